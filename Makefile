@@ -1,0 +1,40 @@
+# The one place for every job; `make` alone lists them. Needs Python 3.11+ and nothing else.
+PYTHON ?= python3
+BIN := .venv/bin
+INSTALLED := .venv/.installed
+
+.PHONY: help setup run test prove bench lint clean
+
+help:  ## this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## */  make \1\t/' | expand -t 14
+
+setup: $(INSTALLED)  ## create .venv and install everything into it, once
+
+$(INSTALLED): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit("tiebreak needs Python 3.11 or newer, this is " + sys.version.split()[0] + ": make PYTHON=...") if sys.version_info < (3, 11) else None'
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@echo "installing into .venv (once, about a minute)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
+	@touch $@
+
+run: $(INSTALLED)  ## solve the built-in problem; files in out/
+	@$(BIN)/tiebreak solve
+
+test: $(INSTALLED)  ## a sample of every check
+	@$(BIN)/python -m pytest
+
+prove: $(INSTALLED)  ## every check at its full count
+	@$(BIN)/python -m pytest --prove
+
+bench: $(INSTALLED)  ## how long a projection and a step take
+	@$(BIN)/python benchmarks/project_cut.py
+	@$(BIN)/python benchmarks/step.py
+
+lint: $(INSTALLED)  ## ruff and mypy
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(BIN)/mypy
+
+clean:  ## remove .venv, caches and results
+	@rm -rf .venv out build dist .mypy_cache .ruff_cache .pytest_cache
+	@find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} +

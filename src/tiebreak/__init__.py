@@ -1,0 +1,63 @@
+"""tiebreak: choose the best among ties.
+
+Minimises an upper objective f over *all minimisers* of a lower objective g on a convex set,
+and proves how close the answer is.
+
+    problem = tb.Problem(upper=f, lower=g, domain=tb.Ball(1.0))
+    print(tb.solve(problem))
+"""
+
+from tiebreak.certificate import Certificate
+from tiebreak.domains import (
+    Ball,
+    Box,
+    Halfspace,
+    L1Ball,
+    Monotone,
+    Orthant,
+    Simplex,
+    Space,
+)
+from tiebreak.functions import (
+    LeastSquares,
+    Linear,
+    Logistic,
+    Quadratic,
+    Smooth,
+    SquaredNorm,
+)
+from tiebreak.methods import AGMBiO, FixedLevels, GivenLevels, OnlineLevels
+from tiebreak.problem import ErrorBound, Problem
+from tiebreak.result import Result, Trace
+from tiebreak.solve import certify, methods, solve
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AGMBiO",
+    "Ball",
+    "Box",
+    "Certificate",
+    "ErrorBound",
+    "FixedLevels",
+    "GivenLevels",
+    "Halfspace",
+    "L1Ball",
+    "LeastSquares",
+    "Linear",
+    "Logistic",
+    "Monotone",
+    "OnlineLevels",
+    "Orthant",
+    "Problem",
+    "Quadratic",
+    "Result",
+    "Simplex",
+    "Smooth",
+    "Space",
+    "SquaredNorm",
+    "Trace",
+    "certify",
+    "methods",
+    "solve",
+]

@@ -1,0 +1,231 @@
+"""The only file that knows array libraries.
+
+Everything above is written once, over the array API. A vector is an array of any library that
+array-api-compat knows; a matrix is *two products*, forward and adjoint, so that dense arrays and
+scipy.sparse matrices (which the array API does not cover) look alike.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any, TypeAlias, TypeVar
+
+import array_api_compat
+import array_api_compat.numpy as numpy_namespace
+import numpy as np
+
+Array: TypeAlias = Any  # an array of any array-API library
+Namespace: TypeAlias = Any
+Image: TypeAlias = Any  # None, an array, or a tuple of images
+
+T = TypeVar("T")
+
+
+def namespace(x: Array) -> Namespace:
+    """The array-API namespace of ``x`` (NumPy's by a short cut: this is called in every step)."""
+    if type(x) is np.ndarray:
+        return numpy_namespace
+    return array_api_compat.array_namespace(x)
+
+
+def is_array(x: Any) -> bool:
+    """Is ``x`` an array of a library that we know (not a list, not a sparse matrix)?"""
+    return bool(array_api_compat.is_array_api_obj(x))
+
+
+def is_sparse(x: Any) -> bool:
+    """Is ``x`` a scipy.sparse matrix or array?  Asks without importing scipy.sparse."""
+    return type(x).__module__.startswith("scipy.sparse") and hasattr(x, "tocsr")
+
+
+def epsilon(x: Array) -> float:
+    """The unit of rounding of the floating-point type of ``x``."""
+    if type(x) is np.ndarray and x.dtype == np.float64:  # asked for in every step, and finfo slow
+        return 2.0**-52
+    return float(namespace(x).finfo(x.dtype).eps)
+
+
+def is_real_floating(x: Array) -> bool:
+    """Is ``x`` of a real floating-point type?"""
+    return bool(namespace(x).isdtype(x.dtype, "real floating"))
+
+
+def like(value: object, x: Array) -> Array:
+    """``value`` (a number, a sequence or an array) in the library, dtype and device of ``x``."""
+    if type(value) is np.ndarray and type(x) is np.ndarray and value.dtype == x.dtype:
+        return value
+    xp = namespace(x)
+    if not is_array(value):
+        value = np.asarray(value, dtype=np.float64).tolist()
+    elif array_api_compat.is_array_api_obj(value) and namespace(value) is not xp:
+        value = to_numpy(value).tolist()
+    return xp.asarray(value, dtype=x.dtype, device=array_api_compat.device(x))
+
+
+def to_numpy(x: Array) -> np.ndarray[Any, Any]:
+    """``x`` as a NumPy array on the host."""
+    if isinstance(x, np.ndarray):
+        return x
+    return np.asarray(
+        array_api_compat.to_device(x, "cpu") if array_api_compat.is_torch_array(x) else x
+    )
+
+
+def from_numpy(value: np.ndarray[Any, Any], x: Array) -> Array:
+    """``value`` in the library and on the device of ``x``, in its own dtype."""
+    if type(x) is np.ndarray:
+        return value
+    return namespace(x).asarray(value, device=array_api_compat.device(x))
+
+
+def zeros_like(x: Array) -> Array:
+    """Zeros in the library, dtype, shape and device of ``x``."""
+    return namespace(x).zeros_like(x)
+
+
+def dot(x: Array, y: Array) -> float:
+    """<x, y> as a Python number."""
+    return float(x @ y)
+
+
+def norm(x: Array) -> float:
+    """|x|, the Euclidean norm, safe against overflow and underflow of the squares."""
+    squared = float(x @ x)
+    if 1e-280 < squared < 1e280:
+        return math.sqrt(squared)
+    largest = max_abs(x)
+    if largest == 0.0 or not math.isfinite(largest):
+        return largest
+    scaled = x / largest
+    return largest * math.sqrt(float(scaled @ scaled))
+
+
+def max_abs(x: Array) -> float:
+    """max_i |x_i|, 0 for an empty vector."""
+    xp = namespace(x)
+    return float(xp.max(xp.abs(x))) if x.shape[0] else 0.0
+
+
+def all_finite(x: Array) -> bool:
+    """Are all entries finite?  One pass when they are: a sum is finite only if its terms are."""
+    xp = namespace(x)
+    total = float(xp.sum(x))
+    return math.isfinite(total) or bool(xp.all(xp.isfinite(x)))
+
+
+def quiet() -> contextlib.AbstractContextManager[object]:
+    """Overflow and NaN without NumPy's warnings, for code that looks at the outcome itself."""
+    return np.errstate(over="ignore", invalid="ignore", divide="ignore")
+
+
+def mix(p: T, q: T, weight: float) -> T:
+    """(1 - weight) p + weight q for arrays, and alike for tuples of arrays; None stays None."""
+    if p is None:
+        return None  # type: ignore[return-value]
+    if isinstance(p, tuple):
+        parts = [mix(a, b, weight) for a, b in zip(p, q, strict=True)]  # type: ignore[call-overload]
+        return type(p)(*parts) if hasattr(p, "_fields") else type(p)(parts)
+    return p + weight * (q - p)  # type: ignore[operator, no-any-return]
+
+
+def columns(vectors: Sequence[Array]) -> Array:
+    """Vectors side by side as the columns of a matrix."""
+    return namespace(vectors[0]).stack(list(vectors), axis=1)
+
+
+class Matrix:
+    """A matrix as two products: ``forward(x) = A x`` and ``adjoint(r) = A' r``.
+
+    Dense arrays of any library and scipy.sparse matrices; nothing is densified or copied.
+    """
+
+    def __init__(self, entries: Any) -> None:
+        self.entries: Any = entries
+        self.transposed = entries.T
+        self.shape: tuple[int, int] = (int(entries.shape[0]), int(entries.shape[1]))
+
+    @property
+    def is_sparse(self) -> bool:
+        """Is this a scipy.sparse matrix?"""
+        return is_sparse(self.entries)
+
+    @property
+    def prototype(self) -> Array:
+        """An empty vector of the library, dtype and device that the products work with."""
+        if self.is_sparse:
+            return np.empty(0, dtype=self.entries.dtype)
+        xp = namespace(self.entries)
+        return xp.empty(0, dtype=self.entries.dtype, device=array_api_compat.device(self.entries))
+
+    def forward(self, x: Array) -> Array:
+        """A x."""
+        return self.entries @ x
+
+    def adjoint(self, r: Array) -> Array:
+        """A' r."""
+        return self.transposed @ r
+
+    @property
+    def stored(self) -> Array:
+        """All stored entries as one vector."""
+        if self.is_sparse:
+            return self.entries.data
+        return namespace(self.entries).reshape(self.entries, (-1,))
+
+    @cached_property
+    def frobenius(self) -> float:
+        """|A|_F, the root of the sum of the squares of all entries."""
+        return norm(self.stored)
+
+    def dense(self) -> np.ndarray[Any, Any]:
+        """The entries as a NumPy float64 array on the host, for the small factorisations."""
+        entries = self.entries.toarray() if self.is_sparse else to_numpy(self.entries)
+        return np.asarray(entries, dtype=np.float64)
+
+
+def extreme_eigenvalues(
+    apply: Callable[[Array], Array], prototype: Array, n: int, steps: int = 100
+) -> tuple[float, float]:
+    """Smallest and largest Ritz value of a symmetric operator after ``steps`` Lanczos steps.
+
+    Both lie inside the spectrum: the largest is a *lower* estimate of the largest eigenvalue.
+    From a random start (fixed seed, so that runs repeat), memory of three vectors.
+    """
+    start = like(np.random.default_rng(20240208).standard_normal(n), prototype)
+    v, previous, beta = start / norm(start), zeros_like(start), 0.0
+    diagonal: list[float] = []
+    beside: list[float] = []
+    for _ in range(min(steps, n)):
+        w = apply(v)
+        alpha = dot(w, v)
+        w = w - alpha * v - beta * previous
+        diagonal.append(alpha)
+        beta = norm(w)
+        if not math.isfinite(beta) or beta <= epsilon(v) * max(map(abs, diagonal)):
+            break
+        beside.append(beta)
+        v, previous = w / beta, v
+    inner = beside[: len(diagonal) - 1]
+    ritz = np.linalg.eigvalsh(np.diag(diagonal) + np.diag(inner, 1) + np.diag(inner, -1))
+    return float(ritz[0]), float(ritz[-1])
+
+
+def largest_eigenvalue_bound(
+    apply: Callable[[Array], Array], prototype: Array, n: int, steps: int = 100
+) -> float:
+    """An upper bound on the largest eigenvalue of a positive semidefinite operator.
+
+    After k Lanczos steps from a random start the largest Ritz value theta satisfies
+    lambda_max <= theta / (1 - eps), sqrt(eps) = ln(1.648 sqrt(n) / delta) / (2k - 1), with
+    probability at least 1 - delta (Kuczynski and Wozniakowski, SIAM J. Matrix Anal. Appl. 1992,
+    theorem 4.2); delta = 1e-10 here.
+    """
+    _, theta = extreme_eigenvalues(apply, prototype, n, steps)
+    rounding = 1.0 + 64 * epsilon(prototype)
+    if steps >= n:
+        return theta * rounding
+    share = (math.log(1.648 * math.sqrt(n) / 1e-10) / (2 * steps - 1)) ** 2
+    return theta * rounding / (1.0 - share)

@@ -1,0 +1,495 @@
+"""Proved bounds on f* and g*, from the minorants that any method leaves behind.
+
+With minorants l_f,i of f and l_g,i of g, any weights a_i, mu_i >= 0, and any ghat >= g* that is a
+computed value of g at a point of Z,
+
+    f*  >=  (1/sum a_i) min_{x in Z} [ sum a_i l_f,i(x) + sum mu_i (l_g,i(x) - ghat) ],
+
+because x* lies in Z and l_g,i(x*) <= g* <= ghat.  Likewise g* >= min_Z of any average of l_g,i.
+Weights are free, so several sums are kept (the whole run, its tails from every power of two, the
+last cut alone) and the best bound counts, with the best common factor on the cuts.  Bounds on
+rounding errors are subtracted: a certificate may be wide, it is never wrong.
+
+This file knows no method: a method hands over News, and that is all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from tiebreak import arrays, theory
+from tiebreak.arrays import Array
+from tiebreak.domains import Box, Orthant, Space
+from tiebreak.functions import Seen, SmoothFunction
+from tiebreak.problem import Problem
+
+Concave = Callable[[float], tuple[float, float]]  # t -> value and derivative
+HUGE = 1e150
+UNIT = 2.0**-52  # sums are kept in float64 whatever the problem's own precision
+
+
+class News(NamedTuple):
+    """What one step has found out: weighted minorants, and values of g at points of Z."""
+
+    upper: tuple[tuple[float, Seen], ...] = ()  # of f
+    cuts: tuple[tuple[float, Seen], ...] = ()  # of g, weighted by the cuts' multipliers
+    lower: tuple[tuple[float, Seen], ...] = ()  # of g, weighted for a bound on g* itself
+    values: tuple[tuple[float, Seen], ...] = ()  # g at a point of Z, and a minorant close to it
+
+
+class Model(NamedTuple):
+    """A sum of weighted minorants: constant + <slope, x> + curvature/2 |x|².
+
+    The true sum at x is at least this minus value_error + slope_error |x|.
+    """
+
+    weight: float
+    constant: float
+    slope: Array
+    curvature: float
+    value_error: float
+    slope_error: float
+
+    def plus(self, other: Model, factor: float = 1.0) -> Model:
+        """This sum plus ``factor`` times another."""
+        return Model(
+            self.weight + factor * other.weight,
+            self.constant + factor * other.constant,
+            self.slope + factor * other.slope,
+            self.curvature + factor * other.curvature,
+            self.value_error + factor * other.value_error,
+            self.slope_error + factor * other.slope_error,
+        )
+
+    def scaled(self, factor: float) -> Model:
+        """``factor`` times this sum."""
+        return Model(*(factor * part for part in self))
+
+    def at(self, x: Array) -> float:
+        """Its value at x."""
+        return self.constant + arrays.dot(self.slope, x) + 0.5 * self.curvature * arrays.dot(x, x)
+
+
+class Block(NamedTuple):
+    """The sums of the steps from one power of two to the next."""
+
+    upper: Model
+    cuts: Model
+    lower: Model
+
+
+class Sums(NamedTuple):
+    """All that the certificate remembers; arrays and numbers only, so that it can be saved."""
+
+    steps: int
+    blocks: tuple[Block, ...]
+    last_upper: Model | None
+    last_cut: Model | None
+    last_lower: Model | None
+    center: float  # values of g are kept relative to this one, to keep their differences
+    ghat: float  # the smallest proved value of g at a point of Z, rounding included
+    upper_bound: float  # f* is at least this
+    lower_bound: float  # g* is at least this
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What is proved about a point x.
+
+    Attributes:
+        upper_value, lower_value: f(x) and g(x).
+        upper_gap: f(x) - f* is at most this (inf: nothing proved; negative: f(x) < f* is proved).
+        lower_gap: g(x) - g* is at most this.
+        upper_error: |f(x) - f*| is at most this.
+        upper_optimum, lower_optimum: intervals that contain f* and g*.
+        distance: how far x is from the domain; the gaps speak of x as it is.
+    """
+
+    upper_value: float
+    lower_value: float
+    upper_gap: float
+    lower_gap: float
+    upper_error: float
+    upper_optimum: tuple[float, float]
+    lower_optimum: tuple[float, float]
+    distance: float
+
+    def __str__(self) -> str:
+        lines = [
+            _proved("upper level", "f", self.upper_value, self.upper_gap, self.upper_optimum),
+            _proved("lower level", "g", self.lower_value, self.lower_gap, self.lower_optimum),
+        ]
+        if math.isfinite(self.upper_error):
+            lines.append(f"both sides    |f(x) - f*| <= {self.upper_error:.3g}")
+        if self.distance > 0.0:
+            lines.append(f"outside       x is {self.distance:.3g} away from the domain")
+        return "\n".join(lines)
+
+
+def _proved(level: str, letter: str, value: float, gap: float, where: tuple[float, float]) -> str:
+    """One line of a report: the value, and what is proved about it."""
+    if math.isinf(gap):
+        return f"{level}   {letter}(x) = {value:.9g}, not certified: nothing bounds {letter}* below"
+    low, high = where
+    interval = f"{letter}* in [{low:.9g}, {high:.9g}]"
+    if math.isinf(high):
+        interval = f"{letter}* >= {low:.9g}"
+    if gap < 0.0:
+        return (
+            f"{level}   {letter}(x) = {value:.9g}, proved: {letter}(x) < {letter}* "
+            f"by at least {-gap:.3g}, so x is no minimiser below; {interval}"
+        )
+    proved = f"{letter}(x) - {letter}* <= {gap:.3g}"
+    return f"{level}   {letter}(x) = {value:.9g}, proved: {proved}; {interval}"
+
+
+class Ledger:
+    """Collects the News of a run and turns them into bounds on f* and g*."""
+
+    def __init__(self, problem: Problem, x0: Array, sums: Sums | None = None) -> None:
+        self.problem = problem
+        self._xp = arrays.namespace(x0)
+        self._epsilon = arrays.epsilon(x0)
+        self._is_double = x0.dtype == self._xp.float64
+        self._zero = self._double(arrays.zeros_like(x0))
+        self._nothing = Model(0.0, 0.0, self._zero, 0.0, 0.0, 0.0)
+        self._slack = UNIT * (64.0 + math.sqrt(x0.shape[0]))
+        self._domain_reach = problem.domain.farthest(self._zero)  # a bound on |x| in Z
+        self._reach = self._domain_reach  # a bound on |x*|
+        if problem.radius is not None:
+            self._reach = min(self._reach, problem.radius)
+        self._growth = problem.lower.growth if isinstance(problem.domain, Space) else 0.0
+        self.sums = sums or Sums(
+            steps=0, blocks=(), last_upper=None, last_cut=None, last_lower=None,
+            center=math.nan, ghat=math.inf,
+            upper_bound=problem.upper.lower_bound, lower_bound=problem.lower.lower_bound,
+        )  # fmt: skip
+
+    def _double(self, x: Array) -> Array:
+        return x if self._is_double else self._xp.astype(x, self._xp.float64)
+
+    # -- collecting -----------------------------------------------------------------------------
+
+    def add(self, news: News) -> None:
+        """Take in the news of one step."""
+        f, g = self.problem.upper, self.problem.lower
+        s = self.sums
+        center, ghat, lower_bound = s.center, s.ghat, s.lower_bound
+        for value, near in news.values:
+            if math.isnan(center):
+                center = value
+            if value < ghat:
+                ghat = min(ghat, self._value_above(g, value, near))
+            if self._growth > 0.0:
+                lower_bound = max(lower_bound, self._growth_bound(g, near))
+        steps, blocks = s.steps, s.blocks
+        last_upper, last_cut, last_lower = s.last_upper, s.last_cut, s.last_lower
+        if news.upper or news.cuts or news.lower:
+            if steps & (steps - 1) == 0:  # a power of two, or the very first: a new block
+                blocks = (*blocks, Block(self._nothing, self._nothing, self._nothing))
+            upper, cuts, lower = blocks[-1]
+            for weight, seen in news.upper:
+                last_upper = self._model(f, seen, 0.0)
+                upper = upper.plus(last_upper, weight)
+            for weight, seen in news.cuts:
+                last_cut = self._model(g, seen, center)
+                # Any weights are valid: a multiplier that would drown all others is left out.
+                if 0.0 < weight * (1.0 + last_cut.value_error + last_cut.slope_error) < HUGE:
+                    cuts = cuts.plus(last_cut, weight)
+            for weight, seen in news.lower:
+                last_lower = self._model(g, seen, center)
+                lower = lower.plus(last_lower, weight)
+            steps, blocks = steps + 1, (*blocks[:-1], Block(upper, cuts, lower))
+        self.sums = Sums(
+            steps, blocks, last_upper, last_cut, last_lower,
+            center, ghat, s.upper_bound, lower_bound,
+        )  # fmt: skip
+
+    def _model(self, h: SmoothFunction, seen: Seen, center: float) -> Model:
+        """value - center + <slope, x - at> + sigma/2 |x - at|², with its rounding errors."""
+        at, slope, sigma = self._double(seen.at), self._double(seen.slope), h.strong_convexity
+        inner, steepness = arrays.dot(slope, at), arrays.norm(slope)
+        size = self._size(at)
+        value_error, slope_error = h.rounding(size, seen.value, steepness, self._epsilon)
+        constant = seen.value - center - inner
+        if sigma > 0.0:
+            slope = slope - sigma * at
+            constant += 0.5 * sigma * arrays.dot(at, at)
+        value_error += slope_error * size + self._slack * (
+            abs(seen.value) + abs(center) + steepness * size + sigma * size**2
+        )
+        slope_error += self._slack * (steepness + sigma * size)
+        return Model(1.0, constant, slope, sigma, value_error, slope_error)
+
+    def _size(self, at: Array) -> float:
+        """A bound on |at|; the domain's where it has one, for ``at`` lies in it."""
+        return self._domain_reach if self._domain_reach < math.inf else arrays.norm(at)
+
+    def _value_above(self, h: SmoothFunction, value: float, near: Seen) -> float:
+        """An upper bound on the true value of h at a point of Z, close to ``near``."""
+        size, steepness = self._size(near.at), arrays.norm(near.slope)
+        error, _ = h.rounding(size, value, steepness, self._epsilon)
+        # The point is in Z up to rounding only.
+        return value + error + 64 * self._epsilon * steepness * size
+
+    def _growth_bound(self, h: SmoothFunction, seen: Seen) -> float:
+        """On R^n: min h >= h(x) - |grad h(x)|²/(2 mu), where h has such a mu."""
+        size, steepness = arrays.norm(seen.at), arrays.norm(seen.slope)
+        value_error, slope_error = h.rounding(size, seen.value, steepness, self._epsilon)
+        return seen.value - value_error - (steepness + slope_error) ** 2 / (2.0 * self._growth)
+
+    # -- bounding -------------------------------------------------------------------------------
+
+    def bounds(self) -> tuple[float, float]:
+        """The best proved lower bounds on f* and on g* so far; -inf where there is none."""
+        # What overflowed on the way is no bound.
+        lower = max([self.sums.lower_bound, *filter(math.isfinite, self._lower_bounds())])
+        upper = max([self.sums.upper_bound, *filter(math.isfinite, self._upper_bounds())])
+        self.sums = self.sums._replace(lower_bound=lower, upper_bound=upper)
+        return upper, lower
+
+    def _lower_bounds(self) -> Iterator[float]:
+        s = self.sums
+        for model in (s.last_lower, s.last_cut):
+            if model is not None:
+                yield s.center + self._minimum(model)[0]
+        for tail in _tails([block.lower for block in s.blocks]):
+            if tail.weight > 0.0:
+                yield s.center + self._minimum(tail.scaled(1.0 / tail.weight))[0]
+
+    def _upper_bounds(self) -> Iterator[float]:
+        s = self.sums
+        if not math.isfinite(s.ghat):
+            return
+        level = s.ghat - s.center
+        tails = list(
+            zip(
+                _tails([block.upper for block in s.blocks]),
+                _tails([block.cuts for block in s.blocks]),
+                strict=True,
+            )
+        )
+        best: tuple[float, Concave] | None = None
+        for upper, cuts in tails:
+            if upper.weight > 0.0:
+                bound = self._along_multiplier(upper, cuts, level)
+                value = bound(1.0)[0]
+                yield value
+                if best is None or value > best[0]:
+                    best = value, bound
+        if best is not None:
+            yield _largest(best[1], 1.0)
+        if s.last_upper is not None and s.last_cut is not None:
+            newest = s.blocks[-1]
+            guess = newest.cuts.weight / newest.upper.weight if newest.upper.weight else 1.0
+            yield _largest(self._along_multiplier(s.last_upper, s.last_cut, level), guess or 1.0)
+
+    def _along_multiplier(self, upper: Model, cuts: Model, level: float) -> Concave:
+        """t -> the bound with all cuts multiplied by t, and its derivative: concave in t."""
+        upper, cuts = upper.scaled(1.0 / upper.weight), cuts.scaled(1.0 / upper.weight)
+        # The cuts say l_g,i(x) - ghat <= 0 at x*; ghat carries its own rounding error already.
+        cuts = cuts._replace(
+            constant=cuts.constant - level * cuts.weight,
+            value_error=cuts.value_error + self._slack * abs(level) * cuts.weight,
+        )
+
+        def bound(t: float) -> tuple[float, float]:
+            value, x = self._minimum(upper.plus(cuts, t) if t > 0.0 else upper)
+            if x is None:
+                return value, math.inf
+            return value, cuts.at(x) - cuts.value_error - cuts.slope_error * arrays.norm(x)
+
+        return bound
+
+    def _minimum(self, model: Model) -> tuple[float, Array | None]:
+        """A lower bound on the model over the part of Z where x* can be, and where it is attained.
+
+        -inf (and None) where nothing bounds it from below.
+        """
+        candidates = []
+        if model.curvature > 0.0:
+            candidates.append(self._curved_minimum(model, 0.0))
+        radius = self.problem.radius
+        if math.isfinite(self._reach) and (radius is None or self._reach < radius):
+            candidates.append(self._vertex_minimum(model))
+        elif radius is not None:
+            candidates.append(self._radius_minimum(model, radius))
+        elif isinstance(self.problem.domain, Orthant | Box):
+            candidates.append(self._corner_minimum(model))
+        return max(candidates, key=lambda pair: pair[0], default=(-math.inf, None))
+
+    def _curved_minimum(self, model: Model, weight: float) -> tuple[float, Array]:
+        """min_Z of the model + weight/2 (|x|² - radius²): a projection."""
+        q = model.curvature + weight
+        center = model.slope * (-1.0 / q)
+        x = self.problem.domain.project(center)
+        size, gap = arrays.norm(x), q * arrays.norm(x - center)  # gap = |slope at x|
+        ball = 0.5 * weight * (self.problem.radius or 0.0) ** 2
+        value = model.constant + arrays.dot(model.slope, x) + 0.5 * q * size**2 - ball
+        # Slope errors move the minimiser: model - e|x| >= value - e|x_min| - e²/(2q). The
+        # projection itself errs by a few units of its argument, and so does the evaluation.
+        e = model.slope_error
+        value -= model.value_error + e * size + e**2 / (2.0 * q)
+        value -= self._slack * (gap + q * size) * (arrays.norm(center) + size)
+        value -= self._slack * (
+            abs(model.constant) + weight * float(self.problem.radius or 0.0) ** 2
+        )
+        return value, x
+
+    def _radius_minimum(self, model: Model, radius: float) -> tuple[float, Array | None]:
+        """min over Z with |x| <= radius, by the dual of that constraint: any weight is valid."""
+        best: tuple[float, Array | None] = (-math.inf, None)
+        weight = arrays.norm(model.slope) / radius
+        for _ in range(8):
+            if not weight > 0.0:
+                break
+            value, x = self._curved_minimum(model._replace(slope_error=0.0), weight)
+            value -= model.slope_error * radius  # |x*| <= radius
+            best = max(best, (value, x), key=lambda pair: pair[0])
+            total = model.curvature + weight
+            longer = max(arrays.norm(x) / radius, 1e-3)
+            if abs(longer - 1.0) < 1e-9:
+                break
+            weight = max(total * longer - model.curvature, 1e-3 * weight)
+        if weight == 0.0:  # no slope at all
+            best = model.constant - model.value_error - model.slope_error * radius, self._zero
+        return best
+
+    def _vertex_minimum(self, model: Model) -> tuple[float, Array]:
+        """min of the linear part over a bounded Z."""
+        x = self.problem.domain.argmin(model.slope)
+        value = model.constant + arrays.dot(model.slope, x) - model.value_error
+        value -= (model.slope_error + self._slack * arrays.norm(model.slope)) * self._reach
+        return value - self._slack * abs(model.constant), x
+
+    def _corner_minimum(self, model: Model) -> tuple[float, Array | None]:
+        """min of the linear part over a box with infinite sides: finite if the slope's signs fit.
+
+        The slope error e counts in every coordinate, for |x| <= sum |x_i|.
+        """
+        xp, domain = self._xp, self.problem.domain
+        e = model.slope_error + self._slack * arrays.norm(model.slope)
+        inf = xp.full_like(self._zero, math.inf)
+        low, high = (self._zero, inf)
+        if isinstance(domain, Box):
+            low = self._zero + arrays.like(domain.lower, self._zero)
+            high = self._zero + arrays.like(domain.upper, self._zero)
+        falls_up = (model.slope - e < 0.0) & (high == math.inf)
+        falls_down = (model.slope + e > 0.0) & (low == -math.inf)
+        if bool(xp.any(falls_up | falls_down)):
+            return -math.inf, None
+        x = xp.where(model.slope >= 0.0, low, high)
+        x = xp.where(xp.isfinite(x), x, xp.where(xp.isfinite(low), low, high))
+        largest = xp.maximum(
+            xp.where(xp.isfinite(low), xp.abs(low), self._zero),
+            xp.where(xp.isfinite(high), xp.abs(high), self._zero),
+        )
+        value = model.constant + arrays.dot(model.slope, x) - model.value_error
+        return value - e * float(xp.sum(largest)) - self._slack * abs(model.constant), x
+
+    # -- the statement --------------------------------------------------------------------------
+
+    def gaps(self, x: Array, upper_value: float, lower_value: float) -> tuple[float, float]:
+        """Proved upper bounds on f(x) - f* and g(x) - g*; inf where there is none."""
+        upper_bound, lower_bound = self.bounds()
+        size = arrays.norm(x)
+        pairs = (
+            (self.problem.upper, upper_value, upper_bound, self.sums.last_upper),
+            (self.problem.lower, lower_value, lower_bound, self.sums.last_lower),
+        )
+        gaps = []
+        for h, value, bound, last in pairs:
+            steepness = 0.0 if last is None else arrays.norm(last.slope) + last.curvature * size
+            error, _ = h.rounding(size, value, steepness, self._epsilon)
+            gaps.append(value + error - bound)
+        return gaps[0], gaps[1]
+
+    def certificate(self, x: Array, upper: Seen, lower_value: float) -> Certificate:
+        """The whole statement about x, where f is ``upper`` and g has the value given."""
+        upper_gap, lower_gap = self.gaps(x, upper.value, lower_value)
+        upper_bound, lower_bound = self.bounds()
+        ceiling = self._upper_ceiling(upper, lower_gap)
+        return Certificate(
+            upper_value=upper.value,
+            lower_value=lower_value,
+            upper_gap=upper_gap,
+            lower_gap=lower_gap,
+            upper_error=max(upper_gap, ceiling - upper.value),
+            upper_optimum=(upper_bound, ceiling),
+            lower_optimum=(lower_bound, self.sums.ghat),
+            distance=arrays.norm(x - self.problem.domain.project(x)),
+        )
+
+    def _upper_ceiling(self, upper: Seen, lower_gap: float) -> float:
+        """An upper bound on f*, from a bound d on the distance from x to the solution set.
+
+        Where g grows like mu/2 dist² (strongly convex, or least squares on R^n), d² = 2 gap/mu and
+        f* <= f(x) + |grad f(x)| d + L_f/2 d²; with the user's error bound f* <= f(x) + M d
+        (Proposition 1). Otherwise nothing is known, and no first-order method could know.
+        """
+        f, g, bound = self.problem.upper, self.problem.lower, self.problem.error_bound
+        size, steepness = arrays.norm(upper.at), arrays.norm(upper.slope)
+        value_error, slope_error = f.rounding(size, upper.value, steepness, self._epsilon)
+        gap = max(lower_gap, 0.0)
+        rises = [math.inf]
+        growth = max(g.strong_convexity, self._growth)
+        if growth > 0.0 and math.isfinite(f.lipschitz) and math.isfinite(gap):
+            d = math.sqrt(2.0 * gap / growth)
+            rises.append((steepness + slope_error) * d + 0.5 * f.lipschitz * d**2)
+        if bound is not None and math.isfinite(gap):
+            rises.append(
+                -theory.upper_floor(
+                    gap,
+                    order=bound.order,
+                    modulus=bound.modulus,
+                    gradient_bound=bound.gradient_bound,
+                )
+            )
+        return upper.value + value_error + min(rises)
+
+
+def _tails(models: list[Model]) -> Iterator[Model]:
+    """The sums of the last, the last two, ... blocks."""
+    total = None
+    for model in reversed(models):
+        total = model if total is None else model.plus(total)
+        yield total
+
+
+def _largest(
+    concave: Callable[[float], tuple[float, float]], start: float, most: int = 14
+) -> float:
+    """The largest value seen of a concave function of t >= 0 that comes with its derivative.
+
+    Multiplies or divides t by 4 until the maximum is bracketed, then goes to where the two
+    tangents meet. Every value is a valid bound, so stopping early is safe.
+    """
+    left = right = None
+    best, t, calls = -math.inf, start, 0
+    while calls < most:
+        value, derivative = concave(t)
+        calls += 1
+        best = max(best, value)
+        if derivative > 0.0:
+            left = (t, value, derivative)
+        elif derivative < 0.0:
+            right = (t, value, derivative)
+        else:
+            break
+        if left is None:
+            t /= 4.0
+        elif right is None:
+            t *= 4.0
+        else:
+            (a, at_a, up), (b, at_b, down) = left, right
+            meet = (at_b - at_a + up * a - down * b) / (up - down) if math.isfinite(up) else a
+            if not math.isfinite(at_a):
+                meet = 0.5 * (a + b)
+            margin = 0.05 * (b - a)
+            t = min(max(meet, a + margin), b - margin)
+            if b - a <= 1e-3 * b:
+                break
+    return best

@@ -1,0 +1,364 @@
+"""Reading arrays and problems from files; whatever is wrong gets one sentence that names the file.
+
+Arrays: .npy, .npz (``data.npz:key`` picks one of several), .csv, Matrix Market (.mtx, .mtx.gz).
+Problems: TOML, for example
+
+    radius = 5.0                  # optional, as in Problem(radius=...)
+
+    [upper]
+    kind = "LeastSquares"         # a class, every other key is an argument of its constructor
+    A = "data.npz:A_val"          # a string where an array is wanted: a file beside this one
+    b = "b_val.csv"
+
+    [lower]
+    kind = "Quadratic"
+    Q = [[1.0, 0.0], [0.0, 0.0]]  # an array in place is fine too
+
+    [domain]                      # optional, all of R^n if absent
+    kind = "Ball"
+
+    [error_bound]                 # optional, as in ErrorBound(order, modulus, gradient_bound)
+    order = 2.0
+    modulus = 1.0
+    gradient_bound = 3.0
+
+    [solve]                       # optional, arguments of solve; gamma makes it AGMBiO(gamma=...)
+    rtol = [1e-4, 1e-6]
+    checkpoint = "run.npz"        # beside this file too
+
+    [output]                      # optional, names in the folder of --out; these are the defaults
+    x = "x.npy"                   # or .csv
+    report = "report.json"
+    plot = "plot.png"             # or .pdf, .svg
+"""
+
+from __future__ import annotations
+
+import inspect
+import tomllib
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tiebreak import domains, functions
+from tiebreak.methods import AGMBiO
+from tiebreak.problem import ErrorBound, Problem
+from tiebreak.solve import solve
+
+FUNCTIONS = (
+    functions.LeastSquares,
+    functions.Linear,
+    functions.Logistic,
+    functions.Quadratic,
+    functions.SquaredNorm,
+)
+DOMAINS = (
+    domains.Ball,
+    domains.Box,
+    domains.Halfspace,
+    domains.L1Ball,
+    domains.Monotone,
+    domains.Orthant,
+    domains.Simplex,
+    domains.Space,
+)
+MATRICES = ("A", "Q")  # arguments that are matrices; all other arrays are vectors
+TABLES = ("upper", "lower", "domain", "error_bound", "solve", "output")
+OUTPUT = {"x": "x.npy", "report": "report.json", "plot": "plot.png"}
+OUTPUT_ENDINGS = {"x": (".npy", ".csv"), "report": (".json",), "plot": (".png", ".pdf", ".svg")}
+
+Table = dict[str, Any]
+
+
+# -- arrays ---------------------------------------------------------------------------------------
+
+
+def read_array(name: str | Path, *, matrix: bool = False) -> Any:
+    """The array in a file; a sparse one stays sparse (scipy's csr).
+
+    Args:
+        name: the file; ``data.npz:key`` picks an array of a .npz file that holds several.
+        matrix: is a matrix wanted?  .csv and .mtx cannot tell a vector from a matrix with one row
+            or one column, so there it is a vector unless this is true.
+    """
+    text = str(name)
+    stem, found, key = text.rpartition(".npz:")
+    path = Path(f"{stem}.npz" if found else text)
+    reader = _reader(path)
+    if not path.exists():
+        raise ValueError(f"{path} is not there")
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder, a file is needed")
+    try:
+        array = _npz(path, key) if found else reader(path)
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read ({error.strerror or error})") from None
+    if array.dtype.kind not in "fiub":
+        raise ValueError(f"{path} must hold real numbers, got entries of type {array.dtype}")
+    if 0 in array.shape:
+        raise ValueError(f"{path} is empty, its shape is {tuple(array.shape)}")
+    is_text = path.suffix not in (".npy", ".npz")
+    if is_text and not matrix and array.ndim == 2 and 1 in array.shape:
+        dense = array if isinstance(array, np.ndarray) else array.toarray()
+        return dense.reshape(-1)
+    return array
+
+
+def _reader(path: Path) -> Callable[[Path], Any]:
+    for ending, reader in READERS.items():
+        if path.name.endswith(ending):
+            return reader
+    raise ValueError(f"{path} has an unknown ending, known are {', '.join(READERS)}")
+
+
+def _npy(path: Path) -> Any:
+    with path.open("rb") as file:
+        if file.read(6) != b"\x93NUMPY":
+            raise ValueError(f"{path} is not a .npy file")
+    return _unpickled(path, lambda: np.load(path, allow_pickle=False))
+
+
+def _npz(path: Path, key: str = "") -> Any:
+    if not zipfile.is_zipfile(path):
+        raise ValueError(f"{path} is not a .npz file")
+    with np.load(path, allow_pickle=False) as file:
+        keys = list(file.files)
+        if not keys:
+            raise ValueError(f"{path} is empty, it holds no arrays")
+        if not key and {"data", "format", "shape"} <= set(keys):
+            return _saved_sparse(path)
+        if not key and len(keys) > 1:
+            raise ValueError(
+                f"{path} holds the arrays {', '.join(keys)}: pick one, as in {path.name}:{keys[0]}"
+            )
+        if key and key not in keys:
+            raise ValueError(f"{path} has no array {key!r}, its arrays are {', '.join(keys)}")
+        array = _unpickled(path, lambda: file[key or keys[0]])
+        if not isinstance(array, np.ndarray):
+            raise ValueError(f"{path} is not a .npz file, {key or keys[0]!r} is no array in it")
+        return array
+
+
+def _unpickled(path: Path, load: Callable[[], Any]) -> Any:
+    """``load()``, a call of NumPy that is not allowed to unpickle."""
+    try:
+        return load()
+    except (ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        if "allow_pickle" in str(error):
+            raise ValueError(
+                f"{path} holds Python objects, which are never unpickled; save numbers instead"
+            ) from None
+        raise ValueError(f"{path} is damaged ({_first_line(error)})") from None
+
+
+def _saved_sparse(path: Path) -> Any:
+    """A matrix saved by scipy.sparse.save_npz."""
+    import scipy.sparse
+
+    try:
+        return scipy.sparse.csr_array(scipy.sparse.load_npz(path))
+    except (ValueError, KeyError, TypeError, NotImplementedError) as error:
+        raise ValueError(f"{path} is no sparse matrix ({_first_line(error)})") from None
+
+
+def _csv(path: Path) -> Any:
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is not a .csv file, it is not text") from None
+    filled = [(number, line.split(",")) for number, line in enumerate(lines, 1) if line.strip()]
+    if filled and not any(map(_is_number, filled[0][1])):
+        del filled[0]  # the header
+    if not filled:
+        raise ValueError(f"{path} is empty, it holds no numbers")
+    first, width = filled[0][0], len(filled[0][1])
+    for number, entries in filled:
+        for entry in entries:
+            if not _is_number(entry):
+                raise ValueError(f"{path}, line {number}: {entry.strip()!r} is not a number")
+        if len(entries) != width:
+            raise ValueError(
+                f"{path}, line {number} has {_count(len(entries))}, line {first} has {width}"
+            )
+    return np.array([entries for _, entries in filled], dtype=np.float64)
+
+
+def _count(entries: int) -> str:
+    return "1 entry" if entries == 1 else f"{entries} entries"
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _mtx(path: Path) -> Any:
+    import scipy.io
+    import scipy.sparse
+
+    try:
+        array = scipy.io.mmread(path)
+    except (ValueError, OverflowError, EOFError, OSError, zlib.error) as error:
+        raise ValueError(f"{path} is not a Matrix Market file ({_first_line(error)})") from None
+    return scipy.sparse.csr_array(array) if scipy.sparse.issparse(array) else array
+
+
+READERS: dict[str, Callable[[Path], Any]] = {
+    ".npy": _npy,
+    ".npz": _npz,
+    ".csv": _csv,
+    ".mtx": _mtx,
+    ".mtx.gz": _mtx,
+}
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().split("\n")[0].rstrip(".") or type(error).__name__
+
+
+# -- problems -------------------------------------------------------------------------------------
+
+
+def read_problem(path: str | Path) -> tuple[Problem, Table, dict[str, str]]:
+    """The problem in a TOML file, arguments for ``solve``, and the names of the output files."""
+    path = Path(path)
+    content, folder = _read_toml(path), path.parent
+    try:
+        _check_top(content)
+        problem = Problem(
+            upper=_object("upper", content["upper"], FUNCTIONS, folder),
+            lower=_object("lower", content["lower"], FUNCTIONS, folder),
+            domain=_object("domain", content.get("domain", {"kind": "Space"}), DOMAINS, folder),
+            radius=content.get("radius"),
+            error_bound=_error_bound(content.get("error_bound"), folder),
+        )
+        options = _solve(content.get("solve", {}), folder)
+        return problem, options, _output(content.get("output", {}))
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def _read_toml(path: Path) -> Table:
+    try:
+        with path.open("rb") as file:
+            return tomllib.load(file)
+    except FileNotFoundError:
+        raise ValueError(f"{path} is not there") from None
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read ({error.strerror or error})") from None
+    except ValueError as error:  # TOMLDecodeError and UnicodeDecodeError
+        raise ValueError(f"{path} is not a TOML file ({_first_line(error)})") from None
+
+
+def _check_top(content: Table) -> None:
+    for name, value in content.items():
+        if name in TABLES:
+            if not isinstance(value, dict):
+                raise ValueError(f"[{name}] must be a table, got {value!r}")
+        elif isinstance(value, dict):
+            known = ", ".join(f"[{table}]" for table in TABLES)
+            raise ValueError(f"there is no table [{name}], known tables are {known}")
+        elif name != "radius":
+            raise ValueError(f"there is no key {name!r} outside the tables, known is radius")
+    for name in ("upper", "lower"):
+        if name not in content:
+            raise ValueError(f"the table [{name}] is missing")
+
+
+def _object(name: str, table: Table, classes: Iterable[type], folder: Path) -> Any:
+    """The object that a table describes: its kind, called with its other keys."""
+    known = {cls.__name__: cls for cls in classes}
+    kinds = f"known kinds are {', '.join(known)}"
+    kind = table.get("kind")
+    if kind is None:
+        raise ValueError(f"[{name}] lacks the key 'kind', {kinds}")
+    if not isinstance(kind, str) or kind not in known:
+        raise ValueError(f"[{name}] has the unknown kind {kind!r}, {kinds}")
+    arguments = {key: value for key, value in table.items() if key != "kind"}
+    return _call(name, known[kind], arguments, folder)
+
+
+def _call(name: str, call: Callable[..., Any], arguments: Table, folder: Path) -> Any:
+    """``call(**arguments)`` with arrays read from files; the signature says what is allowed."""
+    parameters = inspect.signature(call, eval_str=True).parameters
+    _check_keys(name, arguments, parameters)
+    for key, parameter in parameters.items():
+        if parameter.default is parameter.empty and key not in arguments:
+            raise ValueError(f"[{name}] lacks the key {key!r}")
+    takes_array = {key for key, p in parameters.items() if p.annotation in (object, Any)}
+    loaded = {
+        key: _array(name, key, value, folder) if key in takes_array else value
+        for key, value in arguments.items()
+    }
+    try:
+        return call(**loaded)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"[{name}] {error}") from None
+
+
+def _check_keys(name: str, table: Table, known: Iterable[str]) -> None:
+    listed = ", ".join(sorted(known, key=str.lower))
+    for key in table:
+        if key not in known:
+            hint = f"known keys are {listed}" if listed else "this kind has none"
+            raise ValueError(f"[{name}] has no key {key!r}, {hint}")
+
+
+def _array(name: str, key: str, value: object, folder: Path) -> Any:
+    """An array argument: a string is a file in ``folder``, all else is taken as it stands."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return read_array(folder / value, matrix=key in MATRICES)
+    except ValueError as error:
+        raise ValueError(f"[{name}] {key}: {error}") from None
+
+
+def _error_bound(table: Table | None, folder: Path) -> ErrorBound | None:
+    bound: ErrorBound | None = None
+    if table is not None:
+        bound = _call("error_bound", ErrorBound, table, folder)
+    return bound
+
+
+def _solve(table: Table, folder: Path) -> Table:
+    """Arguments for ``solve``; ``gamma`` makes the method."""
+    known = inspect.signature(solve).parameters.keys() - {"problem", "callback"} | {"gamma"}
+    _check_keys("solve", table, known)
+    options = dict(table)
+    if "x0" in options:
+        options["x0"] = _array("solve", "x0", options["x0"], folder)
+    if isinstance(options.get("checkpoint"), str):
+        options["checkpoint"] = folder / options["checkpoint"]
+    if not isinstance(options.get("progress", False), bool):
+        raise ValueError(f"[solve] progress must be true or false, got {options['progress']!r}")
+    if "gamma" in options:
+        method = options.get("method", AGMBiO.name)
+        if method != AGMBiO.name:
+            raise ValueError(f"[solve] gamma belongs to the method {AGMBiO.name!r}, got {method!r}")
+        options["method"] = _call("solve", AGMBiO, {"gamma": options.pop("gamma")}, folder)
+    return options
+
+
+def _output(table: Table) -> dict[str, str]:
+    """The names of the output files: relative, and inside the folder that will hold them."""
+    _check_keys("output", table, OUTPUT)
+    for key, value in table.items():
+        endings = OUTPUT_ENDINGS[key]
+        if not isinstance(value, str) or not value.endswith(endings):
+            raise ValueError(
+                f"[output] {key} must be a file name that ends with {' or '.join(endings)}, "
+                f"got {value!r}"
+            )
+        if Path(value).is_absolute() or ".." in Path(value).parts:
+            raise ValueError(
+                f"[output] {key} must be a name inside the output folder, got {value!r}"
+            )
+    return OUTPUT | table

@@ -1,0 +1,751 @@
+"""Smooth convex functions: what the upper and the lower level are made of.
+
+Besides ``value`` and ``gradient`` a function offers the two calls a method needs to touch the data
+as rarely as possible:
+
+    lift(*xs)               the images of some points under the function's matrix (forward products)
+    look(at, values_at)     value and slope at some lifted points, the value alone at others
+
+Images are linear in the point, so that a method which mixes points mixes their images too and
+never multiplies twice; ``look`` then costs one adjoint product per slope and values are free.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tiebreak import arrays, checks
+from tiebreak.arrays import Array, Image, Matrix
+
+SMALL = 256  # up to this size eigenvalues are computed exactly, beyond it bounded by Lanczos
+GRAM_LIMIT = 2048  # largest number of columns for which a Gram matrix is formed unasked
+SPECTRUM_LIMIT = 2048  # largest smaller side for which all singular values are computed
+
+
+class Lifted(NamedTuple):
+    """A point with its image under one function's matrix."""
+
+    x: Array
+    image: Image
+
+
+class Seen(NamedTuple):
+    """A minorant of a convex function: h(x) >= value + <slope, x - at> for all x."""
+
+    at: Array
+    value: float
+    slope: Array
+
+
+class SmoothFunction:
+    """A convex function with Lipschitz gradient.
+
+    ``lipschitz`` is an upper bound on the gradient's Lipschitz constant (inf if unknown),
+    ``strong_convexity`` a lower bound on the curvature, ``lower_bound`` a number that the function
+    never falls below (-inf if unknown), ``dimension`` the number of variables (None if any).
+    """
+
+    lipschitz: float
+    strong_convexity: float = 0.0
+    lower_bound: float = -math.inf
+    dimension: int | None = None
+    __array_ufunc__ = None  # so that a NumPy number times a function comes to __rmul__
+    prototype: Array | None = None  # an empty vector of the function's library, dtype and device
+
+    def value(self, x: Array) -> float:
+        """h(x)."""
+        raise NotImplementedError
+
+    def gradient(self, x: Array) -> Array:
+        """The gradient of h at x."""
+        raise NotImplementedError
+
+    def lift(self, *xs: Array) -> tuple[Image, ...]:
+        """The images of ``xs``; a function without a matrix has none."""
+        return (None,) * len(xs)
+
+    def look(
+        self, at: Sequence[Lifted], values_at: Sequence[Lifted] = ()
+    ) -> tuple[list[Seen], list[float]]:
+        """Minorants at the points ``at``, values at the points ``values_at``."""
+        seen = [Seen(p.x, self.value(p.x), self.gradient(p.x)) for p in at]
+        return seen, [self.value(p.x) for p in values_at]
+
+    def passes(self, lifts: int, slopes: int, values: int) -> int:
+        """How many passes over the data so many lifts, slopes and values cost."""
+        return 0
+
+    def rounding(
+        self, reach: float, value: float, slope: float, epsilon: float
+    ) -> tuple[float, float]:
+        """Bounds on the rounding errors of a computed value and of a computed slope (its norm).
+
+        At a point with |x| <= reach, where the value is ``value`` and the slope has norm ``slope``,
+        in arithmetic with unit of rounding ``epsilon``.
+        The constants follow the probabilistic analysis of Higham and Mary (SIAM J. Sci. Comput.
+        2019): sums of n terms err by sqrt(n) units, and 64 more for everything else.
+        """
+        raise NotImplementedError
+
+    @property
+    def growth(self) -> float:
+        """mu > 0 with h(x) - min h <= |grad h(x)|²/(2 mu) on all of R^n, or 0 if none is known."""
+        return self.strong_convexity
+
+    def __add__(self, other: object) -> SmoothFunction:
+        if not isinstance(other, SmoothFunction):
+            return NotImplemented
+        return Sum(self, other)
+
+    def __rmul__(self, weight: object) -> SmoothFunction:
+        if isinstance(weight, bool) or not isinstance(weight, int | float | np.number):
+            return NotImplemented
+        return Scaled(float(weight), self)
+
+
+def _unit(epsilon: float, *sizes: int) -> float:
+    """The relative rounding error of a sum over the longest of ``sizes``, drift included."""
+    return epsilon * (64.0 + math.sqrt(max(sizes)))
+
+
+class _LinearLoss(SmoothFunction):
+    """scale * phi(A x) with phi a sum over rows: what LeastSquares and Logistic share.
+
+    A subclass gives ``_loss(image)`` = phi, ``_slope(image)`` = (phi, its gradient) and
+    ``_curvature``, the largest second derivative of phi in one row.
+    """
+
+    lower_bound = 0.0
+    _curvature: float
+
+    def __init__(self, A: object, mean: bool, lipschitz: float | None) -> None:
+        owner = type(self).__name__
+        self.matrix = checks.matrix(owner, "A", A)
+        rows, self.dimension = self.matrix.shape
+        self.prototype = self.matrix.prototype
+        self.mean = checks.flag(owner, "mean", mean)
+        self._scale = 1.0 / rows if mean and rows else 1.0
+        if lipschitz is not None:
+            self.lipschitz = checks.at_least(owner, "lipschitz", lipschitz)
+
+    def _per_row(self, value: object, name: str) -> Array:
+        """``value`` as a vector with one entry per row of A, in A's library and dtype."""
+        rows, owner = self.matrix.shape[0], type(self).__name__
+        if rows == 0 and not np.size(arrays.to_numpy(value)):
+            return self.prototype
+        vector = checks.length(owner, name, checks.vector(owner, name, value), rows, "row of A")
+        return arrays.like(vector, self.prototype)
+
+    def _loss(self, image: Array) -> float:
+        raise NotImplementedError
+
+    def _slope(self, image: Array) -> tuple[float, Array]:
+        raise NotImplementedError
+
+    def value(self, x: Array) -> float:
+        return self._scale * self._loss(self.matrix.forward(x))
+
+    def gradient(self, x: Array) -> Array:
+        return self._seen(x, self.matrix.forward(x)).slope
+
+    def lift(self, *xs: Array) -> tuple[Image, ...]:
+        return tuple(self.matrix.forward(x) for x in xs)
+
+    def look(
+        self, at: Sequence[Lifted], values_at: Sequence[Lifted] = ()
+    ) -> tuple[list[Seen], list[float]]:
+        seen = [self._seen(p.x, p.image) for p in at]
+        return seen, [self._scale * self._loss(p.image) for p in values_at]
+
+    def _seen(self, x: Array, image: Array) -> Seen:
+        loss, weights = self._slope(image)
+        if self._scale != 1.0:
+            weights = self._scale * weights
+        return Seen(x, self._scale * loss, self.matrix.adjoint(weights))
+
+    def passes(self, lifts: int, slopes: int, values: int) -> int:
+        return lifts + slopes
+
+    @cached_property
+    def lipschitz(self) -> float:  # type: ignore[override]
+        """curvature * lambda_max(A'A) * scale: exact for small matrices, else a Lanczos bound."""
+        rows, n = self.matrix.shape
+        if rows == 0:
+            return 0.0
+        if min(rows, n) <= SMALL:
+            top = self._eigenvalues[-1] * (1.0 + 64 * arrays.epsilon(self.prototype))
+        elif n <= rows:
+            top = arrays.largest_eigenvalue_bound(
+                lambda v: self.matrix.adjoint(self.matrix.forward(v)), self.prototype, n
+            )
+        else:
+            top = arrays.largest_eigenvalue_bound(
+                lambda v: self.matrix.forward(self.matrix.adjoint(v)), self.prototype, rows
+            )
+        return self._curvature * self._scale * max(float(top), 0.0)
+
+    @cached_property
+    def _eigenvalues(self) -> np.ndarray[Any, Any]:
+        """Eigenvalues of the smaller of A'A and AA', ascending."""
+        rows, n = self.matrix.shape
+        A = self.matrix.entries if self.matrix.is_sparse else self.matrix.dense()
+        gram = A.T @ A if n <= rows else A @ A.T
+        return np.linalg.eigvalsh(gram.toarray() if self.matrix.is_sparse else gram)
+
+
+class LeastSquares(_LinearLoss):
+    """½|Ax - b|², divided by the number of rows if ``mean``.
+
+    Args:
+        A: matrix, dense (any array-API library) or scipy.sparse.
+        b: vector with one entry per row.
+        mean: divide by the number of rows.
+        gram: work with A'A instead of A (one product per point instead of two). None decides:
+            yes if A is tall and dense, and the residual cannot become so small beside b that the
+            value ½x'A'Ax - b'Ax + ½|b|² would lose more than two digits to cancellation.
+        lipschitz: your own upper bound on lambda_max(A'A) (over the rows if ``mean``).
+    """
+
+    _curvature = 1.0
+
+    def __init__(
+        self,
+        A: object,
+        b: object,
+        mean: bool = False,
+        *,
+        gram: bool | None = None,
+        lipschitz: float | None = None,
+    ) -> None:
+        super().__init__(A, mean, lipschitz)
+        self.b = self._per_row(b, "b")
+        self._use_gram: bool | None = checks.flag("LeastSquares", "gram", gram, None)
+
+    def _loss(self, image: Array) -> float:
+        residual = image - self.b
+        return 0.5 * arrays.dot(residual, residual)
+
+    def _slope(self, image: Array) -> tuple[float, Array]:
+        residual = image - self.b
+        return 0.5 * arrays.dot(residual, residual), residual
+
+    @cached_property
+    def gram(self) -> Quadratic | None:
+        """The same function as ½x'Gx - c'x + const with G = A'A, where that is cheaper and safe."""
+        rows, n = self.matrix.shape
+        dense = not self.matrix.is_sparse
+        wanted = self._use_gram
+        if wanted is None:
+            wanted = dense and n <= rows and n <= GRAM_LIMIT and self._gram_is_safe()
+        if not wanted or rows == 0:
+            return None
+        A = self.matrix.entries
+        G = self.matrix.transposed @ A if dense else self.matrix.dense().T @ self.matrix.dense()
+        Q = arrays.like(self._scale * G, self.prototype)
+        c = -self._scale * self.matrix.adjoint(self.b)
+        constant = 0.5 * self._scale * arrays.dot(self.b, self.b)
+        return Quadratic._trusted(Q, c, constant)
+
+    def _gram_is_safe(self) -> bool:
+        """Is the smallest residual at least a tenth of b, and the arithmetic float64?"""
+        if arrays.epsilon(self.prototype) > 1e-15:
+            return False
+        A = self.matrix.dense()
+        b = np.asarray(arrays.to_numpy(self.b), dtype=np.float64)
+        G = A.T @ A
+        ridge = 1e-12 * max(float(np.trace(G)), np.finfo(np.float64).tiny)
+        x = np.linalg.solve(G + ridge * np.eye(G.shape[0]), A.T @ b)
+        return bool(np.linalg.norm(A @ x - b) >= 0.1 * np.linalg.norm(b) > 0.0)
+
+    def lift(self, *xs: Array) -> tuple[Image, ...]:
+        return self.gram.lift(*xs) if self.gram is not None else super().lift(*xs)
+
+    def look(
+        self, at: Sequence[Lifted], values_at: Sequence[Lifted] = ()
+    ) -> tuple[list[Seen], list[float]]:
+        return (
+            self.gram.look(at, values_at) if self.gram is not None else super().look(at, values_at)
+        )
+
+    def passes(self, lifts: int, slopes: int, values: int) -> int:
+        return lifts if self.gram is not None else lifts + slopes
+
+    def rounding(
+        self, reach: float, value: float, slope: float, epsilon: float
+    ) -> tuple[float, float]:
+        if self.gram is not None:
+            return self.gram.rounding(reach, value, slope, epsilon)
+        unit, frobenius = _unit(epsilon, *self.matrix.shape), self.matrix.frobenius
+        residual = math.sqrt(2.0 * max(value, 0.0) / self._scale)
+        error = unit * (frobenius * reach + self._size_b)  # of the computed residual
+        spectral = math.sqrt(self.lipschitz / self._scale)
+        return (
+            self._scale * (error * (residual + error) + unit * residual**2),
+            self._scale * (spectral * error + unit * frobenius * (residual + error)),
+        )
+
+    @cached_property
+    def _size_b(self) -> float:
+        return arrays.norm(self.b)
+
+    @cached_property
+    def singular_values(self) -> np.ndarray[Any, Any] | None:
+        """The singular values of A, descending; None where the matrix is too large."""
+        if min(self.matrix.shape) > SPECTRUM_LIMIT:
+            return None
+        return np.linalg.svd(self.matrix.dense(), compute_uv=False)
+
+    @cached_property
+    def rank(self) -> int | None:
+        """The rank of A, or None where it is not determined.
+
+        Every singular value must be either rounding (at most max(m, n) units of the largest) or
+        at least 1e3 times that: rank is a decision, and without a gap there is none.
+        """
+        sigma = self.singular_values
+        if sigma is None:
+            return None
+        if not sigma.size or sigma[0] == 0.0:
+            return 0
+        noise = max(self.matrix.shape) * arrays.epsilon(self.prototype) * sigma[0]
+        rank = int(np.count_nonzero(sigma > noise))
+        return rank if sigma[rank - 1] >= 1e3 * noise else None
+
+    @cached_property
+    def growth(self) -> float:
+        """The smallest positive eigenvalue of A'A (times the scale): least squares always has one.
+
+        g(x) - g* <= |grad g(x)|²/(2 s²), s the smallest positive singular value, on R^n.
+        """
+        rank = self.rank
+        if not rank or self.singular_values is None:
+            return 0.0
+        s = float(self.singular_values[rank - 1]) * (1.0 - 1e-3)  # 1e3 units of rounding are safe
+        return self._scale * s**2
+
+    @cached_property
+    def strong_convexity(self) -> float:  # type: ignore[override]
+        """lambda_min(A'A) (times the scale), rounded down; 0 for wide and for large matrices."""
+        rows, n = self.matrix.shape
+        if rows < n or n > SMALL:
+            return 0.0
+        values = self._eigenvalues
+        noise = 64 * max(rows, n) * arrays.epsilon(self.prototype) * float(values[-1])
+        return self._scale * max(float(values[0]) - noise, 0.0)
+
+
+class Logistic(_LinearLoss):
+    """sum_i log(1 + exp(-y_i <a_i, x>)), divided by the number of rows if ``mean``.
+
+    Stable at any margin t: log(1 + e^-t) is computed without overflow, and the slope's weight
+    1/(1 + e^t) = exp(-(t + log(1 + e^-t))) keeps its relative accuracy however small it is.
+
+    Args:
+        A: matrix, dense or scipy.sparse, one row per example.
+        y: labels, -1 or +1.
+        mean: divide by the number of rows (the default).
+        lipschitz: your own upper bound on lambda_max(A'A)/4 (over the rows if ``mean``).
+    """
+
+    _curvature = 0.25
+
+    def __init__(
+        self, A: object, y: object, mean: bool = True, *, lipschitz: float | None = None
+    ) -> None:
+        super().__init__(A, mean, lipschitz)
+        self.y = self._per_row(y, "y")
+        labels = arrays.to_numpy(self.y)
+        if not bool(np.all(np.abs(labels) == 1.0)):
+            found = ", ".join(f"{v:g}" for v in np.unique(labels)[:5])
+            raise ValueError(f"Logistic: y must hold labels -1 and +1, got values {found}")
+        self._zeros = arrays.zeros_like(self.y)
+
+    def _loss(self, image: Array) -> float:
+        xp = arrays.namespace(image)
+        return float(xp.sum(xp.logaddexp(self._zeros, -self.y * image)))
+
+    def _slope(self, image: Array) -> tuple[float, Array]:
+        xp = arrays.namespace(image)
+        margin = self.y * image
+        losses = xp.logaddexp(self._zeros, -margin)
+        return float(xp.sum(losses)), -self.y * xp.exp(-(margin + losses))
+
+    def rounding(
+        self, reach: float, value: float, slope: float, epsilon: float
+    ) -> tuple[float, float]:
+        rows = self.matrix.shape[0]
+        unit = _unit(epsilon, *self.matrix.shape)
+        error = unit * self.matrix.frobenius * reach  # of the computed margins
+        spectral = math.sqrt(self.lipschitz / (self._curvature * self._scale))
+        return (
+            self._scale * math.sqrt(rows) * error + unit * abs(value),
+            self._scale * (spectral * error + unit * self.matrix.frobenius * math.sqrt(rows)),
+        )
+
+
+class Quadratic(SmoothFunction):
+    """½x'Qx + c'x + constant with Q symmetric positive semidefinite.
+
+    Args:
+        Q: matrix, dense or scipy.sparse; checked for symmetry, and for a negative eigenvalue
+            (all of them up to 2048 variables, by Lanczos beyond).
+        c: vector, zero if None.
+        constant: number.
+        lipschitz: your own upper bound on the largest eigenvalue of Q.
+    """
+
+    def __init__(
+        self,
+        Q: object,
+        c: object = None,
+        constant: float = 0.0,
+        *,
+        lipschitz: float | None = None,
+    ) -> None:
+        matrix = checks.matrix("Quadratic", "Q", Q)
+        rows, n = matrix.shape
+        if rows != n:
+            raise ValueError(f"Quadratic: Q must be square, got shape {rows} x {n}")
+        skew = Matrix(matrix.entries - matrix.transposed).frobenius
+        if skew > 1e3 * arrays.epsilon(matrix.prototype) * matrix.frobenius:
+            raise ValueError(
+                "Quadratic: Q must be symmetric, got |Q - Q'| = "
+                f"{skew:.2g} beside |Q| = {matrix.frobenius:.2g}; pass (Q + Q')/2"
+            )
+        if c is None:
+            vector = arrays.like(np.zeros(n), matrix.prototype)
+        else:
+            vector = checks.length(
+                "Quadratic", "c", checks.vector("Quadratic", "c", c), n, "row of Q"
+            )
+            vector = arrays.like(vector, matrix.prototype)
+        constant = checks.finite("Quadratic", "constant", constant)
+        self._set(matrix, vector, constant)
+        smallest, largest = self._extremes
+        if smallest < -1e3 * arrays.epsilon(matrix.prototype) * max(largest, matrix.frobenius):
+            raise ValueError(
+                "Quadratic: Q must be positive semidefinite (convex), "
+                f"got the eigenvalue {smallest:.3g}"
+            )
+        if lipschitz is not None:
+            self.lipschitz = checks.at_least("Quadratic", "lipschitz", lipschitz)
+
+    def _set(self, matrix: Matrix, c: Array, constant: float) -> None:
+        self.matrix, self.c, self.constant = matrix, c, constant
+        self.dimension = matrix.shape[1]
+        self.prototype = matrix.prototype
+
+    @classmethod
+    def _trusted(cls, Q: Array, c: Array, constant: float) -> Quadratic:
+        """Without the checks, for a Q that is a Gram matrix by construction."""
+        quadratic = cls.__new__(cls)
+        quadratic._set(Matrix(Q), c, constant)
+        return quadratic
+
+    def value(self, x: Array) -> float:
+        return self._value(x, self.matrix.forward(x))
+
+    def _value(self, x: Array, image: Array) -> float:
+        return arrays.dot(0.5 * image + self.c, x) + self.constant
+
+    def gradient(self, x: Array) -> Array:
+        return self.matrix.forward(x) + self.c
+
+    def lift(self, *xs: Array) -> tuple[Image, ...]:
+        return tuple(self.matrix.forward(x) for x in xs)
+
+    def look(
+        self, at: Sequence[Lifted], values_at: Sequence[Lifted] = ()
+    ) -> tuple[list[Seen], list[float]]:
+        seen = [Seen(p.x, self._value(p.x, p.image), p.image + self.c) for p in at]
+        return seen, [self._value(p.x, p.image) for p in values_at]
+
+    def passes(self, lifts: int, slopes: int, values: int) -> int:
+        return lifts
+
+    @cached_property
+    def _extremes(self) -> tuple[float, float]:
+        """Smallest and largest eigenvalue of Q (Ritz values where Q is large)."""
+        n = self.matrix.shape[0]
+        if n <= SPECTRUM_LIMIT:
+            values = np.linalg.eigvalsh(self.matrix.dense())
+            return float(values[0]), float(values[-1])
+        return arrays.extreme_eigenvalues(self.matrix.forward, self.prototype, n)
+
+    @cached_property
+    def lipschitz(self) -> float:  # type: ignore[override]
+        """The largest eigenvalue of Q, rounded up; a Lanczos bound where Q is large."""
+        n = self.matrix.shape[0]
+        if n <= SPECTRUM_LIMIT:
+            top = self._extremes[1] * (1.0 + 64 * arrays.epsilon(self.prototype))
+        else:
+            top = arrays.largest_eigenvalue_bound(self.matrix.forward, self.prototype, n)
+        return max(top, 0.0)
+
+    @cached_property
+    def strong_convexity(self) -> float:  # type: ignore[override]
+        """The smallest eigenvalue of Q, rounded down; 0 where Q is large."""
+        n = self.matrix.shape[0]
+        if n > SPECTRUM_LIMIT:
+            return 0.0
+        smallest, largest = self._extremes
+        return max(smallest - 64 * n * arrays.epsilon(self.prototype) * abs(largest), 0.0)
+
+    @cached_property
+    def lower_bound(self) -> float:  # type: ignore[override]
+        """constant where there is no linear term, otherwise not known without a solve."""
+        return self.constant if not bool(arrays.max_abs(self.c)) else -math.inf
+
+    def rounding(
+        self, reach: float, value: float, slope: float, epsilon: float
+    ) -> tuple[float, float]:
+        unit = _unit(epsilon, *self.matrix.shape)
+        error = unit * (self.matrix.frobenius * reach + self._size_c)
+        return error * reach + unit * abs(self.constant), error
+
+    @cached_property
+    def _size_c(self) -> float:
+        return arrays.norm(self.c)
+
+
+class SquaredNorm(SmoothFunction):
+    """weight/2 |x - center|²; ``center`` is the origin if None."""
+
+    lower_bound = 0.0
+
+    def __init__(self, weight: float = 1.0, center: object = None) -> None:
+        self.weight = checks.positive("SquaredNorm", "weight", weight)
+        self.lipschitz = self.strong_convexity = self.weight
+        self.center = None
+        self._size = 0.0
+        if center is not None:
+            self.center = checks.vector("SquaredNorm", "center", center)
+            self.dimension = int(self.center.shape[0])
+            self.prototype = self.center[:0]
+            self._size = arrays.norm(self.center)
+
+    def _shifted(self, x: Array) -> Array:
+        return x if self.center is None else x - arrays.like(self.center, x)
+
+    def value(self, x: Array) -> float:
+        shifted = self._shifted(x)
+        return 0.5 * self.weight * arrays.dot(shifted, shifted)
+
+    def gradient(self, x: Array) -> Array:
+        return self.weight * self._shifted(x)
+
+    def rounding(
+        self, reach: float, value: float, slope: float, epsilon: float
+    ) -> tuple[float, float]:
+        error = self.weight * _unit(epsilon, 1) * (reach + self._size)
+        return error * (reach + self._size), error
+
+
+class Linear(SmoothFunction):
+    """<c, x>."""
+
+    lipschitz = 0.0
+
+    def __init__(self, c: object) -> None:
+        self.c = checks.vector("Linear", "c", c)
+        self.dimension = int(self.c.shape[0])
+        self.prototype = self.c[:0]
+        self._size = arrays.norm(self.c)
+        if self._size == 0.0:
+            self.lower_bound = 0.0
+
+    def value(self, x: Array) -> float:
+        return arrays.dot(self.c, x)
+
+    def gradient(self, x: Array) -> Array:
+        return self.c
+
+    def rounding(
+        self, reach: float, value: float, slope: float, epsilon: float
+    ) -> tuple[float, float]:
+        unit = _unit(epsilon, self.c.shape[0])
+        return unit * self._size * reach, 0.0
+
+
+class Smooth(SmoothFunction):
+    """A convex function given by two plain callables.
+
+    Args:
+        value: x -> h(x), a number.
+        gradient: x -> gradient of h at x, an array like x.
+        lipschitz: an upper bound on the gradient's Lipschitz constant; None if you know none
+            (then only methods that find it themselves can be used).
+        strong_convexity: a lower bound on the curvature, 0 if you know none.
+        lower_bound: a number below all values, -inf if you know none.
+
+    These three are your word: the certificate relies on them. So does it on the accuracy of the
+    callables, which is taken to be 64 units of rounding of the sizes involved.
+    """
+
+    def __init__(
+        self,
+        value: Callable[[Array], float],
+        gradient: Callable[[Array], Array],
+        lipschitz: float | None = None,
+        strong_convexity: float = 0.0,
+        lower_bound: float = -math.inf,
+    ) -> None:
+        for name, call in (("value", value), ("gradient", gradient)):
+            if not callable(call):
+                raise TypeError(f"Smooth: {name} must be callable, got {type(call).__name__}")
+        self._value, self._gradient = value, gradient
+        self.lipschitz = (
+            math.inf if lipschitz is None else checks.at_least("Smooth", "lipschitz", lipschitz)
+        )
+        self.strong_convexity = checks.at_least("Smooth", "strong_convexity", strong_convexity)
+        if self.strong_convexity > self.lipschitz:
+            raise ValueError(
+                "Smooth: strong_convexity must not exceed lipschitz, "
+                f"got {self.strong_convexity} > {self.lipschitz}"
+            )
+        self.lower_bound = checks.number("Smooth", "lower_bound", lower_bound, "a number or -inf")
+        if math.isnan(self.lower_bound) or self.lower_bound == math.inf:
+            raise ValueError(f"Smooth: lower_bound must be a number or -inf, got {lower_bound}")
+
+    def value(self, x: Array) -> float:
+        return float(self._value(x))
+
+    def gradient(self, x: Array) -> Array:
+        return self._gradient(x)
+
+    def passes(self, lifts: int, slopes: int, values: int) -> int:
+        return 2 * slopes + values  # a slope comes with its value
+
+    def rounding(
+        self, reach: float, value: float, slope: float, epsilon: float
+    ) -> tuple[float, float]:
+        unit = _unit(epsilon, 1)
+        curve = self.lipschitz * reach if math.isfinite(self.lipschitz) else slope
+        return unit * (abs(value) + (slope + curve) * reach), unit * (slope + curve)
+
+
+class Scaled(SmoothFunction):
+    """weight * h, written ``weight * h``."""
+
+    def __init__(self, weight: float, function: SmoothFunction) -> None:
+        self.weight = checks.positive("Scaled", "weight", weight)
+        self.function = function
+        self.dimension, self.prototype = function.dimension, function.prototype
+
+    @property
+    def lipschitz(self) -> float:  # type: ignore[override]
+        return self.weight * self.function.lipschitz
+
+    @property
+    def strong_convexity(self) -> float:  # type: ignore[override]
+        return self.weight * self.function.strong_convexity
+
+    @property
+    def lower_bound(self) -> float:  # type: ignore[override]
+        return self.weight * self.function.lower_bound
+
+    @property
+    def growth(self) -> float:
+        return self.weight * self.function.growth
+
+    def value(self, x: Array) -> float:
+        return self.weight * self.function.value(x)
+
+    def gradient(self, x: Array) -> Array:
+        return self.weight * self.function.gradient(x)
+
+    def lift(self, *xs: Array) -> tuple[Image, ...]:
+        return self.function.lift(*xs)
+
+    def look(
+        self, at: Sequence[Lifted], values_at: Sequence[Lifted] = ()
+    ) -> tuple[list[Seen], list[float]]:
+        seen, values = self.function.look(at, values_at)
+        w = self.weight
+        return [Seen(s.at, w * s.value, w * s.slope) for s in seen], [w * v for v in values]
+
+    def passes(self, lifts: int, slopes: int, values: int) -> int:
+        return self.function.passes(lifts, slopes, values)
+
+    def rounding(
+        self, reach: float, value: float, slope: float, epsilon: float
+    ) -> tuple[float, float]:
+        w = self.weight
+        of_value, of_slope = self.function.rounding(reach, value / w, slope / w, epsilon)
+        return w * of_value, w * of_slope
+
+
+class Sum(SmoothFunction):
+    """first + second, written ``first + second``; an image is the pair of their images."""
+
+    def __init__(self, first: SmoothFunction, second: SmoothFunction) -> None:
+        sizes = [h.dimension for h in (first, second) if h.dimension is not None]
+        if len(set(sizes)) > 1:
+            raise ValueError(
+                "Sum: both functions must have the same number of variables, "
+                f"got {sizes[0]} and {sizes[1]}"
+            )
+        self.first, self.second = first, second
+        self.dimension = sizes[0] if sizes else None
+        self.prototype = first.prototype if first.prototype is not None else second.prototype
+
+    @property
+    def lipschitz(self) -> float:  # type: ignore[override]
+        return self.first.lipschitz + self.second.lipschitz
+
+    @property
+    def strong_convexity(self) -> float:  # type: ignore[override]
+        return self.first.strong_convexity + self.second.strong_convexity
+
+    @property
+    def lower_bound(self) -> float:  # type: ignore[override]
+        return self.first.lower_bound + self.second.lower_bound
+
+    def value(self, x: Array) -> float:
+        return self.first.value(x) + self.second.value(x)
+
+    def gradient(self, x: Array) -> Array:
+        return self.first.gradient(x) + self.second.gradient(x)
+
+    def lift(self, *xs: Array) -> tuple[Image, ...]:
+        return tuple(zip(self.first.lift(*xs), self.second.lift(*xs), strict=True))
+
+    def look(
+        self, at: Sequence[Lifted], values_at: Sequence[Lifted] = ()
+    ) -> tuple[list[Seen], list[float]]:
+        parts = [
+            h.look(
+                [Lifted(p.x, p.image[i]) for p in at],
+                [Lifted(p.x, p.image[i]) for p in values_at],
+            )
+            for i, h in enumerate((self.first, self.second))
+        ]
+        (seen, values), (more_seen, more_values) = parts
+        return (
+            [
+                Seen(s.at, s.value + t.value, s.slope + t.slope)
+                for s, t in zip(seen, more_seen, strict=True)
+            ],
+            [v + w for v, w in zip(values, more_values, strict=True)],
+        )
+
+    def passes(self, lifts: int, slopes: int, values: int) -> int:
+        return self.first.passes(lifts, slopes, values) + self.second.passes(lifts, slopes, values)
+
+    def rounding(
+        self, reach: float, value: float, slope: float, epsilon: float
+    ) -> tuple[float, float]:
+        # The parts' own values are not known here. A part that is bounded below is at most the
+        # value minus the other's bound; where both are not, the sizes at hand must do.
+        shares = []
+        for h, other in ((self.first, self.second), (self.second, self.first)):
+            rest = other.lower_bound if math.isfinite(other.lower_bound) else -abs(value)
+            curve = h.lipschitz * reach if math.isfinite(h.lipschitz) else 0.0
+            size = abs(value) + abs(rest) + curve * reach
+            shares.append(h.rounding(reach, size, slope + curve, epsilon))
+        return sum(s[0] for s in shares), sum(s[1] for s in shares)

@@ -1,0 +1,188 @@
+"""The problem, and the checks that give a wrong input one clear sentence before the first step."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tiebreak import arrays, checks
+from tiebreak.arrays import Array, Image
+from tiebreak.domains import Ball, Domain, Space
+from tiebreak.functions import LeastSquares, Lifted, Linear, Scaled, SmoothFunction
+
+DIMENSION_LIMIT = 1024  # largest smaller side of A for which the solution set is measured
+
+
+@dataclass(frozen=True)
+class ErrorBound:
+    """The Hölderian error bound of the lower level, and a bound on the upper slope: your word.
+
+        modulus/order * dist(x, X_g*)^order <= g(x) - g*   for all x in Z   (Assumption 3.1)
+
+    Args:
+        order: r >= 1 (1: weak sharpness, 2: quadratic growth).
+        modulus: alpha > 0.
+        gradient_bound: M >= |grad f| on the solution set; |grad f(x*)| is enough.
+    """
+
+    order: float
+    modulus: float
+    gradient_bound: float
+
+    def __post_init__(self) -> None:
+        checks.at_least("ErrorBound", "order", self.order, 1.0)
+        checks.positive("ErrorBound", "modulus", self.modulus)
+        checks.at_least("ErrorBound", "gradient_bound", self.gradient_bound)
+
+
+def _kind(x: Array) -> str:
+    """Library and dtype of an array, in words."""
+    return f"{arrays.namespace(x).__name__.removeprefix('array_api_compat.')} {x.dtype}"
+
+
+class Point(NamedTuple):
+    """A point with its images under the matrices of the upper and of the lower function."""
+
+    x: Array
+    upper: Image = None
+    lower: Image = None
+
+    @property
+    def f(self) -> Lifted:
+        """The point as the upper function looks at it."""
+        return Lifted(self.x, self.upper)
+
+    @property
+    def g(self) -> Lifted:
+        """The point as the lower function looks at it."""
+        return Lifted(self.x, self.lower)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Problem:
+    """Minimise ``upper`` over all minimisers of ``lower`` on ``domain``.
+
+        min f(x)   subject to   x in argmin_{z in Z} g(z)
+
+    Args:
+        upper: f, what you want among the ties.
+        lower: g, what must be minimal first.
+        domain: Z, a closed convex set; all of R^n if not given.
+        radius: some solution has |x| <= radius. Your word, used by the certificate alone.
+        error_bound: how g grows away from its minimisers. Your word too.
+    """
+
+    upper: SmoothFunction
+    lower: SmoothFunction
+    domain: Domain = field(default_factory=Space)
+    radius: float | None = None
+    error_bound: ErrorBound | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("upper", "lower"):
+            function = getattr(self, name)
+            if not isinstance(function, SmoothFunction):
+                raise TypeError(
+                    f"Problem: {name} must be a smooth function such as LeastSquares or "
+                    f"Smooth(value, gradient), got {type(function).__name__}"
+                )
+        if not hasattr(self.domain, "project_cut"):
+            raise TypeError(
+                "Problem: domain must be a domain such as Ball(1.0) or Space(), "
+                f"got {type(self.domain).__name__}"
+            )
+        sizes = (self.upper.dimension, self.lower.dimension)
+        if None not in sizes and sizes[0] != sizes[1]:
+            raise ValueError(
+                "Problem: upper and lower must have the same number of variables, "
+                f"got {sizes[0]} and {sizes[1]}"
+            )
+        kinds = [_kind(h.prototype) for h in (self.upper, self.lower) if h.prototype is not None]
+        if len(set(kinds)) > 1:
+            raise ValueError(
+                "Problem: upper and lower must hold arrays of the same library and dtype, "
+                f"got {kinds[0]} and {kinds[1]}"
+            )
+        if self.radius is not None:
+            checks.positive("Problem", "radius", self.radius)
+        if self.error_bound is not None and not isinstance(self.error_bound, ErrorBound):
+            raise TypeError(
+                f"Problem: error_bound must be an ErrorBound, got {type(self.error_bound).__name__}"
+            )
+        if self.dimension is not None:
+            self.domain.check(self.dimension)
+        if isinstance(self.lower, Linear) and math.isinf(self.domain.support(-self.lower.c)):
+            raise ValueError(
+                "Problem: lower is unbounded below on the domain, so it has no minimisers"
+            )
+
+    @property
+    def dimension(self) -> int | None:
+        """The number of variables, None if nothing in the problem says."""
+        return self.upper.dimension if self.upper.dimension is not None else self.lower.dimension
+
+    @property
+    def is_bounded(self) -> bool:
+        """Is the domain bounded?"""
+        return math.isfinite(self.domain.diameter_in(self.dimension or 1))
+
+    def point(self, x: Any, owner: str, name: str) -> Array:
+        """``x`` as a vector of this problem: its library, its dtype, its number of variables."""
+        x = checks.vector(owner, name, x)
+        if self.dimension is not None:
+            checks.length(owner, name, x, self.dimension, "variable")
+        self.domain.check(int(x.shape[0]))
+        for function in (self.upper, self.lower):
+            if function.prototype is not None:
+                return arrays.like(x, function.prototype)
+        return x
+
+    def start(self, x0: Any = None) -> Array:
+        """x0 (the origin if None) as a vector of this problem, projected onto the domain."""
+        if x0 is None:
+            if self.dimension is None:
+                raise ValueError(
+                    "solve: x0 is needed, for nothing in the problem says how many variables "
+                    "there are"
+                )
+            x0 = np.zeros(self.dimension)
+        return self.domain.project(self.point(x0, "solve", "x0"))
+
+    def lift(self, *xs: Array) -> tuple[Point, ...]:
+        """The points ``xs`` with their images under both functions."""
+        images = zip(self.upper.lift(*xs), self.lower.lift(*xs), strict=True)
+        return tuple(Point(x, *pair) for x, pair in zip(xs, images, strict=True))
+
+
+def solution_dimension(problem: Problem) -> int | None:
+    """The dimension of the set of minimisers of the lower level, None where it is not known.
+
+    0 where g is strongly convex. Least squares on R^n: n - rank(A), where the rank is determined.
+    In a ball: the same if the least-squares solution closest to the centre lies inside, 0 if it
+    lies outside (then the minimiser is unique), unknown in between.
+    """
+    g, weight = problem.lower, problem.lower
+    while isinstance(g, Scaled):
+        g = g.function
+    if weight.strong_convexity > 0.0:
+        return 0
+    if not isinstance(g, LeastSquares) or min(g.matrix.shape) > DIMENSION_LIMIT:
+        return None
+    n = g.matrix.shape[1]
+    if isinstance(problem.domain, Space):
+        return None if g.rank is None else n - g.rank
+    if isinstance(problem.domain, Ball) and g.rank is not None:
+        center = problem.domain.center
+        offset = np.zeros(n) if center is None else arrays.to_numpy(arrays.like(center, g.b))
+        u, s, vt = np.linalg.svd(g.matrix.dense(), full_matrices=False)
+        rhs = arrays.to_numpy(g.b) - g.matrix.dense() @ offset
+        step = vt[: g.rank].T @ ((u[:, : g.rank].T @ rhs) / s[: g.rank])
+        length = float(np.linalg.norm(step)) / problem.domain.radius
+        if length < 1.0 - 1e-6:
+            return n - g.rank
+        if length > 1.0 + 1e-6:
+            return 0
+    return None

@@ -1,0 +1,233 @@
+"""What a run returns: the point, what is proved about it, and how it got there."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple, overload
+
+from tiebreak.arrays import Array
+from tiebreak.certificate import Certificate
+from tiebreak.problem import Problem, solution_dimension
+
+STATUSES = {
+    "certified": "both gaps are proved to be within the tolerance",
+    "converged": "the method's own stopping rule was met",
+    "max_iter": "max_iter steps were taken before both gaps were within the tolerance",
+    "max_time": "max_time passed before both gaps were within the tolerance",
+    "nonfinite": "a value that is not finite appeared; x is the last point before it",
+    "unbounded": "f falls without end along directions in which g does not rise",
+    "stopped": "stopped from outside; x is the last point",
+}
+
+
+class Row(NamedTuple):
+    """One recorded step."""
+
+    iteration: int
+    seconds: float
+    upper_value: float
+    lower_value: float
+    upper_gap: float  # proved bound on f(x) - f*
+    lower_gap: float  # proved bound on g(x) - g*
+    upper_gradients: int  # oracle calls so far
+    lower_gradients: int
+    passes: int  # passes over the data of f and g so far
+
+
+class Trace(Sequence[Row]):
+    """The recorded steps of a run, one Row each."""
+
+    def __init__(self, rows: Sequence[Row] = ()) -> None:
+        self._rows = tuple(rows)
+
+    @overload
+    def __getitem__(self, index: int) -> Row: ...
+    @overload
+    def __getitem__(self, index: slice) -> Trace: ...
+    def __getitem__(self, index: int | slice) -> Row | Trace:
+        return Trace(self._rows[index]) if isinstance(index, slice) else self._rows[index]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self._rows)
+
+    def __repr__(self) -> str:
+        return f"<Trace of {len(self)} rows: {', '.join(Row._fields)}>"
+
+    def column(self, name: str) -> list[float]:
+        """One column as a list."""
+        return [getattr(row, name) for row in self._rows]
+
+    def to_pandas(self) -> Any:
+        """The rows as a pandas DataFrame (needs the extra ``pandas``)."""
+        try:
+            import pandas
+        except ImportError:
+            raise ImportError("to_pandas needs pandas: pip install 'tiebreak[pandas]'") from None
+        return pandas.DataFrame(list(self._rows), columns=list(Row._fields))
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """The answer of ``solve``; printing it gives a short report.
+
+    Attributes:
+        x: the point.
+        upper_value, lower_value: f(x) and g(x).
+        upper_gap, lower_gap: *proved* upper bounds on f(x) - f* and g(x) - g*; inf where nothing
+            is proved; a negative upper gap proves f(x) < f* (x is not quite feasible below).
+        upper_error: proved bound on |f(x) - f*|, inf where there is none.
+        upper_optimum, lower_optimum: proved intervals for f* and g*.
+        tolerance: what was asked of the two gaps, as absolute numbers.
+        status, success, message: how the run ended; success only with a proof of both gaps.
+        nit, time, method: steps, seconds, and the method with its step-size rule.
+        dimension: of the solution set of the lower level, None where unknown.
+        trace: one Row per recorded step; ``trace.to_pandas()``.
+    """
+
+    x: Array
+    certificate: Certificate
+    tolerance: tuple[float, float]
+    start_values: tuple[float, float]
+    status: str
+    advice: str
+    nit: int
+    time: float
+    method: str
+    trace: Trace = field(repr=False)
+    problem: Problem = field(repr=False)
+
+    upper_value = property(lambda self: self.certificate.upper_value)
+    lower_value = property(lambda self: self.certificate.lower_value)
+    upper_gap = property(lambda self: self.certificate.upper_gap)
+    lower_gap = property(lambda self: self.certificate.lower_gap)
+    upper_error = property(lambda self: self.certificate.upper_error)
+    upper_optimum = property(lambda self: self.certificate.upper_optimum)
+    lower_optimum = property(lambda self: self.certificate.lower_optimum)
+
+    @cached_property
+    def dimension(self) -> int | None:
+        """The dimension of the lower level's solution set, None where unknown; found when asked."""
+        return solution_dimension(self.problem)
+
+    @property
+    def success(self) -> bool:
+        """Are both levels proved to be within the tolerance (or the named rule met)?"""
+        return self.status in ("certified", "converged")
+
+    @property
+    def message(self) -> str:
+        """The status in words, with what to do next if it is no success."""
+        return f"{STATUSES[self.status]}{'. ' if self.advice else ''}{self.advice}"
+
+    def __str__(self) -> str:
+        proof = self.certificate
+        lines = [
+            f"tiebreak: {self.status} after {self.nit} steps, {self.time:.3g} s",
+            _level("upper", "f", proof.upper_value, proof.upper_gap, self.tolerance[0]),
+            _level("lower", "g", proof.lower_value, proof.lower_gap, self.tolerance[1]),
+            f"  given up    {self._given_up()}",
+            f"  optimum     {_interval('f', proof.upper_optimum)}, "
+            f"{_interval('g', proof.lower_optimum)}",
+            f"  both sides  {self._both_sides()}",
+            f"  ties        {_ties(self.dimension)}",
+            f"  method      {self.method}",
+            f"  {'outcome' if self.success else 'next   '}     {self.message}",
+        ]
+        return "\n".join(lines)
+
+    def _given_up(self) -> str:
+        """How much of the lower level was paid for the upper one."""
+        gap, start = self.certificate.lower_gap, self.start_values[1]
+        if math.isinf(gap):
+            return "unknown: nothing bounds g* from below"
+        fall = start - self.certificate.lower_optimum[0]
+        share = f", {gap / fall:.2g} of the way from g(x0) = {start:.6g}" if fall > 0.0 else ""
+        return f"at most {max(gap, 0.0):.3g} of g is lost to f{share}"
+
+    def _both_sides(self) -> str:
+        error = self.certificate.upper_error
+        if math.isfinite(error):
+            return f"|f(x) - f*| <= {error:.3g}"
+        return "f(x) may lie below f* by an unknown amount (needs Problem(error_bound=...))"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as plain data for JSON; inf and nan become None."""
+        proof = self.certificate
+        return {
+            "status": self.status,
+            "success": self.success,
+            "message": self.message,
+            "nit": self.nit,
+            "time": self.time,
+            "method": self.method,
+            "dimension": self.dimension,
+            "upper": _level_dict(
+                proof.upper_value, proof.upper_gap, self.tolerance[0], proof.upper_optimum
+            )
+            | {"error": _number(proof.upper_error)},
+            "lower": _level_dict(
+                proof.lower_value, proof.lower_gap, self.tolerance[1], proof.lower_optimum
+            ),
+            "trace": [
+                {name: _number(value) for name, value in row._asdict().items()}
+                for row in self.trace
+            ],
+        }
+
+    def plot(self, path: str | None = None) -> Any:
+        """Draw both levels with the certified band; saved to ``path`` if given.
+
+        Returns the matplotlib figure (needs the extra ``plot``).
+        """
+        from tiebreak.plotting import convergence
+
+        return convergence(self, path)
+
+
+def _number(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _level_dict(
+    value: float, gap: float, asked: float, optimum: tuple[float, float]
+) -> dict[str, Any]:
+    return {
+        "value": _number(value),
+        "gap": _number(gap),
+        "tolerance": _number(asked),
+        "optimum": [_number(end) for end in optimum],
+    }
+
+
+def _level(level: str, letter: str, value: float, gap: float, asked: float) -> str:
+    """One line: the value, what is proved, and whether that is what was asked."""
+    start = f"  {level} level {letter}(x) = {value:.9g}"
+    if math.isinf(gap):
+        return f"{start}   NOT PROVED: nothing bounds {letter}* from below"
+    verdict = "proved" if gap <= asked else "NOT YET"
+    return f"{start}   {verdict}: {letter}(x) - {letter}* <= {gap:.3g} (asked {asked:.3g})"
+
+
+def _interval(letter: str, ends: tuple[float, float]) -> str:
+    low, high = ends
+    if math.isinf(low) and math.isinf(high):
+        return f"{letter}* unknown"
+    if math.isinf(high):
+        return f"{letter}* >= {low:.9g}"
+    if math.isinf(low):
+        return f"{letter}* <= {high:.9g}"
+    return f"{letter}* in [{low:.9g}, {high:.9g}]"
+
+
+def _ties(dimension: int | None) -> str:
+    if dimension is None:
+        return "the dimension of the lower level's solution set is not known"
+    if dimension == 0:
+        return "none: the lower level has a single minimiser, there is nothing to choose"
+    return f"the lower level's minimisers fill {dimension} dimensions"
