@@ -16,7 +16,7 @@ This file knows no method: a method hands over News, and that is all.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -89,10 +89,14 @@ class Sums(NamedTuple):
     last_upper: Model | None
     last_cut: Model | None
     last_lower: Model | None
-    center: float  # values of g are kept relative to this one, to keep their differences
     ghat: float  # the smallest proved value of g at a point of Z, rounding included
     upper_bound: float  # f* is at least this
     lower_bound: float  # g* is at least this
+    tail: int  # the block that the best sum for f* began with, and its best factor on the cuts
+    tail_factor: float
+    kept_cut: Model | None  # the single cut that served best so far, and its factor
+    kept_factor: float
+    lower_tail: int  # the block that the best sum for g* began with
 
 
 @dataclass(frozen=True)
@@ -164,8 +168,9 @@ class Ledger:
         self._growth = problem.lower.growth if isinstance(problem.domain, Space) else 0.0
         self.sums = sums or Sums(
             steps=0, blocks=(), last_upper=None, last_cut=None, last_lower=None,
-            center=math.nan, ghat=math.inf,
+            ghat=math.inf,
             upper_bound=problem.upper.lower_bound, lower_bound=problem.lower.lower_bound,
+            tail=0, tail_factor=1.0, kept_cut=None, kept_factor=1.0, lower_tail=0,
         )  # fmt: skip
 
     def _double(self, x: Array) -> Array:
@@ -177,10 +182,8 @@ class Ledger:
         """Take in the news of one step."""
         f, g = self.problem.upper, self.problem.lower
         s = self.sums
-        center, ghat, lower_bound = s.center, s.ghat, s.lower_bound
+        ghat, lower_bound = s.ghat, s.lower_bound
         for value, near in news.values:
-            if math.isnan(center):
-                center = value
             if value < ghat:
                 ghat = min(ghat, self._value_above(g, value, near))
             if self._growth > 0.0:
@@ -192,34 +195,35 @@ class Ledger:
                 blocks = (*blocks, Block(self._nothing, self._nothing, self._nothing))
             upper, cuts, lower = blocks[-1]
             for weight, seen in news.upper:
-                last_upper = self._model(f, seen, 0.0)
+                last_upper = self._model(f, seen)
                 upper = upper.plus(last_upper, weight)
             for weight, seen in news.cuts:
-                last_cut = self._model(g, seen, center)
+                last_cut = self._model(g, seen)
                 # Any weights are valid: a multiplier that would drown all others is left out.
                 if 0.0 < weight * (1.0 + last_cut.value_error + last_cut.slope_error) < HUGE:
                     cuts = cuts.plus(last_cut, weight)
             for weight, seen in news.lower:
-                last_lower = self._model(g, seen, center)
+                last_lower = self._model(g, seen)
                 lower = lower.plus(last_lower, weight)
             steps, blocks = steps + 1, (*blocks[:-1], Block(upper, cuts, lower))
         self.sums = Sums(
             steps, blocks, last_upper, last_cut, last_lower,
-            center, ghat, s.upper_bound, lower_bound,
+            ghat, s.upper_bound, lower_bound,
+            s.tail, s.tail_factor, s.kept_cut, s.kept_factor, s.lower_tail,
         )  # fmt: skip
 
-    def _model(self, h: SmoothFunction, seen: Seen, center: float) -> Model:
-        """value - center + <slope, x - at> + sigma/2 |x - at|², with its rounding errors."""
+    def _model(self, h: SmoothFunction, seen: Seen) -> Model:
+        """value + <slope, x - at> + sigma/2 |x - at|², with its rounding errors."""
         at, slope, sigma = self._double(seen.at), self._double(seen.slope), h.strong_convexity
         inner, steepness = arrays.dot(slope, at), arrays.norm(slope)
         size = self._size(at)
         value_error, slope_error = h.rounding(size, seen.value, steepness, self._epsilon)
-        constant = seen.value - center - inner
+        constant = seen.value - inner
         if sigma > 0.0:
             slope = slope - sigma * at
             constant += 0.5 * sigma * arrays.dot(at, at)
         value_error += slope_error * size + self._slack * (
-            abs(seen.value) + abs(center) + steepness * size + sigma * size**2
+            abs(seen.value) + steepness * size + sigma * size**2
         )
         slope_error += self._slack * (steepness + sigma * size)
         return Model(1.0, constant, slope, sigma, value_error, slope_error)
@@ -243,57 +247,80 @@ class Ledger:
 
     # -- bounding -------------------------------------------------------------------------------
 
-    def bounds(self) -> tuple[float, float]:
-        """The best proved lower bounds on f* and on g* so far; -inf where there is none."""
-        # What overflowed on the way is no bound.
-        lower = max([self.sums.lower_bound, *filter(math.isfinite, self._lower_bounds())])
-        upper = max([self.sums.upper_bound, *filter(math.isfinite, self._upper_bounds())])
-        self.sums = self.sums._replace(lower_bound=lower, upper_bound=upper)
-        return upper, lower
+    def bounds(self, effort: int = 5) -> tuple[float, float]:
+        """The best proved lower bounds on f* and on g* so far; -inf where there is none.
 
-    def _lower_bounds(self) -> Iterator[float]:
-        s = self.sums
-        for model in (s.last_lower, s.last_cut):
-            if model is not None:
-                yield s.center + self._minimum(model)[0]
-        for tail in _tails([block.lower for block in s.blocks]):
-            if tail.weight > 0.0:
-                yield s.center + self._minimum(tail.scaled(1.0 / tail.weight))[0]
+        ``effort``: how many factors on the cuts are tried per sum, from the last best one on.
+        """
+        self._improve_lower_bound()
+        if math.isfinite(self.sums.ghat) and self.sums.last_upper is not None:
+            self._improve_by_tails(effort)
+            self._improve_by_single_cuts(self.sums.last_upper, effort)
+        return self.sums.upper_bound, self.sums.lower_bound
 
-    def _upper_bounds(self) -> Iterator[float]:
+    def _improve_lower_bound(self) -> None:
+        """g* >= min_Z of the last minorants, and of the averages over some tails."""
         s = self.sums
-        if not math.isfinite(s.ghat):
+        if not s.blocks:
             return
-        level = s.ghat - s.center
-        tails = list(
-            zip(
-                _tails([block.upper for block in s.blocks]),
-                _tails([block.cuts for block in s.blocks]),
-                strict=True,
-            )
-        )
-        best: tuple[float, Concave] | None = None
-        for upper, cuts in tails:
-            if upper.weight > 0.0:
-                bound = self._along_multiplier(upper, cuts, level)
-                value = bound(1.0)[0]
-                yield value
-                if best is None or value > best[0]:
-                    best = value, bound
-        if best is not None:
-            yield _largest(best[1], 1.0)
-        if s.last_upper is not None and s.last_cut is not None:
-            newest = s.blocks[-1]
-            guess = newest.cuts.weight / newest.upper.weight if newest.upper.weight else 1.0
-            yield _largest(self._along_multiplier(s.last_upper, s.last_cut, level), guess or 1.0)
+        bounds = [self._minimum(m)[0] for m in (s.last_lower, s.last_cut) if m is not None]
+        for start in _starts(len(s.blocks), s.lower_tail, s.steps):
+            tail = _tail([block.lower for block in s.blocks], start)
+            if tail.weight > 0.0:
+                bound = self._minimum(tail.scaled(1.0 / tail.weight))[0]
+                if bound >= max(bounds, default=-math.inf):
+                    s = s._replace(lower_tail=start)
+                bounds.append(bound)
+        self.sums = s._replace(lower_bound=_best(s.lower_bound, *bounds))
 
-    def _along_multiplier(self, upper: Model, cuts: Model, level: float) -> Concave:
+    def _improve_by_tails(self, effort: int) -> None:
+        """f* >= the bound of some tails, the whole run among them; the best one with its factor."""
+        s = self.sums
+        bounds = [s.upper_bound]
+        favourite: tuple[float, int, Concave] | None = None
+        for start in _starts(len(s.blocks), s.tail, s.steps):
+            upper = _tail([block.upper for block in s.blocks], start)
+            if upper.weight > 0.0:
+                cuts = _tail([block.cuts for block in s.blocks], start)
+                along = self._along_factor(upper, cuts)
+                value = along(1.0)[0]  # factor 1 is what the theorem's proof uses
+                if favourite is None or value >= favourite[0]:
+                    favourite = value, start, along
+                bounds.append(value)
+        if favourite is not None:
+            _, start, along = favourite
+            value, factor = _largest(along, s.tail_factor, effort)
+            bounds.append(value)
+            s = s._replace(tail=start, tail_factor=factor)
+        self.sums = s._replace(upper_bound=_best(*bounds))
+
+    def _improve_by_single_cuts(self, upper: Model, effort: int) -> None:
+        """The last minorant of f with one cut: often right where f is strongly convex.
+
+        A cut that was best once stays in the race, for ghat goes on falling.
+        """
+        s = self.sums
+        cuts = (s.kept_cut, s.last_cut, s.last_lower) if upper.curvature > 0.0 else (s.last_cut,)
+        newest = s.blocks[-1]
+        guess = newest.cuts.weight / newest.upper.weight if newest.upper.weight > 0.0 else 0.0
+        race = []
+        for cut in cuts:
+            if cut is not None:
+                start = s.kept_factor if cut is s.kept_cut else guess or s.kept_factor
+                value, factor = _largest(self._along_factor(upper, cut), start, effort)
+                race.append((value, factor, cut))
+        if race:
+            value, factor, cut = max(race, key=lambda entry: entry[0])
+            s = s._replace(kept_cut=cut, kept_factor=factor)
+            self.sums = s._replace(upper_bound=_best(s.upper_bound, value))
+
+    def _along_factor(self, upper: Model, cuts: Model) -> Concave:
         """t -> the bound with all cuts multiplied by t, and its derivative: concave in t."""
         upper, cuts = upper.scaled(1.0 / upper.weight), cuts.scaled(1.0 / upper.weight)
         # The cuts say l_g,i(x) - ghat <= 0 at x*; ghat carries its own rounding error already.
         cuts = cuts._replace(
-            constant=cuts.constant - level * cuts.weight,
-            value_error=cuts.value_error + self._slack * abs(level) * cuts.weight,
+            constant=cuts.constant - self.sums.ghat * cuts.weight,
+            value_error=cuts.value_error + self._slack * abs(self.sums.ghat) * cuts.weight,
         )
 
         def bound(t: float) -> tuple[float, float]:
@@ -409,8 +436,8 @@ class Ledger:
 
     def certificate(self, x: Array, upper: Seen, lower_value: float) -> Certificate:
         """The whole statement about x, where f is ``upper`` and g has the value given."""
+        upper_bound, lower_bound = self.bounds(effort=30)
         upper_gap, lower_gap = self.gaps(x, upper.value, lower_value)
-        upper_bound, lower_bound = self.bounds()
         ceiling = self._upper_ceiling(upper, lower_gap)
         return Certificate(
             upper_value=upper.value,
@@ -430,12 +457,12 @@ class Ledger:
         f* <= f(x) + |grad f(x)| d + L_f/2 d²; with the user's error bound f* <= f(x) + M d
         (Proposition 1). Otherwise nothing is known, and no first-order method could know.
         """
-        f, g, bound = self.problem.upper, self.problem.lower, self.problem.error_bound
+        f, bound = self.problem.upper, self.problem.error_bound
         size, steepness = arrays.norm(upper.at), arrays.norm(upper.slope)
         value_error, slope_error = f.rounding(size, upper.value, steepness, self._epsilon)
         gap = max(lower_gap, 0.0)
         rises = [math.inf]
-        growth = max(g.strong_convexity, self._growth)
+        growth = self.problem.growth
         if growth > 0.0 and math.isfinite(f.lipschitz) and math.isfinite(gap):
             d = math.sqrt(2.0 * gap / growth)
             rises.append((steepness + slope_error) * d + 0.5 * f.lipschitz * d**2)
@@ -451,45 +478,55 @@ class Ledger:
         return upper.value + value_error + min(rises)
 
 
-def _tails(models: list[Model]) -> Iterator[Model]:
-    """The sums of the last, the last two, ... blocks."""
-    total = None
-    for model in reversed(models):
-        total = model if total is None else model.plus(total)
-        yield total
+def _best(*bounds: float) -> float:
+    """The largest of some bounds; what overflowed on the way is no bound."""
+    return max(filter(math.isfinite, bounds), default=-math.inf)
 
 
-def _largest(
-    concave: Callable[[float], tuple[float, float]], start: float, most: int = 14
-) -> float:
-    """The largest value seen of a concave function of t >= 0 that comes with its derivative.
+def _starts(blocks: int, favourite: int, turn: int) -> set[int]:
+    """The blocks from which a tail is tried: all of them would cost too much every time.
 
-    Multiplies or divides t by 4 until the maximum is bracketed, then goes to where the two
-    tangents meet. Every value is a valid bound, so stopping early is safe.
+    The whole run, the last two blocks, the favourite of last time and the next one, and one more
+    by turns, so that each gets its chance.
+    """
+    return {0, max(blocks - 2, 0), favourite, min(favourite + 1, blocks - 1), turn % blocks}
+
+
+def _tail(models: list[Model], start: int) -> Model:
+    """The sum of all blocks from ``start`` on."""
+    total = models[-1]
+    for model in models[-2 : start - len(models) - 1 : -1]:
+        total = model.plus(total)
+    return total
+
+
+def _largest(concave: Concave, start: float, effort: int) -> tuple[float, float]:
+    """The largest value found of a concave function of t > 0, and where; it gives its derivative.
+
+    Multiplies or divides t by 4, 16, 256 ... until the maximum is bracketed, then goes to where
+    the two tangents meet. Every value is a valid bound, so that stopping early is safe.
     """
     left = right = None
-    best, t, calls = -math.inf, start, 0
-    while calls < most:
+    best, t, stride = (-math.inf, start), start, 4.0
+    for _ in range(effort):
         value, derivative = concave(t)
-        calls += 1
-        best = max(best, value)
+        best = max(best, (value, t))
         if derivative > 0.0:
             left = (t, value, derivative)
         elif derivative < 0.0:
             right = (t, value, derivative)
         else:
             break
-        if left is None:
-            t /= 4.0
-        elif right is None:
-            t *= 4.0
+        if left is None or right is None:
+            t = t / stride if left is None else t * stride
+            stride = min(stride**2, 1e8)
         else:
             (a, at_a, up), (b, at_b, down) = left, right
-            meet = (at_b - at_a + up * a - down * b) / (up - down) if math.isfinite(up) else a
-            if not math.isfinite(at_a):
+            if b - a <= 1e-3 * b:
+                break
+            meet = (at_b - at_a + up * a - down * b) / (up - down)
+            if not math.isfinite(meet):  # nothing bounds the model at a
                 meet = 0.5 * (a + b)
             margin = 0.05 * (b - a)
             t = min(max(meet, a + margin), b - margin)
-            if b - a <= 1e-3 * b:
-                break
     return best

@@ -148,25 +148,28 @@ class _LinearLoss(SmoothFunction):
         raise NotImplementedError
 
     def value(self, x: Array) -> float:
-        return self._scale * self._loss(self.matrix.forward(x))
+        return self._scale * self._loss(self.matrix.forward(x)[0])
 
     def gradient(self, x: Array) -> Array:
-        return self._seen(x, self.matrix.forward(x)).slope
+        weights = self._slope(self.matrix.forward(x)[0])[1]
+        return self._scale * self.matrix.adjoint(weights)[0]
 
     def lift(self, *xs: Array) -> tuple[Image, ...]:
-        return tuple(self.matrix.forward(x) for x in xs)
+        return tuple(self.matrix.forward(*xs))
 
     def look(
         self, at: Sequence[Lifted], values_at: Sequence[Lifted] = ()
     ) -> tuple[list[Seen], list[float]]:
-        seen = [self._seen(p.x, p.image) for p in at]
-        return seen, [self._scale * self._loss(p.image) for p in values_at]
-
-    def _seen(self, x: Array, image: Array) -> Seen:
-        loss, weights = self._slope(image)
-        if self._scale != 1.0:
-            weights = self._scale * weights
-        return Seen(x, self._scale * loss, self.matrix.adjoint(weights))
+        scale = self._scale
+        losses = [self._slope(p.image) for p in at]
+        slopes = self.matrix.adjoint(*(weights for _, weights in losses))
+        if scale != 1.0:
+            slopes = [scale * slope for slope in slopes]
+        seen = [
+            Seen(p.x, scale * loss, slope)
+            for p, (loss, _), slope in zip(at, losses, slopes, strict=True)
+        ]
+        return seen, [scale * self._loss(p.image) for p in values_at]
 
     def passes(self, lifts: int, slopes: int, values: int) -> int:
         return lifts + slopes
@@ -181,11 +184,11 @@ class _LinearLoss(SmoothFunction):
             top = self._eigenvalues[-1] * (1.0 + 64 * arrays.epsilon(self.prototype))
         elif n <= rows:
             top = arrays.largest_eigenvalue_bound(
-                lambda v: self.matrix.adjoint(self.matrix.forward(v)), self.prototype, n
+                lambda v: self.matrix.adjoint(*self.matrix.forward(v))[0], self.prototype, n
             )
         else:
             top = arrays.largest_eigenvalue_bound(
-                lambda v: self.matrix.forward(self.matrix.adjoint(v)), self.prototype, rows
+                lambda v: self.matrix.forward(*self.matrix.adjoint(v))[0], self.prototype, rows
             )
         return self._curvature * self._scale * max(float(top), 0.0)
 
@@ -247,7 +250,7 @@ class LeastSquares(_LinearLoss):
         A = self.matrix.entries
         G = self.matrix.transposed @ A if dense else self.matrix.dense().T @ self.matrix.dense()
         Q = arrays.like(self._scale * G, self.prototype)
-        c = -self._scale * self.matrix.adjoint(self.b)
+        c = -self._scale * self.matrix.adjoint(self.b)[0]
         constant = 0.5 * self._scale * arrays.dot(self.b, self.b)
         return Quadratic._trusted(Q, c, constant)
 
@@ -448,16 +451,19 @@ class Quadratic(SmoothFunction):
         return quadratic
 
     def value(self, x: Array) -> float:
-        return self._value(x, self.matrix.forward(x))
+        return self._value(x, self._apply(x))
+
+    def _apply(self, x: Array) -> Array:
+        return self.matrix.forward(x)[0]
 
     def _value(self, x: Array, image: Array) -> float:
         return arrays.dot(0.5 * image + self.c, x) + self.constant
 
     def gradient(self, x: Array) -> Array:
-        return self.matrix.forward(x) + self.c
+        return self._apply(x) + self.c
 
     def lift(self, *xs: Array) -> tuple[Image, ...]:
-        return tuple(self.matrix.forward(x) for x in xs)
+        return tuple(self.matrix.forward(*xs))
 
     def look(
         self, at: Sequence[Lifted], values_at: Sequence[Lifted] = ()
@@ -475,7 +481,7 @@ class Quadratic(SmoothFunction):
         if n <= SPECTRUM_LIMIT:
             values = np.linalg.eigvalsh(self.matrix.dense())
             return float(values[0]), float(values[-1])
-        return arrays.extreme_eigenvalues(self.matrix.forward, self.prototype, n)
+        return arrays.extreme_eigenvalues(self._apply, self.prototype, n)
 
     @cached_property
     def lipschitz(self) -> float:  # type: ignore[override]
@@ -484,7 +490,7 @@ class Quadratic(SmoothFunction):
         if n <= SPECTRUM_LIMIT:
             top = self._extremes[1] * (1.0 + 64 * arrays.epsilon(self.prototype))
         else:
-            top = arrays.largest_eigenvalue_bound(self.matrix.forward, self.prototype, n)
+            top = arrays.largest_eigenvalue_bound(self._apply, self.prototype, n)
         return max(top, 0.0)
 
     @cached_property

@@ -6,6 +6,7 @@ Drawn from the recorded rows alone, on a figure of its own: no pyplot, no global
 from __future__ import annotations
 
 import math
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,10 +55,8 @@ def convergence(result: Result, path: str | Path | None = None) -> Any:
         _draw_gaps(axes[1, i], letter, step, gap, result.tolerance[i])
         axes[0, i].set_title(f"{level} level:  ${letter}^*$ {_interval(optima[i])}", fontsize=10.5)
         axes[1, i].set_xlabel("iteration $k$")
-    figure.suptitle(
-        f"{result.status} after {result.nit:,} steps, {result.time:.3g} s\n{result.method}",
-        fontsize=11,
-    )
+    ended = f"{result.status} after {result.nit:,} steps, {result.time:.3g} s"
+    figure.suptitle(f"{ended}\n{textwrap.fill(result.method, 100)}", fontsize=10.5)
     if path is not None:
         target = Path(path)
         kind = target.suffix[1:] or "png"

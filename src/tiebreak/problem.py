@@ -129,6 +129,15 @@ class Problem:
         """Is the domain bounded?"""
         return math.isfinite(self.domain.diameter_in(self.dimension or 1))
 
+    @property
+    def growth(self) -> float:
+        """mu > 0 with g(x) - g* >= mu/2 dist(x, X_g*)² on Z, where that is known; otherwise 0.
+
+        A strongly convex g has it on every Z, least squares on R^n: an error bound of order 2.
+        """
+        on_space = self.lower.growth if isinstance(self.domain, Space) else 0.0
+        return max(self.lower.strong_convexity, on_space)
+
     def point(self, x: Any, owner: str, name: str) -> Array:
         """``x`` as a vector of this problem: its library, its dtype, its number of variables."""
         x = checks.vector(owner, name, x)

@@ -210,6 +210,8 @@ def _level(level: str, letter: str, value: float, gap: float, asked: float) -> s
     start = f"  {level} level {letter}(x) = {value:.9g}"
     if math.isinf(gap):
         return f"{start}   NOT PROVED: nothing bounds {letter}* from below"
+    if gap < 0.0:
+        return f"{start}   proved: {letter}(x) <= {letter}* - {-gap:.3g} (x is not quite feasible)"
     verdict = "proved" if gap <= asked else "NOT YET"
     return f"{start}   {verdict}: {letter}(x) - {letter}* <= {gap:.3g} (asked {asked:.3g})"
 

@@ -178,9 +178,9 @@ class Run:
 
     @property
     def due(self) -> bool:
-        """Is it time for a row?  After every step at first, then every thirty-second of the way."""
+        """Is it time for a row?  After every step at first, then every tenth of the way."""
         last = self.rows[-1].iteration if self.rows else -1
-        return self.iteration >= last + max(1, last // 32)
+        return self.iteration >= last + max(1, last // 10)
 
     def step(self) -> bool:
         """One step; False (and nothing changed) if it led to a value that is not finite."""
@@ -312,7 +312,7 @@ def solve(
         advice=advice or _advice(problem, run, status, tolerance, max_iter),
         nit=run.iteration,
         time=run.seconds,
-        method=chosen.describe(problem),
+        method=f"{'auto: ' if method == 'auto' else ''}{chosen.describe(problem)}",
         trace=Trace(run.rows),
         problem=problem,
     )
@@ -375,12 +375,13 @@ def _find_method(method: str | Method, problem: Problem) -> Method:
 
 
 def _automatic(problem: Problem) -> Method:
-    """AGM-BiO: gamma by theorem where the user gave an error bound, else the paper's own 1e-2.
+    """AGM-BiO: gamma by theorem where an error bound is known, else the paper's own 1e-2.
 
     Without an error bound Theorem 1 allows gamma = 1, but then the lower gap shrinks like 1/k
     only; the paper's regression experiment uses 1e-2, and so do we.
     """
-    return AGMBiO() if problem.error_bound is not None else AGMBiO(gamma=1e-2)
+    known = problem.error_bound is not None or problem.growth > 0.0
+    return AGMBiO() if known else AGMBiO(gamma=1e-2)
 
 
 def _pair(value: Tolerance, name: str) -> tuple[float, float]:
@@ -469,10 +470,8 @@ def _advice(
                     "Problem(radius=...) if you know that some solution has |x| <= radius, or a "
                     f"bounded domain, or a strongly convex {name} function"
                 )
-        if all(map(math.isfinite, gaps)):
-            missing = max(
-                (g / t if t > 0.0 else math.inf for g, t in zip(gaps, tolerance, strict=True)),
-            )
+        if all(map(math.isfinite, gaps)) and min(tolerance) > 0.0:
+            missing = max(g / t for g, t in zip(gaps, tolerance, strict=True))
             steps = _steps_needed(run.rows, tolerance)
             if steps is not None:
                 parts.append(

@@ -118,8 +118,9 @@ class AGMBiO:
 
     Args:
         gamma: in (0, 1], or None for the theorem that applies: Theorem 3 or 2 with the problem's
-            error bound, else Theorem 1 (gamma = 1) on a bounded domain; gamma = 1 too where none
-            applies, and the report says so.
+            error bound (or Theorem 2 with order 2 where g is known to grow quadratically), else
+            Theorem 1 (gamma = 1) on a bounded domain; gamma = 1 too where none applies, and the
+            report says so.
         levels: where g_k comes from: OnlineLevels(), FixedLevels(iterations), GivenLevels(values).
         horizon: T of Theorem 2, the planned number of steps; ``solve`` puts max_iter.
     """
@@ -171,31 +172,26 @@ class AGMBiO:
 
     def theorem(self, problem: Problem) -> str:
         """Which theorem of the paper speaks for a run on ``problem``, in words."""
-        bound = problem.error_bound
         if self.gamma is not None:
-            return f"gamma = {self.gamma:g}, given"
-        if bound is not None and bound.order == 1.0:
-            return "gamma by Theorem 3 (error bound of order 1)"
-        if bound is not None:
-            return f"gamma by Theorem 2 (error bound of order {bound.order:g})"
+            return f"gamma = {self.gamma:g}"
+        if (order := _order(problem)) is not None:
+            return f"gamma by Theorem {2 if order > 1.0 else 3} (error bound of order {order:g})"
         if problem.is_bounded:
             return "gamma = 1 by Theorem 1 (bounded domain)"
         return "gamma = 1, no theorem bounds the lower level (unbounded domain, no error bound)"
 
     def smoothness(self, problem: Problem, L_f: float, L_g: float) -> float:
         """S = L_f/gamma, so that a_k = (k+1)/(4 S)."""
-        bound = problem.error_bound
+        order, bound = _order(problem), problem.error_bound
         if self.gamma is not None:
             return L_f / self.gamma
-        if bound is None:
+        if order is None:
             return L_f
-        if bound.order == 1.0:
+        if order == 1.0 and bound is not None:
             return theory.smoothness_weak_sharpness(
                 L_f, L_g, modulus=bound.modulus, gradient_bound=bound.gradient_bound
             )
-        return theory.smoothness_error_bound(
-            L_f, L_g, order=bound.order, iterations=self.horizon or 1000
-        )
+        return theory.smoothness_error_bound(L_f, L_g, order=order, iterations=self.horizon or 1000)
 
     # -- the algorithm ------------------------------------------------------------------------
 
@@ -328,7 +324,14 @@ def _lift_both(problem: Problem, z: Array, v: Array) -> tuple[Point, Point]:
     return Point(z, f_z, g_z), Point(v, None, g_v)
 
 
-# -- Lipschitz constants
+# -- constants
+
+
+def _order(problem: Problem) -> float | None:
+    """The order of the error bound: the user's, 2 where g is known to grow quadratically."""
+    if problem.error_bound is not None:
+        return problem.error_bound.order
+    return 2.0 if problem.growth > 0.0 else None
 
 
 def _positive_smoothness(problem: Problem, h: SmoothFunction, h_0: Seen, g_0: Seen) -> float:

@@ -1,0 +1,367 @@
+"""The command line: exit codes, sentences, and the files it leaves."""
+# ruff: noqa: E501 (the sentences of the errors stay in one piece)
+
+from __future__ import annotations
+
+import builtins
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.io
+import scipy.sparse
+
+import tiebreak as tb
+from tiebreak import cli
+from tiebreak.cli import main
+from tiebreak.experiments.instances import breast_cancer
+from tiebreak.files import read_problem
+
+SMALL = """
+[upper]
+kind = "SquaredNorm"
+[lower]
+kind = "LeastSquares"
+A = [[1.0, 2.0]]
+b = [1.0]
+[domain]
+kind = "Ball"
+radius = 3.0
+"""
+OUT = ["plot.png", "report.json", "x.npy"]
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def no_drawing(monkeypatch):
+    """An empty plot.png, for tests that are not about it: drawing takes half a second."""
+    monkeypatch.setattr(tb.Result, "plot", lambda self, path: Path(path).touch())
+
+
+def strict_json(path):
+    def refuse(word):
+        raise AssertionError(f"{word} is not JSON")
+
+    return json.loads(path.read_text(), parse_constant=refuse)
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def without(package, monkeypatch):
+    """Importing this package fails from now on."""
+    real = builtins.__import__
+
+    def importing(name, *rest):
+        if name.split(".")[0] == package:
+            raise ImportError(name)
+        return real(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", importing)
+
+
+# -- solve ----------------------------------------------------------------------------------------
+
+
+def test_the_built_in_problem_is_solved_and_proved(here, capsys):
+    assert main(["solve"]) == 0
+    said = capsys.readouterr()
+    assert said.err == ""  # standard error is no terminal here: no live line
+    first, *rest = said.out.splitlines()
+    assert (
+        first
+        == "the built-in problem: of all models that fit a few tumours, which serves the rest best?"
+    )
+    assert "  lower level g   half the mean squared error on 50 tumours" in rest
+    assert "  upper level f   the same on the other 519" in rest
+    assert "  ties            the minimisers of g fill 445 dimensions, f chooses among them" in rest
+    assert "tiebreak: certified after" in said.out
+    assert (
+        rest[-1]
+        == f"  files       {', '.join(os.path.join('out', n) for n in ['x.npy', 'report.json', 'plot.png'])}"
+    )
+    assert names(here / "out") == OUT
+    report = strict_json(here / "out" / "report.json")
+    assert report["success"] is True
+    assert report["dimension"] == 445
+    assert report["upper"]["optimum"][1] is None  # inf
+    x = np.load(here / "out" / "x.npy", allow_pickle=False)
+    problem = breast_cancer()
+    assert x.shape == (495,)
+    assert problem.upper.value(x) == pytest.approx(report["upper"]["value"])
+    assert problem.lower.value(x) == pytest.approx(report["lower"]["value"])
+
+
+def test_a_run_that_proves_too_little_exits_with_1_and_still_writes(here, no_drawing, capsys):
+    (here / "p.toml").write_text(SMALL)
+    assert main(["solve", "p.toml", "--max-iter", "2", "--out", "deep/er"]) == 1
+    assert "tiebreak: max_iter after 2 steps" in capsys.readouterr().out
+    assert names(here / "deep" / "er") == OUT
+    assert strict_json(here / "deep" / "er" / "report.json")["nit"] == 2
+
+
+def test_limits_of_the_command_line_win_over_those_of_the_file(here, no_drawing):
+    (here / "p.toml").write_text(SMALL + "[solve]\nmax_iter = 1\nrtol = 0.0\n")
+    assert main(["solve", "p.toml"]) == 1
+    assert strict_json(here / "out" / "report.json")["nit"] == 1
+    assert main(["solve", "p.toml", "--max-iter", "4"]) == 1
+    assert strict_json(here / "out" / "report.json")["nit"] == 4
+    (here / "p.toml").write_text(SMALL + "[solve]\nmax_iter = 100000000\nrtol = 0.0\n")
+    assert main(["solve", "p.toml", "--max-time", "0.05"]) == 1
+    assert strict_json(here / "out" / "report.json")["status"] == "max_time"
+
+
+def write_array(folder, ending, name, array):
+    """The array in a file of this kind; what to write into the TOML."""
+    path = folder / f"{name}{ending}"
+    if ending == ".npy":
+        np.save(path, array)
+    elif ending == ".npz":
+        np.savez(path, other=[0.0], key=array)
+        return f"{path.name}:key"
+    elif ending == ".csv":
+        np.savetxt(path, array, delimiter=",", fmt="%.17g", header="a", comments="")
+    else:
+        matrix = array.reshape(len(array), -1)
+        scipy.io.mmwrite(
+            path, scipy.sparse.coo_array(matrix) if name[0] == "A" else matrix, precision=17
+        )
+    return path.name
+
+
+@pytest.mark.parametrize("ending", [".npy", ".npz", ".csv", ".mtx"])
+def test_every_file_format_gives_the_answer_of_the_library(tmp_path, ending, capsys):
+    rng = np.random.default_rng(1)
+    A_f, b_f, A_g, b_g = (rng.standard_normal(s) for s in ((9, 6), 9, (3, 6), 3))
+    x0, y = rng.standard_normal(6) / 9, np.sign(b_f)
+    file = {k: write_array(tmp_path, ending, k, v) for k, v in
+            {"A_f": A_f, "y": y, "A_g": A_g, "b_g": b_g, "x0": x0}.items()}  # fmt: skip
+    (tmp_path / "p.toml").write_text(f"""
+[upper]
+kind = "Logistic"
+A = "{file["A_f"]}"
+y = "{file["y"]}"
+[lower]
+kind = "LeastSquares"
+A = "{file["A_g"]}"
+b = "{file["b_g"]}"
+mean = true
+[domain]
+kind = "Ball"
+radius = 4.0
+[solve]
+x0 = "{file["x0"]}"
+max_iter = 60
+[output]
+x = "x.csv"
+""")
+    code = main(["solve", str(tmp_path / "p.toml"), "--out", str(tmp_path / "out")])
+    kind = "sparse " if ending == ".mtx" else ""
+    assert f"  lower level g   LeastSquares, {kind}3 x 6\n" in capsys.readouterr().out
+    expected = tb.solve(
+        tb.Problem(
+            upper=tb.Logistic(A_f, y),
+            lower=tb.LeastSquares(A_g, b_g, mean=True),
+            domain=tb.Ball(4.0),
+        ),
+        x0=x0,
+        max_iter=60,
+    )
+    assert code == (0 if expected.success else 1)
+    x = np.loadtxt(tmp_path / "out" / "x.csv")
+    np.testing.assert_allclose(x, expected.x, rtol=1e-9, atol=1e-12)
+    assert names(tmp_path / "out") == ["plot.png", "report.json", "x.csv"]
+
+
+def test_x_as_csv_loses_nothing(here, no_drawing):
+    (here / "p.toml").write_text(SMALL)
+    main(["solve", "p.toml"])
+    (here / "p.toml").write_text(SMALL + '[output]\nx = "x.csv"\n')
+    main(["solve", "p.toml"])
+    np.testing.assert_array_equal(
+        np.loadtxt(here / "out" / "x.csv"), np.load(here / "out" / "x.npy")
+    )
+
+
+def test_a_checkpoint_lies_beside_the_problem_and_is_continued(here, no_drawing):
+    (here / "sub").mkdir()
+    (here / "sub" / "p.toml").write_text(SMALL + '[solve]\nrtol = 0.0\ncheckpoint = "run.npz"\n')
+    main(["solve", "sub/p.toml", "--max-iter", "5"])
+    assert (here / "sub" / "run.npz").exists()
+    main(["solve", "sub/p.toml", "--max-iter", "9"])
+    assert strict_json(here / "out" / "report.json")["nit"] == 9
+
+
+def test_the_live_line_is_for_terminals_only_and_can_be_switched_off(
+    here, no_drawing, capsys, monkeypatch
+):
+    (here / "p.toml").write_text(SMALL)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    assert main(["solve", "p.toml"]) == 0
+    assert "step" in capsys.readouterr().err
+    assert main(["solve", "p.toml", "--quiet"]) == 0
+    assert capsys.readouterr().err == ""
+    (here / "p.toml").write_text(SMALL + "[solve]\nprogress = false\n")
+    assert main(["solve", "p.toml"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_without_matplotlib_there_is_no_plot_and_no_error(here, capsys, monkeypatch):
+    (here / "p.toml").write_text(SMALL)
+    without("matplotlib", monkeypatch)
+    assert main(["solve", "p.toml"]) == 0
+    said = capsys.readouterr().out
+    assert "  no plot     plotting needs matplotlib: pip install 'tiebreak[plot]'\n" in said
+    assert names(here / "out") == ["report.json", "x.npy"]
+
+
+# -- bad input ------------------------------------------------------------------------------------
+
+
+def refused(capsys, arguments, sentence):
+    """Exit code 2, this one line on standard error, no folder made."""
+    assert main(["solve", *arguments]) == 2
+    assert capsys.readouterr().err == f"tiebreak: {sentence}\n"
+    assert not os.path.exists("out")
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "sentence"),
+    [
+        (None, [], "p.toml is not there"),
+        ("", [], "p.toml: the table [upper] is missing"),
+        (SMALL + "cente = [1.0]\n", [], "p.toml: [domain] has no key 'cente', known keys are center, radius"),
+        (SMALL.replace("[1.0]", '"b.csv"'), [], "p.toml: [lower] b: b.csv is not there"),
+        (SMALL, ["--out", "p.toml"], "--out must be a folder, but p.toml is a file"),
+        (SMALL, ["--out", "p.toml/x"], "--out must be a folder, but {here}/p.toml is a file"),
+    ],
+)  # fmt: skip
+def test_bad_input_exits_with_2_and_one_sentence(here, capsys, text, arguments, sentence):
+    if text is not None:
+        (here / "p.toml").write_text(text)
+    refused(capsys, ["p.toml", *arguments], sentence.format(here=here))
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "options"),
+    [
+        ('[solve]\nmethod = "best"\n', [], {"method": "best"}),
+        ("[solve]\nmax_iter = 1.5\n", [], {"max_iter": 1.5}),
+        ("[solve]\nrtol = [1, 2, 3]\n", [], {"rtol": [1, 2, 3]}),
+        ("[solve]\nx0 = [1.0]\n", [], {"x0": [1.0]}),
+        ("", ["--max-iter", "-1"], {"max_iter": -1}),
+        ("", ["--max-time", "-1"], {"max_time": -1.0}),
+    ],
+)
+def test_the_sentence_of_solve_is_passed_on(here, capsys, text, arguments, options):
+    (here / "p.toml").write_text(SMALL)
+    problem, *_ = read_problem(here / "p.toml")
+    with pytest.raises((ValueError, TypeError)) as own:
+        tb.solve(problem, **options)
+    (here / "p.toml").write_text(SMALL + text)
+    refused(capsys, ["p.toml", *arguments], str(own.value))
+
+
+def test_without_scikit_learn_the_install_line_is_said(here, capsys, monkeypatch):
+    without("sklearn", monkeypatch)
+    refused(capsys, [], "the breast cancer data needs scikit-learn: pip install 'tiebreak[data]'")
+
+
+@pytest.mark.parametrize("train", [0, 569, -1])
+def test_the_built_in_problem_refuses_a_level_without_rows(train):
+    with pytest.raises(
+        ValueError, match=f"^breast_cancer: train must be between 1 and 568, got {train}$"
+    ):
+        breast_cancer(train=train)
+
+
+def test_train_must_be_a_whole_number():
+    with pytest.raises(
+        TypeError, match=r"^breast_cancer: train must be a whole number, got float$"
+    ):
+        breast_cancer(train=50.0)
+
+
+def test_a_write_that_fails_leaves_the_old_file_whole(here, no_drawing, capsys, monkeypatch):
+    (here / "p.toml").write_text(SMALL)
+    assert main(["solve", "p.toml"]) == 0
+    old = (here / "out" / "report.json").read_bytes()
+
+    def full(handle):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    capsys.readouterr()
+    assert main(["solve", "p.toml", "--max-iter", "3"]) == 2
+    assert capsys.readouterr().err == "tiebreak: [Errno 28] No space left on device\n"
+    assert names(here / "out") == OUT
+    assert (here / "out" / "report.json").read_bytes() == old
+
+
+def test_ctrl_c_outside_the_run_is_one_line(here, capsys, monkeypatch):
+    def pressed(arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "_solve", pressed)
+    assert main(["solve"]) == 130
+    assert capsys.readouterr().err == "tiebreak: interrupted\n"
+
+
+# -- the rest -------------------------------------------------------------------------------------
+
+
+def test_methods_lists_every_method_with_all_it_says(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    assert main(["methods"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 60
+    said = " ".join(" ".join(lines).split())
+    for method in tb.methods():
+        assert method.name in lines
+        for text in (method.assumptions, method.guarantee, method.paper):
+            assert " ".join(text.split()) in said
+
+
+def test_version_and_unknown_commands(capsys):
+    with pytest.raises(SystemExit, match=r"^0$"):
+        main(["--version"])
+    assert capsys.readouterr().out == f"tiebreak {tb.__version__}\n"
+    for wrong in ([], ["slove"], ["solve", "--max-iter", "many"]):
+        with pytest.raises(SystemExit, match=r"^2$"):
+            main(wrong)
+
+
+def run(*arguments, cwd):
+    return subprocess.run(
+        [sys.executable, *arguments], cwd=cwd, capture_output=True, text=True, check=False,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+    )  # fmt: skip
+
+
+def test_python_m_tiebreak_passes_the_exit_code_on(tmp_path):
+    (tmp_path / "p.toml").write_text(SMALL)
+    for arguments, code in ((["p.toml", "--max-iter", "1"], 1), (["q.toml"], 2)):
+        done = run("-m", "tiebreak", "solve", *arguments, cwd=tmp_path)
+        assert done.returncode == code
+        assert "Traceback" not in done.stderr
+
+
+def test_help_imports_nothing_heavy(tmp_path):
+    heavy = "{'scipy', 'sklearn', 'matplotlib', 'pandas'}"
+    done = run(
+        "-c",
+        "import sys; from tiebreak.cli import _parser; _parser().format_help(); "
+        f"print(sorted({heavy} & sys.modules.keys()))",
+        cwd=tmp_path,
+    )
+    assert done.stdout == "[]\n"

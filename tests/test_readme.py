@@ -1,0 +1,37 @@
+"""The README's example prints what the README says it prints."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+from pathlib import Path
+
+import pytest
+
+README = Path(__file__).parent.parent / "README.md"
+NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e-?\d+)?")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+
+
+def test_the_example_prints_its_output():
+    code = blocks("python")[0]
+    said = next(block for block in blocks("") if block.startswith("tiebreak:"))
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(code, "README.md", "exec"), {})
+    lines = list(zip(said.strip().splitlines(), printed.getvalue().splitlines(), strict=True))
+    for expected, got in lines:
+        expected, got = (re.sub(r"[\d.e-]+ s$", "T s", line) for line in (expected, got))
+        assert NUMBER.sub("#", expected) == NUMBER.sub("#", got)
+        for a, b in zip(NUMBER.findall(expected), NUMBER.findall(got), strict=True):
+            # Another BLAS rounds otherwise; g* below 1e-9 is nothing but rounding.
+            assert float(b) == pytest.approx(float(a), rel=0.02, abs=1e-9)
+
+
+def test_the_example_has_at_most_twelve_lines_of_code():
+    lines = [line for line in blocks("python")[0].splitlines() if line.strip()]
+    assert len(lines) <= 12
