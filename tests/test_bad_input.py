@@ -77,8 +77,8 @@ WRONG = {
     ),
     "LeastSquares A ragged": (
         lambda: tb.LeastSquares([[1.0], [1.0, 2.0]], [1.0]),
-        TypeError,
-        "LeastSquares: A must be an array of numbers, got a list that is ragged or holds something else",
+        ValueError,
+        "LeastSquares: A must be a rectangular array, got rows of different lengths",
     ),
     "LeastSquares A complex": (
         lambda: tb.LeastSquares(np.array([[1j, 1.0]]), [1.0]),
@@ -88,7 +88,7 @@ WRONG = {
     "LeastSquares A complex list": (
         lambda: tb.LeastSquares([[1j, 1.0]], [1.0]),
         TypeError,
-        "LeastSquares: A must be an array of numbers, got a list that is ragged or holds something else",
+        "LeastSquares: A must hold real numbers, got dtype complex128",
     ),
     "LeastSquares A sparse complex": (
         lambda: tb.LeastSquares(sp.csr_array(np.array([[1j, 1.0]])), [1.0]),
@@ -223,7 +223,7 @@ WRONG = {
     "SquaredNorm w array": (
         lambda: tb.SquaredNorm(np.ones(2)),
         TypeError,
-        "SquaredNorm: weight must be a positive finite number, got ndarray",
+        "SquaredNorm: weight must be a positive finite number, got an array of shape (2,)",
     ),
     "SquaredNorm center nan": (
         lambda: tb.SquaredNorm(1.0, [1.0, math.nan]),
@@ -233,7 +233,7 @@ WRONG = {
     "SquaredNorm center scalar": (
         lambda: tb.SquaredNorm(1.0, 3.0),
         ValueError,
-        "SquaredNorm: center must be a vector with at least one entry, got an array of shape ()",
+        "SquaredNorm: center must be a vector with at least one entry, got a single number",
     ),
     "Linear 2d": (
         lambda: tb.Linear([[1.0, 2.0]]),
@@ -308,7 +308,7 @@ WRONG = {
     "Ball 0": (
         lambda: tb.Ball(0),
         ValueError,
-        "Ball: radius must be a positive finite number, got 0.0",
+        "Ball: radius must be a positive finite number, got 0",
     ),
     "Ball nan": (
         lambda: tb.Ball(math.nan),
@@ -318,7 +318,7 @@ WRONG = {
     "Ball str": (
         lambda: tb.Ball("1"),
         TypeError,
-        "Ball: radius must be a positive finite number, got '1'",
+        "Ball: radius must be a positive finite number, got str",
     ),
     "Ball array": (
         lambda: tb.Ball([1.0, 2.0]),
@@ -328,12 +328,12 @@ WRONG = {
     "Ball center": (
         lambda: tb.Ball(1.0, [[1.0]]),
         ValueError,
-        "Ball: center must be a vector, got an array of 2 dimensions",
+        "Ball: center must be a vector with at least one entry, got an array of shape (1, 1)",
     ),
     "Ball center nan": (
         lambda: tb.Ball(1.0, [math.nan]),
         ValueError,
-        "Ball: center must be a vector of finite numbers, got an entry that is not",
+        "Ball: center must be finite, got NaN or infinite entries",
     ),
     "Box crossed": (
         lambda: tb.Box(1.0, 0.0),
@@ -353,12 +353,12 @@ WRONG = {
     "Box nan": (
         lambda: tb.Box(math.nan, 1.0),
         ValueError,
-        "Box: lower must be a number or a vector of numbers, got NaN",
+        "Box: lower must hold numbers or infinities, got NaN",
     ),
     "Box nan vec": (
         lambda: tb.Box([0.0, math.nan], 1.0),
         ValueError,
-        "Box: lower must be a number or a vector of numbers, got NaN at entry 1",
+        "Box: lower must hold numbers or infinities, got NaN",
     ),
     "Box inf": (
         lambda: tb.Box(math.inf, math.inf),
@@ -368,7 +368,7 @@ WRONG = {
     "Box str": (
         lambda: tb.Box("a", 1.0),
         TypeError,
-        "Box: lower must be a number or a vector of numbers, got 'a'",
+        "Box: lower must be a number or a vector, got str",
     ),
     "Simplex neg": (
         lambda: tb.Simplex(-1.0),
@@ -392,13 +392,13 @@ WRONG = {
     ),
     "Halfspace normal scalar": (
         lambda: tb.Halfspace(1.0, 1.0),
-        TypeError,
-        "Halfspace: normal must be a vector of finite numbers, got 1.0",
+        ValueError,
+        "Halfspace: normal must be a vector with at least one entry, got a single number",
     ),
     "Halfspace normal empty": (
         lambda: tb.Halfspace([], 1.0),
         ValueError,
-        "Halfspace: normal must have at least one entry, got none",
+        "Halfspace: normal must be a vector with at least one entry, got an array of shape (0,)",
     ),
     "ErrorBound order": (
         lambda: tb.ErrorBound(0.5, 1.0, 1.0),
@@ -458,17 +458,17 @@ WRONG = {
     "Problem domain dims": (
         lambda: small(domain=tb.Ball(1.0, [0.0, 0.0, 0.0])),
         ValueError,
-        "Ball: center has 3 entries, but the problem has 2",
+        "Ball: center must have one entry per variable (2), got 3",
     ),
     "Problem domain box dims": (
         lambda: small(domain=tb.Box([0.0] * 3, 1.0)),
         ValueError,
-        "Box: lower has 3 entries, but the problem has 2",
+        "Box: lower must have one entry per variable (2), got 3",
     ),
     "Problem domain half dims": (
         lambda: small(domain=tb.Halfspace([1.0] * 3, 1.0)),
         ValueError,
-        "Halfspace: normal has 3 entries, but the problem has 2",
+        "Halfspace: normal must have one entry per variable (2), got 3",
     ),
     "Problem radius": (
         lambda: small(radius=-1.0),
@@ -698,7 +698,7 @@ WRONG = {
     "solve x0 scalar": (
         lambda: tb.solve(small(), x0=0.0),
         ValueError,
-        "solve: x0 must be a vector with at least one entry, got an array of shape ()",
+        "solve: x0 must be a vector with at least one entry, got a single number",
     ),
     "solve x0 needed": (
         lambda: tb.solve(small(lower=tb.SquaredNorm())),
@@ -708,7 +708,7 @@ WRONG = {
     "solve x0 domain": (
         lambda: tb.solve(small(lower=tb.SquaredNorm(), domain=tb.Ball(1.0, [0.0, 0.0])), x0=[1.0]),
         ValueError,
-        "Ball: center has 2 entries, but the problem has 1",
+        "Ball: center must have one entry per variable (1), got 2",
     ),
     "solve lipschitz unknown": (
         lambda: tb.solve(small(upper=tb.Smooth(sq, idt))),
@@ -718,12 +718,12 @@ WRONG = {
     "solve value none": (
         lambda: tb.solve(small(upper=tb.Smooth(lambda x: None, idt, 1.0))),
         TypeError,
-        "solve: the value of upper must be a number, got NoneType",
+        "Smooth: value must be a callable that returns a number, got NoneType",
     ),
     "solve value array": (
         lambda: tb.solve(small(upper=tb.Smooth(lambda x: x, idt, 1.0))),
         TypeError,
-        "solve: the value of upper must be a number, got an array of shape (2,)",
+        "Smooth: value must be a callable that returns a number, got an array of shape (2,)",
     ),
     "solve value nan": (
         lambda: tb.solve(small(upper=tb.Smooth(lambda x: math.nan, idt, 1.0))),
@@ -733,7 +733,7 @@ WRONG = {
     "solve grad shape": (
         lambda: tb.solve(small(upper=tb.Smooth(sq, lambda x: np.ones(3), 1.0))),
         ValueError,
-        "solve: the gradient of upper must be a vector of 2 entries, got shape (3,)",
+        "solve: the gradient of upper must be a vector of 2 entries, got an array of shape (3,)",
     ),
     "solve grad scalar": (
         lambda: tb.solve(small(upper=tb.Smooth(sq, lambda x: 1.0, 1.0))),
@@ -748,7 +748,7 @@ WRONG = {
     "solve grad strings": (
         lambda: tb.solve(small(upper=tb.Smooth(sq, lambda x: np.array(["a", "b"]), 1.0))),
         TypeError,
-        "solve: the gradient of upper must hold real numbers, got dtype <U1",
+        "solve: the gradient of upper must hold real floating-point numbers, got dtype <U1",
     ),
     "solve ckpt suffix": (
         lambda: tb.solve(small(), checkpoint="run.pkl"),

@@ -17,6 +17,7 @@ from tiebreak import domains
 
 LONG = np.longdouble
 TOL = 1e-10
+ROUNDING, LEAST = LONG(2.0**-51), LONG(2.0**-1022)  # a few rounding errors; the least number
 KINDS = ("Space", "Ball", "Box", "Orthant", "Simplex", "L1Ball", "Monotone", "Halfspace")
 EXPONENT_RANGE_IS_WIDE = np.finfo(LONG).maxexp > 2000
 
@@ -110,12 +111,37 @@ def moving(domain, z):
     return np.ones(len(z), dtype=bool)
 
 
+def largest_length(domain):
+    """The largest finite length among the parameters of the set, read from the public ones."""
+    match domain:
+        case domains.Ball():
+            center = 0.0 if domain.center is None else np.max(np.abs(domain.center))
+            return LONG(max(domain.radius, center))
+        case domains.Box():
+            bounds = np.append(domain.lower, domain.upper)
+            return LONG(np.max(np.abs(bounds[np.isfinite(bounds)]), initial=0.0))
+        case domains.Simplex():
+            return LONG(domain.total)
+        case domains.L1Ball():
+            return LONG(domain.radius)
+        case domains.Halfspace():
+            return LONG(abs(domain.offset)) / slow_norm(domain.normal)
+    return LONG(0)
+
+
 def residuals(domain, x, c, beta, z, mu):
-    """How far z, mu are from the optimality conditions, each relative to its own scale."""
+    """How far z, mu are from the optimality conditions, each relative to its own scale.
+
+    set:   |z - P(z)| relative to |z| (and |center|, which is added to z).
+    path:  |z - P(x - mu c)| relative to |z| and to x and mu c, whose difference is rounded; only
+           over the entries that carry it, not over those that rest on a bound.
+    cut:   <c, z> - beta where it is positive, but not more than by how much z misses the smallest
+           <c, .> of the set, because an empty intersection has no better point.
+    slack: beta - <c, z> where it is positive although mu > 0.
+    """
     x, c, z = (np.asarray(a, dtype=LONG) for a in (x, c, z))
     beta, mu = LONG(beta), LONG(mu)
-    v = x - mu * c
-    on_path = slow_project(domain, v)
+    on_path = slow_project(domain, x - mu * c)
     moves = moving(domain, z) | moving(domain, on_path) | (z != on_path)
     carried = np.where(moves, np.abs(x) + mu * np.abs(c), 0)
     center = getattr(domain, "center", None)
@@ -124,20 +150,21 @@ def residuals(domain, x, c, beta, z, mu):
     # the precision of |z|, or of the center.
     by_entry = isinstance(domain, domains.Space | domains.Box)
     gap_scale = (np.sum(np.abs(c * z)) if by_entry else slow_norm(c) * size) + abs(beta)
-    # What cannot be seen: the square of the rounding error of x - mu c, and underflow.
-    extent = np.max(np.abs(x)) + LONG(domain._size) + np.max(np.abs(z))
-    gap_scale = gap_scale + np.sum(np.abs(c)) * (extent * LONG(1e-280) + LONG(1e-290))
-    gap_scale = gap_scale + 1e-20 * np.sum(np.abs(c) * carried)
+    # Not visible: the rounding error of the rounding error of x - mu c, and underflow beside the
+    # largest numbers.  These scales are divided by TOL because they are absolute.
+    unseen = ROUNDING**2 / TOL * carried
+    gap_scale = gap_scale + np.sum(np.abs(c) * unseen)
+    extent = np.max(np.abs(x)) + largest_length(domain) + np.max(np.abs(z))
+    gap_scale = gap_scale + LEAST / TOL * np.sum(np.abs(c)) * (extent + 1)
     gap = c @ z - beta
-    tiny = LONG(1e-270)
     over = max(LONG(0), min(gap, c @ z - least(domain, c)))
     return {
-        "set": slow_norm(z - slow_project(domain, z)) / (size + 1e-20 * slow_norm(carried) + tiny),
+        "set": slow_norm(z - slow_project(domain, z)) / (size + slow_norm(unseen) + LEAST),
         # mu is stored to 5e-324, if it is that small
         "path": slow_norm(z - on_path)
-        / (slow_norm(carried) + size + slow_norm(c) * LONG(1e-312) + tiny),
-        "cut": over / (gap_scale + tiny),
-        "slack": max(LONG(0), -gap) / (gap_scale + tiny) if mu > 0 else LONG(0),
+        / (slow_norm(carried) + size + slow_norm(c) * LONG("5e-324") / TOL + LEAST),
+        "cut": over / (gap_scale + LEAST),
+        "slack": max(LONG(0), -gap) / (gap_scale + LEAST) if mu > 0 else LONG(0),
     }
 
 
@@ -258,6 +285,36 @@ def test_project_cut_meets_its_optimality_conditions(kind, count, record_propert
 # ----------------------------------------------------------------------- other checks of the cut
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_project_cut_of_long_vectors_meets_its_optimality_conditions(kind, count):
+    """Where sums over few entries and reused memory come in; with and without a guess."""
+    rng = np.random.default_rng(8)
+    n = 400
+    for _ in range(count(20, 300)):
+        domain = make_domain(kind, rng, n, "plain")
+        if kind in ("Simplex", "L1Ball"):
+            domain = type(domain)(float(10.0 ** rng.uniform(-1, 3)))
+        x, c = rng.normal(size=n) * 3.0, rng.normal(size=n)
+        beta = offset(domain, rng, x, c, "plain")
+        z, mu = domain.project_cut(x, c, beta)
+        for guess in (None, mu * rng.uniform(0.9, 1.1), mu * rng.uniform(0.0, 10.0)):
+            z, mu = domain.project_cut(x, c, beta, guess)
+            for name, value in residuals(domain, x, c, beta, z, mu).items():
+                assert value <= 1e-13, (name, value, domain, beta, mu)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_project_cut_in_single_precision(kind, count):
+    rng = np.random.default_rng(9)
+    for _ in range(count(100, 2000)):
+        domain = plain_domain(kind, rng)
+        x, c = (rng.normal(size=6).astype(np.float32) for _ in range(2))
+        beta = offset(domain, rng, x, c, "plain")
+        z, mu = domain.project_cut(x, c, beta)
+        for name, value in residuals(domain, x, c, beta, z, mu).items():
+            assert value <= 1e-5, (name, value, domain, x, c, beta, z, mu)
+
+
 def plain_domain(kind, rng, n=6):
     """A domain and, for the sets with a center or vectors, entries of ordinary size."""
     return make_domain(kind, rng, n, "plain")
@@ -326,12 +383,12 @@ def test_projections_agree_with_a_conic_solver(kind, count):
     for _ in range(count(5, 50)):
         domain = plain_domain(kind, rng)
         x, c = rng.normal(size=6) * 3.0, rng.normal(size=6)
-        np.testing.assert_allclose(domain.project(x), clarabel(domain, x, []), atol=1e-5)
+        np.testing.assert_allclose(domain.project(x), clarabel(domain, x, []), atol=1e-6)
         here = float(c @ domain.project(x))
         lowest = max(float(least(domain, c)), here - 5.0)
         beta = here - 0.5 * (here - lowest)
         z, _ = domain.project_cut(x, c, beta)
-        np.testing.assert_allclose(z, clarabel(domain, x, [(c, beta)]), atol=1e-5)
+        np.testing.assert_allclose(z, clarabel(domain, x, [(c, beta)]), atol=1e-6)
 
 
 # --------------------------------------------------------------------------- the simpler methods
@@ -391,6 +448,12 @@ def test_farthest_and_diameter_are_attained():
         _ = domains.Box(0.0, 1.0).diameter
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_set_is_a_domain(kind):
+    assert isinstance(plain_domain(kind, np.random.default_rng(0)), domains.Domain)
+    assert not isinstance(object(), domains.Domain)
+
+
 def test_contains_is_relative_to_the_size_of_the_point():
     assert domains.Ball(1e9).contains(np.array([1e9 + 0.1, 0.0]))
     assert not domains.Ball(1.0).contains(np.array([1.0 + 1e-6, 0.0]))
@@ -435,28 +498,30 @@ def test_library_and_dtype_are_kept_and_inputs_left_alone(kind, library, dtype):
     ("make", "error", "sentence"),
     [
         (lambda: domains.Ball(-1.0), ValueError, "Ball: radius must be a positive finite number, got -1.0"),
-        (lambda: domains.Ball(0), ValueError, "Ball: radius must be a positive finite number, got 0.0"),
+        (lambda: domains.Ball(0), ValueError, "Ball: radius must be a positive finite number, got 0"),
         (lambda: domains.Ball(math.nan), ValueError, "Ball: radius must be a positive finite number, got nan"),
-        (lambda: domains.Ball("1"), TypeError, "Ball: radius must be a positive finite number, got '1'"),
+        (lambda: domains.Ball("1"), TypeError, "Ball: radius must be a positive finite number, got str"),
         (lambda: domains.Ball([1.0, 2.0]), TypeError, "Ball: radius must be a positive finite number, got list"),
-        (lambda: domains.Ball(1.0, [[1.0]]), ValueError, "Ball: center must be a vector, got an array of 2 dimensions"),
-        (lambda: domains.Ball(1.0, []), ValueError, "Ball: center must have at least one entry, got none"),
-        (lambda: domains.Ball(1.0, [math.nan]), ValueError, "Ball: center must be a vector of finite numbers, got an entry that is not"),
-        (lambda: domains.Ball(1.0, 2.0), TypeError, "Ball: center must be a vector of finite numbers, got 2.0"),
-        (lambda: domains.Ball(1.0, [1.0]).check(2), ValueError, "Ball: center has 1 entries, but the problem has 2"),
+        (lambda: domains.Ball(1.0, [[1.0]]), ValueError, "Ball: center must be a vector with at least one entry, got an array of shape (1, 1)"),
+        (lambda: domains.Ball(1.0, []), ValueError, "Ball: center must be a vector with at least one entry, got an array of shape (0,)"),
+        (lambda: domains.Ball(1.0, [math.nan]), ValueError, "Ball: center must be finite, got NaN or infinite entries"),
+        (lambda: domains.Ball(1.0, 2.0), ValueError, "Ball: center must be a vector with at least one entry, got an array of shape ()"),
+        (lambda: domains.Ball(1.0, [1.0]).check(2), ValueError, "Ball: center must have one entry per variable (2), got 1"),
         (lambda: domains.Box(1.0, 0.0), ValueError, "Box: lower must not exceed upper, got 1.0 and 0.0"),
         (lambda: domains.Box([0.0, 2.0], 1.0), ValueError, "Box: lower must not exceed upper, got 2.0 and 1.0 at entry 1"),
-        (lambda: domains.Box(math.nan, 1.0), ValueError, "Box: lower must not be NaN"),
-        (lambda: domains.Box(0.0, [1.0, math.nan]), ValueError, "Box: upper must not contain NaN"),
+        (lambda: domains.Box(math.nan, 1.0), ValueError, "Box: lower must hold numbers or infinities, got NaN"),
+        (lambda: domains.Box(0.0, [1.0, math.nan]), ValueError, "Box: upper must hold numbers or infinities, got NaN"),
         (lambda: domains.Box([0.0], [1.0, 2.0]), ValueError, "Box: lower and upper must have the same length, got 1 and 2"),
-        (lambda: domains.Box("a", 1.0), TypeError, "Box: lower must be a number or a vector of numbers, got 'a'"),
+        (lambda: domains.Box(None, 1.0), TypeError, "Box: lower must be a number or a vector, got NoneType"),
+        (lambda: domains.Box([[0.0]], 1.0), ValueError, "Box: lower must be a number or a vector with at least one entry, got an array of shape (1, 1)"),
+        (lambda: domains.Box("a", 1.0), TypeError, "Box: lower must be a number or a vector, got str"),
         (lambda: domains.Box(math.inf, math.inf), ValueError, "Box: lower must be below inf and upper above -inf"),
-        (lambda: domains.Box([0.0], 1.0).check(3), ValueError, "Box: lower has 1 entries, but the problem has 3"),
+        (lambda: domains.Box([0.0], 1.0).check(3), ValueError, "Box: lower must have one entry per variable (3), got 1"),
         (lambda: domains.Simplex(math.inf), ValueError, "Simplex: total must be a positive finite number, got inf"),
-        (lambda: domains.L1Ball(None), TypeError, "L1Ball: radius must be a positive finite number, got None"),
+        (lambda: domains.L1Ball(None), TypeError, "L1Ball: radius must be a positive finite number, got NoneType"),
         (lambda: domains.Halfspace([0.0, 0.0], 1.0), ValueError, "Halfspace: normal must not be the zero vector"),
         (lambda: domains.Halfspace([1.0], math.inf), ValueError, "Halfspace: offset must be a finite number, got inf"),
-        (lambda: domains.Halfspace([1.0], 0.0).check(2), ValueError, "Halfspace: normal has 1 entries, but the problem has 2"),
+        (lambda: domains.Halfspace([1.0], 0.0).check(2), ValueError, "Halfspace: normal must have one entry per variable (2), got 1"),
     ],
 )  # fmt: skip
 def test_wrong_parameters_get_one_clear_sentence(make, error, sentence):

@@ -254,7 +254,7 @@ def test_building_and_asking_never_modifies_the_data():
     for kind in (np.asarray, sp.csr_array, sp.csc_array, sp.coo_array):
         matrix, b, y = kind(A.copy()), B.copy(), Y.copy()
         for h in (tb.LeastSquares(matrix, b, mean=True), tb.Logistic(matrix, y)):
-            _ = (h.lipschitz, h.strong_convexity, h.growth, h.rounding(1.0, 1.0, 1.0, EPS))
+            _ = (h.lipschitz, h.strong_convexity, h.growth, h.rounding(1.0, 1.0, 1.0, EPS, 3))
             h.gradient(np.ones(N))
         dense = matrix.toarray() if sp.issparse(matrix) else matrix
         np.testing.assert_array_equal(dense, A)
@@ -548,7 +548,7 @@ def exactly(name: str, x: np.ndarray) -> tuple[Fraction, list[Fraction]]:
 def within(h: Any, seen: Any, value: Fraction, slope: list[Fraction], epsilon: float) -> None:
     size = math.sqrt(sum(float(t) ** 2 for t in seen.at))
     steepness = math.sqrt(sum(float(t) ** 2 for t in seen.slope))
-    of_value, of_slope = h.rounding(size, seen.value, steepness, epsilon)
+    of_value, of_slope = h.rounding(size, seen.value, steepness, epsilon, len(slope))
     error = math.sqrt(
         sum(float(Fraction(float(s)) - t) ** 2 for s, t in zip(seen.slope, slope, strict=True))
     )
@@ -582,7 +582,9 @@ def test_rounding_bounds_the_errors_after_64_steps_with_carried_images(name):
         x, image = arrays.mix(x, z, 2 / (k + 2)), arrays.mix(image, h.lift(z)[0], 2 / (k + 2))
     (seen,), _ = h.look([Lifted(x, image)])
     value, slope = exactly(name, x)
-    of_value, of_slope = h.rounding(reach, seen.value, np.linalg.norm(seen.slope), EPS)
+    of_value, of_slope = h.rounding(
+        reach, seen.value, np.linalg.norm(seen.slope), EPS, len(seen.slope)
+    )
     assert abs(float(Fraction(seen.value) - value)) <= of_value
     errors = [float(Fraction(s) - t) for s, t in zip(seen.slope, slope, strict=True)]
     assert np.linalg.norm(errors) <= of_slope
@@ -610,7 +612,9 @@ def test_rounding_bounds_the_errors_in_single_precision(scale):
         ]
         value = sum((t * t for t in r), Fraction(0)) / 2
         size, steepness = np.linalg.norm(x), np.linalg.norm(seen.slope)
-        of_value, of_slope = h.rounding(size, seen.value, steepness, float(np.finfo("f").eps))
+        of_value, of_slope = h.rounding(
+            size, seen.value, steepness, float(np.finfo("f").eps), len(seen.slope)
+        )
         assert abs(float(Fraction(seen.value) - value)) <= of_value
         errors = [float(Fraction(float(s)) - t) for s, t in zip(seen.slope, slope, strict=True)]
         assert np.linalg.norm(errors) <= of_slope
@@ -636,7 +640,7 @@ def test_rounding_bounds_the_errors_on_badly_scaled_data(gram):
         ]
         value = sum((t * t for t in r), Fraction(0)) / 2
         of_value, of_slope = h.rounding(
-            np.linalg.norm(x), seen.value, np.linalg.norm(seen.slope), EPS
+            np.linalg.norm(x), seen.value, np.linalg.norm(seen.slope), EPS, len(x)
         )
         assert abs(float(Fraction(seen.value) - value)) <= of_value
         errors = [float(Fraction(s) - t) for s, t in zip(seen.slope, slope, strict=True)]
@@ -659,7 +663,9 @@ def test_rounding_bounds_the_drift_of_long_sums_of_equal_terms(kind):
     x = np.full(matrix.shape[1], 0.7)
     r = Fraction(0.1) * Fraction(0.7) * matrix.shape[1] + Fraction(0.1)
     (seen,), _ = h.look([Lifted(x, h.lift(x)[0])])
-    of_value, of_slope = h.rounding(np.linalg.norm(x), seen.value, np.linalg.norm(seen.slope), EPS)
+    of_value, of_slope = h.rounding(
+        np.linalg.norm(x), seen.value, np.linalg.norm(seen.slope), EPS, len(x)
+    )
     assert abs(float(Fraction(seen.value) - m * r * r / 2)) <= of_value
     errors = [float(Fraction(s) - m * Fraction(0.1) * r) for s in seen.slope]
     assert np.linalg.norm(errors) <= of_slope
@@ -670,7 +676,7 @@ def test_rounding_bounds_the_error_of_a_long_squared_norm(n):
     h, x = tb.SquaredNorm(), np.full(n, 0.1)
     value, size = h.value(x), float(np.linalg.norm(x))
     error = abs(float(Fraction(value) - n * Fraction(0.1) ** 2 / 2))
-    assert error <= h.rounding(size, value, size, EPS)[0]
+    assert error <= h.rounding(size, value, size, EPS, len(x))[0]
 
 
 def test_rounding_of_a_gram_matrix_knows_the_data_it_was_made_of():
@@ -687,7 +693,7 @@ def test_rounding_of_a_gram_matrix_knows_the_data_it_was_made_of():
         for j in range(3)
     ]
     error = np.linalg.norm([float(Fraction(s) - t) for s, t in zip(seen.slope, exact, strict=True)])
-    assert error <= h.rounding(1.0, seen.value, np.linalg.norm(seen.slope), EPS)[1]
+    assert error <= h.rounding(1.0, seen.value, np.linalg.norm(seen.slope), EPS, len(seen.slope))[1]
 
 
 def test_rounding_of_a_sum_whose_parts_cancel_bounds_the_error():
@@ -707,7 +713,7 @@ def test_rounding_of_a_sum_whose_parts_cancel_bounds_the_error():
             exact = exact_square + Fraction(constant / 0.3) * Fraction(0.3)
         value = h.value(x)
         error = abs(float(Fraction(value) - exact))
-        assert error <= h.rounding(0.3, value, np.linalg.norm(h.gradient(x)), EPS)[0]
+        assert error <= h.rounding(0.3, value, np.linalg.norm(h.gradient(x)), EPS, len(x))[0]
 
 
 def test_rounding_covers_the_asymmetry_that_a_quadratic_tolerates():
@@ -718,7 +724,7 @@ def test_rounding_covers_the_asymmetry_that_a_quadratic_tolerates():
     x = np.ones(n)
     exact = (matrix + matrix.T) @ x / 2  # the gradient of ½x'Qx, to one rounding
     error = np.linalg.norm(h.gradient(x) - exact)
-    assert error <= h.rounding(2.0, h.value(x), 2.0, EPS)[1] + 4 * EPS
+    assert error <= h.rounding(2.0, h.value(x), 2.0, EPS, len(x))[1] + 4 * EPS
 
 
 def test_lower_bound_of_a_quadratic_is_true_within_its_tolerance_of_indefiniteness():
@@ -768,7 +774,7 @@ def test_logistic_rounding_bounds_the_error_against_extended_precision():
         slope = A.astype(long).T @ (-Y.astype(long) * np.exp(-(margin + loss))) / len(Y)
         (seen,), _ = h.look([Lifted(x, h.lift(x)[0])])
         of_value, of_slope = h.rounding(
-            np.linalg.norm(x), seen.value, np.linalg.norm(seen.slope), EPS
+            np.linalg.norm(x), seen.value, np.linalg.norm(seen.slope), EPS, len(x)
         )
         assert abs(float(long(seen.value) - value)) <= of_value
         assert float(np.sqrt(np.sum((seen.slope.astype(long) - slope) ** 2))) <= of_slope

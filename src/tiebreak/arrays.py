@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable
 from functools import cached_property
 from typing import Any, TypeAlias, TypeVar
 
@@ -55,16 +54,28 @@ def is_real_floating(x: Array) -> bool:
     return bool(namespace(x).isdtype(x.dtype, "real floating"))
 
 
+def kind(x: Array) -> str:
+    """Library and dtype of an array, in words: numpy float64."""
+    library = namespace(x).__name__.removeprefix("array_api_compat.")
+    return f"{library} {str(x.dtype).rpartition('.')[2]}"
+
+
 def like(value: object, x: Array) -> Array:
     """``value`` (a number, a sequence or an array) in the library, dtype and device of ``x``."""
     if type(value) is np.ndarray and type(x) is np.ndarray and value.dtype == x.dtype:
         return value
     xp = namespace(x)
     if not is_array(value):
-        value = np.asarray(value, dtype=np.float64).tolist()
-    elif array_api_compat.is_array_api_obj(value) and namespace(value) is not xp:
-        value = to_numpy(value).tolist()
+        value = np.asarray(value, dtype=np.float64)
+    elif namespace(value) is not xp:
+        value = to_numpy(value)
     return xp.asarray(value, dtype=x.dtype, device=array_api_compat.device(x))
+
+
+def own(value: Array, x: Array) -> Array:
+    """A copy of ``value`` in the library, dtype and device of ``x``, that nobody else changes."""
+    copied = like(value, x)
+    return namespace(x).asarray(copied, copy=True) if copied is value else copied
 
 
 def to_numpy(x: Array) -> np.ndarray[Any, Any]:
@@ -87,20 +98,21 @@ def zeros_like(x: Array) -> Array:
 
 
 def dot(x: Array, y: Array) -> float:
-    """<x, y> as a Python number."""
-    return float(x @ y)
+    """<x, y> as a Python number (NumPy's ``vdot`` overflows without a warning, unlike ``@``)."""
+    return float(np.vdot(x, y) if type(x) is np.ndarray else x @ y)
 
 
 def norm(x: Array) -> float:
     """|x|, the Euclidean norm, safe against overflow and underflow of the squares."""
-    squared = float(x @ x)
-    if 1e-280 < squared < 1e280:
+    squared = dot(x, x)
+    limit = 1e280 if epsilon(x) < 1e-10 else 1e30
+    if 1.0 / limit < squared < limit:
         return math.sqrt(squared)
     largest = max_abs(x)
     if largest == 0.0 or not math.isfinite(largest):
         return largest
     scaled = x / largest
-    return largest * math.sqrt(float(scaled @ scaled))
+    return largest * math.sqrt(dot(scaled, scaled))
 
 
 def max_abs(x: Array) -> float:
@@ -112,7 +124,8 @@ def max_abs(x: Array) -> float:
 def all_finite(x: Array) -> bool:
     """Are all entries finite?  One pass when they are: a sum is finite only if its terms are."""
     xp = namespace(x)
-    total = float(xp.sum(x))
+    with quiet():
+        total = float(xp.sum(x))
     return math.isfinite(total) or bool(xp.all(xp.isfinite(x)))
 
 
@@ -210,48 +223,3 @@ class Matrix:
         """The entries as a NumPy float64 array on the host, for the small factorisations."""
         entries = self.entries.toarray() if self.is_sparse else to_numpy(self.entries)
         return np.asarray(entries, dtype=np.float64)
-
-
-def extreme_eigenvalues(
-    apply: Callable[[Array], Array], prototype: Array, n: int, steps: int = 100
-) -> tuple[float, float]:
-    """Smallest and largest Ritz value of a symmetric operator after ``steps`` Lanczos steps.
-
-    Both lie inside the spectrum: the largest is a *lower* estimate of the largest eigenvalue.
-    From a random start (fixed seed, so that runs repeat), memory of three vectors.
-    """
-    start = like(np.random.default_rng(20240208).standard_normal(n), prototype)
-    v, previous, beta = start / norm(start), zeros_like(start), 0.0
-    diagonal: list[float] = []
-    beside: list[float] = []
-    for _ in range(min(steps, n)):
-        w = apply(v)
-        alpha = dot(w, v)
-        w = w - alpha * v - beta * previous
-        diagonal.append(alpha)
-        beta = norm(w)
-        if not math.isfinite(beta) or beta <= epsilon(v) * max(map(abs, diagonal)):
-            break
-        beside.append(beta)
-        v, previous = w / beta, v
-    inner = beside[: len(diagonal) - 1]
-    ritz = np.linalg.eigvalsh(np.diag(diagonal) + np.diag(inner, 1) + np.diag(inner, -1))
-    return float(ritz[0]), float(ritz[-1])
-
-
-def largest_eigenvalue_bound(
-    apply: Callable[[Array], Array], prototype: Array, n: int, steps: int = 100
-) -> float:
-    """An upper bound on the largest eigenvalue of a positive semidefinite operator.
-
-    After k Lanczos steps from a random start the largest Ritz value theta satisfies
-    lambda_max <= theta / (1 - eps), sqrt(eps) = ln(1.648 sqrt(n) / delta) / (2k - 1), with
-    probability at least 1 - delta (Kuczynski and Wozniakowski, SIAM J. Matrix Anal. Appl. 1992,
-    theorem 4.2); delta = 1e-10 here.
-    """
-    _, theta = extreme_eigenvalues(apply, prototype, n, steps)
-    rounding = 1.0 + 64 * epsilon(prototype)
-    if steps >= n:
-        return theta * rounding
-    share = (math.log(1.648 * math.sqrt(n) / 1e-10) / (2 * steps - 1)) ** 2
-    return theta * rounding / (1.0 - share)

@@ -53,6 +53,11 @@ class Model(NamedTuple):
     value_error: float
     slope_error: float
 
+    @property
+    def is_finite(self) -> bool:
+        """Are all its numbers finite (the slope by its error, which contains its norm)?"""
+        return math.isfinite(self.constant) and math.isfinite(self.slope_error)
+
     def plus(self, other: Model, factor: float = 1.0) -> Model:
         """This sum plus ``factor`` times another."""
         return Model(
@@ -156,7 +161,7 @@ class Ledger:
     def __init__(self, problem: Problem, x0: Array, sums: Sums | None = None) -> None:
         self.problem = problem
         self._xp = arrays.namespace(x0)
-        self._epsilon = arrays.epsilon(x0)
+        self._epsilon, self._n = arrays.epsilon(x0), int(x0.shape[0])
         self._is_double = x0.dtype == self._xp.float64
         self._zero = self._double(arrays.zeros_like(x0))
         self._nothing = Model(0.0, 0.0, self._zero, 0.0, 0.0, 0.0)
@@ -178,46 +183,49 @@ class Ledger:
 
     # -- collecting -----------------------------------------------------------------------------
 
-    def add(self, news: News) -> None:
-        """Take in the news of one step."""
+    def add(self, news: News) -> bool:
+        """Take in the news of one step; False, and nothing changed, if they are not finite."""
         f, g = self.problem.upper, self.problem.lower
+        uppers = [(weight, self._model(f, seen)) for weight, seen in news.upper]
+        cuts = [(weight, self._model(g, seen)) for weight, seen in news.cuts]
+        lowers = [(weight, self._model(g, seen)) for weight, seen in news.lower]
+        if not all(model.is_finite for _, model in (*uppers, *cuts, *lowers)):
+            return False
         s = self.sums
         ghat, lower_bound = s.ghat, s.lower_bound
         for value, near in news.values:
             if value < ghat:
                 ghat = min(ghat, self._value_above(g, value, near))
             if self._growth > 0.0:
-                lower_bound = max(lower_bound, self._growth_bound(g, near))
+                lower_bound = _best(lower_bound, self._growth_bound(g, near))
         steps, blocks = s.steps, s.blocks
-        last_upper, last_cut, last_lower = s.last_upper, s.last_cut, s.last_lower
-        if news.upper or news.cuts or news.lower:
+        if uppers or cuts or lowers:
             if steps & (steps - 1) == 0:  # a power of two, or the very first: a new block
                 blocks = (*blocks, Block(self._nothing, self._nothing, self._nothing))
-            upper, cuts, lower = blocks[-1]
-            for weight, seen in news.upper:
-                last_upper = self._model(f, seen)
-                upper = upper.plus(last_upper, weight)
-            for weight, seen in news.cuts:
-                last_cut = self._model(g, seen)
+            upper, cut, lower = blocks[-1]
+            for weight, model in uppers:
+                upper = upper.plus(model, weight)
+            for weight, model in cuts:
                 # Any weights are valid: a multiplier that would drown all others is left out.
-                if 0.0 < weight * (1.0 + last_cut.value_error + last_cut.slope_error) < HUGE:
-                    cuts = cuts.plus(last_cut, weight)
-            for weight, seen in news.lower:
-                last_lower = self._model(g, seen)
-                lower = lower.plus(last_lower, weight)
-            steps, blocks = steps + 1, (*blocks[:-1], Block(upper, cuts, lower))
-        self.sums = Sums(
-            steps, blocks, last_upper, last_cut, last_lower,
-            ghat, s.upper_bound, lower_bound,
-            s.tail, s.tail_factor, s.kept_cut, s.kept_factor, s.lower_tail,
+                if 0.0 < weight * (1.0 + model.value_error + model.slope_error) < HUGE:
+                    cut = cut.plus(model, weight)
+            for weight, model in lowers:
+                lower = lower.plus(model, weight)
+            steps, blocks = steps + 1, (*blocks[:-1], Block(upper, cut, lower))
+        self.sums = s._replace(
+            steps=steps, blocks=blocks, ghat=ghat, lower_bound=lower_bound,
+            last_upper=uppers[-1][1] if uppers else s.last_upper,
+            last_cut=cuts[-1][1] if cuts else s.last_cut,
+            last_lower=lowers[-1][1] if lowers else s.last_lower,
         )  # fmt: skip
+        return True
 
     def _model(self, h: SmoothFunction, seen: Seen) -> Model:
         """value + <slope, x - at> + sigma/2 |x - at|², with its rounding errors."""
         at, slope, sigma = self._double(seen.at), self._double(seen.slope), h.strong_convexity
         inner, steepness = arrays.dot(slope, at), arrays.norm(slope)
         size = self._size(at)
-        value_error, slope_error = h.rounding(size, seen.value, steepness, self._epsilon)
+        value_error, slope_error = h.rounding(size, seen.value, steepness, self._epsilon, self._n)
         constant = seen.value - inner
         if sigma > 0.0:
             slope = slope - sigma * at
@@ -235,14 +243,14 @@ class Ledger:
     def _value_above(self, h: SmoothFunction, value: float, near: Seen) -> float:
         """An upper bound on the true value of h at a point of Z, close to ``near``."""
         size, steepness = self._size(near.at), arrays.norm(near.slope)
-        error, _ = h.rounding(size, value, steepness, self._epsilon)
+        error, _ = h.rounding(size, value, steepness, self._epsilon, self._n)
         # The point is in Z up to rounding only.
         return value + error + 64 * self._epsilon * steepness * size
 
     def _growth_bound(self, h: SmoothFunction, seen: Seen) -> float:
         """On R^n: min h >= h(x) - |grad h(x)|²/(2 mu), where h has such a mu."""
         size, steepness = arrays.norm(seen.at), arrays.norm(seen.slope)
-        value_error, slope_error = h.rounding(size, seen.value, steepness, self._epsilon)
+        value_error, slope_error = h.rounding(size, seen.value, steepness, self._epsilon, self._n)
         return seen.value - value_error - (steepness + slope_error) ** 2 / (2.0 * self._growth)
 
     # -- bounding -------------------------------------------------------------------------------
@@ -417,11 +425,18 @@ class Ledger:
         value = model.constant + arrays.dot(model.slope, x) - model.value_error
         return value - e * float(xp.sum(largest)) - self._slack * abs(model.constant), x
 
+    @property
+    def is_contradicted(self) -> bool:
+        """Is g* proved to be above a value of g?  Then a promise of the user cannot be true."""
+        return self.sums.lower_bound > self.sums.ghat
+
     # -- the statement --------------------------------------------------------------------------
 
     def gaps(self, x: Array, upper_value: float, lower_value: float) -> tuple[float, float]:
         """Proved upper bounds on f(x) - f* and g(x) - g*; inf where there is none."""
         upper_bound, lower_bound = self.bounds()
+        if self.is_contradicted:
+            return math.inf, math.inf
         size = arrays.norm(x)
         pairs = (
             (self.problem.upper, upper_value, upper_bound, self.sums.last_upper),
@@ -430,7 +445,7 @@ class Ledger:
         gaps = []
         for h, value, bound, last in pairs:
             steepness = 0.0 if last is None else arrays.norm(last.slope) + last.curvature * size
-            error, _ = h.rounding(size, value, steepness, self._epsilon)
+            error, _ = h.rounding(size, value, steepness, self._epsilon, self._n)
             gaps.append(value + error - bound)
         return gaps[0], gaps[1]
 
@@ -439,6 +454,8 @@ class Ledger:
         upper_bound, lower_bound = self.bounds(effort=30)
         upper_gap, lower_gap = self.gaps(x, upper.value, lower_value)
         ceiling = self._upper_ceiling(upper, lower_gap)
+        if self.is_contradicted or not ceiling >= upper_bound:  # nothing that is said here holds
+            upper_bound, ceiling, lower_bound = -math.inf, math.inf, -math.inf
         return Certificate(
             upper_value=upper.value,
             lower_value=lower_value,
@@ -459,14 +476,16 @@ class Ledger:
         """
         f, bound = self.problem.upper, self.problem.error_bound
         size, steepness = arrays.norm(upper.at), arrays.norm(upper.slope)
-        value_error, slope_error = f.rounding(size, upper.value, steepness, self._epsilon)
+        value_error, slope_error = f.rounding(size, upper.value, steepness, self._epsilon, self._n)
+        if not (math.isfinite(steepness) and math.isfinite(lower_gap)):
+            return math.inf
         gap = max(lower_gap, 0.0)
         rises = [math.inf]
         growth = self.problem.growth
-        if growth > 0.0 and math.isfinite(f.lipschitz) and math.isfinite(gap):
+        if growth > 0.0 and math.isfinite(f.lipschitz):
             d = math.sqrt(2.0 * gap / growth)
             rises.append((steepness + slope_error) * d + 0.5 * f.lipschitz * d**2)
-        if bound is not None and math.isfinite(gap):
+        if bound is not None:
             rises.append(
                 -theory.upper_floor(
                     gap,

@@ -18,7 +18,7 @@ from tiebreak.arrays import Array
 def number(owner: str, name: str, value: object, needed: str = "a number") -> float:
     """``value`` as a float; NaN and infinities pass."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
-        raise TypeError(f"{owner}: {name} must be {needed}, got {type(value).__name__}")
+        raise TypeError(f"{owner}: {name} must be {needed}, got {what_it_is(value)}")
     return float(value)
 
 
@@ -53,7 +53,7 @@ def whole(owner: str, name: str, value: object, least: int = 0) -> int:
     """``value`` as a whole number of at least ``least``."""
     needed = f"a whole number >= {least}"
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise TypeError(f"{owner}: {name} must be {needed}, got {type(value).__name__}")
+        raise TypeError(f"{owner}: {name} must be {needed}, got {what_it_is(value)}")
     if value < least:
         raise ValueError(f"{owner}: {name} must be {needed}, got {value}")
     return int(value)
@@ -69,15 +69,26 @@ def flag(owner: str, name: str, value: object, *others: object) -> Any:
 
 def floating(owner: str, name: str, value: Any) -> Array:
     """``value`` as a real floating-point array; integers and nested lists become float64."""
+    given = value
+    if type(value).__name__ == "MaskedArray":
+        raise TypeError(f"{owner}: {name} must be an array of numbers, got a masked array")
     if not arrays.is_array(value):
         try:
-            value = np.asarray(value, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise TypeError(
-                f"{owner}: {name} must be an array of numbers, got {type(value).__name__}"
+            value = np.asarray(value)
+        except ValueError:
+            raise ValueError(
+                f"{owner}: {name} must be a rectangular array, got rows of different lengths"
             ) from None
+        if value.dtype.kind in ("O", "S", "U"):
+            strings = value.ndim > 0 and value.dtype.kind != "O"
+            raise TypeError(
+                f"{owner}: {name} must be an array of numbers, "
+                f"got {'strings' if strings else what_it_is(given)}"
+            )
+    elif isinstance(value, np.ndarray):
+        value = np.asarray(value)  # a subclass such as np.matrix multiplies in its own way
     xp = arrays.namespace(value)
-    if getattr(value.dtype, "kind", "") == "O":
+    if getattr(value.dtype, "kind", "") in ("O", "S", "U"):
         raise TypeError(f"{owner}: {name} must hold real numbers, got dtype {value.dtype}")
     if xp.isdtype(value.dtype, ("integral", "bool")):
         value = xp.astype(value, xp.float64)
@@ -86,13 +97,24 @@ def floating(owner: str, name: str, value: Any) -> Array:
     return value
 
 
+def what_it_is(value: object) -> str:
+    """What a user passed, in a word or two."""
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    if isinstance(value, list | tuple) and not value:
+        return f"an empty {type(value).__name__}"
+    if arrays.is_array(value):
+        shape = tuple(value.shape)  # type: ignore[attr-defined]
+        return f"an array of shape {shape}" if shape else "a single number"
+    return type(value).__name__
+
+
 def vector(owner: str, name: str, value: Any) -> Array:
     """``value`` as a finite real floating-point vector with at least one entry."""
     result = floating(owner, name, value)
     if result.ndim != 1 or result.shape[0] == 0:
         raise ValueError(
-            f"{owner}: {name} must be a vector with at least one entry, "
-            f"got an array of shape {tuple(result.shape)}"
+            f"{owner}: {name} must be a vector with at least one entry, got {what_it_is(result)}"
         )
     if not arrays.all_finite(result):
         raise ValueError(f"{owner}: {name} must be finite, got NaN or infinite entries")
@@ -103,6 +125,9 @@ def matrix(owner: str, name: str, value: Any) -> arrays.Matrix:
     """``value``, a dense array or a scipy.sparse matrix, as two products."""
     if arrays.is_sparse(value):
         value = value.tocsr()
+        if not value.has_canonical_format:
+            value = value.copy()
+            value.sum_duplicates()  # otherwise the stored entries are not the matrix's entries
         if value.dtype.kind not in "fiub":
             raise TypeError(f"{owner}: {name} must hold real numbers, got dtype {value.dtype}")
         if value.dtype.kind != "f":

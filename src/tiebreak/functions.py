@@ -19,11 +19,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tiebreak import arrays, checks
+from tiebreak import arrays, checks, spectra
 from tiebreak.arrays import Array, Image, Matrix
 
 SMALL = 256  # up to this size eigenvalues are computed exactly, beyond it bounded by Lanczos
-GRAM_LIMIT = 2048  # largest number of columns for which a Gram matrix is formed unasked
+GRAM_LIMIT = 1024  # largest number of columns for which a Gram matrix is formed unasked
 SPECTRUM_LIMIT = 2048  # largest smaller side for which all singular values are computed
 
 
@@ -81,16 +81,23 @@ class SmoothFunction:
         return 0
 
     def rounding(
-        self, reach: float, value: float, slope: float, epsilon: float
+        self, reach: float, value: float, slope: float, epsilon: float, n: int
     ) -> tuple[float, float]:
         """Bounds on the rounding errors of a computed value and of a computed slope (its norm).
 
         At a point with |x| <= reach, where the value is ``value`` and the slope has norm ``slope``,
-        in arithmetic with unit of rounding ``epsilon``.
-        The constants follow the probabilistic analysis of Higham and Mary (SIAM J. Sci. Comput.
-        2019): sums of n terms err by sqrt(n) units, and 64 more for everything else.
+        in arithmetic with unit of rounding ``epsilon``, with ``n`` variables.
         """
         raise NotImplementedError
+
+    def magnitude(self, reach: float, value: float, slope: float) -> float:
+        """A bound on the sizes of the terms that make up the value where |x| <= reach.
+
+        For a Sum, which knows its own value but not those of its parts. ``value`` and ``slope``
+        are the Sum's; a function that knows its data does not need them.
+        """
+        curve = self.lipschitz * reach if math.isfinite(self.lipschitz) else slope
+        return abs(value) + (slope + curve) * reach
 
     @property
     def growth(self) -> float:
@@ -109,8 +116,12 @@ class SmoothFunction:
 
 
 def _unit(epsilon: float, *sizes: int) -> float:
-    """The relative rounding error of a sum over the longest of ``sizes``, drift included."""
-    return epsilon * (64.0 + math.sqrt(max(sizes)))
+    """The relative rounding error of a sum over the longest of ``sizes``: n units, and 64 more.
+
+    The classical bound; a smaller one fails where equal terms round in the same direction. The 64
+    are for everything else, the drift of carried images between two refreshes included.
+    """
+    return epsilon * (64.0 + 0.5 * max(sizes))
 
 
 class _LinearLoss(SmoothFunction):
@@ -183,11 +194,11 @@ class _LinearLoss(SmoothFunction):
         if min(rows, n) <= SMALL:
             top = self._eigenvalues[-1] * (1.0 + 64 * arrays.epsilon(self.prototype))
         elif n <= rows:
-            top = arrays.largest_eigenvalue_bound(
+            top = spectra.largest_eigenvalue_bound(
                 lambda v: self.matrix.adjoint(*self.matrix.forward(v))[0], self.prototype, n
             )
         else:
-            top = arrays.largest_eigenvalue_bound(
+            top = spectra.largest_eigenvalue_bound(
                 lambda v: self.matrix.forward(*self.matrix.adjoint(v))[0], self.prototype, rows
             )
         return self._curvature * self._scale * max(float(top), 0.0)
@@ -196,7 +207,7 @@ class _LinearLoss(SmoothFunction):
     def _eigenvalues(self) -> np.ndarray[Any, Any]:
         """Eigenvalues of the smaller of A'A and AA', ascending."""
         rows, n = self.matrix.shape
-        A = self.matrix.entries if self.matrix.is_sparse else self.matrix.dense()
+        A = self.matrix.entries.astype(np.float64) if self.matrix.is_sparse else self.matrix.dense()
         gram = A.T @ A if n <= rows else A @ A.T
         return np.linalg.eigvalsh(gram.toarray() if self.matrix.is_sparse else gram)
 
@@ -261,8 +272,10 @@ class LeastSquares(_LinearLoss):
         A = self.matrix.dense()
         b = np.asarray(arrays.to_numpy(self.b), dtype=np.float64)
         G = A.T @ A
-        ridge = 1e-12 * max(float(np.trace(G)), np.finfo(np.float64).tiny)
-        x = np.linalg.solve(G + ridge * np.eye(G.shape[0]), A.T @ b)
+        smallest, *_, largest = np.linalg.eigvalsh(G) if G.shape[0] > 1 else (G[0, 0], G[0, 0])
+        if smallest <= 1e-8 * largest:  # the smallest residual cannot be found from G
+            return False
+        x = np.linalg.solve(G, A.T @ b)
         return bool(np.linalg.norm(A @ x - b) >= 0.1 * np.linalg.norm(b) > 0.0)
 
     def lift(self, *xs: Array) -> tuple[Image, ...]:
@@ -279,10 +292,13 @@ class LeastSquares(_LinearLoss):
         return lifts if self.gram is not None else lifts + slopes
 
     def rounding(
-        self, reach: float, value: float, slope: float, epsilon: float
+        self, reach: float, value: float, slope: float, epsilon: float, n: int
     ) -> tuple[float, float]:
         if self.gram is not None:
-            return self.gram.rounding(reach, value, slope, epsilon)
+            # G and A'b are themselves computed: their errors are those of |A|² and |A||b|.
+            unit = self._scale * _unit(epsilon, *self.matrix.shape)
+            error = unit * self.matrix.frobenius * (self.matrix.frobenius * reach + self._size_b)
+            return error * reach + unit * self._size_b**2, error
         unit, frobenius = _unit(epsilon, *self.matrix.shape), self.matrix.frobenius
         residual = math.sqrt(2.0 * max(value, 0.0) / self._scale)
         error = unit * (frobenius * reach + self._size_b)  # of the computed residual
@@ -295,6 +311,9 @@ class LeastSquares(_LinearLoss):
     @cached_property
     def _size_b(self) -> float:
         return arrays.norm(self.b)
+
+    def magnitude(self, reach: float, value: float, slope: float) -> float:
+        return self._scale * (self.matrix.frobenius * reach + self._size_b) ** 2
 
     @cached_property
     def singular_values(self) -> np.ndarray[Any, Any] | None:
@@ -325,9 +344,11 @@ class LeastSquares(_LinearLoss):
 
         g(x) - g* <= |grad g(x)|²/(2 s²), s the smallest positive singular value, on R^n.
         """
-        rank = self.rank
+        rank, smaller = self.rank, min(self.matrix.shape)
         if not rank or self.singular_values is None:
             return 0.0
+        if rank < smaller and (smaller > SMALL or spectra.exact_rank(self.matrix.dense()) != rank):
+            return 0.0  # singular values that look like zero are not: nothing is bounded by s
         s = float(self.singular_values[rank - 1]) * (1.0 - 1e-3)  # 1e3 units of rounding are safe
         return self._scale * s**2
 
@@ -379,7 +400,7 @@ class Logistic(_LinearLoss):
         return float(xp.sum(losses)), -self.y * xp.exp(-(margin + losses))
 
     def rounding(
-        self, reach: float, value: float, slope: float, epsilon: float
+        self, reach: float, value: float, slope: float, epsilon: float, n: int
     ) -> tuple[float, float]:
         rows = self.matrix.shape[0]
         unit = _unit(epsilon, *self.matrix.shape)
@@ -389,6 +410,10 @@ class Logistic(_LinearLoss):
             self._scale * math.sqrt(rows) * error + unit * abs(value),
             self._scale * (spectral * error + unit * self.matrix.frobenius * math.sqrt(rows)),
         )
+
+    def magnitude(self, reach: float, value: float, slope: float) -> float:
+        rows = self.matrix.shape[0]
+        return self._scale * (rows + math.sqrt(rows) * self.matrix.frobenius * reach)
 
 
 class Quadratic(SmoothFunction):
@@ -420,6 +445,8 @@ class Quadratic(SmoothFunction):
                 "Quadratic: Q must be symmetric, got |Q - Q'| = "
                 f"{skew:.2g} beside |Q| = {matrix.frobenius:.2g}; pass (Q + Q')/2"
             )
+        if skew > 0.0:  # rounding only: the function has no other Q than this
+            matrix = Matrix(0.5 * (matrix.entries + matrix.transposed))
         if c is None:
             vector = arrays.like(np.zeros(n), matrix.prototype)
         else:
@@ -430,7 +457,7 @@ class Quadratic(SmoothFunction):
         constant = checks.finite("Quadratic", "constant", constant)
         self._set(matrix, vector, constant)
         smallest, largest = self._extremes
-        if smallest < -1e3 * arrays.epsilon(matrix.prototype) * max(largest, matrix.frobenius):
+        if smallest < -8 * n * arrays.epsilon(matrix.prototype) * max(largest, -smallest):
             raise ValueError(
                 "Quadratic: Q must be positive semidefinite (convex), "
                 f"got the eigenvalue {smallest:.3g}"
@@ -481,7 +508,7 @@ class Quadratic(SmoothFunction):
         if n <= SPECTRUM_LIMIT:
             values = np.linalg.eigvalsh(self.matrix.dense())
             return float(values[0]), float(values[-1])
-        return arrays.extreme_eigenvalues(self._apply, self.prototype, n)
+        return spectra.extreme_eigenvalues(self._apply, self.prototype, n)
 
     @cached_property
     def lipschitz(self) -> float:  # type: ignore[override]
@@ -490,7 +517,7 @@ class Quadratic(SmoothFunction):
         if n <= SPECTRUM_LIMIT:
             top = self._extremes[1] * (1.0 + 64 * arrays.epsilon(self.prototype))
         else:
-            top = arrays.largest_eigenvalue_bound(self._apply, self.prototype, n)
+            top = spectra.largest_eigenvalue_bound(self._apply, self.prototype, n)
         return max(top, 0.0)
 
     @cached_property
@@ -508,7 +535,7 @@ class Quadratic(SmoothFunction):
         return self.constant if not bool(arrays.max_abs(self.c)) else -math.inf
 
     def rounding(
-        self, reach: float, value: float, slope: float, epsilon: float
+        self, reach: float, value: float, slope: float, epsilon: float, n: int
     ) -> tuple[float, float]:
         unit = _unit(epsilon, *self.matrix.shape)
         error = unit * (self.matrix.frobenius * reach + self._size_c)
@@ -517,6 +544,9 @@ class Quadratic(SmoothFunction):
     @cached_property
     def _size_c(self) -> float:
         return arrays.norm(self.c)
+
+    def magnitude(self, reach: float, value: float, slope: float) -> float:
+        return (self.matrix.frobenius * reach + self._size_c) * reach + abs(self.constant)
 
 
 class SquaredNorm(SmoothFunction):
@@ -546,10 +576,13 @@ class SquaredNorm(SmoothFunction):
         return self.weight * self._shifted(x)
 
     def rounding(
-        self, reach: float, value: float, slope: float, epsilon: float
+        self, reach: float, value: float, slope: float, epsilon: float, n: int
     ) -> tuple[float, float]:
-        error = self.weight * _unit(epsilon, 1) * (reach + self._size)
+        error = self.weight * _unit(epsilon, n) * (reach + self._size)
         return error * (reach + self._size), error
+
+    def magnitude(self, reach: float, value: float, slope: float) -> float:
+        return self.weight * (reach + self._size) ** 2
 
 
 class Linear(SmoothFunction):
@@ -572,10 +605,13 @@ class Linear(SmoothFunction):
         return self.c
 
     def rounding(
-        self, reach: float, value: float, slope: float, epsilon: float
+        self, reach: float, value: float, slope: float, epsilon: float, n: int
     ) -> tuple[float, float]:
         unit = _unit(epsilon, self.c.shape[0])
         return unit * self._size * reach, 0.0
+
+    def magnitude(self, reach: float, value: float, slope: float) -> float:
+        return self._size * reach
 
 
 class Smooth(SmoothFunction):
@@ -619,18 +655,24 @@ class Smooth(SmoothFunction):
             raise ValueError(f"Smooth: lower_bound must be a number or -inf, got {lower_bound}")
 
     def value(self, x: Array) -> float:
-        return float(self._value(x))
+        value = self._value(x)
+        if isinstance(value, float) or (arrays.is_array(value) and value.ndim == 0):
+            return float(value)
+        return checks.number("Smooth", "value", value, "a callable that returns a number")
 
     def gradient(self, x: Array) -> Array:
-        return self._gradient(x)
+        slope = self._gradient(x)
+        if arrays.is_array(slope) and arrays.is_real_floating(slope):
+            return arrays.own(slope, x)  # the callable may use its buffer again
+        return slope
 
     def passes(self, lifts: int, slopes: int, values: int) -> int:
         return 2 * slopes + values  # a slope comes with its value
 
     def rounding(
-        self, reach: float, value: float, slope: float, epsilon: float
+        self, reach: float, value: float, slope: float, epsilon: float, n: int
     ) -> tuple[float, float]:
-        unit = _unit(epsilon, 1)
+        unit = _unit(epsilon, n)
         curve = self.lipschitz * reach if math.isfinite(self.lipschitz) else slope
         return unit * (abs(value) + (slope + curve) * reach), unit * (slope + curve)
 
@@ -679,11 +721,16 @@ class Scaled(SmoothFunction):
         return self.function.passes(lifts, slopes, values)
 
     def rounding(
-        self, reach: float, value: float, slope: float, epsilon: float
+        self, reach: float, value: float, slope: float, epsilon: float, n: int
     ) -> tuple[float, float]:
         w = self.weight
-        of_value, of_slope = self.function.rounding(reach, value / w, slope / w, epsilon)
+        of_value, of_slope = self.function.rounding(reach, value / w, slope / w, epsilon, n)
         return w * of_value, w * of_slope
+
+    def magnitude(self, reach: float, value: float, slope: float) -> float:
+        return self.weight * self.function.magnitude(
+            reach, value / self.weight, slope / self.weight
+        )
 
 
 class Sum(SmoothFunction):
@@ -695,6 +742,12 @@ class Sum(SmoothFunction):
             raise ValueError(
                 "Sum: both functions must have the same number of variables, "
                 f"got {sizes[0]} and {sizes[1]}"
+            )
+        kinds = [arrays.kind(h.prototype) for h in (first, second) if h.prototype is not None]
+        if len(set(kinds)) > 1:
+            raise ValueError(
+                "Sum: both functions must hold arrays of the same library and dtype, "
+                f"got {kinds[0]} and {kinds[1]}"
             )
         self.first, self.second = first, second
         self.dimension = sizes[0] if sizes else None
@@ -744,14 +797,15 @@ class Sum(SmoothFunction):
         return self.first.passes(lifts, slopes, values) + self.second.passes(lifts, slopes, values)
 
     def rounding(
-        self, reach: float, value: float, slope: float, epsilon: float
+        self, reach: float, value: float, slope: float, epsilon: float, n: int
     ) -> tuple[float, float]:
-        # The parts' own values are not known here. A part that is bounded below is at most the
-        # value minus the other's bound; where both are not, the sizes at hand must do.
+        # The parts' own values are not known here, and may cancel: take what they can be.
         shares = []
-        for h, other in ((self.first, self.second), (self.second, self.first)):
-            rest = other.lower_bound if math.isfinite(other.lower_bound) else -abs(value)
-            curve = h.lipschitz * reach if math.isfinite(h.lipschitz) else 0.0
-            size = abs(value) + abs(rest) + curve * reach
-            shares.append(h.rounding(reach, size, slope + curve, epsilon))
+        for h in (self.first, self.second):
+            size = h.magnitude(reach, value, slope)
+            curve = h.lipschitz * reach if math.isfinite(h.lipschitz) else slope
+            shares.append(h.rounding(reach, size, slope + curve, epsilon, n))
         return sum(s[0] for s in shares), sum(s[1] for s in shares)
+
+    def magnitude(self, reach: float, value: float, slope: float) -> float:
+        return sum(h.magnitude(reach, value, slope) for h in (self.first, self.second))

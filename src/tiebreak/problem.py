@@ -11,7 +11,7 @@ import numpy as np
 from tiebreak import arrays, checks
 from tiebreak.arrays import Array, Image
 from tiebreak.domains import Ball, Domain, Space
-from tiebreak.functions import LeastSquares, Lifted, Linear, Scaled, SmoothFunction
+from tiebreak.functions import LeastSquares, Lifted, Linear, Scaled, SmoothFunction, Sum
 
 DIMENSION_LIMIT = 1024  # largest smaller side of A for which the solution set is measured
 
@@ -38,9 +38,17 @@ class ErrorBound:
         checks.at_least("ErrorBound", "gradient_bound", self.gradient_bound)
 
 
-def _kind(x: Array) -> str:
-    """Library and dtype of an array, in words."""
-    return f"{arrays.namespace(x).__name__.removeprefix('array_api_compat.')} {x.dtype}"
+def _linear_slope(h: SmoothFunction) -> Array | None:
+    """c if h(x) = <c, x>, a multiple or a sum of such; None for everything else."""
+    if isinstance(h, Linear):
+        return h.c
+    if isinstance(h, Scaled):
+        slope = _linear_slope(h.function)
+        return None if slope is None else h.weight * slope
+    if isinstance(h, Sum):
+        slopes = _linear_slope(h.first), _linear_slope(h.second)
+        return None if slopes[0] is None or slopes[1] is None else slopes[0] + slopes[1]
+    return None
 
 
 class Point(NamedTuple):
@@ -86,13 +94,13 @@ class Problem:
             function = getattr(self, name)
             if not isinstance(function, SmoothFunction):
                 raise TypeError(
-                    f"Problem: {name} must be a smooth function such as LeastSquares or "
-                    f"Smooth(value, gradient), got {type(function).__name__}"
+                    f"Problem: {name} must be a smooth function such as LeastSquares(A, b) or "
+                    f"Smooth(value, gradient), got {checks.what_it_is(function)}"
                 )
-        if not hasattr(self.domain, "project_cut"):
+        if isinstance(self.domain, type) or not hasattr(self.domain, "project_cut"):
             raise TypeError(
                 "Problem: domain must be a domain such as Ball(1.0) or Space(), "
-                f"got {type(self.domain).__name__}"
+                f"got {checks.what_it_is(self.domain)}"
             )
         sizes = (self.upper.dimension, self.lower.dimension)
         if None not in sizes and sizes[0] != sizes[1]:
@@ -100,7 +108,9 @@ class Problem:
                 "Problem: upper and lower must have the same number of variables, "
                 f"got {sizes[0]} and {sizes[1]}"
             )
-        kinds = [_kind(h.prototype) for h in (self.upper, self.lower) if h.prototype is not None]
+        kinds = [
+            arrays.kind(h.prototype) for h in (self.upper, self.lower) if h.prototype is not None
+        ]
         if len(set(kinds)) > 1:
             raise ValueError(
                 "Problem: upper and lower must hold arrays of the same library and dtype, "
@@ -114,7 +124,8 @@ class Problem:
             )
         if self.dimension is not None:
             self.domain.check(self.dimension)
-        if isinstance(self.lower, Linear) and math.isinf(self.domain.support(-self.lower.c)):
+        slope = _linear_slope(self.lower)
+        if slope is not None and math.isinf(self.domain.support(-slope)):
             raise ValueError(
                 "Problem: lower is unbounded below on the domain, so it has no minimisers"
             )
@@ -146,8 +157,8 @@ class Problem:
         self.domain.check(int(x.shape[0]))
         for function in (self.upper, self.lower):
             if function.prototype is not None:
-                return arrays.like(x, function.prototype)
-        return x
+                return arrays.own(x, function.prototype)
+        return arrays.own(x, x)
 
     def start(self, x0: Any = None) -> Array:
         """x0 (the origin if None) as a vector of this problem, projected onto the domain."""

@@ -121,9 +121,9 @@ class Counted(SmoothFunction):
         return self.function.look(at, values_at)
 
     def rounding(
-        self, reach: float, value: float, slope: float, epsilon: float
+        self, reach: float, value: float, slope: float, epsilon: float, n: int
     ) -> tuple[float, float]:
-        return self.function.rounding(reach, value, slope, epsilon)
+        return self.function.rounding(reach, value, slope, epsilon, n)
 
 
 class Saved(NamedTuple):
@@ -185,10 +185,9 @@ class Run:
     def step(self) -> bool:
         """One step; False (and nothing changed) if it led to a value that is not finite."""
         before, self.state = self.state, self.method.step(self.problem, self.state)
-        if not self.is_finite:
+        if not (self.is_finite and self.ledger.add(self.state.news)):
             self.state = before
             return False
-        self.ledger.add(self.state.news)
         self.iteration += 1
         return True
 
@@ -255,12 +254,16 @@ def solve(
         A Result; ``print(result)`` says what is proved and what is not.
     """
     if not isinstance(problem, Problem):
-        raise TypeError(f"solve: problem must be a Problem, got {type(problem).__name__}")
+        raise TypeError(f"solve: problem must be a Problem, got {checks.what_it_is(problem)}")
     chosen = _find_method(method, problem)
     relative, absolute = _pair(rtol, "rtol"), _pair(atol, "atol")
-    _check_limits(max_iter, max_time, callback)
+    checks.whole("solve", "max_iter", max_iter)
+    if max_time is not None:
+        checks.positive("solve", "max_time", max_time)
+    if callback is not None and not callable(callback):
+        raise TypeError(f"solve: callback must be callable, got {type(callback).__name__}")
     start = problem.start(x0)
-    _check_functions(problem, start)
+    _check_functions("solve", problem, start)
     chosen.check(problem)
     store = _Store(checkpoint, problem, chosen, start)
     if isinstance(chosen, AGMBiO) and chosen.horizon is None:
@@ -326,11 +329,11 @@ def certify(problem: Problem, x: Any, max_iter: int = 2_000) -> Certificate:
     max_iter steps are taken.  The proof does not rely on where x came from.
     """
     if not isinstance(problem, Problem):
-        raise TypeError(f"certify: problem must be a Problem, got {type(problem).__name__}")
-    _check_limits(max_iter, None, None)
+        raise TypeError(f"certify: problem must be a Problem, got {checks.what_it_is(problem)}")
+    checks.whole("certify", "max_iter", max_iter)
     x = problem.point(x, "certify", "x")
     start = problem.start(x)
-    _check_functions(problem, start)
+    _check_functions("certify", problem, start)
     method = AGMBiO(horizon=max(max_iter, 1))
     method.check(problem)
     with arrays.quiet():
@@ -369,7 +372,7 @@ def _find_method(method: str | Method, problem: Problem) -> Method:
     if isinstance(method, type) or not all(hasattr(method, name) for name in ("init", "step")):
         raise TypeError(
             "solve: method must be a name or an object such as AGMBiO(), "
-            f"got {method.__name__ if isinstance(method, type) else type(method).__name__}"
+            f"got {checks.what_it_is(method)}"
         )
     return method
 
@@ -392,30 +395,28 @@ def _pair(value: Tolerance, name: str) -> tuple[float, float]:
     return upper, lower
 
 
-def _check_limits(max_iter: object, max_time: object, callback: object) -> None:
-    checks.whole("solve", "max_iter", max_iter)
-    if max_time is not None:
-        checks.positive("solve", "max_time", max_time)
-    if callback is not None and not callable(callback):
-        raise TypeError(f"solve: callback must be callable, got {type(callback).__name__}")
-
-
-def _check_functions(problem: Problem, x: Array) -> None:
+def _check_functions(owner: str, problem: Problem, x: Array) -> None:
     """Do both functions give a finite number and a finite vector of the right length at x?"""
     for name, h in (("upper", problem.upper), ("lower", problem.lower)):
         value = h.value(x)
         if not math.isfinite(value):
-            raise ValueError(f"solve: {name} must be finite at the start, got {value}")
-        slope = h.gradient(x)
-        shape = getattr(slope, "shape", None)
-        if shape is None or tuple(shape) != tuple(x.shape):
-            got = type(slope).__name__ if shape is None else f"shape {tuple(shape)}"
             raise ValueError(
-                f"solve: the gradient of {name} must be a vector of {x.shape[0]} entries, got {got}"
+                f"{owner}: the value of {name} must be finite at the start, got {value}"
+            )
+        slope = h.gradient(x)
+        if not arrays.is_array(slope) or tuple(slope.shape) != tuple(x.shape):
+            raise ValueError(
+                f"{owner}: the gradient of {name} must be a vector of {x.shape[0]} entries, "
+                f"got {checks.what_it_is(slope)}"
+            )
+        if getattr(slope.dtype, "kind", "f") != "f":
+            raise TypeError(
+                f"{owner}: the gradient of {name} must hold real floating-point numbers, "
+                f"got dtype {slope.dtype}"
             )
         if not arrays.all_finite(slope):
             raise ValueError(
-                f"solve: the gradient of {name} must be finite at the start, "
+                f"{owner}: the gradient of {name} must be finite at the start, "
                 "got NaN or infinite entries"
             )
 
@@ -459,6 +460,13 @@ def _advice(
         parts.append(
             f"The {' and the '.join(steep)} function rises faster than its Lipschitz constant "
             "allows, so the theorem's rate does not hold (the proof does): give a larger lipschitz"
+        )
+    if run.ledger.is_contradicted:
+        sums = run.ledger.sums
+        return (
+            f"What you promised cannot be true: by it g* >= {sums.lower_bound:.6g}, yet g has the "
+            f"value {sums.ghat:.6g} in the domain. Check radius, and lower_bound and "
+            "strong_convexity of Smooth functions"
         )
     if status in ("max_iter", "max_time", "stopped"):
         row = run.rows[-1]

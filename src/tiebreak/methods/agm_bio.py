@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from tiebreak import arrays, checks, theory
 from tiebreak.arrays import Array, Image, mix
@@ -52,19 +52,14 @@ class GivenLevels:
 
     def at(self, k: int) -> float:
         """The level for step k."""
-        values = self.values
-        try:
-            if callable(values):
-                level = float(values(k))
-            elif isinstance(values, int | float):
-                level = float(values)
-            else:
-                level = float(values[min(k, len(values) - 1)])
-        except (TypeError, ValueError, IndexError):
-            raise TypeError(
-                "GivenLevels: values must be a number, a non-empty sequence of numbers or a "
-                f"callable of k, got {type(values).__name__}"
-            ) from None
+        needed = "a number, a non-empty sequence of numbers or a callable of k"
+        values: Any = self.values
+        given = values
+        if callable(values):
+            given = values(k)
+        elif not isinstance(values, str) and hasattr(values, "__len__") and len(values):
+            given = values[min(k, len(values) - 1)]
+        level = checks.number("GivenLevels", "values", given, needed)
         if math.isnan(level) or level == -math.inf:
             raise ValueError(f"GivenLevels: the level of step {k} must be a number, got {level}")
         return level
@@ -150,7 +145,7 @@ class AGMBiO:
         if not isinstance(self.levels, OnlineLevels | FixedLevels | GivenLevels):
             raise TypeError(
                 "AGMBiO: levels must be OnlineLevels(), FixedLevels(iterations) or "
-                f"GivenLevels(values), got {type(self.levels).__name__}"
+                f"GivenLevels(values), got {checks.what_it_is(self.levels)}"
             )
         if self.horizon is not None:
             checks.whole("AGMBiO", "horizon", self.horizon, 1)

@@ -1,0 +1,278 @@
+"""The projection onto a set Z and a cut {<c, z> <= beta}: one scalar root for every Z.
+
+It is the point z(mu) = Pi_Z(x - mu c) of a path, where mu is 0 or the root of the non-increasing
+
+    gap(mu) = <c, z(mu)> - beta.
+
+For a polyhedral Z the path is piecewise linear: on a piece z moves along -d, where d is the
+orthogonal projection of c onto the directions that the piece leaves free, and the slope of the gap
+is -<c, d> = -|d|^2.  A set that can say z and |d| for any mu, and what its last piece looks like,
+has its cut projection from `root`; a set with a closed form takes that.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from tiebreak import arrays
+from tiebreak.arrays import Array, dot, like, namespace
+
+INFINITY = math.inf
+
+Path = Callable[[float], tuple[Array, float, float]]  # mu -> z(mu), <c, z(mu)>, |d(mu)|
+Last = Callable[[], tuple[float, Array, float]]  # mu, z(mu), |d(mu)| of the last piece
+
+
+class Cuttable(Protocol):
+    """What `project_cut` asks of a set."""
+
+    @property
+    def _size(self) -> float:
+        """The largest parameter of the set that is a length."""
+
+    def project(self, x: Array) -> Array: ...
+
+    def support(self, direction: Array) -> float: ...
+
+    def _scaled(self, exponent: int) -> Any:
+        """The set 2^exponent Z."""
+
+    def _cut(self, x: Array, c: Array, beta: float, guess: float) -> tuple[Array, float, bool]:
+        """z, mu, and whether the cut can be met; nothing is so large that squares overflow."""
+
+
+def project_cut(
+    domain: Cuttable, x: Array, normal: Array, offset: float, guess: float | None
+) -> tuple[Array, float]:
+    """The projection and the multiplier; the public methods say what is promised."""
+    offset = float(offset)
+    if (
+        2.0**-80 < dot(normal, normal) < 2.0**40
+        and dot(x, x) < 2.0**40
+        and abs(offset) < 2.0**20
+        and domain._size < 2.0**20
+    ):
+        start = float(guess) if guess is not None and 0.0 < guess < 2.0**80 else 0.0
+        z, mu = _refined(domain, x, normal, offset, start)
+        if mu < INFINITY:
+            return z, mu
+    return _rescaled(domain, x, normal, offset, guess)
+
+
+def _rescaled(
+    domain: Cuttable, x: Array, normal: Array, offset: float, guess: float | None
+) -> tuple[Array, float]:
+    """The same by way of powers of two that make all magnitudes ordinary."""
+    largest = arrays.max_abs(normal)
+    if largest < smallest_normal(normal) or offset == INFINITY:
+        return domain.project(x), 0.0
+    slope = math.frexp(largest)[1]
+    c = normal * 2.0**-slope
+    beta = ldexp(offset, -slope)
+    size = max(arrays.max_abs(x), domain._size)
+    if abs(beta) > size * x.shape[0]:
+        # The cut is far from x and from the set: does it bind, and can it be met?
+        z = domain.project(x)
+        if dot(c, z) <= beta:
+            return z, 0.0
+        if beta > -domain.support(-c):
+            size = abs(beta)
+    length = min(math.frexp(size)[1], 1001) if size > 2.0**20 else 0
+    while True:
+        start = ldexp(guess, slope - length) if guess is not None and guess > 0.0 else 0.0
+        small_set = domain._scaled(-length) if length else domain
+        small_x = x * 2.0**-length if length else x
+        z, mu = _refined(small_set, small_x, c, ldexp(beta, -length), start)
+        if mu < INFINITY or length > 1000:
+            break
+        length = min(length + 100, 1001)  # z is far larger than x and the set: look from afar
+    if length:
+        z = z * 2.0**length if mu > 0.0 else domain.project(x)
+    return z, ldexp(min(mu, sys.float_info.max), length - slope)
+
+
+def _refined(
+    domain: Cuttable, x: Array, c: Array, beta: float, guess: float
+) -> tuple[Array, float]:
+    """The cut projection with <c, z> = beta to the precision of z.
+
+    Where x and mu c are much larger than z, their difference has an error.  Projecting once more,
+    from z and from the side of the cut where it lies, moves it by that error only.
+    """
+    z, mu, met = domain._cut(x, c, beta, guess)
+    for _ in range(3):
+        if not met or mu == INFINITY:
+            break
+        gap = dot(c, z) - beta
+        if (gap <= 0.0 and mu == 0.0) or _is_noise(gap, c, z, beta, 32.0):
+            break
+        sign = math.copysign(1.0, gap)
+        closer, extra, met = domain._cut(z, sign * c, sign * beta, 0.0)
+        error = arrays.max_abs(x) + mu * arrays.max_abs(c)
+        if arrays.max_abs(closer - z) > 64.0 * arrays.epsilon(x) * error:
+            break  # more than an error: beyond what the entries of z can express
+        z, mu = closer, mu or extra
+    return z, mu
+
+
+# --- the scalar root
+
+
+class _Point(NamedTuple):
+    """A point of the path: the gap <c, z> - beta there, and its slope -|d|^2 as |d|."""
+
+    mu: float
+    gap: float
+    slope: float
+    energy: float  # |z|^2/2 - <x, z>, that is |z - x|^2/2 up to a constant
+
+    @property
+    def newton(self) -> float:
+        """Where the gap would be zero if this piece went on."""
+        if self.slope == 0.0:
+            return math.copysign(INFINITY, self.gap)
+        return self.mu + self.gap / self.slope / self.slope
+
+
+def root(
+    path: Path, last: Last, x: Array, c: Array, beta: float, guess: float
+) -> tuple[Array, float, bool]:
+    """z(mu), the first mu >= 0 with <c, z(mu)> <= beta, and whether there is one.
+
+    Newton's method on the current piece, which is exact once the piece is the right one; kept
+    between ``low`` (gap > 0) and ``high`` (gap <= 0), and helped out where it is slow.  mu is
+    infinite where it is too large for this scale.  The path may overwrite the z of an earlier mu.
+    """
+    eps = arrays.epsilon(c)
+    low: _Point | None = None
+    high: _Point | None = None
+    mu, slow, smallest, largest = guess, 0, INFINITY, 0.0
+    for tries in range(400):
+        z, value, slope = path(mu)
+        gap = value - beta
+        largest = max(largest, abs(gap))
+        worth_asking = tries % 4 == 0 or abs(gap) <= 1e-4 * largest
+        if (gap <= 0.0 and mu == 0.0) or (worth_asking and _is_noise(gap, c, z, beta, 8.0)):
+            return z, mu, True
+        # Where Newton's method works, nobody will ask for the energy.
+        point = _Point(mu, gap, slope, _energy(z, x) if tries > 1 or slope == 0.0 else math.nan)
+        newton = point.newton
+        low, high = (point, high) if gap > 0.0 else (low, point)
+        if high is None:
+            # Newton's step, and longer and longer ones where that stays on this side.
+            step = 0.1 * mu if slope == 0.0 and mu > 0.0 else newton - mu
+            following = mu + step * 4.0 ** max(0, tries - 1)
+            largest_mu = 2.0**-24 / smallest_normal(c)
+            if following > largest_mu or tries > 8:
+                final, z, slope = last()
+                point = _Point(final, dot(c, z) - beta, slope, _energy(z, x))
+                if point.gap > 0.0:
+                    if slope == 0.0:
+                        # Nothing of Z is left: the limit point, and a mu surely past its beginning.
+                        return z, max(final * (1.0 + 4.0 * eps), mu), False
+                    mu = point.newton
+                    if mu > largest_mu:
+                        return z, INFINITY, False
+                    return path(mu)[0], mu, True
+                high = point
+        if high is not None:
+            sound = low is None or low.mu < point.newton < high.mu
+            slow = 0 if sound and abs(point.gap) <= 0.5 * smallest else slow + 1
+            smallest = min(smallest, abs(point.gap))
+            if low is None:
+                following = point.newton if slope > 0.0 else 0.9 * mu
+                following = following if 0.0 < following < high.mu and tries < 3 else 0.0
+            else:
+                following = _between(low, high, point, slow)
+        if mu > 0.0 and min(abs(following - mu), abs(newton - mu)) <= eps * mu:
+            # Perhaps mu is a breakpoint, and all is different one rounding error further.
+            following = mu * (1.0 + math.copysign(2.0 * eps, gap))
+        if low is not None and high is not None and not low.mu < following < high.mu:
+            mu = min(low, high, key=lambda end: abs(end.gap)).mu
+            break
+        mu = following
+    return path(mu)[0], mu, True
+
+
+def _between(low: _Point, high: _Point, latest: _Point, slow: int) -> float:
+    """The next mu to try: Newton's, and something more careful each time that it is slow."""
+    following = latest.newton
+    if slow % 4 == 1:
+        # The best of what both ends say, if the gap between them is convex or if it is concave.
+        secant = low.mu + (high.mu - low.mu) * (low.gap / (low.gap - high.gap))
+        following = sorted((low.newton, secant, high.newton))[1]
+    if slow % 4 == 2 or not low.mu < following < high.mu:
+        # Where the two ends have the same Lagrangian |z - x|^2/2 + mu (<c, z> - beta): the gap of
+        # a polytope may be a staircase, on which Newton's method is blind.
+        following = (high.energy - low.energy) / (low.gap - high.gap)
+    if slow % 4 == 3 or not low.mu < following < high.mu:
+        following = _middle(low.mu, high.mu)
+    return following
+
+
+def _energy(z: Array, x: Array) -> float:
+    return 0.5 * dot(z, z) - dot(x, z)
+
+
+def _middle(low: float, high: float) -> float:
+    """The middle of the floating-point numbers between two: near the geometric mean."""
+    a, b = struct.unpack("<qq", struct.pack("<dd", low, high))
+    return float(struct.unpack("<d", struct.pack("<q", (a + b) // 2))[0])
+
+
+def _is_noise(gap: float, c: Array, z: Array, beta: float, factor: float) -> bool:
+    """Is |gap| within ``factor`` times the usual rounding error of <c, z> - beta?"""
+    tolerance = factor * arrays.epsilon(c) * (1.0 + 0.1 * math.sqrt(c.shape[0]))
+    if abs(gap) <= tolerance * abs(beta):
+        return True
+    if abs(gap) > tolerance * (arrays.norm(c) * arrays.norm(z) + abs(beta)):
+        return False  # these two spare most of the sums below
+    return abs(gap) <= tolerance * (float(namespace(c).sum(abs(c * z))) + abs(beta))
+
+
+# --- small pieces
+
+
+def into(out: Array | None, name: str, *operands: Any) -> Array:
+    """The elementwise function of that name, written into ``out`` where the library can do that.
+
+    For long vectors fresh memory costs more than the arithmetic.
+    """
+    first = operands[0]
+    if type(first) is np.ndarray:
+        return getattr(np, name)(*operands, out=out)
+    function = getattr(namespace(first), name)
+    return function(*(like(o, first) if isinstance(o, float) else o for o in operands))
+
+
+def moved(x: Array, mu: float, c: Array, out: Array | None = None) -> Array:
+    """x - mu c."""
+    v = into(out, "multiply", c, -mu)
+    v += x
+    return v
+
+
+def smallest_normal(x: Array) -> float:
+    """The smallest number of the type of ``x`` that has full precision."""
+    if arrays.epsilon(x) == sys.float_info.epsilon:
+        return sys.float_info.min
+    return float(namespace(x).finfo(x.dtype).smallest_normal)
+
+
+def negligible(x: Array) -> float:
+    """Entries of a vector of length 1 up to this count as zero: dividing by them may overflow."""
+    return smallest_normal(x) * 2.0**23
+
+
+def ldexp(value: float, exponent: int) -> float:
+    """value 2^exponent, or the largest finite number of the same sign."""
+    try:
+        return math.ldexp(value, exponent)
+    except OverflowError:
+        return math.copysign(sys.float_info.max, value)
