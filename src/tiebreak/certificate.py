@@ -165,9 +165,8 @@ class Ledger:
         self._is_double = x0.dtype == self._xp.float64
         self._zero = self._double(arrays.zeros_like(x0))
         self._nothing = Model(0.0, 0.0, self._zero, 0.0, 0.0, 0.0)
-        self._slack = UNIT * (64.0 + math.sqrt(x0.shape[0]))
-        self._domain_reach = problem.domain.farthest(self._zero)  # a bound on |x| in Z
-        self._reach = self._domain_reach  # a bound on |x*|
+        self._slack = UNIT * (64.0 + 0.5 * self._n)  # of a sum over the variables
+        self._reach = problem.domain.farthest(self._zero)  # a bound on |x*|
         if problem.radius is not None:
             self._reach = min(self._reach, problem.radius)
         self._growth = problem.lower.growth if isinstance(problem.domain, Space) else 0.0
@@ -223,26 +222,22 @@ class Ledger:
     def _model(self, h: SmoothFunction, seen: Seen) -> Model:
         """value + <slope, x - at> + sigma/2 |x - at|², with its rounding errors."""
         at, slope, sigma = self._double(seen.at), self._double(seen.slope), h.strong_convexity
-        inner, steepness = arrays.dot(slope, at), arrays.norm(slope)
-        size = self._size(at)
+        inner, size, steepness = arrays.dot(slope, at), arrays.norm(at), arrays.norm(slope)
         value_error, slope_error = h.rounding(size, seen.value, steepness, self._epsilon, self._n)
         constant = seen.value - inner
         if sigma > 0.0:
             slope = slope - sigma * at
             constant += 0.5 * sigma * arrays.dot(at, at)
-        value_error += slope_error * size + self._slack * (
+        slack = self._slack + 0.5 * UNIT * self.sums.steps  # the sum over the steps rounds too
+        value_error += slope_error * size + slack * (
             abs(seen.value) + steepness * size + sigma * size**2
         )
-        slope_error += self._slack * (steepness + sigma * size)
+        slope_error += slack * (steepness + sigma * size)
         return Model(1.0, constant, slope, sigma, value_error, slope_error)
-
-    def _size(self, at: Array) -> float:
-        """A bound on |at|; the domain's where it has one, for ``at`` lies in it."""
-        return self._domain_reach if self._domain_reach < math.inf else arrays.norm(at)
 
     def _value_above(self, h: SmoothFunction, value: float, near: Seen) -> float:
         """An upper bound on the true value of h at a point of Z, close to ``near``."""
-        size, steepness = self._size(near.at), arrays.norm(near.slope)
+        size, steepness = arrays.norm(near.at), arrays.norm(near.slope)
         error, _ = h.rounding(size, value, steepness, self._epsilon, self._n)
         # The point is in Z up to rounding only.
         return value + error + 64 * self._epsilon * steepness * size
@@ -453,7 +448,8 @@ class Ledger:
         """The whole statement about x, where f is ``upper`` and g has the value given."""
         upper_bound, lower_bound = self.bounds(effort=30)
         upper_gap, lower_gap = self.gaps(x, upper.value, lower_value)
-        ceiling = self._upper_ceiling(upper, lower_gap)
+        distance = arrays.norm(x - self.problem.domain.project(x))
+        ceiling = self._upper_ceiling(upper, lower_gap, distance)
         if self.is_contradicted or not ceiling >= upper_bound:  # nothing that is said here holds
             upper_bound, ceiling, lower_bound = -math.inf, math.inf, -math.inf
         return Certificate(
@@ -464,22 +460,27 @@ class Ledger:
             upper_error=max(upper_gap, ceiling - upper.value),
             upper_optimum=(upper_bound, ceiling),
             lower_optimum=(lower_bound, self.sums.ghat),
-            distance=arrays.norm(x - self.problem.domain.project(x)),
+            distance=distance,
         )
 
-    def _upper_ceiling(self, upper: Seen, lower_gap: float) -> float:
+    def _upper_ceiling(self, upper: Seen, lower_gap: float, distance: float) -> float:
         """An upper bound on f*, from a bound d on the distance from x to the solution set.
 
         Where g grows like mu/2 dist² (strongly convex, or least squares on R^n), d² = 2 gap/mu and
         f* <= f(x) + |grad f(x)| d + L_f/2 d²; with the user's error bound f* <= f(x) + M d
-        (Proposition 1). Otherwise nothing is known, and no first-order method could know.
+        (Proposition 1). Otherwise nothing is known, and no first-order method could know. Growth
+        is measured on Z: a point outside it (by ``distance``) gets no ceiling but on rounding.
         """
         f, bound = self.problem.upper, self.problem.error_bound
         size, steepness = arrays.norm(upper.at), arrays.norm(upper.slope)
         value_error, slope_error = f.rounding(size, upper.value, steepness, self._epsilon, self._n)
-        if not (math.isfinite(steepness) and math.isfinite(lower_gap)):
+        is_inside = distance <= 64 * self._epsilon * size
+        if not (is_inside and math.isfinite(steepness) and math.isfinite(lower_gap)):
             return math.inf
+        last = self.sums.last_lower or self.sums.last_cut
         gap = max(lower_gap, 0.0)
+        if distance > 0.0 and last is not None:
+            gap += distance * (arrays.norm(last.slope) + last.curvature * size)
         rises = [math.inf]
         growth = self.problem.growth
         if growth > 0.0 and math.isfinite(f.lipschitz):

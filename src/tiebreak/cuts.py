@@ -43,6 +43,9 @@ class Cuttable(Protocol):
     def _scaled(self, exponent: int) -> Any:
         """The set 2^exponent Z."""
 
+    def _lifted(self, z: Array) -> Array:
+        """A point whose projection is z, if possible with the same face of Z all around it."""
+
     def _cut(self, x: Array, c: Array, beta: float, guess: float) -> tuple[Array, float, bool]:
         """z, mu, and whether the cut can be met; nothing is so large that squares overflow."""
 
@@ -106,18 +109,20 @@ def _refined(
     from z and from the side of the cut where it lies, moves it by that error only.
     """
     z, mu, met = domain._cut(x, c, beta, guess)
-    for _ in range(3):
+    for attempt in range(4):
         if not met or mu == INFINITY:
             break
         gap = dot(c, z) - beta
         if (gap <= 0.0 and mu == 0.0) or _is_noise(gap, c, z, beta, 32.0):
             break
         sign = math.copysign(1.0, gap)
-        closer, extra, met = domain._cut(z, sign * c, sign * beta, 0.0)
+        start = domain._lifted(z) if attempt == 0 else z
+        closer, extra, closer_met = domain._cut(start, sign * c, sign * beta, 0.0)
         error = arrays.max_abs(x) + mu * arrays.max_abs(c)
-        if arrays.max_abs(closer - z) > 64.0 * arrays.epsilon(x) * error:
+        if arrays.max_abs(closer - z) <= 64.0 * arrays.epsilon(x) * error:
+            z, mu, met = closer, mu or extra, closer_met
+        elif attempt > 0:
             break  # more than an error: beyond what the entries of z can express
-        z, mu = closer, mu or extra
     return z, mu
 
 
@@ -152,13 +157,11 @@ def root(
     eps = arrays.epsilon(c)
     low: _Point | None = None
     high: _Point | None = None
-    mu, slow, smallest, largest = guess, 0, INFINITY, 0.0
+    mu, slow, smallest = guess, 0, INFINITY
     for tries in range(400):
         z, value, slope = path(mu)
         gap = value - beta
-        largest = max(largest, abs(gap))
-        worth_asking = tries % 4 == 0 or abs(gap) <= 1e-4 * largest
-        if (gap <= 0.0 and mu == 0.0) or (worth_asking and _is_noise(gap, c, z, beta, 8.0)):
+        if (gap <= 0.0 and mu == 0.0) or _is_noise(gap, c, z, beta, 8.0):
             return z, mu, True
         # Where Newton's method works, nobody will ask for the energy.
         point = _Point(mu, gap, slope, _energy(z, x) if tries > 1 or slope == 0.0 else math.nan)

@@ -94,6 +94,10 @@ class _Set:
         """The set 2^exponent Z."""
         return self
 
+    def _lifted(self, z: Array) -> Array:
+        """A point whose projection is z, if possible with the same face of Z all around it."""
+        return z
+
     def _cut(self, x: Array, c: Array, beta: float, guess: float) -> tuple[Array, float, bool]:
         return cuts.root(self._path(x, c), lambda: self._last(x, c), x, c, beta, guess)
 
@@ -413,6 +417,9 @@ class Simplex(_Set):
     def _scaled(self, exponent: int) -> Simplex:
         return Simplex(_shrunk(self.total, exponent))
 
+    def _lifted(self, z: Array) -> Array:
+        return z + self.total * namespace(z).sign(z)
+
     def _path(self, x: Array, c: Array) -> Path:
         return _threshold_path(x, c, self.total, signed=False)
 
@@ -470,6 +477,9 @@ class L1Ball(_Set):
 
     def _scaled(self, exponent: int) -> L1Ball:
         return L1Ball(_shrunk(self.radius, exponent))
+
+    def _lifted(self, z: Array) -> Array:
+        return z + self.radius * namespace(z).sign(z)
 
     def _path(self, x: Array, c: Array) -> Path:
         return _threshold_path(x, c, self.radius, signed=True)

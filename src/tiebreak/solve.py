@@ -244,11 +244,11 @@ def solve(
         rtol, atol: one number or a pair (upper, lower). A level is met when its *proved* gap is
             at most atol + rtol * max(|value at x|, |value at x0|).
         max_iter, max_time: the most steps, the most seconds.
-        callback: called after every step with an ``Intermediate`` (x, nit, both values, both
-            proved gaps, time); raising StopIteration stops the run.
+        callback: called at the start and after every step with an ``Intermediate`` (x, nit, both
+            values, both proved gaps, time); raising StopIteration stops the run.
         progress: show a live line on standard error.
         checkpoint: a .npz file. The run is saved there now and then; a later call with the same
-            problem, method and x0 goes on from it.
+            problem, method and x0 goes on from it (with the step sizes that it was planned with).
 
     Returns:
         A Result; ``print(result)`` says what is proved and what is not.
@@ -271,7 +271,7 @@ def solve(
 
     with _interrupt_flag() as interrupted, arrays.quiet():
         run = Run(problem, chosen, start, store.load())
-        tolerance, status, advice = (math.nan, math.nan), "", ""
+        tolerance, status, advice, shown = (math.nan, math.nan), "", "", -math.inf
         while not status:
             last_step = run.iteration >= max_iter
             out_of_time = max_time is not None and run.seconds >= max_time
@@ -280,7 +280,8 @@ def solve(
                 tolerance = _tolerance(row, run.start_values, relative, absolute)
                 if row.upper_gap <= tolerance[0] and row.lower_gap <= tolerance[1]:
                     status = "certified"
-                if progress:
+                if progress and run.seconds >= shown + 0.1:
+                    shown = run.seconds
                     _show(row)
             try:
                 if callback is not None:
