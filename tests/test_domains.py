@@ -230,7 +230,7 @@ def case(kind, rng):
     if kind == "Halfspace" and rng.random() < 0.2:
         c = domain.normal * rng.choice([-2.0, 1.0, -0.3])
     if kind == "Monotone" and rng.random() < 0.2:
-        c = np.diff(np.append(0.0, -np.abs(c)), append=0.0)[: n] if n > 1 else c
+        c = np.diff(np.append(0.0, -np.abs(c)), append=0.0)[:n] if n > 1 else c
         c[-1] = -np.sum(c[:-1])
     if rng.random() < 0.2:
         x = np.asarray(domain.project(x))
@@ -263,7 +263,7 @@ def offset(domain, rng, x, c, style):
 @pytest.mark.skipif(not EXPONENT_RANGE_IS_WIDE, reason="the judge needs a wide long double")
 @pytest.mark.parametrize("kind", KINDS)
 def test_project_cut_meets_its_optimality_conditions(kind, count, record_property):
-    rng = np.random.default_rng(7)
+    rng = np.random.default_rng([2026, KINDS.index(kind)])
     worst = {}
     for trial in range(count(600, 20_000)):
         domain, x, c, beta = case(kind, rng)
@@ -357,7 +357,9 @@ def clarabel(domain, x, cuts):
         case domains.Space():
             rules = []
         case domains.Ball():
-            rules = [cp.norm(z - (0.0 if domain.center is None else domain.center)) <= domain.radius]
+            rules = [
+                cp.norm(z - (0.0 if domain.center is None else domain.center)) <= domain.radius
+            ]
         case domains.Box():
             lower, upper = (np.broadcast_to(b, len(x)) for b in (domain.lower, domain.upper))
             rules = [z[i] >= lower[i] for i in np.flatnonzero(np.isfinite(lower))]
@@ -505,7 +507,7 @@ def test_library_and_dtype_are_kept_and_inputs_left_alone(kind, library, dtype):
         (lambda: domains.Ball(1.0, [[1.0]]), ValueError, "Ball: center must be a vector with at least one entry, got an array of shape (1, 1)"),
         (lambda: domains.Ball(1.0, []), ValueError, "Ball: center must be a vector with at least one entry, got an array of shape (0,)"),
         (lambda: domains.Ball(1.0, [math.nan]), ValueError, "Ball: center must be finite, got NaN or infinite entries"),
-        (lambda: domains.Ball(1.0, 2.0), ValueError, "Ball: center must be a vector with at least one entry, got an array of shape ()"),
+        (lambda: domains.Ball(1.0, 2.0), ValueError, "Ball: center must be a vector with at least one entry, got a single number"),
         (lambda: domains.Ball(1.0, [1.0]).check(2), ValueError, "Ball: center must have one entry per variable (2), got 1"),
         (lambda: domains.Box(1.0, 0.0), ValueError, "Box: lower must not exceed upper, got 1.0 and 0.0"),
         (lambda: domains.Box([0.0, 2.0], 1.0), ValueError, "Box: lower must not exceed upper, got 2.0 and 1.0 at entry 1"),

@@ -15,7 +15,8 @@ import scipy.sparse as sp
 
 import tiebreak as tb
 from tiebreak import arrays
-from tiebreak.functions import SMALL, Lifted, Scaled, Sum
+from tiebreak.functions import Lifted, Scaled, Sum
+from tiebreak.losses import SMALL
 
 N = 5
 EPS = float(np.finfo(np.float64).eps)

@@ -192,7 +192,7 @@ def test_progress_writes_a_live_line_to_standard_error_only(capsys):
     out, err = capsys.readouterr()
     assert out == ""
     lines = err.split("\r")
-    assert len(lines) > 20
+    assert len(lines) >= 3  # nothing, the first step, the last; ten a second in a long run
     assert err.endswith("\n")
     assert err.count("\n") == 1
     for word in ("step", " f ", " g ", "gap", " s"):

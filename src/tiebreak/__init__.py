@@ -18,14 +18,8 @@ from tiebreak.domains import (
     Simplex,
     Space,
 )
-from tiebreak.functions import (
-    LeastSquares,
-    Linear,
-    Logistic,
-    Quadratic,
-    Smooth,
-    SquaredNorm,
-)
+from tiebreak.functions import Linear, Smooth, SquaredNorm
+from tiebreak.losses import LeastSquares, Logistic, Quadratic
 from tiebreak.methods import AGMBiO, FixedLevels, GivenLevels, OnlineLevels
 from tiebreak.problem import ErrorBound, Problem
 from tiebreak.result import Result, Trace

@@ -16,19 +16,17 @@ This file knows no method: a method hands over News, and that is all.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from tiebreak import arrays, theory
 from tiebreak.arrays import Array
-from tiebreak.domains import Box, Orthant, Space
+from tiebreak.domains import Space
 from tiebreak.functions import Seen, SmoothFunction
+from tiebreak.models import UNIT, Concave, Model, Region, largest
 from tiebreak.problem import Problem
 
-Concave = Callable[[float], tuple[float, float]]  # t -> value and derivative
-HUGE = 1e150
-UNIT = 2.0**-52  # sums are kept in float64 whatever the problem's own precision
+HUGE = 1e150  # multipliers beyond this drown everything else in rounding errors
 
 
 class News(NamedTuple):
@@ -38,44 +36,6 @@ class News(NamedTuple):
     cuts: tuple[tuple[float, Seen], ...] = ()  # of g, weighted by the cuts' multipliers
     lower: tuple[tuple[float, Seen], ...] = ()  # of g, weighted for a bound on g* itself
     values: tuple[tuple[float, Seen], ...] = ()  # g at a point of Z, and a minorant close to it
-
-
-class Model(NamedTuple):
-    """A sum of weighted minorants: constant + <slope, x> + curvature/2 |x|².
-
-    The true sum at x is at least this minus value_error + slope_error |x|.
-    """
-
-    weight: float
-    constant: float
-    slope: Array
-    curvature: float
-    value_error: float
-    slope_error: float
-
-    @property
-    def is_finite(self) -> bool:
-        """Are all its numbers finite (the slope by its error, which contains its norm)?"""
-        return math.isfinite(self.constant) and math.isfinite(self.slope_error)
-
-    def plus(self, other: Model, factor: float = 1.0) -> Model:
-        """This sum plus ``factor`` times another."""
-        return Model(
-            self.weight + factor * other.weight,
-            self.constant + factor * other.constant,
-            self.slope + factor * other.slope,
-            self.curvature + factor * other.curvature,
-            self.value_error + factor * other.value_error,
-            self.slope_error + factor * other.slope_error,
-        )
-
-    def scaled(self, factor: float) -> Model:
-        """``factor`` times this sum."""
-        return Model(*(factor * part for part in self))
-
-    def at(self, x: Array) -> float:
-        """Its value at x."""
-        return self.constant + arrays.dot(self.slope, x) + 0.5 * self.curvature * arrays.dot(x, x)
 
 
 class Block(NamedTuple):
@@ -165,10 +125,8 @@ class Ledger:
         self._is_double = x0.dtype == self._xp.float64
         self._zero = self._double(arrays.zeros_like(x0))
         self._nothing = Model(0.0, 0.0, self._zero, 0.0, 0.0, 0.0)
-        self._slack = UNIT * (64.0 + 0.5 * self._n)  # of a sum over the variables
-        self._reach = problem.domain.farthest(self._zero)  # a bound on |x*|
-        if problem.radius is not None:
-            self._reach = min(self._reach, problem.radius)
+        self._slack = UNIT * (64.0 + 0.5 * self._n)  # rounding of a sum over the variables
+        self._region = Region(problem.domain, problem.radius, self._zero)
         self._growth = problem.lower.growth if isinstance(problem.domain, Space) else 0.0
         self.sums = sums or Sums(
             steps=0, blocks=(), last_upper=None, last_cut=None, last_lower=None,
@@ -266,11 +224,11 @@ class Ledger:
         s = self.sums
         if not s.blocks:
             return
-        bounds = [self._minimum(m)[0] for m in (s.last_lower, s.last_cut) if m is not None]
+        bounds = [self._region.minimum(m)[0] for m in (s.last_lower, s.last_cut) if m is not None]
         for start in _starts(len(s.blocks), s.lower_tail, s.steps):
             tail = _tail([block.lower for block in s.blocks], start)
             if tail.weight > 0.0:
-                bound = self._minimum(tail.scaled(1.0 / tail.weight))[0]
+                bound = self._region.minimum(tail.scaled(1.0 / tail.weight))[0]
                 if bound >= max(bounds, default=-math.inf):
                     s = s._replace(lower_tail=start)
                 bounds.append(bound)
@@ -292,7 +250,7 @@ class Ledger:
                 bounds.append(value)
         if favourite is not None:
             _, start, along = favourite
-            value, factor = _largest(along, s.tail_factor, effort)
+            value, factor = largest(along, s.tail_factor, effort)
             bounds.append(value)
             s = s._replace(tail=start, tail_factor=factor)
         self.sums = s._replace(upper_bound=_best(*bounds))
@@ -310,7 +268,7 @@ class Ledger:
         for cut in cuts:
             if cut is not None:
                 start = s.kept_factor if cut is s.kept_cut else guess or s.kept_factor
-                value, factor = _largest(self._along_factor(upper, cut), start, effort)
+                value, factor = largest(self._along_factor(upper, cut), start, effort)
                 race.append((value, factor, cut))
         if race:
             value, factor, cut = max(race, key=lambda entry: entry[0])
@@ -327,98 +285,12 @@ class Ledger:
         )
 
         def bound(t: float) -> tuple[float, float]:
-            value, x = self._minimum(upper.plus(cuts, t) if t > 0.0 else upper)
+            value, x = self._region.minimum(upper.plus(cuts, t) if t > 0.0 else upper)
             if x is None:
                 return value, math.inf
             return value, cuts.at(x) - cuts.value_error - cuts.slope_error * arrays.norm(x)
 
         return bound
-
-    def _minimum(self, model: Model) -> tuple[float, Array | None]:
-        """A lower bound on the model over the part of Z where x* can be, and where it is attained.
-
-        -inf (and None) where nothing bounds it from below.
-        """
-        candidates = []
-        if model.curvature > 0.0:
-            candidates.append(self._curved_minimum(model, 0.0))
-        radius = self.problem.radius
-        if math.isfinite(self._reach) and (radius is None or self._reach < radius):
-            candidates.append(self._vertex_minimum(model))
-        elif radius is not None:
-            candidates.append(self._radius_minimum(model, radius))
-        elif isinstance(self.problem.domain, Orthant | Box):
-            candidates.append(self._corner_minimum(model))
-        return max(candidates, key=lambda pair: pair[0], default=(-math.inf, None))
-
-    def _curved_minimum(self, model: Model, weight: float) -> tuple[float, Array]:
-        """min_Z of the model + weight/2 (|x|² - radius²): a projection."""
-        q = model.curvature + weight
-        center = model.slope * (-1.0 / q)
-        x = self.problem.domain.project(center)
-        size, gap = arrays.norm(x), q * arrays.norm(x - center)  # gap = |slope at x|
-        ball = 0.5 * weight * (self.problem.radius or 0.0) ** 2
-        value = model.constant + arrays.dot(model.slope, x) + 0.5 * q * size**2 - ball
-        # Slope errors move the minimiser: model - e|x| >= value - e|x_min| - e²/(2q). The
-        # projection itself errs by a few units of its argument, and so does the evaluation.
-        e = model.slope_error
-        value -= model.value_error + e * size + e**2 / (2.0 * q)
-        value -= self._slack * (gap + q * size) * (arrays.norm(center) + size)
-        value -= self._slack * (
-            abs(model.constant) + weight * float(self.problem.radius or 0.0) ** 2
-        )
-        return value, x
-
-    def _radius_minimum(self, model: Model, radius: float) -> tuple[float, Array | None]:
-        """min over Z with |x| <= radius, by the dual of that constraint: any weight is valid."""
-        best: tuple[float, Array | None] = (-math.inf, None)
-        weight = arrays.norm(model.slope) / radius
-        for _ in range(8):
-            if not weight > 0.0:
-                break
-            value, x = self._curved_minimum(model._replace(slope_error=0.0), weight)
-            value -= model.slope_error * radius  # |x*| <= radius
-            best = max(best, (value, x), key=lambda pair: pair[0])
-            total = model.curvature + weight
-            longer = max(arrays.norm(x) / radius, 1e-3)
-            if abs(longer - 1.0) < 1e-9:
-                break
-            weight = max(total * longer - model.curvature, 1e-3 * weight)
-        if weight == 0.0:  # no slope at all
-            best = model.constant - model.value_error - model.slope_error * radius, self._zero
-        return best
-
-    def _vertex_minimum(self, model: Model) -> tuple[float, Array]:
-        """min of the linear part over a bounded Z."""
-        x = self.problem.domain.argmin(model.slope)
-        value = model.constant + arrays.dot(model.slope, x) - model.value_error
-        value -= (model.slope_error + self._slack * arrays.norm(model.slope)) * self._reach
-        return value - self._slack * abs(model.constant), x
-
-    def _corner_minimum(self, model: Model) -> tuple[float, Array | None]:
-        """min of the linear part over a box with infinite sides: finite if the slope's signs fit.
-
-        The slope error e counts in every coordinate, for |x| <= sum |x_i|.
-        """
-        xp, domain = self._xp, self.problem.domain
-        e = model.slope_error + self._slack * arrays.norm(model.slope)
-        inf = xp.full_like(self._zero, math.inf)
-        low, high = (self._zero, inf)
-        if isinstance(domain, Box):
-            low = self._zero + arrays.like(domain.lower, self._zero)
-            high = self._zero + arrays.like(domain.upper, self._zero)
-        falls_up = (model.slope - e < 0.0) & (high == math.inf)
-        falls_down = (model.slope + e > 0.0) & (low == -math.inf)
-        if bool(xp.any(falls_up | falls_down)):
-            return -math.inf, None
-        x = xp.where(model.slope >= 0.0, low, high)
-        x = xp.where(xp.isfinite(x), x, xp.where(xp.isfinite(low), low, high))
-        largest = xp.maximum(
-            xp.where(xp.isfinite(low), xp.abs(low), self._zero),
-            xp.where(xp.isfinite(high), xp.abs(high), self._zero),
-        )
-        value = model.constant + arrays.dot(model.slope, x) - model.value_error
-        return value - e * float(xp.sum(largest)) - self._slack * abs(model.constant), x
 
     @property
     def is_contradicted(self) -> bool:
@@ -518,35 +390,3 @@ def _tail(models: list[Model], start: int) -> Model:
     for model in models[-2 : start - len(models) - 1 : -1]:
         total = model.plus(total)
     return total
-
-
-def _largest(concave: Concave, start: float, effort: int) -> tuple[float, float]:
-    """The largest value found of a concave function of t > 0, and where; it gives its derivative.
-
-    Multiplies or divides t by 4, 16, 256 ... until the maximum is bracketed, then goes to where
-    the two tangents meet. Every value is a valid bound, so that stopping early is safe.
-    """
-    left = right = None
-    best, t, stride = (-math.inf, start), start, 4.0
-    for _ in range(effort):
-        value, derivative = concave(t)
-        best = max(best, (value, t))
-        if derivative > 0.0:
-            left = (t, value, derivative)
-        elif derivative < 0.0:
-            right = (t, value, derivative)
-        else:
-            break
-        if left is None or right is None:
-            t = t / stride if left is None else t * stride
-            stride = min(stride**2, 1e8)
-        else:
-            (a, at_a, up), (b, at_b, down) = left, right
-            if b - a <= 1e-3 * b:
-                break
-            meet = (at_b - at_a + up * a - down * b) / (up - down)
-            if not math.isfinite(meet):  # nothing bounds the model at a
-                meet = 0.5 * (a + b)
-            margin = 0.05 * (b - a)
-            t = min(max(meet, a + margin), b - margin)
-    return best

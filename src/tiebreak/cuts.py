@@ -16,7 +16,7 @@ import math
 import struct
 import sys
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,31 +29,84 @@ Path = Callable[[float], tuple[Array, float, float]]  # mu -> z(mu), <c, z(mu)>,
 Last = Callable[[], tuple[float, Array, float]]  # mu, z(mu), |d(mu)| of the last piece
 
 
-class Cuttable(Protocol):
-    """What `project_cut` asks of a set."""
+class Set:
+    """What every domain has in common; the formulas are in the domains themselves.
+
+    For the cut a set gives either ``_cut`` itself, or ``_path`` and ``_last``.
+    """
+
+    @property
+    def diameter(self) -> float:
+        """max |y - z| over y, z in Z: here infinite."""
+        return INFINITY
+
+    def diameter_in(self, n: int) -> float:
+        """The diameter of Z in R^n, exact also where ``diameter`` is silent or only a bound."""
+        return self.diameter
+
+    def check(self, n: int) -> None:
+        """Raise ValueError if the parameters of the set do not fit dimension ``n``."""
+
+    def project(self, x: Array) -> Array:
+        raise NotImplementedError
+
+    def support(self, direction: Array) -> float:
+        raise NotImplementedError
+
+    def farthest(self, x: Array) -> float:
+        """max |z - x| over z in Z: here infinite."""
+        return INFINITY
+
+    def contains(self, x: Array, tol: float = 1e-9) -> bool:
+        """Is ``x`` in Z, up to a distance of ``tol`` times the larger of |x| and its projection?"""
+        if not arrays.all_finite(x):
+            return False
+        z = self.project(x)
+        return arrays.norm(x - z) <= tol * max(arrays.norm(x), arrays.norm(z))
+
+    def project_cut(
+        self, x: Array, normal: Array, offset: float, guess: float | None = None
+    ) -> tuple[Array, float]:
+        """The projection z of ``x`` onto Z ∩ {<normal, z> <= offset}, and the cut's multiplier.
+
+        The multiplier mu >= 0 is finite and z = project(x - mu normal); mu = 0 where the cut does
+        not bind.  ``guess``, the multiplier of a similar problem, saves time and changes nothing.
+
+        A zero normal cuts nothing off.  Where the cut leaves nothing of Z, z is the limit for
+        mu to infinity: the projection of x onto the points of Z where <normal, .> is smallest.
+        """
+        return _project_cut(self, x, normal, offset, guess)
 
     @property
     def _size(self) -> float:
         """The largest parameter of the set that is a length."""
+        return 0.0
 
-    def project(self, x: Array) -> Array: ...
-
-    def support(self, direction: Array) -> float: ...
-
-    def _scaled(self, exponent: int) -> Any:
+    def _scaled(self, exponent: int) -> Set:
         """The set 2^exponent Z."""
+        return self
 
     def _lifted(self, z: Array) -> Array:
         """A point whose projection is z, if possible with the same face of Z all around it."""
+        return z
 
     def _cut(self, x: Array, c: Array, beta: float, guess: float) -> tuple[Array, float, bool]:
         """z, mu, and whether the cut can be met; nothing is so large that squares overflow."""
+        return root(self._path(x, c), lambda: self._last(x, c), x, c, beta, guess)
+
+    def _path(self, x: Array, c: Array) -> Path:
+        """The function mu -> z(mu), <c, z(mu)>, |d(mu)|."""
+        raise NotImplementedError
+
+    def _last(self, x: Array, c: Array) -> tuple[float, Array, float]:
+        """mu, z(mu), |d(mu)| where the last piece begins, or any mu that is certainly too large."""
+        raise NotImplementedError
 
 
-def project_cut(
-    domain: Cuttable, x: Array, normal: Array, offset: float, guess: float | None
+def _project_cut(
+    domain: Set, x: Array, normal: Array, offset: float, guess: float | None
 ) -> tuple[Array, float]:
-    """The projection and the multiplier; the public methods say what is promised."""
+    """Directly where all magnitudes are ordinary, which two products tell."""
     offset = float(offset)
     if (
         2.0**-80 < dot(normal, normal) < 2.0**40
@@ -69,7 +122,7 @@ def project_cut(
 
 
 def _rescaled(
-    domain: Cuttable, x: Array, normal: Array, offset: float, guess: float | None
+    domain: Set, x: Array, normal: Array, offset: float, guess: float | None
 ) -> tuple[Array, float]:
     """The same by way of powers of two that make all magnitudes ordinary."""
     largest = arrays.max_abs(normal)
@@ -100,9 +153,7 @@ def _rescaled(
     return z, ldexp(min(mu, sys.float_info.max), length - slope)
 
 
-def _refined(
-    domain: Cuttable, x: Array, c: Array, beta: float, guess: float
-) -> tuple[Array, float]:
+def _refined(domain: Set, x: Array, c: Array, beta: float, guess: float) -> tuple[Array, float]:
     """The cut projection with <c, z> = beta to the precision of z.
 
     Where x and mu c are much larger than z, their difference has an error.  Projecting once more,
@@ -279,3 +330,13 @@ def ldexp(value: float, exponent: int) -> float:
         return math.ldexp(value, exponent)
     except OverflowError:
         return math.copysign(sys.float_info.max, value)
+
+
+def shrunk(length: float, exponent: int) -> float:
+    """length 2^exponent, but not 0."""
+    return max(length * 2.0**exponent, sys.float_info.min)
+
+
+def assign(domain: object, name: str, value: object) -> None:
+    """Set an attribute of a frozen dataclass, in its __post_init__."""
+    object.__setattr__(domain, name, value)

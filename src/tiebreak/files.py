@@ -44,16 +44,16 @@ from typing import Any
 
 import numpy as np
 
-from tiebreak import domains, functions
+from tiebreak import domains, functions, losses
 from tiebreak.methods import AGMBiO
 from tiebreak.problem import ErrorBound, Problem
 from tiebreak.solve import solve
 
 FUNCTIONS = (
-    functions.LeastSquares,
+    losses.LeastSquares,
     functions.Linear,
-    functions.Logistic,
-    functions.Quadratic,
+    losses.Logistic,
+    losses.Quadratic,
     functions.SquaredNorm,
 )
 DOMAINS = (

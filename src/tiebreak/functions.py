@@ -14,17 +14,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from tiebreak import arrays, checks, spectra
-from tiebreak.arrays import Array, Image, Matrix
-
-SMALL = 256  # up to this size eigenvalues are computed exactly, beyond it bounded by Lanczos
-GRAM_LIMIT = 1024  # largest number of columns for which a Gram matrix is formed unasked
-SPECTRUM_LIMIT = 2048  # largest smaller side for which all singular values are computed
+from tiebreak import arrays, checks
+from tiebreak.arrays import Array, Image
 
 
 class Lifted(NamedTuple):
@@ -115,438 +110,13 @@ class SmoothFunction:
         return Scaled(float(weight), self)
 
 
-def _unit(epsilon: float, *sizes: int) -> float:
+def rounding_unit(epsilon: float, *sizes: int) -> float:
     """The relative rounding error of a sum over the longest of ``sizes``: n units, and 64 more.
 
     The classical bound; a smaller one fails where equal terms round in the same direction. The 64
     are for everything else, the drift of carried images between two refreshes included.
     """
     return epsilon * (64.0 + 0.5 * max(sizes))
-
-
-class _LinearLoss(SmoothFunction):
-    """scale * phi(A x) with phi a sum over rows: what LeastSquares and Logistic share.
-
-    A subclass gives ``_loss(image)`` = phi, ``_slope(image)`` = (phi, its gradient) and
-    ``_curvature``, the largest second derivative of phi in one row.
-    """
-
-    lower_bound = 0.0
-    _curvature: float
-
-    def __init__(self, A: object, mean: bool, lipschitz: float | None) -> None:
-        owner = type(self).__name__
-        self.matrix = checks.matrix(owner, "A", A)
-        rows, self.dimension = self.matrix.shape
-        self.prototype = self.matrix.prototype
-        self.mean = checks.flag(owner, "mean", mean)
-        self._scale = 1.0 / rows if mean and rows else 1.0
-        if lipschitz is not None:
-            self.lipschitz = checks.at_least(owner, "lipschitz", lipschitz)
-
-    def _per_row(self, value: object, name: str) -> Array:
-        """``value`` as a vector with one entry per row of A, in A's library and dtype."""
-        rows, owner = self.matrix.shape[0], type(self).__name__
-        if rows == 0 and not np.size(arrays.to_numpy(value)):
-            return self.prototype
-        vector = checks.length(owner, name, checks.vector(owner, name, value), rows, "row of A")
-        return arrays.like(vector, self.prototype)
-
-    def _loss(self, image: Array) -> float:
-        raise NotImplementedError
-
-    def _slope(self, image: Array) -> tuple[float, Array]:
-        raise NotImplementedError
-
-    def value(self, x: Array) -> float:
-        return self._scale * self._loss(self.matrix.forward(x)[0])
-
-    def gradient(self, x: Array) -> Array:
-        weights = self._slope(self.matrix.forward(x)[0])[1]
-        return self._scale * self.matrix.adjoint(weights)[0]
-
-    def lift(self, *xs: Array) -> tuple[Image, ...]:
-        return tuple(self.matrix.forward(*xs))
-
-    def look(
-        self, at: Sequence[Lifted], values_at: Sequence[Lifted] = ()
-    ) -> tuple[list[Seen], list[float]]:
-        scale = self._scale
-        losses = [self._slope(p.image) for p in at]
-        slopes = self.matrix.adjoint(*(weights for _, weights in losses))
-        if scale != 1.0:
-            slopes = [scale * slope for slope in slopes]
-        seen = [
-            Seen(p.x, scale * loss, slope)
-            for p, (loss, _), slope in zip(at, losses, slopes, strict=True)
-        ]
-        return seen, [scale * self._loss(p.image) for p in values_at]
-
-    def passes(self, lifts: int, slopes: int, values: int) -> int:
-        return lifts + slopes
-
-    @cached_property
-    def lipschitz(self) -> float:  # type: ignore[override]
-        """curvature * lambda_max(A'A) * scale: exact for small matrices, else a Lanczos bound."""
-        rows, n = self.matrix.shape
-        if rows == 0:
-            return 0.0
-        if min(rows, n) <= SMALL:
-            top = self._eigenvalues[-1] * (1.0 + 64 * arrays.epsilon(self.prototype))
-        elif n <= rows:
-            top = spectra.largest_eigenvalue_bound(
-                lambda v: self.matrix.adjoint(*self.matrix.forward(v))[0], self.prototype, n
-            )
-        else:
-            top = spectra.largest_eigenvalue_bound(
-                lambda v: self.matrix.forward(*self.matrix.adjoint(v))[0], self.prototype, rows
-            )
-        return self._curvature * self._scale * max(float(top), 0.0)
-
-    @cached_property
-    def _eigenvalues(self) -> np.ndarray[Any, Any]:
-        """Eigenvalues of the smaller of A'A and AA', ascending."""
-        rows, n = self.matrix.shape
-        A = self.matrix.entries.astype(np.float64) if self.matrix.is_sparse else self.matrix.dense()
-        gram = A.T @ A if n <= rows else A @ A.T
-        return np.linalg.eigvalsh(gram.toarray() if self.matrix.is_sparse else gram)
-
-
-class LeastSquares(_LinearLoss):
-    """½|Ax - b|², divided by the number of rows if ``mean``.
-
-    Args:
-        A: matrix, dense (any array-API library) or scipy.sparse.
-        b: vector with one entry per row.
-        mean: divide by the number of rows.
-        gram: work with A'A instead of A (one product per point instead of two). None decides:
-            yes if A is tall and dense, and the residual cannot become so small beside b that the
-            value ½x'A'Ax - b'Ax + ½|b|² would lose more than two digits to cancellation.
-        lipschitz: your own upper bound on lambda_max(A'A) (over the rows if ``mean``).
-    """
-
-    _curvature = 1.0
-
-    def __init__(
-        self,
-        A: object,
-        b: object,
-        mean: bool = False,
-        *,
-        gram: bool | None = None,
-        lipschitz: float | None = None,
-    ) -> None:
-        super().__init__(A, mean, lipschitz)
-        self.b = self._per_row(b, "b")
-        self._use_gram: bool | None = checks.flag("LeastSquares", "gram", gram, None)
-
-    def _loss(self, image: Array) -> float:
-        residual = image - self.b
-        return 0.5 * arrays.dot(residual, residual)
-
-    def _slope(self, image: Array) -> tuple[float, Array]:
-        residual = image - self.b
-        return 0.5 * arrays.dot(residual, residual), residual
-
-    @cached_property
-    def gram(self) -> Quadratic | None:
-        """The same function as ½x'Gx - c'x + const with G = A'A, where that is cheaper and safe."""
-        rows, n = self.matrix.shape
-        dense = not self.matrix.is_sparse
-        wanted = self._use_gram
-        if wanted is None:
-            wanted = dense and n <= rows and n <= GRAM_LIMIT and self._gram_is_safe()
-        if not wanted or rows == 0:
-            return None
-        A = self.matrix.entries
-        G = self.matrix.transposed @ A if dense else self.matrix.dense().T @ self.matrix.dense()
-        Q = arrays.like(self._scale * G, self.prototype)
-        c = -self._scale * self.matrix.adjoint(self.b)[0]
-        constant = 0.5 * self._scale * arrays.dot(self.b, self.b)
-        return Quadratic._trusted(Q, c, constant)
-
-    def _gram_is_safe(self) -> bool:
-        """Is the smallest residual at least a tenth of b, and the arithmetic float64?"""
-        if arrays.epsilon(self.prototype) > 1e-15:
-            return False
-        A = self.matrix.dense()
-        b = np.asarray(arrays.to_numpy(self.b), dtype=np.float64)
-        G = A.T @ A
-        smallest, *_, largest = np.linalg.eigvalsh(G) if G.shape[0] > 1 else (G[0, 0], G[0, 0])
-        if smallest <= 1e-8 * largest:  # the smallest residual cannot be found from G
-            return False
-        x = np.linalg.solve(G, A.T @ b)
-        return bool(np.linalg.norm(A @ x - b) >= 0.1 * np.linalg.norm(b) > 0.0)
-
-    def lift(self, *xs: Array) -> tuple[Image, ...]:
-        return self.gram.lift(*xs) if self.gram is not None else super().lift(*xs)
-
-    def look(
-        self, at: Sequence[Lifted], values_at: Sequence[Lifted] = ()
-    ) -> tuple[list[Seen], list[float]]:
-        return (
-            self.gram.look(at, values_at) if self.gram is not None else super().look(at, values_at)
-        )
-
-    def passes(self, lifts: int, slopes: int, values: int) -> int:
-        return lifts if self.gram is not None else lifts + slopes
-
-    def rounding(
-        self, reach: float, value: float, slope: float, epsilon: float, n: int
-    ) -> tuple[float, float]:
-        if self.gram is not None:
-            # G and A'b are themselves computed: their errors are those of |A|² and |A||b|.
-            unit = self._scale * _unit(epsilon, *self.matrix.shape)
-            error = unit * self.matrix.frobenius * (self.matrix.frobenius * reach + self._size_b)
-            return error * reach + unit * self._size_b**2, error
-        unit, frobenius = _unit(epsilon, *self.matrix.shape), self.matrix.frobenius
-        residual = math.sqrt(2.0 * max(value, 0.0) / self._scale)
-        error = unit * (frobenius * reach + self._size_b)  # of the computed residual
-        spectral = math.sqrt(self.lipschitz / self._scale)
-        return (
-            self._scale * (error * (residual + error) + unit * residual**2),
-            self._scale * (spectral * error + unit * frobenius * (residual + error)),
-        )
-
-    @cached_property
-    def _size_b(self) -> float:
-        return arrays.norm(self.b)
-
-    def magnitude(self, reach: float, value: float, slope: float) -> float:
-        return self._scale * (self.matrix.frobenius * reach + self._size_b) ** 2
-
-    @cached_property
-    def singular_values(self) -> np.ndarray[Any, Any] | None:
-        """The singular values of A, descending; None where the matrix is too large."""
-        if min(self.matrix.shape) > SPECTRUM_LIMIT:
-            return None
-        return np.linalg.svd(self.matrix.dense(), compute_uv=False)
-
-    @cached_property
-    def rank(self) -> int | None:
-        """The rank of A, or None where it is not determined.
-
-        Every singular value must be either rounding (at most max(m, n) units of the largest) or
-        at least 1e3 times that: rank is a decision, and without a gap there is none.
-        """
-        sigma = self.singular_values
-        if sigma is None:
-            return None
-        if not sigma.size or sigma[0] == 0.0:
-            return 0
-        noise = max(self.matrix.shape) * arrays.epsilon(self.prototype) * sigma[0]
-        rank = int(np.count_nonzero(sigma > noise))
-        return rank if sigma[rank - 1] >= 1e3 * noise else None
-
-    @cached_property
-    def growth(self) -> float:
-        """The smallest positive eigenvalue of A'A (times the scale): least squares always has one.
-
-        g(x) - g* <= |grad g(x)|²/(2 s²), s the smallest positive singular value, on R^n.
-        """
-        rank, smaller = self.rank, min(self.matrix.shape)
-        if not rank or self.singular_values is None:
-            return 0.0
-        if rank < smaller and (smaller > SMALL or spectra.exact_rank(self.matrix.dense()) != rank):
-            return 0.0  # singular values that look like zero are not: nothing is bounded by s
-        s = float(self.singular_values[rank - 1]) * (1.0 - 1e-3)  # 1e3 units of rounding are safe
-        return self._scale * s**2
-
-    @cached_property
-    def strong_convexity(self) -> float:  # type: ignore[override]
-        """lambda_min(A'A) (times the scale), rounded down; 0 for wide and for large matrices."""
-        rows, n = self.matrix.shape
-        if rows < n or n > SMALL:
-            return 0.0
-        values = self._eigenvalues
-        noise = 64 * max(rows, n) * arrays.epsilon(self.prototype) * float(values[-1])
-        return self._scale * max(float(values[0]) - noise, 0.0)
-
-
-class Logistic(_LinearLoss):
-    """sum_i log(1 + exp(-y_i <a_i, x>)), divided by the number of rows if ``mean``.
-
-    Stable at any margin t: log(1 + e^-t) is computed without overflow, and the slope's weight
-    1/(1 + e^t) = exp(-(t + log(1 + e^-t))) keeps its relative accuracy however small it is.
-
-    Args:
-        A: matrix, dense or scipy.sparse, one row per example.
-        y: labels, -1 or +1.
-        mean: divide by the number of rows (the default).
-        lipschitz: your own upper bound on lambda_max(A'A)/4 (over the rows if ``mean``).
-    """
-
-    _curvature = 0.25
-
-    def __init__(
-        self, A: object, y: object, mean: bool = True, *, lipschitz: float | None = None
-    ) -> None:
-        super().__init__(A, mean, lipschitz)
-        self.y = self._per_row(y, "y")
-        labels = arrays.to_numpy(self.y)
-        if not bool(np.all(np.abs(labels) == 1.0)):
-            found = ", ".join(f"{v:g}" for v in np.unique(labels)[:5])
-            raise ValueError(f"Logistic: y must hold labels -1 and +1, got values {found}")
-        self._zeros = arrays.zeros_like(self.y)
-
-    def _loss(self, image: Array) -> float:
-        xp = arrays.namespace(image)
-        return float(xp.sum(xp.logaddexp(self._zeros, -self.y * image)))
-
-    def _slope(self, image: Array) -> tuple[float, Array]:
-        xp = arrays.namespace(image)
-        margin = self.y * image
-        losses = xp.logaddexp(self._zeros, -margin)
-        return float(xp.sum(losses)), -self.y * xp.exp(-(margin + losses))
-
-    def rounding(
-        self, reach: float, value: float, slope: float, epsilon: float, n: int
-    ) -> tuple[float, float]:
-        rows = self.matrix.shape[0]
-        unit = _unit(epsilon, *self.matrix.shape)
-        error = unit * self.matrix.frobenius * reach  # of the computed margins
-        spectral = math.sqrt(self.lipschitz / (self._curvature * self._scale))
-        return (
-            self._scale * math.sqrt(rows) * error + unit * abs(value),
-            self._scale * (spectral * error + unit * self.matrix.frobenius * math.sqrt(rows)),
-        )
-
-    def magnitude(self, reach: float, value: float, slope: float) -> float:
-        rows = self.matrix.shape[0]
-        return self._scale * (rows + math.sqrt(rows) * self.matrix.frobenius * reach)
-
-
-class Quadratic(SmoothFunction):
-    """½x'Qx + c'x + constant with Q symmetric positive semidefinite.
-
-    Args:
-        Q: matrix, dense or scipy.sparse; checked for symmetry, and for a negative eigenvalue
-            (all of them up to 2048 variables, by Lanczos beyond).
-        c: vector, zero if None.
-        constant: number.
-        lipschitz: your own upper bound on the largest eigenvalue of Q.
-    """
-
-    def __init__(
-        self,
-        Q: object,
-        c: object = None,
-        constant: float = 0.0,
-        *,
-        lipschitz: float | None = None,
-    ) -> None:
-        matrix = checks.matrix("Quadratic", "Q", Q)
-        rows, n = matrix.shape
-        if rows != n:
-            raise ValueError(f"Quadratic: Q must be square, got shape {rows} x {n}")
-        skew = Matrix(matrix.entries - matrix.transposed).frobenius
-        if skew > 1e3 * arrays.epsilon(matrix.prototype) * matrix.frobenius:
-            raise ValueError(
-                "Quadratic: Q must be symmetric, got |Q - Q'| = "
-                f"{skew:.2g} beside |Q| = {matrix.frobenius:.2g}; pass (Q + Q')/2"
-            )
-        if skew > 0.0:  # rounding only: the function has no other Q than this
-            matrix = Matrix(0.5 * (matrix.entries + matrix.transposed))
-        if c is None:
-            vector = arrays.like(np.zeros(n), matrix.prototype)
-        else:
-            vector = checks.length(
-                "Quadratic", "c", checks.vector("Quadratic", "c", c), n, "row of Q"
-            )
-            vector = arrays.like(vector, matrix.prototype)
-        constant = checks.finite("Quadratic", "constant", constant)
-        self._set(matrix, vector, constant)
-        smallest, largest = self._extremes
-        if smallest < -8 * n * arrays.epsilon(matrix.prototype) * max(largest, -smallest):
-            raise ValueError(
-                "Quadratic: Q must be positive semidefinite (convex), "
-                f"got the eigenvalue {smallest:.3g}"
-            )
-        if lipschitz is not None:
-            self.lipschitz = checks.at_least("Quadratic", "lipschitz", lipschitz)
-
-    def _set(self, matrix: Matrix, c: Array, constant: float) -> None:
-        self.matrix, self.c, self.constant = matrix, c, constant
-        self.dimension = matrix.shape[1]
-        self.prototype = matrix.prototype
-
-    @classmethod
-    def _trusted(cls, Q: Array, c: Array, constant: float) -> Quadratic:
-        """Without the checks, for a Q that is a Gram matrix by construction."""
-        quadratic = cls.__new__(cls)
-        quadratic._set(Matrix(Q), c, constant)
-        return quadratic
-
-    def value(self, x: Array) -> float:
-        return self._value(x, self._apply(x))
-
-    def _apply(self, x: Array) -> Array:
-        return self.matrix.forward(x)[0]
-
-    def _value(self, x: Array, image: Array) -> float:
-        return arrays.dot(0.5 * image + self.c, x) + self.constant
-
-    def gradient(self, x: Array) -> Array:
-        return self._apply(x) + self.c
-
-    def lift(self, *xs: Array) -> tuple[Image, ...]:
-        return tuple(self.matrix.forward(*xs))
-
-    def look(
-        self, at: Sequence[Lifted], values_at: Sequence[Lifted] = ()
-    ) -> tuple[list[Seen], list[float]]:
-        seen = [Seen(p.x, self._value(p.x, p.image), p.image + self.c) for p in at]
-        return seen, [self._value(p.x, p.image) for p in values_at]
-
-    def passes(self, lifts: int, slopes: int, values: int) -> int:
-        return lifts
-
-    @cached_property
-    def _extremes(self) -> tuple[float, float]:
-        """Smallest and largest eigenvalue of Q (Ritz values where Q is large)."""
-        n = self.matrix.shape[0]
-        if n <= SPECTRUM_LIMIT:
-            values = np.linalg.eigvalsh(self.matrix.dense())
-            return float(values[0]), float(values[-1])
-        return spectra.extreme_eigenvalues(self._apply, self.prototype, n)
-
-    @cached_property
-    def lipschitz(self) -> float:  # type: ignore[override]
-        """The largest eigenvalue of Q, rounded up; a Lanczos bound where Q is large."""
-        n = self.matrix.shape[0]
-        if n <= SPECTRUM_LIMIT:
-            top = self._extremes[1] * (1.0 + 64 * arrays.epsilon(self.prototype))
-        else:
-            top = spectra.largest_eigenvalue_bound(self._apply, self.prototype, n)
-        return max(top, 0.0)
-
-    @cached_property
-    def strong_convexity(self) -> float:  # type: ignore[override]
-        """The smallest eigenvalue of Q, rounded down; 0 where Q is large."""
-        n = self.matrix.shape[0]
-        if n > SPECTRUM_LIMIT:
-            return 0.0
-        smallest, largest = self._extremes
-        return max(smallest - 64 * n * arrays.epsilon(self.prototype) * abs(largest), 0.0)
-
-    @cached_property
-    def lower_bound(self) -> float:  # type: ignore[override]
-        """constant where there is no linear term, otherwise not known without a solve."""
-        return self.constant if not bool(arrays.max_abs(self.c)) else -math.inf
-
-    def rounding(
-        self, reach: float, value: float, slope: float, epsilon: float, n: int
-    ) -> tuple[float, float]:
-        unit = _unit(epsilon, *self.matrix.shape)
-        error = unit * (self.matrix.frobenius * reach + self._size_c)
-        return error * reach + unit * abs(self.constant), error
-
-    @cached_property
-    def _size_c(self) -> float:
-        return arrays.norm(self.c)
-
-    def magnitude(self, reach: float, value: float, slope: float) -> float:
-        return (self.matrix.frobenius * reach + self._size_c) * reach + abs(self.constant)
 
 
 class SquaredNorm(SmoothFunction):
@@ -578,7 +148,7 @@ class SquaredNorm(SmoothFunction):
     def rounding(
         self, reach: float, value: float, slope: float, epsilon: float, n: int
     ) -> tuple[float, float]:
-        error = self.weight * _unit(epsilon, n) * (reach + self._size)
+        error = self.weight * rounding_unit(epsilon, n) * (reach + self._size)
         return error * (reach + self._size), error
 
     def magnitude(self, reach: float, value: float, slope: float) -> float:
@@ -607,7 +177,7 @@ class Linear(SmoothFunction):
     def rounding(
         self, reach: float, value: float, slope: float, epsilon: float, n: int
     ) -> tuple[float, float]:
-        unit = _unit(epsilon, self.c.shape[0])
+        unit = rounding_unit(epsilon, self.c.shape[0])
         return unit * self._size * reach, 0.0
 
     def magnitude(self, reach: float, value: float, slope: float) -> float:
@@ -672,7 +242,7 @@ class Smooth(SmoothFunction):
     def rounding(
         self, reach: float, value: float, slope: float, epsilon: float, n: int
     ) -> tuple[float, float]:
-        unit = _unit(epsilon, n)
+        unit = rounding_unit(epsilon, n)
         curve = self.lipschitz * reach if math.isfinite(self.lipschitz) else slope
         return unit * (abs(value) + (slope + curve) * reach), unit * (slope + curve)
 

@@ -11,7 +11,8 @@ import numpy as np
 from tiebreak import arrays, checks
 from tiebreak.arrays import Array, Image
 from tiebreak.domains import Ball, Domain, Space
-from tiebreak.functions import LeastSquares, Lifted, Linear, Scaled, SmoothFunction, Sum
+from tiebreak.functions import Lifted, Linear, Scaled, SmoothFunction, Sum
+from tiebreak.losses import LeastSquares
 
 DIMENSION_LIMIT = 1024  # largest smaller side of A for which the solution set is measured
 

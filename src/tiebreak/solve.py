@@ -8,35 +8,21 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 from tiebreak import arrays, checkpoint, checks
-from tiebreak.arrays import Array, Image
-from tiebreak.certificate import Certificate, Ledger, Sums
-from tiebreak.functions import Lifted, Seen, SmoothFunction
+from tiebreak.advice import after_nonfinite, what_next
+from tiebreak.arrays import Array
+from tiebreak.certificate import Certificate
 from tiebreak.methods import METHODS, AGMBiO
 from tiebreak.problem import Problem
 from tiebreak.result import Result, Row, Trace
+from tiebreak.run import Intermediate, Method, Run, Saved
 
 Tolerance = float | tuple[float, float]
-
-
-class Method(Protocol):
-    """A method: parameters, a first state, and the way from one state to the next."""
-
-    @property
-    def name(self) -> str: ...
-
-    def check(self, problem: Problem) -> None: ...
-
-    def describe(self, problem: Problem) -> str: ...
-
-    def init(self, problem: Problem, x0: Array) -> Any: ...
-
-    def step(self, problem: Problem, state: Any) -> Any: ...
 
 
 @dataclass(frozen=True)
@@ -52,174 +38,6 @@ class MethodInfo:
 def methods() -> list[MethodInfo]:
     """The methods that ``solve`` knows by name, with paper, assumptions and guarantee."""
     return [MethodInfo(m.name, m.paper, m.assumptions, m.guarantee) for m in METHODS.values()]
-
-
-class Intermediate(NamedTuple):
-    """What a callback sees after every step; the gaps are proved ones."""
-
-    x: Array
-    nit: int
-    upper_value: float
-    lower_value: float
-    upper_gap: float
-    lower_gap: float
-    time: float
-
-
-class Counts(NamedTuple):
-    """Oracle calls and passes over the data so far."""
-
-    upper_gradients: int = 0
-    lower_gradients: int = 0
-    passes: int = 0
-
-
-class Counted(SmoothFunction):
-    """A function that counts how often it is asked; otherwise the function itself."""
-
-    def __init__(self, function: SmoothFunction) -> None:
-        self.function = function
-        self.gradients = self.passed = 0
-        self.dimension, self.prototype = function.dimension, function.prototype
-
-    @property
-    def lipschitz(self) -> float:  # type: ignore[override]
-        return self.function.lipschitz
-
-    @property
-    def strong_convexity(self) -> float:  # type: ignore[override]
-        return self.function.strong_convexity
-
-    @property
-    def lower_bound(self) -> float:  # type: ignore[override]
-        return self.function.lower_bound
-
-    @property
-    def growth(self) -> float:
-        return self.function.growth
-
-    def _count(self, lifts: int, slopes: int, values: int) -> None:
-        self.gradients += slopes
-        self.passed += self.function.passes(lifts, slopes, values)
-
-    def value(self, x: Array) -> float:
-        self._count(1, 0, 1)
-        return self.function.value(x)
-
-    def gradient(self, x: Array) -> Array:
-        self._count(1, 1, 0)
-        return self.function.gradient(x)
-
-    def lift(self, *xs: Array) -> tuple[Image, ...]:
-        self._count(len(xs), 0, 0)
-        return self.function.lift(*xs)
-
-    def look(
-        self, at: Sequence[Lifted], values_at: Sequence[Lifted] = ()
-    ) -> tuple[list[Seen], list[float]]:
-        self._count(0, len(at), len(values_at))
-        return self.function.look(at, values_at)
-
-    def rounding(
-        self, reach: float, value: float, slope: float, epsilon: float, n: int
-    ) -> tuple[float, float]:
-        return self.function.rounding(reach, value, slope, epsilon, n)
-
-
-class Saved(NamedTuple):
-    """A run as it is saved."""
-
-    iteration: int
-    seconds: float
-    counts: Counts
-    start_values: tuple[float, float]
-    rows: tuple[Row, ...]
-    sums: Sums
-    state: Any
-
-
-class Run:
-    """A method at work on a problem: its state, its ledger, its trace, its counts, its clock."""
-
-    def __init__(self, problem: Problem, method: Method, x0: Array, saved: Saved | None) -> None:
-        self.method = method
-        self.upper, self.lower = Counted(problem.upper), Counted(problem.lower)
-        self.problem = replace(problem, upper=self.upper, lower=self.lower)
-        self.before = saved.counts if saved else Counts()
-        self.seconds_before = saved.seconds if saved else 0.0
-        self.clock = time.perf_counter()
-        if saved:
-            self.iteration, self.rows, self.state = saved.iteration, list(saved.rows), saved.state
-            self.start_values = saved.start_values
-            self.ledger = Ledger(self.problem, x0, saved.sums)
-        else:
-            self.iteration, self.rows = 0, []
-            self.state = method.init(self.problem, x0)
-            self.start_values = (self.state.upper_value, self.state.lower_value)
-            self.ledger = Ledger(self.problem, x0)
-            self.ledger.add(self.state.news)
-
-    @property
-    def seconds(self) -> float:
-        return self.seconds_before + time.perf_counter() - self.clock
-
-    @property
-    def counts(self) -> Counts:
-        b = self.before
-        return Counts(
-            b.upper_gradients + self.upper.gradients,
-            b.lower_gradients + self.lower.gradients,
-            b.passes + self.upper.passed + self.lower.passed,
-        )
-
-    @property
-    def is_finite(self) -> bool:
-        return math.isfinite(self.state.upper_value) and math.isfinite(self.state.lower_value)
-
-    @property
-    def due(self) -> bool:
-        """Is it time for a row?  After every step at first, then every tenth of the way."""
-        last = self.rows[-1].iteration if self.rows else -1
-        return self.iteration >= last + max(1, last // 10)
-
-    def step(self) -> bool:
-        """One step; False (and nothing changed) if it led to a value that is not finite."""
-        before, self.state = self.state, self.method.step(self.problem, self.state)
-        if not (self.is_finite and self.ledger.add(self.state.news)):
-            self.state = before
-            return False
-        self.iteration += 1
-        return True
-
-    def record(self) -> Row:
-        """Certify this step and append its row; the row itself if it is there already."""
-        if not self.rows or self.rows[-1].iteration != self.iteration:
-            state = self.state
-            gaps = self.ledger.gaps(state.x, state.upper_value, state.lower_value)
-            values = (state.upper_value, state.lower_value)
-            self.rows.append(Row(self.iteration, self.seconds, *values, *gaps, *self.counts))
-        return self.rows[-1]
-
-    def intermediate(self) -> Intermediate:
-        """This step for a callback, with the bounds of the last recorded one."""
-        s, sums = self.state, self.ledger.sums
-        return Intermediate(
-            s.x, self.iteration, s.upper_value, s.lower_value,
-            s.upper_value - sums.upper_bound, s.lower_value - sums.lower_bound, self.seconds,
-        )  # fmt: skip
-
-    def saved(self) -> Saved:
-        return Saved(
-            self.iteration, self.seconds, self.counts, self.start_values,
-            tuple(self.rows), self.ledger.sums, self.state,
-        )  # fmt: skip
-
-    def certificate(self, x: Array) -> Certificate:
-        """The whole statement about x: two more looks at f and g, exact to rounding."""
-        (point,) = self.problem.lift(x)
-        (upper,), _ = self.upper.look([point.f])
-        _, (lower_value,) = self.lower.look([], [point.g])
-        return self.ledger.certificate(x, upper, lower_value)
 
 
 def solve(
@@ -295,7 +113,7 @@ def solve(
                 elif out_of_time:
                     status = "max_time"
                 elif not run.step():
-                    status, advice = "nonfinite", _nonfinite_advice(run)
+                    status, advice = "nonfinite", after_nonfinite(run)
                 else:
                     store.save_when_due(run)
             except (StopIteration, KeyboardInterrupt):
@@ -313,7 +131,7 @@ def solve(
         tolerance=tolerance,
         start_values=run.start_values,
         status=status,
-        advice=advice or _advice(problem, run, status, tolerance, max_iter),
+        advice=advice or what_next(run, status, tolerance, max_iter),
         nit=run.iteration,
         time=run.seconds,
         method=f"{'auto: ' if method == 'auto' else ''}{chosen.describe(problem)}",
@@ -435,85 +253,6 @@ def _tolerance(
         for a, r, v, v0 in zip(absolute, relative, values, start, strict=True)
     )
     return upper, lower
-
-
-# -- advice ---------------------------------------------------------------------------------------
-
-
-def _nonfinite_advice(run: Run) -> str:
-    return (
-        f"step {run.iteration + 1} gave a value of the upper or lower level that is not a finite "
-        "number: check the functions away from x0, and their scale"
-    )
-
-
-def _advice(
-    problem: Problem, run: Run, status: str, tolerance: tuple[float, float], max_iter: int
-) -> str:
-    """What to do next, in a sentence or two."""
-    steep = [
-        name
-        for name, count in zip(("upper", "lower"), getattr(run.state, "steep", (0, 0)), strict=True)
-        if count
-    ]
-    parts = []
-    if steep:
-        parts.append(
-            f"The {' and the '.join(steep)} function rises faster than its Lipschitz constant "
-            "allows, so the theorem's rate does not hold (the proof does): give a larger lipschitz"
-        )
-    if run.ledger.is_contradicted:
-        sums = run.ledger.sums
-        return (
-            f"What you promised cannot be true: by it g* >= {sums.lower_bound:.6g}, yet g has the "
-            f"value {sums.ghat:.6g} in the domain. Check radius, and lower_bound and "
-            "strong_convexity of Smooth functions"
-        )
-    if status in ("max_iter", "max_time", "stopped"):
-        row = run.rows[-1]
-        gaps = (row.upper_gap, row.lower_gap)
-        for name, letter, gap in zip(("upper", "lower"), "fg", gaps, strict=True):
-            if math.isinf(gap):
-                parts.append(
-                    f"Nothing bounds {letter}* from below on this unbounded domain: give "
-                    "Problem(radius=...) if you know that some solution has |x| <= radius, or a "
-                    f"bounded domain, or a strongly convex {name} function"
-                )
-        if all(map(math.isfinite, gaps)) and min(tolerance) > 0.0:
-            missing = max(g / t for g, t in zip(gaps, tolerance, strict=True))
-            steps = _steps_needed(run.rows, tolerance)
-            if steps is not None:
-                parts.append(
-                    f"The wider gap is {missing:.2g} times the tolerance; at the present rate "
-                    f"about {steps:,} steps would do (max_iter is {max_iter:,})"
-                )
-            else:
-                parts.append(
-                    f"The wider gap is {missing:.2g} times the tolerance and hardly shrinks: "
-                    "relax rtol, or try another gamma (a smaller one favours the lower level)"
-                )
-    return ". ".join(parts)
-
-
-def _steps_needed(rows: Sequence[Row], tolerance: tuple[float, float]) -> int | None:
-    """How many steps both gaps need if they go on shrinking as they did since half-way."""
-    last = rows[-1]
-    if last.iteration < 8:
-        return None
-    half = min(rows, key=lambda row: abs(row.iteration - last.iteration / 2))
-    needed = float(last.iteration)
-    for level, asked in zip(("upper_gap", "lower_gap"), tolerance, strict=True):
-        now, then = getattr(last, level), getattr(half, level)
-        if now <= asked:
-            continue
-        if not (math.isfinite(then) and now < then and asked > 0.0):
-            return None
-        rate = math.log(then / now) / math.log(last.iteration / half.iteration)
-        if rate < 0.1:
-            return None
-        needed = max(needed, last.iteration * (now / asked) ** (1.0 / rate))
-    digits = 2 - len(str(int(needed)))  # two of them are honest
-    return int(round(needed, digits)) if needed < 1e12 else None
 
 
 # -- around the loop ------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tiebreak.domains import Ball
-from tiebreak.functions import LeastSquares
+from tiebreak.losses import LeastSquares
 from tiebreak.problem import Problem
 
 Matrix = np.ndarray[Any, Any]

@@ -1,0 +1,83 @@
+"""What to do next, in a sentence or two, when a run did not end with a proof."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from tiebreak.result import Row
+from tiebreak.run import Run
+
+
+def after_nonfinite(run: Run) -> str:
+    return (
+        f"step {run.iteration + 1} gave a value of the upper or lower level that is not a finite "
+        "number: check the functions away from x0, and their scale"
+    )
+
+
+def what_next(run: Run, status: str, tolerance: tuple[float, float], max_iter: int) -> str:
+    """What to do next, in a sentence or two."""
+    steep = [
+        name
+        for name, count in zip(("upper", "lower"), getattr(run.state, "steep", (0, 0)), strict=True)
+        if count
+    ]
+    parts = []
+    if steep:
+        parts.append(
+            f"The {' and the '.join(steep)} function rises faster than its Lipschitz constant "
+            "allows, so the theorem's rate does not hold (the proof does): give a larger lipschitz"
+        )
+    if run.ledger.is_contradicted:
+        sums = run.ledger.sums
+        return (
+            f"What you promised cannot be true: by it g* >= {sums.lower_bound:.6g}, yet g has the "
+            f"value {sums.ghat:.6g} in the domain. Check radius, and lower_bound and "
+            "strong_convexity of Smooth functions"
+        )
+    if status in ("max_iter", "max_time", "stopped"):
+        row = run.rows[-1]
+        gaps = (row.upper_gap, row.lower_gap)
+        for name, letter, gap in zip(("upper", "lower"), "fg", gaps, strict=True):
+            if math.isinf(gap):
+                parts.append(
+                    f"Nothing bounds {letter}* from below on this unbounded domain: give "
+                    "Problem(radius=...) if you know that some solution has |x| <= radius, or a "
+                    f"bounded domain, or a strongly convex {name} function"
+                )
+        if all(map(math.isfinite, gaps)) and min(tolerance) > 0.0:
+            missing = max(g / t for g, t in zip(gaps, tolerance, strict=True))
+            steps = _steps_needed(run.rows, tolerance)
+            if steps is not None:
+                parts.append(
+                    f"The wider gap is {missing:.2g} times the tolerance; at the present rate "
+                    f"about {steps:,} steps would do (max_iter is {max_iter:,})"
+                )
+            else:
+                parts.append(
+                    f"The wider gap is {missing:.2g} times the tolerance and hardly shrinks: "
+                    "relax rtol, or try another gamma (a smaller one favours the lower level)"
+                )
+    return ". ".join(parts)
+
+
+def _steps_needed(rows: Sequence[Row], tolerance: tuple[float, float]) -> int | None:
+    """How many steps both gaps need if they go on shrinking as they did since half-way."""
+    last = rows[-1]
+    if last.iteration < 8:
+        return None
+    half = min(rows, key=lambda row: abs(row.iteration - last.iteration / 2))
+    needed = float(last.iteration)
+    for level, asked in zip(("upper_gap", "lower_gap"), tolerance, strict=True):
+        now, then = getattr(last, level), getattr(half, level)
+        if now <= asked:
+            continue
+        if not (math.isfinite(then) and now < then and asked > 0.0):
+            return None
+        rate = math.log(then / now) / math.log(last.iteration / half.iteration)
+        if rate < 0.1:
+            return None
+        needed = max(needed, last.iteration * (now / asked) ** (1.0 / rate))
+    digits = 2 - len(str(int(needed)))  # two of them are honest
+    return int(round(needed, digits)) if needed < 1e12 else None

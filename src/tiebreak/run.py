@@ -1,0 +1,198 @@
+"""A method at work on a problem: state, ledger, rows, counts and clock.  Knows no stopping rule."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple, Protocol
+
+from tiebreak.arrays import Array, Image
+from tiebreak.certificate import Certificate, Ledger, Sums
+from tiebreak.functions import Lifted, Seen, SmoothFunction
+from tiebreak.problem import Problem
+from tiebreak.result import Row
+
+
+class Method(Protocol):
+    """A method: parameters, a first state, and the way from one state to the next."""
+
+    @property
+    def name(self) -> str: ...
+
+    def check(self, problem: Problem) -> None: ...
+
+    def describe(self, problem: Problem) -> str: ...
+
+    def init(self, problem: Problem, x0: Array) -> Any: ...
+
+    def step(self, problem: Problem, state: Any) -> Any: ...
+
+
+class Intermediate(NamedTuple):
+    """What a callback sees after every step; the gaps are proved ones."""
+
+    x: Array
+    nit: int
+    upper_value: float
+    lower_value: float
+    upper_gap: float
+    lower_gap: float
+    time: float
+
+
+class Counts(NamedTuple):
+    """Oracle calls and passes over the data so far."""
+
+    upper_gradients: int = 0
+    lower_gradients: int = 0
+    passes: int = 0
+
+
+class Counted(SmoothFunction):
+    """A function that counts how often it is asked; otherwise the function itself."""
+
+    def __init__(self, function: SmoothFunction) -> None:
+        self.function = function
+        self.gradients = self.passed = 0
+        self.dimension, self.prototype = function.dimension, function.prototype
+
+    @property
+    def lipschitz(self) -> float:  # type: ignore[override]
+        return self.function.lipschitz
+
+    @property
+    def strong_convexity(self) -> float:  # type: ignore[override]
+        return self.function.strong_convexity
+
+    @property
+    def lower_bound(self) -> float:  # type: ignore[override]
+        return self.function.lower_bound
+
+    @property
+    def growth(self) -> float:
+        return self.function.growth
+
+    def _count(self, lifts: int, slopes: int, values: int) -> None:
+        self.gradients += slopes
+        self.passed += self.function.passes(lifts, slopes, values)
+
+    def value(self, x: Array) -> float:
+        self._count(1, 0, 1)
+        return self.function.value(x)
+
+    def gradient(self, x: Array) -> Array:
+        self._count(1, 1, 0)
+        return self.function.gradient(x)
+
+    def lift(self, *xs: Array) -> tuple[Image, ...]:
+        self._count(len(xs), 0, 0)
+        return self.function.lift(*xs)
+
+    def look(
+        self, at: Sequence[Lifted], values_at: Sequence[Lifted] = ()
+    ) -> tuple[list[Seen], list[float]]:
+        self._count(0, len(at), len(values_at))
+        return self.function.look(at, values_at)
+
+    def rounding(
+        self, reach: float, value: float, slope: float, epsilon: float, n: int
+    ) -> tuple[float, float]:
+        return self.function.rounding(reach, value, slope, epsilon, n)
+
+
+class Saved(NamedTuple):
+    """A run as it is saved."""
+
+    iteration: int
+    seconds: float
+    counts: Counts
+    start_values: tuple[float, float]
+    rows: tuple[Row, ...]
+    sums: Sums
+    state: Any
+
+
+class Run:
+    """A method at work on a problem: its state, its ledger, its trace, its counts, its clock."""
+
+    def __init__(self, problem: Problem, method: Method, x0: Array, saved: Saved | None) -> None:
+        self.method = method
+        self.upper, self.lower = Counted(problem.upper), Counted(problem.lower)
+        self.problem = replace(problem, upper=self.upper, lower=self.lower)
+        self.before = saved.counts if saved else Counts()
+        self.seconds_before = saved.seconds if saved else 0.0
+        self.clock = time.perf_counter()
+        if saved:
+            self.iteration, self.rows, self.state = saved.iteration, list(saved.rows), saved.state
+            self.start_values = saved.start_values
+            self.ledger = Ledger(self.problem, x0, saved.sums)
+        else:
+            self.iteration, self.rows = 0, []
+            self.state = method.init(self.problem, x0)
+            self.start_values = (self.state.upper_value, self.state.lower_value)
+            self.ledger = Ledger(self.problem, x0)
+            self.ledger.add(self.state.news)
+
+    @property
+    def seconds(self) -> float:
+        return self.seconds_before + time.perf_counter() - self.clock
+
+    @property
+    def counts(self) -> Counts:
+        b = self.before
+        return Counts(
+            b.upper_gradients + self.upper.gradients,
+            b.lower_gradients + self.lower.gradients,
+            b.passes + self.upper.passed + self.lower.passed,
+        )
+
+    @property
+    def is_finite(self) -> bool:
+        return math.isfinite(self.state.upper_value) and math.isfinite(self.state.lower_value)
+
+    @property
+    def due(self) -> bool:
+        """Is it time for a row?  After every step at first, then every tenth of the way."""
+        last = self.rows[-1].iteration if self.rows else -1
+        return self.iteration >= last + max(1, last // 10)
+
+    def step(self) -> bool:
+        """One step; False (and nothing changed) if it led to a value that is not finite."""
+        before, self.state = self.state, self.method.step(self.problem, self.state)
+        if not (self.is_finite and self.ledger.add(self.state.news)):
+            self.state = before
+            return False
+        self.iteration += 1
+        return True
+
+    def record(self) -> Row:
+        """Certify this step and append its row; the row itself if it is there already."""
+        if not self.rows or self.rows[-1].iteration != self.iteration:
+            state = self.state
+            gaps = self.ledger.gaps(state.x, state.upper_value, state.lower_value)
+            values = (state.upper_value, state.lower_value)
+            self.rows.append(Row(self.iteration, self.seconds, *values, *gaps, *self.counts))
+        return self.rows[-1]
+
+    def intermediate(self) -> Intermediate:
+        """This step for a callback, with the bounds of the last recorded one."""
+        s, sums = self.state, self.ledger.sums
+        return Intermediate(
+            s.x, self.iteration, s.upper_value, s.lower_value,
+            s.upper_value - sums.upper_bound, s.lower_value - sums.lower_bound, self.seconds,
+        )  # fmt: skip
+
+    def saved(self) -> Saved:
+        return Saved(
+            self.iteration, self.seconds, self.counts, self.start_values,
+            tuple(self.rows), self.ledger.sums, self.state,
+        )  # fmt: skip
+
+    def certificate(self, x: Array) -> Certificate:
+        """The whole statement about x: two more looks at f and g, exact to rounding."""
+        (point,) = self.problem.lift(x)
+        (upper,), _ = self.upper.look([point.f])
+        _, (lower_value,) = self.lower.look([], [point.g])
+        return self.ledger.certificate(x, upper, lower_value)
