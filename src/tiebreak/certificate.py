@@ -177,6 +177,15 @@ class Ledger:
         )  # fmt: skip
         return True
 
+    def inherit(self, known: Sums) -> None:
+        """Take over the bounds, not the sums, of another run on the same problem."""
+        s = self.sums
+        self.sums = s._replace(
+            ghat=min(s.ghat, known.ghat),
+            upper_bound=max(s.upper_bound, known.upper_bound),
+            lower_bound=max(s.lower_bound, known.lower_bound),
+        )
+
     def _model(self, h: SmoothFunction, seen: Seen) -> Model:
         """value + <slope, x - at> + sigma/2 |x - at|², with its rounding errors."""
         at, slope, sigma = self._double(seen.at), self._double(seen.slope), h.strong_convexity

@@ -305,6 +305,12 @@ def into(out: Array | None, name: str, *operands: Any) -> Array:
     return function(*(like(o, first) if isinstance(o, float) else o for o in operands))
 
 
+def masked(out: Array | None, x: Array, mask: Array) -> Array:
+    """x where the mask is true, elsewhere 0."""
+    numpy = type(x) is np.ndarray
+    return into(out, "multiply", x, mask if numpy else namespace(x).astype(mask, x.dtype))
+
+
 def moved(x: Array, mu: float, c: Array, out: Array | None = None) -> Array:
     """x - mu c."""
     v = into(out, "multiply", c, -mu)

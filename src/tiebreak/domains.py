@@ -8,11 +8,22 @@ from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-from tiebreak.simplices import L1Ball, Simplex
 
 from tiebreak import arrays, checks
 from tiebreak.arrays import Array, dot, like, namespace, norm, to_numpy, zeros_like
-from tiebreak.cuts import INFINITY, Path, Set, assign, into, ldexp, moved, negligible, shrunk
+from tiebreak.cuts import (
+    INFINITY,
+    Path,
+    Set,
+    assign,
+    into,
+    ldexp,
+    masked,
+    moved,
+    negligible,
+    shrunk,
+)
+from tiebreak.simplices import L1Ball, Simplex
 
 __all__ = [
     "Ball",
@@ -165,9 +176,13 @@ class Ball(Set):
             return self._back(moved(across, -h / length, c)), (a - h) / length, True
         if b == 0.0:
             return self._back(c * (-radius / length)), max(0.0, a) / length, False
-        across *= reach / b
         mu = a - b * (h / reach)
-        return self._back(moved(across, -h / length, c)), max(mu, 0.0) / length, True
+        if mu <= 0.0:  # the projection of x is beyond the cut by a rounding error only
+            return self.project(x), 0.0, True
+        across *= reach / b
+        if b <= 0.1 * distance:
+            across = moved(across, dot(c, across) / length / length, c)
+        return self._back(moved(across, -h / length, c)), mu / length, True
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -268,7 +283,6 @@ class Box(Set):
         return Box(self.lower * 2.0**exponent, self.upper * 2.0**exponent)
 
     def _path(self, x: Array, c: Array) -> Path:
-        xp, numpy = namespace(x), type(x) is np.ndarray
         lower, upper = self._bounds(x)
         v = z = free = None
 
@@ -276,8 +290,7 @@ class Box(Set):
             nonlocal v, z, free
             v = moved(x, mu, c, v)
             z = self._clip(v, lower, upper, z)
-            same = z == v
-            free = into(free, "multiply", c, same if numpy else xp.astype(same, c.dtype))
+            free = masked(free, c, z == v)
             return z, dot(c, z), norm(free)
 
         return path

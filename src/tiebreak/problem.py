@@ -98,7 +98,7 @@ class Problem:
                     f"Problem: {name} must be a smooth function such as LeastSquares(A, b) or "
                     f"Smooth(value, gradient), got {checks.what_it_is(function)}"
                 )
-        if isinstance(self.domain, type) or not hasattr(self.domain, "project_cut"):
+        if isinstance(self.domain, type) or not isinstance(self.domain, Domain):
             raise TypeError(
                 "Problem: domain must be a domain such as Ball(1.0) or Space(), "
                 f"got {checks.what_it_is(self.domain)}"

@@ -12,6 +12,7 @@ from tiebreak.cuts import (
     Set,
     assign,
     into,
+    masked,
     moved,
     negligible,
     shrunk,
@@ -137,12 +138,13 @@ class L1Ball(Set):
         xp = namespace(x)
         top = arrays.max_abs(c)
         face = abs(c) == top
-        signs = -xp.sign(c)
-        on_face, tau = _onto_simplex((signs * x)[face], self.radius)[:2]
+        where = xp.nonzero(face)[0]
+        signs = -xp.sign(xp.take(c, where))
+        on_face, tau = _onto_simplex(signs * xp.take(x, where), self.radius)[:2]
         z = zeros_like(x)
-        z[face] = on_face
-        breaks = (_last_break(x - tau, top + c), _last_break(-x - tau, top - c))
-        return max(0.0, -tau / top, *breaks), signs * z, 0.0
+        z[face] = signs * on_face
+        breaks = (_last_break(x - tau, top + c), _last_break(-tau - x, top - c))
+        return max(0.0, -tau / top, *breaks), z, 0.0
 
 
 # --- the threshold
@@ -242,11 +244,11 @@ def _sums_to_at_most(size: Array, total: float) -> bool:
 
 
 def _last_break(height: Array, rate: Array) -> float:
-    """The largest height/rate over the entries with rate > 0, but at least 0."""
-    xp = namespace(height)
-    positive = rate > negligible(rate)
-    breaks = height / xp.where(positive, rate, xp.ones_like(rate))
-    return float(xp.max(breaks * xp.astype(positive, height.dtype)))
+    """The largest height/rate over the entries with rate > 0, but at least 0.  Overwrites both."""
+    least = negligible(rate)
+    height = masked(height, height, rate > least)
+    height /= into(rate, "maximum", rate, least)
+    return float(namespace(height).max(height))
 
 
 def _vertex(x: Array, i: int, value: float) -> Array:
