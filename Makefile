@@ -24,7 +24,7 @@ test: $(INSTALLED)  ## a sample of every check
 	@$(BIN)/python -m pytest
 
 prove: $(INSTALLED)  ## every check at its full count
-	@$(BIN)/python -m pytest --prove
+	@$(BIN)/python -m pytest --prove -rP
 
 bench: $(INSTALLED)  ## how long a projection and a step take
 	@$(BIN)/python benchmarks/project_cut.py

@@ -102,13 +102,40 @@ class Result:
     trace: Trace = field(repr=False)
     problem: Problem = field(repr=False)
 
-    upper_value = property(lambda self: self.certificate.upper_value)
-    lower_value = property(lambda self: self.certificate.lower_value)
-    upper_gap = property(lambda self: self.certificate.upper_gap)
-    lower_gap = property(lambda self: self.certificate.lower_gap)
-    upper_error = property(lambda self: self.certificate.upper_error)
-    upper_optimum = property(lambda self: self.certificate.upper_optimum)
-    lower_optimum = property(lambda self: self.certificate.lower_optimum)
+    @property
+    def upper_value(self) -> float:
+        """f(x)."""
+        return self.certificate.upper_value
+
+    @property
+    def lower_value(self) -> float:
+        """g(x)."""
+        return self.certificate.lower_value
+
+    @property
+    def upper_gap(self) -> float:
+        """Proved: f(x) - f* is at most this."""
+        return self.certificate.upper_gap
+
+    @property
+    def lower_gap(self) -> float:
+        """Proved: g(x) - g* is at most this."""
+        return self.certificate.lower_gap
+
+    @property
+    def upper_error(self) -> float:
+        """Proved: |f(x) - f*| is at most this."""
+        return self.certificate.upper_error
+
+    @property
+    def upper_optimum(self) -> tuple[float, float]:
+        """Proved: f* lies in this interval."""
+        return self.certificate.upper_optimum
+
+    @property
+    def lower_optimum(self) -> tuple[float, float]:
+        """Proved: g* lies in this interval."""
+        return self.certificate.lower_optimum
 
     @cached_property
     def dimension(self) -> int | None:
