@@ -729,12 +729,12 @@ OTHERS = {
     "another right-hand side": (
         {"lower": tb.LeastSquares([[1.0, 1.0]], [1.5])},
         {},
-        "another problem (lower value differs)",
+        "another problem (lower differs)",
     ),
     "another upper function": (
         {"upper": tb.SquaredNorm(2.0)},
         {},
-        "another problem (upper value differs)",
+        "another problem (upper differs)",
     ),
     "another start": ({}, {"x0": [0.1, 0.0]}, "another start"),
 }

@@ -27,15 +27,11 @@ def what_next(run: Run, status: str, tolerance: tuple[float, float], max_iter: i
     if steep:
         parts.append(
             f"The {' and the '.join(steep)} function rises faster than its Lipschitz constant "
-            "allows, so the theorem's rate does not hold (the proof does): give a larger lipschitz"
+            "allows: neither the theorem's rate nor a bound on |f(x) - f*| holds (the gaps do); "
+            "give a larger lipschitz"
         )
     if run.ledger.is_contradicted:
-        sums = run.ledger.sums
-        return (
-            f"What you promised cannot be true: by it g* >= {sums.lower_bound:.6g}, yet g has the "
-            f"value {sums.ghat:.6g} in the domain. Check radius, and lower_bound and "
-            "strong_convexity of Smooth functions"
-        )
+        return _contradiction(run)
     if status in ("max_iter", "max_time", "stopped"):
         row = run.rows[-1]
         gaps = (row.upper_gap, row.lower_gap)
@@ -46,7 +42,14 @@ def what_next(run: Run, status: str, tolerance: tuple[float, float], max_iter: i
                     "Problem(radius=...) if you know that some solution has |x| <= radius, or a "
                     f"bounded domain, or a strongly convex {name} function"
                 )
-        if all(map(math.isfinite, gaps)) and min(tolerance) > 0.0:
+        errors = run.ledger.value_errors(run.state.x, row.upper_value, row.lower_value)
+        floors = [g <= 16.0 * e for g, e in zip(gaps, errors, strict=True)]
+        missed = [g > t for g, t in zip(gaps, tolerance, strict=True)]
+        if any(floor and miss for floor, miss in zip(floors, missed, strict=True)):
+            parts.append(
+                "A gap is as small as rounding allows, and the tolerance is smaller still: set atol"
+            )
+        elif all(map(math.isfinite, gaps)) and min(tolerance) > 0.0:
             missing = max(g / t for g, t in zip(gaps, tolerance, strict=True))
             steps = _steps_needed(run.rows, tolerance)
             if steps is not None:
@@ -81,3 +84,28 @@ def _steps_needed(rows: Sequence[Row], tolerance: tuple[float, float]) -> int | 
         needed = max(needed, last.iteration * (now / asked) ** (1.0 / rate))
     digits = 2 - len(str(int(needed)))  # two of them are honest
     return int(round(needed, digits)) if needed < 1e12 else None
+
+
+def _contradiction(run: Run) -> str:
+    """Which promise cannot be true: no certificate then."""
+    bent = [
+        name
+        for name, count in zip(("upper", "lower"), getattr(run.state, "bent", (0, 0)), strict=True)
+        if count
+    ]
+    if bent:
+        return (
+            f"The {' and the '.join(bent)} function fell below its own tangent: it is not convex, "
+            "or its gradient is wrong, and nothing can be proved"
+        )
+    sums = run.ledger.sums
+    if sums.lower_bound > sums.ghat:
+        return (
+            f"What you promised cannot be true: by it g* >= {sums.lower_bound:.6g}, yet g has the "
+            f"value {sums.ghat:.6g} in the domain. Check radius, and lower_bound and "
+            "strong_convexity of Smooth functions"
+        )
+    return (
+        "What you promised cannot be true: the bounds on f* exclude each other. Check error_bound, "
+        "radius and the constants of Smooth functions"
+    )

@@ -26,6 +26,7 @@ from tiebreak.functions import Seen, SmoothFunction
 from tiebreak.models import UNIT, Concave, Model, Region, largest
 from tiebreak.problem import Problem
 
+TINY = 2.0**-1000  # covers underflow, which relative errors do not
 HUGE = 1e150  # multipliers beyond this drown everything else in rounding errors
 
 
@@ -128,6 +129,8 @@ class Ledger:
         self._slack = UNIT * (64.0 + 0.5 * self._n)  # rounding of a sum over the variables
         self._region = Region(problem.domain, problem.radius, self._zero)
         self._growth = problem.lower.growth if isinstance(problem.domain, Space) else 0.0
+        self.refuted = False  # was a promise of the user seen to be false?
+        self.part_sizes = (0.0, 0.0)  # of f and g, where they are sums whose parts may cancel
         self.sums = sums or Sums(
             steps=0, blocks=(), last_upper=None, last_cut=None, last_lower=None,
             ghat=math.inf,
@@ -148,6 +151,11 @@ class Ledger:
         lowers = [(weight, self._model(g, seen)) for weight, seen in news.lower]
         if not all(model.is_finite for _, model in (*uppers, *cuts, *lowers)):
             return False
+        of_f, of_g = self.part_sizes
+        self.part_sizes = (
+            max((seen.size for _, seen in news.upper), default=of_f),
+            max((seen.size for _, seen in (*news.lower, *news.cuts)), default=of_g),
+        )
         s = self.sums
         ghat, lower_bound = s.ghat, s.lower_bound
         for value, near in news.values:
@@ -188,32 +196,38 @@ class Ledger:
 
     def _model(self, h: SmoothFunction, seen: Seen) -> Model:
         """value + <slope, x - at> + sigma/2 |x - at|², with its rounding errors."""
-        at, slope, sigma = self._double(seen.at), self._double(seen.slope), h.strong_convexity
+        at, slope = self._double(seen.at), self._double(seen.slope)
+        sigma = h.strong_convexity - h.defect
         inner, size, steepness = arrays.dot(slope, at), arrays.norm(at), arrays.norm(slope)
-        value_error, slope_error = h.rounding(size, seen.value, steepness, self._epsilon, self._n)
+        parts = max(abs(seen.value), seen.size)
+        value_error, slope_error = h.rounding(size, parts, steepness, self._epsilon, self._n)
         constant = seen.value - inner
-        if sigma > 0.0:
+        if sigma != 0.0:
             slope = slope - sigma * at
             constant += 0.5 * sigma * arrays.dot(at, at)
         slack = self._slack + 0.5 * UNIT * self.sums.steps  # the sum over the steps rounds too
         value_error += slope_error * size + slack * (
-            abs(seen.value) + steepness * size + sigma * size**2
+            abs(seen.value) + steepness * size + abs(sigma) * size * size
         )
-        slope_error += slack * (steepness + sigma * size)
+        value_error += TINY
+        slope_error += slack * (steepness + abs(sigma) * size) + TINY
         return Model(1.0, constant, slope, sigma, value_error, slope_error)
 
     def _value_above(self, h: SmoothFunction, value: float, near: Seen) -> float:
         """An upper bound on the true value of h at a point of Z, close to ``near``."""
         size, steepness = arrays.norm(near.at), arrays.norm(near.slope)
-        error, _ = h.rounding(size, value, steepness, self._epsilon, self._n)
+        parts = max(abs(value), near.size)
+        error, _ = h.rounding(size, parts, steepness, self._epsilon, self._n)
         # The point is in Z up to rounding only.
-        return value + error + 64 * self._epsilon * steepness * size
+        return value + error + 64 * self._epsilon * steepness * size + TINY
 
     def _growth_bound(self, h: SmoothFunction, seen: Seen) -> float:
         """On R^n: min h >= h(x) - |grad h(x)|²/(2 mu), where h has such a mu."""
         size, steepness = arrays.norm(seen.at), arrays.norm(seen.slope)
-        value_error, slope_error = h.rounding(size, seen.value, steepness, self._epsilon, self._n)
-        return seen.value - value_error - (steepness + slope_error) ** 2 / (2.0 * self._growth)
+        parts = max(abs(seen.value), seen.size)
+        value_error, slope_error = h.rounding(size, parts, steepness, self._epsilon, self._n)
+        slope = steepness + slope_error
+        return seen.value - value_error - slope * slope / (2.0 * self._growth) - TINY
 
     # -- bounding -------------------------------------------------------------------------------
 
@@ -303,44 +317,71 @@ class Ledger:
 
     @property
     def is_contradicted(self) -> bool:
-        """Is g* proved to be above a value of g?  Then a promise of the user cannot be true."""
-        return self.sums.lower_bound > self.sums.ghat
+        """Is g* proved to be above a value of g, or was another promise of the user refuted?"""
+        return self.refuted or self.sums.lower_bound > self.sums.ghat
 
     # -- the statement --------------------------------------------------------------------------
 
-    def gaps(self, x: Array, upper_value: float, lower_value: float) -> tuple[float, float]:
-        """Proved upper bounds on f(x) - f* and g(x) - g*; inf where there is none."""
-        upper_bound, lower_bound = self.bounds()
+    def gaps(
+        self, x: Array, upper_value: float, lower_value: float, effort: int = 5
+    ) -> tuple[float, float]:
+        """Proved upper bounds on f(x) - f* and g(x) - g*; inf where there is none.
+
+        With ``effort`` 0 the bounds are those found before.
+        """
+        if effort:
+            self.bounds(effort)
         if self.is_contradicted:
             return math.inf, math.inf
+        errors = self.value_errors(x, upper_value, lower_value)
+        return (
+            upper_value + errors[0] - self.sums.upper_bound,
+            lower_value + errors[1] - self.sums.lower_bound,
+        )
+
+    def value_errors(self, x: Array, upper_value: float, lower_value: float) -> tuple[float, float]:
+        """Bounds on the rounding errors of f and g at x."""
         size = arrays.norm(x)
         pairs = (
-            (self.problem.upper, upper_value, upper_bound, self.sums.last_upper),
-            (self.problem.lower, lower_value, lower_bound, self.sums.last_lower),
+            (self.problem.upper, upper_value, self.sums.last_upper, self.part_sizes[0]),
+            (self.problem.lower, lower_value, self.sums.last_lower, self.part_sizes[1]),
         )
-        gaps = []
-        for h, value, bound, last in pairs:
-            steepness = 0.0 if last is None else arrays.norm(last.slope) + last.curvature * size
-            error, _ = h.rounding(size, value, steepness, self._epsilon, self._n)
-            gaps.append(value + error - bound)
-        return gaps[0], gaps[1]
+        upper, lower = (
+            h.rounding(
+                size,
+                max(abs(value), part),
+                0.0 if last is None else arrays.norm(last.slope) + abs(last.curvature) * size,
+                self._epsilon,
+                self._n,
+            )[0]
+            + TINY
+            for h, value, last, part in pairs
+        )
+        return upper, lower
 
-    def certificate(self, x: Array, upper: Seen, lower_value: float) -> Certificate:
-        """The whole statement about x, where f is ``upper`` and g has the value given."""
-        upper_bound, lower_bound = self.bounds(effort=30)
-        upper_gap, lower_gap = self.gaps(x, upper.value, lower_value)
+    def certificate(
+        self, x: Array, upper: Seen, lower_value: float, lipschitz_holds: bool = True
+    ) -> Certificate:
+        """The whole statement about x, where f is ``upper`` and g has the value given.
+
+        ``lipschitz_holds``: False if f was seen to rise faster than its Lipschitz constant allows.
+        """
+        upper_gap, lower_gap = self.gaps(x, upper.value, lower_value, effort=30)
         distance = arrays.norm(x - self.problem.domain.project(x))
-        ceiling = self._upper_ceiling(upper, lower_gap, distance)
-        if self.is_contradicted or not ceiling >= upper_bound:  # nothing that is said here holds
-            upper_bound, ceiling, lower_bound = -math.inf, math.inf, -math.inf
+        ceiling = self._upper_ceiling(upper, lower_gap, distance) if lipschitz_holds else math.inf
+        if not ceiling >= self.sums.upper_bound:
+            self.refuted = True  # an error bound or a Lipschitz constant that cannot be true
+        if self.is_contradicted:
+            upper_gap = lower_gap = ceiling = math.inf
+        is_sound = not self.is_contradicted
         return Certificate(
             upper_value=upper.value,
             lower_value=lower_value,
             upper_gap=upper_gap,
             lower_gap=lower_gap,
             upper_error=max(upper_gap, ceiling - upper.value),
-            upper_optimum=(upper_bound, ceiling),
-            lower_optimum=(lower_bound, self.sums.ghat),
+            upper_optimum=(self.sums.upper_bound if is_sound else -math.inf, ceiling),
+            lower_optimum=(self.sums.lower_bound if is_sound else -math.inf, self.sums.ghat),
             distance=distance,
         )
 
@@ -354,7 +395,8 @@ class Ledger:
         """
         f, bound = self.problem.upper, self.problem.error_bound
         size, steepness = arrays.norm(upper.at), arrays.norm(upper.slope)
-        value_error, slope_error = f.rounding(size, upper.value, steepness, self._epsilon, self._n)
+        parts = max(abs(upper.value), upper.size)
+        value_error, slope_error = f.rounding(size, parts, steepness, self._epsilon, self._n)
         is_inside = distance <= 64 * self._epsilon * size
         if not (is_inside and math.isfinite(steepness) and math.isfinite(lower_gap)):
             return math.inf
@@ -366,7 +408,7 @@ class Ledger:
         growth = self.problem.growth
         if growth > 0.0 and math.isfinite(f.lipschitz):
             d = math.sqrt(2.0 * gap / growth)
-            rises.append((steepness + slope_error) * d + 0.5 * f.lipschitz * d**2)
+            rises.append((steepness + slope_error) * d + 0.5 * f.lipschitz * d * d)
         if bound is not None:
             rises.append(
                 -theory.upper_floor(

@@ -6,18 +6,21 @@ JSON text that says how they were nested, with everything else.
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import json
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
 from tiebreak import arrays
-from tiebreak.arrays import Array
+from tiebreak.arrays import Array, Matrix
+from tiebreak.functions import Smooth
 from tiebreak.problem import Problem
 
 FORMAT = 1  # raised whenever an older file could not be continued faithfully
@@ -37,51 +40,78 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
         raise
 
 
-def identity(problem: Problem, method: object, x0: Array) -> dict[str, Any]:
-    """What tells a problem from another: values, slopes and projections at some points, constants.
+def identity(problem: Problem, method: object, x0: Array) -> dict[str, str]:
+    """What tells a run from another: a digest of each part, down to the last bit of the data.
 
-    Works for matrices, operators and plain callables alike, and costs two looks at the data.
+    Plain callables are told apart by their values and slopes at three points of the domain.
     """
     n = int(x0.shape[0])
-    f, g, bound = problem.upper, problem.lower, problem.error_bound
     direction = arrays.like(np.random.default_rng(0).standard_normal(n), x0)
-    probe = problem.domain.project(x0 + direction)
-    far = problem.domain.project(x0 + 1e6 * (1.0 + arrays.norm(x0)) * direction)
-    constants = [
-        f.lipschitz, g.lipschitz, f.strong_convexity, g.strong_convexity, problem.radius or 0.0,
-        problem.domain.diameter_in(n), arrays.epsilon(x0),
-        *((bound.order, bound.modulus, bound.gradient_bound) if bound else (0.0, 0.0, 0.0)),
-    ]  # fmt: skip
-    seen = {"x0": arrays.to_numpy(x0), "domain": arrays.to_numpy(far)}
-    for level, function in (("upper", f), ("lower", g)):
-        seen[f"{level} value"] = np.asarray([function.value(x0), function.value(probe)])
-        seen[f"{level} slope"] = arrays.to_numpy(function.gradient(probe))
-    seen["constants"] = np.asarray(constants)
-    return {"seen": seen, "method": re.sub(r" at 0x[0-9a-f]+", "", repr(method))}
+    far = 1e6 * (1.0 + arrays.norm(x0)) * direction
+    probes = [x0, problem.domain.project(x0 + direction), problem.domain.project(x0 + far)]
+    promises = (problem.radius, problem.error_bound)
+    return {
+        "method": re.sub(r" at 0x[0-9a-f]+", "", repr(method)),
+        "start": _digest(x0),
+        "upper": _digest(problem.upper, probes),
+        "lower": _digest(problem.lower, probes),
+        "domain": _digest(problem.domain),
+        "promises": _digest(promises),
+    }
 
 
-def save(path: Path, who: dict[str, Any], run: Any) -> None:
+def _digest(value: object, probes: Sequence[Array] = ()) -> str:
+    """A short name for all that ``value`` consists of."""
+    state = hashlib.blake2b(digest_size=16)
+
+    def take(part: Any) -> None:
+        if isinstance(part, Matrix):
+            take(part.entries)
+        elif arrays.is_sparse(part):
+            for piece in (part.data, part.indices, part.indptr, np.asarray(part.shape)):
+                take(piece)
+        elif arrays.is_array(part):
+            array = arrays.to_numpy(part)
+            state.update(f"{array.dtype.str}{array.shape}".encode())
+            state.update(np.ascontiguousarray(array).tobytes())
+        elif isinstance(part, Smooth):
+            take((part.lipschitz, part.strong_convexity, part.lower_bound))
+            for x in probes:
+                take((part.value(x), part.gradient(x)))
+        elif isinstance(part, tuple | list):
+            for piece in part:
+                take(piece)
+        elif hasattr(part, "__dict__"):
+            state.update(type(part).__qualname__.encode())
+            for name, piece in sorted(vars(part).items()):
+                is_cache = isinstance(getattr(type(part), name, None), cached_property)
+                if name == "lipschitz" or not is_cache:  # the user's own constants count
+                    state.update(name.encode())
+                    take(piece)
+        else:
+            state.update(repr(part).encode())
+
+    take(value)
+    return state.hexdigest()
+
+
+def save(path: Path, who: dict[str, str], run: Any) -> None:
     """Save ``run`` (nested tuples of arrays and numbers) for the problem and method ``who``."""
     blob = bytearray()  # all arrays end to end: many small entries would make the file slow
-    header = {
-        "format": FORMAT,
-        "method": who["method"],
-        "seen": {name: _encode(value, blob) for name, value in who["seen"].items()},
-        "run": _encode(run, blob),
-    }
+    header = {"format": FORMAT, "who": who, "run": _encode(run, blob)}
     text = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
     data = np.frombuffer(bytes(blob), dtype=np.uint8)
     write_atomically(path, lambda file: np.savez(file, header=text, data=data))
 
 
-def load(path: Path, who: dict[str, Any], x0: Array) -> Any:
+def load(path: Path, who: dict[str, str], x0: Array) -> Any:
     """The run saved at ``path``; one clear sentence if it belongs to something else."""
     otherwise = "give another file name or delete it"
     try:
         with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             data = file["data"].tobytes()
             header = json.loads(file["header"].tobytes())
-        version, method, seen, run = (header[key] for key in ("format", "method", "seen", "run"))
+        version, then, run = header["format"], dict(header["who"]), header["run"]
     except Exception as error:  # a broken file may raise anything: zipfile, zlib, json, NumPy
         raise ValueError(
             f"checkpoint: {path} is not a checkpoint of tiebreak ({type(error).__name__}); "
@@ -92,33 +122,20 @@ def load(path: Path, who: dict[str, Any], x0: Array) -> Any:
             f"checkpoint: {path} was written in format {version}, this version needs {FORMAT}; "
             f"{otherwise}"
         )
-    if method != who["method"]:
-        raise ValueError(
-            f"checkpoint: {path} belongs to another method ({method}, now {who['method']}); "
-            f"{otherwise}"
-        )
+    for name, now in who.items():
+        if then.get(name) != now:
+            what = f"another problem ({name} differs)"
+            if name == "method":
+                what = f"another method ({then.get(name)}, now {now})"
+            elif name == "start":
+                what = "another start"
+            raise ValueError(f"checkpoint: {path} belongs to {what}; {otherwise}")
     try:
-        then = {name: _decode(code, data, np.empty(0)) for name, code in seen.items()}
-        saved = _decode(run, data, x0)
+        return _decode(run, data, x0)
     except (TypeError, KeyError, ValueError, AttributeError, ImportError):
         raise ValueError(
             f"checkpoint: {path} was written by another version of tiebreak; {otherwise}"
         ) from None
-    for name, now in who["seen"].items():
-        if name not in then or not _same(then[name], now):
-            what = "another start" if name == "x0" else f"another problem ({name} differs)"
-            raise ValueError(f"checkpoint: {path} belongs to {what}; {otherwise}")
-    return saved
-
-
-def _same(then: np.ndarray[Any, Any], now: np.ndarray[Any, Any]) -> bool:
-    """Equal up to the rounding that another number of threads may cause."""
-    if then.shape != now.shape:
-        return False
-    finite = np.isfinite(then)
-    size = float(np.max(np.abs(then[finite]), initial=0.0))
-    near = np.abs(then[finite] - now[finite]) <= 1e-9 * size
-    return bool(np.all(near)) and np.array_equal(then[~finite], now[~finite])
 
 
 def _encode(value: Any, blob: bytearray) -> Any:

@@ -94,6 +94,8 @@ def floating(owner: str, name: str, value: Any) -> Array:
         value = xp.astype(value, xp.float64)
     if not arrays.is_real_floating(value):
         raise TypeError(f"{owner}: {name} must hold real numbers, got dtype {value.dtype}")
+    if not str(value.dtype).endswith(("float32", "float64")):
+        raise TypeError(f"{owner}: {name} must be float32 or float64, got dtype {value.dtype}")
     return value
 
 
@@ -130,7 +132,7 @@ def matrix(owner: str, name: str, value: Any) -> arrays.Matrix:
             value.sum_duplicates()  # otherwise the stored entries are not the matrix's entries
         if value.dtype.kind not in "fiub":
             raise TypeError(f"{owner}: {name} must hold real numbers, got dtype {value.dtype}")
-        if value.dtype.kind != "f":
+        if value.dtype not in (np.float32, np.float64):
             value = value.astype(np.float64)
     else:
         value = floating(owner, name, value)

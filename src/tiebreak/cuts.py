@@ -75,7 +75,8 @@ class Set:
         A zero normal cuts nothing off.  Where the cut leaves nothing of Z, z is the limit for
         mu to infinity: the projection of x onto the points of Z where <normal, .> is smallest.
         """
-        return _project_cut(self, x, normal, offset, guess)
+        with arrays.quiet():
+            return _project_cut(self, x, normal, offset, guess)
 
     @property
     def _size(self) -> float:
@@ -141,7 +142,9 @@ def _rescaled(
             size = abs(beta)
     length = min(math.frexp(size)[1], 1001) if size > 2.0**20 else 0
     while True:
-        start = ldexp(guess, slope - length) if guess is not None and guess > 0.0 else 0.0
+        start = 0.0 if guess is None else ldexp(float(guess), slope - length)
+        if not 0.0 < start < 2.0**80:  # no sensible guess: NaN, or a multiplier of an empty cut
+            start = 0.0
         small_set = domain._scaled(-length) if length else domain
         small_x = x * 2.0**-length if length else x
         z, mu = _refined(small_set, small_x, c, ldexp(beta, -length), start)

@@ -35,6 +35,7 @@ class Seen(NamedTuple):
     at: Array
     value: float
     slope: Array
+    size: float = 0.0  # of a sum: the sum of the sizes of its parts, which may cancel in the value
 
 
 class SmoothFunction:
@@ -47,6 +48,7 @@ class SmoothFunction:
 
     lipschitz: float
     strong_convexity: float = 0.0
+    defect: float = 0.0  # how far below zero rounding may have put the curvature of a convex one
     lower_bound: float = -math.inf
     dimension: int | None = None
     __array_ufunc__ = None  # so that a NumPy number times a function comes to __rmul__
@@ -104,10 +106,15 @@ class SmoothFunction:
             return NotImplemented
         return Sum(self, other)
 
+    def __radd__(self, other: object) -> SmoothFunction:
+        return self if isinstance(other, int) and other == 0 else NotImplemented  # sum([f, g])
+
     def __rmul__(self, weight: object) -> SmoothFunction:
         if isinstance(weight, bool) or not isinstance(weight, int | float | np.number):
             return NotImplemented
         return Scaled(float(weight), self)
+
+    __mul__ = __rmul__
 
 
 def rounding_unit(epsilon: float, *sizes: int) -> float:
@@ -264,6 +271,10 @@ class Scaled(SmoothFunction):
         return self.weight * self.function.strong_convexity
 
     @property
+    def defect(self) -> float:  # type: ignore[override]
+        return self.weight * self.function.defect
+
+    @property
     def lower_bound(self) -> float:  # type: ignore[override]
         return self.weight * self.function.lower_bound
 
@@ -285,7 +296,8 @@ class Scaled(SmoothFunction):
     ) -> tuple[list[Seen], list[float]]:
         seen, values = self.function.look(at, values_at)
         w = self.weight
-        return [Seen(s.at, w * s.value, w * s.slope) for s in seen], [w * v for v in values]
+        scaled = [Seen(s.at, w * s.value, w * s.slope, w * s.size) for s in seen]
+        return scaled, [w * v for v in values]
 
     def passes(self, lifts: int, slopes: int, values: int) -> int:
         return self.function.passes(lifts, slopes, values)
@@ -295,7 +307,7 @@ class Scaled(SmoothFunction):
     ) -> tuple[float, float]:
         w = self.weight
         of_value, of_slope = self.function.rounding(reach, value / w, slope / w, epsilon, n)
-        return w * of_value, w * of_slope
+        return w * of_value + epsilon * abs(value), w * of_slope + epsilon * slope
 
     def magnitude(self, reach: float, value: float, slope: float) -> float:
         return self.weight * self.function.magnitude(
@@ -332,6 +344,10 @@ class Sum(SmoothFunction):
         return self.first.strong_convexity + self.second.strong_convexity
 
     @property
+    def defect(self) -> float:  # type: ignore[override]
+        return self.first.defect + self.second.defect
+
+    @property
     def lower_bound(self) -> float:  # type: ignore[override]
         return self.first.lower_bound + self.second.lower_bound
 
@@ -357,7 +373,12 @@ class Sum(SmoothFunction):
         (seen, values), (more_seen, more_values) = parts
         return (
             [
-                Seen(s.at, s.value + t.value, s.slope + t.slope)
+                Seen(
+                    s.at,
+                    s.value + t.value,
+                    s.slope + t.slope,
+                    (s.size or abs(s.value)) + (t.size or abs(t.value)),
+                )
                 for s, t in zip(seen, more_seen, strict=True)
             ],
             [v + w for v, w in zip(values, more_values, strict=True)],
@@ -375,7 +396,8 @@ class Sum(SmoothFunction):
             size = h.magnitude(reach, value, slope)
             curve = h.lipschitz * reach if math.isfinite(h.lipschitz) else slope
             shares.append(h.rounding(reach, size, slope + curve, epsilon, n))
-        return sum(s[0] for s in shares), sum(s[1] for s in shares)
+        of_value, of_slope = (sum(errors) for errors in zip(*shares, strict=True))
+        return of_value + epsilon * abs(value), of_slope + epsilon * slope
 
     def magnitude(self, reach: float, value: float, slope: float) -> float:
         return sum(h.magnitude(reach, value, slope) for h in (self.first, self.second))

@@ -15,6 +15,7 @@ from tiebreak.functions import Lifted, Seen, SmoothFunction, rounding_unit
 
 SMALL = 256  # up to this size eigenvalues are computed exactly, beyond it bounded by Lanczos
 GRAM_LIMIT = 1024  # largest number of columns for which a Gram matrix is formed unasked
+DENSE_LIMIT = 2**23  # most entries of a matrix that is looked at as a whole
 SPECTRUM_LIMIT = 2048  # largest smaller side for which all singular values are computed
 
 
@@ -192,13 +193,13 @@ class LeastSquares(_LinearLoss):
             # G and A'b are themselves computed: their errors are those of |A|² and |A||b|.
             unit = self._scale * rounding_unit(epsilon, *self.matrix.shape)
             error = unit * self.matrix.frobenius * (self.matrix.frobenius * reach + self._size_b)
-            return error * reach + unit * self._size_b**2, error
+            return error * reach + unit * self._size_b * self._size_b, error
         unit, frobenius = rounding_unit(epsilon, *self.matrix.shape), self.matrix.frobenius
         residual = math.sqrt(2.0 * max(value, 0.0) / self._scale)
         error = unit * (frobenius * reach + self._size_b)  # of the computed residual
         spectral = math.sqrt(self.lipschitz / self._scale)
         return (
-            self._scale * (error * (residual + error) + unit * residual**2),
+            self._scale * (error * (residual + error) + unit * residual * residual),
             self._scale * (spectral * error + unit * frobenius * (residual + error)),
         )
 
@@ -212,7 +213,8 @@ class LeastSquares(_LinearLoss):
     @cached_property
     def singular_values(self) -> np.ndarray[Any, Any] | None:
         """The singular values of A, descending; None where the matrix is too large."""
-        if min(self.matrix.shape) > SPECTRUM_LIMIT:
+        rows, n = self.matrix.shape
+        if min(rows, n) > SPECTRUM_LIMIT or rows * n > DENSE_LIMIT:
             return None
         return np.linalg.svd(self.matrix.dense(), compute_uv=False)
 
@@ -424,9 +426,19 @@ class Quadratic(SmoothFunction):
         return max(smallest - 64 * n * arrays.epsilon(self.prototype) * abs(largest), 0.0)
 
     @cached_property
+    def defect(self) -> float:  # type: ignore[override]
+        """How far below 0 the smallest eigenvalue may be: a singular Q is not told from that."""
+        smallest, largest = self._extremes
+        if self.strong_convexity > 0.0:
+            return 0.0
+        n = self.matrix.shape[0]
+        return max(-smallest, 0.0) + 4 * n * arrays.epsilon(self.prototype) * abs(largest)
+
+    @cached_property
     def lower_bound(self) -> float:  # type: ignore[override]
-        """constant where there is no linear term, otherwise not known without a solve."""
-        return self.constant if not bool(arrays.max_abs(self.c)) else -math.inf
+        """The constant of a definite Q without a linear term, otherwise not known unsolved."""
+        is_plain = arrays.max_abs(self.c) == 0.0 and self.defect == 0.0
+        return self.constant if is_plain else -math.inf
 
     def rounding(
         self, reach: float, value: float, slope: float, epsilon: float, n: int

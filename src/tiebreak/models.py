@@ -65,16 +65,22 @@ class Region:
 
         -inf (and None) where nothing bounds it from below.
         """
+        radius = self._radius
+        if model.curvature < 0.0:  # a function that is not quite convex: pay for it at once
+            reach = min(self._reach, radius or math.inf)
+            paid = model.constant + 0.5 * model.curvature * reach * reach
+            model = model._replace(curvature=0.0, constant=paid)
+            if not math.isfinite(paid):
+                return -math.inf, None
         candidates = []
         if model.curvature > 0.0:
             candidates.append(self._curved(model, 0.0))
-        radius = self._radius
-        if math.isfinite(self._reach) and (radius is None or self._reach < radius):
+        if math.isfinite(self._reach):
             candidates.append(self._at_vertex(model))
-        elif radius is not None:
-            candidates.append(self._within_radius(model, radius))
         elif isinstance(self._domain, Box):
             candidates.append(self._at_corner(model))
+        if radius is not None and radius <= self._reach:
+            candidates.append(self._within_radius(model, radius))
         return max(candidates, key=lambda pair: pair[0], default=(-math.inf, None))
 
     def _curved(self, model: Model, weight: float) -> tuple[float, Array]:
@@ -83,12 +89,13 @@ class Region:
         center = model.slope * (-1.0 / q)
         x = self._domain.project(center)
         size, gap = arrays.norm(x), q * arrays.norm(x - center)  # gap = |slope at x|
-        ball = 0.5 * weight * (self._radius or 0.0) ** 2
-        value = model.constant + arrays.dot(model.slope, x) + 0.5 * q * size**2 - ball
+        radius = self._radius or 0.0
+        ball = 0.5 * weight * radius * radius  # products, for ** raises where they give inf
+        value = model.constant + arrays.dot(model.slope, x) + 0.5 * q * size * size - ball
         # Slope errors move the minimiser: model - e|x| >= value - e|x_min| - e²/(2q). The
         # projection itself errs by a few units of its argument, and so does the evaluation.
         e = model.slope_error
-        value -= model.value_error + e * size + e**2 / (2.0 * q)
+        value -= model.value_error + e * size + e * e / (2.0 * q)
         value -= self._slack * (gap + q * size) * (arrays.norm(center) + size)
         value -= self._slack * (abs(model.constant) + 2.0 * ball)
         return value, x
@@ -147,13 +154,18 @@ def largest(concave: Concave, start: float, effort: int) -> tuple[float, float]:
     """The largest value found of a concave function of t > 0, and where; it gives its derivative.
 
     Multiplies or divides t by 4, 16, 256 ... until the maximum is bracketed, then goes to where
-    the two tangents meet. Every value is a valid bound, so that stopping early is safe.
+    the two tangents meet. Every value is a valid bound, so that stopping early is safe. Values are
+    believed more than derivatives, which may belong to an inexact minimum.
     """
     left = right = None
     best, t, stride = (-math.inf, start), start, 4.0
     for _ in range(effort):
         value, derivative = concave(t)
         best = max(best, (value, t))
+        if left is not None and t > left[0] and value < left[1]:
+            derivative = min(derivative, (value - left[1]) / (t - left[0]))
+        if right is not None and t < right[0] and value < right[1]:
+            derivative = max(derivative, (right[1] - value) / (right[0] - t))
         if derivative > 0.0:
             left = (t, value, derivative)
         elif derivative < 0.0:
@@ -162,7 +174,9 @@ def largest(concave: Concave, start: float, effort: int) -> tuple[float, float]:
             break
         if left is None or right is None:
             t = t / stride if left is None else t * stride
-            stride = min(stride**2, 1e8)
+            stride = min(stride * stride, 1e8)
+            if not 1e-150 < t < 1e150:
+                break
         else:
             (a, at_a, up), (b, at_b, down) = left, right
             if b - a <= 1e-3 * b:

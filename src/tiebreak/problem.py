@@ -185,17 +185,18 @@ def solution_dimension(problem: Problem) -> int | None:
     In a ball: the same if the least-squares solution closest to the centre lies inside, 0 if it
     lies outside (then the minimiser is unique), unknown in between.
     """
-    g, weight = problem.lower, problem.lower
+    g = problem.lower
+    if g.strong_convexity > 0.0:
+        return 0
     while isinstance(g, Scaled):
         g = g.function
-    if weight.strong_convexity > 0.0:
-        return 0
-    if not isinstance(g, LeastSquares) or min(g.matrix.shape) > DIMENSION_LIMIT:
+    # Where there is growth, the rank is sure: full, or confirmed in exact arithmetic.
+    if not isinstance(g, LeastSquares) or g.rank is None or not g.growth > 0.0:
         return None
     n = g.matrix.shape[1]
     if isinstance(problem.domain, Space):
-        return None if g.rank is None else n - g.rank
-    if isinstance(problem.domain, Ball) and g.rank is not None:
+        return n - g.rank
+    if isinstance(problem.domain, Ball) and min(g.matrix.shape) <= DIMENSION_LIMIT:
         center = problem.domain.center
         offset = np.zeros(n) if center is None else arrays.to_numpy(arrays.like(center, g.b))
         u, s, vt = np.linalg.svd(g.matrix.dense(), full_matrices=False)

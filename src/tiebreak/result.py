@@ -174,7 +174,7 @@ class Result:
         if math.isinf(gap):
             return "unknown: nothing bounds g* from below"
         fall = start - self.certificate.lower_optimum[0]
-        share = f", {gap / fall:.2g} of the way from g(x0) = {start:.6g}" if fall > 0.0 else ""
+        share = f", {gap / fall:.2g} of the way from g(x0) = {start:.6g}" if gap < fall else ""
         return f"at most {max(gap, 0.0):.3g} of g is lost to f{share}"
 
     def _both_sides(self) -> str:
@@ -259,4 +259,5 @@ def _ties(dimension: int | None) -> str:
         return "the dimension of the lower level's solution set is not known"
     if dimension == 0:
         return "none: the lower level has a single minimiser, there is nothing to choose"
-    return f"the lower level's minimisers fill {dimension} dimensions"
+    plural = "" if dimension == 1 else "s"
+    return f"the lower level's minimisers fill {dimension} dimension{plural}"

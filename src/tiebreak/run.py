@@ -67,6 +67,10 @@ class Counted(SmoothFunction):
         return self.function.strong_convexity
 
     @property
+    def defect(self) -> float:  # type: ignore[override]
+        return self.function.defect
+
+    @property
     def lower_bound(self) -> float:  # type: ignore[override]
         return self.function.lower_bound
 
@@ -117,17 +121,25 @@ class Saved(NamedTuple):
 class Run:
     """A method at work on a problem: its state, its ledger, its trace, its counts, its clock."""
 
-    def __init__(self, problem: Problem, method: Method, x0: Array, saved: Saved | None) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        method: Method,
+        x0: Array,
+        saved: Saved | None = None,
+        began: float | None = None,
+    ) -> None:
         self.method = method
         self.upper, self.lower = Counted(problem.upper), Counted(problem.lower)
         self.problem = replace(problem, upper=self.upper, lower=self.lower)
         self.before = saved.counts if saved else Counts()
         self.seconds_before = saved.seconds if saved else 0.0
-        self.clock = time.perf_counter()
+        self.clock = time.perf_counter() if began is None else began
         if saved:
             self.iteration, self.rows, self.state = saved.iteration, list(saved.rows), saved.state
             self.start_values = saved.start_values
             self.ledger = Ledger(self.problem, x0, saved.sums)
+            self.ledger.refuted = any(getattr(self.state, "bent", (0, 0)))
         else:
             self.iteration, self.rows = 0, []
             self.state = method.init(self.problem, x0)
@@ -164,6 +176,7 @@ class Run:
         if not (self.is_finite and self.ledger.add(self.state.news)):
             self.state = before
             return False
+        self.ledger.refuted |= any(getattr(self.state, "bent", (0, 0)))
         self.iteration += 1
         return True
 
@@ -178,11 +191,10 @@ class Run:
 
     def intermediate(self) -> Intermediate:
         """This step for a callback, with the bounds of the last recorded one."""
-        s, sums = self.state, self.ledger.sums
-        return Intermediate(
-            s.x, self.iteration, s.upper_value, s.lower_value,
-            s.upper_value - sums.upper_bound, s.lower_value - sums.lower_bound, self.seconds,
-        )  # fmt: skip
+        s = self.state
+        gaps = self.ledger.gaps(s.x, s.upper_value, s.lower_value, effort=0)
+        values = (s.upper_value, s.lower_value)
+        return Intermediate(s.x, self.iteration, *values, *gaps, self.seconds)
 
     def saved(self) -> Saved:
         return Saved(
@@ -195,4 +207,5 @@ class Run:
         (point,) = self.problem.lift(x)
         (upper,), _ = self.upper.look([point.f])
         _, (lower_value,) = self.lower.look([], [point.g])
-        return self.ledger.certificate(x, upper, lower_value)
+        holds = not getattr(self.state, "steep", (0, 0))[0]
+        return self.ledger.certificate(x, upper, lower_value, holds)

@@ -71,6 +71,7 @@ def solve(
     Returns:
         A Result; ``print(result)`` says what is proved and what is not.
     """
+    began = time.perf_counter()
     if not isinstance(problem, Problem):
         raise TypeError(f"solve: problem must be a Problem, got {checks.what_it_is(problem)}")
     chosen = _find_method(method, problem)
@@ -88,7 +89,7 @@ def solve(
         chosen = replace(chosen, horizon=max(max_iter, 1))
 
     with _interrupt_flag() as interrupted, arrays.quiet():
-        run = Run(problem, chosen, start, store.load())
+        run = Run(problem, chosen, start, store.load(), began)
         tolerance, status, advice, shown = (math.nan, math.nan), "", "", -math.inf
         while not status:
             last_step = run.iteration >= max_iter
@@ -157,7 +158,7 @@ def certify(problem: Problem, x: Any, max_iter: int = 10_000) -> Certificate:
     with arrays.quiet():
         for method in (_automatic(problem), AGMBiO(gamma=1e-3), AGMBiO(gamma=1e-1)):
             method.check(problem)
-            run = Run(problem, method, start, None)
+            run = Run(problem, method, start)
             if known is not None:
                 run.ledger.inherit(known)
             proof = run.certificate(x)
@@ -214,8 +215,8 @@ def _automatic(problem: Problem) -> Method:
     return AGMBiO() if known else AGMBiO(gamma=1e-2)
 
 
-def _pair(value: Tolerance, name: str) -> tuple[float, float]:
-    pair = value if isinstance(value, tuple | list) else (value, value)
+def _pair(value: Any, name: str) -> tuple[float, float]:
+    pair = list(value) if hasattr(value, "__len__") and not isinstance(value, str) else [value] * 2
     if len(pair) != 2:
         raise ValueError(f"solve: {name} must be one number or a pair, got {len(pair)} numbers")
     upper, lower = (checks.at_least("solve", name, number) for number in pair)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +12,8 @@ import numpy as np
 from tiebreak import arrays
 from tiebreak.arrays import Array
 
-PRIME = 2_147_483_629  # below 2^31, so that products of residues fit into 64 bits
+# Below 2^31, so that products of residues fit into 64 bits.
+PRIMES = (2147483629, 2147483587, 2147483579, 2147483563, 2147483549, 2147483543, 2147483497)
 
 
 def extreme_eigenvalues(
@@ -58,16 +60,25 @@ def largest_eigenvalue_bound(
 
 
 def exact_rank(A: np.ndarray[Any, Any]) -> int:
-    """The rank of the numbers as they are stored: elimination modulo a prime, never too large.
+    """The rank of the numbers as they are stored: elimination modulo two primes.
 
     A float is an integer times a power of two, so it has a residue modulo an odd prime. The rank of
-    the residues is at most the true one, and equal but for an accident of probability about
-    n/PRIME. Singular values cannot tell an exact zero from 1e-17.
+    the residues is at most the true one, and smaller only by an accident, of probability about
+    n/2^31 for each of the two primes, which are drawn by the data themselves. Singular values
+    cannot tell an exact zero from 1e-17.
     """
+    draw = int.from_bytes(hashlib.blake2b(A.tobytes(), digest_size=8).digest(), "big")
+    first = draw % len(PRIMES)
+    second = (first + 1 + draw // 7 % (len(PRIMES) - 1)) % len(PRIMES)
+    return max(_rank_modulo(A, PRIMES[first]), _rank_modulo(A, PRIMES[second]))
+
+
+def _rank_modulo(A: np.ndarray[Any, Any], prime: int) -> int:
+    """The rank of A's residues modulo a prime, by elimination."""
     mantissa, exponent = np.frexp(A)
     power = exponent - int(exponent.min(initial=0))
-    powers = np.array([pow(2, int(k), PRIME) for k in range(int(power.max(initial=0)) + 1)])
-    rest = (mantissa * 2.0**53).astype(np.int64) % PRIME * powers[power] % PRIME
+    powers = np.array([pow(2, int(k), prime) for k in range(int(power.max(initial=0)) + 1)])
+    rest = (mantissa * 2.0**53).astype(np.int64) % prime * powers[power] % prime
     if rest.shape[0] < rest.shape[1]:
         rest = rest.T.copy()
     rank = 0
@@ -77,8 +88,8 @@ def exact_rank(A: np.ndarray[Any, Any]) -> int:
             continue
         pivot = rank + int(found[0])
         rest[[rank, pivot]] = rest[[pivot, rank]]
-        row = rest[rank] * pow(int(rest[rank, column]), -1, PRIME) % PRIME
-        rest[rank + 1 :] = (rest[rank + 1 :] - rest[rank + 1 :, column, None] * row) % PRIME
+        row = rest[rank] * pow(int(rest[rank, column]), -1, prime) % prime
+        rest[rank + 1 :] = (rest[rank + 1 :] - rest[rank + 1 :, column, None] * row) % prime
         rank += 1
         if rank == rest.shape[0]:
             break

@@ -96,6 +96,7 @@ class State(NamedTuple):
     smoothness: float  # S = L_f/gamma
     lower_smoothness: float  # L_g, or its stand-in where g is linear
     steep: tuple[int, int]  # how often f, g rose more than their Lipschitz constants allow
+    bent: tuple[int, int]  # how often f, g fell below their own minorants, as no convex one can
     auxiliary: Auxiliary | None
     news: News  # the minorants of this step, for the certificate
 
@@ -203,7 +204,7 @@ class AGMBiO:
         state = State(
             k=0, A=0.0, x=x.x, z=x.x, x_images=x[1:], z_images=x[1:], f_y=f_y, g_y=g_y,
             level=g_y.value, mu=0.0, upper_value=f_y.value, lower_value=g_y.value,
-            smoothness=S, lower_smoothness=L_g, steep=(0, 0),
+            smoothness=S, lower_smoothness=L_g, steep=(0, 0), bent=(0, 0),
             auxiliary=Auxiliary(0, 0.0, x.x, x.x, x.lower, x.lower, g_y, g_y.value),
             news=News(values=((g_y.value, g_y),)),
         )  # fmt: skip
@@ -251,13 +252,13 @@ class AGMBiO:
 
         dz = z.x - state.z
         moved = (a / A) * dz, (a / A) ** 2 * arrays.dot(dz, dz)  # x_{k+1} - y_k, squared length
-        steep = (
-            state.steep[0] + _rises_too_fast(f, state.f_y, f_x, *moved),
-            state.steep[1] + _rises_too_fast(g, state.g_y, g_x, *moved),
-        )
+        steep_f, bent_f = _out_of_bounds(f, state.f_y, f_x, *moved)
+        steep_g, bent_g = _out_of_bounds(g, state.g_y, g_x, *moved)
         return state._replace(
             k=k + 1, A=A, x=x.x, z=z.x, x_images=x[1:], z_images=z[1:], f_y=f_y, g_y=g_y,
-            level=level, mu=mu, upper_value=f_x, lower_value=g_x, steep=steep, auxiliary=aux,
+            level=level, mu=mu, upper_value=f_x, lower_value=g_x, auxiliary=aux,
+            steep=(state.steep[0] + steep_f, state.steep[1] + steep_g),
+            bent=(state.bent[0] + bent_f, state.bent[1] + bent_g),
             news=News(
                 upper=((a, state.f_y),),
                 cuts=((mu, state.g_y),),
@@ -347,11 +348,22 @@ def _positive_smoothness(problem: Problem, h: SmoothFunction, h_0: Seen, g_0: Se
     return arrays.norm(h_0.slope) / length or 1.0
 
 
-def _rises_too_fast(h: SmoothFunction, y: Seen, value: float, dx: Array, square: float) -> bool:
-    """Does h(y + dx) exceed h(y) + <slope, dx> + L/2 |dx|²?
+def _out_of_bounds(
+    h: SmoothFunction, y: Seen, value: float, dx: Array, square: float
+) -> tuple[bool, bool]:
+    """Is h(y + dx) above h(y) + <slope, dx> + L/2 |dx|², is it below h(y) + <slope, dx>?
 
-    It cannot if L is the Lipschitz constant that it claims to be: a free check at every step.
+    The first cannot be if L is the Lipschitz constant that it claims to be, the second if h is
+    convex and its gradient right: free checks at every step.
     """
-    linear, curved = arrays.dot(y.slope, dx), 0.5 * h.lipschitz * square
-    slack = 1e4 * arrays.epsilon(dx) * (abs(value) + abs(y.value) + abs(linear) + curved)
-    return value - y.value - linear > curved + slack
+    rise = value - y.value - arrays.dot(y.slope, dx)
+    curved = 0.5 * h.lipschitz * square
+    if 0.0 <= rise <= curved:
+        return False, False
+    # Perhaps it is rounding only.
+    reach, slope = arrays.norm(y.at) + math.sqrt(square), arrays.norm(y.slope)
+    parts = max(abs(value), abs(y.value), y.size)
+    errors = h.rounding(reach, parts, slope, arrays.epsilon(dx), int(dx.shape[0]))
+    slack = 4.0 * errors[0] + 2.0 * (errors[1] + arrays.epsilon(dx) * slope) * reach
+    slack += 1e-9 * curved + h.defect * square
+    return rise > curved + slack, rise < -slack

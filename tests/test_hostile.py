@@ -1,0 +1,186 @@
+"""Inputs on which a certificate once claimed more than is proved, or a run fell over."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import tiebreak as tb
+
+
+def contains(interval: tuple[float, float], truth: float) -> bool:
+    return interval[0] <= truth <= interval[1]
+
+
+def test_extreme_numbers_give_an_infinite_gap_not_an_exception():
+    rng = np.random.default_rng(0)
+    A, b = rng.standard_normal((3, 6)), rng.standard_normal(3)
+    for scale in (1e100, 1e150, 1e-150):
+        problem = tb.Problem(upper=tb.SquaredNorm(), lower=tb.LeastSquares(A * scale, b * scale))
+        assert tb.solve(problem, max_iter=20).status
+
+
+def test_an_honest_radius_never_crashes_and_never_lies(count):
+    rng = np.random.default_rng(1)
+    for seed in range(count(60, 600)):
+        A = rng.integers(-3, 4, (1, 3)).astype(float)
+        star = np.abs(rng.integers(-3, 4, 3).astype(float))
+        multiplier = float(rng.integers(-2, 3))
+        upper = tb.SquaredNorm(1.0, star + multiplier * A[0])  # x* is optimal on A x = A x*
+        domain = tb.Orthant() if seed % 2 and multiplier >= 0 else tb.Space()
+        problem = tb.Problem(
+            upper=upper + tb.Linear(np.zeros(3)),
+            lower=tb.LeastSquares(A, A @ star),
+            domain=domain if np.all(star > 0) else tb.Space(),
+            radius=10.0,
+        )
+        result = tb.solve(problem, max_iter=60, rtol=0)
+        truth = 0.5 * multiplier**2 * float(A[0] @ A[0])
+        assert contains(result.upper_optimum, truth)
+        assert contains(result.lower_optimum, 0.0)
+
+
+def test_a_radius_that_excludes_every_minimiser_is_noticed():
+    problem = tb.Problem(
+        upper=tb.Linear([1.0, 0.0]), lower=tb.SquaredNorm(1.0, [-10.0, 0.0]), radius=9.9
+    )
+    result = tb.solve(problem, max_iter=500)
+    assert not result.success
+    assert "cannot be true" in result.message
+
+
+def test_a_radius_does_not_cost_a_bounded_domain_the_theorems_bound():
+    rng = np.random.default_rng(2)
+    A, b = rng.standard_normal((3, 5)), rng.standard_normal(3)
+    V, w = rng.standard_normal((6, 5)), rng.standard_normal(6)
+    upper, lower = tb.LeastSquares(V, w), tb.LeastSquares(A, b)
+    for domain in (tb.Ball(2.0), tb.Box(-1.0, 1.0), tb.L1Ball(3.0)):
+        problem = tb.Problem(upper=upper, lower=lower, domain=domain, radius=2.0)
+        result = tb.solve(problem, tb.AGMBiO(gamma=1.0), max_iter=50, rtol=0)
+        reach = domain.farthest(np.zeros(5))
+        for row in result.trace[1:]:
+            A_k = row.iteration * (row.iteration + 1) / (8.0 * upper.lipschitz)
+            assert row.upper_gap <= reach**2 / (2.0 * A_k) + 1e-12
+
+
+def test_scaled_functions_in_single_precision_pay_for_their_own_rounding(count):
+    for seed in range(count(100, 1000)):
+        rng = np.random.default_rng(seed)
+        c, w = np.float32(rng.standard_normal()), float(rng.uniform(0.1, 10.0))
+        lower = tb.LeastSquares(np.array([[1, 0]], np.float32), np.array([-2], np.float32))
+        upper = w * tb.Linear(np.array([c, 0], np.float32))
+        proof = tb.certify(
+            tb.Problem(upper=upper, lower=lower, radius=2.0), np.zeros(2, np.float32), max_iter=1
+        )
+        truth = -2 * Fraction(w) * Fraction(float(c))  # x* = (-2, 0) alone has |x| <= 2
+        assert Fraction(proof.upper_optimum[0]) <= truth
+
+
+def test_sums_whose_parts_cancel_pay_for_them():
+    big = 1e10
+    upper = tb.Smooth(
+        lambda x: big + 0.1 + 0.5 * float(x @ x), lambda x: x, lipschitz=1.0, strong_convexity=1.0
+    ) + tb.Smooth(lambda x: -big, lambda x: 0 * x, lipschitz=0.0)
+    problem = tb.Problem(upper=upper, lower=tb.LeastSquares([[1.0, 0.0]], [1.0]))
+    result = tb.solve(problem, max_iter=300)
+    assert contains(result.upper_optimum, 0.6)
+
+
+def test_a_lipschitz_constant_seen_to_be_wrong_gives_no_two_sided_bound():
+    problem = tb.Problem(
+        upper=tb.LeastSquares([[10.0]], [0.0], lipschitz=1e-3), lower=tb.SquaredNorm(1.0, [5.0])
+    )
+    result = tb.solve(problem, tb.AGMBiO(gamma=1.0), max_iter=30, rtol=0)
+    assert result.upper_error == math.inf
+    assert "rises faster" in result.message
+
+
+def test_rounding_is_no_reason_to_blame_a_lipschitz_constant():
+    problem = tb.Problem(
+        upper=tb.SquaredNorm(1.0, [1.0, 2.0, 3.0]),
+        lower=tb.LeastSquares([[1.0, 1.0, 1.0]], [1.0]),
+        domain=tb.Simplex(),
+    )
+    result = tb.solve(problem, max_iter=300)
+    assert "rises faster" not in result.message
+    assert "tangent" not in result.message
+    assert result.success or "atol" in result.message
+
+
+@pytest.mark.parametrize("dent", [2.0**-50, 2.0**-51])
+def test_a_quadratic_that_rounding_has_dented_pays_for_the_dent(dent):
+    Q = np.array([[1.0, 1.0], [1.0, 1.0 - dent]])
+    eigenvalue = -dent / 2  # to first order, along (1, -1)/sqrt(2)
+    truth = 0.5 * eigenvalue * (1e6) ** 2
+    problem = tb.Problem(upper=tb.Quadratic(Q), lower=tb.Linear([0.0, 0.0]), domain=tb.Ball(1e6))
+    result = tb.solve(problem, max_iter=100)
+    assert result.upper_optimum[0] <= truth
+
+
+def test_a_function_that_is_not_convex_is_found_out():
+    upper = tb.Smooth(lambda x: float(np.sum(np.cos(x))), lambda x: -np.sin(x), lipschitz=1.0)
+    lower = tb.LeastSquares([[1.0, 1.0]], [0.0])
+    problem = tb.Problem(upper=upper, lower=lower, domain=tb.Ball(5.0))
+    result = tb.solve(problem, x0=[2.0, -1.0], max_iter=400, rtol=1e-3)
+    assert not result.success
+    assert "not convex" in result.message
+    assert result.upper_gap == math.inf
+
+
+def test_a_wrong_gradient_is_found_out():
+    upper = tb.Smooth(lambda x: 0.5 * float(x @ x), lambda x: -x, lipschitz=1.0)
+    problem = tb.Problem(
+        upper=upper, lower=tb.LeastSquares([[1.0, 1.0]], [1.0]), domain=tb.Ball(3.0)
+    )
+    result = tb.solve(problem, max_iter=200)
+    assert not result.success
+
+
+def test_a_callback_sees_no_gap_that_is_not_proved():
+    gaps = []
+    lower = tb.Smooth(lambda x: 0.5 * float(x @ x), lambda x: x, lipschitz=1.0, lower_bound=5.0)
+    problem = tb.Problem(upper=tb.Linear([1.0, 0.0]), lower=lower, domain=tb.Ball())
+    tb.solve(problem, max_iter=10, callback=lambda r: gaps.append(r.lower_gap))
+    assert min(gaps[1:]) == math.inf
+
+
+def test_a_rank_that_only_looks_deficient_gives_no_growth():
+    for A in ([[1.0, 0.0], [0.0, 1e-17]], [[2.0**100, 0.0], [0.0, 2147483629.0]]):
+        problem = tb.Problem(upper=tb.SquaredNorm(), lower=tb.LeastSquares(A, [0.0, 1.0]))
+        result = tb.solve(problem, max_iter=50)
+        assert contains(result.lower_optimum, 0.0)
+        assert result.dimension is None
+
+
+@pytest.mark.parametrize("guess", [math.inf, math.nan, -1.0, 1e300, 1.7e308])
+def test_a_senseless_guess_changes_nothing(guess):
+    rng = np.random.default_rng(5)
+    domains = (
+        tb.Space(), tb.Ball(), tb.Box(-1.0, 2.0), tb.Orthant(), tb.Simplex(), tb.L1Ball(),
+        tb.Monotone(), tb.Halfspace(rng.standard_normal(5), 0.3),
+    )  # fmt: skip
+    for domain in domains:
+        for scale in (1.0, 1e91):
+            x, c = scale * rng.standard_normal(5), rng.standard_normal(5)
+            beta = float(c @ domain.project(x)) - 0.1 * scale
+            z, mu = domain.project_cut(x, c, beta, guess)
+            cold, cold_mu = domain.project_cut(x, c, beta)
+            np.testing.assert_allclose(z, cold, rtol=1e-9, atol=1e-9 * float(np.max(np.abs(cold))))
+            assert math.isfinite(mu)
+            assert math.isfinite(cold_mu)
+
+
+def test_sums_and_products_as_people_write_them():
+    f, g = tb.SquaredNorm(), tb.Linear([1.0, 2.0])
+    x = np.array([1.0, -1.0])
+    assert sum([f, g]).value(x) == (f + g).value(x)
+    assert (f * 2).value(x) == (2 * f).value(x)
+    tb.solve(tb.Problem(upper=f, lower=g, domain=tb.Ball()), rtol=np.array([1e-2, 1e-2]))
+
+
+def test_extended_precision_is_refused():
+    with pytest.raises(TypeError, match="must be float32 or float64"):
+        tb.LeastSquares(np.ones((2, 2), np.longdouble), np.ones(2, np.longdouble))
