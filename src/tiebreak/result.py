@@ -14,7 +14,7 @@ from tiebreak.problem import Problem, solution_dimension
 
 STATUSES = {
     "certified": "both gaps are proved to be within the tolerance",
-    "converged": "the method's own stopping rule was met",
+    "converged": "the method's own stopping rule was met",  # for methods that have one
     "max_iter": "max_iter steps were taken before both gaps were within the tolerance",
     "max_time": "max_time passed before both gaps were within the tolerance",
     "nonfinite": "a value that is not finite appeared; x is the last point before it",
