@@ -101,6 +101,10 @@ class SmoothFunction:
         """mu > 0 with h(x) - min h <= |grad h(x)|²/(2 mu) on all of R^n, or 0 if none is known."""
         return self.strong_convexity
 
+    def __repr__(self) -> str:
+        size = "" if self.dimension is None else f" of {self.dimension} variables"
+        return f"<{type(self).__name__}{size}>"
+
     def __add__(self, other: object) -> SmoothFunction:
         if not isinstance(other, SmoothFunction):
             return NotImplemented
