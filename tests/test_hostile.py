@@ -184,3 +184,23 @@ def test_sums_and_products_as_people_write_them():
 def test_extended_precision_is_refused():
     with pytest.raises(TypeError, match="must be float32 or float64"):
         tb.LeastSquares(np.ones((2, 2), np.longdouble), np.ones(2, np.longdouble))
+
+
+def test_a_false_error_bound_ends_in_no_success():
+    """x* = 5 has f* = 50, yet the promise says that f rises by almost nothing on the way there."""
+    problem = tb.Problem(
+        upper=tb.SquaredNorm(4.0),
+        lower=tb.SquaredNorm(1.0, [5.0]),
+        error_bound=tb.ErrorBound(order=2, modulus=1e6, gradient_bound=1e-6),
+    )
+    result = tb.solve(problem, rtol=(1e-1, 1e-1), max_iter=400)
+    assert math.isinf(result.upper_gap) == (not result.success)
+    assert contains(result.upper_optimum, 50.0)
+
+
+def test_certify_does_not_forget_that_a_function_is_not_convex():
+    upper = tb.Smooth(lambda x: float(np.sum(np.cos(x))), lambda x: -np.sin(x), lipschitz=1.0)
+    lower = tb.LeastSquares([[1.0, 1.0]], [0.0])
+    problem = tb.Problem(upper=upper, lower=lower, domain=tb.Ball(5.0))
+    proof = tb.certify(problem, [2.0, -1.0], max_iter=3000)
+    assert proof.upper_gap == math.inf

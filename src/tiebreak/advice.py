@@ -18,11 +18,7 @@ def after_nonfinite(run: Run) -> str:
 
 def what_next(run: Run, status: str, tolerance: tuple[float, float], max_iter: int) -> str:
     """What to do next, in a sentence or two."""
-    steep = [
-        name
-        for name, count in zip(("upper", "lower"), getattr(run.state, "steep", (0, 0)), strict=True)
-        if count
-    ]
+    steep = _levels(run, "steep")
     parts = []
     if steep:
         parts.append(
@@ -86,13 +82,15 @@ def _steps_needed(rows: Sequence[Row], tolerance: tuple[float, float]) -> int | 
     return int(round(needed, digits)) if needed < 1e12 else None
 
 
+def _levels(run: Run, doubt: str) -> list[str]:
+    """The levels of whose function the method has noted this doubt."""
+    counts = getattr(run.state, doubt, (0, 0))
+    return [name for name, count in zip(("upper", "lower"), counts, strict=True) if count]
+
+
 def _contradiction(run: Run) -> str:
     """Which promise cannot be true: no certificate then."""
-    bent = [
-        name
-        for name, count in zip(("upper", "lower"), getattr(run.state, "bent", (0, 0)), strict=True)
-        if count
-    ]
+    bent = _levels(run, "bent")
     if bent:
         return (
             f"The {' and the '.join(bent)} function fell below its own tangent: it is not convex, "

@@ -130,6 +130,7 @@ class Ledger:
         self._region = Region(problem.domain, problem.radius, self._zero)
         self._growth = problem.lower.growth if isinstance(problem.domain, Space) else 0.0
         self.refuted = False  # was a promise of the user seen to be false?
+        self.is_steep = False  # was f seen to rise faster than its Lipschitz constant allows?
         self.part_sizes = (0.0, 0.0)  # of f and g, where they are sums whose parts may cancel
         self.sums = sums or Sums(
             steps=0, blocks=(), last_upper=None, last_cut=None, last_lower=None,
@@ -185,9 +186,11 @@ class Ledger:
         )  # fmt: skip
         return True
 
-    def inherit(self, known: Sums) -> None:
-        """Take over the bounds, not the sums, of another run on the same problem."""
-        s = self.sums
+    def inherit(self, other: Ledger) -> None:
+        """Take over the bounds and the doubts, not the sums, of another run on the same problem."""
+        self.refuted |= other.refuted
+        self.is_steep |= other.is_steep
+        s, known = self.sums, other.sums
         self.sums = s._replace(
             ghat=min(s.ghat, known.ghat),
             upper_bound=max(s.upper_bound, known.upper_bound),
@@ -359,16 +362,11 @@ class Ledger:
         )
         return upper, lower
 
-    def certificate(
-        self, x: Array, upper: Seen, lower_value: float, lipschitz_holds: bool = True
-    ) -> Certificate:
-        """The whole statement about x, where f is ``upper`` and g has the value given.
-
-        ``lipschitz_holds``: False if f was seen to rise faster than its Lipschitz constant allows.
-        """
+    def certificate(self, x: Array, upper: Seen, lower_value: float) -> Certificate:
+        """The whole statement about x, where f is ``upper`` and g has the value given."""
         upper_gap, lower_gap = self.gaps(x, upper.value, lower_value, effort=30)
         distance = arrays.norm(x - self.problem.domain.project(x))
-        ceiling = self._upper_ceiling(upper, lower_gap, distance) if lipschitz_holds else math.inf
+        ceiling = math.inf if self.is_steep else self._upper_ceiling(upper, lower_gap, distance)
         if not ceiling >= self.sums.upper_bound:
             self.refuted = True  # an error bound or a Lipschitz constant that cannot be true
         if self.is_contradicted:
@@ -403,7 +401,7 @@ class Ledger:
         last = self.sums.last_lower or self.sums.last_cut
         gap = max(lower_gap, 0.0)
         if distance > 0.0 and last is not None:
-            gap += distance * (arrays.norm(last.slope) + last.curvature * size)
+            gap += distance * (arrays.norm(last.slope) + abs(last.curvature) * size)
         rises = [math.inf]
         growth = self.problem.growth
         if growth > 0.0 and math.isfinite(f.lipschitz):

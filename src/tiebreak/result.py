@@ -20,6 +20,7 @@ STATUSES = {
     "nonfinite": "a value that is not finite appeared; x is the last point before it",
     "unbounded": "f falls without end along directions in which g does not rise",
     "stopped": "stopped from outside; x is the last point",
+    "refuted": "a promise that the proof relied on was seen to be false at the last look",
 }
 
 

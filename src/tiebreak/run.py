@@ -139,7 +139,7 @@ class Run:
             self.iteration, self.rows, self.state = saved.iteration, list(saved.rows), saved.state
             self.start_values = saved.start_values
             self.ledger = Ledger(self.problem, x0, saved.sums)
-            self.ledger.refuted = any(getattr(self.state, "bent", (0, 0)))
+            self._note_doubts()
         else:
             self.iteration, self.rows = 0, []
             self.state = method.init(self.problem, x0)
@@ -176,7 +176,7 @@ class Run:
         if not (self.is_finite and self.ledger.add(self.state.news)):
             self.state = before
             return False
-        self.ledger.refuted |= any(getattr(self.state, "bent", (0, 0)))
+        self._note_doubts()
         self.iteration += 1
         return True
 
@@ -207,5 +207,9 @@ class Run:
         (point,) = self.problem.lift(x)
         (upper,), _ = self.upper.look([point.f])
         _, (lower_value,) = self.lower.look([], [point.g])
-        holds = not getattr(self.state, "steep", (0, 0))[0]
-        return self.ledger.certificate(x, upper, lower_value, holds)
+        return self.ledger.certificate(x, upper, lower_value)
+
+    def _note_doubts(self) -> None:
+        """What the method's free checks have found out about the functions, for the ledger."""
+        self.ledger.refuted |= any(getattr(self.state, "bent", (0, 0)))
+        self.ledger.is_steep |= getattr(self.state, "steep", (0, 0))[0] > 0

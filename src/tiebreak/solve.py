@@ -125,6 +125,8 @@ def solve(
             _show(row, end="\n")
         tolerance = _tolerance(row, run.start_values, relative, absolute)
         proof = run.certificate(run.state.x)
+        if run.ledger.is_contradicted and status == "certified":
+            status = "refuted"
 
     return Result(
         x=run.state.x,
@@ -172,7 +174,7 @@ def certify(problem: Problem, x: Any, max_iter: int = 10_000) -> Certificate:
                         before.lower_gap, proof.lower_gap, proof.lower_value
                     ):
                         break
-            known = run.ledger.sums
+            known = run.ledger
             if steps >= max_iter:
                 break
     assert proof is not None
