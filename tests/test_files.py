@@ -246,6 +246,12 @@ plot = "p.pdf"
     assert output == {"x": "deep/x.csv", "report": "r.json", "plot": "p.pdf"}
 
 
+def test_a_method_with_its_parameters_has_a_table_of_its_own(tmp_path):
+    method = '[method]\nkind = "AGMBiO"\ngamma = 0.25\nhorizon = 9\n'
+    _, options, _ = read_problem(problem_file(tmp_path, LEVELS + method))
+    assert options == {"method": tb.AGMBiO(gamma=0.25, horizon=9)}
+
+
 def test_every_public_function_and_domain_can_be_named():
     public = {name for name in tb.__all__ if isinstance(getattr(tb, name), type)}
     smooth = {n for n in public if issubclass(getattr(tb, n), tb.functions.SmoothFunction)}
@@ -270,7 +276,11 @@ LOWER = '[lower]\nkind = "SquaredNorm"\n'
         ("upper = 3\n" + LOWER, "[upper] must be a table, got 3"),
         (
             LEVELS + "[domian]\n",
-            "there is no table [domian], known tables are [upper], [lower], [domain], [error_bound], [solve], [output]",
+            "there is no table [domian], known tables are [upper], [lower], [domain], [error_bound], [method], [solve], [output]",
+        ),
+        (
+            LEVELS + '[method]\nkind = "AGMBiO"\n[solve]\nmethod = "agm-bio"\n',
+            "[method] excludes the keys 'method' and 'gamma' of [solve]",
         ),
         ("radus = 1\n" + LEVELS, "there is no key 'radus' outside the tables, known is radius"),
         ("[upper]\n" + LOWER, f"[upper] lacks the key 'kind', {FUNCTION_KINDS}"),

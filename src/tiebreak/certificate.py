@@ -30,6 +30,13 @@ TINY = 2.0**-1000  # covers underflow, which relative errors do not
 HUGE = 1e150  # multipliers beyond this drown everything else in rounding errors
 
 
+class Claims(NamedTuple):
+    """Bounds that a method has proved in its own way, by structure and not by minorants."""
+
+    upper: tuple[float, float] = (-math.inf, math.inf)  # an interval that contains f*
+    lower: float = -math.inf  # g* is at least this
+
+
 class News(NamedTuple):
     """What one step has found out: weighted minorants, and values of g at points of Z."""
 
@@ -37,6 +44,7 @@ class News(NamedTuple):
     cuts: tuple[tuple[float, Seen], ...] = ()  # of g, weighted by the cuts' multipliers
     lower: tuple[tuple[float, Seen], ...] = ()  # of g, weighted for a bound on g* itself
     values: tuple[tuple[float, Seen], ...] = ()  # g at a point of Z, and a minorant close to it
+    claims: Claims | None = None
 
 
 class Block(NamedTuple):
@@ -57,6 +65,7 @@ class Sums(NamedTuple):
     last_lower: Model | None
     ghat: float  # the smallest proved value of g at a point of Z, rounding included
     upper_bound: float  # f* is at least this
+    upper_ceiling: float  # f* is at most this, by a method's own proof
     lower_bound: float  # g* is at least this
     tail: int  # the block that the best sum for f* began with, and its best factor on the cuts
     tail_factor: float
@@ -135,7 +144,8 @@ class Ledger:
         self.sums = sums or Sums(
             steps=0, blocks=(), last_upper=None, last_cut=None, last_lower=None,
             ghat=math.inf,
-            upper_bound=problem.upper.lower_bound, lower_bound=problem.lower.lower_bound,
+            upper_bound=problem.upper.lower_bound, upper_ceiling=math.inf,
+            lower_bound=problem.lower.lower_bound,
             tail=0, tail_factor=1.0, kept_cut=None, kept_factor=1.0, lower_tail=0,
         )  # fmt: skip
 
@@ -157,6 +167,8 @@ class Ledger:
             max((seen.size for _, seen in news.upper), default=of_f),
             max((seen.size for _, seen in (*news.lower, *news.cuts)), default=of_g),
         )
+        if news.claims is not None:
+            self._believe(news.claims)
         s = self.sums
         ghat, lower_bound = s.ghat, s.lower_bound
         for value, near in news.values:
@@ -186,6 +198,15 @@ class Ledger:
         )  # fmt: skip
         return True
 
+    def _believe(self, claims: Claims) -> None:
+        """Take over what a method has proved in its own way."""
+        (low, high), s = claims.upper, self.sums
+        self.sums = s._replace(
+            upper_bound=max(s.upper_bound, low),
+            upper_ceiling=min(s.upper_ceiling, high),
+            lower_bound=max(s.lower_bound, claims.lower),
+        )
+
     def inherit(self, other: Ledger) -> None:
         """Take over the bounds and the doubts, not the sums, of another run on the same problem."""
         self.refuted |= other.refuted
@@ -194,6 +215,7 @@ class Ledger:
         self.sums = s._replace(
             ghat=min(s.ghat, known.ghat),
             upper_bound=max(s.upper_bound, known.upper_bound),
+            upper_ceiling=min(s.upper_ceiling, known.upper_ceiling),
             lower_bound=max(s.lower_bound, known.lower_bound),
         )
 
@@ -367,6 +389,7 @@ class Ledger:
         upper_gap, lower_gap = self.gaps(x, upper.value, lower_value, effort=30)
         distance = arrays.norm(x - self.problem.domain.project(x))
         ceiling = math.inf if self.is_steep else self._upper_ceiling(upper, lower_gap, distance)
+        ceiling = min(ceiling, self.sums.upper_ceiling)
         if not ceiling >= self.sums.upper_bound:
             self.refuted = True  # an error bound or a Lipschitz constant that cannot be true
         if self.is_contradicted:

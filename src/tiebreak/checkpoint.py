@@ -23,7 +23,7 @@ from tiebreak.arrays import Array, Matrix
 from tiebreak.functions import Smooth
 from tiebreak.problem import Problem
 
-FORMAT = 1  # raised whenever an older file could not be continued faithfully
+FORMAT = 2  # raised whenever an older file could not be continued faithfully
 
 
 def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:

@@ -22,6 +22,10 @@ Problems: TOML, for example
     modulus = 1.0
     gradient_bound = 3.0
 
+    [method]                      # optional, "auto" if absent; or its name: method in [solve]
+    kind = "RAPM"
+    eta = 1e-3
+
     [solve]                       # optional, arguments of solve; gamma makes it AGMBiO(gamma=...)
     rtol = [1e-4, 1e-6]
     checkpoint = "run.npz"        # beside this file too
@@ -45,7 +49,7 @@ from typing import Any
 import numpy as np
 
 from tiebreak import domains, functions, losses
-from tiebreak.methods import AGMBiO
+from tiebreak.methods import METHODS, AGMBiO
 from tiebreak.problem import ErrorBound, Problem
 from tiebreak.solve import solve
 
@@ -67,7 +71,7 @@ DOMAINS = (
     domains.Space,
 )
 MATRICES = ("A", "Q")  # arguments that are matrices; all other arrays are vectors
-TABLES = ("upper", "lower", "domain", "error_bound", "solve", "output")
+TABLES = ("upper", "lower", "domain", "error_bound", "method", "solve", "output")
 OUTPUT = {"x": "x.npy", "report": "report.json", "plot": "plot.png"}
 OUTPUT_ENDINGS = {"x": (".npy", ".csv"), "report": (".json",), "plot": (".png", ".pdf", ".svg")}
 
@@ -240,6 +244,10 @@ def read_problem(path: str | Path) -> tuple[Problem, Table, dict[str, str]]:
             error_bound=_error_bound(content.get("error_bound"), folder),
         )
         options = _solve(content.get("solve", {}), folder)
+        if "method" in content:
+            if "method" in options:
+                raise ValueError("[method] excludes the keys 'method' and 'gamma' of [solve]")
+            options["method"] = _object("method", content["method"], METHODS.values(), folder)
         return problem, options, _output(content.get("output", {}))
     except (ValueError, TypeError) as error:
         raise ValueError(f"{path}: {error}") from None

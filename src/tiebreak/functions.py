@@ -97,6 +97,11 @@ class SmoothFunction:
         return abs(value) + (slope + curve) * reach
 
     @property
+    def bare(self) -> SmoothFunction:
+        """The function itself, without the wrapper that counts."""
+        return self
+
+    @property
     def growth(self) -> float:
         """mu > 0 with h(x) - min h <= |grad h(x)|²/(2 mu) on all of R^n, or 0 if none is known."""
         return self.strong_convexity

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple, overload
+from typing import Any, NamedTuple, Protocol, overload
 
 from tiebreak.arrays import Array
 from tiebreak.certificate import Certificate
@@ -18,10 +18,24 @@ STATUSES = {
     "max_iter": "max_iter steps were taken before both gaps were within the tolerance",
     "max_time": "max_time passed before both gaps were within the tolerance",
     "nonfinite": "a value that is not finite appeared; x is the last point before it",
-    "unbounded": "f falls without end along directions in which g does not rise",
+    "unbounded": "there is no minimiser: a level falls without end along a direction",
+    "undetermined": "the data do not determine the answer",
     "stopped": "stopped from outside; x is the last point",
     "refuted": "a promise that the proof relied on was seen to be false at the last look",
 }
+
+SUCCESSES = ("certified", "converged")
+
+
+class Findings(Protocol):
+    """What a method found out besides x, in its own words."""
+
+    @property
+    def dimension(self) -> int | None:
+        """Of the solution set of the lower level, None where unknown."""
+
+    def lines(self) -> list[tuple[str, str]]:
+        """Lines for the report: a label of at most 11 characters, and a text."""
 
 
 class Row(NamedTuple):
@@ -89,6 +103,7 @@ class Result:
         nit, time, method: steps, seconds, and the method with its step-size rule.
         dimension: of the solution set of the lower level, None where unknown.
         trace: one Row per recorded step; ``trace.to_pandas()``.
+        findings: what the method found out besides x (``Exact``: ranks, residuals), or None.
     """
 
     x: Array
@@ -102,6 +117,7 @@ class Result:
     method: str
     trace: Trace = field(repr=False)
     problem: Problem = field(repr=False)
+    findings: Findings | None = None
 
     @property
     def upper_value(self) -> float:
@@ -141,12 +157,13 @@ class Result:
     @cached_property
     def dimension(self) -> int | None:
         """The dimension of the lower level's solution set, None where unknown; found when asked."""
-        return solution_dimension(self.problem)
+        found = None if self.findings is None else self.findings.dimension
+        return solution_dimension(self.problem) if found is None else found
 
     @property
     def success(self) -> bool:
         """Are both levels proved to be within the tolerance (or the named rule met)?"""
-        return self.status in ("certified", "converged")
+        return self.status in SUCCESSES
 
     @property
     def message(self) -> str:
@@ -164,10 +181,14 @@ class Result:
             f"{_interval('g', proof.lower_optimum)}",
             f"  both sides  {self._both_sides()}",
             f"  ties        {_ties(self.dimension)}",
+            *(f"  {label:<11} {text}" for label, text in self._found()),
             f"  method      {self.method}",
             f"  {'outcome' if self.success else 'next   '}     {self.message}",
         ]
         return "\n".join(lines)
+
+    def _found(self) -> list[tuple[str, str]]:
+        return [] if self.findings is None else self.findings.lines()
 
     def _given_up(self) -> str:
         """How much of the lower level was paid for the upper one."""
@@ -195,6 +216,7 @@ class Result:
             "time": self.time,
             "method": self.method,
             "dimension": self.dimension,
+            "findings": dict(self._found()),
             "upper": _level_dict(
                 proof.upper_value, proof.upper_gap, self.tolerance[0], proof.upper_optimum
             )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
@@ -16,7 +17,12 @@ from tiebreak.result import Row
 
 
 class Method(Protocol):
-    """A method: parameters, a first state, and the way from one state to the next."""
+    """A method: parameters, a first state, and the way from one state to the next.
+
+    ``planned(steps)`` may be there too: the method with what its parameters leave open filled in
+    for a run of at most so many steps. A state may have ``finished``, the status and the sentence
+    of a method that ends by itself, and ``findings``, what it found out besides x.
+    """
 
     @property
     def name(self) -> str: ...
@@ -57,6 +63,10 @@ class Counted(SmoothFunction):
         self.function = function
         self.gradients = self.passed = 0
         self.dimension, self.prototype = function.dimension, function.prototype
+
+    @property
+    def bare(self) -> SmoothFunction:
+        return self.function.bare
 
     @property
     def lipschitz(self) -> float:  # type: ignore[override]
@@ -119,7 +129,10 @@ class Saved(NamedTuple):
 
 
 class Run:
-    """A method at work on a problem: its state, its ledger, its trace, its counts, its clock."""
+    """A method at work on a problem: its state, its ledger, its trace, its counts, its clock.
+
+    With ``certifies`` False the ledger stays empty, for a race in which only the steps count.
+    """
 
     def __init__(
         self,
@@ -128,8 +141,9 @@ class Run:
         x0: Array,
         saved: Saved | None = None,
         began: float | None = None,
+        certifies: bool = True,
     ) -> None:
-        self.method = method
+        self.method, self.certifies = method, certifies
         self.upper, self.lower = Counted(problem.upper), Counted(problem.lower)
         self.problem = replace(problem, upper=self.upper, lower=self.lower)
         self.before = saved.counts if saved else Counts()
@@ -145,11 +159,25 @@ class Run:
             self.state = method.init(self.problem, x0)
             self.start_values = (self.state.upper_value, self.state.lower_value)
             self.ledger = Ledger(self.problem, x0)
-            self.ledger.add(self.state.news)
+            if certifies:
+                self.ledger.add(self.state.news)
 
     @property
     def seconds(self) -> float:
         return self.seconds_before + time.perf_counter() - self.clock
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """The clock stands still meanwhile: measuring a run is no part of it."""
+        stopped = time.perf_counter()
+        yield
+        self.clock += time.perf_counter() - stopped
+
+    @property
+    def finished(self) -> tuple[str, str]:
+        """The status and the sentence with which the method ended by itself, else two blanks."""
+        ending: tuple[str, str] = getattr(self.state, "finished", ("", ""))
+        return ending
 
     @property
     def counts(self) -> Counts:
@@ -173,7 +201,7 @@ class Run:
     def step(self) -> bool:
         """One step; False (and nothing changed) if it led to a value that is not finite."""
         before, self.state = self.state, self.method.step(self.problem, self.state)
-        if not (self.is_finite and self.ledger.add(self.state.news)):
+        if not (self.is_finite and (not self.certifies or self.ledger.add(self.state.news))):
             self.state = before
             return False
         self._note_doubts()

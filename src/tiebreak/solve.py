@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from tiebreak.arrays import Array
 from tiebreak.certificate import Certificate
 from tiebreak.methods import METHODS, AGMBiO
 from tiebreak.problem import Problem
-from tiebreak.result import Result, Row, Trace
+from tiebreak.result import SUCCESSES, Result, Row, Trace
 from tiebreak.run import Intermediate, Method, Run, Saved
 
 Tolerance = float | tuple[float, float]
@@ -74,7 +74,7 @@ def solve(
     began = time.perf_counter()
     if not isinstance(problem, Problem):
         raise TypeError(f"solve: problem must be a Problem, got {checks.what_it_is(problem)}")
-    chosen = _find_method(method, problem)
+    chosen = find_method(method, problem)
     relative, absolute = _pair(rtol, "rtol"), _pair(atol, "atol")
     checks.whole("solve", "max_iter", max_iter)
     if max_time is not None:
@@ -85,8 +85,8 @@ def solve(
     _check_functions("solve", problem, start)
     chosen.check(problem)
     store = _Store(checkpoint, problem, chosen, start)
-    if isinstance(chosen, AGMBiO) and chosen.horizon is None:
-        chosen = replace(chosen, horizon=max(max_iter, 1))
+    if hasattr(chosen, "planned"):
+        chosen = chosen.planned(max(max_iter, 1))
 
     with _interrupt_flag() as interrupted, arrays.quiet():
         run = Run(problem, chosen, start, store.load(), began)
@@ -107,6 +107,8 @@ def solve(
                     callback(run.intermediate())
                 if status:
                     pass
+                elif run.finished[0]:
+                    status, advice = run.finished
                 elif interrupted():
                     status = "stopped"
                 elif last_step:
@@ -125,8 +127,8 @@ def solve(
             _show(row, end="\n")
         tolerance = _tolerance(row, run.start_values, relative, absolute)
         proof = run.certificate(run.state.x)
-        if run.ledger.is_contradicted and status == "certified":
-            status = "refuted"
+        if run.ledger.is_contradicted and status in SUCCESSES:
+            status, advice = "refuted", ""
 
     return Result(
         x=run.state.x,
@@ -140,6 +142,7 @@ def solve(
         method=f"{'auto: ' if method == 'auto' else ''}{chosen.describe(problem)}",
         trace=Trace(run.rows),
         problem=problem,
+        findings=getattr(run.state, "findings", None),
     )
 
 
@@ -191,17 +194,18 @@ def _settled(before: float, after: float, value: float) -> bool:
 # -- checks ---------------------------------------------------------------------------------------
 
 
-def _find_method(method: str | Method, problem: Problem) -> Method:
+def find_method(method: str | Method, problem: Problem, owner: str = "solve") -> Method:
+    """A method by its name, or the one given; one clear sentence for anything else."""
     if isinstance(method, str):
         if method == "auto":
             return _automatic(problem)
         if method in METHODS:
             return METHODS[method]()
         known = ", ".join(["auto", *METHODS])
-        raise ValueError(f"solve: unknown method {method!r}, known are {known}")
+        raise ValueError(f"{owner}: unknown method {method!r}, known are {known}")
     if isinstance(method, type) or not all(hasattr(method, name) for name in ("init", "step")):
         raise TypeError(
-            "solve: method must be a name or an object such as AGMBiO(), "
+            f"{owner}: method must be a name or an object such as AGMBiO(), "
             f"got {checks.what_it_is(method)}"
         )
     return method

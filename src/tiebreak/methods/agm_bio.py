@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple
 
 from tiebreak import arrays, checks, theory
@@ -163,6 +163,10 @@ class AGMBiO:
     def describe(self, problem: Problem) -> str:
         """The method, its step-size rule and the source of its levels, in words."""
         return f"AGM-BiO, {self.theorem(problem)}, {type(self.levels).__name__}"
+
+    def planned(self, steps: int) -> AGMBiO:
+        """This method with T of Theorem 2 filled in, for a run of at most ``steps`` steps."""
+        return self if self.horizon is not None else replace(self, horizon=steps)
 
     # -- the step size ------------------------------------------------------------------------
 
