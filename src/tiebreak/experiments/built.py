@@ -1,0 +1,96 @@
+"""A built-in problem, built: the problem itself and everything that is known about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from tiebreak.problem import Problem, solution_dimension
+
+Vector = np.ndarray[Any, Any]
+Matrix = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Built:
+    """A problem with its start and its facts; what is not known is None.
+
+    Args:
+        label: what the data are, for plots and reports ("synthetic twin of ...").
+        problem: the Problem.
+        x0: where every method starts.
+        upper_optimum, lower_optimum: f* and g*, where there is a closed form.
+        solution: x*, where there is a closed form.
+        truth: the point that the data were made from, where there is one. Not the solution: noise
+            and ties lie between them.
+        ties: the dimension of the set of lower minimisers, where theory knows it.
+        order: r of the error bound of the lower level on the domain, where one is known to hold.
+    """
+
+    label: str
+    problem: Problem
+    x0: Vector
+    upper_optimum: float | None = None
+    lower_optimum: float | None = None
+    solution: Vector | None = None
+    truth: Vector | None = None
+    ties: int | None = None
+    order: float | None = None
+
+    @property
+    def variables(self) -> int:
+        """n."""
+        return int(self.x0.shape[0])
+
+    @property
+    def upper_lipschitz(self) -> float:
+        """L_f."""
+        return self.problem.upper.lipschitz
+
+    @property
+    def lower_lipschitz(self) -> float:
+        """L_g."""
+        return self.problem.lower.lipschitz
+
+    @property
+    def diameter(self) -> float:
+        """D, the diameter of the domain."""
+        return self.problem.domain.diameter_in(self.variables)
+
+    @cached_property
+    def dimension(self) -> int | None:
+        """The dimension of the set of lower minimisers: known, or computed where that is sure."""
+        return self.ties if self.ties is not None else solution_dimension(self.problem)
+
+    @property
+    def selects(self) -> bool | None:
+        """Is there anything for the upper level to choose?  None where that is not known."""
+        return None if self.dimension is None else self.dimension > 0
+
+    def __str__(self) -> str:
+        domain = type(self.problem.domain).__name__
+        rows = {
+            "variables": f"{self.variables}",
+            "domain": f"{domain}, diameter {self.diameter:g}",
+            "smoothness": f"L_f = {self.upper_lipschitz:.6g}, L_g = {self.lower_lipschitz:.6g}",
+            "error bound": "none known" if self.order is None else f"order {self.order:g}",
+            "ties": in_words(self.dimension),
+            "optimum": f"f* = {_known(self.upper_optimum)}, g* = {_known(self.lower_optimum)}",
+        }
+        return "\n".join([self.label, *(f"  {what:<13}{text}" for what, text in rows.items())])
+
+
+def in_words(dimension: int | None) -> str:
+    """What the dimension of the set of lower minimisers means for the upper level."""
+    if dimension is None:
+        return "not known"
+    if dimension == 0:
+        return "none: a single minimiser, so nothing is selected"
+    return f"the minimisers fill {dimension} dimension{'s' if dimension > 1 else ''}"
+
+
+def _known(value: float | None) -> str:
+    return "not known" if value is None else f"{value:.10g}"
