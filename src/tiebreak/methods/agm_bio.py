@@ -15,9 +15,13 @@ from tiebreak import arrays, checks, theory
 from tiebreak.arrays import Array, Image, mix
 from tiebreak.certificate import News
 from tiebreak.functions import Seen, SmoothFunction
+from tiebreak.methods.common import (
+    DEFAULT_HORIZON,
+    REFRESH,
+    need_lipschitz,
+    positive_smoothness,
+)
 from tiebreak.problem import Point, Problem
-
-REFRESH = 64  # carried images drift by rounding: recompute them every so many steps
 
 
 @dataclass(frozen=True)
@@ -153,12 +157,7 @@ class AGMBiO:
 
     def check(self, problem: Problem) -> None:
         """Refuse a problem outside the assumptions, with one sentence."""
-        for level in ("upper", "lower"):
-            if not math.isfinite(getattr(problem, level).lipschitz):
-                raise ValueError(
-                    f"AGMBiO: {level} must have a known Lipschitz constant, got none; "
-                    "give Smooth(..., lipschitz=...)"
-                )
+        need_lipschitz("AGMBiO", problem, "upper", "lower")
 
     def describe(self, problem: Problem) -> str:
         """The method, its step-size rule and the source of its levels, in words."""
@@ -191,7 +190,9 @@ class AGMBiO:
             return theory.smoothness_weak_sharpness(
                 L_f, L_g, modulus=bound.modulus, gradient_bound=bound.gradient_bound
             )
-        return theory.smoothness_error_bound(L_f, L_g, order=order, iterations=self.horizon or 1000)
+        return theory.smoothness_error_bound(
+            L_f, L_g, order=order, iterations=self.horizon or DEFAULT_HORIZON
+        )
 
     # -- the algorithm ------------------------------------------------------------------------
 
@@ -201,10 +202,10 @@ class AGMBiO:
         (x,) = problem.lift(problem.domain.project(x0))
         (f_y,), _ = f.look([x.f])
         (g_y,), _ = g.look([x.g])
-        L_g = _positive_smoothness(problem, g, g_y, g_y)
+        L_g = positive_smoothness(problem, g, g_y, g_y)
         S = self.smoothness(problem, f.lipschitz, g.lipschitz)
         if S == 0.0:  # f is linear and no theorem gives a limit: any positive number is admissible
-            S = _positive_smoothness(problem, f, f_y, g_y) / (self.gamma or 1.0)
+            S = positive_smoothness(problem, f, f_y, g_y) / (self.gamma or 1.0)
         state = State(
             k=0, A=0.0, x=x.x, z=x.x, x_images=x[1:], z_images=x[1:], f_y=f_y, g_y=g_y,
             level=g_y.value, mu=0.0, upper_value=f_y.value, lower_value=g_y.value,
@@ -332,24 +333,6 @@ def _order(problem: Problem) -> float | None:
     if problem.error_bound is not None:
         return problem.error_bound.order
     return 2.0 if problem.growth > 0.0 else None
-
-
-def _positive_smoothness(problem: Problem, h: SmoothFunction, h_0: Seen, g_0: Seen) -> float:
-    """L_h, or where h is linear a unit-free stand-in: |slope| over the size of the domain.
-
-    Any positive number is admissible there; this one makes the first step as long as the domain,
-    as the promised radius, or as the first lower step where nothing else gives a length.
-    """
-    if h.lipschitz > 0.0:
-        return h.lipschitz
-    length = problem.domain.diameter_in(int(h_0.at.shape[0]))
-    if not math.isfinite(length) and problem.radius is not None:
-        length = 2.0 * problem.radius
-    if not math.isfinite(length) and problem.lower.lipschitz > 0.0:
-        length = arrays.norm(g_0.slope) / problem.lower.lipschitz
-    if not math.isfinite(length) or length == 0.0:
-        length = arrays.norm(h_0.at) or 1.0
-    return arrays.norm(h_0.slope) / length or 1.0
 
 
 def _out_of_bounds(

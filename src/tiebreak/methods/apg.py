@@ -1,0 +1,101 @@
+"""FISTA on a weighted sum w_f f + w_g g: what the regularised and the two-phase methods share.
+
+Beck, Teboulle: A fast iterative shrinkage-thresholding algorithm, SIAM J. Imaging Sci. 2009.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+from tiebreak.arrays import Array, mix
+from tiebreak.certificate import News
+from tiebreak.functions import Seen
+from tiebreak.methods.common import positive_smoothness, value_for_news
+from tiebreak.problem import Point, Problem
+
+
+class Fista(NamedTuple):
+    """Where an accelerated run is; the next step starts from y."""
+
+    k: int  # steps since the last restart
+    t: float  # t_1 = 1, t_{k+1} = (1 + sqrt(1 + 4 t_k²))/2
+    x: Point  # in Z
+    y: Point  # extrapolated, perhaps outside Z
+    f_y: Seen | None  # None where f has no weight
+    g_y: Seen
+    f_x: float
+    g_x: float
+
+
+def begin(problem: Problem, x: Point, upper_weight: float) -> Fista:
+    """A run from x: y_1 = x, t_1 = 1. A restart too."""
+    f_y, f_x = _upper(problem, x, x, upper_weight)
+    (g_y,), _ = problem.lower.look([x.g])
+    return Fista(0, 1.0, x, x, f_y, g_y, f_x, g_y.value)
+
+
+def advance(
+    problem: Problem,
+    run: Fista,
+    upper_weight: float,
+    lower_weight: float,
+    step: float,
+    project: Callable[[Array], Array] | None = None,
+    restart: bool = False,
+) -> Fista:
+    """One step on h = w_f f + w_g g, step <= 1/L_h.
+
+        x_{k+1} = projection of y_k - step grad h(y_k)
+        y_{k+1} = x_{k+1} + (t_k - 1)/t_{k+1} (x_{k+1} - x_k)
+
+    ``project`` is the projection onto Z unless given; ``restart`` forgets the momentum after this
+    step, without another look (y_{k+1} = x_{k+1}, t_{k+1} = 1). x is lifted anew at every step, so
+    that the images do not drift.
+    """
+    slope = lower_weight * run.g_y.slope
+    if run.f_y is not None:
+        slope = slope + upper_weight * run.f_y.slope
+    (x,) = problem.lift((project or problem.domain.project)(run.y.x - step * slope))
+    t = 1.0 if restart else 0.5 * (1.0 + math.sqrt(1.0 + 4.0 * run.t * run.t))
+    y = x if restart else mix(run.x, x, 1.0 + (run.t - 1.0) / t)
+    f_y, f_x = _upper(problem, x, y, upper_weight)
+    (g_y,), (g_x,) = problem.lower.look([y.g], [x.g])
+    return Fista(0 if restart else run.k + 1, t, x, y, f_y, g_y, f_x, g_x)
+
+
+def step_size(problem: Problem, run: Fista, upper_weight: float, lower_weight: float) -> float:
+    """1/L_h = 1/(w_f L_f + w_g L_g) for a run with weights on both; a stand-in if h is linear."""
+    f, g = problem.upper, problem.lower
+    smoothness = upper_weight * f.lipschitz + lower_weight * g.lipschitz
+    if smoothness == 0.0 and run.f_y is not None:
+        smoothness = upper_weight * positive_smoothness(problem, f, run.f_y, run.g_y)
+        smoothness += lower_weight * positive_smoothness(problem, g, run.g_y, run.g_y)
+    return 1.0 / smoothness
+
+
+def news(
+    problem: Problem, before: Fista, after: Fista, upper_weight: float, lower_weight: float
+) -> News:
+    """What a step has found out: the minorants at y_k weigh t_k, as in FISTA's own proof.
+
+    sum t_i = t_k², and h(x_{k+1}) - sum t_i l_i(x)/t_k² <= |x - x_0|²/(2 step t_k²) for all x in Z,
+    so that the certificate follows the method's own rate.
+    """
+    t = before.t
+    upper = () if before.f_y is None else ((upper_weight * t, before.f_y),)
+    return News(
+        upper=upper,
+        cuts=((lower_weight * t, before.g_y),) if upper else (),
+        lower=((t, before.g_y),),
+        values=(value_for_news(problem, after.x.x, after.g_x, after.g_y),),
+    )
+
+
+def _upper(problem: Problem, x: Point, y: Point, weight: float) -> tuple[Seen | None, float]:
+    """f's minorant at y, where f has a weight, and its value at x."""
+    if weight == 0.0:
+        return None, problem.upper.look([], [x.f])[1][0]
+    (f_y,), (f_x,) = problem.upper.look([y.f], [x.f])
+    return f_y, f_x

@@ -1,0 +1,113 @@
+"""Bi-SG: a full gradient step on g, then a small one on f, whose size falls like k^-alpha.
+
+Merchav, Sabach: Convex bi-level optimization problems with nonsmooth outer objective function,
+SIAM J. Optim. 2023, arXiv 2307.08245.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from tiebreak import checks
+from tiebreak.arrays import Array
+from tiebreak.certificate import News
+from tiebreak.methods import alternate
+from tiebreak.methods.alternate import Turns
+from tiebreak.methods.common import need_lipschitz, positive_smoothness
+from tiebreak.problem import Problem
+
+
+class State(NamedTuple):
+    """Everything a run needs to go on; arrays and numbers only."""
+
+    k: int
+    turns: Turns  # y_k in Z, and x_k = y_k - eta_{k-1} grad f(y_k) outside
+    step_size: float  # t
+    c: float
+    news: News
+
+    @property
+    def x(self) -> Array:
+        """y_k, the point of Z; the paper's x_k is outside."""
+        return self.turns.x.x
+
+    @property
+    def upper_value(self) -> float:
+        """f(y_k)."""
+        return self.turns.f_x.value
+
+    @property
+    def lower_value(self) -> float:
+        """g(y_k)."""
+        return self.turns.g_x
+
+
+@dataclass(frozen=True)
+class BiSG:
+    """Bi-Sub-Gradient method, here with gradients.
+
+        y_{k+1} = projection of x_k - t grad g(x_k) onto Z
+        x_{k+1} = y_{k+1} - eta_k grad f(y_{k+1}),   eta_k = c/(k+1)^alpha
+
+    The output is y_k, the last one: g(y_k) - g* = O(k^-alpha), and f - f* = O(k^-(1-alpha)), which
+    the sum over all steps gives for the best of f(y_1) ... f(y_k).
+
+    Args:
+        alpha: in (1/2, 1); 3/4 in the experiments of the AGM-BiO paper.
+        c: size of the upper steps, 1/L_f if None.
+        step_size: t of the lower steps, at most 1/L_g, which it is if None.
+    """
+
+    alpha: float = 0.75
+    c: float | None = None
+    step_size: float | None = None
+
+    name: ClassVar[str] = "bi-sg"
+    paper: ClassVar[str] = (
+        "Merchav, Sabach: Convex bi-level optimization problems with nonsmooth outer objective "
+        "function, SIAM J. Optim. 2023, arXiv 2307.08245"
+    )
+    assumptions: ClassVar[str] = "f convex with bounded gradients, g convex and smooth; Z closed"
+    guarantee: ClassVar[str] = "f - f* <= O(k^-(1-alpha)), g - g* <= O(k^-alpha), 1/2 < alpha < 1"
+
+    def __post_init__(self) -> None:
+        alpha = checks.number("BiSG", "alpha", self.alpha, "a number in (1/2, 1)")
+        if not 0.5 < alpha < 1.0:
+            raise ValueError(f"BiSG: alpha must be a number in (1/2, 1), got {self.alpha}")
+        for name in ("c", "step_size"):
+            if getattr(self, name) is not None:
+                checks.positive("BiSG", name, getattr(self, name))
+
+    def check(self, problem: Problem) -> None:
+        """Refuse a problem outside the assumptions, with one sentence."""
+        if self.c is None:
+            need_lipschitz("BiSG", problem, "upper", instead=" or BiSG(c=...)")
+        if self.step_size is None:
+            need_lipschitz("BiSG", problem, "lower", instead=" or BiSG(step_size=...)")
+
+    def describe(self, problem: Problem) -> str:
+        """The method and its step sizes, in words."""
+        c = "1/L_f" if self.c is None else f"{self.c:g}"
+        t = "1/L_g" if self.step_size is None else f"{self.step_size:g}"
+        return f"Bi-SG, upper steps {c}/(k+1)^{self.alpha:g}, lower steps {t}, last iterate"
+
+    def init(self, problem: Problem, x0: Array) -> State:
+        """y_0 = x_0, the start."""
+        turns = alternate.begin(problem, x0)
+        f_0, g_0 = turns.f_x, turns.g_out
+        t, c = self.step_size, self.c
+        if t is None:
+            t = 1.0 / positive_smoothness(problem, problem.lower, g_0, g_0)
+        if c is None:
+            c = 1.0 / positive_smoothness(problem, problem.upper, f_0, g_0)
+        return State(0, turns, float(t), float(c), alternate.first_news(problem, turns))
+
+    def step(self, problem: Problem, state: State) -> State:
+        """A lower step to y_{k+1}, then an upper step of size eta_k to x_{k+1}."""
+        k, t = state.k, state.step_size
+        eta = state.c / (k + 1) ** float(self.alpha)
+        turns = alternate.advance(problem, state.turns, t, eta)
+        return state._replace(
+            k=k + 1, turns=turns, news=alternate.news(problem, state.turns, turns, t)
+        )

@@ -1,0 +1,74 @@
+"""What several methods share: constants in the units of the problem, averages, values of g."""
+
+from __future__ import annotations
+
+import math
+
+from tiebreak import arrays
+from tiebreak.arrays import Array, mix
+from tiebreak.functions import Seen, SmoothFunction
+from tiebreak.problem import Point, Problem
+
+REFRESH = 64  # carried images drift by rounding: recompute them every so many steps
+DEFAULT_HORIZON = 1000  # planned steps, where a method needs their number and nobody said
+
+
+def need_lipschitz(owner: str, problem: Problem, *levels: str, instead: str = "") -> None:
+    """Refuse a problem where a Lipschitz constant is needed and not known."""
+    for level in levels:
+        if not math.isfinite(getattr(problem, level).lipschitz):
+            raise ValueError(
+                f"{owner}: {level} must have a known Lipschitz constant, got none; "
+                f"give Smooth(..., lipschitz=...){instead}"
+            )
+
+
+def typical_length(problem: Problem, g_0: Seen) -> float:
+    """A length in the units of x: the domain's diameter, or twice the promised radius.
+
+    Where both are infinite: the length of the first lower step, of the start, or 1.
+    """
+    length = problem.domain.diameter_in(int(g_0.at.shape[0]))
+    if not math.isfinite(length) and problem.radius is not None:
+        length = 2.0 * problem.radius
+    if not math.isfinite(length) and problem.lower.lipschitz > 0.0:
+        length = arrays.norm(g_0.slope) / problem.lower.lipschitz
+    if not math.isfinite(length) or length == 0.0:
+        length = arrays.norm(g_0.at) or 1.0
+    return length
+
+
+def positive_smoothness(problem: Problem, h: SmoothFunction, h_0: Seen, g_0: Seen) -> float:
+    """L_h, or where h is linear a unit-free stand-in: |slope| over a typical length.
+
+    Any positive number is admissible there; this one makes the first step as long as the domain.
+    """
+    if h.lipschitz > 0.0:
+        return h.lipschitz
+    return arrays.norm(h_0.slope) / typical_length(problem, g_0) or 1.0
+
+
+def averaged(problem: Problem, average: Point, new: Point, weight: float, k: int) -> Point:
+    """(1 - weight) average + weight new, with its images, for the k-th time."""
+    if k % REFRESH:
+        return mix(average, new, weight)
+    return problem.lift(mix(average.x, new.x, weight))[0]
+
+
+def values_at(problem: Problem, x: Point) -> tuple[float, float]:
+    """f(x) and g(x), from the images of x."""
+    (f_x,), (g_x,) = problem.upper.look([], [x.f])[1], problem.lower.look([], [x.g])[1]
+    return f_x, g_x
+
+
+def value_for_news(problem: Problem, x: Array, value: float, near: Seen) -> tuple[float, Seen]:
+    """g has this ``value`` at x, a point of Z, and ``near`` is its minorant from another point.
+
+    The certificate bounds rounding errors by the size and the slope of ``near``: so x itself stands
+    for it where x is larger, and what the slope at x can be steeper is added to the value (x lies
+    in Z up to 64 units of rounding only).
+    """
+    size, distance = arrays.norm(x), arrays.norm(x - near.at)
+    if distance > 0.0:
+        value += 64 * arrays.epsilon(x) * problem.lower.lipschitz * distance * size
+    return value, near if arrays.norm(near.at) >= size else near._replace(at=x)

@@ -1,0 +1,211 @@
+"""PB-APG: FISTA on f + gamma g, with a large penalty gamma, fixed or growing.
+
+Chen, Shi, Jiang, Wang: Penalty-based methods for simple bilevel optimization under Hölderian error
+bounds, NeurIPS 2024.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import ClassVar, NamedTuple
+
+from tiebreak import checks
+from tiebreak.arrays import Array
+from tiebreak.certificate import News
+from tiebreak.functions import Seen
+from tiebreak.methods import apg
+from tiebreak.methods.apg import Fista
+from tiebreak.methods.common import (
+    DEFAULT_HORIZON,
+    need_lipschitz,
+    positive_smoothness,
+    typical_length,
+)
+from tiebreak.problem import ErrorBound, Problem
+
+FIRST_PHASE = 16  # steps of the adaptive variant's first phase; each next one is twice as long
+UNPROVED = 1e4  # the penalty where no theorem gives one, in units of L_f/L_g
+
+
+class State(NamedTuple):
+    """Everything a run needs to go on; arrays and numbers only."""
+
+    k: int
+    run: Fista  # on f + gamma g
+    penalty: float  # gamma
+    step_size: float
+    phase: int  # steps of this phase; 0: there are no phases
+    news: News
+
+    @property
+    def x(self) -> Array:
+        """The last iterate."""
+        return self.run.x.x
+
+    @property
+    def upper_value(self) -> float:
+        """f(x)."""
+        return self.run.f_x
+
+    @property
+    def lower_value(self) -> float:
+        """g(x)."""
+        return self.run.g_x
+
+
+@dataclass(frozen=True)
+class PBAPG:
+    """Penalty-Based Accelerated Proximal Gradient method.
+
+        x_{k+1} = projection of y_k - (grad f(y_k) + gamma grad g(y_k))/(L_f + gamma L_g) onto Z
+        y_{k+1} = x_{k+1} + (t_k - 1)/t_{k+1} (x_{k+1} - x_k)
+
+    The output is the last iterate. Under an error bound of order r on a bounded Z, gamma = O(eps^
+    (1-r)) makes every eps-minimiser of f + gamma g a point with |f - f*| <= 3 eps and g - g* =
+    O(eps^r) (``penalty_for``). FISTA finds one in K = O(eps^(-r/2)) steps: errors O(K^(-2/r)) and
+    O(K^-2) after K steps, with the gamma that fits K.
+
+    ``adaptive`` needs neither eps nor K: phases of 16, 32, 64 ... steps, each from the last point
+    of the one before with new momentum; gamma grows by 2^(2 - 2/r) from phase to phase, as the
+    theory's gamma does when K doubles (by 2 where no order is known).
+
+    Args:
+        penalty: gamma, the first one if adaptive. None: the theory's for ``accuracy``, or for
+            ``horizon``, where the problem has an error bound; without one 1e4 L_f/L_g (L_f/L_g at
+            first if adaptive), for which no theorem speaks. The AGM-BiO paper's runs have 1e4.
+        accuracy: eps, wanted of f; None: what the theory promises for ``horizon``.
+        adaptive: let gamma grow.
+        horizon: K, the planned number of steps; ``solve`` puts max_iter.
+    """
+
+    penalty: float | None = None
+    accuracy: float | None = None
+    adaptive: bool = False
+    horizon: int | None = None
+
+    name: ClassVar[str] = "pb-apg"
+    paper: ClassVar[str] = (
+        "Chen, Shi, Jiang, Wang: Penalty-based methods for simple bilevel optimization under "
+        "Hölderian error bounds, NeurIPS 2024"
+    )
+    assumptions: ClassVar[str] = (
+        "f, g convex and smooth; Z compact; error bound of order r on g for its theorem"
+    )
+    guarantee: ClassVar[str] = "|f - f*| <= O(K^(-2/r)), g - g* <= O(K^-2) after K planned steps"
+
+    def __post_init__(self) -> None:
+        for name in ("penalty", "accuracy"):
+            if getattr(self, name) is not None:
+                checks.positive("PBAPG", name, getattr(self, name))
+        checks.flag("PBAPG", "adaptive", self.adaptive)
+        if self.horizon is not None:
+            checks.whole("PBAPG", "horizon", self.horizon, 1)
+
+    def planned(self, steps: int) -> PBAPG:
+        """The same for a run of at most so many steps."""
+        return self if self.horizon is not None else replace(self, horizon=max(steps, 1))
+
+    def check(self, problem: Problem) -> None:
+        """Refuse a problem outside the assumptions, with one sentence.
+
+        With the penalty given it runs on an unbounded Z too (as in the AGM-BiO paper's second
+        figure), where nothing is proved.
+        """
+        if self.penalty is None and not problem.is_bounded:
+            raise ValueError(
+                "PBAPG: domain must be bounded, "
+                f"got {type(problem.domain).__name__}; or give PBAPG(penalty=...)"
+            )
+        need_lipschitz("PBAPG", problem, "upper", "lower")
+        if self.accuracy is not None and problem.error_bound is None:
+            raise ValueError(
+                "PBAPG: accuracy needs a problem with an error bound, got none; "
+                "give Problem(error_bound=...) or PBAPG(penalty=...)"
+            )
+
+    def describe(self, problem: Problem) -> str:
+        """The method and its penalty, in words."""
+        bound = problem.error_bound
+        if self.penalty is not None:
+            gamma = f"penalty {self.penalty:g}"
+        elif bound is not None and bound.gradient_bound > 0.0:
+            gamma = f"penalty by its theorem (error bound of order {bound.order:g})"
+        else:
+            gamma = f"penalty {1.0 if self.adaptive else UNPROVED:g} L_f/L_g, no theorem gives one"
+        growing = ", growing from phase to phase" if self.adaptive else ""
+        proved = "" if problem.is_bounded else ", no theorem speaks for it (unbounded domain)"
+        return f"PB-APG, {gamma}{growing}{proved}"
+
+    # -- the penalty --------------------------------------------------------------------------
+
+    def _first_penalty(self, problem: Problem, f_0: Seen, g_0: Seen) -> float:
+        bound = problem.error_bound
+        if self.penalty is not None:
+            return float(self.penalty)
+        L_g = positive_smoothness(problem, problem.lower, g_0, g_0)
+        if bound is None or bound.gradient_bound == 0.0:
+            L_f = positive_smoothness(problem, problem.upper, f_0, g_0)
+            return (1.0 if self.adaptive else UNPROVED) * L_f / L_g
+        steps = FIRST_PHASE if self.adaptive else self.horizon or DEFAULT_HORIZON
+        reach = L_g * typical_length(problem, g_0) ** 2
+        return penalty_for(bound, self.accuracy or accuracy_after(bound, steps, reach))
+
+    # -- the algorithm ------------------------------------------------------------------------
+
+    def init(self, problem: Problem, x0: Array) -> State:
+        """y_1 = x_1 = the start."""
+        (x,) = problem.lift(problem.domain.project(x0))
+        run = apg.begin(problem, x, 1.0)
+        assert run.f_y is not None
+        gamma = self._first_penalty(problem, run.f_y, run.g_y)
+        step = apg.step_size(problem, run, 1.0, gamma)
+        phase = FIRST_PHASE if self.adaptive else 0
+        return State(0, run, gamma, step, phase, News(values=((run.g_x, run.g_y),)))
+
+    def step(self, problem: Problem, state: State) -> State:
+        """One step of FISTA; at the end of a phase a larger penalty and no momentum."""
+        gamma, before, phase = state.penalty, state.run, state.phase
+        is_last = before.k + 1 == phase
+        run = apg.advance(problem, before, 1.0, gamma, state.step_size, restart=is_last)
+        after = state._replace(
+            k=state.k + 1, run=run, news=apg.news(problem, before, run, 1.0, gamma)
+        )
+        if not is_last:
+            return after
+        order = 2.0 if problem.error_bound is None else problem.error_bound.order
+        gamma *= 2.0 ** (2.0 - 2.0 / order)
+        step = apg.step_size(problem, run, 1.0, gamma)
+        return after._replace(penalty=gamma, step_size=step, phase=2 * phase)
+
+
+def penalty_for(bound: ErrorBound, accuracy: float) -> float:
+    """gamma = 2 gamma*, gamma* = C^r eps^(1-r) (r-1)^(r-1)/r^r, C = M (r/alpha)^(1/r).
+
+    By Proposition 1 of the AGM-BiO paper f* - f <= C (g - g*)^(1/r) <= gamma* (g - g*) + eps.
+    So an eps-minimiser of f + gamma g has f - f* <= eps, g - g* <= 2 eps/gamma* and
+    f* - f <= 3 eps. Order 1: gamma = 2 M/alpha, whatever eps.
+    """
+    r = bound.order
+    log = r * _log_slope(bound) + (1.0 - r) * math.log(accuracy) + _log_constant(r)
+    return 2.0 * math.exp(min(log, 300.0))
+
+
+def accuracy_after(bound: ErrorBound, steps: int, reach: float) -> float:
+    """The eps = 2 gamma L_g R²/(K+1)² that K steps of FISTA reach with gamma = penalty_for(eps).
+
+    ``reach`` = L_g R². That is eps = C (4 reach (r-1)^(r-1)/r^r/(K+1)²)^(1/r).
+    """
+    r = bound.order
+    squeezed = math.log(4.0) + math.log(reach) - 2.0 * math.log(steps + 1.0) + _log_constant(r)
+    return math.exp(_log_slope(bound) + squeezed / r)
+
+
+def _log_slope(bound: ErrorBound) -> float:
+    """log C, C = M (r/alpha)^(1/r)."""
+    return math.log(bound.gradient_bound) + math.log(bound.order / bound.modulus) / bound.order
+
+
+def _log_constant(r: float) -> float:
+    """log of (r-1)^(r-1)/r^r, 0 for r = 1."""
+    return (r - 1.0) * math.log(r - 1.0) - r * math.log(r) if r > 1.0 else 0.0

@@ -1,0 +1,131 @@
+"""R-APM: FISTA on g + eta f, with one small eta for the whole run.
+
+Samadi, Burbano, Yousefian: Achieving optimal complexity guarantees for a class of bilevel convex
+optimization problems, 2023.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar, NamedTuple
+
+from tiebreak import checks
+from tiebreak.arrays import Array
+from tiebreak.certificate import News
+from tiebreak.methods import apg
+from tiebreak.methods.apg import Fista
+from tiebreak.methods.common import DEFAULT_HORIZON, need_lipschitz
+from tiebreak.problem import Problem
+
+
+class State(NamedTuple):
+    """Everything a run needs to go on; arrays and numbers only."""
+
+    k: int
+    run: Fista  # on g + eta f
+    eta: float
+    step_size: float
+    news: News
+
+    @property
+    def x(self) -> Array:
+        """The last iterate."""
+        return self.run.x.x
+
+    @property
+    def upper_value(self) -> float:
+        """f(x)."""
+        return self.run.f_x
+
+    @property
+    def lower_value(self) -> float:
+        """g(x)."""
+        return self.run.g_x
+
+
+@dataclass(frozen=True)
+class RAPM:
+    """Regularized Accelerated Proximal Method.
+
+        x_{k+1} = projection of y_k - s (grad g(y_k) + eta grad f(y_k)) onto Z
+        y_{k+1} = x_{k+1} + (t_k - 1)/t_{k+1} (x_{k+1} - x_k)
+
+    The output is the last iterate. With h = g + eta f, FISTA's bound h(x_K) - min h <=
+    2 R0²/(s (K+1)²) says that f - f* <= 2 R0²/(s eta (K+1)²) and g - g* <= 2 R0²/(s (K+1)²) +
+    eta (f* - f): both O(1/K) with eta = 1/(K+1). Under weak sharpness, eta <= alpha/(2 M) makes
+    them O(1/K²), for then eta (f* - f) <= (g - g*)/2.
+
+    Args:
+        eta: the weight of f. None: alpha/(2 M) where the problem has an error bound of order 1
+            (and M > 0), otherwise 1/(K+1), as the paper has it: give your own where the units of f
+            and g are far apart.
+        step_size: s, at most 1/(L_g + eta L_f), which it is if None.
+        horizon: K, the planned number of steps; ``solve`` puts max_iter.
+    """
+
+    eta: float | None = None
+    step_size: float | None = None
+    horizon: int | None = None
+
+    name: ClassVar[str] = "r-apm"
+    paper: ClassVar[str] = (
+        "Samadi, Burbano, Yousefian: Achieving optimal complexity guarantees for a class of "
+        "bilevel convex optimization problems, 2023"
+    )
+    assumptions: ClassVar[str] = "f, g convex and smooth; Z closed"
+    guarantee: ClassVar[str] = (
+        "f - f* and g - g* <= O(1/K) after the K planned steps, O(1/K²) under weak sharpness"
+    )
+
+    def __post_init__(self) -> None:
+        for name in ("eta", "step_size"):
+            if getattr(self, name) is not None:
+                checks.positive("RAPM", name, getattr(self, name))
+        if self.horizon is not None:
+            checks.whole("RAPM", "horizon", self.horizon, 1)
+
+    def planned(self, steps: int) -> RAPM:
+        """The same for a run of at most so many steps."""
+        return self if self.horizon is not None else replace(self, horizon=max(steps, 1))
+
+    def check(self, problem: Problem) -> None:
+        """Refuse a problem outside the assumptions, with one sentence."""
+        if self.step_size is None:
+            instead = " or RAPM(step_size=...)"
+            need_lipschitz("RAPM", problem, "upper", "lower", instead=instead)
+
+    def describe(self, problem: Problem) -> str:
+        """The method and its weight, in words."""
+        reason = ""
+        if self.eta is None:
+            weak = _is_weakly_sharp(problem)
+            reason = " = alpha/(2 M) (weak sharpness)" if weak else " = 1/(K+1)"
+        return f"R-APM, eta = {self._eta(problem):g}{reason}"
+
+    def _eta(self, problem: Problem) -> float:
+        bound = problem.error_bound
+        if self.eta is not None:
+            return float(self.eta)
+        if bound is not None and _is_weakly_sharp(problem):
+            return float(bound.modulus / (2.0 * bound.gradient_bound))
+        return 1.0 / ((self.horizon or DEFAULT_HORIZON) + 1)
+
+    def init(self, problem: Problem, x0: Array) -> State:
+        """y_1 = x_1 = the start."""
+        eta = self._eta(problem)
+        (x,) = problem.lift(problem.domain.project(x0))
+        run = apg.begin(problem, x, eta)
+        s = self.step_size or apg.step_size(problem, run, eta, 1.0)
+        return State(0, run, eta, float(s), News(values=((run.g_x, run.g_y),)))
+
+    def step(self, problem: Problem, state: State) -> State:
+        """One step of FISTA."""
+        eta, before = state.eta, state.run
+        run = apg.advance(problem, before, eta, 1.0, state.step_size)
+        return state._replace(k=state.k + 1, run=run, news=apg.news(problem, before, run, eta, 1.0))
+
+
+def _is_weakly_sharp(problem: Problem) -> bool:
+    """Is an error bound of order 1 known, with a slope of f that matters?"""
+    bound = problem.error_bound
+    return bound is not None and bound.order == 1.0 and bound.gradient_bound > 0.0
