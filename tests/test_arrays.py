@@ -248,6 +248,7 @@ FLOORS = [
     ["cuts"],
     ["simplices"],
     ["domains"],
+    ["corners", "sublevels"],
     ["problem", "models"],
     ["certificate"],
     ["methods"],

@@ -269,7 +269,7 @@ def _between(low: _Point, high: _Point, latest: _Point, slow: int) -> float:
         # a polytope may be a staircase, on which Newton's method is blind.
         following = (high.energy - low.energy) / (low.gap - high.gap)
     if slow % 4 == 3 or not low.mu < following < high.mu:
-        following = _middle(low.mu, high.mu)
+        following = middle(low.mu, high.mu)
     return following
 
 
@@ -277,7 +277,7 @@ def _energy(z: Array, x: Array) -> float:
     return 0.5 * dot(z, z) - dot(x, z)
 
 
-def _middle(low: float, high: float) -> float:
+def middle(low: float, high: float) -> float:
     """The middle of the floating-point numbers between two: near the geometric mean."""
     a, b = struct.unpack("<qq", struct.pack("<dd", low, high))
     return float(struct.unpack("<d", struct.pack("<q", (a + b) // 2))[0])

@@ -11,6 +11,7 @@ from tiebreak.problem import Point, Problem
 
 REFRESH = 64  # carried images drift by rounding: recompute them every so many steps
 DEFAULT_HORIZON = 1000  # planned steps, where a method needs their number and nobody said
+TOLERANCE = 1e-4  # relative accuracy, where a method needs one and nobody said
 
 
 def need_lipschitz(owner: str, problem: Problem, *levels: str, instead: str = "") -> None:
@@ -46,6 +47,11 @@ def positive_smoothness(problem: Problem, h: SmoothFunction, h_0: Seen, g_0: See
     if h.lipschitz > 0.0:
         return h.lipschitz
     return arrays.norm(h_0.slope) / typical_length(problem, g_0) or 1.0
+
+
+def is_due(k: int) -> bool:
+    """Is it time to look?  After each of the first 16 steps, then every 8th to 16th of the way."""
+    return k % (1 << max(k.bit_length() - 4, 0)) == 0
 
 
 def averaged(problem: Problem, average: Point, new: Point, weight: float, k: int) -> Point:
