@@ -43,7 +43,7 @@ class News(NamedTuple):
     upper: tuple[tuple[float, Seen], ...] = ()  # of f
     cuts: tuple[tuple[float, Seen], ...] = ()  # of g, weighted by the cuts' multipliers
     lower: tuple[tuple[float, Seen], ...] = ()  # of g, weighted for a bound on g* itself
-    values: tuple[tuple[float, Seen], ...] = ()  # g at a point of Z, and a minorant close to it
+    values: tuple[tuple[float, Array, Seen], ...] = ()  # g at a point of Z, a minorant close by
     claims: Claims | None = None
 
 
@@ -171,9 +171,9 @@ class Ledger:
             self._believe(news.claims)
         s = self.sums
         ghat, lower_bound = s.ghat, s.lower_bound
-        for value, near in news.values:
+        for value, at, near in news.values:
             if value < ghat:
-                ghat = min(ghat, self._value_above(g, value, near))
+                ghat = min(ghat, self._value_above(g, value, at, near))
             if self._growth > 0.0:
                 lower_bound = _best(lower_bound, self._growth_bound(g, near))
         steps, blocks = s.steps, s.blocks
@@ -238,9 +238,11 @@ class Ledger:
         slope_error += slack * (steepness + abs(sigma) * size) + TINY
         return Model(1.0, constant, slope, sigma, value_error, slope_error)
 
-    def _value_above(self, h: SmoothFunction, value: float, near: Seen) -> float:
-        """An upper bound on the true value of h at a point of Z, close to ``near``."""
-        size, steepness = arrays.norm(near.at), arrays.norm(near.slope)
+    def _value_above(self, h: SmoothFunction, value: float, at: Array, near: Seen) -> float:
+        """An upper bound on the true value of h ``at`` a point of Z, close to ``near``."""
+        size, steepness = arrays.norm(at), arrays.norm(near.slope)
+        if at is not near.at and math.isfinite(h.lipschitz):
+            steepness += h.lipschitz * arrays.norm(at - near.at)
         parts = max(abs(value), near.size)
         error, _ = h.rounding(size, parts, steepness, self._epsilon, self._n)
         # The point is in Z up to rounding only.

@@ -107,7 +107,7 @@ class AIRG:
             k=0, f_x=f_x, g_x=g_x, average=x, total=1.0,
             gamma_0=float(gamma_0), eta_0=float(eta_0),
             upper_value=f_x.value, lower_value=g_x.value,
-            news=News(values=((g_x.value, g_x),)),
+            news=News(values=((g_x.value, g_x.at, g_x),)),
         )  # fmt: skip
 
     def step(self, problem: Problem, state: State) -> State:
@@ -131,6 +131,6 @@ class AIRG:
                 upper=((gamma * eta, state.f_x),),
                 cuts=((gamma, state.g_x),),
                 lower=((gamma, state.g_x),),
-                values=((g_x.value, g_x),),
+                values=((g_x.value, g_x.at, g_x),),
             ),
         )  # fmt: skip

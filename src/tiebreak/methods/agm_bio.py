@@ -211,7 +211,7 @@ class AGMBiO:
             level=g_y.value, mu=0.0, upper_value=f_y.value, lower_value=g_y.value,
             smoothness=S, lower_smoothness=L_g, steep=(0, 0), bent=(0, 0),
             auxiliary=Auxiliary(0, 0.0, x.x, x.x, x.lower, x.lower, g_y, g_y.value),
-            news=News(values=((g_y.value, g_y),)),
+            news=News(values=((g_y.value, g_y.at, g_y),)),
         )  # fmt: skip
         if isinstance(self.levels, GivenLevels):
             return state._replace(level=self.levels.at(0), auxiliary=None)
@@ -245,13 +245,13 @@ class AGMBiO:
         (f_y,), (f_x,) = f.look([y_next.f], [x.f])
         if aux is None:
             (g_y,), (g_x,) = g.look([y_next.g], [x.g])
-            level, lower, values = state.level, [(a, state.g_y)], [(g_x, g_y)]
+            level, lower, values = state.level, [(a, state.g_y)], [(g_x, x.x, g_y)]
         else:
             u, w = _auxiliary_points(problem, state, aux, v)
             (g_y, g_w), (g_x, g_u) = g.look([y_next.g, w.g], [x.g, u.g])
             aux, used = _auxiliary_advance(state, aux, u, v, g_w, g_u), aux
             level = min(state.level, g_u)
-            lower, values = [(aux.B - used.B, used.g_w)], [(g_x, g_y), (g_u, g_w)]
+            lower, values = [(aux.B - used.B, used.g_w)], [(g_x, x.x, g_y), (g_u, u.x, g_w)]
         if isinstance(self.levels, GivenLevels):
             level = self.levels.at(k + 1)
 
@@ -313,7 +313,7 @@ def _auxiliary_step(problem: Problem, state: State) -> State:
     after = _auxiliary_advance(state, aux, u, v, g_w, g_u)
     news = News(
         lower=((after.B - aux.B, aux.g_w),),
-        values=(*(state.news.values if aux.k == 0 else ()), (g_u, g_w)),
+        values=(*(state.news.values if aux.k == 0 else ()), (g_u, u.x, g_w)),
     )
     return state._replace(auxiliary=after, level=min(state.level, g_u), news=news)
 

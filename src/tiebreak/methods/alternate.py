@@ -18,7 +18,6 @@ from typing import NamedTuple
 from tiebreak.arrays import Array
 from tiebreak.certificate import News
 from tiebreak.functions import Lifted, Seen
-from tiebreak.methods.common import value_for_news
 from tiebreak.problem import Point, Problem
 
 
@@ -50,20 +49,20 @@ def advance(problem: Problem, turns: Turns, lower_step: float, upper_step: float
     return _upper_turn(problem, problem.domain.project(out.at - lower_step * out.slope), upper_step)
 
 
-def news(problem: Problem, before: Turns, after: Turns, lower_step: float) -> News:
+def news(before: Turns, after: Turns, lower_step: float) -> News:
     """The minorants of one pair of steps, weighted by their step sizes."""
     s, t = before.upper_step, lower_step
     return News(
         upper=((s, before.f_x),) if s > 0.0 else (),
         cuts=((t, before.g_out),),
         lower=((t, before.g_out),),
-        values=(value_for_news(problem, after.x.x, after.g_x, after.g_out),),
+        values=((after.g_x, after.x.x, after.g_out),),
     )
 
 
-def first_news(problem: Problem, turns: Turns) -> News:
+def first_news(turns: Turns) -> News:
     """The start lies in Z."""
-    return News(values=(value_for_news(problem, turns.x.x, turns.g_x, turns.g_out),))
+    return News(values=((turns.g_x, turns.x.x, turns.g_out),))
 
 
 def _upper_turn(problem: Problem, x: Array, step: float) -> Turns:

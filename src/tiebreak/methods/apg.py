@@ -12,7 +12,7 @@ from typing import NamedTuple
 from tiebreak.arrays import Array, mix
 from tiebreak.certificate import News
 from tiebreak.functions import Seen
-from tiebreak.methods.common import positive_smoothness, value_for_news
+from tiebreak.methods.common import positive_smoothness
 from tiebreak.problem import Point, Problem
 
 
@@ -75,9 +75,7 @@ def step_size(problem: Problem, run: Fista, upper_weight: float, lower_weight: f
     return 1.0 / smoothness
 
 
-def news(
-    problem: Problem, before: Fista, after: Fista, upper_weight: float, lower_weight: float
-) -> News:
+def news(before: Fista, after: Fista, upper_weight: float, lower_weight: float) -> News:
     """What a step has found out: the minorants at y_k weigh t_k, as in FISTA's own proof.
 
     sum t_i = t_k², and h(x_{k+1}) - sum t_i l_i(x)/t_k² <= |x - x_0|²/(2 step t_k²) for all x in Z,
@@ -89,7 +87,7 @@ def news(
         upper=upper,
         cuts=((lower_weight * t, before.g_y),) if upper else (),
         lower=((t, before.g_y),),
-        values=(value_for_news(problem, after.x.x, after.g_x, after.g_y),),
+        values=((after.g_x, after.x.x, after.g_y),),
     )
 
 

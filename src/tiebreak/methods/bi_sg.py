@@ -101,13 +101,11 @@ class BiSG:
             t = 1.0 / positive_smoothness(problem, problem.lower, g_0, g_0)
         if c is None:
             c = 1.0 / positive_smoothness(problem, problem.upper, f_0, g_0)
-        return State(0, turns, float(t), float(c), alternate.first_news(problem, turns))
+        return State(0, turns, float(t), float(c), alternate.first_news(turns))
 
     def step(self, problem: Problem, state: State) -> State:
         """A lower step to y_{k+1}, then an upper step of size eta_k to x_{k+1}."""
         k, t = state.k, state.step_size
         eta = state.c / (k + 1) ** float(self.alpha)
         turns = alternate.advance(problem, state.turns, t, eta)
-        return state._replace(
-            k=k + 1, turns=turns, news=alternate.news(problem, state.turns, turns, t)
-        )
+        return state._replace(k=k + 1, turns=turns, news=alternate.news(state.turns, turns, t))

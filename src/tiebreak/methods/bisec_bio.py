@@ -172,7 +172,7 @@ class BisecBiO:
             low=_sublevels(problem).least(x.x), high=math.inf, ghat=math.inf,
             calls=0, capped=0, smoothness=L_g,
             upper_tolerance=self.eps_f or math.inf, lower_tolerance=self.eps_g or TOLERANCE * size,
-            finished=("", ""), news=News(values=((g_x, call.run.g_y),)),
+            finished=("", ""), news=News(values=((g_x, x.x, call.run.g_y),)),
         )  # fmt: skip
 
     def step(self, problem: Problem, state: State) -> State:
@@ -189,7 +189,7 @@ class BisecBiO:
 
         before, size = call.run, 1.0 / state.smoothness
         run = apg.advance(problem, before, 0.0, 1.0, size, project)
-        news = apg.news(problem, before, run, 0.0, 1.0)
+        news = apg.news(before, run, 0.0, 1.0)
         if 0.0 < multiplier < math.inf:  # size grad g + multiplier grad f is normal to Z at x
             t = before.t
             news = news._replace(

@@ -114,7 +114,7 @@ class CGBiO:
             f_x=None, g_x=None, level=math.inf,
             upper_tolerance=self.eps_f or TOLERANCE * _size(problem, f, f_x),
             lower_tolerance=self.eps_g or TOLERANCE * _size(problem, g, run.g_y),
-            finished=("", ""), news=News(values=((run.g_x, run.g_y),)),
+            finished=("", ""), news=News(values=((run.g_x, x.x, run.g_y),)),
         )  # fmt: skip
         return _second_phase_if_ready(problem, state, x, run.g_y)
 
@@ -132,7 +132,7 @@ class CGBiO:
             upper=((weight, f_x),),
             cuts=((weight * mu, g_x),),
             lower=((weight, g_x),),
-            values=((g_x.value, g_x),),
+            values=((g_x.value, g_x.at, g_x),),
         )
         upper_gap, lower_gap = (arrays.dot(h.slope, h.at - s_new) for h in (f_x, g_x))
         if upper_gap <= state.upper_tolerance and lower_gap <= 0.5 * state.lower_tolerance:
@@ -156,7 +156,7 @@ def _first_phase_step(problem: Problem, state: State, before: Fista) -> State:
     state = state._replace(
         first_steps=state.first_steps + 1, first=run,
         x=run.x.x, images=run.x[1:], upper_value=run.f_x, lower_value=run.g_x,
-        news=apg.news(problem, before, run, 0.0, 1.0),
+        news=apg.news(before, run, 0.0, 1.0),
     )  # fmt: skip
     if not (has_risen or is_due(state.first_steps)):
         return state

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from tiebreak import arrays
-from tiebreak.arrays import Array, mix
+from tiebreak.arrays import mix
 from tiebreak.functions import Seen, SmoothFunction
 from tiebreak.problem import Point, Problem
 
@@ -65,16 +65,3 @@ def values_at(problem: Problem, x: Point) -> tuple[float, float]:
     """f(x) and g(x), from the images of x."""
     (f_x,), (g_x,) = problem.upper.look([], [x.f])[1], problem.lower.look([], [x.g])[1]
     return f_x, g_x
-
-
-def value_for_news(problem: Problem, x: Array, value: float, near: Seen) -> tuple[float, Seen]:
-    """g has this ``value`` at x, a point of Z, and ``near`` is its minorant from another point.
-
-    The certificate bounds rounding errors by the size and the slope of ``near``: so x itself stands
-    for it where x is larger, and what the slope at x can be steeper is added to the value (x lies
-    in Z up to 64 units of rounding only).
-    """
-    size, distance = arrays.norm(x), arrays.norm(x - near.at)
-    if distance > 0.0:
-        value += 64 * arrays.epsilon(x) * problem.lower.lipschitz * distance * size
-    return value, near if arrays.norm(near.at) >= size else near._replace(at=x)

@@ -161,16 +161,14 @@ class PBAPG:
         gamma = self._first_penalty(problem, run.f_y, run.g_y)
         step = apg.step_size(problem, run, 1.0, gamma)
         phase = FIRST_PHASE if self.adaptive else 0
-        return State(0, run, gamma, step, phase, News(values=((run.g_x, run.g_y),)))
+        return State(0, run, gamma, step, phase, News(values=((run.g_x, x.x, run.g_y),)))
 
     def step(self, problem: Problem, state: State) -> State:
         """One step of FISTA; at the end of a phase a larger penalty and no momentum."""
         gamma, before, phase = state.penalty, state.run, state.phase
         is_last = before.k + 1 == phase
         run = apg.advance(problem, before, 1.0, gamma, state.step_size, restart=is_last)
-        after = state._replace(
-            k=state.k + 1, run=run, news=apg.news(problem, before, run, 1.0, gamma)
-        )
+        after = state._replace(k=state.k + 1, run=run, news=apg.news(before, run, 1.0, gamma))
         if not is_last:
             return after
         order = 2.0 if problem.error_bound is None else problem.error_bound.order

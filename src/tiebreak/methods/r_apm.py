@@ -116,13 +116,13 @@ class RAPM:
         (x,) = problem.lift(problem.domain.project(x0))
         run = apg.begin(problem, x, eta)
         s = self.step_size or apg.step_size(problem, run, eta, 1.0)
-        return State(0, run, eta, float(s), News(values=((run.g_x, run.g_y),)))
+        return State(0, run, eta, float(s), News(values=((run.g_x, x.x, run.g_y),)))
 
     def step(self, problem: Problem, state: State) -> State:
         """One step of FISTA."""
         eta, before = state.eta, state.run
         run = apg.advance(problem, before, eta, 1.0, state.step_size)
-        return state._replace(k=state.k + 1, run=run, news=apg.news(problem, before, run, eta, 1.0))
+        return state._replace(k=state.k + 1, run=run, news=apg.news(before, run, eta, 1.0))
 
 
 def _is_weakly_sharp(problem: Problem) -> bool:

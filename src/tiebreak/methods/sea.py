@@ -119,7 +119,7 @@ class SEA:
         if t is None:
             t = 1.0 / positive_smoothness(problem, problem.lower, g_0, g_0)
         turns = alternate.with_upper_step(problem, turns, float(s))
-        first = alternate.first_news(problem, turns)
+        first = alternate.first_news(turns)
         return State(0, turns, turns.x, float(s), float(t), f_0.value, turns.g_x, first)
 
     def _upper_step(self, problem: Problem, f_0: Seen) -> float:
@@ -137,5 +137,5 @@ class SEA:
         f_x, g_x = values_at(problem, average)
         return state._replace(
             k=k + 1, turns=turns, average=average, upper_value=f_x, lower_value=g_x,
-            news=alternate.news(problem, state.turns, turns, t),
+            news=alternate.news(state.turns, turns, t),
         )  # fmt: skip
