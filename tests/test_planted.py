@@ -249,8 +249,10 @@ def conic_minimum(p: Planted, function: Function, among_ties: bool) -> float:
     if among_ties:
         if len(p.rows):
             constraints.append(p.rows @ u == 0)
-        if p.normal.any():
-            constraints.append(p.normal @ u == 0)
+        push = np.array([float(s) for s in p.lower.exact(p.x_star)[1]])
+        # <grad g(x*), z - x*> = 0 for minimisers z
+        if push.any():
+            constraints.append((push / np.abs(push).max()) @ u == 0)
     best, size = optimum(p, function)
     objective = (function.conic(cp, x) - best / function.weight) / (size / function.weight)
     problem = cp.Problem(cp.Minimize(objective), constraints)
