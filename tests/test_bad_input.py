@@ -598,7 +598,7 @@ WRONG = {
     "solve method": (
         lambda: tb.solve(small(), "newton"),
         ValueError,
-        "solve: unknown method 'newton', known are auto, agm-bio",
+        "solve: unknown method 'newton', known are auto, agm-bio, exact, a-irg, bi-sg, sea, cg-bio, r-apm, pb-apg, bisec-bio",
     ),
     "solve method class": (
         lambda: tb.solve(small(), tb.AGMBiO),

@@ -1,0 +1,516 @@
+"""Minimising to rounding over a polyhedron or a ball, or over a flat slice of one.
+
+A region is {x0 + N v} ∩ Z, with N an orthonormal basis of the directions that the slice leaves. It
+says two things: the ``step`` d that minimises a quadratic model, and the ``normal`` that balances a
+slope, with what is left of it: the residual of the conditions of optimality. Newton's method on
+exactly computed slopes does the rest: it is iterative refinement too.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from tiebreak.domains import Box, Domain, Halfspace, L1Ball, Monotone, Simplex
+from tiebreak.structure import EPS, Host, Slope, Structure, Tilt, host, norm, null_basis
+
+ACTIVE = 1e-12  # a constraint is met with equality if its slack is at most this share of |x|
+STILL = 1e-10  # a row that moves less than this along the slice does not move
+NEWTON = 100  # most steps of Newton's method
+PATIENCE = 40  # changes of the face before a general solver is asked where to begin
+
+
+# --- sets as inequalities -------------------------------------------------------------------------
+
+
+class Polyhedron(NamedTuple):
+    """{x = lift u : rows u <= offset, equal u constant}, rows of length 1; lift None: x = u.
+
+    What the constants are a feasible start knows.
+    """
+
+    rows: Host
+    offset: Host
+    equal: Host
+    lift: Host | None = None
+
+    def lifted(self, x: Host) -> Host:
+        """A u with lift u = x that is in the set if x is."""
+        return x if self.lift is None else np.concatenate([np.maximum(x, 0), np.maximum(-x, 0)])
+
+    def point(self, u: Host) -> Host:
+        """lift u, where entries of u that are on their bounds but for rounding are put there."""
+        bounds = np.count_nonzero(self.rows, axis=1) == 1
+        rows, offset = self.rows[bounds], self.offset[bounds]
+        near = np.abs(offset - rows @ u) <= ACTIVE * (norm(u) + np.abs(offset))
+        which, sign = np.nonzero(rows[near])[1], np.sum(rows[near], axis=1)
+        u = u.copy()
+        u[which] = sign * offset[near]
+        return u if self.lift is None else self.lift @ u
+
+
+def polyhedron(domain: Domain, n: int) -> Polyhedron:
+    """The domain (any but the ball) in R^n as inequalities.
+
+    The l1 ball has 2^n faces; as x = p - q with p, q >= 0 and a sum of at most the radius only
+    2n + 1. Then <rows, u> are the inequalities of u = (p, q).
+    """
+    one, none = np.eye(n), np.zeros((0, n))
+    rows, offset, equal = none, np.zeros(0), none
+    if isinstance(domain, Box):  # the orthant too
+        low, high = (np.broadcast_to(host(b), n) for b in (domain.lower, domain.upper))
+        fixed = low == high
+        below, above = np.isfinite(low) & ~fixed, np.isfinite(high) & ~fixed
+        rows, offset = np.vstack([-one[below], one[above]]), np.append(-low[below], high[above])
+        equal = one[fixed]
+    elif isinstance(domain, Simplex):
+        rows, offset, equal = -one, np.zeros(n), np.ones((1, n)) / math.sqrt(n)
+    elif isinstance(domain, Monotone):
+        rows, offset = (one[:-1] - one[1:]) / math.sqrt(2.0), np.zeros(n - 1)
+    elif isinstance(domain, Halfspace):
+        normal = host(domain.normal)
+        rows, offset = normal[None], np.array([domain.offset])
+        rows, offset = rows / norm(normal), offset / norm(normal)
+    elif isinstance(domain, L1Ball):
+        length = math.sqrt(2 * n)
+        rows = np.vstack([-np.eye(2 * n), np.ones((1, 2 * n)) / length])
+        offset = np.append(np.zeros(2 * n), domain.radius / length)
+        return Polyhedron(rows, offset, np.zeros((0, 2 * n)), np.hstack([one, -one]))
+    return Polyhedron(rows, offset, equal)
+
+
+class Region(Protocol):
+    """What Newton's method asks of a slice of a set."""
+
+    def step(self, R: Host, slope: Slope, x: Host) -> Host:
+        """The d that minimises ½|R d|² + <slope, d> over the region seen from x."""
+        ...
+
+    def normal(self, slope: Slope, x: Host) -> tuple[Host, float]:
+        """The outward normal at x that balances the slope best, and how much it does not."""
+        ...
+
+
+def minimise(
+    h: Structure, region: Region, x: Host, basis: Host | None = None, held: Structure | None = None
+) -> Host:
+    """A minimiser of h over the region, from a point x of it, to rounding.
+
+    Newton's method: each step minimises the quadratic model over the region itself. Far away, where
+    logistic losses hardly bend, a quadratic above h takes the model's place: its steps always
+    fall. Steps that no longer shrink are rounding.
+
+    Args:
+        basis: the directions in which h is known to vary, as columns; keeps the rounding errors of
+            flat directions out.
+        held: h plus a linear function that is constant on the region, such that their slopes
+            cancel; then what is left is known to more digits.
+    """
+    before, far = math.inf, not h.is_quadratic and held is None
+    for _ in range(NEWTON):
+        slope = (held or h).slope(x)
+        R = h.curvature(x, above=far)
+        if basis is not None:
+            R = (R @ basis) @ basis.T
+            if held is None:
+                slope = slope._replace(vector=basis @ (basis.T @ slope.vector))
+        d = region.step(R, slope, x)
+        length = norm(d)
+        if far:
+            far = h.largest_change(d) > 1.0
+            x = x + d
+            continue
+        x = x + (d if h.is_quadratic else _search(h, x, d) * d)
+        if length <= 2.0 * EPS * norm(x) or (length > 0.5 * before and length <= 1e-6 * norm(x)):
+            break
+        before = length
+    return x
+
+
+def polish(h: Structure, faces: Faces, equal: Host, x: Host, basis: Host) -> Host:
+    """The minimiser x once more, on its face, with the multipliers of the face in the slope.
+
+    Multipliers of the size of 1 hide what is left of the slope behind their own rounding errors:
+    in directions where h hardly bends that costs digits of x.
+    """
+    slope = h.slope(x).vector
+    rows = np.vstack([faces.pressing(slope, x), equal])
+    if not len(rows):
+        return x
+    weights = np.linalg.lstsq(rows.T, -slope, rcond=STILL)[0]
+    tilts = tuple(Tilt(float(w), row[None]) for w, row in zip(weights, rows, strict=True))
+    face = Faces(faces.rows, faces.offset, null_basis(rows))
+    return minimise(h, face, x, basis, Structure(h.n, h.parts + tilts))
+
+
+def _search(h: Structure, x: Host, d: Host) -> float:
+    """How far to go along d: all the way unless h rises there, then to its lowest point."""
+    derivative = h.along(x, d)
+    if derivative(1.0) <= 0.0:
+        return 1.0
+    low, high = 0.0, 1.0
+    while high - low > 1e-3 * low and high > 1e-12:
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if derivative(middle) < 0.0 else (low, middle)
+    return high
+
+
+# --- the ball -------------------------------------------------------------------------------------
+
+
+class Disc:
+    """{x0 + N v : |x0 + N v - center| <= radius}: a ball again, cut by a flat slice.
+
+    ``radius`` is that of the slice, around the point of it that is nearest to the center.
+    """
+
+    def __init__(self, center: Host, radius: float, N: Host) -> None:
+        self.center, self.radius, self.N = center, radius, N
+
+    def step(self, R: Host, slope: Slope, x: Host) -> Host:
+        """One singular value decomposition and one scalar root (the trust-region subproblem).
+
+        In the coordinates of R's singular vectors, z(mu) = -(a + mu w)/(s² + mu), where w is where
+        we are seen from the centre and a the slope; mu = 0, or the root of |w + z(mu)| = radius.
+        """
+        _, s, vt = np.linalg.svd(R @ self.N, full_matrices=True)
+        s = np.append(s, np.zeros(len(vt) - len(s)))
+        s[s <= 8 * max(R.shape) * EPS * norm(R)] = 0.0
+        a, w = vt @ (self.N.T @ slope.vector), vt @ (self.N.T @ (x - self.center))
+        flat = s == 0.0
+        a[flat & (np.abs(a) <= ACTIVE * slope.size)] = 0.0
+        square = s * s
+        with np.errstate(divide="ignore", invalid="ignore"):
+            free = np.where(flat, 0.0, w - a / square)  # where h is lowest, nearest to the centre
+        if not a[flat].any() and norm(free) <= self.radius:
+            room = math.sqrt(max(self.radius**2 - norm(free) ** 2, 0.0))
+            aside = norm(w[flat])
+            y = np.where(flat, w * min(1.0, room / aside if aside > 0.0 else 1.0), free)
+            z = y - w
+            z[~flat] = -a[~flat] / square[~flat]
+        else:
+            mu = self._multiplier(square * w - a, square)
+            z = -(a + mu * w) / (square + mu)
+        return np.asarray(self.N @ (vt.T @ z))
+
+    def _multiplier(self, b: Host, square: Host) -> float:
+        """The root mu of |b/(s² + mu)| = radius."""
+        from scipy.optimize import brentq
+
+        def excess(mu: float) -> float:
+            with np.errstate(divide="ignore", invalid="ignore"):
+                length = norm(np.where(b == 0.0, 0.0, b / (square + mu)))
+            return 1.0 / length - 1.0 / self.radius
+
+        high = norm(b) / self.radius
+        while excess(high) < 0.0:
+            high *= 1.0 + 1e-6
+        low = high
+        while excess(low) > 0.0 and low > 1e-300:
+            low *= 0.1
+        if low == high or excess(low) > 0.0:  # at an end, but for rounding
+            return low
+        return float(brentq(excess, low, high, xtol=1e-300, rtol=4 * EPS))
+
+    def multiplier(self, slope: Host, x: Host) -> float:
+        """mu >= 0 with slope + mu (x - center) = 0 along the slice, as well as it goes."""
+        w = self.N.T @ (x - self.center)
+        if norm(w) < self.radius * (1.0 - ACTIVE) or not w.any():
+            return 0.0
+        return max(-float(w @ (self.N.T @ slope)) / float(w @ w), 0.0)
+
+    def normal(self, slope: Slope, x: Host) -> tuple[Host, float]:
+        normal = self.multiplier(slope.vector, x) * (x - self.center)
+        return normal, norm(self.N.T @ (slope.vector + normal))
+
+
+# --- polyhedra ------------------------------------------------------------------------------------
+
+
+class Faces:
+    """{x0 + N v} ∩ {rows x <= offset}."""
+
+    def __init__(self, rows: Host, offset: Host, N: Host) -> None:
+        moving = rows @ N
+        lengths = np.sqrt(np.sum(moving * moving, axis=1))
+        live = lengths > STILL
+        self.rows, self.offset, self.N = rows[live], offset[live], N
+        self.lengths = lengths[live]
+        self.B = moving[live] / self.lengths[:, None]  # the inequalities in v, rows of length 1
+
+    def slack(self, x: Host, share: float = ACTIVE) -> tuple[Host, Host]:
+        """How far each inequality is from equality, in v, and how little counts as nothing."""
+        slack = (self.offset - self.rows @ x) / self.lengths
+        least = share * (norm(x) + np.abs(self.offset)) / self.lengths
+        return np.where(slack <= least, 0.0, slack), least
+
+    def step(self, R: Host, slope: Slope, x: Host) -> Host:
+        q, RN = self.N.T @ slope.vector, R @ self.N
+        if not len(self.B):
+            return np.asarray(self.N @ _face_step(RN, norm(R), self.B, q, slope.size)[0])
+        # First back onto the inequalities that are met: long steps have left them by rounding.
+        off = (self.offset - self.rows @ x) / self.lengths
+        on = self.slack(x)[0] == 0.0
+        back = np.linalg.lstsq(self.B[on], off[on], rcond=STILL)[0]
+        slack, least = self.slack(x + self.N @ back)
+        here = slope._replace(vector=q + RN.T @ (RN @ back))
+        return np.asarray(self.N @ (back + _descend(RN, norm(R), here, self.B, slack, least)))
+
+    def pressing(self, slope: Host, x: Host) -> Host:
+        """The rows of the inequalities with positive multipliers."""
+        on = self.slack(x, 1e3 * ACTIVE)[0] == 0.0
+        weights, _ = _multipliers(self.B[on], self.N.T @ slope)
+        return np.asarray(self.rows[on][weights > 0.0])
+
+    def normal(self, slope: Slope, x: Host) -> tuple[Host, float]:
+        on = self.slack(x, 1e3 * ACTIVE)[0] == 0.0
+        weights, rest = _multipliers(self.B[on], self.N.T @ slope.vector)
+        return (weights / self.lengths[on]) @ self.rows[on], norm(rest)
+
+
+def _descend(RN: Host, bend: float, start: Slope, B: Host, slack: Host, least: Host) -> Host:
+    """The minimiser v of ½|RN v|² + <start, v> over {B v <= slack}, from v = 0.
+
+    On a face: to its lowest point, or to the next inequality on the way, which joins the face.
+    At the lowest point of a face: multipliers. If they have the right signs, done; otherwise off
+    along the projection of -slope onto the cone of feasible directions, which leaves the face and
+    always falls (so nothing can cycle).
+    """
+    q = start.vector
+    v, face, settled = np.zeros(len(q)), slack <= 0.0, False
+    for turn in range(PATIENCE + 10 * sum(B.shape)):
+        if turn == PATIENCE:
+            v, face = _hinted(RN, q, B, slack, least, v, face)
+            settled = False
+        slope = q + RN.T @ (RN @ v)
+        room = np.maximum(slack - B @ v, 0.0)
+        if not settled:
+            newton, ray = _face_step(RN, bend, B[face], slope, start.size)
+            length, stops = _reach(B, room, ray, face)
+            if math.isinf(length):  # no slope without curvature, or nothing in its way
+                length, stops = _reach(B, room, newton, face)
+                ray, settled = newton, length >= 1.0
+                length = min(length, 1.0)
+            v = v + length * ray
+            if not settled:
+                face = face | stops
+            continue
+        on = face | (room <= least + ACTIVE * norm(v))
+        _, rest = _multipliers(B[on], slope)
+        noise = start.error + 16 * len(q) * EPS * (norm(q) + bend * bend * norm(v))
+        if norm(rest) <= noise:
+            break
+        length, stops = _reach(B, room, -rest, on)
+        bent = norm(RN @ rest)
+        if bent > 8 * EPS * bend * norm(rest):
+            best = (norm(rest) / bent) ** 2
+            length, stops = (length, stops) if length <= best else (best, stops & False)
+        if math.isinf(length):
+            break  # falls for ever along a direction that is none but for rounding
+        v = v - length * rest
+        stays = np.abs(B @ rest) <= 1e-9 * norm(rest)
+        face, settled = (on & stays) | stops, False
+    return v
+
+
+def _face_step(RN: Host, bend: float, fixed: Host, slope: Host, size: float) -> tuple[Host, Host]:
+    """On the face {fixed v = 0}: the step to the lowest point, and the slope that never bends."""
+    k = len(slope)
+    T = _null(fixed, k)
+    M, q = RN @ T, T.T @ slope
+    _, s, vt = np.linalg.svd(M, full_matrices=False)
+    kept = s > 8 * max(RN.shape) * EPS * bend
+    s, vt = s[kept], vt[kept]
+    across = vt @ q
+    rest = q - vt.T @ across
+    rest -= vt.T @ (vt @ rest)
+    ray = -rest if norm(rest) > ACTIVE * size else 0.0 * rest
+    return T @ (vt.T @ (-across / s / s)), T @ ray
+
+
+def _null(rows: Host, k: int) -> Host:
+    """A basis of {v: rows v = 0}; the rows have length 1."""
+    if not len(rows):
+        return np.eye(k)
+    from scipy.linalg import qr
+
+    Q, triangle, _ = qr(rows.T, pivoting=True)
+    return np.asarray(Q[:, int(np.count_nonzero(np.abs(np.diag(triangle)) > STILL)) :])
+
+
+def _reach(B: Host, room: Host, p: Host, face: Host) -> tuple[float, Host]:
+    """How far along p the first inequality outside the face is met, and which ones are met."""
+    rate = B @ p
+    ahead = ~face & (rate > 1e-12 * norm(p)) & (rate > 0.0)
+    if not ahead.any():
+        return math.inf, np.zeros(len(B), dtype=bool)
+    ratio = np.full(len(B), math.inf)
+    with np.errstate(over="ignore"):
+        ratio[ahead] = room[ahead] / rate[ahead]
+    length = float(ratio.min())
+    return length, ratio <= length * (1.0 + 1e-12)
+
+
+def _multipliers(B: Host, slope: Host) -> tuple[Host, Host]:
+    """Weights w >= 0 that make slope + B'w smallest, and what is left.
+
+    Plain least squares where its weights have the right signs, which they mostly have.
+    """
+    if not len(B):
+        return np.zeros(0), slope
+    weights = np.linalg.lstsq(B.T, -slope, rcond=STILL)[0]
+    if np.all(weights >= 0.0):
+        return weights, slope + B.T @ weights
+    from scipy.optimize import nnls
+
+    scale = norm(slope) or 1.0
+    try:
+        weights = scale * nnls(B.T, -slope / scale)[0]
+    except RuntimeError:  # it has its own limit of steps
+        weights = np.maximum(weights, 0.0)
+    used = weights > 0.0  # once more, for nnls is not accurate to rounding
+    better = np.linalg.lstsq(B[used].T, -slope, rcond=STILL)[0]
+    if np.all(better >= 0.0):
+        weights[used] = better
+    return weights, slope + B.T @ weights
+
+
+# --- general solvers ------------------------------------------------------------------------------
+
+
+def _hinted(
+    RN: Host, q: Host, B: Host, slack: Host, least: Host, v: Host, face: Host
+) -> tuple[Host, Host]:
+    """Where a general solver says the answer is, if that is lower: a point and its face."""
+    found = _vertex(q, B, slack) if not RN.any() else _interior_point(RN, q, B, slack)
+    if found is None:
+        return v, face
+    point, pressed = found
+    snapped = (
+        point - np.linalg.lstsq(B[pressed], B[pressed] @ point - slack[pressed], rcond=STILL)[0]
+    )
+    least = least + 1e3 * ACTIVE * norm(point)
+    if np.all(B @ snapped <= slack + least):
+        point = snapped
+    else:  # back towards 0, which is feasible
+        rate = B @ point
+        over = rate > slack
+        point = point * float(np.min(slack[over] / rate[over], initial=1.0))
+
+    def value(u: Host) -> float:
+        return 0.5 * norm(RN @ u) ** 2 + float(q @ u)
+
+    return (point, slack - B @ point <= least) if value(point) < value(v) else (v, face)
+
+
+def _vertex(q: Host, B: Host, slack: Host) -> tuple[Host, Host] | None:
+    """A minimiser of <q, v> over {B v <= slack}, and the inequalities that press (HiGHS)."""
+    found = linear_program(q / norm(q), B, slack, (None, None))
+    if found is None:
+        return None
+    room = slack - B @ found
+    return found, room <= 1e-9 * (np.abs(slack) + norm(found))
+
+
+def _interior_point(RN: Host, q: Host, B: Host, slack: Host) -> tuple[Host, Host] | None:
+    """A minimiser of ½|RN v|² + <q, v> over {B v <= slack}, and what presses (Clarabel).
+
+    With r = RN v as variables of their own, so that nothing is squared; in units of the step.
+    """
+    try:
+        import clarabel
+    except ImportError:
+        raise ImportError(
+            "Exact needs clarabel for a problem of this size: pip install 'tiebreak[qp]'"
+        ) from None
+    from scipy import sparse
+
+    (m, k), rows = RN.shape, len(B)
+    bend = norm(RN)
+    unit = norm(q) / bend**2
+    P = sparse.block_diag([sparse.csc_array((k, k)), sparse.eye_array(m)], format="csc")
+    A = sparse.block_array(
+        [[RN / bend, -sparse.eye_array(m)], [sparse.csc_array(B), None]], format="csc"
+    )
+    settings = clarabel.DefaultSettings()
+    settings.verbose = False
+    cost = np.concatenate([q / norm(q), np.zeros(m)])
+    right = np.concatenate([np.zeros(m), slack / unit])
+    cones = [clarabel.ZeroConeT(m), clarabel.NonnegativeConeT(rows)]
+    found = clarabel.DefaultSolver(P, cost, A, right, cones, settings).solve()
+    point, weights = unit * np.array(found.x[:k]), np.array(found.z[m:])
+    if not np.all(np.isfinite(point)):
+        return None
+    return point, weights > np.maximum(slack - B @ point, 0.0) / unit
+
+
+def linear_program(cost: Host, rows: Host, right: Host, bounds: Any) -> Host | None:
+    """A minimiser of <cost, v> over {rows v <= right} and bounds; None where HiGHS finds none."""
+    from scipy.optimize import linprog
+
+    for tolerance in (1e-10, 1e-7):  # it may give up where it is asked for too much
+        options = {
+            "primal_feasibility_tolerance": tolerance,
+            "dual_feasibility_tolerance": tolerance,
+        }
+        found = linprog(cost, A_ub=rows, b_ub=right, bounds=bounds, options=options)
+        if found.x is not None:
+            return np.asarray(found.x)
+    return None
+
+
+def falling(
+    c: Host, B: Host, rises: Host | None = None, weights: Host | None = None
+) -> Host | None:
+    """A direction v of the cone {B v <= 0} along which a function falls for ever, if there is one.
+
+    The function is <c, v> + sum of weights_i log(1 + exp(-<rises_i, v>)), rises of length 1: far
+    out it is <c, v> + sum weights_i max(-<rises_i, v>, 0). It falls for ever where that is
+    negative, and also where that is 0 and some <rises_i, v> is not: an infimum not attained.
+    """
+    k = len(c)
+    if rises is None or weights is None or not len(rises):
+        if not c.any():
+            return None
+        if not len(B):
+            return -c / norm(c)
+        v = linear_program(c / norm(c), B, np.zeros(len(B)), (-1.0, 1.0))
+        return v if v is not None and float(c @ v) < -1e-7 * norm(c) else None
+    m, scale = len(rises), norm(c) + norm(weights)
+    far = np.concatenate([c, weights]) / scale  # of (v, z), z >= max(-rises v, 0)
+    rows = np.vstack(
+        [
+            np.hstack([-rises, -np.eye(m)]),
+            np.hstack([B, np.zeros((len(B), m))]),
+        ]
+    )
+    zero, box = np.zeros(len(rows)), [(-1.0, 1.0)] * k + [(0.0, None)] * m
+    v = linear_program(far, rows, zero, box)
+    if v is not None and float(far @ v) < -1e-7:
+        return v[:k]
+    moved = -np.concatenate([np.sum(rises, axis=0), 2.0 * np.ones(m)])  # -sum |<rises_i, v>|
+    v = linear_program(moved, np.vstack([rows, far]), np.append(zero, 0.0), box)
+    return v[:k] if v is not None and float(moved @ v) < -1e-6 else None
+
+
+def loose(B: Host) -> Host | None:
+    """Which of the inequalities B v <= 0 can hold strictly, all of these at once; rows of length 1.
+
+    max sum z over {B v + z <= 0, |v| <= 1}, again and again for those that are not yet known to:
+    a mean of directions that loosen some of them loosens all of these. None where HiGHS gives up.
+    """
+    m, k = B.shape
+    known = np.zeros(m, dtype=bool)
+    while not known.all():
+        cost = np.append(np.zeros(k), known - 1.0)
+        box = [(-1.0, 1.0)] * k + [(0.0, 0.0 if is_known else 1.0) for is_known in known]
+        found = linear_program(cost, np.hstack([B, np.eye(m)]), np.zeros(m), box)
+        if found is None:
+            return None
+        more = found[k:] > 1e-6
+        if not more.any():
+            break
+        known |= more
+    return known

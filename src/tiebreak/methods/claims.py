@@ -1,0 +1,186 @@
+"""What the structure proves about an answer, rounding included: intervals for f* and g*.
+
+All of it is about a computed x, and delta = x* - x for a solution x*. Nothing relies on x being
+good: a bad x, or bad multipliers, make wide intervals, never wrong ones.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from tiebreak import arrays
+from tiebreak.arrays import Array
+from tiebreak.certificate import TINY, Claims
+from tiebreak.domains import Ball, Space
+from tiebreak.functions import Lifted, SmoothFunction, rounding_unit
+from tiebreak.models import Model, Region
+from tiebreak.problem import Problem
+from tiebreak.structure import EPS, Host, Squares, Structure, Tilt, host, norm, structure
+
+
+class Look(NamedTuple):
+    """A function at x, with bounds on the rounding errors of its value and its slope."""
+
+    value: float
+    slope: Host
+    value_error: float
+    slope_error: float
+
+    @property
+    def steepness(self) -> float:
+        """A bound on the length of the true slope."""
+        return norm(self.slope) + self.slope_error
+
+
+def prove(problem: Problem, x: Array, normal: Host) -> Claims:
+    """Proved intervals for f* and g*; ``normal`` of Z at x balances f's slope on the slice.
+
+    From a distance d: |f* - f(x)| <= |grad f(x)| d + L_f/2 d² where |delta| <= d, and f* is at
+    most that much above f(x) where some lower minimiser is within d. From the slice: `_below`.
+    """
+    at = host(x)
+    f, g = _look(problem.upper, x), _look(problem.lower, x)
+    h = structure("Exact", "lower", problem.lower, len(at))
+    exact = h.slope(at)
+    if exact.error + TINY < g.slope_error:
+        g = g._replace(slope=exact.vector, slope_error=exact.error + TINY)
+    d = _distance_on_sphere(problem, at, g)
+    low, high = f.value - _change(problem, f, d), f.value + _change(problem, f, d)
+    growth, lower = problem.lower.growth, -math.inf
+    is_inside = growth > 0.0 and _is_inside(problem, at, g.steepness / growth)
+    unmet = 0.5 * g.steepness * (g.steepness / growth) if is_inside else _unmet(problem, at, g)
+    if is_inside:  # then Z does not matter to the lower level
+        lower = g.value - g.value_error - unmet
+        high = min(high, f.value + _change(problem, f, g.steepness / growth))
+    if h.only(Squares, Tilt):
+        low = max(low, _below(problem, at, f, h, unmet, normal))
+    return Claims(upper=(low, high), lower=lower)
+
+
+def _look(h: SmoothFunction, x: Array) -> Look:
+    (image,) = h.lift(x)
+    (seen,), _ = h.look([Lifted(x, image)])
+    size, parts = arrays.norm(x), max(abs(seen.value), seen.size)
+    errors = h.rounding(size, parts, arrays.norm(seen.slope), arrays.epsilon(x), int(x.shape[0]))
+    return Look(seen.value, host(seen.slope), errors[0] + TINY, errors[1] + TINY)
+
+
+def _change(problem: Problem, f: Look, d: float) -> float:
+    """How much f can change within a distance d of x, its rounding error included."""
+    if not math.isfinite(d):
+        return math.inf
+    return f.value_error + f.steepness * d + 0.5 * problem.upper.lipschitz * d * d
+
+
+def _is_inside(problem: Problem, x: Host, reach: float) -> bool:
+    """Is everything within ``reach`` of x inside Z?"""
+    if isinstance(problem.domain, Space):
+        return True
+    if not isinstance(problem.domain, Ball):
+        return False
+    away = x if problem.domain.center is None else x - host(problem.domain.center)
+    return (norm(away) + reach) * (1.0 + 1e-12) < problem.domain.radius
+
+
+def _distance_on_sphere(problem: Problem, x: Host, g: Look) -> float:
+    """A bound on |delta| where the ball binds: mu makes the Lagrangian strongly convex.
+
+    L(z) = g(z) + mu/2 (|z - center|² - radius²) has L(x*) <= g* <= g(x) + (what x lacks to be in
+    Z), hence mu/2 |delta|² <= |grad L(x)| |delta| + g(x) - L(x) + that. Any mu > 0 is valid.
+    """
+    ball = problem.domain
+    if not isinstance(ball, Ball):
+        return math.inf
+    w = x if ball.center is None else x - host(ball.center)
+    length = norm(w)
+    mu = -float(g.slope @ w) / length / length if length > 0.0 else 0.0
+    if not mu > 0.0:
+        return math.inf
+    unit = rounding_unit(EPS, len(x))
+    size = norm(x) + length
+    residual = norm(g.slope + mu * w) + g.slope_error + unit * (norm(g.slope) + mu * size)
+    outside = max(length - ball.radius, 0.0) + unit * size
+    lacking = g.steepness * outside + 0.5 * problem.lower.lipschitz * outside * outside
+    lacking += 0.5 * mu * (abs(ball.radius - length) + unit * size) * (ball.radius + size)
+    return (residual + math.sqrt(residual * residual + 2.0 * mu * lacking)) / mu
+
+
+def _unmet(problem: Problem, x: Host, g: Look) -> float:
+    """A bound on ½|R delta|²: ghat - g(x) - min_Z <grad g(x), z - x>, ghat = g near x in Z."""
+    nothing = np.zeros(len(x))
+    model = Model(1.0, 0.0, g.slope, 0.0, 0.0, g.slope_error)
+    least = Region(problem.domain, problem.radius, nothing).minimum(model)[0]
+    outside = norm(x - problem.domain.project(x)) + 64 * EPS * norm(x)
+    over = g.steepness * outside + 0.5 * problem.lower.lipschitz * outside * outside
+    rounding = (g.slope_error + rounding_unit(EPS, len(x)) * g.steepness) * norm(x)
+    return max(over + float(g.slope @ x) + rounding - least, 0.0)
+
+
+def _below(problem: Problem, x: Host, f: Look, h: Structure, unmet: float, normal: Host) -> float:
+    """f* >= f(x) + min_Z <grad f(x) + R'y + nu c, z - x> - |y| |R delta| - |nu <c, delta>|.
+
+    For every y and nu, with g = ½|Rx - s|² + <c, x>. |R delta| <= sqrt(2 unmet), and <c, delta> is
+    g's change less that of the squares.
+    """
+    if not math.isfinite(unmet):
+        return -math.inf
+    R, c, size = h.curvature(x), h.c, norm(x)
+    y, nu = _multipliers(np.vstack([R, c[None]]), f.slope, normal)
+    unit = rounding_unit(EPS, *R.shape)
+    slope = f.slope + R.T @ y + nu * c
+    error = f.slope_error + unit * (norm(f.slope) + norm(R) * norm(y) + abs(nu) * norm(c))
+    change = math.sqrt(2.0 * unmet)
+    residual = sum(
+        math.sqrt(part.weight)
+        * (norm(part.rows @ x - part.target) + unit * (norm(part.rows) * size + norm(part.target)))
+        for part in h.parts
+        if isinstance(part, Squares)
+    )
+    price = norm(y) * change + abs(nu) * (unmet + residual * change + 0.5 * change * change)
+    price *= 1.0 + unit
+    sigma = problem.upper.strong_convexity - problem.upper.defect
+    if isinstance(problem.domain, Space) and sigma <= 0.0:
+        flat = _flat(problem, R, norm(slope) + error, change)
+        return f.value - f.value_error - (flat + price)
+    steep, square = norm(slope) + error, size * size
+    model = Model(
+        weight=1.0,
+        constant=f.value - float(slope @ x) + 0.5 * sigma * square,
+        slope=slope - sigma * x,
+        curvature=sigma,
+        value_error=f.value_error
+        + error * size
+        + unit * (abs(f.value) + steep * size + abs(sigma) * square),
+        slope_error=error + unit * (steep + abs(sigma) * size),
+    )
+    region = Region(problem.domain, problem.radius, np.zeros(len(x)))
+    return region.minimum(model)[0] - price
+
+
+def _multipliers(rows: Host, slope: Host, normal: Host) -> tuple[Host, float]:
+    """y and nu that make slope + rows'(y, nu) a multiple of the normal of Z, as well as it goes."""
+    columns = np.vstack([rows, normal[None]]).T
+    sizes = np.sqrt(np.sum(columns * columns, axis=0))
+    sizes[sizes == 0.0] = 1.0
+    weights = np.linalg.lstsq(columns / sizes, -slope, rcond=1e-13)[0] / sizes
+    return weights[:-2], float(weights[-2])
+
+
+def _flat(problem: Problem, R: Host, steep: float, change: float) -> float:
+    """On R^n, where f is not strongly convex: how much <slope, delta> + ½|F delta|² can fall.
+
+    With f = ½|Fx - s|² + <c, x>: |delta| <= (|F delta| + |R delta|)/tau, tau the smallest singular
+    value of F and R together, so that it is at least -steep²/(2 tau²) - steep |R delta|/tau.
+    """
+    f = structure("Exact", "upper", problem.upper, R.shape[1])
+    if not f.only(Squares, Tilt):
+        return math.inf
+    both = np.vstack([f.curvature(np.zeros(R.shape[1])), R])
+    if len(both) < R.shape[1]:
+        return math.inf
+    smallest = float(np.linalg.svd(both, compute_uv=False)[-1])
+    tau = smallest - rounding_unit(EPS, *both.shape) * norm(both)
+    return steep * change / tau + 0.5 * (steep / tau) * (steep / tau) if tau > 0.0 else math.inf

@@ -1,0 +1,340 @@
+"""Exact: the answer by structure, where the lower level is a loss of a linear map.
+
+If g(x) = phi(Ax) + <c, x> with phi strictly convex, all minimisers of g over Z share Ax and <c, x>:
+
+    X_g* = { x in Z : Ax = A xhat, <c, x> = <c, xhat> }    for any one minimiser xhat.
+
+So: solve the lower level once, to rounding; then minimise f over an affine slice of Z.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from tiebreak import arrays
+from tiebreak.arrays import Array
+from tiebreak.certificate import News
+from tiebreak.domains import Ball, Box, Halfspace, L1Ball, Monotone, Simplex, Space
+from tiebreak.faces import (
+    Disc,
+    Faces,
+    Polyhedron,
+    Region,
+    falling,
+    loose,
+    minimise,
+    polish,
+    polyhedron,
+)
+from tiebreak.methods.claims import prove
+from tiebreak.problem import Problem
+from tiebreak.structure import (
+    EPS,
+    Host,
+    Margins,
+    Rank,
+    Structure,
+    Tilt,
+    decide_rank,
+    host,
+    norm,
+    null_basis,
+    structure,
+)
+
+DOMAINS = (Space, Ball, Box, Simplex, L1Ball, Monotone, Halfspace)  # an Orthant is a Box
+TOUCHING = 1e-10  # relative: constraints this close are met with equality, slopes this small are 0
+ACCURATE = 1e-9  # the conditions of optimality hold to this, or there is no answer
+
+
+class ExactFindings(NamedTuple):
+    """What the structure says besides x."""
+
+    dimension: int | None  # of the set of lower minimisers; None where it is not determined
+    rank: int  # of the rows whose products with x all minimisers share
+    sigma: float  # the singular values on both sides of the rank decision, of that matrix itself
+    sigma_next: float  # (where there are several matrices, of all of them scaled to length 1)
+    backward_error: float  # x is exact for data that differ from yours by this, in the same units
+    upper_range: tuple[float, float]  # f with the smaller and with the larger rank
+    residual: float  # of the conditions of optimality, the larger of both levels, relative
+    direction: Array | None = None  # along which there is no minimum
+
+    def lines(self) -> list[tuple[str, str]]:
+        """For the report."""
+        rank = ("rank", f"{self.rank}; singular values {self.sigma:.3g} | {self.sigma_next:.3g}")
+        if self.direction is not None:
+            return [rank]
+        low, high = self.upper_range
+        lines = [
+            rank,
+            ("exact for", f"data within {self.backward_error:.2g} of yours"),
+            ("residual", f"{self.residual:.2g} of the conditions of optimality, relative"),
+        ]
+        if low != high:
+            text = f"{low:.9g} with the smaller rank, {high:.9g} with the larger"
+            lines.append(("f by rank", text))
+        return lines
+
+
+class State(NamedTuple):
+    """Before the step and after it."""
+
+    k: int
+    x: Array
+    upper_value: float
+    lower_value: float
+    news: News
+    finished: tuple[str, str] = ("", "")
+    findings: ExactFindings | None = None
+
+
+@dataclass(frozen=True)
+class Exact:
+    """The exact answer by structure, in one step.
+
+    The lower level by Newton's method over Z (one step where g is quadratic), the upper one over
+    the slice that all lower minimisers share: by singular values and a scalar root on R^n and the
+    ball, face by face on polyhedra (Clarabel or HiGHS find the face where there are many). Rank is
+    a decision: where no gap in the singular values tells, the run ends as "undetermined".
+    """
+
+    name: ClassVar[str] = "exact"
+    paper: ClassVar[str] = "none: the structure of the lower level's solution set"
+    assumptions: ClassVar[str] = (
+        "g a sum of LeastSquares, Logistic, Quadratic, SquaredNorm, Linear; f the same without "
+        "Logistic; Z one of Space, Ball, Orthant, Box, Simplex, L1Ball, Monotone, Halfspace"
+    )
+    guarantee: ClassVar[str] = (
+        "x and f* to rounding, for data within the stated backward error; or the sentence that "
+        "the rank is not determined, or that there is no minimum"
+    )
+
+    def check(self, problem: Problem) -> None:
+        """Refuse a problem outside the assumptions, with one sentence."""
+        if not isinstance(problem.domain, DOMAINS):
+            known = "Space, Ball, Orthant, Box, Simplex, L1Ball, Monotone or Halfspace"
+            raise ValueError(f"Exact: domain must be {known}, got {type(problem.domain).__name__}")
+        for level in ("upper", "lower"):
+            structure("Exact", level, getattr(problem, level), problem.dimension or 1)
+
+    def describe(self, problem: Problem) -> str:
+        """The method in words."""
+        return f"Exact, by the structure of the lower level, on {type(problem.domain).__name__}"
+
+    def init(self, problem: Problem, x0: Array) -> State:
+        """The values at x0; the step does the rest."""
+        return _state(problem, 0, x0)
+
+    def step(self, problem: Problem, state: State) -> State:
+        """Everything: the first step is the last."""
+        x0, epsilon = host(state.x), arrays.epsilon(state.x)
+        f = structure("Exact", "upper", problem.upper, len(x0)).scaled()
+        g = structure("Exact", "lower", problem.lower, len(x0))
+        rank = decide_rank(g.unit * g.rows(), epsilon)
+        slices = Levels(problem, f, g.scaled(), epsilon)
+        direction = slices.no_lower_minimum()
+        if direction is not None:
+            return _unbounded(problem, state.x, rank, direction, "g has no minimiser: it falls")
+        answer = slices.solve(x0, doubtful=False)
+        x = _back(problem, answer.x, state.x)
+        low = high = problem.upper.value(x) if answer.direction is None else -math.inf
+        if not rank.is_determined:
+            other = slices.solve(x0, doubtful=True)
+            end = _back(problem, other.x, state.x)
+            high = problem.upper.value(end) if other.direction is None else -math.inf
+        elif answer.direction is not None:
+            what = "f has no minimum over the minimisers of g: it falls"
+            return _unbounded(problem, x, rank, answer.direction, what, answer)
+        findings = _findings(rank, answer, (low, high))
+        solved = _state(problem, 1, x)._replace(findings=findings)
+        if not rank.is_determined:
+            doubt = (
+                f"rank not determined: singular values {findings.sigma:.3g} and "
+                f"{findings.sigma_next:.3g} have no gap of 1e3 between them; f is {low:.6g} if the "
+                f"smaller ones are rounding, {high:.6g} if not"
+            )
+            return solved._replace(finished=("undetermined", doubt))
+        if not answer.residual <= ACCURATE:
+            doubt = f"the conditions of optimality hold to {answer.residual:.2g} only, relative"
+            return solved._replace(finished=("undetermined", doubt))
+        ending = (
+            "solved by structure: the conditions of optimality of both levels hold to "
+            f"{answer.residual:.1g}, for data within {findings.backward_error:.1g} of yours"
+        )
+        news = solved.news._replace(claims=prove(problem, x, answer.normal))
+        return solved._replace(news=news, finished=("converged", ending))
+
+
+# --- the two levels -------------------------------------------------------------------------------
+
+
+class Answer(NamedTuple):
+    """Both levels solved with one choice of the rank."""
+
+    x: Host
+    dimension: int | None
+    residual: float
+    normal: Host  # of Z at x, up to a factor: with the slice it balances the slope of f
+    direction: Host | None = None  # of the slice, along which f falls for ever
+
+
+class Levels:
+    """A problem with quadratic f and g = phi(Ax) + <c, x>, in NumPy and scaled."""
+
+    def __init__(self, problem: Problem, f: Structure, g: Structure, epsilon: float) -> None:
+        self.f, self.g, self.epsilon = f, g, epsilon
+        self.n, self.domain, self.is_bounded = f.n, problem.domain, problem.is_bounded
+
+    def no_lower_minimum(self) -> Host | None:
+        """A direction of Z along which g falls for ever, None where it has a minimiser."""
+        if self.is_bounded:
+            return None
+        Z, g = polyhedron(self.domain, self.n), self.g
+        curved = [part.rows for part in g.parts if not isinstance(part, Margins | Tilt)]
+        N = null_basis(np.vstack([*curved, Z.equal]), self.epsilon)
+        c = N.T @ g.c
+        c[np.abs(c) <= TOUCHING * norm(g.c)] = 0.0
+        rises, weights = np.zeros((0, N.shape[1])), np.zeros(0)
+        for part in g.parts:
+            if isinstance(part, Margins):
+                along = part.rows @ N
+                lengths = np.sqrt(np.sum(along * along, axis=1))
+                moves = lengths > TOUCHING * np.sqrt(np.sum(part.rows * part.rows, axis=1))
+                rises = np.vstack([rises, along[moves] / lengths[moves, None]])
+                weights = np.append(weights, part.weight * lengths[moves])
+        v = falling(c, Faces(Z.rows, Z.offset, N).B, rises, weights)
+        return None if v is None else N @ v / norm(N @ v)
+
+    def solve(self, x0: Host, doubtful: bool) -> Answer:
+        """Lower level, slice, upper level; doubtful directions of A count or do not."""
+        if isinstance(self.domain, Ball):
+            return self._on_ball(x0, self.domain, doubtful)
+        return self._on_polyhedron(x0, polyhedron(self.domain, self.n), doubtful)
+
+    def _on_ball(self, x0: Host, ball: Ball, doubtful: bool) -> Answer:
+        center = np.zeros(self.n) if ball.center is None else host(ball.center)
+        whole = Disc(center, ball.radius, np.eye(self.n))
+        rank = decide_rank(self.g.rows(), self.epsilon)
+        x = minimise(self.g, whole, x0, rank.basis[:, : rank.high if doubtful else rank.low])
+        slope = self.g.slope(x)
+        N = null_basis(self.g.rows(), self.epsilon, doubtful)
+        across = (x - center) - N @ (N.T @ (x - center))
+        room = (ball.radius - norm(across)) * (ball.radius + norm(across))
+        is_bound = whole.multiplier(slope.vector, x) * ball.radius > TOUCHING * slope.size
+        dimension: int | None = N.shape[1]
+        if is_bound or room <= 1e-13 * ball.radius**2:
+            # The ball binds, or just touches the solutions: then x is the only one.
+            dimension, N, room = (0 if is_bound or N.shape[1] == 0 else None), N[:, :0], 0.0
+        disc = Disc(center, math.sqrt(room), N)
+        residual = _residual(self.g, whole, x, x0)
+        return self._upper(self.f, disc, x, residual, dimension)
+
+    def _on_polyhedron(self, x0: Host, Z: Polyhedron, doubtful: bool) -> Answer:
+        f, g, rows = self.f, self.g, self.g.rows()
+        rank = decide_rank(rows, self.epsilon)
+        basis = rank.basis[:, : rank.high if doubtful else rank.low]
+        if Z.lift is not None:
+            f, g, rows = f.lifted(Z.lift), g.lifted(Z.lift), rows @ Z.lift
+            basis = Z.lift.T @ basis / math.sqrt(2.0)
+        whole = Faces(Z.rows, Z.offset, null_basis(Z.equal))
+        u = minimise(g, whole, Z.lifted(x0), basis)
+        if rank.is_determined:
+            u = polish(g, whole, Z.equal, u, basis)
+        residual = _residual(g, whole, u, Z.lifted(x0))
+        # Inequalities that hold with equality on all of the slice belong to its equations.
+        equations = np.vstack([rows, Z.equal])
+        faces = Faces(Z.rows, Z.offset, null_basis(equations, self.epsilon, doubtful))
+        met = faces.slack(u, TOUCHING)[0] == 0.0
+        can_move = loose(faces.B[met])
+        if can_move is not None and not can_move.all():
+            equations = np.vstack([equations, faces.rows[met][~can_move]])
+            faces = Faces(Z.rows, Z.offset, null_basis(equations, self.epsilon, doubtful))
+        dimension = None if can_move is None else faces.N.shape[1]
+        if Z.lift is not None and dimension:  # (p, q) may move where p - q does not
+            moves = np.linalg.svd(Z.lift @ faces.N, compute_uv=False)
+            dimension = int(np.count_nonzero(moves > TOUCHING))
+        answer = self._upper(f, faces, u, residual, dimension)
+        answer = answer._replace(x=Z.point(answer.x))
+        if Z.lift is None:
+            return answer
+        direction = None if answer.direction is None else Z.lift @ answer.direction
+        return answer._replace(normal=Z.lift @ answer.normal, direction=direction)
+
+    def _upper(
+        self, f: Structure, region: Disc | Faces, x: Host, residual: float, dimension: int | None
+    ) -> Answer:
+        """Minimise f over the slice, from the lower minimiser x."""
+        slope = f.slope(x)
+        if not self.is_bounded and isinstance(region, Faces):
+            flat = region.N @ null_basis(f.curvature(x) @ region.N)
+            c = flat.T @ slope.vector
+            if norm(c) > TOUCHING * slope.size:
+                v = falling(c, Faces(region.rows, region.offset, flat).B)
+                if v is not None:
+                    return Answer(x, dimension, residual, 0.0 * x, flat @ v / norm(flat @ v))
+        start, x = x, minimise(f, region, x)
+        normal, _ = region.normal(f.slope(x), x)
+        return Answer(x, dimension, max(residual, _residual(f, region, x, start)), normal)
+
+
+def _residual(h: Structure, region: Region, x: Host, start: Host) -> float:
+    """How much of h's slope at x no normal balances, beside the size of its terms.
+
+    Beside a millionth of their size where we came from, if that is more: the answer may be 0.
+    """
+    slope = h.slope(x)
+    size = max(slope.size, 1e-6 * h.slope(start).size)
+    return region.normal(slope, x)[1] / size if size > 0.0 else 0.0
+
+
+# --- in the library's words -----------------------------------------------------------------------
+
+
+def _back(problem: Problem, x: Host, prototype: Array) -> Array:
+    """x in the library and dtype of the problem, and in Z up to rounding."""
+    return problem.domain.project(arrays.like(x, prototype))
+
+
+def _state(problem: Problem, k: int, x: Array) -> State:
+    """Both functions looked at from x."""
+    (point,) = problem.lift(x)
+    (f_x,), (g_x,) = problem.upper.look([point.f])[0], problem.lower.look([point.g])[0]
+    news = News(
+        upper=((1.0, f_x),),
+        cuts=((1.0, g_x),),
+        lower=((1.0, g_x),),
+        values=((g_x.value, g_x.at, g_x),),
+    )
+    return State(k, x, f_x.value, g_x.value, news)
+
+
+def _findings(rank: Rank, answer: Answer | None, uppers: tuple[float, float]) -> ExactFindings:
+    sigma, following = rank.pair()
+    return ExactFindings(
+        dimension=None if answer is None or not rank.is_determined else answer.dimension,
+        rank=rank.low,
+        sigma=sigma,
+        sigma_next=following,
+        backward_error=max(following, EPS * float(np.max(rank.sigma, initial=0.0))),
+        upper_range=uppers,
+        residual=math.nan if answer is None else answer.residual,
+    )
+
+
+def _unbounded(
+    problem: Problem, x: Array, rank: Rank, d: Host, what: str, answer: Answer | None = None
+) -> State:
+    """No minimum, and the direction that shows it."""
+    largest = np.argsort(-np.abs(d), kind="stable")[:3]
+    entries = ", ".join(f"x[{i}] {d[i]:+.3g}" for i in largest if abs(d[i]) > 1e-9)
+    more = ", ..." if np.count_nonzero(np.abs(d) > 1e-9) > len(largest) else ""
+    state = _state(problem, 1, x)
+    findings = _findings(rank, answer, (-math.inf, state.upper_value))
+    return state._replace(
+        finished=("unbounded", f"{what} along the direction {entries}{more}"),
+        findings=findings._replace(direction=arrays.like(d, x)),
+    )

@@ -1,0 +1,408 @@
+"""What a function is made of: h(x) = sum of w_i phi_i(A_i x) + <c, x>, with its matrices in hand.
+
+Everything here is NumPy float64 on the host. Products with the data can be had correctly rounded,
+so that an ill-conditioned system loses no more digits than its data do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from tiebreak import arrays
+from tiebreak.functions import Linear, Scaled, SmoothFunction, SquaredNorm, Sum, rounding_unit
+from tiebreak.losses import DENSE_LIMIT, LeastSquares, Logistic, Quadratic
+
+Host = np.ndarray[Any, Any]
+
+EPS = 2.0**-52
+CAREFUL = (
+    2**21
+)  # matrices of up to so many entries are multiplied without any rounding but the last
+GAP = 1e3  # neighbouring singular values further apart than this leave no doubt about the rank
+
+
+# --- products -------------------------------------------------------------------------------------
+
+
+def product(A: Host, x: Host, b: Host | None = None) -> Host:
+    """A x - b, every entry correctly rounded (by plain products where A is very large)."""
+    if A.size > CAREFUL:
+        return A @ x if b is None else A @ x - b
+    # In units of 2^(up + top): at most 1 in size, so that nothing overflows.
+    up = _exponent(A)
+    top = _exponent(x) if b is None else max(_exponent(x), _exponent(b) - up)
+    terms, errors = _exact_terms(np.ldexp(A, -up), np.ldexp(x, -top))
+    shift = np.zeros(len(A)) if b is None else np.ldexp(b, -up - top)
+    rows = np.concatenate([terms, errors, -shift[:, None]], axis=1).tolist()
+    return np.ldexp([math.fsum(row) for row in rows], up + top)
+
+
+def _exponent(x: Host) -> int:
+    """The power of two that is just above all entries."""
+    return math.frexp(float(np.max(np.abs(x), initial=0.0)))[1]
+
+
+def _exact_terms(A: Host, x: Host) -> tuple[Host, Host]:
+    """The products A_ij x_j and what rounding took from them (Dekker 1971)."""
+    terms = A * x
+    (A_high, A_low), (x_high, x_low) = _halves(A), _halves(x)
+    errors = A_low * x_low - (((terms - A_high * x_high) - A_low * x_high) - A_high * x_low)
+    return terms, errors
+
+
+def _halves(x: Host) -> tuple[Host, Host]:
+    """x as a sum of two numbers with 26 bits each."""
+    shifted = 134217729.0 * x
+    high = shifted - (shifted - x)
+    return high, x - high
+
+
+# --- functions ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Squares:
+    """weight/2 |A x - b|²."""
+
+    weight: float
+    rows: Host
+    target: Host
+    power: ClassVar[int] = 2  # of the rows in the value
+
+    def dual(self, x: Host) -> Host:
+        return self.weight * product(self.rows, x, self.target)
+
+    def size(self, x: Host) -> float:
+        return self.weight * (norm(self.rows) * norm(x) + norm(self.target))
+
+    def curvature(self, x: Host, above: bool = False) -> Host:
+        return math.sqrt(self.weight) * self.rows
+
+    def along(self, x: Host, d: Host) -> Callable[[float], float]:
+        start, change = self.rows @ x - self.target, self.rows @ d
+        return lambda step: self.weight * float(change @ (start + step * change))
+
+    def scaled(self, top: int) -> Squares:
+        e = _exponent(self.rows)
+        weight = math.ldexp(self.weight, 2 * e - top)
+        return Squares(weight, np.ldexp(self.rows, -e), np.ldexp(self.target, -e))
+
+
+@dataclass(frozen=True)
+class Margins:
+    """weight times the sum of log(1 + exp(-<a_i, x>)); the rows a_i carry the labels' signs."""
+
+    weight: float
+    rows: Host
+    power: ClassVar[int] = 2
+
+    def dual(self, x: Host) -> Host:
+        return -self.weight * _pull(product(self.rows, x))
+
+    def size(self, x: Host) -> float:
+        return self.weight * math.sqrt(len(self.rows)) * (1.0 + norm(self.rows) * norm(x))
+
+    def curvature(self, x: Host, above: bool = False) -> Host:
+        """The second derivative, or ``above`` that of a quadratic that touches and is never below.
+
+        The latter is tanh(t/2)/(2t) per row (Jaakkola and Jordan 2000), 1/4 at t = 0.
+        """
+        t = self.rows @ x
+        if above:
+            bend = np.full(len(t), 0.25)
+            np.divide(np.tanh(0.5 * t), 2.0 * t, out=bend, where=np.abs(t) > 1e-4)
+        else:
+            bend = _pull(t) * _pull(-t)
+        return np.sqrt(self.weight * bend)[:, None] * self.rows
+
+    def along(self, x: Host, d: Host) -> Callable[[float], float]:
+        start, change = self.rows @ x, self.rows @ d
+        return lambda step: -self.weight * float(change @ _pull(start + step * change))
+
+    def scaled(self, top: int) -> Margins:
+        """The rows stay, for margins have a scale of their own."""
+        return Margins(math.ldexp(self.weight, -top), self.rows)
+
+
+@dataclass(frozen=True)
+class Form:
+    """weight/2 x'Qx; its rows are those of Q, for Qx is what all minimisers share."""
+
+    weight: float
+    rows: Host
+    power: ClassVar[int] = 1
+
+    def dual(self, x: Host) -> Host:
+        return self.weight * x
+
+    def size(self, x: Host) -> float:
+        return self.weight * norm(x)
+
+    def curvature(self, x: Host, above: bool = False) -> Host:
+        values, vectors = np.linalg.eigh(self.rows)
+        # The root of a rounding error is no rounding error: cut before it is taken.
+        kept = values > GAP * len(values) * EPS * values[-1]
+        return np.asarray(np.sqrt(self.weight * values[kept])[:, None] * vectors.T[kept])
+
+    def along(self, x: Host, d: Host) -> Callable[[float], float]:
+        start, change = self.rows @ x, self.rows @ d
+        return lambda step: self.weight * float(d @ (start + step * change))
+
+    def scaled(self, top: int) -> Form:
+        e = _exponent(self.rows)
+        return Form(math.ldexp(self.weight, e - top), np.ldexp(self.rows, -e))
+
+
+@dataclass(frozen=True)
+class Tilt:
+    """weight <c, x>, with c as the only row."""
+
+    weight: float
+    rows: Host
+    power: ClassVar[int] = 1
+
+    def dual(self, x: Host) -> Host:
+        return np.array([self.weight])
+
+    def size(self, x: Host) -> float:
+        return self.weight
+
+    def curvature(self, x: Host, above: bool = False) -> Host:
+        return self.rows[:0]
+
+    def along(self, x: Host, d: Host) -> Callable[[float], float]:
+        change = self.weight * float(self.rows[0] @ d)
+        return lambda step: change
+
+    def scaled(self, top: int) -> Tilt:
+        e = _exponent(self.rows)
+        return Tilt(math.ldexp(self.weight, e - top), np.ldexp(self.rows, -e))
+
+
+def _pull(margins: Host) -> Host:
+    """1/(1 + e^t), accurate however small it is."""
+    return np.asarray(np.exp(-np.logaddexp(0.0, margins)))
+
+
+Part = Squares | Margins | Form | Tilt
+
+
+class Slope(NamedTuple):
+    """A gradient, the size of its terms before they cancel, and a bound on its rounding error."""
+
+    vector: Host
+    size: float
+    error: float
+
+
+@dataclass(frozen=True)
+class Structure:
+    """h(x) = the sum of its parts, up to a constant, for x of length n.
+
+    A part is a function of its rows times x; ``dual`` is its gradient with respect to those
+    products, ``size`` a bound on the length of the dual before anything in it cancels, and
+    ``scaled(top)`` is 2^-top times the part, with rows near 1.
+    """
+
+    n: int
+    parts: tuple[Part, ...]
+
+    @property
+    def c(self) -> Host:
+        """The linear part."""
+        tilts = [part.weight * part.rows[0] for part in self.parts if isinstance(part, Tilt)]
+        return np.asarray(np.sum([np.zeros(self.n), *tilts], axis=0))
+
+    def only(self, *kinds: type[Part]) -> bool:
+        """Is every part of one of these kinds?"""
+        return all(isinstance(part, kinds) for part in self.parts)
+
+    @property
+    def is_quadratic(self) -> bool:
+        return self.only(Squares, Form, Tilt)
+
+    def slope(self, x: Host) -> Slope:
+        """The gradient at x: the duals by products and rounded, then all terms summed exactly."""
+        if not self.parts:
+            return Slope(np.zeros(self.n), 0.0, 0.0)
+        stacked = np.vstack([part.rows for part in self.parts])
+        duals = [part.dual(x) for part in self.parts]
+        vector = product(stacked.T, np.concatenate(duals))
+        sizes = [norm(part.rows) for part in self.parts]
+        size = sum(s * part.size(x) for s, part in zip(sizes, self.parts, strict=True))
+        if stacked.size > CAREFUL:
+            return Slope(vector, size, rounding_unit(EPS, *stacked.shape) * size)
+        error = 2.0 * EPS * norm(vector)
+        for s, dual, part in zip(sizes, duals, self.parts, strict=True):
+            length = norm(dual)
+            if isinstance(part, Margins):  # their exponentials err too, by the size of the margins
+                margins = norm(product(part.rows, x))
+                length += part.weight * (margins + math.sqrt(len(part.rows)))
+            error += 8.0 * EPS * s * length
+        return Slope(vector, size, error)
+
+    def curvature(self, x: Host, above: bool = False) -> Host:
+        """R with R'R the second derivative at x, or ``above`` that of a quadratic above h."""
+        blocks = [part.curvature(x, above) for part in self.parts]
+        return np.vstack([np.zeros((0, self.n)), *blocks])
+
+    def largest_change(self, d: Host) -> float:
+        """The largest change of a margin along d."""
+        changes = [part.rows @ d for part in self.parts if isinstance(part, Margins)]
+        return max((float(np.max(np.abs(change))) for change in changes), default=0.0)
+
+    def along(self, x: Host, d: Host) -> Callable[[float], float]:
+        """step -> the derivative of h(x + step d)."""
+        parts = [part.along(x, d) for part in self.parts]
+        return lambda step: sum(part(step) for part in parts)
+
+    def _blocks(self) -> list[Host]:
+        """The matrices whose products with x determine h(x); of the linear terms their sum."""
+        blocks = [part.rows for part in self.parts if not isinstance(part, Tilt)]
+        return [*blocks, self.c[None]] if self.c.any() else blocks
+
+    def rows(self) -> Host:
+        """All rows whose products with x determine h(x), each matrix scaled to length 1."""
+        scaled = [block / norm(block) for block in self._blocks()]
+        return np.vstack([np.zeros((0, self.n)), *scaled])
+
+    @property
+    def unit(self) -> float:
+        """What `rows` divides by, where it is one matrix only; otherwise 1."""
+        blocks = self._blocks()
+        return norm(blocks[0]) if len(blocks) == 1 else 1.0
+
+    def scaled(self) -> Structure:
+        """The same up to a positive factor, with magnitudes near 1: nothing over- or underflows.
+
+        By powers of two, so that nothing is rounded.
+        """
+        sizes = [
+            _exponent(np.array(part.weight)) + part.power * _exponent(part.rows)
+            for part in self.parts
+        ]
+        return Structure(self.n, tuple(part.scaled(max(sizes)) for part in self.parts))
+
+    def lifted(self, lift: Host) -> Structure:
+        """The same function of u, x = lift u."""
+        parts = []
+        for part in self.parts:
+            rows = part.rows @ lift
+            parts.append(replace(part, rows=lift.T @ rows if isinstance(part, Form) else rows))
+        return Structure(lift.shape[1], tuple(parts))
+
+
+def structure(owner: str, level: str, h: SmoothFunction, n: int) -> Structure:
+    """What ``h``, a function of n variables, is made of; a sentence if it is not known.
+
+    Logistic is for the lower level alone.
+    """
+    parts: list[Part] = []
+    for weight, part in _parts(h.bare, 1.0):
+        rows = max(part.matrix.shape[0] if hasattr(part, "matrix") else 1, n)
+        if rows * n > DENSE_LIMIT:
+            raise ValueError(
+                f"{owner}: {level} must have at most {DENSE_LIMIT:,} matrix entries to be "
+                f"factorised, got {rows} x {n}"
+            )
+        if isinstance(part, LeastSquares):
+            parts.append(Squares(weight * part._scale, part.matrix.dense(), host(part.b)))
+        elif isinstance(part, Logistic) and level == "lower":
+            signed = host(part.y)[:, None] * part.matrix.dense()
+            parts.append(Margins(weight * part._scale, signed))
+        elif isinstance(part, SquaredNorm):
+            center = np.zeros(n) if part.center is None else host(part.center)
+            parts.append(Squares(weight * part.weight, np.eye(n), center))
+        elif isinstance(part, Quadratic):
+            parts += [Form(weight, part.matrix.dense()), Tilt(weight, host(part.c)[None])]
+        elif isinstance(part, Linear):
+            parts.append(Tilt(weight, host(part.c)[None]))
+        else:
+            logistic = "Logistic, " if level == "lower" else ""
+            raise ValueError(
+                f"{owner}: {level} must be made of LeastSquares, {logistic}Quadratic, SquaredNorm "
+                f"and Linear, got {type(part).__name__}"
+            )
+    return Structure(n, tuple(part for part in parts if part.rows.any()))  # 0 gives a constant
+
+
+def _parts(h: SmoothFunction, weight: float) -> list[tuple[float, SmoothFunction]]:
+    """The functions that h is a weighted sum of."""
+    if isinstance(h, Scaled):
+        return _parts(h.function, weight * h.weight)
+    if isinstance(h, Sum):
+        return _parts(h.first, weight) + _parts(h.second, weight)
+    return [(weight, h)]
+
+
+def host(x: Any) -> Host:
+    """``x``, an array of any library or a number, as NumPy float64."""
+    return np.asarray(arrays.to_numpy(x), dtype=np.float64)
+
+
+def norm(x: Host) -> float:
+    """The Euclidean (Frobenius) norm, safe against overflow."""
+    return arrays.norm(x.reshape(-1))
+
+
+# --- rank is a decision ---------------------------------------------------------------------------
+
+
+class Rank(NamedTuple):
+    """The singular values of some rows, and where they are cut.
+
+    ``low`` directions are certainly there. ``high - low`` more are doubtful: larger than rounding,
+    but no gap of 1e3 tells them from it. ``low == high`` where the rank is determined.
+    """
+
+    low: int
+    high: int
+    sigma: Host
+    basis: Host  # right singular vectors as columns, all n of them
+
+    @property
+    def is_determined(self) -> bool:
+        return self.low == self.high
+
+    def pair(self) -> tuple[float, float]:
+        """The singular values on both sides of the cut (0 where there is none)."""
+        sides = [*self.sigma, 0.0, 0.0]
+        return (float(sides[self.low - 1]) if self.low else 0.0), float(sides[self.low])
+
+
+def decide_rank(rows: Host, epsilon: float = EPS) -> Rank:
+    """Singular values up to max(m, n) units of rounding are zero, those above 1e3 times that not.
+
+    What lies between is zero too if 1e3 separates it from the others; otherwise it is in doubt.
+    """
+    m, n = rows.shape
+    if m == 0 or not rows.any():
+        return Rank(0, 0, np.zeros(0), np.eye(n))
+    _, sigma, vt = np.linalg.svd(rows, full_matrices=True)
+    noise = max(m, n) * epsilon * float(sigma[0])
+    low, high = int(np.count_nonzero(sigma > GAP * noise)), int(np.count_nonzero(sigma > noise))
+    if low < high and float(sigma[low - 1]) >= GAP * float(sigma[low]):
+        high = low
+    return Rank(low, high, sigma, vt.T)
+
+
+def null_basis(rows: Host, epsilon: float = EPS, doubtful: bool = False) -> Host:
+    """An orthonormal basis of {d: rows d = 0}, as columns; ``doubtful`` rows count only if asked.
+
+    A singular vector errs by rounding times sigma_1/sigma_r; the exact products take that off.
+    """
+    found = decide_rank(rows, epsilon)
+    rank = found.high if doubtful else found.low
+    N = found.basis[:, rank:]
+    if rank == 0 or N.size == 0 or rows.size * N.shape[1] > CAREFUL:
+        return N
+    V, square = found.basis[:, :rank], found.sigma[:rank] ** 2
+    for j, column in enumerate(N.T):
+        error = product(rows.T, product(rows, column))
+        N[:, j] = column - V @ (V.T @ error / square)
+    return np.linalg.qr(N)[0]

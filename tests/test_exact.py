@@ -1,0 +1,649 @@
+"""Exact: planted answers on every combination, ranks, directions, claims that are never wrong."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import sys
+from fractions import Fraction
+
+import array_api_strict as xps
+import cvxpy as cp
+import numpy as np
+import planted
+import pytest
+import scipy.sparse as sp
+from planted_exact import COMBINATIONS, conic_value, instance
+
+import tiebreak as tb
+from tiebreak import faces, structure
+from tiebreak.methods.exact import Exact
+
+CVXPY_WORDS = "ignore:.*(Converting|Solution may be inaccurate).*"
+
+
+def solved(problem, x0=None):
+    """The state after Exact's only step."""
+    method = Exact()
+    method.check(problem)
+    start = problem.start(x0)
+    return method.step(problem, method.init(problem, start))
+
+
+def seeds(number):
+    """Spread over all combinations; 640 of them are every combination twice."""
+    return [81 * i % (2 * len(COMBINATIONS)) for i in range(number)]
+
+
+def wrong_claims(claims, f_star: Fraction, g_star: Fraction) -> bool:
+    """Is one of the claimed bounds on the wrong side?"""
+    (low, high), lower = claims.upper, claims.lower
+    return (
+        (math.isfinite(low) and Fraction(low) > f_star)
+        or (math.isfinite(high) and Fraction(high) < f_star)
+        or (math.isfinite(lower) and Fraction(lower) > g_star)
+    )
+
+
+# --- planted answers -----------------------------------------------------------------------------
+
+
+def test_planted_answers_on_all_combinations(count):
+    number = count(40, 640)
+    worst = dict.fromkeys(("f", "g", "x", "residual", "variation"), 0.0)
+    unique, dimensions = 0, set()
+    for seed in seeds(number):
+        p, is_unique = instance(seed)
+        state = solved(p.problem(), p.x0)
+        found, where = state.findings, f"{seed}: {p.kind}, n = {p.n}"
+        assert state.finished[0] == "converged", (where, state.finished)
+        f_scale = max(p.f_scale, p.L_f * p.unit**2, np.linalg.norm(p.grad_f(p.x_star)) * p.unit)
+        g_scale = max(p.g_scale, p.L_g * p.unit**2, np.linalg.norm(p.grad_g(p.x_star)) * p.unit)
+        errors = {
+            "f": abs(state.upper_value - p.f_star) / f_scale,
+            "g": abs(state.lower_value - p.g_star) / g_scale,
+            "residual": found.residual,
+            "variation": 0.0,
+            "x": 0.0,
+        }
+        if is_unique:
+            unique += 1
+            size = max(np.linalg.norm(p.x_star), p.unit)
+            errors["x"] = np.linalg.norm(state.x - p.x_star) / size
+        for other in planted.lower_minimisers(p, np.random.default_rng(seed), 2):
+            fall = -p.grad_f(state.x) @ (other - state.x) / f_scale
+            errors["variation"] = max(errors["variation"], fall)
+        assert all(error <= 1e-9 for error in errors.values()), (where, errors)
+        assert p.dimension is None or found.dimension in (None, p.dimension), where
+        exact = p.upper.exact(p.x_star)[0], p.lower.exact(p.x_star)[0]
+        assert not wrong_claims(state.news.claims, *exact), where
+        worst = {name: max(worst[name], float(errors[name])) for name in worst}
+        dimensions.add((found.dimension, p.n))
+    assert any(d == 0 for d, _ in dimensions)
+    assert any(d == 1 for d, _ in dimensions)
+    assert any(d is not None and d == n - 1 > 0 for d, n in dimensions)
+    figures = ", ".join(f"{name} {error:.1e}" for name, error in worst.items())
+    print(f"\nExact on {number} planted problems ({unique} with a unique x*): worst {figures}")
+
+
+@pytest.mark.filterwarnings(CVXPY_WORDS)
+def test_least_squares_agrees_with_a_conic_solver_on_the_equality_form(count):
+    number, worst, compared = count(10, 120), 0.0, 0
+    for seed in range(2 * len(COMBINATIONS), 40 * len(COMBINATIONS)):
+        if compared == number:
+            break
+        lower = COMBINATIONS[seed % len(COMBINATIONS)][0]
+        if lower not in ("consistent", "inconsistent"):
+            continue
+        p, _ = instance(7 * seed)
+        if "consistent" not in p.kind or not 1e-2 < p.L_f / p.upper.weight * p.unit**2 < 1e4:
+            continue  # a conic solver wants numbers near 1
+        try:
+            value = conic_value(p, cp)
+        except cp.SolverError:
+            continue
+        compared += 1
+        scale = max(p.f_scale, p.L_f * p.unit**2)
+        worst = max(worst, abs(solved(p.problem(), p.x0).upper_value - value) / scale)
+        assert worst <= 1e-7, (7 * seed, p.kind)
+    assert compared == number
+    print(f"\nExact and Clarabel on {number} equality forms: worst difference in f {worst:.1e}")
+
+
+@pytest.mark.parametrize("n", [3, 100])
+def test_the_papers_inverse_problem(n):
+    problem = tb.Problem(
+        upper=tb.SquaredNorm(), lower=tb.LeastSquares(np.ones((1, n)), [1.0]), domain=tb.Orthant()
+    )
+    state = solved(problem)
+    assert abs(2 * n * state.upper_value - 1.0) <= 1e-12
+    np.testing.assert_allclose(state.x, 1.0 / n, rtol=1e-12)
+    assert state.findings.dimension == n - 1
+    assert abs(tb.solve(problem, "exact").upper_value - 1 / (2 * n)) <= 1e-12 / (2 * n)
+
+
+def test_a_tiny_singular_value_below_a_gap_counts_as_zero():
+    rng = np.random.default_rng(3)
+    U, V = (np.linalg.qr(rng.standard_normal((n, n)))[0] for n in (6, 5))
+    clean = (U[:, :5] * [3.0, 2.0, 1.0, 0.0, 0.0]) @ V.T
+    noisy = (U[:, :5] * [3.0, 2.0, 1.0, 3e-14, 0.0]) @ V.T
+    b = rng.standard_normal(6)
+    x = np.linalg.pinv(clean, rcond=1e-10) @ b
+    state = solved(tb.Problem(upper=tb.SquaredNorm(), lower=tb.LeastSquares(noisy, b)))
+    assert state.finished[0] == "converged"
+    np.testing.assert_allclose(state.x, x, rtol=1e-9, atol=1e-11)
+    assert state.findings.rank == 3
+    assert state.findings.dimension == 2
+    assert state.findings.sigma == pytest.approx(1.0)
+    assert state.findings.sigma_next == pytest.approx(3e-14, rel=0.1)
+    assert state.findings.backward_error == state.findings.sigma_next
+
+
+# --- larger ones, against a conic solver ----------------------------------------------------------
+
+
+def large(domain, upper):
+    """A problem in 90 variables whose lower minimisers are {A x = b} ∩ Z, with points inside."""
+    rng = np.random.default_rng(0)
+    n = 90
+    A, B, target = (rng.standard_normal(shape) for shape in ((30, n), (120, n), 120))
+    inside = {
+        tb.Box: rng.uniform(-0.15, 0.15, n),
+        tb.L1Ball: rng.uniform(-0.05, 0.05, n),
+        tb.Simplex: 8.0 * rng.dirichlet(np.ones(n)),
+    }[type(domain)]
+    f = tb.LeastSquares(B, target) if upper == "squares" else tb.Linear(B[0])
+    problem = tb.Problem(upper=f, lower=tb.LeastSquares(A, A @ inside), domain=domain)
+    return problem, A, A @ inside, B, target
+
+
+@pytest.mark.filterwarnings(CVXPY_WORDS)
+@pytest.mark.parametrize("upper", ["squares", "linear"])
+@pytest.mark.parametrize(
+    ("domain", "constraints"),
+    [
+        (tb.Box(-0.2, 0.2), lambda x: [cp.abs(x) <= 0.2]),
+        (tb.L1Ball(6.0), lambda x: [cp.norm1(x) <= 6.0]),
+        (tb.Simplex(8.0), lambda x: [x >= 0, cp.sum(x) == 8.0]),
+    ],
+)
+def test_a_larger_polyhedron_is_solved_like_a_conic_solver_does_it(domain, constraints, upper):
+    problem, A, b, B, target = large(domain, upper)
+    state = solved(problem)
+    x = cp.Variable(90)
+    f = cp.sum_squares(B @ x - target) / 2 if upper == "squares" else B[0] @ x
+    conic = cp.Problem(cp.Minimize(f), [*constraints(x), A @ x == b])
+    conic.solve(solver=cp.CLARABEL)
+    assert state.finished[0] == "converged"
+    assert domain.contains(state.x, 1e-14)
+    assert np.linalg.norm(A @ state.x - b) <= 1e-13 * np.linalg.norm(b)
+    assert state.findings.dimension == 60 - isinstance(domain, tb.Simplex)
+    assert state.upper_value == pytest.approx(conic.value, rel=1e-6)
+
+
+@pytest.mark.filterwarnings(CVXPY_WORDS)
+@pytest.mark.parametrize("domain", [tb.Ball(2.0), tb.L1Ball(2.0), tb.Box(-0.5, 0.5), tb.Space()])
+def test_logistic_regression_agrees_with_a_conic_solver(domain):
+    rng = np.random.default_rng(5)
+    A = rng.standard_normal((60, 12)) @ rng.standard_normal((12, 15))
+    y = np.sign(A @ rng.standard_normal(15) + 8.0 * rng.standard_normal(60))
+    problem = tb.Problem(upper=tb.SquaredNorm(), lower=tb.Logistic(A, y), domain=domain)
+    state = solved(problem)
+    x = cp.Variable(15)
+    inside = {
+        tb.Ball: [cp.norm(x) <= 2.0], tb.L1Ball: [cp.norm1(x) <= 2.0],
+        tb.Box: [cp.abs(x) <= 0.5], tb.Space: [],
+    }[type(domain)]  # fmt: skip
+    loss = cp.sum(cp.logistic(-cp.multiply(y, A @ x))) / 60
+    cp.Problem(cp.Minimize(loss), inside).solve(solver=cp.CLARABEL)
+    assert state.finished[0] == "converged"
+    assert state.lower_value == pytest.approx(problem.lower.value(x.value), rel=1e-7)
+    assert state.lower_value <= problem.lower.value(problem.domain.project(x.value)) * (1 + 1e-15)
+    if isinstance(domain, tb.Space):  # the one of least norm
+        assert state.findings.dimension == 3
+        np.testing.assert_allclose(
+            np.linalg.pinv(A, rcond=1e-10) @ (A @ state.x), state.x, rtol=1e-9
+        )
+
+
+def test_a_start_far_away_does_not_keep_newtons_method_from_the_logistic_minimum():
+    A = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0], [3.0, 1.0]])
+    problem = tb.Problem(upper=tb.SquaredNorm(), lower=tb.Logistic(A, np.ones(5)))
+    near = solved(problem).x
+    for start in ([300.0, -200.0], [-1e4, 1e5], [1e8, 1e8]):
+        np.testing.assert_allclose(solved(problem, start).x, near, rtol=1e-12)
+
+
+# --- rank is a decision ---------------------------------------------------------------------------
+
+
+def hilbert(n):
+    i = np.arange(n)
+    return 1.0 / (i[:, None] + i[None] + 1.0)
+
+
+@pytest.mark.parametrize("domain", [tb.Space(), tb.Ball(1e3), tb.Box(-1e3, 1e3), tb.Orthant()])
+def test_without_a_gap_the_rank_is_not_determined_and_nothing_is_claimed(domain):
+    problem = tb.Problem(
+        upper=tb.SquaredNorm(), lower=tb.LeastSquares(hilbert(14), np.ones(14)), domain=domain
+    )
+    state = solved(problem)
+    status, sentence = state.finished
+    assert status == "undetermined"
+    assert sentence.startswith("rank not determined: singular values ")
+    assert state.news.claims is None
+    found = state.findings
+    assert found.dimension is None
+    assert found.sigma_next < found.sigma < 1e3 * found.sigma_next
+    assert len(found.upper_range) == 2
+    sigma = np.linalg.svd(hilbert(14), compute_uv=False)
+    np.testing.assert_allclose(sigma[found.rank - 1], found.sigma, rtol=1e-3)
+
+
+def test_f_at_both_ends_is_that_of_the_truncated_solutions():
+    A, b = hilbert(14), np.ones(14)
+    state = solved(tb.Problem(upper=tb.SquaredNorm(), lower=tb.LeastSquares(A, b)))
+    U, s, _ = np.linalg.svd(A)
+    low, high = state.findings.upper_range
+    truncated = [0.5 * float(np.sum((U.T @ b / s)[:rank] ** 2)) for rank in range(1, 15)]
+    assert low == pytest.approx(truncated[state.findings.rank - 1], rel=1e-2)
+    assert any(high == pytest.approx(value, rel=0.2) for value in truncated[state.findings.rank :])
+
+
+def test_the_report_of_an_undetermined_rank_is_no_success():
+    problem = tb.Problem(upper=tb.SquaredNorm(), lower=tb.LeastSquares(hilbert(14), np.ones(14)))
+    result = tb.solve(problem, "exact")
+    assert result.status == "undetermined"
+    assert not result.success
+    assert math.isinf(result.upper_error)
+    assert "rank not determined" in str(result)
+    assert all(len(label) <= 11 for label, _ in result.findings.lines())
+
+
+# --- no minimum -----------------------------------------------------------------------------------
+
+
+def falls_for_ever(h, d, x):
+    """Does h go on falling along d, by its values far out?"""
+    values = [h.value(x + t * d) for t in (1.0, 4.0, 16.0, 64.0)]
+    return all(b < a for a, b in itertools.pairwise(values))
+
+
+INF = math.inf
+NO_LOWER_MINIMUM = [
+    (tb.Logistic([[1.0, 2.0], [2.0, 1.0]], [1.0, 1.0]), tb.Space()),
+    (tb.Logistic([[1.0, 2.0], [2.0, 1.0]], [1.0, 1.0]), tb.Orthant()),
+    (tb.Logistic([[1.0, 2.0], [1.0, -1.0]], [1.0, -1.0]), tb.Monotone()),
+    (tb.LeastSquares([[1.0, 1.0]], [1.0]) + tb.Linear([1.0, 0.0]), tb.Space()),
+    (tb.LeastSquares([[1.0, 1.0]], [1.0]) + tb.Linear([0.0, -1.0]), tb.Box([-INF, 0.0], INF)),
+    (tb.Quadratic([[1.0, 0.0], [0.0, 0.0]], [0.0, 1.0]), tb.Halfspace([1.0, 1.0], 3.0)),
+    (tb.Logistic([[1.0, 0.0]], [1.0], mean=False) + tb.Linear([1.0, 0.0]), tb.Space()),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("lower", "domain"), NO_LOWER_MINIMUM)
+def test_a_lower_level_without_minimiser_is_named_with_its_direction(lower, domain):
+    problem = tb.Problem(upper=tb.SquaredNorm(), lower=lower, domain=domain)
+    state = solved(problem)
+    status, sentence = state.finished
+    d = state.findings.direction
+    assert status == "unbounded"
+    assert sentence.startswith("g has no minimiser: it falls along the direction x[")
+    assert np.linalg.norm(d) == pytest.approx(1.0)
+    assert falls_for_ever(lower, 0.1 * d, state.x)
+    assert domain.contains(state.x + 1e6 * d, 1e-9)
+    assert tb.solve(problem, "exact").status == "unbounded"
+
+
+@pytest.mark.parametrize(
+    ("lower", "domain"),
+    [
+        (tb.Logistic([[1.0, 2.0], [2.0, 1.0]], [1.0, 1.0]), tb.Ball(3.0)),
+        (tb.Logistic([[1.0, 2.0], [2.0, 1.0]], [-1.0, -1.0]), tb.Orthant()),
+        (tb.LeastSquares([[1.0, 1.0]], [1.0]) + tb.Linear([1.0, 0.0]), tb.Orthant()),
+        (tb.Logistic([[1.0, 0.0]], [1.0], mean=False) + tb.Linear([0.5, 0.0]), tb.Space()),
+        (tb.Linear([1.0, 0.0]), tb.Orthant()),
+    ],
+)
+def test_a_lower_level_that_has_a_minimiser_is_solved(lower, domain):
+    state = solved(tb.Problem(upper=tb.SquaredNorm(), lower=lower, domain=domain), [0.3, 0.4])
+    assert state.finished[0] == "converged"
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        other = domain.project(state.x + rng.standard_normal(2) * 10.0 ** rng.uniform(-3, 1))
+        assert lower.value(other) >= state.lower_value - 1e-14
+
+
+@pytest.mark.parametrize(
+    ("upper", "domain"),
+    [
+        (tb.Linear([0.0, 0.0, 1.0]), tb.Space()),
+        (tb.Linear([1.0, -1.0, 0.0]), tb.Halfspace([0.0, 0.0, 1.0], 1.0)),
+        (tb.Linear([0.0, 0.0, -1.0]), tb.Orthant()),
+        (tb.Quadratic(np.diag([1.0, 1.0, 0.0]), [0.0, 0.0, -1.0]), tb.Monotone()),
+        (tb.LeastSquares([[1.0, 0.0, 0.0]], [1.0]) + tb.Linear([0.0, 0.0, 1.0]), tb.Space()),
+    ],
+)
+def test_an_upper_level_that_falls_for_ever_on_the_slice_is_named(upper, domain):
+    lower = tb.LeastSquares([[1.0, 1.0, 0.0]], [1.0])
+    state = solved(tb.Problem(upper=upper, lower=lower, domain=domain))
+    d = state.findings.direction
+    assert state.finished[0] == "unbounded"
+    assert "f has no minimum over the minimisers of g" in state.finished[1]
+    assert falls_for_ever(upper, d, state.x)
+    assert lower.value(state.x + 1e3 * d) == pytest.approx(state.lower_value, abs=1e-20)
+    assert domain.contains(state.x + 1e6 * d, 1e-9)
+
+
+# --- claims ---------------------------------------------------------------------------------------
+
+
+def least_norm(A, b):
+    """f* = ½|x|² and g* of the least-squares solution of least norm, in rational arithmetic.
+
+    x = A'A w with (A'A)² w = A'b (any solution w), so that x is in the range of A'.
+    """
+    rows = [[Fraction(float(t)) for t in row] for row in A]
+    right = [Fraction(float(t)) for t in b]
+    n = len(rows[0])
+    gram = [[sum(r[i] * r[j] for r in rows) for j in range(n)] for i in range(n)]
+    square = [[sum(gram[i][k] * gram[k][j] for k in range(n)) for j in range(n)] for i in range(n)]
+    wanted = [sum(r[i] * t for r, t in zip(rows, right, strict=True)) for i in range(n)]
+    w = solve_rational(square, wanted)
+    x = [sum(gram[i][j] * w[j] for j in range(n)) for i in range(n)]
+    residuals = [
+        sum(s * t for s, t in zip(r, x, strict=True)) - u for r, u in zip(rows, right, strict=True)
+    ]
+    return sum(t * t for t in x) / 2, sum(t * t for t in residuals) / 2
+
+
+def solve_rational(M, b):
+    """Any solution of a consistent system, by elimination."""
+    n, rows = len(b), [[*row, t] for row, t in zip(M, b, strict=True)]
+    pivots, r = [], 0
+    for column in range(n):
+        pivot = next((i for i in range(r, n) if rows[i][column]), None)
+        if pivot is None:
+            continue
+        rows[r], rows[pivot] = rows[pivot], rows[r]
+        rows[r] = [t / rows[r][column] for t in rows[r]]
+        for i in range(n):
+            if i != r and rows[i][column]:
+                rows[i] = [s - rows[i][column] * t for s, t in zip(rows[i], rows[r], strict=True)]
+        pivots.append(column)
+        r += 1
+    x = [Fraction(0)] * n
+    for i, column in enumerate(pivots):
+        x[column] = rows[i][n]
+    return x
+
+
+def hostile_matrices(number):
+    """Singular values from 1 down to 1e-17 in all ways, small and large scales, exact ranks."""
+    rng = np.random.default_rng(11)
+    for i in range(number):
+        m, n = int(rng.integers(1, 6)), int(rng.integers(1, 6))
+        r = min(m, n)
+        U, V = (np.linalg.qr(rng.standard_normal((k, k)))[0] for k in (m, n))
+        sigma = 10.0 ** rng.uniform([-2, -8, -17, -16][i % 4], [0, 0, 0, -9][i % 4], r)
+        sigma[0] = 1.0
+        A = (U[:, :r] * sigma) @ V[:, :r].T
+        if i % 5 == 0:
+            A = rng.integers(-2, 3, (m, n)).astype(float)  # often singular, exactly
+        if i % 7 == 0:
+            A[:, -1] = A[:, 0]
+        yield A * 10.0 ** [0, 0, 100, -100, 8, -8][i % 6], rng.standard_normal(m)
+
+
+def test_claims_on_ill_posed_matrices_are_never_wrong(count):
+    number = count(60, 600)
+    statuses, below, above = {"converged": 0, "undetermined": 0}, 0, 0
+    for A, b in hostile_matrices(number):
+        truth = least_norm(A, b)
+        reach = 4.0 * math.sqrt(2.0 * truth[0]) + 1e-300  # x* is far inside
+        for domain in (tb.Space(), tb.Ball(reach), tb.Box(-reach, reach)):
+            f, g = tb.SquaredNorm(), tb.LeastSquares(A, b)
+            state = solved(tb.Problem(upper=f, lower=g, domain=domain))
+            statuses[state.finished[0]] += 1
+            if state.news.claims is not None:
+                assert not wrong_claims(state.news.claims, *truth), (A, b, domain)
+                below += state.news.claims.upper[0] > 0.0
+                above += math.isfinite(state.news.claims.upper[1])
+    assert statuses["undetermined"] > number // 20
+    assert min(below, above) > number // 4
+    print(
+        f"\nExact on {number} ill-posed systems and 3 domains: {statuses}; f* bounded from below "
+        f"in {below}, from above in {above} cases; no claim is wrong"
+    )
+
+
+def test_the_interval_of_a_well_posed_problem_is_narrow():
+    rng = np.random.default_rng(2)
+    A, b = rng.standard_normal((10, 20)), rng.standard_normal(10)
+    for domain in (tb.Space(), tb.Ball(5.0)):
+        problem = tb.Problem(upper=tb.SquaredNorm(), lower=tb.LeastSquares(A, b), domain=domain)
+        result = tb.solve(problem, "exact")
+        assert result.status == "certified"
+        assert result.upper_error <= 1e-10 * result.upper_value
+    binding = tb.Problem(upper=tb.SquaredNorm(), lower=tb.LeastSquares(A, b), domain=tb.Ball(0.1))
+    assert tb.solve(binding, "exact").upper_error <= 1e-5 * 0.005
+
+
+# --- what it is made of ---------------------------------------------------------------------------
+
+
+def test_products_are_correctly_rounded(count):
+    rng = np.random.default_rng(1)
+    for _ in range(count(20, 200)):
+        m, n = rng.integers(1, 6, 2)
+        A = rng.standard_normal((m, n)) * 10.0 ** rng.integers(-100, 100)
+        x = rng.standard_normal(n) * 10.0 ** rng.uniform(-8, 8, n)
+        b = A @ x  # so that nearly everything cancels
+        exact = [
+            sum((Fraction(s) * Fraction(t) for s, t in zip(row, x, strict=True)), -Fraction(u))
+            for row, u in zip(A, b, strict=True)
+        ]
+        np.testing.assert_array_equal(structure.product(A, x, b), [float(t) for t in exact])
+
+
+def test_products_with_zeros_nothing_and_extreme_sizes():
+    np.testing.assert_array_equal(structure.product(np.zeros((2, 3)), np.ones(3)), np.zeros(2))
+    np.testing.assert_array_equal(
+        structure.product(np.ones((1, 2)), np.zeros(2), np.ones(1)), [-1.0]
+    )
+    assert structure.product(np.zeros((0, 3)), np.ones(3)).shape == (0,)
+    assert structure.product(np.full((1, 1), 1e200), np.full(1, 1e-200))[0] == pytest.approx(1.0)
+    assert structure.product(np.full((1, 1), 1e-300), np.full(1, 1e-20), np.ones(1))[0] == -1.0
+
+
+def test_loose_inequalities_are_those_that_some_feasible_direction_leaves():
+    B = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0]])
+    assert faces.loose(B).tolist() == [False, False, True]
+    assert faces.loose(np.zeros((0, 2))).tolist() == []
+    corner = np.array([[-1.0, 0.0], [0.0, -1.0], [0.6, 0.8]])  # only the origin is left
+    assert faces.loose(corner).tolist() == [False, False, False]
+
+
+def test_every_weight_and_sum_gives_the_slope_of_the_function():
+    rng = np.random.default_rng(4)
+    A, b, y = rng.standard_normal((4, 3)), rng.standard_normal(4), np.array([1.0, -1, 1, 1])
+    h = 2.0 * (tb.LeastSquares(A, b, mean=True) + 3.0 * tb.Logistic(A, y)) + tb.Linear([1.0, 2, 3])
+    h = h + 0.5 * tb.SquaredNorm(2.0, center=[1.0, 0, 0]) + tb.Quadratic(A.T @ A, A[0])
+    found = structure.structure("Exact", "lower", h, 3)
+    for _ in range(10):
+        x = rng.standard_normal(3)
+        np.testing.assert_allclose(found.slope(x).vector, h.gradient(x), rtol=1e-13, atol=1e-14)
+        scaled, lifted = found.scaled(), found.lifted(np.hstack([np.eye(3), -np.eye(3)]))
+        ratio = scaled.slope(x).vector / found.slope(x).vector
+        np.testing.assert_allclose(ratio, ratio[0], rtol=1e-13)
+        u = np.concatenate([np.maximum(x, 0), np.maximum(-x, 0)])
+        halves = lifted.slope(u).vector
+        np.testing.assert_allclose(
+            halves, np.concatenate([h.gradient(x), -h.gradient(x)]), rtol=1e-12
+        )
+        step, d = 1e-6, rng.standard_normal(3)
+        rise = (h.gradient(x + step * d) - h.gradient(x - step * d)) @ d / (2 * step)
+        R = found.curvature(x)
+        assert np.sum((R @ d) ** 2) == pytest.approx(rise, rel=1e-7)
+        above = found.curvature(x, above=True)
+        assert np.sum((above @ d) ** 2) >= np.sum((R @ d) ** 2) * (1 - 1e-12)
+
+
+# --- arrays, scales, degenerate cases -------------------------------------------------------------
+
+SMALL = np.array([[1.0, 1.0, 0.0], [2.0, 2.0, 0.0]])
+
+
+@pytest.mark.parametrize("domain", [tb.Space(), tb.Ball(2.0), tb.L1Ball(2.0), tb.Simplex(), tb.Monotone()])  # fmt: skip  # noqa: E501
+def test_library_and_dtype_of_the_data_come_back_and_inputs_stay(domain):
+    for make in (
+        lambda t: np.asarray(t, dtype=np.float32),
+        np.asarray,
+        lambda t: xps.asarray(t, dtype=xps.float64),
+        lambda t: xps.asarray(t, dtype=xps.float32),
+    ):
+        A, b, center = make(SMALL), make(np.array([1.0, 2.0])), make(np.array([0.0, 0.0, 1.0]))
+        problem = tb.Problem(
+            upper=tb.SquaredNorm(center=center), lower=tb.LeastSquares(A, b), domain=domain
+        )
+        x0 = problem.start(None)
+        before = [np.array(t) for t in (A, b, center, x0)]
+        state = solved(problem)
+        assert type(state.x) is type(b)
+        assert state.x.dtype == b.dtype
+        for old, new in zip(before, (A, b, center, x0), strict=True):
+            np.testing.assert_array_equal(old, np.array(new))
+        expected = solved(
+            tb.Problem(
+                upper=tb.SquaredNorm(center=[0.0, 0.0, 1.0]),
+                lower=tb.LeastSquares(SMALL, [1.0, 2.0]),
+                domain=domain,
+            )
+        )
+        np.testing.assert_allclose(np.array(state.x), expected.x, atol=1e-6)
+
+
+def test_sparse_matrices_are_understood():
+    problem = tb.Problem(
+        upper=tb.SquaredNorm(), lower=tb.LeastSquares(sp.csr_array(SMALL), [1.0, 2.0])
+    )
+    np.testing.assert_allclose(solved(problem).x, [0.5, 0.5, 0.0], rtol=1e-14, atol=1e-16)
+
+
+@pytest.mark.parametrize("size", [1e-150, 1e-100, 1e-20, 1e20, 1e100, 1e150])
+def test_the_answer_does_not_depend_on_the_scale(size):
+    for domain in (tb.Orthant(), tb.Box(-1.0, 4.0), tb.Ball(10.0), tb.Space(), tb.L1Ball(9.0)):
+        for A, b in (([[size, 2 * size]], [size]), ([[1.0, 2.0]], [1.0])):
+            scaled = tb.SquaredNorm(size if A[0][0] == 1.0 else 1.0, center=[1.0, 0.5])
+            problem = tb.Problem(upper=scaled, lower=tb.LeastSquares(A, b), domain=domain)
+            state = solved(problem)
+            assert state.finished[0] == "converged"
+            np.testing.assert_allclose(state.x, [0.8, 0.1], rtol=1e-12)
+
+
+def test_tiny_and_huge_solutions():
+    for size in (1e-150, 1e-30, 1e30, 1e150):
+        for domain in (tb.Orthant(), tb.Space(), tb.Monotone(), tb.Ball(4 * size)):
+            problem = tb.Problem(
+                upper=tb.SquaredNorm(), lower=tb.LeastSquares([[1.0, 1.0]], [size]), domain=domain
+            )
+            np.testing.assert_allclose(solved(problem).x, [size / 2] * 2, rtol=1e-12)
+
+
+def test_degenerate_problems():
+    nothing = tb.LeastSquares(np.zeros((0, 3)), np.zeros(0))
+    zero = tb.LeastSquares(np.zeros((2, 3)), np.ones(2))
+    for lower in (nothing, zero, tb.Linear(np.zeros(3))):
+        state = solved(tb.Problem(upper=tb.SquaredNorm(), lower=lower, domain=tb.Simplex()))
+        np.testing.assert_allclose(state.x, 1 / 3, rtol=1e-14)
+        assert state.findings.dimension == 2
+        state = solved(tb.Problem(upper=tb.Linear([1.0, 2, 3]), lower=lower, domain=tb.Ball(2.0)))
+        np.testing.assert_allclose(state.x, -2 * np.array([1, 2, 3]) / math.sqrt(14), rtol=1e-12)
+    one = tb.LeastSquares([[2.0]], [1.0])
+    for domain in (tb.Space(), tb.Orthant(), tb.Monotone(), tb.L1Ball(1.0), tb.Ball(1.0)):
+        state = solved(tb.Problem(upper=tb.Linear([1.0]), lower=one, domain=domain))
+        np.testing.assert_allclose(state.x, [0.5], rtol=1e-14)
+        assert state.findings.dimension == 0
+    fixed = tb.Problem(
+        upper=tb.Linear([1.0, 1.0]), lower=tb.SquaredNorm(), domain=tb.Box([1.0, -1], [1.0, 5])
+    )
+    np.testing.assert_allclose(solved(fixed).x, [1.0, 0.0], atol=1e-15)
+
+
+def test_entries_on_their_bounds_are_there_exactly():
+    rng = np.random.default_rng(6)
+    A, b = rng.standard_normal((15, 30)), rng.standard_normal(15)
+    for domain, bound in ((tb.Orthant(), 0.0), (tb.L1Ball(1.0), 0.0), (tb.Box(-0.05, 0.05), 0.05)):
+        x = solved(tb.Problem(upper=tb.SquaredNorm(), lower=tb.LeastSquares(A, b), domain=domain)).x
+        assert np.count_nonzero(np.abs(x) == bound) >= 5
+        assert np.all((np.abs(x) == bound) | (np.abs(np.abs(x) - bound) > 1e-9))
+
+
+def test_a_ball_that_just_touches_the_solutions():
+    """x* is the point of least norm, and on the sphere: rounding must not open a gap."""
+    for radius in (5.0, 5.0 * (1 + 2e-16), 5.0 * (1 - 2e-16)):
+        lower = tb.LeastSquares([[3.0, 4.0, 0.0]], [25.0])
+        problem = tb.Problem(upper=tb.Linear([0.0, 0.0, 1.0]), lower=lower, domain=tb.Ball(radius))
+        state = solved(problem)
+        np.testing.assert_allclose(state.x, [3.0, 4.0, 0.0], rtol=1e-12, atol=1e-12)
+
+
+# --- refusals -------------------------------------------------------------------------------------
+
+
+def test_what_it_cannot_do_is_refused_with_one_sentence():
+    lower, upper = tb.LeastSquares([[1.0, 1.0]], [1.0]), tb.SquaredNorm()
+    smooth = tb.Smooth(lambda x: 0.0, lambda x: 0 * x, lipschitz=1.0)
+    for f, g, sentence in (
+        (smooth, lower, r"^Exact: upper must be made of LeastSquares, Quadratic, .* got Smooth$"),
+        (
+            tb.Logistic([[1.0, 1.0]], [1.0]),
+            lower,
+            r"^Exact: upper must be made of .* got Logistic$",
+        ),
+        (upper, lower + smooth, r"^Exact: lower must be made of .*Logistic.* got Smooth$"),
+        (upper + 2.0 * smooth, lower, r"^Exact: upper must be made of .* got Smooth$"),
+    ):
+        with pytest.raises(ValueError, match=sentence):
+            tb.solve(tb.Problem(upper=f, lower=g), "exact")
+
+    class Wedge(tb.Space):
+        pass
+
+    class Other:
+        def __getattr__(self, name):
+            return getattr(tb.Space(), name)
+
+    tb.solve(tb.Problem(upper=upper, lower=lower, domain=Wedge()), "exact")
+    with pytest.raises(ValueError, match=r"^Exact: domain must be Space, .* got Other$"):
+        Exact().check(tb.Problem(upper=upper, lower=lower, domain=Other()))
+
+
+def test_too_large_a_matrix_is_refused_before_it_is_made_dense():
+    n = 5000
+    problem = tb.Problem(
+        upper=tb.SquaredNorm(), lower=tb.LeastSquares(sp.eye_array(n).tocsr(), np.ones(n))
+    )
+    with pytest.raises(ValueError, match=r"^Exact: upper must have at most .* got 5000 x 5000$"):
+        Exact().check(problem)
+
+
+def test_without_clarabel_a_large_problem_names_the_extra(monkeypatch):
+    problem, *_ = large(tb.L1Ball(6.0), "squares")
+    monkeypatch.setitem(sys.modules, "clarabel", None)
+    with pytest.raises(ImportError, match=r"Exact needs clarabel .* pip install 'tiebreak\[qp\]'"):
+        solved(problem)
+
+
+def test_a_run_can_be_saved_and_its_first_step_is_its_last(tmp_path):
+    where = tmp_path / "run.npz"
+    runs = []
+    for _ in range(2):
+        problem = tb.Problem(upper=tb.SquaredNorm(), lower=tb.LeastSquares([[1.0, 1.0]], [1.0]))
+        runs.append(tb.solve(problem, "exact", rtol=0.0, checkpoint=where))
+    first, again = runs
+    assert first.status == again.status == "converged"
+    assert first.nit == again.nit == 1
+    np.testing.assert_array_equal(first.x, again.x)
+    assert again.dimension == 1
+    assert "solved by structure" in again.message
