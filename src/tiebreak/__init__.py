@@ -18,9 +18,24 @@ from tiebreak.domains import (
     Simplex,
     Space,
 )
+from tiebreak.experiments.compare import Comparison, compare
+from tiebreak.experiments.instances import instance, instances
 from tiebreak.functions import Linear, Smooth, SquaredNorm
 from tiebreak.losses import LeastSquares, Logistic, Quadratic
-from tiebreak.methods import AGMBiO, FixedLevels, GivenLevels, OnlineLevels
+from tiebreak.methods import (
+    AIRG,
+    PBAPG,
+    RAPM,
+    SEA,
+    AGMBiO,
+    BisecBiO,
+    BiSG,
+    CGBiO,
+    Exact,
+    FixedLevels,
+    GivenLevels,
+    OnlineLevels,
+)
 from tiebreak.problem import ErrorBound, Problem
 from tiebreak.result import Result, Trace
 from tiebreak.solve import certify, methods, solve
@@ -28,11 +43,20 @@ from tiebreak.solve import certify, methods, solve
 __version__ = "0.1.0"
 
 __all__ = [
+    "AIRG",
+    "PBAPG",
+    "RAPM",
+    "SEA",
     "AGMBiO",
     "Ball",
+    "BiSG",
+    "BisecBiO",
     "Box",
+    "CGBiO",
     "Certificate",
+    "Comparison",
     "ErrorBound",
+    "Exact",
     "FixedLevels",
     "GivenLevels",
     "Halfspace",
@@ -52,6 +76,9 @@ __all__ = [
     "SquaredNorm",
     "Trace",
     "certify",
+    "compare",
+    "instance",
+    "instances",
     "methods",
     "solve",
 ]

@@ -1,4 +1,4 @@
-"""The command line: ``tiebreak solve [FILE.toml]``, ``tiebreak methods``.
+"""The command line: ``tiebreak solve``, ``compare``, ``reproduce``, ``methods``, ``instances``.
 
 Exit code 0 if the run is a success, 1 if it is not, 2 for bad input (one line on standard error).
 Only what a command needs is imported, where it is needed: ``tiebreak --help`` answers at once.
@@ -61,8 +61,46 @@ def _parser() -> argparse.ArgumentParser:
     solve.add_argument("--quiet", action="store_true", help="no live line while it runs")
     solve.set_defaults(run=_solve)
 
+    compare = commands.add_parser(
+        "compare",
+        help="race several methods on one problem",
+        description="Race methods on a built-in instance or on the problem in a TOML file: same "
+        "start, oracle calls counted alike, a clock that stops while errors are measured. Prints "
+        "who reaches which accuracy first; writes rows.csv, compare.txt and compare.png.",
+    )
+    compare.add_argument("what", metavar="INSTANCE|FILE.toml", help="see: tiebreak instances")
+    compare.add_argument(
+        "--methods", nargs="+", metavar="NAME", help="see: tiebreak methods (all that take it)"
+    )
+    compare.add_argument(
+        "--budget", type=float, default=10.0, metavar="S", help="seconds for each method (10)"
+    )
+    compare.add_argument(
+        "--max-iter", type=int, default=10_000, metavar="N", help="the most steps (10000)"
+    )
+    compare.add_argument("--out", default="out", metavar="DIR", help="folder for the files (out)")
+    compare.set_defaults(run=_compare)
+
+    reproduce = commands.add_parser(
+        "reproduce",
+        help="run the paper's experiments and judge its claims",
+        description="Run an experiment of the paper: its comparisons as rows.csv, the pictures "
+        "drawn from that file, and report.md with a verdict on every claim.",
+    )
+    reproduce.add_argument("what", choices=("fig1", "fig2", "table1"))
+    reproduce.add_argument("--out", metavar="DIR", help="folder for the files (out/fig1, ...)")
+    reproduce.add_argument(
+        "--data",
+        metavar="FILE",
+        help="fig1: wikivital_mathematics.json; without it a synthetic twin is used",
+    )
+    reproduce.add_argument("--quick", action="store_true", help="fewer steps")
+    reproduce.set_defaults(run=_reproduce)
+
     methods = commands.add_parser("methods", help="list the methods with their guarantees")
     methods.set_defaults(run=_methods)
+    instances = commands.add_parser("instances", help="list the built-in problems")
+    instances.set_defaults(run=_instances)
     return parser
 
 
@@ -166,7 +204,68 @@ def _write(result: Result, out: Path, names: dict[str, str]) -> None:
     print(f"  files       {', '.join(map(str, written))}")
 
 
-# -- tiebreak methods -----------------------------------------------------------------------------
+# -- tiebreak compare, tiebreak reproduce ---------------------------------------------------------
+
+
+def _compare(arguments: argparse.Namespace) -> int:
+    from tiebreak.checkpoint import write_atomically
+    from tiebreak.experiments.compare import compare
+    from tiebreak.experiments.race import write_rows
+
+    out = Path(arguments.out)
+    _check_folder(out)
+    problem, options = _contested(arguments.what)
+    chosen = arguments.methods and [name for text in arguments.methods for name in text.split(",")]
+    outcome = compare(
+        problem, chosen, arguments.budget, max_iter=arguments.max_iter, name=arguments.what,
+        **options,
+    )  # fmt: skip
+    print(outcome)
+    out.mkdir(parents=True, exist_ok=True)
+    write_rows(out / "rows.csv", outcome.rows)
+    write_atomically(out / "compare.txt", lambda file: file.write(f"{outcome}\n".encode()))
+    written = [out / "rows.csv", out / "compare.txt"]
+    try:
+        outcome.plot(out / "compare.png")
+        written.append(out / "compare.png")
+    except ImportError as error:
+        print(f"\nno picture: {error}")
+    print(f"\nfiles: {', '.join(map(str, written))}")
+    return 0
+
+
+def _contested(what: str) -> tuple[Problem, dict[str, Any]]:
+    """The problem of a race, its start and, where it is known, its answer; says what it is."""
+    from tiebreak.experiments.instances import instance
+    from tiebreak.experiments.race import Answer
+
+    if what.endswith(".toml"):
+        problem, options, _ = _problem(what)
+        return problem, {"x0": options.get("x0")}
+    built = instance(what)
+    print(f"{built}\n", flush=True)
+    options = {"x0": built.x0}
+    if built.upper_optimum is not None and built.lower_optimum is not None:
+        options["answer"] = Answer(built.upper_optimum, built.lower_optimum, built.solution)
+    return built.problem, options
+
+
+def _reproduce(arguments: argparse.Namespace) -> int:
+    from tiebreak.experiments.reproduce import reproduce
+
+    out = Path(arguments.out or f"out/{arguments.what}")
+    _check_folder(out)
+    data = None if arguments.data is None else Path(arguments.data)
+    made = reproduce(
+        arguments.what, out, data, arguments.quick, say=lambda line: print(line, file=sys.stderr)
+    )
+    for verdict in made.verdicts:
+        print(f"{verdict.outcome:<17} {verdict.claim:<5} {verdict.place}: {verdict.numbers}")
+    print(f"\nfiles: {', '.join(map(str, made.files))}")
+    return 0
+
+
+# -- tiebreak methods, tiebreak instances ---------------------------------------------------------
 
 
 def _methods(arguments: argparse.Namespace) -> int:
@@ -183,4 +282,11 @@ def _methods(arguments: argparse.Namespace) -> int:
                     text, width, initial_indent=f"  {what:<13}", subsequent_indent=" " * 15
                 )
             )
+    return 0
+
+
+def _instances(arguments: argparse.Namespace) -> int:
+    from tiebreak.experiments.instances import table
+
+    print(table())
     return 0

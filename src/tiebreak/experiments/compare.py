@@ -1,0 +1,216 @@
+"""Which method reaches which accuracy first, on your own problem: in gradients and in seconds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tiebreak import checks
+from tiebreak.experiments.race import Answer, Entrant, Record, race
+from tiebreak.methods import METHODS, Exact
+from tiebreak.problem import Problem
+from tiebreak.run import Method
+from tiebreak.solve import find_method, solve
+
+LEVELS = tuple(10.0**-digits for digits in range(1, 9))  # the accuracies asked for
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The outcome of ``compare``; printing it gives the tables.
+
+    Attributes:
+        rows: one Record per method and recorded step.
+        answer: f*, g* and x* that the errors are measured against.
+        source: where the answer comes from, in words.
+        scales: max(|value at x*|, |value at x0|) of both levels; accuracies are relative to them.
+        refused: the methods that refused the problem, with their sentence.
+    """
+
+    rows: Sequence[Record] = field(repr=False)
+    answer: Answer
+    source: str
+    scales: tuple[float, float]
+    refused: dict[str, str]
+
+    @property
+    def methods(self) -> list[str]:
+        """Who took part, in the order of the start."""
+        return list(dict.fromkeys(row.method for row in self.rows))
+
+    def first(self, method: str, accuracy: float) -> Record | None:
+        """The first row of a method from which on both levels stay within the accuracy.
+
+        |f(x) - f*| <= accuracy scale_f and g(x) - g* <= accuracy scale_g, up to the end of the run:
+        a run that passes through f* by chance has not arrived.
+        """
+        arrived = None
+        for row in self.rows:
+            if row.method == method:
+                errors = (row.upper_error, row.lower_error)
+                within = all(e <= accuracy * s for e, s in zip(errors, self.scales, strict=True))
+                arrived = (arrived or row) if within else None
+        return arrived
+
+    def last(self, method: str) -> Record:
+        """The last row of a method."""
+        return [row for row in self.rows if row.method == method][-1]
+
+    def __str__(self) -> str:
+        lines = [f"f* = {self.answer.upper:.9g}, g* = {self.answer.lower:.9g} ({self.source})", ""]
+        lines += _table(
+            ["at the end", "steps", "gradients", "seconds", "|f - f*|", "g - g*", "|x - x*|"],
+            [self._end(method) for method in self.methods],
+        )
+        for what, form in (("gradients", ",d"), ("seconds", ".3g")):
+            lines += ["", *self._arrivals(what, form)]
+        for method, sentence in self.refused.items():
+            lines += ["", f"{method} did not take part: {sentence}"]
+        return "\n".join(lines)
+
+    def _end(self, method: str) -> list[str]:
+        row = self.last(method)
+        errors = (row.upper_error, row.lower_error, row.distance)
+        shown = ["?" if math.isnan(e) else f"{e:.2e}" for e in errors]
+        return [method, f"{row.iteration:,}", f"{row.gradients:,}", f"{row.seconds:.3g}", *shown]
+
+    def _arrivals(self, what: str, form: str) -> list[str]:
+        """For every accuracy what each method took to arrive; the best one is marked."""
+        cells = {}
+        for level in LEVELS:
+            arrivals = {method: self.first(method, level) for method in self.methods}
+            costs = {m: getattr(row, what) for m, row in arrivals.items() if row is not None}
+            best = min(costs.values(), default=math.nan)
+            for method in self.methods:
+                cost = costs.get(method)
+                mark = "*" if cost == best else " "
+                cells[method, level] = "-" if cost is None else f"{cost:{form}}{mark}"
+        return _table(
+            [f"{what} to reach", *(f"{level:.0e}" for level in LEVELS)],
+            [[method, *(cells[method, level] for level in LEVELS)] for method in self.methods],
+        )
+
+    def plot(self, path: str | Path | None = None) -> Any:
+        """Draw both errors against gradients and against seconds; saved to ``path`` if given.
+
+        Returns the matplotlib figure (needs the extra ``plot``).
+        """
+        from tiebreak.experiments.figures import comparison
+
+        return comparison(self.rows, path)
+
+
+def compare(
+    problem: Problem,
+    methods: Iterable[str | Method | tuple[str, Method]] | None = None,
+    budget: float = 10.0,
+    *,
+    x0: Any = None,
+    max_iter: int = 10_000,
+    answer: Answer | None = None,
+    name: str = "your problem",
+) -> Comparison:
+    """Race some methods on a problem: same start, oracle calls counted alike, a fair clock.
+
+    Args:
+        problem: the Problem.
+        methods: names, methods, or pairs of a label and a method; all that take the problem if
+            None. By name a method runs with the parameters that its theory gives.
+        budget: seconds for each of them; the clock stops while errors are measured.
+        x0: the common start; the origin if None.
+        max_iter: the most steps of each; methods that need a horizon plan for it.
+        answer: f*, g* and x* if you know them; otherwise Exact is asked, and where that cannot
+            answer, g* is the smallest value seen and nothing is said about f*.
+        name: of the problem, for the rows and the picture.
+
+    Returns:
+        A Comparison: ``print`` it, ``.plot()`` it, look at its ``.rows``.
+    """
+    if not isinstance(problem, Problem):
+        raise TypeError(f"compare: problem must be a Problem, got {checks.what_it_is(problem)}")
+    checks.positive("compare", "budget", budget)
+    checks.whole("compare", "max_iter", max_iter, 1)
+    start = problem.start(x0)
+    entrants, refused = _entrants(problem, methods)
+    source = "given"
+    if answer is None:
+        answer, source = reference(problem)
+    rows = race(
+        problem, entrants, answer, x0=start, steps=max_iter, seconds=budget,
+        experiment="compare", instance=name,
+    )  # fmt: skip
+    if math.isnan(answer.lower):
+        smallest = min((row.lower for row in rows), default=math.nan)
+        answer = answer._replace(lower=smallest)
+        rows = [row._replace(lower_error=row.lower - smallest) for row in rows]
+    values = (problem.upper.value(start), problem.lower.value(start))
+    scales = [max(abs(v), abs(best)) for v, best in zip(values, answer[:2], strict=True)]
+    return Comparison(rows, answer, source, (scales[0], scales[1]), refused)
+
+
+def reference(problem: Problem) -> tuple[Answer, str]:
+    """f*, g* and x* by structure (``Exact``), and where they come from in words."""
+    unknown = Answer(math.nan, math.nan)
+    try:
+        result = solve(problem, Exact())
+    except (ValueError, ImportError) as error:
+        return unknown, f"not known: {error}; g* is the smallest value seen"
+    if not result.success:
+        return unknown, f"not known: {result.message}; g* is the smallest value seen"
+    return Answer(result.upper_value, result.lower_value, result.x), "by Exact"
+
+
+def _entrants(
+    problem: Problem, methods: Iterable[str | Method | tuple[str, Method]] | None
+) -> tuple[list[Entrant], dict[str, str]]:
+    """Who takes part, and who refuses with which sentence."""
+    if methods is None:
+        chosen = [Entrant(name, METHODS[name]()) for name in METHODS if name != Exact.name]
+    elif isinstance(methods, str):
+        raise TypeError(f"compare: methods must be a list of names or methods, got {methods!r}")
+    else:
+        chosen = [_entrant(problem, method) for method in methods]
+    if not chosen:
+        raise ValueError("compare: methods must name at least one method, got none")
+    entrants: list[Entrant] = []
+    refused: dict[str, str] = {}
+    for label, method in chosen:
+        try:
+            method.check(problem)
+        except ValueError as error:
+            refused[label] = str(error)
+        else:
+            entrants.append(Entrant(_unused(label, entrants), method))
+    if not entrants:
+        raise ValueError(f"compare: no method takes this problem: {'; '.join(refused.values())}")
+    return entrants, refused
+
+
+def _entrant(problem: Problem, method: str | Method | tuple[str, Method]) -> Entrant:
+    if isinstance(method, tuple):
+        label, method = method
+        return Entrant(label, find_method(method, problem, "compare"))
+    found = find_method(method, problem, "compare")
+    return Entrant(method if isinstance(method, str) else found.name, found)
+
+
+def _unused(label: str, entrants: list[Entrant]) -> str:
+    """The label, with a number where it is taken already."""
+    taken = {entrant.label for entrant in entrants}
+    numbers = (f"{label} ({i})" for i in range(2, len(taken) + 3))
+    return next(name for name in (label, *numbers) if name not in taken)
+
+
+def _table(header: list[str], rows: list[list[str]]) -> list[str]:
+    """Lines with columns of equal width, the first flush left."""
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    return [
+        "  ".join(
+            [f"{first:<{widths[0]}}"]
+            + [f"{cell:>{width}}" for cell, width in zip(others, widths[1:], strict=True)]
+        ).rstrip()
+        for first, *others in (header, *rows)
+    ]

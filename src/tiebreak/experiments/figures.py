@@ -1,0 +1,270 @@
+"""The pictures of a race, drawn from its rows and from nothing else.
+
+A method has the same colour, line and marker in every picture; lines and markers tell the methods
+apart where there is no colour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from tiebreak.checkpoint import write_atomically
+from tiebreak.experiments.race import Record
+from tiebreak.experiments.verdicts import (
+    CUTS,
+    PULLS,
+    RATES,
+    ROUNDING,
+    Axis,
+    Column,
+    Facts,
+    Scene,
+    UnknownHere,
+    measured_slopes,
+    scenes_of,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Numbers = np.ndarray[Any, Any]
+
+UNITS: dict[Axis, str] = {
+    "iteration": "iteration $k$",
+    "gradients": "gradients of $f$ and $g$",
+    "seconds": "time [s]",
+}
+ERRORS: dict[Column, str] = {
+    "lower_error": "infeasibility $g(x_k) - g^*$",
+    "upper_error": "suboptimality $|f(x_k) - f^*|$",
+}
+DEPTH = 1e-17  # errors below this part of the largest one are not shown
+ZERO = 1e-300  # where an error of 0 is drawn: below the picture
+STEEPEST = -4.5  # steeper slopes, and errors of zero, are drawn at the rim
+FACES = ("black", "0.75", "white")  # of the measured rates: full, weak, no pull
+BOTH: tuple[Column, Column] = ("lower_error", "upper_error")
+
+
+class Look(NamedTuple):
+    """How a method is drawn."""
+
+    color: str
+    line: Any
+    marker: str
+    width: float = 1.4
+
+
+LOOKS = {
+    "a-irg": Look("#e69f00", "--", "o"),
+    "cg-bio": Look("#56b4e9", "-.", "s"),
+    "cg-bio, 2/(k+2)": Look("#56b4e9", ":", "d"),
+    "bi-sg": Look("#009e73", (0, (6, 1.5)), "^"),
+    "sea": Look("#cc79a7", (0, (1, 1)), "v"),
+    "r-apm": Look("#0072b2", "-", "D"),
+    "pb-apg": Look("#d55e00", (0, (4, 1, 1, 1, 1, 1)), "P"),
+    "bisec-bio": Look("#7f7f7f", "-", "X"),
+    "bisec-bio (last iterate)": Look("#7f7f7f", ":", "x", 1.0),
+    "agm-bio": Look("black", "-", "*", 2.2),
+    CUTS[0]: Look("black", "-", "*", 2.2),
+    CUTS[1]: Look("#0072b2", "--", "o"),
+    CUTS[2]: Look("#d55e00", "-.", "s"),
+}
+OTHERS = [Look(f"C{i}", line, "p") for i, line in enumerate(("-", "--", "-.", ":"), start=5)]
+
+
+def look_of(method: str) -> Look:
+    """The look of a method; one that nobody knows gets one that stays the same for its name."""
+    return LOOKS.get(method.lower(), OTHERS[sum(map(ord, method)) % len(OTHERS)])
+
+
+# -- the pictures ---------------------------------------------------------------------------------
+
+
+def figure_1(rows: Sequence[Record], instance: str, title: str, path: Path | None = None) -> Any:
+    """Both errors against time and against iterations, as in the paper's figure 1."""
+    return _race(rows, "fig1", [instance], ("seconds", "iteration"), title, path)
+
+
+def figure_2(rows: Sequence[Record], axis: Axis, title: str, path: Path | None = None) -> Any:
+    """Both errors for n = 3 and n = 100, as in the paper's figure 2: medians over the starts."""
+    return _race(rows, "fig2", ["n = 3", "n = 100"], (axis,), title, path)
+
+
+def comparison(rows: Sequence[Record], path: str | Path | None = None) -> Any:
+    """Both errors against gradients and against time, for ``compare``."""
+    names = list(dict.fromkeys(row.instance for row in rows))
+    target = None if path is None else Path(path)
+    experiment = rows[0].experiment if rows else ""
+    return _race(rows, experiment, names, ("gradients", "seconds"), ", ".join(names), target)
+
+
+def ablation(rows: Sequence[Record], title: str, path: Path | None = None) -> Any:
+    """Both errors of AGM-BiO with the cut at y_k, x_k and z_k."""
+    names = [name for name in scenes_of(rows, "table1", {}) if name.startswith("ablation")]
+    return _race(rows, "table1", names, ("iteration",), title, path)
+
+
+def rates(
+    rows: Sequence[Record], facts: dict[str, Facts], title: str, path: Path | None = None
+) -> Any:
+    """Measured rates beside the published ones, row by row of the paper's table 1."""
+    figure = _new_figure(10.0, 5.0)
+    axes = figure.subplots(1, 2, sharey=True)
+    scenes = scenes_of(rows, "table1", facts)
+    for ax, level in zip(axes, ("upper", "lower"), strict=True):
+        for place, row in enumerate(RATES):
+            published = -getattr(row, level)
+            ax.plot([published] * 2, [place - 0.32, place + 0.32], color="0.6", linewidth=5)
+            for ending, face, shift in zip(PULLS.values(), FACES, (-0.2, 0.0, 0.2), strict=True):
+                try:
+                    measured = measured_slopes(scenes[row.label + ending], row)[level]
+                except (KeyError, UnknownHere):
+                    continue
+                shown = max(measured, STEEPEST)
+                marker = "<" if shown > measured else "o"
+                ax.plot(
+                    shown, place + shift, linestyle="", marker=marker, markersize=6.5,
+                    color="black", markerfacecolor=face,
+                )  # fmt: skip
+        ax.set_xlim(STEEPEST - 0.2, 0.1)
+        ax.set_xlabel("slope of the error over two decades (log-log)")
+        ax.set_title({"upper": "$f - f^*$, from above", "lower": "$g - g^*$"}[level], fontsize=10)
+        _tidy(ax)
+    axes[0].set_yticks(range(len(RATES)), [row.label for row in RATES])
+    axes[0].invert_yaxis()
+    from matplotlib.lines import Line2D
+
+    figure.legend(
+        handles=[
+            Line2D([], [], color="0.6", linewidth=5, label="published rate"),
+            *(
+                _dot("o", face, f"measured, {what}")
+                for face, what in zip(FACES, ("full pull", "weak pull", "no pull"), strict=True)
+            ),
+            _dot("<", "black", "steeper, or error 0"),
+        ],
+        loc="outside lower center", ncols=5, frameon=False,
+    )  # fmt: skip
+    figure.suptitle(title, fontsize=11)
+    return _saved(figure, path)
+
+
+def _dot(marker: str, face: str, label: str) -> Any:
+    from matplotlib.lines import Line2D
+
+    return Line2D(
+        [], [], color="black", markerfacecolor=face, marker=marker, linestyle="", label=label
+    )
+
+
+def _race(
+    rows: Sequence[Record],
+    experiment: str,
+    names: Sequence[str],
+    axes: Sequence[Axis],
+    title: str,
+    path: Path | None,
+) -> Any:
+    """Infeasibility on the left, suboptimality on the right; a row per instance and axis."""
+    scenes = scenes_of(rows, experiment, {})
+    places = [(scenes[name], axis) for name in names if name in scenes for axis in axes]
+    figure = _new_figure(10.0, 1.1 + 3.1 * max(len(places), 1))
+    grid = figure.subplots(max(len(places), 1), 2, squeeze=False)
+    methods: dict[str, Any] = {}
+    for (scene, axis), panels in zip(places, grid, strict=False):
+        for ax, column in zip(panels, BOTH, strict=True):
+            methods |= _draw(ax, scene, column, axis)
+            if len(names) > 1:
+                ax.set_title(scene.name.removeprefix("ablation: "), fontsize=10)
+    if methods:
+        figure.legend(
+            methods.values(), methods.keys(),
+            loc="outside lower center", ncols=4, frameon=False, handlelength=4.0,
+        )  # fmt: skip
+    figure.suptitle(title, fontsize=11)
+    return _saved(figure, path)
+
+
+def _draw(ax: Axes, scene: Scene, column: Column, axis: Axis) -> dict[str, Any]:
+    """The curves of all methods; returns a handle for each, for the legend."""
+    handles: dict[str, Any] = {}
+    seen = [np.zeros(0)]
+    for method in dict.fromkeys(method for run in scene.runs for method in run):
+        curves = [_points(run[method], column, axis) for run in scene.runs if method in run]
+        curves = [curve for curve in curves if curve[0].size > 1]
+        if not curves:  # a method of one step, such as Exact, has no curve
+            continue
+        at, middle, low, high = _summary(curves)
+        look = look_of(method)
+        (handles[method],) = ax.plot(
+            at, middle,
+            color=look.color, linestyle=look.line, linewidth=look.width,
+            marker=look.marker, markersize=9.0 if look.marker == "*" else 5.5, markeredgewidth=0.5,
+            markeredgecolor=look.color if look.marker == "x" else "white",
+            markevery=(0.02 + 0.018 * len(handles), 0.16), zorder=3 if look.width > 2.0 else 2,
+        )  # fmt: skip
+        if len(curves) > 1:
+            ax.fill_between(at, low, high, color=look.color, alpha=0.12, linewidth=0)
+        seen.append(middle)
+    errors = np.concatenate(seen)
+    shown = errors[errors > DEPTH * np.max(errors, initial=0.0)]
+    if shown.size:
+        ax.set_xscale("log")
+        ax.set_yscale("log")
+        ax.set_ylim(0.3 * float(shown.min()), 3.0 * float(shown.max()))
+    ax.set_xlabel(UNITS[axis])
+    ax.set_ylabel(ERRORS[column])
+    _tidy(ax)
+    return handles
+
+
+def _points(rows: Sequence[Record], column: Column, axis: Axis) -> tuple[Numbers, Numbers]:
+    """A curve for log axes; an error of 0, to rounding, leaves the picture below."""
+    used = [row for row in rows if getattr(row, axis) > 0 and not np.isnan(getattr(row, column))]
+    at = np.array([getattr(row, axis) for row in used], dtype=float)
+    errors = np.array([getattr(row, column) for row in used], dtype=float)
+    values = np.array([getattr(row, column.removesuffix("_error")) for row in used], dtype=float)
+    return at, np.where(errors > ROUNDING * np.abs(values), errors, ZERO)
+
+
+def _summary(curves: list[tuple[Numbers, Numbers]]) -> tuple[Numbers, Numbers, Numbers, Numbers]:
+    """One curve as it is; several as their median and the range of the middle four fifths."""
+    if len(curves) == 1:
+        at, error = curves[0]
+        return at, error, error, error
+    grid = np.geomspace(max(at[0] for at, _ in curves), max(at[-1] for at, _ in curves), 200)
+    held = np.array([e[np.searchsorted(at, grid * (1 + 1e-12), "right") - 1] for at, e in curves])
+    low, middle, high = np.quantile(held, (0.1, 0.5, 0.9), axis=0)
+    return grid, middle, low, high
+
+
+# -- the sheet ------------------------------------------------------------------------------------
+
+
+def _new_figure(width: float, height: float) -> Figure:
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise ImportError("plotting needs matplotlib: pip install 'tiebreak[plot]'") from None
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def _tidy(ax: Axes) -> None:
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.grid(color="0.92", linewidth=0.8)
+    ax.set_axisbelow(True)
+
+
+def _saved(figure: Figure, path: Path | None) -> Figure:
+    if path is not None:
+        kind = path.suffix[1:] or "png"
+        write_atomically(path, lambda file: figure.savefig(file, format=kind, dpi=200))
+    return figure

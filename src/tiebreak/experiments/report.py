@@ -1,0 +1,192 @@
+"""report.md: what was run, every claim with its verdict, and the numbers, from the rows."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from tiebreak.experiments.built import in_words
+from tiebreak.experiments.paper_runs import Experiment
+from tiebreak.experiments.race import Record
+from tiebreak.experiments.verdicts import (
+    CLAIMS,
+    PULLS,
+    RATES,
+    Facts,
+    Scene,
+    UnknownHere,
+    Verdict,
+    measured_slopes,
+    scenes_of,
+    verdicts,
+)
+
+
+def report(found: Experiment, rows: Sequence[Record], pictures: Sequence[str], made: str) -> str:
+    """The whole text.
+
+    Args:
+        found: instances, parameters and notes of the experiment.
+        rows: as read back from rows.csv.
+        pictures: their file names; where there are none, the text says why.
+        made: the command, and how long it took.
+    """
+    judged = verdicts(rows, found.name, found.facts)
+    scenes = scenes_of(rows, found.name, found.facts)
+    lines = [f"# {found.title}", "", made, ""]
+    if any(facts.is_twin for facts in found.facts.values()):
+        lines += [
+            "**Data: synthetic twin.** The paper's data set was not given (`--data FILE`); a "
+            "made-up one of the same shape and scale takes its place in every number and picture "
+            "below. What the paper says about its data cannot be tested on it.",
+            "",
+        ]
+    lines += _summary(judged)
+    lines += ["## The paper's claims", "", *_verdict_table(judged)]
+    lines += _checks(found, rows)
+    lines += ["## Instances", "", *_instance_table(scenes)]
+    if found.name == "table1":
+        lines += ["## Rates", "", *_rate_table(scenes)]
+    lines += ["## Where every method ended", "", *_final_tables(scenes)]
+    lines += ["## Parameters", "", *_parameter_tables(found, scenes)]
+    lines += ["## How the claims are judged", "", *_rules(found.name)]
+    lines += ["## Files", "", "- `rows.csv`: every number above comes from it."]
+    lines += [f"- `{name}`: drawn from `rows.csv`." for name in pictures]
+    if not pictures:
+        lines.append("- No pictures: matplotlib is missing, `pip install 'tiebreak[plot]'`.")
+    return "\n".join(lines) + "\n"
+
+
+def _summary(judged: Sequence[Verdict]) -> list[str]:
+    counts = Counter(verdict.outcome for verdict in judged)
+    said = ", ".join(f"{number} {outcome}" for outcome, number in counts.items())
+    return [f"Verdicts: {said} (a claim is judged once per instance and axis).", ""]
+
+
+def _verdict_table(judged: Sequence[Verdict]) -> list[str]:
+    cells = [[v.claim, _quoted(v), v.place or "-", f"**{v.outcome}**", v.numbers] for v in judged]
+    return _table(["", "The paper says", "Instance", "Verdict", "Decided by"], cells)
+
+
+def _quoted(verdict: Verdict) -> str:
+    return f"“{verdict.quote}”"
+
+
+def _checks(found: Experiment, rows: Sequence[Record]) -> list[str]:
+    """The same claims with one thing varied, and what a formula says."""
+    judged = []
+    if f"{found.name} checks" in CLAIMS:
+        judged = verdicts(rows, f"{found.name} checks", found.facts)
+    if not judged and not found.notes:
+        return []
+    lines = ["## Is it our mistake?", ""]
+    lines += [f"{note}\n" for note in found.notes]
+    if judged:
+        lines += [
+            "The same claims, judged by the same rules, with one thing varied at a time.",
+            "",
+            *_table(
+                ["", "Varied", "Verdict", "Decided by"],
+                [[v.claim, v.place or "-", f"**{v.outcome}**", v.numbers] for v in judged],
+            ),
+        ]
+    return lines
+
+
+def _instance_table(scenes: Mapping[str, Scene]) -> list[str]:
+    cells = []
+    for name, scene in scenes.items():
+        facts = scene.facts
+        cells.append([
+            name, facts.label or "-", _ties(facts), _number(facts.upper_optimum, 12),
+            _number(facts.lower_optimum, 12), facts.source or "-",
+            *(_number(L, 6) for L in facts.smoothness), f"{len(scene.runs)}",
+        ])  # fmt: skip
+    header = ["Instance", "Data", "Solution set", "f*", "g*", "Source", "L_f", "L_g", "Starts"]
+    return _table(header, cells)
+
+
+def _ties(facts: Facts) -> str:
+    if facts.dimension is None:
+        return "-"
+    return f"dimension {facts.dimension} ({in_words(facts.dimension)})"
+
+
+def _final_tables(scenes: Mapping[str, Scene]) -> list[str]:
+    lines = []
+    for name, scene in scenes.items():
+        cells = []
+        for method in dict.fromkeys(method for run in scene.runs for method in run):
+            ends = [run[method][-1] for run in scene.runs if run.get(method)]
+            middle = [_middle(getattr(row, what) for row in ends) for what in Record._fields[3:]]
+            steps, gradients, seconds, _, _, *errors = middle
+            shown = [f"{steps:,.0f}", f"{gradients:,.0f}", _number(seconds, 3)]
+            cells.append([method, *shown, *(_number(error, 3) for error in errors)])
+        several = f" (medians over {len(scene.runs)} starts)" if len(scene.runs) > 1 else ""
+        header = ["Method", "steps", "gradients", "seconds", "|f - f*|", "g - g*", "|x - x*|"]
+        lines += [f"**{name}**{several}", "", *_table(header, cells)]
+    return lines
+
+
+def _middle(values: Iterable[float]) -> float:
+    """The median of the numbers that are there."""
+    known = sorted(value for value in values if not math.isnan(value))
+    if not known:
+        return math.nan
+    half = len(known) // 2
+    return known[half] if len(known) % 2 else 0.5 * (known[half - 1] + known[half])
+
+
+def _rate_table(scenes: Mapping[str, Scene]) -> list[str]:
+    cells = []
+    for row in RATES:
+        for name in (row.label + ending for ending in PULLS.values()):
+            if name not in scenes:
+                continue
+            try:
+                measured = measured_slopes(scenes[name], row)
+            except UnknownHere:
+                continue
+            upper, lower, absolute = (_slope(measured[what]) for what in measured)
+            published = (f"{-row.upper:.3g}", f"{-row.lower:.3g}")
+            label = scenes[name].facts.label
+            cells.append([name, published[0], upper, absolute, published[1], lower, label])
+    header = [
+        "Method", "f - f*: published", "measured", "|f - f*| measured",
+        "g - g*: published", "measured", "Planted instance",
+    ]  # fmt: skip
+    return [
+        "Slopes of log error over log steps (gradients for Bisec-BiO), over the last two decades; "
+        "-inf: the error is zero to rounding, or f <= f*, all along. The pull is how hard the "
+        "slope of f at x* points away from the minimisers of g.",
+        "",
+        *_table(header, cells),
+    ]
+
+
+def _slope(measured: float) -> str:
+    return "-" if math.isnan(measured) else f"{measured:.2f}"
+
+
+def _parameter_tables(found: Experiment, scenes: Mapping[str, Scene]) -> list[str]:
+    lines = []
+    for name in scenes:
+        if name in found.parameters:
+            cells = [[label, text] for label, text in found.parameters[name]]
+            lines += [f"**{name}**", "", *_table(["Method", "Parameters"], cells)]
+    return lines
+
+
+def _rules(experiment: str) -> list[str]:
+    return _table(["", "Rule"], [[claim.key, claim.rule] for claim in CLAIMS[experiment]])
+
+
+def _number(value: float, digits: int) -> str:
+    return "-" if math.isnan(value) else f"{value:.{digits}g}"
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """A table in Markdown, with an empty line after it."""
+    lines = [header, ["---"] * len(header), *rows]
+    return ["| " + " | ".join(c.replace("|", "\\|") for c in line) + " |" for line in lines] + [""]

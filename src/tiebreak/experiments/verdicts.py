@@ -1,0 +1,577 @@
+"""What the paper's experiments section says, and whether the rows of a reproduction agree.
+
+One function decides, ``verdicts``; it sees the rows of ``rows.csv`` and a few facts about the
+instances, and no method, no problem, no clock.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from statistics import median
+from typing import Literal, NamedTuple
+
+from tiebreak.experiments.race import Record
+from tiebreak.experiments.rates import slope
+
+CONFIRMED, NOT_CONFIRMED, NOT_TESTABLE = "confirmed", "not confirmed", "not testable here"
+MARGIN = 1.01  # "smaller" means by at least one per cent
+CLEARLY = 2.0  # "significantly", "keeps reducing", "inconsistent": at least by this factor
+TAIL = 0.1  # the part of the way over which the largest error counts
+ROUNDING = 16 * 2.0**-52  # of a value of f or g: no error is known more precisely
+
+AGM, ACCELERATED = "AGM-BiO", ("AGM-BiO", "R-APM", "PB-APG")
+FIG1 = ("a-IRG", "CG-BiO", "Bi-SG", "SEA", "R-APM", "PB-APG", "AGM-BiO")
+FIG2 = ("a-IRG", "Bi-SG", "SEA", "R-APM", "PB-APG", "Bisec-BiO", "AGM-BiO")
+BISECTION = "Bisec-BiO (last iterate)"
+CUTS = ("cut at y", "cut at x", "cut at z")
+# How hard the slope of f at x* pulls away from the minimisers of g, and how such names end.
+PULLS = {1.0: "", 0.1: ", weak pull", 0.0: ", no pull"}
+DECADES = 2.0  # of iterations, over which a rate is measured
+FITTED = 0.05  # how far a fitted slope may stay behind the published rate
+LOGARITHM = 0.15  # the slope of a factor log k over the same decades, 1/ln(1000)
+
+Axis = Literal["iteration", "gradients", "seconds"]
+Column = Literal["upper_error", "lower_error"]
+Curves = Mapping[str, Sequence[Record]]  # method -> its rows, in the order of the steps
+
+
+class Facts(NamedTuple):
+    """What is known about an instance besides its rows."""
+
+    label: str = ""  # what the data are
+    is_twin: bool = False  # synthetic data in place of the paper's
+    upper_optimum: float = math.nan  # f* and g*
+    lower_optimum: float = math.nan
+    source: str = ""  # where they come from
+    shape: tuple[int, int] | None = None  # of the training matrix
+    dimension: int | None = None  # of the set of lower minimisers
+    order: float | None = None  # of the error bound, where one is known to hold
+    smoothness: tuple[float, float] = (math.nan, math.nan)  # L_f and L_g
+    refusals: Mapping[str, str] = {}  # method -> the sentence with which it refused
+
+
+class Verdict(NamedTuple):
+    """One claim, judged at one place."""
+
+    claim: str  # its number in the report
+    quote: str
+    place: str  # instance and axis
+    outcome: str  # confirmed, not confirmed, not testable here
+    numbers: str  # what decided it
+
+
+class UnknownHere(Exception):
+    """A claim cannot be judged from these rows; the message says why."""
+
+
+@dataclass(frozen=True)
+class Scene:
+    """An instance, or the same instance from several random starts, with all its curves."""
+
+    name: str
+    runs: tuple[Curves, ...]
+    facts: Facts = field(default_factory=Facts)
+
+    def at(self, method: str, column: Column, axis: Axis, share: float = 1.0) -> float:
+        """The error of a method where the race ends on this axis: the median over the starts.
+
+        The largest one in the last tenth of the way: a run that passes through f* by chance has
+        not arrived. With ``share`` at that part of the way. A method that ended by itself keeps
+        its last point.
+        """
+        return median(
+            max(_error(row, column) for row in _tail(run, method, axis, share)) for run in self.runs
+        )
+
+    def all_at(self, methods: Iterable[str], column: Column, axis: Axis) -> dict[str, float]:
+        """``at`` for some methods, the smallest error first."""
+        errors = {method: self.at(method, column, axis) for method in methods}
+        return dict(sorted(errors.items(), key=lambda item: item[1]))
+
+
+def _error(row: Record, column: Column) -> float:
+    """The error in a row, but not less than the rounding of the value that it comes from."""
+    error, value = (
+        (row.upper_error, row.upper) if column == "upper_error" else (row.lower_error, row.lower)
+    )
+    if not math.isfinite(error):
+        raise UnknownHere(f"{row.method} has no finite {column} at step {row.iteration}")
+    return max(error, ROUNDING * abs(value))
+
+
+def _tail(run: Curves, method: str, axis: Axis, share: float) -> list[Record]:
+    """The rows of a method in the last tenth of ``share`` of the way; the last one always."""
+    if not run.get(method):
+        raise UnknownHere(f"there are no rows of {method}")
+    limit = share * _end(run, axis)
+    reached = [row for row in run[method] if getattr(row, axis) <= limit]
+    if not reached:
+        raise UnknownHere(f"{method} has no row within {limit:g} {axis}")
+    tenth = [row for row in reached if getattr(row, axis) > (1.0 - TAIL) * limit]
+    return tenth or reached[-1:]
+
+
+def _end(run: Curves, axis: Axis) -> float:
+    """Where the race ends: where the first of those that took all steps has taken them."""
+    last = [rows[-1] for rows in run.values() if rows]
+    steps = max(row.iteration for row in last)
+    return float(min(getattr(row, axis) for row in last if row.iteration == steps))
+
+
+# -- the claims -----------------------------------------------------------------------------------
+
+
+class Evidence(NamedTuple):
+    """What a claim is judged by."""
+
+    scene: Scene
+    axis: Axis
+    scenes: Mapping[str, Scene]  # the other instances of the same experiment
+
+
+Finding = tuple[bool, str]  # does the claim hold, and by which numbers
+Judge = Callable[[Evidence], Finding]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A sentence of the paper, and how it is judged."""
+
+    key: str
+    quote: str
+    rule: str
+    judge: Judge
+    axes: tuple[Axis, ...] = ("iteration",)
+    only: str = ".*"  # a pattern for the names of the instances that it speaks of
+    about_data: bool = True  # on a synthetic twin it cannot be tested
+
+
+def _ratio(first: float, second: float) -> float:
+    """first/second; two zeros are equal."""
+    if second > 0.0:
+        return first / second
+    return math.inf if first > 0.0 else 1.0
+
+
+def _listed(errors: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {error:.2e}" for name, error in errors.items())
+
+
+def _smallest(column: Column, methods: Sequence[str], factor: float = MARGIN) -> Judge:
+    """AGM-BiO has the smallest error of all, by a factor."""
+
+    def judge(seen: Evidence) -> Finding:
+        errors = seen.scene.all_at(methods, column, seen.axis)
+        rivals = min(error for name, error in errors.items() if name != AGM)
+        return errors[AGM] * factor < rivals, _listed(errors)
+
+    return judge
+
+
+def _accelerated_first(seen: Evidence) -> Finding:
+    errors = seen.scene.all_at(FIG1, "lower_error", seen.axis)
+    worst = max(errors[name] for name in ACCELERATED)
+    others = min(error for name, error in errors.items() if name not in ACCELERATED)
+    return worst * MARGIN < others, _listed(errors)
+
+
+def _regularised_behind(seen: Evidence) -> Finding:
+    errors = seen.scene.all_at(ACCELERATED, "upper_error", seen.axis)
+    rivals = min(error for name, error in errors.items() if name != AGM)
+    return errors[AGM] * MARGIN < rivals, _listed(errors)
+
+
+def _over_parameterised(seen: Evidence) -> Finding:
+    facts = seen.scene.facts
+    if facts.shape is None:
+        raise UnknownHere("the shape of the training data is not known")
+    rows, columns = facts.shape
+    ties = "not known" if facts.dimension is None else facts.dimension
+    numbers = f"{rows} training rows, {columns} columns; dimension of the solution set: {ties}"
+    return columns > rows, numbers
+
+
+def _no_error_bound(seen: Evidence) -> Finding:
+    order = seen.scene.facts.order
+    if order is None:
+        return True, "no error bound is known on this domain"
+    return False, f"least squares on this domain has an error bound of order {order:g}"
+
+
+def _refused(method: str) -> Judge:
+    def judge(seen: Evidence) -> Finding:
+        sentence = seen.scene.facts.refusals.get(method)
+        return sentence is not None, sentence or f"{method} takes the problem"
+
+    return judge
+
+
+def _gap_grows(seen: Evidence) -> Finding:
+    ratios, differences = {}, {}
+    for name in ("n = 3", "n = 100"):
+        if name not in seen.scenes:
+            raise UnknownHere(f"there are no rows of {name}")
+        scene = seen.scenes[name]
+        rival, ours = (scene.at(m, "upper_error", seen.axis) for m in ("R-APM", AGM))
+        ratios[name], differences[name] = _ratio(rival, ours), rival - ours
+    numbers = ", ".join(
+        f"{ratios[name]:.3g} at {name} (difference {differences[name]:.1e})" for name in ratios
+    )
+    return ratios["n = 3"] * MARGIN < ratios["n = 100"], f"R-APM/AGM-BiO: {numbers}"
+
+
+def _fall(seen: Evidence, method: str, column: Column) -> float:
+    """By which factor an error falls over the last decade of steps."""
+    scene, axis = seen.scene, seen.axis
+    return _ratio(scene.at(method, column, axis, 0.1), scene.at(method, column, axis))
+
+
+def _stuck(seen: Evidence) -> Finding:
+    falls = {name: _fall(seen, name, "lower_error") for name in ("R-APM", "PB-APG")}
+    ends = seen.scene.all_at(falls, "lower_error", seen.axis)
+    numbers = ", ".join(f"{name} falls {fall:.3g} times" for name, fall in falls.items())
+    return max(falls.values()) < CLEARLY, f"{numbers} over the last decade, to {_listed(ends)}"
+
+
+def _keeps_reducing(seen: Evidence) -> Finding:
+    upper, lower = _fall(seen, AGM, "upper_error"), _fall(seen, AGM, "lower_error")
+    numbers = f"|f - f*| falls {upper:.3g} times, g - g* {lower:.3g} times over the last decade"
+    return min(upper, lower) >= CLEARLY, numbers
+
+
+def _inconsistent(seen: Evidence) -> Finding:
+    rises = []
+    for run in seen.scene.runs:
+        half = 0.5 * _tail(run, BISECTION, seen.axis, 1.0)[-1].iteration
+        rows = [row for row in run[BISECTION] if row.iteration >= half]
+        jumps = [
+            _ratio(_error(after, column), _error(before, column))
+            for before, after in pairwise(rows)
+            for column in ("upper_error", "lower_error")
+        ]
+        rises.append(max(jumps, default=1.0))
+    numbers = f"largest rise from one row to the next in its last half: {median(rises):.3g} times"
+    return median(rises) >= CLEARLY, numbers
+
+
+def _closed_form(seen: Evidence) -> Finding:
+    error = seen.scene.at("Exact", "upper_error", "iteration")
+    return error <= 1e-12, f"Exact differs from 1/(2n) by {error:.1e}"
+
+
+def _no_exact_solver(seen: Evidence) -> Finding:
+    widths, sizes = [], []
+    for run in seen.scene.runs:
+        row = _tail(run, "Exact", "iteration", 1.0)[-1]
+        widths.append(_error(row, "upper_error"))
+        sizes.append(abs(row.upper))
+    worst = max(map(_ratio, widths, sizes))
+    numbers = f"Exact: f* proved to {worst:.1e} relative at worst, {len(widths)} random instances"
+    return worst > 1e-6, numbers
+
+
+def _at_least_the_rate(row: PublishedRate) -> Judge:
+    def judge(seen: Evidence) -> Finding:
+        slopes = measured_slopes(seen.scene, row)
+        rates = dict(zip(("upper", "lower"), (row.upper, row.lower), strict=True))
+        holds = all(slopes[level] <= row.allowed - rate for level, rate in rates.items())
+        if any(math.isnan(slopes[level]) for level in rates):
+            raise UnknownHere(f"too few rows of {row.label} for a slope")
+        numbers = ", ".join(f"{level}: {_shown(slopes[level])}" for level in slopes)
+        return holds, numbers
+
+    return judge
+
+
+def measured_slopes(scene: Scene, row: PublishedRate) -> dict[str, float]:
+    """The slopes over the last two decades: (f - f*)+, g - g* and |f - f*|.
+
+    The published rates bound f - f* from above; the last is given for comparison.
+    """
+    every = scene.runs[0].get(row.label, ())
+    rows = sorted((r for r in every if r.iteration > 0), key=lambda r: r[3:5])
+    if not rows:
+        raise UnknownHere(f"there are no rows of {row.label}")
+    k = [getattr(r, row.axis) for r in rows]
+    best = scene.facts.upper_optimum
+    floor_f = ROUNDING * max(abs(r.upper) for r in every)
+    floor_g = ROUNDING * max(abs(r.lower) for r in every)
+    return {
+        "upper": slope(k, [r.upper - best for r in rows], DECADES, floor_f),
+        "lower": slope(k, [r.lower_error for r in rows], DECADES, floor_g),
+        "|f - f*|": slope(k, [r.upper_error for r in rows], DECADES, floor_f),
+    }
+
+
+def _shown(measured: float) -> str:
+    return "-inf" if measured == -math.inf else f"{measured:.2f}"
+
+
+def _breaks(other: str) -> Judge:
+    def judge(seen: Evidence) -> Finding:
+        errors = seen.scene.all_at(CUTS, "lower_error", "iteration")
+        return errors[CUTS[0]] * CLEARLY < errors[other], f"g - g*: {_listed(errors)}"
+
+    return judge
+
+
+class PublishedRate(NamedTuple):
+    """A row of the paper's table 1, as rates: errors fall like (steps)^-rate."""
+
+    label: str
+    quote: str
+    upper: float
+    lower: float
+    axis: Axis = "iteration"
+
+    @property
+    def allowed(self) -> float:
+        """How far a slope may stay behind: Õ hides a logarithm."""
+        return FITTED + (LOGARITHM if "Õ" in self.quote else 0.0)
+
+
+RATES = (
+    PublishedRate("a-IRG", "O(1/eps_f^4), O(1/eps_g^4)", 0.25, 0.25),
+    PublishedRate(
+        "Bi-SG", "O(1/eps_f^(1/(1-alpha))), O(1/eps_g^(1/alpha)); alpha = 3/4", 0.25, 0.75
+    ),
+    PublishedRate("SEA", "O(1/eps_f²), O(1/eps_g²)", 0.5, 0.5),
+    PublishedRate("CG-BiO", "O(1/eps_f), O(1/eps_g)", 1.0, 1.0),
+    PublishedRate("R-APM", "O(1/eps_f), O(1/eps_g)", 1.0, 1.0),
+    PublishedRate("AGM-BiO", "O(1/eps_f^0.5), O(1/eps_g)", 2.0, 1.0),
+    PublishedRate("R-APM, order 1", "O(1/eps_f^0.5), O(1/eps_g^0.5)", 2.0, 2.0),
+    PublishedRate("Bisec-BiO", "Õ(max(1/eps_f^0.5, 1/eps_g^0.5))", 2.0, 2.0, "gradients"),
+    PublishedRate("AGM-BiO, order 1", "O(1/eps_f^0.5), Õ(1/eps_g^0.5)", 2.0, 2.0),
+    PublishedRate("PB-APG, order 2", "O(1/eps_f^(0.5 r)) + O(1/eps_g^0.5); r = 2", 1.0, 2.0),
+    PublishedRate(
+        "AGM-BiO, order 2",
+        "Õ(1/eps_f^((2r-1)/(2r))), Õ(1/eps_g^((2r-1)/(2r))); r = 2", 4 / 3, 4 / 3,
+    ),
+)  # fmt: skip
+
+_FINAL = "the largest in the last tenth of the way on that axis"
+_MEDIAN = f"{_FINAL}, the median over the random starts"
+
+CLAIMS: dict[str, tuple[Claim, ...]] = {
+    "fig1": (
+        Claim(
+            "1.1",
+            "the three accelerated gradient-based methods (R-APM, PB-APG, and AGM-BiO) converge "
+            "faster in reducing infeasibility, both in terms of runtime and number of iterations",
+            f"g - g*, {_FINAL}: the worst of the three is 1 % below the best of the others",
+            _accelerated_first,
+            axes=("iteration", "seconds"),
+        ),
+        Claim(
+            "1.2",
+            "AGM-BiO achieves the smallest absolute suboptimality gap among all algorithms",
+            f"|f - f*|, {_FINAL}: AGM-BiO is 1 % below every other",
+            _smallest("upper_error", FIG1),
+            axes=("iteration", "seconds"),
+        ),
+        Claim(
+            "1.3",
+            "R-APM and PB-APG underperform compared to AGM-BiO (in suboptimality)",
+            f"|f - f*|, {_FINAL}: AGM-BiO is 1 % below both",
+            _regularised_behind,
+            axes=("iteration", "seconds"),
+        ),
+        Claim(
+            "1.4",
+            "this regression problem is over-parameterized since the number of features d is "
+            "larger than the number of data points in both the training set and validation set",
+            "more columns than training rows, by the shape that the paper states",
+            _over_parameterised,
+            about_data=False,
+        ),
+        Claim(
+            "1.5",
+            "the lower-level problem in this experiment does not satisfy Hölderian error bound "
+            "assumption (appendix)",
+            "no error bound is known to hold; a strongly convex g has one of order 2",
+            _no_error_bound,
+        ),
+        Claim(
+            "1.6",
+            "projections onto the sublevel set of f are difficult to compute, Bisec-BiO is "
+            "excluded",
+            "BisecBiO refuses the problem",
+            _refused("Bisec-BiO"),
+            about_data=False,
+        ),
+    ),
+    "fig2": (
+        Claim(
+            "2.1",
+            "AGM-BiO shows superior performance in terms of infeasibility",
+            f"g - g*, {_MEDIAN}: AGM-BiO is 1 % below every other",
+            _smallest("lower_error", FIG2),
+            axes=("iteration", "gradients"),
+            only="n = .*",
+        ),
+        Claim(
+            "2.2",
+            "the gap between R-APM and AGM-BiO (in suboptimality) is smaller for n = 3",
+            f"|f - f*| of R-APM over that of AGM-BiO (the distance on a log axis), {_MEDIAN}: 1 % "
+            "smaller at n = 3 than at n = 100",
+            _gap_grows,
+            axes=("iteration", "gradients"),
+            only="n = 100",
+        ),
+        Claim(
+            "2.3",
+            "for n = 100, AGM-BiO significantly outperforms all other methods, including R-APM "
+            "(in suboptimality)",
+            f"|f - f*|, {_MEDIAN}: AGM-BiO is below every other by a factor of {CLEARLY:g}",
+            _smallest("upper_error", FIG2, CLEARLY),
+            axes=("iteration", "gradients"),
+            only="n = 100",
+        ),
+        Claim(
+            "2.4",
+            "since the regularization and penalty parameters in R-APM and PB-APG are fixed, they "
+            "might get stuck at a certain accuracy level",
+            f"g - g* of both falls by less than a factor of {CLEARLY:g} over the last decade of "
+            "steps",
+            _stuck,
+            only="n = .*",
+        ),
+        Claim(
+            "2.5",
+            "AGM-BiO uses a dynamic framework, consistently reducing both suboptimality and "
+            "infeasibility",
+            f"|f - f*| and g - g* of AGM-BiO both fall by a factor of {CLEARLY:g} at least over "
+            "the last decade of steps",
+            _keeps_reducing,
+            only="n = .*",
+        ),
+        Claim(
+            "2.6",
+            "Bisec-BiO: its performance in the last iteration is inconsistent",
+            "in the last half of its run an error of its last iterate rises from one row to the "
+            f"next by a factor of {CLEARLY:g} at least (median over the random starts)",
+            _inconsistent,
+            only="n = .*",
+        ),
+        Claim(
+            "2.7",
+            "the optimal solution x* = 1/n and optimal value f* = 1/(2n)",
+            "Exact agrees to 1e-12",
+            _closed_form,
+            only="n = .*",
+        ),
+        Claim(
+            "2.8",
+            "no existing solver could obtain the exact optimal value f* (Q, A, b random)",
+            "refuted where Exact proves an interval around f* of relative width below 1e-6 on "
+            "every random instance",
+            _no_exact_solver,
+            only="random.*",
+        ),
+        Claim(
+            "2.9",
+            "due to the unbounded constraint set, Frank-Wolfe-type methods are not viable",
+            "CGBiO refuses the problem",
+            _refused("CG-BiO"),
+            only="n = .*",
+        ),
+    ),
+    "table1": (
+        *(
+            Claim(
+                f"T.{number}",
+                f"{row.label}: {row.quote}",
+                f"f - f* (from above) falls at least like k^-{row.upper:.3g} and g - g* like "
+                f"k^-{row.lower:.3g}: slopes over two decades of steps, {row.allowed:.2f} allowed",
+                _at_least_the_rate(row),
+                only=f"{re.escape(row.label)}({'|'.join(PULLS.values())})",
+            )
+            for number, row in enumerate(RATES, start=1)
+        ),
+        *(
+            Claim(
+                f"T.{len(RATES) + number}",
+                f"the selection of the gradient at y_k is not arbitrary but essential "
+                f"(against {cut[-1]}_k)",
+                f"with the {cut}_k g - g* ends higher by a factor of {CLEARLY:g} at least",
+                _breaks(cut),
+                only="ablation.*",
+            )
+            for number, cut in enumerate(reversed(CUTS[1:]), start=1)
+        ),
+    ),
+}
+
+# The same claims with one thing varied: is it our mistake?  Only the last rows are kept of these.
+for _name, _keys in (("fig1", ("1.1", "1.2", "1.3")), ("fig2", ("2.1", "2.3"))):
+    CLAIMS[f"{_name} checks"] = tuple(
+        replace(claim, axes=("iteration",), only=f"{claim.only}.*")
+        for claim in CLAIMS[_name]
+        if claim.key in _keys
+    )
+
+
+# -- the judgement --------------------------------------------------------------------------------
+
+
+def verdicts(
+    rows: Sequence[Record], experiment: str, facts: Mapping[str, Facts] | None = None
+) -> list[Verdict]:
+    """Every claim about an experiment, judged by the rows of ``rows.csv`` and nothing else.
+
+    Args:
+        rows: of a race; those of other experiments are passed over.
+        experiment: "fig1", "fig2" or "table1".
+        facts: by instance, what the rows do not say (shapes, dimensions, f*, whether the data are a
+            synthetic twin).
+
+    Returns:
+        At least one Verdict per claim: one per instance and axis that the claim speaks of. Where
+        rows are missing or not finite it is "not testable here", and a sentence says why. On a
+        synthetic twin a claim about the data is "not testable here" too; the numbers say what the
+        twin shows.
+    """
+    scenes = scenes_of(rows, experiment, facts or {})
+    found = []
+    for claim in CLAIMS[experiment]:
+        mine = [scene for name, scene in scenes.items() if re.fullmatch(claim.only, name)]
+        if not mine:
+            missing = f"there are no rows of {experiment} that it speaks of"
+            found.append(Verdict(claim.key, claim.quote, "", NOT_TESTABLE, missing))
+        for scene in mine:
+            for axis in claim.axes:
+                place = f"{scene.name}, by {axis}" if len(claim.axes) > 1 else scene.name
+                outcome, numbers = _judged(claim, Evidence(scene, axis, scenes))
+                found.append(Verdict(claim.key, claim.quote, place, outcome, numbers))
+    return found
+
+
+def _judged(claim: Claim, seen: Evidence) -> tuple[str, str]:
+    try:
+        holds, numbers = claim.judge(seen)
+    except UnknownHere as reason:
+        return NOT_TESTABLE, str(reason)
+    if claim.about_data and seen.scene.facts.is_twin:
+        shows = "holds" if holds else "does not hold"
+        return NOT_TESTABLE, f"the twin is not the data; on the twin it {shows}: {numbers}"
+    return CONFIRMED if holds else NOT_CONFIRMED, numbers
+
+
+def scenes_of(
+    rows: Sequence[Record], experiment: str, facts: Mapping[str, Facts]
+) -> dict[str, Scene]:
+    """An experiment's rows by instance; random starts of one ("..., seed 3") come together."""
+    curves: dict[str, dict[str, dict[str, list[Record]]]] = {}
+    mine = [row for row in rows if row.experiment == experiment]
+    for row in sorted(mine, key=lambda row: row.iteration):
+        name, _, seed = row.instance.partition(", seed ")
+        run = curves.setdefault(name, {}).setdefault(seed, {})
+        run.setdefault(row.method, []).append(row)
+    return {
+        name: Scene(name, tuple(runs.values()), facts.get(name, Facts()))
+        for name, runs in curves.items()
+    }

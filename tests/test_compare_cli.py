@@ -1,0 +1,146 @@
+"""``tb.compare`` and ``tiebreak compare``, ``tiebreak instances``: races from start to files."""
+# ruff: noqa: E501 (the sentences of the errors stay in one piece)
+
+import math
+
+import numpy as np
+import pytest
+
+import tiebreak as tb
+from tiebreak.cli import main
+from tiebreak.experiments.race import Answer, read_rows
+
+SMALL = """
+[upper]
+kind = "SquaredNorm"
+[lower]
+kind = "LeastSquares"
+A = [[1.0, 2.0]]
+b = [1.0]
+[domain]
+kind = "Ball"
+radius = 3.0
+[solve]
+x0 = [2.0, -1.0]
+"""
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_everybody_who_takes_the_problem_takes_part():
+    outcome = tb.compare(tb.instance("toy").problem, max_iter=60)
+    takes_part, refused = set(outcome.methods), set(outcome.refused)
+    assert takes_part | refused == {m.name for m in tb.methods()} - {"exact"}
+    assert {"agm-bio", "a-irg", "bi-sg", "sea", "cg-bio", "r-apm", "pb-apg"} <= takes_part
+    assert all(sentence in str(outcome) for sentence in outcome.refused.values())
+
+
+def test_without_an_answer_exact_is_asked():
+    built = tb.instance("toy")
+    outcome = tb.compare(built.problem, ["agm-bio"], max_iter=60)
+    assert outcome.source == "by Exact"
+    assert outcome.answer.upper == pytest.approx(built.upper_optimum, rel=1e-9)
+    assert outcome.answer.lower == pytest.approx(built.lower_optimum, abs=1e-12)
+
+
+def test_where_exact_has_no_answer_g_is_measured_against_the_best_seen():
+    smooth = tb.Smooth(lambda x: 0.5 * float(x @ x), lambda x: x, lipschitz=1.0)
+    problem = tb.Problem(upper=smooth, lower=tb.SquaredNorm(center=[2.0]), domain=tb.Ball(1.0))
+    outcome = tb.compare(problem, ["agm-bio", "r-apm"], max_iter=200)
+    assert outcome.source.startswith("not known: Exact: upper must be")
+    assert outcome.answer.lower == min(row.lower for row in outcome.rows)
+    assert min(row.lower_error for row in outcome.rows) == 0.0
+    assert all(math.isnan(row.upper_error) for row in outcome.rows)
+    assert outcome.first("agm-bio", 1.0) is None  # nothing is known about f
+    assert "?" in str(outcome)
+
+
+def test_an_own_method_and_an_own_label_join_the_race():
+    problem = tb.instance("toy").problem
+    methods = [("mine", tb.AGMBiO(gamma=0.3)), tb.AGMBiO(gamma=0.1), "agm-bio"]
+    outcome = tb.compare(problem, methods, max_iter=20)
+    assert outcome.methods == ["mine", "agm-bio", "agm-bio (2)"]
+
+
+def test_a_given_answer_is_taken():
+    outcome = tb.compare(tb.instance("toy").problem, ["sea"], max_iter=5, answer=Answer(7.0, -1.0))
+    assert outcome.rows[0].upper_error == abs(outcome.rows[0].upper - 7.0)
+    assert outcome.rows[0].lower_error == outcome.rows[0].lower + 1.0
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "sentence"),
+    [
+        ({"methods": ["best"]}, ValueError, "compare: unknown method 'best', known are auto, agm-bio"),
+        ({"methods": []}, ValueError, "compare: methods must name at least one method, got none"),
+        ({"methods": [3]}, TypeError, "compare: method must be a name or an object such as AGMBiO"),
+        ({"methods": "agm-bio"}, TypeError, "compare: methods must be a list of names or methods, got 'agm-bio'"),
+        ({"budget": 0.0}, ValueError, "compare: budget must be a positive finite number"),
+        ({"max_iter": 0}, ValueError, "compare: max_iter must be"),
+        ({"problem": 3}, TypeError, "compare: problem must be a Problem, got"),
+    ],
+)  # fmt: skip
+def test_a_wrong_call_gets_one_sentence(options, error, sentence):
+    with pytest.raises(error) as caught:
+        tb.compare(**({"problem": tb.instance("toy").problem} | options))
+    assert str(caught.value).startswith(sentence)
+
+
+def test_nobody_takes_the_problem():
+    smooth = tb.Smooth(lambda x: 0.5 * float(x @ x), lambda x: x)
+    problem = tb.Problem(upper=smooth, lower=tb.SquaredNorm(center=[2.0]))
+    with pytest.raises(ValueError, match="compare: no method takes this problem: AGMBiO: upper"):
+        tb.compare(problem, ["agm-bio"])
+
+
+# -- the command line -----------------------------------------------------------------------------
+
+
+def test_compare_writes_rows_table_and_picture(here, capsys):
+    pytest.importorskip("matplotlib")
+    arguments = ["compare", "toy", "--methods", "agm-bio,sea", "r-apm", "--max-iter", "50"]
+    assert main([*arguments, "--budget", "5", "--out", "race"]) == 0
+    printed = capsys.readouterr().out
+    rows = read_rows(here / "race" / "rows.csv")
+    assert {row.method for row in rows} == {"agm-bio", "sea", "r-apm"}
+    assert {(row.experiment, row.instance) for row in rows} == {("compare", "toy")}
+    assert (here / "race" / "compare.txt").read_text() in printed
+    assert (here / "race" / "compare.png").read_bytes().startswith(b"\x89PNG")
+    names = sorted(path.name for path in (here / "race").iterdir())
+    assert names == ["compare.png", "compare.txt", "rows.csv"]
+
+
+def test_compare_reads_a_problem_with_its_start(here, capsys, monkeypatch):
+    monkeypatch.setattr(tb.Comparison, "plot", lambda self, path: None)
+    (here / "p.toml").write_text(SMALL)
+    assert main(["compare", "p.toml", "--methods", "agm-bio", "--max-iter", "30"]) == 0
+    assert "the problem in p.toml" in capsys.readouterr().out
+    first = read_rows(here / "out" / "rows.csv")[0]
+    assert first.upper == 2.5  # at x0 = (2, -1)
+    x = np.array([0.2, 0.4])
+    assert first.upper_error == pytest.approx(2.5 - 0.5 * x @ x)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["no-such"], "instance: unknown name 'no-such', known are toy"),
+        (["p.toml"], "p.toml is not there"),
+        (["toy", "--methods", "best"], "compare: unknown method 'best'"),
+        (["toy", "--budget", "-1"], "compare: budget must be a positive finite number"),
+    ],
+)
+def test_a_wrong_command_exits_with_2_and_writes_nothing(here, capsys, arguments, sentence):
+    assert main(["compare", *arguments]) == 2
+    assert sentence in capsys.readouterr().err
+    assert not (here / "out").exists()
+
+
+def test_instances_lists_them_all(capsys):
+    assert main(["instances"]) == 0
+    printed = capsys.readouterr().out
+    assert all(instance.name in printed for instance in tb.instances())
