@@ -144,3 +144,36 @@ def test_instances_lists_them_all(capsys):
     assert main(["instances"]) == 0
     printed = capsys.readouterr().out
     assert all(instance.name in printed for instance in tb.instances())
+
+
+def test_reproduce_passes_everything_on_and_prints_the_verdicts(here, capsys, monkeypatch):
+    from tiebreak.experiments import reproduce
+    from tiebreak.experiments.verdicts import Verdict
+
+    def fake(what, out, data, quick, say):
+        say("running")
+        judged = Verdict("2.1", "a quote", f"{what} {out} {data} {quick}", "confirmed", "1 < 2")
+        return reproduce.Reproduction((judged,), (out / "rows.csv", out / "report.md"))
+
+    monkeypatch.setattr(reproduce, "reproduce", fake)
+    assert main(["reproduce", "fig1", "--data", "w.json", "--quick"]) == 0
+    printed = capsys.readouterr()
+    assert printed.err == "running\n"
+    assert printed.out.splitlines() == [
+        "confirmed         2.1   fig1 out/fig1 w.json True: 1 < 2",
+        "",
+        "files: out/fig1/rows.csv, out/fig1/report.md",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["fig2", "--data", "w.json"], "reproduce: data belongs to fig1, got it with fig2"),
+        (["fig1", "--data", "w.json"], "w.json"),
+    ],
+)
+def test_a_wrong_reproduction_exits_with_2(here, capsys, arguments, sentence):
+    assert main(["reproduce", *arguments]) == 2
+    assert sentence in capsys.readouterr().err
+    assert not (here / "out").exists()

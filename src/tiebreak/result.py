@@ -173,7 +173,8 @@ class Result:
     def __str__(self) -> str:
         proof = self.certificate
         lines = [
-            f"tiebreak: {self.status} after {self.nit} steps, {self.time:.3g} s",
+            f"tiebreak: {self.status} after {self.nit} step{'' if self.nit == 1 else 's'}, "
+            f"{self.time:.3g} s",
             _level("upper", "f", proof.upper_value, proof.upper_gap, self.tolerance[0]),
             _level("lower", "g", proof.lower_value, proof.lower_gap, self.tolerance[1]),
             f"  given up    {self._given_up()}",

@@ -50,14 +50,12 @@ def reproduce(
         raise ValueError(f"reproduce: what must be one of {', '.join(WHAT)}, got {what!r}")
     if data is not None and what != "fig1":
         raise ValueError(f"reproduce: data belongs to fig1, got it with {what}")
-    folder = Path(out)
-    folder.mkdir(parents=True, exist_ok=True)
     began = time.perf_counter()
     found = _run(what, None if data is None else Path(data), quick, say)
     seconds = time.perf_counter() - began
     quickly = " --quick" if quick else ""
     made = f"Made by `tiebreak reproduce {what}{quickly}` in {seconds:.0f} s."
-    return write(found, folder, made, say)
+    return write(found, Path(out), made, say)
 
 
 def _run(what: str, data: Path | None, quick: bool, say: Say) -> Experiment:
@@ -70,6 +68,7 @@ def _run(what: str, data: Path | None, quick: bool, say: Say) -> Experiment:
 
 def write(found: Experiment, folder: Path, made: str, say: Say) -> Reproduction:
     """rows.csv first; then pictures and report from what was read back from it."""
+    folder.mkdir(parents=True, exist_ok=True)
     written, text = folder / "rows.csv", folder / "report.md"
     text.unlink(missing_ok=True)  # an older one does not belong to the new rows
     write_rows(written, found.rows)
