@@ -109,13 +109,14 @@ def minimise(
             cancel; then what is left is known to more digits.
     """
     before, far = math.inf, not h.is_quadratic and held is None
+    R: Host | None = None
     for _ in range(NEWTON):
         slope = (held or h).slope(x)
-        R = h.curvature(x, above=far)
-        if basis is not None:
-            R = (R @ basis) @ basis.T
-            if held is None:
-                slope = slope._replace(vector=basis @ (basis.T @ slope.vector))
+        if R is None or not h.is_quadratic:
+            R = h.curvature(x, above=far)
+            R = R if basis is None else (R @ basis) @ basis.T
+        if basis is not None and held is None:
+            slope = slope._replace(vector=basis @ (basis.T @ slope.vector))
         d = region.step(R, slope, x)
         length = norm(d)
         if far:
@@ -168,6 +169,7 @@ class Disc:
 
     def __init__(self, center: Host, radius: float, N: Host) -> None:
         self.center, self.radius, self.N = center, radius, N
+        self._factors: tuple[Host, Host, Host] | None = None  # R, and what it was factorised into
 
     def step(self, R: Host, slope: Slope, x: Host) -> Host:
         """One singular value decomposition and one scalar root (the trust-region subproblem).
@@ -175,9 +177,7 @@ class Disc:
         In the coordinates of R's singular vectors, z(mu) = -(a + mu w)/(s² + mu), where w is where
         we are seen from the centre and a the slope; mu = 0, or the root of |w + z(mu)| = radius.
         """
-        _, s, vt = np.linalg.svd(R @ self.N, full_matrices=True)
-        s = np.append(s, np.zeros(len(vt) - len(s)))
-        s[s <= 8 * max(R.shape) * EPS * norm(R)] = 0.0
+        s, vt = self._singular(R)
         a, w = vt @ (self.N.T @ slope.vector), vt @ (self.N.T @ (x - self.center))
         flat = s == 0.0
         a[flat & (np.abs(a) <= ACTIVE * slope.size)] = 0.0
@@ -194,6 +194,15 @@ class Disc:
             mu = self._multiplier(square * w - a, square)
             z = -(a + mu * w) / (square + mu)
         return np.asarray(self.N @ (vt.T @ z))
+
+    def _singular(self, R: Host) -> tuple[Host, Host]:
+        """All singular values and right vectors of R on the slice; once where R stays the same."""
+        if self._factors is None or self._factors[0] is not R:
+            _, s, vt = np.linalg.svd(R @ self.N, full_matrices=True)
+            s = np.append(s, np.zeros(len(vt) - len(s)))
+            s[s <= 8 * max(R.shape) * EPS * norm(R)] = 0.0
+            self._factors = R, s, vt
+        return self._factors[1:]
 
     def _multiplier(self, b: Host, square: Host) -> float:
         """The root mu of |b/(s² + mu)| = radius."""

@@ -1,7 +1,7 @@
 """What a function is made of: h(x) = sum of w_i phi_i(A_i x) + <c, x>, with its matrices in hand.
 
-Everything here is NumPy float64 on the host. Products with the data can be had correctly rounded,
-so that an ill-conditioned system loses no more digits than its data do.
+Everything here is NumPy float64 on the host. Products with the data are had in twice the
+precision, so that an ill-conditioned system loses no more digits than its data do.
 """
 
 from __future__ import annotations
@@ -20,9 +20,7 @@ from tiebreak.losses import DENSE_LIMIT, LeastSquares, Logistic, Quadratic
 Host = np.ndarray[Any, Any]
 
 EPS = 2.0**-52
-CAREFUL = (
-    2**21
-)  # matrices of up to so many entries are multiplied without any rounding but the last
+CAREFUL = 2**21  # matrices of up to so many entries are multiplied in twice the precision
 GAP = 1e3  # neighbouring singular values further apart than this leave no doubt about the rank
 
 
@@ -30,7 +28,7 @@ GAP = 1e3  # neighbouring singular values further apart than this leave no doubt
 
 
 def product(A: Host, x: Host, b: Host | None = None) -> Host:
-    """A x - b, every entry correctly rounded (by plain products where A is very large)."""
+    """A x - b as if in twice the precision, then rounded (plain products where A is very large)."""
     if A.size > CAREFUL:
         return A @ x if b is None else A @ x - b
     # In units of 2^(up + top): at most 1 in size, so that nothing overflows.
@@ -38,8 +36,8 @@ def product(A: Host, x: Host, b: Host | None = None) -> Host:
     top = _exponent(x) if b is None else max(_exponent(x), _exponent(b) - up)
     terms, errors = _exact_terms(np.ldexp(A, -up), np.ldexp(x, -top))
     shift = np.zeros(len(A)) if b is None else np.ldexp(b, -up - top)
-    rows = np.concatenate([terms, errors, -shift[:, None]], axis=1).tolist()
-    return np.ldexp([math.fsum(row) for row in rows], up + top)
+    terms = np.concatenate([terms, -shift[:, None]], axis=1)
+    return np.ldexp(_sums(terms, np.sum(errors, axis=1)), up + top)
 
 
 def _exponent(x: Host) -> int:
@@ -53,6 +51,21 @@ def _exact_terms(A: Host, x: Host) -> tuple[Host, Host]:
     (A_high, A_low), (x_high, x_low) = _halves(A), _halves(x)
     errors = A_low * x_low - (((terms - A_high * x_high) - A_low * x_high) - A_high * x_low)
     return terms, errors
+
+
+def _sums(terms: Host, errors: Host) -> Host:
+    """The sum of each row and its error: pairs are added, and what rounding takes is kept.
+
+    Knuth's two-sum, level by level; the result errs by len² units of rounding *squared*.
+    """
+    while terms.shape[1] > 1:
+        half = terms.shape[1] // 2
+        a, b, left = terms[:, :half], terms[:, half : 2 * half], terms[:, 2 * half :]
+        total = a + b
+        of_b = total - a
+        errors = errors + np.sum((a - (total - of_b)) + (b - of_b), axis=1)
+        terms = np.concatenate([total, left], axis=1)
+    return terms[:, 0] + errors
 
 
 def _halves(x: Host) -> tuple[Host, Host]:
@@ -227,7 +240,7 @@ class Structure:
         return self.only(Squares, Form, Tilt)
 
     def slope(self, x: Host) -> Slope:
-        """The gradient at x: the duals by products and rounded, then all terms summed exactly."""
+        """The gradient at x: both products, to the duals and back, in twice the precision."""
         if not self.parts:
             return Slope(np.zeros(self.n), 0.0, 0.0)
         stacked = np.vstack([part.rows for part in self.parts])
@@ -237,7 +250,7 @@ class Structure:
         size = sum(s * part.size(x) for s, part in zip(sizes, self.parts, strict=True))
         if stacked.size > CAREFUL:
             return Slope(vector, size, rounding_unit(EPS, *stacked.shape) * size)
-        error = 2.0 * EPS * norm(vector)
+        error = 2.0 * EPS * norm(vector) + 4.0 * (EPS * max(stacked.shape)) ** 2 * size
         for s, dual, part in zip(sizes, duals, self.parts, strict=True):
             length = norm(dual)
             if isinstance(part, Margins):  # their exponentials err too, by the size of the margins
@@ -394,7 +407,7 @@ def decide_rank(rows: Host, epsilon: float = EPS) -> Rank:
 def null_basis(rows: Host, epsilon: float = EPS, doubtful: bool = False) -> Host:
     """An orthonormal basis of {d: rows d = 0}, as columns; ``doubtful`` rows count only if asked.
 
-    A singular vector errs by rounding times sigma_1/sigma_r; the exact products take that off.
+    A singular vector errs by rounding times sigma_1/sigma_r; the products of ``product`` take it off.
     """
     found = decide_rank(rows, epsilon)
     rank = found.high if doubtful else found.low
