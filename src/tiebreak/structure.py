@@ -407,7 +407,7 @@ def decide_rank(rows: Host, epsilon: float = EPS) -> Rank:
 def null_basis(rows: Host, epsilon: float = EPS, doubtful: bool = False) -> Host:
     """An orthonormal basis of {d: rows d = 0}, as columns; ``doubtful`` rows count only if asked.
 
-    A singular vector errs by rounding times sigma_1/sigma_r; the products of ``product`` take it off.
+    A singular vector errs by rounding times sigma_1/sigma_r; ``product`` takes that off.
     """
     found = decide_rank(rows, epsilon)
     rank = found.high if doubtful else found.low
