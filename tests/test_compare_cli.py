@@ -59,6 +59,29 @@ def test_where_exact_has_no_answer_g_is_measured_against_the_best_seen():
     assert "?" in str(outcome)
 
 
+def test_exact_is_not_asked_where_it_may_take_minutes():
+    A = np.random.default_rng(0).standard_normal((3, 301))
+    problem = tb.Problem(
+        upper=tb.SquaredNorm(), lower=tb.LeastSquares(A, np.ones(3)), domain=tb.L1Ball(0.1)
+    )
+    outcome = tb.compare(problem, ["r-apm"], max_iter=3)
+    reason = "not known: Exact may take minutes on L1Ball with 301 variables, so it was not asked"
+    assert outcome.source.startswith(reason)
+
+
+def test_an_answer_of_exact_is_its_own_and_not_the_start():
+    """The start is within the tolerance of both levels here, and far from the answer."""
+    problem = tb.Problem(
+        upper=tb.LeastSquares(np.array([[1.0, 0.0], [0.0, 0.0]]), [0.0, 1.0]),
+        lower=tb.LeastSquares(np.array([[1e-3, 0.0], [0.0, 0.0]]), [1.0, 100.0]),
+        domain=tb.Box(-400.0, 400.0),
+    )
+    outcome = tb.compare(problem, ["r-apm"], max_iter=3)
+    assert outcome.source == "by Exact"
+    assert outcome.answer.upper == pytest.approx(80000.5)
+    assert outcome.answer.lower == pytest.approx(5000.18)
+
+
 def test_an_own_method_and_an_own_label_join_the_race():
     problem = tb.instance("toy").problem
     methods = [("mine", tb.AGMBiO(gamma=0.3)), tb.AGMBiO(gamma=0.1), "agm-bio"]
@@ -79,6 +102,12 @@ def test_a_given_answer_is_taken():
         ({"methods": []}, ValueError, "compare: methods must name at least one method, got none"),
         ({"methods": [3]}, TypeError, "compare: method must be a name or an object such as AGMBiO"),
         ({"methods": "agm-bio"}, TypeError, "compare: methods must be a list of names or methods, got 'agm-bio'"),
+        ({"methods": 3}, TypeError, "compare: methods must be a list of names or methods, got 3"),
+        ({"methods": tb.RAPM()}, TypeError, "compare: methods must be a list of names or methods, got RAPM("),
+        ({"methods": {"r-apm": 1}}, TypeError, "compare: methods must be a list of names or methods, got {"),
+        ({"methods": [("a", tb.RAPM(), 1)]}, TypeError, "compare: a pair of a label and a method is needed, got ('a'"),
+        ({"methods": [(1, tb.RAPM())]}, TypeError, "compare: a pair of a label and a method is needed, got (1"),
+        ({"answer": (1.0, 0.0)}, TypeError, "compare: answer must be an Answer(upper, lower), got"),
         ({"budget": 0.0}, ValueError, "compare: budget must be a positive finite number"),
         ({"max_iter": 0}, ValueError, "compare: max_iter must be"),
         ({"problem": 3}, TypeError, "compare: problem must be a Problem, got"),

@@ -98,7 +98,9 @@ def table1_rows(lag=0.0, z=1e-2, x=1e-2):
 
 
 ONES = {rate.label: Facts(upper_optimum=1.0) for rate in RATES}
-TIES = {PAPER: Facts(shape=(100, 730), dimension=630, refusals={"Bisec-BiO": "No."})}
+TIES = {
+    PAPER: Facts(shape=(100, 730), dimension=630, order=math.inf, refusals={"Bisec-BiO": "No."})
+}
 NONE = {"n = 3": Facts(refusals={"CG-BiO": "No."}), "n = 100": Facts(refusals={"CG-BiO": "No."})}
 ALL = {"fig1": (fig1_rows(), TIES), "fig2": (fig2_rows(), NONE), "table1": (table1_rows(), ONES)}
 

@@ -20,6 +20,7 @@ from tiebreak.domains import (
 )
 from tiebreak.experiments.compare import Comparison, compare
 from tiebreak.experiments.instances import instance, instances
+from tiebreak.experiments.race import Answer
 from tiebreak.functions import Linear, Smooth, SquaredNorm
 from tiebreak.losses import LeastSquares, Logistic, Quadratic
 from tiebreak.methods import (
@@ -48,6 +49,7 @@ __all__ = [
     "RAPM",
     "SEA",
     "AGMBiO",
+    "Answer",
     "Ball",
     "BiSG",
     "BisecBiO",

@@ -52,7 +52,8 @@ def _parser() -> argparse.ArgumentParser:
         help="solve a problem, prove how close the answer is",
         description="Solve the problem in FILE.toml (without it: a built-in one), print what is "
         "proved, and write x, the report and a plot. Exit code 0 if both levels are proved to be "
-        "within the tolerance, 1 if not, 2 for bad input.",
+        "within the tolerance or the method's own stopping rule was met (the report says which), "
+        "1 if not, 2 for bad input.",
     )
     solve.add_argument("file", nargs="?", metavar="FILE.toml", help="tables [upper], [lower], ...")
     solve.add_argument("--out", default="out", metavar="DIR", help="folder for the files (out)")
@@ -68,7 +69,11 @@ def _parser() -> argparse.ArgumentParser:
         "start, oracle calls counted alike, a clock that stops while errors are measured. Prints "
         "who reaches which accuracy first; writes rows.csv, compare.txt and compare.png.",
     )
-    compare.add_argument("what", metavar="INSTANCE|FILE.toml", help="see: tiebreak instances")
+    compare.add_argument(
+        "what",
+        metavar="INSTANCE|FILE.toml",
+        help="see: tiebreak instances; of a file's [solve] and [method] only x0 counts",
+    )
     compare.add_argument(
         "--methods", nargs="+", metavar="NAME", help="see: tiebreak methods (all that take it)"
     )
@@ -272,7 +277,7 @@ def _methods(arguments: argparse.Namespace) -> int:
     from tiebreak.solve import methods
 
     width = min(shutil.get_terminal_size().columns, 100)
-    print("auto chooses among these:" if len(methods()) > 1 else "auto chooses this:")
+    print("auto is agm-bio; all by their names:")
     for method in methods():
         print(f"\n{method.name}")
         for what in ("assumptions", "guarantee", "paper"):

@@ -19,7 +19,7 @@ STATUSES = {
     "max_time": "max_time passed before both gaps were within the tolerance",
     "nonfinite": "a value that is not finite appeared; x is the last point before it",
     "unbounded": "there is no minimiser: a level falls without end along a direction",
-    "undetermined": "the data do not determine the answer",
+    "undetermined": "the method ended without an answer that it can vouch for",
     "stopped": "stopped from outside; x is the last point",
     "refuted": "a promise that the proof relied on was seen to be false at the last look",
 }
@@ -172,9 +172,11 @@ class Result:
 
     def __str__(self) -> str:
         proof = self.certificate
-        lines = [
+        header = (
             f"tiebreak: {self.status} after {self.nit} step{'' if self.nit == 1 else 's'}, "
-            f"{self.time:.3g} s",
+            f"{self.time:.3g} s"
+        )
+        proved = [
             _level("upper", "f", proof.upper_value, proof.upper_gap, self.tolerance[0]),
             _level("lower", "g", proof.lower_value, proof.lower_gap, self.tolerance[1]),
             f"  given up    {self._given_up()}",
@@ -182,6 +184,14 @@ class Result:
             f"{_interval('g', proof.lower_optimum)}",
             f"  both sides  {self._both_sides()}",
             f"  ties        {_ties(self.dimension)}",
+        ]
+        if self.status == "unbounded":  # then there is no f* or no g* to speak of
+            proved = [
+                f"  last point  f(x) = {proof.upper_value:.9g}, g(x) = {proof.lower_value:.9g}"
+            ]
+        lines = [
+            header,
+            *proved,
             *(f"  {label:<11} {text}" for label, text in self._found()),
             f"  method      {self.method}",
             f"  {'outcome' if self.success else 'next   '}     {self.message}",

@@ -203,7 +203,9 @@ def find_method(method: str | Method, problem: Problem, owner: str = "solve") ->
             return METHODS[method]()
         known = ", ".join(["auto", *METHODS])
         raise ValueError(f"{owner}: unknown method {method!r}, known are {known}")
-    if isinstance(method, type) or not all(hasattr(method, name) for name in ("init", "step")):
+    if isinstance(method, type) or not all(
+        hasattr(method, name) for name in ("check", "describe", "init", "step")
+    ):
         raise TypeError(
             f"{owner}: method must be a name or an object such as AGMBiO(), "
             f"got {checks.what_it_is(method)}"

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tiebreak import checks
+from tiebreak.domains import Ball, Space
 from tiebreak.experiments.race import Answer, Entrant, Record, race
 from tiebreak.methods import METHODS, Exact
 from tiebreak.problem import Problem
@@ -16,6 +17,9 @@ from tiebreak.run import Method
 from tiebreak.solve import find_method, solve
 
 LEVELS = tuple(10.0**-digits for digits in range(1, 9))  # the accuracies asked for
+POLYHEDRAL = 300  # up to so many variables Exact is quick on every domain
+
+Contestant = str | Method | tuple[str, Method]
 
 
 @dataclass(frozen=True)
@@ -105,7 +109,7 @@ class Comparison:
 
 def compare(
     problem: Problem,
-    methods: Iterable[str | Method | tuple[str, Method]] | None = None,
+    methods: Iterable[Contestant] | None = None,
     budget: float = 10.0,
     *,
     x0: Any = None,
@@ -133,6 +137,10 @@ def compare(
         raise TypeError(f"compare: problem must be a Problem, got {checks.what_it_is(problem)}")
     checks.positive("compare", "budget", budget)
     checks.whole("compare", "max_iter", max_iter, 1)
+    if answer is not None and not isinstance(answer, Answer):
+        raise TypeError(
+            f"compare: answer must be an Answer(upper, lower), got {checks.what_it_is(answer)}"
+        )
     start = problem.start(x0)
     entrants, refused = _entrants(problem, methods)
     source = "given"
@@ -154,22 +162,26 @@ def compare(
 def reference(problem: Problem) -> tuple[Answer, str]:
     """f*, g* and x* by structure (``Exact``), and where they come from in words."""
     unknown = Answer(math.nan, math.nan)
+    n, domain = problem.dimension or 1, type(problem.domain).__name__
+    if n > POLYHEDRAL and not isinstance(problem.domain, Space | Ball):
+        reason = f"Exact may take minutes on {domain} with {n} variables, so it was not asked"
+        return unknown, f"not known: {reason}; g* is the smallest value seen"
     try:
         result = solve(problem, Exact())
     except (ValueError, ImportError) as error:
         return unknown, f"not known: {error}; g* is the smallest value seen"
-    if not result.success:
+    if not result.success or result.findings is None:
         return unknown, f"not known: {result.message}; g* is the smallest value seen"
     return Answer(result.upper_value, result.lower_value, result.x), "by Exact"
 
 
 def _entrants(
-    problem: Problem, methods: Iterable[str | Method | tuple[str, Method]] | None
+    problem: Problem, methods: Iterable[Contestant] | None
 ) -> tuple[list[Entrant], dict[str, str]]:
     """Who takes part, and who refuses with which sentence."""
     if methods is None:
         chosen = [Entrant(name, METHODS[name]()) for name in METHODS if name != Exact.name]
-    elif isinstance(methods, str):
+    elif isinstance(methods, str | dict) or not isinstance(methods, Iterable):
         raise TypeError(f"compare: methods must be a list of names or methods, got {methods!r}")
     else:
         chosen = [_entrant(problem, method) for method in methods]
@@ -189,8 +201,10 @@ def _entrants(
     return entrants, refused
 
 
-def _entrant(problem: Problem, method: str | Method | tuple[str, Method]) -> Entrant:
+def _entrant(problem: Problem, method: Contestant) -> Entrant:
     if isinstance(method, tuple):
+        if len(method) != 2 or not isinstance(method[0], str):
+            raise TypeError(f"compare: a pair of a label and a method is needed, got {method!r}")
         label, method = method
         return Entrant(label, find_method(method, problem, "compare"))
     found = find_method(method, problem, "compare")

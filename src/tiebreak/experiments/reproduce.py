@@ -53,8 +53,8 @@ def reproduce(
     began = time.perf_counter()
     found = _run(what, None if data is None else Path(data), quick, say)
     seconds = time.perf_counter() - began
-    quickly = " --quick" if quick else ""
-    made = f"Made by `tiebreak reproduce {what}{quickly}` in {seconds:.0f} s."
+    options = (" --quick" if quick else "") + (f" --data {Path(data).name}" if data else "")
+    made = f"Made by `tiebreak reproduce {what}{options}` in {seconds:.0f} s."
     return write(found, Path(out), made, say)
 
 

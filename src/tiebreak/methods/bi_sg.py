@@ -14,7 +14,7 @@ from tiebreak.arrays import Array
 from tiebreak.certificate import News
 from tiebreak.methods import alternate
 from tiebreak.methods.alternate import Turns
-from tiebreak.methods.common import need_lipschitz, positive_smoothness
+from tiebreak.methods.common import need_lipschitz, need_short_step, positive_smoothness
 from tiebreak.problem import Problem
 
 
@@ -85,6 +85,7 @@ class BiSG:
             need_lipschitz("BiSG", problem, "upper", instead=" or BiSG(c=...)")
         if self.step_size is None:
             need_lipschitz("BiSG", problem, "lower", instead=" or BiSG(step_size=...)")
+        need_short_step("BiSG", "step_size", self.step_size, problem.lower.lipschitz)
 
     def describe(self, problem: Problem) -> str:
         """The method and its step sizes, in words."""

@@ -298,7 +298,8 @@ def _ending(state: State) -> tuple[str, str]:
     if width > state.upper_tolerance:
         rule = f"Bisec-BiO stops where no number is left between l and u = l + {width:.3g}"
     if state.capped:
-        rule += (
-            f"; {state.capped} of {state.calls + 1} calls were cut off, so nothing is guaranteed"
+        return "undetermined", (
+            f"{rule}, but {state.capped} of {state.calls + 1} calls were cut off, so nothing is "
+            "guaranteed: allow more gradients"
         )
     return "converged", rule

@@ -24,6 +24,18 @@ def need_lipschitz(owner: str, problem: Problem, *levels: str, instead: str = ""
             )
 
 
+def need_short_step(owner: str, name: str, step: float | None, smoothness: float) -> None:
+    """Refuse a given step size that is longer than 2/L, with which gradient steps diverge.
+
+    The theorems need 1/L; but our L is a bound, and yours may be a little smaller.
+    """
+    if step is not None and math.isfinite(smoothness) and step * smoothness > 2.0:
+        raise ValueError(
+            f"{owner}: {name} must be at most 1/L = {1.0 / smoothness:.3g} (twice that diverges), "
+            f"got {step:g}"
+        )
+
+
 def typical_length(problem: Problem, g_0: Seen) -> float:
     """A length in the units of x: the domain's diameter, or twice the promised radius.
 

@@ -14,7 +14,7 @@ from tiebreak.arrays import Array
 from tiebreak.certificate import News
 from tiebreak.methods import apg
 from tiebreak.methods.apg import Fista
-from tiebreak.methods.common import DEFAULT_HORIZON, need_lipschitz
+from tiebreak.methods.common import DEFAULT_HORIZON, need_lipschitz, need_short_step
 from tiebreak.problem import Problem
 
 
@@ -93,13 +93,14 @@ class RAPM:
         if self.step_size is None:
             instead = " or RAPM(step_size=...)"
             need_lipschitz("RAPM", problem, "upper", "lower", instead=instead)
+        smoothness = problem.lower.lipschitz + self._eta(problem) * problem.upper.lipschitz
+        need_short_step("RAPM", "step_size", self.step_size, smoothness)
 
     def describe(self, problem: Problem) -> str:
         """The method and its weight, in words."""
-        reason = ""
-        if self.eta is None:
-            weak = _is_weakly_sharp(problem)
-            reason = " = alpha/(2 M) (weak sharpness)" if weak else " = 1/(K+1)"
+        if self.eta is None and not _is_weakly_sharp(problem):
+            return "R-APM, eta = 1/(K+1), K the planned steps"
+        reason = " = alpha/(2 M) (weak sharpness)" if self.eta is None else ""
         return f"R-APM, eta = {self._eta(problem):g}{reason}"
 
     def _eta(self, problem: Problem) -> float:

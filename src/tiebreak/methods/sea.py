@@ -20,6 +20,7 @@ from tiebreak.methods.common import (
     DEFAULT_HORIZON,
     averaged,
     need_lipschitz,
+    need_short_step,
     positive_smoothness,
     values_at,
 )
@@ -101,6 +102,7 @@ class SEA:
             need_lipschitz("SEA", problem, "upper", instead=" or SEA(upper_step=...)")
         if self.lower_step is None:
             need_lipschitz("SEA", problem, "lower", instead=" or SEA(lower_step=...)")
+        need_short_step("SEA", "lower_step", self.lower_step, problem.lower.lipschitz)
 
     def describe(self, problem: Problem) -> str:
         """The method and its step sizes, in words."""
