@@ -248,7 +248,7 @@ FLOORS = [
     ["cuts"],
     ["simplices"],
     ["domains"],
-    ["corners", "structure", "penalties"],
+    ["corners", "structure"],
     ["sublevels", "faces"],
     ["problem", "models"],
     ["certificate"],

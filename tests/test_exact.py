@@ -214,6 +214,99 @@ def test_a_start_far_away_does_not_keep_newtons_method_from_the_logistic_minimum
         np.testing.assert_allclose(solved(problem, start).x, near, rtol=1e-12)
 
 
+def test_the_start_does_not_matter():
+    for domain in (tb.Space(), tb.Orthant(), tb.Ball(1e13)):
+        problem = tb.Problem(
+            upper=tb.SquaredNorm(), lower=tb.LeastSquares([[1.0, 1.0]], [2.0]), domain=domain
+        )
+        for start in (None, [1e12, 3.0], [-5.0, 1e-9]):
+            state = solved(problem, start)
+            np.testing.assert_allclose(state.x, [1.0, 1.0], rtol=1e-15)
+            assert state.findings.residual <= 1e-15
+
+
+def test_the_step_always_runs():
+    lower = tb.LeastSquares([[1.0, 1.0]], [2.0])
+    problem = tb.Problem(upper=tb.SquaredNorm(), lower=lower, domain=tb.Ball(3.0))
+    news = Exact().init(problem, problem.start([1.0, 1.0])).news
+    assert (news.upper, news.cuts, news.lower, news.claims) == ((), (), (), None)
+    for start in (None, [1.0, 1.0], [1.1, 0.9]):
+        result = tb.solve(problem, "exact", x0=start, rtol=0.5)
+        assert result.nit == 1
+        assert result.dimension == 1
+
+
+# --- margins that grow until Z ends ---------------------------------------------------------------
+
+SEPARABLE = np.random.default_rng(0).standard_normal((3, 5))
+THIN = np.array([[1.0, 0.0], [-1.0, 0.5]])
+OPEN = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0]])  # only the last margin can grow
+
+
+@pytest.mark.filterwarnings(CVXPY_WORDS)
+@pytest.mark.parametrize("size", [100.0, 1000.0])
+@pytest.mark.parametrize(
+    ("make", "constraint"),
+    [
+        (tb.Ball, lambda u: cp.norm(u) <= 1),
+        (tb.L1Ball, lambda u: cp.norm1(u) <= 1),
+        (lambda size: tb.Box(-size, size), lambda u: cp.abs(u) <= 1),
+    ],
+)
+def test_separable_data_on_a_bounded_set(make, constraint, size):
+    """Where all margins are large g is sum e^-t: a conic solver minimises its logarithm."""
+    lower = tb.Logistic(SEPARABLE, np.ones(3))
+    state = solved(tb.Problem(upper=tb.SquaredNorm(), lower=lower, domain=make(size)))
+    u = cp.Variable(5)
+    terms = -size * SEPARABLE @ u
+    cp.Problem(cp.Minimize(cp.log_sum_exp(terms) / size), [constraint(u)]).solve(cp.CLARABEL)
+    assert state.finished[0] == "converged"
+    assert state.findings.dimension == 0
+    assert np.linalg.norm(state.x / size - u.value) <= 1e-4
+    margins = SEPARABLE @ state.x
+    other = SEPARABLE @ make(size).project(size * u.value)
+    loss, conic = (-np.min(t) + math.log(np.sum(np.exp(np.min(t) - t))) for t in (margins, other))
+    assert loss <= conic + 1e-9 * size
+
+
+@pytest.mark.parametrize(("size", "scale"), [(1.0, 1e8), (1e6, 1.0), (1e3, 1e3)])
+def test_huge_margins_give_the_direction_of_the_largest_one(size, scale):
+    lower = tb.Logistic(scale * THIN, [1.0, 1.0])
+    state = solved(tb.Problem(upper=tb.SquaredNorm(), lower=lower, domain=tb.Ball(size)))
+    assert state.finished[0] == "converged"
+    assert state.findings.dimension == 0
+    np.testing.assert_allclose(state.x / size, np.array([1.0, 4.0]) / math.sqrt(17.0), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("rows", "domain"),
+    [
+        (THIN, tb.Box(-1e15, 1e15)),
+        (THIN, tb.Ball(1e100)),
+        (OPEN, tb.Ball(100.0)),
+        (OPEN, tb.Box(-100.0, 100.0)),
+        (OPEN, tb.L1Ball(1e4)),
+    ],
+)
+def test_losses_too_small_to_decide_are_not_decided(rows, domain):
+    """The minimiser is on the boundary, but what pushes it there is below rounding errors."""
+    lower = tb.Logistic(rows, np.ones(len(rows)))
+    problem = tb.Problem(upper=tb.SquaredNorm(), lower=lower, domain=domain)
+    for start in (None, [1e15, 1e15]):
+        state = solved(problem, start)
+        assert state.finished[0] == "undetermined"
+        assert state.findings.dimension is None
+        assert state.news.claims is None
+
+
+def test_a_loss_that_is_small_but_heard_decides():
+    for domain in (tb.Ball(10.0), tb.Box(-10.0, 10.0), tb.L1Ball(10.0)):
+        lower = tb.Logistic(OPEN, np.ones(3))
+        state = solved(tb.Problem(upper=tb.SquaredNorm(), lower=lower, domain=domain))
+        assert state.finished[0] == "converged"
+        np.testing.assert_allclose(state.x, [0.0, 10.0], rtol=1e-9, atol=1e-9)
+
+
 # --- rank is a decision ---------------------------------------------------------------------------
 
 
@@ -293,6 +386,67 @@ def test_a_lower_level_without_minimiser_is_named_with_its_direction(lower, doma
     assert falls_for_ever(lower, 0.1 * d, state.x)
     assert domain.contains(state.x + 1e6 * d, 1e-9)
     assert tb.solve(problem, "exact").status == "unbounded"
+
+
+@pytest.mark.parametrize("size", [1e-3, 1e-6, 1e-8, 1e-9, 1e-10, 1e-12])
+@pytest.mark.parametrize("rows", [[[1, 0], [-1, 0], [0, 1]], [[1, 1], [-1, 1]]])
+def test_a_slow_fall_is_a_fall(rows, size):
+    rows = np.array(rows, dtype=float) * [1.0, size]
+    angle = 0.3
+    turned = [[math.cos(angle), math.sin(angle)], [-math.sin(angle), math.cos(angle)]]
+    for turn in (np.eye(2), np.array(turned)) if size >= 1e-10 else (np.eye(2),):
+        lower = tb.Logistic(rows @ turn, np.ones(len(rows)))
+        state = solved(tb.Problem(upper=tb.SquaredNorm(), lower=lower))
+        assert state.finished[0] == "unbounded"
+        changes = rows @ turn @ state.findings.direction
+        assert np.min(changes) >= -1e-15
+        assert np.max(changes) >= 0.5 * size
+        if size < 1e-8:
+            continue
+        opposed = tb.Logistic(np.vstack([rows, -rows]) @ turn, np.ones(2 * len(rows)))
+        state = solved(tb.Problem(upper=tb.SquaredNorm(), lower=opposed), [3.0, 4.0])
+        assert state.finished[0] == "converged"
+        assert np.linalg.norm(state.x) <= 1e-6
+        assert state.findings.dimension == 0
+
+
+def test_where_it_hardly_falls_nothing_is_said():
+    nearly = tb.Logistic([[0.0, 1.0], [1.0, -1e-12], [-1.0, -1e-12]], np.ones(3))
+    tilted = tb.LeastSquares([[1.0, 1.0]], [1.0]) + tb.Linear([1.0, 1.0 + 1e-11])
+    flat = tb.LeastSquares([[1.0, 1.0]], [1.0])
+    for upper, lower in (
+        (tb.SquaredNorm(), nearly),
+        (tb.SquaredNorm(), tilted),
+        (tb.Linear([1.0, 1.0 + 1e-11]), flat),
+    ):
+        status, sentence = solved(tb.Problem(upper=upper, lower=lower)).finished
+        assert status == "undetermined"
+        assert sentence.endswith("is not determined: it hardly falls, if at all")
+
+
+def test_a_failed_linear_program_is_no_answer(monkeypatch):
+    monkeypatch.setattr(faces, "linear_program", lambda *_: None)
+    lower = tb.Logistic([[1.0, 0.0], [-1.0, 1.0]], np.ones(2))
+    state = solved(tb.Problem(upper=tb.SquaredNorm(), lower=lower))
+    assert state.finished[0] == "undetermined"
+    assert "whether g has a minimiser is not determined" in state.finished[1]
+
+
+def test_the_direction_of_a_fall_has_no_idle_part_and_nothing_is_proved_there():
+    lower = tb.Logistic([[1.0, 0.0], [2.0, 0.0]], np.ones(2))
+    for domain in (tb.Space(), tb.Orthant(), tb.Halfspace([0.0, 1.0], 3.0)):
+        state = solved(tb.Problem(upper=tb.SquaredNorm(), lower=lower, domain=domain))
+        np.testing.assert_allclose(state.findings.direction, [1.0, 0.0], atol=1e-12)
+        assert (state.news.upper, state.news.cuts, state.news.lower) == ((), (), ())
+    # On a monotone set x[1] has to come along; without it the direction would leave the set.
+    monotone = solved(tb.Problem(upper=tb.SquaredNorm(), lower=lower, domain=tb.Monotone()))
+    d = monotone.findings.direction
+    assert 0.0 < d[0] <= d[1] + 1e-12
+    flat = tb.LeastSquares([[1.0, 1.0, 0.0]], [1.0])
+    for domain in (tb.Space(), tb.Orthant()):
+        upper = tb.Linear([0.0, 0.0, -1.0])
+        state = solved(tb.Problem(upper=upper, lower=flat, domain=domain))
+        np.testing.assert_allclose(state.findings.direction, [0.0, 0.0, 1.0], atol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -429,6 +583,44 @@ def test_the_interval_of_a_well_posed_problem_is_narrow():
     assert tb.solve(binding, "exact").upper_error <= 1e-5 * 0.005
 
 
+def test_a_lower_bound_that_is_attained_bounds_f_from_below_on_every_set():
+    for domain in (tb.Orthant(), tb.Box(-INF, 4.0), tb.Halfspace([1.0, 0.0], 1.5), tb.Monotone()):
+        problem = tb.Problem(
+            upper=tb.SquaredNorm(), lower=tb.LeastSquares([[1.0, 1.0]], [2.0]), domain=domain
+        )
+        low, _ = tb.solve(problem, "exact").certificate.upper_optimum
+        assert 1.0 - 1e-9 <= low <= 1.0  # x* = (1, 1)
+
+
+def test_claims_by_a_lower_bound_are_never_wrong(count):
+    """Integers, A x* = b and x* = A'y > 0 of least norm: f* and g* = 0 are exact."""
+    rng, low = np.random.default_rng(8), []
+    for i in range(count(30, 300)):
+        m, n = rng.integers(1, 5), rng.integers(2, 8)
+        A = rng.integers(0, 5, (m, n)).astype(float)
+        A[:, 0] += 1.0
+        x = A.T @ rng.integers(1, 5, m)
+        unit = 2.0 ** rng.integers(-40, 40)
+        domain = (tb.Orthant(), tb.Box(0.0, 4.0 * unit * np.max(x)))[i % 2]
+        problem = tb.Problem(
+            upper=tb.SquaredNorm(), lower=tb.LeastSquares(A, A @ x * unit), domain=domain
+        )
+        claims, f_star = solved(problem).news.claims, Fraction(x @ x) * Fraction(unit) ** 2 / 2
+        assert claims is not None
+        assert not wrong_claims(claims, f_star, Fraction(0))
+        low.append(float(Fraction(claims.upper[0]) / f_star))
+    assert min(low) >= 1.0 - 1e-6
+    print(f"\nExact's proved bound on f* where g* = 0 is known: at least {min(low):.12f} f*")
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_the_random_inverse_problem_is_certified_on_the_orthant(seed):
+    problem = tb.instance("random-inverse", domain=tb.Orthant(), seed=seed).problem
+    result = tb.solve(problem, "exact")
+    assert result.status == "certified"
+    assert result.certificate.upper_gap <= 1e-9 * abs(result.upper_value)
+
+
 # --- what it is made of ---------------------------------------------------------------------------
 
 
@@ -550,6 +742,21 @@ def test_tiny_and_huge_solutions():
                 upper=tb.SquaredNorm(), lower=tb.LeastSquares([[1.0, 1.0]], [size]), domain=domain
             )
             np.testing.assert_allclose(solved(problem).x, [size / 2] * 2, rtol=1e-12)
+
+
+@pytest.mark.parametrize("radius", [1e-300, 1e-200, 1e-150, 1e-100, 1e100, 1e150, 1e200, 1e300])
+def test_tiny_and_huge_balls(radius):
+    lower, ball = tb.LeastSquares([[1.0, 1.0]], [2.0]), tb.Ball(radius)
+    expected = np.ones(2) * min(1.0, radius / math.sqrt(2.0))
+    for upper in (tb.SquaredNorm(), tb.SquaredNorm(center=[1.0, 1.0])):
+        state = solved(tb.Problem(upper=upper, lower=lower, domain=ball))
+        assert state.finished[0] == "converged"
+        np.testing.assert_allclose(state.x, expected, rtol=1e-9)
+        assert state.findings.dimension == (1 if radius > 1.0 else 0)
+    if radius < 1.0:  # g's slope at 0 is that of -<(0, 1), x>
+        logistic = tb.Logistic(THIN, np.ones(2))
+        state = solved(tb.Problem(upper=tb.SquaredNorm(), lower=logistic, domain=ball))
+        np.testing.assert_allclose(state.x, [0.0, radius], rtol=1e-9, atol=1e-9 * radius)
 
 
 def test_degenerate_problems():

@@ -14,7 +14,17 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from tiebreak.domains import Box, Domain, Halfspace, L1Ball, Monotone, Simplex
-from tiebreak.structure import EPS, Host, Slope, Structure, Tilt, host, norm, null_basis
+from tiebreak.structure import (
+    EPS,
+    Host,
+    Slope,
+    Structure,
+    Tilt,
+    decide_rank,
+    host,
+    norm,
+    null_basis,
+)
 
 ACTIVE = 1e-12  # a constraint is met with equality if its slack is at most this share of |x|
 STILL = 1e-10  # a row that moves less than this along the slice does not move
@@ -84,6 +94,11 @@ def polyhedron(domain: Domain, n: int) -> Polyhedron:
 class Region(Protocol):
     """What Newton's method asks of a slice of a set."""
 
+    @property
+    def extent(self) -> float:
+        """About how far away its bounds are."""
+        ...
+
     def step(self, R: Host, slope: Slope, x: Host) -> Host:
         """The d that minimises ½|R d|² + <slope, d> over the region seen from x."""
         ...
@@ -93,14 +108,36 @@ class Region(Protocol):
         ...
 
 
-def minimise(
-    h: Structure, region: Region, x: Host, basis: Host | None = None, held: Structure | None = None
-) -> Host:
-    """A minimiser of h over the region, from a point x of it, to rounding.
+def minimise(h: Structure, region: Region, x: Host, basis: Host | None = None) -> tuple[Host, bool]:
+    """A minimiser of h over the region, from a point x of it, to rounding; and did it settle?
 
-    Newton's method: each step minimises the quadratic model over the region itself. Far away, where
-    logistic losses hardly bend, a quadratic above h takes the model's place: its steps always
-    fall. Steps that no longer shrink are rounding.
+    Newton's method. Where the margins of logistic losses grow until the region ends, it gains 1
+    with every step: then from margins of the size of 1, doubled again and again, for the directions
+    of the answers hardly change.
+    """
+    start = x
+    x, settled = _newton(h, region, x, basis)
+    steepest = h.largest_margin(region.extent)
+    if settled or not 1.0 < steepest < 2.0**50:
+        return x, settled
+    x = start
+    for halvings in range(math.ceil(math.log2(steepest)), -1, -1):
+        x, settled = _newton(h.tempered(2.0**-halvings), region, x, basis)
+    return x, settled
+
+
+def _newton(
+    h: Structure,
+    region: Region,
+    x: Host,
+    basis: Host | None = None,
+    held: Structure | None = None,
+) -> tuple[Host, bool]:
+    """A minimiser of h over the region, from a point x of it, and whether it is one to rounding.
+
+    Each step minimises the quadratic model over the region itself. Far away, where logistic losses
+    hardly bend, a quadratic above h takes the model's place: its steps always fall. Steps that no
+    longer shrink, and no longer change the margins, are rounding.
 
     Args:
         basis: the directions in which h is known to vary, as columns; keeps the rounding errors of
@@ -111,23 +148,27 @@ def minimise(
     before, far = math.inf, not h.is_quadratic and held is None
     R: Host | None = None
     for _ in range(NEWTON):
-        slope = (held or h).slope(x)
+        near = h if far or held is not None else h.magnified(x)
+        slope = (held or near).slope(x)
         if R is None or not h.is_quadratic:
-            R = h.curvature(x, above=far)
+            R = near.curvature(x, above=far)
             R = R if basis is None else (R @ basis) @ basis.T
         if basis is not None and held is None:
             slope = slope._replace(vector=basis @ (basis.T @ slope.vector))
         d = region.step(R, slope, x)
-        length = norm(d)
+        length, change = norm(d), h.largest_change(d)
         if far:
-            far = h.largest_change(d) > 1.0
+            far = change > 1.0
             x = x + d
             continue
-        x = x + (d if h.is_quadratic else _search(h, x, d) * d)
-        if length <= 2.0 * EPS * norm(x) or (length > 0.5 * before and length <= 1e-6 * norm(x)):
-            break
+        x = x + (d if h.is_quadratic else _search(near, x, d) * d)
+        stalls = length > 0.5 * before and length <= 1e-6 * norm(x)
+        if change <= 1e-6 and (stalls or length <= 2.0 * EPS * norm(x)):
+            return x, True
         before = length
-    return x
+    near = h if held is not None else h.magnified(x)
+    slope = (held or near).slope(x)
+    return x, h.is_quadratic or region.normal(slope, x)[1] <= 8.0 * slope.error < math.inf
 
 
 def polish(h: Structure, faces: Faces, equal: Host, x: Host, basis: Host) -> Host:
@@ -136,6 +177,7 @@ def polish(h: Structure, faces: Faces, equal: Host, x: Host, basis: Host) -> Hos
     Multipliers of the size of 1 hide what is left of the slope behind their own rounding errors:
     in directions where h hardly bends that costs digits of x.
     """
+    h = h.magnified(x)
     slope = h.slope(x).vector
     rows = np.vstack([faces.pressing(slope, x), equal])
     if not len(rows):
@@ -143,7 +185,8 @@ def polish(h: Structure, faces: Faces, equal: Host, x: Host, basis: Host) -> Hos
     weights = np.linalg.lstsq(rows.T, -slope, rcond=STILL)[0]
     tilts = tuple(Tilt(float(w), row[None]) for w, row in zip(weights, rows, strict=True))
     face = Faces(faces.rows, faces.offset, null_basis(rows))
-    return minimise(h, face, x, basis, Structure(h.n, h.parts + tilts))
+    better, settled = _newton(h, face, x, basis, Structure(h.n, h.parts + tilts))
+    return better if settled else x
 
 
 def _search(h: Structure, x: Host, d: Host) -> float:
@@ -171,6 +214,10 @@ class Disc:
         self.center, self.radius, self.N = center, radius, N
         self._factors: tuple[Host, Host, Host] | None = None  # R, and what it was factorised into
 
+    @property
+    def extent(self) -> float:
+        return self.radius
+
     def step(self, R: Host, slope: Slope, x: Host) -> Host:
         """One singular value decomposition and one scalar root (the trust-region subproblem).
 
@@ -185,7 +232,7 @@ class Disc:
         with np.errstate(divide="ignore", invalid="ignore"):
             free = np.where(flat, 0.0, w - a / square)  # where h is lowest, nearest to the centre
         if not a[flat].any() and norm(free) <= self.radius:
-            room = math.sqrt(max(self.radius**2 - norm(free) ** 2, 0.0))
+            room = math.sqrt(self.radius - norm(free)) * math.sqrt(self.radius + norm(free))
             aside = norm(w[flat])
             y = np.where(flat, w * min(1.0, room / aside if aside > 0.0 else 1.0), free)
             z = y - w
@@ -208,12 +255,14 @@ class Disc:
         """The root mu of |b/(s² + mu)| = radius."""
         from scipy.optimize import brentq
 
+        b = b / self.radius
+
         def excess(mu: float) -> float:
             with np.errstate(divide="ignore", invalid="ignore"):
                 length = norm(np.where(b == 0.0, 0.0, b / (square + mu)))
-            return 1.0 / length - 1.0 / self.radius
+            return 1.0 / length - 1.0 if length > 0.0 else math.inf
 
-        high = norm(b) / self.radius
+        high = norm(b)
         while excess(high) < 0.0:
             high *= 1.0 + 1e-6
         low = high
@@ -228,7 +277,7 @@ class Disc:
         w = self.N.T @ (x - self.center)
         if norm(w) < self.radius * (1.0 - ACTIVE) or not w.any():
             return 0.0
-        return max(-float(w @ (self.N.T @ slope)) / float(w @ w), 0.0)
+        return max(-float(w / norm(w) @ (self.N.T @ slope)) / norm(w), 0.0)
 
     def normal(self, slope: Slope, x: Host) -> tuple[Host, float]:
         normal = self.multiplier(slope.vector, x) * (x - self.center)
@@ -248,6 +297,10 @@ class Faces:
         self.rows, self.offset, self.N = rows[live], offset[live], N
         self.lengths = lengths[live]
         self.B = moving[live] / self.lengths[:, None]  # the inequalities in v, rows of length 1
+
+    @property
+    def extent(self) -> float:
+        return norm(self.offset)
 
     def slack(self, x: Host, share: float = ACTIVE) -> tuple[Host, Host]:
         """How far each inequality is from equality, in v, and how little counts as nothing."""
@@ -465,43 +518,95 @@ def linear_program(cost: Host, rows: Host, right: Host, bounds: Any) -> Host | N
             "dual_feasibility_tolerance": tolerance,
         }
         found = linprog(cost, A_ub=rows, b_ub=right, bounds=bounds, options=options)
-        if found.x is not None:
+        if found.status == 0:
             return np.asarray(found.x)
     return None
 
 
-def falling(
-    c: Host, B: Host, rises: Host | None = None, weights: Host | None = None
-) -> Host | None:
-    """A direction v of the cone {B v <= 0} along which a function falls for ever, if there is one.
+class Fall(NamedTuple):
+    """A direction along which a function falls for ever, or None; and whether that is certain."""
 
-    The function is <c, v> + sum of weights_i log(1 + exp(-<rises_i, v>)), rises of length 1: far
-    out it is <c, v> + sum weights_i max(-<rises_i, v>, 0). It falls for ever where that is
+    direction: Host | None
+    is_certain: bool = True
+
+
+def falling(c: Host, B: Host) -> Fall:
+    """A direction v of the cone {B v <= 0}, rows of length 1, with <c, v> < 0."""
+    if not c.any():
+        return Fall(None)
+    steepest = -c / norm(c)
+    if np.all(B @ steepest <= 8 * EPS):
+        return Fall(steepest)
+    v = linear_program(-steepest, B, np.zeros(len(B)), (-1.0, 1.0))
+    fall = math.nan if v is None else float(steepest @ v)
+    return Fall(v) if fall > 1e-7 else Fall(None, fall <= 1e-9)
+
+
+def falling_losses(c: Host, B: Host, rises: Host, weights: Host) -> Fall:
+    """The same for <c, v> + sum of weights_i log(1 + exp(-<rises_i, v>)), rises of length 1.
+
+    Far out it is <c, v> + sum weights_i max(-<rises_i, v>, 0). It falls for ever where that is
     negative, and also where that is 0 and some <rises_i, v> is not: an infimum not attained.
+    In coordinates u, v = W u, in which the rises have orthonormal columns: then no direction that
+    matters is small.
     """
-    k = len(c)
-    if rises is None or weights is None or not len(rises):
-        if not c.any():
-            return None
-        if not len(B):
-            return -c / norm(c)
-        v = linear_program(c / norm(c), B, np.zeros(len(B)), (-1.0, 1.0))
-        return v if v is not None and float(c @ v) < -1e-7 * norm(c) else None
-    m, scale = len(rises), norm(c) + norm(weights)
-    far = np.concatenate([c, weights]) / scale  # of (v, z), z >= max(-rises v, 0)
-    rows = np.vstack(
-        [
-            np.hstack([-rises, -np.eye(m)]),
-            np.hstack([B, np.zeros((len(B), m))]),
-        ]
-    )
-    zero, box = np.zeros(len(rows)), [(-1.0, 1.0)] * k + [(0.0, None)] * m
+    rank = decide_rank(rises)
+    r, k = rank.low, len(c)
+    V = rank.basis
+    W = np.hstack([V[:, :r] / rank.sigma[:r], V[:, r:]])
+    U, tilt, cone = rises @ W, W.T @ c, B @ W
+    cone /= np.maximum(np.sqrt(np.sum(cone * cone, axis=1)), STILL)[:, None]
+    fall = _falling_far(tilt, cone, U, weights) if c.any() else _rising(U, cone, r)
+    if fall.direction is None:
+        return fall._replace(is_certain=fall.is_certain and rank.is_determined)
+    v = W @ fall.direction
+    seen = decide_rank(np.vstack([rises, c[None] / (norm(c) or 1.0)]))
+    T = seen.basis[:, : seen.low]
+    matters = T @ (T.T @ v)  # what is left is idle: without it, if that stays in the cone
+    return Fall(matters if np.all(B @ matters <= 8 * k * EPS * norm(matters)) else v)
+
+
+def _rising(U: Host, cone: Host, r: int) -> Fall:
+    """A direction u of the cone with U u >= 0 and not 0; U has r orthonormal columns, then zeros.
+
+    Then the sum of U u is at least 1 where its first r entries have length 1: 0 or that.
+    """
+    rows = np.vstack([-U, cone])
+    box = [(-1.0, 1.0)] * r + [(None, None)] * (U.shape[1] - r)
+    u = linear_program(-np.sum(U, axis=0), rows, np.zeros(len(rows)), box)
+    if u is None or float(np.sum(U @ u)) <= 0.5:
+        return Fall(None, u is not None and float(np.sum(U @ u)) <= 1e-6)
+    return _exactly(u, -U, cone)
+
+
+def _exactly(u: Host, downs: Host, cone: Host) -> Fall:
+    """u with downs u <= 0 and not 0, and in the cone: to rounding, or it is not certain."""
+    rows, size = np.vstack([downs, cone]), norm(downs @ u)
+    near = np.abs(rows @ u) <= 1e-7 * size  # HiGHS means 0
+    u = u - np.linalg.lstsq(rows[near], rows[near] @ u, rcond=STILL)[0]
+    is_inside = np.all(rows @ u <= 16 * len(u) * EPS * norm(u))
+    return Fall(u) if is_inside and norm(downs @ u) > 0.5 * size else Fall(None, False)
+
+
+def _falling_far(tilt: Host, cone: Host, U: Host, weights: Host) -> Fall:
+    """A direction along which <tilt, u> + sum weights_i max(-<U_i, u>, 0) falls, or stays at 0."""
+    m, k = U.shape
+    scale = norm(tilt) + norm(weights)
+    far = np.concatenate([tilt, weights]) / scale  # of (u, z), z >= max(-U u, 0)
+    rows = np.vstack([np.hstack([-U, -np.eye(m)]), np.hstack([cone, np.zeros((len(cone), m))])])
+    zero, box = np.zeros(len(rows)), [(-1.0, 1.0)] * k + [(0.0, math.sqrt(k))] * m
     v = linear_program(far, rows, zero, box)
     if v is not None and float(far @ v) < -1e-7:
-        return v[:k]
-    moved = -np.concatenate([np.sum(rises, axis=0), 2.0 * np.ones(m)])  # -sum |<rises_i, v>|
+        return Fall(v[:k])
+    is_clear = v is not None and float(np.min(weights)) > 1e-6 * scale  # beside HiGHS's tolerances
+    moved = -np.concatenate([np.sum(U, axis=0), 2.0 * np.ones(m)])  # -sum |<U_i, u>|
     v = linear_program(moved, np.vstack([rows, far]), np.append(zero, 0.0), box)
-    return v[:k] if v is not None and float(moved @ v) < -1e-6 else None
+    if v is None or float(moved @ v) >= -1e-6:
+        return Fall(None, is_clear and v is not None)
+    u = v[:k]
+    down = U @ u < -1e-7
+    bent = (tilt - weights[down] @ U[down]) / scale  # 0 along u
+    return _exactly(u, np.where(down, 1.0, -1.0)[:, None] * U, np.vstack([cone, bent]))
 
 
 def loose(B: Host) -> Host | None:

@@ -108,17 +108,38 @@ class Squares:
 
 @dataclass(frozen=True)
 class Margins:
-    """weight times the sum of log(1 + exp(-<a_i, x>)); the rows a_i carry the labels' signs."""
+    """weight times the sum of log(1 + exp(-<a_i, x>)); the rows a_i carry the labels' signs.
+
+    Derivatives are e^lift times what they are: far out they would underflow.
+    """
 
     weight: float
     rows: Host
+    lift: float = 0.0
     power: ClassVar[int] = 2
 
     def dual(self, x: Host) -> Host:
-        return -self.weight * _pull(product(self.rows, x))
+        return -self.weight * self._pull(product(self.rows, x))
 
     def size(self, x: Host) -> float:
-        return self.weight * math.sqrt(len(self.rows)) * (1.0 + norm(self.rows) * norm(x))
+        """What the terms are, and what a change of all of x would make of them."""
+        t = self.rows @ x
+        pull, bend = norm(self._pull(t)), norm(self._pull(t) * _pull(-t))
+        return self.weight * (pull + bend * norm(self.rows) * norm(x))
+
+    def noise(self, x: Host, dual: Host) -> float:
+        """A bound on the error of the dual at x, in units of 8 EPS.
+
+        e^-t errs by t units of rounding, relative, and absolutely by underflow. Where rounding
+        changes the margins themselves nothing is known.
+        """
+        if not EPS * len(x) * norm(self.rows) * norm(x) < 1e-2:
+            return math.inf
+        pull = np.maximum(np.abs(dual) / self.weight, 2.0**-1022)
+        return self.weight * norm(pull * (3.0 + self.lift + np.abs(self.lift - np.log(pull))))
+
+    def _pull(self, margins: Host) -> Host:
+        return _pull(margins, self.lift)
 
     def curvature(self, x: Host, above: bool = False) -> Host:
         """The second derivative, or ``above`` that of a quadratic that touches and is never below.
@@ -130,12 +151,12 @@ class Margins:
             bend = np.full(len(t), 0.25)
             np.divide(np.tanh(0.5 * t), 2.0 * t, out=bend, where=np.abs(t) > 1e-4)
         else:
-            bend = _pull(t) * _pull(-t)
+            bend = self._pull(t) * _pull(-t)
         return np.sqrt(self.weight * bend)[:, None] * self.rows
 
     def along(self, x: Host, d: Host) -> Callable[[float], float]:
         start, change = self.rows @ x, self.rows @ d
-        return lambda step: -self.weight * float(change @ _pull(start + step * change))
+        return lambda step: -self.weight * float(change @ self._pull(start + step * change))
 
     def scaled(self, top: int) -> Margins:
         """The rows stay, for margins have a scale of their own."""
@@ -197,9 +218,9 @@ class Tilt:
         return Tilt(math.ldexp(self.weight, e - top), np.ldexp(self.rows, -e))
 
 
-def _pull(margins: Host) -> Host:
-    """1/(1 + e^t), accurate however small it is."""
-    return np.asarray(np.exp(-np.logaddexp(0.0, margins)))
+def _pull(margins: Host, lift: float = 0.0) -> Host:
+    """e^lift/(1 + e^t), accurate however small it is (and no more than e^700)."""
+    return np.asarray(np.exp(np.minimum(lift - np.logaddexp(0.0, margins), 700.0)))
 
 
 Part = Squares | Margins | Form | Tilt
@@ -248,14 +269,11 @@ class Structure:
         vector = product(stacked.T, np.concatenate(duals))
         sizes = [norm(part.rows) for part in self.parts]
         size = sum(s * part.size(x) for s, part in zip(sizes, self.parts, strict=True))
-        if stacked.size > CAREFUL:
-            return Slope(vector, size, rounding_unit(EPS, *stacked.shape) * size)
         error = 2.0 * EPS * norm(vector) + 4.0 * (EPS * max(stacked.shape)) ** 2 * size
+        if stacked.size > CAREFUL:
+            error += rounding_unit(EPS, *stacked.shape) * size
         for s, dual, part in zip(sizes, duals, self.parts, strict=True):
-            length = norm(dual)
-            if isinstance(part, Margins):  # their exponentials err too, by the size of the margins
-                margins = norm(product(part.rows, x))
-                length += part.weight * (margins + math.sqrt(len(part.rows)))
+            length = norm(dual) + (part.noise(x, dual) if isinstance(part, Margins) else 0.0)
             error += 8.0 * EPS * s * length
         return Slope(vector, size, error)
 
@@ -269,6 +287,20 @@ class Structure:
         changes = [part.rows @ d for part in self.parts if isinstance(part, Margins)]
         return max((float(np.max(np.abs(change))) for change in changes), default=0.0)
 
+    def largest_margin(self, reach: float) -> float:
+        """About the largest margin that a point of this length can have; 0 without margins."""
+        return max(
+            (norm(p.rows) * reach for p in self.parts if isinstance(p, Margins)), default=0.0
+        )
+
+    def magnified(self, x: Host) -> Structure:
+        """The same up to a factor, for derivatives at x: sums of Margins do not underflow there."""
+        margins = [part for part in self.parts if isinstance(part, Margins)]
+        if not margins or len(margins) < len(self.parts):
+            return self
+        lift = max(min(float(np.min(part.rows @ x)) for part in margins), 0.0)
+        return Structure(self.n, tuple(replace(part, lift=lift) for part in margins))
+
     def along(self, x: Host, d: Host) -> Callable[[float], float]:
         """step -> the derivative of h(x + step d)."""
         parts = [part.along(x, d) for part in self.parts]
@@ -278,6 +310,24 @@ class Structure:
         """The matrices whose products with x determine h(x); of the linear terms their sum."""
         blocks = [part.rows for part in self.parts if not isinstance(part, Tilt)]
         return [*blocks, self.c[None]] if self.c.any() else blocks
+
+    def tempered(self, share: float) -> Structure:
+        """The same with all margins multiplied by ``share``."""
+        parts = [
+            replace(part, rows=share * part.rows) if isinstance(part, Margins) else part
+            for part in self.parts
+        ]
+        return Structure(self.n, tuple(parts))
+
+    def audible(self, x: Host, least: float) -> Structure:
+        """The same without the logistic losses that add at most ``least`` to the slope at x."""
+        parts = []
+        for part in self.parts:
+            if isinstance(part, Margins):
+                lengths = np.sqrt(np.sum(part.rows * part.rows, axis=1))
+                part = replace(part, rows=part.rows[np.abs(part.dual(x)) * lengths > least])
+            parts.append(part)
+        return Structure(self.n, tuple(part for part in parts if part.rows.any()))
 
     def rows(self) -> Host:
         """All rows whose products with x determine h(x), each matrix scaled to length 1."""

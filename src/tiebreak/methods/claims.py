@@ -51,11 +51,12 @@ def prove(problem: Problem, x: Array, normal: Host) -> Claims:
     low, high = f.value - _change(problem, f, d), f.value + _change(problem, f, d)
     growth, lower = problem.lower.growth, -math.inf
     is_inside = growth > 0.0 and _is_inside(problem, at, g.steepness / growth)
-    unmet = 0.5 * g.steepness * (g.steepness / growth) if is_inside else _unmet(problem, at, g)
+    unmet = 0.5 * g.steepness * (g.steepness / growth) if is_inside else math.inf
     if is_inside:  # then Z does not matter to the lower level
         lower = g.value - g.value_error - unmet
         high = min(high, f.value + _change(problem, f, g.steepness / growth))
     if h.only(Squares, Tilt):
+        unmet = unmet if is_inside else _unmet(problem, at, g, h)
         low = max(low, _below(problem, at, f, h, unmet, normal))
     return Claims(upper=(low, high), lower=lower)
 
@@ -105,18 +106,28 @@ def _distance_on_sphere(problem: Problem, x: Host, g: Look) -> float:
     outside = max(length - ball.radius, 0.0) + unit * size
     lacking = g.steepness * outside + 0.5 * problem.lower.lipschitz * outside * outside
     lacking += 0.5 * mu * (abs(ball.radius - length) + unit * size) * (ball.radius + size)
-    return (residual + math.sqrt(residual * residual + 2.0 * mu * lacking)) / mu
+    reach = math.hypot(residual, math.sqrt(2.0 * mu) * math.sqrt(lacking))
+    return (residual + reach) / mu + EPS * ball.radius
 
 
-def _unmet(problem: Problem, x: Host, g: Look) -> float:
-    """A bound on ½|R delta|²: ghat - g(x) - min_Z <grad g(x), z - x>, ghat = g near x in Z."""
+def _unmet(problem: Problem, x: Host, g: Look, h: Structure) -> float:
+    """A bound on ½|R delta|² and on |g(x) - g*|, for g = ½|Rx - s|² + <c, x>.
+
+    Either ghat - g(x) - min_Z <grad g(x), z - x>, with ghat = g(p), p the point of Z next to x. Or
+    by a lower bound of g: ½|R(p - x*)|² <= g(p) - g* for p in Z, and |R(x - p)| <= |R| |x - p|.
+    """
     nothing = np.zeros(len(x))
     model = Model(1.0, 0.0, g.slope, 0.0, 0.0, g.slope_error)
     least = Region(problem.domain, problem.radius, nothing).minimum(model)[0]
     outside = norm(x - problem.domain.project(x)) + 64 * EPS * norm(x)
     over = g.steepness * outside + 0.5 * problem.lower.lipschitz * outside * outside
     rounding = (g.slope_error + rounding_unit(EPS, len(x)) * g.steepness) * norm(x)
-    return max(over + float(g.slope @ x) + rounding - least, 0.0)
+    by_slope = max(over + float(g.slope @ x) + rounding - least, 0.0)
+    above = max(g.value + g.value_error + over - problem.lower.lower_bound, 0.0)
+    if not math.isfinite(above):
+        return by_slope
+    change = (math.sqrt(2.0 * above) + norm(h.curvature(x)) * outside) * (1.0 + 1e-12)
+    return min(by_slope, 0.5 * change * change)
 
 
 def _below(problem: Problem, x: Host, f: Look, h: Structure, unmet: float, normal: Host) -> float:

@@ -22,9 +22,11 @@ from tiebreak.domains import Ball, Box, Halfspace, L1Ball, Monotone, Simplex, Sp
 from tiebreak.faces import (
     Disc,
     Faces,
+    Fall,
     Polyhedron,
     Region,
     falling,
+    falling_losses,
     loose,
     minimise,
     polish,
@@ -48,6 +50,8 @@ from tiebreak.structure import (
 
 DOMAINS = (Space, Ball, Box, Simplex, L1Ball, Monotone, Halfspace)  # an Orthant is a Box
 TOUCHING = 1e-10  # relative: constraints this close are met with equality, slopes this small are 0
+ROUNDING = 1e-12  # relative: slopes this small may be none
+HARDLY = "whether {} is not determined: it hardly falls, if at all"
 ACCURATE = 1e-9  # the conditions of optimality hold to this, or there is no answer
 
 
@@ -99,7 +103,9 @@ class Exact:
     The lower level by Newton's method over Z (one step where g is quadratic), the upper one over
     the slice that all lower minimisers share: by singular values and a scalar root on R^n and the
     ball, face by face on polyhedra (Clarabel or HiGHS find the face where there are many). Rank is
-    a decision: where no gap in the singular values tells, the run ends as "undetermined".
+    a decision: where no gap in the singular values tells, the run ends as "undetermined", and also
+    where logistic losses are too small to decide. x0 does not matter: it begins at the point of Z
+    nearest to the origin.
     """
 
     name: ClassVar[str] = "exact"
@@ -126,19 +132,21 @@ class Exact:
         return f"Exact, by the structure of the lower level, on {type(problem.domain).__name__}"
 
     def init(self, problem: Problem, x0: Array) -> State:
-        """The values at x0; the step does the rest."""
-        return _state(problem, 0, x0)
+        """The values at x0, and no minorants: nothing is proved before the step."""
+        return _silent(_state(problem, 0, x0))
 
     def step(self, problem: Problem, state: State) -> State:
         """Everything: the first step is the last."""
-        x0, epsilon = host(state.x), arrays.epsilon(state.x)
+        x0 = host(problem.domain.project(arrays.zeros_like(state.x)))
+        epsilon = arrays.epsilon(state.x)
         f = structure("Exact", "upper", problem.upper, len(x0)).scaled()
         g = structure("Exact", "lower", problem.lower, len(x0))
         rank = decide_rank(g.unit * g.rows(), epsilon)
         slices = Levels(problem, f, g.scaled(), epsilon)
-        direction = slices.no_lower_minimum()
-        if direction is not None:
-            return _unbounded(problem, state.x, rank, direction, "g has no minimiser: it falls")
+        fall = slices.no_lower_minimum()
+        if fall.direction is not None:
+            what = "g has no minimiser: it falls"
+            return _unbounded(problem, state.x, rank, fall.direction, what)
         answer = slices.solve(x0, doubtful=False)
         x = _back(problem, answer.x, state.x)
         low = high = problem.upper.value(x) if answer.direction is None else -math.inf
@@ -146,7 +154,7 @@ class Exact:
             other = slices.solve(x0, doubtful=True)
             end = _back(problem, other.x, state.x)
             high = problem.upper.value(end) if other.direction is None else -math.inf
-        elif answer.direction is not None:
+        elif answer.direction is not None and fall.is_certain and not answer.doubt:
             what = "f has no minimum over the minimisers of g: it falls"
             return _unbounded(problem, x, rank, answer.direction, what, answer)
         findings = _findings(rank, answer, (low, high))
@@ -158,9 +166,14 @@ class Exact:
                 f"smaller ones are rounding, {high:.6g} if not"
             )
             return solved._replace(finished=("undetermined", doubt))
-        if not answer.residual <= ACCURATE:
+        doubt = answer.doubt
+        if not fall.is_certain:
+            doubt = HARDLY.format("g has a minimiser")
+        elif not doubt and not answer.residual <= ACCURATE:
             doubt = f"the conditions of optimality hold to {answer.residual:.2g} only, relative"
-            return solved._replace(finished=("undetermined", doubt))
+        if doubt:
+            findings = findings._replace(dimension=None)
+            return solved._replace(findings=findings, finished=("undetermined", doubt))
         ending = (
             "solved by structure: the conditions of optimality of both levels hold to "
             f"{answer.residual:.1g}, for data within {findings.backward_error:.1g} of yours"
@@ -180,6 +193,7 @@ class Answer(NamedTuple):
     residual: float
     normal: Host  # of Z at x, up to a factor: with the slice it balances the slope of f
     direction: Host | None = None  # of the slice, along which f falls for ever
+    doubt: str = ""  # a sentence, where x may not be what it should be
 
 
 class Levels:
@@ -189,15 +203,16 @@ class Levels:
         self.f, self.g, self.epsilon = f, g, epsilon
         self.n, self.domain, self.is_bounded = f.n, problem.domain, problem.is_bounded
 
-    def no_lower_minimum(self) -> Host | None:
+    def no_lower_minimum(self) -> Fall:
         """A direction of Z along which g falls for ever, None where it has a minimiser."""
         if self.is_bounded:
-            return None
+            return Fall(None)
         Z, g = polyhedron(self.domain, self.n), self.g
         curved = [part.rows for part in g.parts if not isinstance(part, Margins | Tilt)]
         N = null_basis(np.vstack([*curved, Z.equal]), self.epsilon)
         c = N.T @ g.c
-        c[np.abs(c) <= TOUCHING * norm(g.c)] = 0.0
+        is_slope, is_clear = _beside(norm(c), norm(g.c))
+        c = c if is_slope else 0.0 * c
         rises, weights = np.zeros((0, N.shape[1])), np.zeros(0)
         for part in g.parts:
             if isinstance(part, Margins):
@@ -206,8 +221,11 @@ class Levels:
                 moves = lengths > TOUCHING * np.sqrt(np.sum(part.rows * part.rows, axis=1))
                 rises = np.vstack([rises, along[moves] / lengths[moves, None]])
                 weights = np.append(weights, part.weight * lengths[moves])
-        v = falling(c, Faces(Z.rows, Z.offset, N).B, rises, weights)
-        return None if v is None else N @ v / norm(N @ v)
+        B = Faces(Z.rows, Z.offset, N).B
+        fall = falling_losses(c, B, rises, weights) if len(rises) else falling(c, B)
+        if fall.direction is None:
+            return Fall(None, fall.is_certain and is_clear)
+        return Fall(_unit(N @ fall.direction))
 
     def solve(self, x0: Host, doubtful: bool) -> Answer:
         """Lower level, slice, upper level; doubtful directions of A count or do not."""
@@ -219,19 +237,23 @@ class Levels:
         center = np.zeros(self.n) if ball.center is None else host(ball.center)
         whole = Disc(center, ball.radius, np.eye(self.n))
         rank = decide_rank(self.g.rows(), self.epsilon)
-        x = minimise(self.g, whole, x0, rank.basis[:, : rank.high if doubtful else rank.low])
-        slope = self.g.slope(x)
+        basis = rank.basis[:, : rank.high if doubtful else rank.low]
+        x, settled = minimise(self.g, whole, x0, basis)
+        g = self.g.magnified(x)
+        slope = g.slope(x)
         N = null_basis(self.g.rows(), self.epsilon, doubtful)
         across = (x - center) - N @ (N.T @ (x - center))
-        room = (ball.radius - norm(across)) * (ball.radius + norm(across))
+        part = norm(across) / ball.radius
+        room = math.sqrt(max(1.0 - part, 0.0)) * math.sqrt(1.0 + part)  # beside the radius
         is_bound = whole.multiplier(slope.vector, x) * ball.radius > TOUCHING * slope.size
         dimension: int | None = N.shape[1]
-        if is_bound or room <= 1e-13 * ball.radius**2:
+        doubt = _doubt(g, x, settled, whole, np.eye(self.n) if is_bound else N[:, :0].T)
+        if is_bound or room <= 3e-7:
             # The ball binds, or just touches the solutions: then x is the only one.
             dimension, N, room = (0 if is_bound or N.shape[1] == 0 else None), N[:, :0], 0.0
-        disc = Disc(center, math.sqrt(room), N)
-        residual = _residual(self.g, whole, x, x0)
-        return self._upper(self.f, disc, x, residual, dimension)
+        disc = Disc(center, ball.radius * room, N)
+        residual = _residual(g, whole, x, x0)
+        return self._upper(self.f, disc, x, residual, dimension)._replace(doubt=doubt)
 
     def _on_polyhedron(self, x0: Host, Z: Polyhedron, doubtful: bool) -> Answer:
         f, g, rows = self.f, self.g, self.g.rows()
@@ -241,10 +263,13 @@ class Levels:
             f, g, rows = f.lifted(Z.lift), g.lifted(Z.lift), rows @ Z.lift
             basis = Z.lift.T @ basis / math.sqrt(2.0)
         whole = Faces(Z.rows, Z.offset, null_basis(Z.equal))
-        u = minimise(g, whole, Z.lifted(x0), basis)
+        u, settled = minimise(g, whole, Z.lifted(x0), basis)
         if rank.is_determined:
             u = polish(g, whole, Z.equal, u, basis)
+        g = g.magnified(u)
         residual = _residual(g, whole, u, Z.lifted(x0))
+        pressing = np.vstack([whole.pressing(g.slope(u).vector, u), Z.equal])
+        doubt = _doubt(g, u, settled, whole, pressing)
         # Inequalities that hold with equality on all of the slice belong to its equations.
         equations = np.vstack([rows, Z.equal])
         faces = Faces(Z.rows, Z.offset, null_basis(equations, self.epsilon, doubtful))
@@ -258,7 +283,7 @@ class Levels:
             moves = np.linalg.svd(Z.lift @ faces.N, compute_uv=False)
             dimension = int(np.count_nonzero(moves > TOUCHING))
         answer = self._upper(f, faces, u, residual, dimension)
-        answer = answer._replace(x=Z.point(answer.x))
+        answer = answer._replace(x=Z.point(answer.x), doubt=doubt or answer.doubt)
         if Z.lift is None:
             return answer
         direction = None if answer.direction is None else Z.lift @ answer.direction
@@ -268,26 +293,59 @@ class Levels:
         self, f: Structure, region: Disc | Faces, x: Host, residual: float, dimension: int | None
     ) -> Answer:
         """Minimise f over the slice, from the lower minimiser x."""
-        slope = f.slope(x)
+        slope, doubt = f.slope(x), ""
         if not self.is_bounded and isinstance(region, Faces):
             flat = region.N @ null_basis(f.curvature(x) @ region.N)
             c = flat.T @ slope.vector
-            if norm(c) > TOUCHING * slope.size:
-                v = falling(c, Faces(region.rows, region.offset, flat).B)
-                if v is not None:
-                    return Answer(x, dimension, residual, 0.0 * x, flat @ v / norm(flat @ v))
-        start, x = x, minimise(f, region, x)
+            is_slope, is_clear = _beside(norm(c), slope.size)
+            doubt = "" if is_clear else HARDLY.format("f has a minimum")
+            if is_slope:
+                fall = falling(c, Faces(region.rows, region.offset, flat).B)
+                if fall.direction is not None:
+                    direction = _unit(flat @ fall.direction)
+                    return Answer(x, dimension, residual, 0.0 * x, direction)
+                if not fall.is_certain:
+                    doubt = HARDLY.format("f has a minimum")
+        start, (x, _) = x, minimise(f, region, x)
         normal, _ = region.normal(f.slope(x), x)
-        return Answer(x, dimension, max(residual, _residual(f, region, x, start)), normal)
+        residual = max(residual, _residual(f, region, x, start))
+        return Answer(x, dimension, residual, normal, doubt=doubt)
+
+
+def _beside(slope: float, size: float) -> tuple[bool, bool]:
+    """Is it a slope, beside its terms, and is that clear?"""
+    return slope > TOUCHING * size, not ROUNDING * size < slope <= TOUCHING * size
+
+
+def _unit(d: Host) -> Host:
+    return d / norm(d)
+
+
+def _doubt(g: Structure, x: Host, settled: bool, whole: Region, pressing: Host) -> str:
+    """Why x may not be the minimiser of g over the whole region, or "".
+
+    Logistic losses that vanish beside the rounding errors of the others have not been heard: they
+    do no harm if those that have been heard, and the constraints that press, determine x as well.
+    """
+    if g.is_quadratic:
+        return ""
+    slope = g.slope(x)
+    if not settled or math.isinf(slope.error):
+        return "Newton's method did not settle on a minimiser of g: its losses hardly change there"
+    least = 1e3 * (whole.normal(slope, x)[1] + slope.error)
+    heard = decide_rank(np.vstack([g.audible(x, least).rows(), pressing])).low
+    if heard < decide_rank(np.vstack([g.rows(), pressing])).low:
+        return "the margins are too large: losses that would decide are lost in rounding errors"
+    return ""
 
 
 def _residual(h: Structure, region: Region, x: Host, start: Host) -> float:
     """How much of h's slope at x no normal balances, beside the size of its terms.
 
-    Beside a millionth of their size where we came from, if that is more: the answer may be 0.
+    A quadratic's beside a millionth of their size at the start, if that is more: x may be 0.
     """
     slope = h.slope(x)
-    size = max(slope.size, 1e-6 * h.slope(start).size)
+    size = max(slope.size, 1e-6 * h.slope(start).size) if h.is_quadratic else slope.size
     return region.normal(slope, x)[1] / size if size > 0.0 else 0.0
 
 
@@ -312,6 +370,11 @@ def _state(problem: Problem, k: int, x: Array) -> State:
     return State(k, x, f_x.value, g_x.value, news)
 
 
+def _silent(state: State) -> State:
+    """Without minorants: only the value of g at x counts."""
+    return state._replace(news=News(values=state.news.values))
+
+
 def _findings(rank: Rank, answer: Answer | None, uppers: tuple[float, float]) -> ExactFindings:
     sigma, following = rank.pair()
     return ExactFindings(
@@ -332,7 +395,7 @@ def _unbounded(
     largest = np.argsort(-np.abs(d), kind="stable")[:3]
     entries = ", ".join(f"x[{i}] {d[i]:+.3g}" for i in largest if abs(d[i]) > 1e-9)
     more = ", ..." if np.count_nonzero(np.abs(d) > 1e-9) > len(largest) else ""
-    state = _state(problem, 1, x)
+    state = _silent(_state(problem, 1, x))
     findings = _findings(rank, answer, (-math.inf, state.upper_value))
     return state._replace(
         finished=("unbounded", f"{what} along the direction {entries}{more}"),
