@@ -183,7 +183,7 @@ def _refined(domain: Set, x: Array, c: Array, beta: float, guess: float) -> tupl
 # --- the scalar root
 
 
-class _Point(NamedTuple):
+class Point(NamedTuple):
     """A point of the path: the gap <c, z> - beta there, and its slope -|d|^2 as |d|."""
 
     mu: float
@@ -209,8 +209,8 @@ def root(
     infinite where it is too large for this scale.  The path may overwrite the z of an earlier mu.
     """
     eps = arrays.epsilon(c)
-    low: _Point | None = None
-    high: _Point | None = None
+    low: Point | None = None
+    high: Point | None = None
     mu, slow, smallest = guess, 0, INFINITY
     for tries in range(400):
         z, value, slope = path(mu)
@@ -218,7 +218,7 @@ def root(
         if (gap <= 0.0 and mu == 0.0) or _is_noise(gap, c, z, beta, 8.0):
             return z, mu, True
         # Where Newton's method works, nobody will ask for the energy.
-        point = _Point(mu, gap, slope, _energy(z, x) if tries > 1 or slope == 0.0 else math.nan)
+        point = Point(mu, gap, slope, _energy(z, x) if tries > 1 or slope == 0.0 else math.nan)
         newton = point.newton
         low, high = (point, high) if gap > 0.0 else (low, point)
         if high is None:
@@ -228,7 +228,7 @@ def root(
             largest_mu = 2.0**-24 / smallest_normal(c)
             if following > largest_mu or tries > 8:
                 final, z, slope = last()
-                point = _Point(final, dot(c, z) - beta, slope, _energy(z, x))
+                point = Point(final, dot(c, z) - beta, slope, _energy(z, x))
                 if point.gap > 0.0:
                     if slope == 0.0:
                         # Nothing of Z is left: the limit point, and a mu surely past its beginning.
@@ -246,7 +246,7 @@ def root(
                 following = point.newton if slope > 0.0 else 0.9 * mu
                 following = following if 0.0 < following < high.mu and tries < 3 else 0.0
             else:
-                following = _between(low, high, point, slow)
+                following = between(low, high, point, slow)
         if mu > 0.0 and min(abs(following - mu), abs(newton - mu)) <= eps * mu:
             # Perhaps mu is a breakpoint, and all is different one rounding error further.
             following = mu * (1.0 + math.copysign(2.0 * eps, gap))
@@ -257,7 +257,7 @@ def root(
     return path(mu)[0], mu, True
 
 
-def _between(low: _Point, high: _Point, latest: _Point, slow: int) -> float:
+def between(low: Point, high: Point, latest: Point, slow: int) -> float:
     """The next mu to try: Newton's, and something more careful each time that it is slow."""
     following = latest.newton
     if slow % 4 == 1:

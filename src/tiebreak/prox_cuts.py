@@ -1,0 +1,462 @@
+"""Step 6 of P-AGM-BiO: the prox of a f2 within a set that g2 and a linear function cut out.
+
+    minimise a f2(z) + ½|z - v|²  over the z with  G(z) = <c, z> + g2(z) <= beta
+
+As for a cut of a set (`cuts`) the answer is a point z(mu) = prox of a f2 + mu g2 at v - mu c of a
+path, where mu is 0 or the root of the non-increasing gap(mu) = G(z(mu)) - beta.  Here the cut is
+curved: also c = 0 cuts.  At mu = 0 the sets of f2 and g2 stay.
+
+On a smooth piece of the path dz/dmu = -H^-1 d, where d is the gradient of G along the piece and H
+the Hessian of a f2 + mu g2 + ½|.|² there, so that the slope of the gap is -<d, H^-1 d>.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import sys
+
+import numpy as np
+
+from tiebreak import arrays
+from tiebreak.arrays import Array, dot, namespace, norm, to_numpy
+from tiebreak.cuts import INFINITY, Point, between, into, ldexp, masked, moved
+from tiebreak.domains import Ball, Box, Domain, Space
+from tiebreak.penalties import Groups, Host, Indicator, Penalty, Terms
+
+FAR = 2.0**300  # multipliers of problems of ordinary size are smaller
+
+# --- the pairs that have a joint prox
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Joint:
+    """Two penalties f2 and g2 and a set whose weighted sums have a prox in closed form."""
+
+    upper: Terms
+    lower: Terms
+
+    def terms(self, a: float, mu: float) -> Terms:
+        """a f2 + mu g2 on the common set."""
+        pairs = zip(self.upper.weights, self.lower.weights, strict=True)
+        return self.upper.with_weights(*(a * p + mu * q for p, q in pairs))
+
+    def prox(self, v: Array, a: float, mu: float) -> Array:
+        """argmin over z in the common set of a f2(z) + mu g2(z) + ½|z - v|²."""
+        return self.terms(a, mu).prox(v)
+
+    def least(self, slope: Array, a: float, mu: float) -> tuple[float, Array | None]:
+        """The minimum of <slope, x> + a f2(x) + mu g2(x) over the set: see `Terms.least`.
+
+        With weights that are smaller by two units of rounding, so that it is never too large.
+        """
+        return self.terms(a, mu).times(1.0 - 2.0**-51).least(slope)
+
+
+def joint(f2: Penalty, g2: Penalty, domain: Domain | None = None) -> Joint:
+    """The two penalties on the common set of their domains and ``domain``.
+
+    ValueError, with the names of what does not go together, if their joint prox has no closed form:
+    that is the case for two kinds of groups, for two sets (unless both are boxes or balls around
+    0), for groups or L2 with a box that is not a cone, and for a norm with any other set.
+    """
+    f, g = f2.terms, g2.terms
+    if f.group > 0.0 and g.group > 0.0:
+        assert f.groups is not None
+        assert g.groups is not None
+        if not f.groups.same_as(g.groups):
+            raise _no_prox("GroupL2", "GroupL2 with other groups")
+    groups: Groups | None = f.groups if f.group > 0.0 else g.groups
+    sets = [f.domain, g.domain, *([] if domain is None else [domain])]
+    common: Domain = Space()
+    for other in sets:
+        common = _intersection(common, other)
+    for penalty in (f2, g2):
+        if not _go_together(penalty.terms, common):
+            off_centre = isinstance(common, Ball) and not _centred(common)
+            raise _no_prox(
+                _name(penalty), type(common).__name__ + " with another center" * off_centre
+            )
+    return Joint(*(dataclasses.replace(part, groups=groups, domain=common) for part in (f, g)))
+
+
+def _no_prox(first: str, second: str) -> ValueError:
+    return ValueError(
+        "joint: the penalties and the domain must have a joint prox in closed form, "
+        f"got {first} and {second}"
+    )
+
+
+def _name(penalty: Penalty) -> str:
+    return type(penalty.domain if isinstance(penalty, Indicator) else penalty).__name__
+
+
+def _intersection(first: Domain, second: Domain) -> Domain:
+    if isinstance(first, Space) or first is second:
+        return second
+    if isinstance(second, Space) or (type(first) is type(second) and first == second):
+        return first
+    if isinstance(first, Box) and isinstance(second, Box):
+        lower = np.maximum(to_numpy(first.lower), to_numpy(second.lower))
+        upper = np.minimum(to_numpy(first.upper), to_numpy(second.upper))
+        if np.any(lower > upper):
+            raise ValueError("joint: the two boxes must have a point in common")
+        return Box(*(b if b.ndim else float(b) for b in (lower, upper)))
+    if (
+        isinstance(first, Ball)
+        and isinstance(second, Ball)
+        and _centred(first)
+        and _centred(second)
+    ):
+        return min(first, second, key=lambda ball: ball.radius)
+    raise _no_prox(type(first).__name__, type(second).__name__)
+
+
+def _centred(ball: Ball) -> bool:
+    return ball.center is None or arrays.max_abs(ball.center) == 0.0
+
+
+def _go_together(terms: Terms, common: Domain) -> bool:
+    if not any(terms.weights) or isinstance(common, Space):
+        return True
+    if isinstance(common, Box):
+        return (terms.group == 0.0 and terms.l2 == 0.0) or _is_cone(common)
+    return isinstance(common, Ball) and _centred(common)
+
+
+def _is_cone(box: Box) -> bool:
+    bounds = (to_numpy(bound) for bound in (box.lower, box.upper))
+    return all(bool(np.all(np.isinf(b) | (b == 0.0))) for b in bounds)
+
+
+# --- step 6
+
+
+def prox_cut(
+    pair: Joint, v: Array, a: float, c: Array, beta: float, guess: float | None = None
+) -> tuple[Array, float]:
+    """The z that minimises a f2(z) + ½|z - v|² where <c, z> + g2(z) <= beta; the multiplier of it.
+
+    The multiplier mu >= 0 is finite and z = pair.prox(v - mu c, a, mu); mu = 0 where the cut does
+    not bind.  ``guess``, the multiplier of a similar problem, saves time and changes nothing.
+    Where no z meets the cut, beta counts as the smallest value of <c, .> + g2, to rounding.
+    """
+    with arrays.quiet():
+        # The square of f2 only moves v: q/2 |z|² + ½|z - v|² = (1 + q)/2 |z - v/(1 + q)|² + const.
+        divisor = min(1.0 + a * pair.upper.square, sys.float_info.max)
+        f, g = pair.upper.times(a / divisor), pair.lower
+        f = dataclasses.replace(f, square=0.0)
+        v = v if divisor == 1.0 else v / divisor
+        start = 0.0 if guess is None else float(guess) / divisor
+        if any(f.weights) or any(g.weights):
+            z, mu = _at_ordinary_size(f, g, v, c, float(beta), start)
+        else:
+            z, mu = f.domain.project_cut(v, c, float(beta), start)
+        return z, min(mu * divisor, sys.float_info.max)
+
+
+def _at_ordinary_size(
+    f: Terms, g: Terms, v: Array, c: Array, beta: float, guess: float
+) -> tuple[Array, float]:
+    """By way of powers of two that make lengths and slopes ordinary, where they are not."""
+    if beta == INFINITY:
+        return f.prox(v), 0.0
+    slope = max(norm(c), g.l1, g.group, g.l2)
+    length = max(norm(v), getattr(f.domain, "_size", 0.0))
+    steepest = max(slope, g.square * length)
+    if steepest == 0.0:
+        return f.prox(v), 0.0
+    ordinary = 2.0**-20 < steepest < 2.0**20 and 2.0**-20 < length < 2.0**20
+    if ordinary and abs(beta) < 2.0**20:
+        return _solved(f, g, v, c, beta, guess)
+    if abs(beta) > length * steepest and beta > g.least(c)[0]:
+        # The cut is far away: z is longer than v.
+        length = max(length, min(abs(beta) / slope if slope > 0.0 else 0.0, sys.float_info.max))
+        steepest = max(slope, g.square * length)
+    up, across = _exponent(steepest), _exponent(length)
+    z, mu = _solved(
+        _resized(f, across, across),
+        _resized(g, across, up),
+        v * 2.0**-across,
+        c * 2.0**-up,
+        ldexp(ldexp(beta, -up), -across),
+        ldexp(guess, up - across),
+    )
+    return z * 2.0**across, ldexp(mu, across - up)
+
+
+def _exponent(size: float) -> int:
+    return min(max(math.frexp(size)[1], -1000), 1000)
+
+
+def _resized(terms: Terms, length: int, slope: int) -> Terms:
+    """The terms in units of length 2^length and of value 2^(length + slope)."""
+    domain = terms.domain
+    if isinstance(domain, Box | Ball):
+        domain = domain._scaled(-length)
+    l1, group, l2 = (ldexp(weight, -slope) for weight in terms.weights[:3])
+    return Terms(l1, group, l2, ldexp(terms.square, length - slope), terms.groups, domain)
+
+
+def _solved(
+    f: Terms, g: Terms, v: Array, c: Array, beta: float, guess: float
+) -> tuple[Array, float]:
+    path = _Path(f, g, v, c, beta)
+    mu, settled = _root(path, guess if 0.0 < guess < FAR else 0.0)
+    z = path.point()
+    return z if settled else _polished(path, z, mu), mu
+
+
+# --- the path
+
+
+class _Path:
+    """mu -> z(mu), with the gap and its slope.  The next mu overwrites the arrays of the last."""
+
+    def __init__(self, f: Terms, g: Terms, v: Array, c: Array, beta: float) -> None:
+        self.f, self.g, self.beta = f, g, beta
+        self.v, self.c, self.box = v, c, f.box
+        self.layout = (f if f.group > 0.0 else g).layout(v.shape[0])
+        self.reach, self.length = norm(v), norm(c)
+        self.entrywise = not (f.group or g.group or f.l2 or g.l2) and f.radius == INFINITY
+        self.factors: Host = np.ones(1)
+        self.calls, self.size, self.widest = 0, 0.0, 0.0
+        self._u: Array = None
+        self._t = self._e = None
+
+    def at(self, mu: float) -> Point:
+        """The gap at mu, its slope, and a f2(z) + ½|z - v|² up to a constant."""
+        self.calls += 1
+        f, g = self.f, self.g
+        self.total = f.with_weights(
+            *(p + mu * q for p, q in zip(f.weights, g.weights, strict=True))
+        )
+        l1, divisor = self.total.l1, 1.0 + self.total.square
+        u = self._u = moved(self.v, mu, self.c, self._u)
+        if l1 > 0.0:
+            self._t = into(self._t, "clip", u, -l1, l1)
+            u -= self._t
+        if divisor > 1.0:
+            u /= divisor
+        free = None
+        if self.box is not None:
+            self._t = self.box._clip(u, *self.box._bounds(u), self._t)
+            free = u == self._t
+            self._u, self._t = self._t, u
+            u = self._u
+        if l1 > 0.0:
+            free = u != 0 if free is None else free & (u != 0)
+        e = self.c
+        if g.l1 > 0.0:
+            e = self._e = into(self._e, "sign", u)
+            e *= g.l1
+            e += self.c
+        gap, slope, energy = (self._entries if self.entrywise else self._lengths)(
+            mu, u, e, free, divisor
+        )
+        return Point(mu, gap - self.beta, self._bent(gap - self.beta, slope, divisor), energy)
+
+    def _bent(self, gap: float, slope: float, divisor: float) -> float:
+        """The slope of the line to the root that a square in g2 suggests.
+
+        With a square the gap is not nearly linear in mu, but on a piece nearly quadratic in
+        1/divisor, where divisor = 1 + mu square.
+        """
+        if self.g.square == 0.0 or slope == 0.0:
+            return slope
+        bend = 2.0 * self.g.square * gap / slope / slope / divisor
+        if not abs(bend) > 1e-8:
+            return slope
+        ahead = math.expm1(-0.5 * math.log1p(-min(bend, 0.99))) * divisor / self.g.square
+        return math.sqrt(gap / ahead)
+
+    def _entries(
+        self, mu: float, u: Array, e: Array, free: Array | None, divisor: float
+    ) -> tuple[float, float, float]:
+        """z = u, and each entry moves by itself."""
+        f, g = self.f, self.g
+        linear = dot(u, e)
+        squared = dot(u, u)
+        self.size = math.sqrt(squared)
+        if g.square > 0.0:
+            self._t = into(self._t, "multiply", u, g.square)
+            e = self._e = into(self._e, "add", e, self._t)
+        if free is not None:
+            e = self._e = masked(self._e, e, free)
+        energy = math.nan
+        if self.box is None:
+            energy = (0.5 - divisor) * squared - mu * linear
+        elif self.calls > 2:  # before, nobody asks for it
+            energy = 0.5 * squared - dot(self.v, u)
+            if f.l1 > 0.0:
+                self._t = into(self._t, "abs", u)
+                energy += f.l1 * float(namespace(u).sum(self._t))
+        return linear + 0.5 * g.square * squared, norm(e) / math.sqrt(divisor), energy
+
+    def _lengths(
+        self, mu: float, u: Array, e: Array, free: Array | None, divisor: float
+    ) -> tuple[float, float, float]:
+        """z is u with each group times a factor; everything else follows from sums over groups.
+
+        In a group d has a part along u, and one across on which H is 1/factor; the parts along the
+        groups' directions together have one along z, and one across on which H is total/length.
+        """
+        g, penalised = self.g, self.layout.penalised
+        with_u, lengths = self._sums(u, e), np.sqrt(self._sums(u, u))
+        if free is not None:
+            e = self._e = masked(self._e, e, free)
+        kept, self.factors, total, length = self.total.shrunk(lengths, self.layout, divisor)
+        self.size = length
+        if length == 0.0:
+            return 0.0, 0.0, 0.0
+        shift = length / total
+        linear = float(self.factors @ with_u + g.group * shift * (penalised @ kept)) + g.l2 * length
+        live = kept > 0.0
+        along = np.where(live, with_u / np.where(live, lengths, 1.0), 0.0)
+        self._t = self.layout.spread(e, self.factors, self._t)
+        across = max(dot(self._t, e) - float(self.factors @ (along * along)), 0.0)
+        along = along + g.group * penalised * live
+        inner = float(along @ kept) / total
+        across += shift * norm(along - inner * (kept / total)) ** 2
+        uncut = total - self.total.l2 / divisor
+        radial = 0.0 if uncut > self.total.radius else inner + g.l2 + g.square * length
+        slope = math.sqrt((across + radial * radial) / divisor)
+        energy = 0.5 * length * length - mu * linear - divisor * uncut * length
+        return linear + 0.5 * g.square * length * length, slope, energy
+
+    def _sums(self, x: Array, y: Array) -> Host:
+        """<x, y> over each group."""
+        return self.layout.dots(x, y, self._t)
+
+    def is_noise(self, gap: float) -> bool:
+        """Is the gap at the latest mu no more than its usual rounding error?"""
+        unit = _unit(self.c)
+        value = abs(gap + self.beta) + abs(self.beta)
+        self.widest = max(self.widest, abs(gap))
+        if abs(gap) <= max(unit * abs(self.beta), arrays.epsilon(self.c) ** 2 * self.widest):
+            return True
+        if abs(gap) > unit * (self.length * self.size + value):
+            return False  # this spares most of the sums below
+        products = self._sums(abs(self._u), abs(self.c))
+        return abs(gap) <= unit * (float(self.factors @ products) + value)
+
+    def accept_the_least(self) -> bool:
+        """Where no point meets the cut, ask only for one that misses it the least.  Is it so?
+
+        For a c that is within its rounding error of one for which G is bounded below, take that.
+        """
+        nearly = 1.0 - 2.0 * (8.0 + self.c.shape[0]) * arrays.epsilon(self.c)
+        best = self.g.least(self.c * nearly)[1]
+        least = -INFINITY if best is None else dot(self.c, best) + self.g.value(best)
+        if least <= self.beta:
+            return False
+        self.beta, self.widest = least, 0.0
+        return True
+
+    def point(self) -> Array:
+        """z at the latest mu."""
+        return self._u if self.entrywise else self.layout.spread(self._u, self.factors)
+
+
+# --- the scalar root
+
+
+def _root(path: _Path, guess: float) -> tuple[float, bool]:
+    """The first mu >= 0 with gap <= 0, where the path then is; is the gap only rounding there?
+
+    Newton's method, kept between ``low`` (gap > 0) and ``high`` (gap <= 0), and helped out by
+    `cuts.between` where it is slow.
+    """
+    eps = arrays.epsilon(path.c)
+    low: Point | None = None
+    high: Point | None = None
+    mu, growth, slow, smallest = guess, -1, 0, INFINITY
+    for tries in range(1000):
+        point = path.at(mu)
+        if (point.gap <= 0.0 and mu == 0.0) or path.is_noise(point.gap):
+            return mu, True
+        low, high = (point, high) if point.gap > 0.0 else (low, point)
+        if high is None:
+            # Newton's step, and longer and longer ones where that stays on this side.
+            growth += 1
+            if growth == 4 and path.accept_the_least():
+                mu, growth, low = _ordinary(path), 0, None
+                continue
+            far = min(2.0**50 * _ordinary(path), FAR)
+            if mu >= far and growth > 4:
+                return mu, False  # further out nothing of v is left in v - mu c
+            step = point.newton - mu if point.slope > 0.0 else max(mu, _ordinary(path))
+            step = max(step, 2.0 * eps * mu) * 4.0 ** max(0, growth - 1)
+            mu = max(mu, min(mu + step, far))
+            continue
+        sound = low is None or low.mu < point.newton < high.mu
+        slow = 0 if sound and abs(point.gap) <= 0.5 * smallest else slow + 1
+        smallest = min(smallest, abs(point.gap))
+        if low is None:
+            mu = point.newton if 0.0 < point.newton < mu and tries < 3 else 0.0
+            continue
+        following = between(low, high, point, slow)
+        if min(abs(following - mu), abs(point.newton - mu)) <= eps * mu:
+            # Perhaps mu is a breakpoint, and all is different one rounding error further.
+            following = mu * (1.0 + math.copysign(2.0 * eps, point.gap))
+        if not low.mu < following < high.mu:
+            path.at(high.mu)
+            return high.mu, False
+        mu = following
+    return mu, False
+
+
+def _ordinary(path: _Path) -> float:
+    """A multiplier of the size of the data."""
+    f, g, size = path.f, path.g, max(path.reach, path.size)
+    steep = path.length + g.l1 + g.group + g.l2 + g.square * size or 1.0
+    return (size + f.l1 + f.group + f.l2) / steep + abs(path.beta) / steep / steep
+
+
+def _polished(path: _Path, z: Array, mu: float) -> Array:
+    """z with G(z) = beta to the precision of z.
+
+    Where v and mu c are much larger than z, their difference has an error, which leaves a gap.
+    Newton's step along the piece of the path where z lies closes it and moves z by that error only.
+    """
+    f, g, c = path.f, path.g, path.c
+    carried = arrays.max_abs(path.v) + mu * arrays.max_abs(c) + max(path.total.weights[:3])
+    for _ in range(4):
+        value = g.value(z)
+        gap = dot(c, z) + value - path.beta
+        size = float(namespace(z).sum(abs(c * z))) + value + abs(path.beta)
+        d = _slope_along(f, g, z, c)
+        steep = norm(d)
+        if steep == 0.0 or abs(gap) <= _unit(c) * size:
+            break
+        step = d * (gap / steep / steep)
+        if arrays.max_abs(step) > 64.0 * arrays.epsilon(c) * carried:
+            break  # more than an error: beyond what the entries of z can express
+        closer = z - step
+        same_side = namespace(z).sign(closer) == namespace(z).sign(z)
+        z = f.domain.project(masked(None, closer, same_side))
+    return z
+
+
+def _slope_along(f: Terms, g: Terms, z: Array, c: Array) -> Array:
+    """The gradient of G at z along the entries that are neither 0 nor at a bound."""
+    d = c + g.l1 * namespace(z).sign(z) + g.square * z
+    length = norm(z)
+    if g.l2 > 0.0 and length > 0.0:
+        d = d + z * (g.l2 / length)
+    if g.group > 0.0:
+        lengths, layout = g.lengths(z)
+        shares = g.group * layout.penalised / np.where(lengths > 0.0, lengths, 1.0)
+        d = d + layout.spread(z, shares)
+    free = z != 0
+    if f.box is not None:
+        lower, upper = f.box._bounds(z)
+        free = free & (z > lower) & (z < upper)
+    if length > 0.0 and length >= f.radius * (1.0 - 8.0 * arrays.epsilon(z)):
+        d = moved(d, dot(z, d) / length / length, z)
+    return masked(None, d, free)
+
+
+def _unit(c: Array) -> float:
+    """The usual relative rounding error of a sum over the entries of c, and some more."""
+    return 8.0 * arrays.epsilon(c) * (1.0 + 0.1 * math.sqrt(c.shape[0]))
