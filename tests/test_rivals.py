@@ -106,11 +106,11 @@ def plain_fista(
 
 
 def plain_r_apm(m: Any, first: Any, p: Planted, project: Any, x: Vector, steps: int) -> Any:
-    return plain_fista(lambda k: (first.eta, 1.0, first.step_size), p, project, x, steps)
+    return plain_fista(lambda k: (first.upper_weight, 1.0, first.step_size), p, project, x, steps)
 
 
 def plain_pb_apg(m: Any, first: Any, p: Planted, project: Any, x: Vector, steps: int) -> Any:
-    return plain_fista(lambda k: (1.0, first.penalty, first.step_size), p, project, x, steps)
+    return plain_fista(lambda k: (1.0, first.lower_weight, first.step_size), p, project, x, steps)
 
 
 def plain_adaptive(m: Any, first: Any, p: Planted, project: Any, x: Vector, steps: int) -> Any:
@@ -118,7 +118,7 @@ def plain_adaptive(m: Any, first: Any, p: Planted, project: Any, x: Vector, step
     L_f, L_g = p.problem().upper.lipschitz, p.problem().lower.lipschitz
 
     def weights(k: int) -> tuple[float, float, float]:
-        gamma = first.penalty * 2 ** sum(end <= k for end in ends)
+        gamma = first.lower_weight * 2 ** sum(end <= k for end in ends)
         smoothness = L_f + gamma * L_g
         return (
             1.0,
@@ -573,9 +573,9 @@ def test_the_default_parameters_are_those_of_the_docstrings():
     steepness = np.linalg.norm(problem.upper.gradient(x0)) + L_f * 4.0
     assert (s.lower_step, s.upper_step) == pytest.approx((1 / L_g, 4.0 / (steepness * 20)))
     r = RAPM().planned(99).init(problem, x0)
-    assert (r.eta, r.step_size) == pytest.approx((0.01, 1 / (L_g + 0.01 * L_f)))
+    assert (r.upper_weight, r.step_size) == pytest.approx((0.01, 1 / (L_g + 0.01 * L_f)))
     q = PBAPG(penalty=7.0).init(problem, x0)
-    assert (q.penalty, q.step_size) == pytest.approx((7.0, 1 / (L_f + 7.0 * L_g)))
+    assert (q.lower_weight, q.step_size) == pytest.approx((7.0, 1 / (L_f + 7.0 * L_g)))
 
 
 def test_explicit_parameters_are_taken_as_they_are():
@@ -587,15 +587,15 @@ def test_explicit_parameters_are_taken_as_they_are():
     s = SEA(upper_step=1e-4, lower_step=1e-3).init(problem, x0)
     assert (s.upper_step, s.lower_step) == (1e-4, 1e-3)
     r = RAPM(eta=1.25e-5, step_size=1e-4).init(problem, x0)
-    assert (r.eta, r.step_size) == (1.25e-5, 1e-4)
-    assert PBAPG(penalty=1e4).init(problem, x0).penalty == 1e4
+    assert (r.upper_weight, r.step_size) == (1.25e-5, 1e-4)
+    assert PBAPG(penalty=1e4).init(problem, x0).lower_weight == 1e4
 
 
 def test_r_apm_takes_the_eta_of_weak_sharpness_where_it_is_known():
     instance = sharp()
     bound = instance.problem.error_bound
     state = RAPM().planned(10).init(instance.problem, instance.problem.start())
-    assert state.eta == bound.modulus / (2 * bound.gradient_bound)
+    assert state.upper_weight == bound.modulus / (2 * bound.gradient_bound)
     assert "weak sharpness" in RAPM().describe(instance.problem)
     flat = tb.Problem(
         upper=tb.SquaredNorm(),
@@ -603,7 +603,7 @@ def test_r_apm_takes_the_eta_of_weak_sharpness_where_it_is_known():
         domain=tb.Simplex(),
         error_bound=tb.ErrorBound(1, 1.0, 0.0),
     )
-    assert RAPM().planned(9).init(flat, np.full(10, 0.1)).eta == 0.1
+    assert RAPM().planned(9).init(flat, np.full(10, 0.1)).upper_weight == 0.1
 
 
 def test_planned_fills_in_the_horizon_and_only_where_it_is_open():
@@ -643,10 +643,10 @@ def test_the_penalty_stays_finite_at_any_size():
 def test_an_accuracy_gives_its_penalty():
     instance = quartic()
     state = PBAPG(accuracy=1e-2).init(instance.problem, instance.problem.start())
-    assert state.penalty == penalty_for(instance.problem.error_bound, 1e-2)
+    assert state.lower_weight == penalty_for(instance.problem.error_bound, 1e-2)
     run = list(states(PBAPG(accuracy=1e-2), instance.problem, instance.problem.start(), 3000))
     assert -3e-2 <= run[-1].upper_value - instance.upper <= 1e-2
-    assert run[-1].lower_value <= 4 * 1e-2 / state.penalty
+    assert run[-1].lower_value <= 4 * 1e-2 / state.lower_weight
 
 
 # --- what every method must do -------------------------------------------------------------------

@@ -29,6 +29,39 @@ class Fista(NamedTuple):
     g_x: float
 
 
+class State(NamedTuple):
+    """A method that runs FISTA on a weighted sum of f and g and nothing else; x is in Z."""
+
+    k: int
+    run: Fista
+    upper_weight: float
+    lower_weight: float
+    step_size: float
+    news: News
+    phase: int = 0  # steps of this phase; 0: there are no phases
+
+    @property
+    def x(self) -> Array:
+        """The last iterate."""
+        return self.run.x.x
+
+    @property
+    def upper_value(self) -> float:
+        """f(x)."""
+        return self.run.f_x
+
+    @property
+    def lower_value(self) -> float:
+        """g(x)."""
+        return self.run.g_x
+
+    def advanced(self, problem: Problem, restart: bool = False) -> State:
+        """One step later; with ``restart`` the momentum ends there."""
+        before, weights = self.run, (self.upper_weight, self.lower_weight)
+        run = advance(problem, before, *weights, self.step_size, restart=restart)
+        return self._replace(k=self.k + 1, run=run, news=news(before, run, *weights))
+
+
 def begin(problem: Problem, x: Point, upper_weight: float) -> Fista:
     """A run from x: y_1 = x, t_1 = 1. A restart too."""
     f_y, f_x = _upper(problem, x, x, upper_weight)

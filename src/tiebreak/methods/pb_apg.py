@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from tiebreak import checks
 from tiebreak.arrays import Array
 from tiebreak.certificate import News
 from tiebreak.functions import Seen
 from tiebreak.methods import apg
-from tiebreak.methods.apg import Fista
+from tiebreak.methods.apg import State
 from tiebreak.methods.common import (
     DEFAULT_HORIZON,
     need_lipschitz,
@@ -26,32 +26,6 @@ from tiebreak.problem import ErrorBound, Problem
 
 FIRST_PHASE = 16  # steps of the adaptive variant's first phase; each next one is twice as long
 UNPROVED = 1e4  # the penalty where no theorem gives one, in units of L_f/L_g
-
-
-class State(NamedTuple):
-    """Everything a run needs to go on; arrays and numbers only."""
-
-    k: int
-    run: Fista  # on f + gamma g
-    penalty: float  # gamma
-    step_size: float
-    phase: int  # steps of this phase; 0: there are no phases
-    news: News
-
-    @property
-    def x(self) -> Array:
-        """The last iterate."""
-        return self.run.x.x
-
-    @property
-    def upper_value(self) -> float:
-        """f(x)."""
-        return self.run.f_x
-
-    @property
-    def lower_value(self) -> float:
-        """g(x)."""
-        return self.run.g_x
 
 
 @dataclass(frozen=True)
@@ -161,20 +135,18 @@ class PBAPG:
         gamma = self._first_penalty(problem, run.f_y, run.g_y)
         step = apg.step_size(problem, run, 1.0, gamma)
         phase = FIRST_PHASE if self.adaptive else 0
-        return State(0, run, gamma, step, phase, News(values=((run.g_x, x.x, run.g_y),)))
+        return State(0, run, 1.0, gamma, step, News(values=((run.g_x, x.x, run.g_y),)), phase)
 
     def step(self, problem: Problem, state: State) -> State:
         """One step of FISTA; at the end of a phase a larger penalty and no momentum."""
-        gamma, before, phase = state.penalty, state.run, state.phase
-        is_last = before.k + 1 == phase
-        run = apg.advance(problem, before, 1.0, gamma, state.step_size, restart=is_last)
-        after = state._replace(k=state.k + 1, run=run, news=apg.news(before, run, 1.0, gamma))
+        is_last = state.run.k + 1 == state.phase
+        after = state.advanced(problem, restart=is_last)
         if not is_last:
             return after
         order = 2.0 if problem.error_bound is None else problem.error_bound.order
-        gamma *= 2.0 ** (2.0 - 2.0 / order)
-        step = apg.step_size(problem, run, 1.0, gamma)
-        return after._replace(penalty=gamma, step_size=step, phase=2 * phase)
+        gamma = state.lower_weight * 2.0 ** (2.0 - 2.0 / order)
+        step = apg.step_size(problem, after.run, 1.0, gamma)
+        return after._replace(lower_weight=gamma, step_size=step, phase=2 * state.phase)
 
 
 def penalty_for(bound: ErrorBound, accuracy: float) -> float:

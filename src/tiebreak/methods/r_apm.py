@@ -7,40 +7,15 @@ optimization problems, 2023.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from tiebreak import checks
 from tiebreak.arrays import Array
 from tiebreak.certificate import News
 from tiebreak.methods import apg
-from tiebreak.methods.apg import Fista
+from tiebreak.methods.apg import State
 from tiebreak.methods.common import DEFAULT_HORIZON, need_lipschitz, need_short_step
 from tiebreak.problem import Problem
-
-
-class State(NamedTuple):
-    """Everything a run needs to go on; arrays and numbers only."""
-
-    k: int
-    run: Fista  # on g + eta f
-    eta: float
-    step_size: float
-    news: News
-
-    @property
-    def x(self) -> Array:
-        """The last iterate."""
-        return self.run.x.x
-
-    @property
-    def upper_value(self) -> float:
-        """f(x)."""
-        return self.run.f_x
-
-    @property
-    def lower_value(self) -> float:
-        """g(x)."""
-        return self.run.g_x
 
 
 @dataclass(frozen=True)
@@ -117,13 +92,11 @@ class RAPM:
         (x,) = problem.lift(problem.domain.project(x0))
         run = apg.begin(problem, x, eta)
         s = self.step_size or apg.step_size(problem, run, eta, 1.0)
-        return State(0, run, eta, float(s), News(values=((run.g_x, x.x, run.g_y),)))
+        return State(0, run, eta, 1.0, float(s), News(values=((run.g_x, x.x, run.g_y),)))
 
     def step(self, problem: Problem, state: State) -> State:
         """One step of FISTA."""
-        eta, before = state.eta, state.run
-        run = apg.advance(problem, before, eta, 1.0, state.step_size)
-        return state._replace(k=state.k + 1, run=run, news=apg.news(before, run, eta, 1.0))
+        return state.advanced(problem)
 
 
 def _is_weakly_sharp(problem: Problem) -> bool:
