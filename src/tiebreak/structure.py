@@ -454,14 +454,17 @@ def decide_rank(rows: Host, epsilon: float = EPS) -> Rank:
     return Rank(low, high, sigma, vt.T)
 
 
-def null_basis(rows: Host, epsilon: float = EPS, doubtful: bool = False) -> Host:
+def null_basis(
+    rows: Host, epsilon: float = EPS, doubtful: bool = False, found: Rank | None = None
+) -> Host:
     """An orthonormal basis of {d: rows d = 0}, as columns; ``doubtful`` rows count only if asked.
 
     A singular vector errs by rounding times sigma_1/sigma_r; ``product`` takes that off.
+    ``found`` is what `decide_rank` says about these rows, if that is known already.
     """
-    found = decide_rank(rows, epsilon)
+    found = found or decide_rank(rows, epsilon)
     rank = found.high if doubtful else found.low
-    N = found.basis[:, rank:]
+    N = found.basis[:, rank:].copy()
     if rank == 0 or N.size == 0 or rows.size * N.shape[1] > CAREFUL:
         return N
     V, square = found.basis[:, :rank], found.sigma[:rank] ** 2

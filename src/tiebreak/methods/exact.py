@@ -141,8 +141,8 @@ class Exact:
         epsilon = arrays.epsilon(state.x)
         f = structure("Exact", "upper", problem.upper, len(x0)).scaled()
         g = structure("Exact", "lower", problem.lower, len(x0))
-        rank = decide_rank(g.unit * g.rows(), epsilon)
         slices = Levels(problem, f, g.scaled(), epsilon)
+        rank = slices.rank._replace(sigma=g.unit * slices.rank.sigma)  # in the units of the data
         fall = slices.no_lower_minimum()
         if fall.direction is not None:
             what = "g has no minimiser: it falls"
@@ -202,6 +202,8 @@ class Levels:
     def __init__(self, problem: Problem, f: Structure, g: Structure, epsilon: float) -> None:
         self.f, self.g, self.epsilon = f, g, epsilon
         self.n, self.domain, self.is_bounded = f.n, problem.domain, problem.is_bounded
+        self.rows = g.rows()
+        self.rank = decide_rank(self.rows, epsilon)
 
     def no_lower_minimum(self) -> Fall:
         """A direction of Z along which g falls for ever, None where it has a minimiser."""
@@ -227,6 +229,10 @@ class Levels:
             return Fall(None, fall.is_certain and is_clear)
         return Fall(_unit(N @ fall.direction))
 
+    def _basis(self, doubtful: bool) -> Host:
+        """The directions in which g varies."""
+        return self.rank.basis[:, : self.rank.high if doubtful else self.rank.low]
+
     def solve(self, x0: Host, doubtful: bool) -> Answer:
         """Lower level, slice, upper level; doubtful directions of A count or do not."""
         if isinstance(self.domain, Ball):
@@ -236,12 +242,11 @@ class Levels:
     def _on_ball(self, x0: Host, ball: Ball, doubtful: bool) -> Answer:
         center = np.zeros(self.n) if ball.center is None else host(ball.center)
         whole = Disc(center, ball.radius, np.eye(self.n))
-        rank = decide_rank(self.g.rows(), self.epsilon)
-        basis = rank.basis[:, : rank.high if doubtful else rank.low]
+        basis = self._basis(doubtful)
         x, settled = minimise(self.g, whole, x0, basis)
         g = self.g.magnified(x)
         slope = g.slope(x)
-        N = null_basis(self.g.rows(), self.epsilon, doubtful)
+        N = null_basis(self.rows, doubtful=doubtful, found=self.rank)
         across = (x - center) - N @ (N.T @ (x - center))
         part = norm(across) / ball.radius
         room = math.sqrt(max(1.0 - part, 0.0)) * math.sqrt(1.0 + part)  # beside the radius
@@ -256,15 +261,13 @@ class Levels:
         return self._upper(self.f, disc, x, residual, dimension)._replace(doubt=doubt)
 
     def _on_polyhedron(self, x0: Host, Z: Polyhedron, doubtful: bool) -> Answer:
-        f, g, rows = self.f, self.g, self.g.rows()
-        rank = decide_rank(rows, self.epsilon)
-        basis = rank.basis[:, : rank.high if doubtful else rank.low]
+        f, g, rows, basis = self.f, self.g, self.rows, self._basis(doubtful)
         if Z.lift is not None:
             f, g, rows = f.lifted(Z.lift), g.lifted(Z.lift), rows @ Z.lift
             basis = Z.lift.T @ basis / math.sqrt(2.0)
         whole = Faces(Z.rows, Z.offset, null_basis(Z.equal))
         u, settled = minimise(g, whole, Z.lifted(x0), basis)
-        if rank.is_determined:
+        if self.rank.is_determined:
             u = polish(g, whole, Z.equal, u, basis)
         g = g.magnified(u)
         residual = _residual(g, whole, u, Z.lifted(x0))
