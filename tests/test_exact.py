@@ -856,3 +856,14 @@ def test_a_run_can_be_saved_and_its_first_step_is_its_last(tmp_path):
     np.testing.assert_array_equal(first.x, again.x)
     assert again.dimension == 1
     assert "solved by structure" in again.message
+
+
+def test_where_there_is_no_minimiser_nothing_is_claimed_about_f():
+    labels = tb.Logistic(np.array([[1.0, 0.0], [2.0, 0.0]]), np.ones(2))
+    below = tb.LeastSquares(np.array([[1.0, 0.0]]), [1.0])
+    for upper, lower in ((tb.SquaredNorm(), labels), (tb.Linear(np.array([0.0, 1.0])), below)):
+        result = tb.solve(tb.Problem(upper=upper, lower=lower), "exact")
+        assert result.status == "unbounded"
+        assert not result.success
+        assert result.upper_gap == result.upper_error == math.inf
+        assert result.upper_optimum == (-math.inf, math.inf)

@@ -16,7 +16,7 @@ This file knows no method: a method hands over News, and that is all.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from tiebreak import arrays, theory
@@ -95,6 +95,11 @@ class Certificate:
     upper_optimum: tuple[float, float]
     lower_optimum: tuple[float, float]
     distance: float
+
+    def without_upper(self) -> Certificate:
+        """The same where there turned out to be no f*: nothing to be close to."""
+        nothing = (-math.inf, math.inf)
+        return replace(self, upper_gap=math.inf, upper_error=math.inf, upper_optimum=nothing)
 
     def __str__(self) -> str:
         lines = [

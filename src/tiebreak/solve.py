@@ -127,6 +127,8 @@ def solve(
             _show(row, end="\n")
         tolerance = _tolerance(row, run.start_values, relative, absolute)
         proof = run.certificate(run.state.x)
+        if status == "unbounded":
+            proof = proof.without_upper()
         if run.ledger.is_contradicted and status in SUCCESSES:
             status, advice = "refuted", ""
 
