@@ -20,8 +20,8 @@ import numpy as np
 from project_cut import COLD_LIMIT, WARM_LIMIT, Vector, data, fastest
 
 from tiebreak import domains
-from tiebreak.penalties import L1, L2, ElasticNet, GroupL2, Indicator, Penalty, Zero
-from tiebreak.prox_cuts import Joint, joint, prox_cut
+from tiebreak.penalties import L1, L2, ElasticNet, GroupL2, Indicator, Joint, Penalty, Zero, joint
+from tiebreak.prox_cuts import prox_cut
 
 A = 0.7
 

@@ -248,6 +248,8 @@ FLOORS = [
     ["cuts"],
     ["simplices"],
     ["domains"],
+    ["groups"],
+    ["terms"],
     ["corners", "structure", "penalties"],
     ["sublevels", "faces", "prox_cuts"],
     ["problem", "models"],

@@ -16,8 +16,8 @@ import pytest
 from test_penalties import clarabel, conic, labels, make_set, members, rules
 
 from tiebreak import domains
-from tiebreak.penalties import L1, L2, ElasticNet, GroupL2, Indicator, Zero
-from tiebreak.prox_cuts import joint, prox_cut
+from tiebreak.penalties import L1, L2, ElasticNet, GroupL2, Indicator, Zero, joint
+from tiebreak.prox_cuts import prox_cut
 
 LONG = np.longdouble
 TOL = 1e-10

@@ -37,6 +37,7 @@ from tiebreak.methods import (
     GivenLevels,
     OnlineLevels,
 )
+from tiebreak.penalties import L1, L2, ElasticNet, GroupL2, Indicator, Zero
 from tiebreak.problem import ErrorBound, Problem
 from tiebreak.result import Result, Trace
 from tiebreak.solve import certify, methods, solve
@@ -45,6 +46,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AIRG",
+    "L1",
+    "L2",
     "PBAPG",
     "RAPM",
     "SEA",
@@ -57,11 +60,14 @@ __all__ = [
     "CGBiO",
     "Certificate",
     "Comparison",
+    "ElasticNet",
     "ErrorBound",
     "Exact",
     "FixedLevels",
     "GivenLevels",
+    "GroupL2",
     "Halfspace",
+    "Indicator",
     "L1Ball",
     "LeastSquares",
     "Linear",
@@ -77,6 +83,7 @@ __all__ = [
     "Space",
     "SquaredNorm",
     "Trace",
+    "Zero",
     "certify",
     "compare",
     "instance",

@@ -22,7 +22,7 @@ from typing import NamedTuple
 from tiebreak import arrays, theory
 from tiebreak.arrays import Array
 from tiebreak.domains import Space
-from tiebreak.functions import Seen, SmoothFunction
+from tiebreak.functions import Function, Seen
 from tiebreak.models import UNIT, Concave, Model, Region, largest
 from tiebreak.problem import Problem
 
@@ -224,7 +224,7 @@ class Ledger:
             lower_bound=max(s.lower_bound, known.lower_bound),
         )
 
-    def _model(self, h: SmoothFunction, seen: Seen) -> Model:
+    def _model(self, h: Function, seen: Seen) -> Model:
         """value + <slope, x - at> + sigma/2 |x - at|², with its rounding errors."""
         at, slope = self._double(seen.at), self._double(seen.slope)
         sigma = h.strong_convexity - h.defect
@@ -243,7 +243,7 @@ class Ledger:
         slope_error += slack * (steepness + abs(sigma) * size) + TINY
         return Model(1.0, constant, slope, sigma, value_error, slope_error)
 
-    def _value_above(self, h: SmoothFunction, value: float, at: Array, near: Seen) -> float:
+    def _value_above(self, h: Function, value: float, at: Array, near: Seen) -> float:
         """An upper bound on the true value of h ``at`` a point of Z, close to ``near``."""
         size, steepness = arrays.norm(at), arrays.norm(near.slope)
         if at is not near.at and math.isfinite(h.lipschitz):
@@ -253,7 +253,7 @@ class Ledger:
         # The point is in Z up to rounding only.
         return value + error + 64 * self._epsilon * steepness * size + TINY
 
-    def _growth_bound(self, h: SmoothFunction, seen: Seen) -> float:
+    def _growth_bound(self, h: Function, seen: Seen) -> float:
         """On R^n: min h >= h(x) - |grad h(x)|²/(2 mu), where h has such a mu."""
         size, steepness = arrays.norm(seen.at), arrays.norm(seen.slope)
         parts = max(abs(seen.value), seen.size)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from tiebreak import __version__
 
 if TYPE_CHECKING:
-    from tiebreak.functions import SmoothFunction
+    from tiebreak.functions import Function
     from tiebreak.problem import Problem
     from tiebreak.result import Result
 
@@ -174,7 +174,7 @@ def _built_in() -> Problem:
     return problem
 
 
-def _describe(function: SmoothFunction) -> str:
+def _describe(function: Function) -> str:
     """The kind of a function and its sizes."""
     kind, matrix = type(function).__name__, getattr(function, "matrix", None)
     if matrix is None:

@@ -38,8 +38,8 @@ class Seen(NamedTuple):
     size: float = 0.0  # of a sum: the sum of the sizes of its parts, which may cancel in the value
 
 
-class SmoothFunction:
-    """A convex function with Lipschitz gradient.
+class Function:
+    """What a level can be: a convex function, smooth or the sum of a smooth one and a penalty.
 
     ``lipschitz`` is an upper bound on the gradient's Lipschitz constant (inf if unknown),
     ``strong_convexity`` a lower bound on the curvature, ``lower_bound`` a number that the function
@@ -97,7 +97,7 @@ class SmoothFunction:
         return abs(value) + (slope + curve) * reach
 
     @property
-    def bare(self) -> SmoothFunction:
+    def bare(self) -> Function:
         """The function itself, without the wrapper that counts."""
         return self
 
@@ -109,6 +109,14 @@ class SmoothFunction:
     def __repr__(self) -> str:
         size = "" if self.dimension is None else f" of {self.dimension} variables"
         return f"<{type(self).__name__}{size}>"
+
+
+class SmoothFunction(Function):
+    """A convex function with Lipschitz gradient."""
+
+    @property
+    def bare(self) -> SmoothFunction:
+        return self
 
     def __add__(self, other: object) -> SmoothFunction:
         if not isinstance(other, SmoothFunction):

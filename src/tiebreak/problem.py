@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tiebreak import arrays, checks
 from tiebreak.arrays import Array, Image
+from tiebreak.cuts import assign
 from tiebreak.domains import Ball, Domain, Space
-from tiebreak.functions import Lifted, Linear, Scaled, SmoothFunction, Sum
+from tiebreak.functions import Function, Lifted, Linear, Scaled, SmoothFunction, Sum
 from tiebreak.losses import LeastSquares
+from tiebreak.penalties import (
+    Composite,
+    Joint,
+    Penalty,
+    Zero,
+    intersection,
+    joint,
+    split,
+)
 
 DIMENSION_LIMIT = 1024  # largest smaller side of A for which the solution set is measured
 
@@ -39,7 +50,7 @@ class ErrorBound:
         checks.at_least("ErrorBound", "gradient_bound", self.gradient_bound)
 
 
-def _linear_slope(h: SmoothFunction) -> Array | None:
+def _linear_slope(h: Function) -> Array | None:
     """c if h(x) = <c, x>, a multiple or a sum of such; None for everything else."""
     if isinstance(h, Linear):
         return h.c
@@ -77,32 +88,39 @@ class Problem:
         min f(x)   subject to   x in argmin_{z in Z} g(z)
 
     Args:
-        upper: f, what you want among the ties.
-        lower: g, what must be minimal first.
-        domain: Z, a closed convex set; all of R^n if not given.
+        upper: f, what you want among the ties: smooth, a penalty, or the sum of both.
+        lower: g, what must be minimal first: the same.
+        domain: Z, a closed convex set; all of R^n if not given. An Indicator in ``upper`` or
+            ``lower`` is a part of Z, for both levels.
         radius: some solution has |x| <= radius. Your word, used by the certificate alone.
         error_bound: how g grows away from its minimisers. Your word too.
     """
 
-    upper: SmoothFunction
-    lower: SmoothFunction
+    upper: Function
+    lower: Function
     domain: Domain = field(default_factory=Space)
     radius: float | None = None
     error_bound: ErrorBound | None = None
 
     def __post_init__(self) -> None:
-        for name in ("upper", "lower"):
-            function = getattr(self, name)
-            if not isinstance(function, SmoothFunction):
-                raise TypeError(
-                    f"Problem: {name} must be a smooth function such as LeastSquares(A, b) or "
-                    f"Smooth(value, gradient), got {checks.what_it_is(function)}"
-                )
         if isinstance(self.domain, type) or not isinstance(self.domain, Domain):
             raise TypeError(
                 "Problem: domain must be a domain such as Ball(1.0) or Space(), "
                 f"got {checks.what_it_is(self.domain)}"
             )
+        for name in ("upper", "lower"):
+            function = getattr(self, name)
+            if not isinstance(function, Function | Penalty):
+                raise TypeError(
+                    f"Problem: {name} must be a smooth function such as LeastSquares(A, b) or "
+                    "Smooth(value, gradient), a penalty such as L1(0.1), or the sum of both, "
+                    f"got {checks.what_it_is(function)}"
+                )
+            smooth, penalty = split(function)
+            assign(self, "domain", intersection("Problem", self.domain, penalty.terms.domain))
+            is_smooth = not any(penalty.terms.weights)
+            # An indicator is a part of the domain now; a penalty without weight is none.
+            assign(self, name, smooth if is_smooth else Composite(smooth, penalty.unrestricted))
         sizes = (self.upper.dimension, self.lower.dimension)
         if None not in sizes and sizes[0] != sizes[1]:
             raise ValueError(
@@ -124,7 +142,7 @@ class Problem:
                 f"Problem: error_bound must be an ErrorBound, got {type(self.error_bound).__name__}"
             )
         if self.dimension is not None:
-            self.domain.check(self.dimension)
+            self._check_dimension(self.dimension)
         slope = _linear_slope(self.lower)
         if slope is not None and math.isinf(self.domain.support(-slope)):
             raise ValueError(
@@ -135,6 +153,42 @@ class Problem:
     def dimension(self) -> int | None:
         """The number of variables, None if nothing in the problem says."""
         return self.upper.dimension if self.upper.dimension is not None else self.lower.dimension
+
+    def _check_dimension(self, n: int) -> None:
+        """Raise ValueError if the domain or a penalty does not fit ``n`` variables."""
+        self.domain.check(n)
+        for penalty in self.penalties:
+            penalty.check(n)
+
+    @property
+    def smooth_parts(self) -> tuple[SmoothFunction, SmoothFunction]:
+        """f1 and g1, both levels without their penalties."""
+        (f1, _), (g1, _) = split(self.upper), split(self.lower)
+        return f1, g1
+
+    @property
+    def penalties(self) -> tuple[Penalty, Penalty]:
+        """f2 and g2, the penalties of both levels; Zero() where there is none."""
+        (_, f2), (_, g2) = split(self.upper), split(self.lower)
+        return f2, g2
+
+    @property
+    def is_smooth(self) -> bool:
+        """Are both levels without a penalty?"""
+        return not (isinstance(self.upper, Composite) or isinstance(self.lower, Composite))
+
+    @cached_property
+    def joint(self) -> Joint:
+        """Both penalties on Z; ValueError where their weighted sums have no prox in closed form."""
+        return joint(*self.penalties, self.domain, owner="Problem")
+
+    @cached_property
+    def _lower_alone(self) -> Joint:
+        return joint(Zero(), self.penalties[1], self.domain, owner="Problem")
+
+    def prox(self, v: Array, a: float, b: float) -> Array:
+        """argmin over z in Z of a f2(z) + b g2(z) + ½|z - v|²; without penalties the projection."""
+        return (self._lower_alone if a == 0.0 else self.joint).prox(v, a, b)
 
     @property
     def is_bounded(self) -> bool:
@@ -148,14 +202,15 @@ class Problem:
         A strongly convex g has it on every Z, least squares on R^n: an error bound of order 2.
         """
         on_space = self.lower.growth if isinstance(self.domain, Space) else 0.0
-        return max(self.lower.strong_convexity, on_space)
+        curvature = self.lower.strong_convexity + self.penalties[1].strong_convexity
+        return max(curvature, on_space)
 
     def point(self, x: Any, owner: str, name: str) -> Array:
         """``x`` as a vector of this problem: its library, its dtype, its number of variables."""
         x = checks.vector(owner, name, x)
         if self.dimension is not None:
             checks.length(owner, name, x, self.dimension, "variable")
-        self.domain.check(int(x.shape[0]))
+        self._check_dimension(int(x.shape[0]))
         for function in (self.upper, self.lower):
             if function.prototype is not None:
                 return arrays.own(x, function.prototype)
@@ -186,7 +241,7 @@ def solution_dimension(problem: Problem) -> int | None:
     lies outside (then the minimiser is unique), unknown in between.
     """
     g = problem.lower
-    if g.strong_convexity > 0.0:
+    if g.strong_convexity + problem.penalties[1].strong_convexity > 0.0:
         return 0
     while isinstance(g, Scaled):
         g = g.function

@@ -19,115 +19,14 @@ import sys
 import numpy as np
 
 from tiebreak import arrays
-from tiebreak.arrays import Array, dot, namespace, norm, to_numpy
+from tiebreak.arrays import Array, dot, namespace, norm
 from tiebreak.cuts import INFINITY, Point, between, into, ldexp, masked, moved
-from tiebreak.domains import Ball, Box, Domain, Space
-from tiebreak.penalties import Groups, Host, Indicator, Penalty, Terms
+from tiebreak.domains import Ball, Box
+from tiebreak.groups import Host
+from tiebreak.penalties import Joint
+from tiebreak.terms import Terms
 
 FAR = 2.0**300  # multipliers of problems of ordinary size are smaller
-
-# --- the pairs that have a joint prox
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Joint:
-    """Two penalties f2 and g2 and a set whose weighted sums have a prox in closed form."""
-
-    upper: Terms
-    lower: Terms
-
-    def terms(self, a: float, mu: float) -> Terms:
-        """a f2 + mu g2 on the common set."""
-        pairs = zip(self.upper.weights, self.lower.weights, strict=True)
-        return self.upper.with_weights(*(a * p + mu * q for p, q in pairs))
-
-    def prox(self, v: Array, a: float, mu: float) -> Array:
-        """argmin over z in the common set of a f2(z) + mu g2(z) + ½|z - v|²."""
-        return self.terms(a, mu).prox(v)
-
-    def least(self, slope: Array, a: float, mu: float) -> tuple[float, Array | None]:
-        """The minimum of <slope, x> + a f2(x) + mu g2(x) over the set: see `Terms.least`.
-
-        With weights that are smaller by two units of rounding, so that it is never too large.
-        """
-        return self.terms(a, mu).times(1.0 - 2.0**-51).least(slope)
-
-
-def joint(f2: Penalty, g2: Penalty, domain: Domain | None = None) -> Joint:
-    """The two penalties on the common set of their domains and ``domain``.
-
-    ValueError, with the names of what does not go together, if their joint prox has no closed form:
-    that is the case for two kinds of groups, for two sets (unless both are boxes or balls around
-    0), for groups or L2 with a box that is not a cone, and for a norm with any other set.
-    """
-    f, g = f2.terms, g2.terms
-    if f.group > 0.0 and g.group > 0.0:
-        assert f.groups is not None
-        assert g.groups is not None
-        if not f.groups.same_as(g.groups):
-            raise _no_prox("GroupL2", "GroupL2 with other groups")
-    groups: Groups | None = f.groups if f.group > 0.0 else g.groups
-    sets = [f.domain, g.domain, *([] if domain is None else [domain])]
-    common: Domain = Space()
-    for other in sets:
-        common = _intersection(common, other)
-    for penalty in (f2, g2):
-        if not _go_together(penalty.terms, common):
-            off_centre = isinstance(common, Ball) and not _centred(common)
-            raise _no_prox(
-                _name(penalty), type(common).__name__ + " with another center" * off_centre
-            )
-    return Joint(*(dataclasses.replace(part, groups=groups, domain=common) for part in (f, g)))
-
-
-def _no_prox(first: str, second: str) -> ValueError:
-    return ValueError(
-        "joint: the penalties and the domain must have a joint prox in closed form, "
-        f"got {first} and {second}"
-    )
-
-
-def _name(penalty: Penalty) -> str:
-    return type(penalty.domain if isinstance(penalty, Indicator) else penalty).__name__
-
-
-def _intersection(first: Domain, second: Domain) -> Domain:
-    if isinstance(first, Space) or first is second:
-        return second
-    if isinstance(second, Space) or (type(first) is type(second) and first == second):
-        return first
-    if isinstance(first, Box) and isinstance(second, Box):
-        lower = np.maximum(to_numpy(first.lower), to_numpy(second.lower))
-        upper = np.minimum(to_numpy(first.upper), to_numpy(second.upper))
-        if np.any(lower > upper):
-            raise ValueError("joint: the two boxes must have a point in common")
-        return Box(*(b if b.ndim else float(b) for b in (lower, upper)))
-    if (
-        isinstance(first, Ball)
-        and isinstance(second, Ball)
-        and _centred(first)
-        and _centred(second)
-    ):
-        return min(first, second, key=lambda ball: ball.radius)
-    raise _no_prox(type(first).__name__, type(second).__name__)
-
-
-def _centred(ball: Ball) -> bool:
-    return ball.center is None or arrays.max_abs(ball.center) == 0.0
-
-
-def _go_together(terms: Terms, common: Domain) -> bool:
-    if not any(terms.weights) or isinstance(common, Space):
-        return True
-    if isinstance(common, Box):
-        return (terms.group == 0.0 and terms.l2 == 0.0) or _is_cone(common)
-    return isinstance(common, Ball) and _centred(common)
-
-
-def _is_cone(box: Box) -> bool:
-    bounds = (to_numpy(bound) for bound in (box.lower, box.upper))
-    return all(bool(np.all(np.isinf(b) | (b == 0.0))) for b in bounds)
-
 
 # --- step 6
 

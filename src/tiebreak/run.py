@@ -144,8 +144,9 @@ class Run:
         certifies: bool = True,
     ) -> None:
         self.method, self.certifies = method, certifies
-        self.upper, self.lower = Counted(problem.upper), Counted(problem.lower)
-        self.problem = replace(problem, upper=self.upper, lower=self.lower)
+        self.upper, self.lower = map(Counted, problem.smooth_parts)
+        f2, g2 = problem.penalties
+        self.problem = replace(problem, upper=self.upper + f2, lower=self.lower + g2)
         self.before = saved.counts if saved else Counts()
         self.seconds_before = saved.seconds if saved else 0.0
         self.clock = time.perf_counter() if began is None else began
@@ -234,7 +235,7 @@ class Run:
         """The whole statement about x: two more looks at f and g, exact to rounding."""
         (point,) = self.problem.lift(x)
         (upper,), _ = self.upper.look([point.f])
-        _, (lower_value,) = self.lower.look([], [point.g])
+        _, (lower_value,) = self.problem.lower.look([], [point.g])
         return self.ledger.certificate(x, upper, lower_value)
 
     def _note_doubts(self) -> None:

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from tiebreak import arrays
-from tiebreak.functions import Linear, Scaled, SmoothFunction, SquaredNorm, Sum, rounding_unit
+from tiebreak.functions import Function, Linear, Scaled, SquaredNorm, Sum, rounding_unit
 from tiebreak.losses import DENSE_LIMIT, LeastSquares, Logistic, Quadratic
 
 Host = np.ndarray[Any, Any]
@@ -360,7 +360,7 @@ class Structure:
         return Structure(lift.shape[1], tuple(parts))
 
 
-def structure(owner: str, level: str, h: SmoothFunction, n: int) -> Structure:
+def structure(owner: str, level: str, h: Function, n: int) -> Structure:
     """What ``h``, a function of n variables, is made of; a sentence if it is not known.
 
     Logistic is for the lower level alone.
@@ -394,7 +394,7 @@ def structure(owner: str, level: str, h: SmoothFunction, n: int) -> Structure:
     return Structure(n, tuple(part for part in parts if part.rows.any()))  # 0 gives a constant
 
 
-def _parts(h: SmoothFunction, weight: float) -> list[tuple[float, SmoothFunction]]:
+def _parts(h: Function, weight: float) -> list[tuple[float, Function]]:
     """The functions that h is a weighted sum of."""
     if isinstance(h, Scaled):
         return _parts(h.function, weight * h.weight)

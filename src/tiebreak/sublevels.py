@@ -23,7 +23,7 @@ from tiebreak import arrays, cuts
 from tiebreak.arrays import Array, dot, like, norm, to_numpy, zeros_like
 from tiebreak.corners import argmin_cut
 from tiebreak.domains import Domain, Space
-from tiebreak.functions import Linear, Scaled, SmoothFunction, SquaredNorm, Sum
+from tiebreak.functions import Function, Linear, Scaled, SquaredNorm, Sum
 from tiebreak.losses import SPECTRUM_LIMIT, LeastSquares, Quadratic
 
 Host = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
@@ -45,7 +45,7 @@ class Sublevels(Protocol):
         """A lower bound on <slope, x> over Z ∩ {f <= level}, -inf where there is none."""
 
 
-def find(f: SmoothFunction, domain: Domain) -> Sublevels | None:
+def find(f: Function, domain: Domain) -> Sublevels | None:
     """The sublevel sets of f within the domain, None where their projection is not easy."""
     simple = _simple(f.bare)
     if isinstance(simple, _Bowl):
@@ -80,7 +80,7 @@ class _Plane:
     slope: Array
 
 
-def _simple(h: SmoothFunction) -> _Bowl | _Plane | None:
+def _simple(h: Function) -> _Bowl | _Plane | None:
     """h as a bowl or a plane, if it is one."""
     if isinstance(h, SquaredNorm):
         return _Bowl(h.weight, h.center)
@@ -256,7 +256,7 @@ class Ellipsoids:
         return self.weight * values, vectors
 
 
-_SPECTRA: WeakKeyDictionary[SmoothFunction, tuple[Host, Host]] = WeakKeyDictionary()
+_SPECTRA: WeakKeyDictionary[Function, tuple[Host, Host]] = WeakKeyDictionary()
 
 
 def _spectrum(h: Quadratic | LeastSquares) -> tuple[Host, Host]:

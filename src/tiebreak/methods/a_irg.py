@@ -14,7 +14,13 @@ from tiebreak import checks
 from tiebreak.arrays import Array
 from tiebreak.certificate import News
 from tiebreak.functions import Seen
-from tiebreak.methods.common import averaged, need_lipschitz, positive_smoothness, values_at
+from tiebreak.methods.common import (
+    averaged,
+    need_lipschitz,
+    need_smooth,
+    positive_smoothness,
+    values_at,
+)
 from tiebreak.problem import Point, Problem
 
 
@@ -82,6 +88,7 @@ class AIRG:
 
     def check(self, problem: Problem) -> None:
         """Refuse a problem outside the assumptions, with one sentence."""
+        need_smooth("AIRG", problem)
         if self.gamma_0 is None or self.eta_0 is None:
             instead = " or AIRG(gamma_0=..., eta_0=...)"
             need_lipschitz("AIRG", problem, "upper", "lower", instead=instead)

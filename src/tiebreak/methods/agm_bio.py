@@ -14,11 +14,12 @@ from typing import Any, ClassVar, NamedTuple
 from tiebreak import arrays, checks, theory
 from tiebreak.arrays import Array, Image, mix
 from tiebreak.certificate import News
-from tiebreak.functions import Seen, SmoothFunction
+from tiebreak.functions import Function, Seen
 from tiebreak.methods.common import (
     DEFAULT_HORIZON,
     REFRESH,
     need_lipschitz,
+    need_smooth,
     positive_smoothness,
 )
 from tiebreak.problem import Point, Problem
@@ -157,6 +158,7 @@ class AGMBiO:
 
     def check(self, problem: Problem) -> None:
         """Refuse a problem outside the assumptions, with one sentence."""
+        need_smooth("AGMBiO", problem)
         need_lipschitz("AGMBiO", problem, "upper", "lower")
 
     def describe(self, problem: Problem) -> str:
@@ -336,7 +338,7 @@ def _order(problem: Problem) -> float | None:
 
 
 def _out_of_bounds(
-    h: SmoothFunction, y: Seen, value: float, dx: Array, square: float
+    h: Function, y: Seen, value: float, dx: Array, square: float
 ) -> tuple[bool, bool]:
     """Is h(y + dx) above h(y) + <slope, dx> + L/2 |dx|², is it below h(y) + <slope, dx>?
 

@@ -18,7 +18,13 @@ from tiebreak.certificate import News
 from tiebreak.functions import Seen
 from tiebreak.methods import apg
 from tiebreak.methods.apg import Fista
-from tiebreak.methods.common import TOLERANCE, is_due, need_lipschitz, positive_smoothness
+from tiebreak.methods.common import (
+    TOLERANCE,
+    is_due,
+    need_lipschitz,
+    need_smooth,
+    positive_smoothness,
+)
 from tiebreak.problem import Point, Problem
 from tiebreak.sublevels import Sublevels
 
@@ -138,6 +144,7 @@ class BisecBiO:
 
     def check(self, problem: Problem) -> None:
         """Refuse a problem outside the assumptions, with one sentence."""
+        need_smooth("BisecBiO", problem)
         f, domain = problem.upper.bare, type(problem.domain).__name__
         sets = sublevels.find(f, problem.domain)
         if sets is None:

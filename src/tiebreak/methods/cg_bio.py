@@ -14,10 +14,17 @@ from tiebreak import arrays, checks
 from tiebreak.arrays import Array, Image
 from tiebreak.certificate import News
 from tiebreak.corners import argmin_cut
-from tiebreak.functions import Seen, SmoothFunction
+from tiebreak.functions import Function, Seen
 from tiebreak.methods import apg
 from tiebreak.methods.apg import Fista
-from tiebreak.methods.common import TOLERANCE, averaged, is_due, need_lipschitz, positive_smoothness
+from tiebreak.methods.common import (
+    TOLERANCE,
+    averaged,
+    is_due,
+    need_lipschitz,
+    need_smooth,
+    positive_smoothness,
+)
 from tiebreak.problem import Point, Problem
 
 
@@ -90,6 +97,7 @@ class CGBiO:
 
     def check(self, problem: Problem) -> None:
         """Refuse a problem outside the assumptions, with one sentence."""
+        need_smooth("CGBiO", problem)
         if not problem.is_bounded:
             raise ValueError(
                 "CGBiO: domain must be bounded, for linear functions are minimised over it, "
@@ -175,7 +183,7 @@ def _second_phase_if_ready(problem: Problem, state: State, x: Point, g_x: Seen) 
     return state._replace(first=None, f_x=f_x, g_x=g_x, level=g_x.value)
 
 
-def _size(problem: Problem, h: SmoothFunction, h_0: Seen) -> float:
+def _size(problem: Problem, h: Function, h_0: Seen) -> float:
     """The first of |h(x0)|, |grad h(x0)| D, L D²/2 and 1 that is not 0."""
     diameter = problem.domain.diameter_in(int(h_0.at.shape[0]))
     curve = 0.5 * h.lipschitz * diameter * diameter

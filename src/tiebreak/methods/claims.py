@@ -15,7 +15,7 @@ from tiebreak import arrays
 from tiebreak.arrays import Array
 from tiebreak.certificate import TINY, Claims
 from tiebreak.domains import Ball, Space
-from tiebreak.functions import Lifted, SmoothFunction, rounding_unit
+from tiebreak.functions import Function, Lifted, rounding_unit
 from tiebreak.models import Model, Region
 from tiebreak.problem import Problem
 from tiebreak.structure import EPS, Host, Squares, Structure, Tilt, host, norm, structure
@@ -61,7 +61,7 @@ def prove(problem: Problem, x: Array, normal: Host) -> Claims:
     return Claims(upper=(low, high), lower=lower)
 
 
-def _look(h: SmoothFunction, x: Array) -> Look:
+def _look(h: Function, x: Array) -> Look:
     (image,) = h.lift(x)
     (seen,), _ = h.look([Lifted(x, image)])
     size, parts = arrays.norm(x), max(abs(seen.value), seen.size)

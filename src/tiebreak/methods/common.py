@@ -6,12 +6,23 @@ import math
 
 from tiebreak import arrays
 from tiebreak.arrays import mix
-from tiebreak.functions import Seen, SmoothFunction
+from tiebreak.functions import Function, Seen
+from tiebreak.penalties import Composite, split
 from tiebreak.problem import Point, Problem
 
 REFRESH = 64  # carried images drift by rounding: recompute them every so many steps
 DEFAULT_HORIZON = 1000  # planned steps, where a method needs their number and nobody said
 TOLERANCE = 1e-4  # relative accuracy, where a method needs one and nobody said
+
+
+def need_smooth(owner: str, problem: Problem) -> None:
+    """Refuse a problem with a penalty."""
+    for level in ("upper", "lower"):
+        if isinstance(getattr(problem, level), Composite):
+            raise ValueError(
+                f"{owner}: {level} must be smooth, got {getattr(problem, level)}; "
+                "methods for penalties are PAGMBiO, RAPM, PBAPG, BiSG"
+            )
 
 
 def need_lipschitz(owner: str, problem: Problem, *levels: str, instead: str = "") -> None:
@@ -51,14 +62,17 @@ def typical_length(problem: Problem, g_0: Seen) -> float:
     return length
 
 
-def positive_smoothness(problem: Problem, h: SmoothFunction, h_0: Seen, g_0: Seen) -> float:
+def positive_smoothness(problem: Problem, h: Function, h_0: Seen, g_0: Seen) -> float:
     """L_h, or where h is linear a unit-free stand-in: |slope| over a typical length.
 
     Any positive number is admissible there; this one makes the first step as long as the domain.
+    A penalty adds its own slope.
     """
     if h.lipschitz > 0.0:
         return h.lipschitz
-    return arrays.norm(h_0.slope) / typical_length(problem, g_0) or 1.0
+    length, terms = typical_length(problem, g_0), split(h)[1].terms
+    slope = arrays.norm(h_0.slope) + terms.steepness(int(h_0.at.shape[0]), length)
+    return slope / length or 1.0
 
 
 def is_due(k: int) -> bool:

@@ -21,6 +21,7 @@ from tiebreak.methods.common import (
     averaged,
     need_lipschitz,
     need_short_step,
+    need_smooth,
     positive_smoothness,
     values_at,
 )
@@ -93,6 +94,7 @@ class SEA:
         With both step sizes given it runs on an unbounded Z too (as in the AGM-BiO paper's second
         figure), where nothing is proved.
         """
+        need_smooth("SEA", problem)
         if self.upper_step is None and not problem.is_bounded:
             raise ValueError(
                 "SEA: domain must be bounded, "
