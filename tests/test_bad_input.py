@@ -428,17 +428,17 @@ WRONG = {
     "Problem upper": (
         lambda: small(upper=lambda x: x),
         TypeError,
-        "Problem: upper must be a smooth function such as LeastSquares(A, b) or Smooth(value, gradient), a penalty such as L1(0.1), or the sum of both, got function",
+        "Problem: upper must be a function such as LeastSquares(A, b), Smooth(value, gradient), L1(0.1) or a sum of them, got function",
     ),
     "Problem upper class": (
         lambda: small(upper=tb.SquaredNorm),
         TypeError,
-        "Problem: upper must be a smooth function such as LeastSquares(A, b) or Smooth(value, gradient), a penalty such as L1(0.1), or the sum of both, got the class SquaredNorm",
+        "Problem: upper must be a function such as LeastSquares(A, b), Smooth(value, gradient), L1(0.1) or a sum of them, got the class SquaredNorm",
     ),
     "Problem lower none": (
         lambda: small(lower=None),
         TypeError,
-        "Problem: lower must be a smooth function such as LeastSquares(A, b) or Smooth(value, gradient), a penalty such as L1(0.1), or the sum of both, got NoneType",
+        "Problem: lower must be a function such as LeastSquares(A, b), Smooth(value, gradient), L1(0.1) or a sum of them, got NoneType",
     ),
     "Problem domain str": (
         lambda: small(domain="ball"),

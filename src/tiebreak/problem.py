@@ -112,8 +112,8 @@ class Problem:
             function = getattr(self, name)
             if not isinstance(function, Function | Penalty):
                 raise TypeError(
-                    f"Problem: {name} must be a smooth function such as LeastSquares(A, b) or "
-                    "Smooth(value, gradient), a penalty such as L1(0.1), or the sum of both, "
+                    f"Problem: {name} must be a function such as LeastSquares(A, b), "
+                    "Smooth(value, gradient), L1(0.1) or a sum of them, "
                     f"got {checks.what_it_is(function)}"
                 )
             smooth, penalty = split(function)
