@@ -26,8 +26,9 @@ test: $(INSTALLED)  ## a sample of every check
 prove: $(INSTALLED)  ## every check at its full count
 	@$(BIN)/python -m pytest --prove -rP
 
-bench: $(INSTALLED)  ## how long a projection and a step take
+bench: $(INSTALLED)  ## how long a projection, a prox with a cut and a step take
 	@$(BIN)/python benchmarks/project_cut.py
+	@$(BIN)/python benchmarks/prox_cut.py
 	@$(BIN)/python benchmarks/step.py
 
 lint: $(INSTALLED)  ## ruff and mypy

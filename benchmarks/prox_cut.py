@@ -1,6 +1,6 @@
-"""The cost of prox_cut in passes, one pass being the time of ``v + c``.
+"""The cost of prox_cut, step 6 of P-AGM-BiO, in passes over the vector.
 
-    python benchmarks/prox_cut.py [--n 1000000] [--repeats 3] [--pair L1-GroupL2]
+    python benchmarks/prox_cut.py [--n 1000000] [--repeats 3] [--all] [--only L1-GroupL2]
 
 Cold: no guess.  Warm: the guess is the multiplier of the same problem with v slightly moved.
 Exits with 1 if a limit is exceeded.
@@ -12,12 +12,11 @@ import os
 
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
-import argparse
 import sys
 from collections.abc import Iterator
 
 import numpy as np
-from project_cut import COLD_LIMIT, WARM_LIMIT, Vector, data, fastest
+from passes import Task, Vector, main
 
 from tiebreak import domains
 from tiebreak.penalties import L1, L2, ElasticNet, GroupL2, Indicator, Joint, Penalty, Zero, joint
@@ -55,52 +54,25 @@ def pairs(n: int) -> Iterator[tuple[str, Joint]]:
             yield f"Box-{name}", joint(box, norm)
 
 
-def level_between(pair: Joint, v: Vector, c: Vector, share: float) -> float:
-    """A level some way between what the prox at mu = 0 has and what can be reached."""
-    z = pair.prox(v, A, 0.0)
-    here = float(c @ z) + pair.lower.value(z)
-    least = pair.lower.least(c)[0]
-    if not np.isfinite(least):
-        least = here - float(np.abs(c) @ np.abs(v))
-    return here - share * (here - least)
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--n", type=int, default=1_000_000)
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--pair", help="only this pair")
-    options = parser.parse_args()
-    n, repeats = options.n, options.repeats
-    rng = np.random.default_rng(2)
-    print(f"passes of prox_cut, n = {n}; limits {COLD_LIMIT:.0f} cold, {WARM_LIMIT:.0f} warm")
-    print(f"{'pair':23} {'cold':>7} {'on':>12} {'at':>5}   {'warm':>7} {'on':>12} {'at':>5}")
-    worst = {"cold": 0.0, "warm": 0.0}
+def tasks(n: int) -> Iterator[tuple[str, Task]]:
     for name, pair in pairs(n):
-        if options.pair not in (None, name):
-            continue
-        rows: dict[str, tuple[float, str, float]] = {"cold": (0.0, "", 0.0), "warm": (0.0, "", 0.0)}
-        for label, v, c in data(n):
-            for share in (0.01, 0.5, 0.99):
-                beta = level_between(pair, v, c, share)
-                guess = prox_cut(pair, v + 1e-3 * rng.normal(size=n), A, c, beta)[1]
-                one_pass = fastest(lambda v=v, c=c: v + c, 5 * repeats)  # type: ignore[misc]
-                for kind, start in (("cold", None), ("warm", guess)):
 
-                    def task(
-                        v: Vector = v,
-                        c: Vector = c,
-                        beta: float = beta,
-                        start: float | None = start,
-                    ) -> object:
-                        return prox_cut(pair, v, A, c, beta, start)  # noqa: B023
+        def level(v: Vector, c: Vector, share: float, pair: Joint = pair) -> float:
+            """Some way between what the prox at mu = 0 has and what can be reached."""
+            z = pair.prox(v, A, 0.0)
+            here = float(c @ z) + pair.lower.value(z)
+            least = pair.lower.least(c)[0]
+            if not np.isfinite(least):
+                least = here - float(np.abs(c) @ np.abs(v))
+            return here - share * (here - least)
 
-                    rows[kind] = max(rows[kind], (fastest(task, repeats) / one_pass, label, share))
-        cells = [f"{p:7.0f} {label:>12} {share:5.2f}" for p, label, share in rows.values()]
-        print(f"{name:23} " + "   ".join(cells), flush=True)
-        worst = {kind: max(worst[kind], rows[kind][0]) for kind in worst}
-    return int(worst["cold"] > COLD_LIMIT or worst["warm"] > WARM_LIMIT)
+        def solve(
+            v: Vector, c: Vector, beta: float, guess: float | None, pair: Joint = pair
+        ) -> tuple[Vector, float]:
+            return prox_cut(pair, v, A, c, beta, guess)
+
+        yield name, Task(level, solve)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(str(__doc__), tasks))

@@ -16,7 +16,7 @@ import math
 import struct
 import sys
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -26,7 +26,6 @@ from tiebreak.arrays import Array, dot, like, namespace
 INFINITY = math.inf
 
 Path = Callable[[float], tuple[Array, float, float]]  # mu -> z(mu), <c, z(mu)>, |d(mu)|
-Last = Callable[[], tuple[float, Array, float]]  # mu, z(mu), |d(mu)| of the last piece
 
 
 class Set:
@@ -93,7 +92,9 @@ class Set:
 
     def _cut(self, x: Array, c: Array, beta: float, guess: float) -> tuple[Array, float, bool]:
         """z, mu, and whether the cut can be met; nothing is so large that squares overflow."""
-        return root(self._path(x, c), lambda: self._last(x, c), x, c, beta, guess)
+        gap = _LinearGap(self, x, c, beta)
+        mu, _exact = root(gap, guess)
+        return gap.z, mu, gap.met
 
     def _path(self, x: Array, c: Array) -> Path:
         """The function mu -> z(mu), <c, z(mu)>, |d(mu)|."""
@@ -184,12 +185,12 @@ def _refined(domain: Set, x: Array, c: Array, beta: float, guess: float) -> tupl
 
 
 class Point(NamedTuple):
-    """A point of the path: the gap <c, z> - beta there, and its slope -|d|^2 as |d|."""
+    """A point of a path: the gap there, and its slope -s^2 as s (for a cut of a set s = |d|)."""
 
     mu: float
     gap: float
     slope: float
-    energy: float  # |z|^2/2 - <x, z>, that is |z - x|^2/2 up to a constant
+    energy: float  # what z minimises where the cut does not bind, up to a constant
 
     @property
     def newton(self) -> float:
@@ -199,62 +200,70 @@ class Point(NamedTuple):
         return self.mu + self.gap / self.slope / self.slope
 
 
-def root(
-    path: Path, last: Last, x: Array, c: Array, beta: float, guess: float
-) -> tuple[Array, float, bool]:
-    """z(mu), the first mu >= 0 with <c, z(mu)> <= beta, and whether there is one.
+class Gap(Protocol):
+    """A non-increasing gap(mu), and what is special to it."""
 
-    Newton's method on the current piece, which is exact once the piece is the right one; kept
-    between ``low`` (gap > 0) and ``high`` (gap <= 0), and helped out where it is slow.  mu is
-    infinite where it is too large for this scale.  The path may overwrite the z of an earlier mu.
+    @property
+    def epsilon(self) -> float:
+        """The unit of rounding."""
+        ...
+
+    def at(self, mu: float) -> Point:
+        """The gap at mu and its slope.  The energy may be NaN on the first two calls."""
+        ...
+
+    def is_noise(self, gap: float) -> bool:
+        """Is the latest gap no more than its usual rounding error?"""
+        ...
+
+    def further(self, point: Point, tries: int) -> float | Point:
+        """Where to look after ``tries`` points that all had gap > 0, of which this is the latest.
+
+        A mu; or a point that is known without looking: past the root, or with gap > 0 still, which
+        is then the answer.
+        """
+        ...
+
+
+def root(gap: Gap, guess: float) -> tuple[float, bool]:
+    """The first mu >= 0 with gap(mu) <= 0, and whether the gap is only rounding there.
+
+    Newton's method on the current piece, which is exact once a linear piece is the right one; kept
+    between ``low`` (gap > 0) and ``high`` (gap <= 0), and helped out where it is slow.  This mu is
+    the last that ``gap`` is asked for, unless it came from ``further``.
     """
-    eps = arrays.epsilon(c)
+    eps = gap.epsilon
     low: Point | None = None
     high: Point | None = None
     mu, slow, smallest = guess, 0, INFINITY
-    for tries in range(400):
-        z, value, slope = path(mu)
-        gap = value - beta
-        if (gap <= 0.0 and mu == 0.0) or _is_noise(gap, c, z, beta, 8.0):
-            return z, mu, True
-        # Where Newton's method works, nobody will ask for the energy.
-        point = Point(mu, gap, slope, _energy(z, x) if tries > 1 or slope == 0.0 else math.nan)
-        newton = point.newton
-        low, high = (point, high) if gap > 0.0 else (low, point)
+    for tries in range(1000):
+        here = latest = gap.at(mu)
+        if (here.gap <= 0.0 and mu == 0.0) or gap.is_noise(here.gap):
+            return mu, True
+        low, high = (here, high) if here.gap > 0.0 else (low, here)
         if high is None:
-            # Newton's step, and longer and longer ones where that stays on this side.
-            step = 0.1 * mu if slope == 0.0 and mu > 0.0 else newton - mu
-            following = mu + step * 4.0 ** max(0, tries - 1)
-            largest_mu = 2.0**-24 / smallest_normal(c)
-            if following > largest_mu or tries > 8:
-                final, z, slope = last()
-                point = Point(final, dot(c, z) - beta, slope, _energy(z, x))
-                if point.gap > 0.0:
-                    if slope == 0.0:
-                        # Nothing of Z is left: the limit point, and a mu surely past its beginning.
-                        return z, max(final * (1.0 + 4.0 * eps), mu), False
-                    mu = point.newton
-                    if mu > largest_mu:
-                        return z, INFINITY, False
-                    return path(mu)[0], mu, True
-                high = point
-        if high is not None:
-            sound = low is None or low.mu < point.newton < high.mu
-            slow = 0 if sound and abs(point.gap) <= 0.5 * smallest else slow + 1
-            smallest = min(smallest, abs(point.gap))
-            if low is None:
-                following = point.newton if slope > 0.0 else 0.9 * mu
-                following = following if 0.0 < following < high.mu and tries < 3 else 0.0
-            else:
-                following = between(low, high, point, slow)
-        if mu > 0.0 and min(abs(following - mu), abs(newton - mu)) <= eps * mu:
-            # Perhaps mu is a breakpoint, and all is different one rounding error further.
-            following = mu * (1.0 + math.copysign(2.0 * eps, gap))
-        if low is not None and high is not None and not low.mu < following < high.mu:
+            ahead = gap.further(here, tries)
+            if not isinstance(ahead, Point):
+                mu = ahead
+                continue
+            if ahead.gap > 0.0:
+                return ahead.mu, False
+            latest = high = ahead
+        sound = low is None or low.mu < latest.newton < high.mu
+        slow = 0 if sound and abs(latest.gap) <= 0.5 * smallest else slow + 1
+        smallest = min(smallest, abs(latest.gap))
+        if low is None:
+            following = here.newton if here.slope > 0.0 else 0.9 * mu
+            following = following if 0.0 < following < mu and tries < 3 else 0.0
+        else:
+            following = between(low, high, latest, slow)
+        following = past_a_breakpoint(here, following, eps)
+        if low is not None and not low.mu < following < high.mu:
             mu = min(low, high, key=lambda end: abs(end.gap)).mu
             break
         mu = following
-    return path(mu)[0], mu, True
+    gap.at(mu)
+    return mu, False
 
 
 def between(low: Point, high: Point, latest: Point, slow: int) -> float:
@@ -273,14 +282,77 @@ def between(low: Point, high: Point, latest: Point, slow: int) -> float:
     return following
 
 
-def _energy(z: Array, x: Array) -> float:
-    return 0.5 * dot(z, z) - dot(x, z)
+def past_a_breakpoint(point: Point, following: float, eps: float) -> float:
+    """``following``; but where a step leads nowhere, two rounding errors further on.
+
+    Perhaps the point is a breakpoint, and all is different there.
+    """
+    mu = point.mu
+    if mu > 0.0 and min(abs(following - mu), abs(point.newton - mu)) <= eps * mu:
+        return mu * (1.0 + math.copysign(2.0 * eps, point.gap))
+    return following
 
 
 def middle(low: float, high: float) -> float:
     """The middle of the floating-point numbers between two: near the geometric mean."""
     a, b = struct.unpack("<qq", struct.pack("<dd", low, high))
     return float(struct.unpack("<d", struct.pack("<q", (a + b) // 2))[0])
+
+
+# --- the gap of a cut of a set
+
+
+class _LinearGap:
+    """gap(mu) = <c, z(mu)> - beta on the path of a set: see `Gap`."""
+
+    def __init__(self, domain: Set, x: Array, c: Array, beta: float) -> None:
+        self.domain, self.x, self.c, self.beta = domain, x, c, beta
+        self.epsilon = arrays.epsilon(c)
+        self.path = domain._path(x, c)
+        self.z: Array = None  # at the latest mu, which may overwrite an earlier one
+        self.met = True  # can the cut be met?
+        self.calls = 0
+
+    def at(self, mu: float) -> Point:
+        """The gap at mu, its slope, and |z|^2/2 - <x, z>."""
+        self.calls += 1
+        self.z, value, slope = self.path(mu)
+        # Where Newton's method works, nobody will ask for the energy.
+        needed = self.calls > 2 or slope == 0.0
+        return Point(mu, value - self.beta, slope, self._energy() if needed else math.nan)
+
+    def _energy(self) -> float:
+        """|z - x|^2/2 up to a constant."""
+        return 0.5 * dot(self.z, self.z) - dot(self.x, self.z)
+
+    def is_noise(self, gap: float) -> bool:
+        return _is_noise(gap, self.c, self.z, self.beta, 8.0)
+
+    def further(self, point: Point, tries: int) -> float | Point:
+        """Newton's step, and longer and longer ones; then the last piece."""
+        mu = point.mu
+        step = 0.1 * mu if point.slope == 0.0 and mu > 0.0 else point.newton - mu
+        following = mu + step * 4.0 ** max(0, tries - 1)
+        largest = 2.0**-24 / smallest_normal(self.c)
+        if following > largest or tries > 8:
+            return self._last(mu, largest)
+        return past_a_breakpoint(point, following, self.epsilon)
+
+    def _last(self, mu: float, largest: float) -> Point:
+        """Where the last piece begins if that is past the root, and otherwise the answer."""
+        start, self.z, slope = self.domain._last(self.x, self.c)
+        last = Point(start, dot(self.c, self.z) - self.beta, slope, self._energy())
+        if last.gap <= 0.0:
+            return last
+        if slope == 0.0:
+            # Nothing of Z is left: the limit point, and a mu surely past its beginning.
+            self.met = False
+            return last._replace(mu=max(start * (1.0 + 4.0 * self.epsilon), mu))
+        if last.newton > largest:
+            self.met = False
+            return last._replace(mu=INFINITY)  # too large for this scale
+        self.z = self.path(last.newton)[0]
+        return last._replace(mu=last.newton)
 
 
 def _is_noise(gap: float, c: Array, z: Array, beta: float, factor: float) -> bool:

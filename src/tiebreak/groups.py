@@ -12,6 +12,7 @@ from tiebreak.arrays import Array, dot, like, to_numpy
 from tiebreak.cuts import into
 
 Host = np.ndarray[Any, Any]
+LONG_RUN = 20  # from about this length on, the sums of runs are faster than those by labels
 
 
 class Layout(NamedTuple):
@@ -19,12 +20,15 @@ class Layout(NamedTuple):
 
     labels: Host | None  # the group of each variable; None: all are in one
     penalised: Host  # 1.0 for a group, 0.0 for the variables in none
+    starts: Host | None = None  # where each group begins, if they are long runs of variables
 
     def dots(self, x: Array, y: Array, room: Array | None = None) -> Host:
         """<x, y> over each group, on the host; ``room`` is a vector that may be overwritten."""
         if self.labels is None:
             return np.array([dot(x, y)])
         products = to_numpy(into(room, "multiply", x, y))
+        if self.starts is not None:
+            return np.add.reduceat(products, self.starts, dtype=np.float64)
         return np.bincount(self.labels, products, len(self.penalised))
 
     def spread(self, x: Array, factors: Host, room: Array | None = None) -> Array:
@@ -88,7 +92,9 @@ class Groups:
             labels = np.full(n, self.count)
             labels[: len(self.labels)] = np.where(self.labels < 0, self.count, self.labels)
             penalised = np.arange(np.max(labels) + 1) < self.count
-            self._layouts[n] = Layout(labels, penalised.astype(np.float64))
+            runs = n >= LONG_RUN * len(penalised) and bool(np.all(labels[1:] >= labels[:-1]))
+            starts = np.searchsorted(labels, np.arange(len(penalised))) if runs else None
+            self._layouts[n] = Layout(labels, penalised.astype(np.float64), starts)
         return self._layouts[n]
 
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from tiebreak import arrays
 from tiebreak.arrays import Array, dot, namespace, norm
-from tiebreak.cuts import INFINITY, Point, between, into, ldexp, masked, moved
+from tiebreak.cuts import INFINITY, Point, into, ldexp, masked, moved, root
 from tiebreak.domains import Ball, Box
 from tiebreak.groups import Host
 from tiebreak.penalties import Joint
@@ -101,20 +101,23 @@ def _solved(
     f: Terms, g: Terms, v: Array, c: Array, beta: float, guess: float
 ) -> tuple[Array, float]:
     path = _Path(f, g, v, c, beta)
-    mu, settled = _root(path, guess if 0.0 < guess < FAR else 0.0)
+    mu, exact = root(path, guess if 0.0 < guess < FAR else 0.0)
+    if path.beta > beta:  # no point meets the cut
+        mu, exact = root(path, path.ordinary())
     z = path.point()
-    return z if settled else _polished(path, z, mu), mu
+    return z if exact else _polished(path, z, mu), mu
 
 
 # --- the path
 
 
 class _Path:
-    """mu -> z(mu), with the gap and its slope.  The next mu overwrites the arrays of the last."""
+    """mu -> z(mu), and its gap: see `cuts.Gap`.  A mu overwrites the arrays of the one before."""
 
     def __init__(self, f: Terms, g: Terms, v: Array, c: Array, beta: float) -> None:
         self.f, self.g, self.beta = f, g, beta
         self.v, self.c, self.box = v, c, f.box
+        self.epsilon = arrays.epsilon(c)
         self.layout = (f if f.group > 0.0 else g).layout(v.shape[0])
         self.reach, self.length = norm(v), norm(c)
         self.entrywise = not (f.group or g.group or f.l2 or g.l2) and f.radius == INFINITY
@@ -122,6 +125,7 @@ class _Path:
         self.calls, self.size, self.widest = 0, 0.0, 0.0
         self._u: Array = None
         self._t = self._e = None
+        self._c_squares: Host | None = None
 
     def at(self, mu: float) -> Point:
         """The gap at mu, its slope, and a f2(z) + ½|z - v|² up to a constant."""
@@ -212,8 +216,7 @@ class _Path:
         linear = float(self.factors @ with_u + g.group * shift * (penalised @ kept)) + g.l2 * length
         live = kept > 0.0
         along = np.where(live, with_u / np.where(live, lengths, 1.0), 0.0)
-        self._t = self.layout.spread(e, self.factors, self._t)
-        across = max(dot(self._t, e) - float(self.factors @ (along * along)), 0.0)
+        across = float(self.factors @ np.maximum(self._squares(e) - along * along, 0.0))
         along = along + g.group * penalised * live
         inner = float(along @ kept) / total
         across += shift * norm(along - inner * (kept / total)) ** 2
@@ -227,24 +230,52 @@ class _Path:
         """<x, y> over each group."""
         return self.layout.dots(x, y, self._t)
 
+    def _squares(self, e: Array) -> Host:
+        """|e|² over each group; those of c only once."""
+        if e is not self.c:
+            return self._sums(e, e)
+        if self._c_squares is None:
+            self._c_squares = self._sums(e, e)
+        return self._c_squares
+
     def is_noise(self, gap: float) -> bool:
-        """Is the gap at the latest mu no more than its usual rounding error?"""
         unit = _unit(self.c)
         value = abs(gap + self.beta) + abs(self.beta)
         self.widest = max(self.widest, abs(gap))
-        if abs(gap) <= max(unit * abs(self.beta), arrays.epsilon(self.c) ** 2 * self.widest):
+        if abs(gap) <= max(unit * abs(self.beta), self.epsilon**2 * self.widest):
             return True
         if abs(gap) > unit * (self.length * self.size + value):
             return False  # this spares most of the sums below
         products = self._sums(abs(self._u), abs(self.c))
         return abs(gap) <= unit * (float(self.factors @ products) + value)
 
-    def accept_the_least(self) -> bool:
+    def further(self, point: Point, tries: int) -> float | Point:
+        """Newton's step, and longer and longer ones.
+
+        Ends where nothing of v is left in v - mu c, and where no point meets the cut.
+        """
+        if tries == 4 and self._accept_the_least():
+            return point
+        ordinary = self.ordinary()
+        far = min(2.0**50 * ordinary, FAR)
+        if point.mu >= far and tries > 4:
+            return point
+        step = point.newton - point.mu if point.slope > 0.0 else max(point.mu, ordinary)
+        step = max(step, 2.0 * self.epsilon * point.mu) * 4.0 ** max(0, tries - 1)
+        return max(point.mu, min(point.mu + step, far))
+
+    def ordinary(self) -> float:
+        """A multiplier of the size of the data."""
+        f, g, size = self.f, self.g, max(self.reach, self.size)
+        steep = self.length + g.l1 + g.group + g.l2 + g.square * size or 1.0
+        return (size + f.l1 + f.group + f.l2) / steep + abs(self.beta) / steep / steep
+
+    def _accept_the_least(self) -> bool:
         """Where no point meets the cut, ask only for one that misses it the least.  Is it so?
 
         For a c that is within its rounding error of one for which G is bounded below, take that.
         """
-        nearly = 1.0 - 2.0 * (8.0 + self.c.shape[0]) * arrays.epsilon(self.c)
+        nearly = 1.0 - 2.0 * (8.0 + self.c.shape[0]) * self.epsilon
         best = self.g.least(self.c * nearly)[1]
         least = -INFINITY if best is None else dot(self.c, best) + self.g.value(best)
         if least <= self.beta:
@@ -257,59 +288,7 @@ class _Path:
         return self._u if self.entrywise else self.layout.spread(self._u, self.factors)
 
 
-# --- the scalar root
-
-
-def _root(path: _Path, guess: float) -> tuple[float, bool]:
-    """The first mu >= 0 with gap <= 0, where the path then is; is the gap only rounding there?
-
-    Newton's method, kept between ``low`` (gap > 0) and ``high`` (gap <= 0), and helped out by
-    `cuts.between` where it is slow.
-    """
-    eps = arrays.epsilon(path.c)
-    low: Point | None = None
-    high: Point | None = None
-    mu, growth, slow, smallest = guess, -1, 0, INFINITY
-    for tries in range(1000):
-        point = path.at(mu)
-        if (point.gap <= 0.0 and mu == 0.0) or path.is_noise(point.gap):
-            return mu, True
-        low, high = (point, high) if point.gap > 0.0 else (low, point)
-        if high is None:
-            # Newton's step, and longer and longer ones where that stays on this side.
-            growth += 1
-            if growth == 4 and path.accept_the_least():
-                mu, growth, low = _ordinary(path), 0, None
-                continue
-            far = min(2.0**50 * _ordinary(path), FAR)
-            if mu >= far and growth > 4:
-                return mu, False  # further out nothing of v is left in v - mu c
-            step = point.newton - mu if point.slope > 0.0 else max(mu, _ordinary(path))
-            step = max(step, 2.0 * eps * mu) * 4.0 ** max(0, growth - 1)
-            mu = max(mu, min(mu + step, far))
-            continue
-        sound = low is None or low.mu < point.newton < high.mu
-        slow = 0 if sound and abs(point.gap) <= 0.5 * smallest else slow + 1
-        smallest = min(smallest, abs(point.gap))
-        if low is None:
-            mu = point.newton if 0.0 < point.newton < mu and tries < 3 else 0.0
-            continue
-        following = between(low, high, point, slow)
-        if min(abs(following - mu), abs(point.newton - mu)) <= eps * mu:
-            # Perhaps mu is a breakpoint, and all is different one rounding error further.
-            following = mu * (1.0 + math.copysign(2.0 * eps, point.gap))
-        if not low.mu < following < high.mu:
-            path.at(high.mu)
-            return high.mu, False
-        mu = following
-    return mu, False
-
-
-def _ordinary(path: _Path) -> float:
-    """A multiplier of the size of the data."""
-    f, g, size = path.f, path.g, max(path.reach, path.size)
-    steep = path.length + g.l1 + g.group + g.l2 + g.square * size or 1.0
-    return (size + f.l1 + f.group + f.l2) / steep + abs(path.beta) / steep / steep
+# --- the last digits
 
 
 def _polished(path: _Path, z: Array, mu: float) -> Array:

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from tiebreak import arrays
-from tiebreak.arrays import Array, dot, namespace, norm, to_numpy
+from tiebreak.arrays import Array, dot, namespace, norm, to_numpy, zeros_like
 from tiebreak.cuts import INFINITY, into
 from tiebreak.domains import Ball, Box, Domain, Space
 from tiebreak.groups import UNGROUPED, Groups, Host, Layout
@@ -128,7 +128,9 @@ class Terms:
             pull = self.box.project(pull)
         lengths, layout = self.lengths(pull)
         unit = (8.0 + pull.shape[0]) * arrays.epsilon(pull)
-        at_most = (lengths + 2.0**-500 * arrays.max_abs(pull)) * (1.0 + unit)
+        signs = namespace(pull).sign(pull)
+        lost = np.where(layout.dots(signs, signs) > 0.0, 2.0**-500 * arrays.max_abs(pull), 0.0)
+        at_most = (lengths + lost) * (1.0 + unit)
         left = max(norm(self._kept(at_most, layout)) * (1.0 + unit) - self.l2, 0.0)
         reach = self._reach(left)
         if reach == INFINITY:
@@ -151,6 +153,50 @@ class Terms:
         groups = float(np.sum(self.layout(n).penalised))
         norms = self.l1 * math.sqrt(n) + self.group * math.sqrt(groups) + self.l2
         return norms + (self.square * reach if self.square > 0.0 else 0.0)
+
+    def extent(self, n: int, level: float) -> float:
+        """A bound on |x| for all x of R^n where the value is at most ``level``; inf if none is.
+
+        |x|_2 is at most |x|_1, and at most the sum of |x_G|_2 where each variable is in a group.
+        """
+        steep = self.l1 + self.l2 + (self.group if self._covers(n) else 0.0)
+        root = math.hypot(steep, math.sqrt(2.0 * self.square) * math.sqrt(max(level, 0.0)))
+        return 2.0 * level / (steep + root) * (1.0 + 2.0**-48) if steep + root > 0.0 else INFINITY
+
+    def eased(self, n: int, error: float) -> Terms | None:
+        """Terms whose value in R^n is at most this(x) - error |x|; None if no norm can bear it."""
+        l1, group, l2, square = self.weights
+        if l2 >= error:
+            l2 = (l2 - error) * (1.0 - 2.0**-52)
+        elif l1 >= error:
+            l1 = (l1 - error) * (1.0 - 2.0**-52)
+        elif group >= error and self._covers(n):
+            group = (group - error) * (1.0 - 2.0**-52)
+        else:
+            return None
+        return self.with_weights(l1, group, l2, square)
+
+    def falling(self, slope: Array) -> Array | None:
+        """The direction in which <slope, x> + the norms falls fastest for ever within the set.
+
+        None if there is none; one where it stays level, to rounding, counts too.
+        """
+        nearly = self.times(1.0 - 2.0**-32)
+        pull = soft(-slope, nearly.l1)
+        if self.box is not None:
+            lower, upper = self.box._bounds(slope)
+            for_ever = ((pull > 0) & (upper == INFINITY)) | ((pull < 0) & (lower == -INFINITY))
+            pull = namespace(slope).where(for_ever, pull, zeros_like(pull))
+        lengths, layout = nearly.lengths(pull)
+        kept = nearly._kept(lengths, layout)
+        total = norm(kept)
+        if self.radius < INFINITY or not total > nearly.l2:
+            return None
+        return layout.spread(pull, _ratio(kept, lengths) / total)
+
+    def _covers(self, n: int) -> bool:
+        """Is every variable in a group?"""
+        return bool(np.all(self.layout(n).penalised > 0.0))
 
     # --- the links of the chain for groups, l2 and the ball, in terms of the groups' lengths
 
