@@ -22,7 +22,7 @@ import pytest
 import scipy.sparse as sp
 
 import tiebreak as tb
-from tiebreak.methods.agm_bio import REFRESH
+from tiebreak.methods.common import REFRESH
 
 SOURCE = Path(tb.__file__).parent.parent
 

@@ -36,6 +36,7 @@ from tiebreak.methods import (
     FixedLevels,
     GivenLevels,
     OnlineLevels,
+    PAGMBiO,
 )
 from tiebreak.penalties import L1, L2, ElasticNet, GroupL2, Indicator, Zero
 from tiebreak.problem import ErrorBound, Problem
@@ -75,6 +76,7 @@ __all__ = [
     "Monotone",
     "OnlineLevels",
     "Orthant",
+    "PAGMBiO",
     "Problem",
     "Quadratic",
     "Result",

@@ -46,6 +46,7 @@ class Penalty:
 
     def prox(self, x: Array, step: float) -> Array:
         """argmin over z of step penalty(z) + ½|z - x|², for step >= 0."""
+        step = checks.at_least(type(self).__name__, "step", step)
         return self.terms.times(step).prox(x)
 
     def least(self, slope: Array) -> tuple[float, Array | None]:
@@ -217,6 +218,9 @@ class PenaltySum(Penalty):
     def __post_init__(self) -> None:
         joint(self.first, self.second, owner="PenaltySum")
 
+    def __repr__(self) -> str:
+        return f"{self.first!r} + {self.second!r}"
+
     def check(self, n: int) -> None:
         """Raise ValueError if the parameters of either do not fit ``n`` variables."""
         self.first.check(n)
@@ -325,8 +329,14 @@ def _intersection(owner: str, first: Domain, second: Domain) -> Domain:
     if isinstance(second, Space) or (type(first) is type(second) and first == second):
         return first
     if isinstance(first, Box) and isinstance(second, Box):
-        lower = np.maximum(to_numpy(first.lower), to_numpy(second.lower))
-        upper = np.minimum(to_numpy(first.upper), to_numpy(second.upper))
+        bounds = [to_numpy(b) for b in (first.lower, second.lower, first.upper, second.upper)]
+        sizes = {bound.shape[0] for bound in bounds if bound.ndim}
+        if len(sizes) > 1:
+            raise ValueError(
+                f"{owner}: the two boxes must have the same number of variables, "
+                f"got {min(sizes)} and {max(sizes)}"
+            )
+        lower, upper = np.maximum(*bounds[:2]), np.minimum(*bounds[2:])
         if np.any(lower > upper):
             raise ValueError(f"{owner}: the two boxes must have a point in common")
         return Box(*(b if b.ndim else float(b) for b in (lower, upper)))
@@ -397,7 +407,8 @@ class Composite(Function):
         self.prototype = smooth.prototype
 
     def __repr__(self) -> str:
-        return f"{self.smooth!r} + {self.penalty!r}"
+        is_flat = isinstance(self.smooth.bare, Flat)
+        return repr(self.penalty) if is_flat else f"{self.smooth!r} + {self.penalty!r}"
 
     @property
     def bare(self) -> Function:

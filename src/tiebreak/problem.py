@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from tiebreak import arrays, checks
 from tiebreak.arrays import Array, Image
 from tiebreak.cuts import assign
-from tiebreak.domains import Ball, Domain, Space
+from tiebreak.domains import Ball, Domain, Orthant, Space
 from tiebreak.functions import Function, Lifted, Linear, Scaled, SmoothFunction, Sum
 from tiebreak.losses import LeastSquares
 from tiebreak.penalties import (
@@ -102,6 +102,18 @@ class Problem:
     radius: float | None = None
     error_bound: ErrorBound | None = None
 
+    if TYPE_CHECKING:  # a penalty alone is welcome, and becomes a Composite
+
+        def __init__(
+            self,
+            *,
+            upper: Function | Penalty,
+            lower: Function | Penalty,
+            domain: Domain = ...,
+            radius: float | None = None,
+            error_bound: ErrorBound | None = None,
+        ) -> None: ...
+
     def __post_init__(self) -> None:
         if isinstance(self.domain, type) or not isinstance(self.domain, Domain):
             raise TypeError(
@@ -143,11 +155,26 @@ class Problem:
             )
         if self.dimension is not None:
             self._check_dimension(self.dimension)
-        slope = _linear_slope(self.lower)
-        if slope is not None and math.isinf(self.domain.support(-slope)):
+        if self._falls_without_end():
             raise ValueError(
                 "Problem: lower is unbounded below on the domain, so it has no minimisers"
             )
+
+    def _falls_without_end(self) -> bool:
+        """Is the lower level linear up to its penalty, and surely unbounded below on Z?"""
+        smooth, penalty = split(self.lower)
+        slope = _linear_slope(smooth)
+        if slope is None or penalty.terms.square > 0.0:
+            return False
+        if not any(penalty.terms.weights):
+            return math.isinf(self.domain.support(-slope))
+        if not isinstance(self.domain, Space | Orthant):
+            return False
+        # The penalty p is a norm on a cone: d = prox of p at -slope has <slope, d> + p(d) = -|d|².
+        # A weight that is a little larger: rounding must not refuse what is just bounded.
+        little = math.sqrt(arrays.epsilon(slope))
+        d = self.prox(-slope, 0.0, 1.0 + little)
+        return arrays.norm(d) > little * arrays.norm(slope)
 
     @property
     def dimension(self) -> int | None:

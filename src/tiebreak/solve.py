@@ -17,7 +17,8 @@ from tiebreak import arrays, checkpoint, checks
 from tiebreak.advice import after_nonfinite, what_next
 from tiebreak.arrays import Array
 from tiebreak.certificate import Certificate
-from tiebreak.methods import METHODS, AGMBiO
+from tiebreak.methods import METHODS, AGMBiO, PAGMBiO
+from tiebreak.penalties import Composite
 from tiebreak.problem import Problem
 from tiebreak.result import SUCCESSES, Result, Row, Trace
 from tiebreak.run import Intermediate, Method, Run, Saved
@@ -151,9 +152,10 @@ def solve(
 def certify(problem: Problem, x: Any, max_iter: int = 10_000) -> Certificate:
     """What can be proved about ``x``, a point from anywhere.
 
-    Spends oracle calls of its own: AGM-BiO from the projection of x collects minorants until both
-    gaps of x have stopped shrinking, with several gammas, for none is best everywhere; at most
-    ``max_iter`` steps in all.  The proof does not rely on where x came from.
+    Spends oracle calls of its own: AGM-BiO (P-AGM-BiO if there are penalties) from the projection
+    of x collects minorants until both gaps of x have stopped shrinking, with several gammas, for
+    none is best everywhere; at most ``max_iter`` steps in all.  The proof does not rely on where x
+    came from.
     """
     if not isinstance(problem, Problem):
         raise TypeError(f"certify: problem must be a Problem, got {checks.what_it_is(problem)}")
@@ -161,9 +163,9 @@ def certify(problem: Problem, x: Any, max_iter: int = 10_000) -> Certificate:
     x = problem.point(x, "certify", "x")
     start = problem.start(x)
     _check_functions("certify", problem, start)
-    steps, proof, known = 0, None, None
+    kind, steps, proof, known = _kind(problem), 0, None, None
     with arrays.quiet():
-        for method in (_automatic(problem), AGMBiO(gamma=1e-3), AGMBiO(gamma=1e-1)):
+        for method in (_automatic(problem), kind(gamma=1e-3), kind(gamma=1e-1)):
             method.check(problem)
             run = Run(problem, method, start)
             if known is not None:
@@ -216,13 +218,19 @@ def find_method(method: str | Method, problem: Problem, owner: str = "solve") ->
 
 
 def _automatic(problem: Problem) -> Method:
-    """AGM-BiO: gamma by theorem where an error bound is known, else the paper's own 1e-2.
+    """AGM-BiO for smooth functions, P-AGM-BiO for composite ones.
 
+    gamma by their own rule where an error bound is known or f has a penalty, else the paper's 1e-2.
     Without an error bound Theorem 1 allows gamma = 1, but then the lower gap shrinks like 1/k
     only; the paper's regression experiment uses 1e-2, and so do we.
     """
     known = problem.error_bound is not None or problem.growth > 0.0
-    return AGMBiO() if known else AGMBiO(gamma=1e-2)
+    by_rule = known or isinstance(problem.upper, Composite)
+    return _kind(problem)(None if by_rule else 1e-2)
+
+
+def _kind(problem: Problem) -> type[AGMBiO] | type[PAGMBiO]:
+    return AGMBiO if problem.is_smooth else PAGMBiO
 
 
 def _pair(value: Any, name: str) -> tuple[float, float]:

@@ -50,29 +50,40 @@ def need_short_step(owner: str, name: str, step: float | None, smoothness: float
 def typical_length(problem: Problem, g_0: Seen) -> float:
     """A length in the units of x: the domain's diameter, or twice the promised radius.
 
-    Where both are infinite: the length of the first lower step, of the start, or 1.
+    Where that is infinite or 0: how far the lower level moves, or 1.
     """
     length = problem.domain.diameter_in(int(g_0.at.shape[0]))
     if not math.isfinite(length) and problem.radius is not None:
         length = 2.0 * problem.radius
-    if not math.isfinite(length) and problem.lower.lipschitz > 0.0:
-        length = arrays.norm(g_0.slope) / problem.lower.lipschitz
-    if not math.isfinite(length) or length == 0.0:
-        length = arrays.norm(g_0.at) or 1.0
-    return length
+    return length if 0.0 < length < math.inf else _distance_moved(problem, g_0) or 1.0
+
+
+def _distance_moved(problem: Problem, g_0: Seen) -> float:
+    """The length of the first lower step or of the start, whichever is longer."""
+    L_g, start = problem.lower.lipschitz, arrays.norm(g_0.at)
+    known = 0.0 < L_g < math.inf
+    return max(arrays.norm(g_0.slope) / L_g, start) if known else start
+
+
+def bending(problem: Problem, h: Function, h_0: Seen, g_0: Seen) -> float:
+    """How much the slope of h turns over a typical length, per length, its penalty included.
+
+    That is L_h, or where h1 is linear its slope over a typical length; and the slope of h2 over
+    how far the lower level moves: a penalty pulls to the origin, so the domain's size says little.
+    """
+    length = typical_length(problem, g_0)
+    smooth = h.lipschitz or arrays.norm(h_0.slope) / length
+    length = min(length, _distance_moved(problem, g_0) or length)
+    return smooth + split(h)[1].terms.steepness(int(h_0.at.shape[0]), length) / length
 
 
 def positive_smoothness(problem: Problem, h: Function, h_0: Seen, g_0: Seen) -> float:
-    """L_h, or where h is linear a unit-free stand-in: |slope| over a typical length.
+    """L_h, or a unit-free stand-in where that is 0.
 
-    Any positive number is admissible there; this one makes the first step as long as the domain.
-    A penalty adds its own slope.
+    Any positive number is admissible there; this one makes the first step on a linear function as
+    long as the domain.
     """
-    if h.lipschitz > 0.0:
-        return h.lipschitz
-    length, terms = typical_length(problem, g_0), split(h)[1].terms
-    slope = arrays.norm(h_0.slope) + terms.steepness(int(h_0.at.shape[0]), length)
-    return slope / length or 1.0
+    return h.lipschitz or bending(problem, h, h_0, g_0) or 1.0
 
 
 def is_due(k: int) -> bool:

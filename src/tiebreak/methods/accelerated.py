@@ -1,0 +1,355 @@
+"""What AGM-BiO and P-AGM-BiO share: levels, the auxiliary run that makes them, all but line 6.
+
+Both are written for f = f1 + f2 and g = g1 + g2 with smooth f1, g1; AGM-BiO is for f2 = g2 = 0.
+Slopes, minorants and Lipschitz constants are those of f1 and g1, values those of f and g.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, NamedTuple, Self
+
+from tiebreak import arrays, checks, theory
+from tiebreak.arrays import Array, Image, mix
+from tiebreak.certificate import News
+from tiebreak.functions import Seen, SmoothFunction
+from tiebreak.methods.common import (
+    DEFAULT_HORIZON,
+    REFRESH,
+    bending,
+    need_lipschitz,
+    positive_smoothness,
+)
+from tiebreak.penalties import Composite
+from tiebreak.problem import Point, Problem
+
+
+@dataclass(frozen=True)
+class OnlineLevels:
+    """g_k from an accelerated projected gradient run on g beside the main loop, one step ahead."""
+
+
+@dataclass(frozen=True)
+class FixedLevels:
+    """g_k = g_K for all k: first ``iterations`` steps on g alone, then the main loop.
+
+    Removes the logarithms from the bounds; one gradient of g per step less in the main loop.
+    """
+
+    iterations: int
+
+    def __post_init__(self) -> None:
+        checks.whole("FixedLevels", "iterations", self.iterations, 1)
+
+
+@dataclass(frozen=True)
+class GivenLevels:
+    """g_k given by you: one number, a sequence (its last entry stays), or a callable of k.
+
+    A level below g* may empty the cut; the step is then clipped, and no certificate relies on it.
+    """
+
+    values: float | Sequence[float] | Callable[[int], float]
+
+    def __post_init__(self) -> None:
+        self.at(0)
+
+    def at(self, k: int) -> float:
+        """The level for step k."""
+        needed = "a number, a non-empty sequence of numbers or a callable of k"
+        values: Any = self.values
+        given = values
+        if callable(values):
+            given = values(k)
+        elif not isinstance(values, str) and hasattr(values, "__len__") and len(values):
+            given = values[min(k, len(values) - 1)]
+        level = checks.number("GivenLevels", "values", given, needed)
+        if math.isnan(level) or level == -math.inf:
+            raise ValueError(f"GivenLevels: the level of step {k} must be a number, got {level}")
+        return level
+
+
+class Auxiliary(NamedTuple):
+    """The accelerated projected gradient run on g that makes the levels (three-sequence form)."""
+
+    k: int  # steps taken
+    B: float  # sum of the step sizes b_i
+    u: Array  # the averaged point, whose value is the level
+    v: Array  # the mirror point
+    u_image: Image  # images of u and v under g's matrix
+    v_image: Image
+    g_w: Seen  # g at w = mix(u, v), where the next step starts
+    g_u: float
+
+
+class State(NamedTuple):
+    """Everything a run needs to go on; arrays and numbers only."""
+
+    k: int  # steps of Algorithm 1 taken
+    A: float  # sum of the step sizes a_i
+    x: Array  # the point the theorems speak of
+    z: Array  # the projected point
+    x_images: tuple[Image, Image]  # images of x and z under the matrices of f and g
+    z_images: tuple[Image, Image]
+    f_y: Seen  # f and g at y = mix(x, z), where the next step starts
+    g_y: Seen
+    level: float  # g_k of the next step
+    mu: float  # multiplier of the last cut, the next one's first guess
+    upper_value: float  # f(x) and g(x)
+    lower_value: float
+    smoothness: float  # S = L_f/gamma
+    lower_smoothness: float  # L_g, or its stand-in where g is linear
+    steep: tuple[int, int]  # how often f, g rose more than their Lipschitz constants allow
+    bent: tuple[int, int]  # how often f, g fell below their own minorants, as no convex one can
+    auxiliary: Auxiliary | None
+    news: News  # the minorants of this step, for the certificate
+
+
+@dataclass(frozen=True)
+class Accelerated:
+    """Algorithm 1 or 2: what a kind of them adds is line 6, and its step on g alone."""
+
+    gamma: float | None = None
+    levels: OnlineLevels | FixedLevels | GivenLevels = field(default_factory=OnlineLevels)
+    horizon: int | None = None
+
+    title: ClassVar[str]  # in the words of the report
+
+    def __post_init__(self) -> None:
+        owner = type(self).__name__
+        if self.gamma is not None:
+            gamma = checks.number(owner, "gamma", self.gamma, "a number in (0, 1] or None")
+            if not 0.0 < gamma <= 1.0:
+                raise ValueError(
+                    f"{owner}: gamma must be a number in (0, 1] or None, got {self.gamma}"
+                )
+        if not isinstance(self.levels, OnlineLevels | FixedLevels | GivenLevels):
+            raise TypeError(
+                f"{owner}: levels must be OnlineLevels(), FixedLevels(iterations) or "
+                f"GivenLevels(values), got {checks.what_it_is(self.levels)}"
+            )
+        if self.horizon is not None:
+            checks.whole(owner, "horizon", self.horizon, 1)
+
+    def check(self, problem: Problem) -> None:
+        """Refuse a problem outside the assumptions, with one sentence."""
+        need_lipschitz(type(self).__name__, problem, "upper", "lower")
+
+    def describe(self, problem: Problem) -> str:
+        """The method, its step-size rule and the source of its levels, in words."""
+        return f"{self.title}, {self.theorem(problem)}, {type(self.levels).__name__}"
+
+    def planned(self, steps: int) -> Self:
+        """This method with T of Theorem 2 filled in, for a run of at most ``steps`` steps."""
+        return self if self.horizon is not None else replace(self, horizon=steps)
+
+    # -- what a kind adds ---------------------------------------------------------------------
+
+    def line_6(
+        self, problem: Problem, v: Array, a: float, c: Array, beta: float, guess: float
+    ) -> tuple[Array, float]:
+        """argmin of a f2(z) + ½|z - v|² over the z in Z with <c, z> + g2(z) <= beta; its mu."""
+        raise NotImplementedError
+
+    def lower_step(self, problem: Problem, v: Array, b: float) -> Array:
+        """argmin of b g2(z) + ½|z - v|² over the z in Z."""
+        raise NotImplementedError
+
+    # -- the step size ------------------------------------------------------------------------
+
+    def theorem(self, problem: Problem) -> str:
+        """Which theorem of the paper speaks for a run on ``problem``, in words."""
+        if self.gamma is not None:
+            return f"gamma = {self.gamma:g}"
+        if (order := _order(problem)) is not None:
+            return f"gamma by Theorem {2 if order > 1.0 else 3} (error bound of order {order:g})"
+        if _has_penalty(problem):
+            return "gamma by the rule of Theorem 2, though no error bound is known"
+        if problem.is_bounded:
+            return "gamma = 1 by Theorem 1 (bounded domain)"
+        return "gamma = 1, no theorem bounds the lower level (unbounded domain, no error bound)"
+
+    def smoothness(self, problem: Problem, f_0: Seen, g_0: Seen) -> float:
+        """S = L_f/gamma, so that a_k = (k+1)/(4 S); from both functions at the start."""
+        f, (L_f, L_g) = problem.upper, (h.lipschitz for h in problem.smooth_parts)
+        order, bound = _order(problem), problem.error_bound
+        if self.gamma is not None or (order is None and not _has_penalty(problem)):
+            return positive_smoothness(problem, f, f_0, g_0) / (self.gamma or 1.0)
+        if order == 1.0 and bound is not None:
+            S = theory.smoothness_weak_sharpness(
+                L_f, L_g, modulus=bound.modulus, gradient_bound=bound.gradient_bound
+            )
+        else:
+            if _has_penalty(problem):  # L_g/w with the w that makes it independent of units
+                L_g = bending(problem, f, f_0, g_0)
+            S = theory.smoothness_error_bound(
+                L_f, L_g, order=order or 2.0, iterations=self.horizon or DEFAULT_HORIZON
+            )
+        return S or positive_smoothness(problem, f, f_0, g_0)
+
+    # -- the algorithm ------------------------------------------------------------------------
+
+    def init(self, problem: Problem, x0: Array) -> State:
+        """x_0 = z_0 = y_0 and the first auxiliary step, so that the level is one step ahead."""
+        (f1, g1), (f2, g2) = problem.smooth_parts, problem.penalties
+        (x,) = problem.lift(problem.domain.project(x0))
+        (f_y,), _ = f1.look([x.f])
+        (g_y,), _ = g1.look([x.g])
+        f_x, g_x = f_y.value + f2.value(x.x), g_y.value + g2.value(x.x)
+        L_g = positive_smoothness(problem, problem.lower, g_y, g_y)
+        S = self.smoothness(problem, f_y, g_y)
+        state = State(
+            k=0, A=0.0, x=x.x, z=x.x, x_images=x[1:], z_images=x[1:], f_y=f_y, g_y=g_y,
+            level=g_x, mu=0.0, upper_value=f_x, lower_value=g_x,
+            smoothness=S, lower_smoothness=L_g, steep=(0, 0), bent=(0, 0),
+            auxiliary=Auxiliary(0, 0.0, x.x, x.x, x.lower, x.lower, g_y, g_x),
+            news=News(values=((g_x, g_y.at, g_y),)),
+        )  # fmt: skip
+        if isinstance(self.levels, GivenLevels):
+            return state._replace(level=self.levels.at(0), auxiliary=None)
+        return self._auxiliary_step(problem, state)
+
+    def step(self, problem: Problem, state: State) -> State:
+        """One step of the algorithm, or of the first phase of FixedLevels."""
+        if isinstance(self.levels, FixedLevels) and state.auxiliary is not None:
+            if state.auxiliary.k < self.levels.iterations:
+                return self._auxiliary_step(problem, state)
+            state = state._replace(auxiliary=None)
+        (f1, g1), (f2, g2) = problem.smooth_parts, problem.penalties
+        k, S, aux = state.k, state.smoothness, state.auxiliary
+        a, a_next = theory.step_size(k, S), theory.step_size(k + 1, S)
+        A = state.A + a
+
+        # Line 6: a gradient step on f1, then f2, Z and the cut of g at y_k.
+        y, c = state.g_y.at, state.g_y.slope
+        beta = state.level - state.g_y.value + arrays.dot(c, y)
+        z_new, mu = self.line_6(problem, state.z - a * state.f_y.slope, a, c, beta, state.mu)
+        # Both sequences are lifted together, so that streamed data is passed over once.
+        if aux is None:
+            (z,) = problem.lift(z_new)
+        else:
+            z, v = _lift_both(problem, z_new, self._auxiliary_mirror(problem, state, aux))
+
+        x = mix(Point(state.x, *state.x_images), z, a / A)
+        if (k + 1) % REFRESH == 0:
+            (x,) = problem.lift(x.x)
+        y_next = mix(x, z, a_next / (A + a_next))
+        (f_y,), (f1_x,) = f1.look([y_next.f], [x.f])
+        if aux is None:
+            (g_y,), (g1_x,) = g1.look([y_next.g], [x.g])
+            level, lower, values = state.level, [(a, state.g_y)], []
+        else:
+            u, w = _auxiliary_points(problem, state, aux, v)
+            (g_y, g_w), (g1_x, g1_u) = g1.look([y_next.g, w.g], [x.g, u.g])
+            g_u = g1_u + g2.value(u.x)
+            aux, used = _auxiliary_advance(state, aux, u, v, g_w, g_u), aux
+            level = min(state.level, g_u)
+            lower, values = [(aux.B - used.B, used.g_w)], [(g_u, u.x, g_w)]
+        if isinstance(self.levels, GivenLevels):
+            level = self.levels.at(k + 1)
+        f_x, g_x = f1_x + f2.value(x.x), g1_x + g2.value(x.x)
+
+        dz = z.x - state.z
+        moved = (a / A) * dz, (a / A) ** 2 * arrays.dot(dz, dz)  # x_{k+1} - y_k, squared length
+        steep_f, bent_f = _out_of_bounds(f1, state.f_y, f1_x, *moved)
+        steep_g, bent_g = _out_of_bounds(g1, state.g_y, g1_x, *moved)
+        return state._replace(
+            k=k + 1, A=A, x=x.x, z=z.x, x_images=x[1:], z_images=z[1:], f_y=f_y, g_y=g_y,
+            level=level, mu=mu, upper_value=f_x, lower_value=g_x, auxiliary=aux,
+            steep=(state.steep[0] + steep_f, state.steep[1] + steep_g),
+            bent=(state.bent[0] + bent_f, state.bent[1] + bent_g),
+            news=News(
+                upper=((a, state.f_y),),
+                cuts=((mu, state.g_y),),
+                lower=tuple(lower),
+                values=((g_x, x.x, g_y), *values),
+            ),
+        )  # fmt: skip
+
+    # -- the auxiliary run: w = mix(u, v), v+ = step from v - b grad g1(w), u+ = mix(u, v+) -----
+
+    def _auxiliary_mirror(self, problem: Problem, state: State, aux: Auxiliary) -> Array:
+        """v_{k+1}: a gradient step on g1 from v_k, b_k = (k+1)/(2 L_g), then g2 and Z."""
+        b = theory.auxiliary_step_size(aux.k, state.lower_smoothness)
+        return self.lower_step(problem, aux.v - b * aux.g_w.slope, b)
+
+    def _auxiliary_step(self, problem: Problem, state: State) -> State:
+        """One step of the auxiliary run alone: in ``init``, in the first phase of FixedLevels."""
+        aux, g1, g2 = state.auxiliary, problem.smooth_parts[1], problem.penalties[1]
+        assert aux is not None
+        moved = self._auxiliary_mirror(problem, state, aux)
+        v = Point(moved, None, g1.lift(moved)[0])
+        u, w = _auxiliary_points(problem, state, aux, v)
+        (g_w,), (g1_u,) = g1.look([w.g], [u.g])
+        g_u = g1_u + g2.value(u.x)
+        after = _auxiliary_advance(state, aux, u, v, g_w, g_u)
+        news = News(
+            lower=((after.B - aux.B, aux.g_w),),
+            values=(*(state.news.values if aux.k == 0 else ()), (g_u, u.x, g_w)),
+        )
+        return state._replace(auxiliary=after, level=min(state.level, g_u), news=news)
+
+
+def _auxiliary_points(
+    problem: Problem, state: State, aux: Auxiliary, v: Point
+) -> tuple[Point, Point]:
+    """u_{k+1} and the point w_{k+1} where g is looked at next."""
+    b = theory.auxiliary_step_size(aux.k, state.lower_smoothness)
+    b_next = theory.auxiliary_step_size(aux.k + 1, state.lower_smoothness)
+    B = aux.B + b
+    u = mix(Point(aux.u, None, aux.u_image), v, b / B)
+    if (aux.k + 1) % REFRESH == 0:
+        u = Point(u.x, None, problem.lower.lift(u.x)[0])
+    return u, mix(u, v, b_next / (B + b_next))
+
+
+def _auxiliary_advance(
+    state: State, aux: Auxiliary, u: Point, v: Point, g_w: Seen, g_u: float
+) -> Auxiliary:
+    b = theory.auxiliary_step_size(aux.k, state.lower_smoothness)
+    return Auxiliary(aux.k + 1, aux.B + b, u.x, v.x, u.lower, v.lower, g_w, g_u)
+
+
+def _lift_both(problem: Problem, z: Array, v: Array) -> tuple[Point, Point]:
+    """z lifted for f and g, v for g alone; g's matrix sees both at once."""
+    (f_z,) = problem.upper.lift(z)
+    g_z, g_v = problem.lower.lift(z, v)
+    return Point(z, f_z, g_z), Point(v, None, g_v)
+
+
+# -- constants
+
+
+def _order(problem: Problem) -> float | None:
+    """The order of the error bound: the user's, 2 where g is known to grow quadratically."""
+    if problem.error_bound is not None:
+        return problem.error_bound.order
+    return 2.0 if problem.growth > 0.0 else None
+
+
+def _has_penalty(problem: Problem) -> bool:
+    """Has the upper level one?"""
+    return isinstance(problem.upper, Composite)
+
+
+def _out_of_bounds(
+    h: SmoothFunction, y: Seen, value: float, dx: Array, square: float
+) -> tuple[bool, bool]:
+    """Is h(y + dx) above h(y) + <slope, dx> + L/2 |dx|², is it below h(y) + <slope, dx>?
+
+    The first cannot be if L is the Lipschitz constant that it claims to be, the second if h is
+    convex and its gradient right: free checks at every step.
+    """
+    rise = value - y.value - arrays.dot(y.slope, dx)
+    curved = 0.5 * h.lipschitz * square
+    if 0.0 <= rise <= curved:
+        return False, False
+    # Perhaps it is rounding only.
+    reach, slope = arrays.norm(y.at) + math.sqrt(square), arrays.norm(y.slope)
+    parts = max(abs(value), abs(y.value), y.size)
+    errors = h.rounding(reach, parts, slope, arrays.epsilon(dx), int(dx.shape[0]))
+    slack = 4.0 * errors[0] + 2.0 * (errors[1] + arrays.epsilon(dx) * slope) * reach
+    slack += 1e-9 * curved + h.defect * square
+    return rise > curved + slack, rise < -slack
