@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from tiebreak.result import Row
 from tiebreak.run import Run
 
+_OR_PENALTY = ", or a penalty on all variables beside a smooth part whose lower_bound is known"
+
 
 def after_nonfinite(run: Run) -> str:
     return (
@@ -31,12 +33,13 @@ def what_next(run: Run, status: str, tolerance: tuple[float, float], max_iter: i
     if status in ("max_iter", "max_time", "stopped"):
         row = run.rows[-1]
         gaps = (row.upper_gap, row.lower_gap)
+        or_penalty = "" if run.problem.is_smooth else _OR_PENALTY
         for name, letter, gap in zip(("upper", "lower"), "fg", gaps, strict=True):
             if math.isinf(gap):
                 parts.append(
                     f"Nothing bounds {letter}* from below on this unbounded domain: give "
                     "Problem(radius=...) if you know that some solution has |x| <= radius, or a "
-                    f"bounded domain, or a strongly convex {name} function"
+                    f"bounded domain, or a strongly convex {name} function{or_penalty}"
                 )
         errors = run.ledger.value_errors(run.state.x, row.upper_value, row.lower_value)
         floors = [g <= 16.0 * e for g, e in zip(gaps, errors, strict=True)]

@@ -1,14 +1,16 @@
 """Proved bounds on f* and g*, from the minorants that any method leaves behind.
 
-With minorants l_f,i of f and l_g,i of g, any weights a_i, mu_i >= 0, and any ghat >= g* that is a
-computed value of g at a point of Z,
+With f = f1 + f2 and g = g1 + g2, minorants l_f,i of f1 and l_g,i of g1, any weights a_i, mu_i >= 0,
+and any ghat >= g* that is a computed value of g at a point of Z,
 
-    f*  >=  (1/sum a_i) min_{x in Z} [ sum a_i l_f,i(x) + sum mu_i (l_g,i(x) - ghat) ],
+    f*  >=  (1/sum a_i) min_{x in Z} [ sum a_i (l_f,i + f2)(x) + sum mu_i (l_g,i + g2 - ghat)(x) ],
 
-because x* lies in Z and l_g,i(x*) <= g* <= ghat.  Likewise g* >= min_Z of any average of l_g,i.
-Weights are free, so several sums are kept (the whole run, its tails from every power of two, the
-last cut alone) and the best bound counts, with the best common factor on the cuts.  Bounds on
-rounding errors are subtracted: a certificate may be wide, it is never wrong.
+because x* lies in Z and (l_g,i + g2)(x*) <= g* <= ghat.  Likewise g* >= min_Z of g2 plus any
+average of l_g,i.  Weights are free, so several sums are kept (the whole run, its tails from every
+power of two, the last cut alone) and the best bound counts, with the best common factor on the
+cuts.  A constant below f1 or g1 is a minorant too, and may be mixed in: on an unbounded Z that is
+how a slope gets into the dual ball of a penalty.  And x* lies where g2(x*) <= ghat - inf g1.
+Bounds on rounding errors are subtracted: a certificate may be wide, it is never wrong.
 
 This file knows no method: a method hands over News, and that is all.
 """
@@ -22,12 +24,15 @@ from typing import NamedTuple
 from tiebreak import arrays, theory
 from tiebreak.arrays import Array
 from tiebreak.domains import Space
-from tiebreak.functions import Function, Seen
+from tiebreak.functions import Function, Seen, rounding_unit
 from tiebreak.models import UNIT, Concave, Model, Region, largest
+from tiebreak.penalties import split
 from tiebreak.problem import Problem
 
 TINY = 2.0**-1000  # covers underflow, which relative errors do not
 HUGE = 1e150  # multipliers beyond this drown everything else in rounding errors
+MIXTURES = 4  # how many mixtures of a minorant with a constant one are tried
+MARGINS = (1e-13, 1e-12, 1e-10, 1e-8, 1e-6, 1e-4)  # how far inside a dual ball is surely inside
 
 
 class Claims(NamedTuple):
@@ -40,9 +45,9 @@ class Claims(NamedTuple):
 class News(NamedTuple):
     """What one step has found out: weighted minorants, and values of g at points of Z."""
 
-    upper: tuple[tuple[float, Seen], ...] = ()  # of f
-    cuts: tuple[tuple[float, Seen], ...] = ()  # of g, weighted by the cuts' multipliers
-    lower: tuple[tuple[float, Seen], ...] = ()  # of g, weighted for a bound on g* itself
+    upper: tuple[tuple[float, Seen], ...] = ()  # of f1
+    cuts: tuple[tuple[float, Seen], ...] = ()  # of g1, weighted by the cuts' multipliers
+    lower: tuple[tuple[float, Seen], ...] = ()  # of g1, weighted for a bound on g* itself
     values: tuple[tuple[float, Array, Seen], ...] = ()  # g at a point of Z, a minorant close by
     claims: Claims | None = None
 
@@ -139,9 +144,10 @@ class Ledger:
         self._epsilon, self._n = arrays.epsilon(x0), int(x0.shape[0])
         self._is_double = x0.dtype == self._xp.float64
         self._zero = self._double(arrays.zeros_like(x0))
-        self._nothing = Model(0.0, 0.0, self._zero, 0.0, 0.0, 0.0)
+        self._nothing = Model(0.0, 0.0, 0.0, self._zero, 0.0, 0.0, 0.0)
         self._slack = UNIT * (64.0 + 0.5 * self._n)  # rounding of a sum over the variables
-        self._region = Region(problem.domain, problem.radius, self._zero)
+        self._region = Region(*problem.penalties, problem.domain, problem.radius, self._zero)
+        self._floors = tuple(self._floor(h) for h in (problem.upper, problem.lower))
         self._growth = problem.lower.growth if isinstance(problem.domain, Space) else 0.0
         self.refuted = False  # was a promise of the user seen to be false?
         self.is_steep = False  # was f seen to rise faster than its Lipschitz constant allows?
@@ -162,9 +168,9 @@ class Ledger:
     def add(self, news: News) -> bool:
         """Take in the news of one step; False, and nothing changed, if they are not finite."""
         f, g = self.problem.upper, self.problem.lower
-        uppers = [(weight, self._model(f, seen)) for weight, seen in news.upper]
-        cuts = [(weight, self._model(g, seen)) for weight, seen in news.cuts]
-        lowers = [(weight, self._model(g, seen)) for weight, seen in news.lower]
+        uppers = [(weight, self._model(f, seen, upper=1.0)) for weight, seen in news.upper]
+        cuts = [(weight, self._model(g, seen, lower=1.0)) for weight, seen in news.cuts]
+        lowers = [(weight, self._model(g, seen, lower=1.0)) for weight, seen in news.lower]
         if not all(model.is_finite for _, model in (*uppers, *cuts, *lowers)):
             return False
         of_f, of_g = self.part_sizes
@@ -224,7 +230,7 @@ class Ledger:
             lower_bound=max(s.lower_bound, known.lower_bound),
         )
 
-    def _model(self, h: Function, seen: Seen) -> Model:
+    def _model(self, h: Function, seen: Seen, upper: float = 0.0, lower: float = 0.0) -> Model:
         """value + <slope, x - at> + sigma/2 |x - at|², with its rounding errors."""
         at, slope = self._double(seen.at), self._double(seen.slope)
         sigma = h.strong_convexity - h.defect
@@ -241,15 +247,27 @@ class Ledger:
         )
         value_error += TINY
         slope_error += slack * (steepness + abs(sigma) * size) + TINY
-        return Model(1.0, constant, slope, sigma, value_error, slope_error)
+        return Model(upper, lower, constant, slope, sigma, value_error, slope_error)
+
+    def _value_error(
+        self, h: Function, x: Array, value: float, parts: float, steepness: float
+    ) -> float:
+        """A bound on the rounding error of the value of h at x, its penalty included.
+
+        ``steepness``: about the slope of the smooth part there; ``parts``: see `Seen.size`.
+        """
+        penalty = split(h)[1].value(x)
+        parts = max(abs(value) + penalty, parts)
+        error, _ = h.rounding(arrays.norm(x), parts, steepness, self._epsilon, self._n)
+        return error + rounding_unit(self._epsilon, self._n) * penalty
 
     def _value_above(self, h: Function, value: float, at: Array, near: Seen) -> float:
         """An upper bound on the true value of h ``at`` a point of Z, close to ``near``."""
         size, steepness = arrays.norm(at), arrays.norm(near.slope)
         if at is not near.at and math.isfinite(h.lipschitz):
             steepness += h.lipschitz * arrays.norm(at - near.at)
-        parts = max(abs(value), near.size)
-        error, _ = h.rounding(size, parts, steepness, self._epsilon, self._n)
+        error = self._value_error(h, at, value, near.size, steepness)
+        steepness += split(h)[1].terms.steepness(self._n, size)
         # The point is in Z up to rounding only.
         return value + error + 64 * self._epsilon * steepness * size + TINY
 
@@ -268,82 +286,132 @@ class Ledger:
 
         ``effort``: how many factors on the cuts are tried per sum, from the last best one on.
         """
+        self._region = self._region.after(self.sums.steps, self._solution_radius())
         self._improve_lower_bound()
         if math.isfinite(self.sums.ghat) and self.sums.last_upper is not None:
             self._improve_by_tails(effort)
             self._improve_by_single_cuts(self.sums.last_upper, effort)
         return self.sums.upper_bound, self.sums.lower_bound
 
+    def _solution_radius(self) -> float:
+        """A bound on |x*| for all solutions, from g2(x*) <= ghat - inf g1; inf if there is none."""
+        terms = self.problem.penalties[1].terms
+        ghat, floor = self.sums.ghat, self.problem.lower.lower_bound
+        level = ghat - floor + self._slack * (abs(ghat) + abs(floor)) + TINY
+        return terms.extent(self._n, level) if 0.0 < level < math.inf else math.inf
+
+    def _floor(self, h: Function) -> Model | None:
+        """The constant minorant of the smooth part of h, where a penalty makes it worth mixing."""
+        if not any(split(h)[1].terms.weights) or math.isinf(h.lower_bound):
+            return None
+        of_f, of_g = float(h is self.problem.upper), float(h is not self.problem.upper)
+        error = self._slack * abs(h.lower_bound)
+        return Model(of_f, of_g, h.lower_bound, self._zero, 0.0, error, 0.0)
+
     def _improve_lower_bound(self) -> None:
         """g* >= min_Z of the last minorants, and of the averages over some tails."""
         s = self.sums
         if not s.blocks:
             return
-        bounds = [self._region.minimum(m)[0] for m in (s.last_lower, s.last_cut) if m is not None]
+        best, favourite = -math.inf, s.last_lower or s.last_cut
+        for last in (s.last_lower, s.last_cut):
+            if last is not None:
+                bound = self._region.minimum(last).value
+                if bound > best:
+                    best, favourite = bound, last
         for start in _starts(len(s.blocks), s.lower_tail, s.steps):
             tail = _tail([block.lower for block in s.blocks], start)
             if tail.weight > 0.0:
-                bound = self._region.minimum(tail.scaled(1.0 / tail.weight))[0]
-                if bound >= max(bounds, default=-math.inf):
+                model = tail.scaled(1.0 / tail.weight)
+                bound = self._region.minimum(model).value
+                if bound >= best:
+                    best, favourite = bound, model
                     s = s._replace(lower_tail=start)
-                bounds.append(bound)
-        self.sums = s._replace(lower_bound=_best(s.lower_bound, *bounds))
+        mixed = self._mixed(self._floors[1], favourite)
+        self.sums = s._replace(lower_bound=_best(s.lower_bound, best, mixed))
 
     def _improve_by_tails(self, effort: int) -> None:
         """f* >= the bound of some tails, the whole run among them; the best one with its factor."""
         s = self.sums
         bounds = [s.upper_bound]
-        favourite: tuple[float, int, Concave] | None = None
+        favourite: tuple[float, int, Model, Model] | None = None
         for start in _starts(len(s.blocks), s.tail, s.steps):
             upper = _tail([block.upper for block in s.blocks], start)
             if upper.weight > 0.0:
                 cuts = _tail([block.cuts for block in s.blocks], start)
-                along = self._along_factor(upper, cuts)
-                value = along(1.0)[0]  # factor 1 is what the theorem's proof uses
+                upper, cuts = self._normalised(upper, cuts)
+                _, value, _ = self._along(upper, cuts)(1.0)  # 1: as in the proof of the theorem
                 if favourite is None or value >= favourite[0]:
-                    favourite = value, start, along
+                    favourite = value, start, upper, cuts
                 bounds.append(value)
         if favourite is not None:
-            _, start, along = favourite
-            value, factor = largest(along, s.tail_factor, effort)
-            bounds.append(value)
+            _, start, upper, cuts = favourite
+            value, factor = largest(self._along(upper, cuts), s.tail_factor, effort)
+            bounds += value, self._mixed(self._floors[0], upper.plus(cuts, factor))
             s = s._replace(tail=start, tail_factor=factor)
         self.sums = s._replace(upper_bound=_best(*bounds))
 
     def _improve_by_single_cuts(self, upper: Model, effort: int) -> None:
-        """The last minorant of f with one cut: often right where f is strongly convex.
+        """The last minorant of f with one cut: often right where f is strongly convex or a norm.
 
         A cut that was best once stays in the race, for ghat goes on falling.
         """
         s = self.sums
-        cuts = (s.kept_cut, s.last_cut, s.last_lower) if upper.curvature > 0.0 else (s.last_cut,)
+        is_curved = upper.curvature > 0.0 or any(self.problem.penalties[0].terms.weights)
+        cuts = (s.kept_cut, s.last_cut, s.last_lower) if is_curved else (s.last_cut,)
         newest = s.blocks[-1]
         guess = newest.cuts.weight / newest.upper.weight if newest.upper.weight > 0.0 else 0.0
         race = []
         for cut in cuts:
             if cut is not None:
                 start = s.kept_factor if cut is s.kept_cut else guess or s.kept_factor
-                value, factor = largest(self._along_factor(upper, cut), start, effort)
-                race.append((value, factor, cut))
+                along = self._along(*self._normalised(upper, cut))
+                race.append((*largest(along, start, effort), cut))
         if race:
             value, factor, cut = max(race, key=lambda entry: entry[0])
+            base, move = self._normalised(upper, cut)
+            mixed = self._mixed(self._floors[0], base.plus(move, factor))
             s = s._replace(kept_cut=cut, kept_factor=factor)
-            self.sums = s._replace(upper_bound=_best(s.upper_bound, value))
+            self.sums = s._replace(upper_bound=_best(s.upper_bound, value, mixed))
 
-    def _along_factor(self, upper: Model, cuts: Model) -> Concave:
-        """t -> the bound with all cuts multiplied by t, and its derivative: concave in t."""
+    def _normalised(self, upper: Model, cuts: Model) -> tuple[Model, Model]:
+        """An average of minorants of f1, and what the cuts say at x*: their sum is at most 0."""
         upper, cuts = upper.scaled(1.0 / upper.weight), cuts.scaled(1.0 / upper.weight)
-        # The cuts say l_g,i(x) - ghat <= 0 at x*; ghat carries its own rounding error already.
+        # l_g,i(x) + g2(x) - ghat <= 0 at x*; ghat carries its own rounding error already.
         cuts = cuts._replace(
             constant=cuts.constant - self.sums.ghat * cuts.weight,
             value_error=cuts.value_error + self._slack * abs(self.sums.ghat) * cuts.weight,
         )
+        return upper, cuts
 
-        def bound(t: float) -> tuple[float, float]:
-            value, x = self._region.minimum(upper.plus(cuts, t) if t > 0.0 else upper)
-            if x is None:
-                return value, math.inf
-            return value, cuts.at(x) - cuts.value_error - cuts.slope_error * arrays.norm(x)
+    def _mixed(self, floor: Model | None, model: Model | None) -> float:
+        """The best bound of t model + (1 - t) floor: both are minorants, and all between."""
+        if floor is None or model is None:
+            return -math.inf
+        return largest(self._along(floor, model.plus(floor, -1.0)), 1.0, MIXTURES, ceiling=1.0)[0]
+
+    def _along(self, base: Model, move: Model) -> Concave:
+        """t -> min_Z of base + t move, a concave function, and its derivative.
+
+        Where nothing bounds that from below, t is moved to where something does, if it can be.
+        """
+
+        def bound(t: float) -> tuple[float, float, float]:
+            low = self._region.minimum(base.plus(move, t))
+            for margin in MARGINS:
+                if low.fall is None:
+                    break
+                # Along some direction the sum falls for ever, and how fast is linear in t.
+                at_0, at_t = low.fall(base), min(low.fall(base.plus(move, t)), 0.0)
+                ratio = at_0 / (at_0 - at_t) if at_0 != at_t else 0.0
+                if not 0.0 < t * ratio < HUGE:  # it falls for every t
+                    return t, -math.inf, 0.0
+                t *= ratio * (1.0 - margin if at_0 > 0.0 else 1.0 + margin)
+                low = self._region.minimum(base.plus(move, t))
+            if low.at is None:
+                return t, low.value, math.inf if low.fall is None else 0.0
+            derivative = self._region.value(move, low.at) - move.value_error
+            return t, low.value, derivative - move.slope_error * arrays.norm(low.at)
 
         return bound
 
@@ -379,23 +447,29 @@ class Ledger:
             (self.problem.lower, lower_value, self.sums.last_lower, self.part_sizes[1]),
         )
         upper, lower = (
-            h.rounding(
-                size,
-                max(abs(value), part),
+            self._value_error(
+                h,
+                x,
+                value,
+                part,
                 0.0 if last is None else arrays.norm(last.slope) + abs(last.curvature) * size,
-                self._epsilon,
-                self._n,
-            )[0]
+            )
             + TINY
             for h, value, last, part in pairs
         )
         return upper, lower
 
-    def certificate(self, x: Array, upper: Seen, lower_value: float) -> Certificate:
-        """The whole statement about x, where f is ``upper`` and g has the value given."""
-        upper_gap, lower_gap = self.gaps(x, upper.value, lower_value, effort=30)
+    def certificate(
+        self, x: Array, upper: Seen, upper_value: float, lower_value: float
+    ) -> Certificate:
+        """The whole statement about x, where f1 is ``upper`` and f and g have the values given."""
+        upper_gap, lower_gap = self.gaps(x, upper_value, lower_value, effort=30)
         distance = arrays.norm(x - self.problem.domain.project(x))
-        ceiling = math.inf if self.is_steep else self._upper_ceiling(upper, lower_gap, distance)
+        ceiling = (
+            math.inf
+            if self.is_steep
+            else self._upper_ceiling(upper, upper_value, lower_gap, distance)
+        )
         ceiling = min(ceiling, self.sums.upper_ceiling)
         if not ceiling >= self.sums.upper_bound:
             self.refuted = True  # an error bound or a Lipschitz constant that cannot be true
@@ -403,40 +477,47 @@ class Ledger:
             upper_gap = lower_gap = ceiling = math.inf
         is_sound = not self.is_contradicted
         return Certificate(
-            upper_value=upper.value,
+            upper_value=upper_value,
             lower_value=lower_value,
             upper_gap=upper_gap,
             lower_gap=lower_gap,
-            upper_error=max(upper_gap, ceiling - upper.value),
+            upper_error=max(upper_gap, ceiling - upper_value),
             upper_optimum=(self.sums.upper_bound if is_sound else -math.inf, ceiling),
             lower_optimum=(self.sums.lower_bound if is_sound else -math.inf, self.sums.ghat),
             distance=distance,
         )
 
-    def _upper_ceiling(self, upper: Seen, lower_gap: float, distance: float) -> float:
+    def _upper_ceiling(
+        self, upper: Seen, upper_value: float, lower_gap: float, distance: float
+    ) -> float:
         """An upper bound on f*, from a bound d on the distance from x to the solution set.
 
         Where g grows like mu/2 dist² (strongly convex, or least squares on R^n), d² = 2 gap/mu and
-        f* <= f(x) + |grad f(x)| d + L_f/2 d²; with the user's error bound f* <= f(x) + M d
-        (Proposition 1). Otherwise nothing is known, and no first-order method could know. Growth
-        is measured on Z: a point outside it (by ``distance``) gets no ceiling but on rounding.
+        f* <= f(x) + |grad f1(x)| d + L_f/2 d² + (the rise of f2 over d); with the user's error
+        bound f* <= f(x) + M d (Proposition 1). Otherwise nothing is known, and no first-order
+        method could know. Growth is measured on Z: a point outside it (by ``distance``) gets no
+        ceiling but on rounding.
         """
-        f, bound = self.problem.upper, self.problem.error_bound
-        size, steepness = arrays.norm(upper.at), arrays.norm(upper.slope)
+        f, bound, x = self.problem.upper, self.problem.error_bound, upper.at
+        f2, g2 = (penalty.terms for penalty in self.problem.penalties)
+        size, steepness = arrays.norm(x), arrays.norm(upper.slope)
         parts = max(abs(upper.value), upper.size)
-        value_error, slope_error = f.rounding(size, parts, steepness, self._epsilon, self._n)
+        _, slope_error = f.rounding(size, parts, steepness, self._epsilon, self._n)
+        value_error = self._value_error(f, x, upper_value, upper.size, steepness)
         is_inside = distance <= 64 * self._epsilon * size
         if not (is_inside and math.isfinite(steepness) and math.isfinite(lower_gap)):
             return math.inf
         last = self.sums.last_lower or self.sums.last_cut
         gap = max(lower_gap, 0.0)
         if distance > 0.0 and last is not None:
-            gap += distance * (arrays.norm(last.slope) + abs(last.curvature) * size)
+            smooth = arrays.norm(last.slope) + abs(last.curvature) * size
+            gap += distance * (smooth + g2.steepness(self._n, size))
         rises = [math.inf]
         growth = self.problem.growth
         if growth > 0.0 and math.isfinite(f.lipschitz):
             d = math.sqrt(2.0 * gap / growth)
-            rises.append((steepness + slope_error) * d + 0.5 * f.lipschitz * d * d)
+            slope = steepness + slope_error + f2.steepness(self._n, size + d)
+            rises.append(slope * d + 0.5 * f.lipschitz * d * d)
         if bound is not None:
             rises.append(
                 -theory.upper_floor(
@@ -446,7 +527,7 @@ class Ledger:
                     gradient_bound=bound.gradient_bound,
                 )
             )
-        return upper.value + value_error + min(rises)
+        return upper_value + value_error + min(rises)
 
 
 def _best(*bounds: float) -> float:

@@ -1,31 +1,44 @@
-"""Quadratic models from below, and their minimum over the part of a set where x* can be."""
+"""Models from below, and their minimum over the part of a set where x* can be."""
 
 from __future__ import annotations
 
+import contextlib
+import copy
+import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from tiebreak import arrays
 from tiebreak.arrays import Array
-from tiebreak.domains import Box, Domain
+from tiebreak.domains import Ball, Box, Domain, Space
+from tiebreak.penalties import Joint, Penalty, Zero, joint
+from tiebreak.terms import Terms
 
-Concave = Callable[[float], tuple[float, float]]  # t -> value and derivative
+Concave = Callable[[float], tuple[float, float, float]]  # t -> t, value and derivative
 UNIT = 2.0**-52  # models are kept in float64 whatever the problem's own precision
+SMALLEST = 2.0**-500  # a radius below this is as good as 0
 
 
 class Model(NamedTuple):
-    """A sum of weighted minorants: constant + <slope, x> + curvature/2 |x|².
+    """A weighted sum of minorants of f1 and g1: constant + <slope, x> + curvature/2 |x|².
 
-    The true sum at x is at least this minus value_error + slope_error |x|.
+    ``upper`` and ``lower`` are the sums of the weights; f2 and g2 come with the same weights.  The
+    true sum at x, without them, is at least this minus value_error + slope_error |x|.
     """
 
-    weight: float
+    upper: float
+    lower: float
     constant: float
     slope: Array
     curvature: float
     value_error: float
     slope_error: float
+
+    @property
+    def weight(self) -> float:
+        """The sum of all weights."""
+        return self.upper + self.lower
 
     @property
     def is_finite(self) -> bool:
@@ -34,14 +47,7 @@ class Model(NamedTuple):
 
     def plus(self, other: Model, factor: float = 1.0) -> Model:
         """This sum plus ``factor`` times another."""
-        return Model(
-            self.weight + factor * other.weight,
-            self.constant + factor * other.constant,
-            self.slope + factor * other.slope,
-            self.curvature + factor * other.curvature,
-            self.value_error + factor * other.value_error,
-            self.slope_error + factor * other.slope_error,
-        )
+        return Model(*(mine + factor * its for mine, its in zip(self, other, strict=True)))
 
     def scaled(self, factor: float) -> Model:
         """``factor`` times this sum."""
@@ -52,26 +58,90 @@ class Model(NamedTuple):
         return self.constant + arrays.dot(self.slope, x) + 0.5 * self.curvature * arrays.dot(x, x)
 
 
-class Region:
-    """The points of ``domain`` where x* can be: those with |x| <= radius, if one was promised."""
+class Low(NamedTuple):
+    """A lower bound on a model, and where it is attained, if anywhere.
 
-    def __init__(self, domain: Domain, radius: float | None, zero: Array) -> None:
-        self._domain, self._radius, self._zero = domain, radius, zero
+    ``fall`` tells how fast a model rises, or falls, along a direction in which this one falls for
+    ever; None where no such direction is known.
+    """
+
+    value: float = -math.inf
+    at: Array | None = None
+    fall: Callable[[Model], float] | None = None
+
+
+class Region:
+    """The points of ``domain`` where x* can be: those with |x| <= radius, if one is known.
+
+    Penalties f2 and g2 that have no joint prox with the domain are relaxed: all the largest parts
+    of {f2, g2, domain} that have one are tried, for each bounds the whole from below.
+    """
+
+    def __init__(
+        self, f2: Penalty, g2: Penalty, domain: Domain, radius: float | None, zero: Array
+    ) -> None:
+        self._penalties, self._domain, self._radius, self._zero = (f2, g2), domain, radius, zero
         self._slack = UNIT * (64.0 + 0.5 * zero.shape[0])  # rounding of a sum over the variables
         self._reach = domain.farthest(zero)  # a bound on |x*|
+        self._pairs = _largest_joint_parts(f2, g2, domain)
+        self._steps = 0
 
-    def minimum(self, model: Model) -> tuple[float, Array | None]:
-        """A lower bound on the model over the part of Z where x* can be, and where it is attained.
+    def after(self, steps: int, radius: float) -> Region:
+        """The region for sums over so many steps, where |x*| <= radius too is known by now."""
+        region = copy.copy(self)
+        region._steps = steps
+        if radius < min(self._reach, self._radius or math.inf):
+            region._radius = max(radius, SMALLEST)
+        return region
 
-        -inf (and None) where nothing bounds it from below.
+    def value(self, model: Model, x: Array) -> float:
+        """The model with its penalties at x."""
+        f2, g2 = self._penalties
+        value = model.at(x)
+        if model.upper != 0.0:
+            value += model.upper * f2.value(x)
+        if model.lower != 0.0:
+            value += model.lower * g2.value(x)
+        return value
+
+    def minimum(self, model: Model) -> Low:
+        """A lower bound on the model with its penalties over the part of Z where x* can be.
+
+        -inf where nothing bounds it from below.
         """
-        radius = self._radius
+        lows = [self._minimum(model, pair) for pair in self._pairs]
+        best = max(lows, key=lambda low: low.value)
+        if best.value == -math.inf:
+            return next((low for low in lows if low.fall is not None), best)
+        return best
+
+    def _minimum(self, model: Model, pair: Joint) -> Low:
+        """The same where ``pair`` is all that is known of the penalties and of Z."""
+        # The weights are sums, which round; smaller ones are safe.
+        safe = 1.0 - self._slack - UNIT * self._steps
+        f2, g2 = self._penalties
+        square = model.upper * f2.strong_convexity + model.lower * g2.strong_convexity
+        if square > 0.0:
+            model = model._replace(curvature=model.curvature + safe * square)
+        reach = min(self._reach, self._radius or math.inf)
         if model.curvature < 0.0:  # a function that is not quite convex: pay for it at once
-            reach = min(self._reach, radius or math.inf)
             paid = model.constant + 0.5 * model.curvature * reach * reach
             model = model._replace(curvature=0.0, constant=paid)
             if not math.isfinite(paid):
-                return -math.inf, None
+                return Low()
+        terms = pair.terms(model.upper, model.lower).times(safe)
+        if not any(terms.weights[:3]):
+            return self._without_norms(model)
+        terms = terms.with_weights(*terms.weights[:3], model.curvature * (1.0 - self._slack))
+        low = self._with_norms(model, terms, reach)
+        if low.value == -math.inf and math.isinf(reach):
+            return Low(fall=_along_fall(pair, terms.falling(model.slope)))
+        return low
+
+    # -- a linear or quadratic function over Z
+
+    def _without_norms(self, model: Model) -> Low:
+        radius = self._radius
         candidates = []
         if model.curvature > 0.0:
             candidates.append(self._curved(model, 0.0))
@@ -80,10 +150,10 @@ class Region:
         elif isinstance(self._domain, Box):
             candidates.append(self._at_corner(model))
         if radius is not None and radius <= self._reach:
-            candidates.append(self._within_radius(model, radius))
-        return max(candidates, key=lambda pair: pair[0], default=(-math.inf, None))
+            candidates.append(self._in_ball(model, radius))
+        return max(candidates, key=lambda low: low.value, default=Low())
 
-    def _curved(self, model: Model, weight: float) -> tuple[float, Array]:
+    def _curved(self, model: Model, weight: float) -> Low:
         """min_Z of the model + weight/2 (|x|² - radius²): a projection."""
         q = model.curvature + weight
         center = model.slope * (-1.0 / q)
@@ -98,35 +168,30 @@ class Region:
         value -= model.value_error + e * size + e * e / (2.0 * q)
         value -= self._slack * (gap + q * size) * (arrays.norm(center) + size)
         value -= self._slack * (abs(model.constant) + 2.0 * ball)
-        return value, x
+        return Low(value, x)
 
-    def _within_radius(self, model: Model, radius: float) -> tuple[float, Array | None]:
-        """min over Z with |x| <= radius, by the dual of that constraint: any weight is valid."""
-        best: tuple[float, Array | None] = (-math.inf, None)
-        weight = arrays.norm(model.slope) / radius
-        for _ in range(8):
-            if not weight > 0.0:
-                break
-            value, x = self._curved(model._replace(slope_error=0.0), weight)
-            value -= model.slope_error * radius  # |x*| <= radius
-            best = max(best, (value, x), key=lambda pair: pair[0])
-            total = model.curvature + weight
-            longer = max(arrays.norm(x) / radius, 1e-3)
-            if abs(longer - 1.0) < 1e-9:
-                break
-            weight = max(total * longer - model.curvature, 1e-3 * weight)
-        if weight == 0.0:  # no slope at all
-            best = model.constant - model.value_error - model.slope_error * radius, self._zero
-        return best
+    def _in_ball(self, model: Model, radius: float) -> Low:
+        """min over Z with |x| <= radius."""
+        exact, paid = model._replace(slope_error=0.0), model.slope_error * radius
 
-    def _at_vertex(self, model: Model) -> tuple[float, Array]:
+        def curved(weight: float) -> Low:
+            low = self._curved(exact, weight)
+            return low._replace(value=low.value - paid)  # |x*| <= radius
+
+        steepness = arrays.norm(model.slope)
+        if steepness / radius == 0.0:  # no slope at all
+            value = model.constant - model.value_error - paid - steepness * radius
+            return Low(value, self._zero)
+        return _by_weights(curved, steepness / radius, model.curvature, radius)
+
+    def _at_vertex(self, model: Model) -> Low:
         """min of the linear part over a bounded Z."""
         x = self._domain.argmin(model.slope)
         value = model.constant + arrays.dot(model.slope, x) - model.value_error
         value -= (model.slope_error + self._slack * arrays.norm(model.slope)) * self._reach
-        return value - self._slack * abs(model.constant), x
+        return Low(value - self._slack * abs(model.constant), x)
 
-    def _at_corner(self, model: Model) -> tuple[float, Array | None]:
+    def _at_corner(self, model: Model) -> Low:
         """min of the linear part over a box with infinite sides: finite if the slope's signs fit.
 
         The slope error e counts in every coordinate, for |x| <= sum |x_i|.
@@ -139,7 +204,7 @@ class Region:
         falls_up = (model.slope - e < 0.0) & (high == math.inf)
         falls_down = (model.slope + e > 0.0) & (low == -math.inf)
         if bool(xp.any(falls_up | falls_down)):
-            return -math.inf, None
+            return Low()
         x = xp.where(model.slope >= 0.0, low, high)
         x = xp.where(xp.isfinite(x), x, xp.where(xp.isfinite(low), low, high))
         largest = xp.maximum(
@@ -147,20 +212,119 @@ class Region:
             xp.where(xp.isfinite(high), xp.abs(high), self._zero),
         )
         value = model.constant + arrays.dot(model.slope, x) - model.value_error
-        return value - e * float(xp.sum(largest)) - self._slack * abs(model.constant), x
+        return Low(value - e * float(xp.sum(largest)) - self._slack * abs(model.constant), x)
+
+    # -- the same with norms
+
+    def _with_norms(self, model: Model, terms: Terms, reach: float) -> Low:
+        """min of the model and the terms over the set of these, with |x| <= reach."""
+        slope, steepness = model.slope, arrays.norm(model.slope)
+        error = model.slope_error + self._slack * steepness
+        constant = model.constant - model.value_error - self._slack * abs(model.constant)
+        if math.isinf(reach):
+            low = self._least_with_error(terms, slope, error)
+        elif not isinstance(terms.domain, Box):
+            constant -= error * reach  # |x*| <= reach
+            ball = Ball(min(reach, terms.radius))
+            low = self._least(dataclasses.replace(terms, domain=ball), slope)
+        else:
+            constant -= error * reach
+            low = self._least(terms, slope)
+            if low.at is None or arrays.norm(low.at) > reach:
+                # The ball by the dual of its constraint.
+                def curved(weight: float) -> Low:
+                    heavier = terms.with_weights(*terms.weights[:3], terms.square + weight)
+                    paid = 0.5 * weight * reach * reach * (1.0 + self._slack)
+                    low = self._least(heavier, slope)
+                    return low._replace(value=low.value - paid)
+
+                other = _by_weights(curved, steepness / reach, terms.square, reach)
+                low = max(low, other, key=lambda low: low.value)
+        return low._replace(value=constant + low.value)
+
+    def _least(self, terms: Terms, slope: Array) -> Low:
+        """min of <slope, x> + the terms over their set."""
+        value, x = terms.least(slope)
+        return Low(value - self._slack * abs(value), x)
+
+    def _least_with_error(self, terms: Terms, slope: Array, error: float) -> Low:
+        """min of <slope, x> - error |x| + the terms over their set."""
+        eased = terms.eased(slope.shape[0], error)
+        if eased is not None:
+            return self._least(eased, slope)
+        x = terms.least(slope)[1] if terms.square > 0.0 else None
+        if x is None:
+            return Low()
+        # error |x| <= theta/2 |x|² + error²/(2 theta), and theta = error/|x| is best.
+        length = arrays.norm(x)
+        theta = min(error / length if length > 0.0 else math.inf, 0.5 * terms.square)
+        low = self._least(terms.with_weights(*terms.weights[:3], terms.square - theta), slope)
+        return low._replace(value=low.value - error * error / theta)
 
 
-def largest(concave: Concave, start: float, effort: int) -> tuple[float, float]:
-    """The largest value found of a concave function of t > 0, and where; it gives its derivative.
+def _largest_joint_parts(f2: Penalty, g2: Penalty, domain: Domain) -> Sequence[Joint]:
+    """f2, g2 and the domain together, or else the largest parts of that which have a joint prox."""
+    found: dict[frozenset[int], Joint] = {}
+    for some in ((0, 1, 2), (0, 1), (0, 2), (1, 2), (0,), (1,), (2,)):
+        part = frozenset(some)
+        if any(part < larger for larger in found):
+            continue
+        with contextlib.suppress(ValueError):
+            found[part] = joint(
+                f2 if 0 in part else Zero(),
+                g2 if 1 in part else Zero(),
+                domain if 2 in part else Space(),
+            )
+    return list(found.values())
 
-    Multiplies or divides t by 4, 16, 256 ... until the maximum is bracketed, then goes to where
-    the two tangents meet. Every value is a valid bound, so that stopping early is safe. Values are
-    believed more than derivatives, which may belong to an inexact minimum.
+
+def _along_fall(pair: Joint, direction: Array | None) -> Callable[[Model], float] | None:
+    """How fast a model rises along a direction, with the penalties of ``pair``."""
+    if direction is None:
+        return None
+    return lambda model: (
+        arrays.dot(model.slope, direction) + pair.terms(model.upper, model.lower).value(direction)
+    )
+
+
+def _by_weights(
+    curved: Callable[[float], Low], weight: float, curvature: float, radius: float
+) -> Low:
+    """The best of ``curved(weight)``, min of a model + weight/2 (|x|² - radius²).
+
+    The dual of |x| <= radius: any weight is valid, and the best one has |x| = radius.
+    """
+    best = Low()
+    for _ in range(8):
+        if not weight > 0.0:
+            break
+        low = curved(weight)
+        best = max(best, low, key=lambda low: low.value)
+        if low.at is None:
+            break
+        longer = max(arrays.norm(low.at) / radius, 1e-3)
+        if abs(longer - 1.0) < 1e-9:
+            break
+        weight = max((curvature + weight) * longer - curvature, 1e-3 * weight)
+    return best
+
+
+def largest(
+    concave: Concave, start: float, effort: int, ceiling: float = math.inf
+) -> tuple[float, float]:
+    """The largest value found of a concave function of t in (0, ceiling], and where.
+
+    ``concave(t)`` gives value and derivative, at t or, where t is outside of the interval on which
+    the function is finite, at a point just inside. Multiplies or divides t by 4, 16, 256 ... until
+    the maximum is bracketed, then goes to where the two tangents meet. Every value is a valid
+    bound, so that stopping early is safe. Values are believed more than derivatives, which may
+    belong to an inexact minimum.
     """
     left = right = None
     best, t, stride = (-math.inf, start), start, 4.0
     for _ in range(effort):
-        value, derivative = concave(t)
+        asked = min(t, ceiling)
+        t, value, derivative = concave(asked)
         best = max(best, (value, t))
         if left is not None and t > left[0] and value < left[1]:
             derivative = min(derivative, (value - left[1]) / (t - left[0]))
@@ -172,6 +336,8 @@ def largest(concave: Concave, start: float, effort: int) -> tuple[float, float]:
             right = (t, value, derivative)
         else:
             break
+        if derivative * (asked - t) > 0.0 or (t == ceiling and derivative > 0.0):
+            break  # the end of the interval is best
         if left is None or right is None:
             t = t / stride if left is None else t * stride
             stride = min(stride * stride, 1e8)

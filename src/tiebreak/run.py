@@ -236,7 +236,8 @@ class Run:
         (point,) = self.problem.lift(x)
         (upper,), _ = self.upper.look([point.f])
         _, (lower_value,) = self.problem.lower.look([], [point.g])
-        return self.ledger.certificate(x, upper, lower_value)
+        upper_value = upper.value + self.problem.penalties[0].value(x)
+        return self.ledger.certificate(x, upper, upper_value, lower_value)
 
     def _note_doubts(self) -> None:
         """What the method's free checks have found out about the functions, for the ledger."""
