@@ -252,7 +252,7 @@ FLOORS = [
     ["terms"],
     ["corners", "structure", "penalties"],
     ["sublevels", "faces", "prox_cuts"],
-    ["problem", "models"],
+    ["sparsest", "problem", "models"],
     ["certificate"],
     ["methods"],
     ["checkpoint", "result"],

@@ -381,29 +381,33 @@ RATES = [
 
 @pytest.mark.parametrize("kind", [AIRG, BiSG, SEA, RAPM, PBAPG])
 def test_the_measured_rate_is_at_least_the_published_one(count, kind):
-    """Slopes over two decades of gradients, as they read with two decimals.
+    cases = [case for case in RATES if type(case[0]) is kind]
+    for method, name, *published in cases[: count(1, len(cases))]:
+        print(f"\n{method} on {name}: {measured_rate(method, INSTANCES[name](), *published)}")
+
+
+def measured_rate(
+    method: Any, instance: Instance, upper: float, lower: float, measure: Any, steps: int
+) -> str:
+    """Slopes over two decades of gradients, as they read with two decimals, in words.
 
     The theorems bound f - f* from above: the positive part has the published rate. Where an error
     bound of order r holds, |f - f*| has at least the smaller of that and 1/r of the lower rate;
     PB-APG publishes |f - f*| itself.
     """
-    cases = [case for case in RATES if type(case[0]) is kind]
-    for method, name, upper, lower, measure, steps in cases[: count(1, len(cases))]:
-        instance = INSTANCES[name]()
-        gradients, f, g = measure(instance, method, steps)
-        floor = 64 * EPS
-        above = slope(gradients, np.maximum(f, 0.0), 2, floor)
-        absolute = slope(gradients, np.abs(f), 2, floor)
-        below = slope(gradients, g, 2, floor)
-        print(
-            f"\n{method} on {name}: (f - f*)+ {above:.2f}, |f - f*| {absolute:.2f}, g {below:.2f}"
-        )
-        assert round(-above, 2) >= upper
-        assert round(-below, 2) >= lower
-        if isinstance(method, PBAPG):
-            assert round(-absolute, 2) >= upper
-        elif instance.order is not None:
-            assert round(-absolute, 2) >= min(upper, lower / instance.order)
+    gradients, f, g = measure(instance, method, steps)
+    floor = 64 * EPS
+    above = slope(gradients, np.maximum(f, 0.0), 2, floor)
+    absolute = slope(gradients, np.abs(f), 2, floor)
+    below = slope(gradients, g, 2, floor)
+    words = f"(f - f*)+ {above:.2f}, |f - f*| {absolute:.2f}, g {below:.2f}"
+    assert round(-above, 2) >= upper, words
+    assert round(-below, 2) >= lower, words
+    if isinstance(method, PBAPG):
+        assert round(-absolute, 2) >= upper, words
+    elif instance.order is not None:
+        assert round(-absolute, 2) >= min(upper, lower / instance.order), words
+    return words
 
 
 def test_the_growing_penalty_follows_the_rate_of_the_planned_one(count):

@@ -510,6 +510,12 @@ def _interior_point(RN: Host, q: Host, B: Host, slack: Host) -> tuple[Host, Host
 
 def linear_program(cost: Host, rows: Host, right: Host, bounds: Any) -> Host | None:
     """A minimiser of <cost, v> over {rows v <= right} and bounds; None where HiGHS finds none."""
+    found = highs(cost, A_ub=rows, b_ub=right, bounds=bounds)
+    return None if found is None else np.asarray(found.x)
+
+
+def highs(cost: Host, **program: Any) -> Any:
+    """What SciPy's linprog says of a linear program; None where HiGHS finds no minimiser."""
     from scipy.optimize import linprog
 
     for tolerance in (1e-10, 1e-7):  # it may give up where it is asked for too much
@@ -517,9 +523,9 @@ def linear_program(cost: Host, rows: Host, right: Host, bounds: Any) -> Host | N
             "primal_feasibility_tolerance": tolerance,
             "dual_feasibility_tolerance": tolerance,
         }
-        found = linprog(cost, A_ub=rows, b_ub=right, bounds=bounds, options=options)
+        found = linprog(cost, **program, options=options)
         if found.status == 0:
-            return np.asarray(found.x)
+            return found
     return None
 
 

@@ -1,5 +1,8 @@
 """FISTA on a weighted sum w_f f + w_g g: what the regularised and the two-phase methods share.
 
+f = f1 + f2 and g = g1 + g2, smooth + penalty: gradients are those of f1 and g1, and w_f f2 + w_g g2
+on Z has its prox taken. Without penalties that is the projection onto Z.
+
 Beck, Teboulle: A fast iterative shrinkage-thresholding algorithm, SIAM J. Imaging Sci. 2009.
 """
 
@@ -13,6 +16,7 @@ from tiebreak.arrays import Array, mix
 from tiebreak.certificate import News
 from tiebreak.functions import Seen
 from tiebreak.methods.common import positive_smoothness
+from tiebreak.penalties import joint
 from tiebreak.problem import Point, Problem
 
 
@@ -23,9 +27,9 @@ class Fista(NamedTuple):
     t: float  # t_1 = 1, t_{k+1} = (1 + sqrt(1 + 4 t_k²))/2
     x: Point  # in Z
     y: Point  # extrapolated, perhaps outside Z
-    f_y: Seen | None  # None where f has no weight
-    g_y: Seen
-    f_x: float
+    f_y: Seen | None  # of f1; None where f has no weight
+    g_y: Seen  # of g1
+    f_x: float  # with the penalty
     g_x: float
 
 
@@ -62,11 +66,17 @@ class State(NamedTuple):
         return self._replace(k=self.k + 1, run=run, news=news(before, run, *weights))
 
 
+def need_joint_prox(owner: str, problem: Problem) -> None:
+    """Refuse penalties whose weighted sum on Z has no prox in closed form."""
+    joint(*problem.penalties, problem.domain, owner=owner)
+
+
 def begin(problem: Problem, x: Point, upper_weight: float) -> Fista:
     """A run from x: y_1 = x, t_1 = 1. A restart too."""
     f_y, f_x = _upper(problem, x, x, upper_weight)
     (g_y,), _ = problem.lower.look([x.g])
-    return Fista(0, 1.0, x, x, f_y, g_y, f_x, g_y.value)
+    g_x = g_y.value + problem.penalties[1].value(x.x)
+    return Fista(0, 1.0, x, x, f_y, g_y, f_x, g_x)
 
 
 def advance(
@@ -78,19 +88,22 @@ def advance(
     project: Callable[[Array], Array] | None = None,
     restart: bool = False,
 ) -> Fista:
-    """One step on h = w_f f + w_g g, step <= 1/L_h.
+    """One step on h = h1 + h2, h1 = w_f f1 + w_g g1 and h2 = w_f f2 + w_g g2 on Z; step <= 1/L_h1.
 
-        x_{k+1} = projection of y_k - step grad h(y_k)
+        x_{k+1} = prox of step h2 at y_k - step grad h1(y_k)
         y_{k+1} = x_{k+1} + (t_k - 1)/t_{k+1} (x_{k+1} - x_k)
 
-    ``project`` is the projection onto Z unless given; ``restart`` forgets the momentum after this
-    step, without another look (y_{k+1} = x_{k+1}, t_{k+1} = 1). x is lifted anew at every step, so
-    that the images do not drift.
+    ``project``, where given, takes the place of the prox; ``restart`` forgets the momentum after
+    this step, without another look (y_{k+1} = x_{k+1}, t_{k+1} = 1). x is lifted anew at every
+    step, so that the images do not drift.
     """
     slope = lower_weight * run.g_y.slope
     if run.f_y is not None:
         slope = slope + upper_weight * run.f_y.slope
-    (x,) = problem.lift((project or problem.domain.project)(run.y.x - step * slope))
+    v = run.y.x - step * slope
+    (x,) = problem.lift(
+        project(v) if project else problem.prox(v, step * upper_weight, step * lower_weight)
+    )
     t = 1.0 if restart else 0.5 * (1.0 + math.sqrt(1.0 + 4.0 * run.t * run.t))
     y = x if restart else mix(run.x, x, 1.0 + (run.t - 1.0) / t)
     f_y, f_x = _upper(problem, x, y, upper_weight)
@@ -99,7 +112,7 @@ def advance(
 
 
 def step_size(problem: Problem, run: Fista, upper_weight: float, lower_weight: float) -> float:
-    """1/L_h = 1/(w_f L_f + w_g L_g) for a run with weights on both; a stand-in if h is linear."""
+    """1/L_h1 = 1/(w_f L_f + w_g L_g) for a run with weights on both; a stand-in if h1 is linear."""
     f, g = problem.upper, problem.lower
     smoothness = upper_weight * f.lipschitz + lower_weight * g.lipschitz
     if smoothness == 0.0 and run.f_y is not None:
@@ -111,8 +124,8 @@ def step_size(problem: Problem, run: Fista, upper_weight: float, lower_weight: f
 def news(before: Fista, after: Fista, upper_weight: float, lower_weight: float) -> News:
     """What a step has found out: the minorants at y_k weigh t_k, as in FISTA's own proof.
 
-    sum t_i = t_k², and h(x_{k+1}) - sum t_i l_i(x)/t_k² <= |x - x_0|²/(2 step t_k²) for all x in Z,
-    so that the certificate follows the method's own rate.
+    sum t_i = t_k², and h(x_{k+1}) - sum t_i (l_i(x) + h2(x))/t_k² <= |x - x_0|²/(2 step t_k²) for
+    all x in Z, l_i minorants of h1, so that the certificate follows the method's own rate.
     """
     t = before.t
     upper = () if before.f_y is None else ((upper_weight * t, before.f_y),)
@@ -125,7 +138,7 @@ def news(before: Fista, after: Fista, upper_weight: float, lower_weight: float) 
 
 
 def _upper(problem: Problem, x: Point, y: Point, weight: float) -> tuple[Seen | None, float]:
-    """f's minorant at y, where f has a weight, and its value at x."""
+    """f1's minorant at y, where f has a weight, and the value of f at x."""
     if weight == 0.0:
         return None, problem.upper.look([], [x.f])[1][0]
     (f_y,), (f_x,) = problem.upper.look([y.f], [x.f])

@@ -1,4 +1,4 @@
-"""Bi-SG: a full gradient step on g, then a small one on f, whose size falls like k^-alpha.
+"""Bi-SG: a full proximal gradient step on g, then a small one on f, of a size like k^-alpha.
 
 Merchav, Sabach: Convex bi-level optimization problems with nonsmooth outer objective function,
 SIAM J. Optim. 2023, arXiv 2307.08245.
@@ -14,7 +14,13 @@ from tiebreak.arrays import Array
 from tiebreak.certificate import News
 from tiebreak.methods import alternate
 from tiebreak.methods.alternate import Turns
-from tiebreak.methods.common import need_lipschitz, need_short_step, positive_smoothness
+from tiebreak.methods.common import (
+    bending,
+    need_lipschitz,
+    need_short_step,
+    positive_smoothness,
+)
+from tiebreak.penalties import Zero, joint
 from tiebreak.problem import Problem
 
 
@@ -22,7 +28,7 @@ class State(NamedTuple):
     """Everything a run needs to go on; arrays and numbers only."""
 
     k: int
-    turns: Turns  # y_k in Z, and x_k = y_k - eta_{k-1} grad f(y_k) outside
+    turns: Turns  # y_k in Z, and x_k, the upper step from there, outside
     step_size: float  # t
     c: float
     news: News
@@ -35,7 +41,7 @@ class State(NamedTuple):
     @property
     def upper_value(self) -> float:
         """f(y_k)."""
-        return self.turns.f_x.value
+        return self.turns.upper_value
 
     @property
     def lower_value(self) -> float:
@@ -45,17 +51,23 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class BiSG:
-    """Bi-Sub-Gradient method, here with gradients.
+    """Bi-Sub-Gradient method, here with gradients and proxes.
 
-        y_{k+1} = projection of x_k - t grad g(x_k) onto Z
-        x_{k+1} = y_{k+1} - eta_k grad f(y_{k+1}),   eta_k = c/(k+1)^alpha
+        y_{k+1} = prox of t g2 on Z at x_k - t grad g1(x_k)
+        x_{k+1} = prox of eta_k f2 at y_{k+1} - eta_k grad f1(y_{k+1}),   eta_k = c/(k+1)^alpha
+
+    where f = f1 + f2 and g = g1 + g2, smooth + penalty; without penalties a projection and a
+    gradient step. A penalty above would also allow subgradient steps. We take its prox: the same
+    inequality holds (see ``alternate``), no subgradient is to be chosen where there are many, and
+    what a penalty makes 0 is 0. f2 needs no joint prox with g2 and Z, for each has its own step.
 
     The output is y_k, the last one: g(y_k) - g* = O(k^-alpha), and f - f* = O(k^-(1-alpha)), which
     the sum over all steps gives for the best of f(y_1) ... f(y_k).
 
     Args:
         alpha: in (1/2, 1); 3/4 in the experiments of the AGM-BiO paper.
-        c: size of the upper steps, 1/L_f if None.
+        c: size of the upper steps; 1/L_f if None, with a penalty 1/(L_f + M/D), where M is its
+            steepest slope and D how far the lower level moves.
         step_size: t of the lower steps, at most 1/L_g, which it is if None.
     """
 
@@ -68,7 +80,10 @@ class BiSG:
         "Merchav, Sabach: Convex bi-level optimization problems with nonsmooth outer objective "
         "function, SIAM J. Optim. 2023, arXiv 2307.08245"
     )
-    assumptions: ClassVar[str] = "f convex with bounded gradients, g convex and smooth; Z closed"
+    assumptions: ClassVar[str] = (
+        "f, g convex, each smooth + penalty; f with bounded subgradients; Z closed, joint prox "
+        "with the lower penalty"
+    )
     guarantee: ClassVar[str] = "f - f* <= O(k^-(1-alpha)), g - g* <= O(k^-alpha), 1/2 < alpha < 1"
 
     def __post_init__(self) -> None:
@@ -81,6 +96,7 @@ class BiSG:
 
     def check(self, problem: Problem) -> None:
         """Refuse a problem outside the assumptions, with one sentence."""
+        joint(Zero(), problem.penalties[1], problem.domain, owner="BiSG")
         if self.c is None:
             need_lipschitz("BiSG", problem, "upper", instead=" or BiSG(c=...)")
         if self.step_size is None:
@@ -89,7 +105,8 @@ class BiSG:
 
     def describe(self, problem: Problem) -> str:
         """The method and its step sizes, in words."""
-        c = "1/L_f" if self.c is None else f"{self.c:g}"
+        smoothness = "L_f" if problem.penalties[0] == Zero() else "(L_f + M/D)"
+        c = f"1/{smoothness}" if self.c is None else f"{self.c:g}"
         t = "1/L_g" if self.step_size is None else f"{self.step_size:g}"
         return f"Bi-SG, upper steps {c}/(k+1)^{self.alpha:g}, lower steps {t}, last iterate"
 
@@ -101,7 +118,7 @@ class BiSG:
         if t is None:
             t = 1.0 / positive_smoothness(problem, problem.lower, g_0, g_0)
         if c is None:
-            c = 1.0 / positive_smoothness(problem, problem.upper, f_0, g_0)
+            c = 1.0 / (bending(problem, problem.upper, f_0, g_0) or 1.0)
         return State(0, turns, float(t), float(c), alternate.first_news(turns))
 
     def step(self, problem: Problem, state: State) -> State:

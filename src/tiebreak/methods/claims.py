@@ -14,29 +14,37 @@ import numpy as np
 from tiebreak import arrays
 from tiebreak.arrays import Array
 from tiebreak.certificate import TINY, Claims
-from tiebreak.domains import Ball, Space
+from tiebreak.domains import Ball, Domain, Halfspace, L1Ball, Monotone, Space
+from tiebreak.faces import polyhedron
 from tiebreak.functions import Function, Lifted, rounding_unit
 from tiebreak.models import Model, Region
+from tiebreak.penalties import Zero, split
 from tiebreak.problem import Problem
 from tiebreak.structure import EPS, Host, Squares, Structure, Tilt, host, norm, structure
 
 
 class Look(NamedTuple):
-    """A function at x, with bounds on the rounding errors of its value and its slope."""
+    """A function at x, with bounds on the rounding errors of its value and its slope.
+
+    The value is that of the whole function, the slope that of its smooth part.
+    """
 
     value: float
     slope: Host
     value_error: float
     slope_error: float
+    penalty: float  # a bound on the slopes of its penalty L1, anywhere
 
     @property
     def steepness(self) -> float:
-        """A bound on the length of the true slope."""
-        return norm(self.slope) + self.slope_error
+        """A bound on the length of the true slope, the penalty's included."""
+        return norm(self.slope) + self.slope_error + self.penalty
 
 
-def prove(problem: Problem, x: Array, normal: Host) -> Claims:
+def prove(problem: Problem, x: Array, normal: Host, sign: Host | None = None) -> Claims:
     """Proved intervals for f* and g*; ``normal`` of Z at x balances f's slope on the slice.
+
+    Where f is weight |x|_1, ``sign`` is the subgradient of |x|_1 that takes part in the balance.
 
     From a distance d: |f* - f(x)| <= |grad f(x)| d + L_f/2 d² where |delta| <= d, and f* is at
     most that much above f(x) where some lower minimiser is within d. From the slice: `_below`.
@@ -57,16 +65,23 @@ def prove(problem: Problem, x: Array, normal: Host) -> Claims:
         high = min(high, f.value + _change(problem, f, g.steepness / growth))
     if h.only(Squares, Tilt):
         unmet = unmet if is_inside else _unmet(problem, at, g, h)
-        low = max(low, _below(problem, at, f, h, unmet, normal))
+        if sign is None:
+            low = max(low, _below(problem, at, f, h, unmet, normal))
+        else:
+            low = max(low, _below_sparse(problem, at, h, unmet, normal, sign))
     return Claims(upper=(low, high), lower=lower)
 
 
 def _look(h: Function, x: Array) -> Look:
     (image,) = h.lift(x)
     (seen,), _ = h.look([Lifted(x, image)])
-    size, parts = arrays.norm(x), max(abs(seen.value), seen.size)
-    errors = h.rounding(size, parts, arrays.norm(seen.slope), arrays.epsilon(x), int(x.shape[0]))
-    return Look(seen.value, host(seen.slope), errors[0] + TINY, errors[1] + TINY)
+    size, parts, n = arrays.norm(x), max(abs(seen.value), seen.size), int(x.shape[0])
+    errors = h.rounding(size, parts, arrays.norm(seen.slope), arrays.epsilon(x), n)
+    penalty = split(h)[1]
+    more = penalty.value(x)
+    value_error = errors[0] + rounding_unit(arrays.epsilon(x), n) * more + TINY
+    steep = penalty.terms.steepness(n, math.inf) * (1.0 + 8.0 * EPS)
+    return Look(seen.value + more, host(seen.slope), value_error, errors[1] + TINY, steep)
 
 
 def _change(problem: Problem, f: Look, d: float) -> float:
@@ -117,8 +132,8 @@ def _unmet(problem: Problem, x: Host, g: Look, h: Structure) -> float:
     by a lower bound of g: ½|R(p - x*)|² <= g(p) - g* for p in Z, and |R(x - p)| <= |R| |x - p|.
     """
     nothing = np.zeros(len(x))
-    model = Model(1.0, 0.0, g.slope, 0.0, 0.0, g.slope_error)
-    least = Region(problem.domain, problem.radius, nothing).minimum(model)[0]
+    model = Model(0.0, 1.0, 0.0, g.slope, 0.0, 0.0, g.slope_error)
+    least = Region(Zero(), Zero(), problem.domain, problem.radius, nothing).minimum(model).value
     outside = norm(x - problem.domain.project(x)) + 64 * EPS * norm(x)
     over = g.steepness * outside + 0.5 * problem.lower.lipschitz * outside * outside
     rounding = (g.slope_error + rounding_unit(EPS, len(x)) * g.steepness) * norm(x)
@@ -144,21 +159,15 @@ def _below(problem: Problem, x: Host, f: Look, h: Structure, unmet: float, norma
     slope = f.slope + R.T @ y + nu * c
     error = f.slope_error + unit * (norm(f.slope) + norm(R) * norm(y) + abs(nu) * norm(c))
     change = math.sqrt(2.0 * unmet)
-    residual = sum(
-        math.sqrt(part.weight)
-        * (norm(part.rows @ x - part.target) + unit * (norm(part.rows) * size + norm(part.target)))
-        for part in h.parts
-        if isinstance(part, Squares)
-    )
-    price = norm(y) * change + abs(nu) * (unmet + residual * change + 0.5 * change * change)
-    price *= 1.0 + unit
+    price = _price(h, x, y, nu, unmet)
     sigma = problem.upper.strong_convexity - problem.upper.defect
     if isinstance(problem.domain, Space) and sigma <= 0.0:
         flat = _flat(problem, R, norm(slope) + error, change)
         return f.value - f.value_error - (flat + price)
     steep, square = norm(slope) + error, size * size
     model = Model(
-        weight=1.0,
+        upper=1.0,
+        lower=0.0,
         constant=f.value - float(slope @ x) + 0.5 * sigma * square,
         slope=slope - sigma * x,
         curvature=sigma,
@@ -167,17 +176,80 @@ def _below(problem: Problem, x: Host, f: Look, h: Structure, unmet: float, norma
         + unit * (abs(f.value) + steep * size + abs(sigma) * square),
         slope_error=error + unit * (steep + abs(sigma) * size),
     )
-    region = Region(problem.domain, problem.radius, np.zeros(len(x)))
-    return region.minimum(model)[0] - price
+    region = Region(Zero(), Zero(), problem.domain, problem.radius, np.zeros(len(x)))
+    return region.minimum(model).value - price
+
+
+def _price(h: Structure, x: Host, y: Host, nu: float, unmet: float) -> float:
+    """A bound on |<y, R delta>| + |nu <c, delta>|."""
+    change = math.sqrt(2.0 * unmet)
+    unit = rounding_unit(EPS, len(y), len(x))
+    residual = sum(
+        math.sqrt(part.weight)
+        * (
+            norm(part.rows @ x - part.target)
+            + unit * (norm(part.rows) * norm(x) + norm(part.target))
+        )
+        for part in h.parts
+        if isinstance(part, Squares)
+    )
+    price = norm(y) * change + abs(nu) * (unmet + residual * change + 0.5 * change * change)
+    return price * (1.0 + unit)
+
+
+def _below_sparse(
+    problem: Problem, x: Host, h: Structure, unmet: float, normal: Host, sign: Host
+) -> float:
+    """f* >= t (<y, R x> + nu <c, x> - max_Z <q, z> - price), t |R'y + nu c - q|_inf <= weight.
+
+    For every y, nu, q and t >= 0, with f = weight |x|_1: then s = t (R'y + nu c - q) has
+    <s, x*> <= f*, and the right side is at most <s, x*>. q is a normal of Z.
+    """
+    if not math.isfinite(unmet):
+        return 0.0
+    R, c = h.curvature(x), h.c
+    is_cut = isinstance(problem.domain, L1Ball)  # which does not cut off what is sparser
+    equal = np.zeros((0, len(x))) if is_cut else polyhedron(problem.domain, len(x)).equal
+    weights = _combination(np.vstack([c[None], R, equal]), sign + normal)
+    nu, y, others = float(weights[0]), weights[1 : len(R) + 1], weights[len(R) + 1 :]
+    q, most = _normal(problem.domain, normal - equal.T @ others)
+    unit = rounding_unit(EPS, len(R), len(x))
+    size = norm(R) * norm(y) + abs(nu) * norm(c) + norm(q)
+    steepest = float(np.max(np.abs(R.T @ y + nu * c - q))) + unit * size
+    gain = float(y @ (R @ x)) + nu * float(c @ x) - unit * size * norm(x) - most
+    gain -= _price(h, x, y, nu, unmet)
+    if not gain > 0.0:
+        return 0.0  # for f >= 0
+    return problem.penalties[0].terms.l1 * (gain / steepest) * (1.0 - 4.0 * EPS)
+
+
+def _normal(Z: Domain, normal: Host) -> tuple[Host, float]:
+    """A normal q of Z next to this one, and a bound on max <q, z> over Z, rounding included."""
+    if isinstance(Z, Monotone):  # q = sum of mu_i (e_i - e_{i+1}), where mu >= 0
+        mu = np.maximum(np.cumsum(normal)[:-1], 0.0)
+        return np.append(mu, 0.0) - np.append(0.0, mu), 0.0
+    if isinstance(Z, Halfspace):
+        direction = host(Z.normal)
+        mu = max(float(direction @ normal) / norm(direction) / norm(direction), 0.0)
+        return mu * direction, mu * Z.offset + EPS * abs(mu * Z.offset)
+    most = Z.support(normal)
+    if not math.isfinite(most):
+        return 0.0 * normal, 0.0
+    far = host(Z.argmin(-normal))
+    return normal, most + rounding_unit(EPS, len(far)) * float(np.abs(normal) @ np.abs(far))
 
 
 def _multipliers(rows: Host, slope: Host, normal: Host) -> tuple[Host, float]:
     """y and nu that make slope + rows'(y, nu) a multiple of the normal of Z, as well as it goes."""
-    columns = np.vstack([rows, normal[None]]).T
-    sizes = np.sqrt(np.sum(columns * columns, axis=0))
-    sizes[sizes == 0.0] = 1.0
-    weights = np.linalg.lstsq(columns / sizes, -slope, rcond=1e-13)[0] / sizes
+    weights = _combination(np.vstack([rows, normal[None]]), -slope)
     return weights[:-2], float(weights[-2])
+
+
+def _combination(rows: Host, target: Host) -> Host:
+    """The weights with which the rows add up to the target, as well as it goes."""
+    sizes = np.sqrt(np.sum(rows * rows, axis=1))
+    sizes[sizes == 0.0] = 1.0
+    return np.asarray(np.linalg.lstsq(rows.T / sizes, target, rcond=1e-13)[0] / sizes)
 
 
 def _flat(problem: Problem, R: Host, steep: float, change: float) -> float:

@@ -4,7 +4,8 @@ If g(x) = phi(Ax) + <c, x> with phi strictly convex, all minimisers of g over Z 
 
     X_g* = { x in Z : Ax = A xhat, <c, x> = <c, xhat> }    for any one minimiser xhat.
 
-So: solve the lower level once, to rounding; then minimise f over an affine slice of Z.
+So: solve the lower level once, to rounding; then minimise f over an affine slice of Z. f is
+quadratic, or weight |x|_1: the sparsest of all lower minimisers, by a linear program.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ from tiebreak.faces import (
     polyhedron,
 )
 from tiebreak.methods.claims import prove
+from tiebreak.penalties import Flat, Zero, split
 from tiebreak.problem import Problem
+from tiebreak.sparsest import Slice, sparsest
 from tiebreak.structure import (
     EPS,
     Host,
@@ -51,6 +54,7 @@ from tiebreak.structure import (
 DOMAINS = (Space, Ball, Box, Simplex, L1Ball, Monotone, Halfspace)  # an Orthant is a Box
 TOUCHING = 1e-10  # relative: constraints this close are met with equality, slopes this small are 0
 ROUNDING = 1e-12  # relative: slopes this small may be none
+NO_PROGRAM = "HiGHS found no solution of the linear program of the sparsest lower minimiser"
 HARDLY = "whether {} is not determined: it hardly falls, if at all"
 ACCURATE = 1e-9  # the conditions of optimality hold to this, or there is no answer
 
@@ -102,17 +106,19 @@ class Exact:
 
     The lower level by Newton's method over Z (one step where g is quadratic), the upper one over
     the slice that all lower minimisers share: by singular values and a scalar root on R^n and the
-    ball, face by face on polyhedra (Clarabel or HiGHS find the face where there are many). Rank is
-    a decision: where no gap in the singular values tells, the run ends as "undetermined", and also
-    where logistic losses are too small to decide. x0 does not matter: it begins at the point of Z
-    nearest to the origin.
+    ball, face by face on polyhedra (Clarabel or HiGHS find the face where there are many). The
+    sparsest lower minimiser, f = L1(weight), is a linear program (HiGHS), solved to rounding.
+    Rank is a decision: where no gap in the singular values tells, the run ends as "undetermined",
+    and also where logistic losses are too small to decide. x0 does not matter: it begins at the
+    point of Z nearest to the origin.
     """
 
     name: ClassVar[str] = "exact"
     paper: ClassVar[str] = "none: the structure of the lower level's solution set"
     assumptions: ClassVar[str] = (
         "g a sum of LeastSquares, Logistic, Quadratic, SquaredNorm, Linear; f the same without "
-        "Logistic; Z one of Space, Ball, Orthant, Box, Simplex, L1Ball, Monotone, Halfspace"
+        "Logistic, or L1 alone; Z one of Space, Ball (not with L1), Orthant, Box, Simplex, L1Ball, "
+        "Monotone, Halfspace"
     )
     guarantee: ClassVar[str] = (
         "x and f* to rounding, for data within the stated backward error; or the sentence that "
@@ -124,8 +130,7 @@ class Exact:
         if not isinstance(problem.domain, DOMAINS):
             known = "Space, Ball, Orthant, Box, Simplex, L1Ball, Monotone or Halfspace"
             raise ValueError(f"Exact: domain must be {known}, got {type(problem.domain).__name__}")
-        for level in ("upper", "lower"):
-            structure("Exact", level, getattr(problem, level), problem.dimension or 1)
+        _structures(problem, problem.dimension or 1)
 
     def describe(self, problem: Problem) -> str:
         """The method in words."""
@@ -139,9 +144,8 @@ class Exact:
         """Everything: the first step is the last."""
         x0 = host(problem.domain.project(arrays.zeros_like(state.x)))
         epsilon = arrays.epsilon(state.x)
-        f = structure("Exact", "upper", problem.upper, len(x0)).scaled()
-        g = structure("Exact", "lower", problem.lower, len(x0))
-        slices = Levels(problem, f, g.scaled(), epsilon)
+        f, g = _structures(problem, len(x0))
+        slices = Levels(problem, f.scaled(), g.scaled(), epsilon)
         rank = slices.rank._replace(sigma=g.unit * slices.rank.sigma)  # in the units of the data
         fall = slices.no_lower_minimum()
         if fall.direction is not None:
@@ -178,7 +182,7 @@ class Exact:
             "solved by structure: the conditions of optimality of both levels hold to "
             f"{answer.residual:.1g}, for data within {findings.backward_error:.1g} of yours"
         )
-        news = solved.news._replace(claims=prove(problem, x, answer.normal))
+        news = solved.news._replace(claims=prove(problem, x, answer.normal, answer.sign))
         return solved._replace(news=news, finished=("converged", ending))
 
 
@@ -194,14 +198,16 @@ class Answer(NamedTuple):
     normal: Host  # of Z at x, up to a factor: with the slice it balances the slope of f
     direction: Host | None = None  # of the slice, along which f falls for ever
     doubt: str = ""  # a sentence, where x may not be what it should be
+    sign: Host | None = None  # where f = |x|_1: its subgradient that balances the slice and normal
 
 
 class Levels:
-    """A problem with quadratic f and g = phi(Ax) + <c, x>, in NumPy and scaled."""
+    """A problem with f quadratic or |x|_1 and g = phi(Ax) + <c, x>, in NumPy and scaled."""
 
     def __init__(self, problem: Problem, f: Structure, g: Structure, epsilon: float) -> None:
         self.f, self.g, self.epsilon = f, g, epsilon
         self.n, self.domain, self.is_bounded = f.n, problem.domain, problem.is_bounded
+        self.is_sparse = problem.penalties[0] != Zero()
         self.rows = g.rows()
         self.rank = decide_rank(self.rows, epsilon)
 
@@ -274,8 +280,10 @@ class Levels:
         pressing = np.vstack([whole.pressing(g.slope(u).vector, u), Z.equal])
         doubt = _doubt(g, u, settled, whole, pressing)
         # Inequalities that hold with equality on all of the slice belong to its equations.
-        equations = np.vstack([rows, Z.equal])
-        faces = Faces(Z.rows, Z.offset, null_basis(equations, self.epsilon, doubtful))
+        equations, rank = np.vstack([rows, Z.equal]), None
+        if Z.lift is None and not len(Z.equal):
+            rank = self.rank
+        faces = Faces(Z.rows, Z.offset, null_basis(equations, self.epsilon, doubtful, rank))
         met = faces.slack(u, TOUCHING)[0] == 0.0
         can_move = loose(faces.B[met])
         if can_move is not None and not can_move.all():
@@ -285,12 +293,31 @@ class Levels:
         if Z.lift is not None and dimension:  # (p, q) may move where p - q does not
             moves = np.linalg.svd(Z.lift @ faces.N, compute_uv=False)
             dimension = int(np.count_nonzero(moves > TOUCHING))
+        if self.is_sparse:
+            if Z.lift is not None:  # an l1 ball: what is sparser than a point of it is in it too
+                Z, u = polyhedron(Space(), self.n), Z.lift @ u
+            answer = self._sparsest(Z, u, residual, dimension, doubtful)
+            return answer._replace(doubt=doubt or answer.doubt)
         answer = self._upper(f, faces, u, residual, dimension)
         answer = answer._replace(x=Z.point(answer.x), doubt=doubt or answer.doubt)
         if Z.lift is None:
             return answer
         direction = None if answer.direction is None else Z.lift @ answer.direction
         return answer._replace(normal=Z.lift @ answer.normal, direction=direction)
+
+    def _sparsest(
+        self, Z: Polyhedron, x: Host, residual: float, dimension: int | None, doubtful: bool
+    ) -> Answer:
+        """Minimise |x|_1 over the slice, from the lower minimiser x."""
+        equations, rank = np.vstack([self.rows, Z.equal]), self.rank
+        if len(Z.equal):
+            rank = decide_rank(equations, self.epsilon)
+        rank = rank._replace(low=rank.high) if doubtful else rank
+        found = sparsest(Slice(equations, rank, x, Z.rows, Z.offset))
+        if found is None:
+            return Answer(x, dimension, residual, 0.0 * x, doubt=NO_PROGRAM)
+        residual = max(residual, found.residual)
+        return Answer(Z.point(found.x), dimension, residual, found.normal, sign=found.sign)
 
     def _upper(
         self, f: Structure, region: Disc | Faces, x: Host, residual: float, dimension: int | None
@@ -352,6 +379,22 @@ def _residual(h: Structure, region: Region, x: Host, start: Host) -> float:
     return region.normal(slope, x)[1] / size if size > 0.0 else 0.0
 
 
+def _structures(problem: Problem, n: int) -> tuple[Structure, Structure]:
+    """f and g as Exact knows them, or a sentence; L1 above is no part of a structure."""
+    (f, penalty), (g, below) = split(problem.upper), split(problem.lower)
+    if below != Zero():
+        raise ValueError(f"Exact: lower must be without a penalty, got {problem.lower.bare!r}")
+    if penalty == Zero():
+        return structure("Exact", "upper", f, n), structure("Exact", "lower", g, n)
+    is_alone = isinstance(f.bare, Flat)
+    if not is_alone or any(penalty.terms.weights[1:]):
+        got = penalty if is_alone else problem.upper.bare
+        raise ValueError(f"Exact: upper must be L1 alone where it has a penalty, got {got!r}")
+    if isinstance(problem.domain, Ball):
+        raise ValueError("Exact: domain must be a polyhedron where upper is L1, got Ball")
+    return Structure(n, ()), structure("Exact", "lower", g, n)
+
+
 # --- in the library's words -----------------------------------------------------------------------
 
 
@@ -370,7 +413,7 @@ def _state(problem: Problem, k: int, x: Array) -> State:
         lower=((1.0, g_x),),
         values=((g_x.value, g_x.at, g_x),),
     )
-    return State(k, x, f_x.value, g_x.value, news)
+    return State(k, x, f_x.value + problem.penalties[0].value(x), g_x.value, news)
 
 
 def _silent(state: State) -> State:

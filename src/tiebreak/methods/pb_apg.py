@@ -18,6 +18,7 @@ from tiebreak.methods import apg
 from tiebreak.methods.apg import State
 from tiebreak.methods.common import (
     DEFAULT_HORIZON,
+    bending,
     need_lipschitz,
     positive_smoothness,
     typical_length,
@@ -32,13 +33,15 @@ UNPROVED = 1e4  # the penalty where no theorem gives one, in units of L_f/L_g
 class PBAPG:
     """Penalty-Based Accelerated Proximal Gradient method.
 
-        x_{k+1} = projection of y_k - (grad f(y_k) + gamma grad g(y_k))/(L_f + gamma L_g) onto Z
+        x_{k+1} = prox of s (f2 + gamma g2) on Z at y_k - s (grad f1(y_k) + gamma grad g1(y_k))
         y_{k+1} = x_{k+1} + (t_k - 1)/t_{k+1} (x_{k+1} - x_k)
 
-    The output is the last iterate. Under an error bound of order r on a bounded Z, gamma = O(eps^
-    (1-r)) makes every eps-minimiser of f + gamma g a point with |f - f*| <= 3 eps and g - g* =
-    O(eps^r) (``penalty_for``). FISTA finds one in K = O(eps^(-r/2)) steps: errors O(K^(-2/r)) and
-    O(K^-2) after K steps, with the gamma that fits K.
+    with s = 1/(L_f + gamma L_g), where f = f1 + f2 and g = g1 + g2, smooth + penalty; without
+    penalties the prox is the projection onto Z. The output is the last iterate. Under an error
+    bound of order r on a bounded Z, gamma = O(eps^(1-r)) makes every eps-minimiser of f + gamma g
+    a point with |f - f*| <= 3 eps and g - g* = O(eps^r) (``penalty_for``). FISTA finds one in K =
+    O(eps^(-r/2)) steps: errors O(K^(-2/r)) and O(K^-2) after K steps, with the gamma that fits K.
+    The error bound speaks of the whole g, its M of subgradients of the whole f.
 
     ``adaptive`` needs neither eps nor K: phases of 16, 32, 64 ... steps, each from the last point
     of the one before with new momentum; gamma grows by 2^(2 - 2/r) from phase to phase, as the
@@ -47,7 +50,8 @@ class PBAPG:
     Args:
         penalty: gamma, the first one if adaptive. None: the theory's for ``accuracy``, or for
             ``horizon``, where the problem has an error bound; without one 1e4 L_f/L_g (L_f/L_g at
-            first if adaptive), for which no theorem speaks. The AGM-BiO paper's runs have 1e4.
+            first if adaptive), for which no theorem speaks; f's penalty, with slopes up to M, adds
+            M/D to L_f, D how far the lower level moves. The AGM-BiO paper's runs have 1e4.
         accuracy: eps, wanted of f; None: what the theory promises for ``horizon``.
         adaptive: let gamma grow.
         horizon: K, the planned number of steps; ``solve`` puts max_iter.
@@ -64,7 +68,8 @@ class PBAPG:
         "Hölderian error bounds, NeurIPS 2024"
     )
     assumptions: ClassVar[str] = (
-        "f, g convex and smooth; Z compact; error bound of order r on g for its theorem"
+        "f, g convex, each smooth + penalty; Z compact, joint prox with both penalties; error "
+        "bound of order r on g for its theorem"
     )
     guarantee: ClassVar[str] = "|f - f*| <= O(K^(-2/r)), g - g* <= O(K^-2) after K planned steps"
 
@@ -86,6 +91,7 @@ class PBAPG:
         With the penalty given it runs on an unbounded Z too (as in the AGM-BiO paper's second
         figure), where nothing is proved.
         """
+        apg.need_joint_prox("PBAPG", problem)
         if self.penalty is None and not problem.is_bounded:
             raise ValueError(
                 "PBAPG: domain must be bounded, "
@@ -119,7 +125,7 @@ class PBAPG:
             return float(self.penalty)
         L_g = positive_smoothness(problem, problem.lower, g_0, g_0)
         if bound is None or bound.gradient_bound == 0.0:
-            L_f = positive_smoothness(problem, problem.upper, f_0, g_0)
+            L_f = bending(problem, problem.upper, f_0, g_0) or 1.0
             return (1.0 if self.adaptive else UNPROVED) * L_f / L_g
         steps = FIRST_PHASE if self.adaptive else self.horizon or DEFAULT_HORIZON
         reach = L_g * typical_length(problem, g_0) ** 2

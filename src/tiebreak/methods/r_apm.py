@@ -22,13 +22,15 @@ from tiebreak.problem import Problem
 class RAPM:
     """Regularized Accelerated Proximal Method.
 
-        x_{k+1} = projection of y_k - s (grad g(y_k) + eta grad f(y_k)) onto Z
+        x_{k+1} = prox of s (g2 + eta f2) on Z at y_k - s (grad g1(y_k) + eta grad f1(y_k))
         y_{k+1} = x_{k+1} + (t_k - 1)/t_{k+1} (x_{k+1} - x_k)
 
-    The output is the last iterate. With h = g + eta f, FISTA's bound h(x_K) - min h <=
-    2 R0²/(s (K+1)²) says that f - f* <= 2 R0²/(s eta (K+1)²) and g - g* <= 2 R0²/(s (K+1)²) +
-    eta (f* - f): both O(1/K) with eta = 1/(K+1). Under weak sharpness, eta <= alpha/(2 M) makes
-    them O(1/K²), for then eta (f* - f) <= (g - g*)/2.
+    where f = f1 + f2 and g = g1 + g2, smooth + penalty; without penalties the prox is the
+    projection onto Z. The output is the last iterate. With h = g + eta f, FISTA's bound h(x_K) -
+    min h <= 2 R0²/(s (K+1)²) says that f - f* <= 2 R0²/(s eta (K+1)²) and g - g* <= 2 R0²/(s
+    (K+1)²) + eta (f* - f): both O(1/K) with eta = 1/(K+1). Under weak sharpness, eta <= alpha/(2 M)
+    makes them O(1/K²), for then eta (f* - f) <= (g - g*)/2. Nothing in this needs f2 = g2 = 0;
+    alpha and M then speak of the whole g and of subgradients of the whole f.
 
     Args:
         eta: the weight of f. None: alpha/(2 M) where the problem has an error bound of order 1
@@ -47,7 +49,9 @@ class RAPM:
         "Samadi, Burbano, Yousefian: Achieving optimal complexity guarantees for a class of "
         "bilevel convex optimization problems, 2023"
     )
-    assumptions: ClassVar[str] = "f, g convex and smooth; Z closed"
+    assumptions: ClassVar[str] = (
+        "f, g convex, each smooth + penalty; Z closed, joint prox with both penalties"
+    )
     guarantee: ClassVar[str] = (
         "f - f* and g - g* <= O(1/K) after the K planned steps, O(1/K²) under weak sharpness"
     )
@@ -65,6 +69,7 @@ class RAPM:
 
     def check(self, problem: Problem) -> None:
         """Refuse a problem outside the assumptions, with one sentence."""
+        apg.need_joint_prox("RAPM", problem)
         if self.step_size is None:
             instead = " or RAPM(step_size=...)"
             need_lipschitz("RAPM", problem, "upper", "lower", instead=instead)
