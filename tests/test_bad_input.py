@@ -15,6 +15,10 @@ import scipy.sparse as sp
 import tiebreak as tb
 
 I2 = np.eye(2)
+LS = tb.LeastSquares([[1.0, 1.0]], [1.0])
+GROUPS = "GroupL2: groups must be a vector with the group of each variable (-1: none) or a list of lists of variables, got "
+NO_PROX = "the penalties and the domain must have a joint prox in closed form, got"
+FOR_PENALTIES = "methods for penalties are PAGMBiO, RAPM, PBAPG, BiSG"
 
 
 def sq(x: Any) -> float:
@@ -510,6 +514,266 @@ WRONG = {
         ValueError,
         "Problem: lower is unbounded below on the domain, so it has no minimisers",
     ),
+    "L1 str": (
+        lambda: tb.L1("a"),
+        TypeError,
+        "L1: weight must be a non-negative finite number, got str",
+    ),
+    "L1 neg": (
+        lambda: tb.L1(-1),
+        ValueError,
+        "L1: weight must be a non-negative finite number, got -1",
+    ),
+    "L1 nan": (
+        lambda: tb.L1(math.nan),
+        ValueError,
+        "L1: weight must be a non-negative finite number, got nan",
+    ),
+    "L1 vector": (
+        lambda: tb.L1(np.ones(2)),
+        TypeError,
+        "L1: weight must be a non-negative finite number, got an array of shape (2,)",
+    ),
+    "L1 list": (
+        lambda: tb.L1([0.1, 0.2]),
+        TypeError,
+        "L1: weight must be a non-negative finite number, got list",
+    ),
+    "L1 bool": (
+        lambda: tb.L1(True),
+        TypeError,
+        "L1: weight must be a non-negative finite number, got bool",
+    ),
+    "L1 step": (
+        lambda: tb.L1().prox(np.ones(2), -1.0),
+        ValueError,
+        "L1: step must be a non-negative finite number, got -1.0",
+    ),
+    "L2 inf": (
+        lambda: tb.L2(math.inf),
+        ValueError,
+        "L2: weight must be a non-negative finite number, got inf",
+    ),
+    "ElasticNet l1": (
+        lambda: tb.ElasticNet(-0.1, 1.0),
+        ValueError,
+        "ElasticNet: l1 must be a non-negative finite number, got -0.1",
+    ),
+    "ElasticNet l2": (
+        lambda: tb.ElasticNet(0.1, "big"),
+        TypeError,
+        "ElasticNet: l2 must be a non-negative finite number, got str",
+    ),
+    "-1*L1": (
+        lambda: -1 * tb.L1(),
+        ValueError,
+        "L1: its factor must be a non-negative finite number, got -1",
+    ),
+    "1e308*L1": (
+        lambda: 1e308 * tb.L1(1e308),
+        ValueError,
+        "L1: weight must be a non-negative finite number, got inf",
+    ),
+    "-1*composite": (
+        lambda: -1 * (LS + tb.L1()),
+        ValueError,
+        "Scaled: weight must be a positive finite number, got -1.0",
+    ),
+    "0*composite": (
+        lambda: 0 * (LS + tb.L1()),
+        ValueError,
+        "Scaled: weight must be a positive finite number, got 0.0",
+    ),
+    "GroupL2 str": (lambda: tb.GroupL2("ab"), TypeError, f"{GROUPS}str"),
+    "GroupL2 number": (lambda: tb.GroupL2(3), TypeError, f"{GROUPS}int"),
+    "GroupL2 floats": (lambda: tb.GroupL2([0.0, 1.0]), TypeError, f"{GROUPS}a list with float"),
+    "GroupL2 names": (lambda: tb.GroupL2(["a", "b"]), TypeError, f"{GROUPS}a list with str"),
+    "GroupL2 2d": (
+        lambda: tb.GroupL2(np.zeros((2, 2), int)),
+        ValueError,
+        f"{GROUPS}an array of shape (2, 2)",
+    ),
+    "GroupL2 empty": (lambda: tb.GroupL2([]), ValueError, f"{GROUPS}an empty list"),
+    "GroupL2 empty group": (
+        lambda: tb.GroupL2([[0], []]),
+        ValueError,
+        "GroupL2: groups must not be empty, got group 1 of no variable",
+    ),
+    "GroupL2 overlap": (
+        lambda: tb.GroupL2([[0, 1], [1, 2]]),
+        ValueError,
+        "GroupL2: groups must be disjoint, got variable 1 twice",
+    ),
+    "GroupL2 label": (
+        lambda: tb.GroupL2([0, -2]),
+        ValueError,
+        "GroupL2: groups must be whole numbers >= -1, got -2",
+    ),
+    "GroupL2 weight": (
+        lambda: tb.GroupL2([0, 1], -1.0),
+        ValueError,
+        "GroupL2: weight must be a non-negative finite number, got -1.0",
+    ),
+    "GroupL2 + f dims": (
+        lambda: LS + tb.GroupL2([0, 1, 1]),
+        ValueError,
+        "GroupL2: groups must have one entry per variable (2), got 3",
+    ),
+    "GroupL2 problem dims": (
+        lambda: small(upper=tb.GroupL2([0, 1, 1])),
+        ValueError,
+        "Problem: upper and lower must have the same number of variables, got 3 and 2",
+    ),
+    "GroupL2 lists dims": (
+        lambda: small(upper=tb.GroupL2([[0, 2]])),
+        ValueError,
+        "GroupL2: groups must hold variables below 2, got 2",
+    ),
+    "GroupL2 x0 dims": (
+        lambda: tb.solve(small(upper=tb.GroupL2([[0, 2]]), lower=tb.SquaredNorm()), x0=[1.0, 1.0]),
+        ValueError,
+        "GroupL2: groups must hold variables below 2, got 2",
+    ),
+    "composite + composite dims": (
+        lambda: (LS + tb.L1()) + (tb.LeastSquares([[1.0]], [1.0]) + tb.L1()),
+        ValueError,
+        "Sum: both functions must have the same number of variables, got 2 and 1",
+    ),
+    "two partitions": (
+        lambda: tb.GroupL2([[0, 1]]) + tb.GroupL2([[1, 2]]),
+        ValueError,
+        f"PenaltySum: {NO_PROX} GroupL2 and GroupL2 with other groups",
+    ),
+    "Indicator class": (
+        lambda: tb.Indicator(tb.Box),
+        TypeError,
+        "Indicator: domain must be a domain such as Box(0, 1), got the class Box",
+    ),
+    "Indicator of a penalty": (
+        lambda: tb.Indicator(tb.L1()),
+        TypeError,
+        "Indicator: domain must be a domain such as Box(0, 1), got L1",
+    ),
+    "two boxes apart": (
+        lambda: small(upper=LS + tb.Indicator(tb.Box(0.0, 1.0)), domain=tb.Box(2.0, 3.0)),
+        ValueError,
+        "Problem: the two boxes must have a point in common",
+    ),
+    "two boxes dims": (
+        lambda: small(
+            upper=tb.L1() + tb.Indicator(tb.Box([0.0] * 3, 1.0)), domain=tb.Box([0.0] * 2, 1.0)
+        ),
+        ValueError,
+        "Problem: the two boxes must have the same number of variables, got 2 and 3",
+    ),
+    "box and ball": (
+        lambda: small(upper=LS + tb.Indicator(tb.Box(0.0, 1.0))),
+        ValueError,
+        f"Problem: {NO_PROX} Ball and Box",
+    ),
+    "indicator dims": (
+        lambda: small(upper=tb.L1() + tb.Indicator(tb.Box([0.0] * 3, 1.0)), domain=tb.Space()),
+        ValueError,
+        "Box: lower must have one entry per variable (2), got 3",
+    ),
+    "Problem upper penalty class": (
+        lambda: small(upper=tb.L1),
+        TypeError,
+        "Problem: upper must be a function such as LeastSquares(A, b), Smooth(value, gradient), L1(0.1) or a sum of them, got the class L1",
+    ),
+    "Problem upper domain": (
+        lambda: small(upper=tb.Ball(1.0)),
+        TypeError,
+        "Problem: upper must be a function such as LeastSquares(A, b), Smooth(value, gradient), L1(0.1) or a sum of them, got Ball",
+    ),
+    "Problem domain penalty": (
+        lambda: small(domain=tb.L1()),
+        TypeError,
+        "Problem: domain must be a domain such as Ball(1.0) or Space(), got L1",
+    ),
+    "Problem domain indicator": (
+        lambda: small(domain=tb.Indicator(tb.Box(0.0, 1.0))),
+        TypeError,
+        "Problem: domain must be a domain such as Ball(1.0) or Space(), got Indicator",
+    ),
+    "Problem unbounded L1": (
+        lambda: small(lower=tb.Linear([1.0, 0.0]) + tb.L1(0.5), domain=tb.Space()),
+        ValueError,
+        "Problem: lower is unbounded below on the domain, so it has no minimisers",
+    ),
+    "Problem unbounded L2": (
+        lambda: small(lower=tb.Linear([3.0, 4.0]) + tb.L2(4.9), domain=tb.Space()),
+        ValueError,
+        "Problem: lower is unbounded below on the domain, so it has no minimisers",
+    ),
+    "Problem unbounded groups": (
+        lambda: small(lower=tb.Linear([0.1, 0.0]) + tb.GroupL2([-1, 0]), domain=tb.Space()),
+        ValueError,
+        "Problem: lower is unbounded below on the domain, so it has no minimisers",
+    ),
+    "Problem unbounded orthant": (
+        lambda: small(lower=tb.Linear([-1.0, 1.0]) + tb.L1(0.5), domain=tb.Orthant()),
+        ValueError,
+        "Problem: lower is unbounded below on the domain, so it has no minimisers",
+    ),
+    "solve two partitions": (
+        lambda: tb.solve(
+            tb.Problem(upper=tb.GroupL2([[0, 1]]), lower=tb.SquaredNorm() + tb.GroupL2([[1, 2]])),
+            x0=np.ones(3),
+        ),
+        ValueError,
+        f"PAGMBiO: {NO_PROX} GroupL2 and GroupL2 with other groups",
+    ),
+    "solve L1 on a simplex": (
+        lambda: tb.solve(small(upper=tb.L1(), domain=tb.Simplex())),
+        ValueError,
+        f"PAGMBiO: {NO_PROX} L1 and Simplex",
+    ),
+    "solve L2 in a box": (
+        lambda: tb.solve(small(upper=LS + tb.L2(), domain=tb.Box(0.0, 1.0))),
+        ValueError,
+        f"PAGMBiO: {NO_PROX} L2 and Box",
+    ),
+    "solve sum in a ball elsewhere": (
+        lambda: tb.solve(small(lower=LS + tb.L1() + tb.L2(), domain=tb.Ball(1.0, [1.0, 0.0]))),
+        ValueError,
+        f"PAGMBiO: {NO_PROX} L1 + L2 and Ball with another center",
+    ),
+    "agm-bio with a penalty": (
+        lambda: tb.solve(small(upper=tb.L1()), "agm-bio"),
+        ValueError,
+        f"AGMBiO: upper must be smooth, got L1(weight=1.0); {FOR_PENALTIES}",
+    ),
+    "a-irg with a penalty": (
+        lambda: tb.solve(small(upper=tb.L1()), "a-irg"),
+        ValueError,
+        f"AIRG: upper must be smooth, got L1(weight=1.0); {FOR_PENALTIES}",
+    ),
+    "sea with a penalty": (
+        lambda: tb.solve(small(lower=LS + tb.L2(0.5)), "sea"),
+        ValueError,
+        f"SEA: lower must be smooth, got <LeastSquares of 2 variables> + L2(weight=0.5); {FOR_PENALTIES}",
+    ),
+    "cg-bio with a penalty": (
+        lambda: tb.solve(small(lower=LS + tb.L1()), "cg-bio"),
+        ValueError,
+        f"CGBiO: lower must be smooth, got <LeastSquares of 2 variables> + L1(weight=1.0); {FOR_PENALTIES}",
+    ),
+    "bisec-bio with a penalty": (
+        lambda: tb.solve(small(upper=tb.L1()), "bisec-bio"),
+        ValueError,
+        f"BisecBiO: upper must be smooth, got L1(weight=1.0); {FOR_PENALTIES}",
+    ),
+    "solve penalties without size": (
+        lambda: tb.solve(small(upper=tb.L1(), lower=tb.L2())),
+        ValueError,
+        "solve: x0 is needed, for nothing in the problem says how many variables there are",
+    ),
+    "solve a penalty": (
+        lambda: tb.solve(tb.L1()),
+        TypeError,
+        "solve: problem must be a Problem, got L1",
+    ),
     "AGMBiO gamma 0": (
         lambda: tb.AGMBiO(gamma=0),
         ValueError,
@@ -598,7 +862,7 @@ WRONG = {
     "solve method": (
         lambda: tb.solve(small(), "newton"),
         ValueError,
-        "solve: unknown method 'newton', known are auto, agm-bio, exact, a-irg, bi-sg, sea, cg-bio, r-apm, pb-apg, bisec-bio",
+        "solve: unknown method 'newton', known are auto, agm-bio, p-agm-bio, exact, a-irg, bi-sg, sea, cg-bio, r-apm, pb-apg, bisec-bio",
     ),
     "solve method class": (
         lambda: tb.solve(small(), tb.AGMBiO),
@@ -835,11 +1099,38 @@ def test_table_is_long_and_every_sentence_is_one_that_names_its_owner():
         lambda: tb.Problem(tb.SquaredNorm(), tb.SquaredNorm()),
         lambda: small(penalty=1.0),
         lambda: tb.LeastSquares(I2),
+        lambda: tb.L1() + "x",
+        lambda: tb.L1() + 3,
+        lambda: LS + tb.L1,
+        lambda: LS + tb.Ball(1.0),
+        lambda: LS - tb.L1(),
+        lambda: -tb.L1(),
+        lambda: tb.L1() * tb.L1(),
+        lambda: np.ones(2) * tb.L1(),
+        lambda: (LS + tb.L1()) * (LS + tb.L1()),
+        lambda: tb.L1(lam=0.1),
+        lambda: tb.L1(0.1)(np.ones(2)),
+        lambda: tb.ElasticNet(0.1),
     ],
 )
 def test_what_python_itself_refuses_is_a_type_error(call):
     with pytest.raises(TypeError):
         call()
+
+
+@pytest.mark.parametrize(
+    "lower",
+    [
+        tb.Linear([1.0, 0.0]) + tb.L1(1.0),  # just bounded, minimal on a ray
+        tb.Linear([1.0, 0.0]) + tb.L1(1.5),
+        tb.Linear([3.0, 4.0]) + tb.L2(5.0),
+        tb.Linear([1.0, 0.0]) + tb.ElasticNet(0.0, 1e-300),
+        tb.Linear([1.0, 0.0]) + tb.GroupL2([0, -1]),
+        tb.L1(),
+    ],
+)
+def test_what_is_bounded_below_is_not_refused(lower):
+    assert tb.Problem(upper=tb.SquaredNorm(), lower=lower).lower.value(np.zeros(2)) == 0.0
 
 
 def test_wrong_input_is_refused_before_the_first_step():

@@ -225,6 +225,65 @@ def test_without_matplotlib_there_is_no_plot_and_no_error(here, capsys, monkeypa
     assert names(here / "out") == ["report.json", "x.npy"]
 
 
+# -- penalties ------------------------------------------------------------------------------------
+
+SPARSE = """
+[upper]
+kind = "L1"
+[lower]
+kind = "LeastSquares"
+A = [[1.0, 2.0, 0.5]]
+b = [2.0]
+"""
+
+
+def test_a_sparse_problem_is_described_solved_and_reported(here, no_drawing, capsys):
+    (here / "p.toml").write_text(SPARSE)
+    assert main(["solve", "p.toml"]) == 0
+    printed = capsys.readouterr().out
+    assert "  lower level g   LeastSquares, 1 x 3\n  upper level f   L1(weight=1.0)\n" in printed
+    assert "  non-zeros   " in printed
+    x = np.load(here / "out" / "x.npy")
+    np.testing.assert_allclose(x, [0.0, 1.0, 0.0], atol=1e-2)
+    report = strict_json(here / "out" / "report.json")
+    assert report["status"] == "certified"
+    assert report["method"].startswith("auto: P-AGM-BiO")
+    low, high = report["upper"]["optimum"]
+    assert low <= 1.0 <= high
+
+
+@pytest.mark.parametrize(
+    ("text", "described"),
+    [
+        ('[upper.penalty]\nkind = "L2"\n', "L1(weight=1.0) + L2(weight=1.0)"),
+        ('[lower.penalty]\nkind = "L1"\n', "LeastSquares, 1 x 3 + L1(weight=1.0)"),
+        (
+            '[lower.penalty]\nkind = "GroupL2"\ngroups = [0, 0, 1]\n',
+            "LeastSquares, 1 x 3 + GroupL2(groups=<2 groups of 3 variables>, weight=1.0)",
+        ),
+    ],
+)
+def test_every_penalty_is_described(here, no_drawing, capsys, text, described):
+    (here / "p.toml").write_text(SPARSE + text)
+    assert main(["solve", "p.toml", "--max-iter", "1"]) in (0, 1)
+    assert f" {described}\n" in capsys.readouterr().out
+
+
+def test_a_checkpoint_of_a_problem_with_groups_is_continued(here, no_drawing):
+    """Groups remember what they have computed: that is no part of who they are."""
+    groups = '[upper.penalty]\nkind = "GroupL2"\ngroups = [0, 0, 1]\nweight = 0.5\n'
+    text = SPARSE + groups + '[solve]\nrtol = 0.0\ncheckpoint = "run.npz"\n'
+    (here / "p.toml").write_text(text)
+    for steps in (5, 9):
+        assert main(["solve", "p.toml", "--max-iter", str(steps)]) == 1
+        report = strict_json(here / "out" / "report.json")
+        assert report["nit"] == steps
+    (here / "p.toml").write_text(text.replace("groups = [0, 0, 1]", "groups = [0, 1, 1]"))
+    assert main(["solve", "p.toml"]) == 2
+    (here / "p.toml").write_text(text.replace("weight = 0.5", "weight = 0.25"))
+    assert main(["solve", "p.toml"]) == 2
+
+
 # -- bad input ------------------------------------------------------------------------------------
 
 

@@ -8,6 +8,7 @@ import pytest
 
 import tiebreak as tb
 from tiebreak.cli import main
+from tiebreak.experiments.figures import look_of
 from tiebreak.experiments.race import Answer, read_rows
 
 SMALL = """
@@ -34,9 +35,37 @@ def here(tmp_path, monkeypatch):
 def test_everybody_who_takes_the_problem_takes_part():
     outcome = tb.compare(tb.instance("toy").problem, max_iter=60)
     takes_part, refused = set(outcome.methods), set(outcome.refused)
-    assert takes_part | refused == {m.name for m in tb.methods()} - {"exact"}
+    assert takes_part | refused == {m.name for m in tb.methods()} - {"exact", "p-agm-bio"}
     assert {"agm-bio", "a-irg", "bi-sg", "sea", "cg-bio", "r-apm", "pb-apg"} <= takes_part
     assert all(sentence in str(outcome) for sentence in outcome.refused.values())
+
+
+@pytest.mark.parametrize("name", ["basis-pursuit", "group-pursuit", "lasso-duplicates"])
+def test_with_a_penalty_those_who_take_one_take_part(name):
+    built = tb.instance(name)
+    answer = Answer(built.upper_optimum, built.lower_optimum, built.solution)
+    outcome = tb.compare(built.problem, max_iter=30, answer=answer)
+    takes_part, refused = set(outcome.methods), set(outcome.refused)
+    assert takes_part | refused == {m.name for m in tb.methods()} - {"exact"}
+    assert {"p-agm-bio", "bi-sg", "r-apm"} <= takes_part
+    assert {"agm-bio", "a-irg", "sea", "cg-bio", "bisec-bio"} <= refused
+    assert all("must be smooth" in outcome.refused[name] for name in ("agm-bio", "sea"))
+    assert "pb-apg" in refused  # the domain is not bounded
+    for row in outcome.rows:
+        assert row.upper_error == abs(row.upper - built.upper_optimum)
+        assert row.lower_error >= -1e-9
+
+
+def test_the_errors_of_a_composite_problem_shrink():
+    built = tb.instance("basis-pursuit", rows=20, variables=40, nonzeros=3)
+    answer = Answer(built.upper_optimum, built.lower_optimum, built.solution)
+    outcome = tb.compare(built.problem, ["p-agm-bio"], max_iter=3000, answer=answer)
+    assert outcome.first("p-agm-bio", 1e-2) is not None
+    assert outcome.last("p-agm-bio").distance <= 1e-2 * np.linalg.norm(built.solution)
+
+
+def test_a_method_and_its_twin_with_penalties_look_alike():
+    assert look_of("p-agm-bio") == look_of("agm-bio")
 
 
 def test_without_an_answer_exact_is_asked():
@@ -67,6 +96,25 @@ def test_exact_is_not_asked_where_it_may_take_minutes():
     outcome = tb.compare(problem, ["r-apm"], max_iter=3)
     reason = "not known: Exact may take minutes on L1Ball with 301 variables, so it was not asked"
     assert outcome.source.startswith(reason)
+
+
+def test_exact_is_asked_for_a_sparse_problem_unless_it_is_large():
+    built = tb.instance("basis-pursuit", rows=20, variables=60, nonzeros=3)
+    outcome = tb.compare(built.problem, ["p-agm-bio"], max_iter=3)
+    assert outcome.source == "by Exact"
+    assert outcome.answer.upper == pytest.approx(built.upper_optimum, rel=1e-9)
+    large = tb.instance("basis-pursuit", rows=20, variables=1001, nonzeros=2)
+    outcome = tb.compare(large.problem, ["p-agm-bio"], max_iter=3)
+    reason = "Exact may take minutes on Space with a penalty and 1001 variables"
+    assert outcome.source.startswith(f"not known: {reason}, so it was not asked")
+    outcome = tb.compare(tb.instance("lasso-duplicates").problem, ["p-agm-bio"], max_iter=3)
+    assert outcome.source.startswith("not known: Exact: lower must be")
+
+
+def test_a_built_problem_says_which_penalties_it_has():
+    assert "penalties    above L1(weight=1.0), below Zero()" in str(tb.instance("basis-pursuit"))
+    assert "above Zero(), below L1(weight=0.5)" in str(tb.instance("lasso-duplicates"))
+    assert "penalties" not in str(tb.instance("toy"))
 
 
 def test_an_answer_of_exact_is_its_own_and_not_the_start():

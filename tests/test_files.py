@@ -256,11 +256,152 @@ def test_every_public_function_and_domain_can_be_named():
     public = {name for name in tb.__all__ if isinstance(getattr(tb, name), type)}
     smooth = {n for n in public if issubclass(getattr(tb, n), tb.functions.SmoothFunction)}
     sets = {n for n in public if hasattr(getattr(tb, n), "project_cut")}
+    penalties = {n for n in public if issubclass(getattr(tb, n), tb.penalties.Penalty)}
     assert {cls.__name__ for cls in files.FUNCTIONS} == smooth - {"Smooth"}  # that needs callables
+    assert {cls.__name__ for cls in files.PENALTIES} == penalties - {
+        "Indicator"
+    }  # that is [domain]
     assert {cls.__name__ for cls in files.DOMAINS} == sets
 
 
-FUNCTION_KINDS = "known kinds are LeastSquares, Linear, Logistic, Quadratic, SquaredNorm"
+# -- penalties ------------------------------------------------------------------------------------
+
+BELOW = LEVELS.partition("[lower]")[2]
+
+
+def test_a_penalty_alone_is_a_level(tmp_path):
+    text = f'[upper]\nkind = "L1"\nweight = 0.25\n[lower]{BELOW}'
+    problem, options, _ = read_problem(problem_file(tmp_path, text))
+    assert problem.penalties == (tb.L1(0.25), tb.Zero())
+    assert problem.upper.value(np.array([3.0, -1.0])) == 1.0
+    assert problem.dimension == 2
+    assert options == {}
+
+
+def test_a_penalty_stands_beside_a_smooth_function(tmp_path):
+    text = LEVELS + '[lower.penalty]\nkind = "ElasticNet"\nl1 = 0.5\nl2 = 2\n'
+    problem, *_ = read_problem(problem_file(tmp_path, text))
+    assert problem.penalties == (tb.Zero(), tb.ElasticNet(0.5, 2.0))
+    x = np.array([1.0, 1.0])
+    assert problem.lower.value(x) == 0.5 * 4.0 + 0.5 * 2.0 + 2.0
+    inline = LEVELS + 'penalty = {kind = "ElasticNet", l1 = 0.5, l2 = 2}\n'
+    problem, *_ = read_problem(problem_file(tmp_path, inline))
+    assert problem.lower.value(x) == 5.0
+
+
+def test_several_penalties_are_an_array_of_tables(tmp_path):
+    more = '[[lower.penalty]]\nkind = "L1"\n[[lower.penalty]]\nkind = "L2"\nweight = 2.0\n'
+    problem, *_ = read_problem(problem_file(tmp_path, LEVELS + more))
+    assert problem.lower.penalty.value(np.array([3.0, 4.0])) == 7.0 + 10.0
+
+
+@pytest.mark.parametrize("ending", ["npy", "npz", "csv", "mtx"])
+def test_groups_are_an_array_or_a_file(tmp_path, ending):
+    labels = np.array([1, 0])
+    name = tmp_path / f"groups.{ending}"
+    if ending == "csv":
+        name.write_text("group\n1\n0\n")
+    elif ending == "mtx":
+        scipy.io.mmwrite(name, labels[:, None])
+    else:
+        (np.save if ending == "npy" else np.savez)(name, labels)
+    x = np.array([3.0, -4.0])
+    for groups in (f'"groups.{ending}"', "[1, 0]", "[[0], [1]]"):
+        text = LEVELS + f'[upper.penalty]\nkind = "GroupL2"\ngroups = {groups}\n'
+        problem, *_ = read_problem(problem_file(tmp_path, text))
+        assert problem.penalties[0].value(x) == 7.0
+    text = LEVELS + '[upper.penalty]\nkind = "GroupL2"\ngroups = [0, 0]\n'
+    problem, *_ = read_problem(problem_file(tmp_path, text))
+    assert problem.penalties[0].value(x) == 5.0
+
+
+def test_gamma_makes_the_method_that_takes_the_problem(tmp_path):
+    text = LEVELS + '[upper.penalty]\nkind = "L1"\n[solve]\ngamma = 0.5\n'
+    _, options, _ = read_problem(problem_file(tmp_path, text))
+    assert options == {"method": tb.PAGMBiO(gamma=0.5)}
+    _, options, _ = read_problem(problem_file(tmp_path, LEVELS + "[solve]\ngamma = 0.5\n"))
+    assert options == {"method": tb.AGMBiO(gamma=0.5)}
+    both = LEVELS + '[solve]\ngamma = 0.5\nmethod = "p-agm-bio"\n'
+    assert read_problem(problem_file(tmp_path, both))[1] == {"method": tb.PAGMBiO(gamma=0.5)}
+
+
+PENALTY_KINDS = "known kinds are ElasticNet, GroupL2, L1, L2, Zero"
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("[lower.penalty]\n", f"[lower.penalty] lacks the key 'kind', {PENALTY_KINDS}"),
+        (
+            '[lower.penalty]\nkind = "Lasso"\n',
+            f"[lower.penalty] has the unknown kind 'Lasso', {PENALTY_KINDS}",
+        ),
+        (
+            '[upper.penalty]\nkind = "SquaredNorm"\n',
+            f"[upper.penalty] has the unknown kind 'SquaredNorm', {PENALTY_KINDS}",
+        ),
+        (
+            '[upper.penalty]\nkind = "Indicator"\n',
+            f"[upper.penalty] has the unknown kind 'Indicator', {PENALTY_KINDS}",
+        ),
+        (
+            '[lower.penalty]\nkind = "L1"\nlam = 0.1\n',
+            "[lower.penalty] has no key 'lam', known keys are weight",
+        ),
+        (
+            '[lower.penalty]\nkind = "Zero"\nweight = 0.1\n',
+            "[lower.penalty] has no key 'weight', this kind has none",
+        ),
+        ('[lower.penalty]\nkind = "GroupL2"\n', "[lower.penalty] lacks the key 'groups'"),
+        ('[lower.penalty]\nkind = "ElasticNet"\nl1 = 1\n', "[lower.penalty] lacks the key 'l2'"),
+        ("penalty = 3\n", "[lower.penalty] must be a table, got 3"),
+        ('penalty = ["L1"]\n', "[lower.penalty] must be a table, got 'L1'"),
+        (
+            '[lower.penalty]\nkind = "L1"\nweight = -1\n',
+            "[lower.penalty] L1: weight must be a non-negative finite number, got -1",
+        ),
+        (
+            '[lower.penalty]\nkind = "L1"\nweight = [1, 2]\n',
+            "[lower.penalty] L1: weight must be a non-negative finite number, got list",
+        ),
+        (
+            '[lower.penalty]\nkind = "GroupL2"\ngroups = [0, 0, 1]\n',
+            "[lower.penalty] GroupL2: groups must have one entry per variable (2), got 3",
+        ),
+        (
+            '[lower.penalty]\nkind = "GroupL2"\ngroups = "g.csv"\n',
+            "[lower.penalty] groups: {folder}/g.csv is not there",
+        ),
+        (
+            '[[lower.penalty]]\nkind = "GroupL2"\ngroups = [[0]]\n[[lower.penalty]]\nkind = "GroupL2"\ngroups = [[0, 1]]\n',
+            "[lower.penalty] PenaltySum: the penalties and the domain must have a joint prox in closed form, got GroupL2 and GroupL2 with other groups",
+        ),
+        (
+            '[lower.penalty]\nkind = "L1"\n[solve]\ngamma = 1\nmethod = "r-apm"\n',
+            "[solve] gamma belongs to the method 'p-agm-bio', got 'r-apm'",
+        ),
+        ('[penalty]\nkind = "L1"\n', "there is no table [penalty], known tables are [upper], [lower], [domain], [error_bound], [method], [solve], [output]"),
+    ],
+)  # fmt: skip
+def test_a_wrong_penalty_gets_one_sentence(tmp_path, text, sentence):
+    path = problem_file(tmp_path, LEVELS + text)
+    says(lambda: read_problem(path), f"{path}: {sentence.format(folder=tmp_path)}")
+
+
+def test_labels_that_are_not_whole_get_the_sentence_of_the_penalty(tmp_path):
+    (tmp_path / "g.csv").write_text("0\n0.5\n")
+    text = LEVELS + '[lower.penalty]\nkind = "GroupL2"\ngroups = "g.csv"\n'
+    path = problem_file(tmp_path, text)
+    needed = "a vector with the group of each variable (-1: none) or a list of lists of variables"
+    says(
+        lambda: read_problem(path),
+        f"{path}: [lower.penalty] GroupL2: groups must be {needed}, got entries of type float64",
+    )
+
+
+# -- wrong problems -------------------------------------------------------------------------------
+
+FUNCTION_KINDS = "known kinds are LeastSquares, Linear, Logistic, Quadratic, SquaredNorm, ElasticNet, GroupL2, L1, L2, Zero"
 DOMAIN_KINDS = "known kinds are Ball, Box, Halfspace, L1Ball, Monotone, Orthant, Simplex, Space"
 SOLVE_KEYS = (
     "known keys are atol, checkpoint, gamma, max_iter, max_time, method, progress, rtol, x0"

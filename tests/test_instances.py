@@ -18,6 +18,7 @@ import tiebreak as tb
 from tiebreak.experiments import datasets, hansen, wikipedia
 from tiebreak.experiments.instances import Built, breast_cancer, instance, instances, table
 from tiebreak.experiments.wikipedia import DAYS, PAGES
+from tiebreak.penalties import Composite, Flat
 
 NAMES = [one.name for one in instances()]
 
@@ -40,6 +41,15 @@ def built():
 
 def in_cvxpy(function, x):
     """A function of the library as a CVXPY expression, from its data alone."""
+    if isinstance(function, Composite):
+        return in_cvxpy(function.smooth, x) + in_cvxpy(function.penalty, x)
+    if isinstance(function, tb.L1):
+        return function.weight * cp.norm1(x)
+    if isinstance(function, tb.GroupL2):
+        labels = function.groups.labels
+        return function.weight * sum(cp.norm2(x[labels == j]) for j in range(function.groups.count))
+    if isinstance(function, Flat):
+        return 0.0
     scale = getattr(function, "_scale", 1.0)
     if isinstance(function, tb.LeastSquares):
         return 0.5 * scale * cp.sum_squares(function.matrix.dense() @ x - function.b)
@@ -61,14 +71,23 @@ def domain_in_cvxpy(domain, x):
 
 
 def conic_optima(problem: tb.Problem) -> tuple[float, float]:
-    """(f*, g*) by two conic solves: the lower level, then f over the x with the same A x."""
+    """(f*, g*) by two conic solves: the lower level, then f over the x with the same A x.
+
+    With an l1 norm below they share the slope of the loss too, and with it their signs and zeros.
+    """
+    (_, loss), (_, penalty) = problem.smooth_parts, problem.penalties
     x = cp.Variable(problem.dimension)
     inside = domain_in_cvxpy(problem.domain, x)
     lower = cp.Problem(cp.Minimize(in_cvxpy(problem.lower, x)), inside)
     lower.solve(solver="CLARABEL", tol_gap_abs=1e-12, tol_gap_rel=1e-12, tol_feas=1e-12)
-    A = problem.lower.matrix.dense()
+    A, same = loss.matrix.dense(), []
+    if isinstance(penalty, tb.L1):
+        pull = -loss.gradient(x.value) / penalty.weight
+        free = np.abs(pull) > 0.99
+        A = A * free
+        same = [cp.multiply(pull, x) >= 0, cp.multiply(~free, x) == 0]
     basis = np.linalg.svd(A, full_matrices=False)[2][: np.linalg.matrix_rank(A)]
-    same = [basis @ x == basis @ x.value]
+    same.append(basis @ x == basis @ x.value)
     upper = cp.Problem(cp.Minimize(in_cvxpy(problem.upper, x)), inside + same)
     upper.solve(solver="CLARABEL")
     return float(upper.value), float(lower.value)
@@ -176,6 +195,14 @@ def test_a_claimed_solution_lies_in_the_domain_and_has_the_claimed_values(name, 
         ("hard", {"steps": 5, "ties": 3, "smoothness": 100.0}),
         ("logistic", {}),
         ("sparse-logistic-large-ball", {}),
+        ("basis-pursuit", {}),
+        ("basis-pursuit", {"rows": 1, "variables": 2, "nonzeros": 1}),
+        ("basis-pursuit", {"rows": 30, "variables": 31, "nonzeros": 12, "seed": 3}),
+        ("group-pursuit", {"rows": 40, "groups": 30, "size": 3, "active": 4, "seed": 1}),
+        ("group-pursuit", {"rows": 5, "groups": 2, "size": 5, "active": 1}),
+        ("lasso-duplicates", {}),
+        ("lasso-duplicates", {"copies": 4, "weight": 2.0, "seed": 2}),
+        ("lasso-duplicates", {"rows": 1, "features": 1, "nonzeros": 1, "validation": 2}),
     ],
 )
 def test_a_claimed_optimum_is_the_one_a_conic_solver_finds(name, parameters):
@@ -222,6 +249,23 @@ BAD = [
     ("sparse-logistic", {"radius": -2}, "sparse-logistic: radius must be a positive finite number, got -2"),  # noqa: E501
     ("hard", {"steps": 0}, "hard: steps must be a whole number >= 1, got 0"),
     ("hard", {"ties": -1}, "hard: ties must be a whole number >= 0, got -1"),
+    ("basis-pursuit", {"rows": 0}, "basis-pursuit: rows must be a whole number >= 1, got 0"),
+    ("basis-pursuit", {"rows": 2.0}, "basis-pursuit: rows must be a whole number >= 1, got float"),
+    ("basis-pursuit", {"rows": 1000}, "basis-pursuit: rows must be fewer than the variables (1000), got 1000"),  # noqa: E501
+    ("basis-pursuit", {"variables": 1}, "basis-pursuit: variables must be a whole number >= 2, got 1"),  # noqa: E501
+    ("basis-pursuit", {"nonzeros": 0}, "basis-pursuit: nonzeros must be a whole number >= 1, got 0"),  # noqa: E501
+    ("basis-pursuit", {"nonzeros": 201}, "basis-pursuit: nonzeros must be at most 200, got 201"),
+    ("basis-pursuit", {"rows": 10, "variables": 100, "nonzeros": 8}, "basis-pursuit: nonzeros must be so few that a dual certificate proves the answer, got 8 with 10 x 100"),  # noqa: E501
+    ("basis-pursuit", {"seed": -1}, "basis-pursuit: seed must be a whole number >= 0, got -1"),
+    ("group-pursuit", {"size": 0}, "group-pursuit: size must be a whole number >= 1, got 0"),
+    ("group-pursuit", {"active": 21}, "group-pursuit: active must be at most 20, got 21"),
+    ("group-pursuit", {"groups": 1}, "group-pursuit: rows must be fewer than the variables (5), got 100"),  # noqa: E501
+    ("lasso-duplicates", {"copies": 1}, "lasso-duplicates: copies must be a whole number >= 2, got 1"),  # noqa: E501
+    ("lasso-duplicates", {"nonzeros": 81}, "lasso-duplicates: validation must be a whole number >= 82, got 60"),  # noqa: E501
+    ("lasso-duplicates", {"nonzeros": 50, "features": 20}, "lasso-duplicates: nonzeros must be at most 20, got 50"),  # noqa: E501
+    ("lasso-duplicates", {"validation": 12}, "lasso-duplicates: validation must be a whole number >= 13, got 12"),  # noqa: E501
+    ("lasso-duplicates", {"weight": 0.0}, "lasso-duplicates: weight must be a positive finite number, got 0.0"),  # noqa: E501
+    ("lasso-duplicates", {"features": 0}, "lasso-duplicates: features must be a whole number >= 1, got 0"),  # noqa: E501
     ("hard", {"smoothness": 0.0}, "hard: smoothness must be a positive finite number, got 0.0"),
 ]  # fmt: skip
 
@@ -685,3 +729,115 @@ def test_an_l1_ball_that_binds_keeps_eight_dimensions_of_ties():
     cp.Problem(cp.Maximize(margin), fixed).solve(solver="CLARABEL")
     assert margin.value > 1e-3
     assert int(E.sum()) - np.linalg.matrix_rank(face, tol=1e-8) == 8
+
+
+# --- sparse problems -----------------------------------------------------------------------------
+
+PURSUITS = [(200, 1000, 20), (1, 2, 1), (1, 9, 1), (2, 3, 1), (20, 21, 8), (40, 400, 4)]
+
+
+@pytest.mark.parametrize(("rows", "variables", "nonzeros"), PURSUITS)
+def test_the_planted_vector_of_basis_pursuit_has_a_dual_certificate(
+    rows, variables, nonzeros, count
+):
+    """By a linear program of its own: the smallest |A'y| off the support with A_S'y = sign(x*)."""
+    for seed in range(count(1, 5)):
+        shape = {"rows": rows, "variables": variables, "nonzeros": nonzeros}
+        made = instance("basis-pursuit", **shape, seed=seed)
+        A, x = made.problem.lower.matrix.dense(), made.solution
+        used = x != 0.0
+        assert np.count_nonzero(used) == nonzeros
+        assert np.linalg.matrix_rank(A[:, used]) == nonzeros
+        assert made.dimension == variables - np.linalg.matrix_rank(A) == variables - rows
+        ones = np.ones((variables - nonzeros, 1))
+        found = linprog(
+            np.append(np.zeros(rows), 1.0),
+            np.block([[A[:, ~used].T, -ones], [-A[:, ~used].T, -ones]]),
+            np.zeros(2 * (variables - nonzeros)),
+            np.hstack([A[:, used].T, np.zeros((nonzeros, 1))]),
+            np.sign(x[used]),
+            bounds=(None, None),
+        )
+        assert found.status == 0
+        assert found.fun < 0.95
+        y = found.x[:-1]
+        assert y @ made.problem.lower.b == pytest.approx(made.upper_optimum, rel=1e-7)
+        # b, f* and g* are without rounding, whatever the order of the sums
+        assert made.upper_optimum == float(np.sum(np.abs(x)))
+        np.testing.assert_array_equal(made.problem.lower.b, A[:, ::-1] @ x[::-1])
+        assert made.problem.lower.value(x) == 0.0
+
+
+def test_sparse_problems_depend_on_the_seed():
+    for name in ("basis-pursuit", "group-pursuit", "lasso-duplicates"):
+        first, second = (instance(name, seed=seed) for seed in (0, 1))
+        assert not np.array_equal(first.solution, second.solution)
+        assert first.upper_optimum != second.upper_optimum
+
+
+def test_the_planted_groups_of_group_pursuit_are_all_or_nothing():
+    made = instance("group-pursuit")
+    lengths = np.linalg.norm(made.solution.reshape(80, 5), axis=1)
+    assert np.count_nonzero(lengths) == 6
+    assert made.upper_optimum == pytest.approx(np.sum(lengths), rel=1e-14)
+    assert made.problem.upper.value(made.solution) == made.upper_optimum
+
+
+LASSOS = [
+    {},
+    {"copies": 3, "rows": 120, "features": 60},
+    {"copies": 5, "weight": 1e3},
+    {"rows": 1, "features": 1, "nonzeros": 1, "validation": 2},
+    {"rows": 4, "features": 9, "nonzeros": 1, "copies": 2, "validation": 2, "weight": 1e-3},
+]
+
+
+@pytest.mark.parametrize("parameters", LASSOS)
+def test_the_planted_answer_of_the_lasso_meets_the_conditions_of_both_levels(parameters, count):
+    for seed in range(count(3, 50)):
+        made = instance("lasso-duplicates", **parameters, seed=seed)
+        copies = parameters.get("copies", 2)
+        loss, x = made.problem.lower.smooth, made.solution
+        A, weight = loss.matrix.dense(), made.problem.lower.penalty.weight
+        columns, which = np.unique(A, axis=1, return_inverse=True)
+        assert columns.shape[1] == made.variables // copies
+        assert np.all(np.bincount(which) == copies)
+        # below: A'(b - Ax*) = weight sign(x*) where a copy is in use, and less in size elsewhere
+        pull = A.T @ (loss.b - A @ x) / weight
+        used = np.unique(which[x != 0.0])
+        size = 1.0 + np.linalg.norm(loss.b) * np.linalg.norm(A, 2) / weight
+        for feature in used:
+            signs = np.sign(x[(which == feature) & (x != 0.0)])
+            assert np.all(signs == signs[0])
+            np.testing.assert_allclose(pull[which == feature], signs[0], atol=1e-15 * size)
+        assert np.all(np.abs(pull[~np.isin(which, used)]) < 0.95)
+        assert np.linalg.matrix_rank(columns[:, used]) == len(used)
+        assert made.dimension == len(used) * (copies - 1)
+        # above: among the copies of a feature, mass lies only where the slope is the smallest
+        slope = made.problem.upper.gradient(x)
+        B = made.problem.upper.matrix.dense()
+        moves = []
+        shared = 0
+        for feature in used:
+            here = np.flatnonzero(which == feature)
+            signed = np.sign(np.sum(x[here])) * slope[here]
+            busy = x[here] != 0.0
+            assert np.ptp(signed[busy]) <= 1e-13
+            assert np.all(signed[~busy] >= np.max(signed[busy]) + 0.09)
+            shared += np.all(busy)
+            moves += [B[:, i] - B[:, here[0]] for i in here[1:]]
+        assert shared == (len(used) + 1) // 2
+        assert np.linalg.matrix_rank(np.array(moves)) == made.dimension
+
+
+def test_sharing_a_lasso_solution_in_another_way_keeps_g_and_raises_f(count):
+    made, rng = instance("lasso-duplicates"), np.random.default_rng(0)
+    A = made.problem.lower.smooth.matrix.dense()
+    which = np.unique(A, axis=1, return_inverse=True)[1]
+    u = np.bincount(which, made.solution)
+    for _ in range(count(100, 10_000)):
+        share = rng.exponential(size=made.variables)
+        x = share / np.bincount(which, share)[which] * u[which]
+        x = made.solution + rng.choice([1e-3, 1.0]) * (x - made.solution)
+        assert made.problem.lower.value(x) == pytest.approx(made.lower_optimum, rel=1e-12)
+        assert made.problem.upper.value(x) > made.upper_optimum

@@ -21,6 +21,7 @@ import numpy as np
 from tiebreak import arrays
 from tiebreak.arrays import Array, Matrix
 from tiebreak.functions import Smooth
+from tiebreak.groups import Groups
 from tiebreak.problem import Problem
 
 FORMAT = 2  # raised whenever an older file could not be continued faithfully
@@ -79,6 +80,8 @@ def _digest(value: object, probes: Sequence[Array] = ()) -> str:
             take((part.lipschitz, part.strong_convexity, part.lower_bound))
             for x in probes:
                 take((part.value(x), part.gradient(x)))
+        elif isinstance(part, Groups):
+            take((part.labels, part.length))
         elif isinstance(part, tuple | list):
             for piece in part:
                 take(piece)

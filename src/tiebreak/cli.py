@@ -175,7 +175,12 @@ def _built_in() -> Problem:
 
 
 def _describe(function: Function) -> str:
-    """The kind of a function and its sizes."""
+    """The kind of a function and its sizes, and its penalty."""
+    from tiebreak.penalties import Composite, Flat
+
+    if isinstance(function, Composite):
+        smooth, penalty = function.smooth, repr(function.penalty)
+        return penalty if isinstance(smooth, Flat) else f"{_describe(smooth)} + {penalty}"
     kind, matrix = type(function).__name__, getattr(function, "matrix", None)
     if matrix is None:
         return kind if function.dimension is None else f"{kind}, {function.dimension} variables"
@@ -277,7 +282,7 @@ def _methods(arguments: argparse.Namespace) -> int:
     from tiebreak.solve import methods
 
     width = min(shutil.get_terminal_size().columns, 100)
-    print("auto is agm-bio; all by their names:")
+    print(textwrap.fill("auto is agm-bio, with a penalty p-agm-bio; all by their names:", width))
     for method in methods():
         print(f"\n{method.name}")
         for what in ("assumptions", "guarantee", "paper"):

@@ -14,6 +14,11 @@ Problems: TOML, for example
     kind = "Quadratic"
     Q = [[1.0, 0.0], [0.0, 0.0]]  # an array in place is fine too
 
+    [lower.penalty]               # optional, added to the level; or alone: kind = "L1" in [lower]
+    kind = "GroupL2"              # several: [[lower.penalty]] for each
+    groups = "groups.csv"         # the group of each variable
+    weight = 0.1
+
     [domain]                      # optional, all of R^n if absent
     kind = "Ball"
 
@@ -26,7 +31,7 @@ Problems: TOML, for example
     kind = "RAPM"
     eta = 1e-3
 
-    [solve]                       # optional, arguments of solve; gamma makes it AGMBiO(gamma=...)
+    [solve]                       # optional, arguments of solve; gamma is that of (P)AGMBiO
     rtol = [1e-4, 1e-6]
     checkpoint = "run.npz"        # beside this file too
 
@@ -43,13 +48,14 @@ import tomllib
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable
+from dataclasses import is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 
-from tiebreak import domains, functions, losses
-from tiebreak.methods import METHODS, AGMBiO
+from tiebreak import domains, functions, losses, penalties
+from tiebreak.methods import METHODS, AGMBiO, PAGMBiO
 from tiebreak.problem import ErrorBound, Problem
 from tiebreak.solve import solve
 
@@ -59,6 +65,13 @@ FUNCTIONS = (
     losses.Logistic,
     losses.Quadratic,
     functions.SquaredNorm,
+)
+PENALTIES = (
+    penalties.ElasticNet,
+    penalties.GroupL2,
+    penalties.L1,
+    penalties.L2,
+    penalties.Zero,
 )
 DOMAINS = (
     domains.Ball,
@@ -71,6 +84,7 @@ DOMAINS = (
     domains.Space,
 )
 MATRICES = ("A", "Q")  # arguments that are matrices; all other arrays are vectors
+LABELS = ("groups",)  # arguments that hold whole numbers
 TABLES = ("upper", "lower", "domain", "error_bound", "method", "solve", "output")
 OUTPUT = {"x": "x.npy", "report": "report.json", "plot": "plot.png"}
 OUTPUT_ENDINGS = {"x": (".npy", ".csv"), "report": (".json",), "plot": (".png", ".pdf", ".svg")}
@@ -237,13 +251,13 @@ def read_problem(path: str | Path) -> tuple[Problem, Table, dict[str, str]]:
     try:
         _check_top(content)
         problem = Problem(
-            upper=_object("upper", content["upper"], FUNCTIONS, folder),
-            lower=_object("lower", content["lower"], FUNCTIONS, folder),
+            upper=_level("upper", content["upper"], folder),
+            lower=_level("lower", content["lower"], folder),
             domain=_object("domain", content.get("domain", {"kind": "Space"}), DOMAINS, folder),
             radius=content.get("radius"),
             error_bound=_error_bound(content.get("error_bound"), folder),
         )
-        options = _solve(content.get("solve", {}), folder)
+        options = _solve(content.get("solve", {}), folder, problem)
         if "method" in content:
             if "method" in options:
                 raise ValueError("[method] excludes the keys 'method' and 'gamma' of [solve]")
@@ -280,6 +294,22 @@ def _check_top(content: Table) -> None:
             raise ValueError(f"the table [{name}] is missing")
 
 
+def _level(name: str, table: Table, folder: Path) -> Any:
+    """A level: a smooth function or a penalty, and the penalties of its sub-tables."""
+    rest = {key: value for key, value in table.items() if key != "penalty"}
+    level = _object(name, rest, (*FUNCTIONS, *PENALTIES), folder)
+    more = table.get("penalty", [])
+    for one in more if isinstance(more, list) else [more]:
+        if not isinstance(one, dict):
+            raise ValueError(f"[{name}.penalty] must be a table, got {one!r}")
+        penalty = _object(f"{name}.penalty", one, PENALTIES, folder)
+        try:
+            level = level + penalty
+        except ValueError as error:
+            raise ValueError(f"[{name}.penalty] {error}") from None
+    return level
+
+
 def _object(name: str, table: Table, classes: Iterable[type], folder: Path) -> Any:
     """The object that a table describes: its kind, called with its other keys."""
     known = {cls.__name__: cls for cls in classes}
@@ -293,14 +323,16 @@ def _object(name: str, table: Table, classes: Iterable[type], folder: Path) -> A
     return _call(name, known[kind], arguments, folder)
 
 
-def _call(name: str, call: Callable[..., Any], arguments: Table, folder: Path) -> Any:
+def _call(name: str, call: type, arguments: Table, folder: Path) -> Any:
     """``call(**arguments)`` with arrays read from files; the signature says what is allowed."""
-    parameters = inspect.signature(call, eval_str=True).parameters
+    parameters = inspect.signature(call).parameters
+    # A dataclass may have fields of another module, where alone their annotations have a meaning.
+    hints = get_type_hints(call if is_dataclass(call) else call.__init__)  # type: ignore[misc]
     _check_keys(name, arguments, parameters)
     for key, parameter in parameters.items():
         if parameter.default is parameter.empty and key not in arguments:
             raise ValueError(f"[{name}] lacks the key {key!r}")
-    takes_array = {key for key, p in parameters.items() if p.annotation in (object, Any)}
+    takes_array = {key for key in parameters if hints[key] in (object, Any)}
     loaded = {
         key: _array(name, key, value, folder) if key in takes_array else value
         for key, value in arguments.items()
@@ -324,9 +356,12 @@ def _array(name: str, key: str, value: object, folder: Path) -> Any:
     if not isinstance(value, str):
         return value
     try:
-        return read_array(folder / value, matrix=key in MATRICES)
+        array = read_array(folder / value, matrix=key in MATRICES)
     except ValueError as error:
         raise ValueError(f"[{name}] {key}: {error}") from None
+    if key in LABELS and np.all(array == np.round(array)):  # text files hold floating-point numbers
+        return array.astype(np.int64)
+    return array
 
 
 def _error_bound(table: Table | None, folder: Path) -> ErrorBound | None:
@@ -336,7 +371,7 @@ def _error_bound(table: Table | None, folder: Path) -> ErrorBound | None:
     return bound
 
 
-def _solve(table: Table, folder: Path) -> Table:
+def _solve(table: Table, folder: Path, problem: Problem) -> Table:
     """Arguments for ``solve``; ``gamma`` makes the method."""
     known = inspect.signature(solve).parameters.keys() - {"problem", "callback"} | {"gamma"}
     _check_keys("solve", table, known)
@@ -348,10 +383,11 @@ def _solve(table: Table, folder: Path) -> Table:
     if not isinstance(options.get("progress", False), bool):
         raise ValueError(f"[solve] progress must be true or false, got {options['progress']!r}")
     if "gamma" in options:
-        method = options.get("method", AGMBiO.name)
-        if method != AGMBiO.name:
-            raise ValueError(f"[solve] gamma belongs to the method {AGMBiO.name!r}, got {method!r}")
-        options["method"] = _call("solve", AGMBiO, {"gamma": options.pop("gamma")}, folder)
+        own = AGMBiO if problem.is_smooth else PAGMBiO
+        name = options.get("method", own.name)
+        if name not in (AGMBiO.name, PAGMBiO.name):
+            raise ValueError(f"[solve] gamma belongs to the method {own.name!r}, got {name!r}")
+        options["method"] = _call("solve", METHODS[name], {"gamma": options.pop("gamma")}, folder)
     return options
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 DARK, BAND, GREY = "#1f3b6f", "#c3d0e8", "0.45"
+NOTHING = 1e-100  # a gap below this part of the largest one is drawn as a gap of 0
 
 Column = np.ndarray[Any, Any]
 
@@ -92,7 +93,8 @@ def _draw_gaps(ax: Axes, letter: str, step: Column, gap: Column, tolerance: floa
     """The proved gap on a log axis: its size where it is negative, crosses where there is none."""
     known = np.isfinite(gap)
     sizes = np.abs(gap[known])
-    positive = np.append(sizes[sizes > 0.0], tolerance if tolerance > 0.0 else [])
+    sizes = sizes[sizes > NOTHING * np.max(sizes, initial=0.0)]
+    positive = np.append(sizes, tolerance if tolerance > 0.0 else [])
     floor = 0.1 * float(positive.min()) if positive.size else 1e-16  # where a gap of 0 is drawn
     shown = np.where(known, np.maximum(np.abs(gap), floor), np.nan)
     above = np.where(gap >= 0.0, shown, np.nan)

@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol, overload
 
-from tiebreak.arrays import Array
+import numpy as np
+
+from tiebreak.arrays import Array, to_numpy
 from tiebreak.certificate import Certificate
 from tiebreak.problem import Problem, solution_dimension
 
@@ -25,6 +27,8 @@ STATUSES = {
 }
 
 SUCCESSES = ("certified", "converged")
+
+NOTABLE = 1e-3  # the report counts what exceeds this part of the largest: averages are rarely 0
 
 
 class Findings(Protocol):
@@ -192,6 +196,7 @@ class Result:
         lines = [
             header,
             *proved,
+            *(f"  non-zeros   {text}" for text in self._sparsity()),
             *(f"  {label:<11} {text}" for label, text in self._found()),
             f"  method      {self.method}",
             f"  {'outcome' if self.success else 'next   '}     {self.message}",
@@ -200,6 +205,17 @@ class Result:
 
     def _found(self) -> list[tuple[str, str]]:
         return [] if self.findings is None else self.findings.lines()
+
+    def _sparsity(self) -> list[str]:
+        """How many entries or groups of x are not (nearly) zero, where a penalty asks for zeros."""
+        parts = [penalty.terms for penalty in self.problem.penalties]
+        said = []
+        if any(terms.l1 > 0.0 for terms in parts):
+            said.append(_notable(np.abs(to_numpy(self.x)), "entries"))
+        for terms in [terms for terms in parts if terms.group > 0.0][:1]:
+            lengths, layout = terms.lengths(self.x)
+            said.append(_notable(lengths[layout.penalised > 0.0], "groups"))
+        return said
 
     def _given_up(self) -> str:
         """How much of the lower level was paid for the upper one."""
@@ -253,6 +269,14 @@ class Result:
 
 def _number(value: float) -> float | None:
     return value if math.isfinite(value) else None
+
+
+def _notable(sizes: np.ndarray[Any, Any], what: str) -> str:
+    """How many of the sizes are not small beside the largest, and how many are 0."""
+    large = int(np.count_nonzero(sizes > NOTABLE * np.max(sizes)))
+    zeros = int(np.count_nonzero(sizes == 0.0))
+    said = f"{large} of {len(sizes)} {what} above {NOTABLE:g} of the largest"
+    return f"{said}, {zeros or 'none'} exactly 0"
 
 
 def _level_dict(

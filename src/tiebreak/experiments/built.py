@@ -72,14 +72,18 @@ class Built:
 
     def __str__(self) -> str:
         domain = type(self.problem.domain).__name__
+        f2, g2 = self.problem.penalties
         rows = {
             "variables": f"{self.variables}",
+            "penalties": f"above {f2}, below {g2}",
             "domain": f"{domain}, diameter {self.diameter:g}",
             "smoothness": f"L_f = {self.upper_lipschitz:.6g}, L_g = {self.lower_lipschitz:.6g}",
             "error bound": "none known" if self.order is None else f"order {self.order:g}",
             "ties": in_words(self.dimension),
             "optimum": f"f* = {_known(self.upper_optimum)}, g* = {_known(self.lower_optimum)}",
         }
+        if self.problem.is_smooth:
+            del rows["penalties"]
         return "\n".join([self.label, *(f"  {what:<13}{text}" for what, text in rows.items())])
 
 

@@ -11,13 +11,14 @@ from typing import Any
 from tiebreak import checks
 from tiebreak.domains import Ball, Space
 from tiebreak.experiments.race import Answer, Entrant, Record, race
-from tiebreak.methods import METHODS, Exact
+from tiebreak.methods import METHODS, Exact, PAGMBiO
 from tiebreak.problem import Problem
 from tiebreak.run import Method
 from tiebreak.solve import find_method, solve
 
 LEVELS = tuple(10.0**-digits for digits in range(1, 9))  # the accuracies asked for
 POLYHEDRAL = 300  # up to so many variables Exact is quick on every domain
+PENALISED = 1000  # and on R^n with a penalty
 
 Contestant = str | Method | tuple[str, Method]
 
@@ -122,7 +123,8 @@ def compare(
     Args:
         problem: the Problem.
         methods: names, methods, or pairs of a label and a method; all that take the problem if
-            None. By name a method runs with the parameters that its theory gives.
+            None (without a penalty P-AGM-BiO is AGM-BiO, and left out). By name a method runs
+            with the parameters that its theory gives.
         budget: seconds for each of them; the clock stops while errors are measured.
         x0: the common start; the origin if None.
         max_iter: the most steps of each; methods that need a horizon plan for it.
@@ -163,10 +165,15 @@ def reference(problem: Problem) -> tuple[Answer, str]:
     """f*, g* and x* by structure (``Exact``), and where they come from in words."""
     unknown = Answer(math.nan, math.nan)
     n, domain = problem.dimension or 1, type(problem.domain).__name__
-    if n > POLYHEDRAL and not isinstance(problem.domain, Space | Ball):
-        reason = f"Exact may take minutes on {domain} with {n} variables, so it was not asked"
-        return unknown, f"not known: {reason}; g* is the smallest value seen"
+    limit = math.inf if problem.is_smooth else PENALISED
+    if not isinstance(problem.domain, Space | Ball):
+        limit = POLYHEDRAL
     try:
+        Exact().check(problem)
+        if n > limit:
+            size = f"{'' if problem.is_smooth else 'a penalty and '}{n} variables"
+            reason = f"Exact may take minutes on {domain} with {size}, so it was not asked"
+            return unknown, f"not known: {reason}; g* is the smallest value seen"
         result = solve(problem, Exact())
     except (ValueError, ImportError) as error:
         return unknown, f"not known: {error}; g* is the smallest value seen"
@@ -180,7 +187,8 @@ def _entrants(
 ) -> tuple[list[Entrant], dict[str, str]]:
     """Who takes part, and who refuses with which sentence."""
     if methods is None:
-        chosen = [Entrant(name, METHODS[name]()) for name in METHODS if name != Exact.name]
+        left_out = (Exact, PAGMBiO) if problem.is_smooth else (Exact,)
+        chosen = [Entrant(m.name, m()) for m in METHODS.values() if m not in left_out]
     elif isinstance(methods, str | dict) or not isinstance(methods, Iterable):
         raise TypeError(f"compare: methods must be a list of names or methods, got {methods!r}")
     else:

@@ -70,6 +70,7 @@ LOOKS = {
     "bisec-bio": Look("#7f7f7f", "-", "X"),
     "bisec-bio (last iterate)": Look("#7f7f7f", ":", "x", 1.0),
     "agm-bio": Look("black", "-", "*", 2.2),
+    "p-agm-bio": Look("black", "-", "*", 2.2),  # its twin with penalties
     CUTS[0]: Look("black", "-", "*", 2.2),
     CUTS[1]: Look("#0072b2", "--", "o"),
     CUTS[2]: Look("#d55e00", "-.", "s"),

@@ -17,6 +17,7 @@ from tiebreak.experiments.built import Built, in_words
 from tiebreak.experiments.datasets import breast_cancer
 from tiebreak.experiments.hard import hard
 from tiebreak.experiments.inverse import inverse, random_inverse, toy
+from tiebreak.experiments.sparse import basis_pursuit, group_pursuit, lasso_duplicates
 from tiebreak.experiments.wikipedia import regression
 
 __all__ = ["Built", "Instance", "breast_cancer", "instance", "instances", "table"]
@@ -217,6 +218,30 @@ INSTANCES = (
         101,
         1,
         hard,
+    ),
+    Instance(
+        "basis-pursuit",
+        "the sparsest least-squares solution",
+        "tiebreak; Chen, Donoho, Saunders 1998",
+        1000,
+        800,
+        basis_pursuit,
+    ),
+    Instance(
+        "group-pursuit",
+        "the least-squares solution with the fewest groups of variables",
+        "tiebreak",
+        400,
+        300,
+        group_pursuit,
+    ),
+    Instance(
+        "lasso-duplicates",
+        "of all solutions of a Lasso with duplicated columns, the best one for other data",
+        "tiebreak",
+        200,
+        12,
+        lasso_duplicates,
     ),
 )
 
