@@ -174,6 +174,14 @@ def jensen(h2, A, a, x, x1, z1):
     return [(A + a) * at[0], -A * at[1], -a * at[2]]
 
 
+def assert_jensen(h2, A, a, x, x1, z1):
+    """J <= 0, up to rounding: of the terms, and of x1 = x + a/A1 (z1 - x) itself."""
+    J = jensen(h2, A, a, x, x1, z1)
+    reach = float(np.linalg.norm(x) + np.linalg.norm(z1))
+    of_x1 = 4 * EPS * (A + a) * h2.terms.steepness(len(x), reach) * reach
+    assert math.fsum(J) <= 1e-14 * math.fsum(map(abs, J)) * math.sqrt(len(x)) + of_x1
+
+
 def bregman(h, weight, p, y):
     """The terms of weight D_h1(p), seen from y."""
     return [weight * h.smooth(p), -weight * h.smooth(y), -weight * float(h.gradient(y) @ (p - y))]
@@ -243,8 +251,7 @@ def check_step(c, before, after, best):
     terms += [-t for t in rest + jensen(c.g.penalty, A, a, x, x1, z1)]
     residual, _ = relative(terms, points_rounding(c.g, y, (A + a, x1), (A, x), (a, z1)))
     for h in (c.f, c.g):
-        J = jensen(h.penalty, A, a, x, x1, z1)
-        assert math.fsum(J) <= 1e-14 * math.fsum(map(abs, J)) * math.sqrt(n)
+        assert_jensen(h.penalty, A, a, x, x1, z1)
     assert c.domain.contains(z1, 1e-12)
     assert after.steep == after.bent == (0, 0)
     for found, h in ((after.upper_value, c.f), (after.lower_value, c.g)):
@@ -263,8 +270,7 @@ def check_auxiliary(c, before, after, L_g):
         lengths = norm(v1) + norm(v) + b * norm(c.g.gradient(w))
         assert -1e-12 * size - 64 * EPS * math.sqrt(c.n) * lengths * (norm(p) + norm(v1)) <= W
         worst = max(worst, residual)
-    J = jensen(c.g.penalty, B, b, u, u1, v1)
-    assert math.fsum(J) <= 1e-14 * math.fsum(map(abs, J)) * math.sqrt(c.n)
+    assert_jensen(c.g.penalty, B, b, u, u1, v1)
     assert after.g_u == pytest.approx(c.g.value(u1), rel=1e-10, abs=1e-12)
     return worst
 
