@@ -18,6 +18,7 @@ from tiebreak.faces import highs
 from tiebreak.structure import EPS, Host, Rank, norm, product
 
 FITS = 1e-12  # relative: equations met to this are met
+OPTIMAL = 1e-10  # a residual below this is rounding
 SHARES = (1e-13, 1e-11, 1e-9, 1e-7)  # entries below this share of the largest are 0, if that fits
 REFINED = 4  # rounds of iterative refinement
 
@@ -45,6 +46,12 @@ class Slice(NamedTuple):
         """Of the equations' row space, orthonormal, as rows."""
         return self.rank.basis[:, : self.rank.low].T
 
+    @property
+    def condition(self) -> float:
+        """The largest singular value of the equations over the smallest that counts."""
+        kept = self.rank.sigma[: self.rank.low]
+        return float(kept[0] / kept[-1]) if len(kept) else 1.0
+
     def misfit(self, x: Host) -> Host:
         """How far x is from the equations, in the coordinates of the basis: as lengths in x."""
         square = self.rank.sigma[: self.rank.low] ** 2
@@ -69,15 +76,23 @@ def sparsest(where: Slice) -> Sparsest | None:
     )
     if found is None:
         return None
-    x, touches = _snapped(where, unit * (found.x[:n] - found.x[n:]))
-    multipliers = np.concatenate([found.eqlin.marginals, found.ineqlin.marginals[touches]])
-    return _proved(where, x, touches, multipliers)
+    best, guess = None, unit * (found.x[:n] - found.x[n:])
+    # Equations of bad condition hide entries that are rounding: then fewer may be kept.
+    for fits in (FITS, FITS * where.condition):
+        x, touches = _snapped(where, guess, fits)
+        multipliers = np.concatenate([found.eqlin.marginals, found.ineqlin.marginals[touches]])
+        answer = _proved(where, x, touches, multipliers)
+        if best is None or answer.residual < best.residual:
+            best = answer
+        if best.residual <= OPTIMAL:
+            break
+    return best
 
 
-def _snapped(where: Slice, guess: Host) -> tuple[Host, Host]:
+def _snapped(where: Slice, guess: Host, tolerance: float) -> tuple[Host, Host]:
     """The guess to rounding, and which inequalities it meets with equality.
 
-    With as few entries and as many equalities as the equations allow.
+    With as few entries and as many equalities as the equations allow, to the tolerance.
     """
     best = None
     for share in SHARES:
@@ -92,7 +107,7 @@ def _snapped(where: Slice, guess: Host) -> tuple[Host, Host]:
             x[kept] += np.linalg.lstsq(matrix[:, kept], right, rcond=64 * EPS)[0]
         off = where.offset - where.rows @ x
         worst = max(norm(where.misfit(x)), norm(off[touches]), -float(np.min(off, initial=0.0)))
-        fits = worst <= FITS * (norm(x) + norm(where.offset[touches]))
+        fits = worst <= tolerance * (norm(x) + norm(where.offset[touches]))
         fits &= bool(np.all(x * guess >= 0.0))
         if best is not None and not fits:
             break
