@@ -54,6 +54,13 @@ def is_real_floating(x: Array) -> bool:
     return bool(namespace(x).isdtype(x.dtype, "real floating"))
 
 
+def is_real(x: Array) -> bool:
+    """Does ``x`` hold real numbers, floating-point or whole?"""
+    if type(x) is np.ndarray:  # asked for every gradient, and isdtype is slow
+        return x.dtype.kind in "fiu"
+    return bool(namespace(x).isdtype(x.dtype, ("real floating", "integral")))
+
+
 def kind(x: Array) -> str:
     """Library and dtype of an array, in words: numpy float64."""
     library = namespace(x).__name__.removeprefix("array_api_compat.")
@@ -74,8 +81,8 @@ def like(value: object, x: Array) -> Array:
 
 def own(value: Array, x: Array) -> Array:
     """A copy of ``value`` in the library, dtype and device of ``x``, that nobody else changes."""
-    copied = like(value, x)
-    return namespace(x).asarray(copied, copy=True) if copied is value else copied
+    # Always a copy: what another library gives may share the memory of ``value``.
+    return namespace(x).asarray(like(value, x), copy=True)
 
 
 def to_numpy(x: Array) -> np.ndarray[Any, Any]:

@@ -79,7 +79,7 @@ def _digest(value: object, probes: Sequence[Array] = ()) -> str:
         elif isinstance(part, Smooth):
             take((part.lipschitz, part.strong_convexity, part.lower_bound))
             for x in probes:
-                take((part.value(x), part.gradient(x)))
+                take(_asked(part, x))
         elif isinstance(part, Groups):
             take((part.labels, part.length))
         elif isinstance(part, tuple | list):
@@ -97,6 +97,15 @@ def _digest(value: object, probes: Sequence[Array] = ()) -> str:
 
     take(value)
     return state.hexdigest()
+
+
+def _asked(function: Smooth, x: Array) -> object:
+    """Value and slope at x; far away a callable may overflow, and that tells it apart as well."""
+    try:
+        with arrays.quiet():
+            return function.value(x), function.gradient(x)
+    except ArithmeticError as error:
+        return repr(error)
 
 
 def save(path: Path, who: dict[str, str], run: Any) -> None:

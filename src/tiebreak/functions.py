@@ -12,9 +12,10 @@ never multiplies twice; ``look`` then costs one adjoint product per slope and va
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -93,8 +94,11 @@ class Function:
         For a Sum, which knows its own value but not those of its parts. ``value`` and ``slope``
         are the Sum's; a function that knows its data does not need them.
         """
-        curve = self.lipschitz * reach if math.isfinite(self.lipschitz) else slope
-        return abs(value) + (slope + curve) * reach
+        return abs(value) + (slope + self.turning(reach, slope)) * reach
+
+    def turning(self, reach: float, slope: float) -> float:
+        """How far a slope of norm ``slope`` turns within ``reach``; a guess where L is unknown."""
+        return self.lipschitz * reach if math.isfinite(self.lipschitz) else slope
 
     @property
     def bare(self) -> Function:
@@ -179,6 +183,30 @@ class SquaredNorm(SmoothFunction):
         return self.weight * (reach + self._size) ** 2
 
 
+class Flat(SmoothFunction):
+    """0: the smooth part of a function that is a penalty and nothing else."""
+
+    lipschitz = 0.0
+    lower_bound = 0.0
+
+    def __repr__(self) -> str:
+        return "0"
+
+    def value(self, x: Array) -> float:
+        return 0.0
+
+    def gradient(self, x: Array) -> Array:
+        return arrays.zeros_like(x)
+
+    def rounding(
+        self, reach: float, value: float, slope: float, epsilon: float, n: int
+    ) -> tuple[float, float]:
+        return 0.0, 0.0
+
+    def magnitude(self, reach: float, value: float, slope: float) -> float:
+        return 0.0
+
+
 class Linear(SmoothFunction):
     """<c, x>."""
 
@@ -215,13 +243,21 @@ class Smooth(SmoothFunction):
         value: x -> h(x), a number.
         gradient: x -> gradient of h at x, an array like x.
         lipschitz: an upper bound on the gradient's Lipschitz constant; None if you know none
-            (then only methods that find it themselves can be used).
+            (then a method that finds it itself is needed: "auto" or "adaptive").
         strong_convexity: a lower bound on the curvature, 0 if you know none.
         lower_bound: a number below all values, -inf if you know none.
 
     These three are your word: the certificate relies on them. So does it on the accuracy of the
-    callables, which is taken to be 64 units of rounding of the sizes involved.
+    callables, which is taken to be 64 units of rounding of the sizes involved: of the value, of the
+    slope and its turning times |x|. Without ``lipschitz`` the sizes at the first point that is
+    asked for stand in for what later cancels.
+
+    Both callables get a copy of x, which they may write into; gradients are copied, so that the
+    same buffer may be returned every time.
     """
+
+    # How a wrong answer of a callable is named, in a sentence.
+    _owner, _value_name = "Smooth", "value"
 
     def __init__(
         self,
@@ -235,6 +271,8 @@ class Smooth(SmoothFunction):
             if not callable(call):
                 raise TypeError(f"Smooth: {name} must be callable, got {type(call).__name__}")
         self._value, self._gradient = value, gradient
+        self._first_value: float | None = None  # sizes at the first point that is asked for
+        self._first_slope: float | None = None
         self.lipschitz = (
             math.inf if lipschitz is None else checks.at_least("Smooth", "lipschitz", lipschitz)
         )
@@ -249,26 +287,53 @@ class Smooth(SmoothFunction):
             raise ValueError(f"Smooth: lower_bound must be a number or -inf, got {lower_bound}")
 
     def value(self, x: Array) -> float:
-        value = self._value(x)
-        if isinstance(value, float) or (arrays.is_array(value) and value.ndim == 0):
-            return float(value)
-        return checks.number("Smooth", "value", value, "a callable that returns a number")
+        given: Any = self._value(arrays.own(x, x))  # the callable may write into its argument
+        value = float(given) if isinstance(given, float) else self._as_number(given)
+        if self._first_value is None and math.isfinite(value):
+            self._first_value = abs(value)
+        return value
+
+    def _as_number(self, value: Any) -> float:
+        """What the callable returned: a number, or an array with one entry."""
+        needed = "a callable that returns a number"
+        if not (arrays.is_array(value) and math.prod(value.shape) == 1):
+            return checks.number(self._owner, self._value_name, value, needed)
+        if not arrays.is_real(value):
+            name = f"{self._owner}: {self._value_name}"
+            raise TypeError(f"{name} must be {needed}, got dtype {value.dtype}")
+        return float(arrays.namespace(value).reshape(value, ()))
 
     def gradient(self, x: Array) -> Array:
-        slope = self._gradient(x)
-        if arrays.is_array(slope) and arrays.is_real_floating(slope):
-            return arrays.own(slope, x)  # the callable may use its buffer again
+        slope = self._gradient(arrays.own(x, x))
+        if isinstance(slope, list | tuple):
+            with contextlib.suppress(TypeError, ValueError):  # then the caller names what it is
+                slope = np.asarray(slope, dtype=np.float64)
+        if not (arrays.is_array(slope) and arrays.is_real(slope)):
+            return slope
+        slope = arrays.own(slope, x)  # the callable may use its buffer again
+        if self._first_slope is None and slope.ndim == 1 and arrays.all_finite(slope):
+            self._first_slope = arrays.norm(slope)
         return slope
 
     def passes(self, lifts: int, slopes: int, values: int) -> int:
         return 2 * slopes + values  # a slope comes with its value
 
+    def turning(self, reach: float, slope: float) -> float:
+        if math.isfinite(self.lipschitz):
+            return self.lipschitz * reach
+        return max(slope, self._first_slope or 0.0)
+
     def rounding(
         self, reach: float, value: float, slope: float, epsilon: float, n: int
     ) -> tuple[float, float]:
         unit = rounding_unit(epsilon, n)
-        curve = self.lipschitz * reach if math.isfinite(self.lipschitz) else slope
-        return unit * (abs(value) + (slope + curve) * reach), unit * (slope + curve)
+        steepness = slope + self.turning(reach, slope)
+        return unit * self.magnitude(reach, value, slope), unit * steepness
+
+    def magnitude(self, reach: float, value: float, slope: float) -> float:
+        known = math.isfinite(self.lipschitz)
+        size = abs(value) if known else max(abs(value), self._first_value or 0.0)
+        return size + (slope + self.turning(reach, slope)) * reach
 
 
 class Scaled(SmoothFunction):
@@ -330,6 +395,9 @@ class Scaled(SmoothFunction):
         return self.weight * self.function.magnitude(
             reach, value / self.weight, slope / self.weight
         )
+
+    def turning(self, reach: float, slope: float) -> float:
+        return self.weight * self.function.turning(reach, slope / self.weight)
 
 
 class Sum(SmoothFunction):
@@ -411,8 +479,8 @@ class Sum(SmoothFunction):
         shares = []
         for h in (self.first, self.second):
             size = h.magnitude(reach, value, slope)
-            curve = h.lipschitz * reach if math.isfinite(h.lipschitz) else slope
-            shares.append(h.rounding(reach, size, slope + curve, epsilon, n))
+            steepness = slope + h.turning(reach, slope)
+            shares.append(h.rounding(reach, size, steepness, epsilon, n))
         of_value, of_slope = (sum(errors) for errors in zip(*shares, strict=True))
         return of_value + epsilon * abs(value), of_slope + epsilon * slope
 
