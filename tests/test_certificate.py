@@ -180,11 +180,12 @@ def test_unbounded_without_any_promise_is_honestly_infinite_and_a_radius_mends_i
     A, b = rng.standard_normal((4, 9)), rng.standard_normal(4)
     V, w = rng.standard_normal((3, 9)), rng.standard_normal(3)
     upper, lower = tb.LeastSquares(V, w) + tb.Linear(A.sum(axis=0)), tb.LeastSquares(A, b)
-    without = tb.solve(tb.Problem(upper=upper, lower=lower), max_iter=300)
+    without = tb.solve(tb.Problem(upper=upper, lower=lower), "adaptive", max_iter=300)
     assert without.upper_gap == math.inf
     assert not without.success
     assert "radius" in without.message
-    promised = tb.solve(tb.Problem(upper=upper, lower=lower, radius=20.0), max_iter=300)
+    promise = tb.Problem(upper=upper, lower=lower, radius=20.0)
+    promised = tb.solve(promise, "adaptive", max_iter=300)
     assert promised.upper_gap < math.inf
 
 
@@ -247,3 +248,29 @@ def test_float32_data_is_certified_with_float32_rounding(count):
         assert result.x.dtype == np.float32
         assert result.upper_gap >= 0.5 * float(np.sum((x - center) ** 2)) - f_star
         assert result.lower_gap >= 0.5 * float(np.sum((A.astype(float) @ (x - star)) ** 2))
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.3])
+def test_deep_inside_the_domain_growth_on_the_whole_space_bounds_both_sides(scale):
+    rng = np.random.default_rng(4)
+    A, V = rng.standard_normal((10, 30)), rng.standard_normal((60, 30))
+    b, w = rng.standard_normal(10), rng.standard_normal(60)
+    upper, lower = tb.LeastSquares(V, w), tb.LeastSquares(A, b)
+    # The answer on R^n by the conditions of optimality.
+    K = np.block([[V.T @ V, A.T], [A, np.zeros((10, 10))]])
+    star = np.linalg.solve(K, np.concatenate([V.T @ w, b]))[:30]
+    f_star, size = upper.value(star), np.linalg.norm(star)
+    for domain in (tb.Ball(scale * 2 * size), tb.Box(-scale * 2 * size, scale * 2 * size)):
+        problem = tb.Problem(upper=upper, lower=lower, domain=domain)
+        proof = tb.solve(problem, "exact").certificate
+        low, high = proof.upper_optimum
+        if scale == 1.0:  # the answer is inside
+            assert low <= f_star * (1 + 1e-12)
+            assert f_star <= high * (1 + 1e-12)
+            assert proof.upper_error <= 1e-6 * f_star
+        # From a start that is no minimiser, or with a set that cuts the answer off: still true.
+        far = tb.certify(problem, domain.project(star + 0.1 * rng.standard_normal(30)), max_iter=50)
+        exact = tb.solve(problem, "exact").upper_value
+        assert far.upper_optimum[0] <= exact * (1 + 1e-9)
+        assert exact <= far.upper_optimum[1] * (1 + 1e-9)
+        assert low <= exact * (1 + 1e-9) <= high * (1 + 2e-9)

@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from tiebreak import arrays, theory
 from tiebreak.arrays import Array
-from tiebreak.domains import Space
+from tiebreak.domains import Ball, Box, Domain, Space
 from tiebreak.functions import Function, Seen, rounding_unit
 from tiebreak.models import UNIT, Concave, Model, Region, largest
 from tiebreak.penalties import split
@@ -31,6 +31,7 @@ from tiebreak.problem import Problem
 
 TINY = 2.0**-1000  # covers underflow, which relative errors do not
 HUGE = 1e150  # multipliers beyond this drown everything else in rounding errors
+PROMISING = 1e-6  # growth of less than this share of L_g is as good as none
 MIXTURES = 4  # how many mixtures of a minorant with a constant one are tried
 MARGINS = (1e-13, 1e-12, 1e-10, 1e-8, 1e-6, 1e-4)  # how far inside a dual ball is surely inside
 
@@ -50,6 +51,16 @@ class News(NamedTuple):
     lower: tuple[tuple[float, Seen], ...] = ()  # of g1, weighted for a bound on g* itself
     values: tuple[tuple[float, Array, Seen], ...] = ()  # g at a point of Z, a minorant close by
     claims: Claims | None = None
+
+
+class Proved(NamedTuple):
+    """What is proved at some step, for a method that heeds it."""
+
+    upper_gap: float  # of its point
+    lower_gap: float
+    lower_bound: float  # g* is at least this
+    least_value: float  # and at most this
+    asked: tuple[float, float]  # the tolerances on both gaps, 0 where there is no end
 
 
 class Block(NamedTuple):
@@ -468,7 +479,7 @@ class Ledger:
         ceiling = (
             math.inf
             if self.is_steep
-            else self._upper_ceiling(upper, upper_value, lower_gap, distance)
+            else self._upper_ceiling(upper, upper_value, lower_value, lower_gap, distance)
         )
         ceiling = min(ceiling, self.sums.upper_ceiling)
         if not ceiling >= self.sums.upper_bound:
@@ -488,7 +499,12 @@ class Ledger:
         )
 
     def _upper_ceiling(
-        self, upper: Seen, upper_value: float, lower_gap: float, distance: float
+        self,
+        upper: Seen,
+        upper_value: float,
+        lower_value: float,
+        lower_gap: float,
+        distance: float,
     ) -> float:
         """An upper bound on f*, from a bound d on the distance from x to the solution set.
 
@@ -496,7 +512,7 @@ class Ledger:
         f* <= f(x) + |grad f1(x)| d + L_f/2 d² + (the rise of f2 over d); with the user's error
         bound f* <= f(x) + M d (Proposition 1). Otherwise nothing is known, and no first-order
         method could know. Growth is measured on Z: a point outside it (by ``distance``) gets no
-        ceiling but on rounding.
+        ceiling but on rounding. Deep inside Z growth on R^n will do.
         """
         f, bound, x = self.problem.upper, self.problem.error_bound, upper.at
         f2, g2 = (penalty.terms for penalty in self.problem.penalties)
@@ -514,8 +530,8 @@ class Ledger:
             gap += distance * (smooth + g2.steepness(self._n, size))
         rises = [math.inf]
         growth = self.problem.growth
-        if growth > 0.0 and math.isfinite(f.lipschitz):
-            d = math.sqrt(2.0 * gap / growth)
+        reaches = [math.sqrt(2.0 * gap / growth)] if growth > 0.0 else []
+        for d in (*reaches, self._way_inside(x, lower_value)) if math.isfinite(f.lipschitz) else ():
             slope = steepness + slope_error + f2.steepness(self._n, size + d)
             rises.append(slope * d + 0.5 * f.lipschitz * d * d)
         if bound is not None:
@@ -528,6 +544,35 @@ class Ledger:
                 )
             )
         return upper_value + value_error + min(rises)
+
+    def _way_inside(self, x: Array, lower_value: float) -> float:
+        """A bound on the distance to a minimiser of g on R^n that lies in Z; inf if there is none.
+
+        g - inf g >= mu/2 dist² on R^n: if a ball of that radius around x is in Z, so is the nearest
+        minimiser, and it is one on Z too.
+        """
+        g, depth = self.problem.lower, _depth(self.problem.domain, x)
+        error = self.value_errors(x, 0.0, lower_value)[1]
+        excess = max(lower_value - g.lower_bound, 0.0) + error
+        # The growth of a matrix costs a factorisation: only where it can help.
+        if not 0.5 * depth * depth * PROMISING * g.lipschitz > excess or not g.growth > 0.0:
+            return math.inf
+        d = math.sqrt(2.0 * excess / g.growth)
+        return d if d < depth else math.inf
+
+
+def _depth(domain: Domain, x: Array) -> float:
+    """A ball of this radius around x lies in the set; 0 where none is known."""
+    size, unit = arrays.norm(x), 64.0 * arrays.epsilon(x)
+    if isinstance(domain, Ball):
+        center = 0.0 * x if domain.center is None else arrays.like(domain.center, x)
+        inside = domain.radius - arrays.norm(x - center)
+        return max(inside - unit * (domain.radius + size + arrays.norm(center)), 0.0)
+    if isinstance(domain, Box):
+        xp, (lower, upper) = arrays.namespace(x), domain._bounds(x)
+        inside = min(float(xp.min(x - lower)), float(xp.min(upper - x)))
+        return max(inside * (1.0 - unit) - unit * size, 0.0)
+    return 0.0
 
 
 def _best(*bounds: float) -> float:

@@ -14,12 +14,13 @@ from typing import Any, ClassVar, NamedTuple, Self
 from tiebreak import arrays, checks, theory
 from tiebreak.arrays import Array, Image, mix
 from tiebreak.certificate import News
-from tiebreak.functions import Seen, SmoothFunction
+from tiebreak.functions import Seen
 from tiebreak.methods.common import (
     DEFAULT_HORIZON,
     REFRESH,
     bending,
     need_lipschitz,
+    out_of_bounds,
     positive_smoothness,
 )
 from tiebreak.penalties import Composite
@@ -165,7 +166,7 @@ class Accelerated:
             return f"gamma = {self.gamma:g}"
         if (order := _order(problem)) is not None:
             return f"gamma by Theorem {2 if order > 1.0 else 3} (error bound of order {order:g})"
-        if _has_penalty(problem):
+        if _penalises_upper(problem):
             return "gamma by the rule of Theorem 2, though no error bound is known"
         if problem.is_bounded:
             return "gamma = 1 by Theorem 1 (bounded domain)"
@@ -175,14 +176,14 @@ class Accelerated:
         """S = L_f/gamma, so that a_k = (k+1)/(4 S); from both functions at the start."""
         f, (L_f, L_g) = problem.upper, (h.lipschitz for h in problem.smooth_parts)
         order, bound = _order(problem), problem.error_bound
-        if self.gamma is not None or (order is None and not _has_penalty(problem)):
+        if self.gamma is not None or (order is None and not _penalises_upper(problem)):
             return positive_smoothness(problem, f, f_0, g_0) / (self.gamma or 1.0)
         if order == 1.0 and bound is not None:
             S = theory.smoothness_weak_sharpness(
                 L_f, L_g, modulus=bound.modulus, gradient_bound=bound.gradient_bound
             )
         else:
-            if _has_penalty(problem):  # L_g/w with the w that makes it independent of units
+            if _penalises_upper(problem):  # L_g/w with the w that makes it independent of units
                 L_g = bending(problem, f, f_0, g_0)
             S = theory.smoothness_error_bound(
                 L_f, L_g, order=order or 2.0, iterations=self.horizon or DEFAULT_HORIZON
@@ -253,8 +254,8 @@ class Accelerated:
 
         dz = z.x - state.z
         moved = (a / A) * dz, (a / A) ** 2 * arrays.dot(dz, dz)  # x_{k+1} - y_k, squared length
-        steep_f, bent_f = _out_of_bounds(f1, state.f_y, f1_x, *moved)
-        steep_g, bent_g = _out_of_bounds(g1, state.g_y, g1_x, *moved)
+        steep_f, bent_f = out_of_bounds(f1, state.f_y, f1_x, *moved)
+        steep_g, bent_g = out_of_bounds(g1, state.g_y, g1_x, *moved)
         return state._replace(
             k=k + 1, A=A, x=x.x, z=z.x, x_images=x[1:], z_images=z[1:], f_y=f_y, g_y=g_y,
             level=level, mu=mu, upper_value=f_x, lower_value=g_x, auxiliary=aux,
@@ -329,27 +330,6 @@ def _order(problem: Problem) -> float | None:
     return 2.0 if problem.growth > 0.0 else None
 
 
-def _has_penalty(problem: Problem) -> bool:
-    """Has the upper level one?"""
+def _penalises_upper(problem: Problem) -> bool:
+    """Has the upper level a penalty?"""
     return isinstance(problem.upper, Composite)
-
-
-def _out_of_bounds(
-    h: SmoothFunction, y: Seen, value: float, dx: Array, square: float
-) -> tuple[bool, bool]:
-    """Is h(y + dx) above h(y) + <slope, dx> + L/2 |dx|², is it below h(y) + <slope, dx>?
-
-    The first cannot be if L is the Lipschitz constant that it claims to be, the second if h is
-    convex and its gradient right: free checks at every step.
-    """
-    rise = value - y.value - arrays.dot(y.slope, dx)
-    curved = 0.5 * h.lipschitz * square
-    if 0.0 <= rise <= curved:
-        return False, False
-    # Perhaps it is rounding only.
-    reach, slope = arrays.norm(y.at) + math.sqrt(square), arrays.norm(y.slope)
-    parts = max(abs(value), abs(y.value), y.size)
-    errors = h.rounding(reach, parts, slope, arrays.epsilon(dx), int(dx.shape[0]))
-    slack = 4.0 * errors[0] + 2.0 * (errors[1] + arrays.epsilon(dx) * slope) * reach
-    slack += 1e-9 * curved + h.defect * square
-    return rise > curved + slack, rise < -slack

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from tiebreak import arrays
-from tiebreak.arrays import mix
-from tiebreak.functions import Function, Seen
+from tiebreak.arrays import Array, mix
+from tiebreak.functions import Function, Seen, SmoothFunction
 from tiebreak.penalties import Composite, split
 from tiebreak.problem import Point, Problem
 
@@ -21,7 +21,7 @@ def need_smooth(owner: str, problem: Problem) -> None:
         if isinstance(getattr(problem, level), Composite):
             raise ValueError(
                 f"{owner}: {level} must be smooth, got {getattr(problem, level)}; "
-                "methods for penalties are PAGMBiO, RAPM, PBAPG, BiSG"
+                "methods for penalties are adaptive, p-agm-bio, r-apm, pb-apg, bi-sg"
             )
 
 
@@ -102,3 +102,24 @@ def values_at(problem: Problem, x: Point) -> tuple[float, float]:
     """f(x) and g(x), from the images of x."""
     (f_x,), (g_x,) = problem.upper.look([], [x.f])[1], problem.lower.look([], [x.g])[1]
     return f_x, g_x
+
+
+def out_of_bounds(
+    h: SmoothFunction, y: Seen, value: float, dx: Array, square: float
+) -> tuple[bool, bool]:
+    """Is h(y + dx) above h(y) + <slope, dx> + L/2 |dx|², is it below h(y) + <slope, dx>?
+
+    The first cannot be if L is the Lipschitz constant that it claims to be, the second if h is
+    convex and its gradient right: free checks at every step.
+    """
+    rise = value - y.value - arrays.dot(y.slope, dx)
+    curved = 0.5 * h.lipschitz * square
+    if 0.0 <= rise <= curved:
+        return False, False
+    # Perhaps it is rounding only.
+    reach, slope = arrays.norm(y.at) + math.sqrt(square), arrays.norm(y.slope)
+    parts = max(abs(value), abs(y.value), y.size)
+    errors = h.rounding(reach, parts, slope, arrays.epsilon(dx), int(dx.shape[0]))
+    slack = 4.0 * errors[0] + 2.0 * (errors[1] + arrays.epsilon(dx) * slope) * reach
+    slack += 1e-9 * curved + h.defect * square
+    return rise > curved + slack, rise < -slack

@@ -1,0 +1,300 @@
+"""AdaptiveAGMBiO: no constants to ask for, and steps that follow what has been proved so far."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from tiebreak import arrays
+from tiebreak.arrays import Array, mix
+from tiebreak.certificate import News, Proved
+from tiebreak.functions import Seen, SmoothFunction
+from tiebreak.methods.apg import need_joint_prox
+from tiebreak.methods.common import REFRESH, out_of_bounds
+from tiebreak.problem import Point, Problem
+
+SHRINK = 0.97  # of L after every step, so that it follows the curvature down as well as up
+TRIES = 100  # backtracking steps at most: then rounding is all that is left
+PROBE = 1e-4  # how far the first estimate of L looks, of a typical length
+EASIER = 4.0  # eta falls by at most the square of this at once, and at least by its root
+ROOM = 0.5  # of the tolerance below is for x, the rest for the proof of g*
+
+
+class Momentum(NamedTuple):
+    """An accelerated run on h = w_f f + w_g g since its last restart (three-sequence form)."""
+
+    A: float  # sum of the step sizes a_i
+    x: Point  # the averaged point, of which the inequality speaks
+    z: Point  # the mirror point
+    origin: Array  # z_0, where it began
+    smoothness: float  # the estimate of L_h1, for the next step
+    value: float  # h(x)
+    steps: int
+
+
+class Move(NamedTuple):
+    """What one accelerated step led to, and what was seen on the way."""
+
+    run: Momentum
+    a: float
+    f_y: Seen | None  # None where f has no weight
+    g_y: Seen
+    f_x: float  # with the penalty; nan where f has no weight
+    g_x: float
+    steep: tuple[bool, bool]
+    bent: tuple[bool, bool]
+
+
+class State(NamedTuple):
+    """Everything a run needs to go on; arrays and numbers only."""
+
+    k: int
+    main: Momentum  # on g + eta f
+    lower: Momentum  # on g alone, for the proof of g*
+    eta: float
+    moves: bool  # is there something left to do for x?
+    levels: bool  # is there something left to do for the proof of g*?
+    age: int  # steps with this eta
+    marks: tuple[float, float]  # h(x) at the last two ages that were powers of two
+    upper_value: float  # f(x) and g(x)
+    lower_value: float
+    steep: tuple[int, int]  # how often f, g rose more than their Lipschitz constants allow
+    bent: tuple[int, int]  # how often f, g fell below their own minorants, as no convex one can
+    news: News
+
+    @property
+    def x(self) -> Array:
+        """The point."""
+        return self.main.x.x
+
+
+@dataclass(frozen=True)
+class AdaptiveAGMBiO:
+    """AGM-BiO without constants: the multiplier of the cut is held for a phase, and then adapted.
+
+    With the multiplier mu_k of its cut, line 6 of AGM-BiO is an accelerated step on f + (mu_k/a_k)
+    g without the cut.  Here the ratio is 1/eta for a whole phase, h = g + eta f:
+
+        a_k from L a_k² = A_k + a_k = A_{k+1},   y_k = (A_k x_k + a_k z_k)/A_{k+1}
+        z_{k+1} = prox of a_k (g2 + eta f2) on Z at z_k - a_k (grad g1(y_k) + eta grad f1(y_k))
+        x_{k+1} = (A_k x_k + a_k z_{k+1})/A_{k+1}
+
+    where L grows until A_{k+1} D(x_{k+1}, y_k) <= ½|z_{k+1} - z_k|², D the Bregman distance of
+    g1 + eta f1.  That is all which the proof of acceleration uses, so that at every step, for every
+    u in Z and whatever the true Lipschitz constants are,
+
+        A_k (h(x_k) - h(u)) + ½|z_k - u|² <= ½|z_0 - u|²,
+
+    z_0 the point of the last restart.  With u = x* this says f(x_k) - f* <= |z_0 - x*|²/(2 eta A_k)
+    and g(x_k) - g* <= |z_0 - x*|²/(2 A_k) + eta (f* - f(x_k)): as in Theorem 1 of AGM-BiO the upper
+    gap needs no error bound, and eta decides how far x may be from the minimisers of g.
+
+    A restart (z_0 = x) follows where h has risen.  A second run of the same kind, on g alone, finds
+    g*; it rests while the bounds on g* are good enough.  Between steps the run is told what is
+    proved.  Is f proved low enough but not g, then eta falls, by as much as is missing; is g far
+    better than asked and f is not, eta rises; is only g* not known well enough, then the second run
+    goes on alone.  Where nothing can be proved about f, eta falls once h has settled.  Nothing of
+    this enters the proof: the certificate is the ledger's, as always.
+    """
+
+    name: ClassVar[str] = "adaptive"
+    paper: ClassVar[str] = "tiebreak; step as in AGM-BiO, Cao et al. 2024, with a held multiplier"
+    assumptions: ClassVar[str] = (
+        "f, g convex, each smooth + penalty; both penalties and Z with a joint prox; no constants"
+    )
+    guarantee: ClassVar[str] = "with eta held: f - f* <= O(1/k²), g - g* <= O(1/k²) + eta (f* - f)"
+
+    def check(self, problem: Problem) -> None:
+        """Refuse a problem outside the assumptions, with one sentence."""
+        need_joint_prox("AdaptiveAGMBiO", problem)
+
+    def describe(self, problem: Problem) -> str:
+        """The method in words."""
+        return "adaptive AGM-BiO, no constants"
+
+    def init(self, problem: Problem, x0: Array) -> State:
+        """x_0 = z_0, a first look at the curvatures, and the eta that balances them."""
+        (f1, g1), (f2, g2) = problem.smooth_parts, problem.penalties
+        (x,) = problem.lift(problem.domain.project(x0))
+        (f_x,), _ = f1.look([x.f])
+        (g_x,), _ = g1.look([x.g])
+        n = int(x.x.shape[0])
+        L_f = _curvature(problem, f1, f_x, g_x)
+        L_g = _curvature(problem, g1, g_x, f_x)
+        pull_f = arrays.norm(f_x.slope) + f2.terms.steepness(n, 0.0)
+        pull_g = arrays.norm(g_x.slope) + g2.terms.steepness(n, 0.0)
+        eta = _ratio(L_g, L_f) or _ratio(pull_g, pull_f) or 1.0
+        f, g = f_x.value + f2.value(x.x), g_x.value + g2.value(x.x)
+        return State(
+            k=0,
+            main=_begin(x, L_g + eta * L_f or pull_g + eta * pull_f or 1.0, g + eta * f),
+            lower=_begin(x, L_g or pull_g or 1.0, g),
+            eta=eta, moves=True, levels=True, age=0, marks=(math.inf, math.inf),
+            upper_value=f, lower_value=g, steep=(0, 0), bent=(0, 0),
+            news=News(values=((g, x.x, g_x),)),
+        )  # fmt: skip
+
+    def step(self, problem: Problem, state: State) -> State:
+        """One accelerated step on g + eta f, one on g alone; either may rest."""
+        news: dict[str, tuple[object, ...]] = {"values": ()}
+        if state.moves:
+            move = _advance(problem, state.main, state.eta)
+            assert move.f_y is not None
+            state = _doubt(state, move)._replace(
+                main=_restarted(state.main, move.run),
+                upper_value=move.f_x,
+                lower_value=move.g_x,
+                age=state.age + 1,
+                marks=_marked(state, move.run.value),
+            )
+            news = {
+                "upper": ((state.eta * move.a, move.f_y),),
+                "cuts": ((move.a, move.g_y),),
+                "values": ((move.g_x, move.run.x.x, move.g_y),),
+            }
+        if state.levels:
+            move = _advance(problem, state.lower, 0.0)
+            state = _doubt(state, move)._replace(lower=_restarted(state.lower, move.run))
+            news["lower"] = ((move.a, move.g_y),)
+            news["values"] += ((move.g_x, move.run.x.x, move.g_y),)
+        return state._replace(k=state.k + 1, news=News(**news))  # type: ignore[arg-type]
+
+    def heed(self, state: State, proved: Proved) -> State:
+        """What to do next, from what is proved: which run works, and with which eta."""
+        excess = state.lower_value - proved.least_value  # what x gives up, as far as is known
+        asked_upper, asked_lower = proved.asked
+        is_low = proved.upper_gap <= asked_upper
+        is_feasible = excess <= ROOM * asked_lower
+        eta = state.eta
+        if is_low and not is_feasible and state.age > 1:
+            # The excess is about proportional to eta².
+            factor = 0.8 * math.sqrt(ROOM * asked_lower / excess)
+            eta *= min(max(factor, 1.0 / EASIER), 1.0 / math.sqrt(EASIER))
+        elif math.isinf(proved.upper_gap) and not is_feasible and _has_settled(state, excess):
+            eta /= EASIER
+        elif is_feasible and not is_low and 64.0 * excess < asked_lower and state.age >= 16:
+            eta *= EASIER
+        if eta != state.eta and 0.0 < eta < math.inf:
+            main, value = state.main, state.lower_value + eta * state.upper_value
+            state = state._replace(
+                main=_begin(main.x, main.smoothness, value),
+                eta=eta,
+                age=0,
+                marks=(math.inf, math.inf),
+            )
+        unknown = proved.least_value - proved.lower_bound  # of g*
+        moves = not (is_low and is_feasible)
+        levels = unknown > 0.25 * max(excess, asked_lower)
+        return state._replace(moves=moves or not levels, levels=levels or not moves)
+
+
+# -- one accelerated run --------------------------------------------------------------------------
+
+
+def _begin(x: Point, smoothness: float, value: float) -> Momentum:
+    return Momentum(0.0, x, x, x.x, smoothness, value, 0)
+
+
+def _restarted(before: Momentum, after: Momentum) -> Momentum:
+    """``after``, or a new beginning there if h has risen."""
+    if after.value <= before.value or after.steps < 3:
+        return after
+    return _begin(after.x, after.smoothness, after.value)
+
+
+def _advance(problem: Problem, run: Momentum, eta: float) -> Move:
+    """One step on h = g + eta f, with the smallest L >= the estimate that the inequality allows."""
+    (f1, g1), (f2, g2) = problem.smooth_parts, problem.penalties
+    L = run.smoothness
+    f_y, g_y = _look(problem, run.z, eta) if run.A == 0.0 else (None, None)
+    for _ in range(TRIES):
+        a = (1.0 + math.sqrt(1.0 + 4.0 * L * run.A)) / (2.0 * L)
+        share = a / (run.A + a)
+        if g_y is None or run.A > 0.0:  # at first y is z whatever L is
+            f_y, g_y = _look(problem, mix(run.x, run.z, share), eta)
+        slope = g_y.slope if f_y is None else g_y.slope + eta * f_y.slope
+        (z,) = problem.lift(problem.prox(run.z.x - a * slope, a * eta, a))
+        x = mix(run.x, z, share) if run.A > 0.0 else z
+        _, (g1_x,) = g1.look([], [x.g])
+        f1_x = f1.look([], [x.f])[1][0] if eta > 0.0 else 0.0
+        dz = z.x - run.z.x
+        rise_f = 0.0 if f_y is None else f1_x - f_y.value - share * arrays.dot(f_y.slope, dz)
+        rise = g1_x - g_y.value - share * arrays.dot(g_y.slope, dz) + eta * rise_f
+        square = arrays.dot(dz, dz)
+        sizes = abs(g1_x) + abs(g_y.value) + eta * (abs(f1_x) + (abs(f_y.value) if f_y else 0.0))
+        slack = 16.0 * arrays.epsilon(dz) * (sizes + share * arrays.norm(slope) * arrays.norm(dz))
+        if rise <= 0.5 * L * share * share * square + slack:
+            break
+        needed = 2.0 * rise / (share * share * square) if square > 0.0 else math.inf
+        L = max(1.3 * L, 1.02 * needed) if math.isfinite(needed) else 8.0 * L
+    assert g_y is not None
+    if (run.steps + 1) % REFRESH == 0:
+        (x,) = problem.lift(x.x)
+    f_x = f1_x + f2.value(x.x) if eta > 0.0 else math.nan
+    g_x = g1_x + g2.value(x.x)
+    h_x = g_x + eta * f_x if eta > 0.0 else g_x
+    after = Momentum(run.A + a, x, z, run.origin, SHRINK * L, h_x, run.steps + 1)
+    steep_g, bent_g = out_of_bounds(g1, g_y, g1_x, share * dz, share * share * square)
+    steep_f = bent_f = False
+    if f_y is not None:
+        steep_f, bent_f = out_of_bounds(f1, f_y, f1_x, share * dz, share * share * square)
+    return Move(after, a, f_y, g_y, f_x, g_x, (steep_f, steep_g), (bent_f, bent_g))
+
+
+def _look(problem: Problem, y: Point, eta: float) -> tuple[Seen | None, Seen]:
+    """f1, where f has a weight, and g1 at y."""
+    f1, g1 = problem.smooth_parts
+    (g_y,), _ = g1.look([y.g])
+    return (f1.look([y.f])[0][0] if eta > 0.0 else None), g_y
+
+
+def _doubt(state: State, move: Move) -> State:
+    """With the free checks of this step counted."""
+    steep = (state.steep[0] + move.steep[0], state.steep[1] + move.steep[1])
+    bent = (state.bent[0] + move.bent[0], state.bent[1] + move.bent[1])
+    return state._replace(steep=steep, bent=bent)
+
+
+# -- what is known at the start, and when nothing is proved ---------------------------------------
+
+
+def _curvature(problem: Problem, h: SmoothFunction, here: Seen, other: Seen) -> float:
+    """How much the gradient of h turns per length on a short way down: a first guess of L_h."""
+    way = here.slope if arrays.max_abs(here.slope) > 0.0 else other.slope
+    steepness = arrays.norm(way)
+    if not 0.0 < steepness < math.inf:
+        return 0.0
+    # In the units of x: its own length, how far h could fall to 0, or one step with a known L.
+    length = max(arrays.norm(here.at), abs(here.value) / steepness)
+    if 0.0 < h.lipschitz < math.inf:
+        length = steepness / h.lipschitz
+    there = problem.domain.project(here.at - (PROBE * (length or 1.0) / steepness) * way)
+    moved = arrays.norm(there - here.at)
+    turned = arrays.norm(h.gradient(there) - here.slope)
+    noise = 64.0 * arrays.epsilon(here.at) * arrays.norm(here.slope)
+    return turned / moved if moved > 0.0 and noise < turned < math.inf else 0.0
+
+
+def _ratio(p: float, q: float) -> float:
+    """p/q, or 0 where that says nothing."""
+    return p / q if p > 0.0 and q > 0.0 and math.isfinite(p / q) else 0.0
+
+
+def _marked(state: State, value: float) -> tuple[float, float]:
+    """h(x) at the last two powers of two of the age, which becomes one more."""
+    age = state.age + 1
+    return (state.marks[1], value) if age & (age - 1) == 0 else state.marks
+
+
+def _has_settled(state: State, excess: float) -> bool:
+    """Is h(x) - min h small beside what x gives up of g, as far as can be told without a proof?
+
+    By the inequality, with the way that z has gone for |z_0 - x*|, and by how much h has fallen
+    since half of the steps were done; phases grow longer by half at least.
+    """
+    main = state.main
+    way = main.z.x - main.origin
+    left = 0.5 * arrays.dot(way, way) / main.A if main.A > 0.0 else 0.0
+    left = max(left, state.marks[0] - main.value)
+    return left <= 0.25 * excess and state.age >= max(4, state.k // 3)
