@@ -14,9 +14,9 @@ from planted_composite import APART, PlantedComposite, planted_composite, ties, 
 import tiebreak as tb
 from tiebreak import models
 from tiebreak.certificate import Ledger, News
-from tiebreak.functions import Scaled
+from tiebreak.functions import Flat, Scaled
 from tiebreak.models import Model, Region
-from tiebreak.penalties import Flat, Joint
+from tiebreak.penalties import Joint
 from tiebreak.run import Run
 from tiebreak.terms import Terms
 

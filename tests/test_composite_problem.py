@@ -10,8 +10,8 @@ import pytest
 
 import tiebreak as tb
 from tiebreak.checkpoint import identity
-from tiebreak.functions import Lifted
-from tiebreak.penalties import Composite, Flat, split
+from tiebreak.functions import Flat, Lifted
+from tiebreak.penalties import Composite, split
 from tiebreak.run import Run
 
 N = 6
@@ -301,13 +301,6 @@ def test_a_run_goes_on_from_its_checkpoint_as_if_it_had_never_stopped(tmp_path, 
 # --- solve and its report ------------------------------------------------------------------------
 
 
-def test_auto_takes_the_method_for_the_problem():
-    composite = tb.solve(sparse_group_problem(), max_iter=3)
-    assert composite.method.startswith("auto: P-AGM-BiO")
-    smooth = tb.solve(tb.Problem(upper=tb.SquaredNorm(), lower=tb.LeastSquares(A, b)), max_iter=3)
-    assert smooth.method.startswith("auto: AGM-BiO")
-
-
 def reported(result, x):
     said = str(replace(result, x=np.asarray(x)))
     return [
@@ -346,8 +339,7 @@ def test_only_penalties_that_ask_for_zeros_have_them_counted(levels, lines):
 @pytest.mark.parametrize("name", ["basis-pursuit", "group-pursuit", "lasso-duplicates"])
 def test_the_certificate_holds_the_planted_answer(name):
     made = tb.instance(name)
-    result = tb.solve(made.problem, x0=made.x0, max_iter=300)
-    assert result.method.startswith("auto: P-AGM-BiO")
+    result = tb.solve(made.problem, "p-agm-bio", x0=made.x0, max_iter=300)
     (low, high), (low_g, high_g) = result.upper_optimum, result.lower_optimum
     room = 1e-12 * max(1.0, abs(made.upper_optimum), abs(made.lower_optimum))
     assert low <= made.upper_optimum + room
@@ -358,7 +350,7 @@ def test_the_certificate_holds_the_planted_answer(name):
 
 def test_p_agm_bio_finds_the_planted_support_of_a_small_basis_pursuit():
     made = tb.instance("basis-pursuit", rows=40, variables=100, nonzeros=5)
-    result = tb.solve(made.problem, max_iter=4000, rtol=0.0)
+    result = tb.solve(made.problem, "p-agm-bio", max_iter=4000, rtol=0.0)
     large = np.abs(result.x) > 0.1 * np.max(np.abs(result.x))
     np.testing.assert_array_equal(large, made.solution != 0.0)
 
@@ -367,7 +359,7 @@ def test_a_gap_that_is_zero_but_for_underflow_does_not_stretch_the_picture():
     """f = |x|_1 has the value 0 at the start, and a bound that is lower by a denormal number."""
     pytest.importorskip("matplotlib")
     problem = tb.Problem(upper=tb.L1(), lower=tb.LeastSquares(A, b))
-    result = tb.solve(problem, max_iter=20)
+    result = tb.solve(problem, "p-agm-bio", max_iter=20)
     assert 0.0 <= result.trace[0].upper_gap <= 1e-200
     low, high = result.plot().axes[2].get_ylim()
     assert 1e-12 < low < high < 1e12

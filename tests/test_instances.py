@@ -18,7 +18,8 @@ import tiebreak as tb
 from tiebreak.experiments import datasets, hansen, wikipedia
 from tiebreak.experiments.instances import Built, breast_cancer, instance, instances, table
 from tiebreak.experiments.wikipedia import DAYS, PAGES
-from tiebreak.penalties import Composite, Flat
+from tiebreak.functions import Flat
+from tiebreak.penalties import Composite
 
 NAMES = [one.name for one in instances()]
 

@@ -575,25 +575,18 @@ def test_a_loose_box_changes_little():
 # --- what every method owes ----------------------------------------------------------------------
 
 
-def test_auto_takes_the_right_method():
+def test_the_report_names_the_rule_for_gamma():
     g = tb.LeastSquares(np.eye(2, 3), np.ones(2))
     logistic = tb.Logistic(np.eye(2, 3), [1.0, -1.0])
+    by_rule = "gamma by the rule of Theorem 2, though no error bound is known, On"
     for upper, lower, said in (
-        (tb.SquaredNorm(), g, "auto: AGM-BiO, gamma by Theorem 2 (error bound of order 2), Online"),
-        (tb.L1(), g, "auto: P-AGM-BiO, gamma by Theorem 2 (error bound of order 2), Online"),
-        (tb.SquaredNorm(), g + tb.L1(0.1), "auto: P-AGM-BiO, gamma = 0.01, Online"),
-        (
-            tb.SquaredNorm() + tb.L1(),
-            logistic + tb.L1(0.1),
-            "auto: P-AGM-BiO, gamma by the rule of Theorem 2, though no error bound is known, On",
-        ),
-        (tb.SquaredNorm(), g + tb.Indicator(tb.Box(0, 1)), "auto: AGM-BiO, gamma = 0.01, Online"),
+        (tb.L1(), g, "P-AGM-BiO, gamma by Theorem 2 (error bound of order 2), Online"),
+        (tb.SquaredNorm(), g + tb.Indicator(tb.Box(0, 1)), "P-AGM-BiO, gamma = 1 by Theorem 1"),
+        (tb.SquaredNorm() + tb.L1(), logistic + tb.L1(0.1), f"P-AGM-BiO, {by_rule}"),
     ):
-        result = tb.solve(tb.Problem(upper=upper, lower=lower), max_iter=3)
+        result = tb.solve(tb.Problem(upper=upper, lower=lower), "p-agm-bio", max_iter=3)
         assert result.method.startswith(said)
     assert "p-agm-bio" in [m.name for m in tb.methods()]
-    by_name = tb.solve(tb.Problem(upper=tb.L1(), lower=g), "p-agm-bio", max_iter=3)
-    assert by_name.method.startswith("P-AGM-BiO")
 
 
 def test_certify_takes_composite_problems():
@@ -619,7 +612,7 @@ def test_what_it_cannot_do_gets_one_sentence():
     ):  # fmt: skip
         problem = tb.Problem(upper=upper, lower=lower, domain=domain)
         with pytest.raises(ValueError, match=f"^PAGMBiO: {re.escape(sentence)}$"):
-            tb.solve(problem, x0=np.zeros(2))
+            tb.solve(problem, "p-agm-bio", x0=np.zeros(2))
     with pytest.raises(ValueError, match=r"^PAGMBiO: gamma must be a number in \(0, 1\] or None"):
         tb.PAGMBiO(gamma=2.0)
     with pytest.raises(ValueError, match=r"^AGMBiO: upper must be smooth"):

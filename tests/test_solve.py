@@ -25,6 +25,7 @@ import tiebreak as tb
 from tiebreak.methods.common import REFRESH
 
 SOURCE = Path(tb.__file__).parent.parent
+STEPS = tb.AGMBiO(gamma=0.01)  # a method that takes many steps, for tests of the loop
 
 
 def least_squares_pair(
@@ -59,7 +60,7 @@ def small(**changes: Any) -> Any:
 
 
 def test_trace_counts_one_gradient_of_f_two_of_g_and_six_passes_a_step():
-    result = tb.solve(least_squares_pair().problem, rtol=0.0, max_iter=300)
+    result = tb.solve(least_squares_pair().problem, STEPS, rtol=0.0, max_iter=300)
     assert result.nit == 300
     for row in result.trace:
         k = row.iteration
@@ -84,7 +85,7 @@ def test_trace_counts_fewer_passes_with_a_gram_matrix(lower, upper, passes):
         lower=tb.LeastSquares(d.C, d.d, **lower),
         domain=tb.Ball(2.0),
     )
-    rows = tb.solve(problem, rtol=0.0, max_iter=20).trace
+    rows = tb.solve(problem, STEPS, rtol=0.0, max_iter=20).trace
     assert {b.passes - a.passes for a, b in itertools.pairwise(rows)} == {passes}
 
 
@@ -122,7 +123,7 @@ def test_trace_counts_what_the_callables_are_really_asked(levels, gradients):
 
 def test_trace_is_monotone_starts_at_x0_and_ends_at_the_last_step():
     d = least_squares_pair()
-    result = tb.solve(d.problem, rtol=0.0, max_iter=500)
+    result = tb.solve(d.problem, STEPS, rtol=0.0, max_iter=500)
     rows = result.trace
     assert rows[0].iteration == 0
     assert rows[-1].iteration == result.nit == 500
@@ -138,7 +139,7 @@ def test_trace_is_monotone_starts_at_x0_and_ends_at_the_last_step():
 
 
 def test_trace_becomes_a_data_frame_with_the_same_rows():
-    result = tb.solve(small(), max_iter=30)
+    result = tb.solve(small(), STEPS, max_iter=30)
     frame = result.trace.to_pandas()
     assert list(frame.columns) == list(tb.result.Row._fields)
     assert len(frame) == len(result.trace)
@@ -154,7 +155,7 @@ def test_callback_is_called_after_every_step_with_true_gaps():
     p = planted.planted(3)
     problem = p.problem()
     seen: list[Any] = []
-    result = tb.solve(problem, x0=p.x0, rtol=0.0, max_iter=200, callback=seen.append)
+    result = tb.solve(problem, STEPS, x0=p.x0, rtol=0.0, max_iter=200, callback=seen.append)
     assert [s.nit for s in seen if s.nit > 0] == list(range(1, result.nit + 1))
     for s in seen:
         f, g = p.f(s.x), p.g(s.x)
@@ -173,7 +174,7 @@ def test_callback_that_raises_stop_iteration_stops_the_run():
         if intermediate_result.nit == 7:
             raise StopIteration
 
-    result = tb.solve(small(), rtol=0.0, callback=callback)
+    result = tb.solve(small(), STEPS, rtol=0.0, callback=callback)
     assert (result.status, result.nit, result.success) == ("stopped", 7, False)
     assert result.message.startswith("stopped from outside")
     assert math.isfinite(result.upper_gap)
@@ -188,7 +189,7 @@ def test_callback_whose_other_exceptions_are_not_swallowed():
 
 
 def test_progress_writes_a_live_line_to_standard_error_only(capsys):
-    tb.solve(small(), rtol=0.0, max_iter=40, progress=True)
+    tb.solve(small(), STEPS, rtol=0.0, max_iter=40, progress=True)
     out, err = capsys.readouterr()
     assert out == ""
     lines = err.split("\r")
@@ -197,7 +198,7 @@ def test_progress_writes_a_live_line_to_standard_error_only(capsys):
     assert err.count("\n") == 1
     for word in ("step", " f ", " g ", "gap", " s"):
         assert word in lines[-1]
-    tb.solve(small(), max_iter=5)
+    tb.solve(small(), STEPS, max_iter=5)
     assert capsys.readouterr() == ("", "")
 
 
@@ -221,7 +222,7 @@ def test_result_is_no_view_of_the_start():
 
 @pytest.mark.parametrize("max_iter", [np.int64(20), np.int32(20), 20])
 def test_max_iter_may_be_any_whole_number(max_iter):
-    assert tb.solve(small(), rtol=0.0, max_iter=max_iter).nit == 20
+    assert tb.solve(small(), STEPS, rtol=0.0, max_iter=max_iter).nit == 20
 
 
 def test_max_time_ends_the_run_with_status_max_time():
@@ -230,11 +231,11 @@ def test_max_time_ends_the_run_with_status_max_time():
         return float(x @ x) / 2
 
     problem = small(upper=tb.Smooth(slow, lambda x: x, lipschitz=1.0))
-    result = tb.solve(problem, rtol=0.0, max_time=0.3, max_iter=10**7)
+    result = tb.solve(problem, STEPS, rtol=0.0, max_time=0.3, max_iter=10**7)
     assert result.status == "max_time"
     assert result.nit > 5
     assert 0.3 <= result.time < 3.0
-    assert tb.solve(small(), rtol=0.0, max_time=1e-9).nit == 0
+    assert tb.solve(small(), STEPS, rtol=0.0, max_time=1e-9).nit == 0
 
 
 def test_keyboard_interrupt_from_a_callable_gives_what_there_is():
@@ -247,7 +248,7 @@ def test_keyboard_interrupt_from_a_callable_gives_what_there_is():
         return x
 
     problem = small(upper=tb.Smooth(lambda x: float(x @ x) / 2, gradient, lipschitz=1.0))
-    result = tb.solve(problem, rtol=0.0)
+    result = tb.solve(problem, STEPS, rtol=0.0)
     assert (result.status, result.success) == ("stopped", False)
     assert 20 <= result.nit < 30
     assert math.isfinite(result.upper_gap)
@@ -275,7 +276,8 @@ problem = tb.Problem(upper=tb.SquaredNorm(), lower=tb.LeastSquares([[1.0, 1.0]],
 def callback(r):
     if r.nit == 50:
         print("ready", flush=True)
-result = tb.solve(problem, rtol=0.0, max_iter=10**9, callback=callback)
+method = tb.AGMBiO(gamma=0.01)
+result = tb.solve(problem, method, rtol=0.0, max_iter=10**9, callback=callback)
 print(result.status, result.nit >= 50, result.upper_gap < 1, signal.getsignal(signal.SIGINT) is before)
 print(result)
 """  # noqa: E501
@@ -312,7 +314,7 @@ def test_a_callable_that_is_not_finite_somewhere_gives_the_last_finite_point_and
     other = tb.LeastSquares([[1.0, 0.0]], [1.0])
     upper, lower = (h, other) if level == "upper" else (other, h)
     problem = tb.Problem(upper=upper, lower=lower, domain=tb.Ball(2.0))
-    result = tb.solve(problem, x0=[-1.0, 0.0], rtol=0.0, max_iter=1000)
+    result = tb.solve(problem, STEPS, x0=[-1.0, 0.0], rtol=0.0, max_iter=1000)
     assert result.status == "nonfinite"
     assert not result.success
     assert np.all(np.isfinite(result.x))
@@ -332,7 +334,7 @@ def test_a_callable_that_is_not_finite_somewhere_gives_the_last_finite_point_and
 @pytest.mark.parametrize("seed", range(24))
 def test_certified_only_when_both_gaps_are_within_the_tolerance_and_true(seed):
     p = planted.planted(seed)
-    result = tb.solve(p.problem(), x0=p.x0, rtol=1e-2, max_iter=1500)
+    result = tb.solve(p.problem(), STEPS, x0=p.x0, rtol=1e-2, max_iter=1500)
     within = result.upper_gap <= result.tolerance[0] and result.lower_gap <= result.tolerance[1]
     assert result.success == (result.status == "certified") == within
     f, g = p.f(result.x), p.g(result.x)
@@ -358,7 +360,7 @@ def test_certified_result_meets_its_own_tolerance_in_single_precision_too():
             ),
             domain=tb.Ball(3.0),
         )
-        result = tb.solve(problem, rtol=(1e-2, 10 ** rng.uniform(-4, -2)), max_iter=600)
+        result = tb.solve(problem, STEPS, rtol=(1e-2, 10 ** rng.uniform(-4, -2)), max_iter=600)
         if result.success:
             found += 1
             assert result.upper_gap <= result.tolerance[0]
@@ -369,7 +371,7 @@ def test_certified_result_meets_its_own_tolerance_in_single_precision_too():
 def test_a_contradiction_between_the_users_words_and_the_proof_is_never_a_success():
     """radius=0.1 is a lie: every minimiser of g has |x| >= 1/sqrt(2)."""
     problem = small(domain=tb.Space(), radius=0.1, upper=tb.Linear([1.0, 1.0]))
-    result = tb.solve(problem, max_iter=500)
+    result = tb.solve(problem, STEPS, max_iter=500)
     low, high = result.lower_optimum
     assert low <= high or not result.success
     low, high = result.upper_optimum
@@ -379,7 +381,7 @@ def test_a_contradiction_between_the_users_words_and_the_proof_is_never_a_succes
 def test_tolerance_is_atol_plus_rtol_times_the_larger_value():
     d = least_squares_pair()
     start = d.problem.upper.value(np.zeros(10)), d.problem.lower.value(np.zeros(10))
-    result = tb.solve(d.problem, rtol=(0.3, 0.01), atol=(0.5, 0.001), max_iter=5000)
+    result = tb.solve(d.problem, STEPS, rtol=(0.3, 0.01), atol=(0.5, 0.001), max_iter=5000)
     values = result.upper_value, result.lower_value
     for i, (absolute, relative) in enumerate([(0.5, 0.3), (0.001, 0.01)]):
         asked = absolute + relative * max(abs(values[i]), abs(start[i]))
@@ -388,8 +390,8 @@ def test_tolerance_is_atol_plus_rtol_times_the_larger_value():
 
 
 def test_a_pair_of_tolerances_asks_each_level_for_its_own():
-    loose = tb.solve(small(), rtol=(1.0, 1e-2))
-    tight = tb.solve(small(), rtol=(1.0, 1e-6))
+    loose = tb.solve(small(), STEPS, rtol=(1.0, 1e-2))
+    tight = tb.solve(small(), STEPS, rtol=(1.0, 1e-6))
     assert loose.success
     assert tight.success
     assert loose.nit < tight.nit
@@ -397,21 +399,21 @@ def test_a_pair_of_tolerances_asks_each_level_for_its_own():
 
 
 def test_atol_alone_is_enough():
-    result = tb.solve(small(), rtol=0.0, atol=1e-3)
+    result = tb.solve(small(), STEPS, rtol=0.0, atol=1e-3)
     assert result.success
     assert result.tolerance == (1e-3, 1e-3)
     assert max(result.upper_gap, result.lower_gap) <= 1e-3
 
 
 def test_the_answer_is_right_where_it_is_known():
-    result = tb.solve(small(), rtol=1e-6, max_iter=100_000)
+    result = tb.solve(small(), STEPS, rtol=1e-6, max_iter=100_000)
     assert result.success
     np.testing.assert_allclose(result.x, [0.5, 0.5], atol=2e-3)
     assert result.dimension == 1
 
 
 def test_unbounded_domain_without_any_word_is_not_certified_and_says_what_to_give():
-    result = tb.solve(small(upper=tb.Linear([1.0, 1.0]), domain=tb.Space()), max_iter=100)
+    result = tb.solve(small(upper=tb.Linear([1.0, 1.0]), domain=tb.Space()), STEPS, max_iter=100)
     assert result.upper_gap == math.inf
     assert not result.success
     assert "radius" in result.message
@@ -422,8 +424,8 @@ def test_unbounded_domain_without_any_word_is_not_certified_and_says_what_to_giv
 
 
 def test_x0_outside_the_domain_is_projected_first():
-    far = tb.solve(small(), x0=[300.0, 400.0], rtol=0.0, max_iter=20)
-    near = tb.solve(small(), x0=[1.2, 1.6], rtol=0.0, max_iter=20)
+    far = tb.solve(small(), STEPS, x0=[300.0, 400.0], rtol=0.0, max_iter=20)
+    near = tb.solve(small(), STEPS, x0=[1.2, 1.6], rtol=0.0, max_iter=20)
     np.testing.assert_allclose(far.x, near.x, rtol=1e-12)
     assert far.start_values == pytest.approx(near.start_values)
 
@@ -456,7 +458,7 @@ def test_library_and_dtype_of_the_problem_are_those_of_x(library, dtype, domain)
         lower=tb.LeastSquares(array(d.C), array(d.d)),
         domain=DOMAINS[domain](10),
     )
-    result = tb.solve(problem, rtol=0.0, max_iter=70, x0=np.full(10, 0.1))
+    result = tb.solve(problem, STEPS, rtol=0.0, max_iter=70, x0=np.full(10, 0.1))
     assert type(result.x) is type(array(d.b))
     assert result.x.dtype == kind
     reference = tb.solve(
@@ -465,6 +467,7 @@ def test_library_and_dtype_of_the_problem_are_those_of_x(library, dtype, domain)
             lower=tb.LeastSquares(d.C, d.d),
             domain=DOMAINS[domain](10),
         ),
+        STEPS,
         rtol=0.0,
         max_iter=70,
         x0=np.full(10, 0.1),
@@ -496,7 +499,7 @@ def test_inputs_are_never_modified():
         lower=tb.LeastSquares(sp.csr_array(d.C), d.d),
         domain=tb.Ball(2.0, center),
     )
-    result = tb.solve(problem, x0=x0, max_iter=200)
+    result = tb.solve(problem, STEPS, x0=x0, max_iter=200)
     tb.certify(problem, x0, max_iter=50)
     for before, after in zip(kept, (d.A, d.b, d.C, d.d, x0, center), strict=True):
         np.testing.assert_array_equal(before, after)
@@ -505,25 +508,31 @@ def test_inputs_are_never_modified():
 
 def test_the_same_call_twice_gives_bit_identical_results():
     d = least_squares_pair()
-    first, second = (tb.solve(d.problem, rtol=0.0, max_iter=300) for _ in range(2))
+    first, second = (tb.solve(d.problem, STEPS, rtol=0.0, max_iter=300) for _ in range(2))
     np.testing.assert_array_equal(first.x, second.x)
     assert (first.upper_gap, first.lower_gap) == (second.upper_gap, second.lower_gap)
 
 
 def test_recording_callback_and_progress_do_not_steer_the_iterates(capsys):
     d = least_squares_pair()
-    plain = tb.solve(d.problem, rtol=0.0, max_iter=100)
+    plain = tb.solve(d.problem, STEPS, rtol=0.0, max_iter=100)
     watched = tb.solve(
-        d.problem, rtol=0.0, max_iter=100, callback=lambda r: None, progress=True, max_time=1e6
+        d.problem,
+        STEPS,
+        rtol=0.0,
+        max_iter=100,
+        callback=lambda r: None,
+        progress=True,
+        max_time=1e6,
     )
     np.testing.assert_array_equal(plain.x, watched.x)
 
 
-def test_method_by_name_by_object_and_auto_agree():
+def test_method_by_name_and_by_object_agree():
     d = least_squares_pair()
-    by_object = tb.solve(d.problem, tb.AGMBiO(gamma=0.01), rtol=0.0, max_iter=50)
-    np.testing.assert_array_equal(by_object.x, tb.solve(d.problem, rtol=0.0, max_iter=50).x)
+    by_object = tb.solve(d.problem, tb.AGMBiO(), rtol=0.0, max_iter=50)
     by_name = tb.solve(d.problem, "agm-bio", rtol=0.0, max_iter=50)
+    np.testing.assert_array_equal(by_object.x, by_name.x)
     assert "Theorem 1" in by_name.method
     assert [info.name for info in tb.methods()] == ["agm-bio"] or len(tb.methods()) > 1
     for info in tb.methods():
@@ -536,7 +545,7 @@ def test_method_by_name_by_object_and_auto_agree():
 
 
 def test_report_of_a_success_says_both_levels_what_is_proved_and_what_was_given_up():
-    text = str(tb.solve(small()))
+    text = str(tb.solve(small(), STEPS))
     lines = text.splitlines()
     assert lines[0].startswith("tiebreak: certified after ")
     assert "upper level f(x) = " in lines[1]
@@ -551,7 +560,7 @@ def test_report_of_a_success_says_both_levels_what_is_proved_and_what_was_given_
 
 
 def test_report_of_an_unfinished_run_says_what_is_not_proved_and_what_to_do_next():
-    result = tb.solve(small(), rtol=1e-9, max_iter=100)
+    result = tb.solve(small(), STEPS, rtol=1e-9, max_iter=100)
     text = str(result)
     assert text.startswith("tiebreak: max_iter after 100 steps")
     assert "NOT YET" in text
@@ -563,7 +572,7 @@ def test_report_of_an_unfinished_run_says_what_is_not_proved_and_what_to_do_next
 @pytest.mark.parametrize("max_iter", [0, 10, 3000])
 def test_to_dict_is_strict_json_and_complete(max_iter):
     for problem in (small(), small(upper=tb.Linear([1.0, 2.0]), domain=tb.Space())):
-        result = tb.solve(problem, max_iter=max_iter)
+        result = tb.solve(problem, STEPS, max_iter=max_iter)
         again = json.loads(json.dumps(result.to_dict(), allow_nan=False))
         assert again["success"] is result.success
         assert again["nit"] == result.nit
@@ -642,7 +651,7 @@ def test_certify_does_not_depend_on_where_the_point_came_from_and_leaves_it_alon
 
 def test_certify_agrees_with_solve_about_its_result():
     d = least_squares_pair()
-    result = tb.solve(d.problem, rtol=1e-2)
+    result = tb.solve(d.problem, STEPS, rtol=1e-2)
     proof = tb.certify(d.problem, result.x)
     assert proof.upper_value == pytest.approx(result.upper_value, rel=1e-12)
     assert proof.upper_optimum[0] <= result.upper_optimum[1]
@@ -655,7 +664,7 @@ def test_certify_agrees_with_solve_about_its_result():
 
 def test_a_continued_run_ends_in_the_bit_identical_x_of_an_uninterrupted_one(tmp_path):
     d = least_squares_pair()
-    whole = tb.solve(d.problem, rtol=0.0, max_iter=400)
+    whole = tb.solve(d.problem, STEPS, rtol=0.0, max_iter=400)
     for stop in (1, 63, 64, 65, 127, 200, 399):
         path = tmp_path / f"{stop}.npz"
 
@@ -663,9 +672,11 @@ def test_a_continued_run_ends_in_the_bit_identical_x_of_an_uninterrupted_one(tmp
             if r.nit == stop:
                 raise StopIteration
 
-        first = tb.solve(d.problem, rtol=0.0, max_iter=400, callback=callback, checkpoint=path)
+        first = tb.solve(
+            d.problem, STEPS, rtol=0.0, max_iter=400, callback=callback, checkpoint=path
+        )
         assert (first.status, first.nit) == ("stopped", stop)
-        second = tb.solve(d.problem, rtol=0.0, max_iter=400, checkpoint=str(path))
+        second = tb.solve(d.problem, STEPS, rtol=0.0, max_iter=400, checkpoint=str(path))
         np.testing.assert_array_equal(second.x, whole.x)
         assert second.nit == 400
         assert (second.upper_gap, second.lower_gap) == (whole.upper_gap, whole.lower_gap)
@@ -717,9 +728,9 @@ def test_checkpoints_work_for_every_kind_of_problem(tmp_path, kind):
         lower = tb.LeastSquares(d.C, d.d)
     problem = tb.Problem(upper=upper, lower=lower, domain=tb.Box(-1.0, 1.0))
     path = tmp_path / "run.npz"
-    tb.solve(problem, rtol=0.0, max_iter=33, checkpoint=path)
-    continued = tb.solve(problem, rtol=0.0, max_iter=99, checkpoint=path)
-    whole = tb.solve(problem, rtol=0.0, max_iter=99)
+    tb.solve(problem, STEPS, rtol=0.0, max_iter=33, checkpoint=path)
+    continued = tb.solve(problem, STEPS, rtol=0.0, max_iter=99, checkpoint=path)
+    whole = tb.solve(problem, STEPS, rtol=0.0, max_iter=99)
     assert type(continued.x) is type(whole.x)
     assert continued.x.dtype == whole.x.dtype
     np.testing.assert_array_equal(np.asarray(continued.x), np.asarray(whole.x))
@@ -744,11 +755,11 @@ OTHERS = {
 @pytest.mark.parametrize("name", OTHERS)
 def test_a_checkpoint_of_something_else_is_refused_with_a_sentence(tmp_path, name):
     path = tmp_path / "run.npz"
-    tb.solve(small(), max_iter=5, checkpoint=path)
+    tb.solve(small(), STEPS, max_iter=5, checkpoint=path)
     changes, options, what = OTHERS[name]
     before = path.read_bytes()
     with pytest.raises(ValueError) as caught:  # noqa: PT011
-        tb.solve(small(**changes), checkpoint=path, **options)
+        tb.solve(small(**changes), STEPS, checkpoint=path, **options)
     assert str(caught.value) == (
         f"checkpoint: {path} belongs to {what}; give another file name or delete it"
     )
@@ -785,10 +796,10 @@ def test_a_checkpoint_of_another_domain_or_another_word_of_the_user_is_refused(t
 
 def test_a_checkpoint_of_another_dtype_is_refused(tmp_path):
     path = tmp_path / "run.npz"
-    tb.solve(small(), max_iter=5, checkpoint=path)
+    tb.solve(small(), STEPS, max_iter=5, checkpoint=path)
     single = tb.LeastSquares(np.ones((1, 2), np.float32), np.ones(1, np.float32))
     with pytest.raises(ValueError, match="belongs to another"):
-        tb.solve(small(lower=single), checkpoint=path)
+        tb.solve(small(lower=single), STEPS, checkpoint=path)
 
 
 def garbage(path: Path, kind: str) -> None:
@@ -797,10 +808,10 @@ def garbage(path: Path, kind: str) -> None:
     elif kind == "text":
         path.write_text("step,value\n1,2\n")
     elif kind == "truncated":
-        tb.solve(small(), max_iter=5, checkpoint=path)
+        tb.solve(small(), STEPS, max_iter=5, checkpoint=path)
         path.write_bytes(path.read_bytes()[:-200])
     elif kind == "corrupt in the middle":
-        tb.solve(small(), max_iter=5, checkpoint=path)
+        tb.solve(small(), STEPS, max_iter=5, checkpoint=path)
         raw = bytearray(path.read_bytes())
         raw[200:260] = bytes(60)
         path.write_bytes(bytes(raw))
@@ -839,7 +850,7 @@ def test_a_file_that_is_no_checkpoint_is_refused_with_a_sentence_and_kept(tmp_pa
     garbage(path, kind)
     before = path.read_bytes() if path.is_file() else None
     with pytest.raises(ValueError) as caught:  # noqa: PT011
-        tb.solve(small(), checkpoint=path)
+        tb.solve(small(), STEPS, checkpoint=path)
     message = str(caught.value)
     assert message.startswith(f"checkpoint: {path} is not a checkpoint of tiebreak")
     assert "\n" not in message
@@ -850,17 +861,17 @@ def test_a_file_that_is_no_checkpoint_is_refused_with_a_sentence_and_kept(tmp_pa
 def test_a_checkpoint_of_another_format_is_refused_with_a_sentence(tmp_path, monkeypatch):
     path = tmp_path / "run.npz"
     monkeypatch.setattr("tiebreak.checkpoint.FORMAT", 0)
-    tb.solve(small(), max_iter=5, checkpoint=path)
+    tb.solve(small(), STEPS, max_iter=5, checkpoint=path)
     monkeypatch.undo()
     with pytest.raises(ValueError, match="was written in format 0, this version needs"):
-        tb.solve(small(), checkpoint=path)
+        tb.solve(small(), STEPS, checkpoint=path)
 
 
 def test_a_checkpoint_whose_parts_are_not_those_of_this_version_is_refused_with_a_sentence(
     tmp_path,
 ):
     path = tmp_path / "run.npz"
-    tb.solve(small(), max_iter=5, checkpoint=path)
+    tb.solve(small(), STEPS, max_iter=5, checkpoint=path)
     with np.load(path) as file:
         stored = dict(file)
     header = json.loads(stored["header"].tobytes())
@@ -868,12 +879,12 @@ def test_a_checkpoint_whose_parts_are_not_those_of_this_version_is_refused_with_
     stored["header"] = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
     np.savez(path, **stored)
     with pytest.raises(ValueError, match=r"^checkpoint: .*run.npz "):
-        tb.solve(small(), checkpoint=path)
+        tb.solve(small(), STEPS, checkpoint=path)
 
 
 def test_a_crash_while_saving_leaves_the_old_file_and_no_other(tmp_path, monkeypatch):
     path = tmp_path / "run.npz"
-    tb.solve(small(), rtol=0.0, max_iter=5, checkpoint=path)
+    tb.solve(small(), STEPS, rtol=0.0, max_iter=5, checkpoint=path)
     before = path.read_bytes()
 
     def crash(file: Any, **everything: Any) -> None:
@@ -882,16 +893,16 @@ def test_a_crash_while_saving_leaves_the_old_file_and_no_other(tmp_path, monkeyp
 
     monkeypatch.setattr(np, "savez", crash)
     with pytest.raises(OSError, match="disk full"):
-        tb.solve(small(), rtol=0.0, max_iter=10, checkpoint=path)
+        tb.solve(small(), STEPS, rtol=0.0, max_iter=10, checkpoint=path)
     monkeypatch.undo()
     assert path.read_bytes() == before
     assert [p.name for p in tmp_path.iterdir()] == ["run.npz"]
-    assert tb.solve(small(), rtol=0.0, max_iter=10, checkpoint=path).nit == 10
+    assert tb.solve(small(), STEPS, rtol=0.0, max_iter=10, checkpoint=path).nit == 10
 
 
 def test_a_checkpoint_is_as_readable_as_any_other_file_of_the_user(tmp_path):
     path, other = tmp_path / "run.npz", tmp_path / "other"
-    tb.solve(small(), max_iter=5, checkpoint=path)
+    tb.solve(small(), STEPS, max_iter=5, checkpoint=path)
     other.write_text("")
     assert path.stat().st_mode == other.stat().st_mode
 
@@ -915,7 +926,7 @@ def callback(r):
     if first:  # the first call shows the point a run starts from, no step was taken yet
         os.write(log, b"x")
     first.append(1)
-result = tb.solve(problem, rtol=0.0, max_iter=steps, callback=callback,
+result = tb.solve(problem, tb.AGMBiO(gamma=0.01), rtol=0.0, max_iter=steps, callback=callback,
                   checkpoint=os.path.join(folder, "run.npz"))
 np.save(os.path.join(folder, "x.npy"), result.x)
 print(result.nit, result.upper_gap, result.lower_gap)

@@ -28,6 +28,7 @@ from tiebreak.methods import (
     PBAPG,
     RAPM,
     SEA,
+    AdaptiveAGMBiO,
     AGMBiO,
     BisecBiO,
     BiSG,
@@ -38,6 +39,7 @@ from tiebreak.methods import (
     OnlineLevels,
     PAGMBiO,
 )
+from tiebreak.minimize import minimize
 from tiebreak.penalties import L1, L2, ElasticNet, GroupL2, Indicator, Zero
 from tiebreak.problem import ErrorBound, Problem
 from tiebreak.result import Result, Trace
@@ -53,6 +55,7 @@ __all__ = [
     "RAPM",
     "SEA",
     "AGMBiO",
+    "AdaptiveAGMBiO",
     "Answer",
     "Ball",
     "BiSG",
@@ -91,5 +94,6 @@ __all__ = [
     "instance",
     "instances",
     "methods",
+    "minimize",
     "solve",
 ]

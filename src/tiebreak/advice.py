@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from tiebreak.result import Row
-from tiebreak.run import Run
+from tiebreak.run import UNDERFLOW, Run
 
 _OR_PENALTY = ", or a penalty on all variables beside a smooth part whose lower_bound is known"
 
@@ -48,7 +48,7 @@ def what_next(run: Run, status: str, tolerance: tuple[float, float], max_iter: i
             parts.append(
                 "A gap is as small as rounding allows, and the tolerance is smaller still: set atol"
             )
-        elif all(map(math.isfinite, gaps)) and min(tolerance) > 0.0:
+        elif all(map(math.isfinite, gaps)) and min(tolerance) > UNDERFLOW:
             missing = max(g / t for g, t in zip(gaps, tolerance, strict=True))
             steps = _steps_needed(run.rows, tolerance)
             if steps is not None:
@@ -57,9 +57,10 @@ def what_next(run: Run, status: str, tolerance: tuple[float, float], max_iter: i
                     f"about {steps:,} steps would do (max_iter is {max_iter:,})"
                 )
             else:
+                otherwise = ", or try another gamma (a smaller one favours the lower level)"
                 parts.append(
                     f"The wider gap is {missing:.2g} times the tolerance and hardly shrinks: "
-                    "relax rtol, or try another gamma (a smaller one favours the lower level)"
+                    f"relax rtol{otherwise if hasattr(run.method, 'gamma') else ''}"
                 )
     return ". ".join(parts)
 
@@ -80,7 +81,10 @@ def _steps_needed(rows: Sequence[Row], tolerance: tuple[float, float]) -> int | 
         rate = math.log(then / now) / math.log(last.iteration / half.iteration)
         if rate < 0.1:
             return None
-        needed = max(needed, last.iteration * (now / asked) ** (1.0 / rate))
+        decades = math.log10(now / asked) / rate
+        if decades > 12.0:  # a tiny tolerance would overflow
+            return None
+        needed = max(needed, last.iteration * 10.0**decades)
     digits = 2 - len(str(int(needed)))  # two of them are honest
     return int(round(needed, digits)) if needed < 1e12 else None
 

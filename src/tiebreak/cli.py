@@ -176,11 +176,14 @@ def _built_in() -> Problem:
 
 def _describe(function: Function) -> str:
     """The kind of a function and its sizes, and its penalty."""
-    from tiebreak.penalties import Composite, Flat
+    from tiebreak.functions import Flat
+    from tiebreak.penalties import Composite
 
     if isinstance(function, Composite):
         smooth, penalty = function.smooth, repr(function.penalty)
         return penalty if isinstance(smooth, Flat) else f"{_describe(smooth)} + {penalty}"
+    if isinstance(function, Flat):
+        return repr(function)
     kind, matrix = type(function).__name__, getattr(function, "matrix", None)
     if matrix is None:
         return kind if function.dimension is None else f"{kind}, {function.dimension} variables"
@@ -282,7 +285,10 @@ def _methods(arguments: argparse.Namespace) -> int:
     from tiebreak.solve import methods
 
     width = min(shutil.get_terminal_size().columns, 100)
-    print(textwrap.fill("auto is agm-bio, with a penalty p-agm-bio; all by their names:", width))
+    words = (
+        "auto is exact where that is quick, else extrapolation, then adaptive; all by their names:"
+    )
+    print(textwrap.fill(words, width))
     for method in methods():
         print(f"\n{method.name}")
         for what in ("assumptions", "guarantee", "paper"):

@@ -99,6 +99,11 @@ class Region(Protocol):
         """About how far away its bounds are."""
         ...
 
+    @property
+    def is_factorised(self) -> bool:
+        """Are the singular values of R known already, and R itself not needed?"""
+        ...
+
     def step(self, R: Host, slope: Slope, x: Host) -> Host:
         """The d that minimises ½|R d|² + <slope, d> over the region seen from x."""
         ...
@@ -152,7 +157,8 @@ def _newton(
         slope = (held or near).slope(x)
         if R is None or not h.is_quadratic:
             R = near.curvature(x, above=far)
-            R = R if basis is None else (R @ basis) @ basis.T
+            if basis is not None and not region.is_factorised:
+                R = (R @ basis) @ basis.T
         if basis is not None and held is None:
             slope = slope._replace(vector=basis @ (basis.T @ slope.vector))
         d = region.step(R, slope, x)
@@ -208,15 +214,22 @@ class Disc:
     """{x0 + N v : |x0 + N v - center| <= radius}: a ball again, cut by a flat slice.
 
     ``radius`` is that of the slice, around the point of it that is nearest to the center.
+    ``known``: the singular values and right vectors of R on the slice, if that is always the same.
     """
 
-    def __init__(self, center: Host, radius: float, N: Host) -> None:
-        self.center, self.radius, self.N = center, radius, N
+    def __init__(
+        self, center: Host, radius: float, N: Host, known: tuple[Host, Host] | None = None
+    ) -> None:
+        self.center, self.radius, self.N, self._known = center, radius, N, known
         self._factors: tuple[Host, Host, Host] | None = None  # R, and what it was factorised into
 
     @property
     def extent(self) -> float:
         return self.radius
+
+    @property
+    def is_factorised(self) -> bool:
+        return self._known is not None
 
     def step(self, R: Host, slope: Slope, x: Host) -> Host:
         """One singular value decomposition and one scalar root (the trust-region subproblem).
@@ -244,6 +257,8 @@ class Disc:
 
     def _singular(self, R: Host) -> tuple[Host, Host]:
         """All singular values and right vectors of R on the slice; once where R stays the same."""
+        if self._known is not None:
+            return self._known
         if self._factors is None or self._factors[0] is not R:
             _, s, vt = np.linalg.svd(R @ self.N, full_matrices=True)
             s = np.append(s, np.zeros(len(vt) - len(s)))
@@ -289,6 +304,8 @@ class Disc:
 
 class Faces:
     """{x0 + N v} ∩ {rows x <= offset}."""
+
+    is_factorised = False
 
     def __init__(self, rows: Host, offset: Host, N: Host) -> None:
         moving = rows @ N

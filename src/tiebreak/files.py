@@ -85,6 +85,7 @@ DOMAINS = (
 )
 MATRICES = ("A", "Q")  # arguments that are matrices; all other arrays are vectors
 LABELS = ("groups",)  # arguments that hold whole numbers
+LEVELS = ("upper", "lower")
 TABLES = ("upper", "lower", "domain", "error_bound", "method", "solve", "output")
 OUTPUT = {"x": "x.npy", "report": "report.json", "plot": "plot.png"}
 OUTPUT_ENDINGS = {"x": (".npy", ".csv"), "report": (".json",), "plot": (".png", ".pdf", ".svg")}
@@ -328,7 +329,7 @@ def _call(name: str, call: type, arguments: Table, folder: Path) -> Any:
     parameters = inspect.signature(call).parameters
     # A dataclass may have fields of another module, where alone their annotations have a meaning.
     hints = get_type_hints(call if is_dataclass(call) else call.__init__)  # type: ignore[misc]
-    _check_keys(name, arguments, parameters)
+    _check_keys(name, arguments, [*parameters, *(["penalty"] if name in LEVELS else [])])
     for key, parameter in parameters.items():
         if parameter.default is parameter.empty and key not in arguments:
             raise ValueError(f"[{name}] lacks the key {key!r}")

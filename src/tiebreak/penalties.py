@@ -16,7 +16,7 @@ from tiebreak import arrays, checks
 from tiebreak.arrays import Array, Image, to_numpy
 from tiebreak.cuts import INFINITY, assign
 from tiebreak.domains import Ball, Box, Domain, Space
-from tiebreak.functions import Function, Lifted, Seen, SmoothFunction
+from tiebreak.functions import Flat, Function, Lifted, Seen, SmoothFunction
 from tiebreak.groups import Groups, groups_of
 from tiebreak.terms import Terms
 
@@ -370,27 +370,6 @@ def _is_cone(box: Box) -> bool:
 # --- smooth + penalty
 
 
-class Flat(SmoothFunction):
-    """0: the smooth part of a function that is a penalty and nothing else."""
-
-    lipschitz = 0.0
-    lower_bound = 0.0
-
-    def value(self, x: Array) -> float:
-        return 0.0
-
-    def gradient(self, x: Array) -> Array:
-        return arrays.zeros_like(x)
-
-    def rounding(
-        self, reach: float, value: float, slope: float, epsilon: float, n: int
-    ) -> tuple[float, float]:
-        return 0.0, 0.0
-
-    def magnitude(self, reach: float, value: float, slope: float) -> float:
-        return 0.0
-
-
 class Composite(Function):
     """smooth + penalty, written ``smooth + penalty``.
 
@@ -471,9 +450,11 @@ class Composite(Function):
         return self if isinstance(other, int) and other == 0 else self.__add__(other)
 
     def __rmul__(self, weight: object) -> Composite:
-        smooth = self.smooth.__rmul__(weight)
+        penalty = self.penalty.__rmul__(weight)
         return (
-            NotImplemented if smooth is NotImplemented else Composite(smooth, weight * self.penalty)
+            NotImplemented
+            if penalty is NotImplemented
+            else Composite(weight * self.smooth, penalty)
         )
 
     __mul__ = __rmul__

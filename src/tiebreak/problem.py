@@ -37,7 +37,8 @@ class ErrorBound:
     Args:
         order: r >= 1 (1: weak sharpness, 2: quadratic growth).
         modulus: alpha > 0.
-        gradient_bound: M >= |grad f| on the solution set; |grad f(x*)| is enough.
+        gradient_bound: M >= |grad f| on the solution set; |grad f(x*)| is enough. With a penalty in
+            f, a bound on the subgradients of the whole f there.
     """
 
     order: float
@@ -135,6 +136,9 @@ class Problem:
             assign(self, name, smooth if is_smooth else Composite(smooth, penalty.unrestricted))
         sizes = (self.upper.dimension, self.lower.dimension)
         if None not in sizes and sizes[0] != sizes[1]:
+            for h, n in ((self.upper, sizes[1]), (self.lower, sizes[0])):
+                if split(h)[0].dimension is None and n is not None:
+                    split(h)[1].check(n)  # a penalty alone names its own argument
             raise ValueError(
                 "Problem: upper and lower must have the same number of variables, "
                 f"got {sizes[0]} and {sizes[1]}"

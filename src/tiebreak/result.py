@@ -22,6 +22,7 @@ STATUSES = {
     "nonfinite": "a value that is not finite appeared; x is the last point before it",
     "unbounded": "there is no minimiser: a level falls without end along a direction",
     "undetermined": "the method ended without an answer that it can vouch for",
+    "settled": "the method has settled on an answer that is not proved to be within the tolerance",
     "stopped": "stopped from outside; x is the last point",
     "refuted": "a promise that the proof relied on was seen to be false at the last look",
 }
@@ -103,7 +104,8 @@ class Result:
         upper_error: proved bound on |f(x) - f*|, inf where there is none.
         upper_optimum, lower_optimum: proved intervals for f* and g*.
         tolerance: what was asked of the two gaps, as absolute numbers.
-        status, success, message: how the run ended; success only with a proof of both gaps.
+        status, success, message: how the run ended; success is a proof of both gaps, or a
+            method that met its own stopping rule, and the message says which.
         nit, time, method: steps, seconds, and the method with its step-size rule.
         dimension: of the solution set of the lower level, None where unknown.
         trace: one Row per recorded step; ``trace.to_pandas()``.

@@ -10,18 +10,26 @@ from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
 from tiebreak.arrays import Array, Image
-from tiebreak.certificate import Certificate, Ledger, Sums
+from tiebreak.certificate import Certificate, Ledger, Proved, Sums
 from tiebreak.functions import Lifted, Seen, SmoothFunction
+from tiebreak.methods.common import is_due
 from tiebreak.problem import Problem
 from tiebreak.result import Row
+
+UNDERFLOW = 1e-290  # a gap below this is 0
 
 
 class Method(Protocol):
     """A method: parameters, a first state, and the way from one state to the next.
 
     ``planned(steps)`` may be there too: the method with what its parameters leave open filled in
-    for a run of at most so many steps. A state may have ``finished``, the status and the sentence
-    of a method that ends by itself, and ``findings``, what it found out besides x.
+    for a run of at most so many steps; and ``told(problem, state)``, the way that a run went, for
+    a method that decides on the way; and ``heed(state, proved)``, the same state for a run that
+    now and then is told what is Proved. A state may have ``finished``, the status and the sentence
+    of a method that ends by itself, and ``findings``, what it found out besides x;
+    ``answer``, the same as ``finished`` where only the proof is missing;
+    ``is_settling``, where f is about to become more accurate, whatever is proved already; and
+    ``is_milestone``, where a row should be recorded.
     """
 
     @property
@@ -131,7 +139,8 @@ class Saved(NamedTuple):
 class Run:
     """A method at work on a problem: its state, its ledger, its trace, its counts, its clock.
 
-    With ``certifies`` False the ledger stays empty, for a race in which only the steps count.
+    With ``certifies`` False the ledger stays empty, for a race in which only the steps count (but
+    for a method that heeds what is proved).
     """
 
     def __init__(
@@ -143,7 +152,8 @@ class Run:
         began: float | None = None,
         certifies: bool = True,
     ) -> None:
-        self.method, self.certifies = method, certifies
+        self.method, self.certifies = method, certifies or hasattr(method, "heed")
+        self.relative = self.absolute = (0.0, 0.0)  # tolerances, for a loop that has some
         self.upper, self.lower = map(Counted, problem.smooth_parts)
         f2, g2 = problem.penalties
         self.problem = replace(problem, upper=self.upper + f2, lower=self.lower + g2)
@@ -160,7 +170,7 @@ class Run:
             self.state = method.init(self.problem, x0)
             self.start_values = (self.state.upper_value, self.state.lower_value)
             self.ledger = Ledger(self.problem, x0)
-            if certifies:
+            if self.certifies:
                 self.ledger.add(self.state.news)
 
     @property
@@ -181,6 +191,26 @@ class Run:
         return ending
 
     @property
+    def answer(self) -> tuple[str, str]:
+        """The status and the sentence of an answer that only lacks its proof, else two blanks."""
+        unproved: tuple[str, str] = getattr(self.state, "answer", ("", ""))
+        return unproved
+
+    @property
+    def is_settling(self) -> bool:
+        """Is f about to become more accurate, so that the run goes on though all is proved?"""
+        return bool(getattr(self.state, "is_settling", False))
+
+    @property
+    def described(self) -> str:
+        """The method in words, and the way that it went."""
+        told = getattr(self.method, "told", None)
+        words: str = (
+            self.method.describe(self.problem) if told is None else told(self.problem, self.state)
+        )
+        return words
+
+    @property
     def counts(self) -> Counts:
         b = self.before
         return Counts(
@@ -197,11 +227,12 @@ class Run:
     def due(self) -> bool:
         """Is it time for a row?  After every step at first, then every tenth of the way."""
         last = self.rows[-1].iteration if self.rows else -1
-        return self.iteration >= last + max(1, last // 10)
+        is_milestone = getattr(self.state, "is_milestone", False) and self.iteration > last
+        return is_milestone or self.iteration >= last + max(1, last // 10)
 
     def step(self) -> bool:
         """One step; False (and nothing changed) if it led to a value that is not finite."""
-        before, self.state = self.state, self.method.step(self.problem, self.state)
+        before, self.state = self.state, self.method.step(self.problem, self._heeded())
         if not (self.is_finite and (not self.certifies or self.ledger.add(self.state.news))):
             self.state = before
             return False
@@ -209,9 +240,38 @@ class Run:
         self.iteration += 1
         return True
 
+    @property
+    def asked(self) -> tuple[float, float]:
+        """absolute + relative max(|value at x|, |value at x0|), for both levels.
+
+        And UNDERFLOW, so that a level whose values are 0 can be met: its proof pays for underflow.
+        """
+        values = (self.state.upper_value, self.state.lower_value)
+        upper, lower = (
+            a + r * max(abs(v), abs(v0)) + UNDERFLOW
+            for a, r, v, v0 in zip(
+                self.absolute, self.relative, values, self.start_values, strict=True
+            )
+        )
+        return upper, lower
+
+    def _heeded(self) -> Any:
+        """The state, with what is proved told to a method that wants to know."""
+        state, heed = self.state, getattr(self.method, "heed", None)
+        if heed is None or not is_due(self.iteration):
+            return state
+        gaps = self.ledger.gaps(state.x, state.upper_value, state.lower_value)
+        bounds = self.ledger.sums.lower_bound, self.ledger.sums.ghat
+        return heed(state, Proved(*gaps, *bounds, self.asked))
+
+    @property
+    def is_recorded(self) -> bool:
+        """Has this step its row?"""
+        return bool(self.rows) and self.rows[-1].iteration == self.iteration
+
     def record(self) -> Row:
         """Certify this step and append its row; the row itself if it is there already."""
-        if not self.rows or self.rows[-1].iteration != self.iteration:
+        if not self.is_recorded:
             state = self.state
             gaps = self.ledger.gaps(state.x, state.upper_value, state.lower_value)
             values = (state.upper_value, state.lower_value)

@@ -18,7 +18,7 @@ from tiebreak.advice import after_nonfinite, what_next
 from tiebreak.arrays import Array
 from tiebreak.certificate import Certificate
 from tiebreak.methods import METHODS, AGMBiO, PAGMBiO
-from tiebreak.penalties import Composite
+from tiebreak.methods.roads import choose, first_order, refusal
 from tiebreak.problem import Problem
 from tiebreak.result import SUCCESSES, Result, Row, Trace
 from tiebreak.run import Intermediate, Method, Run, Saved
@@ -91,14 +91,19 @@ def solve(
 
     with _interrupt_flag() as interrupted, arrays.quiet():
         run = Run(problem, chosen, start, store.load(), began)
+        run.relative, run.absolute = relative, absolute
         tolerance, status, advice, shown = (math.nan, math.nan), "", "", -math.inf
         while not status:
             last_step = run.iteration >= max_iter
             out_of_time = max_time is not None and run.seconds >= max_time
-            if run.due or last_step or out_of_time or interrupted():
+            # A run that goes on may have its row already.
+            is_first = math.isnan(tolerance[0]) and run.is_recorded
+            is_last = last_step or out_of_time or interrupted() or bool(run.finished[0])
+            if is_first or run.due or is_last:
                 row = run.record()
-                tolerance = _tolerance(row, run.start_values, relative, absolute)
-                if row.upper_gap <= tolerance[0] and row.lower_gap <= tolerance[1]:
+                tolerance = run.asked
+                is_met = row.upper_gap <= tolerance[0] and row.lower_gap <= tolerance[1]
+                if is_met and (is_last or not run.is_settling):
                     status = "certified"
                 if progress and run.seconds >= shown + 0.1:
                     shown = run.seconds
@@ -112,10 +117,9 @@ def solve(
                     status, advice = run.finished
                 elif interrupted():
                     status = "stopped"
-                elif last_step:
-                    status = "max_iter"
-                elif out_of_time:
-                    status = "max_time"
+                elif last_step or out_of_time:
+                    status, advice = run.answer
+                    status = status or ("max_iter" if last_step else "max_time")
                 elif not run.step():
                     status, advice = "nonfinite", after_nonfinite(run)
                 else:
@@ -126,12 +130,12 @@ def solve(
         row = run.record()
         if progress:
             _show(row, end="\n")
-        tolerance = _tolerance(row, run.start_values, relative, absolute)
+        tolerance = run.asked
         proof = run.certificate(run.state.x)
         if status == "unbounded":
             proof = proof.without_upper()
-        if run.ledger.is_contradicted and status in SUCCESSES:
-            status, advice = "refuted", ""
+        if run.ledger.is_contradicted:
+            status, advice = "refuted" if status in SUCCESSES else status, ""
 
     return Result(
         x=run.state.x,
@@ -142,7 +146,7 @@ def solve(
         advice=advice or what_next(run, status, tolerance, max_iter),
         nit=run.iteration,
         time=run.seconds,
-        method=f"{'auto: ' if method == 'auto' else ''}{chosen.describe(problem)}",
+        method=f"{'auto: ' if method == 'auto' else ''}{run.described}",
         trace=Trace(run.rows),
         problem=problem,
         findings=getattr(run.state, "findings", None),
@@ -152,10 +156,10 @@ def solve(
 def certify(problem: Problem, x: Any, max_iter: int = 10_000) -> Certificate:
     """What can be proved about ``x``, a point from anywhere.
 
-    Spends oracle calls of its own: AGM-BiO (P-AGM-BiO if there are penalties) from the projection
-    of x collects minorants until both gaps of x have stopped shrinking, with several gammas, for
-    none is best everywhere; at most ``max_iter`` steps in all.  The proof does not rely on where x
-    came from.
+    Spends oracle calls of its own: the first-order method of "auto" from the projection of x
+    collects minorants until both gaps of x have stopped shrinking, and then AGM-BiO (P-AGM-BiO if
+    there are penalties) with two gammas, where it takes the problem: none is best everywhere. At
+    most ``max_iter`` steps in all. The proof does not rely on where x came from.
     """
     if not isinstance(problem, Problem):
         raise TypeError(f"certify: problem must be a Problem, got {checks.what_it_is(problem)}")
@@ -165,8 +169,11 @@ def certify(problem: Problem, x: Any, max_iter: int = 10_000) -> Certificate:
     _check_functions("certify", problem, start)
     kind, steps, proof, known = _kind(problem), 0, None, None
     with arrays.quiet():
-        for method in (_automatic(problem), kind(gamma=1e-3), kind(gamma=1e-1)):
-            method.check(problem)
+        for method in (first_order(problem), kind(gamma=1e-3), kind(gamma=1e-1)):
+            if proof is None:
+                method.check(problem)
+            elif refusal(method, problem):
+                continue
             run = Run(problem, method, start)
             if known is not None:
                 run.ledger.inherit(known)
@@ -202,7 +209,7 @@ def find_method(method: str | Method, problem: Problem, owner: str = "solve") ->
     """A method by its name, or the one given; one clear sentence for anything else."""
     if isinstance(method, str):
         if method == "auto":
-            return _automatic(problem)
+            return choose(problem)
         if method in METHODS:
             return METHODS[method]()
         known = ", ".join(["auto", *METHODS])
@@ -215,18 +222,6 @@ def find_method(method: str | Method, problem: Problem, owner: str = "solve") ->
             f"got {checks.what_it_is(method)}"
         )
     return method
-
-
-def _automatic(problem: Problem) -> Method:
-    """AGM-BiO for smooth functions, P-AGM-BiO for composite ones.
-
-    gamma by their own rule where an error bound is known or f has a penalty, else the paper's 1e-2.
-    Without an error bound Theorem 1 allows gamma = 1, but then the lower gap shrinks like 1/k
-    only; the paper's regression experiment uses 1e-2, and so do we.
-    """
-    known = problem.error_bound is not None or problem.growth > 0.0
-    by_rule = known or isinstance(problem.upper, Composite)
-    return _kind(problem)(None if by_rule else 1e-2)
 
 
 def _kind(problem: Problem) -> type[AGMBiO] | type[PAGMBiO]:
@@ -265,21 +260,6 @@ def _check_functions(owner: str, problem: Problem, x: Array) -> None:
                 f"{owner}: the gradient of {name} must be finite at the start, "
                 "got NaN or infinite entries"
             )
-
-
-def _tolerance(
-    row: Row,
-    start: tuple[float, float],
-    relative: tuple[float, float],
-    absolute: tuple[float, float],
-) -> tuple[float, float]:
-    """atol + rtol max(|value at x|, |value at x0|), for both levels."""
-    values = (row.upper_value, row.lower_value)
-    upper, lower = (
-        a + r * max(abs(v), abs(v0))
-        for a, r, v, v0 in zip(absolute, relative, values, start, strict=True)
-    )
-    return upper, lower
 
 
 # -- around the loop ------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from tiebreak import arrays
-from tiebreak.functions import Function, Linear, Scaled, SquaredNorm, Sum, rounding_unit
+from tiebreak.functions import Flat, Function, Linear, Scaled, SquaredNorm, Sum, rounding_unit
 from tiebreak.losses import DENSE_LIMIT, LeastSquares, Logistic, Quadratic
 
 Host = np.ndarray[Any, Any]
@@ -366,7 +366,7 @@ def structure(owner: str, level: str, h: Function, n: int) -> Structure:
     Logistic is for the lower level alone.
     """
     parts: list[Part] = []
-    for weight, part in _parts(h.bare, 1.0):
+    for weight, part in parts_of(h.bare):
         rows = max(part.matrix.shape[0] if hasattr(part, "matrix") else 1, n)
         if rows * n > DENSE_LIMIT:
             raise ValueError(
@@ -385,7 +385,7 @@ def structure(owner: str, level: str, h: Function, n: int) -> Structure:
             parts += [Form(weight, part.matrix.dense()), Tilt(weight, host(part.c)[None])]
         elif isinstance(part, Linear):
             parts.append(Tilt(weight, host(part.c)[None]))
-        else:
+        elif not isinstance(part, Flat):
             logistic = "Logistic, " if level == "lower" else ""
             raise ValueError(
                 f"{owner}: {level} must be made of LeastSquares, {logistic}Quadratic, SquaredNorm "
@@ -394,12 +394,12 @@ def structure(owner: str, level: str, h: Function, n: int) -> Structure:
     return Structure(n, tuple(part for part in parts if part.rows.any()))  # 0 gives a constant
 
 
-def _parts(h: Function, weight: float) -> list[tuple[float, Function]]:
+def parts_of(h: Function, weight: float = 1.0) -> list[tuple[float, Function]]:
     """The functions that h is a weighted sum of."""
     if isinstance(h, Scaled):
-        return _parts(h.function, weight * h.weight)
+        return parts_of(h.function, weight * h.weight)
     if isinstance(h, Sum):
-        return _parts(h.first, weight) + _parts(h.second, weight)
+        return parts_of(h.first, weight) + parts_of(h.second, weight)
     return [(weight, h)]
 
 

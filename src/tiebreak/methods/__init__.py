@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tiebreak.methods.a_irg import AIRG
 from tiebreak.methods.accelerated import FixedLevels, GivenLevels, OnlineLevels
+from tiebreak.methods.adaptive import AdaptiveAGMBiO
 from tiebreak.methods.agm_bio import AGMBiO
 from tiebreak.methods.bi_sg import BiSG
 from tiebreak.methods.bisec_bio import BisecBiO
@@ -16,7 +17,10 @@ from tiebreak.methods.sea import SEA
 
 METHODS = {
     method.name: method
-    for method in (AGMBiO, PAGMBiO, Exact, AIRG, BiSG, SEA, CGBiO, RAPM, PBAPG, BisecBiO)
+    for method in (
+        *(AGMBiO, PAGMBiO, AdaptiveAGMBiO, Exact),
+        *(AIRG, BiSG, SEA, CGBiO, RAPM, PBAPG, BisecBiO),
+    )
 }
 
 __all__ = [
@@ -26,6 +30,7 @@ __all__ = [
     "RAPM",
     "SEA",
     "AGMBiO",
+    "AdaptiveAGMBiO",
     "BiSG",
     "BisecBiO",
     "CGBiO",

@@ -33,8 +33,9 @@ from tiebreak.faces import (
     polish,
     polyhedron,
 )
+from tiebreak.functions import Flat
 from tiebreak.methods.claims import prove
-from tiebreak.penalties import Flat, Zero, split
+from tiebreak.penalties import Zero, split
 from tiebreak.problem import Problem
 from tiebreak.sparsest import Slice, sparsest
 from tiebreak.structure import (
@@ -42,6 +43,7 @@ from tiebreak.structure import (
     Host,
     Margins,
     Rank,
+    Squares,
     Structure,
     Tilt,
     decide_rank,
@@ -239,6 +241,14 @@ class Levels:
         """The directions in which g varies."""
         return self.rank.basis[:, : self.rank.high if doubtful else self.rank.low]
 
+    def _factors(self, rank: int) -> tuple[Host, Host] | None:
+        """The singular values and vectors of g's curvature, where the rank's decision has them."""
+        if len(self.g.parts) != 1 or not self.g.only(Squares):
+            return None
+        (part,), sigma = self.g.parts, np.zeros(self.n)
+        sigma[:rank] = math.sqrt(part.weight) * norm(part.rows) * self.rank.sigma[:rank]
+        return sigma, self.rank.basis.T
+
     def solve(self, x0: Host, doubtful: bool) -> Answer:
         """Lower level, slice, upper level; doubtful directions of A count or do not."""
         if isinstance(self.domain, Ball):
@@ -247,8 +257,8 @@ class Levels:
 
     def _on_ball(self, x0: Host, ball: Ball, doubtful: bool) -> Answer:
         center = np.zeros(self.n) if ball.center is None else host(ball.center)
-        whole = Disc(center, ball.radius, np.eye(self.n))
         basis = self._basis(doubtful)
+        whole = Disc(center, ball.radius, np.eye(self.n), self._factors(basis.shape[1]))
         x, settled = minimise(self.g, whole, x0, basis)
         g = self.g.magnified(x)
         slope = g.slope(x)

@@ -12,7 +12,7 @@ from typing import ClassVar
 from tiebreak.arrays import Array
 from tiebreak.methods.accelerated import Accelerated
 from tiebreak.methods.agm_bio import AGMBiO
-from tiebreak.penalties import joint
+from tiebreak.methods.apg import need_joint_prox
 from tiebreak.problem import Problem
 from tiebreak.prox_cuts import prox_cut
 
@@ -50,7 +50,7 @@ class PAGMBiO(Accelerated):
     def check(self, problem: Problem) -> None:
         """Refuse a problem outside the assumptions, with one sentence."""
         super().check(problem)
-        joint(*problem.penalties, problem.domain, owner="PAGMBiO")
+        need_joint_prox("PAGMBiO", problem)
 
     def line_6(
         self, problem: Problem, v: Array, a: float, c: Array, beta: float, guess: float

@@ -1,0 +1,231 @@
+"""A relay: several methods on one problem, one after the other, as one method.
+
+Each runs until it ends by itself, fails or has had its steps; then the next one begins. Where one
+has an answer but no proof of it, the last one goes on for the proof alone, and the answer stays.
+One loop, one ledger, one clock, one trace.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from tiebreak.arrays import Array
+from tiebreak.certificate import News, Proved
+from tiebreak.problem import Problem
+
+ANSWERS = ("converged", "settled")  # statuses with which a method has its point, proved or not
+ROUNDING = 1e-280  # a tolerance below this is none
+HOPE = 32  # steps after which f* should have some lower bound, if it gets one at all
+PROVING = 300  # steps at least for the proof of an answer
+
+
+class Road(NamedTuple):
+    """A method of a relay, and what the report says of it.
+
+    ``title`` is the method in a word or two ("": as it describes itself), ``why`` the reason for
+    taking it. A road with ``steps`` is left after so many. Where one fails that ``is_safe``, whose
+    x is never worse than its start, the next one begins there, otherwise where that one began.
+    """
+
+    method: Any
+    title: str
+    why: str
+    steps: int | None = None
+    is_safe: bool = False
+
+
+class State(NamedTuple):
+    """Where a relay is; x and the values are those of the method at work, or the ones held."""
+
+    k: int
+    road: int  # the number of the road
+    taken: int  # steps on it
+    inner: Any  # the state of its method
+    start: Array  # where that method began
+    held: Any  # the state of the method that has an answer, None before
+    proving: int  # steps that the proof of that answer may take; 0 before, -1: there is no hope
+    notes: tuple[str, ...]  # how the former roads ended, for the report
+    steep: tuple[int, int]  # doubts about f and g, of all roads
+    bent: tuple[int, int]
+    news: News
+
+    @property
+    def x(self) -> Array:
+        """The point."""
+        return (self.held or self.inner).x
+
+    @property
+    def upper_value(self) -> float:
+        """f(x)."""
+        value: float = (self.held or self.inner).upper_value
+        return value
+
+    @property
+    def lower_value(self) -> float:
+        """g(x)."""
+        value: float = (self.held or self.inner).lower_value
+        return value
+
+    @property
+    def finished(self) -> tuple[str, str]:
+        """The status and the sentence with which the last method ended by itself."""
+        ending: tuple[str, str] = getattr(self.inner, "finished", ("", ""))
+        return ending
+
+    @property
+    def answer(self) -> tuple[str, str]:
+        """The status and the sentence of an answer that waits for its proof."""
+        return ("", "") if self.held is None else self.held.finished
+
+    @property
+    def is_settling(self) -> bool:
+        """Is the method at work about to make f more accurate, whatever is proved?"""
+        return bool(getattr(self.inner, "is_settling", False))
+
+    @property
+    def is_milestone(self) -> bool:
+        """Is this a step worth a row?"""
+        return bool(getattr(self.inner, "is_milestone", False))
+
+    @property
+    def findings(self) -> Any:
+        """What the method found out besides x."""
+        return getattr(self.held or self.inner, "findings", None)
+
+
+@dataclass(frozen=True)
+class Relay:
+    """Methods one after the other, each from where the former ended.
+
+    Args:
+        roads: the methods with their titles and reasons, in order; the last one may go on for ever.
+    """
+
+    roads: tuple[Road, ...]
+
+    name: ClassVar[str] = "auto"
+    paper: ClassVar[str] = "none: the methods of this library in turn"
+    assumptions: ClassVar[str] = "those of the methods that it takes"
+    guarantee: ClassVar[str] = "those of the methods that it takes"
+
+    def check(self, problem: Problem) -> None:
+        """Refuse what the last road refuses: the others were chosen to fit."""
+        self.roads[-1].method.check(problem)
+
+    def planned(self, steps: int) -> Relay:
+        """The same with the horizons filled in that the methods leave open.
+
+        No road takes more than half of the steps, if others are to follow.
+        """
+        roads = []
+        for road in self.roads:
+            if hasattr(road.method, "planned"):
+                road = road._replace(method=road.method.planned(steps))
+            if road.steps is not None:
+                road = road._replace(steps=min(road.steps, max(steps // 2, 1)))
+            roads.append(road)
+        return replace(self, roads=tuple(roads))
+
+    def describe(self, problem: Problem) -> str:
+        """The first road in words."""
+        return _words(self.roads[0], problem)
+
+    def told(self, problem: Problem, state: State) -> str:
+        """The roads that were taken, and why."""
+        words = _words(self.roads[state.road], problem)
+        if state.proving:
+            words = f"{words}, for the proof"
+        is_needed = not state.proving or state.taken > 0  # the answer may be proved as it is
+        return "; then ".join([*state.notes, *([words] if is_needed else [])])
+
+    def init(self, problem: Problem, x0: Array) -> State:
+        """The first road begins."""
+        inner = self.roads[0].method.init(problem, x0)
+        doubts = _doubts(inner, ((0, 0), (0, 0)))
+        return State(0, 0, 0, inner, x0, None, 0, (), *doubts, inner.news)
+
+    def step(self, problem: Problem, state: State) -> State:
+        """One step of the method at work; the next road begins where it fails or has to end."""
+        road, k = self.roads[state.road], state.k + 1
+        is_last = state.road + 1 == len(self.roads)
+        if road.steps is not None and state.taken >= road.steps and not is_last:
+            note = f"{_words(road, problem)} for {road.steps:,} steps"
+            return self._next(problem, state._replace(k=k), note, state.x)
+        if state.held is not None and state.taken >= state.proving:
+            return state._replace(k=k, inner=state.held, held=None, news=News())
+        try:
+            inner = road.method.step(problem, state.inner)
+        except (np.linalg.LinAlgError, ImportError, MemoryError) as error:
+            if is_last:
+                raise
+            note = f"{_words(road, problem)}, which failed ({error})"
+            return self._next(problem, state._replace(k=k), note, state.start)
+        status, said = getattr(inner, "finished", ("", ""))
+        failed = bool(status) and status not in (*ANSWERS, "unbounded")
+        if not (math.isfinite(inner.upper_value) and math.isfinite(inner.lower_value)):
+            failed, said = True, "a value that is not finite"
+        if failed and not is_last:
+            note = f"{_words(road, problem)}, which ended without an answer: {said}"
+            x = inner.x if road.is_safe else state.start
+            return self._next(problem, state._replace(k=k), note, x)
+        steep, bent = _doubts(inner, (state.steep, state.bent))
+        state = state._replace(
+            k=k, taken=state.taken + 1, inner=inner, steep=steep, bent=bent, news=inner.news
+        )
+        if status in ANSWERS and not is_last:
+            before = state._replace(
+                held=inner, proving=max(PROVING, 2 * k), road=len(self.roads) - 2
+            )
+            after = self._next(problem, before, _words(road, problem), inner.x)
+            return after._replace(news=_both(inner.news, after.news))
+        return state
+
+    def heed(self, state: State, proved: Proved) -> State:
+        """What is proved, handed on to the method at work; no proof goes on without hope."""
+        has_none = state.taken >= HOPE and math.isinf(proved.upper_gap)
+        if state.held is not None and (has_none or min(proved.asked) < ROUNDING):
+            state = state._replace(proving=state.taken or -1)
+        heed = getattr(self.roads[state.road].method, "heed", None)
+        return state if heed is None else state._replace(inner=heed(state.inner, proved))
+
+    def _next(self, problem: Problem, state: State, note: str, x: Array) -> State:
+        """The next road begins at x."""
+        road = state.road + 1
+        inner = self.roads[road].method.init(problem, x)
+        return state._replace(
+            road=road,
+            taken=0,
+            inner=inner,
+            start=x,
+            notes=(*state.notes, note),
+            news=inner.news,
+        )
+
+
+def _both(first: News, second: News) -> News:
+    """All minorants and values of two steps."""
+    return News(
+        upper=first.upper + second.upper,
+        cuts=first.cuts + second.cuts,
+        lower=first.lower + second.lower,
+        values=first.values + second.values,
+        claims=first.claims or second.claims,
+    )
+
+
+def _words(road: Road, problem: Problem) -> str:
+    what = road.title or road.method.describe(problem)
+    return f"{what}{', ' if road.why else ''}{road.why}"
+
+
+def _doubts(
+    inner: Any, before: tuple[tuple[int, int], tuple[int, int]]
+) -> tuple[tuple[int, int], tuple[int, int]]:
+    """The free checks of the method at work, and of those before it."""
+    (a, b), (c, d) = (getattr(inner, name, (0, 0)) for name in ("steep", "bent"))
+    (s, t), (u, v) = before
+    return (max(a, s), max(b, t)), (max(c, u), max(d, v))

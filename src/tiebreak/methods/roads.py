@@ -1,0 +1,124 @@
+"""Which methods ``method="auto"`` takes, in which order, and why.
+
+Where the structure gives the exact answer (`Exact`), that costs a few factorisations; a first-order
+step costs a few passes over the data. Both are known from the sizes alone, so that the choice
+depends neither on the clock nor on the units of the problem.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tiebreak.domains import Ball, Halfspace, L1Ball, Space
+from tiebreak.functions import Function, SquaredNorm
+from tiebreak.losses import LeastSquares, Logistic, Quadratic
+from tiebreak.methods.adaptive import AdaptiveAGMBiO
+from tiebreak.methods.bi_sg import BiSG
+from tiebreak.methods.exact import Exact
+from tiebreak.methods.extrapolation import Extrapolation
+from tiebreak.methods.relay import Relay, Road
+from tiebreak.penalties import Composite
+from tiebreak.problem import Problem
+from tiebreak.structure import parts_of
+
+PATIENCE = 5000  # first-order steps: an exact road that costs no more is taken at once
+OVERHEAD = 3e5  # what a step costs beside its products, in multiplications
+MEMORY = 2.5  # a pass over a matrix waits for memory: so many multiplications an entry
+
+# Costs of an exact road beside n² (rows of f and g) multiplications, measured on n = 60 to 300.
+FACTORISATION = 20.0
+ON_POLYHEDRA = 8.0  # many faces: a general solver finds the right one
+ON_L1_BALL = 30.0  # the same in twice as many variables
+LINEAR_PROGRAM = 2.0  # f = L1
+NEWTON = 10.0  # steps, where g is logistic
+
+
+def choose(problem: Problem) -> Relay:
+    """The roads for this problem; where no method takes it, one that says so when asked."""
+    last = Road(first_order(problem), "", "")
+    closed = refusal(Exact(), problem)
+    without = [last]  # without the exact road
+    if not refusal(Extrapolation(), problem):
+        without = [Road(Extrapolation(), "", "", is_safe=True), last]
+    if closed:
+        first, *others = without
+        what = closed.rpartition("got ")[2]  # the sentence in full is for those who ask for Exact
+        return Relay((first._replace(why=f"for there is no exact road with {what}"), *others))
+    exact = Road(Exact(), "exact", f"by structure ({_sizes(problem)})")
+    if refusal(last.method, problem):
+        return Relay((exact,))
+    steps = _exact_cost(problem) / _step_cost(problem)
+    if steps <= PATIENCE:
+        return Relay((exact, *without))
+    why = f"for an exact answer costs as much as {steps:,.0f} steps ({_sizes(problem)})"
+    first, *others = [*without[:-1], last._replace(steps=int(steps))]
+    exact = exact._replace(why="by structure")
+    return Relay((first._replace(why=why), *others, exact, last))
+
+
+def first_order(problem: Problem) -> AdaptiveAGMBiO | BiSG:
+    """The first-order method: the adaptive one; Bi-SG where the penalties have no joint prox."""
+    adaptive, other = AdaptiveAGMBiO(), BiSG()
+    return other if refusal(adaptive, problem) and not refusal(other, problem) else adaptive
+
+
+def refusal(method: Any, problem: Problem) -> str:
+    """Why the method does not take the problem, without its name; "" where it does."""
+    try:
+        method.check(problem)
+    except ValueError as error:
+        return str(error).partition(": ")[2]
+    return ""
+
+
+# -- sizes and costs ------------------------------------------------------------------------------
+
+
+def _sizes(problem: Problem) -> str:
+    """The lower level and its size in words, such as "least squares below, 40 x 100"."""
+    names = {LeastSquares: "least squares", Logistic: "logistic loss", Quadratic: "quadratic"}
+    found = parts_of(problem.smooth_parts[1].bare)
+    words = [names.get(type(part), type(part).__name__) for _, part in found]
+    shapes = [part.matrix.shape for _, part in found if hasattr(part, "matrix")]
+    size = ", ".join(f"{rows} x {n}" for rows, n in shapes)
+    return f"{' + '.join(words)} below{', ' if size else ''}{size}"
+
+
+def _rows(h: Function, n: int) -> int:
+    """How many rows the matrices of h have, as Exact sees it."""
+    return sum(
+        part.matrix.shape[0] if hasattr(part, "matrix") else n if type(part) is SquaredNorm else 1
+        for _, part in parts_of(h.bare)
+    )
+
+
+def _exact_cost(problem: Problem) -> float:
+    """About how many multiplications the exact road takes."""
+    n = problem.dimension or 1
+    f, g = problem.smooth_parts
+    cost = FACTORISATION * n * n * (_rows(f, n) + _rows(g, n) + 1)
+    if isinstance(problem.domain, L1Ball):
+        cost *= ON_L1_BALL
+    elif not isinstance(problem.domain, Space | Ball | Halfspace):
+        cost *= ON_POLYHEDRA
+    if isinstance(problem.upper, Composite):
+        cost *= LINEAR_PROGRAM
+    if any(isinstance(part, Logistic) for _, part in parts_of(g.bare)):
+        cost *= NEWTON
+    return cost
+
+
+def _step_cost(problem: Problem) -> float:
+    """About how many multiplications a first-order step takes: two passes for f, four for g."""
+    f, g = (_entries(h) for h in problem.smooth_parts)
+    return OVERHEAD + MEMORY * (2.0 * f + 4.0 * g)
+
+
+def _entries(h: Function) -> int:
+    """How many entries the matrices of h store."""
+    return sum(
+        part.matrix.entries.nnz if part.matrix.is_sparse else math.prod(part.matrix.shape)
+        for _, part in parts_of(h.bare)
+        if hasattr(part, "matrix")
+    )
