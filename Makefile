@@ -26,10 +26,11 @@ test: $(INSTALLED)  ## a sample of every check
 prove: $(INSTALLED)  ## every check at its full count
 	@$(BIN)/python -m pytest --prove -rP
 
-bench: $(INSTALLED)  ## how long a projection, a prox with a cut and a step take
+bench: $(INSTALLED)  ## what a projection, a prox and a step cost; who is first to the answer
 	@$(BIN)/python benchmarks/project_cut.py
 	@$(BIN)/python benchmarks/prox_cut.py
 	@$(BIN)/python benchmarks/step.py
+	@$(BIN)/python benchmarks/decide.py
 
 lint: $(INSTALLED)  ## ruff and mypy
 	@$(BIN)/ruff check
