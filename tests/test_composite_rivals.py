@@ -410,7 +410,7 @@ def test_methods_for_smooth_problems_refuse_penalties_with_one_sentence(name):
         ("lower", smooth, smooth + tb.L2()),
     ):  # fmt: skip
         problem = tb.Problem(upper=upper, lower=lower, domain=tb.Ball())
-        with pytest.raises(ValueError, match=rf"^\w+: {level} must be smooth, got .*PAGMBiO, "):
+        with pytest.raises(ValueError, match=rf"^\w+: {level} must be smooth, got .*p-agm-bio, "):
             tb.solve(problem, name)
 
 

@@ -672,7 +672,7 @@ def test_one_variable_and_levels_without_slope():
     ):
         for x0 in (np.zeros(1), np.full(1, 1.5), np.full(1, -4.0)):
             problem = tb.Problem(upper=upper, lower=lower)
-            x = last_state(problem, tb.PAGMBiO(), x0, 1000).x  # the error is about 1/k
+            x = last_state(problem, tb.PAGMBiO(), x0, 600).x  # the error is about 1/k
             assert x[0] == pytest.approx(x_star, abs=1e-2)
 
 

@@ -2,7 +2,8 @@
 
 Each runs until it ends by itself, fails or has had its steps; then the next one begins. Where one
 has an answer but no proof of it, the last one goes on for the proof alone, and the answer stays.
-One loop, one ledger, one clock, one trace.
+Where both gaps are proved and the next one polishes, it may try, for a bounded number of steps: its
+point counts only if it is proved too. One loop, one ledger, one clock, one trace.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ ANSWERS = ("converged", "settled")  # statuses with which a method has its point
 ROUNDING = 1e-280  # a tolerance below this is none
 HOPE = 32  # steps after which f* should have some lower bound, if it gets one at all
 PROVING = 300  # steps at least for the proof of an answer
+POLISHING = 8  # times as many, or as were taken so far, for a polish
+AHEAD, WANTED, AT_WORK, OVER = 1, 2, 3, 4  # how far a polish is; 0: there is none
 
 
 class Road(NamedTuple):
@@ -28,7 +31,8 @@ class Road(NamedTuple):
 
     ``title`` is the method in a word or two ("": as it describes itself), ``why`` the reason for
     taking it. A road with ``steps`` is left after so many. Where one fails that ``is_safe``, whose
-    x is never worse than its start, the next one begins there, otherwise where that one began.
+    x is never worse than its start, the next one begins there, otherwise where that one began. One
+    that ``polishes`` is also taken once the road before it has its proof.
     """
 
     method: Any
@@ -36,6 +40,7 @@ class Road(NamedTuple):
     why: str
     steps: int | None = None
     is_safe: bool = False
+    polishes: bool = False
 
 
 class State(NamedTuple):
@@ -47,27 +52,36 @@ class State(NamedTuple):
     inner: Any  # the state of its method
     start: Array  # where that method began
     held: Any  # the state of the method that has an answer, None before
-    proving: int  # steps that the proof of that answer may take; 0 before, -1: there is no hope
+    proving: int  # steps that its proof, or a polish, may take; 0 before, -1: there is no hope
+    polish: int  # how far it is
+    proved: Any  # the state that a polish began with; it comes back where the polish fails
     notes: tuple[str, ...]  # how the former roads ended, for the report
     steep: tuple[int, int]  # doubts about f and g, of all roads
     bent: tuple[int, int]
     news: News
 
     @property
+    def shown(self) -> Any:
+        """The state whose point counts: a polish shows nothing before it has settled."""
+        if self.polish == AT_WORK and self.inner.is_settling:
+            return self.proved
+        return self.held or self.inner
+
+    @property
     def x(self) -> Array:
         """The point."""
-        return (self.held or self.inner).x
+        return self.shown.x
 
     @property
     def upper_value(self) -> float:
         """f(x)."""
-        value: float = (self.held or self.inner).upper_value
+        value: float = self.shown.upper_value
         return value
 
     @property
     def lower_value(self) -> float:
         """g(x)."""
-        value: float = (self.held or self.inner).lower_value
+        value: float = self.shown.lower_value
         return value
 
     @property
@@ -84,17 +98,18 @@ class State(NamedTuple):
     @property
     def is_settling(self) -> bool:
         """Is the method at work about to make f more accurate, whatever is proved?"""
-        return bool(getattr(self.inner, "is_settling", False))
+        return self.polish in (AHEAD, WANTED) or bool(getattr(self.inner, "is_settling", False))
 
     @property
     def is_milestone(self) -> bool:
         """Is this a step worth a row?"""
-        return bool(getattr(self.inner, "is_milestone", False))
+        is_back = self.polish == OVER and self.taken == 0 and self.held is None
+        return is_back or bool(getattr(self.inner, "is_milestone", False))
 
     @property
     def findings(self) -> Any:
         """What the method found out besides x."""
-        return getattr(self.held or self.inner, "findings", None)
+        return getattr(self.shown, "findings", None)
 
 
 @dataclass(frozen=True)
@@ -137,25 +152,34 @@ class Relay:
     def told(self, problem: Problem, state: State) -> str:
         """The roads that were taken, and why."""
         words = _words(self.roads[state.road], problem)
-        if state.proving:
+        if state.polish == AT_WORK:
+            words = f"{_words(self.roads[state.road - 1], problem)}; then {words}"
+        elif state.proving:
             words = f"{words}, for the proof"
-        is_needed = not state.proving or state.taken > 0  # the answer may be proved as it is
+        # The answer may be proved as it is.
+        is_needed = not state.proving or state.polish == AT_WORK or state.taken > 0
         return "; then ".join([*state.notes, *([words] if is_needed else [])])
 
     def init(self, problem: Problem, x0: Array) -> State:
         """The first road begins."""
         inner = self.roads[0].method.init(problem, x0)
         doubts = _doubts(inner, ((0, 0), (0, 0)))
-        return State(0, 0, 0, inner, x0, None, 0, (), *doubts, inner.news)
+        return State(
+            0, 0, 0, inner, x0, None, 0, self._polish_after(0), None, (), *doubts, inner.news
+        )
 
     def step(self, problem: Problem, state: State) -> State:
         """One step of the method at work; the next road begins where it fails or has to end."""
+        if state.polish in (WANTED, AT_WORK):
+            return self._polished(problem, state)
         road, k = self.roads[state.road], state.k + 1
         is_last = state.road + 1 == len(self.roads)
         if road.steps is not None and state.taken >= road.steps and not is_last:
             note = f"{_words(road, problem)} for {road.steps:,} steps"
             return self._next(problem, state._replace(k=k), note, state.x)
         if state.held is not None and state.taken >= state.proving:
+            if state.proved is not None:
+                return _unpolished(state._replace(k=k, news=News(), notes=state.notes[:-1]))
             return state._replace(k=k, inner=state.held, held=None, news=News())
         try:
             inner = road.method.step(problem, state.inner)
@@ -177,20 +201,50 @@ class Relay:
             k=k, taken=state.taken + 1, inner=inner, steep=steep, bent=bent, news=inner.news
         )
         if status in ANSWERS and not is_last:
-            before = state._replace(
-                held=inner, proving=max(PROVING, 2 * k), road=len(self.roads) - 2
-            )
-            after = self._next(problem, before, _words(road, problem), inner.x)
-            return after._replace(news=_both(inner.news, after.news))
+            return self._held(problem, state, inner)
         return state
+
+    def _held(self, problem: Problem, state: State, answer: Any) -> State:
+        """The last road begins, for the proof of an answer."""
+        note = self.told(problem, state._replace(notes=()))
+        before = state._replace(held=answer, proving=max(PROVING, 2 * state.k))
+        after = self._next(problem, before._replace(road=len(self.roads) - 2), note, answer.x)
+        return after._replace(news=_both(answer.news, after.news))
 
     def heed(self, state: State, proved: Proved) -> State:
         """What is proved, handed on to the method at work; no proof goes on without hope."""
         has_none = state.taken >= HOPE and math.isinf(proved.upper_gap)
         if state.held is not None and (has_none or min(proved.asked) < ROUNDING):
             state = state._replace(proving=state.taken or -1)
+        gaps = proved.upper_gap, proved.lower_gap
+        is_proved = all(gap <= asked for gap, asked in zip(gaps, proved.asked, strict=True))
+        if is_proved and state.polish == AHEAD:
+            return state._replace(polish=WANTED)
         heed = getattr(self.roads[state.road].method, "heed", None)
         return state if heed is None else state._replace(inner=heed(state.inner, proved))
+
+    def _polish_after(self, road: int) -> int:
+        """Is there a polish for what this road proves?"""
+        return AHEAD if any(road.polishes for road in self.roads[road + 1 : road + 2]) else 0
+
+    def _polished(self, problem: Problem, state: State) -> State:
+        """The next step of a polish, or the proved state again where it fails or takes too long."""
+        k = state.k + 1
+        if state.polish == WANTED:
+            inner = self.roads[state.road + 1].method.init(problem, state.x)
+            return state._replace(
+                k=k, road=state.road + 1, taken=0, inner=inner, polish=AT_WORK, proved=state.inner,
+                proving=POLISHING * max(PROVING, k), news=inner.news,
+            )  # fmt: skip
+        inner = self.roads[state.road].method.step(problem, state.inner)
+        steep, bent = _doubts(inner, (state.steep, state.bent))
+        state = state._replace(k=k, steep=steep, bent=bent, taken=state.taken + 1, news=inner.news)
+        if inner.finished[0] in ANSWERS:
+            return self._held(problem, state, inner)
+        values = inner.upper_value, inner.lower_value
+        if inner.finished[0] or state.taken > state.proving or not all(map(math.isfinite, values)):
+            return _unpolished(state)._replace(road=state.road - 1)
+        return state._replace(inner=inner)
 
     def _next(self, problem: Problem, state: State, note: str, x: Array) -> State:
         """The next road begins at x."""
@@ -201,9 +255,17 @@ class Relay:
             taken=0,
             inner=inner,
             start=x,
+            polish=OVER if state.held is not None else self._polish_after(road),
             notes=(*state.notes, note),
             news=inner.news,
         )
+
+
+def _unpolished(state: State) -> State:
+    """What was proved before the polish, as if there had been none."""
+    return state._replace(
+        taken=0, inner=state.proved, held=None, polish=OVER, proved=None, proving=0
+    )
 
 
 def _both(first: News, second: News) -> News:

@@ -22,6 +22,7 @@ from tiebreak.penalties import Composite
 from tiebreak.problem import Problem
 from tiebreak.structure import parts_of
 
+OPENING = 1000  # steps that the first-order method has before extrapolation takes over
 PATIENCE = 5000  # first-order steps: an exact road that costs no more is taken at once
 OVERHEAD = 3e5  # what a step costs beside its products, in multiplications
 MEMORY = 2.5  # a pass over a matrix waits for memory: so many multiplications an entry
@@ -39,8 +40,9 @@ def choose(problem: Problem) -> Relay:
     last = Road(first_order(problem), "", "")
     closed = refusal(Exact(), problem)
     without = [last]  # without the exact road
-    if not refusal(Extrapolation(), problem):
-        without = [Road(Extrapolation(), "", "", is_safe=True), last]
+    if not refusal(Extrapolation(), problem) and not refusal(last.method, problem):
+        polish = Road(Extrapolation(), "", "", is_safe=True, polishes=True)
+        without = [last._replace(steps=OPENING), polish, last]
     if closed:
         first, *others = without
         what = closed.rpartition("got ")[2]  # the sentence in full is for those who ask for Exact
