@@ -2,6 +2,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
+# One process for each core, and in it one thread: more would wait for each other.
+TEST := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
 
 .PHONY: help setup run test prove bench lint clean
 
@@ -21,10 +23,10 @@ run: $(INSTALLED)  ## solve the built-in problem; files in out/
 	@$(BIN)/tiebreak solve
 
 test: $(INSTALLED)  ## a sample of every check
-	@$(BIN)/python -m pytest
+	@$(TEST)
 
 prove: $(INSTALLED)  ## every check at its full count
-	@$(BIN)/python -m pytest --prove -rP
+	@$(TEST) --prove -rP
 
 bench: $(INSTALLED)  ## what a projection, a prox and a step cost; who is first to the answer
 	@$(BIN)/python benchmarks/project_cut.py

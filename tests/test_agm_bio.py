@@ -96,7 +96,7 @@ def check_identities(p: Planted, method: tb.AGMBiO, steps: int) -> float:
 def test_both_identities_hold_at_every_step_of_problems_of_all_kinds(count):
     worst = max(
         check_identities(p, variants(p), 60)
-        for p in map(planted, range(count(208, 1144)))
+        for p in map(planted, range(count(104, 1144)))
     )  # fmt: skip
     print(f"\nidentities: worst residual {worst:.1e} relative to the sum of absolute terms")
     assert worst <= 1e-12
