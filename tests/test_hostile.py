@@ -124,7 +124,7 @@ def test_a_function_that_is_not_convex_is_found_out():
     upper = tb.Smooth(lambda x: float(np.sum(np.cos(x))), lambda x: -np.sin(x), lipschitz=1.0)
     lower = tb.LeastSquares([[1.0, 1.0]], [0.0])
     problem = tb.Problem(upper=upper, lower=lower, domain=tb.Ball(5.0))
-    result = tb.solve(problem, x0=[0.5, -0.3], max_iter=400, rtol=1e-3)
+    result = tb.solve(problem, x0=[2.0, -1.0], max_iter=400, rtol=1e-3)
     assert not result.success
     assert "not convex" in result.message
     assert result.upper_gap == math.inf

@@ -17,7 +17,7 @@ from tiebreak.problem import Point, Problem
 SHRINK = 0.97  # of L after every step, so that it follows the curvature down as well as up
 TRIES = 100  # backtracking steps at most: then rounding is all that is left
 PROBE = 1e-4  # how far the first estimate of L looks, of a typical length
-EASIER = 4.0  # eta falls by at most the square of this at once, and at least by its root
+EASIER = 4.0  # eta falls by at most this factor at once, and at least by its root
 ROOM = 0.5  # of the tolerance below is for x, the rest for the proof of g*
 
 
@@ -120,8 +120,8 @@ class AdaptiveAGMBiO:
         (f_x,), _ = f1.look([x.f])
         (g_x,), _ = g1.look([x.g])
         n = int(x.x.shape[0])
-        L_f = _curvature(problem, f1, f_x, g_x)
-        L_g = _curvature(problem, g1, g_x, f_x)
+        L_f, bent_f = _curvature(problem, f1, f_x, g_x)
+        L_g, bent_g = _curvature(problem, g1, g_x, f_x)
         pull_f = arrays.norm(f_x.slope) + f2.terms.steepness(n, 0.0)
         pull_g = arrays.norm(g_x.slope) + g2.terms.steepness(n, 0.0)
         eta = _ratio(L_g, L_f) or _ratio(pull_g, pull_f) or 1.0
@@ -131,7 +131,7 @@ class AdaptiveAGMBiO:
             main=_begin(x, L_g + eta * L_f or pull_g + eta * pull_f or 1.0, g + eta * f),
             lower=_begin(x, L_g or pull_g or 1.0, g),
             eta=eta, moves=True, levels=True, age=0, marks=(math.inf, math.inf),
-            upper_value=f, lower_value=g, steep=(0, 0), bent=(0, 0),
+            upper_value=f, lower_value=g, steep=(0, 0), bent=(int(bent_f), int(bent_g)),
             news=News(values=((g, x.x, g_x),)),
         )  # fmt: skip
 
@@ -259,21 +259,29 @@ def _doubt(state: State, move: Move) -> State:
 # -- what is known at the start, and when nothing is proved ---------------------------------------
 
 
-def _curvature(problem: Problem, h: SmoothFunction, here: Seen, other: Seen) -> float:
-    """How much the gradient of h turns per length on a short way down: a first guess of L_h."""
+def _curvature(problem: Problem, h: SmoothFunction, here: Seen, other: Seen) -> tuple[float, bool]:
+    """How much the gradient of h turns per length on a short way down: a first guess of L_h.
+
+    And whether it turns the wrong way, as that of no convex function does.
+    """
     way = here.slope if arrays.max_abs(here.slope) > 0.0 else other.slope
     steepness = arrays.norm(way)
     if not 0.0 < steepness < math.inf:
-        return 0.0
+        return 0.0, False
     # In the units of x: its own length, how far h could fall to 0, or one step with a known L.
     length = max(arrays.norm(here.at), abs(here.value) / steepness)
     if 0.0 < h.lipschitz < math.inf:
         length = steepness / h.lipschitz
     there = problem.domain.project(here.at - (PROBE * (length or 1.0) / steepness) * way)
-    moved = arrays.norm(there - here.at)
-    turned = arrays.norm(h.gradient(there) - here.slope)
-    noise = 64.0 * arrays.epsilon(here.at) * arrays.norm(here.slope)
-    return turned / moved if moved > 0.0 and noise < turned < math.inf else 0.0
+    move, turn = there - here.at, h.gradient(there) - here.slope
+    moved, turned, slope = arrays.norm(move), arrays.norm(turn), arrays.norm(here.slope)
+    epsilon = arrays.epsilon(here.at)
+    if not (moved > 0.0 and 64.0 * epsilon * slope < turned < math.inf):
+        return 0.0, False
+    parts = max(abs(here.value), here.size)
+    _, error = h.rounding(arrays.norm(here.at) + moved, parts, slope, epsilon, int(move.shape[0]))
+    slack = (4.0 * error + 16.0 * epsilon * turned + h.defect * moved) * moved
+    return turned / moved, arrays.dot(turn, move) < -slack
 
 
 def _ratio(p: float, q: float) -> float:
