@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from tiebreak.certificate import UNDERFLOW
 from tiebreak.result import Row
-from tiebreak.run import UNDERFLOW, Run
+from tiebreak.run import Run
 
 _OR_PENALTY = ", or a penalty on all variables beside a smooth part whose lower_bound is known"
 

@@ -30,6 +30,7 @@ from tiebreak.penalties import split
 from tiebreak.problem import Problem
 
 TINY = 2.0**-1000  # covers underflow, which relative errors do not
+UNDERFLOW = 1e-290  # a gap below this is 0, a tolerance that is no larger is none
 HUGE = 1e150  # multipliers beyond this drown everything else in rounding errors
 PROMISING = 1e-6  # growth of less than this share of L_g is as good as none
 MIXTURES = 4  # how many mixtures of a minorant with a constant one are tried

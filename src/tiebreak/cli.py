@@ -286,7 +286,7 @@ def _methods(arguments: argparse.Namespace) -> int:
 
     width = min(shutil.get_terminal_size().columns, 100)
     words = (
-        "auto is exact where that is quick, else extrapolation, then adaptive; all by their names:"
+        "auto is exact where that is quick, else adaptive and then a polish; all by their names:"
     )
     print(textwrap.fill(words, width))
     for method in methods():

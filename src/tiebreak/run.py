@@ -10,13 +10,11 @@ from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
 from tiebreak.arrays import Array, Image
-from tiebreak.certificate import Certificate, Ledger, Proved, Sums
+from tiebreak.certificate import UNDERFLOW, Certificate, Ledger, Proved, Sums
 from tiebreak.functions import Lifted, Seen, SmoothFunction
 from tiebreak.methods.common import is_due
 from tiebreak.problem import Problem
 from tiebreak.result import Row
-
-UNDERFLOW = 1e-290  # a gap below this is 0
 
 
 class Method(Protocol):

@@ -15,11 +15,10 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from tiebreak.arrays import Array
-from tiebreak.certificate import News, Proved
+from tiebreak.certificate import UNDERFLOW, News, Proved
 from tiebreak.problem import Problem
 
 ANSWERS = ("converged", "settled")  # statuses with which a method has its point, proved or not
-ROUNDING = 1e-280  # a tolerance below this is none
 HOPE = 32  # steps after which f* should have some lower bound, if it gets one at all
 PROVING = 300  # steps at least for the proof of an answer
 POLISHING = 8  # times as many, or as were taken so far, for a polish
@@ -214,7 +213,7 @@ class Relay:
     def heed(self, state: State, proved: Proved) -> State:
         """What is proved, handed on to the method at work; no proof goes on without hope."""
         has_none = state.taken >= HOPE and math.isinf(proved.upper_gap)
-        if state.held is not None and (has_none or min(proved.asked) < ROUNDING):
+        if state.held is not None and (has_none or min(proved.asked) <= UNDERFLOW):
             state = state._replace(proving=state.taken or -1)
         gaps = proved.upper_gap, proved.lower_gap
         is_proved = all(gap <= asked for gap, asked in zip(gaps, proved.asked, strict=True))
