@@ -1,27 +1,24 @@
 """The only file that knows array libraries.
 
 Everything above is written once, over the array API. A vector is an array of any library that
-array-api-compat knows; a matrix is *two products*, forward and adjoint, so that dense arrays and
-scipy.sparse matrices (which the array API does not cover) look alike.
+array-api-compat knows; matrices, which need not be arrays, have a file of their own.
 """
 
 from __future__ import annotations
 
 import contextlib
 import math
-from functools import cached_property
-from typing import Any, TypeAlias, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import array_api_compat
 import numpy as np
 
 Array: TypeAlias = Any  # an array of any array-API library
 Namespace: TypeAlias = Any
-Image: TypeAlias = Any  # None, an array, or a tuple of images
+Image: TypeAlias = Any  # None, an array, a Deferred, or a tuple of images
 
 T = TypeVar("T")
-
-BLOCK = 2**19  # bytes of a matrix that are worked on at a time: a part of a core's cache
 
 
 def namespace(x: Array) -> Namespace:
@@ -143,6 +140,8 @@ def quiet() -> contextlib.AbstractContextManager[object]:
 
 def mix(p: T, q: T, weight: float) -> T:
     """(1 - weight) p + weight q for arrays, and alike for tuples of arrays; None stays None."""
+    if isinstance(q, Deferred):
+        return q.mixed(p, 1.0 - weight)  # type: ignore[return-value]
     if type(p) is np.ndarray:  # in place on the one new array: ten of these are in every step
         mixed = q - p  # type: ignore[operator]
         mixed *= weight
@@ -150,83 +149,116 @@ def mix(p: T, q: T, weight: float) -> T:
         return mixed  # type: ignore[no-any-return]
     if p is None:
         return None  # type: ignore[return-value]
+    if isinstance(p, Deferred):
+        return p.mixed(q, weight)  # type: ignore[return-value]
     if isinstance(p, tuple):
         parts = [mix(a, b, weight) for a, b in zip(p, q, strict=True)]  # type: ignore[call-overload]
         return type(p)(*parts) if hasattr(p, "_fields") else type(p)(parts)
     return p + weight * (q - p)  # type: ignore[operator, no-any-return]
 
 
-class Matrix:
-    """A matrix as two products: ``forward(x) = A x`` and ``adjoint(r) = A' r``.
+class Product:
+    """A x for a vector x and a matrix A, once somebody passes over A: ``value`` is None before."""
 
-    Dense arrays of any library and scipy.sparse matrices; nothing is densified or copied.
+    def __init__(self, forward: Callable[[Array], list[Array]], x: Array) -> None:
+        self._forward, self.x = forward, x
+        self.value: Array | None = None
+
+    def known(self) -> Array:
+        """Its value, by a pass of its own if there was none."""
+        if self.value is None:
+            (self.value,) = self._forward(self.x)
+        return self.value
+
+
+class Deferred:
+    """The image of a point, where a pass over the matrix is dear: a sum weight * part.
+
+    A part is an array or a Product. Nothing is multiplied until a function looks at the point, for
+    then one pass over the rows gives the products, the loss and the slope together.
     """
 
-    def __init__(self, entries: Any) -> None:
-        self.entries: Any = entries
-        self.transposed = entries.T
-        self.shape: tuple[int, int] = (int(entries.shape[0]), int(entries.shape[1]))
+    __array_ufunc__ = None  # so that NumPy leaves the arithmetic to mix
 
-    @property
-    def is_sparse(self) -> bool:
-        """Is this a scipy.sparse matrix?"""
-        return is_sparse(self.entries)
+    def __init__(self, parts: Sequence[tuple[float, Array | Product]]) -> None:
+        self.parts = tuple(parts)
+        self.value: Array | None = None  # the sum itself, once it is known
 
-    @property
-    def prototype(self) -> Array:
-        """An empty vector of the library, dtype and device that the products work with."""
-        if self.is_sparse:
-            return np.empty(0, dtype=self.entries.dtype)
-        xp = namespace(self.entries)
-        return xp.empty(0, dtype=self.entries.dtype, device=array_api_compat.device(self.entries))
+    def mixed(self, other: Array | Deferred, weight: float) -> Deferred:
+        """(1 - weight) self + weight other, every part once."""
+        merged: dict[int, tuple[float, Array | Product]] = {}
+        for image, share in ((self, 1.0 - weight), (other, weight)):
+            is_sum = isinstance(image, Deferred) and image.value is None
+            known = image.value if isinstance(image, Deferred) else image
+            for factor, part in image.parts if is_sum else ((1.0, known),):
+                before = merged.get(id(part), (0.0, part))[0]
+                merged[id(part)] = (before + share * factor, part)
+        return Deferred(list(merged.values()))
 
-    def forward(self, *xs: Array) -> list[Array]:
-        """A x for every x, in one pass over the matrix."""
-        if len(xs) < 2 or not self._blocks:
-            return [self.entries @ x for x in xs]
-        products = [np.empty(self.shape[0], dtype=self.entries.dtype) for _ in xs]
-        for rows in self._blocks:
-            block = self.entries[rows]
-            for x, product in zip(xs, products, strict=True):
-                np.dot(block, x, out=product[rows])
-        return products
+    def known(self) -> Array:
+        """The image as an array, by a pass over the matrix if a product is not known yet."""
+        if self.value is None:
+            weights, parts = zip(*self.parts, strict=True)
+            known = [part.known() if isinstance(part, Product) else part for part in parts]
+            self.value = combination(weights, known)
+        return self.value
 
-    def adjoint(self, *rs: Array) -> list[Array]:
-        """A' r for every r, in one pass over the matrix."""
-        if len(rs) < 2 or not self._blocks:
-            return [self.transposed @ r for r in rs]
-        products = [np.zeros(self.shape[1], dtype=self.entries.dtype) for _ in rs]
-        for rows in self._blocks:
-            block = self.entries[rows].T
-            for r, product in zip(rs, products, strict=True):
-                product += block @ r[rows]
-        return products
 
-    @cached_property
-    def _blocks(self) -> list[slice]:
-        """Rows in blocks that stay in the cache from the first vector to the next.
+def _opened(part: Any) -> Any:
+    """The array, where it is known, of a Deferred or a Product."""
+    is_known = isinstance(part, Deferred | Product) and part.value is not None
+    return part.value if is_known else part
 
-        Only for NumPy's dense arrays: with two vectors this saves up to half of the memory traffic,
-        which is what a product costs. (A product with a two-column matrix is slower, not faster.)
-        """
-        if type(self.entries) is not np.ndarray or self.entries.nbytes <= 2 * BLOCK:
-            return []
-        rows = max(1, BLOCK // (self.entries.itemsize * self.shape[1]))
-        return [slice(i, i + rows) for i in range(0, self.shape[0], rows)]
 
-    @property
-    def stored(self) -> Array:
-        """All stored entries as one vector."""
-        if self.is_sparse:
-            return self.entries.data
-        return namespace(self.entries).reshape(self.entries, (-1,))
+class Plan(NamedTuple):
+    """What one pass over the rows has to do for some images.
 
-    @cached_property
-    def frobenius(self) -> float:
-        """|A|_F, the root of the sum of the squares of all entries."""
-        return norm(self.stored)
+    Image j is sum_i weights[j][i] part_i, the parts being ``known`` (arrays) and then ``fresh``.
+    """
 
-    def dense(self) -> np.ndarray[Any, Any]:
-        """The entries as a NumPy float64 array on the host, for the small factorisations."""
-        entries = self.entries.toarray() if self.is_sparse else to_numpy(self.entries)
-        return np.asarray(entries, dtype=np.float64)
+    images: list[Image]
+    known: list[Array]
+    fresh: list[Product]
+    weights: list[list[float]]
+
+    @classmethod
+    def of(cls, images: Sequence[Image]) -> Plan:
+        """The plan for images of one matrix, deferred or not."""
+        sums: list[Sequence[tuple[float, Any]]] = []
+        for image in images:
+            if isinstance(image, Deferred) and image.value is None:
+                sums.append([(weight, _opened(part)) for weight, part in image.parts])
+            else:
+                sums.append([(1.0, _opened(image))])
+        parts = {id(part): part for terms in sums for _, part in terms}
+        known = [part for part in parts.values() if not isinstance(part, Product)]
+        fresh = [part for part in parts.values() if isinstance(part, Product)]
+        places = [id(part) for part in (*known, *fresh)]
+        weights = [
+            [sum(w for w, part in terms if id(part) == place) for place in places] for terms in sums
+        ]
+        return cls(list(images), known, fresh, weights)
+
+    def fill(self, products: Sequence[Array], images: Sequence[Array]) -> None:
+        """Keep what the pass has found."""
+        for product, value in zip(self.fresh, products, strict=True):
+            product.value = value
+        for image, found in zip(self.images, images, strict=True):
+            if isinstance(image, Deferred):
+                image.value = found
+
+
+def combination(weights: Sequence[float], parts: Sequence[Array]) -> Array:
+    """sum_i weights[i] parts[i], over the weights that are not 0."""
+    terms = [w * part for w, part in zip(weights, parts, strict=True) if w != 0.0]
+    return sum(terms[1:], terms[0]) if terms else zeros_like(parts[0])
+
+
+def settled(image: T) -> T:
+    """The same image, or tuple of images, with nothing deferred: as a state keeps it."""
+    if isinstance(image, Deferred):
+        return image.known()  # type: ignore[no-any-return]
+    if isinstance(image, tuple):
+        parts = [settled(part) for part in image]
+        return type(image)(*parts) if hasattr(image, "_fields") else type(image)(parts)
+    return image

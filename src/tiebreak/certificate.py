@@ -276,8 +276,8 @@ class Ledger:
     def _value_above(self, h: Function, value: float, at: Array, near: Seen) -> float:
         """An upper bound on the true value of h ``at`` a point of Z, close to ``near``."""
         size, steepness = arrays.norm(at), arrays.norm(near.slope)
-        if at is not near.at and math.isfinite(h.lipschitz):
-            steepness += h.lipschitz * arrays.norm(at - near.at)
+        if at is not near.at and math.isfinite(h.known_lipschitz):
+            steepness += h.known_lipschitz * arrays.norm(at - near.at)
         error = self._value_error(h, at, value, near.size, steepness)
         steepness += split(h)[1].terms.steepness(self._n, size)
         # The point is in Z up to rounding only.
@@ -532,7 +532,8 @@ class Ledger:
         rises = [math.inf]
         growth = self.problem.growth
         reaches = [math.sqrt(2.0 * gap / growth)] if growth > 0.0 else []
-        for d in (*reaches, self._way_inside(x, lower_value)) if math.isfinite(f.lipschitz) else ():
+        reaches = [d for d in (*reaches, self._way_inside(x, lower_value)) if math.isfinite(d)]
+        for d in reaches if reaches and math.isfinite(f.lipschitz) else ():
             slope = steepness + slope_error + f2.steepness(self._n, size + d)
             rises.append(slope * d + 0.5 * f.lipschitz * d * d)
         if bound is not None:
@@ -556,7 +557,7 @@ class Ledger:
         error = self.value_errors(x, 0.0, lower_value)[1]
         excess = max(lower_value - g.lower_bound, 0.0) + error
         # The growth of a matrix costs a factorisation: only where it can help.
-        if not 0.5 * depth * depth * PROMISING * g.lipschitz > excess or not g.growth > 0.0:
+        if not 0.5 * depth * depth * PROMISING * g.known_lipschitz > excess or not g.growth > 0.0:
             return math.inf
         d = math.sqrt(2.0 * excess / g.growth)
         return d if d < depth else math.inf

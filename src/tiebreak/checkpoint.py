@@ -19,12 +19,13 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from tiebreak import arrays
-from tiebreak.arrays import Array, Matrix
+from tiebreak.arrays import Array
 from tiebreak.functions import Smooth
 from tiebreak.groups import Groups
+from tiebreak.matrices import Matrix
 from tiebreak.problem import Problem
 
-FORMAT = 2  # raised whenever an older file could not be continued faithfully
+FORMAT = 3  # raised whenever an older file could not be continued faithfully
 
 
 def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:

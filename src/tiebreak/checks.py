@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from tiebreak import arrays
+from tiebreak import arrays, matrices
 from tiebreak.arrays import Array
+from tiebreak.matrices import Matrix
 
 
 def number(owner: str, name: str, value: object, needed: str = "a number") -> float:
@@ -123,7 +124,7 @@ def vector(owner: str, name: str, value: Any) -> Array:
     return result
 
 
-def matrix(owner: str, name: str, value: Any) -> arrays.Matrix:
+def matrix(owner: str, name: str, value: Any) -> Matrix:
     """``value``, a dense array or a scipy.sparse matrix, as two products."""
     if arrays.is_sparse(value):
         value = value.tocsr()
@@ -141,7 +142,7 @@ def matrix(owner: str, name: str, value: Any) -> arrays.Matrix:
             f"{owner}: {name} must be a matrix with at least one column, "
             f"got an array of shape {tuple(value.shape)}"
         )
-    result = arrays.Matrix(value)
+    result = matrices.of(value)
     if not arrays.all_finite(result.stored):
         raise ValueError(f"{owner}: {name} must be finite, got NaN or infinite entries")
     return result

@@ -52,6 +52,7 @@ class Function:
     defect: float = 0.0  # how far below zero rounding may have put the curvature of a convex one
     lower_bound: float = -math.inf
     dimension: int | None = None
+    is_dear: bool = False  # are passes over its data so dear that a look should do all in one?
     __array_ufunc__ = None  # so that a NumPy number times a function comes to __rmul__
     prototype: Array | None = None  # an empty vector of the function's library, dtype and device
 
@@ -78,6 +79,11 @@ class Function:
         """How many passes over the data so many lifts, slopes and values cost."""
         return 0
 
+    @property
+    def known_lipschitz(self) -> float:
+        """An upper bound on ``lipschitz`` that costs no pass over data which are dear."""
+        return self.lipschitz
+
     def rounding(
         self, reach: float, value: float, slope: float, epsilon: float, n: int
     ) -> tuple[float, float]:
@@ -98,7 +104,8 @@ class Function:
 
     def turning(self, reach: float, slope: float) -> float:
         """How far a slope of norm ``slope`` turns within ``reach``; a guess where L is unknown."""
-        return self.lipschitz * reach if math.isfinite(self.lipschitz) else slope
+        known = self.known_lipschitz
+        return known * reach if math.isfinite(known) else slope
 
     @property
     def bare(self) -> Function:
@@ -345,8 +352,16 @@ class Scaled(SmoothFunction):
         self.dimension, self.prototype = function.dimension, function.prototype
 
     @property
+    def is_dear(self) -> bool:  # type: ignore[override]
+        return self.function.is_dear
+
+    @property
     def lipschitz(self) -> float:  # type: ignore[override]
         return self.weight * self.function.lipschitz
+
+    @property
+    def known_lipschitz(self) -> float:
+        return self.weight * self.function.known_lipschitz
 
     @property
     def strong_convexity(self) -> float:  # type: ignore[override]
@@ -421,8 +436,16 @@ class Sum(SmoothFunction):
         self.prototype = first.prototype if first.prototype is not None else second.prototype
 
     @property
+    def is_dear(self) -> bool:  # type: ignore[override]
+        return self.first.is_dear or self.second.is_dear
+
+    @property
     def lipschitz(self) -> float:  # type: ignore[override]
         return self.first.lipschitz + self.second.lipschitz
+
+    @property
+    def known_lipschitz(self) -> float:
+        return self.first.known_lipschitz + self.second.known_lipschitz
 
     @property
     def strong_convexity(self) -> float:  # type: ignore[override]

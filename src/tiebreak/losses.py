@@ -9,21 +9,26 @@ from typing import Any
 
 import numpy as np
 
-from tiebreak import arrays, checks, spectra
-from tiebreak.arrays import Array, Image, Matrix
+from tiebreak import arrays, checks, matrices, spectra
+from tiebreak.arrays import Array, Deferred, Image, Plan, Product
 from tiebreak.functions import Lifted, Seen, SmoothFunction, rounding_unit
+from tiebreak.matrices import Matrix, Swept
 
 SMALL = 256  # up to this size eigenvalues are computed exactly, beyond it bounded by Lanczos
 GRAM_LIMIT = 1024  # largest number of columns for which a Gram matrix is formed unasked
 DENSE_LIMIT = 2**23  # most entries of a matrix that is looked at as a whole
+DEAR_STEPS = 30  # of Lanczos, where a pass is dear: the bound is then a fifth too large or so
 SPECTRUM_LIMIT = 2048  # largest smaller side for which all singular values are computed
+
+
+ALL = slice(None)
 
 
 class _LinearLoss(SmoothFunction):
     """scale * phi(A x) with phi a sum over rows: what LeastSquares and Logistic share.
 
-    A subclass gives ``_loss(image)`` = phi, ``_slope(image)`` = (phi, its gradient) and
-    ``_curvature``, the largest second derivative of phi in one row.
+    A subclass gives ``_loss(image, rows)``, the sum of phi over these rows, ``_slope(image, rows)``
+    = (that, its gradient) and ``_curvature``, the largest second derivative of phi in one row.
     """
 
     lower_bound = 0.0
@@ -47,38 +52,77 @@ class _LinearLoss(SmoothFunction):
         vector = checks.length(owner, name, checks.vector(owner, name, value), rows, "row of A")
         return arrays.like(vector, self.prototype)
 
-    def _loss(self, image: Array) -> float:
+    def _loss(self, image: Array, rows: slice = ALL) -> float:
         raise NotImplementedError
 
-    def _slope(self, image: Array) -> tuple[float, Array]:
+    def _slope(self, image: Array, rows: slice = ALL) -> tuple[float, Array]:
         raise NotImplementedError
+
+    @property
+    def is_dear(self) -> bool:  # type: ignore[override]
+        return self.matrix.is_dear
 
     def value(self, x: Array) -> float:
         return self._scale * self._loss(self.matrix.forward(x)[0])
 
     def gradient(self, x: Array) -> Array:
+        if self.is_dear:
+            return self.look([Lifted(x, *self.lift(x))])[0][0].slope
         weights = self._slope(self.matrix.forward(x)[0])[1]
         return self._scale * self.matrix.adjoint(weights)[0]
 
     def lift(self, *xs: Array) -> tuple[Image, ...]:
+        if self.is_dear:
+            return tuple(Deferred([(1.0, Product(self.matrix.forward, x))]) for x in xs)
         return tuple(self.matrix.forward(*xs))
 
     def look(
         self, at: Sequence[Lifted], values_at: Sequence[Lifted] = ()
     ) -> tuple[list[Seen], list[float]]:
+        images = [p.image for p in (*at, *values_at)]
+        if self.is_dear:
+            losses, slopes = self._sweep(Plan.of(images), len(at))
+        else:
+            pairs = [self._slope(image) for image in images[: len(at)]]
+            slopes = self.matrix.adjoint(*(weights for _, weights in pairs))
+            losses = [loss for loss, _ in pairs] + [self._loss(i) for i in images[len(at) :]]
         scale = self._scale
-        losses = [self._slope(p.image) for p in at]
-        slopes = self.matrix.adjoint(*(weights for _, weights in losses))
         if scale != 1.0:
             slopes = [scale * slope for slope in slopes]
         seen = [
             Seen(p.x, scale * loss, slope)
-            for p, (loss, _), slope in zip(at, losses, slopes, strict=True)
+            for p, loss, slope in zip(at, losses, slopes)  # noqa: B905
         ]
-        return seen, [scale * self._loss(p.image) for p in values_at]
+        return seen, [scale * loss for loss in losses[len(at) :]]
+
+    def _sweep(self, plan: Plan, slopes: int) -> tuple[list[float], list[Array]]:
+        """The losses at all images of the plan, the slopes at the first so many, in one pass."""
+        assert isinstance(self.matrix, Swept)
+        if not (plan.fresh or slopes):
+            return [self._loss(arrays.settled(image)) for image in plan.images], []
+        rows_in_all, dtype = self.matrix.shape[0], self.matrix.prototype.dtype
+        images = [np.empty(rows_in_all, dtype=dtype) for _ in plan.weights]
+        losses = [0.0 for _ in images]
+
+        def weigh(rows: slice, products: list[Array]) -> list[Array]:
+            parts = [known[rows] for known in plan.known] + products
+            weighted = []
+            for j, (image, weights) in enumerate(zip(images, plan.weights, strict=True)):
+                here = image[rows] = arrays.combination(weights, parts)
+                if j < slopes:
+                    loss, weight = self._slope(here, rows)
+                    weighted.append(weight)
+                else:
+                    loss = self._loss(here, rows)
+                losses[j] += loss
+            return weighted
+
+        products, sums = self.matrix.sweep([product.x for product in plan.fresh], weigh)
+        plan.fill(products, images)
+        return losses, sums
 
     def passes(self, lifts: int, slopes: int, values: int) -> int:
-        return lifts + slopes
+        return int(slopes + values > 0) if self.is_dear else lifts + slopes
 
     @cached_property
     def lipschitz(self) -> float:  # type: ignore[override]
@@ -86,17 +130,27 @@ class _LinearLoss(SmoothFunction):
         rows, n = self.matrix.shape
         if rows == 0:
             return 0.0
-        if min(rows, n) <= SMALL:
+        if min(rows, n) <= SMALL and not self.is_dear:
             top = self._eigenvalues[-1] * (1.0 + 64 * arrays.epsilon(self.prototype))
         elif n <= rows:
-            top = spectra.largest_eigenvalue_bound(
-                lambda v: self.matrix.adjoint(*self.matrix.forward(v))[0], self.prototype, n
-            )
+            steps = DEAR_STEPS if self.is_dear else 100
+            top = spectra.largest_eigenvalue_bound(self.matrix.normal, self.prototype, n, steps)
         else:
             top = spectra.largest_eigenvalue_bound(
                 lambda v: self.matrix.forward(*self.matrix.adjoint(v))[0], self.prototype, rows
             )
         return self._curvature * self._scale * max(float(top), 0.0)
+
+    @property
+    def known_lipschitz(self) -> float:
+        if not self.is_dear or "lipschitz" in vars(self):
+            return self.lipschitz
+        return self._curvature * self._scale * self.matrix.frobenius**2
+
+    @property
+    def _spectral(self) -> float:
+        """A bound on |A|, the largest singular value."""
+        return math.sqrt(self.known_lipschitz / (self._curvature * self._scale))
 
     @cached_property
     def _eigenvalues(self) -> np.ndarray[Any, Any]:
@@ -135,12 +189,12 @@ class LeastSquares(_LinearLoss):
         self.b = self._per_row(b, "b")
         self._use_gram: bool | None = checks.flag("LeastSquares", "gram", gram, None)
 
-    def _loss(self, image: Array) -> float:
-        residual = image - self.b
+    def _loss(self, image: Array, rows: slice = ALL) -> float:
+        residual = image - self.b[rows]
         return 0.5 * arrays.dot(residual, residual)
 
-    def _slope(self, image: Array) -> tuple[float, Array]:
-        residual = image - self.b
+    def _slope(self, image: Array, rows: slice = ALL) -> tuple[float, Array]:
+        residual = image - self.b[rows]
         return 0.5 * arrays.dot(residual, residual), residual
 
     @cached_property
@@ -197,10 +251,9 @@ class LeastSquares(_LinearLoss):
         unit, frobenius = rounding_unit(epsilon, *self.matrix.shape), self.matrix.frobenius
         residual = math.sqrt(2.0 * max(value, 0.0) / self._scale)
         error = unit * (frobenius * reach + self._size_b)  # of the computed residual
-        spectral = math.sqrt(self.lipschitz / self._scale)
         return (
             self._scale * (error * (residual + error) + unit * residual * residual),
-            self._scale * (spectral * error + unit * frobenius * (residual + error)),
+            self._scale * (self._spectral * error + unit * frobenius * (residual + error)),
         )
 
     @cached_property
@@ -285,15 +338,15 @@ class Logistic(_LinearLoss):
             raise ValueError(f"Logistic: y must hold labels -1 and +1, got values {found}")
         self._zeros = arrays.zeros_like(self.y)
 
-    def _loss(self, image: Array) -> float:
+    def _loss(self, image: Array, rows: slice = ALL) -> float:
         xp = arrays.namespace(image)
-        return float(xp.sum(xp.logaddexp(self._zeros, -self.y * image)))
+        return float(xp.sum(xp.logaddexp(self._zeros[rows], -self.y[rows] * image)))
 
-    def _slope(self, image: Array) -> tuple[float, Array]:
-        xp = arrays.namespace(image)
-        margin = self.y * image
-        losses = xp.logaddexp(self._zeros, -margin)
-        return float(xp.sum(losses)), -self.y * xp.exp(-(margin + losses))
+    def _slope(self, image: Array, rows: slice = ALL) -> tuple[float, Array]:
+        xp, y = arrays.namespace(image), self.y[rows]
+        margin = y * image
+        losses = xp.logaddexp(self._zeros[rows], -margin)
+        return float(xp.sum(losses)), -y * xp.exp(-(margin + losses))
 
     def rounding(
         self, reach: float, value: float, slope: float, epsilon: float, n: int
@@ -301,10 +354,9 @@ class Logistic(_LinearLoss):
         rows = self.matrix.shape[0]
         unit = rounding_unit(epsilon, *self.matrix.shape)
         error = unit * self.matrix.frobenius * reach  # of the computed margins
-        spectral = math.sqrt(self.lipschitz / (self._curvature * self._scale))
         return (
             self._scale * math.sqrt(rows) * error + unit * abs(value),
-            self._scale * (spectral * error + unit * self.matrix.frobenius * math.sqrt(rows)),
+            self._scale * (self._spectral * error + unit * self.matrix.frobenius * math.sqrt(rows)),
         )
 
     def magnitude(self, reach: float, value: float, slope: float) -> float:
@@ -335,14 +387,14 @@ class Quadratic(SmoothFunction):
         rows, n = matrix.shape
         if rows != n:
             raise ValueError(f"Quadratic: Q must be square, got shape {rows} x {n}")
-        skew = Matrix(matrix.entries - matrix.transposed).frobenius
+        skew = matrices.of(matrix.entries - matrix.transposed).frobenius
         if skew > 1e3 * arrays.epsilon(matrix.prototype) * matrix.frobenius:
             raise ValueError(
                 "Quadratic: Q must be symmetric, got |Q - Q'| = "
                 f"{skew:.2g} beside |Q| = {matrix.frobenius:.2g}; pass (Q + Q')/2"
             )
         if skew > 0.0:  # rounding only: the function has no other Q than this
-            matrix = Matrix(0.5 * (matrix.entries + matrix.transposed))
+            matrix = matrices.of(0.5 * (matrix.entries + matrix.transposed))
         if c is None:
             vector = arrays.like(np.zeros(n), matrix.prototype)
         else:

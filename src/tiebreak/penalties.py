@@ -398,6 +398,10 @@ class Composite(Function):
         return self.smooth.lipschitz
 
     @property
+    def known_lipschitz(self) -> float:
+        return self.smooth.known_lipschitz
+
+    @property
     def strong_convexity(self) -> float:  # type: ignore[override]
         return self.smooth.strong_convexity
 

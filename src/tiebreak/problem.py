@@ -222,6 +222,11 @@ class Problem:
         return (self._lower_alone if a == 0.0 else self.joint).prox(v, a, b)
 
     @property
+    def is_dear(self) -> bool:
+        """Is a pass over the data of a level so dear that a look should do all in one?"""
+        return any(h.is_dear for h in self.smooth_parts)
+
+    @property
     def is_bounded(self) -> bool:
         """Is the domain bounded?"""
         return math.isfinite(self.domain.diameter_in(self.dimension or 1))

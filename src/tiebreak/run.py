@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
+from tiebreak import arrays
 from tiebreak.arrays import Array, Image
 from tiebreak.certificate import UNDERFLOW, Certificate, Ledger, Proved, Sums
 from tiebreak.functions import Lifted, Seen, SmoothFunction
@@ -75,8 +76,16 @@ class Counted(SmoothFunction):
         return self.function.bare
 
     @property
+    def is_dear(self) -> bool:  # type: ignore[override]
+        return self.function.is_dear
+
+    @property
     def lipschitz(self) -> float:  # type: ignore[override]
         return self.function.lipschitz
+
+    @property
+    def known_lipschitz(self) -> float:
+        return self.function.known_lipschitz
 
     @property
     def strong_convexity(self) -> float:  # type: ignore[override]
@@ -165,7 +174,7 @@ class Run:
             self._note_doubts()
         else:
             self.iteration, self.rows = 0, []
-            self.state = method.init(self.problem, x0)
+            self.state = arrays.settled(method.init(self.problem, x0))
             self.start_values = (self.state.upper_value, self.state.lower_value)
             self.ledger = Ledger(self.problem, x0)
             if self.certifies:
@@ -231,6 +240,8 @@ class Run:
     def step(self) -> bool:
         """One step; False (and nothing changed) if it led to a value that is not finite."""
         before, self.state = self.state, self.method.step(self.problem, self._heeded())
+        if self.problem.is_dear:
+            self.state = arrays.settled(self.state)
         if not (self.is_finite and (not self.certifies or self.ledger.add(self.state.news))):
             self.state = before
             return False

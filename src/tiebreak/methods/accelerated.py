@@ -79,8 +79,7 @@ class Auxiliary(NamedTuple):
     B: float  # sum of the step sizes b_i
     u: Array  # the averaged point, whose value is the level
     v: Array  # the mirror point
-    u_image: Image  # images of u and v under g's matrix
-    v_image: Image
+    u_image: Image  # of u under g's matrix
     g_w: Seen  # g at w = mix(u, v), where the next step starts
     g_u: float
 
@@ -92,8 +91,7 @@ class State(NamedTuple):
     A: float  # sum of the step sizes a_i
     x: Array  # the point the theorems speak of
     z: Array  # the projected point
-    x_images: tuple[Image, Image]  # images of x and z under the matrices of f and g
-    z_images: tuple[Image, Image]
+    x_images: tuple[Image, Image]  # of x under the matrices of f and g
     f_y: Seen  # f and g at y = mix(x, z), where the next step starts
     g_y: Seen
     level: float  # g_k of the next step
@@ -202,10 +200,10 @@ class Accelerated:
         L_g = positive_smoothness(problem, problem.lower, g_y, g_y)
         S = self.smoothness(problem, f_y, g_y)
         state = State(
-            k=0, A=0.0, x=x.x, z=x.x, x_images=x[1:], z_images=x[1:], f_y=f_y, g_y=g_y,
+            k=0, A=0.0, x=x.x, z=x.x, x_images=x[1:], f_y=f_y, g_y=g_y,
             level=g_x, mu=0.0, upper_value=f_x, lower_value=g_x,
             smoothness=S, lower_smoothness=L_g, steep=(0, 0), bent=(0, 0),
-            auxiliary=Auxiliary(0, 0.0, x.x, x.x, x.lower, x.lower, g_y, g_x),
+            auxiliary=Auxiliary(0, 0.0, x.x, x.x, x.lower, g_y, g_x),
             news=News(values=((g_x, g_y.at, g_y),)),
         )  # fmt: skip
         if isinstance(self.levels, GivenLevels):
@@ -257,7 +255,7 @@ class Accelerated:
         steep_f, bent_f = out_of_bounds(f1, state.f_y, f1_x, *moved)
         steep_g, bent_g = out_of_bounds(g1, state.g_y, g1_x, *moved)
         return state._replace(
-            k=k + 1, A=A, x=x.x, z=z.x, x_images=x[1:], z_images=z[1:], f_y=f_y, g_y=g_y,
+            k=k + 1, A=A, x=x.x, z=z.x, x_images=x[1:], f_y=f_y, g_y=g_y,
             level=level, mu=mu, upper_value=f_x, lower_value=g_x, auxiliary=aux,
             steep=(state.steep[0] + steep_f, state.steep[1] + steep_g),
             bent=(state.bent[0] + bent_f, state.bent[1] + bent_g),
@@ -310,7 +308,7 @@ def _auxiliary_advance(
     state: State, aux: Auxiliary, u: Point, v: Point, g_w: Seen, g_u: float
 ) -> Auxiliary:
     b = theory.auxiliary_step_size(aux.k, state.lower_smoothness)
-    return Auxiliary(aux.k + 1, aux.B + b, u.x, v.x, u.lower, v.lower, g_w, g_u)
+    return Auxiliary(aux.k + 1, aux.B + b, u.x, v.x, u.lower, g_w, g_u)
 
 
 def _lift_both(problem: Problem, z: Array, v: Array) -> tuple[Point, Point]:

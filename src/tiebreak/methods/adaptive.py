@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, TypeAlias
 
 from tiebreak import arrays
-from tiebreak.arrays import Array, mix
+from tiebreak.arrays import Array, Image, mix
 from tiebreak.certificate import News, Proved
-from tiebreak.functions import Seen, SmoothFunction
+from tiebreak.functions import Lifted, Seen, SmoothFunction
 from tiebreak.methods.apg import need_joint_prox
 from tiebreak.methods.common import REFRESH, out_of_bounds
 from tiebreak.problem import Point, Problem
@@ -31,6 +32,37 @@ class Momentum(NamedTuple):
     smoothness: float  # the estimate of L_h1, for the next step
     value: float  # h(x)
     steps: int
+    ahead: Looks | None = None  # f1 and g1 at the next y, where the last pass has seen that too
+
+
+class Looks(NamedTuple):
+    """What was seen at one point y."""
+
+    f: Seen | None  # None where f has no weight
+    g: Seen
+
+
+class Ask(NamedTuple):
+    """What a run needs to go on: a point lifted, or slopes at some points and values at others.
+
+    Runs ask instead of looking, so that those which go side by side share each pass over the data.
+    """
+
+    eta: float
+    lift: Array | None = None
+    at: Sequence[Point] = ()
+    values_at: Sequence[Point] = ()
+
+
+class Told(NamedTuple):
+    """The answer."""
+
+    lifted: Point | None = None
+    seen: Sequence[Looks] = ()
+    values: Sequence[tuple[float, float]] = ()  # f1 (nan where it has no weight) and g1
+
+
+Advance: TypeAlias = "Generator[Ask, Told, Move]"
 
 
 class Move(NamedTuple):
@@ -38,8 +70,7 @@ class Move(NamedTuple):
 
     run: Momentum
     a: float
-    f_y: Seen | None  # None where f has no weight
-    g_y: Seen
+    y: Looks
     f_x: float  # with the penalty; nan where f has no weight
     g_x: float
     steep: tuple[bool, bool]
@@ -129,7 +160,7 @@ class AdaptiveAGMBiO:
         return State(
             k=0,
             main=_begin(x, L_g + eta * L_f or pull_g + eta * pull_f or 1.0, g + eta * f),
-            lower=_begin(x, L_g or pull_g or 1.0, g),
+            lower=_begin(Point(x.x, None, x.lower), L_g or pull_g or 1.0, g),
             eta=eta, moves=True, levels=True, age=0, marks=(math.inf, math.inf),
             upper_value=f, lower_value=g, steep=(0, 0), bent=(int(bent_f), int(bent_g)),
             news=News(values=((g, x.x, g_x),)),
@@ -137,10 +168,14 @@ class AdaptiveAGMBiO:
 
     def step(self, problem: Problem, state: State) -> State:
         """One accelerated step on g + eta f, one on g alone; either may rest."""
+        runs = [_advance(problem, state.main, state.eta)] if state.moves else []
+        runs += [_advance(problem, state.lower, 0.0)] if state.levels else []
+        moves = iter(_side_by_side(problem, runs))
         news: dict[str, tuple[object, ...]] = {"values": ()}
         if state.moves:
-            move = _advance(problem, state.main, state.eta)
-            assert move.f_y is not None
+            move = next(moves)
+            f_y, g_y = move.y
+            assert f_y is not None
             state = _doubt(state, move)._replace(
                 main=_restarted(state.main, move.run),
                 upper_value=move.f_x,
@@ -149,15 +184,15 @@ class AdaptiveAGMBiO:
                 marks=_marked(state, move.run.value),
             )
             news = {
-                "upper": ((state.eta * move.a, move.f_y),),
-                "cuts": ((move.a, move.g_y),),
-                "values": ((move.g_x, move.run.x.x, move.g_y),),
+                "upper": ((state.eta * move.a, f_y),),
+                "cuts": ((move.a, g_y),),
+                "values": ((move.g_x, move.run.x.x, g_y),),
             }
         if state.levels:
-            move = _advance(problem, state.lower, 0.0)
+            move = next(moves)
             state = _doubt(state, move)._replace(lower=_restarted(state.lower, move.run))
-            news["lower"] = ((move.a, move.g_y),)
-            news["values"] += ((move.g_x, move.run.x.x, move.g_y),)
+            news["lower"] = ((move.a, move.y.g),)
+            news["values"] += ((move.g_x, move.run.x.x, move.y.g),)
         return state._replace(k=state.k + 1, news=News(**news))  # type: ignore[arg-type]
 
     def heed(self, state: State, proved: Proved) -> State:
@@ -203,50 +238,110 @@ def _restarted(before: Momentum, after: Momentum) -> Momentum:
     return _begin(after.x, after.smoothness, after.value)
 
 
-def _advance(problem: Problem, run: Momentum, eta: float) -> Move:
-    """One step on h = g + eta f, with the smallest L >= the estimate that the inequality allows."""
+def _advance(problem: Problem, run: Momentum, eta: float) -> Advance:
+    """One step on h = g + eta f, with the smallest L >= the estimate that the inequality allows.
+
+    Where passes are dear, f and g are looked at in the next y together with the values at x: that
+    pass is in vain only where L has to grow, or the run begins anew.
+    """
     (f1, g1), (f2, g2) = problem.smooth_parts, problem.penalties
-    L = run.smoothness
-    f_y, g_y = _look(problem, run.z, eta) if run.A == 0.0 else (None, None)
+    L, y = run.smoothness, run.ahead
+    refresh = (run.steps + 1) % REFRESH == 0
     for _ in range(TRIES):
-        a = (1.0 + math.sqrt(1.0 + 4.0 * L * run.A)) / (2.0 * L)
+        a = _step_size(L, run.A)
         share = a / (run.A + a)
-        if g_y is None or run.A > 0.0:  # at first y is z whatever L is
-            f_y, g_y = _look(problem, mix(run.x, run.z, share), eta)
+        if y is None:
+            (y,) = (yield Ask(eta, at=[mix(run.x, run.z, share) if run.A > 0.0 else run.z])).seen
+        f_y, g_y = y
         slope = g_y.slope if f_y is None else g_y.slope + eta * f_y.slope
-        (z,) = problem.lift(problem.prox(run.z.x - a * slope, a * eta, a))
+        z = yield from _lifted(eta, problem.prox(run.z.x - a * slope, a * eta, a))
         x = mix(run.x, z, share) if run.A > 0.0 else z
-        _, (g1_x,) = g1.look([], [x.g])
-        f1_x = f1.look([], [x.f])[1][0] if eta > 0.0 else 0.0
+        if refresh:
+            x = yield from _lifted(eta, x.x)
+        A, next_y = run.A + a, []
+        if problem.is_dear:
+            next_a = _step_size(SHRINK * L, A)
+            next_y = [mix(x, z, next_a / (A + next_a))]
+        told = yield Ask(eta, at=next_y, values_at=[x])
+        ((f1_x, g1_x),) = told.values
         dz = z.x - run.z.x
         rise_f = 0.0 if f_y is None else f1_x - f_y.value - share * arrays.dot(f_y.slope, dz)
         rise = g1_x - g_y.value - share * arrays.dot(g_y.slope, dz) + eta * rise_f
         square = arrays.dot(dz, dz)
-        sizes = abs(g1_x) + abs(g_y.value) + eta * (abs(f1_x) + (abs(f_y.value) if f_y else 0.0))
+        sizes = abs(g1_x) + abs(g_y.value)
+        if f_y is not None:
+            sizes += eta * (abs(f1_x) + abs(f_y.value))
         slack = 16.0 * arrays.epsilon(dz) * (sizes + share * arrays.norm(slope) * arrays.norm(dz))
         if rise <= 0.5 * L * share * share * square + slack:
             break
         needed = 2.0 * rise / (share * share * square) if square > 0.0 else math.inf
         L = max(1.3 * L, 1.02 * needed) if math.isfinite(needed) else 8.0 * L
-    assert g_y is not None
-    if (run.steps + 1) % REFRESH == 0:
-        (x,) = problem.lift(x.x)
-    f_x = f1_x + f2.value(x.x) if eta > 0.0 else math.nan
-    g_x = g1_x + g2.value(x.x)
+        if run.A > 0.0:  # at first y is z whatever L is
+            y = None
+    f_x, g_x = f1_x + f2.value(x.x), g1_x + g2.value(x.x)
     h_x = g_x + eta * f_x if eta > 0.0 else g_x
-    after = Momentum(run.A + a, x, z, run.origin, SHRINK * L, h_x, run.steps + 1)
+    ahead = told.seen[0] if told.seen else None
+    after = Momentum(A, x, z, run.origin, SHRINK * L, h_x, run.steps + 1, ahead)
     steep_g, bent_g = out_of_bounds(g1, g_y, g1_x, share * dz, share * share * square)
     steep_f = bent_f = False
     if f_y is not None:
         steep_f, bent_f = out_of_bounds(f1, f_y, f1_x, share * dz, share * share * square)
-    return Move(after, a, f_y, g_y, f_x, g_x, (steep_f, steep_g), (bent_f, bent_g))
+    return Move(after, a, Looks(f_y, g_y), f_x, g_x, (steep_f, steep_g), (bent_f, bent_g))
 
 
-def _look(problem: Problem, y: Point, eta: float) -> tuple[Seen | None, Seen]:
-    """f1, where f has a weight, and g1 at y."""
+def _lifted(eta: float, x: Array) -> Generator[Ask, Told, Point]:
+    point = (yield Ask(eta, lift=x)).lifted
+    assert point is not None
+    return point
+
+
+def _step_size(L: float, A: float) -> float:
+    """a with L a² = A + a."""
+    return (1.0 + math.sqrt(1.0 + 4.0 * L * A)) / (2.0 * L)
+
+
+def _side_by_side(problem: Problem, runs: Sequence[Advance]) -> list[Move]:
+    """What the runs lead to, all that they ask for at the same time being looked up at once."""
+    asks: dict[int, Ask] = {i: next(run) for i, run in enumerate(runs)}
+    moves: dict[int, Move] = {}
+    while asks:
+        answers = _answers(problem, list(asks.values()))
+        for i, told in zip(list(asks), answers, strict=True):
+            try:
+                asks[i] = runs[i].send(told)
+            except StopIteration as end:
+                moves[i] = end.value
+                del asks[i]
+    return [moves[i] for i in range(len(runs))]
+
+
+def _answers(problem: Problem, asks: Sequence[Ask]) -> list[Told]:
+    """Lifts, slopes and values for all; f only for those who give it a weight."""
     f1, g1 = problem.smooth_parts
-    (g_y,), _ = g1.look([y.g])
-    return (f1.look([y.f])[0][0] if eta > 0.0 else None), g_y
+    upper = [ask for ask in asks if ask.eta > 0.0]
+    f_images, f_seen, f_values = _looked_up(f1, upper, lambda point: point.f)
+    g_images, g_seen, g_values = _looked_up(g1, asks, lambda point: point.g)
+    told = []
+    for ask in asks:
+        has_f = ask.eta > 0.0
+        lifted = None
+        if ask.lift is not None:
+            lifted = Point(ask.lift, next(f_images) if has_f else None, next(g_images))
+        seen = [Looks(next(f_seen) if has_f else None, next(g_seen)) for _ in ask.at]
+        values = [(next(f_values) if has_f else math.nan, next(g_values)) for _ in ask.values_at]
+        told.append(Told(lifted, seen, values))
+    return told
+
+
+def _looked_up(
+    h: SmoothFunction, asks: Sequence[Ask], of: Callable[[Point], Lifted]
+) -> tuple[Iterator[Image], Iterator[Seen], Iterator[float]]:
+    """All that the asks want to know of h, in their order."""
+    images = h.lift(*(ask.lift for ask in asks if ask.lift is not None))
+    at = [of(point) for ask in asks for point in ask.at]
+    values_at = [of(point) for ask in asks for point in ask.values_at]
+    seen, values = h.look(at, values_at) if at or values_at else ([], [])
+    return iter(images), iter(seen), iter(values)
 
 
 def _doubt(state: State, move: Move) -> State:
@@ -270,8 +365,8 @@ def _curvature(problem: Problem, h: SmoothFunction, here: Seen, other: Seen) -> 
         return 0.0, False
     # In the units of x: its own length, how far h could fall to 0, or one step with a known L.
     length = max(arrays.norm(here.at), abs(here.value) / steepness)
-    if 0.0 < h.lipschitz < math.inf:
-        length = steepness / h.lipschitz
+    if 0.0 < h.known_lipschitz < math.inf:
+        length = steepness / h.known_lipschitz
     there = problem.domain.project(here.at - (PROBE * (length or 1.0) / steepness) * way)
     move, turn = there - here.at, h.gradient(there) - here.slope
     moved, turned, slope = arrays.norm(move), arrays.norm(turn), arrays.norm(here.slope)

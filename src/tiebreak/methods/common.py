@@ -113,7 +113,7 @@ def out_of_bounds(
     convex and its gradient right: free checks at every step.
     """
     rise = value - y.value - arrays.dot(y.slope, dx)
-    curved = 0.5 * h.lipschitz * square
+    curved = 0.5 * h.known_lipschitz * square if square > 0.0 else 0.0
     if 0.0 <= rise <= curved:
         return False, False
     # Perhaps it is rounding only.
