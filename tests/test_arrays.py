@@ -241,6 +241,7 @@ def test_importing_tiebreak_imports_no_heavy_library():
 
 FLOORS = [
     ["arrays"],
+    ["fused"],
     ["matrices"],
     ["checks", "spectra"],
     ["theory"],

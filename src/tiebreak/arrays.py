@@ -21,12 +21,21 @@ Image: TypeAlias = Any  # None, an array, a Deferred, or a tuple of images
 T = TypeVar("T")
 
 
+_NAMESPACES: dict[type, Namespace] = {}
+_UNITS: dict[tuple[type, Any], float] = {}  # by type and dtype
+
+
 def namespace(x: Array) -> Namespace:
     """The array-API namespace of ``x``.
 
     NumPy 2 is its own: array_api_compat's wrapper would take as long to import as NumPy itself.
     """
-    return np if type(x) is np.ndarray else array_api_compat.array_namespace(x)
+    kind = type(x)
+    if kind is np.ndarray:
+        return np
+    if kind not in _NAMESPACES:  # asked for fifty times in a step, and slow
+        _NAMESPACES[kind] = array_api_compat.array_namespace(x)
+    return _NAMESPACES[kind]
 
 
 def is_array(x: Any) -> bool:
@@ -41,9 +50,19 @@ def is_sparse(x: Any) -> bool:
 
 def epsilon(x: Array) -> float:
     """The unit of rounding of the floating-point type of ``x``."""
-    if type(x) is np.ndarray and x.dtype == np.float64:  # asked for in every step, and finfo slow
-        return 2.0**-52
-    return float(namespace(x).finfo(x.dtype).eps)
+    kind = type(x), x.dtype
+    if kind not in _UNITS:
+        _UNITS[kind] = float(namespace(x).finfo(x.dtype).eps)
+    return _UNITS[kind]
+
+
+def rounding_unit(epsilon: float, *sizes: int) -> float:
+    """The relative rounding error of a sum over the longest of ``sizes``: n units, and 64 more.
+
+    The classical bound; a smaller one fails where equal terms round in the same direction. The 64
+    are for everything else, the drift of carried images between two refreshes included.
+    """
+    return epsilon * (64.0 + 0.5 * max(sizes, default=1))
 
 
 def is_real_floating(x: Array) -> bool:
@@ -96,6 +115,16 @@ def from_numpy(value: np.ndarray[Any, Any], x: Array) -> Array:
     return namespace(x).asarray(value, device=array_api_compat.device(x))
 
 
+def doubles(vectors: Sequence[Array]) -> list[Array]:
+    """The vectors, of one length and dtype, in float64."""
+    if not vectors or vectors[0].dtype == namespace(vectors[0]).float64:
+        return list(vectors)
+    xp = namespace(vectors[0])
+    if xp is np:
+        return [vector.astype(np.float64) for vector in vectors]
+    return list(xp.unstack(xp.astype(xp.stack(vectors), xp.float64)))  # few calls
+
+
 def zeros_like(x: Array) -> Array:
     """Zeros in the library, dtype, shape and device of ``x``."""
     return namespace(x).zeros_like(x)
@@ -106,9 +135,31 @@ def dot(x: Array, y: Array) -> float:
     return float(np.vdot(x, y) if type(x) is np.ndarray else x @ y)
 
 
-def norm(x: Array) -> float:
-    """|x|, the Euclidean norm, safe against overflow and underflow of the squares."""
-    squared = dot(x, x)
+def dots(*pairs: tuple[Array, Array]) -> list[float]:
+    """<x, y> of every pair, of one dtype, with one transfer from a device to the host for all."""
+    if type(pairs[0][0]) is np.ndarray:
+        return [float(np.vdot(x, y)) for x, y in pairs]
+    vectors = {id(x): x for pair in pairs for x in pair}
+    places = {key: i for i, key in enumerate(vectors)}
+    xp = namespace(pairs[0][0])
+    # All products of all, in float64 (nobody's tensor cores are that), are fewer calls than some.
+    rows = xp.astype(xp.stack(list(vectors.values())), xp.float64, copy=False)
+    table = numbers(xp.reshape(rows @ rows.T, (-1,)))
+    return [table[places[id(x)] * len(places) + places[id(y)]] for x, y in pairs]
+
+
+def numbers(x: Array) -> list[float]:
+    """The entries of a vector as Python numbers, by one transfer."""
+    found: list[float] = x.tolist() if hasattr(x, "tolist") else to_numpy(x).tolist()
+    return found
+
+
+def norm(x: Array, squared: float | None = None) -> float:
+    """|x|, the Euclidean norm, safe against overflow and underflow of the squares.
+
+    ``squared`` is <x, x>, where somebody knows it already.
+    """
+    squared = dot(x, x) if squared is None else squared
     limit = 1e280 if epsilon(x) < 1e-10 else 1e30
     if 1.0 / limit < squared < limit:
         return math.sqrt(squared)
@@ -154,7 +205,16 @@ def mix(p: T, q: T, weight: float) -> T:
     if isinstance(p, tuple):
         parts = [mix(a, b, weight) for a, b in zip(p, q, strict=True)]  # type: ignore[call-overload]
         return type(p)(*parts) if hasattr(p, "_fields") else type(p)(parts)
+    if hasattr(p, "lerp"):  # one call in PyTorch, where calls are what a short vector costs
+        return p.lerp(q, weight)  # type: ignore[no-any-return]
     return p + weight * (q - p)  # type: ignore[operator, no-any-return]
+
+
+def plus(x: Array, y: Array, factor: float) -> Array:
+    """x + factor y."""
+    if array_api_compat.is_torch_array(x):
+        return x.add(y, alpha=factor)
+    return x + factor * y
 
 
 class Product:
@@ -245,7 +305,7 @@ class Plan(NamedTuple):
             product.value = value
         for image, found in zip(self.images, images, strict=True):
             if isinstance(image, Deferred):
-                image.value = found
+                image.value, image.parts = found, ()
 
 
 def combination(weights: Sequence[float], parts: Sequence[Array]) -> Array:

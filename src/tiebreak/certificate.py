@@ -18,13 +18,16 @@ This file knows no method: a method hands over News, and that is all.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+import numpy as np
+
 from tiebreak import arrays, theory
-from tiebreak.arrays import Array
+from tiebreak.arrays import Array, rounding_unit
 from tiebreak.domains import Ball, Box, Domain, Space
-from tiebreak.functions import Function, Seen, rounding_unit
+from tiebreak.functions import Function, Seen
 from tiebreak.models import UNIT, Concave, Model, Region, largest
 from tiebreak.penalties import split
 from tiebreak.problem import Problem
@@ -33,6 +36,7 @@ TINY = 2.0**-1000  # covers underflow, which relative errors do not
 UNDERFLOW = 1e-290  # a gap below this is 0, a tolerance that is no larger is none
 HUGE = 1e150  # multipliers beyond this drown everything else in rounding errors
 PROMISING = 1e-6  # growth of less than this share of L_g is as good as none
+PATIENCE = 8  # steps whose news are taken in together, where the vectors are on a device
 MIXTURES = 4  # how many mixtures of a minorant with a constant one are tried
 MARGINS = (1e-13, 1e-12, 1e-10, 1e-8, 1e-6, 1e-4)  # how far inside a dual ball is surely inside
 
@@ -147,6 +151,16 @@ def _proved(level: str, letter: str, value: float, gap: float, where: tuple[floa
     return f"{level}   {letter}(x) = {value:.9g}, proved: {proved}; {interval}"
 
 
+class Measured(NamedTuple):
+    """A minorant's point and slope in float64, <slope, at>, |at| and |slope|."""
+
+    at: Array
+    slope: Array
+    inner: float
+    size: float
+    steepness: float
+
+
 class Ledger:
     """Collects the News of a run and turns them into bounds on f* and g*."""
 
@@ -164,7 +178,9 @@ class Ledger:
         self.refuted = False  # was a promise of the user seen to be false?
         self.is_steep = False  # was f seen to rise faster than its Lipschitz constant allows?
         self.part_sizes = (0.0, 0.0)  # of f and g, where they are sums whose parts may cancel
-        self.sums = sums or Sums(
+        self._waiting: list[News] = []
+        self._patience = PATIENCE if self._xp is not np else 1
+        self._sums = sums or Sums(
             steps=0, blocks=(), last_upper=None, last_cut=None, last_lower=None,
             ghat=math.inf,
             upper_bound=problem.upper.lower_bound, upper_ceiling=math.inf,
@@ -178,11 +194,47 @@ class Ledger:
     # -- collecting -----------------------------------------------------------------------------
 
     def add(self, news: News) -> bool:
-        """Take in the news of one step; False, and nothing changed, if they are not finite."""
+        """Take in the news of one step; False, and nothing changed, if they are not finite.
+
+        Where the vectors are on a device, the news of a few steps are taken in together: asking for
+        their sizes costs more than the arithmetic.
+        """
+        self._waiting.append(news)
+        return len(self._waiting) < self._patience or self._take_in()
+
+    @property
+    def sums(self) -> Sums:
+        """What was collected so far."""
+        if self._waiting:
+            self._take_in()
+        return self._sums
+
+    @sums.setter
+    def sums(self, sums: Sums) -> None:
+        self._sums = sums
+
+    def _take_in(self) -> bool:
+        """Enter all that waits; False if some of it is not finite, and left out."""
+        waiting, self._waiting = self._waiting, []
+        looks = [s for news in waiting for _, s in (*news.upper, *news.cuts, *news.lower)]
+        sizes = self._measured(looks)
+        entered = [self._enter(news, sizes) for news in waiting]
+        values = [
+            look
+            for news, is_good in zip(waiting, entered, strict=True)
+            for look in news.values
+            if is_good and look[0] < self._sums.ghat
+        ]
+        bounds = self._values_above(self.problem.lower, values)
+        self.sums = self._sums._replace(ghat=min([self._sums.ghat, *bounds]))
+        return all(entered)
+
+    def _enter(self, news: News, sizes: Iterator[Measured]) -> bool:
+        """The minorants of one step, which are measured already."""
         f, g = self.problem.upper, self.problem.lower
-        uppers = [(weight, self._model(f, seen, upper=1.0)) for weight, seen in news.upper]
-        cuts = [(weight, self._model(g, seen, lower=1.0)) for weight, seen in news.cuts]
-        lowers = [(weight, self._model(g, seen, lower=1.0)) for weight, seen in news.lower]
+        uppers = [(w, self._model(f, seen, next(sizes), upper=1.0)) for w, seen in news.upper]
+        cuts = [(w, self._model(g, seen, next(sizes), lower=1.0)) for w, seen in news.cuts]
+        lowers = [(w, self._model(g, seen, next(sizes), lower=1.0)) for w, seen in news.lower]
         if not all(model.is_finite for _, model in (*uppers, *cuts, *lowers)):
             return False
         of_f, of_g = self.part_sizes
@@ -192,13 +244,11 @@ class Ledger:
         )
         if news.claims is not None:
             self._believe(news.claims)
-        s = self.sums
-        ghat, lower_bound = s.ghat, s.lower_bound
-        for value, at, near in news.values:
-            if value < ghat:
-                ghat = min(ghat, self._value_above(g, value, at, near))
-            if self._growth > 0.0:
-                lower_bound = _best(lower_bound, self._growth_bound(g, near))
+        s = self._sums
+        lower_bound = s.lower_bound
+        if self._growth > 0.0:
+            bounds = (self._growth_bound(g, near) for _, _, near in news.values)
+            lower_bound = _best(lower_bound, *bounds)
         steps, blocks = s.steps, s.blocks
         if uppers or cuts or lowers:
             if steps & (steps - 1) == 0:  # a power of two, or the very first: a new block
@@ -214,7 +264,7 @@ class Ledger:
                 lower = lower.plus(model, weight)
             steps, blocks = steps + 1, (*blocks[:-1], Block(upper, cut, lower))
         self.sums = s._replace(
-            steps=steps, blocks=blocks, ghat=ghat, lower_bound=lower_bound,
+            steps=steps, blocks=blocks, lower_bound=lower_bound,
             last_upper=uppers[-1][1] if uppers else s.last_upper,
             last_cut=cuts[-1][1] if cuts else s.last_cut,
             last_lower=lowers[-1][1] if lowers else s.last_lower,
@@ -242,18 +292,29 @@ class Ledger:
             lower_bound=max(s.lower_bound, known.lower_bound),
         )
 
-    def _model(self, h: Function, seen: Seen, upper: float = 0.0, lower: float = 0.0) -> Model:
+    def _measured(self, looks: Sequence[Seen]) -> Iterator[Measured]:
+        """The minorants in float64, and all their sizes by one transfer."""
+        vectors = iter(arrays.doubles([v for seen in looks for v in (seen.at, seen.slope)]))
+        pairs = list(zip(vectors, vectors, strict=True))
+        products = [p for at, slope in pairs for p in ((slope, at), (at, at), (slope, slope))]
+        numbers = iter(arrays.dots(*products) if products else ())
+        for at, slope in pairs:
+            inner, size, steepness = (next(numbers) for _ in range(3))
+            yield Measured(at, slope, inner, arrays.norm(at, size), arrays.norm(slope, steepness))
+
+    def _model(
+        self, h: Function, seen: Seen, sizes: Measured, upper: float = 0.0, lower: float = 0.0
+    ) -> Model:
         """value + <slope, x - at> + sigma/2 |x - at|², with its rounding errors."""
-        at, slope = self._double(seen.at), self._double(seen.slope)
+        at, slope, inner, size, steepness = sizes
         sigma = h.strong_convexity - h.defect
-        inner, size, steepness = arrays.dot(slope, at), arrays.norm(at), arrays.norm(slope)
         parts = max(abs(seen.value), seen.size)
         value_error, slope_error = h.rounding(size, parts, steepness, self._epsilon, self._n)
         constant = seen.value - inner
         if sigma != 0.0:
             slope = slope - sigma * at
-            constant += 0.5 * sigma * arrays.dot(at, at)
-        slack = self._slack + 0.5 * UNIT * self.sums.steps  # the sum over the steps rounds too
+            constant += 0.5 * sigma * size * size
+        slack = self._slack + 0.5 * UNIT * self._sums.steps  # the sum over the steps rounds too
         value_error += slope_error * size + slack * (
             abs(seen.value) + steepness * size + abs(sigma) * size * size
         )
@@ -262,26 +323,34 @@ class Ledger:
         return Model(upper, lower, constant, slope, sigma, value_error, slope_error)
 
     def _value_error(
-        self, h: Function, x: Array, value: float, parts: float, steepness: float
+        self, h: Function, x: Array, size: float, value: float, parts: float, steepness: float
     ) -> float:
         """A bound on the rounding error of the value of h at x, its penalty included.
 
-        ``steepness``: about the slope of the smooth part there; ``parts``: see `Seen.size`.
+        ``size`` = |x|; ``steepness``: about the slope of the smooth part there; ``parts``: see
+        `Seen.size`.
         """
         penalty = split(h)[1].value(x)
         parts = max(abs(value) + penalty, parts)
-        error, _ = h.rounding(arrays.norm(x), parts, steepness, self._epsilon, self._n)
+        error, _ = h.rounding(size, parts, steepness, self._epsilon, self._n)
         return error + rounding_unit(self._epsilon, self._n) * penalty
 
-    def _value_above(self, h: Function, value: float, at: Array, near: Seen) -> float:
-        """An upper bound on the true value of h ``at`` a point of Z, close to ``near``."""
-        size, steepness = arrays.norm(at), arrays.norm(near.slope)
-        if at is not near.at and math.isfinite(h.known_lipschitz):
-            steepness += h.known_lipschitz * arrays.norm(at - near.at)
-        error = self._value_error(h, at, value, near.size, steepness)
-        steepness += split(h)[1].terms.steepness(self._n, size)
-        # The point is in Z up to rounding only.
-        return value + error + 64 * self._epsilon * steepness * size + TINY
+    def _values_above(self, h: Function, looks: Sequence[tuple[float, Array, Seen]]) -> list[float]:
+        """Upper bounds on the true values of h at points of Z, each close to a look."""
+        if not looks:
+            return []
+        vectors = [(at, near.slope, at - near.at) for _, at, near in looks]
+        squares = iter(arrays.dots(*((v, v) for three in vectors for v in three)))
+        bounds = []
+        for (value, at, near), three in zip(looks, vectors, strict=True):
+            size, steepness, distance = (arrays.norm(v, next(squares)) for v in three)
+            if math.isfinite(h.known_lipschitz):
+                steepness += h.known_lipschitz * distance
+            error = self._value_error(h, at, size, value, near.size, steepness)
+            steepness += split(h)[1].terms.steepness(self._n, size)
+            # The point is in Z up to rounding only.
+            bounds.append(value + error + 64 * self._epsilon * steepness * size + TINY)
+        return bounds
 
     def _growth_bound(self, h: Function, seen: Seen) -> float:
         """On R^n: min h >= h(x) - |grad h(x)|²/(2 mu), where h has such a mu."""
@@ -462,6 +531,7 @@ class Ledger:
             self._value_error(
                 h,
                 x,
+                size,
                 value,
                 part,
                 0.0 if last is None else arrays.norm(last.slope) + abs(last.curvature) * size,
@@ -520,7 +590,7 @@ class Ledger:
         size, steepness = arrays.norm(x), arrays.norm(upper.slope)
         parts = max(abs(upper.value), upper.size)
         _, slope_error = f.rounding(size, parts, steepness, self._epsilon, self._n)
-        value_error = self._value_error(f, x, upper_value, upper.size, steepness)
+        value_error = self._value_error(f, x, size, upper_value, upper.size, steepness)
         is_inside = distance <= 64 * self._epsilon * size
         if not (is_inside and math.isfinite(steepness) and math.isfinite(lower_gap)):
             return math.inf

@@ -110,9 +110,10 @@ def _project_cut(
 ) -> tuple[Array, float]:
     """Directly where all magnitudes are ordinary, which two products tell."""
     offset = float(offset)
+    steepness, size = arrays.dots((normal, normal), (x, x))
     if (
-        2.0**-80 < dot(normal, normal) < 2.0**40
-        and dot(x, x) < 2.0**40
+        2.0**-80 < steepness < 2.0**40
+        and size < 2.0**40
         and abs(offset) < 2.0**20
         and domain._size < 2.0**20
     ):
@@ -167,8 +168,10 @@ def _refined(domain: Set, x: Array, c: Array, beta: float, guess: float) -> tupl
     for attempt in range(4):
         if not met or mu == INFINITY:
             break
-        gap = dot(c, z) - beta
-        if (gap <= 0.0 and mu == 0.0) or _is_noise(gap, c, z, beta, 32.0):
+        inner, *squares = arrays.dots((c, z), (c, c), (z, z))
+        gap = inner - beta
+        lengths = math.prod(map(arrays.norm, (c, z), squares))
+        if (gap <= 0.0 and mu == 0.0) or _is_noise(gap, c, z, beta, 32.0, lengths):
             break
         sign = math.copysign(1.0, gap)
         start = domain._lifted(z) if attempt == 0 else z
@@ -355,12 +358,19 @@ class _LinearGap:
         return last._replace(mu=last.newton)
 
 
-def _is_noise(gap: float, c: Array, z: Array, beta: float, factor: float) -> bool:
-    """Is |gap| within ``factor`` times the usual rounding error of <c, z> - beta?"""
+def _is_noise(
+    gap: float, c: Array, z: Array, beta: float, factor: float, lengths: float | None = None
+) -> bool:
+    """Is |gap| within ``factor`` times the usual rounding error of <c, z> - beta?
+
+    ``lengths`` is |c||z|, where it is known.
+    """
     tolerance = factor * arrays.epsilon(c) * (1.0 + 0.1 * math.sqrt(c.shape[0]))
     if abs(gap) <= tolerance * abs(beta):
         return True
-    if abs(gap) > tolerance * (arrays.norm(c) * arrays.norm(z) + abs(beta)):
+    if lengths is None:
+        lengths = arrays.norm(c) * arrays.norm(z)
+    if abs(gap) > tolerance * (lengths + abs(beta)):
         return False  # these two spare most of the sums below
     return abs(gap) <= tolerance * (float(namespace(c).sum(abs(c * z))) + abs(beta))
 
@@ -388,6 +398,8 @@ def masked(out: Array | None, x: Array, mask: Array) -> Array:
 
 def moved(x: Array, mu: float, c: Array, out: Array | None = None) -> Array:
     """x - mu c."""
+    if type(x) is not np.ndarray:
+        return arrays.plus(x, c, -mu)
     v = into(out, "multiply", c, -mu)
     v += x
     return v

@@ -153,8 +153,9 @@ class Ball(Set):
         """Closed form, in the plane of c and y = x - center: a along c/|c|, b across."""
         eps, radius = arrays.epsilon(x), self.radius
         y = self._centred(x)
-        length, distance = norm(c), norm(y)
-        a, h = dot(c, y) / length, (beta - self._middle(c)) / length
+        inner, *squares = arrays.dots((c, y), (c, c), (y, y))
+        length, distance = map(norm, (c, y), squares)
+        a, h = inner / length, (beta - self._middle(c)) / length
         ratio = h / radius
         rounding = 2.0 * eps * radius if distance > radius else 0.0
         if ratio >= 1.0 or a * min(1.0, radius / max(distance, radius)) <= h + rounding:

@@ -15,12 +15,12 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from tiebreak import arrays, checks
-from tiebreak.arrays import Array, Image
+from tiebreak.arrays import Array, Image, rounding_unit
 
 
 class Lifted(NamedTuple):
@@ -37,6 +37,9 @@ class Seen(NamedTuple):
     value: float
     slope: Array
     size: float = 0.0  # of a sum: the sum of the sizes of its parts, which may cancel in the value
+
+
+Looking: TypeAlias = Callable[[], tuple[list[Seen], list[float]]]
 
 
 class Function:
@@ -74,6 +77,13 @@ class Function:
         """Minorants at the points ``at``, values at the points ``values_at``."""
         seen = [Seen(p.x, self.value(p.x), self.gradient(p.x)) for p in at]
         return seen, [self.value(p.x) for p in values_at]
+
+    def start(self, at: Sequence[Lifted], values_at: Sequence[Lifted] = ()) -> Looking:
+        """Begin a ``look``; what is returned waits for its end, and gives the outcome.
+
+        Where the data are on a GPU or on a cluster, two functions then work at the same time.
+        """
+        return lambda: self.look(at, values_at)
 
     def passes(self, lifts: int, slopes: int, values: int) -> int:
         """How many passes over the data so many lifts, slopes and values cost."""
@@ -143,15 +153,6 @@ class SmoothFunction(Function):
         return Scaled(float(weight), self)
 
     __mul__ = __rmul__
-
-
-def rounding_unit(epsilon: float, *sizes: int) -> float:
-    """The relative rounding error of a sum over the longest of ``sizes``: n units, and 64 more.
-
-    The classical bound; a smaller one fails where equal terms round in the same direction. The 64
-    are for everything else, the drift of carried images between two refreshes included.
-    """
-    return epsilon * (64.0 + 0.5 * max(sizes))
 
 
 class SquaredNorm(SmoothFunction):
@@ -391,10 +392,17 @@ class Scaled(SmoothFunction):
     def look(
         self, at: Sequence[Lifted], values_at: Sequence[Lifted] = ()
     ) -> tuple[list[Seen], list[float]]:
-        seen, values = self.function.look(at, values_at)
-        w = self.weight
-        scaled = [Seen(s.at, w * s.value, w * s.slope, w * s.size) for s in seen]
-        return scaled, [w * v for v in values]
+        return self.start(at, values_at)()
+
+    def start(self, at: Sequence[Lifted], values_at: Sequence[Lifted] = ()) -> Looking:
+        looking, w = self.function.start(at, values_at), self.weight
+
+        def end() -> tuple[list[Seen], list[float]]:
+            seen, values = looking()
+            scaled = [Seen(s.at, w * s.value, w * s.slope, w * s.size) for s in seen]
+            return scaled, [w * v for v in values]
+
+        return end
 
     def passes(self, lifts: int, slopes: int, values: int) -> int:
         return self.function.passes(lifts, slopes, values)
@@ -471,26 +479,33 @@ class Sum(SmoothFunction):
     def look(
         self, at: Sequence[Lifted], values_at: Sequence[Lifted] = ()
     ) -> tuple[list[Seen], list[float]]:
+        return self.start(at, values_at)()
+
+    def start(self, at: Sequence[Lifted], values_at: Sequence[Lifted] = ()) -> Looking:
         parts = [
-            h.look(
+            h.start(
                 [Lifted(p.x, p.image[i]) for p in at],
                 [Lifted(p.x, p.image[i]) for p in values_at],
             )
             for i, h in enumerate((self.first, self.second))
         ]
-        (seen, values), (more_seen, more_values) = parts
-        return (
-            [
-                Seen(
-                    s.at,
-                    s.value + t.value,
-                    s.slope + t.slope,
-                    (s.size or abs(s.value)) + (t.size or abs(t.value)),
-                )
-                for s, t in zip(seen, more_seen, strict=True)
-            ],
-            [v + w for v, w in zip(values, more_values, strict=True)],
-        )
+
+        def end() -> tuple[list[Seen], list[float]]:
+            (seen, values), (more_seen, more_values) = (looking() for looking in parts)
+            return (
+                [
+                    Seen(
+                        s.at,
+                        s.value + t.value,
+                        s.slope + t.slope,
+                        (s.size or abs(s.value)) + (t.size or abs(t.value)),
+                    )
+                    for s, t in zip(seen, more_seen, strict=True)
+                ],
+                [v + w for v, w in zip(values, more_values, strict=True)],
+            )
+
+        return end
 
     def passes(self, lifts: int, slopes: int, values: int) -> int:
         return self.first.passes(lifts, slopes, values) + self.second.passes(lifts, slopes, values)

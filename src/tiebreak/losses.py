@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from tiebreak import arrays, checks, matrices, spectra
-from tiebreak.arrays import Array, Deferred, Image, Plan, Product
-from tiebreak.functions import Lifted, Seen, SmoothFunction, rounding_unit
-from tiebreak.matrices import Matrix, Swept
+from tiebreak.arrays import Array, Deferred, Image, Plan, Product, rounding_unit
+from tiebreak.functions import Lifted, Looking, Seen, SmoothFunction
+from tiebreak.matrices import Fused, Matrix, Swept
 
 SMALL = 256  # up to this size eigenvalues are computed exactly, beyond it bounded by Lanczos
 GRAM_LIMIT = 1024  # largest number of columns for which a Gram matrix is formed unasked
@@ -22,6 +22,7 @@ SPECTRUM_LIMIT = 2048  # largest smaller side for which all singular values are 
 
 
 ALL = slice(None)
+Losses: TypeAlias = Callable[[], list[float]]  # waits for a GPU, if they come from there
 
 
 class _LinearLoss(SmoothFunction):
@@ -33,6 +34,7 @@ class _LinearLoss(SmoothFunction):
 
     lower_bound = 0.0
     _curvature: float
+    _kind: str  # as the GPU's pass knows it
 
     def __init__(self, A: object, mean: bool, lipschitz: float | None) -> None:
         owner = type(self).__name__
@@ -52,6 +54,11 @@ class _LinearLoss(SmoothFunction):
         vector = checks.length(owner, name, checks.vector(owner, name, value), rows, "row of A")
         return arrays.like(vector, self.prototype)
 
+    @property
+    def _target(self) -> Array:
+        """What the images are compared with, row by row."""
+        raise NotImplementedError
+
     def _loss(self, image: Array, rows: slice = ALL) -> float:
         raise NotImplementedError
 
@@ -63,6 +70,8 @@ class _LinearLoss(SmoothFunction):
         return self.matrix.is_dear
 
     def value(self, x: Array) -> float:
+        if self.is_dear:
+            return self.look([], [Lifted(x, *self.lift(x))])[1][0]
         return self._scale * self._loss(self.matrix.forward(x)[0])
 
     def gradient(self, x: Array) -> Array:
@@ -79,27 +88,32 @@ class _LinearLoss(SmoothFunction):
     def look(
         self, at: Sequence[Lifted], values_at: Sequence[Lifted] = ()
     ) -> tuple[list[Seen], list[float]]:
+        return self.start(at, values_at)()
+
+    def start(self, at: Sequence[Lifted], values_at: Sequence[Lifted] = ()) -> Looking:
         images = [p.image for p in (*at, *values_at)]
         if self.is_dear:
-            losses, slopes = self._sweep(Plan.of(images), len(at))
+            found, slopes = self._sweep(Plan.of(images), len(at))
         else:
-            pairs = [self._slope(image) for image in images[: len(at)]]
-            slopes = self.matrix.adjoint(*(weights for _, weights in pairs))
-            losses = [loss for loss, _ in pairs] + [self._loss(i) for i in images[len(at) :]]
+            found, slopes = self._looked(images, len(at))
         scale = self._scale
-        if scale != 1.0:
+        if scale != 1.0 and not isinstance(self.matrix, Fused):  # which has done it
             slopes = [scale * slope for slope in slopes]
-        seen = [
-            Seen(p.x, scale * loss, slope)
-            for p, loss, slope in zip(at, losses, slopes)  # noqa: B905
-        ]
-        return seen, [scale * loss for loss in losses[len(at) :]]
 
-    def _sweep(self, plan: Plan, slopes: int) -> tuple[list[float], list[Array]]:
+        def end() -> tuple[list[Seen], list[float]]:
+            losses = [scale * loss for loss in found()]
+            seen = [Seen(p.x, *look) for p, *look in zip(at, losses, slopes)]  # noqa: B905
+            return seen, losses[len(at) :]
+
+        return end
+
+    def _sweep(self, plan: Plan, slopes: int) -> tuple[Losses, list[Array]]:
         """The losses at all images of the plan, the slopes at the first so many, in one pass."""
+        if isinstance(self.matrix, Fused):
+            return self._fused(self.matrix, plan, slopes)
         assert isinstance(self.matrix, Swept)
         if not (plan.fresh or slopes):
-            return [self._loss(arrays.settled(image)) for image in plan.images], []
+            return self._looked(plan.images, slopes)
         rows_in_all, dtype = self.matrix.shape[0], self.matrix.prototype.dtype
         images = [np.empty(rows_in_all, dtype=dtype) for _ in plan.weights]
         losses = [0.0 for _ in images]
@@ -119,7 +133,38 @@ class _LinearLoss(SmoothFunction):
 
         products, sums = self.matrix.sweep([product.x for product in plan.fresh], weigh)
         plan.fill(products, images)
-        return losses, sums
+        return lambda: losses, sums
+
+    def _fused(self, matrix: Fused, plan: Plan, slopes: int) -> tuple[Losses, list[Array]]:
+        """The same by one reading of a matrix on a GPU."""
+        from tiebreak import fused
+
+        surplus = plan.fresh[fused.MAX_FRESH :]
+        if surplus:
+            products = matrix.forward(*(product.x for product in surplus))
+            for product, value in zip(surplus, products, strict=True):
+                product.value = value
+            plan = Plan.of(plan.images)
+        if not fused.fits(len(plan.known), len(plan.images), slopes):  # then one by one
+            images = [arrays.settled(image) for image in plan.images]
+            each = [
+                self._fused(matrix, Plan.of([i]), int(j < slopes)) for j, i in enumerate(images)
+            ]
+            slopes_found = [slope for _, some in each for slope in some]
+            return lambda: [loss for found, _ in each for loss in found()], slopes_found
+        points = [product.x for product in plan.fresh]
+        asked = plan.known, plan.weights, slopes
+        swept = matrix.sweep(points, *asked, self._target, self._kind, self._scale)
+        plan.fill(swept.products[: len(points)], swept.images)
+        return lambda: arrays.numbers(swept.losses), [*swept.gradients]
+
+    def _looked(self, images: Sequence[Image], slopes: int) -> tuple[Losses, list[Array]]:
+        """The same by plain products."""
+        images = [arrays.settled(image) for image in images]
+        pairs = [self._slope(image) for image in images[:slopes]]
+        losses = [loss for loss, _ in pairs] + [self._loss(image) for image in images[slopes:]]
+        back = self.matrix.adjoint(*(weights for _, weights in pairs)) if slopes else []
+        return lambda: losses, back
 
     def passes(self, lifts: int, slopes: int, values: int) -> int:
         return int(slopes + values > 0) if self.is_dear else lifts + slopes
@@ -143,9 +188,16 @@ class _LinearLoss(SmoothFunction):
 
     @property
     def known_lipschitz(self) -> float:
-        if not self.is_dear or "lipschitz" in vars(self):
+        if self.matrix.is_quick or "lipschitz" in vars(self):
             return self.lipschitz
         return self._curvature * self._scale * self.matrix.frobenius**2
+
+    def _units(self, epsilon: float) -> tuple[float, float, float]:
+        """Relative rounding errors: of a sum over the rows, of A x per |x|, of A' r per |r|."""
+        rows = rounding_unit(epsilon, *self.matrix.shape)
+        if isinstance(self.matrix, Fused):  # whose sums are float64
+            rows = rounding_unit(epsilon) + rounding_unit(2.0**-52, *self.matrix.shape)
+        return rows, *self.matrix.errors(epsilon, self._spectral)
 
     @property
     def _spectral(self) -> float:
@@ -175,6 +227,7 @@ class LeastSquares(_LinearLoss):
     """
 
     _curvature = 1.0
+    _kind = "least-squares"
 
     def __init__(
         self,
@@ -188,6 +241,10 @@ class LeastSquares(_LinearLoss):
         super().__init__(A, mean, lipschitz)
         self.b = self._per_row(b, "b")
         self._use_gram: bool | None = checks.flag("LeastSquares", "gram", gram, None)
+
+    @property
+    def _target(self) -> Array:
+        return self.b
 
     def _loss(self, image: Array, rows: slice = ALL) -> float:
         residual = image - self.b[rows]
@@ -230,12 +287,10 @@ class LeastSquares(_LinearLoss):
     def lift(self, *xs: Array) -> tuple[Image, ...]:
         return self.gram.lift(*xs) if self.gram is not None else super().lift(*xs)
 
-    def look(
-        self, at: Sequence[Lifted], values_at: Sequence[Lifted] = ()
-    ) -> tuple[list[Seen], list[float]]:
-        return (
-            self.gram.look(at, values_at) if self.gram is not None else super().look(at, values_at)
-        )
+    def start(self, at: Sequence[Lifted], values_at: Sequence[Lifted] = ()) -> Looking:
+        if self.gram is not None:
+            return self.gram.start(at, values_at)
+        return super().start(at, values_at)
 
     def passes(self, lifts: int, slopes: int, values: int) -> int:
         return lifts if self.gram is not None else lifts + slopes
@@ -248,12 +303,12 @@ class LeastSquares(_LinearLoss):
             unit = self._scale * rounding_unit(epsilon, *self.matrix.shape)
             error = unit * self.matrix.frobenius * (self.matrix.frobenius * reach + self._size_b)
             return error * reach + unit * self._size_b * self._size_b, error
-        unit, frobenius = rounding_unit(epsilon, *self.matrix.shape), self.matrix.frobenius
+        unit, of_image, of_adjoint = self._units(epsilon)
         residual = math.sqrt(2.0 * max(value, 0.0) / self._scale)
-        error = unit * (frobenius * reach + self._size_b)  # of the computed residual
+        error = of_image * reach + unit * self._size_b  # of the computed residual
         return (
             self._scale * (error * (residual + error) + unit * residual * residual),
-            self._scale * (self._spectral * error + unit * frobenius * (residual + error)),
+            self._scale * (self._spectral * error + of_adjoint * (residual + error)),
         )
 
     @cached_property
@@ -326,6 +381,7 @@ class Logistic(_LinearLoss):
     """
 
     _curvature = 0.25
+    _kind = "logistic"
 
     def __init__(
         self, A: object, y: object, mean: bool = True, *, lipschitz: float | None = None
@@ -337,6 +393,10 @@ class Logistic(_LinearLoss):
             found = ", ".join(f"{v:g}" for v in np.unique(labels)[:5])
             raise ValueError(f"Logistic: y must hold labels -1 and +1, got values {found}")
         self._zeros = arrays.zeros_like(self.y)
+
+    @property
+    def _target(self) -> Array:
+        return self.y
 
     def _loss(self, image: Array, rows: slice = ALL) -> float:
         xp = arrays.namespace(image)
@@ -352,11 +412,11 @@ class Logistic(_LinearLoss):
         self, reach: float, value: float, slope: float, epsilon: float, n: int
     ) -> tuple[float, float]:
         rows = self.matrix.shape[0]
-        unit = rounding_unit(epsilon, *self.matrix.shape)
-        error = unit * self.matrix.frobenius * reach  # of the computed margins
+        unit, of_image, of_adjoint = self._units(epsilon)
+        error = of_image * reach  # of the computed margins
         return (
             self._scale * math.sqrt(rows) * error + unit * abs(value),
-            self._scale * (self._spectral * error + unit * self.matrix.frobenius * math.sqrt(rows)),
+            self._scale * (self._spectral * error + of_adjoint * math.sqrt(rows)),
         )
 
     def magnitude(self, reach: float, value: float, slope: float) -> float:

@@ -15,7 +15,7 @@ import array_api_compat
 import numpy as np
 
 from tiebreak import arrays
-from tiebreak.arrays import Array, namespace
+from tiebreak.arrays import Array, namespace, rounding_unit
 
 BLOCK = 2**19  # bytes of a matrix that are worked on at a time: a part of a core's cache
 
@@ -27,7 +27,8 @@ class Matrix:
     """A matrix that is an array in memory, dense and of any library; nothing is copied."""
 
     is_sparse = False
-    is_dear = False  # is a pass over the matrix so dear that products wait to share it?
+    is_dear = False  # is a pass over the matrix so dear that products should wait and share it?
+    is_quick = True  # do a few dozen passes cost little beside a run?
 
     def __init__(self, entries: Any) -> None:
         self.entries: Any = entries
@@ -91,7 +92,19 @@ class Matrix:
     @cached_property
     def frobenius(self) -> float:
         """|A|_F, the root of the sum of the squares of all entries, or a bound on it."""
-        return arrays.norm(self.stored)
+        if type(self.entries) is np.ndarray:
+            return arrays.norm(self.stored)
+        xp = namespace(self.entries)  # whose scalar product may end at 2^31 entries
+        return arrays.norm(xp.astype(xp.linalg.vector_norm(self.entries, axis=1), xp.float64))
+
+    def errors(self, epsilon: float, spectral: float) -> tuple[float, float]:
+        """Bounds on the rounding errors of A x per |x|, and of A' r per |r|.
+
+        ``spectral`` is a bound on |A|, for who needs it. The image of a point is mixed from others:
+        between two refreshes that adds as much as the 64 units of `rounding_unit`.
+        """
+        error = rounding_unit(epsilon, *self.shape) * self.frobenius
+        return error, error
 
     @property
     def is_explicit(self) -> bool:
@@ -122,6 +135,10 @@ class Sparse(Matrix):
     def stored(self) -> Array:
         return self.entries.data
 
+    @cached_property
+    def frobenius(self) -> float:
+        return arrays.norm(self.stored)
+
     @property
     def size(self) -> int:
         return int(self.entries.nnz)
@@ -132,7 +149,70 @@ class Sparse(Matrix):
 
 def of(entries: Any) -> Matrix:
     """Entries in memory, dense or scipy.sparse, as a matrix."""
-    return Sparse(entries) if arrays.is_sparse(entries) else Matrix(entries)
+    if arrays.is_sparse(entries):
+        return Sparse(entries)
+    if type(entries) is not np.ndarray:
+        from tiebreak import fused
+
+        if fused.applies(entries):
+            return Fused(entries)
+    return Matrix(entries)
+
+
+class Fused(Matrix):
+    """A dense matrix on a GPU, of which one reading gives products, losses and slopes together.
+
+    Sums are accumulated in float64 whatever the entries are.
+    """
+
+    is_dear = True
+
+    def sweep(
+        self,
+        xs: Sequence[Array],
+        known: Sequence[Array],
+        weights: Any,
+        slopes: int,
+        target: Array | None = None,
+        kind: str = "least-squares",
+        scale: float = 1.0,
+    ) -> Any:
+        """`fused.sweep`: images made of ``known`` and of A x by ``weights``, losses, slopes."""
+        from tiebreak import fused
+
+        recipe = np.asarray(weights, dtype=np.float64)
+        xp, device = namespace(self.entries), array_api_compat.device(self.entries)
+        if target is None:
+            target = xp.zeros(self.shape[0], dtype=self.entries.dtype, device=device)
+        if not xs:  # the pass wants a point: one that nobody needs
+            xs = [xp.zeros(self.shape[1], dtype=self.entries.dtype, device=device)]
+            recipe = np.column_stack([recipe, np.zeros(len(recipe))])
+        return fused.sweep(self.entries, xs, known, recipe, target, kind, slopes, scale)
+
+    def forward(self, *xs: Array) -> list[Array]:
+        pairs = [xs[i : i + 2] for i in range(0, len(xs), 2)]
+        return [
+            A_x for pair in pairs for A_x in self.sweep(pair, (), np.eye(len(pair)), 0).products
+        ]
+
+    def adjoint(self, *rs: Array) -> list[Array]:
+        pairs = [rs[i : i + 2] for i in range(0, len(rs), 2)]
+        swept = (self.sweep((), pair, np.eye(len(pair)), len(pair)) for pair in pairs)
+        return [slope for each in swept for slope in each.gradients]
+
+    def normal(self, x: Array) -> Array:
+        return self.sweep((x,), (), [[1.0]], 1).gradients[0]
+
+    def errors(self, epsilon: float, spectral: float) -> tuple[float, float]:
+        # Points and images are rounded when they are stored and mixed: |A| times that. A sum over a
+        # row begins with 8 terms in the precision of the entries, one over the rows with 16; the
+        # rest is float64.
+        double = rounding_unit(2.0**-52, *self.shape)
+        of_image = 2.0 * rounding_unit(epsilon) * spectral
+        return (
+            of_image + (6.0 * epsilon + double) * self.frobenius,
+            2.0 * epsilon * spectral + (10.0 * epsilon + double) * self.frobenius,
+        )
 
 
 class Swept(Matrix):
@@ -143,6 +223,7 @@ class Swept(Matrix):
     """
 
     is_dear = True
+    is_quick = False
 
     def blocks(self) -> Iterator[tuple[slice, Array]]:
         """All rows, in order."""

@@ -47,7 +47,10 @@ class Model(NamedTuple):
 
     def plus(self, other: Model, factor: float = 1.0) -> Model:
         """This sum plus ``factor`` times another."""
-        return Model(*(mine + factor * its for mine, its in zip(self, other, strict=True)))
+        slope = arrays.plus(self.slope, other.slope, factor)
+        numbers = self._replace(slope=0.0), other._replace(slope=0.0)
+        summed = (mine + factor * its for mine, its in zip(*numbers, strict=True))
+        return Model(*summed)._replace(slope=slope)
 
     def scaled(self, factor: float) -> Model:
         """``factor`` times this sum."""
@@ -55,7 +58,8 @@ class Model(NamedTuple):
 
     def at(self, x: Array) -> float:
         """Its value at x."""
-        return self.constant + arrays.dot(self.slope, x) + 0.5 * self.curvature * arrays.dot(x, x)
+        along, square = arrays.dots((self.slope, x), (x, x))
+        return self.constant + along + 0.5 * self.curvature * square
 
 
 class Low(NamedTuple):
@@ -186,9 +190,11 @@ class Region:
 
     def _at_vertex(self, model: Model) -> Low:
         """min of the linear part over a bounded Z."""
-        x = self._domain.argmin(model.slope)
-        value = model.constant + arrays.dot(model.slope, x) - model.value_error
-        value -= (model.slope_error + self._slack * arrays.norm(model.slope)) * self._reach
+        slope = model.slope
+        x = self._domain.argmin(slope)
+        along, squared = arrays.dots((slope, x), (slope, slope))
+        value = model.constant + along - model.value_error
+        value -= (model.slope_error + self._slack * arrays.norm(slope, squared)) * self._reach
         return Low(value - self._slack * abs(model.constant), x)
 
     def _at_corner(self, model: Model) -> Low:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 from tiebreak import arrays
 from tiebreak.arrays import Array, Image
 from tiebreak.certificate import UNDERFLOW, Certificate, Ledger, Proved, Sums
-from tiebreak.functions import Lifted, Seen, SmoothFunction
+from tiebreak.functions import Lifted, Looking, Seen, SmoothFunction
 from tiebreak.methods.common import is_due
 from tiebreak.problem import Problem
 from tiebreak.result import Row
@@ -125,6 +125,10 @@ class Counted(SmoothFunction):
         self._count(0, len(at), len(values_at))
         return self.function.look(at, values_at)
 
+    def start(self, at: Sequence[Lifted], values_at: Sequence[Lifted] = ()) -> Looking:
+        self._count(0, len(at), len(values_at))
+        return self.function.start(at, values_at)
+
     def rounding(
         self, reach: float, value: float, slope: float, epsilon: float, n: int
     ) -> tuple[float, float]:
@@ -174,7 +178,7 @@ class Run:
             self._note_doubts()
         else:
             self.iteration, self.rows = 0, []
-            self.state = arrays.settled(method.init(self.problem, x0))
+            self.state = method.init(self.problem, x0)
             self.start_values = (self.state.upper_value, self.state.lower_value)
             self.ledger = Ledger(self.problem, x0)
             if self.certifies:
@@ -240,8 +244,6 @@ class Run:
     def step(self) -> bool:
         """One step; False (and nothing changed) if it led to a value that is not finite."""
         before, self.state = self.state, self.method.step(self.problem, self._heeded())
-        if self.problem.is_dear:
-            self.state = arrays.settled(self.state)
         if not (self.is_finite and (not self.certifies or self.ledger.add(self.state.news))):
             self.state = before
             return False
@@ -295,9 +297,10 @@ class Run:
         return Intermediate(s.x, self.iteration, *values, *gaps, self.seconds)
 
     def saved(self) -> Saved:
+        state = arrays.settled(self.state)  # arrays and numbers only
         return Saved(
             self.iteration, self.seconds, self.counts, self.start_values,
-            tuple(self.rows), self.ledger.sums, self.state,
+            tuple(self.rows), self.ledger.sums, state,
         )  # fmt: skip
 
     def certificate(self, x: Array) -> Certificate:

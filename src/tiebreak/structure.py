@@ -14,7 +14,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from tiebreak import arrays
-from tiebreak.functions import Flat, Function, Linear, Scaled, SquaredNorm, Sum, rounding_unit
+from tiebreak.functions import Flat, Function, Linear, Scaled, SquaredNorm, Sum
 from tiebreak.losses import DENSE_LIMIT, LeastSquares, Logistic, Quadratic
 
 Host = np.ndarray[Any, Any]
@@ -271,7 +271,7 @@ class Structure:
         size = sum(s * part.size(x) for s, part in zip(sizes, self.parts, strict=True))
         error = 2.0 * EPS * norm(vector) + 4.0 * (EPS * max(stacked.shape)) ** 2 * size
         if stacked.size > CAREFUL:
-            error += rounding_unit(EPS, *stacked.shape) * size
+            error += arrays.rounding_unit(EPS, *stacked.shape) * size
         for s, dual, part in zip(sizes, duals, self.parts, strict=True):
             length = norm(dual) + (part.noise(x, dual) if isinstance(part, Margins) else 0.0)
             error += 8.0 * EPS * s * length

@@ -224,7 +224,9 @@ class Accelerated:
         # Line 6: a gradient step on f1, then f2, Z and the cut of g at y_k.
         y, c = state.g_y.at, state.g_y.slope
         beta = state.level - state.g_y.value + arrays.dot(c, y)
-        z_new, mu = self.line_6(problem, state.z - a * state.f_y.slope, a, c, beta, state.mu)
+        z_new, mu = self.line_6(
+            problem, arrays.plus(state.z, state.f_y.slope, -a), a, c, beta, state.mu
+        )
         # Both sequences are lifted together, so that streamed data is passed over once.
         if aux is None:
             (z,) = problem.lift(z_new)
@@ -235,7 +237,7 @@ class Accelerated:
         if (k + 1) % REFRESH == 0:
             (x,) = problem.lift(x.x)
         y_next = mix(x, z, a_next / (A + a_next))
-        (f_y,), (f1_x,) = f1.look([y_next.f], [x.f])
+        upper = f1.start([y_next.f], [x.f])  # f and g side by side, where that is possible
         if aux is None:
             (g_y,), (g1_x,) = g1.look([y_next.g], [x.g])
             level, lower, values = state.level, [(a, state.g_y)], []
@@ -246,14 +248,16 @@ class Accelerated:
             aux, used = _auxiliary_advance(state, aux, u, v, g_w, g_u), aux
             level = min(state.level, g_u)
             lower, values = [(aux.B - used.B, used.g_w)], [(g_u, u.x, g_w)]
+        (f_y,), (f1_x,) = upper()
         if isinstance(self.levels, GivenLevels):
             level = self.levels.at(k + 1)
         f_x, g_x = f1_x + f2.value(x.x), g1_x + g2.value(x.x)
 
-        dz = z.x - state.z
-        moved = (a / A) * dz, (a / A) ** 2 * arrays.dot(dz, dz)  # x_{k+1} - y_k, squared length
-        steep_f, bent_f = out_of_bounds(f1, state.f_y, f1_x, *moved)
-        steep_g, bent_g = out_of_bounds(g1, state.g_y, g1_x, *moved)
+        dz, share = z.x - state.z, a / A  # x_{k+1} - y_k = share * dz
+        along_f, along_g, square = arrays.dots((state.f_y.slope, dz), (c, dz), (dz, dz))
+        square *= share * share
+        steep_f, bent_f = out_of_bounds(f1, state.f_y, f1_x, share * along_f, square)
+        steep_g, bent_g = out_of_bounds(g1, state.g_y, g1_x, share * along_g, square)
         return state._replace(
             k=k + 1, A=A, x=x.x, z=z.x, x_images=x[1:], f_y=f_y, g_y=g_y,
             level=level, mu=mu, upper_value=f_x, lower_value=g_x, auxiliary=aux,
@@ -272,7 +276,7 @@ class Accelerated:
     def _auxiliary_mirror(self, problem: Problem, state: State, aux: Auxiliary) -> Array:
         """v_{k+1}: a gradient step on g1 from v_k, b_k = (k+1)/(2 L_g), then g2 and Z."""
         b = theory.auxiliary_step_size(aux.k, state.lower_smoothness)
-        return self.lower_step(problem, aux.v - b * aux.g_w.slope, b)
+        return self.lower_step(problem, arrays.plus(aux.v, aux.g_w.slope, -b), b)
 
     def _auxiliary_step(self, problem: Problem, state: State) -> State:
         """One step of the auxiliary run alone: in ``init``, in the first phase of FixedLevels."""

@@ -265,13 +265,16 @@ def _advance(problem: Problem, run: Momentum, eta: float) -> Advance:
         told = yield Ask(eta, at=next_y, values_at=[x])
         ((f1_x, g1_x),) = told.values
         dz = z.x - run.z.x
-        rise_f = 0.0 if f_y is None else f1_x - f_y.value - share * arrays.dot(f_y.slope, dz)
-        rise = g1_x - g_y.value - share * arrays.dot(g_y.slope, dz) + eta * rise_f
-        square = arrays.dot(dz, dz)
+        along_g, square, steepness, *along_f = arrays.dots(
+            (g_y.slope, dz), (dz, dz), (slope, slope), *([] if f_y is None else [(f_y.slope, dz)])
+        )
+        rise_f = 0.0 if f_y is None else f1_x - f_y.value - share * along_f[0]
+        rise = g1_x - g_y.value - share * along_g + eta * rise_f
         sizes = abs(g1_x) + abs(g_y.value)
         if f_y is not None:
             sizes += eta * (abs(f1_x) + abs(f_y.value))
-        slack = 16.0 * arrays.epsilon(dz) * (sizes + share * arrays.norm(slope) * arrays.norm(dz))
+        sizes += share * arrays.norm(slope, steepness) * arrays.norm(dz, square)
+        slack = 16.0 * arrays.epsilon(dz) * sizes
         if rise <= 0.5 * L * share * share * square + slack:
             break
         needed = 2.0 * rise / (share * share * square) if square > 0.0 else math.inf
@@ -282,10 +285,11 @@ def _advance(problem: Problem, run: Momentum, eta: float) -> Advance:
     h_x = g_x + eta * f_x if eta > 0.0 else g_x
     ahead = told.seen[0] if told.seen else None
     after = Momentum(A, x, z, run.origin, SHRINK * L, h_x, run.steps + 1, ahead)
-    steep_g, bent_g = out_of_bounds(g1, g_y, g1_x, share * dz, share * share * square)
+    moved = share * share * square
+    steep_g, bent_g = out_of_bounds(g1, g_y, g1_x, share * along_g, moved)
     steep_f = bent_f = False
     if f_y is not None:
-        steep_f, bent_f = out_of_bounds(f1, f_y, f1_x, share * dz, share * share * square)
+        steep_f, bent_f = out_of_bounds(f1, f_y, f1_x, share * along_f[0], moved)
     return Move(after, a, Looks(f_y, g_y), f_x, g_x, (steep_f, steep_g), (bent_f, bent_g))
 
 
@@ -319,8 +323,12 @@ def _answers(problem: Problem, asks: Sequence[Ask]) -> list[Told]:
     """Lifts, slopes and values for all; f only for those who give it a weight."""
     f1, g1 = problem.smooth_parts
     upper = [ask for ask in asks if ask.eta > 0.0]
-    f_images, f_seen, f_values = _looked_up(f1, upper, lambda point: point.f)
-    g_images, g_seen, g_values = _looked_up(g1, asks, lambda point: point.g)
+    # Both are started before either is waited for.
+    of_f, of_g = (
+        _looking_up(f1, upper, lambda point: point.f),
+        _looking_up(g1, asks, lambda point: point.g),
+    )
+    (f_images, f_seen, f_values), (g_images, g_seen, g_values) = of_f(), of_g()
     told = []
     for ask in asks:
         has_f = ask.eta > 0.0
@@ -333,15 +341,20 @@ def _answers(problem: Problem, asks: Sequence[Ask]) -> list[Told]:
     return told
 
 
-def _looked_up(
+def _looking_up(
     h: SmoothFunction, asks: Sequence[Ask], of: Callable[[Point], Lifted]
-) -> tuple[Iterator[Image], Iterator[Seen], Iterator[float]]:
-    """All that the asks want to know of h, in their order."""
+) -> Callable[[], tuple[Iterator[Image], Iterator[Seen], Iterator[float]]]:
+    """All that the asks want to know of h, in their order, once it is waited for."""
     images = h.lift(*(ask.lift for ask in asks if ask.lift is not None))
     at = [of(point) for ask in asks for point in ask.at]
     values_at = [of(point) for ask in asks for point in ask.values_at]
-    seen, values = h.look(at, values_at) if at or values_at else ([], [])
-    return iter(images), iter(seen), iter(values)
+    looking = h.start(at, values_at) if at or values_at else None
+
+    def end() -> tuple[Iterator[Image], Iterator[Seen], Iterator[float]]:
+        seen, values = looking() if looking is not None else ([], [])
+        return iter(images), iter(seen), iter(values)
+
+    return end
 
 
 def _doubt(state: State, move: Move) -> State:

@@ -12,11 +12,11 @@ from typing import NamedTuple
 import numpy as np
 
 from tiebreak import arrays
-from tiebreak.arrays import Array
+from tiebreak.arrays import Array, rounding_unit
 from tiebreak.certificate import TINY, Claims
 from tiebreak.domains import Ball, Domain, Halfspace, L1Ball, Monotone, Space
 from tiebreak.faces import polyhedron
-from tiebreak.functions import Function, Lifted, rounding_unit
+from tiebreak.functions import Function, Lifted
 from tiebreak.models import Model, Region
 from tiebreak.penalties import Zero, split
 from tiebreak.problem import Problem

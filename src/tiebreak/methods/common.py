@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from tiebreak import arrays
-from tiebreak.arrays import Array, mix
+from tiebreak.arrays import mix
 from tiebreak.functions import Function, Seen, SmoothFunction
 from tiebreak.penalties import Composite, split
 from tiebreak.problem import Point, Problem
@@ -105,21 +105,23 @@ def values_at(problem: Problem, x: Point) -> tuple[float, float]:
 
 
 def out_of_bounds(
-    h: SmoothFunction, y: Seen, value: float, dx: Array, square: float
+    h: SmoothFunction, y: Seen, value: float, inner: float, square: float
 ) -> tuple[bool, bool]:
     """Is h(y + dx) above h(y) + <slope, dx> + L/2 |dx|², is it below h(y) + <slope, dx>?
 
-    The first cannot be if L is the Lipschitz constant that it claims to be, the second if h is
-    convex and its gradient right: free checks at every step.
+    ``value`` is h(y + dx), ``inner`` the product and ``square`` that of dx with itself. The first
+    cannot be if L is the Lipschitz constant that it claims to be, the second if h is convex and its
+    gradient right: free checks at every step.
     """
-    rise = value - y.value - arrays.dot(y.slope, dx)
+    rise = value - y.value - inner
     curved = 0.5 * h.known_lipschitz * square if square > 0.0 else 0.0
     if 0.0 <= rise <= curved:
         return False, False
     # Perhaps it is rounding only.
     reach, slope = arrays.norm(y.at) + math.sqrt(square), arrays.norm(y.slope)
     parts = max(abs(value), abs(y.value), y.size)
-    errors = h.rounding(reach, parts, slope, arrays.epsilon(dx), int(dx.shape[0]))
-    slack = 4.0 * errors[0] + 2.0 * (errors[1] + arrays.epsilon(dx) * slope) * reach
+    epsilon = arrays.epsilon(y.at)
+    errors = h.rounding(reach, parts, slope, epsilon, int(y.at.shape[0]))
+    slack = 4.0 * errors[0] + 2.0 * (errors[1] + epsilon * slope) * reach
     slack += 1e-9 * curved + h.defect * square
     return rise > curved + slack, rise < -slack

@@ -282,9 +282,9 @@ def _doubted(problem: Problem, state: State, there: Look) -> State:
     """With the free checks of this step counted."""
     (f1, g1), here = problem.smooth_parts, state.here
     d = there.x - here.x
-    square = arrays.dot(d, d)
-    f = out_of_bounds(f1, here.f, there.f.value, d, square)
-    g = out_of_bounds(g1, here.g, there.g.value, d, square)
+    along_f, along_g, square = arrays.dots((here.f.slope, d), (here.g.slope, d), (d, d))
+    f = out_of_bounds(f1, here.f, there.f.value, along_f, square)
+    g = out_of_bounds(g1, here.g, there.g.value, along_g, square)
     return state._replace(
         steep=(state.steep[0] + f[0], state.steep[1] + g[0]),
         bent=(state.bent[0] + f[1], state.bent[1] + g[1]),
