@@ -97,6 +97,11 @@ def floating(owner: str, name: str, value: Any) -> Array:
         raise TypeError(f"{owner}: {name} must hold real numbers, got dtype {value.dtype}")
     if not str(value.dtype).endswith(("float32", "float64")):
         raise TypeError(f"{owner}: {name} must be float32 or float64, got dtype {value.dtype}")
+    if arrays.drops_float64(value):  # in float32 too: the certificate is summed in float64
+        raise ValueError(
+            f"{owner}: {name} must leave float64 to the certificate, got JAX that drops it; "
+            'call jax.config.update("jax_enable_x64", True)'
+        )
     return value
 
 
