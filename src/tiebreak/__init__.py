@@ -44,6 +44,7 @@ from tiebreak.penalties import L1, L2, ElasticNet, GroupL2, Indicator, Zero
 from tiebreak.problem import ErrorBound, Problem
 from tiebreak.result import Result, Trace
 from tiebreak.solve import certify, methods, solve
+from tiebreak.streams import Streamed
 
 __version__ = "0.1.0"
 
@@ -87,6 +88,7 @@ __all__ = [
     "Smooth",
     "Space",
     "SquaredNorm",
+    "Streamed",
     "Trace",
     "Zero",
     "certify",

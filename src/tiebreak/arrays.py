@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
@@ -46,6 +47,13 @@ def is_array(x: Any) -> bool:
 def is_sparse(x: Any) -> bool:
     """Is ``x`` a scipy.sparse matrix or array?  Asks without importing scipy.sparse."""
     return type(x).__module__.startswith("scipy.sparse") and hasattr(x, "tocsr")
+
+
+def drops_float64(x: Array) -> bool:
+    """Does the library of ``x`` turn float64 into float32, as JAX does unless told otherwise?"""
+    if not array_api_compat.is_jax_array(x):
+        return False
+    return not sys.modules["jax"].config.jax_enable_x64
 
 
 def epsilon(x: Array) -> float:

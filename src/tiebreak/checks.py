@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from tiebreak import arrays, matrices
+from tiebreak import arrays, matrices, streams
 from tiebreak.arrays import Array
-from tiebreak.matrices import Matrix
+from tiebreak.matrices import Matrix, Operator
 
 
 def number(owner: str, name: str, value: object, needed: str = "a number") -> float:
@@ -97,6 +97,11 @@ def floating(owner: str, name: str, value: Any) -> Array:
         raise TypeError(f"{owner}: {name} must hold real numbers, got dtype {value.dtype}")
     if not str(value.dtype).endswith(("float32", "float64")):
         raise TypeError(f"{owner}: {name} must be float32 or float64, got dtype {value.dtype}")
+    if arrays.drops_float64(value):  # in float32 too: the certificate is summed in float64
+        raise ValueError(
+            f"{owner}: {name} must leave float64 to the certificate, got JAX that drops it; "
+            'call jax.config.update("jax_enable_x64", True)'
+        )
     return value
 
 
@@ -124,8 +129,17 @@ def vector(owner: str, name: str, value: Any) -> Array:
     return result
 
 
-def matrix(owner: str, name: str, value: Any) -> Matrix:
-    """``value``, a dense array or a scipy.sparse matrix, as two products."""
+def matrix(owner: str, name: str, value: Any, is_symmetric: bool = False) -> Matrix:
+    """``value`` as two products: dense, scipy.sparse, an operator, or rows that are streamed.
+
+    A symmetric operator needs no adjoint: symmetry is checked in its place.
+    """
+    if isinstance(value, Matrix):
+        return value
+    if streams.is_source(value):
+        return streams.Streamed(value)
+    if matrices.is_operator(value):
+        return _operator(owner, name, value, is_symmetric)
     if arrays.is_sparse(value):
         value = value.tocsr()
         if not value.has_canonical_format:
@@ -145,6 +159,36 @@ def matrix(owner: str, name: str, value: Any) -> Matrix:
     result = matrices.of(value)
     if not arrays.all_finite(result.stored):
         raise ValueError(f"{owner}: {name} must be finite, got NaN or infinite entries")
+    return result
+
+
+def _operator(owner: str, name: str, value: Any, is_symmetric: bool) -> Operator:
+    """An operator whose products exist, are finite and fit together."""
+    kind = np.dtype(getattr(value, "dtype", None) or np.float64)
+    if kind.kind not in "fiub":
+        raise TypeError(f"{owner}: {name} must be a real operator, got dtype {kind}")
+    rows, n = value.shape
+    if n == 0:
+        raise ValueError(
+            f"{owner}: {name} must be a matrix with at least one column, "
+            f"got an operator of shape {tuple(value.shape)}"
+        )
+    if is_symmetric and rows != n:
+        raise ValueError(f"{owner}: {name} must be square, got shape {rows} x {n}")
+    try:
+        result = Operator(value, is_symmetric)
+        apart = result.mismatch()
+    except NotImplementedError:
+        raise ValueError(
+            f"{owner}: {name} must have an adjoint (rmatvec), got {type(value).__name__} without it"
+        ) from None
+    if math.isnan(apart):
+        raise ValueError(f"{owner}: {name} must have finite products, got NaN or infinite ones")
+    if apart > matrices.MISMATCH:
+        share = apart * arrays.epsilon(result.prototype)
+        needed = "symmetric, <Qx, y> = <x, Qy>" if is_symmetric else "such that <Ax, r> = <x, A'r>"
+        what = "two sides" if is_symmetric else "an adjoint (rmatvec) that is not its own: sides"
+        raise ValueError(f"{owner}: {name} must be {needed}, got {what} {share:.1g} apart")
     return result
 
 

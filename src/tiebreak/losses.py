@@ -12,12 +12,10 @@ import numpy as np
 from tiebreak import arrays, checks, matrices, spectra
 from tiebreak.arrays import Array, Deferred, Image, Plan, Product, rounding_unit
 from tiebreak.functions import Lifted, Looking, Seen, SmoothFunction
-from tiebreak.matrices import Fused, Matrix, Swept
+from tiebreak.matrices import DENSE_LIMIT, Fused, Matrix, Operator, Swept
 
 SMALL = 256  # up to this size eigenvalues are computed exactly, beyond it bounded by Lanczos
 GRAM_LIMIT = 1024  # largest number of columns for which a Gram matrix is formed unasked
-DENSE_LIMIT = 2**23  # most entries of a matrix that is looked at as a whole
-DEAR_STEPS = 30  # of Lanczos, where a pass is dear: the bound is then a fifth too large or so
 SPECTRUM_LIMIT = 2048  # largest smaller side for which all singular values are computed
 
 
@@ -172,18 +170,12 @@ class _LinearLoss(SmoothFunction):
     @cached_property
     def lipschitz(self) -> float:  # type: ignore[override]
         """curvature * lambda_max(A'A) * scale: exact for small matrices, else a Lanczos bound."""
-        rows, n = self.matrix.shape
-        if rows == 0:
+        if self.matrix.shape[0] == 0:
             return 0.0
-        if min(rows, n) <= SMALL and not self.is_dear:
+        if self._has_eigenvalues:
             top = self._eigenvalues[-1] * (1.0 + 64 * arrays.epsilon(self.prototype))
-        elif n <= rows:
-            steps = DEAR_STEPS if self.is_dear else 100
-            top = spectra.largest_eigenvalue_bound(self.matrix.normal, self.prototype, n, steps)
         else:
-            top = spectra.largest_eigenvalue_bound(
-                lambda v: self.matrix.forward(*self.matrix.adjoint(v))[0], self.prototype, rows
-            )
+            top = self.matrix.spectral_square
         return self._curvature * self._scale * max(float(top), 0.0)
 
     @property
@@ -204,6 +196,12 @@ class _LinearLoss(SmoothFunction):
         """A bound on |A|, the largest singular value."""
         return math.sqrt(self.known_lipschitz / (self._curvature * self._scale))
 
+    @property
+    def _has_eigenvalues(self) -> bool:
+        """Are the entries of A there, and one side small enough for ``_eigenvalues``?"""
+        is_there = self.matrix.is_explicit or self.matrix.is_sparse
+        return is_there and min(self.matrix.shape) <= SMALL
+
     @cached_property
     def _eigenvalues(self) -> np.ndarray[Any, Any]:
         """Eigenvalues of the smaller of A'A and AA', ascending."""
@@ -217,7 +215,8 @@ class LeastSquares(_LinearLoss):
     """½|Ax - b|², divided by the number of rows if ``mean``.
 
     Args:
-        A: matrix, dense (any array-API library) or scipy.sparse.
+        A: matrix: dense (any array-API library), scipy.sparse, a linear operator (SciPy, PyLops),
+            or Streamed (as a numpy.memmap and a Zarr array become by themselves).
         b: vector with one entry per row.
         mean: divide by the number of rows.
         gram: work with A'A instead of A (one product per point instead of two). None decides:
@@ -241,6 +240,11 @@ class LeastSquares(_LinearLoss):
         super().__init__(A, mean, lipschitz)
         self.b = self._per_row(b, "b")
         self._use_gram: bool | None = checks.flag("LeastSquares", "gram", gram, None)
+        if gram and not self.matrix.is_explicit:
+            raise ValueError(
+                "LeastSquares: gram must be False or None where A is not a matrix in memory that "
+                "can be dense, got True"
+            )
 
     @property
     def _target(self) -> Array:
@@ -258,14 +262,14 @@ class LeastSquares(_LinearLoss):
     def gram(self) -> Quadratic | None:
         """The same function as ½x'Gx - c'x + const with G = A'A, where that is cheaper and safe."""
         rows, n = self.matrix.shape
-        dense = not self.matrix.is_sparse
+        is_plain = type(self.matrix) is Matrix  # dense and in memory
         wanted = self._use_gram
         if wanted is None:
-            wanted = dense and n <= rows and n <= GRAM_LIMIT and self._gram_is_safe()
+            wanted = is_plain and n <= rows and n <= GRAM_LIMIT and self._gram_is_safe()
         if not wanted or rows == 0:
             return None
-        A = self.matrix.entries
-        G = self.matrix.transposed @ A if dense else self.matrix.dense().T @ self.matrix.dense()
+        A = self.matrix.entries if is_plain else self.matrix.dense()
+        G = A.T @ A
         Q = arrays.like(self._scale * G, self.prototype)
         c = -self._scale * self.matrix.adjoint(self.b)[0]
         constant = 0.5 * self._scale * arrays.dot(self.b, self.b)
@@ -293,7 +297,7 @@ class LeastSquares(_LinearLoss):
         return super().start(at, values_at)
 
     def passes(self, lifts: int, slopes: int, values: int) -> int:
-        return lifts if self.gram is not None else lifts + slopes
+        return lifts if self.gram is not None else super().passes(lifts, slopes, values)
 
     def rounding(
         self, reach: float, value: float, slope: float, epsilon: float, n: int
@@ -322,7 +326,7 @@ class LeastSquares(_LinearLoss):
     def singular_values(self) -> np.ndarray[Any, Any] | None:
         """The singular values of A, descending; None where the matrix is too large."""
         rows, n = self.matrix.shape
-        if min(rows, n) > SPECTRUM_LIMIT or rows * n > DENSE_LIMIT:
+        if min(rows, n) > SPECTRUM_LIMIT or rows * n > DENSE_LIMIT or not self.matrix.is_explicit:
             return None
         return np.linalg.svd(self.matrix.dense(), compute_uv=False)
 
@@ -360,7 +364,7 @@ class LeastSquares(_LinearLoss):
     def strong_convexity(self) -> float:  # type: ignore[override]
         """lambda_min(A'A) (times the scale), rounded down; 0 for wide and for large matrices."""
         rows, n = self.matrix.shape
-        if rows < n or n > SMALL:
+        if rows < n or not self._has_eigenvalues:
             return 0.0
         values = self._eigenvalues
         noise = 64 * max(rows, n) * arrays.epsilon(self.prototype) * float(values[-1])
@@ -374,7 +378,7 @@ class Logistic(_LinearLoss):
     1/(1 + e^t) = exp(-(t + log(1 + e^-t))) keeps its relative accuracy however small it is.
 
     Args:
-        A: matrix, dense or scipy.sparse, one row per example.
+        A: matrix as in LeastSquares, one row per example.
         y: labels, -1 or +1.
         mean: divide by the number of rows (the default).
         lipschitz: your own upper bound on lambda_max(A'A)/4 (over the rows if ``mean``).
@@ -428,8 +432,9 @@ class Quadratic(SmoothFunction):
     """½x'Qx + c'x + constant with Q symmetric positive semidefinite.
 
     Args:
-        Q: matrix, dense or scipy.sparse; checked for symmetry, and for a negative eigenvalue
-            (all of them up to 2048 variables, by Lanczos beyond).
+        Q: matrix, dense, scipy.sparse or a linear operator; checked for symmetry (an operator: on
+            a random pair), and for a negative eigenvalue (all of them up to 2048 variables, by
+            Lanczos beyond and for an operator).
         c: vector, zero if None.
         constant: number.
         lipschitz: your own upper bound on the largest eigenvalue of Q.
@@ -443,11 +448,18 @@ class Quadratic(SmoothFunction):
         *,
         lipschitz: float | None = None,
     ) -> None:
-        matrix = checks.matrix("Quadratic", "Q", Q)
+        matrix = checks.matrix("Quadratic", "Q", Q, is_symmetric=True)
         rows, n = matrix.shape
         if rows != n:
             raise ValueError(f"Quadratic: Q must be square, got shape {rows} x {n}")
-        skew = matrices.of(matrix.entries - matrix.transposed).frobenius
+        if matrix.is_dear:
+            raise TypeError(
+                "Quadratic: Q must be a matrix in memory or an operator, got "
+                f"{type(matrix).__name__}"
+            )
+        skew = 0.0
+        if not isinstance(matrix, Operator):  # which is checked already
+            skew = matrices.of(matrix.entries - matrix.transposed).frobenius
         if skew > 1e3 * arrays.epsilon(matrix.prototype) * matrix.frobenius:
             raise ValueError(
                 "Quadratic: Q must be symmetric, got |Q - Q'| = "
@@ -509,11 +521,16 @@ class Quadratic(SmoothFunction):
     def passes(self, lifts: int, slopes: int, values: int) -> int:
         return lifts
 
+    @property
+    def _has_spectrum(self) -> bool:
+        """Are the entries of Q there, and few enough for all eigenvalues?"""
+        return self.matrix.is_explicit and self.matrix.shape[0] <= SPECTRUM_LIMIT
+
     @cached_property
     def _extremes(self) -> tuple[float, float]:
         """Smallest and largest eigenvalue of Q (Ritz values where Q is large)."""
         n = self.matrix.shape[0]
-        if n <= SPECTRUM_LIMIT:
+        if self._has_spectrum:
             values = np.linalg.eigvalsh(self.matrix.dense())
             return float(values[0]), float(values[-1])
         return spectra.extreme_eigenvalues(self._apply, self.prototype, n)
@@ -522,7 +539,7 @@ class Quadratic(SmoothFunction):
     def lipschitz(self) -> float:  # type: ignore[override]
         """The largest eigenvalue of Q, rounded up; a Lanczos bound where Q is large."""
         n = self.matrix.shape[0]
-        if n <= SPECTRUM_LIMIT:
+        if self._has_spectrum:
             top = self._extremes[1] * (1.0 + 64 * arrays.epsilon(self.prototype))
         else:
             top = spectra.largest_eigenvalue_bound(self._apply, self.prototype, n)
@@ -532,7 +549,7 @@ class Quadratic(SmoothFunction):
     def strong_convexity(self) -> float:  # type: ignore[override]
         """The smallest eigenvalue of Q, rounded down; 0 where Q is large."""
         n = self.matrix.shape[0]
-        if n > SPECTRUM_LIMIT:
+        if not self._has_spectrum:
             return 0.0
         smallest, largest = self._extremes
         return max(smallest - 64 * n * arrays.epsilon(self.prototype) * abs(largest), 0.0)

@@ -14,10 +14,13 @@ from typing import Any
 import array_api_compat
 import numpy as np
 
-from tiebreak import arrays
+from tiebreak import arrays, spectra
 from tiebreak.arrays import Array, namespace, rounding_unit
 
 BLOCK = 2**19  # bytes of a matrix that are worked on at a time: a part of a core's cache
+DENSE_LIMIT = 2**23  # most entries of a matrix that is looked at as a whole
+LANCZOS, DEAR_LANCZOS = 100, 30  # steps; where a pass is dear the bound is a fifth too large or so
+MISMATCH = 1e4  # units of rounding by which <A x, r> and <x, A' r> may differ, beside their sizes
 
 # rows and the products with them -> what these rows are weighted with in the adjoint
 Weigh = Callable[[slice, list[Array]], Sequence[Array]]
@@ -106,18 +109,37 @@ class Matrix:
         error = rounding_unit(epsilon, *self.shape) * self.frobenius
         return error, error
 
+    @cached_property
+    def spectral_square(self) -> float:
+        """A bound on |A|², the largest eigenvalue of A'A and of AA', by Lanczos on the smaller."""
+        rows, n = self.shape
+        steps = DEAR_LANCZOS if self.is_dear else LANCZOS
+        bound = spectra.largest_eigenvalue_bound
+        if n <= rows or self.is_dear:  # A'A x is one pass, AA' r would be two
+            return bound(self.normal, self.prototype, n, steps)
+        return bound(lambda r: self.forward(*self.adjoint(r))[0], self.prototype, rows, steps)
+
     @property
     def is_explicit(self) -> bool:
-        """Are the entries there to be looked at?"""
+        """May ``dense`` be asked for: are the entries there, and not too many to be unfolded?"""
         return True
 
     def dense(self) -> np.ndarray[Any, Any]:
         """The entries as a NumPy float64 array on the host, for the small factorisations."""
         return np.asarray(arrays.to_numpy(self.entries), dtype=np.float64)
 
+    @property
+    def signature(self) -> tuple[Any, ...]:
+        """Arrays that tell this matrix from every other, for a checkpoint."""
+        return (self.entries,)
+
 
 class Sparse(Matrix):
-    """A scipy.sparse matrix in CSR form, never made dense for a product."""
+    """A scipy.sparse matrix in CSR form, never made dense for a product.
+
+    Vector by vector: a product with two columns at once reads the indices only once, but is a tenth
+    quicker at best (columns of a text) and a quarter slower at worst (no column is frequent).
+    """
 
     is_sparse = True
 
@@ -142,6 +164,10 @@ class Sparse(Matrix):
     @property
     def size(self) -> int:
         return int(self.entries.nnz)
+
+    @property
+    def is_explicit(self) -> bool:
+        return math.prod(self.shape) <= DENSE_LIMIT
 
     def dense(self) -> np.ndarray[Any, Any]:
         return np.asarray(self.entries.toarray(), dtype=np.float64)
@@ -215,6 +241,110 @@ class Fused(Matrix):
         )
 
 
+def is_operator(value: Any) -> bool:
+    """Is ``value`` known by its products alone?  Without importing what it may come from.
+
+    A scipy.sparse.linalg.LinearOperator or an operator of PyLops has ``matvec`` and ``rmatvec``;
+    anything else needs ``@`` and ``.H`` or ``.T``, and nothing that makes it an array.
+    """
+    if arrays.is_array(value) or arrays.is_sparse(value) or hasattr(value, "__array__"):
+        return False
+    has_products = hasattr(value, "matvec") or (
+        hasattr(value, "__matmul__") and (hasattr(value, "H") or hasattr(value, "T"))
+    )
+    return has_products and len(getattr(value, "shape", ())) == 2
+
+
+class Operator(Matrix):
+    """A matrix that is nothing but its products, A x and A' r; the entries are never asked for.
+
+    With ``is_symmetric`` A' = A, and no adjoint is asked for. NumPy's float64, or its float32 if
+    that is the operator's dtype.
+    """
+
+    def __init__(self, operator: Any, is_symmetric: bool = False) -> None:
+        self.operator, self.is_symmetric = operator, is_symmetric
+        rows, n = operator.shape
+        self.shape = (int(rows), int(n))
+        is_single = np.dtype(getattr(operator, "dtype", None) or np.float64) == np.float32
+        self._prototype = np.empty(0, dtype=np.float32 if is_single else np.float64)
+        self._apply = getattr(operator, "matvec", None) or operator.__matmul__
+        self._back = self._apply if is_symmetric else self._adjoint_of(operator)
+
+    @staticmethod
+    def _adjoint_of(operator: Any) -> Any:
+        """r -> A' r, whatever it is called."""
+        if hasattr(operator, "rmatvec"):
+            return operator.rmatvec
+        for name in ("H", "T"):
+            if hasattr(operator, name):
+                return getattr(operator, name).__matmul__
+        raise NotImplementedError("there is no adjoint")
+
+    @property
+    def prototype(self) -> Array:
+        return self._prototype
+
+    def forward(self, *xs: Array) -> list[Array]:
+        return [self._product(self._apply, x, self.shape[0]) for x in xs]
+
+    def adjoint(self, *rs: Array) -> list[Array]:
+        return [self._product(self._back, r, self.shape[1]) for r in rs]
+
+    def _product(self, apply: Any, x: Array, length: int) -> Array:
+        """A copy of its own: an operator may use its buffer again, or write into its argument."""
+        result = np.array(apply(x.copy()), dtype=self.prototype.dtype)
+        return result.reshape(length)
+
+    @property
+    def pair(self) -> tuple[Array, Array]:
+        """Two vectors x and r at random, the same ones in every run."""
+        return _pair(self.shape, self.prototype)
+
+    def mismatch(self) -> float:
+        """|<A x, r> - <x, A' r>| in units of rounding of |A x||r| + |x||A' r|; nan if not finite.
+
+        For x and r at random: 0 up to rounding, unless ``rmatvec`` is not the adjoint.
+        """
+        x, r = self.pair
+        (image,), (back,) = self.forward(x), self.adjoint(r)
+        if not (arrays.all_finite(image) and arrays.all_finite(back)):
+            return math.nan
+        apart = abs(arrays.dot(image, r) - arrays.dot(x, back))
+        size = arrays.norm(image) * arrays.norm(r) + arrays.norm(x) * arrays.norm(back)
+        return apart / (arrays.epsilon(x) * size) if size > 0.0 else 0.0
+
+    @property
+    def size(self) -> int:
+        return sum(self.shape)  # all that is known
+
+    @cached_property
+    def frobenius(self) -> float:
+        """sqrt(rank) |A| at most: a bound."""
+        return math.sqrt(min(self.shape) * max(self.spectral_square, 0.0))
+
+    @property
+    def is_explicit(self) -> bool:
+        return False
+
+    def dense(self) -> np.ndarray[Any, Any]:
+        raise NotImplementedError("an operator has no entries")
+
+    @property
+    def signature(self) -> tuple[Any, ...]:
+        x, r = self.pair
+        return (*self.forward(x), *self.adjoint(r))
+
+
+def _pair(shape: tuple[int, int], prototype: Array) -> tuple[Array, Array]:
+    """Two vectors x and r at random for A x and A' r, the same ones in every run."""
+    rng = np.random.default_rng(20240208)
+    rows, n = shape
+    return arrays.like(rng.standard_normal(n), prototype), arrays.like(
+        rng.standard_normal(rows), prototype
+    )
+
+
 class Swept(Matrix):
     """A matrix whose rows come block by block, each block once in a pass.
 
@@ -224,6 +354,7 @@ class Swept(Matrix):
 
     is_dear = True
     is_quick = False
+    watch: Callable[[int], object] | None = None  # told after every block how many rows are done
 
     def blocks(self) -> Iterator[tuple[slice, Array]]:
         """All rows, in order."""
@@ -237,8 +368,11 @@ class Swept(Matrix):
             fresh = [block @ x for x in xs]
             for product, part in zip(products, fresh, strict=True):
                 product[rows] = part
-            parts = [block.T @ weights for weights in weigh(rows, fresh)]
-            sums = [s + p for s, p in zip(sums, parts, strict=True)] if sums else parts
+            for j, weights in enumerate(weigh(rows, fresh)):
+                if j == len(sums):
+                    sums.append(block.T @ weights)
+                else:
+                    sums[j] += block.T @ weights
         return products, sums
 
     def forward(self, *xs: Array) -> list[Array]:
@@ -249,4 +383,15 @@ class Swept(Matrix):
         return sums or [np.zeros(self.shape[1], dtype=self.prototype.dtype) for _ in rs]
 
     def normal(self, x: Array) -> Array:
-        return self.sweep((x,), lambda rows, fresh: fresh)[1][0]
+        sums = self.sweep((x,), lambda rows, fresh: fresh)[1]
+        return sums[0] if sums else np.zeros(self.shape[1], dtype=self.prototype.dtype)
+
+    @property
+    def is_explicit(self) -> bool:
+        return False
+
+    @property
+    def signature(self) -> tuple[Any, ...]:
+        x, r = _pair(self.shape, self.prototype)
+        (image,), (back,) = self.sweep((x,), lambda rows, fresh: (r[rows],))
+        return image, back

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import signal
 import sys
@@ -17,11 +18,13 @@ from tiebreak import arrays, checkpoint, checks
 from tiebreak.advice import after_nonfinite, what_next
 from tiebreak.arrays import Array
 from tiebreak.certificate import Certificate
+from tiebreak.matrices import Swept
 from tiebreak.methods import METHODS, AGMBiO, PAGMBiO
 from tiebreak.methods.roads import choose, first_order, refusal
 from tiebreak.problem import Problem
 from tiebreak.result import SUCCESSES, Result, Row, Trace
 from tiebreak.run import Intermediate, Method, Run, Saved
+from tiebreak.structure import parts_of
 
 Tolerance = float | tuple[float, float]
 
@@ -65,7 +68,7 @@ def solve(
         max_iter, max_time: the most steps, the most seconds.
         callback: called at the start and after every step with an ``Intermediate`` (x, nit, both
             values, both proved gaps, time); raising StopIteration stops the run.
-        progress: show a live line on standard error.
+        progress: show a live line on standard error; where rows are streamed, with the pass.
         checkpoint: a .npz file. The run is saved there now and then; a later call with the same
             problem, method and x0 goes on from it (with the step sizes that it was planned with).
 
@@ -89,10 +92,11 @@ def solve(
     if hasattr(chosen, "planned"):
         chosen = chosen.planned(max(max_iter, 1))
 
-    with _interrupt_flag() as interrupted, arrays.quiet():
+    live = _Live(problem, progress)
+    with live, _interrupt_flag() as interrupted, arrays.quiet():
         run = Run(problem, chosen, start, store.load(), began)
         run.relative, run.absolute = relative, absolute
-        tolerance, status, advice, shown = (math.nan, math.nan), "", "", -math.inf
+        tolerance, status, advice = (math.nan, math.nan), "", ""
         while not status:
             last_step = run.iteration >= max_iter
             out_of_time = max_time is not None and run.seconds >= max_time
@@ -105,9 +109,7 @@ def solve(
                 is_met = row.upper_gap <= tolerance[0] and row.lower_gap <= tolerance[1]
                 if is_met and (is_last or not run.is_settling):
                     status = "certified"
-                if progress and run.seconds >= shown + 0.1:
-                    shown = run.seconds
-                    _show(row)
+                live.show(row)
             try:
                 if callback is not None:
                     callback(run.intermediate())
@@ -128,8 +130,7 @@ def solve(
                 status = status or "stopped"
         store.save(run)
         row = run.record()
-        if progress:
-            _show(row, end="\n")
+        live.end(row)
         tolerance = run.asked
         proof = run.certificate(run.state.x)
         if status == "unbounded":
@@ -328,12 +329,53 @@ def _checkpoint_path(path: str | Path) -> Path:
     return target
 
 
-def _show(row: Row, end: str = "") -> None:
-    """The live line."""
-    print(
-        f"\rstep {row.iteration:>7,}   f {row.upper_value:<13.7g} gap {row.upper_gap:<9.2e}   "
-        f"g {row.lower_value:<13.7g} gap {row.lower_gap:<9.2e}   {row.seconds:7.1f} s",
-        end=end,
-        file=sys.stderr,
-        flush=True,
+class _Live:
+    """The live line on standard error: the last row, or how far a pass over streamed rows is."""
+
+    def __init__(self, problem: Problem, is_on: bool) -> None:
+        self.is_on, self._shown, self._passes = is_on, -math.inf, 0
+        parts = [part for h in problem.smooth_parts for _, part in parts_of(h.bare)]
+        found = [getattr(part, "matrix", None) for part in parts]
+        # One matrix may be in both levels.
+        self._swept = list({id(m): m for m in found if isinstance(m, Swept)}.values())
+
+    def __enter__(self) -> None:
+        for matrix in self._swept if self.is_on else ():
+            matrix.watch = functools.partial(self._pass, matrix.shape[0])
+
+    def __exit__(self, *error: object) -> None:
+        for matrix in self._swept if self.is_on else ():
+            matrix.watch = None
+
+    def show(self, row: Row) -> None:
+        """The last row, ten times a second at most."""
+        if self.is_on and self._is_due():
+            self._print(_words(row))
+
+    def end(self, row: Row) -> None:
+        """The last row, to stay."""
+        if self.is_on:
+            self._print(_words(row), "\n")
+
+    def _pass(self, in_all: int, rows: int) -> None:
+        """So many rows of ``in_all`` are done."""
+        if self._is_due():
+            self._print(f"pass {self._passes + 1:,}, rows {rows:,} of {in_all:,}")
+        self._passes += rows == in_all
+
+    def _is_due(self) -> bool:
+        now = time.perf_counter()
+        if now < self._shown + 0.1:
+            return False
+        self._shown = now
+        return True
+
+    def _print(self, words: str, end: str = "") -> None:
+        print(f"\r{words:<96}", end=end, file=sys.stderr, flush=True)
+
+
+def _words(row: Row) -> str:
+    return (
+        f"step {row.iteration:>7,}   f {row.upper_value:<13.7g} gap {row.upper_gap:<9.2e}   "
+        f"g {row.lower_value:<13.7g} gap {row.lower_gap:<9.2e}   {row.seconds:7.1f} s"
     )

@@ -15,7 +15,8 @@ import numpy as np
 
 from tiebreak import arrays
 from tiebreak.functions import Flat, Function, Linear, Scaled, SquaredNorm, Sum
-from tiebreak.losses import DENSE_LIMIT, LeastSquares, Logistic, Quadratic
+from tiebreak.losses import LeastSquares, Logistic, Quadratic
+from tiebreak.matrices import DENSE_LIMIT
 
 Host = np.ndarray[Any, Any]
 
@@ -372,6 +373,11 @@ def structure(owner: str, level: str, h: Function, n: int) -> Structure:
             raise ValueError(
                 f"{owner}: {level} must have at most {DENSE_LIMIT:,} matrix entries to be "
                 f"factorised, got {rows} x {n}"
+            )
+        if hasattr(part, "matrix") and not part.matrix.is_explicit:
+            raise ValueError(
+                f"{owner}: {level} must have matrices whose entries are known to be factorised, "
+                f"got an operator of {part.matrix.shape[0]} x {n}"
             )
         if isinstance(part, LeastSquares):
             parts.append(Squares(weight * part._scale, part.matrix.dense(), host(part.b)))

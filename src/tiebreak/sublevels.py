@@ -277,7 +277,7 @@ def _spectrum(h: Quadratic | LeastSquares) -> tuple[Host, Host]:
 
 
 def _is_small(h: Quadratic | LeastSquares) -> bool:
-    return min(h.matrix.shape) <= SPECTRUM_LIMIT
+    return min(h.matrix.shape) <= SPECTRUM_LIMIT and h.matrix.is_explicit
 
 
 # --- the scalar root

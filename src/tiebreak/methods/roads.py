@@ -7,7 +7,6 @@ depends neither on the clock nor on the units of the problem.
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from tiebreak.domains import Ball, Halfspace, L1Ball, Space
@@ -119,8 +118,4 @@ def _step_cost(problem: Problem) -> float:
 
 def _entries(h: Function) -> int:
     """How many entries the matrices of h store."""
-    return sum(
-        part.matrix.entries.nnz if part.matrix.is_sparse else math.prod(part.matrix.shape)
-        for _, part in parts_of(h.bare)
-        if hasattr(part, "matrix")
-    )
+    return sum(part.matrix.size for _, part in parts_of(h.bare) if hasattr(part, "matrix"))
