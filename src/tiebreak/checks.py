@@ -125,7 +125,9 @@ def vector(owner: str, name: str, value: Any) -> Array:
 
 
 def matrix(owner: str, name: str, value: Any) -> Matrix:
-    """``value``, a dense array or a scipy.sparse matrix, as two products."""
+    """``value``, a dense array or a scipy.sparse matrix, as two products; a Matrix as it is."""
+    if isinstance(value, Matrix):
+        return value
     if arrays.is_sparse(value):
         value = value.tocsr()
         if not value.has_canonical_format:

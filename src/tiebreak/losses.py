@@ -132,7 +132,7 @@ class _LinearLoss(SmoothFunction):
             return 0.0
         if min(rows, n) <= SMALL and not self.is_dear:
             top = self._eigenvalues[-1] * (1.0 + 64 * arrays.epsilon(self.prototype))
-        elif n <= rows:
+        elif n <= rows or self.is_dear:  # A'A x in one pass over the rows, AA'r in two
             steps = DEAR_STEPS if self.is_dear else 100
             top = spectra.largest_eigenvalue_bound(self.matrix.normal, self.prototype, n, steps)
         else:
