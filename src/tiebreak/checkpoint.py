@@ -69,7 +69,7 @@ def _digest(value: object, probes: Sequence[Array] = ()) -> str:
 
     def take(part: Any) -> None:
         if isinstance(part, Matrix):
-            take(part.digest() if hasattr(part, "digest") else part.entries)
+            take(part.signature)
         elif arrays.is_sparse(part):
             for piece in (part.data, part.indices, part.indptr, np.asarray(part.shape)):
                 take(piece)

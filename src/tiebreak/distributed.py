@@ -31,7 +31,7 @@ from tiebreak import arrays, checks, losses, matrices
 from tiebreak.arrays import Array, Deferred, Image, Plan, mix
 from tiebreak.functions import Lifted, Seen
 from tiebreak.losses import _LinearLoss
-from tiebreak.matrices import Matrix
+from tiebreak.matrices import Matrix, Sparse
 
 RESTARTS = 8  # of a worker: one that dies more often would do so for ever
 INLINE = 2**16  # bytes: a larger message is put into Ray's store once, not sent with every call
@@ -146,6 +146,10 @@ class Shard:
         try:
             A, b, self.names = _read(kind, source, target)
             A = checks.matrix(kind, "A", arrays.to_numpy(A) if arrays.is_array(A) else A)
+            if type(A) not in (Matrix, Sparse):
+                raise TypeError(
+                    f"{kind}: A must be a dense or sparse matrix, got {type(A).__name__}"
+                )
             if A.shape[0] == 0:
                 raise ValueError(f"{kind}: A must have at least one row, got none")
             self.loss: _LeastSquares | _Logistic
@@ -421,9 +425,10 @@ class Rows(Matrix):
     def normal(self, x: Array) -> Array:
         return _sum(self._ask("normal", x))
 
-    def digest(self) -> list[list[str]]:
-        """Names for the data of all shards, found where they are."""
-        return self._ask("digest")
+    @property
+    def signature(self) -> tuple[Any, ...]:
+        """Short names for the data of all shards, found where they are."""
+        return tuple(self._ask("digest"))
 
     def remote(self, image: Image) -> Remote:
         """An image; a plain array is the point itself, as it comes from a checkpoint."""

@@ -102,6 +102,11 @@ class Matrix:
         """The entries as a NumPy float64 array on the host, for the small factorisations."""
         return np.asarray(arrays.to_numpy(self.entries), dtype=np.float64)
 
+    @property
+    def signature(self) -> tuple[Any, ...]:
+        """Arrays that tell this matrix from every other, for a checkpoint."""
+        return (self.entries,)
+
 
 class Sparse(Matrix):
     """A scipy.sparse matrix in CSR form, never made dense for a product."""
