@@ -51,6 +51,7 @@ def saved(folder: Path, A: np.ndarray, b: np.ndarray, count: int = 2) -> list[tu
 def cluster() -> Iterator[None]:
     """Two workers on this machine."""
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # no network
+    os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112  # not to wait for other tests
     ray.init(
         num_cpus=2,
         include_dashboard=False,
@@ -439,3 +440,16 @@ def test_without_ray_the_sentence_has_the_install_line(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ImportError, match=r"needs Ray: pip install 'tiebreak\[ray\]'"):
         distributed.Logistic([in_memory(ROWS, np.ones(3))])
+
+
+# --- the page for users --------------------------------------------------------------------------
+
+
+def test_the_example_in_the_docs_runs(cluster, tmp_path, monkeypatch, capsys):
+    page = (Path(__file__).parent.parent / "docs" / "cluster.md").read_text()
+    (example,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    exec(compile(example, "docs/cluster.md", "exec"), {})
+    printed = capsys.readouterr().out
+    assert printed.startswith("tiebreak: certified")
+    assert "Traffic(rounds=" in printed

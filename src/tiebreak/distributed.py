@@ -28,7 +28,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from tiebreak import arrays, checks, losses, matrices
-from tiebreak.arrays import Array, Deferred, Image, Plan, mix
+from tiebreak.arrays import Array, Deferred, Image, Plan, Product, mix
 from tiebreak.functions import Lifted, Seen
 from tiebreak.losses import _LinearLoss
 from tiebreak.matrices import Matrix, Sparse
@@ -103,6 +103,10 @@ class _InBlocks(_LinearLoss):
     All vectors at once: in the cache a product with two columns costs little more than with one.
     """
 
+    def _pulls(self, images: Array, rows: slice) -> Array:
+        """The gradient of phi at some images, one in each row of ``images``."""
+        raise NotImplementedError
+
     def _sweep(self, plan: Plan, slopes: int) -> tuple[list[float], list[Array]]:
         matrix, weights = self.matrix, np.asarray(plan.weights, dtype=self.matrix.prototype.dtype)
         (rows, n), kept = matrix.shape, len(plan.known)
@@ -118,18 +122,20 @@ class _InBlocks(_LinearLoss):
                 here[kept:] = (entries @ points).T
             images[:, block] = mixed = weights @ here
             if slopes:
-                pulls = self._slope(mixed[:slopes], block)[1]
-                sums += (entries.T @ pulls.T).T
+                sums += (entries.T @ self._pulls(mixed[:slopes], block).T).T
         plan.fill(list(parts[kept:]), list(images))
         return [self._loss(image) for image in images], list(sums)
 
 
 class _LeastSquares(_InBlocks, losses.LeastSquares):
-    pass
+    def _pulls(self, images: Array, rows: slice) -> Array:
+        return images - self.b[rows]
 
 
 class _Logistic(_InBlocks, losses.Logistic):
-    pass
+    def _pulls(self, images: Array, rows: slice) -> Array:
+        y = self.y[rows]
+        return -y / (1.0 + np.exp(y * images))  # where the power overflows, that is 0 as it should
 
 
 def _blocks(matrix: Matrix) -> Iterator[slice]:
@@ -217,9 +223,11 @@ def _stored(matrix: Matrix, block: slice) -> Array:
 def _settled(place: Lifted) -> Lifted:
     """With the image as an array where the pass has found it: a sum would keep all its parts."""
     image = place.image
-    if isinstance(image, Deferred) and not Plan.of([image]).fresh:
-        return Lifted(place.x, image.known())
-    return place
+    if not isinstance(image, Deferred):
+        return place
+    products = [part for _, part in image.parts if isinstance(part, Product)]
+    is_found = all(product.value is not None for product in products)
+    return Lifted(place.x, image.known()) if is_found else place
 
 
 class Worker:
@@ -236,7 +244,8 @@ class Worker:
         return [shard.facts for shard in self.shards]
 
     def look(self, request: Request) -> Answer | None:
-        answers = [shard.look(request) for shard in self.shards]
+        with arrays.quiet():
+            answers = [shard.look(request) for shard in self.shards]
         found = [answer for answer in answers if answer is not None]
         return total(found) if len(found) == len(answers) else None
 
