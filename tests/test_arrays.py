@@ -226,7 +226,7 @@ def test_both_ritz_values_lie_inside_the_spectrum():
 def test_importing_tiebreak_imports_no_heavy_library():
     script = (
         "import sys, tiebreak; "
-        "heavy = ['scipy', 'sklearn', 'matplotlib', 'pandas', 'torch', 'cvxpy']; "
+        "heavy = ['scipy', 'sklearn', 'matplotlib', 'pandas', 'torch', 'cvxpy', 'ray']; "
         "print([m for m in heavy if m in sys.modules])"
     )
     found = subprocess.run(
@@ -266,7 +266,7 @@ FLOORS = [
     ["minimize"],
     ["experiments"],
     ["files", "plotting"],
-    ["cli", "__main__"],
+    ["cli", "distributed", "__main__"],
 ]
 LEVEL = {name: level for level, floor in enumerate(FLOORS) for name in floor}
 

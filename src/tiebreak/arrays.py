@@ -200,7 +200,7 @@ def quiet() -> contextlib.AbstractContextManager[object]:
 def mix(p: T, q: T, weight: float) -> T:
     """(1 - weight) p + weight q for arrays, and alike for tuples of arrays; None stays None."""
     if isinstance(q, Deferred):
-        return q.mixed(p, 1.0 - weight)  # type: ignore[return-value]
+        return q.mixed(p, q, weight)  # type: ignore[return-value]
     if type(p) is np.ndarray:  # in place on the one new array: ten of these are in every step
         mixed = q - p  # type: ignore[operator]
         mixed *= weight
@@ -209,7 +209,7 @@ def mix(p: T, q: T, weight: float) -> T:
     if p is None:
         return None  # type: ignore[return-value]
     if isinstance(p, Deferred):
-        return p.mixed(q, weight)  # type: ignore[return-value]
+        return p.mixed(p, q, weight)  # type: ignore[return-value]
     if isinstance(p, tuple):
         parts = [mix(a, b, weight) for a, b in zip(p, q, strict=True)]  # type: ignore[call-overload]
         return type(p)(*parts) if hasattr(p, "_fields") else type(p)(parts)
@@ -252,10 +252,10 @@ class Deferred:
         self.parts = tuple(parts)
         self.value: Array | None = None  # the sum itself, once it is known
 
-    def mixed(self, other: Array | Deferred, weight: float) -> Deferred:
-        """(1 - weight) self + weight other, every part once."""
+    def mixed(self, p: Array | Deferred, q: Array | Deferred, weight: float) -> Deferred:
+        """(1 - weight) p + weight q, every part once; ``self`` is one of the two."""
         merged: dict[int, tuple[float, Array | Product]] = {}
-        for image, share in ((self, 1.0 - weight), (other, weight)):
+        for image, share in ((p, 1.0 - weight), (q, weight)):
             is_sum = isinstance(image, Deferred) and image.value is None
             known = image.value if isinstance(image, Deferred) else image
             for factor, part in image.parts if is_sum else ((1.0, known),):
@@ -270,6 +270,10 @@ class Deferred:
             known = [part.known() if isinstance(part, Product) else part for part in parts]
             self.value = combination(weights, known)
         return self.value
+
+    def saved(self) -> Array:
+        """The array that a checkpoint keeps of it."""
+        return self.known()
 
 
 def _opened(part: Any) -> Any:
@@ -322,11 +326,6 @@ def combination(weights: Sequence[float], parts: Sequence[Array]) -> Array:
     return sum(terms[1:], terms[0]) if terms else zeros_like(parts[0])
 
 
-def settled(image: T) -> T:
-    """The same image, or tuple of images, with nothing deferred: as a state keeps it."""
-    if isinstance(image, Deferred):
-        return image.known()  # type: ignore[no-any-return]
-    if isinstance(image, tuple):
-        parts = [settled(part) for part in image]
-        return type(image)(*parts) if hasattr(image, "_fields") else type(image)(parts)
-    return image
+def settled(image: Array | Deferred) -> Array:
+    """The image as an array, by a pass over the matrix if it was deferred and is not known yet."""
+    return image.known() if isinstance(image, Deferred) else image

@@ -19,7 +19,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from tiebreak import arrays
-from tiebreak.arrays import Array
+from tiebreak.arrays import Array, Deferred
 from tiebreak.functions import Smooth
 from tiebreak.groups import Groups
 from tiebreak.matrices import Matrix
@@ -159,7 +159,7 @@ def _encode(value: Any, blob: bytearray) -> Any:
         kind = type(value)
         name = f"{kind.__module__}:{kind.__qualname__}" if hasattr(value, "_fields") else ""
         return {"tuple": name, "parts": [_encode(part, blob) for part in value]}
-    array = arrays.to_numpy(value)
+    array = arrays.to_numpy(value.saved() if isinstance(value, Deferred) else value)
     code = {"dtype": array.dtype.str, "shape": list(array.shape), "at": len(blob)}
     blob += array.tobytes()
     return code

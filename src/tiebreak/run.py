@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
-from tiebreak import arrays
 from tiebreak.arrays import Array, Image
 from tiebreak.certificate import UNDERFLOW, Certificate, Ledger, Proved, Sums
 from tiebreak.functions import Lifted, Looking, Seen, SmoothFunction
@@ -297,10 +296,9 @@ class Run:
         return Intermediate(s.x, self.iteration, *values, *gaps, self.seconds)
 
     def saved(self) -> Saved:
-        state = arrays.settled(self.state)  # arrays and numbers only
         return Saved(
             self.iteration, self.seconds, self.counts, self.start_values,
-            tuple(self.rows), self.ledger.sums, state,
+            tuple(self.rows), self.ledger.sums, self.state,
         )  # fmt: skip
 
     def certificate(self, x: Array) -> Certificate:
