@@ -86,6 +86,29 @@ def test_planted_answers_on_all_combinations(count):
     print(f"\nExact on {number} planted problems ({unique} with a unique x*): worst {figures}")
 
 
+def test_on_bounded_sets_least_squares_are_proved_in_one_step(count):
+    """Also where the lower level keeps entries on their bounds: f* >= f - 1e-4 of its size."""
+    number, proved = count(30, 160), 0
+    for seed in range(40 * len(COMBINATIONS)):
+        lower, _, domain = COMBINATIONS[seed % len(COMBINATIONS)]
+        is_one = lower in ("consistent", "inconsistent", "LeastSquares+Linear")
+        if not is_one or domain not in ("Ball", "Box", "Simplex", "L1Ball"):
+            continue
+        p, _ = instance(seed)
+        sigma = np.linalg.svd(p.rows, compute_uv=False)
+        if sigma[sigma > 1e-12 * sigma[0]][-1] < 1e-2 * sigma[0]:
+            continue  # then y is large, and so is its price
+        problem = p.problem()
+        state = solved(problem, p.x0)
+        low, _ = state.news.claims.upper
+        scale = max(p.f_scale, p.L_f * p.unit**2, np.linalg.norm(p.grad_f(p.x_star)) * p.unit)
+        assert state.upper_value - low <= 1e-4 * scale, (seed, p.kind)
+        proved += 1
+        if proved == number:
+            break
+    assert proved == number
+
+
 @pytest.mark.filterwarnings(CVXPY_WORDS)
 def test_least_squares_agrees_with_a_conic_solver_on_the_equality_form(count):
     number, worst, compared = count(10, 120), 0.0, 0
@@ -638,6 +661,26 @@ def test_products_are_as_if_in_twice_the_precision(count):
         eps, size = structure.EPS, abs(A) @ abs(x) + abs(b)
         for got, truth, terms in zip(structure.product(A, x, b), exact, size, strict=True):
             assert abs(float(Fraction(got) - truth)) <= eps * abs(got) + (n * eps) ** 2 * terms
+
+
+def test_products_of_larger_matrices_and_their_transposes(count):
+    """|computed - true| <= eps |true| + (n eps)² |A| |x|, against exact arithmetic."""
+    rng = np.random.default_rng(2)
+    for _ in range(count(3, 20)):
+        m, n, k = rng.integers(20, 120, 3)
+        A = rng.standard_normal((m, n)) * 2.0 ** rng.integers(-30, 30, (m, 1))
+        X = rng.standard_normal((n, k)) * 2.0 ** rng.integers(-30, 30, (n, 1))
+        matrix, eps = structure.Sliced(A), structure.EPS
+        for got, B, Y in (
+            (matrix.times(X), A, X),
+            (matrix.times(X[:, 0]), A, X[:, 0]),
+            (matrix.times(A @ X, transposed=True), A.T, A @ X),
+        ):
+            i, Y = int(rng.integers(len(B))), Y.reshape(len(Y), -1)
+            true = sum(Fraction(s) * Fraction(t) for s, t in zip(B[i], Y[:, 0], strict=True))
+            off = abs(float(Fraction(got.reshape(len(B), -1)[i, 0]) - true))
+            size = np.linalg.norm(B) * np.linalg.norm(Y[:, 0])
+            assert off <= eps * abs(float(true)) + (max(A.shape) * eps) ** 2 * size
 
 
 def test_products_with_zeros_nothing_and_extreme_sizes():

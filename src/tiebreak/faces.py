@@ -189,9 +189,9 @@ def polish(h: Structure, faces: Faces, equal: Host, x: Host, basis: Host) -> Hos
     if not len(rows):
         return x
     weights = np.linalg.lstsq(rows.T, -slope, rcond=STILL)[0]
-    tilts = tuple(Tilt(float(w), row[None]) for w, row in zip(weights, rows, strict=True))
+    tilt = Tilt(1.0, rows, weights)
     face = Faces(faces.rows, faces.offset, null_basis(rows))
-    better, settled = _newton(h, face, x, basis, Structure(h.n, h.parts + tilts))
+    better, settled = _newton(h, face, x, basis, Structure(h.n, (*h.parts, tilt)))
     return better if settled else x
 
 
