@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from planted_exact import COMBINATIONS, conic_value, instance
 
 import tiebreak as tb
-from tiebreak import faces, structure
+from tiebreak import faces, interior, structure
 from tiebreak.methods.exact import Exact
 
 CVXPY_WORDS = "ignore:.*(Converting|Solution may be inaccurate).*"
@@ -693,6 +693,84 @@ def test_products_with_zeros_nothing_and_extreme_sizes():
     assert structure.product(np.full((1, 1), 1e-300), np.full(1, 1e-20), np.ones(1))[0] == -1.0
 
 
+def planted_program(rng, k, rows, rank, is_strict):
+    """A quadratic program with a planted answer: M, q, B, slack, v and the multipliers there."""
+    M, v = rng.standard_normal((rank, k)), rng.standard_normal(k)
+    B = rng.standard_normal((rows, k))
+    B /= np.linalg.norm(B, axis=1)[:, None]
+    presses = np.arange(rows) < min(rows, k) // 2
+    room = np.where(presses, 0.0, rng.uniform(0.1, 1.0, rows))
+    z = np.where(presses, rng.uniform(0.1, 1.0, rows) * is_strict, 0.0)
+    slack = B @ v + room
+    return M, -(M.T @ (M @ v)) - B.T @ z, B, slack, v, presses
+
+
+def test_a_hint_says_which_inequalities_press(count):
+    rng = np.random.default_rng(8)
+    for _ in range(count(5, 40)):
+        k, rows = int(rng.integers(5, 60)), int(rng.integers(10, 120))
+        M, q, B, slack, v, presses = planted_program(rng, k, rows, k + 3, is_strict=True)
+        found = interior.hint(M, q, B, slack)
+        assert np.linalg.norm(found.point - v) <= 1e-4 * np.linalg.norm(v)
+        np.testing.assert_array_equal(found.guesses[0], presses)
+        np.testing.assert_array_equal(found.guesses[1], presses)
+
+
+def test_a_hint_where_nothing_presses_but_much_is_met(count):
+    """s and z both vanish: the first guess finds them by their size."""
+    rng = np.random.default_rng(9)
+    for _ in range(count(5, 40)):
+        k = int(rng.integers(5, 40))
+        M, q, B, slack, v, presses = planted_program(rng, k, 2 * k, k + 3, is_strict=False)
+        found = interior.hint(M, q, B, slack)
+        assert np.linalg.norm(found.point - v) <= 1e-4 * np.linalg.norm(v)
+        assert np.all(found.guesses[0][presses])
+
+
+def test_a_face_and_its_factors():
+    rng = np.random.default_rng(10)
+    for k, independent in ((8, 5), (8, 8), (12, 3)):
+        fixed = rng.standard_normal((independent, k))
+        fixed = np.vstack([fixed, fixed[:2] + fixed[1:3]])  # two that depend on the others
+        fixed /= np.linalg.norm(fixed, axis=1)[:, None]
+        face, d, slope = faces.Face(fixed, k), rng.standard_normal(k), rng.standard_normal(k)
+        assert face.T.shape == (k, k - independent)
+        np.testing.assert_allclose(fixed @ face.T, 0.0, atol=1e-14)
+        np.testing.assert_allclose(fixed @ face.onto(fixed @ d), fixed @ d, atol=1e-12)
+        assert np.linalg.norm(face.onto(fixed @ d)) <= np.linalg.norm(d) * (1 + 1e-12)
+        weights, rest = face.balance(slope)
+        np.testing.assert_allclose(slope + fixed.T @ weights, rest, atol=1e-12)
+        np.testing.assert_allclose(fixed @ rest, 0.0, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["box", "simplex", "l1", "monotone"])
+def test_larger_polyhedra_where_the_lower_level_presses(kind):
+    """Planted: entries held by the lower level, others by f; hundreds of inequalities."""
+    rng, n, m = np.random.default_rng(11), 120, 40
+    x = np.zeros(n)
+    x[:60] = rng.uniform(0.2, 1.0, 60)
+    if kind == "monotone":
+        x = np.sort(rng.integers(0, 40, n) / 4.0)
+        rows, domain = (np.eye(n)[:-1] - np.eye(n)[1:])[np.diff(x) == 0.0], tb.Monotone()
+    elif kind == "simplex":
+        rows, domain = -np.eye(n)[60:], tb.Simplex(float(np.sum(x)))
+    elif kind == "box":
+        rows, domain = -np.eye(n)[60:], tb.Box(0.0, 1.0)
+    else:
+        rows, domain = np.ones((1, n)) * np.where(x > 0, 1.0, 0.5), tb.L1Ball(float(np.sum(x)))
+    below, above = (rng.uniform(0.1, 1.0, len(rows)) @ rows for _ in range(2))
+    A, dual = rng.standard_normal((m, n)), rng.standard_normal(m)
+    A -= np.outer(dual, A.T @ dual + below) / (dual @ dual)  # now A'dual = -below
+    slope = A.T @ rng.standard_normal(m) - above
+    B, weights = rng.standard_normal((n + 5, n)), rng.standard_normal(n + 5)
+    B -= np.outer(weights, B.T @ weights - slope) / (weights @ weights)
+    f, g = tb.LeastSquares(B, B @ x - weights), tb.LeastSquares(A, A @ x - dual)
+    state = solved(tb.Problem(upper=f, lower=g, domain=domain))
+    assert state.finished[0] == "converged"
+    np.testing.assert_allclose(state.x, x, atol=1e-9)
+    assert state.upper_value == pytest.approx(f.value(x), rel=1e-11)
+
+
 def test_loose_inequalities_are_those_that_some_feasible_direction_leaves():
     B = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0]])
     assert faces.loose(B).tolist() == [False, False, True]
@@ -880,11 +958,10 @@ def test_too_large_a_matrix_is_refused_before_it_is_made_dense():
         Exact().check(problem)
 
 
-def test_without_clarabel_a_large_problem_names_the_extra(monkeypatch):
+def test_a_large_problem_needs_no_other_solver(monkeypatch):
     problem, *_ = large(tb.L1Ball(6.0), "squares")
     monkeypatch.setitem(sys.modules, "clarabel", None)
-    with pytest.raises(ImportError, match=r"Exact needs clarabel .* pip install 'tiebreak\[qp\]'"):
-        solved(problem)
+    assert solved(problem).finished[0] == "converged"
 
 
 def test_a_run_can_be_saved_and_its_first_step_is_its_last(tmp_path):

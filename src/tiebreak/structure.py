@@ -22,6 +22,7 @@ Host = np.ndarray[Any, Any]
 
 EPS = 2.0**-52
 CAREFUL = 2**21  # matrices of up to so many entries are multiplied in twice the precision
+KEPT = 4  # slopes that a function remembers
 GAP = 1e3  # neighbouring singular values further apart than this leave no doubt about the rank
 
 
@@ -316,7 +317,20 @@ class Structure:
     def is_quadratic(self) -> bool:
         return self.only(Squares, Form, Tilt)
 
+    @cached_property
+    def _slopes(self) -> dict[bytes, Slope]:
+        return {}
+
     def slope(self, x: Host) -> Slope:
+        """The gradient at x; the last ones are kept, for several ask for the same."""
+        key = x.tobytes()
+        if key not in self._slopes:
+            while len(self._slopes) >= KEPT:
+                del self._slopes[next(iter(self._slopes))]
+            self._slopes[key] = self._slope(x)
+        return self._slopes[key]
+
+    def _slope(self, x: Host) -> Slope:
         """The gradient at x: both products, to the duals and back, in twice the precision."""
         if not self.parts:
             return Slope(np.zeros(self.n), 0.0, 0.0)

@@ -58,8 +58,9 @@ def prove(problem: Problem, x: Array, rank: Rank, normal: Host, sign: Host | Non
         g = g._replace(slope=exact.vector, slope_error=exact.error + TINY)
     d = _distance_on_sphere(problem, at, g)
     low, high = f.value - _change(problem, f, d), f.value + _change(problem, f, d)
-    # Growth takes all singular values: it is asked for only where it can serve.
-    growth, lower = problem.lower.growth if _is_inside(problem, at, 0.0) else 0.0, -math.inf
+    # Growth may take all singular values: it is asked for only where it can serve.
+    growth = _growth(problem, h, rank) if _is_inside(problem, at, 0.0) else 0.0
+    lower = -math.inf
     is_inside = growth > 0.0 and _is_inside(problem, at, g.steepness / growth)
     unmet = 0.5 * g.steepness * (g.steepness / growth) if is_inside else math.inf
     if is_inside:  # then Z does not matter to the lower level
@@ -101,6 +102,19 @@ def _is_inside(problem: Problem, x: Host, reach: float) -> bool:
         return False
     away = x if problem.domain.center is None else x - host(problem.domain.center)
     return (norm(away) + reach) * (1.0 + 1e-12) < problem.domain.radius
+
+
+def _growth(problem: Problem, h: Structure, rank: Rank) -> float:
+    """mu with g(x) - min g <= |grad g(x)|²/(2 mu) on R^n, 0 where none is sure; h is g.
+
+    For least squares the smallest eigenvalue of A'A that is not 0. All singular values are known
+    here; where some vanish, whether they do is more than they tell.
+    """
+    part = h.parts[0] if len(h.parts) == 1 else None
+    if not isinstance(part, Squares) or rank.low < min(part.rows.shape):
+        return problem.lower.growth
+    s = float(rank.sigma[rank.low - 1]) * norm(part.rows)
+    return part.weight * (s * (1.0 - 1e-3)) ** 2  # 1e3 units of rounding are safe
 
 
 def _distance_on_sphere(problem: Problem, x: Host, g: Look) -> float:

@@ -21,6 +21,7 @@ from tiebreak.arrays import Array
 from tiebreak.certificate import News
 from tiebreak.domains import Ball, Box, Halfspace, L1Ball, Monotone, Simplex, Space
 from tiebreak.faces import (
+    CLEAR,
     Disc,
     Faces,
     Fall,
@@ -290,14 +291,20 @@ class Levels:
             u = polish(g, whole, Z.equal, u, basis)
         g = g.magnified(u)
         residual = _residual(g, whole, u, Z.lifted(x0))
-        pressing = np.vstack([whole.pressing(g.slope(u).vector, u), Z.equal])
-        doubt = _doubt(g, u, settled, whole, pressing)
-        # Inequalities that hold with equality on all of the slice belong to its equations.
+        slope = g.slope(u)
+        weights, _ = whole.balance(slope.vector, u)
+        doubt = _doubt(g, u, settled, whole, np.vstack([whole.rows[weights > 0.0], Z.equal]))
+        # Inequalities that hold with equality on all of the slice belong to its equations. Those
+        # that press do: along the slice g's slope is 0, and so is the sum of weights <rows, d>.
         equations, rank = np.vstack([rows, Z.equal]), self.rank
         if Z.lift is not None or len(Z.equal):
             rank = decide_rank(equations, self.epsilon)
         faces = Faces(Z.rows, Z.offset, null_basis(equations, self.epsilon, doubtful, rank))
         touching = faces
+        presses = weights > max(TOUCHING * slope.size, CLEAR * float(np.max(weights, initial=0.0)))
+        if presses.any():
+            equations = np.vstack([equations, whole.rows[presses]])
+            faces = Faces(Z.rows, Z.offset, null_basis(equations, self.epsilon, doubtful))
         met = faces.slack(u, TOUCHING)[0] == 0.0
         can_move = loose(faces.B[met])
         if can_move is not None and not can_move.all():
