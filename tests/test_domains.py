@@ -530,3 +530,15 @@ def test_wrong_parameters_get_one_clear_sentence(make, error, sentence):
     with pytest.raises(error) as caught:
         make()
     assert str(caught.value) == sentence
+
+
+def test_the_l1_ball_only_ever_shrinks_entries(count):
+    """|z_i| <= |x_i|, and what is 0 stays 0, though x is outside by rounding only."""
+    rng = np.random.default_rng(12)
+    for _ in range(count(50, 2000)):
+        x = rng.standard_normal(int(rng.integers(2, 40))) * (rng.random() < 0.8)
+        x[::2] = 0.0
+        if x.any():
+            x /= np.sum(np.abs(x)) * (1.0 - 2.0**-52 * int(rng.integers(0, 9)))
+        z = domains.L1Ball(1.0).project(x)
+        assert np.all(np.abs(z) <= np.abs(x))

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from tiebreak.domains import Box, Domain, Halfspace, L1Ball, Monotone, Simplex
+from tiebreak.interior import Hint, hint
 from tiebreak.structure import (
     EPS,
     Host,
@@ -29,7 +30,10 @@ from tiebreak.structure import (
 ACTIVE = 1e-12  # a constraint is met with equality if its slack is at most this share of |x|
 STILL = 1e-10  # a row that moves less than this along the slice does not move
 NEWTON = 100  # most steps of Newton's method
-PATIENCE = 40  # changes of the face before a general solver is asked where to begin
+CLEAR = 1e-6  # rows further than this from all combinations of the others are independent
+PATIENCE = 40  # changes of the face before a general solver is asked where to begin,
+LARGE, IMPATIENCE = 2**12, 6  # and so many for more than LARGE entries: then each costs as much
+KEPT = 4  # faces whose factors are kept
 
 
 # --- sets as inequalities -------------------------------------------------------------------------
@@ -189,9 +193,9 @@ def polish(h: Structure, faces: Faces, equal: Host, x: Host, basis: Host) -> Hos
     if not len(rows):
         return x
     weights = np.linalg.lstsq(rows.T, -slope, rcond=STILL)[0]
-    tilts = tuple(Tilt(float(w), row[None]) for w, row in zip(weights, rows, strict=True))
+    tilt = Tilt(1.0, rows, weights)
     face = Faces(faces.rows, faces.offset, null_basis(rows))
-    better, settled = _newton(h, face, x, basis, Structure(h.n, h.parts + tilts))
+    better, settled = _newton(h, face, x, basis, Structure(h.n, (*h.parts, tilt)))
     return better if settled else x
 
 
@@ -302,22 +306,79 @@ class Disc:
 # --- polyhedra ------------------------------------------------------------------------------------
 
 
+class Face:
+    """{v : fixed v = 0}, for rows of length 1; by a factorisation of fixed'."""
+
+    def __init__(self, fixed: Host, k: int) -> None:
+        self.count, self._order = len(fixed), np.arange(len(fixed))
+        Q, triangle = np.linalg.qr(fixed.T, mode="complete")
+        if self.count > k or np.min(np.abs(np.diag(triangle)), initial=1.0) < CLEAR:
+            from scipy.linalg import qr  # takes several times as long
+
+            Q, triangle, self._order = qr(fixed.T, pivoting=True)
+        rank = int(np.count_nonzero(np.abs(np.diag(triangle)) > STILL))
+        self._span, self._triangle = Q[:, :rank], triangle[:rank, :rank]
+        self.T = Q[:, rank:]  # an orthonormal basis of the face
+        self._bowl: tuple[Host, Host, Host] | None = None  # R, and what it was factorised into
+
+    def onto(self, off: Host) -> Host:
+        """The smallest d with fixed d = off, where there is one."""
+        from scipy.linalg import solve_triangular
+
+        first = self._order[: len(self._triangle)]
+        return np.asarray(self._span @ solve_triangular(self._triangle, off[first], trans="T"))
+
+    def balance(self, slope: Host) -> tuple[Host, Host]:
+        """Weights that make slope + fixed'w smallest, and what is left."""
+        from scipy.linalg import solve_triangular
+
+        weights, along = np.zeros(self.count), self._span.T @ slope
+        first = self._order[: len(self._triangle)]
+        weights[first] = -solve_triangular(self._triangle, along)
+        return weights, np.asarray(self.T @ (self.T.T @ slope))
+
+    def step(self, R: Host, bend: float, slope: Host, size: float) -> tuple[Host, Host]:
+        """The step to the lowest point of ½|Rv|² + <slope, v>, and the slope that never bends."""
+        if self._bowl is None or self._bowl[0] is not R:
+            _, s, vt = np.linalg.svd(R @ self.T, full_matrices=False)
+            kept = s > 8 * max(R.shape) * EPS * bend
+            self._bowl = R, s[kept], vt[kept]
+        _, s, vt = self._bowl
+        q = self.T.T @ slope
+        across = vt @ q
+        rest = q - vt.T @ across
+        rest -= vt.T @ (vt @ rest)
+        ray = -rest if norm(rest) > ACTIVE * size else 0.0 * rest
+        return self.T @ (vt.T @ (-across / s / s)), self.T @ ray
+
+
 class Faces:
-    """{x0 + N v} ∩ {rows x <= offset}."""
+    """{x0 + N v} ∩ {rows x <= offset}. The last faces are kept, with their factors."""
 
     is_factorised = False
 
     def __init__(self, rows: Host, offset: Host, N: Host) -> None:
         moving = rows @ N
         lengths = np.sqrt(np.sum(moving * moving, axis=1))
-        live = lengths > STILL
-        self.rows, self.offset, self.N = rows[live], offset[live], N
-        self.lengths = lengths[live]
-        self.B = moving[live] / self.lengths[:, None]  # the inequalities in v, rows of length 1
+        self.live = lengths > STILL
+        self.rows, self.offset, self.N = rows[self.live], offset[self.live], N
+        self.lengths = lengths[self.live]
+        self.B = moving[self.live] / self.lengths[:, None]  # inequalities in v, rows of length 1
+        self._kept: dict[bytes, Face] = {}
+        self._bend: tuple[Host, Host] | None = None  # R, and R on the slice
 
     @property
     def extent(self) -> float:
         return norm(self.offset)
+
+    def face(self, on: Host) -> Face:
+        """The face where these inequalities hold with equality."""
+        key = on.tobytes()
+        found = self._kept.pop(key, None) or Face(self.B[on], self.N.shape[1])
+        self._kept[key] = found  # as the last one
+        if len(self._kept) > KEPT:
+            del self._kept[next(iter(self._kept))]
+        return found
 
     def slack(self, x: Host, share: float = ACTIVE) -> tuple[Host, Host]:
         """How far each inequality is from equality, in v, and how little counts as nothing."""
@@ -326,30 +387,63 @@ class Faces:
         return np.where(slack <= least, 0.0, slack), least
 
     def step(self, R: Host, slope: Slope, x: Host) -> Host:
-        q, RN = self.N.T @ slope.vector, R @ self.N
+        if self._bend is None or self._bend[0] is not R:
+            self._bend = R, R @ self.N
+        q, RN = self.N.T @ slope.vector, self._bend[1]
         if not len(self.B):
-            return np.asarray(self.N @ _face_step(RN, norm(R), self.B, q, slope.size)[0])
+            nothing = self.face(np.zeros(0, dtype=bool))
+            return np.asarray(self.N @ nothing.step(RN, norm(R), q, slope.size)[0])
         # First back onto the inequalities that are met: long steps have left them by rounding.
         off = (self.offset - self.rows @ x) / self.lengths
         on = self.slack(x)[0] == 0.0
-        back = np.linalg.lstsq(self.B[on], off[on], rcond=STILL)[0]
+        back = self.face(on).onto(off[on]) if off[on].any() else np.zeros(len(q))
         slack, least = self.slack(x + self.N @ back)
         here = slope._replace(vector=q + RN.T @ (RN @ back))
-        return np.asarray(self.N @ (back + _descend(RN, norm(R), here, self.B, slack, least)))
+        return np.asarray(self.N @ (back + _descend(self, RN, norm(R), here, slack, least)))
+
+    def balance(self, slope: Host, x: Host) -> tuple[Host, Host]:
+        """The multipliers of all inequalities at x, and what they leave of the slope."""
+        on = self.slack(x, 1e3 * ACTIVE)[0] == 0.0
+        weights = np.zeros(len(on))
+        weights[on], rest = self._multipliers(on, self.N.T @ slope)
+        return weights / self.lengths, rest
 
     def pressing(self, slope: Host, x: Host) -> Host:
         """The rows of the inequalities with positive multipliers."""
-        on = self.slack(x, 1e3 * ACTIVE)[0] == 0.0
-        weights, _ = _multipliers(self.B[on], self.N.T @ slope)
-        return np.asarray(self.rows[on][weights > 0.0])
+        return np.asarray(self.rows[self.balance(slope, x)[0] > 0.0])
 
     def normal(self, slope: Slope, x: Host) -> tuple[Host, float]:
-        on = self.slack(x, 1e3 * ACTIVE)[0] == 0.0
-        weights, rest = _multipliers(self.B[on], self.N.T @ slope.vector)
-        return (weights / self.lengths[on]) @ self.rows[on], norm(rest)
+        weights, rest = self.balance(slope.vector, x)
+        return weights @ self.rows, norm(rest)
+
+    def _multipliers(self, on: Host, slope: Host) -> tuple[Host, Host]:
+        """Weights w >= 0 that make slope + B'w smallest, B the rows that are on; and what is left.
+
+        Plain least squares where its weights have the right signs, which they mostly have.
+        """
+        if not on.any():
+            return np.zeros(0), slope
+        weights, rest = self.face(on).balance(slope)
+        if np.all(weights >= 0.0):
+            return weights, rest
+        from scipy.optimize import nnls
+
+        B, scale = self.B[on], norm(slope) or 1.0
+        try:
+            weights = scale * nnls(B.T, -slope / scale)[0]
+        except RuntimeError:  # it has its own limit of steps
+            weights = np.maximum(weights, 0.0)
+        used = weights > 0.0  # once more, for nnls is not accurate to rounding
+        pressed = np.zeros(len(on), dtype=bool)
+        pressed[np.flatnonzero(on)[used]] = True
+        better, rest = self.face(pressed).balance(slope)
+        if np.all(better >= 0.0):
+            weights[used] = better
+            return weights, rest
+        return weights, slope + B.T @ weights
 
 
-def _descend(RN: Host, bend: float, start: Slope, B: Host, slack: Host, least: Host) -> Host:
+def _descend(faces: Faces, RN: Host, bend: float, start: Slope, slack: Host, least: Host) -> Host:
     """The minimiser v of ½|RN v|² + <start, v> over {B v <= slack}, from v = 0.
 
     On a face: to its lowest point, or to the next inequality on the way, which joins the face.
@@ -357,16 +451,17 @@ def _descend(RN: Host, bend: float, start: Slope, B: Host, slack: Host, least: H
     along the projection of -slope onto the cone of feasible directions, which leaves the face and
     always falls (so nothing can cycle).
     """
-    q = start.vector
+    q, B = start.vector, faces.B
     v, face, settled = np.zeros(len(q)), slack <= 0.0, False
-    for turn in range(PATIENCE + 10 * sum(B.shape)):
-        if turn == PATIENCE:
-            v, face = _hinted(RN, q, B, slack, least, v, face)
+    patience = IMPATIENCE if B.size > LARGE else PATIENCE
+    for turn in range(patience + 10 * sum(B.shape)):
+        if turn == patience:
+            v, face = _hinted(faces, RN, q, slack, least, v, face)
             settled = False
         slope = q + RN.T @ (RN @ v)
         room = np.maximum(slack - B @ v, 0.0)
         if not settled:
-            newton, ray = _face_step(RN, bend, B[face], slope, start.size)
+            newton, ray = faces.face(face).step(RN, bend, slope, start.size)
             length, stops = _reach(B, room, ray, face)
             if math.isinf(length):  # no slope without curvature, or nothing in its way
                 length, stops = _reach(B, room, newton, face)
@@ -377,7 +472,7 @@ def _descend(RN: Host, bend: float, start: Slope, B: Host, slack: Host, least: H
                 face = face | stops
             continue
         on = face | (room <= least + ACTIVE * norm(v))
-        _, rest = _multipliers(B[on], slope)
+        _, rest = faces._multipliers(on, slope)
         noise = start.error + 16 * len(q) * EPS * (norm(q) + bend * bend * norm(v))
         if norm(rest) <= noise:
             break
@@ -394,31 +489,6 @@ def _descend(RN: Host, bend: float, start: Slope, B: Host, slack: Host, least: H
     return v
 
 
-def _face_step(RN: Host, bend: float, fixed: Host, slope: Host, size: float) -> tuple[Host, Host]:
-    """On the face {fixed v = 0}: the step to the lowest point, and the slope that never bends."""
-    k = len(slope)
-    T = _null(fixed, k)
-    M, q = RN @ T, T.T @ slope
-    _, s, vt = np.linalg.svd(M, full_matrices=False)
-    kept = s > 8 * max(RN.shape) * EPS * bend
-    s, vt = s[kept], vt[kept]
-    across = vt @ q
-    rest = q - vt.T @ across
-    rest -= vt.T @ (vt @ rest)
-    ray = -rest if norm(rest) > ACTIVE * size else 0.0 * rest
-    return T @ (vt.T @ (-across / s / s)), T @ ray
-
-
-def _null(rows: Host, k: int) -> Host:
-    """A basis of {v: rows v = 0}; the rows have length 1."""
-    if not len(rows):
-        return np.eye(k)
-    from scipy.linalg import qr
-
-    Q, triangle, _ = qr(rows.T, pivoting=True)
-    return np.asarray(Q[:, int(np.count_nonzero(np.abs(np.diag(triangle)) > STILL)) :])
-
-
 def _reach(B: Host, room: Host, p: Host, face: Host) -> tuple[float, Host]:
     """How far along p the first inequality outside the face is met, and which ones are met."""
     rate = B @ p
@@ -432,47 +502,24 @@ def _reach(B: Host, room: Host, p: Host, face: Host) -> tuple[float, Host]:
     return length, ratio <= length * (1.0 + 1e-12)
 
 
-def _multipliers(B: Host, slope: Host) -> tuple[Host, Host]:
-    """Weights w >= 0 that make slope + B'w smallest, and what is left.
-
-    Plain least squares where its weights have the right signs, which they mostly have.
-    """
-    if not len(B):
-        return np.zeros(0), slope
-    weights = np.linalg.lstsq(B.T, -slope, rcond=STILL)[0]
-    if np.all(weights >= 0.0):
-        return weights, slope + B.T @ weights
-    from scipy.optimize import nnls
-
-    scale = norm(slope) or 1.0
-    try:
-        weights = scale * nnls(B.T, -slope / scale)[0]
-    except RuntimeError:  # it has its own limit of steps
-        weights = np.maximum(weights, 0.0)
-    used = weights > 0.0  # once more, for nnls is not accurate to rounding
-    better = np.linalg.lstsq(B[used].T, -slope, rcond=STILL)[0]
-    if np.all(better >= 0.0):
-        weights[used] = better
-    return weights, slope + B.T @ weights
-
-
 # --- general solvers ------------------------------------------------------------------------------
 
 
 def _hinted(
-    RN: Host, q: Host, B: Host, slack: Host, least: Host, v: Host, face: Host
+    faces: Faces, RN: Host, q: Host, slack: Host, least: Host, v: Host, face: Host
 ) -> tuple[Host, Host]:
     """Where a general solver says the answer is, if that is lower: a point and its face."""
-    found = _vertex(q, B, slack) if not RN.any() else _interior_point(RN, q, B, slack)
+    B = faces.B
+    found = _vertex(q, B, slack) if not RN.any() else hint(RN, q, B, slack)
     if found is None:
         return v, face
-    point, pressed = found
-    snapped = (
-        point - np.linalg.lstsq(B[pressed], B[pressed] @ point - slack[pressed], rcond=STILL)[0]
-    )
+    point = found.point
     least = least + 1e3 * ACTIVE * norm(point)
-    if np.all(B @ snapped <= slack + least):
-        point = snapped
+    for pressed in found.guesses:
+        snapped = point - faces.face(pressed).onto(B[pressed] @ point - slack[pressed])
+        if np.all(B @ snapped <= slack + least):
+            point = snapped
+            break
     else:  # back towards 0, which is feasible
         rate = B @ point
         over = rate > slack
@@ -484,45 +531,13 @@ def _hinted(
     return (point, slack - B @ point <= least) if value(point) < value(v) else (v, face)
 
 
-def _vertex(q: Host, B: Host, slack: Host) -> tuple[Host, Host] | None:
+def _vertex(q: Host, B: Host, slack: Host) -> Hint | None:
     """A minimiser of <q, v> over {B v <= slack}, and the inequalities that press (HiGHS)."""
     found = linear_program(q / norm(q), B, slack, (None, None))
     if found is None:
         return None
     room = slack - B @ found
-    return found, room <= 1e-9 * (np.abs(slack) + norm(found))
-
-
-def _interior_point(RN: Host, q: Host, B: Host, slack: Host) -> tuple[Host, Host] | None:
-    """A minimiser of ½|RN v|² + <q, v> over {B v <= slack}, and what presses (Clarabel).
-
-    With r = RN v as variables of their own, so that nothing is squared; in units of the step.
-    """
-    try:
-        import clarabel
-    except ImportError:
-        raise ImportError(
-            "Exact needs clarabel for a problem of this size: pip install 'tiebreak[qp]'"
-        ) from None
-    from scipy import sparse
-
-    (m, k), rows = RN.shape, len(B)
-    bend = norm(RN)
-    unit = norm(q) / bend**2
-    P = sparse.block_diag([sparse.csc_array((k, k)), sparse.eye_array(m)], format="csc")
-    A = sparse.block_array(
-        [[RN / bend, -sparse.eye_array(m)], [sparse.csc_array(B), None]], format="csc"
-    )
-    settings = clarabel.DefaultSettings()
-    settings.verbose = False
-    cost = np.concatenate([q / norm(q), np.zeros(m)])
-    right = np.concatenate([np.zeros(m), slack / unit])
-    cones = [clarabel.ZeroConeT(m), clarabel.NonnegativeConeT(rows)]
-    found = clarabel.DefaultSolver(P, cost, A, right, cones, settings).solve()
-    point, weights = unit * np.array(found.x[:k]), np.array(found.z[m:])
-    if not np.all(np.isfinite(point)):
-        return None
-    return point, weights > np.maximum(slack - B @ point, 0.0) / unit
+    return Hint(found, (room <= 1e-9 * (np.abs(slack) + norm(found)),))
 
 
 def linear_program(cost: Host, rows: Host, right: Host, bounds: Any) -> Host | None:
@@ -639,6 +654,9 @@ def loose(B: Host) -> Host | None:
     a mean of directions that loosen some of them loosens all of these. None where HiGHS gives up.
     """
     m, k = B.shape
+    v = Face(B, k).onto(np.full(m, -1.0))
+    if np.all(B @ v <= -0.5) and np.max(np.abs(v), initial=0.0) < 1.0 / CLEAR:
+        return np.ones(m, dtype=bool)  # as where the rows are independent
     known = np.zeros(m, dtype=bool)
     while not known.all():
         cost = np.append(np.zeros(k), known - 1.0)

@@ -105,7 +105,9 @@ class L1Ball(Set):
         size = abs(x)
         if _sums_to_at_most(size, self.radius):
             return x
-        return namespace(x).copysign(_onto_simplex(size, self.radius)[0], x)
+        z = _onto_simplex(size, self.radius)[0]
+        z = into(z, "minimum", z, size)  # tau >= 0, but for rounding: what is 0 stays 0
+        return namespace(x).copysign(z, x)
 
     def support(self, direction: Array) -> float:
         """radius max_i |direction_i|."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -22,23 +23,66 @@ Host = np.ndarray[Any, Any]
 
 EPS = 2.0**-52
 CAREFUL = 2**21  # matrices of up to so many entries are multiplied in twice the precision
+KEPT = 4  # slopes that a function remembers
 GAP = 1e3  # neighbouring singular values further apart than this leave no doubt about the rank
 
 
 # --- products -------------------------------------------------------------------------------------
 
 
+class Sliced:
+    """A matrix for products as if in twice the precision, by plain ones (Ozaki et al. 2012).
+
+    Matrix and vector are sums of slices, whole multiples of 2^(-i bits) below 2^((1-i) bits) in
+    size, with n 2^(2 bits) <= 2^53: then no product of two slices is rounded, in whatever order its
+    terms are added. What three slices leave is below 2^(-3 bits), and so its rounding errors are
+    smaller than those of twice the precision. Very large matrices are multiplied as they are.
+    """
+
+    def __init__(self, A: Host) -> None:
+        self.shape, self.exponent = A.shape, _exponent(A)
+        self._bits = (53 - max(*A.shape, 1).bit_length()) // 2
+        self._slices = [A]
+        if A.size <= CAREFUL:
+            # In units of 2^exponent: at most 1 in size, so that nothing overflows.
+            self._slices = _slices(np.ldexp(A, -self.exponent), self._bits)
+
+    @property
+    def is_plain(self) -> bool:
+        """Is it too large for more than plain products?"""
+        return math.prod(self.shape) > CAREFUL
+
+    def terms(self, x: Host, transposed: bool = False) -> tuple[Host, int]:
+        """Numbers that add up, along the last axis, to A x (A'x) in units of 2^exponent."""
+        slices = [A.T for A in self._slices] if transposed else self._slices
+        if self.is_plain:
+            return (slices[0] @ x)[..., None], 0
+        top = _exponent(x)
+        parts = np.stack(_slices(np.ldexp(x, -top), self._bits), axis=-1)
+        rows, width = self.shape[int(transposed)], math.prod(parts.shape[1:])
+        products = [A @ parts.reshape(len(x), width) for A in slices]
+        shape = (rows, *parts.shape[1:])
+        return np.concatenate([p.reshape(shape) for p in products], axis=-1), self.exponent + top
+
+    def times(self, x: Host, b: Host | None = None, transposed: bool = False) -> Host:
+        """A x - b (A'x - b), rounded once; x may have several columns, if there is no b."""
+        terms, exponent = self.terms(x, transposed)
+        if b is None:
+            return np.ldexp(_sums(terms), exponent)
+        return total([(terms, exponent), (-b[:, None], 0)])
+
+
 def product(A: Host, x: Host, b: Host | None = None) -> Host:
     """A x - b as if in twice the precision, then rounded (plain products where A is very large)."""
-    if A.size > CAREFUL:
-        return A @ x if b is None else A @ x - b
-    # In units of 2^(up + top): at most 1 in size, so that nothing overflows.
-    up = _exponent(A)
-    top = _exponent(x) if b is None else max(_exponent(x), _exponent(b) - up)
-    terms, errors = _exact_terms(np.ldexp(A, -up), np.ldexp(x, -top))
-    shift = np.zeros(len(A)) if b is None else np.ldexp(b, -up - top)
-    terms = np.concatenate([terms, -shift[:, None]], axis=1)
-    return np.ldexp(_sums(terms, np.sum(errors, axis=1)), up + top)
+    return Sliced(A).times(x, b)
+
+
+def total(parts: list[tuple[Host, int]]) -> Host:
+    """The sum of all terms, each in units of its power of two, along their last axis."""
+    tops = [_exponent(terms) + exponent for terms, exponent in parts if terms.any()]
+    top = max(tops, default=0)
+    scaled = [np.ldexp(terms, exponent - top) for terms, exponent in parts]
+    return np.ldexp(_sums(np.concatenate(scaled, axis=-1)), top)
 
 
 def _exponent(x: Host) -> int:
@@ -46,41 +90,49 @@ def _exponent(x: Host) -> int:
     return math.frexp(float(np.max(np.abs(x), initial=0.0)))[1]
 
 
-def _exact_terms(A: Host, x: Host) -> tuple[Host, Host]:
-    """The products A_ij x_j and what rounding took from them (Dekker 1971)."""
-    terms = A * x
-    (A_high, A_low), (x_high, x_low) = _halves(A), _halves(x)
-    errors = A_low * x_low - (((terms - A_high * x_high) - A_low * x_high) - A_high * x_low)
-    return terms, errors
+def _slices(A: Host, bits: int) -> list[Host]:
+    """A, at most 1 in size, as the sum of these; the i-th holds multiples of 2^(-i bits)."""
+    slices = []
+    for i in range(1, 4):
+        shift = 1.5 * 2.0 ** (52 - i * bits)  # numbers of this size are multiples of 2^(-i bits)
+        head = (A + shift) - shift
+        slices.append(head)
+        A = A - head
+    return [part for part in (*slices, A) if part.any()] or slices[:1]
 
 
-def _sums(terms: Host, errors: Host) -> Host:
-    """The sum of each row and its error: pairs are added, and what rounding takes is kept.
+def _sums(terms: Host) -> Host:
+    """The sums along the last axis: pairs are added, and what rounding takes is kept.
 
     Knuth's two-sum, level by level; the result errs by len² units of rounding *squared*.
     """
-    while terms.shape[1] > 1:
-        half = terms.shape[1] // 2
-        a, b, left = terms[:, :half], terms[:, half : 2 * half], terms[:, 2 * half :]
-        total = a + b
-        of_b = total - a
-        errors = errors + np.sum((a - (total - of_b)) + (b - of_b), axis=1)
-        terms = np.concatenate([total, left], axis=1)
-    return terms[:, 0] + errors
-
-
-def _halves(x: Host) -> tuple[Host, Host]:
-    """x as a sum of two numbers with 26 bits each."""
-    shifted = 134217729.0 * x
-    high = shifted - (shifted - x)
-    return high, x - high
+    errors = np.zeros(terms.shape[:-1])
+    while terms.shape[-1] > 1:
+        half = terms.shape[-1] // 2
+        a, b, left = terms[..., :half], terms[..., half : 2 * half], terms[..., 2 * half :]
+        added = a + b
+        of_b = added - a
+        errors = errors + np.sum((a - (added - of_b)) + (b - of_b), axis=-1)
+        terms = np.concatenate([added, left], axis=-1)
+    return terms[..., 0] + errors
 
 
 # --- functions ------------------------------------------------------------------------------------
 
 
+class _Rows:
+    """What all parts share: their matrix."""
+
+    rows: Host
+
+    @cached_property
+    def sliced(self) -> Sliced:
+        """The matrix for products in twice the precision."""
+        return Sliced(self.rows)
+
+
 @dataclass(frozen=True)
-class Squares:
+class Squares(_Rows):
     """weight/2 |A x - b|²."""
 
     weight: float
@@ -89,7 +141,7 @@ class Squares:
     power: ClassVar[int] = 2  # of the rows in the value
 
     def dual(self, x: Host) -> Host:
-        return self.weight * product(self.rows, x, self.target)
+        return self.weight * self.sliced.times(x, self.target)
 
     def size(self, x: Host) -> float:
         return self.weight * (norm(self.rows) * norm(x) + norm(self.target))
@@ -108,7 +160,7 @@ class Squares:
 
 
 @dataclass(frozen=True)
-class Margins:
+class Margins(_Rows):
     """weight times the sum of log(1 + exp(-<a_i, x>)); the rows a_i carry the labels' signs.
 
     Derivatives are e^lift times what they are: far out they would underflow.
@@ -120,7 +172,7 @@ class Margins:
     power: ClassVar[int] = 2
 
     def dual(self, x: Host) -> Host:
-        return -self.weight * self._pull(product(self.rows, x))
+        return -self.weight * self._pull(self.sliced.times(x))
 
     def size(self, x: Host) -> float:
         """What the terms are, and what a change of all of x would make of them."""
@@ -165,7 +217,7 @@ class Margins:
 
 
 @dataclass(frozen=True)
-class Form:
+class Form(_Rows):
     """weight/2 x'Qx; its rows are those of Q, for Qx is what all minimisers share."""
 
     weight: float
@@ -194,29 +246,34 @@ class Form:
 
 
 @dataclass(frozen=True)
-class Tilt:
-    """weight <c, x>, with c as the only row."""
+class Tilt(_Rows):
+    """weight <c, x>, c the sum of the rows times their pulls."""
 
     weight: float
     rows: Host
+    pulls: Host = field(default_factory=lambda: np.ones(1))
     power: ClassVar[int] = 1
 
+    @property
+    def c(self) -> Host:
+        return np.asarray(self.weight * (self.pulls @ self.rows))
+
     def dual(self, x: Host) -> Host:
-        return np.array([self.weight])
+        return self.weight * self.pulls
 
     def size(self, x: Host) -> float:
-        return self.weight
+        return self.weight * norm(self.pulls)
 
     def curvature(self, x: Host, above: bool = False) -> Host:
         return self.rows[:0]
 
     def along(self, x: Host, d: Host) -> Callable[[float], float]:
-        change = self.weight * float(self.rows[0] @ d)
+        change = float(self.c @ d)
         return lambda step: change
 
     def scaled(self, top: int) -> Tilt:
         e = _exponent(self.rows)
-        return Tilt(math.ldexp(self.weight, e - top), np.ldexp(self.rows, -e))
+        return Tilt(math.ldexp(self.weight, e - top), np.ldexp(self.rows, -e), self.pulls)
 
 
 def _pull(margins: Host, lift: float = 0.0) -> Host:
@@ -250,7 +307,7 @@ class Structure:
     @property
     def c(self) -> Host:
         """The linear part."""
-        tilts = [part.weight * part.rows[0] for part in self.parts if isinstance(part, Tilt)]
+        tilts = [part.c for part in self.parts if isinstance(part, Tilt)]
         return np.asarray(np.sum([np.zeros(self.n), *tilts], axis=0))
 
     def only(self, *kinds: type[Part]) -> bool:
@@ -261,18 +318,32 @@ class Structure:
     def is_quadratic(self) -> bool:
         return self.only(Squares, Form, Tilt)
 
+    @cached_property
+    def _slopes(self) -> dict[bytes, Slope]:
+        return {}
+
     def slope(self, x: Host) -> Slope:
+        """The gradient at x; the last ones are kept, for several ask for the same."""
+        key = x.tobytes()
+        if key not in self._slopes:
+            while len(self._slopes) >= KEPT:
+                del self._slopes[next(iter(self._slopes))]
+            self._slopes[key] = self._slope(x)
+        return self._slopes[key]
+
+    def _slope(self, x: Host) -> Slope:
         """The gradient at x: both products, to the duals and back, in twice the precision."""
         if not self.parts:
             return Slope(np.zeros(self.n), 0.0, 0.0)
-        stacked = np.vstack([part.rows for part in self.parts])
         duals = [part.dual(x) for part in self.parts]
-        vector = product(stacked.T, np.concatenate(duals))
+        pairs = list(zip(self.parts, duals, strict=True))
+        vector = total([part.sliced.terms(dual, transposed=True) for part, dual in pairs])
+        shape = sum(len(part.rows) for part in self.parts), self.n
         sizes = [norm(part.rows) for part in self.parts]
         size = sum(s * part.size(x) for s, part in zip(sizes, self.parts, strict=True))
-        error = 2.0 * EPS * norm(vector) + 4.0 * (EPS * max(stacked.shape)) ** 2 * size
-        if stacked.size > CAREFUL:
-            error += arrays.rounding_unit(EPS, *stacked.shape) * size
+        error = 2.0 * EPS * norm(vector) + 4.0 * (EPS * max(shape)) ** 2 * size
+        if any(part.sliced.is_plain for part in self.parts):
+            error += arrays.rounding_unit(EPS, *shape) * size
         for s, dual, part in zip(sizes, duals, self.parts, strict=True):
             length = norm(dual) + (part.noise(x, dual) if isinstance(part, Margins) else 0.0)
             error += 8.0 * EPS * s * length
@@ -341,16 +412,22 @@ class Structure:
         blocks = self._blocks()
         return norm(blocks[0]) if len(blocks) == 1 else 1.0
 
+    @property
+    def exponent(self) -> int:
+        """The power of two that `scaled` divides by."""
+        sizes = [
+            _exponent(np.array(part.weight)) + part.power * _exponent(part.rows)
+            for part in self.parts
+        ]
+        return max(sizes, default=0)
+
     def scaled(self) -> Structure:
         """The same up to a positive factor, with magnitudes near 1: nothing over- or underflows.
 
         By powers of two, so that nothing is rounded.
         """
-        sizes = [
-            _exponent(np.array(part.weight)) + part.power * _exponent(part.rows)
-            for part in self.parts
-        ]
-        return Structure(self.n, tuple(part.scaled(max(sizes)) for part in self.parts))
+        exponent = self.exponent
+        return Structure(self.n, tuple(part.scaled(exponent) for part in self.parts))
 
     def lifted(self, lift: Host) -> Structure:
         """The same function of u, x = lift u."""
@@ -433,6 +510,7 @@ class Rank(NamedTuple):
     high: int
     sigma: Host
     basis: Host  # right singular vectors as columns, all n of them
+    left: Host  # left singular vectors as columns, at least those of the rank
 
     @property
     def is_determined(self) -> bool:
@@ -443,6 +521,11 @@ class Rank(NamedTuple):
         sides = [*self.sigma, 0.0, 0.0]
         return (float(sides[self.low - 1]) if self.low else 0.0), float(sides[self.low])
 
+    def weights(self, target: Host) -> Host:
+        """The smallest weights with which the rows add up to the target, as well as it goes."""
+        along = self.basis[:, : self.low].T @ target
+        return np.asarray(self.left[:, : self.low] @ (along / self.sigma[: self.low]))
+
 
 def decide_rank(rows: Host, epsilon: float = EPS) -> Rank:
     """Singular values up to max(m, n) units of rounding are zero, those above 1e3 times that not.
@@ -451,13 +534,13 @@ def decide_rank(rows: Host, epsilon: float = EPS) -> Rank:
     """
     m, n = rows.shape
     if m == 0 or not rows.any():
-        return Rank(0, 0, np.zeros(0), np.eye(n))
-    _, sigma, vt = np.linalg.svd(rows, full_matrices=True)
+        return Rank(0, 0, np.zeros(0), np.eye(n), np.zeros((m, 0)))
+    left, sigma, vt = np.linalg.svd(rows, full_matrices=m < n)
     noise = max(m, n) * epsilon * float(sigma[0])
     low, high = int(np.count_nonzero(sigma > GAP * noise)), int(np.count_nonzero(sigma > noise))
     if low < high and float(sigma[low - 1]) >= GAP * float(sigma[low]):
         high = low
-    return Rank(low, high, sigma, vt.T)
+    return Rank(low, high, sigma, vt.T, left)
 
 
 def null_basis(
@@ -473,8 +556,7 @@ def null_basis(
     N = found.basis[:, rank:].copy()
     if rank == 0 or N.size == 0 or rows.size * N.shape[1] > CAREFUL:
         return N
-    V, square = found.basis[:, :rank], found.sigma[:rank] ** 2
-    for j, column in enumerate(N.T):
-        error = product(rows.T, product(rows, column))
-        N[:, j] = column - V @ (V.T @ error / square)
+    V, square, matrix = found.basis[:, :rank], found.sigma[:rank] ** 2, Sliced(rows)
+    error = matrix.times(matrix.times(N), transposed=True)
+    N -= V @ (V.T @ error / square[:, None])
     return np.linalg.qr(N)[0]

@@ -21,6 +21,7 @@ from tiebreak.arrays import Array
 from tiebreak.certificate import News
 from tiebreak.domains import Ball, Box, Halfspace, L1Ball, Monotone, Simplex, Space
 from tiebreak.faces import (
+    CLEAR,
     Disc,
     Faces,
     Fall,
@@ -184,7 +185,9 @@ class Exact:
             "solved by structure: the conditions of optimality of both levels hold to "
             f"{answer.residual:.1g}, for data within {findings.backward_error:.1g} of yours"
         )
-        news = solved.news._replace(claims=prove(problem, x, answer.normal, answer.sign))
+        normal = np.ldexp(answer.normal, f.exponent)  # f was scaled
+        claims = prove(problem, x, answer.rank or slices.rank, normal, answer.sign)
+        news = solved.news._replace(claims=claims)
         return solved._replace(news=news, finished=("converged", ending))
 
 
@@ -197,10 +200,11 @@ class Answer(NamedTuple):
     x: Host
     dimension: int | None
     residual: float
-    normal: Host  # of Z at x, up to a factor: with the slice it balances the slope of f
+    normal: Host  # of Z at x: with the slice it balances the slope of f
     direction: Host | None = None  # of the slice, along which f falls for ever
     doubt: str = ""  # a sentence, where x may not be what it should be
     sign: Host | None = None  # where f = |x|_1: its subgradient that balances the slice and normal
+    rank: Rank | None = None  # of the slice's equations, where it is not that of g's rows
 
 
 class Levels:
@@ -287,13 +291,20 @@ class Levels:
             u = polish(g, whole, Z.equal, u, basis)
         g = g.magnified(u)
         residual = _residual(g, whole, u, Z.lifted(x0))
-        pressing = np.vstack([whole.pressing(g.slope(u).vector, u), Z.equal])
-        doubt = _doubt(g, u, settled, whole, pressing)
-        # Inequalities that hold with equality on all of the slice belong to its equations.
-        equations, rank = np.vstack([rows, Z.equal]), None
-        if Z.lift is None and not len(Z.equal):
-            rank = self.rank
+        slope = g.slope(u)
+        weights, _ = whole.balance(slope.vector, u)
+        doubt = _doubt(g, u, settled, whole, np.vstack([whole.rows[weights > 0.0], Z.equal]))
+        # Inequalities that hold with equality on all of the slice belong to its equations. Those
+        # that press do: along the slice g's slope is 0, and so is the sum of weights <rows, d>.
+        equations, rank = np.vstack([rows, Z.equal]), self.rank
+        if Z.lift is not None or len(Z.equal):
+            rank = decide_rank(equations, self.epsilon)
         faces = Faces(Z.rows, Z.offset, null_basis(equations, self.epsilon, doubtful, rank))
+        touching = faces
+        presses = weights > max(TOUCHING * slope.size, CLEAR * float(np.max(weights, initial=0.0)))
+        if presses.any():
+            equations = np.vstack([equations, whole.rows[presses]])
+            faces = Faces(Z.rows, Z.offset, null_basis(equations, self.epsilon, doubtful))
         met = faces.slack(u, TOUCHING)[0] == 0.0
         can_move = loose(faces.B[met])
         if can_move is not None and not can_move.all():
@@ -306,28 +317,37 @@ class Levels:
         if self.is_sparse:
             if Z.lift is not None:  # an l1 ball: what is sparser than a point of it is in it too
                 Z, u = polyhedron(Space(), self.n), Z.lift @ u
-            answer = self._sparsest(Z, u, residual, dimension, doubtful)
+                rank = self.rank
+            answer = self._sparsest(Z, u, residual, dimension, doubtful, rank)
             return answer._replace(doubt=doubt or answer.doubt)
         answer = self._upper(f, faces, u, residual, dimension)
+        if touching is not faces and answer.direction is None:  # the normal of Z, not of a face
+            normal, _ = touching.normal(f.slope(answer.x), answer.x)
+            answer = answer._replace(normal=normal)
         answer = answer._replace(x=Z.point(answer.x), doubt=doubt or answer.doubt)
         if Z.lift is None:
-            return answer
+            return answer._replace(rank=rank)
         direction = None if answer.direction is None else Z.lift @ answer.direction
-        return answer._replace(normal=Z.lift @ answer.normal, direction=direction)
+        return answer._replace(normal=0.5 * Z.lift @ answer.normal, direction=direction)
 
     def _sparsest(
-        self, Z: Polyhedron, x: Host, residual: float, dimension: int | None, doubtful: bool
+        self,
+        Z: Polyhedron,
+        x: Host,
+        residual: float,
+        dimension: int | None,
+        doubtful: bool,
+        rank: Rank,
     ) -> Answer:
         """Minimise |x|_1 over the slice, from the lower minimiser x."""
-        equations, rank = np.vstack([self.rows, Z.equal]), self.rank
-        if len(Z.equal):
-            rank = decide_rank(equations, self.epsilon)
+        equations = np.vstack([self.rows, Z.equal])
         rank = rank._replace(low=rank.high) if doubtful else rank
         found = sparsest(Slice(equations, rank, x, Z.rows, Z.offset))
         if found is None:
             return Answer(x, dimension, residual, 0.0 * x, doubt=NO_PROGRAM)
         residual = max(residual, found.residual)
-        return Answer(Z.point(found.x), dimension, residual, found.normal, sign=found.sign)
+        x = Z.point(found.x)
+        return Answer(x, dimension, residual, found.normal, sign=found.sign, rank=rank)
 
     def _upper(
         self, f: Structure, region: Disc | Faces, x: Host, residual: float, dimension: int | None
