@@ -61,10 +61,30 @@ class State(NamedTuple):
 
     @property
     def shown(self) -> Any:
-        """The state whose point counts: a polish shows nothing before it has settled."""
-        if self.polish == AT_WORK and self.inner.is_settling:
+        """The state whose point counts: a polish shows nothing before it is better."""
+        if self.polish == AT_WORK and not self.inner.is_good:
             return self.proved
         return self.held or self.inner
+
+    @property
+    def fallback(self) -> State | None:
+        """What was proved before a polish, where that is still on its way or waits for its proof.
+
+        As if there had been none; None where nothing was.
+        """
+        if self.proved is None:
+            return None
+        is_at_work = self.polish == AT_WORK
+        return self._replace(
+            road=self.road - is_at_work,
+            taken=0,
+            inner=self.proved,
+            held=None,
+            proving=0,
+            polish=OVER,
+            proved=None,
+            notes=self.notes if is_at_work else self.notes[:-1],
+        )
 
     @property
     def x(self) -> Array:
@@ -177,9 +197,8 @@ class Relay:
             note = f"{_words(road, problem)} for {road.steps:,} steps"
             return self._next(problem, state._replace(k=k), note, state.x)
         if state.held is not None and state.taken >= state.proving:
-            if state.proved is not None:
-                return _unpolished(state._replace(k=k, news=News(), notes=state.notes[:-1]))
-            return state._replace(k=k, inner=state.held, held=None, news=News())
+            before = state.fallback or state._replace(inner=state.held, held=None)
+            return before._replace(k=k, news=News())
         try:
             inner = road.method.step(problem, state.inner)
         except (np.linalg.LinAlgError, ImportError, MemoryError) as error:
@@ -230,7 +249,7 @@ class Relay:
         """The next step of a polish, or the proved state again where it fails or takes too long."""
         k = state.k + 1
         if state.polish == WANTED:
-            inner = self.roads[state.road + 1].method.init(problem, state.x)
+            inner = _begun(self.roads[state.road + 1], problem, state.x, state.inner)
             return state._replace(
                 k=k, road=state.road + 1, taken=0, inner=inner, polish=AT_WORK, proved=state.inner,
                 proving=POLISHING * max(PROVING, k), news=inner.news,
@@ -242,13 +261,13 @@ class Relay:
             return self._held(problem, state, inner)
         values = inner.upper_value, inner.lower_value
         if inner.finished[0] or state.taken > state.proving or not all(map(math.isfinite, values)):
-            return _unpolished(state)._replace(road=state.road - 1)
+            return state.fallback or state
         return state._replace(inner=inner)
 
     def _next(self, problem: Problem, state: State, note: str, x: Array) -> State:
         """The next road begins at x."""
         road = state.road + 1
-        inner = self.roads[road].method.init(problem, x)
+        inner = _begun(self.roads[road], problem, x, state.inner)
         return state._replace(
             road=road,
             taken=0,
@@ -260,11 +279,14 @@ class Relay:
         )
 
 
-def _unpolished(state: State) -> State:
-    """What was proved before the polish, as if there had been none."""
-    return state._replace(
-        taken=0, inner=state.proved, held=None, polish=OVER, proved=None, proving=0
-    )
+def _begun(road: Road, problem: Problem, x: Array, before: Any) -> Any:
+    """The road's method at x; a polish also gets the eta of the method before it, if that has one.
+
+    Then x is about argmin g + eta f, so that it knows the size of its first multiplier.
+    """
+    if road.polishes:
+        return road.method.init(problem, x, getattr(before, "eta", 0.0))
+    return road.method.init(problem, x)
 
 
 def _both(first: News, second: News) -> News:
