@@ -21,19 +21,21 @@ from tiebreak.certificate import News
 from tiebreak.functions import Seen
 from tiebreak.methods.apg import need_joint_prox
 from tiebreak.methods.common import out_of_bounds
+from tiebreak.methods.curvature import DENSE, Curvature
+from tiebreak.methods.probes import Probes, unknown
 from tiebreak.methods.tangents import Tangent, along_terms
 from tiebreak.problem import Problem
 from tiebreak.terms import Terms
 
-MEMORY = 12  # pairs that L-BFGS remembers
 SHARE = 0.2  # the first eta, beside the one that makes f bend as much as g
 CLOSE = 0.1  # a round ends where so much of what x lacks below is left of the slope of its sum
 SLOW, EASIER = 0.3, 0.25  # where x lacks more than this part of the round before, eta falls
-PATIENCE = 150  # steps without half of the slope gone: rounding is all that is left
+PATIENCE = 500  # steps without half of the slope gone: rounding is all that is left
 ROUNDS = 60
 SETTLED = 1e-11  # f is as close as this to f*, relative, as far as the multipliers say
 GOOD = 1e-7  # from here on x is better than what is asked as a rule
 ROUNDING = 8.0  # units of rounding that a slope has
+AGAIN = 0.25  # of the steps that Hessians cost: so many more with them, and they are found anew
 PROBE = 1e-4  # how far curvature is probed, beside the size of x
 ARMIJO = 1e-4
 RELEASE = 0.3  # where less of the slope is along the face, others take its place
@@ -41,7 +43,6 @@ STEEPER, PROOFS = 0.25, 5  # from one t of the proof to the next; so many of the
 DROWNING = 1e12  # how much heavier each is: the ledger begins with the last ratio of weights
 NOISE = 1e3  # units of rounding that the certificate pays for a cut
 INSIDE = 1e-5  # how much less than the multipliers say, so that a slope is inside a dual ball
-KEPT = 0.9  # a pair of L-BFGS stays where so much of its step is along the new face
 
 
 class Look(NamedTuple):
@@ -72,7 +73,9 @@ class State(NamedTuple):
     weight: float  # sum of 1/eta_i
     points: Array  # sum of x_i/eta_i
     here: Look  # the iterate of this round
-    changes: tuple[tuple[Array, Array, float], ...]  # of x and slope, and 1 over their product
+    curvature: Curvature
+    probes: Probes | None  # both Hessians along the face, where that has become worth its price
+    since: int  # steps without them
     least: float  # the smallest slope since ``stalled`` steps
     stalled: int
     scale: float  # 1/L for the first step of L-BFGS
@@ -148,7 +151,7 @@ class Multipliers:
             k=0, x=x, upper_value=values[0], lower_value=values[1], eta=eta,
             pull=pull, weight=weight, points=points,
             here=_look(problem, f_x, g_x, eta, pull, weight),
-            changes=(), least=math.inf, stalled=0, scale=1.0 / bend if bend > 0.0 else 1.0,
+            curvature=Curvature(), probes=None, since=0, least=math.inf, stalled=0, scale=1.0 / bend if bend > 0.0 else 1.0,
             rounds=0, lacks=math.inf, off=math.inf, proofs=-1,
             finished=("", ""), steep=(0, 0), bent=(0, 0), news=News(values=((values[1], x, g_x),)),
         )  # fmt: skip
@@ -160,6 +163,8 @@ class Multipliers:
             return _proved(problem, state)
         if not 0.0 < state.eta < math.inf:
             return _ended(state, "there is no slope to follow")
+        if _is_probing(state):
+            return _probed(problem, state)
         here, t = state.here, state.scale
         weights = state.eta, 1.0 + state.eta * state.weight
         pushed = problem.prox(here.x - t * here.smooth, t * weights[0], t * weights[1])
@@ -208,9 +213,9 @@ def _round(problem: Problem, state: State, lacks: float) -> State:
         return _ended(state, "f does not settle")
     if slower:
         eta *= EASIER
-        state = state._replace(changes=())
     look = _look(problem, here.f, here.g, eta, pull, weight)
-    return state._replace(eta=eta, here=look, least=math.inf, stalled=0)
+    state = state._replace(eta=eta, here=look, least=math.inf, stalled=0)
+    return _rebuilt(problem, state) if slower and state.probes is not None else state
 
 
 def _proved(problem: Problem, state: State) -> State:
@@ -308,23 +313,44 @@ def _steepness(terms: Terms, x: Array) -> float:
     return terms.steepness(n, arrays.norm(x)) if any(terms.weights) else 0.0
 
 
-# -- L-BFGS ---------------------------------------------------------------------------------------
+# -- Hessians ------------------------------------------------------------------------------------
 
 
-def _direction(state: State, slope: Array) -> Array:
-    """-H slope, with H the inverse Hessian as the last changes show it (two loops)."""
-    q, weights = slope, []
-    for s, y, rho in reversed(state.changes):
-        weights.append(rho * arrays.dot(s, q))
-        q = q - weights[-1] * y
-    scale = state.scale
-    if state.changes:
-        _, y, rho = state.changes[-1]
-        scale = 1.0 / (rho * arrays.dot(y, y))
-    q = scale * q
-    for (s, y, rho), weight in zip(state.changes, reversed(weights), strict=True):
-        q = q + (weight - rho * arrays.dot(y, q)) * s
-    return -1.0 * q
+def _is_probing(state: State) -> bool:
+    """Are columns of the Hessians to be found out next, or anew?  Each costs as much as a step.
+
+    Once as many steps were taken: at worst twice of what is needed is spent.
+    """
+    face = state.here.face
+    if face.free is None or int(state.x.shape[0]) > DENSE:
+        return False
+    if state.probes is not None and len(state.probes.missing(face)):
+        return True
+    share = 1.0 if state.probes is None else AGAIN
+    return state.since > share * arrays.dot(face.free, face.free)
+
+
+def _probed(problem: Problem, state: State) -> State:
+    """Some more columns; with the last one the inverse."""
+    here, probes = state.here, state.probes
+    if probes is None or not len(probes.missing(here.face)):
+        probes = unknown(here.x)
+    probes = probes.probed(problem, here.f, here.g, here.face)
+    state = state._replace(probes=probes, since=0)
+    return state if len(probes.missing(here.face)) else _rebuilt(problem, state)
+
+
+def _rebuilt(problem: Problem, state: State) -> State:
+    """With the inverse Hessian of this sum on this face, where all of it is known."""
+    here, probes = state.here, state.probes
+    if probes is None or here.face.free is None or len(probes.missing(here.face)):
+        return state
+    terms = problem.joint.terms(state.eta, 1.0 + state.eta * state.weight)
+    inverse = probes.inverse(state.eta, terms, here.x, here.face)
+    return state._replace(curvature=Curvature(inverse), since=0)
+
+
+# -- steps ---------------------------------------------------------------------------------------
 
 
 def _doubted(problem: Problem, state: State, there: Look) -> State:
@@ -340,17 +366,6 @@ def _doubted(problem: Problem, state: State, there: Look) -> State:
     )
 
 
-def _onto(changes: tuple[tuple[Array, Array, float], ...], face: Tangent) -> tuple[tuple[Array, Array, float], ...]:
-    """What the pairs say about another face."""
-    kept = []
-    for s, y, _ in changes:
-        p, q = face.along(s), face.along(y)
-        product = arrays.dot(p, q)
-        if arrays.norm(p) >= KEPT * arrays.norm(s) and product > 1e-8 * arrays.norm(p) * arrays.norm(q):
-            kept.append((p, q, 1.0 / product))
-    return tuple(kept)
-
-
 def _at(problem: Problem, state: State, x: Array) -> Look:
     return _look(problem, *_seen(problem, x), state.eta, state.pull, state.weight)
 
@@ -359,11 +374,11 @@ def _moved(problem: Problem, state: State) -> State:
     """One step along the face, as long as the sum falls enough, or its slope where it is flat."""
     here = state.here
     slope, face = here.slope, here.face
-    d = face.along(_direction(state, slope))
+    d = face.along(-state.curvature.times(slope, state.scale))
     fall = arrays.dot(slope, d)
     if not fall < 0.0:  # the memory is worn out
         d, fall = -state.scale * slope, -state.scale * arrays.dot(slope, slope)
-        state = state._replace(changes=())
+        state = state._replace(curvature=Curvature())
     t, noise = 1.0, _noise(state)
     for _ in range(40):
         x = face.retract(here.x + t * d)
@@ -383,15 +398,17 @@ def _moved(problem: Problem, state: State) -> State:
     else:  # bent by the projection, a direction need not fall
         return _released(problem, state)
     state = _doubted(problem, state, there)
-    changes = state.changes
     if arrays.max_abs(there.face.key - face.key) > 0.0:
-        changes = _onto(changes, there.face)
-        return state._replace(here=there, changes=changes)
-    s, y = x - here.x, there.slope - slope
-    product = arrays.dot(s, y)
-    if product > arrays.epsilon(d) * arrays.norm(s) * arrays.norm(y):
-        changes = (*changes, (s, y, 1.0 / product))[-MEMORY:]
-    return state._replace(here=there, changes=changes)
+        return _faced(problem, state, there)
+    curvature = state.curvature.learned(x - here.x, there.slope - slope)
+    return state._replace(here=there, curvature=curvature, since=state.since + 1)
+
+
+def _faced(problem: Problem, state: State, there: Look) -> State:
+    """On another face."""
+    curvature = state.curvature.onto(state.here.face, there.face)
+    state = state._replace(here=there, curvature=curvature, since=state.since + 1)
+    return _rebuilt(problem, state) if state.probes is not None else state
 
 
 def _released(problem: Problem, state: State) -> State:
@@ -406,7 +423,6 @@ def _released(problem: Problem, state: State) -> State:
         rise += state.eta * (there.f.value - here.f.value - arrays.dot(here.f.slope, d))
         if math.isfinite(there.value) and rise <= 0.5 * arrays.dot(d, d) / t + noise:
             state = _doubted(problem, state, there)
-            changes = _onto(state.changes, there.face)
-            return state._replace(here=there, changes=changes, scale=1.5 * t)
+            return _faced(problem, state._replace(scale=1.5 * t), there)
         t *= 0.5
     return state._replace(stalled=PATIENCE)

@@ -22,7 +22,9 @@ class Tangent(NamedTuple):
     along: Callable[[Array], Array]  # the part of a vector along the face
     key: Array
     retract: Callable[[Array], Array]  # back to the set, after a step along the face
+    free: Array | None  # 1 where an entry may change, 0 where it may not; None: not that simple
     room: Callable[[Array, Array], float] = lambda x, d: math.inf  # how far x + t d stays on it
+    is_plain: bool = False  # is that all there is to it?
 
 
 def tangent(domain: Domain, x: Array) -> Tangent:
@@ -41,7 +43,7 @@ def tangent(domain: Domain, x: Array) -> Tangent:
             return min(_room(x - low, d), _room(high - x, -d))
 
         key = xp.astype(free, x.dtype)
-        return Tangent(lambda v: xp.where(free, v, zero), key, domain.project, room)
+        return Tangent(lambda v: xp.where(free, v, zero), key, domain.project, key, room, True)
     if isinstance(domain, Simplex):
         return _on_simplex(domain, x, xp.astype(x > TOUCHING * domain.total, x.dtype))
     if isinstance(domain, L1Ball) and float(xp.sum(xp.abs(x))) >= domain.radius * (1.0 - TOUCHING):
@@ -58,7 +60,7 @@ def tangent(domain: Domain, x: Array) -> Tangent:
         away = x if domain.center is None else x - arrays.like(domain.center, x)
         if arrays.norm(away) >= domain.radius * (1.0 - TOUCHING):
             return _across(domain, away)
-    return Tangent(lambda v: v, zero, domain.project)
+    return Tangent(lambda v: v, zero, domain.project, xp.ones_like(x), is_plain=True)
 
 
 def along_terms(terms: Terms, x: Array) -> tuple[Tangent, Array | None]:
@@ -104,7 +106,8 @@ def along_terms(terms: Terms, x: Array) -> tuple[Tangent, Array | None]:
     def room(x: Array, d: Array) -> float:
         return min(face.room(x, d), _room(signs * x, signs * d) if terms.l1 > 0.0 else math.inf)
 
-    return Tangent(lambda v: face.along(free * v), key, retract, room), slope
+    both = None if face.free is None else free * face.free
+    return Tangent(lambda v: face.along(free * v), key, retract, both, room, face.is_plain), slope
 
 
 def _on_simplex(domain: Domain, x: Array, sign: Array) -> Tangent:
@@ -120,7 +123,7 @@ def _on_simplex(domain: Domain, x: Array, sign: Array) -> Tangent:
         # Along the face the sum stays; projections onto it are not right to the last digit.
         return y if float(xp.min(sign * y)) >= 0.0 else domain.project(y)
 
-    return Tangent(along, sign, retract, lambda x, d: _room(sign * x, sign * d))
+    return Tangent(along, sign, retract, xp.abs(sign), lambda x, d: _room(sign * x, sign * d))
 
 
 def _room(x: Array, d: Array) -> float:
@@ -135,7 +138,7 @@ def _across(domain: Domain, normal: Array) -> Tangent:
     """What is orthogonal to the normal."""
     unit = normal / arrays.norm(normal)
     one = arrays.namespace(normal).ones_like(normal)
-    return Tangent(lambda v: v - arrays.dot(unit, v) * unit, one, domain.project)
+    return Tangent(lambda v: v - arrays.dot(unit, v) * unit, one, domain.project, one)
 
 
 def _in_blocks(domain: Domain, x: Array) -> Tangent:
@@ -149,4 +152,4 @@ def _in_blocks(domain: Domain, x: Array) -> Tangent:
         means = np.bincount(block, arrays.to_numpy(v)) / count
         return arrays.like(means[block], x)
 
-    return Tangent(along, arrays.like(block.astype(values.dtype), x), domain.project)
+    return Tangent(along, arrays.like(block.astype(values.dtype), x), domain.project, None)
