@@ -1,6 +1,7 @@
 """Multipliers: x* to many digits without structure, matrices or constants, penalties included.
 
-    x_k = argmin over Z of  g + eta f + sum_{i<k} l_i,   l_i = g1(x_i) + <grad g1(x_i), . - x_i> + g2
+    x_k = argmin over Z of  g + eta f + sum_{i<k} l_i,
+    l_i = g1(x_i) + <grad g1(x_i), . - x_i> + g2
 
 Each round adds the minorant of g that it has seen at its end, with eta as it is: the method of
 multipliers (Hestenes, Powell 1969; for two levels Osher, Burger, Goldfarb, Xu, Yin 2005). Where g
@@ -33,16 +34,17 @@ SLOW, EASIER = 0.3, 0.25  # where x lacks more than this part of the round befor
 PATIENCE = 500  # steps without half of the slope gone: rounding is all that is left
 ROUNDS = 60
 SETTLED = 1e-11  # f is as close as this to f*, relative, as far as the multipliers say
+ENOUGH = 1e-9  # the same where each digit costs many steps, for want of a Hessian
 GOOD = 1e-7  # from here on x is better than what is asked as a rule
 ROUNDING = 8.0  # units of rounding that a slope has
 AGAIN = 0.25  # of the steps that Hessians cost: so many more with them, and they are found anew
 PROBE = 1e-4  # how far curvature is probed, beside the size of x
 ARMIJO = 1e-4
 RELEASE = 0.3  # where less of the slope is along the face, others take its place
-STEEPER, PROOFS = 0.25, 5  # from one t of the proof to the next; so many of them
+STEEPER, PROOFS = 0.25, 7  # from one t of the proof to the next; so many of them
 DROWNING = 1e12  # how much heavier each is: the ledger begins with the last ratio of weights
 NOISE = 1e3  # units of rounding that the certificate pays for a cut
-INSIDE = 1e-5  # how much less than the multipliers say, so that a slope is inside a dual ball
+INSIDE = 1e-5  # less than the multipliers say, so that a slope is inside the dual ball of f2
 
 
 class Look(NamedTuple):
@@ -53,7 +55,6 @@ class Look(NamedTuple):
     value: float
     smooth: Array  # the slope of its smooth part
     slope: Array  # the same with the slope of the penalties, along the face of the point
-    face: Tangent
 
     @property
     def x(self) -> Array:
@@ -151,7 +152,8 @@ class Multipliers:
             k=0, x=x, upper_value=values[0], lower_value=values[1], eta=eta,
             pull=pull, weight=weight, points=points,
             here=_look(problem, f_x, g_x, eta, pull, weight),
-            curvature=Curvature(), probes=None, since=0, least=math.inf, stalled=0, scale=1.0 / bend if bend > 0.0 else 1.0,
+            curvature=Curvature(), probes=None, since=0, least=math.inf, stalled=0,
+            scale=1.0 / bend if bend > 0.0 else 1.0,
             rounds=0, lacks=math.inf, off=math.inf, proofs=-1,
             finished=("", ""), steep=(0, 0), bent=(0, 0), news=News(values=((values[1], x, g_x),)),
         )  # fmt: skip
@@ -163,8 +165,9 @@ class Multipliers:
             return _proved(problem, state)
         if not 0.0 < state.eta < math.inf:
             return _ended(state, "there is no slope to follow")
-        if _is_probing(state):
-            return _probed(problem, state)
+        face = _face(problem, state, state.here.x)
+        if _is_probing(state, face):
+            return _probed(problem, state, face)
         here, t = state.here, state.scale
         weights = state.eta, 1.0 + state.eta * state.weight
         pushed = problem.prox(here.x - t * here.smooth, t * weights[0], t * weights[1])
@@ -181,8 +184,8 @@ class Multipliers:
         if state.stalled >= PATIENCE:
             return _ended(state, "a round could not be solved to rounding")
         if arrays.norm(here.slope) < RELEASE * left:
-            return _released(problem, state)
-        return _moved(problem, state)
+            return _released(problem, state, face)
+        return _moved(problem, state, face)
 
 
 def _round(problem: Problem, state: State, lacks: float) -> State:
@@ -194,7 +197,6 @@ def _round(problem: Problem, state: State, lacks: float) -> State:
     slower = lacks > SLOW * state.lacks
     weight = state.weight + 1.0 / eta
     pull, points = state.pull + here.g.slope / eta, state.points + x / eta
-    way = arrays.norm(points - weight * x)
     size = abs(f) + (arrays.norm(here.f.slope) + _steepness(f2.terms, x)) * arrays.norm(x)
     t = state.scale
     lower = problem.prox(here.x - t * here.g.slope, 0.0, t)
@@ -207,7 +209,8 @@ def _round(problem: Problem, state: State, lacks: float) -> State:
         pull=pull, weight=weight, points=points, news=news,
     )  # fmt: skip
     floor = ROUNDING * arrays.epsilon(x) * _sizes(state)
-    if off <= max(SETTLED, 32.0 * arrays.epsilon(x)) or lacks <= floor:
+    enough = SETTLED if int(x.shape[0]) <= DENSE else ENOUGH
+    if off <= max(enough, 32.0 * arrays.epsilon(x)) or lacks <= floor:
         return state._replace(proofs=0)
     if state.rounds >= ROUNDS:
         return _ended(state, "f does not settle")
@@ -215,7 +218,7 @@ def _round(problem: Problem, state: State, lacks: float) -> State:
         eta *= EASIER
     look = _look(problem, here.f, here.g, eta, pull, weight)
     state = state._replace(eta=eta, here=look, least=math.inf, stalled=0)
-    return _rebuilt(problem, state) if slower and state.probes is not None else state
+    return _rebuilt(problem, state, _face(problem, state, x)) if slower else state
 
 
 def _proved(problem: Problem, state: State) -> State:
@@ -227,11 +230,12 @@ def _proved(problem: Problem, state: State) -> State:
     x, here = state.x, state.here
     c = state.points - state.weight * x
     bend = abs(arrays.dot(c, state.pull - state.weight * here.g.slope))
-    length = arrays.norm(x)
-    sizes = max(abs(here.g.value), here.g.size) + length * (
+    length, reach = arrays.norm(x), problem.domain.diameter_in(int(x.shape[0]))
+    reach = max(length, reach if math.isfinite(reach) else 0.0)
+    sizes = max(abs(here.g.value), here.g.size) + reach * (
         arrays.norm(here.g.slope) + length / state.scale
     )
-    rounding = NOISE * arrays.epsilon(x) * sizes
+    rounding = NOISE * arrays.epsilon(x) * sizes + state.lacks * reach
     t = math.sqrt(2.0 * rounding / bend) if bend > 0.0 else 0.0
     if not 0.0 < t < math.inf:
         t = 1.0 / state.weight
@@ -239,9 +243,10 @@ def _proved(problem: Problem, state: State) -> State:
     (point,) = problem.lift(problem.domain.project(x + t * c))
     (g_y,), _ = problem.lower.look([point.g])
     heavy = DROWNING ** (state.proofs + 1)
+    inside = INSIDE if any(problem.penalties[0].terms.weights) else 0.0
     news = News(
         upper=((heavy, here.f),),
-        cuts=((heavy * (1.0 - INSIDE) / t, g_y),),
+        cuts=((heavy * (1.0 - inside) / t, g_y),),
         lower=((1.0, here.g),),
     )
     state = state._replace(proofs=state.proofs + 1, news=news)
@@ -264,16 +269,20 @@ def _seen(problem: Problem, x: Array) -> tuple[Seen, Seen]:
     return problem.upper.look([point.f])[0][0], problem.lower.look([point.g])[0][0]
 
 
-def _look(
-    problem: Problem, f: Seen, g: Seen, eta: float, pull: Array, weight: float
-) -> Look:
+def _look(problem: Problem, f: Seen, g: Seen, eta: float, pull: Array, weight: float) -> Look:
     """g + eta f + eta (<pull, .> + weight g2) at a point."""
     x, terms = f.at, problem.joint.terms(eta, 1.0 + eta * weight)
     smooth = g.slope + eta * (f.slope + pull)
     value = g.value + eta * (f.value + arrays.dot(pull, x)) + terms.value(x)
     face, steepest = along_terms(terms, x)
     slope = face.along(smooth if steepest is None else smooth + steepest)
-    return Look(f, g, value, smooth, slope, face)
+    return Look(f, g, value, smooth, slope)
+
+
+def _face(problem: Problem, state: State, x: Array) -> Tangent:
+    """The face that x is on; no part of the state, which is saved."""
+    terms = problem.joint.terms(state.eta, 1.0 + state.eta * state.weight)
+    return along_terms(terms, x)[0]
 
 
 def _sizes(state: State) -> float:
@@ -316,12 +325,11 @@ def _steepness(terms: Terms, x: Array) -> float:
 # -- Hessians ------------------------------------------------------------------------------------
 
 
-def _is_probing(state: State) -> bool:
+def _is_probing(state: State, face: Tangent) -> bool:
     """Are columns of the Hessians to be found out next, or anew?  Each costs as much as a step.
 
     Once as many steps were taken: at worst twice of what is needed is spent.
     """
-    face = state.here.face
     if face.free is None or int(state.x.shape[0]) > DENSE:
         return False
     if state.probes is not None and len(state.probes.missing(face)):
@@ -330,23 +338,25 @@ def _is_probing(state: State) -> bool:
     return state.since > share * arrays.dot(face.free, face.free)
 
 
-def _probed(problem: Problem, state: State) -> State:
+def _probed(problem: Problem, state: State, face: Tangent) -> State:
     """Some more columns; with the last one the inverse."""
     here, probes = state.here, state.probes
-    if probes is None or not len(probes.missing(here.face)):
+    if probes is None or not len(probes.missing(face)):
         probes = unknown(here.x)
-    probes = probes.probed(problem, here.f, here.g, here.face)
+    probes = probes.probed(problem, here.f, here.g, face)
     state = state._replace(probes=probes, since=0)
-    return state if len(probes.missing(here.face)) else _rebuilt(problem, state)
+    return state if len(probes.missing(face)) else _rebuilt(problem, state, face)
 
 
-def _rebuilt(problem: Problem, state: State) -> State:
+def _rebuilt(problem: Problem, state: State, face: Tangent) -> State:
     """With the inverse Hessian of this sum on this face, where all of it is known."""
     here, probes = state.here, state.probes
-    if probes is None or here.face.free is None or len(probes.missing(here.face)):
+    if probes is None or face.free is None or len(probes.missing(face)):
         return state
     terms = problem.joint.terms(state.eta, 1.0 + state.eta * state.weight)
-    inverse = probes.inverse(state.eta, terms, here.x, here.face)
+    steepest = along_terms(terms, here.x)[1]
+    slope = here.smooth if steepest is None else here.smooth + steepest
+    inverse = probes.inverse(state.eta, terms, here.x, face, face.bend(slope))
     return state._replace(curvature=Curvature(inverse), since=0)
 
 
@@ -370,10 +380,10 @@ def _at(problem: Problem, state: State, x: Array) -> Look:
     return _look(problem, *_seen(problem, x), state.eta, state.pull, state.weight)
 
 
-def _moved(problem: Problem, state: State) -> State:
+def _moved(problem: Problem, state: State, face: Tangent) -> State:
     """One step along the face, as long as the sum falls enough, or its slope where it is flat."""
     here = state.here
-    slope, face = here.slope, here.face
+    slope = here.slope
     d = face.along(-state.curvature.times(slope, state.scale))
     fall = arrays.dot(slope, d)
     if not fall < 0.0:  # the memory is worn out
@@ -396,22 +406,23 @@ def _moved(problem: Problem, state: State) -> State:
         best = -0.5 * fall * t * t / bend if math.isfinite(bend) and bend > 0.0 else 0.0
         t = min(max(best, 0.1 * t), 0.5 * t)
     else:  # bent by the projection, a direction need not fall
-        return _released(problem, state)
+        return _released(problem, state, face)
     state = _doubted(problem, state, there)
-    if arrays.max_abs(there.face.key - face.key) > 0.0:
-        return _faced(problem, state, there)
+    other = _face(problem, state, x)
+    if arrays.max_abs(other.key - face.key) > 0.0:
+        return _faced(problem, state, there, face, other)
     curvature = state.curvature.learned(x - here.x, there.slope - slope)
     return state._replace(here=there, curvature=curvature, since=state.since + 1)
 
 
-def _faced(problem: Problem, state: State, there: Look) -> State:
+def _faced(problem: Problem, state: State, there: Look, before: Tangent, after: Tangent) -> State:
     """On another face."""
-    curvature = state.curvature.onto(state.here.face, there.face)
+    curvature = state.curvature.onto(before, after)
     state = state._replace(here=there, curvature=curvature, since=state.since + 1)
-    return _rebuilt(problem, state) if state.probes is not None else state
+    return _rebuilt(problem, state, after)
 
 
-def _released(problem: Problem, state: State) -> State:
+def _released(problem: Problem, state: State, face: Tangent) -> State:
     """One step of the prox: off the face, or onto another one, where the slope says so."""
     here, t, noise = state.here, state.scale, _noise(state)
     weights = state.eta, 1.0 + state.eta * state.weight
@@ -423,6 +434,7 @@ def _released(problem: Problem, state: State) -> State:
         rise += state.eta * (there.f.value - here.f.value - arrays.dot(here.f.slope, d))
         if math.isfinite(there.value) and rise <= 0.5 * arrays.dot(d, d) / t + noise:
             state = _doubted(problem, state, there)
-            return _faced(problem, state._replace(scale=1.5 * t), there)
+            state = state._replace(scale=1.5 * t)
+            return _faced(problem, state, there, face, _face(problem, state, x))
         t *= 0.5
     return state._replace(stalled=PATIENCE)

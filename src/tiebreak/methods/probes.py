@@ -50,15 +50,20 @@ class Probes(NamedTuple):
             known[i] = 1.0
         return Probes(*(arrays.like(part, x) for part in (f, g, known)))
 
-    def inverse(self, eta: float, terms: Terms, x: Array, face: Tangent) -> Array | None:
-        """The inverse of the Hessian of g1 + eta f1 + terms along the face; None where none is."""
+    def inverse(
+        self, eta: float, terms: Terms, x: Array, face: Tangent, bend: float = 0.0
+    ) -> Array | None:
+        """The inverse of the Hessian of g1 + eta f1 + terms along the face; None where none is.
+
+        ``bend`` is what the face itself adds to it.
+        """
         free = np.nonzero(arrays.to_numpy(face.free) > 0.0)[0]
         if not len(free):
             return None
         part = np.ix_(free, free)
         n, host = int(x.shape[0]), arrays.to_numpy(x)
         H = arrays.to_numpy(self.g)[part] + eta * arrays.to_numpy(self.f)[part]
-        H = 0.5 * (H + H.T) + _bend(terms, host)[part]
+        H = 0.5 * (H + H.T) + _bend(terms, host)[part] + bend * np.eye(len(free))
         if not face.is_plain:
             P = np.zeros((n, len(free)))
             for j, i in enumerate(free):
@@ -97,9 +102,10 @@ def _bend(terms: Terms, x: Host) -> Host:
     if terms.group > 0.0:
         lengths, layout = terms.lengths(x)
         for i in np.nonzero((lengths > 0.0) & (layout.penalised > 0.0))[0]:
-            group = np.nonzero(layout.labels == i)[0]
+            labels = np.zeros(n) if layout.labels is None else layout.labels
+            group = np.nonzero(labels == i)[0]
             u = x[group] / lengths[i]
-            H[np.ix_(group, group)] += terms.group / lengths[i] * (
-                np.eye(len(group)) - np.outer(u, u)
+            H[np.ix_(group, group)] += (
+                terms.group / lengths[i] * (np.eye(len(group)) - np.outer(u, u))
             )
     return H

@@ -25,6 +25,7 @@ class Tangent(NamedTuple):
     free: Array | None  # 1 where an entry may change, 0 where it may not; None: not that simple
     room: Callable[[Array, Array], float] = lambda x, d: math.inf  # how far x + t d stays on it
     is_plain: bool = False  # is that all there is to it?
+    bend: Callable[[Array], float] = lambda slope: 0.0  # of the face, as a slope presses x to it
 
 
 def tangent(domain: Domain, x: Array) -> Tangent:
@@ -59,7 +60,7 @@ def tangent(domain: Domain, x: Array) -> Tangent:
     if isinstance(domain, Ball):
         away = x if domain.center is None else x - arrays.like(domain.center, x)
         if arrays.norm(away) >= domain.radius * (1.0 - TOUCHING):
-            return _across(domain, away)
+            return _across(domain, away)._replace(bend=lambda slope: _pressed(away, slope))
     return Tangent(lambda v: v, zero, domain.project, xp.ones_like(x), is_plain=True)
 
 
@@ -102,12 +103,13 @@ def along_terms(terms: Terms, x: Array) -> tuple[Tangent, Array | None]:
 
     key = face.key + 4.0 * (free * signs if terms.l1 > 0.0 else free)
 
-
     def room(x: Array, d: Array) -> float:
         return min(face.room(x, d), _room(signs * x, signs * d) if terms.l1 > 0.0 else math.inf)
 
     both = None if face.free is None else free * face.free
-    return Tangent(lambda v: face.along(free * v), key, retract, both, room, face.is_plain), slope
+    return Tangent(
+        lambda v: face.along(free * v), key, retract, both, room, face.is_plain, face.bend
+    ), slope
 
 
 def _on_simplex(domain: Domain, x: Array, sign: Array) -> Tangent:
@@ -139,6 +141,11 @@ def _across(domain: Domain, normal: Array) -> Tangent:
     unit = normal / arrays.norm(normal)
     one = arrays.namespace(normal).ones_like(normal)
     return Tangent(lambda v: v - arrays.dot(unit, v) * unit, one, domain.project, one)
+
+
+def _pressed(away: Array, slope: Array) -> float:
+    """|slope|/radius on a sphere, where x + d lies |d|²/(2 radius) below its tangent plane."""
+    return max(-arrays.dot(away, slope) / arrays.dot(away, away), 0.0)
 
 
 def _in_blocks(domain: Domain, x: Array) -> Tangent:
