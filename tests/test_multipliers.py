@@ -272,7 +272,7 @@ def test_probes_give_the_newton_step_along_the_face(domain):
     upper, lower = least_squares(7)
     problem = tb.Problem(upper=upper, lower=lower, domain=domain)
     rng = np.random.default_rng(3)
-    x = domain.project(rng.standard_normal(12))
+    x = domain.project(0.3 * rng.standard_normal(12))
     (point,) = problem.lift(x)
     (f,), (g,) = upper.look([point.f])[0], lower.look([point.g])[0]
     face, terms = tangent(domain, x), Terms(domain=domain)

@@ -34,10 +34,11 @@ SLOW, EASIER = 0.3, 0.25  # where x lacks more than this part of the round befor
 PATIENCE = 500  # steps without half of the slope gone: rounding is all that is left
 ROUNDS = 60
 SETTLED = 1e-11  # f is as close as this to f*, relative, as far as the multipliers say
-ENOUGH = 1e-9  # the same where each digit costs many steps, for want of a Hessian
+ENOUGH = 2e-10  # the same where each digit costs many steps, for want of a Hessian
 GOOD = 1e-7  # from here on x is better than what is asked as a rule
 ROUNDING = 8.0  # units of rounding that a slope has
 AGAIN = 0.25  # of the steps that Hessians cost: so many more with them, and they are found anew
+WORTHWHILE = 16  # fewer steps than this need no Hessians
 PROBE = 1e-4  # how far curvature is probed, beside the size of x
 ARMIJO = 1e-4
 RELEASE = 0.3  # where less of the slope is along the face, others take its place
@@ -335,7 +336,7 @@ def _is_probing(state: State, face: Tangent) -> bool:
     if state.probes is not None and len(state.probes.missing(face)):
         return True
     share = 1.0 if state.probes is None else AGAIN
-    return state.since > share * arrays.dot(face.free, face.free)
+    return state.since > max(share * arrays.dot(face.free, face.free), WORTHWHILE)
 
 
 def _probed(problem: Problem, state: State, face: Tangent) -> State:

@@ -117,6 +117,8 @@ class State(NamedTuple):
     @property
     def is_settling(self) -> bool:
         """Is the method at work about to make f more accurate, whatever is proved?"""
+        if self.held is not None:  # only the proof is missing
+            return False
         return self.polish in (AHEAD, WANTED) or bool(getattr(self.inner, "is_settling", False))
 
     @property
@@ -207,6 +209,10 @@ class Relay:
             note = f"{_words(road, problem)}, which failed ({error})"
             return self._next(problem, state._replace(k=k), note, state.start)
         status, said = getattr(inner, "finished", ("", ""))
+        if status and state.held is not None and not is_last:  # all that it has for the proof
+            news = inner.news
+            after = self._next(problem, state._replace(k=k), "", state.held.x)
+            return after._replace(news=_both(news, after.news))
         failed = bool(status) and status not in (*ANSWERS, "unbounded")
         if not (math.isfinite(inner.upper_value) and math.isfinite(inner.lower_value)):
             failed, said = True, "a value that is not finite"
@@ -223,10 +229,12 @@ class Relay:
         return state
 
     def _held(self, problem: Problem, state: State, answer: Any) -> State:
-        """The last road begins, for the proof of an answer."""
+        """The last road begins, for the proof of an answer; before it a polish, which is quick."""
         note = self.told(problem, state._replace(notes=()))
         before = state._replace(held=answer, proving=max(PROVING, 2 * state.k))
-        after = self._next(problem, before._replace(road=len(self.roads) - 2), note, answer.x)
+        last = len(self.roads) - 1
+        helps = last >= 1 and self.roads[last - 1].polishes and state.road < last - 1
+        after = self._next(problem, before._replace(road=last - 1 - helps), note, answer.x)
         return after._replace(news=_both(answer.news, after.news))
 
     def heed(self, state: State, proved: Proved) -> State:
@@ -274,7 +282,7 @@ class Relay:
             inner=inner,
             start=x,
             polish=OVER if state.held is not None else self._polish_after(road),
-            notes=(*state.notes, note),
+            notes=(*state.notes, note) if note else state.notes,
             news=inner.news,
         )
 
