@@ -147,7 +147,8 @@ class Region:
             candidates.append(self._curved(model, 0.0))
         if math.isfinite(self._reach):
             candidates.append(self._at_vertex(model))
-            if model.curvature > 0.0:
+            # Without rounding the first is never the smaller one.
+            if model.curvature > 0.0 and candidates[0].value < candidates[1].value:
                 candidates.append(self._at_vertex(self._flattened(model, candidates[0].at)))
         elif isinstance(self._domain, Box):
             candidates.append(self._at_corner(model))

@@ -174,7 +174,8 @@ class Relay:
         """The roads that were taken, and why."""
         words = _words(self.roads[state.road], problem)
         if state.polish == AT_WORK:
-            words = f"{_words(self.roads[state.road - 1], problem)}; then {words}"
+            before = _words(self.roads[state.road - 1], problem)
+            words = f"{before}; then {words}" if state.shown is not state.proved else before
         elif state.proving:
             words = f"{words}, for the proof"
         # The answer may be proved as it is.
