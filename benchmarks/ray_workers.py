@@ -7,6 +7,7 @@ where there is nothing to compute, and the numbers that travel. Limits are those
 
 from __future__ import annotations
 
+import logging
 import os
 
 for _variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
@@ -147,7 +148,7 @@ def main() -> int:
         num_cpus=WORKERS,
         include_dashboard=False,
         log_to_driver=False,
-        logging_level="error",
+        logging_level=logging.ERROR,
         object_store_memory=100_000_000,
     )
     within = True

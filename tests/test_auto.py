@@ -13,6 +13,7 @@ from planted_exact import COMBINATIONS, instance
 import tiebreak as tb
 from tiebreak.methods import roads
 from tiebreak.methods.exact import Exact
+from tiebreak.methods.multipliers import Multipliers
 from tiebreak.methods.relay import Relay, Road
 
 STEPS = tb.AGMBiO(gamma=0.01)
@@ -149,7 +150,7 @@ def test_what_has_no_structure_goes_the_first_order_road():
     result = tb.solve(unstructured(), x0=[0.0, 0.0], rtol=1e-3)
     assert result.status == "certified"
     assert "for there is no exact road with " in result.method
-    assert result.method.endswith("extrapolation of argmin g + eta f to eta = 0")
+    assert result.method.endswith("the method of multipliers")
     low, high = result.upper_optimum
     assert low <= 0.25 <= high
     assert abs(result.upper_value - 0.25) <= 1e-9  # far better than asked
@@ -160,7 +161,7 @@ def test_a_road_that_is_too_dear_is_taken_after_as_many_steps_as_it_costs(monkey
     problem = least_squares(domain=tb.Ball(1.0))
     chosen = roads.choose(problem)
     names = [type(road.method).__name__ for road in chosen.roads]
-    assert names == ["AdaptiveAGMBiO", "Extrapolation", "AdaptiveAGMBiO", "Exact", "AdaptiveAGMBiO"]
+    assert names == ["AdaptiveAGMBiO", "Multipliers", "AdaptiveAGMBiO", "Exact", "AdaptiveAGMBiO"]
     assert chosen.roads[2].steps is not None
     result = tb.solve(problem, Relay(chosen.roads[2:]), rtol=0.0, max_iter=50)
     assert result.status == "converged"
@@ -223,6 +224,86 @@ def test_a_road_that_fails_leads_on_and_the_report_says_so(how, said):
             tb.solve(problem, alone)
     else:
         assert tb.solve(problem, alone).status == "nonfinite"
+
+
+def test_what_was_proved_before_a_polish_is_not_lost_at_the_end_of_steps_or_time(monkeypatch):
+    """Wherever max_iter or max_time strikes after the first proof, the run ends as certified."""
+    monkeypatch.setattr(Relay, "planned", lambda self, steps: self)  # the same roads each time
+    whole = tb.solve(unstructured(), x0=[0.0, 0.0], rtol=1e-3)
+    assert "multipliers" in whole.method
+    proved = next(
+        row.iteration
+        for row in whole.trace
+        if row.upper_gap <= 1e-3 * row.upper_value and row.lower_gap <= 1e-3 * 0.5
+    )
+    assert whole.nit > proved + 5
+    for steps in range(proved + 1, whole.nit + 1):
+        result = tb.solve(unstructured(), x0=[0.0, 0.0], rtol=1e-3, max_iter=steps)
+        assert result.status == "certified", steps
+        assert result.upper_gap <= result.tolerance[0]
+        assert result.lower_gap <= result.tolerance[1]
+        assert result.trace[-1].upper_value == pytest.approx(result.upper_value)
+        low, high = result.upper_optimum
+        assert low <= 0.25 <= high
+    # A polish whose point is never proved: time strikes while it is at work.
+    monkeypatch.setattr(Multipliers, "step", lambda self, problem, state: time.sleep(0.01) or state)
+    result = tb.solve(unstructured(), x0=[0.0, 0.0], rtol=1e-3, max_time=0.5, max_iter=10**6)
+    assert result.status == "certified"
+    assert result.time >= 0.5
+    assert result.method.startswith("auto: adaptive AGM-BiO")
+    assert "multipliers" not in result.method
+
+
+def test_an_exact_answer_without_a_proof_gets_one_by_multipliers():
+    rng = np.random.default_rng(3)
+    x = np.append(rng.dirichlet(np.full(6, 3.0)), np.zeros(4))
+    problem = tb.Problem(
+        upper=tb.LeastSquares(rng.standard_normal((12, 10)), rng.standard_normal(12)),
+        lower=tb.LeastSquares(A := rng.standard_normal((3, 10)), A @ x + 0.1),
+        domain=tb.Simplex(1.0),
+    )
+    result = tb.solve(problem)
+    assert result.status == "certified"
+    assert result.method.startswith("auto: exact, by structure (least squares below, 3 x 10)")
+
+
+def test_a_single_minimiser_is_said_on_every_road():
+    """The lower level is strongly convex: the report says that there is nothing to choose."""
+    problem = tb.Problem(
+        upper=tb.Smooth(lambda x: float(np.sum(np.cosh(x))), np.sinh),
+        lower=tb.SquaredNorm(1.0, np.array([0.3, -0.2])) + tb.L1(0.1),
+    )
+    result = tb.solve(problem)
+    assert result.method.startswith("auto: adaptive AGM-BiO, no constants, for there is no exact")
+    assert "none: the lower level has a single minimiser, there is nothing to choose" in str(result)
+    np.testing.assert_allclose(result.x, [0.2, -0.1], atol=1e-3)
+
+
+@pytest.mark.parametrize("what", ["f", "g", "x"])
+@pytest.mark.parametrize("size", [1e-6, 1e6])
+@pytest.mark.parametrize("kind", ["exact", "penalty", "callables"])
+def test_units_change_neither_the_number_of_gradients_nor_the_accuracy(kind, what, size):
+    rng = np.random.default_rng(6)
+    A, b = rng.standard_normal((5, 12)), rng.standard_normal(5)
+    V, w = rng.standard_normal((20, 12)), rng.standard_normal(20)
+
+    def solved(f, g, x):
+        upper, lower = f * tb.LeastSquares(V / x, w), g * tb.LeastSquares(A / x, b)
+        if kind == "penalty":
+            lower = lower + tb.L1(0.1 * g / x)
+        if kind == "callables":
+            upper = tb.Smooth(upper.value, upper.gradient, lower_bound=0.0)
+        return tb.solve(tb.Problem(upper=upper, lower=lower, domain=tb.Ball(2.0 * x)))
+
+    plain = solved(1.0, 1.0, 1.0)
+    f, g, x = (size if letter == what else 1.0 for letter in "fgx")
+    other = solved(f, g, x)
+    before, after = (
+        r.trace[-1].upper_gradients + r.trace[-1].lower_gradients for r in (plain, other)
+    )
+    assert abs(after - before) <= 0.1 * before
+    assert other.status == plain.status == "certified"
+    assert other.upper_value / f == pytest.approx(plain.upper_value, rel=1e-9)
 
 
 # --- what the loop owes to every method ----------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+import re
 import sys
 import time
 from pathlib import Path
@@ -345,3 +346,24 @@ def test_the_command_line(
     with pytest.raises(SystemExit):
         decide.main(["--only", "nonsense"])
     assert "--only: 'nonsense' is unknown" in capsys.readouterr().err
+
+
+def test_nothing_asks_for_constants_but_to_reproduce_the_paper():
+    """No call in the README or the benchmarks passes a Lipschitz constant, a gamma or a horizon."""
+    root = Path(__file__).parent.parent
+    texts = {path.name: path.read_text(encoding="utf-8") for path in root.glob("benchmarks/*.py")}
+    texts["README.md"] = "\n".join(
+        re.findall(
+            r"^```python\n(.*?)^```$",
+            (root / "README.md").read_text(encoding="utf-8"),
+            re.DOTALL | re.MULTILINE,
+        )
+    )
+    found = {
+        (name, match)
+        for name, text in texts.items()
+        for match in re.findall(r"\b(?:lipschitz|gamma|horizon)=[^=\s,)]+", text)
+    }
+    assert found == {("step.py", "gamma=1e-2")}  # the cost of a step of the paper's regression
+    # Lipschitz constants go to those rivals that need them, before their clock starts.
+    assert texts["planting.py"].count("lipschitz if informed else None") == 1

@@ -15,6 +15,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import itertools
+import logging
 import math
 import operator
 import os
@@ -701,5 +702,5 @@ def _ray(owner: str) -> Any:
     except ImportError:
         raise ImportError(f"{owner} on workers needs Ray: pip install 'tiebreak[ray]'") from None
     if not ray.is_initialized():
-        ray.init(log_to_driver=False, logging_level="error")
+        ray.init(log_to_driver=False, logging_level=logging.ERROR)
     return ray

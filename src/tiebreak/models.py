@@ -151,6 +151,9 @@ class Region:
             candidates.append(self._curved(model, 0.0))
         if math.isfinite(self._reach):
             candidates.append(self._at_vertex(model))
+            # Without rounding the first is never the smaller one.
+            if model.curvature > 0.0 and candidates[0].value < candidates[1].value:
+                candidates.append(self._at_vertex(self._flattened(model, candidates[0].at)))
         elif isinstance(self._domain, Box):
             candidates.append(self._at_corner(model))
         if radius is not None and radius <= self._reach:
@@ -196,6 +199,21 @@ class Region:
         value = model.constant + along - model.value_error
         value -= (model.slope_error + self._slack * arrays.norm(slope, squared)) * self._reach
         return Low(value - self._slack * abs(model.constant), x)
+
+    def _flattened(self, model: Model, p: Array) -> Model:
+        """A linear minorant: q/2 |x|² >= q <p, x> - q/2 |p|².
+
+        Where q is small beside the slope, rounding leaves little of `_curved`, but p is good.
+        """
+        q, size = model.curvature, arrays.norm(p)
+        rounding = 4.0 * UNIT * (arrays.norm(model.slope) + q * size)
+        return model._replace(
+            constant=model.constant - 0.5 * q * size * size,
+            slope=model.slope + q * p,
+            curvature=0.0,
+            value_error=model.value_error + self._slack * (abs(model.constant) + q * size * size),
+            slope_error=model.slope_error + rounding,
+        )
 
     def _at_corner(self, model: Model) -> Low:
         """min of the linear part over a box with infinite sides: finite if the slope's signs fit.

@@ -230,6 +230,8 @@ class Result:
 
     def _both_sides(self) -> str:
         error = self.certificate.upper_error
+        if math.isfinite(error) and error > max(abs(self.upper_value), abs(self.start_values[0])):
+            return f"nothing of use: |f(x) - f*| <= {error:.2g} is proved, but more than f itself"
         if math.isfinite(error):
             return f"|f(x) - f*| <= {error:.3g}"
         return "f(x) may lie below f* by an unknown amount (needs Problem(error_bound=...))"

@@ -27,6 +27,7 @@ from tiebreak.run import Intermediate, Method, Run, Saved
 from tiebreak.structure import parts_of
 
 Tolerance = float | tuple[float, float]
+ENDINGS = ("max_iter", "max_time", "settled", "nonfinite")  # of a run that may have proved before
 
 
 @dataclass(frozen=True)
@@ -129,6 +130,8 @@ def solve(
             except (StopIteration, KeyboardInterrupt):
                 status = status or "stopped"
         store.save(run)
+        if status in ENDINGS and _has_fallen_back(run):
+            status, advice = "certified", ""
         row = run.record()
         live.end(row)
         tolerance = run.asked
@@ -152,6 +155,20 @@ def solve(
         problem=problem,
         findings=getattr(run.state, "findings", None),
     )
+
+
+def _has_fallen_back(run: Run) -> bool:
+    """Back to what was proved before a polish that is not proved itself, where that is so."""
+    proved = getattr(run.state, "fallback", None)
+    if proved is None:
+        return False
+    before, rows, run.state = run.state, run.rows, proved
+    run.rows = [row for row in rows if row.iteration < run.iteration]
+    row, tolerance = run.record(), run.asked
+    if row.upper_gap <= tolerance[0] and row.lower_gap <= tolerance[1]:
+        return True
+    run.state, run.rows = before, rows
+    return False
 
 
 def certify(problem: Problem, x: Any, max_iter: int = 10_000) -> Certificate:

@@ -61,10 +61,30 @@ class State(NamedTuple):
 
     @property
     def shown(self) -> Any:
-        """The state whose point counts: a polish shows nothing before it has settled."""
-        if self.polish == AT_WORK and self.inner.is_settling:
+        """The state whose point counts: a polish shows nothing before it is better."""
+        if self.polish == AT_WORK and not self.inner.is_good:
             return self.proved
         return self.held or self.inner
+
+    @property
+    def fallback(self) -> State | None:
+        """What was proved before a polish, where that is still on its way or waits for its proof.
+
+        As if there had been none; None where nothing was.
+        """
+        if self.proved is None:
+            return None
+        is_at_work = self.polish == AT_WORK
+        return self._replace(
+            road=self.road - is_at_work,
+            taken=0,
+            inner=self.proved,
+            held=None,
+            proving=0,
+            polish=OVER,
+            proved=None,
+            notes=self.notes if is_at_work else self.notes[:-1],
+        )
 
     @property
     def x(self) -> Array:
@@ -97,6 +117,8 @@ class State(NamedTuple):
     @property
     def is_settling(self) -> bool:
         """Is the method at work about to make f more accurate, whatever is proved?"""
+        if self.held is not None:  # only the proof is missing
+            return False
         return self.polish in (AHEAD, WANTED) or bool(getattr(self.inner, "is_settling", False))
 
     @property
@@ -152,7 +174,8 @@ class Relay:
         """The roads that were taken, and why."""
         words = _words(self.roads[state.road], problem)
         if state.polish == AT_WORK:
-            words = f"{_words(self.roads[state.road - 1], problem)}; then {words}"
+            before = _words(self.roads[state.road - 1], problem)
+            words = f"{before}; then {words}" if state.shown is not state.proved else before
         elif state.proving:
             words = f"{words}, for the proof"
         # The answer may be proved as it is.
@@ -177,9 +200,8 @@ class Relay:
             note = f"{_words(road, problem)} for {road.steps:,} steps"
             return self._next(problem, state._replace(k=k), note, state.x)
         if state.held is not None and state.taken >= state.proving:
-            if state.proved is not None:
-                return _unpolished(state._replace(k=k, news=News(), notes=state.notes[:-1]))
-            return state._replace(k=k, inner=state.held, held=None, news=News())
+            before = state.fallback or state._replace(inner=state.held, held=None)
+            return before._replace(k=k, news=News())
         try:
             inner = road.method.step(problem, state.inner)
         except (np.linalg.LinAlgError, ImportError, MemoryError) as error:
@@ -188,6 +210,10 @@ class Relay:
             note = f"{_words(road, problem)}, which failed ({error})"
             return self._next(problem, state._replace(k=k), note, state.start)
         status, said = getattr(inner, "finished", ("", ""))
+        if status and state.held is not None and not is_last:  # all that it has for the proof
+            news = inner.news
+            after = self._next(problem, state._replace(k=k), "", state.held.x)
+            return after._replace(news=_both(news, after.news))
         failed = bool(status) and status not in (*ANSWERS, "unbounded")
         if not (math.isfinite(inner.upper_value) and math.isfinite(inner.lower_value)):
             failed, said = True, "a value that is not finite"
@@ -204,10 +230,12 @@ class Relay:
         return state
 
     def _held(self, problem: Problem, state: State, answer: Any) -> State:
-        """The last road begins, for the proof of an answer."""
+        """The last road begins, for the proof of an answer; before it a polish, which is quick."""
         note = self.told(problem, state._replace(notes=()))
         before = state._replace(held=answer, proving=max(PROVING, 2 * state.k))
-        after = self._next(problem, before._replace(road=len(self.roads) - 2), note, answer.x)
+        last = len(self.roads) - 1
+        helps = last >= 1 and self.roads[last - 1].polishes and state.road < last - 1
+        after = self._next(problem, before._replace(road=last - 1 - helps), note, answer.x)
         return after._replace(news=_both(answer.news, after.news))
 
     def heed(self, state: State, proved: Proved) -> State:
@@ -230,7 +258,7 @@ class Relay:
         """The next step of a polish, or the proved state again where it fails or takes too long."""
         k = state.k + 1
         if state.polish == WANTED:
-            inner = self.roads[state.road + 1].method.init(problem, state.x)
+            inner = _begun(self.roads[state.road + 1], problem, state.x, state.inner)
             return state._replace(
                 k=k, road=state.road + 1, taken=0, inner=inner, polish=AT_WORK, proved=state.inner,
                 proving=POLISHING * max(PROVING, k), news=inner.news,
@@ -242,29 +270,32 @@ class Relay:
             return self._held(problem, state, inner)
         values = inner.upper_value, inner.lower_value
         if inner.finished[0] or state.taken > state.proving or not all(map(math.isfinite, values)):
-            return _unpolished(state)._replace(road=state.road - 1)
+            return state.fallback or state
         return state._replace(inner=inner)
 
     def _next(self, problem: Problem, state: State, note: str, x: Array) -> State:
         """The next road begins at x."""
         road = state.road + 1
-        inner = self.roads[road].method.init(problem, x)
+        inner = _begun(self.roads[road], problem, x, state.inner)
         return state._replace(
             road=road,
             taken=0,
             inner=inner,
             start=x,
             polish=OVER if state.held is not None else self._polish_after(road),
-            notes=(*state.notes, note),
+            notes=(*state.notes, note) if note else state.notes,
             news=inner.news,
         )
 
 
-def _unpolished(state: State) -> State:
-    """What was proved before the polish, as if there had been none."""
-    return state._replace(
-        taken=0, inner=state.proved, held=None, polish=OVER, proved=None, proving=0
-    )
+def _begun(road: Road, problem: Problem, x: Array, before: Any) -> Any:
+    """The road's method at x; a polish also gets the eta of the method before it, if that has one.
+
+    Then x is about argmin g + eta f, so that it knows the size of its first multiplier.
+    """
+    if road.polishes:
+        return road.method.init(problem, x, getattr(before, "eta", 0.0))
+    return road.method.init(problem, x)
 
 
 def _both(first: News, second: News) -> News:

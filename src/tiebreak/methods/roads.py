@@ -15,13 +15,13 @@ from tiebreak.losses import LeastSquares, Logistic, Quadratic
 from tiebreak.methods.adaptive import AdaptiveAGMBiO
 from tiebreak.methods.bi_sg import BiSG
 from tiebreak.methods.exact import Exact
-from tiebreak.methods.extrapolation import Extrapolation
+from tiebreak.methods.multipliers import Multipliers
 from tiebreak.methods.relay import Relay, Road
 from tiebreak.penalties import Composite
 from tiebreak.problem import Problem
 from tiebreak.structure import parts_of
 
-OPENING = 1000  # steps that the first-order method has before extrapolation takes over
+OPENING = 1000  # steps that the first-order method has before the polish takes over
 PATIENCE = 5000  # first-order steps: an exact road that costs no more is taken at once
 OVERHEAD = 3e5  # what a step costs beside its products, in multiplications
 MEMORY = 2.5  # a pass over a matrix waits for memory: so many multiplications an entry
@@ -39,8 +39,8 @@ def choose(problem: Problem) -> Relay:
     last = Road(first_order(problem), "", "")
     closed = refusal(Exact(), problem)
     without = [last]  # without the exact road
-    if not refusal(Extrapolation(), problem) and not refusal(last.method, problem):
-        polish = Road(Extrapolation(), "", "", is_safe=True, polishes=True)
+    if not refusal(Multipliers(), problem) and not refusal(last.method, problem):
+        polish = Road(Multipliers(), "", "", is_safe=True, polishes=True)
         without = [last._replace(steps=OPENING), polish, last]
     if closed:
         first, *others = without
