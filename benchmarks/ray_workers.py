@@ -15,6 +15,7 @@ os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 os.environ.setdefault("RAY_worker_niceness", "0")  # as this process: Ray steps back by 15
 
 import argparse
+import logging
 import statistics
 import sys
 import tempfile
@@ -147,7 +148,7 @@ def main() -> int:
         num_cpus=WORKERS,
         include_dashboard=False,
         log_to_driver=False,
-        logging_level="error",
+        logging_level=logging.ERROR,
         object_store_memory=100_000_000,
     )
     within = True

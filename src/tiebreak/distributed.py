@@ -15,6 +15,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import itertools
+import logging
 import math
 import operator
 import os
@@ -705,5 +706,6 @@ def _ray(owner: str) -> Any:
     except ImportError:
         raise ImportError(f"{owner} on workers needs Ray: pip install 'tiebreak[ray]'") from None
     if not ray.is_initialized():
-        ray.init(log_to_driver=False, logging_level="error")
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # tells nobody, unless you want it to
+        ray.init(log_to_driver=False, logging_level=logging.ERROR)
     return ray
