@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import os
 import re
 import sys
@@ -56,7 +57,7 @@ def cluster() -> Iterator[None]:
         num_cpus=2,
         include_dashboard=False,
         log_to_driver=False,
-        logging_level="error",
+        logging_level=logging.ERROR,
         object_store_memory=80_000_000,
     )
     yield

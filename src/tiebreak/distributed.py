@@ -702,5 +702,6 @@ def _ray(owner: str) -> Any:
     except ImportError:
         raise ImportError(f"{owner} on workers needs Ray: pip install 'tiebreak[ray]'") from None
     if not ray.is_initialized():
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # tells nobody, unless you want it to
         ray.init(log_to_driver=False, logging_level=logging.ERROR)
     return ray
