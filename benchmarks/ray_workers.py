@@ -16,7 +16,6 @@ os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 os.environ.setdefault("RAY_worker_niceness", "0")  # as this process: Ray steps back by 15
 
 import argparse
-import logging
 import statistics
 import sys
 import tempfile
