@@ -37,10 +37,10 @@ class Data(NamedTuple):
 def drawn(seed: int, rows: int, upper_rows: int, n: int, rank: int | None = None) -> Data:
     rng = np.random.default_rng(seed)
     A = rng.standard_normal((rows, n)) / np.sqrt(n)
+    A[np.abs(A) < 0.05] = 0.0  # so that sparse is sparse
     if rank is not None:
         A = rng.standard_normal((rows, rank)) @ rng.standard_normal((rank, n)) / n
     C = rng.standard_normal((upper_rows, n)) / np.sqrt(n)
-    A[np.abs(A) < 0.02] = 0.0  # so that sparse is sparse
     b, c = rng.standard_normal(rows), rng.standard_normal(upper_rows)
     return Data(A, b, C, c, tuple(float(np.linalg.norm(M, 2)) ** 2 for M in (C, A)))
 
