@@ -27,7 +27,7 @@ from tiebreak.run import Run
 
 LIMIT = 1.2
 SIZES = {10**6: (2_000, 500, 60), 10**7: (10_000, 1_000, 12), 10**8: (50_000, 2_000, 3)}
-SHARE = 0.002  # non-zeros of a sparse one: 1 in 500, rows and columns to fit
+SHARE = 0.01  # of the entries of a sparse one that are not zero; rows and columns to fit
 
 
 def dense(entries: int) -> Any:
