@@ -11,6 +11,7 @@ import array_api_strict as xps
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
 import tiebreak as tb
 
@@ -39,6 +40,99 @@ def small(**changes: Any) -> tb.Problem:
 
 
 WRONG = {
+    "operator wrong adjoint": (
+        lambda: tb.LeastSquares(
+            LinearOperator((2, 3), lambda x: x[:2], lambda r: np.full(3, r[0]), dtype=float),
+            [1.0, 1.0],
+        ),
+        ValueError,
+        "LeastSquares: A must be such that <Ax, r> = <x, A'r>, got an adjoint (rmatvec) that is not its own: sides 0.3 apart",
+    ),
+    "operator no adjoint": (
+        lambda: tb.LeastSquares(LinearOperator((2, 3), lambda x: x[:2], dtype=float), [1.0, 1.0]),
+        ValueError,
+        "LeastSquares: A must have an adjoint (rmatvec), got _CustomLinearOperator without it",
+    ),
+    "operator complex": (
+        lambda: tb.LeastSquares(aslinearoperator(np.eye(2, dtype=complex)), [1.0, 1.0]),
+        TypeError,
+        "LeastSquares: A must be a real operator, got dtype complex128",
+    ),
+    "operator nan": (
+        lambda: tb.LeastSquares(aslinearoperator(np.diag([1.0, math.nan])), [1.0, 1.0]),
+        ValueError,
+        "LeastSquares: A must have finite products, got NaN or infinite ones",
+    ),
+    "operator gram": (
+        lambda: tb.LeastSquares(aslinearoperator(I2), [1.0, 1.0], gram=True),
+        ValueError,
+        "LeastSquares: gram must be False or None where A is not a matrix in memory that can be dense, got True",
+    ),
+    "operator exact": (
+        lambda: tb.solve(small(lower=tb.LeastSquares(aslinearoperator(I2), [1.0, 1.0])), "exact"),
+        ValueError,
+        "Exact: lower must have matrices whose entries are known to be factorised, got an operator of 2 x 2",
+    ),
+    "Quadratic operator not symmetric": (
+        lambda: tb.Quadratic(aslinearoperator(np.array([[1.0, 1.0], [0.0, 1.0]]))),
+        ValueError,
+        "Quadratic: Q must be symmetric, <Qx, y> = <x, Qy>, got two sides 0.1 apart",
+    ),
+    "Quadratic operator not square": (
+        lambda: tb.Quadratic(aslinearoperator(np.ones((2, 3)))),
+        ValueError,
+        "Quadratic: Q must be square, got shape 2 x 3",
+    ),
+    "Quadratic operator not convex": (
+        lambda: tb.Quadratic(aslinearoperator(np.diag([1.0, -1.0]))),
+        ValueError,
+        "Quadratic: Q must be positive semidefinite (convex), got the eigenvalue -1",
+    ),
+    "Quadratic streamed": (
+        lambda: tb.Quadratic(tb.Streamed(np.eye(2))),
+        TypeError,
+        "Quadratic: Q must be a matrix in memory or an operator, got Streamed",
+    ),
+    "Streamed no file": (
+        lambda: tb.Streamed("nowhere.npy"),
+        ValueError,
+        "Streamed: source must be a file that exists, got 'nowhere.npy'",
+    ),
+    "Streamed not a source": (
+        lambda: tb.Streamed(3.0),
+        TypeError,
+        "Streamed: source must be a path or have shape, dtype and rows source[i:j], got float",
+    ),
+    "Streamed 1d": (
+        lambda: tb.Streamed(np.ones(3)),
+        ValueError,
+        "Streamed: source must be a matrix with at least one column, got shape (3,)",
+    ),
+    "Streamed complex": (
+        lambda: tb.Streamed(np.eye(2, dtype=complex)),
+        TypeError,
+        "Streamed: source must hold bool, whole or real numbers, got dtype complex128",
+    ),
+    "Streamed nan": (
+        lambda: tb.Streamed(np.diag([1.0, math.nan])),
+        ValueError,
+        "Streamed: source must be finite, got NaN or infinite entries in row 1",
+    ),
+    "Streamed block": (
+        lambda: tb.Streamed(I2, block=0),
+        ValueError,
+        "Streamed: block must be a whole number of bytes >= 1, got 0",
+    ),
+    "Streamed columns": (
+        lambda: tb.Streamed(I2, columns=["a"]),
+        ValueError,
+        "Streamed: columns must be None where the source is no Parquet file",
+    ),
+    "Streamed b": (
+        lambda: tb.LeastSquares(tb.Streamed(I2), [1.0]),
+        ValueError,
+        "LeastSquares: b must have one entry per row of A (2), got 1",
+    ),
     "LeastSquares A nan": (
         lambda: tb.LeastSquares([[1.0, math.nan]], [1.0]),
         ValueError,

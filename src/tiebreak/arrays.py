@@ -138,6 +138,15 @@ def zeros_like(x: Array) -> Array:
     return namespace(x).zeros_like(x)
 
 
+def placed(x: Array, places: Any, values: Any) -> Array:
+    """A vector like ``x`` with ``values`` at ``places`` and zeros elsewhere."""
+    z = zeros_like(x)
+    if array_api_compat.is_jax_array(z):  # which cannot be written into
+        return z.at[places].set(values)
+    z[places] = values
+    return z
+
+
 def dot(x: Array, y: Array) -> float:
     """<x, y> as a Python number (NumPy's ``vdot`` overflows without a warning, unlike ``@``)."""
     return float(np.vdot(x, y) if type(x) is np.ndarray else x @ y)

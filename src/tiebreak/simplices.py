@@ -6,7 +6,7 @@ import dataclasses
 import math
 
 from tiebreak import arrays, checks
-from tiebreak.arrays import Array, dot, namespace, norm, zeros_like
+from tiebreak.arrays import Array, dot, namespace, norm
 from tiebreak.cuts import (
     Path,
     Set,
@@ -77,8 +77,7 @@ class Simplex(Set):
         rise = c - namespace(x).min(c)
         face = rise == 0
         on_face, tau = _onto_simplex(x[face], self.total)[:2]
-        z = zeros_like(x)
-        z[face] = on_face
+        z = arrays.placed(x, face, on_face)
         return max(0.0, _last_break(x - tau, rise)), z, 0.0
 
 
@@ -143,8 +142,7 @@ class L1Ball(Set):
         where = xp.nonzero(face)[0]
         signs = -xp.sign(xp.take(c, where))
         on_face, tau = _onto_simplex(signs * xp.take(x, where), self.radius)[:2]
-        z = zeros_like(x)
-        z[face] = signs * on_face
+        z = arrays.placed(x, face, signs * on_face)
         breaks = (_last_break(x - tau, top + c), _last_break(-tau - x, top - c))
         return max(0.0, -tau / top, *breaks), z, 0.0
 
@@ -255,6 +253,4 @@ def _last_break(height: Array, rate: Array) -> float:
 
 def _vertex(x: Array, i: int, value: float) -> Array:
     """value e_i."""
-    z = zeros_like(x)
-    z[i] = value
-    return z
+    return arrays.placed(x, i, value)

@@ -1,0 +1,216 @@
+"""Operators and streamed rows: never unfolded, checked once, read once per pass."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.sparse.linalg import LinearOperator, aslinearoperator
+
+import tiebreak as tb
+from tiebreak import checks, matrices
+from tiebreak.solve import _Live
+
+
+def operator(A: np.ndarray) -> LinearOperator:
+    return LinearOperator(A.shape, matvec=lambda x: A @ x, rmatvec=lambda r: A.T @ r, dtype=A.dtype)
+
+
+# --- operators ------------------------------------------------------------------------------------
+
+
+def test_an_operator_gives_both_products_and_bounds_that_hold():
+    rng = np.random.default_rng(0)
+    A = rng.standard_normal((30, 20))
+    matrix = checks.matrix("Owner", "A", operator(A))
+    x, r = rng.standard_normal(20), rng.standard_normal(30)
+    np.testing.assert_allclose(matrix.forward(x, 2 * x)[1], 2 * A @ x)
+    np.testing.assert_allclose(matrix.adjoint(r)[0], A.T @ r)
+    top = np.linalg.norm(A, 2) ** 2
+    assert top <= matrix.spectral_square <= 1.2 * top
+    assert matrix.frobenius >= np.linalg.norm(A)
+    assert not matrix.is_explicit
+
+
+def test_an_operator_of_single_precision_stays_single():
+    matrix = checks.matrix("Owner", "A", aslinearoperator(np.eye(3, dtype=np.float32)))
+    assert matrix.prototype.dtype == np.float32
+    assert matrix.forward(np.ones(3, np.float32))[0].dtype == np.float32
+
+
+def test_an_object_with_a_product_and_a_transposed_is_an_operator():
+    class Twice:
+        shape = (3, 3)
+
+        def __matmul__(self, x):
+            return 2.0 * x
+
+        @property
+        def T(self):
+            return self
+
+    assert checks.matrix("Owner", "A", Twice()).adjoint(np.ones(3))[0].tolist() == [2.0] * 3
+
+
+def test_a_data_frame_is_no_operator():
+    pandas = pytest.importorskip("pandas")
+    matrix = checks.matrix("Owner", "A", pandas.DataFrame(np.eye(2)))
+    assert type(matrix) is matrices.Matrix
+
+
+def test_an_operator_may_write_into_its_argument_and_return_the_same_buffer():
+    buffer = np.empty(2)
+
+    def double(x):
+        x *= 2.0
+        buffer[:] = x
+        return buffer
+
+    matrix = checks.matrix("Owner", "A", LinearOperator((2, 2), double, double, dtype=float))
+    x = np.ones(2)
+    first, second = matrix.forward(x, 3 * x)
+    assert (x.tolist(), first.tolist(), second.tolist()) == ([1, 1], [2, 2], [6, 6])
+
+
+def test_a_quadratic_of_an_operator_needs_no_adjoint():
+    rng = np.random.default_rng(1)
+    R = rng.standard_normal((12, 8))
+    Q = R.T @ R
+    made = tb.Quadratic(LinearOperator((8, 8), lambda x: Q @ x, dtype=float), rng.random(8))
+    assert made.lipschitz >= np.linalg.eigvalsh(Q)[-1]
+    assert made.strong_convexity == 0.0
+
+
+@pytest.mark.parametrize("method", ["auto", "adaptive", "agm-bio", "bi-sg", "cg-bio"])
+def test_methods_work_on_operators_and_never_ask_for_entries(method):
+    rng = np.random.default_rng(2)
+    A, b = rng.standard_normal((10, 15)), rng.standard_normal(10)
+    problem = tb.Problem(
+        upper=tb.LeastSquares(operator(rng.standard_normal((5, 15))), np.ones(5)),
+        lower=tb.LeastSquares(operator(A), b),
+        domain=tb.Ball(1.0),
+    )
+    result = tb.solve(problem, method, rtol=1e-2, max_iter=200)
+    assert np.isfinite(result.lower_gap)
+    assert "dimension" in str(result)
+
+
+def test_a_checkpoint_tells_operators_apart(tmp_path):
+    def problem(A):
+        lower = tb.LeastSquares(operator(A), np.ones(3))
+        return tb.Problem(upper=tb.SquaredNorm(), lower=lower, domain=tb.Ball(1.0))
+
+    file = tmp_path / "run.npz"
+    tb.solve(problem(np.eye(3)), "agm-bio", rtol=0.0, max_iter=5, checkpoint=file)
+    again = tb.solve(problem(np.eye(3)), "agm-bio", rtol=0.0, max_iter=7, checkpoint=file)
+    assert again.nit == 7
+    with pytest.raises(ValueError, match="lower differs"):
+        tb.solve(problem(2 * np.eye(3)), "agm-bio", max_iter=5, checkpoint=file)
+
+
+# --- sparse ---------------------------------------------------------------------------------------
+
+
+def test_a_large_sparse_matrix_is_never_made_dense(monkeypatch):
+    A = sp.random_array((3_000, 9_000), density=1e-3, rng=np.random.default_rng(3), format="csr")
+
+    def refuse(*_, **__):
+        raise AssertionError("made dense")
+
+    monkeypatch.setattr(type(A), "toarray", refuse)
+    monkeypatch.setattr(type(A), "todense", refuse)
+    lower = tb.LeastSquares(A, np.ones(3_000))
+    problem = tb.Problem(upper=tb.SquaredNorm(), lower=lower, domain=tb.Ball(1.0))
+    for method in ("auto", "bisec-bio"):
+        tb.solve(problem, method, max_iter=3)
+
+
+# --- streamed rows --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int16", ">f8"])
+@pytest.mark.parametrize("block", [1, 1000, 2**26])
+def test_streamed_rows_give_the_products_of_the_matrix_in_any_block(dtype, block, tmp_path):
+    rng = np.random.default_rng(4)
+    A = rng.integers(-9, 9, (57, 13)).astype(dtype)
+    np.save(tmp_path / "A.npy", A)
+    S = tb.Streamed(tmp_path / "A.npy", block)
+    right = A.astype(np.float32 if dtype == "float32" else np.float64)
+    assert S.prototype.dtype == right.dtype
+    x, r = rng.integers(-9, 9, 13).astype(right.dtype), rng.integers(-9, 9, 57).astype(right.dtype)
+    np.testing.assert_array_equal(S.forward(x)[0], right @ x)
+    np.testing.assert_array_equal(S.adjoint(r, r)[1], right.T @ r)
+    np.testing.assert_array_equal(S.normal(x), right.T @ (right @ x))
+    np.testing.assert_array_equal(S.dense(), right)
+    assert S.frobenius == pytest.approx(np.linalg.norm(right), rel=1e-6)
+    assert S.bytes_read == 5 * A.nbytes  # the look at the start, and four since then
+
+
+def test_a_view_of_a_memmap_and_a_private_one_are_read_as_they_are(tmp_path):
+    np.save(tmp_path / "A.npy", np.arange(60.0).reshape(10, 6))
+    whole = np.load(tmp_path / "A.npy", mmap_mode="c")
+    whole[0, 0] = 7.0  # not in the file
+    for source in (whole, whole[2:], whole[:, ::2], whole.T):
+        made = checks.matrix("Owner", "A", source)
+        assert isinstance(made, tb.Streamed)
+        np.testing.assert_array_equal(made.dense(), np.asarray(source))
+
+
+def test_every_byte_is_read_once_per_step_and_the_loop_counts_the_passes(tmp_path):
+    rng = np.random.default_rng(5)
+    np.save(tmp_path / "A.npy", rng.standard_normal((40, 10)))
+    S = tb.Streamed(tmp_path / "A.npy", block=640)
+    lower = tb.LeastSquares(S, rng.standard_normal(40), lipschitz=200.0)
+    problem = tb.Problem(upper=tb.SquaredNorm(), lower=lower, domain=tb.Ball(1.0))
+    seen = []
+    result = tb.solve(
+        problem, tb.AGMBiO(gamma=0.1), rtol=0.0, max_iter=150,
+        callback=lambda now: seen.append(S.bytes_read),
+    )  # fmt: skip
+    assert {later - before for before, later in itertools.pairwise(seen)} == {3200}
+    rows = [row for row in result.trace if row.iteration > 0]
+    assert all(row.passes - rows[0].passes == row.iteration - rows[0].iteration for row in rows)
+
+
+def test_parquet_gives_the_columns_that_are_asked_for_and_the_target(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as pq
+
+    columns = {"a": [1, 2, 3], "y": [1.0, -1.0, 1.0], "b": [0.5, 0.0, 2.5]}
+    pq.write_table(pa.table(columns), tmp_path / "t.parquet")
+    S = tb.Streamed(tmp_path / "t.parquet", target="y")
+    np.testing.assert_array_equal(S.dense(), [[1, 0.5], [2, 0], [3, 2.5]])
+    assert S.target.tolist() == [1.0, -1.0, 1.0]
+    other = tb.Streamed([tmp_path / "t.parquet"] * 2, columns=["b", "a"])
+    assert other.shape == (6, 2)
+    assert other.dense()[4].tolist() == [0.0, 2.0]
+
+
+def test_a_row_that_is_not_finite_is_named(tmp_path):
+    A = np.ones((9, 4))
+    A[6, 1] = np.nan
+    np.save(tmp_path / "A.npy", A)
+    with pytest.raises(ValueError, match=r"^Streamed: source must be finite, got .* in row 6$"):
+        tb.Streamed(tmp_path / "A.npy", block=100)
+
+
+def test_the_progress_line_shows_the_pass_and_leaves_no_trace(tmp_path, capsys, monkeypatch):
+    np.save(tmp_path / "A.npy", np.eye(8))
+    S = tb.Streamed(tmp_path / "A.npy", block=128)
+    problem = tb.Problem(upper=tb.SquaredNorm(), lower=tb.LeastSquares(S, np.ones(8)))
+    monkeypatch.setattr(_Live, "_is_due", lambda self: True)
+    tb.solve(problem, "adaptive", rtol=0.0, max_iter=2, progress=True)
+    shown = capsys.readouterr().err
+    assert "pass 1, rows 2 of 8" in shown
+    assert "pass 3, rows 8 of 8" in shown
+    assert S.watch is None
+
+
+def test_a_mistake_in_the_middle_of_a_pass_does_not_hang(tmp_path):
+    np.save(tmp_path / "A.npy", np.eye(64))
+    S = tb.Streamed(tmp_path / "A.npy", block=1024)
+    (tmp_path / "A.npy").write_bytes((tmp_path / "A.npy").read_bytes()[:5000])
+    with pytest.raises(OSError, match="has become shorter"):
+        S.forward(np.ones(64))
