@@ -2,13 +2,14 @@
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
+GIB ?= 1
 # One process for each core, and in it one thread: more would wait for each other.
 TEST := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
 
-.PHONY: help setup run test prove bench lint clean
+.PHONY: help setup run test prove bench bench-scale lint clean
 
 help:  ## this list
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## */  make \1\t/' | expand -t 14
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1\t/' | expand -t 20
 
 setup: $(INSTALLED)  ## create .venv and install everything into it, once
 
@@ -33,6 +34,13 @@ bench: $(INSTALLED)  ## what a projection, a prox and a step cost; who is first 
 	@$(BIN)/python benchmarks/prox_cut.py
 	@$(BIN)/python benchmarks/step.py
 	@$(BIN)/python benchmarks/decide.py
+
+bench-scale: $(INSTALLED)  ## turns, a text, rows from a disk (GIB=16 for all of it), Ray, a GPU if there is one
+	@$(BIN)/python benchmarks/turns.py || echo "above a limit"
+	@$(BIN)/python benchmarks/text.py || echo "not all certified"
+	@$(BIN)/python benchmarks/streaming.py --gib $(GIB) || echo "above a limit"
+	@$(BIN)/python benchmarks/ray_workers.py || echo "above a limit"
+	@$(BIN)/python benchmarks/gpu.py || echo "left out, or above a limit"
 
 lint: $(INSTALLED)  ## ruff and mypy
 	@$(BIN)/ruff check

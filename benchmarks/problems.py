@@ -122,7 +122,7 @@ def simplex(rng: Generator, n: int = 10, rows: int = 3) -> Case:
         )
 
     what = f"least squares twice, {n} variables, simplex with 4 of them at 0"
-    ties, order = 5 - rows, 2.0
+    ties, order = 6 - rows, 2.0  # one row repeats the sum of the simplex
     return checked("simplex", what, make, x, -nu, slope, ties=ties, order=order, is_structured=True)
 
 

@@ -254,7 +254,7 @@ FLOORS = [
     ["differences"],
     ["groups"],
     ["terms"],
-    ["corners", "structure", "penalties"],
+    ["corners", "interior", "structure", "penalties"],
     ["sublevels", "faces", "prox_cuts"],
     ["sparsest", "problem", "models"],
     ["certificate"],
