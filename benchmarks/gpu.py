@@ -17,7 +17,6 @@ import time
 from typing import Any
 
 import tiebreak as tb
-from tiebreak import arrays
 
 SIZES = [  # precision, lower rows, upper rows, columns
     ("float32", 400_000, 100_000, 10_000),
@@ -89,40 +88,26 @@ def matrix_bytes(p: tb.Problem) -> int:
     return sum(h.matrix.size * h.matrix.entries.element_size() for h in parts)
 
 
-def transfers_per_step(p: tb.Problem, steps: int) -> float:
-    """How often a step asks the device for numbers."""
-    count = 0
-    original = arrays.to_numpy
+def transfers_per_step(torch: Any, p: tb.Problem, steps: int) -> float:
+    """How often a step asks the device for numbers, once all its constants are known."""
+    count, names = 0, ("__float__", "__bool__", "__int__", "tolist", "item", "cpu", "numpy")
+    originals = {name: getattr(torch.Tensor, name) for name in names}
 
-    def counted(x: Any) -> Any:
-        nonlocal count
-        count += 1
-        return original(x)
+    def counted(name: str) -> Any:
+        def call(x: Any, *arguments: Any) -> Any:
+            nonlocal count
+            count += 1
+            return originals[name](x, *arguments)
 
-    # float(x) and x.tolist() of a tensor come down to these two.
-    import torch
-
-    item, as_bool = torch.Tensor.__float__, torch.Tensor.__bool__
-
-    def counted_item(x: Any) -> float:
-        nonlocal count
-        count += 1
-        return float(item(x))
-
-    def counted_bool(x: Any) -> bool:
-        nonlocal count
-        count += 1
-        return bool(as_bool(x))
+        return call
 
     try:
-        arrays.to_numpy = counted
-        torch.Tensor.__float__ = counted_item
-        torch.Tensor.__bool__ = counted_bool
+        for name in names:
+            setattr(torch.Tensor, name, counted(name))
         tb.solve(p, tb.AGMBiO(gamma=1e-2), rtol=0, max_iter=steps)
     finally:
-        arrays.to_numpy = original
-        torch.Tensor.__float__ = item
-        torch.Tensor.__bool__ = as_bool
+        for name, original in originals.items():
+            setattr(torch.Tensor, name, original)
     return count / steps
 
 
@@ -180,9 +165,10 @@ def main() -> int:
         seconds = seconds_per_step(p, STEPS)
         ratio = seconds / (matrix_bytes(p) / speed)
         failed |= ratio > LIMIT and not given.small
+        transfers = transfers_per_step(torch, p, STEPS // 2)
         print(
             f"{precision:>8} {rows:>9,} x {n:<6,} {upper_rows:>8,} x {n:<6,} "
-            f"{1e3 * seconds:>9.2f} {ratio:>11.2f} {transfers_per_step(p, STEPS):>10.1f}",
+            f"{1e3 * seconds:>9.2f} {ratio:>11.2f} {transfers:>10.1f}",
             flush=True,
         )
         del p
