@@ -141,6 +141,7 @@ class _Path:
             u -= self._t
         if divisor > 1.0:
             u /= divisor
+        self._u = u  # not the same array any more where the library cannot write into one
         free = None
         if self.box is not None:
             self._t = self.box._clip(u, *self.box._bounds(u), self._t)
@@ -154,6 +155,7 @@ class _Path:
             e = self._e = into(self._e, "sign", u)
             e *= g.l1
             e += self.c
+            self._e = e
         gap, slope, energy = (self._entries if self.entrywise else self._lengths)(
             mu, u, e, free, divisor
         )
