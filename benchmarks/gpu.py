@@ -53,13 +53,13 @@ def problem(
 
     So the lower level has a solution set of n/2 dimensions.
     """
-    draw = torch.Generator(device=device).manual_seed(2026)
+    draw = torch.Generator(device="cuda").manual_seed(2026)
     dtype = getattr(torch, precision)
 
     def normal(*shape: int) -> Any:
-        return torch.randn(*shape, generator=draw, device=device, dtype=dtype)
+        return torch.randn(*shape, generator=draw, device="cuda", dtype=dtype)
 
-    A = torch.empty(rows, n, device=device, dtype=dtype)
+    A = torch.empty(rows, n, device="cuda", dtype=dtype)
     A[:, : n // 2] = normal(rows, n // 2)
     A[:, n // 2 :] = A[:, : n // 2]
     B = normal(upper_rows, n)
@@ -67,8 +67,8 @@ def problem(
     b = A @ planted + normal(rows)
     c = B @ (normal(n) / n**0.5) + normal(upper_rows)
     return tb.Problem(
-        upper=tb.LeastSquares(B, c, mean=True),
-        lower=tb.LeastSquares(A, b, mean=True),
+        upper=tb.LeastSquares(B.to(device), c.to(device), mean=True),
+        lower=tb.LeastSquares(A.to(device), b.to(device), mean=True),
         domain=tb.Ball(2.0),
     )
 

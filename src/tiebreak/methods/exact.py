@@ -109,8 +109,8 @@ class Exact:
 
     The lower level by Newton's method over Z (one step where g is quadratic), the upper one over
     the slice that all lower minimisers share: by singular values and a scalar root on R^n and the
-    ball, face by face on polyhedra (Clarabel or HiGHS find the face where there are many). The
-    sparsest lower minimiser, f = L1(weight), is a linear program (HiGHS), solved to rounding.
+    ball, face by face on polyhedra (an interior-point method guesses which, where there are many).
+    The sparsest lower minimiser, f = L1(weight), is a linear program (HiGHS), solved to rounding.
     Rank is a decision: where no gap in the singular values tells, the run ends as "undetermined",
     and also where logistic losses are too small to decide. x0 does not matter: it begins at the
     point of Z nearest to the origin.

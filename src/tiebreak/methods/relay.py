@@ -21,6 +21,7 @@ from tiebreak.problem import Problem
 ANSWERS = ("converged", "settled")  # statuses with which a method has its point, proved or not
 HOPE = 32  # steps after which f* should have some lower bound, if it gets one at all
 PROVING = 300  # steps at least for the proof of an answer
+CLOSER = 1e-3  # of what a point gives up of g is asked of the next, where a proof needs it
 POLISHING = 8  # times as many, or as were taken so far, for a polish
 AHEAD, WANTED, AT_WORK, OVER = 1, 2, 3, 4  # how far a polish is; 0: there is none
 
@@ -248,7 +249,10 @@ class Relay:
         if is_proved and state.polish == AHEAD:
             return state._replace(polish=WANTED)
         heed = getattr(self.roads[state.road].method, "heed", None)
-        return state if heed is None else state._replace(inner=heed(state.inner, proved))
+        if heed is None:
+            return state
+        told = proved if state.held is None else _for_the_proof(state, proved)
+        return state._replace(inner=heed(state.inner, told))
 
     def _polish_after(self, road: int) -> int:
         """Is there a polish for what this road proves?"""
@@ -286,6 +290,20 @@ class Relay:
             notes=(*state.notes, note) if note else state.notes,
             news=inner.news,
         )
+
+
+def _for_the_proof(state: State, proved: Proved) -> Proved:
+    """What is proved as the method at work should see it, while an answer waits for its proof.
+
+    The gap of its own point, and, once that is small, a tolerance below that it does not meet: its
+    bound on f* is short by about what its point gives up of g, so that it has to give up less.
+    """
+    inner, (asked_upper, asked_lower) = state.inner, proved.asked
+    own = proved.upper_gap - (state.upper_value - inner.upper_value)
+    excess = max(inner.lower_value - proved.least_value, 0.0)
+    return proved._replace(
+        upper_gap=own, asked=(0.5 * asked_upper, min(asked_lower, CLOSER * excess))
+    )
 
 
 def _begun(road: Road, problem: Problem, x: Array, before: Any) -> Any:
