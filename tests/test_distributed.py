@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from test_backends import difference, solved, truth
 
 import tiebreak as tb
 from tiebreak import distributed
@@ -454,3 +455,29 @@ def test_the_example_in_the_docs_runs(cluster, tmp_path, monkeypatch, capsys):
     printed = capsys.readouterr().out
     assert printed.startswith("tiebreak: certified")
     assert "Traffic(rounds=" in printed
+
+
+class OnWorkers:
+    """A matrix whose rows go to two workers, together with what they are compared with."""
+
+    def __init__(self, A: np.ndarray) -> None:
+        self.A = A
+
+    def shards(self, b: np.ndarray) -> list[Callable[[], tuple[Any, Any]]]:
+        halves = np.array_split(np.arange(len(b)), 2)
+        return [in_memory(self.A[rows], b[rows]) for rows in halves]
+
+    def squares(self, b: np.ndarray, L: float) -> Any:
+        return distributed.LeastSquares(self.shards(b), lipschitz=L)
+
+    def logistic(self, b: np.ndarray, L: float) -> Any:
+        return distributed.Logistic(self.shards(b), mean=False, lipschitz=L)
+
+
+@pytest.mark.parametrize("method", ["adaptive", "paper"])
+def test_the_ten_problems_of_all_backends(cluster, method, count):
+    for number in range(count(3, 10)):
+        found = solved(number, method, lambda A, name: OnWorkers(A))
+        certificate, x = difference(found, truth(number, method))
+        assert x <= 1e-7, number
+        assert certificate <= 1e-9, number
