@@ -211,20 +211,22 @@ def truth(number: int, method: str) -> tb.Result:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("number", range(10))
 @pytest.mark.parametrize("method", ["adaptive", "paper"])
 def test_every_kind_of_matrix_gives_the_same_certificate_and_the_same_point(
-    kind, number, method, tmp_path, record_property
+    kind, method, tmp_path, count
 ):
-    def of(A: np.ndarray, name: str) -> Any:
-        (tmp_path / name).mkdir()
-        return KINDS[kind](A, tmp_path / name)
+    first = list(KINDS).index(kind)
+    for number in range(first % count(5, 1), 10, count(5, 1)):  # two of the ten, or all
 
-    certificate, x = difference(solved(number, method, of), truth(number, method))
-    record_property("certificate", certificate)
-    record_property("x", x)
-    assert x <= 1e-7
-    assert certificate <= 1e-9
+        def of(A: np.ndarray, name: str, number: int = number) -> Any:
+            folder = tmp_path / f"{name}{number}"
+            folder.mkdir()
+            return KINDS[kind](A, folder)
+
+        certificate, x = difference(solved(number, method, of), truth(number, method))
+        print(f"{kind}, {method}, problem {number}: certificate {certificate:.1e}, x {x:.1e}")
+        assert x <= 1e-7, number
+        assert certificate <= 1e-9, number
 
 
 def difference(found: tb.Result, expected: tb.Result) -> tuple[float, float]:

@@ -32,7 +32,6 @@ class Momentum(NamedTuple):
     smoothness: float  # the estimate of L_h1, for the next step
     value: float  # h(x)
     steps: int
-    mixes: int = 0  # of the image of x, in this run and before, since it was a product
     ahead: Looks | None = None  # f1 and g1 at the next y, where the last pass has seen that too
 
 
@@ -214,7 +213,7 @@ class AdaptiveAGMBiO:
         if eta != state.eta and 0.0 < eta < math.inf:
             main, value = state.main, state.lower_value + eta * state.upper_value
             state = state._replace(
-                main=_begin(main.x, main.smoothness, value, main.mixes),
+                main=_begin(main.x, main.smoothness, value),
                 eta=eta,
                 age=0,
                 marks=(math.inf, math.inf),
@@ -228,15 +227,15 @@ class AdaptiveAGMBiO:
 # -- one accelerated run --------------------------------------------------------------------------
 
 
-def _begin(x: Point, smoothness: float, value: float, mixes: int = 0) -> Momentum:
-    return Momentum(0.0, x, x, x.x, smoothness, value, 0, mixes)
+def _begin(x: Point, smoothness: float, value: float) -> Momentum:
+    return Momentum(0.0, x, x, x.x, smoothness, value, 0)
 
 
 def _restarted(before: Momentum, after: Momentum) -> Momentum:
     """``after``, or a new beginning there if h has risen."""
     if after.value <= before.value or after.steps < 3:
         return after
-    return _begin(after.x, after.smoothness, after.value, after.mixes)
+    return _begin(after.x, after.smoothness, after.value)
 
 
 def _advance(problem: Problem, run: Momentum, eta: float) -> Advance:
@@ -247,7 +246,7 @@ def _advance(problem: Problem, run: Momentum, eta: float) -> Advance:
     """
     (f1, g1), (f2, g2) = problem.smooth_parts, problem.penalties
     L, y = run.smoothness, run.ahead
-    refresh = run.mixes + 1 >= REFRESH
+    refresh = (run.steps + 1) % REFRESH == 0
     for _ in range(TRIES):
         a = _step_size(L, run.A)
         share = a / (run.A + a)
@@ -285,8 +284,7 @@ def _advance(problem: Problem, run: Momentum, eta: float) -> Advance:
     f_x, g_x = f1_x + f2.value(x.x), g1_x + g2.value(x.x)
     h_x = g_x + eta * f_x if eta > 0.0 else g_x
     ahead = told.seen[0] if told.seen else None
-    mixes = 0 if refresh else run.mixes + 1
-    after = Momentum(A, x, z, run.origin, SHRINK * L, h_x, run.steps + 1, mixes, ahead)
+    after = Momentum(A, x, z, run.origin, SHRINK * L, h_x, run.steps + 1, ahead)
     moved = share * share * square
     steep_g, bent_g = out_of_bounds(g1, g_y, g1_x, share * along_g, moved)
     steep_f = bent_f = False
