@@ -229,7 +229,7 @@ def mix(p: T, q: T, weight: float) -> T:
 
 def plus(x: Array, y: Array, factor: float) -> Array:
     """x + factor y."""
-    if array_api_compat.is_torch_array(x):
+    if type(x) is not np.ndarray and array_api_compat.is_torch_array(x):
         return x.add(y, alpha=factor)
     return x + factor * y
 
