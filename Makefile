@@ -16,7 +16,7 @@ setup: $(INSTALLED)  ## create .venv and install everything into it, once
 $(INSTALLED): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("tiebreak needs Python 3.11 or newer, this is " + sys.version.split()[0] + ": make PYTHON=...") if sys.version_info < (3, 11) else None'
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	@echo "installing into .venv (once, about a minute)"
+	@echo "installing into .venv (once, two or three minutes)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
 	@touch $@
 

@@ -7,8 +7,8 @@ of the time. A gradient needs of a row only its own weight, and the weight needs
     row a_i  ->  a_i · p  ->  images  ->  weights w_i  ->  G += w_i a_i,
 
 so one reading is enough if the row stays in shared memory until its weight is known. `sweep` does
-this by a CUDA kernel, compiled at run time for PyTorch tensors and CuPy arrays; `plain` does the
-same by plain calls for arrays of any library; `applies` says which one to call.
+this by a CUDA kernel, compiled at run time for PyTorch tensors and CuPy arrays; `applies` says for
+which matrices. `plain` is the same by plain calls, which tests and benchmarks hold it against.
 """
 
 from __future__ import annotations

@@ -184,13 +184,6 @@ class _LinearLoss(SmoothFunction):
             return self.lipschitz
         return self._curvature * self._scale * self.matrix.frobenius**2
 
-    def _units(self, epsilon: float) -> tuple[float, float, float]:
-        """Relative rounding errors: of a sum over the rows, of A x per |x|, of A' r per |r|."""
-        rows = rounding_unit(epsilon, *self.matrix.shape)
-        if isinstance(self.matrix, Fused):  # whose sums are float64
-            rows = rounding_unit(epsilon) + rounding_unit(2.0**-52, *self.matrix.shape)
-        return rows, *self.matrix.errors(epsilon, self._spectral)
-
     @property
     def _spectral(self) -> float:
         """A bound on |A|, the largest singular value."""
@@ -307,7 +300,7 @@ class LeastSquares(_LinearLoss):
             unit = self._scale * rounding_unit(epsilon, *self.matrix.shape)
             error = unit * self.matrix.frobenius * (self.matrix.frobenius * reach + self._size_b)
             return error * reach + unit * self._size_b * self._size_b, error
-        unit, of_image, of_adjoint = self._units(epsilon)
+        unit, of_image, of_adjoint = self.matrix.errors(epsilon, self._spectral)
         residual = math.sqrt(2.0 * max(value, 0.0) / self._scale)
         error = of_image * reach + unit * self._size_b  # of the computed residual
         return (
@@ -416,7 +409,7 @@ class Logistic(_LinearLoss):
         self, reach: float, value: float, slope: float, epsilon: float, n: int
     ) -> tuple[float, float]:
         rows = self.matrix.shape[0]
-        unit, of_image, of_adjoint = self._units(epsilon)
+        unit, of_image, of_adjoint = self.matrix.errors(epsilon, self._spectral)
         error = of_image * reach  # of the computed margins
         return (
             self._scale * math.sqrt(rows) * error + unit * abs(value),

@@ -101,14 +101,14 @@ class Matrix:
         xp = namespace(self.entries)  # whose scalar product may end at 2^31 entries
         return arrays.norm(xp.astype(xp.linalg.vector_norm(self.entries, axis=1), xp.float64))
 
-    def errors(self, epsilon: float, spectral: float) -> tuple[float, float]:
-        """Bounds on the rounding errors of A x per |x|, and of A' r per |r|.
+    def errors(self, epsilon: float, spectral: float) -> tuple[float, float, float]:
+        """Bounds on rounding errors: of a sum over the rows, of A x per |x|, of A' r per |r|.
 
         ``spectral`` is a bound on |A|, for who needs it. The image of a point is mixed from others:
         between two refreshes that adds as much as the 64 units of `rounding_unit`.
         """
-        error = rounding_unit(epsilon, *self.shape) * self.frobenius
-        return error, error
+        unit = rounding_unit(epsilon, *self.shape)
+        return unit, unit * self.frobenius, unit * self.frobenius
 
     @cached_property
     def spectral_square(self) -> float:
@@ -194,7 +194,7 @@ def of(entries: Any) -> Matrix:
 class Fused(Matrix):
     """A dense matrix on a GPU, of which one reading gives products, losses and slopes together.
 
-    Sums are accumulated in float64 whatever the entries are.
+    Sums begin with a few terms in the precision of the entries and go on in float64: see errors.
     """
 
     is_dear = True
@@ -235,13 +235,14 @@ class Fused(Matrix):
     def normal(self, x: Array) -> Array:
         return self.sweep((x,), (), [[1.0]], 1).gradients[0]
 
-    def errors(self, epsilon: float, spectral: float) -> tuple[float, float]:
+    def errors(self, epsilon: float, spectral: float) -> tuple[float, float, float]:
         # Points and images are rounded when they are stored and mixed: |A| times that. A sum over a
         # row begins with 8 terms in the precision of the entries, one over the rows with 16; the
         # rest is float64.
         double = rounding_unit(2.0**-52, *self.shape)
         of_image = 2.0 * rounding_unit(epsilon) * spectral
         return (
+            rounding_unit(epsilon) + double,
             of_image + (6.0 * epsilon + double) * self.frobenius,
             2.0 * epsilon * spectral + (10.0 * epsilon + double) * self.frobenius,
         )
