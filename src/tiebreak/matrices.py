@@ -167,6 +167,18 @@ class Sparse(Matrix):
     def frobenius(self) -> float:
         return arrays.norm(self.stored)
 
+    def errors(self, epsilon: float, spectral: float) -> tuple[float, float, float]:
+        # A sum has no more terms than a row, or a column, has entries.
+        across, down = (rounding_unit(epsilon, count) for count in self._longest)
+        return rounding_unit(epsilon, *self.shape), across * self.frobenius, down * self.frobenius
+
+    @cached_property
+    def _longest(self) -> tuple[int, int]:
+        """The most entries of a row, and of a column."""
+        in_rows = np.diff(self.entries.indptr)
+        in_columns = np.bincount(self.entries.indices, minlength=1)
+        return int(np.max(in_rows, initial=0)), int(np.max(in_columns))
+
     @property
     def size(self) -> int:
         return int(self.entries.nnz)

@@ -20,8 +20,10 @@ from tiebreak import arrays
 from tiebreak.arrays import Array
 from tiebreak.certificate import News
 from tiebreak.functions import Seen
+from tiebreak.methods import conjugate
 from tiebreak.methods.apg import need_joint_prox
-from tiebreak.methods.common import out_of_bounds
+from tiebreak.methods.common import is_due, out_of_bounds
+from tiebreak.methods.conjugate import Conjugate
 from tiebreak.methods.curvature import DENSE, Curvature
 from tiebreak.methods.probes import Probes, unknown
 from tiebreak.methods.tangents import Tangent, along_terms
@@ -29,8 +31,10 @@ from tiebreak.problem import Problem
 from tiebreak.terms import Terms
 
 SHARE = 0.2  # the first eta, beside the one that makes f bend as much as g
+STRAIGHT = 1e-3  # the same for conjugate gradients, which hardly mind: fewer rounds
 CLOSE = 0.1  # a round ends where so much of what x lacks below is left of the slope of its sum
 SLOW, EASIER = 0.3, 0.25  # where x lacks more than this part of the round before, eta falls
+LASTING = 2000  # the same for conjugate gradients, whose slope may rise for long
 PATIENCE = 500  # steps without half of the slope gone: rounding is all that is left
 ROUNDS = 60
 SETTLED = 1e-11  # f is as close as this to f*, relative, as far as the multipliers say
@@ -78,6 +82,8 @@ class State(NamedTuple):
     curvature: Curvature
     probes: Probes | None  # both Hessians along the face, where that has become worth its price
     since: int  # steps without them
+    is_straight: bool  # are rounds solved by conjugate gradients?
+    conjugate: Conjugate | None  # where these are, from ``here`` on
     least: float  # the smallest slope since ``stalled`` steps
     stalled: int
     scale: float  # 1/L for the first step of L-BFGS
@@ -120,7 +126,15 @@ class Multipliers:
 
     the proof, from one gradient for each t. x + t c is in Z for t sum 1/eta_i <= 1, as a mixture of
     x and the x_i. Nothing is claimed: the certificate says what it is worth.
+
+    Where f and g are quadratic with many variables, and nothing bounds x, a round is solved by
+    conjugate gradients.
+
+    Args:
+        gives_up: end where that turns out not to be enough, for the ball binds.
     """
+
+    gives_up: bool = False
 
     name: ClassVar[str] = "multipliers"
     paper: ClassVar[str] = "none: the method of multipliers, for two levels"
@@ -133,15 +147,18 @@ class Multipliers:
 
     def describe(self, problem: Problem) -> str:
         """The method in words."""
-        return "the method of multipliers"
+        way = ", by conjugate gradients" if self.gives_up else ""
+        return f"the method of multipliers{way}"
 
     def init(self, problem: Problem, x0: Array, eta: float = 0.0) -> State:
         """Both curvatures along the slopes, and the eta that makes them comparable."""
         x = problem.prox(x0, 0.0, 0.0)
         f_x, g_x = _seen(problem, x)
         bend_f, bend_g = _bends(problem, f_x, g_x)
+        is_straight = int(x.shape[0]) > DENSE and conjugate.applies(problem)
         if not eta > 0.0:
-            eta = SHARE * bend_g / bend_f if bend_f > 0.0 else 0.0
+            share = STRAIGHT if is_straight else SHARE
+            eta = share * bend_g / bend_f if bend_f > 0.0 else 0.0
             weight = 0.0
         else:  # where x is about argmin g + eta f, its slope is a first multiplier
             weight = 1.0 / eta
@@ -153,19 +170,22 @@ class Multipliers:
             k=0, x=x, upper_value=values[0], lower_value=values[1], eta=eta,
             pull=pull, weight=weight, points=points,
             here=_look(problem, f_x, g_x, eta, pull, weight),
-            curvature=Curvature(), probes=None, since=0, least=math.inf, stalled=0,
+            curvature=Curvature(), probes=None, since=0,
+            is_straight=is_straight, conjugate=None, least=math.inf, stalled=0,
             scale=1.0 / bend if bend > 0.0 else 1.0,
             rounds=0, lacks=math.inf, off=math.inf, proofs=-1,
             finished=("", ""), steep=(0, 0), bent=(0, 0), news=News(values=((values[1], x, g_x),)),
         )  # fmt: skip
 
     def step(self, problem: Problem, state: State) -> State:
-        """One step of L-BFGS or of the prox; at the end of a round the next one begins."""
+        """One step of L-BFGS, conjugate gradients or the prox; a round may end, the next begin."""
         state = state._replace(k=state.k + 1, news=News())
         if state.proofs >= 0:
             return _proved(problem, state)
         if not 0.0 < state.eta < math.inf:
             return _ended(state, "there is no slope to follow")
+        if state.conjugate is not None:
+            return self._conjugated(problem, state, state.conjugate)
         face = _face(problem, state, state.here.x)
         if _is_probing(state, face):
             return _probed(problem, state, face)
@@ -179,14 +199,43 @@ class Multipliers:
             state = state._replace(least=left, stalled=0)
         else:
             state = state._replace(stalled=state.stalled + 1)
-        floor = ROUNDING * arrays.epsilon(here.x) * _sizes(state)
-        if left <= max(CLOSE * lacks, floor):
+        if left <= max(CLOSE * lacks, _floor(state)):
             return _round(problem, state, max(lacks, left))
         if state.stalled >= PATIENCE:
             return _ended(state, "a round could not be solved to rounding")
+        if state.is_straight:
+            return self._conjugated(problem, state, conjugate.begun(here.g, here.smooth))
         if arrays.norm(here.slope) < RELEASE * left:
             return _released(problem, state, face)
         return _moved(problem, state, face)
+
+    def _conjugated(self, problem: Problem, state: State, way: Conjugate) -> State:
+        """One step of conjugate gradients; where they end, a look at what they have reached."""
+        here, noise = state.here, ROUNDING * arrays.epsilon(state.x)
+        after = way.step(problem, here.f, here.g, state.eta)
+        if after is not None:
+            left, lacks = math.sqrt(after.square), arrays.norm(after.lower)
+            is_halved = left < 0.5 * state.least
+            state = state._replace(
+                conjugate=after,
+                least=left if is_halved else state.least,
+                stalled=0 if is_halved else state.stalled + 1,
+            )
+            floor = max(_floor(state), noise * arrays.norm(after.moved) / state.scale)
+            is_over = left <= max(0.5 * CLOSE * lacks, floor) or state.stalled >= LASTING
+            if not is_over and not is_due(state.k):
+                return state
+            way = after
+        x = here.x + way.moved
+        if arrays.norm(x - problem.domain.project(x)) > 0.0:  # the ball binds, or may do so
+            state = state._replace(conjugate=None, is_straight=False)
+            return _ended(state, "the ball binds") if self.gives_up else state
+        there = _at(problem, state, x)
+        if after is not None and not is_over:  # only shown, in a round that takes long
+            f, g = there.f.value, there.g.value
+            news = News(lower=((1.0, there.g),), values=((g, x, there.g),))
+            return state._replace(x=x, upper_value=f, lower_value=g, news=news)
+        return _doubted(problem, state, there)._replace(here=there, conjugate=None)
 
 
 def _round(problem: Problem, state: State, lacks: float) -> State:
@@ -209,9 +258,8 @@ def _round(problem: Problem, state: State, lacks: float) -> State:
         x=x, upper_value=f, lower_value=g, rounds=state.rounds + 1, lacks=lacks, off=off,
         pull=pull, weight=weight, points=points, news=news,
     )  # fmt: skip
-    floor = ROUNDING * arrays.epsilon(x) * _sizes(state)
     enough = SETTLED if int(x.shape[0]) <= DENSE else ENOUGH
-    if off <= max(enough, 32.0 * arrays.epsilon(x)) or lacks <= floor:
+    if off <= max(enough, 32.0 * arrays.epsilon(x)) or lacks <= _floor(state):
         return state._replace(proofs=0)
     if state.rounds >= ROUNDS:
         return _ended(state, "f does not settle")
@@ -290,6 +338,14 @@ def _sizes(state: State) -> float:
     """How large the parts are that cancel in the slope of the sum."""
     f, g = state.here.f, state.here.g
     return arrays.norm(g.slope) + state.eta * (arrays.norm(f.slope) + arrays.norm(state.pull))
+
+
+def _floor(state: State) -> float:
+    """What is left of a slope by rounding."""
+    sizes = _sizes(state)
+    if state.is_straight:  # a residual of 0 has no size of its own, but x is rounded
+        sizes += arrays.norm(state.here.x) / state.scale
+    return ROUNDING * arrays.epsilon(state.here.x) * sizes
 
 
 def _noise(state: State) -> float:

@@ -12,8 +12,10 @@ from typing import Any
 from tiebreak.domains import Ball, Halfspace, L1Ball, Space
 from tiebreak.functions import Function, SquaredNorm
 from tiebreak.losses import LeastSquares, Logistic, Quadratic
+from tiebreak.methods import conjugate
 from tiebreak.methods.adaptive import AdaptiveAGMBiO
 from tiebreak.methods.bi_sg import BiSG
+from tiebreak.methods.curvature import DENSE
 from tiebreak.methods.exact import Exact
 from tiebreak.methods.multipliers import Multipliers
 from tiebreak.methods.relay import Relay, Road
@@ -39,20 +41,27 @@ def choose(problem: Problem) -> Relay:
     last = Road(first_order(problem), "", "")
     closed = refusal(Exact(), problem)
     without = [last]  # without the exact road
+    solved, is_krylov = "an exact answer", False
     if not refusal(Multipliers(), problem) and not refusal(last.method, problem):
         polish = Road(Multipliers(), "", "", is_safe=True, polishes=True)
         without = [last._replace(steps=OPENING), polish, last]
+        is_krylov = (problem.dimension or 0) > DENSE and conjugate.applies(problem)
+    if is_krylov:
+        krylov = Multipliers(gives_up=True)
+        without = [Road(krylov, "exact, by conjugate gradients", "", steps=PATIENCE), *without]
+        solved = "a factorisation"
     if closed:
         first, *others = without
         what = closed.rpartition("got ")[2]  # the sentence in full is for those who ask for Exact
-        return Relay((first._replace(why=f"for there is no exact road with {what}"), *others))
+        no = f"there is no {'factorisation of' if is_krylov else 'exact road with'} {what}"
+        return Relay((first._replace(why=f"for {no}"), *others))
     exact = Road(Exact(), "exact", f"by structure ({_sizes(problem)})")
     if refusal(last.method, problem):
         return Relay((exact,))
     steps = _exact_cost(problem) / _step_cost(problem)
     if steps <= PATIENCE:
         return Relay((exact, *without))
-    why = f"for an exact answer costs as much as {steps:,.0f} steps ({_sizes(problem)})"
+    why = f"for {solved} costs as much as {steps:,.0f} steps ({_sizes(problem)})"
     first, *others = [*without[:-1], last._replace(steps=int(steps))]
     exact = exact._replace(why="by structure")
     return Relay((first._replace(why=why), *others, exact, last))
