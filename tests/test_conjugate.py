@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import array_api_strict as xps
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -107,6 +108,22 @@ def test_the_residual_is_what_the_sum_falls_by_and_directions_are_conjugate():
     products = D @ (A.T @ (A @ D.T) + eta * (C.T @ (C @ D.T)))
     scale = np.sqrt(np.diagonal(products))
     np.testing.assert_allclose(products / np.outer(scale, scale), np.eye(12), atol=1e-10)
+
+
+@pytest.mark.parametrize(("dtype", "accuracy"), [("float64", 1e-8), ("float32", 2e-5)])
+def test_other_libraries_and_single_precision(dtype, accuracy):
+    rng = np.random.default_rng(8)
+    A, b = rng.standard_normal((60, N)), rng.standard_normal(60)
+    C, c = rng.standard_normal((N + 300, N)), rng.standard_normal(N + 300)
+    x = truth(sp.csr_array(A), b, sp.csr_array(C), c)
+    best = 0.5 * float(np.sum((C @ x - c) ** 2))
+    kind = getattr(xps, dtype)
+    A, b, C, c = (xps.asarray(data, dtype=kind) for data in (A, b, C, c))
+    problem = tb.Problem(upper=tb.LeastSquares(C, c), lower=tb.LeastSquares(A, b))
+    result = tb.solve(problem, Multipliers(gives_up=True), max_iter=1000)
+    assert result.status in ("certified", "settled"), result
+    assert result.x.dtype == kind
+    assert abs(result.upper_value - best) <= accuracy * best
 
 
 @pytest.mark.parametrize("radius", [100.0, 0.5])

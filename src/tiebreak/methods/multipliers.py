@@ -157,7 +157,8 @@ class Multipliers:
         bend_f, bend_g = _bends(problem, f_x, g_x)
         is_straight = int(x.shape[0]) > DENSE and conjugate.applies(problem)
         if not eta > 0.0:
-            share = STRAIGHT if is_straight else SHARE
+            is_fine = arrays.epsilon(x) < STRAIGHT**3  # eta f is known to epsilon/eta of its size
+            share = STRAIGHT if is_straight and is_fine else SHARE
             eta = share * bend_g / bend_f if bend_f > 0.0 else 0.0
             weight = 0.0
         else:  # where x is about argmin g + eta f, its slope is a first multiplier
