@@ -123,6 +123,17 @@ def from_numpy(value: np.ndarray[Any, Any], x: Array) -> Array:
     return namespace(x).asarray(value, device=array_api_compat.device(x))
 
 
+def is_single(x: Array) -> bool:
+    """Is ``x`` of single precision, or of less?"""
+    return epsilon(x) > 2.0**-50
+
+
+def double(x: Array) -> Array:
+    """``x`` in float64."""
+    xp = namespace(x)
+    return xp.astype(x, xp.float64, copy=False)
+
+
 def doubles(vectors: Sequence[Array]) -> list[Array]:
     """The vectors, of one length and dtype, in float64."""
     if not vectors or vectors[0].dtype == namespace(vectors[0]).float64:

@@ -438,6 +438,11 @@ class Rows(Matrix):
         return _sum(self._ask("normal", x))
 
     @property
+    def widened(self) -> None:
+        """None: the workers compute in the precision of their rows."""
+        return None
+
+    @property
     def signature(self) -> tuple[Any, ...]:
         """Short names for the data of all shards, found where they are."""
         return tuple(self._ask("digest"))

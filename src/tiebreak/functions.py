@@ -123,6 +123,14 @@ class Function:
         return self
 
     @property
+    def widened(self) -> Function | None:
+        """The same function of the same data for vectors in float64; None where that is not known.
+
+        The data may stay in single precision: then they are widened on their way.
+        """
+        return None
+
+    @property
     def growth(self) -> float:
         """mu > 0 with h(x) - min h <= |grad h(x)|²/(2 mu) on all of R^n, or 0 if none is known."""
         return self.strong_convexity
@@ -138,6 +146,10 @@ class SmoothFunction(Function):
     @property
     def bare(self) -> SmoothFunction:
         return self
+
+    @property
+    def widened(self) -> SmoothFunction | None:
+        return None
 
     def __add__(self, other: object) -> SmoothFunction:
         if not isinstance(other, SmoothFunction):
@@ -171,6 +183,10 @@ class SquaredNorm(SmoothFunction):
             self.prototype = self.center[:0]
             self._size = arrays.norm(self.center)
 
+    @property
+    def widened(self) -> SquaredNorm:
+        return SquaredNorm(self.weight, None if self.center is None else arrays.double(self.center))
+
     def _shifted(self, x: Array) -> Array:
         return x if self.center is None else x - arrays.like(self.center, x)
 
@@ -200,6 +216,10 @@ class Flat(SmoothFunction):
     def __repr__(self) -> str:
         return "0"
 
+    @property
+    def widened(self) -> Flat:
+        return self
+
     def value(self, x: Array) -> float:
         return 0.0
 
@@ -227,6 +247,10 @@ class Linear(SmoothFunction):
         self._size = arrays.norm(self.c)
         if self._size == 0.0:
             self.lower_bound = 0.0
+
+    @property
+    def widened(self) -> Linear:
+        return Linear(arrays.double(self.c))
 
     def value(self, x: Array) -> float:
         return arrays.dot(self.c, x)
@@ -353,6 +377,11 @@ class Scaled(SmoothFunction):
         self.dimension, self.prototype = function.dimension, function.prototype
 
     @property
+    def widened(self) -> SmoothFunction | None:
+        function = self.function.widened
+        return None if function is None else Scaled(self.weight, function)
+
+    @property
     def is_dear(self) -> bool:  # type: ignore[override]
         return self.function.is_dear
 
@@ -442,6 +471,11 @@ class Sum(SmoothFunction):
         self.first, self.second = first, second
         self.dimension = sizes[0] if sizes else None
         self.prototype = first.prototype if first.prototype is not None else second.prototype
+
+    @property
+    def widened(self) -> SmoothFunction | None:
+        first, second = self.first.widened, self.second.widened
+        return None if first is None or second is None else Sum(first, second)
 
     @property
     def is_dear(self) -> bool:  # type: ignore[override]

@@ -243,6 +243,14 @@ class LeastSquares(_LinearLoss):
     def _target(self) -> Array:
         return self.b
 
+    @property
+    def widened(self) -> LeastSquares | None:
+        matrix = self.matrix.widened
+        if matrix is None:
+            return None
+        b, known = arrays.double(self.b), self.known_lipschitz
+        return LeastSquares(matrix, b, self.mean, gram=False, lipschitz=known)
+
     def _loss(self, image: Array, rows: slice = ALL) -> float:
         residual = image - self.b[rows]
         return 0.5 * arrays.dot(residual, residual)
@@ -266,7 +274,7 @@ class LeastSquares(_LinearLoss):
         Q = arrays.like(self._scale * G, self.prototype)
         c = -self._scale * self.matrix.adjoint(self.b)[0]
         constant = 0.5 * self._scale * arrays.dot(self.b, self.b)
-        return Quadratic._trusted(Q, c, constant)
+        return Quadratic._trusted(Matrix(Q), c, constant)
 
     def _gram_is_safe(self) -> bool:
         """Is the smallest residual at least a tenth of b, and the arithmetic float64?"""
@@ -395,6 +403,13 @@ class Logistic(_LinearLoss):
     def _target(self) -> Array:
         return self.y
 
+    @property
+    def widened(self) -> Logistic | None:
+        matrix = self.matrix.widened
+        if matrix is None:
+            return None
+        return Logistic(matrix, arrays.double(self.y), self.mean, lipschitz=self.known_lipschitz)
+
     def _loss(self, image: Array, rows: slice = ALL) -> float:
         xp = arrays.namespace(image)
         return float(xp.sum(xp.logaddexp(self._zeros[rows], -self.y[rows] * image)))
@@ -484,11 +499,18 @@ class Quadratic(SmoothFunction):
         self.prototype = matrix.prototype
 
     @classmethod
-    def _trusted(cls, Q: Array, c: Array, constant: float) -> Quadratic:
-        """Without the checks, for a Q that is a Gram matrix by construction."""
+    def _trusted(cls, matrix: Matrix, c: Array, constant: float) -> Quadratic:
+        """Without the checks, for a Q that is a Gram matrix by construction, or was checked."""
         quadratic = cls.__new__(cls)
-        quadratic._set(Matrix(Q), c, constant)
+        quadratic._set(matrix, c, constant)
         return quadratic
+
+    @property
+    def widened(self) -> Quadratic | None:
+        matrix = self.matrix.widened
+        if matrix is None:
+            return None
+        return Quadratic._trusted(matrix, arrays.double(self.c), self.constant)
 
     def value(self, x: Array) -> float:
         return self._value(x, self._apply(x))

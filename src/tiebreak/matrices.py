@@ -18,6 +18,7 @@ from tiebreak import arrays, spectra
 from tiebreak.arrays import Array, namespace, rounding_unit
 
 BLOCK = 2**19  # bytes of a matrix that are worked on at a time: a part of a core's cache
+DEVICE_BLOCK = 2**28  # the same of a matrix that is widened on a GPU
 DENSE_LIMIT = 2**23  # most entries of a matrix that is looked at as a whole
 COPY_LIMIT = 2**25  # most non-zeros of a sparse matrix that is kept a second time, transposed
 LANCZOS, DEAR_LANCZOS = 100, 30  # steps; where a pass is dear the bound is a fifth too large or so
@@ -130,6 +131,11 @@ class Matrix:
         return np.asarray(arrays.to_numpy(self.entries), dtype=np.float64)
 
     @property
+    def widened(self) -> Matrix | None:
+        """The same matrix for vectors in float64, None where its entries are not at hand."""
+        return None if arrays.drops_float64(self.prototype) else Wide(self)
+
+    @property
     def signature(self) -> tuple[Any, ...]:
         """Arrays that tell this matrix from every other, for a checkpoint."""
         return (self.entries,)
@@ -163,6 +169,12 @@ class Sparse(Matrix):
     def stored(self) -> Array:
         return self.entries.data
 
+    @property
+    def widened(self) -> Matrix:
+        A = self.entries
+        wide = A.data.astype(np.float64)
+        return Sparse(type(A)((wide, A.indices, A.indptr), shape=A.shape))
+
     @cached_property
     def frobenius(self) -> float:
         return arrays.norm(self.stored)
@@ -189,6 +201,53 @@ class Sparse(Matrix):
 
     def dense(self) -> np.ndarray[Any, Any]:
         return np.asarray(self.entries.toarray(), dtype=np.float64)
+
+
+class Wide(Matrix):
+    """Entries in single precision for vectors in double: block by block they are widened.
+
+    For a few products with a matrix that is there already: a proof needs no more.
+    """
+
+    is_quick = False
+
+    def __init__(self, matrix: Matrix) -> None:
+        super().__init__(matrix.entries)
+        self._matrix = matrix
+
+    @property
+    def prototype(self) -> Array:
+        return arrays.double(self._matrix.prototype)
+
+    def _parts(self) -> Iterator[tuple[slice, Array]]:
+        """All rows in order, in float64."""
+        at_once = BLOCK if type(self.entries) is np.ndarray else DEVICE_BLOCK
+        rows = max(1, at_once // (8 * self.shape[1]))
+        for start in range(0, self.shape[0], rows):
+            some = slice(start, min(start + rows, self.shape[0]))
+            yield some, arrays.double(self.entries[some, :])
+
+    def forward(self, *xs: Array) -> list[Array]:
+        if not self.shape[0]:
+            return [self.prototype for _ in xs]
+        parts = [[block @ x for x in xs] for _, block in self._parts()]
+        xp = namespace(self.entries)
+        return [xp.concat(products) for products in zip(*parts, strict=True)]
+
+    def adjoint(self, *rs: Array) -> list[Array]:
+        xp, device = namespace(self.entries), array_api_compat.device(self.entries)
+        sums = [xp.zeros(self.shape[1], dtype=xp.float64, device=device) for _ in rs]
+        for rows, block in self._parts():
+            sums = [total + block.T @ r[rows] for total, r in zip(sums, rs, strict=True)]
+        return sums
+
+    @property
+    def frobenius(self) -> float:
+        return self._matrix.frobenius
+
+    @property
+    def is_explicit(self) -> bool:
+        return self._matrix.is_explicit
 
 
 def of(entries: Any) -> Matrix:
@@ -310,6 +369,11 @@ class Operator(Matrix):
     def adjoint(self, *rs: Array) -> list[Array]:
         return [self._product(self._back, r, self.shape[1]) for r in rs]
 
+    @property
+    def widened(self) -> None:
+        """None: its products are what they are."""
+        return None
+
     def _product(self, apply: Any, x: Array, length: int) -> Array:
         """A copy of its own: an operator may use its buffer again, or write into its argument."""
         result = np.array(apply(x.copy()), dtype=self.prototype.dtype)
@@ -379,6 +443,10 @@ class Swept(Matrix):
         """All rows, in order."""
         raise NotImplementedError
 
+    @property
+    def widened(self) -> Matrix | None:
+        return WideRows(self)
+
     def sweep(self, xs: Sequence[Array], weigh: Weigh) -> tuple[list[Array], list[Array]]:
         """A x for every x, and A' w for the weights w that ``weigh`` makes of them: one pass."""
         products = [np.empty(self.shape[0], dtype=self.prototype.dtype) for _ in xs]
@@ -414,3 +482,22 @@ class Swept(Matrix):
         x, r = _pair(self.shape, self.prototype)
         (image,), (back,) = self.sweep((x,), lambda rows, fresh: (r[rows],))
         return image, back
+
+
+class WideRows(Swept):
+    """Rows in single precision for vectors in double."""
+
+    def __init__(self, rows: Swept) -> None:
+        self._rows = rows
+        self.shape = rows.shape
+
+    @property
+    def prototype(self) -> Array:
+        return arrays.double(self._rows.prototype)
+
+    def blocks(self) -> Iterator[tuple[slice, Array]]:
+        return ((rows, arrays.double(block)) for rows, block in self._rows.blocks())
+
+    @property
+    def frobenius(self) -> float:
+        return self._rows.frobenius

@@ -394,6 +394,11 @@ class Composite(Function):
         return Composite(self.smooth.bare, self.penalty)
 
     @property
+    def widened(self) -> Composite | None:
+        smooth = self.smooth.widened
+        return None if smooth is None else Composite(smooth, self.penalty)
+
+    @property
     def lipschitz(self) -> float:  # type: ignore[override]
         return self.smooth.lipschitz
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -220,6 +220,12 @@ class Problem:
     def prox(self, v: Array, a: float, b: float) -> Array:
         """argmin over z in Z of a f2(z) + b g2(z) + ½|z - v|²; without penalties the projection."""
         return (self._lower_alone if a == 0.0 else self.joint).prox(v, a, b)
+
+    @cached_property
+    def widened(self) -> Problem | None:
+        """The same problem for vectors in float64; None where its functions do not know how."""
+        upper, lower = self.upper.widened, self.lower.widened
+        return None if upper is None or lower is None else replace(self, upper=upper, lower=lower)
 
     @property
     def is_dear(self) -> bool:

@@ -65,14 +65,20 @@ class Counts(NamedTuple):
 class Counted(SmoothFunction):
     """A function that counts how often it is asked; otherwise the function itself."""
 
-    def __init__(self, function: SmoothFunction) -> None:
-        self.function = function
+    def __init__(self, function: SmoothFunction, counter: Counted | None = None) -> None:
+        self.function, self._counter = function, counter or self
         self.gradients = self.passed = 0
         self.dimension, self.prototype = function.dimension, function.prototype
 
     @property
     def bare(self) -> SmoothFunction:
         return self.function.bare
+
+    @property
+    def widened(self) -> Counted | None:
+        """The wider function, counted with this one."""
+        wide = self.function.widened
+        return None if wide is None else Counted(wide, self)
 
     @property
     def is_dear(self) -> bool:  # type: ignore[override]
@@ -103,8 +109,8 @@ class Counted(SmoothFunction):
         return self.function.growth
 
     def _count(self, lifts: int, slopes: int, values: int) -> None:
-        self.gradients += slopes
-        self.passed += self.function.passes(lifts, slopes, values)
+        self._counter.gradients += slopes
+        self._counter.passed += self.function.passes(lifts, slopes, values)
 
     def value(self, x: Array) -> float:
         self._count(1, 0, 1)
