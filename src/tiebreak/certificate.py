@@ -36,7 +36,8 @@ TINY = 2.0**-1000  # covers underflow, which relative errors do not
 UNDERFLOW = 1e-290  # a gap below this is 0, a tolerance that is no larger is none
 HUGE = 1e150  # multipliers beyond this drown everything else in rounding errors
 PROMISING = 1e-6  # growth of less than this share of L_g is as good as none
-PATIENCE = 8  # steps whose news are taken in together, where the vectors are on a device
+PATIENCE = 8  # steps whose news are taken in together: see Ledger.add
+SHORT = 2**14  # entries of a vector that may wait in the memory of the host: no more than megabytes
 MIXTURES = 4  # how many mixtures of a minorant with a constant one are tried
 MARGINS = (1e-13, 1e-12, 1e-10, 1e-8, 1e-6, 1e-4)  # how far inside a dual ball is surely inside
 
@@ -179,7 +180,7 @@ class Ledger:
         self.is_steep = False  # was f seen to rise faster than its Lipschitz constant allows?
         self.part_sizes = (0.0, 0.0)  # of f and g, where they are sums whose parts may cancel
         self._waiting: list[News] = []
-        self._patience = PATIENCE if self._xp is not np else 1
+        self._patience = PATIENCE if self._xp is not np or self._n <= SHORT else 1
         self._sums = sums or Sums(
             steps=0, blocks=(), last_upper=None, last_cut=None, last_lower=None,
             ghat=math.inf,
@@ -194,10 +195,11 @@ class Ledger:
     # -- collecting -----------------------------------------------------------------------------
 
     def add(self, news: News) -> bool:
-        """Take in the news of one step; False, and nothing changed, if they are not finite.
+        """Take in the news of one step; False if some that waited are not finite, and left out.
 
-        Where the vectors are on a device, the news of a few steps are taken in together: asking for
-        their sizes costs more than the arithmetic.
+        The news of a few steps are taken in together where the vectors are on a device, for asking
+        for their sizes costs more than the arithmetic, or short, for beside the products of a step
+        code that was not used for a while costs twice as much. The sums are the same to the bit.
         """
         self._waiting.append(news)
         return len(self._waiting) < self._patience or self._take_in()
@@ -218,16 +220,13 @@ class Ledger:
         waiting, self._waiting = self._waiting, []
         looks = [s for news in waiting for _, s in (*news.upper, *news.cuts, *news.lower)]
         sizes = self._measured(looks)
-        entered = [self._enter(news, sizes) for news in waiting]
-        values = [
-            look
-            for news, is_good in zip(waiting, entered, strict=True)
-            for look in news.values
-            if is_good and look[0] < self._sums.ghat
-        ]
-        bounds = self._values_above(self.problem.lower, values)
-        self.sums = self._sums._replace(ghat=min([self._sums.ghat, *bounds]))
-        return all(entered)
+        good = [news for news in waiting if self._enter(news, sizes)]
+        ghat = self._sums.ghat
+        values = [look for news in good for look in news.values if look[0] < ghat]
+        if values:
+            bounds = self._values_above(self.problem.lower, values)
+            self.sums = self._sums._replace(ghat=min([ghat, *bounds]))
+        return len(good) == len(waiting)
 
     def _enter(self, news: News, sizes: Iterator[Measured]) -> bool:
         """The minorants of one step, which are measured already."""
@@ -312,7 +311,7 @@ class Ledger:
         value_error, slope_error = h.rounding(size, parts, steepness, self._epsilon, self._n)
         constant = seen.value - inner
         if sigma != 0.0:
-            slope = slope - sigma * at
+            slope = arrays.plus(slope, at, -sigma)
             constant += 0.5 * sigma * size * size
         slack = self._slack + 0.5 * UNIT * self._sums.steps  # the sum over the steps rounds too
         value_error += slope_error * size + slack * (
@@ -337,17 +336,16 @@ class Ledger:
 
     def _values_above(self, h: Function, looks: Sequence[tuple[float, Array, Seen]]) -> list[float]:
         """Upper bounds on the true values of h at points of Z, each close to a look."""
-        if not looks:
-            return []
+        lipschitz, terms = h.known_lipschitz, split(h)[1].terms
         vectors = [(at, near.slope, at - near.at) for _, at, near in looks]
         squares = iter(arrays.dots(*((v, v) for three in vectors for v in three)))
         bounds = []
         for (value, at, near), three in zip(looks, vectors, strict=True):
             size, steepness, distance = (arrays.norm(v, next(squares)) for v in three)
-            if math.isfinite(h.known_lipschitz):
-                steepness += h.known_lipschitz * distance
+            if math.isfinite(lipschitz):
+                steepness += lipschitz * distance
             error = self._value_error(h, at, size, value, near.size, steepness)
-            steepness += split(h)[1].terms.steepness(self._n, size)
+            steepness += terms.steepness(self._n, size)
             # The point is in Z up to rounding only.
             bounds.append(value + error + 64 * self._epsilon * steepness * size + TINY)
         return bounds

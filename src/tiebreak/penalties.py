@@ -96,6 +96,9 @@ class Zero(Penalty):
 
     _weights: ClassVar[tuple[str, ...]] = ()
 
+    def value(self, x: Array) -> float:
+        return 0.0
+
     @cached_property
     def terms(self) -> Terms:
         return Terms()
@@ -464,6 +467,9 @@ class Composite(Function):
     __mul__ = __rmul__
 
 
+NOTHING = Zero()  # one for all: its terms are made once
+
+
 def split(h: Function | Penalty) -> tuple[SmoothFunction, Penalty]:
     """The smooth part and the penalty of a function; each may be missing, that is 0."""
     if isinstance(h, Composite):
@@ -471,4 +477,4 @@ def split(h: Function | Penalty) -> tuple[SmoothFunction, Penalty]:
     if isinstance(h, Penalty):
         return Flat(), h
     assert isinstance(h, SmoothFunction)
-    return h, Zero()
+    return h, NOTHING
