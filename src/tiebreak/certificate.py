@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -398,8 +399,9 @@ class Ledger:
                 bound = self._region.minimum(last).value
                 if bound > best:
                     best, favourite = bound, last
+        tails = _tails([block.lower for block in s.blocks])
         for start in _starts(len(s.blocks), s.lower_tail, s.steps):
-            tail = _tail([block.lower for block in s.blocks], start)
+            tail = tails[start]
             if tail.weight > 0.0:
                 model = tail.scaled(1.0 / tail.weight)
                 bound = self._region.minimum(model).value
@@ -414,11 +416,11 @@ class Ledger:
         s = self.sums
         bounds = [s.upper_bound]
         favourite: tuple[float, int, Model, Model] | None = None
+        uppers = _tails([block.upper for block in s.blocks])
+        all_cuts = _tails([block.cuts for block in s.blocks])
         for start in _starts(len(s.blocks), s.tail, s.steps):
-            upper = _tail([block.upper for block in s.blocks], start)
-            if upper.weight > 0.0:
-                cuts = _tail([block.cuts for block in s.blocks], start)
-                upper, cuts = self._normalised(upper, cuts)
+            if uppers[start].weight > 0.0:
+                upper, cuts = self._normalised(uppers[start], all_cuts[start])
                 _, value, _ = self._along(upper, cuts)(1.0)  # 1: as in the proof of the theorem
                 if favourite is None or value >= favourite[0]:
                     favourite = value, start, upper, cuts
@@ -489,8 +491,7 @@ class Ledger:
                 low = self._region.minimum(base.plus(move, t))
             if low.at is None:
                 return t, low.value, math.inf if low.fall is None else 0.0
-            derivative = self._region.value(move, low.at) - move.value_error
-            return t, low.value, derivative - move.slope_error * arrays.norm(low.at)
+            return t, low.value, self._region.value(move, low.at)
 
         return bound
 
@@ -659,9 +660,7 @@ def _starts(blocks: int, favourite: int, turn: int) -> set[int]:
     return {0, max(blocks - 2, 0), favourite, min(favourite + 1, blocks - 1), turn % blocks}
 
 
-def _tail(models: list[Model], start: int) -> Model:
-    """The sum of all blocks from ``start`` on."""
-    total = models[-1]
-    for model in models[-2 : start - len(models) - 1 : -1]:
-        total = model.plus(total)
-    return total
+def _tails(models: Sequence[Model]) -> list[Model]:
+    """The sums of all blocks from the first on, from the second on, and so on."""
+    sums = accumulate(reversed(models), lambda total, model: model.plus(total))
+    return list(sums)[::-1]

@@ -391,7 +391,9 @@ def _is_noise(
         lengths = arrays.norm(c) * arrays.norm(z)
     if abs(gap) > tolerance * (lengths + abs(beta)):
         return False  # these two spare most of the sums below
-    return abs(gap) <= tolerance * (float(namespace(c).sum(abs(c * z))) + abs(beta))
+    terms = c * z
+    sizes = into(terms, "abs", terms)
+    return abs(gap) <= tolerance * (float(namespace(c).sum(sizes)) + abs(beta))
 
 
 # --- small pieces

@@ -126,7 +126,9 @@ class Ball(Set):
         length = norm(direction)
         if length == 0.0:
             return self._back(zeros_like(direction))
-        return self._back(direction / length * -self.radius)
+        z = direction / length
+        z *= -self.radius
+        return self._back(z)
 
     def farthest(self, x: Array) -> float:
         """|x - center| + radius."""

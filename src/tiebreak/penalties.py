@@ -262,6 +262,11 @@ class Joint:
     upper: Terms
     lower: Terms
 
+    @cached_property
+    def has_norms(self) -> bool:
+        """Is there more than squares in them?"""
+        return any(self.upper.weights[:3]) or any(self.lower.weights[:3])
+
     def terms(self, a: float, mu: float) -> Terms:
         """a f2 + mu g2 on the common set."""
         pairs = zip(self.upper.weights, self.lower.weights, strict=True)
