@@ -29,7 +29,7 @@ from tiebreak import arrays, theory
 from tiebreak.arrays import Array, rounding_unit
 from tiebreak.domains import Ball, Box, Domain, Space
 from tiebreak.functions import Function, Seen
-from tiebreak.models import UNIT, Concave, Model, Region, largest
+from tiebreak.models import UNIT, Concave, Low, Model, Region, largest
 from tiebreak.penalties import split
 from tiebreak.problem import Problem
 
@@ -421,7 +421,7 @@ class Ledger:
         for start in _starts(len(s.blocks), s.tail, s.steps):
             if uppers[start].weight > 0.0:
                 upper, cuts = self._normalised(uppers[start], all_cuts[start])
-                _, value, _ = self._along(upper, cuts)(1.0)  # 1: as in the proof of the theorem
+                value = self._lowest(upper, cuts, 1.0)[1].value  # 1: as in the theorem's proof
                 if favourite is None or value >= favourite[0]:
                     favourite = value, start, upper, cuts
                 bounds.append(value)
@@ -472,28 +472,33 @@ class Ledger:
         return largest(self._along(floor, model.plus(floor, -1.0)), 1.0, MIXTURES, ceiling=1.0)[0]
 
     def _along(self, base: Model, move: Model) -> Concave:
-        """t -> min_Z of base + t move, a concave function, and its derivative.
-
-        Where nothing bounds that from below, t is moved to where something does, if it can be.
-        """
+        """t -> min_Z of base + t move, a concave function, and its derivative: see `_lowest`."""
 
         def bound(t: float) -> tuple[float, float, float]:
-            low = self._region.minimum(base.plus(move, t))
-            for margin in MARGINS:
-                if low.fall is None:
-                    break
-                # Along some direction the sum falls for ever, and how fast is linear in t.
-                at_0, at_t = low.fall(base), min(low.fall(base.plus(move, t)), 0.0)
-                ratio = at_0 / (at_0 - at_t) if at_0 != at_t else 0.0
-                if not 0.0 < t * ratio < HUGE:  # it falls for every t
-                    return t, -math.inf, 0.0
-                t *= ratio * (1.0 - margin if at_0 > 0.0 else 1.0 + margin)
-                low = self._region.minimum(base.plus(move, t))
+            t, low = self._lowest(base, move, t)
             if low.at is None:
                 return t, low.value, math.inf if low.fall is None else 0.0
             return t, low.value, self._region.value(move, low.at)
 
         return bound
+
+    def _lowest(self, base: Model, move: Model, t: float) -> tuple[float, Low]:
+        """min_Z of base + t move.
+
+        Where nothing bounds that from below, t is moved to where something does, if it can be.
+        """
+        low = self._region.minimum(base.plus(move, t))
+        for margin in MARGINS:
+            if low.fall is None:
+                break
+            # Along some direction the sum falls for ever, and how fast is linear in t.
+            at_0, at_t = low.fall(base), min(low.fall(base.plus(move, t)), 0.0)
+            ratio = at_0 / (at_0 - at_t) if at_0 != at_t else 0.0
+            if not 0.0 < t * ratio < HUGE:  # it falls for every t
+                return t, Low(fall=low.fall)
+            t *= ratio * (1.0 - margin if at_0 > 0.0 else 1.0 + margin)
+            low = self._region.minimum(base.plus(move, t))
+        return t, low
 
     @property
     def is_contradicted(self) -> bool:

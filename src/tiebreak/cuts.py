@@ -191,10 +191,9 @@ def _refined(
             break
         sign = math.copysign(1.0, gap)
         start = domain._lifted(z) if attempt == 0 else z
-        c_now = sign * c
-        closer, extra, closer_met = domain._cut(
-            start, c_now, sign * beta, 0.0, Products.of(c_now, start)
-        )
+        turned = sign * c
+        again = Products.of(turned, start)
+        closer, extra, closer_met = domain._cut(start, turned, sign * beta, 0.0, again)
         error = arrays.max_abs(x) + mu * arrays.max_abs(c)
         if arrays.max_abs(closer - z) <= 64.0 * arrays.epsilon(x) * error:
             z, mu, met = closer, mu or extra, closer_met

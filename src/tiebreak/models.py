@@ -177,7 +177,7 @@ class Region:
         along, square = arrays.dots((model.slope, x), (x, x))
         size = farthest = arrays.norm(x, square)
         gap = 0.0  # |slope at x|
-        if x is not center:  # which lies outside
+        if x is not center:
             off = x - center
             squares = arrays.dots((off, off), (center, center))
             gap, farthest = q * arrays.norm(off, squares[0]), arrays.norm(center, squares[1])

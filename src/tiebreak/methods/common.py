@@ -115,8 +115,8 @@ def out_of_bounds(
     """
     rise, epsilon = value - y.value - inner, arrays.epsilon(y.at)
     curved = 0.5 * h.known_lipschitz * square if square > 0.0 else 0.0
-    unit = epsilon * max(abs(value), abs(y.value))  # both values are rounded, and so is the rise
-    if -unit <= rise <= curved + unit:
+    few = 8.0 * epsilon * max(abs(value), abs(y.value))  # units of rounding: less than any slack
+    if -few <= rise <= curved + few:
         return False, False
     # Perhaps it is rounding only.
     reach, slope = arrays.norm(y.at) + math.sqrt(square), arrays.norm(y.slope)
