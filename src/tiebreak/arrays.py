@@ -188,8 +188,9 @@ def norm(x: Array, squared: float | None = None) -> float:
     ``squared`` is <x, x>, where somebody knows it already.
     """
     squared = dot(x, x) if squared is None else squared
-    limit = 1e280 if epsilon(x) < 1e-10 else 1e30
-    if 1.0 / limit < squared < limit:
+    if 1e-30 < squared < 1e30:  # nearly always, and safe in every precision
+        return math.sqrt(squared)
+    if epsilon(x) < 1e-10 and 1e-280 < squared < 1e280:
         return math.sqrt(squared)
     largest = max_abs(x)
     if largest == 0.0 or not math.isfinite(largest):
@@ -219,20 +220,21 @@ def quiet() -> contextlib.AbstractContextManager[object]:
 
 def mix(p: T, q: T, weight: float) -> T:
     """(1 - weight) p + weight q for arrays, and alike for tuples of arrays; None stays None."""
-    if isinstance(q, Deferred):
-        return q.mixed(p, q, weight)  # type: ignore[return-value]
-    if type(p) is np.ndarray:  # in place on the one new array: ten of these are in every step
+    if p is None:
+        return None  # type: ignore[return-value]
+    # In place on the one new array: ten of these are in every step.
+    if type(p) is np.ndarray and type(q) is np.ndarray:
         mixed = q - p  # type: ignore[operator]
         mixed *= weight
         mixed += p
         return mixed  # type: ignore[no-any-return]
-    if p is None:
-        return None  # type: ignore[return-value]
-    if isinstance(p, Deferred):
-        return p.mixed(p, q, weight)  # type: ignore[return-value]
     if isinstance(p, tuple):
         parts = [mix(a, b, weight) for a, b in zip(p, q, strict=True)]  # type: ignore[call-overload]
         return type(p)(*parts) if hasattr(p, "_fields") else type(p)(parts)
+    if isinstance(p, Deferred):
+        return p.mixed(p, q, weight)  # type: ignore[return-value]
+    if isinstance(q, Deferred):
+        return q.mixed(p, q, weight)  # type: ignore[return-value]
     if hasattr(p, "lerp"):  # one call in PyTorch, where calls are what a short vector costs
         return p.lerp(q, weight)  # type: ignore[no-any-return]
     return p + weight * (q - p)  # type: ignore[operator, no-any-return]
@@ -240,7 +242,11 @@ def mix(p: T, q: T, weight: float) -> T:
 
 def plus(x: Array, y: Array, factor: float) -> Array:
     """x + factor y."""
-    if type(x) is not np.ndarray and array_api_compat.is_torch_array(x):
+    if type(x) is np.ndarray:
+        total = factor * y  # in place on the one new array
+        total += x
+        return total
+    if array_api_compat.is_torch_array(x):
         return x.add(y, alpha=factor)
     return x + factor * y
 

@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -28,7 +29,7 @@ from tiebreak import arrays, theory
 from tiebreak.arrays import Array, rounding_unit
 from tiebreak.domains import Ball, Box, Domain, Space
 from tiebreak.functions import Function, Seen
-from tiebreak.models import UNIT, Concave, Model, Region, largest
+from tiebreak.models import UNIT, Concave, Low, Model, Region, largest
 from tiebreak.penalties import split
 from tiebreak.problem import Problem
 
@@ -36,7 +37,8 @@ TINY = 2.0**-1000  # covers underflow, which relative errors do not
 UNDERFLOW = 1e-290  # a gap below this is 0, a tolerance that is no larger is none
 HUGE = 1e150  # multipliers beyond this drown everything else in rounding errors
 PROMISING = 1e-6  # growth of less than this share of L_g is as good as none
-PATIENCE = 8  # steps whose news are taken in together, where the vectors are on a device
+PATIENCE = 8  # steps whose news are taken in together: see Ledger.add
+SHORT = 2**14  # entries of a vector that may wait in the memory of the host: no more than megabytes
 MIXTURES = 4  # how many mixtures of a minorant with a constant one are tried
 MARGINS = (1e-13, 1e-12, 1e-10, 1e-8, 1e-6, 1e-4)  # how far inside a dual ball is surely inside
 
@@ -179,7 +181,7 @@ class Ledger:
         self.is_steep = False  # was f seen to rise faster than its Lipschitz constant allows?
         self.part_sizes = (0.0, 0.0)  # of f and g, where they are sums whose parts may cancel
         self._waiting: list[News] = []
-        self._patience = PATIENCE if self._xp is not np else 1
+        self._patience = PATIENCE if self._xp is not np or self._n <= SHORT else 1
         self._sums = sums or Sums(
             steps=0, blocks=(), last_upper=None, last_cut=None, last_lower=None,
             ghat=math.inf,
@@ -194,10 +196,11 @@ class Ledger:
     # -- collecting -----------------------------------------------------------------------------
 
     def add(self, news: News) -> bool:
-        """Take in the news of one step; False, and nothing changed, if they are not finite.
+        """Take in the news of one step; False if some that waited are not finite, and left out.
 
-        Where the vectors are on a device, the news of a few steps are taken in together: asking for
-        their sizes costs more than the arithmetic.
+        The news of a few steps are taken in together where the vectors are on a device, for asking
+        for their sizes costs more than the arithmetic, or short, for beside the products of a step
+        code that was not used for a while costs twice as much. The sums are the same to the bit.
         """
         self._waiting.append(news)
         return len(self._waiting) < self._patience or self._take_in()
@@ -218,16 +221,13 @@ class Ledger:
         waiting, self._waiting = self._waiting, []
         looks = [s for news in waiting for _, s in (*news.upper, *news.cuts, *news.lower)]
         sizes = self._measured(looks)
-        entered = [self._enter(news, sizes) for news in waiting]
-        values = [
-            look
-            for news, is_good in zip(waiting, entered, strict=True)
-            for look in news.values
-            if is_good and look[0] < self._sums.ghat
-        ]
-        bounds = self._values_above(self.problem.lower, values)
-        self.sums = self._sums._replace(ghat=min([self._sums.ghat, *bounds]))
-        return all(entered)
+        good = [news for news in waiting if self._enter(news, sizes)]
+        ghat = self._sums.ghat
+        values = [look for news in good for look in news.values if look[0] < ghat]
+        if values:
+            bounds = self._values_above(self.problem.lower, values)
+            self.sums = self._sums._replace(ghat=min([ghat, *bounds]))
+        return len(good) == len(waiting)
 
     def _enter(self, news: News, sizes: Iterator[Measured]) -> bool:
         """The minorants of one step, which are measured already."""
@@ -312,7 +312,7 @@ class Ledger:
         value_error, slope_error = h.rounding(size, parts, steepness, self._epsilon, self._n)
         constant = seen.value - inner
         if sigma != 0.0:
-            slope = slope - sigma * at
+            slope = arrays.plus(slope, at, -sigma)
             constant += 0.5 * sigma * size * size
         slack = self._slack + 0.5 * UNIT * self._sums.steps  # the sum over the steps rounds too
         value_error += slope_error * size + slack * (
@@ -337,17 +337,16 @@ class Ledger:
 
     def _values_above(self, h: Function, looks: Sequence[tuple[float, Array, Seen]]) -> list[float]:
         """Upper bounds on the true values of h at points of Z, each close to a look."""
-        if not looks:
-            return []
+        lipschitz, terms = h.known_lipschitz, split(h)[1].terms
         vectors = [(at, near.slope, at - near.at) for _, at, near in looks]
         squares = iter(arrays.dots(*((v, v) for three in vectors for v in three)))
         bounds = []
         for (value, at, near), three in zip(looks, vectors, strict=True):
             size, steepness, distance = (arrays.norm(v, next(squares)) for v in three)
-            if math.isfinite(h.known_lipschitz):
-                steepness += h.known_lipschitz * distance
+            if math.isfinite(lipschitz):
+                steepness += lipschitz * distance
             error = self._value_error(h, at, size, value, near.size, steepness)
-            steepness += split(h)[1].terms.steepness(self._n, size)
+            steepness += terms.steepness(self._n, size)
             # The point is in Z up to rounding only.
             bounds.append(value + error + 64 * self._epsilon * steepness * size + TINY)
         return bounds
@@ -400,8 +399,9 @@ class Ledger:
                 bound = self._region.minimum(last).value
                 if bound > best:
                     best, favourite = bound, last
+        tails = _tails([block.lower for block in s.blocks])
         for start in _starts(len(s.blocks), s.lower_tail, s.steps):
-            tail = _tail([block.lower for block in s.blocks], start)
+            tail = tails[start]
             if tail.weight > 0.0:
                 model = tail.scaled(1.0 / tail.weight)
                 bound = self._region.minimum(model).value
@@ -416,12 +416,12 @@ class Ledger:
         s = self.sums
         bounds = [s.upper_bound]
         favourite: tuple[float, int, Model, Model] | None = None
+        uppers = _tails([block.upper for block in s.blocks])
+        all_cuts = _tails([block.cuts for block in s.blocks])
         for start in _starts(len(s.blocks), s.tail, s.steps):
-            upper = _tail([block.upper for block in s.blocks], start)
-            if upper.weight > 0.0:
-                cuts = _tail([block.cuts for block in s.blocks], start)
-                upper, cuts = self._normalised(upper, cuts)
-                _, value, _ = self._along(upper, cuts)(1.0)  # 1: as in the proof of the theorem
+            if uppers[start].weight > 0.0:
+                upper, cuts = self._normalised(uppers[start], all_cuts[start])
+                value = self._lowest(upper, cuts, 1.0)[1].value  # 1: as in the theorem's proof
                 if favourite is None or value >= favourite[0]:
                     favourite = value, start, upper, cuts
                 bounds.append(value)
@@ -472,29 +472,33 @@ class Ledger:
         return largest(self._along(floor, model.plus(floor, -1.0)), 1.0, MIXTURES, ceiling=1.0)[0]
 
     def _along(self, base: Model, move: Model) -> Concave:
-        """t -> min_Z of base + t move, a concave function, and its derivative.
+        """t -> min_Z of base + t move, a concave function, and its derivative: see `_lowest`."""
+
+        def bound(t: float) -> tuple[float, float, float]:
+            t, low = self._lowest(base, move, t)
+            if low.at is None:
+                return t, low.value, math.inf if low.fall is None else 0.0
+            return t, low.value, self._region.value(move, low.at)
+
+        return bound
+
+    def _lowest(self, base: Model, move: Model, t: float) -> tuple[float, Low]:
+        """min_Z of base + t move.
 
         Where nothing bounds that from below, t is moved to where something does, if it can be.
         """
-
-        def bound(t: float) -> tuple[float, float, float]:
+        low = self._region.minimum(base.plus(move, t))
+        for margin in MARGINS:
+            if low.fall is None:
+                break
+            # Along some direction the sum falls for ever, and how fast is linear in t.
+            at_0, at_t = low.fall(base), min(low.fall(base.plus(move, t)), 0.0)
+            ratio = at_0 / (at_0 - at_t) if at_0 != at_t else 0.0
+            if not 0.0 < t * ratio < HUGE:  # it falls for every t
+                return t, Low(fall=low.fall)
+            t *= ratio * (1.0 - margin if at_0 > 0.0 else 1.0 + margin)
             low = self._region.minimum(base.plus(move, t))
-            for margin in MARGINS:
-                if low.fall is None:
-                    break
-                # Along some direction the sum falls for ever, and how fast is linear in t.
-                at_0, at_t = low.fall(base), min(low.fall(base.plus(move, t)), 0.0)
-                ratio = at_0 / (at_0 - at_t) if at_0 != at_t else 0.0
-                if not 0.0 < t * ratio < HUGE:  # it falls for every t
-                    return t, -math.inf, 0.0
-                t *= ratio * (1.0 - margin if at_0 > 0.0 else 1.0 + margin)
-                low = self._region.minimum(base.plus(move, t))
-            if low.at is None:
-                return t, low.value, math.inf if low.fall is None else 0.0
-            derivative = self._region.value(move, low.at) - move.value_error
-            return t, low.value, derivative - move.slope_error * arrays.norm(low.at)
-
-        return bound
+        return t, low
 
     @property
     def is_contradicted(self) -> bool:
@@ -661,9 +665,7 @@ def _starts(blocks: int, favourite: int, turn: int) -> set[int]:
     return {0, max(blocks - 2, 0), favourite, min(favourite + 1, blocks - 1), turn % blocks}
 
 
-def _tail(models: list[Model], start: int) -> Model:
-    """The sum of all blocks from ``start`` on."""
-    total = models[-1]
-    for model in models[-2 : start - len(models) - 1 : -1]:
-        total = model.plus(total)
-    return total
+def _tails(models: Sequence[Model]) -> list[Model]:
+    """The sums of all blocks from the first on, from the second on, and so on."""
+    sums = accumulate(reversed(models), lambda total, model: model.plus(total))
+    return list(sums)[::-1]

@@ -90,7 +90,9 @@ class Set:
         """A point whose projection is z, if possible with the same face of Z all around it."""
         return z
 
-    def _cut(self, x: Array, c: Array, beta: float, guess: float) -> tuple[Array, float, bool]:
+    def _cut(
+        self, x: Array, c: Array, beta: float, guess: float, known: Products
+    ) -> tuple[Array, float, bool]:
         """z, mu, and whether the cut can be met; nothing is so large that squares overflow."""
         gap = _LinearGap(self, x, c, beta)
         mu, _exact = root(gap, guess)
@@ -105,20 +107,32 @@ class Set:
         raise NotImplementedError
 
 
+class Products(NamedTuple):
+    """What is known of a normal c and a point x."""
+
+    normal: float  # <c, c>
+    point: float  # <x, x>
+    inner: float  # <c, x>
+
+    @classmethod
+    def of(cls, c: Array, x: Array) -> Products:
+        """All three, by one transfer from a device."""
+        return cls(*arrays.dots((c, c), (x, x), (c, x)))
+
+
 def _project_cut(
     domain: Set, x: Array, normal: Array, offset: float, guess: float | None
 ) -> tuple[Array, float]:
     """Directly where all magnitudes are ordinary, which two products tell."""
-    offset = float(offset)
-    steepness, size = arrays.dots((normal, normal), (x, x))
+    offset, known = float(offset), Products.of(normal, x)
     if (
-        2.0**-80 < steepness < 2.0**40
-        and size < 2.0**40
+        2.0**-80 < known.normal < 2.0**40
+        and known.point < 2.0**40
         and abs(offset) < 2.0**20
         and domain._size < 2.0**20
     ):
         start = float(guess) if guess is not None and 0.0 < guess < 2.0**80 else 0.0
-        z, mu = _refined(domain, x, normal, offset, start)
+        z, mu = _refined(domain, x, normal, offset, start, known)
         if mu < INFINITY:
             return z, mu
     return _rescaled(domain, x, normal, offset, guess)
@@ -149,7 +163,8 @@ def _rescaled(
             start = 0.0
         small_set = domain._scaled(-length) if length else domain
         small_x = x * 2.0**-length if length else x
-        z, mu = _refined(small_set, small_x, c, ldexp(beta, -length), start)
+        known = Products.of(c, small_x)
+        z, mu = _refined(small_set, small_x, c, ldexp(beta, -length), start, known)
         if mu < INFINITY or length > 1000:
             break
         length = min(length + 100, 1001)  # z is far larger than x and the set: look from afar
@@ -158,24 +173,27 @@ def _rescaled(
     return z, ldexp(min(mu, sys.float_info.max), length - slope)
 
 
-def _refined(domain: Set, x: Array, c: Array, beta: float, guess: float) -> tuple[Array, float]:
+def _refined(
+    domain: Set, x: Array, c: Array, beta: float, guess: float, known: Products
+) -> tuple[Array, float]:
     """The cut projection with <c, z> = beta to the precision of z.
 
     Where x and mu c are much larger than z, their difference has an error.  Projecting once more,
     from z and from the side of the cut where it lies, moves it by that error only.
     """
-    z, mu, met = domain._cut(x, c, beta, guess)
+    z, mu, met = domain._cut(x, c, beta, guess, known)
     for attempt in range(4):
         if not met or mu == INFINITY:
             break
-        inner, *squares = arrays.dots((c, z), (c, c), (z, z))
-        gap = inner - beta
-        lengths = math.prod(map(arrays.norm, (c, z), squares))
+        inner, square = arrays.dots((c, z), (z, z))
+        gap, lengths = inner - beta, arrays.norm(c, known.normal) * arrays.norm(z, square)
         if (gap <= 0.0 and mu == 0.0) or _is_noise(gap, c, z, beta, 32.0, lengths):
             break
         sign = math.copysign(1.0, gap)
         start = domain._lifted(z) if attempt == 0 else z
-        closer, extra, closer_met = domain._cut(start, sign * c, sign * beta, 0.0)
+        turned = sign * c
+        again = Products.of(turned, start)
+        closer, extra, closer_met = domain._cut(start, turned, sign * beta, 0.0, again)
         error = arrays.max_abs(x) + mu * arrays.max_abs(c)
         if arrays.max_abs(closer - z) <= 64.0 * arrays.epsilon(x) * error:
             z, mu, met = closer, mu or extra, closer_met
@@ -372,7 +390,9 @@ def _is_noise(
         lengths = arrays.norm(c) * arrays.norm(z)
     if abs(gap) > tolerance * (lengths + abs(beta)):
         return False  # these two spare most of the sums below
-    return abs(gap) <= tolerance * (float(namespace(c).sum(abs(c * z))) + abs(beta))
+    terms = c * z
+    sizes = into(terms, "abs", terms)
+    return abs(gap) <= tolerance * (float(namespace(c).sum(sizes)) + abs(beta))
 
 
 # --- small pieces

@@ -14,6 +14,7 @@ from tiebreak.arrays import Array, dot, like, namespace, norm, to_numpy, zeros_l
 from tiebreak.cuts import (
     INFINITY,
     Path,
+    Products,
     Set,
     assign,
     into,
@@ -79,11 +80,13 @@ class Space(Set):
             raise _unbounded(self)
         return zeros_like(direction)
 
-    def _cut(self, x: Array, c: Array, beta: float, guess: float) -> tuple[Array, float, bool]:
-        gap = dot(c, x) - beta
+    def _cut(
+        self, x: Array, c: Array, beta: float, guess: float, known: Products
+    ) -> tuple[Array, float, bool]:
+        gap = known.inner - beta
         if gap <= 0.0:
             return x, 0.0, True
-        mu = gap / dot(c, c)
+        mu = gap / known.normal
         return moved(x, mu, c), mu, True
 
 
@@ -112,10 +115,7 @@ class Ball(Set):
     def project(self, x: Array) -> Array:
         """center + (x - center) min(1, radius/|x - center|)."""
         y = self._centred(x)
-        length = norm(y)
-        if length <= self.radius:
-            return x
-        return self._back(y / length * self.radius)
+        return self._nearest(x, y, norm(y))
 
     def support(self, direction: Array) -> float:
         """<direction, center> + radius |direction|."""
@@ -126,11 +126,21 @@ class Ball(Set):
         length = norm(direction)
         if length == 0.0:
             return self._back(zeros_like(direction))
-        return self._back(direction / length * -self.radius)
+        z = direction / length
+        z *= -self.radius
+        return self._back(z)
 
     def farthest(self, x: Array) -> float:
         """|x - center| + radius."""
         return norm(self._centred(x)) + self.radius
+
+    def _nearest(self, x: Array, y: Array, length: float) -> Array:
+        """The projection of x, where y = x - center has this length."""
+        if length <= self.radius:
+            return x
+        z = y / length
+        z *= self.radius
+        return self._back(z)
 
     def _centred(self, x: Array) -> Array:
         return x if self.center is None else x - like(self.center, x)
@@ -149,17 +159,20 @@ class Ball(Set):
         center = None if self.center is None else self.center * 2.0**exponent
         return Ball(shrunk(self.radius, exponent), center)
 
-    def _cut(self, x: Array, c: Array, beta: float, guess: float) -> tuple[Array, float, bool]:
+    def _cut(
+        self, x: Array, c: Array, beta: float, guess: float, known: Products
+    ) -> tuple[Array, float, bool]:
         """Closed form, in the plane of c and y = x - center: a along c/|c|, b across."""
         eps, radius = arrays.epsilon(x), self.radius
         y = self._centred(x)
-        inner, *squares = arrays.dots((c, y), (c, c), (y, y))
-        length, distance = map(norm, (c, y), squares)
-        a, h = inner / length, (beta - self._middle(c)) / length
+        if y is not x:
+            known = Products.of(c, y)
+        length, distance = norm(c, known.normal), norm(y, known.point)
+        a, h = known.inner / length, (beta - self._middle(c)) / length
         ratio = h / radius
         rounding = 2.0 * eps * radius if distance > radius else 0.0
         if ratio >= 1.0 or a * min(1.0, radius / max(distance, radius)) <= h + rounding:
-            return self.project(x), 0.0, True
+            return self._nearest(x, y, distance), 0.0, True
         if ratio <= -1.0 + eps:
             # The cut touches the ball in one point or misses it: z(mu) tends to that point.
             far = max(0.0, a + (distance + radius) / eps)
@@ -179,7 +192,7 @@ class Ball(Set):
             return self._back(c * (-radius / length)), max(0.0, a) / length, False
         mu = a - b * (h / reach)
         if mu <= 0.0:  # the projection of x is beyond the cut by a rounding error only
-            return self.project(x), 0.0, True
+            return self._nearest(x, y, distance), 0.0, True
         across *= reach / b
         if b <= 0.1 * distance:
             across = moved(across, dot(c, across) / length / length, c)

@@ -61,22 +61,25 @@ class Model(NamedTuple):
         """``factor`` times this sum."""
         return Model(*(factor * part for part in self))
 
-    def at(self, x: Array) -> float:
-        """Its value at x."""
+    def at(self, x: Array) -> tuple[float, float]:
+        """Its value at x, and |x|."""
         along, square = arrays.dots((self.slope, x), (x, x))
-        return self.constant + along + 0.5 * self.curvature * square
+        value = self.constant + along + 0.5 * self.curvature * square
+        return value, arrays.norm(x, square)
 
 
 class Low(NamedTuple):
     """A lower bound on a model, and where it is attained, if anywhere.
 
     ``fall`` tells how fast a model rises, or falls, along a direction in which this one falls for
-    ever; None where no such direction is known.
+    ever; None where no such direction is known. ``is_sharp``: its rounding errors are less than
+    what the curvature adds to the linear part, so that a bound on that part alone is no better.
     """
 
     value: float = -math.inf
     at: Array | None = None
     fall: Callable[[Model], float] | None = None
+    is_sharp: bool = False
 
 
 class Region:
@@ -104,14 +107,14 @@ class Region:
         return region
 
     def value(self, model: Model, x: Array) -> float:
-        """The model with its penalties at x."""
+        """The model with its penalties at x, less the errors that it may have there."""
         f2, g2 = self._penalties
-        value = model.at(x)
+        value, size = model.at(x)
         if model.upper != 0.0:
             value += model.upper * f2.value(x)
         if model.lower != 0.0:
             value += model.lower * g2.value(x)
-        return value
+        return value - model.value_error - model.slope_error * size
 
     def minimum(self, model: Model) -> Low:
         """A lower bound on the model with its penalties over the part of Z where x* can be.
@@ -138,6 +141,8 @@ class Region:
             model = model._replace(curvature=0.0, constant=paid)
             if not math.isfinite(paid):
                 return Low()
+        if not pair.has_norms:
+            return self._without_norms(model)
         terms = pair.terms(model.upper, model.lower).times(safe)
         if not any(terms.weights[:3]):
             return self._without_norms(model)
@@ -151,15 +156,14 @@ class Region:
 
     def _without_norms(self, model: Model) -> Low:
         radius = self._radius
-        candidates = []
-        if model.curvature > 0.0:
-            candidates.append(self._curved(model, 0.0))
-        if math.isfinite(self._reach):
+        candidates = [self._curved(model, 0.0)] if model.curvature > 0.0 else []
+        is_sharp = any(low.is_sharp for low in candidates)
+        if math.isfinite(self._reach) and not is_sharp:
             candidates.append(self._at_vertex(model))
             # Without rounding the first is never the smaller one.
             if model.curvature > 0.0 and candidates[0].value < candidates[1].value:
                 candidates.append(self._at_vertex(self._flattened(model, candidates[0].at)))
-        elif isinstance(self._domain, Box):
+        elif isinstance(self._domain, Box) and not is_sharp:
             candidates.append(self._at_corner(model))
         if radius is not None and radius <= self._reach:
             candidates.append(self._in_ball(model, radius))
@@ -170,17 +174,24 @@ class Region:
         q = model.curvature + weight
         center = model.slope * (-1.0 / q)
         x = self._domain.project(center)
-        size, gap = arrays.norm(x), q * arrays.norm(x - center)  # gap = |slope at x|
+        along, square = arrays.dots((model.slope, x), (x, x))
+        size = farthest = arrays.norm(x, square)
+        gap = 0.0  # |slope at x|
+        if x is not center:
+            off = x - center
+            squares = arrays.dots((off, off), (center, center))
+            gap, farthest = q * arrays.norm(off, squares[0]), arrays.norm(center, squares[1])
         radius = self._radius or 0.0
         ball = 0.5 * weight * radius * radius  # products, for ** raises where they give inf
-        value = model.constant + arrays.dot(model.slope, x) + 0.5 * q * size * size - ball
+        bent = 0.5 * q * size * size
         # Slope errors move the minimiser: model - e|x| >= value - e|x_min| - e²/(2q). The
         # projection itself errs by a few units of its argument, and so does the evaluation.
         e = model.slope_error
-        value -= model.value_error + e * size + e * e / (2.0 * q)
-        value -= self._slack * (gap + q * size) * (arrays.norm(center) + size)
-        value -= self._slack * (abs(model.constant) + 2.0 * ball)
-        return Low(value, x)
+        lost = model.value_error + e * size + e * e / (2.0 * q)
+        lost += self._slack * (gap + q * size) * (farthest + size)
+        lost += self._slack * (abs(model.constant) + 2.0 * ball)
+        value = model.constant + along + bent - ball - lost
+        return Low(value, x, is_sharp=weight == 0.0 and 2.0 * lost < bent)
 
     def _in_ball(self, model: Model, radius: float) -> Low:
         """min over Z with |x| <= radius."""

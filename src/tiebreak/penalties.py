@@ -96,6 +96,9 @@ class Zero(Penalty):
 
     _weights: ClassVar[tuple[str, ...]] = ()
 
+    def value(self, x: Array) -> float:
+        return 0.0
+
     @cached_property
     def terms(self) -> Terms:
         return Terms()
@@ -258,6 +261,11 @@ class Joint:
 
     upper: Terms
     lower: Terms
+
+    @cached_property
+    def has_norms(self) -> bool:
+        """Is there more than squares in them?"""
+        return any(self.upper.weights[:3]) or any(self.lower.weights[:3])
 
     def terms(self, a: float, mu: float) -> Terms:
         """a f2 + mu g2 on the common set."""
@@ -469,6 +477,9 @@ class Composite(Function):
     __mul__ = __rmul__
 
 
+NOTHING = Zero()  # one for all: its terms are made once
+
+
 def split(h: Function | Penalty) -> tuple[SmoothFunction, Penalty]:
     """The smooth part and the penalty of a function; each may be missing, that is 0."""
     if isinstance(h, Composite):
@@ -476,4 +487,4 @@ def split(h: Function | Penalty) -> tuple[SmoothFunction, Penalty]:
     if isinstance(h, Penalty):
         return Flat(), h
     assert isinstance(h, SmoothFunction)
-    return h, Zero()
+    return h, NOTHING

@@ -191,13 +191,13 @@ class Problem:
         for penalty in self.penalties:
             penalty.check(n)
 
-    @property
+    @cached_property
     def smooth_parts(self) -> tuple[SmoothFunction, SmoothFunction]:
         """f1 and g1, both levels without their penalties."""
         (f1, _), (g1, _) = split(self.upper), split(self.lower)
         return f1, g1
 
-    @property
+    @cached_property
     def penalties(self) -> tuple[Penalty, Penalty]:
         """f2 and g2, the penalties of both levels; Zero() where there is none."""
         (_, f2), (_, g2) = split(self.upper), split(self.lower)

@@ -150,7 +150,7 @@ class Terms:
 
     def steepness(self, n: int, reach: float) -> float:
         """A bound on the length of every subgradient at points of R^n with |x| <= reach."""
-        groups = float(np.sum(self.layout(n).penalised))
+        groups = float(np.sum(self.layout(n).penalised)) if self.group > 0.0 else 0.0
         norms = self.l1 * math.sqrt(n) + self.group * math.sqrt(groups) + self.l2
         return norms + (self.square * reach if self.square > 0.0 else 0.0)
 

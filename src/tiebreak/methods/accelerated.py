@@ -258,9 +258,10 @@ class Accelerated:
         square *= share * share
         steep_f, bent_f = out_of_bounds(f1, state.f_y, f1_x, share * along_f, square)
         steep_g, bent_g = out_of_bounds(g1, state.g_y, g1_x, share * along_g, square)
-        return state._replace(
+        return State(
             k=k + 1, A=A, x=x.x, z=z.x, x_images=x[1:], f_y=f_y, g_y=g_y,
             level=level, mu=mu, upper_value=f_x, lower_value=g_x, auxiliary=aux,
+            smoothness=S, lower_smoothness=state.lower_smoothness,
             steep=(state.steep[0] + steep_f, state.steep[1] + steep_g),
             bent=(state.bent[0] + bent_f, state.bent[1] + bent_g),
             news=News(

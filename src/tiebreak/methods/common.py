@@ -113,14 +113,14 @@ def out_of_bounds(
     cannot be if L is the Lipschitz constant that it claims to be, the second if h is convex and its
     gradient right: free checks at every step.
     """
-    rise = value - y.value - inner
+    rise, epsilon = value - y.value - inner, arrays.epsilon(y.at)
     curved = 0.5 * h.known_lipschitz * square if square > 0.0 else 0.0
-    if 0.0 <= rise <= curved:
+    few = 8.0 * epsilon * max(abs(value), abs(y.value))  # units of rounding: less than any slack
+    if -few <= rise <= curved + few:
         return False, False
     # Perhaps it is rounding only.
     reach, slope = arrays.norm(y.at) + math.sqrt(square), arrays.norm(y.slope)
     parts = max(abs(value), abs(y.value), y.size)
-    epsilon = arrays.epsilon(y.at)
     errors = h.rounding(reach, parts, slope, epsilon, int(y.at.shape[0]))
     slack = 4.0 * errors[0] + 2.0 * (errors[1] + epsilon * slope) * reach
     slack += 1e-9 * curved + h.defect * square
