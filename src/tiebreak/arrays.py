@@ -135,12 +135,13 @@ def double(x: Array) -> Array:
 
 
 def doubles(vectors: Sequence[Array]) -> list[Array]:
-    """The vectors, of one length and dtype, in float64."""
-    if not vectors or vectors[0].dtype == namespace(vectors[0]).float64:
+    """The vectors, of one length, in float64."""
+    kinds = {vector.dtype for vector in vectors}
+    if not vectors or kinds == {namespace(vectors[0]).float64}:
         return list(vectors)
     xp = namespace(vectors[0])
-    if xp is np:
-        return [vector.astype(np.float64) for vector in vectors]
+    if xp is np or len(kinds) > 1:
+        return list(map(double, vectors))
     return list(xp.unstack(xp.astype(xp.stack(vectors), xp.float64)))  # few calls
 
 

@@ -169,7 +169,7 @@ class Ledger:
     def __init__(self, problem: Problem, x0: Array, sums: Sums | None = None) -> None:
         self.problem = problem
         self._xp = arrays.namespace(x0)
-        self._epsilon, self._n = arrays.epsilon(x0), int(x0.shape[0])
+        self._n = int(x0.shape[0])
         self._is_double = x0.dtype == self._xp.float64
         self._zero = self._double(arrays.zeros_like(x0))
         self._nothing = Model(0.0, 0.0, 0.0, self._zero, 0.0, 0.0, 0.0)
@@ -308,8 +308,7 @@ class Ledger:
         """value + <slope, x - at> + sigma/2 |x - at|², with its rounding errors."""
         at, slope, inner, size, steepness = sizes
         sigma = h.strong_convexity - h.defect
-        parts = max(abs(seen.value), seen.size)
-        value_error, slope_error = h.rounding(size, parts, steepness, self._epsilon, self._n)
+        value_error, slope_error = self._errors(h, seen, size, steepness)
         constant = seen.value - inner
         if sigma != 0.0:
             slope = arrays.plus(slope, at, -sigma)
@@ -322,6 +321,13 @@ class Ledger:
         slope_error += slack * (steepness + abs(sigma) * size) + TINY
         return Model(upper, lower, constant, slope, sigma, value_error, slope_error)
 
+    def _errors(
+        self, h: Function, seen: Seen, size: float, steepness: float
+    ) -> tuple[float, float]:
+        """Bounds on the rounding errors of a look, in the precision of its vectors."""
+        parts = max(abs(seen.value), seen.size)
+        return h.rounding(size, parts, steepness, arrays.epsilon(seen.slope), self._n)
+
     def _value_error(
         self, h: Function, x: Array, size: float, value: float, parts: float, steepness: float
     ) -> float:
@@ -332,13 +338,14 @@ class Ledger:
         """
         penalty = split(h)[1].value(x)
         parts = max(abs(value) + penalty, parts)
-        error, _ = h.rounding(size, parts, steepness, self._epsilon, self._n)
-        return error + rounding_unit(self._epsilon, self._n) * penalty
+        epsilon = arrays.epsilon(x)  # a point in double precision was looked at in it
+        error, _ = h.rounding(size, parts, steepness, epsilon, self._n)
+        return error + rounding_unit(epsilon, self._n) * penalty
 
     def _values_above(self, h: Function, looks: Sequence[tuple[float, Array, Seen]]) -> list[float]:
         """Upper bounds on the true values of h at points of Z, each close to a look."""
         lipschitz, terms = h.known_lipschitz, split(h)[1].terms
-        vectors = [(at, near.slope, at - near.at) for _, at, near in looks]
+        vectors = [arrays.doubles([at, near.slope, at - near.at]) for _, at, near in looks]
         squares = iter(arrays.dots(*((v, v) for three in vectors for v in three)))
         bounds = []
         for (value, at, near), three in zip(looks, vectors, strict=True):
@@ -348,14 +355,14 @@ class Ledger:
             error = self._value_error(h, at, size, value, near.size, steepness)
             steepness += terms.steepness(self._n, size)
             # The point is in Z up to rounding only.
-            bounds.append(value + error + 64 * self._epsilon * steepness * size + TINY)
+            outside = 64 * arrays.epsilon(at) * size
+            bounds.append(value + error + outside * steepness + TINY)
         return bounds
 
     def _growth_bound(self, h: Function, seen: Seen) -> float:
         """On R^n: min h >= h(x) - |grad h(x)|²/(2 mu), where h has such a mu."""
         size, steepness = arrays.norm(seen.at), arrays.norm(seen.slope)
-        parts = max(abs(seen.value), seen.size)
-        value_error, slope_error = h.rounding(size, parts, steepness, self._epsilon, self._n)
+        value_error, slope_error = self._errors(h, seen, size, steepness)
         slope = steepness + slope_error
         return seen.value - value_error - slope * slope / (2.0 * self._growth) - TINY
 
@@ -592,10 +599,9 @@ class Ledger:
         f, bound, x = self.problem.upper, self.problem.error_bound, upper.at
         f2, g2 = (penalty.terms for penalty in self.problem.penalties)
         size, steepness = arrays.norm(x), arrays.norm(upper.slope)
-        parts = max(abs(upper.value), upper.size)
-        _, slope_error = f.rounding(size, parts, steepness, self._epsilon, self._n)
+        _, slope_error = self._errors(f, upper, size, steepness)
         value_error = self._value_error(f, x, size, upper_value, upper.size, steepness)
-        is_inside = distance <= 64 * self._epsilon * size
+        is_inside = distance <= 64 * arrays.epsilon(x) * size
         if not (is_inside and math.isfinite(steepness) and math.isfinite(lower_gap)):
             return math.inf
         last = self.sums.last_lower or self.sums.last_cut

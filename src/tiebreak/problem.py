@@ -227,6 +227,12 @@ class Problem:
         upper, lower = self.upper.widened, self.lower.widened
         return None if upper is None or lower is None else replace(self, upper=upper, lower=lower)
 
+    def in_precision_of(self, x: Array) -> Problem:
+        """This problem, or the wider one where its data are in single precision and x is not."""
+        data = [h.prototype for h in (self.upper, self.lower) if h.prototype is not None]
+        is_wider = any(map(arrays.is_single, data)) and not arrays.is_single(x)
+        return self.widened or self if is_wider else self
+
     @property
     def is_dear(self) -> bool:
         """Is a pass over the data of a level so dear that a look should do all in one?"""

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
+from tiebreak import arrays
 from tiebreak.arrays import Array, Image
 from tiebreak.certificate import UNDERFLOW, Certificate, Ledger, Proved, Sums
 from tiebreak.functions import Lifted, Looking, Seen, SmoothFunction
@@ -169,6 +170,7 @@ class Run:
         certifies: bool = True,
     ) -> None:
         self.method, self.certifies = method, certifies or hasattr(method, "heed")
+        self._prototype = x0[:0]
         self.relative = self.absolute = (0.0, 0.0)  # tolerances, for a loop that has some
         self.upper, self.lower = map(Counted, problem.smooth_parts)
         f2, g2 = problem.penalties
@@ -299,7 +301,8 @@ class Run:
         s = self.state
         gaps = self.ledger.gaps(s.x, s.upper_value, s.lower_value, effort=0)
         values = (s.upper_value, s.lower_value)
-        return Intermediate(s.x, self.iteration, *values, *gaps, self.seconds)
+        x = arrays.like(s.x, self._prototype)  # a proof may look at it in a wider precision
+        return Intermediate(x, self.iteration, *values, *gaps, self.seconds)
 
     def saved(self) -> Saved:
         return Saved(
@@ -309,10 +312,11 @@ class Run:
 
     def certificate(self, x: Array) -> Certificate:
         """The whole statement about x: two more looks at f and g, exact to rounding."""
-        (point,) = self.problem.lift(x)
-        (upper,), _ = self.upper.look([point.f])
-        _, (lower_value,) = self.problem.lower.look([], [point.g])
-        upper_value = upper.value + self.problem.penalties[0].value(x)
+        problem = self.problem.in_precision_of(x)
+        (point,) = problem.lift(x)
+        (upper,), _ = problem.smooth_parts[0].look([point.f])
+        _, (lower_value,) = problem.lower.look([], [point.g])
+        upper_value = upper.value + problem.penalties[0].value(x)
         return self.ledger.certificate(x, upper, upper_value, lower_value)
 
     def _note_doubts(self) -> None:

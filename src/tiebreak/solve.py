@@ -142,7 +142,7 @@ def solve(
             status, advice = "refuted" if status in SUCCESSES else status, ""
 
     return Result(
-        x=run.state.x,
+        x=arrays.like(run.state.x, start),  # exact: a wider one was this one before
         certificate=proof,
         tolerance=tolerance,
         start_values=run.start_values,

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from tiebreak import arrays
 from tiebreak.arrays import Array
 from tiebreak.certificate import UNDERFLOW, News, Proved
 from tiebreak.problem import Problem
@@ -280,6 +281,7 @@ class Relay:
     def _next(self, problem: Problem, state: State, note: str, x: Array) -> State:
         """The next road begins at x."""
         road = state.road + 1
+        x = arrays.like(x, state.start)  # an answer may be in a wider precision
         inner = _begun(self.roads[road], problem, x, state.inner)
         return state._replace(
             road=road,
