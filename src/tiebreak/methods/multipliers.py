@@ -32,6 +32,7 @@ SHARE = 0.2  # the first eta, beside the one that makes f bend as much as g
 CLOSE = 0.1  # a round ends where so much of what x lacks below is left of the slope of its sum
 SLOW, EASIER = 0.3, 0.25  # where x lacks more than this part of the round before, eta falls
 PATIENCE = 500  # steps without half of the slope gone: rounding is all that is left
+SOON = 32  # the same where f has settled but for rounding
 ROUNDS = 60
 SETTLED = 1e-11  # f is as close as this to f*, relative, as far as the multipliers say
 ENOUGH = 2e-10  # the same where each digit costs many steps, for want of a Hessian
@@ -69,6 +70,7 @@ class Proof(NamedTuple):
     t: float
     c: Array
     bend: float  # <c, Hc>, H the Hessian of g1
+    rounding: float  # of a cut, as a value of g
     reach: float  # how long a way in Z can be
     rungs: int  # how many t there were before
     tries: int  # how many c there were for this t
@@ -195,6 +197,8 @@ class Multipliers:
         floor = ROUNDING * arrays.epsilon(here.x) * _sizes(state)
         if left <= max(CLOSE * lacks, floor):
             return _round(problem, state, max(lacks, left))
+        if state.stalled >= SOON and state.off <= ENOUGH:  # the round before was the last one
+            return _settled(problem, state._replace(here=_at(problem, state, state.x)))
         if state.stalled >= PATIENCE:
             return _ended(state, "a round could not be solved to rounding")
         if arrays.norm(here.slope) < RELEASE * left:
@@ -225,7 +229,7 @@ def _round(problem: Problem, state: State, lacks: float) -> State:
     floor = ROUNDING * arrays.epsilon(x) * _sizes(state)
     enough = SETTLED if int(x.shape[0]) <= DENSE else ENOUGH
     if off <= max(enough, 32.0 * arrays.epsilon(x)) or lacks <= floor:
-        return state._replace(proof=_begun(problem, state))
+        return _settled(problem, state)
     if state.rounds >= ROUNDS:
         return _ended(state, "f does not settle")
     if slower:
@@ -235,8 +239,8 @@ def _round(problem: Problem, state: State, lacks: float) -> State:
     return _rebuilt(problem, state, _face(problem, state, x)) if slower else state
 
 
-def _begun(problem: Problem, state: State) -> Proof:
-    """The first cut of the proof.
+def _settled(problem: Problem, state: State) -> State:
+    """The proof begins.
 
     A cut is off by t <c, Hc>/2 and by rounding/t: the t are around the best one, the largest first.
     """
@@ -255,7 +259,7 @@ def _begun(problem: Problem, state: State) -> Proof:
         t = 1.0 / state.weight
     t *= STEEPER ** -(PROOFS // 2)
     nothing = arrays.zeros_like(x)
-    return Proof(t, c, bend, reach, 0, 0, nothing, nothing)
+    return state._replace(proof=Proof(t, c, bend, rounding, reach, 0, 0, nothing, nothing))
 
 
 def _proved(problem: Problem, state: State, proof: Proof) -> State:
@@ -278,7 +282,7 @@ def _proved(problem: Problem, state: State, proof: Proof) -> State:
     slope = g_y.slope if steepest is None else g_y.slope + steepest
     left = face.along(here.f.slope + slope / t)
     size = arrays.norm(left)
-    is_close = size * proof.reach <= CLOSE * t * proof.bend
+    is_close = size * proof.reach <= CLOSE * max(t * proof.bend, proof.rounding / t)
     is_slow = proof.tries > 1 and size > 0.5 * arrays.norm(proof.left)
     c, ahead = proof.c, left
     if proof.tries > 0:
