@@ -44,7 +44,7 @@ PROBE = 1e-4  # how far curvature is probed, beside the size of x
 ARMIJO = 1e-4
 RELEASE = 0.3  # where less of the slope is along the face, others take its place
 STEEPER, PROOFS = 0.25, 7  # from one t of the proof to the next; so many of them
-TRIES = 8  # cuts for one t at most
+TRIES, LONGER = 16, 10.0  # cuts for one t at most; how much longer a step may become
 NOISE = 1e3  # units of rounding that the certificate pays for a cut
 INSIDE = 1e-5  # less than the multipliers say, so that a slope is inside the dual ball of f2
 
@@ -74,8 +74,8 @@ class Proof(NamedTuple):
     reach: float  # how long a way in Z can be
     rungs: int  # how many t there were before
     tries: int  # how many c there were for this t
-    left: Array  # the slope that the last cut has left over, along the face
-    d: Array  # the last change of c
+    d: Array  # the last step of c
+    left: Array  # what slope was left over before it, along the face
 
 
 class State(NamedTuple):
@@ -283,16 +283,16 @@ def _proved(problem: Problem, state: State, proof: Proof) -> State:
     left = face.along(here.f.slope + slope / t)
     size = arrays.norm(left)
     is_close = size * proof.reach <= CLOSE * max(t * proof.bend, proof.rounding / t)
-    is_slow = proof.tries > 1 and size > 0.5 * arrays.norm(proof.left)
     c, ahead = proof.c, left
     if proof.tries > 0:
         turn = left - proof.left
         bent, fell = arrays.dots((turn, proof.d), (proof.left, proof.d))
-        longer = -fell / bent - 1.0 if bent > 0.0 else 0.0
+        longer = min(-fell / bent, LONGER) - 1.0 if bent > 0.0 else 0.0
         c, ahead = c + longer * proof.d, left + longer * turn
+        state = state._replace(curvature=state.curvature.learned(proof.d, turn))
     d = -face.along(state.curvature.times(ahead, state.scale))
-    proof = proof._replace(c=c + d, d=d, left=left, tries=proof.tries + 1)
-    if is_close or is_slow or proof.tries >= TRIES:
+    proof = proof._replace(c=c + d, d=d, left=ahead, tries=proof.tries + 1)
+    if is_close or proof.tries >= TRIES:
         proof = proof._replace(t=STEEPER * t, rungs=proof.rungs + 1, tries=0)
     state = state._replace(proof=proof, news=news)
     return _ended(state, "") if proof.rungs >= PROOFS else state
