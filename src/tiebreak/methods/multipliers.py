@@ -133,8 +133,9 @@ class Multipliers:
         f* >= min over Z of  f1's minorant at x + f2 + (g1's minorant at x + t c + g2 - g*)/t
             = f* - O(t):
 
-    the proof, from one gradient for each t. x + t c is in Z for t sum 1/eta_i <= 1, as a mixture of
-    x and the x_i. Nothing is claimed: the certificate says what it is worth.
+    the proof, from one gradient for each t, and some more to correct c where g1 is not quadratic.
+    x + t c is in Z for t sum 1/eta_i <= 1, as a mixture of x and the x_i. Nothing is claimed: the
+    certificate says what it is worth.
     """
 
     name: ClassVar[str] = "multipliers"
