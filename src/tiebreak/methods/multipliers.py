@@ -203,7 +203,7 @@ class Multipliers:
         """One step of L-BFGS, conjugate gradients or the prox; a round may end, the next begin."""
         state = state._replace(k=state.k + 1, news=News())
         if state.proof is not None:
-            return _proved(problem, state, state.proof)
+            return _proved(problem.in_precision_of(state.x), state, state.proof)
         if not 0.0 < state.eta < math.inf:
             return _ended(state, "there is no slope to follow")
         if state.conjugate is not None:
@@ -299,6 +299,9 @@ def _settled(problem: Problem, state: State) -> State:
 
     A cut is off by t <c, Hc>/2 and by rounding/t: the t are around the best one, the largest first.
     """
+    if arrays.is_single(state.x) and problem.widened is not None:
+        problem = problem.widened
+        state = _widened(problem, state)
     x, here = state.x, state.here
     c = state.points - state.weight * x
     bend = abs(arrays.dot(c, state.pull - state.weight * here.g.slope))
@@ -319,6 +322,25 @@ def _settled(problem: Problem, state: State) -> State:
     lean = _face(problem, state, x).along(state.curvature.times(state.eta * tilt, state.scale))
     begun = Proof(t, c, bend, rounding, reach, cost > 0.0, tilt, lean, 0, 0, nothing, nothing)
     return state._replace(proof=begun)
+
+
+def _widened(problem: Problem, state: State) -> State:
+    """With the point as it is, in double precision, and ``problem`` in it too: for the proof."""
+    x, t = arrays.double(state.x), state.scale
+    f_x, g_x = _seen(problem, x)
+    f2, g2 = problem.penalties
+    inside, near = problem.domain.project(x), g_x  # x was rounded, perhaps out of Z
+    if arrays.norm(x - inside) > 0.0:
+        near = _seen(problem, inside)[1]
+    pull, points = map(arrays.double, (state.pull, state.points))
+    lacks = arrays.norm(x - problem.prox(x - t * g_x.slope, 0.0, t)) / t
+    return state._replace(
+        x=x, upper_value=f_x.value + f2.value(x), lower_value=g_x.value + g2.value(x),
+        pull=pull, points=points, lacks=lacks,
+        here=_look(problem, f_x, g_x, state.eta, pull, state.weight),
+        curvature=Curvature(), probes=None,
+        news=News(lower=((1.0, g_x),), values=((near.value + g2.value(inside), inside, near),)),
+    )  # fmt: skip
 
 
 def _tilt(problem: Problem, x: Array) -> tuple[Array, float]:
