@@ -8,7 +8,9 @@ import pytest
 import scipy.sparse as sp
 
 import tiebreak as tb
+from tiebreak import matrices, structure
 from tiebreak.matrices import BLOCK
+from tiebreak.methods import roads
 
 ROWS, N = 300, 90
 
@@ -90,3 +92,80 @@ def test_callables_and_operators_do_not_know_how():
     assert smooth.widened is None
     assert (smooth + tb.SquaredNorm()).widened is None
     assert tb.Problem(upper=smooth, lower=tb.LeastSquares(A, b)).widened is None
+
+
+# --- what is proved ------------------------------------------------------------------------------
+
+
+def problems(kind=np.float32):
+    rng = np.random.default_rng(3)
+    n, m = 60, 25
+    A, C = rng.standard_normal((m, n)), rng.standard_normal((2 * n, n))
+    b, c = A @ rng.standard_normal(n), rng.standard_normal(2 * n)
+    # Rounded once: both precisions hold the same numbers.
+    A, b, C, c = (v.astype(np.float32).astype(kind) for v in (A, b, C, c))
+    least, loss = tb.LeastSquares(A, b), tb.Logistic(A, np.sign(b))
+    validation, norm = tb.LeastSquares(C, c), tb.SquaredNorm()
+    return {
+        "shortest": tb.Problem(upper=norm, lower=least),
+        "validation": tb.Problem(upper=validation, lower=least, domain=tb.Ball(8.0)),
+        "a ball that binds": tb.Problem(upper=validation, lower=least, domain=tb.Ball(1.0)),
+        "logistic": tb.Problem(upper=norm, lower=loss, domain=tb.Ball(2.0)),
+        "sparsest": tb.Problem(upper=tb.L1(1.0), lower=least),
+        "a penalty below": tb.Problem(upper=norm, lower=least + tb.L1(0.5)),
+    }
+
+
+@pytest.mark.parametrize("name", list(problems()))
+def test_single_precision_is_proved_at_the_default_tolerance(name):
+    seen = []
+    result = tb.solve(problems()[name], callback=seen.append)
+    truth = tb.solve(problems(np.float64)[name], rtol=1e-7)
+    assert result.status == "certified", result
+    assert result.x.dtype == seen[-1].x.dtype == np.float32
+    assert result.problem.is_single
+    low, high = result.certificate.upper_optimum
+    assert low <= truth.upper_value + truth.certificate.upper_error
+    assert high >= truth.upper_value - max(truth.upper_gap, 0.0)
+    low, high = result.certificate.lower_optimum
+    assert low <= truth.lower_value
+    assert high >= truth.lower_value - truth.lower_gap
+
+
+def test_what_is_asked_beyond_single_precision_is_not_claimed():
+    problem = problems()["validation"]
+    result = tb.solve(problem, rtol=(1e-13, 1e-17))
+    assert result.status != "certified"
+    gaps = result.upper_gap, result.lower_gap
+    assert any(gap > asked for gap, asked in zip(gaps, result.tolerance, strict=True))
+
+
+def test_where_the_data_are_many_only_the_proof_is_widened(monkeypatch):
+    monkeypatch.setattr(roads, "COPY_LIMIT", 0)
+    monkeypatch.setattr(matrices, "COPY_LIMIT", 0)
+    monkeypatch.setattr(structure, "DENSE_LIMIT", 0)  # no exact road
+    rng = np.random.default_rng(4)
+    n = 1200
+    A = rng.standard_normal((2 * n, n // 2)).astype(np.float32)
+    A = np.hstack([A, A])
+    b = rng.standard_normal(2 * n).astype(np.float32)
+    C, c = rng.standard_normal((n, n)).astype(np.float32), np.ones(n, np.float32)
+    problem = tb.Problem(
+        upper=tb.LeastSquares(C, c, mean=True),
+        lower=tb.LeastSquares(A, b, mean=True),
+        domain=tb.Ball(9.0),
+    )
+    assert isinstance(problem.widened.lower.matrix, matrices.Wide)
+    result = tb.solve(problem, rtol=1e-3)
+    assert result.status == "certified", result
+    assert result.x.dtype == np.float32
+    A, b, C, c = _wide(A, b, C, c)
+    x, *_ = np.linalg.lstsq(A, b)
+    Vt = np.linalg.svd(A)[2][n // 2 :]
+    x = x + Vt.T @ np.linalg.lstsq(C @ Vt.T, c - C @ x)[0]
+    if np.linalg.norm(x) < 9.0:
+        best = 0.5 * float(np.mean((C @ x - c) ** 2))
+        low, high = result.certificate.upper_optimum
+        assert low <= best * (1.0 + 1e-9)
+        assert best <= high
+    assert 0.5 * np.mean((A @ x - b) ** 2) >= result.certificate.lower_optimum[0]

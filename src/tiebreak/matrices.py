@@ -20,7 +20,7 @@ from tiebreak.arrays import Array, namespace, rounding_unit
 BLOCK = 2**19  # bytes of a matrix that are worked on at a time: a part of a core's cache
 DEVICE_BLOCK = 2**28  # the same of a matrix that is widened on a GPU
 DENSE_LIMIT = 2**23  # most entries of a matrix that is looked at as a whole
-COPY_LIMIT = 2**25  # most non-zeros of a sparse matrix that is kept a second time, transposed
+COPY_LIMIT = 2**25  # most entries that are kept a second time: transposed if sparse, or wider
 LANCZOS, DEAR_LANCZOS = 100, 30  # steps; where a pass is dear the bound is a fifth too large or so
 MISMATCH = 1e4  # units of rounding by which <A x, r> and <x, A' r> may differ, beside their sizes
 
@@ -133,7 +133,9 @@ class Matrix:
     @property
     def widened(self) -> Matrix | None:
         """The same matrix for vectors in float64, None where its entries are not at hand."""
-        return None if arrays.drops_float64(self.prototype) else Wide(self)
+        if arrays.drops_float64(self.prototype):
+            return None
+        return of(arrays.double(self.entries)) if self.size <= COPY_LIMIT else Wide(self)
 
     @property
     def signature(self) -> tuple[Any, ...]:

@@ -227,11 +227,15 @@ class Problem:
         upper, lower = self.upper.widened, self.lower.widened
         return None if upper is None or lower is None else replace(self, upper=upper, lower=lower)
 
+    @property
+    def is_single(self) -> bool:
+        """Are its data in single precision?"""
+        data = [h.prototype for h in (self.upper, self.lower) if h.prototype is not None]
+        return any(map(arrays.is_single, data))
+
     def in_precision_of(self, x: Array) -> Problem:
         """This problem, or the wider one where its data are in single precision and x is not."""
-        data = [h.prototype for h in (self.upper, self.lower) if h.prototype is not None]
-        is_wider = any(map(arrays.is_single, data)) and not arrays.is_single(x)
-        return self.widened or self if is_wider else self
+        return self.widened or self if self.is_single and not arrays.is_single(x) else self
 
     @property
     def is_dear(self) -> bool:

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
-from tiebreak import arrays
 from tiebreak.arrays import Array, Image
 from tiebreak.certificate import UNDERFLOW, Certificate, Ledger, Proved, Sums
 from tiebreak.functions import Lifted, Looking, Seen, SmoothFunction
@@ -170,7 +169,6 @@ class Run:
         certifies: bool = True,
     ) -> None:
         self.method, self.certifies = method, certifies or hasattr(method, "heed")
-        self._prototype = x0[:0]
         self.relative = self.absolute = (0.0, 0.0)  # tolerances, for a loop that has some
         self.upper, self.lower = map(Counted, problem.smooth_parts)
         f2, g2 = problem.penalties
@@ -301,8 +299,7 @@ class Run:
         s = self.state
         gaps = self.ledger.gaps(s.x, s.upper_value, s.lower_value, effort=0)
         values = (s.upper_value, s.lower_value)
-        x = arrays.like(s.x, self._prototype)  # a proof may look at it in a wider precision
-        return Intermediate(x, self.iteration, *values, *gaps, self.seconds)
+        return Intermediate(s.x, self.iteration, *values, *gaps, self.seconds)
 
     def saved(self) -> Saved:
         return Saved(

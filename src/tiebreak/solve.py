@@ -20,13 +20,14 @@ from tiebreak.arrays import Array
 from tiebreak.certificate import Certificate
 from tiebreak.matrices import Swept
 from tiebreak.methods import METHODS, AGMBiO, PAGMBiO
-from tiebreak.methods.roads import choose, first_order, refusal
+from tiebreak.methods.roads import choose, first_order, in_double, refusal
 from tiebreak.problem import Problem
 from tiebreak.result import SUCCESSES, Result, Row, Trace
 from tiebreak.run import Intermediate, Method, Run, Saved
 from tiebreak.structure import parts_of
 
 Tolerance = float | tuple[float, float]
+ROUNDED = "rounded to single precision, x is not as good as asked: pass data in float64"
 ENDINGS = ("max_iter", "max_time", "settled", "nonfinite")  # of a run that may have proved before
 
 
@@ -88,6 +89,9 @@ def solve(
         raise TypeError(f"solve: callback must be callable, got {type(callback).__name__}")
     start = problem.start(x0)
     _check_functions("solve", problem, start)
+    asked, given, is_auto = problem, start, method == "auto"
+    if is_auto and (problem := in_double(asked)) is not asked:
+        start, chosen = arrays.double(start), choose(problem)
     chosen.check(problem)
     store = _Store(checkpoint, problem, chosen, start)
     if hasattr(chosen, "planned"):
@@ -113,7 +117,8 @@ def solve(
                 live.show(row)
             try:
                 if callback is not None:
-                    callback(run.intermediate())
+                    now = run.intermediate()
+                    callback(now._replace(x=arrays.like(now.x, given)))
                 if status:
                     pass
                 elif run.finished[0]:
@@ -135,14 +140,18 @@ def solve(
         row = run.record()
         live.end(row)
         tolerance = run.asked
-        proof = run.certificate(run.state.x)
+        x = arrays.like(run.state.x, given)
+        proof = run.certificate(arrays.like(x, run.state.x))  # as it is, in a wider precision too
+        is_met = proof.upper_gap <= tolerance[0] and proof.lower_gap <= tolerance[1]
+        if status == "certified" and arrays.epsilon(x) > arrays.epsilon(start) and not is_met:
+            status, advice = "settled", ROUNDED
         if status == "unbounded":
             proof = proof.without_upper()
         if run.ledger.is_contradicted:
             status, advice = "refuted" if status in SUCCESSES else status, ""
 
     return Result(
-        x=arrays.like(run.state.x, start),  # exact: a wider one was this one before
+        x=x,
         certificate=proof,
         tolerance=tolerance,
         start_values=run.start_values,
@@ -150,9 +159,9 @@ def solve(
         advice=advice or what_next(run, status, tolerance, max_iter),
         nit=run.iteration,
         time=run.seconds,
-        method=f"{'auto: ' if method == 'auto' else ''}{run.described}",
+        method=f"{'auto: ' if is_auto else ''}{run.described}",
         trace=Trace(run.rows),
-        problem=problem,
+        problem=asked,
         findings=getattr(run.state, "findings", None),
     )
 

@@ -12,6 +12,7 @@ from typing import Any
 from tiebreak.domains import Ball, Halfspace, L1Ball, Space
 from tiebreak.functions import Function, SquaredNorm
 from tiebreak.losses import LeastSquares, Logistic, Quadratic
+from tiebreak.matrices import COPY_LIMIT
 from tiebreak.methods import conjugate
 from tiebreak.methods.adaptive import AdaptiveAGMBiO
 from tiebreak.methods.bi_sg import BiSG
@@ -65,6 +66,15 @@ def choose(problem: Problem) -> Relay:
     first, *others = [*without[:-1], last._replace(steps=int(steps))]
     exact = exact._replace(why="by structure")
     return Relay((first._replace(why=why), *others, exact, last))
+
+
+def in_double(problem: Problem) -> Problem:
+    """The wider problem, where the data are in single precision and few; else the problem itself.
+
+    In single precision little can be proved. Where the data are many, only the proof is widened.
+    """
+    is_small = sum(map(_entries, problem.smooth_parts)) <= COPY_LIMIT
+    return problem.widened or problem if problem.is_single and is_small else problem
 
 
 def first_order(problem: Problem) -> AdaptiveAGMBiO | BiSG:
