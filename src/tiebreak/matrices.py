@@ -21,7 +21,7 @@ CACHE = 2**22  # bytes of a matrix that stay in a cache anyhow, so that no pass 
 LEAST = 16  # rows of a block: with fewer, adding up the sums of blocks would count
 BLOCK = 2**19  # bytes of a matrix that are worked on at a time: a part of a core's cache
 DENSE_LIMIT = 2**23  # most entries of a matrix that is looked at as a whole
-COPY_LIMIT = 2**25  # most non-zeros of a sparse matrix that is kept a second time, transposed
+COPY_LIMIT = 2**27  # most non-zeros of a sparse matrix that is kept a second time, transposed
 LANCZOS, DEAR_LANCZOS = 100, 30  # steps; where a pass is dear the bound is a fifth too large or so
 MISMATCH = 1e4  # units of rounding by which <A x, r> and <x, A' r> may differ, beside their sizes
 
