@@ -1,4 +1,4 @@
-"""Operators and streamed rows: never unfolded, checked once, read once per pass."""
+"""Operators, streamed rows and shared passes: never unfolded, checked once, read once per pass."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
 import tiebreak as tb
 from tiebreak import checks, matrices
+from tiebreak.arrays import mix
+from tiebreak.functions import Lifted
 from tiebreak.solve import _Live
 
 
@@ -214,3 +216,112 @@ def test_a_mistake_in_the_middle_of_a_pass_does_not_hang(tmp_path):
     (tmp_path / "A.npy").write_bytes((tmp_path / "A.npy").read_bytes()[:5000])
     with pytest.raises(OSError, match="has become shorter"):
         S.forward(np.ones(64))
+
+
+# --- one pass for all of a look -------------------------------------------------------------------
+
+
+@pytest.fixture
+def shared(monkeypatch):
+    """Passes are shared from 1,000 bytes on, in blocks of 16 rows."""
+    monkeypatch.setattr(matrices, "CACHE", 1000)
+    monkeypatch.setattr(matrices, "BLOCK", 1)
+
+
+def data(rows=41, n=7, dtype=np.float64):
+    rng = np.random.default_rng(11)
+    A, b = rng.standard_normal((rows, n)).astype(dtype), rng.standard_normal(rows).astype(dtype)
+    return A, b, rng
+
+
+def test_passes_are_shared_by_rows_in_order_beyond_the_cache_that_are_not_too_long():
+    assert matrices.of(np.ones((801, 730))).shares_passes
+    for entries in (
+        np.ones((700, 700)),  # stays in the cache
+        np.ones((801, 730), order="F"),
+        np.ones((1602, 730))[::2],
+        np.ones((20, 40_000)),
+        sp.csr_array(np.ones((801, 730))),
+    ):
+        assert not matrices.of(entries).shares_passes
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("rows", [41, 48])
+@pytest.mark.parametrize("kind", [tb.LeastSquares, tb.Logistic])
+def test_a_shared_pass_gives_what_plain_products_give(kind, rows, dtype, shared, monkeypatch):
+    A, b, rng = data(rows, dtype=dtype)
+    options = {"gram": False} if kind is tb.LeastSquares else {"mean": True}
+    h = kind(A, np.sign(b), **options)
+    monkeypatch.undo()
+    plain = kind(A, np.sign(b), **options)
+    assert h.matrix.shares_passes
+    assert not plain.matrix.shares_passes
+    xs = rng.standard_normal((4, 7)).astype(dtype)
+    close = {"rtol": 1e-4 if dtype is np.float32 else 1e-12}
+    looks = []
+    for f in (h, plain):
+        z, v, x, u = (Lifted(x, image) for x, image in zip(xs, f.lift(*xs), strict=True))
+        x = mix(x, z, 0.3)
+        first = f.look([mix(x, z, 0.5), mix(u, v, 0.2)], [x, u])
+        again = f.look([x], [z])  # images that are known by now
+        values = f.look([], [v])
+        looks.append((first, again, values))
+        assert f.passes(2, 2, 2) == (1 if f is h else 4)
+    for (seen, values), (others, wanted) in zip(*looks, strict=True):
+        np.testing.assert_allclose(values, wanted, **close)
+        for one, other in zip(seen, others, strict=True):
+            np.testing.assert_allclose(one.value, other.value, **close)
+            np.testing.assert_allclose(one.slope, other.slope, atol=1e-5, **close)
+            assert one.slope.dtype == dtype
+    np.testing.assert_allclose(h.value(xs[0]), plain.value(xs[0]), **close)
+    np.testing.assert_allclose(h.gradient(xs[0]), plain.gradient(xs[0]), atol=1e-5, **close)
+    assert (h.lipschitz, h.known_lipschitz) == (plain.lipschitz, plain.known_lipschitz)
+
+
+def test_a_point_of_another_type_is_taken_too(shared):
+    A, b, _ = data()
+    h = tb.LeastSquares(A, b, gram=False)
+    assert h.value(np.ones(7, np.int64)) == h.value(np.ones(7))
+    np.testing.assert_array_equal(h.gradient(np.ones(7, np.float32)), h.gradient(np.ones(7)))
+
+
+def test_the_pull_of_a_row_keeps_its_relative_accuracy_at_any_margin(shared):
+    A = np.zeros((41, 7))
+    A[20, 0] = 1.0
+    h = tb.Logistic(A, np.ones(41), mean=False)
+    assert h.matrix.shares_passes
+    for margin in (-1e4, -30.0, 0.0, 30.0, 700.0):
+        slope = h.gradient(margin * np.eye(7)[0])[0]
+        assert slope == pytest.approx(-1.0 / (1.0 + np.exp(margin)), rel=1e-14)
+    assert h.gradient(1e4 * np.eye(7)[0])[0] == 0.0
+
+
+@pytest.mark.parametrize("method", [tb.AGMBiO(gamma=0.1), tb.AdaptiveAGMBiO()])
+def test_runs_with_shared_passes_end_alike_and_go_on_to_the_bit(
+    method, tmp_path, shared, monkeypatch
+):
+    A, b, rng = data()
+    C, c = rng.standard_normal((40, 7)), rng.standard_normal(40)
+    A = A[:, :4] @ rng.standard_normal((4, 7))
+
+    def problem():
+        f, g = tb.LeastSquares(C, c, gram=False), tb.LeastSquares(A, b, gram=False)
+        return tb.Problem(upper=f, lower=g, domain=tb.Ball(0.5))
+
+    assert problem().lower.matrix.shares_passes
+    whole = tb.solve(problem(), method, rtol=0.0, max_iter=90)
+    path = tmp_path / "run.npz"
+    tb.solve(problem(), method, rtol=0.0, max_iter=37, checkpoint=path)
+    second = tb.solve(problem(), method, rtol=0.0, max_iter=90, checkpoint=path)
+    np.testing.assert_array_equal(second.x, whole.x)
+    assert second.trace[-1].passes == whole.trace[-1].passes
+    monkeypatch.undo()
+    plain = tb.solve(problem(), method, rtol=0.0, max_iter=90)
+    assert not problem().lower.matrix.shares_passes
+    np.testing.assert_allclose(whole.x, plain.x, atol=1e-8)
+    np.testing.assert_allclose(whole.lower_value, plain.lower_value, rtol=1e-9)
+    if isinstance(method, tb.AGMBiO):  # a step is one pass over each matrix, refreshes included
+        rows = [row for row in whole.trace if row.iteration > 0]
+        steps = [row.iteration - rows[0].iteration for row in rows]
+        assert [row.passes - rows[0].passes for row in rows] == [2 * k for k in steps]

@@ -72,7 +72,9 @@ def test_the_wider_function_is_that_of_the_same_data_in_float64(name):
     assert wide.lipschitz >= 0.99 * double.lipschitz
 
 
-def test_other_libraries_and_blocks_of_any_size():
+def test_other_libraries_and_blocks_of_any_size(monkeypatch):
+    monkeypatch.setattr(matrices, "WIDE_LIMIT", 0)
+    monkeypatch.setattr(matrices, "DEVICE_BLOCK", BLOCK)
     A, b = data(2, rows=BLOCK // (8 * N) * 2 + 3)
     x = np.random.default_rng(1).standard_normal(N)
     for convert in (np.asarray, xps.asarray):
@@ -141,8 +143,8 @@ def test_what_is_asked_beyond_single_precision_is_not_claimed():
 
 
 def test_where_the_data_are_many_only_the_proof_is_widened(monkeypatch):
-    monkeypatch.setattr(roads, "COPY_LIMIT", 0)
-    monkeypatch.setattr(matrices, "COPY_LIMIT", 0)
+    monkeypatch.setattr(roads, "WIDE_LIMIT", 0)
+    monkeypatch.setattr(matrices, "WIDE_LIMIT", 0)
     monkeypatch.setattr(structure, "DENSE_LIMIT", 0)  # no exact road
     rng = np.random.default_rng(4)
     n = 1200
@@ -155,7 +157,7 @@ def test_where_the_data_are_many_only_the_proof_is_widened(monkeypatch):
         lower=tb.LeastSquares(A, b, mean=True),
         domain=tb.Ball(9.0),
     )
-    assert isinstance(problem.widened.lower.matrix, matrices.Wide)
+    assert isinstance(problem.widened.lower.matrix, matrices.WideRows)
     result = tb.solve(problem, rtol=1e-3)
     assert result.status == "certified", result
     assert result.x.dtype == np.float32

@@ -323,19 +323,20 @@ class Plan(NamedTuple):
     @classmethod
     def of(cls, images: Sequence[Image]) -> Plan:
         """The plan for images of one matrix, deferred or not."""
-        sums: list[Sequence[tuple[float, Any]]] = []
+        parts: dict[int, Any] = {}
+        sums: list[dict[int, float]] = []  # weights by part
         for image in images:
-            if isinstance(image, Deferred) and image.value is None:
-                sums.append([(weight, _opened(part)) for weight, part in image.parts])
-            else:
-                sums.append([(1.0, _opened(image))])
-        parts = {id(part): part for terms in sums for _, part in terms}
+            is_sum = isinstance(image, Deferred) and image.value is None
+            terms: dict[int, float] = {}
+            for weight, part in image.parts if is_sum else ((1.0, image),):
+                opened = _opened(part)
+                parts[id(opened)] = opened
+                terms[id(opened)] = terms.get(id(opened), 0.0) + weight
+            sums.append(terms)
         known = [part for part in parts.values() if not isinstance(part, Product)]
         fresh = [part for part in parts.values() if isinstance(part, Product)]
         places = [id(part) for part in (*known, *fresh)]
-        weights = [
-            [sum(w for w, part in terms if id(part) == place) for place in places] for terms in sums
-        ]
+        weights = [[terms.get(place, 0.0) for place in places] for terms in sums]
         return cls(list(images), known, fresh, weights)
 
     def fill(self, products: Sequence[Array], images: Sequence[Array]) -> None:

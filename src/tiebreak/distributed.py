@@ -20,7 +20,7 @@ import math
 import operator
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -28,7 +28,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from tiebreak import arrays, checks, losses, matrices
+from tiebreak import arrays, checks, losses
 from tiebreak.arrays import Array, Deferred, Image, Plan, Product, mix
 from tiebreak.functions import Lifted, Looking
 from tiebreak.losses import Losses, _LinearLoss
@@ -98,55 +98,6 @@ class Traffic(NamedTuple):
 # -- in a worker ----------------------------------------------------------------------------------
 
 
-class _InBlocks(_LinearLoss):
-    """A loss in memory that passes over its rows once in a look, in blocks that stay in the cache.
-
-    All vectors at once: in the cache a product with two columns costs little more than with one.
-    """
-
-    def _pulls(self, images: Array, rows: slice) -> Array:
-        """The gradient of phi at some images, one in each row of ``images``."""
-        raise NotImplementedError
-
-    def _sweep(self, plan: Plan, slopes: int) -> tuple[Losses, list[Array]]:
-        matrix, weights = self.matrix, np.asarray(plan.weights, dtype=self.matrix.prototype.dtype)
-        (rows, n), kept = matrix.shape, len(plan.known)
-        parts = np.empty((kept + len(plan.fresh), rows), dtype=weights.dtype)
-        for part, known in zip(parts, plan.known, strict=False):
-            part[:] = known
-        images = np.empty((len(weights), rows), dtype=weights.dtype)
-        sums = np.zeros((slopes, n), dtype=weights.dtype)
-        points = np.stack([product.x for product in plan.fresh], axis=1) if plan.fresh else None
-        for block in _blocks(matrix):
-            entries, here = matrix.entries[block], parts[:, block]
-            if points is not None:
-                here[kept:] = (entries @ points).T
-            images[:, block] = mixed = weights @ here
-            if slopes:
-                sums += (entries.T @ self._pulls(mixed[:slopes], block).T).T
-        plan.fill(list(parts[kept:]), list(images))
-        found = [self._loss(image) for image in images]
-        return lambda: found, list(sums)
-
-
-class _LeastSquares(_InBlocks, losses.LeastSquares):
-    def _pulls(self, images: Array, rows: slice) -> Array:
-        return images - self.b[rows]
-
-
-class _Logistic(_InBlocks, losses.Logistic):
-    def _pulls(self, images: Array, rows: slice) -> Array:
-        y = self.y[rows]
-        return -y / (1.0 + np.exp(y * images))  # where the power overflows, that is 0 as it should
-
-
-def _blocks(matrix: Matrix) -> Iterator[slice]:
-    """All rows, in blocks that stay in the cache; sparse ones at once."""
-    rows, n = matrix.shape
-    size = rows if matrix.is_sparse else max(8, matrices.BLOCK // (n * matrix.entries.itemsize))
-    return (slice(i, i + size) for i in range(0, rows, size))
-
-
 class Shard:
     """Some rows, and the images under them that are kept for the driver."""
 
@@ -160,26 +111,22 @@ class Shard:
                 )
             if A.shape[0] == 0:
                 raise ValueError(f"{kind}: A must have at least one row, got none")
-            self.loss: _LeastSquares | _Logistic
+            self.loss: _LinearLoss
             if kind == "LeastSquares":
-                self.loss = _LeastSquares(A, b, gram=False)
-                self.target = self.loss.b
+                self.loss = losses.LeastSquares(A, b, gram=False)
             else:
-                self.loss = _Logistic(A, b, mean=False)
-                self.target = self.loss.y
+                self.loss = losses.Logistic(A, b, mean=False)
         except (ValueError, TypeError, ImportError) as error:
-            sentence = str(error).removeprefix("_").replace(": ", f": shard {number}: ", 1)
+            sentence = str(error).replace(": ", f": shard {number}: ", 1)
             raise type(error)(sentence) from None
-        self.loss.matrix.is_dear = True  # so that a look does all in one pass
+        self.target = self.loss._target
         self.kept: dict[int, Lifted] = {}
 
     @property
     def facts(self) -> Facts:
         matrix = self.loss.matrix
-        sizes = (
-            arrays.norm(np.ravel(_stored(matrix, block)).astype(np.float64, copy=False))
-            for block in _blocks(matrix)
-        )
+        stored = [matrix.stored] if matrix.is_sparse else (block for _, block in matrix.blocks())
+        sizes = (arrays.norm(np.ravel(some).astype(np.float64)) for some in stored)
         target = arrays.norm(self.target.astype(np.float64))
         dtype = str(matrix.prototype.dtype)
         return Facts(*matrix.shape, dtype, self.names, math.hypot(*sizes), target)
@@ -203,6 +150,13 @@ class Shard:
         slopes = np.array([s.slope for s in seen], dtype=self.loss.matrix.prototype.dtype)
         return Answer([s.value for s in seen] + values, slopes)
 
+    def normal(self, x: Array) -> Array:
+        """A'A x."""
+        matrix = self.loss.matrix
+        if matrix.is_sparse:
+            return matrix.normal(x)
+        return matrix.sweep((x,), 1, lambda rows, fresh: fresh)[1][0]
+
     def digest(self) -> str:
         """A short name for the rows and their targets."""
         state = hashlib.blake2b(digest_size=16)
@@ -216,10 +170,6 @@ class Shard:
             state.update(f"{piece.dtype.str}{piece.shape}".encode())
             state.update(np.ascontiguousarray(piece).data)
         return state.hexdigest()
-
-
-def _stored(matrix: Matrix, block: slice) -> Array:
-    return matrix.entries.data if matrix.is_sparse else matrix.entries[block]
 
 
 def _settled(place: Lifted) -> Lifted:
@@ -253,11 +203,7 @@ class Worker:
 
     def normal(self, x: Array) -> Array:
         """A'A x."""
-        sums = []
-        for matrix in (shard.loss.matrix for shard in self.shards):
-            blocks = (matrix.entries[block] for block in _blocks(matrix))
-            sums.append(_sum(entries.T @ (entries @ x) for entries in blocks))
-        return _sum(sums)
+        return _sum(shard.normal(x) for shard in self.shards)
 
     def digest(self) -> list[str]:
         return [shard.digest() for shard in self.shards]
@@ -397,7 +343,7 @@ class Remote(Deferred):
 class Rows(Matrix):
     """A matrix whose rows are in Ray workers: what the driver knows of it, and how it asks them."""
 
-    is_dear = True
+    shares_passes = is_dear = True
     is_quick = False
 
     def __init__(
@@ -555,7 +501,7 @@ class _OnWorkers(_LinearLoss):
 
     matrix: Rows
 
-    def lift(self, *xs: Array) -> tuple[Image, ...]:
+    def _images(self, *xs: Array) -> tuple[Image, ...]:
         return tuple(map(self.matrix.lift, xs))
 
     def start(self, at: Sequence[Lifted], values_at: Sequence[Lifted] = ()) -> Looking:

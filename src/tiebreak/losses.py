@@ -12,22 +12,22 @@ import numpy as np
 from tiebreak import arrays, checks, matrices, spectra
 from tiebreak.arrays import Array, Deferred, Image, Plan, Product, rounding_unit
 from tiebreak.functions import Lifted, Looking, Seen, SmoothFunction
-from tiebreak.matrices import DENSE_LIMIT, Fused, Matrix, Operator, Swept
+from tiebreak.matrices import DENSE_LIMIT, Fused, Matrix, Operator
 
 SMALL = 256  # up to this size eigenvalues are computed exactly, beyond it bounded by Lanczos
 GRAM_LIMIT = 1024  # largest number of columns for which a Gram matrix is formed unasked
 SPECTRUM_LIMIT = 2048  # largest smaller side for which all singular values are computed
 
 
-ALL = slice(None)
 Losses: TypeAlias = Callable[[], list[float]]  # waits for a GPU, if they come from there
 
 
 class _LinearLoss(SmoothFunction):
     """scale * phi(A x) with phi a sum over rows: what LeastSquares and Logistic share.
 
-    A subclass gives ``_loss(image, rows)``, the sum of phi over these rows, ``_slope(image, rows)``
-    = (that, its gradient) and ``_curvature``, the largest second derivative of phi in one row.
+    A subclass gives ``_loss(image)``, the sum of phi over all rows, ``_slope(image)`` = (that, its
+    gradient), ``_pulls(images, rows)``, the gradients of some images at these rows, on the host,
+    and ``_curvature``, the largest second derivative of phi in one row.
     """
 
     lower_bound = 0.0
@@ -57,31 +57,27 @@ class _LinearLoss(SmoothFunction):
         """What the images are compared with, row by row."""
         raise NotImplementedError
 
-    def _loss(self, image: Array, rows: slice = ALL) -> float:
+    def _loss(self, image: Array) -> float:
         raise NotImplementedError
 
-    def _slope(self, image: Array, rows: slice = ALL) -> tuple[float, Array]:
+    def _slope(self, image: Array) -> tuple[float, Array]:
+        raise NotImplementedError
+
+    def _pulls(self, images: Array, rows: slice) -> Array:
         raise NotImplementedError
 
     @property
     def is_dear(self) -> bool:  # type: ignore[override]
-        return self.matrix.is_dear
+        return self.matrix.shares_passes
 
     def value(self, x: Array) -> float:
-        if self.is_dear:
-            return self.look([], [Lifted(x, *self.lift(x))])[1][0]
-        return self._scale * self._loss(self.matrix.forward(x)[0])
+        return self._found(self._images(x), 0)[0]()[0]
 
     def gradient(self, x: Array) -> Array:
-        if self.is_dear:
-            return self.look([Lifted(x, *self.lift(x))])[0][0].slope
-        weights = self._slope(self.matrix.forward(x)[0])[1]
-        return self._scale * self.matrix.adjoint(weights)[0]
+        return self._found(self._images(x), 1)[1][0]
 
     def lift(self, *xs: Array) -> tuple[Image, ...]:
-        if self.is_dear:
-            return tuple(Deferred([(1.0, Product(self.matrix.forward, x))]) for x in xs)
-        return tuple(self.matrix.forward(*xs))
+        return self._images(*xs)
 
     def look(
         self, at: Sequence[Lifted], values_at: Sequence[Lifted] = ()
@@ -89,49 +85,53 @@ class _LinearLoss(SmoothFunction):
         return self.start(at, values_at)()
 
     def start(self, at: Sequence[Lifted], values_at: Sequence[Lifted] = ()) -> Looking:
-        images = [p.image for p in (*at, *values_at)]
-        if self.is_dear:
-            found, slopes = self._sweep(Plan.of(images), len(at))
-        else:
-            found, slopes = self._looked(images, len(at))
-        scale = self._scale
-        if scale != 1.0 and not isinstance(self.matrix, Fused):  # which has done it
-            slopes = [scale * slope for slope in slopes]
+        found, slopes = self._found([p.image for p in (*at, *values_at)], len(at))
 
         def end() -> tuple[list[Seen], list[float]]:
-            losses = [scale * loss for loss in found()]
+            losses = found()
             seen = [Seen(p.x, *look) for p, *look in zip(at, losses, slopes)]  # noqa: B905
             return seen, losses[len(at) :]
 
         return end
 
+    def _images(self, *xs: Array) -> tuple[Image, ...]:
+        if self.matrix.shares_passes:
+            return tuple(Deferred([(1.0, Product(self.matrix.forward, x))]) for x in xs)
+        return tuple(self.matrix.forward(*xs))
+
+    def _found(self, images: Sequence[Image], slopes: int) -> tuple[Losses, list[Array]]:
+        """The function at all images, its slopes at the first so many."""
+        if self.matrix.shares_passes:
+            found, pulled = self._sweep(Plan.of(images), slopes)
+        else:
+            found, pulled = self._looked(images, slopes)
+        scale = self._scale
+        if scale != 1.0 and not isinstance(self.matrix, Fused):  # which has done it
+            pulled = [scale * slope for slope in pulled]
+        return lambda: [scale * loss for loss in found()], pulled
+
     def _sweep(self, plan: Plan, slopes: int) -> tuple[Losses, list[Array]]:
         """The losses at all images of the plan, the slopes at the first so many, in one pass."""
         if isinstance(self.matrix, Fused):
             return self._fused(self.matrix, plan, slopes)
-        assert isinstance(self.matrix, Swept)
-        if not (plan.fresh or slopes):
-            return self._looked(plan.images, slopes)
-        rows_in_all, dtype = self.matrix.shape[0], self.matrix.prototype.dtype
-        images = [np.empty(rows_in_all, dtype=dtype) for _ in plan.weights]
-        losses = [0.0 for _ in images]
+        weights = np.asarray(plan.weights, dtype=self.matrix.prototype.dtype)
+        kept, rows = len(plan.known), self.matrix.shape[0]
+        parts = np.empty((kept + len(plan.fresh), rows), dtype=weights.dtype)
+        for part, known in zip(parts, plan.known, strict=False):
+            part[:] = known
+        recipe = weights[:slopes]
 
-        def weigh(rows: slice, products: list[Array]) -> list[Array]:
-            parts = [known[rows] for known in plan.known] + products
-            weighted = []
-            for j, (image, weights) in enumerate(zip(images, plan.weights, strict=True)):
-                here = image[rows] = arrays.combination(weights, parts)
-                if j < slopes:
-                    loss, weight = self._slope(here, rows)
-                    weighted.append(weight)
-                else:
-                    loss = self._loss(here, rows)
-                losses[j] += loss
-            return weighted
+        def weigh(here: slice, fresh: Array) -> Array:
+            return self._pulls(recipe @ parts[:, here], here)
 
-        products, sums = self.matrix.sweep([product.x for product in plan.fresh], weigh)
-        plan.fill(products, images)
-        return lambda: losses, sums
+        points, sums = [product.x for product in plan.fresh], np.empty((0, 0))
+        with arrays.quiet():
+            if points or slopes:
+                _, sums = self.matrix.sweep(points, slopes, weigh if slopes else None, parts[kept:])
+            images = [row @ parts for row in weights]  # each an array of its own, kept or not
+            losses = [self._loss(image) for image in images]
+        plan.fill(list(parts[kept:]), images)
+        return lambda: losses, list(sums)
 
     def _fused(self, matrix: Fused, plan: Plan, slopes: int) -> tuple[Losses, list[Array]]:
         """The same by one reading of a matrix on a GPU."""
@@ -152,7 +152,7 @@ class _LinearLoss(SmoothFunction):
             return lambda: [loss for found, _ in each for loss in found()], slopes_found
         points = [product.x for product in plan.fresh]
         asked = plan.known, plan.weights, slopes
-        swept = matrix.sweep(points, *asked, self._target, self._kind, self._scale)
+        swept = matrix.read(points, *asked, self._target, self._kind, self._scale)
         plan.fill(swept.products[: len(points)], swept.images)
         return lambda: arrays.numbers(swept.losses), [*swept.gradients]
 
@@ -165,7 +165,7 @@ class _LinearLoss(SmoothFunction):
         return lambda: losses, back
 
     def passes(self, lifts: int, slopes: int, values: int) -> int:
-        return int(slopes + values > 0) if self.is_dear else lifts + slopes
+        return int(slopes + values > 0) if self.matrix.shares_passes else lifts + slopes
 
     @cached_property
     def lipschitz(self) -> float:  # type: ignore[override]
@@ -251,13 +251,19 @@ class LeastSquares(_LinearLoss):
         b, known = arrays.double(self.b), self.known_lipschitz
         return LeastSquares(matrix, b, self.mean, gram=False, lipschitz=known)
 
-    def _loss(self, image: Array, rows: slice = ALL) -> float:
-        residual = image - self.b[rows]
-        return 0.5 * arrays.dot(residual, residual)
+    def _loss(self, image: Array) -> float:
+        return self._slope(image)[0]
 
-    def _slope(self, image: Array, rows: slice = ALL) -> tuple[float, Array]:
-        residual = image - self.b[rows]
+    def _slope(self, image: Array) -> tuple[float, Array]:
+        residual = image - self.b
         return 0.5 * arrays.dot(residual, residual), residual
+
+    def _pulls(self, images: Array, rows: slice) -> Array:
+        return images - self.b[rows]
+
+    @property
+    def is_dear(self) -> bool:  # type: ignore[override]
+        return self.gram is None and super().is_dear
 
     @cached_property
     def gram(self) -> Quadratic | None:
@@ -410,15 +416,23 @@ class Logistic(_LinearLoss):
             return None
         return Logistic(matrix, arrays.double(self.y), self.mean, lipschitz=self.known_lipschitz)
 
-    def _loss(self, image: Array, rows: slice = ALL) -> float:
-        xp = arrays.namespace(image)
-        return float(xp.sum(xp.logaddexp(self._zeros[rows], -self.y[rows] * image)))
+    def _loss(self, image: Array) -> float:
+        return float(arrays.namespace(image).sum(self._losses(self.y * image)))
 
-    def _slope(self, image: Array, rows: slice = ALL) -> tuple[float, Array]:
-        xp, y = arrays.namespace(image), self.y[rows]
-        margin = y * image
-        losses = xp.logaddexp(self._zeros[rows], -margin)
-        return float(xp.sum(losses)), -y * xp.exp(-(margin + losses))
+    def _slope(self, image: Array) -> tuple[float, Array]:
+        xp, margin = arrays.namespace(image), self.y * image
+        losses = self._losses(margin)
+        return float(xp.sum(losses)), -self.y * xp.exp(-(margin + losses))
+
+    def _losses(self, margin: Array) -> Array:
+        """log(1 + e^-t) for all margins t."""
+        if type(margin) is np.ndarray:  # where logaddexp takes several times as long as this
+            return np.log1p(np.exp(-np.abs(margin))) + np.maximum(-margin, 0.0)
+        return arrays.namespace(margin).logaddexp(self._zeros, -margin)
+
+    def _pulls(self, images: Array, rows: slice) -> Array:
+        y = self.y[rows]
+        return -y / (1.0 + np.exp(y * images))  # where the power overflows, that is 0 as it should
 
     def rounding(
         self, reach: float, value: float, slope: float, epsilon: float, n: int

@@ -7,7 +7,7 @@ operators that are nothing but their products, and rows that are read block by b
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -17,28 +17,36 @@ import numpy as np
 from tiebreak import arrays, spectra
 from tiebreak.arrays import Array, namespace, rounding_unit
 
+CACHE = 2**22  # bytes of a matrix that stay in a cache anyhow, so that no pass need be shared
+LEAST = 16  # rows of a block: with fewer, adding up the sums of blocks would count
 BLOCK = 2**19  # bytes of a matrix that are worked on at a time: a part of a core's cache
 DEVICE_BLOCK = 2**28  # the same of a matrix that is widened on a GPU
 DENSE_LIMIT = 2**23  # most entries of a matrix that is looked at as a whole
-COPY_LIMIT = 2**25  # most entries that are kept a second time: transposed if sparse, or wider
+COPY_LIMIT = 2**27  # most non-zeros of a sparse matrix that is kept a second time, transposed
+WIDE_LIMIT = 2**25  # most entries in single precision that are kept in double too
 LANCZOS, DEAR_LANCZOS = 100, 30  # steps; where a pass is dear the bound is a fifth too large or so
 MISMATCH = 1e4  # units of rounding by which <A x, r> and <x, A' r> may differ, beside their sizes
 
-# rows and the products with them -> what these rows are weighted with in the adjoint
-Weigh = Callable[[slice, list[Array]], Sequence[Array]]
+# some rows, and their products with the vectors x -> what they are weighted with in sums A' w;
+# of both a matrix, with a row for each x or w
+Weigh = Callable[[slice, Array], Array]
+Block = tuple[slice, Array]  # some rows of A: which, and their entries
 
 
 class Matrix:
     """A matrix that is an array in memory, dense and of any library; nothing is copied."""
 
     is_sparse = False
-    is_dear = False  # is a pass over the matrix so dear that products should wait and share it?
+    shares_passes = False  # do products wait for a look, which then does all in one pass?
+    is_dear = False  # is a pass so dear that few are spent on constants?
     is_quick = True  # do a few dozen passes cost little beside a run?
 
     def __init__(self, entries: Any) -> None:
         self.entries: Any = entries
         self.transposed = entries.T
         self.shape: tuple[int, int] = (int(entries.shape[0]), int(entries.shape[1]))
+        if type(entries) is np.ndarray and entries.nbytes > CACHE and entries.flags.c_contiguous:
+            self.shares_passes = LEAST * entries.strides[0] <= CACHE
 
     @property
     def prototype(self) -> Array:
@@ -48,41 +56,54 @@ class Matrix:
 
     def forward(self, *xs: Array) -> list[Array]:
         """A x for every x, in one pass over the matrix."""
-        if len(xs) < 2 or not self._blocks:
+        if len(xs) < 2 or not self.shares_passes:
             return [self.entries @ x for x in xs]
-        products = [np.empty(self.shape[0], dtype=self.entries.dtype) for _ in xs]
-        for rows in self._blocks:
-            block = self.entries[rows]
-            for x, product in zip(xs, products, strict=True):
-                np.dot(block, x, out=product[rows])
-        return products
+        return [*self.sweep(xs)[0]]
 
     def adjoint(self, *rs: Array) -> list[Array]:
-        """A' r for every r, in one pass over the matrix."""
-        if len(rs) < 2 or not self._blocks:
-            return [self.transposed @ r for r in rs]
-        products = [np.zeros(self.shape[1], dtype=self.entries.dtype) for _ in rs]
-        for rows in self._blocks:
-            block = self.entries[rows].T
-            for r, product in zip(rs, products, strict=True):
-                product += block @ r[rows]
-        return products
+        """A' r for every r."""
+        return [self.transposed @ r for r in rs]
 
     def normal(self, x: Array) -> Array:
         """A'A x."""
         return self.adjoint(*self.forward(x))[0]
 
-    @cached_property
-    def _blocks(self) -> list[slice]:
-        """Rows in blocks that stay in the cache from the first vector to the next.
+    def sweep(
+        self,
+        xs: Sequence[Array],
+        weights: int = 0,
+        weigh: Weigh | None = None,
+        products: Array | None = None,
+    ) -> tuple[Array, Array]:
+        """A x for every x, and A' w for so many ``weights`` w that ``weigh`` makes: one pass.
 
-        Only for NumPy's dense arrays: with two vectors this saves up to half of the memory traffic,
-        which is what a product costs. (A product with a two-column matrix is slower, not faster.)
+        All that is needed of a block of rows is done while it is there, or in the cache, by few
+        calls. In a stack NumPy multiplies vector by vector: two columns at once would be 1.7 times
+        as quick on a processor with AVX-512, but 1.5 times as slow on others. The products go into
+        ``products``, where that is given.
         """
-        if type(self.entries) is not np.ndarray or self.entries.nbytes <= 2 * BLOCK:
-            return []
-        rows = max(1, BLOCK // (self.entries.itemsize * self.shape[1]))
-        return [slice(i, i + rows) for i in range(0, self.shape[0], rows)]
+        kind, (rows, n) = self.prototype.dtype, self.shape
+        points = np.array(xs, dtype=kind).reshape(len(xs), n, 1)
+        if products is None:
+            products = np.empty((len(xs), rows), dtype=kind)
+        columns, sums = products[:, :, None], np.zeros((weights, 1, n), dtype=kind)
+        for here, block in self.blocks():
+            np.matmul(block, points, out=columns[:, here])
+            if weigh is not None:
+                sums += np.matmul(weigh(here, products[:, here])[:, None], block)
+        return products, sums[:, 0]
+
+    def blocks(self) -> Iterable[Block]:
+        """All rows of a dense matrix on the host in order, each once."""
+        return self._blocks
+
+    @cached_property
+    def _blocks(self) -> list[Block]:
+        """In blocks that stay in the cache from the first product to the last."""
+        rows, n = self.shape
+        size = max(LEAST, BLOCK // (self.entries.itemsize * n))
+        parts = (slice(i, i + size) for i in range(0, rows, size))
+        return [(here, self.entries[here]) for here in parts]
 
     @property
     def stored(self) -> Array:
@@ -135,7 +156,9 @@ class Matrix:
         """The same matrix for vectors in float64, None where its entries are not at hand."""
         if arrays.drops_float64(self.prototype):
             return None
-        return of(arrays.double(self.entries)) if self.size <= COPY_LIMIT else Wide(self)
+        if self.size <= WIDE_LIMIT:
+            return of(arrays.double(self.entries))
+        return WideRows(self) if type(self.entries) is np.ndarray else Wide(self)
 
     @property
     def signature(self) -> tuple[Any, ...]:
@@ -206,7 +229,7 @@ class Sparse(Matrix):
 
 
 class Wide(Matrix):
-    """Entries in single precision for vectors in double: block by block they are widened.
+    """Entries on a device in single precision, widened block by block for vectors in double.
 
     For a few products with a matrix that is there already: a proof needs no more.
     """
@@ -221,25 +244,21 @@ class Wide(Matrix):
     def prototype(self) -> Array:
         return arrays.double(self._matrix.prototype)
 
-    def _parts(self) -> Iterator[tuple[slice, Array]]:
-        """All rows in order, in float64."""
-        at_once = BLOCK if type(self.entries) is np.ndarray else DEVICE_BLOCK
-        rows = max(1, at_once // (8 * self.shape[1]))
+    def blocks(self) -> Iterable[Block]:
+        rows = max(1, DEVICE_BLOCK // (8 * self.shape[1]))
         for start in range(0, self.shape[0], rows):
             some = slice(start, min(start + rows, self.shape[0]))
             yield some, arrays.double(self.entries[some, :])
 
     def forward(self, *xs: Array) -> list[Array]:
-        if not self.shape[0]:
-            return [self.prototype for _ in xs]
-        parts = [[block @ x for x in xs] for _, block in self._parts()]
+        parts = [[block @ x for x in xs] for _, block in self.blocks()]
         xp = namespace(self.entries)
         return [xp.concat(products) for products in zip(*parts, strict=True)]
 
     def adjoint(self, *rs: Array) -> list[Array]:
         xp, device = namespace(self.entries), array_api_compat.device(self.entries)
         sums = [xp.zeros(self.shape[1], dtype=xp.float64, device=device) for _ in rs]
-        for rows, block in self._parts():
+        for rows, block in self.blocks():
             sums = [total + block.T @ r[rows] for total, r in zip(sums, rs, strict=True)]
         return sums
 
@@ -270,9 +289,9 @@ class Fused(Matrix):
     Sums begin with a few terms in the precision of the entries and go on in float64: see errors.
     """
 
-    is_dear = True
+    shares_passes = is_dear = True
 
-    def sweep(
+    def read(
         self,
         xs: Sequence[Array],
         known: Sequence[Array],
@@ -296,17 +315,15 @@ class Fused(Matrix):
 
     def forward(self, *xs: Array) -> list[Array]:
         pairs = [xs[i : i + 2] for i in range(0, len(xs), 2)]
-        return [
-            A_x for pair in pairs for A_x in self.sweep(pair, (), np.eye(len(pair)), 0).products
-        ]
+        return [A_x for pair in pairs for A_x in self.read(pair, (), np.eye(len(pair)), 0).products]
 
     def adjoint(self, *rs: Array) -> list[Array]:
         pairs = [rs[i : i + 2] for i in range(0, len(rs), 2)]
-        swept = (self.sweep((), pair, np.eye(len(pair)), len(pair)) for pair in pairs)
+        swept = (self.read((), pair, np.eye(len(pair)), len(pair)) for pair in pairs)
         return [slope for each in swept for slope in each.gradients]
 
     def normal(self, x: Array) -> Array:
-        return self.sweep((x,), (), [[1.0]], 1).gradients[0]
+        return self.read((x,), (), [[1.0]], 1).gradients[0]
 
     def errors(self, epsilon: float, spectral: float) -> tuple[float, float, float]:
         # Points and images are rounded when they are stored and mixed: |A| times that. A sum over a
@@ -433,47 +450,29 @@ def _pair(shape: tuple[int, int], prototype: Array) -> tuple[Array, Array]:
 class Swept(Matrix):
     """A matrix whose rows come block by block, each block once in a pass.
 
-    A subclass gives ``shape``, ``prototype`` and ``blocks()``, an iterator over (rows, their
-    entries). All that is needed of a block is done while it is there: ``sweep``.
+    A subclass gives ``shape``, ``prototype`` and ``blocks()``.
     """
 
-    is_dear = True
+    shares_passes = is_dear = True
     is_quick = False
     watch: Callable[[int], object] | None = None  # told after every block how many rows are done
 
-    def blocks(self) -> Iterator[tuple[slice, Array]]:
-        """All rows, in order."""
+    def blocks(self) -> Iterable[Block]:
         raise NotImplementedError
 
     @property
     def widened(self) -> Matrix | None:
         return WideRows(self)
 
-    def sweep(self, xs: Sequence[Array], weigh: Weigh) -> tuple[list[Array], list[Array]]:
-        """A x for every x, and A' w for the weights w that ``weigh`` makes of them: one pass."""
-        products = [np.empty(self.shape[0], dtype=self.prototype.dtype) for _ in xs]
-        sums: list[Array] = []
-        for rows, block in self.blocks():
-            fresh = [block @ x for x in xs]
-            for product, part in zip(products, fresh, strict=True):
-                product[rows] = part
-            for j, weights in enumerate(weigh(rows, fresh)):
-                if j == len(sums):
-                    sums.append(block.T @ weights)
-                else:
-                    sums[j] += block.T @ weights
-        return products, sums
-
     def forward(self, *xs: Array) -> list[Array]:
-        return self.sweep(xs, lambda rows, fresh: ())[0]
+        return [*self.sweep(xs)[0]]
 
     def adjoint(self, *rs: Array) -> list[Array]:
-        sums = self.sweep((), lambda rows, fresh: [r[rows] for r in rs])[1]
-        return sums or [np.zeros(self.shape[1], dtype=self.prototype.dtype) for _ in rs]
+        given = np.array(rs)
+        return [*self.sweep((), len(rs), lambda rows, fresh: given[:, rows])[1]]
 
     def normal(self, x: Array) -> Array:
-        sums = self.sweep((x,), lambda rows, fresh: fresh)[1]
-        return sums[0] if sums else np.zeros(self.shape[1], dtype=self.prototype.dtype)
+        return self.sweep((x,), 1, lambda rows, fresh: fresh)[1][0]
 
     @property
     def is_explicit(self) -> bool:
@@ -482,14 +481,14 @@ class Swept(Matrix):
     @property
     def signature(self) -> tuple[Any, ...]:
         x, r = _pair(self.shape, self.prototype)
-        (image,), (back,) = self.sweep((x,), lambda rows, fresh: (r[rows],))
+        (image,), (back,) = self.sweep((x,), 1, lambda rows, fresh: r[None, rows])
         return image, back
 
 
 class WideRows(Swept):
-    """Rows in single precision for vectors in double."""
+    """Rows on the host in single precision, widened block by block for vectors in double."""
 
-    def __init__(self, rows: Swept) -> None:
+    def __init__(self, rows: Matrix) -> None:
         self._rows = rows
         self.shape = rows.shape
 
@@ -497,7 +496,7 @@ class WideRows(Swept):
     def prototype(self) -> Array:
         return arrays.double(self._rows.prototype)
 
-    def blocks(self) -> Iterator[tuple[slice, Array]]:
+    def blocks(self) -> Iterable[Block]:
         return ((rows, arrays.double(block)) for rows, block in self._rows.blocks())
 
     @property

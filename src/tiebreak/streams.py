@@ -18,7 +18,7 @@ import numpy as np
 
 from tiebreak import arrays
 from tiebreak.arrays import Array
-from tiebreak.matrices import BLOCK, DENSE_LIMIT, Swept
+from tiebreak.matrices import BLOCK, DENSE_LIMIT, Block, Swept
 
 Host = np.ndarray[Any, Any]
 
@@ -131,7 +131,7 @@ class Streamed(Swept):
             result[rows] = block
         return result
 
-    def blocks(self) -> Iterator[tuple[slice, Array]]:
+    def blocks(self) -> Iterator[Block]:
         """All rows in order, in tiles that stay in the cache from the first product to the last."""
         for rows, block in self._read():
             for start in range(0, len(block), self._tile):

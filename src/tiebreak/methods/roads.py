@@ -12,7 +12,7 @@ from typing import Any
 from tiebreak.domains import Ball, Halfspace, L1Ball, Space
 from tiebreak.functions import Function, SquaredNorm
 from tiebreak.losses import LeastSquares, Logistic, Quadratic
-from tiebreak.matrices import COPY_LIMIT
+from tiebreak.matrices import WIDE_LIMIT
 from tiebreak.methods import conjugate
 from tiebreak.methods.adaptive import AdaptiveAGMBiO
 from tiebreak.methods.bi_sg import BiSG
@@ -73,7 +73,7 @@ def in_double(problem: Problem) -> Problem:
 
     In single precision little can be proved. Where the data are many, only the proof is widened.
     """
-    is_small = sum(map(_entries, problem.smooth_parts)) <= COPY_LIMIT
+    is_small = sum(map(_entries, problem.smooth_parts)) <= WIDE_LIMIT
     return problem.widened or problem if problem.is_single and is_small else problem
 
 
