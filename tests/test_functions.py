@@ -697,6 +697,26 @@ def test_rounding_of_a_gram_matrix_knows_the_data_it_was_made_of():
     assert error <= h.rounding(1.0, seen.value, np.linalg.norm(seen.slope), EPS, len(seen.slope))[1]
 
 
+def test_rounding_of_a_sum_of_losses_is_that_of_losses_as_large_as_the_sum():
+    """Neither part can be more than the sum where both are at least 0."""
+    rng = np.random.default_rng(0)
+    A, B = rng.standard_normal((15, 20)), rng.standard_normal((40, 20))
+    first = tb.LeastSquares(A, rng.standard_normal(15))
+    second = tb.Logistic(B, rng.choice([-1.0, 1.0], 40))
+    for h in (first + second, second + (3.0 * first + first)):
+        parts = (h.first, h.second)
+        for scale in (1e-3, 1.0, 1e3):
+            x = scale * rng.standard_normal(20)
+            size, value = float(np.linalg.norm(x)), h.value(x)
+            slope = float(np.linalg.norm(h.gradient(x)))
+            found = h.rounding(size, value, slope, EPS, 20)
+            most = [part.rounding(size, value, slope, EPS, 20) for part in parts]
+            least = [part.rounding(size, part.value(x), slope, EPS, 20) for part in parts]
+            for i in range(2):
+                assert sum(part[i] for part in least) <= found[i]
+                assert found[i] <= 1.1 * sum(part[i] for part in most)
+
+
 def test_rounding_of_a_sum_whose_parts_cancel_bounds_the_error():
     b = 1e6 + 0.3
     square = tb.LeastSquares([[0.1]], [b])

@@ -68,6 +68,96 @@ def test_callables_are_solved_as_if_their_structure_were_known(domain):
     assert exact.upper_value <= high * (1.0 + 1e-12)
 
 
+class Robust:
+    """sum of log(e^r + e^-r) for r = Ax - b: not quadratic, and no word about its constants."""
+
+    def __init__(self, A, b):
+        self.A, self.b = A, b
+
+    def value(self, x):
+        r = self.A @ x - self.b
+        return float(np.sum(np.logaddexp(r, -r)))
+
+    def gradient(self, x):
+        return self.A.T @ np.tanh(self.A @ x - self.b)
+
+
+def bent(seed, kind, n=30, m=12):
+    """A planted problem whose lower level is not quadratic: Problem, x*, f*.
+
+    -grad g(x*) = nu and -grad f(x*) = A'lambda + a normal, nu in the normal cone of Z at x*.
+    """
+    rng = np.random.default_rng(seed)
+    x, side = rng.uniform(0.2, 0.8, n), np.zeros(n)
+    if kind in ("Box", "Simplex"):
+        side[: n // 3], x[: n // 3] = -1.0, 0.0
+    domain = {
+        "Ball": tb.Ball(3.0 * np.linalg.norm(x)),
+        "Box": tb.Box(0.0, 1.0),
+        "Simplex": tb.Simplex(float(np.sum(x))),
+        "radius": tb.Space(),
+    }[kind]
+    A, residual = rng.standard_normal((m, n)), rng.uniform(-1.0, 1.0, m)
+    dual, nu = np.tanh(residual), side * rng.uniform(0.1, 1.0, n)
+    A += np.outer(dual, -nu - A.T @ dual) / (dual @ dual)
+    g = Robust(A, A @ x - residual)
+    slope = A.T @ rng.standard_normal(m) - side * rng.uniform(0.1, 1.0, n)
+    W = rng.standard_normal((n + 5, n))
+    f = tb.LeastSquares(W, W @ (x - np.linalg.solve(W.T @ W, slope)))
+    problem = tb.Problem(
+        upper=tb.Smooth(f.value, f.gradient),
+        lower=tb.Smooth(g.value, g.gradient),
+        domain=domain,
+        radius=3.0 * float(np.linalg.norm(x)) if kind == "radius" else None,
+    )
+    return problem, x, f.value(x)
+
+
+@pytest.mark.parametrize("kind", ["Ball", "Box", "Simplex", "radius"])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_an_answer_is_proved_where_the_lower_level_is_not_quadratic(seed, kind):
+    problem, x, truth = bent(seed, kind)
+    result = tb.solve(problem, x0=np.zeros(len(x)))
+    assert result.status == "certified"
+    assert abs(result.upper_value - truth) <= 1e-9 * truth
+    assert truth - result.tolerance[0] <= result.upper_optimum[0] <= truth * (1.0 + 1e-12)
+
+
+@pytest.mark.parametrize("kind", ["Ball", "Box"])
+def test_a_cut_of_the_proof_turns_f_around_and_is_off_by_half_of_its_bend(kind):
+    """With y = x + tc, H the Hessian of g and l_y its minorant at y, along the face
+
+        grad f(x) + grad g(y)/t = 0,    (g(x) - l_y(x))/t = t <c, Hc>/2 + O(t²).
+    """
+    problem, x, _ = bent(2, kind)
+    method, state = Multipliers(), Multipliers().init(problem, problem.start(np.zeros(len(x))))
+    seen = []
+    while not state.finished[0]:
+        state = method.step(problem, state)
+        if state.news.cuts and state.proof.tries == 0:  # the last cut for this t
+            ((weight, cut),) = state.news.cuts
+            seen.append((1.0 / weight, cut))
+    assert state.finished[0] == "settled"
+    face = tangent(problem.domain, state.x)
+    slope = problem.upper.gradient(state.x)
+    for t, cut in seen[:3]:  # for smaller t rounding is more than that
+        bend = t * state.proof.bend
+        left = np.linalg.norm(face.along(slope + cut.slope / t))
+        assert left * state.proof.reach <= 0.2 * bend
+        off = (state.lower_value - cut.value - cut.slope @ (state.x - cut.at)) / t
+        assert off == pytest.approx(0.5 * bend, rel=0.1)
+
+
+def test_nobody_waits_for_a_proof_of_g_that_cannot_be():
+    """On R^n nothing bounds callables from below: the proof of f alone is no reason to go on."""
+    upper, lower = least_squares(6)
+    g = tb.Smooth(lower.value, lower.gradient)
+    result = tb.solve(tb.Problem(upper=upper + tb.SquaredNorm(), lower=g))
+    assert result.status == "settled"
+    assert np.isfinite(result.upper_gap)
+    assert result.nit <= 1300
+
+
 def test_planted_problems_without_structure(count):
     number, settled, seen = count(24, 140), 0, 0
     for seed in range(number):

@@ -84,6 +84,7 @@ class Sums(NamedTuple):
     last_upper: Model | None
     last_cut: Model | None
     last_lower: Model | None
+    last_ratio: float  # of the weights of the last cut and the last minorant of f; 0: there is none
     ghat: float  # the smallest proved value of g at a point of Z, rounding included
     upper_bound: float  # f* is at least this
     upper_ceiling: float  # f* is at most this, by a method's own proof
@@ -181,7 +182,7 @@ class Ledger:
         self._waiting: list[News] = []
         self._patience = PATIENCE if self._xp is not np else 1
         self._sums = sums or Sums(
-            steps=0, blocks=(), last_upper=None, last_cut=None, last_lower=None,
+            steps=0, blocks=(), last_upper=None, last_cut=None, last_lower=None, last_ratio=0.0,
             ghat=math.inf,
             upper_bound=problem.upper.lower_bound, upper_ceiling=math.inf,
             lower_bound=problem.lower.lower_bound,
@@ -268,6 +269,7 @@ class Ledger:
             last_upper=uppers[-1][1] if uppers else s.last_upper,
             last_cut=cuts[-1][1] if cuts else s.last_cut,
             last_lower=lowers[-1][1] if lowers else s.last_lower,
+            last_ratio=cuts[-1][0] / uppers[-1][0] if cuts and uppers else s.last_ratio,
         )  # fmt: skip
         return True
 
@@ -440,12 +442,10 @@ class Ledger:
         s = self.sums
         is_curved = upper.curvature > 0.0 or any(self.problem.penalties[0].terms.weights)
         cuts = (s.kept_cut, s.last_cut, s.last_lower) if is_curved else (s.last_cut,)
-        newest = s.blocks[-1]
-        guess = newest.cuts.weight / newest.upper.weight if newest.upper.weight > 0.0 else 0.0
         race = []
         for cut in cuts:
             if cut is not None:
-                start = s.kept_factor if cut is s.kept_cut else guess or s.kept_factor
+                start = s.kept_factor if cut is s.kept_cut else s.last_ratio or s.kept_factor
                 along = self._along(*self._normalised(upper, cut))
                 race.append((*largest(along, start, effort), cut))
         if race:

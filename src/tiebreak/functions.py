@@ -513,10 +513,12 @@ class Sum(SmoothFunction):
     def rounding(
         self, reach: float, value: float, slope: float, epsilon: float, n: int
     ) -> tuple[float, float]:
-        # The parts' own values are not known here, and may cancel: take what they can be.
+        # The parts' own values are not known here, and may cancel: take what they can be. Where
+        # the other one has a lower bound, a part is at most what that leaves of the sum.
         shares = []
-        for h in (self.first, self.second):
-            size = h.magnitude(reach, value, slope)
+        for h, other in ((self.first, self.second), (self.second, self.first)):
+            most = max(abs(value) - other.lower_bound, abs(h.lower_bound))
+            size = min(h.magnitude(reach, value, slope), most)
             steepness = slope + h.turning(reach, slope)
             shares.append(h.rounding(reach, size, steepness, epsilon, n))
         of_value, of_slope = (sum(errors) for errors in zip(*shares, strict=True))

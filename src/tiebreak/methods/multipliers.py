@@ -32,6 +32,7 @@ SHARE = 0.2  # the first eta, beside the one that makes f bend as much as g
 CLOSE = 0.1  # a round ends where so much of what x lacks below is left of the slope of its sum
 SLOW, EASIER = 0.3, 0.25  # where x lacks more than this part of the round before, eta falls
 PATIENCE = 500  # steps without half of the slope gone: rounding is all that is left
+SOON = 32  # the same where f has settled but for rounding
 ROUNDS = 60
 SETTLED = 1e-11  # f is as close as this to f*, relative, as far as the multipliers say
 ENOUGH = 2e-10  # the same where each digit costs many steps, for want of a Hessian
@@ -43,7 +44,7 @@ PROBE = 1e-4  # how far curvature is probed, beside the size of x
 ARMIJO = 1e-4
 RELEASE = 0.3  # where less of the slope is along the face, others take its place
 STEEPER, PROOFS = 0.25, 7  # from one t of the proof to the next; so many of them
-DROWNING = 1e12  # how much heavier each is: the ledger begins with the last ratio of weights
+TRIES, LONGER = 16, 10.0  # cuts for one t at most; how much longer a step may become
 NOISE = 1e3  # units of rounding that the certificate pays for a cut
 INSIDE = 1e-5  # less than the multipliers say, so that a slope is inside the dual ball of f2
 
@@ -61,6 +62,20 @@ class Look(NamedTuple):
     def x(self) -> Array:
         """The point."""
         return self.f.at
+
+
+class Proof(NamedTuple):
+    """Where the next cut of the proof is seen: at x + t c."""
+
+    t: float
+    c: Array
+    bend: float  # <c, Hc>, H the Hessian of g1
+    rounding: float  # of a cut, as a value of g
+    reach: float  # how long a way in Z can be
+    rungs: int  # how many t there were before
+    tries: int  # how many c there were for this t
+    d: Array  # the last step of c
+    left: Array  # what slope was left over before it, along the face
 
 
 class State(NamedTuple):
@@ -84,7 +99,7 @@ class State(NamedTuple):
     rounds: int
     lacks: float  # how far x_k is from a minimiser of g, as a slope
     off: float  # about |f(x) - f*|, relative
-    proofs: int  # how many cuts were seen since f has settled; -1 before
+    proof: Proof | None  # None before f has settled
     finished: tuple[str, str]
     steep: tuple[int, int]  # how often f, g rose more than their Lipschitz constants allow
     bent: tuple[int, int]  # how often f, g fell below their own minorants, as no convex one can
@@ -93,12 +108,12 @@ class State(NamedTuple):
     @property
     def is_settling(self) -> bool:
         """Is f about to become more accurate, whatever is proved?"""
-        return self.proofs < 0 and not self.finished[0]
+        return self.proof is None and not self.finished[0]
 
     @property
     def is_good(self) -> bool:
         """Is x better than where it began, as far as can be told?"""
-        return self.off <= GOOD or self.proofs >= 0
+        return self.off <= GOOD or self.proof is not None
 
     @property
     def is_milestone(self) -> bool:
@@ -118,8 +133,9 @@ class Multipliers:
         f* >= min over Z of  f1's minorant at x + f2 + (g1's minorant at x + t c + g2 - g*)/t
             = f* - O(t):
 
-    the proof, from one gradient for each t. x + t c is in Z for t sum 1/eta_i <= 1, as a mixture of
-    x and the x_i. Nothing is claimed: the certificate says what it is worth.
+    the proof, from one gradient for each t, and some more to correct c where g1 is not quadratic.
+    x + t c is in Z for t sum 1/eta_i <= 1, as a mixture of x and the x_i. Nothing is claimed: the
+    certificate says what it is worth.
     """
 
     name: ClassVar[str] = "multipliers"
@@ -155,15 +171,15 @@ class Multipliers:
             here=_look(problem, f_x, g_x, eta, pull, weight),
             curvature=Curvature(), probes=None, since=0, least=math.inf, stalled=0,
             scale=1.0 / bend if bend > 0.0 else 1.0,
-            rounds=0, lacks=math.inf, off=math.inf, proofs=-1,
+            rounds=0, lacks=math.inf, off=math.inf, proof=None,
             finished=("", ""), steep=(0, 0), bent=(0, 0), news=News(values=((values[1], x, g_x),)),
         )  # fmt: skip
 
     def step(self, problem: Problem, state: State) -> State:
         """One step of L-BFGS or of the prox; at the end of a round the next one begins."""
         state = state._replace(k=state.k + 1, news=News())
-        if state.proofs >= 0:
-            return _proved(problem, state)
+        if state.proof is not None:
+            return _proved(problem, state, state.proof)
         if not 0.0 < state.eta < math.inf:
             return _ended(state, "there is no slope to follow")
         face = _face(problem, state, state.here.x)
@@ -182,6 +198,8 @@ class Multipliers:
         floor = ROUNDING * arrays.epsilon(here.x) * _sizes(state)
         if left <= max(CLOSE * lacks, floor):
             return _round(problem, state, max(lacks, left))
+        if state.stalled >= SOON and state.off <= ENOUGH:  # the round before was the last one
+            return _settled(problem, state._replace(here=_at(problem, state, state.x)))
         if state.stalled >= PATIENCE:
             return _ended(state, "a round could not be solved to rounding")
         if arrays.norm(here.slope) < RELEASE * left:
@@ -212,7 +230,7 @@ def _round(problem: Problem, state: State, lacks: float) -> State:
     floor = ROUNDING * arrays.epsilon(x) * _sizes(state)
     enough = SETTLED if int(x.shape[0]) <= DENSE else ENOUGH
     if off <= max(enough, 32.0 * arrays.epsilon(x)) or lacks <= floor:
-        return state._replace(proofs=0)
+        return _settled(problem, state)
     if state.rounds >= ROUNDS:
         return _ended(state, "f does not settle")
     if slower:
@@ -222,16 +240,16 @@ def _round(problem: Problem, state: State, lacks: float) -> State:
     return _rebuilt(problem, state, _face(problem, state, x)) if slower else state
 
 
-def _proved(problem: Problem, state: State) -> State:
-    """The next cut of the proof, closer to x and heavier than the one before.
+def _settled(problem: Problem, state: State) -> State:
+    """The proof begins.
 
-    It is off by t <c, Hc>/2, H the Hessian of g1, and by rounding/t: the t tried are around the
-    best one.
+    A cut is off by t <c, Hc>/2 and by rounding/t: the t are around the best one, the largest first.
     """
     x, here = state.x, state.here
     c = state.points - state.weight * x
     bend = abs(arrays.dot(c, state.pull - state.weight * here.g.slope))
     length, reach = arrays.norm(x), problem.domain.diameter_in(int(x.shape[0]))
+    reach = min(reach, 2.0 * (problem.radius or math.inf))
     reach = max(length, reach if math.isfinite(reach) else 0.0)
     sizes = max(abs(here.g.value), here.g.size) + reach * (
         arrays.norm(here.g.slope) + length / state.scale
@@ -240,23 +258,50 @@ def _proved(problem: Problem, state: State) -> State:
     t = math.sqrt(2.0 * rounding / bend) if bend > 0.0 else 0.0
     if not 0.0 < t < math.inf:
         t = 1.0 / state.weight
-    t *= STEEPER ** (state.proofs - PROOFS // 2)
-    (point,) = problem.lift(problem.domain.project(x + t * c))
+    t *= STEEPER ** -(PROOFS // 2)
+    nothing = arrays.zeros_like(x)
+    return state._replace(proof=Proof(t, c, bend, rounding, reach, 0, 0, nothing, nothing))
+
+
+def _proved(problem: Problem, state: State, proof: Proof) -> State:
+    """The next cut of the proof, and a better c, or the next t.
+
+    The slope of a cut at x + t c, over t, should be minus that of f along the face. What is left of
+    the sum of both is answered by c, with the Hessian of the rounds for that of g, and with the
+    step length that would have been the best one of the last step.
+    """
+    x, here, t = state.x, state.here, proof.t
+    (point,) = problem.lift(problem.domain.project(x + t * proof.c))
     (g_y,), _ = problem.lower.look([point.g])
-    heavy = DROWNING ** (state.proofs + 1)
     inside = INSIDE if any(problem.penalties[0].terms.weights) else 0.0
     news = News(
-        upper=((heavy, here.f),),
-        cuts=((heavy * (1.0 - inside) / t, g_y),),
+        upper=((1.0, here.f),),
+        cuts=(((1.0 - inside) / t, g_y),),
         lower=((1.0, here.g),),
     )
-    state = state._replace(proofs=state.proofs + 1, news=news)
-    return _ended(state, "") if state.proofs >= PROOFS else state
+    face, steepest = along_terms(problem.joint.terms(t, 1.0), point.x)
+    slope = g_y.slope if steepest is None else g_y.slope + steepest
+    left = face.along(here.f.slope + slope / t)
+    size = arrays.norm(left)
+    is_close = size * proof.reach <= CLOSE * max(t * proof.bend, proof.rounding / t)
+    c, ahead = proof.c, left
+    if proof.tries > 0:
+        turn = left - proof.left
+        bent, fell = arrays.dots((turn, proof.d), (proof.left, proof.d))
+        longer = min(-fell / bent, LONGER) - 1.0 if bent > 0.0 else 0.0
+        c, ahead = c + longer * proof.d, left + longer * turn
+        state = state._replace(curvature=state.curvature.learned(proof.d, turn))
+    d = -face.along(state.curvature.times(ahead, state.scale))
+    proof = proof._replace(c=c + d, d=d, left=ahead, tries=proof.tries + 1)
+    if is_close or proof.tries >= TRIES:
+        proof = proof._replace(t=STEEPER * t, rungs=proof.rungs + 1, tries=0)
+    state = state._replace(proof=proof, news=news)
+    return _ended(state, "") if proof.rungs >= PROOFS else state
 
 
 def _ended(state: State, why: str) -> State:
     """The end, with an answer if f has settled."""
-    if state.proofs >= 0:
+    if state.proof is not None:
         why = f"f has settled after {state.rounds} rounds of the method of multipliers"
         return state._replace(finished=("settled", why))
     return state._replace(finished=("undetermined", why))

@@ -19,7 +19,7 @@ from tiebreak.certificate import UNDERFLOW, News, Proved
 from tiebreak.problem import Problem
 
 ANSWERS = ("converged", "settled")  # statuses with which a method has its point, proved or not
-HOPE = 32  # steps after which f* should have some lower bound, if it gets one at all
+HOPE = 32  # steps after which f* and g* should have lower bounds, if they get one at all
 PROVING = 300  # steps at least for the proof of an answer
 CLOSER = 1e-3  # of what a point gives up of g is asked of the next, where a proof needs it
 POLISHING = 8  # times as many, or as were taken so far, for a polish
@@ -241,7 +241,7 @@ class Relay:
 
     def heed(self, state: State, proved: Proved) -> State:
         """What is proved, handed on to the method at work; no proof goes on without hope."""
-        has_none = state.taken >= HOPE and math.isinf(proved.upper_gap)
+        has_none = state.taken >= HOPE and math.inf in (proved.upper_gap, proved.lower_gap)
         if state.held is not None and (has_none or min(proved.asked) <= UNDERFLOW):
             state = state._replace(proving=state.taken or -1)
         gaps = proved.upper_gap, proved.lower_gap
