@@ -19,6 +19,7 @@ from typing import ClassVar, NamedTuple
 from tiebreak import arrays
 from tiebreak.arrays import Array
 from tiebreak.certificate import News
+from tiebreak.domains import Box
 from tiebreak.functions import Seen
 from tiebreak.methods.apg import need_joint_prox
 from tiebreak.methods.common import out_of_bounds
@@ -44,6 +45,7 @@ PROBE = 1e-4  # how far curvature is probed, beside the size of x
 ARMIJO = 1e-4
 RELEASE = 0.3  # where less of the slope is along the face, others take its place
 STEEPER, PROOFS = 0.25, 7  # from one t of the proof to the next; so many of them
+TILTED = 0.5  # of <c, Hc> t, for the right signs of a slope
 TRIES, LONGER = 16, 10.0  # cuts for one t at most; how much longer a step may become
 NOISE = 1e3  # units of rounding that the certificate pays for a cut
 INSIDE = 1e-5  # less than the multipliers say, so that a slope is inside the dual ball of f2
@@ -71,7 +73,10 @@ class Proof(NamedTuple):
     c: Array
     bend: float  # <c, Hc>, H the Hessian of g1
     rounding: float  # of a cut, as a value of g
-    reach: float  # how long a way in Z can be
+    reach: float  # how long a way in Z can be, or what a tilt of 1 costs
+    is_tilted: bool
+    tilt: Array  # the signs that the slope left over has to have, where Z is unbounded; else 0
+    lean: Array  # how far the minimiser of f + g/eta leans where it is tilted by so much
     rungs: int  # how many t there were before
     tries: int  # how many c there were for this t
     d: Array  # the last step of c
@@ -260,30 +265,59 @@ def _settled(problem: Problem, state: State) -> State:
         t = 1.0 / state.weight
     t *= STEEPER ** -(PROOFS // 2)
     nothing = arrays.zeros_like(x)
-    return state._replace(proof=Proof(t, c, bend, rounding, reach, 0, 0, nothing, nothing))
+    tilt, cost = _tilt(problem, x)
+    reach = max(reach, cost)
+    lean = _face(problem, state, x).along(state.curvature.times(state.eta * tilt, state.scale))
+    begun = Proof(t, c, bend, rounding, reach, cost > 0.0, tilt, lean, 0, 0, nothing, nothing)
+    return state._replace(proof=begun)
+
+
+def _tilt(problem: Problem, x: Array) -> tuple[Array, float]:
+    """1 where a free entry has no upper bound, -1 where it has no lower one; and what that costs.
+
+    A linear function over a box with infinite sides is bounded from below only if its slope has
+    the right signs along them, to the last bit: it is tilted so that it surely has. A slope of s
+    times these signs is smaller at the corner than at x, by s times the cost.
+    """
+    box, xp, zero = problem.domain, arrays.namespace(x), arrays.zeros_like(x)
+    if not isinstance(box, Box) or problem.radius is not None or not problem.is_smooth:
+        return zero, 0.0
+    low, high = (zero + arrays.like(bound, x) for bound in (box.lower, box.upper))
+    up = (high == math.inf) & (low < x) & (low > -math.inf)
+    down = (low == -math.inf) & (x < high) & (high < math.inf)
+    cost = xp.sum(xp.where(up, x - low, zero) + xp.where(down, high - x, zero))
+    return xp.astype(up, x.dtype) - xp.astype(down, x.dtype), float(cost)
 
 
 def _proved(problem: Problem, state: State, proof: Proof) -> State:
     """The next cut of the proof, and a better c, or the next t.
 
-    The slope of a cut at x + t c, over t, should be minus that of f along the face. What is left of
-    the sum of both is answered by c, with the Hessian of the rounds for that of g, and with the
-    step length that would have been the best one of the last step.
+    The slope of a cut at x + t c, over t, should be minus that of f along the face (but for the
+    tilt). What is left of the sum is answered by c, with the Hessian of the rounds for that of g,
+    and with the length that would have been the best one of the last step.
     """
     x, here, t = state.x, state.here, proof.t
     (point,) = problem.lift(problem.domain.project(x + t * proof.c))
     (g_y,), _ = problem.lower.look([point.g])
+    f_y, s = here.f, 0.0
+    if proof.is_tilted:
+        s = TILTED * t * proof.bend / proof.reach  # as much as the cut is off by anyway
+        (leaned,) = problem.lift(problem.domain.project(x + s * proof.lean))
+        (f_y,), _ = problem.upper.look([leaned.f])
     inside = INSIDE if any(problem.penalties[0].terms.weights) else 0.0
     news = News(
-        upper=((1.0, here.f),),
+        upper=((1.0, f_y),),
         cuts=(((1.0 - inside) / t, g_y),),
         lower=((1.0, here.g),),
     )
-    face, steepest = along_terms(problem.joint.terms(t, 1.0), point.x)
+    face, steepest = _face(problem, state, x), along_terms(problem.joint.terms(t, 1.0), point.x)[1]
     slope = g_y.slope if steepest is None else g_y.slope + steepest
-    left = face.along(here.f.slope + slope / t)
-    size = arrays.norm(left)
-    is_close = size * proof.reach <= CLOSE * max(t * proof.bend, proof.rounding / t)
+    slope = f_y.slope + slope / t - s * proof.tilt
+    left = face.along(slope)
+    lost = arrays.norm(left) * proof.reach
+    if problem.is_smooth:  # on a sphere it is of second order
+        lost = min(lost, arrays.dot(slope, x) + problem.domain.support(-1.0 * slope))
+    is_close = lost <= CLOSE * max(t * proof.bend, proof.rounding / t)
     c, ahead = proof.c, left
     if proof.tries > 0:
         turn = left - proof.left

@@ -19,7 +19,8 @@ from tiebreak.certificate import UNDERFLOW, News, Proved
 from tiebreak.problem import Problem
 
 ANSWERS = ("converged", "settled")  # statuses with which a method has its point, proved or not
-HOPE = 32  # steps after which f* and g* should have lower bounds, if they get one at all
+HOPE = 32  # steps after which f* should have some lower bound, and that of g* a better one
+BETTER = 0.99  # of a gap: what counts as better
 PROVING = 300  # steps at least for the proof of an answer
 CLOSER = 1e-3  # of what a point gives up of g is asked of the next, where a proof needs it
 POLISHING = 8  # times as many, or as were taken so far, for a polish
@@ -53,6 +54,7 @@ class State(NamedTuple):
     start: Array  # where that method began
     held: Any  # the state of the method that has an answer, None before
     proving: int  # steps that its proof, or a polish, may take; 0 before, -1: there is no hope
+    moved: tuple[int, float]  # the step of it that last made the gap of g smaller, and that gap
     polish: int  # how far it is
     proved: Any  # the state that a polish began with; it comes back where the polish fails
     notes: tuple[str, ...]  # how the former roads ended, for the report
@@ -188,8 +190,9 @@ class Relay:
         inner = self.roads[0].method.init(problem, x0)
         doubts = _doubts(inner, ((0, 0), (0, 0)))
         return State(
-            0, 0, 0, inner, x0, None, 0, self._polish_after(0), None, (), *doubts, inner.news
-        )
+            0, 0, 0, inner, x0, None, 0, (0, math.inf), self._polish_after(0), None, (), *doubts,
+            inner.news,
+        )  # fmt: skip
 
     def step(self, problem: Problem, state: State) -> State:
         """One step of the method at work; the next road begins where it fails or has to end."""
@@ -241,9 +244,15 @@ class Relay:
 
     def heed(self, state: State, proved: Proved) -> State:
         """What is proved, handed on to the method at work; no proof goes on without hope."""
-        has_none = state.taken >= HOPE and math.inf in (proved.upper_gap, proved.lower_gap)
-        if state.held is not None and (has_none or min(proved.asked) <= UNDERFLOW):
-            state = state._replace(proving=state.taken or -1)
+        if state.held is not None:
+            has_none = state.taken >= HOPE and math.isinf(proved.upper_gap)
+            if proved.lower_gap < BETTER * state.moved[1]:
+                state = state._replace(moved=(state.taken, proved.lower_gap))
+            is_last = state.road + 1 == len(self.roads)
+            is_stuck = is_last and state.taken >= state.moved[0] + HOPE
+            has_none |= is_stuck and proved.lower_gap > proved.asked[1]
+            if has_none or min(proved.asked) <= UNDERFLOW:
+                state = state._replace(proving=state.taken or -1)
         gaps = proved.upper_gap, proved.lower_gap
         is_proved = all(gap <= asked for gap, asked in zip(gaps, proved.asked, strict=True))
         if is_proved and state.polish == AHEAD:
@@ -286,6 +295,7 @@ class Relay:
             taken=0,
             inner=inner,
             start=x,
+            moved=(0, math.inf),
             polish=OVER if state.held is not None else self._polish_after(road),
             notes=(*state.notes, note) if note else state.notes,
             news=inner.news,
