@@ -46,8 +46,8 @@ ARMIJO = 1e-4
 RELEASE = 0.3  # where less of the slope is along the face, others take its place
 STEEPER, PROOFS = 0.25, 7  # from one t of the proof to the next; so many of them
 TILTED = 0.5  # of <c, Hc> t, for the right signs of a slope
+EXACT = 0.02  # of <c, Hc> t: a slope that loses no more than this is left as it is
 TRIES, LONGER = 16, 10.0  # cuts for one t at most; how much longer a step may become
-NOISE = 1e3  # units of rounding that the certificate pays for a cut
 INSIDE = 1e-5  # less than the multipliers say, so that a slope is inside the dual ball of f2
 
 
@@ -256,10 +256,11 @@ def _settled(problem: Problem, state: State) -> State:
     length, reach = arrays.norm(x), problem.domain.diameter_in(int(x.shape[0]))
     reach = min(reach, 2.0 * (problem.radius or math.inf))
     reach = max(length, reach if math.isfinite(reach) else 0.0)
-    sizes = max(abs(here.g.value), here.g.size) + reach * (
-        arrays.norm(here.g.slope) + length / state.scale
-    )
-    rounding = NOISE * arrays.epsilon(x) * sizes + state.lacks * reach
+    steepness, parts = arrays.norm(here.g.slope), max(abs(here.g.value), here.g.size)
+    of_value, of_slope = problem.lower.rounding(
+        length, parts, steepness, arrays.epsilon(x), int(x.shape[0])
+    )  # as in the certificate
+    rounding = 2.0 * of_value + of_slope * (length + reach) + state.lacks * reach
     t = math.sqrt(2.0 * rounding / bend) if bend > 0.0 else 0.0
     if not 0.0 < t < math.inf:
         t = 1.0 / state.weight
@@ -317,7 +318,7 @@ def _proved(problem: Problem, state: State, proof: Proof) -> State:
     lost = arrays.norm(left) * proof.reach
     if problem.is_smooth:  # on a sphere it is of second order
         lost = min(lost, arrays.dot(slope, x) + problem.domain.support(-1.0 * slope))
-    is_close = lost <= CLOSE * max(t * proof.bend, proof.rounding / t)
+    is_close = lost <= EXACT * max(t * proof.bend, proof.rounding / t)
     c, ahead = proof.c, left
     if proof.tries > 0:
         turn = left - proof.left
