@@ -276,6 +276,8 @@ def _round(problem: Problem, state: State, lacks: float) -> State:
     lower = problem.prox(here.x - t * here.g.slope, 0.0, t)
     gain = abs(arrays.dot(points - weight * x, x - lower)) / t
     gain = max(gain, abs(f - state.upper_value))
+    if state.is_straight and state.rounds == 0 and state.weight == 0.0:
+        gain = math.inf  # one point tells nothing, and the last value may be of the same round
     off = gain / size if size > 0.0 else 0.0
     news = News(lower=((1.0, here.g),), values=((g, x, here.g),))
     state = state._replace(
