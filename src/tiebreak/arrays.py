@@ -267,7 +267,7 @@ class Product:
 
 
 class Deferred:
-    """The image of a point, where a pass over the matrix is dear: a sum weight * part.
+    """The image of a point, where a pass over the matrix is shared: a sum weight * part.
 
     A part is an array or a Product. Nothing is multiplied until a function looks at the point, for
     then one pass over the rows gives the products, the loss and the slope together.
