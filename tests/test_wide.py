@@ -171,3 +171,35 @@ def test_where_the_data_are_many_only_the_proof_is_widened(monkeypatch):
         assert low <= best * (1.0 + 1e-9)
         assert best <= high
     assert 0.5 * np.mean((A @ x - b) ** 2) >= result.certificate.lower_optimum[0]
+
+
+def drawn(seed):
+    """Nine kinds of problems, in float32."""
+    rng = np.random.default_rng(seed)
+    n, m = 60, 25
+    A, C = (rng.standard_normal((rows, n)).astype(np.float32) for rows in (m, 2 * n))
+    x, c = rng.standard_normal(n), rng.standard_normal(2 * n).astype(np.float32)
+    b = (A @ x + 0.1 * rng.standard_normal(m)).astype(np.float32)
+    reach = float(np.linalg.norm(x))
+    least, loss, norm = tb.LeastSquares(A, b), tb.Logistic(A, np.sign(b)), tb.SquaredNorm()
+    validation, other = tb.LeastSquares(C, c), tb.Logistic(C, np.sign(c))
+    pairs = [
+        (norm, least, tb.Space()),
+        (validation, least, tb.Ball(2.0 * reach)),
+        (validation, least, tb.Ball(0.3 * reach)),
+        (norm, loss, tb.Ball(reach)),
+        (validation, loss, tb.Box(-1.0, 1.0)),
+        (validation, least, tb.Orthant()),
+        (tb.L1(1.0), least, tb.Space()),
+        (validation + other, least, tb.Simplex(2.0)),
+        (norm, least + tb.L1(0.5), tb.Space()),
+    ]
+    return [tb.Problem(upper=f, lower=g, domain=Z) for f, g, Z in pairs]
+
+
+def test_problems_drawn_in_single_precision_are_certified(count):
+    for seed in range(count(1, 10)):
+        for problem in drawn(seed):
+            result = tb.solve(problem, rtol=1e-3)
+            assert result.status == "certified", (seed, result)
+            assert result.x.dtype == np.float32
