@@ -55,7 +55,7 @@ class Function:
     defect: float = 0.0  # how far below zero rounding may have put the curvature of a convex one
     lower_bound: float = -math.inf
     dimension: int | None = None
-    is_dear: bool = False  # are passes over its data so dear that a look should do all in one?
+    shares_passes: bool = False  # do products wait for a look, which then does all in one pass?
     __array_ufunc__ = None  # so that a NumPy number times a function comes to __rmul__
     prototype: Array | None = None  # an empty vector of the function's library, dtype and device
 
@@ -382,8 +382,8 @@ class Scaled(SmoothFunction):
         return None if function is None else Scaled(self.weight, function)
 
     @property
-    def is_dear(self) -> bool:  # type: ignore[override]
-        return self.function.is_dear
+    def shares_passes(self) -> bool:  # type: ignore[override]
+        return self.function.shares_passes
 
     @property
     def lipschitz(self) -> float:  # type: ignore[override]
@@ -478,8 +478,8 @@ class Sum(SmoothFunction):
         return None if first is None or second is None else Sum(first, second)
 
     @property
-    def is_dear(self) -> bool:  # type: ignore[override]
-        return self.first.is_dear or self.second.is_dear
+    def shares_passes(self) -> bool:  # type: ignore[override]
+        return self.first.shares_passes or self.second.shares_passes
 
     @property
     def lipschitz(self) -> float:  # type: ignore[override]

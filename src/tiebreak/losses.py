@@ -67,7 +67,7 @@ class _LinearLoss(SmoothFunction):
         raise NotImplementedError
 
     @property
-    def is_dear(self) -> bool:  # type: ignore[override]
+    def shares_passes(self) -> bool:  # type: ignore[override]
         return self.matrix.shares_passes
 
     def value(self, x: Array) -> float:
@@ -262,8 +262,8 @@ class LeastSquares(_LinearLoss):
         return images - self.b[rows]
 
     @property
-    def is_dear(self) -> bool:  # type: ignore[override]
-        return self.gram is None and super().is_dear
+    def shares_passes(self) -> bool:  # type: ignore[override]
+        return self.gram is None and super().shares_passes
 
     @cached_property
     def gram(self) -> Quadratic | None:

@@ -238,9 +238,9 @@ class Problem:
         return self.widened or self if self.is_single and not arrays.is_single(x) else self
 
     @property
-    def is_dear(self) -> bool:
-        """Is a pass over the data of a level so dear that a look should do all in one?"""
-        return any(h.is_dear for h in self.smooth_parts)
+    def shares_passes(self) -> bool:
+        """Do the products of a level wait for a look, which then does all in one pass?"""
+        return any(h.shares_passes for h in self.smooth_parts)
 
     @property
     def is_bounded(self) -> bool:

@@ -81,8 +81,8 @@ class Counted(SmoothFunction):
         return None if wide is None else Counted(wide, self)
 
     @property
-    def is_dear(self) -> bool:  # type: ignore[override]
-        return self.function.is_dear
+    def shares_passes(self) -> bool:  # type: ignore[override]
+        return self.function.shares_passes
 
     @property
     def lipschitz(self) -> float:  # type: ignore[override]

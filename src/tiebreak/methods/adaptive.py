@@ -259,7 +259,7 @@ def _advance(problem: Problem, run: Momentum, eta: float) -> Advance:
         if refresh:
             x = yield from _lifted(eta, x.x)
         A, next_y = run.A + a, []
-        if problem.is_dear:
+        if problem.shares_passes:
             next_a = _step_size(SHRINK * L, A)
             next_y = [mix(x, z, next_a / (A + next_a))]
         told = yield Ask(eta, at=next_y, values_at=[x])
