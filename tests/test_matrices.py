@@ -235,13 +235,13 @@ def data(rows=41, n=7, dtype=np.float64):
 
 
 def test_passes_are_shared_by_rows_in_order_beyond_the_cache_that_are_not_too_long():
-    assert matrices.of(np.ones((801, 730))).shares_passes
+    assert matrices.of(np.ones((3000, 730))).shares_passes
     for entries in (
-        np.ones((700, 700)),  # stays in the cache
-        np.ones((801, 730), order="F"),
-        np.ones((1602, 730))[::2],
-        np.ones((20, 40_000)),
-        sp.csr_array(np.ones((801, 730))),
+        np.ones((2000, 730)),  # stays in the cache
+        np.ones((3000, 730), order="F"),
+        np.ones((6000, 730))[::2],
+        np.ones((60, 40_000)),
+        sp.csr_array(np.ones((3000, 730))),
     ):
         assert not matrices.of(entries).shares_passes
 

@@ -17,7 +17,8 @@ import numpy as np
 from tiebreak import arrays, spectra
 from tiebreak.arrays import Array, namespace, rounding_unit
 
-CACHE = 2**22  # bytes of a matrix that stay in a cache anyhow, so that no pass need be shared
+CACHE = 2**24  # bytes of a matrix that stay in a cache anyhow, so that no pass need be shared
+LONGEST = 2**18  # bytes of a row, so that some of them are in a core's cache together
 LEAST = 16  # rows of a block: with fewer, adding up the sums of blocks would count
 BLOCK = 2**19  # bytes of a matrix that are worked on at a time: a part of a core's cache
 DEVICE_BLOCK = 2**28  # the same of a matrix that is widened on a GPU
@@ -46,7 +47,7 @@ class Matrix:
         self.transposed = entries.T
         self.shape: tuple[int, int] = (int(entries.shape[0]), int(entries.shape[1]))
         if type(entries) is np.ndarray and entries.nbytes > CACHE and entries.flags.c_contiguous:
-            self.shares_passes = LEAST * entries.strides[0] <= CACHE
+            self.shares_passes = entries.strides[0] <= LONGEST
 
     @property
     def prototype(self) -> Array:
