@@ -203,3 +203,20 @@ def test_problems_drawn_in_single_precision_are_certified(count):
             result = tb.solve(problem, rtol=1e-3)
             assert result.status == "certified", (seed, result)
             assert result.x.dtype == np.float32
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_rounding_errors_of_the_data_are_no_rank(seed):
+    rng = np.random.default_rng(seed)
+    n, m, k = (int(rng.integers(*ends)) for ends in ((10, 60), (10, 80), (2, 8)))
+    left, right = rng.standard_normal((m, k)), rng.standard_normal((k, n))
+    A = (left @ right).astype(np.float32)  # of rank k, up to its own rounding
+    b = rng.standard_normal(m).astype(np.float32)
+    problem = tb.Problem(upper=tb.SquaredNorm(), lower=tb.LeastSquares(A, b))
+    assert roads.in_double(problem) is problem
+    x = np.linalg.pinv(left @ right) @ b
+    result = tb.solve(problem, max_iter=4000)
+    assert np.linalg.norm(result.x - x) <= 1e-4 * np.linalg.norm(x)
+    repeated = tb.LeastSquares(np.hstack([A[:, :2], A[:, :2]]), b)  # dependent to the last bit
+    clear = tb.Problem(upper=tb.SquaredNorm(), lower=repeated)
+    assert roads.in_double(clear) is clear.widened

@@ -143,6 +143,8 @@ class Function:
 class SmoothFunction(Function):
     """A convex function with Lipschitz gradient."""
 
+    data_epsilon = 0.0  # the unit of rounding of its data, where they were widened
+
     @property
     def bare(self) -> SmoothFunction:
         return self

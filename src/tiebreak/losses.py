@@ -249,7 +249,9 @@ class LeastSquares(_LinearLoss):
         if matrix is None:
             return None
         b, known = arrays.double(self.b), self.known_lipschitz
-        return LeastSquares(matrix, b, self.mean, gram=False, lipschitz=known)
+        wide = LeastSquares(matrix, b, self.mean, gram=False, lipschitz=known)
+        wide.data_epsilon = arrays.epsilon(self.prototype)
+        return wide
 
     def _loss(self, image: Array) -> float:
         return self._slope(image)[0]
@@ -414,7 +416,9 @@ class Logistic(_LinearLoss):
         matrix = self.matrix.widened
         if matrix is None:
             return None
-        return Logistic(matrix, arrays.double(self.y), self.mean, lipschitz=self.known_lipschitz)
+        wide = Logistic(matrix, arrays.double(self.y), self.mean, lipschitz=self.known_lipschitz)
+        wide.data_epsilon = arrays.epsilon(self.prototype)
+        return wide
 
     def _loss(self, image: Array) -> float:
         return float(arrays.namespace(image).sum(self._losses(self.y * image)))
@@ -524,7 +528,9 @@ class Quadratic(SmoothFunction):
         matrix = self.matrix.widened
         if matrix is None:
             return None
-        return Quadratic._trusted(matrix, arrays.double(self.c), self.constant)
+        wide = Quadratic._trusted(matrix, arrays.double(self.c), self.constant)
+        wide.data_epsilon = arrays.epsilon(self.prototype)
+        return wide
 
     def value(self, x: Array) -> float:
         return self._value(x, self._apply(x))

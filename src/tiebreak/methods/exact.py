@@ -51,6 +51,7 @@ from tiebreak.structure import (
     host,
     norm,
     null_basis,
+    parts_of,
     structure,
 )
 
@@ -146,7 +147,10 @@ class Exact:
     def step(self, problem: Problem, state: State) -> State:
         """Everything: the first step is the last."""
         x0 = host(problem.domain.project(arrays.zeros_like(state.x)))
-        epsilon = arrays.epsilon(state.x)
+        # Where data in single precision were widened, the rank is still theirs.
+        parts = (part for h in problem.smooth_parts for _, part in parts_of(h.bare))
+        epsilons = (getattr(part, "data_epsilon", 0.0) for part in parts)
+        epsilon = max(arrays.epsilon(state.x), *epsilons)
         f, g = _structures(problem, len(x0))
         slices = Levels(problem, f.scaled(), g.scaled(), epsilon)
         rank = slices.rank._replace(sigma=g.unit * slices.rank.sigma)  # in the units of the data

@@ -223,7 +223,8 @@ class Multipliers:
             state = state._replace(stalled=state.stalled + 1)
         if left <= max(CLOSE * lacks, _floor(state)):
             return _round(problem, state, max(lacks, left))
-        if state.stalled >= SOON and state.off <= ENOUGH:  # the round before was the last one
+        enough = max(ENOUGH, 32.0 * arrays.epsilon(here.x))
+        if state.stalled >= SOON and state.off <= enough:  # the round before was the last one
             return _settled(problem, state._replace(here=_at(problem, state, state.x)))
         if state.stalled >= PATIENCE:
             return _ended(state, "a round could not be solved to rounding")

@@ -7,12 +7,16 @@ depends neither on the clock nor on the units of the problem.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+import numpy as np
+
+from tiebreak import arrays
 from tiebreak.domains import Ball, Halfspace, L1Ball, Space
 from tiebreak.functions import Function, SquaredNorm
 from tiebreak.losses import LeastSquares, Logistic, Quadratic
-from tiebreak.matrices import WIDE_LIMIT
+from tiebreak.matrices import DENSE_LIMIT, WIDE_LIMIT, Matrix
 from tiebreak.methods import conjugate
 from tiebreak.methods.adaptive import AdaptiveAGMBiO
 from tiebreak.methods.bi_sg import BiSG
@@ -22,8 +26,9 @@ from tiebreak.methods.multipliers import Multipliers
 from tiebreak.methods.relay import Relay, Road
 from tiebreak.penalties import Composite
 from tiebreak.problem import Problem
-from tiebreak.structure import parts_of
+from tiebreak.structure import EPS, GAP, parts_of
 
+CLEAR_LIMIT = 512  # largest smaller side of a matrix whose singular values are asked for
 OPENING = 1000  # steps that the first-order method has before the polish takes over
 PATIENCE = 5000  # first-order steps: an exact road that costs no more is taken at once
 OVERHEAD = 3e5  # what a step costs beside its products, in multiplications
@@ -71,10 +76,27 @@ def choose(problem: Problem) -> Relay:
 def in_double(problem: Problem) -> Problem:
     """The wider problem, where the data are in single precision and few; else the problem itself.
 
-    In single precision little can be proved. Where the data are many, only the proof is widened.
+    In single precision little can be proved. Where the data are many, only the proof is widened;
+    and where g's matrices have singular values that are rounding errors of single precision, which
+    in double would count, and change the answer by orders of magnitude.
     """
-    is_small = sum(map(_entries, problem.smooth_parts)) <= WIDE_LIMIT
-    return problem.widened or problem if problem.is_single and is_small else problem
+    if not problem.is_single or sum(map(_entries, problem.smooth_parts)) > WIDE_LIMIT:
+        return problem
+    parts = (part for _, part in parts_of(problem.smooth_parts[1].bare))
+    is_clear = all(_is_clear(part.matrix) for part in parts if hasattr(part, "matrix"))
+    return problem.widened or problem if is_clear else problem
+
+
+def _is_clear(matrix: Matrix) -> bool:
+    """Does the rank in double precision leave no doubt in single?  False if that is not known."""
+    rows, n = matrix.shape
+    if min(rows, n) > CLEAR_LIMIT or rows * n > DENSE_LIMIT or not matrix.is_explicit:
+        return False
+    sigma = np.linalg.svd(matrix.dense(), compute_uv=False)
+    top, size = float(np.max(sigma, initial=0.0)), max(rows, n)
+    found = sigma[sigma > size * EPS * top]
+    least = GAP * size * arrays.epsilon(matrix.prototype) * top
+    return bool(np.min(found, initial=math.inf) > least)
 
 
 def first_order(problem: Problem) -> AdaptiveAGMBiO | BiSG:
