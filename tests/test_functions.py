@@ -280,6 +280,9 @@ def test_whole_numbers_lists_and_every_sparse_format_give_the_same_function(conv
 # --- libraries and dtypes ------------------------------------------------------------------------
 
 
+# A product of a few finite float32 numbers has raised the flag of a NaN once, with a finite result
+# (perhaps OpenBLAS reads beyond short rows): the values are compared below, the flag is not.
+@pytest.mark.filterwarnings("ignore:invalid value encountered in matmul:RuntimeWarning")
 @every
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("library", ["numpy", "array_api_strict"])

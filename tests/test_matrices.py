@@ -325,3 +325,17 @@ def test_runs_with_shared_passes_end_alike_and_go_on_to_the_bit(
         rows = [row for row in whole.trace if row.iteration > 0]
         steps = [row.iteration - rows[0].iteration for row in rows]
         assert [row.passes - rows[0].passes for row in rows] == [2 * k for k in steps]
+
+
+@pytest.mark.parametrize("kind", [tb.LeastSquares, tb.Logistic])
+def test_a_point_in_double_is_looked_at_in_double_by_a_shared_pass_too(shared, kind):
+    A, b, rng = data(dtype=np.float32)
+    target = b if kind is tb.LeastSquares else np.sign(b)
+    single = kind(A, target)
+    assert single.shares_passes
+    double = kind(A.astype(np.float64), target.astype(np.float64))
+    x = rng.standard_normal(A.shape[1])
+    assert single.value(x) == pytest.approx(double.value(x), rel=1e-14)
+    slope = single.gradient(x)
+    assert slope.dtype == np.float64
+    np.testing.assert_allclose(slope, double.gradient(x), rtol=1e-12, atol=1e-14)

@@ -58,6 +58,7 @@ class Function:
     shares_passes: bool = False  # do products wait for a look, which then does all in one pass?
     __array_ufunc__ = None  # so that a NumPy number times a function comes to __rmul__
     prototype: Array | None = None  # an empty vector of the function's library, dtype and device
+    data_epsilon: float = 0.0  # the unit of rounding of its data, where they were widened
 
     def value(self, x: Array) -> float:
         """h(x)."""
@@ -142,8 +143,6 @@ class Function:
 
 class SmoothFunction(Function):
     """A convex function with Lipschitz gradient."""
-
-    data_epsilon = 0.0  # the unit of rounding of its data, where they were widened
 
     @property
     def bare(self) -> SmoothFunction:

@@ -114,7 +114,9 @@ class _LinearLoss(SmoothFunction):
         """The losses at all images of the plan, the slopes at the first so many, in one pass."""
         if isinstance(self.matrix, Fused):
             return self._fused(self.matrix, plan, slopes)
-        weights = np.asarray(plan.weights, dtype=self.matrix.prototype.dtype)
+        vectors = (*plan.known, *(product.x for product in plan.fresh))
+        kind = np.result_type(self.matrix.prototype.dtype, *vectors)
+        weights = np.asarray(plan.weights, dtype=kind)
         kept, rows = len(plan.known), self.matrix.shape[0]
         parts = np.empty((kept + len(plan.fresh), rows), dtype=weights.dtype)
         for part, known in zip(parts, plan.known, strict=False):

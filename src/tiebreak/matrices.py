@@ -81,12 +81,14 @@ class Matrix:
         All that is needed of a block of rows is done while it is there, or in the cache, by few
         calls. In a stack NumPy multiplies vector by vector: two columns at once would be 1.7 times
         as quick on a processor with AVX-512, but 1.5 times as slow on others. The products go into
-        ``products``, where that is given.
+        ``products``, where that is given. In the precision of the x, if that is the wider one: who
+        hands in float64 relies on it.
         """
-        kind, (rows, n) = self.prototype.dtype, self.shape
+        kind, (rows, n) = np.result_type(self.prototype.dtype, *xs), self.shape
         points = np.array(xs, dtype=kind).reshape(len(xs), n, 1)
         if products is None:
             products = np.empty((len(xs), rows), dtype=kind)
+        kind = np.result_type(kind, products)
         columns, sums = products[:, :, None], np.zeros((weights, 1, n), dtype=kind)
         for here, block in self.blocks():
             np.matmul(block, points, out=columns[:, here])

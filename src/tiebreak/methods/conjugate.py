@@ -15,7 +15,6 @@ from tiebreak.arrays import Array
 from tiebreak.domains import Ball, Space
 from tiebreak.functions import Flat, Linear, Seen, SquaredNorm
 from tiebreak.losses import LeastSquares, Quadratic
-from tiebreak.penalties import Zero
 from tiebreak.problem import Problem
 from tiebreak.structure import parts_of
 
@@ -24,9 +23,8 @@ QUADRATIC = (LeastSquares, Quadratic, SquaredNorm, Linear, Flat)
 
 def applies(problem: Problem) -> bool:
     """Are both levels quadratic, on R^n or in a ball, which may turn out to bind or not?"""
-    is_plain = all(penalty == Zero() for penalty in problem.penalties)
     return (
-        is_plain
+        problem.is_smooth
         and isinstance(problem.domain, Space | Ball)
         and all(
             isinstance(part, QUADRATIC)

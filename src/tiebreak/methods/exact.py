@@ -149,8 +149,7 @@ class Exact:
         x0 = host(problem.domain.project(arrays.zeros_like(state.x)))
         # Where data in single precision were widened, the rank is still theirs.
         parts = (part for h in problem.smooth_parts for _, part in parts_of(h.bare))
-        epsilons = (getattr(part, "data_epsilon", 0.0) for part in parts)
-        epsilon = max(arrays.epsilon(state.x), *epsilons)
+        epsilon = max(arrays.epsilon(state.x), *(part.data_epsilon for part in parts))
         f, g = _structures(problem, len(x0))
         slices = Levels(problem, f.scaled(), g.scaled(), epsilon)
         rank = slices.rank._replace(sigma=g.unit * slices.rank.sigma)  # in the units of the data
