@@ -157,6 +157,20 @@ def torch_array(A: np.ndarray, folder: Path) -> Any:
     return pytest.importorskip("torch").asarray(A)
 
 
+def torch_on_a_gpu(A: np.ndarray, folder: Path) -> Any:
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("PyTorch sees no GPU")
+    return torch.asarray(A, device="cuda")
+
+
+def cupy_array(A: np.ndarray, folder: Path) -> Any:
+    cupy = pytest.importorskip("cupy")
+    if not cupy.cuda.is_available():
+        pytest.skip("CuPy sees no GPU")
+    return cupy.asarray(A)
+
+
 def jax_array(A: np.ndarray, folder: Path) -> Any:
     jax = pytest.importorskip("jax")
     if not jax.config.jax_enable_x64:
@@ -174,6 +188,8 @@ KINDS: dict[str, Callable[[np.ndarray, Path], Any]] = {
     "Parquet": parquet,
     "array_api_strict": lambda A, folder: array_api_strict.asarray(A),
     "PyTorch": torch_array,
+    "PyTorch, GPU": torch_on_a_gpu,
+    "CuPy": cupy_array,
     "JAX": jax_array,
 }
 
