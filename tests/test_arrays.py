@@ -258,6 +258,7 @@ FLOORS = [
     ["interior"],
     ["sublevels", "faces", "prox_cuts"],
     ["sparsest", "problem", "models"],
+    ["bounds"],
     ["certificate"],
     ["methods"],
     ["checkpoint", "result"],

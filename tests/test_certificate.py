@@ -10,7 +10,7 @@ import pytest
 from planted import Planted, planted, wrong_points
 
 import tiebreak as tb
-from tiebreak import certificate, models
+from tiebreak import bounds, models
 from tiebreak.certificate import Ledger
 
 EPS = np.finfo(np.float64).eps
@@ -225,9 +225,9 @@ def test_the_bound_is_sharp_where_the_last_cut_says_it_all():
 def test_a_tail_is_the_sum_from_one_block_to_the_end():
     one = models.Model(0.0, 1.0, 2.0, np.ones(2), 0.0, 0.0, 0.0)
     blocks = [one.scaled(2.0**i) for i in range(6)]
-    weights = [tail.weight for tail in certificate._tails(blocks)]
+    weights = [tail.weight for tail in bounds._tails(blocks)]
     assert weights == [63.0, 62.0, 60.0, 56.0, 48.0, 32.0]
-    assert [tail.weight for tail in certificate._tails(blocks[:1])] == [1.0]
+    assert [tail.weight for tail in bounds._tails(blocks[:1])] == [1.0]
 
 
 def test_float32_data_is_certified_with_float32_rounding(count):

@@ -136,11 +136,10 @@ def double(x: Array) -> Array:
 
 def doubles(vectors: Sequence[Array]) -> list[Array]:
     """The vectors, of one length, in float64."""
-    kinds = {vector.dtype for vector in vectors}
-    if not vectors or kinds == {namespace(vectors[0]).float64}:
-        return list(vectors)
-    xp = namespace(vectors[0])
-    if xp is np or len(kinds) > 1:
+    if not vectors or type(vectors[0]) is np.ndarray:
+        return [np.asarray(vector, dtype=np.float64) for vector in vectors]
+    xp, kinds = namespace(vectors[0]), {vector.dtype for vector in vectors}
+    if len(kinds) > 1 or kinds == {xp.float64}:
         return list(map(double, vectors))
     return list(xp.unstack(xp.astype(xp.stack(vectors), xp.float64)))  # few calls
 
@@ -161,7 +160,12 @@ def placed(x: Array, places: Any, values: Any) -> Array:
 
 def dot(x: Array, y: Array) -> float:
     """<x, y> as a Python number (NumPy's ``vdot`` overflows without a warning, unlike ``@``)."""
-    return float(np.vdot(x, y) if type(x) is np.ndarray else x @ y)
+    return float(inner(x, y))
+
+
+def inner(x: Array, y: Array) -> Array:
+    """<x, y> as a number of the library, which need not leave its device."""
+    return np.vdot(x, y) if type(x) is np.ndarray else x @ y
 
 
 def dots(*pairs: tuple[Array, Array]) -> list[float]:
@@ -181,6 +185,13 @@ def numbers(x: Array) -> list[float]:
     """The entries of a vector as Python numbers, by one transfer."""
     found: list[float] = x.tolist() if hasattr(x, "tolist") else to_numpy(x).tolist()
     return found
+
+
+def scalars(values: Sequence[Array]) -> list[float]:
+    """Numbers of one library as Python numbers, by one transfer."""
+    if not values or isinstance(values[0], float | np.generic):
+        return [float(value) for value in values]
+    return numbers(namespace(values[0]).stack(list(values)))
 
 
 def norm(x: Array, squared: float | None = None) -> float:

@@ -6,10 +6,7 @@ and any ghat >= g* that is a computed value of g at a point of Z,
     f*  >=  (1/sum a_i) min_{x in Z} [ sum a_i (l_f,i + f2)(x) + sum mu_i (l_g,i + g2 - ghat)(x) ],
 
 because x* lies in Z and (l_g,i + g2)(x*) <= g* <= ghat.  Likewise g* >= min_Z of g2 plus any
-average of l_g,i.  Weights are free, so several sums are kept (the whole run, its tails from every
-power of two, the last cut alone) and the best bound counts, with the best common factor on the
-cuts.  A constant below f1 or g1 is a minorant too, and may be mixed in: on an unbounded Z that is
-how a slope gets into the dual ball of a penalty.  And x* lies where g2(x*) <= ghat - inf g1.
+average of l_g,i.  Weights are free: which sums are tried is the matter of `tiebreak.bounds`.
 Bounds on rounding errors are subtracted: a certificate may be wide, it is never wrong.
 
 This file knows no method: a method hands over News, and that is all.
@@ -20,27 +17,23 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
 
 from tiebreak import arrays, theory
 from tiebreak.arrays import Array, rounding_unit
+from tiebreak.bounds import HUGE, TINY, Block, Search, Sums, best_of
 from tiebreak.domains import Ball, Box, Domain, Space
 from tiebreak.functions import Function, Seen
-from tiebreak.models import UNIT, Concave, Low, Model, Region, largest
+from tiebreak.models import UNIT, Model
 from tiebreak.penalties import split
 from tiebreak.problem import Problem
 
-TINY = 2.0**-1000  # covers underflow, which relative errors do not
 UNDERFLOW = 1e-290  # a gap below this is 0, a tolerance that is no larger is none
-HUGE = 1e150  # multipliers beyond this drown everything else in rounding errors
 PROMISING = 1e-6  # growth of less than this share of L_g is as good as none
 PATIENCE = 8  # steps whose news are taken in together: see Ledger.add
 SHORT = 2**14  # entries of a vector that may wait in the memory of the host: no more than megabytes
-MIXTURES = 4  # how many mixtures of a minorant with a constant one are tried
-MARGINS = (1e-13, 1e-12, 1e-10, 1e-8, 1e-6, 1e-4)  # how far inside a dual ball is surely inside
 
 
 class Claims(NamedTuple):
@@ -68,34 +61,6 @@ class Proved(NamedTuple):
     lower_bound: float  # g* is at least this
     least_value: float  # and at most this
     asked: tuple[float, float]  # the tolerances on both gaps, 0 where there is no end
-
-
-class Block(NamedTuple):
-    """The sums of the steps from one power of two to the next."""
-
-    upper: Model
-    cuts: Model
-    lower: Model
-
-
-class Sums(NamedTuple):
-    """All that the certificate remembers; arrays and numbers only, so that it can be saved."""
-
-    steps: int
-    blocks: tuple[Block, ...]
-    last_upper: Model | None
-    last_cut: Model | None
-    last_lower: Model | None
-    last_ratio: float  # of the weights of the last cut and the last minorant of f; 0: there is none
-    ghat: float  # the smallest proved value of g at a point of Z, rounding included
-    upper_bound: float  # f* is at least this
-    upper_ceiling: float  # f* is at most this, by a method's own proof
-    lower_bound: float  # g* is at least this
-    tail: int  # the block that the best sum for f* began with, and its best factor on the cuts
-    tail_factor: float
-    kept_cut: Model | None  # the single cut that served best so far, and its factor
-    kept_factor: float
-    lower_tail: int  # the block that the best sum for g* began with
 
 
 @dataclass(frozen=True)
@@ -175,8 +140,7 @@ class Ledger:
         self._zero = self._double(arrays.zeros_like(x0))
         self._nothing = Model(0.0, 0.0, 0.0, self._zero, 0.0, 0.0, 0.0)
         self._slack = UNIT * (64.0 + 0.5 * self._n)  # rounding of a sum over the variables
-        self._region = Region(*problem.penalties, problem.domain, problem.radius, self._zero)
-        self._floors = tuple(self._floor(h) for h in (problem.upper, problem.lower))
+        self._search = Search(problem, self._zero)
         self._growth = problem.lower.growth if isinstance(problem.domain, Space) else 0.0
         self.refuted = False  # was a promise of the user seen to be false?
         self.is_steep = False  # was f seen to rise faster than its Lipschitz constant allows?
@@ -223,12 +187,16 @@ class Ledger:
         looks = [s for news in waiting for _, s in (*news.upper, *news.cuts, *news.lower)]
         sizes = self._measured(looks)
         good = [news for news in waiting if self._enter(news, sizes)]
-        ghat = self._sums.ghat
-        values = [look for news in good for look in news.values if look[0] < ghat]
-        if values:
-            bounds = self._values_above(self.problem.lower, values)
-            self.sums = self._sums._replace(ghat=min([ghat, *bounds]))
+        self._lower_ghat([look for news in good for look in news.values])
         return len(good) == len(waiting)
+
+    def _lower_ghat(self, looks: Sequence[tuple[float, Array, Seen]]) -> None:
+        """By the smallest value, and by those below its bound, mostly none."""
+        ghat, looks = self._sums.ghat, sorted(looks, key=lambda look: look[0])
+        for some in (looks[:1], looks[1:]):
+            if below := [look for look in some if look[0] < ghat]:
+                ghat = min(ghat, *self._values_above(self.problem.lower, below))
+        self.sums = self._sums._replace(ghat=ghat)
 
     def _enter(self, news: News, sizes: Iterator[Measured]) -> bool:
         """The minorants of one step, which are measured already."""
@@ -249,7 +217,7 @@ class Ledger:
         lower_bound = s.lower_bound
         if self._growth > 0.0:
             bounds = (self._growth_bound(g, near) for _, _, near in news.values)
-            lower_bound = _best(lower_bound, *bounds)
+            lower_bound = best_of(lower_bound, *bounds)
         steps, blocks = s.steps, s.blocks
         if uppers or cuts or lowers:
             if steps & (steps - 1) == 0:  # a power of two, or the very first: a new block
@@ -375,137 +343,8 @@ class Ledger:
 
         ``effort``: how many factors on the cuts are tried per sum, from the last best one on.
         """
-        self._region = self._region.after(self.sums.steps, self._solution_radius())
-        self._improve_lower_bound()
-        if math.isfinite(self.sums.ghat) and self.sums.last_upper is not None:
-            self._improve_by_tails(effort)
-            self._improve_by_single_cuts(self.sums.last_upper, effort)
+        self.sums = self._search.improved(self.sums, effort)
         return self.sums.upper_bound, self.sums.lower_bound
-
-    def _solution_radius(self) -> float:
-        """A bound on |x*| for all solutions, from g2(x*) <= ghat - inf g1; inf if there is none."""
-        terms = self.problem.penalties[1].terms
-        ghat, floor = self.sums.ghat, self.problem.lower.lower_bound
-        level = ghat - floor + self._slack * (abs(ghat) + abs(floor)) + TINY
-        return terms.extent(self._n, level) if 0.0 < level < math.inf else math.inf
-
-    def _floor(self, h: Function) -> Model | None:
-        """The constant minorant of the smooth part of h, where a penalty makes it worth mixing."""
-        if not any(split(h)[1].terms.weights) or math.isinf(h.lower_bound):
-            return None
-        of_f, of_g = float(h is self.problem.upper), float(h is not self.problem.upper)
-        error = self._slack * abs(h.lower_bound)
-        return Model(of_f, of_g, h.lower_bound, self._zero, 0.0, error, 0.0)
-
-    def _improve_lower_bound(self) -> None:
-        """g* >= min_Z of the last minorants, and of the averages over some tails."""
-        s = self.sums
-        if not s.blocks:
-            return
-        best, favourite = -math.inf, s.last_lower or s.last_cut
-        for last in (s.last_lower, s.last_cut):
-            if last is not None:
-                bound = self._region.minimum(last).value
-                if bound > best:
-                    best, favourite = bound, last
-        tails = _tails([block.lower for block in s.blocks])
-        for start in _starts(len(s.blocks), s.lower_tail, s.steps):
-            tail = tails[start]
-            if tail.weight > 0.0:
-                model = tail.scaled(1.0 / tail.weight)
-                bound = self._region.minimum(model).value
-                if bound >= best:
-                    best, favourite = bound, model
-                    s = s._replace(lower_tail=start)
-        mixed = self._mixed(self._floors[1], favourite)
-        self.sums = s._replace(lower_bound=_best(s.lower_bound, best, mixed))
-
-    def _improve_by_tails(self, effort: int) -> None:
-        """f* >= the bound of some tails, the whole run among them; the best one with its factor."""
-        s = self.sums
-        bounds = [s.upper_bound]
-        favourite: tuple[float, int, Model, Model] | None = None
-        uppers = _tails([block.upper for block in s.blocks])
-        all_cuts = _tails([block.cuts for block in s.blocks])
-        for start in _starts(len(s.blocks), s.tail, s.steps):
-            if uppers[start].weight > 0.0:
-                upper, cuts = self._normalised(uppers[start], all_cuts[start])
-                value = self._lowest(upper, cuts, 1.0)[1].value  # 1: as in the theorem's proof
-                if favourite is None or value >= favourite[0]:
-                    favourite = value, start, upper, cuts
-                bounds.append(value)
-        if favourite is not None:
-            _, start, upper, cuts = favourite
-            value, factor = largest(self._along(upper, cuts), s.tail_factor, effort)
-            bounds += value, self._mixed(self._floors[0], upper.plus(cuts, factor))
-            s = s._replace(tail=start, tail_factor=factor)
-        self.sums = s._replace(upper_bound=_best(*bounds))
-
-    def _improve_by_single_cuts(self, upper: Model, effort: int) -> None:
-        """The last minorant of f with one cut: often right where f is strongly convex or a norm.
-
-        A cut that was best once stays in the race, for ghat goes on falling.
-        """
-        s = self.sums
-        is_curved = upper.curvature > 0.0 or any(self.problem.penalties[0].terms.weights)
-        cuts = (s.kept_cut, s.last_cut, s.last_lower) if is_curved else (s.last_cut,)
-        race = []
-        for cut in cuts:
-            if cut is not None:
-                start = s.kept_factor if cut is s.kept_cut else s.last_ratio or s.kept_factor
-                along = self._along(*self._normalised(upper, cut))
-                race.append((*largest(along, start, effort), cut))
-        if race:
-            value, factor, cut = max(race, key=lambda entry: entry[0])
-            base, move = self._normalised(upper, cut)
-            mixed = self._mixed(self._floors[0], base.plus(move, factor))
-            s = s._replace(kept_cut=cut, kept_factor=factor)
-            self.sums = s._replace(upper_bound=_best(s.upper_bound, value, mixed))
-
-    def _normalised(self, upper: Model, cuts: Model) -> tuple[Model, Model]:
-        """An average of minorants of f1, and what the cuts say at x*: their sum is at most 0."""
-        upper, cuts = upper.scaled(1.0 / upper.weight), cuts.scaled(1.0 / upper.weight)
-        # l_g,i(x) + g2(x) - ghat <= 0 at x*; ghat carries its own rounding error already.
-        cuts = cuts._replace(
-            constant=cuts.constant - self.sums.ghat * cuts.weight,
-            value_error=cuts.value_error + self._slack * abs(self.sums.ghat) * cuts.weight,
-        )
-        return upper, cuts
-
-    def _mixed(self, floor: Model | None, model: Model | None) -> float:
-        """The best bound of t model + (1 - t) floor: both are minorants, and all between."""
-        if floor is None or model is None:
-            return -math.inf
-        return largest(self._along(floor, model.plus(floor, -1.0)), 1.0, MIXTURES, ceiling=1.0)[0]
-
-    def _along(self, base: Model, move: Model) -> Concave:
-        """t -> min_Z of base + t move, a concave function, and its derivative: see `_lowest`."""
-
-        def bound(t: float) -> tuple[float, float, float]:
-            t, low = self._lowest(base, move, t)
-            if low.at is None:
-                return t, low.value, math.inf if low.fall is None else 0.0
-            return t, low.value, self._region.value(move, low.at)
-
-        return bound
-
-    def _lowest(self, base: Model, move: Model, t: float) -> tuple[float, Low]:
-        """min_Z of base + t move.
-
-        Where nothing bounds that from below, t is moved to where something does, if it can be.
-        """
-        low = self._region.minimum(base.plus(move, t))
-        for margin in MARGINS:
-            if low.fall is None:
-                break
-            # Along some direction the sum falls for ever, and how fast is linear in t.
-            at_0, at_t = low.fall(base), min(low.fall(base.plus(move, t)), 0.0)
-            ratio = at_0 / (at_0 - at_t) if at_0 != at_t else 0.0
-            if not 0.0 < t * ratio < HUGE:  # it falls for every t
-                return t, Low(fall=low.fall)
-            t *= ratio * (1.0 - margin if at_0 > 0.0 else 1.0 + margin)
-            low = self._region.minimum(base.plus(move, t))
-        return t, low
 
     @property
     def is_contradicted(self) -> bool:
@@ -545,12 +384,16 @@ class Ledger:
                 size,
                 value,
                 part,
-                0.0 if last is None else arrays.norm(last.slope) + abs(last.curvature) * size,
+                0.0 if last is None else self._steepness(last, size),
             )
             + TINY
             for h, value, last, part in pairs
         )
         return upper, lower
+
+    def _steepness(self, model: Model, size: float) -> float:
+        """A bound on the slope of a model where |x| <= size."""
+        return arrays.norm(self._search.slope(model)) + abs(model.curvature) * size
 
     def certificate(
         self, x: Array, upper: Seen, upper_value: float, lower_value: float
@@ -607,8 +450,7 @@ class Ledger:
         last = self.sums.last_lower or self.sums.last_cut
         gap = max(lower_gap, 0.0)
         if distance > 0.0 and last is not None:
-            smooth = arrays.norm(last.slope) + abs(last.curvature) * size
-            gap += distance * (smooth + g2.steepness(self._n, size))
+            gap += distance * (self._steepness(last, size) + g2.steepness(self._n, size))
         rises = [math.inf]
         growth = self.problem.growth
         reaches = [math.sqrt(2.0 * gap / growth)] if growth > 0.0 else []
@@ -655,23 +497,3 @@ def _depth(domain: Domain, x: Array) -> float:
         inside = min(float(xp.min(x - lower)), float(xp.min(upper - x)))
         return max(inside * (1.0 - unit) - unit * size, 0.0)
     return 0.0
-
-
-def _best(*bounds: float) -> float:
-    """The largest of some bounds; what overflowed on the way is no bound."""
-    return max(filter(math.isfinite, bounds), default=-math.inf)
-
-
-def _starts(blocks: int, favourite: int, turn: int) -> set[int]:
-    """The blocks from which a tail is tried: all of them would cost too much every time.
-
-    The whole run, the last two blocks, the favourite of last time and the next one, and one more
-    by turns, so that each gets its chance.
-    """
-    return {0, max(blocks - 2, 0), favourite, min(favourite + 1, blocks - 1), turn % blocks}
-
-
-def _tails(models: Sequence[Model]) -> list[Model]:
-    """The sums of all blocks from the first on, from the second on, and so on."""
-    sums = accumulate(reversed(models), lambda total, model: model.plus(total))
-    return list(sums)[::-1]

@@ -57,10 +57,10 @@ class _LinearLoss(SmoothFunction):
         """What the images are compared with, row by row."""
         raise NotImplementedError
 
-    def _loss(self, image: Array) -> float:
+    def _loss(self, image: Array) -> Array:
         raise NotImplementedError
 
-    def _slope(self, image: Array) -> tuple[float, Array]:
+    def _slope(self, image: Array) -> tuple[Array, Array]:
         raise NotImplementedError
 
     def _pulls(self, images: Array, rows: slice) -> Array:
@@ -131,7 +131,7 @@ class _LinearLoss(SmoothFunction):
             if points or slopes:
                 _, sums = self.matrix.sweep(points, slopes, weigh if slopes else None, parts[kept:])
             images = [row @ parts for row in weights]  # each an array of its own, kept or not
-            losses = [self._loss(image) for image in images]
+            losses = arrays.scalars([self._loss(image) for image in images])
         plan.fill(list(parts[kept:]), images)
         return lambda: losses, list(sums)
 
@@ -164,7 +164,7 @@ class _LinearLoss(SmoothFunction):
         pairs = [self._slope(image) for image in images[:slopes]]
         losses = [loss for loss, _ in pairs] + [self._loss(image) for image in images[slopes:]]
         back = self.matrix.adjoint(*(weights for _, weights in pairs)) if slopes else []
-        return lambda: losses, back
+        return lambda: arrays.scalars(losses), back
 
     def passes(self, lifts: int, slopes: int, values: int) -> int:
         return int(slopes + values > 0) if self.matrix.shares_passes else lifts + slopes
@@ -255,12 +255,12 @@ class LeastSquares(_LinearLoss):
         wide.data_epsilon = arrays.epsilon(self.prototype)
         return wide
 
-    def _loss(self, image: Array) -> float:
+    def _loss(self, image: Array) -> Array:
         return self._slope(image)[0]
 
-    def _slope(self, image: Array) -> tuple[float, Array]:
+    def _slope(self, image: Array) -> tuple[Array, Array]:
         residual = image - self.b
-        return 0.5 * arrays.dot(residual, residual), residual
+        return 0.5 * arrays.inner(residual, residual), residual
 
     def _pulls(self, images: Array, rows: slice) -> Array:
         return images - self.b[rows]
@@ -422,13 +422,13 @@ class Logistic(_LinearLoss):
         wide.data_epsilon = arrays.epsilon(self.prototype)
         return wide
 
-    def _loss(self, image: Array) -> float:
-        return float(arrays.namespace(image).sum(self._losses(self.y * image)))
+    def _loss(self, image: Array) -> Array:
+        return arrays.namespace(image).sum(self._losses(self.y * image))
 
-    def _slope(self, image: Array) -> tuple[float, Array]:
+    def _slope(self, image: Array) -> tuple[Array, Array]:
         xp, margin = arrays.namespace(image), self.y * image
         losses = self._losses(margin)
-        return float(xp.sum(losses)), -self.y * xp.exp(-(margin + losses))
+        return xp.sum(losses), -self.y * xp.exp(-(margin + losses))
 
     def _losses(self, margin: Array) -> Array:
         """log(1 + e^-t) for all margins t."""

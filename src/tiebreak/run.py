@@ -10,7 +10,8 @@ from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
 from tiebreak.arrays import Array, Image
-from tiebreak.certificate import UNDERFLOW, Certificate, Ledger, Proved, Sums
+from tiebreak.bounds import Sums
+from tiebreak.certificate import UNDERFLOW, Certificate, Ledger, Proved
 from tiebreak.functions import Lifted, Looking, Seen, SmoothFunction
 from tiebreak.methods.common import is_due
 from tiebreak.problem import Problem

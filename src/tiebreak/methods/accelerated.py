@@ -94,6 +94,7 @@ class State(NamedTuple):
     x_images: tuple[Image, Image]  # of x under the matrices of f and g
     f_y: Seen  # f and g at y = mix(x, z), where the next step starts
     g_y: Seen
+    cut_at_y: float  # <slope, y> of g there, for the next cut
     level: float  # g_k of the next step
     mu: float  # multiplier of the last cut, the next one's first guess
     upper_value: float  # f(x) and g(x)
@@ -201,6 +202,7 @@ class Accelerated:
         S = self.smoothness(problem, f_y, g_y)
         state = State(
             k=0, A=0.0, x=x.x, z=x.x, x_images=x[1:], f_y=f_y, g_y=g_y,
+            cut_at_y=arrays.dot(g_y.slope, g_y.at),
             level=g_x, mu=0.0, upper_value=f_x, lower_value=g_x,
             smoothness=S, lower_smoothness=L_g, steep=(0, 0), bent=(0, 0),
             auxiliary=Auxiliary(0, 0.0, x.x, x.x, x.lower, g_y, g_x),
@@ -222,8 +224,8 @@ class Accelerated:
         A = state.A + a
 
         # Line 6: a gradient step on f1, then f2, Z and the cut of g at y_k.
-        y, c = state.g_y.at, state.g_y.slope
-        beta = state.level - state.g_y.value + arrays.dot(c, y)
+        c = state.g_y.slope
+        beta = state.level - state.g_y.value + state.cut_at_y
         z_new, mu = self.line_6(
             problem, arrays.plus(state.z, state.f_y.slope, -a), a, c, beta, state.mu
         )
@@ -254,12 +256,14 @@ class Accelerated:
         f_x, g_x = f1_x + f2.value(x.x), g1_x + g2.value(x.x)
 
         dz, share = z.x - state.z, a / A  # x_{k+1} - y_k = share * dz
-        along_f, along_g, square = arrays.dots((state.f_y.slope, dz), (c, dz), (dz, dz))
+        along_f, along_g, square, cut_at_y = arrays.dots(
+            (state.f_y.slope, dz), (c, dz), (dz, dz), (g_y.slope, g_y.at)
+        )
         square *= share * share
         steep_f, bent_f = out_of_bounds(f1, state.f_y, f1_x, share * along_f, square)
         steep_g, bent_g = out_of_bounds(g1, state.g_y, g1_x, share * along_g, square)
         return State(
-            k=k + 1, A=A, x=x.x, z=z.x, x_images=x[1:], f_y=f_y, g_y=g_y,
+            k=k + 1, A=A, x=x.x, z=z.x, x_images=x[1:], f_y=f_y, g_y=g_y, cut_at_y=cut_at_y,
             level=level, mu=mu, upper_value=f_x, lower_value=g_x, auxiliary=aux,
             smoothness=S, lower_smoothness=state.lower_smoothness,
             steep=(state.steep[0] + steep_f, state.steep[1] + steep_g),

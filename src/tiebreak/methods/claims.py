@@ -13,7 +13,8 @@ import numpy as np
 
 from tiebreak import arrays
 from tiebreak.arrays import Array, rounding_unit
-from tiebreak.certificate import TINY, Claims
+from tiebreak.bounds import TINY
+from tiebreak.certificate import Claims
 from tiebreak.domains import Ball, Domain, Halfspace, L1Ball, Monotone, Space
 from tiebreak.faces import polyhedron
 from tiebreak.functions import Function, Lifted
