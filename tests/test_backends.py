@@ -258,3 +258,32 @@ def difference(found: tb.Result, expected: tb.Result) -> tuple[float, float]:
             if not np.isinf(pair).all():
                 apart = max(apart, abs(pair[0] - pair[1]) / size)
     return apart, far
+
+
+def test_a_step_asks_a_device_for_few_numbers(monkeypatch):
+    """The losses of f and of g, the cut before and after, the ball, the checks; and now and then
+    the news of 8 steps together, and the vectors of a row: what stands in for a device counts."""
+    kind, asked = type(array_api_strict.asarray(1.0)), [0]
+
+    def counting(original: Any) -> Any:
+        def counted(*given: Any, **options: Any) -> Any:
+            asked[0] += 1
+            return original(*given, **options)
+
+        return counted
+
+    for name in ("__float__", "__bool__", "__int__", "__array__", "__buffer__", "__dlpack__"):
+        if hasattr(kind, name):
+            monkeypatch.setattr(kind, name, counting(getattr(kind, name)))
+    f, g = both(
+        drawn(0, 60, 30, 20, rank=10), lambda A, _: array_api_strict.asarray(A), squares, squares
+    )
+    made = tb.Problem(upper=f, lower=g, domain=tb.Ball(1.0))
+    counts = []
+    for steps in (200, 400):
+        asked[0] = 0
+        tb.solve(made, tb.AGMBiO(gamma=1e-2), rtol=0.0, max_iter=steps)
+        counts.append(asked[0])
+    per_step = (counts[1] - counts[0]) / 200
+    print(f"{per_step:.2f} transfers a step")
+    assert 1.0 < per_step <= 8.0
