@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 
 import numpy as np
 import pytest
@@ -224,6 +225,7 @@ def test_a_mistake_in_the_middle_of_a_pass_does_not_hang(tmp_path):
 @pytest.fixture
 def shared(monkeypatch):
     """Passes are shared from 1,000 bytes on, in blocks of 16 rows."""
+    monkeypatch.setattr(matrices, "blas_threads", lambda: 1)
     monkeypatch.setattr(matrices, "CACHE", 1000)
     monkeypatch.setattr(matrices, "BLOCK", 1)
 
@@ -234,7 +236,25 @@ def data(rows=41, n=7, dtype=np.float64):
     return A, b, rng
 
 
-def test_passes_are_shared_by_rows_in_order_beyond_the_cache_that_are_not_too_long():
+@pytest.mark.parametrize(
+    ("asked", "threads"),
+    [({}, 8), ({"OMP_NUM_THREADS": "4"}, 4), ({"OMP_NUM_THREADS": "4,2"}, 4),
+     ({"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "4"}, 1), ({"MKL_NUM_THREADS": "64"}, 8)],
+)  # fmt: skip
+def test_threads_want_large_blocks_and_share_no_passes(asked, threads, monkeypatch):
+    for name in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in asked.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(8), raising=False)
+    assert matrices.blas_threads() == threads
+    is_one = threads == 1
+    assert matrices.of(np.ones((3000, 730))).shares_passes is is_one
+    assert matrices.block_bytes() == (matrices.BLOCK if is_one else matrices.THREADED_BLOCK)
+
+
+def test_passes_are_shared_by_rows_in_order_beyond_the_cache_that_are_not_too_long(monkeypatch):
+    monkeypatch.setattr(matrices, "blas_threads", lambda: 1)
     assert matrices.of(np.ones((3000, 730))).shares_passes
     for entries in (
         np.ones((2000, 730)),  # stays in the cache

@@ -7,6 +7,7 @@ operators that are nothing but their products, and rows that are read block by b
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Any
@@ -21,6 +22,7 @@ CACHE = 2**24  # bytes of a matrix that stay in a cache anyhow, so that no pass 
 LONGEST = 2**18  # bytes of a row, so that some of them are in a core's cache together
 LEAST = 16  # rows of a block: with fewer, adding up the sums of blocks would count
 BLOCK = 2**19  # bytes of a matrix that are worked on at a time: a part of a core's cache
+THREADED_BLOCK = 2**25  # the same where threads share a product, which small ones are not worth
 DEVICE_BLOCK = 2**28  # the same of a matrix that is widened on a GPU
 DENSE_LIMIT = 2**23  # most entries of a matrix that is looked at as a whole
 COPY_LIMIT = 2**27  # most non-zeros of a sparse matrix that is kept a second time, transposed
@@ -32,6 +34,22 @@ MISMATCH = 1e4  # units of rounding by which <A x, r> and <x, A' r> may differ, 
 # of both a matrix, with a row for each x or w
 Weigh = Callable[[slice, Array], Array]
 Block = tuple[slice, Array]  # some rows of A: which, and their entries
+
+
+def blas_threads() -> int:
+    """How many threads share a product of NumPy, as far as the environment tells."""
+    has_affinity = hasattr(os, "sched_getaffinity")
+    cores = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
+    for name in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"):
+        asked = os.environ.get(name, "").partition(",")[0]
+        if asked.isdigit() and int(asked) > 0:
+            return min(int(asked), cores)
+    return cores
+
+
+def block_bytes() -> int:
+    """How many bytes of a matrix on the host are worked on at a time."""
+    return BLOCK if blas_threads() == 1 else THREADED_BLOCK
 
 
 class Matrix:
@@ -47,7 +65,8 @@ class Matrix:
         self.transposed = entries.T
         self.shape: tuple[int, int] = (int(entries.shape[0]), int(entries.shape[1]))
         if type(entries) is np.ndarray and entries.nbytes > CACHE and entries.flags.c_contiguous:
-            self.shares_passes = entries.strides[0] <= LONGEST
+            # Threads want the whole matrix: in blocks they take up to six times as long.
+            self.shares_passes = entries.strides[0] <= LONGEST and blas_threads() == 1
 
     @property
     def prototype(self) -> Array:
@@ -104,7 +123,7 @@ class Matrix:
     def _blocks(self) -> list[Block]:
         """In blocks that stay in the cache from the first product to the last."""
         rows, n = self.shape
-        size = max(LEAST, BLOCK // (self.entries.itemsize * n))
+        size = max(LEAST, block_bytes() // (self.entries.itemsize * n))
         parts = (slice(i, i + size) for i in range(0, rows, size))
         return [(here, self.entries[here]) for here in parts]
 

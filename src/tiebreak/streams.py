@@ -18,11 +18,10 @@ import numpy as np
 
 from tiebreak import arrays
 from tiebreak.arrays import Array
-from tiebreak.matrices import BLOCK, DENSE_LIMIT, Block, Swept
+from tiebreak.matrices import BLOCK, DENSE_LIMIT, Block, Swept, block_bytes
 
 Host = np.ndarray[Any, Any]
 
-TILE = BLOCK  # bytes of a block that are worked on at a time: a part of a core's cache
 NUMBERS = "bool, whole or real numbers"
 
 
@@ -90,7 +89,7 @@ class Streamed(Swept):
         width = self._prototype.itemsize * self.shape[1]
         together = self.source.together
         self._rows = max(1, self.block // 2 // width // together) * together
-        self._tile = max(1, TILE // width)
+        self._tile = max(1, block_bytes() // width)
         self._squares = self._checked_squares()
 
     def _checked_squares(self) -> float:
@@ -164,7 +163,7 @@ class Streamed(Swept):
 
 def _squares(flat: Host) -> float:
     """The sum of the squares of a float32 vector, accumulated in float64."""
-    parts = (flat[i : i + TILE].astype(np.float64) for i in range(0, len(flat), TILE))
+    parts = (flat[i : i + BLOCK].astype(np.float64) for i in range(0, len(flat), BLOCK))
     return sum(float(np.dot(part, part)) for part in parts)
 
 
