@@ -20,6 +20,8 @@ from test_backends import difference, solved, truth
 import tiebreak as tb
 from tiebreak import distributed
 from tiebreak.distributed import Request, Worker
+from tiebreak.functions import Lifted
+from tiebreak.run import Counted
 
 ray: Any = pytest.importorskip("ray", reason="needs Ray: pip install 'tiebreak[ray]'")
 pa: Any = pytest.importorskip("pyarrow", reason="needs pyarrow: pip install 'tiebreak[ray]'")
@@ -301,6 +303,17 @@ def test_float32_shards_stay_float32(data):
     answer = worker.look(Request((0,), point, (), (), (0,), (), ()))
     assert answer.slopes.dtype == np.float32
     assert worker.facts()[0].dtype == "float32"
+
+
+def test_a_point_in_float64_is_not_rounded_by_workers_in_silence(cluster, data):
+    """A method from outside may hand one in; the proof would take the look to be in float64."""
+    A, b = data.A.astype(np.float32), data.b.astype(np.float32)
+    far = Counted(distributed.LeastSquares([in_memory(A, b)], lipschitz=data.L))
+    narrow = np.ones(COLUMNS, np.float32)
+    assert far.gradient(narrow).dtype == np.float32
+    (image,) = far.lift(narrow)
+    with pytest.raises(ValueError, match=r"be numpy float32 as its data, .* got numpy float64"):
+        far.look([Lifted(narrow.astype(np.float64), image)])
 
 
 # --- wrong input ---------------------------------------------------------------------------------

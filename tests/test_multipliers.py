@@ -12,8 +12,9 @@ import scipy.sparse as sp
 
 import tiebreak as tb
 from tiebreak.methods.curvature import Curvature
-from tiebreak.methods.multipliers import Multipliers, _face
+from tiebreak.methods.multipliers import Multipliers
 from tiebreak.methods.probes import unknown
+from tiebreak.methods.rounds import face_at
 from tiebreak.methods.tangents import along_terms, tangent
 from tiebreak.terms import Terms
 
@@ -308,7 +309,7 @@ def test_the_sum_of_a_round_is_what_the_formula_says():
         here = state.here
         constant = total(here.x) - here.value
         for _ in range(3):
-            d = _face(problem, state, here.x).along(1e-6 * rng.standard_normal(12))
+            d = face_at(problem, state, here.x).along(1e-6 * rng.standard_normal(12))
             d = np.where(np.abs(d) < 0.5 * np.abs(here.x), d, 0.0)
             rise = total(here.x + d) - total(here.x)
             assert rise == pytest.approx(here.slope @ d, rel=1e-3, abs=1e-9)

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import array_api_strict as xps
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from scipy.sparse.linalg import aslinearoperator
 
 import tiebreak as tb
-from tiebreak import matrices, structure
-from tiebreak.matrices import BLOCK
+from tiebreak import arrays, matrices, structure
+from tiebreak.certificate import News
+from tiebreak.functions import Lifted
+from tiebreak.matrices import BLOCK, Matrix
 from tiebreak.methods import roads
+from tiebreak.run import Counted, Run
 
 ROWS, N = 300, 90
 
@@ -86,8 +92,6 @@ def test_other_libraries_and_blocks_of_any_size(monkeypatch):
 
 
 def test_callables_and_operators_do_not_know_how():
-    from scipy.sparse.linalg import aslinearoperator
-
     A, b = data()
     assert tb.LeastSquares(aslinearoperator(A), b).widened is None
     smooth = tb.Smooth(lambda x: float(x @ x), lambda x: 2.0 * x)
@@ -221,3 +225,150 @@ def test_rounding_errors_of_the_data_are_no_rank(seed):
     repeated = tb.LeastSquares(np.hstack([A[:, :2], A[:, :2]]), b)  # dependent to the last bit
     clear = tb.Problem(upper=tb.SquaredNorm(), lower=repeated)
     assert roads.in_double(clear) is clear.widened
+
+
+# --- points in float64 from outside, data in float32 ---------------------------------------------
+
+
+class Where(NamedTuple):
+    point: Any
+    seen: Any
+    upper_value: float
+    lower_value: float
+    news: News
+
+    @property
+    def x(self):
+        return self.point.x
+
+
+class Descent:
+    """Down the slope of g, a little too far: from x0 as it is, and then in float64."""
+
+    name = "descent"
+
+    def check(self, problem):
+        pass
+
+    def describe(self, problem):
+        return "descent"
+
+    def init(self, problem, x0):
+        return self._at(problem, *problem.lift(x0))
+
+    def step(self, problem, state):
+        x, slope = arrays.double(state.x), arrays.double(state.seen.slope)
+        (point,) = problem.lift(x - slope / problem.lower.lipschitz)
+        return self._at(problem, arrays.mix(state.point, point, 1.1))
+
+    def _at(self, problem, point):
+        (g,), (value,) = problem.lower.start([point.g], [point.g])()
+        _, (f,) = problem.upper.look([], [point.f])
+        news = News(lower=((1.0, g),), values=((value, point.x, g),))
+        return Where(point, g, f, value, news)
+
+
+class Rounded(Matrix):
+    """Products in single precision whatever the points are, as on a cluster."""
+
+    def forward(self, *xs):
+        return [self.entries @ x.astype(np.float32) for x in xs]
+
+    def adjoint(self, *rs):
+        return [self.transposed @ r.astype(np.float32) for r in rs]
+
+
+class RoundedForGood(Rounded):
+    widened = None
+
+
+def least_squares(kind=Matrix, convert=np.asarray, **options):
+    A, b = data()
+    least = tb.LeastSquares(convert(A), convert(b), **options)
+    if kind is not Matrix:
+        least.matrix = kind(A)
+    return least
+
+
+OUTSIDE = {
+    "numpy": lambda: least_squares(),
+    "gram": lambda: least_squares(gram=True),
+    "strict": lambda: least_squares(convert=xps.asarray),
+    "rounded": lambda: least_squares(Rounded),
+    "scaled": lambda: 1.0 * least_squares(Rounded),
+    "sum": lambda: least_squares(Rounded) + tb.Linear(np.zeros(N, np.float32)),
+    "penalty": lambda: least_squares(Rounded) + tb.L1(1e-300),
+}
+
+
+@pytest.mark.parametrize("name", list(OUTSIDE))
+def test_a_wider_point_from_outside_is_looked_at_in_its_precision(name):
+    problem = tb.Problem(upper=tb.SquaredNorm(), lower=OUTSIDE[name]())
+    run = Run(problem, Descent(), problem.start(np.random.default_rng(6).standard_normal(N)))
+    A, b = _wide(*data())
+    for _ in range(300):
+        assert run.step()
+        # From the first step on, where an image is mixed from those of two precisions.
+        x = arrays.to_numpy(run.state.x)
+        assert x.dtype == arrays.to_numpy(run.state.seen.slope).dtype == np.float64
+        value = 0.5 * float(np.sum((A @ x - b) ** 2))
+        values = run.state.upper_value, run.state.lower_value
+        _, error = run.ledger.value_errors(run.state.x, *values)
+        assert abs(values[1] - value) <= error < 1e-8 * value
+    best = np.linalg.lstsq(A, b)[0]
+    least = 0.5 * float(np.sum((A @ best - b) ** 2))
+    low, high = run.certificate(run.state.x).lower_optimum
+    assert low * (1.0 - 1e-14) <= least <= high * (1.0 + 1e-14)
+    assert run.counts.lower_gradients == 301
+
+
+def test_points_of_both_precisions_in_one_look():
+    rng = np.random.default_rng(5)
+    narrow, wide = rng.standard_normal(N).astype(np.float32), rng.standard_normal(N)
+    for function in (
+        least_squares(Rounded),
+        tb.LeastSquares(tb.Streamed(Rows(data()[0])), data()[1]),
+    ):
+        h = Counted(function)
+        p, q = (Lifted(x, *h.lift(x)) for x in (narrow, wide))
+        seen, values = h.look([p, q], [q, p])
+        (alone,), (value,) = function.look([Lifted(narrow, *function.lift(narrow))], [p])
+        np.testing.assert_array_equal(seen[0].slope, alone.slope)
+        np.testing.assert_array_equal(seen[1].slope, function.widened.gradient(wide))
+        assert [s.value for s in seen] == values[::-1] == [value, function.widened.value(wide)]
+        assert [s.slope.dtype for s in seen] == [np.float32, np.float64]
+        assert h.gradients == 2
+        assert h.value(wide) == values[0]
+        np.testing.assert_array_equal(h.gradient(wide), seen[1].slope)
+        assert h.widened is h.widened  # made once
+        before = h.passed
+        h.widened.value(wide)
+        assert h.passed > before  # counted with this one
+
+
+@pytest.mark.parametrize(
+    "lower",
+    [
+        least_squares(RoundedForGood),
+        tb.LeastSquares(aslinearoperator(data()[0]), data()[1]),
+        least_squares() + tb.Smooth(lambda x: 0.5 * float(x @ x), lambda x: x),
+    ],
+    ids=["rounded", "operator", "sum"],
+)
+def test_a_wider_point_that_would_be_rounded_is_refused(lower):
+    problem = tb.Problem(upper=tb.SquaredNorm(), lower=lower)
+    with pytest.raises(ValueError, match=r"must be numpy float32 .* got numpy float64") as error:
+        tb.solve(problem, method=Descent())
+    assert len(str(error.value)) < 160
+    x = np.ones(N)
+    h = Counted(lower)
+    (point,) = (Lifted(x, *h.lift(x.astype(np.float32))),)
+    for call in (
+        h.value,
+        h.gradient,
+        h.lift,
+        lambda x: h.look([point]),
+        lambda x: h.start([point]),
+    ):
+        with pytest.raises(ValueError, match="got numpy float64"):
+            call(x)

@@ -308,7 +308,7 @@ class Ledger:
         """
         penalty = split(h)[1].value(x)
         parts = max(abs(value) + penalty, parts)
-        epsilon = arrays.epsilon(x)  # a point in double precision was looked at in it
+        epsilon = arrays.epsilon(x)  # a point in double was looked at in it: see run.Counted
         error, _ = h.rounding(size, parts, steepness, epsilon, self._n)
         return error + rounding_unit(epsilon, self._n) * penalty
 

@@ -7,8 +7,10 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
+from tiebreak import arrays
 from tiebreak.arrays import Array, Image
 from tiebreak.bounds import Sums
 from tiebreak.certificate import UNDERFLOW, Certificate, Ledger, Proved
@@ -64,22 +66,30 @@ class Counts(NamedTuple):
 
 
 class Counted(SmoothFunction):
-    """A function that counts how often it is asked; otherwise the function itself."""
+    """A function that counts how often it is asked; otherwise the function itself.
+
+    The certificate takes a look to be as precise as its point. So points in more than the
+    precision of the data are left to the wider function: plain products of NumPy would be promoted,
+    but others would round them in silence.
+    """
 
     def __init__(self, function: SmoothFunction, counter: Counted | None = None) -> None:
         self.function, self._counter = function, counter or self
         self.gradients = self.passed = 0
         self.dimension, self.prototype = function.dimension, function.prototype
+        own = self.prototype
+        # None where no point can be wider, so that nothing is asked ten times in a step.
+        self._single = own.dtype if own is not None and arrays.is_single(own) else None
 
     @property
     def bare(self) -> SmoothFunction:
         return self.function.bare
 
-    @property
+    @cached_property
     def widened(self) -> Counted | None:
         """The wider function, counted with this one."""
         wide = self.function.widened
-        return None if wide is None else Counted(wide, self)
+        return None if wide is None else Counted(wide, self._counter)
 
     @property
     def shares_passes(self) -> bool:  # type: ignore[override]
@@ -113,27 +123,80 @@ class Counted(SmoothFunction):
         self._counter.gradients += slopes
         self._counter.passed += self.function.passes(lifts, slopes, values)
 
+    def _for(self, x: Array) -> Counted:
+        """This function, or the wider one where x is in more than the precision of the data."""
+        if self._single is None or x.dtype == self._single or arrays.is_single(x):
+            return self
+        if self.widened is None:
+            raise ValueError(
+                f"{type(self.bare).__name__}: points must be {arrays.kind(self.prototype)} as its "
+                f"data, which cannot be widened, got {arrays.kind(x)}"
+            )
+        return self.widened
+
+    def _is_plain(self, points: Sequence[Lifted]) -> bool:
+        """Are they all of the dtype of the data, as nearly always?"""
+        for p in points:  # noqa: SIM110 -- a generator would take three times as long
+            if p.x.dtype != self._single:
+                return False
+        return True
+
     def value(self, x: Array) -> float:
-        self._count(1, 0, 1)
-        return self.function.value(x)
+        h = self._for(x)
+        h._count(1, 0, 1)
+        return h.function.value(x)
 
     def gradient(self, x: Array) -> Array:
-        self._count(1, 1, 0)
-        return self.function.gradient(x)
+        h = self._for(x)
+        h._count(1, 1, 0)
+        return h.function.gradient(x)
 
     def lift(self, *xs: Array) -> tuple[Image, ...]:
         self._count(len(xs), 0, 0)
-        return self.function.lift(*xs)
+        if self._single is None:
+            return self.function.lift(*xs)
+        # A wider point is lifted anew for a look. This image, rounded, can be mixed with others.
+        return self.function.lift(
+            *[x if self._for(x) is self else arrays.like(x, self.prototype) for x in xs]
+        )
 
     def look(
         self, at: Sequence[Lifted], values_at: Sequence[Lifted] = ()
     ) -> tuple[list[Seen], list[float]]:
+        if self._single is not None and not (self._is_plain(at) and self._is_plain(values_at)):
+            return self._start_apart(at, values_at)()
         self._count(0, len(at), len(values_at))
         return self.function.look(at, values_at)
 
     def start(self, at: Sequence[Lifted], values_at: Sequence[Lifted] = ()) -> Looking:
+        if self._single is not None and not (self._is_plain(at) and self._is_plain(values_at)):
+            return self._start_apart(at, values_at)
         self._count(0, len(at), len(values_at))
         return self.function.start(at, values_at)
+
+    def _start_apart(self, at: Sequence[Lifted], values_at: Sequence[Lifted]) -> Looking:
+        """Begin a look at points of which some may be left to the wider function.
+
+        These are lifted anew: an image mixed from several may have been rounded with one of them.
+        """
+        parts = []
+        for h in dict.fromkeys(self._for(p.x) for p in (*at, *values_at)):
+            mine = [[p for p in points if self._for(p.x) is h] for points in (at, values_at)]
+            if h is not self:
+                mine = [[Lifted(p.x, *h.lift(p.x)) for p in points] for points in mine]
+            h._count(0, *map(len, mine))
+            parts.append((h, h.function.start(*mine)))
+
+        def end() -> tuple[list[Seen], list[float]]:
+            found = [(h, *looking()) for h, looking in parts]
+            seen = {h: iter(some) for h, some, _ in found}
+            values = {h: iter(some) for h, _, some in found}
+            return (
+                [next(seen[self._for(p.x)]) for p in at],
+                [next(values[self._for(p.x)]) for p in values_at],
+            )
+
+        return end
 
     def rounding(
         self, reach: float, value: float, slope: float, epsilon: float, n: int

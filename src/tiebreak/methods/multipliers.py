@@ -14,19 +14,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from tiebreak import arrays
 from tiebreak.arrays import Array
 from tiebreak.certificate import News
-from tiebreak.domains import Box
 from tiebreak.functions import Seen
-from tiebreak.methods import conjugate
+from tiebreak.methods import conjugate, polished
 from tiebreak.methods.apg import need_joint_prox
 from tiebreak.methods.common import is_due, out_of_bounds
 from tiebreak.methods.conjugate import Conjugate
 from tiebreak.methods.curvature import DENSE, Curvature
-from tiebreak.methods.probes import Probes, unknown
+from tiebreak.methods.probes import unknown
+from tiebreak.methods.rounds import Look, State, face_at, seen_at, sum_at
 from tiebreak.methods.tangents import Tangent, along_terms
 from tiebreak.problem import Problem
 from tiebreak.terms import Terms
@@ -41,95 +41,12 @@ SOON = 32  # the same where f has settled but for rounding
 ROUNDS = 60
 SETTLED = 1e-11  # f is as close as this to f*, relative, as far as the multipliers say
 ENOUGH = 2e-10  # the same where each digit costs many steps, for want of a Hessian
-GOOD = 1e-7  # from here on x is better than what is asked as a rule
 ROUNDING = 8.0  # units of rounding that a slope has
 AGAIN = 0.25  # of the steps that Hessians cost: so many more with them, and they are found anew
 WORTHWHILE = 16  # fewer steps than this need no Hessians
 PROBE = 1e-4  # how far curvature is probed, beside the size of x
 ARMIJO = 1e-4
 RELEASE = 0.3  # where less of the slope is along the face, others take its place
-STEEPER, PROOFS = 0.25, 7  # from one t of the proof to the next; so many of them
-TILTED = 0.5  # of <c, Hc> t, for the right signs of a slope
-EXACT = 0.02  # of <c, Hc> t: a slope that loses no more than this is left as it is
-TRIES, LONGER = 16, 10.0  # cuts for one t at most; how much longer a step may become
-INSIDE = 1e-5  # less than the multipliers say, so that a slope is inside the dual ball of f2
-
-
-class Look(NamedTuple):
-    """The sum of a round at a point; f and g are minorants of f1 and g1."""
-
-    f: Seen
-    g: Seen
-    value: float
-    smooth: Array  # the slope of its smooth part
-    slope: Array  # the same with the slope of the penalties, along the face of the point
-
-    @property
-    def x(self) -> Array:
-        """The point."""
-        return self.f.at
-
-
-class Proof(NamedTuple):
-    """Where the next cut of the proof is seen: at x + t c."""
-
-    t: float
-    c: Array
-    bend: float  # <c, Hc>, H the Hessian of g1
-    rounding: float  # of a cut, as a value of g
-    reach: float  # how long a way in Z can be, or what a tilt of 1 costs
-    is_tilted: bool
-    tilt: Array  # the signs that the slope left over has to have, where Z is unbounded; else 0
-    lean: Array  # how far the minimiser of f + g/eta leans where it is tilted by so much
-    rungs: int  # how many t there were before
-    tries: int  # how many c there were for this t
-    d: Array  # the last step of c
-    left: Array  # what slope was left over before it, along the face
-
-
-class State(NamedTuple):
-    """Where the rounds are; x is the last point that a round ended with."""
-
-    k: int
-    x: Array
-    upper_value: float
-    lower_value: float
-    eta: float
-    pull: Array  # sum of grad g1(x_i)/eta_i over the rounds
-    weight: float  # sum of 1/eta_i
-    points: Array  # sum of x_i/eta_i
-    here: Look  # the iterate of this round
-    curvature: Curvature
-    probes: Probes | None  # both Hessians along the face, where that has become worth its price
-    since: int  # steps without them
-    is_straight: bool  # are rounds solved by conjugate gradients?
-    conjugate: Conjugate | None  # where these are, from ``here`` on
-    least: float  # the smallest slope since ``stalled`` steps
-    stalled: int
-    scale: float  # 1/L for the first step of L-BFGS
-    rounds: int
-    lacks: float  # how far x_k is from a minimiser of g, as a slope
-    off: float  # about |f(x) - f*|, relative
-    proof: Proof | None  # None before f has settled
-    finished: tuple[str, str]
-    steep: tuple[int, int]  # how often f, g rose more than their Lipschitz constants allow
-    bent: tuple[int, int]  # how often f, g fell below their own minorants, as no convex one can
-    news: News
-
-    @property
-    def is_settling(self) -> bool:
-        """Is f about to become more accurate, whatever is proved?"""
-        return self.proof is None and not self.finished[0]
-
-    @property
-    def is_good(self) -> bool:
-        """Is x better than where it began, as far as can be told?"""
-        return self.off <= GOOD or self.proof is not None
-
-    @property
-    def is_milestone(self) -> bool:
-        """Is this the end of a round?"""
-        return bool(self.news.lower)
 
 
 @dataclass(frozen=True)
@@ -140,13 +57,9 @@ class Multipliers:
     the prox where the face has to change, up to a part of what x lacks below. With c = sum of
     (x_i - x)/eta_i the multipliers are grad g1(x + t c)/t + O(t), so that
 
-        |f(x) - f*|  is about  |c| |what x lacks below, as a slope|   and
-        f* >= min over Z of  f1's minorant at x + f2 + (g1's minorant at x + t c + g2 - g*)/t
-            = f* - O(t):
+        |f(x) - f*|  is about  |c| |what x lacks below, as a slope|.
 
-    the proof, from one gradient for each t, and some more to correct c where g1 is not quadratic.
-    x + t c is in Z for t sum 1/eta_i <= 1, as a mixture of x and the x_i. Nothing is claimed: the
-    certificate says what it is worth.
+    Where that says that f has settled, the proof begins: see `polished`.
 
     Where f and g are quadratic with many variables, and nothing bounds x, a round is solved by
     conjugate gradients.
@@ -174,7 +87,7 @@ class Multipliers:
     def init(self, problem: Problem, x0: Array, eta: float = 0.0) -> State:
         """Both curvatures along the slopes, and the eta that makes them comparable."""
         x = problem.prox(x0, 0.0, 0.0)
-        f_x, g_x = _seen(problem, x)
+        f_x, g_x = seen_at(problem, x)
         bend_f, bend_g = _bends(problem, f_x, g_x)
         is_straight = int(x.shape[0]) > DENSE and conjugate.applies(problem)
         if not eta > 0.0:
@@ -191,7 +104,7 @@ class Multipliers:
         return State(
             k=0, x=x, upper_value=values[0], lower_value=values[1], eta=eta,
             pull=pull, weight=weight, points=points,
-            here=_look(problem, f_x, g_x, eta, pull, weight),
+            here=sum_at(problem, f_x, g_x, eta, pull, weight),
             curvature=Curvature(), probes=None, since=0,
             is_straight=is_straight, conjugate=None, least=math.inf, stalled=0,
             scale=1.0 / bend if bend > 0.0 else 1.0,
@@ -203,12 +116,12 @@ class Multipliers:
         """One step of L-BFGS, conjugate gradients or the prox; a round may end, the next begin."""
         state = state._replace(k=state.k + 1, news=News())
         if state.proof is not None:
-            return _proved(problem.in_precision_of(state.x), state, state.proof)
+            return polished.next_cut(problem.in_precision_of(state.x), state, state.proof)
         if not 0.0 < state.eta < math.inf:
             return _ended(state, "there is no slope to follow")
         if state.conjugate is not None:
             return self._conjugated(problem, state, state.conjugate)
-        face = _face(problem, state, state.here.x)
+        face = face_at(problem, state, state.here.x)
         if _is_probing(state, face):
             return _probed(problem, state, face)
         here, t = state.here, state.scale
@@ -225,7 +138,7 @@ class Multipliers:
             return _round(problem, state, max(lacks, left))
         enough = max(ENOUGH, 32.0 * arrays.epsilon(here.x))
         if state.stalled >= SOON and state.off <= enough:  # the round before was the last one
-            return _settled(problem, state._replace(here=_at(problem, state, state.x)))
+            return polished.begun(problem, state._replace(here=_at(problem, state, state.x)))
         if state.stalled >= PATIENCE:
             return _ended(state, "a round could not be solved to rounding")
         if state.is_straight:
@@ -287,157 +200,22 @@ def _round(problem: Problem, state: State, lacks: float) -> State:
     )  # fmt: skip
     enough = SETTLED if int(x.shape[0]) <= DENSE else ENOUGH
     if off <= max(enough, 32.0 * arrays.epsilon(x)) or lacks <= _floor(state):
-        return _settled(problem, state)
+        return polished.begun(problem, state)
     if state.rounds >= ROUNDS:
         return _ended(state, "f does not settle")
     if slower:
         eta *= EASIER
-    look = _look(problem, here.f, here.g, eta, pull, weight)
+    look = sum_at(problem, here.f, here.g, eta, pull, weight)
     state = state._replace(eta=eta, here=look, least=math.inf, stalled=0)
-    return _rebuilt(problem, state, _face(problem, state, x)) if slower else state
-
-
-def _settled(problem: Problem, state: State) -> State:
-    """The proof begins.
-
-    A cut is off by t <c, Hc>/2 and by rounding/t: the t are around the best one, the largest first.
-    """
-    if arrays.is_single(state.x) and problem.widened is not None:
-        problem = problem.widened
-        state = _widened(problem, state)
-    x, here = state.x, state.here
-    c = state.points - state.weight * x
-    bend = abs(arrays.dot(c, state.pull - state.weight * here.g.slope))
-    length, reach = arrays.norm(x), problem.domain.diameter_in(int(x.shape[0]))
-    reach = min(reach, 2.0 * (problem.radius or math.inf))
-    reach = max(length, reach if math.isfinite(reach) else 0.0)
-    steepness, parts = arrays.norm(here.g.slope), max(abs(here.g.value), here.g.size)
-    of_value, of_slope = problem.lower.rounding(
-        length, parts, steepness, arrays.epsilon(x), int(x.shape[0])
-    )  # as in the certificate
-    rounding = 2.0 * of_value + of_slope * (length + reach) + state.lacks * reach
-    t = math.sqrt(2.0 * rounding / bend) if bend > 0.0 else 0.0
-    if not 0.0 < t < math.inf:
-        t = 1.0 / state.weight
-    t *= STEEPER ** -(PROOFS // 2)
-    nothing = arrays.zeros_like(x)
-    tilt, cost = _tilt(problem, x)
-    reach = max(reach, cost)
-    lean = _face(problem, state, x).along(state.curvature.times(state.eta * tilt, state.scale))
-    begun = Proof(t, c, bend, rounding, reach, cost > 0.0, tilt, lean, 0, 0, nothing, nothing)
-    return state._replace(proof=begun)
-
-
-def _widened(problem: Problem, state: State) -> State:
-    """With the point as it is, in double precision, and ``problem`` in it too: for the proof."""
-    x, t = arrays.double(state.x), state.scale
-    f_x, g_x = _seen(problem, x)
-    f2, g2 = problem.penalties
-    inside, near = problem.domain.project(x), g_x  # x was rounded, perhaps out of Z
-    if arrays.norm(x - inside) > 0.0:
-        near = _seen(problem, inside)[1]
-    pull, points = map(arrays.double, (state.pull, state.points))
-    lacks = arrays.norm(x - problem.prox(x - t * g_x.slope, 0.0, t)) / t
-    return state._replace(
-        x=x, upper_value=f_x.value + f2.value(x), lower_value=g_x.value + g2.value(x),
-        pull=pull, points=points, lacks=lacks,
-        here=_look(problem, f_x, g_x, state.eta, pull, state.weight),
-        curvature=Curvature(), probes=None,
-        news=News(lower=((1.0, g_x),), values=((near.value + g2.value(inside), inside, near),)),
-    )  # fmt: skip
-
-
-def _tilt(problem: Problem, x: Array) -> tuple[Array, float]:
-    """1 where a free entry has no upper bound, -1 where it has no lower one; and what that costs.
-
-    A linear function over a box with infinite sides is bounded from below only if its slope has
-    the right signs along them, to the last bit: it is tilted so that it surely has. A slope of s
-    times these signs is smaller at the corner than at x, by s times the cost.
-    """
-    box, xp, zero = problem.domain, arrays.namespace(x), arrays.zeros_like(x)
-    if not isinstance(box, Box) or problem.radius is not None or not problem.is_smooth:
-        return zero, 0.0
-    low, high = (zero + arrays.like(bound, x) for bound in (box.lower, box.upper))
-    up = (high == math.inf) & (low < x) & (low > -math.inf)
-    down = (low == -math.inf) & (x < high) & (high < math.inf)
-    cost = xp.sum(xp.where(up, x - low, zero) + xp.where(down, high - x, zero))
-    return xp.astype(up, x.dtype) - xp.astype(down, x.dtype), float(cost)
-
-
-def _proved(problem: Problem, state: State, proof: Proof) -> State:
-    """The next cut of the proof, and a better c, or the next t.
-
-    The slope of a cut at x + t c, over t, should be minus that of f along the face (but for the
-    tilt). What is left of the sum is answered by c, with the Hessian of the rounds for that of g,
-    and with the length that would have been the best one of the last step.
-    """
-    x, here, t = state.x, state.here, proof.t
-    (point,) = problem.lift(problem.domain.project(x + t * proof.c))
-    (g_y,), _ = problem.lower.look([point.g])
-    f_y, s = here.f, 0.0
-    if proof.is_tilted:
-        s = TILTED * t * proof.bend / proof.reach  # as much as the cut is off by anyway
-        (leaned,) = problem.lift(problem.domain.project(x + s * proof.lean))
-        (f_y,), _ = problem.upper.look([leaned.f])
-    inside = INSIDE if any(problem.penalties[0].terms.weights) else 0.0
-    news = News(
-        upper=((1.0, f_y),),
-        cuts=(((1.0 - inside) / t, g_y),),
-        lower=((1.0, here.g),),
-    )
-    face, steepest = _face(problem, state, x), along_terms(problem.joint.terms(t, 1.0), point.x)[1]
-    slope = g_y.slope if steepest is None else g_y.slope + steepest
-    slope = f_y.slope + slope / t - s * proof.tilt
-    left = face.along(slope)
-    lost = arrays.norm(left) * proof.reach
-    if problem.is_smooth:  # on a sphere it is of second order
-        lost = min(lost, arrays.dot(slope, x) + problem.domain.support(-1.0 * slope))
-    is_close = lost <= EXACT * max(t * proof.bend, proof.rounding / t)
-    c, ahead = proof.c, left
-    if proof.tries > 0:
-        turn = left - proof.left
-        bent, fell = arrays.dots((turn, proof.d), (proof.left, proof.d))
-        longer = min(-fell / bent, LONGER) - 1.0 if bent > 0.0 else 0.0
-        c, ahead = c + longer * proof.d, left + longer * turn
-        state = state._replace(curvature=state.curvature.learned(proof.d, turn))
-    d = -face.along(state.curvature.times(ahead, state.scale))
-    proof = proof._replace(c=c + d, d=d, left=ahead, tries=proof.tries + 1)
-    if is_close or proof.tries >= TRIES:
-        proof = proof._replace(t=STEEPER * t, rungs=proof.rungs + 1, tries=0)
-    state = state._replace(proof=proof, news=news)
-    return _ended(state, "") if proof.rungs >= PROOFS else state
+    return _rebuilt(problem, state, face_at(problem, state, x)) if slower else state
 
 
 def _ended(state: State, why: str) -> State:
-    """The end, with an answer if f has settled."""
-    if state.proof is not None:
-        why = f"f has settled after {state.rounds} rounds of the method of multipliers"
-        return state._replace(finished=("settled", why))
+    """The end without an answer."""
     return state._replace(finished=("undetermined", why))
 
 
-# -- the sum of a round ---------------------------------------------------------------------------
-
-
-def _seen(problem: Problem, x: Array) -> tuple[Seen, Seen]:
-    (point,) = problem.lift(x)
-    return problem.upper.look([point.f])[0][0], problem.lower.look([point.g])[0][0]
-
-
-def _look(problem: Problem, f: Seen, g: Seen, eta: float, pull: Array, weight: float) -> Look:
-    """g + eta f + eta (<pull, .> + weight g2) at a point."""
-    x, terms = f.at, problem.joint.terms(eta, 1.0 + eta * weight)
-    smooth = g.slope + eta * (f.slope + pull)
-    value = g.value + eta * (f.value + arrays.dot(pull, x)) + terms.value(x)
-    face, steepest = along_terms(terms, x)
-    slope = face.along(smooth if steepest is None else smooth + steepest)
-    return Look(f, g, value, smooth, slope)
-
-
-def _face(problem: Problem, state: State, x: Array) -> Tangent:
-    """The face that x is on; no part of the state, which is saved."""
-    terms = problem.joint.terms(state.eta, 1.0 + state.eta * state.weight)
-    return along_terms(terms, x)[0]
+# -- sizes ----------------------------------------------------------------------------------------
 
 
 def _sizes(state: State) -> float:
@@ -474,7 +252,7 @@ def _bends(problem: Problem, f_x: Seen, g_x: Seen) -> tuple[float, float]:
         there = problem.domain.project(x - (length / arrays.norm(way)) * way)
         moved = arrays.norm(there - x)
         if moved > 0.0:
-            f_y, g_y = _seen(problem, there)
+            f_y, g_y = seen_at(problem, there)
             bend_f = arrays.norm(f_y.slope - f_x.slope) / moved
             bend_g = arrays.norm(g_y.slope - g_x.slope) / moved
     return bend_f or arrays.norm(f_x.slope) / (arrays.norm(x) or 1.0), bend_g
@@ -540,7 +318,7 @@ def _doubted(problem: Problem, state: State, there: Look) -> State:
 
 
 def _at(problem: Problem, state: State, x: Array) -> Look:
-    return _look(problem, *_seen(problem, x), state.eta, state.pull, state.weight)
+    return sum_at(problem, *seen_at(problem, x), state.eta, state.pull, state.weight)
 
 
 def _moved(problem: Problem, state: State, face: Tangent) -> State:
@@ -571,7 +349,7 @@ def _moved(problem: Problem, state: State, face: Tangent) -> State:
     else:  # bent by the projection, a direction need not fall
         return _released(problem, state, face)
     state = _doubted(problem, state, there)
-    other = _face(problem, state, x)
+    other = face_at(problem, state, x)
     if arrays.max_abs(other.key - face.key) > 0.0:
         return _faced(problem, state, there, face, other)
     curvature = state.curvature.learned(x - here.x, there.slope - slope)
@@ -598,6 +376,6 @@ def _released(problem: Problem, state: State, face: Tangent) -> State:
         if math.isfinite(there.value) and rise <= 0.5 * arrays.dot(d, d) / t + noise:
             state = _doubted(problem, state, there)
             state = state._replace(scale=1.5 * t)
-            return _faced(problem, state, there, face, _face(problem, state, x))
+            return _faced(problem, state, there, face, face_at(problem, state, x))
         t *= 0.5
     return state._replace(stalled=PATIENCE)
