@@ -146,6 +146,7 @@ class Ledger:
         self.is_steep = False  # was f seen to rise faster than its Lipschitz constant allows?
         self.part_sizes = (0.0, 0.0)  # of f and g, where they are sums whose parts may cancel
         self._waiting: list[News] = []
+        self._is_good = True  # was all finite that was taken in since the last add?
         self._patience = PATIENCE if self._xp is not np or self._n <= SHORT else 1
         self._sums = sums or Sums(
             steps=0, blocks=(), last_upper=None, last_cut=None, last_lower=None, last_ratio=0.0,
@@ -161,14 +162,23 @@ class Ledger:
     # -- collecting -----------------------------------------------------------------------------
 
     def add(self, news: News) -> bool:
-        """Take in the news of one step; False if some that waited are not finite, and left out.
+        """The news of one step; False if some that waited are not finite, and left out.
 
         The news of a few steps are taken in together where the vectors are on a device, for asking
         for their sizes costs more than the arithmetic, or short, for beside the products of a step
         code that was not used for a while costs twice as much. The sums are the same to the bit.
+        That is left to `catch_up`, unless nobody calls it.
         """
         self._waiting.append(news)
-        return len(self._waiting) < self._patience or self._take_in()
+        if len(self._waiting) >= 2 * self._patience - 1:  # at once, if there is no patience
+            self._take_in()
+        was_good, self._is_good = self._is_good, True
+        return was_good
+
+    def catch_up(self) -> None:
+        """Take in what waits, if it is enough: for whoever waits for data in the meantime."""
+        if len(self._waiting) >= self._patience:
+            self._take_in()
 
     @property
     def sums(self) -> Sums:
@@ -181,14 +191,14 @@ class Ledger:
     def sums(self, sums: Sums) -> None:
         self._sums = sums
 
-    def _take_in(self) -> bool:
-        """Enter all that waits; False if some of it is not finite, and left out."""
+    def _take_in(self) -> None:
+        """Enter all that waits; what is not finite is left out, and `add` will tell."""
         waiting, self._waiting = self._waiting, []
         looks = [s for news in waiting for _, s in (*news.upper, *news.cuts, *news.lower)]
         sizes = self._measured(looks)
         good = [news for news in waiting if self._enter(news, sizes)]
         self._lower_ghat([look for news in good for look in news.values])
-        return len(good) == len(waiting)
+        self._is_good &= len(good) == len(waiting)
 
     def _lower_ghat(self, looks: Sequence[tuple[float, Array, Seen]]) -> None:
         """By the smallest value, and by those below its bound, mostly none."""
@@ -315,11 +325,14 @@ class Ledger:
     def _values_above(self, h: Function, looks: Sequence[tuple[float, Array, Seen]]) -> list[float]:
         """Upper bounds on the true values of h at points of Z, each close to a look."""
         lipschitz, terms = h.known_lipschitz, split(h)[1].terms
-        vectors = [arrays.doubles([at, near.slope, at - near.at]) for _, at, near in looks]
-        squares = iter(arrays.dots(*((v, v) for three in vectors for v in three)))
+        vectors = arrays.doubles(
+            [v for _, at, near in looks for v in (at, near.slope, at - near.at)]
+        )
+        squares = arrays.dots(*((v, v) for v in vectors))
+        sizes = iter([arrays.norm(*known) for known in zip(vectors, squares, strict=True)])
         bounds = []
-        for (value, at, near), three in zip(looks, vectors, strict=True):
-            size, steepness, distance = (arrays.norm(v, next(squares)) for v in three)
+        for value, at, near in looks:
+            size, steepness, distance = next(sizes), next(sizes), next(sizes)
             if math.isfinite(lipschitz):
                 steepness += lipschitz * distance
             error = self._value_error(h, at, size, value, near.size, steepness)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
@@ -72,6 +72,8 @@ class Counted(SmoothFunction):
     precision of the data are left to the wider function: plain products of NumPy would be promoted,
     but others would round them in silence.
     """
+
+    meanwhile: Callable[[], object] = staticmethod(lambda: None)  # done while a look is under way
 
     def __init__(self, function: SmoothFunction, counter: Counted | None = None) -> None:
         self.function, self._counter = function, counter or self
@@ -163,16 +165,15 @@ class Counted(SmoothFunction):
     def look(
         self, at: Sequence[Lifted], values_at: Sequence[Lifted] = ()
     ) -> tuple[list[Seen], list[float]]:
-        if self._single is not None and not (self._is_plain(at) and self._is_plain(values_at)):
-            return self._start_apart(at, values_at)()
-        self._count(0, len(at), len(values_at))
-        return self.function.look(at, values_at)
+        return self.start(at, values_at)()
 
     def start(self, at: Sequence[Lifted], values_at: Sequence[Lifted] = ()) -> Looking:
         if self._single is not None and not (self._is_plain(at) and self._is_plain(values_at)):
             return self._start_apart(at, values_at)
         self._count(0, len(at), len(values_at))
-        return self.function.start(at, values_at)
+        looking = self.function.start(at, values_at)
+        self.meanwhile()
+        return looking
 
     def _start_apart(self, at: Sequence[Lifted], values_at: Sequence[Lifted]) -> Looking:
         """Begin a look at points of which some may be left to the wider function.
@@ -252,6 +253,8 @@ class Run:
             self.ledger = Ledger(self.problem, x0)
             if self.certifies:
                 self.ledger.add(self.state.news)
+        # A GPU or workers have f and g to work on by then: the second is begun last.
+        self.lower.meanwhile = self.ledger.catch_up
 
     @property
     def seconds(self) -> float:
