@@ -19,7 +19,7 @@ from test_backends import difference, solved, truth
 
 import tiebreak as tb
 from tiebreak import distributed
-from tiebreak.distributed import Request, Worker
+from tiebreak.distributed import Answer, Request, Worker
 from tiebreak.functions import Lifted
 from tiebreak.run import Counted
 
@@ -511,3 +511,35 @@ def test_the_ten_problems_of_all_backends(cluster, method, count):
         certificate, x = difference(found, truth(number, method))
         assert x <= 1e-7, number
         assert certificate <= 1e-9, number
+
+
+def test_what_travels_is_what_was_packed():
+    rng = np.random.default_rng(3)
+    for points in (rng.standard_normal((2, 5)), np.empty((0, 5))):
+        request = Request((7, 9, 11), points, ((0, 1, 0.1), (2, 0, 1 / 3)), (2,), (1,), (), (4, 5))
+        back = Request.unpacked(request.packed(), np.float64)
+        assert back._replace(points=None) == request._replace(points=None)
+        np.testing.assert_array_equal(back.points, points)
+        assert request.packed().size == request.recipe + points.size + 8
+    answer = Answer([1.0, 0.1, 3.0], rng.standard_normal((2, 5)))
+    back = Answer.unpacked(answer.packed(), 2, 5)
+    assert back.losses == answer.losses
+    np.testing.assert_array_equal(back.slopes, answer.slopes)
+
+
+def test_both_levels_are_under_way_at_the_same_time(cluster, data, monkeypatch):
+    """Of every two rounds that follow each other, the second is sent before the first is read."""
+    f, g = (distributed.LeastSquares([in_memory(data.A, data.b)], lipschitz=1e3) for _ in range(2))
+    problem = tb.Problem(upper=f, lower=g, domain=tb.Ball(1.0))
+    events = []
+    for name in ("_send", "_received"):
+        original = getattr(distributed.Rows, name)
+
+        def noted(rows: Any, *given: Any, name: str = name, original: Any = original) -> Any:
+            events.append((name, rows is g.matrix))
+            return original(rows, *given)
+
+        monkeypatch.setattr(distributed.Rows, name, noted)
+    tb.solve(problem, tb.AGMBiO(gamma=0.1), rtol=0, max_iter=3)
+    steps = "".join("fg"[is_g] if name == "_send" else "FG"[is_g] for name, is_g in events)
+    assert steps.count("fgGF") >= 3, steps

@@ -19,7 +19,8 @@ GRAM_LIMIT = 1024  # largest number of columns for which a Gram matrix is formed
 SPECTRUM_LIMIT = 2048  # largest smaller side for which all singular values are computed
 
 
-Losses: TypeAlias = Callable[[], list[float]]  # waits for a GPU, if they come from there
+# losses and slopes, once a GPU or workers are waited for
+Found: TypeAlias = Callable[[], tuple[list[float], list[Array]]]
 
 
 class _LinearLoss(SmoothFunction):
@@ -71,10 +72,10 @@ class _LinearLoss(SmoothFunction):
         return self.matrix.shares_passes
 
     def value(self, x: Array) -> float:
-        return self._found(self._images(x), 0)[0]()[0]
+        return self._found(self._images(x), 0)()[0][0]
 
     def gradient(self, x: Array) -> Array:
-        return self._found(self._images(x), 1)[1][0]
+        return self._found(self._images(x), 1)()[1][0]
 
     def lift(self, *xs: Array) -> tuple[Image, ...]:
         return self._images(*xs)
@@ -85,10 +86,10 @@ class _LinearLoss(SmoothFunction):
         return self.start(at, values_at)()
 
     def start(self, at: Sequence[Lifted], values_at: Sequence[Lifted] = ()) -> Looking:
-        found, slopes = self._found([p.image for p in (*at, *values_at)], len(at))
+        found = self._found([p.image for p in (*at, *values_at)], len(at))
 
         def end() -> tuple[list[Seen], list[float]]:
-            losses = found()
+            losses, slopes = found()
             seen = [Seen(p.x, *look) for p, *look in zip(at, losses, slopes)]  # noqa: B905
             return seen, losses[len(at) :]
 
@@ -99,18 +100,25 @@ class _LinearLoss(SmoothFunction):
             return tuple(Deferred([(1.0, Product(self.matrix.forward, x))]) for x in xs)
         return tuple(self.matrix.forward(*xs))
 
-    def _found(self, images: Sequence[Image], slopes: int) -> tuple[Losses, list[Array]]:
+    def _found(self, images: Sequence[Image], slopes: int) -> Found:
         """The function at all images, its slopes at the first so many."""
         if self.matrix.shares_passes:
-            found, pulled = self._sweep(Plan.of(images), slopes)
+            found = self._sweep(Plan.of(images), slopes)
         else:
-            found, pulled = self._looked(images, slopes)
+            found = self._looked(images, slopes)
         scale = self._scale
-        if scale != 1.0 and not isinstance(self.matrix, Fused):  # which has done it
-            pulled = [scale * slope for slope in pulled]
-        return lambda: [scale * loss for loss in found()], pulled
+        if scale == 1.0:
+            return found
 
-    def _sweep(self, plan: Plan, slopes: int) -> tuple[Losses, list[Array]]:
+        def scaled() -> tuple[list[float], list[Array]]:
+            losses, pulled = found()
+            if not isinstance(self.matrix, Fused):  # which has done it
+                pulled = [scale * slope for slope in pulled]
+            return [scale * loss for loss in losses], pulled
+
+        return scaled
+
+    def _sweep(self, plan: Plan, slopes: int) -> Found:
         """The losses at all images of the plan, the slopes at the first so many, in one pass."""
         if isinstance(self.matrix, Fused):
             return self._fused(self.matrix, plan, slopes)
@@ -133,9 +141,9 @@ class _LinearLoss(SmoothFunction):
             images = [row @ parts for row in weights]  # each an array of its own, kept or not
             losses = arrays.scalars([self._loss(image) for image in images])
         plan.fill(list(parts[kept:]), images)
-        return lambda: losses, list(sums)
+        return lambda: (losses, list(sums))
 
-    def _fused(self, matrix: Fused, plan: Plan, slopes: int) -> tuple[Losses, list[Array]]:
+    def _fused(self, matrix: Fused, plan: Plan, slopes: int) -> Found:
         """The same by one reading of a matrix on a GPU."""
         from tiebreak import fused
 
@@ -150,21 +158,27 @@ class _LinearLoss(SmoothFunction):
             each = [
                 self._fused(matrix, Plan.of([i]), int(j < slopes)) for j, i in enumerate(images)
             ]
-            slopes_found = [slope for _, some in each for slope in some]
-            return lambda: [loss for found, _ in each for loss in found()], slopes_found
+
+            def all_found() -> tuple[list[float], list[Array]]:
+                every = [found() for found in each]
+                return [loss for some, _ in every for loss in some], [
+                    slope for _, some in every for slope in some
+                ]
+
+            return all_found
         points = [product.x for product in plan.fresh]
         asked = plan.known, plan.weights, slopes
         swept = matrix.read(points, *asked, self._target, self._kind, self._scale)
         plan.fill(swept.products[: len(points)], swept.images)
-        return lambda: arrays.numbers(swept.losses), [*swept.gradients]
+        return lambda: (arrays.numbers(swept.losses), [*swept.gradients])
 
-    def _looked(self, images: Sequence[Image], slopes: int) -> tuple[Losses, list[Array]]:
+    def _looked(self, images: Sequence[Image], slopes: int) -> Found:
         """The same by plain products."""
         images = [arrays.settled(image) for image in images]
         pairs = [self._slope(image) for image in images[:slopes]]
         losses = [loss for loss, _ in pairs] + [self._loss(image) for image in images[slopes:]]
         back = self.matrix.adjoint(*(weights for _, weights in pairs)) if slopes else []
-        return lambda: arrays.scalars(losses), back
+        return lambda: (arrays.scalars(losses), back)
 
     def passes(self, lifts: int, slopes: int, values: int) -> int:
         return int(slopes + values > 0) if self.matrix.shares_passes else lifts + slopes
