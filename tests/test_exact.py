@@ -12,6 +12,7 @@ import cvxpy as cp
 import numpy as np
 import planted
 import pytest
+import scipy.optimize
 import scipy.sparse as sp
 from planted_exact import COMBINATIONS, conic_value, instance
 
@@ -987,3 +988,49 @@ def test_where_there_is_no_minimiser_nothing_is_claimed_about_f():
         assert not result.success
         assert result.upper_gap == result.upper_error == math.inf
         assert result.upper_optimum == (-math.inf, math.inf)
+
+
+@pytest.mark.parametrize("room", [1.0, 1e-3, 1e-7, 0.0, -1e-7])
+def test_where_the_ball_binds_f_both_sides_are_proved(room, count):
+    """min ½|Cx - c|² over {Ax = b, |x - center| <= R}: against the root of the secular equation.
+
+    R is larger than what Ax = b needs by the share ``room``; without any there is no minimiser on
+    R^n deep inside, and nothing may be claimed of one.
+    """
+    for seed in range(count(6, 60)):
+        rng = np.random.default_rng(seed)
+        n, m = 12, int(rng.integers(1, 8))
+        A, C = rng.standard_normal((m, n)), rng.standard_normal((9, n))
+        center = rng.standard_normal(n) if seed % 2 else np.zeros(n)
+        b, c = A @ (center + rng.standard_normal(n)), 1e3 * rng.standard_normal(9)
+        nearest = center + np.linalg.pinv(A) @ (b - A @ center)
+        away = float(np.linalg.norm(nearest - center))
+        radius = away * (1.0 + room)
+        N = np.linalg.svd(A)[2][m:].T
+        left = np.sqrt(max(radius**2 - away**2, 0.0))
+        f_star = least_in_a_ball(C @ N, c - C @ nearest, left)
+        problem = tb.Problem(
+            upper=tb.LeastSquares(C, c),
+            lower=tb.LeastSquares(A, b),
+            domain=tb.Ball(radius, center if seed % 2 else None),
+        )
+        proof = tb.solve(problem, "exact").certificate
+        low, high = proof.upper_optimum
+        size = 0.5 * float(c @ c)
+        assert low - 1e-9 * size <= f_star <= high + 1e-9 * size, seed
+        if room >= 1e-3:
+            assert proof.upper_error <= 1e-7 * size, seed
+
+
+def least_in_a_ball(F: np.ndarray, s: np.ndarray, radius: float) -> float:
+    """min ½|Fu - s|² over |u| <= radius, where that binds: u = (F'F + t)^-1 F's, |u| = radius."""
+    if radius == 0.0:
+        return 0.5 * float(s @ s)
+    values, V = np.linalg.eigh(F.T @ F)
+    pull = V.T @ F.T @ s
+
+    def excess(t: float) -> float:
+        return float(np.linalg.norm(pull / (values + t))) - radius
+
+    t = scipy.optimize.brentq(excess, 1e-9, np.linalg.norm(pull) / radius, xtol=1e-14)
+    return 0.5 * float(np.linalg.norm(F @ V @ (pull / (values + t)) - s) ** 2)

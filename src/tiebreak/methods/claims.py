@@ -59,16 +59,14 @@ def prove(problem: Problem, x: Array, rank: Rank, normal: Host, sign: Host | Non
         g = g._replace(slope=exact.vector, slope_error=exact.error + TINY)
     d = _distance_on_sphere(problem, at, g)
     low, high = f.value - _change(problem, f, d), f.value + _change(problem, f, d)
-    # Growth may take all singular values: it is asked for only where it can serve.
-    growth = _growth(problem, h, rank) if _is_inside(problem, at, 0.0) else 0.0
-    lower = -math.inf
-    is_inside = growth > 0.0 and _is_inside(problem, at, g.steepness / growth)
-    unmet = 0.5 * g.steepness * (g.steepness / growth) if is_inside else math.inf
-    if is_inside:  # then Z does not matter to the lower level
+    way, reach = _ways(problem, x, g, h, rank)
+    lower, unmet = -math.inf, math.inf
+    if math.isfinite(reach):  # some are in Z, which then does not matter to the lower level
+        unmet = 0.5 * g.steepness * way
         lower = g.value - g.value_error - unmet
-        high = min(high, f.value + _change(problem, f, g.steepness / growth))
+        high = min(high, f.value + _change(problem, f, reach))
     if h.only(Squares, Tilt):
-        unmet = unmet if is_inside else _unmet(problem, at, g, h)
+        unmet = unmet if math.isfinite(unmet) else _unmet(problem, at, g, h)
         if sign is None:
             low = max(low, _below(problem, at, f, h, unmet, rank, normal))
         else:
@@ -95,14 +93,47 @@ def _change(problem: Problem, f: Look, d: float) -> float:
     return f.value_error + f.steepness * d + 0.5 * problem.upper.lipschitz * d * d
 
 
-def _is_inside(problem: Problem, x: Host, reach: float) -> bool:
-    """Is everything within ``reach`` of x inside Z?"""
-    if isinstance(problem.domain, Space):
-        return True
-    if not isinstance(problem.domain, Ball):
-        return False
-    away = x if problem.domain.center is None else x - host(problem.domain.center)
-    return (norm(away) + reach) * (1.0 + 1e-12) < problem.domain.radius
+def _ways(
+    problem: Problem, answer: Array, g: Look, h: Structure, rank: Rank
+) -> tuple[float, float]:
+    """Bounds on the ways from x to the next minimiser of g on R^n, and to one that is in Z.
+
+    x is the answer; inf where nothing is known. With mu from `_growth` the first is d =
+    |grad g(x)|/mu, and if that much around x is in Z, so is the second. If not, let p be a point of
+    Z at most e away from such a minimiser q, and all within e + depth of p be in Z. By convexity
+    the mixture of q and of x's neighbour with the share t = d/(d + depth) of q is a minimiser in Z:
+    d + t |x - q| away.
+    """
+    nowhere, ball = (math.inf, math.inf), problem.domain
+    if isinstance(ball, Space):
+        growth = _growth(problem, h, rank)
+        return (g.steepness / growth,) * 2 if growth > 0.0 else nowhere
+    if not isinstance(ball, Ball):
+        return nowhere
+    x = host(answer)
+    center = np.zeros(len(x)) if ball.center is None else host(ball.center)
+    w, p, safe = x - center, x, 1.0 + 1e-12
+    if not norm(w) * safe < ball.radius:
+        if not h.only(Squares):
+            return nowhere
+        # Of all points with the same images, the one next to the center.
+        deep = arrays.like(center + h.curvature(x).T @ _multipliers(h, rank, w)[0], answer)
+        p = host(deep)
+    # Growth may take all singular values: it is asked for only where it can serve.
+    depth = ball.radius - norm(p - center) * safe
+    growth = _growth(problem, h, rank) if depth > 0.0 else 0.0
+    if not growth > 0.0:
+        return nowhere
+    d = g.steepness / growth
+    if p is x:
+        return (d, d) if d * safe < depth else nowhere
+    e = _look(problem.lower, deep).steepness / growth
+    depth -= e * safe
+    if not depth > 0.0:
+        return nowhere
+    outside = max(norm(w) - ball.radius, 0.0) + rounding_unit(EPS, len(x)) * (norm(x) + norm(w))
+    share = (d + outside) / (d + outside + depth)
+    return d, (d + 2.0 * outside + share * (norm(x - p) + e + d)) * safe
 
 
 def _growth(problem: Problem, h: Structure, rank: Rank) -> float:
