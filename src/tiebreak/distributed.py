@@ -36,6 +36,7 @@ from tiebreak.matrices import Matrix, Sparse
 
 RESTARTS = 8  # of a worker: one that dies more often would do so for ever
 INLINE = 2**16  # bytes: a larger message is put into Ray's store once, not sent with every call
+LENGTHS = 6  # numbers of a request that say how long its lists are
 RECENT = 8  # mixtures among which a point is looked for that is to be multiplied anew
 
 Loader: TypeAlias = Callable[[], tuple[Any, Any]]
@@ -63,7 +64,7 @@ class Request(NamedTuple):
     @property
     def recipe(self) -> int:
         """How many numbers this is, beside the points."""
-        return sum(map(len, self._lists)) + 3 * len(self.mixtures)
+        return LENGTHS + sum(map(len, self._lists)) + 3 * len(self.mixtures)
 
     @property
     def _lists(self) -> tuple[tuple[int, ...], ...]:
@@ -72,20 +73,20 @@ class Request(NamedTuple):
     def packed(self) -> Array:
         """All of it in one array of float64, which Ray sends in half the time of a tuple."""
         lists = self._lists
-        lengths = [len(self.mixtures), *map(len, lists), *self.points.shape]
+        lengths = (len(self.mixtures), *map(len, lists))
         recipe = [*lengths, *itertools.chain(*self.mixtures, *lists)]
         return np.concatenate([recipe, np.ravel(self.points)])
 
     @classmethod
-    def unpacked(cls, packed: Array, dtype: Any) -> Request:
-        """What was packed, the points in ``dtype``."""
-        mixed, *counts, rows, n = map(int, packed[:8])
-        ends = itertools.accumulate([3 * mixed, *counts], initial=8)
+    def unpacked(cls, packed: Array, n: int, dtype: Any) -> Request:
+        """What was packed, with points of n entries in ``dtype``."""
+        mixed, *counts = map(int, packed[:LENGTHS])
+        ends = list(itertools.accumulate([3 * mixed, *counts], initial=LENGTHS))
         parts = [packed[i:j].tolist() for i, j in itertools.pairwise(ends)]
-        triples = zip(*(parts[0][i::3] for i in range(3)), strict=True)
         keys, anew, at, values_at, alive = (tuple(map(int, part)) for part in parts[1:])
-        points = packed[len(packed) - rows * n :].reshape(rows, n).astype(dtype)
+        triples = zip(*(parts[0][i::3] for i in range(3)), strict=True)
         mixtures = tuple((int(p), int(q), weight) for p, q, weight in triples)
+        points = packed[ends[-1] :].reshape(-1, n).astype(dtype)
         return cls(keys, points, mixtures, anew, at, values_at, alive)
 
 
@@ -235,7 +236,9 @@ class Worker:
 
     def answer(self, packed: Array) -> Array | None:
         """`look`, as it travels."""
-        answer = self.look(Request.unpacked(packed, self.shards[0].loss.matrix.prototype.dtype))
+        matrix = self.shards[0].loss.matrix
+        request = Request.unpacked(packed, matrix.shape[1], matrix.prototype.dtype)
+        answer = self.look(request)
         return None if answer is None else answer.packed()
 
     def normal(self, x: Array) -> Array:
