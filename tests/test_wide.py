@@ -372,3 +372,16 @@ def test_a_wider_point_that_would_be_rounded_is_refused(lower):
     ):
         with pytest.raises(ValueError, match="got numpy float64"):
             call(x)
+
+
+def test_a_correction_that_runs_away_ends_no_run():
+    """Where the ball binds, the correction of a cut may grow without end: that is no fault of x."""
+    rng = np.random.default_rng(1)
+    A, b = rng.standard_normal((4, 6)).astype(np.float32), rng.standard_normal(4).astype(np.float32)
+    problem = tb.Problem(
+        lower=tb.LeastSquares(aslinearoperator(A), b),
+        upper=tb.SquaredNorm(1.0, np.ones(6, np.float32)),
+        domain=tb.Ball(1.0),
+    )
+    result = tb.solve(problem, max_iter=3000)
+    assert result.status == "settled", result

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tiebreak import arrays
-from tiebreak.arrays import Array
+from tiebreak.arrays import Array, rounding_unit
 from tiebreak.cuts import Set
 from tiebreak.domains import Domain
 from tiebreak.functions import Function
@@ -76,7 +76,7 @@ class Search:
         self._near: dict[int, tuple[Model, Model]] = {}  # a model and its twin, by the model's id
         if self._is_far:
             zero, domain = np.zeros(n), _on_the_host(domain)
-        self._slack = UNIT * (64.0 + 0.5 * n)  # rounding of a sum over the variables
+        self._slack = rounding_unit(UNIT, n)  # of a sum over the variables
         self._zero = zero
         self._region = Region(*problem.penalties, domain, problem.radius, zero)
         self._floors = tuple(self._floor(h) for h in (problem.upper, problem.lower))

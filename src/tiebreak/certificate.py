@@ -139,7 +139,7 @@ class Ledger:
         self._is_double = x0.dtype == self._xp.float64
         self._zero = self._double(arrays.zeros_like(x0))
         self._nothing = Model(0.0, 0.0, 0.0, self._zero, 0.0, 0.0, 0.0)
-        self._slack = UNIT * (64.0 + 0.5 * self._n)  # rounding of a sum over the variables
+        self._slack = rounding_unit(UNIT, self._n)  # of a sum over the variables
         self._search = Search(problem, self._zero)
         self._growth = problem.lower.growth if isinstance(problem.domain, Space) else 0.0
         self.refuted = False  # was a promise of the user seen to be false?
@@ -162,12 +162,12 @@ class Ledger:
     # -- collecting -----------------------------------------------------------------------------
 
     def add(self, news: News) -> bool:
-        """The news of one step; False if some that waited are not finite, and left out.
+        """The news of one step; False if some that waited were not finite, and were left out.
 
         The news of a few steps are taken in together where the vectors are on a device, for asking
         for their sizes costs more than the arithmetic, or short, for beside the products of a step
-        code that was not used for a while costs twice as much. The sums are the same to the bit.
-        That is left to `catch_up`, unless nobody calls it.
+        code that was not used for a while costs twice as much. The sums are the same, on the host
+        to the bit. That is left to `catch_up`, unless nobody calls it.
         """
         self._waiting.append(news)
         if len(self._waiting) >= 2 * self._patience - 1:  # at once, if there is no patience

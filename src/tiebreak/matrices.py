@@ -121,7 +121,7 @@ class Matrix:
 
     @cached_property
     def _blocks(self) -> list[Block]:
-        """In blocks that stay in the cache from the first product to the last."""
+        """In blocks that stay in the cache of the one thread from the first product to the last."""
         rows, n = self.shape
         size = max(LEAST, block_bytes() // (self.entries.itemsize * n))
         parts = (slice(i, i + size) for i in range(0, rows, size))

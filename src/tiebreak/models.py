@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from tiebreak import arrays
-from tiebreak.arrays import Array
+from tiebreak.arrays import Array, rounding_unit
 from tiebreak.domains import Ball, Box, Domain, Space
 from tiebreak.penalties import Joint, Penalty, Zero, joint
 from tiebreak.terms import Terms
@@ -93,7 +93,7 @@ class Region:
         self, f2: Penalty, g2: Penalty, domain: Domain, radius: float | None, zero: Array
     ) -> None:
         self._penalties, self._domain, self._radius, self._zero = (f2, g2), domain, radius, zero
-        self._slack = UNIT * (64.0 + 0.5 * zero.shape[0])  # rounding of a sum over the variables
+        self._slack = rounding_unit(UNIT, int(zero.shape[0]))  # of a sum over the variables
         self._reach = domain.farthest(zero)  # a bound on |x*|
         self._pairs = _largest_joint_parts(f2, g2, domain)
         self._steps = 0

@@ -314,9 +314,13 @@ class Run:
         return is_milestone or self.iteration >= last + max(1, last // 10)
 
     def step(self) -> bool:
-        """One step; False (and nothing changed) if it led to a value that is not finite."""
+        """One step; False (and nothing changed) if it led to a value that is not finite.
+
+        Or if x is not, which values may hide and slopes show some steps later.
+        """
         before, self.state = self.state, self.method.step(self.problem, self._heeded())
-        if not (self.is_finite and (not self.certifies or self.ledger.add(self.state.news))):
+        is_good = self.is_finite and (not self.certifies or self.ledger.add(self.state.news))
+        if not is_good and not (self.is_finite and arrays.all_finite(self.state.x)):
             self.state = before
             return False
         self._note_doubts()

@@ -131,7 +131,7 @@ class Streamed(Swept):
         return result
 
     def blocks(self) -> Iterator[Block]:
-        """All rows in order, in tiles that stay in the cache from the first product to the last."""
+        """All rows in order; for one thread in tiles that stay in its cache for all products."""
         for rows, block in self._read():
             for start in range(0, len(block), self._tile):
                 tile = block[start : start + self._tile]

@@ -126,16 +126,19 @@ def next_cut(problem: Problem, state: State, proof: Proof) -> State:
     if problem.is_smooth:  # on a sphere it is of second order
         lost = min(lost, arrays.dot(slope, x) + problem.domain.support(-1.0 * slope))
     is_close = lost <= EXACT * max(t * proof.bend, proof.rounding / t)
-    c, ahead = proof.c, left
+    c, ahead, curvature = proof.c, left, state.curvature
     if proof.tries > 0:
         turn = left - proof.left
         bent, fell = arrays.dots((turn, proof.d), (proof.left, proof.d))
         longer = min(-fell / bent, LONGER) - 1.0 if bent > 0.0 else 0.0
         c, ahead = c + longer * proof.d, left + longer * turn
-        state = state._replace(curvature=state.curvature.learned(proof.d, turn))
-    d = -face.along(state.curvature.times(ahead, state.scale))
-    proof = proof._replace(c=c + d, d=d, left=ahead, tries=proof.tries + 1)
-    if is_close or proof.tries >= TRIES:
+        curvature = curvature.learned(proof.d, turn)
+    d = -face.along(curvature.times(ahead, state.scale))
+    has_run_away = not arrays.all_finite(c + d)  # then all that was learned here is dropped
+    if not has_run_away:
+        proof = proof._replace(c=c + d, d=d, left=ahead, tries=proof.tries + 1)
+        state = state._replace(curvature=curvature)
+    if has_run_away or is_close or proof.tries >= TRIES:
         proof = proof._replace(t=STEEPER * t, rungs=proof.rungs + 1, tries=0)
     state = state._replace(proof=proof, news=news)
     if proof.rungs < PROOFS:
