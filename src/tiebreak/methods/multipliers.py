@@ -32,6 +32,7 @@ from tiebreak.problem import Problem
 from tiebreak.terms import Terms
 
 SHARE = 0.2  # the first eta, beside the one that makes f bend as much as g
+HEAVIEST = 1e3  # an eta that makes f bend so much more than g is none to begin with
 STRAIGHT = 1e-3  # the same for conjugate gradients, which hardly mind: fewer rounds
 CLOSE = 0.1  # a round ends where so much of what x lacks below is left of the slope of its sum
 SLOW, EASIER = 0.3, 0.25  # where x lacks more than this part of the round before, eta falls
@@ -90,7 +91,8 @@ class Multipliers:
         f_x, g_x = seen_at(problem, x)
         bend_f, bend_g = _bends(problem, f_x, g_x)
         is_straight = int(x.shape[0]) > DENSE and conjugate.applies(problem)
-        if not eta > 0.0:
+        is_heavy = eta * bend_f > HEAVIEST * bend_g > 0.0
+        if is_heavy or not eta > 0.0:
             is_fine = arrays.epsilon(x) < STRAIGHT**3  # eta f is known to epsilon/eta of its size
             share = STRAIGHT if is_straight and is_fine else SHARE
             eta = share * bend_g / bend_f if bend_f > 0.0 else 0.0
@@ -190,8 +192,8 @@ def _round(problem: Problem, state: State, lacks: float) -> State:
     lower = problem.prox(here.x - t * here.g.slope, 0.0, t)
     gain = abs(arrays.dot(points - weight * x, x - lower)) / t
     gain = max(gain, abs(f - state.upper_value))
-    if state.is_straight and state.rounds == 0 and state.weight == 0.0:
-        gain = math.inf  # one point tells nothing, and the last value may be of the same round
+    if state.weight == 0.0:
+        gain = math.inf  # one point tells nothing, and the last value may be that of the same sum
     off = gain / size if size > 0.0 else 0.0
     news = News(lower=((1.0, here.g),), values=((g, x, here.g),))
     state = state._replace(
