@@ -170,7 +170,8 @@ class _LinearLoss(SmoothFunction):
         asked = plan.known, plan.weights, slopes
         swept = matrix.read(points, *asked, self._target, self._kind, self._scale)
         plan.fill(swept.products[: len(points)], swept.images)
-        return lambda: (arrays.numbers(swept.losses), [*swept.gradients])
+        gradients = [*swept.gradients]  # while the GPU is at work, not once it has ended
+        return lambda: (arrays.numbers(swept.losses), gradients)
 
     def _looked(self, images: Sequence[Image], slopes: int) -> Found:
         """The same by plain products."""
