@@ -5,7 +5,7 @@ over (bytes of the two matrices)/(bandwidth of a plain copy on the device, read 
 for every size and precision; then the time to the certificate (1e-3, 1e-3) of `tb.solve` on the
 GPU, and of the same problem on all cores of the same machine. Needs PyTorch and an NVIDIA GPU.
 
-    python benchmarks/gpu.py            # the table of docs/scale.md, about 5 minutes on an H200
+    python benchmarks/gpu.py            # the table of docs/scale.md, about 7 minutes on an H200
     python benchmarks/gpu.py --small    # a hundredth of it, to see that all is well
 """
 

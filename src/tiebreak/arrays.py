@@ -21,6 +21,7 @@ Image: TypeAlias = Any  # None, an array, a Deferred, or a tuple of images
 
 T = TypeVar("T")
 
+TINY = 2.0**-1000  # covers underflow, which relative errors do not
 
 _NAMESPACES: dict[type, Namespace] = {}
 _UNITS: dict[tuple[type, Any], float] = {}  # by type and dtype

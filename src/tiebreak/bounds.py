@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tiebreak import arrays
-from tiebreak.arrays import Array, rounding_unit
+from tiebreak.arrays import TINY, Array, rounding_unit
 from tiebreak.cuts import Set
 from tiebreak.domains import Domain
 from tiebreak.functions import Function
@@ -26,7 +26,6 @@ from tiebreak.models import UNIT, Concave, Low, Model, Region, largest
 from tiebreak.penalties import split
 from tiebreak.problem import Problem
 
-TINY = 2.0**-1000  # covers underflow, which relative errors do not
 HUGE = 1e150  # multipliers beyond this drown everything else in rounding errors
 MIXTURES = 4  # how many mixtures of a minorant with a constant one are tried
 MARGINS = (1e-13, 1e-12, 1e-10, 1e-8, 1e-6, 1e-4)  # how far inside a dual ball is surely inside
@@ -117,11 +116,11 @@ class Search:
                 self._near[id(model)] = model, model._replace(slope=slope)
         self._near = {id(model): self._near[id(model)] for model in models}
 
-        def near(model: Model | None) -> Model | None:
-            return None if model is None else self._near[id(model)][1]
+        def near(model: Model) -> Model:
+            return self._near[id(model)][1]
 
-        upper, cut, lower, kept = map(near, lasts)
-        blocks = tuple(Block(*(self._near[id(m)][1] for m in block)) for block in sums.blocks)
+        upper, cut, lower, kept = (model and near(model) for model in lasts)
+        blocks = tuple(Block(*map(near, block)) for block in sums.blocks)
         return sums._replace(
             blocks=blocks, last_upper=upper, last_cut=cut, last_lower=lower, kept_cut=kept
         )

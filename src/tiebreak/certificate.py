@@ -22,8 +22,8 @@ from typing import NamedTuple
 import numpy as np
 
 from tiebreak import arrays, theory
-from tiebreak.arrays import Array, rounding_unit
-from tiebreak.bounds import HUGE, TINY, Block, Search, Sums, best_of
+from tiebreak.arrays import TINY, Array, rounding_unit
+from tiebreak.bounds import HUGE, Block, Search, Sums, best_of
 from tiebreak.domains import Ball, Box, Domain, Space
 from tiebreak.functions import Function, Seen
 from tiebreak.models import UNIT, Model

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tiebreak import arrays
-from tiebreak.arrays import Array
+from tiebreak.arrays import TINY, Array
 from tiebreak.domains import Domain
 from tiebreak.functions import SmoothFunction
 
@@ -27,7 +27,6 @@ Value = Callable[[Any], float]  # of a NumPy vector
 
 ORDER = 6  # of the differences that measure the rounding errors; smooth parts are gone by then
 ROUNDS = 8  # the most step sizes per coordinate; one or two are usual
-TINY = 2.0**-1000  # covers underflow
 MOVES = (1.0, 1e-3, 1e-6)  # how far from x0, in units of x0: far it may overflow or be flat
 
 

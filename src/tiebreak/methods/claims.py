@@ -12,8 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tiebreak import arrays
-from tiebreak.arrays import Array, rounding_unit
-from tiebreak.bounds import TINY
+from tiebreak.arrays import TINY, Array, rounding_unit
 from tiebreak.certificate import Claims
 from tiebreak.domains import Ball, Domain, Halfspace, L1Ball, Monotone, Space
 from tiebreak.faces import polyhedron
