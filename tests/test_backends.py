@@ -261,8 +261,8 @@ def difference(found: tb.Result, expected: tb.Result) -> tuple[float, float]:
 
 
 def test_a_step_asks_a_device_for_few_numbers(monkeypatch):
-    """The losses of f and of g, the cut before and after, the ball, the checks; and now and then
-    the news of 8 steps together, and the vectors of a row: what stands in for a device counts."""
+    """The losses of f, those of g, all products of vectors; and now and then the news of 8 steps
+    together, and the vectors of a row: what stands in for a device counts."""
     kind, asked = type(array_api_strict.asarray(1.0)), [0]
 
     def counting(original: Any) -> Any:
@@ -286,4 +286,4 @@ def test_a_step_asks_a_device_for_few_numbers(monkeypatch):
         counts.append(asked[0])
     per_step = (counts[1] - counts[0]) / 200
     print(f"{per_step:.2f} transfers a step")
-    assert 1.0 < per_step <= 8.0
+    assert 1.0 < per_step <= 5.0

@@ -171,15 +171,27 @@ def inner(x: Array, y: Array) -> Array:
 
 def dots(*pairs: tuple[Array, Array]) -> list[float]:
     """<x, y> of every pair, of one dtype, with one transfer from a device to the host for all."""
+    return begin_dots(*pairs)()
+
+
+def begin_dots(*pairs: tuple[Array, Array]) -> Callable[[], list[float]]:
+    """The same, where a device may still be at work on the vectors: a call waits for it."""
     if type(pairs[0][0]) is np.ndarray:
-        return [float(np.vdot(x, y)) for x, y in pairs]
+        found = [float(np.vdot(x, y)) for x, y in pairs]
+        return lambda: found
     vectors = {id(x): x for pair in pairs for x in pair}
     places = {key: i for i, key in enumerate(vectors)}
     xp = namespace(pairs[0][0])
     # All products of all, in float64 (nobody's tensor cores are that), are fewer calls than some.
     rows = xp.astype(xp.stack(list(vectors.values())), xp.float64, copy=False)
-    table = numbers(xp.reshape(rows @ rows.T, (-1,)))
-    return [table[places[id(x)] * len(places) + places[id(y)]] for x, y in pairs]
+    products = xp.reshape(rows @ rows.T, (-1,))
+    wanted = [places[id(x)] * len(places) + places[id(y)] for x, y in pairs]
+
+    def end() -> list[float]:
+        table = numbers(products)
+        return [table[i] for i in wanted]
+
+    return end
 
 
 def numbers(x: Array) -> list[float]:

@@ -14,6 +14,7 @@ This file knows no method: a method hands over News, and that is all.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -146,6 +147,7 @@ class Ledger:
         self.is_steep = False  # was f seen to rise faster than its Lipschitz constant allows?
         self.part_sizes = (0.0, 0.0)  # of f and g, where they are sums whose parts may cancel
         self._waiting: list[News] = []
+        self._measured: list[tuple[News, list[Measured]]] = []
         self._is_good = True  # was all finite that was taken in since the last add?
         self._patience = PATIENCE if self._xp is not np or self._n <= SHORT else 1
         self._sums = sums or Sums(
@@ -167,38 +169,47 @@ class Ledger:
         The news of a few steps are taken in together where the vectors are on a device, for asking
         for their sizes costs more than the arithmetic, or short, for beside the products of a step
         code that was not used for a while costs twice as much. The sums are the same, on the host
-        to the bit. That is left to `catch_up`, unless nobody calls it.
+        to the bit. A device is asked here, when it has nothing else to do; the arithmetic is left
+        to `catch_up`, unless nobody calls it.
         """
         self._waiting.append(news)
-        if len(self._waiting) >= 2 * self._patience - 1:  # at once, if there is no patience
-            self._take_in()
+        if len(self._waiting) >= self._patience:
+            self._measure()
+        if self._patience == 1:
+            self.catch_up()
         was_good, self._is_good = self._is_good, True
         return was_good
 
     def catch_up(self) -> None:
-        """Take in what waits, if it is enough: for whoever waits for data in the meantime."""
-        if len(self._waiting) >= self._patience:
-            self._take_in()
+        """Enter what is measured: for whoever waits for data in the meantime."""
+        measured, self._measured = self._measured, []
+        for news, sizes in measured:
+            self._is_good &= self._enter(news, iter(sizes))
 
     @property
     def sums(self) -> Sums:
         """What was collected so far."""
         if self._waiting:
-            self._take_in()
+            self._measure()
+        if self._measured:
+            self.catch_up()
         return self._sums
 
     @sums.setter
     def sums(self, sums: Sums) -> None:
         self._sums = sums
 
-    def _take_in(self) -> None:
-        """Enter all that waits; what is not finite is left out, and `add` will tell."""
+    def _measure(self) -> None:
+        """The sizes of all that waits, and what its values say: the questions to a device."""
+        self.catch_up()  # in the order of the steps
         waiting, self._waiting = self._waiting, []
-        looks = [s for news in waiting for _, s in (*news.upper, *news.cuts, *news.lower)]
-        sizes = self._measured(looks)
-        good = [news for news in waiting if self._enter(news, sizes)]
-        self._lower_ghat([look for news in good for look in news.values])
-        self._is_good &= len(good) == len(waiting)
+        looks = [[s for _, s in (*n.upper, *n.cuts, *n.lower)] for n in waiting]
+        sizes = self._sizes([seen for some in looks for seen in some])
+        self._measured = [
+            (news, list(itertools.islice(sizes, len(some))))
+            for news, some in zip(waiting, looks, strict=True)
+        ]
+        self._lower_ghat([look for news in waiting for look in news.values])
 
     def _lower_ghat(self, looks: Sequence[tuple[float, Array, Seen]]) -> None:
         """By the smallest value, and by those below its bound, mostly none."""
@@ -272,7 +283,7 @@ class Ledger:
             lower_bound=max(s.lower_bound, known.lower_bound),
         )
 
-    def _measured(self, looks: Sequence[Seen]) -> Iterator[Measured]:
+    def _sizes(self, looks: Sequence[Seen]) -> Iterator[Measured]:
         """The minorants in float64, and all their sizes by one transfer."""
         vectors = iter(arrays.doubles([v for seen in looks for v in (seen.at, seen.slope)]))
         pairs = list(zip(vectors, vectors, strict=True))

@@ -25,7 +25,7 @@ from tiebreak.groups import Groups
 from tiebreak.matrices import Matrix
 from tiebreak.problem import Problem
 
-FORMAT = 5  # raised whenever an older file could not be continued faithfully
+FORMAT = 6  # raised whenever an older file could not be continued faithfully
 
 
 def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:

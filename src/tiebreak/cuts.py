@@ -49,6 +49,10 @@ class Set:
     def project(self, x: Array) -> Array:
         raise NotImplementedError
 
+    def _project(self, x: Array, square: float) -> Array:
+        """The projection of x, where <x, x> is known: a device need not be asked for it."""
+        return self.project(x)
+
     def support(self, direction: Array) -> float:
         raise NotImplementedError
 
@@ -74,8 +78,14 @@ class Set:
         A zero normal cuts nothing off.  Where the cut leaves nothing of Z, z is the limit for
         mu to infinity: the projection of x onto the points of Z where <normal, .> is smallest.
         """
+        return self._project_cut(x, normal, offset, guess, Products.of(normal, x))
+
+    def _project_cut(
+        self, x: Array, normal: Array, offset: float, guess: float | None, known: Products
+    ) -> tuple[Array, float]:
+        """The same where the products are known."""
         with arrays.quiet():
-            return _project_cut(self, x, normal, offset, guess)
+            return _project_cut(self, x, normal, offset, guess, known)
 
     @property
     def _size(self) -> float:
@@ -90,13 +100,11 @@ class Set:
         """A point whose projection is z, if possible with the same face of Z all around it."""
         return z
 
-    def _cut(
-        self, x: Array, c: Array, beta: float, guess: float, known: Products
-    ) -> tuple[Array, float, bool]:
-        """z, mu, and whether the cut can be met; nothing is so large that squares overflow."""
+    def _cut(self, x: Array, c: Array, beta: float, guess: float, known: Products) -> Cut:
+        """The projection; nothing is so large that squares overflow."""
         gap = _LinearGap(self, x, c, beta)
         mu, _exact = root(gap, guess)
-        return gap.z, mu, gap.met
+        return Cut(gap.z, mu, gap.met)
 
     def _path(self, x: Array, c: Array) -> Path:
         """The function mu -> z(mu), <c, z(mu)>, |d(mu)|."""
@@ -117,14 +125,35 @@ class Products(NamedTuple):
     @classmethod
     def of(cls, c: Array, x: Array) -> Products:
         """All three, by one transfer from a device."""
-        return cls(*arrays.dots((c, c), (x, x), (c, x)))
+        return cls(*arrays.dots(*cls.pairs(c, x)))
+
+    @staticmethod
+    def pairs(c: Array, x: Array) -> tuple[tuple[Array, Array], ...]:
+        """Of what they are the products."""
+        return (c, c), (x, x), (c, x)
+
+    def sizes(self, s: float, t: float) -> tuple[float, float]:
+        """|s x + t c|, and |s x| + |t c|."""
+        square = s * s * self.point + 2.0 * s * t * self.inner + t * t * self.normal
+        return math.sqrt(max(square, 0.0)), abs(s) * math.sqrt(self.point) + abs(t) * math.sqrt(
+            self.normal
+        )
+
+
+class Cut(NamedTuple):
+    """The projection onto a set and a cut."""
+
+    z: Array
+    mu: float
+    is_met: bool  # can the cut be met?
+    sizes: tuple[float, float] | None = None  # |z|, and of what was added to make z, where known
 
 
 def _project_cut(
-    domain: Set, x: Array, normal: Array, offset: float, guess: float | None
+    domain: Set, x: Array, normal: Array, offset: float, guess: float | None, known: Products
 ) -> tuple[Array, float]:
     """Directly where all magnitudes are ordinary, which two products tell."""
-    offset, known = float(offset), Products.of(normal, x)
+    offset = float(offset)
     if (
         2.0**-80 < known.normal < 2.0**40
         and known.point < 2.0**40
@@ -181,7 +210,9 @@ def _refined(
     Where x and mu c are much larger than z, their difference has an error.  Projecting once more,
     from z and from the side of the cut where it lies, moves it by that error only.
     """
-    z, mu, met = domain._cut(x, c, beta, guess, known)
+    z, mu, met, sizes = domain._cut(x, c, beta, guess, known)
+    if sizes is not None and type(z) is not np.ndarray and sizes[1] <= 8.0 * sizes[0]:
+        return z, mu  # that error is no more than a few of |z|: not worth asking a device
     for attempt in range(4):
         if not met or mu == INFINITY:
             break
@@ -193,7 +224,7 @@ def _refined(
         start = domain._lifted(z) if attempt == 0 else z
         turned = sign * c
         again = Products.of(turned, start)
-        closer, extra, closer_met = domain._cut(start, turned, sign * beta, 0.0, again)
+        closer, extra, closer_met, _ = domain._cut(start, turned, sign * beta, 0.0, again)
         error = arrays.max_abs(x) + mu * arrays.max_abs(c)
         if arrays.max_abs(closer - z) <= 64.0 * arrays.epsilon(x) * error:
             z, mu, met = closer, mu or extra, closer_met

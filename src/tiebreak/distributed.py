@@ -576,13 +576,8 @@ class _OnWorkers(_LinearLoss):
         return image
 
     def _sweep(self, plan: Plan, slopes: int) -> Found:
-        looking = self.matrix.look(plan.images, slopes)
-
-        def end() -> tuple[list[float], list[Array]]:
-            answer = looking()
-            return answer.losses, list(answer.slopes)
-
-        return end
+        answer = functools.cache(self.matrix.look(plan.images, slopes))
+        return Found(lambda: answer().losses, lambda: list(answer().slopes))
 
     @property
     def traffic(self) -> Traffic:

@@ -13,6 +13,7 @@ from tiebreak import arrays, checks
 from tiebreak.arrays import Array, dot, like, namespace, norm, to_numpy, zeros_like
 from tiebreak.cuts import (
     INFINITY,
+    Cut,
     Path,
     Products,
     Set,
@@ -80,14 +81,12 @@ class Space(Set):
             raise _unbounded(self)
         return zeros_like(direction)
 
-    def _cut(
-        self, x: Array, c: Array, beta: float, guess: float, known: Products
-    ) -> tuple[Array, float, bool]:
+    def _cut(self, x: Array, c: Array, beta: float, guess: float, known: Products) -> Cut:
         gap = known.inner - beta
         if gap <= 0.0:
-            return x, 0.0, True
+            return Cut(x, 0.0, True, known.sizes(1.0, 0.0))
         mu = gap / known.normal
-        return moved(x, mu, c), mu, True
+        return Cut(moved(x, mu, c), mu, True, known.sizes(1.0, -mu))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -117,6 +116,9 @@ class Ball(Set):
         y = self._centred(x)
         return self._nearest(x, y, norm(y))
 
+    def _project(self, x: Array, square: float) -> Array:
+        return self._nearest(x, x, norm(x, square)) if self.center is None else self.project(x)
+
     def support(self, direction: Array) -> float:
         """<direction, center> + radius |direction|."""
         return self._middle(direction) + self.radius * norm(direction)
@@ -138,6 +140,9 @@ class Ball(Set):
         """The projection of x, where y = x - center has this length."""
         if length <= self.radius:
             return x
+        share = self.radius / length
+        if share > 1e-30:  # in every precision
+            return self._back(y * share)
         z = y / length
         z *= self.radius
         return self._back(z)
@@ -159,9 +164,7 @@ class Ball(Set):
         center = None if self.center is None else self.center * 2.0**exponent
         return Ball(shrunk(self.radius, exponent), center)
 
-    def _cut(
-        self, x: Array, c: Array, beta: float, guess: float, known: Products
-    ) -> tuple[Array, float, bool]:
+    def _cut(self, x: Array, c: Array, beta: float, guess: float, known: Products) -> Cut:
         """Closed form, in the plane of c and y = x - center: a along c/|c|, b across."""
         eps, radius = arrays.epsilon(x), self.radius
         y = self._centred(x)
@@ -172,31 +175,41 @@ class Ball(Set):
         ratio = h / radius
         rounding = 2.0 * eps * radius if distance > radius else 0.0
         if ratio >= 1.0 or a * min(1.0, radius / max(distance, radius)) <= h + rounding:
-            return self._nearest(x, y, distance), 0.0, True
+            return self._uncut(x, y, distance)
         if ratio <= -1.0 + eps:
             # The cut touches the ball in one point or misses it: z(mu) tends to that point.
             far = max(0.0, a + (distance + radius) / eps)
-            return self._back(c * (-radius / length)), far / length, False
+            return Cut(self._back(c * (-radius / length)), far / length, False)
         reach = radius * math.sqrt((1.0 - ratio) * (1.0 + ratio))
         b = math.sqrt(max(0.0, (distance - a) * (distance + a)))
-        if b > 0.1 * distance:
-            across = moved(y, a / length, c)
-        else:  # nearly parallel: orthogonal to c once more, against cancellation
-            along = c / length
-            across = moved(y, a, along)
-            across = moved(across, dot(along, across), along)
-            b = norm(across)
+        if b > 0.1 * distance:  # no vector is needed but the outcome, s y + t c
+            s, mu = (1.0, a - h) if a >= h and b <= reach else (reach / b, a - b * (h / reach))
+            if mu <= 0.0:  # the projection of x is beyond the cut by a rounding error only
+                return self._uncut(x, y, distance)
+            t = (h - s * a) / length
+            sizes = known.sizes(s, t) if self.center is None else None
+            return Cut(self._back(moved(y if s == 1.0 else s * y, -t, c)), mu / length, True, sizes)
+        # Nearly parallel: orthogonal to c once more, against cancellation.
+        along = c / length
+        across = moved(y, a, along)
+        across = moved(across, dot(along, across), along)
+        b = norm(across)
         if a >= h and b <= reach:
-            return self._back(moved(across, -h / length, c)), (a - h) / length, True
+            return Cut(self._back(moved(across, -h / length, c)), (a - h) / length, True)
         if b == 0.0:
-            return self._back(c * (-radius / length)), max(0.0, a) / length, False
+            return Cut(self._back(c * (-radius / length)), max(0.0, a) / length, False)
         mu = a - b * (h / reach)
-        if mu <= 0.0:  # the projection of x is beyond the cut by a rounding error only
-            return self._nearest(x, y, distance), 0.0, True
+        if mu <= 0.0:
+            return self._uncut(x, y, distance)
         across *= reach / b
-        if b <= 0.1 * distance:
-            across = moved(across, dot(c, across) / length / length, c)
-        return self._back(moved(across, -h / length, c)), mu / length, True
+        across = moved(across, dot(c, across) / length / length, c)
+        return Cut(self._back(moved(across, -h / length, c)), mu / length, True)
+
+    def _uncut(self, x: Array, y: Array, distance: float) -> Cut:
+        """The projection of x, where y = x - center has this length and the cut is beyond."""
+        size = min(distance, self.radius)
+        sizes = (size, size) if self.center is None else None
+        return Cut(self._nearest(x, y, distance), 0.0, True, sizes)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -39,7 +39,31 @@ class Seen(NamedTuple):
     size: float = 0.0  # of a sum: the sum of the sizes of its parts, which may cancel in the value
 
 
-Looking: TypeAlias = Callable[[], tuple[list[Seen], list[float]]]
+Outcome: TypeAlias = tuple[list[Seen], list[float]]  # minorants, and values at other points
+
+
+class Looking:
+    """A look that has begun: a call waits for its end, and gives the outcome.
+
+    ``slopes`` need not wait: those on a GPU can go into what is to be computed there next.
+    """
+
+    def __init__(
+        self, end: Callable[[], Outcome], slopes: Callable[[], list[Array]] | None = None
+    ) -> None:
+        self._end, self._slopes = end, slopes
+        self._outcome: Outcome | None = None
+
+    def __call__(self) -> Outcome:
+        if self._outcome is None:
+            self._outcome = self._end()
+        return self._outcome
+
+    def slopes(self) -> list[Array]:
+        """The slopes of the minorants, in their order."""
+        if self._slopes is not None:
+            return self._slopes()
+        return [seen.slope for seen in self()[0]]
 
 
 class Function:
@@ -72,9 +96,7 @@ class Function:
         """The images of ``xs``; a function without a matrix has none."""
         return (None,) * len(xs)
 
-    def look(
-        self, at: Sequence[Lifted], values_at: Sequence[Lifted] = ()
-    ) -> tuple[list[Seen], list[float]]:
+    def look(self, at: Sequence[Lifted], values_at: Sequence[Lifted] = ()) -> Outcome:
         """Minorants at the points ``at``, values at the points ``values_at``."""
         seen = [Seen(p.x, self.value(p.x), self.gradient(p.x)) for p in at]
         return seen, [self.value(p.x) for p in values_at]
@@ -84,7 +106,7 @@ class Function:
 
         Where the data are on a GPU or on a cluster, two functions then work at the same time.
         """
-        return lambda: self.look(at, values_at)
+        return Looking(lambda: self.look(at, values_at))
 
     def passes(self, lifts: int, slopes: int, values: int) -> int:
         """How many passes over the data so many lifts, slopes and values cost."""
@@ -419,20 +441,18 @@ class Scaled(SmoothFunction):
     def lift(self, *xs: Array) -> tuple[Image, ...]:
         return self.function.lift(*xs)
 
-    def look(
-        self, at: Sequence[Lifted], values_at: Sequence[Lifted] = ()
-    ) -> tuple[list[Seen], list[float]]:
+    def look(self, at: Sequence[Lifted], values_at: Sequence[Lifted] = ()) -> Outcome:
         return self.start(at, values_at)()
 
     def start(self, at: Sequence[Lifted], values_at: Sequence[Lifted] = ()) -> Looking:
         looking, w = self.function.start(at, values_at), self.weight
 
-        def end() -> tuple[list[Seen], list[float]]:
+        def end() -> Outcome:
             seen, values = looking()
             scaled = [Seen(s.at, w * s.value, w * s.slope, w * s.size) for s in seen]
             return scaled, [w * v for v in values]
 
-        return end
+        return Looking(end)
 
     def passes(self, lifts: int, slopes: int, values: int) -> int:
         return self.function.passes(lifts, slopes, values)
@@ -511,9 +531,7 @@ class Sum(SmoothFunction):
     def lift(self, *xs: Array) -> tuple[Image, ...]:
         return tuple(zip(self.first.lift(*xs), self.second.lift(*xs), strict=True))
 
-    def look(
-        self, at: Sequence[Lifted], values_at: Sequence[Lifted] = ()
-    ) -> tuple[list[Seen], list[float]]:
+    def look(self, at: Sequence[Lifted], values_at: Sequence[Lifted] = ()) -> Outcome:
         return self.start(at, values_at)()
 
     def start(self, at: Sequence[Lifted], values_at: Sequence[Lifted] = ()) -> Looking:
@@ -525,7 +543,7 @@ class Sum(SmoothFunction):
             for i, h in enumerate((self.first, self.second))
         ]
 
-        def end() -> tuple[list[Seen], list[float]]:
+        def end() -> Outcome:
             (seen, values), (more_seen, more_values) = (looking() for looking in parts)
             return (
                 [
@@ -540,7 +558,7 @@ class Sum(SmoothFunction):
                 [v + w for v, w in zip(values, more_values, strict=True)],
             )
 
-        return end
+        return Looking(end)
 
     def passes(self, lifts: int, slopes: int, values: int) -> int:
         return self.first.passes(lifts, slopes, values) + self.second.passes(lifts, slopes, values)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import cached_property
-from typing import Any, TypeAlias
+from functools import cache, cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tiebreak import arrays, checks, matrices, spectra
 from tiebreak.arrays import Array, Deferred, Image, Plan, Product, rounding_unit
-from tiebreak.functions import Lifted, Looking, Seen, SmoothFunction
+from tiebreak.functions import Lifted, Looking, Outcome, Seen, SmoothFunction
 from tiebreak.matrices import DENSE_LIMIT, Fused, Matrix, Operator
 
 SMALL = 256  # up to this size eigenvalues are computed exactly, beyond it bounded by Lanczos
@@ -19,8 +19,11 @@ GRAM_LIMIT = 1024  # largest number of columns for which a Gram matrix is formed
 SPECTRUM_LIMIT = 2048  # largest smaller side for which all singular values are computed
 
 
-# losses and slopes, once a GPU or workers are waited for
-Found: TypeAlias = Callable[[], tuple[list[float], list[Array]]]
+class Found(NamedTuple):
+    """The outcome of a pass that has begun: the losses wait for its end, slopes on a GPU do not."""
+
+    losses: Callable[[], list[float]]
+    slopes: Callable[[], list[Array]]
 
 
 class _LinearLoss(SmoothFunction):
@@ -72,28 +75,26 @@ class _LinearLoss(SmoothFunction):
         return self.matrix.shares_passes
 
     def value(self, x: Array) -> float:
-        return self._found(self._images(x), 0)()[0][0]
+        return self._found(self._images(x), 0).losses()[0]
 
     def gradient(self, x: Array) -> Array:
-        return self._found(self._images(x), 1)()[1][0]
+        return self._found(self._images(x), 1).slopes()[0]
 
     def lift(self, *xs: Array) -> tuple[Image, ...]:
         return self._images(*xs)
 
-    def look(
-        self, at: Sequence[Lifted], values_at: Sequence[Lifted] = ()
-    ) -> tuple[list[Seen], list[float]]:
+    def look(self, at: Sequence[Lifted], values_at: Sequence[Lifted] = ()) -> Outcome:
         return self.start(at, values_at)()
 
     def start(self, at: Sequence[Lifted], values_at: Sequence[Lifted] = ()) -> Looking:
         found = self._found([p.image for p in (*at, *values_at)], len(at))
 
-        def end() -> tuple[list[Seen], list[float]]:
-            losses, slopes = found()
+        def end() -> Outcome:
+            losses, slopes = found.losses(), found.slopes()
             seen = [Seen(p.x, *look) for p, *look in zip(at, losses, slopes)]  # noqa: B905
             return seen, losses[len(at) :]
 
-        return end
+        return Looking(end, found.slopes)
 
     def _images(self, *xs: Array) -> tuple[Image, ...]:
         if self.matrix.shares_passes:
@@ -110,13 +111,10 @@ class _LinearLoss(SmoothFunction):
         if scale == 1.0:
             return found
 
-        def scaled() -> tuple[list[float], list[Array]]:
-            losses, pulled = found()
-            if not isinstance(self.matrix, Fused):  # which has done it
-                pulled = [scale * slope for slope in pulled]
-            return [scale * loss for loss in losses], pulled
-
-        return scaled
+        slopes_found = found.slopes
+        if not isinstance(self.matrix, Fused):  # which has done it
+            slopes_found = cache(lambda: [scale * slope for slope in found.slopes()])
+        return Found(lambda: [scale * loss for loss in found.losses()], slopes_found)
 
     def _sweep(self, plan: Plan, slopes: int) -> Found:
         """The losses at all images of the plan, the slopes at the first so many, in one pass."""
@@ -141,7 +139,8 @@ class _LinearLoss(SmoothFunction):
             images = [row @ parts for row in weights]  # each an array of its own, kept or not
             losses = arrays.scalars([self._loss(image) for image in images])
         plan.fill(list(parts[kept:]), images)
-        return lambda: (losses, list(sums))
+        pulled = list(sums)
+        return Found(lambda: losses, lambda: pulled)
 
     def _fused(self, matrix: Fused, plan: Plan, slopes: int) -> Found:
         """The same by one reading of a matrix on a GPU."""
@@ -159,19 +158,16 @@ class _LinearLoss(SmoothFunction):
                 self._fused(matrix, Plan.of([i]), int(j < slopes)) for j, i in enumerate(images)
             ]
 
-            def all_found() -> tuple[list[float], list[Array]]:
-                every = [found() for found in each]
-                return [loss for some, _ in every for loss in some], [
-                    slope for _, some in every for slope in some
-                ]
-
-            return all_found
+            return Found(
+                lambda: [loss for found in each for loss in found.losses()],
+                lambda: [slope for found in each for slope in found.slopes()],
+            )
         points = [product.x for product in plan.fresh]
         asked = plan.known, plan.weights, slopes
         swept = matrix.read(points, *asked, self._target, self._kind, self._scale)
         plan.fill(swept.products[: len(points)], swept.images)
         gradients = [*swept.gradients]  # while the GPU is at work, not once it has ended
-        return lambda: (arrays.numbers(swept.losses), gradients)
+        return Found(lambda: arrays.numbers(swept.losses), lambda: gradients)
 
     def _looked(self, images: Sequence[Image], slopes: int) -> Found:
         """The same by plain products."""
@@ -179,7 +175,7 @@ class _LinearLoss(SmoothFunction):
         pairs = [self._slope(image) for image in images[:slopes]]
         losses = [loss for loss, _ in pairs] + [self._loss(image) for image in images[slopes:]]
         back = self.matrix.adjoint(*(weights for _, weights in pairs)) if slopes else []
-        return lambda: (arrays.scalars(losses), back)
+        return Found(lambda: arrays.scalars(losses), lambda: back)
 
     def passes(self, lifts: int, slopes: int, values: int) -> int:
         return int(slopes + values > 0) if self.matrix.shares_passes else lifts + slopes
@@ -564,9 +560,7 @@ class Quadratic(SmoothFunction):
     def lift(self, *xs: Array) -> tuple[Image, ...]:
         return tuple(self.matrix.forward(*xs))
 
-    def look(
-        self, at: Sequence[Lifted], values_at: Sequence[Lifted] = ()
-    ) -> tuple[list[Seen], list[float]]:
+    def look(self, at: Sequence[Lifted], values_at: Sequence[Lifted] = ()) -> Outcome:
         seen = [Seen(p.x, self._value(p.x, p.image), p.image + self.c) for p in at]
         return seen, [self._value(p.x, p.image) for p in values_at]
 

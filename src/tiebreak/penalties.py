@@ -16,7 +16,7 @@ from tiebreak import arrays, checks
 from tiebreak.arrays import Array, Image, to_numpy
 from tiebreak.cuts import INFINITY, assign
 from tiebreak.domains import Ball, Box, Domain, Space
-from tiebreak.functions import Flat, Function, Lifted, Seen, SmoothFunction
+from tiebreak.functions import Flat, Function, Lifted, Outcome, SmoothFunction
 from tiebreak.groups import Groups, groups_of
 from tiebreak.terms import Terms
 
@@ -439,9 +439,7 @@ class Composite(Function):
     def lift(self, *xs: Array) -> tuple[Image, ...]:
         return self.smooth.lift(*xs)
 
-    def look(
-        self, at: Sequence[Lifted], values_at: Sequence[Lifted] = ()
-    ) -> tuple[list[Seen], list[float]]:
+    def look(self, at: Sequence[Lifted], values_at: Sequence[Lifted] = ()) -> Outcome:
         """Minorants of the smooth part, values of the sum."""
         seen, values = self.smooth.look(at, values_at)
         return seen, [v + self.penalty.value(p.x) for v, p in zip(values, values_at, strict=True)]

@@ -14,7 +14,7 @@ from tiebreak import arrays
 from tiebreak.arrays import Array, Image
 from tiebreak.bounds import Sums
 from tiebreak.certificate import UNDERFLOW, Certificate, Ledger, Proved
-from tiebreak.functions import Lifted, Looking, Seen, SmoothFunction
+from tiebreak.functions import Lifted, Looking, Outcome, SmoothFunction
 from tiebreak.methods.common import is_due
 from tiebreak.problem import Problem
 from tiebreak.result import Row
@@ -162,9 +162,7 @@ class Counted(SmoothFunction):
             *[x if self._for(x) is self else arrays.like(x, self.prototype) for x in xs]
         )
 
-    def look(
-        self, at: Sequence[Lifted], values_at: Sequence[Lifted] = ()
-    ) -> tuple[list[Seen], list[float]]:
+    def look(self, at: Sequence[Lifted], values_at: Sequence[Lifted] = ()) -> Outcome:
         return self.start(at, values_at)()
 
     def start(self, at: Sequence[Lifted], values_at: Sequence[Lifted] = ()) -> Looking:
@@ -188,7 +186,7 @@ class Counted(SmoothFunction):
             h._count(0, *map(len, mine))
             parts.append((h, h.function.start(*mine)))
 
-        def end() -> tuple[list[Seen], list[float]]:
+        def end() -> Outcome:
             found = [(h, *looking()) for h, looking in parts]
             seen = {h: iter(some) for h, some, _ in found}
             values = {h: iter(some) for h, _, some in found}
@@ -197,7 +195,7 @@ class Counted(SmoothFunction):
                 [next(values[self._for(p.x)]) for p in values_at],
             )
 
-        return end
+        return Looking(end)
 
     def rounding(
         self, reach: float, value: float, slope: float, epsilon: float, n: int

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 from tiebreak import arrays, checks, theory
 from tiebreak.arrays import Array, Image, mix
 from tiebreak.certificate import News
+from tiebreak.cuts import Products
 from tiebreak.functions import Seen
 from tiebreak.methods.common import (
     DEFAULT_HORIZON,
@@ -82,6 +83,8 @@ class Auxiliary(NamedTuple):
     u_image: Image  # of u under g's matrix
     g_w: Seen  # g at w = mix(u, v), where the next step starts
     g_u: float
+    ahead: Array  # v - b grad g1(w), which the next step projects
+    ahead_square: float
 
 
 class State(NamedTuple):
@@ -95,6 +98,8 @@ class State(NamedTuple):
     f_y: Seen  # f and g at y = mix(x, z), where the next step starts
     g_y: Seen
     cut_at_y: float  # <slope, y> of g there, for the next cut
+    ahead: Array  # z - a grad f1(y), from where line 6 goes
+    ahead_known: Products  # of that and of the slope of g
     level: float  # g_k of the next step
     mu: float  # multiplier of the last cut, the next one's first guess
     upper_value: float  # f(x) and g(x)
@@ -148,13 +153,23 @@ class Accelerated:
     # -- what a kind adds ---------------------------------------------------------------------
 
     def line_6(
-        self, problem: Problem, v: Array, a: float, c: Array, beta: float, guess: float
+        self,
+        problem: Problem,
+        v: Array,
+        a: float,
+        c: Array,
+        beta: float,
+        guess: float,
+        known: Products,
     ) -> tuple[Array, float]:
-        """argmin of a f2(z) + ½|z - v|² over the z in Z with <c, z> + g2(z) <= beta; its mu."""
+        """argmin of a f2(z) + ½|z - v|² over the z in Z with <c, z> + g2(z) <= beta; its mu.
+
+        ``known``: the products of c and v.
+        """
         raise NotImplementedError
 
-    def lower_step(self, problem: Problem, v: Array, b: float) -> Array:
-        """argmin of b g2(z) + ½|z - v|² over the z in Z."""
+    def lower_step(self, problem: Problem, v: Array, b: float, square: float) -> Array:
+        """argmin of b g2(z) + ½|z - v|² over the z in Z; ``square`` = <v, v>."""
         raise NotImplementedError
 
     # -- the step size ------------------------------------------------------------------------
@@ -200,12 +215,18 @@ class Accelerated:
         f_x, g_x = f_y.value + f2.value(x.x), g_y.value + g2.value(x.x)
         L_g = positive_smoothness(problem, problem.lower, g_y, g_y)
         S = self.smoothness(problem, f_y, g_y)
+        ahead = arrays.plus(x.x, f_y.slope, -theory.step_size(0, S))
+        lower_ahead = arrays.plus(x.x, g_y.slope, -theory.auxiliary_step_size(0, L_g))
         state = State(
             k=0, A=0.0, x=x.x, z=x.x, x_images=x[1:], f_y=f_y, g_y=g_y,
             cut_at_y=arrays.dot(g_y.slope, g_y.at),
+            ahead=ahead, ahead_known=Products.of(g_y.slope, ahead),
             level=g_x, mu=0.0, upper_value=f_x, lower_value=g_x,
             smoothness=S, lower_smoothness=L_g, steep=(0, 0), bent=(0, 0),
-            auxiliary=Auxiliary(0, 0.0, x.x, x.x, x.lower, g_y, g_x),
+            auxiliary=Auxiliary(
+                k=0, B=0.0, u=x.x, v=x.x, u_image=x.lower, g_w=g_y, g_u=g_x,
+                ahead=lower_ahead, ahead_square=arrays.dot(lower_ahead, lower_ahead),
+            ),
             news=News(values=((g_x, g_y.at, g_y),)),
         )  # fmt: skip
         if isinstance(self.levels, GivenLevels):
@@ -223,12 +244,10 @@ class Accelerated:
         a, a_next = theory.step_size(k, S), theory.step_size(k + 1, S)
         A = state.A + a
 
-        # Line 6: a gradient step on f1, then f2, Z and the cut of g at y_k.
+        # Line 6: a gradient step on f1, made already, then f2, Z and the cut of g at y_k.
         c = state.g_y.slope
         beta = state.level - state.g_y.value + state.cut_at_y
-        z_new, mu = self.line_6(
-            problem, arrays.plus(state.z, state.f_y.slope, -a), a, c, beta, state.mu
-        )
+        z_new, mu = self.line_6(problem, state.ahead, a, c, beta, state.mu, state.ahead_known)
         # Both sequences are lifted together, so that streamed data is passed over once.
         if aux is None:
             (z,) = problem.lift(z_new)
@@ -241,29 +260,41 @@ class Accelerated:
         y_next = mix(x, z, a_next / (A + a_next))
         upper = f1.start([y_next.f], [x.f])  # f and g side by side, where that is possible
         if aux is None:
-            (g_y,), (g1_x,) = g1.look([y_next.g], [x.g])
-            level, lower, values = state.level, [(a, state.g_y)], []
+            lower = g1.start([y_next.g], [x.g])
         else:
             u, w = _auxiliary_points(problem, state, aux, v)
-            (g_y, g_w), (g1_x, g1_u) = g1.look([y_next.g, w.g], [x.g, u.g])
-            g_u = g1_u + g2.value(u.x)
-            aux, used = _auxiliary_advance(state, aux, u, v, g_w, g_u), aux
-            level = min(state.level, g_u)
-            lower, values = [(aux.B - used.B, used.g_w)], [(g_u, u.x, g_w)]
+            lower = g1.start([y_next.g, w.g], [x.g, u.g])
+
+        # All products of vectors, those of the next step too, are begun before anything is waited
+        # for: so a GPU has its work before it asks for it, and is asked once.
+        (f_slope,), (g_slope, *w_slope) = upper.slopes(), lower.slopes()
+        ahead = arrays.plus(z.x, f_slope, -a_next)
+        dz, share = z.x - state.z, a / A  # x_{k+1} - y_k = share * dz
+        pairs = [(state.f_y.slope, dz), (c, dz), (dz, dz), (g_slope, y_next.x)]
+        pairs += Products.pairs(g_slope, ahead)
+        if aux is not None:
+            lower_ahead = _auxiliary_ahead(state, aux, v, *w_slope)
+            pairs.append((lower_ahead, lower_ahead))
+        products = arrays.begin_dots(*pairs)
+
         (f_y,), (f1_x,) = upper()
+        (g_y, *g_w), (g1_x, *g1_u) = lower()
+        along_f, along_g, square, cut_at_y, *known = products()
+        level, minorant, values = state.level, (a, state.g_y), []
+        if aux is not None:
+            g_u = g1_u[0] + g2.value(u.x)
+            level, values, used = min(level, g_u), [(g_u, u.x, g_w[0])], aux
+            aux = _auxiliary_advance(state, aux, u, v, g_w[0], g_u, lower_ahead, known.pop())
+            minorant = (aux.B - used.B, used.g_w)
         if isinstance(self.levels, GivenLevels):
             level = self.levels.at(k + 1)
         f_x, g_x = f1_x + f2.value(x.x), g1_x + g2.value(x.x)
-
-        dz, share = z.x - state.z, a / A  # x_{k+1} - y_k = share * dz
-        along_f, along_g, square, cut_at_y = arrays.dots(
-            (state.f_y.slope, dz), (c, dz), (dz, dz), (g_y.slope, g_y.at)
-        )
         square *= share * share
         steep_f, bent_f = out_of_bounds(f1, state.f_y, f1_x, share * along_f, square)
         steep_g, bent_g = out_of_bounds(g1, state.g_y, g1_x, share * along_g, square)
         return State(
             k=k + 1, A=A, x=x.x, z=z.x, x_images=x[1:], f_y=f_y, g_y=g_y, cut_at_y=cut_at_y,
+            ahead=ahead, ahead_known=Products(*known),
             level=level, mu=mu, upper_value=f_x, lower_value=g_x, auxiliary=aux,
             smoothness=S, lower_smoothness=state.lower_smoothness,
             steep=(state.steep[0] + steep_f, state.steep[1] + steep_g),
@@ -271,7 +302,7 @@ class Accelerated:
             news=News(
                 upper=((a, state.f_y),),
                 cuts=((mu, state.g_y),),
-                lower=tuple(lower),
+                lower=(minorant,),
                 values=((g_x, x.x, g_y), *values),
             ),
         )  # fmt: skip
@@ -281,7 +312,7 @@ class Accelerated:
     def _auxiliary_mirror(self, problem: Problem, state: State, aux: Auxiliary) -> Array:
         """v_{k+1}: a gradient step on g1 from v_k, b_k = (k+1)/(2 L_g), then g2 and Z."""
         b = theory.auxiliary_step_size(aux.k, state.lower_smoothness)
-        return self.lower_step(problem, arrays.plus(aux.v, aux.g_w.slope, -b), b)
+        return self.lower_step(problem, aux.ahead, b, aux.ahead_square)
 
     def _auxiliary_step(self, problem: Problem, state: State) -> State:
         """One step of the auxiliary run alone: in ``init``, in the first phase of FixedLevels."""
@@ -292,7 +323,8 @@ class Accelerated:
         u, w = _auxiliary_points(problem, state, aux, v)
         (g_w,), (g1_u,) = g1.look([w.g], [u.g])
         g_u = g1_u + g2.value(u.x)
-        after = _auxiliary_advance(state, aux, u, v, g_w, g_u)
+        ahead = _auxiliary_ahead(state, aux, v, g_w.slope)
+        after = _auxiliary_advance(state, aux, u, v, g_w, g_u, ahead, arrays.dot(ahead, ahead))
         news = News(
             lower=((after.B - aux.B, aux.g_w),),
             values=(*(state.news.values if aux.k == 0 else ()), (g_u, u.x, g_w)),
@@ -313,11 +345,25 @@ def _auxiliary_points(
     return u, mix(u, v, b_next / (B + b_next))
 
 
+def _auxiliary_ahead(state: State, aux: Auxiliary, v: Point, slope: Array) -> Array:
+    """v_{k+1} - b_{k+1} grad g1(w_{k+1}), which the step after this one projects."""
+    b_next = theory.auxiliary_step_size(aux.k + 1, state.lower_smoothness)
+    return arrays.plus(v.x, slope, -b_next)
+
+
 def _auxiliary_advance(
-    state: State, aux: Auxiliary, u: Point, v: Point, g_w: Seen, g_u: float
+    state: State,
+    aux: Auxiliary,
+    u: Point,
+    v: Point,
+    g_w: Seen,
+    g_u: float,
+    ahead: Array,
+    ahead_square: float,
 ) -> Auxiliary:
     b = theory.auxiliary_step_size(aux.k, state.lower_smoothness)
-    return Auxiliary(aux.k + 1, aux.B + b, u.x, v.x, u.lower, g_w, g_u)
+    B = aux.B + b
+    return Auxiliary(aux.k + 1, B, u.x, v.x, u.lower, g_w, g_u, ahead, ahead_square)
 
 
 def _lift_both(problem: Problem, z: Array, v: Array) -> tuple[Point, Point]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tiebreak.arrays import Array
+from tiebreak.cuts import Products, Set
 from tiebreak.methods.accelerated import Accelerated
 from tiebreak.methods.common import need_smooth
 from tiebreak.problem import Problem
@@ -53,11 +54,22 @@ class AGMBiO(Accelerated):
         super().check(problem)
 
     def line_6(
-        self, problem: Problem, v: Array, a: float, c: Array, beta: float, guess: float
+        self,
+        problem: Problem,
+        v: Array,
+        a: float,
+        c: Array,
+        beta: float,
+        guess: float,
+        known: Products,
     ) -> tuple[Array, float]:
         """The projection of v onto Z and the cut."""
-        return problem.domain.project_cut(v, c, beta, guess)
+        Z = problem.domain
+        if isinstance(Z, Set):
+            return Z._project_cut(v, c, beta, guess, known)
+        return Z.project_cut(v, c, beta, guess)
 
-    def lower_step(self, problem: Problem, v: Array, b: float) -> Array:
+    def lower_step(self, problem: Problem, v: Array, b: float, square: float) -> Array:
         """The projection of v onto Z."""
-        return problem.domain.project(v)
+        Z = problem.domain
+        return Z._project(v, square) if isinstance(Z, Set) else Z.project(v)
