@@ -222,10 +222,12 @@ def test_a_mistake_in_the_middle_of_a_pass_does_not_hang(tmp_path):
 # --- one pass for all of a look -------------------------------------------------------------------
 
 
-@pytest.fixture
-def shared(monkeypatch):
-    """Passes are shared from 1,000 bytes on, in blocks of 16 rows."""
+@pytest.fixture(params=[True, False], ids=["in pairs", "one by one"])
+def shared(monkeypatch, request):
+    """Passes are shared from 1,000 bytes on, in blocks of 16 rows; vectors together or not."""
     monkeypatch.setattr(matrices, "blas_threads", lambda: 1)
+    monkeypatch.setattr(matrices, "has_small_products", lambda: request.param)
+    monkeypatch.setattr(matrices, "FEW", 1000)
     monkeypatch.setattr(matrices, "CACHE", 1000)
     monkeypatch.setattr(matrices, "BLOCK", 1)
 
@@ -251,6 +253,47 @@ def test_threads_want_large_blocks_and_share_no_passes(asked, threads, monkeypat
     is_one = threads == 1
     assert matrices.of(np.ones((3000, 730))).shares_passes is is_one
     assert matrices.block_bytes() == (matrices.BLOCK if is_one else matrices.THREADED_BLOCK)
+
+
+@pytest.mark.parametrize("is_quick", [True, False])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_products_in_pairs_are_products(dtype, is_quick, monkeypatch):
+    """Within the classical bound, a unit of rounding for every term of a sum."""
+    monkeypatch.setattr(matrices, "blas_threads", lambda: 1)
+    monkeypatch.setattr(matrices, "has_small_products", lambda: is_quick)
+    monkeypatch.setattr(matrices, "BLOCK", 10_000)
+    A, _, rng = data(1003, 301, dtype)
+    made, exact = matrices.of(A), A.astype(np.longdouble)
+    assert made._in_pairs is is_quick
+    assert not made.shares_passes
+    for count in (1, 2, 3):
+        xs, rs = (rng.standard_normal((count, size)).astype(dtype) for size in (301, 1003))
+        for found, matrix, vectors in (
+            (made.forward(*xs), exact, xs),
+            (made.adjoint(*rs), exact.T, rs),
+        ):
+            for product, vector in zip(found, vectors, strict=True):
+                assert product.dtype == dtype
+                bound = matrix.shape[1] * np.finfo(dtype).eps * (np.abs(matrix) @ np.abs(vector))
+                assert np.all(np.abs(product - matrix @ vector) <= bound)
+
+
+def test_the_processor_and_the_blas_say_how_two_vectors_are_multiplied(monkeypatch):
+    for blas, found, expected in [
+        ("scipy-openblas", ["X86_V3", "X86_V4"], True),
+        ("scipy-openblas", ["AVX512F", "AVX512_SKX"], True),
+        ("scipy-openblas", ["X86_V3"], False),
+        ("mkl", ["X86_V4"], False),
+        ("accelerate", ["NEON"], False),
+    ]:
+        built = {
+            "Build Dependencies": {"blas": {"name": blas}},
+            "SIMD Extensions": {"found": found},
+        }
+        monkeypatch.setattr(np, "show_config", lambda mode, built=built: built)
+        assert matrices.has_small_products.__wrapped__() is expected
+    monkeypatch.setattr(np, "show_config", lambda mode: {})
+    assert matrices.has_small_products.__wrapped__() is False
 
 
 def test_passes_are_shared_by_rows_in_order_beyond_the_cache_that_are_not_too_long(monkeypatch):

@@ -184,27 +184,55 @@ def begin_dots(*pairs: tuple[Array, Array]) -> Callable[[], list[float]]:
     xp = namespace(pairs[0][0])
     # All products of all, in float64 (nobody's tensor cores are that), are fewer calls than some.
     rows = xp.astype(xp.stack(list(vectors.values())), xp.float64, copy=False)
-    products = xp.reshape(rows @ rows.T, (-1,))
     wanted = [places[id(x)] * len(places) + places[id(y)] for x, y in pairs]
+    return Coming(xp.reshape(rows @ rows.T, (-1,)), lambda table: [table[i] for i in wanted])
 
-    def end() -> list[float]:
-        table = numbers(products)
-        return [table[i] for i in wanted]
 
-    return end
+class Coming:
+    """Numbers that a device was asked for: a call waits for them, `bring` for several at once."""
+
+    def __init__(self, vector: Array, then: Callable[[list[float]], list[float]]) -> None:
+        self.vector, self._then = vector, then
+        self._found: list[float] | None = None
+
+    def __call__(self) -> list[float]:
+        if self._found is None:
+            self.take(numbers(self.vector))
+        assert self._found is not None
+        return self._found
+
+    def take(self, found: list[float]) -> None:
+        """These are the numbers."""
+        self._found = self._then(found)
+
+
+def later(
+    values: Sequence[Array], then: Callable[[list[float]], list[float]]
+) -> Callable[[], list[float]]:
+    """``then`` of some numbers of one library: those of NumPy are there, others are coming."""
+    if not values or isinstance(values[0], float | np.generic):
+        found = then([float(value) for value in values])
+        return lambda: found
+    return Coming(namespace(values[0]).stack(list(values)), then)
+
+
+def bring(*asked: Callable[[], list[float]]) -> None:
+    """Wait for all that come from a device, by one transfer."""
+    coming = [some for some in asked if isinstance(some, Coming)]
+    if len(coming) < 2:
+        return
+    xp = namespace(coming[0].vector)
+    found = numbers(xp.concat([xp.astype(c.vector, xp.float64, copy=False) for c in coming]))
+    for some in coming:
+        size = some.vector.shape[0]
+        some.take(found[:size])
+        del found[:size]
 
 
 def numbers(x: Array) -> list[float]:
     """The entries of a vector as Python numbers, by one transfer."""
     found: list[float] = x.tolist() if hasattr(x, "tolist") else to_numpy(x).tolist()
     return found
-
-
-def scalars(values: Sequence[Array]) -> list[float]:
-    """Numbers of one library as Python numbers, by one transfer."""
-    if not values or isinstance(values[0], float | np.generic):
-        return [float(value) for value in values]
-    return numbers(namespace(values[0]).stack(list(values)))
 
 
 def norm(x: Array, squared: float | None = None) -> float:

@@ -209,7 +209,10 @@ class Ledger:
             (news, list(itertools.islice(sizes, len(some))))
             for news, some in zip(waiting, looks, strict=True)
         ]
-        self._lower_ghat([look for news in waiting for look in news.values])
+        values = [look for news in waiting for look in news.values]
+        self._lower_ghat(values)
+        if self._growth > 0.0:
+            self._raise_lower_bound([near for _, _, near in values])
 
     def _lower_ghat(self, looks: Sequence[tuple[float, Array, Seen]]) -> None:
         """By the smallest value, and by those below its bound, mostly none."""
@@ -235,10 +238,6 @@ class Ledger:
         if news.claims is not None:
             self._believe(news.claims)
         s = self._sums
-        lower_bound = s.lower_bound
-        if self._growth > 0.0:
-            bounds = (self._growth_bound(g, near) for _, _, near in news.values)
-            lower_bound = best_of(lower_bound, *bounds)
         steps, blocks = s.steps, s.blocks
         if uppers or cuts or lowers:
             if steps & (steps - 1) == 0:  # a power of two, or the very first: a new block
@@ -254,7 +253,7 @@ class Ledger:
                 lower = lower.plus(model, weight)
             steps, blocks = steps + 1, (*blocks[:-1], Block(upper, cut, lower))
         self.sums = s._replace(
-            steps=steps, blocks=blocks, lower_bound=lower_bound,
+            steps=steps, blocks=blocks,
             last_upper=uppers[-1][1] if uppers else s.last_upper,
             last_cut=cuts[-1][1] if cuts else s.last_cut,
             last_lower=lowers[-1][1] if lowers else s.last_lower,
@@ -353,12 +352,14 @@ class Ledger:
             bounds.append(value + error + outside * steepness + TINY)
         return bounds
 
-    def _growth_bound(self, h: Function, seen: Seen) -> float:
-        """On R^n: min h >= h(x) - |grad h(x)|²/(2 mu), where h has such a mu."""
-        size, steepness = arrays.norm(seen.at), arrays.norm(seen.slope)
-        value_error, slope_error = self._errors(h, seen, size, steepness)
-        slope = steepness + slope_error
-        return seen.value - value_error - slope * slope / (2.0 * self._growth) - TINY
+    def _raise_lower_bound(self, looks: Sequence[Seen]) -> None:
+        """On R^n: g* >= g(x) - |grad g(x)|²/(2 mu), where g has such a mu."""
+        bounds = []
+        for seen, sizes in zip(looks, self._sizes(looks), strict=True):
+            errors = self._errors(self.problem.lower, seen, sizes.size, sizes.steepness)
+            slope = sizes.steepness + errors[1]
+            bounds.append(seen.value - errors[0] - slope * slope / (2.0 * self._growth) - TINY)
+        self.sums = self._sums._replace(lower_bound=best_of(self._sums.lower_bound, *bounds))
 
     # -- bounding -------------------------------------------------------------------------------
 

@@ -211,7 +211,7 @@ def _refined(
     from z and from the side of the cut where it lies, moves it by that error only.
     """
     z, mu, met, sizes = domain._cut(x, c, beta, guess, known)
-    if sizes is not None and type(z) is not np.ndarray and sizes[1] <= 8.0 * sizes[0]:
+    if sizes is not None and sizes[1] <= 8.0 * sizes[0] and type(z) is not np.ndarray:
         return z, mu  # that error is no more than a few of |z|: not worth asking a device
     for attempt in range(4):
         if not met or mu == INFINITY:

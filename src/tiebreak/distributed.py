@@ -577,7 +577,8 @@ class _OnWorkers(_LinearLoss):
 
     def _sweep(self, plan: Plan, slopes: int) -> Found:
         answer = functools.cache(self.matrix.look(plan.images, slopes))
-        return Found(lambda: answer().losses, lambda: list(answer().slopes))
+        pulled = functools.cache(lambda: self._pulled(list(answer().slopes)))
+        return Found(lambda: self._scaled(answer().losses), pulled)
 
     @property
     def traffic(self) -> Traffic:

@@ -190,10 +190,10 @@ class Ball(Set):
             sizes = known.sizes(s, t) if self.center is None else None
             return Cut(self._back(moved(y if s == 1.0 else s * y, -t, c)), mu / length, True, sizes)
         # Nearly parallel: orthogonal to c once more, against cancellation.
-        along = c / length
-        across = moved(y, a, along)
-        across = moved(across, dot(along, across), along)
-        b = norm(across)
+        across = moved(y, a / length, c)
+        inner, square = arrays.dots((c, across), (across, across))
+        across, along = moved(across, inner / known.normal, c), inner * inner / known.normal
+        b = norm(across, square - along if along <= 0.01 * square else None)
         if a >= h and b <= reach:
             return Cut(self._back(moved(across, -h / length, c)), (a - h) / length, True)
         if b == 0.0:
@@ -202,7 +202,6 @@ class Ball(Set):
         if mu <= 0.0:
             return self._uncut(x, y, distance)
         across *= reach / b
-        across = moved(across, dot(c, across) / length / length, c)
         return Cut(self._back(moved(across, -h / length, c)), mu / length, True)
 
     def _uncut(self, x: Array, y: Array, distance: float) -> Cut:

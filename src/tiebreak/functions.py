@@ -45,14 +45,34 @@ Outcome: TypeAlias = tuple[list[Seen], list[float]]  # minorants, and values at 
 class Looking:
     """A look that has begun: a call waits for its end, and gives the outcome.
 
-    ``slopes`` need not wait: those on a GPU can go into what is to be computed there next.
+    ``slopes`` need not wait: those on a GPU can go into what is to be computed there next. Its
+    ``losses`` can be waited for together with other numbers: see `arrays.bring`.
     """
 
     def __init__(
-        self, end: Callable[[], Outcome], slopes: Callable[[], list[Array]] | None = None
+        self,
+        end: Callable[[], Outcome],
+        slopes: Callable[[], list[Array]] | None = None,
+        losses: Callable[[], list[float]] = list,
     ) -> None:
-        self._end, self._slopes = end, slopes
+        self._end, self._slopes, self.losses = end, slopes, losses
         self._outcome: Outcome | None = None
+
+    @classmethod
+    def of(
+        cls,
+        at: Sequence[Lifted],
+        losses: Callable[[], list[float]],
+        slopes: Callable[[], list[Array]],
+    ) -> Looking:
+        """Losses at the points ``at`` and at others after them, slopes at the first."""
+
+        def end() -> Outcome:
+            found = losses()
+            seen = [Seen(p.x, *look) for p, *look in zip(at, found, slopes())]  # noqa: B905
+            return seen, found[len(at) :]
+
+        return cls(end, slopes, losses)
 
     def __call__(self) -> Outcome:
         if self._outcome is None:
@@ -219,6 +239,18 @@ class SquaredNorm(SmoothFunction):
 
     def gradient(self, x: Array) -> Array:
         return self.weight * self._shifted(x)
+
+    def look(self, at: Sequence[Lifted], values_at: Sequence[Lifted] = ()) -> Outcome:
+        return self.start(at, values_at)()
+
+    def start(self, at: Sequence[Lifted], values_at: Sequence[Lifted] = ()) -> Looking:
+        shifted, half = [self._shifted(p.x) for p in (*at, *values_at)], 0.5 * self.weight
+        squares = [arrays.inner(s, s) for s in shifted]
+        losses = arrays.later(squares, lambda found: [half * square for square in found])
+        slopes = shifted[: len(at)]
+        if self.weight != 1.0:  # otherwise not worth a copy
+            slopes = [self.weight * s for s in slopes]
+        return Looking.of(at, losses, lambda: slopes)
 
     def rounding(
         self, reach: float, value: float, slope: float, epsilon: float, n: int

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tiebreak import arrays, checks, matrices, spectra
 from tiebreak.arrays import Array, Deferred, Image, Plan, Product, rounding_unit
-from tiebreak.functions import Lifted, Looking, Outcome, Seen, SmoothFunction
+from tiebreak.functions import Lifted, Looking, Outcome, SmoothFunction
 from tiebreak.matrices import DENSE_LIMIT, Fused, Matrix, Operator
 
 SMALL = 256  # up to this size eigenvalues are computed exactly, beyond it bounded by Lanczos
@@ -88,13 +88,7 @@ class _LinearLoss(SmoothFunction):
 
     def start(self, at: Sequence[Lifted], values_at: Sequence[Lifted] = ()) -> Looking:
         found = self._found([p.image for p in (*at, *values_at)], len(at))
-
-        def end() -> Outcome:
-            losses, slopes = found.losses(), found.slopes()
-            seen = [Seen(p.x, *look) for p, *look in zip(at, losses, slopes)]  # noqa: B905
-            return seen, losses[len(at) :]
-
-        return Looking(end, found.slopes)
+        return Looking.of(at, *found)
 
     def _images(self, *xs: Array) -> tuple[Image, ...]:
         if self.matrix.shares_passes:
@@ -104,17 +98,14 @@ class _LinearLoss(SmoothFunction):
     def _found(self, images: Sequence[Image], slopes: int) -> Found:
         """The function at all images, its slopes at the first so many."""
         if self.matrix.shares_passes:
-            found = self._sweep(Plan.of(images), slopes)
-        else:
-            found = self._looked(images, slopes)
-        scale = self._scale
-        if scale == 1.0:
-            return found
+            return self._sweep(Plan.of(images), slopes)
+        return self._looked(images, slopes)
 
-        slopes_found = found.slopes
-        if not isinstance(self.matrix, Fused):  # which has done it
-            slopes_found = cache(lambda: [scale * slope for slope in found.slopes()])
-        return Found(lambda: [scale * loss for loss in found.losses()], slopes_found)
+    def _scaled(self, losses: list[float]) -> list[float]:
+        return [self._scale * loss for loss in losses]
+
+    def _pulled(self, slopes: list[Array]) -> list[Array]:
+        return slopes if self._scale == 1.0 else [self._scale * slope for slope in slopes]
 
     def _sweep(self, plan: Plan, slopes: int) -> Found:
         """The losses at all images of the plan, the slopes at the first so many, in one pass."""
@@ -137,9 +128,9 @@ class _LinearLoss(SmoothFunction):
             if points or slopes:
                 _, sums = self.matrix.sweep(points, slopes, weigh if slopes else None, parts[kept:])
             images = [row @ parts for row in weights]  # each an array of its own, kept or not
-            losses = arrays.scalars([self._loss(image) for image in images])
+            losses = [float(self._loss(image)) for image in images]
         plan.fill(list(parts[kept:]), images)
-        pulled = list(sums)
+        losses, pulled = self._scaled(losses), self._pulled(list(sums))
         return Found(lambda: losses, lambda: pulled)
 
     def _fused(self, matrix: Fused, plan: Plan, slopes: int) -> Found:
@@ -167,7 +158,7 @@ class _LinearLoss(SmoothFunction):
         swept = matrix.read(points, *asked, self._target, self._kind, self._scale)
         plan.fill(swept.products[: len(points)], swept.images)
         gradients = [*swept.gradients]  # while the GPU is at work, not once it has ended
-        return Found(lambda: arrays.numbers(swept.losses), lambda: gradients)
+        return Found(arrays.Coming(swept.losses, self._scaled), lambda: gradients)
 
     def _looked(self, images: Sequence[Image], slopes: int) -> Found:
         """The same by plain products."""
@@ -175,7 +166,8 @@ class _LinearLoss(SmoothFunction):
         pairs = [self._slope(image) for image in images[:slopes]]
         losses = [loss for loss, _ in pairs] + [self._loss(image) for image in images[slopes:]]
         back = self.matrix.adjoint(*(weights for _, weights in pairs)) if slopes else []
-        return Found(lambda: arrays.scalars(losses), lambda: back)
+        pulled = self._pulled(back)
+        return Found(arrays.later(losses, self._scaled), lambda: pulled)
 
     def passes(self, lifts: int, slopes: int, values: int) -> int:
         return int(slopes + values > 0) if self.matrix.shares_passes else lifts + slopes
@@ -546,13 +538,13 @@ class Quadratic(SmoothFunction):
         return wide
 
     def value(self, x: Array) -> float:
-        return self._value(x, self._apply(x))
+        return float(self._inner(x, self._apply(x))) + self.constant
 
     def _apply(self, x: Array) -> Array:
         return self.matrix.forward(x)[0]
 
-    def _value(self, x: Array, image: Array) -> float:
-        return arrays.dot(0.5 * image + self.c, x) + self.constant
+    def _inner(self, x: Array, image: Array) -> Array:
+        return arrays.inner(0.5 * image + self.c, x)
 
     def gradient(self, x: Array) -> Array:
         return self._apply(x) + self.c
@@ -561,8 +553,13 @@ class Quadratic(SmoothFunction):
         return tuple(self.matrix.forward(*xs))
 
     def look(self, at: Sequence[Lifted], values_at: Sequence[Lifted] = ()) -> Outcome:
-        seen = [Seen(p.x, self._value(p.x, p.image), p.image + self.c) for p in at]
-        return seen, [self._value(p.x, p.image) for p in values_at]
+        return self.start(at, values_at)()
+
+    def start(self, at: Sequence[Lifted], values_at: Sequence[Lifted] = ()) -> Looking:
+        inner = [self._inner(p.x, p.image) for p in (*at, *values_at)]
+        losses = arrays.later(inner, lambda found: [some + self.constant for some in found])
+        slopes = [p.image + self.c for p in at]
+        return Looking.of(at, losses, lambda: slopes)
 
     def passes(self, lifts: int, slopes: int, values: int) -> int:
         return lifts

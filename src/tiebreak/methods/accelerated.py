@@ -277,6 +277,7 @@ class Accelerated:
             pairs.append((lower_ahead, lower_ahead))
         products = arrays.begin_dots(*pairs)
 
+        arrays.bring(upper.losses, lower.losses, products)
         (f_y,), (f1_x,) = upper()
         (g_y, *g_w), (g1_x, *g1_u) = lower()
         along_f, along_g, square, cut_at_y, *known = products()

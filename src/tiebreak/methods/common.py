@@ -115,7 +115,7 @@ def out_of_bounds(
     """
     rise, epsilon = value - y.value - inner, arrays.epsilon(y.at)
     curved = 0.5 * h.known_lipschitz * square if square > 0.0 else 0.0
-    few = 8.0 * epsilon * max(abs(value), abs(y.value))  # units of rounding: less than any slack
+    few = 64.0 * epsilon * max(abs(value), abs(y.value))  # a quarter of any slack: `rounding_unit`
     if -few <= rise <= curved + few:
         return False, False
     # Perhaps it is rounding only.
