@@ -269,6 +269,16 @@ def test_a_worker_that_dies_is_restarted_and_the_answer_is_the_same(cluster, dat
         far.value(np.zeros(COLUMNS))
 
 
+def test_a_worker_whose_rows_came_with_its_function_is_restarted_as_well(cluster):
+    """Ray puts a large argument into its store and forgets it a second after the worker began."""
+    A, x = np.random.default_rng(2).standard_normal((300, COLUMNS)), np.ones(COLUMNS)
+    far = distributed.LeastSquares([in_memory(A, A @ x)], lipschitz=1e3)
+    assert len(ray.cloudpickle.dumps(far.matrix.sources)) < 10_000  # a name for it, which we keep
+    before = far.value(2.0 * x)
+    os.kill(pid(far.matrix.workers[0]), signal.SIGKILL)
+    assert far.value(2.0 * x) == before
+
+
 @pytest.mark.parametrize("method", [tb.AGMBiO(gamma=0.1), tb.AdaptiveAGMBiO()])
 def test_a_run_goes_on_from_a_checkpoint_that_holds_points_not_images(
     twins, data, tmp_path, method

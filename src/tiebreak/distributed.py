@@ -320,6 +320,25 @@ def _parquet(owner: str, path: Path, target: str) -> tuple[Array, Array, tuple[s
 # -- in the driver --------------------------------------------------------------------------------
 
 
+class Stored:
+    """A function in Ray's store, for one that carries many rows along.
+
+    As an argument of the actor Ray would put it there as well, but forget it once the worker has
+    begun; and then the worker could not be restarted.
+    """
+
+    def __init__(self, loader: Loader) -> None:
+        import ray
+
+        self.reference = ray.put(loader)
+
+    def __call__(self) -> tuple[Any, Any]:
+        import ray
+
+        loader: Loader = ray.get(self.reference)
+        return loader()
+
+
 class Remote(Deferred):
     """The image of a point, as a name for what the workers hold; its ``point`` is here.
 
@@ -388,6 +407,9 @@ class Rows(Matrix):
         actor = ray.remote(Worker).options(
             max_restarts=RESTARTS, max_task_retries=-1, scheduling_strategy="SPREAD"
         )
+        if len(ray.cloudpickle.dumps(sources)) > INLINE:
+            sources = [Stored(one) if callable(one) else one for one in sources]
+        self.sources = sources  # what is in Ray's store stays there as long as these do
         ends = [len(sources) * i // workers for i in range(workers + 1)]
         self.workers = [
             actor.remote(kind, {i: sources[i] for i in range(first, last)}, target)
