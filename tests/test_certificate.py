@@ -11,7 +11,8 @@ from planted import Planted, planted, wrong_points
 
 import tiebreak as tb
 from tiebreak import bounds, models
-from tiebreak.certificate import Ledger
+from tiebreak.certificate import Claims, Ledger, News
+from tiebreak.functions import Lifted
 
 EPS = np.finfo(np.float64).eps
 
@@ -274,3 +275,22 @@ def test_deep_inside_the_domain_growth_on_the_whole_space_bounds_both_sides(scal
         assert far.upper_optimum[0] <= exact * (1 + 1e-9)
         assert exact <= far.upper_optimum[1] * (1 + 1e-9)
         assert low <= exact * (1 + 1e-9) <= high * (1 + 2e-9)
+
+
+def test_news_with_claims_are_entered_in_the_order_of_their_steps():
+    """Whoever reads the sums while some wait and some are measured: the last is the last."""
+    problem = tb.Problem(
+        upper=tb.SquaredNorm(), lower=tb.LeastSquares(np.eye(3), np.ones(3)), domain=tb.Ball(5.0)
+    )
+    f, g = problem.smooth_parts
+    ledger, xs = Ledger(problem, np.zeros(3)), np.random.default_rng(0).standard_normal((10, 3))
+    for k, x in enumerate(xs):
+        (f_x,), _ = f.look([Lifted(x, *f.lift(x))])
+        (g_x,), _ = g.look([Lifted(x, *g.lift(x))])
+        claims = Claims(lower=0.0) if k == 1 else None
+        ledger.add(News(upper=((1.0, f_x),), cuts=((0.1 * k, g_x),), claims=claims))
+    sums = ledger.sums
+    assert sums.steps == 10
+    assert sums.last_ratio == pytest.approx(0.9)
+    assert sums.last_upper is not None
+    np.testing.assert_allclose(sums.last_upper.slope, xs[-1] - xs[-1])

@@ -204,3 +204,68 @@ def test_certify_does_not_forget_that_a_function_is_not_convex():
     problem = tb.Problem(upper=upper, lower=lower, domain=tb.Ball(5.0))
     proof = tb.certify(problem, [2.0, -1.0], max_iter=3000)
     assert proof.upper_gap == math.inf
+
+
+class Quarter(tb.Ball):
+    """The part of a ball where no entry is negative, by public names only."""
+
+    def project(self, x):
+        return super().project(np.maximum(x, 0.0))
+
+    def project_cut(self, x, normal, offset, guess=None):
+        low, high = 0.0, 1.0
+        while normal @ self.project(x - high * normal) > offset and high < 1e9:
+            high *= 2.0
+        for _ in range(100):
+            middle = 0.5 * (low + high)
+            if normal @ self.project(x - middle * normal) <= offset:
+                high = middle
+            else:
+                low = middle
+        return self.project(x - high * normal), high
+
+    def support(self, direction):
+        return self.radius * float(np.linalg.norm(np.maximum(direction, 0.0)))
+
+    def argmin(self, direction):
+        falling = np.maximum(-direction, 0.0)
+        length = np.linalg.norm(falling)
+        return falling * (self.radius / length) if length > 0.0 else falling
+
+
+def test_a_set_derived_from_one_of_ours_is_asked_for_its_own_projections():
+    """A ball's short cut for known products would leave the set, and g* its interval."""
+    rng = np.random.default_rng(1)
+    A, n = rng.standard_normal((6, 10)), 10
+    b = A @ rng.standard_normal(n)
+    problem = tb.Problem(
+        upper=tb.SquaredNorm(center=rng.standard_normal(n)),
+        lower=tb.LeastSquares(A, b, gram=False),
+        domain=Quarter(1.0),
+    )
+    x, L = np.zeros(n), float(np.linalg.norm(A, 2) ** 2)
+    for _ in range(20_000):
+        x = problem.domain.project(x - A.T @ (A @ x - b) / L)
+    least = 0.5 * float(np.sum((A @ x - b) ** 2))
+    for steps in (1, 2, 5, 50):
+        result = tb.solve(problem, tb.AGMBiO(gamma=1.0), rtol=0, max_iter=steps)
+        low, high = result.certificate.lower_optimum
+        assert low <= least * (1.0 + 1e-9)
+        assert high >= least * (1.0 - 1e-9)
+        assert result.x.min() >= 0.0
+
+
+@pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan])
+@pytest.mark.parametrize("domain", [tb.L1Ball(1.0), tb.Simplex(1.0), tb.Ball(1.0)])
+def test_a_gradient_that_ceases_to_be_finite_ends_the_run_with_a_word(domain, bad):
+    calls = [0]
+
+    def gradient(x):
+        calls[0] += 1
+        return np.where(np.arange(5) == 0, bad, x) if calls[0] == 9 else x - 1.0
+
+    lower = tb.Smooth(lambda x: 0.5 * float(np.sum((x - 1.0) ** 2)), gradient, lipschitz=1.0)
+    problem = tb.Problem(upper=tb.SquaredNorm(), lower=lower, domain=domain)
+    result = tb.solve(problem, tb.AGMBiO(), x0=np.zeros(5), rtol=0, max_iter=40)
+    assert result.status == "nonfinite"
+    assert np.isfinite(result.x).all()

@@ -266,15 +266,16 @@ def test_products_in_pairs_are_products(dtype, is_quick, monkeypatch):
     made, exact = matrices.of(A), A.astype(np.longdouble)
     assert made._in_pairs is is_quick
     assert not made.shares_passes
-    for count in (1, 2, 3):
-        xs, rs = (rng.standard_normal((count, size)).astype(dtype) for size in (301, 1003))
+    for count, kind in itertools.product((1, 2, 3), (dtype, np.float64)):
+        xs, rs = (rng.standard_normal((count, size)).astype(kind) for size in (301, 1003))
         for found, matrix, vectors in (
             (made.forward(*xs), exact, xs),
             (made.adjoint(*rs), exact.T, rs),
         ):
             for product, vector in zip(found, vectors, strict=True):
-                assert product.dtype == dtype
-                bound = matrix.shape[1] * np.finfo(dtype).eps * (np.abs(matrix) @ np.abs(vector))
+                assert product.dtype == np.result_type(dtype, vector)
+                unit = np.finfo(product.dtype).eps
+                bound = matrix.shape[1] * unit * (np.abs(matrix) @ np.abs(vector))
                 assert np.all(np.abs(product - matrix @ vector) <= bound)
 
 

@@ -216,8 +216,8 @@ def later(
     return Coming(namespace(values[0]).stack(list(values)), then)
 
 
-def bring(*asked: Callable[[], list[float]]) -> None:
-    """Wait for all that come from a device, by one transfer."""
+def bring(*asked: Callable[[], list[float]] | None) -> None:
+    """Wait for all of these that come from a device, by one transfer."""
     coming = [some for some in asked if isinstance(some, Coming)]
     if len(coming) < 2:
         return

@@ -35,6 +35,7 @@ UNDERFLOW = 1e-290  # a gap below this is 0, a tolerance that is no larger is no
 PROMISING = 1e-6  # growth of less than this share of L_g is as good as none
 PATIENCE = 8  # steps whose news are taken in together: see Ledger.add
 SHORT = 2**14  # entries of a vector that may wait in the memory of the host: no more than megabytes
+FAR_SHORT = 2**20  # the same on a device, which has gigabytes
 
 
 class Claims(NamedTuple):
@@ -149,7 +150,8 @@ class Ledger:
         self._waiting: list[News] = []
         self._measured: list[tuple[News, list[Measured]]] = []
         self._is_good = True  # was all finite that was taken in since the last add?
-        self._patience = PATIENCE if self._xp is not np or self._n <= SHORT else 1
+        is_short = self._n <= (SHORT if self._xp is np else FAR_SHORT)
+        self._patience = PATIENCE if is_short else 1
         self._sums = sums or Sums(
             steps=0, blocks=(), last_upper=None, last_cut=None, last_lower=None, last_ratio=0.0,
             ghat=math.inf,
@@ -201,8 +203,8 @@ class Ledger:
 
     def _measure(self) -> None:
         """The sizes of all that waits, and what its values say: the questions to a device."""
-        self.catch_up()  # in the order of the steps
         waiting, self._waiting = self._waiting, []
+        self.catch_up()  # in the order of the steps
         looks = [[s for _, s in (*n.upper, *n.cuts, *n.lower)] for n in waiting]
         sizes = self._sizes([seen for some in looks for seen in some])
         self._measured = [
@@ -263,7 +265,7 @@ class Ledger:
 
     def _believe(self, claims: Claims) -> None:
         """Take over what a method has proved in its own way."""
-        (low, high), s = claims.upper, self.sums
+        (low, high), s = claims.upper, self._sums
         self.sums = s._replace(
             upper_bound=max(s.upper_bound, low),
             upper_ceiling=min(s.upper_ceiling, high),

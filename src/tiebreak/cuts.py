@@ -50,7 +50,7 @@ class Set:
         raise NotImplementedError
 
     def _project(self, x: Array, square: float) -> Array:
-        """The projection of x, where <x, x> is known: a device need not be asked for it."""
+        """`project`, where <x, x> is known: a device need not be asked for it."""
         return self.project(x)
 
     def support(self, direction: Array) -> float:
@@ -78,14 +78,15 @@ class Set:
         A zero normal cuts nothing off.  Where the cut leaves nothing of Z, z is the limit for
         mu to infinity: the projection of x onto the points of Z where <normal, .> is smallest.
         """
-        return self._project_cut(x, normal, offset, guess, Products.of(normal, x))
+        return _cut_off(self, x, normal, offset, guess, Products.of(normal, x))
 
     def _project_cut(
         self, x: Array, normal: Array, offset: float, guess: float | None, known: Products
     ) -> tuple[Array, float]:
-        """The same where the products are known."""
-        with arrays.quiet():
-            return _project_cut(self, x, normal, offset, guess, known)
+        """`project_cut`, where the products are known; that of a subclass, where it has its own."""
+        if type(self).project_cut is not Set.project_cut:
+            return self.project_cut(x, normal, offset, guess)
+        return _cut_off(self, x, normal, offset, guess, known)
 
     @property
     def _size(self) -> float:
@@ -149,22 +150,24 @@ class Cut(NamedTuple):
     sizes: tuple[float, float] | None = None  # |z|, and of what was added to make z, where known
 
 
-def _project_cut(
+def _cut_off(
     domain: Set, x: Array, normal: Array, offset: float, guess: float | None, known: Products
 ) -> tuple[Array, float]:
     """Directly where all magnitudes are ordinary, which two products tell."""
     offset = float(offset)
-    if (
+    is_ordinary = (
         2.0**-80 < known.normal < 2.0**40
         and known.point < 2.0**40
         and abs(offset) < 2.0**20
         and domain._size < 2.0**20
-    ):
-        start = float(guess) if guess is not None and 0.0 < guess < 2.0**80 else 0.0
-        z, mu = _refined(domain, x, normal, offset, start, known)
-        if mu < INFINITY:
-            return z, mu
-    return _rescaled(domain, x, normal, offset, guess)
+    )
+    with arrays.quiet():
+        if is_ordinary:
+            start = float(guess) if guess is not None and 0.0 < guess < 2.0**80 else 0.0
+            z, mu = _refined(domain, x, normal, offset, start, known)
+            if mu < INFINITY:
+                return z, mu
+        return _rescaled(domain, x, normal, offset, guess)
 
 
 def _rescaled(

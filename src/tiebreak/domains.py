@@ -42,7 +42,7 @@ __all__ = [
 
 @runtime_checkable
 class Domain(Protocol):
-    """What the rest of the library asks of a set Z."""
+    """What the rest of the library asks of a set Z; it must not write into what it is given."""
 
     def diameter_in(self, n: int) -> float: ...
 
@@ -117,7 +117,9 @@ class Ball(Set):
         return self._nearest(x, y, norm(y))
 
     def _project(self, x: Array, square: float) -> Array:
-        return self._nearest(x, x, norm(x, square)) if self.center is None else self.project(x)
+        if self.center is not None or type(self).project is not Ball.project:
+            return self.project(x)
+        return self._nearest(x, x, norm(x, square))
 
     def support(self, direction: Array) -> float:
         """<direction, center> + radius |direction|."""

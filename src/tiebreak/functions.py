@@ -46,14 +46,15 @@ class Looking:
     """A look that has begun: a call waits for its end, and gives the outcome.
 
     ``slopes`` need not wait: those on a GPU can go into what is to be computed there next. Its
-    ``losses`` can be waited for together with other numbers: see `arrays.bring`.
+    ``losses``, where they are known as such, can be waited for together with other numbers: see
+    `arrays.bring`.
     """
 
     def __init__(
         self,
         end: Callable[[], Outcome],
         slopes: Callable[[], list[Array]] | None = None,
-        losses: Callable[[], list[float]] = list,
+        losses: Callable[[], list[float]] | None = None,
     ) -> None:
         self._end, self._slopes, self.losses = end, slopes, losses
         self._outcome: Outcome | None = None

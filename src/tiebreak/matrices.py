@@ -101,8 +101,9 @@ class Matrix:
         """A' r for every r."""
         if len(rs) < 2 or not self._in_pairs:
             return [self.transposed @ r for r in rs]
-        weights = np.array(rs)
-        return [*self.sweep((), len(rs), lambda here, _: weights[:, here])[1]]
+        weights = np.array(rs, dtype=np.result_type(self.prototype.dtype, *rs))
+        none = np.empty((0, self.shape[0]), dtype=weights.dtype)  # the sums are in this precision
+        return [*self.sweep((), len(rs), lambda here, _: weights[:, here], none)[1]]
 
     def normal(self, x: Array) -> Array:
         """A'A x."""
@@ -151,10 +152,10 @@ class Matrix:
     def _blocks(self) -> list[Block]:
         """In blocks that stay in the cache of the one thread from the first product to the last.
 
-        Larger ones where there is one product only.
+        Larger ones where there is one product of pairs only.
         """
         rows, n = self.shape
-        together = block_bytes() * (1 if self.shares_passes else 2)
+        together = block_bytes() * (2 if self._in_pairs and not self.shares_passes else 1)
         size = max(LEAST, together // (self.entries.itemsize * n))
         parts = (slice(i, i + size) for i in range(0, rows, size))
         return [(here, self.entries[here]) for here in parts]

@@ -176,6 +176,8 @@ def _onto_simplex(
         if active == 0 and tau > -total:  # the guess was too large
             tau = -total
             continue
+        if active == 0:  # entries that are not finite, which whoever asked will find
+            break
         excess = float(xp.sum(above)) - total
         # The same entries as before: this tau is theirs.  Right of the root after a step: rounding.
         if active == before or (before > 0 and excess <= 0.0):
