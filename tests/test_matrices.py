@@ -255,28 +255,27 @@ def test_threads_want_large_blocks_and_share_no_passes(asked, threads, monkeypat
     assert matrices.block_bytes() == (matrices.BLOCK if is_one else matrices.THREADED_BLOCK)
 
 
-@pytest.mark.parametrize("is_quick", [True, False])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_products_in_pairs_are_products(dtype, is_quick, monkeypatch):
+def test_products_of_a_shared_pass_are_products(shared, dtype):
     """Within the classical bound, a unit of rounding for every term of a sum."""
-    monkeypatch.setattr(matrices, "blas_threads", lambda: 1)
-    monkeypatch.setattr(matrices, "has_small_products", lambda: is_quick)
-    monkeypatch.setattr(matrices, "BLOCK", 10_000)
     A, _, rng = data(1003, 301, dtype)
     made, exact = matrices.of(A), A.astype(np.longdouble)
-    assert made._in_pairs is is_quick
-    assert not made.shares_passes
     for count, kind in itertools.product((1, 2, 3), (dtype, np.float64)):
-        xs, rs = (rng.standard_normal((count, size)).astype(kind) for size in (301, 1003))
-        for found, matrix, vectors in (
-            (made.forward(*xs), exact, xs),
-            (made.adjoint(*rs), exact.T, rs),
-        ):
+        xs, ws = (rng.standard_normal((count, size)).astype(kind) for size in (301, 1003))
+        products, sums = made.sweep(xs, count, lambda here, _, ws=ws: ws[:, here])
+        for found, matrix, vectors in ((products, exact, xs), (sums, exact.T, ws)):
+            assert found.dtype == kind
             for product, vector in zip(found, vectors, strict=True):
-                assert product.dtype == np.result_type(dtype, vector)
-                unit = np.finfo(product.dtype).eps
-                bound = matrix.shape[1] * unit * (np.abs(matrix) @ np.abs(vector))
+                bound = matrix.shape[1] * np.finfo(kind).eps * (np.abs(matrix) @ np.abs(vector))
                 assert np.all(np.abs(product - matrix @ vector) <= bound)
+
+
+@pytest.mark.parametrize(("is_quick", "rows"), [(True, 500), (False, 5000)])
+def test_the_smallest_shared_pass_depends_on_the_blas(is_quick, rows, monkeypatch):
+    monkeypatch.setattr(matrices, "blas_threads", lambda: 1)
+    monkeypatch.setattr(matrices, "has_small_products", lambda: is_quick)
+    assert matrices.of(np.ones((rows, 500))).shares_passes
+    assert not matrices.of(np.ones((rows // 2, 500))).shares_passes
 
 
 def test_the_processor_and_the_blas_say_how_two_vectors_are_multiplied(monkeypatch):
@@ -299,6 +298,7 @@ def test_the_processor_and_the_blas_say_how_two_vectors_are_multiplied(monkeypat
 
 def test_passes_are_shared_by_rows_in_order_beyond_the_cache_that_are_not_too_long(monkeypatch):
     monkeypatch.setattr(matrices, "blas_threads", lambda: 1)
+    monkeypatch.setattr(matrices, "has_small_products", lambda: False)
     assert matrices.of(np.ones((3000, 730))).shares_passes
     for entries in (
         np.ones((2000, 730)),  # stays in the cache

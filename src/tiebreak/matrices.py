@@ -19,7 +19,7 @@ from tiebreak import arrays, spectra
 from tiebreak.arrays import Array, namespace, rounding_unit
 
 CACHE = 2**24  # bytes of a matrix that stay in a cache anyhow, so that no pass need be shared
-FEW = 2**20  # bytes of a matrix for which it does not matter how it is multiplied
+FEW = 2**20  # the same where a shared pass is quicker from the cache too: see `has_small_products`
 LONGEST = 2**18  # bytes of a row, so that some of them are in a core's cache together
 LEAST = 16  # rows of a block: with fewer, adding up the sums of blocks would count
 BLOCK = 2**19  # bytes of a matrix that are worked on at a time: a part of a core's cache
@@ -73,7 +73,6 @@ class Matrix:
     shares_passes = False  # do products wait for a look, which then does all in one pass?
     is_dear = False  # is a pass so dear that few are spent on constants?
     is_quick = True  # do a few dozen passes cost little beside a run?
-    _in_pairs = False  # are two vectors multiplied at once, block by block?
 
     def __init__(self, entries: Any) -> None:
         self.entries: Any = entries
@@ -82,8 +81,12 @@ class Matrix:
         # Threads want the whole matrix: in blocks they take up to six times as long.
         is_plain = type(entries) is np.ndarray and entries.flags.c_contiguous
         if is_plain and entries.strides[0] <= LONGEST and blas_threads() == 1:
-            self.shares_passes = entries.nbytes > CACHE
-            self._in_pairs = entries.nbytes > FEW and has_small_products()
+            self.shares_passes = entries.nbytes > (FEW if self._in_pairs else CACHE)
+
+    @cached_property
+    def _in_pairs(self) -> bool:
+        """Are the vectors of a pass multiplied together, block by block?"""
+        return blas_threads() == 1 and has_small_products()
 
     @property
     def prototype(self) -> Array:
@@ -93,17 +96,13 @@ class Matrix:
 
     def forward(self, *xs: Array) -> list[Array]:
         """A x for every x, in one pass over the matrix."""
-        if len(xs) < 2 or not (self.shares_passes or self._in_pairs):
+        if len(xs) < 2 or not self.shares_passes:
             return [self.entries @ x for x in xs]
         return [*self.sweep(xs)[0]]
 
     def adjoint(self, *rs: Array) -> list[Array]:
         """A' r for every r."""
-        if len(rs) < 2 or not self._in_pairs:
-            return [self.transposed @ r for r in rs]
-        weights = np.array(rs, dtype=np.result_type(self.prototype.dtype, *rs))
-        none = np.empty((0, self.shape[0]), dtype=weights.dtype)  # the sums are in this precision
-        return [*self.sweep((), len(rs), lambda here, _: weights[:, here], none)[1]]
+        return [self.transposed @ r for r in rs]
 
     def normal(self, x: Array) -> Array:
         """A'A x."""
@@ -131,8 +130,7 @@ class Matrix:
         if self._in_pairs:
             columns, sums = np.ascontiguousarray(points.T), np.zeros((weights, n), dtype=kind)
             for here, block in self.blocks():
-                if len(xs):
-                    products[:, here] = (block @ columns).T
+                products[:, here] = (block @ columns).T
                 if weigh is not None:
                     sums += weigh(here, products[:, here]) @ block
             return products, sums
@@ -150,13 +148,9 @@ class Matrix:
 
     @cached_property
     def _blocks(self) -> list[Block]:
-        """In blocks that stay in the cache of the one thread from the first product to the last.
-
-        Larger ones where there is one product of pairs only.
-        """
+        """In blocks that stay in the cache of the one thread from the first product to the last."""
         rows, n = self.shape
-        together = block_bytes() * (2 if self._in_pairs and not self.shares_passes else 1)
-        size = max(LEAST, together // (self.entries.itemsize * n))
+        size = max(LEAST, block_bytes() // (self.entries.itemsize * n))
         parts = (slice(i, i + size) for i in range(0, rows, size))
         return [(here, self.entries[here]) for here in parts]
 
