@@ -5,7 +5,8 @@
 A worker holds some rows A_i and the images A_i p of the points p that the run still speaks of. One
 look of a method is one round: the new points go out, with the recipe of how the points to be looked
 at are mixed from these and from the kept ones; losses and slopes come back and are summed in the
-order of the workers. No image and no row ever travels, nor is a point sent twice.
+order of the workers. No image and no row ever travels, nor is a point sent twice. Rounds go through
+sockets to workers on the same machine (see lines), by calls of Ray to all others.
 
 Nothing in tiebreak imports this file, and it imports Ray only where a function is made.
 """
@@ -19,6 +20,7 @@ import logging
 import math
 import operator
 import os
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
@@ -28,9 +30,10 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from tiebreak import arrays, checks, losses
+from tiebreak import arrays, checks, lines, losses
 from tiebreak.arrays import Array, Deferred, Image, Plan, Product, mix
 from tiebreak.functions import Lifted, Looking
+from tiebreak.lines import Line, Question
 from tiebreak.losses import Found, _LinearLoss
 from tiebreak.matrices import Matrix, Sparse
 
@@ -219,6 +222,7 @@ class Worker:
 
     def __init__(self, kind: str, sources: dict[int, Source], target: str | None) -> None:
         self._kind, self._sources, self._target = kind, sources, target
+        self._one_at_a_time = threading.Lock()  # a line is served beside the calls of Ray
 
     @cached_property
     def shards(self) -> list[Shard]:
@@ -235,10 +239,15 @@ class Worker:
 
     def answer(self, packed: bytes) -> bytes | None:
         """`look`, as it travels."""
-        matrix = self.shards[0].loss.matrix
-        request = Request.unpacked(packed, matrix.shape[1], matrix.prototype.dtype)
-        answer = self.look(request)
+        with self._one_at_a_time:
+            matrix = self.shards[0].loss.matrix
+            request = Request.unpacked(packed, matrix.shape[1], matrix.prototype.dtype)
+            answer = self.look(request)
         return None if answer is None else answer.packed()
+
+    def connect(self, address: str) -> bool:
+        """Take requests from a line as well; False if the driver is on another machine."""
+        return lines.serve(address, self.answer)
 
     def normal(self, x: Array) -> Array:
         """A'A x."""
@@ -423,12 +432,14 @@ class Rows(Matrix):
             actor.remote(kind, {i: sources[i] for i in range(first, last)}, target)
             for first, last in itertools.pairwise(ends)
         ]
+        self._lines: dict[int, Line] = {}
         facts = [one for answer in self._ask("facts") for one in answer]
         _check_alike(kind, facts)
         self.shape = (sum(one.rows for one in facts), facts[0].columns)
         self.dtype = np.dtype(facts[0].dtype)
         self.frobenius = math.hypot(*(one.size for one in facts))
         self.target_size = math.hypot(*(one.target_size for one in facts))
+        self._connect(range(workers))
 
     @property
     def prototype(self) -> Array:
@@ -506,6 +517,7 @@ class Rows(Matrix):
                 again = self._received(self._send_request(whole, lost))
                 for i, answer in zip(lost, again, strict=True):
                     answers[i] = answer
+                self._connect(lost)
             found = total([Answer.unpacked(answer, slopes, self.shape[1]) for answer in answers])
             return found._replace(slopes=found.slopes.astype(self.dtype, copy=False))
 
@@ -535,24 +547,38 @@ class Rows(Matrix):
         """What all workers answer, in their order."""
         return self._received(self._send(what, message))
 
-    def _send(
-        self, what: str, message: Array | bytes | None = None, some: Sequence[int] | None = None
-    ) -> list[Any]:
-        """Ask all workers, or some, and do not wait."""
+    def _connect(self, some: Iterable[int]) -> None:
+        """Lines to some workers, where there can be one."""
+        made = {i: lines.connected(self.workers[i]) for i in some}
+        self._lines |= {i: line for i, line in made.items() if line is not None}
+
+    def _send(self, what: str, message: Any = None, some: Sequence[int] | None = None) -> list[Any]:
+        """Ask all workers, or some, and do not wait: requests by lines, all else by Ray."""
         import ray
 
-        chosen = self.workers if some is None else [self.workers[i] for i in some]
+        chosen = range(len(self.workers)) if some is None else some
+        up = {i: line for i, line in self._lines.items() if line.is_up and what == "answer"}
         arguments = () if message is None else (message,)
-        if message is not None and memoryview(message).nbytes > INLINE and len(chosen) > 1:
+        is_long = message is not None and memoryview(message).nbytes > INLINE
+        if is_long and sum(i not in up for i in chosen) > 1:
             arguments = (ray.put(message),)
-        return [getattr(worker, what).remote(*arguments) for worker in chosen]
+        return [
+            up[i].ask(message) if i in up else getattr(self.workers[i], what).remote(*arguments)
+            for i in chosen
+        ]
 
     def _received(self, sent: Sequence[Any]) -> list[Any]:
         """The answers to what was sent, in its order."""
         import ray
 
+        found = [asked.answer() if isinstance(asked, Question) else None for asked in sent]
+        by_ray = {
+            i: asked.by_ray() if isinstance(asked, Question) else asked
+            for i, asked in enumerate(sent)
+            if found[i] is None
+        }
         try:
-            found: list[Any] = ray.get(list(sent))
+            answers = ray.get(list(by_ray.values())) if by_ray else []
         except ray.exceptions.RayTaskError as error:
             cause = error.cause
             if isinstance(cause, ValueError | TypeError | ImportError):
@@ -561,6 +587,8 @@ class Rows(Matrix):
         except ray.exceptions.RayError as error:
             why = str(error).strip().splitlines()[-1][:90]  # what comes before is Ray's own
             raise RuntimeError(f"{self.kind}: a worker is gone for good: {why}") from None
+        for i, answer in zip(by_ray, answers, strict=True):
+            found[i] = answer
         return found
 
 
