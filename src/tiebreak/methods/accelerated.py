@@ -73,6 +73,16 @@ class GivenLevels:
         return level
 
 
+class Ahead(NamedTuple):
+    """A point that the next step begins with, and its products with the normal of the next cut.
+
+    They are found at the end of a step, with all its other numbers: so a device is asked once.
+    """
+
+    point: Array
+    known: Products
+
+
 class Auxiliary(NamedTuple):
     """The accelerated projected gradient run on g that makes the levels (three-sequence form)."""
 
@@ -98,8 +108,7 @@ class State(NamedTuple):
     f_y: Seen  # f and g at y = mix(x, z), where the next step starts
     g_y: Seen
     cut_at_y: float  # <slope, y> of g there, for the next cut
-    ahead: Array  # z - a grad f1(y), from where line 6 goes
-    ahead_known: Products  # of that and of the slope of g
+    ahead: Ahead  # z - a grad f1(y), from where line 6 goes, and the slope of g there
     level: float  # g_k of the next step
     mu: float  # multiplier of the last cut, the next one's first guess
     upper_value: float  # f(x) and g(x)
@@ -153,19 +162,9 @@ class Accelerated:
     # -- what a kind adds ---------------------------------------------------------------------
 
     def line_6(
-        self,
-        problem: Problem,
-        v: Array,
-        a: float,
-        c: Array,
-        beta: float,
-        guess: float,
-        known: Products,
+        self, problem: Problem, v: Ahead, a: float, c: Array, beta: float, guess: float
     ) -> tuple[Array, float]:
-        """argmin of a f2(z) + ½|z - v|² over the z in Z with <c, z> + g2(z) <= beta; its mu.
-
-        ``known``: the products of c and v.
-        """
+        """argmin of a f2(z) + ½|z - v|² over the z in Z with <c, z> + g2(z) <= beta; its mu."""
         raise NotImplementedError
 
     def lower_step(self, problem: Problem, v: Array, b: float, square: float) -> Array:
@@ -220,7 +219,7 @@ class Accelerated:
         state = State(
             k=0, A=0.0, x=x.x, z=x.x, x_images=x[1:], f_y=f_y, g_y=g_y,
             cut_at_y=arrays.dot(g_y.slope, g_y.at),
-            ahead=ahead, ahead_known=Products.of(g_y.slope, ahead),
+            ahead=Ahead(ahead, Products.of(g_y.slope, ahead)),
             level=g_x, mu=0.0, upper_value=f_x, lower_value=g_x,
             smoothness=S, lower_smoothness=L_g, steep=(0, 0), bent=(0, 0),
             auxiliary=Auxiliary(
@@ -247,7 +246,7 @@ class Accelerated:
         # Line 6: a gradient step on f1, made already, then f2, Z and the cut of g at y_k.
         c = state.g_y.slope
         beta = state.level - state.g_y.value + state.cut_at_y
-        z_new, mu = self.line_6(problem, state.ahead, a, c, beta, state.mu, state.ahead_known)
+        z_new, mu = self.line_6(problem, state.ahead, a, c, beta, state.mu)
         # Both sequences are lifted together, so that streamed data is passed over once.
         if aux is None:
             (z,) = problem.lift(z_new)
@@ -295,7 +294,7 @@ class Accelerated:
         steep_g, bent_g = out_of_bounds(g1, state.g_y, g1_x, share * along_g, square)
         return State(
             k=k + 1, A=A, x=x.x, z=z.x, x_images=x[1:], f_y=f_y, g_y=g_y, cut_at_y=cut_at_y,
-            ahead=ahead, ahead_known=Products(*known),
+            ahead=Ahead(ahead, Products(*known)),
             level=level, mu=mu, upper_value=f_x, lower_value=g_x, auxiliary=aux,
             smoothness=S, lower_smoothness=state.lower_smoothness,
             steep=(state.steep[0] + steep_f, state.steep[1] + steep_g),

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tiebreak.arrays import Array
-from tiebreak.cuts import Products, Set
-from tiebreak.methods.accelerated import Accelerated
+from tiebreak.cuts import Set
+from tiebreak.methods.accelerated import Accelerated, Ahead
 from tiebreak.methods.common import need_smooth
 from tiebreak.problem import Problem
 
@@ -54,20 +54,13 @@ class AGMBiO(Accelerated):
         super().check(problem)
 
     def line_6(
-        self,
-        problem: Problem,
-        v: Array,
-        a: float,
-        c: Array,
-        beta: float,
-        guess: float,
-        known: Products,
+        self, problem: Problem, v: Ahead, a: float, c: Array, beta: float, guess: float
     ) -> tuple[Array, float]:
         """The projection of v onto Z and the cut."""
         Z = problem.domain
         if isinstance(Z, Set):
-            return Z._project_cut(v, c, beta, guess, known)
-        return Z.project_cut(v, c, beta, guess)
+            return Z._project_cut(v.point, c, beta, guess, v.known)
+        return Z.project_cut(v.point, c, beta, guess)
 
     def lower_step(self, problem: Problem, v: Array, b: float, square: float) -> Array:
         """The projection of v onto Z."""

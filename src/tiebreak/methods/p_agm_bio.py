@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tiebreak.arrays import Array
-from tiebreak.cuts import Products
-from tiebreak.methods.accelerated import Accelerated
+from tiebreak.methods.accelerated import Accelerated, Ahead
 from tiebreak.methods.agm_bio import AGMBiO
 from tiebreak.methods.apg import need_joint_prox
 from tiebreak.problem import Problem
@@ -54,17 +53,10 @@ class PAGMBiO(Accelerated):
         need_joint_prox("PAGMBiO", problem)
 
     def line_6(
-        self,
-        problem: Problem,
-        v: Array,
-        a: float,
-        c: Array,
-        beta: float,
-        guess: float,
-        known: Products,
+        self, problem: Problem, v: Ahead, a: float, c: Array, beta: float, guess: float
     ) -> tuple[Array, float]:
         """The prox of a f2 within Z and the cut, which is curved where g has a penalty."""
-        return prox_cut(problem.joint, v, a, c, beta, guess)
+        return prox_cut(problem.joint, v.point, a, c, beta, guess)
 
     def lower_step(self, problem: Problem, v: Array, b: float, square: float) -> Array:
         """The prox of b g2 within Z."""
