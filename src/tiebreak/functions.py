@@ -119,15 +119,19 @@ class Function:
 
     def look(self, at: Sequence[Lifted], values_at: Sequence[Lifted] = ()) -> Outcome:
         """Minorants at the points ``at``, values at the points ``values_at``."""
-        seen = [Seen(p.x, self.value(p.x), self.gradient(p.x)) for p in at]
-        return seen, [self.value(p.x) for p in values_at]
+        return self.start(at, values_at)()
 
     def start(self, at: Sequence[Lifted], values_at: Sequence[Lifted] = ()) -> Looking:
         """Begin a ``look``; what is returned waits for its end, and gives the outcome.
 
         Where the data are on a GPU or on a cluster, two functions then work at the same time.
         """
-        return Looking(lambda: self.look(at, values_at))
+
+        def end() -> Outcome:
+            seen = [Seen(p.x, self.value(p.x), self.gradient(p.x)) for p in at]
+            return seen, [self.value(p.x) for p in values_at]
+
+        return Looking(end)
 
     def passes(self, lifts: int, slopes: int, values: int) -> int:
         """How many passes over the data so many lifts, slopes and values cost."""
@@ -240,9 +244,6 @@ class SquaredNorm(SmoothFunction):
 
     def gradient(self, x: Array) -> Array:
         return self.weight * self._shifted(x)
-
-    def look(self, at: Sequence[Lifted], values_at: Sequence[Lifted] = ()) -> Outcome:
-        return self.start(at, values_at)()
 
     def start(self, at: Sequence[Lifted], values_at: Sequence[Lifted] = ()) -> Looking:
         shifted, half = [self._shifted(p.x) for p in (*at, *values_at)], 0.5 * self.weight
@@ -474,9 +475,6 @@ class Scaled(SmoothFunction):
     def lift(self, *xs: Array) -> tuple[Image, ...]:
         return self.function.lift(*xs)
 
-    def look(self, at: Sequence[Lifted], values_at: Sequence[Lifted] = ()) -> Outcome:
-        return self.start(at, values_at)()
-
     def start(self, at: Sequence[Lifted], values_at: Sequence[Lifted] = ()) -> Looking:
         looking, w = self.function.start(at, values_at), self.weight
 
@@ -563,9 +561,6 @@ class Sum(SmoothFunction):
 
     def lift(self, *xs: Array) -> tuple[Image, ...]:
         return tuple(zip(self.first.lift(*xs), self.second.lift(*xs), strict=True))
-
-    def look(self, at: Sequence[Lifted], values_at: Sequence[Lifted] = ()) -> Outcome:
-        return self.start(at, values_at)()
 
     def start(self, at: Sequence[Lifted], values_at: Sequence[Lifted] = ()) -> Looking:
         parts = [

@@ -11,7 +11,7 @@ import numpy as np
 
 from tiebreak import arrays, checks, matrices, spectra
 from tiebreak.arrays import Array, Deferred, Image, Plan, Product, rounding_unit
-from tiebreak.functions import Lifted, Looking, Outcome, SmoothFunction
+from tiebreak.functions import Lifted, Looking, SmoothFunction
 from tiebreak.matrices import DENSE_LIMIT, Fused, Matrix, Operator
 
 SMALL = 256  # up to this size eigenvalues are computed exactly, beyond it bounded by Lanczos
@@ -82,9 +82,6 @@ class _LinearLoss(SmoothFunction):
 
     def lift(self, *xs: Array) -> tuple[Image, ...]:
         return self._images(*xs)
-
-    def look(self, at: Sequence[Lifted], values_at: Sequence[Lifted] = ()) -> Outcome:
-        return self.start(at, values_at)()
 
     def start(self, at: Sequence[Lifted], values_at: Sequence[Lifted] = ()) -> Looking:
         found = self._found([p.image for p in (*at, *values_at)], len(at))
@@ -551,9 +548,6 @@ class Quadratic(SmoothFunction):
 
     def lift(self, *xs: Array) -> tuple[Image, ...]:
         return tuple(self.matrix.forward(*xs))
-
-    def look(self, at: Sequence[Lifted], values_at: Sequence[Lifted] = ()) -> Outcome:
-        return self.start(at, values_at)()
 
     def start(self, at: Sequence[Lifted], values_at: Sequence[Lifted] = ()) -> Looking:
         inner = [self._inner(p.x, p.image) for p in (*at, *values_at)]

@@ -16,7 +16,7 @@ from tiebreak import arrays, checks
 from tiebreak.arrays import Array, Image, to_numpy
 from tiebreak.cuts import INFINITY, assign
 from tiebreak.domains import Ball, Box, Domain, Space
-from tiebreak.functions import Flat, Function, Lifted, Outcome, SmoothFunction
+from tiebreak.functions import Flat, Function, Lifted, Looking, Outcome, SmoothFunction
 from tiebreak.groups import Groups, groups_of
 from tiebreak.terms import Terms
 
@@ -439,10 +439,16 @@ class Composite(Function):
     def lift(self, *xs: Array) -> tuple[Image, ...]:
         return self.smooth.lift(*xs)
 
-    def look(self, at: Sequence[Lifted], values_at: Sequence[Lifted] = ()) -> Outcome:
+    def start(self, at: Sequence[Lifted], values_at: Sequence[Lifted] = ()) -> Looking:
         """Minorants of the smooth part, values of the sum."""
-        seen, values = self.smooth.look(at, values_at)
-        return seen, [v + self.penalty.value(p.x) for v, p in zip(values, values_at, strict=True)]
+        looking = self.smooth.start(at, values_at)
+
+        def end() -> Outcome:
+            seen, values = looking()
+            extra = [self.penalty.value(p.x) for p in values_at]
+            return seen, [v + more for v, more in zip(values, extra, strict=True)]
+
+        return Looking(end, looking.slopes)
 
     def passes(self, lifts: int, slopes: int, values: int) -> int:
         return self.smooth.passes(lifts, slopes, values)

@@ -162,9 +162,6 @@ class Counted(SmoothFunction):
             *[x if self._for(x) is self else arrays.like(x, self.prototype) for x in xs]
         )
 
-    def look(self, at: Sequence[Lifted], values_at: Sequence[Lifted] = ()) -> Outcome:
-        return self.start(at, values_at)()
-
     def start(self, at: Sequence[Lifted], values_at: Sequence[Lifted] = ()) -> Looking:
         if self._single is not None and not (self._is_plain(at) and self._is_plain(values_at)):
             return self._start_apart(at, values_at)

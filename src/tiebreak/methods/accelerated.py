@@ -266,7 +266,7 @@ class Accelerated:
 
         # All products of vectors, those of the next step too, are begun before anything is waited
         # for: so a GPU has its work before it asks for it, and is asked once.
-        (f_slope,), (g_slope, *w_slope) = upper.slopes(), lower.slopes()
+        (g_slope, *w_slope), (f_slope,) = lower.slopes(), upper.slopes()
         ahead = arrays.plus(z.x, f_slope, -a_next)
         dz, share = z.x - state.z, a / A  # x_{k+1} - y_k = share * dz
         pairs = [(state.f_y.slope, dz), (c, dz), (dz, dz), (g_slope, y_next.x)]
