@@ -7,6 +7,24 @@ from collections.abc import Callable
 import pytest
 
 
+class Clock:
+    """A clock that only tests move: what runs take then depends on no machine and no neighbour."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """The clock that runs look at, stopped: `clock.wait(seconds)` moves it."""
+    clock = Clock()
+    monkeypatch.setattr("time.perf_counter", lambda: clock.now)
+    return clock
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--prove", action="store_true", help="run the full counts, not a sample")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 
 import numpy as np
 import planted
@@ -226,7 +225,9 @@ def test_a_road_that_fails_leads_on_and_the_report_says_so(how, said):
         assert tb.solve(problem, alone).status == "nonfinite"
 
 
-def test_what_was_proved_before_a_polish_is_not_lost_at_the_end_of_steps_or_time(monkeypatch):
+def test_what_was_proved_before_a_polish_is_not_lost_at_the_end_of_steps_or_time(
+    monkeypatch, clock
+):
     """Wherever max_iter or max_time strikes after the first proof, the run ends as certified."""
     monkeypatch.setattr(Relay, "planned", lambda self, steps: self)  # the same roads each time
     whole = tb.solve(unstructured(), x0=[0.0, 0.0], rtol=1e-3)
@@ -246,7 +247,7 @@ def test_what_was_proved_before_a_polish_is_not_lost_at_the_end_of_steps_or_time
         low, high = result.upper_optimum
         assert low <= 0.25 <= high
     # A polish whose point is never proved: time strikes while it is at work.
-    monkeypatch.setattr(Multipliers, "step", lambda self, problem, state: time.sleep(0.01) or state)
+    monkeypatch.setattr(Multipliers, "step", lambda self, problem, state: clock.wait(0.01) or state)
     result = tb.solve(unstructured(), x0=[0.0, 0.0], rtol=1e-3, max_time=0.5, max_iter=10**6)
     assert result.status == "certified"
     assert result.time >= 0.5
@@ -309,9 +310,9 @@ def test_units_change_neither_the_number_of_gradients_nor_the_accuracy(kind, wha
 # --- what the loop owes to every method ----------------------------------------------------------
 
 
-def test_a_time_limit_hits_inside_a_road():
+def test_a_time_limit_hits_inside_a_road(monkeypatch, clock):
     def slow(x):
-        time.sleep(0.002)
+        clock.wait(0.002)
         return float(x @ x) / 2
 
     problem = tb.Problem(
@@ -322,6 +323,8 @@ def test_a_time_limit_hits_inside_a_road():
     result = tb.solve(problem, rtol=0.0, max_time=0.2, max_iter=10**7)
     assert result.status == "max_time"
     assert result.nit > 5
+    assert result.time == pytest.approx(0.2, abs=0.01)
+    monkeypatch.undo()  # the clock of this machine
     assert tb.solve(without_gap(), max_time=1e-9).nit == 0
 
 

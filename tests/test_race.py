@@ -67,22 +67,20 @@ def test_gradients_are_counted_as_the_functions_count_them():
     assert rows[-1].gradients == len(calls) - outside + of_g
 
 
-def test_the_clock_stops_while_measuring(monkeypatch):
-    """A fake clock: a step takes one second, measuring a hundred."""
-    now = [0.0]
-    monkeypatch.setattr("tiebreak.run.time.perf_counter", lambda: now[0])
+def test_the_clock_stops_while_measuring(monkeypatch, clock):
+    """A step takes one second, measuring a hundred."""
 
     @dataclass(frozen=True)
     class Slow(tb.AGMBiO):
         def step(self, problem, state):
-            now[0] += 1.0
+            clock.wait(1.0)
             return super().step(problem, state)
 
     measure = racing._record
 
     def slow_measure(run, *rest):
         row = measure(run, *rest)
-        now[0] += 100.0
+        clock.wait(100.0)
         return row
 
     monkeypatch.setattr(racing, "_record", slow_measure)
