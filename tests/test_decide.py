@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import math
 import re
 import sys
@@ -310,9 +311,10 @@ def test_two_stages_by_hand_come_close(delta: float) -> None:
         assert max(scale.errors(*values)) <= 3e-2, (case.what, scale.errors(*values))
 
 
-def test_trust_constr_comes_closer_than_the_start() -> None:
+def test_trust_constr_comes_closer_than_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.perf_counter", itertools.count().__next__)  # one look at it, one tick
     for case in (problems.fixed("simplex"), problems.callables(np.random.default_rng(0), 4, 10)):
-        found = rivals_outside.trust_constr(case, 2.0)
+        found = rivals_outside.trust_constr(case, 400.0)
         problem, scale = case.make(), decide.scale_of(case)
         assert found.x is not None
         assert found.gradients
