@@ -17,7 +17,7 @@ import time
 from typing import Any
 
 import tiebreak as tb
-from tiebreak.matrices import blas_threads
+from tiebreak import threads
 from tiebreak.methods.common import REFRESH
 
 SIZES = [  # precision, lower rows, upper rows, columns
@@ -128,7 +128,7 @@ def prove(torch: Any, size: tuple[str, int, int, int], share: int, device: str) 
     if device == "cuda":
         seconds_to_certificate(p)
     seconds, result = seconds_to_certificate(p)
-    where = f"{blas_threads()} cores" if device == "cpu" else "GPU"
+    where = f"{threads.allowed()} cores" if device == "cpu" else "GPU"
     print(
         f"{precision:>8} {rows // share:>9,} x {n:<6,} {upper_rows // share:>8,} x {n:<6,} "
         f"{where:>9}: {seconds:7.2f} s, {result.status}, {result.nit} steps, "

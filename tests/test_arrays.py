@@ -240,7 +240,7 @@ def test_importing_tiebreak_imports_no_heavy_library():
 
 
 FLOORS = [
-    ["arrays", "lines"],
+    ["arrays", "lines", "threads"],
     ["fused", "spectra"],
     ["matrices"],
     ["streams"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import signal
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import scipy.sparse as sp
 from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
 import tiebreak as tb
-from tiebreak import checks, matrices
+from tiebreak import checks, matrices, threads
 from tiebreak.arrays import mix
 from tiebreak.functions import Lifted
 from tiebreak.solve import _Live
@@ -130,6 +131,92 @@ def test_a_large_sparse_matrix_is_never_made_dense(monkeypatch):
         tb.solve(problem, method, max_iter=3)
 
 
+def sparse_matrix(kind=sp.csr_array, rows=301, n=47, dtype=np.float64):
+    """With rows of very different lengths, the first and the last empty, one full."""
+    rng = np.random.default_rng(12)
+    A = rng.standard_normal((rows, n)) * (rng.random((rows, n)) < rng.random((rows, 1)) ** 3)
+    A[[0, -1]], A[5] = 0.0, 1.0
+    return kind(A.astype(dtype))
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7, 1000])
+@pytest.mark.parametrize("kind", [sp.csr_array, sp.csr_matrix])
+def test_threads_change_no_bit_of_a_sparse_product(kind, count, monkeypatch):
+    monkeypatch.setattr(threads, "allowed", lambda: count)
+    monkeypatch.setattr(matrices, "PART", 10)
+    for dtype in (np.float64, np.float32):
+        A = sparse_matrix(kind, dtype=dtype)
+        made, back = matrices.of(A), A.T.tocsr()
+        rng = np.random.default_rng(1)
+        for vectors in (0, 1, 2, 5):
+            for products, matrix, length in (
+                (made.forward, A, A.shape[1]),
+                (made.adjoint, back, A.shape[0]),
+            ):
+                xs = rng.standard_normal((vectors, length)).astype(dtype)
+                found = products(*xs)
+                assert [(p.dtype, p.tolist()) for p in found] == [
+                    (dtype, (matrix @ x).tolist()) for x in xs
+                ]
+
+
+@pytest.mark.parametrize("index", [np.int32, np.int64])
+def test_parts_of_a_sparse_matrix_are_all_of_it_alike_and_views(index, monkeypatch):
+    monkeypatch.setattr(threads, "allowed", lambda: 4)
+    monkeypatch.setattr(matrices, "PART", 10)
+    A = sparse_matrix()
+    A.indices, A.indptr = A.indices.astype(index), A.indptr.astype(index)
+    parts = matrices.Parts(A).parts
+    assert (sp.vstack(parts).tocsr() != A).nnz == 0
+    assert all(np.shares_memory(part.data, A.data) for part in parts)
+    assert all(np.shares_memory(part.indices, A.indices) for part in parts)
+    sizes = [part.nnz for part in parts]
+    assert len(parts) == 4
+    assert max(sizes) - min(sizes) <= 2 * A.shape[1]  # a row at either end
+
+
+@pytest.mark.parametrize(
+    ("A", "allowed"),
+    [
+        (sparse_matrix(), 1),
+        (sp.csr_array(np.ones((3, 4))), 8),  # too few
+        (sp.csr_array(np.ones((1, 400))), 8),  # one row
+        (sp.csr_array((0, 5)), 8),
+        (sparse_matrix(sp.csc_array), 8),  # of a large matrix the transposed one is no copy
+    ],
+)
+def test_a_sparse_matrix_that_cannot_be_cut_stays_whole(A, allowed, monkeypatch):
+    monkeypatch.setattr(threads, "allowed", lambda: allowed)
+    monkeypatch.setattr(matrices, "PART", 10)
+    whole = matrices.Parts(A)
+    assert len(whole.parts) == 1
+    xs = np.random.default_rng(0).standard_normal((2, A.shape[1]))
+    for found, x in zip(whole.products(xs), xs, strict=True):
+        assert found.tolist() == (A @ x).tolist()
+
+
+def test_a_task_that_fails_is_heard_of_and_the_others_go_on():
+    def fails():
+        raise ArithmeticError("no luck")
+
+    for tasks in ([fails, lambda: 1], [lambda: 1, fails]):
+        with pytest.raises(ArithmeticError, match="no luck"):
+            threads.together(tasks)
+    assert threads.together([lambda: 1, lambda: 2, lambda: 3]) == [1, 2, 3]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_fork_has_threads_of_its_own():
+    """The threads of the parent are not there: whoever waited for them would wait for ever."""
+    assert threads.together([lambda: 1, lambda: 2]) == [1, 2]
+    child = os.fork()
+    if child == 0:
+        signal.alarm(60)  # ends it, if it waits
+        os._exit(0 if threads.together([lambda: 3, lambda: 4]) == [3, 4] else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
 # --- streamed rows --------------------------------------------------------------------------------
 
 
@@ -225,7 +312,7 @@ def test_a_mistake_in_the_middle_of_a_pass_does_not_hang(tmp_path):
 @pytest.fixture(params=[True, False], ids=["in pairs", "one by one"])
 def shared(monkeypatch, request):
     """Passes are shared from 1,000 bytes on, in blocks of 16 rows; vectors together or not."""
-    monkeypatch.setattr(matrices, "blas_threads", lambda: 1)
+    monkeypatch.setattr(threads, "allowed", lambda: 1)
     monkeypatch.setattr(matrices, "has_small_products", lambda: request.param)
     monkeypatch.setattr(matrices, "FEW", 1000)
     monkeypatch.setattr(matrices, "CACHE", 1000)
@@ -239,18 +326,18 @@ def data(rows=41, n=7, dtype=np.float64):
 
 
 @pytest.mark.parametrize(
-    ("asked", "threads"),
+    ("asked", "expected"),
     [({}, 8), ({"OMP_NUM_THREADS": "4"}, 4), ({"OMP_NUM_THREADS": "4,2"}, 4),
      ({"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "4"}, 1), ({"MKL_NUM_THREADS": "64"}, 8)],
 )  # fmt: skip
-def test_threads_want_large_blocks_and_share_no_passes(asked, threads, monkeypatch):
+def test_threads_want_large_blocks_and_share_no_passes(asked, expected, monkeypatch):
     for name in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"):
         monkeypatch.delenv(name, raising=False)
     for name, value in asked.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(8), raising=False)
-    assert matrices.blas_threads() == threads
-    is_one = threads == 1
+    assert threads.allowed() == expected
+    is_one = expected == 1
     assert matrices.of(np.ones((3000, 730))).shares_passes is is_one
     assert matrices.block_bytes() == (matrices.BLOCK if is_one else matrices.THREADED_BLOCK)
 
@@ -272,7 +359,7 @@ def test_products_of_a_shared_pass_are_products(shared, dtype):
 
 @pytest.mark.parametrize(("is_quick", "rows"), [(True, 500), (False, 5000)])
 def test_the_smallest_shared_pass_depends_on_the_blas(is_quick, rows, monkeypatch):
-    monkeypatch.setattr(matrices, "blas_threads", lambda: 1)
+    monkeypatch.setattr(threads, "allowed", lambda: 1)
     monkeypatch.setattr(matrices, "has_small_products", lambda: is_quick)
     assert matrices.of(np.ones((rows, 500))).shares_passes
     assert not matrices.of(np.ones((rows // 2, 500))).shares_passes
@@ -297,7 +384,7 @@ def test_the_processor_and_the_blas_say_how_two_vectors_are_multiplied(monkeypat
 
 
 def test_passes_are_shared_by_rows_in_order_beyond_the_cache_that_are_not_too_long(monkeypatch):
-    monkeypatch.setattr(matrices, "blas_threads", lambda: 1)
+    monkeypatch.setattr(threads, "allowed", lambda: 1)
     monkeypatch.setattr(matrices, "has_small_products", lambda: False)
     assert matrices.of(np.ones((3000, 730))).shares_passes
     for entries in (

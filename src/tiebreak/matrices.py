@@ -7,15 +7,15 @@ operators that are nothing but their products, and rows that are read block by b
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Iterable, Sequence
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
+from itertools import pairwise
 from typing import Any
 
 import array_api_compat
 import numpy as np
 
-from tiebreak import arrays, spectra
+from tiebreak import arrays, spectra, threads
 from tiebreak.arrays import Array, namespace, rounding_unit
 
 CACHE = 2**24  # bytes of a matrix that stay in a cache anyhow, so that no pass need be shared
@@ -27,6 +27,7 @@ THREADED_BLOCK = 2**25  # the same where threads share a product, which small on
 DEVICE_BLOCK = 2**28  # the same of a matrix that is widened on a GPU
 DENSE_LIMIT = 2**23  # most entries of a matrix that is looked at as a whole
 COPY_LIMIT = 2**27  # most non-zeros of a sparse matrix that is kept a second time, transposed
+PART = 2**17  # non-zeros of a sparse matrix that are worth a thread
 WIDE_LIMIT = 2**25  # most entries in single precision that are kept in double too
 LANCZOS, DEAR_LANCZOS = 100, 30  # steps; where a pass is dear the bound is a fifth too large or so
 MISMATCH = 1e4  # units of rounding by which <A x, r> and <x, A' r> may differ, beside their sizes
@@ -35,17 +36,6 @@ MISMATCH = 1e4  # units of rounding by which <A x, r> and <x, A' r> may differ, 
 # of both a matrix, with a row for each x or w
 Weigh = Callable[[slice, Array], Array]
 Block = tuple[slice, Array]  # some rows of A: which, and their entries
-
-
-def blas_threads() -> int:
-    """How many threads share a product of NumPy, as far as the environment tells."""
-    has_affinity = hasattr(os, "sched_getaffinity")
-    cores = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
-    for name in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"):
-        asked = os.environ.get(name, "").partition(",")[0]
-        if asked.isdigit() and int(asked) > 0:
-            return min(int(asked), cores)
-    return cores
 
 
 @cache
@@ -63,7 +53,7 @@ def has_small_products() -> bool:
 
 def block_bytes() -> int:
     """How many bytes of a matrix on the host are worked on at a time."""
-    return BLOCK if blas_threads() == 1 else THREADED_BLOCK
+    return BLOCK if threads.allowed() == 1 else THREADED_BLOCK
 
 
 class Matrix:
@@ -80,13 +70,13 @@ class Matrix:
         self.shape: tuple[int, int] = (int(entries.shape[0]), int(entries.shape[1]))
         # Threads want the whole matrix: in blocks they take up to six times as long.
         is_plain = type(entries) is np.ndarray and entries.flags.c_contiguous
-        if is_plain and entries.strides[0] <= LONGEST and blas_threads() == 1:
+        if is_plain and entries.strides[0] <= LONGEST and threads.allowed() == 1:
             self.shares_passes = entries.nbytes > (FEW if self._in_pairs else CACHE)
 
     @cached_property
     def _in_pairs(self) -> bool:
         """Are the vectors of a pass multiplied together, block by block?"""
-        return blas_threads() == 1 and has_small_products()
+        return threads.allowed() == 1 and has_small_products()
 
     @property
     def prototype(self) -> Array:
@@ -229,15 +219,19 @@ class Sparse(Matrix):
         return np.empty(0, dtype=self.entries.dtype)
 
     def forward(self, *xs: Array) -> list[Array]:
-        return [self.entries @ x for x in xs]
+        return self._rows.products(xs)
 
     def adjoint(self, *rs: Array) -> list[Array]:
-        return [self._back @ r for r in rs]
+        return self._columns.products(rs)
 
     @cached_property
-    def _back(self) -> Any:
+    def _rows(self) -> Parts:
+        return Parts(self.entries)
+
+    @cached_property
+    def _columns(self) -> Parts:
         """A', by its own rows where that is no large copy: a fifth quicker than by A's rows."""
-        return self.transposed.tocsr() if self.size <= COPY_LIMIT else self.transposed
+        return Parts(self.transposed.tocsr() if self.size <= COPY_LIMIT else self.transposed)
 
     @property
     def stored(self) -> Array:
@@ -275,6 +269,50 @@ class Sparse(Matrix):
 
     def dense(self) -> np.ndarray[Any, Any]:
         return np.asarray(self.entries.toarray(), dtype=np.float64)
+
+
+class Parts:
+    """A sparse matrix and its parts, of some rows each: for threads, where SciPy's product is one.
+
+    The parts are views and have about as many non-zeros. A row is summed up as in the whole
+    matrix, so that the number of threads changes no bit.
+    """
+
+    def __init__(self, whole: Any) -> None:
+        self.whole = whole
+        count = min(threads.allowed(), int(whole.nnz) // PART)
+        self.is_threaded = count > 1
+        can_be_cut = self.is_threaded and whole.format == "csr"
+        self.parts = _cut(whole, count) if can_be_cut else [whole]
+
+    def products(self, xs: Sequence[Array]) -> list[Array]:
+        """The matrix times every x: a thread for every x, or else for every part."""
+        if not self.is_threaded:
+            return _times(self.whole, xs)
+        if len(xs) >= len(self.parts):
+            alone = threads.together([partial(_times, self.whole, [x]) for x in xs])
+            return [product for (product,) in alone]
+        pieces = threads.together([partial(_times, part, xs) for part in self.parts])
+        return [np.concatenate(some) for some in zip(*pieces, strict=True)]
+
+
+def _times(A: Any, xs: Sequence[Array]) -> list[Array]:
+    return [A @ x for x in xs]
+
+
+def _cut(A: Any, count: int) -> list[Any]:
+    """A matrix in CSR form as ``count`` of its parts, or fewer, of whole rows."""
+    inner = np.searchsorted(A.indptr, np.arange(1, count) * (A.nnz / count))
+    ends = np.unique([0, *inner, A.shape[0]])
+    parts = []
+    for i, j in pairwise(ends):
+        here = slice(A.indptr[i], A.indptr[j])
+        part = type(A)((j - i, A.shape[1]), dtype=A.dtype)
+        # One by one, for the constructor would copy what is a small part of something large.
+        part.data, part.indices = A.data[here], A.indices[here]
+        part.indptr = A.indptr[i : j + 1] - A.indptr[i]
+        parts.append(part)
+    return parts
 
 
 class Wide(Matrix):
