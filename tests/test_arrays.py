@@ -60,6 +60,21 @@ def test_all_finite_is_true_for_float32_entries_whose_sum_overflows():
     assert arrays.all_finite(np.full(4, 3e38, dtype=np.float32))
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("n", [0, 1, 2**13, 2**13 + 1, 20_000, 2**17, 2**17 + 1])
+def test_a_product_of_long_vectors_in_pieces_is_within_the_classical_bound(n, dtype):
+    rng = np.random.default_rng(n)
+    x, y = rng.standard_normal((2, n)).astype(dtype)
+    exact = math.fsum(x.astype(float) * y.astype(float))
+    bound = (n + 2) * np.finfo(dtype).eps * float(np.abs(x).astype(float) @ np.abs(y))
+    for found in (arrays.dot(x, y), *arrays.dots((x, y), (y, x))):
+        assert abs(found - exact) <= bound
+    for wrong, expected in ((np.finfo(dtype).max, math.inf), (math.nan, math.nan)):
+        x[: n // 2] = wrong  # without a warning
+        if n > 1:
+            np.testing.assert_equal(arrays.dot(x, x), expected)
+
+
 # --- mixing points and images --------------------------------------------------------------------
 
 

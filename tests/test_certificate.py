@@ -223,6 +223,40 @@ def test_the_bound_is_sharp_where_the_last_cut_says_it_all():
     assert result.upper_gap - (result.upper_value - 1 / (2 * n)) < 1e-6
 
 
+@pytest.mark.parametrize("scale", [1.0, 1e-100, 1e-12, 1e12, 1e100])
+@pytest.mark.parametrize("units", [1.0, 1e-30, 1e30])
+def test_the_minimum_over_a_ball_around_the_origin_is_a_matter_of_lengths(scale, units, count):
+    """Never above min of c - v + <s, x> + q/2 |x|² - e |x| over |x| <= R, and hardly below.
+
+    Which is c - v - (|s| + e) r + q/2 r² with r = min((|s| + e)/q, R): ``scale`` in the units of
+    the values, ``units`` in those of x.
+    """
+    rng = np.random.default_rng(8)
+    longer = np.longdouble
+    for _ in range(count(100, 2000)):
+        n = int(rng.choice([1, 2, 30, 3000]))
+        radius = [None, units * rng.exponential()][int(rng.integers(2))]
+        R = float(rng.choice([np.inf, units * rng.exponential()]))
+        domain = tb.Space() if np.inf == R else tb.Ball(R)
+        R = longer(min(R, radius or np.inf))
+        q = float(rng.choice([0.0, 1e-8, 1.0, 1e8])) * scale / units**2
+        slope = rng.standard_normal(n) * scale / units * rng.choice([1e-9, 1.0])
+        e, v = rng.choice([0.0, 1e-3]) * scale / units, rng.choice([0.0, 1e-3]) * scale
+        c = float(rng.choice([0.0, 1.0, -1e6])) * scale
+        region = models.Region(tb.Zero(), tb.Zero(), domain, radius, np.zeros(n))
+        low = region.minimum(models.Model(1.0, 0.0, c, slope, q, v, e))
+        steepness = np.sqrt(np.sum(slope.astype(longer) ** 2)) + longer(e)
+        r = min(steepness / longer(q), R) if q > 0.0 else R
+        if r == np.inf:
+            assert low.value == -np.inf
+            continue
+        exact = longer(c) - longer(v) - steepness * r + longer(q) / 2 * r * r
+        assert low.value <= exact
+        sizes = abs(c) + v + 2 * steepness * r
+        assert exact - low.value <= 2.0 * (64 + n) * models.UNIT * sizes
+        assert np.linalg.norm(low.at / units) <= r / longer(units) * (1 + 1e-12)
+
+
 def test_a_tail_is_the_sum_from_one_block_to_the_end():
     one = models.Model(0.0, 1.0, 2.0, np.ones(2), 0.0, 0.0, 0.0)
     blocks = [one.scaled(2.0**i) for i in range(6)]

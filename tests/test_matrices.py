@@ -191,7 +191,7 @@ def test_a_sparse_matrix_that_cannot_be_cut_stays_whole(A, allowed, monkeypatch)
     whole = matrices.Parts(A)
     assert len(whole.parts) == 1
     xs = np.random.default_rng(0).standard_normal((2, A.shape[1]))
-    for found, x in zip(whole.products(xs), xs, strict=True):
+    for found, x in zip(whole.products([*xs]), xs, strict=True):
         assert found.tolist() == (A @ x).tolist()
 
 

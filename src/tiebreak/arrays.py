@@ -21,6 +21,8 @@ Image: TypeAlias = Any  # None, an array, a Deferred, or a tuple of images
 
 T = TypeVar("T")
 
+ALONE = 2**13  # entries of vectors whose product BLAS leaves to one thread
+SHARED = 2**17  # entries from which threads are quicker
 TINY = 2.0**-1000  # covers underflow, which relative errors do not
 
 _NAMESPACES: dict[type, Namespace] = {}
@@ -166,7 +168,19 @@ def dot(x: Array, y: Array) -> float:
 
 def inner(x: Array, y: Array) -> Array:
     """<x, y> as a number of the library, which need not leave its device."""
-    return np.vdot(x, y) if type(x) is np.ndarray else x @ y
+    return _inner(x, y) if type(x) is np.ndarray else x @ y
+
+
+def _inner(x: Any, y: Any) -> Any:
+    """NumPy's, and for long vectors in pieces that BLAS leaves to one thread.
+
+    Its other threads stay busy for a while after every call, waiting for the next one: they would
+    take the cores from those of sparse products, or from another process, and gain nothing here.
+    """
+    n = len(x)
+    if not ALONE < n <= SHARED:
+        return np.vdot(x, y)
+    return sum(float(np.vdot(x[i : i + ALONE], y[i : i + ALONE])) for i in range(0, n, ALONE))
 
 
 def dots(*pairs: tuple[Array, Array]) -> list[float]:
@@ -177,7 +191,7 @@ def dots(*pairs: tuple[Array, Array]) -> list[float]:
 def begin_dots(*pairs: tuple[Array, Array]) -> Callable[[], list[float]]:
     """The same, where a device may still be at work on the vectors: a call waits for it."""
     if type(pairs[0][0]) is np.ndarray:
-        found = [float(np.vdot(x, y)) for x, y in pairs]
+        found = [float(_inner(x, y)) for x, y in pairs]
         return lambda: found
     vectors = {id(x): x for pair in pairs for x in pair}
     places = {key: i for i, key in enumerate(vectors)}

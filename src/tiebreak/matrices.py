@@ -27,7 +27,7 @@ THREADED_BLOCK = 2**25  # the same where threads share a product, which small on
 DEVICE_BLOCK = 2**28  # the same of a matrix that is widened on a GPU
 DENSE_LIMIT = 2**23  # most entries of a matrix that is looked at as a whole
 COPY_LIMIT = 2**27  # most non-zeros of a sparse matrix that is kept a second time, transposed
-PART = 2**17  # non-zeros of a sparse matrix that are worth a thread
+PART = 2**18  # non-zeros of a sparse matrix that are worth a thread
 WIDE_LIMIT = 2**25  # most entries in single precision that are kept in double too
 LANCZOS, DEAR_LANCZOS = 100, 30  # steps; where a pass is dear the bound is a fifth too large or so
 MISMATCH = 1e4  # units of rounding by which <A x, r> and <x, A' r> may differ, beside their sizes
@@ -287,7 +287,7 @@ class Parts:
 
     def products(self, xs: Sequence[Array]) -> list[Array]:
         """The matrix times every x: a thread for every x, or else for every part."""
-        if not self.is_threaded:
+        if not (self.is_threaded and xs):
             return _times(self.whole, xs)
         if len(xs) >= len(self.parts):
             alone = threads.together([partial(_times, self.whole, [x]) for x in xs])

@@ -96,6 +96,8 @@ class Region:
         self._slack = rounding_unit(UNIT, int(zero.shape[0]))  # of a sum over the variables
         self._reach = domain.farthest(zero)  # a bound on |x*|
         self._pairs = _largest_joint_parts(f2, g2, domain)
+        is_ball = type(domain) is Ball and domain.center is None
+        self._is_round = is_ball or type(domain) is Space  # and the origin is its middle
         self._steps = 0
 
     def after(self, steps: int, radius: float) -> Region:
@@ -155,6 +157,8 @@ class Region:
     # -- a linear or quadratic function over Z
 
     def _without_norms(self, model: Model) -> Low:
+        if self._is_round:
+            return self._along_slope(model)
         radius = self._radius
         candidates = [self._curved(model, 0.0)] if model.curvature > 0.0 else []
         is_sharp = any(low.is_sharp for low in candidates)
@@ -168,6 +172,19 @@ class Region:
         if radius is not None and radius <= self._reach:
             candidates.append(self._in_ball(model, radius))
         return max(candidates, key=lambda low: low.value, default=Low())
+
+    def _along_slope(self, model: Model) -> Low:
+        """min over all |x| <= R, a matter of lengths: of constant - |slope| r + q/2 r², r <= R."""
+        lost = self._slack + UNIT * self._steps  # the curvature is a sum over the steps
+        q, R = model.curvature * (1.0 - lost), min(self._reach, self._radius or math.inf)
+        length = arrays.norm(model.slope)
+        steepness = length * (1.0 + self._slack) + model.slope_error  # which may point anywhere
+        r = min(steepness / q, R) if q > 0.0 else R
+        if not math.isfinite(steepness * r):
+            return Low()
+        fall = steepness * r + model.value_error + self._slack * abs(model.constant)
+        x = model.slope * (-r / length) if length > 0.0 else self._zero
+        return Low(model.constant - fall * (1.0 + 8.0 * UNIT) + 0.5 * q * r * r, x)
 
     def _curved(self, model: Model, weight: float) -> Low:
         """min_Z of the model + weight/2 (|x|² - radius²): a projection."""
