@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import os
-import signal
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -205,16 +206,22 @@ def test_a_task_that_fails_is_heard_of_and_the_others_go_on():
     assert threads.together([lambda: 1, lambda: 2, lambda: 3]) == [1, 2, 3]
 
 
+FORKS = """
+import os, signal
+from tiebreak import threads
+assert threads.together([lambda: 1, lambda: 2]) == [1, 2]
+child = os.fork()
+if child == 0:
+    signal.alarm(60)  # ends it, if it waits
+    os._exit(0 if threads.together([lambda: 3, lambda: 4]) == [3, 4] else 1)
+assert os.waitpid(child, 0)[1] == 0
+"""
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_a_fork_has_threads_of_its_own():
     """The threads of the parent are not there: whoever waited for them would wait for ever."""
-    assert threads.together([lambda: 1, lambda: 2]) == [1, 2]
-    child = os.fork()
-    if child == 0:
-        signal.alarm(60)  # ends it, if it waits
-        os._exit(0 if threads.together([lambda: 3, lambda: 4]) == [3, 4] else 1)
-    assert os.waitpid(child, 0)[1] == 0
+    subprocess.run([sys.executable, "-c", FORKS], check=True, timeout=300)
 
 
 # --- streamed rows --------------------------------------------------------------------------------
