@@ -364,7 +364,7 @@ def test_products_of_a_shared_pass_are_products(shared, dtype):
                 assert np.all(np.abs(product - matrix @ vector) <= bound)
 
 
-@pytest.mark.parametrize(("is_quick", "rows"), [(True, 500), (False, 5000)])
+@pytest.mark.parametrize(("is_quick", "rows"), [(True, 600), (False, 5000)])
 def test_the_smallest_shared_pass_depends_on_the_blas(is_quick, rows, monkeypatch):
     monkeypatch.setattr(threads, "allowed", lambda: 1)
     monkeypatch.setattr(matrices, "has_small_products", lambda: is_quick)

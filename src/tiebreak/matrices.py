@@ -19,7 +19,7 @@ from tiebreak import arrays, spectra, threads
 from tiebreak.arrays import Array, namespace, rounding_unit
 
 CACHE = 2**24  # bytes of a matrix that stay in a cache anyhow, so that no pass need be shared
-FEW = 2**20  # the same where a shared pass is quicker from the cache too: see `has_small_products`
+FEW = 2**21  # the same where a shared pass is quicker from the cache too: see `has_small_products`
 LONGEST = 2**18  # bytes of a row, so that some of them are in a core's cache together
 LEAST = 16  # rows of a block: with fewer, adding up the sums of blocks would count
 BLOCK = 2**19  # bytes of a matrix that are worked on at a time: a part of a core's cache
