@@ -206,7 +206,7 @@ class Matrix:
 
 
 class Sparse(Matrix):
-    """A scipy.sparse matrix in CSR form, never made dense for a product.
+    """A scipy.sparse matrix in CSR form, never made dense for a product, which threads share.
 
     Vector by vector: a product with two columns at once reads the indices only once, but is a tenth
     quicker at best (columns of a text) and a quarter slower at worst (no column is frequent).
