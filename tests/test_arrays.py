@@ -282,7 +282,7 @@ FLOORS = [
     ["solve"],
     ["minimize"],
     ["experiments"],
-    ["files", "plotting"],
+    ["files", "plotting", "shards"],
     ["cli", "distributed", "__main__"],
 ]
 LEVEL = {name: level for level, floor in enumerate(FLOORS) for name in floor}

@@ -19,9 +19,9 @@ from test_backends import difference, solved, truth
 
 import tiebreak as tb
 from tiebreak import distributed
-from tiebreak.distributed import Answer, Request, Worker
 from tiebreak.functions import Lifted
 from tiebreak.run import Counted
+from tiebreak.shards import Answer, Facts, Request, Worker
 
 ray: Any = pytest.importorskip("ray", reason="needs Ray: pip install 'tiebreak[ray]'")
 pa: Any = pytest.importorskip("pyarrow", reason="needs pyarrow: pip install 'tiebreak[ray]'")
@@ -535,7 +535,7 @@ def test_what_only_a_worker_can_know_reaches_the_driver_as_one_sentence(cluster)
 
 
 def test_shards_that_do_not_fit_together_get_one_sentence():
-    def facts(A: np.ndarray, names: tuple[str, ...] = ()) -> distributed.Facts:
+    def facts(A: np.ndarray, names: tuple[str, ...] = ()) -> Facts:
         (found,) = Worker("LeastSquares", {0: in_memory(A, np.ones(3))}, None).facts()
         return found._replace(names=names)
 
