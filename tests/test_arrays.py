@@ -75,6 +75,12 @@ def test_a_product_of_long_vectors_in_pieces_is_within_the_classical_bound(n, dt
             np.testing.assert_equal(arrays.dot(x, x), expected)
 
 
+def test_vectors_of_different_lengths_have_no_product():
+    for n, m in ((16384, 20000), (2**17, 2**17 + 5), (20000, 16384)):
+        with pytest.raises(ValueError, match=r"."):
+            arrays.dot(np.ones(n), np.ones(m))
+
+
 # --- mixing points and images --------------------------------------------------------------------
 
 

@@ -243,18 +243,31 @@ def test_the_minimum_over_a_ball_around_the_origin_is_a_matter_of_lengths(scale,
         slope = rng.standard_normal(n) * scale / units * rng.choice([1e-9, 1.0])
         e, v = rng.choice([0.0, 1e-3]) * scale / units, rng.choice([0.0, 1e-3]) * scale
         c = float(rng.choice([0.0, 1.0, -1e6])) * scale
+        steps, later = int(rng.choice([0, 10**3, 10**7])), units * rng.choice([0.3, np.inf])
         region = models.Region(tb.Zero(), tb.Zero(), domain, radius, np.zeros(n))
+        region, R = region.after(steps, later), min(R, longer(later))
         low = region.minimum(models.Model(1.0, 0.0, c, slope, q, v, e))
+        q = longer(q) * (1 - longer(0.5 * models.UNIT * steps))  # a sum over the steps rounds
         steepness = np.sqrt(np.sum(slope.astype(longer) ** 2)) + longer(e)
-        r = min(steepness / longer(q), R) if q > 0.0 else R
+        r = min(steepness / q, R) if q > 0.0 else R
         if r == np.inf:
             assert low.value == -np.inf
             continue
-        exact = longer(c) - longer(v) - steepness * r + longer(q) / 2 * r * r
+        exact = longer(c) - longer(v) - steepness * r + q / 2 * r * r
         assert low.value <= exact
         sizes = abs(c) + v + 2 * steepness * r
-        assert exact - low.value <= 2.0 * (64 + n) * models.UNIT * sizes
+        assert exact - low.value <= 2.0 * (64 + n + steps) * models.UNIT * sizes
         assert np.linalg.norm(low.at / units) <= r / longer(units) * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("slope", [[1e-310, 0.0], [0.0, 5e-324], [0.0, 0.0], [1e300, 0.0]])
+@pytest.mark.parametrize("radius", [1e-200, 1.0, 1e200])
+def test_where_a_model_is_lowest_is_a_point_whatever_its_slope(slope, radius):
+    region = models.Region(tb.Zero(), tb.Zero(), tb.Ball(radius), None, np.zeros(2))
+    low = region.minimum(models.Model(1.0, 0.0, 0.0, np.array(slope), 0.0, 0.0, 0.0))
+    if math.isfinite(low.value):
+        expected = -radius * np.sign(slope)
+        np.testing.assert_allclose(low.at, expected, rtol=1e-12)
 
 
 def test_a_tail_is_the_sum_from_one_block_to_the_end():

@@ -315,6 +315,8 @@ def test_trust_constr_comes_closer_than_the_start(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("time.perf_counter", itertools.count().__next__)  # one look at it, one tick
     for case in (problems.fixed("simplex"), problems.callables(np.random.default_rng(0), 4, 10)):
         found = rivals_outside.trust_constr(case, 400.0)
+        assert found.words == "out of time"
+        assert 400.0 < found.seconds < 410.0
         problem, scale = case.make(), decide.scale_of(case)
         assert found.x is not None
         assert found.gradients

@@ -269,3 +269,12 @@ def test_a_gradient_that_ceases_to_be_finite_ends_the_run_with_a_word(domain, ba
     result = tb.solve(problem, tb.AGMBiO(), x0=np.zeros(5), rtol=0, max_iter=40)
     assert result.status == "nonfinite"
     assert np.isfinite(result.x).all()
+
+
+def test_a_start_beside_zero_divides_by_nothing():
+    """A step whose square underflows."""
+    lower = tb.LeastSquares([[1.0, 0.0]], [0.0])
+    problem = tb.Problem(upper=tb.SquaredNorm(), lower=lower, domain=tb.Ball(1.0))
+    result = tb.solve(problem, "adaptive", x0=[5e-324, 0.3], max_iter=50)
+    assert result.status in ("certified", "max_iter")
+    assert np.all(np.isfinite(result.x))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import os
+import pickle
 import subprocess
 import sys
 
@@ -222,6 +224,51 @@ assert os.waitpid(child, 0)[1] == 0
 def test_a_fork_has_threads_of_its_own():
     """The threads of the parent are not there: whoever waited for them would wait for ever."""
     subprocess.run([sys.executable, "-c", FORKS], check=True, timeout=300)
+
+
+LATE = """
+import threading, time
+import numpy as np
+import scipy.sparse as sp
+import tiebreak as tb
+from tiebreak import matrices, threads
+
+threads.allowed, matrices.PART = lambda: 2, 10
+A = sp.random_array((60, 40), density=0.5, rng=np.random.default_rng(0), format="csr")
+lower = tb.LeastSquares(A, np.ones(60))
+problem = tb.Problem(upper=tb.SquaredNorm(), lower=lower, domain=tb.Ball(1.0))
+
+def work():
+    for part in range(2):
+        print(tb.solve(problem, "agm-bio", rtol=0.0, max_iter=5).nit, flush=True)
+        while part == 0 and threading.main_thread().is_alive():
+            time.sleep(0.01)
+    print("done")
+
+threading.Thread(target=work).start()
+"""
+
+
+def test_a_run_in_a_thread_outlives_the_main_one():
+    """When that has ended, Python begins no more threads."""
+    command = [sys.executable, "-c", LATE]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
+    assert (ended.stdout.split(), ended.stderr) == (["5", "5", "done"], "")
+
+
+def test_a_copy_of_a_sparse_matrix_has_no_copies_of_its_parts(monkeypatch):
+    monkeypatch.setattr(matrices, "PART", 10)
+    A, sizes = sparse_matrix(), []
+    for count in (1, 4):
+        monkeypatch.setattr(threads, "allowed", lambda count=count: count)
+        made = matrices.of(A)
+        made.forward(np.ones(47)), made.adjoint(np.ones(301))
+        assert len(made._rows.parts) == count
+        sizes.append(len(pickle.dumps(made)))
+        again = copy.deepcopy(made)
+        assert len(again._rows.parts) == count
+        assert again.forward(np.ones(47))[0].tolist() == (A @ np.ones(47)).tolist()
+    assert abs(sizes[0] - sizes[1]) < 100
 
 
 # --- streamed rows --------------------------------------------------------------------------------

@@ -177,8 +177,8 @@ def _inner(x: Any, y: Any) -> Any:
     Its other threads stay busy for a while after every call, waiting for the next one: they would
     take the cores from those of sparse products, or from another process, and gain nothing here.
     """
-    n = len(x)
-    if not ALONE < n <= SHARED:
+    n = x.size
+    if not ALONE < n <= SHARED or x.shape != y.shape:
         return np.vdot(x, y)
     return sum(float(np.vdot(x[i : i + ALONE], y[i : i + ALONE])) for i in range(0, n, ALONE))
 

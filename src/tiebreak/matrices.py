@@ -285,6 +285,10 @@ class Parts:
         can_be_cut = self.is_threaded and whole.format == "csr"
         self.parts = _cut(whole, count) if can_be_cut else [whole]
 
+    def __reduce__(self) -> Any:
+        """Cut anew where it is copied to: a copy of a view would be one of its own."""
+        return Parts, (self.whole,)
+
     def products(self, xs: Sequence[Array]) -> list[Array]:
         """The matrix times every x: a thread for every x, or else for every part."""
         if not (self.is_threaded and xs):

@@ -175,7 +175,7 @@ class Region:
 
     def _along_slope(self, model: Model) -> Low:
         """min over all |x| <= R, a matter of lengths: of constant - |slope| r + q/2 r², r <= R."""
-        lost = self._slack + UNIT * self._steps  # the curvature is a sum over the steps
+        lost = self._slack + 0.5 * UNIT * self._steps  # the curvature is a sum over the steps
         q, R = model.curvature * (1.0 - lost), min(self._reach, self._radius or math.inf)
         length = arrays.norm(model.slope)
         steepness = length * (1.0 + self._slack) + model.slope_error  # which may point anywhere
@@ -183,7 +183,11 @@ class Region:
         if not math.isfinite(steepness * r):
             return Low()
         fall = steepness * r + model.value_error + self._slack * abs(model.constant)
-        x = model.slope * (-r / length) if length > 0.0 else self._zero
+        share = r / length if length > 0.0 else 0.0
+        if 1e-300 < share < 1e300 or length == 0.0:
+            x = model.slope * -share
+        else:  # beyond the range of numbers, or nearly
+            x = (model.slope / length) * -r
         return Low(model.constant - fall * (1.0 + 8.0 * UNIT) + 0.5 * q * r * r, x)
 
     def _curved(self, model: Model, weight: float) -> Low:

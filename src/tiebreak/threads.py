@@ -27,7 +27,10 @@ def together(tasks: Sequence[Callable[[], T]]) -> list[T]:
     For tasks that set the interpreter free while they work, and that ask for no others.
     """
     *others, last = tasks
-    coming = [_pool().submit(task) for task in others]
+    try:
+        coming = [_pool().submit(task) for task in others]
+    except RuntimeError:  # the interpreter is about to end and begins no more threads
+        return [task() for task in tasks]
     mine = last()
     return [*(each.result() for each in coming), mine]
 

@@ -275,9 +275,10 @@ def _advance(problem: Problem, run: Momentum, eta: float) -> Advance:
             sizes += eta * (abs(f1_x) + abs(f_y.value))
         sizes += share * arrays.norm(slope, steepness) * arrays.norm(dz, square)
         slack = 16.0 * arrays.epsilon(dz) * sizes
-        if rise <= 0.5 * L * share * share * square + slack:
+        moved = share * share * square
+        if rise <= 0.5 * L * moved + slack:
             break
-        needed = 2.0 * rise / (share * share * square) if square > 0.0 else math.inf
+        needed = 2.0 * rise / moved if moved > 0.0 else math.inf
         L = max(1.3 * L, 1.02 * needed) if math.isfinite(needed) else 8.0 * L
         if run.A > 0.0:  # at first y is z whatever L is
             y = None
@@ -285,7 +286,6 @@ def _advance(problem: Problem, run: Momentum, eta: float) -> Advance:
     h_x = g_x + eta * f_x if eta > 0.0 else g_x
     ahead = told.seen[0] if told.seen else None
     after = Momentum(A, x, z, run.origin, SHRINK * L, h_x, run.steps + 1, ahead)
-    moved = share * share * square
     steep_g, bent_g = out_of_bounds(g1, g_y, g1_x, share * along_g, moved)
     steep_f = bent_f = False
     if f_y is not None:
