@@ -97,7 +97,8 @@ def main() -> int:
         for entries, (_, _, steps) in SIZES.items():
             if not options.least <= entries <= options.most or options.only not in (None, kind):
                 continue
-            os.environ["OPENBLAS_NUM_THREADS"] = str(CORES if kind == "sparse" else 1)  # for us
+            # BLAS has read it long since: this is what the library may take.
+            os.environ["OPENBLAS_NUM_THREADS"] = str(CORES if kind == "sparse" else 1)
             A = make(entries)
             b = np.random.default_rng(2).standard_normal(A.shape[0])
             stored = A.data if make is sparse else A.reshape(-1)

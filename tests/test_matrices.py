@@ -8,6 +8,8 @@ import os
 import pickle
 import subprocess
 import sys
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -206,6 +208,20 @@ def test_a_task_that_fails_is_heard_of_and_the_others_go_on():
         with pytest.raises(ArithmeticError, match="no luck"):
             threads.together(tasks)
     assert threads.together([lambda: 1, lambda: 2, lambda: 3]) == [1, 2, 3]
+
+
+def test_no_more_threads_are_at_work_than_are_allowed(monkeypatch):
+    monkeypatch.setattr(threads, "allowed", lambda: 2)
+    threads._pool.cache_clear()
+
+    def who():
+        time.sleep(0.02)
+        return threading.get_ident()
+
+    try:
+        assert len(set(threads.together([who] * 6))) <= 2
+    finally:
+        threads._pool.cache_clear()
 
 
 FORKS = """

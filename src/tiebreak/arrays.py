@@ -266,6 +266,15 @@ def norm(x: Array, squared: float | None = None) -> float:
     return largest * math.sqrt(dot(scaled, scaled))
 
 
+def stretched(x: Array, length: float, wanted: float) -> Array:
+    """x times wanted/length, where ``length`` = |x| > 0, whatever that quotient is."""
+    share = wanted / length
+    if 1e-30 < abs(share) < 1e30:  # in every precision
+        return x * share
+    unit = x / length
+    return unit * wanted
+
+
 def max_abs(x: Array) -> float:
     """max_i |x_i|, 0 for an empty vector."""
     xp = namespace(x)

@@ -142,12 +142,7 @@ class Ball(Set):
         """The projection of x, where y = x - center has this length."""
         if length <= self.radius:
             return x
-        share = self.radius / length
-        if share > 1e-30:  # in every precision
-            return self._back(y * share)
-        z = y / length
-        z *= self.radius
-        return self._back(z)
+        return self._back(arrays.stretched(y, length, self.radius))
 
     def _centred(self, x: Array) -> Array:
         return x if self.center is None else x - like(self.center, x)

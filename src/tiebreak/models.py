@@ -104,9 +104,14 @@ class Region:
         """The region for sums over so many steps, where |x*| <= radius too is known by now."""
         region = copy.copy(self)
         region._steps = steps
-        if radius < min(self._reach, self._radius or math.inf):
+        if radius < self._size:
             region._radius = max(radius, SMALLEST)
         return region
+
+    @property
+    def _size(self) -> float:
+        """|x| is at most this in all of it."""
+        return min(self._reach, self._radius or math.inf)
 
     def value(self, model: Model, x: Array) -> float:
         """The model with its penalties at x, less the errors that it may have there."""
@@ -137,7 +142,7 @@ class Region:
         square = model.upper * f2.strong_convexity + model.lower * g2.strong_convexity
         if square > 0.0:
             model = model._replace(curvature=model.curvature + safe * square)
-        reach = min(self._reach, self._radius or math.inf)
+        reach = self._size
         if model.curvature < 0.0:  # a function that is not quite convex: pay for it at once
             paid = model.constant + 0.5 * model.curvature * reach * reach
             model = model._replace(curvature=0.0, constant=paid)
@@ -176,18 +181,13 @@ class Region:
     def _along_slope(self, model: Model) -> Low:
         """min over all |x| <= R, a matter of lengths: of constant - |slope| r + q/2 r², r <= R."""
         lost = self._slack + 0.5 * UNIT * self._steps  # the curvature is a sum over the steps
-        q, R = model.curvature * (1.0 - lost), min(self._reach, self._radius or math.inf)
-        length = arrays.norm(model.slope)
+        q, R, length = model.curvature * (1.0 - lost), self._size, arrays.norm(model.slope)
         steepness = length * (1.0 + self._slack) + model.slope_error  # which may point anywhere
         r = min(steepness / q, R) if q > 0.0 else R
         if not math.isfinite(steepness * r):
             return Low()
         fall = steepness * r + model.value_error + self._slack * abs(model.constant)
-        share = r / length if length > 0.0 else 0.0
-        if 1e-300 < share < 1e300 or length == 0.0:
-            x = model.slope * -share
-        else:  # beyond the range of numbers, or nearly
-            x = (model.slope / length) * -r
+        x = arrays.stretched(model.slope, length, -r) if length > 0.0 else self._zero
         return Low(model.constant - fall * (1.0 + 8.0 * UNIT) + 0.5 * q * r * r, x)
 
     def _curved(self, model: Model, weight: float) -> Low:

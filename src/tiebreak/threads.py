@@ -40,7 +40,7 @@ def _pool() -> Any:
     """The threads of this process, begun when there is work for them and kept."""
     from concurrent.futures import ThreadPoolExecutor
 
-    return ThreadPoolExecutor(os.cpu_count(), "tiebreak")
+    return ThreadPoolExecutor(max(allowed() - 1, 1), "tiebreak")  # whoever asks works too
 
 
 if hasattr(os, "register_at_fork"):  # a fork has no threads but its own
