@@ -90,7 +90,7 @@ def test_where_no_prox_is_known_there_is_the_exact_road():
         upper=tb.L1(), lower=tb.LeastSquares([[1.0, 2.0]], [1.5]), domain=tb.Simplex()
     )
     result = tb.solve(problem)
-    assert result.status == "converged"  # g(x0) = 0: nothing but 0 is within the tolerance
+    assert result.status == "solved"  # g(x0) = 0: nothing but 0 is within the tolerance
     assert result.method == "auto: exact, by structure (least squares below, 1 x 2)"
 
 
@@ -163,12 +163,12 @@ def test_a_road_that_is_too_dear_is_taken_after_as_many_steps_as_it_costs(monkey
     assert names == ["AdaptiveAGMBiO", "Multipliers", "AdaptiveAGMBiO", "Exact", "AdaptiveAGMBiO"]
     assert chosen.roads[2].steps is not None
     result = tb.solve(problem, Relay(chosen.roads[2:]), rtol=0.0, max_iter=50)
-    assert result.status == "converged"
+    assert result.status == "solved"
     assert "; then exact, by structure" in result.method
     exact = tb.solve(problem, "exact")
     np.testing.assert_array_equal(result.x, exact.x)
     result = tb.solve(problem, rtol=0.0)
-    assert result.status == "settled"
+    assert result.status == "solved"
     assert not result.success
     assert "for an exact answer costs as much as" in result.method
     np.testing.assert_allclose(result.x, exact.x, rtol=1e-7, atol=1e-9)
@@ -222,7 +222,7 @@ def test_a_road_that_fails_leads_on_and_the_report_says_so(how, said):
         with pytest.raises(type(how)):
             tb.solve(problem, alone)
     else:
-        assert tb.solve(problem, alone).status == "nonfinite"
+        assert tb.solve(problem, alone).status == "failed"
 
 
 def test_what_was_proved_before_a_polish_is_not_lost_at_the_end_of_steps_or_time(

@@ -57,7 +57,7 @@ def test_planted_answers_on_all_combinations(count):
         p, is_unique = instance(seed)
         state = solved(p.problem(), p.x0)
         found, where = state.findings, f"{seed}: {p.kind}, n = {p.n}"
-        assert state.finished[0] == "converged", (where, state.finished)
+        assert state.finished[0] == "solved", (where, state.finished)
         f_scale = max(p.f_scale, p.L_f * p.unit**2, np.linalg.norm(p.grad_f(p.x_star)) * p.unit)
         g_scale = max(p.g_scale, p.L_g * p.unit**2, np.linalg.norm(p.grad_g(p.x_star)) * p.unit)
         errors = {
@@ -154,7 +154,7 @@ def test_a_tiny_singular_value_below_a_gap_counts_as_zero():
     b = rng.standard_normal(6)
     x = np.linalg.pinv(clean, rcond=1e-10) @ b
     state = solved(tb.Problem(upper=tb.SquaredNorm(), lower=tb.LeastSquares(noisy, b)))
-    assert state.finished[0] == "converged"
+    assert state.finished[0] == "solved"
     np.testing.assert_allclose(state.x, x, rtol=1e-9, atol=1e-11)
     assert state.findings.rank == 3
     assert state.findings.dimension == 2
@@ -198,7 +198,7 @@ def test_a_larger_polyhedron_is_solved_like_a_conic_solver_does_it(domain, const
     f = cp.sum_squares(B @ x - target) / 2 if upper == "squares" else B[0] @ x
     conic = cp.Problem(cp.Minimize(f), [*constraints(x), A @ x == b])
     conic.solve(solver=cp.CLARABEL)
-    assert state.finished[0] == "converged"
+    assert state.finished[0] == "solved"
     assert domain.contains(state.x, 1e-14)
     assert np.linalg.norm(A @ state.x - b) <= 1e-13 * np.linalg.norm(b)
     assert state.findings.dimension == 60 - isinstance(domain, tb.Simplex)
@@ -220,7 +220,7 @@ def test_logistic_regression_agrees_with_a_conic_solver(domain):
     }[type(domain)]  # fmt: skip
     loss = cp.sum(cp.logistic(-cp.multiply(y, A @ x))) / 60
     cp.Problem(cp.Minimize(loss), inside).solve(solver=cp.CLARABEL)
-    assert state.finished[0] == "converged"
+    assert state.finished[0] == "solved"
     assert state.lower_value == pytest.approx(problem.lower.value(x.value), rel=1e-7)
     assert state.lower_value <= problem.lower.value(problem.domain.project(x.value)) * (1 + 1e-15)
     if isinstance(domain, tb.Space):  # the one of least norm
@@ -284,7 +284,7 @@ def test_separable_data_on_a_bounded_set(make, constraint, size):
     u = cp.Variable(5)
     terms = -size * SEPARABLE @ u
     cp.Problem(cp.Minimize(cp.log_sum_exp(terms) / size), [constraint(u)]).solve(cp.CLARABEL)
-    assert state.finished[0] == "converged"
+    assert state.finished[0] == "solved"
     assert state.findings.dimension == 0
     assert np.linalg.norm(state.x / size - u.value) <= 1e-4
     margins = SEPARABLE @ state.x
@@ -297,7 +297,7 @@ def test_separable_data_on_a_bounded_set(make, constraint, size):
 def test_huge_margins_give_the_direction_of_the_largest_one(size, scale):
     lower = tb.Logistic(scale * THIN, [1.0, 1.0])
     state = solved(tb.Problem(upper=tb.SquaredNorm(), lower=lower, domain=tb.Ball(size)))
-    assert state.finished[0] == "converged"
+    assert state.finished[0] == "solved"
     assert state.findings.dimension == 0
     np.testing.assert_allclose(state.x / size, np.array([1.0, 4.0]) / math.sqrt(17.0), rtol=1e-5)
 
@@ -327,7 +327,7 @@ def test_a_loss_that_is_small_but_heard_decides():
     for domain in (tb.Ball(10.0), tb.Box(-10.0, 10.0), tb.L1Ball(10.0)):
         lower = tb.Logistic(OPEN, np.ones(3))
         state = solved(tb.Problem(upper=tb.SquaredNorm(), lower=lower, domain=domain))
-        assert state.finished[0] == "converged"
+        assert state.finished[0] == "solved"
         np.testing.assert_allclose(state.x, [0.0, 10.0], rtol=1e-9, atol=1e-9)
 
 
@@ -429,7 +429,7 @@ def test_a_slow_fall_is_a_fall(rows, size):
             continue
         opposed = tb.Logistic(np.vstack([rows, -rows]) @ turn, np.ones(2 * len(rows)))
         state = solved(tb.Problem(upper=tb.SquaredNorm(), lower=opposed), [3.0, 4.0])
-        assert state.finished[0] == "converged"
+        assert state.finished[0] == "solved"
         assert np.linalg.norm(state.x) <= 1e-6
         assert state.findings.dimension == 0
 
@@ -485,7 +485,7 @@ def test_the_direction_of_a_fall_has_no_idle_part_and_nothing_is_proved_there():
 )
 def test_a_lower_level_that_has_a_minimiser_is_solved(lower, domain):
     state = solved(tb.Problem(upper=tb.SquaredNorm(), lower=lower, domain=domain), [0.3, 0.4])
-    assert state.finished[0] == "converged"
+    assert state.finished[0] == "solved"
     rng = np.random.default_rng(0)
     for _ in range(200):
         other = domain.project(state.x + rng.standard_normal(2) * 10.0 ** rng.uniform(-3, 1))
@@ -575,7 +575,7 @@ def hostile_matrices(number):
 
 def test_claims_on_ill_posed_matrices_are_never_wrong(count):
     number = count(60, 600)
-    statuses, below, above = {"converged": 0, "undetermined": 0}, 0, 0
+    statuses, below, above = {"solved": 0, "undetermined": 0}, 0, 0
     for A, b in hostile_matrices(number):
         truth = least_norm(A, b)
         reach = 4.0 * math.sqrt(2.0 * truth[0]) + 1e-300  # x* is far inside
@@ -767,7 +767,7 @@ def test_larger_polyhedra_where_the_lower_level_presses(kind):
     B -= np.outer(weights, B.T @ weights - slope) / (weights @ weights)
     f, g = tb.LeastSquares(B, B @ x - weights), tb.LeastSquares(A, A @ x - dual)
     state = solved(tb.Problem(upper=f, lower=g, domain=domain))
-    assert state.finished[0] == "converged"
+    assert state.finished[0] == "solved"
     np.testing.assert_allclose(state.x, x, atol=1e-9)
     assert state.upper_value == pytest.approx(f.value(x), rel=1e-11)
 
@@ -853,7 +853,7 @@ def test_the_answer_does_not_depend_on_the_scale(size):
             scaled = tb.SquaredNorm(size if A[0][0] == 1.0 else 1.0, center=[1.0, 0.5])
             problem = tb.Problem(upper=scaled, lower=tb.LeastSquares(A, b), domain=domain)
             state = solved(problem)
-            assert state.finished[0] == "converged"
+            assert state.finished[0] == "solved"
             np.testing.assert_allclose(state.x, [0.8, 0.1], rtol=1e-12)
 
 
@@ -872,7 +872,7 @@ def test_tiny_and_huge_balls(radius):
     expected = np.ones(2) * min(1.0, radius / math.sqrt(2.0))
     for upper in (tb.SquaredNorm(), tb.SquaredNorm(center=[1.0, 1.0])):
         state = solved(tb.Problem(upper=upper, lower=lower, domain=ball))
-        assert state.finished[0] == "converged"
+        assert state.finished[0] == "solved"
         np.testing.assert_allclose(state.x, expected, rtol=1e-9)
         assert state.findings.dimension == (1 if radius > 1.0 else 0)
     if radius < 1.0:  # g's slope at 0 is that of -<(0, 1), x>
@@ -962,7 +962,7 @@ def test_too_large_a_matrix_is_refused_before_it_is_made_dense():
 def test_a_large_problem_needs_no_other_solver(monkeypatch):
     problem, *_ = large(tb.L1Ball(6.0), "squares")
     monkeypatch.setitem(sys.modules, "clarabel", None)
-    assert solved(problem).finished[0] == "converged"
+    assert solved(problem).finished[0] == "solved"
 
 
 def test_a_run_can_be_saved_and_its_first_step_is_its_last(tmp_path):
@@ -972,7 +972,7 @@ def test_a_run_can_be_saved_and_its_first_step_is_its_last(tmp_path):
         problem = tb.Problem(upper=tb.SquaredNorm(), lower=tb.LeastSquares([[1.0, 1.0]], [1.0]))
         runs.append(tb.solve(problem, "exact", rtol=0.0, checkpoint=where))
     first, again = runs
-    assert first.status == again.status == "converged"
+    assert first.status == again.status == "solved"
     assert first.nit == again.nit == 1
     np.testing.assert_array_equal(first.x, again.x)
     assert again.dimension == 1

@@ -263,7 +263,7 @@ def test_an_exception_of_a_callable_passes_through(late):
 
 def test_a_value_that_is_not_finite_later_ends_the_run_with_a_word():
     result = run(lambda x: f(x) if x[0] > 0.9 else math.nan)
-    assert result.status == "nonfinite"
+    assert result.status == "failed"
     assert np.all(np.isfinite(result.x))
 
 

@@ -137,7 +137,7 @@ def test_a_cut_of_the_proof_turns_f_around_and_is_off_by_half_of_its_bend(kind):
         if state.news.cuts and state.proof.tries == 0:  # the last cut for this t
             ((weight, cut),) = state.news.cuts
             seen.append((1.0 / weight, cut))
-    assert state.finished[0] == "settled"
+    assert state.finished[0] == "solved"
     slope = problem.upper.gradient(state.x)
     for t, cut in seen[:3]:  # for smaller t rounding is more than that
         bend = t * state.proof.bend
@@ -185,7 +185,7 @@ def test_nobody_waits_for_a_proof_of_g_that_cannot_be():
     upper, lower = least_squares(6)
     g = tb.Smooth(lower.value, lower.gradient)
     result = tb.solve(tb.Problem(upper=upper + tb.SquaredNorm(), lower=g))
-    assert result.status == "settled"
+    assert result.status == "solved"
     assert np.isfinite(result.upper_gap)
     assert result.nit <= 1300
 
@@ -203,7 +203,7 @@ def test_planted_problems_without_structure(count):
         if "multipliers" not in result.method:
             continue
         seen += 1
-        if "without an answer" not in result.method and result.status in ("certified", "settled"):
+        if "without an answer" not in result.method and result.status in ("certified", "solved"):
             settled += 1
             assert abs(f - p.f_star) <= 1e-8 * p.f_scale, (seed, p.kind, result.method)
     print(f"\nthe polish settled on {settled} of {seen} planted problems, all within 1e-8")
@@ -281,7 +281,7 @@ def test_what_it_says_about_f_is_about_right_at_every_round(domain):
             seen += 1
             assert abs(state.upper_value - truth) <= 10.0 * state.off * size + 1e-11 * size
     assert seen > 2
-    assert state.finished[0] == "settled"
+    assert state.finished[0] == "solved"
     assert abs(state.upper_value - truth) <= 1e-10 * size
 
 

@@ -316,7 +316,7 @@ def test_a_callable_that_is_not_finite_somewhere_gives_the_last_finite_point_and
     upper, lower = (h, other) if level == "upper" else (other, h)
     problem = tb.Problem(upper=upper, lower=lower, domain=tb.Ball(2.0))
     result = tb.solve(problem, STEPS, x0=[-1.0, 0.0], rtol=0.0, max_iter=1000)
-    assert result.status == "nonfinite"
+    assert result.status == "failed"
     assert not result.success
     assert np.all(np.isfinite(result.x))
     assert result.x[0] <= 0.3 or what == "gradient"
@@ -324,7 +324,7 @@ def test_a_callable_that_is_not_finite_somewhere_gives_the_last_finite_point_and
     assert result.message.startswith("a value that is not finite appeared; x is the last point")
     assert "check the functions" in result.message
     json.dumps(result.to_dict(), allow_nan=False)
-    assert "nan" not in str(result).replace("nonfinite", "")
+    assert "nan" not in str(result).replace("failed", "")
     if (level, what) == ("upper", "gradient"):
         assert result.upper_error == math.inf  # without a slope nothing bounds f* from above
 

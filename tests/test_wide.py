@@ -386,4 +386,4 @@ def test_a_correction_that_runs_away_ends_no_run():
         domain=tb.Ball(1.0),
     )
     result = tb.solve(problem, max_iter=3000)
-    assert result.status == "settled", result
+    assert result.status == "solved", result

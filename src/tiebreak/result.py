@@ -15,19 +15,17 @@ from tiebreak.certificate import Certificate
 from tiebreak.problem import Problem, solution_dimension
 
 STATUSES = {
-    "certified": "both gaps are proved to be within the tolerance",
-    "converged": "the method's own stopping rule was met",  # for methods that have one
-    "max_iter": "max_iter steps were taken before both gaps were within the tolerance",
-    "max_time": "max_time passed before both gaps were within the tolerance",
-    "nonfinite": "a value that is not finite appeared; x is the last point before it",
+    "certified": "both levels are proved to be within the tolerance",
+    "solved": "an answer was found, its proof is wider than asked",
     "unbounded": "there is no minimiser: a level falls without end along a direction",
-    "undetermined": "the method ended without an answer that it can vouch for",
-    "settled": "the method has settled on an answer that is not proved to be within the tolerance",
-    "stopped": "stopped from outside; x is the last point",
-    "refuted": "a promise that the proof relied on was seen to be false at the last look",
+    "undetermined": "the data allow two readings, and nothing tells which is meant",
+    "max_iter": "max_iter steps were taken before both levels were within the tolerance",
+    "max_time": "max_time passed before both levels were within the tolerance",
+    "stopped": "stopped from outside; x is the best point so far",
+    "failed": "no answer: a value is not finite, or a promise was seen to be false",
 }
 
-SUCCESSES = ("certified", "converged")
+SUCCESSES = ("certified", "solved")
 
 NOTABLE = 1e-3  # the report counts what exceeds this part of the largest: averages are rarely 0
 

@@ -28,7 +28,7 @@ from tiebreak.structure import parts_of
 
 Tolerance = float | tuple[float, float]
 ROUNDED = "rounded to single precision, x is not as good as asked: pass data in float64"
-ENDINGS = ("max_iter", "max_time", "settled", "nonfinite")  # of a run that may have proved before
+ENDINGS = ("max_iter", "max_time", "solved", "failed")  # of a run that may have proved before
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def solve(
                     status, advice = run.answer
                     status = status or ("max_iter" if last_step else "max_time")
                 elif not run.step():
-                    status, advice = "nonfinite", after_nonfinite(run)
+                    status, advice = "failed", after_nonfinite(run)
                 else:
                     store.save_when_due(run)
             except (StopIteration, KeyboardInterrupt):
@@ -144,11 +144,11 @@ def solve(
         proof = run.certificate(arrays.like(x, run.state.x))  # as it is, in a wider precision too
         is_met = proof.upper_gap <= tolerance[0] and proof.lower_gap <= tolerance[1]
         if status == "certified" and arrays.epsilon(x) > arrays.epsilon(start) and not is_met:
-            status, advice = "settled", ROUNDED
+            status, advice = "solved", ROUNDED
         if status == "unbounded":
             proof = proof.without_upper()
         if run.ledger.is_contradicted:
-            status, advice = "refuted" if status in SUCCESSES else status, ""
+            status, advice = "failed" if status in SUCCESSES else status, ""
 
     return Result(
         x=x,

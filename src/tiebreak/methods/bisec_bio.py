@@ -309,4 +309,4 @@ def _ending(state: State) -> tuple[str, str]:
             f"{rule}, but {state.capped} of {state.calls + 1} calls were cut off, so nothing is "
             "guaranteed: allow more gradients"
         )
-    return "converged", rule
+    return "solved", rule

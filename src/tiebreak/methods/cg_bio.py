@@ -192,7 +192,7 @@ def _size(problem: Problem, h: Function, h_0: Seen) -> float:
 
 
 def _ending(state: State, upper_gap: float, lower_gap: float) -> tuple[str, str]:
-    return "converged", (
+    return "solved", (
         f"CG-BiO stops where <grad f, x - s> = {upper_gap:.3g} is at most "
         f"eps_f = {state.upper_tolerance:.3g} and <grad g, x - s> = {lower_gap:.3g} at most "
         f"eps_g/2 = {0.5 * state.lower_tolerance:.3g}"

@@ -191,7 +191,7 @@ class Exact:
         normal = np.ldexp(answer.normal, f.exponent)  # f was scaled
         claims = prove(problem, x, answer.rank or slices.rank, normal, answer.sign)
         news = solved.news._replace(claims=claims)
-        return solved._replace(news=news, finished=("converged", ending))
+        return solved._replace(news=news, finished=("solved", ending))
 
 
 # --- the two levels -------------------------------------------------------------------------------

@@ -144,4 +144,4 @@ def next_cut(problem: Problem, state: State, proof: Proof) -> State:
     if proof.rungs < PROOFS:
         return state
     why = f"f has settled after {state.rounds} rounds of the method of multipliers"
-    return state._replace(finished=("settled", why))
+    return state._replace(finished=("solved", why))

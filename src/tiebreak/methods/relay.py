@@ -19,7 +19,7 @@ from tiebreak.arrays import Array
 from tiebreak.certificate import UNDERFLOW, News, Proved
 from tiebreak.problem import Problem
 
-ANSWERS = ("converged", "settled")  # statuses with which a method has its point, proved or not
+ANSWERS = ("solved",)  # statuses with which a method has its point, proved or not
 HOPE = 32  # steps after which f* should have some lower bound, and that of g* a better one
 BETTER = 0.99  # of a gap: what counts as better
 PROVING = 300  # steps at least for the proof of an answer
