@@ -29,7 +29,24 @@ from tiebreak.problem import Problem
 HUGE = 1e150  # multipliers beyond this drown everything else in rounding errors
 MIXTURES = 4  # how many mixtures of a minorant with a constant one are tried
 MARGINS = (1e-13, 1e-12, 1e-10, 1e-8, 1e-6, 1e-4)  # how far inside a dual ball is surely inside
+GUARDED = 4.0  # how much less well: what `certificate.is_secured` asks for is sought
 NEARBY = 2**16  # entries of a vector that is brought to the host, where the search asks a lot
+
+
+class Bound(NamedTuple):
+    """min { f : g <= c } >= value - multiplier (c - level) for all c, and so for c = g* of f*.
+
+    The multiplier is the total weight of g's minorants beside those of f: how much of the bound is
+    lost where g is less well known.
+    """
+
+    value: float
+    multiplier: float
+    level: float
+
+    def at(self, level: float) -> float:
+        """The bound where g may be as large as this."""
+        return self.value - self.multiplier * (level - self.level) if self.multiplier else self.value
 
 
 class Block(NamedTuple):
@@ -51,6 +68,7 @@ class Sums(NamedTuple):
     last_ratio: float  # of the weights of the last cut and the last minorant of f; 0: there is none
     ghat: float  # the smallest proved value of g at a point of Z, rounding included
     upper_bound: float  # f* is at least this
+    guard: Bound  # the one of those bounds that says most of points that are not quite optimal below
     upper_ceiling: float  # f* is at most this, by a method's own proof
     lower_bound: float  # g* is at least this
     tail: int  # the block that the best sum for f* began with, and its best factor on the cuts
@@ -89,8 +107,9 @@ class Search:
         found = self._brought(sums) if self._is_far else sums
         found = self._by_lower_sums(found)
         if math.isfinite(sums.ghat) and found.last_upper is not None:
-            found = self._by_tails(found, effort)
-            found = self._by_single_cuts(found, effort)
+            found, by_tails = self._by_tails(found, effort)
+            found, by_cuts = self._by_single_cuts(found, effort)
+            found = _with_bounds(found, [*by_tails, *by_cuts])
         if not self._is_far:
             return found
         kept = next((far for far, near in self._near.values() if near is found.kept_cut), None)
@@ -161,27 +180,27 @@ class Search:
         mixed = self._mixed(self._floors[1], favourite)
         return s._replace(lower_bound=best_of(s.lower_bound, best, mixed))
 
-    def _by_tails(self, s: Sums, effort: int) -> Sums:
+    def _by_tails(self, s: Sums, effort: int) -> tuple[Sums, list[Bound]]:
         """f* >= the bound of some tails, the whole run among them; the best one with its factor."""
-        bounds = [s.upper_bound]
+        bounds: list[Bound] = []
         favourite: tuple[float, int, Model, Model] | None = None
         uppers = _tails([block.upper for block in s.blocks])
         all_cuts = _tails([block.cuts for block in s.blocks])
         for start in _starts(len(s.blocks), s.tail, s.steps):
             if uppers[start].weight > 0.0:
                 upper, cuts = self._normalised(uppers[start], all_cuts[start], s.ghat)
-                value = self._lowest(upper, cuts, 1.0)[1].value  # 1: as in the theorem's proof
-                if favourite is None or value >= favourite[0]:
-                    favourite = value, start, upper, cuts
-                bounds.append(value)
+                t, low = self._lowest(upper, cuts, 1.0)  # 1: as in the theorem's proof
+                if favourite is None or low.value >= favourite[0]:
+                    favourite = low.value, start, upper, cuts
+                bounds.append(Bound(low.value, t * cuts.weight, s.ghat))
         if favourite is not None:
             _, start, upper, cuts = favourite
             value, factor = largest(self._along(upper, cuts), s.tail_factor, effort)
-            bounds += value, self._mixed(self._floors[0], upper.plus(cuts, factor))
+            bounds += self._two_bounds(value, upper, cuts, factor, s.ghat)
             s = s._replace(tail=start, tail_factor=factor)
-        return s._replace(upper_bound=best_of(*bounds))
+        return s, bounds
 
-    def _by_single_cuts(self, s: Sums, effort: int) -> Sums:
+    def _by_single_cuts(self, s: Sums, effort: int) -> tuple[Sums, list[Bound]]:
         """The last minorant of f with one cut: often right where f is strongly convex or a norm.
 
         A cut that was best once stays in the race, for ghat goes on falling.
@@ -197,12 +216,19 @@ class Search:
                 along = self._along(*self._normalised(upper, cut, s.ghat))
                 race.append((*largest(along, start, effort), cut))
         if not race:
-            return s
+            return s, []
         value, factor, cut = max(race, key=lambda entry: entry[0])
         base, move = self._normalised(upper, cut, s.ghat)
-        mixed = self._mixed(self._floors[0], base.plus(move, factor))
-        s = s._replace(kept_cut=cut, kept_factor=factor)
-        return s._replace(upper_bound=best_of(s.upper_bound, value, mixed))
+        bounds = self._two_bounds(value, base, move, factor, s.ghat)
+        return s._replace(kept_cut=cut, kept_factor=factor), bounds
+
+    def _two_bounds(
+        self, value: float, upper: Model, cuts: Model, factor: float, ghat: float
+    ) -> list[Bound]:
+        """The bound that was found, and the one with a constant below f mixed in."""
+        mixed = self._mixed(self._floors[0], upper.plus(cuts, factor))
+        multiplier = factor * cuts.weight  # of the mixture it is no larger
+        return [Bound(value, multiplier, ghat), Bound(mixed, multiplier, ghat)]
 
     def _normalised(self, upper: Model, cuts: Model, ghat: float) -> tuple[Model, Model]:
         """An average of minorants of f1, and what the cuts say at x*: their sum is at most 0."""
@@ -256,6 +282,15 @@ def _on_the_host(domain: Domain) -> Domain:
     fields = {each.name: getattr(domain, each.name) for each in dataclasses.fields(domain)}
     far = {name: arrays.to_numpy(part) for name, part in fields.items() if arrays.is_array(part)}
     return dataclasses.replace(domain, **far) if far else domain
+
+
+def _with_bounds(s: Sums, bounds: Sequence[Bound]) -> Sums:
+    """The best bound on f*, and the one that is best where g is a few times less well known."""
+    bounds = [bound for bound in bounds if math.isfinite(bound.value)]
+    level = s.ghat + GUARDED * max(s.ghat - s.lower_bound, 0.0)
+    guard = max((s.guard, *bounds), key=lambda bound: (bound.at(level), bound.value))
+    best = best_of(s.upper_bound, *(bound.value for bound in bounds))
+    return s._replace(upper_bound=best, guard=guard)
 
 
 def best_of(*bounds: float) -> float:

@@ -24,7 +24,7 @@ import numpy as np
 
 from tiebreak import arrays, theory
 from tiebreak.arrays import TINY, Array, rounding_unit
-from tiebreak.bounds import HUGE, Block, Search, Sums, best_of
+from tiebreak.bounds import HUGE, Block, Bound, Search, Sums, best_of
 from tiebreak.domains import Ball, Box, Domain, Space
 from tiebreak.functions import Function, Seen
 from tiebreak.models import UNIT, Model
@@ -55,14 +55,47 @@ class News(NamedTuple):
     claims: Claims | None = None
 
 
+class Standing(NamedTuple):
+    """How a point stands: the proved gaps, and how far below f* its value may be.
+
+    The gaps alone let f(x) lie far below f*, where x is not quite optimal below. With the bound
+    min { f : g <= c } >= L - mu (c - ghat), where f(x) <= L + eps/2 and mu (g(x) - g*) <= eps/8,
+    f cannot fall by more than eps between the levels of x and of four times its excess over g*.
+    So if f falls at least half as much from the second to the fourth of these excesses as from
+    0 to the first, f* - v(4c) >= 1.5 (f* - v(c)) with v(c) = min { f : g <= g* + c }, then
+    |f(x) - f*| <= 2 eps: quadratic growth of g, where x is not close to f's own minimiser. It is
+    a guard, and no proof: that is `upper_error`.
+    """
+
+    upper_gap: float  # f(x) - f* is at most this
+    lower_gap: float  # g(x) - g* is at most this
+    guard_gap: float  # f(x) - L
+    price: float  # mu (g(x) - g*), at most
+
+    def is_within(self, tolerance: tuple[float, float]) -> bool:
+        """Are both gaps proved to be within the tolerance?"""
+        return self.upper_gap <= tolerance[0] and self.lower_gap <= tolerance[1]
+
+    def is_guarded(self, tolerance: float) -> bool:
+        """Does the guard secure f(x) from below?"""
+        half = 0.5 * tolerance
+        return self.guard_gap <= half and -half <= self.upper_gap and self.price <= 0.25 * half
+
+    @property
+    def estimate(self) -> float:
+        """About |f(x) - f*|: where g grows quadratically f* - f(x) is about twice the price."""
+        return max(abs(self.upper_gap), 2.0 * self.price)
+
+
 class Proved(NamedTuple):
     """What is proved at some step, for a method that heeds it."""
 
-    upper_gap: float  # of its point
-    lower_gap: float
+    standing: Standing  # of its point
     lower_bound: float  # g* is at least this
     least_value: float  # and at most this
     asked: tuple[float, float]  # the tolerances on both gaps, 0 where there is no end
+    is_guarded: bool  # is f(x) to be secured from below, too?
+    is_met: bool  # is all that was asked for proved?
 
 
 @dataclass(frozen=True)
@@ -76,6 +109,7 @@ class Certificate:
         upper_error: |f(x) - f*| is at most this.
         upper_optimum, lower_optimum: intervals that contain f* and g*.
         distance: how far x is from the domain; the gaps speak of x as it is.
+        upper_estimate: about |f(x) - f*|; an estimate that assumes quadratic growth of g, no bound.
     """
 
     upper_value: float
@@ -86,6 +120,7 @@ class Certificate:
     upper_optimum: tuple[float, float]
     lower_optimum: tuple[float, float]
     distance: float
+    upper_estimate: float = math.inf
 
     def without_upper(self) -> Certificate:
         """The same where there turned out to be no f*: nothing to be close to."""
@@ -155,7 +190,8 @@ class Ledger:
         self._sums = sums or Sums(
             steps=0, blocks=(), last_upper=None, last_cut=None, last_lower=None, last_ratio=0.0,
             ghat=math.inf,
-            upper_bound=problem.upper.lower_bound, upper_ceiling=math.inf,
+            upper_bound=problem.upper.lower_bound,
+            guard=Bound(problem.upper.lower_bound, 0.0, 0.0), upper_ceiling=math.inf,
             lower_bound=problem.lower.lower_bound,
             tail=0, tail_factor=1.0, kept_cut=None, kept_factor=1.0, lower_tail=0,
         )  # fmt: skip
@@ -380,22 +416,32 @@ class Ledger:
 
     # -- the statement --------------------------------------------------------------------------
 
-    def gaps(
+    def standing(
         self, x: Array, upper_value: float, lower_value: float, effort: int = 5
-    ) -> tuple[float, float]:
-        """Proved upper bounds on f(x) - f* and g(x) - g*; inf where there is none.
+    ) -> Standing:
+        """Proved upper bounds on f(x) - f* and g(x) - g*, and the guard; inf where there is none.
 
         With ``effort`` 0 the bounds are those found before.
         """
         if effort:
             self.bounds(effort)
         if self.is_contradicted:
-            return math.inf, math.inf
+            return Standing(math.inf, math.inf, math.inf, math.inf)
         errors = self.value_errors(x, upper_value, lower_value)
-        return (
-            upper_value + errors[0] - self.sums.upper_bound,
-            lower_value + errors[1] - self.sums.lower_bound,
+        upper, lower, s = upper_value + errors[0], lower_value + errors[1], self.sums
+        gap = lower - s.lower_bound
+        mu = s.guard.multiplier
+        return Standing(
+            upper_gap=upper - s.upper_bound,
+            lower_gap=gap,
+            guard_gap=upper - s.guard.at(s.ghat),
+            price=mu * max(gap, 0.0) if mu > 0.0 else 0.0,
         )
+
+    def gaps(self, x: Array, upper_value: float, lower_value: float) -> tuple[float, float]:
+        """Proved upper bounds on f(x) - f* and g(x) - g*; inf where there is none."""
+        standing = self.standing(x, upper_value, lower_value)
+        return standing.upper_gap, standing.lower_gap
 
     def value_errors(self, x: Array, upper_value: float, lower_value: float) -> tuple[float, float]:
         """Bounds on the rounding errors of f and g at x."""
@@ -426,7 +472,8 @@ class Ledger:
         self, x: Array, upper: Seen, upper_value: float, lower_value: float
     ) -> Certificate:
         """The whole statement about x, where f1 is ``upper`` and f and g have the values given."""
-        upper_gap, lower_gap = self.gaps(x, upper_value, lower_value, effort=30)
+        standing = self.standing(x, upper_value, lower_value, effort=30)
+        upper_gap, lower_gap = standing.upper_gap, standing.lower_gap
         distance = arrays.norm(x - self.problem.domain.project(x))
         ceiling = (
             math.inf
@@ -448,6 +495,7 @@ class Ledger:
             upper_optimum=(self.sums.upper_bound if is_sound else -math.inf, ceiling),
             lower_optimum=(self.sums.lower_bound if is_sound else -math.inf, self.sums.ghat),
             distance=distance,
+            upper_estimate=standing.estimate if is_sound else math.inf,
         )
 
     def _upper_ceiling(

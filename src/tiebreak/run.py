@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 from tiebreak import arrays
 from tiebreak.arrays import Array, Image
 from tiebreak.bounds import Sums
-from tiebreak.certificate import UNDERFLOW, Certificate, Ledger, Proved
+from tiebreak.certificate import UNDERFLOW, Certificate, Ledger, Proved, Standing
 from tiebreak.functions import Lifted, Looking, Outcome, SmoothFunction
 from tiebreak.methods.common import is_due
 from tiebreak.problem import Problem
@@ -199,6 +199,19 @@ class Counted(SmoothFunction):
     ) -> tuple[float, float]:
         return self.function.rounding(reach, value, slope, epsilon, n)
 
+    def magnitude(self, reach: float, value: float, slope: float) -> float:
+        return self.function.magnitude(reach, value, slope)
+
+    def turning(self, reach: float, slope: float) -> float:
+        return self.function.turning(reach, slope)
+
+
+class Least(NamedTuple):
+    """The smallest value of g that was seen, and where in Z."""
+
+    value: float
+    x: Array
+
 
 class Saved(NamedTuple):
     """A run as it is saved."""
@@ -209,6 +222,8 @@ class Saved(NamedTuple):
     start_values: tuple[float, float]
     rows: tuple[Row, ...]
     sums: Sums
+    least: Least | None
+    certified: Any
     state: Any
 
 
@@ -230,6 +245,8 @@ class Run:
     ) -> None:
         self.method, self.certifies = method, certifies or hasattr(method, "heed")
         self.relative = self.absolute = (0.0, 0.0)  # tolerances, for a loop that has some
+        self.is_guarded = True  # is f(x) to be secured from below, too?
+        self._standings: tuple[int, Standing, bool] | None = None  # of this iteration; is all met?
         self.upper, self.lower = map(Counted, problem.smooth_parts)
         f2, g2 = problem.penalties
         self.problem = replace(problem, upper=self.upper + f2, lower=self.lower + g2)
@@ -240,12 +257,16 @@ class Run:
             self.iteration, self.rows, self.state = saved.iteration, list(saved.rows), saved.state
             self.start_values = saved.start_values
             self.ledger = Ledger(self.problem, x0, saved.sums)
+            self.least, self.certified = saved.least, saved.certified
             self._note_doubts()
         else:
             self.iteration, self.rows = 0, []
             self.state = method.init(self.problem, x0)
             self.start_values = (self.state.upper_value, self.state.lower_value)
             self.ledger = Ledger(self.problem, x0)
+            self.least: Least | None = None
+            self.certified: Any = None  # the last state of which all was proved that was asked for
+            self._note_least()
             if self.certifies:
                 self.ledger.add(self.state.news)
         # A GPU or workers have f and g to work on by then: the second is begun last.
@@ -319,32 +340,86 @@ class Run:
             self.state = before
             return False
         self._note_doubts()
+        self._note_least()
         self.iteration += 1
         return True
+
+    def _note_least(self) -> None:
+        """Keep the point where g is smallest: nothing worse is returned."""
+        for value, at, _ in self.state.news.values:
+            if self.least is None or value < self.least.value:
+                self.least = Least(value, at)
 
     @property
     def asked(self) -> tuple[float, float]:
         """absolute + relative max(|value at x|, |value at x0|), for both levels.
 
-        And UNDERFLOW, so that a level whose values are 0 can be met: its proof pays for underflow.
+        Where both are 0 to rounding, the size of the level's terms at x takes their place: a
+        residual that cancels is no scale. And UNDERFLOW, for a proof pays for underflow.
         """
-        values = (self.state.upper_value, self.state.lower_value)
-        upper, lower = (
-            a + r * max(abs(v), abs(v0)) + UNDERFLOW
-            for a, r, v, v0 in zip(
-                self.absolute, self.relative, values, self.start_values, strict=True
-            )
+        state = self.state
+        values, levels = (state.upper_value, state.lower_value), (self.upper, self.lower)
+        errors = self.ledger.value_errors(state.x, *values)
+        asked = []
+        for h, value, first, error, a, r in zip(
+            levels, values, self.start_values, errors, self.absolute, self.relative, strict=True
+        ):
+            scale = max(abs(value), abs(first))
+            if scale <= error:
+                scale = max(scale, h.magnitude(arrays.norm(state.x), value, 0.0))
+            asked.append(a + r * scale + UNDERFLOW)
+        return asked[0], asked[1]
+
+    @property
+    def standing(self) -> Standing:
+        """How this point stands, by the bounds of this step."""
+        return self._assessed()[0]
+
+    @property
+    def is_met(self) -> bool:
+        """Is all proved that was asked for?"""
+        return self._assessed()[1]
+
+    def _assessed(self) -> tuple[Standing, bool]:
+        """How this point stands, and whether that is enough; found once for each step."""
+        if self._standings is None or self._standings[0] != self.iteration:
+            state = self.state
+            standing = self.ledger.standing(state.x, state.upper_value, state.lower_value)
+            self._standings = self.iteration, standing, self._is_enough(standing)
+            if self._standings[2]:
+                self.certified = state
+        return self._standings[1:]
+
+    def _is_enough(self, standing: Standing) -> bool:
+        tolerance = self.asked
+        if not standing.is_within(tolerance):
+            return False
+        if not self.is_guarded or standing.is_guarded(tolerance[0]):
+            return True
+        return self.certificate(self.state.x).upper_error <= tolerance[0]
+
+    def is_proved(self, proof: Certificate) -> bool:
+        """The same of a certificate of this step's point, which may have been rounded."""
+        if proof.upper_gap > self.asked[0] or proof.lower_gap > self.asked[1]:
+            return False
+        is_secured = proof.upper_error <= self.asked[0] or not self.is_guarded
+        return is_secured or self.standing.is_guarded(self.asked[0])
+
+    @property
+    def is_worse_than_seen(self) -> bool:
+        """Does g exceed the least value that was seen by more than the tolerance?"""
+        return self.least is not None and (
+            self.state.lower_value > self.least.value + self.asked[1]
         )
-        return upper, lower
 
     def _heeded(self) -> Any:
         """The state, with what is proved told to a method that wants to know."""
         state, heed = self.state, getattr(self.method, "heed", None)
         if heed is None or not is_due(self.iteration):
             return state
-        gaps = self.ledger.gaps(state.x, state.upper_value, state.lower_value)
         bounds = self.ledger.sums.lower_bound, self.ledger.sums.ghat
-        return heed(state, Proved(*gaps, *bounds, self.asked))
+        standing, is_met = self._assessed()
+        return heed(state, Proved(standing, *bounds, self.asked, self.is_guarded, is_met))
 
     @property
     def is_recorded(self) -> bool:
@@ -354,23 +429,34 @@ class Run:
     def record(self) -> Row:
         """Certify this step and append its row; the row itself if it is there already."""
         if not self.is_recorded:
-            state = self.state
-            gaps = self.ledger.gaps(state.x, state.upper_value, state.lower_value)
+            state, standing = self.state, self.standing
             values = (state.upper_value, state.lower_value)
+            gaps = standing.upper_gap, standing.lower_gap
             self.rows.append(Row(self.iteration, self.seconds, *values, *gaps, *self.counts))
         return self.rows[-1]
+
+    def record_answer(self, proof: Certificate) -> None:
+        """The row of the last step is that of the point which is returned."""
+        last = self.rows[-1] if self.is_recorded else self.record()
+        self.rows[-1] = last._replace(
+            upper_value=proof.upper_value,
+            lower_value=proof.lower_value,
+            upper_gap=proof.upper_gap,
+            lower_gap=proof.lower_gap,
+        )
 
     def intermediate(self) -> Intermediate:
         """This step for a callback, with the bounds of the last recorded one."""
         s = self.state
-        gaps = self.ledger.gaps(s.x, s.upper_value, s.lower_value, effort=0)
+        standing = self.ledger.standing(s.x, s.upper_value, s.lower_value, effort=0)
         values = (s.upper_value, s.lower_value)
+        gaps = standing.upper_gap, standing.lower_gap
         return Intermediate(s.x, self.iteration, *values, *gaps, self.seconds)
 
     def saved(self) -> Saved:
         return Saved(
             self.iteration, self.seconds, self.counts, self.start_values,
-            tuple(self.rows), self.ledger.sums, self.state,
+            tuple(self.rows), self.ledger.sums, self.least, self.certified, self.state,
         )  # fmt: skip
 
     def certificate(self, x: Array) -> Certificate:

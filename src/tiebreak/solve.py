@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tiebreak import arrays, checkpoint, checks
 from tiebreak.advice import after_nonfinite, what_next
@@ -22,13 +22,17 @@ from tiebreak.matrices import Swept
 from tiebreak.methods import METHODS, AGMBiO, PAGMBiO
 from tiebreak.methods.roads import choose, first_order, in_double, refusal
 from tiebreak.problem import Problem
-from tiebreak.result import SUCCESSES, Result, Row, Trace
+from tiebreak.result import Result, Row, Trace
 from tiebreak.run import Intermediate, Method, Run, Saved
 from tiebreak.structure import parts_of
 
 Tolerance = float | tuple[float, float]
 ROUNDED = "rounded to single precision, x is not as good as asked: pass data in float64"
-ENDINGS = ("max_iter", "max_time", "solved", "failed")  # of a run that may have proved before
+WORSE = (
+    "the method ended where g is {:.3g}, though it had been {:.3g} before: x is the point of least g"
+)
+REFUTED = "f(x) is proved to lie below f* by {:.3g}: x does not minimise the lower level well enough"
+CRITERIA = ("absolute", "weak")
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,7 @@ def solve(
     x0: Any = None,
     rtol: Tolerance = 1e-4,
     atol: Tolerance = 0.0,
+    criterion: str = "absolute",
     max_iter: int = 10_000,
     max_time: float | None = None,
     callback: Callable[[Intermediate], object] | None = None,
@@ -65,8 +70,13 @@ def solve(
         problem: the Problem.
         method: a method or its name; "auto" chooses.
         x0: where to start; the origin if None. Projected onto the domain.
-        rtol, atol: one number or a pair (upper, lower). A level is met when its *proved* gap is
-            at most atol + rtol * max(|value at x|, |value at x0|).
+        rtol, atol: one number or a pair (upper, lower). The tolerance of a level is
+            atol + rtol * max(|value at x|, |value at x0|); where both values are 0 to rounding, the
+            size of the terms that cancel in them takes their place.
+        criterion: "absolute" asks for a proof that f(x) - f* and g(x) - g* are within their
+            tolerances, and that f(x) is secured from below, so that a point which is not quite
+            optimal below does not pass for an answer: see ``certified``. "weak" asks for the two
+            proved gaps alone, which let f(x) lie below f* by any amount.
         max_iter, max_time: the most steps, the most seconds.
         callback: called at the start and after every step with an ``Intermediate`` (x, nit, both
             values, both proved gaps, time); raising StopIteration stops the run.
@@ -75,13 +85,31 @@ def solve(
             problem, method and x0 goes on from it (with the step sizes that it was planned with).
 
     Returns:
-        A Result; ``print(result)`` says what is proved and what is not.
+        A Result; ``print(result)`` says what is proved and what is not. Its ``status`` is one of
+
+        certified: proved: f(x) - f* and g(x) - g* are within the tolerances; and f(x) is secured
+            from below: |f(x) - f*| is proved too (``upper_error``), or the guard holds that makes
+            |f(x) - f*| at most two tolerances where g grows quadratically and x is not close to
+            f's own minimiser. The report says which.
+        solved: the conditions of optimality of both levels hold to rounding, or the named
+            method's own rule was met; the proof is wider than asked.
+        unbounded: g has no minimiser on Z, or f falls without end on the minimisers.
+        undetermined: the data allow two readings (a rank that rounding decides).
+        max_iter, max_time, stopped: a limit or Ctrl-C came first.
+        failed: a value is not finite, a promise was seen to be false, a function is not convex.
+
+        ``success`` is True for the first two, ``proved`` for the first alone. Without success x is
+        the last point of the method, or, where its g exceeds the least g seen by more than the
+        tolerance, the point of least g.
     """
     began = time.perf_counter()
     if not isinstance(problem, Problem):
         raise TypeError(f"solve: problem must be a Problem, got {checks.what_it_is(problem)}")
     chosen = find_method(method, problem)
     relative, absolute = _pair(rtol, "rtol"), _pair(atol, "atol")
+    if criterion not in CRITERIA:
+        known = " or ".join(map(repr, CRITERIA))
+        raise ValueError(f"solve: criterion must be {known}, got {criterion!r}")
     checks.whole("solve", "max_iter", max_iter)
     if max_time is not None:
         checks.positive("solve", "max_time", max_time)
@@ -100,63 +128,20 @@ def solve(
     live = _Live(problem, progress)
     with live, _interrupt_flag() as interrupted, arrays.quiet():
         run = Run(problem, chosen, start, store.load(), began)
-        run.relative, run.absolute = relative, absolute
-        tolerance, status, advice = (math.nan, math.nan), "", ""
-        while not status:
-            last_step = run.iteration >= max_iter
-            out_of_time = max_time is not None and run.seconds >= max_time
-            # A run that goes on may have its row already.
-            is_first = math.isnan(tolerance[0]) and run.is_recorded
-            is_last = last_step or out_of_time or interrupted() or bool(run.finished[0])
-            if is_first or run.due or is_last:
-                row = run.record()
-                tolerance = run.asked
-                is_met = row.upper_gap <= tolerance[0] and row.lower_gap <= tolerance[1]
-                if is_met and (is_last or not run.is_settling):
-                    status = "certified"
-                live.show(row)
-            try:
-                if callback is not None:
-                    now = run.intermediate()
-                    callback(now._replace(x=arrays.like(now.x, given)))
-                if status:
-                    pass
-                elif run.finished[0]:
-                    status, advice = run.finished
-                elif interrupted():
-                    status = "stopped"
-                elif last_step or out_of_time:
-                    status, advice = run.answer
-                    status = status or ("max_iter" if last_step else "max_time")
-                elif not run.step():
-                    status, advice = "failed", after_nonfinite(run)
-                else:
-                    store.save_when_due(run)
-            except (StopIteration, KeyboardInterrupt):
-                status = status or "stopped"
+        run.relative, run.absolute, run.is_guarded = relative, absolute, criterion != "weak"
+        limits = _Limits(max_iter, max_time, interrupted)
+        status, advice = _iterate(run, limits, callback, given, live, store)
         store.save(run)
-        if status in ENDINGS and _has_fallen_back(run):
-            status, advice = "certified", ""
-        row = run.record()
-        live.end(row)
-        tolerance = run.asked
-        x = arrays.like(run.state.x, given)
-        proof = run.certificate(arrays.like(x, run.state.x))  # as it is, in a wider precision too
-        is_met = proof.upper_gap <= tolerance[0] and proof.lower_gap <= tolerance[1]
-        if status == "certified" and arrays.epsilon(x) > arrays.epsilon(start) and not is_met:
-            status, advice = "solved", ROUNDED
-        if status == "unbounded":
-            proof = proof.without_upper()
-        if run.ledger.is_contradicted:
-            status, advice = "failed" if status in SUCCESSES else status, ""
+        status, advice, x, proof = _conclude(run, status, advice, given)
+        live.end(run.rows[-1])
 
     return Result(
         x=x,
         certificate=proof,
-        tolerance=tolerance,
+        tolerance=run.asked,
         start_values=run.start_values,
         status=status,
-        advice=advice or what_next(run, status, tolerance, max_iter),
+        advice=advice or what_next(run, status, run.asked, max_iter),
         nit=run.iteration,
         time=run.seconds,
         method=f"{'auto: ' if is_auto else ''}{run.described}",
@@ -166,18 +151,84 @@ def solve(
     )
 
 
-def _has_fallen_back(run: Run) -> bool:
-    """Back to what was proved before a polish that is not proved itself, where that is so."""
-    proved = getattr(run.state, "fallback", None)
-    if proved is None:
-        return False
-    before, rows, run.state = run.state, run.rows, proved
-    run.rows = [row for row in rows if row.iteration < run.iteration]
-    row, tolerance = run.record(), run.asked
-    if row.upper_gap <= tolerance[0] and row.lower_gap <= tolerance[1]:
-        return True
-    run.state, run.rows = before, rows
-    return False
+class _Limits(NamedTuple):
+    """What may end a run besides the method."""
+
+    max_iter: int
+    max_time: float | None
+    interrupted: Callable[[], bool]
+
+    def ending(self, run: Run) -> tuple[str, str]:
+        """The status and the sentence with which a run ends here; two blanks where it goes on."""
+        if run.finished[0]:
+            return run.finished
+        if self.interrupted():
+            return "stopped", ""
+        if run.iteration >= self.max_iter:
+            return run.answer if run.answer[0] else ("max_iter", "")
+        if self.max_time is not None and run.seconds >= self.max_time:
+            return run.answer if run.answer[0] else ("max_time", "")
+        return "", ""
+
+
+def _iterate(
+    run: Run,
+    limits: _Limits,
+    callback: Callable[[Intermediate], object] | None,
+    given: Array,
+    live: _Live,
+    store: _Store,
+) -> tuple[str, str]:
+    """Step by step until something ends the run: its status, and a sentence."""
+    is_first = True  # a run that goes on may have its row already
+    while True:
+        status, advice = limits.ending(run)
+        if is_first or run.due or status:
+            live.show(run.record())
+            if run.is_met and (status or not run.is_settling):
+                status, advice = "certified", ""
+            is_first = False
+        try:
+            if callback is not None:
+                now = run.intermediate()
+                callback(now._replace(x=arrays.like(now.x, given)))
+            if status:
+                return status, advice
+            if not run.step():
+                return "failed", after_nonfinite(run)
+            store.save_when_due(run)
+        except (StopIteration, KeyboardInterrupt):
+            return status or "stopped", advice
+
+
+def _conclude(
+    run: Run, status: str, advice: str, given: Array
+) -> tuple[str, str, Array, Certificate]:
+    """Which point is returned, what is proved about it, and the status that it deserves.
+
+    A certified point is never given up. Otherwise the last point of the method stays, unless its g
+    exceeds the least one seen by more than the tolerance.
+    """
+    if status not in ("certified", "unbounded") and run.certified is not None:
+        status, advice, run.state = "certified", "", run.certified
+    x, tolerance = run.state.x, run.asked
+    if status not in ("certified", "unbounded") and run.is_worse_than_seen:
+        assert run.least is not None
+        if status == "solved":
+            status, advice = "failed", WORSE.format(run.state.lower_value, run.least.value)
+        x = run.least.x
+    x = arrays.like(x, given)
+    proof = run.certificate(arrays.like(x, run.state.x))  # as it is, in a wider precision too
+    if status == "certified" and not run.is_proved(proof):
+        status, advice = "solved", ROUNDED  # x was rounded to the precision of the data
+    if status == "solved" and proof.upper_gap < -tolerance[0]:
+        status, advice = "failed", REFUTED.format(-proof.upper_gap)
+    if status == "unbounded":
+        proof = proof.without_upper()
+    elif run.ledger.is_contradicted:
+        status, advice = "failed", ""
+    run.record_answer(proof)
+    return status, advice, x, proof
 
 
 def certify(problem: Problem, x: Any, max_iter: int = 10_000) -> Certificate:

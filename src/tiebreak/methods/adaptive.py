@@ -199,14 +199,25 @@ class AdaptiveAGMBiO:
         """What to do next, from what is proved: which run works, and with which eta."""
         excess = state.lower_value - proved.least_value  # what x gives up, as far as is known
         asked_upper, asked_lower = proved.asked
-        is_low = proved.upper_gap <= asked_upper
+        gap = proved.standing.upper_gap
+        is_secured = True
+        if proved.is_guarded:
+            # The multiplier of g in the bound on f* is about 1/eta: see `certificate.Standing`.
+            asked_upper, asked_lower = (
+                0.5 * asked_upper,
+                min(asked_lower, 0.125 * asked_upper * state.eta),
+            )
+            is_secured = -gap <= asked_upper and proved.standing.price <= 0.25 * asked_upper
+        is_low = gap <= asked_upper
         is_feasible = excess <= ROOM * asked_lower
+        unknown = proved.least_value - proved.lower_bound  # of g*
+        is_known = unknown <= 0.25 * max(excess, asked_lower)
         eta = state.eta
-        if is_low and not is_feasible and state.age > 1:
+        if is_low and not (is_feasible and (is_secured or not is_known)) and state.age > 1:
             # The excess is about proportional to eta².
-            factor = 0.8 * math.sqrt(ROOM * asked_lower / excess)
+            factor = 0.8 * math.sqrt(ROOM * asked_lower / excess) if excess > 0.0 else 1.0
             eta *= min(max(factor, 1.0 / EASIER), 1.0 / math.sqrt(EASIER))
-        elif math.isinf(proved.upper_gap) and not is_feasible and _has_settled(state, excess):
+        elif math.isinf(gap) and not is_feasible and _has_settled(state, excess):
             eta /= EASIER
         elif is_feasible and not is_low and 64.0 * excess < asked_lower and state.age >= 16:
             eta *= EASIER
@@ -218,9 +229,8 @@ class AdaptiveAGMBiO:
                 age=0,
                 marks=(math.inf, math.inf),
             )
-        unknown = proved.least_value - proved.lower_bound  # of g*
-        moves = not (is_low and is_feasible)
-        levels = unknown > 0.25 * max(excess, asked_lower)
+        moves = not (is_low and is_feasible and is_secured)
+        levels = not is_known
         return state._replace(moves=moves or not levels, levels=levels or not moves)
 
 

@@ -245,18 +245,17 @@ class Relay:
 
     def heed(self, state: State, proved: Proved) -> State:
         """What is proved, handed on to the method at work; no proof goes on without hope."""
+        standing = proved.standing
         if state.held is not None:
-            has_none = state.taken >= HOPE and math.isinf(proved.upper_gap)
-            if proved.lower_gap < BETTER * state.moved[1]:
-                state = state._replace(moved=(state.taken, proved.lower_gap))
+            has_none = state.taken >= HOPE and math.isinf(standing.upper_gap)
+            if standing.lower_gap < BETTER * state.moved[1]:
+                state = state._replace(moved=(state.taken, standing.lower_gap))
             is_last = state.road + 1 == len(self.roads)
             is_stuck = is_last and state.taken >= state.moved[0] + HOPE
-            has_none |= is_stuck and proved.lower_gap > proved.asked[1]
+            has_none |= is_stuck and standing.lower_gap > proved.asked[1]
             if has_none or min(proved.asked) <= UNDERFLOW:
                 state = state._replace(proving=state.taken or -1)
-        gaps = proved.upper_gap, proved.lower_gap
-        is_proved = all(gap <= asked for gap, asked in zip(gaps, proved.asked, strict=True))
-        if is_proved and state.polish == AHEAD:
+        if proved.is_met and state.polish == AHEAD:
             return state._replace(polish=WANTED)
         heed = getattr(self.roads[state.road].method, "heed", None)
         if heed is None:
@@ -311,10 +310,12 @@ def _for_the_proof(state: State, proved: Proved) -> Proved:
     bound on f* is short by about what its point gives up of g, so that it has to give up less.
     """
     inner, (asked_upper, asked_lower) = state.inner, proved.asked
-    own = proved.upper_gap - (state.upper_value - inner.upper_value)
+    own = proved.standing.upper_gap - (state.upper_value - inner.upper_value)
     excess = max(inner.lower_value - proved.least_value, 0.0)
     return proved._replace(
-        upper_gap=own, asked=(0.5 * asked_upper, min(asked_lower, CLOSER * excess))
+        standing=proved.standing._replace(upper_gap=own),
+        asked=(0.5 * asked_upper, min(asked_lower, CLOSER * excess)),
+        is_guarded=False,
     )
 
 
