@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from tiebreak.certificate import UNDERFLOW
+from tiebreak.certificate import UNDERFLOW, Certificate
 from tiebreak.result import Row
 from tiebreak.run import Run
 
@@ -19,51 +19,77 @@ def after_nonfinite(run: Run) -> str:
     )
 
 
-def what_next(run: Run, status: str, tolerance: tuple[float, float], max_iter: int) -> str:
-    """What to do next, in a sentence or two."""
-    steep = _levels(run, "steep")
+def what_next(
+    run: Run, status: str, proof: Certificate, tolerance: tuple[float, float], max_iter: int
+) -> str:
+    """What is not proved, why, and what would help, in a sentence or two; "" where all is well."""
     parts = []
+    steep = _levels(run, "steep")
     if steep:
         parts.append(
             f"The {' and the '.join(steep)} function rises faster than its Lipschitz constant "
             "allows: neither the theorem's rate nor a bound on |f(x) - f*| holds (the gaps do); "
             "give a larger lipschitz"
         )
-    if run.ledger.is_contradicted:
-        return _contradiction(run)
-    if status in ("max_iter", "max_time", "stopped"):
-        row = run.rows[-1]
-        gaps = (row.upper_gap, row.lower_gap)
-        or_penalty = "" if run.problem.is_smooth else _OR_PENALTY
-        for name, letter, gap in zip(("upper", "lower"), "fg", gaps, strict=True):
-            if math.isinf(gap):
-                parts.append(
-                    f"Nothing bounds {letter}* from below on this unbounded domain: give "
-                    "Problem(radius=...) if you know that some solution has |x| <= radius, or a "
-                    f"bounded domain, or a strongly convex {name} function{or_penalty}"
-                )
-        errors = run.ledger.value_errors(run.state.x, row.upper_value, row.lower_value)
-        floors = [g <= 16.0 * e for g, e in zip(gaps, errors, strict=True)]
-        missed = [g > t for g, t in zip(gaps, tolerance, strict=True)]
-        if any(floor and miss for floor, miss in zip(floors, missed, strict=True)):
-            parts.append(
-                "A gap is as small as rounding allows, and the tolerance is smaller still: set atol"
-            )
-        elif all(map(math.isfinite, gaps)) and min(tolerance) > UNDERFLOW:
-            missing = max(g / t for g, t in zip(gaps, tolerance, strict=True))
-            steps = _steps_needed(run.rows, tolerance)
-            if steps is not None:
-                parts.append(
-                    f"The wider gap is {missing:.2g} times the tolerance; at the present rate "
-                    f"about {steps:,} steps would do (max_iter is {max_iter:,})"
-                )
-            else:
-                otherwise = ", or try another gamma (a smaller one favours the lower level)"
-                parts.append(
-                    f"The wider gap is {missing:.2g} times the tolerance and hardly shrinks: "
-                    f"relax rtol{otherwise if hasattr(run.method, 'gamma') else ''}"
-                )
+    if status in ("solved", "max_iter", "max_time", "stopped"):
+        parts += _missing_bounds(run, proof)
+        if not parts:
+            parts += _too_wide(run, status, proof, tolerance, max_iter)
     return ". ".join(parts)
+
+
+def _missing_bounds(run: Run, proof: Certificate) -> list[str]:
+    """The levels that nothing bounds from below, and what would."""
+    or_penalty = "" if run.problem.is_smooth else _OR_PENALTY
+    gaps = (("upper", "f*", proof.upper_gap), ("lower", "g*", proof.lower_gap))
+    missing = [(name, letter) for name, letter, gap in gaps if math.isinf(gap)]
+    if not missing:
+        return []
+    names, letters = (" or ".join(words) for words in zip(*missing, strict=True))
+    return [
+        f"Nothing bounds {letters} from below on this unbounded domain: give "
+        "Problem(radius=...) if you know that some solution has |x| <= radius, or a "
+        f"bounded domain, or a strongly convex {names} function{or_penalty}"
+    ]
+
+
+def _too_wide(
+    run: Run, status: str, proof: Certificate, tolerance: tuple[float, float], max_iter: int
+) -> list[str]:
+    """How wide the proof is, why, and what would close it."""
+    gaps = proof.upper_gap, proof.lower_gap
+    errors = run.ledger.value_errors(run.state.x, proof.upper_value, proof.lower_value)
+    missed = [gap > asked for gap, asked in zip(gaps, tolerance, strict=True)]
+    if not any(missed):
+        if proof.upper_gap < -tolerance[0]:
+            return ["f(x) is proved to be too low: x does not minimise the lower level well enough"]
+        estimate = f"|f(x) - f*| is about {proof.upper_estimate:.2g}, an estimate"
+        width = f" ({estimate})" if math.isfinite(proof.upper_estimate) else ""
+        return [
+            f"That f(x) does not lie below f* by more than was asked for is not proved{width}: "
+            "Problem(error_bound=...) would close that, criterion='weak' does not ask for it"
+        ]
+    if any(m and g <= 16.0 * e for m, g, e in zip(missed, gaps, errors, strict=True)):
+        return [
+            "A gap is as small as rounding allows, and the tolerance is smaller still: set atol"
+        ]
+    missing = max(gap / asked for gap, asked in zip(gaps, tolerance, strict=True))
+    if not min(tolerance) > UNDERFLOW:
+        return []
+    if status == "solved":
+        closer = "" if run.problem.is_bounded else "Problem(radius=...) may narrow it, or "
+        return [f"The proof is {missing:.2g} times as wide as asked: {closer}relax rtol"]
+    steps = _steps_needed(run.rows, tolerance)
+    if steps is not None:
+        return [
+            f"The wider gap is {missing:.2g} times the tolerance; at the present rate "
+            f"about {steps:,} steps would do (max_iter is {max_iter:,})"
+        ]
+    otherwise = ", or try another gamma (a smaller one favours the lower level)"
+    return [
+        f"The wider gap is {missing:.2g} times the tolerance and hardly shrinks: "
+        f"relax rtol{otherwise if hasattr(run.method, 'gamma') else ''}"
+    ]
 
 
 def _steps_needed(rows: Sequence[Row], tolerance: tuple[float, float]) -> int | None:
@@ -96,7 +122,7 @@ def _levels(run: Run, doubt: str) -> list[str]:
     return [name for name, count in zip(("upper", "lower"), counts, strict=True) if count]
 
 
-def _contradiction(run: Run) -> str:
+def contradiction(run: Run) -> str:
     """Which promise cannot be true: no certificate then."""
     bent = _levels(run, "bent")
     if bent:

@@ -46,7 +46,9 @@ class Bound(NamedTuple):
 
     def at(self, level: float) -> float:
         """The bound where g may be as large as this."""
-        return self.value - self.multiplier * (level - self.level) if self.multiplier else self.value
+        return (
+            self.value - self.multiplier * (level - self.level) if self.multiplier else self.value
+        )
 
 
 class Block(NamedTuple):
@@ -68,7 +70,9 @@ class Sums(NamedTuple):
     last_ratio: float  # of the weights of the last cut and the last minorant of f; 0: there is none
     ghat: float  # the smallest proved value of g at a point of Z, rounding included
     upper_bound: float  # f* is at least this
-    guard: Bound  # the one of those bounds that says most of points that are not quite optimal below
+    guard: (
+        Bound  # the one of those bounds that says most of points that are not quite optimal below
+    )
     upper_ceiling: float  # f* is at most this, by a method's own proof
     lower_bound: float  # g* is at least this
     tail: int  # the block that the best sum for f* began with, and its best factor on the cuts

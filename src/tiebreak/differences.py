@@ -21,7 +21,9 @@ import numpy as np
 from tiebreak import arrays
 from tiebreak.arrays import TINY, Array
 from tiebreak.domains import Domain
-from tiebreak.functions import SmoothFunction
+from tiebreak.functions import Smooth, SmoothFunction
+from tiebreak.problem import Problem
+from tiebreak.structure import parts_of
 
 Value = Callable[[Any], float]  # of a NumPy vector
 
@@ -77,6 +79,39 @@ def check_gradient(owner: str, name: str, h: SmoothFunction, domain: Domain, x0:
             f"got {worst.got:.6g} near x0, differences of its values say "
             f"{(worst.low + worst.high) / 2:.6g} +- {(worst.high - worst.low) / 2:.1g}"
         )
+
+
+def wrong_slopes(problem: Problem, x: Array) -> str:
+    """A sentence if the gradient of a callable is surely wrong along a direction near x, else "".
+
+    The function along a line has one variable, and is asked as above: some twenty values of each
+    callable. What is seen depends on the direction; ``minimize(check_gradients=True)`` asks for
+    every coordinate.
+    """
+    for name, h in zip(("upper", "lower"), problem.smooth_parts, strict=True):
+        for _, part in parts_of(h.bare):
+            if isinstance(part, Smooth) and (found := _wrong_along_a_line(part, problem.domain, x)):
+                return (
+                    f"the gradient of {name} does not fit its values: along a direction near the "
+                    f"start its slope is {found.got:.6g}, differences of its values say "
+                    f"{(found.low + found.high) / 2:.6g} +- {(found.high - found.low) / 2:.1g}; "
+                    "or the function is not convex"
+                )
+    return ""
+
+
+def _wrong_along_a_line(h: SmoothFunction, domain: Domain, x0: Array) -> Slope | None:
+    """The slope of h along a line near x0, if differences of its values exclude it."""
+    x, _ = next(_points_near(domain, x0))
+    way = x - x0 if arrays.norm(x - x0) > 0.0 else x  # both ends are in the domain
+    with arrays.quiet():
+        slope = h.gradient(x)
+        if not arrays.is_array(slope) or slope.shape != x.shape or not arrays.all_finite(slope):
+            return None
+        along = Smooth(lambda t: h.value(x + float(t[0]) * way), lambda t: t)
+        zero, got = arrays.from_numpy(np.zeros(1), x), np.array([arrays.dot(slope, way)])
+        wrong = _wrong_coordinates(along, zero, got, np.ones(1))
+    return wrong[0] if wrong else None
 
 
 def _points_near(domain: Domain, x0: Array) -> Iterator[tuple[Array, Any]]:

@@ -12,7 +12,9 @@ import numpy as np
 
 from tiebreak.arrays import Array, to_numpy
 from tiebreak.certificate import Certificate
+from tiebreak.functions import Function, Smooth
 from tiebreak.problem import Problem, solution_dimension
+from tiebreak.structure import parts_of
 
 STATUSES = {
     "certified": "both levels are proved to be within the tolerance",
@@ -38,7 +40,7 @@ class Findings(Protocol):
         """Of the solution set of the lower level, None where unknown."""
 
     def lines(self) -> list[tuple[str, str]]:
-        """Lines for the report: a label of at most 11 characters, and a text."""
+        """Lines for the report: a label of at most 10 characters, and a text."""
 
 
 class Row(NamedTuple):
@@ -90,9 +92,9 @@ class Trace(Sequence[Row]):
         return pandas.DataFrame(list(self._rows), columns=list(Row._fields))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Result:
-    """The answer of ``solve``; printing it gives a short report.
+    """The answer of ``solve``; printing it gives a short report, ``details()`` the whole one.
 
     Attributes:
         x: the point.
@@ -102,8 +104,8 @@ class Result:
         upper_error: proved bound on |f(x) - f*|, inf where there is none.
         upper_optimum, lower_optimum: proved intervals for f* and g*.
         tolerance: what was asked of the two gaps, as absolute numbers.
-        status, success, message: how the run ended; success is a proof of both gaps, or a
-            method that met its own stopping rule, and the message says which.
+        status, success, proved, message: how the run ended: see ``solve``. ``success``: there is an
+            answer; ``proved``: and a proof that it is as good as was asked for.
         nit, time, method: steps, seconds, and the method with its step-size rule.
         dimension: of the solution set of the lower level, None where unknown.
         trace: one Row per recorded step; ``trace.to_pandas()``.
@@ -115,7 +117,8 @@ class Result:
     tolerance: tuple[float, float]
     start_values: tuple[float, float]
     status: str
-    advice: str
+    reason: str  # how the run ended, where the status does not say it all
+    advice: str  # what is not proved and why, and what would help
     nit: int
     time: float
     method: str
@@ -166,42 +169,85 @@ class Result:
 
     @property
     def success(self) -> bool:
-        """Are both levels proved to be within the tolerance (or the named rule met)?"""
+        """Is there an answer: certified, or solved?"""
         return self.status in SUCCESSES
 
     @property
+    def proved(self) -> bool:
+        """Are both levels proved to be within the tolerance?"""
+        return self.status == "certified"
+
+    @property
     def message(self) -> str:
-        """The status in words, with what to do next if it is no success."""
-        return f"{STATUSES[self.status]}{'. ' if self.advice else ''}{self.advice}"
+        """How the run ended in words, with what is not proved and what to do next."""
+        return f"{self._headline}{'. ' if self.advice else ''}{self.advice}"
+
+    @property
+    def _headline(self) -> str:
+        return self.reason or STATUSES[self.status]
+
+    def __repr__(self) -> str:
+        steps = f"{self.nit} step{'' if self.nit == 1 else 's'}"
+        values = f"f(x) = {self.upper_value:.6g}, g(x) = {self.lower_value:.6g}"
+        return f"<tiebreak.Result: {self.status}, {values}, {steps}>"
 
     def __str__(self) -> str:
-        proof = self.certificate
-        header = (
-            f"tiebreak: {self.status} after {self.nit} step{'' if self.nit == 1 else 's'}, "
-            f"{self.time:.3g} s"
-        )
-        proved = [
-            _level("upper", "f", proof.upper_value, proof.upper_gap, self.tolerance[0]),
-            _level("lower", "g", proof.lower_value, proof.lower_gap, self.tolerance[1]),
-            f"  given up    {self._given_up()}",
-            f"  optimum     {_interval('f', proof.upper_optimum)}, "
-            f"{_interval('g', proof.lower_optimum)}",
-            f"  both sides  {self._both_sides()}",
-            f"  ties        {_ties(self.dimension)}",
-        ]
-        if self.status == "unbounded":  # then there is no f* or no g* to speak of
-            proved = [
-                f"  last point  f(x) = {proof.upper_value:.9g}, g(x) = {proof.lower_value:.9g}"
-            ]
+        """Four lines: the status, both levels with what is proved, the ties; a fifth for doubts."""
+        steps = f"{self.nit} step{'' if self.nit == 1 else 's'}"
+        status = "solved, not proved," if self.status == "solved" else self.status
         lines = [
-            header,
-            *proved,
-            *(f"  non-zeros   {text}" for text in self._sparsity()),
-            *(f"  {label:<11} {text}" for label, text in self._found()),
-            f"  method      {self.method}",
-            f"  {'outcome' if self.success else 'next   '}     {self.message}",
+            f"tiebreak: {status} after {steps}, {self.time:.3g} s: {self._headline}",
+            f"  upper  {self._upper_line()}",
+            f"  lower  {self._lower_line()}",
+            f"  ties   {_ties(self.dimension)}",
         ]
+        doubts = [self.advice, *assumptions(self.problem)]
+        if any(doubts):
+            lines.append(f"  note   {'. '.join(doubt for doubt in doubts if doubt)}")
         return "\n".join(lines)
+
+    def _upper_line(self) -> str:
+        proof, asked = self.certificate, self.tolerance[0]
+        value = f"f(x) = {proof.upper_value:.9g}"
+        if self.status == "unbounded":
+            return f"{value} at the last point; there is no f*"
+        if proof.upper_error <= asked:
+            return f"{value}, proved |f(x) - f*| <= {proof.upper_error:.3g} (asked {asked:.3g})"
+        if proof.upper_gap < 0.0:
+            below = f"proved f(x) <= f* - {-proof.upper_gap:.3g}"
+            return f"{value}, {below} (asked {asked:.3g}): x is not quite optimal below"
+        said = f"{value}, {_gap('f', proof.upper_gap, asked)}"
+        if self.proved and math.isfinite(proof.upper_estimate):
+            said += f", |f(x) - f*| about {proof.upper_estimate:.2g} (an estimate)"
+        return said
+
+    def _lower_line(self) -> str:
+        proof, asked = self.certificate, self.tolerance[1]
+        value = f"g(x) = {proof.lower_value:.9g}"
+        if self.status == "unbounded":
+            return f"{value} at the last point"
+        return f"{value}, {_gap('g', proof.lower_gap, asked)}"
+
+    def details(self) -> str:
+        """The whole report: intervals for both optima, ranks and residuals, the method, all words.
+
+        optimum: proved intervals that contain f* and g*. suboptimal: what the lower level gives up
+        for the upper one, at most. secured: how f(x) is known not to lie far below f*. assumed:
+        what the proofs rely on and nobody has checked.
+        """
+        proof = self.certificate
+        lines = [
+            ("optimum", f"{_interval('f', proof.upper_optimum)}, "
+                        f"{_interval('g', proof.lower_optimum)}"),
+            ("suboptimal", self._suboptimality()),
+            ("secured", self._secured()),
+        ]  # fmt: skip
+        if self.status == "unbounded":  # then there is no f* or no g* to speak of
+            lines = []
+        lines += [("non-zeros", text) for text in self._sparsity()]
+        lines += [*self._found(), ("method", self.method), ("message", self.message)]
+        lines += [("assumed", text) for text in assumptions(self.problem)]
+        return "\n".join([str(self), *(f"  {label:<10} {text}" for label, text in lines)])
 
     def _found(self) -> list[tuple[str, str]]:
         return [] if self.findings is None else self.findings.lines()
@@ -217,22 +263,29 @@ class Result:
             said.append(_notable(lengths[layout.penalised > 0.0], "groups"))
         return said
 
-    def _given_up(self) -> str:
+    def _suboptimality(self) -> str:
         """How much of the lower level was paid for the upper one."""
         gap, start = self.certificate.lower_gap, self.start_values[1]
         if math.isinf(gap):
-            return "unknown: nothing bounds g* from below"
+            return "not known: nothing bounds g* from below"
         fall = start - self.certificate.lower_optimum[0]
         share = f", {gap / fall:.2g} of the way from g(x0) = {start:.6g}" if gap < fall else ""
-        return f"at most {max(gap, 0.0):.3g} of g is lost to f{share}"
+        return f"g(x) is at most {max(gap, 0.0):.3g} above g*{share}"
 
-    def _both_sides(self) -> str:
-        error = self.certificate.upper_error
-        if math.isfinite(error) and error > max(abs(self.upper_value), abs(self.start_values[0])):
-            return f"nothing of use: |f(x) - f*| <= {error:.2g} is proved, but more than f itself"
-        if math.isfinite(error):
-            return f"|f(x) - f*| <= {error:.3g}"
-        return "f(x) may lie below f* by an unknown amount (needs Problem(error_bound=...))"
+    def _secured(self) -> str:
+        """How f(x) is known not to lie far below f*."""
+        proof, asked = self.certificate, self.tolerance[0]
+        if proof.upper_error <= asked:
+            return f"proved from both sides: |f(x) - f*| <= {proof.upper_error:.3g}"
+        if self.proved:
+            estimate = f"|f(x) - f*| is about {proof.upper_estimate:.2g}"
+            return (
+                f"by the guard: {estimate}, and at most 2 tolerances where g grows quadratically "
+                "and x is not close to f's own minimiser"
+            )
+        if math.isfinite(proof.upper_error):
+            return f"not as asked: |f(x) - f*| <= {proof.upper_error:.3g} is proved"
+        return "no: f(x) may lie below f* by an unknown amount"
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain data for JSON; inf and nan become None."""
@@ -240,6 +293,7 @@ class Result:
         return {
             "status": self.status,
             "success": self.success,
+            "proved": self.proved,
             "message": self.message,
             "nit": self.nit,
             "time": self.time,
@@ -249,7 +303,10 @@ class Result:
             "upper": _level_dict(
                 proof.upper_value, proof.upper_gap, self.tolerance[0], proof.upper_optimum
             )
-            | {"error": _number(proof.upper_error)},
+            | {
+                "error": _number(proof.upper_error),
+                "estimate": _number(proof.upper_estimate),
+            },
             "lower": _level_dict(
                 proof.lower_value, proof.lower_gap, self.tolerance[1], proof.lower_optimum
             ),
@@ -292,15 +349,40 @@ def _level_dict(
     }
 
 
-def _level(level: str, letter: str, value: float, gap: float, asked: float) -> str:
-    """One line: the value, what is proved, and whether that is what was asked."""
-    start = f"  {level} level {letter}(x) = {value:.9g}"
+def _gap(letter: str, gap: float, asked: float) -> str:
+    """What is proved of a level, and whether that is what was asked."""
     if math.isinf(gap):
-        return f"{start}   NOT PROVED: nothing bounds {letter}* from below"
-    if gap < 0.0:
-        return f"{start}   proved: {letter}(x) <= {letter}* - {-gap:.3g} (x is not quite feasible)"
-    verdict = "proved" if gap <= asked else "NOT YET"
-    return f"{start}   {verdict}: {letter}(x) - {letter}* <= {gap:.3g} (asked {asked:.3g})"
+        return f"not proved: nothing bounds {letter}* from below (asked {asked:.3g})"
+    only = "proved" if gap <= asked else "proved only"
+    return f"{only} {letter}(x) - {letter}* <= {gap:.3g} (asked {asked:.3g})"
+
+
+def assumptions(problem: Problem) -> list[str]:
+    """What every proof about this problem relies on and nobody has checked, in sentences."""
+    said = []
+    levels = [
+        name
+        for name, h in zip(("upper", "lower"), problem.smooth_parts, strict=True)
+        if any(_is_foreign(part) for _, part in parts_of(h.bare))
+    ]
+    if levels:
+        said.append(
+            f"Assumes that {' and '.join(levels)} {'is' if len(levels) == 1 else 'are'} convex, "
+            "with right gradients"
+        )
+    promises = [
+        f"{name}={value!r}"
+        for name in ("radius", "error_bound")
+        if (value := getattr(problem, name)) is not None
+    ]
+    if promises:
+        said.append(f"Relies on {' and '.join(promises)}: user-supplied, not verified")
+    return said
+
+
+def _is_foreign(h: Function) -> bool:
+    """Is it made of code that is not ours?"""
+    return isinstance(h, Smooth) or not type(h).__module__.startswith("tiebreak.")
 
 
 def _interval(letter: str, ends: tuple[float, float]) -> str:
@@ -319,5 +401,4 @@ def _ties(dimension: int | None) -> str:
         return "the dimension of the lower level's solution set is not known"
     if dimension == 0:
         return "none: the lower level has a single minimiser, there is nothing to choose"
-    plural = "" if dimension == 1 else "s"
-    return f"the lower level's minimisers fill {dimension} dimension{plural}"
+    return f"the lower level's solution set has dimension {dimension}"

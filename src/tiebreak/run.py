@@ -246,6 +246,9 @@ class Run:
         self.method, self.certifies = method, certifies or hasattr(method, "heed")
         self.relative = self.absolute = (0.0, 0.0)  # tolerances, for a loop that has some
         self.is_guarded = True  # is f(x) to be secured from below, too?
+        self.least: Least | None = saved.least if saved else None
+        # The last state of which all was proved that was asked for.
+        self.certified: Any = saved.certified if saved else None
         self._standings: tuple[int, Standing, bool] | None = None  # of this iteration; is all met?
         self.upper, self.lower = map(Counted, problem.smooth_parts)
         f2, g2 = problem.penalties
@@ -257,15 +260,12 @@ class Run:
             self.iteration, self.rows, self.state = saved.iteration, list(saved.rows), saved.state
             self.start_values = saved.start_values
             self.ledger = Ledger(self.problem, x0, saved.sums)
-            self.least, self.certified = saved.least, saved.certified
             self._note_doubts()
         else:
             self.iteration, self.rows = 0, []
             self.state = method.init(self.problem, x0)
             self.start_values = (self.state.upper_value, self.state.lower_value)
             self.ledger = Ledger(self.problem, x0)
-            self.least: Least | None = None
-            self.certified: Any = None  # the last state of which all was proved that was asked for
             self._note_least()
             if self.certifies:
                 self.ledger.add(self.state.news)
@@ -352,21 +352,24 @@ class Run:
 
     @property
     def asked(self) -> tuple[float, float]:
+        """The tolerances of this point."""
+        return self.tolerance(self.state.x, self.state.upper_value, self.state.lower_value)
+
+    def tolerance(self, x: Array, upper_value: float, lower_value: float) -> tuple[float, float]:
         """absolute + relative max(|value at x|, |value at x0|), for both levels.
 
         Where both are 0 to rounding, the size of the level's terms at x takes their place: a
         residual that cancels is no scale. And UNDERFLOW, for a proof pays for underflow.
         """
-        state = self.state
-        values, levels = (state.upper_value, state.lower_value), (self.upper, self.lower)
-        errors = self.ledger.value_errors(state.x, *values)
+        values = upper_value, lower_value
         asked = []
         for h, value, first, error, a, r in zip(
-            levels, values, self.start_values, errors, self.absolute, self.relative, strict=True
-        ):
+            (self.upper, self.lower), values, self.start_values,
+            self.ledger.value_errors(x, *values), self.absolute, self.relative, strict=True,
+        ):  # fmt: skip
             scale = max(abs(value), abs(first))
             if scale <= error:
-                scale = max(scale, h.magnitude(arrays.norm(state.x), value, 0.0))
+                scale = max(scale, h.magnitude(arrays.norm(x), value, 0.0))
             asked.append(a + r * scale + UNDERFLOW)
         return asked[0], asked[1]
 

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tiebreak import arrays, checkpoint, checks
-from tiebreak.advice import after_nonfinite, what_next
+from tiebreak.advice import after_nonfinite, contradiction, what_next
 from tiebreak.arrays import Array
 from tiebreak.certificate import Certificate
+from tiebreak.differences import wrong_slopes
 from tiebreak.matrices import Swept
 from tiebreak.methods import METHODS, AGMBiO, PAGMBiO
 from tiebreak.methods.roads import choose, first_order, in_double, refusal
@@ -28,10 +29,10 @@ from tiebreak.structure import parts_of
 
 Tolerance = float | tuple[float, float]
 ROUNDED = "rounded to single precision, x is not as good as asked: pass data in float64"
-WORSE = (
-    "the method ended where g is {:.3g}, though it had been {:.3g} before: x is the point of least g"
+WORSE = "the method ended where g is {:.3g}, but had seen {:.3g}: x is the point of least g"
+REFUTED = (
+    "f(x) is proved to lie below f* by {:.3g}: x does not minimise the lower level well enough"
 )
-REFUTED = "f(x) is proved to lie below f* by {:.3g}: x does not minimise the lower level well enough"
 CRITERIA = ("absolute", "weak")
 
 
@@ -117,6 +118,7 @@ def solve(
         raise TypeError(f"solve: callback must be callable, got {type(callback).__name__}")
     start = problem.start(x0)
     _check_functions("solve", problem, start)
+    _check_slopes("solve", problem, start)
     asked, given, is_auto = problem, start, method == "auto"
     if is_auto and (problem := in_double(asked)) is not asked:
         start, chosen = arrays.double(start), choose(problem)
@@ -130,18 +132,21 @@ def solve(
         run = Run(problem, chosen, start, store.load(), began)
         run.relative, run.absolute, run.is_guarded = relative, absolute, criterion != "weak"
         limits = _Limits(max_iter, max_time, interrupted)
-        status, advice = _iterate(run, limits, callback, given, live, store)
+        ending = _iterate(run, limits, callback, given, live, store)
         store.save(run)
-        status, advice, x, proof = _conclude(run, status, advice, given)
+        (status, reason), x, proof = _conclude(run, ending, given)
         live.end(run.rows[-1])
+        tolerance = run.tolerance(x, proof.upper_value, proof.lower_value)
+        advice = what_next(run, status, proof, tolerance, max_iter)
 
     return Result(
         x=x,
         certificate=proof,
-        tolerance=run.asked,
+        tolerance=tolerance,
         start_values=run.start_values,
         status=status,
-        advice=advice or what_next(run, status, run.asked, max_iter),
+        reason=reason,
+        advice=advice,
         nit=run.iteration,
         time=run.seconds,
         method=f"{'auto: ' if is_auto else ''}{run.described}",
@@ -151,6 +156,13 @@ def solve(
     )
 
 
+class _Ending(NamedTuple):
+    """How a run ended: its status, and a sentence where that does not say it all."""
+
+    status: str
+    reason: str = ""
+
+
 class _Limits(NamedTuple):
     """What may end a run besides the method."""
 
@@ -158,17 +170,20 @@ class _Limits(NamedTuple):
     max_time: float | None
     interrupted: Callable[[], bool]
 
-    def ending(self, run: Run) -> tuple[str, str]:
-        """The status and the sentence with which a run ends here; two blanks where it goes on."""
+    def ending(self, run: Run) -> _Ending | None:
+        """How the run ends here; None where it goes on."""
         if run.finished[0]:
-            return run.finished
+            return _Ending(*run.finished)
         if self.interrupted():
-            return "stopped", ""
+            return _Ending("stopped")
+        limit = ""
         if run.iteration >= self.max_iter:
-            return run.answer if run.answer[0] else ("max_iter", "")
-        if self.max_time is not None and run.seconds >= self.max_time:
-            return run.answer if run.answer[0] else ("max_time", "")
-        return "", ""
+            limit = "max_iter"
+        elif self.max_time is not None and run.seconds >= self.max_time:
+            limit = "max_time"
+        if limit and run.answer[0]:  # only the proof is missing
+            return _Ending(*run.answer)
+        return _Ending(limit) if limit else None
 
 
 def _iterate(
@@ -178,57 +193,57 @@ def _iterate(
     given: Array,
     live: _Live,
     store: _Store,
-) -> tuple[str, str]:
-    """Step by step until something ends the run: its status, and a sentence."""
+) -> _Ending:
+    """Step by step until something ends the run."""
     is_first = True  # a run that goes on may have its row already
     while True:
-        status, advice = limits.ending(run)
-        if is_first or run.due or status:
+        ending = limits.ending(run)
+        if is_first or run.due or ending:
             live.show(run.record())
-            if run.is_met and (status or not run.is_settling):
-                status, advice = "certified", ""
+            if run.is_met and (ending or not run.is_settling):
+                ending = _Ending("certified")
             is_first = False
         try:
             if callback is not None:
                 now = run.intermediate()
                 callback(now._replace(x=arrays.like(now.x, given)))
-            if status:
-                return status, advice
+            if ending:
+                return ending
             if not run.step():
-                return "failed", after_nonfinite(run)
+                return _Ending("failed", after_nonfinite(run))
             store.save_when_due(run)
         except (StopIteration, KeyboardInterrupt):
-            return status or "stopped", advice
+            return ending or _Ending("stopped")
 
 
-def _conclude(
-    run: Run, status: str, advice: str, given: Array
-) -> tuple[str, str, Array, Certificate]:
-    """Which point is returned, what is proved about it, and the status that it deserves.
+def _conclude(run: Run, ending: _Ending, given: Array) -> tuple[_Ending, Array, Certificate]:
+    """The status that the run deserves, the point that is returned, what is proved about it.
 
     A certified point is never given up. Otherwise the last point of the method stays, unless its g
     exceeds the least one seen by more than the tolerance.
     """
-    if status not in ("certified", "unbounded") and run.certified is not None:
-        status, advice, run.state = "certified", "", run.certified
-    x, tolerance = run.state.x, run.asked
-    if status not in ("certified", "unbounded") and run.is_worse_than_seen:
+    is_open = ending.status not in ("certified", "unbounded")
+    if is_open and run.certified is not None:
+        ending, run.state, is_open = _Ending("certified"), run.certified, False
+    x = run.state.x
+    if is_open and run.is_worse_than_seen:
         assert run.least is not None
-        if status == "solved":
-            status, advice = "failed", WORSE.format(run.state.lower_value, run.least.value)
+        if ending.status == "solved":
+            ending = _Ending("failed", WORSE.format(run.state.lower_value, run.least.value))
         x = run.least.x
     x = arrays.like(x, given)
     proof = run.certificate(arrays.like(x, run.state.x))  # as it is, in a wider precision too
-    if status == "certified" and not run.is_proved(proof):
-        status, advice = "solved", ROUNDED  # x was rounded to the precision of the data
-    if status == "solved" and proof.upper_gap < -tolerance[0]:
-        status, advice = "failed", REFUTED.format(-proof.upper_gap)
-    if status == "unbounded":
+    if ending.status == "certified" and not run.is_proved(proof):
+        ending = _Ending("solved", ROUNDED)
+    if ending.status == "solved" and proof.upper_gap < -run.asked[0]:
+        ending = _Ending("failed", REFUTED.format(-proof.upper_gap))
+    if ending.status == "unbounded":
         proof = proof.without_upper()
     elif run.ledger.is_contradicted:
-        status, advice = "failed", ""
+        wrong = wrong_slopes(run.problem, run.state.x)
+        ending = _Ending("failed", wrong or contradiction(run))
     run.record_answer(proof)
-    return status, advice, x, proof
+    return ending, x, proof
 
 
 def certify(problem: Problem, x: Any, max_iter: int = 10_000) -> Certificate:
@@ -338,6 +353,13 @@ def _check_functions(owner: str, problem: Problem, x: Array) -> None:
                 f"{owner}: the gradient of {name} must be finite at the start, "
                 "got NaN or infinite entries"
             )
+
+
+def _check_slopes(owner: str, problem: Problem, x: Array) -> None:
+    """Is the gradient of each callable that of its function, along one direction near x?"""
+    wrong = wrong_slopes(problem, x)
+    if wrong:
+        raise ValueError(f"{owner}: {wrong}")
 
 
 # -- around the loop ------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ BETTER = 0.99  # of a gap: what counts as better
 PROVING = 300  # steps at least for the proof of an answer
 CLOSER = 1e-3  # of what a point gives up of g is asked of the next, where a proof needs it
 POLISHING = 8  # times as many, or as were taken so far, for a polish
+WORSE = "g is larger there than at a point seen before"
 AHEAD, WANTED, AT_WORK, OVER = 1, 2, 3, 4  # how far a polish is; 0: there is none
 
 
@@ -61,6 +62,8 @@ class State(NamedTuple):
     notes: tuple[str, ...]  # how the former roads ended, for the report
     steep: tuple[int, int]  # doubts about f and g, of all roads
     bent: tuple[int, int]
+    least: float  # the least value of g that was seen
+    allowed: float  # so much more may an answer have
     news: News
 
     @property
@@ -192,7 +195,7 @@ class Relay:
         doubts = _doubts(inner, ((0, 0), (0, 0)))
         return State(
             0, 0, 0, inner, x0, None, 0, (0, math.inf), self._polish_after(0), None, (), *doubts,
-            inner.news,
+            _least(inner.news, math.inf), math.inf, inner.news,
         )  # fmt: skip
 
     def step(self, problem: Problem, state: State) -> State:
@@ -220,6 +223,9 @@ class Relay:
             after = self._next(problem, state._replace(k=k), "", state.held.x)
             return after._replace(news=_both(news, after.news))
         failed = bool(status) and status not in (*ANSWERS, "unbounded")
+        least = _least(inner.news, state.least)
+        if status in ANSWERS and inner.lower_value > least + state.allowed:
+            failed, said = True, WORSE
         if not (math.isfinite(inner.upper_value) and math.isfinite(inner.lower_value)):
             failed, said = True, "a value that is not finite"
         if failed and not is_last:
@@ -228,8 +234,9 @@ class Relay:
             return self._next(problem, state._replace(k=k), note, x)
         steep, bent = _doubts(inner, (state.steep, state.bent))
         state = state._replace(
-            k=k, taken=state.taken + 1, inner=inner, steep=steep, bent=bent, news=inner.news
-        )
+            k=k, taken=state.taken + 1, inner=inner, steep=steep, bent=bent, least=least,
+            news=inner.news,
+        )  # fmt: skip
         if status in ANSWERS and not is_last:
             return self._held(problem, state, inner)
         return state
@@ -246,6 +253,7 @@ class Relay:
     def heed(self, state: State, proved: Proved) -> State:
         """What is proved, handed on to the method at work; no proof goes on without hope."""
         standing = proved.standing
+        state = state._replace(allowed=proved.asked[1])
         if state.held is not None:
             has_none = state.taken >= HOPE and math.isinf(standing.upper_gap)
             if standing.lower_gap < BETTER * state.moved[1]:
@@ -278,8 +286,11 @@ class Relay:
             )  # fmt: skip
         inner = self.roads[state.road].method.step(problem, state.inner)
         steep, bent = _doubts(inner, (state.steep, state.bent))
-        state = state._replace(k=k, steep=steep, bent=bent, taken=state.taken + 1, news=inner.news)
-        if inner.finished[0] in ANSWERS:
+        least = _least(inner.news, state.least)
+        state = state._replace(
+            k=k, steep=steep, bent=bent, taken=state.taken + 1, least=least, news=inner.news
+        )
+        if inner.finished[0] in ANSWERS and inner.lower_value <= least + state.allowed:
             return self._held(problem, state, inner)
         values = inner.upper_value, inner.lower_value
         if inner.finished[0] or state.taken > state.proving or not all(map(math.isfinite, values)):
@@ -343,6 +354,11 @@ def _both(first: News, second: News) -> News:
 def _words(road: Road, problem: Problem) -> str:
     what = road.title or road.method.describe(problem)
     return f"{what}{', ' if road.why else ''}{road.why}"
+
+
+def _least(news: News, before: float) -> float:
+    """The least value of g, with those of a step."""
+    return min(before, *(value for value, _, _ in news.values), math.inf)
 
 
 def _doubts(
