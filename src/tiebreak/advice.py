@@ -14,8 +14,8 @@ _OR_PENALTY = ", or a penalty on all variables beside a smooth part whose lower_
 
 def after_nonfinite(run: Run) -> str:
     return (
-        f"step {run.iteration + 1} gave a value of the upper or lower level that is not a finite "
-        "number: check the functions away from x0, and their scale"
+        f"step {run.iteration + 1} gave a value of the upper or lower level that is not finite: "
+        "check the functions away from x0, and their scale"
     )
 
 

@@ -409,11 +409,12 @@ class Run:
         return is_secured or self.standing.is_guarded(self.asked[0])
 
     @property
-    def is_worse_than_seen(self) -> bool:
-        """Does g exceed the least value that was seen by more than the tolerance?"""
-        return self.least is not None and (
-            self.state.lower_value > self.least.value + self.asked[1]
-        )
+    def better_below(self) -> Least | None:
+        """The point of least g, where g at this one exceeds it by more than the tolerance."""
+        least, tolerance = self.least, self.asked[1]
+        if least is None or not self.state.lower_value - least.value > tolerance > UNDERFLOW:
+            return None
+        return least if math.isfinite(self.problem.upper.value(least.x)) else None
 
     def _heeded(self) -> Any:
         """The state, with what is proved told to a method that wants to know."""

@@ -226,11 +226,10 @@ def _conclude(run: Run, ending: _Ending, given: Array) -> tuple[_Ending, Array, 
     if is_open and run.certified is not None:
         ending, run.state, is_open = _Ending("certified"), run.certified, False
     x = run.state.x
-    if is_open and run.is_worse_than_seen:
-        assert run.least is not None
+    if is_open and (better := run.better_below) is not None:
         if ending.status == "solved":
-            ending = _Ending("failed", WORSE.format(run.state.lower_value, run.least.value))
-        x = run.least.x
+            ending = _Ending("failed", WORSE.format(run.state.lower_value, better.value))
+        x = better.x
     x = arrays.like(x, given)
     proof = run.certificate(arrays.like(x, run.state.x))  # as it is, in a wider precision too
     if ending.status == "certified" and not run.is_proved(proof):
