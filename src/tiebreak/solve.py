@@ -14,20 +14,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tiebreak import arrays, checkpoint, checks
+from tiebreak import arrays, checkpoint, checks, deadline
 from tiebreak.advice import after_nonfinite, what_next
 from tiebreak.arrays import Array
 from tiebreak.certificate import Certificate
+from tiebreak.deadline import Limit
 from tiebreak.matrices import Swept
 from tiebreak.methods import METHODS, AGMBiO, PAGMBiO
 from tiebreak.methods.roads import choose, first_order, in_double, refusal
 from tiebreak.problem import Problem
 from tiebreak.result import SUCCESSES, Result, Row, Trace
-from tiebreak.run import Intermediate, Method, Run, Saved
+from tiebreak.run import Counts, Intermediate, Method, Run, Saved
 from tiebreak.structure import parts_of
 
 Tolerance = float | tuple[float, float]
 ROUNDED = "rounded to single precision, x is not as good as asked: pass data in float64"
+NO_TIME = "there was no time left for a certificate: give a longer max_time"
+NO_START = "there was no time left for the first step: give a longer max_time"
 ENDINGS = ("max_iter", "max_time", "solved", "failed")  # of a run that may have proved before
 
 
@@ -67,12 +70,16 @@ def solve(
         x0: where to start; the origin if None. Projected onto the domain.
         rtol, atol: one number or a pair (upper, lower). A level is met when its *proved* gap is
             at most atol + rtol * max(|value at x|, |value at x0|).
-        max_iter, max_time: the most steps, the most seconds.
+        max_iter: the most steps, those before a checkpoint included.
+        max_time: the most seconds of this call. What cannot be stopped (a call of yours, a product
+            with the data, a factorisation) is waited for; no factorisation is begun that would
+            take longer than what is left. The certificate of the end may take a second more.
         callback: called at the start and after every step with an ``Intermediate`` (x, nit, both
             values, both proved gaps, time); raising StopIteration stops the run.
         progress: show a live line on standard error; where rows are streamed, with the pass.
         checkpoint: a .npz file. The run is saved there now and then; a later call with the same
             problem, method and x0 goes on from it (with the step sizes that it was planned with).
+            Where it cannot be written, a RuntimeWarning says so and the run goes on.
 
     Returns:
         A Result; ``print(result)`` says what is proved and what is not.
@@ -88,34 +95,40 @@ def solve(
     if callback is not None and not callable(callback):
         raise TypeError(f"solve: callback must be callable, got {type(callback).__name__}")
     start = problem.start(x0)
-    _check_functions("solve", problem, start)
     asked, given, is_auto = problem, start, method == "auto"
-    if is_auto and (problem := in_double(asked)) is not asked:
-        start, chosen = arrays.double(start), choose(problem)
-    chosen.check(problem)
-    store = _Store(checkpoint, problem, chosen, start)
-    if hasattr(chosen, "planned"):
-        chosen = chosen.planned(max(max_iter, 1))
+    live, saved = _Live(problem, progress), None
 
-    live = _Live(problem, progress)
-    with live, _interrupt_flag() as interrupted, arrays.quiet():
-        run = Run(problem, chosen, start, store.load(), began)
+    with live, deadline.limited(max_time, began) as limit, _heeding_ctrl_c(limit), arrays.quiet():
+        try:
+            _check_functions("solve", problem, start)
+            if is_auto and (problem := in_double(asked)) is not asked:
+                start, chosen = arrays.double(start), choose(problem)
+            chosen.check(problem)
+            store = _Store(checkpoint, problem, chosen, start)
+            if hasattr(chosen, "planned"):
+                chosen = chosen.planned(max(max_iter, 1))
+            saved = store.load()
+            run = Run(problem, chosen, start, saved, began)
+        except deadline.Over:
+            return _unbegun(limit, asked, chosen, given, saved, began)
         run.relative, run.absolute = relative, absolute
         tolerance, status, advice = (math.nan, math.nan), "", ""
         while not status:
             last_step = run.iteration >= max_iter
-            out_of_time = max_time is not None and run.seconds >= max_time
+            out_of_time, interrupted = limit.is_over, limit.is_interrupted
             # A run that goes on may have its row already.
             is_first = math.isnan(tolerance[0]) and run.is_recorded
-            is_last = last_step or out_of_time or interrupted() or bool(run.finished[0])
-            if is_first or run.due or is_last:
-                row = run.record()
-                tolerance = run.asked
-                is_met = row.upper_gap <= tolerance[0] and row.lower_gap <= tolerance[1]
-                if is_met and (is_last or not run.is_settling):
-                    status = "certified"
-                live.show(row)
+            is_last = last_step or out_of_time or interrupted or bool(run.finished[0])
+            if out_of_time or interrupted:
+                limit.close()
             try:
+                if is_first or run.due or is_last:
+                    row = run.record()
+                    tolerance = run.asked
+                    is_met = row.upper_gap <= tolerance[0] and row.lower_gap <= tolerance[1]
+                    if is_met and (is_last or not run.is_settling):
+                        status = "certified"
+                    live.show(row)
                 if callback is not None:
                     now = run.intermediate()
                     callback(now._replace(x=arrays.like(now.x, given)))
@@ -123,7 +136,7 @@ def solve(
                     pass
                 elif run.finished[0]:
                     status, advice = run.finished
-                elif interrupted():
+                elif interrupted:
                     status = "stopped"
                 elif last_step or out_of_time:
                     status, advice = run.answer
@@ -134,20 +147,30 @@ def solve(
                     store.save_when_due(run)
             except (StopIteration, KeyboardInterrupt):
                 status = status or "stopped"
-        store.save(run)
-        if status in ENDINGS and _has_fallen_back(run):
-            status, advice = "certified", ""
-        row = run.record()
+            except deadline.Over:  # the next turn is the last, unless this one was
+                status = limit.ending if limit.is_closing else ""
+                limit.close()
+        try:
+            store.save(run)
+            if status in ENDINGS and _has_fallen_back(run):
+                status, advice = "certified", ""
+            row = run.record()
+            x = arrays.like(run.state.x, given)
+            proof = run.certificate(
+                arrays.like(x, run.state.x)
+            )  # as it is, in a wider precision too
+            is_contradicted = run.ledger.is_contradicted
+        except deadline.Over:
+            x, proof, is_contradicted = arrays.like(run.state.x, given), _unproved(run), False
+            row, status, advice = run.rows[-1], limit.ending, NO_TIME
         live.end(row)
         tolerance = run.asked
-        x = arrays.like(run.state.x, given)
-        proof = run.certificate(arrays.like(x, run.state.x))  # as it is, in a wider precision too
         is_met = proof.upper_gap <= tolerance[0] and proof.lower_gap <= tolerance[1]
         if status == "certified" and arrays.epsilon(x) > arrays.epsilon(start) and not is_met:
             status, advice = "solved", ROUNDED
         if status == "unbounded":
             proof = proof.without_upper()
-        if run.ledger.is_contradicted:
+        if is_contradicted:
             status, advice = "failed" if status in SUCCESSES else status, ""
 
     return Result(
@@ -180,44 +203,107 @@ def _has_fallen_back(run: Run) -> bool:
     return False
 
 
-def certify(problem: Problem, x: Any, max_iter: int = 10_000) -> Certificate:
+def _unproved(run: Run) -> Certificate:
+    """For a run that has no time left for its certificate; its last step gets a row as well."""
+    values = run.state.upper_value, run.state.lower_value
+    if not run.is_recorded:
+        nothing = (math.inf, math.inf)
+        run.rows.append(Row(run.iteration, run.seconds, *values, *nothing, *run.counts))
+    return Certificate.of_nothing(*values)
+
+
+def _unbegun(
+    limit: Limit, problem: Problem, method: Method, x0: Array, saved: Saved | None, began: float
+) -> Result:
+    """The start, or the last point of the checkpoint, for a call that had to end before a step."""
+    limit.close()
+    x, values = x0, (math.nan, math.nan)
+    with contextlib.suppress(deadline.Over):  # a pass over the data may take longer
+        values = problem.upper.value(x0), problem.lower.value(x0)
+    nit, seconds, starts, trace = 0, time.perf_counter() - began, values, Trace()
+    if saved is not None:
+        x = arrays.like(saved.state.x, x0)
+        values = saved.state.upper_value, saved.state.lower_value
+        nit, starts, trace = saved.iteration, saved.start_values, Trace(saved.rows)
+        seconds += saved.seconds
+    if not trace:
+        trace = Trace([Row(nit, seconds, *values, math.inf, math.inf, *Counts())])
+    return Result(
+        x=x,
+        certificate=Certificate.of_nothing(*values),
+        tolerance=(math.nan, math.nan),
+        start_values=starts,
+        status=limit.ending,
+        advice=NO_START,
+        nit=nit,
+        time=seconds,
+        method=method.name,
+        trace=trace,
+        problem=problem,
+    )
+
+
+def certify(
+    problem: Problem, x: Any, max_iter: int = 10_000, max_time: float | None = None
+) -> Certificate:
     """What can be proved about ``x``, a point from anywhere.
 
     Spends oracle calls of its own: the first-order method of "auto" from the projection of x
     collects minorants until both gaps of x have stopped shrinking, and then AGM-BiO (P-AGM-BiO if
     there are penalties) with two gammas, where it takes the problem: none is best everywhere. At
-    most ``max_iter`` steps in all. The proof does not rely on where x came from.
+    most ``max_iter`` steps and ``max_time`` seconds in all; Ctrl-C gives what is proved by then.
+    The proof does not rely on where x came from.
     """
     if not isinstance(problem, Problem):
         raise TypeError(f"certify: problem must be a Problem, got {checks.what_it_is(problem)}")
     checks.whole("certify", "max_iter", max_iter)
+    if max_time is not None:
+        checks.positive("certify", "max_time", max_time)
     x = problem.point(x, "certify", "x")
     start = problem.start(x)
-    _check_functions("certify", problem, start)
-    kind, steps, proof, known = _kind(problem), 0, None, None
-    with arrays.quiet():
-        for method in (first_order(problem), kind(gamma=1e-3), kind(gamma=1e-1)):
-            if proof is None:
-                method.check(problem)
-            elif refusal(method, problem):
-                continue
-            run = Run(problem, method, start)
-            if known is not None:
-                run.ledger.inherit(known)
-            proof = run.certificate(x)
-            look_at = 256
-            while steps < max_iter and run.step():
-                steps += 1
-                if run.iteration == look_at or steps == max_iter:
-                    before, proof = proof, run.certificate(x)
-                    look_at *= 2
-                    if _settled(before.upper_gap, proof.upper_gap, proof.upper_value) and _settled(
-                        before.lower_gap, proof.lower_gap, proof.lower_value
-                    ):
-                        break
-            known = run.ledger
-            if steps >= max_iter:
-                break
+    with deadline.limited(max_time) as limit, _heeding_ctrl_c(limit), arrays.quiet():
+        runs: list[Run] = []
+        try:
+            _check_functions("certify", problem, start)
+            return _certified(problem, x, start, max_iter, runs)
+        except deadline.Over:
+            limit.close()
+        try:
+            for run in runs[-1:]:
+                return run.certificate(x)
+            return Certificate.of_nothing(problem.upper.value(x), problem.lower.value(x))
+        except deadline.Over:
+            return Certificate.of_nothing(math.nan, math.nan)
+
+
+def _certified(
+    problem: Problem, x: Array, start: Array, max_iter: int, runs: list[Run]
+) -> Certificate:
+    """The best proof about x of some methods, which are added to ``runs``, one after the other."""
+    kind, steps, proof = _kind(problem), 0, None
+    for method in (first_order(problem), kind(gamma=1e-3), kind(gamma=1e-1)):
+        if proof is None:
+            method.check(problem)
+        elif refusal(method, problem):
+            continue
+        run = Run(problem, method, start)
+        for before in runs[-1:]:
+            run.ledger.inherit(before.ledger)
+        runs.append(run)
+        proof = run.certificate(x)
+        look_at = 256
+        while steps < max_iter and run.step():
+            deadline.check()
+            steps += 1
+            if run.iteration == look_at or steps == max_iter:
+                last, proof = proof, run.certificate(x)
+                look_at *= 2
+                if _settled(last.upper_gap, proof.upper_gap, proof.upper_value) and _settled(
+                    last.lower_gap, proof.lower_gap, proof.lower_value
+                ):
+                    break
+        if steps >= max_iter:
+            break
     assert proof is not None
     return proof
 
@@ -293,22 +379,21 @@ def _check_functions(owner: str, problem: Problem, x: Array) -> None:
 
 
 @contextlib.contextmanager
-def _interrupt_flag() -> Iterator[Callable[[], bool]]:
-    """Turns the first Ctrl-C into a flag, so that no step is cut in half; the second one raises."""
-    pressed: list[int] = []
+def _heeding_ctrl_c(limit: Limit) -> Iterator[None]:
+    """The first Ctrl-C ends the call at its next `deadline.check`; the second one raises."""
     if threading.current_thread() is not threading.main_thread():
-        yield lambda: False
+        yield
         return
     before = signal.getsignal(signal.SIGINT)
 
     def note(number: int, frame: object) -> None:
-        if pressed:
+        if limit.is_interrupted:
             raise KeyboardInterrupt
-        pressed.append(number)
+        limit.is_interrupted = True
 
     signal.signal(signal.SIGINT, note)
     try:
-        yield lambda: bool(pressed)
+        yield
     finally:
         signal.signal(signal.SIGINT, before)
 

@@ -1,0 +1,155 @@
+"""When a call has to end: its time limit, and Ctrl-C.
+
+The limit in force is that of the call at work in this thread. Who works long asks `check`: in every
+turn of a loop, and, with the size of what comes, before a factorisation, for nothing stops one that
+has begun. The clock only ends work. Without a time limit nothing is estimated or measured.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from functools import cache
+from typing import TypeVar
+
+import numpy as np
+
+T = TypeVar("T")
+
+GRACE = 1.0  # seconds for what is done after the end: the last row, the certificate
+PROBE = 128  # side of the matrix that tells how fast this machine is
+
+
+class Over(Exception):
+    """The call has to end: what it has by now is its result."""
+
+
+class TimeIsUp(Over):
+    """Its time has passed."""
+
+
+class TooLong(TimeIsUp):
+    """It has not, but what comes next would take longer than what is left."""
+
+
+class Interrupted(Over):
+    """Ctrl-C."""
+
+
+class Limit:
+    """When a call has to end, by `time.perf_counter`; inf: never."""
+
+    def __init__(self, end: float) -> None:
+        self.is_interrupted = self.is_closing = False
+        self._end = self._share = end
+        self._has_ended = False
+
+    @property
+    def is_over(self) -> bool:
+        """Is there no time left, or not enough for what came next?"""
+        return self._has_ended or time.perf_counter() >= self._end
+
+    @property
+    def ending(self) -> str:
+        """The status of a call that it has ended."""
+        return "stopped" if self.is_interrupted else "max_time"
+
+    def close(self) -> None:
+        """The call ends now; what is still to be done has a short time of its own."""
+        if not self.is_closing:
+            self._has_ended = self.is_closing = True
+            self._end = self._share = time.perf_counter() + GRACE
+
+    def check(self, work: float) -> None:
+        if self.is_interrupted and not self.is_closing:
+            raise Interrupted("Ctrl-C")
+        if self._end == math.inf:
+            return
+        now = time.perf_counter()
+        if now >= self._end:
+            raise TimeIsUp("the time is up")
+        needed, left = work / speed() if work else 0.0, self._share - now
+        if needed > left:
+            raise TooLong(f"it would take {needed:.2g} s more, and {max(left, 0.0):.2g} s are left")
+
+    @contextlib.contextmanager
+    def half(self) -> Iterator[None]:
+        before, now = self._share, time.perf_counter()
+        if math.isfinite(before):
+            self._share = 0.5 * (now + before)
+        try:
+            yield
+        finally:
+            if math.isfinite(before):  # `close` may have been called meanwhile
+                self._share = self._end if self.is_closing else before
+
+
+_LIMIT: ContextVar[Limit] = ContextVar("tiebreak_limit")
+_NONE = Limit(math.inf)
+
+
+@contextlib.contextmanager
+def limited(seconds: float | None = None, began: float | None = None) -> Iterator[Limit]:
+    """So many seconds from ``began`` (now) on for what is done inside; None: no end."""
+    began = time.perf_counter() if began is None else began
+    limit = Limit(math.inf if seconds is None else began + seconds)
+    token = _LIMIT.set(limit)
+    try:
+        yield limit
+    finally:
+        _LIMIT.reset(token)
+
+
+def check(work: float = 0.0) -> None:
+    """Go on, or raise `Over`.
+
+    ``work``: of a call that cannot be stopped once it has begun, as `svd` counts it.
+    """
+    _LIMIT.get(_NONE).check(work)
+
+
+def half() -> contextlib.AbstractContextManager[None]:
+    """Half of the time that is left for what is done inside: beyond it, `TooLong`."""
+    return _LIMIT.get(_NONE).half()
+
+
+def left() -> float:
+    """The seconds that are left; inf without a limit."""
+    limit = _LIMIT.get(_NONE)
+    return limit._share - time.perf_counter()
+
+
+def unless_too_long(task: Callable[[], T], otherwise: T) -> T:
+    """What the task gives, or ``otherwise`` where there is no time for it."""
+    try:
+        return task()
+    except TooLong:
+        return otherwise
+
+
+def svd(rows: int, columns: int, whole: bool = False) -> float:
+    """The work of a singular value decomposition; ``whole``: all vectors of the larger side too.
+
+    Other factorisations are counted as parts of one.
+    """
+    small, large = sorted((rows, columns))
+    return float(small * large * (large if whole else small))
+
+
+@cache
+def speed() -> float:
+    """How much `svd` this machine does in a second; measured once in a process.
+
+    A small matrix is slower than a large one by up to four times, so that estimates are too long
+    rather than too short.
+    """
+    A = np.random.default_rng(0).standard_normal((PROBE, PROBE))
+    seconds = []
+    for _ in range(3):
+        began = time.perf_counter()
+        np.linalg.svd(A)
+        seconds.append(time.perf_counter() - began)
+    return svd(PROBE, PROBE) / min(seconds) if min(seconds) > 0.0 else math.inf
