@@ -195,12 +195,14 @@ def run(make: Make, method: str, seconds: float, ctrl_c: bool) -> tuple[float, s
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
+            n = problem.dimension or 40
             if method == "certify":
-                n = problem.dimension or 40
                 tb.certify(problem, np.zeros(n), max_iter=10**9, max_time=limit)
                 said = "proof"
             else:
-                result = tb.solve(problem, method, rtol=0.0, max_iter=10**9, max_time=limit)
+                result = tb.solve(
+                    problem, method, x0=np.zeros(n), rtol=0.0, max_iter=10**9, max_time=limit
+                )
                 said = f"{result.status}, {result.nit:,} steps"
     except KeyboardInterrupt:  # it had ended just before
         said = "ended"

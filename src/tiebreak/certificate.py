@@ -88,10 +88,16 @@ class Certificate:
     distance: float
 
     @classmethod
-    def of_nothing(cls, upper_value: float, lower_value: float) -> Certificate:
-        """Nothing is proved."""
-        inf, nothing = math.inf, (-math.inf, math.inf)
-        return cls(upper_value, lower_value, inf, inf, inf, nothing, nothing, 0.0)
+    def of_gaps(
+        cls,
+        upper_value: float,
+        lower_value: float,
+        upper_gap: float = math.inf,
+        lower_gap: float = math.inf,
+    ) -> Certificate:
+        """Nothing is known but these."""
+        gaps, nothing = (upper_gap, lower_gap, math.inf), (-math.inf, math.inf)
+        return cls(upper_value, lower_value, *gaps, nothing, nothing, 0.0)
 
     def without_upper(self) -> Certificate:
         """The same where there turned out to be no f*: nothing to be close to."""

@@ -45,12 +45,12 @@ class Limit:
     def __init__(self, end: float) -> None:
         self.is_interrupted = self.is_closing = False
         self._end = self._share = end
-        self._has_ended = False
+        self._is_heard = False  # was there a Ctrl-C before the call was closed?
 
     @property
     def is_over(self) -> bool:
         """Is there no time left, or not enough for what came next?"""
-        return self._has_ended or time.perf_counter() >= self._end
+        return self.is_closing or time.perf_counter() >= self._end
 
     @property
     def ending(self) -> str:
@@ -58,13 +58,14 @@ class Limit:
         return "stopped" if self.is_interrupted else "max_time"
 
     def close(self) -> None:
-        """The call ends now; what is still to be done has a short time of its own."""
+        """The call ends: what is still to be done has a second at least, after Ctrl-C at most."""
         if not self.is_closing:
-            self._has_ended = self.is_closing = True
-            self._end = self._share = time.perf_counter() + GRACE
+            self.is_closing, self._is_heard = True, self.is_interrupted
+            soon = time.perf_counter() + GRACE
+            self._end = self._share = soon if self.is_interrupted else max(self._end, soon)
 
     def check(self, work: float) -> None:
-        if self.is_interrupted and not self.is_closing:
+        if self.is_interrupted and not self._is_heard:
             raise Interrupted("Ctrl-C")
         if self._end == math.inf:
             return
@@ -127,6 +128,14 @@ def unless_too_long(task: Callable[[], T], otherwise: T) -> T:
     try:
         return task()
     except TooLong:
+        return otherwise
+
+
+def unless_over(task: Callable[[], T], otherwise: T) -> T:
+    """The same, also where the time is up meanwhile."""
+    try:
+        return task()
+    except Over:
         return otherwise
 
 

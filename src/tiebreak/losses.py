@@ -182,9 +182,10 @@ class _LinearLoss(SmoothFunction):
 
     @property
     def known_lipschitz(self) -> float:
+        rough = self._curvature * self._scale * self.matrix.frobenius**2
         if self.matrix.is_quick or "lipschitz" in vars(self):
-            return self.lipschitz
-        return self._curvature * self._scale * self.matrix.frobenius**2
+            return deadline.unless_too_long(lambda: self.lipschitz, rough)
+        return rough
 
     @property
     def _spectral(self) -> float:

@@ -150,19 +150,20 @@ def solve(
             except deadline.Over:  # the next turn is the last, unless this one was
                 status = limit.ending if limit.is_closing else ""
                 limit.close()
+        limit.close()
         try:
             store.save(run)
             if status in ENDINGS and _has_fallen_back(run):
                 status, advice = "certified", ""
             row = run.record()
             x = arrays.like(run.state.x, given)
-            proof = run.certificate(
-                arrays.like(x, run.state.x)
-            )  # as it is, in a wider precision too
+            as_it_is = arrays.like(x, run.state.x)  # perhaps rounded, in a wider precision
+            proof = run.certificate(as_it_is)
             is_contradicted = run.ledger.is_contradicted
         except deadline.Over:
-            x, proof, is_contradicted = arrays.like(run.state.x, given), _unproved(run), False
-            row, status, advice = run.rows[-1], limit.ending, NO_TIME
+            x, is_contradicted = arrays.like(run.state.x, given), False
+            proof, row = _last_proof(run, x), run.rows[-1]
+            advice = advice or NO_TIME
         live.end(row)
         tolerance = run.asked
         is_met = proof.upper_gap <= tolerance[0] and proof.lower_gap <= tolerance[1]
@@ -172,21 +173,22 @@ def solve(
             proof = proof.without_upper()
         if is_contradicted:
             status, advice = "failed" if status in SUCCESSES else status, ""
-
-    return Result(
-        x=x,
-        certificate=proof,
-        tolerance=tolerance,
-        start_values=run.start_values,
-        status=status,
-        advice=advice or what_next(run, status, tolerance, max_iter),
-        nit=run.iteration,
-        time=run.seconds,
-        method=f"{'auto: ' if is_auto else ''}{run.described}",
-        trace=Trace(run.rows),
-        problem=asked,
-        findings=getattr(run.state, "findings", None),
-    )
+        with contextlib.suppress(deadline.Over):
+            advice = advice or what_next(run, status, tolerance, max_iter)
+        return Result(
+            x=x,
+            certificate=proof,
+            tolerance=tolerance,
+            start_values=run.start_values,
+            status=status,
+            advice=advice,
+            nit=run.iteration,
+            time=run.seconds,
+            method=f"{'auto: ' if is_auto else ''}{run.described}",
+            trace=Trace(run.rows),
+            problem=asked,
+            findings=getattr(run.state, "findings", None),
+        )
 
 
 def _has_fallen_back(run: Run) -> bool:
@@ -203,13 +205,15 @@ def _has_fallen_back(run: Run) -> bool:
     return False
 
 
-def _unproved(run: Run) -> Certificate:
-    """For a run that has no time left for its certificate; its last step gets a row as well."""
+def _last_proof(run: Run, x: Array) -> Certificate:
+    """What the last row says, for a run that has no time left for more."""
     values = run.state.upper_value, run.state.lower_value
     if not run.is_recorded:
         nothing = (math.inf, math.inf)
         run.rows.append(Row(run.iteration, run.seconds, *values, *nothing, *run.counts))
-    return Certificate.of_nothing(*values)
+    if arrays.epsilon(x) > arrays.epsilon(run.state.x):  # it is about x before rounding
+        return Certificate.of_gaps(*values)
+    return Certificate.of_gaps(*values, run.rows[-1].upper_gap, run.rows[-1].lower_gap)
 
 
 def _unbegun(
@@ -230,7 +234,7 @@ def _unbegun(
         trace = Trace([Row(nit, seconds, *values, math.inf, math.inf, *Counts())])
     return Result(
         x=x,
-        certificate=Certificate.of_nothing(*values),
+        certificate=Certificate.of_gaps(*values),
         tolerance=(math.nan, math.nan),
         start_values=starts,
         status=limit.ending,
@@ -271,9 +275,9 @@ def certify(
         try:
             for run in runs[-1:]:
                 return run.certificate(x)
-            return Certificate.of_nothing(problem.upper.value(x), problem.lower.value(x))
+            return Certificate.of_gaps(problem.upper.value(x), problem.lower.value(x))
         except deadline.Over:
-            return Certificate.of_nothing(math.nan, math.nan)
+            return Certificate.of_gaps(math.nan, math.nan)
 
 
 def _certified(
