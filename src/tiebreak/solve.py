@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -412,7 +413,7 @@ class _Store:
         self.x0 = x0
         if self.path is not None:
             self.who = checkpoint.identity(problem, method, x0)
-        self._due = 0.0
+        self._due, self._has_warned = 0.0, False
 
     def load(self) -> Saved | None:
         if self.path is None or not self.path.exists():
@@ -424,7 +425,13 @@ class _Store:
         if self.path is None:
             return
         began = time.perf_counter()
-        checkpoint.save(self.path, self.who, run.saved())
+        try:
+            checkpoint.save(self.path, self.who, run.saved())
+        except (OSError, TypeError) as error:
+            if not self._has_warned:
+                what = f"checkpoint: {self.path} could not be written ({error}); the run goes on"
+                warnings.warn(what, RuntimeWarning, stacklevel=3)
+            self._has_warned = True
         ended = time.perf_counter()
         self._due = ended + 20.0 * (ended - began)
 
