@@ -2,7 +2,8 @@
 
 The limit in force is that of the call at work in this thread. Who works long asks `check`: in every
 turn of a loop, and, with the size of what comes, before a factorisation, for nothing stops one that
-has begun. The clock only ends work. Without a time limit nothing is estimated or measured.
+has begun. The clock only ends work. How long that takes is estimated by a nominal speed: measuring
+one would make what is begun depend on the machine's mood. Without a time limit nothing is asked.
 """
 
 from __future__ import annotations
@@ -12,15 +13,12 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
-from functools import cache
 from typing import TypeVar
-
-import numpy as np
 
 T = TypeVar("T")
 
 GRACE = 1.0  # seconds for what is done after the end: the last row, the certificate
-PROBE = 128  # side of the matrix that tells how fast this machine is
+SPEED = 5e8  # of the work that `svd` counts, in a second: a core of today does twice as much
 
 
 class Over(Exception):
@@ -72,9 +70,11 @@ class Limit:
         now = time.perf_counter()
         if now >= self._end:
             raise TimeIsUp("the time is up")
-        needed, left = work / speed() if work else 0.0, self._share - now
+        needed, left = work / SPEED, self._share - now
+        if left <= 0.0:
+            raise TooLong("its half of the time is up")
         if needed > left:
-            raise TooLong(f"it would take {needed:.2g} s more, and {max(left, 0.0):.2g} s are left")
+            raise TooLong(f"it would take {needed:.2g} s more, and {left:.2g} s are left")
 
     @contextlib.contextmanager
     def half(self) -> Iterator[None]:
@@ -146,19 +146,3 @@ def svd(rows: int, columns: int, whole: bool = False) -> float:
     """
     small, large = sorted((rows, columns))
     return float(small * large * (large if whole else small))
-
-
-@cache
-def speed() -> float:
-    """How much `svd` this machine does in a second; measured once in a process.
-
-    A small matrix is slower than a large one by up to four times, so that estimates are too long
-    rather than too short.
-    """
-    A = np.random.default_rng(0).standard_normal((PROBE, PROBE))
-    seconds = []
-    for _ in range(3):
-        began = time.perf_counter()
-        np.linalg.svd(A)
-        seconds.append(time.perf_counter() - began)
-    return svd(PROBE, PROBE) / min(seconds) if min(seconds) > 0.0 else math.inf
