@@ -261,7 +261,7 @@ def test_importing_tiebreak_imports_no_heavy_library():
 
 
 FLOORS = [
-    ["arrays", "lines", "threads"],
+    ["arrays", "deadline", "lines", "threads"],
     ["fused", "spectra"],
     ["matrices"],
     ["streams"],
@@ -282,9 +282,9 @@ FLOORS = [
     ["bounds"],
     ["certificate"],
     ["methods"],
-    ["checkpoint", "result"],
+    ["result"],
     ["run"],
-    ["advice"],
+    ["advice", "checkpoint"],
     ["solve"],
     ["minimize"],
     ["experiments"],

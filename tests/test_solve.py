@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import json
 import math
 import os
+import pkgutil
 import random
 import signal
 import subprocess
 import sys
 import time
+import typing
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import array_api_strict as xps
 import numpy as np
@@ -22,6 +25,7 @@ import pytest
 import scipy.sparse as sp
 
 import tiebreak as tb
+from tiebreak import checkpoint
 from tiebreak.methods.common import REFRESH
 
 SOURCE = Path(tb.__file__).parent.parent
@@ -883,6 +887,137 @@ def test_a_checkpoint_whose_parts_are_not_those_of_this_version_is_refused_with_
         tb.solve(small(), STEPS, checkpoint=path)
 
 
+FORGERIES = {
+    "a type of another module": lambda run: run.update(tuple="tiebreak.__main__:x"),
+    "a type by its old name": lambda run: run.update(tuple="tiebreak.run:Saved"),
+    "another type": lambda run: run.update(tuple="row"),
+    "no type": lambda run: run.update(tuple=""),
+    "a type that is no text": lambda run: run.update(tuple=["run"]),
+    "a step that is no number": lambda run: run["parts"].__setitem__(0, None),
+    "time before the start": lambda run: run["parts"].__setitem__(1, -1.0),
+    "values that are not finite": lambda run: run["parts"][3].update(parts=[math.nan, 1.0]),
+    "an infinite bound": lambda run: field(run, "sums", "upper_bound", math.inf),
+    "a bound that is no number": lambda run: field(run, "sums", "lower_bound", math.nan),
+    "a value of g that is -inf": lambda run: field(run, "sums", "ghat", -math.inf),
+    "an error below 0": lambda run: field(block(run), "model", "value_error", -1.0),
+    "an error that is no number": lambda run: field(block(run), "model", "slope_error", math.nan),
+    "a shorter vector": lambda run: slope(run).update(shape=[1]),
+    "a square of a vector": lambda run: slope(run).update(shape=[1, 2]),
+    "more than there is": lambda run: slope(run).update(shape=[10**12]),
+    "whole numbers": lambda run: slope(run).update(dtype="<i8"),
+    "objects": lambda run: slope(run).update(dtype="|O"),
+    "elsewhere in the data": lambda run: slope(run).update(at=10**9),
+    "nested without end": lambda run: run.update(parts=nested(5000)),
+}
+
+
+def field(code: dict[str, Any], name: str, which: str, value: Any) -> Any:
+    """The part of a stored named tuple, of the first with this name; set where a value is given."""
+    if code["tuple"] != name:
+        code = next(p for p in code["parts"] if isinstance(p, dict) and p.get("tuple") == name)
+    place = checkpoint.TYPES[name]._fields.index(which)
+    if value is not None:
+        code["parts"][place] = value
+    return code["parts"][place]
+
+
+def block(run: dict[str, Any]) -> Any:
+    return field(run, "sums", "blocks", None)["parts"][0]
+
+
+def slope(run: dict[str, Any]) -> Any:
+    return field(block(run), "model", "slope", None)
+
+
+def nested(depth: int) -> list[Any]:
+    parts: list[Any] = []
+    for _ in range(depth):
+        parts = [{"tuple": "", "parts": parts}]
+    return parts
+
+
+def forge(path: Path, change: Any) -> None:
+    with np.load(path) as file:
+        stored = dict(file)
+    header = json.loads(stored["header"].tobytes())
+    change(header["run"])
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(10**5)  # for writing what is nested
+    text = json.dumps(header)
+    sys.setrecursionlimit(limit)
+    stored["header"] = np.frombuffer(text.encode(), dtype=np.uint8)
+    np.savez(path, **stored)
+
+
+@pytest.mark.parametrize("name", FORGERIES)
+def test_a_checkpoint_that_holds_what_no_run_can_hold_is_refused_with_a_sentence(
+    tmp_path, name, monkeypatch
+):
+    path = tmp_path / "run.npz"
+    tb.solve(small(), STEPS, rtol=0.0, max_iter=5, checkpoint=path)
+    forge(path, FORGERIES[name])
+    monkeypatch.setattr("importlib.import_module", lambda *name: pytest.fail("it runs something"))
+    with pytest.raises(ValueError) as caught:  # noqa: PT011
+        tb.solve(small(), STEPS, checkpoint=path)
+    message = str(caught.value)
+    assert message.startswith(f"checkpoint: {path} ")
+    assert message.endswith("; give another file name or delete it")
+    assert "\n" not in message
+
+
+def test_a_vector_that_holds_nan_is_refused(tmp_path):
+    path = tmp_path / "run.npz"
+    tb.solve(small(), STEPS, rtol=0.0, max_iter=5, checkpoint=path)
+    with np.load(path) as file:
+        stored = {name: part.copy() for name, part in file.items()}
+    at = slope(json.loads(stored["header"].tobytes())["run"])["at"]
+    stored["data"][at : at + 8] = np.frombuffer(np.array([math.nan]).tobytes(), np.uint8)
+    np.savez(path, **stored)
+    with pytest.raises(ValueError, match="holds no run of this version of tiebreak"):
+        tb.solve(small(), STEPS, checkpoint=path)
+
+
+def test_every_part_of_a_run_has_a_name_for_checkpoints():
+    """All named tuples that a state may hold, by what its fields are declared to be."""
+    found: set[type] = set()
+
+    def visit(kind: Any) -> None:
+        for part in typing.get_args(kind):
+            visit(part)
+        if isinstance(kind, type) and hasattr(kind, "_fields") and kind not in found:
+            found.add(kind)
+            for hint in typing.get_type_hints(kind).values():
+                visit(hint)
+
+    visit(checkpoint.Saved)
+    methods = sys.modules["tiebreak.methods"]
+    for info in pkgutil.iter_modules(methods.__path__):
+        module = importlib.import_module(f"tiebreak.methods.{info.name}")
+        visit(getattr(module, "State", None))
+    assert len(found) > 30
+    assert found <= set(checkpoint.NAMES)
+    assert len(checkpoint.NAMES) == len(checkpoint.TYPES)  # no type has two names
+
+
+def test_callables_that_differ_on_one_side_of_the_start_only_are_told_apart(tmp_path):
+    """max(0, bound - x_0)²/2: constant on one side of the bound, the other side counts."""
+
+    def problem(bound: float) -> tb.Problem:
+        lower = tb.Smooth(
+            lambda x: 0.5 * max(0.0, bound - x[0]) ** 2,
+            lambda x: np.array([-max(0.0, bound - x[0]), 0.0, 0.0]),
+            lipschitz=1.0,
+            lower_bound=0.0,
+        )
+        return tb.Problem(upper=tb.SquaredNorm(), lower=lower, domain=tb.Ball(10.0))
+
+    for x0 in ([6.0, 0.0, 0.0], [9.9, 0.0, 0.0], [3.0, 2.0, 2.0]):
+        path = tmp_path / f"{x0[0]}.npz"
+        tb.solve(problem(1.8), "adaptive", x0=x0, max_iter=5, checkpoint=path)
+        with pytest.raises(ValueError, match=r"belongs to another problem \(lower differs\)"):
+            tb.solve(problem(1.0), "adaptive", x0=x0, max_iter=5, checkpoint=path)
+
+
 def test_a_crash_while_saving_leaves_the_old_file_and_no_other(tmp_path, monkeypatch):
     path = tmp_path / "run.npz"
     tb.solve(small(), STEPS, rtol=0.0, max_iter=5, checkpoint=path)
@@ -893,12 +1028,58 @@ def test_a_crash_while_saving_leaves_the_old_file_and_no_other(tmp_path, monkeyp
         raise OSError("disk full")
 
     monkeypatch.setattr(np, "savez", crash)
-    with pytest.raises(OSError, match="disk full"):
-        tb.solve(small(), STEPS, rtol=0.0, max_iter=10, checkpoint=path)
+    with pytest.warns(RuntimeWarning) as warned:
+        result = tb.solve(small(), STEPS, rtol=0.0, max_iter=10, checkpoint=path)
     monkeypatch.undo()
+    assert [str(each.message) for each in warned] == [
+        f"checkpoint: {path} could not be written (disk full); the run goes on"
+    ]
+    assert (result.status, result.nit) == ("max_iter", 10)  # nothing is lost but the file
     assert path.read_bytes() == before
     assert [p.name for p in tmp_path.iterdir()] == ["run.npz"]
     assert tb.solve(small(), STEPS, rtol=0.0, max_iter=10, checkpoint=path).nit == 10
+
+
+def test_a_folder_that_is_removed_meanwhile_costs_the_file_not_the_result(tmp_path):
+    folder = tmp_path / "gone"
+    folder.mkdir()
+
+    def callback(r: Any) -> None:
+        if r.nit == 0:
+            folder.rmdir()
+
+    with pytest.warns(RuntimeWarning, match="could not be written"):
+        result = tb.solve(
+            small(), STEPS, rtol=0.0, max_iter=10, checkpoint=folder / "run.npz", callback=callback
+        )
+    assert result.nit == 10
+
+
+def test_the_state_of_a_method_from_elsewhere_is_not_saved_and_its_result_returned(tmp_path):
+    class State(NamedTuple):
+        x: Any
+        upper_value: float
+        lower_value: float
+        news: Any
+
+    class Elsewhere:
+        name = "elsewhere"
+
+        def check(self, problem: Any) -> None: ...
+
+        def describe(self, problem: Any) -> str:
+            return "from elsewhere"
+
+        def init(self, problem: Any, x0: Any) -> State:
+            inner = STEPS.init(problem, x0)
+            return State(inner.x, inner.upper_value, inner.lower_value, inner.news)
+
+        def step(self, problem: Any, state: State) -> State:
+            return state
+
+    with pytest.warns(RuntimeWarning, match="could not be written .the state of a method must be"):
+        result = tb.solve(small(), Elsewhere(), max_iter=3, checkpoint=tmp_path / "run.npz")
+    assert result.nit == 3
 
 
 def test_a_checkpoint_is_as_readable_as_any_other_file_of_the_user(tmp_path):

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tiebreak import arrays, theory
+from tiebreak import arrays, deadline, theory
 from tiebreak.arrays import TINY, Array, rounding_unit
 from tiebreak.bounds import HUGE, Block, Bound, Search, Sums, best_of
 from tiebreak.domains import Ball, Box, Domain, Space
@@ -122,6 +122,18 @@ class Certificate:
     distance: float
     upper_estimate: float = math.inf
 
+    @classmethod
+    def of_gaps(
+        cls,
+        upper_value: float,
+        lower_value: float,
+        upper_gap: float = math.inf,
+        lower_gap: float = math.inf,
+    ) -> Certificate:
+        """Nothing is known but these."""
+        gaps, nothing = (upper_gap, lower_gap, math.inf), (-math.inf, math.inf)
+        return cls(upper_value, lower_value, *gaps, nothing, nothing, 0.0)
+
     def without_upper(self) -> Certificate:
         """The same where there turned out to be no f*: nothing to be close to."""
         nothing = (-math.inf, math.inf)
@@ -178,7 +190,9 @@ class Ledger:
         self._nothing = Model(0.0, 0.0, 0.0, self._zero, 0.0, 0.0, 0.0)
         self._slack = rounding_unit(UNIT, self._n)  # of a sum over the variables
         self._search = Search(problem, self._zero)
-        self._growth = problem.lower.growth if isinstance(problem.domain, Space) else 0.0
+        self._growth = 0.0
+        if isinstance(problem.domain, Space):  # a factorisation, for the proof alone
+            self._growth = deadline.unless_too_long(lambda: problem.lower.growth, 0.0)
         self.refuted = False  # was a promise of the user seen to be false?
         self.is_steep = False  # was f seen to rise faster than its Lipschitz constant allows?
         self.part_sizes = (0.0, 0.0)  # of f and g, where they are sums whose parts may cancel
@@ -527,7 +541,7 @@ class Ledger:
         if distance > 0.0 and last is not None:
             gap += distance * (self._steepness(last, size) + g2.steepness(self._n, size))
         rises = [math.inf]
-        growth = self.problem.growth
+        growth = deadline.unless_too_long(lambda: self.problem.growth, 0.0)
         reaches = [math.sqrt(2.0 * gap / growth)] if growth > 0.0 else []
         reaches = [d for d in (*reaches, self._way_inside(x, lower_value)) if math.isfinite(d)]
         for d in reaches if reaches and math.isfinite(f.lipschitz) else ():
@@ -554,9 +568,10 @@ class Ledger:
         error = self.value_errors(x, 0.0, lower_value)[1]
         excess = max(lower_value - g.lower_bound, 0.0) + error
         # The growth of a matrix costs a factorisation: only where it can help.
-        if not 0.5 * depth * depth * PROMISING * g.known_lipschitz > excess or not g.growth > 0.0:
+        if not 0.5 * depth * depth * PROMISING * g.known_lipschitz > excess:
             return math.inf
-        d = math.sqrt(2.0 * excess / g.growth)
+        growth = deadline.unless_too_long(lambda: g.growth, 0.0)
+        d = math.sqrt(2.0 * excess / growth) if growth > 0.0 else math.inf
         return d if d < depth else math.inf
 
 

@@ -1,14 +1,19 @@
 """Saving a run and going on from there: one .npz file, written atomically, never unpickled.
 
 Nested tuples of arrays and numbers are stored as they are: the arrays end to end as bytes, and one
-JSON text that says how they were nested, with everything else.
+JSON text that says how they were nested, with everything else. A named tuple goes by its name in
+TYPES, so that reading a file imports and calls nothing but these.
+
+Accidents are noticed: the archive has check sums, and what no run can hold (NaN, a vector of
+another length, a bound of the wrong sign of infinity) is refused. Bounds that were forged with care
+are believed: who can write your files could change your data as well.
 """
 
 from __future__ import annotations
 
 import hashlib
-import importlib
 import json
+import math
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -18,14 +23,80 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from tiebreak import arrays
+from tiebreak import arrays, deadline
 from tiebreak.arrays import Array, Deferred
-from tiebreak.functions import Smooth
+from tiebreak.bounds import Block, Bound, Sums
+from tiebreak.certificate import Claims, News
+from tiebreak.cuts import Products
+from tiebreak.functions import Seen, Smooth
 from tiebreak.groups import Groups
 from tiebreak.matrices import Matrix
-from tiebreak.problem import Problem
+from tiebreak.methods import (
+    a_irg,
+    accelerated,
+    adaptive,
+    alternate,
+    apg,
+    bi_sg,
+    bisec_bio,
+    cg_bio,
+    conjugate,
+    curvature,
+    exact,
+    probes,
+    relay,
+    rounds,
+    sea,
+)
+from tiebreak.models import Model
+from tiebreak.problem import Point, Problem
+from tiebreak.result import Row
+from tiebreak.run import Counts, Least, Saved
 
-FORMAT = 6  # raised whenever an older file could not be continued faithfully
+FORMAT = 7  # raised whenever an older file could not be continued faithfully
+SCALES = (1e-2, 1.0, 1e6)  # how far from x0 callables are asked, beside 1 + |x0|
+
+# Everything that a run is made of, by the names that files use: never to be changed or used again.
+TYPES: dict[str, Any] = {
+    "run": Saved,
+    "least": Least,
+    "counts": Counts,
+    "row": Row,
+    "sums": Sums,
+    "bound": Bound,
+    "block": Block,
+    "model": Model,
+    "news": News,
+    "claims": Claims,
+    "seen": Seen,
+    "point": Point,
+    "products": Products,
+    "a-irg": a_irg.State,
+    "accelerated": accelerated.State,
+    "accelerated.ahead": accelerated.Ahead,
+    "accelerated.auxiliary": accelerated.Auxiliary,
+    "adaptive": adaptive.State,
+    "adaptive.momentum": adaptive.Momentum,
+    "adaptive.looks": adaptive.Looks,
+    "alternate.turns": alternate.Turns,
+    "apg": apg.State,
+    "apg.fista": apg.Fista,
+    "bi-sg": bi_sg.State,
+    "bisec-bio": bisec_bio.State,
+    "bisec-bio.call": bisec_bio.Call,
+    "cg-bio": cg_bio.State,
+    "exact": exact.State,
+    "exact.findings": exact.ExactFindings,
+    "multipliers": rounds.State,
+    "multipliers.look": rounds.Look,
+    "multipliers.proof": rounds.Proof,
+    "multipliers.curvature": curvature.Curvature,
+    "multipliers.probes": probes.Probes,
+    "multipliers.conjugate": conjugate.Conjugate,
+    "relay": relay.State,
+    "sea": sea.State,
+}
+NAMES = {kind: name for name, kind in TYPES.items()}
 
 
 def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
@@ -45,12 +116,15 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
 def identity(problem: Problem, method: object, x0: Array) -> dict[str, str]:
     """What tells a run from another: a digest of each part, down to the last bit of the data.
 
-    Plain callables are told apart by their values and slopes at three points of the domain.
+    Plain callables are told apart by their values and slopes at seven points of the domain: x0, and
+    both ways along a direction for each of SCALES. Two that agree at all of them, though they
+    differ elsewhere, are taken for one another: more cannot be known of a callable.
     """
-    n = int(x0.shape[0])
-    direction = arrays.like(np.random.default_rng(0).standard_normal(n), x0)
-    far = 1e6 * (1.0 + arrays.norm(x0)) * direction
-    probes = [x0, problem.domain.project(x0 + direction), problem.domain.project(x0 + far)]
+    n, rng = int(x0.shape[0]), np.random.default_rng(0)
+    probes = [x0]
+    for scale in SCALES:
+        away = scale * (1.0 + arrays.norm(x0)) * arrays.like(rng.standard_normal(n), x0)
+        probes += [problem.domain.project(x0 + away), problem.domain.project(x0 - away)]
     promises = (problem.radius, problem.error_bound)
     _ = problem.upper.lipschitz, problem.lower.lipschitz  # found once, then a part of the digest
     return {
@@ -102,6 +176,7 @@ def _digest(value: object, probes: Sequence[Array] = ()) -> str:
 
 def _asked(function: Smooth, x: Array) -> object:
     """Value and slope at x; far away a callable may overflow, and that tells it apart as well."""
+    deadline.check()
     try:
         with arrays.quiet():
             return function.value(x), function.gradient(x)
@@ -145,19 +220,51 @@ def load(path: Path, who: dict[str, str], x0: Array) -> Any:
                 what = "another start"
             raise ValueError(f"checkpoint: {path} belongs to {what}; {otherwise}")
     try:
-        return _decode(run, data, x0)
-    except (TypeError, KeyError, ValueError, AttributeError, ImportError):
+        return _sound(_decode(run, data, x0), x0)
+    except (TypeError, KeyError, ValueError, AttributeError, OverflowError, RecursionError):
         raise ValueError(
-            f"checkpoint: {path} was written by another version of tiebreak; {otherwise}"
+            f"checkpoint: {path} holds no run of this version of tiebreak; {otherwise}"
         ) from None
+
+
+def _sound(run: Saved, x0: Array) -> Saved:
+    """The run itself; ValueError where it holds what no run can hold."""
+    sums = run.sums
+    models = [m for block in sums.blocks for m in block]
+    lasts = (sums.last_upper, sums.last_cut, sums.last_lower, sums.kept_cut)
+    models += [m for m in lasts if m is not None]
+    is_sound = (
+        isinstance(run, Saved)
+        and isinstance(sums, Sums)
+        and all(map(_is_model, models))
+        and all(m.slope.shape == x0.shape for m in models)
+        and run.state.x.shape == x0.shape
+        and math.isfinite(run.state.upper_value + run.state.lower_value)
+        and all(map(math.isfinite, run.start_values))
+        and run.iteration >= 0
+        and 0.0 <= run.seconds < math.inf
+        and max(sums.upper_bound, sums.lower_bound) < math.inf
+        and min(sums.upper_ceiling, sums.ghat) > -math.inf
+        and not math.isnan(sums.upper_bound + sums.lower_bound)
+        and not math.isnan(sums.upper_ceiling + sums.ghat)
+    )
+    if not is_sound:
+        raise ValueError
+    return run
+
+
+def _is_model(model: Model) -> bool:
+    sizes = (model.upper, model.lower, model.value_error, model.slope_error)
+    return model.is_finite and all(0.0 <= size < math.inf for size in sizes)
 
 
 def _encode(value: Any, blob: bytearray) -> Any:
     if value is None or isinstance(value, bool | int | float | str):
         return float(value) if isinstance(value, np.floating) else value
     if isinstance(value, tuple | list):
-        kind = type(value)
-        name = f"{kind.__module__}:{kind.__qualname__}" if hasattr(value, "_fields") else ""
+        name = NAMES.get(type(value), "")
+        if not name and hasattr(value, "_fields"):
+            raise TypeError(f"the state of a method must be one of ours, got {type(value)!r}")
         return {"tuple": name, "parts": [_encode(part, blob) for part in value]}
     array = arrays.to_numpy(value.saved() if isinstance(value, Deferred) else value)
     code = {"dtype": array.dtype.str, "shape": list(array.shape), "at": len(blob)}
@@ -169,16 +276,10 @@ def _decode(code: Any, data: bytes, like: Array) -> Any:
     if not isinstance(code, dict):
         return code
     if "dtype" in code:
-        count = int(np.prod(code["shape"], dtype=int))
-        flat = np.frombuffer(data, dtype=code["dtype"], count=count, offset=code["at"])
+        kind, count = np.dtype(code["dtype"]), math.prod(code["shape"])
+        flat = np.frombuffer(data, dtype=kind, count=count, offset=code["at"])
+        if kind.kind != "f" or not np.all(np.isfinite(flat)):
+            raise ValueError
         return arrays.from_numpy(flat.reshape(code["shape"]).copy(), like)
     parts = [_decode(part, data, like) for part in code["parts"]]
-    if not code["tuple"]:
-        return tuple(parts)
-    module, _, name = code["tuple"].partition(":")
-    kind = None
-    if module.startswith("tiebreak."):
-        kind = getattr(importlib.import_module(module), name, None)
-    if not (isinstance(kind, type) and issubclass(kind, tuple)):
-        raise ValueError(f"{code['tuple']} is no part of tiebreak")
-    return kind(*parts)
+    return TYPES[code["tuple"]](*parts) if code["tuple"] else tuple(parts)

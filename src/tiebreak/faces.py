@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from tiebreak import deadline
 from tiebreak.domains import Box, Domain, Halfspace, L1Ball, Monotone, Simplex
 from tiebreak.interior import Hint, hint
 from tiebreak.structure import (
@@ -157,6 +158,7 @@ def _newton(
     before, far = math.inf, not h.is_quadratic and held is None
     R: Host | None = None
     for _ in range(NEWTON):
+        deadline.check()
         near = h if far or held is not None else h.magnified(x)
         slope = (held or near).slope(x)
         if R is None or not h.is_quadratic:
@@ -192,6 +194,7 @@ def polish(h: Structure, faces: Faces, equal: Host, x: Host, basis: Host) -> Hos
     rows = np.vstack([faces.pressing(slope, x), equal])
     if not len(rows):
         return x
+    deadline.check(0.5 * deadline.svd(*rows.shape))
     weights = np.linalg.lstsq(rows.T, -slope, rcond=STILL)[0]
     tilt = Tilt(1.0, rows, weights)
     face = Faces(faces.rows, faces.offset, null_basis(rows))
@@ -256,7 +259,7 @@ class Disc:
             z[~flat] = -a[~flat] / square[~flat]
         else:
             mu = self._multiplier(square * w - a, square)
-            z = -(a + mu * w) / (square + mu)
+            z = -w if math.isinf(mu) else -(a + mu * w) / (square + mu)
         return np.asarray(self.N @ (vt.T @ z))
 
     def _singular(self, R: Host) -> tuple[Host, Host]:
@@ -264,14 +267,16 @@ class Disc:
         if self._known is not None:
             return self._known
         if self._factors is None or self._factors[0] is not R:
-            _, s, vt = np.linalg.svd(R @ self.N, full_matrices=True)
+            m, k = len(R), self.N.shape[1]
+            deadline.check(deadline.svd(m, k, whole=m < k))
+            _, s, vt = np.linalg.svd(R @ self.N, full_matrices=m < k)
             s = np.append(s, np.zeros(len(vt) - len(s)))
             s[s <= 8 * max(R.shape) * EPS * norm(R)] = 0.0
             self._factors = R, s, vt
         return self._factors[1:]
 
     def _multiplier(self, b: Host, square: Host) -> float:
-        """The root mu of |b/(s² + mu)| = radius."""
+        """The root mu of |b/(s² + mu)| = radius; inf where the ball is a point beside b."""
         from scipy.optimize import brentq
 
         b = b / self.radius
@@ -282,6 +287,8 @@ class Disc:
             return 1.0 / length - 1.0 if length > 0.0 else math.inf
 
         high = norm(b)
+        if math.isinf(high):
+            return high
         while excess(high) < 0.0:
             high *= 1.0 + 1e-6
         low = high
@@ -311,10 +318,12 @@ class Face:
 
     def __init__(self, fixed: Host, k: int) -> None:
         self.count, self._order = len(fixed), np.arange(len(fixed))
+        deadline.check(0.5 * deadline.svd(k, self.count, whole=True))
         Q, triangle = np.linalg.qr(fixed.T, mode="complete")
         if self.count > k or np.min(np.abs(np.diag(triangle)), initial=1.0) < CLEAR:
             from scipy.linalg import qr  # takes several times as long
 
+            deadline.check(deadline.svd(k, self.count, whole=True))
             Q, triangle, self._order = qr(fixed.T, pivoting=True)
         rank = int(np.count_nonzero(np.abs(np.diag(triangle)) > STILL))
         self._span, self._triangle = Q[:, :rank], triangle[:rank, :rank]
@@ -340,6 +349,7 @@ class Face:
     def step(self, R: Host, bend: float, slope: Host, size: float) -> tuple[Host, Host]:
         """The step to the lowest point of ½|Rv|² + <slope, v>, and the slope that never bends."""
         if self._bowl is None or self._bowl[0] is not R:
+            deadline.check(deadline.svd(len(R), self.T.shape[1]))
             _, s, vt = np.linalg.svd(R @ self.T, full_matrices=False)
             kept = s > 8 * max(R.shape) * EPS * bend
             self._bowl = R, s[kept], vt[kept]
@@ -429,6 +439,7 @@ class Faces:
         from scipy.optimize import nnls
 
         B, scale = self.B[on], norm(slope) or 1.0
+        deadline.check(deadline.svd(*B.shape))
         try:
             weights = scale * nnls(B.T, -slope / scale)[0]
         except RuntimeError:  # it has its own limit of steps
@@ -455,6 +466,7 @@ def _descend(faces: Faces, RN: Host, bend: float, start: Slope, slack: Host, lea
     v, face, settled = np.zeros(len(q)), slack <= 0.0, False
     patience = IMPATIENCE if B.size > LARGE else PATIENCE
     for turn in range(patience + 10 * sum(B.shape)):
+        deadline.check()
         if turn == patience:
             v, face = _hinted(faces, RN, q, slack, least, v, face)
             settled = False
@@ -551,11 +563,14 @@ def highs(cost: Host, **program: Any) -> Any:
     from scipy.optimize import linprog
 
     for tolerance in (1e-10, 1e-7):  # it may give up where it is asked for too much
+        deadline.check()
         options = {
             "primal_feasibility_tolerance": tolerance,
             "dual_feasibility_tolerance": tolerance,
+            "time_limit": deadline.left(),
         }
         found = linprog(cost, **program, options=options)
+        deadline.check()
         if found.status == 0:
             return found
     return None
@@ -621,6 +636,7 @@ def _exactly(u: Host, downs: Host, cone: Host) -> Fall:
     """u with downs u <= 0 and not 0, and in the cone: to rounding, or it is not certain."""
     rows, size = np.vstack([downs, cone]), norm(downs @ u)
     near = np.abs(rows @ u) <= 1e-7 * size  # HiGHS means 0
+    deadline.check(0.5 * deadline.svd(*rows.shape))
     u = u - np.linalg.lstsq(rows[near], rows[near] @ u, rcond=STILL)[0]
     is_inside = np.all(rows @ u <= 16 * len(u) * EPS * norm(u))
     return Fall(u) if is_inside and norm(downs @ u) > 0.5 * size else Fall(None, False)

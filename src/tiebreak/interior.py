@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tiebreak import deadline
 from tiebreak.structure import Host, norm
 
 STEPS = 60
@@ -89,6 +90,7 @@ class _System:
     def __init__(self, H: Host, B: Host, weights: Host) -> None:
         from scipy.linalg import LinAlgError, cho_factor
 
+        deadline.check(0.1 * deadline.svd(len(B) + len(H), len(H)))
         scaled = np.sqrt(weights)[:, None] * B
         self.B, matrix = B, H + scaled.T @ scaled
         diagonal = np.einsum("ii->i", matrix)  # a view

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tiebreak import arrays, checks, matrices, spectra
+from tiebreak import arrays, checks, deadline, matrices, spectra
 from tiebreak.arrays import Array, Deferred, Image, Plan, Product, rounding_unit
 from tiebreak.functions import Lifted, Looking, SmoothFunction
 from tiebreak.matrices import DENSE_LIMIT, Fused, Matrix, Operator
@@ -182,9 +182,10 @@ class _LinearLoss(SmoothFunction):
 
     @property
     def known_lipschitz(self) -> float:
+        rough = self._curvature * self._scale * self.matrix.frobenius**2
         if self.matrix.is_quick or "lipschitz" in vars(self):
-            return self.lipschitz
-        return self._curvature * self._scale * self.matrix.frobenius**2
+            return deadline.unless_too_long(lambda: self.lipschitz, rough)
+        return rough
 
     @property
     def _spectral(self) -> float:
@@ -279,6 +280,7 @@ class LeastSquares(_LinearLoss):
             wanted = is_plain and n <= rows and n <= GRAM_LIMIT and self._gram_is_safe()
         if not wanted or rows == 0:
             return None
+        deadline.check(deadline.svd(rows, n) / 16)
         A = self.matrix.entries if is_plain else self.matrix.dense()
         G = A.T @ A
         Q = arrays.like(self._scale * G, self.prototype)
@@ -290,6 +292,7 @@ class LeastSquares(_LinearLoss):
         """Is the smallest residual at least a tenth of b, and the arithmetic float64?"""
         if arrays.epsilon(self.prototype) > 1e-15:
             return False
+        deadline.check(deadline.svd(*self.matrix.shape) / 8)  # once more for `gram` itself
         A = self.matrix.dense()
         b = np.asarray(arrays.to_numpy(self.b), dtype=np.float64)
         G = A.T @ A
@@ -339,6 +342,7 @@ class LeastSquares(_LinearLoss):
         rows, n = self.matrix.shape
         if min(rows, n) > SPECTRUM_LIMIT or rows * n > DENSE_LIMIT or not self.matrix.is_explicit:
             return None
+        deadline.check(0.5 * deadline.svd(rows, n))
         return np.linalg.svd(self.matrix.dense(), compute_uv=False)
 
     @cached_property
@@ -568,6 +572,7 @@ class Quadratic(SmoothFunction):
         """Smallest and largest eigenvalue of Q (Ritz values where Q is large)."""
         n = self.matrix.shape[0]
         if self._has_spectrum:
+            deadline.check(0.25 * deadline.svd(n, n))
             values = np.linalg.eigvalsh(self.matrix.dense())
             return float(values[0]), float(values[-1])
         return spectra.extreme_eigenvalues(self._apply, self.prototype, n)

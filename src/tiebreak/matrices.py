@@ -15,7 +15,7 @@ from typing import Any
 import array_api_compat
 import numpy as np
 
-from tiebreak import arrays, spectra, threads
+from tiebreak import arrays, deadline, spectra, threads
 from tiebreak.arrays import Array, namespace, rounding_unit
 
 CACHE = 2**24  # bytes of a matrix that stay in a cache anyhow, so that no pass need be shared
@@ -177,6 +177,7 @@ class Matrix:
         rows, n = self.shape
         steps = DEAR_LANCZOS if self.is_dear else LANCZOS
         bound = spectra.largest_eigenvalue_bound
+        deadline.check((8.0 if self.is_sparse else 2.0) * steps * self.size)
         if n <= rows or self.is_dear:  # A'A x is one pass, AA' r would be two
             return bound(self.normal, self.prototype, n, steps)
         return bound(lambda r: self.forward(*self.adjoint(r))[0], self.prototype, rows, steps)

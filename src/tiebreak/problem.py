@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tiebreak import arrays, checks
+from tiebreak import arrays, checks, deadline
 from tiebreak.arrays import Array, Image
 from tiebreak.cuts import assign
 from tiebreak.domains import Ball, Domain, Orthant, Space
@@ -306,6 +306,7 @@ def solution_dimension(problem: Problem) -> int | None:
     if isinstance(problem.domain, Ball) and min(g.matrix.shape) <= DIMENSION_LIMIT:
         center = problem.domain.center
         offset = np.zeros(n) if center is None else arrays.to_numpy(arrays.like(center, g.b))
+        deadline.check(deadline.svd(*g.matrix.shape))
         u, s, vt = np.linalg.svd(g.matrix.dense(), full_matrices=False)
         rhs = arrays.to_numpy(g.b) - g.matrix.dense() @ offset
         step = vt[: g.rank].T @ ((u[:, : g.rank].T @ rhs) / s[: g.rank])

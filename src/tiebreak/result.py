@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol, overload
 
 import numpy as np
 
+from tiebreak import deadline
 from tiebreak.arrays import Array, to_numpy
 from tiebreak.certificate import Certificate
 from tiebreak.functions import Function, Smooth
@@ -165,7 +166,11 @@ class Result:
     def dimension(self) -> int | None:
         """The dimension of the lower level's solution set, None where unknown; found when asked."""
         found = None if self.findings is None else self.findings.dimension
-        return solution_dimension(self.problem) if found is None else found
+        if found is not None:
+            return found
+        is_cut_short = self.status in ("max_time", "stopped")  # who had no time has none now
+        with deadline.limited(1.0 if is_cut_short else None):
+            return deadline.unless_over(lambda: solution_dimension(self.problem), None)
 
     @property
     def success(self) -> bool:

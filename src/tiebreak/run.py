@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
-from tiebreak import arrays
+from tiebreak import arrays, deadline
 from tiebreak.arrays import Array, Image
 from tiebreak.bounds import Sums
 from tiebreak.certificate import UNDERFLOW, Certificate, Ledger, Proved, Standing
@@ -336,7 +336,12 @@ class Run:
         projection onto a cut leaves such a cut out, and x need not show it.
         """
         before, self.state = self.state, self.method.step(self.problem, self._heeded())
-        if not (self.is_finite and (not self.certifies or self.ledger.add(self.state.news))):
+        try:
+            is_good = self.is_finite and (not self.certifies or self.ledger.add(self.state.news))
+        except deadline.Over:
+            self.state = before
+            raise
+        if not is_good:
             self.state = before
             return False
         self._note_doubts()

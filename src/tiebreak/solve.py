@@ -9,22 +9,24 @@ import signal
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tiebreak import arrays, checkpoint, checks
+from tiebreak import arrays, checkpoint, checks, deadline
 from tiebreak.advice import after_nonfinite, contradiction, what_next
 from tiebreak.arrays import Array
 from tiebreak.certificate import Certificate
+from tiebreak.deadline import Limit
 from tiebreak.differences import wrong_slopes
 from tiebreak.matrices import Swept
 from tiebreak.methods import METHODS, AGMBiO, PAGMBiO
 from tiebreak.methods.roads import choose, first_order, in_double, refusal
 from tiebreak.problem import Problem
 from tiebreak.result import Result, Row, Trace
-from tiebreak.run import Intermediate, Method, Run, Saved
+from tiebreak.run import Counts, Intermediate, Method, Run, Saved
 from tiebreak.structure import parts_of
 
 Tolerance = float | tuple[float, float]
@@ -33,6 +35,8 @@ WORSE = "the method ended where g is {:.3g}, but had seen {:.3g}: x is the point
 REFUTED = (
     "f(x) is proved to lie below f* by {:.3g}: x does not minimise the lower level well enough"
 )
+NO_TIME = "there was no time left for a certificate: give a longer max_time"
+NO_START = "there was no time left for the first step: give a longer max_time"
 CRITERIA = ("absolute", "weak")
 
 
@@ -78,12 +82,16 @@ def solve(
             tolerances, and that f(x) is secured from below, so that a point which is not quite
             optimal below does not pass for an answer: see ``certified``. "weak" asks for the two
             proved gaps alone, which let f(x) lie below f* by any amount.
-        max_iter, max_time: the most steps, the most seconds.
+        max_iter: the most steps, those before a checkpoint included.
+        max_time: the most seconds of this call. What cannot be stopped (a call of yours, a product
+            with the data, a factorisation) is waited for; no factorisation is begun that would
+            take longer than what is left. The certificate of the end may take a second more.
         callback: called at the start and after every step with an ``Intermediate`` (x, nit, both
             values, both proved gaps, time); raising StopIteration stops the run.
         progress: show a live line on standard error; where rows are streamed, with the pass.
         checkpoint: a .npz file. The run is saved there now and then; a later call with the same
             problem, method and x0 goes on from it (with the step sizes that it was planned with).
+            Where it cannot be written, a RuntimeWarning says so and the run goes on.
 
     Returns:
         A Result; ``print(result)`` says what is proved and what is not. Its ``status`` is one of
@@ -117,43 +125,47 @@ def solve(
     if callback is not None and not callable(callback):
         raise TypeError(f"solve: callback must be callable, got {type(callback).__name__}")
     start = problem.start(x0)
-    _check_functions("solve", problem, start)
-    _check_slopes("solve", problem, start)
     asked, given, is_auto = problem, start, method == "auto"
-    if is_auto and (problem := in_double(asked)) is not asked:
-        start, chosen = arrays.double(start), choose(problem)
-    chosen.check(problem)
-    store = _Store(checkpoint, problem, chosen, start)
-    if hasattr(chosen, "planned"):
-        chosen = chosen.planned(max(max_iter, 1))
+    live, saved = _Live(problem, progress), None
 
-    live = _Live(problem, progress)
-    with live, _interrupt_flag() as interrupted, arrays.quiet():
-        run = Run(problem, chosen, start, store.load(), began)
+    with live, deadline.limited(max_time, began) as limit, _heeding_ctrl_c(limit), arrays.quiet():
+        try:
+            _check_functions("solve", problem, start)
+            _check_slopes("solve", problem, start)
+            if is_auto and (problem := in_double(asked)) is not asked:
+                start, chosen = arrays.double(start), choose(problem)
+            chosen.check(problem)
+            store = _Store(checkpoint, problem, chosen, start)
+            if hasattr(chosen, "planned"):
+                chosen = chosen.planned(max(max_iter, 1))
+            saved = store.load()
+            run = Run(problem, chosen, start, saved, began)
+        except deadline.Over:
+            return _unbegun(limit, asked, chosen, given, saved, began)
         run.relative, run.absolute, run.is_guarded = relative, absolute, criterion != "weak"
-        limits = _Limits(max_iter, max_time, interrupted)
-        ending = _iterate(run, limits, callback, given, live, store)
-        store.save(run)
-        (status, reason), x, proof = _conclude(run, ending, given)
+        ending = _iterate(run, limit, max_iter, callback, given, live, store)
+        limit.close()
+        (status, reason), x, proof = _conclude(run, ending, given, store)
         live.end(run.rows[-1])
         tolerance = run.tolerance(x, proof.upper_value, proof.lower_value)
-        advice = what_next(run, status, proof, tolerance, max_iter)
-
-    return Result(
-        x=x,
-        certificate=proof,
-        tolerance=tolerance,
-        start_values=run.start_values,
-        status=status,
-        reason=reason,
-        advice=advice,
-        nit=run.iteration,
-        time=run.seconds,
-        method=f"{'auto: ' if is_auto else ''}{run.described}",
-        trace=Trace(run.rows),
-        problem=asked,
-        findings=getattr(run.state, "findings", None),
-    )
+        advice = NO_TIME
+        with contextlib.suppress(deadline.Over):
+            advice = what_next(run, status, proof, tolerance, max_iter)
+        return Result(
+            x=x,
+            certificate=proof,
+            tolerance=tolerance,
+            start_values=run.start_values,
+            status=status,
+            reason=reason,
+            advice=advice,
+            nit=run.iteration,
+            time=run.seconds,
+            method=f"{'auto: ' if is_auto else ''}{run.described}",
+            trace=Trace(run.rows),
+            problem=asked,
+            findings=getattr(run.state, "findings", None),
+        )
 
 
 class _Ending(NamedTuple):
@@ -163,32 +175,23 @@ class _Ending(NamedTuple):
     reason: str = ""
 
 
-class _Limits(NamedTuple):
-    """What may end a run besides the method."""
-
-    max_iter: int
-    max_time: float | None
-    interrupted: Callable[[], bool]
-
-    def ending(self, run: Run) -> _Ending | None:
-        """How the run ends here; None where it goes on."""
-        if run.finished[0]:
-            return _Ending(*run.finished)
-        if self.interrupted():
-            return _Ending("stopped")
-        limit = ""
-        if run.iteration >= self.max_iter:
-            limit = "max_iter"
-        elif self.max_time is not None and run.seconds >= self.max_time:
-            limit = "max_time"
-        if limit and run.answer[0]:  # only the proof is missing
-            return _Ending(*run.answer)
-        return _Ending(limit) if limit else None
+def _ending(run: Run, limit: Limit, max_iter: int) -> _Ending | None:
+    """How the run ends here; None where it goes on."""
+    if run.finished[0]:
+        return _Ending(*run.finished)
+    if limit.is_interrupted:
+        return _Ending("stopped")
+    if run.iteration < max_iter and not limit.is_over:
+        return None
+    if run.answer[0]:  # only the proof is missing
+        return _Ending(*run.answer)
+    return _Ending("max_iter" if run.iteration >= max_iter else "max_time")
 
 
 def _iterate(
     run: Run,
-    limits: _Limits,
+    limit: Limit,
+    max_iter: int,
     callback: Callable[[Intermediate], object] | None,
     given: Array,
     live: _Live,
@@ -197,13 +200,15 @@ def _iterate(
     """Step by step until something ends the run."""
     is_first = True  # a run that goes on may have its row already
     while True:
-        ending = limits.ending(run)
-        if is_first or run.due or ending:
-            live.show(run.record())
-            if run.is_met and (ending or not run.is_settling):
-                ending = _Ending("certified")
-            is_first = False
+        ending = _ending(run, limit, max_iter)
+        if limit.is_over or limit.is_interrupted:
+            limit.close()
         try:
+            if is_first or run.due or ending:
+                live.show(run.record())
+                if run.is_met and (ending or not run.is_settling):
+                    ending = _Ending("certified")
+                is_first = False
             if callback is not None:
                 now = run.intermediate()
                 callback(now._replace(x=arrays.like(now.x, given)))
@@ -214,75 +219,166 @@ def _iterate(
             store.save_when_due(run)
         except (StopIteration, KeyboardInterrupt):
             return ending or _Ending("stopped")
+        except deadline.Over:  # the next turn is the last, unless this one was
+            if limit.is_closing:
+                return ending or _Ending(limit.ending)
+            limit.close()
 
 
-def _conclude(run: Run, ending: _Ending, given: Array) -> tuple[_Ending, Array, Certificate]:
+def _conclude(
+    run: Run, ending: _Ending, given: Array, store: _Store
+) -> tuple[_Ending, Array, Certificate]:
     """The status that the run deserves, the point that is returned, what is proved about it.
+
+    Where there is no time left for that: the last point, with what was proved about it before.
+    """
+    try:
+        store.save(run)
+        ending, x = _answer(run, ending)
+        x = arrays.like(x, given)
+        proof = run.certificate(arrays.like(x, run.state.x))  # as it is, in a wider precision too
+        ending = _deserved(run, ending, proof)
+    except deadline.Over:
+        x = arrays.like(run.state.x, given)
+        return ending, x, _last_proof(run, x)
+    run.record_answer(proof)
+    return ending, x, proof.without_upper() if ending.status == "unbounded" else proof
+
+
+def _answer(run: Run, ending: _Ending) -> tuple[_Ending, Array]:
+    """The point that is returned.
 
     A certified point is never given up. Otherwise the last point of the method stays, unless its g
     exceeds the least one seen by more than the tolerance.
     """
-    is_open = ending.status not in ("certified", "unbounded")
-    if is_open and run.certified is not None:
-        ending, run.state, is_open = _Ending("certified"), run.certified, False
-    x = run.state.x
-    if is_open and (better := run.better_below) is not None:
-        if ending.status == "solved":
-            ending = _Ending("failed", WORSE.format(run.state.lower_value, better.value))
-        x = better.x
-    x = arrays.like(x, given)
-    proof = run.certificate(arrays.like(x, run.state.x))  # as it is, in a wider precision too
+    if ending.status in ("certified", "unbounded"):
+        return ending, run.state.x
+    if run.certified is not None:
+        run.state = run.certified
+        return _Ending("certified"), run.state.x
+    better = run.better_below
+    if better is None:
+        return ending, run.state.x
+    if ending.status == "solved":
+        ending = _Ending("failed", WORSE.format(run.state.lower_value, better.value))
+    return ending, better.x
+
+
+def _deserved(run: Run, ending: _Ending, proof: Certificate) -> _Ending:
+    """The same, or less where the last look at the point shows that it is no answer."""
+    if ending.status != "unbounded" and run.ledger.is_contradicted:
+        return _Ending("failed", wrong_slopes(run.problem, run.state.x) or contradiction(run))
     if ending.status == "certified" and not run.is_proved(proof):
         ending = _Ending("solved", ROUNDED)
     if ending.status == "solved" and proof.upper_gap < -run.asked[0]:
         ending = _Ending("failed", REFUTED.format(-proof.upper_gap))
-    if ending.status == "unbounded":
-        proof = proof.without_upper()
-    elif run.ledger.is_contradicted:
-        wrong = wrong_slopes(run.problem, run.state.x)
-        ending = _Ending("failed", wrong or contradiction(run))
-    run.record_answer(proof)
-    return ending, x, proof
+    return ending
 
 
-def certify(problem: Problem, x: Any, max_iter: int = 10_000) -> Certificate:
+def _last_proof(run: Run, x: Array) -> Certificate:
+    """What the last row says, for a run that has no time left for more."""
+    values = run.state.upper_value, run.state.lower_value
+    if not run.is_recorded:
+        nothing = (math.inf, math.inf)
+        run.rows.append(Row(run.iteration, run.seconds, *values, *nothing, *run.counts))
+    if arrays.epsilon(x) > arrays.epsilon(run.state.x):  # it is about x before rounding
+        return Certificate.of_gaps(*values)
+    return Certificate.of_gaps(*values, run.rows[-1].upper_gap, run.rows[-1].lower_gap)
+
+
+def _unbegun(
+    limit: Limit, problem: Problem, method: Method, x0: Array, saved: Saved | None, began: float
+) -> Result:
+    """The start, or the last point of the checkpoint, for a call that had to end before a step."""
+    limit.close()
+    x, values = x0, (math.nan, math.nan)
+    with contextlib.suppress(deadline.Over):  # a pass over the data may take longer
+        values = problem.upper.value(x0), problem.lower.value(x0)
+    nit, seconds, starts, trace = 0, time.perf_counter() - began, values, Trace()
+    if saved is not None:
+        x = arrays.like(saved.state.x, x0)
+        values = saved.state.upper_value, saved.state.lower_value
+        nit, starts, trace = saved.iteration, saved.start_values, Trace(saved.rows)
+        seconds += saved.seconds
+    if not trace:
+        trace = Trace([Row(nit, seconds, *values, math.inf, math.inf, *Counts())])
+    return Result(
+        x=x,
+        certificate=Certificate.of_gaps(*values),
+        tolerance=(math.nan, math.nan),
+        start_values=starts,
+        status=limit.ending,
+        reason="",
+        advice=NO_START,
+        nit=nit,
+        time=seconds,
+        method=method.name,
+        trace=trace,
+        problem=problem,
+    )
+
+
+def certify(
+    problem: Problem, x: Any, max_iter: int = 10_000, max_time: float | None = None
+) -> Certificate:
     """What can be proved about ``x``, a point from anywhere.
 
     Spends oracle calls of its own: the first-order method of "auto" from the projection of x
     collects minorants until both gaps of x have stopped shrinking, and then AGM-BiO (P-AGM-BiO if
     there are penalties) with two gammas, where it takes the problem: none is best everywhere. At
-    most ``max_iter`` steps in all. The proof does not rely on where x came from.
+    most ``max_iter`` steps and ``max_time`` seconds in all; Ctrl-C gives what is proved by then.
+    The proof does not rely on where x came from.
     """
     if not isinstance(problem, Problem):
         raise TypeError(f"certify: problem must be a Problem, got {checks.what_it_is(problem)}")
     checks.whole("certify", "max_iter", max_iter)
+    if max_time is not None:
+        checks.positive("certify", "max_time", max_time)
     x = problem.point(x, "certify", "x")
     start = problem.start(x)
-    _check_functions("certify", problem, start)
-    kind, steps, proof, known = _kind(problem), 0, None, None
-    with arrays.quiet():
-        for method in (first_order(problem), kind(gamma=1e-3), kind(gamma=1e-1)):
-            if proof is None:
-                method.check(problem)
-            elif refusal(method, problem):
-                continue
-            run = Run(problem, method, start)
-            if known is not None:
-                run.ledger.inherit(known)
-            proof = run.certificate(x)
-            look_at = 256
-            while steps < max_iter and run.step():
-                steps += 1
-                if run.iteration == look_at or steps == max_iter:
-                    before, proof = proof, run.certificate(x)
-                    look_at *= 2
-                    if _settled(before.upper_gap, proof.upper_gap, proof.upper_value) and _settled(
-                        before.lower_gap, proof.lower_gap, proof.lower_value
-                    ):
-                        break
-            known = run.ledger
-            if steps >= max_iter:
-                break
+    with deadline.limited(max_time) as limit, _heeding_ctrl_c(limit), arrays.quiet():
+        runs: list[Run] = []
+        try:
+            _check_functions("certify", problem, start)
+            return _certified(problem, x, start, max_iter, runs)
+        except deadline.Over:
+            limit.close()
+        try:
+            for run in runs[-1:]:
+                return run.certificate(x)
+            return Certificate.of_gaps(problem.upper.value(x), problem.lower.value(x))
+        except deadline.Over:
+            return Certificate.of_gaps(math.nan, math.nan)
+
+
+def _certified(
+    problem: Problem, x: Array, start: Array, max_iter: int, runs: list[Run]
+) -> Certificate:
+    """The best proof about x of some methods, which are added to ``runs``, one after the other."""
+    kind, steps, proof = _kind(problem), 0, None
+    for method in (first_order(problem), kind(gamma=1e-3), kind(gamma=1e-1)):
+        if proof is None:
+            method.check(problem)
+        elif refusal(method, problem):
+            continue
+        run = Run(problem, method, start)
+        for before in runs[-1:]:
+            run.ledger.inherit(before.ledger)
+        runs.append(run)
+        proof = run.certificate(x)
+        look_at = 256
+        while steps < max_iter and run.step():
+            deadline.check()
+            steps += 1
+            if run.iteration == look_at or steps == max_iter:
+                last, proof = proof, run.certificate(x)
+                look_at *= 2
+                if _settled(last.upper_gap, proof.upper_gap, proof.upper_value) and _settled(
+                    last.lower_gap, proof.lower_gap, proof.lower_value
+                ):
+                    break
+        if steps >= max_iter:
+            break
     assert proof is not None
     return proof
 
@@ -365,22 +461,21 @@ def _check_slopes(owner: str, problem: Problem, x: Array) -> None:
 
 
 @contextlib.contextmanager
-def _interrupt_flag() -> Iterator[Callable[[], bool]]:
-    """Turns the first Ctrl-C into a flag, so that no step is cut in half; the second one raises."""
-    pressed: list[int] = []
+def _heeding_ctrl_c(limit: Limit) -> Iterator[None]:
+    """The first Ctrl-C ends the call at its next `deadline.check`; the second one raises."""
     if threading.current_thread() is not threading.main_thread():
-        yield lambda: False
+        yield
         return
     before = signal.getsignal(signal.SIGINT)
 
     def note(number: int, frame: object) -> None:
-        if pressed:
+        if limit.is_interrupted:
             raise KeyboardInterrupt
-        pressed.append(number)
+        limit.is_interrupted = True
 
     signal.signal(signal.SIGINT, note)
     try:
-        yield lambda: bool(pressed)
+        yield
     finally:
         signal.signal(signal.SIGINT, before)
 
@@ -395,7 +490,7 @@ class _Store:
         self.x0 = x0
         if self.path is not None:
             self.who = checkpoint.identity(problem, method, x0)
-        self._due = 0.0
+        self._due, self._has_warned = 0.0, False
 
     def load(self) -> Saved | None:
         if self.path is None or not self.path.exists():
@@ -407,7 +502,13 @@ class _Store:
         if self.path is None:
             return
         began = time.perf_counter()
-        checkpoint.save(self.path, self.who, run.saved())
+        try:
+            checkpoint.save(self.path, self.who, run.saved())
+        except (OSError, TypeError) as error:
+            if not self._has_warned:
+                what = f"checkpoint: {self.path} could not be written ({error}); the run goes on"
+                warnings.warn(what, RuntimeWarning, stacklevel=3)
+            self._has_warned = True
         ended = time.perf_counter()
         self._due = ended + 20.0 * (ended - began)
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tiebreak import deadline
 from tiebreak.faces import highs
 from tiebreak.structure import EPS, Host, Rank, norm, product
 
@@ -104,6 +105,7 @@ def _snapped(where: Slice, guess: Host, tolerance: float) -> tuple[Host, Host]:
         for _ in range(REFINED):
             off = where.offset[touches] - product(where.rows[touches], x)
             right = np.concatenate([where.misfit(x), off])
+            deadline.check(0.5 * deadline.svd(*matrix.shape))
             x[kept] += np.linalg.lstsq(matrix[:, kept], right, rcond=64 * EPS)[0]
         off = where.offset - where.rows @ x
         worst = max(norm(where.misfit(x)), norm(off[touches]), -float(np.min(off, initial=0.0)))
@@ -128,6 +130,7 @@ def _proved(where: Slice, x: Host, touches: Host, multipliers: Host) -> Sparsest
         wanted, m = np.where(sign != 0.0, sign, np.sign(slope))[exact], multipliers
         for _ in range(REFINED):
             off = wanted - product(matrix.T[exact], m)
+            deadline.check(0.5 * deadline.svd(*matrix.shape))
             m = m + np.linalg.lstsq(matrix.T[exact], off, rcond=64 * EPS)[0]
         candidates.append(m)
     answers = [_answer(where, x, touches, m) for m in (*candidates, multipliers)]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tiebreak import arrays
+from tiebreak import arrays, deadline
 from tiebreak.arrays import Array
 
 # Below 2^31, so that products of residues fit into 64 bits.
@@ -29,6 +29,7 @@ def extreme_eigenvalues(
     diagonal: list[float] = []
     beside: list[float] = []
     for _ in range(min(steps, n)):
+        deadline.check()
         w = apply(v)
         alpha = arrays.dot(w, v)
         w = w - alpha * v - beta * previous
@@ -83,6 +84,7 @@ def _rank_modulo(A: np.ndarray[Any, Any], prime: int) -> int:
         rest = rest.T.copy()
     rank = 0
     for column in range(rest.shape[1]):
+        deadline.check()
         found = np.flatnonzero(rest[rank:, column])
         if not found.size:
             continue

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tiebreak import arrays
+from tiebreak import arrays, deadline
 from tiebreak.arrays import Array
 from tiebreak.matrices import BLOCK, DENSE_LIMIT, Block, Swept, block_bytes
 
@@ -150,6 +150,7 @@ class Streamed(Swept):
             ahead = reader.submit(next, parts, None)
             while (found := ahead.result()) is not None:
                 ahead = reader.submit(next, parts, None)
+                deadline.check()
                 start, block = found
                 self.bytes_read += self.source.bytes_of(len(block))
                 yield slice(start, start + len(block)), block

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from tiebreak import arrays
+from tiebreak import arrays, deadline
 from tiebreak.functions import Flat, Function, Linear, Scaled, SquaredNorm, Sum
 from tiebreak.losses import LeastSquares, Logistic, Quadratic
 from tiebreak.matrices import DENSE_LIMIT
@@ -231,6 +231,7 @@ class Form(_Rows):
         return self.weight * norm(x)
 
     def curvature(self, x: Host, above: bool = False) -> Host:
+        deadline.check(0.5 * deadline.svd(*self.rows.shape))
         values, vectors = np.linalg.eigh(self.rows)
         # The root of a rounding error is no rounding error: cut before it is taken.
         kept = values > GAP * len(values) * EPS * values[-1]
@@ -535,6 +536,7 @@ def decide_rank(rows: Host, epsilon: float = EPS) -> Rank:
     m, n = rows.shape
     if m == 0 or not rows.any():
         return Rank(0, 0, np.zeros(0), np.eye(n), np.zeros((m, 0)))
+    deadline.check(deadline.svd(m, n, whole=m < n))
     left, sigma, vt = np.linalg.svd(rows, full_matrices=m < n)
     noise = max(m, n) * epsilon * float(sigma[0])
     low, high = int(np.count_nonzero(sigma > GAP * noise)), int(np.count_nonzero(sigma > noise))
@@ -556,6 +558,7 @@ def null_basis(
     N = found.basis[:, rank:].copy()
     if rank == 0 or N.size == 0 or rows.size * N.shape[1] > CAREFUL:
         return N
+    deadline.check(deadline.svd(*N.shape))
     V, square, matrix = found.basis[:, :rank], found.sigma[:rank] ** 2, Sliced(rows)
     error = matrix.times(matrix.times(N), transposed=True)
     N -= V @ (V.T @ error / square[:, None])

@@ -19,7 +19,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from tiebreak import arrays, cuts
+from tiebreak import arrays, cuts, deadline
 from tiebreak.arrays import Array, dot, like, norm, to_numpy, zeros_like
 from tiebreak.corners import argmin_cut
 from tiebreak.domains import Domain, Space
@@ -263,6 +263,7 @@ def _spectrum(h: Quadratic | LeastSquares) -> tuple[Host, Host]:
     """The positive eigenvalues of the Hessian of h and their eigenvectors; computed once."""
     if h not in _SPECTRA:
         dense = h.matrix.dense()
+        deadline.check(deadline.svd(*dense.shape))
         if isinstance(h, LeastSquares):
             _, sigma, rows = np.linalg.svd(dense, full_matrices=False)
             values, vectors = sigma**2 / (len(dense) if h.mean else 1.0), rows.T

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tiebreak import arrays
+from tiebreak import arrays, deadline
 from tiebreak.arrays import TINY, Array, rounding_unit
 from tiebreak.certificate import Claims
 from tiebreak.domains import Ball, Domain, Halfspace, L1Ball, Monotone, Space
@@ -315,6 +315,7 @@ def _flat(problem: Problem, R: Host, steep: float, change: float) -> float:
     both = np.vstack([f.curvature(np.zeros(R.shape[1])), R])
     if len(both) < R.shape[1]:
         return math.inf
+    deadline.check(0.5 * deadline.svd(*both.shape))
     smallest = float(np.linalg.svd(both, compute_uv=False)[-1])
     tau = smallest - rounding_unit(EPS, *both.shape) * norm(both)
     return steep * change / tau + 0.5 * (steep / tau) * (steep / tau) if tau > 0.0 else math.inf

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tiebreak import arrays
+from tiebreak import arrays, deadline
 from tiebreak.arrays import Array
 from tiebreak.functions import Seen
 from tiebreak.methods.tangents import Tangent
@@ -37,6 +37,7 @@ class Probes(NamedTuple):
         f, g, known = (np.array(arrays.to_numpy(part)) for part in self)
         length = LENGTH * (arrays.norm(x) or 1.0)
         for i in self.missing(face)[:CHUNK]:
+            deadline.check()
             unit = np.zeros(len(known))
             unit[i] = length
             way = face.along(arrays.like(unit, x))

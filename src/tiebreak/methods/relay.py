@@ -8,13 +8,14 @@ point counts only if it is proved too. One loop, one ledger, one clock, one trac
 
 from __future__ import annotations
 
+import contextlib
 import math
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from tiebreak import arrays
+from tiebreak import arrays, deadline
 from tiebreak.arrays import Array
 from tiebreak.certificate import UNDERFLOW, News, Proved
 from tiebreak.problem import Problem
@@ -211,8 +212,10 @@ class Relay:
             before = state.fallback or state._replace(inner=state.held, held=None)
             return before._replace(k=k, news=News())
         try:
-            inner = road.method.step(problem, state.inner)
-        except (np.linalg.LinAlgError, ImportError, MemoryError) as error:
+            # As with `planned` steps: what one road takes of the time, others may need.
+            with contextlib.nullcontext() if is_last else deadline.half():
+                inner = road.method.step(problem, state.inner)
+        except (np.linalg.LinAlgError, ImportError, MemoryError, deadline.TooLong) as error:
             if is_last:
                 raise
             note = f"{_words(road, problem)}, which failed ({error})"

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tiebreak import arrays
+from tiebreak import arrays, deadline
 from tiebreak.domains import Ball, Halfspace, L1Ball, Space
 from tiebreak.functions import Function, SquaredNorm
 from tiebreak.losses import LeastSquares, Logistic, Quadratic
@@ -83,7 +83,8 @@ def in_double(problem: Problem) -> Problem:
     if not problem.is_single or sum(map(_entries, problem.smooth_parts)) > WIDE_LIMIT:
         return problem
     parts = (part for _, part in parts_of(problem.smooth_parts[1].bare))
-    is_clear = all(_is_clear(part.matrix) for part in parts if hasattr(part, "matrix"))
+    found = [part.matrix for part in parts if hasattr(part, "matrix")]
+    is_clear = deadline.unless_too_long(lambda: all(map(_is_clear, found)), False)
     return problem.widened or problem if is_clear else problem
 
 
@@ -92,6 +93,7 @@ def _is_clear(matrix: Matrix) -> bool:
     rows, n = matrix.shape
     if min(rows, n) > CLEAR_LIMIT or rows * n > DENSE_LIMIT or not matrix.is_explicit:
         return False
+    deadline.check(0.5 * deadline.svd(rows, n))
     sigma = np.linalg.svd(matrix.dense(), compute_uv=False)
     top, size = float(np.max(sigma, initial=0.0)), max(rows, n)
     found = sigma[sigma > size * EPS * top]
