@@ -28,6 +28,7 @@ class Lifted(NamedTuple):
 
     x: Array
     image: Image
+    reach: Any = None  # see `Seen`
 
 
 class Seen(NamedTuple):
@@ -37,6 +38,14 @@ class Seen(NamedTuple):
     value: float
     slope: Array
     size: float = 0.0  # of a sum: the sum of the sizes of its parts, which may cancel in the value
+    # Where the image was mixed from others: the mixture of their lengths, of which it errs by a few
+    # units, and which may be far longer than the point. None: multiplied, so |at|.
+    reach: Any = None
+
+    def beside(self, other: Lifted) -> Seen:
+        """This look with a reach that is enough for the image of another point too."""
+        known = [reach for reach in (self.reach, other.reach) if reach is not None]
+        return self._replace(reach=sum(known)) if known else self
 
 
 Outcome: TypeAlias = tuple[list[Seen], list[float]]  # minorants, and values at other points
@@ -70,7 +79,8 @@ class Looking:
 
         def end() -> Outcome:
             found = losses()
-            seen = [Seen(p.x, *look) for p, *look in zip(at, found, slopes())]  # noqa: B905
+            looks = zip(at, found, slopes())  # noqa: B905
+            seen = [Seen(p.x, loss, slope, reach=p.reach) for p, loss, slope in looks]
             return seen, found[len(at) :]
 
         return cls(end, slopes, losses)
@@ -128,7 +138,7 @@ class Function:
         """
 
         def end() -> Outcome:
-            seen = [Seen(p.x, self.value(p.x), self.gradient(p.x)) for p in at]
+            seen = [Seen(p.x, self.value(p.x), self.gradient(p.x), reach=p.reach) for p in at]
             return seen, [self.value(p.x) for p in values_at]
 
         return Looking(end)
@@ -480,7 +490,7 @@ class Scaled(SmoothFunction):
 
         def end() -> Outcome:
             seen, values = looking()
-            scaled = [Seen(s.at, w * s.value, w * s.slope, w * s.size) for s in seen]
+            scaled = [Seen(s.at, w * s.value, w * s.slope, w * s.size, s.reach) for s in seen]
             return scaled, [w * v for v in values]
 
         return Looking(end)
@@ -565,8 +575,8 @@ class Sum(SmoothFunction):
     def start(self, at: Sequence[Lifted], values_at: Sequence[Lifted] = ()) -> Looking:
         parts = [
             h.start(
-                [Lifted(p.x, p.image[i]) for p in at],
-                [Lifted(p.x, p.image[i]) for p in values_at],
+                [Lifted(p.x, p.image[i], p.reach) for p in at],
+                [Lifted(p.x, p.image[i], p.reach) for p in values_at],
             )
             for i, h in enumerate((self.first, self.second))
         ]
@@ -580,6 +590,7 @@ class Sum(SmoothFunction):
                         s.value + t.value,
                         s.slope + t.slope,
                         (s.size or abs(s.value)) + (t.size or abs(t.value)),
+                        s.reach,
                     )
                     for s, t in zip(seen, more_seen, strict=True)
                 ],

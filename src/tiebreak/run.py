@@ -298,6 +298,11 @@ class Run:
         )
 
     @property
+    def reach(self) -> Any:
+        """Of what length the images of x were mixed, None where they were not: see `mixed`."""
+        return getattr(self.state, "reach", None)
+
+    @property
     def is_finite(self) -> bool:
         return math.isfinite(self.state.upper_value) and math.isfinite(self.state.lower_value)
 
@@ -342,7 +347,7 @@ class Run:
         state, heed = self.state, getattr(self.method, "heed", None)
         if heed is None or not is_due(self.iteration):
             return state
-        gaps = self.ledger.gaps(state.x, state.upper_value, state.lower_value)
+        gaps = self.ledger.gaps(state.x, state.upper_value, state.lower_value, reach=self.reach)
         bounds = self.ledger.sums.lower_bound, self.ledger.sums.ghat
         return heed(state, Proved(*gaps, *bounds, self.asked))
 
@@ -355,7 +360,7 @@ class Run:
         """Certify this step and append its row; the row itself if it is there already."""
         if not self.is_recorded:
             state = self.state
-            gaps = self.ledger.gaps(state.x, state.upper_value, state.lower_value)
+            gaps = self.ledger.gaps(state.x, state.upper_value, state.lower_value, reach=self.reach)
             values = (state.upper_value, state.lower_value)
             self.rows.append(Row(self.iteration, self.seconds, *values, *gaps, *self.counts))
         return self.rows[-1]
@@ -363,7 +368,7 @@ class Run:
     def intermediate(self) -> Intermediate:
         """This step for a callback, with the bounds of the last recorded one."""
         s = self.state
-        gaps = self.ledger.gaps(s.x, s.upper_value, s.lower_value, effort=0)
+        gaps = self.ledger.gaps(s.x, s.upper_value, s.lower_value, effort=0, reach=self.reach)
         values = (s.upper_value, s.lower_value)
         return Intermediate(s.x, self.iteration, *values, *gaps, self.seconds)
 
