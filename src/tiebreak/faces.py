@@ -255,8 +255,9 @@ class Disc:
             z = y - w
             z[~flat] = -a[~flat] / square[~flat]
         else:
-            mu = self._multiplier(square * w - a, square)
-            z = -(a + mu * w) / (square + mu)
+            b = square * w - a
+            mu = self._multiplier(b, square)
+            z = -(a + mu * w) / (square + mu) if mu < math.inf else b * (self.radius / norm(b)) - w
         return np.asarray(self.N @ (vt.T @ z))
 
     def _singular(self, R: Host) -> tuple[Host, Host]:
@@ -271,10 +272,13 @@ class Disc:
         return self._factors[1:]
 
     def _multiplier(self, b: Host, square: Host) -> float:
-        """The root mu of |b/(s² + mu)| = radius."""
+        """The root mu of |b/(s² + mu)| = radius; inf where it overflows."""
         from scipy.optimize import brentq
 
-        b = b / self.radius
+        with np.errstate(over="ignore"):
+            b = b / self.radius
+        if not math.isfinite(norm(b)):
+            return math.inf
 
         def excess(mu: float) -> float:
             with np.errstate(divide="ignore", invalid="ignore"):

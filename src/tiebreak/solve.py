@@ -118,7 +118,7 @@ def solve(
             try:
                 if callback is not None:
                     now = run.intermediate()
-                    callback(now._replace(x=arrays.like(now.x, given)))
+                    callback(now._replace(x=arrays.own(now.x, given)))
                 if status:
                     pass
                 elif run.finished[0]:
