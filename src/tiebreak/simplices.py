@@ -45,7 +45,8 @@ class Simplex(Set):
 
     def project(self, x: Array) -> Array:
         """max(x - tau, 0) with the tau for which the sum is ``total``."""
-        return _onto_simplex(x, self.total)[0]
+        with arrays.quiet():  # beside the largest entry others may be -inf, and do not matter
+            return _onto_simplex(x, self.total)[0]
 
     def support(self, direction: Array) -> float:
         """total max_i direction_i."""
