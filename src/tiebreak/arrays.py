@@ -266,6 +266,18 @@ def norm(x: Array, squared: float | None = None) -> float:
     return largest * math.sqrt(dot(scaled, scaled))
 
 
+def length(x: Array) -> Any:
+    """|x| as a number of the library, which need not leave its device."""
+    return norm(x) if type(x) is np.ndarray else namespace(x).linalg.vector_norm(x)
+
+
+def floats(values: Sequence[Any]) -> list[float]:
+    """Numbers of a library as Python numbers, 0 for None, by one transfer."""
+    far = [value for value in values if is_array(value)]
+    found = iter(numbers(namespace(far[0]).stack(far)) if far else ())
+    return [next(found) if is_array(value) else float(value or 0.0) for value in values]
+
+
 def stretched(x: Array, length: float, wanted: float) -> Array:
     """x times wanted/length, where ``length`` = |x| > 0, whatever that quotient is."""
     share = wanted / length
@@ -295,9 +307,14 @@ def quiet() -> contextlib.AbstractContextManager[object]:
 
 
 def mix(p: T, q: T, weight: float) -> T:
-    """(1 - weight) p + weight q for arrays, and alike for tuples of arrays; None stays None."""
+    """(1 - weight) p + weight q for arrays, and alike for tuples of arrays; None stays None.
+
+    It errs by a few units of |1 - weight| |p| + |weight| |q|, however long p is beside that.
+    """
     if p is None:
         return None  # type: ignore[return-value]
+    if weight > 0.5:  # from the nearer one: of a p that is hardly wanted no rounding error stays
+        p, q, weight = q, p, 1.0 - weight
     # In place on the one new array: ten of these are in every step.
     if type(p) is np.ndarray and type(q) is np.ndarray:
         mixed = q - p  # type: ignore[operator]

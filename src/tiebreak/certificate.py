@@ -18,14 +18,14 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tiebreak import arrays, deadline, theory
 from tiebreak.arrays import TINY, Array, rounding_unit
 from tiebreak.bounds import HUGE, Block, Bound, Search, Sums, best_of
-from tiebreak.domains import Ball, Box, Domain, Space
+from tiebreak.domains import Ball, Box, Domain, Space, distance_bound, projection_error
 from tiebreak.functions import Function, Seen
 from tiebreak.models import UNIT, Model
 from tiebreak.penalties import split
@@ -169,13 +169,17 @@ def _proved(level: str, letter: str, value: float, gap: float, where: tuple[floa
 
 
 class Measured(NamedTuple):
-    """A minorant's point and slope in float64, <slope, at>, |at| and |slope|."""
+    """A minorant's point and slope in float64, <slope, at>, |at| and |slope|.
+
+    ``reach`` is |at|, or what the image was mixed from where that was longer: see `Seen`.
+    """
 
     at: Array
     slope: Array
     inner: float
     size: float
     steepness: float
+    reach: float
 
 
 class Ledger:
@@ -340,17 +344,19 @@ class Ledger:
         pairs = list(zip(vectors, vectors, strict=True))
         products = [p for at, slope in pairs for p in ((slope, at), (at, at), (slope, slope))]
         numbers = iter(arrays.dots(*products) if products else ())
-        for at, slope in pairs:
-            inner, size, steepness = (next(numbers) for _ in range(3))
-            yield Measured(at, slope, inner, arrays.norm(at, size), arrays.norm(slope, steepness))
+        reaches = arrays.floats([seen.reach for seen in looks])
+        for (at, slope), reach in zip(pairs, reaches, strict=True):
+            inner, *squares = (next(numbers) for _ in range(3))
+            size, steepness = arrays.norm(at, squares[0]), arrays.norm(slope, squares[1])
+            yield Measured(at, slope, inner, size, steepness, max(size, reach))
 
     def _model(
         self, h: Function, seen: Seen, sizes: Measured, upper: float = 0.0, lower: float = 0.0
     ) -> Model:
         """value + <slope, x - at> + sigma/2 |x - at|², with its rounding errors."""
-        at, slope, inner, size, steepness = sizes
+        at, slope, inner, size, steepness, reach = sizes
         sigma = h.strong_convexity - h.defect
-        value_error, slope_error = self._errors(h, seen, size, steepness)
+        value_error, slope_error = self._errors(h, seen, reach, steepness)
         constant = seen.value - inner
         if sigma != 0.0:
             slope = arrays.plus(slope, at, -sigma)
@@ -364,24 +370,24 @@ class Ledger:
         return Model(upper, lower, constant, slope, sigma, value_error, slope_error)
 
     def _errors(
-        self, h: Function, seen: Seen, size: float, steepness: float
+        self, h: Function, seen: Seen, reach: float, steepness: float
     ) -> tuple[float, float]:
         """Bounds on the rounding errors of a look, in the precision of its vectors."""
         parts = max(abs(seen.value), seen.size)
-        return h.rounding(size, parts, steepness, arrays.epsilon(seen.slope), self._n)
+        return h.rounding(reach, parts, steepness, arrays.epsilon(seen.slope), self._n)
 
     def _value_error(
-        self, h: Function, x: Array, size: float, value: float, parts: float, steepness: float
+        self, h: Function, x: Array, reach: float, value: float, parts: float, steepness: float
     ) -> float:
         """A bound on the rounding error of the value of h at x, its penalty included.
 
-        ``size`` = |x|; ``steepness``: about the slope of the smooth part there; ``parts``: see
-        `Seen.size`.
+        ``reach`` = |x|, or more: see `Measured`; ``steepness``: about the slope of the smooth part
+        there; ``parts``: see `Seen.size`.
         """
         penalty = split(h)[1].value(x)
         parts = max(abs(value) + penalty, parts)
         epsilon = arrays.epsilon(x)  # a point in double was looked at in it: see run.Counted
-        error, _ = h.rounding(size, parts, steepness, epsilon, self._n)
+        error, _ = h.rounding(reach, parts, steepness, epsilon, self._n)
         return error + rounding_unit(epsilon, self._n) * penalty
 
     def _values_above(self, h: Function, looks: Sequence[tuple[float, Array, Seen]]) -> list[float]:
@@ -392,15 +398,16 @@ class Ledger:
         )
         squares = arrays.dots(*((v, v) for v in vectors))
         sizes = iter([arrays.norm(*known) for known in zip(vectors, squares, strict=True)])
+        reaches = arrays.floats([near.reach for _, _, near in looks])
         bounds = []
-        for value, at, near in looks:
+        for (value, at, near), reach in zip(looks, reaches, strict=True):
             size, steepness, distance = next(sizes), next(sizes), next(sizes)
+            # The point is in Z up to rounding only: this is about the next one that is.
+            outside = distance_bound(self.problem.domain, at)
             if math.isfinite(lipschitz):
-                steepness += lipschitz * distance
-            error = self._value_error(h, at, size, value, near.size, steepness)
-            steepness += terms.steepness(self._n, size)
-            # The point is in Z up to rounding only.
-            outside = 64 * arrays.epsilon(at) * size
+                steepness += lipschitz * (distance + outside)
+            error = self._value_error(h, at, max(size, reach), value, near.size, steepness)
+            steepness += terms.steepness(self._n, size + outside)
             bounds.append(value + error + outside * steepness + TINY)
         return bounds
 
@@ -408,7 +415,7 @@ class Ledger:
         """On R^n: g* >= g(x) - |grad g(x)|²/(2 mu), where g has such a mu."""
         bounds = []
         for seen, sizes in zip(looks, self._sizes(looks), strict=True):
-            errors = self._errors(self.problem.lower, seen, sizes.size, sizes.steepness)
+            errors = self._errors(self.problem.lower, seen, sizes.reach, sizes.steepness)
             slope = sizes.steepness + errors[1]
             bounds.append(seen.value - errors[0] - slope * slope / (2.0 * self._growth) - TINY)
         self.sums = self._sums._replace(lower_bound=best_of(self._sums.lower_bound, *bounds))
@@ -431,17 +438,17 @@ class Ledger:
     # -- the statement --------------------------------------------------------------------------
 
     def standing(
-        self, x: Array, upper_value: float, lower_value: float, effort: int = 5
+        self, x: Array, upper_value: float, lower_value: float, effort: int = 5, reach: Any = None
     ) -> Standing:
         """Proved upper bounds on f(x) - f* and g(x) - g*, and the guard; inf where there is none.
 
-        With ``effort`` 0 the bounds are those found before.
+        With ``effort`` 0 the bounds are those found before; ``reach``: see `Seen`.
         """
         if effort:
             self.bounds(effort)
         if self.is_contradicted:
             return Standing(math.inf, math.inf, math.inf, math.inf)
-        errors = self.value_errors(x, upper_value, lower_value)
+        errors = self.value_errors(x, upper_value, lower_value, reach)
         upper, lower, s = upper_value + errors[0], lower_value + errors[1], self.sums
         gap = lower - s.lower_bound
         mu = s.guard.multiplier
@@ -452,14 +459,18 @@ class Ledger:
             price=mu * max(gap, 0.0) if mu > 0.0 else 0.0,
         )
 
-    def gaps(self, x: Array, upper_value: float, lower_value: float) -> tuple[float, float]:
+    def gaps(
+        self, x: Array, upper_value: float, lower_value: float, reach: Any = None
+    ) -> tuple[float, float]:
         """Proved upper bounds on f(x) - f* and g(x) - g*; inf where there is none."""
-        standing = self.standing(x, upper_value, lower_value)
+        standing = self.standing(x, upper_value, lower_value, reach=reach)
         return standing.upper_gap, standing.lower_gap
 
-    def value_errors(self, x: Array, upper_value: float, lower_value: float) -> tuple[float, float]:
-        """Bounds on the rounding errors of f and g at x."""
-        size = arrays.norm(x)
+    def value_errors(
+        self, x: Array, upper_value: float, lower_value: float, reach: Any = None
+    ) -> tuple[float, float]:
+        """Bounds on the rounding errors of f and g at x; ``reach``: see `Seen`."""
+        size = max(arrays.norm(x), *arrays.floats([reach]))
         pairs = (
             (self.problem.upper, upper_value, self.sums.last_upper, self.part_sizes[0]),
             (self.problem.lower, lower_value, self.sums.last_lower, self.part_sizes[1]),
@@ -533,29 +544,30 @@ class Ledger:
         size, steepness = arrays.norm(x), arrays.norm(upper.slope)
         _, slope_error = self._errors(f, upper, size, steepness)
         value_error = self._value_error(f, x, size, upper_value, upper.size, steepness)
-        is_inside = distance <= 64 * arrays.epsilon(x) * size
+        outside = distance_bound(self.problem.domain, x)
+        is_inside = distance <= projection_error(self.problem.domain, x, size)
         if not (is_inside and math.isfinite(steepness) and math.isfinite(lower_gap)):
             return math.inf
         last = self.sums.last_lower or self.sums.last_cut
         gap = max(lower_gap, 0.0)
-        if distance > 0.0 and last is not None:
-            gap += distance * (self._steepness(last, size) + g2.steepness(self._n, size))
+        if outside > 0.0 and last is not None:
+            gap += outside * (self._steepness(last, size) + g2.steepness(self._n, size))
         rises = [math.inf]
         growth = deadline.unless_too_long(lambda: self.problem.growth, 0.0)
-        reaches = [math.sqrt(2.0 * gap / growth)] if growth > 0.0 else []
+        reaches = [math.sqrt(2.0 * gap / growth) + outside] if growth > 0.0 else []
         reaches = [d for d in (*reaches, self._way_inside(x, lower_value)) if math.isfinite(d)]
         for d in reaches if reaches and math.isfinite(f.lipschitz) else ():
             slope = steepness + slope_error + f2.steepness(self._n, size + d)
             rises.append(slope * d + 0.5 * f.lipschitz * d * d)
         if bound is not None:
-            rises.append(
-                -theory.upper_floor(
-                    gap,
-                    order=bound.order,
-                    modulus=bound.modulus,
-                    gradient_bound=bound.gradient_bound,
-                )
+            floor = theory.upper_floor(
+                gap,
+                order=bound.order,
+                modulus=bound.modulus,
+                gradient_bound=bound.gradient_bound,
             )
+            slope = steepness + slope_error + f2.steepness(self._n, size)
+            rises.append(outside * slope - floor)
         return upper_value + value_error + min(rises)
 
     def _way_inside(self, x: Array, lower_value: float) -> float:
@@ -577,7 +589,7 @@ class Ledger:
 
 def _depth(domain: Domain, x: Array) -> float:
     """A ball of this radius around x lies in the set; 0 where none is known."""
-    size, unit = arrays.norm(x), 64.0 * arrays.epsilon(x)
+    size, unit = arrays.norm(x), rounding_unit(arrays.epsilon(x), int(x.shape[0]))
     if isinstance(domain, Ball):
         center = 0.0 * x if domain.center is None else arrays.like(domain.center, x)
         inside = domain.radius - arrays.norm(x - center)

@@ -93,6 +93,18 @@ class Set:
         """The largest parameter of the set that is a length."""
         return 0.0
 
+    @property
+    def _carried(self) -> float:
+        """The lengths that a projection adds to its result and takes away again: see `domains`."""
+        return 0.0
+
+    def _outside(self, x: Array, unit: float) -> float | None:
+        """A bound on the distance of x from Z, ``unit`` being that of a sum over its entries.
+
+        x is in float64. None where the set knows none.
+        """
+        return None
+
     def _scaled(self, exponent: int) -> Set:
         """The set 2^exponent Z."""
         return self

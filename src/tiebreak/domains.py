@@ -10,7 +10,16 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from tiebreak import arrays, checks
-from tiebreak.arrays import Array, dot, like, namespace, norm, to_numpy, zeros_like
+from tiebreak.arrays import (
+    Array,
+    dot,
+    like,
+    namespace,
+    norm,
+    rounding_unit,
+    to_numpy,
+    zeros_like,
+)
 from tiebreak.cuts import (
     INFINITY,
     Cut,
@@ -63,9 +72,38 @@ class Domain(Protocol):
     ) -> tuple[Array, float]: ...
 
 
+def distance_bound(domain: Domain, x: Array) -> float:
+    """A bound on the distance of x from the set, the rounding errors of measuring it included.
+
+    The one place that says how far outside a computed point of Z may be. It is 0 where x is surely
+    inside, however large the set is.
+    """
+    unit = rounding_unit(2.0**-52, int(x.shape[0]))
+    x = arrays.double(x)
+    if not arrays.all_finite(x):
+        return INFINITY
+    known = domain._outside(x, unit) if isinstance(domain, Set) else None
+    if known is None:  # a set from outside, whose projection is taken to err as ours do
+        z = domain.project(x)
+        known = norm(x - z) + unit * (norm(x) + norm(z))
+    return known
+
+
+def projection_error(domain: Domain, z: Array, size: float) -> float:
+    """How far a computed projection z may be from the true one, where it is not its argument.
+
+    ``size`` = |z|; the errors that are units of the argument's length are not counted here.
+    """
+    carried = domain._carried if isinstance(domain, Set) else 0.0
+    return rounding_unit(arrays.epsilon(z), int(z.shape[0])) * (size + carried)
+
+
 @dataclasses.dataclass(frozen=True)
 class Space(Set):
     """The whole space R^n."""
+
+    def _outside(self, x: Array, unit: float) -> float:
+        return 0.0
 
     def project(self, x: Array) -> Array:
         """``x`` itself."""
@@ -156,6 +194,13 @@ class Ball(Set):
     @cached_property
     def _size(self) -> float:
         return max(self.radius, 0.0 if self.center is None else arrays.max_abs(self.center))
+
+    @cached_property
+    def _carried(self) -> float:
+        return self.radius + (0.0 if self.center is None else norm(arrays.double(self.center)))
+
+    def _outside(self, x: Array, unit: float) -> float:
+        return max(norm(self._centred(x)) * (1.0 + unit) - self.radius, 0.0)
 
     def _scaled(self, exponent: int) -> Ball:
         center = None if self.center is None else self.center * 2.0**exponent
@@ -302,6 +347,11 @@ class Box(Set):
         bounds = (to_numpy(self.lower), to_numpy(self.upper))
         return max(float(np.max(np.abs(b), where=np.isfinite(b), initial=0.0)) for b in bounds)
 
+    def _outside(self, x: Array, unit: float) -> float:
+        xp, (lower, upper) = namespace(x), self._bounds(x)
+        beyond = xp.maximum(lower - x, x - upper)
+        return norm(xp.maximum(beyond, zeros_like(x))) * (1.0 + unit)
+
     def _scaled(self, exponent: int) -> Box:
         return Box(self.lower * 2.0**exponent, self.upper * 2.0**exponent)
 
@@ -371,6 +421,10 @@ class Monotone(Set):
         if self.support(-direction) > 0.0:
             raise _unbounded(self)
         return zeros_like(direction)
+
+    def _outside(self, x: Array, unit: float) -> float:
+        host = _host(x)
+        return norm(np.maximum.accumulate(host) - host) * (1.0 + unit)
 
     def _path(self, x: Array, c: Array) -> Path:
         x_host, c_host = _host(x), _host(c)
@@ -463,6 +517,16 @@ class Halfspace(Set):
         z = moved(x, excess, unit)
         z += unit * (self._height - dot(unit, z))
         return z
+
+    @property
+    def _carried(self) -> float:
+        return abs(self._height)
+
+    def _outside(self, x: Array, unit: float) -> float:
+        normal = like(self.normal, x)
+        length = norm(normal)
+        along, reach = dot(normal, x), length * norm(x) + abs(self.offset)
+        return max(along - self.offset + unit * reach, 0.0) / length * (1.0 + unit)
 
     def _scaled(self, exponent: int) -> Halfspace:
         return Halfspace(self._unit, ldexp(self._height, exponent))

@@ -258,8 +258,9 @@ class Disc:
             z = y - w
             z[~flat] = -a[~flat] / square[~flat]
         else:
-            mu = self._multiplier(square * w - a, square)
-            z = -w if math.isinf(mu) else -(a + mu * w) / (square + mu)
+            b = square * w - a
+            mu = self._multiplier(b, square)
+            z = -(a + mu * w) / (square + mu) if mu < math.inf else b * (self.radius / norm(b)) - w
         return np.asarray(self.N @ (vt.T @ z))
 
     def _singular(self, R: Host) -> tuple[Host, Host]:
@@ -276,10 +277,13 @@ class Disc:
         return self._factors[1:]
 
     def _multiplier(self, b: Host, square: Host) -> float:
-        """The root mu of |b/(s² + mu)| = radius; inf where the ball is a point beside b."""
+        """The root mu of |b/(s² + mu)| = radius; inf where it overflows."""
         from scipy.optimize import brentq
 
-        b = b / self.radius
+        with np.errstate(over="ignore"):
+            b = b / self.radius
+        if not math.isfinite(norm(b)):
+            return math.inf
 
         def excess(mu: float) -> float:
             with np.errstate(divide="ignore", invalid="ignore"):
@@ -287,8 +291,6 @@ class Disc:
             return 1.0 / length - 1.0 if length > 0.0 else math.inf
 
         high = norm(b)
-        if math.isinf(high):
-            return high
         while excess(high) < 0.0:
             high *= 1.0 + 1e-6
         low = high

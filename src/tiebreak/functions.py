@@ -13,6 +13,7 @@ never multiplies twice; ``look`` then costs one adjoint product per slope and va
 from __future__ import annotations
 
 import contextlib
+import copy
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
@@ -21,6 +22,9 @@ import numpy as np
 
 from tiebreak import arrays, checks
 from tiebreak.arrays import Array, Image, rounding_unit
+from tiebreak.domains import Domain
+
+PROBE = 1e-4  # how far a callable is looked at around the start, beside |x0|
 
 
 class Lifted(NamedTuple):
@@ -28,6 +32,7 @@ class Lifted(NamedTuple):
 
     x: Array
     image: Image
+    reach: Any = None  # see `Seen`
 
 
 class Seen(NamedTuple):
@@ -37,6 +42,14 @@ class Seen(NamedTuple):
     value: float
     slope: Array
     size: float = 0.0  # of a sum: the sum of the sizes of its parts, which may cancel in the value
+    # Where the image was mixed from others: the mixture of their lengths, of which it errs by a few
+    # units, and which may be far longer than the point. None: multiplied, so |at|.
+    reach: Any = None
+
+    def beside(self, other: Lifted) -> Seen:
+        """This look with a reach that is enough for the image of another point too."""
+        known = [reach for reach in (self.reach, other.reach) if reach is not None]
+        return self._replace(reach=sum(known)) if known else self
 
 
 Outcome: TypeAlias = tuple[list[Seen], list[float]]  # minorants, and values at other points
@@ -70,7 +83,8 @@ class Looking:
 
         def end() -> Outcome:
             found = losses()
-            seen = [Seen(p.x, *look) for p, *look in zip(at, found, slopes())]  # noqa: B905
+            looks = zip(at, found, slopes())  # noqa: B905
+            seen = [Seen(p.x, loss, slope, reach=p.reach) for p, loss, slope in looks]
             return seen, found[len(at) :]
 
         return cls(end, slopes, losses)
@@ -128,7 +142,7 @@ class Function:
         """
 
         def end() -> Outcome:
-            seen = [Seen(p.x, self.value(p.x), self.gradient(p.x)) for p in at]
+            seen = [Seen(p.x, self.value(p.x), self.gradient(p.x), reach=p.reach) for p in at]
             return seen, [self.value(p.x) for p in values_at]
 
         return Looking(end)
@@ -198,6 +212,10 @@ class SmoothFunction(Function):
     @property
     def widened(self) -> SmoothFunction | None:
         return None
+
+    def sized(self, domain: Domain, x0: Array) -> SmoothFunction:
+        """The same function for a run from x0, knowing the sizes that its rounding errors need."""
+        return self
 
     def __add__(self, other: object) -> SmoothFunction:
         if not isinstance(other, SmoothFunction):
@@ -338,8 +356,10 @@ class Smooth(SmoothFunction):
 
     These three are your word: the certificate relies on them. So does it on the accuracy of the
     callables, which is taken to be 64 units of rounding of the sizes involved: of the value, of the
-    slope and its turning times |x|. Without ``lipschitz`` the sizes at the first point that is
-    asked for stand in for what later cancels.
+    slope and its turning times |x|. Without ``lipschitz`` the sizes are those at the start, and the
+    turning is the fastest that is seen around it, in three directions, one of them that of x0: so
+    the terms of ½x'Qx - c'x + d count even where they cancel. A constant that is added inside and
+    taken away again is not seen: then give ``lipschitz``, or none of its digits counts.
 
     Both callables get a copy of x, which they may write into; gradients are copied, so that the
     same buffer may be returned every time.
@@ -360,8 +380,7 @@ class Smooth(SmoothFunction):
             if not callable(call):
                 raise TypeError(f"Smooth: {name} must be callable, got {type(call).__name__}")
         self._value, self._gradient = value, gradient
-        self._first_value: float | None = None  # sizes at the first point that is asked for
-        self._first_slope: float | None = None
+        self._value_size = self._slope_size = self._bend = 0.0  # at the start: see `sized`
         self.lipschitz = (
             math.inf if lipschitz is None else checks.at_least("Smooth", "lipschitz", lipschitz)
         )
@@ -377,10 +396,7 @@ class Smooth(SmoothFunction):
 
     def value(self, x: Array) -> float:
         given: Any = self._value(arrays.own(x, x))  # the callable may write into its argument
-        value = float(given) if isinstance(given, float) else self._as_number(given)
-        if self._first_value is None and math.isfinite(value):
-            self._first_value = abs(value)
-        return value
+        return float(given) if isinstance(given, float) else self._as_number(given)
 
     def _as_number(self, value: Any) -> float:
         """What the callable returned: a number, or an array with one entry."""
@@ -399,10 +415,36 @@ class Smooth(SmoothFunction):
                 slope = np.asarray(slope, dtype=np.float64)
         if not (arrays.is_array(slope) and arrays.is_real(slope)):
             return slope
-        slope = arrays.own(slope, x)  # the callable may use its buffer again
-        if self._first_slope is None and slope.ndim == 1 and arrays.all_finite(slope):
-            self._first_slope = arrays.norm(slope)
-        return slope
+        return arrays.own(slope, x)  # the callable may use its buffer again
+
+    def sized(self, domain: Domain, x0: Array) -> SmoothFunction:
+        if math.isfinite(self.lipschitz):
+            return self
+        mine, slope, value = copy.copy(self), self.gradient(x0), self.value(x0)
+        steepness, size = arrays.norm(slope), arrays.norm(x0)
+        mine._value_size, mine._slope_size = abs(value), steepness
+        length = PROBE * (size or (abs(value) / steepness if steepness > 0.0 else 0.0) or 1.0)
+        count = np.arange(1.0, x0.shape[0] + 1.0)
+        for way in (x0, slope, arrays.like(np.cos(count * count), x0)):
+            mine._bend = max(mine._bend, self._turned(domain, x0, slope, way, length))
+        return mine
+
+    def _turned(self, domain: Domain, x: Array, slope: Array, way: Array, length: float) -> float:
+        """How much the slope turns per length along a way within Z, or back; 0 where there is none.
+
+        A function may end close to x: what it says beyond does not count.
+        """
+        if not arrays.norm(way) > 0.0:
+            return 0.0
+        for sign in (1.0, -1.0):
+            there = domain.project(x + arrays.stretched(way, arrays.norm(way), sign * length))
+            moved = arrays.norm(there - x)
+            if moved > 0.5 * length:
+                with arrays.quiet(), contextlib.suppress(ArithmeticError, ValueError):
+                    turned = arrays.norm(self.gradient(there) - slope) / moved
+                    if math.isfinite(turned):
+                        return turned
+        return 0.0
 
     def passes(self, lifts: int, slopes: int, values: int) -> int:
         return 2 * slopes + values  # a slope comes with its value
@@ -410,7 +452,7 @@ class Smooth(SmoothFunction):
     def turning(self, reach: float, slope: float) -> float:
         if math.isfinite(self.lipschitz):
             return self.lipschitz * reach
-        return max(slope, self._first_slope or 0.0)
+        return max(slope, self._slope_size, self._bend * reach)
 
     def rounding(
         self, reach: float, value: float, slope: float, epsilon: float, n: int
@@ -421,7 +463,7 @@ class Smooth(SmoothFunction):
 
     def magnitude(self, reach: float, value: float, slope: float) -> float:
         known = math.isfinite(self.lipschitz)
-        size = abs(value) if known else max(abs(value), self._first_value or 0.0)
+        size = abs(value) if known else max(abs(value), self._value_size)
         return size + (slope + self.turning(reach, slope)) * reach
 
 
@@ -437,6 +479,10 @@ class Scaled(SmoothFunction):
     def widened(self) -> SmoothFunction | None:
         function = self.function.widened
         return None if function is None else Scaled(self.weight, function)
+
+    def sized(self, domain: Domain, x0: Array) -> SmoothFunction:
+        function = self.function.sized(domain, x0)
+        return self if function is self.function else Scaled(self.weight, function)
 
     @property
     def shares_passes(self) -> bool:  # type: ignore[override]
@@ -480,7 +526,7 @@ class Scaled(SmoothFunction):
 
         def end() -> Outcome:
             seen, values = looking()
-            scaled = [Seen(s.at, w * s.value, w * s.slope, w * s.size) for s in seen]
+            scaled = [Seen(s.at, w * s.value, w * s.slope, w * s.size, s.reach) for s in seen]
             return scaled, [w * v for v in values]
 
         return Looking(end)
@@ -529,6 +575,10 @@ class Sum(SmoothFunction):
         first, second = self.first.widened, self.second.widened
         return None if first is None or second is None else Sum(first, second)
 
+    def sized(self, domain: Domain, x0: Array) -> SmoothFunction:
+        first, second = (h.sized(domain, x0) for h in (self.first, self.second))
+        return self if first is self.first and second is self.second else Sum(first, second)
+
     @property
     def shares_passes(self) -> bool:  # type: ignore[override]
         return self.first.shares_passes or self.second.shares_passes
@@ -565,8 +615,8 @@ class Sum(SmoothFunction):
     def start(self, at: Sequence[Lifted], values_at: Sequence[Lifted] = ()) -> Looking:
         parts = [
             h.start(
-                [Lifted(p.x, p.image[i]) for p in at],
-                [Lifted(p.x, p.image[i]) for p in values_at],
+                [Lifted(p.x, p.image[i], p.reach) for p in at],
+                [Lifted(p.x, p.image[i], p.reach) for p in values_at],
             )
             for i, h in enumerate((self.first, self.second))
         ]
@@ -580,6 +630,7 @@ class Sum(SmoothFunction):
                         s.value + t.value,
                         s.slope + t.slope,
                         (s.size or abs(s.value)) + (t.size or abs(t.value)),
+                        s.reach,
                     )
                     for s, t in zip(seen, more_seen, strict=True)
                 ],

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from tiebreak import arrays
 from tiebreak.arrays import Array, rounding_unit
-from tiebreak.domains import Ball, Box, Domain, Space
+from tiebreak.domains import Ball, Box, Domain, Space, projection_error
 from tiebreak.penalties import Joint, Penalty, Zero, joint
 from tiebreak.terms import Terms
 
@@ -199,9 +199,9 @@ class Region:
         size = farthest = arrays.norm(x, square)
         gap = 0.0  # |slope at x|
         if x is not center:
-            off = x - center
-            squares = arrays.dots((off, off), (center, center))
-            gap, farthest = q * arrays.norm(off, squares[0]), arrays.norm(center, squares[1])
+            way = x - center
+            squares = arrays.dots((way, way), (center, center))
+            gap, farthest = q * arrays.norm(way, squares[0]), arrays.norm(center, squares[1])
         radius = self._radius or 0.0
         ball = 0.5 * weight * radius * radius  # products, for ** raises where they give inf
         bent = 0.5 * q * size * size
@@ -210,6 +210,9 @@ class Region:
         e = model.slope_error
         lost = model.value_error + e * size + e * e / (2.0 * q)
         lost += self._slack * (gap + q * size) * (farthest + size)
+        if x is not center:
+            off = projection_error(self._domain, x, size)
+            lost += (gap + q * (size + off)) * off
         lost += self._slack * (abs(model.constant) + 2.0 * ball)
         value = model.constant + along + bent - ball - lost
         return Low(value, x, is_sharp=weight == 0.0 and 2.0 * lost < bent)

@@ -70,16 +70,31 @@ class Point(NamedTuple):
     x: Array
     upper: Image = None
     lower: Image = None
+    reach: Any = None  # where the images were mixed: the mixture of their lengths, see `mixed`
 
     @property
     def f(self) -> Lifted:
         """The point as the upper function looks at it."""
-        return Lifted(self.x, self.upper)
+        return Lifted(self.x, self.upper, self.reach)
 
     @property
     def g(self) -> Lifted:
         """The point as the lower function looks at it."""
-        return Lifted(self.x, self.lower)
+        return Lifted(self.x, self.lower, self.reach)
+
+
+def mixed(p: Point, q: Point, weight: float) -> Point:
+    """(1 - weight) p + weight q, with its images, which are not multiplied but mixed too.
+
+    They err by a few units of |1 - weight| |p| + |weight| |q|, or of what went into p and q before:
+    that is the mixture's ``reach``, for the certificate.
+    """
+    if weight == 1.0:
+        return q
+    lengths = [arrays.length(point.x) if point.reach is None else point.reach for point in (p, q)]
+    reach = abs(1.0 - weight) * lengths[0] + abs(weight) * lengths[1]
+    x, upper, lower = (arrays.mix(a, b, weight) for a, b in zip(p[:3], q[:3], strict=True))
+    return Point(x, upper, lower, reach)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

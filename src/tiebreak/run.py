@@ -250,7 +250,8 @@ class Run:
         # The last state of which all was proved that was asked for.
         self.certified: Any = saved.certified if saved else None
         self._standings: tuple[int, Standing, bool] | None = None  # of this iteration; is all met?
-        self.upper, self.lower = map(Counted, problem.smooth_parts)
+        f1, g1 = (h.sized(problem.domain, x0) for h in problem.smooth_parts)
+        self.upper, self.lower = Counted(f1), Counted(g1)
         f2, g2 = problem.penalties
         self.problem = replace(problem, upper=self.upper + f2, lower=self.lower + g2)
         self.before = saved.counts if saved else Counts()
@@ -317,6 +318,11 @@ class Run:
             b.lower_gradients + self.lower.gradients,
             b.passes + self.upper.passed + self.lower.passed,
         )
+
+    @property
+    def reach(self) -> Any:
+        """Of what length the images of x were mixed, None where they were not: see `mixed`."""
+        return getattr(self.state, "reach", None)
 
     @property
     def is_finite(self) -> bool:
@@ -392,7 +398,9 @@ class Run:
         """How this point stands, and whether that is enough; found once for each step."""
         if self._standings is None or self._standings[0] != self.iteration:
             state = self.state
-            standing = self.ledger.standing(state.x, state.upper_value, state.lower_value)
+            standing = self.ledger.standing(
+                state.x, state.upper_value, state.lower_value, reach=self.reach
+            )
             self._standings = self.iteration, standing, self._is_enough(standing)
             if self._standings[2]:
                 self.certified = state
@@ -457,7 +465,9 @@ class Run:
     def intermediate(self) -> Intermediate:
         """This step for a callback, with the bounds of the last recorded one."""
         s = self.state
-        standing = self.ledger.standing(s.x, s.upper_value, s.lower_value, effort=0)
+        standing = self.ledger.standing(
+            s.x, s.upper_value, s.lower_value, effort=0, reach=self.reach
+        )
         values = (s.upper_value, s.lower_value)
         gaps = standing.upper_gap, standing.lower_gap
         return Intermediate(s.x, self.iteration, *values, *gaps, self.seconds)

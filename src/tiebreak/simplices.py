@@ -45,7 +45,8 @@ class Simplex(Set):
 
     def project(self, x: Array) -> Array:
         """max(x - tau, 0) with the tau for which the sum is ``total``."""
-        return _onto_simplex(x, self.total)[0]
+        with arrays.quiet():  # beside the largest entry others may be -inf, and do not matter
+            return _onto_simplex(x, self.total)[0]
 
     def support(self, direction: Array) -> float:
         """total max_i direction_i."""
@@ -62,6 +63,17 @@ class Simplex(Set):
     @property
     def _size(self) -> float:
         return self.total
+
+    @property
+    def _carried(self) -> float:
+        return self.total
+
+    def _outside(self, x: Array, unit: float) -> float:
+        """The way to max(x, 0), and from there to its multiple with the right sum."""
+        xp = namespace(x)
+        positive = xp.maximum(x, arrays.zeros_like(x))
+        total = float(xp.sum(positive))
+        return norm(x - positive) * (1.0 + unit) + abs(total - self.total) + unit * total
 
     def _scaled(self, exponent: int) -> Simplex:
         return Simplex(shrunk(self.total, exponent))
@@ -124,6 +136,14 @@ class L1Ball(Set):
     @property
     def _size(self) -> float:
         return self.radius
+
+    @property
+    def _carried(self) -> float:
+        return self.radius
+
+    def _outside(self, x: Array, unit: float) -> float:
+        """The way to its multiple with the right sum."""
+        return max(float(namespace(x).sum(abs(x))) * (1.0 + unit) - self.radius, 0.0)
 
     def _scaled(self, exponent: int) -> L1Ball:
         return L1Ball(shrunk(self.radius, exponent))

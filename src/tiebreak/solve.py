@@ -211,7 +211,7 @@ def _iterate(
                 is_first = False
             if callback is not None:
                 now = run.intermediate()
-                callback(now._replace(x=arrays.like(now.x, given)))
+                callback(now._replace(x=arrays.own(now.x, given)))  # theirs to write into
             if ending:
                 return ending
             if not run.step():

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple, Self
 
 from tiebreak import arrays, checks, theory
-from tiebreak.arrays import Array, Image, mix
+from tiebreak.arrays import Array, Image
 from tiebreak.certificate import News
 from tiebreak.cuts import Products
 from tiebreak.functions import Seen
@@ -25,7 +25,7 @@ from tiebreak.methods.common import (
     positive_smoothness,
 )
 from tiebreak.penalties import Composite
-from tiebreak.problem import Point, Problem
+from tiebreak.problem import Point, Problem, mixed
 
 
 @dataclass(frozen=True)
@@ -91,6 +91,7 @@ class Auxiliary(NamedTuple):
     u: Array  # the averaged point, whose value is the level
     v: Array  # the mirror point
     u_image: Image  # of u under g's matrix
+    u_reach: Any  # and of what length it was mixed: see `mixed`
     g_w: Seen  # g at w = mix(u, v), where the next step starts
     g_u: float
     ahead: Array  # v - b grad g1(w), which the next step projects
@@ -104,7 +105,7 @@ class State(NamedTuple):
     A: float  # sum of the step sizes a_i
     x: Array  # the point the theorems speak of
     z: Array  # the projected point
-    x_images: tuple[Image, Image]  # of x under the matrices of f and g
+    x_images: tuple[Image, Image, Any]  # of x under the matrices of f and g, and their reach
     f_y: Seen  # f and g at y = mix(x, z), where the next step starts
     g_y: Seen
     cut_at_y: float  # <slope, y> of g there, for the next cut
@@ -119,6 +120,11 @@ class State(NamedTuple):
     bent: tuple[int, int]  # how often f, g fell below their own minorants, as no convex one can
     auxiliary: Auxiliary | None
     news: News  # the minorants of this step, for the certificate
+
+    @property
+    def reach(self) -> Any:
+        """Of what length the images of x were mixed."""
+        return self.x_images[2]
 
 
 @dataclass(frozen=True)
@@ -223,7 +229,7 @@ class Accelerated:
             level=g_x, mu=0.0, upper_value=f_x, lower_value=g_x,
             smoothness=S, lower_smoothness=L_g, steep=(0, 0), bent=(0, 0),
             auxiliary=Auxiliary(
-                k=0, B=0.0, u=x.x, v=x.x, u_image=x.lower, g_w=g_y, g_u=g_x,
+                k=0, B=0.0, u=x.x, v=x.x, u_image=x.lower, u_reach=None, g_w=g_y, g_u=g_x,
                 ahead=lower_ahead, ahead_square=arrays.dot(lower_ahead, lower_ahead),
             ),
             news=News(values=((g_x, g_y.at, g_y),)),
@@ -253,10 +259,10 @@ class Accelerated:
         else:
             z, v = _lift_both(problem, z_new, self._auxiliary_mirror(problem, state, aux))
 
-        x = mix(Point(state.x, *state.x_images), z, a / A)
+        x = mixed(Point(state.x, *state.x_images), z, a / A)
         if (k + 1) % REFRESH == 0:
             (x,) = problem.lift(x.x)
-        y_next = mix(x, z, a_next / (A + a_next))
+        y_next = mixed(x, z, a_next / (A + a_next))
         upper = f1.start([y_next.f], [x.f])  # f and g side by side, where that is possible
         if aux is None:
             lower = g1.start([y_next.g], [x.g])
@@ -283,7 +289,7 @@ class Accelerated:
         level, minorant, values = state.level, (a, state.g_y), []
         if aux is not None:
             g_u = g1_u[0] + g2.value(u.x)
-            level, values, used = min(level, g_u), [(g_u, u.x, g_w[0])], aux
+            level, values, used = min(level, g_u), [(g_u, u.x, g_w[0].beside(u.g))], aux
             aux = _auxiliary_advance(state, aux, u, v, g_w[0], g_u, lower_ahead, known.pop())
             minorant = (aux.B - used.B, used.g_w)
         if isinstance(self.levels, GivenLevels):
@@ -303,7 +309,7 @@ class Accelerated:
                 upper=((a, state.f_y),),
                 cuts=((mu, state.g_y),),
                 lower=(minorant,),
-                values=((g_x, x.x, g_y), *values),
+                values=((g_x, x.x, g_y.beside(x.g)), *values),
             ),
         )  # fmt: skip
 
@@ -327,7 +333,7 @@ class Accelerated:
         after = _auxiliary_advance(state, aux, u, v, g_w, g_u, ahead, arrays.dot(ahead, ahead))
         news = News(
             lower=((after.B - aux.B, aux.g_w),),
-            values=(*(state.news.values if aux.k == 0 else ()), (g_u, u.x, g_w)),
+            values=(*(state.news.values if aux.k == 0 else ()), (g_u, u.x, g_w.beside(u.g))),
         )
         return state._replace(auxiliary=after, level=min(state.level, g_u), news=news)
 
@@ -339,10 +345,10 @@ def _auxiliary_points(
     b = theory.auxiliary_step_size(aux.k, state.lower_smoothness)
     b_next = theory.auxiliary_step_size(aux.k + 1, state.lower_smoothness)
     B = aux.B + b
-    u = mix(Point(aux.u, None, aux.u_image), v, b / B)
+    u = mixed(Point(aux.u, None, aux.u_image, aux.u_reach), v, b / B)
     if (aux.k + 1) % REFRESH == 0:
         u = Point(u.x, None, problem.lower.lift(u.x)[0])
-    return u, mix(u, v, b_next / (B + b_next))
+    return u, mixed(u, v, b_next / (B + b_next))
 
 
 def _auxiliary_ahead(state: State, aux: Auxiliary, v: Point, slope: Array) -> Array:
@@ -363,7 +369,7 @@ def _auxiliary_advance(
 ) -> Auxiliary:
     b = theory.auxiliary_step_size(aux.k, state.lower_smoothness)
     B = aux.B + b
-    return Auxiliary(aux.k + 1, B, u.x, v.x, u.lower, g_w, g_u, ahead, ahead_square)
+    return Auxiliary(aux.k + 1, B, u.x, v.x, u.lower, u.reach, g_w, g_u, ahead, ahead_square)
 
 
 def _lift_both(problem: Problem, z: Array, v: Array) -> tuple[Point, Point]:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, TypeAlias
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 from tiebreak import arrays
-from tiebreak.arrays import Array, Image, mix
+from tiebreak.arrays import Array, Image
 from tiebreak.certificate import News, Proved
 from tiebreak.functions import Lifted, Seen, SmoothFunction
 from tiebreak.methods.apg import need_joint_prox
 from tiebreak.methods.common import REFRESH, out_of_bounds
-from tiebreak.problem import Point, Problem
+from tiebreak.problem import Point, Problem, mixed
 
 SHRINK = 0.97  # of L after every step, so that it follows the curvature down as well as up
 TRIES = 100  # backtracking steps at most: then rounding is all that is left
@@ -98,6 +98,11 @@ class State(NamedTuple):
     def x(self) -> Array:
         """The point."""
         return self.main.x.x
+
+    @property
+    def reach(self) -> Any:
+        """Of what length its images were mixed: see `mixed`."""
+        return self.main.x.reach
 
 
 @dataclass(frozen=True)
@@ -186,13 +191,14 @@ class AdaptiveAGMBiO:
             news = {
                 "upper": ((state.eta * move.a, f_y),),
                 "cuts": ((move.a, g_y),),
-                "values": ((move.g_x, move.run.x.x, g_y),),
+                "values": ((move.g_x, move.run.x.x, g_y.beside(move.run.x.g)),),
             }
         if state.levels:
             move = next(moves)
             state = _doubt(state, move)._replace(lower=_restarted(state.lower, move.run))
             news["lower"] = ((move.a, move.y.g),)
-            news["values"] += ((move.g_x, move.run.x.x, move.y.g),)
+            x = move.run.x
+            news["values"] += ((move.g_x, x.x, move.y.g.beside(x.g)),)
         return state._replace(k=state.k + 1, news=News(**news))  # type: ignore[arg-type]
 
     def heed(self, state: State, proved: Proved) -> State:
@@ -261,17 +267,17 @@ def _advance(problem: Problem, run: Momentum, eta: float) -> Advance:
         a = _step_size(L, run.A)
         share = a / (run.A + a)
         if y is None:
-            (y,) = (yield Ask(eta, at=[mix(run.x, run.z, share) if run.A > 0.0 else run.z])).seen
+            (y,) = (yield Ask(eta, at=[mixed(run.x, run.z, share) if run.A > 0.0 else run.z])).seen
         f_y, g_y = y
         slope = g_y.slope if f_y is None else g_y.slope + eta * f_y.slope
         z = yield from _lifted(eta, problem.prox(run.z.x - a * slope, a * eta, a))
-        x = mix(run.x, z, share) if run.A > 0.0 else z
+        x = mixed(run.x, z, share) if run.A > 0.0 else z
         if refresh:
             x = yield from _lifted(eta, x.x)
         A, next_y = run.A + a, []
         if problem.shares_passes:
             next_a = _step_size(SHRINK * L, A)
-            next_y = [mix(x, z, next_a / (A + next_a))]
+            next_y = [mixed(x, z, next_a / (A + next_a))]
         told = yield Ask(eta, at=next_y, values_at=[x])
         ((f1_x, g1_x),) = told.values
         dz = z.x - run.z.x

@@ -12,12 +12,12 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-from tiebreak.arrays import Array, mix
+from tiebreak.arrays import Array
 from tiebreak.certificate import News
 from tiebreak.functions import Seen
 from tiebreak.methods.common import positive_smoothness
 from tiebreak.penalties import joint
-from tiebreak.problem import Point, Problem
+from tiebreak.problem import Point, Problem, mixed
 
 
 class Fista(NamedTuple):
@@ -105,7 +105,7 @@ def advance(
         project(v) if project else problem.prox(v, step * upper_weight, step * lower_weight)
     )
     t = 1.0 if restart else 0.5 * (1.0 + math.sqrt(1.0 + 4.0 * run.t * run.t))
-    y = x if restart else mix(run.x, x, 1.0 + (run.t - 1.0) / t)
+    y = x if restart else mixed(run.x, x, 1.0 + (run.t - 1.0) / t)
     f_y, f_x = _upper(problem, x, y, upper_weight)
     (g_y,), (g_x,) = problem.lower.look([y.g], [x.g])
     return Fista(0 if restart else run.k + 1, t, x, y, f_y, g_y, f_x, g_x)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from tiebreak import arrays, checks
 from tiebreak.arrays import Array, Image
@@ -34,7 +34,7 @@ class State(NamedTuple):
     k: int  # steps of the second phase
     first_steps: int  # steps of the first phase
     x: Array
-    images: tuple[Image, Image]  # of x under the matrices of f and g
+    images: tuple[Image, Image, Any]  # of x under the matrices of f and g, and their reach
     upper_value: float  # f(x) and g(x)
     lower_value: float
     first: Fista | None  # the first phase, on g alone; None when it is over
@@ -46,6 +46,11 @@ class State(NamedTuple):
     lower_tolerance: float  # eps_g
     finished: tuple[str, str]
     news: News
+
+    @property
+    def reach(self) -> Any:
+        """Of what length the images of x were mixed."""
+        return self.images[2]
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import numpy as np
 from tiebreak import arrays, deadline
 from tiebreak.arrays import TINY, Array, rounding_unit
 from tiebreak.certificate import Claims
-from tiebreak.domains import Ball, Domain, Halfspace, L1Ball, Monotone, Space
+from tiebreak.domains import Ball, Domain, Halfspace, L1Ball, Monotone, Space, distance_bound
 from tiebreak.faces import polyhedron
 from tiebreak.functions import Function, Lifted
 from tiebreak.models import Model, Region
@@ -111,7 +111,7 @@ def _ways(
         return nowhere
     x = host(answer)
     center = np.zeros(len(x)) if ball.center is None else host(ball.center)
-    w, p, safe = x - center, x, 1.0 + 1e-12
+    w, p, safe = x - center, x, 1.0 + max(1e-12, 4.0 * rounding_unit(EPS, len(x)))
     if not norm(w) * safe < ball.radius:
         if not h.only(Squares):
             return nowhere
@@ -181,7 +181,7 @@ def _unmet(problem: Problem, x: Host, g: Look, h: Structure) -> float:
     nothing = np.zeros(len(x))
     model = Model(0.0, 1.0, 0.0, g.slope, 0.0, 0.0, g.slope_error)
     least = Region(Zero(), Zero(), problem.domain, problem.radius, nothing).minimum(model).value
-    outside = norm(x - problem.domain.project(x)) + 64 * EPS * norm(x)
+    outside = distance_bound(problem.domain, x)
     over = g.steepness * outside + 0.5 * problem.lower.lipschitz * outside * outside
     rounding = (g.slope_error + rounding_unit(EPS, len(x)) * g.steepness) * norm(x)
     by_slope = max(over + float(g.slope @ x) + rounding - least, 0.0)

@@ -8,7 +8,7 @@ from tiebreak import arrays
 from tiebreak.arrays import mix
 from tiebreak.functions import Function, Seen, SmoothFunction
 from tiebreak.penalties import Composite, split
-from tiebreak.problem import Point, Problem
+from tiebreak.problem import Point, Problem, mixed
 
 REFRESH = 64  # carried images drift by rounding: recompute them every so many steps
 DEFAULT_HORIZON = 1000  # planned steps, where a method needs their number and nobody said
@@ -94,7 +94,7 @@ def is_due(k: int) -> bool:
 def averaged(problem: Problem, average: Point, new: Point, weight: float, k: int) -> Point:
     """(1 - weight) average + weight new, with its images, for the k-th time."""
     if k % REFRESH:
-        return mix(average, new, weight)
+        return mixed(average, new, weight)
     return problem.lift(mix(average.x, new.x, weight))[0]
 
 
@@ -119,7 +119,8 @@ def out_of_bounds(
     if -few <= rise <= curved + few:
         return False, False
     # Perhaps it is rounding only.
-    reach, slope = arrays.norm(y.at) + math.sqrt(square), arrays.norm(y.slope)
+    size = max(arrays.norm(y.at), *arrays.floats([y.reach]))
+    reach, slope = size + math.sqrt(square), arrays.norm(y.slope)
     parts = max(abs(value), abs(y.value), y.size)
     errors = h.rounding(reach, parts, slope, epsilon, int(y.at.shape[0]))
     slack = 4.0 * errors[0] + 2.0 * (errors[1] + epsilon * slope) * reach

@@ -15,8 +15,10 @@ import math
 
 from tiebreak import arrays
 from tiebreak.arrays import Array
+from tiebreak.bounds import HUGE
 from tiebreak.certificate import News
 from tiebreak.domains import Box
+from tiebreak.functions import Seen
 from tiebreak.methods.curvature import Curvature
 from tiebreak.methods.rounds import Proof, State, face_at, seen_at, sum_at
 from tiebreak.methods.tangents import along_terms
@@ -56,8 +58,11 @@ def begun(problem: Problem, state: State) -> State:
     tilt, cost = _tilt(problem, x)
     reach = max(reach, cost)
     lean = face_at(problem, state, x).along(state.curvature.times(state.eta * tilt, state.scale))
-    proof = Proof(t, c, bend, rounding, reach, cost > 0.0, tilt, lean, 0, 0, nothing, nothing)
-    return state._replace(proof=proof)
+    return state._replace(
+        proof=Proof(
+            t, c, bend, rounding, reach, cost > 0.0, tilt, lean, 0, 0, nothing, nothing, c, math.inf
+        )
+    )
 
 
 def _widened(problem: Problem, state: State) -> State:
@@ -77,6 +82,12 @@ def _widened(problem: Problem, state: State) -> State:
         curvature=Curvature(), probes=None,
         news=News(lower=((1.0, g_x),), values=((near.value + g2.value(inside), inside, near),)),
     )  # fmt: skip
+
+
+def _is_sound(seen: Seen) -> bool:
+    """Can the certificate make anything of a look?"""
+    size = abs(seen.value) + arrays.norm(seen.slope) * (1.0 + arrays.norm(seen.at))
+    return size < HUGE
 
 
 def _tilt(problem: Problem, x: Array) -> tuple[Array, float]:
@@ -126,20 +137,28 @@ def next_cut(problem: Problem, state: State, proof: Proof) -> State:
     if problem.is_smooth:  # on a sphere it is of second order
         lost = min(lost, arrays.dot(slope, x) + problem.domain.support(-1.0 * slope))
     is_close = lost <= EXACT * max(t * proof.bend, proof.rounding / t)
+    # Where the Hessian of the rounds is none of g's there, the steps of c may run away.
+    remaining = arrays.norm(left)
+    has_run_away = not remaining <= LONGER * proof.least or not (_is_sound(f_y) and _is_sound(g_y))
+    if has_run_away:
+        news = News(lower=((1.0, here.g),))
+    elif remaining < proof.least:
+        proof = proof._replace(best=proof.c, least=remaining)
     c, ahead, curvature = proof.c, left, state.curvature
-    if proof.tries > 0:
+    if proof.tries > 0 and not has_run_away:
         turn = left - proof.left
         bent, fell = arrays.dots((turn, proof.d), (proof.left, proof.d))
         longer = min(-fell / bent, LONGER) - 1.0 if bent > 0.0 else 0.0
         c, ahead = c + longer * proof.d, left + longer * turn
         curvature = curvature.learned(proof.d, turn)
     d = -face.along(curvature.times(ahead, state.scale))
-    has_run_away = not arrays.all_finite(c + d)  # then all that was learned here is dropped
-    if not has_run_away:
+    if has_run_away or not arrays.all_finite(c + d):  # all that was learned since is dropped
+        proof = proof._replace(c=proof.best, tries=TRIES)
+    else:
         proof = proof._replace(c=c + d, d=d, left=ahead, tries=proof.tries + 1)
         state = state._replace(curvature=curvature)
-    if has_run_away or is_close or proof.tries >= TRIES:
-        proof = proof._replace(t=STEEPER * t, rungs=proof.rungs + 1, tries=0)
+    if is_close or proof.tries >= TRIES:
+        proof = proof._replace(t=STEEPER * t, rungs=proof.rungs + 1, tries=0, least=math.inf)
     state = state._replace(proof=proof, news=news)
     if proof.rungs < PROOFS:
         return state

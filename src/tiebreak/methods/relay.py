@@ -112,6 +112,11 @@ class State(NamedTuple):
         return value
 
     @property
+    def reach(self) -> Any:
+        """Of what length the images of x were mixed; None: they were not."""
+        return getattr(self.shown, "reach", None)
+
+    @property
     def finished(self) -> tuple[str, str]:
         """The status and the sentence with which the last method ended by itself."""
         ending: tuple[str, str] = getattr(self.inner, "finished", ("", ""))

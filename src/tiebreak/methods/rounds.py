@@ -53,6 +53,8 @@ class Proof(NamedTuple):
     tries: int  # how many c there were for this t
     d: Array  # the last step of c
     left: Array  # what slope was left over before it, along the face
+    best: Array  # the c that left least for this t, and how much
+    least: float
 
 
 class State(NamedTuple):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from tiebreak import arrays, checks
 from tiebreak.arrays import Array
@@ -44,6 +44,11 @@ class State(NamedTuple):
     def x(self) -> Array:
         """The average, the point that the bounds speak of."""
         return self.average.x
+
+    @property
+    def reach(self) -> Any:
+        """Of what length its images were mixed: see `mixed`."""
+        return self.average.reach
 
 
 @dataclass(frozen=True)
