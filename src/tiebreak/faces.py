@@ -275,7 +275,7 @@ class Disc:
         if self._factors is None or self._factors[0] is not R:
             _, s, vt = np.linalg.svd(R @ self.N, full_matrices=True)
             s = np.append(s, np.zeros(len(vt) - len(s)))
-            s[s <= 8 * max(R.shape) * EPS * norm(R)] = 0.0
+            s[s <= max(R.shape) * EPS * norm(R)] = 0.0
             self._factors = R, s, vt
         return self._factors[1:]
 
@@ -350,7 +350,7 @@ class Face:
         """The step to the lowest point of ½|Rv|² + <slope, v>, and the slope that never bends."""
         if self._bowl is None or self._bowl[0] is not R:
             _, s, vt = np.linalg.svd(R @ self.T, full_matrices=False)
-            kept = s > 8 * max(R.shape) * EPS * bend
+            kept = s > max(R.shape) * EPS * bend
             self._bowl = R, s[kept], vt[kept]
         _, s, vt = self._bowl
         q = self.T.T @ slope

@@ -381,7 +381,7 @@ class Structure:
         parts = [part.along(x, d) for part in self.parts]
         return lambda step: sum(part(step) for part in parts)
 
-    def _blocks(self) -> list[Host]:
+    def blocks(self) -> list[Host]:
         """The matrices whose products with x determine h(x); of the linear terms their sum."""
         blocks = [part.rows for part in self.parts if not isinstance(part, Tilt)]
         return [*blocks, self.c[None]] if self.c.any() else blocks
@@ -409,7 +409,7 @@ class Structure:
 
         Without columns and rows that are rounding errors, for data of this unit of rounding.
         """
-        scaled = [cleaned(block, epsilon) / norm(block) for block in self._blocks()]
+        scaled = [cleaned(block, epsilon) / norm(block) for block in self.blocks()]
         return np.vstack([np.zeros((0, self.n)), *scaled])
 
     def sizes(self) -> Host:
@@ -444,7 +444,7 @@ class Structure:
     @property
     def unit(self) -> float:
         """What `rows` divides by, where it is one matrix only; otherwise 1."""
-        blocks = self._blocks()
+        blocks = self.blocks()
         return norm(blocks[0]) if len(blocks) == 1 else 1.0
 
     @property

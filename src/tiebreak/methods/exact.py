@@ -37,6 +37,7 @@ from tiebreak.faces import (
 )
 from tiebreak.functions import Flat
 from tiebreak.methods.claims import prove
+from tiebreak.methods.stretched import stretched
 from tiebreak.penalties import Zero, split
 from tiebreak.problem import Problem
 from tiebreak.sparsest import Slice, sparsest
@@ -163,7 +164,7 @@ class Exact:
         parts = (part for h in problem.smooth_parts for _, part in parts_of(h.bare))
         epsilon = max(arrays.epsilon(state.x), *(part.data_epsilon for part in parts))
         f, g = _structures(problem, len(x0))
-        slices = Levels(problem, f.scaled(), g.scaled(), epsilon)
+        slices = Levels(problem, f.scaled(), g.scaled(), epsilon, g.rows(epsilon))
         rank = rank_in_x = slices.rank_in_x
         if rank.is_plain:  # in the units of the data
             rank = rank._replace(sigma=g.unit * rank.sigma)
@@ -203,7 +204,13 @@ class Exact:
             f"{answer.residual:.1g}, for data within {findings.backward_error:.1g} of yours"
         )
         normal = np.ldexp(answer.normal, f.exponent)  # f was scaled
-        claims = prove(problem, x, answer.rank or rank_in_x, normal, answer.sign)
+        rank = answer.rank or rank_in_x
+        claims = prove(problem, x, rank, normal, answer.sign)
+        units = slices.units
+        if np.any(units != 1.0) and answer.sign is None:
+            rank = slices.normalised(rank)
+            twin, u = stretched(problem, units), host(x) / units
+            claims = claims.both(prove(twin, u, rank, units * normal))
         news = solved.news._replace(claims=claims)
         return solved._replace(news=news, finished=("solved", ending))
 
@@ -232,11 +239,19 @@ class Levels:
     the variables, and so have units of their own: there only the rank is decided in others.
     """
 
-    def __init__(self, problem: Problem, f: Structure, g: Structure, epsilon: float) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        f: Structure,
+        g: Structure,
+        epsilon: float,
+        rows: Host | None = None,  # of g as it was before it was scaled
+    ) -> None:
         self.n, self.domain, self.is_bounded = f.n, problem.domain, problem.is_bounded
         self.is_sparse = problem.penalties[0] != Zero()
         self.epsilon = epsilon
-        self._f, self._g, self._all_rows = f, g, g.rows(epsilon)
+        self._f, self._g = f, g
+        self._all_rows = g.rows(epsilon) if rows is None else rows
         self._row_units, self._columns = equilibrate(self._all_rows)
         self._measure(isinstance(self.domain, Space | Box | Halfspace))
 
@@ -260,6 +275,15 @@ class Levels:
         if np.all(self.units == 1.0):
             return self.rank
         return in_units(self.rank, self._all_rows, self.units)
+
+    def normalised(self, rank: Rank) -> Rank:
+        """A rank in the units of x in those of u, of rows that have been scaled to length 1."""
+        lengths, done = np.ones(len(rank.row_units)), 0
+        for block in self._g.blocks():
+            rows = slice(done, done + len(block))
+            lengths[rows], done = norm(self.rows[rows]), rows.stop
+        row_units, units = lengths * rank.row_units, rank.units / self.units
+        return rank._replace(row_units=row_units, units=units, basis=rank.right)
 
     def polyhedron(self) -> Polyhedron:
         """Z, which is no ball, in the units of u."""
@@ -343,7 +367,7 @@ class Levels:
             return False
         R = g.curvature(x)
         sigma = np.linalg.svd(R, compute_uv=False)
-        least = 8 * max(R.shape) * EPS * norm(R)
+        least = max(R.shape) * EPS * norm(R)
         kept = int(np.count_nonzero(sigma > least))
         return kept < self.rank.low and least > 1e-6 * math.sqrt(bend)
 
@@ -366,7 +390,7 @@ class Levels:
             doubt = _doubt(g, x, settled, whole, np.eye(self.n) if is_bound else N[:, :0].T)
             if not doubt and self._is_lost(g, x, mu if is_bound else 0.0):
                 doubt = DROWNED
-            residual = _residual(g, whole, x, x0)
+            residual = _residual(g, whole, x, x0, basis)
         across = (x - center) - N @ (N.T @ (x - center))
         part = norm(across) / ball.radius
         room = math.sqrt(max(1.0 - part, 0.0)) * math.sqrt(1.0 + part)  # beside the radius
@@ -391,7 +415,8 @@ class Levels:
             return None
         none, start = N[:, :0].T, np.zeros(self.n)
         whole = Faces(none, np.zeros(0), np.eye(self.n))
-        g, u, settled = free._lower(free.g, whole, start, free._basis(doubtful))
+        basis = free._basis(doubtful)
+        g, u, settled = free._lower(free.g, whole, start, basis)
         g = g.magnified(u)
         doubt = _doubt(g, u, settled, whole, none)
         w = free.units * u - center
@@ -400,7 +425,7 @@ class Levels:
             return None
         if not doubt and free._is_lost(g, u):
             doubt = DROWNED
-        return center + w, _residual(g, whole, u, start), doubt
+        return center + w, _residual(g, whole, u, start, basis), doubt
 
     def _on_polyhedron(self, x0: Host, Z: Polyhedron, doubtful: bool) -> Answer:
         f, g, rows, basis = self.f, self.g, self.rows, self._basis(doubtful)
@@ -412,7 +437,7 @@ class Levels:
         if self.rank.is_determined:
             u = polish(g, whole, Z.equal, u, basis)
         g = g.magnified(u)
-        residual = _residual(g, whole, u, Z.lifted(x0))
+        residual = _residual(g, whole, u, Z.lifted(x0), basis)
         slope = g.slope(u)
         weights, _ = whole.balance(slope.vector, u)
         doubt = _doubt(g, u, settled, whole, np.vstack([whole.rows[weights > 0.0], Z.equal]))
@@ -477,7 +502,11 @@ class Levels:
         """The rank of g's rows and Z's equations in the units of x."""
         if np.all(self.units == 1.0):
             return rank
-        return in_units(rank, np.vstack([self.rows, Z.equal]) / self.units, self.units)
+        rows = np.vstack([self.rows, Z.equal]) / self.units
+        lengths = np.ones(len(rows))  # Z's equations have length 1 in the units of x too
+        lengths[len(self.rows) :] = np.sqrt(np.sum(rows[len(self.rows) :] ** 2, axis=1))
+        found = in_units(rank, rows, self.units)
+        return found._replace(row_units=lengths * found.row_units)
 
     def _upper(
         self, f: Structure, region: Disc | Faces, x: Host, residual: float, dimension: int | None
@@ -555,12 +584,17 @@ def _doubt(g: Structure, x: Host, settled: bool, whole: Region, pressing: Host) 
     return ""
 
 
-def _residual(h: Structure, region: Region, x: Host, start: Host) -> float:
+def _residual(
+    h: Structure, region: Region, x: Host, start: Host, basis: Host | None = None
+) -> float:
     """How much of h's slope at x no normal balances, beside the size of its terms.
 
-    A quadratic's beside a millionth of their size at the start, if that is more: x may be 0.
+    A quadratic's beside a millionth of their size at the start, if that is more: x may be 0. The
+    slope counts along the directions of the basis, in which h varies: beside them it is rounding.
     """
     slope = h.slope(x)
+    if basis is not None:
+        slope = slope._replace(vector=basis @ (basis.T @ slope.vector))
     size = max(slope.size, 1e-6 * h.slope(start).size) if h.is_quadratic else slope.size
     return region.normal(slope, x)[1] / size if size > 0.0 else 0.0
 
