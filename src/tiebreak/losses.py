@@ -349,10 +349,9 @@ class LeastSquares(_LinearLoss):
         """
         if self.singular_values is None:
             return None
-        entries = self.matrix.dense()
-        A = spectra.cleaned(entries, max(arrays.epsilon(self.prototype), self.data_epsilon))
+        A = self.matrix.dense()
         r, c = spectra.equilibrate(A)
-        if A is entries and np.all(r == 1.0) and np.all(c == 1.0):
+        if np.all(r == 1.0) and np.all(c == 1.0):
             return self.singular_values, 1.0
         sigma = np.linalg.svd(r[:, None] * A * c, compute_uv=False)
         return sigma, 1.0 / float(np.max(r, initial=1.0) * np.max(c, initial=1.0))
@@ -362,13 +361,14 @@ class LeastSquares(_LinearLoss):
         """The rank of A, or None where it is not determined.
 
         Every singular value must be either rounding or at least 1e3 times that: rank is a decision,
-        and without a gap there is none. It has no units: those of the equilibrated matrix decide.
+        and without a gap there is none. It has no units: those of the equilibrated matrix decide,
+        unless some of its rows or columns look like rounding errors themselves.
         """
         if self._equilibrated is None:
             return None
-        epsilon = max(arrays.epsilon(self.prototype), self.data_epsilon)
+        A, epsilon = self.matrix.dense(), max(arrays.epsilon(self.prototype), self.data_epsilon)
         low, high = spectra.clear_rank(self._equilibrated[0], self.matrix.shape, epsilon)
-        return low if low == high else None
+        return low if low == high and spectra.cleaned(A, epsilon) is A else None
 
     @cached_property
     def growth(self) -> float:

@@ -95,28 +95,31 @@ def _largest(size: Host, axis: int) -> Host:
     return np.where(np.isfinite(top), top, 0.0)
 
 
-def cleaned(A: Host, epsilon: float = EPS) -> Host:
+def cleaned(A: Host, epsilon: float = EPS, units: Host | None = None) -> Host:
     """A with 0 in place of columns and rows that are rounding errors, such as a constant centred.
 
     A column is one if its largest entry is a few units (1/64 to 64) in the last place of numbers of
     the size of another column, and if all are multiples of one power of two that is not much
     smaller: what rounding leaves has few bits. Whole numbers are none: 1 beside 1e16 is a feature.
+    Sizes are those of A diag(units): the units of the variables, where these are known.
     """
-    columns, rows = _is_rounding(A, epsilon), _is_rounding(A.T, epsilon)
+    columns = _is_rounding(A, epsilon, np.ones(A.shape[1]) if units is None else units)
+    rows = _is_rounding(A.T, epsilon, np.ones(A.shape[0]))
     if not (columns.any() or rows.any()):
         return A
     return np.where(columns | rows[:, None], 0.0, A)
 
 
-def _is_rounding(A: Host, epsilon: float) -> Host:
+def _is_rounding(A: Host, epsilon: float, units: Host) -> Host:
     """Which columns of A are rounding errors of numbers of the size of another column."""
-    size = np.max(np.abs(A), axis=0, initial=0.0)
+    size = np.max(np.abs(A), axis=0, initial=0.0) * units
     last_places = epsilon * np.sort(size)
     found = np.zeros(len(size), dtype=bool)
     for j in np.flatnonzero((size > 0.0) & (size <= FEW * epsilon * np.max(size, initial=0.0))):
         unit = _last_place(A[:, j])
         place = last_places[np.searchsorted(last_places, size[j] / FEW)]
-        found[j] = place <= FEW * size[j] and size[j] <= FEW**3 * unit and unit < 1.0
+        is_coarse = unit < 1.0 and size[j] <= FEW**3 * unit * units[j]
+        found[j] = is_coarse and place <= FEW * size[j]
     return found
 
 

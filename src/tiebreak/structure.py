@@ -404,12 +404,17 @@ class Structure:
             parts.append(part)
         return Structure(self.n, tuple(part for part in parts if part.rows.any()))
 
-    def rows(self, epsilon: float = EPS) -> Host:
+    def rows(self, epsilon: float = EPS, sizes: Host | None = None) -> Host:
         """All rows whose products with x determine h(x), each matrix scaled to length 1.
 
-        Without columns and rows that are rounding errors, for data of this unit of rounding.
+        Without columns and rows that are rounding errors, for data of this unit of rounding and
+        variables of units in which columns of these ``sizes`` are alike (0: not known).
         """
-        scaled = [cleaned(block, epsilon) / norm(block) for block in self.blocks()]
+        if sizes is not None:
+            with np.errstate(divide="ignore"):
+                exponents = -np.round(np.log2(sizes))
+            sizes = np.exp2(np.where(np.isfinite(exponents), exponents, 0.0))
+        scaled = [cleaned(block, epsilon, sizes) / norm(block) for block in self.blocks()]
         return np.vstack([np.zeros((0, self.n)), *scaled])
 
     def sizes(self) -> Host:

@@ -164,7 +164,7 @@ class Exact:
         parts = (part for h in problem.smooth_parts for _, part in parts_of(h.bare))
         epsilon = max(arrays.epsilon(state.x), *(part.data_epsilon for part in parts))
         f, g = _structures(problem, len(x0))
-        slices = Levels(problem, f.scaled(), g.scaled(), epsilon, g.rows(epsilon))
+        slices = Levels(problem, f.scaled(), g.scaled(), epsilon, g.rows(epsilon, f.sizes()))
         rank = rank_in_x = slices.rank_in_x
         if rank.is_plain:  # in the units of the data
             rank = rank._replace(sigma=g.unit * rank.sigma)
@@ -251,7 +251,7 @@ class Levels:
         self.is_sparse = problem.penalties[0] != Zero()
         self.epsilon = epsilon
         self._f, self._g = f, g
-        self._all_rows = g.rows(epsilon) if rows is None else rows
+        self._all_rows = g.rows(epsilon, f.sizes()) if rows is None else rows
         self._row_units, self._columns = equilibrate(self._all_rows)
         self._measure(isinstance(self.domain, Space | Box | Halfspace))
 
