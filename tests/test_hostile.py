@@ -147,12 +147,13 @@ def test_a_callback_sees_no_gap_that_is_not_proved():
     assert min(gaps[1:]) == math.inf
 
 
-def test_a_rank_that_only_looks_deficient_gives_no_growth():
+def test_a_rank_that_only_looks_deficient_is_full_whatever_the_units():
     for A in ([[1.0, 0.0], [0.0, 1e-17]], [[2.0**100, 0.0], [0.0, 2147483629.0]]):
         problem = tb.Problem(upper=tb.SquaredNorm(), lower=tb.LeastSquares(A, [0.0, 1.0]))
         result = tb.solve(problem, "agm-bio", max_iter=50)
         assert contains(result.lower_optimum, 0.0)
-        assert result.dimension is None
+        assert result.dimension == 0
+        assert 0.0 < problem.lower.growth <= A[1][1] ** 2
 
 
 @pytest.mark.parametrize("guess", [math.inf, math.nan, -1.0, 1e300, 1.7e308])

@@ -44,6 +44,11 @@ class Claims(NamedTuple):
     upper: tuple[float, float] = (-math.inf, math.inf)  # an interval that contains f*
     lower: float = -math.inf  # g* is at least this
 
+    def both(self, other: Claims) -> Claims:
+        """What both say, of the same problem."""
+        (low, high), (least, most) = self.upper, other.upper
+        return Claims((max(low, least), min(high, most)), max(self.lower, other.lower))
+
 
 class News(NamedTuple):
     """What one step has found out: weighted minorants, and values of g at points of Z."""

@@ -22,6 +22,7 @@ from tiebreak.structure import (
     Slope,
     Structure,
     Tilt,
+    as_it_is,
     decide_rank,
     host,
     norm,
@@ -54,6 +55,14 @@ class Polyhedron(NamedTuple):
     def lifted(self, x: Host) -> Host:
         """A u with lift u = x that is in the set if x is."""
         return x if self.lift is None else np.concatenate([np.maximum(x, 0), np.maximum(-x, 0)])
+
+    def stretched(self, units: Host) -> Polyhedron:
+        """The same for u / units (lift None): exact for bounds of entries and powers of two."""
+        assert self.lift is None
+        rows, equal = self.rows * units, self.equal * units
+        lengths = np.sqrt(np.sum(rows * rows, axis=1))
+        equal = equal / np.sqrt(np.sum(equal * equal, axis=1))[:, None]
+        return Polyhedron(rows / lengths[:, None], self.offset / lengths, equal)
 
     def point(self, u: Host) -> Host:
         """lift u, where entries of u that are on their bounds but for rounding are put there."""
@@ -272,7 +281,7 @@ class Disc:
             deadline.check(deadline.svd(m, k, whole=m < k))
             _, s, vt = np.linalg.svd(R @ self.N, full_matrices=m < k)
             s = np.append(s, np.zeros(len(vt) - len(s)))
-            s[s <= 8 * max(R.shape) * EPS * norm(R)] = 0.0
+            s[s <= max(R.shape) * EPS * norm(R)] = 0.0
             self._factors = R, s, vt
         return self._factors[1:]
 
@@ -353,7 +362,7 @@ class Face:
         if self._bowl is None or self._bowl[0] is not R:
             deadline.check(deadline.svd(len(R), self.T.shape[1]))
             _, s, vt = np.linalg.svd(R @ self.T, full_matrices=False)
-            kept = s > 8 * max(R.shape) * EPS * bend
+            kept = s > max(R.shape) * EPS * bend
             self._bowl = R, s[kept], vt[kept]
         _, s, vt = self._bowl
         q = self.T.T @ slope
@@ -605,7 +614,7 @@ def falling_losses(c: Host, B: Host, rises: Host, weights: Host) -> Fall:
     In coordinates u, v = W u, in which the rises have orthonormal columns: then no direction that
     matters is small.
     """
-    rank = decide_rank(rises)
+    rank = decide_rank(rises, units=as_it_is(rises))
     r, k = rank.low, len(c)
     V = rank.basis
     W = np.hstack([V[:, :r] / rank.sigma[:r], V[:, r:]])
@@ -615,7 +624,8 @@ def falling_losses(c: Host, B: Host, rises: Host, weights: Host) -> Fall:
     if fall.direction is None:
         return fall._replace(is_certain=fall.is_certain and rank.is_determined)
     v = W @ fall.direction
-    seen = decide_rank(np.vstack([rises, c[None] / (norm(c) or 1.0)]))
+    both = np.vstack([rises, c[None] / (norm(c) or 1.0)])
+    seen = decide_rank(both, units=as_it_is(both))
     T = seen.basis[:, : seen.low]
     matters = T @ (T.T @ v)  # what is left is idle: without it, if that stays in the cone
     return Fall(matters if np.all(B @ matters <= 8 * k * EPS * norm(matters)) else v)

@@ -346,20 +346,33 @@ class LeastSquares(_LinearLoss):
         return np.linalg.svd(self.matrix.dense(), compute_uv=False)
 
     @cached_property
+    def _equilibrated(self) -> tuple[np.ndarray[Any, Any], float] | None:
+        """The singular values of A in other units of its rows and columns, and a bound.
+
+        A's own are at least theirs times that. None where A is too large.
+        """
+        if self.singular_values is None:
+            return None
+        A = self.matrix.dense()
+        r, c = spectra.equilibrate(A)
+        if np.all(r == 1.0) and np.all(c == 1.0):
+            return self.singular_values, 1.0
+        sigma = np.linalg.svd(r[:, None] * A * c, compute_uv=False)
+        return sigma, 1.0 / float(np.max(r, initial=1.0) * np.max(c, initial=1.0))
+
+    @cached_property
     def rank(self) -> int | None:
         """The rank of A, or None where it is not determined.
 
-        Every singular value must be either rounding (at most max(m, n) units of the largest) or
-        at least 1e3 times that: rank is a decision, and without a gap there is none.
+        Every singular value must be either rounding or at least 1e3 times that: rank is a decision,
+        and without a gap there is none. It has no units: those of the equilibrated matrix decide,
+        unless some of its rows or columns look like rounding errors themselves.
         """
-        sigma = self.singular_values
-        if sigma is None:
+        if self._equilibrated is None:
             return None
-        if not sigma.size or sigma[0] == 0.0:
-            return 0
-        noise = max(self.matrix.shape) * arrays.epsilon(self.prototype) * sigma[0]
-        rank = int(np.count_nonzero(sigma > noise))
-        return rank if sigma[rank - 1] >= 1e3 * noise else None
+        A, epsilon = self.matrix.dense(), max(arrays.epsilon(self.prototype), self.data_epsilon)
+        low, high = spectra.clear_rank(self._equilibrated[0], self.matrix.shape, epsilon)
+        return low if low == high and spectra.cleaned(A, epsilon) is A else None
 
     @cached_property
     def growth(self) -> float:
@@ -368,12 +381,14 @@ class LeastSquares(_LinearLoss):
         g(x) - g* <= |grad g(x)|²/(2 s²), s the smallest positive singular value, on R^n.
         """
         rank, smaller = self.rank, min(self.matrix.shape)
-        if not rank or self.singular_values is None:
+        if not rank or self.singular_values is None or self._equilibrated is None:
             return 0.0
         if rank < smaller and (smaller > SMALL or spectra.exact_rank(self.matrix.dense()) != rank):
             return 0.0  # singular values that look like zero are not: nothing is bounded by s
-        s = float(self.singular_values[rank - 1]) * (1.0 - 1e-3)  # 1e3 units of rounding are safe
-        return self._scale * s**2
+        alike, share = self._equilibrated
+        noise = max(self.matrix.shape) * spectra.EPS * float(self.singular_values[0])
+        s = max(float(self.singular_values[rank - 1]) - noise, share * float(alike[rank - 1]))
+        return self._scale * (s * (1.0 - 1e-3)) ** 2  # 1e3 units of rounding are safe
 
     @cached_property
     def strong_convexity(self) -> float:  # type: ignore[override]

@@ -24,6 +24,7 @@ from tiebreak.penalties import (
     joint,
     split,
 )
+from tiebreak.spectra import EPS, GAP, rounding_level
 
 DIMENSION_LIMIT = 1024  # largest smaller side of A for which the solution set is measured
 
@@ -323,6 +324,8 @@ def solution_dimension(problem: Problem) -> int | None:
         offset = np.zeros(n) if center is None else arrays.to_numpy(arrays.like(center, g.b))
         deadline.check(deadline.svd(*g.matrix.shape))
         u, s, vt = np.linalg.svd(g.matrix.dense(), full_matrices=False)
+        if g.rank and s[g.rank - 1] <= GAP * rounding_level(g.matrix.shape, float(s[0]), EPS):
+            return None  # in the units of the ball, which are those of x, it cannot be solved
         rhs = arrays.to_numpy(g.b) - g.matrix.dense() @ offset
         step = vt[: g.rank].T @ ((u[:, : g.rank].T @ rhs) / s[: g.rank])
         length = float(np.linalg.norm(step)) / problem.domain.radius

@@ -1,11 +1,11 @@
 """The sparsest point: |x|_1 at its smallest over a flat slice of a polyhedron, to rounding.
 
-    minimise |x|_1   over   { x : equations x = equations x0,  rows x <= offset }
+    minimise sum of prices_i |x_i|   over   { x : equations x = equations x0,  rows x <= offset }
 
 With x = p - q, p and q >= 0, it is a linear program. HiGHS says which entries are 0 and which
 inequalities press; with that the point and the multipliers are solutions of equations, which are
-solved to rounding. Optimal is an x with a subgradient s of |.|_1 and a normal of the inequalities
-whose sum is a combination of the equations.
+solved to rounding. Optimal is an x with a subgradient s and a normal of the inequalities whose sum
+is a combination of the equations. The prices are 1 in the units of the problem.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ REFINED = 4  # rounds of iterative refinement
 
 
 class Sparsest(NamedTuple):
-    """A minimiser of |x|_1, and what shows that it is one."""
+    """A minimiser, and what shows that it is one."""
 
     x: Host
-    sign: Host  # a subgradient of |.|_1 at x
+    sign: Host  # a subgradient at x
     normal: Host  # of the inequalities at x
     residual: float  # what is left of both, beside their size, when the equations take their part
 
@@ -41,6 +41,7 @@ class Slice(NamedTuple):
     start: Host
     rows: Host
     offset: Host
+    prices: Host
 
     @property
     def basis(self) -> Host:
@@ -55,13 +56,12 @@ class Slice(NamedTuple):
 
     def misfit(self, x: Host) -> Host:
         """How far x is from the equations, in the coordinates of the basis: as lengths in x."""
-        square = self.rank.sigma[: self.rank.low] ** 2
         off = product(self.equations, self.start - x)
-        return np.asarray(self.basis @ product(self.equations.T, off) / square)
+        return np.asarray(self.basis @ self.rank.moved(off, self.rank.low))
 
 
 def sparsest(where: Slice) -> Sparsest | None:
-    """A minimiser of |x|_1 over the slice, to rounding; None where HiGHS finds none."""
+    """A minimiser over the slice, to rounding; None where HiGHS finds none."""
     from scipy import sparse
 
     n, unit = len(where.start), float(np.max(np.abs(where.start), initial=0.0))
@@ -69,7 +69,7 @@ def sparsest(where: Slice) -> Sparsest | None:
         return Sparsest(where.start, where.start, where.start, 0.0)
     basis, rows = where.basis, sparse.csr_array(where.rows)
     found = highs(
-        np.ones(2 * n),
+        np.concatenate([where.prices, where.prices]),
         A_eq=np.hstack([basis, -basis]),
         b_eq=basis @ where.start / unit,
         A_ub=sparse.hstack([rows, -rows]),
@@ -121,13 +121,14 @@ def _snapped(where: Slice, guess: Host, tolerance: float) -> tuple[Host, Host]:
 def _proved(where: Slice, x: Host, touches: Host, multipliers: Host) -> Sparsest:
     """x with the best of some multipliers: HiGHS's, and these corrected in two ways.
 
-    With s = basis' y - rows' mu: s is to be the sign of x where x is not 0, or also +-1 where it
-    nearly is, as at a corner of the set of all multipliers.
+    With s = basis' y - rows' mu: s is to be +-price by the sign of x where x is not 0, or also
+    where it nearly is, as at a corner of the set of all multipliers.
     """
     matrix, sign, candidates = np.vstack([where.basis, where.rows[touches]]), np.sign(x), []
     slope = matrix.T @ multipliers
-    for exact in (sign != 0.0, (sign != 0.0) | (np.abs(slope) > 1.0 - 1e-7)):
-        wanted, m = np.where(sign != 0.0, sign, np.sign(slope))[exact], multipliers
+    for exact in (sign != 0.0, (sign != 0.0) | (np.abs(slope) > (1.0 - 1e-7) * where.prices)):
+        wanted = (where.prices * np.where(sign != 0.0, sign, np.sign(slope)))[exact]
+        m = multipliers
         for _ in range(REFINED):
             off = wanted - product(matrix.T[exact], m)
             deadline.check(0.5 * deadline.svd(*matrix.shape))
@@ -142,7 +143,7 @@ def _answer(where: Slice, x: Host, touches: Host, multipliers: Host) -> Sparsest
     r, rows = len(where.basis), where.rows[touches]
     normal = rows.T @ np.maximum(-multipliers[r:], 0.0)
     s = where.basis.T @ multipliers[:r] - normal
-    s = np.where(x == 0.0, np.clip(s, -1.0, 1.0), np.sign(x))
+    s = np.where(x == 0.0, np.clip(s, -where.prices, where.prices), where.prices * np.sign(x))
     both = s + normal
     rest = both - where.basis.T @ (where.basis @ both)
     size = norm(s) + norm(normal)

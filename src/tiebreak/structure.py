@@ -14,17 +14,17 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from tiebreak import arrays, deadline
+from tiebreak import arrays, deadline, spectra
 from tiebreak.functions import Flat, Function, Linear, Scaled, SquaredNorm, Sum
 from tiebreak.losses import LeastSquares, Logistic, Quadratic
 from tiebreak.matrices import DENSE_LIMIT
+from tiebreak.spectra import GAP, cleaned, clear_rank, equilibrate
 
-Host = np.ndarray[Any, Any]
+Host = spectra.Host
 
-EPS = 2.0**-52
+EPS = spectra.EPS
 CAREFUL = 2**21  # matrices of up to so many entries are multiplied in twice the precision
 KEPT = 4  # slopes that a function remembers
-GAP = 1e3  # neighbouring singular values further apart than this leave no doubt about the rank
 
 
 # --- products -------------------------------------------------------------------------------------
@@ -232,10 +232,13 @@ class Form(_Rows):
 
     def curvature(self, x: Host, above: bool = False) -> Host:
         deadline.check(0.5 * deadline.svd(*self.rows.shape))
-        values, vectors = np.linalg.eigh(self.rows)
+        with np.errstate(divide="ignore"):  # in units in which the diagonal is 1: Q >= 0
+            exponents = np.round(0.5 * np.log2(np.abs(np.diag(self.rows))))
+        unit = np.exp2(np.where(np.isfinite(exponents), exponents, 0.0))
+        values, vectors = np.linalg.eigh(self.rows / unit / unit[:, None])
         # The root of a rounding error is no rounding error: cut before it is taken.
         kept = values > GAP * len(values) * EPS * values[-1]
-        return np.asarray(np.sqrt(self.weight * values[kept])[:, None] * vectors.T[kept])
+        return np.asarray(np.sqrt(self.weight * values[kept])[:, None] * vectors.T[kept] * unit)
 
     def along(self, x: Host, d: Host) -> Callable[[float], float]:
         start, change = self.rows @ x, self.rows @ d
@@ -379,7 +382,7 @@ class Structure:
         parts = [part.along(x, d) for part in self.parts]
         return lambda step: sum(part(step) for part in parts)
 
-    def _blocks(self) -> list[Host]:
+    def blocks(self) -> list[Host]:
         """The matrices whose products with x determine h(x); of the linear terms their sum."""
         blocks = [part.rows for part in self.parts if not isinstance(part, Tilt)]
         return [*blocks, self.c[None]] if self.c.any() else blocks
@@ -402,15 +405,52 @@ class Structure:
             parts.append(part)
         return Structure(self.n, tuple(part for part in parts if part.rows.any()))
 
-    def rows(self) -> Host:
-        """All rows whose products with x determine h(x), each matrix scaled to length 1."""
-        scaled = [block / norm(block) for block in self._blocks()]
+    def rows(self, epsilon: float = EPS, sizes: Host | None = None) -> Host:
+        """All rows whose products with x determine h(x), each matrix scaled to length 1.
+
+        Without columns and rows that are rounding errors, for data of this unit of rounding and
+        variables of units in which columns of these ``sizes`` are alike (0: not known).
+        """
+        if sizes is not None:
+            with np.errstate(divide="ignore"):
+                exponents = -np.round(np.log2(sizes))
+            sizes = np.exp2(np.where(np.isfinite(exponents), exponents, 0.0))
+        scaled = [cleaned(block, epsilon, sizes) / norm(block) for block in self.blocks()]
         return np.vstack([np.zeros((0, self.n)), *scaled])
+
+    def sizes(self) -> Host:
+        """The size of each variable's column: that of its largest entry."""
+        columns = [
+            np.sqrt(np.abs(np.diag(part.rows)))
+            if isinstance(part, Form)
+            else np.max(np.abs(part.rows), axis=0, initial=0.0)
+            for part in self.parts
+        ]
+        return np.asarray(np.max([np.zeros(self.n), *columns], axis=0))
+
+    def stretched(self, units: Host) -> Structure:
+        """The same function of u, x = units u, entry by entry: exact where they are powers of 2."""
+        parts = []
+        for part in self.parts:
+            rows = part.rows * units
+            rows = units[:, None] * rows if isinstance(part, Form) else rows
+            parts.append(replace(part, rows=rows))
+        return Structure(self.n, tuple(parts))
+
+    def reweighted(self, weights: Host) -> Structure:
+        """Sums of squares with other weights: of all rows, of matrices scaled to about 1."""
+        parts, done = [], 0
+        for part in self.parts:
+            assert isinstance(part, Squares)
+            mine = np.ldexp(weights[done : done + len(part.rows)], -_exponent(part.rows))
+            parts.append(Squares(1.0, mine[:, None] * part.rows, mine * part.target))
+            done += len(part.rows)
+        return Structure(self.n, tuple(parts))
 
     @property
     def unit(self) -> float:
         """What `rows` divides by, where it is one matrix only; otherwise 1."""
-        blocks = self._blocks()
+        blocks = self.blocks()
         return norm(blocks[0]) if len(blocks) == 1 else 1.0
 
     @property
@@ -501,21 +541,30 @@ def norm(x: Host) -> float:
 
 
 class Rank(NamedTuple):
-    """The singular values of some rows, and where they are cut.
+    """The singular values of some rows in units in which they are alike, and where these are cut.
 
     ``low`` directions are certainly there. ``high - low`` more are doubtful: larger than rounding,
-    but no gap of 1e3 tells them from it. ``low == high`` where the rank is determined.
+    but not by 1e3. ``low == high`` where the rank is determined. Singular values and vectors are
+    those of diag(row_units) rows diag(units) = left sigma right'.
     """
 
     low: int
     high: int
     sigma: Host
-    basis: Host  # right singular vectors as columns, all n of them
+    basis: Host  # orthonormal, all n columns: the first `low` span the rows, or the first `high`
     left: Host  # left singular vectors as columns, at least those of the rank
+    right: Host
+    row_units: Host
+    units: Host
 
     @property
     def is_determined(self) -> bool:
         return self.low == self.high
+
+    @property
+    def is_plain(self) -> bool:
+        """Are rows and columns as they were?"""
+        return bool(np.all(self.row_units == 1.0) and np.all(self.units == 1.0))
 
     def pair(self) -> tuple[float, float]:
         """The singular values on both sides of the cut (0 where there is none)."""
@@ -524,25 +573,66 @@ class Rank(NamedTuple):
 
     def weights(self, target: Host) -> Host:
         """The smallest weights with which the rows add up to the target, as well as it goes."""
-        along = self.basis[:, : self.low].T @ target
-        return np.asarray(self.left[:, : self.low] @ (along / self.sigma[: self.low]))
+        along = self.right[:, : self.low].T @ (self.units * target)
+        weights = self.left[:, : self.low] @ (along / self.sigma[: self.low])
+        return np.asarray(self.row_units * weights)
+
+    def moved(self, images: Host, rank: int) -> Host:
+        """A d with rows d = images, one or several columns, as well as it goes with this rank."""
+        across = self.left[:, :rank].T @ (self.row_units * images.T).T
+        d = self.right[:, :rank] @ (across.T / self.sigma[:rank]).T
+        return np.asarray((self.units * d.T).T)
 
 
-def decide_rank(rows: Host, epsilon: float = EPS) -> Rank:
-    """Singular values up to max(m, n) units of rounding are zero, those above 1e3 times that not.
+def decide_rank(rows: Host, epsilon: float = EPS, units: tuple[Host, Host] | None = None) -> Rank:
+    """Singular values at the level of rounding are zero, those above 1e3 times that are not.
 
-    What lies between is zero too if 1e3 separates it from the others; otherwise it is in doubt.
+    What lies between is in doubt. They are those of the equilibrated rows, for a rank has no units
+    (or with the given units of rows and columns); those of the rows as they are if these tell the
+    same. ``epsilon`` is the unit of rounding of the data.
     """
     m, n = rows.shape
     if m == 0 or not rows.any():
-        return Rank(0, 0, np.zeros(0), np.eye(n), np.zeros((m, 0)))
+        one, none = np.eye(n), np.zeros((m, 0))
+        return Rank(0, 0, np.zeros(0), one, none, one, np.ones(m), np.ones(n))
+    plain = _factorised(rows, epsilon, np.ones(m))
+    row_units, columns = units or equilibrate(rows)
+    if plain.low == min(m, n) or (np.all(row_units == 1.0) and np.all(columns == 1.0)):
+        return plain
+    found = _factorised(rows * columns, epsilon, row_units)
+    if plain.low == plain.high == found.low == found.high:
+        return plain
+    return found if np.all(columns == 1.0) else in_units(found, rows, columns)
+
+
+def _factorised(rows: Host, epsilon: float, row_units: Host) -> Rank:
+    """The singular values of diag(row_units) rows, and which of them count."""
+    m, n = rows.shape
     deadline.check(deadline.svd(m, n, whole=m < n))
-    left, sigma, vt = np.linalg.svd(rows, full_matrices=m < n)
-    noise = max(m, n) * epsilon * float(sigma[0])
-    low, high = int(np.count_nonzero(sigma > GAP * noise)), int(np.count_nonzero(sigma > noise))
-    if low < high and float(sigma[low - 1]) >= GAP * float(sigma[low]):
-        high = low
-    return Rank(low, high, sigma, vt.T, left)
+    left, sigma, vt = np.linalg.svd(row_units[:, None] * rows, full_matrices=m < n)
+    low, high = clear_rank(sigma, (m, n), epsilon)
+    return Rank(low, high, sigma, vt.T, left, vt.T, row_units, np.ones(n))
+
+
+def in_units(found: Rank, rows: Host, units: Host) -> Rank:
+    """The rank of these rows, where what is known is that of rows diag(units)."""
+    from scipy.linalg import qr
+
+    # Singular vectors are not orthogonal in other units. By a factorisation with rows sorted by
+    # size and columns pivoted no row is drowned by another (Cox and Higham 1998): the first columns
+    # span the rows' space, the others are its complement.
+    order, basis = np.argsort(units, kind="stable"), np.empty((len(units), len(units)))
+    basis[order] = qr((found.row_units[:, None] * rows).T[order], pivoting=True)[0]
+    return found._replace(basis=basis, units=units * found.units)
+
+
+def as_it_is(rows: Host) -> tuple[Host, Host]:
+    """Units of 1 for `decide_rank`.
+
+    For rows that are computed in units that are known to be right: there a row of rounding errors
+    is 0, and would be none if it were equilibrated.
+    """
+    return np.ones(rows.shape[0]), np.ones(rows.shape[1])
 
 
 def null_basis(
@@ -559,7 +649,8 @@ def null_basis(
     if rank == 0 or N.size == 0 or rows.size * N.shape[1] > CAREFUL:
         return N
     deadline.check(deadline.svd(*N.shape))
-    V, square, matrix = found.basis[:, :rank], found.sigma[:rank] ** 2, Sliced(rows)
-    error = matrix.times(matrix.times(N), transposed=True)
-    N -= V @ (V.T @ error / square[:, None])
-    return np.linalg.qr(N)[0]
+    N -= found.moved(Sliced(rows).times(N), rank)
+    if np.all(found.units == 1.0):
+        return np.linalg.qr(N)[0]
+    # Small entries keep their digits, which matter where the rows' are large.
+    return np.asarray(np.linalg.solve(np.linalg.cholesky(N.T @ N), N.T).T)

@@ -145,6 +145,7 @@ def _growth(problem: Problem, h: Structure, rank: Rank) -> float:
     if not isinstance(part, Squares) or rank.low < min(part.rows.shape):
         return problem.lower.growth
     s = float(rank.sigma[rank.low - 1]) * norm(part.rows)
+    s /= float(np.max(rank.row_units) * np.max(rank.units))  # sigma_r(RAC) <= |R| sigma_r(A) |C|
     return part.weight * (s * (1.0 - 1e-3)) ** 2  # 1e3 units of rounding are safe
 
 

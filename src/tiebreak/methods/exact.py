@@ -11,6 +11,7 @@ quadratic, or weight |x|_1: the sparsest of all lower minimisers, by a linear pr
 from __future__ import annotations
 
 import contextlib
+import copy
 import math
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
@@ -37,22 +38,28 @@ from tiebreak.faces import (
 )
 from tiebreak.functions import Flat
 from tiebreak.methods.claims import prove
+from tiebreak.methods.stretched import stretched
 from tiebreak.penalties import Zero, split
 from tiebreak.problem import Problem
 from tiebreak.sparsest import Slice, sparsest
+from tiebreak.spectra import equilibrate
 from tiebreak.structure import (
     EPS,
+    Form,
     Host,
     Margins,
     Rank,
     Squares,
     Structure,
     Tilt,
+    as_it_is,
     decide_rank,
     host,
+    in_units,
     norm,
     null_basis,
     parts_of,
+    product,
     structure,
 )
 
@@ -61,6 +68,10 @@ TOUCHING = 1e-10  # relative: constraints this close are met with equality, slop
 ROUNDING = 1e-12  # relative: slopes this small may be none
 NO_PROGRAM = "HiGHS found no solution of the linear program of the sparsest lower minimiser"
 HARDLY = "whether {} is not determined: it hardly falls, if at all"
+DROWNED = (
+    "some rows or columns of g are so much larger than others that these are lost in rounding "
+    "errors: rescale them"
+)
 ACCURATE = 1e-9  # the conditions of optimality hold to this, or there is no answer
 
 
@@ -69,8 +80,10 @@ class ExactFindings(NamedTuple):
 
     dimension: int | None  # of the set of lower minimisers; None where it is not determined
     rank: int  # of the rows whose products with x all minimisers share
-    sigma: float  # the singular values on both sides of the rank decision, of that matrix itself
-    sigma_next: float  # (where there are several matrices, of all of them scaled to length 1)
+    # The singular values on both sides of the rank decision: of that matrix itself; of several
+    # matrices scaled to length 1; or equilibrated, where rows or columns differ much in size.
+    sigma: float
+    sigma_next: float
     backward_error: float  # x is exact for data that differ from yours by this, in the same units
     upper_range: tuple[float, float]  # f with the smaller and with the larger rank
     residual: float  # of the conditions of optimality, the larger of both levels, relative
@@ -152,8 +165,10 @@ class Exact:
         parts = (part for h in problem.smooth_parts for _, part in parts_of(h.bare))
         epsilon = max(arrays.epsilon(state.x), *(part.data_epsilon for part in parts))
         f, g = _structures(problem, len(x0))
-        slices = Levels(problem, f.scaled(), g.scaled(), epsilon)
-        rank = slices.rank._replace(sigma=g.unit * slices.rank.sigma)  # in the units of the data
+        slices = Levels(problem, f.scaled(), g.scaled(), epsilon, g.rows(epsilon, f.sizes()))
+        rank = rank_in_x = slices.rank_in_x
+        if rank.is_plain:  # in the units of the data
+            rank = rank._replace(sigma=g.unit * rank.sigma)
         fall = slices.no_lower_minimum()
         if fall.direction is not None:
             what = "g has no minimiser: it falls"
@@ -173,8 +188,8 @@ class Exact:
         if not rank.is_determined:
             doubt = (
                 f"rank not determined: singular values {findings.sigma:.3g} and "
-                f"{findings.sigma_next:.3g} have no gap of 1e3 between them; f is {low:.6g} if the "
-                f"smaller ones are rounding, {high:.6g} if not"
+                f"{findings.sigma_next:.3g}, of which the smaller is not clear of rounding by 1e3; "
+                f"f is {low:.6g} if it is rounding, {high:.6g} if not"
             )
             return solved._replace(finished=("undetermined", doubt))
         doubt = answer.doubt
@@ -192,7 +207,13 @@ class Exact:
         normal = np.ldexp(answer.normal, f.exponent)  # f was scaled
         claims = None
         with contextlib.suppress(deadline.Over):  # x is there, whatever can still be proved of it
-            claims = prove(problem, x, answer.rank or slices.rank, normal, answer.sign)
+            rank = answer.rank or rank_in_x
+            claims = prove(problem, x, rank, normal, answer.sign)
+            units = slices.units
+            if np.any(units != 1.0) and answer.sign is None:
+                rank = slices.normalised(rank)
+                twin, u = stretched(problem, units), host(x) / units
+                claims = claims.both(prove(twin, u, rank, units * normal))
         news = solved.news._replace(claims=claims)
         return solved._replace(news=news, finished=("solved", ending))
 
@@ -214,20 +235,69 @@ class Answer(NamedTuple):
 
 
 class Levels:
-    """A problem with f quadratic or |x|_1 and g = phi(Ax) + <c, x>, in NumPy and scaled."""
+    """A problem with f quadratic or |x|_1 and g = phi(Ax) + <c, x>, in NumPy and scaled.
 
-    def __init__(self, problem: Problem, f: Structure, g: Structure, epsilon: float) -> None:
-        self.f, self.g, self.epsilon = f, g, epsilon
+    Where Z bounds each variable for itself, or not at all, all of it is in units in which g's
+    columns are alike: x = units u, powers of two, so that nothing is rounded. Other sets compare
+    the variables, and so have units of their own: there only the rank is decided in others.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        f: Structure,
+        g: Structure,
+        epsilon: float,
+        rows: Host | None = None,  # of g as it was before it was scaled
+    ) -> None:
         self.n, self.domain, self.is_bounded = f.n, problem.domain, problem.is_bounded
         self.is_sparse = problem.penalties[0] != Zero()
-        self.rows = g.rows()
-        self.rank = decide_rank(self.rows, epsilon)
+        self.epsilon = epsilon
+        self._f, self._g = f, g
+        self._all_rows = g.rows(epsilon, f.sizes()) if rows is None else rows
+        self._row_units, self._columns = equilibrate(self._all_rows)
+        self._measure(isinstance(self.domain, Space | Box | Halfspace))
+
+    def _measure(self, is_free: bool) -> None:
+        """Take g's units for x, where Z is ``free`` of any; and decide the rank."""
+        columns, self.units = self._columns, np.ones(self.n)
+        if is_free and np.any(columns != 1.0):
+            self.units = _units(columns, self._all_rows, self._f)
+            columns = np.ones(self.n)
+        self.f, self.g, self.exponent = self._f, self._g, 0
+        if np.any(self.units != 1.0):
+            f, g = self.f.stretched(self.units), self.g.stretched(self.units)
+            self.f, self.g, self.exponent = f.scaled(), g.scaled(), f.exponent
+        self.rows = self._all_rows * self.units
+        self.rank = decide_rank(self.rows, self.epsilon, (self._row_units, columns))
+        self.prices = self.units / np.max(self.units)  # of |x|_1, up to a factor
+
+    @property
+    def rank_in_x(self) -> Rank:
+        """The rank with multipliers and directions in the units of x."""
+        if np.all(self.units == 1.0):
+            return self.rank
+        return in_units(self.rank, self._all_rows, self.units)
+
+    def normalised(self, rank: Rank) -> Rank:
+        """A rank in the units of x in those of u, of rows that have been scaled to length 1."""
+        lengths, done = np.ones(len(rank.row_units)), 0
+        for block in self._g.blocks():
+            rows = slice(done, done + len(block))
+            lengths[rows], done = norm(self.rows[rows]), rows.stop
+        row_units, units = lengths * rank.row_units, rank.units / self.units
+        return rank._replace(row_units=row_units, units=units, basis=rank.right)
+
+    def polyhedron(self) -> Polyhedron:
+        """Z, which is no ball, in the units of u."""
+        Z = polyhedron(self.domain, self.n)
+        return Z if np.all(self.units == 1.0) else Z.stretched(self.units)
 
     def no_lower_minimum(self) -> Fall:
         """A direction of Z along which g falls for ever, None where it has a minimiser."""
         if self.is_bounded:
             return Fall(None)
-        Z, g = polyhedron(self.domain, self.n), self.g
+        Z, g = self.polyhedron(), self.g
         curved = [part.rows for part in g.parts if not isinstance(part, Margins | Tilt)]
         N = null_basis(np.vstack([*curved, Z.equal]), self.epsilon)
         c = N.T @ g.c
@@ -245,7 +315,7 @@ class Levels:
         fall = falling_losses(c, B, rises, weights) if len(rises) else falling(c, B)
         if fall.direction is None:
             return Fall(None, fall.is_certain and is_clear)
-        return Fall(_unit(N @ fall.direction))
+        return Fall(_unit(self.units * (N @ fall.direction)))
 
     def _basis(self, doubtful: bool) -> Host:
         """The directions in which g varies."""
@@ -253,7 +323,7 @@ class Levels:
 
     def _factors(self, rank: int) -> tuple[Host, Host] | None:
         """The singular values and vectors of g's curvature, where the rank's decision has them."""
-        if len(self.g.parts) != 1 or not self.g.only(Squares):
+        if len(self.g.parts) != 1 or not self.g.only(Squares) or not self.rank.is_plain:
             return None
         (part,), sigma = self.g.parts, np.zeros(self.n)
         sigma[:rank] = math.sqrt(part.weight) * norm(part.rows) * self.rank.sigma[:rank]
@@ -263,28 +333,102 @@ class Levels:
         """Lower level, slice, upper level; doubtful directions of A count or do not."""
         if isinstance(self.domain, Ball):
             return self._on_ball(x0, self.domain, doubtful)
-        return self._on_polyhedron(x0, polyhedron(self.domain, self.n), doubtful)
+        answer = self._on_polyhedron(x0 / self.units, self.polyhedron(), doubtful)
+        return answer if np.all(self.units == 1.0) else self._in_x(answer)
+
+    def _in_x(self, answer: Answer) -> Answer:
+        """What was found for u in the units of x."""
+        units, direction, sign = self.units, answer.direction, answer.sign
+        price = self.prices if self.is_sparse else np.ldexp(units, -self.exponent)
+        return answer._replace(
+            x=units * answer.x,
+            normal=answer.normal / price,
+            direction=None if direction is None else _unit(units * direction),
+            sign=None if sign is None else sign / price,
+        )
+
+    def _lower(
+        self, g: Structure, region: Region, x: Host, basis: Host
+    ) -> tuple[Structure, Host, bool]:
+        """A minimiser of g over the region from x, whether it is one; and g with fit weights.
+
+        Where all rows can be met at once, their weights do not matter: then they are made alike.
+        """
+        if np.any(self.rank.row_units != 1.0) and g.only(Squares):
+            alike = g.reweighted(self.rank.row_units)
+            met, settled = minimise(alike, region, x, basis)
+            if settled and all(_is_met(part, met) for part in alike.parts):
+                return alike, met, settled
+        return (g, *minimise(g, region, x, basis))
+
+    def _is_lost(self, g: Structure, x: Host, bend: float = 0.0) -> bool:
+        """Are directions in which g varies drowned by the larger rows or columns?
+
+        Not those whose curvature does not matter beside ``bend``.
+        """
+        if self.rank.is_plain or not g.is_quadratic:
+            return False
+        R = g.curvature(x)
+        sigma = np.linalg.svd(R, compute_uv=False)
+        least = max(R.shape) * EPS * norm(R)
+        kept = int(np.count_nonzero(sigma > least))
+        return kept < self.rank.low and least > 1e-6 * math.sqrt(bend)
 
     def _on_ball(self, x0: Host, ball: Ball, doubtful: bool) -> Answer:
         center = np.zeros(self.n) if ball.center is None else host(ball.center)
-        basis = self._basis(doubtful)
-        whole = Disc(center, ball.radius, np.eye(self.n), self._factors(basis.shape[1]))
-        x, settled = minimise(self.g, whole, x0, basis)
-        g = self.g.magnified(x)
-        slope = g.slope(x)
         N = null_basis(self.rows, doubtful=doubtful, found=self.rank)
+        inside = self._inside(ball, center, N, doubtful) if np.any(self.rank.units != 1.0) else None
+        dimension: int | None = N.shape[1]
+        if inside is not None:
+            x, residual, doubt = inside
+            is_bound = False
+        else:
+            basis = self._basis(doubtful)
+            whole = Disc(center, ball.radius, np.eye(self.n), self._factors(basis.shape[1]))
+            g, x, settled = self._lower(self.g, whole, x0, basis)
+            g = g.magnified(x)
+            slope = g.slope(x)
+            mu = whole.multiplier(slope.vector, x)
+            is_bound = mu * ball.radius > TOUCHING * slope.size
+            doubt = _doubt(g, x, settled, whole, np.eye(self.n) if is_bound else N[:, :0].T)
+            if not doubt and self._is_lost(g, x, mu if is_bound else 0.0):
+                doubt = DROWNED
+            residual = _residual(g, whole, x, x0, basis)
         across = (x - center) - N @ (N.T @ (x - center))
         part = norm(across) / ball.radius
         room = math.sqrt(max(1.0 - part, 0.0)) * math.sqrt(1.0 + part)  # beside the radius
-        is_bound = whole.multiplier(slope.vector, x) * ball.radius > TOUCHING * slope.size
-        dimension: int | None = N.shape[1]
-        doubt = _doubt(g, x, settled, whole, np.eye(self.n) if is_bound else N[:, :0].T)
         if is_bound or room <= 3e-7:
             # The ball binds, or just touches the solutions: then x is the only one.
             dimension, N, room = (0 if is_bound or N.shape[1] == 0 else None), N[:, :0], 0.0
         disc = Disc(center, ball.radius * room, N)
-        residual = _residual(g, whole, x, x0)
         return self._upper(self.f, disc, x, residual, dimension)._replace(doubt=doubt)
+
+    def _inside(
+        self, ball: Ball, center: Host, N: Host, doubtful: bool
+    ) -> tuple[Host, float, str] | None:
+        """The minimiser of g on R^n next to the center, if that is in the ball; with its residual.
+
+        In g's own units, in which a ball is none; so it serves only where the ball does not matter.
+        """
+        free = copy.copy(self)
+        free.domain, free.is_bounded = Space(), False
+        free._measure(True)
+        fall = free.no_lower_minimum()
+        if fall.direction is not None or not fall.is_certain:
+            return None
+        none, start = N[:, :0].T, np.zeros(self.n)
+        whole = Faces(none, np.zeros(0), np.eye(self.n))
+        basis = free._basis(doubtful)
+        g, u, settled = free._lower(free.g, whole, start, basis)
+        g = g.magnified(u)
+        doubt = _doubt(g, u, settled, whole, none)
+        w = free.units * u - center
+        w = w - N @ (N.T @ w)
+        if not norm(w) <= (1.0 - TOUCHING) * ball.radius:
+            return None
+        if not doubt and free._is_lost(g, u):
+            doubt = DROWNED
+        return center + w, _residual(g, whole, u, start, basis), doubt
 
     def _on_polyhedron(self, x0: Host, Z: Polyhedron, doubtful: bool) -> Answer:
         f, g, rows, basis = self.f, self.g, self.rows, self._basis(doubtful)
@@ -292,14 +436,16 @@ class Levels:
             f, g, rows = f.lifted(Z.lift), g.lifted(Z.lift), rows @ Z.lift
             basis = Z.lift.T @ basis / math.sqrt(2.0)
         whole = Faces(Z.rows, Z.offset, null_basis(Z.equal))
-        u, settled = minimise(g, whole, Z.lifted(x0), basis)
+        g, u, settled = self._lower(g, whole, Z.lifted(x0), basis)
         if self.rank.is_determined:
             u = polish(g, whole, Z.equal, u, basis)
         g = g.magnified(u)
-        residual = _residual(g, whole, u, Z.lifted(x0))
+        residual = _residual(g, whole, u, Z.lifted(x0), basis)
         slope = g.slope(u)
         weights, _ = whole.balance(slope.vector, u)
         doubt = _doubt(g, u, settled, whole, np.vstack([whole.rows[weights > 0.0], Z.equal]))
+        if not doubt and self._is_lost(g, u):
+            doubt = DROWNED
         # Inequalities that hold with equality on all of the slice belong to its equations. Those
         # that press do: along the slice g's slope is 0, and so is the sum of weights <rows, d>.
         equations, rank = np.vstack([rows, Z.equal]), self.rank
@@ -332,7 +478,7 @@ class Levels:
             answer = answer._replace(normal=normal)
         answer = answer._replace(x=Z.point(answer.x), doubt=doubt or answer.doubt)
         if Z.lift is None:
-            return answer._replace(rank=rank)
+            return answer._replace(rank=self._equations_in_x(rank, Z))
         direction = None if answer.direction is None else Z.lift @ answer.direction
         return answer._replace(normal=0.5 * Z.lift @ answer.normal, direction=direction)
 
@@ -348,12 +494,22 @@ class Levels:
         """Minimise |x|_1 over the slice, from the lower minimiser x."""
         equations = np.vstack([self.rows, Z.equal])
         rank = rank._replace(low=rank.high) if doubtful else rank
-        found = sparsest(Slice(equations, rank, x, Z.rows, Z.offset))
+        found = sparsest(Slice(equations, rank, x, Z.rows, Z.offset, self.prices))
         if found is None:
             return Answer(x, dimension, residual, 0.0 * x, doubt=NO_PROGRAM)
         residual = max(residual, found.residual)
-        x = Z.point(found.x)
+        x, rank = Z.point(found.x), self._equations_in_x(rank, Z)
         return Answer(x, dimension, residual, found.normal, sign=found.sign, rank=rank)
+
+    def _equations_in_x(self, rank: Rank, Z: Polyhedron) -> Rank:
+        """The rank of g's rows and Z's equations in the units of x."""
+        if np.all(self.units == 1.0):
+            return rank
+        rows = np.vstack([self.rows, Z.equal]) / self.units
+        lengths = np.ones(len(rows))  # Z's equations have length 1 in the units of x too
+        lengths[len(self.rows) :] = np.sqrt(np.sum(rows[len(self.rows) :] ** 2, axis=1))
+        found = in_units(rank, rows, self.units)
+        return found._replace(row_units=lengths * found.row_units)
 
     def _upper(
         self, f: Structure, region: Disc | Faces, x: Host, residual: float, dimension: int | None
@@ -361,7 +517,7 @@ class Levels:
         """Minimise f over the slice, from the lower minimiser x."""
         slope, doubt = f.slope(x), ""
         if not self.is_bounded and isinstance(region, Faces):
-            flat = region.N @ null_basis(f.curvature(x) @ region.N)
+            flat = region.N @ _flat(f.curvature(x), region.N)
             c = flat.T @ slope.vector
             is_slope, is_clear = _beside(norm(c), slope.size)
             doubt = "" if is_clear else HARDLY.format("f has a minimum")
@@ -376,6 +532,32 @@ class Levels:
         normal, _ = region.normal(f.slope(x), x)
         residual = max(residual, _residual(f, region, x, start))
         return Answer(x, dimension, residual, normal, doubt=doubt)
+
+
+def _units(columns: Host, rows: Host, f: Structure) -> Host:
+    """These units of x; of variables that g does not see those of f, with the same mean."""
+    sizes, seen = f.sizes(), rows.any(axis=0)
+    both = seen & (sizes > 0.0)
+    unseen = ~seen & (sizes > 0.0)
+    units = np.where(seen, columns, np.median(columns[seen]))
+    if unseen.any():
+        scale = np.median(np.log2(columns[both] * sizes[both])) if both.any() else 0.0
+        units[unseen] = np.exp2(np.round(scale - np.log2(sizes[unseen])))
+    return units
+
+
+def _is_met(part: Squares | Margins | Form | Tilt, x: Host) -> bool:
+    """Are all rows of these squares met, but for rounding, each beside its own terms?"""
+    assert isinstance(part, Squares)
+    off = np.abs(product(part.rows, x, part.target))
+    return bool(np.all(off <= 64 * EPS * (np.abs(part.rows) @ np.abs(x) + np.abs(part.target))))
+
+
+def _flat(R: Host, N: Host) -> Host:
+    """A basis of the v with R N v = 0, each row of R in its own units."""
+    lengths = np.sqrt(np.sum(R * R, axis=1))
+    along = (R[lengths > 0.0] / lengths[lengths > 0.0, None]) @ N
+    return null_basis(along, found=decide_rank(along, units=as_it_is(along)))
 
 
 def _beside(slope: float, size: float) -> tuple[bool, bool]:
@@ -405,12 +587,17 @@ def _doubt(g: Structure, x: Host, settled: bool, whole: Region, pressing: Host) 
     return ""
 
 
-def _residual(h: Structure, region: Region, x: Host, start: Host) -> float:
+def _residual(
+    h: Structure, region: Region, x: Host, start: Host, basis: Host | None = None
+) -> float:
     """How much of h's slope at x no normal balances, beside the size of its terms.
 
-    A quadratic's beside a millionth of their size at the start, if that is more: x may be 0.
+    A quadratic's beside a millionth of their size at the start, if that is more: x may be 0. The
+    slope counts along the directions of the basis, in which h varies: beside them it is rounding.
     """
     slope = h.slope(x)
+    if basis is not None:
+        slope = slope._replace(vector=basis @ (basis.T @ slope.vector))
     size = max(slope.size, 1e-6 * h.slope(start).size) if h.is_quadratic else slope.size
     return region.normal(slope, x)[1] / size if size > 0.0 else 0.0
 

@@ -7,7 +7,6 @@ depends neither on the clock nor on the units of the problem.
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -26,7 +25,8 @@ from tiebreak.methods.multipliers import Multipliers
 from tiebreak.methods.relay import Relay, Road
 from tiebreak.penalties import Composite
 from tiebreak.problem import Problem
-from tiebreak.structure import EPS, GAP, parts_of
+from tiebreak.spectra import EPS, cleaned, clear_rank, equilibrate
+from tiebreak.structure import parts_of
 
 CLEAR_LIMIT = 512  # largest smaller side of a matrix whose singular values are asked for
 OPENING = 1000  # steps that the first-order method has before the polish takes over
@@ -94,11 +94,11 @@ def _is_clear(matrix: Matrix) -> bool:
     if min(rows, n) > CLEAR_LIMIT or rows * n > DENSE_LIMIT or not matrix.is_explicit:
         return False
     deadline.check(0.5 * deadline.svd(rows, n))
-    sigma = np.linalg.svd(matrix.dense(), compute_uv=False)
-    top, size = float(np.max(sigma, initial=0.0)), max(rows, n)
-    found = sigma[sigma > size * EPS * top]
-    least = GAP * size * arrays.epsilon(matrix.prototype) * top
-    return bool(np.min(found, initial=math.inf) > least)
+    epsilon = arrays.epsilon(matrix.prototype)
+    A = cleaned(matrix.dense(), epsilon)
+    r, c = equilibrate(A)
+    sigma = np.linalg.svd(r[:, None] * A * c, compute_uv=False)
+    return clear_rank(sigma, (rows, n), epsilon)[0] == clear_rank(sigma, (rows, n), EPS)[1]
 
 
 def first_order(problem: Problem) -> AdaptiveAGMBiO | BiSG:
