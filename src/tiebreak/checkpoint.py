@@ -22,6 +22,7 @@ from tiebreak import arrays
 from tiebreak.arrays import Array, Deferred
 from tiebreak.functions import Smooth
 from tiebreak.groups import Groups
+from tiebreak.inputs import Inputs
 from tiebreak.matrices import Matrix
 from tiebreak.problem import Problem
 
@@ -68,7 +69,9 @@ def _digest(value: object, probes: Sequence[Array] = ()) -> str:
     state = hashlib.blake2b(digest_size=16)
 
     def take(part: Any) -> None:
-        if isinstance(part, Matrix):
+        if isinstance(part, Inputs):
+            pass  # the arrays of the user, of which the part has its own
+        elif isinstance(part, Matrix):
             take(part.signature)
         elif arrays.is_sparse(part):
             for piece in (part.data, part.indices, part.indptr, np.asarray(part.shape)):

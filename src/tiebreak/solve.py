@@ -64,7 +64,8 @@ def solve(
     Args:
         problem: the Problem.
         method: a method or its name; "auto" chooses.
-        x0: where to start; the origin if None. Projected onto the domain.
+        x0: where to start; the origin if None. Projected onto the domain, and rounded where the
+            problem is in float32: a start is no part of the data.
         rtol, atol: one number or a pair (upper, lower). A level is met when its *proved* gap is
             at most atol + rtol * max(|value at x|, |value at x0|).
         max_iter, max_time: the most steps, the most seconds.
@@ -76,10 +77,14 @@ def solve(
 
     Returns:
         A Result; ``print(result)`` says what is proved and what is not.
+
+    The answer is for the numbers that your arrays hold now, whatever they held when the problem
+    was made or solved before. (Not seen: those behind a linear operator or a plain callable.)
     """
     began = time.perf_counter()
     if not isinstance(problem, Problem):
         raise TypeError(f"solve: problem must be a Problem, got {checks.what_it_is(problem)}")
+    problem = problem.current()
     chosen = find_method(method, problem)
     relative, absolute = _pair(rtol, "rtol"), _pair(atol, "atol")
     checks.whole("solve", "max_iter", max_iter)
@@ -191,7 +196,9 @@ def certify(problem: Problem, x: Any, max_iter: int = 10_000) -> Certificate:
     if not isinstance(problem, Problem):
         raise TypeError(f"certify: problem must be a Problem, got {checks.what_it_is(problem)}")
     checks.whole("certify", "max_iter", max_iter)
+    problem = problem.current()
     x = problem.point(x, "certify", "x")
+    problem = problem.in_precision_of(x)
     start = problem.start(x)
     _check_functions("certify", problem, start)
     kind, steps, proof, known = _kind(problem), 0, None, None
