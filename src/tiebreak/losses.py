@@ -224,8 +224,8 @@ def _widened(owner: str, name: str, whose: str, matrix: Matrix) -> Matrix:
     wide = matrix.widened
     if wide is None:
         raise ValueError(
-            f"{owner}: {name} must hold numbers of {arrays.kind(matrix.prototype)} as {whose} does, "
-            "which cannot be widened, got float64 numbers that would be rounded"
+            f"{owner}: {name} must hold numbers of float32 as {whose} does, which cannot be "
+            "widened, got float64 numbers that would be rounded"
         )
     return wide
 
