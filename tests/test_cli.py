@@ -427,3 +427,101 @@ def test_help_imports_nothing_heavy(tmp_path):
         cwd=tmp_path,
     )
     assert done.stdout == "[]\n"
+
+
+# -- what once ended in a traceback ---------------------------------------------------------------
+
+DIGITS = "1" + 400 * "0"
+ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(tb.__file__).parents[1])}
+
+
+def on(domain: str) -> str:
+    return SMALL.partition("[domain]")[0] + "[domain]\n" + domain
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"radius = {DIGITS}\n" + SMALL,
+        SMALL + f"[solve]\nmax_time = {DIGITS}\n",
+        SMALL + f"[solve]\nrtol = {DIGITS}\n",
+        SMALL + f"[solve]\nx0 = [{DIGITS}]\n",
+        on(f'kind = "Ball"\nradius = {DIGITS}\n'),
+        on(f'kind = "Box"\nlower = -{DIGITS}\nupper = {DIGITS}\n'),
+        on(f'kind = "Halfspace"\nnormal = [{DIGITS}, 1]\noffset = 1\n'),
+        f'[lower]\nkind = "LeastSquares"\nA = [[{DIGITS}]]\nb = [1]\n[upper]\nkind = "SquaredNorm"\n',
+        SMALL + "[output]\nx = " + 5000 * "[" + 5000 * "]" + "\n",
+        SMALL + "[solve]\nx0 = " + 90 * "[" + 90 * "]" + "\n",
+    ],
+)  # fmt: skip
+def test_numbers_and_nesting_beyond_all_bounds_get_one_sentence(here, capsys, text):
+    (here / "p.toml").write_text(text)
+    assert main(["solve", "p.toml"]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("tiebreak: ")
+    assert error.count("\n") == 1
+    assert len(error) < 400
+    assert not (here / "out").exists()
+
+
+def test_as_many_steps_as_400_digits_can_say_are_no_error(here, capsys):
+    (here / "p.toml").write_text(SMALL + f"[solve]\nmax_iter = {DIGITS}\n")
+    assert main(["solve", "p.toml"]) == 0
+
+
+@pytest.mark.parametrize("command", [["methods"], ["solve", "p.toml"]])
+def test_a_reader_that_leaves_is_no_mistake_and_costs_no_files(here, command):
+    (here / "p.toml").write_text(SMALL)
+    with subprocess.Popen(
+        [sys.executable, "-m", "tiebreak", *command],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=here, env=ENVIRONMENT,
+    ) as run:  # fmt: skip
+        run.stdout.close()
+        assert run.stderr.read() == b""
+        assert run.wait() == 141
+
+
+def test_a_reader_that_leaves_after_the_first_lines_still_gets_the_files(here):
+    (here / "p.toml").write_text(SMALL)
+    text = (
+        "import sys; from tiebreak import cli, solve\n"
+        "class Broken:\n"
+        "    def __init__(self): self.count = 0\n"
+        "    def write(self, text):\n"
+        "        self.count += 1\n"
+        "        if self.count > 8: raise BrokenPipeError\n"
+        "    def flush(self): pass\n"
+        "    def fileno(self): return 1\n"
+        "sys.stdout = Broken()\n"
+        "sys.exit(cli.main(['solve', 'p.toml']))\n"
+    )
+    run = subprocess.run([sys.executable, "-c", text], cwd=here, env=ENVIRONMENT, check=False,
+                         capture_output=True)  # fmt: skip
+    assert (run.returncode, run.stderr) == (141, b"")
+    assert (here / "out" / "x.npy").exists()
+
+
+@pytest.mark.parametrize("command", [["solve", "p.toml"], ["compare", "p.toml"]])
+def test_out_is_made_before_the_work(here, capsys, monkeypatch, command):
+    (here / "p.toml").write_text(SMALL)
+
+    def work(*arguments, **options):
+        assert (here / "deep" / "out").is_dir()
+        raise ValueError("here the work would begin")
+
+    monkeypatch.setattr(sys.modules["tiebreak.solve"], "solve", work)
+    monkeypatch.setattr(sys.modules["tiebreak.experiments.compare"], "compare", work)
+    assert main([*command, "--out", "deep/out"]) == 2
+    assert "here the work would begin" in capsys.readouterr().err
+    assert not (here / "deep").exists()  # and is taken back where there is nothing to write
+
+
+@pytest.mark.parametrize("command", [["solve", "p.toml"], ["compare", "p.toml"]])
+def test_an_out_that_cannot_be_made_is_said_before_the_work(here, capsys, monkeypatch, command):
+    (here / "p.toml").write_text(SMALL)
+    monkeypatch.setattr(sys.modules["tiebreak.solve"], "solve", None)
+    monkeypatch.setattr(sys.modules["tiebreak.experiments.compare"], "compare", None)
+    assert main([*command, "--out", "/proc/nowhere/out"]) == 2
+    assert "--out must be a folder that can be written, but /proc/nowhere/out cannot" in (
+        capsys.readouterr().err
+    )

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import gzip
 import pickle
+import zipfile
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.io
 import scipy.sparse
@@ -533,3 +535,107 @@ def test_what_is_not_a_toml_file_gets_one_sentence(tmp_path):
     path.write_bytes(b"\xff\xfe")
     with pytest.raises(ValueError, match=r"problem.toml is not a TOML file \(.*\)$"):
         read_problem(path)
+
+
+# -- .csv as pandas writes it, and columns picked by name -----------------------------------------
+
+FRAME = pd.DataFrame({"age": [30.5, 41.0, 7.25], "income": [1.0, 2.0, 3.5], "price": [9, 8, 7]})
+
+
+@pytest.mark.parametrize("index", [True, False])
+@pytest.mark.parametrize("columns", [["age", "income", "price"], [0, 1, 2], ["0", "b", "c"]])
+def test_what_pandas_writes_is_read_as_its_numbers(tmp_path, index, columns):
+    frame = FRAME.set_axis(columns, axis=1)
+    frame.to_csv(tmp_path / "a.csv", index=index)
+    if columns == ["0", "b", "c"]:  # a name and a number in one line: nobody knows what that is
+        with pytest.raises(ValueError, match="line 1: '(b|)' is not a number"):
+            read_array(tmp_path / "a.csv")
+        return
+    np.testing.assert_array_equal(read_array(tmp_path / "a.csv"), FRAME.to_numpy())
+
+
+def test_an_index_of_labels_and_one_that_was_written_twice_are_no_columns(tmp_path):
+    FRAME.set_axis(["x", "y", "z"]).to_csv(tmp_path / "a.csv")
+    np.testing.assert_array_equal(read_array(tmp_path / "a.csv"), FRAME.to_numpy())
+    pd.read_csv(tmp_path / "a.csv").to_csv(tmp_path / "b.csv", index=False)
+    assert (tmp_path / "b.csv").read_text().startswith("Unnamed: 0,age")
+    np.testing.assert_array_equal(read_array(tmp_path / "b.csv"), FRAME.to_numpy())
+    FRAME["age"].to_csv(tmp_path / "c.csv")
+    np.testing.assert_array_equal(read_array(tmp_path / "c.csv"), FRAME["age"])
+    FRAME["age"].rename(None).to_csv(tmp_path / "d.csv")
+    np.testing.assert_array_equal(read_array(tmp_path / "d.csv"), FRAME["age"])
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers"),
+    [
+        ("0,1,2\n", [0.0, 1.0, 2.0]),  # one line is data
+        ("0\n1\n0\n", [0.0, 1.0, 0.0]),  # a column that begins with 0 too
+        ("0.0,1.0\n1.0,0.0\n", [[0.0, 1.0], [1.0, 0.0]]),
+        ("1,2\n3,4\n", [[1.0, 2.0], [3.0, 4.0]]),
+    ],
+)
+def test_numbers_are_no_header(tmp_path, text, numbers):
+    (tmp_path / "a.csv").write_text(text)
+    np.testing.assert_array_equal(read_array(tmp_path / "a.csv"), numbers)
+
+
+def test_columns_are_picked_by_name_and_others_need_not_be_numbers(tmp_path):
+    frame = FRAME.assign(city=["Oslo", "Rome", "Lima, Peru"])
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    age_income = FRAME[["age", "income"]].to_numpy()
+    for pick in ("age,income", " age , income", "!price,city"):
+        np.testing.assert_array_equal(read_array(f"{tmp_path}/a.csv:{pick}"), age_income)
+    np.testing.assert_array_equal(read_array(f"{tmp_path}/a.csv:price"), FRAME["price"])
+    assert read_array(f"{tmp_path}/a.csv:price", matrix=True).shape == (3, 1)
+    backwards = read_array(f"{tmp_path}/a.csv:income,age")
+    np.testing.assert_array_equal(backwards, age_income[:, ::-1])
+    with pytest.raises(ValueError, match=r"line 2: 'Oslo' is not a number"):
+        read_array(tmp_path / "a.csv")
+    known = "its columns are age, income, price, city"
+    with pytest.raises(ValueError, match=rf"a\.csv has no column 'Age', {known}"):
+        read_array(f"{tmp_path}/a.csv:Age")
+    (tmp_path / "b.csv").write_text("1,2\n3,4\n")
+    np.testing.assert_array_equal(read_array(f"{tmp_path}/b.csv:1"), [2.0, 4.0])
+
+
+def test_a_problem_may_pick_columns(tmp_path):
+    FRAME.to_csv(tmp_path / "train.csv")
+    (tmp_path / "p.toml").write_text(
+        '[upper]\nkind = "SquaredNorm"\n[lower]\nkind = "LeastSquares"\n'
+        'A = "train.csv:!price"\nb = "train.csv:price"\n'
+    )
+    problem = read_problem(tmp_path / "p.toml")[0]
+    np.testing.assert_array_equal(problem.lower.matrix.entries, FRAME[["age", "income"]])
+    np.testing.assert_array_equal(problem.lower.b, FRAME["price"])
+
+
+# -- files that lie about what they hold ----------------------------------------------------------
+
+
+def npy_header(shape: str) -> bytes:
+    text = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode()
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.npy", npy_header(f"({10**6}, {10**9})") + b"12345678"),
+        ("a.npy", npy_header(f"({10**30},)") + b"12345678"),
+        ("a.npy", npy_header("(-3,)") + b"12345678"),
+        ("a.mtx", f"%%MatrixMarket matrix coordinate real general\n3 3 {10**15}\n1 1 2.0\n"),
+        ("a.mtx", f"%%MatrixMarket matrix coordinate real general\n{10**16} 3 1\n1 1 2.0\n"),
+        ("a.mtx", f"%%MatrixMarket matrix array real general\n{10**7} {10**7}\n1.0\n"),
+        ("a.mtx", f"%%MatrixMarket matrix coordinate real general\n3 3 {10**40}\n1 1 2.0\n"),
+    ],
+)
+def test_a_header_that_lies_gets_one_sentence(tmp_path, name, content):
+    (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(ValueError, match=r"is damaged|is not a Matrix Market file"):
+        read_array(tmp_path / name)
+    if name == "a.npy":
+        with zipfile.ZipFile(tmp_path / "a.npz", "w") as file:
+            file.write(tmp_path / name, "a.npy")
+        with pytest.raises(ValueError, match="is damaged"):
+            read_array(tmp_path / "a.npz")

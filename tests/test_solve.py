@@ -437,7 +437,7 @@ def test_x0_outside_the_domain_is_projected_first():
 
 DOMAINS = {
     "Space": lambda n: tb.Space(),
-    "Ball": lambda n: tb.Ball(2.0, np.full(n, 0.1)),
+    "Ball": lambda n: tb.Ball(2.0, np.full(n, 0.125)),
     "Box": lambda n: tb.Box(-1.0, np.ones(n)),
     "Orthant": lambda n: tb.Orthant(),
     "Simplex": lambda n: tb.Simplex(2.0),

@@ -59,6 +59,23 @@ def drops_float64(x: Array) -> bool:
     return not sys.modules["jax"].config.jax_enable_x64
 
 
+def is_immutable(x: Array) -> bool:
+    """Can nobody write into ``x``, as into an array of JAX?"""
+    return bool(array_api_compat.is_jax_array(x))
+
+
+def words(x: Array) -> Array | None:
+    """The memory of an array on a GPU as one vector of 32-bit words; None of one on the host."""
+    is_remote = array_api_compat.is_cupy_array(x) or (
+        array_api_compat.is_torch_array(x) and x.device.type != "cpu"
+    )
+    if not is_remote or x.dtype.itemsize % 4:
+        return None
+    if array_api_compat.is_torch_array(x) and x.ndim == 2 and x.T.is_contiguous():
+        x = x.T  # whose memory is one piece, so that nothing is copied
+    return x.reshape(-1).view(namespace(x).int32)
+
+
 def epsilon(x: Array) -> float:
     """The unit of rounding of the floating-point type of ``x``."""
     kind = type(x), x.dtype
@@ -110,6 +127,13 @@ def own(value: Array, x: Array) -> Array:
     """A copy of ``value`` in the library, dtype and device of ``x``, that nobody else changes."""
     # Always a copy: what another library gives may share the memory of ``value``.
     return namespace(x).asarray(like(value, x), copy=True)
+
+
+def copied(x: Array) -> Array:
+    """A copy of ``x`` with the same order of its entries in memory, where the library has one."""
+    if type(x) is np.ndarray:
+        return np.array(x, order="K")
+    return x if is_immutable(x) else namespace(x).asarray(x, copy=True)
 
 
 def to_numpy(x: Array) -> np.ndarray[Any, Any]:

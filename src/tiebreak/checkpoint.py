@@ -30,6 +30,7 @@ from tiebreak.certificate import Claims, News
 from tiebreak.cuts import Products
 from tiebreak.functions import Seen, Smooth
 from tiebreak.groups import Groups
+from tiebreak.inputs import Inputs
 from tiebreak.matrices import Matrix
 from tiebreak.methods import (
     a_irg,
@@ -142,7 +143,9 @@ def _digest(value: object, probes: Sequence[Array] = ()) -> str:
     state = hashlib.blake2b(digest_size=16)
 
     def take(part: Any) -> None:
-        if isinstance(part, Matrix):
+        if isinstance(part, Inputs):
+            pass  # the arrays of the user, of which the part has its own
+        elif isinstance(part, Matrix):
             take(part.signature)
         elif arrays.is_sparse(part):
             for piece in (part.data, part.indices, part.indptr, np.asarray(part.shape)):

@@ -11,16 +11,21 @@ from typing import Any
 
 import numpy as np
 
-from tiebreak import arrays, matrices, streams
+from tiebreak import arrays, frames, matrices, streams
 from tiebreak.arrays import Array
-from tiebreak.matrices import Matrix, Operator
+from tiebreak.matrices import DENSE_LIMIT, Matrix, Operator
 
 
 def number(owner: str, name: str, value: object, needed: str = "a number") -> float:
     """``value`` as a float; NaN and infinities pass."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
         raise TypeError(f"{owner}: {name} must be {needed}, got {what_it_is(value)}")
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:
+        raise ValueError(
+            f"{owner}: {name} must be {needed}, got a whole number that is too large"
+        ) from None
 
 
 def finite(owner: str, name: str, value: object) -> float:
@@ -69,8 +74,13 @@ def flag(owner: str, name: str, value: object, *others: object) -> Any:
 
 
 def floating(owner: str, name: str, value: Any) -> Array:
-    """``value`` as a real floating-point array; integers and nested lists become float64."""
+    """``value`` as a real floating-point array; integers and nested lists become float64.
+
+    Tables of pandas become their numbers, and numbers in the other order of bytes this machine's.
+    """
     given = value
+    if frames.is_frame(value) or frames.is_series(value):
+        value = frames.numbers(owner, name, value)
     if type(value).__name__ == "MaskedArray":
         raise TypeError(f"{owner}: {name} must be an array of numbers, got a masked array")
     if not arrays.is_array(value):
@@ -91,6 +101,8 @@ def floating(owner: str, name: str, value: Any) -> Array:
     xp = arrays.namespace(value)
     if getattr(value.dtype, "kind", "") in ("O", "S", "U"):
         raise TypeError(f"{owner}: {name} must hold real numbers, got dtype {value.dtype}")
+    if isinstance(value, np.ndarray) and not value.dtype.isnative:
+        value = value.astype(value.dtype.newbyteorder("="))
     if xp.isdtype(value.dtype, ("integral", "bool")):
         value = xp.astype(value, xp.float64)
     if not arrays.is_real_floating(value):
@@ -118,39 +130,61 @@ def what_it_is(value: object) -> str:
 
 
 def vector(owner: str, name: str, value: Any) -> Array:
-    """``value`` as a finite real floating-point vector with at least one entry."""
+    """``value`` as a finite real floating-point vector with at least one entry: a copy.
+
+    A run keeps dozens of vectors of that length, so that one more costs nothing.
+    """
     result = floating(owner, name, value)
     if result.ndim != 1 or result.shape[0] == 0:
         raise ValueError(
             f"{owner}: {name} must be a vector with at least one entry, got {what_it_is(result)}"
         )
     if not arrays.all_finite(result):
-        raise ValueError(f"{owner}: {name} must be finite, got NaN or infinite entries")
-    return result
+        where = frames.gap(value)
+        raise ValueError(f"{owner}: {name} must be finite, got NaN or infinite entries{where}")
+    return arrays.copied(result)
+
+
+def in_precision_of(prototype: Array, value: Array) -> Array | None:
+    """``value`` in the library, dtype and device of ``prototype``; None if that would round it.
+
+    Numbers are never rounded in silence: whoever is told None goes on in float64, or refuses.
+    """
+    fitted = arrays.like(value, prototype)
+    if arrays.is_single(value) or not arrays.is_single(prototype):
+        return fitted
+    wide = arrays.to_numpy(fitted).astype(np.float64)
+    return fitted if np.array_equal(wide, arrays.to_numpy(value)) else None
 
 
 def matrix(owner: str, name: str, value: Any, is_symmetric: bool = False) -> Matrix:
     """``value`` as two products: dense, scipy.sparse, an operator, or rows that are streamed.
 
-    A symmetric operator needs no adjoint: symmetry is checked in its place.
+    A symmetric operator needs no adjoint: symmetry is checked in its place. Up to DENSE_LIMIT
+    entries the matrix is a copy: a factorisation makes several of those anyhow. A larger one is
+    the user's own memory, and `inputs` looks whether it has changed.
     """
     if isinstance(value, Matrix):
         return value
+    given = value
     if streams.is_source(value):
         return streams.Streamed(value)
     if matrices.is_operator(value):
         return _operator(owner, name, value, is_symmetric)
     if arrays.is_sparse(value):
-        value = value.tocsr()
-        if not value.has_canonical_format:
-            value = value.copy()
-            value.sum_duplicates()  # otherwise the stored entries are not the matrix's entries
         if value.dtype.kind not in "fiub":
             raise TypeError(f"{owner}: {name} must hold real numbers, got dtype {value.dtype}")
         if value.dtype not in (np.float32, np.float64):
-            value = value.astype(np.float64)
+            is_single = value.dtype.newbyteorder("=") == np.float32
+            value = value.astype(np.float32 if is_single else np.float64)
+        value = value.tocsr()
+        if value.nnz <= DENSE_LIMIT or not value.has_canonical_format:
+            value = value.copy()
+            value.sum_duplicates()  # otherwise the stored entries are not the matrix's entries
     else:
         value = floating(owner, name, value)
+        if math.prod(value.shape) <= DENSE_LIMIT:
+            value = arrays.copied(value)
     if value.ndim != 2 or value.shape[1] == 0:
         raise ValueError(
             f"{owner}: {name} must be a matrix with at least one column, "
@@ -158,7 +192,8 @@ def matrix(owner: str, name: str, value: Any, is_symmetric: bool = False) -> Mat
         )
     result = matrices.of(value)
     if not arrays.all_finite(result.stored):
-        raise ValueError(f"{owner}: {name} must be finite, got NaN or infinite entries")
+        where = frames.gap(given)
+        raise ValueError(f"{owner}: {name} must be finite, got NaN or infinite entries{where}")
     return result
 
 

@@ -7,12 +7,14 @@ Only what a command needs is imported, where it is needed: ``tiebreak --help`` a
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import shutil
 import sys
+import tempfile
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +31,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     try:
         code: int = arguments.run(arguments)
+        sys.stdout.flush()
         return code
+    except BrokenPipeError:  # as with | head: nobody reads on, which is no mistake
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for Python's last flush
+        return 141  # as the shell says of a program that ended so
+    except MemoryError as error:
+        print(f"tiebreak: there is not enough memory ({error})", file=sys.stderr)
+        return 2
     except (ValueError, TypeError, ImportError, OSError) as error:
         print(f"tiebreak: {error}", file=sys.stderr)
         return 2
@@ -123,9 +132,14 @@ def _solve(arguments: argparse.Namespace) -> int:
             options[limit] = getattr(arguments, limit)
     live = sys.stderr.isatty() and not arguments.quiet
     options["progress"] = options.get("progress", True) and live
-    result = solve(problem, **options)
-    print(result)
-    _write(result, out, names)
+    paths = {what: out / name for what, name in names.items()}
+    with _folders(path.parent for path in paths.values()):
+        result = solve(problem, **options)
+    try:
+        written = _write(result, paths)
+    finally:  # a full disk must not cost the report, nor a closed pipe the files
+        print(result)
+    print(written)
     return 0 if result.success else 1
 
 
@@ -136,6 +150,34 @@ def _check_folder(out: Path) -> None:
         raise ValueError(f"--out must be a folder, but {existing} is a file")
     if not os.access(existing, os.W_OK):
         raise ValueError(f"--out must be a folder that can be written, but {existing} cannot")
+
+
+@contextlib.contextmanager
+def _folders(folders: Iterable[Path]) -> Iterator[None]:
+    """Make them, and see that files can be written there: after hours of work it is too late.
+
+    Where there is no result, for the input was bad, what was made is taken back.
+    """
+    made: list[Path] = []
+    try:
+        for folder in set(folders):
+            above = [folder, *folder.parents]
+            made += [some for some in above if not some.exists()]
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+                with tempfile.TemporaryFile(dir=folder):
+                    pass
+            except OSError as error:
+                reason = error.strerror or error
+                raise ValueError(
+                    f"--out must be a folder that can be written, but {folder} cannot ({reason})"
+                ) from None
+        yield
+    except BaseException:
+        for folder in sorted(set(made), reverse=True):  # the inner ones first
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+        raise
 
 
 def _problem(file: str | None) -> tuple[Problem, dict[str, Any], dict[str, str]]:
@@ -191,16 +233,13 @@ def _describe(function: Function) -> str:
     return f"{kind}, {'sparse ' if matrix.is_sparse else ''}{rows} x {columns}"
 
 
-def _write(result: Result, out: Path, names: dict[str, str]) -> None:
-    """x, the report and the plot, each atomically; says where they are."""
+def _write(result: Result, paths: dict[str, Path]) -> str:
+    """x, the report and the plot, each atomically; where they are, in words."""
     import numpy as np
 
     from tiebreak.arrays import to_numpy
     from tiebreak.checkpoint import write_atomically
 
-    paths = {what: out / name for what, name in names.items()}
-    for path in paths.values():
-        path.parent.mkdir(parents=True, exist_ok=True)
     x = to_numpy(result.x)
     if paths["x"].suffix == ".csv":
         write_atomically(paths["x"], lambda file: np.savetxt(file, x, fmt="%.17g"))
@@ -208,13 +247,13 @@ def _write(result: Result, out: Path, names: dict[str, str]) -> None:
         write_atomically(paths["x"], lambda file: np.save(file, x, allow_pickle=False))
     report = json.dumps(result.to_dict(), indent=1, allow_nan=False) + "\n"
     write_atomically(paths["report"], lambda file: file.write(report.encode()))
-    written = [paths["x"], paths["report"]]
+    written, lines = [paths["x"], paths["report"]], []
     try:
         result.plot(str(paths["plot"]))
         written.append(paths["plot"])
     except ImportError as error:
-        print(f"  no plot     {error}")
-    print(f"  files       {', '.join(map(str, written))}")
+        lines.append(f"  no plot     {error}")
+    return "\n".join([*lines, f"  files       {', '.join(map(str, written))}"])
 
 
 # -- tiebreak compare, tiebreak reproduce ---------------------------------------------------------
@@ -229,12 +268,12 @@ def _compare(arguments: argparse.Namespace) -> int:
     _check_folder(out)
     problem, options = _contested(arguments.what)
     chosen = arguments.methods and [name for text in arguments.methods for name in text.split(",")]
-    outcome = compare(
-        problem, chosen, arguments.budget, max_iter=arguments.max_iter, name=arguments.what,
-        **options,
-    )  # fmt: skip
+    with _folders([out]):
+        outcome = compare(
+            problem, chosen, arguments.budget, max_iter=arguments.max_iter, name=arguments.what,
+            **options,
+        )  # fmt: skip
     print(outcome)
-    out.mkdir(parents=True, exist_ok=True)
     write_rows(out / "rows.csv", outcome.rows)
     write_atomically(out / "compare.txt", lambda file: file.write(f"{outcome}\n".encode()))
     written = [out / "rows.csv", out / "compare.txt"]

@@ -22,17 +22,20 @@ import numpy as np
 
 from tiebreak import arrays
 from tiebreak.arrays import Array, dot, like, namespace
+from tiebreak.inputs import FromData
 
 INFINITY = math.inf
 
 Path = Callable[[float], tuple[Array, float, float]]  # mu -> z(mu), <c, z(mu)>, |d(mu)|
 
 
-class Set:
+class Set(FromData):
     """What every domain has in common; the formulas are in the domains themselves.
 
     For the cut a set gives either ``_cut`` itself, or ``_path`` and ``_last``.
     """
+
+    names: tuple[Any, ...] | None = None  # of the variables, where a Series of pandas has them
 
     @property
     def diameter(self) -> float:

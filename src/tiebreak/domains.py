@@ -9,7 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from tiebreak import arrays, checks
+from tiebreak import arrays, checks, frames
 from tiebreak.arrays import (
     Array,
     dot,
@@ -34,6 +34,7 @@ from tiebreak.cuts import (
     negligible,
     shrunk,
 )
+from tiebreak.inputs import remember
 from tiebreak.simplices import L1Ball, Simplex
 
 __all__ = [
@@ -135,6 +136,8 @@ class Ball(Set):
     center: Any = None
 
     def __post_init__(self) -> None:
+        remember(self, Ball, radius=self.radius, center=self.center)
+        assign(self, "names", frames.names(self.center))
         assign(self, "radius", checks.positive("Ball", "radius", self.radius))
         if self.center is not None:
             assign(self, "center", checks.vector("Ball", "center", self.center))
@@ -261,6 +264,9 @@ class Box(Set):
     upper: Any
 
     def __post_init__(self) -> None:
+        remember(self, Box, lower=self.lower, upper=self.upper)
+        sides = (("lower", frames.names(self.lower)), ("upper", frames.names(self.upper)))
+        assign(self, "names", frames.common("Box", *sides, what="index"))
         for name in ("lower", "upper"):
             assign(self, name, _bound(name, getattr(self, name)))
         lower, upper = to_numpy(self.lower), to_numpy(self.upper)
@@ -468,6 +474,8 @@ class Halfspace(Set):
     offset: float
 
     def __post_init__(self) -> None:
+        remember(self, Halfspace, normal=self.normal, offset=self.offset)
+        assign(self, "names", frames.names(self.normal))
         assign(self, "normal", checks.vector("Halfspace", "normal", self.normal))
         assign(self, "offset", checks.finite("Halfspace", "offset", self.offset))
         if arrays.max_abs(self.normal) == 0.0:
@@ -593,7 +601,8 @@ def _length_across(c: Array, unit: Array) -> float:
 
 def _bound(name: str, value: Any) -> Any:
     """A bound of a Box, a float or a vector; infinities are allowed, NaN is not."""
-    if not arrays.is_array(value) and not isinstance(value, list | tuple):
+    is_vector = isinstance(value, list | tuple) or frames.is_series(value)
+    if not arrays.is_array(value) and not is_vector:
         bound: Any = checks.number("Box", name, value, "a number or a vector")
     else:
         bound = checks.floating("Box", name, value)
@@ -602,7 +611,7 @@ def _bound(name: str, value: Any) -> Any:
                 f"Box: {name} must be a number or a vector with at least one entry, "
                 f"got {checks.what_it_is(bound)}"
             )
-        bound = bound if bound.ndim else float(bound)
+        bound = arrays.copied(bound) if bound.ndim else float(bound)
     if np.any(np.isnan(to_numpy(bound))):
         raise ValueError(f"Box: {name} must hold numbers or infinities, got NaN")
     return bound

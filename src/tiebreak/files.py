@@ -1,6 +1,12 @@
 """Reading arrays and problems from files; whatever is wrong gets one sentence that names the file.
 
-Arrays: .npy, .npz (``data.npz:key`` picks one of several), .csv, Matrix Market (.mtx, .mtx.gz).
+Arrays: .npy, .npz (``data.npz:key`` picks one of several), .csv (``train.csv:age,income`` picks
+columns by their names, ``train.csv:!price`` all but some), Matrix Market (.mtx, .mtx.gz).
+
+A .csv may have a header: a first line without a number in it, or the 0,1,2 that pandas writes
+(where that is data, write 0.0). Without a header the columns are called 0, 1, 2. The index that
+pandas writes in front, without a name or as "Unnamed: 0", is no column.
+
 Problems: TOML, for example
 
     radius = 5.0                  # optional, as in Problem(radius=...)
@@ -43,6 +49,7 @@ Problems: TOML, for example
 
 from __future__ import annotations
 
+import csv
 import inspect
 import tomllib
 import zipfile
@@ -90,7 +97,13 @@ TABLES = ("upper", "lower", "domain", "error_bound", "method", "solve", "output"
 OUTPUT = {"x": "x.npy", "report": "report.json", "plot": "plot.png"}
 OUTPUT_ENDINGS = {"x": (".npy", ".csv"), "report": (".json",), "plot": (".png", ".pdf", ".svg")}
 
+INDEX = ("", "Unnamed: 0")  # what pandas calls the column in front that is none
+
+# What a file raises that is no such file, or whose header lies about what is in it.
+BROKEN = (ValueError, OverflowError, MemoryError, RecursionError)
+
 Table = dict[str, Any]
+Reader = Callable[[Path, str], Any]  # a path, and which of its arrays or columns
 
 
 # -- arrays ---------------------------------------------------------------------------------------
@@ -100,20 +113,24 @@ def read_array(name: str | Path, *, matrix: bool = False) -> Any:
     """The array in a file; a sparse one stays sparse (scipy's csr).
 
     Args:
-        name: the file; ``data.npz:key`` picks an array of a .npz file that holds several.
+        name: the file; ``data.npz:key`` picks an array of a .npz file that holds several,
+            ``train.csv:age,income`` columns of a .csv file, ``train.csv:!price`` all but some.
         matrix: is a matrix wanted?  .csv and .mtx cannot tell a vector from a matrix with one row
             or one column, so there it is a vector unless this is true.
     """
     text = str(name)
-    stem, found, key = text.rpartition(".npz:")
-    path = Path(f"{stem}.npz" if found else text)
+    path, pick = Path(text), ""
+    for ending in (".npz", ".csv"):
+        stem, found, key = text.rpartition(f"{ending}:")
+        if found:
+            path, pick = Path(stem + ending), key
     reader = _reader(path)
     if not path.exists():
         raise ValueError(f"{path} is not there")
     if path.is_dir():
         raise ValueError(f"{path} is a folder, a file is needed")
     try:
-        array = _npz(path, key) if found else reader(path)
+        array = reader(path, pick)
     except OSError as error:
         raise ValueError(f"{path} cannot be read ({error.strerror or error})") from None
     if array.dtype.kind not in "fiub":
@@ -127,21 +144,21 @@ def read_array(name: str | Path, *, matrix: bool = False) -> Any:
     return array
 
 
-def _reader(path: Path) -> Callable[[Path], Any]:
+def _reader(path: Path) -> Reader:
     for ending, reader in READERS.items():
         if path.name.endswith(ending):
             return reader
     raise ValueError(f"{path} has an unknown ending, known are {', '.join(READERS)}")
 
 
-def _npy(path: Path) -> Any:
+def _npy(path: Path, pick: str) -> Any:
     with path.open("rb") as file:
         if file.read(6) != b"\x93NUMPY":
             raise ValueError(f"{path} is not a .npy file")
     return _unpickled(path, lambda: np.load(path, allow_pickle=False))
 
 
-def _npz(path: Path, key: str = "") -> Any:
+def _npz(path: Path, key: str) -> Any:
     if not zipfile.is_zipfile(path):
         raise ValueError(f"{path} is not a .npz file")
     with np.load(path, allow_pickle=False) as file:
@@ -166,7 +183,7 @@ def _unpickled(path: Path, load: Callable[[], Any]) -> Any:
     """``load()``, a call of NumPy that is not allowed to unpickle."""
     try:
         return load()
-    except (ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+    except (*BROKEN, EOFError, zipfile.BadZipFile, zlib.error) as error:
         if "allow_pickle" in str(error):
             raise ValueError(
                 f"{path} holds Python objects, which are never unpickled; save numbers instead"
@@ -180,30 +197,62 @@ def _saved_sparse(path: Path) -> Any:
 
     try:
         return scipy.sparse.csr_array(scipy.sparse.load_npz(path))
-    except (ValueError, KeyError, TypeError, NotImplementedError) as error:
+    except (*BROKEN, KeyError, TypeError, NotImplementedError) as error:
         raise ValueError(f"{path} is no sparse matrix ({_first_line(error)})") from None
 
 
-def _csv(path: Path) -> Any:
+def _csv(path: Path, pick: str) -> Any:
     try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
+        table = csv.reader(path.read_text(encoding="utf-8-sig").splitlines())
+        lines = [(table.line_num, [entry.strip() for entry in line]) for line in table]
     except UnicodeDecodeError:
         raise ValueError(f"{path} is not a .csv file, it is not text") from None
-    filled = [(number, line.split(",")) for number, line in enumerate(lines, 1) if line.strip()]
-    if filled and not any(map(_is_number, filled[0][1])):
-        del filled[0]  # the header
+    except csv.Error as error:
+        raise ValueError(f"{path} is not a .csv file ({error})") from None
+    filled = [(number, entries) for number, entries in lines if entries not in ([], [""])]
+    names = filled[0][1] if filled else []
+    has_header = _is_header(names, len(filled))
+    filled = filled[has_header:]
     if not filled:
         raise ValueError(f"{path} is empty, it holds no numbers")
     first, width = filled[0][0], len(filled[0][1])
+    if not has_header or len(names) != width:  # or it is a line of words
+        names = [str(i) for i in range(width)]
+    columns = _columns(path, names, pick)
     for number, entries in filled:
-        for entry in entries:
+        for entry in (entries[i] for i in columns if i < len(entries)):
             if not _is_number(entry):
-                raise ValueError(f"{path}, line {number}: {entry.strip()!r} is not a number")
+                raise ValueError(f"{path}, line {number}: {entry!r} is not a number")
         if len(entries) != width:
             raise ValueError(
                 f"{path}, line {number} has {_count(len(entries))}, line {first} has {width}"
             )
-    return np.array([entries for _, entries in filled], dtype=np.float64)
+    return np.array([[entries[i] for i in columns] for _, entries in filled], dtype=np.float64)
+
+
+def _is_header(names: list[str], lines: int) -> bool:
+    """Is the first of so many lines a header: without numbers, or as pandas counts columns?"""
+    if not any(map(_is_number, names)):
+        return True
+    own = names[1:] if names[0] in INDEX else names
+    is_counted = own == [str(i) for i in range(len(own))]
+    return lines > 1 and len(names) > 1 and is_counted  # a lone 0 begins many a vector
+
+
+def _columns(path: Path, names: list[str], pick: str) -> list[int]:
+    """The places of the columns that are wanted; all but the index of pandas if nothing is said."""
+    everything = list(range(len(names)))
+    if len(names) > 1 and names[0] in INDEX:
+        everything = everything[1:]
+    if not pick:
+        return everything
+    wanted = [name.strip() for name in next(csv.reader([pick.removeprefix("!")]))]
+    for name in wanted:
+        if names.count(name) != 1:
+            known, count = ", ".join(names), names.count(name) or "no"
+            raise ValueError(f"{path} has {count} column {name!r}, its columns are {known}")
+    places = [names.index(name) for name in wanted]
+    return [i for i in everything if i not in places] if pick[0] == "!" else places
 
 
 def _count(entries: int) -> str:
@@ -218,18 +267,18 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _mtx(path: Path) -> Any:
+def _mtx(path: Path, pick: str) -> Any:
     import scipy.io
     import scipy.sparse
 
     try:
         array = scipy.io.mmread(path)
-    except (ValueError, OverflowError, EOFError, OSError, zlib.error) as error:
+        return scipy.sparse.csr_array(array) if scipy.sparse.issparse(array) else array
+    except (*BROKEN, EOFError, OSError, zlib.error) as error:
         raise ValueError(f"{path} is not a Matrix Market file ({_first_line(error)})") from None
-    return scipy.sparse.csr_array(array) if scipy.sparse.issparse(array) else array
 
 
-READERS: dict[str, Callable[[Path], Any]] = {
+READERS: dict[str, Reader] = {
     ".npy": _npy,
     ".npz": _npz,
     ".csv": _csv,
@@ -276,6 +325,8 @@ def _read_toml(path: Path) -> Table:
         raise ValueError(f"{path} is not there") from None
     except OSError as error:
         raise ValueError(f"{path} cannot be read ({error.strerror or error})") from None
+    except RecursionError:
+        raise ValueError(f"{path} has arrays or tables that are nested too deeply") from None
     except ValueError as error:  # TOMLDecodeError and UnicodeDecodeError
         raise ValueError(f"{path} is not a TOML file ({_first_line(error)})") from None
 

@@ -16,13 +16,14 @@ import contextlib
 import copy
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
-from tiebreak import arrays, checks
+from tiebreak import arrays, checks, frames
 from tiebreak.arrays import Array, Image, rounding_unit
 from tiebreak.domains import Domain
+from tiebreak.inputs import FromData, remember
 
 PROBE = 1e-4  # how far a callable is looked at around the start, beside |x0|
 
@@ -101,7 +102,7 @@ class Looking:
         return [seen.slope for seen in self()[0]]
 
 
-class Function:
+class Function(FromData):
     """What a level can be: a convex function, smooth or the sum of a smooth one and a penalty.
 
     ``lipschitz`` is an upper bound on the gradient's Lipschitz constant (inf if unknown),
@@ -118,6 +119,7 @@ class Function:
     __array_ufunc__ = None  # so that a NumPy number times a function comes to __rmul__
     prototype: Array | None = None  # an empty vector of the function's library, dtype and device
     data_epsilon: float = 0.0  # the unit of rounding of its data, where they were widened
+    names: tuple[Any, ...] | None = None  # of the variables, where a table of pandas has them
 
     def value(self, x: Array) -> float:
         """h(x)."""
@@ -234,11 +236,13 @@ class SmoothFunction(Function):
 
 
 class SquaredNorm(SmoothFunction):
-    """weight/2 |x - center|²; ``center`` is the origin if None."""
+    """weight/2 |x - center|²; ``center`` is the origin if None, and is copied."""
 
     lower_bound = 0.0
 
     def __init__(self, weight: float = 1.0, center: object = None) -> None:
+        remember(self, SquaredNorm, weight=weight, center=center)
+        self.names = frames.names(center)
         self.weight = checks.positive("SquaredNorm", "weight", weight)
         self.lipschitz = self.strong_convexity = self.weight
         self.center = None
@@ -316,6 +320,8 @@ class Linear(SmoothFunction):
     lipschitz = 0.0
 
     def __init__(self, c: object) -> None:
+        remember(self, Linear, c=c)
+        self.names = frames.names(c)
         self.c = checks.vector("Linear", "c", c)
         self.dimension = int(self.c.shape[0])
         self.prototype = self.c[:0]
@@ -362,7 +368,8 @@ class Smooth(SmoothFunction):
     taken away again is not seen: then give ``lipschitz``, or none of its digits counts.
 
     Both callables get a copy of x, which they may write into; gradients are copied, so that the
-    same buffer may be returned every time.
+    same buffer may be returned every time. What the callables compute with cannot be seen from
+    here: where that changes, make a new Smooth.
     """
 
     # How a wrong answer of a callable is named, in a sentence.
@@ -471,8 +478,9 @@ class Scaled(SmoothFunction):
     """weight * h, written ``weight * h``."""
 
     def __init__(self, weight: float, function: SmoothFunction) -> None:
+        remember(self, Scaled, weight=weight, function=function)
         self.weight = checks.positive("Scaled", "weight", weight)
-        self.function = function
+        self.function, self.names = function, function.names
         self.dimension, self.prototype = function.dimension, function.prototype
 
     @property
@@ -550,6 +558,25 @@ class Scaled(SmoothFunction):
         return self.weight * self.function.turning(reach, slope / self.weight)
 
 
+F = TypeVar("F", bound=Function)
+
+
+def in_one_precision(who: str, first: F, second: F) -> tuple[F, F]:
+    """Both functions for vectors of one dtype: float64, where only one of them is in that.
+
+    ValueError where their libraries differ, or one cannot be widened.
+    """
+    kinds = [arrays.kind(h.prototype) for h in (first, second) if h.prototype is not None]
+    if len(set(kinds)) < 2:
+        return first, second
+    found = [h if not arrays.is_single(h.prototype) else h.widened for h in (first, second)]
+    if len({kind.split()[0] for kind in kinds}) > 1 or None in found:
+        raise ValueError(
+            f"{who} must hold arrays of the same library and dtype, got {kinds[0]} and {kinds[1]}"
+        )
+    return found[0], found[1]  # type: ignore[return-value]
+
+
 class Sum(SmoothFunction):
     """first + second, written ``first + second``; an image is the pair of their images."""
 
@@ -560,12 +587,9 @@ class Sum(SmoothFunction):
                 "Sum: both functions must have the same number of variables, "
                 f"got {sizes[0]} and {sizes[1]}"
             )
-        kinds = [arrays.kind(h.prototype) for h in (first, second) if h.prototype is not None]
-        if len(set(kinds)) > 1:
-            raise ValueError(
-                "Sum: both functions must hold arrays of the same library and dtype, "
-                f"got {kinds[0]} and {kinds[1]}"
-            )
+        remember(self, Sum, first=first, second=second)
+        self.names = frames.common("Sum", ("first", first.names), ("second", second.names))
+        first, second = in_one_precision("Sum: both functions", first, second)
         self.first, self.second = first, second
         self.dimension = sizes[0] if sizes else None
         self.prototype = first.prototype if first.prototype is not None else second.prototype

@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tiebreak import arrays, checks
+from tiebreak import arrays, checks, frames
 from tiebreak.arrays import Array, dot, like, to_numpy
 from tiebreak.cuts import into
+from tiebreak.inputs import FromData, remember
 
 Host = np.ndarray[Any, Any]
 LONG_RUN = 20  # from about this length on, the sums of runs are faster than those by labels
@@ -45,14 +46,17 @@ class Layout(NamedTuple):
 UNGROUPED = Layout(None, np.zeros(1))
 
 
-class Groups:
-    """Disjoint groups of variables; -1 is the label of a variable in no group.
+class Groups(FromData):
+    """Disjoint groups of variables, from what a user passes; -1 is the label of one in no group.
 
     ``length`` is the number of variables; None where only the variables in groups are known, and
     all others are in none.
     """
 
-    def __init__(self, labels: Host, length: int | None) -> None:
+    def __init__(self, given: Any) -> None:
+        remember(self, Groups, given=given)
+        self.names = frames.names(given)
+        labels, length = _labels(given)
         inside = labels >= 0
         first, names = np.unique(labels[inside], return_index=True, return_inverse=True)[1:]
         rank = np.empty(len(first), dtype=np.int64)
@@ -99,15 +103,20 @@ class Groups:
 
 
 def groups_of(value: Any) -> Groups:
-    """What a user passes as groups: a label for each variable, or lists of variables."""
+    """What a user passes as groups."""
+    return value if isinstance(value, Groups) else Groups(value)
+
+
+def _labels(value: Any) -> tuple[Host, int | None]:
+    """A label for each variable, or lists of variables, as labels; and how many variables."""
     needed = (
         "GroupL2: groups must be a vector with the group of each variable (-1: none) "
         "or a list of lists of variables, got "
     )
-    if isinstance(value, Groups):
-        return value
     if isinstance(value, list | tuple) and value and not isinstance(value[0], int | np.integer):
-        return Groups(_from_lists(value, needed), None)
+        return _from_lists(value, needed), None
+    if frames.is_series(value):
+        value = value.to_numpy()
     if not arrays.is_array(value) and not isinstance(value, list | tuple | range):
         raise TypeError(needed + checks.what_it_is(value))
     labels = np.asarray(value) if not arrays.is_array(value) else to_numpy(value)
@@ -117,7 +126,7 @@ def groups_of(value: Any) -> Groups:
         raise TypeError(f"{needed}entries of type {labels.dtype}")
     if np.any(labels < -1):
         raise ValueError(f"GroupL2: groups must be whole numbers >= -1, got {np.min(labels)}")
-    return Groups(labels.astype(np.int64), len(labels))
+    return labels.astype(np.int64), len(labels)
 
 
 def _from_lists(lists: Sequence[Any], needed: str) -> Host:

@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tiebreak import arrays, checks, deadline, matrices, spectra
+from tiebreak import arrays, checks, deadline, frames, matrices, spectra
 from tiebreak.arrays import Array, Deferred, Image, Plan, Product, rounding_unit
 from tiebreak.functions import Lifted, Looking, SmoothFunction
+from tiebreak.inputs import FromData, remember
 from tiebreak.matrices import DENSE_LIMIT, Fused, Matrix, Operator
 
 SMALL = 256  # up to this size eigenvalues are computed exactly, beyond it bounded by Lanczos
@@ -41,6 +42,7 @@ class _LinearLoss(SmoothFunction):
     def __init__(self, A: object, mean: bool, lipschitz: float | None) -> None:
         owner = type(self).__name__
         self.matrix = checks.matrix(owner, "A", A)
+        self.names = frames.names(A) if frames.is_frame(A) else None
         rows, self.dimension = self.matrix.shape
         self.prototype = self.matrix.prototype
         self.mean = checks.flag(owner, "mean", mean)
@@ -48,12 +50,23 @@ class _LinearLoss(SmoothFunction):
         if lipschitz is not None:
             self.lipschitz = checks.at_least(owner, "lipschitz", lipschitz)
 
-    def _per_row(self, value: object, name: str) -> Array:
-        """``value`` as a vector with one entry per row of A, in A's library and dtype."""
+    def _per_row(self, A: object, value: object, name: str) -> Array:
+        """``value`` as a vector with one entry per row of A, in A's library and dtype.
+
+        Where A is in single precision and holds fewer digits than these numbers have, both are in
+        double from now on.
+        """
         rows, owner = self.matrix.shape[0], type(self).__name__
         if rows == 0 and not np.size(arrays.to_numpy(value)):
             return self.prototype
+        frames.need_same_rows(owner, ("A", A), (name, value))
         vector = checks.length(owner, name, checks.vector(owner, name, value), rows, "row of A")
+        fitted = checks.in_precision_of(self.prototype, vector)
+        if fitted is not None:
+            return fitted
+        self.data_epsilon = arrays.epsilon(self.prototype)
+        self.matrix = _widened(owner, name, "A", self.matrix)
+        self.prototype = self.matrix.prototype
         return arrays.like(vector, self.prototype)
 
     @property
@@ -207,18 +220,39 @@ class _LinearLoss(SmoothFunction):
         return np.linalg.eigvalsh(gram.toarray() if self.matrix.is_sparse else gram)
 
 
+def _widened(owner: str, name: str, whose: str, matrix: Matrix) -> Matrix:
+    """The matrix in double precision, for a vector whose numbers need that."""
+    wide = matrix.widened
+    if wide is None:
+        raise ValueError(
+            f"{owner}: {name} must hold numbers of float32 as {whose} does, which cannot be "
+            "widened, got float64 numbers that would be rounded"
+        )
+    return wide
+
+
+def _as_given(A: object, matrix: Matrix) -> object:
+    """What a function remembers of its matrix: what the user gave, or the stream made of that."""
+    return matrix if isinstance(matrix, FromData) else A
+
+
 class LeastSquares(_LinearLoss):
     """½|Ax - b|², divided by the number of rows if ``mean``.
 
     Args:
         A: matrix: dense (any array-API library), scipy.sparse, a linear operator (SciPy, PyLops),
-            or Streamed (as a numpy.memmap and a Zarr array become by themselves).
-        b: vector with one entry per row.
+            or Streamed (as a numpy.memmap and a Zarr array become by themselves). A DataFrame of
+            pandas is welcome: then b, if it is a Series, must have the same index.
+        b: vector with one entry per row. Nothing is rounded: where A is in float32 and b has
+            numbers that float32 does not hold, A is widened to float64.
         mean: divide by the number of rows.
         gram: work with A'A instead of A (one product per point instead of two). None decides:
             yes if A is tall and dense, and the residual cannot become so small beside b that the
             value ½x'A'Ax - b'Ax + ½|b|² would lose more than two digits to cancellation.
         lipschitz: your own upper bound on lambda_max(A'A) (over the rows if ``mean``).
+
+    New numbers that you write into your arrays are noticed when you call ``solve``, ``certify`` or
+    ``compare``, and the answer is for them. (Not those behind a linear operator: make a new one.)
     """
 
     _curvature = 1.0
@@ -234,7 +268,9 @@ class LeastSquares(_LinearLoss):
         lipschitz: float | None = None,
     ) -> None:
         super().__init__(A, mean, lipschitz)
-        self.b = self._per_row(b, "b")
+        given = _as_given(A, self.matrix)
+        remember(self, LeastSquares, A=given, b=b, mean=mean, gram=gram, lipschitz=lipschitz)
+        self.b = self._per_row(A, b, "b")
         self._use_gram: bool | None = checks.flag("LeastSquares", "gram", gram, None)
         if gram and not self.matrix.is_explicit:
             raise ValueError(
@@ -409,7 +445,7 @@ class Logistic(_LinearLoss):
 
     Args:
         A: matrix as in LeastSquares, one row per example.
-        y: labels, -1 or +1.
+        y: labels, -1 or +1; a Series must have the index of A, if A is a DataFrame.
         mean: divide by the number of rows (the default).
         lipschitz: your own upper bound on lambda_max(A'A)/4 (over the rows if ``mean``).
     """
@@ -421,7 +457,9 @@ class Logistic(_LinearLoss):
         self, A: object, y: object, mean: bool = True, *, lipschitz: float | None = None
     ) -> None:
         super().__init__(A, mean, lipschitz)
-        self.y = self._per_row(y, "y")
+        given = _as_given(A, self.matrix)
+        remember(self, Logistic, A=given, y=y, mean=mean, lipschitz=lipschitz)
+        self.y = self._per_row(A, y, "y")
         labels = arrays.to_numpy(self.y)
         if not bool(np.all(np.abs(labels) == 1.0)):
             found = ", ".join(f"{v:g}" for v in np.unique(labels)[:5])
@@ -475,6 +513,11 @@ class Logistic(_LinearLoss):
         return self._scale * (rows + math.sqrt(rows) * self.matrix.frobenius * reach)
 
 
+def _index(Q: Any) -> Any:
+    """The names of the rows of a DataFrame, where it has some."""
+    return frames.names(Q.iloc[:, 0]) if frames.is_frame(Q) and Q.shape[1] else None
+
+
 class Quadratic(SmoothFunction):
     """½x'Qx + c'x + constant with Q symmetric positive semidefinite.
 
@@ -482,7 +525,8 @@ class Quadratic(SmoothFunction):
         Q: matrix, dense, scipy.sparse or a linear operator; checked for symmetry (an operator: on
             a random pair), and for a negative eigenvalue (all of them up to 2048 variables, by
             Lanczos beyond and for an operator).
-        c: vector, zero if None.
+        c: vector, zero if None. Where Q is in float32 and c has numbers that float32 does not
+            hold, Q is widened to float64.
         constant: number.
         lipschitz: your own upper bound on the largest eigenvalue of Q.
     """
@@ -496,6 +540,14 @@ class Quadratic(SmoothFunction):
         lipschitz: float | None = None,
     ) -> None:
         matrix = checks.matrix("Quadratic", "Q", Q, is_symmetric=True)
+        remember(self, Quadratic, Q=Q, c=c, constant=constant, lipschitz=lipschitz)
+        self.names = frames.common(
+            "Quadratic",
+            ("the columns of Q", frames.names(Q) if frames.is_frame(Q) else None),
+            ("the index of Q", _index(Q)),
+            ("c", frames.names(c)),
+            what="names",
+        )
         rows, n = matrix.shape
         if rows != n:
             raise ValueError(f"Quadratic: Q must be square, got shape {rows} x {n}")
@@ -520,11 +572,17 @@ class Quadratic(SmoothFunction):
             vector = checks.length(
                 "Quadratic", "c", checks.vector("Quadratic", "c", c), n, "row of Q"
             )
-            vector = arrays.like(vector, matrix.prototype)
+            fitted = checks.in_precision_of(matrix.prototype, vector)
+            if fitted is None:
+                self.data_epsilon = arrays.epsilon(matrix.prototype)
+                matrix = _widened("Quadratic", "c", "Q", matrix)
+                fitted = arrays.like(vector, matrix.prototype)
+            vector = fitted
         constant = checks.finite("Quadratic", "constant", constant)
         self._set(matrix, vector, constant)
         smallest, largest = self._extremes
-        if smallest < -8 * n * arrays.epsilon(matrix.prototype) * max(largest, -smallest):
+        unit = max(arrays.epsilon(matrix.prototype), self.data_epsilon)
+        if smallest < -8 * n * unit * max(largest, -smallest):
             raise ValueError(
                 "Quadratic: Q must be positive semidefinite (convex), "
                 f"got the eigenvalue {smallest:.3g}"

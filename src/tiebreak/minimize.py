@@ -76,7 +76,7 @@ def minimize(
         radius=radius,
         error_bound=error_bound,
     )
-    start = problem.domain.project(problem.point(x0, "minimize", "x0"))
+    start = problem.domain.project(problem.point(x0, "minimize", "x0", is_start=True))
     if check_gradients:
         for name, level in (("upper", f), ("lower", g)):
             smooth, _ = split(level)

@@ -12,20 +12,22 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tiebreak import arrays, checks
+from tiebreak import arrays, checks, frames
 from tiebreak.arrays import Array, Image, to_numpy
 from tiebreak.cuts import INFINITY, assign
 from tiebreak.domains import Ball, Box, Domain, Space
 from tiebreak.functions import Flat, Function, Lifted, Looking, Outcome, SmoothFunction
 from tiebreak.groups import Groups, groups_of
+from tiebreak.inputs import FromData, remember
 from tiebreak.terms import Terms
 
 
-class Penalty:
+class Penalty(FromData):
     """What every penalty has in common; the formulas are in `Terms`."""
 
     __array_ufunc__ = None  # so that a NumPy number times a penalty comes to __rmul__
     _weights: ClassVar[tuple[str, ...]] = ("weight",)
+    names: ClassVar[tuple[Any, ...] | None] = None  # of the variables, as in Function
 
     @property
     def terms(self) -> Terms:
@@ -163,6 +165,8 @@ class GroupL2(Penalty):
     def __post_init__(self) -> None:
         _check_weights(self)
         assign(self, "groups", groups_of(self.groups))
+        assign(self, "names", self.groups.names)
+        remember(self, GroupL2, groups=self.groups, weight=self.weight)
 
     def check(self, n: int) -> None:
         """Raise ValueError if the groups do not fit ``n`` variables."""
@@ -192,6 +196,8 @@ class Indicator(Penalty):
         if isinstance(self.domain, type) or not isinstance(self.domain, Domain):
             got = checks.what_it_is(self.domain)
             raise TypeError(f"Indicator: domain must be a domain such as Box(0, 1), got {got}")
+        remember(self, Indicator, domain=self.domain)
+        assign(self, "names", getattr(self.domain, "names", None))
 
     def check(self, n: int) -> None:
         """Raise ValueError if the parameters of the set do not fit ``n`` variables."""
@@ -220,6 +226,9 @@ class PenaltySum(Penalty):
 
     def __post_init__(self) -> None:
         joint(self.first, self.second, owner="PenaltySum")
+        remember(self, PenaltySum, first=self.first, second=self.second)
+        both = ("first", self.first.names), ("second", self.second.names)
+        assign(self, "names", frames.common("PenaltySum", *both))
 
     def __repr__(self) -> str:
         return f"{self.first!r} + {self.second!r}"
@@ -386,7 +395,10 @@ class Composite(Function):
     """
 
     def __init__(self, smooth: SmoothFunction, penalty: Penalty) -> None:
+        remember(self, Composite, smooth=smooth, penalty=penalty)
         self.smooth, self.penalty = smooth, penalty
+        both = ("the smooth part", smooth.names), ("the penalty", penalty.names)
+        self.names = frames.common("Composite", *both)
         sizes = [p.dimension for p in (smooth, penalty) if p.dimension is not None]
         self.dimension = sizes[0] if sizes else None
         if self.dimension is not None:

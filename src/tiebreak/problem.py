@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from tiebreak import arrays, checks, deadline
+from tiebreak import arrays, checks, deadline, frames
 from tiebreak.arrays import Array, Image
 from tiebreak.cuts import assign
 from tiebreak.domains import Ball, Domain, Orthant, Space
-from tiebreak.functions import Function, Lifted, Linear, Scaled, SmoothFunction, Sum
+from tiebreak.functions import (
+    Function,
+    Lifted,
+    Linear,
+    Scaled,
+    SmoothFunction,
+    Sum,
+    in_one_precision,
+)
+from tiebreak.inputs import FromData, remember
 from tiebreak.losses import LeastSquares
 from tiebreak.penalties import (
     Composite,
@@ -99,7 +108,7 @@ def mixed(p: Point, q: Point, weight: float) -> Point:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Problem:
+class Problem(FromData):
     """Minimise ``upper`` over all minimisers of ``lower`` on ``domain``.
 
         min f(x)   subject to   x in argmin_{z in Z} g(z)
@@ -111,6 +120,10 @@ class Problem:
             ``lower`` is a part of Z, for both levels.
         radius: some solution has |x| <= radius. Your word, used by the certificate alone.
         error_bound: how g grows away from its minimisers. Your word too.
+
+    Numbers of both precisions in one problem are all taken in float64, unless those in float64
+    are vectors of a function or of the domain that float32 holds as they are: nothing is rounded.
+    Names of variables, where tables of pandas have some, must be the same everywhere.
     """
 
     upper: Function
@@ -118,6 +131,8 @@ class Problem:
     domain: Domain = field(default_factory=Space)
     radius: float | None = None
     error_bound: ErrorBound | None = None
+    names: ClassVar[tuple[Any, ...] | None] = None  # of the variables, where pandas has them
+    _latest: ClassVar[Problem | None] = None  # with the numbers of the last call
 
     if TYPE_CHECKING:  # a penalty alone is welcome, and becomes a Composite
 
@@ -132,6 +147,7 @@ class Problem:
         ) -> None: ...
 
     def __post_init__(self) -> None:
+        given = {f.name: getattr(self, f.name) for f in fields(self)}
         if isinstance(self.domain, type) or not isinstance(self.domain, Domain):
             raise TypeError(
                 "Problem: domain must be a domain such as Ball(1.0) or Space(), "
@@ -145,7 +161,11 @@ class Problem:
                     "Smooth(value, gradient), L1(0.1) or a sum of them, "
                     f"got {checks.what_it_is(function)}"
                 )
-            smooth, penalty = split(function)
+        remember(self, Problem, **given)
+        named = ((name, getattr(part, "names", None)) for name, part in given.items())
+        assign(self, "names", frames.common("Problem", *named))
+        for name in ("upper", "lower"):
+            smooth, penalty = split(getattr(self, name))
             assign(self, "domain", intersection("Problem", self.domain, penalty.terms.domain))
             is_smooth = not any(penalty.terms.weights)
             # An indicator is a part of the domain now; a penalty without weight is none.
@@ -159,14 +179,15 @@ class Problem:
                 "Problem: upper and lower must have the same number of variables, "
                 f"got {sizes[0]} and {sizes[1]}"
             )
-        kinds = [
-            arrays.kind(h.prototype) for h in (self.upper, self.lower) if h.prototype is not None
-        ]
-        if len(set(kinds)) > 1:
-            raise ValueError(
-                "Problem: upper and lower must hold arrays of the same library and dtype, "
-                f"got {kinds[0]} and {kinds[1]}"
-            )
+        self._take(*in_one_precision("Problem: upper and lower", self.upper, self.lower))
+        if not all(map(self._holds_domain, self._prototypes)):
+            upper, lower = self.upper.widened, self.lower.widened
+            if upper is None or lower is None:
+                raise ValueError(
+                    "Problem: domain must hold numbers of float32 as the functions do, which "
+                    "cannot be widened, got float64 numbers that would be rounded"
+                )
+            self._take(upper, lower)
         if self.radius is not None:
             checks.positive("Problem", "radius", self.radius)
         if self.error_bound is not None and not isinstance(self.error_bound, ErrorBound):
@@ -179,6 +200,31 @@ class Problem:
             raise ValueError(
                 "Problem: lower is unbounded below on the domain, so it has no minimisers"
             )
+
+    def _take(self, upper: Function, lower: Function) -> None:
+        assign(self, "upper", upper)
+        assign(self, "lower", lower)
+
+    @property
+    def _prototypes(self) -> list[Array]:
+        return [h.prototype for h in (self.upper, self.lower) if h.prototype is not None]
+
+    def _holds_domain(self, prototype: Array) -> bool:
+        """Does this precision hold the vectors of the domain as they are?"""
+        domain: Any = self.domain
+        names = [part.name for part in fields(domain)] if is_dataclass(domain) else []
+        vectors = [v for v in (getattr(domain, name) for name in names) if arrays.is_array(v)]
+        return all(checks.in_precision_of(prototype, v) is not None for v in vectors)
+
+    def current(self) -> Problem:
+        """The same with the numbers that its arrays hold now: itself, if none has changed.
+
+        What was made anew is kept, with all that is found out about it, for the next call.
+        """
+        latest = FromData.current(self._latest or self)
+        if latest is not self:
+            assign(self, "_latest", latest)
+        return latest
 
     def _falls_without_end(self) -> bool:
         """Is the lower level linear up to its penalty, and surely unbounded below on Z?"""
@@ -246,8 +292,7 @@ class Problem:
     @property
     def is_single(self) -> bool:
         """Are its data in single precision?"""
-        data = [h.prototype for h in (self.upper, self.lower) if h.prototype is not None]
-        return any(map(arrays.is_single, data))
+        return any(map(arrays.is_single, self._prototypes))
 
     def in_precision_of(self, x: Array) -> Problem:
         """This problem, or the wider one where its data are in single precision and x is not."""
@@ -273,16 +318,28 @@ class Problem:
         curvature = self.lower.strong_convexity + self.penalties[1].strong_convexity
         return max(curvature, on_space)
 
-    def point(self, x: Any, owner: str, name: str) -> Array:
-        """``x`` as a vector of this problem: its library, its dtype, its number of variables."""
+    def point(self, x: Any, owner: str, name: str, *, is_start: bool = False) -> Array:
+        """``x`` as a vector of this problem: its library, its dtype, its number of variables.
+
+        In float64 where the data are float32 and would round it: see `in_precision_of`. A start is
+        rounded, for it is no part of the problem.
+        """
+        frames.common(owner, ("the problem", self.names), (name, frames.names(x)), what="names")
         x = checks.vector(owner, name, x)
         if self.dimension is not None:
             checks.length(owner, name, x, self.dimension, "variable")
         self._check_dimension(int(x.shape[0]))
-        for function in (self.upper, self.lower):
-            if function.prototype is not None:
-                return arrays.own(x, function.prototype)
-        return arrays.own(x, x)
+        prototypes = self._prototypes
+        if not prototypes:
+            return x if self._holds_domain(x) else arrays.double(x)
+        if is_start or checks.in_precision_of(prototypes[0], x) is not None:
+            return arrays.own(x, prototypes[0])
+        if self.widened is None:
+            raise ValueError(
+                f"{owner}: {name} must hold numbers of float32 as the problem does, which cannot "
+                "be widened, got float64 numbers that would be rounded"
+            )
+        return arrays.own(x, arrays.double(prototypes[0]))
 
     def start(self, x0: Any = None) -> Array:
         """x0 (the origin if None) as a vector of this problem, projected onto the domain."""
@@ -293,7 +350,7 @@ class Problem:
                     "there are"
                 )
             x0 = np.zeros(self.dimension)
-        return self.domain.project(self.point(x0, "solve", "x0"))
+        return self.domain.project(self.point(x0, "solve", "x0", is_start=True))
 
     def lift(self, *xs: Array) -> tuple[Point, ...]:
         """The points ``xs`` with their images under both functions."""

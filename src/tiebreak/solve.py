@@ -74,7 +74,8 @@ def solve(
     Args:
         problem: the Problem.
         method: a method or its name; "auto" chooses.
-        x0: where to start; the origin if None. Projected onto the domain.
+        x0: where to start; the origin if None. Projected onto the domain, and rounded where the
+            problem is in float32: a start is no part of the data.
         rtol, atol: one number or a pair (upper, lower). The tolerance of a level is
             atol + rtol * max(|value at x|, |value at x0|); where both values are 0 to rounding, the
             size of the terms that cancel in them takes their place.
@@ -110,10 +111,14 @@ def solve(
         ``success`` is True for the first two, ``proved`` for the first alone. Without success x is
         the last point of the method, or, where its g exceeds the least g seen by more than the
         tolerance, the point of least g.
+
+    The answer is for the numbers that your arrays hold now, whatever they held when the problem
+    was made or solved before. (Not seen: those behind a linear operator or a plain callable.)
     """
     began = time.perf_counter()
     if not isinstance(problem, Problem):
         raise TypeError(f"solve: problem must be a Problem, got {checks.what_it_is(problem)}")
+    problem = problem.current()
     chosen = find_method(method, problem)
     relative, absolute = _pair(rtol, "rtol"), _pair(atol, "atol")
     if criterion not in CRITERIA:
@@ -334,7 +339,9 @@ def certify(
     checks.whole("certify", "max_iter", max_iter)
     if max_time is not None:
         checks.positive("certify", "max_time", max_time)
+    problem = problem.current()
     x = problem.point(x, "certify", "x")
+    problem = problem.in_precision_of(x)
     start = problem.start(x)
     with deadline.limited(max_time) as limit, _heeding_ctrl_c(limit), arrays.quiet():
         runs: list[Run] = []

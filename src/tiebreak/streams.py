@@ -18,6 +18,7 @@ import numpy as np
 
 from tiebreak import arrays, deadline
 from tiebreak.arrays import Array
+from tiebreak.inputs import FromData, checksums, stamps
 from tiebreak.matrices import BLOCK, DENSE_LIMIT, Block, Swept, block_bytes
 
 Host = np.ndarray[Any, Any]
@@ -31,6 +32,7 @@ class Source(Protocol):
     shape: tuple[int, int]
     dtype: np.dtype[Any]  # as they are stored
     together: int  # so many rows are stored as one chunk, and read as a whole or twice
+    files: Sequence[str | os.PathLike[str]]  # that hold all the rows; none where that is not so
 
     def parts(self, rows: int, buffers: Sequence[Host]) -> Iterator[tuple[int, Host]]:
         """All rows in order: (the first one's number, at most ``rows`` of them).
@@ -44,7 +46,7 @@ class Source(Protocol):
         ...
 
 
-class Streamed(Swept):
+class Streamed(Swept, FromData):
     """A matrix whose rows stay on a disk (or wherever they are) and are read in every pass.
 
         A = tb.Streamed("train.npy")
@@ -53,6 +55,11 @@ class Streamed(Swept):
     Memory: two buffers that share ``block`` bytes, and a few vectors of the length of a row and of
     a column. One pass at the start finds |A|_F and entries that are not finite. NumPy's float32
     stays float32, all other numbers become float64, block by block.
+
+    A file that was written since is noticed by ``solve``, ``certify`` and ``compare``, by its size
+    and its time, and read anew. A source that is no such file (a memmap that can be written, an
+    array of Zarr, an object with rows) is read once by each of these calls, to see whether it is
+    still the same.
 
     Args:
         source: the path of a .npy file; the path of a Parquet file or of a folder of them, or a
@@ -79,7 +86,9 @@ class Streamed(Swept):
         if isinstance(block, bool) or not isinstance(block, int | np.integer) or block < 1:
             raise ValueError(f"Streamed: block must be a whole number of bytes >= 1, got {block!r}")
         self.block = int(block)
+        self._given, self._columns = source, columns
         self.source = _source(source, columns, target)
+        self._before: object = stamps(self.source.files) if self.source.files else None
         self.shape = self.source.shape
         is_single = self.source.dtype == np.float32
         self._prototype = np.empty(0, dtype=np.float32 if is_single else np.float64)
@@ -94,9 +103,11 @@ class Streamed(Swept):
 
     def _checked_squares(self) -> float:
         """|A|_F² in float64, by the one pass that also looks for entries that are not finite."""
-        total = 0.0
+        total, found = 0.0, []
         for rows, block in self._read():
             flat = block.reshape(-1)
+            if self._before is None:
+                found.append(checksums(block))
             with arrays.quiet():
                 here = float(np.dot(flat, flat)) if flat.dtype == np.float64 else _squares(flat)
             if not math.isfinite(here):
@@ -108,7 +119,21 @@ class Streamed(Swept):
                     )
                 raise ValueError("Streamed: source must have entries whose squares are finite")
             total += here
+        self._before = self._before or found
         return total
+
+    def current(self) -> Streamed:
+        """The same with the rows that the source holds now: itself, if none has changed."""
+        files = self.source.files
+        now = stamps(files) if files else [checksums(block) for _, block in self._read()]
+        if now == self._before:
+            return self
+        if self.target is not None:  # a vector that somebody has taken from here already
+            raise ValueError(
+                "Streamed: source must hold the same rows and target as when it was opened, got "
+                "files that were written since; open them again"
+            )
+        return Streamed(self._given, self.block, columns=self._columns)
 
     @property
     def prototype(self) -> Array:
@@ -189,6 +214,7 @@ def _source(source: Any, columns: Any, target: Any) -> Source:
     if columns is not None or target is not None:
         name = "columns" if columns is not None else "target"
         raise ValueError(f"Streamed: {name} must be None where the source is no Parquet file")
+    files = [source] if is_path else []
     if suffix == ".zarr":
         source = _zarr_array(source)
     elif suffix == ".npy":
@@ -210,7 +236,9 @@ def _source(source: Any, columns: Any, target: Any) -> Source:
             f"Streamed: source must be a matrix with at least one column, got shape {shape}"
         )
     _need_numbers(_dtype_of(source))
-    return FileRows(source) if FileRows.fits(source) else SlicedRows(source)
+    if isinstance(source, np.memmap) and source.mode == "r" and source.filename is not None:
+        files = [source.filename]
+    return (FileRows if FileRows.fits(source) else SlicedRows)(source, files)
 
 
 def _zarr_array(path: Any) -> Any:
@@ -239,8 +267,8 @@ def _need_numbers(dtype: np.dtype[Any], name: str = "source") -> None:
 class SlicedRows:
     """Rows by ``source[i:j]``, whatever the source is."""
 
-    def __init__(self, source: Any) -> None:
-        self.source = source
+    def __init__(self, source: Any, files: Sequence[str | os.PathLike[str]] = ()) -> None:
+        self.source, self.files = source, files
         self.shape = (int(source.shape[0]), int(source.shape[1]))
         self.dtype = _dtype_of(source)
         chunks = getattr(source, "chunks", None) or (1,)
@@ -308,6 +336,7 @@ class ParquetRows:
             ) from None
         self.parquet = parquet
         self.paths = _parquet_paths(source)
+        self.files: Sequence[str | os.PathLike[str]] = self.paths
         try:
             files = [parquet.ParquetFile(path) for path in self.paths]
         except pyarrow.ArrowInvalid:

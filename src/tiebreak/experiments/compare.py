@@ -143,6 +143,7 @@ def compare(
         raise TypeError(
             f"compare: answer must be an Answer(upper, lower), got {checks.what_it_is(answer)}"
         )
+    problem = problem.current()
     start = problem.start(x0)
     entrants, refused = _entrants(problem, methods)
     source = "given"

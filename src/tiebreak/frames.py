@@ -1,0 +1,139 @@
+"""Tables of pandas, which is never imported here: their numbers, and the labels beside them.
+
+Labels are compared, never sorted: a row or a column in another place is refused with one sentence,
+for a table that is brought into order in silence hides a mistake as often as it mends one.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+Labels = Any  # an Index of pandas
+
+
+def is_frame(value: object) -> bool:
+    """Is ``value`` a DataFrame of pandas?"""
+    return _is_pandas(value) and hasattr(value, "columns")
+
+
+def is_series(value: object) -> bool:
+    """Is ``value`` a Series of pandas?"""
+    return _is_pandas(value) and not hasattr(value, "columns")
+
+
+def _is_pandas(value: object) -> bool:
+    kind = type(value)
+    return any(base.__module__.partition(".")[0] == "pandas" for base in kind.__mro__) and hasattr(
+        value, "iloc"
+    )
+
+
+def numbers(owner: str, name: str, value: Any) -> np.ndarray[Any, Any]:
+    """The numbers of a DataFrame or a Series; a column without numbers is named.
+
+    Missing values become NaN, and infinite or missing ones are named too: see `gap`.
+    """
+    columns = [(column, value[column]) for column in value.columns] if is_frame(value) else []
+    if is_frame(value) and not value.columns.is_unique:
+        twice = value.columns[value.columns.duplicated()][0]
+        raise ValueError(
+            f"{owner}: {name} must have columns of different names, got {twice!r} twice"
+        )
+    for column, series in columns or [(value.name, value)]:
+        if not _has_numbers(series):
+            where = f" in column {column!r}" if column is not None else ""
+            raise TypeError(f"{owner}: {name} must hold numbers, got {_words(series)}{where}")
+    if any(_is_nullable(series) for _, series in columns or [(None, value)]):
+        value = value.astype(np.float64)  # where missing values are NaN
+    return np.asarray(value)
+
+
+def _has_numbers(series: Any) -> bool:
+    kind = getattr(series.dtype, "numpy_dtype", series.dtype)  # of a dtype that can be missing
+    return getattr(kind, "kind", "O") in "fiub" and series.dtype.name != "category"
+
+
+def _is_nullable(series: Any) -> bool:
+    return not isinstance(series.dtype, np.dtype)
+
+
+def _words(series: Any) -> str:
+    kind = series.dtype
+    is_text = any(isinstance(entry, str) for entry in series.iloc[:100])
+    return "text" if is_text else f"entries of type {kind}"
+
+
+def gap(value: Any) -> str:
+    """Where a DataFrame or a Series has its first entry that is not finite, in words."""
+    if is_frame(value):
+        for column in value.columns:
+            if not np.all(np.isfinite(value[column].astype(np.float64))):
+                return f" in column {column!r}"
+    elif is_series(value) and not _is_default(value.index):
+        bad = ~np.isfinite(value.astype(np.float64).to_numpy())
+        return f" at {value.index[int(np.argmax(bad))]!r}"
+    return ""
+
+
+def rows(value: Any) -> Labels | None:
+    """The labels of the rows; None where nothing is labelled."""
+    return value.index if _is_pandas(value) else None
+
+
+def names(value: Any) -> tuple[Any, ...] | None:
+    """The names of the variables: the columns of a DataFrame, the index of a Series.
+
+    None for everything else, and where pandas has only counted: 0, 1, 2 are nobody's names.
+    """
+    if not _is_pandas(value):
+        return None
+    labels = value.columns if is_frame(value) else value.index
+    return None if _is_default(labels) else tuple(labels)
+
+
+def _is_default(labels: Labels) -> bool:
+    return bool(labels.dtype.kind == "i" and np.array_equal(labels, np.arange(len(labels))))
+
+
+def need_same_rows(owner: str, first: tuple[str, Any], second: tuple[str, Any]) -> None:
+    """ValueError if two arguments, pairs of a name and a value, are labelled and not alike."""
+    (a, A), (b, B) = first, second
+    labels, others = rows(A), rows(B)
+    if labels is None or others is None or len(labels) != len(others) or labels.equals(others):
+        return  # of lengths that differ somebody else speaks
+    i = next(i for i, (x, y) in enumerate(zip(labels, others, strict=True)) if x != y)
+    raise ValueError(
+        f"{owner}: {b} must have the index of {a}, got {others[i]!r} where {a} has {labels[i]!r}; "
+        f"pass {b}.loc[{a}.index], or .to_numpy() where the rows belong together as they are"
+    )
+
+
+def common(
+    owner: str, *named: tuple[str, Sequence[Any] | None], what: str = "columns"
+) -> tuple[Any, ...] | None:
+    """The names of the variables that all agree on; ValueError where two do not.
+
+    ``named`` are pairs of what is named and its names, None where it has none.
+    """
+    known = [(who, tuple(names)) for who, names in named if names is not None]
+    for who, names in known[1:]:
+        first, wanted = known[0]
+        if len(names) == len(wanted) and names != wanted:  # lengths are checked elsewhere
+            i = next(
+                i for i, pair in enumerate(zip(names, wanted, strict=True)) if len({*pair}) > 1
+            )
+            raise ValueError(
+                f"{owner}: {first} and {who} must have the same {what} in the same order, "
+                f"got {wanted[i]!r} and {names[i]!r} at place {i}"
+            )
+    return known[0][1] if known else None
+
+
+def fingerprint(value: Any) -> Any:
+    """The labels, and an array of hashes that changes with the entries."""
+    hashes = sys.modules["pandas"].util.hash_pandas_object(value).to_numpy()
+    return hashes, tuple(value.columns) if is_frame(value) else ()
