@@ -43,6 +43,7 @@ class Claims(NamedTuple):
 
     upper: tuple[float, float] = (-math.inf, math.inf)  # an interval that contains f*
     lower: float = -math.inf  # g* is at least this
+    why: str = ""  # why f* has no upper bound, where that is known
 
 
 class News(NamedTuple):

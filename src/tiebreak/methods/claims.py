@@ -17,6 +17,7 @@ from tiebreak.certificate import Claims
 from tiebreak.domains import Ball, Domain, Halfspace, L1Ball, Monotone, Space
 from tiebreak.faces import polyhedron
 from tiebreak.functions import Function, Lifted
+from tiebreak.methods.polyhedral_bounds import POLYHEDRA, Nearest, nearest_minimiser
 from tiebreak.models import Model, Region
 from tiebreak.penalties import Zero, split
 from tiebreak.problem import Problem
@@ -64,13 +65,23 @@ def prove(problem: Problem, x: Array, rank: Rank, normal: Host, sign: Host | Non
         unmet = 0.5 * g.steepness * way
         lower = g.value - g.value_error - unmet
         high = min(high, f.value + _change(problem, f, reach))
+    near = Nearest()
+    if isinstance(problem.domain, POLYHEDRA):
+        near = nearest_minimiser(problem.domain, h, at)
+        high = min(high, f.value + _change(problem, f, near.distance))
+        lower = max(lower, g.value - g.value_error - near.excess)
+        if sign is None:
+            f_parts = structure("Exact", "upper", problem.upper, len(at))
+            fall = near.fall(f_parts, problem.upper.strong_convexity, normal)
+            low = max(low, f.value - f.value_error - fall)
     if h.only(Squares, Tilt):
         unmet = unmet if math.isfinite(unmet) else _unmet(problem, at, g, h)
+        unmet = min(unmet, max(near.excess, 0.5 * near.image * near.image))
         if sign is None:
             low = max(low, _below(problem, at, f, h, unmet, rank, normal))
         else:
             low = max(low, _below_sparse(problem, at, h, unmet, rank, normal, sign))
-    return Claims(upper=(low, high), lower=lower)
+    return Claims((low, high), lower, why=near.why if math.isinf(high) else "")
 
 
 def _look(h: Function, x: Array) -> Look:

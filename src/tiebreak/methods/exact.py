@@ -74,6 +74,7 @@ class ExactFindings(NamedTuple):
     upper_range: tuple[float, float]  # f with the smaller and with the larger rank
     residual: float  # of the conditions of optimality, the larger of both levels, relative
     direction: Array | None = None  # along which there is no minimum
+    one_sided: str = ""  # why f* is not proved from above, where it is not
 
     def lines(self) -> list[tuple[str, str]]:
         """For the report."""
@@ -89,6 +90,8 @@ class ExactFindings(NamedTuple):
         if low != high:
             text = f"{low:.9g} with the smaller rank, {high:.9g} with the larger"
             lines.append(("f by rank", text))
+        if self.one_sided:
+            lines.append(("one side only", self.one_sided))
         return lines
 
 
@@ -190,8 +193,11 @@ class Exact:
         )
         normal = np.ldexp(answer.normal, f.exponent)  # f was scaled
         claims = prove(problem, x, answer.rank or slices.rank, normal, answer.sign)
-        news = solved.news._replace(claims=claims)
-        return solved._replace(news=news, finished=("solved", ending))
+        news, findings = (
+            solved.news._replace(claims=claims),
+            findings._replace(one_sided=claims.why),
+        )
+        return solved._replace(news=news, findings=findings, finished=("solved", ending))
 
 
 # --- the two levels -------------------------------------------------------------------------------
