@@ -66,7 +66,7 @@ def prove(problem: Problem, x: Array, rank: Rank, normal: Host, sign: Host | Non
         lower = g.value - g.value_error - unmet
         high = min(high, f.value + _change(problem, f, reach))
     near = Nearest()
-    if isinstance(problem.domain, POLYHEDRA):
+    if isinstance(problem.domain, POLYHEDRA) and math.isinf(reach):
         near = nearest_minimiser(problem.domain, h, at)
         high = min(high, f.value + _change(problem, f, near.distance))
         lower = max(lower, g.value - g.value_error - near.excess)
@@ -195,7 +195,8 @@ def _unmet(problem: Problem, x: Host, g: Look, h: Structure) -> float:
     outside = norm(x - problem.domain.project(x)) + 64 * EPS * norm(x)
     over = g.steepness * outside + 0.5 * problem.lower.lipschitz * outside * outside
     rounding = (g.slope_error + rounding_unit(EPS, len(x)) * g.steepness) * norm(x)
-    by_slope = max(over + float(g.slope @ x) + rounding - least, 0.0)
+    # Outside of Z the slope may be lower at x than anywhere in Z: then g(x) < g* <= g(p).
+    by_slope = over + max(float(g.slope @ x) + rounding - least, 0.0)
     above = max(g.value + g.value_error + over - problem.lower.lower_bound, 0.0)
     if not math.isfinite(above):
         return by_slope

@@ -168,7 +168,7 @@ def _inside(domain: Domain, Z: Polyhedron, v: Host, touch: bool) -> _Point | Non
         v = np.maximum.accumulate(host(domain.project(v)))
     elif isinstance(domain, Simplex | L1Ball):
         v = np.maximum(v, 0.0)
-        total, wanted = math.fsum(v), domain.radius if isinstance(domain, L1Ball) else 1.0
+        total, wanted = math.fsum(v), domain.radius if isinstance(domain, L1Ball) else domain.total
         touch = touch or isinstance(domain, Simplex) or total >= wanted * (1.0 - ACTIVE)
         if touch:  # p = v wanted/total: its zeros are those of v
             if not total > 0.0:
@@ -258,6 +258,7 @@ class _Close(NamedTuple):
     delta: float  # g(p) - g* is at most this
     image: float
     tilt: float  # |<c, z - p>| is at most this
+    forced: Host  # constraints that hold with equality for all of them
 
 
 class _Around:
@@ -284,32 +285,35 @@ class _Around:
         margins = [part for part in g.parts if isinstance(part, Margins)]
         self.margin_rows = max((_longest(part.rows) for part in margins), default=0.0)
         self.margins = max((float(np.max(np.abs(p.rows @ at))) for p in margins), default=0.0)
-        rest, rounding, _ = self._balanced(self.s)
+        rest, rounding, _ = self._balanced(self.s, np.zeros(len(Z.rows), dtype=bool))
         self.residual = (norm(rest) + self.s_error + self.unit * rounding) * SAFE
         self._known: dict[bytes, _Rows | str] = {}
         self._directions: dict[bytes, Host | None] = {}
 
-    def _balanced(self, slope: Host) -> tuple[Host, float, Host]:
-        """slope + G'lambda + E'nu, small; the size of what was added up; and lambda >= 0.
+    def _balanced(self, slope: Host, equal: Host) -> tuple[Host, float, Host]:
+        """slope + G'lambda + E'nu, small; the size of what was added up; and lambda.
 
-        lambda_i > 0 only for constraints that p meets exactly.
+        lambda_i is not 0 only for constraints that p meets exactly, and of any sign where
+        ``equal``, otherwise positive.
         """
         Z, tight, r = self.Z, self.point.tight, slope.copy()
         multipliers = np.zeros(len(tight))
         single, others = tight & self.single, np.flatnonzero(tight & ~self.single)
         ends = np.any(Z.equal[self.fixed] != 0.0, axis=0)
+        ends |= np.any(Z.rows[equal & self.single] != 0.0, axis=0)
         held = ends | np.any(Z.rows[single] != 0.0, axis=0)
         dense = np.vstack([Z.rows[others], Z.equal[~self.fixed]])
         size = norm(slope)
         if len(dense) and not held.all():
             weights = np.linalg.lstsq(dense[:, ~held].T, -r[~held], rcond=None)[0]
-            weights[: len(others)] = np.maximum(weights[: len(others)], 0.0)
-            multipliers[others] = weights[: len(others)]
+            mine = weights[: len(others)]
+            mine[:] = np.where(equal[others], mine, np.maximum(mine, 0.0))
+            multipliers[others] = mine
             r = r + dense.T @ weights
             size += norm(dense) * norm(weights)
-        for i in np.flatnonzero(single):
+        for i in np.flatnonzero(single & ~equal):
             (j,) = np.flatnonzero(Z.rows[i])
-            if Z.rows[i, j] * r[j] < 0.0:
+            if Z.rows[i, j] * r[j] < 0.0 and not ends[j]:
                 multipliers[i] = -r[j] / Z.rows[i, j]
                 r[j] = 0.0
         r[ends] = 0.0
@@ -318,14 +322,12 @@ class _Around:
     def search(self) -> _Close | Host | str:
         """How close a minimiser is; or which constraints p should meet; or why nothing is known."""
         if not self.g.parts:
-            return _Close(0.0, 0.0, 0.0, 0.0)
-        first = self._rows(
-            _forced(self.domain, self.s, self.s_error + self.residual + 0.0 * self.s)
-        )
-        if isinstance(first, str):
-            first = self._rows(np.zeros(len(self.Z.rows), dtype=bool))
-        sigma = first.sigma if isinstance(first, _Rows) else norm(self.C)
-        R = max(4.0 * self.residual / sigma / sigma, EPS * norm(self.point.at), TINY)
+            return _Close(0.0, 0.0, 0.0, 0.0, np.zeros(len(self.Z.rows), dtype=bool))
+        rows = self._rows(_forced(self.domain, self.s, self.s_error + self.residual + 0.0 * self.s))
+        if isinstance(rows, str):
+            return rows
+        smallest = self.residual / rows.sigma / rows.sigma
+        R = max(4.0 * smallest, EPS * norm(self.point.at), TINY)
         for _ in range(GROWTHS):
             found = self._within(R)
             if not (isinstance(found, str) and found == TOO_FAR):
@@ -356,7 +358,7 @@ class _Around:
             far = self._mixture(forced, rows, far)
             if not math.isfinite(far):
                 return NO_SLATER
-        return _Close(far, delta, moved, tilted) if far < R else TOO_FAR
+        return _Close(far, delta, moved, tilted, forced) if far < R else TOO_FAR
 
     def _rows(self, forced: Host) -> _Rows | str:
         """B for these constraints."""
@@ -381,7 +383,9 @@ class _Around:
         if c.any():
             tilt = size / norm(c)
             blocks.append(tilt * c[None])
-            raws.append(c[None])
+            tilts = [part for part in self.g.parts if isinstance(part, Tilt)]
+            exact = tilts[0].pulls @ tilts[0].rows if len(tilts) == 1 else self.c  # unweighted
+            raws.append(exact[None, free])
         dense = dense[np.any(dense != 0.0, axis=1)]
         B, raw = np.vstack([*blocks, size * dense]), np.vstack([*raws, dense])
         if not B.size:
@@ -449,9 +453,10 @@ class _Around:
 
             f(z) - f(p) >= -|r| |d| - <y, C d> - nu <c, d> + sum of lambda_i slack_i(z) + ½|F d|²,
 
-        F'F the curvature of f. If the rows of F, C, E and G_K have rank n together, |d| is at most
-        (|F d|/|F| + |C d|/|C| + sum of slack_i(z) over K)/tau: with m = |r|/tau, and m <= lambda_i
-        on K, what depends on z is at least -½ (m/|F|)² - m |C d|/|C|.
+        F'F the curvature of f; lambda_i may be negative where slack_i(z) = 0 for all z. If the rows
+        of F, C, E and G_K have rank n together, |d| is at most (|F d|/|F| + |C d|/|C| + the sum of
+        slack_i(z) over K)/tau: with m = |r|/tau, and m <= lambda_i on K, what depends on z is at
+        least -½ (m/|F|)² - m |C d|/|C|. Otherwise |d| is at most the diameter of Z.
         """
         exponent, f = f.exponent, f.scaled()
         if self.Z.lift is not None:
@@ -466,7 +471,7 @@ class _Around:
         target = -slope.vector - np.ldexp(normal, -exponent)
         weights = np.linalg.lstsq(rows.T, target, rcond=None)[0]
         y, nu = weights[: len(C)], float(weights[len(C)])
-        rest, size, multipliers = self._balanced(slope.vector + rows.T @ weights)
+        rest, size, multipliers = self._balanced(slope.vector + rows.T @ weights, close.forced)
         size += norm(slope.vector) + norm(rows) * norm(weights)
         r = (norm(rest) + error + rounding_unit(EPS, *rows.shape, self.n) * size) * SAFE
         image, tilt = close.image / (norm(self.C) or 1.0), close.tilt / (norm(self.c) or 1.0)
@@ -475,19 +480,32 @@ class _Around:
             F = f.curvature(at)
         else:
             F = math.sqrt(max(math.ldexp(sigma, -exponent), 0.0)) * np.eye(self.n)
-        length = norm(F)
-        pressing = multipliers > math.sqrt(r) * math.sqrt(float(np.max(multipliers, initial=0.0)))
-        both = np.vstack([F / (length or 1.0), C, equal, Z.equal[self.fixed], Z.rows[pressing]])
-        if len(both) < self.n:
+        lost += min(r * self._diameter(), self._unseen(F, C, r, image, multipliers, close.forced))
+        return _ldexp(lost * SAFE, exponent) + TINY
+
+    def _unseen(
+        self, F: Host, C: Host, r: float, image: float, multipliers: Host, forced: Host
+    ) -> float:
+        """r |d| - ½|F d|² - the sum of lambda_i slack_i(z) is at most this."""
+        Z, length = self.Z, norm(F)
+        top = float(np.max(multipliers, where=~forced, initial=0.0))
+        pressing = ~forced & (multipliers > math.sqrt(r) * math.sqrt(top))
+        rows = np.vstack([F / (length or 1.0), C, Z.equal, Z.rows[forced | pressing]])
+        if len(rows) < self.n:
             return math.inf
-        smallest = float(np.linalg.svd(both, compute_uv=False)[-1])
-        tau = smallest - rounding_unit(EPS, *both.shape) * norm(both)
+        smallest = float(np.linalg.svd(rows, compute_uv=False)[-1])
+        tau = smallest - rounding_unit(EPS, *rows.shape) * norm(rows)
         m = r / tau * SAFE if tau > 0.0 else math.inf
-        if not m <= float(np.min(multipliers[pressing], initial=math.inf)):
+        if not m <= float(np.min(multipliers, where=pressing, initial=math.inf)):
             return math.inf
         bent = m / length if length > 0.0 else 0.0
-        lost += 0.5 * bent * bent + m * image
-        return _ldexp(lost * SAFE, exponent) + TINY
+        return 0.5 * bent * bent + m * image
+
+    def _diameter(self) -> float:
+        """That of Z, in its own variables."""
+        if isinstance(self.domain, L1Ball):
+            return math.sqrt(2.0) * self.domain.radius * SAFE
+        return self.domain.diameter_in(self.n) * SAFE
 
 
 def _inward(G: Host, null: Host) -> Host | None:
