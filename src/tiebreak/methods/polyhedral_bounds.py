@@ -50,6 +50,7 @@ from tiebreak.structure import EPS, GAP, Form, Host, Margins, Squares, Structure
 POLYHEDRA = (Space, Box, Simplex, L1Ball, Monotone, Halfspace)
 SAFE = 1.0 + 1e-12  # for a few products and sums of positive numbers
 EXACT_RANK = 2**18  # entries of a matrix whose rank is found by elimination
+SHORT = 1e-150  # the root of what underflows, in units in which g is near 1
 GROWTHS = 40  # how often R is made 4 times larger
 SNAPS = 4  # how often p is moved onto constraints that turned out to hold with equality
 
@@ -94,8 +95,10 @@ def nearest_minimiser(domain: Domain, g: Structure, x: Host) -> Nearest:
     Z, g = _exact_polyhedron(domain, n), g.scaled()
     if Z.lift is not None:
         g = g.lifted(Z.lift)
-    start = Z.lifted(x)
-    point = _inside(domain, Z, Z._replace(lift=None).point(start), touch=False)
+    start = at = Z.lifted(x)
+    if not isinstance(domain, Halfspace):
+        at = Z._replace(lift=None).point(start)
+    point = _inside(domain, Z, at, touch=False)
     for _ in range(SNAPS):
         if point is None:
             return Nearest(why=TOO_FAR)
@@ -278,8 +281,8 @@ class _Around:
         self.s, self.s_error = slope.vector, slope.error + self.bend * point.off + TINY
         self.steep = norm(self.s) + self.s_error
         self.C = np.vstack([np.zeros((0, self.n)), *(_bent(part, at) for part in g.parts)])
-        # Of the square of column j, and of the slope in C's coordinates.
-        self.columns = np.sqrt(sum((_squares(part, at) for part in g.parts), np.zeros(self.n)))
+        squares = sum((_squares(part, at) for part in g.parts), np.zeros(self.n))
+        self.columns = np.sqrt(squares) + SHORT  # squares that underflow count as well
         self.push = math.hypot(*(_push(part, at, point.off) for part in g.parts)) * SAFE
         self.c = g.c
         margins = [part for part in g.parts if isinstance(part, Margins)]
@@ -337,7 +340,7 @@ class _Around:
 
     def _within(self, R: float) -> _Close | Host | str:
         """The same for one R."""
-        delta = self.residual * R * SAFE
+        delta = self.residual * R * SAFE + TINY
         change = self.margin_rows * (R + self.point.off + self.unit * norm(self.point.at))
         change = change * SAFE + (self.unit * (1.0 + self.margins) if self.margin_rows else 0.0)
         if not (math.isfinite(delta) and change < 50.0):
@@ -440,8 +443,9 @@ class _Around:
                 assert rows.null is not None
                 self._directions[key] = _inward(G[near], rows.null)
             direction = self._directions[key]
-            if direction is not None:
-                yield direction
+            if direction is None:  # nor for more constraints
+                return
+            yield direction
 
     # -- from below
 
@@ -590,4 +594,6 @@ def _push(part: Squares | Margins | Form | Tilt, at: Host, off: float) -> float:
 
 
 def _longest(rows: Host) -> float:
-    return float(np.sqrt(np.max(np.sum(rows * rows, axis=1), initial=0.0))) * SAFE
+    """The length of the longest row."""
+    top = float(np.max(np.abs(rows), initial=0.0)) or 1.0
+    return top * math.sqrt(float(np.max(np.sum((rows / top) ** 2, axis=1), initial=0.0))) * SAFE
