@@ -169,6 +169,9 @@ def _inside(domain: Domain, Z: Polyhedron, v: Host, touch: bool) -> _Point | Non
         v = np.clip(v, host(domain.lower), host(domain.upper))
     elif isinstance(domain, Monotone):
         v = np.maximum.accumulate(host(domain.project(v)))
+        steps = np.flatnonzero(np.diff(v) > ACTIVE * norm(v)) + 1
+        starts = np.append(0, steps)
+        v = np.repeat(v[starts], np.diff(np.append(starts, len(v))))
     elif isinstance(domain, Simplex | L1Ball):
         v = np.maximum(v, 0.0)
         total, wanted = math.fsum(v), domain.radius if isinstance(domain, L1Ball) else domain.total
