@@ -43,11 +43,14 @@ class Claims(NamedTuple):
 
     upper: tuple[float, float] = (-math.inf, math.inf)  # an interval that contains f*
     lower: float = -math.inf  # g* is at least this
+    why: str = ""  # why f* has no upper bound, where that is known
 
     def both(self, other: Claims) -> Claims:
         """What both say, of the same problem."""
         (low, high), (least, most) = self.upper, other.upper
-        return Claims((max(low, least), min(high, most)), max(self.lower, other.lower))
+        high = min(high, most)
+        why = self.why if math.isinf(high) else ""
+        return Claims((max(low, least), high), max(self.lower, other.lower), why)
 
 
 class News(NamedTuple):

@@ -17,6 +17,7 @@ from tiebreak.certificate import Claims
 from tiebreak.domains import Ball, Domain, Halfspace, L1Ball, Monotone, Space, distance_bound
 from tiebreak.faces import polyhedron
 from tiebreak.functions import Function, Lifted
+from tiebreak.methods.polyhedral_bounds import POLYHEDRA, Nearest, nearest_minimiser
 from tiebreak.models import Model, Region
 from tiebreak.penalties import Zero, split
 from tiebreak.problem import Problem
@@ -64,13 +65,23 @@ def prove(problem: Problem, x: Array, rank: Rank, normal: Host, sign: Host | Non
         unmet = 0.5 * g.steepness * way
         lower = g.value - g.value_error - unmet
         high = min(high, f.value + _change(problem, f, reach))
+    near = Nearest()
+    if isinstance(problem.domain, POLYHEDRA) and math.isinf(reach):
+        near = nearest_minimiser(problem.domain, h, at)
+        high = min(high, f.value + _change(problem, f, near.distance))
+        lower = max(lower, g.value - g.value_error - near.excess)
+        if sign is None:
+            f_parts = structure("Exact", "upper", problem.upper, len(at))
+            fall = near.fall(f_parts, problem.upper.strong_convexity, normal)
+            low = max(low, f.value - f.value_error - fall)
     if h.only(Squares, Tilt):
         unmet = unmet if math.isfinite(unmet) else _unmet(problem, at, g, h)
+        unmet = min(unmet, max(near.excess, 0.5 * near.image * near.image))
         if sign is None:
             low = max(low, _below(problem, at, f, h, unmet, rank, normal))
         else:
             low = max(low, _below_sparse(problem, at, h, unmet, rank, normal, sign))
-    return Claims(upper=(low, high), lower=lower)
+    return Claims((low, high), lower, why=near.why if math.isinf(high) else "")
 
 
 def _look(h: Function, x: Array) -> Look:
@@ -185,7 +196,8 @@ def _unmet(problem: Problem, x: Host, g: Look, h: Structure) -> float:
     outside = distance_bound(problem.domain, x)
     over = g.steepness * outside + 0.5 * problem.lower.lipschitz * outside * outside
     rounding = (g.slope_error + rounding_unit(EPS, len(x)) * g.steepness) * norm(x)
-    by_slope = max(over + float(g.slope @ x) + rounding - least, 0.0)
+    # Outside of Z the slope may be lower at x than anywhere in Z: then g(x) < g* <= g(p).
+    by_slope = over + max(float(g.slope @ x) + rounding - least, 0.0)
     above = max(g.value + g.value_error + over - problem.lower.lower_bound, 0.0)
     if not math.isfinite(above):
         return by_slope

@@ -88,6 +88,7 @@ class ExactFindings(NamedTuple):
     upper_range: tuple[float, float]  # f with the smaller and with the larger rank
     residual: float  # of the conditions of optimality, the larger of both levels, relative
     direction: Array | None = None  # along which there is no minimum
+    one_sided: str = ""  # why f* is not proved from above, where it is not
 
     def lines(self) -> list[tuple[str, str]]:
         """For the report."""
@@ -103,6 +104,8 @@ class ExactFindings(NamedTuple):
         if low != high:
             text = f"{low:.9g} with the smaller rank, {high:.9g} with the larger"
             lines.append(("f by rank", text))
+        if self.one_sided:
+            lines.append(("one side only", self.one_sided))
         return lines
 
 
@@ -214,8 +217,9 @@ class Exact:
                 rank = slices.normalised(rank)
                 twin, u = stretched(problem, units), host(x) / units
                 claims = claims.both(prove(twin, u, rank, units * normal))
+            findings = findings._replace(one_sided=claims.why)
         news = solved.news._replace(claims=claims)
-        return solved._replace(news=news, finished=("solved", ending))
+        return solved._replace(news=news, findings=findings, finished=("solved", ending))
 
 
 # --- the two levels -------------------------------------------------------------------------------
