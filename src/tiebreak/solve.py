@@ -22,6 +22,7 @@ from tiebreak.matrices import Swept
 from tiebreak.methods import METHODS, AGMBiO, PAGMBiO
 from tiebreak.methods.roads import choose, first_order, in_double, refusal
 from tiebreak.problem import Problem
+from tiebreak.recession import NoMinimum, Watch
 from tiebreak.result import SUCCESSES, Result, Row, Trace
 from tiebreak.run import Intermediate, Method, Run, Saved
 from tiebreak.structure import parts_of
@@ -97,10 +98,15 @@ def solve(
     if hasattr(chosen, "planned"):
         chosen = chosen.planned(max(max_iter, 1))
 
+    def left() -> float:
+        return math.inf if max_time is None else max_time - run.seconds
+
     live = _Live(problem, progress)
     with live, _interrupt_flag() as interrupted, arrays.quiet():
         run = Run(problem, chosen, start, store.load(), began)
         run.relative, run.absolute = relative, absolute
+        watch = Watch(problem, start)
+        fall: NoMinimum | None = None
         tolerance, status, advice = (math.nan, math.nan), "", ""
         while not status:
             last_step = run.iteration >= max_iter
@@ -115,6 +121,8 @@ def solve(
                 if is_met and (is_last or not run.is_settling):
                     status = "certified"
                 live.show(row)
+                if fall := watch.look(run.iteration, run.state.x, left()):
+                    status, advice = "unbounded", fall.sentence
             try:
                 if callback is not None:
                     now = run.intermediate()
@@ -137,6 +145,9 @@ def solve(
         store.save(run)
         if status in ENDINGS and _has_fallen_back(run):
             status, advice = "certified", ""
+        if status in (*SUCCESSES, "max_iter", "max_time"):
+            fall = watch.last(run.state.x, status in SUCCESSES, left())
+            status, advice = ("unbounded", fall.sentence) if fall else (status, advice)
         row = run.record()
         live.end(row)
         tolerance = run.asked
@@ -162,7 +173,7 @@ def solve(
         method=f"{'auto: ' if is_auto else ''}{run.described}",
         trace=Trace(run.rows),
         problem=asked,
-        findings=getattr(run.state, "findings", None),
+        findings=fall or getattr(run.state, "findings", None),
     )
 
 
