@@ -39,6 +39,8 @@ ROUGH = 0.5  # of 1: a Newton step that changes no margin by more shows that the
 
 LOWER = "g has no minimiser: it falls"
 UPPER = "f has no minimum over the minimisers of g: it falls"
+DOUBT = "whether g has a minimiser is not determined: it still falls far beyond x,"
+DOUBLINGS, FALLING = 4, 0.75  # so often the way to x is doubled, and g falls at least to this share
 
 
 class NoMinimum(NamedTuple):
@@ -46,7 +48,13 @@ class NoMinimum(NamedTuple):
 
     level: str  # "upper" or "lower"
     direction: Array
+    is_proved: bool = True  # False: only seen, for g is nothing but callables
     dimension: int | None = None
+
+    @property
+    def status(self) -> str:
+        """With which the run ends."""
+        return "unbounded" if self.is_proved else "undetermined"
 
     @property
     def sentence(self) -> str:
@@ -55,7 +63,7 @@ class NoMinimum(NamedTuple):
         largest = np.argsort(-np.abs(d), kind="stable")[:3]
         entries = ", ".join(f"x[{i}] {d[i]:+.3g}" for i in largest if abs(d[i]) > 1e-9)
         more = ", ..." if np.count_nonzero(np.abs(d) > 1e-9) > len(largest) else ""
-        what = LOWER if self.level == "lower" else UPPER
+        what = (LOWER if self.level == "lower" else UPPER) if self.is_proved else DOUBT
         return f"{what} along the direction {entries}{more}"
 
     def lines(self) -> list[tuple[str, str]]:
@@ -75,6 +83,9 @@ class Watch:
         self._problem, self._x0, self._next = problem, x0, 0
         self._lower, self._upper = _levels(problem, int(x0.shape[0]))
         self._is_settled = self._lower is None and self._upper is None
+        g, penalty = problem.smooth_parts[1], problem.penalties[1]
+        is_known = _parts(g, int(x0.shape[0])) is not None
+        self._is_blind = not (is_known or problem.is_bounded or any(penalty.terms.weights))
 
     def look(self, step: int, x: Array, seconds: float = math.inf) -> NoMinimum | None:
         """At a step on the way: is there no minimum?  A linear program may take ``seconds``."""
@@ -95,6 +106,8 @@ class Watch:
 
     def last(self, x: Array, is_success: bool, seconds: float = math.inf) -> NoMinimum | None:
         """At the end: is there no minimum?  A success needs that g has a minimiser."""
+        if self._is_blind and is_success:
+            return self._still_falls(x)
         if self._is_settled:
             return None
         if is_success:
@@ -105,9 +118,26 @@ class Watch:
                 return None
         return self.look(max(self._next, 1), x, seconds) or self._settle(seconds)
 
+    def _still_falls(self, x: Array) -> NoMinimum | None:
+        """Does g, of which only values are known, fall and fall along the way that led to x?
+
+        That proves nothing. But a success says that there is a minimiser close to x.
+        """
+        g, d = self._problem.smooth_parts[1], x - self._x0
+        length, value, far = arrays.norm(d), g.value(x), x
+        if not length > 0.0:
+            return None
+        for k in range(DOUBLINGS):
+            before, far = value, x + 2.0**k * d
+            value = g.value(far)
+            # A value below 0 may be anything; where it is rounding it does not fall to a share.
+            if not (0.0 < value <= FALLING * before and self._problem.domain.contains(far)):
+                return None
+        return NoMinimum("lower", d / length, is_proved=False)
+
     def _settle(self, seconds: float) -> NoMinimum | None:
         """All directions at once, by linear programs, where there are not too many numbers."""
-        if self._is_settled:
+        if self._is_settled or not seconds > 0.0:
             return None
         self._is_settled = True
         for name, level in (("lower", self._lower), ("upper", self._upper)):
@@ -506,9 +536,11 @@ class _Level:
         held, moved = (_scaled_rows(rows @ sp.diags_array(column))[0] for rows in (held, moved))
         m, n = moved.shape
         tilt = self.tilt * column
+        idle = (tops == 0.0) & (self.cone.rows is None)
         bounds = np.stack(
             [np.maximum(self.cone.low, -1.0), np.minimum(self.cone.high, 1.0)], axis=1
         )
+        bounds[idle] = 0.0
         free = {"A_eq": held, "b_eq": np.zeros(held.shape[0])} if held.shape[0] else {}
         if tilt.any():
             tilt = tilt / norm(tilt)
@@ -597,7 +629,7 @@ def _program(cost: Host, rows: Any, free: Any, bounds: Host, seconds: float) -> 
         return None
     options = {"primal_feasibility_tolerance": 1e-9, "dual_feasibility_tolerance": 1e-9}
     if math.isfinite(seconds):
-        options["time_limit"] = max(seconds, 0.01)
+        options["time_limit"] = seconds
     some = {"A_ub": rows, "b_ub": np.zeros(rows.shape[0])} if rows.shape[0] else {}
     found = linprog(cost / largest, **some, **free, bounds=bounds, options=options)
     return np.asarray(found.x) if found.status == 0 else None

@@ -122,7 +122,7 @@ def solve(
                     status = "certified"
                 live.show(row)
                 if fall := watch.look(run.iteration, run.state.x, left()):
-                    status, advice = "unbounded", fall.sentence
+                    status, advice = fall.status, fall.sentence
             try:
                 if callback is not None:
                     now = run.intermediate()
@@ -147,7 +147,7 @@ def solve(
             status, advice = "certified", ""
         if status in (*SUCCESSES, "max_iter", "max_time"):
             fall = watch.last(run.state.x, status in SUCCESSES, left())
-            status, advice = ("unbounded", fall.sentence) if fall else (status, advice)
+            status, advice = (fall.status, fall.sentence) if fall else (status, advice)
         row = run.record()
         live.end(row)
         tolerance = run.asked
