@@ -7,6 +7,7 @@ every such direction (Stiemke).
 
 from __future__ import annotations
 
+import itertools
 import math
 from fractions import Fraction
 
@@ -182,8 +183,10 @@ NO_LOWER_MINIMUM = [
 
 @pytest.mark.parametrize(
     "method",
-    ["agm-bio", "p-agm-bio", "adaptive", "exact", "a-irg", "bi-sg", "r-apm", "bisec-bio"]
-    + [tb.SEA(upper_step=1e-2, lower_step=1e-1), tb.PBAPG(penalty=10.0)],
+    [
+        *("agm-bio", "p-agm-bio", "adaptive", "exact", "a-irg", "bi-sg", "r-apm", "bisec-bio"),
+        *(tb.SEA(upper_step=1e-2, lower_step=1e-1), tb.PBAPG(penalty=10.0)),
+    ],
 )
 def test_every_method_says_it(method):
     result = tb.solve(tb.Problem(upper=tb.SquaredNorm(), lower=SEPARABLE), method)
@@ -201,7 +204,7 @@ def test_on_every_domain(lower, domain, method):
     d = result.findings.direction
     x = domain.project(np.zeros(2))
     values = [lower.value(x + t * d) for t in (0.0, 1.0, 4.0, 16.0, 64.0)]
-    assert all(b < a for a, b in zip(values, values[1:], strict=False))
+    assert all(b < a for a, b in itertools.pairwise(values))
     assert domain.contains(x + 1e6 * d, 1e-9)
 
 
@@ -231,7 +234,7 @@ def test_f_without_a_minimum_on_the_minimisers_of_g(upper, lower, domain):
     assert "f has no minimum over the minimisers of g" in result.message
     d, x = result.findings.direction, domain.project(np.zeros(3))
     values = [upper.value(x + t * d) for t in (0.0, 1.0, 4.0, 16.0)]
-    assert all(b < a for a, b in zip(values, values[1:], strict=False))
+    assert all(b < a for a, b in itertools.pairwise(values))
     assert lower.value(x + 1e3 * d) == pytest.approx(lower.value(x), abs=1e-12)
 
 
@@ -272,7 +275,8 @@ def test_rows_opposite_to_each_other_are_held_only_if_they_are_so_exactly():
     assert result.status == "unbounded"  # m is held exactly, though no float d has <m, d> = 0
     other = np.nextafter(-m, [0.0, -9.0])
     last = -(2.0**50) * (m + other)  # m + other + 2^-50 last = 0, and nothing is rounded
-    assert [Fraction(a) + Fraction(b) + Fraction(c) / 2**50 for a, b, c in zip(m, other, last, strict=True)] == [0, 0]  # fmt: skip
+    for a, b, c in zip(m, other, last, strict=True):
+        assert Fraction(a) + Fraction(b) + Fraction(c) / 2**50 == 0
     nearly = tb.Logistic(np.array([m, other, last]), np.ones(3))
     result = tb.solve(tb.Problem(upper=tb.SquaredNorm(), lower=nearly), "adaptive", max_iter=300)
     assert result.status != "unbounded"

@@ -17,6 +17,7 @@ from tiebreak.certificate import Claims
 from tiebreak.domains import Ball, Domain, Halfspace, L1Ball, Monotone, Space
 from tiebreak.faces import polyhedron
 from tiebreak.functions import Function, Lifted
+from tiebreak.methods.loss_bounds import Around, around, below, below_l1, flattest
 from tiebreak.models import Model, Region
 from tiebreak.penalties import Zero, split
 from tiebreak.problem import Problem
@@ -60,17 +61,47 @@ def prove(problem: Problem, x: Array, rank: Rank, normal: Host, sign: Host | Non
     low, high = f.value - _change(problem, f, d), f.value + _change(problem, f, d)
     way, reach = _ways(problem, x, g, h, rank)
     lower, unmet = -math.inf, math.inf
-    if math.isfinite(reach):  # some are in Z, which then does not matter to the lower level
+    if not h.parts:  # g is constant, and all of Z its minimisers
+        lower, unmet = g.value - g.value_error, 0.0
+        outside = norm(at - problem.domain.project(at)) + 64 * EPS * (norm(at) + _size(problem))
+        high = min(high, f.value + _change(problem, f, outside))
+    elif math.isfinite(reach):  # some are in Z, which then does not matter to the lower level
         unmet = 0.5 * g.steepness * way
         lower = g.value - g.value_error - unmet
         high = min(high, f.value + _change(problem, f, reach))
+    is_single = len(h.parts) == 1 and h.only(Squares)  # of which all is known already
+    if isinstance(problem.domain, Space) and not is_single:
+        seen = around(h, at, g.slope, g.slope_error)
+        if seen is not None:
+            lower = max(lower, g.value - g.value_error - seen.gap)
+            high = min(high, f.value + _change(problem, f, seen.way))
+            low = max(low, _below_losses(problem, at, f, seen, sign))
     if h.only(Squares, Tilt):
         unmet = unmet if math.isfinite(unmet) else _unmet(problem, at, g, h)
         if sign is None:
             low = max(low, _below(problem, at, f, h, unmet, rank, normal))
         else:
             low = max(low, _below_sparse(problem, at, h, unmet, rank, normal, sign))
+    if problem.is_smooth and not structure("Exact", "upper", problem.upper, len(at)).parts:
+        low, high = f.value - f.value_error, f.value + f.value_error  # f is constant
     return Claims(upper=(low, high), lower=lower)
+
+
+def _size(problem: Problem) -> float:
+    """Of the numbers that a ball is given by: points of it are in it but for their rounding."""
+    ball = problem.domain
+    if not isinstance(ball, Ball):
+        return 0.0
+    return ball.radius + (0.0 if ball.center is None else norm(host(ball.center)))
+
+
+def _below_losses(problem: Problem, x: Host, f: Look, g: Around, sign: Host | None) -> float:
+    """f* on R^n from below, by the rows that all minimisers of g share."""
+    if sign is not None:
+        return below_l1(problem.penalties[0].terms.l1, x, sign, g)
+    sigma = problem.upper.strong_convexity - problem.upper.defect
+    own = structure("Exact", "upper", problem.upper, len(x))
+    return below(own, sigma, f.value - f.value_error, f.slope, f.slope_error, g)
 
 
 def _look(h: Function, x: Array) -> Look:
@@ -211,7 +242,7 @@ def _below(
     price = _price(h, x, y, nu, unmet)
     sigma = problem.upper.strong_convexity - problem.upper.defect
     if isinstance(problem.domain, Space) and sigma <= 0.0:
-        flat = _flat(problem, R, norm(slope) + error, change)
+        flat = _flat(problem, h, R, norm(slope) + error, change)
         return f.value - f.value_error - (flat + price)
     steep, square = norm(slope) + error, size * size
     model = Model(
@@ -303,18 +334,8 @@ def _multipliers(h: Structure, rank: Rank, target: Host) -> tuple[Host, float, H
     return np.concatenate([np.zeros(0), *y]), nu, weights[done:]
 
 
-def _flat(problem: Problem, R: Host, steep: float, change: float) -> float:
-    """On R^n, where f is not strongly convex: how much <slope, delta> + ½|F delta|² can fall.
-
-    With f = ½|Fx - s|² + <c, x>: |delta| <= (|F delta| + |R delta|)/tau, tau the smallest singular
-    value of F and R together, so that it is at least -steep²/(2 tau²) - steep |R delta|/tau.
-    """
+def _flat(problem: Problem, h: Structure, R: Host, steep: float, change: float) -> float:
+    """On R^n, where f is not strongly convex: how much <slope, delta> + ½|F delta|² can fall."""
     f = structure("Exact", "upper", problem.upper, R.shape[1])
-    if not f.only(Squares, Tilt):
-        return math.inf
-    both = np.vstack([f.curvature(np.zeros(R.shape[1])), R])
-    if len(both) < R.shape[1]:
-        return math.inf
-    smallest = float(np.linalg.svd(both, compute_uv=False)[-1])
-    tau = smallest - rounding_unit(EPS, *both.shape) * norm(both)
-    return steep * change / tau + 0.5 * (steep / tau) * (steep / tau) if tau > 0.0 else math.inf
+    rows = tuple(part.rows for part in h.parts if not isinstance(part, Tilt))
+    return flattest(f, R, rows, (f.c, h.c), steep, change)
