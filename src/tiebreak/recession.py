@@ -35,6 +35,7 @@ SLIGHT = 1e-10  # relative: slopes this small are rounding errors of what they w
 MEANT = 1e-7  # relative: where a linear program means 0
 LARGEST = 12  # directions with whole numbers up to this are tried: their products are exact
 CERTAIN = 512  # largest side of a matrix whose rank is confirmed in exact arithmetic
+LONG = 2**28  # multiplications of a factorisation: beyond this a linear program takes minutes
 ROUGH = 0.5  # of 1: a Newton step that changes no margin by more shows that there is a minimiser
 
 LOWER = "g has no minimiser: it falls"
@@ -87,10 +88,21 @@ class Watch:
         is_known = _parts(g, int(x0.shape[0])) is not None
         self._is_blind = not (is_known or problem.is_bounded or any(penalty.terms.weights))
 
-    def look(self, step: int, x: Array, seconds: float = math.inf) -> NoMinimum | None:
-        """At a step on the way: is there no minimum?  A linear program may take ``seconds``."""
+    def look(
+        self, step: int, x: Array, gaps: tuple[float, float], seconds: float = math.inf
+    ) -> NoMinimum | None:
+        """At a step on the way: is there no minimum?
+
+        ``gaps`` are the proved ones of both levels, inf where nothing is: quadratics that are
+        bounded below have a minimum. A linear program may take ``seconds``.
+        """
         if self._is_settled or step < self._next:
             return None
+        upper_gap, lower_gap = gaps
+        if self._upper is not None and not self._upper.losses and upper_gap < math.inf:
+            self._upper = None
+        if self._lower is not None and not self._lower.losses and lower_gap < math.inf:
+            self._lower = None
         self._next = 2 * step or 1
         lower = self._lower
         if lower is not None and lower.losses:
@@ -104,7 +116,13 @@ class Watch:
         )
         return self._settle(seconds) if is_worth else None
 
-    def last(self, x: Array, is_success: bool, seconds: float = math.inf) -> NoMinimum | None:
+    def last(
+        self,
+        x: Array,
+        gaps: tuple[float, float],
+        is_success: bool,
+        seconds: float = math.inf,
+    ) -> NoMinimum | None:
         """At the end: is there no minimum?  A success needs that g has a minimiser."""
         if self._is_blind and is_success:
             return self._still_falls(x)
@@ -116,7 +134,7 @@ class Watch:
             slope = host(self._problem.lower.gradient(x))
             if self._lower.has_minimum_near(host(x), slope):
                 return None
-        return self.look(max(self._next, 1), x, seconds) or self._settle(seconds)
+        return self.look(max(self._next, 1), x, gaps, seconds) or self._settle(seconds)
 
     def _still_falls(self, x: Array) -> NoMinimum | None:
         """Does g, of which only values are known, fall and fall along the way that led to x?
@@ -340,6 +358,7 @@ class _Cone:
         self.low, self.high = np.full(n, -math.inf), np.full(n, math.inf)
         self.rows: _Rows | None = None
         self._is_monotone = isinstance(domain, Monotone)
+        self.is_space = isinstance(domain, Space)
         if isinstance(domain, Box):
             low, high = (np.broadcast_to(host(b), n) for b in (domain.lower, domain.upper))
             self.low = np.where(np.isfinite(low), 0.0, -math.inf)
@@ -484,9 +503,10 @@ class _Level:
 
     def by_program(self, seconds: float) -> Host | None:
         """Whatever direction there is, by linear programs, if the numbers are at hand."""
-        if not self.is_known or sum(_stored(rows) for rows in self._all) > DENSE_LIMIT:
+        if not self.is_known or sum(map(_stored, self._all)) * self.side > LONG:
             return None
-        for d in self._programs(seconds):
+        is_plain = not self.losses and self.cone.is_space
+        for d in self._projections() if is_plain else self._programs(seconds):
             for candidate in self._variants(d):
                 if (found := self.falls_along(candidate)) is not None:
                     return found
@@ -516,6 +536,14 @@ class _Level:
             for _ in range(2):
                 d[moves] -= np.linalg.lstsq(E, E @ d[moves], rcond=SLIGHT)[0]
         yield d
+
+    def _projections(self) -> Iterator[Host]:
+        """On R^n, where there is only a tilt: against it, as far as nothing holds it."""
+        E = np.vstack([np.zeros((0, self.n)), *(r.some(np.ones(r.shape[0])) for r in self.still)])
+        d = -self.tilt / norm(self.tilt)
+        d -= np.linalg.lstsq(E, E @ d, rcond=SLIGHT)[0]
+        if norm(d) > MEANT:
+            yield d
 
     def _programs(self, seconds: float) -> Iterator[Host]:
         """Directions d with |d_j| <= 1 (in scaled variables) that may serve, from HiGHS."""
@@ -586,8 +614,7 @@ class _Level:
         positive, and then there is no direction (Stiemke). Rounding errors are left aside: this
         proves nothing to anybody, it spares a linear program.
         """
-        is_space = self.cone.rows is None and np.all(np.isinf(self.cone.low + self.cone.high))
-        if not (is_space and self.is_known and self.n <= CERTAIN):
+        if not (self.cone.is_space and self.is_known and self.n <= CERTAIN):
             return False
         H = sum((rows.gram() for rows in self.still), np.zeros((self.n, self.n)))
         for weight, rows in self.losses:

@@ -121,7 +121,8 @@ def solve(
                 if is_met and (is_last or not run.is_settling):
                     status = "certified"
                 live.show(row)
-                if fall := watch.look(run.iteration, run.state.x, left()):
+                gaps = row.upper_gap, row.lower_gap
+                if fall := watch.look(run.iteration, run.state.x, gaps, left()):
                     status, advice = fall.status, fall.sentence
             try:
                 if callback is not None:
@@ -146,7 +147,9 @@ def solve(
         if status in ENDINGS and _has_fallen_back(run):
             status, advice = "certified", ""
         if status in (*SUCCESSES, "max_iter", "max_time"):
-            fall = watch.last(run.state.x, status in SUCCESSES, left())
+            row = run.record()
+            gaps = row.upper_gap, row.lower_gap
+            fall = watch.last(run.state.x, gaps, status in SUCCESSES, left())
             status, advice = (fall.status, fall.sentence) if fall else (status, advice)
         row = run.record()
         live.end(row)
