@@ -23,7 +23,7 @@ import numpy as np
 
 from tiebreak import arrays, spectra
 from tiebreak.arrays import Array, rounding_unit
-from tiebreak.domains import Box, Halfspace, Monotone, Space
+from tiebreak.domains import Box, Domain, Halfspace, Monotone, Space
 from tiebreak.functions import Flat, Linear, SmoothFunction, SquaredNorm
 from tiebreak.losses import LeastSquares, Logistic, Quadratic
 from tiebreak.matrices import DENSE_LIMIT, Matrix
@@ -38,9 +38,13 @@ CERTAIN = 512  # largest side of a matrix whose rank is confirmed in exact arith
 LONG = 2**28  # multiplications of a factorisation: beyond this a linear program takes minutes
 ROUGH = 0.5  # of 1: a Newton step that changes no margin by more shows that there is a minimiser
 
+CONES = (Space, Box, Monotone, Halfspace)
+KNOWN = (LeastSquares, Logistic, Quadratic, Linear, SquaredNorm, Flat)
+
 LOWER = "g has no minimiser: it falls"
 UPPER = "f has no minimum over the minimisers of g: it falls"
 DOUBT = "whether g has a minimiser is not determined: it still falls far beyond x,"
+FURTHER = 12  # doublings of x, in search of a point where no loss is wrong
 DOUBLINGS, FALLING = 4, 0.75  # so often the way to x is doubled, and g falls at least to this share
 
 
@@ -81,12 +85,27 @@ class Watch:
     """
 
     def __init__(self, problem: Problem, x0: Array) -> None:
+        n, g = int(x0.shape[0]), problem.smooth_parts[1]
         self._problem, self._x0, self._next = problem, x0, 0
-        self._lower, self._upper = _levels(problem, int(x0.shape[0]))
+        self._lower: _Level | None = None
+        self._upper: _Level | None = None
+        self._cone: _Cone | None = None
+        self._floor = 0.0  # what a loss whose rows are not at hand is at least, if it is wrong
+        can_fall = not (
+            problem.is_bounded
+            or any(problem.penalties[1].terms.weights)
+            or g.strong_convexity > 0.0
+        )
+        self._is_blind = can_fall and not all(isinstance(p, KNOWN) for _, p in parts_of(g.bare))
+        if can_fall and isinstance(problem.domain, CONES):
+            self._cone = _Cone(problem.domain, n)
+            below = _parts(g, n)
+            if below is not None and below.hidden == math.inf:
+                self._lower, self._upper = _levels(problem, below, self._cone)
+            elif below is not None and not (below.still or below.tilt.size):
+                least = min([below.hidden, *(weight for weight, _ in below.losses)])
+                self._floor = least * math.log(2.0) * (1.0 - 8.0 * EPS)
         self._is_settled = self._lower is None and self._upper is None
-        g, penalty = problem.smooth_parts[1], problem.penalties[1]
-        is_known = _parts(g, int(x0.shape[0])) is not None
-        self._is_blind = not (is_known or problem.is_bounded or any(penalty.terms.weights))
 
     def look(
         self, step: int, x: Array, gaps: tuple[float, float], seconds: float = math.inf
@@ -96,14 +115,18 @@ class Watch:
         ``gaps`` are the proved ones of both levels, inf where nothing is: quadratics that are
         bounded below have a minimum. A linear program may take ``seconds``.
         """
-        if self._is_settled or step < self._next:
+        if step < self._next:
+            return None
+        self._next = 2 * step or 1
+        if step > 0 and self._is_below_floor(x):
+            return self._found("lower", host(x))
+        if self._is_settled:
             return None
         upper_gap, lower_gap = gaps
         if self._upper is not None and not self._upper.losses and upper_gap < math.inf:
             self._upper = None
         if self._lower is not None and not self._lower.losses and lower_gap < math.inf:
             self._lower = None
-        self._next = 2 * step or 1
         lower = self._lower
         if lower is not None and lower.losses:
             ways = [] if arrays.norm(self._x0) == 0.0 else [x - self._x0]
@@ -124,7 +147,9 @@ class Watch:
         seconds: float = math.inf,
     ) -> NoMinimum | None:
         """At the end: is there no minimum?  A success needs that g has a minimiser."""
-        if self._is_blind and is_success:
+        if is_success and any(self._is_below_floor(2.0**k * x) for k in range(FURTHER)):
+            return self._found("lower", host(x))
+        if is_success and self._is_blind:
             return self._still_falls(x)
         if self._is_settled:
             return None
@@ -135,6 +160,18 @@ class Watch:
             if self._lower.has_minimum_near(host(x), slope):
                 return None
         return self.look(max(self._next, 1), x, gaps, seconds) or self._settle(seconds)
+
+    def _is_below_floor(self, x: Array) -> bool:
+        """Is g(x) so small that x is a direction along which it falls?
+
+        A loss with <m_i, x> <= 0 is at least log 2 times its weight.
+        """
+        if not self._floor > 0.0 or self._cone is None or not self._cone.contains(host(x)):
+            return False
+        g, size = self._problem.lower, arrays.norm(x)
+        value = g.value(x)
+        error, _ = g.rounding(size, value, 0.0, arrays.epsilon(x), int(x.shape[0]))
+        return value + error < self._floor
 
     def _still_falls(self, x: Array) -> NoMinimum | None:
         """Does g, of which only values are known, fall and fall along the way that led to x?
@@ -168,65 +205,49 @@ class Watch:
         return NoMinimum(level, arrays.like(d / norm(d), self._x0))
 
 
-def _levels(problem: Problem, n: int) -> tuple[_Level | None, _Level | None]:
+def _levels(problem: Problem, below: _Parts, cone: _Cone) -> tuple[_Level | None, _Level | None]:
     """Both levels as far as they can fall for ever; None where one cannot, or it is not known."""
-    (f, g), (f2, g2) = problem.smooth_parts, problem.penalties
-    if problem.is_bounded or not isinstance(problem.domain, Space | Box | Monotone | Halfspace):
-        return None, None
-    if any(g2.terms.weights) or g.strong_convexity > 0.0:
-        return None, None
-    below = _parts(g, n)
-    if below is None:
-        return None, None
-    cone = _Cone(problem.domain, n)
-    lower = _Level(below, cone, n)
-    upper = None
-    if not any(f2.terms.weights) and not f.strong_convexity > 0.0:
-        above = _parts(f, n)
-        if above is not None and (above.losses or above.tilt.any()):
-            held = [*below.still, *(rows for _, rows in below.losses)]
-            held += [_Rows(below.tilt[None])] if below.tilt.any() else []
-            upper = _Level(above._replace(still=[*held, *above.still]), cone, n)
-    return (lower if below.losses or below.tilt.any() else None), upper
+    n, f, penalty = len(cone.low), problem.smooth_parts[0], problem.penalties[0]
+    lower = _Level(below, cone, n) if below.losses or below.tilt.size else None
+    if any(penalty.terms.weights) or f.strong_convexity > 0.0 or not below.tilt.is_exact:
+        return lower, None
+    above = _parts(f, n)
+    if above is None or above.hidden < math.inf or not (above.losses or above.tilt.size):
+        return lower, None
+    held = [*below.still, *(rows for _, rows in below.losses)]
+    held += [_Rows(below.tilt.c[None])] if below.tilt.size else []
+    return lower, _Level(above._replace(still=[*held, *above.still]), cone, n)
 
 
 # --- rows, whatever they are made of --------------------------------------------------------------
 
 
 class _Rows:
-    """Rows on the host, dense or sparse, or only their products; ``signs`` are those of labels."""
+    """Rows on the host, dense or sparse; ``signs`` are those of labels."""
 
-    def __init__(self, matrix: Any, signs: Host | None = None) -> None:
-        self.signs, self.matrix = signs, matrix if isinstance(matrix, Matrix) else None
-        self.shape = (int(matrix.shape[0]), int(matrix.shape[1]))
-        self._entries = None if self.matrix is not None else matrix
+    def __init__(self, entries: Any, signs: Host | None = None) -> None:
+        if signs is not None and isinstance(entries, np.ndarray):
+            entries = signs[:, None] * entries
+        elif signs is not None:
+            from scipy.sparse import diags_array
+
+            entries = (diags_array(signs) @ entries).tocsr()
+        self.entries = entries
+        self.shape = (int(entries.shape[0]), int(entries.shape[1]))
+
+    @classmethod
+    def of(cls, matrix: Matrix, signs: Host | None = None) -> _Rows:
+        return cls(matrix.entries.astype(np.float64) if matrix.is_sparse else matrix.dense(), signs)
 
     @property
-    def is_known(self) -> bool:
-        """Are the entries at hand, and not too many?"""
-        matrix = self.matrix
-        if matrix is None:
-            return True
-        return (matrix.is_explicit or matrix.is_sparse) and matrix.size <= DENSE_LIMIT
-
-    @cached_property
-    def entries(self) -> Any:
-        """With the signs, dense or in SciPy's CSR form."""
-        matrix = self.matrix
-        if matrix is None:
-            return self._entries
-        if not matrix.is_sparse:
-            dense = matrix.dense()
-            return dense if self.signs is None else self.signs[:, None] * dense
-        from scipy.sparse import diags_array
-
-        sparse = matrix.entries.astype(np.float64)
-        return sparse if self.signs is None else (diags_array(self.signs) @ sparse).tocsr()
+    def stored(self) -> int:
+        """How many entries are not known to be 0."""
+        return int(self.entries.nnz) if self._is_csr else math.prod(self.shape)
 
     @cached_property
     def _is_whole(self) -> bool:
         """Are all entries whole numbers?"""
-        stored = getattr(self.entries, "data", self.entries) if self._is_csr else self.entries
+        stored = self.entries.data if self._is_csr else self.entries
         return bool(np.all(stored == np.floor(stored)))
 
     @property
@@ -235,23 +256,13 @@ class _Rows:
 
     @cached_property
     def sizes(self) -> Host:
-        """The length of every row, rounded up, or a bound on it."""
-        if not self.is_known:
-            assert self.matrix is not None
-            return np.full(self.shape[0], self.matrix.frobenius)
+        """The length of every row, rounded up."""
         squares = self.entries.multiply(self.entries) if self._is_csr else self.entries**2
         lengths = np.sqrt(np.asarray(squares.sum(axis=1)).reshape(-1))
         return np.asarray(lengths * (1.0 + self.shape[1] * EPS))
 
     def along(self, d: Host) -> tuple[Host, Host]:
         """Their products with d, and bounds on the rounding errors of these."""
-        if not self.is_known:
-            assert self.matrix is not None
-            (image,) = self.matrix.forward(arrays.like(d, self.matrix.prototype))
-            product = host(image) if self.signs is None else self.signs * host(image)
-            epsilon = arrays.epsilon(self.matrix.prototype)
-            of_image = self.matrix.errors(epsilon, self.matrix.frobenius)[1] + epsilon
-            return product, np.full(len(product), of_image * norm(d))
         product, size = self.entries @ d, abs(self.entries) @ np.abs(d)
         if self._is_whole and not np.any(d != np.floor(d)) and np.max(size, initial=0.0) < 2.0**53:
             return product, np.zeros(len(product))
@@ -307,10 +318,7 @@ class _Along(NamedTuple):
 
     def signs(self, reach: float) -> Host | None:
         """The signs of all products within ``reach`` of d, near ones taken as 0; None: not sure."""
-        near, lost = (
-            self.is_near,
-            self.error if reach == 0.0 else self.error + reach * self.rows.sizes,
-        )
+        near, lost = self.is_near, self.error + reach * self.rows.sizes
         if np.any(~near & (self.product != 0.0) & (np.abs(self.product) <= lost)):
             return None
         return np.where(near, 0.0, np.sign(self.product))
@@ -326,35 +334,57 @@ class _Parts(NamedTuple):
 
     still: list[_Rows]  # whose products with d must be 0
     losses: list[tuple[float, _Rows]]  # the weight and the rows of logistic losses
-    tilt: Host  # c
+    tilt: Tilt
+    hidden: float  # the least weight of logistic losses whose rows are not at hand, or inf
+
+
+class Tilt(NamedTuple):
+    """c, the sum of all linear terms."""
+
+    c: Host
+    size: float = 0.0  # the sum of their lengths, which may cancel in c
+    is_exact: bool = True  # was nothing rounded in c?
+
+    def plus(self, weight: float, c: Host) -> Tilt:
+        more = weight * c
+        is_exact = self.size == 0.0 and _is_power(weight)
+        return Tilt(self.c + more, self.size + norm(more), is_exact) if c.any() else self
+
+
+def _is_at_hand(matrix: Matrix) -> bool:
+    """Are the entries in memory, and not too many?"""
+    return (matrix.is_explicit or matrix.is_sparse) and matrix.size <= DENSE_LIMIT
 
 
 def _parts(h: SmoothFunction, n: int) -> _Parts | None:
     """h in parts; None where it is not known what it is made of."""
     still: list[_Rows] = []
     losses: list[tuple[float, _Rows]] = []
-    tilt = np.zeros(n)
+    tilt, hidden = Tilt(np.zeros(n)), math.inf
     for weight, part in parts_of(h.bare):
-        if isinstance(part, LeastSquares):
-            still.append(_Rows(part.matrix))
-        elif isinstance(part, Logistic):
-            losses.append((weight * part._scale, _Rows(part.matrix, host(part.y))))
-        elif isinstance(part, Quadratic):
-            still.append(_Rows(part.matrix))
-            tilt = tilt + weight * host(part.c)
-        elif isinstance(part, Linear):
-            tilt = tilt + weight * host(part.c)
-        elif isinstance(part, SquaredNorm):
-            still.append(_Rows(np.eye(n)))
-        elif not isinstance(part, Flat):
+        is_hidden = hasattr(part, "matrix") and not _is_at_hand(part.matrix)
+        if is_hidden and isinstance(part, Logistic):
+            hidden = min(hidden, weight * part._scale)
+        elif is_hidden:
             return None
-    return _Parts(still, losses, tilt)
+        elif isinstance(part, LeastSquares):
+            still.append(_Rows.of(part.matrix))
+        elif isinstance(part, Logistic):
+            losses.append((weight * part._scale, _Rows.of(part.matrix, host(part.y))))
+        elif isinstance(part, Quadratic):
+            still.append(_Rows.of(part.matrix))
+            tilt = tilt.plus(weight, host(part.c))
+        elif isinstance(part, Linear):
+            tilt = tilt.plus(weight, host(part.c))
+        elif not isinstance(part, Flat | SquaredNorm):  # what has the latter is strongly convex
+            return None
+    return _Parts(still, losses, tilt, hidden)
 
 
 class _Cone:
     """The directions of Z: {d : low <= d <= high, rows d <= 0}, bounds 0 or infinite."""
 
-    def __init__(self, domain: Space | Box | Monotone | Halfspace, n: int) -> None:
+    def __init__(self, domain: Domain, n: int) -> None:
         self.low, self.high = np.full(n, -math.inf), np.full(n, math.inf)
         self.rows: _Rows | None = None
         self._is_monotone = isinstance(domain, Monotone)
@@ -371,6 +401,15 @@ class _Cone:
             steps = diags_array([np.ones(n - 1), -np.ones(n - 1)], offsets=[0, 1], shape=(n - 1, n))
             self.rows = _Rows(steps.tocsr())
 
+    def contains(self, d: Host) -> bool:
+        """Is d one of them, surely?"""
+        if self._is_monotone:
+            return bool(np.all(d[:-1] <= d[1:]))
+        if self.rows is not None:
+            product, error = self.rows.along(d)
+            return bool(np.all(product + error <= 0.0))
+        return bool(np.all((self.low <= d) & (d <= self.high)))
+
     def nearest(self, d: Host) -> Host:
         """d with what is in the way of its signs taken away."""
         if self._is_monotone:
@@ -385,8 +424,8 @@ class _Level:
     """A level in parts, and the directions of Z."""
 
     def __init__(self, parts: _Parts, cone: _Cone, n: int) -> None:
-        self.still, self.losses, self.tilt = parts
-        self.cone, self.n = cone, n
+        self.still, self.losses, self.linear, _ = parts
+        self.tilt, self.cone, self.n = parts.tilt.c, cone, n
 
     @cached_property
     def _all(self) -> list[_Rows]:
@@ -396,11 +435,6 @@ class _Level:
     def side(self) -> int:
         """The smaller side of its matrix."""
         return min(self.n, sum(rows.shape[0] for rows in self._all))
-
-    @cached_property
-    def is_known(self) -> bool:
-        """Are all its numbers at hand?"""
-        return all(rows.is_known for rows in self._all)
 
     def falls_along(self, d: Host) -> Host | None:
         """d, or what is left of it in the cone, where this level is proved to fall along it.
@@ -420,7 +454,10 @@ class _Level:
         tilt = _Along.of(_Rows(self.tilt[None]), d)
         if any(np.any(np.abs(a.product) > MEANT * a.size) for a in still):
             return None
-        is_level = abs(tilt.product[0]) <= SLIGHT * tilt.size[0]  # as if there were no tilt
+        steep = self.linear.size * norm(d)
+        is_level = abs(tilt.product[0]) <= SLIGHT * steep  # as if there were no tilt
+        if is_level and tilt.is_open[0] and not self.linear.is_exact:
+            return None
         zeros = [(a, a.is_open) for a in still] + [(a, a.is_near) for a in (*losses, *cone)]
         reach = self._way_to_zeros(d, [*zeros, (tilt, tilt.is_open & is_level)])
         if not math.isfinite(reach):
@@ -434,15 +471,16 @@ class _Level:
         if is_level:
             is_up = all(np.all(sign >= 0.0) for sign in signs)
             return d if is_up and any(np.any(sign > 0.0) for sign in signs) else None
-        slope, error = float(tilt.product[0]), float(tilt.error[0]) + reach * norm(self.tilt)
+        slope, error = float(tilt.product[0]), float(tilt.error[0]) + reach * self.linear.size
+        error += 0.0 if self.linear.is_exact else 4.0 * EPS * steep
         for (weight, rows), a in zip(self.losses, losses, strict=True):
             down = a.product < 0.0
             slope -= weight * float(np.sum(a.product[down]))
             if down.any():
                 more = a.error[down] + reach * rows.sizes[down]
-                sums = rows.shape[0] * EPS * np.abs(a.product[down])
+                sums = (rows.shape[0] + 4) * EPS * np.abs(a.product[down])
                 error += 0.0 if a.is_exact and _is_power(weight) else weight * np.sum(more + sums)
-        if slope + error < -SLIGHT * tilt.size[0]:
+        if slope + error < -SLIGHT * steep:
             return d
         return d if slope == error == 0.0 and any(np.any(sign) for sign in signs) else None
 
@@ -455,8 +493,6 @@ class _Level:
         some = [(a.rows, which) for a, which in zeros if which.any()]
         if not some:
             return 0.0
-        if not all(rows.is_known for rows, _ in some):
-            return math.inf
         moves = d != 0.0
         count = sum(int(which.sum()) for _, which in some)
         if count * int(moves.sum()) > DENSE_LIMIT // 4:
@@ -482,8 +518,6 @@ class _Level:
 
     def columns(self) -> list[Host]:
         """A direction that changes one variable only, such as a category with one label."""
-        if not self.is_known:
-            return []
         up, down = self.cone.high > 0.0, self.cone.low < 0.0
         moves = np.zeros(self.n, dtype=bool)
         for rows in self.still:
@@ -503,7 +537,8 @@ class _Level:
 
     def by_program(self, seconds: float) -> Host | None:
         """Whatever direction there is, by linear programs, if the numbers are at hand."""
-        if not self.is_known or sum(map(_stored, self._all)) * self.side > LONG:
+        is_idle = not self.losses and not self.tilt.any()
+        if is_idle or sum(rows.stored for rows in self._all) * self.side > LONG:
             return None
         is_plain = not self.losses and self.cone.is_space
         for d in self._projections() if is_plain else self._programs(seconds):
@@ -614,7 +649,7 @@ class _Level:
         positive, and then there is no direction (Stiemke). Rounding errors are left aside: this
         proves nothing to anybody, it spares a linear program.
         """
-        if not (self.cone.is_space and self.is_known and self.n <= CERTAIN):
+        if not (self.cone.is_space and self.n <= CERTAIN):
             return False
         H = sum((rows.gram() for rows in self.still), np.zeros((self.n, self.n)))
         for weight, rows in self.losses:
@@ -630,10 +665,6 @@ class _Level:
 def _is_power(weight: float) -> bool:
     """Is it a power of two, so that multiplying by it rounds nothing?"""
     return math.frexp(weight)[0] == 0.5
-
-
-def _stored(rows: _Rows) -> int:
-    return rows.matrix.size if rows.matrix is not None else math.prod(rows.shape)
 
 
 def _scaled_rows(rows: Any) -> tuple[Any, Host]:
