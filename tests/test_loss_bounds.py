@@ -173,6 +173,20 @@ def test_other_points_have_wide_intervals_and_no_wrong_ones(count):
     assert finite > 0
 
 
+def test_any_point_can_be_certified_without_a_radius():
+    for seed in range(6):
+        planted = Planted(seed)
+        best = tb.solve(planted.problem).x
+        for size in (0.0, 1e-6, 1e-2):
+            x = best + size * planted.rng.standard_normal(planted.n)
+            proof = tb.certify(planted.problem, x, max_iter=0)
+            assert within(proof.upper_optimum, planted.f), (seed, size)
+            assert within(proof.lower_optimum, planted.g), (seed, size)
+            if size <= 1e-6:
+                assert proof.upper_error <= 1e-2 * (1.0 + float(planted.f)), (seed, size)
+                assert proof.lower_gap <= 1e-6 * float(planted.g), (seed, size)
+
+
 def test_no_claim_where_there_is_no_minimiser_or_the_rank_is_not_sure():
     rng = np.random.default_rng(0)
     rows = rng.standard_normal((12, 3)) @ rng.standard_normal((3, 6))  # rank 6, but for rounding 3

@@ -17,9 +17,10 @@ from typing import Any
 from tiebreak import arrays, checkpoint, checks
 from tiebreak.advice import after_nonfinite, what_next
 from tiebreak.arrays import Array
-from tiebreak.certificate import Certificate
+from tiebreak.certificate import Certificate, News
 from tiebreak.matrices import Swept
 from tiebreak.methods import METHODS, AGMBiO, PAGMBiO
+from tiebreak.methods.claims import prove_at
 from tiebreak.methods.roads import choose, first_order, in_double, refusal
 from tiebreak.problem import Problem
 from tiebreak.recession import NoMinimum, Watch
@@ -218,6 +219,8 @@ def certify(problem: Problem, x: Any, max_iter: int = 10_000) -> Certificate:
             run = Run(problem, method, start)
             if known is not None:
                 run.ledger.inherit(known)
+            elif claims := prove_at(problem, x):
+                run.ledger.add(News(claims=claims))
             proof = run.certificate(x)
             look_at = 256
             while steps < max_iter and run.step():

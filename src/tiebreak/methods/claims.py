@@ -23,6 +23,8 @@ from tiebreak.penalties import Zero, split
 from tiebreak.problem import Problem
 from tiebreak.structure import EPS, Host, Rank, Squares, Structure, Tilt, host, norm, structure
 
+LONG = 2**31  # multiplications of a factorisation that a proof is worth
+
 
 class Look(NamedTuple):
     """A function at x, with bounds on the rounding errors of its value and its slope.
@@ -85,6 +87,34 @@ def prove(problem: Problem, x: Array, rank: Rank, normal: Host, sign: Host | Non
     if problem.is_smooth and not structure("Exact", "upper", problem.upper, len(at)).parts:
         low, high = f.value - f.value_error, f.value + f.value_error  # f is constant
     return Claims(upper=(low, high), lower=lower)
+
+
+def prove_at(problem: Problem, x: Array) -> Claims | None:
+    """What losses of a linear map prove about any x on R^n, without a radius; None: nothing.
+
+    For whoever has a point and no slice: one factorisation of the rows of g.
+    """
+    if not isinstance(problem.domain, Space) or not problem.is_smooth:
+        return None
+    n = int(x.shape[0])
+    try:
+        h = structure("prove_at", "lower", problem.lower, n)
+        own = structure("prove_at", "upper", problem.upper, n)
+    except ValueError:  # numbers that are not at hand
+        return None
+    if n * n * sum(len(part.rows) for part in h.parts) > LONG:
+        return None
+    f, g, at = _look(problem.upper, x), _look(problem.lower, x), host(x)
+    exact = h.slope(at)
+    if exact.error + TINY < g.slope_error:
+        g = g._replace(slope=exact.vector, slope_error=exact.error + TINY)
+    seen = around(h, at, g.slope, g.slope_error)
+    if seen is None:
+        return None
+    sigma = problem.upper.strong_convexity - problem.upper.defect
+    low = below(own, sigma, f.value - f.value_error, f.slope, f.slope_error, seen)
+    high = f.value + _change(problem, f, seen.way)
+    return Claims(upper=(low, high), lower=g.value - g.value_error - seen.gap)
 
 
 def _size(problem: Problem) -> float:
