@@ -552,6 +552,8 @@ class Ledger:
         size, steepness = arrays.norm(x), arrays.norm(upper.slope)
         _, slope_error = self._errors(f, upper, size, steepness)
         value_error = self._value_error(f, x, size, upper_value, upper.size, steepness)
+        if f.lipschitz == 0.0 and steepness == 0.0 and not any(f2.weights):
+            return upper_value + value_error  # f is constant
         outside = distance_bound(self.problem.domain, x)
         is_inside = distance <= projection_error(self.problem.domain, x, size)
         if not (is_inside and math.isfinite(steepness) and math.isfinite(lower_gap)):

@@ -670,10 +670,36 @@ class Quadratic(SmoothFunction):
         return max(smallest - 64 * n * arrays.epsilon(self.prototype) * abs(largest), 0.0)
 
     @cached_property
+    def _least_positive(self) -> float:
+        """A bound below the smallest positive eigenvalue, all others being 0; 0: that is not sure.
+
+        Rounding cannot tell an eigenvalue 0 from 1e-17, but exact arithmetic tells the rank.
+        """
+        n = self.matrix.shape[0]
+        if not self._has_spectrum or n > SMALL:
+            return 0.0
+        Q = self.matrix.dense()
+        values, rank = np.linalg.eigvalsh(Q), spectra.exact_rank(Q)
+        noise = 64 * n * arrays.epsilon(self.prototype) * float(np.max(np.abs(values)))
+        return max(float(values[n - rank]) - noise, 0.0) if rank else 0.0
+
+    @cached_property
+    def growth(self) -> float:
+        """The smallest positive eigenvalue, where c is in the range of Q, so that h has a minimum.
+
+        Then h(x) - min h <= |grad h(x)|²/(2 mu) on R^n, as for least squares.
+        """
+        if self.strong_convexity > 0.0 or not self._least_positive > 0.0:
+            return self.strong_convexity
+        Q, c = self.matrix.dense(), np.asarray(arrays.to_numpy(self.c), dtype=np.float64)
+        has_minimum = not c.any() or spectra.exact_rank(np.vstack([Q, c])) == spectra.exact_rank(Q)
+        return self._least_positive if has_minimum else 0.0
+
+    @cached_property
     def defect(self) -> float:  # type: ignore[override]
         """How far below 0 the smallest eigenvalue may be: a singular Q is not told from that."""
         smallest, largest = self._extremes
-        if self.strong_convexity > 0.0:
+        if self.strong_convexity > 0.0 or self._least_positive > 0.0:
             return 0.0
         n = self.matrix.shape[0]
         return max(-smallest, 0.0) + 4 * n * arrays.epsilon(self.prototype) * abs(largest)

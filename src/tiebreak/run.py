@@ -414,6 +414,10 @@ class Run:
             return True
         return self.certificate(self.state.x).upper_error <= tolerance[0]
 
+    def go_back(self, state: Any) -> None:
+        """To a state from before, with what is known now."""
+        self.state, self._standings = state, None
+
     def is_proved(self, proof: Certificate) -> bool:
         """The same of a certificate of this step's point, which may have been rounded."""
         if proof.upper_gap > self.asked[0] or proof.lower_gap > self.asked[1]:

@@ -18,14 +18,16 @@ from typing import Any, NamedTuple
 from tiebreak import arrays, checkpoint, checks, deadline
 from tiebreak.advice import after_nonfinite, contradiction, what_next
 from tiebreak.arrays import Array
-from tiebreak.certificate import Certificate
+from tiebreak.certificate import Certificate, News
 from tiebreak.deadline import Limit
 from tiebreak.differences import wrong_slopes
 from tiebreak.matrices import Swept
 from tiebreak.methods import METHODS, AGMBiO, PAGMBiO
+from tiebreak.methods.claims import prove_at
 from tiebreak.methods.roads import choose, first_order, in_double, refusal
 from tiebreak.problem import Problem
-from tiebreak.result import Result, Row, Trace
+from tiebreak.recession import NoMinimum, Watch
+from tiebreak.result import SUCCESSES, Result, Row, Trace
 from tiebreak.run import Counts, Intermediate, Method, Run, Saved
 from tiebreak.structure import parts_of
 
@@ -148,28 +150,29 @@ def solve(
         except deadline.Over:
             return _unbegun(limit, asked, chosen, given, saved, began)
         run.relative, run.absolute, run.is_guarded = relative, absolute, criterion != "weak"
-        ending = _iterate(run, limit, max_iter, callback, given, live, store)
+        watch = Watch(problem, start)
+        ending = _iterate(run, limit, max_iter, callback, given, live, store, watch)
         limit.close()
-        (status, reason), x, proof = _conclude(run, ending, given, store)
+        ending, x, proof = _conclude(run, ending, given, store, watch)
         live.end(run.rows[-1])
         tolerance = run.tolerance(x, proof.upper_value, proof.lower_value)
         advice = NO_TIME
         with contextlib.suppress(deadline.Over):
-            advice = what_next(run, status, proof, tolerance, max_iter)
+            advice = what_next(run, ending.status, proof, tolerance, max_iter)
         return Result(
             x=x,
             certificate=proof,
             tolerance=tolerance,
             start_values=run.start_values,
-            status=status,
-            reason=reason,
+            status=ending.status,
+            reason=ending.reason,
             advice=advice,
             nit=run.iteration,
             time=run.seconds,
             method=f"{'auto: ' if is_auto else ''}{run.described}",
             trace=Trace(run.rows),
             problem=asked,
-            findings=getattr(run.state, "findings", None),
+            findings=ending.fall or getattr(run.state, "findings", None),
         )
 
 
@@ -178,6 +181,11 @@ class _Ending(NamedTuple):
 
     status: str
     reason: str = ""
+    fall: NoMinimum | None = None  # the direction along which there is no minimum
+
+    @classmethod
+    def without_end(cls, fall: NoMinimum) -> _Ending:
+        return cls(fall.status, fall.sentence, fall)
 
 
 def _ending(run: Run, limit: Limit, max_iter: int) -> _Ending | None:
@@ -201,6 +209,7 @@ def _iterate(
     given: Array,
     live: _Live,
     store: _Store,
+    watch: Watch,
 ) -> _Ending:
     """Step by step until something ends the run."""
     is_first = True  # a run that goes on may have its row already
@@ -213,6 +222,9 @@ def _iterate(
                 live.show(run.record())
                 if run.is_met and (ending or not run.is_settling):
                     ending = _Ending("certified")
+                gaps = run.standing.upper_gap, run.standing.lower_gap
+                if fall := watch.look(run.iteration, run.state.x, gaps, deadline.left()):
+                    ending = _Ending.without_end(fall)
                 is_first = False
             if callback is not None:
                 now = run.intermediate()
@@ -231,7 +243,7 @@ def _iterate(
 
 
 def _conclude(
-    run: Run, ending: _Ending, given: Array, store: _Store
+    run: Run, ending: _Ending, given: Array, store: _Store, watch: Watch
 ) -> tuple[_Ending, Array, Certificate]:
     """The status that the run deserves, the point that is returned, what is proved about it.
 
@@ -240,6 +252,10 @@ def _conclude(
     try:
         store.save(run)
         ending, x = _answer(run, ending)
+        if ending.status in (*SUCCESSES, "max_iter", "max_time"):
+            gaps = run.standing.upper_gap, run.standing.lower_gap
+            fall = watch.last(run.state.x, gaps, ending.status in SUCCESSES, deadline.left())
+            ending = _Ending.without_end(fall) if fall else ending
         x = arrays.like(x, given)
         proof = run.certificate(arrays.like(x, run.state.x))  # as it is, in a wider precision too
         ending = _deserved(run, ending, proof)
@@ -259,7 +275,7 @@ def _answer(run: Run, ending: _Ending) -> tuple[_Ending, Array]:
     if ending.status in ("certified", "unbounded"):
         return ending, run.state.x
     if run.certified is not None:
-        run.state = run.certified
+        run.go_back(run.certified)
         return _Ending("certified"), run.state.x
     better = run.better_below
     if better is None:
@@ -371,6 +387,8 @@ def _certified(
         run = Run(problem, method, start)
         for before in runs[-1:]:
             run.ledger.inherit(before.ledger)
+        if not runs and (claims := prove_at(problem, x)):
+            run.ledger.add(News(claims=claims))
         runs.append(run)
         proof = run.certificate(x)
         look_at = 256

@@ -11,17 +11,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tiebreak import arrays, deadline
+from tiebreak import arrays
 from tiebreak.arrays import TINY, Array, rounding_unit
 from tiebreak.certificate import Claims
 from tiebreak.domains import Ball, Domain, Halfspace, L1Ball, Monotone, Space, distance_bound
 from tiebreak.faces import polyhedron
 from tiebreak.functions import Function, Lifted
+from tiebreak.methods.loss_bounds import Around, around, below, below_l1, flattest
 from tiebreak.methods.polyhedral_bounds import POLYHEDRA, Nearest, nearest_minimiser
 from tiebreak.models import Model, Region
 from tiebreak.penalties import Zero, split
 from tiebreak.problem import Problem
 from tiebreak.structure import EPS, Host, Rank, Squares, Structure, Tilt, host, norm, structure
+
+LONG = 2**31  # multiplications of a factorisation that a proof is worth
 
 
 class Look(NamedTuple):
@@ -61,7 +64,11 @@ def prove(problem: Problem, x: Array, rank: Rank, normal: Host, sign: Host | Non
     low, high = f.value - _change(problem, f, d), f.value + _change(problem, f, d)
     way, reach = _ways(problem, x, g, h, rank)
     lower, unmet = -math.inf, math.inf
-    if math.isfinite(reach):  # some are in Z, which then does not matter to the lower level
+    if not h.parts:  # g is constant, and all of Z its minimisers
+        lower, unmet = g.value - g.value_error, 0.0
+        outside = norm(at - problem.domain.project(at)) + 64 * EPS * (norm(at) + _size(problem))
+        high = min(high, f.value + _change(problem, f, outside))
+    elif math.isfinite(reach):  # some are in Z, which then does not matter to the lower level
         unmet = 0.5 * g.steepness * way
         lower = g.value - g.value_error - unmet
         high = min(high, f.value + _change(problem, f, reach))
@@ -74,6 +81,13 @@ def prove(problem: Problem, x: Array, rank: Rank, normal: Host, sign: Host | Non
             f_parts = structure("Exact", "upper", problem.upper, len(at))
             fall = near.fall(f_parts, problem.upper.strong_convexity, normal)
             low = max(low, f.value - f.value_error - fall)
+    is_single = len(h.parts) == 1 and h.only(Squares)  # of which all is known already
+    if isinstance(problem.domain, Space) and not is_single:
+        seen = around(h, at, g.slope, g.slope_error)
+        if seen is not None:
+            lower = max(lower, g.value - g.value_error - seen.gap)
+            high = min(high, f.value + _change(problem, f, seen.way))
+            low = max(low, _below_losses(problem, at, f, seen, sign))
     if h.only(Squares, Tilt):
         unmet = unmet if math.isfinite(unmet) else _unmet(problem, at, g, h)
         unmet = min(unmet, max(near.excess, 0.5 * near.image * near.image))
@@ -81,7 +95,54 @@ def prove(problem: Problem, x: Array, rank: Rank, normal: Host, sign: Host | Non
             low = max(low, _below(problem, at, f, h, unmet, rank, normal))
         else:
             low = max(low, _below_sparse(problem, at, h, unmet, rank, normal, sign))
+    if problem.is_smooth and not structure("Exact", "upper", problem.upper, len(at)).parts:
+        low, high = f.value - f.value_error, f.value + f.value_error  # f is constant
     return Claims((low, high), lower, why=near.why if math.isinf(high) else "")
+
+
+def prove_at(problem: Problem, x: Array) -> Claims | None:
+    """What losses of a linear map prove about any x on R^n, without a radius; None: nothing.
+
+    For whoever has a point and no slice: one factorisation of the rows of g.
+    """
+    if not isinstance(problem.domain, Space) or not problem.is_smooth:
+        return None
+    n = int(x.shape[0])
+    try:
+        h = structure("prove_at", "lower", problem.lower, n)
+        own = structure("prove_at", "upper", problem.upper, n)
+    except ValueError:  # numbers that are not at hand
+        return None
+    if n * n * sum(len(part.rows) for part in h.parts) > LONG:
+        return None
+    f, g, at = _look(problem.upper, x), _look(problem.lower, x), host(x)
+    exact = h.slope(at)
+    if exact.error + TINY < g.slope_error:
+        g = g._replace(slope=exact.vector, slope_error=exact.error + TINY)
+    seen = around(h, at, g.slope, g.slope_error)
+    if seen is None:
+        return None
+    sigma = problem.upper.strong_convexity - problem.upper.defect
+    low = below(own, sigma, f.value - f.value_error, f.slope, f.slope_error, seen)
+    high = f.value + _change(problem, f, seen.way)
+    return Claims(upper=(low, high), lower=g.value - g.value_error - seen.gap)
+
+
+def _size(problem: Problem) -> float:
+    """Of the numbers that a ball is given by: points of it are in it but for their rounding."""
+    ball = problem.domain
+    if not isinstance(ball, Ball):
+        return 0.0
+    return ball.radius + (0.0 if ball.center is None else norm(host(ball.center)))
+
+
+def _below_losses(problem: Problem, x: Host, f: Look, g: Around, sign: Host | None) -> float:
+    """f* on R^n from below, by the rows that all minimisers of g share."""
+    if sign is not None:
+        return below_l1(problem.penalties[0].terms.l1, x, sign, g)
+    sigma = problem.upper.strong_convexity - problem.upper.defect
+    own = structure("Exact", "upper", problem.upper, len(x))
+    return below(own, sigma, f.value - f.value_error, f.slope, f.slope_error, g)
 
 
 def _look(h: Function, x: Array) -> Look:
@@ -224,7 +285,7 @@ def _below(
     price = _price(h, x, y, nu, unmet)
     sigma = problem.upper.strong_convexity - problem.upper.defect
     if isinstance(problem.domain, Space) and sigma <= 0.0:
-        flat = _flat(problem, R, norm(slope) + error, change)
+        flat = _flat(problem, h, R, norm(slope) + error, change)
         return f.value - f.value_error - (flat + price)
     steep, square = norm(slope) + error, size * size
     model = Model(
@@ -316,19 +377,8 @@ def _multipliers(h: Structure, rank: Rank, target: Host) -> tuple[Host, float, H
     return np.concatenate([np.zeros(0), *y]), nu, weights[done:]
 
 
-def _flat(problem: Problem, R: Host, steep: float, change: float) -> float:
-    """On R^n, where f is not strongly convex: how much <slope, delta> + ½|F delta|² can fall.
-
-    With f = ½|Fx - s|² + <c, x>: |delta| <= (|F delta| + |R delta|)/tau, tau the smallest singular
-    value of F and R together, so that it is at least -steep²/(2 tau²) - steep |R delta|/tau.
-    """
+def _flat(problem: Problem, h: Structure, R: Host, steep: float, change: float) -> float:
+    """On R^n, where f is not strongly convex: how much <slope, delta> + ½|F delta|² can fall."""
     f = structure("Exact", "upper", problem.upper, R.shape[1])
-    if not f.only(Squares, Tilt):
-        return math.inf
-    both = np.vstack([f.curvature(np.zeros(R.shape[1])), R])
-    if len(both) < R.shape[1]:
-        return math.inf
-    deadline.check(0.5 * deadline.svd(*both.shape))
-    smallest = float(np.linalg.svd(both, compute_uv=False)[-1])
-    tau = smallest - rounding_unit(EPS, *both.shape) * norm(both)
-    return steep * change / tau + 0.5 * (steep / tau) * (steep / tau) if tau > 0.0 else math.inf
+    rows = tuple(part.rows for part in h.parts if not isinstance(part, Tilt))
+    return flattest(f, R, rows, (f.c, h.c), steep, change)
