@@ -179,10 +179,12 @@ def _may_be_prime(n: int, base: int) -> bool:
 
 def _rank_modulo(A: Host, prime: int) -> int:
     """The rank of A's residues modulo a prime, by elimination."""
+    deadline.check()
     mantissa, exponent = np.frexp(A)
     power = exponent - int(exponent.min(initial=0))
     powers = np.array([pow(2, int(k), prime) for k in range(int(power.max(initial=0)) + 1)])
     rest = (mantissa * 2.0**53).astype(np.int64) % prime * powers[power] % prime
+    deadline.check()
     if rest.shape[0] < rest.shape[1]:
         rest = rest.T.copy()
     rank = 0
