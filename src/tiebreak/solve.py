@@ -195,7 +195,7 @@ def _iterate(
     store: _Store,
 ) -> _Ending:
     """Step by step until something ends the run."""
-    is_first = True  # a run that goes on may have its row already
+    is_first = run.is_recorded  # a run that goes on may have its row already
     while True:
         ending = limits.ending(run)
         if is_first or run.due or ending:
