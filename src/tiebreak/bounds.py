@@ -29,7 +29,7 @@ from tiebreak.problem import Problem
 HUGE = 1e150  # multipliers beyond this drown everything else in rounding errors
 MIXTURES = 4  # how many mixtures of a minorant with a constant one are tried
 MARGINS = (1e-13, 1e-12, 1e-10, 1e-8, 1e-6, 1e-4)  # how far inside a dual ball is surely inside
-GUARDED = 4.0  # how much less well: what `certificate.is_secured` asks for is sought
+GUARDED = 4.0  # how much less well, for the guard: see `certificate.Standing`
 NEARBY = 2**16  # entries of a vector that is brought to the host, where the search asks a lot
 
 

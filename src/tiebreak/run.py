@@ -398,9 +398,10 @@ class Run:
         """How this point stands, and whether that is enough; found once for each step."""
         if self._standings is None or self._standings[0] != self.iteration:
             state = self.state
-            standing = self.ledger.standing(
-                state.x, state.upper_value, state.lower_value, reach=self.reach
-            )
+            # A run that goes on has searched for the bounds of a recorded step before it was saved.
+            effort = 0 if self._standings is None and self.is_recorded else 5
+            values = state.upper_value, state.lower_value
+            standing = self.ledger.standing(state.x, *values, effort, self.reach)
             self._standings = self.iteration, standing, self._is_enough(standing)
             if self._standings[2]:
                 self.certified = state

@@ -212,7 +212,7 @@ def _iterate(
     watch: Watch,
 ) -> _Ending:
     """Step by step until something ends the run."""
-    is_first = True  # a run that goes on may have its row already
+    is_first = run.is_recorded  # a run that goes on may have its row already
     while True:
         ending = _ending(run, limit, max_iter)
         if limit.is_over or limit.is_interrupted:
