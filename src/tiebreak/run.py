@@ -230,7 +230,7 @@ class Run:
     ) -> None:
         self.method, self.certifies = method, certifies or hasattr(method, "heed")
         self.relative = self.absolute = (0.0, 0.0)  # tolerances, for a loop that has some
-        f1, g1 = (h.sized(problem.domain, x0) for h in problem.smooth_parts)
+        f1, g1 = (h.sized(x0, problem.domain.project) for h in problem.smooth_parts)
         self.upper, self.lower = Counted(f1), Counted(g1)
         f2, g2 = problem.penalties
         self.problem = replace(problem, upper=self.upper + f2, lower=self.lower + g2)
