@@ -94,7 +94,7 @@ def solution(rows: Rows, right: Vector, n: int) -> tuple[Vector, Rows] | None:
 # -- levels ---------------------------------------------------------------------------------------
 
 
-@dataclass
+@dataclass(eq=False)
 class Level:
     """x'Hx/2 + h'x + constant + l1 |x|_1, and whatever else ``more`` says at a point."""
 
@@ -134,6 +134,21 @@ class Level:
         smooth = dot(x, apply(self.H, x)) / 2 + dot(self.h, x) + self.constant
         value = real(smooth + self.l1 * sum((abs(t) for t in x), F(0)))
         return value + sum((term(x) for term in self.more), mpmath.mpf(0))
+
+    def size(self, x: Any) -> mpmath.mpf:
+        """That of the terms that a value is made of."""
+        y = [abs(real(t)) for t in x]
+        bent = sum(
+            abs(real(t)) * a * b
+            for row, a in zip(self.H, y, strict=True)
+            for t, b in zip(row, y, strict=True)
+        )
+        return (
+            bent
+            + sum(abs(real(s)) * t for s, t in zip(self.h, y, strict=True))
+            + abs(real(self.constant))
+            + abs(self.at(x))
+        )
 
 
 @dataclass
@@ -320,7 +335,7 @@ class Draw:
 
     def __init__(self, seed: int) -> None:
         self.rng = rng = np.random.default_rng([14, seed])
-        self.kind = DOMAINS[seed % len(DOMAINS)]
+        self.kind = DOMAINS[seed % len(DOMAINS)] if rng.random() < 0.8 else "Ball"
         self.dtype = np.float32 if rng.random() < 0.15 else np.float64
         self.n = int(rng.integers(1, 4))
         widest = 4 if self.dtype == np.float32 else 12
@@ -345,6 +360,9 @@ class Draw:
 
     def matrix(self, whole: bool = False) -> Any:
         rng, n, m = self.rng, self.n, int(self.rng.integers(1, 5))
+        if rng.random() < 0.35:  # so plain that methods arrive, and rounding is all that is left
+            A = np.vstack([np.eye(n), np.zeros((int(rng.integers(0, 3)), n))])
+            return self.cast(A * float(rng.choice([1.0, 1000.0])))
         A = rng.integers(-9, 10, (m, n)).astype(float)
         if not whole and rng.random() < 0.5:
             A = rng.standard_normal((m, n))

@@ -506,12 +506,21 @@ class Halfspace(Set):
 
     @cached_property
     def _unit(self) -> Array:
-        """The normal with length 1; the half-space is {<unit, x> <= height}."""
-        return self.normal / norm(self.normal)
+        """The normal with length 1; the half-space is {<unit, x> <= height}.
+
+        In double precision, for points may be: rounded to single it would be another half-space.
+        """
+        normal = self._precise
+        return normal / norm(normal)
 
     @cached_property
     def _height(self) -> float:
-        return self.offset / norm(self.normal)
+        return self.offset / norm(self._precise)
+
+    @property
+    def _precise(self) -> Array:
+        normal = self.normal
+        return normal if arrays.drops_float64(normal) else arrays.double(normal)
 
     @property
     def _size(self) -> float:

@@ -22,7 +22,6 @@ import numpy as np
 
 from tiebreak import arrays, checks, frames
 from tiebreak.arrays import Array, Image, rounding_unit
-from tiebreak.domains import Domain
 from tiebreak.inputs import FromData, remember
 
 PROBE = 1e-4  # how far a callable is looked at around the start, beside |x0|
@@ -53,6 +52,7 @@ class Seen(NamedTuple):
         return self._replace(reach=sum(known)) if known else self
 
 
+Projection: TypeAlias = Callable[[Array], Array]  # onto Z
 Outcome: TypeAlias = tuple[list[Seen], list[float]]  # minorants, and values at other points
 
 
@@ -215,8 +215,8 @@ class SmoothFunction(Function):
     def widened(self) -> SmoothFunction | None:
         return None
 
-    def sized(self, domain: Domain, x0: Array) -> SmoothFunction:
-        """The same function for a run from x0, knowing the sizes that its rounding errors need."""
+    def sized(self, x0: Array, project: Projection) -> SmoothFunction:
+        """The same function for a run from x0 in Z, with the sizes that its rounding errors need."""
         return self
 
     def __add__(self, other: object) -> SmoothFunction:
@@ -424,7 +424,7 @@ class Smooth(SmoothFunction):
             return slope
         return arrays.own(slope, x)  # the callable may use its buffer again
 
-    def sized(self, domain: Domain, x0: Array) -> SmoothFunction:
+    def sized(self, x0: Array, project: Projection) -> SmoothFunction:
         if math.isfinite(self.lipschitz):
             return self
         mine, slope, value = copy.copy(self), self.gradient(x0), self.value(x0)
@@ -433,10 +433,12 @@ class Smooth(SmoothFunction):
         length = PROBE * (size or (abs(value) / steepness if steepness > 0.0 else 0.0) or 1.0)
         count = np.arange(1.0, x0.shape[0] + 1.0)
         for way in (x0, slope, arrays.like(np.cos(count * count), x0)):
-            mine._bend = max(mine._bend, self._turned(domain, x0, slope, way, length))
+            mine._bend = max(mine._bend, self._turned(x0, project, slope, way, length))
         return mine
 
-    def _turned(self, domain: Domain, x: Array, slope: Array, way: Array, length: float) -> float:
+    def _turned(
+        self, x: Array, project: Projection, slope: Array, way: Array, length: float
+    ) -> float:
         """How much the slope turns per length along a way within Z, or back; 0 where there is none.
 
         A function may end close to x: what it says beyond does not count.
@@ -444,7 +446,7 @@ class Smooth(SmoothFunction):
         if not arrays.norm(way) > 0.0:
             return 0.0
         for sign in (1.0, -1.0):
-            there = domain.project(x + arrays.stretched(way, arrays.norm(way), sign * length))
+            there = project(x + arrays.stretched(way, arrays.norm(way), sign * length))
             moved = arrays.norm(there - x)
             if moved > 0.5 * length:
                 with arrays.quiet(), contextlib.suppress(ArithmeticError, ValueError):
@@ -488,8 +490,8 @@ class Scaled(SmoothFunction):
         function = self.function.widened
         return None if function is None else Scaled(self.weight, function)
 
-    def sized(self, domain: Domain, x0: Array) -> SmoothFunction:
-        function = self.function.sized(domain, x0)
+    def sized(self, x0: Array, project: Projection) -> SmoothFunction:
+        function = self.function.sized(x0, project)
         return self if function is self.function else Scaled(self.weight, function)
 
     @property
@@ -599,8 +601,8 @@ class Sum(SmoothFunction):
         first, second = self.first.widened, self.second.widened
         return None if first is None or second is None else Sum(first, second)
 
-    def sized(self, domain: Domain, x0: Array) -> SmoothFunction:
-        first, second = (h.sized(domain, x0) for h in (self.first, self.second))
+    def sized(self, x0: Array, project: Projection) -> SmoothFunction:
+        first, second = (h.sized(x0, project) for h in (self.first, self.second))
         return self if first is self.first and second is self.second else Sum(first, second)
 
     @property

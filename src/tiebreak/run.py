@@ -250,7 +250,7 @@ class Run:
         # The last state of which all was proved that was asked for.
         self.certified: Any = saved.certified if saved else None
         self._standings: tuple[int, Standing, bool] | None = None  # of this iteration; is all met?
-        f1, g1 = (h.sized(problem.domain, x0) for h in problem.smooth_parts)
+        f1, g1 = (h.sized(x0, problem.domain.project) for h in problem.smooth_parts)
         self.upper, self.lower = Counted(f1), Counted(g1)
         f2, g2 = problem.penalties
         self.problem = replace(problem, upper=self.upper + f2, lower=self.lower + g2)
