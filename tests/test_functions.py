@@ -496,10 +496,15 @@ def test_rank_of_a_hilbert_matrix_is_not_decided(n):
         assert h.growth == 0.0
 
 
-def test_rank_of_a_graded_matrix_without_a_gap_is_not_decided():
-    h = tb.LeastSquares(np.diag(10.0 ** -np.arange(0.0, 20.0)), np.ones(20))
+def test_rank_of_a_graded_matrix_without_a_gap_is_not_decided_but_units_are_no_grades():
+    rng = np.random.default_rng(0)
+    U, V = (np.linalg.qr(rng.standard_normal((20, 20)))[0] for _ in range(2))
+    h = tb.LeastSquares((U * 10.0 ** -np.arange(0.0, 20.0)) @ V, np.ones(20))
     assert h.rank is None
     assert h.growth == 0.0
+    h = tb.LeastSquares(np.diag(10.0 ** -np.arange(0.0, 20.0)), np.ones(20))
+    assert h.rank == 20
+    assert 0.0 < h.growth <= 1e-38
 
 
 @pytest.mark.parametrize(
