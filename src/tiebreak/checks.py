@@ -175,8 +175,7 @@ def matrix(owner: str, name: str, value: Any, is_symmetric: bool = False) -> Mat
         if value.dtype.kind not in "fiub":
             raise TypeError(f"{owner}: {name} must hold real numbers, got dtype {value.dtype}")
         if value.dtype not in (np.float32, np.float64):
-            is_single = value.dtype.newbyteorder("=") == np.float32
-            value = value.astype(np.float32 if is_single else np.float64)
+            value = value.astype(np.float64)
         value = value.tocsr()
         if value.nnz <= DENSE_LIMIT or not value.has_canonical_format:
             value = value.copy()

@@ -79,11 +79,6 @@ def gap(value: Any) -> str:
     return ""
 
 
-def rows(value: Any) -> Labels | None:
-    """The labels of the rows; None where nothing is labelled."""
-    return value.index if _is_pandas(value) else None
-
-
 def names(value: Any) -> tuple[Any, ...] | None:
     """The names of the variables: the columns of a DataFrame, the index of a Series.
 
@@ -92,7 +87,7 @@ def names(value: Any) -> tuple[Any, ...] | None:
     if not _is_pandas(value):
         return None
     labels = value.columns if is_frame(value) else value.index
-    return None if _is_default(labels) else tuple(labels)
+    return None if _is_default(labels) else tuple(labels.tolist())
 
 
 def _is_default(labels: Labels) -> bool:
@@ -102,10 +97,12 @@ def _is_default(labels: Labels) -> bool:
 def need_same_rows(owner: str, first: tuple[str, Any], second: tuple[str, Any]) -> None:
     """ValueError if two arguments, pairs of a name and a value, are labelled and not alike."""
     (a, A), (b, B) = first, second
-    labels, others = rows(A), rows(B)
-    if labels is None or others is None or len(labels) != len(others) or labels.equals(others):
+    if not (_is_pandas(A) and _is_pandas(B)):
+        return
+    if len(A.index) != len(B.index) or A.index.equals(B.index):
         return  # of lengths that differ somebody else speaks
-    i = next(i for i, (x, y) in enumerate(zip(labels, others, strict=True)) if x != y)
+    labels, others = A.index.tolist(), B.index.tolist()
+    i = next((i for i, label in enumerate(labels) if label != others[i]), 0)
     raise ValueError(
         f"{owner}: {b} must have the index of {a}, got {others[i]!r} where {a} has {labels[i]!r}; "
         f"pass {b}.loc[{a}.index], or .to_numpy() where the rows belong together as they are"
