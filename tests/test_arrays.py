@@ -281,7 +281,7 @@ FLOORS = [
     ["interior"],
     ["sublevels", "faces", "prox_cuts"],
     ["sparsest", "problem", "models"],
-    ["bounds", "differences"],
+    ["bounds", "differences", "recession"],
     ["certificate"],
     ["methods"],
     ["result"],

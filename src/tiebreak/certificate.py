@@ -414,7 +414,8 @@ class Ledger:
             outside = distance_bound(self.problem.domain, at)
             if math.isfinite(lipschitz):
                 steepness += lipschitz * (distance + outside)
-            error = self._value_error(h, at, max(size, reach), value, near.size, steepness)
+            extent = max(size, reach) if near.reach is not None else h.extent(at)
+            error = self._value_error(h, at, extent, value, near.size, steepness)
             steepness += terms.steepness(self._n, size + outside)
             bounds.append(value + error + outside * steepness + TINY)
         return bounds
@@ -487,7 +488,7 @@ class Ledger:
             self._value_error(
                 h,
                 x,
-                size,
+                size if reach is not None else h.extent(x),
                 value,
                 part,
                 0.0 if last is None else self._steepness(last, size),

@@ -168,6 +168,14 @@ class Function(FromData):
         """
         raise NotImplementedError
 
+    def extent(self, x: Array) -> float:
+        """The ``reach`` of x in `rounding`: |x|, or less where its long entries hardly count.
+
+        A column of a matrix that is much smaller than others makes entries of x large, and their
+        products are none the larger for it.
+        """
+        return arrays.norm(x)
+
     def magnitude(self, reach: float, value: float, slope: float) -> float:
         """A bound on the sizes of the terms that make up the value where |x| <= reach.
 
@@ -216,7 +224,7 @@ class SmoothFunction(Function):
         return None
 
     def sized(self, x0: Array, project: Projection) -> SmoothFunction:
-        """The same function for a run from x0 in Z, with the sizes that its rounding errors need."""
+        """The same for a run from x0 in Z, with the sizes that its rounding errors need."""
         return self
 
     def __add__(self, other: object) -> SmoothFunction:
@@ -551,6 +559,9 @@ class Scaled(SmoothFunction):
         of_value, of_slope = self.function.rounding(reach, value / w, slope / w, epsilon, n)
         return w * of_value + epsilon * abs(value), w * of_slope + epsilon * slope
 
+    def extent(self, x: Array) -> float:
+        return self.function.extent(x)
+
     def magnitude(self, reach: float, value: float, slope: float) -> float:
         return self.weight * self.function.magnitude(
             reach, value / self.weight, slope / self.weight
@@ -681,6 +692,9 @@ class Sum(SmoothFunction):
             shares.append(h.rounding(reach, size, steepness, epsilon, n))
         of_value, of_slope = (sum(errors) for errors in zip(*shares, strict=True))
         return of_value + epsilon * abs(value), of_slope + epsilon * slope
+
+    def extent(self, x: Array) -> float:
+        return max(self.first.extent(x), self.second.extent(x))
 
     def magnitude(self, reach: float, value: float, slope: float) -> float:
         return sum(h.magnitude(reach, value, slope) for h in (self.first, self.second))

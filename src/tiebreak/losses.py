@@ -50,6 +50,13 @@ class _LinearLoss(SmoothFunction):
         if lipschitz is not None:
             self.lipschitz = checks.at_least(owner, "lipschitz", lipschitz)
 
+    def extent(self, x: Array) -> float:
+        """sum of |a_j| |x_j| over |A|, a_j the columns, bounds the error of A x as |x| does."""
+        size, shares = arrays.norm(x), self.matrix.column_shares
+        if shares is None:
+            return size
+        return min(size, float(shares @ np.abs(x)) * (1.0 + rounding_unit(2.0**-52, len(shares))))
+
     def _per_row(self, A: object, value: object, name: str) -> Array:
         """``value`` as a vector with one entry per row of A, in A's library and dtype.
 
@@ -337,6 +344,9 @@ class LeastSquares(_LinearLoss):
             return False
         x = np.linalg.solve(G, A.T @ b)
         return bool(np.linalg.norm(A @ x - b) >= 0.1 * np.linalg.norm(b) > 0.0)
+
+    def extent(self, x: Array) -> float:
+        return arrays.norm(x) if self.gram is not None else super().extent(x)
 
     def lift(self, *xs: Array) -> tuple[Image, ...]:
         return self.gram.lift(*xs) if self.gram is not None else super().lift(*xs)

@@ -162,6 +162,14 @@ class Matrix:
         xp = namespace(self.entries)  # whose scalar product may end at 2^31 entries
         return arrays.norm(xp.astype(xp.linalg.vector_norm(self.entries, axis=1), xp.float64))
 
+    @cached_property
+    def column_shares(self) -> np.ndarray[Any, Any] | None:
+        """The lengths of the columns over |A|_F, a little more; None where they are not at hand."""
+        if type(self) is not Matrix or type(self.entries) is not np.ndarray:
+            return None
+        scaled = self.entries / (self.frobenius or 1.0)
+        return _shares(np.einsum("ij,ij->j", scaled, scaled), self.shape)
+
     def errors(self, epsilon: float, spectral: float) -> tuple[float, float, float]:
         """Bounds on rounding errors: of a sum over the rows, of A x per |x|, of A' r per |r|.
 
@@ -206,6 +214,13 @@ class Matrix:
         return (self.entries,)
 
 
+def _shares(squares: np.ndarray[Any, Any], shape: tuple[int, int]) -> np.ndarray[Any, Any] | None:
+    """The roots, rounding errors and underflow included; None where they are not finite."""
+    unit = rounding_unit(arrays.epsilon(squares), *shape)
+    shares = np.maximum(np.sqrt(np.asarray(squares, dtype=np.float64)), 2.0**-60) * (1.0 + unit)
+    return shares if bool(np.all(np.isfinite(shares))) else None
+
+
 class Sparse(Matrix):
     """A scipy.sparse matrix in CSR form, never made dense for a product, which threads share.
 
@@ -247,6 +262,12 @@ class Sparse(Matrix):
     @cached_property
     def frobenius(self) -> float:
         return arrays.norm(self.stored)
+
+    @cached_property
+    def column_shares(self) -> np.ndarray[Any, Any] | None:
+        scaled = self.entries.data / (self.frobenius or 1.0)
+        squares = np.bincount(self.entries.indices, scaled * scaled, minlength=self.shape[1])
+        return _shares(squares, self.shape)
 
     def errors(self, epsilon: float, spectral: float) -> tuple[float, float, float]:
         # A sum has no more terms than a row, or a column, has entries.

@@ -470,6 +470,9 @@ class Composite(Function):
     ) -> tuple[float, float]:
         return self.smooth.rounding(reach, value, slope, epsilon, n)
 
+    def extent(self, x: Array) -> float:
+        return self.smooth.extent(x)
+
     def __add__(self, other: object) -> Any:
         if isinstance(other, Composite):
             return Composite(self.smooth + other.smooth, self.penalty + other.penalty)

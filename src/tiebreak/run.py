@@ -199,6 +199,9 @@ class Counted(SmoothFunction):
     ) -> tuple[float, float]:
         return self.function.rounding(reach, value, slope, epsilon, n)
 
+    def extent(self, x: Array) -> float:
+        return self.function.extent(x)
+
     def magnitude(self, reach: float, value: float, slope: float) -> float:
         return self.function.magnitude(reach, value, slope)
 
@@ -295,6 +298,12 @@ class Run:
         """The status and the sentence of an answer that only lacks its proof, else two blanks."""
         unproved: tuple[str, str] = getattr(self.state, "answer", ("", ""))
         return unproved
+
+    @property
+    def readings(self) -> str:
+        """The two readings of data whose rank rounding decides, in a sentence, else ""."""
+        sentence: str = getattr(self.state, "readings", "")
+        return sentence
 
     @property
     def is_settling(self) -> bool:
@@ -411,7 +420,7 @@ class Run:
         tolerance = self.asked
         if not standing.is_within(tolerance):
             return False
-        if not self.is_guarded or standing.is_guarded(tolerance[0]):
+        if not self.is_guarded or (standing.is_guarded(tolerance[0]) and not self.readings):
             return True
         return self.certificate(self.state.x).upper_error <= tolerance[0]
 
@@ -424,7 +433,7 @@ class Run:
         if proof.upper_gap > self.asked[0] or proof.lower_gap > self.asked[1]:
             return False
         is_secured = proof.upper_error <= self.asked[0] or not self.is_guarded
-        return is_secured or self.standing.is_guarded(self.asked[0])
+        return is_secured or (self.standing.is_guarded(self.asked[0]) and not self.readings)
 
     @property
     def better_below(self) -> Least | None:

@@ -231,8 +231,8 @@ def _iterate(
                 callback(now._replace(x=arrays.own(now.x, given)))  # theirs to write into
             if ending:
                 return ending
-            if not run.step():
-                return _Ending("failed", after_nonfinite(run))
+            if not run.step():  # an answer that only lacks its proof is one
+                return _Ending(*(run.answer if run.answer[0] else ("failed", after_nonfinite(run))))
             store.save_when_due(run)
         except (StopIteration, KeyboardInterrupt):
             return ending or _Ending("stopped")
@@ -291,6 +291,8 @@ def _deserved(run: Run, ending: _Ending, proof: Certificate) -> _Ending:
         return _Ending("failed", wrong_slopes(run.problem, run.state.x) or contradiction(run))
     if ending.status == "certified" and not run.is_proved(proof):
         ending = _Ending("solved", ROUNDED)
+    if ending.status in ("solved", "max_iter") and run.readings:
+        ending = _Ending("undetermined", run.readings)
     if ending.status == "solved" and proof.upper_gap < -run.asked[0]:
         ending = _Ending("failed", REFUTED.format(-proof.upper_gap))
     return ending

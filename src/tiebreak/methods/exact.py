@@ -90,6 +90,12 @@ class ExactFindings(NamedTuple):
     direction: Array | None = None  # along which there is no minimum
     one_sided: str = ""  # why f* is not proved from above, where it is not
 
+    @property
+    def is_ambiguous(self) -> bool:
+        """Does f depend on a rank that rounding decides?"""
+        low, high = self.upper_range
+        return not abs(high - low) <= ACCURATE * max(abs(low), abs(high))
+
     def lines(self) -> list[tuple[str, str]]:
         """For the report."""
         rank = ("rank", f"{self.rank}; singular values {self.sigma:.3g} | {self.sigma_next:.3g}")
@@ -98,14 +104,17 @@ class ExactFindings(NamedTuple):
         low, high = self.upper_range
         lines = [
             rank,
-            ("exact for", f"data within {self.backward_error:.2g} of yours"),
+            (
+                "backward",
+                f"error {self.backward_error:.2g}: x is exact for data that close to yours",
+            ),
             ("residual", f"{self.residual:.2g} of the conditions of optimality, relative"),
         ]
         if low != high:
             text = f"{low:.9g} with the smaller rank, {high:.9g} with the larger"
             lines.append(("f by rank", text))
         if self.one_sided:
-            lines.append(("one side only", self.one_sided))
+            lines.append(("one-sided", self.one_sided))
         return lines
 
 
@@ -204,8 +213,8 @@ class Exact:
             findings = findings._replace(dimension=None)
             return solved._replace(findings=findings, finished=("undetermined", doubt))
         ending = (
-            "solved by structure: the conditions of optimality of both levels hold to "
-            f"{answer.residual:.1g}, for data within {findings.backward_error:.1g} of yours"
+            "by direct factorisation the conditions of optimality of both levels hold to "
+            f"{answer.residual:.1g}, with a backward error of {findings.backward_error:.1g}"
         )
         normal = np.ldexp(answer.normal, f.exponent)  # f was scaled
         claims = None

@@ -63,6 +63,7 @@ class State(NamedTuple):
     notes: tuple[str, ...]  # how the former roads ended, for the report
     steep: tuple[int, int]  # doubts about f and g, of all roads
     bent: tuple[int, int]
+    readings: str  # of a rank that rounding decides, in a sentence; "" where there is no doubt
     least: float  # the least value of g that was seen
     allowed: float  # so much more may an answer have
     news: News
@@ -201,7 +202,7 @@ class Relay:
         doubts = _doubts(inner, ((0, 0), (0, 0)))
         return State(
             0, 0, 0, inner, x0, None, 0, (0, math.inf), self._polish_after(0), None, (), *doubts,
-            _least(inner.news, math.inf), math.inf, inner.news,
+            "", _least(inner.news, math.inf), math.inf, inner.news,
         )  # fmt: skip
 
     def step(self, problem: Problem, state: State) -> State:
@@ -239,6 +240,8 @@ class Relay:
         if failed and not is_last:
             note = f"{_words(road, problem)}, which ended without an answer: {said}"
             x = inner.x if road.is_safe else state.start
+            if status == "undetermined" and getattr(inner, "findings", None) is not None:
+                state = state._replace(readings=said if inner.findings.is_ambiguous else "")
             return self._next(problem, state._replace(k=k), note, x)
         steep, bent = _doubts(inner, (state.steep, state.bent))
         state = state._replace(
