@@ -160,8 +160,10 @@ def test_the_sparsest_above(count: Count) -> None:
         m, n = 4, 12
         x = np.append(rng.integers(1, 9, m - 1), np.zeros(n - m + 1))
         A = rng.integers(-3, 4, (m, n)).astype(float)
-        A[:, : m - 1] += 5 * np.eye(m)[:, : m - 1]
-        A[-1] = np.where(x > 0, 1.0, -rng.integers(0, 3, n))
+        A[:, 1 : m - 1] += 5 * np.eye(m)[:, 1 : m - 1]
+        A[-1] = np.where(x > 0, 1.0, 0.0)
+        A[-1, int(rng.integers(m - 1, n))] = -1.0
+        A[:-1, 0] = -np.sum(A[:-1, m - 1 :], axis=1)  # A d = 0, d = 1 there and where x* is 0
         problem = tb.Problem(upper=tb.L1(0.5), lower=tb.LeastSquares(A, A @ x), domain=tb.Orthant())
         result = tb.solve(problem, method="exact")
         truth = Fraction(float(x.sum())) / 2
