@@ -54,7 +54,7 @@ def points(x: np.ndarray, unit: float, rng: np.random.Generator) -> list[np.ndar
 
 @pytest.mark.parametrize("domain", planted_ties.DOMAINS)
 def test_proved_from_both_sides(domain: str, count: Count) -> None:
-    total, within = count(24, 100), 0
+    total, within = count(12, 100), 0
     for seed in range(total):
         p = planted_ties.ties(domain, seed)
         problem = p.build(tb)
@@ -72,7 +72,7 @@ def test_proved_from_both_sides(domain: str, count: Count) -> None:
 @pytest.mark.parametrize("flaw", ["", "idle", "twice"])
 @pytest.mark.parametrize("domain", planted_ties.DOMAINS)
 def test_never_wrong_at_bad_points(domain: str, flaw: str, count: Count) -> None:
-    for seed in range(count(6, 48)):
+    for seed in range(count(3, 48)):
         p = planted_ties.ties(domain, seed, flaw)
         problem, n = p.build(tb), len(p.x_star)
         g, rank = structure("test", "lower", problem.lower, n), equations(problem, n)
@@ -103,7 +103,7 @@ def test_never_wrong_at_bad_points(domain: str, flaw: str, count: Count) -> None
 def test_never_wrong_on_all_polyhedra(count: Count) -> None:
     """Other losses, forms, tilts, ranks, gradings and domains; many without strict complements."""
     finite = 0
-    for seed in range(count(56, 960)):
+    for seed in range(count(24, 960)):
         finite += check_instance(seed)
     assert finite > 0
 
@@ -155,7 +155,7 @@ def test_no_rank() -> None:
 
 def test_the_sparsest_above(count: Count) -> None:
     """f = |x|_1 on the orthant: y with A'y <= 1, and 1 on the support of x*, proves f* = <y, b>."""
-    for seed in range(count(6, 40)):
+    for seed in range(count(4, 40)):
         rng = np.random.default_rng([6, seed])
         m, n = 4, 12
         x = np.append(rng.integers(1, 9, m - 1), np.zeros(n - m + 1))
@@ -207,3 +207,14 @@ def test_units(count: Count) -> None:
             errors.append(Exact().step(problem, Exact().init(problem, p.x_star)).news.claims.upper)
             errors[-1] = (errors[-1][1] - errors[-1][0]) / f
         assert max(errors) <= 1.1 * min(errors)
+
+
+def test_tilts_that_cancel() -> None:
+    """<c, x> in two parts whose sum is 0 but for rounding: then Z decides, far away."""
+    A = np.array([[1.0, 1.0, 0.0, 0.0]])
+    c = np.array([0.0, 0.0, 0.1, 0.3])
+    lower = tb.LeastSquares(A, np.ones(1)) + tb.Linear(c) + 3.0 * tb.Linear(-c / 3.0)
+    near = nearest_minimiser(
+        tb.Box(-1.0, 1.0), structure("test", "lower", lower, 4), np.array([0.5, 0.5, 0.0, 0.0])
+    )
+    assert math.isinf(near.distance)
