@@ -66,6 +66,7 @@ def test_proved_from_both_sides(domain: str, count: Count) -> None:
         x0 = problem.domain.project(np.zeros(len(p.x_star)))
         scale = max(abs(result.upper_value), abs(problem.upper.value(x0)))
         within += result.upper_error <= 1e-4 * scale
+    print(f"{domain}: {within} of {total} proved to one tolerance")  # with pytest -s
     assert within >= 0.9 * total  # one tolerance, where 80 % within 100 were asked for
 
 
