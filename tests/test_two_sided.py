@@ -54,7 +54,7 @@ def points(x: np.ndarray, unit: float, rng: np.random.Generator) -> list[np.ndar
 
 @pytest.mark.parametrize("domain", planted_ties.DOMAINS)
 def test_proved_from_both_sides(domain: str, count: Count) -> None:
-    total, within = count(24, 100), 0
+    total, within = count(12, 100), 0
     for seed in range(total):
         p = planted_ties.ties(domain, seed)
         problem = p.build(tb)
@@ -66,13 +66,14 @@ def test_proved_from_both_sides(domain: str, count: Count) -> None:
         x0 = problem.domain.project(np.zeros(len(p.x_star)))
         scale = max(abs(result.upper_value), abs(problem.upper.value(x0)))
         within += result.upper_error <= 1e-4 * scale
+    print(f"{domain}: {within} of {total} proved to one tolerance")  # with pytest -s
     assert within >= 0.9 * total  # one tolerance, where 80 % within 100 were asked for
 
 
 @pytest.mark.parametrize("flaw", ["", "idle", "twice"])
 @pytest.mark.parametrize("domain", planted_ties.DOMAINS)
 def test_never_wrong_at_bad_points(domain: str, flaw: str, count: Count) -> None:
-    for seed in range(count(6, 48)):
+    for seed in range(count(3, 48)):
         p = planted_ties.ties(domain, seed, flaw)
         problem, n = p.build(tb), len(p.x_star)
         g, rank = structure("test", "lower", problem.lower, n), equations(problem, n)
@@ -103,7 +104,7 @@ def test_never_wrong_at_bad_points(domain: str, flaw: str, count: Count) -> None
 def test_never_wrong_on_all_polyhedra(count: Count) -> None:
     """Other losses, forms, tilts, ranks, gradings and domains; many without strict complements."""
     finite = 0
-    for seed in range(count(56, 960)):
+    for seed in range(count(24, 960)):
         finite += check_instance(seed)
     assert finite > 0
 
@@ -155,13 +156,15 @@ def test_no_rank() -> None:
 
 def test_the_sparsest_above(count: Count) -> None:
     """f = |x|_1 on the orthant: y with A'y <= 1, and 1 on the support of x*, proves f* = <y, b>."""
-    for seed in range(count(6, 40)):
+    for seed in range(count(4, 40)):
         rng = np.random.default_rng([6, seed])
         m, n = 4, 12
         x = np.append(rng.integers(1, 9, m - 1), np.zeros(n - m + 1))
         A = rng.integers(-3, 4, (m, n)).astype(float)
-        A[:, : m - 1] += 5 * np.eye(m)[:, : m - 1]
-        A[-1] = np.where(x > 0, 1.0, -rng.integers(0, 3, n))
+        A[:, 1 : m - 1] += 5 * np.eye(m)[:, 1 : m - 1]
+        A[-1] = np.where(x > 0, 1.0, 0.0)
+        A[-1, int(rng.integers(m - 1, n))] = -1.0
+        A[:-1, 0] = -np.sum(A[:-1, m - 1 :], axis=1)  # A d = 0, d = 1 there and where x* is 0
         problem = tb.Problem(upper=tb.L1(0.5), lower=tb.LeastSquares(A, A @ x), domain=tb.Orthant())
         result = tb.solve(problem, method="exact")
         truth = Fraction(float(x.sum())) / 2
@@ -205,3 +208,14 @@ def test_units(count: Count) -> None:
             errors.append(Exact().step(problem, Exact().init(problem, p.x_star)).news.claims.upper)
             errors[-1] = (errors[-1][1] - errors[-1][0]) / f
         assert max(errors) <= 1.1 * min(errors)
+
+
+def test_tilts_that_cancel() -> None:
+    """<c, x> in two parts whose sum is 0 but for rounding: then Z decides, far away."""
+    A = np.array([[1.0, 1.0, 0.0, 0.0]])
+    c = np.array([0.0, 0.0, 0.1, 0.3])
+    lower = tb.LeastSquares(A, np.ones(1)) + tb.Linear(c) + 3.0 * tb.Linear(-c / 3.0)
+    near = nearest_minimiser(
+        tb.Box(-1.0, 1.0), structure("test", "lower", lower, 4), np.array([0.5, 0.5, 0.0, 0.0])
+    )
+    assert math.isinf(near.distance)

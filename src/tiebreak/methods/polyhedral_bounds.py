@@ -387,17 +387,16 @@ class _Around:
             return VANISHED
         size = norm(C) or 1.0
         blocks, raws, tilt = [C[matters]], [raw[matters]], 0.0
-        if c.any():
+        tilts = [part for part in self.g.parts if isinstance(part, Tilt)]
+        if len(tilts) == 1 and c.any():
             tilt = size / norm(c)
             blocks.append(tilt * c[None])
-            tilts = [part for part in self.g.parts if isinstance(part, Tilt)]
-            exact = tilts[0].pulls @ tilts[0].rows if len(tilts) == 1 else self.c  # unweighted
-            raws.append(exact[None, free])
+            raws.append((tilts[0].pulls @ tilts[0].rows)[None, free])  # whose weight was rounded
         dense = dense[np.any(dense != 0.0, axis=1)]
         B, raw = np.vstack([*blocks, size * dense]), np.vstack([*raws, dense])
         if not B.size:
             null = np.eye(B.shape[1]) if B.shape[1] else None
-            return _Rows(free, B, 1.0, null, tilt)
+            return NO_RANK if len(tilts) > 1 else _Rows(free, B, 1.0, null, tilt)
         _, s, vt = np.linalg.svd(B, full_matrices=len(B) < B.shape[1])
         noise = rounding_unit(EPS, *B.shape) * norm(B)
         rank = min(B.shape)
@@ -406,6 +405,8 @@ class _Around:
             if not rank or B.size > EXACT_RANK or spectra.exact_rank(raw) != rank:
                 return NO_RANK
         null = vt[rank:].T if rank < B.shape[1] else None
+        if null is not None and len(tilts) > 1:  # their sum is known up to rounding only
+            return NO_RANK
         return _Rows(free, B, float(s[rank - 1]) - noise, null, tilt)
 
     # -- Slater's point
@@ -487,7 +488,8 @@ class _Around:
         if f.only(Squares, Tilt):
             F = f.curvature(at)
         else:
-            F = math.sqrt(max(math.ldexp(sigma, -exponent), 0.0)) * np.eye(self.n)
+            x = np.eye(self.n) if Z.lift is None else Z.lift
+            F = math.sqrt(max(math.ldexp(sigma, -exponent), 0.0)) * x
         lost += min(r * self._diameter(), self._unseen(F, C, r, image, multipliers, close.forced))
         return _ldexp(lost * SAFE, exponent) + TINY
 
