@@ -214,7 +214,7 @@ class SmoothFunction(Function):
         return None
 
     def sized(self, x0: Array, project: Projection) -> SmoothFunction:
-        """The same function for a run from x0 in Z, with the sizes that its rounding errors need."""
+        """The same for a run from x0 in Z, with the sizes that its rounding errors need."""
         return self
 
     def __add__(self, other: object) -> SmoothFunction:
