@@ -367,8 +367,7 @@ def test_rounding_without_a_lipschitz_constant_covers_what_cancels_at_the_soluti
             lambda x, M=M, b=b: np.sum((M @ x - b) ** 2) / 2,
             lambda x, M=M, b=b: M.T @ (M @ x - b),
         )
-        h.value(np.zeros(4, np.float32))
-        h.gradient(np.zeros(4, np.float32))
+        h = h.sized(np.zeros(4, np.float32), lambda x: x)
         x = np.linalg.lstsq(M.astype(float), b.astype(float), rcond=None)[0].astype(np.float32)
         rows = [[Fraction(float(t)) for t in row] for row in M]
         point = [Fraction(float(t)) for t in x]
