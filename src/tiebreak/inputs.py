@@ -24,7 +24,7 @@ from tiebreak import arrays, frames, threads
 from tiebreak.arrays import Array
 
 PIECE = 2**20  # bytes that one checksum is of: many of them are one, and a thread has work enough
-WORDS = 2**22  # the same on a device, in words of 32 bits
+WORDS, TOGETHER = 2**18, 2**5  # the same on a device, in words of 32 bits, and how many at once
 
 Self = TypeVar("Self", bound="FromData")
 
@@ -137,16 +137,17 @@ def _checksums(whole: np.ndarray[Any, Any], step: int, starts: Sequence[int]) ->
 
 
 def _sums(words: Array) -> object:
-    """Of words of 32 bits on a device: for each piece their sum, with weights drawn once.
+    """Of words of 32 bits on a device: for each piece their sum, with weights drawn at random.
 
     Modulo 2^64 two different pieces have the same sum with a chance of 2^-32 at most.
     """
-    xp, weights = arrays.namespace(words), None
-    found = []
-    for start in range(0, words.shape[0], WORDS):
-        piece = words[start : start + WORDS]
-        if weights is None:
-            drawn = np.random.default_rng(20240208).integers(-(2**63), 2**63, piece.shape[0])
-            weights = arrays.from_numpy(drawn, words)
-        found.append(xp.sum(xp.astype(piece, xp.int64) * weights[: piece.shape[0]]))
-    return tuple(arrays.numbers(xp.stack(found))) if found else ()
+    xp, n = arrays.namespace(words), words.shape[0]
+    drawn = np.random.default_rng(20240208).integers(-(2**63), 2**63, min(WORDS, n))
+    weights, found = arrays.from_numpy(drawn, words), []
+    for start in range(0, n, TOGETHER * WORDS):
+        some = xp.astype(words[start : start + TOGETHER * WORDS], xp.int64)
+        whole = some.shape[0] // WORDS * WORDS
+        found.append(xp.sum(xp.reshape(some[:whole], (-1, weights.shape[0])) * weights, axis=1))
+        rest = some[whole:]
+        found.append(xp.reshape(xp.sum(rest * weights[: rest.shape[0]]), (1,)))
+    return tuple(arrays.numbers(xp.concat(found))) if found else ()
