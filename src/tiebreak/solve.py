@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from tiebreak import arrays, checkpoint, checks
 from tiebreak.advice import after_nonfinite, contradiction, what_next
 from tiebreak.arrays import Array
-from tiebreak.certificate import Certificate
+from tiebreak.certificate import UNDERFLOW, Certificate
 from tiebreak.differences import wrong_slopes
 from tiebreak.matrices import Swept
 from tiebreak.methods import METHODS, AGMBiO, PAGMBiO
@@ -198,7 +198,7 @@ def _iterate(
     is_first = run.is_recorded  # a run that goes on may have its row already
     while True:
         ending = limits.ending(run)
-        if is_first or run.due or ending:
+        if is_first or run.due or ending or (run.is_heeding and run.is_met):
             live.show(run.record())
             if run.is_met and (ending or not run.is_settling):
                 ending = _Ending("certified")
@@ -223,18 +223,20 @@ def _conclude(run: Run, ending: _Ending, given: Array) -> tuple[_Ending, Array, 
     exceeds the least one seen by more than the tolerance.
     """
     is_open = ending.status not in ("certified", "unbounded")
-    if is_open and run.certified is not None:
-        ending, run.state, is_open = _Ending("certified"), run.certified, False
-    x = run.state.x
-    if is_open and (better := run.better_below) is not None:
+    if is_open and run.has_gone_back():
+        ending, is_open = _Ending("certified"), False
+    x, better = run.state.x, run.better_below if is_open else None
+    if better is not None:
         if ending.status == "solved":
             ending = _Ending("failed", WORSE.format(run.state.lower_value, better.value))
         x = better.x
     x = arrays.like(x, given)
     proof = run.certificate(arrays.like(x, run.state.x))  # as it is, in a wider precision too
-    if ending.status == "certified" and not run.is_proved(proof):
-        ending = _Ending("solved", ROUNDED)
-    if ending.status == "solved" and proof.upper_gap < -run.asked[0]:
+    if better is not None and run.is_exact(x, proof):
+        ending = _Ending("certified")
+    elif ending.status == "certified" and not run.is_proved(proof):
+        ending = _Ending("solved", ROUNDED if x.dtype != run.state.x.dtype else "")
+    if ending.status == "solved" and -proof.upper_gap > run.asked[0] > UNDERFLOW:
         ending = _Ending("failed", REFUTED.format(-proof.upper_gap))
     if ending.status == "unbounded":
         proof = proof.without_upper()
