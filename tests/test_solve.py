@@ -348,8 +348,8 @@ def test_certified_only_when_both_gaps_are_within_the_tolerance_and_true(seed):
     weak = tb.solve(p.problem(), STEPS, x0=p.x0, rtol=1e-2, max_iter=1500, criterion="weak")
     within = weak.upper_gap <= weak.tolerance[0] and weak.lower_gap <= weak.tolerance[1]
     assert weak.success == (weak.status == "certified") == within
-    for result in (result, weak):
-        check_truth(p, result)
+    for each in (result, weak):
+        check_truth(p, each)
 
 
 def check_secured(result: Any, f_star: float, scale: float) -> None:
@@ -437,9 +437,9 @@ def test_the_answer_is_right_where_it_is_known():
     check_secured(result, 0.25, 1.0)
     np.testing.assert_allclose(result.x, [0.5, 0.5], atol=5e-2)
     assert result.dimension == 1
-    weak = tb.solve(small(), STEPS, rtol=1e-4, criterion="weak")
+    weak = tb.solve(small(), STEPS, rtol=1e-6, criterion="weak")
     assert weak.success
-    np.testing.assert_allclose(weak.x, [0.5, 0.5], atol=2e-2)
+    np.testing.assert_allclose(weak.x, [0.5, 0.5], atol=2e-3)
 
 
 def test_unbounded_domain_without_any_word_is_not_certified_and_says_what_to_give():

@@ -326,7 +326,9 @@ def test_what_a_proof_assumes_is_said():
 @pytest.mark.parametrize("factor", [-1.0, 2.0, 0.9])
 def test_a_wrong_gradient_is_refused_before_the_first_step(level, factor):
     steps = []
-    wrong = tb.Smooth(lambda x: 0.5 * float(x @ x) + float(x[0]), lambda x: factor * (x + [1.0, 0]))
+    wrong = tb.Smooth(
+        lambda x: 0.5 * float(x @ x) + float(x[0]), lambda x: factor * (x + np.eye(2)[0])
+    )
     with pytest.raises(ValueError, match=f"gradient of {level} does not fit its values"):
         tb.solve(small(**{level: wrong}), callback=steps.append)
     assert not steps

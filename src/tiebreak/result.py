@@ -12,7 +12,7 @@ import numpy as np
 
 from tiebreak import deadline
 from tiebreak.arrays import Array, to_numpy
-from tiebreak.certificate import Certificate
+from tiebreak.certificate import UNDERFLOW, Certificate
 from tiebreak.functions import Function, Smooth
 from tiebreak.problem import Problem, solution_dimension
 from tiebreak.structure import parts_of
@@ -217,10 +217,10 @@ class Result:
         if self.status == "unbounded":
             return f"{value} at the last point; there is no f*"
         if proof.upper_error <= asked:
-            return f"{value}, proved |f(x) - f*| <= {proof.upper_error:.3g} (asked {asked:.3g})"
+            return f"{value}, proved |f(x) - f*| <= {proof.upper_error:.3g}{_asked(asked)}"
         if proof.upper_gap < 0.0:
             below = f"proved f(x) <= f* - {-proof.upper_gap:.3g}"
-            return f"{value}, {below} (asked {asked:.3g}): x is not quite optimal below"
+            return f"{value}, {below}{_asked(asked)}: x is not quite optimal below"
         said = f"{value}, {_gap('f', proof.upper_gap, asked)}"
         if self.proved and math.isfinite(proof.upper_estimate):
             said += f", |f(x) - f*| about {proof.upper_estimate:.2g} (an estimate)"
@@ -357,9 +357,14 @@ def _level_dict(
 def _gap(letter: str, gap: float, asked: float) -> str:
     """What is proved of a level, and whether that is what was asked."""
     if math.isinf(gap):
-        return f"not proved: nothing bounds {letter}* from below (asked {asked:.3g})"
-    only = "proved" if gap <= asked else "proved only"
-    return f"{only} {letter}(x) - {letter}* <= {gap:.3g} (asked {asked:.3g})"
+        return f"not proved: nothing bounds {letter}* from below{_asked(asked)}"
+    only = "proved" if gap <= asked or not _asked(asked) else "proved only"
+    return f"{only} {letter}(x) - {letter}* <= {gap:.3g}{_asked(asked)}"
+
+
+def _asked(tolerance: float) -> str:
+    """What was asked for; nothing where there is no tolerance."""
+    return f" (asked {tolerance:.3g})" if tolerance > UNDERFLOW else ""
 
 
 def assumptions(problem: Problem) -> list[str]:

@@ -226,7 +226,7 @@ class Saved(NamedTuple):
     rows: tuple[Row, ...]
     sums: Sums
     least: Least | None
-    certified: Any
+    certified: tuple[Any, Standing] | None
     state: Any
 
 
@@ -250,8 +250,8 @@ class Run:
         self.relative = self.absolute = (0.0, 0.0)  # tolerances, for a loop that has some
         self.is_guarded = True  # is f(x) to be secured from below, too?
         self.least: Least | None = saved.least if saved else None
-        # The last state of which all was proved that was asked for.
-        self.certified: Any = saved.certified if saved else None
+        # The last state of which all was proved that was asked for, and how it stood then.
+        self.certified = saved.certified if saved else None
         self._standings: tuple[int, Standing, bool] | None = None  # of this iteration; is all met?
         f1, g1 = (h.sized(x0, problem.domain.project) for h in problem.smooth_parts)
         self.upper, self.lower = Counted(f1), Counted(g1)
@@ -413,7 +413,7 @@ class Run:
             standing = self.ledger.standing(state.x, *values, effort, self.reach)
             self._standings = self.iteration, standing, self._is_enough(standing)
             if self._standings[2]:
-                self.certified = state
+                self.certified = state, standing
         return self._standings[1:]
 
     def _is_enough(self, standing: Standing) -> bool:
@@ -424,16 +424,35 @@ class Run:
             return True
         return self.certificate(self.state.x).upper_error <= tolerance[0]
 
-    def go_back(self, state: Any) -> None:
-        """To a state from before, with what is known now."""
-        self.state, self._standings = state, None
-
     def is_proved(self, proof: Certificate) -> bool:
         """The same of a certificate of this step's point, which may have been rounded."""
-        if proof.upper_gap > self.asked[0] or proof.lower_gap > self.asked[1]:
+        asked = self.asked
+        if proof.upper_gap > asked[0] or proof.lower_gap > asked[1]:
             return False
-        is_secured = proof.upper_error <= self.asked[0] or not self.is_guarded
-        return is_secured or (self.standing.is_guarded(self.asked[0]) and not self.readings)
+        if not self.is_guarded or proof.upper_error <= asked[0]:
+            return True
+        is_secured = self.standing.is_guarded(asked[0]) and not self.readings
+        return is_secured and proof.upper_gap >= -asked[0]
+
+    def is_exact(self, x: Array, proof: Certificate) -> bool:
+        """Are |f(x) - f*| and g(x) - g* proved to be within the tolerances, at any point x?"""
+        asked = self.tolerance(x, proof.upper_value, proof.lower_value)
+        return proof.upper_error <= asked[0] and proof.lower_gap <= asked[1]
+
+    def has_gone_back(self) -> bool:
+        """Back to the last state that was certified; not where what is known now speaks against it.
+
+        It may have been certified by a call that asked for less, or be proved to be too low since.
+        """
+        if self.certified is None:
+            return False
+        before = self.state, self._standings
+        self.state, standing = self.certified
+        self._standings = self.iteration, standing, True
+        if self.is_proved(self.certificate(self.state.x)):
+            return True
+        self.state, self._standings = before
+        return False
 
     @property
     def better_below(self) -> Least | None:
@@ -445,12 +464,18 @@ class Run:
 
     def _heeded(self) -> Any:
         """The state, with what is proved told to a method that wants to know."""
-        state, heed = self.state, getattr(self.method, "heed", None)
-        if heed is None or not is_due(self.iteration):
+        state = self.state
+        if not self.is_heeding:
             return state
         bounds = self.ledger.sums.lower_bound, self.ledger.sums.ghat
         standing, is_met = self._assessed()
-        return heed(state, Proved(standing, *bounds, self.asked, self.is_guarded, is_met))
+        proved = Proved(standing, *bounds, self.asked, self.is_guarded, is_met)
+        return self.method.heed(state, proved)  # type: ignore[attr-defined]
+
+    @property
+    def is_heeding(self) -> bool:
+        """Is the method told at this step what is proved?"""
+        return hasattr(self.method, "heed") and is_due(self.iteration)
 
     @property
     def is_recorded(self) -> bool:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from tiebreak import arrays, checkpoint, checks, deadline
 from tiebreak.advice import after_nonfinite, contradiction, what_next
 from tiebreak.arrays import Array
-from tiebreak.certificate import Certificate, News
+from tiebreak.certificate import UNDERFLOW, Certificate, News
 from tiebreak.deadline import Limit
 from tiebreak.differences import wrong_slopes
 from tiebreak.matrices import Swept
@@ -218,7 +218,7 @@ def _iterate(
         if limit.is_over or limit.is_interrupted:
             limit.close()
         try:
-            if is_first or run.due or ending:
+            if is_first or run.due or ending or (run.is_heeding and run.is_met):
                 live.show(run.record())
                 if run.is_met and (ending or not run.is_settling):
                     ending = _Ending("certified")
@@ -258,7 +258,7 @@ def _conclude(
             ending = _Ending.without_end(fall) if fall else ending
         x = arrays.like(x, given)
         proof = run.certificate(arrays.like(x, run.state.x))  # as it is, in a wider precision too
-        ending = _deserved(run, ending, proof)
+        ending = _deserved(run, ending, x, proof)
     except deadline.Over:
         x = arrays.like(run.state.x, given)
         return ending, x, _last_proof(run, x)
@@ -274,8 +274,7 @@ def _answer(run: Run, ending: _Ending) -> tuple[_Ending, Array]:
     """
     if ending.status in ("certified", "unbounded"):
         return ending, run.state.x
-    if run.certified is not None:
-        run.go_back(run.certified)
+    if run.has_gone_back():
         return _Ending("certified"), run.state.x
     better = run.better_below
     if better is None:
@@ -285,15 +284,19 @@ def _answer(run: Run, ending: _Ending) -> tuple[_Ending, Array]:
     return ending, better.x
 
 
-def _deserved(run: Run, ending: _Ending, proof: Certificate) -> _Ending:
-    """The same, or less where the last look at the point shows that it is no answer."""
-    if ending.status != "unbounded" and run.ledger.is_contradicted:
+def _deserved(run: Run, ending: _Ending, x: Array, proof: Certificate) -> _Ending:
+    """The status of a point, more or less than that of the run, by the last look at it."""
+    if ending.fall or ending.status == "unbounded":
+        return ending
+    if run.ledger.is_contradicted:
         return _Ending("failed", wrong_slopes(run.problem, run.state.x) or contradiction(run))
+    if run.is_exact(x, proof) and ending.status != "stopped":
+        return _Ending("certified")
     if ending.status == "certified" and not run.is_proved(proof):
-        ending = _Ending("solved", ROUNDED)
+        ending = _Ending("solved", ROUNDED if x.dtype != run.state.x.dtype else "")
     if ending.status in ("solved", "max_iter") and run.readings:
         ending = _Ending("undetermined", run.readings)
-    if ending.status == "solved" and proof.upper_gap < -run.asked[0]:
+    if ending.status == "solved" and -proof.upper_gap > run.asked[0] > UNDERFLOW:
         ending = _Ending("failed", REFUTED.format(-proof.upper_gap))
     return ending
 

@@ -274,12 +274,15 @@ class Relay:
             has_none |= is_stuck and standing.lower_gap > proved.asked[1]
             if has_none or min(proved.asked) <= UNDERFLOW:
                 state = state._replace(proving=state.taken or -1)
-        if proved.is_met and state.polish == AHEAD:
+        # A polish secures f(x) from below, and sooner than a smaller eta would.
+        if standing.is_within(proved.asked) and state.polish == AHEAD:
             return state._replace(polish=WANTED)
         heed = getattr(self.roads[state.road].method, "heed", None)
         if heed is None:
             return state
         told = proved if state.held is None else _for_the_proof(state, proved)
+        if state.polish == AHEAD:
+            told = told._replace(is_guarded=False)
         return state._replace(inner=heed(state.inner, told))
 
     def _polish_after(self, road: int) -> int:
