@@ -245,7 +245,9 @@ def test_a_sparse_problem_is_described_solved_and_reported(here, no_drawing, cap
     assert main(["solve", "p.toml"]) == 0
     printed = capsys.readouterr().out
     assert "  lower level g   LeastSquares, 1 x 3\n  upper level f   L1(weight=1.0)\n" in printed
-    assert "  non-zeros   " in printed
+    assert "  non-zeros" not in printed
+    assert main(["solve", "p.toml", "--details"]) == 0
+    assert "  non-zeros  " in capsys.readouterr().out
     x = np.load(here / "out" / "x.npy")
     np.testing.assert_allclose(x, [0.0, 1.0, 0.0], atol=1e-12)
     report = strict_json(here / "out" / "report.json")

@@ -18,7 +18,8 @@ from tiebreak import arrays, checkpoint, checks
 from tiebreak.advice import after_nonfinite, contradiction, what_next
 from tiebreak.arrays import Array
 from tiebreak.certificate import UNDERFLOW, Certificate
-from tiebreak.differences import wrong_slopes
+from tiebreak.differences import wrong_slope
+from tiebreak.functions import Smooth
 from tiebreak.matrices import Swept
 from tiebreak.methods import METHODS, AGMBiO, PAGMBiO
 from tiebreak.methods.roads import choose, first_order, in_double, refusal
@@ -241,7 +242,7 @@ def _conclude(run: Run, ending: _Ending, given: Array) -> tuple[_Ending, Array, 
     if ending.status == "unbounded":
         proof = proof.without_upper()
     elif run.ledger.is_contradicted:
-        wrong = wrong_slopes(run.problem, run.state.x)
+        wrong = _wrong_slopes(run.problem, run.state.x)
         ending = _Ending("failed", wrong or contradiction(run))
     run.record_answer(proof)
     return ending, x, proof
@@ -358,9 +359,19 @@ def _check_functions(owner: str, problem: Problem, x: Array) -> None:
 
 def _check_slopes(owner: str, problem: Problem, x: Array) -> None:
     """Is the gradient of each callable that of its function, along one direction near x?"""
-    wrong = wrong_slopes(problem, x)
+    wrong = _wrong_slopes(problem, x)
     if wrong:
         raise ValueError(f"{owner}: {wrong}")
+
+
+def _wrong_slopes(problem: Problem, x: Array) -> str:
+    """A sentence if the gradient of a callable is surely wrong near x, else ""."""
+    for name, h in zip(("upper", "lower"), problem.smooth_parts, strict=True):
+        for _, part in parts_of(h.bare):
+            said = wrong_slope(name, part, problem.domain, x) if isinstance(part, Smooth) else ""
+            if said:
+                return said
+    return ""
 
 
 # -- around the loop ------------------------------------------------------------------------------
