@@ -213,7 +213,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Wandering:
-    """A method that goes from point to point, good or bad, and says at the last one what it says."""
+    """A method that goes from point to point, good or bad, and at the last one has its say."""
 
     points: tuple[tuple[float, float], ...]
     ending: tuple[str, str] = ("", "")
