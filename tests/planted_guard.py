@@ -123,9 +123,8 @@ def _in_box(lower: Any, upper: Any) -> Callable[[Any, Any], Any]:
                 if np.abs(rest).max() > 1e-9 * np.abs(h).max(initial=0.0):
                     way[free] = -1e12 * rest  # it falls for ever along a flat direction
             with np.errstate(divide="ignore", invalid="ignore"):
-                ends = np.where(
-                    way > 0.0, (upper - d) / way, np.where(way < 0.0, (lower - d) / way, np.inf)
-                )
+                ends = np.where(way > 0.0, (upper - d) / way, (lower - d) / way)
+                ends = np.where(way == 0.0, np.inf, ends)
             step = min(float(np.min(ends[free], initial=np.inf)), 1.0)
             d = np.clip(d + step * way, lower, upper)
             if step < 1.0:
@@ -214,12 +213,8 @@ def _lower(tb: Any, kind: str, rng: Any, rows: Any, x: Any, normal: Any) -> tupl
         A = np.vstack([np.repeat(rows, p, axis=0), np.repeat(rows, q, axis=0)])
         y = np.concatenate([np.ones(p.sum()), -np.ones(q.sum())])
         curvature = p * q / (p + q)
-        g = tb.Logistic(A, y)
-        return (
-            (g + tb.Linear(-normal) if normal.any() else g),
-            rows,
-            rows.T @ (curvature[:, None] * rows),
-        )
+        g = tb.Logistic(A, y) + tb.Linear(-normal) if normal.any() else tb.Logistic(A, y)
+        return g, rows, rows.T @ (curvature[:, None] * rows)
     A, residual = rows, np.zeros(len(rows))
     if normal.any():
         A, residual = np.vstack([A, normal]), np.append(residual, -1.0)

@@ -245,7 +245,9 @@ def test_a_sparse_problem_is_described_solved_and_reported(here, no_drawing, cap
     assert main(["solve", "p.toml"]) == 0
     printed = capsys.readouterr().out
     assert "  lower level g   LeastSquares, 1 x 3\n  upper level f   L1(weight=1.0)\n" in printed
-    assert "  non-zeros   " in printed
+    assert "  non-zeros" not in printed
+    assert main(["solve", "p.toml", "--details"]) == 0
+    assert "  non-zeros  " in capsys.readouterr().out
     x = np.load(here / "out" / "x.npy")
     np.testing.assert_allclose(x, [0.0, 1.0, 0.0], atol=1e-12)
     report = strict_json(here / "out" / "report.json")
@@ -320,6 +322,8 @@ def test_bad_input_exits_with_2_and_one_sentence(here, capsys, text, arguments, 
         ('[solve]\nmethod = "best"\n', [], {"method": "best"}),
         ("[solve]\nmax_iter = 1.5\n", [], {"max_iter": 1.5}),
         ("[solve]\nrtol = [1, 2, 3]\n", [], {"rtol": [1, 2, 3]}),
+        ('[solve]\ncriterion = "best"\n', [], {"criterion": "best"}),
+        ("[solve]\ncriterion = 1\n", [], {"criterion": 1}),
         ("[solve]\nx0 = [1.0]\n", [], {"x0": [1.0]}),
         ("", ["--max-iter", "-1"], {"max_iter": -1}),
         ("", ["--max-time", "-1"], {"max_time": -1.0}),

@@ -302,10 +302,8 @@ def test_a_run_goes_on_from_its_checkpoint_as_if_it_had_never_stopped(tmp_path, 
 
 
 def reported(result, x):
-    said = str(replace(result, x=np.asarray(x)))
-    return [
-        line.removeprefix("  non-zeros   ") for line in said.splitlines() if "non-zeros" in line
-    ]
+    said = replace(result, x=np.asarray(x)).details()
+    return [line.removeprefix("  non-zeros  ") for line in said.splitlines() if "non-zeros" in line]
 
 
 def test_the_report_counts_what_is_not_nearly_zero():

@@ -220,6 +220,7 @@ gamma = 0.5
 x0 = "x0.npy"
 rtol = [1e-3, 1e-5]
 atol = 1e-9
+criterion = "weak"
 max_iter = 7
 max_time = 1.5
 checkpoint = "run.npz"
@@ -240,6 +241,7 @@ plot = "p.pdf"
         "method": tb.AGMBiO(gamma=0.5),
         "rtol": [1e-3, 1e-5],
         "atol": 1e-9,
+        "criterion": "weak",
         "max_iter": 7,
         "max_time": 1.5,
         "checkpoint": tmp_path / "run.npz",
@@ -406,7 +408,8 @@ def test_labels_that_are_not_whole_get_the_sentence_of_the_penalty(tmp_path):
 FUNCTION_KINDS = "known kinds are LeastSquares, Linear, Logistic, Quadratic, SquaredNorm, ElasticNet, GroupL2, L1, L2, Zero"
 DOMAIN_KINDS = "known kinds are Ball, Box, Halfspace, L1Ball, Monotone, Orthant, Simplex, Space"
 SOLVE_KEYS = (
-    "known keys are atol, checkpoint, gamma, max_iter, max_time, method, progress, rtol, x0"
+    "known keys are atol, checkpoint, criterion, gamma, max_iter, max_time, method, progress, "
+    "rtol, x0"
 )
 LOWER = '[lower]\nkind = "SquaredNorm"\n'
 

@@ -131,12 +131,20 @@ def test_a_function_that_is_not_convex_is_found_out():
 
 
 def test_a_wrong_gradient_is_found_out():
-    upper = tb.Smooth(lambda x: 0.5 * float(x @ x), lambda x: -x, lipschitz=1.0)
-    problem = tb.Problem(
-        upper=upper, lower=tb.LeastSquares([[1.0, 1.0]], [1.0]), domain=tb.Ball(3.0)
-    )
-    result = tb.solve(problem, max_iter=200)
+    def solved(gradient, x0):
+        upper = tb.Smooth(lambda x: 0.5 * float(x @ x), gradient, lipschitz=1.0)
+        lower = tb.LeastSquares([[1.0, 1.0]], [1.0])
+        problem = tb.Problem(upper=upper, lower=lower, domain=tb.Ball(3.0))
+        return tb.solve(problem, x0=x0, max_iter=200)
+
+    with pytest.raises(ValueError, match="the gradient of upper does not fit its values"):
+        solved(lambda x: -x, None)
+    # Right around the start, wrong where the run goes: found out on the way, and said.
+    result = solved(lambda x: x if x[0] < -1.0 else x + 2.0, [-2.0, -2.0])
+    assert result.status == "failed"
     assert not result.success
+    assert result.upper_gap == math.inf
+    assert "the gradient of upper does not fit its values" in result.message
 
 
 def test_a_callback_sees_no_gap_that_is_not_proved():

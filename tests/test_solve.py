@@ -348,8 +348,8 @@ def test_certified_only_when_both_gaps_are_within_the_tolerance_and_true(seed):
     weak = tb.solve(p.problem(), STEPS, x0=p.x0, rtol=1e-2, max_iter=1500, criterion="weak")
     within = weak.upper_gap <= weak.tolerance[0] and weak.lower_gap <= weak.tolerance[1]
     assert weak.success == (weak.status == "certified") == within
-    for each in (result, weak):
-        check_truth(p, each)
+    check_truth(p, result)
+    check_truth(p, weak)
 
 
 def check_secured(result: Any, f_star: float, scale: float) -> None:

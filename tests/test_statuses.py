@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import collections
-import math
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 from planted_guard import drawn
 
 import tiebreak as tb
+from tiebreak.certificate import News
 
 NAMES = ("auto", *(info.name for info in tb.methods()))
 
@@ -106,6 +108,32 @@ def test_success_and_proved(status, success, proved):
     assert result.to_dict()["proved"] is proved
 
 
+def test_a_checkpoint_certified_at_a_looser_tolerance_is_not_certified_at_a_tighter_one(tmp_path):
+    path = tmp_path / "run.npz"
+    first = tb.solve(small(), "adaptive", rtol=1e-2, checkpoint=path)
+    assert first.proved
+    second = tb.solve(small(), "adaptive", rtol=1e-9, max_iter=first.nit + 1, checkpoint=path)
+    assert second.status == "max_iter"
+    third = tb.solve(small(), "adaptive", rtol=1e-2, checkpoint=path)
+    assert third.proved
+
+
+@dataclass(frozen=True)
+class Leaving(tb.AdaptiveAGMBiO):
+    """Goes on after its proof, to a point that nothing secures."""
+
+    def heed(self, state, proved):
+        return state._replace(eta=1e3, moves=True) if proved.is_met else super().heed(state, proved)
+
+
+def test_a_certified_point_is_never_given_up(monkeypatch):
+    monkeypatch.setattr("tiebreak.run.Run.is_settling", True)  # the loop does not stop there
+    result = tb.solve(small(), Leaving(), rtol=1e-2, max_iter=2000)
+    assert result.nit == 2000
+    assert result.status == "certified"
+    assert abs(result.upper_value - 0.25) <= 2.0 * result.tolerance[0]
+
+
 # --- a tighter tolerance gives no worse answer ---------------------------------------------------
 
 
@@ -121,14 +149,12 @@ def test_success_at_a_tighter_tolerance_has_no_larger_error(count, method):
     """
     everything = {known.name for known in tb.instances()}
     names = sorted(everything if count(0, 1) else QUICK)
-    powers = range(2, count(7, 9))
+    powers, limit = range(2, count(7, 9)), count(2000, 10_000)
     said = []
     for name in names:
         built = tb.instance(name)
         results = [
-            tb.solve(
-                built.problem, method, x0=built.x0, rtol=10.0**-k, max_iter=count(2000, 10_000)
-            )
+            tb.solve(built.problem, method, x0=built.x0, rtol=10.0**-k, max_iter=limit)
             for k in powers
         ]
         low = max(result.upper_optimum[0] for result in results)
@@ -174,64 +200,78 @@ def test_what_is_returned_is_never_worse_below_than_what_was_seen(count):
     print(f"\nnever worse than seen: {checked} runs")
 
 
-def wandering(start, ending, status=("", "")):
-    """A method that has a good point first and a bad one at the end."""
-    from dataclasses import dataclass
-    from typing import Any, NamedTuple
+class Place(NamedTuple):
+    """A state of Wandering."""
 
-    from tiebreak.certificate import News
+    k: int
+    x: Any
+    upper_value: float
+    lower_value: float
+    news: News
+    finished: tuple[str, str] = ("", "")
 
-    class State(NamedTuple):
-        k: int
-        x: Any
-        upper_value: float
-        lower_value: float
-        news: News
-        finished: tuple[str, str]
 
-    @dataclass(frozen=True)
-    class Wandering:
-        name = "wandering"
+@dataclass(frozen=True)
+class Wandering:
+    """A method that goes from point to point, good or bad, and at the last one has its say."""
 
-        def check(self, problem):
-            pass
+    points: tuple[tuple[float, float], ...]
+    ending: tuple[str, str] = ("", "")
 
-        def describe(self, problem):
-            return "wandering"
+    name = "wandering"
 
-        def _at(self, problem, k, x):
-            x = np.asarray(x, dtype=float)
-            (point,) = problem.lift(x)
-            (f,), _ = problem.upper.look([point.f])
-            (g,), _ = problem.lower.look([point.g])
-            news = News(((1.0, f),), ((1.0, g),), ((1.0, g),), ((g.value, x, g),))
-            return State(k, x, f.value, g.value, news, status if k else ("", ""))
+    def check(self, problem):
+        pass
 
-        def init(self, problem, x0):
-            return self._at(problem, 0, start)
+    def describe(self, problem):
+        return "wandering"
 
-        def step(self, problem, state):
-            return self._at(problem, state.k + 1, ending)
+    def init(self, problem, x0):
+        return self._at(problem, 0)
 
-    return Wandering()
+    def step(self, problem, state):
+        return self._at(problem, state.k + 1)
+
+    def _at(self, problem, k):
+        is_last = k + 1 >= len(self.points)
+        x = np.array(self.points[-1] if is_last else self.points[k])
+        (point,) = problem.lift(x)
+        (f,), _ = problem.upper.look([point.f])
+        (g,), _ = problem.lower.look([point.g])
+        news = News(((1.0, f),), ((1.0, g),), ((1.0, g),), ((g.value, x, g),))
+        return Place(k, x, f.value, g.value, news, self.ending if is_last else ("", ""))
+
+
+START, GOOD, BAD = (0.0, 0.0), (1.0, 0.0), (1.0, 1.0)  # GOOD minimises g; it is not the best one
 
 
 def test_the_point_of_least_g_is_returned_where_the_last_one_is_worse():
-    good, bad = [1.0, 0.0], [1.0, 1.0]  # a minimiser of g, not the best one
-    result = tb.solve(small(), wandering(good, bad), max_iter=3)
+    result = tb.solve(small(), Wandering((START, GOOD, BAD)), max_iter=5)
     assert result.status == "max_iter"
-    np.testing.assert_array_equal(result.x, good)
-    # By less than the tolerance it stays.
-    result = tb.solve(small(), wandering(good, [1.0, 1e-3]), rtol=1e-2, max_iter=3)
-    np.testing.assert_array_equal(result.x, [1.0, 1e-3])
+    np.testing.assert_array_equal(result.x, GOOD)
+    assert result.trace[-1].lower_value == result.lower_value == 0.0
+    # By less than the tolerance the last one stays.
+    close = (1.0, 1e-2)
+    result = tb.solve(small(), Wandering((START, GOOD, close)), rtol=1e-2, max_iter=5)
+    np.testing.assert_array_equal(result.x, close)
 
 
 def test_solved_where_g_is_worse_than_seen_is_failed():
-    ending = ("solved", "the rule of the method was met")
-    result = tb.solve(small(), wandering([1.0, 0.0], [1.0, 1.0], ending), max_iter=3)
+    method = Wandering((START, GOOD, BAD), ("solved", "the rule of the method was met"))
+    result = tb.solve(small(), method, max_iter=5)
     assert (result.status, result.success) == ("failed", False)
     assert "had seen" in result.message
-    np.testing.assert_array_equal(result.x, [1.0, 0.0])
+    np.testing.assert_array_equal(result.x, GOOD)
+
+
+def test_solved_where_f_is_proved_to_be_too_low_is_failed():
+    """Close to 0 the norm is far below f*, and the minorants of one step prove it."""
+    ending = ("solved", "the rule of the method was met")
+    method = Wandering((BAD, (0.5, 0.5), (0.45, 0.45)), ending)
+    result = tb.solve(small(), method, rtol=(1e-3, 1e-1), max_iter=5)
+    assert result.upper_value < 0.25 - result.tolerance[0]
+    assert result.status == "failed"
+    assert "proved to lie below f*" in result.message
 
 
 # --- the scale of a tolerance --------------------------------------------------------------------
@@ -275,7 +315,7 @@ def reports():
     yield tb.solve(small(upper=hidden))
     yield tb.solve(small(radius=1.0, domain=tb.Space()), "adaptive")
     yield tb.solve(small(upper=tb.Linear([1.0, 0.0]), domain=tb.Space()), "exact")
-    yield tb.solve(plain, wandering([1.0, 0.0], [1.0, 1.0], ("solved", "mine")), max_iter=3)
+    yield tb.solve(plain, Wandering((START, GOOD, BAD), ("solved", "mine")), max_iter=3)
 
 
 def test_a_report_has_four_lines_and_a_fifth_for_what_is_assumed_or_not_proved():
@@ -326,11 +366,12 @@ def test_what_a_proof_assumes_is_said():
 @pytest.mark.parametrize("factor", [-1.0, 2.0, 0.9])
 def test_a_wrong_gradient_is_refused_before_the_first_step(level, factor):
     steps = []
+    slope = np.array([1.0, 0.0])
     wrong = tb.Smooth(
-        lambda x: 0.5 * float(x @ x) + float(x[0]), lambda x: factor * (x + np.eye(2)[0])
+        lambda x: 0.5 * float(x @ x) + float(slope @ x), lambda x: factor * (x + slope)
     )
     with pytest.raises(ValueError, match=f"gradient of {level} does not fit its values"):
-        tb.solve(small(**{level: wrong}), callback=steps.append)
+        tb.solve(small(**{level: wrong}), x0=np.zeros(2), callback=steps.append)
     assert not steps
 
 
@@ -354,4 +395,3 @@ def test_the_words_of_the_statuses_are_those_of_the_changelog():
     text = (Path(__file__).parent.parent / "CHANGELOG.md").read_text(encoding="utf-8")
     for status in tb.result.STATUSES:
         assert f"`{status}`" in text
-    assert math.isfinite(len(text))

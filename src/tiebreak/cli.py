@@ -60,14 +60,14 @@ def _parser() -> argparse.ArgumentParser:
         "solve",
         help="solve a problem, prove how close the answer is",
         description="Solve the problem in FILE.toml (without it: a built-in one), print what is "
-        "proved, and write x, the report and a plot. Exit code 0 if both levels are proved to be "
-        "within the tolerance or the method's own stopping rule was met (the report says which), "
-        "1 if not, 2 for bad input.",
+        "proved, and write x, the report and a plot. Exit code 0 for an answer (certified, or "
+        "solved: the report says which), 1 if there is none, 2 for bad input.",
     )
     solve.add_argument("file", nargs="?", metavar="FILE.toml", help="tables [upper], [lower], ...")
     solve.add_argument("--out", default="out", metavar="DIR", help="folder for the files (out)")
     solve.add_argument("--max-iter", type=int, metavar="N", help="the most steps")
     solve.add_argument("--max-time", type=float, metavar="S", help="the most seconds")
+    solve.add_argument("--details", action="store_true", help="print the whole report")
     solve.add_argument("--quiet", action="store_true", help="no live line while it runs")
     solve.set_defaults(run=_solve)
 
@@ -138,7 +138,7 @@ def _solve(arguments: argparse.Namespace) -> int:
     try:
         written = _write(result, paths)
     finally:  # a full disk must not cost the report, nor a closed pipe the files
-        print(result)
+        print(result.details() if arguments.details else result)
     print(written)
     return 0 if result.success else 1
 

@@ -22,8 +22,6 @@ from tiebreak import arrays
 from tiebreak.arrays import TINY, Array
 from tiebreak.domains import Domain
 from tiebreak.functions import Smooth, SmoothFunction
-from tiebreak.problem import Problem
-from tiebreak.structure import parts_of
 
 Value = Callable[[Any], float]  # of a NumPy vector
 
@@ -81,23 +79,21 @@ def check_gradient(owner: str, name: str, h: SmoothFunction, domain: Domain, x0:
         )
 
 
-def wrong_slopes(problem: Problem, x: Array) -> str:
-    """A sentence if the gradient of a callable is surely wrong along a direction near x, else "".
+def wrong_slope(name: str, h: SmoothFunction, domain: Domain, x: Array) -> str:
+    """A sentence if the gradient of ``h`` is surely wrong along a direction near x, else "".
 
-    The function along a line has one variable, and is asked as above: some twenty values of each
-    callable. What is seen depends on the direction; ``minimize(check_gradients=True)`` asks for
-    every coordinate.
+    The function along a line has one variable, and is asked as above: some twenty values. What is
+    seen depends on the direction; ``minimize(check_gradients=True)`` asks for every coordinate.
     """
-    for name, h in zip(("upper", "lower"), problem.smooth_parts, strict=True):
-        for _, part in parts_of(h.bare):
-            if isinstance(part, Smooth) and (found := _wrong_along_a_line(part, problem.domain, x)):
-                return (
-                    f"the gradient of {name} does not fit its values: along a direction near the "
-                    f"start its slope is {found.got:.6g}, differences of its values say "
-                    f"{(found.low + found.high) / 2:.6g} +- {(found.high - found.low) / 2:.1g}; "
-                    "or the function is not convex"
-                )
-    return ""
+    found = _wrong_along_a_line(h, domain, x)
+    if found is None:
+        return ""
+    return (
+        f"the gradient of {name} does not fit its values: its slope along a direction is "
+        f"{found.got:.6g}, differences of its values say "
+        f"{(found.low + found.high) / 2:.6g} +- {(found.high - found.low) / 2:.1g}; "
+        "or the function is not convex"
+    )
 
 
 def _wrong_along_a_line(h: SmoothFunction, domain: Domain, x0: Array) -> Slope | None:

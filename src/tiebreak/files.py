@@ -39,6 +39,7 @@ Problems: TOML, for example
 
     [solve]                       # optional, arguments of solve; gamma is that of (P)AGMBiO
     rtol = [1e-4, 1e-6]
+    criterion = "weak"            # both gaps alone; "absolute" if absent
     checkpoint = "run.npz"        # beside this file too
 
     [output]                      # optional, names in the folder of --out; these are the defaults

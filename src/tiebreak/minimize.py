@@ -50,8 +50,8 @@ def minimize(
             proofs need.
         check_gradients: check each gradient once, near x0, against differences of the values
             (six to twelve values per variable), and name the coordinate that is wrong.
-        **options: those of ``solve``: method, rtol, atol, max_iter, max_time, callback, progress,
-            checkpoint.
+        **options: those of ``solve``: method, rtol, atol, criterion, max_iter, max_time, callback,
+            progress, checkpoint.
 
     Returns:
         The Result of ``solve``: ``x``, ``upper_value`` and ``lower_value`` (SciPy's ``fun``), the

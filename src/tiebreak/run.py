@@ -270,8 +270,8 @@ class Run:
             self.state = method.init(self.problem, x0)
             self.start_values = (self.state.upper_value, self.state.lower_value)
             self.ledger = Ledger(self.problem, x0)
-            self._note_least()
             if self.certifies:
+                self._note_least()
                 self.ledger.add(self.state.news)
         # A GPU or workers have f and g to work on by then: the second is begun last.
         self.lower.meanwhile = self.ledger.catch_up
@@ -360,13 +360,15 @@ class Run:
             self.state = before
             return False
         self._note_doubts()
-        self._note_least()
+        if self.certifies:
+            self._note_least()
         self.iteration += 1
         return True
 
     def _note_least(self) -> None:
         """Keep the point where g is smallest: nothing worse is returned."""
-        for value, at, _ in self.state.news.values:
+        seen = [(value, at) for value, at, _ in self.state.news.values]
+        for value, at in [*seen, (self.state.lower_value, self.state.x)]:
             if self.least is None or value < self.least.value:
                 self.least = Least(value, at)
 

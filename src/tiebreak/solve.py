@@ -20,7 +20,8 @@ from tiebreak.advice import after_nonfinite, contradiction, what_next
 from tiebreak.arrays import Array
 from tiebreak.certificate import UNDERFLOW, Certificate, News
 from tiebreak.deadline import Limit
-from tiebreak.differences import wrong_slopes
+from tiebreak.differences import wrong_slope
+from tiebreak.functions import Smooth
 from tiebreak.matrices import Swept
 from tiebreak.methods import METHODS, AGMBiO, PAGMBiO
 from tiebreak.methods.claims import prove_at
@@ -289,7 +290,7 @@ def _deserved(run: Run, ending: _Ending, x: Array, proof: Certificate) -> _Endin
     if ending.fall or ending.status == "unbounded":
         return ending
     if run.ledger.is_contradicted:
-        return _Ending("failed", wrong_slopes(run.problem, run.state.x) or contradiction(run))
+        return _Ending("failed", _wrong_slopes(run.problem, run.state.x) or contradiction(run))
     if run.is_exact(x, proof) and ending.status != "stopped":
         return _Ending("certified")
     if ending.status == "certified" and not run.is_proved(proof):
@@ -488,9 +489,19 @@ def _check_functions(owner: str, problem: Problem, x: Array) -> None:
 
 def _check_slopes(owner: str, problem: Problem, x: Array) -> None:
     """Is the gradient of each callable that of its function, along one direction near x?"""
-    wrong = wrong_slopes(problem, x)
+    wrong = _wrong_slopes(problem, x)
     if wrong:
         raise ValueError(f"{owner}: {wrong}")
+
+
+def _wrong_slopes(problem: Problem, x: Array) -> str:
+    """A sentence if the gradient of a callable is surely wrong near x, else ""."""
+    for name, h in zip(("upper", "lower"), problem.smooth_parts, strict=True):
+        for _, part in parts_of(h.bare):
+            said = wrong_slope(name, part, problem.domain, x) if isinstance(part, Smooth) else ""
+            if said:
+                return said
+    return ""
 
 
 # -- around the loop ------------------------------------------------------------------------------
