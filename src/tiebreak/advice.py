@@ -65,9 +65,11 @@ def _too_wide(
             return ["f(x) is proved to be too low: x does not minimise the lower level well enough"]
         estimate = f"|f(x) - f*| is about {proof.upper_estimate:.2g}, an estimate"
         width = f" ({estimate})" if math.isfinite(proof.upper_estimate) else ""
+        why = getattr(getattr(run.state, "findings", None), "one_sided", "")
         return [
             f"That f(x) does not lie below f* by more than was asked for is not proved{width}: "
-            "Problem(error_bound=...) would close that, criterion='weak' does not ask for it"
+            f"{why}{'; ' if why else ''}Problem(error_bound=...) would close that, "
+            "criterion='weak' does not ask for it"
         ]
     if any(m and g <= 16.0 * e for m, g, e in zip(missed, gaps, errors, strict=True)):
         return [

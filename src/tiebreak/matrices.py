@@ -168,7 +168,7 @@ class Matrix:
         if type(self) is not Matrix or type(self.entries) is not np.ndarray:
             return None
         scaled = self.entries / (self.frobenius or 1.0)
-        return _shares(np.einsum("ij,ij->j", scaled, scaled), self.shape)
+        return _shares(np.einsum("ij,ij->j", scaled, scaled), self)
 
     def errors(self, epsilon: float, spectral: float) -> tuple[float, float, float]:
         """Bounds on rounding errors: of a sum over the rows, of A x per |x|, of A' r per |r|.
@@ -214,9 +214,9 @@ class Matrix:
         return (self.entries,)
 
 
-def _shares(squares: np.ndarray[Any, Any], shape: tuple[int, int]) -> np.ndarray[Any, Any] | None:
+def _shares(squares: np.ndarray[Any, Any], matrix: Matrix) -> np.ndarray[Any, Any] | None:
     """The roots, rounding errors and underflow included; None where they are not finite."""
-    unit = rounding_unit(arrays.epsilon(squares), *shape)
+    unit = rounding_unit(arrays.epsilon(matrix.prototype), *matrix.shape)
     shares = np.maximum(np.sqrt(np.asarray(squares, dtype=np.float64)), 2.0**-60) * (1.0 + unit)
     return shares if bool(np.all(np.isfinite(shares))) else None
 
@@ -267,7 +267,7 @@ class Sparse(Matrix):
     def column_shares(self) -> np.ndarray[Any, Any] | None:
         scaled = self.entries.data / (self.frobenius or 1.0)
         squares = np.bincount(self.entries.indices, scaled * scaled, minlength=self.shape[1])
-        return _shares(squares, self.shape)
+        return _shares(squares, self)
 
     def errors(self, epsilon: float, spectral: float) -> tuple[float, float, float]:
         # A sum has no more terms than a row, or a column, has entries.

@@ -94,7 +94,8 @@ class ExactFindings(NamedTuple):
     def is_ambiguous(self) -> bool:
         """Does f depend on a rank that rounding decides?"""
         low, high = self.upper_range
-        return not abs(high - low) <= ACCURATE * max(abs(low), abs(high))
+        apart, size = abs(high - low), max(abs(low), abs(high))
+        return low != high and not (math.isfinite(size) and apart <= ACCURATE * size)
 
     def lines(self) -> list[tuple[str, str]]:
         """For the report."""
