@@ -118,7 +118,7 @@ def callables(seconds: float) -> Make:
             time.sleep(seconds)
             return 0.5 * float((A @ x - b) @ (A @ x - b))
 
-        lower = tb.Smooth(value, lambda x: A.T @ (A @ x - b), lipschitz=100.0, lower_bound=0.0)
+        lower = tb.Smooth(value, lambda x: A.T @ (A @ x - b), lower_bound=0.0)
         return tb.Problem(upper=tb.SquaredNorm(), lower=lower, domain=tb.Ball(10.0))
 
     return make

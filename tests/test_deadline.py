@@ -357,7 +357,8 @@ def test_a_call_without_time_for_its_next_step_returns_the_point_of_its_checkpoi
     again = tb.solve(pair(), "adaptive", rtol=0.0, max_time=1e3, checkpoint=path)
     assert again.status == "max_time"
     np.testing.assert_array_equal(again.x, first.x)
-    assert (again.nit, again.upper_value) == (50, first.upper_value)
+    assert again.nit == 50
+    assert again.upper_value == pytest.approx(first.upper_value, rel=1e-12)  # of carried images
     assert path.read_bytes() == before
 
 
@@ -408,7 +409,7 @@ def test_an_answer_without_time_for_its_certificate_is_still_returned(clock, qui
 
     problem = watched(clock)
     monkeypatch.setattr(Run, "certificate", late)
-    result = tb.solve(problem, "adaptive", rtol=1e-2, max_time=50.0)
+    result = tb.solve(problem, "adaptive", rtol=1e-2, max_time=50.0, criterion="weak")
     assert result.status == "certified"
     assert result.upper_gap <= result.tolerance[0]  # as the last row says
     assert result.lower_gap <= result.tolerance[1]

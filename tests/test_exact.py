@@ -983,7 +983,7 @@ def test_a_run_can_be_saved_and_its_first_step_is_its_last(tmp_path):
     assert first.nit == again.nit == 1
     np.testing.assert_array_equal(first.x, again.x)
     assert again.dimension == 1
-    assert "solved by structure" in again.message
+    assert "by direct factorisation" in again.message
 
 
 def test_where_there_is_no_minimiser_nothing_is_claimed_about_f():

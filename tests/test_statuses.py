@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import planted_ties
 import pytest
 from planted_guard import drawn
 
@@ -311,6 +312,7 @@ def reports():
     yield tb.solve(plain, "adaptive", rtol=1e-14, max_iter=200)
     yield tb.solve(plain, tb.AGMBiO(gamma=0.01), criterion="weak")
     yield tb.solve(space)
+    yield tb.solve(planted_ties.ties("Box", 0, "idle").build(tb), "exact")
     yield tb.solve(space, "adaptive", max_iter=50)
     yield tb.solve(small(upper=hidden))
     yield tb.solve(small(radius=1.0, domain=tb.Space()), "adaptive")
@@ -388,7 +390,7 @@ def test_the_check_of_the_gradients_costs_a_few_values_and_no_more():
 
     tb.solve(small(upper=tb.Smooth(value, gradient)), "adaptive", max_iter=0)
     assert asked["values"] <= 40
-    assert asked["gradients"] <= 6
+    assert asked["gradients"] <= 8  # with those that size the rounding errors of a callable
 
 
 def test_the_words_of_the_statuses_are_those_of_the_changelog():

@@ -26,7 +26,7 @@ import numpy as np
 from tiebreak import arrays, deadline
 from tiebreak.arrays import Array, Deferred
 from tiebreak.bounds import Block, Bound, Sums
-from tiebreak.certificate import Claims, News
+from tiebreak.certificate import Claims, News, Standing
 from tiebreak.cuts import Products
 from tiebreak.functions import Seen, Smooth
 from tiebreak.groups import Groups
@@ -61,6 +61,7 @@ SCALES = (1e-2, 1.0, 1e6)  # how far from x0 callables are asked, beside 1 + |x0
 TYPES: dict[str, Any] = {
     "run": Saved,
     "least": Least,
+    "standing": Standing,
     "counts": Counts,
     "row": Row,
     "sums": Sums,
