@@ -77,8 +77,8 @@ def outcomes(seed: int) -> Iterator[tuple[str, list[str]]]:
                 continue
             result = tb.solve(known.problem, str(name), x0=known.x0, rtol=rtol, max_iter=steps)
         wrong = false_claims(known, result.x, result)
-        # There is a minimum, and nobody promised anything. A point that rounding keeps from being as
-        # good as asked may be refused, though, in the words of `solve`.
+        # There is a minimum, and nobody promised anything. But a point that rounding keeps from
+        # being as good as asked may be refused, in the words of `solve`.
         refused = "is proved to lie below" in result.message or "had seen" in result.message
         if result.status == "unbounded" or (result.status == "failed" and not refused):
             wrong.append(f"{result.status}: {result.message}")
