@@ -45,6 +45,12 @@ class Drawn:
         """g(x) - g*, without cancellation."""
         return _value(self.G, self.q, x - self.x_star)
 
+    def knows(self, x: Any) -> bool:
+        """Is g(x) - g* about that of the quadratic: always, or near x* for a logistic loss?"""
+        g = self.problem.lower
+        rise = g.value(x) - g.value(self.x_star)
+        return self.is_quadratic or abs(self.excess(x) - rise) <= 0.1 * rise
+
     def shortfall(self, c: float) -> float:
         """f* - v(c)."""
         low, high = -40.0, 40.0  # of the logarithm of mu
@@ -214,7 +220,7 @@ def _lower(tb: Any, kind: str, rng: Any, rows: Any, x: Any, normal: Any) -> tupl
         y = np.concatenate([np.ones(p.sum()), -np.ones(q.sum())])
         curvature = p * q / (p + q)
         g = tb.Logistic(A, y) + tb.Linear(-normal) if normal.any() else tb.Logistic(A, y)
-        return g, rows, rows.T @ (curvature[:, None] * rows)
+        return g, rows, rows.T @ (curvature[:, None] * rows) / len(y)  # a mean
     A, residual = rows, np.zeros(len(rows))
     if normal.any():
         A, residual = np.vstack([A, normal]), np.append(residual, -1.0)
