@@ -32,9 +32,7 @@ def what_next(
             "give a larger lipschitz"
         )
     if status in ("solved", "max_iter", "max_time", "stopped"):
-        parts += _missing_bounds(run, proof)
-        if not parts:
-            parts += _too_wide(run, status, proof, tolerance, max_iter)
+        parts += _missing_bounds(run, proof) or _too_wide(run, status, proof, tolerance, max_iter)
     return ". ".join(parts)
 
 

@@ -495,8 +495,7 @@ class Run:
 
     def record_answer(self, proof: Certificate) -> None:
         """The row of the last step is that of the point which is returned."""
-        last = self.rows[-1] if self.is_recorded else self.record()
-        self.rows[-1] = last._replace(
+        self.rows[-1] = self.record()._replace(
             upper_value=proof.upper_value,
             lower_value=proof.lower_value,
             upper_gap=proof.upper_gap,

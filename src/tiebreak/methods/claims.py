@@ -57,17 +57,14 @@ def prove(problem: Problem, x: Array, rank: Rank, normal: Host, sign: Host | Non
     at = host(x)
     f, g = _look(problem.upper, x), _look(problem.lower, x)
     h = structure("Exact", "lower", problem.lower, len(at))
-    exact = h.slope(at)
-    if exact.error + TINY < g.slope_error:
-        g = g._replace(slope=exact.vector, slope_error=exact.error + TINY)
+    g = _sharper(g, h, at)
     d = _distance_on_sphere(problem, at, g)
     low, high = f.value - _change(problem, f, d), f.value + _change(problem, f, d)
     way, reach = _ways(problem, x, g, h, rank)
     lower, unmet = -math.inf, math.inf
     if not h.parts:  # g is constant, and all of Z its minimisers
         lower, unmet = g.value - g.value_error, 0.0
-        outside = norm(at - problem.domain.project(at)) + 64 * EPS * (norm(at) + _size(problem))
-        high = min(high, f.value + _change(problem, f, outside))
+        high = min(high, f.value + _change(problem, f, distance_bound(problem.domain, at)))
     elif math.isfinite(reach):  # some are in Z, which then does not matter to the lower level
         unmet = 0.5 * g.steepness * way
         lower = g.value - g.value_error - unmet
@@ -116,9 +113,7 @@ def prove_at(problem: Problem, x: Array) -> Claims | None:
     if n * n * sum(len(part.rows) for part in h.parts) > LONG:
         return None
     f, g, at = _look(problem.upper, x), _look(problem.lower, x), host(x)
-    exact = h.slope(at)
-    if exact.error + TINY < g.slope_error:
-        g = g._replace(slope=exact.vector, slope_error=exact.error + TINY)
+    g = _sharper(g, h, at)
     seen = around(h, at, g.slope, g.slope_error)
     if seen is None:
         return None
@@ -126,14 +121,6 @@ def prove_at(problem: Problem, x: Array) -> Claims | None:
     low = below(own, sigma, f.value - f.value_error, f.slope, f.slope_error, seen)
     high = f.value + _change(problem, f, seen.way)
     return Claims(upper=(low, high), lower=g.value - g.value_error - seen.gap)
-
-
-def _size(problem: Problem) -> float:
-    """Of the numbers that a ball is given by: points of it are in it but for their rounding."""
-    ball = problem.domain
-    if not isinstance(ball, Ball):
-        return 0.0
-    return ball.radius + (0.0 if ball.center is None else norm(host(ball.center)))
 
 
 def _below_losses(problem: Problem, x: Host, f: Look, g: Around, sign: Host | None) -> float:
@@ -155,6 +142,14 @@ def _look(h: Function, x: Array) -> Look:
     value_error = errors[0] + rounding_unit(arrays.epsilon(x), n) * more + TINY
     steep = penalty.terms.steepness(n, math.inf) * (1.0 + 8.0 * EPS)
     return Look(seen.value + more, host(seen.slope), value_error, errors[1] + TINY, steep)
+
+
+def _sharper(g: Look, h: Structure, x: Host) -> Look:
+    """g with its slope in twice the precision, where that errs less; h is g."""
+    exact = h.slope(x)
+    if exact.error + TINY < g.slope_error:
+        return g._replace(slope=exact.vector, slope_error=exact.error + TINY)
+    return g
 
 
 def _change(problem: Problem, f: Look, d: float) -> float:
