@@ -18,7 +18,7 @@ import hashlib
 import json
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,6 @@ import tiebreak as tb
 STEPS = 150
 ROWS, COLUMNS = 30, 40
 PENALISED = ("adaptive", "p-agm-bio", "r-apm", "pb-apg", "bi-sg")
-Make = Callable[[], tb.Problem]
 
 
 def data(seed: int) -> tuple[Any, ...]:
@@ -58,20 +57,18 @@ def domains() -> dict[str, Any]:
     }
 
 
-def smooth_problems() -> Iterator[tuple[str, Make]]:
+def smooth_problems() -> Iterator[tuple[str, tb.Problem]]:
     """Validation over training loss in every set; then other pairs of functions."""
     A, b, B, c = data(0)
     y = np.where(b > 0.0, 1.0, -1.0)
     for name, Z in domains().items():
         yield (
             f"squares in {name}",
-            lambda Z=Z: tb.Problem(
-                upper=tb.LeastSquares(B, c), lower=tb.LeastSquares(A, b), domain=Z
-            ),
+            tb.Problem(upper=tb.LeastSquares(B, c), lower=tb.LeastSquares(A, b), domain=Z),
         )
         yield (
             f"logistic in {name}",
-            lambda Z=Z: tb.Problem(
+            tb.Problem(
                 upper=tb.SquaredNorm(), lower=tb.Logistic(A, y) + 0.01 * tb.LeastSquares(A, b),
                 domain=Z,
             ),
@@ -79,19 +76,15 @@ def smooth_problems() -> Iterator[tuple[str, Make]]:
     slope = np.cos(np.arange(COLUMNS))
     yield (
         "linear above",
-        lambda: tb.Problem(
-            upper=tb.Linear(slope), lower=tb.LeastSquares(A, b), domain=tb.Ball(3.0)
-        ),
+        tb.Problem(upper=tb.Linear(slope), lower=tb.LeastSquares(A, b), domain=tb.Ball(3.0)),
     )
     yield (
         "quadratic below",
-        lambda: tb.Problem(
-            upper=tb.SquaredNorm(center=slope), lower=tb.Quadratic(A.T @ A, A.T @ b)
-        ),
+        tb.Problem(upper=tb.SquaredNorm(center=slope), lower=tb.Quadratic(A.T @ A, A.T @ b)),
     )
     yield (
         "callables",
-        lambda: tb.Problem(
+        tb.Problem(
             upper=tb.Smooth(
                 lambda x: 0.5 * float(x @ x), lambda x: x, lipschitz=1.0,
             ),
@@ -104,7 +97,7 @@ def smooth_problems() -> Iterator[tuple[str, Make]]:
     )  # fmt: skip
 
 
-def penalised_problems() -> Iterator[tuple[str, Make]]:
+def penalised_problems() -> Iterator[tuple[str, tb.Problem]]:
     """A penalty above, below, in both."""
     A, b, B, c = data(1)
     groups = [list(range(i, i + 5)) for i in range(0, COLUMNS, 5)]
@@ -118,19 +111,15 @@ def penalised_problems() -> Iterator[tuple[str, Make]]:
     for name, penalty in penalties.items():
         yield (
             f"{name} above",
-            lambda p=penalty: tb.Problem(
-                upper=tb.LeastSquares(B, c) + p, lower=tb.LeastSquares(A, b)
-            ),
+            tb.Problem(upper=tb.LeastSquares(B, c) + penalty, lower=tb.LeastSquares(A, b)),
         )
         yield (
             f"{name} below",
-            lambda p=penalty: tb.Problem(
-                upper=tb.LeastSquares(B, c), lower=tb.LeastSquares(A, b) + p
-            ),
+            tb.Problem(upper=tb.LeastSquares(B, c), lower=tb.LeastSquares(A, b) + penalty),
         )
     yield (
         "l1 in both",
-        lambda: tb.Problem(
+        tb.Problem(
             upper=tb.LeastSquares(B, c) + tb.L1(0.1),
             lower=tb.LeastSquares(A, b) + tb.L1(0.2),
             domain=tb.Box(-1.0, 1.0),
@@ -138,27 +127,23 @@ def penalised_problems() -> Iterator[tuple[str, Make]]:
     )
 
 
-def mixed_problems() -> Iterator[tuple[str, Make]]:
+def mixed_problems() -> Iterator[tuple[str, tb.Problem]]:
     """A logistic loss above, the shortest point, a linear objective, in every bounded set."""
     A, b, B, c = data(3)
     y = np.where(c > 0.0, 1.0, -1.0)
     for name, Z in domains().items():
         yield (
             f"validation in {name}",
-            lambda Z=Z: tb.Problem(
-                upper=tb.Logistic(B, y), lower=tb.LeastSquares(A, b), domain=Z, radius=5.0
-            ),
+            tb.Problem(upper=tb.Logistic(B, y), lower=tb.LeastSquares(A, b), domain=Z, radius=5.0),
         )
     for name in ("ball", "box", "simplex", "l1 ball"):
         yield (
             f"linear in {name}",
-            lambda Z=domains()[name]: tb.Problem(
-                upper=tb.Linear(B[0]), lower=tb.LeastSquares(A, b), domain=Z
-            ),
+            tb.Problem(upper=tb.Linear(B[0]), lower=tb.LeastSquares(A, b), domain=domains()[name]),
         )
 
 
-def kinds_of_matrices(folder: Path) -> Iterator[tuple[str, Make]]:
+def kinds_of_matrices(folder: Path) -> Iterator[tuple[str, tb.Problem]]:
     """The same problem from every kind of matrix."""
     import array_api_strict as strict
 
@@ -183,10 +168,10 @@ def kinds_of_matrices(folder: Path) -> Iterator[tuple[str, Make]]:
     for name, make in kinds.items():
         is_array = name in ("float32", "array-api-strict")
         vectors = (make(b), make(c)) if is_array else (b, c)
-        yield f"matrix: {name}", lambda m=make, v=vectors: problem(m, *v)
+        yield f"matrix: {name}", problem(make, *vectors)
     yield (
         "matrix: streamed",
-        lambda: tb.Problem(
+        tb.Problem(
             upper=tb.SquaredNorm(),
             lower=tb.LeastSquares(tb.Streamed(folder / "A.npy"), b, lipschitz=60.0),
             domain=tb.Ball(2.0),
@@ -194,11 +179,11 @@ def kinds_of_matrices(folder: Path) -> Iterator[tuple[str, Make]]:
     )
 
 
-def built_in() -> Iterator[tuple[str, Make]]:
+def built_in() -> Iterator[tuple[str, tb.Problem]]:
     """Those of the built-in problems that are quick."""
     for name in ("toy", "inverse", "random-inverse", "phillips-few-rows", "diabetes", "digits",
                  "logistic", "sparse-logistic", "hard", "lasso-duplicates"):  # fmt: skip
-        yield f"instance: {name}", lambda n=name: tb.instance(n).problem
+        yield f"instance: {name}", tb.instance(name).problem
 
 
 def digest(x: Any) -> str:
@@ -206,11 +191,11 @@ def digest(x: Any) -> str:
     return hashlib.sha256(np.ascontiguousarray(np.asarray(x)).tobytes()).hexdigest()[:16]
 
 
-def outcome(title: str, make: Make, method: str) -> list[Any]:
+def outcome(title: str, problem: tb.Problem, method: str) -> list[Any]:
     """How a call ended, or that the method refuses the problem."""
     try:
         x0 = np.zeros(COLUMNS) if "callables" in title else None
-        result = tb.solve(make(), method, x0=x0, max_iter=STEPS)
+        result = tb.solve(problem, method, x0=x0, max_iter=STEPS)
     except (ValueError, TypeError):
         return ["refused", 0, "", 0.0, 0.0]
     values = float(result.upper_value).hex(), float(result.lower_value).hex()
@@ -231,9 +216,9 @@ def outcomes() -> dict[str, list[Any]]:
             (kinds_of_matrices(Path(name)), several),
             (built_in(), [*several, "p-agm-bio"]),
         ):
-            for title, make in problems:
+            for title, problem in problems:
                 for method in methods:
-                    found[f"{title} / {method}"] = outcome(title, make, method)
+                    found[f"{title} / {method}"] = outcome(title, problem, method)
     return found
 
 
