@@ -16,7 +16,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, NamedTuple
 
-from tiebreak import fused
+from tiebreak.cuda import fused
 
 torch: Any = None  # only main needs it
 

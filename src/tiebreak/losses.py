@@ -152,7 +152,7 @@ class _LinearLoss(SmoothFunction):
 
     def _fused(self, matrix: Fused, plan: Plan, slopes: int) -> Found:
         """The same by one reading of a matrix on a GPU."""
-        from tiebreak import fused
+        from tiebreak.cuda import fused
 
         surplus = plan.fresh[fused.MAX_FRESH :]
         if surplus:

@@ -389,7 +389,7 @@ def of(entries: Any) -> Matrix:
     if arrays.is_sparse(entries):
         return Sparse(entries)
     if type(entries) is not np.ndarray:
-        from tiebreak import fused
+        from tiebreak.cuda import fused
 
         if fused.applies(entries):
             return Fused(entries)
@@ -415,7 +415,7 @@ class Fused(Matrix):
         scale: float = 1.0,
     ) -> Any:
         """`fused.sweep`: images made of ``known`` and of A x by ``weights``, losses, slopes."""
-        from tiebreak import fused
+        from tiebreak.cuda import fused
 
         recipe = np.asarray(weights, dtype=np.float64)
         xp, device = namespace(self.entries), array_api_compat.device(self.entries)
