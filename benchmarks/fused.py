@@ -16,7 +16,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, NamedTuple
 
-from tiebreak import fused
+from tiebreak import cuda
 
 torch: Any = None  # only main needs it
 
@@ -103,7 +103,7 @@ def drawn(case: Case) -> tuple[Any, ...]:
     return normal(m, n), points, images, recipe, target, case.kind, slopes
 
 
-def difference(ours: fused.Swept, plain: fused.Swept) -> float:
+def difference(ours: cuda.PassResult, plain: cuda.PassResult) -> float:
     """The largest |ours - plain| / |plain| among the four results."""
     norm = torch.linalg.vector_norm
     pairs = zip(ours, plain, strict=True)
@@ -113,12 +113,12 @@ def difference(ours: fused.Swept, plain: fused.Swept) -> float:
 def line(case: Case, copy: float) -> str:
     """One row of the table."""
     arguments = drawn(case)
-    if not fused.applies(arguments[0]):
+    if not cuda.applies(arguments[0]):
         return f"| {case.rows} x {case.columns} | {case.dtype} | does not apply |"
-    apart = difference(fused.sweep(*arguments), fused.plain(*arguments))
-    alone = milliseconds(lambda: fused.sweep(*arguments))
-    row = milliseconds(lambda: fused.sweep(*arguments), calls=TIMES, times=3)
-    plain = milliseconds(lambda: fused.plain(*arguments))
+    apart = difference(cuda.sweep(*arguments), cuda.plain(*arguments))
+    alone = milliseconds(lambda: cuda.sweep(*arguments))
+    row = milliseconds(lambda: cuda.sweep(*arguments), calls=TIMES, times=3)
+    plain = milliseconds(lambda: cuda.plain(*arguments))
     reading = 1e3 * arguments[0].nbytes / copy
     cells = (
         f"{case.rows:,} x {case.columns:,}",

@@ -3,10 +3,12 @@
 A step of AGM-BiO on two least-squares losses, both sequences and the certificate's sums included,
 over (bytes of the two matrices)/(bandwidth of a plain copy on the device, read and written bytes),
 for every size and precision; then the time to the certificate (1e-3, 1e-3) of `tb.solve` on the
-GPU, and of the same problem on all cores of the same machine. Needs PyTorch and an NVIDIA GPU.
+GPU, and of the same problem on all cores of the same machine. Needs PyTorch and an NVIDIA GPU; the
+arrays that are solved are PyTorch's, or CuPy's views of them.
 
-    python benchmarks/gpu.py            # the table of docs/scale.md, about 7 minutes on an H200
-    python benchmarks/gpu.py --small    # a hundredth of it, to see that all is well
+    python benchmarks/gpu.py                   # the table of docs/scale.md, 7 minutes on an H200
+    python benchmarks/gpu.py --library cupy    # the same with CuPy; transfers are not counted
+    python benchmarks/gpu.py --small           # a hundredth of it, to see that all is well
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from importlib import import_module
 from typing import Any
 
 import tiebreak as tb
@@ -46,11 +49,11 @@ def bandwidth(torch: Any, size: int = 2**32) -> float:
 
 
 def problem(
-    torch: Any, precision: str, rows: int, upper_rows: int, n: int, device: str
+    torch: Any, precision: str, rows: int, upper_rows: int, n: int, library: str
 ) -> tb.Problem:
     """Least squares over least squares in a ball; every column of the lower one is there twice.
 
-    So the lower level has a solution set of n/2 dimensions. On the processor in NumPy arrays, whose
+    So the lower level has a solution set of n/2 dimensions. NumPy is for the processor: its
     products are 2.6 times as quick there as PyTorch's.
     """
     draw = torch.Generator(device="cuda").manual_seed(2026)
@@ -66,9 +69,11 @@ def problem(
     planted = normal(n) / n**0.5
     b = A @ planted + normal(rows)
     c = B @ (normal(n) / n**0.5) + normal(upper_rows)
-    if device == "cpu":
+    if library == "numpy":
         A, b, B, c = (part.cpu().numpy() for part in (A, b, B, c))
         torch.cuda.empty_cache()
+    elif library == "cupy":
+        A, b, B, c = (import_module("cupy").from_dlpack(part) for part in (A, b, B, c))
     return tb.Problem(
         upper=tb.LeastSquares(B, c, mean=True),
         lower=tb.LeastSquares(A, b, mean=True),
@@ -88,7 +93,7 @@ def seconds_per_step(p: tb.Problem, steps: int) -> float:
 def matrix_bytes(p: tb.Problem) -> int:
     """What one reading of both matrices moves."""
     parts: list[Any] = [p.upper, p.lower]
-    return sum(h.matrix.size * h.matrix.entries.element_size() for h in parts)
+    return sum(h.matrix.size * h.matrix.entries.dtype.itemsize for h in parts)
 
 
 def transfers_per_step(torch: Any, p: tb.Problem, steps: int) -> float:
@@ -121,14 +126,14 @@ def seconds_to_certificate(p: tb.Problem) -> tuple[float, tb.Result]:
     return time.perf_counter() - began, result
 
 
-def prove(torch: Any, size: tuple[str, int, int, int], share: int, device: str) -> float:
+def prove(torch: Any, size: tuple[str, int, int, int], share: int, library: str) -> float:
     """Solve, print a line, and give the seconds; kernels are compiled before."""
     precision, rows, upper_rows, n = size
-    p = problem(torch, precision, rows // share, upper_rows // share, n, device)
-    if device == "cuda":
+    p = problem(torch, precision, rows // share, upper_rows // share, n, library)
+    if library != "numpy":
         seconds_to_certificate(p)
     seconds, result = seconds_to_certificate(p)
-    where = f"{threads.allowed()} cores" if device == "cpu" else "GPU"
+    where = f"{threads.allowed()} cores" if library == "numpy" else "GPU"
     print(
         f"{precision:>8} {rows // share:>9,} x {n:<6,} {upper_rows // share:>8,} x {n:<6,} "
         f"{where:>9}: {seconds:7.2f} s, {result.status}, {result.nit} steps, "
@@ -144,6 +149,7 @@ def prove(torch: Any, size: tuple[str, int, int, int], share: int, device: str) 
 def main() -> int:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--small", action="store_true", help="a hundredth of the rows")
+    options.add_argument("--library", choices=("torch", "cupy"), default="torch")
     options.add_argument("--no-processor", action="store_true", help="leave the cores out")
     given = options.parse_args()
     try:
@@ -156,7 +162,8 @@ def main() -> int:
         return 2
     share = 100 if given.small else 1
     speed = bandwidth(torch)
-    print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}")
+    version = import_module(given.library).__version__
+    print(f"{torch.cuda.get_device_name()}, {given.library} {version}")
     print(f"a copy on the device moves {speed / 1e9:,.0f} GB/s, read and written")
     print(
         f"{'':>8} {'lower':>17} {'upper':>17} {'step, ms':>9} {'of reading':>11} {'transfers':>10}"
@@ -164,23 +171,25 @@ def main() -> int:
     failed = False
     for precision, rows, upper_rows, n in SIZES:
         rows, upper_rows = rows // share, upper_rows // share
-        p = problem(torch, precision, rows, upper_rows, n, "cuda")
+        p = problem(torch, precision, rows, upper_rows, n, given.library)
         seconds = seconds_per_step(p, STEPS)
         ratio = seconds / (matrix_bytes(p) / speed)
         failed |= ratio > LIMIT and not given.small
-        transfers = transfers_per_step(torch, p, STEPS // 2)
+        transfers = "-"
+        if given.library == "torch":  # the methods of CuPy's arrays cannot be replaced
+            transfers = f"{transfers_per_step(torch, p, STEPS // 2):.1f}"
         print(
             f"{precision:>8} {rows:>9,} x {n:<6,} {upper_rows:>8,} x {n:<6,} "
-            f"{1e3 * seconds:>9.2f} {ratio:>11.2f} {transfers:>10.1f}",
+            f"{1e3 * seconds:>9.2f} {ratio:>11.2f} {transfers:>10}",
             flush=True,
         )
         del p
         torch.cuda.empty_cache()
     print("\nto the certificate (1e-3, 1e-3) by tb.solve")
     for size in PROVED:
-        seconds = prove(torch, size, share, "cuda")
+        seconds = prove(torch, size, share, given.library)
         if not given.no_processor:
-            print(f"the GPU is {prove(torch, size, share, 'cpu') / seconds:.0f} times as fast")
+            print(f"the GPU is {prove(torch, size, share, 'numpy') / seconds:.0f} times as fast")
     return int(failed)
 
 

@@ -265,7 +265,7 @@ def test_importing_tiebreak_imports_no_heavy_library():
 FLOORS = [
     ["arrays", "deadline", "lines", "threads"],
     ["frames"],
-    ["fused", "inputs", "spectra"],
+    ["cuda", "inputs", "spectra"],
     ["matrices"],
     ["streams"],
     ["checks"],

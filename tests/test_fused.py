@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from importlib import resources
 from importlib.util import find_spec
 from itertools import product
 
@@ -11,7 +13,9 @@ import array_api_strict as xps
 import numpy as np
 import pytest
 
-from tiebreak import fused
+from tiebreak import cuda
+from tiebreak.cuda import kernel
+from tiebreak.cuda.tiling import split_row
 
 SEED = 20261115
 
@@ -47,7 +51,7 @@ def exact(A, fresh, carried, recipe, target, kind, slopes):
     else:
         losses = 0.5 * ((images - target) ** 2).sum(axis=1)
         weights = images - target
-    return fused.Swept(images, products, losses, weights[:slopes] @ A)
+    return cuda.PassResult(images, products, losses, weights[:slopes] @ A)
 
 
 def assert_close(got, wanted, dtype):
@@ -72,13 +76,13 @@ def assert_close(got, wanted, dtype):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("kind", fused.KINDS)
+@pytest.mark.parametrize("kind", cuda.KINDS)
 @pytest.mark.parametrize(("carried", "fresh", "recipe"), RECIPES)
 @pytest.mark.parametrize(("m", "n"), [(1, 1), (1, 7), (9, 1), (33, 20), (20, 33)])
 def test_plain_calls_give_the_formulas(m, n, carried, fresh, recipe, kind, dtype):
     A, points, images, target = problem(m, n, carried, fresh, kind, dtype)
     for slopes in range(min(2, len(recipe)) + 1):
-        got = fused.plain(A, points, images, recipe, target, kind, slopes)
+        got = cuda.plain(A, points, images, recipe, target, kind, slopes)
         assert got.images.dtype == got.gradients.dtype == got.products.dtype == dtype
         assert got.losses.dtype == np.float64
         assert_close(got, exact(A, points, images, recipe, target, kind, slopes), dtype)
@@ -86,11 +90,11 @@ def test_plain_calls_give_the_formulas(m, n, carried, fresh, recipe, kind, dtype
 
 def test_plain_calls_work_with_any_array_library():
     carried, fresh, recipe = RECIPES[2]
-    for kind in fused.KINDS:
+    for kind in cuda.KINDS:
         A, points, images, target = problem(11, 5, carried, fresh, kind, np.float64)
-        wanted = fused.plain(A, points, images, recipe, target, kind, 2)
+        wanted = cuda.plain(A, points, images, recipe, target, kind, 2)
         strict = [xps.asarray(v) for v in (A, *points, *images, target)]
-        got = fused.plain(strict[0], strict[1:3], strict[3:6], recipe, strict[6], kind, 2)
+        got = cuda.plain(strict[0], strict[1:3], strict[3:6], recipe, strict[6], kind, 2)
         for ours, theirs in zip(got, wanted, strict=True):
             np.testing.assert_allclose(np.asarray(ours), theirs, rtol=1e-13, atol=1e-13)
 
@@ -98,11 +102,11 @@ def test_plain_calls_work_with_any_array_library():
 def test_plain_calls_work_with_torch():
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     carried, fresh, recipe = RECIPES[2]
-    for kind in fused.KINDS:
+    for kind in cuda.KINDS:
         A, points, images, target = problem(11, 5, carried, fresh, kind, np.float64)
-        wanted = fused.plain(A, points, images, recipe, target, kind, 2)
+        wanted = cuda.plain(A, points, images, recipe, target, kind, 2)
         tensors = [torch.as_tensor(v) for v in (A, *points, *images, target)]
-        got = fused.plain(tensors[0], tensors[1:3], tensors[3:6], recipe, tensors[6], kind, 2)
+        got = cuda.plain(tensors[0], tensors[1:3], tensors[3:6], recipe, tensors[6], kind, 2)
         for ours, theirs in zip(got, wanted, strict=True):
             np.testing.assert_allclose(ours.numpy(), theirs, rtol=1e-13, atol=1e-13)
 
@@ -110,7 +114,7 @@ def test_plain_calls_work_with_torch():
 @pytest.mark.parametrize("margin", [0.0, 1.0, 40.0, 1e4, -1.0, -40.0, -1e4])
 def test_a_logistic_loss_neither_overflows_nor_loses_its_tail(margin):
     A, target = np.array([[1.0]]), np.array([-1.0])
-    got = fused.plain(A, [np.array([-margin])], [], [[1.0]], target, "logistic", 1)
+    got = cuda.plain(A, [np.array([-margin])], [], [[1.0]], target, "logistic", 1)
     assert got.losses[0] == pytest.approx(np.logaddexp(0.0, -margin), rel=1e-14)
     assert got.gradients[0, 0] == pytest.approx(np.exp(-np.logaddexp(0.0, margin)), rel=1e-13)
 
@@ -118,7 +122,7 @@ def test_a_logistic_loss_neither_overflows_nor_loses_its_tail(margin):
 def test_what_a_recipe_does_not_use_does_not_matter():
     A, b = np.ones((2, 1)), np.zeros(2)
     infinite = np.full(2, np.inf)
-    got = fused.plain(A, [np.ones(1)], [infinite], [[0.0, 1.0]], b, "least-squares", 1)
+    got = cuda.plain(A, [np.ones(1)], [infinite], [[0.0, 1.0]], b, "least-squares", 1)
     assert got.losses[0] == 1.0
     assert got.gradients[0, 0] == 2.0
 
@@ -149,21 +153,21 @@ def test_what_does_not_fit_is_told(change, words):
         "kind": "least-squares",
         "slopes": 1,
     }
-    fused.plain(**given)
+    cuda.plain(**given)
     with pytest.raises(ValueError, match=words):
-        fused.plain(**(given | change))
+        cuda.plain(**(given | change))
 
 
 def test_the_kernel_does_not_apply_to_arrays_of_the_host():
-    assert not fused.applies(np.zeros((4096, 4096), dtype=np.float32))
-    assert not fused.applies(xps.zeros((2048, 2048)))
-    assert not fused.applies(np.zeros(3))
+    assert not cuda.applies(np.zeros((4096, 4096), dtype=np.float32))
+    assert not cuda.applies(xps.zeros((2048, 2048)))
+    assert not cuda.applies(np.zeros(3))
     with pytest.raises(ValueError, match="on an NVIDIA GPU"):
-        fused.sweep(np.ones((2, 3)), [np.ones(3)], [], [[1.0]], np.ones(2), "least-squares", 1)
+        cuda.sweep(np.ones((2, 3)), [np.ones(3)], [], [[1.0]], np.ones(2), "least-squares", 1)
 
 
 def test_the_module_needs_no_gpu_library():
-    code = "import sys, tiebreak.fused; sys.exit(any(k in sys.modules for k in ('torch', 'cupy')))"
+    code = "import sys, tiebreak.cuda; sys.exit(any(k in sys.modules for k in ('torch', 'cupy')))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
@@ -174,12 +178,27 @@ def test_every_cut_covers_the_row_and_fits_the_registers(itemsize):
             if n * itemsize % copy:
                 continue
             wide = copy // itemsize
-            threads, items, blocks, cluster = fused._cut(n, wide)
+            threads, items, blocks, cluster = split_row(n, wide)
             assert threads * items * wide * cluster >= n
             # An entry has two points and two sums in registers, in float64 or twice in float32.
             assert (threads + 32) * blocks * (32 * items * wide + 32 * 4) <= 2**18
     with pytest.raises(ValueError, match="too long"):
-        fused._cut(10**6, 16 // itemsize)
+        split_row(10**6, 16 // itemsize)
+
+
+def test_the_kernel_is_a_file_of_the_package():
+    text = resources.files("tiebreak.cuda").joinpath("fused.cu").read_bytes()
+    assert kernel.source() == text
+    assert re.search(rb'extern "C" __global__ void .*\bsweep\(', text)
+    assert re.search(rb'extern "C" __global__ void fold\(', text)
+
+
+def test_the_argument_of_the_kernel_has_the_fields_of_its_struct():
+    struct = re.search(r"struct Job \{(.*?)\};", kernel.source().decode(), re.DOTALL)
+    assert struct
+    lines = re.sub(r"//.*", "", struct[1])
+    fields = re.findall(r"(\w+)(?:\[[^]]*\])?[,;]", lines)
+    assert fields == [name for name, _ in kernel.Job._fields_]
 
 
 # --- the kernel
@@ -210,13 +229,13 @@ def swept(there, back, A, points, images, recipe, target, kind, slopes):
     """What the kernel gives for NumPy's arrays."""
     moved = ([there(v) for v in vectors] for vectors in ([A], points, images, [target]))
     (A,), points, images, (target,) = moved
-    got = fused.sweep(A, points, images, recipe, target, kind, slopes)
-    return fused.Swept(*(back(v) for v in got))
+    got = cuda.sweep(A, points, images, recipe, target, kind, slopes)
+    return cuda.PassResult(*(back(v) for v in got))
 
 
 @GPU
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("kind", fused.KINDS)
+@pytest.mark.parametrize("kind", cuda.KINDS)
 @pytest.mark.parametrize(("carried", "fresh", "recipe"), RECIPES)
 @pytest.mark.parametrize(
     ("m", "n"),
@@ -244,7 +263,7 @@ def test_one_reading_gives_the_formulas(there, back, m, n, carried, fresh, recip
 )
 def test_rows_that_several_blocks_share(there, back, n, dtype):
     carried, fresh, recipe = RECIPES[2]
-    for kind, m in product(fused.KINDS, (1, 67, 532)):
+    for kind, m in product(cuda.KINDS, (1, 67, 532)):
         A, points, images, target = problem(m, n, carried, fresh, kind, dtype)
         got = swept(there, back, A, points, images, recipe, target, kind, 2)
         assert_close(got, exact(A, points, images, recipe, target, kind, 2), dtype)
@@ -308,17 +327,17 @@ def test_matrices_that_are_not_aligned_or_not_row_major(there, back):
     A, points, images, target = problem(600, 1024, 0, 1, "least-squares", np.float32)
     whole = there(np.concatenate([np.zeros(1, dtype=np.float32), A.ravel()]))
     shifted = whole[1:].reshape(600, 1024)  # rows at 4 bytes from a multiple of 16
-    got = fused.sweep(shifted, [there(points[0])], [], [[1.0]], there(target), "least-squares", 1)
+    got = cuda.sweep(shifted, [there(points[0])], [], [[1.0]], there(target), "least-squares", 1)
     wanted = exact(A, points, images, [[1.0]], target, "least-squares", 1)
-    assert_close(fused.Swept(*(back(v) for v in got)), wanted, np.float32)
+    assert_close(cuda.PassResult(*(back(v) for v in got)), wanted, np.float32)
     with pytest.raises(ValueError, match="row-major"):
-        fused.sweep(there(A).T, [there(target)], [], [[1.0]], there(points[0]), "logistic", 1)
+        cuda.sweep(there(A).T, [there(target)], [], [[1.0]], there(points[0]), "logistic", 1)
 
 
 @GPU
 def test_applies_where_it_can_and_pays(there, back):
-    assert fused.applies(there(np.zeros((4096, 4096), dtype=np.float32)))
-    assert not fused.applies(there(np.zeros((4096, 4096), dtype=np.float32)).T)
-    assert not fused.applies(there(np.zeros((4096, 4096), dtype=np.int32)))
-    assert not fused.applies(there(np.zeros((64, 64), dtype=np.float32)))
-    assert not fused.applies(there(np.zeros((2**20, 16), dtype=np.float32)))
+    assert cuda.applies(there(np.zeros((4096, 4096), dtype=np.float32)))
+    assert not cuda.applies(there(np.zeros((4096, 4096), dtype=np.float32)).T)
+    assert not cuda.applies(there(np.zeros((4096, 4096), dtype=np.int32)))
+    assert not cuda.applies(there(np.zeros((64, 64), dtype=np.float32)))
+    assert not cuda.applies(there(np.zeros((2**20, 16), dtype=np.float32)))

@@ -152,15 +152,15 @@ class _LinearLoss(SmoothFunction):
 
     def _fused(self, matrix: Fused, plan: Plan, slopes: int) -> Found:
         """The same by one reading of a matrix on a GPU."""
-        from tiebreak import fused
+        from tiebreak import cuda
 
-        surplus = plan.fresh[fused.MAX_FRESH :]
+        surplus = plan.fresh[cuda.MAX_FRESH :]
         if surplus:
             products = matrix.forward(*(product.x for product in surplus))
             for product, value in zip(surplus, products, strict=True):
                 product.value = value
             plan = Plan.of(plan.images)
-        if not fused.fits(len(plan.known), len(plan.images), slopes):  # then one by one
+        if not cuda.fits(len(plan.known), len(plan.images), slopes):  # then one by one
             images = [arrays.settled(image) for image in plan.images]
             each = [
                 self._fused(matrix, Plan.of([i]), int(j < slopes)) for j, i in enumerate(images)

@@ -389,9 +389,9 @@ def of(entries: Any) -> Matrix:
     if arrays.is_sparse(entries):
         return Sparse(entries)
     if type(entries) is not np.ndarray:
-        from tiebreak import fused
+        from tiebreak import cuda
 
-        if fused.applies(entries):
+        if cuda.applies(entries):
             return Fused(entries)
     return Matrix(entries)
 
@@ -414,8 +414,8 @@ class Fused(Matrix):
         kind: str = "least-squares",
         scale: float = 1.0,
     ) -> Any:
-        """`fused.sweep`: images made of ``known`` and of A x by ``weights``, losses, slopes."""
-        from tiebreak import fused
+        """`cuda.sweep`: images made of ``known`` and of A x by ``weights``, losses, slopes."""
+        from tiebreak import cuda
 
         recipe = np.asarray(weights, dtype=np.float64)
         xp, device = namespace(self.entries), array_api_compat.device(self.entries)
@@ -424,7 +424,7 @@ class Fused(Matrix):
         if not xs:  # the pass wants a point: one that nobody needs
             xs = [xp.zeros(self.shape[1], dtype=self.entries.dtype, device=device)]
             recipe = np.column_stack([recipe, np.zeros(len(recipe))])
-        return fused.sweep(self.entries, xs, known, recipe, target, kind, slopes, scale)
+        return cuda.sweep(self.entries, xs, known, recipe, target, kind, slopes, scale)
 
     def forward(self, *xs: Array) -> list[Array]:
         pairs = [xs[i : i + 2] for i in range(0, len(xs), 2)]

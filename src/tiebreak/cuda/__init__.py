@@ -1,0 +1,22 @@
+"""All that a step asks of a dense matrix on an NVIDIA GPU, from one reading of the matrix.
+
+`fused` says what a step asks for and where the kernel applies; `tiling` fits the kernel to a
+matrix; `kernel` compiles and launches ``fused.cu``; `driver` calls CUDA's driver and its run-time
+compiler; `libraries` knows how PyTorch and CuPy differ. None of them imports a GPU library.
+"""
+
+from tiebreak.cuda.fused import KINDS, PassResult, applies, fits, plain, sweep
+from tiebreak.cuda.kernel import MAX_ASKED, MAX_CARRIED, MAX_FRESH, MAX_SLOPES
+
+__all__ = [
+    "KINDS",
+    "MAX_ASKED",
+    "MAX_CARRIED",
+    "MAX_FRESH",
+    "MAX_SLOPES",
+    "PassResult",
+    "applies",
+    "fits",
+    "plain",
+    "sweep",
+]

@@ -1,0 +1,104 @@
+"""The kernel of ``fused.cu``: its argument, its compilation for a tiling, its launch."""
+
+from __future__ import annotations
+
+import ctypes
+from functools import lru_cache
+from importlib import resources
+
+from tiebreak.cuda.driver import LaunchConfig, check, compiled, driver
+from tiebreak.cuda.tiling import Tiling
+
+SOURCE = "fused.cu"
+MAX_FRESH, MAX_CARRIED, MAX_ASKED, MAX_SLOPES = 2, 3, 4, 2  # the sizes of the kernel's arrays
+
+
+class Job(ctypes.Structure):
+    """The struct Job of the kernel; every field has eight bytes."""
+
+    _fields_ = (
+        ("matrix", ctypes.c_void_p),
+        ("target", ctypes.c_void_p),
+        ("fresh", ctypes.c_void_p * MAX_FRESH),
+        ("known", ctypes.c_void_p * MAX_CARRIED),
+        ("images", ctypes.c_void_p),
+        ("products", ctypes.c_void_p),
+        ("gradients", ctypes.c_void_p),
+        ("losses", ctypes.c_void_p),
+        ("all_gradients", ctypes.c_void_p),
+        ("all_losses", ctypes.c_void_p),
+        ("recipe", ctypes.c_double * (MAX_CARRIED + MAX_FRESH) * MAX_ASKED),
+        ("scale", ctypes.c_double),
+        ("rows", ctypes.c_longlong),
+        ("columns", ctypes.c_longlong),
+        ("carried", ctypes.c_longlong),
+        ("asked", ctypes.c_longlong),
+        ("logistic", ctypes.c_longlong),
+        ("teams", ctypes.c_longlong),
+    )
+
+
+class Kernel:
+    """The kernel, compiled for a tiling and loaded on the current device."""
+
+    def __init__(self, tiling: Tiling, fresh: int, slopes: int) -> None:
+        self.tiling = tiling
+        self.slopes = slopes
+        self.teams = tiling.teams
+        values = {
+            "REAL": "double" if tiling.double else "float",
+            "COPY": tiling.copy,
+            "WIDE": tiling.wide,
+            "THREADS": tiling.threads,
+            "ITEMS": tiling.items,
+            "BLOCKS": tiling.blocks,
+            "CLUSTER": tiling.cluster,
+            "SLOTS": tiling.slots,
+            "LAG": tiling.lag,
+            "FRESH": fresh,
+            "SLOPES": slopes,
+        }
+        macros = [f"-D{name}={value}" for name, value in values.items()]
+        options = [f"--gpu-architecture={tiling.arch}", "--std=c++17", *macros]
+        image = compiled(source(), SOURCE, options)
+        module, self.sweep, self.fold = (ctypes.c_void_p() for _ in range(3))
+        check(driver().cuModuleLoadData(ctypes.byref(module), image))
+        check(driver().cuModuleGetFunction(ctypes.byref(self.sweep), module, b"sweep"))
+        check(driver().cuModuleGetFunction(ctypes.byref(self.fold), module, b"fold"))
+        most_dynamic_shared = 8  # the attribute's number
+        check(driver().cuFuncSetAttribute(self.sweep, most_dynamic_shared, tiling.shared))
+        if tiling.cluster > 1:  # the parts that a GPU is made of may not be multiples of a cluster
+            most = ctypes.c_int()
+            launch = LaunchConfig(tiling.cluster, 1, 1, tiling.threads + 32, 1, 1, tiling.shared)
+            query = driver().cuOccupancyMaxActiveClusters
+            check(query(ctypes.byref(most), self.sweep, ctypes.byref(launch)))
+            self.teams = max(1, min(tiling.teams, most.value))
+
+    def __call__(self, job: Job, stream: int) -> None:
+        """Queue one pass and the sums over its teams; the job is copied at once."""
+        arguments = (ctypes.c_void_p * 1)(ctypes.addressof(job))
+        launch = driver().cuLaunchKernel
+        queue = ctypes.c_void_p(stream)
+        tiling = self.tiling
+        size = (job.teams * tiling.cluster, 1, 1, tiling.threads + 32, 1, 1, tiling.shared)
+        check(launch(self.sweep, *size, queue, arguments, None))
+        entries = max(self.slopes * job.columns, job.asked)
+        check(launch(self.fold, -(-entries // 128), 1, 1, 128, 1, 1, 0, queue, arguments, None))
+
+
+kernel_for = lru_cache(Kernel)
+
+
+@lru_cache
+def works(tiling: Tiling) -> bool:
+    """Can the kernel be compiled and loaded here?"""
+    try:
+        kernel_for(tiling, 1, 1)
+    except (OSError, RuntimeError):
+        return False
+    return True
+
+
+def source() -> bytes:
+    """The text of the kernel, wherever the package is installed."""
+    return resources.files(__name__.rpartition(".")[0]).joinpath(SOURCE).read_bytes()
