@@ -117,7 +117,7 @@ LABELS = np.array([0, 0, 1, 1, 1, -1, 2, 2])  # -1: in no group
 GROUPS = [np.flatnonzero(i == LABELS) for i in (0, 1, 2)]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Parts:
     """What penalties are made of: the weights of the norms, a box and a ball."""
 
@@ -149,13 +149,20 @@ class Parts:
 
     def plus(self, a: float, other: Parts, mu: float) -> Parts:
         """a this + mu other, where the sets of both stay whatever a and mu are."""
-        names = ("l1", "group", "l2", "square")
-        weights = {name: a * getattr(self, name) + mu * getattr(other, name) for name in names}
-        lower, upper = max(self.lower, other.lower), min(self.upper, other.upper)
-        return Parts(**weights, lower=lower, upper=upper, radius=min(self.radius, other.radius))
+        return Parts(
+            a * self.l1 + mu * other.l1,
+            a * self.group + mu * other.group,
+            a * self.l2 + mu * other.l2,
+            a * self.square + mu * other.square,
+            max(self.lower, other.lower),
+            min(self.upper, other.upper),
+            min(self.radius, other.radius),
+        )
 
 
 def shortened(x: np.ndarray, by: float) -> np.ndarray:
+    if by == 0.0:
+        return x
     before = length(x)
     return x * (max(before - by, 0.0) / before) if before > 0.0 else x
 
