@@ -2,6 +2,8 @@
 
 Cao, Jiang, Yazdandoost Hamedani, Mokhtari: An accelerated gradient method for convex smooth simple
 bilevel optimization, NeurIPS 2024, arXiv 2402.08097.
+
+`tiebreak.methods.reference` has it as printed, in plain NumPy, and the steps here equal its steps.
 """
 
 from __future__ import annotations
