@@ -30,17 +30,17 @@ prove: $(INSTALLED)  ## every check at its full count
 	@$(TEST) --prove -rP
 
 bench: $(INSTALLED)  ## what a projection, a prox and a step cost; who is first to the answer
-	@$(BIN)/python benchmarks/project_cut.py
-	@$(BIN)/python benchmarks/prox_cut.py
-	@$(BIN)/python benchmarks/step.py
-	@$(BIN)/python benchmarks/decide.py
+	@$(BIN)/python benchmarks/kernels/project_cut.py
+	@$(BIN)/python benchmarks/kernels/prox_cut.py
+	@$(BIN)/python benchmarks/kernels/step.py
+	@$(BIN)/python benchmarks/race/decide.py
 
 bench-scale: $(INSTALLED)  ## turns, a text, rows from a disk (GIB=16 for all of it), Ray, a GPU if there is one
-	@$(BIN)/python benchmarks/turns.py || echo "above a limit"
-	@$(BIN)/python benchmarks/text.py || echo "not all certified"
-	@$(BIN)/python benchmarks/streaming.py --gib $(GIB) || echo "above a limit"
-	@$(BIN)/python benchmarks/ray_workers.py || echo "above a limit"
-	@$(BIN)/python benchmarks/gpu.py || echo "left out, or above a limit"
+	@$(BIN)/python benchmarks/scale/step_overhead.py || echo "above a limit"
+	@$(BIN)/python benchmarks/scale/text.py || echo "not all certified"
+	@$(BIN)/python benchmarks/scale/streaming.py --gib $(GIB) || echo "above a limit"
+	@$(BIN)/python benchmarks/scale/ray_workers.py || echo "above a limit"
+	@$(BIN)/python benchmarks/scale/gpu.py || echo "left out, or above a limit"
 
 lint: $(INSTALLED)  ## ruff and mypy
 	@$(BIN)/ruff check

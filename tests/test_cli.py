@@ -17,9 +17,9 @@ import scipy.sparse
 
 import tiebreak as tb
 from tiebreak import cli
+from tiebreak.catalog.instances import breast_cancer
 from tiebreak.cli import main
-from tiebreak.experiments.instances import breast_cancer
-from tiebreak.files import read_problem
+from tiebreak.problem_files import read_problem
 
 SMALL = """
 [upper]
@@ -513,7 +513,7 @@ def test_out_is_made_before_the_work(here, capsys, monkeypatch, command):
         assert (here / "deep" / "out").is_dir()
         raise ValueError("here the work would begin")
 
-    monkeypatch.setattr(sys.modules["tiebreak.solve"], "solve", work)
+    monkeypatch.setattr(sys.modules["tiebreak.driver.solve"], "solve", work)
     monkeypatch.setattr(sys.modules["tiebreak.experiments.compare"], "compare", work)
     assert main([*command, "--out", "deep/out"]) == 2
     assert "here the work would begin" in capsys.readouterr().err
@@ -523,7 +523,7 @@ def test_out_is_made_before_the_work(here, capsys, monkeypatch, command):
 @pytest.mark.parametrize("command", [["solve", "p.toml"], ["compare", "p.toml"]])
 def test_an_out_that_cannot_be_made_is_said_before_the_work(here, capsys, monkeypatch, command):
     (here / "p.toml").write_text(SMALL)
-    monkeypatch.setattr(sys.modules["tiebreak.solve"], "solve", None)
+    monkeypatch.setattr(sys.modules["tiebreak.driver.solve"], "solve", None)
     monkeypatch.setattr(sys.modules["tiebreak.experiments.compare"], "compare", None)
     assert main([*command, "--out", "/proc/nowhere/out"]) == 2
     assert "--out must be a folder that can be written, but /proc/nowhere/out cannot" in (

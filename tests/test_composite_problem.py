@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import tiebreak as tb
-from tiebreak.checkpoint import identity
-from tiebreak.functions import Flat, Lifted
-from tiebreak.penalties import Composite, split
-from tiebreak.run import Run
+from tiebreak.driver.checkpoint import identity
+from tiebreak.driver.run import Run
+from tiebreak.functions.base import Flat, Lifted
+from tiebreak.functions.penalties import Composite, split
 
 N = 6
 RNG = np.random.default_rng(0)

@@ -7,23 +7,9 @@ and proves how close the answer is.
     print(tb.solve(problem))
 """
 
-from tiebreak.certificate import Certificate
-from tiebreak.domains import (
-    Ball,
-    Box,
-    Halfspace,
-    L1Ball,
-    Monotone,
-    Orthant,
-    Simplex,
-    Space,
-)
-from tiebreak.experiments.compare import Comparison, compare
-from tiebreak.experiments.instances import instance, instances
-from tiebreak.experiments.race import Answer
-from tiebreak.functions import Linear, Smooth, SquaredNorm
-from tiebreak.losses import LeastSquares, Logistic, Quadratic
-from tiebreak.methods import (
+from tiebreak.catalog.instances import instance, instances
+from tiebreak.driver.minimize import minimize
+from tiebreak.driver.registry import (
     AIRG,
     PBAPG,
     RAPM,
@@ -39,12 +25,17 @@ from tiebreak.methods import (
     OnlineLevels,
     PAGMBiO,
 )
-from tiebreak.minimize import minimize
-from tiebreak.penalties import L1, L2, ElasticNet, GroupL2, Indicator, Zero
+from tiebreak.driver.result import Result, Trace
+from tiebreak.driver.solve import certify, methods, solve
+from tiebreak.experiments.compare import Comparison, compare
+from tiebreak.experiments.race import Answer
+from tiebreak.functions.base import Linear, Smooth, SquaredNorm
+from tiebreak.functions.losses import LeastSquares, Logistic, Quadratic
+from tiebreak.functions.penalties import L1, L2, ElasticNet, GroupL2, Indicator, Zero
+from tiebreak.linalg.streams import Streamed
 from tiebreak.problem import ErrorBound, Problem
-from tiebreak.result import Result, Trace
-from tiebreak.solve import certify, methods, solve
-from tiebreak.streams import Streamed
+from tiebreak.proofs.certificate import Certificate
+from tiebreak.sets.domains import Ball, Box, Halfspace, L1Ball, Monotone, Orthant, Simplex, Space
 
 __version__ = "0.1.0"
 

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any
 from tiebreak import __version__
 
 if TYPE_CHECKING:
-    from tiebreak.functions import Function
+    from tiebreak.driver.result import Result
+    from tiebreak.functions.base import Function
     from tiebreak.problem import Problem
-    from tiebreak.result import Result
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -122,7 +122,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _solve(arguments: argparse.Namespace) -> int:
-    from tiebreak.solve import solve
+    from tiebreak.driver.solve import solve
 
     out = Path(arguments.out)
     _check_folder(out)
@@ -182,12 +182,12 @@ def _folders(folders: Iterable[Path]) -> Iterator[None]:
 
 def _problem(file: str | None) -> tuple[Problem, dict[str, Any], dict[str, str]]:
     """The problem, what to hand to solve, the names of the output files; says what it is."""
-    from tiebreak import files
+    from tiebreak import problem_files
 
     if file is None:
         problem = _built_in()
-        return problem, {}, files.OUTPUT
-    problem, options, names = files.read_problem(file)
+        return problem, {}, problem_files.OUTPUT
+    problem, options, names = problem_files.read_problem(file)
     print(f"the problem in {file}")
     print(f"  lower level g   {_describe(problem.lower)}")
     print(f"  upper level f   {_describe(problem.upper)}")
@@ -197,7 +197,7 @@ def _problem(file: str | None) -> tuple[Problem, dict[str, Any], dict[str, str]]
 
 def _built_in() -> Problem:
     """The problem that runs without a file; says what it is."""
-    from tiebreak.experiments.instances import breast_cancer
+    from tiebreak.catalog.instances import breast_cancer
     from tiebreak.problem import solution_dimension
 
     train, radius = 50, 10.0
@@ -218,8 +218,8 @@ def _built_in() -> Problem:
 
 def _describe(function: Function) -> str:
     """The kind of a function and its sizes, and its penalty."""
-    from tiebreak.functions import Flat
-    from tiebreak.penalties import Composite
+    from tiebreak.functions.base import Flat
+    from tiebreak.functions.penalties import Composite
 
     if isinstance(function, Composite):
         smooth, penalty = function.smooth, repr(function.penalty)
@@ -237,8 +237,8 @@ def _write(result: Result, paths: dict[str, Path]) -> str:
     """x, the report and the plot, each atomically; where they are, in words."""
     import numpy as np
 
-    from tiebreak.arrays import to_numpy
-    from tiebreak.checkpoint import write_atomically
+    from tiebreak.driver.checkpoint import write_atomically
+    from tiebreak.linalg.arrays import to_numpy
 
     x = to_numpy(result.x)
     if paths["x"].suffix == ".csv":
@@ -260,7 +260,7 @@ def _write(result: Result, paths: dict[str, Path]) -> str:
 
 
 def _compare(arguments: argparse.Namespace) -> int:
-    from tiebreak.checkpoint import write_atomically
+    from tiebreak.driver.checkpoint import write_atomically
     from tiebreak.experiments.compare import compare
     from tiebreak.experiments.race import write_rows
 
@@ -288,7 +288,7 @@ def _compare(arguments: argparse.Namespace) -> int:
 
 def _contested(what: str) -> tuple[Problem, dict[str, Any]]:
     """The problem of a race, its start and, where it is known, its answer; says what it is."""
-    from tiebreak.experiments.instances import instance
+    from tiebreak.catalog.instances import instance
     from tiebreak.experiments.race import Answer
 
     if what.endswith(".toml"):
@@ -321,7 +321,7 @@ def _reproduce(arguments: argparse.Namespace) -> int:
 
 
 def _methods(arguments: argparse.Namespace) -> int:
-    from tiebreak.solve import methods
+    from tiebreak.driver.solve import methods
 
     width = min(shutil.get_terminal_size().columns, 100)
     words = (
@@ -341,7 +341,7 @@ def _methods(arguments: argparse.Namespace) -> int:
 
 
 def _instances(arguments: argparse.Namespace) -> int:
-    from tiebreak.experiments.instances import table
+    from tiebreak.catalog.instances import table
 
     print(table())
     return 0

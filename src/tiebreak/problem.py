@@ -9,11 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from tiebreak import arrays, checks, deadline, frames
-from tiebreak.arrays import Array, Image
-from tiebreak.cuts import assign
-from tiebreak.domains import Ball, Domain, Orthant, Space
-from tiebreak.functions import (
+from tiebreak.functions.base import (
     Function,
     Lifted,
     Linear,
@@ -22,18 +18,14 @@ from tiebreak.functions import (
     Sum,
     in_one_precision,
 )
-from tiebreak.inputs import FromData, remember
-from tiebreak.losses import LeastSquares
-from tiebreak.penalties import (
-    Composite,
-    Joint,
-    Penalty,
-    Zero,
-    intersection,
-    joint,
-    split,
-)
-from tiebreak.spectra import EPS, GAP, rounding_level
+from tiebreak.functions.losses import LeastSquares
+from tiebreak.functions.penalties import Composite, Joint, Penalty, Zero, intersection, joint, split
+from tiebreak.linalg import arrays, checks, deadline, tables
+from tiebreak.linalg.arrays import Array, Image
+from tiebreak.linalg.fingerprints import FromData, remember
+from tiebreak.linalg.spectra import EPS, GAP, rounding_level
+from tiebreak.sets.cuts import assign
+from tiebreak.sets.domains import Ball, Domain, Orthant, Space
 
 DIMENSION_LIMIT = 1024  # largest smaller side of A for which the solution set is measured
 
@@ -163,7 +155,7 @@ class Problem(FromData):
                 )
         remember(self, Problem, **given)
         named = ((name, getattr(part, "names", None)) for name, part in given.items())
-        assign(self, "names", frames.common("Problem", *named))
+        assign(self, "names", tables.common("Problem", *named))
         for name in ("upper", "lower"):
             smooth, penalty = split(getattr(self, name))
             assign(self, "domain", intersection("Problem", self.domain, penalty.terms.domain))
@@ -324,7 +316,7 @@ class Problem(FromData):
         In float64 where the data are float32 and would round it: see `in_precision_of`. A start is
         rounded, for it is no part of the problem.
         """
-        frames.common(owner, ("the problem", self.names), (name, frames.names(x)), what="names")
+        tables.common(owner, ("the problem", self.names), (name, tables.names(x)), what="names")
         x = checks.vector(owner, name, x)
         if self.dimension is not None:
             checks.length(owner, name, x, self.dimension, "variable")

@@ -9,10 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from tiebreak import arrays, theory
-from tiebreak.arrays import Array, mix
-from tiebreak.certificate import News
+from tiebreak import theory
+from tiebreak.linalg import arrays
+from tiebreak.linalg.arrays import Array, mix
 from tiebreak.problem import Problem
+from tiebreak.proofs.certificate import News
 
 
 class State(NamedTuple):

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tiebreak import checks
-from tiebreak.domains import Ball, Space
+from tiebreak.driver.registry import METHODS, Exact, PAGMBiO
+from tiebreak.driver.run import Method
+from tiebreak.driver.solve import find_method, solve
 from tiebreak.experiments.race import Answer, Entrant, Record, race
-from tiebreak.methods import METHODS, Exact, PAGMBiO
+from tiebreak.linalg import checks
 from tiebreak.problem import Problem
-from tiebreak.run import Method
-from tiebreak.solve import find_method, solve
+from tiebreak.sets.domains import Ball, Space
 
 LEVELS = tuple(10.0**-digits for digits in range(1, 9))  # the accuracies asked for
 POLYHEDRAL = 300  # up to so many variables Exact is quick on every domain

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tiebreak.checkpoint import write_atomically
+from tiebreak.driver.checkpoint import write_atomically
 from tiebreak.experiments.race import Record
 from tiebreak.experiments.verdicts import (
     CUTS,

@@ -14,14 +14,9 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from tiebreak.arrays import Array
-from tiebreak.domains import Space
-from tiebreak.experiments.built import Built
-from tiebreak.experiments.compare import reference
-from tiebreak.experiments.instances import instance
-from tiebreak.experiments.race import Answer, Entrant, Record, race
-from tiebreak.experiments.verdicts import AGM, BISECTION, TAIL, Facts
-from tiebreak.methods import (
+from tiebreak.catalog.built import Built
+from tiebreak.catalog.instances import instance
+from tiebreak.driver.registry import (
     AIRG,
     PBAPG,
     RAPM,
@@ -33,9 +28,14 @@ from tiebreak.methods import (
     Exact,
     GivenLevels,
 )
+from tiebreak.driver.run import Method
+from tiebreak.driver.solve import solve
+from tiebreak.experiments.compare import reference
+from tiebreak.experiments.race import Answer, Entrant, Record, race
+from tiebreak.experiments.verdicts import AGM, BISECTION, TAIL, Facts
+from tiebreak.linalg.arrays import Array
 from tiebreak.problem import Problem
-from tiebreak.run import Method
-from tiebreak.solve import solve
+from tiebreak.sets.domains import Space
 
 # Steps of figure 1: the paper's instance (eta = 1/(K+1) = 1.25e-5), the variant, other splits.
 FULL, QUICK = (79_999, 20_000, 5_000), (8_000, 8_000, 500)

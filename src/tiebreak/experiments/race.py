@@ -12,11 +12,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tiebreak import arrays
-from tiebreak.arrays import Array
-from tiebreak.checkpoint import write_atomically
+from tiebreak.driver.checkpoint import write_atomically
+from tiebreak.driver.run import Method, Run
+from tiebreak.linalg import arrays
+from tiebreak.linalg.arrays import Array
 from tiebreak.problem import Problem
-from tiebreak.run import Method, Run
 
 
 class Answer(NamedTuple):

@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from tiebreak.experiments.built import in_words
+from tiebreak.catalog.built import in_words
 from tiebreak.experiments.paper_runs import Experiment
 from tiebreak.experiments.race import Record
 from tiebreak.experiments.verdicts import (

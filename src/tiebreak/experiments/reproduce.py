@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tiebreak.checkpoint import write_atomically
+from tiebreak.driver.checkpoint import write_atomically
 from tiebreak.experiments import figures, paper_runs, table
 from tiebreak.experiments.paper_runs import Experiment, Say
 from tiebreak.experiments.race import Record, read_rows, write_rows

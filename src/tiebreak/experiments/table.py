@@ -15,19 +15,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tiebreak.arrays import Array
-from tiebreak.domains import Ball, Box
+from tiebreak.catalog.built import Matrix
+from tiebreak.catalog.instances import instance
+from tiebreak.driver.registry import AIRG, PBAPG, RAPM, SEA, AGMBiO, BisecBiO, BiSG, CGBiO
+from tiebreak.driver.run import Method
 from tiebreak.experiments.ablation import CutAt
-from tiebreak.experiments.built import Matrix
-from tiebreak.experiments.instances import instance
 from tiebreak.experiments.paper_runs import Experiment, Say
 from tiebreak.experiments.race import Answer, Entrant
 from tiebreak.experiments.verdicts import CUTS, PULLS, RATES, Facts
-from tiebreak.functions import Linear, SquaredNorm
-from tiebreak.losses import LeastSquares
-from tiebreak.methods import AIRG, PBAPG, RAPM, SEA, AGMBiO, BisecBiO, BiSG, CGBiO
+from tiebreak.functions.base import Linear, SquaredNorm
+from tiebreak.functions.losses import LeastSquares
+from tiebreak.linalg.arrays import Array
 from tiebreak.problem import ErrorBound, Problem
-from tiebreak.run import Method
+from tiebreak.sets.domains import Ball, Box
 
 SIZE = 20  # variables of the planted instances
 

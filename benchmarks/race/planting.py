@@ -1,0 +1,190 @@
+"""Bilevel problems with a planted answer, checked: the tools of `problems.py`.
+
+x* comes first, with margins and slopes of every loss there; then matrices such that the conditions
+hold. With N the normal cone of Z at x*, P the subgradients of the penalty of g there and A the rows
+in whose images g is strictly convex, they are
+
+    lower level   -grad g1(x*) = s + nu,   s in P, nu in N,
+    upper level   -grad f(x*) = A'lambda + c nu + n,   n in N:
+
+another minimiser x of g has A(x - x*) = 0 and <nu, x - x*> = 0, hence f(x) >= f(x*). Each builder
+takes a generator, and `checked` refuses what does not hold to rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+import tiebreak as tb
+from tiebreak.catalog.instances import instance
+from tiebreak.experiments.race import Answer
+from tiebreak.functions.base import Function, SmoothFunction
+from tiebreak.functions.penalties import Composite
+
+Vector = np.ndarray[Any, Any]
+Matrix = Any  # a NumPy array or a scipy.sparse one
+Generator = np.random.Generator
+
+MODULUS = 1e-20  # of an error bound of which only the order is known
+ROUNDING = 1e-11  # what the conditions of optimality may be off by, relative to their terms
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """A problem with its answer.
+
+    Args:
+        name, what: for the table; and what it is, in a line.
+        make: builds the problem anew, so that no method profits from what another found out.
+        answer: f*, g*, x*.
+        callables: which levels (upper, lower) are handed over as plain callables.
+        ties: the dimension of the set of lower minimisers, None where nobody counted.
+        order: r of the error bound of g on Z (2: polyhedral, or as in `draws.py`), None: unknown.
+        is_structured: is it one for the exact road (METHODS.md, section 4)?
+    """
+
+    name: str
+    what: str
+    make: Callable[[], tb.Problem]
+    answer: Answer
+    callables: tuple[bool, bool] = (False, False)
+    ties: int | None = None
+    order: float | None = None
+    is_structured: bool = False
+
+    @property
+    def variables(self) -> int:
+        assert self.answer.solution is not None
+        return int(self.answer.solution.shape[0])
+
+    def problem(self, informed: bool) -> tb.Problem:
+        """The problem as a method gets it; callables with their constants only if ``informed``."""
+        plain = self.make()
+        levels = zip((plain.upper, plain.lower), self.callables, strict=True)
+        upper, lower = (_hidden(h, informed) if hide else h for h, hide in levels)
+        return tb.Problem(upper=upper, lower=lower, domain=plain.domain)
+
+    def with_order(self, problem: tb.Problem) -> tb.Problem:
+        """The problem with the order of its error bound, where that is known, for Theorem 2.
+
+        Its gamma depends on nothing else of the bound: the modulus is surely small enough.
+        """
+        if self.order is None or not problem.is_smooth:
+            return problem
+        slope = float(np.linalg.norm(problem.upper.gradient(self.answer.solution)))
+        return replace(problem, error_bound=tb.ErrorBound(self.order, MODULUS, slope))
+
+
+def _hidden(h: Function, informed: bool) -> Function:
+    """The same function as two plain callables."""
+    return tb.Smooth(h.value, h.gradient, h.lipschitz if informed else None)
+
+
+class Huber(SmoothFunction):
+    """The sum of Huber's function of Ax - b: t²/2 up to 1, then |t| - 1/2; for callables."""
+
+    def __init__(self, A: Vector, b: Vector) -> None:
+        self.A, self.b, self.dimension = A, b, A.shape[1]
+
+    @cached_property
+    def lipschitz(self) -> float:  # type: ignore[override]
+        return float(np.linalg.norm(self.A, 2)) ** 2 * (1.0 + 1e-12)
+
+    def value(self, x: Vector) -> float:
+        t = np.abs(self.A @ x - self.b)
+        return float(np.sum(np.where(t <= 1.0, 0.5 * t * t, t - 0.5)))
+
+    def gradient(self, x: Vector) -> Vector:
+        return np.asarray(self.A.T @ np.clip(self.A @ x - self.b, -1.0, 1.0))
+
+
+# --- planting -------------------------------------------------------------------------------------
+
+
+def spectrum(rng: Generator, rows: int, columns: int, condition: float, rank: int = 0) -> Vector:
+    """A dense matrix with singular values from 1 down to 1/condition, ``rank`` of them."""
+    rank = rank or min(rows, columns)
+    U = np.linalg.qr(rng.standard_normal((rows, rank)))[0]
+    V = np.linalg.qr(rng.standard_normal((columns, rank)))[0]
+    return np.asarray(U * np.geomspace(1.0, 1.0 / condition, rank) @ V.T)
+
+
+def fitted(A: Vector, x: Vector, image: Vector, dual: Vector, slope: Vector) -> Vector:
+    """The matrix closest to A with A x = image and A'dual = slope; <dual, image> = <slope, x>."""
+    off, miss = image - A @ x, slope - A.T @ dual
+    xx, dd = float(x @ x), float(dual @ dual)
+    both = np.outer(dual, x) * (float(dual @ off) / (dd * xx))
+    return np.asarray(A + np.outer(off, x) / xx + np.outer(dual, miss) / dd - both)
+
+
+def squares(A: Vector, x: Vector, dual: Vector, slope: Vector) -> tuple[Vector, Vector]:
+    """A matrix near A, and b, such that Ax - b = dual and A'dual = slope."""
+    image = A @ x
+    image += dual * ((float(slope @ x) - float(dual @ image)) / float(dual @ dual))
+    A = fitted(A, x, image, dual, slope)
+    return A, A @ x - dual
+
+
+def margins(rng: Generator, rows: int) -> tuple[Vector, Vector]:
+    """Margins of a mean logistic loss with signed rows, and its slopes there."""
+    t = rng.standard_normal(rows) + 0.5
+    return t, -1.0 / (rows * (1.0 + np.exp(t)))
+
+
+def logistic(rng: Generator, signed: Vector) -> tb.Logistic:
+    """The mean of log(1 + exp(-<row, x>)) over signed rows, with labels drawn by lot."""
+    y = rng.choice([-1.0, 1.0], signed.shape[0])
+    return tb.Logistic(y[:, None] * signed, y)
+
+
+def checked(
+    name: str,
+    what: str,
+    make: Callable[[], tb.Problem],
+    x: Vector,
+    below: Vector,
+    above: Vector,
+    **more: Any,
+) -> Case:
+    """The case, if grad g1(x*) and grad f(x*) are ``below`` and ``above`` up to rounding."""
+    problem = make()
+    _, smooth = problem.smooth_parts
+    pairs = ((problem.upper, problem.upper, above), (problem.lower, smooth, below))
+    for level, h, wanted in pairs:
+        miss = float(np.linalg.norm(h.gradient(x) - wanted)) * float(np.linalg.norm(x))
+        if not miss <= ROUNDING * max(abs(level.value(np.zeros(len(x)))), abs(level.value(x))):
+            raise ArithmeticError(f"{name}: the conditions of optimality fail by {miss:.2g}")
+    if not problem.domain.contains(x, 1e-12 * float(np.linalg.norm(x))):
+        raise ArithmeticError(f"{name}: x* lies outside the domain")
+    answer = Answer(problem.upper.value(x), problem.lower.value(x), x)
+    return Case(name, what, make, answer, **more)
+
+
+def _again(h: Function) -> Function:
+    """The same least squares (and penalty) from the same data, nothing known about it yet."""
+    if isinstance(h, Composite):
+        again = _again(h.smooth)
+        assert isinstance(again, SmoothFunction)
+        return Composite(again, h.penalty)
+    return tb.LeastSquares(h.matrix.entries, h.b) if isinstance(h, tb.LeastSquares) else h
+
+
+def built(name: str, what: str, kind: str, structured: bool, **parameters: Any) -> Case:
+    """One of tiebreak's own instances, whose builder proves the answer."""
+    known = instance(kind, **parameters)
+    assert known.upper_optimum is not None
+    assert known.lower_optimum is not None
+    answer = Answer(known.upper_optimum, known.lower_optimum, known.solution)
+
+    plain = known.problem
+
+    def make() -> tb.Problem:
+        return tb.Problem(upper=_again(plain.upper), lower=_again(plain.lower), domain=plain.domain)
+
+    order = known.order
+    return Case(name, what, make, answer, ties=known.ties, order=order, is_structured=structured)

@@ -1,0 +1,70 @@
+"""AGM-BiO: an accelerated gradient method with a cutting plane (Algorithm 1 of the paper).
+
+Cao, Jiang, Yazdandoost Hamedani, Mokhtari: An accelerated gradient method for convex smooth simple
+bilevel optimization, NeurIPS 2024, arXiv 2402.08097.
+
+`tiebreak.algorithms.reference` has it as printed, in plain NumPy; the steps here equal its steps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from tiebreak.algorithms.accelerated import Accelerated, Ahead
+from tiebreak.algorithms.common import need_smooth
+from tiebreak.linalg.arrays import Array
+from tiebreak.problem import Problem
+from tiebreak.sets.cuts import Set
+
+
+@dataclass(frozen=True)
+class AGMBiO(Accelerated):
+    """Accelerated Gradient Method for Bilevel Optimization.
+
+    Algorithm 1, with a_k = gamma (k+1)/(4 L_f):
+
+        y_k     = (A_k x_k + a_k z_k)/(A_k + a_k)
+        z_{k+1} = projection of z_k - a_k grad f(y_k) onto
+                  { z in Z : g(y_k) + <grad g(y_k), z - y_k> <= g_k }
+        x_{k+1} = (A_k x_k + a_k z_{k+1})/(A_k + a_k),   A_{k+1} = A_k + a_k
+
+    Args:
+        gamma: in (0, 1], or None for the theorem that applies: Theorem 3 or 2 with the problem's
+            error bound (or Theorem 2 with order 2 where g is known to grow quadratically), else
+            Theorem 1 (gamma = 1) on a bounded domain; gamma = 1 too where none applies, and the
+            report says so.
+        levels: where g_k comes from: OnlineLevels(), FixedLevels(iterations), GivenLevels(values).
+        horizon: T of Theorem 2, the planned number of steps; ``solve`` puts max_iter.
+    """
+
+    name: ClassVar[str] = "agm-bio"
+    title: ClassVar[str] = "AGM-BiO"
+    paper: ClassVar[str] = (
+        "Cao, Jiang, Yazdandoost Hamedani, Mokhtari: An accelerated gradient method for convex "
+        "smooth simple bilevel optimization, NeurIPS 2024, arXiv 2402.08097"
+    )
+    assumptions: ClassVar[str] = "f, g convex and smooth; Z closed, with an easy projection"
+    guarantee: ClassVar[str] = (
+        "f - f* <= O(1/k²); g - g* <= O(1/k) on a bounded Z, "
+        "both O(k^(-2r/(2r-1))) under an error bound of order r"
+    )
+
+    def check(self, problem: Problem) -> None:
+        """Refuse a problem outside the assumptions, with one sentence."""
+        need_smooth("AGMBiO", problem)
+        super().check(problem)
+
+    def line_6(
+        self, problem: Problem, v: Ahead, a: float, c: Array, beta: float, guess: float
+    ) -> tuple[Array, float]:
+        """The projection of v onto Z and the cut."""
+        Z = problem.domain
+        if isinstance(Z, Set):
+            return Z._project_cut(v.point, c, beta, guess, v.known)
+        return Z.project_cut(v.point, c, beta, guess)
+
+    def lower_step(self, problem: Problem, v: Array, b: float, square: float) -> Array:
+        """The projection of v onto Z."""
+        Z = problem.domain
+        return Z._project(v, square) if isinstance(Z, Set) else Z.project(v)

@@ -1,0 +1,128 @@
+"""What several methods share: constants in the units of the problem, averages, values of g."""
+
+from __future__ import annotations
+
+import math
+
+from tiebreak.functions.base import Function, Seen, SmoothFunction
+from tiebreak.functions.penalties import Composite, split
+from tiebreak.linalg import arrays
+from tiebreak.linalg.arrays import mix
+from tiebreak.problem import Point, Problem, mixed
+
+REFRESH = 64  # carried images drift by rounding: recompute them every so many steps
+DEFAULT_HORIZON = 1000  # planned steps, where a method needs their number and nobody said
+TOLERANCE = 1e-4  # relative accuracy, where a method needs one and nobody said
+
+
+def need_smooth(owner: str, problem: Problem) -> None:
+    """Refuse a problem with a penalty."""
+    for level in ("upper", "lower"):
+        if isinstance(getattr(problem, level), Composite):
+            raise ValueError(
+                f"{owner}: {level} must be smooth, got {getattr(problem, level)}; "
+                "methods for penalties are adaptive, p-agm-bio, r-apm, pb-apg, bi-sg"
+            )
+
+
+def need_lipschitz(owner: str, problem: Problem, *levels: str, instead: str = "") -> None:
+    """Refuse a problem where a Lipschitz constant is needed and not known."""
+    for level in levels:
+        if not math.isfinite(getattr(problem, level).lipschitz):
+            raise ValueError(
+                f"{owner}: {level} must have a known Lipschitz constant, got none; "
+                f"give Smooth(..., lipschitz=...){instead}"
+            )
+
+
+def need_short_step(owner: str, name: str, step: float | None, smoothness: float) -> None:
+    """Refuse a given step size that is longer than 2/L, with which gradient steps diverge.
+
+    The theorems need 1/L; but our L is a bound, and yours may be a little smaller.
+    """
+    if step is not None and math.isfinite(smoothness) and step * smoothness > 2.0:
+        raise ValueError(
+            f"{owner}: {name} must be at most 1/L = {1.0 / smoothness:.3g} (twice that diverges), "
+            f"got {step:g}"
+        )
+
+
+def typical_length(problem: Problem, g_0: Seen) -> float:
+    """A length in the units of x: the domain's diameter, or twice the promised radius.
+
+    Where that is infinite or 0: how far the lower level moves, or 1.
+    """
+    length = problem.domain.diameter_in(int(g_0.at.shape[0]))
+    if not math.isfinite(length) and problem.radius is not None:
+        length = 2.0 * problem.radius
+    return length if 0.0 < length < math.inf else _distance_moved(problem, g_0) or 1.0
+
+
+def _distance_moved(problem: Problem, g_0: Seen) -> float:
+    """The length of the first lower step or of the start, whichever is longer."""
+    L_g, start = problem.lower.lipschitz, arrays.norm(g_0.at)
+    known = 0.0 < L_g < math.inf
+    return max(arrays.norm(g_0.slope) / L_g, start) if known else start
+
+
+def bending(problem: Problem, h: Function, h_0: Seen, g_0: Seen) -> float:
+    """How much the slope of h turns over a typical length, per length, its penalty included.
+
+    That is L_h, or where h1 is linear its slope over a typical length; and the slope of h2 over
+    how far the lower level moves: a penalty pulls to the origin, so the domain's size says little.
+    """
+    length = typical_length(problem, g_0)
+    smooth = h.lipschitz or arrays.norm(h_0.slope) / length
+    length = min(length, _distance_moved(problem, g_0) or length)
+    return smooth + split(h)[1].terms.steepness(int(h_0.at.shape[0]), length) / length
+
+
+def positive_smoothness(problem: Problem, h: Function, h_0: Seen, g_0: Seen) -> float:
+    """L_h, or a unit-free stand-in where that is 0.
+
+    Any positive number is admissible there; this one makes the first step on a linear function as
+    long as the domain.
+    """
+    return h.lipschitz or bending(problem, h, h_0, g_0) or 1.0
+
+
+def is_due(k: int) -> bool:
+    """Is it time to look?  After each of the first 16 steps, then every 8th to 16th of the way."""
+    return k % (1 << max(k.bit_length() - 4, 0)) == 0
+
+
+def averaged(problem: Problem, average: Point, new: Point, weight: float, k: int) -> Point:
+    """(1 - weight) average + weight new, with its images, for the k-th time."""
+    if k % REFRESH:
+        return mixed(average, new, weight)
+    return problem.lift(mix(average.x, new.x, weight))[0]
+
+
+def values_at(problem: Problem, x: Point) -> tuple[float, float]:
+    """f(x) and g(x), from the images of x."""
+    (f_x,), (g_x,) = problem.upper.look([], [x.f])[1], problem.lower.look([], [x.g])[1]
+    return f_x, g_x
+
+
+def out_of_bounds(
+    h: SmoothFunction, y: Seen, value: float, inner: float, square: float
+) -> tuple[bool, bool]:
+    """Is h(y + dx) above h(y) + <slope, dx> + L/2 |dx|², is it below h(y) + <slope, dx>?
+
+    ``value`` is h(y + dx), ``inner`` the product and ``square`` that of dx with itself. The first
+    cannot be if L is the Lipschitz constant that it claims to be, the second if h is convex and its
+    gradient right: free checks at every step.
+    """
+    rise, epsilon = value - y.value - inner, arrays.epsilon(y.at)
+    curved = 0.5 * h.known_lipschitz * square if square > 0.0 else 0.0
+    few = 64.0 * epsilon * max(abs(value), abs(y.value))  # a quarter of any slack: `rounding_unit`
+    if -few <= rise <= curved + few:
+        return False, False
+    # Perhaps it is rounding only.
+    size = max(arrays.norm(y.at), *arrays.floats([y.reach]))
+    reach, slope = size + math.sqrt(square), arrays.norm(y.slope)
+    parts = max(abs(value), abs(y.value), y.size)
+    errors = h.rounding(reach, parts, slope, epsilon, int(y.at.shape[0]))
+    slack = 4.0 * errors[0] + 2.0 * (errors[1] + epsilon * slope) * reach
+    slack += 1e-9 * curved + h.defect * square
+    return rise > curved + slack, rise < -slack

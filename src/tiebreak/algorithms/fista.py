@@ -1,0 +1,145 @@
+"""FISTA on a weighted sum w_f f + w_g g: what the regularised and the two-phase methods share.
+
+f = f1 + f2 and g = g1 + g2, smooth + penalty: gradients are those of f1 and g1, and w_f f2 + w_g g2
+on Z has its prox taken. Without penalties that is the projection onto Z.
+
+Beck, Teboulle: A fast iterative shrinkage-thresholding algorithm, SIAM J. Imaging Sci. 2009.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+from tiebreak.algorithms.common import positive_smoothness
+from tiebreak.functions.base import Seen
+from tiebreak.functions.penalties import joint
+from tiebreak.linalg.arrays import Array
+from tiebreak.problem import Point, Problem, mixed
+from tiebreak.proofs.certificate import News
+
+
+class Fista(NamedTuple):
+    """Where an accelerated run is; the next step starts from y."""
+
+    k: int  # steps since the last restart
+    t: float  # t_1 = 1, t_{k+1} = (1 + sqrt(1 + 4 t_k²))/2
+    x: Point  # in Z
+    y: Point  # extrapolated, perhaps outside Z
+    f_y: Seen | None  # of f1; None where f has no weight
+    g_y: Seen  # of g1
+    f_x: float  # with the penalty
+    g_x: float
+
+
+class State(NamedTuple):
+    """A method that runs FISTA on a weighted sum of f and g and nothing else; x is in Z."""
+
+    k: int
+    run: Fista
+    upper_weight: float
+    lower_weight: float
+    step_size: float
+    news: News
+    phase: int = 0  # steps of this phase; 0: there are no phases
+
+    @property
+    def x(self) -> Array:
+        """The last iterate."""
+        return self.run.x.x
+
+    @property
+    def upper_value(self) -> float:
+        """f(x)."""
+        return self.run.f_x
+
+    @property
+    def lower_value(self) -> float:
+        """g(x)."""
+        return self.run.g_x
+
+    def advanced(self, problem: Problem, restart: bool = False) -> State:
+        """One step later; with ``restart`` the momentum ends there."""
+        before, weights = self.run, (self.upper_weight, self.lower_weight)
+        run = advance(problem, before, *weights, self.step_size, restart=restart)
+        return self._replace(k=self.k + 1, run=run, news=news(before, run, *weights))
+
+
+def need_joint_prox(owner: str, problem: Problem) -> None:
+    """Refuse penalties whose weighted sum on Z has no prox in closed form."""
+    joint(*problem.penalties, problem.domain, owner=owner)
+
+
+def begin(problem: Problem, x: Point, upper_weight: float) -> Fista:
+    """A run from x: y_1 = x, t_1 = 1. A restart too."""
+    f_y, f_x = _upper(problem, x, x, upper_weight)
+    (g_y,), _ = problem.lower.look([x.g])
+    g_x = g_y.value + problem.penalties[1].value(x.x)
+    return Fista(0, 1.0, x, x, f_y, g_y, f_x, g_x)
+
+
+def advance(
+    problem: Problem,
+    run: Fista,
+    upper_weight: float,
+    lower_weight: float,
+    step: float,
+    project: Callable[[Array], Array] | None = None,
+    restart: bool = False,
+) -> Fista:
+    """One step on h = h1 + h2, h1 = w_f f1 + w_g g1 and h2 = w_f f2 + w_g g2 on Z; step <= 1/L_h1.
+
+        x_{k+1} = prox of step h2 at y_k - step grad h1(y_k)
+        y_{k+1} = x_{k+1} + (t_k - 1)/t_{k+1} (x_{k+1} - x_k)
+
+    ``project``, where given, takes the place of the prox; ``restart`` forgets the momentum after
+    this step, without another look (y_{k+1} = x_{k+1}, t_{k+1} = 1). x is lifted anew at every
+    step, so that the images do not drift.
+    """
+    slope = lower_weight * run.g_y.slope
+    if run.f_y is not None:
+        slope = slope + upper_weight * run.f_y.slope
+    v = run.y.x - step * slope
+    (x,) = problem.lift(
+        project(v) if project else problem.prox(v, step * upper_weight, step * lower_weight)
+    )
+    t = 1.0 if restart else 0.5 * (1.0 + math.sqrt(1.0 + 4.0 * run.t * run.t))
+    y = x if restart else mixed(run.x, x, 1.0 + (run.t - 1.0) / t)
+    f_y, f_x = _upper(problem, x, y, upper_weight)
+    (g_y,), (g_x,) = problem.lower.look([y.g], [x.g])
+    return Fista(0 if restart else run.k + 1, t, x, y, f_y, g_y, f_x, g_x)
+
+
+def step_size(problem: Problem, run: Fista, upper_weight: float, lower_weight: float) -> float:
+    """1/L_h1 = 1/(w_f L_f + w_g L_g) for a run with weights on both; a stand-in if h1 is linear."""
+    f, g = problem.upper, problem.lower
+    smoothness = upper_weight * f.lipschitz + lower_weight * g.lipschitz
+    if smoothness == 0.0 and run.f_y is not None:
+        smoothness = upper_weight * positive_smoothness(problem, f, run.f_y, run.g_y)
+        smoothness += lower_weight * positive_smoothness(problem, g, run.g_y, run.g_y)
+    return 1.0 / smoothness
+
+
+def news(before: Fista, after: Fista, upper_weight: float, lower_weight: float) -> News:
+    """What a step has found out: the minorants at y_k weigh t_k, as in FISTA's own proof.
+
+    sum t_i = t_k², and h(x_{k+1}) - sum t_i (l_i(x) + h2(x))/t_k² <= |x - x_0|²/(2 step t_k²) for
+    all x in Z, l_i minorants of h1, so that the certificate follows the method's own rate.
+    """
+    t = before.t
+    upper = () if before.f_y is None else ((upper_weight * t, before.f_y),)
+    return News(
+        upper=upper,
+        cuts=((lower_weight * t, before.g_y),) if upper else (),
+        lower=((t, before.g_y),),
+        values=((after.g_x, after.x.x, after.g_y),),
+    )
+
+
+def _upper(problem: Problem, x: Point, y: Point, weight: float) -> tuple[Seen | None, float]:
+    """f1's minorant at y, where f has a weight, and the value of f at x."""
+    if weight == 0.0:
+        return None, problem.upper.look([], [x.f])[1][0]
+    (f_y,), (f_x,) = problem.upper.look([y.f], [x.f])
+    return f_y, f_x

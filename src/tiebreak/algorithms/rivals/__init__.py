@@ -1,0 +1,1 @@
+"""The methods that AGM-BiO is compared with, one file per paper."""

@@ -1,0 +1,85 @@
+"""Proximal gradient steps by turns, on f with a small step and on g with a full one: Bi-SG, SEA.
+
+    out_k = prox of s_k f2 at x_k - s_k grad f1(x_k)              an upper step, perhaps out of Z
+    x_{k+1} = prox of t g2 on Z at out_k - t grad g1(out_k)       a lower step, t <= 1/L_g, into Z
+
+where f = f1 + f2 and g = g1 + g2, smooth + penalty; without penalties a gradient step and a
+projection. With the minorants l_f of f1 at x_k and l_g of g1 at out_k, every u in Z has
+
+    2 s_k (f(x_k) - l_f(u) - f2(u)) + 2 t (g(x_{k+1}) - l_g(u) - g2(u))
+        <= |x_k - u|² - |x_{k+1} - u|² + s_k² |grad f1(x_k) + v|²,
+
+v any subgradient of f2 at x_k, so that s_k and t are the weights of both proofs, and of the
+certificate.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tiebreak.functions.base import Lifted, Seen
+from tiebreak.linalg.arrays import Array
+from tiebreak.problem import Point, Problem
+from tiebreak.proofs.certificate import News
+
+
+class Turns(NamedTuple):
+    """Where the two alternating steps are: the upper one is taken, the lower one comes next."""
+
+    x: Point  # in Z
+    upper_value: float  # f(x), with its penalty
+    f_x: Seen  # of f1
+    g_x: float  # g(x), with its penalty
+    upper_step: float  # s, the step from x to out
+    g_out: Seen  # of g1
+
+
+def begin(problem: Problem, x0: Array) -> Turns:
+    """At x_0, without an upper step: out_0 = x_0."""
+    return _upper_turn(problem, problem.domain.project(x0), 0.0)
+
+
+def with_upper_step(problem: Problem, turns: Turns, upper_step: float) -> Turns:
+    """The same x, with another upper step from there."""
+    out = _out(problem, turns.f_x, upper_step)
+    (g_out,), _ = problem.lower.look([Lifted(out, problem.lower.lift(out)[0])])
+    return turns._replace(upper_step=upper_step, g_out=g_out)
+
+
+def advance(problem: Problem, turns: Turns, lower_step: float, upper_step: float) -> Turns:
+    """A lower step from out_k to x_{k+1}, then an upper step from there."""
+    out = turns.g_out
+    x = problem.prox(out.at - lower_step * out.slope, 0.0, lower_step)
+    return _upper_turn(problem, x, upper_step)
+
+
+def news(before: Turns, after: Turns, lower_step: float) -> News:
+    """The minorants of one pair of steps, weighted by their step sizes."""
+    s, t = before.upper_step, lower_step
+    return News(
+        upper=((s, before.f_x),) if s > 0.0 else (),
+        cuts=((t, before.g_out),),
+        lower=((t, before.g_out),),
+        values=((after.g_x, after.x.x, after.g_out),),
+    )
+
+
+def first_news(turns: Turns) -> News:
+    """The start lies in Z."""
+    return News(values=((turns.g_x, turns.x.x, turns.g_out),))
+
+
+def _upper_turn(problem: Problem, x: Array, step: float) -> Turns:
+    """From x to out; g's matrix sees both points in one pass."""
+    f, g = problem.upper, problem.lower
+    (f_image,) = f.lift(x)
+    (f_x,), _ = f.look([Lifted(x, f_image)])
+    out, upper_value = _out(problem, f_x, step), f_x.value + problem.penalties[0].value(x)
+    x_image, out_image = g.lift(x, out)
+    (g_out,), (g_x,) = g.look([Lifted(out, out_image)], [Lifted(x, x_image)])
+    return Turns(Point(x, f_image, x_image), upper_value, f_x, g_x, step, g_out)
+
+
+def _out(problem: Problem, f_x: Seen, step: float) -> Array:
+    """The prox of step f2 at x - step grad f1(x), on all of R^n: the lower step comes back to Z."""
+    return problem.penalties[0].prox(f_x.at - step * f_x.slope, step)

@@ -1,0 +1,124 @@
+"""Bi-SG: a full proximal gradient step on g, then a small one on f, of a size like k^-alpha.
+
+Merchav, Sabach: Convex bi-level optimization problems with nonsmooth outer objective function,
+SIAM J. Optim. 2023, arXiv 2307.08245.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from tiebreak.algorithms.common import bending, need_lipschitz, need_short_step, positive_smoothness
+from tiebreak.algorithms.rivals import alternating
+from tiebreak.algorithms.rivals.alternating import Turns
+from tiebreak.functions.penalties import Zero, joint
+from tiebreak.linalg import checks
+from tiebreak.linalg.arrays import Array
+from tiebreak.problem import Problem
+from tiebreak.proofs.certificate import News
+
+
+class State(NamedTuple):
+    """Everything a run needs to go on; arrays and numbers only."""
+
+    k: int
+    turns: Turns  # y_k in Z, and x_k, the upper step from there, outside
+    step_size: float  # t
+    c: float
+    news: News
+
+    @property
+    def x(self) -> Array:
+        """y_k, the point of Z; the paper's x_k is outside."""
+        return self.turns.x.x
+
+    @property
+    def upper_value(self) -> float:
+        """f(y_k)."""
+        return self.turns.upper_value
+
+    @property
+    def lower_value(self) -> float:
+        """g(y_k)."""
+        return self.turns.g_x
+
+
+@dataclass(frozen=True)
+class BiSG:
+    """Bi-Sub-Gradient method, here with gradients and proxes.
+
+        y_{k+1} = prox of t g2 on Z at x_k - t grad g1(x_k)
+        x_{k+1} = prox of eta_k f2 at y_{k+1} - eta_k grad f1(y_{k+1}),   eta_k = c/(k+1)^alpha
+
+    where f = f1 + f2 and g = g1 + g2, smooth + penalty; without penalties a projection and a
+    gradient step. A penalty above would also allow subgradient steps. We take its prox: the same
+    inequality holds (see ``alternate``), no subgradient is to be chosen where there are many, and
+    what a penalty makes 0 is 0. f2 needs no joint prox with g2 and Z, for each has its own step.
+
+    The output is y_k, the last one: g(y_k) - g* = O(k^-alpha), and f - f* = O(k^-(1-alpha)), which
+    the sum over all steps gives for the best of f(y_1) ... f(y_k).
+
+    Args:
+        alpha: in (1/2, 1); 3/4 in the experiments of the AGM-BiO paper.
+        c: size of the upper steps; 1/L_f if None, with a penalty 1/(L_f + M/D), where M is its
+            steepest slope and D how far the lower level moves.
+        step_size: t of the lower steps, at most 1/L_g, which it is if None.
+    """
+
+    alpha: float = 0.75
+    c: float | None = None
+    step_size: float | None = None
+
+    name: ClassVar[str] = "bi-sg"
+    paper: ClassVar[str] = (
+        "Merchav, Sabach: Convex bi-level optimization problems with nonsmooth outer objective "
+        "function, SIAM J. Optim. 2023, arXiv 2307.08245"
+    )
+    assumptions: ClassVar[str] = (
+        "f, g convex, each smooth + penalty; f with bounded subgradients; Z closed, joint prox "
+        "with the lower penalty"
+    )
+    guarantee: ClassVar[str] = "f - f* <= O(k^-(1-alpha)), g - g* <= O(k^-alpha), 1/2 < alpha < 1"
+
+    def __post_init__(self) -> None:
+        alpha = checks.number("BiSG", "alpha", self.alpha, "a number in (1/2, 1)")
+        if not 0.5 < alpha < 1.0:
+            raise ValueError(f"BiSG: alpha must be a number in (1/2, 1), got {self.alpha}")
+        for name in ("c", "step_size"):
+            if getattr(self, name) is not None:
+                checks.positive("BiSG", name, getattr(self, name))
+
+    def check(self, problem: Problem) -> None:
+        """Refuse a problem outside the assumptions, with one sentence."""
+        joint(Zero(), problem.penalties[1], problem.domain, owner="BiSG")
+        if self.c is None:
+            need_lipschitz("BiSG", problem, "upper", instead=" or BiSG(c=...)")
+        if self.step_size is None:
+            need_lipschitz("BiSG", problem, "lower", instead=" or BiSG(step_size=...)")
+        need_short_step("BiSG", "step_size", self.step_size, problem.lower.lipschitz)
+
+    def describe(self, problem: Problem) -> str:
+        """The method and its step sizes, in words."""
+        smoothness = "L_f" if problem.penalties[0] == Zero() else "(L_f + M/D)"
+        c = f"1/{smoothness}" if self.c is None else f"{self.c:g}"
+        t = "1/L_g" if self.step_size is None else f"{self.step_size:g}"
+        return f"Bi-SG, upper steps {c}/(k+1)^{self.alpha:g}, lower steps {t}, last iterate"
+
+    def init(self, problem: Problem, x0: Array) -> State:
+        """y_0 = x_0, the start."""
+        turns = alternating.begin(problem, x0)
+        f_0, g_0 = turns.f_x, turns.g_out
+        t, c = self.step_size, self.c
+        if t is None:
+            t = 1.0 / positive_smoothness(problem, problem.lower, g_0, g_0)
+        if c is None:
+            c = 1.0 / (bending(problem, problem.upper, f_0, g_0) or 1.0)
+        return State(0, turns, float(t), float(c), alternating.first_news(turns))
+
+    def step(self, problem: Problem, state: State) -> State:
+        """A lower step to y_{k+1}, then an upper step of size eta_k to x_{k+1}."""
+        k, t = state.k, state.step_size
+        eta = state.c / (k + 1) ** float(self.alpha)
+        turns = alternating.advance(problem, state.turns, t, eta)
+        return state._replace(k=k + 1, turns=turns, news=alternating.news(state.turns, turns, t))

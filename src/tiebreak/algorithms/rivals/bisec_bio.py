@@ -1,0 +1,313 @@
+"""Bisec-BiO: bisection on the level of f, each question answered by minimising g below that level.
+
+Wang, Shi, Jiang: Near-optimal methods for convex simple bilevel problems, AISTATS 2024,
+arXiv 2402.05415.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from tiebreak.algorithms import fista
+from tiebreak.algorithms.common import (
+    TOLERANCE,
+    is_due,
+    need_lipschitz,
+    need_smooth,
+    positive_smoothness,
+)
+from tiebreak.algorithms.fista import Fista
+from tiebreak.functions import level_sets
+from tiebreak.functions.base import Seen
+from tiebreak.functions.level_sets import Sublevels
+from tiebreak.linalg import arrays, checks
+from tiebreak.linalg.arrays import Array
+from tiebreak.problem import Point, Problem
+from tiebreak.proofs.certificate import News
+
+
+class Call(NamedTuple):
+    """One question: minimise g over Z ∩ {f <= level}, by FISTA."""
+
+    level: float  # c; inf in the first call, which is on all of Z
+    run: Fista
+    f_0: Seen  # f where the call began: its minorant in the certificate
+    weight: float  # the sum of the weights t_i of g's minorants so far,
+    constant: float  # and of the minorants themselves: constant + <slope, x>
+    slope: Array
+
+
+class Findings(NamedTuple):
+    """How far the bisection has come."""
+
+    low: float  # no point of Z with f <= low was found to be good enough for g
+    high: float  # x is good enough for g, and f(x) <= high
+    calls: int
+    capped: int
+    dimension: int | None = None
+
+    def lines(self) -> list[tuple[str, str]]:
+        """Lines for the report."""
+        if not self.calls:
+            return [("bisection", "not begun: g is still being minimised on its own")]
+        return [
+            (
+                "bisection",
+                f"level of f in [{self.low:.9g}, {self.high:.9g}] after {self.calls} questions, "
+                f"{self.capped} calls cut off (the method's own tests, no certificate)",
+            )
+        ]
+
+
+class State(NamedTuple):
+    """Everything a run needs to go on; arrays and numbers only."""
+
+    k: int  # steps of FISTA in all
+    x: Array  # the point accepted last
+    upper_value: float  # f(x) and g(x)
+    lower_value: float
+    call: Call
+    low: float  # l and u: the level of f lies between them
+    high: float
+    ghat: float  # g at the end of the first call
+    calls: int  # after the first one
+    capped: int  # calls that ended by the number of their gradients
+    smoothness: float  # L_g, or its stand-in
+    upper_tolerance: float  # eps_f
+    lower_tolerance: float  # eps_g
+    finished: tuple[str, str]
+    news: News
+
+    @property
+    def inner(self) -> Array:
+        """The iterate of the call at work, good or not."""
+        return self.call.run.x.x
+
+    @property
+    def findings(self) -> Findings:
+        """The bracket and the number of calls."""
+        return Findings(self.low, self.high, self.calls, self.capped)
+
+
+@dataclass(frozen=True)
+class BisecBiO:
+    """Bisection method for Bilevel Optimization, where {f <= c} ∩ Z has an easy projection.
+
+    First ghat = g(x) with g(x) - g* <= eps_g/2, by FISTA on Z; u = f(x), l = min_Z f. Then,
+    until u - l <= eps_f, with c = (l + u)/2 and x_c the iterates of FISTA on g over Z ∩ {f <= c},
+
+        g(x_c) <= ghat + eps_g/2:       x_c is accepted, u = f(x_c) <= c
+        g > ghat on Z ∩ {f <= c}:       c < f*, so l = c
+
+    The answer is the point accepted last: f(x) - f* <= eps_f and g(x) - g* <= eps_g, after
+    O(log(1/eps_f)/sqrt(eps_g)) gradients of g in all. A step is one step of FISTA.
+
+    How accuracy is decided: a call ends at once when a point is good enough. That g > ghat on the
+    set is proved by the larger of two bounds: the minimum over the set of the minorants averaged as
+    in FISTA's proof (sets of balls and, if Z is bounded, half-spaces), and FISTA's own
+    g(x_k) - 2 L_g D²/(k+1)², D the diameter of the set (if Z is bounded or f strongly convex).
+    In the first call g's lower bound and its growth count too. Where nothing is proved within
+    ``gradients`` gradients the call is cut off and counts as "not good enough" (as the end of the
+    first call): the report says how often, and then nothing is guaranteed.
+
+    Args:
+        eps_f: the accuracy asked for above; None: 1e-4 of the first u - l.
+        eps_g: the accuracy asked for below; None: 1e-4 of |g(x0)| or, if that is 0, of what a
+            gradient step gains.
+        gradients: the most gradients of g in a call; the AGM-BiO paper's run has 100.
+    """
+
+    eps_f: float | None = None
+    eps_g: float | None = None
+    gradients: int = 10_000
+
+    name: ClassVar[str] = "bisec-bio"
+    paper: ClassVar[str] = (
+        "Wang, Shi, Jiang: Near-optimal methods for convex simple bilevel problems, AISTATS 2024, "
+        "arXiv 2402.05415"
+    )
+    assumptions: ClassVar[str] = (
+        "f convex with an easy projection onto Z ∩ {f <= c}; g convex and smooth; Z closed"
+    )
+    guarantee: ClassVar[str] = (
+        "f - f* <= eps_f and g - g* <= eps_g after O(log(1/eps_f)/sqrt(eps_g)) gradients"
+    )
+
+    def __post_init__(self) -> None:
+        for name in ("eps_f", "eps_g"):
+            if getattr(self, name) is not None:
+                checks.positive("BisecBiO", name, getattr(self, name))
+        checks.whole("BisecBiO", "gradients", self.gradients, 2)
+
+    def check(self, problem: Problem) -> None:
+        """Refuse a problem outside the assumptions, with one sentence."""
+        need_smooth("BisecBiO", problem)
+        f, domain = problem.upper.bare, type(problem.domain).__name__
+        sets = level_sets.find(f, problem.domain)
+        if sets is None:
+            raise ValueError(
+                "BisecBiO: upper must have an easy projection onto {upper <= c} ∩ domain, which "
+                "SquaredNorm and Linear have on every domain, Quadratic and LeastSquares on Space, "
+                f"got {type(f).__name__} on {domain}"
+            )
+        if f.prototype is not None:
+            origin = arrays.like(np.zeros(f.dimension or 1), f.prototype)
+            if sets.least(origin) == -math.inf:
+                raise ValueError(
+                    "BisecBiO: upper must be bounded below on the domain, "
+                    f"got a function that falls for ever on {domain}"
+                )
+        need_lipschitz("BisecBiO", problem, "lower")
+
+    def describe(self, problem: Problem) -> str:
+        """The method and its limit, in words."""
+        return f"Bisec-BiO, at most {self.gradients} gradients of g in a call"
+
+    def init(self, problem: Problem, x0: Array) -> State:
+        """The first call, on all of Z, begins at the start."""
+        g = problem.lower
+        (x,) = problem.lift(problem.domain.project(x0))
+        call = _begin(problem, x, math.inf)
+        steep, g_x = arrays.norm(call.run.g_y.slope), call.run.g_x
+        L_g = positive_smoothness(problem, g, call.run.g_y, call.run.g_y)
+        size = abs(g_x) or 0.5 * steep * steep / L_g or 1.0
+        return State(
+            k=0, x=x.x, upper_value=call.run.f_x, lower_value=g_x, call=call,
+            low=_sublevels(problem).least(x.x), high=math.inf, ghat=math.inf,
+            calls=0, capped=0, smoothness=L_g,
+            upper_tolerance=self.eps_f or math.inf, lower_tolerance=self.eps_g or TOLERANCE * size,
+            finished=("", ""), news=News(values=((g_x, x.x, call.run.g_y),)),
+        )  # fmt: skip
+
+    def step(self, problem: Problem, state: State) -> State:
+        """One step of FISTA; then perhaps an answer, and the next question."""
+        sets, call = _sublevels(problem), state.call
+        multiplier = 0.0  # of f <= c
+
+        def project(v: Array) -> Array:
+            nonlocal multiplier
+            if call.level == math.inf:
+                return problem.domain.project(v)
+            z, multiplier = sets.project(v, call.level)
+            return z
+
+        before, size = call.run, 1.0 / state.smoothness
+        run = fista.advance(problem, before, 0.0, 1.0, size, project)
+        news = fista.news(before, run, 0.0, 1.0)
+        if 0.0 < multiplier < math.inf:  # size grad g + multiplier grad f is normal to Z at x
+            t = before.t
+            news = news._replace(
+                upper=((multiplier * t, call.f_0),), cuts=((size * t, before.g_y),)
+            )
+        state = state._replace(k=state.k + 1, call=_with(call, run), news=news)
+        if call.level == math.inf:
+            return self._after_first_call(problem, state, sets)
+        return self._after_call(problem, state, sets)
+
+    def _after_first_call(self, problem: Problem, state: State, sets: Sublevels) -> State:
+        """ghat, u and eps_f, if g is proved to be minimised to eps_g/2."""
+        run = state.call.run
+        state = state._replace(x=run.x.x, upper_value=run.f_x, lower_value=run.g_x)
+        capped = run.k + 1 >= self.gradients
+        if not (is_due(run.k) or capped):
+            return state
+        if run.g_x - _bound(problem, state, sets) <= 0.5 * state.lower_tolerance:
+            capped = False
+        elif not capped:
+            return state
+        eps_f = self.eps_f or TOLERANCE * (run.f_x - state.low)
+        state = state._replace(
+            high=run.f_x, ghat=run.g_x, capped=int(capped), upper_tolerance=eps_f
+        )
+        return self._next(problem, state, sets)
+
+    def _after_call(self, problem: Problem, state: State, sets: Sublevels) -> State:
+        """u = f(x_c) or l = c, if the question is answered."""
+        call, run = state.call, state.call.run
+        if run.g_x <= state.ghat + 0.5 * state.lower_tolerance:
+            state = state._replace(
+                x=run.x.x, upper_value=run.f_x, lower_value=run.g_x, high=min(call.level, run.f_x)
+            )
+            return self._next(problem, state, sets)
+        capped = run.k + 1 >= self.gradients
+        if not (is_due(run.k) or capped):
+            return state
+        if _bound(problem, state, sets) > state.ghat:
+            capped = False
+        elif not capped:
+            return state
+        state = state._replace(low=call.level, capped=state.capped + int(capped))
+        return self._next(problem, state, sets)
+
+    def _next(self, problem: Problem, state: State, sets: Sublevels) -> State:
+        """The next question, from where the last one ended; or the end."""
+        level = state.low + 0.5 * (state.high - state.low)
+        if state.high - state.low <= state.upper_tolerance or not state.low < level < state.high:
+            return state._replace(finished=_ending(state))
+        (x,) = problem.lift(sets.project(state.inner, level)[0])
+        return state._replace(call=_begin(problem, x, level), calls=state.calls + 1)
+
+
+def _sublevels(problem: Problem) -> Sublevels:
+    sets = level_sets.find(problem.upper, problem.domain)
+    assert sets is not None  # as ``check`` has seen
+    return sets
+
+
+def _begin(problem: Problem, x: Point, level: float) -> Call:
+    (f_0,), _ = problem.upper.look([x.f])
+    run = fista.begin(problem, x, 0.0)
+    return Call(level, run, f_0, 0.0, 0.0, arrays.zeros_like(x.x))
+
+
+def _with(call: Call, run: Fista) -> Call:
+    """The call one step later: the minorant at y_k joins the average with the weight t_k."""
+    t, g_y = call.run.t, call.run.g_y
+    height = g_y.value - arrays.dot(g_y.slope, g_y.at)
+    return call._replace(
+        run=run, weight=call.weight + t, constant=call.constant + t * height,
+        slope=call.slope + t * g_y.slope,
+    )  # fmt: skip
+
+
+def _bound(problem: Problem, state: State, sets: Sublevels) -> float:
+    """A lower bound on g over the set of the call at work."""
+    call, domain = state.call, problem.domain
+    run, slope = call.run, call.slope / call.weight
+    diameter = domain.diameter_in(int(slope.shape[0]))
+    bounds = [problem.lower.lower_bound]
+    if call.level == math.inf:
+        least = -domain.support(-slope)
+        if problem.growth > 0.0:
+            steep = arrays.norm(run.g_y.slope)
+            bounds.append(run.g_y.value - steep * steep / (2.0 * problem.growth))
+    else:
+        least = sets.lowest(slope, call.level)
+        if problem.upper.strong_convexity > 0.0:  # |x - argmin f|² <= 2 (f(x) - min f)/sigma
+            height = max(call.level - sets.least(slope), 0.0)
+            radius = math.sqrt(2.0 * height / problem.upper.strong_convexity)
+            diameter = min(diameter, 2.0 * radius)
+    bounds.append(call.constant / call.weight + least)
+    part = diameter / (run.k + 1.0)
+    bounds.append(run.g_x - 2.0 * state.smoothness * part * part)
+    return max(filter(math.isfinite, bounds), default=-math.inf)
+
+
+def _ending(state: State) -> tuple[str, str]:
+    """The rule by which the run ended, and whether every answer was proved."""
+    width = state.high - state.low
+    rule = (
+        f"Bisec-BiO stops where u - l = {width:.3g} is at most eps_f = {state.upper_tolerance:.3g}"
+    )
+    if width > state.upper_tolerance:
+        rule = f"Bisec-BiO stops where no number is left between l and u = l + {width:.3g}"
+    if state.capped:
+        return "undetermined", (
+            f"{rule}, but {state.capped} of {state.calls + 1} calls were cut off, so nothing is "
+            "guaranteed: allow more gradients"
+        )
+    return "solved", rule

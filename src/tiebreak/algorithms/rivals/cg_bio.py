@@ -1,0 +1,204 @@
+"""CG-BiO: conditional gradients on f with a cutting plane of g.
+
+Jiang, Abolfazli, Mokhtari, Yazdandoost Hamedani: A conditional gradient-based method for simple
+bilevel optimization with convex lower-level problem, AISTATS 2023, arXiv 2206.08868.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+from tiebreak.algorithms import fista
+from tiebreak.algorithms.common import (
+    TOLERANCE,
+    averaged,
+    is_due,
+    need_lipschitz,
+    need_smooth,
+    positive_smoothness,
+)
+from tiebreak.algorithms.fista import Fista
+from tiebreak.functions.base import Function, Seen
+from tiebreak.linalg import arrays, checks
+from tiebreak.linalg.arrays import Array, Image
+from tiebreak.problem import Point, Problem
+from tiebreak.proofs.certificate import News
+from tiebreak.sets.lmo import argmin_cut
+
+
+class State(NamedTuple):
+    """Everything a run needs to go on; arrays and numbers only."""
+
+    k: int  # steps of the second phase
+    first_steps: int  # steps of the first phase
+    x: Array
+    images: tuple[Image, Image, Any]  # of x under the matrices of f and g, and their reach
+    upper_value: float  # f(x) and g(x)
+    lower_value: float
+    first: Fista | None  # the first phase, on g alone; None when it is over
+    step_size: float  # of the first phase
+    f_x: Seen | None  # f and g at x; None in the first phase
+    g_x: Seen | None
+    level: float  # g at the first point of the second phase
+    upper_tolerance: float  # eps_f
+    lower_tolerance: float  # eps_g
+    finished: tuple[str, str]
+    news: News
+
+    @property
+    def reach(self) -> Any:
+        """Of what length the images of x were mixed."""
+        return self.images[2]
+
+
+@dataclass(frozen=True)
+class CGBiO:
+    """Conditional Gradient method for Bilevel Optimization, for a bounded Z.
+
+    First phase: FISTA on g, begun anew wherever g has risen, until the Frank-Wolfe gap
+    max_{s in Z} <grad g(x), x - s> is at most eps_g/2, which proves g(x) - g* <= eps_g/2. The gap
+    needs a gradient at x itself, so it is looked at only where FISTA begins anew and when the
+    number of steps has grown by about a tenth. From that x_0 on,
+
+        s_k     = argmin of <grad f(x_k), s> over
+                  { s in Z : g(x_k) + <grad g(x_k), s - x_k> <= g(x_0) }
+        x_{k+1} = (1 - gamma_k) x_k + gamma_k s_k,   gamma_k = scale/(k+2)
+
+    until <grad f(x_k), x_k - s_k> <= eps_f and <grad g(x_k), x_k - s_k> <= eps_g/2, which proves
+    f(x_k) - f* <= eps_f and g(x_k) - g* <= eps_g. With scale = 2, D the diameter of Z and k >= 1,
+    f(x_k) - f* <= 2 L_f D²/(k+1) and g(x_k) - g* <= 2 L_g D²/(k+1) + eps_g/2.
+
+    The multiplier mu_k of the cut makes f(x_k) - (that first gap) a bound on f* by itself:
+    the certificate gets the minorants at x_k with the weights 1 and mu_k, times k + 1.
+
+    Args:
+        eps_f, eps_g: the accuracy asked for. None: 1e-4 of the size of f, of g: the value at x0 or,
+            if that is 0, what the slope and then the Lipschitz constant allow within Z.
+        scale: gamma_k (k+2), in (0, 2]. The theorem needs 2; the AGM-BiO paper's run has 1e-2.
+    """
+
+    eps_f: float | None = None
+    eps_g: float | None = None
+    scale: float = 2.0
+
+    name: ClassVar[str] = "cg-bio"
+    paper: ClassVar[str] = (
+        "Jiang, Abolfazli, Mokhtari, Yazdandoost Hamedani: A conditional gradient-based method for "
+        "simple bilevel optimization with convex lower-level problem, AISTATS 2023, "
+        "arXiv 2206.08868"
+    )
+    assumptions: ClassVar[str] = "f, g convex and smooth; Z bounded, with easy linear minimisation"
+    guarantee: ClassVar[str] = "f - f* <= O(1/k); g - g* <= O(1/k) + eps_g/2"
+
+    def __post_init__(self) -> None:
+        for name in ("eps_f", "eps_g"):
+            if getattr(self, name) is not None:
+                checks.positive("CGBiO", name, getattr(self, name))
+        scale = checks.number("CGBiO", "scale", self.scale, "a number in (0, 2]")
+        if not 0.0 < scale <= 2.0:
+            raise ValueError(f"CGBiO: scale must be a number in (0, 2], got {self.scale}")
+
+    def check(self, problem: Problem) -> None:
+        """Refuse a problem outside the assumptions, with one sentence."""
+        need_smooth("CGBiO", problem)
+        if not problem.is_bounded:
+            raise ValueError(
+                "CGBiO: domain must be bounded, for linear functions are minimised over it, "
+                f"got {type(problem.domain).__name__}"
+            )
+        need_lipschitz("CGBiO", problem, "lower")
+
+    def describe(self, problem: Problem) -> str:
+        """The method and its step sizes, in words."""
+        return f"CG-BiO, gamma_k = {self.scale:g}/(k+2)"
+
+    def init(self, problem: Problem, x0: Array) -> State:
+        """The first phase begins at the start, and may end there."""
+        f, g = problem.upper, problem.lower
+        (x,) = problem.lift(problem.domain.project(x0))
+        (f_x,), _ = f.look([x.f])
+        run = fista.begin(problem, x, 0.0)
+        state = State(
+            k=0, first_steps=0, x=x.x, images=x[1:],
+            upper_value=run.f_x, lower_value=run.g_x, first=run,
+            step_size=1.0 / positive_smoothness(problem, g, run.g_y, run.g_y),
+            f_x=None, g_x=None, level=math.inf,
+            upper_tolerance=self.eps_f or TOLERANCE * _size(problem, f, f_x),
+            lower_tolerance=self.eps_g or TOLERANCE * _size(problem, g, run.g_y),
+            finished=("", ""), news=News(values=((run.g_x, x.x, run.g_y),)),
+        )  # fmt: skip
+        return _second_phase_if_ready(problem, state, x, run.g_y)
+
+    def step(self, problem: Problem, state: State) -> State:
+        """One step of the phase that the run is in."""
+        if state.first is not None:
+            return _first_phase_step(problem, state, state.first)
+        f_x, g_x = state.f_x, state.g_x
+        assert f_x is not None
+        assert g_x is not None
+        offset = state.level - g_x.value + arrays.dot(g_x.slope, g_x.at)
+        s_new, mu = argmin_cut(problem.domain, f_x.slope, g_x.slope, offset)
+        weight = state.k + 1.0
+        news = News(
+            upper=((weight, f_x),),
+            cuts=((weight * mu, g_x),),
+            lower=((weight, g_x),),
+            values=((g_x.value, g_x.at, g_x),),
+        )
+        upper_gap, lower_gap = (arrays.dot(h.slope, h.at - s_new) for h in (f_x, g_x))
+        if upper_gap <= state.upper_tolerance and lower_gap <= 0.5 * state.lower_tolerance:
+            return state._replace(news=news, finished=_ending(state, upper_gap, lower_gap))
+
+        (s,) = problem.lift(s_new)
+        k = state.k + 1
+        x = averaged(problem, Point(state.x, *state.images), s, self.scale / (k + 1), k)
+        (f_x,), _ = problem.upper.look([x.f])
+        (g_x,), _ = problem.lower.look([x.g])
+        return state._replace(
+            k=k, x=x.x, images=x[1:], upper_value=f_x.value, lower_value=g_x.value,
+            f_x=f_x, g_x=g_x, news=news,
+        )  # fmt: skip
+
+
+def _first_phase_step(problem: Problem, state: State, before: Fista) -> State:
+    """FISTA on g, and now and then a look whether g(x) is good enough."""
+    run = fista.advance(problem, before, 0.0, 1.0, state.step_size)
+    has_risen = run.g_x > before.g_x
+    state = state._replace(
+        first_steps=state.first_steps + 1, first=run,
+        x=run.x.x, images=run.x[1:], upper_value=run.f_x, lower_value=run.g_x,
+        news=fista.news(before, run, 0.0, 1.0),
+    )  # fmt: skip
+    if not (has_risen or is_due(state.first_steps)):
+        return state
+    (g_x,), _ = problem.lower.look([run.x.g])
+    if has_risen:  # without momentum, and the gradient at x is known already
+        state = state._replace(first=run._replace(k=0, t=1.0, y=run.x, g_y=g_x))
+    return _second_phase_if_ready(problem, state, run.x, g_x)
+
+
+def _second_phase_if_ready(problem: Problem, state: State, x: Point, g_x: Seen) -> State:
+    """The second phase begins where the Frank-Wolfe gap of g is at most eps_g/2."""
+    gap = arrays.dot(g_x.slope, g_x.at - problem.domain.argmin(g_x.slope))
+    if not gap <= 0.5 * state.lower_tolerance:
+        return state
+    (f_x,), _ = problem.upper.look([x.f])
+    return state._replace(first=None, f_x=f_x, g_x=g_x, level=g_x.value)
+
+
+def _size(problem: Problem, h: Function, h_0: Seen) -> float:
+    """The first of |h(x0)|, |grad h(x0)| D, L D²/2 and 1 that is not 0."""
+    diameter = problem.domain.diameter_in(int(h_0.at.shape[0]))
+    curve = 0.5 * h.lipschitz * diameter * diameter
+    sizes = (abs(h_0.value), arrays.norm(h_0.slope) * diameter, curve)
+    return next((size for size in sizes if 0.0 < size < math.inf), 1.0)
+
+
+def _ending(state: State, upper_gap: float, lower_gap: float) -> tuple[str, str]:
+    return "solved", (
+        f"CG-BiO stops where <grad f, x - s> = {upper_gap:.3g} is at most "
+        f"eps_f = {state.upper_tolerance:.3g} and <grad g, x - s> = {lower_gap:.3g} at most "
+        f"eps_g/2 = {0.5 * state.lower_tolerance:.3g}"
+    )

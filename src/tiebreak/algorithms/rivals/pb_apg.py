@@ -1,0 +1,187 @@
+"""PB-APG: FISTA on f + gamma g, with a large penalty gamma, fixed or growing.
+
+Chen, Shi, Jiang, Wang: Penalty-based methods for simple bilevel optimization under Hölderian error
+bounds, NeurIPS 2024.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from tiebreak.algorithms import fista
+from tiebreak.algorithms.common import (
+    DEFAULT_HORIZON,
+    bending,
+    need_lipschitz,
+    positive_smoothness,
+    typical_length,
+)
+from tiebreak.algorithms.fista import State
+from tiebreak.functions.base import Seen
+from tiebreak.linalg import checks
+from tiebreak.linalg.arrays import Array
+from tiebreak.problem import ErrorBound, Problem
+from tiebreak.proofs.certificate import News
+
+FIRST_PHASE = 16  # steps of the adaptive variant's first phase; each next one is twice as long
+UNPROVED = 1e4  # the penalty where no theorem gives one, in units of L_f/L_g
+
+
+@dataclass(frozen=True)
+class PBAPG:
+    """Penalty-Based Accelerated Proximal Gradient method.
+
+        x_{k+1} = prox of s (f2 + gamma g2) on Z at y_k - s (grad f1(y_k) + gamma grad g1(y_k))
+        y_{k+1} = x_{k+1} + (t_k - 1)/t_{k+1} (x_{k+1} - x_k)
+
+    with s = 1/(L_f + gamma L_g), where f = f1 + f2 and g = g1 + g2, smooth + penalty; without
+    penalties the prox is the projection onto Z. The output is the last iterate. Under an error
+    bound of order r on a bounded Z, gamma = O(eps^(1-r)) makes every eps-minimiser of f + gamma g
+    a point with |f - f*| <= 3 eps and g - g* = O(eps^r) (``penalty_for``). FISTA finds one in K =
+    O(eps^(-r/2)) steps: errors O(K^(-2/r)) and O(K^-2) after K steps, with the gamma that fits K.
+    The error bound speaks of the whole g, its M of subgradients of the whole f.
+
+    ``adaptive`` needs neither eps nor K: phases of 16, 32, 64 ... steps, each from the last point
+    of the one before with new momentum; gamma grows by 2^(2 - 2/r) from phase to phase, as the
+    theory's gamma does when K doubles (by 2 where no order is known).
+
+    Args:
+        penalty: gamma, the first one if adaptive. None: the theory's for ``accuracy``, or for
+            ``horizon``, where the problem has an error bound; without one 1e4 L_f/L_g (L_f/L_g at
+            first if adaptive), for which no theorem speaks; f's penalty, with slopes up to M, adds
+            M/D to L_f, D how far the lower level moves. The AGM-BiO paper's runs have 1e4.
+        accuracy: eps, wanted of f; None: what the theory promises for ``horizon``.
+        adaptive: let gamma grow.
+        horizon: K, the planned number of steps; ``solve`` puts max_iter.
+    """
+
+    penalty: float | None = None
+    accuracy: float | None = None
+    adaptive: bool = False
+    horizon: int | None = None
+
+    name: ClassVar[str] = "pb-apg"
+    paper: ClassVar[str] = (
+        "Chen, Shi, Jiang, Wang: Penalty-based methods for simple bilevel optimization under "
+        "Hölderian error bounds, NeurIPS 2024"
+    )
+    assumptions: ClassVar[str] = (
+        "f, g convex, each smooth + penalty; Z compact, joint prox with both penalties; error "
+        "bound of order r on g for its theorem"
+    )
+    guarantee: ClassVar[str] = "|f - f*| <= O(K^(-2/r)), g - g* <= O(K^-2) after K planned steps"
+
+    def __post_init__(self) -> None:
+        for name in ("penalty", "accuracy"):
+            if getattr(self, name) is not None:
+                checks.positive("PBAPG", name, getattr(self, name))
+        checks.flag("PBAPG", "adaptive", self.adaptive)
+        if self.horizon is not None:
+            checks.whole("PBAPG", "horizon", self.horizon, 1)
+
+    def planned(self, steps: int) -> PBAPG:
+        """The same for a run of at most so many steps."""
+        return self if self.horizon is not None else replace(self, horizon=max(steps, 1))
+
+    def check(self, problem: Problem) -> None:
+        """Refuse a problem outside the assumptions, with one sentence.
+
+        With the penalty given it runs on an unbounded Z too (as in the AGM-BiO paper's second
+        figure), where nothing is proved.
+        """
+        fista.need_joint_prox("PBAPG", problem)
+        if self.penalty is None and not problem.is_bounded:
+            raise ValueError(
+                "PBAPG: domain must be bounded, "
+                f"got {type(problem.domain).__name__}; or give PBAPG(penalty=...)"
+            )
+        need_lipschitz("PBAPG", problem, "upper", "lower")
+        if self.accuracy is not None and problem.error_bound is None:
+            raise ValueError(
+                "PBAPG: accuracy needs a problem with an error bound, got none; "
+                "give Problem(error_bound=...) or PBAPG(penalty=...)"
+            )
+
+    def describe(self, problem: Problem) -> str:
+        """The method and its penalty, in words."""
+        bound = problem.error_bound
+        if self.penalty is not None:
+            gamma = f"penalty {self.penalty:g}"
+        elif bound is not None and bound.gradient_bound > 0.0:
+            gamma = f"penalty by its theorem (error bound of order {bound.order:g})"
+        else:
+            gamma = f"penalty {1.0 if self.adaptive else UNPROVED:g} L_f/L_g, no theorem gives one"
+        growing = ", growing from phase to phase" if self.adaptive else ""
+        proved = "" if problem.is_bounded else ", no theorem speaks for it (unbounded domain)"
+        return f"PB-APG, {gamma}{growing}{proved}"
+
+    # -- the penalty --------------------------------------------------------------------------
+
+    def _first_penalty(self, problem: Problem, f_0: Seen, g_0: Seen) -> float:
+        bound = problem.error_bound
+        if self.penalty is not None:
+            return float(self.penalty)
+        L_g = positive_smoothness(problem, problem.lower, g_0, g_0)
+        if bound is None or bound.gradient_bound == 0.0:
+            L_f = bending(problem, problem.upper, f_0, g_0) or 1.0
+            return (1.0 if self.adaptive else UNPROVED) * L_f / L_g
+        steps = FIRST_PHASE if self.adaptive else self.horizon or DEFAULT_HORIZON
+        reach = L_g * typical_length(problem, g_0) ** 2
+        return penalty_for(bound, self.accuracy or accuracy_after(bound, steps, reach))
+
+    # -- the algorithm ------------------------------------------------------------------------
+
+    def init(self, problem: Problem, x0: Array) -> State:
+        """y_1 = x_1 = the start."""
+        (x,) = problem.lift(problem.domain.project(x0))
+        run = fista.begin(problem, x, 1.0)
+        assert run.f_y is not None
+        gamma = self._first_penalty(problem, run.f_y, run.g_y)
+        step = fista.step_size(problem, run, 1.0, gamma)
+        phase = FIRST_PHASE if self.adaptive else 0
+        return State(0, run, 1.0, gamma, step, News(values=((run.g_x, x.x, run.g_y),)), phase)
+
+    def step(self, problem: Problem, state: State) -> State:
+        """One step of FISTA; at the end of a phase a larger penalty and no momentum."""
+        is_last = state.run.k + 1 == state.phase
+        after = state.advanced(problem, restart=is_last)
+        if not is_last:
+            return after
+        order = 2.0 if problem.error_bound is None else problem.error_bound.order
+        gamma = state.lower_weight * 2.0 ** (2.0 - 2.0 / order)
+        step = fista.step_size(problem, after.run, 1.0, gamma)
+        return after._replace(lower_weight=gamma, step_size=step, phase=2 * state.phase)
+
+
+def penalty_for(bound: ErrorBound, accuracy: float) -> float:
+    """gamma = 2 gamma*, gamma* = C^r eps^(1-r) (r-1)^(r-1)/r^r, C = M (r/alpha)^(1/r).
+
+    By Proposition 1 of the AGM-BiO paper f* - f <= C (g - g*)^(1/r) <= gamma* (g - g*) + eps.
+    So an eps-minimiser of f + gamma g has f - f* <= eps, g - g* <= 2 eps/gamma* and
+    f* - f <= 3 eps. Order 1: gamma = 2 M/alpha, whatever eps.
+    """
+    r = bound.order
+    log = r * _log_slope(bound) + (1.0 - r) * math.log(accuracy) + _log_constant(r)
+    return 2.0 * math.exp(min(log, 300.0))
+
+
+def accuracy_after(bound: ErrorBound, steps: int, reach: float) -> float:
+    """The eps = 2 gamma L_g R²/(K+1)² that K steps of FISTA reach with gamma = penalty_for(eps).
+
+    ``reach`` = L_g R². That is eps = C (4 reach (r-1)^(r-1)/r^r/(K+1)²)^(1/r).
+    """
+    r = bound.order
+    squeezed = math.log(4.0) + math.log(reach) - 2.0 * math.log(steps + 1.0) + _log_constant(r)
+    return math.exp(_log_slope(bound) + squeezed / r)
+
+
+def _log_slope(bound: ErrorBound) -> float:
+    """log C, C = M (r/alpha)^(1/r)."""
+    return math.log(bound.gradient_bound) + math.log(bound.order / bound.modulus) / bound.order
+
+
+def _log_constant(r: float) -> float:
+    """log of (r-1)^(r-1)/r^r, 0 for r = 1."""
+    return (r - 1.0) * math.log(r - 1.0) - r * math.log(r) if r > 1.0 else 0.0

@@ -1,0 +1,110 @@
+"""R-APM: FISTA on g + eta f, with one small eta for the whole run.
+
+Samadi, Burbano, Yousefian: Achieving optimal complexity guarantees for a class of bilevel convex
+optimization problems, 2023.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from tiebreak.algorithms import fista
+from tiebreak.algorithms.common import DEFAULT_HORIZON, need_lipschitz, need_short_step
+from tiebreak.algorithms.fista import State
+from tiebreak.linalg import checks
+from tiebreak.linalg.arrays import Array
+from tiebreak.problem import Problem
+from tiebreak.proofs.certificate import News
+
+
+@dataclass(frozen=True)
+class RAPM:
+    """Regularized Accelerated Proximal Method.
+
+        x_{k+1} = prox of s (g2 + eta f2) on Z at y_k - s (grad g1(y_k) + eta grad f1(y_k))
+        y_{k+1} = x_{k+1} + (t_k - 1)/t_{k+1} (x_{k+1} - x_k)
+
+    where f = f1 + f2 and g = g1 + g2, smooth + penalty; without penalties the prox is the
+    projection onto Z. The output is the last iterate. With h = g + eta f, FISTA's bound h(x_K) -
+    min h <= 2 R0²/(s (K+1)²) says that f - f* <= 2 R0²/(s eta (K+1)²) and g - g* <= 2 R0²/(s
+    (K+1)²) + eta (f* - f): both O(1/K) with eta = 1/(K+1). Under weak sharpness, eta <= alpha/(2 M)
+    makes them O(1/K²), for then eta (f* - f) <= (g - g*)/2. Nothing in this needs f2 = g2 = 0;
+    alpha and M then speak of the whole g and of subgradients of the whole f.
+
+    Args:
+        eta: the weight of f. None: alpha/(2 M) where the problem has an error bound of order 1
+            (and M > 0), otherwise 1/(K+1), as the paper has it: give your own where the units of f
+            and g are far apart.
+        step_size: s, at most 1/(L_g + eta L_f), which it is if None.
+        horizon: K, the planned number of steps; ``solve`` puts max_iter.
+    """
+
+    eta: float | None = None
+    step_size: float | None = None
+    horizon: int | None = None
+
+    name: ClassVar[str] = "r-apm"
+    paper: ClassVar[str] = (
+        "Samadi, Burbano, Yousefian: Achieving optimal complexity guarantees for a class of "
+        "bilevel convex optimization problems, 2023"
+    )
+    assumptions: ClassVar[str] = (
+        "f, g convex, each smooth + penalty; Z closed, joint prox with both penalties"
+    )
+    guarantee: ClassVar[str] = (
+        "f - f* and g - g* <= O(1/K) after the K planned steps, O(1/K²) under weak sharpness"
+    )
+
+    def __post_init__(self) -> None:
+        for name in ("eta", "step_size"):
+            if getattr(self, name) is not None:
+                checks.positive("RAPM", name, getattr(self, name))
+        if self.horizon is not None:
+            checks.whole("RAPM", "horizon", self.horizon, 1)
+
+    def planned(self, steps: int) -> RAPM:
+        """The same for a run of at most so many steps."""
+        return self if self.horizon is not None else replace(self, horizon=max(steps, 1))
+
+    def check(self, problem: Problem) -> None:
+        """Refuse a problem outside the assumptions, with one sentence."""
+        fista.need_joint_prox("RAPM", problem)
+        if self.step_size is None:
+            instead = " or RAPM(step_size=...)"
+            need_lipschitz("RAPM", problem, "upper", "lower", instead=instead)
+        smoothness = problem.lower.lipschitz + self._eta(problem) * problem.upper.lipschitz
+        need_short_step("RAPM", "step_size", self.step_size, smoothness)
+
+    def describe(self, problem: Problem) -> str:
+        """The method and its weight, in words."""
+        if self.eta is None and not _is_weakly_sharp(problem):
+            return "R-APM, eta = 1/(K+1), K the planned steps"
+        reason = " = alpha/(2 M) (weak sharpness)" if self.eta is None else ""
+        return f"R-APM, eta = {self._eta(problem):g}{reason}"
+
+    def _eta(self, problem: Problem) -> float:
+        bound = problem.error_bound
+        if self.eta is not None:
+            return float(self.eta)
+        if bound is not None and _is_weakly_sharp(problem):
+            return float(bound.modulus / (2.0 * bound.gradient_bound))
+        return 1.0 / ((self.horizon or DEFAULT_HORIZON) + 1)
+
+    def init(self, problem: Problem, x0: Array) -> State:
+        """y_1 = x_1 = the start."""
+        eta = self._eta(problem)
+        (x,) = problem.lift(problem.domain.project(x0))
+        run = fista.begin(problem, x, eta)
+        s = self.step_size or fista.step_size(problem, run, eta, 1.0)
+        return State(0, run, eta, 1.0, float(s), News(values=((run.g_x, x.x, run.g_y),)))
+
+    def step(self, problem: Problem, state: State) -> State:
+        """One step of FISTA."""
+        return state.advanced(problem)
+
+
+def _is_weakly_sharp(problem: Problem) -> bool:
+    """Is an error bound of order 1 known, with a slope of f that matters?"""
+    bound = problem.error_bound
+    return bound is not None and bound.order == 1.0 and bound.gradient_bound > 0.0

@@ -1,0 +1,150 @@
+"""SEA: gradient steps on f and on g by turns, each with its own fixed size, averaged.
+
+Shen, Ho-Nguyen, Kilinc-Karzan: An online convex optimization-based framework for convex bilevel
+optimization, Math. Program. 2023.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple
+
+from tiebreak.algorithms.common import (
+    DEFAULT_HORIZON,
+    averaged,
+    need_lipschitz,
+    need_short_step,
+    need_smooth,
+    positive_smoothness,
+    values_at,
+)
+from tiebreak.algorithms.rivals import alternating
+from tiebreak.algorithms.rivals.alternating import Turns
+from tiebreak.functions.base import Seen
+from tiebreak.linalg import arrays, checks
+from tiebreak.linalg.arrays import Array
+from tiebreak.problem import Point, Problem
+from tiebreak.proofs.certificate import News
+
+
+class State(NamedTuple):
+    """Everything a run needs to go on; arrays and numbers only."""
+
+    k: int
+    turns: Turns  # x_k in Z, and y_k = x_k - s grad f(x_k) outside
+    average: Point  # of x_1 ... x_k
+    upper_step: float  # s
+    lower_step: float  # t
+    upper_value: float  # f and g at the average
+    lower_value: float
+    news: News
+
+    @property
+    def x(self) -> Array:
+        """The average, the point that the bounds speak of."""
+        return self.average.x
+
+    @property
+    def reach(self) -> Any:
+        """Of what length its images were mixed: see `mixed`."""
+        return self.average.reach
+
+
+@dataclass(frozen=True)
+class SEA:
+    """The structure-exploiting algorithm for a fixed objective on a shrinking domain.
+
+        y_k     = x_k - s grad f(x_k)
+        x_{k+1} = projection of y_k - t grad g(y_k) onto Z,   output (x_1 + ... + x_T)/T
+
+    The paper was not at hand: this is our reading of it. In this form both bounds are two lines.
+    With |grad f| <= G on Z, summing the inequality of ``alternate`` over T steps gives
+    f - f* <= R0²/(2 s T) + s G²/2 and t (g - g*) <= R0²/(2 T) + s² G²/2 + s (f* - f) for the
+    average; both are O(T^-1/2) with s = D/(G sqrt(T)) and t = 1/L_g.
+
+    Args:
+        upper_step: s; D/(G sqrt(T)) if None, with the diameter D of Z and
+            G = |grad f(x_0)| + L_f D.
+        lower_step: t, at most 1/L_g, which it is if None.
+        horizon: T, the planned number of steps; ``solve`` puts max_iter.
+    """
+
+    upper_step: float | None = None
+    lower_step: float | None = None
+    horizon: int | None = None
+
+    name: ClassVar[str] = "sea"
+    paper: ClassVar[str] = (
+        "Shen, Ho-Nguyen, Kilinc-Karzan: An online convex optimization-based framework for convex "
+        "bilevel optimization, Math. Program. 2023 (our reading of it)"
+    )
+    assumptions: ClassVar[str] = "f convex, g convex and smooth; Z compact"
+    guarantee: ClassVar[str] = "f - f* and g - g* <= O(T^(-1/2)) after the T planned steps"
+
+    def __post_init__(self) -> None:
+        for name in ("upper_step", "lower_step"):
+            if getattr(self, name) is not None:
+                checks.positive("SEA", name, getattr(self, name))
+        if self.horizon is not None:
+            checks.whole("SEA", "horizon", self.horizon, 1)
+
+    def planned(self, steps: int) -> SEA:
+        """The same for a run of at most so many steps."""
+        return self if self.horizon is not None else replace(self, horizon=max(steps, 1))
+
+    def check(self, problem: Problem) -> None:
+        """Refuse a problem outside the assumptions, with one sentence.
+
+        With both step sizes given it runs on an unbounded Z too (as in the AGM-BiO paper's second
+        figure), where nothing is proved.
+        """
+        need_smooth("SEA", problem)
+        if self.upper_step is None and not problem.is_bounded:
+            raise ValueError(
+                "SEA: domain must be bounded, "
+                f"got {type(problem.domain).__name__}; or give SEA(upper_step=...)"
+            )
+        if self.upper_step is None:
+            need_lipschitz("SEA", problem, "upper", instead=" or SEA(upper_step=...)")
+        if self.lower_step is None:
+            need_lipschitz("SEA", problem, "lower", instead=" or SEA(lower_step=...)")
+        need_short_step("SEA", "lower_step", self.lower_step, problem.lower.lipschitz)
+
+    def describe(self, problem: Problem) -> str:
+        """The method and its step sizes, in words."""
+        s = f"{self.upper_step:g}" if self.upper_step is not None else "D/(G sqrt(T))"
+        t = f"{self.lower_step:g}" if self.lower_step is not None else "1/L_g"
+        proved = "" if problem.is_bounded else ", no theorem speaks for it (unbounded domain)"
+        return f"SEA, upper steps {s}, lower steps {t}, averaged{proved}"
+
+    def init(self, problem: Problem, x0: Array) -> State:
+        """x_0, the start, and the first upper step from there."""
+        turns = alternating.begin(problem, x0)
+        f_0, g_0 = turns.f_x, turns.g_out
+        s, t = self.upper_step, self.lower_step
+        if s is None:
+            s = self._upper_step(problem, f_0)
+        if t is None:
+            t = 1.0 / positive_smoothness(problem, problem.lower, g_0, g_0)
+        turns = alternating.with_upper_step(problem, turns, float(s))
+        first = alternating.first_news(turns)
+        return State(0, turns, turns.x, float(s), float(t), f_0.value, turns.g_x, first)
+
+    def _upper_step(self, problem: Problem, f_0: Seen) -> float:
+        """s = D/(G sqrt(T)), or 1 where f does not change at all."""
+        D = problem.domain.diameter_in(int(f_0.at.shape[0]))
+        G = arrays.norm(f_0.slope) + problem.upper.lipschitz * D
+        s = D / (G * math.sqrt(self.horizon or DEFAULT_HORIZON)) if G > 0.0 else 1.0
+        return s or 1.0
+
+    def step(self, problem: Problem, state: State) -> State:
+        """A lower step to x_{k+1}, an upper step from there, and the average."""
+        k, s, t = state.k, state.upper_step, state.lower_step
+        turns = alternating.advance(problem, state.turns, t, s)
+        average = averaged(problem, state.average, turns.x, 1.0 / (k + 1), k + 1)
+        f_x, g_x = values_at(problem, average)
+        return state._replace(
+            k=k + 1, turns=turns, average=average, upper_value=f_x, lower_value=g_x,
+            news=alternating.news(state.turns, turns, t),
+        )  # fmt: skip

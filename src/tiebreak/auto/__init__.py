@@ -1,0 +1,1 @@
+"""Which method when, and the refinement to full accuracy."""

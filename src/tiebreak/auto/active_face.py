@@ -1,0 +1,162 @@
+"""The face of a set that a point lies on: the directions along it, and which face it is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from tiebreak.functions.terms import Terms
+from tiebreak.linalg import arrays
+from tiebreak.linalg.arrays import Array
+from tiebreak.sets.domains import Ball, Box, Domain, Halfspace, L1Ball, Monotone, Simplex
+
+TOUCHING = 1e-12  # relative: closer to a bound than this is on it
+
+
+class Tangent(NamedTuple):
+    """The directions along a face, and an array that tells it from others."""
+
+    along: Callable[[Array], Array]  # the part of a vector along the face
+    key: Array
+    retract: Callable[[Array], Array]  # back to the set, after a step along the face
+    free: Array | None  # 1 where an entry may change, 0 where it may not; None: not that simple
+    room: Callable[[Array, Array], float] = lambda x, d: math.inf  # how far x + t d stays on it
+    is_plain: bool = False  # is that all there is to it?
+    bend: Callable[[Array], float] = lambda slope: 0.0  # of the face, as a slope presses x to it
+
+
+def tangent(domain: Domain, x: Array) -> Tangent:
+    """The face of the domain that x, a point of it, lies inside of.
+
+    Entries are on a bound where `project` has put them, to the last bit. The sphere of a ball
+    counts as a face too, with the directions that touch it. Of a set that is not known, the whole.
+    """
+    xp = arrays.namespace(x)
+    zero = arrays.zeros_like(x)
+    if isinstance(domain, Box):  # the orthant too
+        low, high = (arrays.like(bound, x) for bound in (domain.lower, domain.upper))
+        free = (x > low) & (x < high)
+
+        def room(x: Array, d: Array) -> float:
+            return min(_room(x - low, d), _room(high - x, -d))
+
+        key = xp.astype(free, x.dtype)
+        return Tangent(lambda v: xp.where(free, v, zero), key, domain.project, key, room, True)
+    if isinstance(domain, Simplex):
+        return _on_simplex(domain, x, xp.astype(x > TOUCHING * domain.total, x.dtype))
+    if isinstance(domain, L1Ball) and float(xp.sum(xp.abs(x))) >= domain.radius * (1.0 - TOUCHING):
+        sign = xp.where(xp.abs(x) > TOUCHING * domain.radius, xp.sign(x), zero)
+        return _on_simplex(domain, x, sign)
+    if isinstance(domain, Monotone):
+        return _in_blocks(domain, x)
+    if isinstance(domain, Halfspace):
+        normal = arrays.like(domain.normal, x)
+        reach = arrays.norm(normal) * arrays.norm(x) + abs(domain.offset)
+        if domain.offset - arrays.dot(normal, x) <= TOUCHING * reach:
+            return _across(domain, normal)
+    if isinstance(domain, Ball):
+        away = x if domain.center is None else x - arrays.like(domain.center, x)
+        if arrays.norm(away) >= domain.radius * (1.0 - TOUCHING):
+            return _across(domain, away)._replace(bend=lambda slope: _pressed(away, slope))
+    return Tangent(lambda v: v, zero, domain.project, xp.ones_like(x), is_plain=True)
+
+
+def along_terms(terms: Terms, x: Array) -> tuple[Tangent, Array | None]:
+    """The face of the set where the terms are smooth, and their slope along it; None: it is 0.
+
+    Entries that are 0 stay so where an l1 part has its kink there, groups and the whole likewise.
+    """
+    face = tangent(terms.domain, x)
+    if not any(terms.weights):
+        return face, None
+    xp = arrays.namespace(x)
+    zero = arrays.zeros_like(x)
+    slope, signs = terms.square * x, xp.sign(x)
+    free = xp.ones_like(x)
+    if terms.l1 > 0.0:
+        free = xp.abs(signs)
+        slope = slope + terms.l1 * signs
+    if terms.group > 0.0:
+        lengths, layout = terms.lengths(x)
+        is_on = (lengths > 0.0) | (layout.penalised == 0.0)
+        free = layout.spread(free, is_on.astype(np.float64))
+        slope = slope + layout.spread(
+            x, terms.group * layout.penalised / np.where(lengths > 0.0, lengths, np.inf)
+        )
+    if terms.l2 > 0.0:
+        length = arrays.norm(x)
+        free = free if length > 0.0 else zero
+        slope = slope + (terms.l2 / length if length > 0.0 else 0.0) * x
+
+    def retract(y: Array) -> Array:
+        # A step that would change a sign, or turn a group around, ends at 0.
+        if terms.l1 > 0.0:
+            y = xp.where(signs * y < 0.0, zero, y)
+        if terms.group > 0.0:
+            layout = terms.layout(int(x.shape[0]))
+            is_over = (layout.dots(x, y) < 0.0) & (layout.penalised > 0.0)
+            y = layout.spread(y, 1.0 - is_over)
+        return face.retract(y)
+
+    key = face.key + 4.0 * (free * signs if terms.l1 > 0.0 else free)
+
+    def room(x: Array, d: Array) -> float:
+        return min(face.room(x, d), _room(signs * x, signs * d) if terms.l1 > 0.0 else math.inf)
+
+    both = None if face.free is None else free * face.free
+    return Tangent(
+        lambda v: face.along(free * v), key, retract, both, room, face.is_plain, face.bend
+    ), slope
+
+
+def _on_simplex(domain: Domain, x: Array, sign: Array) -> Tangent:
+    """Where the sum of sign_i x_i is given, and x_i = 0 where the sign is 0."""
+    xp = arrays.namespace(x)
+    count = max(arrays.dot(sign, sign), 1.0)
+    zero = arrays.zeros_like(x)
+
+    def along(v: Array) -> Array:
+        return xp.where(sign != 0.0, v, zero) - (arrays.dot(sign, v) / count) * sign
+
+    def retract(y: Array) -> Array:
+        # Along the face the sum stays; projections onto it are not right to the last digit.
+        return y if float(xp.min(sign * y)) >= 0.0 else domain.project(y)
+
+    return Tangent(along, sign, retract, xp.abs(sign), lambda x, d: _room(sign * x, sign * d))
+
+
+def _room(x: Array, d: Array) -> float:
+    """The largest t with x + t d >= 0, where x >= 0; entries that stay do not count."""
+    xp = arrays.namespace(x)
+    falls = d < 0.0
+    ratio = xp.where(falls, x / xp.where(falls, -d, xp.ones_like(d)), math.inf)
+    return float(xp.min(ratio))
+
+
+def _across(domain: Domain, normal: Array) -> Tangent:
+    """What is orthogonal to the normal."""
+    unit = normal / arrays.norm(normal)
+    one = arrays.namespace(normal).ones_like(normal)
+    return Tangent(lambda v: v - arrays.dot(unit, v) * unit, one, domain.project, one)
+
+
+def _pressed(away: Array, slope: Array) -> float:
+    """|slope|/radius on a sphere, where x + d lies |d|²/(2 radius) below its tangent plane."""
+    return max(-arrays.dot(away, slope) / arrays.dot(away, away), 0.0)
+
+
+def _in_blocks(domain: Domain, x: Array) -> Tangent:
+    """Where x is constant in blocks: the means over them."""
+    values = arrays.to_numpy(x)
+    apart = np.diff(values) > TOUCHING * float(np.max(np.abs(values), initial=0.0))
+    block = np.append(0, np.cumsum(apart))
+    count = np.bincount(block)
+
+    def along(v: Array) -> Array:
+        means = np.bincount(block, arrays.to_numpy(v)) / count
+        return arrays.like(means[block], x)
+
+    return Tangent(along, arrays.like(block.astype(values.dtype), x), domain.project, None)

@@ -1,0 +1,384 @@
+"""A relay: several methods on one problem, one after the other, as one method.
+
+Each runs until it ends by itself, fails or has had its steps; then the next one begins. Where one
+has an answer but no proof of it, the last one goes on for the proof alone, and the answer stays.
+Where both gaps are proved and the next one polishes, it may try, for a bounded number of steps: its
+point counts only if it is proved too. One loop, one ledger, one clock, one trace.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from tiebreak.linalg import arrays, deadline
+from tiebreak.linalg.arrays import Array
+from tiebreak.problem import Problem
+from tiebreak.proofs.certificate import UNDERFLOW, News, Proved
+
+ANSWERS = ("solved",)  # statuses with which a method has its point, proved or not
+HOPE = 32  # steps after which f* should have some lower bound, and that of g* a better one
+BETTER = 0.99  # of a gap: what counts as better
+PROVING = 300  # steps at least for the proof of an answer
+CLOSER = 1e-3  # of what a point gives up of g is asked of the next, where a proof needs it
+POLISHING = 8  # times as many, or as were taken so far, for a polish
+WORSE = "g is larger there than at a point seen before"
+AHEAD, WANTED, AT_WORK, OVER = 1, 2, 3, 4  # how far a polish is; 0: there is none
+
+
+class Road(NamedTuple):
+    """A method of a relay, and what the report says of it.
+
+    ``title`` is the method in a word or two ("": as it describes itself), ``why`` the reason for
+    taking it. A road with ``steps`` is left after so many. Where one fails that ``is_safe``, whose
+    x is never worse than its start, the next one begins there, otherwise where that one began. One
+    that ``polishes`` is also taken once the road before it has its proof.
+    """
+
+    method: Any
+    title: str
+    why: str
+    steps: int | None = None
+    is_safe: bool = False
+    polishes: bool = False
+
+
+class State(NamedTuple):
+    """Where a relay is; x and the values are those of the method at work, or the ones held."""
+
+    k: int
+    road: int  # the number of the road
+    taken: int  # steps on it
+    inner: Any  # the state of its method
+    start: Array  # where that method began
+    held: Any  # the state of the method that has an answer, None before
+    proving: int  # steps that its proof, or a polish, may take; 0 before, -1: there is no hope
+    moved: tuple[int, float]  # the step of it that last made the gap of g smaller, and that gap
+    polish: int  # how far it is
+    proved: Any  # the state that a polish began with; it comes back where the polish fails
+    notes: tuple[str, ...]  # how the former roads ended, for the report
+    steep: tuple[int, int]  # doubts about f and g, of all roads
+    bent: tuple[int, int]
+    readings: str  # of a rank that rounding decides, in a sentence; "" where there is no doubt
+    least: float  # the least value of g that was seen
+    allowed: float  # so much more may an answer have
+    news: News
+
+    @property
+    def shown(self) -> Any:
+        """The state whose point counts: a polish shows nothing before it is better."""
+        if self.polish == AT_WORK and not self.inner.is_good:
+            return self.proved
+        return self.held or self.inner
+
+    @property
+    def fallback(self) -> State | None:
+        """What was proved before a polish, where that is still on its way or waits for its proof.
+
+        As if there had been none; None where nothing was.
+        """
+        if self.proved is None:
+            return None
+        is_at_work = self.polish == AT_WORK
+        return self._replace(
+            road=self.road - is_at_work,
+            taken=0,
+            inner=self.proved,
+            held=None,
+            proving=0,
+            polish=OVER,
+            proved=None,
+            notes=self.notes if is_at_work else self.notes[:-1],
+        )
+
+    @property
+    def x(self) -> Array:
+        """The point."""
+        return self.shown.x
+
+    @property
+    def upper_value(self) -> float:
+        """f(x)."""
+        value: float = self.shown.upper_value
+        return value
+
+    @property
+    def lower_value(self) -> float:
+        """g(x)."""
+        value: float = self.shown.lower_value
+        return value
+
+    @property
+    def reach(self) -> Any:
+        """Of what length the images of x were mixed; None: they were not."""
+        return getattr(self.shown, "reach", None)
+
+    @property
+    def finished(self) -> tuple[str, str]:
+        """The status and the sentence with which the last method ended by itself."""
+        ending: tuple[str, str] = getattr(self.inner, "finished", ("", ""))
+        return ending
+
+    @property
+    def answer(self) -> tuple[str, str]:
+        """The status and the sentence of an answer that waits for its proof."""
+        return ("", "") if self.held is None else self.held.finished
+
+    @property
+    def is_settling(self) -> bool:
+        """Is the method at work about to make f more accurate, whatever is proved?"""
+        if self.held is not None:  # only the proof is missing
+            return False
+        return self.polish in (AHEAD, WANTED) or bool(getattr(self.inner, "is_settling", False))
+
+    @property
+    def is_milestone(self) -> bool:
+        """Is this a step worth a row?"""
+        is_back = self.polish == OVER and self.taken == 0 and self.held is None
+        return is_back or bool(getattr(self.inner, "is_milestone", False))
+
+    @property
+    def findings(self) -> Any:
+        """What the method found out besides x."""
+        return getattr(self.shown, "findings", None)
+
+
+@dataclass(frozen=True)
+class Relay:
+    """Methods one after the other, each from where the former ended.
+
+    Args:
+        roads: the methods with their titles and reasons, in order; the last one may go on for ever.
+    """
+
+    roads: tuple[Road, ...]
+
+    name: ClassVar[str] = "auto"
+    paper: ClassVar[str] = "none: the methods of this library in turn"
+    assumptions: ClassVar[str] = "those of the methods that it takes"
+    guarantee: ClassVar[str] = "those of the methods that it takes"
+
+    def check(self, problem: Problem) -> None:
+        """Refuse what the last road refuses: the others were chosen to fit."""
+        self.roads[-1].method.check(problem)
+
+    def planned(self, steps: int) -> Relay:
+        """The same with the horizons filled in that the methods leave open.
+
+        No road takes more than half of the steps, if others are to follow.
+        """
+        roads = []
+        for road in self.roads:
+            if hasattr(road.method, "planned"):
+                road = road._replace(method=road.method.planned(steps))
+            if road.steps is not None:
+                road = road._replace(steps=min(road.steps, max(steps // 2, 1)))
+            roads.append(road)
+        return replace(self, roads=tuple(roads))
+
+    def describe(self, problem: Problem) -> str:
+        """The first road in words."""
+        return _words(self.roads[0], problem)
+
+    def told(self, problem: Problem, state: State) -> str:
+        """The roads that were taken, and why."""
+        words = _words(self.roads[state.road], problem)
+        if state.polish == AT_WORK:
+            before = _words(self.roads[state.road - 1], problem)
+            words = f"{before}; then {words}" if state.shown is not state.proved else before
+        elif state.proving:
+            words = f"{words}, for the proof"
+        # The answer may be proved as it is.
+        is_needed = not state.proving or state.polish == AT_WORK or state.taken > 0
+        return "; then ".join([*state.notes, *([words] if is_needed else [])])
+
+    def init(self, problem: Problem, x0: Array) -> State:
+        """The first road begins."""
+        inner = self.roads[0].method.init(problem, x0)
+        doubts = _doubts(inner, ((0, 0), (0, 0)))
+        return State(
+            0, 0, 0, inner, x0, None, 0, (0, math.inf), self._polish_after(0), None, (), *doubts,
+            "", _least(inner.news, math.inf), math.inf, inner.news,
+        )  # fmt: skip
+
+    def step(self, problem: Problem, state: State) -> State:
+        """One step of the method at work; the next road begins where it fails or has to end."""
+        if state.polish in (WANTED, AT_WORK):
+            return self._polished(problem, state)
+        road, k = self.roads[state.road], state.k + 1
+        is_last = state.road + 1 == len(self.roads)
+        if road.steps is not None and state.taken >= road.steps and not is_last:
+            note = f"{_words(road, problem)} for {road.steps:,} steps"
+            return self._next(problem, state._replace(k=k), note, state.x)
+        if state.held is not None and state.taken >= state.proving:
+            before = state.fallback or state._replace(inner=state.held, held=None)
+            return before._replace(k=k, news=News())
+        try:
+            # As with `planned` steps: what one road takes of the time, others may need.
+            with contextlib.nullcontext() if is_last else deadline.half():
+                inner = road.method.step(problem, state.inner)
+        except (np.linalg.LinAlgError, ImportError, MemoryError, deadline.TooLong) as error:
+            if is_last:
+                raise
+            note = f"{_words(road, problem)}, which failed ({error})"
+            return self._next(problem, state._replace(k=k), note, state.start)
+        status, said = getattr(inner, "finished", ("", ""))
+        if status and state.held is not None and not is_last:  # all that it has for the proof
+            news = inner.news
+            after = self._next(problem, state._replace(k=k), "", state.held.x)
+            return after._replace(news=_both(news, after.news))
+        failed = bool(status) and status not in (*ANSWERS, "unbounded")
+        least = _least(inner.news, state.least)
+        if status in ANSWERS and inner.lower_value > least + state.allowed:
+            failed, said = True, WORSE
+        if not (math.isfinite(inner.upper_value) and math.isfinite(inner.lower_value)):
+            failed, said = True, "a value that is not finite"
+        if failed and not is_last:
+            note = f"{_words(road, problem)}, which ended without an answer: {said}"
+            x = inner.x if road.is_safe else state.start
+            if status == "undetermined" and getattr(inner, "findings", None) is not None:
+                state = state._replace(readings=said if inner.findings.is_ambiguous else "")
+            return self._next(problem, state._replace(k=k), note, x)
+        steep, bent = _doubts(inner, (state.steep, state.bent))
+        state = state._replace(
+            k=k, taken=state.taken + 1, inner=inner, steep=steep, bent=bent, least=least,
+            news=inner.news,
+        )  # fmt: skip
+        if status in ANSWERS and not is_last:
+            return self._held(problem, state, inner)
+        return state
+
+    def _held(self, problem: Problem, state: State, answer: Any) -> State:
+        """The last road begins, for the proof of an answer; before it a polish, which is quick."""
+        note = self.told(problem, state._replace(notes=()))
+        before = state._replace(held=answer, proving=max(PROVING, 2 * state.k))
+        last = len(self.roads) - 1
+        helps = last >= 1 and self.roads[last - 1].polishes and state.road < last - 1
+        after = self._next(problem, before._replace(road=last - 1 - helps), note, answer.x)
+        return after._replace(news=_both(answer.news, after.news))
+
+    def heed(self, state: State, proved: Proved) -> State:
+        """What is proved, handed on to the method at work; no proof goes on without hope."""
+        standing = proved.standing
+        state = state._replace(allowed=proved.asked[1])
+        if state.held is not None:
+            has_none = state.taken >= HOPE and math.isinf(standing.upper_gap)
+            if standing.lower_gap < BETTER * state.moved[1]:
+                state = state._replace(moved=(state.taken, standing.lower_gap))
+            is_last = state.road + 1 == len(self.roads)
+            is_stuck = is_last and state.taken >= state.moved[0] + HOPE
+            has_none |= is_stuck and standing.lower_gap > proved.asked[1]
+            if has_none or min(proved.asked) <= UNDERFLOW:
+                state = state._replace(proving=state.taken or -1)
+        # A polish secures f(x) from below, and sooner than a smaller eta would.
+        if standing.is_within(proved.asked) and state.polish == AHEAD:
+            return state._replace(polish=WANTED)
+        heed = getattr(self.roads[state.road].method, "heed", None)
+        if heed is None:
+            return state
+        told = proved if state.held is None else _for_the_proof(state, proved)
+        if state.polish == AHEAD:
+            told = told._replace(is_guarded=False)
+        return state._replace(inner=heed(state.inner, told))
+
+    def _polish_after(self, road: int) -> int:
+        """Is there a polish for what this road proves?"""
+        return AHEAD if any(road.polishes for road in self.roads[road + 1 : road + 2]) else 0
+
+    def _polished(self, problem: Problem, state: State) -> State:
+        """The next step of a polish, or the proved state again where it fails or takes too long."""
+        k = state.k + 1
+        if state.polish == WANTED:
+            inner = _begun(self.roads[state.road + 1], problem, state.x, state.inner)
+            return state._replace(
+                k=k, road=state.road + 1, taken=0, inner=inner, polish=AT_WORK, proved=state.inner,
+                proving=POLISHING * max(PROVING, k), news=inner.news,
+            )  # fmt: skip
+        inner = self.roads[state.road].method.step(problem, state.inner)
+        steep, bent = _doubts(inner, (state.steep, state.bent))
+        least = _least(inner.news, state.least)
+        state = state._replace(
+            k=k, steep=steep, bent=bent, taken=state.taken + 1, least=least, news=inner.news
+        )
+        if inner.finished[0] in ANSWERS and inner.lower_value <= least + state.allowed:
+            return self._held(problem, state, inner)
+        values = inner.upper_value, inner.lower_value
+        if inner.finished[0] or state.taken > state.proving or not all(map(math.isfinite, values)):
+            return state.fallback or state
+        return state._replace(inner=inner)
+
+    def _next(self, problem: Problem, state: State, note: str, x: Array) -> State:
+        """The next road begins at x."""
+        road = state.road + 1
+        x = arrays.like(x, state.start)  # an answer may be in a wider precision
+        inner = _begun(self.roads[road], problem, x, state.inner)
+        return state._replace(
+            road=road,
+            taken=0,
+            inner=inner,
+            start=x,
+            moved=(0, math.inf),
+            polish=OVER if state.held is not None else self._polish_after(road),
+            notes=(*state.notes, note) if note else state.notes,
+            news=inner.news,
+        )
+
+
+def _for_the_proof(state: State, proved: Proved) -> Proved:
+    """What is proved as the method at work should see it, while an answer waits for its proof.
+
+    The gap of its own point, and, once that is small, a tolerance below that it does not meet: its
+    bound on f* is short by about what its point gives up of g, so that it has to give up less.
+    """
+    inner, (asked_upper, asked_lower) = state.inner, proved.asked
+    own = proved.standing.upper_gap - (state.upper_value - inner.upper_value)
+    excess = max(inner.lower_value - proved.least_value, 0.0)
+    return proved._replace(
+        standing=proved.standing._replace(upper_gap=own),
+        asked=(0.5 * asked_upper, min(asked_lower, CLOSER * excess)),
+        is_guarded=False,
+    )
+
+
+def _begun(road: Road, problem: Problem, x: Array, before: Any) -> Any:
+    """The road's method at x; a polish also gets the eta of the method before it, if that has one.
+
+    Then x is about argmin g + eta f, so that it knows the size of its first multiplier.
+    """
+    if road.polishes:
+        return road.method.init(problem, x, getattr(before, "eta", 0.0))
+    return road.method.init(problem, x)
+
+
+def _both(first: News, second: News) -> News:
+    """All minorants and values of two steps."""
+    return News(
+        upper=first.upper + second.upper,
+        cuts=first.cuts + second.cuts,
+        lower=first.lower + second.lower,
+        values=first.values + second.values,
+        claims=first.claims or second.claims,
+    )
+
+
+def _words(road: Road, problem: Problem) -> str:
+    what = road.title or road.method.describe(problem)
+    return f"{what}{', ' if road.why else ''}{road.why}"
+
+
+def _least(news: News, before: float) -> float:
+    """The least value of g, with those of a step."""
+    return min(before, *(value for value, _, _ in news.values), math.inf)
+
+
+def _doubts(
+    inner: Any, before: tuple[tuple[int, int], tuple[int, int]]
+) -> tuple[tuple[int, int], tuple[int, int]]:
+    """The free checks of the method at work, and of those before it."""
+    (a, b), (c, d) = (getattr(inner, name, (0, 0)) for name in ("steep", "bent"))
+    (s, t), (u, v) = before
+    return (max(a, s), max(b, t)), (max(c, u), max(d, v))

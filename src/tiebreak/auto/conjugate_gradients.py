@@ -1,0 +1,81 @@
+"""Conjugate gradients on the sum of a round, where f and g are quadratic and nothing bounds x.
+
+The iterative form of the exact road: a Krylov space in place of a factorisation. All that it asks
+of f and g is a gradient in each step, so that A may be sparse, an operator, or elsewhere.
+Hestenes, Stiefel 1952.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from tiebreak.functions.base import Flat, Linear, Seen, SquaredNorm
+from tiebreak.functions.losses import LeastSquares, Quadratic
+from tiebreak.functions.parts import parts_of
+from tiebreak.linalg import arrays
+from tiebreak.linalg.arrays import Array
+from tiebreak.problem import Problem
+from tiebreak.sets.domains import Ball, Space
+
+QUADRATIC = (LeastSquares, Quadratic, SquaredNorm, Linear, Flat)
+
+
+def applies(problem: Problem) -> bool:
+    """Are both levels quadratic, on R^n or in a ball, which may turn out to bind or not?"""
+    return (
+        problem.is_smooth
+        and isinstance(problem.domain, Space | Ball)
+        and all(
+            isinstance(part, QUADRATIC)
+            for h in problem.smooth_parts
+            for _, part in parts_of(h.bare)
+        )
+    )
+
+
+class Conjugate(NamedTuple):
+    """The way from the point where a round began, x, towards the minimiser of its sum."""
+
+    moved: Array  # how far the iterate is from x
+    lower: Array  # the slope of g at the iterate
+    residual: Array  # minus the slope of the sum there
+    direction: Array
+    square: float  # |residual|²
+
+    def step(self, problem: Problem, f: Seen, g: Seen, eta: float) -> Conjugate | None:
+        """One step; f and g are minorants at x. None where the sum does not bend: rounding.
+
+        H d is the change of the slopes from x to x + d, with d as long as x: as many digits are
+        lost to cancellation as the slopes have lost already.
+        """
+        d, x = self.direction, f.at
+        length = arrays.norm(d)
+        reach = max(arrays.norm(x), arrays.norm(self.moved))
+        fall = abs(g.value) / (arrays.norm(g.slope) or math.inf)  # a length, where both are 0
+        stretch = (reach or fall or length) / length
+        (point,) = problem.lift(x + stretch * d)
+        (f_d,), (g_d,) = problem.upper.look([point.f])[0], problem.lower.look([point.g])[0]
+        lower = (g_d.slope - g.slope) / stretch
+        both = lower + (eta / stretch) * (f_d.slope - f.slope)
+        bend = arrays.dot(d, both)
+        if not bend > 0.0:
+            return None
+        t = self.square / bend
+        residual = arrays.plus(self.residual, both, -t)
+        square = arrays.dot(residual, residual)
+        return Conjugate(
+            moved=arrays.plus(self.moved, d, t),
+            lower=arrays.plus(self.lower, lower, t),
+            residual=residual,
+            direction=arrays.plus(residual, d, square / self.square),
+            square=square,
+        )
+
+
+def begun(g: Seen, slope: Array) -> Conjugate:
+    """The first step goes down the slope of the sum."""
+    residual = -1.0 * slope
+    return Conjugate(
+        arrays.zeros_like(slope), g.slope, residual, residual, arrays.dot(residual, residual)
+    )

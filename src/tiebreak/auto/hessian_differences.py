@@ -1,0 +1,112 @@
+"""Hessians by differences of gradients, an entry of x at a time, on the face that x is on."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tiebreak.auto.active_face import Tangent
+from tiebreak.functions.base import Seen
+from tiebreak.functions.terms import Terms
+from tiebreak.linalg import arrays, deadline
+from tiebreak.linalg.arrays import Array
+from tiebreak.problem import Problem
+
+LENGTH = 1e-6  # of a difference, beside |x|
+CHUNK = 16  # entries in one step, so that a run can be stopped between them
+RIDGES = (1e-12, 1e-10, 1e-8, 1e-6, 1e-4)  # beside the largest curvature: differences have noise
+
+Host = np.ndarray[Any, Any]
+
+
+class Probes(NamedTuple):
+    """Columns of the Hessians of f1 and g1, times the projection onto the face."""
+
+    f: Array
+    g: Array
+    known: Array  # 1 where a column is known
+
+    def missing(self, face: Tangent) -> Host:
+        """The free entries whose columns are not known."""
+        return np.nonzero(arrays.to_numpy(face.free) > arrays.to_numpy(self.known))[0]
+
+    def probed(self, problem: Problem, f_x: Seen, g_x: Seen, face: Tangent) -> Probes:
+        """With some more columns: both slopes at points of Z close to x."""
+        x = f_x.at
+        f, g, known = (np.array(arrays.to_numpy(part)) for part in self)
+        length = LENGTH * (arrays.norm(x) or 1.0)
+        for i in self.missing(face)[:CHUNK]:
+            deadline.check()
+            unit = np.zeros(len(known))
+            unit[i] = length
+            way = face.along(arrays.like(unit, x))
+            there, sign = problem.domain.project(x + way), 1.0
+            if arrays.norm(there - x - way) > 0.5 * arrays.norm(way):  # out of Z: the other side
+                there, sign = problem.domain.project(x - way), -1.0
+            (point,) = problem.lift(there)
+            (f_y,), (g_y,) = problem.upper.look([point.f])[0], problem.lower.look([point.g])[0]
+            f[:, i] = arrays.to_numpy(f_y.slope - f_x.slope) * (sign / length)
+            g[:, i] = arrays.to_numpy(g_y.slope - g_x.slope) * (sign / length)
+            known[i] = 1.0
+        return Probes(*(arrays.like(part, x) for part in (f, g, known)))
+
+    def inverse(
+        self, eta: float, terms: Terms, x: Array, face: Tangent, bend: float = 0.0
+    ) -> Array | None:
+        """The inverse of the Hessian of g1 + eta f1 + terms along the face; None where none is.
+
+        ``bend`` is what the face itself adds to it.
+        """
+        free = np.nonzero(arrays.to_numpy(face.free) > 0.0)[0]
+        if not len(free):
+            return None
+        part = np.ix_(free, free)
+        n, host = int(x.shape[0]), arrays.to_numpy(x)
+        H = arrays.to_numpy(self.g)[part] + eta * arrays.to_numpy(self.f)[part]
+        H = 0.5 * (H + H.T) + _bend(terms, host)[part] + bend * np.eye(len(free))
+        if not face.is_plain:
+            P = np.zeros((n, len(free)))
+            for j, i in enumerate(free):
+                unit = np.zeros(n)
+                unit[i] = 1.0
+                P[:, j] = arrays.to_numpy(face.along(arrays.like(unit, x)))
+            P = P[free]
+            H = P @ H @ P + float(np.mean(np.diagonal(H))) * (np.eye(len(free)) - P)
+        top = float(np.max(np.diagonal(H)))
+        for ridge in RIDGES:
+            H[np.diag_indices_from(H)] += ridge * top
+            try:
+                np.linalg.cholesky(H)
+            except np.linalg.LinAlgError:
+                continue
+            inverse = np.zeros((n, n))
+            inverse[part] = np.linalg.inv(H)
+            return arrays.like(inverse, x)
+        return None
+
+
+def unknown(x: Array) -> Probes:
+    """Nothing is known."""
+    zero = arrays.like(np.zeros((int(x.shape[0]),) * 2), x)
+    return Probes(zero, zero, arrays.zeros_like(x))
+
+
+def _bend(terms: Terms, x: Host) -> Host:
+    """The Hessian of the terms where they are smooth."""
+    n = len(x)
+    H = terms.square * np.eye(n)
+    length = float(np.linalg.norm(x))
+    if terms.l2 > 0.0 and length > 0.0:
+        u = x / length
+        H += terms.l2 / length * (np.eye(n) - np.outer(u, u))
+    if terms.group > 0.0:
+        lengths, layout = terms.lengths(x)
+        for i in np.nonzero((lengths > 0.0) & (layout.penalised > 0.0))[0]:
+            labels = np.zeros(n) if layout.labels is None else layout.labels
+            group = np.nonzero(labels == i)[0]
+            u = x[group] / lengths[i]
+            H[np.ix_(group, group)] += (
+                terms.group / lengths[i] * (np.eye(len(group)) - np.outer(u, u))
+            )
+    return H

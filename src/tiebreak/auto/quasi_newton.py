@@ -1,0 +1,99 @@
+"""What the steps of a descent say about the inverse Hessian, on the face that it is on.
+
+BFGS with a matrix where there are few variables: what one round has learnt serves the next one.
+With many, the last pairs only (L-BFGS; Liu, Nocedal 1989).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tiebreak.auto.active_face import Tangent
+from tiebreak.linalg import arrays
+from tiebreak.linalg.arrays import Array
+
+DENSE = 1000  # variables up to which the matrix is kept
+PAIRS = 12  # how many are kept where it is not
+KEPT = 0.9  # a pair stays where so much of its step is along the new face
+LEAST = 1e-14  # of |s| |y|: what <s, y> must be at least
+
+
+class Curvature(NamedTuple):
+    """The inverse Hessian: a matrix, or pairs of changes of x and slope, the latest last."""
+
+    inverse: Array | None = None
+    pairs: tuple[tuple[Array, Array], ...] = ()
+
+    def times(self, slope: Array, scale: float) -> Array:
+        """H slope; ``scale`` times the slope where nothing is known yet."""
+        if self.inverse is not None:
+            return self.inverse @ slope
+        q, weights = slope, []
+        for s, y in reversed(self.pairs):
+            weights.append(arrays.dot(s, q) / arrays.dot(s, y))
+            q = q - weights[-1] * y
+        if self.pairs:
+            s, y = self.pairs[-1]
+            scale = arrays.dot(s, y) / arrays.dot(y, y)
+        q = scale * q
+        for (s, y), weight in zip(self.pairs, reversed(weights), strict=True):
+            q = q + (weight - arrays.dot(y, q) / arrays.dot(s, y)) * s
+        return q
+
+    def learned(self, s: Array, y: Array) -> Curvature:
+        """With one more pair: H y = s."""
+        product = arrays.dot(s, y)
+        if not product > LEAST * arrays.norm(s) * arrays.norm(y):
+            return self
+        n = int(s.shape[0])
+        if n > DENSE:
+            return Curvature(None, (*self.pairs, (s, y))[-PAIRS:])
+        H = self.inverse
+        if H is None:
+            H = (product / arrays.dot(y, y)) * arrays.namespace(s).eye(n, dtype=s.dtype)
+        # (I - s y'/<s,y>) H (I - y s'/<s,y>) + s s'/<s,y>, as a change of rank two.
+        Hy = H @ y
+        p = (0.5 * (1.0 + arrays.dot(y, Hy) / product) * s - Hy) / product
+        xp = arrays.namespace(s)
+        return Curvature(H + xp.stack([p, s], axis=1) @ xp.stack([s, p], axis=0))
+
+    def onto(self, before: Tangent, after: Tangent) -> Curvature:
+        """What is left of it on another face.
+
+        Where entries are fixed, the inverse of the rest of H^-1 is a Schur complement; those that
+        are free again begin with a typical curvature.
+        """
+        if self.inverse is None:
+            kept = [(after.along(s), after.along(y), arrays.norm(s)) for s, y in self.pairs]
+            return Curvature(
+                None,
+                tuple(
+                    (s, y)
+                    for s, y, size in kept
+                    if arrays.norm(s) >= KEPT * size
+                    and arrays.dot(s, y) > LEAST * arrays.norm(s) * arrays.norm(y)
+                ),
+            )
+        if before.free is None or after.free is None:
+            return Curvature()
+        was, now = (arrays.to_numpy(face.free) > 0.0 for face in (before, after))
+        fixed, freed = np.nonzero(was & ~now)[0], np.nonzero(now & ~was)[0]
+        if len(fixed) + len(freed) > len(now) // 2:
+            return Curvature()
+        H = np.array(arrays.to_numpy(self.inverse))
+        if len(fixed):
+            try:
+                part = np.linalg.solve(H[np.ix_(fixed, fixed)], H[fixed])
+            except np.linalg.LinAlgError:
+                return Curvature()
+            H -= H[:, fixed] @ part
+            H[fixed], H[:, fixed] = 0.0, 0.0
+        if len(freed):
+            known = np.diagonal(H)[was & now]
+            H[freed], H[:, freed] = 0.0, 0.0
+            H[freed, freed] = np.median(known) if len(known) else 1.0
+        if not np.all(np.isfinite(H)):
+            return Curvature()
+        return Curvature(arrays.like(H, self.inverse))

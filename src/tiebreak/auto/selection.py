@@ -1,0 +1,164 @@
+"""Which methods ``method="auto"`` takes, in which order, and why.
+
+Where the structure gives the exact answer (`Exact`), that costs a few factorisations; a first-order
+step costs a few passes over the data. Both are known from the sizes alone, so that the choice
+depends neither on the clock nor on the units of the problem.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tiebreak.algorithms.adaptive import AdaptiveAGMBiO
+from tiebreak.algorithms.rivals.bi_sg import BiSG
+from tiebreak.auto import conjugate_gradients
+from tiebreak.auto.bregman import Multipliers
+from tiebreak.auto.cascade import Relay, Road
+from tiebreak.auto.quasi_newton import DENSE
+from tiebreak.exact.method import Exact
+from tiebreak.functions.base import Function, SquaredNorm
+from tiebreak.functions.losses import LeastSquares, Logistic, Quadratic
+from tiebreak.functions.parts import parts_of
+from tiebreak.functions.penalties import Composite
+from tiebreak.linalg import arrays, deadline
+from tiebreak.linalg.matrices import DENSE_LIMIT, WIDE_LIMIT, Matrix
+from tiebreak.linalg.spectra import EPS, cleaned, clear_rank, equilibrate
+from tiebreak.problem import Problem
+from tiebreak.sets.domains import Ball, Halfspace, L1Ball, Space
+
+CLEAR_LIMIT = 512  # largest smaller side of a matrix whose singular values are asked for
+OPENING = 1000  # steps that the first-order method has before the polish takes over
+PATIENCE = 5000  # first-order steps: an exact road that costs no more is taken at once
+OVERHEAD = 3e5  # what a step costs beside its products, in multiplications
+MEMORY = 2.5  # a pass over a matrix waits for memory: so many multiplications an entry
+
+# Costs of an exact road beside n² (rows of f and g) multiplications, measured on n = 60 to 300.
+FACTORISATION = 20.0
+ON_POLYHEDRA = 8.0  # many faces: a general solver finds the right one
+ON_L1_BALL = 30.0  # the same in twice as many variables
+LINEAR_PROGRAM = 2.0  # f = L1
+NEWTON = 10.0  # steps, where g is logistic
+
+
+def choose(problem: Problem) -> Relay:
+    """The roads for this problem; where no method takes it, one that says so when asked."""
+    last = Road(first_order(problem), "", "")
+    closed = refusal(Exact(), problem)
+    without = [last]  # without the exact road
+    solved, is_krylov = "an exact answer", False
+    if not refusal(Multipliers(), problem) and not refusal(last.method, problem):
+        polish = Road(Multipliers(), "", "", is_safe=True, polishes=True)
+        without = [last._replace(steps=OPENING), polish, last]
+        is_krylov = (problem.dimension or 0) > DENSE and conjugate_gradients.applies(problem)
+    if is_krylov:
+        krylov = Multipliers(gives_up=True)
+        without = [Road(krylov, "exact, by conjugate gradients", "", steps=PATIENCE), *without]
+        solved = "a factorisation"
+    if closed:
+        first, *others = without
+        what = closed.rpartition("got ")[2]  # the sentence in full is for those who ask for Exact
+        no = f"there is no {'factorisation of' if is_krylov else 'exact road with'} {what}"
+        return Relay((first._replace(why=f"for {no}"), *others))
+    exact = Road(Exact(), "exact", f"by structure ({_sizes(problem)})")
+    if refusal(last.method, problem):
+        return Relay((exact,))
+    steps = _exact_cost(problem) / _step_cost(problem)
+    if steps <= PATIENCE:
+        return Relay((exact, *without))
+    why = f"for {solved} costs as much as {steps:,.0f} steps ({_sizes(problem)})"
+    first, *others = [*without[:-1], last._replace(steps=int(steps))]
+    exact = exact._replace(why="by structure")
+    return Relay((first._replace(why=why), *others, exact, last))
+
+
+def in_double(problem: Problem) -> Problem:
+    """The wider problem, where the data are in single precision and few; else the problem itself.
+
+    In single precision little can be proved. Where the data are many, only the proof is widened;
+    and where g's matrices have singular values that are rounding errors of single precision, which
+    in double would count, and change the answer by orders of magnitude.
+    """
+    if not problem.is_single or sum(map(_entries, problem.smooth_parts)) > WIDE_LIMIT:
+        return problem
+    parts = (part for _, part in parts_of(problem.smooth_parts[1].bare))
+    found = [part.matrix for part in parts if hasattr(part, "matrix")]
+    is_clear = deadline.unless_too_long(lambda: all(map(_is_clear, found)), False)
+    return problem.widened or problem if is_clear else problem
+
+
+def _is_clear(matrix: Matrix) -> bool:
+    """Does the rank in double precision leave no doubt in single?  False if that is not known."""
+    rows, n = matrix.shape
+    if min(rows, n) > CLEAR_LIMIT or rows * n > DENSE_LIMIT or not matrix.is_explicit:
+        return False
+    deadline.check(0.5 * deadline.svd(rows, n))
+    epsilon = arrays.epsilon(matrix.prototype)
+    A = cleaned(matrix.dense(), epsilon)
+    r, c = equilibrate(A)
+    sigma = np.linalg.svd(r[:, None] * A * c, compute_uv=False)
+    return clear_rank(sigma, (rows, n), epsilon)[0] == clear_rank(sigma, (rows, n), EPS)[1]
+
+
+def first_order(problem: Problem) -> AdaptiveAGMBiO | BiSG:
+    """The first-order method: the adaptive one; Bi-SG where the penalties have no joint prox."""
+    adaptive, other = AdaptiveAGMBiO(), BiSG()
+    return other if refusal(adaptive, problem) and not refusal(other, problem) else adaptive
+
+
+def refusal(method: Any, problem: Problem) -> str:
+    """Why the method does not take the problem, without its name; "" where it does."""
+    try:
+        method.check(problem)
+    except ValueError as error:
+        return str(error).partition(": ")[2]
+    return ""
+
+
+# -- sizes and costs ------------------------------------------------------------------------------
+
+
+def _sizes(problem: Problem) -> str:
+    """The lower level and its size in words, such as "least squares below, 40 x 100"."""
+    names = {LeastSquares: "least squares", Logistic: "logistic loss", Quadratic: "quadratic"}
+    found = parts_of(problem.smooth_parts[1].bare)
+    words = [names.get(type(part), type(part).__name__) for _, part in found]
+    shapes = [part.matrix.shape for _, part in found if hasattr(part, "matrix")]
+    size = ", ".join(f"{rows} x {n}" for rows, n in shapes)
+    return f"{' + '.join(words)} below{', ' if size else ''}{size}"
+
+
+def _rows(h: Function, n: int) -> int:
+    """How many rows the matrices of h have, as Exact sees it."""
+    return sum(
+        part.matrix.shape[0] if hasattr(part, "matrix") else n if type(part) is SquaredNorm else 1
+        for _, part in parts_of(h.bare)
+    )
+
+
+def _exact_cost(problem: Problem) -> float:
+    """About how many multiplications the exact road takes."""
+    n = problem.dimension or 1
+    f, g = problem.smooth_parts
+    cost = FACTORISATION * n * n * (_rows(f, n) + _rows(g, n) + 1)
+    if isinstance(problem.domain, L1Ball):
+        cost *= ON_L1_BALL
+    elif not isinstance(problem.domain, Space | Ball | Halfspace):
+        cost *= ON_POLYHEDRA
+    if isinstance(problem.upper, Composite):
+        cost *= LINEAR_PROGRAM
+    if any(isinstance(part, Logistic) for _, part in parts_of(g.bare)):
+        cost *= NEWTON
+    return cost
+
+
+def _step_cost(problem: Problem) -> float:
+    """About how many multiplications a first-order step takes: two passes for f, four for g."""
+    f, g = (_entries(h) for h in problem.smooth_parts)
+    return OVERHEAD + MEMORY * (2.0 * f + 4.0 * g)
+
+
+def _entries(h: Function) -> int:
+    """How many entries the matrices of h store."""
+    return sum(part.matrix.size for _, part in parts_of(h.bare) if hasattr(part, "matrix"))

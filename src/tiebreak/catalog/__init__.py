@@ -1,0 +1,1 @@
+"""Built-in problems with known answers."""

@@ -1,0 +1,202 @@
+"""Problems on scikit-learn's own data: bundled with it, nothing is downloaded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tiebreak.catalog.built import Built, Matrix, Vector
+from tiebreak.catalog.draws import generator, validation_over_training
+from tiebreak.functions.base import SquaredNorm
+from tiebreak.functions.losses import Logistic
+from tiebreak.linalg import checks
+from tiebreak.problem import Problem
+from tiebreak.sets.domains import Ball, L1Ball
+
+# --- over-parameterised regression: fewer training rows than columns
+
+
+def breast_cancer(train: int = 50, radius: float = 10.0, seed: int = 0) -> Problem:
+    """Of all models that fit the training rows best, the one with the least error on the rest.
+
+    scikit-learn's breast cancer data (569 tumours, 30 measurements, benign or malignant as +1 or
+    -1) with all products of two measurements: 495 columns, standardised, rows of length one.  With
+    far fewer training rows than columns the lower level has an affine set of minimisers, and the
+    upper level, the error on the other rows, chooses among them.
+
+    Args:
+        train: rows of the lower level, drawn at random; all others go to the upper level.
+        radius: of the ball around the origin in which the model lies.
+        seed: of the draw.
+    """
+    measured, benign = _load("breast cancer")
+    features = _unit_rows(_degree_two(measured))
+    return _fit("breast_cancer", features, 2.0 * benign - 1.0, train, radius, seed)
+
+
+def tumours(train: int = 50, radius: float = 10.0, seed: int = 0) -> Built:
+    """`breast_cancer` with its facts; see there."""
+    return _regression("breast cancer, degree 2", breast_cancer(train, radius, seed))
+
+
+def diabetes(train: int = 30, radius: float = 20.0, seed: int = 0) -> Built:
+    """The same on the diabetes data: 442 patients, 10 measurements, 65 columns of degree 2.
+
+    The target, the progress of the disease, has mean 0 and standard deviation 1.
+
+    Args:
+        train, radius, seed: as for `breast_cancer`.
+    """
+    measured, progress = _load("diabetes")
+    features, target = _unit_rows(_degree_two(measured)), _standardised(progress[:, None])[:, 0]
+    return _regression(
+        "diabetes, degree 2", _fit("diabetes", features, target, train, radius, seed)
+    )
+
+
+def digits(train: int = 30, radius: float = 20.0, seed: int = 0) -> Built:
+    """The same on the digits: 1797 pictures of 64 pixels, odd or even as -1 or +1.
+
+    Pixels that never change are columns of zeros.
+
+    Args:
+        train, radius, seed: as for `breast_cancer`.
+    """
+    pictures, digit = _load("digits")
+    features = _unit_rows(_standardised(pictures))
+    problem = _fit("digits", features, 1.0 - 2.0 * (digit % 2), train, radius, seed)
+    return _regression("digits, odd or even", problem)
+
+
+def _fit(
+    owner: str, features: Matrix, target: Vector, train: int, radius: float, seed: int
+) -> Problem:
+    rows = target.shape[0]
+    if isinstance(train, bool) or not isinstance(train, int):
+        raise TypeError(f"{owner}: train must be a whole number, got {checks.what_it_is(train)}")
+    if not 0 < train < rows:
+        raise ValueError(f"{owner}: train must be between 1 and {rows - 1}, got {train}")
+    checks.positive(owner, "radius", radius)
+    rng = generator(owner, seed)
+    return validation_over_training(features, target, train, radius, rng, mean=True)
+
+
+def _regression(what: str, problem: Problem) -> Built:
+    n = problem.dimension
+    assert n is not None
+    rows = problem.lower.matrix.shape[0]  # type: ignore[attr-defined]
+    return Built(label=f"{what}, {rows} training rows", problem=problem, x0=np.zeros(n), order=2.0)
+
+
+# --- logistic regression with more columns than it needs
+
+
+def logistic(radius: float = 10.0) -> Built:
+    """The shortest of all most likely models: f = ½|x|², g the mean logistic loss, in a ball.
+
+    The breast cancer data with two columns for each of the ten mean measurements: is it below the
+    median, is it not? As either column of a pair is one minus the other, 20 columns have rank 11,
+    and the minimisers of g on R^20 fill 9 dimensions. The shortest of them, p, has |p| = 3.18:
+
+        radius > |p|: the ball does not bind, x* = p, and the ties keep their 9 dimensions;
+        radius < |p|: the minimiser is unique and lies on the sphere, f* = ½ radius².
+
+    Args:
+        radius: of the ball around the origin.
+    """
+    return _shortest_logistic("logistic", Ball(checks.positive("logistic", "radius", radius)))
+
+
+def sparse_logistic(radius: float = 8.0) -> Built:
+    """The same in the l1 ball, which makes models sparse; it binds where radius < 11.2.
+
+    There the ties are not gone: (a, -b) for a pair of columns may become (a+t, -b+t) if another
+    pair makes up for it, with the same fit and the same l1 norm.
+
+    Args:
+        radius: of the l1 ball.
+    """
+    owner = "sparse-logistic"
+    return _shortest_logistic(owner, L1Ball(checks.positive(owner, "radius", radius)))
+
+
+def _shortest_logistic(owner: str, domain: Ball | L1Ball) -> Built:
+    A, y = _low_or_high()
+    p = _shortest_minimiser(A, y)
+    round_ball = isinstance(domain, Ball)
+    length = float(np.linalg.norm(p) if round_ball else np.abs(p).sum()) / domain.radius
+    inside, outside = length < 1.0 - 1e-9, length > 1.0 + 1e-9
+    lower = Logistic(A, y)
+    upper_optimum = 0.5 * float(p @ p) if inside else None
+    if round_ball and outside:
+        upper_optimum = 0.5 * domain.radius**2
+    return Built(
+        label=f"{owner} regression, breast cancer, radius {domain.radius:g}",
+        problem=Problem(upper=SquaredNorm(), lower=lower, domain=domain),
+        x0=np.zeros(A.shape[1]),
+        upper_optimum=upper_optimum,
+        lower_optimum=lower.value(p) if inside else None,
+        solution=p if inside else None,
+        ties=A.shape[1] - _PAIRS - 1 if inside else 0 if round_ball and outside else None,
+        order=2.0 if inside or outside else None,
+    )
+
+
+_PAIRS = 10  # measurements; the rank of their 20 columns is 11, the pairs having the same sum
+
+
+def _low_or_high() -> tuple[Matrix, Vector]:
+    """Two columns, low and high, for each of the ten mean measurements; benign or malignant."""
+    measured, benign = _load("breast cancer")
+    means = measured[:, :_PAIRS]
+    high = (means >= np.median(means, axis=0)).astype(np.float64)
+    return np.hstack([1.0 - high, high]), 2.0 * benign - 1.0
+
+
+def _shortest_minimiser(A: Matrix, y: Vector) -> Vector:
+    """The shortest minimiser of the logistic loss on R^n, by Newton's method from the origin.
+
+    Every step is the shortest one, hence in the range of A', and so is their sum.
+    """
+    x = np.zeros(A.shape[1])
+    for _ in range(50):
+        weight = 1.0 / (1.0 + np.exp(y * (A @ x)))
+        curvature = A.T @ (A * (weight * (1.0 - weight))[:, None])
+        step = np.linalg.lstsq(curvature, A.T @ (y * weight), rcond=1e-10)[0]
+        x += step
+        if np.linalg.norm(step) <= 1e-14 * np.linalg.norm(x):
+            break
+    return x
+
+
+# --- the data
+
+
+def _load(name: str) -> tuple[Matrix, Vector]:
+    try:
+        from sklearn import datasets
+    except ImportError:
+        raise ImportError(
+            f"the {name} data needs scikit-learn: pip install 'tiebreak[data]'"
+        ) from None
+    load: Any = getattr(datasets, f"load_{name.replace(' ', '_')}")
+    measured, target = load(return_X_y=True)
+    return measured, target
+
+
+def _degree_two(X: Matrix) -> Matrix:
+    """All columns and all products of two of them, standardised before and after."""
+    X = _standardised(X)
+    first, second = np.triu_indices(X.shape[1])
+    return _standardised(np.hstack([X, X[:, first] * X[:, second]]))
+
+
+def _standardised(X: Matrix) -> Matrix:
+    """X with columns of mean 0 and standard deviation 1; constant ones become zero."""
+    spread = X.std(axis=0)
+    return np.asarray((X - X.mean(axis=0)) / np.where(spread > 0.0, spread, 1.0))
+
+
+def _unit_rows(X: Matrix) -> Matrix:
+    return np.asarray(X / np.linalg.norm(X, axis=1, keepdims=True))

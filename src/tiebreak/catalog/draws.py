@@ -1,0 +1,48 @@
+"""What the built-in problems draw at random, each from a seed of its own."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tiebreak.catalog.built import Matrix, Vector
+from tiebreak.functions.losses import LeastSquares
+from tiebreak.linalg import checks
+from tiebreak.problem import Problem
+from tiebreak.sets.domains import Ball
+
+
+def generator(owner: str, seed: int) -> np.random.Generator:
+    """The generator of ``seed``, a whole number >= 0."""
+    return np.random.default_rng(checks.whole(owner, "seed", seed))
+
+
+def disturbed(b: Vector, noise: float, rng: np.random.Generator) -> Vector:
+    """b plus a random vector of length noise |b|."""
+    direction = rng.standard_normal(b.shape[0])
+    return np.asarray(b + noise * np.linalg.norm(b) / np.linalg.norm(direction) * direction)
+
+
+def validation_over_training(
+    features: Matrix,
+    target: Vector,
+    train: int,
+    radius: float,
+    rng: np.random.Generator,
+    *,
+    mean: bool,
+) -> Problem:
+    """Of all models that fit ``train`` random rows best, the one that fits the others best.
+
+    Both levels are least squares (per row if ``mean``), the models lie in a ball. The error bound
+    has order 2 unless the least-squares solution closest to the origin lies just on the sphere:
+    with it inside, the affine set of solutions meets the inside of the ball; with it outside, the
+    minimiser x* is unique, grad g(x*) = -lambda x* with lambda > 0, and on the ball
+    g(x) - g* >= lambda (|x*|² - <x*, x>) >= lambda/2 |x - x*|².
+    """
+    order = rng.permutation(target.shape[0])
+    below, above = order[:train], order[train:]
+    return Problem(
+        upper=LeastSquares(features[above], target[above], mean=mean),
+        lower=LeastSquares(features[below], target[below], mean=mean),
+        domain=Ball(radius),
+    )

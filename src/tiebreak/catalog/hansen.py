@@ -1,0 +1,141 @@
+"""Ill-posed problems: Fredholm integral equations of the first kind, discretised.
+
+Hansen collected them in Regularization Tools (Numerical Algorithms 6, 1994); here they are written
+from their formulas. Each is  integral of K(s, t) x(t) dt = b(s)  with known x and b.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from tiebreak.catalog.built import Built, Matrix, Vector
+from tiebreak.catalog.draws import disturbed, generator
+from tiebreak.functions.base import SmoothFunction, SquaredNorm
+from tiebreak.functions.losses import LeastSquares
+from tiebreak.linalg import checks
+from tiebreak.problem import Problem
+from tiebreak.sets.domains import Domain, Orthant, Space
+
+SPACE = Space()
+
+
+@dataclass(frozen=True)
+class Equation:
+    """integral of kernel(s, t) solution(t) dt = right(s); ``s`` and ``t`` are the intervals."""
+
+    name: str
+    kernel: Callable[[Vector, Vector], Vector]
+    solution: Callable[[Vector], Vector]
+    right: Callable[[Vector], Vector]
+    s: tuple[float, float]
+    t: tuple[float, float]
+
+    def discretised(self, n: int, rows: int) -> tuple[Matrix, Vector, Vector]:
+        """A (rows x n), x and b with A x = b up to the error of the midpoint rule.
+
+        With midpoints s_i, t_j of equal pieces of lengths h and k: A_ij = sqrt(h k) K(s_i, t_j),
+        x_j = sqrt(k) x(t_j), b_i = sqrt(h) b(s_i). The roots make the Euclidean norms those of the
+        functions, whatever n is.
+        """
+        (s, h), (t, k) = _midpoints(self.s, rows), _midpoints(self.t, n)
+        A = math.sqrt(h * k) * self.kernel(s[:, None], t[None, :])
+        return A, math.sqrt(k) * self.solution(t), math.sqrt(h) * self.right(s)
+
+
+def _midpoints(interval: tuple[float, float], pieces: int) -> tuple[Vector, float]:
+    start, end = interval
+    width = (end - start) / pieces
+    return start + width * (np.arange(pieces) + 0.5), width
+
+
+# --- the equations -------------------------------------------------------------------------------
+
+
+def _bump(t: Vector) -> Vector:
+    return np.where(np.abs(t) < 3.0, 1.0 + np.cos(np.pi / 3.0 * t), 0.0)
+
+
+def _phillips_right(s: Vector) -> Vector:
+    size = np.abs(s)
+    wave = np.pi / 3.0 * size
+    return (6.0 - size) * (1.0 + 0.5 * np.cos(wave)) + 4.5 / np.pi * np.sin(wave)
+
+
+PHILLIPS = Equation(  # D. L. Phillips, J. ACM 9, 1962
+    name="phillips",
+    kernel=lambda s, t: _bump(s - t),
+    solution=_bump,
+    right=_phillips_right,
+    s=(-6.0, 6.0),
+    t=(-6.0, 6.0),
+)
+BAART = Equation(  # M. L. Baart, IMA J. Numer. Anal. 2, 1982
+    name="baart",
+    kernel=lambda s, t: np.exp(s * np.cos(t)),
+    solution=np.sin,
+    right=lambda s: 2.0 * np.sinh(s) / s,
+    s=(0.0, np.pi / 2.0),
+    t=(0.0, np.pi),
+)
+FOXGOOD = Equation(  # L. Fox, E. T. Goodwin, Phil. Trans. R. Soc. A 245, 1953
+    name="foxgood",
+    kernel=np.hypot,
+    solution=lambda t: t,
+    right=lambda s: ((1.0 + s**2) ** 1.5 - s**3) / 3.0,
+    s=(0.0, 1.0),
+    t=(0.0, 1.0),
+)
+
+
+def ill_posed(
+    equation: Equation,
+    n: int = 100,
+    rows: int | None = None,
+    noise: float = 0.0,
+    smooth: bool = False,
+    domain: Domain = SPACE,
+    seed: int = 0,
+) -> Built:
+    """The simplest function that explains the data best: g = ½|Ax - b|², f = ½|x|² or ½|Dx|².
+
+    b = A truth + noise, with truth the known solution of the integral equation. The singular values
+    of A fall without a gap: where they reach rounding the rank is not determined, nor the dimension
+    of the set of minimisers, nor f*. With fewer rows than
+    the singular values above rounding there are n - rows dimensions of ties for sure.
+
+    Args:
+        equation: PHILLIPS, BAART or FOXGOOD.
+        n: variables, the pieces of the t axis.
+        rows: pieces of the s axis; n if None.
+        noise: the length of the noise over that of A truth.
+        smooth: f is the squared length of the differences of neighbours, not of x.
+        domain: Space(), the default, or Orthant(), for all three solutions are >= 0.
+        seed: of the noise.
+    """
+    owner = equation.name
+    n = checks.whole(owner, "n", n, 2)
+    rows = n if rows is None else checks.whole(owner, "rows", rows, 1)
+    noise = checks.at_least(owner, "noise", noise)
+    if not isinstance(domain, Space | Orthant):
+        raise TypeError(
+            f"{owner}: domain must be Space() or Orthant(), got {checks.what_it_is(domain)}"
+        )
+    rng = generator(owner, seed)
+    A, truth, _ = equation.discretised(n, rows)
+    b = A @ truth
+    if noise > 0.0:
+        b = disturbed(b, noise, rng)
+    upper: SmoothFunction = SquaredNorm()
+    if checks.flag(owner, "smooth", smooth):
+        upper = LeastSquares(np.diff(np.eye(n), axis=0), np.zeros(n - 1))
+    return Built(
+        label=f"{owner}, {rows} x {n}",
+        problem=Problem(upper=upper, lower=LeastSquares(A, b), domain=domain),
+        x0=np.zeros(n),
+        lower_optimum=None if noise > 0.0 else 0.0,
+        truth=truth,
+    )

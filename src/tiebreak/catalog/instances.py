@@ -1,0 +1,281 @@
+"""The built-in problems: ``instances()`` lists them, ``instance(name, ...)`` builds one.
+
+Nothing is built or loaded before it is asked for, and nothing is ever downloaded.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from types import MappingProxyType
+from typing import Any
+
+from tiebreak.catalog import datasets, hansen
+from tiebreak.catalog.built import Built, in_words
+from tiebreak.catalog.datasets import breast_cancer
+from tiebreak.catalog.hard import hard
+from tiebreak.catalog.inverse import inverse, random_inverse, toy
+from tiebreak.catalog.sparse import basis_pursuit, group_pursuit, lasso_duplicates
+from tiebreak.catalog.wikipedia import regression
+
+__all__ = ["Built", "Instance", "breast_cancer", "instance", "instances", "table"]
+
+
+@dataclass(frozen=True, eq=False)
+class Instance:
+    """A line of ``tb.instances()``: a problem that can be built.
+
+    ``variables`` and ``dimension`` (of the set of lower minimisers; None where it is not known) are
+    those of ``build()`` without parameters.
+    """
+
+    name: str
+    title: str
+    source: str
+    variables: int
+    dimension: int | None
+    make: Callable[..., Built] = field(repr=False)
+    preset: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """What ``build`` takes, with the values it takes where you give none."""
+        signature = inspect.signature(self.make)
+        defaults = {name: p.default for name, p in signature.parameters.items()}
+        return MappingProxyType(defaults | dict(self.preset))
+
+    def build(self, **parameters: Any) -> Built:
+        """The problem with its start and its facts."""
+        for name in parameters:
+            if name not in self.parameters:
+                known = ", ".join(self.parameters)
+                raise TypeError(f"{self.name}: unknown parameter {name!r}, known are {known}")
+        return self.make(**{**self.preset, **parameters})
+
+    def __str__(self) -> str:
+        rows = {
+            "source": self.source,
+            "variables": f"{self.variables}",
+            "ties": in_words(self.dimension),
+            "parameters": ", ".join(f"{name} = {value}" for name, value in self.parameters.items()),
+        }
+        lines = [f"  {what:<13}{text}" for what, text in rows.items()]
+        return "\n".join([f"{self.name}: {self.title}", *lines])
+
+
+PAPER = "Cao, Jiang, Yazdandoost Hamedani, Mokhtari 2024"
+HANSEN = "Hansen, Regularization Tools 1994"
+TUMOURS = "Wolberg, Street, Mangasarian 1995 (scikit-learn)"
+
+INSTANCES = (
+    Instance(
+        "toy",
+        "two variables, made for drawing: a chord of the disc",
+        "tiebreak",
+        2,
+        1,
+        toy,
+    ),
+    Instance(
+        "inverse",
+        "the paper's inverse problem: the shortest vector with entries >= 0 that sum to one",
+        f"{PAPER}, fig. 2",
+        100,
+        99,
+        inverse,
+    ),
+    Instance(
+        "random-inverse",
+        "random Q, A, b: the least-squares solution that is shortest in the norm of Q",
+        "Sabach, Shtern 2017",
+        60,
+        40,
+        random_inverse,
+    ),
+    Instance(
+        "regression",
+        "the paper's regression: visits to Wikipedia pages (a synthetic twin without the file)",
+        f"{PAPER}, fig. 1",
+        730,
+        0,
+        regression,
+    ),
+    Instance(
+        "regression-few-rows",
+        "the same with 25 % of the rows for training, so that there is something to select",
+        f"{PAPER}, changed",
+        730,
+        463,
+        regression,
+        {"train": 0.25},
+    ),
+    Instance(
+        "regression-large-ball",
+        "the same with 25 % of the rows for training and five times the radius",
+        f"{PAPER}, changed",
+        730,
+        463,
+        regression,
+        {"train": 0.25, "radius": 5.0},
+    ),
+    Instance(
+        "phillips",
+        "an integral equation, mildly ill-posed: the smallest function that explains the data",
+        f"{HANSEN}; Phillips 1962",
+        100,
+        0,
+        partial(hansen.ill_posed, hansen.PHILLIPS),
+    ),
+    Instance(
+        "phillips-few-rows",
+        "the same observed at 25 points, so that there is something to select",
+        f"{HANSEN}, changed",
+        100,
+        75,
+        partial(hansen.ill_posed, hansen.PHILLIPS),
+        {"rows": 25},
+    ),
+    Instance(
+        "baart",
+        "an integral equation, severely ill-posed: the rank is not determined",
+        f"{HANSEN}; Baart 1982",
+        100,
+        None,
+        partial(hansen.ill_posed, hansen.BAART),
+    ),
+    Instance(
+        "foxgood",
+        "an integral equation, severely ill-posed: the rank is not determined",
+        f"{HANSEN}; Fox, Goodwin 1953",
+        100,
+        None,
+        partial(hansen.ill_posed, hansen.FOXGOOD),
+    ),
+    Instance(
+        "breast-cancer",
+        "of all models that fit 50 tumours, the one that serves the others best",
+        TUMOURS,
+        495,
+        445,
+        datasets.tumours,
+    ),
+    Instance(
+        "diabetes",
+        "of all models that fit 30 patients, the one that serves the others best",
+        "Efron, Hastie, Johnstone, Tibshirani 2004 (scikit-learn)",
+        65,
+        35,
+        datasets.diabetes,
+    ),
+    Instance(
+        "digits",
+        "of all models that fit 30 pictures, odd or even, the one that serves the others best",
+        "Alpaydin, Kaynak 1998 (scikit-learn)",
+        64,
+        34,
+        datasets.digits,
+    ),
+    Instance(
+        "logistic",
+        "minimum-norm logistic regression with redundant columns, in a ball that does not bind",
+        TUMOURS,
+        20,
+        9,
+        datasets.logistic,
+    ),
+    Instance(
+        "logistic-small-ball",
+        "the same in a ball that binds: a single minimiser",
+        TUMOURS,
+        20,
+        0,
+        datasets.logistic,
+        {"radius": 2.0},
+    ),
+    Instance(
+        "sparse-logistic",
+        "logistic regression with redundant columns in an l1 ball that binds",
+        TUMOURS,
+        20,
+        None,
+        datasets.sparse_logistic,
+    ),
+    Instance(
+        "sparse-logistic-large-ball",
+        "the same in an l1 ball that does not bind",
+        TUMOURS,
+        20,
+        9,
+        datasets.sparse_logistic,
+        {"radius": 15.0},
+    ),
+    Instance(
+        "hard",
+        "no first-order method gets |f - f*| below 1 in 50 steps",
+        "in the spirit of Zhang, Chen, Xu, Zhang 2024",
+        101,
+        1,
+        hard,
+    ),
+    Instance(
+        "basis-pursuit",
+        "the sparsest least-squares solution",
+        "tiebreak; Chen, Donoho, Saunders 1998",
+        1000,
+        800,
+        basis_pursuit,
+    ),
+    Instance(
+        "group-pursuit",
+        "the least-squares solution with the fewest groups of variables",
+        "tiebreak",
+        400,
+        300,
+        group_pursuit,
+    ),
+    Instance(
+        "lasso-duplicates",
+        "of all solutions of a Lasso with duplicated columns, the best one for other data",
+        "tiebreak",
+        200,
+        12,
+        lasso_duplicates,
+    ),
+)
+
+
+def instances() -> list[Instance]:
+    """The built-in problems; cheap, for nothing is built."""
+    return list(INSTANCES)
+
+
+def instance(name: str, **parameters: Any) -> Built:
+    """The built-in problem ``name``, built.
+
+    Args:
+        name: a name of ``instances()``.
+        parameters: what that instance takes; ``print`` one to see them.
+
+    Returns:
+        A Built: the problem, its start, and what is known about it.
+    """
+    for candidate in INSTANCES:
+        if candidate.name == name:
+            return candidate.build(**parameters)
+    known = ", ".join(candidate.name for candidate in INSTANCES)
+    raise ValueError(f"instance: unknown name {name!r}, known are {known}")
+
+
+def table() -> str:
+    """All instances as lines of text: name, variables, dimension of the ties, source."""
+    rows = [("name", "variables", "ties", "source")]
+    for one in INSTANCES:
+        ties = "?" if one.dimension is None else f"{one.dimension}"
+        rows.append((one.name, f"{one.variables}", ties, one.source))
+    first = max(len(row[0]) for row in rows)
+    return "\n".join(
+        f"{name:<{first}}  {variables:>9}  {ties:>4}  {source}"
+        for name, variables, ties, source in rows
+    )

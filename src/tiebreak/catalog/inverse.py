@@ -1,0 +1,163 @@
+"""Small problems with a formula for the answer, and random ones: linear inverse problems, a toy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from tiebreak.catalog.built import Built, Matrix
+from tiebreak.catalog.draws import disturbed, generator
+from tiebreak.functions.base import SquaredNorm
+from tiebreak.functions.losses import LeastSquares, Quadratic
+from tiebreak.linalg import checks
+from tiebreak.problem import ErrorBound, Problem
+from tiebreak.sets.domains import Ball, Domain, Orthant, Space
+
+ORTHANT = Orthant()
+
+
+def inverse(n: int = 100, seed: int = 0) -> Built:
+    """The paper's inverse problem: the shortest vector with entries >= 0 that sum to one.
+
+        f(x) = ½|x|²,   g(x) = ½(x_1 + ... + x_n - 1)²,   Z = R^n_+
+        x* = (1/n, ..., 1/n),   f* = 1/(2n),   g* = 0,   L_f = 1,   L_g = n
+
+    The minimisers of g are the simplex, of dimension n - 1. The error bound has order 2 and modulus
+    1: let s be the sum of the entries of x >= 0. If s >= 1, some y of the simplex has y <= x, and
+    |x - y| <= |x - y|_1 = s - 1; otherwise y = x + (1-s)/n has |x - y| = (1-s)/sqrt(n).
+
+    Args:
+        n: variables.
+        seed: of the start, uniform in [0, 1]^n.
+    """
+    n = checks.whole("inverse", "n", n, 1)
+    rng = generator("inverse", seed)
+    return Built(
+        label=f"inverse problem, n = {n}",
+        problem=Problem(
+            upper=SquaredNorm(),
+            lower=LeastSquares(np.ones((1, n)), np.ones(1), lipschitz=float(n)),
+            domain=ORTHANT,
+            error_bound=ErrorBound(order=2.0, modulus=1.0, gradient_bound=1.0 / math.sqrt(n)),
+        ),
+        x0=rng.random(n),
+        upper_optimum=0.5 / n,
+        lower_optimum=0.0,
+        solution=np.full(n, 1.0 / n),
+        ties=n - 1,
+        order=2.0,
+    )
+
+
+def random_inverse(
+    n: int = 60,
+    rows: int = 40,
+    rank: int = 20,
+    condition: float = 100.0,
+    noise: float = 0.0,
+    domain: Domain = ORTHANT,
+    seed: int = 0,
+) -> Built:
+    """The shortest least-squares solution in a random norm: f = ½x'Qx, g = ½|Ax - b|².
+
+    Q has random eigenvectors and eigenvalues from 1/condition to 1. A is the product of two random
+    matrices of small whole numbers, so that its rank is exactly the given one, divided by a power
+    of two near its norm. b = A truth + noise, with truth > 0 in the middle of the domain.
+
+    Without noise and with ``truth`` inside the domain the lower minimisers fill n - rank
+    dimensions, and g* = 0 without rounding. The error bound of least squares has order 2 on R^n and
+    on the orthant (Hoffman), and in a ball with a solution inside.
+
+    Args:
+        n, rows, rank: variables, rows of A, rank of A.
+        condition: the condition number of Q.
+        noise: the length of the noise over that of A truth.
+        domain: Space(), Ball(radius) or Orthant(), which is the default.
+        seed: of everything random.
+    """
+    owner = "random-inverse"
+    n, rows = checks.whole(owner, "n", n, 1), checks.whole(owner, "rows", rows, 1)
+    rank = checks.whole(owner, "rank", rank, 1)
+    if rank > min(n, rows):
+        raise ValueError(f"{owner}: rank must be at most {min(n, rows)}, got {rank}")
+    condition = checks.at_least(owner, "condition", condition, 1.0)
+    noise = checks.at_least(owner, "noise", noise)
+    if not isinstance(domain, Space | Ball | Orthant):
+        raise TypeError(
+            f"{owner}: domain must be Space(), Ball(radius) or Orthant(), "
+            f"got {checks.what_it_is(domain)}"
+        )
+    if isinstance(domain, Ball) and domain.center is not None:
+        raise ValueError(f"{owner}: domain must be a ball around the origin, got another center")
+    rng = generator(owner, seed)
+    basis = np.linalg.qr(rng.standard_normal((n, n)))[0]
+    eigenvalues = np.geomspace(1.0 / condition, 1.0, n) if n > 1 else np.ones(1)
+    Q = (basis * eigenvalues) @ basis.T
+    A = _whole_numbers(rng, rows, rank) @ _whole_numbers(rng, n, rank).T
+    A /= 2.0 ** round(math.log2(np.linalg.norm(A, 2)))
+    truth = np.zeros(n)
+    while not np.any(A @ truth):  # with b = 0 the answer would be 0
+        truth = rng.integers(1, 8, n) / 8.0  # dyadic, as A is: the product has no rounding
+    if isinstance(domain, Ball):
+        excess = 2.0 * np.linalg.norm(truth) / domain.radius
+        truth /= 2.0 ** max(0, math.ceil(math.log2(excess)))
+    b = A @ truth
+    if noise > 0.0:
+        b = disturbed(b, noise, rng)
+    return Built(
+        label=f"random inverse problem, {rows} x {n}, rank {rank}, {_noise(noise)}",
+        problem=Problem(upper=Quadratic(0.5 * (Q + Q.T)), lower=LeastSquares(A, b), domain=domain),
+        x0=np.zeros(n),
+        lower_optimum=None if noise > 0.0 else 0.0,
+        truth=truth,
+        ties=n - rank if noise == 0.0 or isinstance(domain, Space) else None,
+        order=None if noise > 0.0 and isinstance(domain, Ball) else 2.0,
+    )
+
+
+def _whole_numbers(rng: np.random.Generator, rows: int, columns: int) -> Matrix:
+    """Random entries of -3 to 3, of full column rank for sure: drawn again until it is."""
+    while True:
+        drawn = rng.integers(-3, 4, (rows, columns)).astype(np.float64)
+        if np.linalg.cond(drawn) < 1e6:
+            return drawn
+
+
+def _noise(level: float) -> str:
+    return f"noise {level:g}" if level > 0.0 else "no noise"
+
+
+def toy(center: Sequence[float] = (0.9, 0.8), stretch: float = 4.0) -> Built:
+    """A disc, a chord and a point: two variables, made for drawing.
+
+        f(x) = ½(x_1 - p)² + ½ stretch (x_2 - q)²,   g(x) = ½(x_1 + x_2 - 1)²,   Z = unit disc
+
+    The minimisers of g are the chord from (1, 0) to (0, 1). Along it, x = (t, 1-t), f is least at
+    t = (p + stretch (1-q))/(1 + stretch), or at the nearer end. L_f = max(1, stretch), L_g = 2.
+    The chord meets the inside of the disc, so that the error bound has order 2.
+
+    Args:
+        center: (p, q), the point that f pulls towards.
+        stretch: how much more f minds the second coordinate.
+    """
+    pair = checks.length("toy", "center", checks.vector("toy", "center", center), 2, "coordinate")
+    stretch = checks.positive("toy", "stretch", stretch)
+    p, q = (float(t) for t in pair)
+    t = min(max((p + stretch * (1.0 - q)) / (1.0 + stretch), 0.0), 1.0)
+    weights = np.array([1.0, math.sqrt(stretch)])
+    return Built(
+        label="toy: a chord of the disc",
+        problem=Problem(
+            upper=LeastSquares(np.diag(weights), weights * np.array([p, q])),
+            lower=LeastSquares(np.ones((1, 2)), np.ones(1)),
+            domain=Ball(1.0),
+        ),
+        x0=np.array([-0.5, -0.5]),
+        upper_optimum=0.5 * (t - p) ** 2 + 0.5 * stretch * (1.0 - t - q) ** 2,
+        lower_optimum=0.0,
+        solution=np.array([t, 1.0 - t]),
+        ties=1,
+        order=2.0,
+    )

@@ -1,0 +1,226 @@
+"""Sparse problems with a planted answer, proved by a dual certificate that the builder checks."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from tiebreak.catalog.built import Built, Matrix, Vector
+from tiebreak.catalog.draws import generator
+from tiebreak.functions.losses import LeastSquares
+from tiebreak.functions.penalties import L1, GroupL2, Penalty
+from tiebreak.linalg import checks
+from tiebreak.problem import Problem
+
+DRAWS = 20  # how often a problem is drawn again before its shape is refused
+LIMIT = 0.9  # of |A_G'y| where x* is zero; below 1 by far more than rounding
+WELL_CONDITIONED = 1e6  # condition numbers below this prove full rank in spite of rounding
+
+
+def basis_pursuit(
+    rows: int = 200, variables: int = 1000, nonzeros: int = 20, seed: int = 0
+) -> Built:
+    """The sparsest least-squares solution: f(x) = |x|_1, g(x) = ½|Ax - b|², Z = R^n.
+
+    A is Gaussian, x* has ``nonzeros`` entries of size 1 to 3 at random places, b = A x*. Entries of
+    A and x* are dyadic, so that b, f* = |x*|_1 and g* = 0 are without rounding.
+
+    *Proof.* The builder finds y with A_S'y = sign(x*) on the support S and |A'y| < 1 elsewhere. For
+    every x with Ax = b then |x|_1 >= <A'y, x> = <y, b> = <A'y, x*> = |x*|_1, with equality only for
+    x = 0 off S, and A_S has full rank: x* is the only solution. A problem without such a y is drawn
+    again. A has full rank: the ties fill n - rows dimensions, and the error bound has order 2.
+
+    Args:
+        rows, variables: of A; fewer rows than variables.
+        nonzeros: of x*.
+        seed: of everything random.
+    """
+    owner = "basis-pursuit"
+    variables = checks.whole(owner, "variables", variables, 2)
+    nonzeros = checks.whole(owner, "nonzeros", nonzeros, 1)
+    label = f"basis pursuit, {rows} x {variables}, {nonzeros} non-zeros"
+    return _pursuit(owner, "nonzeros", label, L1(), rows, variables, 1, nonzeros, seed)
+
+
+def group_pursuit(
+    rows: int = 100, groups: int = 80, size: int = 5, active: int = 6, seed: int = 0
+) -> Built:
+    """The least-squares solution with the fewest groups: f(x) = sum_G |x_G|, g(x) = ½|Ax - b|².
+
+    As ``basis_pursuit``, with A_G'y = x*_G/|x*_G| on the active groups and |A_G'y| < 1 elsewhere.
+
+    Args:
+        rows: of A; fewer than its groups times size columns.
+        groups, size: how many groups, of how many variables each.
+        active: the groups in which x* is not zero.
+        seed: of everything random.
+    """
+    owner = "group-pursuit"
+    groups, size = checks.whole(owner, "groups", groups, 1), checks.whole(owner, "size", size, 1)
+    active = checks.whole(owner, "active", active, 1)
+    label = f"group pursuit, {rows} x {groups * size}, {active} of {groups} groups"
+    norms = GroupL2(np.repeat(np.arange(groups), size))
+    return _pursuit(owner, "active", label, norms, rows, groups * size, size, active, seed)
+
+
+def _pursuit(
+    owner: str,
+    name: str,
+    label: str,
+    upper: Penalty,
+    rows: int,
+    columns: int,
+    size: int,
+    active: int,
+    seed: int,
+) -> Built:
+    """Of all x with Ax = A x*, the one with the smallest sum of the groups' lengths: x*."""
+    rows = checks.whole(owner, "rows", rows, 1)
+    if rows >= columns:
+        raise ValueError(f"{owner}: rows must be fewer than the variables ({columns}), got {rows}")
+    A, x, _ = _certified(owner, name, rows, columns, size, active, generator(owner, seed))
+    return Built(
+        label=label,
+        problem=Problem(upper=upper, lower=LeastSquares(A, A @ x)),
+        x0=np.zeros(columns),
+        upper_optimum=upper.value(x),
+        lower_optimum=0.0,
+        solution=x,
+        ties=columns - rows,
+        order=2.0,
+    )
+
+
+def lasso_duplicates(
+    rows: int = 80,
+    features: int = 100,
+    copies: int = 2,
+    nonzeros: int = 12,
+    validation: int = 60,
+    weight: float = 0.5,
+    seed: int = 0,
+) -> Built:
+    """The best validation loss over all solutions of a Lasso with duplicated columns.
+
+        f(x) = ½|Bx - c|²,   g(x) = ½|Ax - b|² + weight |x|_1,   Z = R^n
+
+    Each of the ``features`` columns of D stands ``copies`` times in A; in B, the validation data,
+    the copies differ. Write u for the sums over copies.
+
+    *Lower level.* Ax = Du and |x|_1 >= |u|_1, with equality just where no feature has copies of
+    both signs. The builder chooses u* and b = D u* + weight y with a y that it checks:
+    D_S'y = sign(u*) on the support S, |D'y| < 1 elsewhere, D_S of full rank: by the conditions of
+    optimality u* is the only solution of the Lasso in u. So the minimisers of g are the ways to
+    share each u*_j among its copies, with shares >= 0: copies - 1 dimensions for each non-zero,
+    and g* = weight²/2 |y|² + weight |u*|_1. (The error bound has order 2 on bounded sets only.)
+
+    *Upper level.* Half of the features, rounded up, are shared by all copies, the others are given
+    to one copy. The residual r = B x* - c is chosen such that sign(u*_j) B_i'r is the same for all
+    copies i of j with a share, and larger for the others: the conditions of optimality. The
+    differences of the copies' columns in B have full rank, so that x* is the only one; f* = ½|r|².
+
+    Args:
+        rows, features: of D.
+        copies: how often each column stands in A, at least 2.
+        nonzeros: of u*.
+        validation: rows of B; more than nonzeros (copies - 1), the dimension of the ties.
+        weight: of the Lasso.
+        seed: of everything random.
+    """
+    owner = "lasso-duplicates"
+    rows = checks.whole(owner, "rows", rows, 1)
+    features = checks.whole(owner, "features", features, 1)
+    copies = checks.whole(owner, "copies", copies, 2)
+    nonzeros = checks.whole(owner, "nonzeros", nonzeros, 1)
+    ties = nonzeros * (copies - 1)
+    validation = checks.whole(owner, "validation", validation, ties + 1)
+    weight = checks.positive(owner, "weight", weight)
+    rng = generator(owner, seed)
+    D, u, y = _certified(owner, "nonzeros", rows, features, 1, nonzeros, rng)
+    support, shared = np.flatnonzero(u), (nonzeros + 1) // 2
+
+    shares = np.zeros((features, copies))
+    shares[support, 0] = 1.0
+    shares[support[:shared]] = rng.dirichlet(np.full(copies, 5.0), shared)
+    while True:  # until the differences of the copies have full rank: at once, nearly always
+        B = rng.standard_normal((validation, features, copies)) / math.sqrt(validation)
+        signed = np.sign(u[support])[:, None] * B[:, support]
+        differences = (signed[:, :, 1:] - signed[:, :, :1]).reshape(validation, ties)
+        if np.linalg.cond(differences) < WELL_CONDITIONED:
+            break
+    slack = rng.uniform(0.1, 0.5, (nonzeros, copies - 1))
+    slack[:shared] = 0.0
+    r = rng.standard_normal(validation) / math.sqrt(validation)
+    r += np.linalg.lstsq(differences.T, slack.reshape(ties) - differences.T @ r)[0]
+
+    order = rng.permutation(features * copies)  # so that no copy is the first
+    A = np.repeat(D, copies, axis=1)[:, order]
+    B = B.reshape(validation, features * copies)[:, order]
+    x = (shares * u[:, None]).reshape(features * copies)[order]
+    return Built(
+        label=f"lasso with {features} columns, each {copies} times, {nonzeros} in use",
+        problem=Problem(
+            upper=LeastSquares(B, B @ x - r), lower=LeastSquares(A, D @ u + weight * y) + L1(weight)
+        ),
+        x0=np.zeros(features * copies),
+        upper_optimum=0.5 * float(r @ r),
+        lower_optimum=0.5 * float(weight * weight * (y @ y)) + weight * float(np.sum(np.abs(u))),
+        solution=x,
+        ties=ties,
+    )
+
+
+# -- dual certificates ----------------------------------------------------------------------------
+
+
+def _certified(
+    owner: str, name: str, rows: int, columns: int, size: int, active: int, rng: np.random.Generator
+) -> tuple[Matrix, Vector, Vector]:
+    """A Gaussian matrix of full rank, x* with ``active`` groups of ``size`` entries, and its y."""
+    most = min(rows, columns) // size
+    if active > most:
+        raise ValueError(f"{owner}: {name} must be at most {most}, got {active}")
+    for _ in range(DRAWS):
+        A = _dyadic(rng.standard_normal((rows, columns))) / 2.0 ** round(0.5 * math.log2(rows))
+        x = np.zeros((columns // size, size))
+        sizes = rng.uniform(1.0, 3.0, (active, size))
+        x[rng.choice(columns // size, active, replace=False)] = _dyadic(
+            rng.choice([-1.0, 1.0], (active, size)) * sizes
+        )
+        y = _certificate(A, x)
+        if y is not None and np.linalg.cond(A) < WELL_CONDITIONED:
+            return A, x.reshape(columns), y
+    raise ValueError(
+        f"{owner}: {name} must be so few that a dual certificate proves the answer, "
+        f"got {active} with {rows} x {columns}"
+    )
+
+
+def _dyadic(values: Matrix) -> Matrix:
+    """Rounded to multiples of 2^-10, so that products and sums of them have no rounding."""
+    return np.asarray(np.round(values * 1024.0) / 1024.0)
+
+
+def _certificate(A: Matrix, x: Matrix) -> Vector | None:
+    """y with A_G'y = x_G/|x_G| where the row x_G of x is not 0 and |A_G'y| < 1 elsewhere, checked.
+
+    The shortest y that meets the equations; groups that exceed the limit are put on it by equations
+    of their own, until there is none. That may fail where another y exists: then None.
+    """
+    size, active = x.shape[1], np.any(x != 0.0, axis=1)
+    wanted, held = np.zeros(x.shape), active.copy()
+    wanted[active] = x[active] / np.linalg.norm(x[active], axis=1, keepdims=True)
+    if np.linalg.cond(A[:, np.repeat(active, size)]) >= WELL_CONDITIONED:
+        return None
+    while size * np.count_nonzero(held) <= A.shape[0]:
+        y = np.linalg.lstsq(A[:, np.repeat(held, size)].T, wanted[held].reshape(-1))[0]
+        slopes = (A.T @ y).reshape(x.shape)
+        lengths = np.linalg.norm(slopes, axis=1)
+        above = ~held & (lengths > LIMIT)
+        if not np.any(above):
+            proved = np.allclose(slopes[active], wanted[active], rtol=0.0, atol=1e-10)
+            return y if proved and np.all(lengths[~active] < 0.5 * (1.0 + LIMIT)) else None
+        wanted[above] = LIMIT * slopes[above] / lengths[above, None]
+        held |= above
+    return None

@@ -1,0 +1,311 @@
+"""What a Ray worker does: it holds some rows, and answers what the driver asks of them.
+
+See `tiebreak.distributed.losses`, the driver, which alone imports this file.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import itertools
+import math
+import operator
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from tiebreak import lines
+from tiebreak.functions import losses
+from tiebreak.functions.base import Lifted
+from tiebreak.functions.losses import _LinearLoss
+from tiebreak.linalg import arrays, checks
+from tiebreak.linalg.arrays import Array, Deferred, Product, mix
+from tiebreak.linalg.matrices import Matrix, Sparse
+
+LISTS, WHOLE = 6, np.dtype(np.int32)  # of a request: lists of whole numbers, and how they travel
+
+Loader: TypeAlias = Callable[[], tuple[Any, Any]]
+Source: TypeAlias = "tuple[str | Path, str | Path] | str | Path | Loader"
+
+
+# -- what travels ---------------------------------------------------------------------------------
+
+
+class Request(NamedTuple):
+    """One look, as every worker gets it.
+
+    It speaks of slots: first images that the worker has kept, then those of the new points, then
+    mixtures (1 - weight) p + weight q of earlier slots.
+    """
+
+    keys: tuple[int, ...]  # the names of all slots, under which the worker keeps them
+    points: Array  # one row for each new point
+    mixtures: tuple[tuple[int, int, float], ...]  # p, q, weight
+    anew: tuple[int, ...]  # slots to be multiplied anew, for carried images drift by rounding
+    at: tuple[int, ...]  # slots with value and slope
+    values_at: tuple[int, ...]  # slots with the value alone
+    alive: tuple[int, ...]  # what else has to be kept
+
+    def packed(self) -> bytes:
+        """All of it as bytes, which Ray sends in two thirds of the time of an array.
+
+        Whole numbers, with the lengths of their lists before them, then float64. Names go as steps
+        from one to the next, for these are small.
+        """
+        keys, points, mixtures, *slots = self
+        steps = list(map(operator.sub, keys, (0, *keys)))
+        lists = steps, [i for p, q, _ in mixtures for i in (p, q)], *slots
+        whole = np.array([*map(len, lists), *itertools.chain(*lists)], dtype=WHOLE)
+        weights = [weight for _, _, weight in mixtures]
+        return b"".join([whole.tobytes(), np.concatenate([weights, np.ravel(points)]).tobytes()])
+
+    @classmethod
+    def unpacked(cls, packed: bytes, n: int, dtype: Any) -> Request:
+        """What was packed, with points of n entries in ``dtype``."""
+        lengths = np.frombuffer(packed, WHOLE, count=LISTS).tolist()
+        ends = list(itertools.accumulate(lengths, initial=LISTS))
+        whole = np.frombuffer(packed, WHOLE, count=ends[-1]).tolist()
+        steps, pairs, *slots = (tuple(whole[i:j]) for i, j in itertools.pairwise(ends))
+        numbers = np.frombuffer(packed, offset=WHOLE.itemsize * len(whole))
+        count = len(pairs) // 2
+        mixtures = tuple(zip(pairs[::2], pairs[1::2], numbers[:count].tolist(), strict=True))
+        points = numbers[count:].reshape(-1, n).astype(dtype)
+        return cls(tuple(itertools.accumulate(steps)), points, mixtures, *slots)
+
+
+class Answer(NamedTuple):
+    """The losses at all points that were looked at, and the slopes at the first ones."""
+
+    losses: list[float]
+    slopes: Array
+
+    def packed(self) -> bytes:
+        """Both as float64, one after the other."""
+        return np.concatenate([self.losses, np.ravel(self.slopes)]).tobytes()
+
+    @classmethod
+    def unpacked(cls, packed: bytes, slopes: int, n: int) -> Answer:
+        """What was packed, with so many slopes of n entries."""
+        numbers = np.frombuffer(packed)
+        split = len(numbers) - slopes * n
+        return cls(numbers[:split].tolist(), numbers[split:].reshape(slopes, n))
+
+
+class Facts(NamedTuple):
+    """What the driver has to know about a shard."""
+
+    rows: int
+    columns: int
+    dtype: str
+    names: tuple[str, ...]  # of the columns, in Parquet
+    size: float  # |A|_F
+    target_size: float  # |b|
+
+
+# -- in a worker ----------------------------------------------------------------------------------
+
+
+class Shard:
+    """Some rows, and the images under them that are kept for the driver."""
+
+    def __init__(self, kind: str, number: int, source: Source, target: str | None) -> None:
+        try:
+            A, b, self.names = _read(kind, source, target)
+            A = checks.matrix(kind, "A", arrays.to_numpy(A) if arrays.is_array(A) else A)
+            if type(A) not in (Matrix, Sparse):
+                raise TypeError(
+                    f"{kind}: A must be a dense or sparse matrix, got {type(A).__name__}"
+                )
+            if A.shape[0] == 0:
+                raise ValueError(f"{kind}: A must have at least one row, got none")
+            self.loss: _LinearLoss
+            if kind == "LeastSquares":
+                self.loss = losses.LeastSquares(A, b, gram=False)
+            else:
+                self.loss = losses.Logistic(A, b, mean=False)
+        except (ValueError, TypeError, ImportError) as error:
+            sentence = str(error).replace(": ", f": shard {number}: ", 1)
+            raise type(error)(sentence) from None
+        self.target = self.loss._target
+        self.kept: dict[int, Lifted] = {}
+
+    @property
+    def facts(self) -> Facts:
+        matrix = self.loss.matrix
+        stored = [matrix.stored] if matrix.is_sparse else (block for _, block in matrix.blocks())
+        sizes = (arrays.norm(np.ravel(some).astype(np.float64)) for some in stored)
+        target = arrays.norm(self.target.astype(np.float64))
+        dtype = str(matrix.prototype.dtype)
+        return Facts(*matrix.shape, dtype, self.names, math.hypot(*sizes), target)
+
+    def look(self, request: Request) -> Answer | None:
+        """The answer; None if an image is not known here, because this worker is a new one."""
+        lift, slots = self.loss.lift, len(request.keys) - len(request.mixtures)
+        known = request.keys[: slots - len(request.points)]
+        if not all(key in self.kept for key in known):
+            return None
+        points = [Lifted(x, *lift(x)) for x in request.points]
+        places = [self.kept[key] for key in known] + points
+        for p, q, weight in request.mixtures:
+            place = mix(places[p], places[q], weight)
+            anew = len(places) in request.anew
+            places.append(Lifted(place.x, *lift(place.x)) if anew else place)
+        at, values_at = ([places[i] for i in slots] for slots in (request.at, request.values_at))
+        seen, values = self.loss.look(at, values_at)
+        others = {key: self.kept[key] for key in request.alive if key in self.kept}
+        self.kept = others | dict(zip(request.keys, map(_settled, places), strict=True))
+        slopes = np.array([s.slope for s in seen], dtype=self.loss.matrix.prototype.dtype)
+        return Answer([s.value for s in seen] + values, slopes)
+
+    def normal(self, x: Array) -> Array:
+        """A'A x."""
+        matrix = self.loss.matrix
+        if matrix.is_sparse:
+            return matrix.normal(x)
+        return matrix.sweep((x,), 1, lambda rows, fresh: fresh)[1][0]
+
+    def digest(self) -> str:
+        """A short name for the rows and their targets."""
+        state = hashlib.blake2b(digest_size=16)
+        matrix = self.loss.matrix
+        pieces = [self.target]
+        if matrix.is_sparse:
+            pieces += [matrix.entries.indices, matrix.entries.indptr, matrix.entries.data]
+        else:
+            pieces += [matrix.entries]
+        for piece in pieces:
+            state.update(f"{piece.dtype.str}{piece.shape}".encode())
+            state.update(np.ascontiguousarray(piece).data)
+        return state.hexdigest()
+
+
+def _settled(place: Lifted) -> Lifted:
+    """With the image as an array where the pass has found it: a sum would keep all its parts."""
+    image = place.image
+    if not isinstance(image, Deferred):
+        return place
+    products = [part for _, part in image.parts if isinstance(part, Product)]
+    is_found = all(product.value is not None for product in products)
+    return Lifted(place.x, image.known()) if is_found else place
+
+
+class Worker:
+    """Some shards. As a Ray actor it loads them again by itself where it has to begin anew."""
+
+    def __init__(self, kind: str, sources: dict[int, Source], target: str | None) -> None:
+        self._kind, self._sources, self._target = kind, sources, target
+        self._one_at_a_time = threading.Lock()  # a line is served beside the calls of Ray
+
+    @cached_property
+    def shards(self) -> list[Shard]:
+        return [Shard(self._kind, i, s, self._target) for i, s in self._sources.items()]
+
+    def facts(self) -> list[Facts]:
+        return [shard.facts for shard in self.shards]
+
+    def look(self, request: Request) -> Answer | None:
+        with arrays.quiet():
+            answers = [shard.look(request) for shard in self.shards]
+        found = [answer for answer in answers if answer is not None]
+        return total(found) if len(found) == len(answers) else None
+
+    def answer(self, packed: bytes) -> bytes | None:
+        """`look`, as it travels."""
+        with self._one_at_a_time:
+            matrix = self.shards[0].loss.matrix
+            request = Request.unpacked(packed, matrix.shape[1], matrix.prototype.dtype)
+            answer = self.look(request)
+        return None if answer is None else answer.packed()
+
+    def connect(self, address: str) -> bool:
+        """Take requests from a line as well; False if the driver is on another machine."""
+        return lines.serve(address, self.answer)
+
+    def normal(self, x: Array) -> Array:
+        """A'A x."""
+        return summed(shard.normal(x) for shard in self.shards)
+
+    def digest(self) -> list[str]:
+        return [shard.digest() for shard in self.shards]
+
+
+def summed(terms: Iterable[Array]) -> Array:
+    """The sum of some arrays, in their order."""
+    return functools.reduce(operator.add, terms)
+
+
+def total(answers: Sequence[Answer]) -> Answer:
+    """The sum of some answers, in their order."""
+    losses = [sum(parts) for parts in zip(*(answer.losses for answer in answers), strict=True)]
+    return Answer(losses, summed(answer.slopes for answer in answers))
+
+
+# -- reading a shard ------------------------------------------------------------------------------
+
+
+def _read(owner: str, source: Source, target: str | None) -> tuple[Any, Any, tuple[str, ...]]:
+    """A and b, from wherever they are, and the names of the columns if they have any."""
+    if isinstance(source, tuple):
+        return _npy(owner, "A", source[0]), _npy(owner, "b", source[1]), ()
+    if isinstance(source, str | Path):
+        assert target is not None
+        return _parquet(owner, Path(source), target)
+    try:
+        loaded = source()
+    except Exception as error:  # whatever the user's own function may raise
+        what = f"{type(error).__name__}: {error}"[:80]
+        raise ValueError(f"{owner}: the loader failed with {what}") from None
+    if not (isinstance(loaded, tuple) and len(loaded) == 2):
+        what = checks.what_it_is(loaded)
+        raise TypeError(f"{owner}: the loader must return a pair (A, b), got {what}")
+    return *loaded, ()
+
+
+def _npy(owner: str, name: str, path: str | Path) -> Array:
+    try:
+        return np.load(path, allow_pickle=False)
+    except FileNotFoundError:
+        raise ValueError(f"{owner}: {name} must be a .npy file, got {path}: no such file") from None
+    except (OSError, ValueError, EOFError):
+        raise ValueError(f"{owner}: {name} must be a .npy file, got {path}: not one") from None
+
+
+def _parquet(owner: str, path: Path, target: str) -> tuple[Array, Array, tuple[str, ...]]:
+    """The column ``target`` as b, all others as A, read batch by batch into one array."""
+    try:
+        import pyarrow as pa
+        from pyarrow import parquet
+    except ImportError:
+        raise ImportError(
+            f"{owner}: Parquet shards need pyarrow: pip install 'tiebreak[ray]'"
+        ) from None
+    try:
+        file = parquet.ParquetFile(path)
+    except FileNotFoundError:
+        raise ValueError(f"{owner}: no Parquet file at {path}") from None
+    except (OSError, pa.ArrowInvalid):
+        raise ValueError(f"{owner}: not a Parquet file: {path}") from None
+    with file:
+        schema = file.schema_arrow
+        if target not in schema.names:
+            raise ValueError(f"{owner}: target must be a column of {path}, got {target!r}")
+        for field in schema:
+            if not (pa.types.is_floating(field.type) or pa.types.is_integer(field.type)):
+                raise TypeError(
+                    f"{owner}: column {field.name!r} must hold numbers, got {field.type}"
+                )
+        names = tuple(name for name in schema.names if name != target)
+        is_single = all(schema.field(name).type == pa.float32() for name in names)
+        rows, dtype = file.metadata.num_rows, np.float32 if is_single else np.float64
+        A, b, done = np.empty((rows, len(names)), dtype), np.empty(rows, dtype), 0
+        for batch in file.iter_batches():
+            here = slice(done, done + batch.num_rows)
+            b[here] = batch.column(target).to_numpy(zero_copy_only=False)
+            for j, name in enumerate(names):
+                A[here, j] = batch.column(name).to_numpy(zero_copy_only=False)
+            done = here.stop
+    return A, b, names

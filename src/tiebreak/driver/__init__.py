@@ -1,0 +1,1 @@
+"""The one loop: run, record, stop, save, report."""

@@ -1,0 +1,143 @@
+"""What to do next, in a sentence or two, when a run did not end with a proof."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from tiebreak.driver.result import Row
+from tiebreak.driver.run import Run
+from tiebreak.proofs.certificate import UNDERFLOW, Certificate
+
+_OR_PENALTY = ", or a penalty on all variables beside a smooth part whose lower_bound is known"
+
+
+def after_nonfinite(run: Run) -> str:
+    return (
+        f"step {run.iteration + 1} gave a value of the upper or lower level that is not finite: "
+        "check the functions away from x0, and their scale"
+    )
+
+
+def what_next(
+    run: Run, status: str, proof: Certificate, tolerance: tuple[float, float], max_iter: int
+) -> str:
+    """What is not proved, why, and what would help, in a sentence or two; "" where all is well."""
+    parts = []
+    steep = _levels(run, "steep")
+    if steep:
+        parts.append(
+            f"The {' and the '.join(steep)} function rises faster than its Lipschitz constant "
+            "allows: neither the theorem's rate nor a bound on |f(x) - f*| holds (the gaps do); "
+            "give a larger lipschitz"
+        )
+    if status in ("solved", "max_iter", "max_time", "stopped"):
+        parts += _missing_bounds(run, proof) or _too_wide(run, status, proof, tolerance, max_iter)
+    return ". ".join(parts)
+
+
+def _missing_bounds(run: Run, proof: Certificate) -> list[str]:
+    """The levels that nothing bounds from below, and what would."""
+    or_penalty = "" if run.problem.is_smooth else _OR_PENALTY
+    gaps = (("upper", "f*", proof.upper_gap), ("lower", "g*", proof.lower_gap))
+    missing = [(name, letter) for name, letter, gap in gaps if math.isinf(gap)]
+    if not missing:
+        return []
+    names, letters = (" or ".join(words) for words in zip(*missing, strict=True))
+    return [
+        f"Nothing bounds {letters} from below on this unbounded domain: give "
+        "Problem(radius=...) if you know that some solution has |x| <= radius, or a "
+        f"bounded domain, or a strongly convex {names} function{or_penalty}"
+    ]
+
+
+def _too_wide(
+    run: Run, status: str, proof: Certificate, tolerance: tuple[float, float], max_iter: int
+) -> list[str]:
+    """How wide the proof is, why, and what would close it."""
+    gaps = proof.upper_gap, proof.lower_gap
+    errors = run.ledger.value_errors(run.state.x, proof.upper_value, proof.lower_value)
+    missed = [gap > asked for gap, asked in zip(gaps, tolerance, strict=True)]
+    if not any(missed):
+        if proof.upper_gap < -tolerance[0]:
+            return ["f(x) is proved to be too low: x does not minimise the lower level well enough"]
+        estimate = f"|f(x) - f*| is about {proof.upper_estimate:.2g}, an estimate"
+        width = f" ({estimate})" if math.isfinite(proof.upper_estimate) else ""
+        why = getattr(getattr(run.state, "findings", None), "one_sided", "")
+        return [
+            f"That f(x) does not lie below f* by more than was asked for is not proved{width}: "
+            f"{why}{'; ' if why else ''}Problem(error_bound=...) would close that, "
+            "criterion='weak' does not ask for it"
+        ]
+    if any(m and g <= 16.0 * e for m, g, e in zip(missed, gaps, errors, strict=True)):
+        return [
+            "A gap is as small as rounding allows, and the tolerance is smaller still: set atol"
+        ]
+    missing = max(gap / asked for gap, asked in zip(gaps, tolerance, strict=True))
+    if not min(tolerance) > UNDERFLOW:
+        return []
+    if status == "solved":
+        closer = "" if run.problem.is_bounded else "Problem(radius=...) may narrow it, or "
+        return [f"The proof is {missing:.2g} times as wide as asked: {closer}relax rtol"]
+    steps = _steps_needed(run.rows, tolerance)
+    if steps is not None:
+        return [
+            f"The wider gap is {missing:.2g} times the tolerance; at the present rate "
+            f"about {steps:,} steps would do (max_iter is {max_iter:,})"
+        ]
+    otherwise = ", or try another gamma (a smaller one favours the lower level)"
+    return [
+        f"The wider gap is {missing:.2g} times the tolerance and hardly shrinks: "
+        f"relax rtol{otherwise if hasattr(run.method, 'gamma') else ''}"
+    ]
+
+
+def _steps_needed(rows: Sequence[Row], tolerance: tuple[float, float]) -> int | None:
+    """How many steps both gaps need if they go on shrinking as they did since half-way."""
+    last = rows[-1]
+    if last.iteration < 8:
+        return None
+    half = min(rows, key=lambda row: abs(row.iteration - last.iteration / 2))
+    needed = float(last.iteration)
+    for level, asked in zip(("upper_gap", "lower_gap"), tolerance, strict=True):
+        now, then = getattr(last, level), getattr(half, level)
+        if now <= asked:
+            continue
+        if not (math.isfinite(then) and now < then and asked > 0.0):
+            return None
+        rate = math.log(then / now) / math.log(last.iteration / half.iteration)
+        if rate < 0.1:
+            return None
+        decades = math.log10(now / asked) / rate
+        if decades > 12.0:  # a tiny tolerance would overflow
+            return None
+        needed = max(needed, last.iteration * 10.0**decades)
+    digits = 2 - len(str(int(needed)))  # two of them are honest
+    return int(round(needed, digits)) if needed < 1e12 else None
+
+
+def _levels(run: Run, doubt: str) -> list[str]:
+    """The levels of whose function the method has noted this doubt."""
+    counts = getattr(run.state, doubt, (0, 0))
+    return [name for name, count in zip(("upper", "lower"), counts, strict=True) if count]
+
+
+def contradiction(run: Run) -> str:
+    """Which promise cannot be true: no certificate then."""
+    bent = _levels(run, "bent")
+    if bent:
+        return (
+            f"The {' and the '.join(bent)} function fell below its own tangent: it is not convex, "
+            "or its gradient is wrong, and nothing can be proved"
+        )
+    sums = run.ledger.sums
+    if sums.lower_bound > sums.ghat:
+        return (
+            f"What you promised cannot be true: by it g* >= {sums.lower_bound:.6g}, yet g has the "
+            f"value {sums.ghat:.6g} in the domain. Check radius, and lower_bound and "
+            "strong_convexity of Smooth functions"
+        )
+    return (
+        "What you promised cannot be true: the bounds on f* exclude each other. Check error_bound, "
+        "radius and the constants of Smooth functions"
+    )

@@ -1,0 +1,282 @@
+"""Saving a run and going on from there: one .npz file, written atomically, never unpickled.
+
+Nested tuples of arrays and numbers are stored as they are: the arrays end to end as bytes, and one
+JSON text that says how they were nested, with everything else. A named tuple goes by its name in
+TYPES, so that reading a file imports and calls nothing but these.
+
+Accidents are noticed: the archive has check sums, and what no run can hold (NaN, a vector of
+another length, a bound of the wrong sign of infinity) is refused. Bounds that were forged with care
+are believed: who can write your files could change your data as well.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import re
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from tiebreak.algorithms import accelerated, adaptive, fista
+from tiebreak.algorithms.rivals import a_irg, alternating, bi_sg, bisec_bio, cg_bio, sea
+from tiebreak.auto import (
+    bregman_state,
+    cascade,
+    conjugate_gradients,
+    hessian_differences,
+    quasi_newton,
+)
+from tiebreak.driver.result import Row
+from tiebreak.driver.run import Counts, Least, Saved
+from tiebreak.exact import method
+from tiebreak.functions.base import Seen, Smooth
+from tiebreak.functions.groups import Groups
+from tiebreak.linalg import arrays, deadline
+from tiebreak.linalg.arrays import Array, Deferred
+from tiebreak.linalg.fingerprints import Inputs
+from tiebreak.linalg.matrices import Matrix
+from tiebreak.problem import Point, Problem
+from tiebreak.proofs.bounds import Block, Bound, Sums
+from tiebreak.proofs.certificate import Claims, News, Standing
+from tiebreak.proofs.models import Model
+from tiebreak.sets.cuts import Products
+
+FORMAT = 7  # raised whenever an older file could not be continued faithfully
+SCALES = (1e-2, 1.0, 1e6)  # how far from x0 callables are asked, beside 1 + |x0|
+
+# Everything that a run is made of, by the names that files use: never to be changed or used again.
+TYPES: dict[str, Any] = {
+    "run": Saved,
+    "least": Least,
+    "standing": Standing,
+    "counts": Counts,
+    "row": Row,
+    "sums": Sums,
+    "bound": Bound,
+    "block": Block,
+    "model": Model,
+    "news": News,
+    "claims": Claims,
+    "seen": Seen,
+    "point": Point,
+    "products": Products,
+    "a-irg": a_irg.State,
+    "accelerated": accelerated.State,
+    "accelerated.ahead": accelerated.Ahead,
+    "accelerated.auxiliary": accelerated.Auxiliary,
+    "adaptive": adaptive.State,
+    "adaptive.momentum": adaptive.Momentum,
+    "adaptive.looks": adaptive.Looks,
+    "alternate.turns": alternating.Turns,
+    "apg": fista.State,
+    "apg.fista": fista.Fista,
+    "bi-sg": bi_sg.State,
+    "bisec-bio": bisec_bio.State,
+    "bisec-bio.call": bisec_bio.Call,
+    "cg-bio": cg_bio.State,
+    "exact": method.State,
+    "exact.findings": method.ExactFindings,
+    "multipliers": bregman_state.State,
+    "multipliers.look": bregman_state.Look,
+    "multipliers.proof": bregman_state.Proof,
+    "multipliers.curvature": quasi_newton.Curvature,
+    "multipliers.probes": hessian_differences.Probes,
+    "multipliers.conjugate": conjugate_gradients.Conjugate,
+    "relay": cascade.State,
+    "sea": sea.State,
+}
+NAMES = {kind: name for name, kind in TYPES.items()}
+
+
+def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
+    """Write to a temporary name beside ``path``, then rename: it is old or new, never half."""
+    temporary = path.with_name(f".{path.name}.part")  # one name: a killed run leaves one at most
+    try:
+        with temporary.open("wb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def identity(problem: Problem, method: object, x0: Array) -> dict[str, str]:
+    """What tells a run from another: a digest of each part, down to the last bit of the data.
+
+    Plain callables are told apart by their values and slopes at seven points of the domain: x0, and
+    both ways along a direction for each of SCALES. Two that agree at all of them, though they
+    differ elsewhere, are taken for one another: more cannot be known of a callable.
+    """
+    n, rng = int(x0.shape[0]), np.random.default_rng(0)
+    probes = [x0]
+    for scale in SCALES:
+        away = scale * (1.0 + arrays.norm(x0)) * arrays.like(rng.standard_normal(n), x0)
+        probes += [problem.domain.project(x0 + away), problem.domain.project(x0 - away)]
+    promises = (problem.radius, problem.error_bound)
+    _ = problem.upper.lipschitz, problem.lower.lipschitz  # found once, then a part of the digest
+    return {
+        "method": re.sub(r" at 0x[0-9a-f]+", "", repr(method)),
+        "start": _digest(x0),
+        "upper": _digest(problem.upper, probes),
+        "lower": _digest(problem.lower, probes),
+        "domain": _digest(problem.domain),
+        "promises": _digest(promises),
+    }
+
+
+def _digest(value: object, probes: Sequence[Array] = ()) -> str:
+    """A short name for all that ``value`` consists of."""
+    state = hashlib.blake2b(digest_size=16)
+
+    def take(part: Any) -> None:
+        if isinstance(part, Inputs):
+            pass  # the arrays of the user, of which the part has its own
+        elif isinstance(part, Matrix):
+            take(part.signature)
+        elif arrays.is_sparse(part):
+            for piece in (part.data, part.indices, part.indptr, np.asarray(part.shape)):
+                take(piece)
+        elif arrays.is_array(part):
+            array = arrays.to_numpy(part)
+            state.update(f"{array.dtype.str}{array.shape}".encode())
+            state.update(np.ascontiguousarray(array).tobytes())
+        elif isinstance(part, Smooth):
+            take((part.lipschitz, part.strong_convexity, part.lower_bound))
+            for x in probes:
+                take(_asked(part, x))
+        elif isinstance(part, Groups):
+            take((part.labels, part.length))
+        elif isinstance(part, tuple | list):
+            for piece in part:
+                take(piece)
+        elif hasattr(part, "__dict__"):
+            state.update(type(part).__qualname__.encode())
+            for name, piece in sorted(vars(part).items()):
+                is_cache = isinstance(getattr(type(part), name, None), cached_property)
+                if name == "lipschitz" or not is_cache:  # the user's own constants count
+                    state.update(name.encode())
+                    take(piece)
+        else:
+            state.update(repr(part).encode())
+
+    take(value)
+    return state.hexdigest()
+
+
+def _asked(function: Smooth, x: Array) -> object:
+    """Value and slope at x; far away a callable may overflow, and that tells it apart as well."""
+    deadline.check()
+    try:
+        with arrays.quiet():
+            return function.value(x), function.gradient(x)
+    except ArithmeticError as error:
+        return repr(error)
+
+
+def save(path: Path, who: dict[str, str], run: Any) -> None:
+    """Save ``run`` (nested tuples of arrays and numbers) for the problem and method ``who``."""
+    blob = bytearray()  # all arrays end to end: many small entries would make the file slow
+    header = {"format": FORMAT, "who": who, "run": _encode(run, blob)}
+    text = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
+    data = np.frombuffer(bytes(blob), dtype=np.uint8)
+    write_atomically(path, lambda file: np.savez(file, header=text, data=data))
+
+
+def load(path: Path, who: dict[str, str], x0: Array) -> Any:
+    """The run saved at ``path``; one clear sentence if it belongs to something else."""
+    otherwise = "give another file name or delete it"
+    try:
+        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
+            data = file["data"].tobytes()
+            header = json.loads(file["header"].tobytes())
+        version, then, run = header["format"], dict(header["who"]), header["run"]
+    except Exception as error:  # a broken file may raise anything: zipfile, zlib, json, NumPy
+        raise ValueError(
+            f"checkpoint: {path} is not a checkpoint of tiebreak ({type(error).__name__}); "
+            f"{otherwise}"
+        ) from None
+    if version != FORMAT:
+        raise ValueError(
+            f"checkpoint: {path} was written in format {version}, this version needs {FORMAT}; "
+            f"{otherwise}"
+        )
+    for name, now in who.items():
+        if then.get(name) != now:
+            what = f"another problem ({name} differs)"
+            if name == "method":
+                what = f"another method ({then.get(name)}, now {now})"
+            elif name == "start":
+                what = "another start"
+            raise ValueError(f"checkpoint: {path} belongs to {what}; {otherwise}")
+    try:
+        return _sound(_decode(run, data, x0), x0)
+    except (TypeError, KeyError, ValueError, AttributeError, OverflowError, RecursionError):
+        raise ValueError(
+            f"checkpoint: {path} holds no run of this version of tiebreak; {otherwise}"
+        ) from None
+
+
+def _sound(run: Saved, x0: Array) -> Saved:
+    """The run itself; ValueError where it holds what no run can hold."""
+    sums = run.sums
+    models = [m for block in sums.blocks for m in block]
+    lasts = (sums.last_upper, sums.last_cut, sums.last_lower, sums.kept_cut)
+    models += [m for m in lasts if m is not None]
+    is_sound = (
+        isinstance(run, Saved)
+        and isinstance(sums, Sums)
+        and all(map(_is_model, models))
+        and all(m.slope.shape == x0.shape for m in models)
+        and run.state.x.shape == x0.shape
+        and math.isfinite(run.state.upper_value + run.state.lower_value)
+        and all(map(math.isfinite, run.start_values))
+        and run.iteration >= 0
+        and 0.0 <= run.seconds < math.inf
+        and max(sums.upper_bound, sums.lower_bound) < math.inf
+        and min(sums.upper_ceiling, sums.ghat) > -math.inf
+        and not math.isnan(sums.upper_bound + sums.lower_bound)
+        and not math.isnan(sums.upper_ceiling + sums.ghat)
+    )
+    if not is_sound:
+        raise ValueError
+    return run
+
+
+def _is_model(model: Model) -> bool:
+    sizes = (model.upper, model.lower, model.value_error, model.slope_error)
+    return model.is_finite and all(0.0 <= size < math.inf for size in sizes)
+
+
+def _encode(value: Any, blob: bytearray) -> Any:
+    if value is None or isinstance(value, bool | int | float | str):
+        return float(value) if isinstance(value, np.floating) else value
+    if isinstance(value, tuple | list):
+        name = NAMES.get(type(value), "")
+        if not name and hasattr(value, "_fields"):
+            raise TypeError(f"the state of a method must be one of ours, got {type(value)!r}")
+        return {"tuple": name, "parts": [_encode(part, blob) for part in value]}
+    array = arrays.to_numpy(value.saved() if isinstance(value, Deferred) else value)
+    code = {"dtype": array.dtype.str, "shape": list(array.shape), "at": len(blob)}
+    blob += array.tobytes()
+    return code
+
+
+def _decode(code: Any, data: bytes, like: Array) -> Any:
+    if not isinstance(code, dict):
+        return code
+    if "dtype" in code:
+        kind, count = np.dtype(code["dtype"]), math.prod(code["shape"])
+        flat = np.frombuffer(data, dtype=kind, count=count, offset=code["at"])
+        if kind.kind != "f" or not np.all(np.isfinite(flat)):
+            raise ValueError
+        return arrays.from_numpy(flat.reshape(code["shape"]).copy(), like)
+    parts = [_decode(part, data, like) for part in code["parts"]]
+    return TYPES[code["tuple"]](*parts) if code["tuple"] else tuple(parts)

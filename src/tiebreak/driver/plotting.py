@@ -1,0 +1,155 @@
+"""A picture of a run: both levels, their values, what is proved about them, and when.
+
+Drawn from the recorded rows alone, on a figure of its own: no pyplot, no global state.
+"""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tiebreak.driver.checkpoint import write_atomically
+from tiebreak.driver.result import Result
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+DARK, BAND, GREY = "#1f3b6f", "#c3d0e8", "0.45"
+NOTHING = 1e-100  # a gap below this part of the largest one is drawn as a gap of 0
+
+Column = np.ndarray[Any, Any]
+
+
+def convergence(result: Result, path: str | Path | None = None) -> Any:
+    """Values with their proved bounds above, proved gaps below; the upper level on the left.
+
+    The lower edge of the band is proved: no minimiser of the lower level has a smaller f, no
+    point of the domain a smaller g.  Where f(x) has fallen below it, x is not quite feasible and
+    f(x) < f* is proved: the band is hatched and the gap drawn with open circles.  Steps at which
+    nothing is proved are marked by crosses on the upper rim of the gaps.
+
+    Args:
+        result: what ``solve`` returned.
+        path: where to save it (.png, .pdf, .svg), atomically; not saved if None.
+
+    Returns:
+        The matplotlib figure.
+    """
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise ImportError("plotting needs matplotlib: pip install 'tiebreak[plot]'") from None
+    figure = Figure(figsize=(9.0, 6.0), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots(2, 2, sharex=True, height_ratios=(1.0, 1.15))
+    step = np.asarray(result.trace.column("iteration"), dtype=float)
+    optima = (result.upper_optimum, result.lower_optimum)
+    for i, (level, letter) in enumerate((("upper", "f"), ("lower", "g"))):
+        value = np.asarray(result.trace.column(f"{level}_value"), dtype=float)
+        gap = np.asarray(result.trace.column(f"{level}_gap"), dtype=float)
+        _draw_values(axes[0, i], letter, step, value, value - gap)
+        _draw_gaps(axes[1, i], letter, step, gap, result.tolerance[i])
+        axes[0, i].set_title(f"{level} level:  ${letter}^*$ {_interval(optima[i])}", fontsize=10.5)
+        axes[1, i].set_xlabel("iteration $k$")
+    ended = f"{result.status} after {result.nit:,} steps, {result.time:.3g} s"
+    figure.suptitle(f"{ended}\n{textwrap.fill(result.method, 100)}", fontsize=10.5)
+    if path is not None:
+        target = Path(path)
+        kind = target.suffix[1:] or "png"
+        write_atomically(target, lambda file: figure.savefig(file, format=kind, dpi=200))
+    return figure
+
+
+def _draw_values(ax: Axes, letter: str, step: Column, value: Column, bound: Column) -> None:
+    """f(x_k), the best bound proved so far, and the band between them."""
+    best = np.maximum.accumulate(bound)
+    known = np.isfinite(best)
+    ax.plot(step, value, color=DARK, linewidth=1.6, marker=_dots(step), label=f"${letter}(x_k)$")
+    if known.any():
+        ax.plot(
+            step[known], best[known],
+            color=GREY, linewidth=1.2, linestyle=(0, (4, 1.5)),
+            label=f"proved lower bound on ${letter}^*$",
+        )  # fmt: skip
+        ax.fill_between(step, value, best, where=known & (best <= value), color=BAND, linewidth=0)
+    below = known & (value < best)
+    if below.any():
+        ax.fill_between(
+            step, value, best,
+            where=known & (best >= value), facecolor="none", edgecolor=GREY, hatch="////",
+            linewidth=0, label=f"${letter}(x_k) < {letter}^*$ proved",
+        )  # fmt: skip
+    _scale_steps(ax, step)
+    ax.set_ylabel(f"value of ${letter}$")
+    ax.legend(frameon=False, fontsize=9)
+
+
+def _draw_gaps(ax: Axes, letter: str, step: Column, gap: Column, tolerance: float) -> None:
+    """The proved gap on a log axis: its size where it is negative, crosses where there is none."""
+    known = np.isfinite(gap)
+    sizes = np.abs(gap[known])
+    sizes = sizes[sizes > NOTHING * np.max(sizes, initial=0.0)]
+    positive = np.append(sizes, tolerance if tolerance > 0.0 else [])
+    floor = 0.1 * float(positive.min()) if positive.size else 1e-16  # where a gap of 0 is drawn
+    shown = np.where(known, np.maximum(np.abs(gap), floor), np.nan)
+    above = np.where(gap >= 0.0, shown, np.nan)
+    if np.isfinite(above).any():
+        ax.plot(
+            step, above, color=DARK, linewidth=1.6, marker=_dots(step),
+            label=f"${letter}(x_k) - {letter}^*$ is at most this",
+        )  # fmt: skip
+    if (gap < 0.0).any():
+        ax.plot(
+            step[gap < 0.0], shown[gap < 0.0],
+            color=DARK, linestyle="", marker="o", markersize=4, markerfacecolor="white",
+            markevery=_thin(gap < 0.0),
+            label=f"${letter}(x_k) < {letter}^*$ proved, by this much",
+        )  # fmt: skip
+    if not known.all():
+        ax.plot(
+            step[~known], np.ones(int((~known).sum())),
+            transform=ax.get_xaxis_transform(), clip_on=False,
+            color=GREY, linestyle="", marker="x", markersize=5, markevery=_thin(~known),
+            label=f"nothing proved about ${letter}^*$",
+        )  # fmt: skip
+    if tolerance > 0.0:
+        ax.axhline(tolerance, color="black", linewidth=1.0, linestyle="--")
+        ax.annotate(
+            f"asked: {tolerance:.2g}", (0.0, tolerance), xycoords=("axes fraction", "data"),
+            xytext=(5, 3), textcoords="offset points", fontsize=9,
+        )  # fmt: skip
+    ax.set_yscale("log")
+    _scale_steps(ax, step)
+    ax.set_ylabel(f"proved gap of ${letter}$")
+    ax.legend(frameon=False, fontsize=9)
+
+
+def _dots(step: Column) -> str:
+    """A line of one or two points is invisible without markers."""
+    return "." if step.size < 3 else ""
+
+
+def _thin(marked: Column) -> float | None:
+    """Many markers are thinned out to an even distance on the page."""
+    return 0.02 if int(marked.sum()) > 30 else None
+
+
+def _scale_steps(ax: Axes, step: Column) -> None:
+    """Logarithmic from 1 on, with a short linear piece for step 0, the start."""
+    ax.set_xscale("symlog", linthresh=1.0, linscale=0.3)
+    ax.set_xlim(0.0, 1.05 * float(step.max(initial=1.0)))
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.grid(color="0.92", linewidth=0.8)
+    ax.set_axisbelow(True)
+
+
+def _interval(ends: tuple[float, float]) -> str:
+    low, high = ends
+    if math.isinf(low):
+        return "unknown" if math.isinf(high) else f"$\\leq$ {high:.6g}"
+    return f"$\\geq$ {low:.6g}" if math.isinf(high) else f"in [{low:.6g}, {high:.6g}]"

@@ -1,0 +1,414 @@
+"""What a run returns: the point, what is proved about it, and how it got there."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple, Protocol, overload
+
+import numpy as np
+
+from tiebreak.functions.base import Function, Smooth
+from tiebreak.functions.parts import parts_of
+from tiebreak.linalg import deadline
+from tiebreak.linalg.arrays import Array, to_numpy
+from tiebreak.problem import Problem, solution_dimension
+from tiebreak.proofs.certificate import UNDERFLOW, Certificate
+
+STATUSES = {
+    "certified": "both levels are proved to be within the tolerance",
+    "solved": "an answer was found, its proof is wider than asked",
+    "unbounded": "there is no minimiser: a level falls without end along a direction",
+    "undetermined": "the data allow two readings, and nothing tells which is meant",
+    "max_iter": "max_iter steps were taken before both levels were within the tolerance",
+    "max_time": "max_time passed before both levels were within the tolerance",
+    "stopped": "stopped from outside; x is the best point so far",
+    "failed": "no answer: a value is not finite, or a promise was seen to be false",
+}
+
+SUCCESSES = ("certified", "solved")
+
+NOTABLE = 1e-3  # the report counts what exceeds this part of the largest: averages are rarely 0
+
+
+class Findings(Protocol):
+    """What a method found out besides x, in its own words."""
+
+    @property
+    def dimension(self) -> int | None:
+        """Of the solution set of the lower level, None where unknown."""
+
+    def lines(self) -> list[tuple[str, str]]:
+        """Lines for the report: a label of at most 10 characters, and a text."""
+
+
+class Row(NamedTuple):
+    """One recorded step."""
+
+    iteration: int
+    seconds: float
+    upper_value: float
+    lower_value: float
+    upper_gap: float  # proved bound on f(x) - f*
+    lower_gap: float  # proved bound on g(x) - g*
+    upper_gradients: int  # oracle calls so far
+    lower_gradients: int
+    passes: int  # passes over the data of f and g so far
+
+
+class Trace(Sequence[Row]):
+    """The recorded steps of a run, one Row each."""
+
+    def __init__(self, rows: Sequence[Row] = ()) -> None:
+        self._rows = tuple(rows)
+
+    @overload
+    def __getitem__(self, index: int) -> Row: ...
+    @overload
+    def __getitem__(self, index: slice) -> Trace: ...
+    def __getitem__(self, index: int | slice) -> Row | Trace:
+        return Trace(self._rows[index]) if isinstance(index, slice) else self._rows[index]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self._rows)
+
+    def __repr__(self) -> str:
+        return f"<Trace of {len(self)} rows: {', '.join(Row._fields)}>"
+
+    def column(self, name: str) -> list[float]:
+        """One column as a list."""
+        return [getattr(row, name) for row in self._rows]
+
+    def to_pandas(self) -> Any:
+        """The rows as a pandas DataFrame (needs the extra ``pandas``)."""
+        try:
+            import pandas
+        except ImportError:
+            raise ImportError("to_pandas needs pandas: pip install 'tiebreak[pandas]'") from None
+        return pandas.DataFrame(list(self._rows), columns=list(Row._fields))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Result:
+    """The answer of ``solve``; printing it gives a short report, ``details()`` the whole one.
+
+    Attributes:
+        x: the point.
+        upper_value, lower_value: f(x) and g(x).
+        upper_gap, lower_gap: *proved* upper bounds on f(x) - f* and g(x) - g*; inf where nothing
+            is proved; a negative upper gap proves f(x) < f* (x is not quite feasible below).
+        upper_error: proved bound on |f(x) - f*|, inf where there is none.
+        upper_optimum, lower_optimum: proved intervals for f* and g*.
+        tolerance: what was asked of the two gaps, as absolute numbers.
+        status, success, proved, message: how the run ended: see ``solve``. ``success``: there is an
+            answer; ``proved``: and a proof that it is as good as was asked for.
+        nit, time, method: steps, seconds, and the method with its step-size rule.
+        dimension: of the solution set of the lower level, None where unknown.
+        trace: one Row per recorded step; ``trace.to_pandas()``.
+        findings: what the method found out besides x (``Exact``: ranks, residuals), or None.
+    """
+
+    x: Array
+    certificate: Certificate
+    tolerance: tuple[float, float]
+    start_values: tuple[float, float]
+    status: str
+    reason: str  # how the run ended, where the status does not say it all
+    advice: str  # what is not proved and why, and what would help
+    nit: int
+    time: float
+    method: str
+    trace: Trace = field(repr=False)
+    problem: Problem = field(repr=False)
+    findings: Findings | None = None
+
+    @property
+    def upper_value(self) -> float:
+        """f(x)."""
+        return self.certificate.upper_value
+
+    @property
+    def lower_value(self) -> float:
+        """g(x)."""
+        return self.certificate.lower_value
+
+    @property
+    def upper_gap(self) -> float:
+        """Proved: f(x) - f* is at most this."""
+        return self.certificate.upper_gap
+
+    @property
+    def lower_gap(self) -> float:
+        """Proved: g(x) - g* is at most this."""
+        return self.certificate.lower_gap
+
+    @property
+    def upper_error(self) -> float:
+        """Proved: |f(x) - f*| is at most this."""
+        return self.certificate.upper_error
+
+    @property
+    def upper_optimum(self) -> tuple[float, float]:
+        """Proved: f* lies in this interval."""
+        return self.certificate.upper_optimum
+
+    @property
+    def lower_optimum(self) -> tuple[float, float]:
+        """Proved: g* lies in this interval."""
+        return self.certificate.lower_optimum
+
+    @cached_property
+    def dimension(self) -> int | None:
+        """The dimension of the lower level's solution set, None where unknown; found when asked."""
+        found = None if self.findings is None else self.findings.dimension
+        if found is not None:
+            return found
+        is_cut_short = self.status in ("max_time", "stopped")  # who had no time has none now
+        with deadline.limited(1.0 if is_cut_short else None):
+            return deadline.unless_over(lambda: solution_dimension(self.problem), None)
+
+    @property
+    def success(self) -> bool:
+        """Is there an answer: certified, or solved?"""
+        return self.status in SUCCESSES
+
+    @property
+    def proved(self) -> bool:
+        """Are both levels proved to be within the tolerance?"""
+        return self.status == "certified"
+
+    @property
+    def message(self) -> str:
+        """How the run ended in words, with what is not proved and what to do next."""
+        return f"{self._headline}{'. ' if self.advice else ''}{self.advice}"
+
+    @property
+    def _headline(self) -> str:
+        return self.reason or STATUSES[self.status]
+
+    def __repr__(self) -> str:
+        steps = f"{self.nit} step{'' if self.nit == 1 else 's'}"
+        values = f"f(x) = {self.upper_value:.6g}, g(x) = {self.lower_value:.6g}"
+        return f"<tiebreak.Result: {self.status}, {values}, {steps}>"
+
+    def __str__(self) -> str:
+        """Four lines: the status, both levels with what is proved, the ties; a fifth for doubts."""
+        steps = f"{self.nit} step{'' if self.nit == 1 else 's'}"
+        status = "solved, not proved," if self.status == "solved" else self.status
+        lines = [
+            f"tiebreak: {status} after {steps}, {self.time:.3g} s: {self._headline}",
+            f"  upper  {self._upper_line()}",
+            f"  lower  {self._lower_line()}",
+            f"  ties   {_ties(self.dimension)}",
+        ]
+        doubts = [self.advice, *assumptions(self.problem)]
+        if any(doubts):
+            lines.append(f"  note   {'. '.join(doubt for doubt in doubts if doubt)}")
+        return "\n".join(lines)
+
+    def _upper_line(self) -> str:
+        proof, asked = self.certificate, self.tolerance[0]
+        value = f"f(x) = {proof.upper_value:.9g}"
+        if self.status == "unbounded":
+            return f"{value} at the last point; there is no f*"
+        if proof.upper_error <= asked:
+            return f"{value}, proved |f(x) - f*| <= {proof.upper_error:.3g}{_asked(asked)}"
+        if proof.upper_gap < 0.0:
+            below = f"proved f(x) <= f* - {-proof.upper_gap:.3g}"
+            return f"{value}, {below}{_asked(asked)}: x is not quite optimal below"
+        said = f"{value}, {_gap('f', proof.upper_gap, asked)}"
+        if self.proved and math.isfinite(proof.upper_estimate):
+            said += f", |f(x) - f*| about {proof.upper_estimate:.2g} (an estimate)"
+        return said
+
+    def _lower_line(self) -> str:
+        proof, asked = self.certificate, self.tolerance[1]
+        value = f"g(x) = {proof.lower_value:.9g}"
+        if self.status == "unbounded":
+            return f"{value} at the last point"
+        return f"{value}, {_gap('g', proof.lower_gap, asked)}"
+
+    def details(self) -> str:
+        """The whole report: intervals for both optima, ranks and residuals, the method, all words.
+
+        optimum: proved intervals that contain f* and g*. suboptimal: what the lower level gives up
+        for the upper one, at most. secured: how f(x) is known not to lie far below f*. assumed:
+        what the proofs rely on and nobody has checked.
+        """
+        proof = self.certificate
+        lines = [
+            ("optimum", f"{_interval('f', proof.upper_optimum)}, "
+                        f"{_interval('g', proof.lower_optimum)}"),
+            ("suboptimal", self._suboptimality()),
+            ("secured", self._secured()),
+        ]  # fmt: skip
+        if self.status == "unbounded":  # then there is no f* or no g* to speak of
+            lines = []
+        lines += [("non-zeros", text) for text in self._sparsity()]
+        lines += [*self._found(), ("method", self.method), ("message", self.message)]
+        lines += [("assumed", text) for text in assumptions(self.problem)]
+        return "\n".join([str(self), *(f"  {label:<10} {text}" for label, text in lines)])
+
+    def _found(self) -> list[tuple[str, str]]:
+        return [] if self.findings is None else self.findings.lines()
+
+    def _sparsity(self) -> list[str]:
+        """How many entries or groups of x are not (nearly) zero, where a penalty asks for zeros."""
+        parts = [penalty.terms for penalty in self.problem.penalties]
+        said = []
+        if any(terms.l1 > 0.0 for terms in parts):
+            said.append(_notable(np.abs(to_numpy(self.x)), "entries"))
+        for terms in [terms for terms in parts if terms.group > 0.0][:1]:
+            lengths, layout = terms.lengths(self.x)
+            said.append(_notable(lengths[layout.penalised > 0.0], "groups"))
+        return said
+
+    def _suboptimality(self) -> str:
+        """How much of the lower level was paid for the upper one."""
+        gap, start = self.certificate.lower_gap, self.start_values[1]
+        if math.isinf(gap):
+            return "not known: nothing bounds g* from below"
+        fall = start - self.certificate.lower_optimum[0]
+        share = f", {gap / fall:.2g} of the way from g(x0) = {start:.6g}" if gap < fall else ""
+        return f"g(x) is at most {max(gap, 0.0):.3g} above g*{share}"
+
+    def _secured(self) -> str:
+        """How f(x) is known not to lie far below f*."""
+        proof, asked = self.certificate, self.tolerance[0]
+        if proof.upper_error <= asked:
+            return f"proved from both sides: |f(x) - f*| <= {proof.upper_error:.3g}"
+        if self.proved:
+            estimate = f"|f(x) - f*| is about {proof.upper_estimate:.2g}"
+            return (
+                f"by the guard: {estimate}, and at most 2 tolerances where g grows quadratically "
+                "and x is not close to f's own minimiser"
+            )
+        if math.isfinite(proof.upper_error):
+            return f"not as asked: |f(x) - f*| <= {proof.upper_error:.3g} is proved"
+        return "no: f(x) may lie below f* by an unknown amount"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as plain data for JSON; inf and nan become None."""
+        proof = self.certificate
+        return {
+            "status": self.status,
+            "success": self.success,
+            "proved": self.proved,
+            "message": self.message,
+            "nit": self.nit,
+            "time": self.time,
+            "method": self.method,
+            "dimension": self.dimension,
+            "findings": dict(self._found()),
+            "upper": _level_dict(
+                proof.upper_value, proof.upper_gap, self.tolerance[0], proof.upper_optimum
+            )
+            | {
+                "error": _number(proof.upper_error),
+                "estimate": _number(proof.upper_estimate),
+            },
+            "lower": _level_dict(
+                proof.lower_value, proof.lower_gap, self.tolerance[1], proof.lower_optimum
+            ),
+            "trace": [
+                {name: _number(value) for name, value in row._asdict().items()}
+                for row in self.trace
+            ],
+        }
+
+    def plot(self, path: str | None = None) -> Any:
+        """Draw both levels with the certified band; saved to ``path`` if given.
+
+        Returns the matplotlib figure (needs the extra ``plot``).
+        """
+        from tiebreak.driver.plotting import convergence
+
+        return convergence(self, path)
+
+
+def _number(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _notable(sizes: np.ndarray[Any, Any], what: str) -> str:
+    """How many of the sizes are not small beside the largest, and how many are 0."""
+    large = int(np.count_nonzero(sizes > NOTABLE * np.max(sizes)))
+    zeros = int(np.count_nonzero(sizes == 0.0))
+    said = f"{large} of {len(sizes)} {what} above {NOTABLE:g} of the largest"
+    return f"{said}, {zeros or 'none'} exactly 0"
+
+
+def _level_dict(
+    value: float, gap: float, asked: float, optimum: tuple[float, float]
+) -> dict[str, Any]:
+    return {
+        "value": _number(value),
+        "gap": _number(gap),
+        "tolerance": _number(asked),
+        "optimum": [_number(end) for end in optimum],
+    }
+
+
+def _gap(letter: str, gap: float, asked: float) -> str:
+    """What is proved of a level, and whether that is what was asked."""
+    if math.isinf(gap):
+        return f"not proved: nothing bounds {letter}* from below{_asked(asked)}"
+    only = "proved" if gap <= asked or not _asked(asked) else "proved only"
+    return f"{only} {letter}(x) - {letter}* <= {gap:.3g}{_asked(asked)}"
+
+
+def _asked(tolerance: float) -> str:
+    """What was asked for; nothing where there is no tolerance."""
+    return f" (asked {tolerance:.3g})" if tolerance > UNDERFLOW else ""
+
+
+def assumptions(problem: Problem) -> list[str]:
+    """What every proof about this problem relies on and nobody has checked, in sentences."""
+    said = []
+    levels = [
+        name
+        for name, h in zip(("upper", "lower"), problem.smooth_parts, strict=True)
+        if any(_is_foreign(part) for _, part in parts_of(h.bare))
+    ]
+    if levels:
+        said.append(
+            f"Assumes that {' and '.join(levels)} {'is' if len(levels) == 1 else 'are'} convex, "
+            "with right gradients"
+        )
+    promises = [
+        f"{name}={value!r}"
+        for name in ("radius", "error_bound")
+        if (value := getattr(problem, name)) is not None
+    ]
+    if promises:
+        said.append(f"Relies on {' and '.join(promises)}: user-supplied, not verified")
+    return said
+
+
+def _is_foreign(h: Function) -> bool:
+    """Is it made of code that is not ours?"""
+    return isinstance(h, Smooth) or not type(h).__module__.startswith("tiebreak.")
+
+
+def _interval(letter: str, ends: tuple[float, float]) -> str:
+    low, high = ends
+    if math.isinf(low) and math.isinf(high):
+        return f"{letter}* unknown"
+    if math.isinf(high):
+        return f"{letter}* >= {low:.9g}"
+    if math.isinf(low):
+        return f"{letter}* <= {high:.9g}"
+    return f"{letter}* in [{low:.9g}, {high:.9g}]"
+
+
+def _ties(dimension: int | None) -> str:
+    if dimension is None:
+        return "the dimension of the lower level's solution set is not known"
+    if dimension == 0:
+        return "none: the lower level has a single minimiser, there is nothing to choose"
+    return f"the lower level's solution set has dimension {dimension}"

@@ -1,0 +1,1 @@
+"""Answers by direct factorisation and active sets."""

@@ -1,0 +1,218 @@
+"""Where the minimisers of g on R^n are, seen from x: losses of a linear map, without a radius.
+
+g is a sum of squares, logistic losses sum w log(1 + exp(-<m_i, x>)), forms and a linear term. Let H
+be its second derivative at x, T the space that its rows span, and for v in T |v|_H² = <v, H v>,
+
+    lambda = max <grad g(x), v>/|v|_H    (Newton's decrement)    and    rho = max |<m_i, v>|/|v|_H.
+
+The third derivative of log(1 + e^-t) is at most its second one (Bach 2010), so that along a v with
+|<m_i, v>| <= s the second derivative of g falls by no more than e^-s. With s <= rho |v|_H
+
+    <grad g(x + v), v>/|v|_H  >=  -lambda + (1 - exp(-rho |v|_H))/rho,
+
+which is positive where |v|_H > r = -log(1 - rho lambda)/rho, if rho lambda < 1. So g has a
+minimiser x + delta, delta in T and |delta|_H <= r, and g(x) - g* <= lambda r. All minimisers share
+what the rows see of them: |x* - x|_H <= r for every one.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from tiebreak.functions.parts import EPS, Form, Host, Margins, Structure, Tilt, norm
+from tiebreak.linalg import spectra
+from tiebreak.linalg.arrays import rounding_unit
+
+EXACT = 512  # largest side of a matrix whose rank is found in exact arithmetic
+ROUGH = 1e-2  # relative errors of a curvature above this make no bound
+SAFE = 1.0 + 1e-12  # for the few operations that no other bound covers
+
+
+class Span(NamedTuple):
+    """R with R'R a second derivative on the space T of its rows, and its singular values there."""
+
+    R: Host
+    left: Host
+    sigma: Host  # positive ones only
+    right: Host  # about an orthonormal basis of T, as rows
+    least: float  # |R v| >= least |v| for all v in T, surely
+    angle: float  # T and the rows of ``right`` differ by this at most
+
+    def weights(self, target: Host) -> Host:
+        """The smallest y with R'y = target, as well as it goes."""
+        return np.asarray(self.left @ ((self.right @ target) / self.sigma))
+
+    def dual(self, vectors: Host) -> Host:
+        """Bounds on max <vector, v>/|R v| over v in T, for the columns."""
+        lengths = np.sqrt(np.sum(vectors * vectors, axis=0))
+        inside = (self.right @ vectors) / self.sigma[:, None]
+        found = np.sqrt(np.sum(inside * inside, axis=0))
+        return np.asarray((found + lengths * self.angle / self.least) * SAFE)
+
+
+def span(R: Host, *rows: Host) -> Span | None:
+    """R on the space T of ``rows``, which R has the same null space as; None: nothing is sure.
+
+    T's dimension is a rank. It is known where the singular values of R say that it is full, and
+    otherwise by exact arithmetic.
+    """
+    n = R.shape[1]
+    if not any(some.any() for some in rows):
+        return Span(R, np.zeros((len(R), 0)), np.zeros(0), np.zeros((0, n)), math.inf, 0.0)
+    left, sigma, right = np.linalg.svd(R, full_matrices=False)
+    noise = rounding_unit(EPS, *R.shape) * norm(R)
+    rank, is_whole = len(sigma), len(R) == sum(map(len, rows))
+    if not (is_whole and sigma[-1] > noise):
+        rank = _rank(*rows)
+    if not 0 < rank <= len(sigma):
+        return None
+    least = float(sigma[rank - 1]) - noise
+    if not least > noise / ROUGH:
+        return None
+    return Span(R, left[:, :rank], sigma[:rank], right[:rank], least, noise / least)
+
+
+def _rank(*rows: Host) -> int:
+    """The rank of all these rows, as they are stored; 0 where they are too many."""
+    stacked = np.unique(np.vstack(rows), axis=0)
+    return spectra.exact_rank(stacked) if min(stacked.shape) <= EXACT else 0
+
+
+def _contains(found: Span, rows: tuple[Host, ...], *vectors: Host) -> bool:
+    """Are these vectors in the space of the rows, surely and exactly?"""
+    some = [v[None] for v in vectors if v.any()]
+    rank, n = found.right.shape
+    return not some or rank == n or (bool(rows) and _rank(*rows, *some) == rank)
+
+
+class Around(NamedTuple):
+    """All minimisers of g on R^n, seen from x."""
+
+    gap: float  # g(x) - g* is at most this
+    change: float  # |R (x* - x)| is at most this, for every minimiser x*
+    way: float  # and one is this close
+    span: Span
+    rows: tuple[Host, ...]  # that span T, as they are stored
+
+
+def around(h: Structure, x: Host, slope: Host, error: float) -> Around | None:
+    """What is known of the minimisers of h, from its slope at x and a bound on the error of that.
+
+    None where nothing is: x is too far away, or the rank not sure, or there is no minimiser.
+    """
+    parts = [part for part in h.parts if not isinstance(part, Tilt)]
+    rows = tuple(part.rows for part in parts)
+    R, tilt = h.curvature(x), h.c
+    found = span(R, *rows)
+    if found is None:
+        return None
+    if not _contains(found, rows, tilt):
+        return None  # g falls for ever, or nearly so
+    doubt = _doubt(h, x, R, found.least)
+    if not doubt <= ROUGH:
+        return None
+    more = (1.0 + doubt) * SAFE
+    decrement = (float(found.dual(slope[:, None])[0]) + error / found.least) * more
+    steepest = [
+        float(np.max(found.dual(part.rows.T), initial=0.0)) * more
+        for part in parts
+        if isinstance(part, Margins)
+    ]
+    rho = max(steepest, default=0.0)
+    if not rho * decrement < 0.5:
+        return None
+    far = rho * decrement
+    change = decrement * (1.0 if far < 1e-9 else -math.log1p(-far) / far) * (1.0 + 1e-9)
+    return Around(
+        gap=decrement * change * SAFE,
+        change=change * more,
+        way=change * more / found.least,
+        span=found,
+        rows=rows,
+    )
+
+
+def _doubt(h: Structure, x: Host, R: Host, least: float) -> float:
+    """A bound on the relative error of |R v| as the root of the second derivative, v in T.
+
+    Margins err by rounding, their second derivatives by as much, relative; and a form was
+    factorised: its root errs more than itself.
+    """
+    unit = rounding_unit(EPS, *R.shape)
+    lost = unit * norm(R) / least
+    if any(isinstance(part, Form) for part in h.parts):
+        lost = lost * norm(R) / least
+    for part in h.parts:
+        if isinstance(part, Margins):
+            longest = float(np.max(np.sqrt(np.sum(part.rows * part.rows, axis=1))))
+            largest = float(np.max(np.abs(part.rows @ x)))
+            lost += rounding_unit(EPS, len(x)) * longest * norm(x) + 8.0 * EPS * (1.0 + largest)
+    return lost
+
+
+def below(f: Structure, sigma: float, value: float, slope: Host, error: float, g: Around) -> float:
+    """A lower bound on f* on R^n, where f has this value at x and this slope, but for an error.
+
+    With y any weights of g's rows, s = slope + R'y and delta = x* - x for a solution x*,
+
+        f* >= value + <s, delta> - |y| |R delta| + (sigma/2 |delta|², or ½|F delta|² for f's own F).
+
+    ``sigma``: f is so strongly convex. Otherwise `flattest` bounds the fall.
+    """
+    R, y = g.span.R, g.span.weights(-slope)
+    unit = rounding_unit(EPS, *R.shape)
+    left = slope + R.T @ y
+    steep = norm(left) + error + unit * (norm(slope) + norm(R) * norm(y))
+    price = norm(y) * g.change
+    fall = 0.5 * steep * (steep / sigma) if sigma > 0.0 else math.inf
+    if not math.isfinite(fall):
+        fall = flattest(f, R, g.rows, (f.c,), steep, g.change)
+    return value - (fall + price) * (1.0 + unit) - 4.0 * EPS * abs(value)
+
+
+def flattest(
+    f: Structure,
+    R: Host,
+    rows: tuple[Host, ...],
+    tilts: tuple[Host, ...],
+    steep: float,
+    change: float,
+) -> float:
+    """How much <s, delta> + ½|F delta|² can fall where |s| <= steep and |R delta| <= change.
+
+    s is spanned by the rows of F and R (which have those of f and ``rows`` for their space) and by
+    ``tilts``, which must be in the same space. There |delta| <= (a|F delta| + |R delta|)/tau, tau
+    the smallest positive singular value of aF and R together, for any a > 0. f is quadratic.
+    """
+    parts = [part for part in f.parts if not isinstance(part, Tilt)]
+    F, n = f.curvature(np.zeros(f.n)), f.n
+    a = 1.0
+    if F.any() and R.any():
+        a = 2.0 ** round(math.log2(norm(R) / norm(F)))
+    every = (*(part.rows for part in parts), *rows)
+    both = span(np.vstack([a * F, R]), *every)
+    if both is None:
+        return math.inf
+    if not _contains(both, every, *tilts):
+        return math.inf
+    doubt = _doubt(f, np.zeros(n), both.R, both.least)
+    if not doubt <= ROUGH:
+        return math.inf
+    tau = both.least / (1.0 + 4.0 * doubt)
+    return (steep * change / tau + 0.5 * (a * steep / tau) * (a * steep / tau)) * SAFE
+
+
+def below_l1(weight: float, x: Host, sign: Host, g: Around) -> float:
+    """The same for f = weight |x|_1, from a subgradient of |x|_1 at x, or about one.
+
+    <R'y, x*> >= <y, R x> - |y| |R delta|, and it is at most |R'y|_inf |x*|_1.
+    """
+    R, y = g.span.R, g.span.weights(sign)
+    unit = rounding_unit(EPS, *R.shape)
+    size = norm(R) * norm(y)
+    steepest = float(np.max(np.abs(R.T @ y), initial=0.0)) + unit * size
+    gain = float(y @ (R @ x)) - unit * size * norm(x) - norm(y) * g.change
+    return weight * (gain / steepest) * (1.0 - 4.0 * EPS) if gain > 0.0 else 0.0

@@ -1,0 +1,147 @@
+"""Disjoint groups of variables, for penalties that take or leave a group as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tiebreak.linalg import arrays, checks, tables
+from tiebreak.linalg.arrays import Array, dot, like, to_numpy
+from tiebreak.linalg.fingerprints import FromData, remember
+from tiebreak.sets.cuts import into
+
+Host = np.ndarray[Any, Any]
+LONG_RUN = 20  # from about this length on, the sums of runs are faster than those by labels
+
+
+class Layout(NamedTuple):
+    """The groups in R^n; if there are variables in none, they are one more, the last."""
+
+    labels: Host | None  # the group of each variable; None: all are in one
+    penalised: Host  # 1.0 for a group, 0.0 for the variables in none
+    starts: Host | None = None  # where each group begins, if they are long runs of variables
+
+    def dots(self, x: Array, y: Array, room: Array | None = None) -> Host:
+        """<x, y> over each group, on the host; ``room`` is a vector that may be overwritten."""
+        if self.labels is None:
+            return np.array([dot(x, y)])
+        products = to_numpy(into(room, "multiply", x, y))
+        if self.starts is not None:
+            return np.add.reduceat(products, self.starts, dtype=np.float64)
+        return np.bincount(self.labels, products, len(self.penalised))
+
+    def spread(self, x: Array, factors: Host, room: Array | None = None) -> Array:
+        """x with each group times its factor, in ``room`` if that is given."""
+        if self.labels is None:
+            return into(room, "multiply", x, float(factors[0]))
+        if type(x) is not np.ndarray:
+            return x * like(np.take(factors, self.labels), x)
+        factors = factors.astype(x.dtype, copy=False)
+        each = np.take(factors, self.labels, out=room, mode="clip")  # "raise" would copy ``room``
+        return np.multiply(x, each, out=each)
+
+
+UNGROUPED = Layout(None, np.zeros(1))
+
+
+class Groups(FromData):
+    """Disjoint groups of variables, from what a user passes; -1 is the label of one in no group.
+
+    ``length`` is the number of variables; None where only the variables in groups are known, and
+    all others are in none.
+    """
+
+    def __init__(self, given: Any) -> None:
+        remember(self, Groups, given=given)
+        self.names = tables.names(given)
+        labels, length = _labels(given)
+        inside = labels >= 0
+        first, names = np.unique(labels[inside], return_index=True, return_inverse=True)[1:]
+        rank = np.empty(len(first), dtype=np.int64)
+        rank[np.argsort(first)] = np.arange(len(first))  # numbered as they appear
+        self.labels = np.full(len(labels), -1)
+        self.labels[inside] = rank[names]
+        self.length = length
+        self.count = len(first)
+        self._layouts: dict[int, Layout] = {}
+
+    def __repr__(self) -> str:
+        return f"<{self.count} groups of {np.count_nonzero(self.labels >= 0)} variables>"
+
+    @property
+    def is_everything(self) -> bool:
+        """Is there one group, which holds all variables?"""
+        return self.count == 1 and self.length is not None and bool(np.all(self.labels == 0))
+
+    def same_as(self, other: Groups) -> bool:
+        """Are these the same groups?"""
+        return np.array_equal(
+            np.trim_zeros(self.labels + 1, "b"), np.trim_zeros(other.labels + 1, "b")
+        )
+
+    def check(self, n: int) -> None:
+        """Raise ValueError if the groups do not fit ``n`` variables."""
+        if self.length is not None:
+            checks.length("GroupL2", "groups", self.labels, n, "variable")
+        elif len(self.labels) > n:
+            raise ValueError(
+                f"GroupL2: groups must hold variables below {n}, got {len(self.labels) - 1}"
+            )
+
+    def layout(self, n: int) -> Layout:
+        """The groups in R^n; computed once for every n."""
+        if n not in self._layouts:
+            labels = np.full(n, self.count)
+            labels[: len(self.labels)] = np.where(self.labels < 0, self.count, self.labels)
+            penalised = np.arange(np.max(labels) + 1) < self.count
+            runs = n >= LONG_RUN * len(penalised) and bool(np.all(labels[1:] >= labels[:-1]))
+            starts = np.searchsorted(labels, np.arange(len(penalised))) if runs else None
+            self._layouts[n] = Layout(labels, penalised.astype(np.float64), starts)
+        return self._layouts[n]
+
+
+def groups_of(value: Any) -> Groups:
+    """What a user passes as groups."""
+    return value if isinstance(value, Groups) else Groups(value)
+
+
+def _labels(value: Any) -> tuple[Host, int | None]:
+    """A label for each variable, or lists of variables, as labels; and how many variables."""
+    needed = (
+        "GroupL2: groups must be a vector with the group of each variable (-1: none) "
+        "or a list of lists of variables, got "
+    )
+    if isinstance(value, list | tuple) and value and not isinstance(value[0], int | np.integer):
+        return _from_lists(value, needed), None
+    if tables.is_series(value):
+        value = value.to_numpy()
+    if not arrays.is_array(value) and not isinstance(value, list | tuple | range):
+        raise TypeError(needed + checks.what_it_is(value))
+    labels = np.asarray(value) if not arrays.is_array(value) else to_numpy(value)
+    if labels.ndim != 1 or labels.shape[0] == 0:
+        raise ValueError(needed + checks.what_it_is(value))
+    if labels.dtype.kind not in "iu":
+        raise TypeError(f"{needed}entries of type {labels.dtype}")
+    if np.any(labels < -1):
+        raise ValueError(f"GroupL2: groups must be whole numbers >= -1, got {np.min(labels)}")
+    return labels.astype(np.int64), len(labels)
+
+
+def _from_lists(lists: Sequence[Any], needed: str) -> Host:
+    """The labels of the variables up to the last one in a group."""
+    label: dict[int, int] = {}
+    for name, variables in enumerate(lists):
+        if not isinstance(variables, list | tuple | range | np.ndarray):
+            raise TypeError(f"{needed}a list with {checks.what_it_is(variables)}")
+        if len(variables) == 0:
+            raise ValueError(f"GroupL2: groups must not be empty, got group {name} of no variable")
+        for variable in variables:
+            i = checks.whole("GroupL2", "a variable in groups", variable)
+            if i in label:
+                raise ValueError(f"GroupL2: groups must be disjoint, got variable {i} twice")
+            label[i] = name
+    labels = np.full(max(label) + 1, -1)
+    labels[list(label)] = list(label.values())
+    return labels

@@ -1,0 +1,342 @@
+"""Step 6 of P-AGM-BiO: the prox of a f2 within a set that g2 and a linear function cut out.
+
+    minimise a f2(z) + ½|z - v|²  over the z with  G(z) = <c, z> + g2(z) <= beta
+
+As for a cut of a set (`cuts`) the answer is a point z(mu) = prox of a f2 + mu g2 at v - mu c of a
+path, where mu is 0 or the root of the non-increasing gap(mu) = G(z(mu)) - beta.  Here the cut is
+curved: also c = 0 cuts.  At mu = 0 the sets of f2 and g2 stay.
+
+On a smooth piece of the path dz/dmu = -H^-1 d, where d is the gradient of G along the piece and H
+the Hessian of a f2 + mu g2 + ½|.|² there, so that the slope of the gap is -<d, H^-1 d>.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import sys
+
+import numpy as np
+
+from tiebreak.functions.groups import Host
+from tiebreak.functions.penalties import Joint
+from tiebreak.functions.terms import Terms
+from tiebreak.linalg import arrays
+from tiebreak.linalg.arrays import Array, dot, namespace, norm
+from tiebreak.sets.cuts import INFINITY, Point, into, ldexp, masked, moved, root
+from tiebreak.sets.domains import Ball, Box
+
+FAR = 2.0**300  # multipliers of problems of ordinary size are smaller
+
+# --- step 6
+
+
+def prox_cut(
+    pair: Joint, v: Array, a: float, c: Array, beta: float, guess: float | None = None
+) -> tuple[Array, float]:
+    """The z that minimises a f2(z) + ½|z - v|² where <c, z> + g2(z) <= beta; the multiplier of it.
+
+    The multiplier mu >= 0 is finite and z = pair.prox(v - mu c, a, mu); mu = 0 where the cut does
+    not bind.  ``guess``, the multiplier of a similar problem, saves time and changes nothing.
+    Where no z meets the cut, beta counts as the smallest value of <c, .> + g2, to rounding.
+    """
+    with arrays.quiet():
+        # The square of f2 only moves v: q/2 |z|² + ½|z - v|² = (1 + q)/2 |z - v/(1 + q)|² + const.
+        divisor = min(1.0 + a * pair.upper.square, sys.float_info.max)
+        f, g = pair.upper.times(a / divisor), pair.lower
+        f = dataclasses.replace(f, square=0.0)
+        v = v if divisor == 1.0 else v / divisor
+        start = 0.0 if guess is None else float(guess) / divisor
+        if any(f.weights) or any(g.weights):
+            z, mu = _at_ordinary_size(f, g, v, c, float(beta), start)
+        else:
+            z, mu = f.domain.project_cut(v, c, float(beta), start)
+        return z, min(mu * divisor, sys.float_info.max)
+
+
+def _at_ordinary_size(
+    f: Terms, g: Terms, v: Array, c: Array, beta: float, guess: float
+) -> tuple[Array, float]:
+    """By way of powers of two that make lengths and slopes ordinary, where they are not."""
+    if beta == INFINITY:
+        return f.prox(v), 0.0
+    slope = max(norm(c), g.l1, g.group, g.l2)
+    length = max(norm(v), getattr(f.domain, "_size", 0.0))
+    steepest = max(slope, g.square * length)
+    if steepest == 0.0:
+        return f.prox(v), 0.0
+    ordinary = 2.0**-20 < steepest < 2.0**20 and 2.0**-20 < length < 2.0**20
+    if ordinary and abs(beta) < 2.0**20:
+        return _solved(f, g, v, c, beta, guess)
+    if abs(beta) > length * steepest and beta > g.least(c)[0]:
+        # The cut is far away: z is longer than v.
+        length = max(length, min(abs(beta) / slope if slope > 0.0 else 0.0, sys.float_info.max))
+        steepest = max(slope, g.square * length)
+    up, across = _exponent(steepest), _exponent(length)
+    z, mu = _solved(
+        _resized(f, across, across),
+        _resized(g, across, up),
+        v * 2.0**-across,
+        c * 2.0**-up,
+        ldexp(ldexp(beta, -up), -across),
+        ldexp(guess, up - across),
+    )
+    return z * 2.0**across, ldexp(mu, across - up)
+
+
+def _exponent(size: float) -> int:
+    return min(max(math.frexp(size)[1], -1000), 1000)
+
+
+def _resized(terms: Terms, length: int, slope: int) -> Terms:
+    """The terms in units of length 2^length and of value 2^(length + slope)."""
+    domain = terms.domain
+    if isinstance(domain, Box | Ball):
+        domain = domain._scaled(-length)
+    l1, group, l2 = (ldexp(weight, -slope) for weight in terms.weights[:3])
+    return Terms(l1, group, l2, ldexp(terms.square, length - slope), terms.groups, domain)
+
+
+def _solved(
+    f: Terms, g: Terms, v: Array, c: Array, beta: float, guess: float
+) -> tuple[Array, float]:
+    path = _Path(f, g, v, c, beta)
+    mu, exact = root(path, guess if 0.0 < guess < FAR else 0.0)
+    if path.beta > beta:  # no point meets the cut
+        mu, exact = root(path, path.ordinary())
+    z = path.point()
+    return z if exact else _polished(path, z, mu), mu
+
+
+# --- the path
+
+
+class _Path:
+    """mu -> z(mu), and its gap: see `cuts.Gap`.  A mu overwrites the arrays of the one before."""
+
+    def __init__(self, f: Terms, g: Terms, v: Array, c: Array, beta: float) -> None:
+        self.f, self.g, self.beta = f, g, beta
+        self.v, self.c, self.box = v, c, f.box
+        self.epsilon = arrays.epsilon(c)
+        self.layout = (f if f.group > 0.0 else g).layout(v.shape[0])
+        self.reach, self.length = norm(v), norm(c)
+        self.entrywise = not (f.group or g.group or f.l2 or g.l2) and f.radius == INFINITY
+        self.factors: Host = np.ones(1)
+        self.calls, self.size, self.widest = 0, 0.0, 0.0
+        self._u: Array = None
+        self._t = self._e = None
+        self._c_squares: Host | None = None
+
+    def at(self, mu: float) -> Point:
+        """The gap at mu, its slope, and a f2(z) + ½|z - v|² up to a constant."""
+        self.calls += 1
+        f, g = self.f, self.g
+        self.total = f.with_weights(
+            *(p + mu * q for p, q in zip(f.weights, g.weights, strict=True))
+        )
+        l1, divisor = self.total.l1, 1.0 + self.total.square
+        u = self._u = moved(self.v, mu, self.c, self._u)
+        if l1 > 0.0:
+            self._t = into(self._t, "clip", u, -l1, l1)
+            u -= self._t
+        if divisor > 1.0:
+            u /= divisor
+        self._u = u  # not the same array any more where the library cannot write into one
+        free = None
+        if self.box is not None:
+            self._t = self.box._clip(u, *self.box._bounds(u), self._t)
+            free = u == self._t
+            self._u, self._t = self._t, u
+            u = self._u
+        if l1 > 0.0:
+            free = u != 0 if free is None else free & (u != 0)
+        e = self.c
+        if g.l1 > 0.0:
+            e = self._e = into(self._e, "sign", u)
+            e *= g.l1
+            e += self.c
+            self._e = e
+        gap, slope, energy = (self._entries if self.entrywise else self._lengths)(
+            mu, u, e, free, divisor
+        )
+        return Point(mu, gap - self.beta, self._bent(gap - self.beta, slope, divisor), energy)
+
+    def _bent(self, gap: float, slope: float, divisor: float) -> float:
+        """The slope of the line to the root that a square in g2 suggests.
+
+        With a square the gap is not nearly linear in mu, but on a piece nearly quadratic in
+        1/divisor, where divisor = 1 + mu square.
+        """
+        if self.g.square == 0.0 or slope == 0.0:
+            return slope
+        bend = 2.0 * self.g.square * gap / slope / slope / divisor
+        if not abs(bend) > 1e-8:
+            return slope
+        ahead = math.expm1(-0.5 * math.log1p(-min(bend, 0.99))) * divisor / self.g.square
+        return math.sqrt(gap / ahead)
+
+    def _entries(
+        self, mu: float, u: Array, e: Array, free: Array | None, divisor: float
+    ) -> tuple[float, float, float]:
+        """z = u, and each entry moves by itself."""
+        f, g = self.f, self.g
+        linear = dot(u, e)
+        squared = dot(u, u)
+        self.size = math.sqrt(squared)
+        if g.square > 0.0:
+            self._t = into(self._t, "multiply", u, g.square)
+            e = self._e = into(self._e, "add", e, self._t)
+        if free is not None:
+            e = self._e = masked(self._e, e, free)
+        energy = math.nan
+        if self.box is None:
+            energy = (0.5 - divisor) * squared - mu * linear
+        elif self.calls > 2:  # before, nobody asks for it
+            energy = 0.5 * squared - dot(self.v, u)
+            if f.l1 > 0.0:
+                self._t = into(self._t, "abs", u)
+                energy += f.l1 * float(namespace(u).sum(self._t))
+        return linear + 0.5 * g.square * squared, norm(e) / math.sqrt(divisor), energy
+
+    def _lengths(
+        self, mu: float, u: Array, e: Array, free: Array | None, divisor: float
+    ) -> tuple[float, float, float]:
+        """z is u with each group times a factor; everything else follows from sums over groups.
+
+        In a group d has a part along u, and one across on which H is 1/factor; the parts along the
+        groups' directions together have one along z, and one across on which H is total/length.
+        """
+        g, penalised = self.g, self.layout.penalised
+        with_u, lengths = self._sums(u, e), np.sqrt(self._sums(u, u))
+        if free is not None:
+            e = self._e = masked(self._e, e, free)
+        kept, self.factors, total, length = self.total.shrunk(lengths, self.layout, divisor)
+        self.size = length
+        if length == 0.0:
+            return 0.0, 0.0, 0.0
+        shift = length / total
+        linear = float(self.factors @ with_u + g.group * shift * (penalised @ kept)) + g.l2 * length
+        live = kept > 0.0
+        along = np.where(live, with_u / np.where(live, lengths, 1.0), 0.0)
+        across = float(self.factors @ np.maximum(self._squares(e) - along * along, 0.0))
+        along = along + g.group * penalised * live
+        inner = float(along @ kept) / total
+        across += shift * norm(along - inner * (kept / total)) ** 2
+        uncut = total - self.total.l2 / divisor
+        radial = 0.0 if uncut > self.total.radius else inner + g.l2 + g.square * length
+        slope = math.sqrt((across + radial * radial) / divisor)
+        energy = 0.5 * length * length - mu * linear - divisor * uncut * length
+        return linear + 0.5 * g.square * length * length, slope, energy
+
+    def _sums(self, x: Array, y: Array) -> Host:
+        """<x, y> over each group."""
+        return self.layout.dots(x, y, self._t)
+
+    def _squares(self, e: Array) -> Host:
+        """|e|² over each group; those of c only once."""
+        if e is not self.c:
+            return self._sums(e, e)
+        if self._c_squares is None:
+            self._c_squares = self._sums(e, e)
+        return self._c_squares
+
+    def is_noise(self, gap: float) -> bool:
+        unit = _unit(self.c)
+        value = abs(gap + self.beta) + abs(self.beta)
+        self.widest = max(self.widest, abs(gap))
+        if abs(gap) <= max(unit * abs(self.beta), self.epsilon**2 * self.widest):
+            return True
+        if abs(gap) > unit * (self.length * self.size + value):
+            return False  # this spares most of the sums below
+        products = self._sums(abs(self._u), abs(self.c))
+        return abs(gap) <= unit * (float(self.factors @ products) + value)
+
+    def further(self, point: Point, tries: int) -> float | Point:
+        """Newton's step, and longer and longer ones.
+
+        Ends where nothing of v is left in v - mu c, and where no point meets the cut.
+        """
+        if tries == 4 and self._accept_the_least():
+            return point
+        ordinary = self.ordinary()
+        far = min(2.0**50 * ordinary, FAR)
+        if point.mu >= far and tries > 4:
+            return point
+        step = point.newton - point.mu if point.slope > 0.0 else max(point.mu, ordinary)
+        step = max(step, 2.0 * self.epsilon * point.mu) * 4.0 ** max(0, tries - 1)
+        return max(point.mu, min(point.mu + step, far))
+
+    def ordinary(self) -> float:
+        """A multiplier of the size of the data."""
+        f, g, size = self.f, self.g, max(self.reach, self.size)
+        steep = self.length + g.l1 + g.group + g.l2 + g.square * size or 1.0
+        return (size + f.l1 + f.group + f.l2) / steep + abs(self.beta) / steep / steep
+
+    def _accept_the_least(self) -> bool:
+        """Where no point meets the cut, ask only for one that misses it the least.  Is it so?
+
+        For a c that is within its rounding error of one for which G is bounded below, take that.
+        """
+        nearly = 1.0 - 2.0 * (8.0 + self.c.shape[0]) * self.epsilon
+        best = self.g.least(self.c * nearly)[1]
+        least = -INFINITY if best is None else dot(self.c, best) + self.g.value(best)
+        if least <= self.beta:
+            return False
+        self.beta, self.widest = least, 0.0
+        return True
+
+    def point(self) -> Array:
+        """z at the latest mu."""
+        return self._u if self.entrywise else self.layout.spread(self._u, self.factors)
+
+
+# --- the last digits
+
+
+def _polished(path: _Path, z: Array, mu: float) -> Array:
+    """z with G(z) = beta to the precision of z.
+
+    Where v and mu c are much larger than z, their difference has an error, which leaves a gap.
+    Newton's step along the piece of the path where z lies closes it and moves z by that error only.
+    """
+    f, g, c = path.f, path.g, path.c
+    carried = arrays.max_abs(path.v) + mu * arrays.max_abs(c) + max(path.total.weights[:3])
+    for _ in range(4):
+        value = g.value(z)
+        gap = dot(c, z) + value - path.beta
+        size = float(namespace(z).sum(abs(c * z))) + value + abs(path.beta)
+        d = _slope_along(f, g, z, c)
+        steep = norm(d)
+        if steep == 0.0 or abs(gap) <= _unit(c) * size:
+            break
+        step = d * (gap / steep / steep)
+        if arrays.max_abs(step) > 64.0 * arrays.epsilon(c) * carried:
+            break  # more than an error: beyond what the entries of z can express
+        closer = z - step
+        same_side = namespace(z).sign(closer) == namespace(z).sign(z)
+        z = f.domain.project(masked(None, closer, same_side))
+    return z
+
+
+def _slope_along(f: Terms, g: Terms, z: Array, c: Array) -> Array:
+    """The gradient of G at z along the entries that are neither 0 nor at a bound."""
+    d = c + g.l1 * namespace(z).sign(z) + g.square * z
+    length = norm(z)
+    if g.l2 > 0.0 and length > 0.0:
+        d = d + z * (g.l2 / length)
+    if g.group > 0.0:
+        lengths, layout = g.lengths(z)
+        shares = g.group * layout.penalised / np.where(lengths > 0.0, lengths, 1.0)
+        d = d + layout.spread(z, shares)
+    free = z != 0
+    if f.box is not None:
+        lower, upper = f.box._bounds(z)
+        free = free & (z > lower) & (z < upper)
+    if length > 0.0 and length >= f.radius * (1.0 - 8.0 * arrays.epsilon(z)):
+        d = moved(d, dot(z, d) / length / length, z)
+    return masked(None, d, free)
+
+
+def _unit(c: Array) -> float:
+    """The usual relative rounding error of a sum over the entries of c, and some more."""
+    return 8.0 * arrays.epsilon(c) * (1.0 + 0.1 * math.sqrt(c.shape[0]))

@@ -1,0 +1,203 @@
+"""Is a gradient the derivative of its function?  Asked once, coordinate by coordinate.
+
+A convex function h of one variable satisfies, for every step t > 0,
+
+    (h(x) - h(x - t))/t  <=  h'(x)  <=  (h(x + t) - h(x))/t,
+
+so that two values on either side enclose the derivative with no truncation error at all: only the
+rounding errors of the values are to be added.  These are measured, from high differences along a
+line (Moré, Wild, *Estimating computational noise*, SIAM J. Sci. Comput. 2011): a value of 1e12
+that varies by 1 knows little about its slope, and then nothing is said.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tiebreak.functions.base import Smooth, SmoothFunction
+from tiebreak.linalg import arrays
+from tiebreak.linalg.arrays import TINY, Array
+from tiebreak.sets.domains import Domain
+
+Value = Callable[[Any], float]  # of a NumPy vector
+
+ORDER = 6  # of the differences that measure the rounding errors; smooth parts are gone by then
+ROUNDS = 8  # the most step sizes per coordinate; one or two are usual
+MOVES = (1.0, 1e-3, 1e-6)  # how far from x0, in units of x0: far it may overflow or be flat
+
+
+class Slope(NamedTuple):
+    """A coordinate whose derivative lies in [low, high] by its differences, but is not there."""
+
+    coordinate: int
+    got: float
+    low: float
+    high: float
+
+    @property
+    def excess(self) -> float:
+        """How far outside the interval, in units of the larger of its size and ends."""
+        beyond = max(self.low - self.got, self.got - self.high)
+        return beyond / max(abs(self.got), abs(self.low), abs(self.high))
+
+
+class Noise(NamedTuple):
+    """Values around a point are up to ``size``, and may be wrong by ``part`` of that."""
+
+    part: float
+    size: float
+
+
+def check_gradient(owner: str, name: str, h: SmoothFunction, domain: Domain, x0: Array) -> None:
+    """Raise ValueError, naming the coordinate, if the gradient of ``h`` near x0 is surely wrong.
+
+    Takes two to four values of h per variable, at each of three points close to x0 and less close,
+    inside ``domain``: at x0 itself, often the origin, a wrong gradient may be right. Errors below
+    a millionth of an entry (in single precision 1/400) are let pass.
+    """
+    wrong: list[Slope] = []
+    with arrays.quiet():
+        for x, scale in _points_near(domain, x0):
+            slope = h.gradient(x)
+            if not arrays.is_array(slope) or slope.shape != x.shape:
+                return  # the run itself will name that
+            if math.isfinite(h.value(x)) and arrays.all_finite(slope):
+                wrong = _wrong_coordinates(h, x, arrays.to_numpy(slope), scale)
+                if wrong:
+                    break
+    if wrong:
+        worst = max(wrong, key=lambda found: found.excess)
+        others = f" (and in {len(wrong) - 1} others)" if len(wrong) > 1 else ""
+        raise ValueError(
+            f"{owner}: the gradient of {name} is wrong in coordinate {worst.coordinate}{others}: "
+            f"got {worst.got:.6g} near x0, differences of its values say "
+            f"{(worst.low + worst.high) / 2:.6g} +- {(worst.high - worst.low) / 2:.1g}"
+        )
+
+
+def wrong_slope(name: str, h: SmoothFunction, domain: Domain, x: Array) -> str:
+    """A sentence if the gradient of ``h`` is surely wrong along a direction near x, else "".
+
+    The function along a line has one variable, and is asked as above: some twenty values. What is
+    seen depends on the direction; ``minimize(check_gradients=True)`` asks for every coordinate.
+    """
+    found = _wrong_along_a_line(h, domain, x)
+    if found is None:
+        return ""
+    return (
+        f"the gradient of {name} does not fit its values: its slope along a direction is "
+        f"{found.got:.6g}, differences of its values say "
+        f"{(found.low + found.high) / 2:.6g} +- {(found.high - found.low) / 2:.1g}; "
+        "or the function is not convex"
+    )
+
+
+def _wrong_along_a_line(h: SmoothFunction, domain: Domain, x0: Array) -> Slope | None:
+    """The slope of h along a line near x0, if differences of its values exclude it."""
+    x, _ = next(_points_near(domain, x0))
+    way = x - x0 if arrays.norm(x - x0) > 0.0 else x  # both ends are in the domain
+    with arrays.quiet():
+        slope = h.gradient(x)
+        if not arrays.is_array(slope) or slope.shape != x.shape or not arrays.all_finite(slope):
+            return None
+        along = Smooth(lambda t: h.value(x + float(t[0]) * way), lambda t: t)
+        zero, got = arrays.from_numpy(np.zeros(1), x), np.array([arrays.dot(slope, way)])
+        wrong = _wrong_coordinates(along, zero, got, np.ones(1))
+    return wrong[0] if wrong else None
+
+
+def _points_near(domain: Domain, x0: Array) -> Iterator[tuple[Array, Any]]:
+    """Points of the domain at a random place near x0, with a length for each coordinate."""
+    rng = np.random.default_rng(0)
+    start = np.asarray(arrays.to_numpy(x0), dtype=np.float64)
+    typical = float(np.max(np.abs(start))) or min(1.0, domain.diameter_in(len(start)))
+    lengths = np.where(start == 0.0, typical, np.abs(start))
+    move = lengths * rng.uniform(0.5, 1.5, len(start)) * rng.choice([-1.0, 1.0], len(start))
+    for part in MOVES:
+        there, back = (
+            arrays.to_numpy(domain.project(arrays.like(start + sign * part * move, x0)))
+            for sign in (1.0, -1.0)
+        )
+        # Between two projections, one on either side: inside the domain where it has an inside.
+        point = (2.0 * there + back) / 3.0
+        yield arrays.like(point, x0), np.maximum(part * lengths, np.abs(point))
+
+
+def _wrong_coordinates(h: SmoothFunction, x: Array, slope: Any, scale: Any) -> list[Slope]:
+    """The coordinates where ``slope`` lies outside of what the values of h around x allow."""
+    at, epsilon = arrays.to_numpy(x), arrays.epsilon(x)
+
+    def value(point: Any) -> float:
+        return h.value(arrays.from_numpy(point, x))
+
+    noise = _noise(value, at, scale, epsilon)
+    if noise is None:
+        return []
+    center, wrong, part = value(at.copy()), [], epsilon**0.5
+    for j in range(len(at)):
+        # The best step of the last coordinate is a good guess for the next.
+        low, high, part = _enclosure(value, center, noise, at, j, float(scale[j]), part)
+        got, slack = float(slope[j]), epsilon**0.375 * abs(float(slope[j]))
+        # Differences that contradict each other (low > high) know nothing.
+        if low <= high and not low - slack <= got <= high + slack:
+            wrong.append(Slope(j, got, low, high))
+        if not part > epsilon:  # it has shrunk where h is not finite
+            part = epsilon**0.5
+    return wrong
+
+
+def _enclosure(
+    value: Value, center: float, noise: Noise, at: Any, j: int, length: float, part: float
+) -> tuple[float, float, float]:
+    """An interval that contains the derivative in coordinate j, and the best step over ``length``.
+
+    The step is ``part`` of ``length`` at first.  The interval is the intersection of those of all
+    steps that were tried.
+    """
+    low, high = -math.inf, math.inf
+    for _ in range(ROUNDS):
+        step = part * length
+        (left, below), (right, above) = (_beside(value, at, j, signed) for signed in (-step, step))
+        if not (math.isfinite(below) and math.isfinite(above) and left < 0.0 < right):
+            part /= 16.0
+            continue
+        error = noise.part * max(noise.size, abs(below), abs(above)) + TINY
+        ends = sorted(((below - center) / left, (above - center) / right))
+        doubt = 2.0 * error / min(-left, right)
+        low, high = max(low, ends[0] - doubt), min(high, ends[1] + doubt)
+        # The interval is about bend step + 4 error/step wide: the best step is this.
+        bend = max(ends[1] - ends[0], doubt / 64.0) / step
+        best = min(2.0 * math.sqrt(error / bend) / length, 1.0)
+        if part / 4.0 <= best <= 4.0 * part:
+            break
+        part = best
+    return low, high, part
+
+
+def _beside(value: Value, at: Any, j: int, step: float) -> tuple[float, float]:
+    """How far the point beside ``at`` in coordinate j really is, and the value there."""
+    point = at.copy()
+    point[j] += step
+    return float(point[j]) - float(at[j]), value(point)
+
+
+def _noise(value: Value, at: Any, scale: Any, epsilon: float) -> Noise | None:
+    """How wrong values near ``at`` may be: 16 standard deviations, and 8 units; None if unknown.
+
+    Differences of order k of values with independent errors of deviation s have mean square
+    s² (2k)!/(k!)²; a smooth function has almost none of that order over so short a line.
+    """
+    direction = np.random.default_rng(1).uniform(-1.0, 1.0, len(at)) * scale
+    for spacing in (epsilon**0.375, epsilon**0.25, epsilon**0.125):
+        places = [(at + i * spacing * direction).astype(at.dtype) for i in range(-ORDER, ORDER + 1)]
+        line = np.array([value(place) for place in places])
+        if len(set(line.tolist())) > ORDER:  # fewer: the values are too coarse for so short a line
+            size = float(np.max(np.abs(line)))
+            squares = np.diff(line / size, n=ORDER) ** 2 / math.comb(2 * ORDER, ORDER)
+            part = 8.0 * epsilon + 16.0 * math.sqrt(float(np.mean(squares)))
+            return Noise(part, size) if math.isfinite(part) else None
+    return None  # constant here, or of a far lower precision: nothing can be said

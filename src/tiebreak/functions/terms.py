@@ -1,0 +1,250 @@
+"""The sum of all the parts that penalties are made of, and its prox.
+
+Every penalty, and every weighted sum of two that has a joint prox in closed form, is of the form
+
+    l1 |x|_1 + group sum_G |x_G|_2 + l2 |x|_2 + square/2 |x|_2² + (0 on Z, inf outside)
+
+and one chain is the prox of all of them: soft threshold by l1, divide by 1 + square, clip to Z if
+it is a box, shrink each group by group/(1 + square), shrink the whole by l2/(1 + square), scale
+down to Z if it is a ball.  Each link keeps the subgradients of the earlier ones, because these
+parts are positively homogeneous (Jenatton, Mairal, Obozinski, Bach 2011; Yu 2013).  That needs a
+ball centred at 0, and a box that is a cone if there are groups or an l2 part; any other Z stands
+alone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+
+from tiebreak.functions.groups import UNGROUPED, Groups, Host, Layout
+from tiebreak.linalg import arrays
+from tiebreak.linalg.arrays import Array, dot, namespace, norm, to_numpy, zeros_like
+from tiebreak.sets.cuts import INFINITY, into
+from tiebreak.sets.domains import Ball, Box, Domain, Space
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Terms:
+    """l1 |x|_1 + group sum_G |x_G|_2 + l2 |x|_2 + square/2 |x|_2², restricted to ``domain``."""
+
+    l1: float = 0.0
+    group: float = 0.0
+    l2: float = 0.0
+    square: float = 0.0
+    groups: Groups | None = None
+    domain: Domain = dataclasses.field(default_factory=Space)
+
+    @property
+    def weights(self) -> tuple[float, float, float, float]:
+        """l1, group, l2, square."""
+        return self.l1, self.group, self.l2, self.square
+
+    def times(self, factor: float) -> Terms:
+        """The same with ``factor`` times the weights; the set stays, also where factor is 0."""
+        return self.with_weights(*(factor * weight for weight in self.weights))
+
+    def with_weights(self, l1: float, group: float, l2: float, square: float) -> Terms:
+        """The same groups and set with other weights."""
+        return Terms(l1, group, l2, square, self.groups, self.domain)
+
+    @property
+    def radius(self) -> float:
+        """Of the ball that x is restricted to; inf if there is none."""
+        return self.domain.radius if isinstance(self.domain, Ball) else INFINITY
+
+    @property
+    def box(self) -> Box | None:
+        """The box that x is restricted to, if there is one."""
+        return self.domain if isinstance(self.domain, Box) else None
+
+    def value(self, x: Array) -> float:
+        """The value at a point x of the domain."""
+        total, xp = 0.0, namespace(x)
+        if self.l1 > 0.0:
+            total += self.l1 * float(xp.sum(abs(x)))
+        if self.group > 0.0:
+            lengths, layout = self.lengths(x)
+            total += self.group * float(layout.penalised @ lengths)
+        if self.l2 > 0.0 or self.square > 0.0:
+            length = norm(x)
+            total += self.l2 * length + 0.5 * (self.square * length) * length
+        return total
+
+    def prox(self, x: Array) -> Array:
+        """argmin over z of this(z) + ½|z - x|²."""
+        if not any(self.weights):
+            return self.domain.project(x)
+        u = soft(x, self.l1)
+        if self.square > 0.0:
+            u = u / (1.0 + self.square)
+        if self.box is not None:
+            u = self.box.project(u)
+        if self.group == 0.0 and self.l2 == 0.0 and self.radius == INFINITY:
+            return u
+        lengths, layout = self.lengths(u)
+        return layout.spread(u, self.shrunk(lengths, layout, 1.0 + self.square)[1])
+
+    def least(self, slope: Array) -> tuple[float, Array | None]:
+        """The minimum of <slope, x> + this(x) over all x, and a minimiser.
+
+        -inf and None where there is none.  The value is never above the true minimum for this very
+        slope: rounding errors are bounded and subtracted, so that -inf is also the answer where a
+        dual norm of the slope is within its own rounding error of a weight.  (Without weights it is
+        -support(-slope) of the set, to the rounding of that.)
+        """
+        with arrays.quiet():
+            if not any(self.weights):
+                value = -self.domain.support(-slope)
+                return value, None if value == -INFINITY else self.domain.argmin(slope)
+            xp = namespace(slope)
+            s = xp.astype(slope, xp.float64)
+            pull = soft(-s, self.l1)
+            entrywise = self.box is not None and self.group == 0.0 and self.l2 == 0.0
+            value, x = self._least_in_box(s, pull) if entrywise else self._least(pull)
+            return value, None if x is None else xp.astype(x, slope.dtype)
+
+    def _least_in_box(self, s: Array, pull: Array) -> tuple[float, Array | None]:
+        """Each entry by itself: pull/square clipped to the box, or the end that it is pulled to."""
+        assert self.box is not None
+        if self.square > 0.0:
+            x = self.box.project(pull / self.square)
+        elif math.isinf(self.box.support(pull)):
+            return -INFINITY, None
+        else:
+            x = self.box.argmin(-pull)
+        if not arrays.all_finite(x):  # pull/square overflows
+            return -INFINITY, None
+        unit = (8.0 + s.shape[0]) * arrays.epsilon(s)
+        size = dot(abs(s), abs(x)) + self.value(x)
+        return dot(s, x) + self.value(x) - unit * size - _lost(s), x
+
+    def _least(self, pull: Array) -> tuple[float, Array | None]:
+        """square/2 t² - left t, where groups and l2 leave ``left`` of the pull, for the best t."""
+        if self.box is not None:
+            pull = self.box.project(pull)
+        lengths, layout = self.lengths(pull)
+        unit = (8.0 + pull.shape[0]) * arrays.epsilon(pull)
+        signs = namespace(pull).sign(pull)
+        lost = np.where(layout.dots(signs, signs) > 0.0, 2.0**-500 * arrays.max_abs(pull), 0.0)
+        at_most = (lengths + lost) * (1.0 + unit)
+        left = max(norm(self._kept(at_most, layout)) * (1.0 + unit) - self.l2, 0.0)
+        reach = self._reach(left)
+        if reach == INFINITY:
+            return -INFINITY, None
+        value = -reach * (left - 0.5 * self.square * reach)
+        value = 0.0 if left == 0.0 else value * (1.0 + unit) - _lost(pull)
+        kept = self._kept(lengths, layout)
+        total = norm(kept)
+        reach = self._reach(max(total - self.l2, 0.0))
+        return value, layout.spread(pull, _ratio(kept, lengths) * _ratio(reach, total))
+
+    def _reach(self, left: float) -> float:
+        """The length t >= 0 that minimises square/2 t² - left t within the ball."""
+        if left == 0.0:
+            return 0.0
+        return min(left / self.square if self.square > 0.0 else INFINITY, self.radius)
+
+    def steepness(self, n: int, reach: float) -> float:
+        """A bound on the length of every subgradient at points of R^n with |x| <= reach."""
+        groups = float(np.sum(self.layout(n).penalised)) if self.group > 0.0 else 0.0
+        norms = self.l1 * math.sqrt(n) + self.group * math.sqrt(groups) + self.l2
+        return norms + (self.square * reach if self.square > 0.0 else 0.0)
+
+    def extent(self, n: int, level: float) -> float:
+        """A bound on |x| for all x of R^n where the value is at most ``level``; inf if none is.
+
+        |x|_2 is at most |x|_1, and at most the sum of |x_G|_2 where each variable is in a group.
+        """
+        steep = self.l1 + self.l2 + (self.group if self._covers(n) else 0.0)
+        root = math.hypot(steep, math.sqrt(2.0 * self.square) * math.sqrt(max(level, 0.0)))
+        return 2.0 * level / (steep + root) * (1.0 + 2.0**-48) if steep + root > 0.0 else INFINITY
+
+    def eased(self, n: int, error: float) -> Terms | None:
+        """Terms whose value in R^n is at most this(x) - error |x|; None if no norm can bear it."""
+        l1, group, l2, square = self.weights
+        if l2 >= error:
+            l2 = (l2 - error) * (1.0 - 2.0**-52)
+        elif l1 >= error:
+            l1 = (l1 - error) * (1.0 - 2.0**-52)
+        elif group >= error and self._covers(n):
+            group = (group - error) * (1.0 - 2.0**-52)
+        else:
+            return None
+        return self.with_weights(l1, group, l2, square)
+
+    def falling(self, slope: Array) -> Array | None:
+        """The direction in which <slope, x> + the norms falls fastest for ever within the set.
+
+        None if there is none; one where it stays level, to rounding, counts too.
+        """
+        nearly = self.times(1.0 - 2.0**-32)
+        pull = soft(-slope, nearly.l1)
+        if self.box is not None:
+            lower, upper = self.box._bounds(slope)
+            for_ever = ((pull > 0) & (upper == INFINITY)) | ((pull < 0) & (lower == -INFINITY))
+            pull = namespace(slope).where(for_ever, pull, zeros_like(pull))
+        lengths, layout = nearly.lengths(pull)
+        kept = nearly._kept(lengths, layout)
+        total = norm(kept)
+        if self.radius < INFINITY or not total > nearly.l2:
+            return None
+        return layout.spread(pull, _ratio(kept, lengths) / total)
+
+    def _covers(self, n: int) -> bool:
+        """Is every variable in a group?"""
+        return bool(np.all(self.layout(n).penalised > 0.0))
+
+    # --- the links of the chain for groups, l2 and the ball, in terms of the groups' lengths
+
+    def layout(self, n: int) -> Layout:
+        """The groups in R^n; all variables in one where groups have no weight."""
+        if self.group == 0.0 or self.groups is None:
+            return UNGROUPED
+        return self.groups.layout(n)
+
+    def lengths(self, x: Array) -> tuple[Host, Layout]:
+        """|x_G| for each group, also if its square is not a number; without groups just |x|."""
+        layout = self.layout(x.shape[0])
+        if layout is UNGROUPED:
+            return np.array([norm(x)]), layout
+        top = arrays.max_abs(x)
+        if top == 0.0 or not math.isfinite(top):
+            return np.full(len(layout.penalised), top), layout
+        part = to_numpy(x).astype(np.float64, copy=False) / top
+        return top * np.sqrt(layout.dots(part, part)), layout
+
+    def shrunk(
+        self, lengths: Host, layout: Layout, divisor: float = 1.0
+    ) -> tuple[Host, Host, float, float]:
+        """What groups, l2 and the ball leave of a vector whose groups have these lengths.
+
+        The lengths after the shrinking by groups; the factor of each group in all; the length after
+        the shrinking by groups; and that in the end.  The weights are divided by ``divisor``.
+        """
+        kept = self._kept(lengths, layout, divisor)
+        total = norm(kept)
+        length = min(max(total - self.l2 / divisor, 0.0), self.radius)
+        return kept, _ratio(kept, lengths) * _ratio(length, total), total, length
+
+    def _kept(self, lengths: Host, layout: Layout, divisor: float = 1.0) -> Host:
+        """The lengths of the groups after shrinking each."""
+        return np.maximum(lengths - self.group / divisor * layout.penalised, 0.0)
+
+
+def soft(x: Array, threshold: float) -> Array:
+    """The soft threshold sign(x) max(|x| - threshold, 0)."""
+    return x if threshold == 0.0 else x - into(None, "clip", x, -threshold, threshold)
+
+
+def _ratio(part: Any, whole: Any) -> Any:
+    """part/whole, and 0 where the whole is 0."""
+    return part / np.where(whole > 0.0, whole, INFINITY)
+
+
+def _lost(x: Array) -> float:
+    """What underflow can take from a sum over the entries of x, if one of them is not 0."""
+    return x.shape[0] * 2.0**-1070 if arrays.max_abs(x) > 0.0 else 0.0

@@ -1,0 +1,1 @@
+"""Arrays of any library, input checks, and matrices as their two products."""

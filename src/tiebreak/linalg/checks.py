@@ -1,0 +1,235 @@
+"""Checks of what a user passes in: each gives the value in its right form, or one clear sentence.
+
+Every sentence names the owner and the argument, what is needed and what was got. A wrong kind of
+thing is a TypeError, a wrong value a ValueError.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from tiebreak.linalg import arrays, matrices, streams, tables
+from tiebreak.linalg.arrays import Array
+from tiebreak.linalg.matrices import DENSE_LIMIT, Matrix, Operator
+
+
+def number(owner: str, name: str, value: object, needed: str = "a number") -> float:
+    """``value`` as a float; NaN and infinities pass."""
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        raise TypeError(f"{owner}: {name} must be {needed}, got {what_it_is(value)}")
+    try:
+        return float(value)
+    except OverflowError:
+        raise ValueError(
+            f"{owner}: {name} must be {needed}, got a whole number that is too large"
+        ) from None
+
+
+def finite(owner: str, name: str, value: object) -> float:
+    """``value`` as a finite float."""
+    needed = "a finite number"
+    result = number(owner, name, value, needed)
+    if not math.isfinite(result):
+        raise ValueError(f"{owner}: {name} must be {needed}, got {value}")
+    return result
+
+
+def positive(owner: str, name: str, value: object) -> float:
+    """``value`` as a finite float above 0."""
+    needed = "a positive finite number"
+    result = number(owner, name, value, needed)
+    if not 0.0 < result < math.inf:
+        raise ValueError(f"{owner}: {name} must be {needed}, got {value}")
+    return result
+
+
+def at_least(owner: str, name: str, value: object, least: float = 0.0) -> float:
+    """``value`` as a finite float of at least ``least``."""
+    needed = "a non-negative finite number" if least == 0.0 else f"a finite number >= {least:g}"
+    result = number(owner, name, value, needed)
+    if not least <= result < math.inf:
+        raise ValueError(f"{owner}: {name} must be {needed}, got {value}")
+    return result
+
+
+def whole(owner: str, name: str, value: object, least: int = 0) -> int:
+    """``value`` as a whole number of at least ``least``."""
+    needed = f"a whole number >= {least}"
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise TypeError(f"{owner}: {name} must be {needed}, got {what_it_is(value)}")
+    if value < least:
+        raise ValueError(f"{owner}: {name} must be {needed}, got {value}")
+    return int(value)
+
+
+def flag(owner: str, name: str, value: object, *others: object) -> Any:
+    """``value`` if it is True, False or one of ``others``."""
+    if not (isinstance(value, bool) or any(value is other for other in others)):
+        choices = " or ".join(["True", "False", *map(str, others)])
+        raise TypeError(f"{owner}: {name} must be {choices}, got {value!r}")
+    return value
+
+
+def floating(owner: str, name: str, value: Any) -> Array:
+    """``value`` as a real floating-point array; integers and nested lists become float64.
+
+    Tables of pandas become their numbers, and numbers in the other order of bytes this machine's.
+    """
+    given = value
+    if tables.is_frame(value) or tables.is_series(value):
+        value = tables.numbers(owner, name, value)
+    if type(value).__name__ == "MaskedArray":
+        raise TypeError(f"{owner}: {name} must be an array of numbers, got a masked array")
+    if not arrays.is_array(value):
+        try:
+            value = np.asarray(value)
+        except ValueError:
+            raise ValueError(
+                f"{owner}: {name} must be a rectangular array, got rows of different lengths"
+            ) from None
+        if value.dtype.kind in ("O", "S", "U"):
+            strings = value.ndim > 0 and value.dtype.kind != "O"
+            raise TypeError(
+                f"{owner}: {name} must be an array of numbers, "
+                f"got {'strings' if strings else what_it_is(given)}"
+            )
+    elif isinstance(value, np.ndarray):
+        value = np.asarray(value)  # a subclass such as np.matrix multiplies in its own way
+    xp = arrays.namespace(value)
+    if getattr(value.dtype, "kind", "") in ("O", "S", "U"):
+        raise TypeError(f"{owner}: {name} must hold real numbers, got dtype {value.dtype}")
+    if isinstance(value, np.ndarray) and not value.dtype.isnative:
+        value = value.astype(value.dtype.newbyteorder("="))
+    if xp.isdtype(value.dtype, ("integral", "bool")):
+        value = xp.astype(value, xp.float64)
+    if not arrays.is_real_floating(value):
+        raise TypeError(f"{owner}: {name} must hold real numbers, got dtype {value.dtype}")
+    if not str(value.dtype).endswith(("float32", "float64")):
+        raise TypeError(f"{owner}: {name} must be float32 or float64, got dtype {value.dtype}")
+    if arrays.drops_float64(value):  # in float32 too: the certificate is summed in float64
+        raise ValueError(
+            f"{owner}: {name} must leave float64 to the certificate, got JAX that drops it; "
+            'call jax.config.update("jax_enable_x64", True)'
+        )
+    return value
+
+
+def what_it_is(value: object) -> str:
+    """What a user passed, in a word or two."""
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    if isinstance(value, list | tuple) and not value:
+        return f"an empty {type(value).__name__}"
+    if arrays.is_array(value):
+        shape = tuple(value.shape)  # type: ignore[attr-defined]
+        return f"an array of shape {shape}" if shape else "a single number"
+    return type(value).__name__
+
+
+def vector(owner: str, name: str, value: Any) -> Array:
+    """``value`` as a finite real floating-point vector with at least one entry: a copy.
+
+    A run keeps dozens of vectors of that length, so that one more costs nothing.
+    """
+    result = floating(owner, name, value)
+    if result.ndim != 1 or result.shape[0] == 0:
+        raise ValueError(
+            f"{owner}: {name} must be a vector with at least one entry, got {what_it_is(result)}"
+        )
+    if not arrays.all_finite(result):
+        where = tables.gap(value)
+        raise ValueError(f"{owner}: {name} must be finite, got NaN or infinite entries{where}")
+    return arrays.copied(result)
+
+
+def in_precision_of(prototype: Array, value: Array) -> Array | None:
+    """``value`` in the library, dtype and device of ``prototype``; None if that would round it.
+
+    Numbers are never rounded in silence: whoever is told None goes on in float64, or refuses.
+    """
+    fitted = arrays.like(value, prototype)
+    if arrays.is_single(value) or not arrays.is_single(prototype):
+        return fitted
+    wide = arrays.to_numpy(fitted).astype(np.float64)
+    return fitted if np.array_equal(wide, arrays.to_numpy(value)) else None
+
+
+def matrix(owner: str, name: str, value: Any, is_symmetric: bool = False) -> Matrix:
+    """``value`` as two products: dense, scipy.sparse, an operator, or rows that are streamed.
+
+    A symmetric operator needs no adjoint: symmetry is checked in its place. Up to DENSE_LIMIT
+    entries the matrix is a copy: a factorisation makes several of those anyhow. A larger one is
+    the user's own memory, and `inputs` looks whether it has changed.
+    """
+    if isinstance(value, Matrix):
+        return value
+    given = value
+    if streams.is_source(value):
+        return streams.Streamed(value)
+    if matrices.is_operator(value):
+        return _operator(owner, name, value, is_symmetric)
+    if arrays.is_sparse(value):
+        if value.dtype.kind not in "fiub":
+            raise TypeError(f"{owner}: {name} must hold real numbers, got dtype {value.dtype}")
+        if value.dtype not in (np.float32, np.float64):
+            value = value.astype(np.float64)
+        value = value.tocsr()
+        if value.nnz <= DENSE_LIMIT or not value.has_canonical_format:
+            value = value.copy()
+            value.sum_duplicates()  # otherwise the stored entries are not the matrix's entries
+    else:
+        value = floating(owner, name, value)
+        if math.prod(value.shape) <= DENSE_LIMIT:
+            value = arrays.copied(value)
+    if value.ndim != 2 or value.shape[1] == 0:
+        raise ValueError(
+            f"{owner}: {name} must be a matrix with at least one column, "
+            f"got an array of shape {tuple(value.shape)}"
+        )
+    result = matrices.of(value)
+    if not arrays.all_finite(result.stored):
+        where = tables.gap(given)
+        raise ValueError(f"{owner}: {name} must be finite, got NaN or infinite entries{where}")
+    return result
+
+
+def _operator(owner: str, name: str, value: Any, is_symmetric: bool) -> Operator:
+    """An operator whose products exist, are finite and fit together."""
+    kind = np.dtype(getattr(value, "dtype", None) or np.float64)
+    if kind.kind not in "fiub":
+        raise TypeError(f"{owner}: {name} must be a real operator, got dtype {kind}")
+    rows, n = value.shape
+    if n == 0:
+        raise ValueError(
+            f"{owner}: {name} must be a matrix with at least one column, "
+            f"got an operator of shape {tuple(value.shape)}"
+        )
+    if is_symmetric and rows != n:
+        raise ValueError(f"{owner}: {name} must be square, got shape {rows} x {n}")
+    try:
+        result = Operator(value, is_symmetric)
+        apart = result.mismatch()
+    except NotImplementedError:
+        raise ValueError(
+            f"{owner}: {name} must have an adjoint (rmatvec), got {type(value).__name__} without it"
+        ) from None
+    if math.isnan(apart):
+        raise ValueError(f"{owner}: {name} must have finite products, got NaN or infinite ones")
+    if apart > matrices.MISMATCH:
+        share = apart * arrays.epsilon(result.prototype)
+        needed = "symmetric, <Qx, y> = <x, Qy>" if is_symmetric else "such that <Ax, r> = <x, A'r>"
+        what = "two sides" if is_symmetric else "an adjoint (rmatvec) that is not its own: sides"
+        raise ValueError(f"{owner}: {name} must be {needed}, got {what} {share:.1g} apart")
+    return result
+
+
+def length(owner: str, name: str, value: Array, needed: int, what: str) -> Array:
+    """``value`` if it has ``needed`` entries, one per ``what``."""
+    if value.shape[0] != needed:
+        raise ValueError(
+            f"{owner}: {name} must have one entry per {what} ({needed}), got {value.shape[0]}"
+        )
+    return value

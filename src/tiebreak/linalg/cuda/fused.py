@@ -1,0 +1,203 @@
+"""All that a step asks of a dense matrix on an NVIDIA GPU, from one reading of the matrix.
+
+A step wants the images ``A x`` of a few points, their losses and the gradients ``A' w`` of some.
+By plain calls every product reads ``A`` from memory again, and on a GPU that reading is nearly all
+of the time. A gradient needs of a row only its own weight, and the weight needs only that row:
+
+    row a_i  ->  a_i · p  ->  images  ->  weights w_i  ->  G += w_i a_i,
+
+so one reading is enough if the row stays in shared memory until its weight is known. `sweep` does
+this by a CUDA kernel, compiled at run time for PyTorch tensors and CuPy arrays; `applies` says for
+which matrices. `plain` is the same by plain calls, which tests and benchmarks hold it against.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import array_api_compat
+import numpy as np
+
+from tiebreak.cuda.kernel import (
+    MAX_ASKED,
+    MAX_CARRIED,
+    MAX_FRESH,
+    MAX_SLOPES,
+    Job,
+    kernel_for,
+    works,
+)
+from tiebreak.cuda.libraries import contiguous, current_stream, pointer
+from tiebreak.cuda.tiling import tiling_for
+from tiebreak.linalg.arrays import Array, namespace
+
+KINDS = ("least-squares", "logistic")
+
+WORTHWHILE_ROW = 4096  # bytes: below, the kernel waits for its barriers instead of the memory
+WORTHWHILE_MATRIX = 2**25  # bytes: below, launching takes longer than reading
+
+
+class PassResult(NamedTuple):
+    """What one reading of A gives; all of it on the device of A."""
+
+    images: Array  # J x m: i_j = Σ_k recipe[j, k] carried_k + Σ_l recipe[j, K + l] A p_l
+    products: Array  # len(fresh) x m: A p_l
+    losses: Array  # J numbers in float64: Σ ½ (i_j - b)², or Σ log(1 + exp(-y i_j))
+    gradients: Array  # slopes x n: A' w_j, w_j = i_j - b, or -y / (1 + exp(y i_j))
+
+
+def plain(
+    A: Array,
+    fresh: Sequence[Array],
+    carried: Sequence[Array],
+    recipe: Any,
+    target: Array,
+    kind: str,
+    slopes: int,
+) -> PassResult:
+    """The same as `sweep`, by plain calls: ``len(fresh) + slopes`` readings of the matrix."""
+    weights = _checked(A, fresh, carried, recipe, target, kind, slopes)
+    xp = namespace(A)
+    products = [A @ p for p in fresh]
+    parts = [*carried, *products]
+    images = []
+    for row in weights:
+        image = xp.zeros_like(target)
+        for weight, part in zip(row.tolist(), parts, strict=True):
+            if weight:
+                image = image + weight * part
+        images.append(image)
+    losses = []
+    gradients = []
+    for j, image in enumerate(images):
+        if kind == "logistic":
+            margin = target * image
+            # log(1 + exp(-t)) = max(-t, 0) + log1p(exp(-|t|)): never exp of anything positive
+            small = xp.exp(-xp.abs(margin))
+            hinge = (xp.abs(margin) - margin) / 2
+            terms = xp.astype(xp.log1p(small), xp.float64) + xp.astype(hinge, xp.float64)
+            ones = xp.ones_like(small)
+            slope = -target * xp.where(margin > 0, small, ones) / (1 + small)
+        else:
+            slope = image - target
+            terms = xp.astype(slope, xp.float64) ** 2 / 2
+        losses.append(xp.sum(terms))
+        if j < slopes:
+            gradients.append(A.T @ slope)
+    device = array_api_compat.device(A)
+    none = xp.empty((0, A.shape[1]), dtype=A.dtype, device=device)
+    return PassResult(
+        xp.stack(images),
+        xp.stack(products),
+        xp.stack(losses),
+        xp.stack(gradients) if gradients else none,
+    )
+
+
+def applies(A: Array) -> bool:
+    """Is A a matrix that `sweep` can read, and large enough for that to be faster than `plain`?
+
+    A row-major float32 or float64 matrix of PyTorch or CuPy on a Hopper GPU or a newer one, with
+    rows that fit (eight multiprocessors share one row at most), where NVRTC compiles the kernel:
+    the first time for rows of a length this takes a second.
+    """
+    try:
+        m, n = A.shape
+        size = int(n) * int(A.dtype.itemsize)
+        if size < WORTHWHILE_ROW or size * int(m) < WORTHWHILE_MATRIX:
+            return False
+        tiling = tiling_for(A)
+    except (AttributeError, OSError, RuntimeError, TypeError, ValueError):
+        return False
+    with current_stream(A):
+        return works(tiling)
+
+
+def fits(carried: int, asked: int, slopes: int) -> bool:
+    """Can one `sweep` do so much?"""
+    return carried <= MAX_CARRIED and asked <= MAX_ASKED and slopes <= MAX_SLOPES
+
+
+def sweep(
+    A: Array,
+    fresh: Sequence[Array],
+    carried: Sequence[Array],
+    recipe: Any,
+    target: Array,
+    kind: str,
+    slopes: int,
+    scale: float = 1.0,
+) -> PassResult:
+    """Images, products, losses and gradients from one reading of A: the formulas of `PassResult`.
+
+    ``fresh``: one or two new points (length n); ``carried``: up to three known images (length m);
+    ``recipe``: J x (K + len(fresh)) numbers on the host, J <= 4; ``target``: b, or y of -1 and 1;
+    ``slopes``: the gradients of the first 0, 1 or 2 asked points are wanted, times ``scale``.
+
+    Everything is queued on the library's current stream: nothing here waits for the device. The
+    outcome is the same in every run: partial sums have their places, and no atomics are used.
+    """
+    weights = _checked(A, fresh, carried, recipe, target, kind, slopes)
+    tiling = tiling_for(A)
+    xp = namespace(A)
+    device = array_api_compat.device(A)
+    m, n = (int(k) for k in A.shape)
+    with current_stream(A) as stream:
+        kernel = kernel_for(tiling, len(fresh), slopes)
+        # all vectors contiguous, and kept until the kernel is queued
+        points, known = [contiguous(p, A) for p in fresh], [contiguous(c, A) for c in carried]
+        goal = contiguous(target, A)
+        asked = len(weights)
+        teams = max(1, min(kernel.teams, m))
+        # Few allocations, for each of them costs the host some microseconds.
+        long = xp.empty((asked + len(fresh), m), dtype=A.dtype, device=device)
+        images, products = long[:asked, :], long[asked:, :]
+        gradients = xp.empty((slopes, n), dtype=A.dtype, device=device)
+        sums = xp.empty(asked * (1 + teams) + teams * slopes * n, dtype=xp.float64, device=device)
+        losses = sums[:asked]
+        team_losses = pointer(sums) + 8 * asked
+        team_gradients = team_losses + 8 * asked * teams
+        job = Job(rows=m, columns=n, carried=len(known), asked=asked, teams=teams, scale=scale)
+        job.matrix, job.target, job.logistic = pointer(A), pointer(goal), kind == "logistic"
+        job.images, job.products = pointer(images), pointer(products)
+        job.losses, job.gradients = team_losses, team_gradients
+        job.all_losses, job.all_gradients = pointer(losses), pointer(gradients)
+        job.fresh[: len(points)] = [pointer(p) for p in points]
+        job.known[: len(known)] = [pointer(c) for c in known]
+        for j, row in enumerate(weights):
+            job.recipe[j][: len(known)] = row[: len(known)].tolist()
+            job.recipe[j][MAX_CARRIED : MAX_CARRIED + len(points)] = row[len(known) :].tolist()
+        kernel(job, stream)
+    return PassResult(images, products, losses, gradients)
+
+
+def _checked(
+    A: Array,
+    fresh: Sequence[Array],
+    carried: Sequence[Array],
+    recipe: Any,
+    target: Array,
+    kind: str,
+    slopes: int,
+) -> np.ndarray[Any, Any]:
+    """The recipe as a float64 matrix on the host; ValueError if the shapes do not fit."""
+    m, n = A.shape
+    weights = np.asarray(recipe, dtype=np.float64)
+    if kind not in KINDS:
+        raise ValueError(f"kind is one of {KINDS}, not {kind!r}")
+    if not 1 <= len(fresh) <= MAX_FRESH or len(carried) > MAX_CARRIED:
+        raise ValueError(f"1 to {MAX_FRESH} fresh points and up to {MAX_CARRIED} carried images")
+    if weights.ndim != 2 or not 1 <= weights.shape[0] <= MAX_ASKED:
+        raise ValueError(f"recipe is a matrix of 1 to {MAX_ASKED} rows")
+    if weights.shape[1] != len(carried) + len(fresh):
+        raise ValueError("recipe has one column for every carried image and every fresh point")
+    if not 0 <= slopes <= min(MAX_SLOPES, weights.shape[0]):
+        raise ValueError(f"slopes is at most {MAX_SLOPES} and at most the number of asked points")
+    if any(tuple(p.shape) != (n,) for p in fresh):
+        raise ValueError(f"a fresh point has length {n}")
+    if any(tuple(v.shape) != (m,) for v in (*carried, target)):
+        raise ValueError(f"carried images and target have length {m}")
+    if any(v.dtype != A.dtype for v in (*fresh, *carried, target)):
+        raise ValueError("all vectors have the dtype of the matrix")
+    return weights

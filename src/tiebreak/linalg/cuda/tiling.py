@@ -1,0 +1,84 @@
+"""How the kernel is fitted to a matrix: which threads hold which columns, how many rows wait."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+from tiebreak.cuda.driver import device_limits
+from tiebreak.cuda.libraries import device_of, dtype_name, pointer
+from tiebreak.linalg.arrays import Array
+
+# The workers of a block, how many entries of a row each of them can take (it has them of two points
+# and of two sums in its registers), and the blocks on a multiprocessor. Few workers with many
+# columns are faster than many with few; where the rows are short, several blocks hide each other's
+# barriers.
+BLOCK_SIZES = ((96, 12, 4), (224, 12, 2), (224, 24, 1))
+MAX_SLOTS = 8  # more rows ahead than these gain nothing
+
+
+class Tiling(NamedTuple):
+    """What the kernel is compiled for and launched with, for one kind of matrix."""
+
+    device: int
+    arch: str
+    double: bool
+    copy: int  # bytes of one asynchronous copy: 16, if the rows are aligned to that
+    threads: int  # workers of a block
+    items: int  # copies of a worker per row
+    blocks: int  # on a multiprocessor
+    cluster: int  # blocks that share a row
+    slots: int  # rows in shared memory
+    lag: int  # turns from the products of a row to its part in the gradients
+    teams: int  # clusters in all, as many as the multiprocessors have places for
+
+    @property
+    def wide(self) -> int:
+        """Entries of the matrix in one copy."""
+        return self.copy // (8 if self.double else 4)
+
+    @property
+    def shared(self) -> int:
+        """Bytes of shared memory of a block, for the rows."""
+        return self.slots * self.items * self.threads * self.copy
+
+
+def tiling_for(A: Array) -> Tiling:
+    """The tiling for the matrix A; ValueError if there is none."""
+    device = device_of(A)
+    return _tiling(device, dtype_name(A) == "float64", int(A.shape[1]), pointer(A) % 16)
+
+
+@lru_cache
+def _tiling(device: int, double: bool, n: int, offset: int) -> Tiling:
+    """For rows of n entries, the first of them ``offset`` bytes from a multiple of 16."""
+    itemsize = 8 if double else 4
+    copy = next(k for k in (16, 8, 4) if offset % k == 0 and n * itemsize % k == 0)
+    threads, items, blocks, cluster = split_row(n, copy // itemsize)
+    limits = device_limits(device)
+    if limits.major < 9:
+        raise ValueError("clusters of blocks need a Hopper GPU or a newer one")
+    # Of every block, 1 KiB belongs to the system and up to 8 KiB have the dot products.
+    room = (limits.shared + 1024) // blocks - 9 * 1024
+    slots = min(MAX_SLOTS, room // (items * threads * copy))
+    if slots < 4:
+        raise ValueError("the shared memory is too small")
+    teams = limits.multiprocessors * blocks // cluster
+    arch = f"sm_{limits.major}{limits.minor}"
+    # What many blocks send each other takes a while: one turn more, if there is room for its row.
+    lag = 3 if cluster > 2 and slots > 5 else 2
+    return Tiling(device, arch, double, copy, threads, items, blocks, cluster, slots, lag, teams)
+
+
+def split_row(n: int, wide: int) -> tuple[int, int, int, int]:
+    """Threads, items, blocks and cluster for rows of n entries, ``wide`` of them in a copy.
+
+    ValueError if they do not fit.
+    """
+    for cluster in (1, 2, 4, 8):
+        copies = -(-n // (cluster * wide))
+        for threads, most, blocks in BLOCK_SIZES:
+            items = -(-copies // threads)
+            if items * wide <= most and (cluster == 1 or blocks == 1):
+                return threads, max(1, items), blocks, cluster
+    raise ValueError(f"rows of {n} entries are too long")

@@ -1,0 +1,153 @@
+"""The user's own arrays behind an object, and whether they still hold the same numbers.
+
+Functions, penalties, domains and problems are made once, keep what is dear to find (A'A, Lipschitz
+constants, ranks) and never change. The arrays that they were made from are the user's, who may
+write new numbers into them. So each remembers its arguments with a fingerprint of them, and
+``current`` makes it anew where that has changed. `solve`, `certify` and `compare` ask for that
+first: their answers are for the numbers as they are now.
+
+What cannot be known: new numbers behind a linear operator or a plain callable.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from tiebreak.linalg import arrays, tables, threads
+from tiebreak.linalg.arrays import Array
+
+PIECE = 2**20  # bytes that one checksum is of: many of them are one, and a thread has work enough
+WORDS, TOGETHER = 2**18, 2**5  # the same on a device, in words of 32 bits, and how many at once
+
+Self = TypeVar("Self", bound="FromData")
+
+
+class Inputs:
+    """The arguments that an object of the class ``maker`` was made from, and what was in them."""
+
+    def __init__(self, maker: type, arguments: dict[str, Any]) -> None:
+        self.maker, self.arguments = maker, arguments
+        self._before = {name: fingerprint(value) for name, value in arguments.items()}
+
+    def changed(self) -> dict[str, Any]:
+        """The arguments that are others now, by name: arrays themselves, parts made anew."""
+        found = {}
+        for name, value in self.arguments.items():
+            if isinstance(value, FromData):
+                now = value.current()
+                if now is not value:
+                    found[name] = now
+            elif fingerprint(value) != self._before[name]:
+                found[name] = value
+        return found
+
+
+class FromData:
+    """An object that was made from arrays of the user, or from such objects."""
+
+    _inputs: Inputs | None = None
+
+    def current(self: Self) -> Self:
+        """The same with the numbers that its arrays hold now: itself, if none has changed."""
+        inputs = self._inputs
+        changed = inputs.changed() if inputs is not None else {}
+        if inputs is None or not changed:
+            return self
+        if vars(type(self)).get("__init__") is not vars(inputs.maker).get("__init__"):
+            raise ValueError(
+                f"{type(self).__name__}: {', '.join(changed)} must hold the same numbers as when "
+                "it was made, got others; make it anew, for its constructor is not known"
+            )
+        return type(self)(**{**inputs.arguments, **changed})
+
+
+def remember(made: FromData, maker: type, **arguments: Any) -> None:
+    """Note what ``made`` was made from, in a constructor of the class ``maker``."""
+    object.__setattr__(made, "_inputs", Inputs(maker, arguments))  # it may be frozen
+
+
+def fingerprint(value: Any) -> object:
+    """Something that changes with the numbers in ``value``; None where they cannot be known.
+
+    Of memory on the host a CRC-32 for each piece: a change within 32 bits is always noticed, one
+    of more is missed with a chance of 2^-32 for every piece that it touches. It takes as long as a
+    few products with the array, of which a run makes dozens at least.
+    """
+    if value is None or isinstance(value, str | bool | int | float | np.generic):
+        return value
+    if isinstance(value, FromData):
+        return None  # which knows by itself
+    if tables.is_frame(value) or tables.is_series(value):
+        hashes, columns = tables.fingerprint(value)
+        return columns, fingerprint(hashes)
+    if arrays.is_sparse(value):
+        csr = value if value.format in ("csr", "csc", "bsr") else value.tocsr()
+        return tuple(map(fingerprint, (csr.data, csr.indices, csr.indptr)))
+    if isinstance(value, np.memmap) and value.mode == "r" and value.filename is not None:
+        return stamps([value.filename])
+    if arrays.is_array(value):
+        if arrays.is_immutable(value):
+            return None
+        words = arrays.words(value)
+        return checksums(arrays.to_numpy(value)) if words is None else _sums(words)
+    if isinstance(value, list | tuple | range):
+        try:
+            return fingerprint(np.asarray(value))
+        except ValueError:  # lists of different lengths
+            return tuple(map(fingerprint, value))
+    return None
+
+
+def stamps(paths: Sequence[str | os.PathLike[str]]) -> object:
+    """Of files, and of all in a folder: which they are, their sizes and when they were written."""
+    found = []
+    for path in map(Path, paths):
+        inside = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
+        for file in inside:
+            about = file.stat() if file.exists() else None
+            found.append((str(file), about and (about.st_ino, about.st_size, about.st_mtime_ns)))
+    return tuple(found)
+
+
+def checksums(array: np.ndarray[Any, Any]) -> object:
+    """Of an array on the host: type, shape, and a checksum for each piece, in all threads."""
+    whole = array.reshape(1) if array.ndim == 0 else array
+    if whole.flags.f_contiguous and not whole.flags.c_contiguous:
+        whole = whole.T
+    length = max(1, whole.shape[0])
+    step = max(1, PIECE * length // max(1, whole.nbytes))
+    starts = range(0, length, step)
+    count = min(threads.allowed(), len(starts))
+    shares = [starts[i::count] for i in range(count)]
+    found = threads.together([partial(_checksums, whole, step, share) for share in shares])
+    return array.dtype.str, array.shape, tuple(map(tuple, found))
+
+
+def _checksums(whole: np.ndarray[Any, Any], step: int, starts: Sequence[int]) -> list[int]:
+    if whole.dtype.hasobject:
+        return [hash(repr(whole[i : i + step].tolist())) for i in starts]
+    return [zlib.crc32(np.ascontiguousarray(whole[i : i + step]).data) for i in starts]
+
+
+def _sums(words: Array) -> object:
+    """Of words of 32 bits on a device: for each piece their sum, with weights drawn at random.
+
+    Modulo 2^64 two different pieces have the same sum with a chance of 2^-32 at most.
+    """
+    xp, n = arrays.namespace(words), words.shape[0]
+    drawn = np.random.default_rng(20240208).integers(-(2**63), 2**63, min(WORDS, n))
+    weights, found = arrays.from_numpy(drawn, words), []
+    for start in range(0, n, TOGETHER * WORDS):
+        some = xp.astype(words[start : start + TOGETHER * WORDS], xp.int64)
+        whole = some.shape[0] // WORDS * WORDS
+        found.append(xp.sum(xp.reshape(some[:whole], (-1, weights.shape[0])) * weights, axis=1))
+        rest = some[whole:]
+        found.append(xp.reshape(xp.sum(rest * weights[: rest.shape[0]]), (1,)))
+    return tuple(arrays.numbers(xp.concat(found))) if found else ()

@@ -1,0 +1,203 @@
+"""Eigenvalues and ranks: bounds that hold, not estimates that usually do."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tiebreak.linalg import arrays, deadline
+from tiebreak.linalg.arrays import Array
+
+Host = np.ndarray[Any, Any]
+
+EPS = 2.0**-52
+GAP = 1e3  # singular values that are so many times larger than rounding leave no doubt
+ALIKE = 5  # rows and columns within 2^5 ~ sqrt(GAP) of one another are left as they are
+FEW = 64  # rounding errors are a few units in the last place of the numbers they come from
+
+
+def extreme_eigenvalues(
+    apply: Callable[[Array], Array], prototype: Array, n: int, steps: int = 100
+) -> tuple[float, float]:
+    """Smallest and largest Ritz value of a symmetric operator after ``steps`` Lanczos steps.
+
+    Both lie inside the spectrum: the largest is a *lower* estimate of the largest eigenvalue.
+    From a random start (fixed seed, so that runs repeat), memory of three vectors.
+    """
+    start = arrays.like(np.random.default_rng(20240208).standard_normal(n), prototype)
+    v, previous, beta = start / arrays.norm(start), arrays.zeros_like(start), 0.0
+    diagonal: list[float] = []
+    beside: list[float] = []
+    for _ in range(min(steps, n)):
+        deadline.check()
+        w = apply(v)
+        alpha = arrays.dot(w, v)
+        w = w - alpha * v - beta * previous
+        diagonal.append(alpha)
+        beta = arrays.norm(w)
+        if not math.isfinite(beta) or beta <= arrays.epsilon(v) * max(map(abs, diagonal)):
+            break
+        beside.append(beta)
+        v, previous = w / beta, v
+    inner = beside[: len(diagonal) - 1]
+    ritz = np.linalg.eigvalsh(np.diag(diagonal) + np.diag(inner, 1) + np.diag(inner, -1))
+    return float(ritz[0]), float(ritz[-1])
+
+
+def largest_eigenvalue_bound(
+    apply: Callable[[Array], Array], prototype: Array, n: int, steps: int = 100
+) -> float:
+    """An upper bound on the largest eigenvalue of a positive semidefinite operator.
+
+    After k Lanczos steps from a random start the largest Ritz value theta satisfies
+    lambda_max <= theta / (1 - eps), sqrt(eps) = ln(1.648 sqrt(n) / delta) / (2k - 1), with
+    probability at least 1 - delta (Kuczynski and Wozniakowski, SIAM J. Matrix Anal. Appl. 1992,
+    theorem 4.2); delta = 1e-10 here.
+    """
+    _, theta = extreme_eigenvalues(apply, prototype, n, steps)
+    rounding = 1.0 + 64 * arrays.epsilon(prototype)
+    share = (math.log(1.648 * math.sqrt(n) / 1e-10) / (2 * steps - 1)) ** 2
+    return theta * rounding / (1.0 - share)
+
+
+# --- rank is a decision ---------------------------------------------------------------------------
+
+
+def equilibrate(A: Host) -> tuple[Host, Host]:
+    """Powers of two r and c for which the largest entry of r A c is near 1 in all rows and columns.
+
+    Ruiz's iteration (2001), in logarithms: nothing overflows, and the exponents are halved in each
+    round. Both are 1 where rows and columns are alike already.
+    """
+    with np.errstate(divide="ignore"):
+        size = np.log2(np.abs(A))
+    r, c = np.zeros(A.shape[0]), -_largest(size, axis=0)  # columns first: their units do not matter
+    for _ in range(16):
+        rows, columns = (_largest(size + r[:, None] + c, axis) for axis in (1, 0))
+        if max(np.max(np.abs(rows), initial=0.0), np.max(np.abs(columns), initial=0.0)) < 0.5:
+            break
+        r, c = r - 0.5 * rows, c - 0.5 * columns
+    seen = np.isfinite(size)
+    if all(
+        np.ptp(part) <= ALIKE for part in (r[seen.any(axis=1)], c[seen.any(axis=0)]) if len(part)
+    ):
+        return np.ones(len(r)), np.ones(len(c))
+    top = np.round(0.5 * (np.max(c, initial=0.0) + np.min(c, initial=0.0)))
+    return np.exp2(np.round(r) + top), np.exp2(np.round(c) - top)
+
+
+def _largest(size: Host, axis: int) -> Host:
+    """The largest entry of each row or column; 0 where all are -inf."""
+    top = np.max(size, axis=axis, initial=-np.inf)
+    return np.where(np.isfinite(top), top, 0.0)
+
+
+def cleaned(A: Host, epsilon: float = EPS, units: Host | None = None) -> Host:
+    """A with 0 in place of columns and rows that are rounding errors, such as a constant centred.
+
+    A column is one if its largest entry is a few units (1/64 to 64) in the last place of numbers of
+    the size of another column, and if all are multiples of one power of two that is not much
+    smaller: what rounding leaves has few bits. Whole numbers are none: 1 beside 1e16 is a feature.
+    Sizes are those of A diag(units): the units of the variables, where these are known.
+    """
+    columns = _is_rounding(A, epsilon, np.ones(A.shape[1]) if units is None else units)
+    rows = _is_rounding(A.T, epsilon, np.ones(A.shape[0]))
+    if not (columns.any() or rows.any()):
+        return A
+    return np.where(columns | rows[:, None], 0.0, A)
+
+
+def _is_rounding(A: Host, epsilon: float, units: Host) -> Host:
+    """Which columns of A are rounding errors of numbers of the size of another column."""
+    size = np.max(np.abs(A), axis=0, initial=0.0) * units
+    last_places = epsilon * np.sort(size)
+    found = np.zeros(len(size), dtype=bool)
+    for j in np.flatnonzero((size > 0.0) & (size <= FEW * epsilon * np.max(size, initial=0.0))):
+        unit = _last_place(A[:, j])
+        place = last_places[np.searchsorted(last_places, size[j] / FEW)]
+        is_coarse = unit < 1.0 and size[j] <= FEW**3 * unit * units[j]
+        found[j] = is_coarse and place <= FEW * size[j]
+    return found
+
+
+def _last_place(x: Host) -> float:
+    """The largest power of two that all entries are multiples of."""
+    mantissa, exponent = np.frexp(x[x != 0.0])
+    whole = (mantissa * 2.0**53).astype(np.int64)
+    lowest = np.frexp((whole & -whole).astype(np.float64))[1] - 54
+    return math.ldexp(1.0, int(np.min(lowest + exponent)))
+
+
+def rounding_level(shape: tuple[int, int], largest: float, epsilon: float) -> float:
+    """Singular values up to this are rounding, where the largest is ``largest``.
+
+    max(m, n) units of double precision, in which they are computed; and what rounding each entry to
+    ``epsilon`` relative does: at most epsilon |A|_F, with |A|_F² <= min(m, n) largest².
+    """
+    return max(max(shape) * EPS, math.sqrt(min(shape)) * epsilon) * largest
+
+
+def clear_rank(sigma: Host, shape: tuple[int, int], epsilon: float) -> tuple[int, int]:
+    """How many singular values are certainly more than rounding, and how many may be."""
+    noise = rounding_level(shape, float(np.max(sigma, initial=0.0)), epsilon)
+    return int(np.count_nonzero(sigma > GAP * noise)), int(np.count_nonzero(sigma > noise))
+
+
+def exact_rank(A: Host) -> int:
+    """The rank of the numbers as they are stored: elimination modulo two primes.
+
+    A float is an integer times a power of two, so it has a residue modulo an odd prime. The rank of
+    the residues is at most the true one, and smaller only by an accident, of probability about
+    n/2^30 for each of the two primes, which are drawn by the data themselves from all those between
+    2^30 and 2^31. Singular values cannot tell an exact zero from 1e-17.
+    """
+    seed = hashlib.blake2b(A.tobytes(), digest_size=32).digest()
+    draw = np.random.default_rng(list(seed))
+    return max(_rank_modulo(A, _prime(draw)) for _ in range(2))
+
+
+def _prime(draw: np.random.Generator) -> int:
+    """A prime between 2^30 and 2^31: then products of residues fit into 64 bits."""
+    while True:
+        candidate = int(draw.integers(2**30, 2**31)) | 1
+        if all(_may_be_prime(candidate, base) for base in (2, 3, 5, 7)):
+            return candidate
+
+
+def _may_be_prime(n: int, base: int) -> bool:
+    """Miller and Rabin's test; with the bases 2, 3, 5 and 7 it is a proof below 3.2e9."""
+    twos = ((n - 1) & (1 - n)).bit_length() - 1
+    power = pow(base, (n - 1) >> twos, n)
+    if power in (1, n - 1):
+        return True
+    return any((power := power * power % n) == n - 1 for _ in range(twos - 1))
+
+
+def _rank_modulo(A: Host, prime: int) -> int:
+    """The rank of A's residues modulo a prime, by elimination."""
+    deadline.check()
+    mantissa, exponent = np.frexp(A)
+    power = exponent - int(exponent.min(initial=0))
+    powers = np.array([pow(2, int(k), prime) for k in range(int(power.max(initial=0)) + 1)])
+    rest = (mantissa * 2.0**53).astype(np.int64) % prime * powers[power] % prime
+    deadline.check()
+    if rest.shape[0] < rest.shape[1]:
+        rest = rest.T.copy()
+    rank = 0
+    for column in range(rest.shape[1]):
+        deadline.check()
+        found = np.flatnonzero(rest[rank:, column])
+        if not found.size:
+            continue
+        pivot = rank + int(found[0])
+        rest[[rank, pivot]] = rest[[pivot, rank]]
+        row = rest[rank] * pow(int(rest[rank, column]), -1, prime) % prime
+        rest[rank + 1 :] = (rest[rank + 1 :] - rest[rank + 1 :, column, None] * row) % prime
+        rank += 1
+        if rank == rest.shape[0]:
+            break
+    return rank

@@ -1,0 +1,1 @@
+"""Bounds on f* and g* from minorants; knows no method."""

@@ -1,0 +1,317 @@
+"""From sums of minorants to bounds on f* and g*: which sums are tried, and with which factors.
+
+See `tiebreak.proofs.certificate` for the inequality. Its weights are free, so several sums are kept
+(the whole run, its tails from every power of two, the last cut alone) and the best bound counts,
+with the best common factor on the cuts.  A constant below f1 or g1 is a minorant too, and may be mixed
+in: on an unbounded Z that is how a slope gets into the dual ball of a penalty.  And x* lies where
+g2(x*) <= ghat - inf g1.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import NamedTuple
+
+import numpy as np
+
+from tiebreak.functions.base import Function
+from tiebreak.functions.penalties import split
+from tiebreak.linalg import arrays
+from tiebreak.linalg.arrays import TINY, Array, rounding_unit
+from tiebreak.problem import Problem
+from tiebreak.proofs.models import UNIT, Concave, Low, Model, Region, largest
+from tiebreak.sets.cuts import Set
+from tiebreak.sets.domains import Domain
+
+HUGE = 1e150  # multipliers beyond this drown everything else in rounding errors
+MIXTURES = 4  # how many mixtures of a minorant with a constant one are tried
+MARGINS = (1e-13, 1e-12, 1e-10, 1e-8, 1e-6, 1e-4)  # how far inside a dual ball is surely inside
+GUARDED = 4.0  # how much less well, for the guard: see `certificate.Standing`
+NEARBY = 2**16  # entries of a vector that is brought to the host, where the search asks a lot
+
+
+class Bound(NamedTuple):
+    """min { f : g <= c } >= value - multiplier (c - level) for all c, and so for c = g* of f*.
+
+    The multiplier is the total weight of g's minorants beside those of f: how much of the bound is
+    lost where g is less well known.
+    """
+
+    value: float
+    multiplier: float
+    level: float
+
+    def at(self, level: float) -> float:
+        """The bound where g may be as large as this."""
+        return (
+            self.value - self.multiplier * (level - self.level) if self.multiplier else self.value
+        )
+
+
+class Block(NamedTuple):
+    """The sums of the steps from one power of two to the next."""
+
+    upper: Model
+    cuts: Model
+    lower: Model
+
+
+class Sums(NamedTuple):
+    """All that the certificate remembers; arrays and numbers only, so that it can be saved."""
+
+    steps: int
+    blocks: tuple[Block, ...]
+    last_upper: Model | None
+    last_cut: Model | None
+    last_lower: Model | None
+    last_ratio: float  # of the weights of the last cut and the last minorant of f; 0: there is none
+    ghat: float  # the smallest proved value of g at a point of Z, rounding included
+    upper_bound: float  # f* is at least this
+    guard: (
+        Bound  # the one of those bounds that says most of points that are not quite optimal below
+    )
+    upper_ceiling: float  # f* is at most this, by a method's own proof
+    lower_bound: float  # g* is at least this
+    tail: int  # the block that the best sum for f* began with, and its best factor on the cuts
+    tail_factor: float
+    kept_cut: Model | None  # the single cut that served best so far, and its factor
+    kept_factor: float
+    lower_tail: int  # the block that the best sum for g* began with
+
+
+class Search:
+    """Turns sums into bounds.
+
+    It asks for some hundred numbers at a time. Where the vectors are on a device, and not very
+    long, they are brought to the host first, by one transfer for all that are new.
+    """
+
+    def __init__(self, problem: Problem, zero: Array) -> None:
+        self._problem, domain = problem, problem.domain
+        n = int(zero.shape[0])
+        # A set from outside may know only the arrays of its own library.
+        self._is_far = type(zero) is not np.ndarray and n <= NEARBY and isinstance(domain, Set)
+        self._near: dict[int, tuple[Model, Model]] = {}  # a model and its twin, by the model's id
+        if self._is_far:
+            zero, domain = np.zeros(n), _on_the_host(domain)
+        self._slack = rounding_unit(UNIT, n)  # of a sum over the variables
+        self._zero = zero
+        self._region = Region(*problem.penalties, domain, problem.radius, zero)
+        self._floors = tuple(self._floor(h) for h in (problem.upper, problem.lower))
+
+    def improved(self, sums: Sums, effort: int) -> Sums:
+        """The same sums with the best bounds on f* and on g* that are found; -inf: there is none.
+
+        ``effort``: how many factors on the cuts are tried per sum, from the last best one on.
+        """
+        self._region = self._region.after(sums.steps, self._solution_radius(sums.ghat))
+        found = self._brought(sums) if self._is_far else sums
+        found = self._by_lower_sums(found)
+        if math.isfinite(sums.ghat) and found.last_upper is not None:
+            found, by_tails = self._by_tails(found, effort)
+            found, by_cuts = self._by_single_cuts(found, effort)
+            found = _with_bounds(found, [*by_tails, *by_cuts])
+        if not self._is_far:
+            return found
+        kept = next((far for far, near in self._near.values() if near is found.kept_cut), None)
+        return found._replace(
+            blocks=sums.blocks, last_upper=sums.last_upper, last_cut=sums.last_cut,
+            last_lower=sums.last_lower, kept_cut=kept,
+        )  # fmt: skip
+
+    def slope(self, model: Model) -> Array:
+        """The slope of a model of the last sums, on the host if it was brought there."""
+        return self._near.get(id(model), (model, model))[1].slope
+
+    def _brought(self, sums: Sums) -> Sums:
+        """The sums with all their vectors on the host; those that came before are there already."""
+        lasts = (sums.last_upper, sums.last_cut, sums.last_lower, sums.kept_cut)
+        models = [model for model in lasts if model is not None]
+        models += [model for block in sums.blocks for model in block]
+        new = [model for model in models if id(model) not in self._near]
+        if new:
+            xp = arrays.namespace(new[0].slope)
+            slopes = arrays.to_numpy(xp.stack([model.slope for model in new]))
+            for model, slope in zip(new, slopes, strict=True):
+                self._near[id(model)] = model, model._replace(slope=slope)
+        self._near = {id(model): self._near[id(model)] for model in models}
+
+        def near(model: Model) -> Model:
+            return self._near[id(model)][1]
+
+        upper, cut, lower, kept = (model and near(model) for model in lasts)
+        blocks = tuple(Block(*map(near, block)) for block in sums.blocks)
+        return sums._replace(
+            blocks=blocks, last_upper=upper, last_cut=cut, last_lower=lower, kept_cut=kept
+        )
+
+    def _solution_radius(self, ghat: float) -> float:
+        """A bound on |x*| for all solutions, from g2(x*) <= ghat - inf g1; inf if there is none."""
+        terms, floor = self._problem.penalties[1].terms, self._problem.lower.lower_bound
+        level = ghat - floor + self._slack * (abs(ghat) + abs(floor)) + TINY
+        return terms.extent(len(self._zero), level) if 0.0 < level < math.inf else math.inf
+
+    def _floor(self, h: Function) -> Model | None:
+        """The constant minorant of the smooth part of h, where a penalty makes it worth mixing."""
+        if not any(split(h)[1].terms.weights) or math.isinf(h.lower_bound):
+            return None
+        of_f, of_g = float(h is self._problem.upper), float(h is not self._problem.upper)
+        error = self._slack * abs(h.lower_bound)
+        return Model(of_f, of_g, h.lower_bound, self._zero, 0.0, error, 0.0)
+
+    def _by_lower_sums(self, s: Sums) -> Sums:
+        """g* >= min_Z of the last minorants, and of the averages over some tails."""
+        if not s.blocks:
+            return s
+        best, favourite = -math.inf, s.last_lower or s.last_cut
+        for last in (s.last_lower, s.last_cut):
+            if last is not None:
+                bound = self._region.minimum(last).value
+                if bound > best:
+                    best, favourite = bound, last
+        tails = _tails([block.lower for block in s.blocks])
+        for start in _starts(len(s.blocks), s.lower_tail, s.steps):
+            tail = tails[start]
+            if tail.weight > 0.0:
+                model = tail.scaled(1.0 / tail.weight)
+                bound = self._region.minimum(model).value
+                if bound >= best:
+                    best, favourite = bound, model
+                    s = s._replace(lower_tail=start)
+        mixed = self._mixed(self._floors[1], favourite)
+        return s._replace(lower_bound=best_of(s.lower_bound, best, mixed))
+
+    def _by_tails(self, s: Sums, effort: int) -> tuple[Sums, list[Bound]]:
+        """f* >= the bound of some tails, the whole run among them; the best one with its factor."""
+        bounds: list[Bound] = []
+        favourite: tuple[float, int, Model, Model] | None = None
+        uppers = _tails([block.upper for block in s.blocks])
+        all_cuts = _tails([block.cuts for block in s.blocks])
+        for start in _starts(len(s.blocks), s.tail, s.steps):
+            if uppers[start].weight > 0.0:
+                upper, cuts = self._normalised(uppers[start], all_cuts[start], s.ghat)
+                t, low = self._lowest(upper, cuts, 1.0)  # 1: as in the theorem's proof
+                if favourite is None or low.value >= favourite[0]:
+                    favourite = low.value, start, upper, cuts
+                bounds.append(Bound(low.value, t * cuts.weight, s.ghat))
+        if favourite is not None:
+            _, start, upper, cuts = favourite
+            value, factor = largest(self._along(upper, cuts), s.tail_factor, effort)
+            bounds += self._two_bounds(value, upper, cuts, factor, s.ghat)
+            s = s._replace(tail=start, tail_factor=factor)
+        return s, bounds
+
+    def _by_single_cuts(self, s: Sums, effort: int) -> tuple[Sums, list[Bound]]:
+        """The last minorant of f with one cut: often right where f is strongly convex or a norm.
+
+        A cut that was best once stays in the race, for ghat goes on falling.
+        """
+        upper = s.last_upper
+        assert upper is not None
+        is_curved = upper.curvature > 0.0 or any(self._problem.penalties[0].terms.weights)
+        cuts = (s.kept_cut, s.last_cut, s.last_lower) if is_curved else (s.last_cut,)
+        race = []
+        for cut in cuts:
+            if cut is not None:
+                start = s.kept_factor if cut is s.kept_cut else s.last_ratio or s.kept_factor
+                along = self._along(*self._normalised(upper, cut, s.ghat))
+                race.append((*largest(along, start, effort), cut))
+        if not race:
+            return s, []
+        value, factor, cut = max(race, key=lambda entry: entry[0])
+        base, move = self._normalised(upper, cut, s.ghat)
+        bounds = self._two_bounds(value, base, move, factor, s.ghat)
+        return s._replace(kept_cut=cut, kept_factor=factor), bounds
+
+    def _two_bounds(
+        self, value: float, upper: Model, cuts: Model, factor: float, ghat: float
+    ) -> list[Bound]:
+        """The bound that was found, and the one with a constant below f mixed in."""
+        mixed = self._mixed(self._floors[0], upper.plus(cuts, factor))
+        multiplier = factor * cuts.weight  # of the mixture it is no larger
+        return [Bound(value, multiplier, ghat), Bound(mixed, multiplier, ghat)]
+
+    def _normalised(self, upper: Model, cuts: Model, ghat: float) -> tuple[Model, Model]:
+        """An average of minorants of f1, and what the cuts say at x*: their sum is at most 0."""
+        upper, cuts = upper.scaled(1.0 / upper.weight), cuts.scaled(1.0 / upper.weight)
+        # l_g,i(x) + g2(x) - ghat <= 0 at x*; ghat carries its own rounding error already.
+        cuts = cuts._replace(
+            constant=cuts.constant - ghat * cuts.weight,
+            value_error=cuts.value_error + self._slack * abs(ghat) * cuts.weight,
+        )
+        return upper, cuts
+
+    def _mixed(self, floor: Model | None, model: Model | None) -> float:
+        """The best bound of t model + (1 - t) floor: both are minorants, and all between."""
+        if floor is None or model is None:
+            return -math.inf
+        return largest(self._along(floor, model.plus(floor, -1.0)), 1.0, MIXTURES, ceiling=1.0)[0]
+
+    def _along(self, base: Model, move: Model) -> Concave:
+        """t -> min_Z of base + t move, a concave function, and its derivative: see `_lowest`."""
+
+        def bound(t: float) -> tuple[float, float, float]:
+            t, low = self._lowest(base, move, t)
+            if low.at is None:
+                return t, low.value, math.inf if low.fall is None else 0.0
+            return t, low.value, self._region.value(move, low.at)
+
+        return bound
+
+    def _lowest(self, base: Model, move: Model, t: float) -> tuple[float, Low]:
+        """min_Z of base + t move.
+
+        Where nothing bounds that from below, t is moved to where something does, if it can be.
+        """
+        low = self._region.minimum(base.plus(move, t))
+        for margin in MARGINS:
+            if low.fall is None:
+                break
+            # Along some direction the sum falls for ever, and how fast is linear in t.
+            at_0, at_t = low.fall(base), min(low.fall(base.plus(move, t)), 0.0)
+            ratio = at_0 / (at_0 - at_t) if at_0 != at_t else 0.0
+            if not 0.0 < t * ratio < HUGE:  # it falls for every t
+                return t, Low(fall=low.fall)
+            t *= ratio * (1.0 - margin if at_0 > 0.0 else 1.0 + margin)
+            low = self._region.minimum(base.plus(move, t))
+        return t, low
+
+
+def _on_the_host(domain: Domain) -> Domain:
+    """The set with its vectors, if it has any, on the host."""
+    assert dataclasses.is_dataclass(domain)
+    fields = {each.name: getattr(domain, each.name) for each in dataclasses.fields(domain)}
+    far = {name: arrays.to_numpy(part) for name, part in fields.items() if arrays.is_array(part)}
+    return dataclasses.replace(domain, **far) if far else domain
+
+
+def _with_bounds(s: Sums, bounds: Sequence[Bound]) -> Sums:
+    """The best bound on f*, and the one that is best where g is a few times less well known."""
+    bounds = [bound for bound in bounds if math.isfinite(bound.value)]
+    level = s.ghat + GUARDED * max(s.ghat - s.lower_bound, 0.0)
+    guard = max((s.guard, *bounds), key=lambda bound: (bound.at(level), bound.value))
+    best = best_of(s.upper_bound, *(bound.value for bound in bounds))
+    return s._replace(upper_bound=best, guard=guard)
+
+
+def best_of(*bounds: float) -> float:
+    """The largest of some bounds; what overflowed on the way is no bound."""
+    return max(filter(math.isfinite, bounds), default=-math.inf)
+
+
+def _starts(blocks: int, favourite: int, turn: int) -> set[int]:
+    """The blocks from which a tail is tried: all of them would cost too much every time.
+
+    The whole run, the last two blocks, the favourite of last time and the next one, and one more
+    by turns, so that each gets its chance.
+    """
+    return {0, max(blocks - 2, 0), favourite, min(favourite + 1, blocks - 1), turn % blocks}
+
+
+def _tails(models: Sequence[Model]) -> list[Model]:
+    """The sums of all blocks from the first on, from the second on, and so on."""
+    sums = accumulate(reversed(models), lambda total, model: model.plus(total))
+    return list(sums)[::-1]

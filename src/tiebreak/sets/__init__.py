@@ -1,0 +1,1 @@
+"""Convex sets: projections, projections with a cut, linear minimisation."""

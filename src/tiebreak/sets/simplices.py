@@ -1,0 +1,278 @@
+"""The simplex and the l1 ball: both project by one threshold, found without sorting."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+from tiebreak.linalg import arrays, checks
+from tiebreak.linalg.arrays import Array, dot, namespace, norm
+from tiebreak.sets.cuts import (
+    Path,
+    Set,
+    assign,
+    into,
+    masked,
+    moved,
+    negligible,
+    shrunk,
+    smallest_normal,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Simplex(Set):
+    """{x : x >= 0, sum x = total}.
+
+    The projection is max(x - tau, 0), where tau makes the sum right: the root of a convex
+    piecewise linear function, by Newton's method from the left, which never passes it
+    (Michelot 1986; Condat 2016).  No sorting.
+    """
+
+    total: float = 1.0
+
+    def __post_init__(self) -> None:
+        assign(self, "total", checks.positive("Simplex", "total", self.total))
+
+    @property
+    def diameter(self) -> float:
+        """sqrt(2) total; in R^1, where the simplex is a point, only an upper bound."""
+        return math.sqrt(2.0) * self.total
+
+    def diameter_in(self, n: int) -> float:
+        """sqrt(2) total, and 0 for n = 1."""
+        return 0.0 if n == 1 else self.diameter
+
+    def project(self, x: Array) -> Array:
+        """max(x - tau, 0) with the tau for which the sum is ``total``."""
+        with arrays.quiet():  # beside the largest entry others may be -inf, and do not matter
+            return _onto_simplex(x, self.total)[0]
+
+    def support(self, direction: Array) -> float:
+        """total max_i direction_i."""
+        return self.total * float(namespace(direction).max(direction))
+
+    def argmin(self, direction: Array) -> Array:
+        """The vertex total e_i with the smallest direction_i."""
+        return _vertex(direction, int(namespace(direction).argmin(direction)), self.total)
+
+    def farthest(self, x: Array) -> float:
+        """The distance to the farthest vertex, which is the one with the smallest x_i."""
+        return norm(x - self.argmin(x))
+
+    @property
+    def _size(self) -> float:
+        return self.total
+
+    @property
+    def _carried(self) -> float:
+        return self.total
+
+    def _outside(self, x: Array, unit: float) -> float:
+        """The way to max(x, 0), and from there to its multiple with the right sum."""
+        xp = namespace(x)
+        positive = xp.maximum(x, arrays.zeros_like(x))
+        total = float(xp.sum(positive))
+        return norm(x - positive) * (1.0 + unit) + abs(total - self.total) + unit * total
+
+    def _scaled(self, exponent: int) -> Simplex:
+        return Simplex(shrunk(self.total, exponent))
+
+    def _lifted(self, z: Array) -> Array:
+        return z + self.total * namespace(z).sign(z)
+
+    def _path(self, x: Array, c: Array) -> Path:
+        return _threshold_path(x, c, self.total, signed=False)
+
+    def _last(self, x: Array, c: Array) -> tuple[float, Array, float]:
+        """The face of smallest c_i; another entry is 0 for mu >= (x_i - tau)/(c_i - min c)."""
+        rise = c - namespace(x).min(c)
+        face = rise == 0
+        on_face, tau = _onto_simplex(x[face], self.total)[:2]
+        z = arrays.placed(x, face, on_face)
+        return max(0.0, _last_break(x - tau, rise)), z, 0.0
+
+
+@dataclasses.dataclass(frozen=True)
+class L1Ball(Set):
+    """{x : sum |x_i| <= radius}.
+
+    Outside, the projection is that of |x| onto the simplex, with the signs of x (Duchi, Shalev-
+    Shwartz, Singer, Chandra 2008).
+    """
+
+    radius: float = 1.0
+
+    def __post_init__(self) -> None:
+        assign(self, "radius", checks.positive("L1Ball", "radius", self.radius))
+
+    @property
+    def diameter(self) -> float:
+        """2 radius."""
+        return 2.0 * self.radius
+
+    def project(self, x: Array) -> Array:
+        """x inside; sign(x) max(|x| - tau, 0) with the tau for which the sum is the radius."""
+        size = abs(x)
+        if _sums_to_at_most(size, self.radius):
+            return x
+        z = _onto_simplex(size, self.radius)[0]
+        z = into(z, "minimum", z, size)  # tau >= 0, but for rounding: what is 0 stays 0
+        return namespace(x).copysign(z, x)
+
+    def support(self, direction: Array) -> float:
+        """radius max_i |direction_i|."""
+        return self.radius * arrays.max_abs(direction)
+
+    def argmin(self, direction: Array) -> Array:
+        """The vertex -sign(direction_i) radius e_i with the largest |direction_i|."""
+        i = int(namespace(direction).argmax(abs(direction)))
+        return _vertex(direction, i, -self.radius if float(direction[i]) > 0.0 else self.radius)
+
+    def farthest(self, x: Array) -> float:
+        """The distance to the farthest vertex, which lies opposite to the largest |x_i|."""
+        return norm(x - self.argmin(x))
+
+    @property
+    def _size(self) -> float:
+        return self.radius
+
+    @property
+    def _carried(self) -> float:
+        return self.radius
+
+    def _outside(self, x: Array, unit: float) -> float:
+        """The way to its multiple with the right sum."""
+        return max(float(namespace(x).sum(abs(x))) * (1.0 + unit) - self.radius, 0.0)
+
+    def _scaled(self, exponent: int) -> L1Ball:
+        return L1Ball(shrunk(self.radius, exponent))
+
+    def _lifted(self, z: Array) -> Array:
+        return z + self.radius * namespace(z).sign(z)
+
+    def _path(self, x: Array, c: Array) -> Path:
+        return _threshold_path(x, c, self.radius, signed=True)
+
+    def _last(self, x: Array, c: Array) -> tuple[float, Array, float]:
+        """The face of largest |c_i|, with the threshold tau + mu max|c| that others stay below."""
+        xp = namespace(x)
+        top = arrays.max_abs(c)
+        face = abs(c) == top
+        where = xp.nonzero(face)[0]
+        signs = -xp.sign(xp.take(c, where))
+        on_face, tau = _onto_simplex(signs * xp.take(x, where), self.radius)[:2]
+        z = arrays.placed(x, face, signs * on_face)
+        breaks = (_last_break(x - tau, top + c), _last_break(-tau - x, top - c))
+        return max(0.0, -tau / top, *breaks), z, 0.0
+
+
+# --- the threshold
+
+
+def _onto_simplex(
+    v: Array, total: float, start: float | None = None, w: Array = None, z: Array = None
+) -> tuple[Array, float, Array | None]:
+    """max(v - tau, 0) with sum ``total``; tau; where it may be positive, if that is in few places.
+
+    Newton's method on sum max(v - tau, 0) - total, convex in tau: after one step, from the guess
+    ``start`` or from anywhere, it is on the left of the root and stays there.  ``w`` and ``z`` are
+    overwritten, if given; w may be v, and the result is z.
+    """
+    xp = namespace(v)
+    # All relative to the largest entry: tau lies in [-total, 0), entries below -total do not
+    # matter, and nothing is lost where v is much larger than total.
+    top = float(xp.max(v))
+    w = into(w, "subtract", v, top)
+    near = w > -total
+    few = int(xp.count_nonzero(near)) < v.shape[0] // 8
+    where = xp.nonzero(near)[0] if few else None
+    part, above = (w, z) if where is None else (xp.take(w, where), None)
+    tau = -total if start is None else min(max(start - top, -total), 0.0)
+    before = -1
+    while True:
+        above = _above(part, tau, above)
+        active = int(xp.count_nonzero(above > 0))
+        if active == 0 and tau > -total:  # the guess was too large
+            tau = -total
+            continue
+        if active == 0:  # entries that are not finite, which whoever asked will find
+            break
+        excess = float(xp.sum(above)) - total
+        # The same entries as before: this tau is theirs.  Right of the root after a step: rounding.
+        if active == before or (before > 0 and excess <= 0.0):
+            break
+        tau, before = tau + excess / active, active
+    return (above if where is None else _above(w, tau, z)), top + tau, where
+
+
+def _above(w: Array, tau: float, out: Array | None) -> Array:
+    """max(w - tau, 0)."""
+    z = into(out, "maximum", w, tau)
+    z -= tau
+    return z
+
+
+def _threshold_path(x: Array, c: Array, total: float, *, signed: bool) -> Path:
+    """mu -> z(mu), ... for z = max(v - tau, 0), v = x - mu c; signed: for |v|, with signs of v."""
+    xp = namespace(x)
+    v = size = z = signs = None
+    line = (0.0, math.nan, 0.0)  # mu, tau, and the slope of tau at the last point
+
+    def path(mu: float) -> tuple[Array, float, float]:
+        nonlocal v, size, z, signs, line
+        v = moved(x, mu, c, v)
+        size = into(size, "abs", v) if signed else v
+        if signed and _sums_to_at_most(size, total):
+            return v, dot(c, v), norm(c)
+        guess = line[1] + line[2] * (mu - line[0])
+        start = guess if math.isfinite(guess) else None
+        z, tau, where = _onto_simplex(size, total, start, size, z)
+        z = into(z, "copysign", z, v) if signed else z
+        if where is None:
+            part, e = z, c
+            signs = into(signs, "sign", z)
+        else:
+            part, e = xp.take(z, where), xp.take(c, where)
+        mean, spread = _mean_and_spread(e, signs if where is None else xp.sign(part))
+        line = (mu, tau, -mean)
+        return z, dot(part, e), spread
+
+    return path
+
+
+def _mean_and_spread(c: Array, signs: Array) -> tuple[float, float]:
+    """The mean m of the entries of signs c where signs are not 0, and |signs c - m| there.
+
+    The spread is 0 if it is only rounding.  ``signs`` is overwritten.
+    """
+    xp = namespace(c)
+    count = max(dot(signs, signs), 1.0)
+    mean = dot(signs, c) / count
+    on = signs != 0
+    signs *= c
+    squares = dot(signs, signs)
+    spread = squares - count * mean * mean
+    if spread > 1e-4 * squares > smallest_normal(c) ** 0.5:
+        return mean, math.sqrt(spread)
+    careful = norm((signs - mean) * xp.astype(on, c.dtype))
+    return mean, careful if careful > 8.0 * arrays.epsilon(c) * abs(mean) * count**0.5 else 0.0
+
+
+def _sums_to_at_most(size: Array, total: float) -> bool:
+    """Is the sum of these non-negative entries at most ``total``?  Without overflow."""
+    xp = namespace(size)
+    return float(xp.max(size)) <= total and float(xp.sum(size)) <= total
+
+
+def _last_break(height: Array, rate: Array) -> float:
+    """The largest height/rate over the entries with rate > 0, but at least 0.  Overwrites both."""
+    least = negligible(rate)
+    height = masked(height, height, rate > least)
+    height /= into(rate, "maximum", rate, least)
+    return float(namespace(height).max(height))
+
+
+def _vertex(x: Array, i: int, value: float) -> Array:
+    """value e_i."""
+    return arrays.placed(x, i, value)

@@ -1,0 +1,471 @@
+"""The method of multipliers, the faces that it moves on, and the Hessians along them."""
+
+from __future__ import annotations
+
+import warnings
+
+import array_api_strict as xps
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from planted import smooth as planted
+
+import tiebreak as tb
+from tiebreak.auto.active_face import along_terms, tangent
+from tiebreak.auto.bregman import Multipliers
+from tiebreak.auto.bregman_state import face_at
+from tiebreak.auto.hessian_differences import unknown
+from tiebreak.auto.quasi_newton import Curvature
+from tiebreak.functions.terms import Terms
+
+
+def least_squares(seed=0, m=6, n=12, rows=20):
+    rng = np.random.default_rng(seed)
+    upper = tb.LeastSquares(rng.standard_normal((rows, n)), rng.standard_normal(rows))
+    lower = tb.LeastSquares(rng.standard_normal((m, n)), rng.standard_normal(m))
+    return upper, lower
+
+
+def plain(function, weight=1.0, unit=1.0):
+    """weight times the function of x/unit, as callables that say nothing but a lower bound."""
+    return tb.Smooth(
+        lambda x: weight * function.value(x / unit),
+        lambda x: weight / unit * function.gradient(x / unit),
+        lower_bound=0.0,
+    )
+
+
+# --- what it reaches -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "domain",
+    [
+        tb.Space(),
+        tb.Ball(10.0),
+        tb.Ball(0.3),
+        tb.Box(-0.1, 0.1),
+        tb.Orthant(),
+        tb.Simplex(1.0),
+        tb.L1Ball(0.5),
+        tb.Monotone(),
+        tb.Halfspace(np.ones(12), -0.1),
+    ],
+    ids=lambda domain: repr(domain)[:20],
+)
+def test_callables_are_solved_as_if_their_structure_were_known(domain):
+    upper, lower = least_squares()
+    exact = tb.solve(tb.Problem(upper=upper, lower=lower, domain=domain), "exact")
+    problem = tb.Problem(upper=plain(upper), lower=plain(lower), domain=domain)
+    result = tb.solve(problem, x0=np.zeros(12))
+    assert "the method of multipliers" in result.method
+    assert result.upper_value == pytest.approx(exact.upper_value, rel=1e-9)
+    np.testing.assert_allclose(result.x, exact.x, rtol=1e-5, atol=1e-6)
+    low, high = result.upper_optimum
+    assert low <= exact.upper_value * (1.0 + 1e-12)
+    assert exact.upper_value <= high * (1.0 + 1e-12)
+
+
+class Robust:
+    """sum of log(e^r + e^-r) for r = Ax - b: not quadratic, and no word about its constants."""
+
+    def __init__(self, A, b):
+        self.A, self.b = A, b
+
+    def value(self, x):
+        r = self.A @ x - self.b
+        return float(np.sum(np.logaddexp(r, -r)))
+
+    def gradient(self, x):
+        return self.A.T @ np.tanh(self.A @ x - self.b)
+
+
+def bent(seed, kind, n=30, m=12):
+    """A planted problem whose lower level is not quadratic: Problem, x*, f*.
+
+    -grad g(x*) = nu and -grad f(x*) = A'lambda + a normal, nu in the normal cone of Z at x*.
+    """
+    rng = np.random.default_rng(seed)
+    x, side = rng.uniform(0.2, 0.8, n), np.zeros(n)
+    if kind in ("Box", "Simplex"):
+        side[: n // 3], x[: n // 3] = -1.0, 0.0
+    domain = {
+        "Ball": tb.Ball(3.0 * np.linalg.norm(x)),
+        "Box": tb.Box(0.0, 1.0),
+        "Simplex": tb.Simplex(float(np.sum(x))),
+        "radius": tb.Space(),
+    }[kind]
+    A, residual = rng.standard_normal((m, n)), rng.uniform(-1.0, 1.0, m)
+    dual, nu = np.tanh(residual), side * rng.uniform(0.1, 1.0, n)
+    A += np.outer(dual, -nu - A.T @ dual) / (dual @ dual)
+    g = Robust(A, A @ x - residual)
+    slope = A.T @ rng.standard_normal(m) - side * rng.uniform(0.1, 1.0, n)
+    W = rng.standard_normal((n + 5, n))
+    f = tb.LeastSquares(W, W @ (x - np.linalg.solve(W.T @ W, slope)))
+    problem = tb.Problem(
+        upper=tb.Smooth(f.value, f.gradient),
+        lower=tb.Smooth(g.value, g.gradient),
+        domain=domain,
+        radius=3.0 * float(np.linalg.norm(x)) if kind == "radius" else None,
+    )
+    return problem, x, f.value(x)
+
+
+@pytest.mark.parametrize("kind", ["Ball", "Box", "Simplex", "radius"])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_an_answer_is_proved_where_the_lower_level_is_not_quadratic(seed, kind):
+    problem, x, truth = bent(seed, kind)
+    result = tb.solve(problem, x0=np.zeros(len(x)))
+    assert result.status == "certified"
+    assert abs(result.upper_value - truth) <= 1e-9 * truth
+    assert truth - result.tolerance[0] <= result.upper_optimum[0] <= truth * (1.0 + 1e-12)
+
+
+@pytest.mark.parametrize("kind", ["Ball", "Box"])
+def test_a_cut_of_the_proof_turns_f_around_and_is_off_by_half_of_its_bend(kind):
+    """With y = x + tc, H the Hessian of g and l_y its minorant at y, along the face
+
+    s = grad f(x) + grad g(y)/t is about 0,    (g(x) - l_y(x))/t = t <c, Hc>/2 + O(t²),
+
+    and what s can lose over Z is small beside that.
+    """
+    problem, x, _ = bent(2, kind)
+    method, state = Multipliers(), Multipliers().init(problem, problem.start(np.zeros(len(x))))
+    seen = []
+    while not state.finished[0]:
+        state = method.step(problem, state)
+        if state.news.cuts and state.proof.tries == 0:  # the last cut for this t
+            ((weight, cut),) = state.news.cuts
+            seen.append((1.0 / weight, cut))
+    assert state.finished[0] == "solved"
+    slope = problem.upper.gradient(state.x)
+    for t, cut in seen[:3]:  # for smaller t rounding is more than that
+        bend = t * state.proof.bend
+        s = slope + cut.slope / t
+        assert s @ state.x + problem.domain.support(-s) <= 0.1 * bend
+        off = (state.lower_value - cut.value - cut.slope @ (state.x - cut.at)) / t
+        assert off == pytest.approx(0.5 * bend, rel=0.1)
+
+
+ODD = np.arange(30) % 2 == 1
+
+
+@pytest.mark.parametrize(
+    "domain",
+    [
+        tb.Orthant(),
+        tb.Box(-np.inf, 0.0),
+        tb.Box(np.where(ODD, 0.0, -np.inf), np.where(ODD, np.inf, 0.0)),
+    ],
+    ids=["up", "down", "both"],
+)
+def test_an_unbounded_box_is_no_obstacle_to_a_proof(domain):
+    """A linear model is bounded there only if its slope has the right signs, to the last bit."""
+    rng = np.random.default_rng(0)
+    sign = np.where(np.isinf(np.broadcast_to(domain.upper, 30)), 1.0, -1.0)
+    x, on = sign * rng.uniform(0.2, 1.0, 30), np.arange(30) < 10
+    x[on] = 0.0
+    A, W = rng.standard_normal((12, 30)), rng.standard_normal((35, 30))
+    slope = A.T @ rng.standard_normal(12) + np.where(on, sign * rng.uniform(0.1, 1.0, 30), 0.0)
+    f = tb.LeastSquares(W, W @ (x - np.linalg.solve(W.T @ W, slope)))
+    problem = tb.Problem(
+        upper=tb.Smooth(f.value, f.gradient),
+        lower=plain(tb.LeastSquares(A, A @ x)),
+        domain=domain,
+    )
+    result = tb.solve(problem, x0=np.zeros(30))
+    truth = f.value(x)
+    assert result.status == "certified"
+    assert abs(result.upper_value - truth) <= 1e-9 * truth
+    assert truth - result.tolerance[0] <= result.upper_optimum[0] <= truth * (1.0 + 1e-12)
+
+
+def test_nobody_waits_for_a_proof_of_g_that_cannot_be():
+    """On R^n nothing bounds callables from below: the proof of f alone is no reason to go on."""
+    upper, lower = least_squares(6)
+    g = tb.Smooth(lower.value, lower.gradient)
+    result = tb.solve(tb.Problem(upper=upper + tb.SquaredNorm(), lower=g))
+    assert result.status == "solved"
+    assert np.isfinite(result.upper_gap)
+    assert result.nit <= 1300
+
+
+def test_planted_problems_without_structure(count):
+    number, settled, seen = count(24, 140), 0, 0
+    for seed in range(number):
+        p = planted.planted(seed)
+        result = tb.solve(p.problem(), x0=p.x0, rtol=1e-3, max_iter=1500)
+        f, g = p.f(result.x), p.g(result.x)
+        assert result.upper_gap >= f - p.f_star - 1e-12 * (p.f_scale + abs(f)), seed
+        assert result.lower_gap >= g - p.g_star - 1e-12 * (p.g_scale + abs(g)), seed
+        low, high = result.upper_optimum
+        assert low - 1e-12 * p.f_scale <= p.f_star <= high + 1e-12 * p.f_scale, seed
+        if "multipliers" not in result.method:
+            continue
+        seen += 1
+        if "without an answer" not in result.method and result.status in ("certified", "solved"):
+            settled += 1
+            assert abs(f - p.f_star) <= 1e-8 * p.f_scale, (seed, p.kind, result.method)
+    print(f"\nthe polish settled on {settled} of {seen} planted problems, all within 1e-8")
+    assert settled > seen / 2
+
+
+@pytest.mark.parametrize("n", [300, 3000])
+def test_large_sparse_rank_deficient_least_squares(n):
+    """x* and multipliers first: grad f(x*) = -A'y; some rows of A are sums of others."""
+    rng = np.random.default_rng(n)
+    A = sp.random_array((n // 3, n), density=8 / n, rng=rng, format="csr")
+    A = sp.vstack([A, A[:20] + A[20:40]]).tocsr()
+    star, y = rng.standard_normal(n), 0.1 * rng.standard_normal(A.shape[0])
+    f = tb.SquaredNorm(1.0, star + A.T @ y)
+    problem = tb.Problem(upper=f, lower=tb.LeastSquares(A, A @ star))
+    exact = 0.5 * float(np.sum((A.T @ y) ** 2))
+    method = "auto" if n > 1000 else Multipliers()
+    result = tb.solve(problem, method)
+    assert result.status == "certified"
+    assert abs(result.upper_value - exact) <= 1e-9 * exact
+    assert np.linalg.norm(result.x - star) <= 1e-6 * np.linalg.norm(star)
+    assert result.upper_optimum[0] <= exact * (1.0 + 1e-12)
+
+
+@pytest.mark.parametrize("what", ["f", "g", "x"])
+@pytest.mark.parametrize("size", [1e-6, 1e6])
+def test_units_change_neither_the_gradients_nor_the_accuracy(what, size):
+    upper, lower = least_squares(3)
+    truth = tb.solve(tb.Problem(upper=upper, lower=lower), "exact").upper_value
+
+    def solved(f, g, x):
+        problem = tb.Problem(
+            upper=plain(upper, f, x), lower=plain(lower, g, x), domain=tb.Ball(100.0 * x)
+        )
+        return tb.solve(problem, x0=0.1 * x * np.ones(12))
+
+    plainly = solved(1.0, 1.0, 1.0)
+    f, g, x = (size if letter == what else 1.0 for letter in "fgx")
+    result = solved(f, g, x)
+    gradients = [r.trace[-1].upper_gradients for r in (plainly, result)]
+    assert abs(gradients[1] - gradients[0]) <= 0.1 * gradients[0]
+    assert result.status == plainly.status
+    assert result.upper_value / f == pytest.approx(truth, rel=1e-9)
+
+
+def test_a_run_stopped_on_the_path_goes_on_bit_identically(tmp_path):
+    upper, lower = least_squares(1)
+    problem = tb.Problem(upper=plain(upper), lower=plain(lower), domain=tb.Box(-0.1, 0.1))
+    options = {"x0": np.zeros(12), "rtol": 0.0, "max_iter": 150}
+    whole = tb.solve(problem, **options)
+    for stop in (1, 17, 30, whole.nit - 1):
+        path = tmp_path / f"{stop}.npz"
+
+        def callback(r, stop=stop):
+            if r.nit == stop:
+                raise StopIteration
+
+        assert tb.solve(problem, **options, callback=callback, checkpoint=path).nit == stop
+        second = tb.solve(problem, **options, checkpoint=path)
+        np.testing.assert_array_equal(second.x, whole.x)
+        assert (second.nit, second.status) == (whole.nit, whole.status)
+
+
+@pytest.mark.parametrize("domain", [tb.Simplex(1.0), tb.Box(-0.1, 0.1), tb.Ball(0.3)])
+def test_what_it_says_about_f_is_about_right_at_every_round(domain):
+    upper, lower = least_squares(2)
+    truth = tb.solve(tb.Problem(upper=upper, lower=lower, domain=domain), "exact").upper_value
+    problem = tb.Problem(upper=plain(upper), lower=plain(lower), domain=domain)
+    method, state = Multipliers(), Multipliers().init(problem, problem.start(np.zeros(12)))
+    size = upper.value(np.zeros(12))
+    seen = 0
+    while not state.finished[0]:
+        before, state = state.rounds, method.step(problem, state)
+        if state.rounds > max(before, 2):
+            seen += 1
+            assert abs(state.upper_value - truth) <= 10.0 * state.off * size + 1e-11 * size
+    assert seen > 2
+    assert state.finished[0] == "solved"
+    assert abs(state.upper_value - truth) <= 1e-10 * size
+
+
+def test_the_sum_of_a_round_is_what_the_formula_says():
+    """g + eta f + sum of the minorants of g at the ends of the rounds before, as one function."""
+    upper, lower = least_squares(4)
+    problem = tb.Problem(upper=upper + tb.L1(0.3), lower=lower + tb.L1(0.2))
+    method, state = Multipliers(), Multipliers().init(problem, problem.start(), 0.5)
+    ends, eta = [(0.5, state.x)], 0.5
+    rng = np.random.default_rng(0)
+    while state.rounds < 4:
+        before, state = state.rounds, method.step(problem, state)
+        if state.rounds > before:
+            ends.append((eta, state.x))
+        eta = state.eta
+
+        def total(x, eta=eta):
+            cuts = sum(
+                (lower.gradient(end) @ (x - end) + lower.value(end) + 0.2 * np.abs(x).sum()) / e
+                for e, end in ends
+            )
+            g = lower.value(x) + 0.2 * np.abs(x).sum()
+            return g + eta * (upper.value(x) + 0.3 * np.abs(x).sum() + cuts)
+
+        here = state.here
+        constant = total(here.x) - here.value
+        for _ in range(3):
+            d = face_at(problem, state, here.x).along(1e-6 * rng.standard_normal(12))
+            d = np.where(np.abs(d) < 0.5 * np.abs(here.x), d, 0.0)
+            rise = total(here.x + d) - total(here.x)
+            assert rise == pytest.approx(here.slope @ d, rel=1e-3, abs=1e-9)
+        assert np.isfinite(constant)
+
+
+@pytest.mark.parametrize("penalty", [tb.L1(0.3), tb.GroupL2([0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3])])
+@pytest.mark.parametrize("level", ["upper", "lower", "both"])
+def test_penalties_against_an_independent_solution(penalty, level):
+    """CVXPY in two stages: least squares minimisers share Ax, with a penalty below also its value.
+
+    Accurate to 1e-5 or so, which is enough to tell a wrong answer.
+    """
+    cp = pytest.importorskip("cvxpy")
+    warnings.simplefilter("ignore")  # "may be inaccurate": it is enough
+    upper, lower = least_squares(5)
+    f = upper + penalty if level in ("upper", "both") else upper
+    g = lower + 0.5 * penalty if level in ("lower", "both") else lower
+    result = tb.solve(tb.Problem(upper=f, lower=g))
+    x = cp.Variable(12)
+
+    def norm(x):
+        if isinstance(penalty, tb.L1):
+            return 0.3 * cp.norm1(x)
+        return sum(cp.norm2(x[3 * i : 3 * i + 3]) for i in range(4))
+
+    def squares(h):
+        return 0.5 * cp.sum_squares(h.matrix.dense() @ x - np.asarray(h.b))
+
+    lower_terms = squares(lower) + (0.5 * norm(x) if level in ("lower", "both") else 0.0)
+    first = cp.Problem(cp.Minimize(lower_terms))
+    first.solve(solver="CLARABEL", tol_gap_abs=1e-12, tol_gap_rel=1e-12, tol_feas=1e-12)
+    image = lower.matrix.dense() @ x.value
+    conditions = [lower.matrix.dense() @ x == image]
+    if level in ("lower", "both"):
+        conditions.append(norm(x) <= float(norm(x).value) * (1.0 + 1e-9))
+    second = cp.Problem(
+        cp.Minimize(squares(upper) + (norm(x) if level in ("upper", "both") else 0.0)), conditions
+    )
+    second.solve(solver="CLARABEL")
+    assert result.status == "certified", result.message
+    assert result.upper_value == pytest.approx(float(second.value), rel=1e-4)
+    assert result.upper_optimum[0] <= float(second.value) * (1.0 + 1e-5)
+
+
+def test_what_has_no_joint_prox_is_refused_with_one_sentence():
+    upper, lower = least_squares()
+    problem = tb.Problem(upper=upper, lower=lower + tb.L1(0.1), domain=tb.Simplex(1.0))
+    with pytest.raises(ValueError, match=r"^Multipliers: "):
+        tb.solve(problem, Multipliers())
+
+
+# --- Hessians ------------------------------------------------------------------------------------
+
+
+def test_bfgs_and_its_schur_complement_know_a_quadratic():
+    rng = np.random.default_rng(0)
+    root = rng.standard_normal((8, 8))
+    H = root @ root.T + np.eye(8)
+    curvature = Curvature()
+    for s in np.linalg.qr(rng.standard_normal((8, 8)))[0]:
+        for other in range(3):
+            s = s + 0.1 * rng.standard_normal(8) * (other > 0)
+            curvature = curvature.learned(s, H @ s)
+            np.testing.assert_allclose(curvature.times(H @ s, 1.0), s, rtol=1e-9)
+    box = tb.Box(-1.0, 1.0)
+    exact = Curvature(np.linalg.inv(H))
+    before = tangent(box, np.full(8, 0.1))
+    x = np.full(8, 0.1)
+    x[[2, 5]] = 1.0
+    after = tangent(box, x)
+    v = after.along(rng.standard_normal(8))
+    free = [0, 1, 3, 4, 6, 7]
+    expected = np.linalg.solve(H[np.ix_(free, free)], v[free])
+    np.testing.assert_allclose(exact.onto(before, after).times(v, 1.0)[free], expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "domain", [tb.Space(), tb.Box(-0.3, 0.4), tb.Simplex(1.0), tb.L1Ball(1.0), tb.Ball(0.5)]
+)
+def test_probes_give_the_newton_step_along_the_face(domain):
+    upper, lower = least_squares(7)
+    problem = tb.Problem(upper=upper, lower=lower, domain=domain)
+    rng = np.random.default_rng(3)
+    x = domain.project(0.3 * rng.standard_normal(12))
+    (point,) = problem.lift(x)
+    (f,), (g,) = upper.look([point.f])[0], lower.look([point.g])[0]
+    face, terms = tangent(domain, x), Terms(domain=domain)
+    probes = unknown(x)
+    while len(probes.missing(face)):
+        probes = probes.probed(problem, f, g, face)
+    inverse = probes.inverse(0.3, terms, x, face)
+    A, B = lower.matrix.dense(), upper.matrix.dense()
+    H = A.T @ A + 0.3 * B.T @ B
+    for _ in range(3):
+        d = face.along(rng.standard_normal(12))
+        np.testing.assert_allclose(face.along(inverse @ face.along(H @ d)), d, rtol=1e-3, atol=1e-4)
+
+
+# the face where penalties are smooth
+
+
+@pytest.mark.parametrize(
+    "terms",
+    [
+        Terms(l1=0.4),
+        Terms(l1=0.4, square=0.3, domain=tb.Box(-0.2, 0.5)),
+        Terms(l2=0.7, l1=0.1),
+        tb.GroupL2([0, 0, 1, 1, 2, 2], 0.6).terms,
+    ],
+)
+def test_the_slope_of_penalties_along_their_face(terms):
+    rng = np.random.default_rng(1)
+    for _ in range(5):
+        x = terms.domain.project(rng.standard_normal(6))
+        x[:2] = 0.0
+        face, slope = along_terms(terms, x)
+        d = face.along(rng.standard_normal(6))
+        step = min(1e-6, 0.5 * face.room(x, d))
+        rise = (terms.value(x + step * d) - terms.value(x - step * d)) / (2.0 * step)
+        assert rise == pytest.approx(slope @ d, rel=1e-6, abs=1e-8)
+        assert np.all((face.along(d) == 0.0) >= (face.free == 0.0))
+
+
+# --- faces ---------------------------------------------------------------------------------------
+
+DOMAINS = [
+    tb.Space(),
+    tb.Ball(1.0, np.full(6, 0.2)),
+    tb.Box(-0.3, np.linspace(0.1, 1.0, 6)),
+    tb.Orthant(),
+    tb.Simplex(1.0),
+    tb.L1Ball(1.0),
+    tb.Monotone(),
+    tb.Halfspace(np.arange(1.0, 7.0), 0.5),
+]
+
+
+@pytest.mark.parametrize("xp", [np, xps], ids=["numpy", "strict"])
+@pytest.mark.parametrize("domain", DOMAINS, ids=lambda domain: type(domain).__name__)
+def test_along_a_face_one_stays_on_it(domain, xp):
+    rng = np.random.default_rng(4)
+    for scale in (0.05, 3.0):
+        for _ in range(10):
+            x = domain.project(xp.asarray((scale * rng.standard_normal(6)).tolist()))
+            v, w = (xp.asarray(rng.standard_normal(6).tolist()) for _ in range(2))
+            face = tangent(domain, x)
+            along = face.along(v)
+            host = np.asarray(along)
+            np.testing.assert_allclose(np.asarray(face.along(along)), host, atol=1e-13)
+            other = np.asarray(face.along(w))  # symmetric: an orthogonal projection
+            assert np.asarray(w) @ host == pytest.approx(other @ np.asarray(v), abs=1e-12)
+            step = 1e-7
+            moved = x + step * along
+            away = np.asarray(moved) - np.asarray(domain.project(moved))
+            assert np.linalg.norm(away) <= 1e-12  # of second order on a sphere, rounding elsewhere
+            np.testing.assert_array_equal(
+                np.asarray(tangent(domain, domain.project(moved)).key), np.asarray(face.key)
+            )

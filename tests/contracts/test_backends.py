@@ -1,0 +1,289 @@
+"""The same ten problems from every kind of matrix: the same certificate and the same point.
+
+All that changes is what the user passes in: arrays of several libraries, scipy.sparse, operators
+that are nothing but their products, and files that are read block by block.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import array_api_strict
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.sparse.linalg import LinearOperator
+
+import tiebreak as tb
+from tiebreak.linalg import arrays
+
+STEPS = 25
+BLOCK = 2000  # bytes: a few rows at a time
+
+
+class Data(NamedTuple):
+    """The matrices and vectors of a problem."""
+
+    A: np.ndarray
+    b: np.ndarray
+    C: np.ndarray
+    c: np.ndarray
+    L: tuple[float, float]  # Lipschitz constants of f and g
+
+
+def drawn(seed: int, rows: int, upper_rows: int, n: int, rank: int | None = None) -> Data:
+    rng = np.random.default_rng(seed)
+    A = rng.standard_normal((rows, n)) / np.sqrt(n)
+    A[np.abs(A) < 0.05] = 0.0  # so that sparse is sparse
+    if rank is not None:
+        A = rng.standard_normal((rows, rank)) @ rng.standard_normal((rank, n)) / n
+    C = rng.standard_normal((upper_rows, n)) / np.sqrt(n)
+    b, c = rng.standard_normal(rows), rng.standard_normal(upper_rows)
+    return Data(A, b, C, c, tuple(float(np.linalg.norm(M, 2)) ** 2 for M in (C, A)))
+
+
+def signs(b: np.ndarray) -> np.ndarray:
+    return np.where(b >= 0.0, 1.0, -1.0)
+
+
+def squares(A: Any, b: Any, L: float) -> Any:
+    if hasattr(A, "squares"):  # rows in workers, which hold b too
+        return A.squares(b, L)
+    return tb.LeastSquares(A, b, gram=False, lipschitz=L)
+
+
+def logistic(A: Any, b: Any, L: float) -> Any:
+    if hasattr(A, "logistic"):
+        return A.logistic(b, L / 4)
+    return tb.Logistic(A, b, mean=False, lipschitz=L / 4)
+
+
+def both(data: Data, of: Callable[[np.ndarray, str], Any], upper: Any, lower: Any) -> Any:
+    """f and g with their matrices in the library and kind that ``of`` makes."""
+    f_c, g_b = (signs(v) if loss is logistic else v for v, loss in zip((data.c, data.b), (upper, lower), strict=True))  # fmt: skip  # noqa: E501
+    f = None if upper is None else upper(of(data.C, "C"), f_c, data.L[0])
+    return f, lower(of(data.A, "A"), g_b, data.L[1])
+
+
+def problem(number: int, of: Callable[[np.ndarray, str], Any]) -> tb.Problem:
+    """The ten problems; none has a curvature that only entries show, for an operator has none."""
+    wide, tall, poor = (
+        drawn(number, *size) for size in ((20, 9, 30), (50, 9, 12, 7), (25, 10, 30, 6))
+    )
+    if number == 0:
+        f, g = both(wide, of, squares, squares)
+        return tb.Problem(upper=f, lower=g, domain=tb.Ball(1.0))
+    if number == 1:
+        _, g = both(wide, of, None, squares)
+        grows = tb.ErrorBound(order=2.0, modulus=0.1, gradient_bound=10.0)
+        return tb.Problem(upper=tb.SquaredNorm(), lower=g, error_bound=grows)
+    if number == 2:
+        f, g = both(tall, of, squares, logistic)
+        return tb.Problem(upper=f, lower=g, domain=tb.Box(-1.0, 1.0))
+    if number == 3:
+        f, g = both(poor, of, squares, squares)
+        return tb.Problem(upper=f, lower=g, domain=tb.Simplex(2.0))
+    if number == 4:
+        f, g = both(poor, of, logistic, squares)
+        return tb.Problem(upper=f, lower=g, domain=tb.L1Ball(1.0))
+    if number == 5:
+        f, g = both(wide, of, logistic, logistic)
+        return tb.Problem(upper=f, lower=g, domain=tb.Ball(2.0))
+    if number == 6:
+        f, g = both(tall, of, squares, squares)
+        return tb.Problem(upper=f, lower=g + tb.L1(0.1), domain=tb.Ball(3.0))
+    if number == 7:
+        f, g = both(poor, of, squares, squares)
+        return tb.Problem(upper=f + tb.ElasticNet(0.1, 0.1), lower=g, domain=tb.Box(-2.0, 2.0))
+    if number == 8:
+        f, g = both(wide, of, squares, squares)
+        return tb.Problem(upper=0.5 * f + tb.SquaredNorm(), lower=3.0 * g, domain=tb.Orthant())
+    f, g = both(wide, of, squares, squares)
+    return tb.Problem(upper=f, lower=g, domain=tb.Monotone())
+
+
+# --- kinds of matrices ----------------------------------------------------------------------------
+
+
+class Products(LinearOperator):
+    """A matrix that does not show its entries."""
+
+    def __init__(self, A: np.ndarray) -> None:
+        super().__init__(A.dtype, A.shape)
+        self._products = (lambda x: A @ x, lambda r: A.T @ r)
+
+    def _matvec(self, x: np.ndarray) -> np.ndarray:
+        return self._products[0](x)
+
+    def _rmatvec(self, r: np.ndarray) -> np.ndarray:
+        return self._products[1](r)
+
+
+def pylops_operator(A: np.ndarray, folder: Path) -> Any:
+    return pytest.importorskip("pylops").MatrixMult(A)
+
+
+def memmap(A: np.ndarray, folder: Path) -> Any:
+    np.save(folder / "A.npy", A)
+    return np.load(folder / "A.npy", mmap_mode="r")
+
+
+def streamed(A: np.ndarray, folder: Path) -> Any:
+    np.save(folder / "A.npy", A)
+    return tb.Streamed(folder / "A.npy", block=BLOCK)
+
+
+def zarr_array(A: np.ndarray, folder: Path) -> Any:
+    zarr = pytest.importorskip("zarr")
+    array = zarr.create_array(folder / "A.zarr", shape=A.shape, dtype=A.dtype, chunks=(4, 5))
+    array[:] = A
+    return tb.Streamed(array, block=BLOCK)
+
+
+def parquet(A: np.ndarray, folder: Path) -> Any:
+    pa = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as pq
+
+    for k, rows in enumerate(np.array_split(np.arange(len(A)), 3)):
+        columns = {f"x{j}": A[rows, j] for j in range(A.shape[1])}
+        pq.write_table(pa.table(columns), folder / f"{k}.parquet", row_group_size=5)
+    return tb.Streamed(folder, block=BLOCK)
+
+
+def torch_array(A: np.ndarray, folder: Path) -> Any:
+    return pytest.importorskip("torch").asarray(A)
+
+
+def torch_on_a_gpu(A: np.ndarray, folder: Path) -> Any:
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("PyTorch sees no GPU")
+    return torch.asarray(A, device="cuda")
+
+
+def cupy_array(A: np.ndarray, folder: Path) -> Any:
+    cupy = pytest.importorskip("cupy")
+    if not cupy.cuda.is_available():
+        pytest.skip("CuPy sees no GPU")
+    return cupy.asarray(A)
+
+
+def jax_array(A: np.ndarray, folder: Path) -> Any:
+    jax = pytest.importorskip("jax")
+    if not jax.config.jax_enable_x64:
+        pytest.skip("JAX has no float64 here: JAX_ENABLE_X64=1")
+    return jax.numpy.asarray(A)
+
+
+KINDS: dict[str, Callable[[np.ndarray, Path], Any]] = {
+    "scipy.sparse": lambda A, folder: sp.csr_array(A),
+    "LinearOperator": lambda A, folder: Products(A),
+    "PyLops": pylops_operator,
+    "memmap": memmap,
+    "Streamed": streamed,
+    "Zarr": zarr_array,
+    "Parquet": parquet,
+    "array_api_strict": lambda A, folder: array_api_strict.asarray(A),
+    "PyTorch": torch_array,
+    "PyTorch, GPU": torch_on_a_gpu,
+    "CuPy": cupy_array,
+    "JAX": jax_array,
+}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _double() -> Any:
+    """JAX keeps float64, if it is there at all."""
+    if importlib.util.find_spec("jax") is None:
+        yield
+        return
+    import jax
+
+    before = jax.config.jax_enable_x64
+    jax.config.update("jax_enable_x64", True)
+    yield
+    jax.config.update("jax_enable_x64", before)
+
+
+def solved(number: int, method: str, of: Callable[[np.ndarray, str], Any]) -> tb.Result:
+    made = problem(number, of)
+    if method == "paper":
+        method = "agm-bio" if made.is_smooth else "p-agm-bio"
+    return tb.solve(made, method, rtol=0.0, max_iter=STEPS)
+
+
+TRUTH: dict[tuple[int, str], tb.Result] = {}
+
+
+def truth(number: int, method: str) -> tb.Result:
+    """What NumPy gives."""
+    key = (number, method)
+    if key not in TRUTH:
+        TRUTH[key] = solved(number, method, lambda A, name: A)
+    return TRUTH[key]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("method", ["adaptive", "paper"])
+def test_every_kind_of_matrix_gives_the_same_certificate_and_the_same_point(
+    kind, method, tmp_path, count
+):
+    first = list(KINDS).index(kind)
+    for number in range(first % count(5, 1), 10, count(5, 1)):  # two of the ten, or all
+
+        def of(A: np.ndarray, name: str, number: int = number) -> Any:
+            folder = tmp_path / f"{name}{number}"
+            folder.mkdir()
+            return KINDS[kind](A, folder)
+
+        certificate, x = difference(solved(number, method, of), truth(number, method))
+        print(f"{kind}, {method}, problem {number}: certificate {certificate:.1e}, x {x:.1e}")
+        assert x <= 1e-7, number
+        assert certificate <= 1e-9, number
+
+
+def difference(found: tb.Result, expected: tb.Result) -> tuple[float, float]:
+    """How far apart the certificates are, over the sizes of the levels, and the points."""
+    assert (found.status, found.nit) == (expected.status, expected.nit)
+    x = arrays.to_numpy(found.x)
+    far = float(np.linalg.norm(x - expected.x) / np.linalg.norm(expected.x))
+    apart = 0.0
+    for level in ("upper", "lower"):
+        size = max(abs(v) for v in (getattr(expected, f"{level}_value"), getattr(expected.trace[0], f"{level}_value")))  # fmt: skip  # noqa: E501
+        for what in ("value", "gap"):
+            pair = [getattr(result, f"{level}_{what}") for result in (found, expected)]
+            if not np.isinf(pair).all():
+                apart = max(apart, abs(pair[0] - pair[1]) / size)
+    return apart, far
+
+
+def test_a_step_asks_a_device_for_few_numbers(monkeypatch):
+    """The losses of f, those of g, all products of vectors; and now and then the news of 8 steps
+    together, and the vectors of a row: what stands in for a device counts."""
+    kind, asked = type(array_api_strict.asarray(1.0)), [0]
+
+    def counting(original: Any) -> Any:
+        def counted(*given: Any, **options: Any) -> Any:
+            asked[0] += 1
+            return original(*given, **options)
+
+        return counted
+
+    for name in ("__float__", "__bool__", "__int__", "__array__", "__buffer__", "__dlpack__"):
+        if hasattr(kind, name):
+            monkeypatch.setattr(kind, name, counting(getattr(kind, name)))
+    f, g = both(
+        drawn(0, 60, 30, 20, rank=10), lambda A, _: array_api_strict.asarray(A), squares, squares
+    )
+    made = tb.Problem(upper=f, lower=g, domain=tb.Ball(1.0))
+    counts = []
+    for steps in (200, 400):
+        asked[0] = 0
+        tb.solve(made, tb.AGMBiO(gamma=1e-2), rtol=0.0, max_iter=steps)
+        counts.append(asked[0])
+    per_step = (counts[1] - counts[0]) / 200
+    print(f"{per_step:.2f} transfers a step")
+    assert 1.0 < per_step <= 5.0

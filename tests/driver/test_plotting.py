@@ -1,0 +1,122 @@
+"""The plot: what is drawn is what was recorded, and nothing that is not proved looks proved."""
+
+from __future__ import annotations
+
+import builtins
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import tiebreak as tb
+from tiebreak.driver.plotting import convergence
+from tiebreak.driver.result import Row, Trace
+
+
+@pytest.fixture(scope="module")
+def result():
+    rng = np.random.default_rng(0)
+    lower = tb.LeastSquares(rng.standard_normal((3, 8)), rng.standard_normal(3))
+    return tb.solve(tb.Problem(upper=tb.SquaredNorm(), lower=lower), max_iter=50)
+
+
+def with_gaps(result, upper, lower):
+    """The same result with these gaps and values 2, ..., 2 in its trace."""
+    rows = [
+        Row(k, 0.0, 2.0, 2.0, f, g, k, k, k)
+        for k, (f, g) in enumerate(zip(upper, lower, strict=True))
+    ]
+    return replace(result, trace=Trace(rows))
+
+
+def lines(axes):
+    return {line.get_label(): line for line in axes.lines}
+
+
+def legend(axes):
+    return [text.get_text() for text in axes.get_legend().get_texts()]
+
+
+def test_values_bounds_gaps_and_tolerances_are_those_of_the_result(result):
+    figure = convergence(result)
+    for i, (level, letter) in enumerate((("upper", "f"), ("lower", "g"))):
+        values, gaps = figure.axes[i], figure.axes[2 + i]
+        value = np.array(result.trace.column(f"{level}_value"))
+        gap = np.array(result.trace.column(f"{level}_gap"))
+        np.testing.assert_array_equal(lines(values)[f"${letter}(x_k)$"].get_ydata(), value)
+        bound = lines(values)[f"proved lower bound on ${letter}^*$"].get_ydata()
+        known = np.isfinite(np.maximum.accumulate(value - gap))
+        np.testing.assert_array_equal(bound, np.maximum.accumulate(value - gap)[known])
+        assert gaps.get_yscale() == "log"
+        assert gaps.lines[-1].get_ydata()[0] == result.tolerance[i]
+        assert gaps.get_xlabel() == "iteration $k$"
+    assert f"{result.status} after {result.nit} steps" in figure.get_suptitle()
+    assert result.method in figure.get_suptitle()
+
+
+def test_a_bound_never_falls_back(result):
+    figure = convergence(with_gaps(result, [3.0, 1.0, 2.0], [1.0, 1.0, 1.0]))
+    bound = lines(figure.axes[0])["proved lower bound on $f^*$"].get_ydata()
+    np.testing.assert_array_equal(bound, [-1.0, 1.0, 1.0])
+
+
+def test_negative_gaps_are_open_markers_at_their_size(result):
+    figure = convergence(with_gaps(result, [1.0, -0.5, -0.25], [1.0, 1.0, 1.0]))
+    label = "$f(x_k) < f^*$ proved, by this much"
+    below = lines(figure.axes[2])[label]
+    np.testing.assert_array_equal(below.get_xdata(), [1, 2])
+    np.testing.assert_array_equal(below.get_ydata(), [0.5, 0.25])
+    assert below.get_markerfacecolor() == "white"
+    assert label in legend(figure.axes[2])
+    assert "$f(x_k) < f^*$ proved" in legend(figure.axes[0])
+    positive = lines(figure.axes[2])["$f(x_k) - f^*$ is at most this"]
+    np.testing.assert_array_equal(positive.get_ydata(), [1.0, np.nan, np.nan])
+
+
+def test_where_nothing_is_proved_there_are_crosses_and_no_band(result):
+    inf = np.inf
+    figure = convergence(with_gaps(result, [inf, inf, 1.0], [inf, inf, inf]))
+    crosses = lines(figure.axes[2])["nothing proved about $f^*$"]
+    np.testing.assert_array_equal(crosses.get_xdata(), [0, 1])
+    bound = lines(figure.axes[0])["proved lower bound on $f^*$"]
+    np.testing.assert_array_equal(bound.get_xdata(), [2])
+    assert legend(figure.axes[1]) == ["$g(x_k)$"]
+    assert legend(figure.axes[3]) == ["nothing proved about $g^*$"]
+    assert not figure.axes[1].collections
+
+
+@pytest.mark.parametrize("gaps", [[1.0], [0.0, 0.0], [np.inf], [-1.0] * 40, [np.inf] * 40, [1, 0]])
+def test_every_kind_of_trace_can_be_drawn(result, gaps):
+    odd = replace(with_gaps(result, gaps, gaps), tolerance=(0.0, 1e-3))
+    odd.plot().canvas.draw()
+
+
+@pytest.mark.parametrize(
+    ("ending", "magic"), [("png", b"\x89PNG"), ("pdf", b"%PDF"), ("svg", b"<?xml")]
+)
+def test_it_is_saved_in_the_format_of_its_ending_and_nothing_is_left_over(
+    result, tmp_path, ending, magic
+):
+    convergence(result, tmp_path / f"p.{ending}")
+    assert (tmp_path / f"p.{ending}").read_bytes().startswith(magic)
+    assert [path.name for path in tmp_path.iterdir()] == [f"p.{ending}"]
+
+
+def test_a_format_that_matplotlib_does_not_know_leaves_nothing(result, tmp_path):
+    with pytest.raises(ValueError, match="xyz"):
+        convergence(result, tmp_path / "p.xyz")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_matplotlib_the_install_line_is_said(result, monkeypatch):
+    real = builtins.__import__
+
+    def without(name, *rest):
+        if name.startswith("matplotlib"):
+            raise ImportError(name)
+        return real(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(ImportError) as caught:
+        result.plot()
+    assert str(caught.value) == "plotting needs matplotlib: pip install 'tiebreak[plot]'"

@@ -1,0 +1,281 @@
+"""Proofs without a radius: logistic losses, singular quadratics and constants on R^n.
+
+The truth is computed here, in whole numbers and 60 decimal digits, and imports nothing of tiebreak:
+g(x) = sum w_i log(1 + exp(-<b_i, C x>)) + v/2 (<e, C x> - s)² with whole b_i, C, e, so that its
+minimisers are {x : C x = u}, u found by Newton's method, and there are ties.
+"""
+
+from __future__ import annotations
+
+import decimal
+import math
+from decimal import Decimal
+
+import numpy as np
+import pytest
+
+import tiebreak as tb
+from tiebreak.exact.intervals import prove
+from tiebreak.functions.parts import decide_rank, structure
+
+DIGITS = 60
+
+
+@pytest.fixture(autouse=True)
+def digits():
+    with decimal.localcontext() as context:
+        context.prec = DIGITS
+        yield
+
+
+def numbers(x):
+    return [Decimal(float(v)) for v in x]
+
+
+def inner(a, b):
+    return sum((p * q for p, q in zip(a, b, strict=True)), Decimal(0))
+
+
+def solved(A, b):
+    """A u = b by elimination with pivots."""
+    A, n = [[*row, right] for row, right in zip(A, b, strict=True)], len(b)
+    for k in range(n):
+        pivot = max(range(k, n), key=lambda i: abs(A[i][k]))
+        A[k], A[pivot] = A[pivot], A[k]
+        for i in range(k + 1, n):
+            share = A[i][k] / A[k][k]
+            A[i] = [p - share * q for p, q in zip(A[i], A[k], strict=True)]
+    u = [Decimal(0)] * n
+    for k in reversed(range(n)):
+        u[k] = (A[k][n] - inner(A[k][k + 1 : n], u[k + 1 :])) / A[k][k]
+    return u
+
+
+def losses(B, u, weight):
+    return weight * sum((1 + (-inner(row, u)).exp()).ln() for row in B)
+
+
+def lower_minimum(B, weight, squares):
+    """u and g* by Newton's method with halved steps; squares = (v, e, s) or None."""
+    r, u = len(B[0]), [Decimal(0)] * len(B[0])
+
+    def value(u):
+        extra = (
+            Decimal(0)
+            if squares is None
+            else squares[0] / 2 * (inner(squares[1], u) - squares[2]) ** 2
+        )
+        return losses(B, u, weight) + extra
+
+    for _ in range(200):
+        slope, H = [Decimal(0)] * r, [[Decimal(0)] * r for _ in range(r)]
+        for row in B:
+            pull = 1 / (1 + inner(row, u).exp())
+            for i in range(r):
+                slope[i] -= weight * pull * row[i]
+                for j in range(r):
+                    H[i][j] += weight * pull * (1 - pull) * row[i] * row[j]
+        if squares is not None:
+            v, e, s = squares
+            off = inner(e, u) - s
+            for i in range(r):
+                slope[i] += v * off * e[i]
+                for j in range(r):
+                    H[i][j] += v * e[i] * e[j]
+        if max(map(abs, slope)) < Decimal(10) ** (12 - DIGITS):
+            return u, value(u)
+        step = solved(H, [-p for p in slope])
+        length, now = Decimal(1), value(u)
+        while True:
+            ahead = [p + length * q for p, q in zip(u, step, strict=True)]
+            if value(ahead) <= now * (1 + Decimal(10) ** (5 - DIGITS)):
+                break
+            length /= 2
+        u = ahead
+    raise AssertionError("Newton's method has not converged")
+
+
+def upper_minimum(C, u, center, weight):
+    """min weight/2 |x - center|² where C x = u."""
+    off = [p - inner(row, center) for row, p in zip(C, u, strict=True)]
+    gram = [[inner(a, b) for b in C] for a in C]
+    return weight * inner(off, solved(gram, off)) / 2
+
+
+class Planted:
+    """A problem with ties, f* and g* to 60 digits."""
+
+    def __init__(self, seed):
+        rng = np.random.default_rng(seed)
+        while True:
+            r = int(rng.integers(1, 5))
+            n, m = r + int(rng.integers(1, 6)), int(rng.integers(r + 1, 12))
+            B = rng.integers(-3, 4, (m, r)).astype(float)
+            B = np.vstack([B, -(rng.integers(1, 3, m) @ B)])  # some mean of all rows is 0
+            C = rng.integers(-2, 3, (r, n)).astype(float)
+            if np.linalg.matrix_rank(B) == np.linalg.matrix_rank(C) == r:
+                break
+        y = rng.choice([-1.0, 1.0], len(B))
+        weight = [1.0, 2.0**-6, 4.0][seed % 3]
+        lower = weight * tb.Logistic(y[:, None] * (B @ C), y, mean=False)
+        squares = None
+        if seed % 2:
+            e = rng.integers(-2, 3, r).astype(float)
+            e[0] = 1.0
+            squares = Decimal(1), numbers(e), Decimal(float(rng.integers(-3, 4)))
+            lower = lower + tb.LeastSquares((e @ C)[None], [float(squares[2])])
+        center = np.zeros(n) if seed % 5 == 0 else np.round(4 * rng.standard_normal(n)) / 4
+        upper = [tb.SquaredNorm(2.0, center), tb.LeastSquares(np.eye(n), center)][seed // 3 % 2]
+        self.problem = tb.Problem(upper=upper, lower=lower)
+        u, self.g = lower_minimum([numbers(row) for row in B], Decimal(weight), squares)
+        scale = Decimal(2 if seed // 3 % 2 == 0 else 1)
+        self.f = upper_minimum([numbers(row) for row in C], u, numbers(center), scale)
+        self.rng, self.n = rng, n
+
+
+def within(interval, truth):
+    low, high = interval
+    return (math.isinf(low) or Decimal(low) <= truth) and (
+        math.isinf(high) or truth <= Decimal(high)
+    )
+
+
+def test_both_levels_are_proved_without_a_radius(count):
+    number = count(20, 100)
+    proved = 0
+    for seed in range(number):
+        planted = Planted(seed)
+        result = tb.solve(planted.problem)
+        assert within(result.upper_optimum, planted.f), seed
+        assert within(result.lower_optimum, planted.g), seed
+        error = abs(Decimal(result.upper_value) - planted.f)
+        assert error <= Decimal(result.upper_error), seed
+        is_tight = result.upper_error <= result.tolerance[0]
+        proved += result.status == "certified" and is_tight
+    print(f"\n{proved} of {number} certified at 1e-4 without a radius")
+    assert proved >= 0.95 * number
+
+
+def test_other_points_have_wide_intervals_and_no_wrong_ones(count):
+    finite = 0
+    for seed in range(count(30, 300)):
+        planted = Planted(seed)
+        problem, n = planted.problem, planted.n
+        g = structure("test", "lower", problem.lower, n)
+        rank = decide_rank(g.rows())
+        best = tb.solve(problem).x
+        for size in (0.0, 1e-12, 1e-8, 1e-4, 1e-2, 1.0, 1e3):
+            x = best + size * planted.rng.standard_normal(n)
+            claims = prove(problem, x, rank, np.zeros(n))
+            assert within(claims.upper, planted.f), (seed, size)
+            assert within((claims.lower, math.inf), planted.g), (seed, size)
+            finite += math.isfinite(claims.upper[0]) and math.isfinite(claims.lower)
+    assert finite > 0
+
+
+def test_any_point_can_be_certified_without_a_radius():
+    for seed in range(6):
+        planted = Planted(seed)
+        best = tb.solve(planted.problem).x
+        for size in (0.0, 1e-6, 1e-2):
+            x = best + size * planted.rng.standard_normal(planted.n)
+            proof = tb.certify(planted.problem, x, max_iter=0)
+            assert within(proof.upper_optimum, planted.f), (seed, size)
+            assert within(proof.lower_optimum, planted.g), (seed, size)
+            if size <= 1e-6:
+                assert proof.upper_error <= 1e-2 * (1.0 + float(planted.f)), (seed, size)
+                assert proof.lower_gap <= 1e-6 * float(planted.g), (seed, size)
+
+
+def test_no_claim_where_there_is_no_minimiser_or_the_rank_is_not_sure():
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((12, 3)) @ rng.standard_normal((3, 6))  # rank 6, but for rounding 3
+    nearly = tb.Logistic(np.vstack([rows, -rows]), np.ones(24))
+    separable = tb.Logistic([[1.0, 0.0, 0, 0, 0, 0], [0.0, 1.0, 0, 0, 0, 0]], np.ones(2))
+    tilted = tb.LeastSquares(np.eye(2, 6), np.ones(2)) + tb.Linear(1e-30 * np.eye(6)[5])
+    for lower in (nearly, separable, tilted):
+        problem = tb.Problem(upper=tb.SquaredNorm(), lower=lower)
+        rank = decide_rank(structure("test", "lower", lower, 6).rows())
+        for x in (np.zeros(6), 5.0 * np.ones(6), 30.0 * np.ones(6)):
+            claims = prove(problem, x, rank, np.zeros(6))
+            assert claims.lower == -math.inf
+            assert claims.upper == (-math.inf, math.inf)
+
+
+# --- singular quadratics --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_singular_quadratic_is_proved(seed):
+    """g = ½x'Qx - <Q x1, x> + 1, Q = C'C whole: minimisers {Cx = C x1}, g* = 1 - ½|C x1|²."""
+    rng = np.random.default_rng(seed)
+    r = int(rng.integers(1, 4))
+    while True:
+        n = r + int(rng.integers(1, 5))
+        C = rng.integers(-2, 3, (r, n)).astype(float)
+        if np.linalg.matrix_rank(C) == r:
+            break
+    Q, x1 = C.T @ C, rng.integers(-3, 4, n).astype(float)
+    lower = tb.Quadratic(Q, -Q @ x1, 1.0)
+    center = rng.integers(-2, 3, n).astype(float)
+    rows, image = [numbers(row) for row in C], numbers(C @ x1)
+    truth = upper_minimum(rows, image, numbers(center), Decimal(1))
+    minimum = 1 - inner(image, image) / 2
+    assert lower.growth > 0.0
+    assert lower.growth <= np.sort(np.linalg.eigvalsh(Q))[n - r]
+    for method in ("auto", "adaptive"):
+        problem = tb.Problem(upper=tb.SquaredNorm(1.0, center), lower=lower)
+        result = tb.solve(problem, method)
+        assert within(result.upper_optimum, truth)
+        assert within(result.lower_optimum, minimum)
+        assert math.isfinite(result.upper_error)
+        assert math.isfinite(result.lower_gap)
+    assert tb.solve(problem).upper_error <= 1e-8 * (1.0 + float(truth))
+    # And above: f* = 1 - ½|C x1|² where x = 0 in the first entries is no obstacle.
+    above = tb.Problem(upper=lower, lower=tb.LeastSquares(np.zeros((1, n)), [1.0]))
+    result = tb.solve(above)
+    assert within(result.upper_optimum, minimum)
+    assert result.upper_error <= 1e-8 * (1.0 + abs(float(minimum)))
+
+
+def test_a_quadratic_without_a_minimum_has_no_growth():
+    Q = np.diag([1.0, 0.0])
+    assert tb.Quadratic(Q, [1.0, 0.0]).growth == pytest.approx(1.0)
+    assert tb.Quadratic(Q, [1.0, 1e-30]).growth == 0.0
+    assert tb.Quadratic(np.diag([1.0, 1e-30])).growth == 0.0  # singular but for rounding
+    assert tb.Quadratic(np.zeros((2, 2))).growth == 0.0
+    assert tb.Quadratic(Q).defect == 0.0
+
+
+# --- constants ------------------------------------------------------------------------------------
+
+CONSTANTS = {
+    "zero matrix": tb.LeastSquares(np.zeros((2, 3)), [1.0, 2.0]),
+    "linear": tb.Linear([0.0] * 3),
+}
+SETS = {
+    "space": tb.Space(), "orthant": tb.Orthant(), "box": tb.Box(-1.0, 1.0), "ball": tb.Ball(2.0),
+    "far ball": tb.Ball(100.0, [60.0, 80.0, 0.0]), "simplex": tb.Simplex(), "l1": tb.L1Ball(2.0),
+    "halfspace": tb.Halfspace([1.0, 1.0, 0.0], 1.0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("constant", CONSTANTS)
+@pytest.mark.parametrize("domain", SETS)
+def test_constants_are_proved(constant, domain):
+    h, Z = CONSTANTS[constant], SETS[domain]
+    value = 2.5 if constant == "zero matrix" else 0.0
+    center = np.array([3.0, 1.0, -2.0])
+    other = tb.SquaredNorm(1.0, center)
+    nearest = Z.project(center)
+    distance = 0.5 * float((center - nearest) @ (center - nearest))
+    below = tb.solve(tb.Problem(upper=other, lower=h, domain=Z))
+    assert below.upper_error <= 1e-10
+    assert below.upper_value == pytest.approx(distance, abs=1e-10)
+    assert below.lower_optimum[0] <= value <= below.lower_optimum[1] + 1e-300
+    assert below.lower_gap <= 1e-10
+    above = tb.solve(tb.Problem(upper=h, lower=other, domain=Z))
+    assert above.upper_optimum[0] <= value <= above.upper_optimum[1]
+    assert above.upper_error <= 1e-10
+    both = tb.solve(tb.Problem(upper=h, lower=h, domain=Z))
+    assert max(both.upper_error, both.lower_gap) <= 1e-10

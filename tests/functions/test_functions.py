@@ -1,0 +1,920 @@
+"""Contract tests over every kind of smooth function."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import array_api_strict as xps
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import tiebreak as tb
+from tiebreak.functions.base import Lifted, Scaled, Sum
+from tiebreak.functions.losses import SMALL
+from tiebreak.linalg import arrays
+
+N = 5
+EPS = float(np.finfo(np.float64).eps)
+
+
+@dataclass(frozen=True)
+class Case:
+    """``make(array)``: the function, its data passed through ``array`` (library and dtype)."""
+
+    make: Callable[[Callable[[Any], Any]], Any]
+    exact: Callable[[Any, Any], Any] | None = None  # (numbers, x) -> value in the numbers' type
+    dense: bool = True  # can it be of another library?
+    tight: bool = False  # is lipschitz the smallest possible, up to rounding?
+
+
+def data(m: int = 7, n: int = N, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return rng.standard_normal((m, n)), rng.standard_normal(m)
+
+
+A, B = data()
+WIDE, WIDE_B = data(3, N, 1)
+Y = np.where(B > 0, 1.0, -1.0)
+Q = A.T @ A
+Q = (Q + Q.T) / 2
+C = np.arange(1.0, N + 1) / 3
+
+
+def _smooth(array: Callable[[Any], Any]) -> Any:
+    center = array(C)
+    return tb.Smooth(
+        lambda x: float((x - center) @ (x - center)),
+        lambda x: 2.0 * (x - center),
+        lipschitz=2.0,
+        strong_convexity=2.0,
+        lower_bound=0.0,
+    )
+
+
+def squares(matrix: Any, b: Any, scale: Any = 1) -> Callable[[Any, Any], Any]:
+    def value(number: Any, x: Any) -> Any:
+        total = number(0)
+        for row, t in zip(matrix, b, strict=True):
+            r = sum((number(s) * p for s, p in zip(row, x, strict=True)), number(0)) - number(t)
+            total += r * r / 2
+        return total / scale
+
+    return value
+
+
+def _quadratic(number: Any, x: Any) -> Any:
+    inner = sum(
+        (
+            p * number(q) * s
+            for p, row in zip(x, Q, strict=True)
+            for q, s in zip(row, x, strict=True)
+        ),
+        number(0),
+    )
+    return inner / 2 + sum((number(c) * p for c, p in zip(C, x, strict=True)), number(0)) + 3
+
+
+def _norm(number: Any, x: Any) -> Any:
+    return sum(((p - number(c)) ** 2 for p, c in zip(x, C, strict=True)), number(0))
+
+
+CASES: dict[str, Case] = {
+    "LeastSquares": Case(lambda a: tb.LeastSquares(a(A), a(B)), squares(A, B), tight=True),
+    "LeastSquares wide": Case(
+        lambda a: tb.LeastSquares(a(WIDE), a(WIDE_B)), squares(WIDE, WIDE_B), tight=True
+    ),
+    "LeastSquares mean": Case(
+        lambda a: tb.LeastSquares(a(A), a(B), mean=True), squares(A, B, 7), tight=True
+    ),
+    "LeastSquares gram": Case(
+        lambda a: tb.LeastSquares(a(A), a(B), gram=True), squares(A, B), tight=True
+    ),
+    "LeastSquares gram mean": Case(
+        lambda a: tb.LeastSquares(a(A), a(B), mean=True, gram=True), squares(A, B, 7), tight=True
+    ),
+    "LeastSquares no gram": Case(
+        lambda a: tb.LeastSquares(a(A), a(B), gram=False), squares(A, B), tight=True
+    ),
+    "LeastSquares csr": Case(
+        lambda a: tb.LeastSquares(sp.csr_array(a(A)), a(B)), squares(A, B), dense=False, tight=True
+    ),
+    "LeastSquares csc gram": Case(
+        lambda a: tb.LeastSquares(sp.csc_matrix(a(A)), a(B), gram=True),
+        squares(A, B),
+        dense=False,
+        tight=True,
+    ),
+    "LeastSquares one row": Case(
+        lambda a: tb.LeastSquares(a(A[:1]), a(B[:1])), squares(A[:1], B[:1]), tight=True
+    ),
+    "LeastSquares no rows": Case(lambda a: tb.LeastSquares(a(A[:0]), a(B[:0])), squares([], [])),
+    "LeastSquares zero matrix": Case(
+        lambda a: tb.LeastSquares(a(0 * A), a(B)), squares(0 * A, B), tight=True
+    ),
+    "Logistic": Case(lambda a: tb.Logistic(a(A), a(Y))),
+    "Logistic sum": Case(lambda a: tb.Logistic(a(A), a(Y), mean=False)),
+    "Logistic coo": Case(lambda a: tb.Logistic(sp.coo_array(a(A)), a(Y)), dense=False),
+    "Logistic no rows": Case(lambda a: tb.Logistic(a(A[:0]), a(Y[:0]))),
+    "Quadratic": Case(lambda a: tb.Quadratic(a(Q), a(C), 3.0), _quadratic, tight=True),
+    "Quadratic without c": Case(lambda a: tb.Quadratic(a(Q)), tight=True),
+    "Quadratic sparse": Case(
+        lambda a: tb.Quadratic(sp.csr_array(a(Q)), a(C), 3.0), _quadratic, dense=False, tight=True
+    ),
+    "SquaredNorm": Case(lambda a: tb.SquaredNorm(), tight=True),
+    "SquaredNorm centre": Case(lambda a: tb.SquaredNorm(2.0, a(C)), _norm, tight=True),
+    "Linear": Case(
+        lambda a: tb.Linear(a(C)),
+        lambda number, x: sum((number(c) * p for c, p in zip(C, x, strict=True)), number(0)),
+        tight=True,
+    ),
+    "Smooth": Case(_smooth, _norm, tight=True),
+    "Scaled": Case(lambda a: 3 * tb.LeastSquares(a(A), a(B)), tight=True),
+    "Scaled gram": Case(lambda a: 0.5 * tb.LeastSquares(a(A), a(B), gram=True), tight=True),
+    "Sum": Case(lambda a: tb.LeastSquares(a(A), a(B)) + tb.SquaredNorm(0.5)),
+    "Sum of three": Case(
+        lambda a: (
+            tb.Logistic(a(A), a(Y))
+            + (2.0 * tb.LeastSquares(a(WIDE), a(WIDE_B)) + 0.1 * (tb.Linear(a(C)) + _smooth(a)))
+        )
+    ),
+    "Sum with gram": Case(
+        lambda a: tb.LeastSquares(a(A), a(B), gram=True) + tb.Quadratic(a(Q), a(C), 3.0)
+    ),
+}
+every = pytest.mark.parametrize("name", CASES)
+
+
+def numpy64(value: Any) -> Any:
+    return np.asarray(value, dtype=np.float64)
+
+
+def made(name: str) -> Any:
+    return CASES[name].make(numpy64)
+
+
+def points(count: int = 20, seed: int = 3) -> list[np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return [np.zeros(N), *(10 ** rng.uniform(-3, 2) * rng.standard_normal(N) for _ in range(count))]
+
+
+# --- values and gradients ------------------------------------------------------------------------
+
+
+@every
+def test_gradient_agrees_with_central_differences(name):
+    h = made(name)
+    for x in points():
+        step = 1e-6 * max(1.0, float(np.linalg.norm(x)))
+        slope = h.gradient(x)
+        assert slope.shape == x.shape
+        for i in range(N):
+            e = np.zeros(N)
+            e[i] = step
+            difference = (h.value(x + e) - h.value(x - e)) / (2 * step)
+            scale = 1 + abs(h.value(x)) / step * 1e-9 + np.linalg.norm(slope)
+            assert abs(difference - slope[i]) <= 1e-6 * scale
+
+
+@every
+def test_look_at_lifted_points_agrees_with_value_and_gradient(name):
+    h = made(name)
+    xs = points(6)
+    lifted = [Lifted(x, image) for x, image in zip(xs, h.lift(*xs), strict=True)]
+    seen, values = h.look(lifted[:4], lifted[2:])
+    assert (len(seen), len(values)) == (4, len(xs) - 2)
+    for s, x in zip(seen, xs, strict=False):
+        assert s.at is x
+        assert s.value == pytest.approx(h.value(x), rel=1e-11, abs=1e-11)
+        np.testing.assert_allclose(s.slope, h.gradient(x), rtol=1e-10, atol=1e-10)
+    for v, x in zip(values, xs[2:], strict=True):
+        assert v == pytest.approx(h.value(x), rel=1e-11, abs=1e-11)
+    assert h.look([], []) == ([], [])
+
+
+@every
+def test_look_at_mixed_images_agrees_with_the_mixed_point(name):
+    h = made(name)
+    rng = np.random.default_rng(4)
+    x = rng.standard_normal(N)
+    image = h.lift(x)[0]
+    for _ in range(100):
+        z = rng.standard_normal(N)
+        weight = rng.random()
+        x, image = arrays.mix(x, z, weight), arrays.mix(image, h.lift(z)[0], weight)
+    (seen,), (value,) = h.look([Lifted(x, image)], [Lifted(x, image)])
+    assert seen.value == pytest.approx(h.value(x), rel=1e-12, abs=1e-12)
+    assert value == pytest.approx(h.value(x), rel=1e-12, abs=1e-12)
+    np.testing.assert_allclose(seen.slope, h.gradient(x), rtol=1e-11, atol=1e-11)
+
+
+@every
+def test_function_is_convex_above_each_of_its_minorants(name):
+    h = made(name)
+    sigma, xs = h.strong_convexity, points()
+    for x in xs:
+        slope, at = h.gradient(x), h.value(x)
+        for y in xs:
+            below = at + slope @ (y - x) + sigma / 2 * ((y - x) @ (y - x))
+            assert h.value(y) >= below - 1e-9 * (1 + abs(at) + abs(below))
+
+
+@every
+def test_asking_never_modifies_the_point_and_two_slopes_never_share_memory(name):
+    h = made(name)
+    x, z = np.linspace(-1, 1, N), np.linspace(2, 3, N)
+    before = x.copy()
+    first = h.gradient(x)
+    kept = first.copy()
+    h.value(x)
+    h.look([Lifted(p, i) for p, i in zip((x, z), h.lift(x, z), strict=True)])
+    h.gradient(z)
+    np.testing.assert_array_equal(x, before)
+    np.testing.assert_array_equal(first, kept)
+
+
+def test_a_gradient_callable_that_reuses_its_buffer_is_safe():
+    buffer = np.zeros(2)
+
+    def gradient(x):
+        buffer[:] = x
+        return buffer
+
+    h = tb.Smooth(lambda x: float(x @ x) / 2, gradient, lipschitz=1.0)
+    x, z = np.array([1.0, 2.0]), np.array([3.0, 4.0])
+    seen, _ = h.look([Lifted(x, None), Lifted(z, None)])
+    assert seen[0].slope.tolist() == [1.0, 2.0]
+    assert seen[1].slope.tolist() == [3.0, 4.0]
+
+
+def test_building_and_asking_never_modifies_the_data():
+    for kind in (np.asarray, sp.csr_array, sp.csc_array, sp.coo_array):
+        matrix, b, y = kind(A.copy()), B.copy(), Y.copy()
+        for h in (tb.LeastSquares(matrix, b, mean=True), tb.Logistic(matrix, y)):
+            _ = (h.lipschitz, h.strong_convexity, h.growth, h.rounding(1.0, 1.0, 1.0, EPS, 3))
+            h.gradient(np.ones(N))
+        dense = matrix.toarray() if sp.issparse(matrix) else matrix
+        np.testing.assert_array_equal(dense, A)
+        np.testing.assert_array_equal(b, B)
+        np.testing.assert_array_equal(y, Y)
+
+
+@pytest.mark.parametrize(
+    "convert", [list, tuple, np.asarray, sp.csr_array, sp.csc_matrix, sp.coo_array, sp.coo_matrix]
+)
+def test_whole_numbers_lists_and_every_sparse_format_give_the_same_function(convert):
+    matrix, b = [[1, 2], [3, -4], [0, 5]], [1, 0, -1]
+    reference = tb.LeastSquares(np.array(matrix, float), np.array(b, float))
+    h = tb.LeastSquares(convert(matrix), b)
+    x = np.array([0.3, -0.7])
+    assert h.value(x) == pytest.approx(reference.value(x), rel=1e-15)
+    np.testing.assert_allclose(h.gradient(x), reference.gradient(x), rtol=1e-14)
+    assert h.gradient(x).dtype == np.float64
+    assert h.lipschitz == pytest.approx(reference.lipschitz, rel=1e-13)
+
+
+# --- libraries and dtypes ------------------------------------------------------------------------
+
+
+# A product of a few finite float32 numbers has raised the flag of a NaN once, with a finite result
+# (perhaps OpenBLAS reads beyond short rows): the values are compared below, the flag is not.
+@pytest.mark.filterwarnings("ignore:invalid value encountered in matmul:RuntimeWarning")
+@every
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("library", ["numpy", "array_api_strict"])
+def test_library_and_dtype_are_kept(name, library, dtype):
+    case = CASES[name]
+    if library != "numpy" and not case.dense:
+        pytest.skip("scipy.sparse works with NumPy vectors")
+    xp = np if library == "numpy" else xps
+    kind = getattr(xp, dtype)
+    h = case.make(lambda value: xp.asarray(np.asarray(value).tolist(), dtype=kind) if np.size(value) else xp.zeros(np.shape(value), dtype=kind))  # fmt: skip  # noqa: E501
+    x, z = xp.asarray([0.5, -1.0, 2.0, 0.25, 0.0], dtype=kind), xp.ones(N, dtype=kind)
+    images = h.lift(x, z)
+    mixed = arrays.mix(Lifted(x, images[0]), Lifted(z, images[1]), 0.25)
+    (seen,), (value,) = h.look([mixed], [Lifted(x, images[0])])
+    for slope in (h.gradient(x), seen.slope):
+        assert type(slope) is type(x)
+        assert slope.dtype == kind
+    for number in (h.value(x), value, seen.value, h.lipschitz, h.strong_convexity, h.lower_bound):
+        assert type(number) is float
+    exact = made(name)
+    host = np.asarray([0.5, -1.0, 2.0, 0.25, 0.0])
+    assert value == pytest.approx(exact.value(host), rel=2e-5 if dtype == "float32" else 1e-12)
+    assert h.lipschitz >= exact.lipschitz * (1 - (1e-5 if dtype == "float32" else 1e-14))
+
+
+def test_a_callable_of_another_dtype_or_a_list_does_not_change_the_dtype_of_the_slope():
+    x = np.ones(2, np.float32)
+    double = tb.Smooth(lambda x: 1.0, lambda x: x.astype(np.float64), lipschitz=1.0)
+    assert double.gradient(x).dtype == np.float32
+
+
+def test_a_sum_of_two_libraries_is_refused_and_one_of_two_dtypes_is_in_double():
+    single = tb.LeastSquares(A.astype(np.float32), B.astype(np.float32))
+    assert (tb.Linear(C) + single).prototype.dtype == np.float64
+    strict = tb.LeastSquares(xps.asarray(A.tolist()), xps.asarray(B.tolist()))
+    with pytest.raises(ValueError, match="same library and dtype"):
+        _ = tb.Linear(C) + strict
+
+
+# --- constants -----------------------------------------------------------------------------------
+
+
+def pairs(h: Any, n: int, rng: np.random.Generator, count: int = 50):
+    for _ in range(count):
+        x = 10 ** rng.uniform(-2, 2) * rng.standard_normal(n)
+        z = x + 10 ** rng.uniform(-2, 2) * rng.standard_normal(n)
+        yield x, z, h.gradient(x) - h.gradient(z)
+
+
+@every
+def test_lipschitz_bounds_the_change_of_the_gradient_and_is_tight_where_exact(name):
+    h, rng = made(name), np.random.default_rng(5)
+    largest = 0.0
+    for x, z, change in pairs(h, N, rng):
+        ratio = np.linalg.norm(change) / np.linalg.norm(x - z)
+        assert ratio <= h.lipschitz * (1 + 1e-9) + 1e-12
+        largest = max(largest, ratio)
+    if CASES[name].tight:  # power iteration on the differences of gradients
+        d = rng.standard_normal(N)
+        for _ in range(400):
+            change = h.gradient(d) - h.gradient(0 * d)
+            size = np.linalg.norm(change)
+            if size == 0.0:
+                break
+            d = change / size
+        largest = max(largest, np.linalg.norm(h.gradient(d) - h.gradient(0 * d)))
+        assert h.lipschitz <= largest * (1 + 1e-8) + 1e-15
+
+
+@every
+def test_strong_convexity_and_lower_bound_are_true_bounds(name):
+    h, rng = made(name), np.random.default_rng(6)
+    assert 0.0 <= h.strong_convexity <= h.lipschitz
+    for x, z, change in pairs(h, N, rng):
+        gap = (x - z) @ (x - z)
+        assert change @ (x - z) >= h.strong_convexity * gap * (1 - 1e-9)
+        assert h.value(x) >= h.lower_bound - 1e-12 * abs(h.lower_bound)
+
+
+def test_strong_convexity_of_a_well_conditioned_matrix_is_not_given_away():
+    smallest = np.linalg.eigvalsh(Q)[0]
+    for h in (tb.LeastSquares(A, B), tb.Quadratic(Q)):
+        assert 0.99 * smallest <= h.strong_convexity <= smallest
+    assert tb.LeastSquares(A, B, mean=True).strong_convexity <= smallest / 7
+    assert (2 * tb.SquaredNorm(3.0) + tb.LeastSquares(A, B)).strong_convexity >= 6 + 0.99 * smallest
+
+
+SHAPES = {
+    "small tall": (40, 7),
+    "small wide": (7, 40),
+    "at the limit": (SMALL + 9, SMALL),
+    "above the limit, tall": (SMALL + 60, SMALL + 20),
+    "above the limit, wide": (SMALL + 20, SMALL + 60),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
+@pytest.mark.parametrize("kind", ["dense", "sparse", "float32"])
+def test_lipschitz_is_at_least_the_largest_eigenvalue_and_a_few_percent_above_at_most(shape, kind):
+    rng = np.random.default_rng(7)
+    matrix = rng.standard_normal(shape) * 10.0 ** rng.uniform(-3, 3, shape[1])
+    if kind == "sparse":
+        matrix = matrix * (rng.random(shape) < 0.1)
+    if kind == "float32":
+        matrix = matrix.astype(np.float32)
+    top = float(np.linalg.norm(matrix.astype(np.float64), 2)) ** 2
+    given = sp.csr_array(matrix) if kind == "sparse" else matrix
+    h = tb.LeastSquares(given, np.ones(shape[0], matrix.dtype))
+    single = 2e-5 if kind == "float32" else 1e-12
+    most = single if min(shape) <= SMALL else 0.03
+    assert top * (1 - 1e-14) <= h.lipschitz <= top * (1 + most)
+    y = np.ones(shape[0], matrix.dtype)
+    assert tb.Logistic(given, y).lipschitz == pytest.approx(h.lipschitz / shape[0] / 4)
+    mean = tb.LeastSquares(given, y, mean=True)
+    assert mean.lipschitz == pytest.approx(h.lipschitz / shape[0])
+
+
+def test_lipschitz_of_a_large_quadratic_is_a_close_upper_bound():
+    n = 2500
+    h = tb.Quadratic(sp.diags_array(np.linspace(0.0, 3.0, n)).tocsr())
+    assert 3.0 <= h.lipschitz <= 3.1
+    assert h.strong_convexity == 0.0
+    with pytest.raises(ValueError, match="positive semidefinite"):
+        tb.Quadratic(sp.diags_array(np.linspace(-0.1, 3.0, n)).tocsr())
+
+
+def test_lipschitz_of_single_precision_sparse_columns_is_not_lost_in_a_long_sum():
+    for entry in (0.1, 0.3, 0.7, 0.011):  # sequential float32 sums drift up or down
+        m = 300_000
+        column = np.full((m, 1), entry, np.float32)
+        exact = m * float(np.float32(entry)) ** 2
+        h = tb.LeastSquares(sp.csr_array(column), np.ones(m, np.float32))
+        assert exact * (1 - 1e-12) <= h.lipschitz <= exact * 1.001
+
+
+def test_the_users_own_lipschitz_constant_wins():
+    assert tb.LeastSquares(A, B, lipschitz=123.0).lipschitz == 123.0
+    assert tb.LeastSquares(A, B, mean=True, lipschitz=123.0).lipschitz == 123.0
+    assert tb.Logistic(A, Y, lipschitz=5).lipschitz == 5.0
+    assert tb.Quadratic(Q, lipschitz=99.0).lipschitz == 99.0
+    assert (2 * tb.Quadratic(Q, lipschitz=99.0)).lipschitz == 198.0
+    assert tb.Smooth(abs, abs).lipschitz == math.inf
+
+
+# --- rank, growth --------------------------------------------------------------------------------
+
+
+def hilbert(m: int, n: int) -> np.ndarray:
+    return 1.0 / (1 + np.arange(m)[:, None] + np.arange(n)[None])
+
+
+def duplicated(rng: np.random.Generator) -> np.ndarray:
+    matrix = rng.standard_normal((12, 4))
+    return np.hstack([matrix, matrix[:, :2], np.zeros((12, 1)), np.full((12, 1), 2.0)])
+
+
+RANKS = {
+    "full, tall": (lambda rng: rng.standard_normal((20, 6)), 6),
+    "full, wide": (lambda rng: rng.standard_normal((6, 20)), 6),
+    "duplicated and zero columns": (duplicated, 5),
+    "constant column twice": (lambda rng: np.ones((9, 2)), 1),
+    "integer, rank 2": (lambda rng: rng.integers(-3, 4, (8, 2)) @ rng.integers(-3, 4, (2, 7)), 2),
+    "zero": (lambda rng: np.zeros((4, 3)), 0),
+    "no rows": (lambda rng: np.zeros((0, 3)), 0),
+    "one variable": (lambda rng: rng.standard_normal((5, 1)), 1),
+    "one row": (lambda rng: rng.standard_normal((1, 5)), 1),
+    "one number": (lambda rng: np.array([[3.0]]), 1),
+    "tiny but alone": (lambda rng: 1e-160 * rng.standard_normal((5, 3)), 3),
+    "huge": (lambda rng: 1e120 * rng.standard_normal((5, 3)), 3),
+    "rows of many sizes": (
+        lambda rng: rng.standard_normal((12, 4)) * 10.0 ** rng.uniform(-4, 4, (12, 1)),
+        4,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RANKS)
+@pytest.mark.parametrize("sparse", [False, True])
+def test_rank_is_right_and_growth_is_a_true_bound(name, sparse):
+    rng = np.random.default_rng(8)
+    build, rank = RANKS[name]
+    matrix = np.asarray(build(rng), dtype=np.float64)
+    m, n = matrix.shape
+    scale = np.max(np.abs(matrix), initial=0.0) or 1.0
+    b = scale * rng.standard_normal(m)
+    h = tb.LeastSquares(sp.csr_array(matrix) if sparse else matrix, b)
+    assert h.rank == rank
+    assert (h.growth > 0.0) == (rank > 0)
+    if not 1e-100 < scale < 1e100:
+        return
+    solution = np.linalg.lstsq(matrix, b)[0] if m else np.zeros(n)
+    best = h.value(solution)
+    for _ in range(20):
+        x = solution + rng.standard_normal(n)
+        slope = h.gradient(x)
+        if rank:
+            assert h.value(x) - best <= slope @ slope / (2 * h.growth) * (1 + 1e-9)
+        x = rng.standard_normal(n)  # strong convexity: the same with all directions
+        if h.strong_convexity > 0:
+            slope = h.gradient(x)
+            assert h.value(x) - best <= slope @ slope / (2 * h.strong_convexity) * (1 + 1e-9)
+    if rank < n:
+        assert h.strong_convexity == 0.0
+
+
+@pytest.mark.parametrize("n", [9, 10, 11, 12, 20])
+def test_rank_of_a_hilbert_matrix_is_not_decided(n):
+    h = tb.LeastSquares(hilbert(n + 3, n), np.ones(n + 3))
+    assert h.rank is None or (h.rank == n and h.singular_values[-1] > 1e-12)
+    if h.rank is None:
+        assert h.growth == 0.0
+
+
+def test_rank_of_a_graded_matrix_without_a_gap_is_not_decided_but_units_are_no_grades():
+    rng = np.random.default_rng(0)
+    U, V = (np.linalg.qr(rng.standard_normal((20, 20)))[0] for _ in range(2))
+    h = tb.LeastSquares((U * 10.0 ** -np.arange(0.0, 20.0)) @ V, np.ones(20))
+    assert h.rank is None
+    assert h.growth == 0.0
+    h = tb.LeastSquares(np.diag(10.0 ** -np.arange(0.0, 20.0)), np.ones(20))
+    assert h.rank == 20
+    assert 0.0 < h.growth <= 1e-38
+
+
+@pytest.mark.parametrize(
+    ("matrix", "b"),
+    [
+        (np.diag([1.0, 1e-17]), [1.0, 1.0]),
+        (np.array([[1.0, 1.0], [1.0, 1.0 + EPS]]), [0.0, 1.0]),
+        (np.array([[1e20, 0.0], [0.0, 1.0]]), [1.0, 1.0]),
+    ],
+)
+def test_growth_is_never_claimed_for_a_matrix_whose_small_singular_values_are_not_zero(matrix, b):
+    """Both systems have a solution, exactly: g* = 0, whatever the singular values look like."""
+    h = tb.LeastSquares(matrix, b)
+    x = np.linalg.lstsq(matrix, np.asarray(b))[0]  # of least norm, by the same rank decision
+    claimed = h.value(x) - np.linalg.norm(h.gradient(x)) ** 2 / (2 * h.growth or math.inf)
+    assert h.growth == 0.0 or claimed <= 1e-9
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_growth_bounds_the_gap_by_the_slope_for_every_kind(name):
+    h = made(name)
+    if h.growth == 0.0:
+        return
+    x = np.zeros(N)
+    for _ in range(20_000):  # plain gradient descent to the minimum
+        x = x - h.gradient(x) / h.lipschitz
+    for z in points():
+        slope = h.gradient(z)
+        bound = slope @ slope / (2 * h.growth)
+        assert h.value(z) - h.value(x) <= bound * (1 + 1e-9) + 1e-12
+
+
+# --- rounding ------------------------------------------------------------------------------------
+
+
+def exactly(name: str, x: np.ndarray) -> tuple[Fraction, list[Fraction]]:
+    """Value and gradient in rational arithmetic; the gradient of a quadratic by differences."""
+    exact = CASES[name].exact
+    assert exact is not None
+    p = [Fraction(float(t)) for t in x]
+    slope = []
+    for i in range(len(p)):
+        up, down = list(p), list(p)
+        up[i] += 1
+        down[i] -= 1
+        slope.append((exact(Fraction, up) - exact(Fraction, down)) / 2)
+    return exact(Fraction, p), slope
+
+
+def within(h: Any, seen: Any, value: Fraction, slope: list[Fraction], epsilon: float) -> None:
+    size = math.sqrt(sum(float(t) ** 2 for t in seen.at))
+    steepness = math.sqrt(sum(float(t) ** 2 for t in seen.slope))
+    of_value, of_slope = h.rounding(size, seen.value, steepness, epsilon, len(slope))
+    error = math.sqrt(
+        sum(float(Fraction(float(s)) - t) ** 2 for s, t in zip(seen.slope, slope, strict=True))
+    )
+    assert abs(float(Fraction(seen.value) - value)) <= of_value
+    assert error <= of_slope
+    # and not absurdly wide: a certificate lives on it
+    assert of_value <= 1e5 * epsilon * (abs(float(value)) + (1 + steepness + h.lipschitz * size) * (1 + size) ** 2 * 30)  # fmt: skip  # noqa: E501
+
+
+EXACT = [name for name, case in CASES.items() if case.exact is not None]
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_rounding_bounds_the_errors_of_value_and_slope(name):
+    h = made(name)
+    for x in points(8):
+        (seen,), _ = h.look([Lifted(x, h.lift(x)[0])])
+        within(h, seen, *exactly(name, x), EPS)
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_rounding_bounds_the_errors_after_64_steps_with_carried_images(name):
+    h = made(name)
+    rng = np.random.default_rng(9)
+    x = 100 * rng.standard_normal(N)
+    image = h.lift(x)[0]
+    reach = np.linalg.norm(x)
+    for k in range(1, 65):
+        z = 100 * rng.standard_normal(N) * (k % 2)
+        reach = max(reach, np.linalg.norm(z))
+        x, image = arrays.mix(x, z, 2 / (k + 2)), arrays.mix(image, h.lift(z)[0], 2 / (k + 2))
+    (seen,), _ = h.look([Lifted(x, image)])
+    value, slope = exactly(name, x)
+    of_value, of_slope = h.rounding(
+        reach, seen.value, np.linalg.norm(seen.slope), EPS, len(seen.slope)
+    )
+    assert abs(float(Fraction(seen.value) - value)) <= of_value
+    errors = [float(Fraction(s) - t) for s, t in zip(seen.slope, slope, strict=True)]
+    assert np.linalg.norm(errors) <= of_slope
+
+
+def single(value: Any) -> np.ndarray:
+    return np.asarray(value, dtype=np.float32)
+
+
+@pytest.mark.parametrize("scale", [1e-8, 1.0, 1e6])
+def test_rounding_bounds_the_errors_in_single_precision(scale):
+    matrix, b = single(A * scale), single(B)
+    h = tb.LeastSquares(matrix, b)
+    for x in points(8):
+        x32 = single(x)
+        (seen,), _ = h.look([Lifted(x32, h.lift(x32)[0])])
+        p = [Fraction(float(t)) for t in x32]
+        r = [
+            sum((Fraction(float(s)) * t for s, t in zip(row, p, strict=True)), -Fraction(float(c)))
+            for row, c in zip(matrix, b, strict=True)
+        ]
+        slope = [
+            sum((Fraction(float(s)) * t for s, t in zip(column, r, strict=True)), Fraction(0))
+            for column in matrix.T
+        ]
+        value = sum((t * t for t in r), Fraction(0)) / 2
+        size, steepness = np.linalg.norm(x), np.linalg.norm(seen.slope)
+        of_value, of_slope = h.rounding(
+            size, seen.value, steepness, float(np.finfo("f").eps), len(seen.slope)
+        )
+        assert abs(float(Fraction(seen.value) - value)) <= of_value
+        errors = [float(Fraction(float(s)) - t) for s, t in zip(seen.slope, slope, strict=True)]
+        assert np.linalg.norm(errors) <= of_slope
+
+
+@pytest.mark.parametrize("gram", [False, True])
+def test_rounding_bounds_the_errors_on_badly_scaled_data(gram):
+    rng = np.random.default_rng(10)
+    for _ in range(10):
+        matrix = rng.standard_normal((9, 3)) * 10.0 ** rng.uniform(-6, 6, (9, 1))
+        b = rng.standard_normal(9) * 10.0 ** rng.uniform(-6, 6)
+        x = rng.standard_normal(3) * 10.0 ** rng.uniform(-3, 3)
+        h = tb.LeastSquares(matrix, b, gram=gram)
+        (seen,), _ = h.look([Lifted(x, h.lift(x)[0])])
+        p = [Fraction(t) for t in x]
+        r = [
+            sum((Fraction(s) * t for s, t in zip(row, p, strict=True)), -Fraction(c))
+            for row, c in zip(matrix, b, strict=True)
+        ]
+        slope = [
+            sum((Fraction(s) * t for s, t in zip(column, r, strict=True)), Fraction(0))
+            for column in matrix.T
+        ]
+        value = sum((t * t for t in r), Fraction(0)) / 2
+        of_value, of_slope = h.rounding(
+            np.linalg.norm(x), seen.value, np.linalg.norm(seen.slope), EPS, len(x)
+        )
+        assert abs(float(Fraction(seen.value) - value)) <= of_value
+        errors = [float(Fraction(s) - t) for s, t in zip(seen.slope, slope, strict=True)]
+        assert np.linalg.norm(errors) <= of_slope
+
+
+LONG = {
+    "sparse": lambda m: sp.csr_array(np.full((m, 1), 0.1)),
+    "dense": lambda m: np.full((m, 3), 0.1),
+    "fortran": lambda m: np.asfortranarray(np.full((m, 3), 0.1)),
+}
+
+
+@pytest.mark.parametrize("kind", LONG)
+def test_rounding_bounds_the_drift_of_long_sums_of_equal_terms(kind):
+    """Equal terms: the errors of a sequential sum do not cancel, they add up."""
+    m = 200_000
+    matrix = LONG[kind](m)
+    h = tb.LeastSquares(matrix, np.full(m, -0.1), gram=False)
+    x = np.full(matrix.shape[1], 0.7)
+    r = Fraction(0.1) * Fraction(0.7) * matrix.shape[1] + Fraction(0.1)
+    (seen,), _ = h.look([Lifted(x, h.lift(x)[0])])
+    of_value, of_slope = h.rounding(
+        np.linalg.norm(x), seen.value, np.linalg.norm(seen.slope), EPS, len(x)
+    )
+    assert abs(float(Fraction(seen.value) - m * r * r / 2)) <= of_value
+    errors = [float(Fraction(s) - m * Fraction(0.1) * r) for s in seen.slope]
+    assert np.linalg.norm(errors) <= of_slope
+
+
+@pytest.mark.parametrize("n", [1000, 4_000_000])
+def test_rounding_bounds_the_error_of_a_long_squared_norm(n):
+    h, x = tb.SquaredNorm(), np.full(n, 0.1)
+    value, size = h.value(x), float(np.linalg.norm(x))
+    error = abs(float(Fraction(value) - n * Fraction(0.1) ** 2 / 2))
+    assert error <= h.rounding(size, value, size, EPS, len(x))[0]
+
+
+def test_rounding_of_a_gram_matrix_knows_the_data_it_was_made_of():
+    """b is orthogonal to the columns: A'b is all rounding error, of the size of |A| |b|."""
+    rng = np.random.default_rng(0)
+    matrix, b = rng.standard_normal((2000, 3)), 1e6 * rng.standard_normal(2000)
+    basis = np.linalg.qr(matrix)[0]
+    for _ in range(3):
+        b = b - basis @ (basis.T @ b)
+    h = tb.LeastSquares(matrix, b, gram=True)
+    (seen,), _ = h.look([Lifted(np.zeros(3), h.lift(np.zeros(3))[0])])
+    exact = [
+        -sum(Fraction(s) * Fraction(t) for s, t in zip(matrix[:, j], b, strict=True))
+        for j in range(3)
+    ]
+    error = np.linalg.norm([float(Fraction(s) - t) for s, t in zip(seen.slope, exact, strict=True)])
+    assert error <= h.rounding(1.0, seen.value, np.linalg.norm(seen.slope), EPS, len(seen.slope))[1]
+
+
+def test_rounding_of_a_sum_of_losses_is_that_of_losses_as_large_as_the_sum():
+    """Neither part can be more than the sum where both are at least 0."""
+    rng = np.random.default_rng(0)
+    A, B = rng.standard_normal((15, 20)), rng.standard_normal((40, 20))
+    first = tb.LeastSquares(A, rng.standard_normal(15))
+    second = tb.Logistic(B, rng.choice([-1.0, 1.0], 40))
+    for h in (first + second, second + (3.0 * first + first)):
+        parts = (h.first, h.second)
+        for scale in (1e-3, 1.0, 1e3):
+            x = scale * rng.standard_normal(20)
+            size, value = float(np.linalg.norm(x)), h.value(x)
+            slope = float(np.linalg.norm(h.gradient(x)))
+            found = h.rounding(size, value, slope, EPS, 20)
+            most = [part.rounding(size, value, slope, EPS, 20) for part in parts]
+            least = [part.rounding(size, part.value(x), slope, EPS, 20) for part in parts]
+            for i in range(2):
+                assert sum(part[i] for part in least) <= found[i]
+                assert found[i] <= 1.1 * sum(part[i] for part in most)
+
+
+def test_rounding_of_a_sum_whose_parts_cancel_bounds_the_error():
+    b = 1e6 + 0.3
+    square = tb.LeastSquares([[0.1]], [b])
+    x = np.array([0.3])
+    exact_square = (Fraction(0.1) * Fraction(0.3) - Fraction(b)) ** 2 / 2
+    constant = -float(exact_square)
+    for other in (
+        tb.Smooth(lambda x: constant, lambda x: 0.0 * x, lipschitz=0.0),
+        tb.Quadratic([[0.0]], constant=constant),
+        tb.Linear([constant / 0.3]),
+    ):
+        h = square + other
+        exact = exact_square + Fraction(constant)
+        if isinstance(other, tb.Linear):
+            exact = exact_square + Fraction(constant / 0.3) * Fraction(0.3)
+        value = h.value(x)
+        error = abs(float(Fraction(value) - exact))
+        assert error <= h.rounding(0.3, value, np.linalg.norm(h.gradient(x)), EPS, len(x))[0]
+
+
+def test_rounding_covers_the_asymmetry_that_a_quadratic_tolerates():
+    n = 4
+    skew = np.triu(np.full((n, n), 100 * EPS), 1)
+    matrix = np.eye(n) + skew - skew.T
+    h = tb.Quadratic(matrix)
+    x = np.ones(n)
+    exact = (matrix + matrix.T) @ x / 2  # the gradient of ½x'Qx, to one rounding
+    error = np.linalg.norm(h.gradient(x) - exact)
+    assert error <= h.rounding(2.0, h.value(x), 2.0, EPS, len(x))[1] + 4 * EPS
+
+
+def test_lower_bound_of_a_quadratic_is_true_within_its_tolerance_of_indefiniteness():
+    try:
+        h = tb.Quadratic(np.diag([1.0, -2e-13]))
+    except ValueError:
+        return  # refused: right
+    problem = tb.Problem(upper=tb.Linear([1.0, 0.0]), lower=h, domain=tb.Ball(1e6))
+    proof = tb.certify(problem, np.zeros(2), max_iter=20)
+    assert proof.lower_optimum[0] <= -0.1  # g* = -1e-13 · (1e6)²
+    assert proof.lower_gap >= 0.1
+
+
+# --- logistic ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("margin", [0.0, 1e-300, 1.0, 40.0, 700.0, 1e3, 1e6, 1e300])
+@pytest.mark.parametrize("label", [-1.0, 1.0])
+def test_logistic_is_exact_at_every_margin_without_a_warning(margin, label):
+    h = tb.Logistic([[1.0]], [label], mean=False)
+    for t in (margin, -margin):
+        x = np.array([label * t])
+        with np.errstate(all="raise", under="ignore"):
+            value, slope = h.value(x), h.gradient(x)
+            (seen,), _ = h.look([Lifted(x, h.lift(x)[0])])
+        exact = math.log1p(math.exp(-t)) if t > -700 else -t
+        weight = math.exp(-t) / (1 + math.exp(-t)) if t > -700 else 1.0
+        assert value == pytest.approx(exact, rel=1e-15, abs=0.0)
+        assert -label * float(slope[0]) == pytest.approx(weight, rel=4e-16 * (4 + abs(t)), abs=0.0)
+        assert seen.value == value
+        assert seen.slope[0] == slope[0]
+
+
+def test_logistic_keeps_the_relative_accuracy_of_tiny_slopes():
+    h = tb.Logistic([[1.0]], [1.0])
+    for t in (100.0, 300.0, 500.0, 700.0):
+        assert -float(h.gradient(np.array([t]))[0]) == pytest.approx(math.exp(-t), rel=1e-12)
+
+
+def test_logistic_rounding_bounds_the_error_against_extended_precision():
+    h = tb.Logistic(A, Y)
+    long = np.longdouble
+    for x in points(30):
+        margin = Y.astype(long) * (A.astype(long) @ x.astype(long))
+        loss = np.logaddexp(long(0), -margin)
+        value = np.mean(loss)
+        slope = A.astype(long).T @ (-Y.astype(long) * np.exp(-(margin + loss))) / len(Y)
+        (seen,), _ = h.look([Lifted(x, h.lift(x)[0])])
+        of_value, of_slope = h.rounding(
+            np.linalg.norm(x), seen.value, np.linalg.norm(seen.slope), EPS, len(x)
+        )
+        assert abs(float(long(seen.value) - value)) <= of_value
+        assert float(np.sqrt(np.sum((seen.slope.astype(long) - slope) ** 2))) <= of_slope
+
+
+# --- the Gram road -------------------------------------------------------------------------------
+
+
+def test_gram_is_used_for_tall_inconsistent_systems_and_never_unasked_for_consistent_ones():
+    rng = np.random.default_rng(11)
+    for _ in range(20):
+        m, n = int(rng.integers(6, 40)), int(rng.integers(1, 6))
+        matrix = rng.standard_normal((m, n))
+        assert tb.LeastSquares(matrix, rng.standard_normal(m) + 3).gram is not None
+        assert tb.LeastSquares(matrix, matrix @ rng.standard_normal(n)).gram is None
+        assert tb.LeastSquares(matrix.T, rng.standard_normal(n)).gram is None
+        assert tb.LeastSquares(matrix, np.zeros(m)).gram is None
+
+
+def test_gram_is_not_used_unasked_for_ill_conditioned_consistent_systems():
+    rng = np.random.default_rng(12)
+    for condition in (1e2, 1e5, 1e7, 1e9):
+        u = np.linalg.qr(rng.standard_normal((12, 2)))[0]
+        v = np.linalg.qr(rng.standard_normal((2, 2)))[0]
+        matrix = u * [1.0, 1 / condition] @ v.T
+        b = u @ [1.0, 1.0]  # in the range of A; |x| is as large as the condition
+        assert tb.LeastSquares(matrix, b).gram is None, condition
+
+
+def test_gram_is_not_used_unasked_for_single_precision_or_sparse_matrices():
+    b = B + 3
+    assert tb.LeastSquares(single(A), single(b)).gram is None
+    assert tb.LeastSquares(sp.csr_array(A), b).gram is None
+    assert tb.LeastSquares(A, b, gram=False).gram is None
+
+
+def test_gram_survives_rank_deficient_zero_and_constant_columns_and_a_zero_matrix():
+    for matrix in (np.zeros((5, 2)), np.ones((5, 2)), np.eye(5)[:, [0, 0, 1]]):
+        b = np.arange(1.0, 6.0)
+        h = tb.LeastSquares(matrix, b)
+        x = np.ones(matrix.shape[1])
+        (seen,), _ = h.look([Lifted(x, h.lift(x)[0])])
+        assert seen.value == pytest.approx(0.5 * np.sum((matrix @ x - b) ** 2), rel=1e-13)
+
+
+def test_gram_loses_at_most_two_digits_of_a_value_where_it_is_used_unasked():
+    rng = np.random.default_rng(13)
+    for _ in range(20):
+        matrix = rng.standard_normal((50, 4))
+        b = matrix @ rng.standard_normal(4) + 10 ** rng.uniform(-3, 1) * rng.standard_normal(50)
+        h = tb.LeastSquares(matrix, b)
+        if h.gram is None:
+            continue
+        x = np.linalg.lstsq(matrix, b)[0]
+        (seen,), _ = h.look([Lifted(x, h.lift(x)[0])])
+        assert seen.value == pytest.approx(h.value(x), rel=1e3 * EPS)
+
+
+# --- passes --------------------------------------------------------------------------------------
+
+
+def test_passes_over_the_data_are_counted_as_they_happen():
+    assert tb.LeastSquares(A, B, gram=False).passes(2, 2, 5) == 4
+    assert tb.LeastSquares(A, B, gram=True).passes(2, 2, 5) == 2
+    assert tb.Logistic(A, Y).passes(2, 1, 5) == 3
+    assert tb.Quadratic(Q).passes(2, 2, 5) == 2
+    assert tb.SquaredNorm().passes(2, 2, 5) == 0
+    assert (3 * tb.LeastSquares(A, B, gram=False)).passes(1, 1, 0) == 2
+    assert (tb.Logistic(A, Y) + tb.LeastSquares(A, B, gram=False)).passes(1, 1, 0) == 4
+
+
+# --- arithmetic ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("weight", [2, 2.0, np.float64(2), np.float32(2), np.int64(2)])
+def test_a_number_times_a_function_scales_it(weight):
+    h = weight * tb.LeastSquares(A, B)
+    assert isinstance(h, Scaled)
+    x = np.ones(N)
+    assert h.value(x) == 2 * tb.LeastSquares(A, B).value(x)
+    np.testing.assert_array_equal(h.gradient(x), 2 * tb.LeastSquares(A, B).gradient(x))
+
+
+def test_sums_add_values_gradients_and_constants():
+    f, h = tb.LeastSquares(A, B), tb.SquaredNorm(3.0)
+    both = f + h
+    assert isinstance(both, Sum)
+    x = np.linspace(0, 1, N)
+    assert both.value(x) == f.value(x) + h.value(x)
+    np.testing.assert_array_equal(both.gradient(x), f.gradient(x) + h.gradient(x))
+    assert both.lipschitz == f.lipschitz + 3.0
+    assert both.lower_bound == 0.0
+    assert (both + tb.Linear(C)).lower_bound == -math.inf
+    assert both.dimension == N
+    assert (h + h).dimension is None
+
+
+def test_what_is_no_function_any_more_is_refused():
+    f, h = tb.SquaredNorm(), tb.Linear(C)
+    with pytest.raises(TypeError):
+        _ = f * h
+    with pytest.raises(TypeError):
+        _ = f + 3
+    with pytest.raises(TypeError):
+        _ = f - h
+    with pytest.raises(TypeError):
+        _ = True * f
+    with pytest.raises(TypeError):
+        _ = np.ones(2) * f
+    for weight in (-1, 0, math.nan, math.inf):
+        with pytest.raises(ValueError, match="weight must be a positive finite number"):
+            _ = weight * f
+    with pytest.raises(ValueError, match="same number of variables"):
+        _ = h + tb.Linear([1.0])

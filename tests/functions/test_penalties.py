@@ -1,0 +1,412 @@
+"""Penalties: the prox by its three-point inequality and a conic solver, the minimum in fractions."""
+# ruff: noqa: E501 (the sentences of the errors stay in one piece)
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import array_api_strict
+import numpy as np
+import pytest
+
+from tiebreak.functions.penalties import L1, L2, ElasticNet, GroupL2, Indicator, Zero
+from tiebreak.sets import domains
+
+KINDS = ("Zero", "L1", "L2", "ElasticNet", "GroupL2", "Indicator")
+STEPS = (0.0, 1e-3, 0.7, 30.0)
+
+
+def make(kind, rng, n):
+    """A penalty with random weights; one in eight of them is 0."""
+    weight = 0.0 if rng.random() < 0.125 else float(rng.exponential())
+    match kind:
+        case "Zero":
+            return Zero()
+        case "L1":
+            return L1(weight)
+        case "L2":
+            return L2(weight)
+        case "ElasticNet":
+            return ElasticNet(weight, 0.0 if rng.random() < 0.125 else float(rng.exponential()))
+        case "GroupL2":
+            return GroupL2(labels(rng, n), weight)
+    return Indicator(make_set(rng.choice(["Box", "Orthant", "Ball", "Simplex", "L1Ball"]), rng, n))
+
+
+def labels(rng, n):
+    """Groups of all kinds: some variables in none, all in one, neighbours together."""
+    drawn = rng.integers(-1, max(2, n // 2), n)
+    match rng.integers(4):
+        case 0:
+            return np.sort(drawn)
+        case 1:
+            return np.zeros(n, dtype=int)
+        case 2:
+            return np.abs(drawn)
+    return drawn
+
+
+def make_set(kind, rng, n):
+    match kind:
+        case "Box":
+            if rng.random() < 0.3:
+                return domains.Box(*sorted(rng.normal(size=2)))
+            a, b = rng.normal(size=(2, n))
+            lower = np.where(rng.random(n) < 0.2, -np.inf, np.minimum(a, b))
+            return domains.Box(lower, np.where(rng.random(n) < 0.2, np.inf, np.maximum(a, b)))
+        case "Ball" | "L1Ball" | "Simplex":
+            return getattr(domains, kind)(float(rng.exponential()) + 0.1)
+        case "Halfspace":
+            return domains.Halfspace(rng.normal(size=n), float(rng.normal()))
+    return getattr(domains, kind)()
+
+
+def plain_value(penalty, x):
+    """The formula, written as it is in the docstrings."""
+    match penalty:
+        case L1():
+            return penalty.weight * np.sum(np.abs(x))
+        case L2():
+            return penalty.weight * np.sqrt(np.sum(x * x))
+        case ElasticNet():
+            return penalty.l1 * np.sum(np.abs(x)) + penalty.l2 / 2 * np.sum(x * x)
+        case GroupL2():
+            return penalty.weight * sum(
+                np.sqrt(np.sum(x[where] ** 2)) for where in members(penalty, len(x))
+            )
+    return 0.0
+
+
+def members(penalty, n):
+    """The variables of each group."""
+    label = np.append(penalty.groups.labels, np.full(n - len(penalty.groups.labels), -1))
+    return [np.flatnonzero(label == g) for g in range(penalty.groups.count)]
+
+
+def conic(penalty, z):
+    """The penalty of a CVXPY variable, and its constraints."""
+    import cvxpy as cp
+
+    match penalty:
+        case L1():
+            return penalty.weight * cp.norm1(z), []
+        case L2():
+            return penalty.weight * cp.norm(z), []
+        case ElasticNet():
+            return penalty.l1 * cp.norm1(z) + penalty.l2 / 2 * cp.sum_squares(z), []
+        case GroupL2():
+            norms = [cp.norm(z[where]) for where in members(penalty, z.shape[0])]
+            return penalty.weight * sum(norms, cp.Constant(0.0)), []
+        case Indicator():
+            return cp.Constant(0.0), rules(penalty.domain, z)
+    return cp.Constant(0.0), []
+
+
+def rules(domain, z):
+    import cvxpy as cp
+
+    match domain:
+        case domains.Box():
+            lower, upper = (np.broadcast_to(b, z.shape) for b in (domain.lower, domain.upper))
+            below = [z[i] >= lower[i] for i in np.flatnonzero(np.isfinite(lower))]
+            return below + [z[i] <= upper[i] for i in np.flatnonzero(np.isfinite(upper))]
+        case domains.Ball():
+            return [cp.norm(z) <= domain.radius]
+        case domains.Simplex():
+            return [z >= 0, cp.sum(z) == domain.total]
+        case domains.L1Ball():
+            return [cp.norm1(z) <= domain.radius]
+        case domains.Monotone():
+            return [cp.diff(z) >= 0]
+        case domains.Halfspace():
+            return [domain.normal @ z <= domain.offset]
+    return []
+
+
+def clarabel(objective, constraints):
+    """The minimum of a conic problem: -inf where it is unbounded."""
+    import cvxpy as cp
+
+    problem = cp.Problem(cp.Minimize(objective), constraints)
+    for tol in (1e-11, 1e-10, 1e-9, 1e-8):
+        try:
+            return problem.solve(solver="CLARABEL", tol_gap_abs=tol, tol_gap_rel=tol, tol_feas=tol)
+        except cp.error.SolverError:
+            continue
+    raise AssertionError("Clarabel does not solve it")
+
+
+# ------------------------------------------------------------------------------ value and prox
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_value_is_the_formula(kind):
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        n = int(rng.integers(1, 9))
+        penalty, x = make(kind, rng, n), rng.normal(size=n)
+        if kind == "Indicator":
+            x = penalty.domain.project(x)
+        assert penalty.value(x) == pytest.approx(plain_value(penalty, x), rel=1e-14)
+
+
+def test_an_indicator_is_infinite_outside_its_set():
+    assert Indicator(domains.Ball(1.0)).value(np.array([0.0, 1.1])) == math.inf
+    assert Indicator(domains.Ball(1.0)).value(np.array([0.0, 1.0])) == 0.0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_prox_satisfies_the_three_point_inequality(kind, count):
+    rng = np.random.default_rng([1, KINDS.index(kind)])
+    for _ in range(count(100, 3000)):
+        n = int(rng.choice([1, 2, 7]))
+        penalty, x, step = make(kind, rng, n), rng.normal(size=n) * 3, float(rng.choice(STEPS))
+        z = penalty.prox(x, step)
+        for y in (z + rng.normal(size=n) * size for size in (1e-3, 0.1, 1.0, 10.0)):
+            y = penalty.domain.project(y) if kind == "Indicator" else y
+            left = step * plain_value(penalty, z) + ((z - x) @ (z - x) + (y - z) @ (y - z)) / 2
+            right = step * plain_value(penalty, y) + (y - x) @ (y - x) / 2
+            assert left <= right + 1e-13 * (abs(left) + x @ x + y @ y)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.filterwarnings("ignore")
+def test_prox_agrees_with_a_conic_solver(kind, count):
+    import cvxpy as cp
+
+    rng = np.random.default_rng([2, KINDS.index(kind)])
+    for _ in range(count(4, 60)):
+        n = int(rng.choice([1, 2, 7]))
+        penalty, x, step = make(kind, rng, n), rng.normal(size=n) * 3, float(rng.choice(STEPS))
+        z = cp.Variable(n)
+        value, constraints = conic(penalty, z)
+        solved = clarabel(step * value + cp.sum_squares(z - x) / 2, constraints)
+        theirs, z.value = z.value, penalty.prox(x, step)
+        ours = step * plain_value(penalty, z.value) + np.sum((z.value - x) ** 2) / 2
+        assert ours <= solved + 1e-7 * (1.0 + solved)
+        # The solver's z has half the digits of its value.
+        np.testing.assert_allclose(z.value, theirs, atol=1e-3 * (1.0 + np.linalg.norm(x)))
+
+
+@pytest.mark.parametrize("kind", ["L1", "L2", "ElasticNet", "GroupL2"])
+def test_prox_is_as_good_for_tiny_and_huge_vectors(kind):
+    """prox of size step h at size x = size (prox of step h at x); for a square the step stays."""
+    rng = np.random.default_rng(3)
+    for exponent in (-500, -300, 300, 500):
+        size = 2.0**exponent
+        for _ in range(20):
+            penalty, x, step = make(kind, rng, 6), rng.normal(size=6) * 3, 0.7
+            if kind == "ElasticNet":
+                far = ElasticNet(size * penalty.l1, penalty.l2).prox(size * x, step)
+            else:
+                far = penalty.prox(size * x, size * step)
+            np.testing.assert_allclose(far / size, penalty.prox(x, step), rtol=1e-13, atol=1e-300)
+
+
+def test_prox_of_step_zero_or_weight_zero_is_x_and_of_a_huge_step_zero():
+    x = np.array([3.0, -4.0, 0.0])
+    for penalty in (L1(2.0), L2(2.0), ElasticNet(1.0, 1.0), GroupL2([0, 1, 1], 2.0)):
+        np.testing.assert_array_equal(penalty.prox(x, 0.0), x)
+        np.testing.assert_array_equal((0 * penalty).prox(x, 5.0), x)
+        np.testing.assert_array_equal(L1(1.0).prox(x, 1e300), np.zeros(3))
+        assert np.all(np.isfinite(penalty.prox(np.zeros(3), 1.0)))
+
+
+# ---------------------------------------------------------------------------------- the minimum
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.filterwarnings("ignore")
+def test_least_agrees_with_a_conic_solver(kind, count):
+    import cvxpy as cp
+
+    rng = np.random.default_rng([4, KINDS.index(kind)])
+    for _ in range(count(5, 60)):
+        n = int(rng.choice([1, 2, 7]))
+        penalty, slope = make(kind, rng, n), rng.normal(size=n) * float(rng.choice([0.1, 1.0]))
+        value, x = penalty.least(slope)
+        z = cp.Variable(n)
+        part, constraints = conic(penalty, z)
+        solved = clarabel(slope @ z + part, constraints)
+        if value == -math.inf:
+            assert x is None
+            assert solved in (-math.inf, None) or solved < -1e3
+        else:
+            assert value == pytest.approx(solved, abs=1e-7)
+            assert slope @ x + penalty.value(x) == pytest.approx(value, rel=1e-12, abs=1e-12)
+
+
+def exact(x):
+    return [Fraction(float(t)) for t in x]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_least_of_a_norm_is_zero_only_if_the_dual_norm_of_the_slope_is_within_the_weight(
+    dtype, count
+):
+    """Slopes on the edge, judged in fractions; a slope clearly inside is always seen as such."""
+    rng = np.random.default_rng(5)
+    for _ in range(count(300, 5000)):
+        n = int(rng.integers(1, 9))
+        slope = rng.normal(size=n).astype(dtype) * dtype(10.0 ** rng.uniform(-15, 15))
+        near = float(np.linalg.norm(slope.astype(float))) * (1.0 + rng.integers(-3, 4) * 2.0**-52)
+        inside = sum(t * t for t in exact(slope)) <= Fraction(near) ** 2
+        assert L2(near).least(slope)[0] in ((0.0, -math.inf) if inside else (-math.inf,))
+        assert L2(near * (1.0 + 1e-13)).least(slope)[0] == 0.0
+        groups = GroupL2(np.arange(n) % 2, near)
+        held = all(sum(exact(slope[i::2])[j] ** 2 for j in range(len(slope[i::2]))) <= Fraction(near) ** 2
+                   for i in range(min(n, 2)))  # fmt: skip
+        assert groups.least(slope)[0] in ((0.0, -math.inf) if held else (-math.inf,))
+        assert GroupL2(np.arange(n) % 2, near * (1.0 + 1e-13)).least(slope)[0] == 0.0
+        top = float(np.max(np.abs(slope)))
+        assert L1(top).least(slope)[0] == 0.0
+        assert L1(np.nextafter(top, 0.0)).least(slope) == (-math.inf, None)
+
+
+def test_least_of_tiny_groups_beside_huge_ones_is_never_too_large():
+    groups, slope = [[0], [1, 2]], np.array([0.0, 3e-200, 4e-200])
+    assert GroupL2(groups, 4.9e-200).least(slope)[0] == -math.inf
+    assert GroupL2(groups, 5.1e-200).least(slope)[0] == 0.0
+    assert GroupL2(groups, 1.0).least(np.array([1e150, 0.0, 0.0]))[0] == -math.inf
+    assert GroupL2([[1]], 1.0).least(np.array([1e-300, 0.0]))[0] == -math.inf  # 0 is in no group
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_least_of_an_elastic_net_is_just_below_the_exact_minimum(dtype, count):
+    rng = np.random.default_rng(6)
+    for _ in range(count(300, 5000)):
+        n = int(rng.integers(1, 9))
+        l1, l2 = (10.0 ** rng.uniform(-12, 12, 2)).tolist()
+        slope = (rng.normal(size=n) * l1 * 10.0 ** rng.uniform(-2, 4)).astype(dtype)
+        pull = [max(abs(s) - Fraction(l1), Fraction(0)) for s in exact(slope)]
+        least = -sum((t * t for t in pull), Fraction(0)) / (2 * Fraction(l2))
+        value, x = ElasticNet(l1, l2).least(slope)
+        assert Fraction(value) <= least
+        assert float(least) - value <= 1e-14 * (n + 9) * abs(float(least)) + 1e-300
+        assert x.dtype == dtype
+
+
+def test_least_of_an_elastic_net_without_square_is_that_of_the_norm():
+    slope = np.array([0.5, -1.0])
+    assert ElasticNet(1.0, 0.0).least(slope)[0] == 0.0
+    assert ElasticNet(0.9, 0.0).least(slope) == (-math.inf, None)
+
+
+def test_least_of_an_indicator_is_minus_the_support():
+    box = domains.Box([-1.0, 0.0], [2.0, 5.0])
+    value, x = Indicator(box).least(np.array([3.0, -1.0]))
+    assert value == -8.0
+    np.testing.assert_array_equal(x, [-1.0, 5.0])
+    assert Indicator(domains.Orthant()).least(np.array([-1.0])) == (-math.inf, None)
+    assert Zero().least(np.zeros(2))[0] == 0.0
+    assert Zero().least(np.array([0.0, 1e-300])) == (-math.inf, None)
+
+
+# ------------------------------------------------------------------------------ the small things
+
+
+def test_a_number_times_a_penalty_scales_its_weights():
+    x = np.array([1.0, -2.0, 2.0])
+    for penalty in (L1(0.5), L2(0.5), ElasticNet(0.5, 2.0), GroupL2([0, 0, 1], 0.5), Zero()):
+        for factor in (2, 0.25, np.float64(3.0), 0):
+            assert type(factor * penalty) is type(penalty)
+            assert (factor * penalty).value(x) == pytest.approx(factor * penalty.value(x))
+            assert (penalty * factor).value(x) == (factor * penalty).value(x)
+    ball = Indicator(domains.Ball(1.0))
+    assert (0 * ball).value(x) == math.inf
+    with pytest.raises(
+        ValueError, match=r"^L1: its factor must be a non-negative finite number, got -1$"
+    ):
+        _ = -1 * L1(1.0)
+    with pytest.raises(TypeError):
+        _ = "2" * L1(1.0)
+
+
+def test_strong_convexity_is_that_of_the_square():
+    assert ElasticNet(1.0, 3.0).strong_convexity == 3.0
+    assert L1(1.0).strong_convexity == L2(1.0).strong_convexity == Zero().strong_convexity == 0.0
+
+
+def test_groups_as_labels_and_as_lists_are_the_same_penalty():
+    rng = np.random.default_rng(7)
+    x = rng.normal(size=7)
+    label = np.array([3, -1, 8, 3, 8, -1, 8])
+    penalty = GroupL2(label, 0.7)
+    same = [
+        GroupL2(label.tolist(), 0.7),
+        GroupL2([[0, 3], [2, 4, 6]], 0.7),
+        GroupL2((np.array([6, 2, 4]), range(0, 4, 3)), 0.7),
+        GroupL2(array_api_strict.asarray(label), 0.7),
+    ]
+    for other in same:
+        other.check(7)
+        assert other.groups.same_as(penalty.groups)
+        assert other.value(x) == pytest.approx(penalty.value(x), rel=1e-15)
+        np.testing.assert_allclose(other.prox(x, 0.5), penalty.prox(x, 0.5), rtol=1e-15)
+    assert not penalty.groups.same_as(GroupL2([0, -1, 1, 0, 1, -1, 0]).groups)
+    np.testing.assert_array_equal(penalty.prox(x, 9.0)[[1, 5]], x[[1, 5]])  # not penalised
+    np.testing.assert_array_equal(GroupL2([-1, -1]).prox(x[:2], 9.0), x[:2])
+    assert GroupL2(np.zeros(7, int)).value(x) == pytest.approx(L2().value(x), rel=1e-15)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("library", ["numpy", "strict"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_library_and_dtype_are_kept_and_inputs_left_alone(kind, library, dtype):
+    xp = np if library == "numpy" else array_api_strict
+    rng = np.random.default_rng(8)
+    for _ in range(20):
+        penalty, host = make(kind, rng, 6), rng.normal(size=6).astype(dtype)
+        x = xp.asarray(host, copy=True)
+        z = penalty.prox(x, 0.5)
+        value, minimiser = penalty.least(x)
+        for result in [z] if minimiser is None else [z, minimiser]:
+            assert type(result) is type(x)
+            assert result.dtype == x.dtype
+        assert isinstance(value, float)
+        assert isinstance(penalty.value(x), float)
+        assert np.array_equal(np.asarray(x), host)
+        tolerance = 1e-5 if dtype == "float32" else 1e-14
+        np.testing.assert_allclose(
+            np.asarray(z), penalty.prox(host.astype(float), 0.5), atol=tolerance
+        )
+
+
+NEEDED = "GroupL2: groups must be a vector with the group of each variable (-1: none) or a list of lists of variables, got "
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "sentence"),
+    [
+        (lambda: L1(-1.0), ValueError, "L1: weight must be a non-negative finite number, got -1.0"),
+        (lambda: L1(math.inf), ValueError, "L1: weight must be a non-negative finite number, got inf"),
+        (lambda: L1("1"), TypeError, "L1: weight must be a non-negative finite number, got str"),
+        (lambda: L2(math.nan), ValueError, "L2: weight must be a non-negative finite number, got nan"),
+        (lambda: L2([1.0]), TypeError, "L2: weight must be a non-negative finite number, got list"),
+        (lambda: ElasticNet(-1, 1), ValueError, "ElasticNet: l1 must be a non-negative finite number, got -1"),
+        (lambda: ElasticNet(1, True), TypeError, "ElasticNet: l2 must be a non-negative finite number, got bool"),
+        (lambda: GroupL2([0, 1], -2), ValueError, "GroupL2: weight must be a non-negative finite number, got -2"),
+        (lambda: GroupL2("ab"), TypeError, NEEDED + "str"),
+        (lambda: GroupL2(None), TypeError, NEEDED + "NoneType"),
+        (lambda: GroupL2([]), ValueError, NEEDED + "an empty list"),
+        (lambda: GroupL2(np.zeros((2, 2), int)), ValueError, NEEDED + "an array of shape (2, 2)"),
+        (lambda: GroupL2(np.zeros(2)), TypeError, NEEDED + "entries of type float64"),
+        (lambda: GroupL2([0, -2]), ValueError, "GroupL2: groups must be whole numbers >= -1, got -2"),
+        (lambda: GroupL2(["ab"]), TypeError, NEEDED + "a list with str"),
+        (lambda: GroupL2([[0], []]), ValueError, "GroupL2: groups must not be empty, got group 1 of no variable"),
+        (lambda: GroupL2([[0, 1], [1]]), ValueError, "GroupL2: groups must be disjoint, got variable 1 twice"),
+        (lambda: GroupL2([[0, 0]]), ValueError, "GroupL2: groups must be disjoint, got variable 0 twice"),
+        (lambda: GroupL2([[-1]]), ValueError, "GroupL2: a variable in groups must be a whole number >= 0, got -1"),
+        (lambda: GroupL2([[0.5]]), TypeError, "GroupL2: a variable in groups must be a whole number >= 0, got float"),
+        (lambda: GroupL2([0, 1]).check(3), ValueError, "GroupL2: groups must have one entry per variable (3), got 2"),
+        (lambda: GroupL2([[0, 5]]).check(4), ValueError, "GroupL2: groups must hold variables below 4, got 5"),
+        (lambda: Indicator(1.0), TypeError, "Indicator: domain must be a domain such as Box(0, 1), got float"),
+        (lambda: Indicator(domains.Orthant), TypeError, "Indicator: domain must be a domain such as Box(0, 1), got the class Orthant"),
+        (lambda: Indicator(domains.Ball(1.0, [0.0])).check(2), ValueError, "Ball: center must have one entry per variable (2), got 1"),
+    ],
+)  # fmt: skip
+def test_wrong_parameters_get_one_clear_sentence(make, error, sentence):
+    with pytest.raises(error) as caught:
+        make()
+    assert str(caught.value) == sentence
