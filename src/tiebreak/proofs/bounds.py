@@ -2,9 +2,9 @@
 
 See `tiebreak.proofs.certificate` for the inequality. Its weights are free, so several sums are kept
 (the whole run, its tails from every power of two, the last cut alone) and the best bound counts,
-with the best common factor on the cuts.  A constant below f1 or g1 is a minorant too, and may be mixed
-in: on an unbounded Z that is how a slope gets into the dual ball of a penalty.  And x* lies where
-g2(x*) <= ghat - inf g1.
+with the best common factor on the cuts. A constant below f1 or g1 is a minorant too, and may be
+mixed in: on an unbounded Z that is how a slope gets into the dual ball of a penalty. And x* lies
+where g2(x*) <= ghat - inf g1.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ matrix; `kernel` compiles and launches ``fused.cu``; `driver` calls CUDA's drive
 compiler; `libraries` knows how PyTorch and CuPy differ. None of them imports a GPU library.
 """
 
-from tiebreak.cuda.fused import KINDS, PassResult, applies, fits, plain, sweep
-from tiebreak.cuda.kernel import MAX_ASKED, MAX_CARRIED, MAX_FRESH, MAX_SLOPES
+from tiebreak.linalg.cuda.fused import KINDS, PassResult, applies, fits, plain, sweep
+from tiebreak.linalg.cuda.kernel import MAX_ASKED, MAX_CARRIED, MAX_FRESH, MAX_SLOPES
 
 __all__ = [
     "KINDS",

@@ -19,7 +19,8 @@ from typing import Any, NamedTuple
 import array_api_compat
 import numpy as np
 
-from tiebreak.cuda.kernel import (
+from tiebreak.linalg.arrays import Array, namespace
+from tiebreak.linalg.cuda.kernel import (
     MAX_ASKED,
     MAX_CARRIED,
     MAX_FRESH,
@@ -28,9 +29,8 @@ from tiebreak.cuda.kernel import (
     kernel_for,
     works,
 )
-from tiebreak.cuda.libraries import contiguous, current_stream, pointer
-from tiebreak.cuda.tiling import tiling_for
-from tiebreak.linalg.arrays import Array, namespace
+from tiebreak.linalg.cuda.libraries import contiguous, current_stream, pointer
+from tiebreak.linalg.cuda.tiling import tiling_for
 
 KINDS = ("least-squares", "logistic")
 

@@ -6,8 +6,8 @@ import ctypes
 from functools import lru_cache
 from importlib import resources
 
-from tiebreak.cuda.driver import LaunchConfig, check, compiled, driver
-from tiebreak.cuda.tiling import Tiling
+from tiebreak.linalg.cuda.driver import LaunchConfig, check, compiled, driver
+from tiebreak.linalg.cuda.tiling import Tiling
 
 SOURCE = "fused.cu"
 MAX_FRESH, MAX_CARRIED, MAX_ASKED, MAX_SLOPES = 2, 3, 4, 2  # the sizes of the kernel's arrays

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import NamedTuple
 
-from tiebreak.cuda.driver import device_limits
-from tiebreak.cuda.libraries import device_of, dtype_name, pointer
 from tiebreak.linalg.arrays import Array
+from tiebreak.linalg.cuda.driver import device_limits
+from tiebreak.linalg.cuda.libraries import device_of, dtype_name, pointer
 
 # The workers of a block, how many entries of a row each of them can take (it has them of two points
 # and of two sums in its registers), and the blocks on a multiprocessor. Few workers with many
