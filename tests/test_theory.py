@@ -8,9 +8,11 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
+from planted import identities
+from planted.identities import At
 
 from tiebreak import theory
-from tiebreak.theory import At, Theorem1, Theorem2, Theorem3
+from tiebreak.theory import Theorem1, Theorem2, Theorem3
 
 STEPS = [1, 2, 3, 5, 10, 100, 10**4, 10**7]
 
@@ -69,11 +71,11 @@ def test_hand_computed_numbers() -> None:
 
 def test_polyak_step_is_the_multiplier_of_the_projection_onto_the_cut() -> None:
     slope, z = np.array([3.0, 4.0]), np.array([1.0, 2.0])
-    mu = theory.polyak_step(2.0, float(slope @ z), 25.0, 3.0)  # g(0) = 2, level 3
+    mu = identities.polyak_step(2.0, float(slope @ z), 25.0, 3.0)  # g(0) = 2, level 3
     assert mu == pytest.approx((2 + 11 - 3) / 25)
     assert 2.0 + slope @ (z - mu * slope) == pytest.approx(3.0)
-    assert theory.polyak_step(2.0, 0.0, 25.0, 3.0) == 0.0
-    assert theory.polyak_step(2.0, 0.0, 0.0, 2.0) == 0.0
+    assert identities.polyak_step(2.0, 0.0, 25.0, 3.0) == 0.0
+    assert identities.polyak_step(2.0, 0.0, 0.0, 2.0) == 0.0
 
 
 def test_sums_are_the_sums_of_the_steps_and_the_steps_are_admissible() -> None:
@@ -296,7 +298,7 @@ def run(gamma: float, steps: int, wrong: float = 1.0) -> Iterator[dict[str, floa
         slope_f, g_y = y, (a_row @ y - 2) ** 2 / 2
         slope_g = (a_row @ y - 2) * a_row
         v = z - wrong * a * slope_f
-        mu = theory.polyak_step(g_y, slope_g @ (v - y), slope_g @ slope_g, 0.0)
+        mu = identities.polyak_step(g_y, slope_g @ (v - y), slope_g @ slope_g, 0.0)
         z_next = v - mu * slope_g
         x_next = (A * x + a * z_next) / (A + a)
 
@@ -307,7 +309,7 @@ def run(gamma: float, steps: int, wrong: float = 1.0) -> Iterator[dict[str, floa
             return At(float(a_row @ p - 2) ** 2 / 2, float(slope @ (p - y)))
 
         slack = float((z_next - z + a * slope_f) @ (star - z_next))
-        upper, upper_scale = theory.upper_identity(
+        upper, upper_scale = identities.upper_identity(
             step=a,
             total=A,
             y=f(y).value,
@@ -319,7 +321,7 @@ def run(gamma: float, steps: int, wrong: float = 1.0) -> Iterator[dict[str, floa
             move=float(np.linalg.norm(z_next - z)),
             slack=slack,
         )
-        lower, lower_scale = theory.lower_identity(
+        lower, lower_scale = identities.lower_identity(
             step=a,
             total=A,
             y=float(g_y),
@@ -362,8 +364,8 @@ def test_the_identities_hold_to_rounding_and_the_bounds_hold(gamma: float) -> No
 def test_the_identities_notice_an_error() -> None:
     values = {"step": 1.0, "total": 2.0, "y": 1.0, "x": At(2.0, 0.3), "x_next": At(3.0, 0.6)}
     exact = (3 * 0.6 - 2 * 0.3) / 1.0 + 1.0  # any numbers with A_{k+1} x_{k+1} = A_k x_k + a_k z
-    assert theory.lower_identity(**values, cut=exact)[0] == pytest.approx(0, abs=1e-15)
-    residual, scale = theory.lower_identity(**values, cut=exact + 1e-9)
+    assert identities.lower_identity(**values, cut=exact)[0] == pytest.approx(0, abs=1e-15)
+    residual, scale = identities.lower_identity(**values, cut=exact + 1e-9)
     assert abs(residual) == pytest.approx(1e-9)
     assert abs(residual) > 1e-13 * scale
     assert max(row["slack"] for row in run(1.0, 50, wrong=1.0)) >= 0

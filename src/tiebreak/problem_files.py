@@ -55,7 +55,7 @@ import inspect
 import tomllib
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -205,31 +205,60 @@ def _saved_sparse(path: Path) -> Any:
 
 def _csv(path: Path, pick: str) -> Any:
     try:
-        table = csv.reader(path.read_text(encoding="utf-8-sig").splitlines())
-        lines = [(table.line_num, [entry.strip() for entry in line]) for line in table]
+        text = path.read_text(encoding="utf-8-sig").splitlines()
+        lines = {number: line for number, line in enumerate(text, 1) if line.strip()}
+        end, names = next(_rows(lines), (0, []))
+        if _is_header(names, len(lines)):
+            lines = {number: line for number, line in lines.items() if number > end}
+        else:
+            names = []
+        if not lines:
+            raise ValueError(f"{path} is empty, it holds no numbers")
+        width = len(next(_rows(lines))[1])
+        if len(names) != width:  # none, or a line of words
+            names = [str(i) for i in range(width)]
+        columns = _columns(path, names, pick)
+        try:
+            table = np.loadtxt(
+                list(lines.values()),
+                comments=None,
+                delimiter=",",
+                quotechar='"',
+                ndmin=2,
+                converters={i: _nothing for i in range(width) if i not in columns},
+            )
+        except ValueError as error:
+            raise ValueError(f"{path}{_mistake(lines, columns) or f': {error}'}") from None
     except UnicodeDecodeError:
         raise ValueError(f"{path} is not a .csv file, it is not text") from None
     except csv.Error as error:
         raise ValueError(f"{path} is not a .csv file ({error})") from None
-    filled = [(number, entries) for number, entries in lines if entries not in ([], [""])]
-    names = filled[0][1] if filled else []
-    has_header = _is_header(names, len(filled))
-    filled = filled[has_header:]
-    if not filled:
-        raise ValueError(f"{path} is empty, it holds no numbers")
-    first, width = filled[0][0], len(filled[0][1])
-    if not has_header or len(names) != width:  # or it is a line of words
-        names = [str(i) for i in range(width)]
-    columns = _columns(path, names, pick)
-    for number, entries in filled:
+    return table[:, columns]
+
+
+def _rows(lines: dict[int, str]) -> Iterator[tuple[int, list[str]]]:
+    """The entries of each row, and the number of the line where it ends."""
+    numbers, reader = list(lines), csv.reader(lines.values())
+    for entries in reader:
+        yield numbers[reader.line_num - 1], [entry.strip() for entry in entries]
+
+
+def _nothing(entry: str) -> float:
+    """What a column that nobody has asked for holds; it may be words."""
+    return 0.0
+
+
+def _mistake(lines: dict[int, str], columns: list[int]) -> str:
+    """What is wrong with the first line that NumPy cannot read, for a sentence."""
+    first, width = 0, 0
+    for number, entries in _rows(lines):
+        first, width = first or number, width or len(entries)
         for entry in (entries[i] for i in columns if i < len(entries)):
             if not _is_number(entry):
-                raise ValueError(f"{path}, line {number}: {entry!r} is not a number")
+                return f", line {number}: {entry!r} is not a number"
         if len(entries) != width:
-            raise ValueError(
-                f"{path}, line {number} has {_count(len(entries))}, line {first} has {width}"
-            )
-    return np.array([[entries[i] for i in columns] for _, entries in filled], dtype=np.float64)
+            return f", line {number} has {_count(len(entries))}, line {first} has {width}"
+    return ""
 
 
 def _is_header(names: list[str], lines: int) -> bool:
@@ -266,7 +295,7 @@ def _is_number(text: str) -> bool:
         float(text)
     except ValueError:
         return False
-    return True
+    return text.isascii() and "_" not in text  # as NumPy reads numbers
 
 
 def _mtx(path: Path, pick: str) -> Any:

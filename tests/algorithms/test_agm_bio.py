@@ -7,11 +7,12 @@ import math
 
 import numpy as np
 import pytest
+from planted import identities
+from planted.identities import At
 from planted.smooth import Planted, planted
 
 import tiebreak as tb
 from tiebreak import theory
-from tiebreak.theory import At
 
 EPS = np.finfo(np.float64).eps
 
@@ -56,7 +57,7 @@ def check_identities(p: Planted, method: tb.AGMBiO, steps: int) -> float:
         grad = p.grad_f(y)
         move = z1 - z + a * grad
         V = float(move @ (star - z1))
-        residual, size_f = theory.upper_identity(
+        residual, size_f = identities.upper_identity(
             step=a, total=A, y=p.f(y),
             x=At(p.f(x), float(grad @ (x - y))),
             x_next=At(p.f(x1), float(grad @ (x1 - y))),
@@ -69,7 +70,7 @@ def check_identities(p: Planted, method: tb.AGMBiO, steps: int) -> float:
 
         slope = p.grad_g(y)
         cut = p.g(y) + float(slope @ (z1 - y))
-        residual, size = theory.lower_identity(
+        residual, size = identities.lower_identity(
             step=a, total=A, y=p.g(y),
             x=At(p.g(x), float(slope @ (x - y))),
             x_next=At(p.g(x1), float(slope @ (x1 - y))), cut=cut,
@@ -227,7 +228,7 @@ def test_without_f_and_with_the_optimal_level_the_step_is_polyaks():
         for k in range(50):
             after = method.step(problem, state)
             y, slope = state.g_y.at, lower.gradient(state.g_y.at)
-            mu = theory.polyak_step(
+            mu = identities.polyak_step(
                 lower.value(y), float(slope @ (state.z - y)), float(slope @ slope), optimum
             )
             np.testing.assert_allclose(after.mu, mu, rtol=1e-9, atol=1e-12)

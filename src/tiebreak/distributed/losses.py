@@ -5,8 +5,10 @@
 A worker holds some rows A_i and the images A_i p of the points p that the run still speaks of. One
 look of a method is one round: the new points go out, with the recipe of how the points to be looked
 at are mixed from these and from the kept ones; losses and slopes come back and are summed in the
-order of the workers. No image and no row ever travels, nor is a point sent twice. Rounds go through
-sockets to workers on the same machine (see lines), by calls of Ray to all others.
+order of the workers. No image and no row ever travels, nor is a point sent twice.
+
+Several threads may ask the same workers: a lock holds what the driver notes of a round together
+with its sending, so that workers get rounds in the order in which they were noted.
 
 Nothing in tiebreak imports this file, and it imports Ray only where a function is made.
 """
@@ -18,15 +20,15 @@ import itertools
 import logging
 import math
 import os
+import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
 import numpy as np
 
-from tiebreak import lines
 from tiebreak.distributed.shards import (
     Answer,
     Facts,
@@ -43,7 +45,6 @@ from tiebreak.functions.losses import Found, _LinearLoss
 from tiebreak.linalg import checks
 from tiebreak.linalg.arrays import Array, Deferred, Image, Plan, mix
 from tiebreak.linalg.matrices import Matrix
-from tiebreak.lines import Line, Question
 
 RESTARTS = 8  # of a worker: one that dies more often would do so for ever
 INLINE = 100 * 1024  # bytes: what is larger, Ray puts into its store, and once is enough for all
@@ -117,7 +118,7 @@ class Remote(Deferred):
 
     def mixed(self, p: Image, q: Image, weight: float) -> Remote:
         made = Remote(self.home, mixture=(self.home.remote(p), self.home.remote(q), weight))
-        self.home.recent.append(made)
+        self.home.note(made)
         return made
 
     def known(self) -> Remote:
@@ -140,8 +141,9 @@ class Rows(Matrix):
         self, kind: str, sources: Sequence[Source], target: str | None, workers: int
     ) -> None:
         ray = _ray(kind)
-        self.kind, self.recent = kind, deque[Remote](maxlen=RECENT)
-        self.traffic = Traffic()
+        self.kind, self.traffic = kind, Traffic()
+        self._lock = threading.Lock()  # for all that changes from round to round
+        self._recent = deque[Remote](maxlen=RECENT)
         self._kept: WeakValueDictionary[int, Remote] = WeakValueDictionary()
         self._next_key = 0
         actor = ray.remote(Worker).options(
@@ -155,14 +157,12 @@ class Rows(Matrix):
             actor.remote(kind, {i: sources[i] for i in range(first, last)}, target)
             for first, last in itertools.pairwise(ends)
         ]
-        self._lines: dict[int, Line] = {}
         facts = [one for answer in self._ask("facts") for one in answer]
         _check_alike(kind, facts)
         self.shape = (sum(one.rows for one in facts), facts[0].columns)
         self.dtype = np.dtype(facts[0].dtype)
         self.frobenius = math.hypot(*(one.size for one in facts))
         self.target_size = math.hypot(*(one.target_size for one in facts))
-        self._connect(range(workers))
 
     @property
     def prototype(self) -> Array:
@@ -192,20 +192,52 @@ class Rows(Matrix):
         """An image; a plain array is the point itself, as it comes from a checkpoint."""
         return image if isinstance(image, Remote) else Remote(self, image)
 
+    def note(self, made: Remote) -> None:
+        """A mixture that was made just now: its point may be asked for again."""
+        with self._lock:
+            self._recent.append(made)
+
     def lift(self, x: Array) -> Remote:
         """The image of x; nothing is sent before somebody looks at it.
 
         A method that has just mixed this point wants it multiplied anew, which the workers can do
         by themselves, for they have made the same mixture.
         """
-        alike = (made for made in self.recent if np.array_equal(made.point, x))
-        made = next(alike, None)
-        return Remote(self, x, made.mixture if made is not None else None)
+        with self._lock:
+            alike = (made.mixture for made in self._recent if np.array_equal(made.point, x))
+            return Remote(self, x, next(alike, None))
 
     def look(self, images: Sequence[Remote], slopes: int) -> Callable[[], Answer]:
         """The losses at all images, the slopes at the first so many: one round.
 
         It is under way at once; what is returned waits for its end.
+        """
+        with self._lock:
+            request, sources = self._request(images, slopes)
+            sent = self._send_request(request)
+
+        def end() -> Answer:
+            answers = self._received(sent)
+            lost = [i for i, answer in enumerate(answers) if answer is None]
+            if lost:  # begun anew by Ray, with their rows and nothing else
+                with self._lock:
+                    again = self._send_request(
+                        request._replace(
+                            points=self._stacked(sources), alive=self._alive(request.keys)
+                        ),
+                        lost,
+                    )
+                for i, answer in zip(lost, self._received(again), strict=True):
+                    answers[i] = answer
+            found = total([Answer.unpacked(answer, slopes, self.shape[1]) for answer in answers])
+            return found._replace(slopes=found.slopes.astype(self.dtype, copy=False))
+
+        return end
+
+    def _request(self, images: Sequence[Remote], slopes: int) -> tuple[Request, list[Remote]]:
+        """What to ask of the workers, and all images whose points a new worker would need.
+
+        From here on the images count as kept: whoever asks next may rely on it.
         """
         order = _in_order(images)
         slot = {id(image): i for i, image in enumerate(order)}
@@ -224,27 +256,17 @@ class Rows(Matrix):
             anew=tuple(slot[id(image)] for image in made if image.is_anew),
             at=looked[:slopes],
             values_at=looked[slopes:],
-            alive=tuple(key for key in list(self._kept) if key not in names),
+            alive=self._alive(names),
         )
-        sent = self._send_request(request)
-        for image, key in zip(order, names, strict=True):  # whoever asks next may rely on it
+        for image, key in zip(order, names, strict=True):
             image.known().key = key
             self._kept[key] = image
-        self.recent.clear()
+        self._recent.clear()
+        return request, [*kept, *fresh]
 
-        def end() -> Answer:
-            answers = self._received(sent)
-            lost = [i for i, answer in enumerate(answers) if answer is None]
-            if lost:  # begun anew by Ray, with their rows and nothing else
-                whole = request._replace(points=self._stacked([*kept, *fresh]))
-                again = self._received(self._send_request(whole, lost))
-                for i, answer in zip(lost, again, strict=True):
-                    answers[i] = answer
-                self._connect(lost)
-            found = total([Answer.unpacked(answer, slopes, self.shape[1]) for answer in answers])
-            return found._replace(slopes=found.slopes.astype(self.dtype, copy=False))
-
-        return end
+    def _alive(self, names: Sequence[int]) -> tuple[int, ...]:
+        """What the workers have to keep besides these."""
+        return tuple(key for key in list(self._kept) if key not in names)
 
     def _stacked(self, images: Sequence[Remote]) -> Array:
         points = np.empty((len(images), self.shape[1]), dtype=self.dtype)
@@ -270,38 +292,22 @@ class Rows(Matrix):
         """What all workers answer, in their order."""
         return self._received(self._send(what, message))
 
-    def _connect(self, some: Iterable[int]) -> None:
-        """Lines to some workers, where there can be one."""
-        made = {i: lines.connected(self.workers[i]) for i in some}
-        self._lines |= {i: line for i, line in made.items() if line is not None}
-
     def _send(self, what: str, message: Any = None, some: Sequence[int] | None = None) -> list[Any]:
-        """Ask all workers, or some, and do not wait: requests by lines, all else by Ray."""
+        """Ask all workers, or some, and do not wait."""
         import ray
 
-        chosen = range(len(self.workers)) if some is None else some
-        up = {i: line for i, line in self._lines.items() if line.is_up and what == "answer"}
+        chosen = self.workers if some is None else [self.workers[i] for i in some]
         arguments = () if message is None else (message,)
-        is_long = message is not None and memoryview(message).nbytes > INLINE
-        if is_long and sum(i not in up for i in chosen) > 1:
+        if message is not None and memoryview(message).nbytes > INLINE and len(chosen) > 1:
             arguments = (ray.put(message),)
-        return [
-            up[i].ask(message) if i in up else getattr(self.workers[i], what).remote(*arguments)
-            for i in chosen
-        ]
+        return [getattr(worker, what).remote(*arguments) for worker in chosen]
 
     def _received(self, sent: Sequence[Any]) -> list[Any]:
         """The answers to what was sent, in its order."""
         import ray
 
-        found = [asked.answer() if isinstance(asked, Question) else None for asked in sent]
-        by_ray = {
-            i: asked.by_ray() if isinstance(asked, Question) else asked
-            for i, asked in enumerate(sent)
-            if found[i] is None
-        }
         try:
-            answers = ray.get(list(by_ray.values())) if by_ray else []
+            answers: list[Any] = ray.get(list(sent))
         except ray.exceptions.RayTaskError as error:
             cause = error.cause
             if isinstance(cause, ValueError | TypeError | ImportError):
@@ -310,9 +316,7 @@ class Rows(Matrix):
         except ray.exceptions.RayError as error:
             why = str(error).strip().splitlines()[-1][:90]  # what comes before is Ray's own
             raise RuntimeError(f"{self.kind}: a worker is gone for good: {why}") from None
-        for i, answer in zip(by_ray, answers, strict=True):
-            found[i] = answer
-        return found
+        return answers
 
 
 def _in_order(images: Sequence[Remote]) -> list[Remote]:

@@ -10,7 +10,6 @@ import hashlib
 import itertools
 import math
 import operator
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -18,13 +17,13 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from tiebreak import lines
 from tiebreak.functions import losses
 from tiebreak.functions.base import Lifted
 from tiebreak.functions.losses import _LinearLoss
 from tiebreak.linalg import arrays, checks
 from tiebreak.linalg.arrays import Array, Deferred, Product, mix
 from tiebreak.linalg.matrices import Matrix, Sparse
+from tiebreak.linalg.streams import ParquetRows
 
 LISTS, WHOLE = 6, np.dtype(np.int32)  # of a request: lists of whole numbers, and how they travel
 
@@ -198,7 +197,6 @@ class Worker:
 
     def __init__(self, kind: str, sources: dict[int, Source], target: str | None) -> None:
         self._kind, self._sources, self._target = kind, sources, target
-        self._one_at_a_time = threading.Lock()  # a line is served beside the calls of Ray
 
     @cached_property
     def shards(self) -> list[Shard]:
@@ -215,15 +213,9 @@ class Worker:
 
     def answer(self, packed: bytes) -> bytes | None:
         """`look`, as it travels."""
-        with self._one_at_a_time:
-            matrix = self.shards[0].loss.matrix
-            request = Request.unpacked(packed, matrix.shape[1], matrix.prototype.dtype)
-            answer = self.look(request)
+        matrix = self.shards[0].loss.matrix
+        answer = self.look(Request.unpacked(packed, matrix.shape[1], matrix.prototype.dtype))
         return None if answer is None else answer.packed()
-
-    def connect(self, address: str) -> bool:
-        """Take requests from a line as well; False if the driver is on another machine."""
-        return lines.serve(address, self.answer)
 
     def normal(self, x: Array) -> Array:
         """A'A x."""
@@ -253,7 +245,8 @@ def _read(owner: str, source: Source, target: str | None) -> tuple[Any, Any, tup
         return _npy(owner, "A", source[0]), _npy(owner, "b", source[1]), ()
     if isinstance(source, str | Path):
         assert target is not None
-        return _parquet(owner, Path(source), target)
+        rows = ParquetRows(owner, source, None, target)
+        return rows.whole(), rows.target, tuple(rows.columns)
     try:
         loaded = source()
     except Exception as error:  # whatever the user's own function may raise
@@ -272,40 +265,3 @@ def _npy(owner: str, name: str, path: str | Path) -> Array:
         raise ValueError(f"{owner}: {name} must be a .npy file, got {path}: no such file") from None
     except (OSError, ValueError, EOFError):
         raise ValueError(f"{owner}: {name} must be a .npy file, got {path}: not one") from None
-
-
-def _parquet(owner: str, path: Path, target: str) -> tuple[Array, Array, tuple[str, ...]]:
-    """The column ``target`` as b, all others as A, read batch by batch into one array."""
-    try:
-        import pyarrow as pa
-        from pyarrow import parquet
-    except ImportError:
-        raise ImportError(
-            f"{owner}: Parquet shards need pyarrow: pip install 'tiebreak[ray]'"
-        ) from None
-    try:
-        file = parquet.ParquetFile(path)
-    except FileNotFoundError:
-        raise ValueError(f"{owner}: no Parquet file at {path}") from None
-    except (OSError, pa.ArrowInvalid):
-        raise ValueError(f"{owner}: not a Parquet file: {path}") from None
-    with file:
-        schema = file.schema_arrow
-        if target not in schema.names:
-            raise ValueError(f"{owner}: target must be a column of {path}, got {target!r}")
-        for field in schema:
-            if not (pa.types.is_floating(field.type) or pa.types.is_integer(field.type)):
-                raise TypeError(
-                    f"{owner}: column {field.name!r} must hold numbers, got {field.type}"
-                )
-        names = tuple(name for name in schema.names if name != target)
-        is_single = all(schema.field(name).type == pa.float32() for name in names)
-        rows, dtype = file.metadata.num_rows, np.float32 if is_single else np.float64
-        A, b, done = np.empty((rows, len(names)), dtype), np.empty(rows, dtype), 0
-        for batch in file.iter_batches():
-            here = slice(done, done + batch.num_rows)
-            b[here] = batch.column(target).to_numpy(zero_copy_only=False)
-            for j, name in enumerate(names):
-                A[here, j] = batch.column(name).to_numpy(zero_copy_only=False)
-            done = here.stop
-    return A, b, names

@@ -26,7 +26,6 @@ from tiebreak.functions.parts import EPS, Form, Host, Margins, Structure, Tilt, 
 from tiebreak.linalg import spectra
 from tiebreak.linalg.arrays import rounding_unit
 
-EXACT = 512  # largest side of a matrix whose rank is found in exact arithmetic
 ROUGH = 1e-2  # relative errors of a curvature above this make no bound
 SAFE = 1.0 + 1e-12  # for the few operations that no other bound covers
 
@@ -78,7 +77,7 @@ def span(R: Host, *rows: Host) -> Span | None:
 def _rank(*rows: Host) -> int:
     """The rank of all these rows, as they are stored; 0 where they are too many."""
     stacked = np.unique(np.vstack(rows), axis=0)
-    return spectra.exact_rank(stacked) if min(stacked.shape) <= EXACT else 0
+    return spectra.exact_rank(stacked) or 0
 
 
 def _contains(found: Span, rows: tuple[Host, ...], *vectors: Host) -> bool:

@@ -50,7 +50,6 @@ from tiebreak.sets.domains import Box, Domain, Halfspace, L1Ball, Monotone, Simp
 
 POLYHEDRA = (Space, Box, Simplex, L1Ball, Monotone, Halfspace)
 SAFE = 1.0 + 1e-12  # for a few products and sums of positive numbers
-EXACT_RANK = 2**18  # entries of a matrix whose rank is found by elimination
 SHORT = 1e-150  # the root of what underflows, in units in which g is near 1
 GROWTHS = 40  # how often R is made 4 times larger
 SNAPS = 4  # how often p is moved onto constraints that turned out to hold with equality
@@ -402,7 +401,7 @@ class _Around:
         rank = min(B.shape)
         if not s[rank - 1] > 2.0 * noise:
             rank = int(np.count_nonzero(s > GAP * noise))
-            if not rank or B.size > EXACT_RANK or spectra.exact_rank(raw) != rank:
+            if not rank or spectra.exact_rank(raw) != rank:
                 return NO_RANK
         null = vt[rank:].T if rank < B.shape[1] else None
         if null is not None and len(tilts) > 1:  # their sum is known up to rounding only
@@ -553,8 +552,7 @@ def _is_convex(h: Structure) -> bool:
         if isinstance(part, Form):
             noise = rounding_unit(EPS, h.n) * norm(part.rows)
             positive = int(np.count_nonzero(np.linalg.eigvalsh(part.rows) > GAP * noise))
-            is_small = part.rows.size <= EXACT_RANK
-            if positive < h.n and not (is_small and spectra.exact_rank(part.rows) == positive):
+            if positive < h.n and spectra.exact_rank(part.rows) != positive:
                 return False
     return True
 

@@ -429,7 +429,7 @@ class LeastSquares(_LinearLoss):
         rank, smaller = self.rank, min(self.matrix.shape)
         if not rank or self.singular_values is None or self._equilibrated is None:
             return 0.0
-        if rank < smaller and (smaller > SMALL or spectra.exact_rank(self.matrix.dense()) != rank):
+        if rank < smaller and spectra.exact_rank(self.matrix.dense()) != rank:
             return 0.0  # singular values that look like zero are not: nothing is bounded by s
         alike, share = self._equilibrated
         noise = max(self.matrix.shape) * spectra.EPS * float(self.singular_values[0])

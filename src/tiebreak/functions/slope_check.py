@@ -5,9 +5,9 @@ A convex function h of one variable satisfies, for every step t > 0,
     (h(x) - h(x - t))/t  <=  h'(x)  <=  (h(x + t) - h(x))/t,
 
 so that two values on either side enclose the derivative with no truncation error at all: only the
-rounding errors of the values are to be added.  These are measured, from high differences along a
-line (Moré, Wild, *Estimating computational noise*, SIAM J. Sci. Comput. 2011): a value of 1e12
-that varies by 1 knows little about its slope, and then nothing is said.
+rounding errors of the values are to be added.  How large these are is seen on a short line, where
+the function itself is almost a parabola: a value of 1e12 that varies by 1 knows little about its
+slope, and then nothing is said.
 """
 
 from __future__ import annotations
@@ -25,9 +25,16 @@ from tiebreak.sets.domains import Domain
 
 Value = Callable[[Any], float]  # of a NumPy vector
 
-ORDER = 6  # of the differences that measure the rounding errors; smooth parts are gone by then
-ROUNDS = 8  # the most step sizes per coordinate; one or two are usual
+STEPS = (1 / 2, 3 / 8, 1 / 4, 1 / 8)  # powers of epsilon, times a length: some step is a good one
+LINE = 6  # points on either side of the one where the rounding errors are looked at
 MOVES = (1.0, 1e-3, 1e-6)  # how far from x0, in units of x0: far it may overflow or be flat
+
+
+class Rounding(NamedTuple):
+    """Values around a point are up to ``size``, and may be wrong by ``part`` of that."""
+
+    part: float
+    size: float
 
 
 class Slope(NamedTuple):
@@ -45,17 +52,10 @@ class Slope(NamedTuple):
         return beyond / max(abs(self.got), abs(self.low), abs(self.high))
 
 
-class Noise(NamedTuple):
-    """Values around a point are up to ``size``, and may be wrong by ``part`` of that."""
-
-    part: float
-    size: float
-
-
 def check_gradient(owner: str, name: str, h: SmoothFunction, domain: Domain, x0: Array) -> None:
     """Raise ValueError, naming the coordinate, if the gradient of ``h`` near x0 is surely wrong.
 
-    Takes two to four values of h per variable, at each of three points close to x0 and less close,
+    Takes eight values of h per variable, at each of three points close to x0 and less close,
     inside ``domain``: at x0 itself, often the origin, a wrong gradient may be right. Errors below
     a millionth of an entry (in single precision 1/400) are let pass.
     """
@@ -134,48 +134,32 @@ def _wrong_coordinates(h: SmoothFunction, x: Array, slope: Any, scale: Any) -> l
     def value(point: Any) -> float:
         return h.value(arrays.from_numpy(point, x))
 
-    noise = _noise(value, at, scale, epsilon)
-    if noise is None:
+    rounding = _rounding(value, at, scale, epsilon)
+    if rounding is None:
         return []
-    center, wrong, part = value(at.copy()), [], epsilon**0.5
-    for j in range(len(at)):
-        # The best step of the last coordinate is a good guess for the next.
-        low, high, part = _enclosure(value, center, noise, at, j, float(scale[j]), part)
-        got, slack = float(slope[j]), epsilon**0.375 * abs(float(slope[j]))
+    center, wrong = value(at), []
+    for j, got in enumerate(slope.tolist()):
+        steps = [float(scale[j]) * epsilon**power for power in STEPS]
+        low, high = _enclosure(value, center, rounding, at, j, steps)
+        slack = epsilon**0.375 * abs(got)
         # Differences that contradict each other (low > high) know nothing.
         if low <= high and not low - slack <= got <= high + slack:
             wrong.append(Slope(j, got, low, high))
-        if not part > epsilon:  # it has shrunk where h is not finite
-            part = epsilon**0.5
     return wrong
 
 
 def _enclosure(
-    value: Value, center: float, noise: Noise, at: Any, j: int, length: float, part: float
-) -> tuple[float, float, float]:
-    """An interval that contains the derivative in coordinate j, and the best step over ``length``.
-
-    The step is ``part`` of ``length`` at first.  The interval is the intersection of those of all
-    steps that were tried.
-    """
+    value: Value, center: float, rounding: Rounding, at: Any, j: int, steps: list[float]
+) -> tuple[float, float]:
+    """An interval that contains the derivative in coordinate j: what all steps agree on."""
     low, high = -math.inf, math.inf
-    for _ in range(ROUNDS):
-        step = part * length
+    for step in steps:
         (left, below), (right, above) = (_beside(value, at, j, signed) for signed in (-step, step))
-        if not (math.isfinite(below) and math.isfinite(above) and left < 0.0 < right):
-            part /= 16.0
-            continue
-        error = noise.part * max(noise.size, abs(below), abs(above)) + TINY
-        ends = sorted(((below - center) / left, (above - center) / right))
-        doubt = 2.0 * error / min(-left, right)
-        low, high = max(low, ends[0] - doubt), min(high, ends[1] + doubt)
-        # The interval is about bend step + 4 error/step wide: the best step is this.
-        bend = max(ends[1] - ends[0], doubt / 64.0) / step
-        best = min(2.0 * math.sqrt(error / bend) / length, 1.0)
-        if part / 4.0 <= best <= 4.0 * part:
-            break
-        part = best
-    return low, high, part
+        if math.isfinite(below) and math.isfinite(above) and left < 0.0 < right:
+            error = rounding.part * max(rounding.size, abs(below), abs(above)) + TINY
+            low = max(low, (center - below - 2.0 * error) / -left)
+            high = min(high, (above - center + 2.0 * error) / right)
+    return low, high
 
 
 def _beside(value: Value, at: Any, j: int, step: float) -> tuple[float, float]:
@@ -185,19 +169,20 @@ def _beside(value: Value, at: Any, j: int, step: float) -> tuple[float, float]:
     return float(point[j]) - float(at[j]), value(point)
 
 
-def _noise(value: Value, at: Any, scale: Any, epsilon: float) -> Noise | None:
-    """How wrong values near ``at`` may be: 16 standard deviations, and 8 units; None if unknown.
+def _rounding(value: Value, at: Any, scale: Any, epsilon: float) -> Rounding | None:
+    """How wrong values near ``at`` may be; None: nothing can be said.
 
-    Differences of order k of values with independent errors of deviation s have mean square
-    s² (2k)!/(k!)²; a smooth function has almost none of that order over so short a line.
+    Third differences of a smooth function over steps of epsilon^(3/8) are below one unit, so that
+    those seen are rounding errors: up to eight times one of these, and most often the largest of
+    ten is seven times their deviation. Four times the largest is some thirty deviations; eight
+    units are added for errors that all points of the line share.
     """
     direction = np.random.default_rng(1).uniform(-1.0, 1.0, len(at)) * scale
-    for spacing in (epsilon**0.375, epsilon**0.25, epsilon**0.125):
-        places = [(at + i * spacing * direction).astype(at.dtype) for i in range(-ORDER, ORDER + 1)]
-        line = np.array([value(place) for place in places])
-        if len(set(line.tolist())) > ORDER:  # fewer: the values are too coarse for so short a line
+    for power in STEPS[1:]:
+        places = np.arange(-LINE, LINE + 1)[:, None] * epsilon**power * direction
+        line = np.array([value((at + place).astype(at.dtype)) for place in places])
+        if len(set(line.tolist())) == len(line):  # else they are too coarse for so short a line
             size = float(np.max(np.abs(line)))
-            squares = np.diff(line / size, n=ORDER) ** 2 / math.comb(2 * ORDER, ORDER)
-            part = 8.0 * epsilon + 16.0 * math.sqrt(float(np.mean(squares)))
-            return Noise(part, size) if math.isfinite(part) else None
-    return None  # constant here, or of a far lower precision: nothing can be said
+            part = 8.0 * epsilon + 4.0 * float(np.max(np.abs(np.diff(line / size, n=3))))
+            return Rounding(part, size) if math.isfinite(part) else None
+    return None  # constant here, or of a far lower precision

@@ -18,6 +18,7 @@ EPS = 2.0**-52
 GAP = 1e3  # singular values that are so many times larger than rounding leave no doubt
 ALIKE = 5  # rows and columns within 2^5 ~ sqrt(GAP) of one another are left as they are
 FEW = 64  # rounding errors are a few units in the last place of the numbers they come from
+ELIMINATION_LIMIT = 2**26  # products of residues: about a second in NumPy
 
 
 def extreme_eigenvalues(
@@ -147,14 +148,18 @@ def clear_rank(sigma: Host, shape: tuple[int, int], epsilon: float) -> tuple[int
     return int(np.count_nonzero(sigma > GAP * noise)), int(np.count_nonzero(sigma > noise))
 
 
-def exact_rank(A: Host) -> int:
-    """The rank of the numbers as they are stored: elimination modulo two primes.
+def exact_rank(A: Host) -> int | None:
+    """The rank of the numbers as they are stored, by elimination modulo two primes.
+
+    None where that would take more than about a second.
 
     A float is an integer times a power of two, so it has a residue modulo an odd prime. The rank of
     the residues is at most the true one, and smaller only by an accident, of probability about
     n/2^30 for each of the two primes, which are drawn by the data themselves from all those between
     2^30 and 2^31. Singular values cannot tell an exact zero from 1e-17.
     """
+    if A.size * min(A.shape) > ELIMINATION_LIMIT:
+        return None
     seed = hashlib.blake2b(A.tobytes(), digest_size=32).digest()
     draw = np.random.default_rng(list(seed))
     return max(_rank_modulo(A, _prime(draw)) for _ in range(2))

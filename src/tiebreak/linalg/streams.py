@@ -23,7 +23,8 @@ from tiebreak.linalg.matrices import BLOCK, DENSE_LIMIT, Block, Swept, block_byt
 
 Host = np.ndarray[Any, Any]
 
-NUMBERS = "bool, whole or real numbers"
+AT_ONCE = 2**16  # rows of Parquet, where all of them are wanted
+KINDS = "fiub"  # of the dtypes that are bool, whole or real numbers
 
 
 class Source(Protocol):
@@ -210,7 +211,7 @@ def _source(source: Any, columns: Any, target: Any) -> Source:
     if is_path and not Path(source).exists():
         raise ValueError(f"Streamed: source must be a file that exists, got {os.fspath(source)!r}")
     if (is_path and suffix not in (".npy", ".zarr")) or isinstance(source, list | tuple):
-        return ParquetRows(source, columns, target)
+        return ParquetRows("Streamed", source, columns, target)
     if columns is not None or target is not None:
         name = "columns" if columns is not None else "target"
         raise ValueError(f"Streamed: {name} must be None where the source is no Parquet file")
@@ -235,7 +236,10 @@ def _source(source: Any, columns: Any, target: Any) -> Source:
         raise ValueError(
             f"Streamed: source must be a matrix with at least one column, got shape {shape}"
         )
-    _need_numbers(_dtype_of(source))
+    if (dtype := _dtype_of(source)).kind not in KINDS:
+        raise TypeError(
+            f"Streamed: source must hold bool, whole or real numbers, got dtype {dtype}"
+        )
     if isinstance(source, np.memmap) and source.mode == "r" and source.filename is not None:
         files = [source.filename]
     return (FileRows if FileRows.fits(source) else SlicedRows)(source, files)
@@ -257,11 +261,6 @@ def _zarr_array(path: Any) -> Any:
 def _dtype_of(source: Any) -> np.dtype[Any]:
     given: np.dtype[Any] = np.dtype(getattr(source.dtype, "numpy_dtype", source.dtype))
     return given  # tensorstore wraps NumPy's
-
-
-def _need_numbers(dtype: np.dtype[Any], name: str = "source") -> None:
-    if dtype.kind not in "fiub":
-        raise TypeError(f"Streamed: {name} must hold {NUMBERS}, got dtype {dtype}")
 
 
 class SlicedRows:
@@ -326,50 +325,46 @@ class ParquetRows:
 
     together = 1
 
-    def __init__(self, source: Any, columns: Any, target: Any) -> None:
+    def __init__(self, owner: str, source: Any, columns: Any, target: Any) -> None:
         try:
             import pyarrow
             import pyarrow.parquet as parquet
         except ImportError:
             raise ImportError(
-                "Streamed: reading Parquet needs pyarrow: pip install 'tiebreak[parquet]'"
+                f"{owner}: reading Parquet needs pyarrow: pip install 'tiebreak[parquet]'"
             ) from None
         self.parquet = parquet
-        self.paths = _parquet_paths(source)
+        self.paths = _parquet_paths(owner, source)
         self.files: Sequence[str | os.PathLike[str]] = self.paths
-        try:
-            files = [parquet.ParquetFile(path) for path in self.paths]
-        except pyarrow.ArrowInvalid:
-            named = str(source) if isinstance(source, str | os.PathLike) else "one that is not"
-            raise ValueError(f"Streamed: source must be a .npy or Parquet file, got {named}") from (
-                None
-            )
-        schema = files[0].schema_arrow
-        for path, file in zip(self.paths, files, strict=True):
-            if not file.schema_arrow.equals(schema):
+        files = []
+        for path in self.paths:
+            try:
+                files.append(parquet.ParquetFile(path))
+            except (OSError, pyarrow.ArrowInvalid):
+                raise ValueError(f"{owner}: not a Parquet file: {path}") from None
+            if not files[-1].schema_arrow.equals(files[0].schema_arrow):
                 raise ValueError(
-                    "Streamed: source must be files with the same columns, "
+                    f"{owner}: Parquet files must have the same columns, "
                     f"got others in {path.name} than in {self.paths[0].name}"
                 )
-        wanted = [] if target is None else [target]
+        schema = files[0].schema_arrow
         if columns is None:
             columns = [name for name in schema.names if name != target]
         if isinstance(columns, str) or not len(columns):
-            raise TypeError(f"Streamed: columns must be a list of names, got {columns!r}")
+            raise TypeError(f"{owner}: columns must be a list of names, got {columns!r}")
         self.columns = list(columns)
+        wanted = [] if target is None else [target]
         for argument, names in (("columns", self.columns), ("target", wanted)):
             for name in names:
                 if name not in schema.names:
-                    known = ", ".join(schema.names[:5])
+                    a = "columns" if argument == "columns" else "a column"
                     raise ValueError(
-                        f"Streamed: {argument} must be names of columns ({known}...), got {name!r}"
+                        f"{owner}: {argument} must be {a} of {self.paths[0]}, got {name!r}"
                     )
-                try:
-                    _need_numbers(np.dtype(schema.field(name).type.to_pandas_dtype()), repr(name))
-                except NotImplementedError:
-                    _need_numbers(np.dtype(object), repr(name))
-        kinds = {np.dtype(schema.field(name).type.to_pandas_dtype()) for name in self.columns}
-        is_single = kinds == {np.dtype(np.float32)}
+                if _dtype_in(schema, name).kind not in KINDS:
+                    held = schema.field(name).type
+                    raise TypeError(f"{owner}: column {name!r} must hold numbers, got {held}")
+        is_single = {_dtype_in(schema, name) for name in self.columns} == {np.dtype(np.float32)}
         self.dtype = np.dtype(np.float32 if is_single else np.float64)
         self.shape = (sum(file.metadata.num_rows for file in files), len(self.columns))
         self.target = None if target is None else self._column(target)
@@ -378,6 +373,14 @@ class ParquetRows:
         tables = [self.parquet.ParquetFile(path).read(columns=[name]) for path in self.paths]
         parts = [table.column(0).to_numpy() for table in tables]
         return np.concatenate(parts).astype(self.dtype)
+
+    def whole(self) -> Host:
+        """All rows as one array."""
+        found = np.empty(self.shape, self.dtype)
+        buffer = np.empty((min(AT_ONCE, len(found)), self.shape[1]), self.dtype)
+        for first, block in self.parts(AT_ONCE, [buffer]):
+            found[first : first + len(block)] = block
+        return found
 
     def bytes_of(self, rows: int) -> int:
         return rows * self.shape[1] * self.dtype.itemsize
@@ -394,17 +397,24 @@ class ParquetRows:
                 k, first = k + 1, first + batch.num_rows
 
 
-def _parquet_paths(source: Any) -> list[Path]:
+def _dtype_in(schema: Any, name: str) -> np.dtype[Any]:
+    """What NumPy makes of a column of Parquet; object where that is no array of numbers."""
+    try:
+        found: np.dtype[Any] = np.dtype(schema.field(name).type.to_pandas_dtype())
+    except NotImplementedError:
+        found = np.dtype(object)
+    return found
+
+
+def _parquet_paths(owner: str, source: Any) -> list[Path]:
     """The files: one, a list of them, or those of a folder in the order of their names."""
     given = [source] if isinstance(source, str | os.PathLike) else list(source)
     if not given or not all(isinstance(path, str | os.PathLike) for path in given):
-        raise TypeError("Streamed: source must be a path or a list of paths of Parquet files")
+        raise TypeError(f"{owner}: source must be a path or a list of paths of Parquet files")
     paths = []
     for path in map(Path, given):
         inside = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
         if not inside or not all(file.exists() for file in inside):
-            raise ValueError(
-                f"Streamed: source must be Parquet files that exist, got {str(path)!r}"
-            )
+            raise ValueError(f"{owner}: no Parquet file at {path}")
         paths += inside
     return paths

@@ -31,10 +31,10 @@ from tiebreak.problem import Problem
 from tiebreak.sets.domains import Box, Domain, Halfspace, Monotone, Space
 
 PATIENCE, WORTH = 32, 4  # steps before the linear program, and for each of its smaller side
+NEWTON_LIMIT = 512  # variables: a Newton step on more of them costs more than a linear program
 SLIGHT = 1e-10  # relative: slopes this small are rounding errors of what they were computed from
 MEANT = 1e-7  # relative: where a linear program means 0
 LARGEST = 12  # directions with whole numbers up to this are tried: their products are exact
-CERTAIN = 512  # largest side of a matrix whose rank is confirmed in exact arithmetic
 LONG = 2**28  # multiplications of a factorisation: beyond this a linear program takes minutes
 ROUGH = 0.5  # of 1: a Newton step that changes no margin by more shows that there is a minimiser
 
@@ -507,7 +507,7 @@ class _Level:
         r = found.low
         if not found.is_determined or r == E.shape[1]:
             return math.inf
-        if r < len(E) and (min(E.shape) > CERTAIN or spectra.exact_rank(E) != r):
+        if r < len(E) and spectra.exact_rank(E) != r:
             return math.inf
         unit = rounding_unit(EPS, *E.shape)
         sigma = float(found.sigma[r - 1]) - unit * norm(E)
@@ -649,7 +649,7 @@ class _Level:
         positive, and then there is no direction (Stiemke). Rounding errors are left aside: this
         proves nothing to anybody, it spares a linear program.
         """
-        if not (self.cone.is_space and self.n <= CERTAIN):
+        if not (self.cone.is_space and self.n <= NEWTON_LIMIT):
             return False
         H = sum((rows.gram() for rows in self.still), np.zeros((self.n, self.n)))
         for weight, rows in self.losses:
