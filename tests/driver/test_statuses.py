@@ -395,5 +395,5 @@ def test_the_check_of_the_gradients_costs_a_few_values_and_no_more():
 
 def test_the_words_of_the_statuses_are_those_of_the_changelog():
     text = (Path(__file__).parents[2] / "CHANGELOG.md").read_text(encoding="utf-8")
-    for status in tb.result.STATUSES:
+    for status in tb.driver.result.STATUSES:
         assert f"`{status}`" in text
