@@ -97,6 +97,13 @@ def prove(problem: Problem, x: Array, rank: Rank, normal: Host, sign: Host | Non
     return Claims((low, high), lower, why=near.why if math.isinf(high) else "")
 
 
+def prove_within(problem: Problem, x: Array, d: float) -> Claims:
+    """f*, where all minimisers of g over Z are within a distance d of x."""
+    f = _look(problem.upper, x)
+    change = _change(problem, f, d)
+    return Claims((f.value - change, f.value + change))
+
+
 def prove_at(problem: Problem, x: Array) -> Claims | None:
     """What losses of a linear map prove about any x on R^n, without a radius; None: nothing.
 
