@@ -85,8 +85,11 @@ def prove(problem: Problem, x: Array, rank: Rank, normal: Host, sign: Host | Non
             lower = max(lower, g.value - g.value_error - seen.gap)
             high = min(high, f.value + _change(problem, f, seen.way))
             low = max(low, _below_losses(problem, at, f, seen, sign))
+    if math.isinf(unmet):
+        unmet = _unmet(problem, at, g, h)
+        if problem.is_bounded:
+            lower = max(lower, g.value - g.value_error - unmet)
     if h.only(Squares, Tilt):
-        unmet = unmet if math.isfinite(unmet) else _unmet(problem, at, g, h)
         unmet = min(unmet, max(near.excess, 0.5 * near.image * near.image))
         if sign is None:
             low = max(low, _below(problem, at, f, h, unmet, rank, normal))
