@@ -391,7 +391,7 @@ class Run:
         ):  # fmt: skip
             scale = max(abs(value), abs(first))
             if scale <= error:
-                scale = max(scale, h.magnitude(arrays.norm(x), value, 0.0))
+                scale = max(scale, h.magnitude(h.extent(x), value, 0.0))
             asked.append(a + r * scale + UNDERFLOW)
         return asked[0], asked[1]
 

@@ -95,8 +95,11 @@ def prove(problem: Problem, x: Array, rank: Rank, normal: Host, sign: Host | Non
             lower = max(lower, g.value - g.value_error - seen.gap)
             high = min(high, f.value + _change(problem, f, seen.way))
             low = max(low, _below_losses(problem, at, f, seen, sign))
+    if math.isinf(unmet):
+        unmet = _unmet(problem, at, g, h)
+        if problem.is_bounded:
+            lower = max(lower, g.value - g.value_error - unmet)
     if h.only(Squares, Tilt):
-        unmet = unmet if math.isfinite(unmet) else _unmet(problem, at, g, h)
         unmet = min(unmet, max(near.excess, 0.5 * near.image * near.image))
         if sign is None:
             low = max(low, _below(problem, at, f, h, unmet, rank, normal))
@@ -105,6 +108,13 @@ def prove(problem: Problem, x: Array, rank: Rank, normal: Host, sign: Host | Non
     if problem.is_smooth and not structure("Exact", "upper", problem.upper, len(at)).parts:
         low, high = f.value - f.value_error, f.value + f.value_error  # f is constant
     return Claims((low, high), lower, why=near.why if math.isinf(high) else "")
+
+
+def prove_within(problem: Problem, x: Array, d: float) -> Claims:
+    """f*, where all minimisers of g over Z are within a distance d of x."""
+    f = _look(problem.upper, x)
+    change = _change(problem, f, d)
+    return Claims((f.value - change, f.value + change))
 
 
 def prove_at(problem: Problem, x: Array) -> Claims | None:

@@ -19,6 +19,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from tiebreak.exact.basis_pursuit import Slice, sparsest
+from tiebreak.exact.equations import Equations
 from tiebreak.exact.faces import (
     CLEAR,
     Disc,
@@ -33,7 +34,7 @@ from tiebreak.exact.faces import (
     polish,
     polyhedron,
 )
-from tiebreak.exact.intervals import prove
+from tiebreak.exact.intervals import prove, prove_within
 from tiebreak.exact.rescaled import stretched
 from tiebreak.functions.base import Flat
 from tiebreak.functions.parts import (
@@ -60,7 +61,7 @@ from tiebreak.linalg import arrays, deadline
 from tiebreak.linalg.arrays import Array
 from tiebreak.linalg.spectra import equilibrate
 from tiebreak.problem import Problem
-from tiebreak.proofs.certificate import News
+from tiebreak.proofs.certificate import Claims, News
 from tiebreak.sets.domains import Ball, Box, Halfspace, L1Ball, Monotone, Simplex, Space
 
 DOMAINS = (Space, Ball, Box, Simplex, L1Ball, Monotone, Halfspace)  # an Orthant is a Box
@@ -222,11 +223,8 @@ class Exact:
         with contextlib.suppress(deadline.Over):  # x is there, whatever can still be proved of it
             rank = answer.rank or rank_in_x
             claims = prove(problem, x, rank, normal, answer.sign)
-            units = slices.units
-            if np.any(units != 1.0) and answer.sign is None:
-                rank = slices.normalised(rank)
-                twin, u = stretched(problem, units), host(x) / units
-                claims = claims.both(prove(twin, u, rank, units * normal))
+            if answer.sign is None:
+                claims = claims.both(slices.prove_alike(problem, host(x), rank, normal))
             findings = findings._replace(one_sided=claims.why)
         news = solved.news._replace(claims=claims)
         return solved._replace(news=news, findings=findings, finished=("solved", ending))
@@ -292,6 +290,26 @@ class Levels:
         if np.all(self.units == 1.0):
             return self.rank
         return in_units(self.rank, self._all_rows, self.units)
+
+    def prove_alike(self, problem: Problem, x: Host, rank: Rank, normal: Host) -> Claims:
+        """What is proved where columns are alike, and rows too if they can nearly be met."""
+        claims, units, factors = Claims(), self.units, self._row_units
+        is_free = isinstance(self.domain, Space | Box | Halfspace)
+        if not is_free or (np.all(units == 1.0) and np.all(factors == 1.0)):
+            return claims
+        twin, u, normal = stretched(problem, units), x / units, units * normal
+        if np.any(units != 1.0):
+            claims = prove(twin, u, self.normalised(rank), normal)
+        equations = Equations.of(twin, factors) if np.any(factors != 1.0) else None
+        if equations is None:
+            return claims
+        if equations.can_be_met(u):
+            twin = equations.alike()
+            rank = decide_rank(structure("Exact", "lower", twin.lower, self.n).rows())
+            more = prove(twin, u, rank, normal)._replace(lower=-math.inf)  # g has other values
+        else:
+            more = prove_within(twin, u, equations.distance(u))
+        return claims.both(more)
 
     def normalised(self, rank: Rank) -> Rank:
         """A rank in the units of x in those of u, of rows that have been scaled to length 1."""

@@ -353,6 +353,15 @@ class Linear(SmoothFunction):
         unit = rounding_unit(epsilon, self.c.shape[0])
         return unit * self._size * reach, 0.0
 
+    def extent(self, x: Array) -> float:
+        """sum of |c_i| |x_i| over |c|, where that is at hand; shares that underflow count too."""
+        size = arrays.norm(x)
+        if type(self.c) is not np.ndarray or not 0.0 < self._size < math.inf:
+            return size
+        shares = np.maximum(np.abs(self.c) / self._size, 2.0**-60)
+        unit = rounding_unit(arrays.epsilon(x), len(shares))
+        return min(size, float(shares @ np.abs(x)) * (1.0 + unit))
+
     def magnitude(self, reach: float, value: float, slope: float) -> float:
         return self._size * reach
 
