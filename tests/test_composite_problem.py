@@ -11,7 +11,7 @@ import pytest
 import tiebreak as tb
 from tiebreak.driver.checkpoint import identity
 from tiebreak.driver.run import Run
-from tiebreak.functions.base import Flat, Lifted
+from tiebreak.functions.base import Flat, PointWithImage
 from tiebreak.functions.penalties import Composite, split
 
 N = 6
@@ -70,10 +70,10 @@ def test_values_are_those_of_the_sum_and_slopes_those_of_the_smooth_part(smooth,
         x, y = rng.standard_normal((2, N))
         assert h.value(x) == pytest.approx(f.value(x) + formula(x), rel=1e-14)
         np.testing.assert_array_equal(h.gradient(x), f.gradient(x))
-        image = h.lift(x, y)
-        places = [Lifted(x, image[0]), Lifted(y, image[1])]
-        seen, values = h.look(places, places[::-1])
-        plain, smooth_values = f.look(places, places[::-1])
+        image = h.forward(x, y)
+        places = [PointWithImage(x, image[0]), PointWithImage(y, image[1])]
+        seen, values = h.evaluate(places, places[::-1])
+        plain, smooth_values = f.evaluate(places, places[::-1])
         for own, other in zip(seen, plain, strict=True):
             assert own.value == other.value
             np.testing.assert_array_equal(own.slope, other.slope)
@@ -105,7 +105,7 @@ def test_asking_never_modifies_the_point(smooth, penalty):
     h, x = f + p, np.linspace(-1.0, 1.0, N)
     x.flags.writeable = False
     before = x.copy()
-    h.value(x), h.gradient(x), h.look([Lifted(x, h.lift(x)[0])], [])
+    h.value(x), h.gradient(x), h.evaluate([PointWithImage(x, h.forward(x)[0])], [])
     np.testing.assert_array_equal(x, before)
 
 
@@ -118,7 +118,9 @@ def test_library_and_dtype_are_kept(penalty, library, dtype):
     h = h + PENALTIES[penalty][0]()
     x = library.asarray(np.linspace(-1.0, 1.0, N), dtype=kind)
     assert isinstance(h.value(x), float)
-    (seen,), (value,) = h.look([Lifted(x, h.lift(x)[0])], [Lifted(x, h.lift(x)[0])])
+    (seen,), (value,) = h.evaluate(
+        [PointWithImage(x, h.forward(x)[0])], [PointWithImage(x, h.forward(x)[0])]
+    )
     assert seen.slope.dtype == kind
     assert type(seen.slope) is type(x)
     assert value == pytest.approx(h.value(x), rel=1e-5)

@@ -11,8 +11,8 @@ import numpy as np
 
 from tiebreak.functions.base import (
     Function,
-    Lifted,
     Linear,
+    PointWithImage,
     Scaled,
     SmoothFunction,
     Sum,
@@ -75,14 +75,14 @@ class Point(NamedTuple):
     reach: Any = None  # where the images were mixed: the mixture of their lengths, see `mixed`
 
     @property
-    def f(self) -> Lifted:
+    def f(self) -> PointWithImage:
         """The point as the upper function looks at it."""
-        return Lifted(self.x, self.upper, self.reach)
+        return PointWithImage(self.x, self.upper, self.reach)
 
     @property
-    def g(self) -> Lifted:
+    def g(self) -> PointWithImage:
         """The point as the lower function looks at it."""
-        return Lifted(self.x, self.lower, self.reach)
+        return PointWithImage(self.x, self.lower, self.reach)
 
 
 def mixed(p: Point, q: Point, weight: float) -> Point:
@@ -173,7 +173,7 @@ class Problem(FromData):
             )
         self._take(*in_one_precision("Problem: upper and lower", self.upper, self.lower))
         if not all(map(self._holds_domain, self._prototypes)):
-            upper, lower = self.upper.widened, self.lower.widened
+            upper, lower = self.upper.in_float64, self.lower.in_float64
             if upper is None or lower is None:
                 raise ValueError(
                     "Problem: domain must hold numbers of float32 as the functions do, which "
@@ -276,9 +276,9 @@ class Problem(FromData):
         return (self._lower_alone if a == 0.0 else self.joint).prox(v, a, b)
 
     @cached_property
-    def widened(self) -> Problem | None:
+    def in_float64(self) -> Problem | None:
         """The same problem for vectors in float64; None where its functions do not know how."""
-        upper, lower = self.upper.widened, self.lower.widened
+        upper, lower = self.upper.in_float64, self.lower.in_float64
         return None if upper is None or lower is None else replace(self, upper=upper, lower=lower)
 
     @property
@@ -288,7 +288,7 @@ class Problem(FromData):
 
     def in_precision_of(self, x: Array) -> Problem:
         """This problem, or the wider one where its data are in single precision and x is not."""
-        return self.widened or self if self.is_single and not arrays.is_single(x) else self
+        return self.in_float64 or self if self.is_single and not arrays.is_single(x) else self
 
     @property
     def shares_passes(self) -> bool:
@@ -326,7 +326,7 @@ class Problem(FromData):
             return x if self._holds_domain(x) else arrays.double(x)
         if is_start or checks.in_precision_of(prototypes[0], x) is not None:
             return arrays.own(x, prototypes[0])
-        if self.widened is None:
+        if self.in_float64 is None:
             raise ValueError(
                 f"{owner}: {name} must hold numbers of float32 as the problem does, which cannot "
                 "be widened, got float64 numbers that would be rounded"
@@ -344,9 +344,9 @@ class Problem(FromData):
             x0 = np.zeros(self.dimension)
         return self.domain.project(self.point(x0, "solve", "x0", is_start=True))
 
-    def lift(self, *xs: Array) -> tuple[Point, ...]:
+    def forward(self, *xs: Array) -> tuple[Point, ...]:
         """The points ``xs`` with their images under both functions."""
-        images = zip(self.upper.lift(*xs), self.lower.lift(*xs), strict=True)
+        images = zip(self.upper.forward(*xs), self.lower.forward(*xs), strict=True)
         return tuple(Point(x, *pair) for x, pair in zip(xs, images, strict=True))
 
 

@@ -46,7 +46,7 @@ def check_run(problem, x0, points, steps):
     run = Run(problem, method, problem.start(x0))
     restarts = 0
     for _ in range(steps):
-        before = run._heeded()
+        before = run._adapted()
         after = method.step(run.problem, before)
         for part, eta in (("main", before.eta), ("lower", 0.0)):
             p, q = getattr(before, part), getattr(after, part)
@@ -55,7 +55,7 @@ def check_run(problem, x0, points, steps):
             elif q.steps == 0 and p.steps:
                 restarts += 1
         run.state = after
-        run.ledger.add(after.news)
+        run.accumulator.add(after.evidence)
         run.iteration += 1
     return restarts
 
@@ -215,9 +215,9 @@ def test_a_function_that_overflows_far_away_is_approached_with_shorter_steps():
         with np.errstate(over="ignore"):
             return float(np.sum(np.exp(x) - x))
 
-    steep = tb.Smooth(value, lambda x: np.exp(x) - 1.0)
+    lipschitz_violations = tb.Smooth(value, lambda x: np.exp(x) - 1.0)
     lower = tb.LeastSquares([[1.0, 1.0]], [2.0])
-    problem = tb.Problem(upper=steep, lower=lower, domain=tb.Box(-50.0, 50.0))
+    problem = tb.Problem(upper=lipschitz_violations, lower=lower, domain=tb.Box(-50.0, 50.0))
     result = tb.solve(problem, tb.AdaptiveAGMBiO(), x0=np.array([-5.0, 8.0]), rtol=1e-6)
     assert result.status == "certified"
     np.testing.assert_allclose(result.x, [1.0, 1.0], atol=3e-2)

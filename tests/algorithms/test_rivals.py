@@ -231,13 +231,13 @@ def test_the_news_of_a_regularised_step_weigh_the_minorants_as_the_step_does():
     p = planted(1)
     problem = p.problem()
     a, b = list(states(AIRG(), problem, p.x0, 1))
-    (w_f, f_x), (w_g, g_x) = b.news.upper[0], b.news.cuts[0]
+    (w_f, f_x), (w_g, g_x) = b.evidence.upper[0], b.evidence.cuts[0]
     assert w_f / w_g == pytest.approx(a.eta_0)
     np.testing.assert_array_equal(f_x.at, a.x)
     np.testing.assert_array_equal(g_x.at, a.x)
     for method, ratio in ((RAPM(eta=0.2), 0.2), (PBAPG(penalty=5.0), 0.2)):
-        news = list(states(method, problem, p.x0, 3))[-1].news
-        assert news.upper[0][0] / news.cuts[0][0] == pytest.approx(ratio)
+        evidence = list(states(method, problem, p.x0, 3))[-1].evidence
+        assert evidence.upper[0][0] / evidence.cuts[0][0] == pytest.approx(ratio)
 
 
 # --- the rates -----------------------------------------------------------------------------------
@@ -458,9 +458,9 @@ def test_slope_of_a_run_that_stalls_is_flat():
 
 def test_slope_looks_at_the_last_decades_alone():
     k = np.arange(1, 10_001)
-    bent = np.where(k < 100, 1.0, 100.0 / k)
-    assert slope(k, bent, 2) == pytest.approx(-1.0, abs=0.01)
-    assert slope(k, bent, 4) > -0.9
+    convexity_violations = np.where(k < 100, 1.0, 100.0 / k)
+    assert slope(k, convexity_violations, 2) == pytest.approx(-1.0, abs=0.01)
+    assert slope(k, convexity_violations, 4) > -0.9
 
 
 def test_slope_is_nan_for_what_is_no_measurement():

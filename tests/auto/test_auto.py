@@ -11,8 +11,8 @@ from planted.structured import COMBINATIONS, instance
 
 import tiebreak as tb
 from tiebreak.auto import selection
-from tiebreak.auto.bregman import Multipliers
-from tiebreak.auto.cascade import Relay, Road
+from tiebreak.auto.bregman import BregmanIteration
+from tiebreak.auto.cascade import Candidate, Cascade
 from tiebreak.exact.method import Exact
 
 STEPS = tb.AGMBiO(gamma=0.01)
@@ -166,10 +166,10 @@ def test_a_road_that_is_too_dear_is_taken_after_as_many_steps_as_it_costs(monkey
     monkeypatch.setattr(selection, "PATIENCE", 0)
     problem = least_squares(domain=tb.Ball(1.0))
     chosen = selection.choose(problem)
-    names = [type(road.method).__name__ for road in chosen.roads]
+    names = [type(candidate.method).__name__ for candidate in chosen.candidates]
     assert names == ["AdaptiveAGMBiO", "Multipliers", "AdaptiveAGMBiO", "Exact", "AdaptiveAGMBiO"]
-    assert chosen.roads[2].steps is not None
-    result = tb.solve(problem, Relay(chosen.roads[2:]), rtol=0.0, max_iter=50)
+    assert chosen.candidates[2].steps is not None
+    result = tb.solve(problem, Cascade(chosen.candidates[2:]), rtol=0.0, max_iter=50)
     assert result.status == "solved"
     assert "; then exact, by structure" in result.method
     exact = tb.solve(problem, "exact")
@@ -215,7 +215,7 @@ class Broken:
     ],
 )
 def test_a_road_that_fails_leads_on_and_the_report_says_so(how, said):
-    relay = Relay((Road(Broken(how), "exact", "by structure"), Road(STEPS, "", "")))
+    relay = Cascade((Candidate(Broken(how), "exact", "by structure"), Candidate(STEPS, "", "")))
     problem = least_squares(domain=tb.Ball(1.0))
     result = tb.solve(problem, relay, rtol=1e-2)
     assert result.success
@@ -225,7 +225,7 @@ def test_a_road_that_fails_leads_on_and_the_report_says_so(how, said):
         for method, steps in ((relay, 41), (STEPS, 40))
     )
     np.testing.assert_array_equal(after, plain)
-    alone = Relay((Road(Broken(how), "exact", "by structure"),))
+    alone = Cascade((Candidate(Broken(how), "exact", "by structure"),))
     if isinstance(how, Exception):
         with pytest.raises(type(how)):
             tb.solve(problem, alone)
@@ -237,7 +237,7 @@ def test_what_was_proved_before_a_polish_is_not_lost_at_the_end_of_steps_or_time
     monkeypatch, clock
 ):
     """Wherever max_iter or max_time strikes after the first proof, the run ends as certified."""
-    monkeypatch.setattr(Relay, "planned", lambda self, steps: self)  # the same roads each time
+    monkeypatch.setattr(Cascade, "planned", lambda self, steps: self)  # the same roads each time
     options = {"x0": [0.0, 0.0], "rtol": 1e-3}
     for criterion in ("weak", "absolute"):
         whole = tb.solve(unstructured(), **options, criterion=criterion)
@@ -261,7 +261,9 @@ def test_what_was_proved_before_a_polish_is_not_lost_at_the_end_of_steps_or_time
             assert proved <= next(row.iteration for row in rows if row.lower_gap <= 1e-3 * 0.5) + 1
             assert whole.nit > proved + 5
     # A polish whose point is never proved: time strikes while it is at work.
-    monkeypatch.setattr(Multipliers, "step", lambda self, problem, state: clock.wait(0.01) or state)
+    monkeypatch.setattr(
+        BregmanIteration, "step", lambda self, problem, state: clock.wait(0.01) or state
+    )
     limits = {"max_time": 0.5, "max_iter": 10**6}
     result = tb.solve(unstructured(), **options, **limits, criterion="weak")
     assert result.status == "certified"

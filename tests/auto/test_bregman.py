@@ -12,7 +12,7 @@ from planted import smooth as planted
 
 import tiebreak as tb
 from tiebreak.auto.active_face import along_terms, tangent
-from tiebreak.auto.bregman import Multipliers
+from tiebreak.auto.bregman import BregmanIteration
 from tiebreak.auto.bregman_state import face_at
 from tiebreak.auto.hessian_differences import unknown
 from tiebreak.auto.quasi_newton import Curvature
@@ -130,12 +130,15 @@ def test_a_cut_of_the_proof_turns_f_around_and_is_off_by_half_of_its_bend(kind):
     and what s can lose over Z is small beside that.
     """
     problem, x, _ = bent(2, kind)
-    method, state = Multipliers(), Multipliers().init(problem, problem.start(np.zeros(len(x))))
+    method, state = (
+        BregmanIteration(),
+        BregmanIteration().init(problem, problem.start(np.zeros(len(x)))),
+    )
     seen = []
     while not state.finished[0]:
         state = method.step(problem, state)
-        if state.news.cuts and state.proof.tries == 0:  # the last cut for this t
-            ((weight, cut),) = state.news.cuts
+        if state.evidence.cuts and state.proof.tries == 0:  # the last cut for this t
+            ((weight, cut),) = state.evidence.cuts
             seen.append((1.0 / weight, cut))
     assert state.finished[0] == "solved"
     slope = problem.upper.gradient(state.x)
@@ -220,7 +223,7 @@ def test_large_sparse_rank_deficient_least_squares(n):
     f = tb.SquaredNorm(1.0, star + A.T @ y)
     problem = tb.Problem(upper=f, lower=tb.LeastSquares(A, A @ star))
     exact = 0.5 * float(np.sum((A.T @ y) ** 2))
-    method = "auto" if n > 1000 else Multipliers()
+    method = "auto" if n > 1000 else BregmanIteration()
     result = tb.solve(problem, method)
     assert result.status == "certified"
     assert abs(result.upper_value - exact) <= 1e-9 * exact
@@ -272,7 +275,10 @@ def test_what_it_says_about_f_is_about_right_at_every_round(domain):
     upper, lower = least_squares(2)
     truth = tb.solve(tb.Problem(upper=upper, lower=lower, domain=domain), "exact").upper_value
     problem = tb.Problem(upper=plain(upper), lower=plain(lower), domain=domain)
-    method, state = Multipliers(), Multipliers().init(problem, problem.start(np.zeros(12)))
+    method, state = (
+        BregmanIteration(),
+        BregmanIteration().init(problem, problem.start(np.zeros(12))),
+    )
     size = upper.value(np.zeros(12))
     seen = 0
     while not state.finished[0]:
@@ -289,7 +295,7 @@ def test_the_sum_of_a_round_is_what_the_formula_says():
     """g + eta f + sum of the minorants of g at the ends of the rounds before, as one function."""
     upper, lower = least_squares(4)
     problem = tb.Problem(upper=upper + tb.L1(0.3), lower=lower + tb.L1(0.2))
-    method, state = Multipliers(), Multipliers().init(problem, problem.start(), 0.5)
+    method, state = BregmanIteration(), BregmanIteration().init(problem, problem.start(), 0.5)
     ends, eta = [(0.5, state.x)], 0.5
     rng = np.random.default_rng(0)
     while state.rounds < 4:
@@ -359,7 +365,7 @@ def test_what_has_no_joint_prox_is_refused_with_one_sentence():
     upper, lower = least_squares()
     problem = tb.Problem(upper=upper, lower=lower + tb.L1(0.1), domain=tb.Simplex(1.0))
     with pytest.raises(ValueError, match=r"^Multipliers: "):
-        tb.solve(problem, Multipliers())
+        tb.solve(problem, BregmanIteration())
 
 
 # --- Hessians ------------------------------------------------------------------------------------
@@ -395,8 +401,8 @@ def test_probes_give_the_newton_step_along_the_face(domain):
     problem = tb.Problem(upper=upper, lower=lower, domain=domain)
     rng = np.random.default_rng(3)
     x = domain.project(0.3 * rng.standard_normal(12))
-    (point,) = problem.lift(x)
-    (f,), (g,) = upper.look([point.f])[0], lower.look([point.g])[0]
+    (point,) = problem.forward(x)
+    (f,), (g,) = upper.evaluate([point.f])[0], lower.evaluate([point.g])[0]
     face, terms = tangent(domain, x), Terms(domain=domain)
     probes = unknown(x)
     while len(probes.missing(face)):

@@ -12,7 +12,7 @@ from scipy.sparse.linalg import aslinearoperator
 
 import tiebreak as tb
 from tiebreak.auto import conjugate_gradients
-from tiebreak.auto.bregman import Multipliers
+from tiebreak.auto.bregman import BregmanIteration
 from tiebreak.auto.selection import choose
 from tiebreak.linalg.matrices import Matrix, Sparse
 
@@ -87,8 +87,8 @@ def test_the_residual_is_what_the_sum_falls_by_and_directions_are_conjugate():
     eta, x = 0.1, rng.standard_normal(N)
 
     def seen(y):
-        (point,) = problem.lift(y)
-        return problem.upper.look([point.f])[0][0], problem.lower.look([point.g])[0][0]
+        (point,) = problem.forward(y)
+        return problem.upper.evaluate([point.f])[0][0], problem.lower.evaluate([point.g])[0][0]
 
     def slope(y):
         f, g = seen(y)
@@ -120,7 +120,7 @@ def test_other_libraries_and_single_precision(dtype, accuracy):
     kind = getattr(xps, dtype)
     A, b, C, c = (xps.asarray(data, dtype=kind) for data in (A, b, C, c))
     problem = tb.Problem(upper=tb.LeastSquares(C, c), lower=tb.LeastSquares(A, b))
-    result = tb.solve(problem, Multipliers(gives_up=True), max_iter=1000)
+    result = tb.solve(problem, BregmanIteration(gives_up=True), max_iter=1000)
     assert result.status in ("certified", "solved"), result
     assert result.x.dtype == kind
     assert abs(result.upper_value - best) <= accuracy * best
@@ -169,7 +169,7 @@ def test_a_run_goes_on_from_a_checkpoint(tmp_path):
     rng = np.random.default_rng(5)
     lower = tb.LeastSquares(sparse(rng, 200), rng.standard_normal(200))
     problem, file = tb.Problem(upper=tb.SquaredNorm(), lower=lower), tmp_path / "run.npz"
-    method = Multipliers(gives_up=True)
+    method = BregmanIteration(gives_up=True)
     whole = tb.solve(problem, method)
     tb.solve(problem, method, max_iter=13, checkpoint=file)
     goes_on = tb.solve(problem, method, checkpoint=file)
@@ -183,16 +183,16 @@ def test_it_is_taken_where_both_levels_are_quadratic_and_large():
     squares, norm = tb.LeastSquares(A, b), tb.SquaredNorm()
 
     def first(**problem):
-        return choose(tb.Problem(**problem)).roads[0].method
+        return choose(tb.Problem(**problem)).candidates[0].method
 
-    assert first(upper=norm, lower=squares) == Multipliers(gives_up=True)
+    assert first(upper=norm, lower=squares) == BregmanIteration(gives_up=True)
     labels = np.where(b > 0.0, 1.0, -1.0)
     for other in (
         {"upper": norm, "lower": tb.Logistic(A, labels)},
         {"upper": norm, "lower": squares, "domain": tb.Orthant()},
         {"upper": tb.L1(), "lower": squares},
     ):
-        assert first(**other) != Multipliers(gives_up=True)
+        assert first(**other) != BregmanIteration(gives_up=True)
 
 
 def test_zero_data_ends_at_once():

@@ -147,8 +147,8 @@ def test_callables_come_with_constants_only_where_asked() -> None:
     assert math.isinf(case.problem(informed=False).lower.lipschitz)
     assert math.isfinite(case.problem(informed=True).lower.lipschitz)
     assert case.make() is not case.make()
-    told = case.with_order(case.problem(informed=True))
-    assert "Theorem 2" in tb.AGMBiO().describe(told)
+    history = case.with_order(case.problem(informed=True))
+    assert "Theorem 2" in tb.AGMBiO().describe(history)
 
 
 # --- marks ----------------------------------------------------------------------------------------

@@ -14,10 +14,10 @@ import tiebreak as tb
 from tiebreak.auto import selection
 from tiebreak.driver.run import Counted, Run
 from tiebreak.functions import parts
-from tiebreak.functions.base import Lifted
+from tiebreak.functions.base import PointWithImage
 from tiebreak.linalg import arrays, matrices
 from tiebreak.linalg.matrices import BLOCK, Matrix
-from tiebreak.proofs.certificate import News
+from tiebreak.proofs.certificate import StepEvidence
 
 ROWS, N = 300, 90
 
@@ -70,7 +70,7 @@ class Rows:
 @pytest.mark.parametrize("name", list(functions()))
 def test_the_wider_function_is_that_of_the_same_data_in_float64(name):
     single, double = functions()[name]
-    wide = single.widened
+    wide = single.in_float64
     x = np.random.default_rng(1).standard_normal(N)
     assert wide.value(x) == pytest.approx(double.value(x), rel=1e-13)
     np.testing.assert_allclose(wide.gradient(x), double.gradient(x), rtol=1e-11, atol=1e-12)
@@ -85,20 +85,20 @@ def test_other_libraries_and_blocks_of_any_size(monkeypatch):
     A, b = data(2, rows=BLOCK // (8 * N) * 2 + 3)
     x = np.random.default_rng(1).standard_normal(N)
     for convert in (np.asarray, xps.asarray):
-        wide = tb.LeastSquares(convert(A), convert(b)).widened
+        wide = tb.LeastSquares(convert(A), convert(b)).in_float64
         slope = np.asarray(wide.gradient(convert(x)))
         np.testing.assert_allclose(slope, A.T.astype(float) @ (A.astype(float) @ x - b), rtol=1e-9)
-    none = tb.LeastSquares(np.zeros((0, 3), np.float32), np.zeros(0, np.float32)).widened
+    none = tb.LeastSquares(np.zeros((0, 3), np.float32), np.zeros(0, np.float32)).in_float64
     assert none.value(np.ones(3)) == 0.0
 
 
 def test_callables_and_operators_do_not_know_how():
     A, b = data()
-    assert tb.LeastSquares(aslinearoperator(A), b).widened is None
+    assert tb.LeastSquares(aslinearoperator(A), b).in_float64 is None
     smooth = tb.Smooth(lambda x: float(x @ x), lambda x: 2.0 * x)
-    assert smooth.widened is None
-    assert (smooth + tb.SquaredNorm()).widened is None
-    assert tb.Problem(upper=smooth, lower=tb.LeastSquares(A, b)).widened is None
+    assert smooth.in_float64 is None
+    assert (smooth + tb.SquaredNorm()).in_float64 is None
+    assert tb.Problem(upper=smooth, lower=tb.LeastSquares(A, b)).in_float64 is None
 
 
 # --- what is proved ------------------------------------------------------------------------------
@@ -164,7 +164,7 @@ def test_where_the_data_are_many_only_the_proof_is_widened(monkeypatch):
         lower=tb.LeastSquares(A, b, mean=True),
         domain=tb.Ball(9.0),
     )
-    assert isinstance(problem.widened.lower.matrix, matrices.WideRows)
+    assert isinstance(problem.in_float64.lower.matrix, matrices.WideRows)
     assert tb.solve(problem, rtol=1e-3).success
     result = tb.solve(problem, rtol=1e-3, criterion="weak")
     assert result.status == "certified", result
@@ -211,7 +211,10 @@ def test_problems_drawn_in_single_precision_are_certified_as_in_double(count):
             result = tb.solve(problem, rtol=1e-3)
             assert result.x.dtype == np.float32
             if result.status != "certified":
-                assert tb.solve(problem.widened, rtol=1e-3).status == result.status, (seed, result)
+                assert tb.solve(problem.in_float64, rtol=1e-3).status == result.status, (
+                    seed,
+                    result,
+                )
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -222,13 +225,13 @@ def test_rounding_errors_of_the_data_are_no_rank(seed):
     A = (left @ right).astype(np.float32)  # of rank k, up to its own rounding
     b = rng.standard_normal(m).astype(np.float32)
     problem = tb.Problem(upper=tb.SquaredNorm(), lower=tb.LeastSquares(A, b))
-    assert selection.in_double(problem) is problem
+    assert selection.problem_in_float64(problem) is problem
     x = np.linalg.pinv(left @ right) @ b
     result = tb.solve(problem, max_iter=4000)
     assert np.linalg.norm(result.x - x) <= 1e-4 * np.linalg.norm(x)
     repeated = tb.LeastSquares(np.hstack([A[:, :2], A[:, :2]]), b)  # dependent to the last bit
     clear = tb.Problem(upper=tb.SquaredNorm(), lower=repeated)
-    assert selection.in_double(clear) is clear.widened
+    assert selection.problem_in_float64(clear) is clear.in_float64
 
 
 # --- points in float64 from outside, data in float32 ---------------------------------------------
@@ -239,7 +242,7 @@ class Where(NamedTuple):
     seen: Any
     upper_value: float
     lower_value: float
-    news: News
+    evidence: StepEvidence
 
     @property
     def x(self):
@@ -258,18 +261,18 @@ class Descent:
         return "descent"
 
     def init(self, problem, x0):
-        return self._at(problem, *problem.lift(x0))
+        return self._at(problem, *problem.forward(x0))
 
     def step(self, problem, state):
         x, slope = arrays.double(state.x), arrays.double(state.seen.slope)
-        (point,) = problem.lift(x - slope / problem.lower.lipschitz)
+        (point,) = problem.forward(x - slope / problem.lower.lipschitz)
         return self._at(problem, arrays.mix(state.point, point, 1.1))
 
     def _at(self, problem, point):
-        (g,), (value,) = problem.lower.start([point.g], [point.g])()
-        _, (f,) = problem.upper.look([], [point.f])
-        news = News(lower=((1.0, g),), values=((value, point.x, g),))
-        return Where(point, g, f, value, news)
+        (g,), (value,) = problem.lower.evaluate_async([point.g], [point.g])()
+        _, (f,) = problem.upper.evaluate([], [point.f])
+        evidence = StepEvidence(lower=((1.0, g),), values=((value, point.x, g),))
+        return Where(point, g, f, value, evidence)
 
 
 class Rounded(Matrix):
@@ -283,7 +286,7 @@ class Rounded(Matrix):
 
 
 class RoundedForGood(Rounded):
-    widened = None
+    in_float64 = None
 
 
 def least_squares(kind=Matrix, convert=np.asarray, **options):
@@ -317,7 +320,7 @@ def test_a_wider_point_from_outside_is_looked_at_in_its_precision(name):
         assert x.dtype == arrays.to_numpy(run.state.seen.slope).dtype == np.float64
         value = 0.5 * float(np.sum((A @ x - b) ** 2))
         values = run.state.upper_value, run.state.lower_value
-        _, error = run.ledger.value_errors(run.state.x, *values)
+        _, error = run.accumulator.value_errors(run.state.x, *values)
         assert abs(values[1] - value) <= error < 1e-8 * value
     best = np.linalg.lstsq(A, b)[0]
     least = 0.5 * float(np.sum((A @ best - b) ** 2))
@@ -336,19 +339,21 @@ def test_points_of_both_precisions_in_one_look(monkeypatch):
         tb.LeastSquares(tb.Streamed(Rows(data()[0])), data()[1]),
     ):
         h = Counted(function)
-        p, q = (Lifted(x, *h.lift(x)) for x in (narrow, wide))
-        seen, values = h.look([p, q], [q, p])
-        (alone,), (value,) = function.look([Lifted(narrow, *function.lift(narrow))], [p])
+        p, q = (PointWithImage(x, *h.forward(x)) for x in (narrow, wide))
+        seen, values = h.evaluate([p, q], [q, p])
+        (alone,), (value,) = function.evaluate(
+            [PointWithImage(narrow, *function.forward(narrow))], [p]
+        )
         np.testing.assert_array_equal(seen[0].slope, alone.slope)
-        np.testing.assert_array_equal(seen[1].slope, function.widened.gradient(wide))
-        assert [s.value for s in seen] == values[::-1] == [value, function.widened.value(wide)]
+        np.testing.assert_array_equal(seen[1].slope, function.in_float64.gradient(wide))
+        assert [s.value for s in seen] == values[::-1] == [value, function.in_float64.value(wide)]
         assert [s.slope.dtype for s in seen] == [np.float32, np.float64]
         assert h.gradients == 2
         assert h.value(wide) == values[0]
         np.testing.assert_array_equal(h.gradient(wide), seen[1].slope)
-        assert h.widened is h.widened  # made once
+        assert h.in_float64 is h.in_float64  # made once
         before = h.passed
-        h.widened.value(wide)
+        h.in_float64.value(wide)
         assert h.passed > before  # counted with this one
 
 
@@ -368,13 +373,13 @@ def test_a_wider_point_that_would_be_rounded_is_refused(lower):
     assert len(str(error.value)) < 160
     x = np.ones(N)
     h = Counted(lower)
-    (point,) = (Lifted(x, *h.lift(x.astype(np.float32))),)
+    (point,) = (PointWithImage(x, *h.forward(x.astype(np.float32))),)
     for call in (
         h.value,
         h.gradient,
-        h.lift,
-        lambda x: h.look([point]),
-        lambda x: h.start([point]),
+        h.forward,
+        lambda x: h.evaluate([point]),
+        lambda x: h.evaluate_async([point]),
     ):
         with pytest.raises(ValueError, match="got numpy float64"):
             call(x)

@@ -22,7 +22,7 @@ import tiebreak as tb
 from tiebreak import distributed
 from tiebreak.distributed.shards import Answer, Facts, Request, Worker
 from tiebreak.driver.run import Counted
-from tiebreak.functions.base import Lifted
+from tiebreak.functions.base import PointWithImage
 
 ray: Any = pytest.importorskip("ray", reason="needs Ray: pip install 'tiebreak[ray]'")
 pa: Any = pytest.importorskip("pyarrow", reason="needs pyarrow: pip install 'tiebreak[ray]'")
@@ -352,7 +352,7 @@ def test_a_worker_keeps_what_it_is_asked_to_and_says_when_it_does_not_know_an_im
         return data.A @ x - data.b
 
     first = Request((0, 1, 2), np.array([p, q]), ((0, 1, 0.25),), (), (2,), (0,), ())
-    answer = worker.look(first)
+    answer = worker.evaluate(first)
     m = 0.75 * p + 0.25 * q
     np.testing.assert_allclose(answer.slopes, [data.A.T @ residual(m)], rtol=1e-12)
     expected = [0.5 * residual(x) @ residual(x) for x in (m, p)]
@@ -362,10 +362,10 @@ def test_a_worker_keeps_what_it_is_asked_to_and_says_when_it_does_not_know_an_im
     for anew in ((), (2,)):
         second = Request((2, 1, 3), np.empty((0, COLUMNS)), ((0, 1, 0.5),), anew, (), (2,), ())
         halfway = residual(0.5 * m + 0.5 * q)
-        assert worker.look(second).losses == [pytest.approx(0.5 * halfway @ halfway, rel=1e-12)]
+        assert worker.evaluate(second).losses == [pytest.approx(0.5 * halfway @ halfway, rel=1e-12)]
         assert set(shard.kept) == {1, 2, 3}
     third = Request((0,), np.empty((0, COLUMNS)), (), (), (0,), (), ())
-    assert worker.look(third) is None
+    assert worker.evaluate(third) is None
     assert shard.kept.keys() == {1, 2, 3}
 
 
@@ -373,7 +373,7 @@ def test_float32_shards_stay_float32(data):
     A, b = data.A.astype(np.float32), data.b.astype(np.float32)
     worker = Worker("LeastSquares", {0: in_memory(A, b)}, None)
     point = np.ones((1, COLUMNS), np.float32)
-    answer = worker.look(Request((0,), point, (), (), (0,), (), ()))
+    answer = worker.evaluate(Request((0,), point, (), (), (0,), (), ()))
     assert answer.slopes.dtype == np.float32
     assert worker.facts()[0].dtype == "float32"
 
@@ -384,9 +384,9 @@ def test_a_point_in_float64_is_not_rounded_by_workers_in_silence(cluster, data):
     far = Counted(distributed.LeastSquares([in_memory(A, b)], lipschitz=data.L))
     narrow = np.ones(COLUMNS, np.float32)
     assert far.gradient(narrow).dtype == np.float32
-    (image,) = far.lift(narrow)
+    (image,) = far.forward(narrow)
     with pytest.raises(ValueError, match=r"be numpy float32 as its data, .* got numpy float64"):
-        far.look([Lifted(narrow.astype(np.float64), image)])
+        far.evaluate([PointWithImage(narrow.astype(np.float64), image)])
 
 
 # --- wrong input ---------------------------------------------------------------------------------

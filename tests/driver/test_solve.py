@@ -1092,7 +1092,7 @@ def test_the_state_of_a_method_from_elsewhere_is_not_saved_and_its_result_return
         x: Any
         upper_value: float
         lower_value: float
-        news: Any
+        evidence: Any
 
     class Elsewhere:
         name = "elsewhere"
@@ -1104,7 +1104,7 @@ def test_the_state_of_a_method_from_elsewhere_is_not_saved_and_its_result_return
 
         def init(self, problem: Any, x0: Any) -> State:
             inner = STEPS.init(problem, x0)
-            return State(inner.x, inner.upper_value, inner.lower_value, inner.news)
+            return State(inner.x, inner.upper_value, inner.lower_value, inner.evidence)
 
         def step(self, problem: Any, state: State) -> State:
             return state

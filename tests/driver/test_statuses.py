@@ -13,7 +13,7 @@ from planted import ties as planted_ties
 from planted.guard import drawn
 
 import tiebreak as tb
-from tiebreak.proofs.certificate import News
+from tiebreak.proofs.certificate import StepEvidence
 
 NAMES = ("auto", *(info.name for info in tb.methods()))
 
@@ -123,8 +123,10 @@ def test_a_checkpoint_certified_at_a_looser_tolerance_is_not_certified_at_a_tigh
 class Leaving(tb.AdaptiveAGMBiO):
     """Goes on after its proof, to a point that nothing secures."""
 
-    def heed(self, state, proved):
-        return state._replace(eta=1e3, moves=True) if proved.is_met else super().heed(state, proved)
+    def adapt(self, state, proved):
+        return (
+            state._replace(eta=1e3, moves=True) if proved.is_met else super().adapt(state, proved)
+        )
 
 
 def test_a_certified_point_is_never_given_up(monkeypatch):
@@ -208,7 +210,7 @@ class Place(NamedTuple):
     x: Any
     upper_value: float
     lower_value: float
-    news: News
+    evidence: StepEvidence
     finished: tuple[str, str] = ("", "")
 
 
@@ -236,11 +238,11 @@ class Wandering:
     def _at(self, problem, k):
         is_last = k + 1 >= len(self.points)
         x = np.array(self.points[-1] if is_last else self.points[k])
-        (point,) = problem.lift(x)
-        (f,), _ = problem.upper.look([point.f])
-        (g,), _ = problem.lower.look([point.g])
-        news = News(((1.0, f),), ((1.0, g),), ((1.0, g),), ((g.value, x, g),))
-        return Place(k, x, f.value, g.value, news, self.ending if is_last else ("", ""))
+        (point,) = problem.forward(x)
+        (f,), _ = problem.upper.evaluate([point.f])
+        (g,), _ = problem.lower.evaluate([point.g])
+        evidence = StepEvidence(((1.0, f),), ((1.0, g),), ((1.0, g),), ((g.value, x, g),))
+        return Place(k, x, f.value, g.value, evidence, self.ending if is_last else ("", ""))
 
 
 START, GOOD, BAD = (0.0, 0.0), (1.0, 0.0), (1.0, 1.0)  # GOOD minimises g; it is not the best one

@@ -200,7 +200,9 @@ def test_units(count: Count) -> None:
             problem = tb.Problem(
                 upper=f * p.upper.build(tb), lower=g * p.lower.build(tb), domain=tb.Orthant()
             )
-            errors.append(Exact().step(problem, Exact().init(problem, p.x_star)).news.claims.upper)
+            errors.append(
+                Exact().step(problem, Exact().init(problem, p.x_star)).evidence.claims.upper
+            )
             errors[-1] = (errors[-1][1] - errors[-1][0]) / f
         assert max(errors) <= 1.1 * min(errors)
 

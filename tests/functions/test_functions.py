@@ -14,7 +14,7 @@ import pytest
 import scipy.sparse as sp
 
 import tiebreak as tb
-from tiebreak.functions.base import Lifted, Scaled, Sum
+from tiebreak.functions.base import PointWithImage, Scaled, Sum
 from tiebreak.functions.losses import SMALL
 from tiebreak.linalg import arrays
 
@@ -184,8 +184,8 @@ def test_gradient_agrees_with_central_differences(name):
 def test_look_at_lifted_points_agrees_with_value_and_gradient(name):
     h = made(name)
     xs = points(6)
-    lifted = [Lifted(x, image) for x, image in zip(xs, h.lift(*xs), strict=True)]
-    seen, values = h.look(lifted[:4], lifted[2:])
+    lifted = [PointWithImage(x, image) for x, image in zip(xs, h.forward(*xs), strict=True)]
+    seen, values = h.evaluate(lifted[:4], lifted[2:])
     assert (len(seen), len(values)) == (4, len(xs) - 2)
     for s, x in zip(seen, xs, strict=False):
         assert s.at is x
@@ -193,7 +193,7 @@ def test_look_at_lifted_points_agrees_with_value_and_gradient(name):
         np.testing.assert_allclose(s.slope, h.gradient(x), rtol=1e-10, atol=1e-10)
     for v, x in zip(values, xs[2:], strict=True):
         assert v == pytest.approx(h.value(x), rel=1e-11, abs=1e-11)
-    assert h.look([], []) == ([], [])
+    assert h.evaluate([], []) == ([], [])
 
 
 @every
@@ -201,12 +201,12 @@ def test_look_at_mixed_images_agrees_with_the_mixed_point(name):
     h = made(name)
     rng = np.random.default_rng(4)
     x = rng.standard_normal(N)
-    image = h.lift(x)[0]
+    image = h.forward(x)[0]
     for _ in range(100):
         z = rng.standard_normal(N)
         weight = rng.random()
-        x, image = arrays.mix(x, z, weight), arrays.mix(image, h.lift(z)[0], weight)
-    (seen,), (value,) = h.look([Lifted(x, image)], [Lifted(x, image)])
+        x, image = arrays.mix(x, z, weight), arrays.mix(image, h.forward(z)[0], weight)
+    (seen,), (value,) = h.evaluate([PointWithImage(x, image)], [PointWithImage(x, image)])
     assert seen.value == pytest.approx(h.value(x), rel=1e-12, abs=1e-12)
     assert value == pytest.approx(h.value(x), rel=1e-12, abs=1e-12)
     np.testing.assert_allclose(seen.slope, h.gradient(x), rtol=1e-11, atol=1e-11)
@@ -231,7 +231,7 @@ def test_asking_never_modifies_the_point_and_two_slopes_never_share_memory(name)
     first = h.gradient(x)
     kept = first.copy()
     h.value(x)
-    h.look([Lifted(p, i) for p, i in zip((x, z), h.lift(x, z), strict=True)])
+    h.evaluate([PointWithImage(p, i) for p, i in zip((x, z), h.forward(x, z), strict=True)])
     h.gradient(z)
     np.testing.assert_array_equal(x, before)
     np.testing.assert_array_equal(first, kept)
@@ -246,7 +246,7 @@ def test_a_gradient_callable_that_reuses_its_buffer_is_safe():
 
     h = tb.Smooth(lambda x: float(x @ x) / 2, gradient, lipschitz=1.0)
     x, z = np.array([1.0, 2.0]), np.array([3.0, 4.0])
-    seen, _ = h.look([Lifted(x, None), Lifted(z, None)])
+    seen, _ = h.evaluate([PointWithImage(x, None), PointWithImage(z, None)])
     assert seen[0].slope.tolist() == [1.0, 2.0]
     assert seen[1].slope.tolist() == [3.0, 4.0]
 
@@ -294,9 +294,9 @@ def test_library_and_dtype_are_kept(name, library, dtype):
     kind = getattr(xp, dtype)
     h = case.make(lambda value: xp.asarray(np.asarray(value).tolist(), dtype=kind) if np.size(value) else xp.zeros(np.shape(value), dtype=kind))  # fmt: skip  # noqa: E501
     x, z = xp.asarray([0.5, -1.0, 2.0, 0.25, 0.0], dtype=kind), xp.ones(N, dtype=kind)
-    images = h.lift(x, z)
-    mixed = arrays.mix(Lifted(x, images[0]), Lifted(z, images[1]), 0.25)
-    (seen,), (value,) = h.look([mixed], [Lifted(x, images[0])])
+    images = h.forward(x, z)
+    mixed = arrays.mix(PointWithImage(x, images[0]), PointWithImage(z, images[1]), 0.25)
+    (seen,), (value,) = h.evaluate([mixed], [PointWithImage(x, images[0])])
     for slope in (h.gradient(x), seen.slope):
         assert type(slope) is type(x)
         assert slope.dtype == kind
@@ -574,7 +574,7 @@ EXACT = [name for name, case in CASES.items() if case.exact is not None]
 def test_rounding_bounds_the_errors_of_value_and_slope(name):
     h = made(name)
     for x in points(8):
-        (seen,), _ = h.look([Lifted(x, h.lift(x)[0])])
+        (seen,), _ = h.evaluate([PointWithImage(x, h.forward(x)[0])])
         within(h, seen, *exactly(name, x), EPS)
 
 
@@ -583,13 +583,13 @@ def test_rounding_bounds_the_errors_after_64_steps_with_carried_images(name):
     h = made(name)
     rng = np.random.default_rng(9)
     x = 100 * rng.standard_normal(N)
-    image = h.lift(x)[0]
+    image = h.forward(x)[0]
     reach = np.linalg.norm(x)
     for k in range(1, 65):
         z = 100 * rng.standard_normal(N) * (k % 2)
         reach = max(reach, np.linalg.norm(z))
-        x, image = arrays.mix(x, z, 2 / (k + 2)), arrays.mix(image, h.lift(z)[0], 2 / (k + 2))
-    (seen,), _ = h.look([Lifted(x, image)])
+        x, image = arrays.mix(x, z, 2 / (k + 2)), arrays.mix(image, h.forward(z)[0], 2 / (k + 2))
+    (seen,), _ = h.evaluate([PointWithImage(x, image)])
     value, slope = exactly(name, x)
     of_value, of_slope = h.rounding(
         reach, seen.value, np.linalg.norm(seen.slope), EPS, len(seen.slope)
@@ -609,7 +609,7 @@ def test_rounding_bounds_the_errors_in_single_precision(scale):
     h = tb.LeastSquares(matrix, b)
     for x in points(8):
         x32 = single(x)
-        (seen,), _ = h.look([Lifted(x32, h.lift(x32)[0])])
+        (seen,), _ = h.evaluate([PointWithImage(x32, h.forward(x32)[0])])
         p = [Fraction(float(t)) for t in x32]
         r = [
             sum((Fraction(float(s)) * t for s, t in zip(row, p, strict=True)), -Fraction(float(c)))
@@ -637,7 +637,7 @@ def test_rounding_bounds_the_errors_on_badly_scaled_data(gram):
         b = rng.standard_normal(9) * 10.0 ** rng.uniform(-6, 6)
         x = rng.standard_normal(3) * 10.0 ** rng.uniform(-3, 3)
         h = tb.LeastSquares(matrix, b, gram=gram)
-        (seen,), _ = h.look([Lifted(x, h.lift(x)[0])])
+        (seen,), _ = h.evaluate([PointWithImage(x, h.forward(x)[0])])
         p = [Fraction(t) for t in x]
         r = [
             sum((Fraction(s) * t for s, t in zip(row, p, strict=True)), -Fraction(c))
@@ -671,7 +671,7 @@ def test_rounding_bounds_the_drift_of_long_sums_of_equal_terms(kind):
     h = tb.LeastSquares(matrix, np.full(m, -0.1), gram=False)
     x = np.full(matrix.shape[1], 0.7)
     r = Fraction(0.1) * Fraction(0.7) * matrix.shape[1] + Fraction(0.1)
-    (seen,), _ = h.look([Lifted(x, h.lift(x)[0])])
+    (seen,), _ = h.evaluate([PointWithImage(x, h.forward(x)[0])])
     of_value, of_slope = h.rounding(
         np.linalg.norm(x), seen.value, np.linalg.norm(seen.slope), EPS, len(x)
     )
@@ -696,7 +696,7 @@ def test_rounding_of_a_gram_matrix_knows_the_data_it_was_made_of():
     for _ in range(3):
         b = b - basis @ (basis.T @ b)
     h = tb.LeastSquares(matrix, b, gram=True)
-    (seen,), _ = h.look([Lifted(np.zeros(3), h.lift(np.zeros(3))[0])])
+    (seen,), _ = h.evaluate([PointWithImage(np.zeros(3), h.forward(np.zeros(3))[0])])
     exact = [
         -sum(Fraction(s) * Fraction(t) for s, t in zip(matrix[:, j], b, strict=True))
         for j in range(3)
@@ -778,7 +778,7 @@ def test_logistic_is_exact_at_every_margin_without_a_warning(margin, label):
         x = np.array([label * t])
         with np.errstate(all="raise", under="ignore"):
             value, slope = h.value(x), h.gradient(x)
-            (seen,), _ = h.look([Lifted(x, h.lift(x)[0])])
+            (seen,), _ = h.evaluate([PointWithImage(x, h.forward(x)[0])])
         exact = math.log1p(math.exp(-t)) if t > -700 else -t
         weight = math.exp(-t) / (1 + math.exp(-t)) if t > -700 else 1.0
         assert value == pytest.approx(exact, rel=1e-15, abs=0.0)
@@ -801,7 +801,7 @@ def test_logistic_rounding_bounds_the_error_against_extended_precision():
         loss = np.logaddexp(long(0), -margin)
         value = np.mean(loss)
         slope = A.astype(long).T @ (-Y.astype(long) * np.exp(-(margin + loss))) / len(Y)
-        (seen,), _ = h.look([Lifted(x, h.lift(x)[0])])
+        (seen,), _ = h.evaluate([PointWithImage(x, h.forward(x)[0])])
         of_value, of_slope = h.rounding(
             np.linalg.norm(x), seen.value, np.linalg.norm(seen.slope), EPS, len(x)
         )
@@ -845,7 +845,7 @@ def test_gram_survives_rank_deficient_zero_and_constant_columns_and_a_zero_matri
         b = np.arange(1.0, 6.0)
         h = tb.LeastSquares(matrix, b)
         x = np.ones(matrix.shape[1])
-        (seen,), _ = h.look([Lifted(x, h.lift(x)[0])])
+        (seen,), _ = h.evaluate([PointWithImage(x, h.forward(x)[0])])
         assert seen.value == pytest.approx(0.5 * np.sum((matrix @ x - b) ** 2), rel=1e-13)
 
 
@@ -858,7 +858,7 @@ def test_gram_loses_at_most_two_digits_of_a_value_where_it_is_used_unasked():
         if h.gram is None:
             continue
         x = np.linalg.lstsq(matrix, b)[0]
-        (seen,), _ = h.look([Lifted(x, h.lift(x)[0])])
+        (seen,), _ = h.evaluate([PointWithImage(x, h.forward(x)[0])])
         assert seen.value == pytest.approx(h.value(x), rel=1e3 * EPS)
 
 

@@ -392,10 +392,10 @@ def test_a_step_that_ran_out_of_time_while_it_was_entered_did_not_happen(monkeyp
     run.step()
     before = run.state
 
-    def end(news: Any) -> bool:
+    def end(evidence: Any) -> bool:
         raise deadline.TimeIsUp
 
-    monkeypatch.setattr(run.ledger, "add", end)
+    monkeypatch.setattr(run.accumulator, "add", end)
     with contextlib.suppress(deadline.TimeIsUp):
         run.step()
     assert run.state is before

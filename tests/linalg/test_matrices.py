@@ -18,7 +18,7 @@ from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
 import tiebreak as tb
 from tiebreak.driver.solve import _Live
-from tiebreak.functions.base import Lifted
+from tiebreak.functions.base import PointWithImage
 from tiebreak.linalg import checks, matrices, threads
 from tiebreak.linalg.arrays import mix
 
@@ -483,11 +483,11 @@ def test_a_shared_pass_gives_what_plain_products_give(kind, rows, dtype, shared,
     close = {"rtol": 1e-4 if dtype is np.float32 else 1e-12}
     looks = []
     for f in (h, plain):
-        z, v, x, u = (Lifted(x, image) for x, image in zip(xs, f.lift(*xs), strict=True))
+        z, v, x, u = (PointWithImage(x, image) for x, image in zip(xs, f.forward(*xs), strict=True))
         x = mix(x, z, 0.3)
-        first = f.look([mix(x, z, 0.5), mix(u, v, 0.2)], [x, u])
-        again = f.look([x], [z])  # images that are known by now
-        values = f.look([], [v])
+        first = f.evaluate([mix(x, z, 0.5), mix(u, v, 0.2)], [x, u])
+        again = f.evaluate([x], [z])  # images that are known by now
+        values = f.evaluate([], [v])
         looks.append((first, again, values))
         assert f.passes(2, 2, 2) == (1 if f is h else 4)
     for (seen, values), (others, wanted) in zip(*looks, strict=True):

@@ -10,9 +10,9 @@ import pytest
 from planted.smooth import Planted, planted, wrong_points
 
 import tiebreak as tb
-from tiebreak.functions.base import Lifted
+from tiebreak.functions.base import PointWithImage
 from tiebreak.proofs import bounds, models
-from tiebreak.proofs.certificate import Claims, Ledger, News
+from tiebreak.proofs.certificate import BoundAccumulator, Intervals, StepEvidence
 
 EPS = np.finfo(np.float64).eps
 
@@ -89,35 +89,35 @@ def test_never_empty_handed_on_a_bounded_domain(count):
         levels = (tb.OnlineLevels(), tb.FixedLevels(5), tb.GivenLevels(p.g_star + p.g_scale))
         method = tb.AGMBiO(gamma=(1.0, 0.1, 1e-3)[p.seed % 3], levels=levels[p.seed // 3 % 3])
         state = method.init(problem, p.x0)
-        ledger = Ledger(problem, p.x0)
-        ledger.add(state.news)
+        accumulator = BoundAccumulator(problem, p.x0)
+        accumulator.add(state.evidence)
         reach = problem.domain.farthest(state.z)
         for _ in range(30):
             state = method.step(problem, state)
-            ledger.add(state.news)
-            gap, _ = ledger.gaps(state.x, state.upper_value, state.lower_value)
+            accumulator.add(state.evidence)
+            gap, _ = accumulator.gaps(state.x, state.upper_value, state.lower_value)
             if state.k:
                 size = p.f_scale + abs(state.upper_value)
                 bound = reach**2 / (2.0 * state.A)
                 # Rounding: what the ledger subtracts, a matter of 1e-13 of the sums' own sizes.
-                slack = rounding_of(ledger, reach) + 1e-12 * size
+                slack = rounding_of(accumulator, reach) + 1e-12 * size
                 assert gap <= bound + slack, p.kind
                 worst = max(worst, gap / bound if bound > 0.0 else 0.0)
                 checked += 1
     print(f"\nbounded domains: {checked} steps, gap at most {worst:.3f} of the theorem's")
 
 
-def rounding_of(ledger: Ledger, reach: float) -> float:
+def rounding_of(accumulator: BoundAccumulator, reach: float) -> float:
     """The rounding errors that the whole-run bound takes off, twice for good measure."""
-    uppers = [block.upper for block in ledger.sums.blocks]
-    cuts = [block.cuts for block in ledger.sums.blocks]
+    uppers = [block.upper for block in accumulator.sums.blocks]
+    cuts = [block.cuts for block in accumulator.sums.blocks]
     weight = sum(model.weight for model in uppers)
-    size = reach + float(np.linalg.norm(ledger.problem.domain.project(ledger._zero)))
+    size = reach + float(np.linalg.norm(accumulator.problem.domain.project(accumulator._zero)))
     total = sum(
         model.value_error + (model.slope_error + 1e-13 * np.linalg.norm(model.slope)) * size
         for model in (*uppers, *cuts)
     )
-    spread = abs(ledger.sums.ghat)
+    spread = abs(accumulator.sums.ghat)
     total += 1e-13 * sum(abs(m.constant) + m.weight * spread for m in (*uppers, *cuts))
     # ghat is the computed value plus its own rounding error, and every cut is paid with it.
     total += sum(m.weight for m in cuts) * 1e-12 * spread
@@ -330,13 +330,16 @@ def test_news_with_claims_are_entered_in_the_order_of_their_steps():
         upper=tb.SquaredNorm(), lower=tb.LeastSquares(np.eye(3), np.ones(3)), domain=tb.Ball(5.0)
     )
     f, g = problem.smooth_parts
-    ledger, xs = Ledger(problem, np.zeros(3)), np.random.default_rng(0).standard_normal((10, 3))
+    accumulator, xs = (
+        BoundAccumulator(problem, np.zeros(3)),
+        np.random.default_rng(0).standard_normal((10, 3)),
+    )
     for k, x in enumerate(xs):
-        (f_x,), _ = f.look([Lifted(x, *f.lift(x))])
-        (g_x,), _ = g.look([Lifted(x, *g.lift(x))])
-        claims = Claims(lower=0.0) if k == 1 else None
-        ledger.add(News(upper=((1.0, f_x),), cuts=((0.1 * k, g_x),), claims=claims))
-    sums = ledger.sums
+        (f_x,), _ = f.evaluate([PointWithImage(x, *f.forward(x))])
+        (g_x,), _ = g.evaluate([PointWithImage(x, *g.forward(x))])
+        claims = Intervals(lower=0.0) if k == 1 else None
+        accumulator.add(StepEvidence(upper=((1.0, f_x),), cuts=((0.1 * k, g_x),), claims=claims))
+    sums = accumulator.sums
     assert sums.steps == 10
     assert sums.last_ratio == pytest.approx(0.9)
     assert sums.last_upper is not None

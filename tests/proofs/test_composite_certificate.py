@@ -17,7 +17,7 @@ from tiebreak.functions.base import Flat, Scaled
 from tiebreak.functions.penalties import Joint
 from tiebreak.functions.terms import Terms
 from tiebreak.proofs import models
-from tiebreak.proofs.certificate import Ledger, News
+from tiebreak.proofs.certificate import BoundAccumulator, StepEvidence
 from tiebreak.proofs.models import Model, Region
 
 
@@ -107,7 +107,7 @@ def test_never_wrong_about_a_point_from_anywhere(count):
     print(f"\ncomposite certificates: {points} points from anywhere, none judged wrongly")
 
 
-def hearsay(p: PlantedComposite, problem: tb.Problem, rng: np.random.Generator) -> News:
+def hearsay(p: PlantedComposite, problem: tb.Problem, rng: np.random.Generator) -> StepEvidence:
     """Minorants at points that no method chose, with any weights, and values in Z."""
 
     def near() -> np.ndarray:
@@ -115,12 +115,12 @@ def hearsay(p: PlantedComposite, problem: tb.Problem, rng: np.random.Generator) 
         return p.x_star + 2.0 ** -int(rng.integers(0, 30)) * (z - p.x_star)
 
     f1, g1 = problem.smooth_parts
-    (x, y, z) = problem.lift(near(), near(), near())
-    (f_y,), _ = f1.look([y.f])
-    (g_z, g_x), _ = g1.look([z.g, x.g])
-    _, (value,) = problem.lower.look([], [x.g])
+    (x, y, z) = problem.forward(near(), near(), near())
+    (f_y,), _ = f1.evaluate([y.f])
+    (g_z, g_x), _ = g1.evaluate([z.g, x.g])
+    _, (value,) = problem.lower.evaluate([], [x.g])
     weights = [float(10.0**power) for power in rng.uniform(-3, 3, 3)]
-    return News(
+    return StepEvidence(
         upper=((weights[0], f_y),),
         cuts=((weights[1], g_z),),
         lower=((weights[2], g_z),),
@@ -136,13 +136,13 @@ def test_never_wrong_by_hearsay_with_or_without_a_joint_prox(count):
             p = planted_composite(seed) if kinds is None else planted_composite(seed, kinds)
             problem = p.problem(**words(p))
             rng = np.random.default_rng(seed)
-            ledger = Ledger(problem, p.x0)
+            accumulator = BoundAccumulator(problem, p.x0)
             for _ in range(6):
-                assert ledger.add(hearsay(p, problem, rng))
-                upper, lower = ledger.bounds()
+                assert accumulator.add(hearsay(p, problem, rng))
+                upper, lower = accumulator.bounds()
                 assert upper <= p.f_star + 8 * EPS * p.f_scale, (seed, p.kind)
                 assert lower <= p.g_star + 8 * EPS * p.g_scale, (seed, p.kind)
-                assert ledger.sums.ghat >= p.g_star - 8 * EPS * p.g_scale, (seed, p.kind)
+                assert accumulator.sums.ghat >= p.g_star - 8 * EPS * p.g_scale, (seed, p.kind)
             finite += math.isfinite(upper)
             total += 1
             if is_bounded(problem):
@@ -161,10 +161,10 @@ def test_the_planted_answers_notice_errors(monkeypatch):
         for seed in range(104):
             p = planted_composite(seed)
             problem, rng = p.problem(), np.random.default_rng(seed)
-            ledger = Ledger(problem, p.x0)
+            accumulator = BoundAccumulator(problem, p.x0)
             for _ in range(4):
-                ledger.add(hearsay(p, problem, rng))
-            upper, lower = ledger.bounds()
+                accumulator.add(hearsay(p, problem, rng))
+            upper, lower = accumulator.bounds()
             found += upper > p.f_star + 8 * EPS * p.f_scale
             found += lower > p.g_star + 8 * EPS * p.g_scale
         monkeypatch.undo()
@@ -428,14 +428,16 @@ def test_walls_on_both_sides_are_found_from_anywhere():
         upper=tb.Linear([-1.5, 0.2]) + tb.L1(),
         lower=tb.LeastSquares(np.eye(2), [1.0, 0.0]),
     )
-    (y,) = problem.lift(np.array([1.25, 0.25]))
+    (y,) = problem.forward(np.array([1.25, 0.25]))
     (of_f,), (of_g,) = (
-        h.look([p])[0] for h, p in zip(problem.smooth_parts, (y.f, y.g), strict=True)
+        h.evaluate([p])[0] for h, p in zip(problem.smooth_parts, (y.f, y.g), strict=True)
     )
     for factor in (1e-9, 7.0, 1e9):  # bounded for factors between 2 and 10
-        ledger = Ledger(problem, np.zeros(2))
-        ledger.add(
-            News(upper=((1.0, of_f),), cuts=((factor, of_g),), values=((of_g.value, y.x, of_g),))
+        accumulator = BoundAccumulator(problem, np.zeros(2))
+        accumulator.add(
+            StepEvidence(
+                upper=((1.0, of_f),), cuts=((factor, of_g),), values=((of_g.value, y.x, of_g),)
+            )
         )
-        bound = ledger.bounds()[0]
+        bound = accumulator.bounds()[0]
         assert -math.inf < bound <= -0.5

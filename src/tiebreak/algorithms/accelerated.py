@@ -20,12 +20,12 @@ from tiebreak.algorithms.common import (
     out_of_bounds,
     positive_smoothness,
 )
-from tiebreak.functions.base import Seen
+from tiebreak.functions.base import Minorant
 from tiebreak.functions.penalties import Composite
 from tiebreak.linalg import arrays, checks
 from tiebreak.linalg.arrays import Array, Image
 from tiebreak.problem import Point, Problem, mixed
-from tiebreak.proofs.certificate import News
+from tiebreak.proofs.certificate import StepEvidence
 from tiebreak.sets.cuts import Products
 
 
@@ -93,7 +93,7 @@ class Auxiliary(NamedTuple):
     v: Array  # the mirror point
     u_image: Image  # of u under g's matrix
     u_reach: Any  # and of what length it was mixed: see `mixed`
-    g_w: Seen  # g at w = mix(u, v), where the next step starts
+    g_w: Minorant  # g at w = mix(u, v), where the next step starts
     g_u: float
     ahead: Array  # v - b grad g1(w), which the next step projects
     ahead_square: float
@@ -107,8 +107,8 @@ class State(NamedTuple):
     x: Array  # the point the theorems speak of
     z: Array  # the projected point
     x_images: tuple[Image, Image, Any]  # of x under the matrices of f and g, and their reach
-    f_y: Seen  # f and g at y = mix(x, z), where the next step starts
-    g_y: Seen
+    f_y: Minorant  # f and g at y = mix(x, z), where the next step starts
+    g_y: Minorant
     cut_at_y: float  # <slope, y> of g there, for the next cut
     ahead: Ahead  # z - a grad f1(y), from where line 6 goes, and the slope of g there
     level: float  # g_k of the next step
@@ -117,10 +117,14 @@ class State(NamedTuple):
     lower_value: float
     smoothness: float  # S = L_f/gamma
     lower_smoothness: float  # L_g, or its stand-in where g is linear
-    steep: tuple[int, int]  # how often f, g rose more than their Lipschitz constants allow
-    bent: tuple[int, int]  # how often f, g fell below their own minorants, as no convex one can
+    lipschitz_violations: tuple[
+        int, int
+    ]  # how often f, g rose more than their Lipschitz constants allow
+    convexity_violations: tuple[
+        int, int
+    ]  # how often f, g fell below their own minorants, as no convex one can
     auxiliary: Auxiliary | None
-    news: News  # the minorants of this step, for the certificate
+    evidence: StepEvidence  # the minorants of this step, for the certificate
 
     @property
     def reach(self) -> Any:
@@ -192,7 +196,7 @@ class Accelerated:
             return "gamma = 1 by Theorem 1 (bounded domain)"
         return "gamma = 1, no theorem bounds the lower level (unbounded domain, no error bound)"
 
-    def smoothness(self, problem: Problem, f_0: Seen, g_0: Seen) -> float:
+    def smoothness(self, problem: Problem, f_0: Minorant, g_0: Minorant) -> float:
         """S = L_f/gamma, so that a_k = (k+1)/(4 S); from both functions at the start."""
         f, (L_f, L_g) = problem.upper, (h.lipschitz for h in problem.smooth_parts)
         order, bound = _order(problem), problem.error_bound
@@ -215,9 +219,9 @@ class Accelerated:
     def init(self, problem: Problem, x0: Array) -> State:
         """x_0 = z_0 = y_0 and the first auxiliary step, so that the level is one step ahead."""
         (f1, g1), (f2, g2) = problem.smooth_parts, problem.penalties
-        (x,) = problem.lift(problem.domain.project(x0))
-        (f_y,), _ = f1.look([x.f])
-        (g_y,), _ = g1.look([x.g])
+        (x,) = problem.forward(problem.domain.project(x0))
+        (f_y,), _ = f1.evaluate([x.f])
+        (g_y,), _ = g1.evaluate([x.g])
         f_x, g_x = f_y.value + f2.value(x.x), g_y.value + g2.value(x.x)
         L_g = positive_smoothness(problem, problem.lower, g_y, g_y)
         S = self.smoothness(problem, f_y, g_y)
@@ -228,12 +232,13 @@ class Accelerated:
             cut_at_y=arrays.dot(g_y.slope, g_y.at),
             ahead=Ahead(ahead, Products.of(g_y.slope, ahead)),
             level=g_x, mu=0.0, upper_value=f_x, lower_value=g_x,
-            smoothness=S, lower_smoothness=L_g, steep=(0, 0), bent=(0, 0),
+            smoothness=S, lower_smoothness=L_g,
+            lipschitz_violations=(0, 0), convexity_violations=(0, 0),
             auxiliary=Auxiliary(
                 k=0, B=0.0, u=x.x, v=x.x, u_image=x.lower, u_reach=None, g_w=g_y, g_u=g_x,
                 ahead=lower_ahead, ahead_square=arrays.dot(lower_ahead, lower_ahead),
             ),
-            news=News(values=((g_x, g_y.at, g_y),)),
+            evidence=StepEvidence(values=((g_x, g_y.at, g_y),)),
         )  # fmt: skip
         if isinstance(self.levels, GivenLevels):
             return state._replace(level=self.levels.at(0), auxiliary=None)
@@ -256,20 +261,20 @@ class Accelerated:
         z_new, mu = self.line_6(problem, state.ahead, a, c, beta, state.mu)
         # Both sequences are lifted together, so that streamed data is passed over once.
         if aux is None:
-            (z,) = problem.lift(z_new)
+            (z,) = problem.forward(z_new)
         else:
             z, v = _lift_both(problem, z_new, self._auxiliary_mirror(problem, state, aux))
 
         x = mixed(Point(state.x, *state.x_images), z, a / A)
         if (k + 1) % REFRESH == 0:
-            (x,) = problem.lift(x.x)
+            (x,) = problem.forward(x.x)
         y_next = mixed(x, z, a_next / (A + a_next))
-        upper = f1.start([y_next.f], [x.f])  # f and g side by side, where that is possible
+        upper = f1.evaluate_async([y_next.f], [x.f])  # f and g side by side, where that is possible
         if aux is None:
-            lower = g1.start([y_next.g], [x.g])
+            lower = g1.evaluate_async([y_next.g], [x.g])
         else:
             u, w = _auxiliary_points(problem, state, aux, v)
-            lower = g1.start([y_next.g, w.g], [x.g, u.g])
+            lower = g1.evaluate_async([y_next.g, w.g], [x.g, u.g])
 
         # All products of vectors, those of the next step too, are begun before anything is waited
         # for: so a GPU has its work before it asks for it, and is asked once.
@@ -304,9 +309,9 @@ class Accelerated:
             ahead=Ahead(ahead, Products(*known)),
             level=level, mu=mu, upper_value=f_x, lower_value=g_x, auxiliary=aux,
             smoothness=S, lower_smoothness=state.lower_smoothness,
-            steep=(state.steep[0] + steep_f, state.steep[1] + steep_g),
-            bent=(state.bent[0] + bent_f, state.bent[1] + bent_g),
-            news=News(
+            lipschitz_violations=_added(state.lipschitz_violations, (steep_f, steep_g)),
+            convexity_violations=_added(state.convexity_violations, (bent_f, bent_g)),
+            evidence=StepEvidence(
                 upper=((a, state.f_y),),
                 cuts=((mu, state.g_y),),
                 lower=(minorant,),
@@ -326,17 +331,17 @@ class Accelerated:
         aux, g1, g2 = state.auxiliary, problem.smooth_parts[1], problem.penalties[1]
         assert aux is not None
         moved = self._auxiliary_mirror(problem, state, aux)
-        v = Point(moved, None, g1.lift(moved)[0])
+        v = Point(moved, None, g1.forward(moved)[0])
         u, w = _auxiliary_points(problem, state, aux, v)
-        (g_w,), (g1_u,) = g1.look([w.g], [u.g])
+        (g_w,), (g1_u,) = g1.evaluate([w.g], [u.g])
         g_u = g1_u + g2.value(u.x)
         ahead = _auxiliary_ahead(state, aux, v, g_w.slope)
         after = _auxiliary_advance(state, aux, u, v, g_w, g_u, ahead, arrays.dot(ahead, ahead))
-        news = News(
+        evidence = StepEvidence(
             lower=((after.B - aux.B, aux.g_w),),
-            values=(*(state.news.values if aux.k == 0 else ()), (g_u, u.x, g_w.beside(u.g))),
+            values=(*(state.evidence.values if aux.k == 0 else ()), (g_u, u.x, g_w.beside(u.g))),
         )
-        return state._replace(auxiliary=after, level=min(state.level, g_u), news=news)
+        return state._replace(auxiliary=after, level=min(state.level, g_u), evidence=evidence)
 
 
 def _auxiliary_points(
@@ -348,7 +353,7 @@ def _auxiliary_points(
     B = aux.B + b
     u = mixed(Point(aux.u, None, aux.u_image, aux.u_reach), v, b / B)
     if (aux.k + 1) % REFRESH == 0:
-        u = Point(u.x, None, problem.lower.lift(u.x)[0])
+        u = Point(u.x, None, problem.lower.forward(u.x)[0])
     return u, mixed(u, v, b_next / (B + b_next))
 
 
@@ -363,7 +368,7 @@ def _auxiliary_advance(
     aux: Auxiliary,
     u: Point,
     v: Point,
-    g_w: Seen,
+    g_w: Minorant,
     g_u: float,
     ahead: Array,
     ahead_square: float,
@@ -375,9 +380,13 @@ def _auxiliary_advance(
 
 def _lift_both(problem: Problem, z: Array, v: Array) -> tuple[Point, Point]:
     """z lifted for f and g, v for g alone; g's matrix sees both at once."""
-    (f_z,) = problem.upper.lift(z)
-    g_z, g_v = problem.lower.lift(z, v)
+    (f_z,) = problem.upper.forward(z)
+    g_z, g_v = problem.lower.forward(z, v)
     return Point(z, f_z, g_z), Point(v, None, g_v)
+
+
+def _added(counts: tuple[int, int], found: tuple[bool, bool]) -> tuple[int, int]:
+    return counts[0] + found[0], counts[1] + found[1]
 
 
 # -- constants

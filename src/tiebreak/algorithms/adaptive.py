@@ -9,11 +9,11 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 from tiebreak.algorithms.common import REFRESH, out_of_bounds
 from tiebreak.algorithms.fista import need_joint_prox
-from tiebreak.functions.base import Lifted, Seen, SmoothFunction
+from tiebreak.functions.base import Minorant, PointWithImage, SmoothFunction
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Array, Image
 from tiebreak.problem import Point, Problem, mixed
-from tiebreak.proofs.certificate import News, Proved
+from tiebreak.proofs.certificate import Proved, StepEvidence
 
 SHRINK = 0.97  # of L after every step, so that it follows the curvature down as well as up
 TRIES = 100  # backtracking steps at most: then rounding is all that is left
@@ -38,8 +38,8 @@ class Momentum(NamedTuple):
 class Looks(NamedTuple):
     """What was seen at one point y."""
 
-    f: Seen | None  # None where f has no weight
-    g: Seen
+    f: Minorant | None  # None where f has no weight
+    g: Minorant
 
 
 class Ask(NamedTuple):
@@ -54,7 +54,7 @@ class Ask(NamedTuple):
     values_at: Sequence[Point] = ()
 
 
-class Told(NamedTuple):
+class History(NamedTuple):
     """The answer."""
 
     lifted: Point | None = None
@@ -62,7 +62,7 @@ class Told(NamedTuple):
     values: Sequence[tuple[float, float]] = ()  # f1 (nan where it has no weight) and g1
 
 
-Advance: TypeAlias = "Generator[Ask, Told, Move]"
+Advance: TypeAlias = "Generator[Ask, History, Move]"
 
 
 class Move(NamedTuple):
@@ -73,8 +73,8 @@ class Move(NamedTuple):
     y: Looks
     f_x: float  # with the penalty; nan where f has no weight
     g_x: float
-    steep: tuple[bool, bool]
-    bent: tuple[bool, bool]
+    lipschitz_violations: tuple[bool, bool]
+    convexity_violations: tuple[bool, bool]
 
 
 class State(NamedTuple):
@@ -90,9 +90,13 @@ class State(NamedTuple):
     marks: tuple[float, float]  # h(x) at the last two ages that were powers of two
     upper_value: float  # f(x) and g(x)
     lower_value: float
-    steep: tuple[int, int]  # how often f, g rose more than their Lipschitz constants allow
-    bent: tuple[int, int]  # how often f, g fell below their own minorants, as no convex one can
-    news: News
+    lipschitz_violations: tuple[
+        int, int
+    ]  # how often f, g rose more than their Lipschitz constants allow
+    convexity_violations: tuple[
+        int, int
+    ]  # how often f, g fell below their own minorants, as no convex one can
+    evidence: StepEvidence
 
     @property
     def x(self) -> Array:
@@ -152,9 +156,9 @@ class AdaptiveAGMBiO:
     def init(self, problem: Problem, x0: Array) -> State:
         """x_0 = z_0, a first look at the curvatures, and the eta that balances them."""
         (f1, g1), (f2, g2) = problem.smooth_parts, problem.penalties
-        (x,) = problem.lift(problem.domain.project(x0))
-        (f_x,), _ = f1.look([x.f])
-        (g_x,), _ = g1.look([x.g])
+        (x,) = problem.forward(problem.domain.project(x0))
+        (f_x,), _ = f1.evaluate([x.f])
+        (g_x,), _ = g1.evaluate([x.g])
         n = int(x.x.shape[0])
         L_f, bent_f = _curvature(problem, f1, f_x, g_x)
         L_g, bent_g = _curvature(problem, g1, g_x, f_x)
@@ -167,8 +171,9 @@ class AdaptiveAGMBiO:
             main=_begin(x, L_g + eta * L_f or pull_g + eta * pull_f or 1.0, g + eta * f),
             lower=_begin(Point(x.x, None, x.lower), L_g or pull_g or 1.0, g),
             eta=eta, moves=True, levels=True, age=0, marks=(math.inf, math.inf),
-            upper_value=f, lower_value=g, steep=(0, 0), bent=(int(bent_f), int(bent_g)),
-            news=News(values=((g, x.x, g_x),)),
+            upper_value=f, lower_value=g, lipschitz_violations=(0, 0),
+            convexity_violations=(int(bent_f), int(bent_g)),
+            evidence=StepEvidence(values=((g, x.x, g_x),)),
         )  # fmt: skip
 
     def step(self, problem: Problem, state: State) -> State:
@@ -176,7 +181,7 @@ class AdaptiveAGMBiO:
         runs = [_advance(problem, state.main, state.eta)] if state.moves else []
         runs += [_advance(problem, state.lower, 0.0)] if state.levels else []
         moves = iter(_side_by_side(problem, runs))
-        news: dict[str, tuple[object, ...]] = {"values": ()}
+        evidence: dict[str, tuple[object, ...]] = {"values": ()}
         if state.moves:
             move = next(moves)
             f_y, g_y = move.y
@@ -188,7 +193,7 @@ class AdaptiveAGMBiO:
                 age=state.age + 1,
                 marks=_marked(state, move.run.value),
             )
-            news = {
+            evidence = {
                 "upper": ((state.eta * move.a, f_y),),
                 "cuts": ((move.a, g_y),),
                 "values": ((move.g_x, move.run.x.x, g_y.beside(move.run.x.g)),),
@@ -196,12 +201,12 @@ class AdaptiveAGMBiO:
         if state.levels:
             move = next(moves)
             state = _doubt(state, move)._replace(lower=_restarted(state.lower, move.run))
-            news["lower"] = ((move.a, move.y.g),)
+            evidence["lower"] = ((move.a, move.y.g),)
             x = move.run.x
-            news["values"] += ((move.g_x, x.x, move.y.g.beside(x.g)),)
-        return state._replace(k=state.k + 1, news=News(**news))  # type: ignore[arg-type]
+            evidence["values"] += ((move.g_x, x.x, move.y.g.beside(x.g)),)
+        return state._replace(k=state.k + 1, evidence=StepEvidence(**evidence))  # type: ignore[arg-type]
 
-    def heed(self, state: State, proved: Proved) -> State:
+    def adapt(self, state: State, proved: Proved) -> State:
         """What to do next, from what is proved: which run works, and with which eta."""
         excess = state.lower_value - proved.least_value  # what x gives up, as far as is known
         asked_upper, asked_lower = proved.asked
@@ -278,8 +283,8 @@ def _advance(problem: Problem, run: Momentum, eta: float) -> Advance:
         if problem.shares_passes:
             next_a = _step_size(SHRINK * L, A)
             next_y = [mixed(x, z, next_a / (A + next_a))]
-        told = yield Ask(eta, at=next_y, values_at=[x])
-        ((f1_x, g1_x),) = told.values
+        history = yield Ask(eta, at=next_y, values_at=[x])
+        ((f1_x, g1_x),) = history.values
         dz = z.x - run.z.x
         along_g, square, steepness, *along_f = arrays.dots(
             (g_y.slope, dz), (dz, dz), (slope, slope), *([] if f_y is None else [(f_y.slope, dz)])
@@ -300,7 +305,7 @@ def _advance(problem: Problem, run: Momentum, eta: float) -> Advance:
             y = None
     f_x, g_x = f1_x + f2.value(x.x), g1_x + g2.value(x.x)
     h_x = g_x + eta * f_x if eta > 0.0 else g_x
-    ahead = told.seen[0] if told.seen else None
+    ahead = history.seen[0] if history.seen else None
     after = Momentum(A, x, z, run.origin, SHRINK * L, h_x, run.steps + 1, ahead)
     steep_g, bent_g = out_of_bounds(g1, g_y, g1_x, share * along_g, moved)
     steep_f = bent_f = False
@@ -309,7 +314,7 @@ def _advance(problem: Problem, run: Momentum, eta: float) -> Advance:
     return Move(after, a, Looks(f_y, g_y), f_x, g_x, (steep_f, steep_g), (bent_f, bent_g))
 
 
-def _lifted(eta: float, x: Array) -> Generator[Ask, Told, Point]:
+def _lifted(eta: float, x: Array) -> Generator[Ask, History, Point]:
     point = (yield Ask(eta, lift=x)).lifted
     assert point is not None
     return point
@@ -326,16 +331,16 @@ def _side_by_side(problem: Problem, runs: Sequence[Advance]) -> list[Move]:
     moves: dict[int, Move] = {}
     while asks:
         answers = _answers(problem, list(asks.values()))
-        for i, told in zip(list(asks), answers, strict=True):
+        for i, history in zip(list(asks), answers, strict=True):
             try:
-                asks[i] = runs[i].send(told)
+                asks[i] = runs[i].send(history)
             except StopIteration as end:
                 moves[i] = end.value
                 del asks[i]
     return [moves[i] for i in range(len(runs))]
 
 
-def _answers(problem: Problem, asks: Sequence[Ask]) -> list[Told]:
+def _answers(problem: Problem, asks: Sequence[Ask]) -> list[History]:
     """Lifts, slopes and values for all; f only for those who give it a weight."""
     f1, g1 = problem.smooth_parts
     upper = [ask for ask in asks if ask.eta > 0.0]
@@ -345,7 +350,7 @@ def _answers(problem: Problem, asks: Sequence[Ask]) -> list[Told]:
         _looking_up(g1, asks, lambda point: point.g),
     )
     (f_images, f_seen, f_values), (g_images, g_seen, g_values) = of_f(), of_g()
-    told = []
+    history = []
     for ask in asks:
         has_f = ask.eta > 0.0
         lifted = None
@@ -353,20 +358,20 @@ def _answers(problem: Problem, asks: Sequence[Ask]) -> list[Told]:
             lifted = Point(ask.lift, next(f_images) if has_f else None, next(g_images))
         seen = [Looks(next(f_seen) if has_f else None, next(g_seen)) for _ in ask.at]
         values = [(next(f_values) if has_f else math.nan, next(g_values)) for _ in ask.values_at]
-        told.append(Told(lifted, seen, values))
-    return told
+        history.append(History(lifted, seen, values))
+    return history
 
 
 def _looking_up(
-    h: SmoothFunction, asks: Sequence[Ask], of: Callable[[Point], Lifted]
-) -> Callable[[], tuple[Iterator[Image], Iterator[Seen], Iterator[float]]]:
+    h: SmoothFunction, asks: Sequence[Ask], of: Callable[[Point], PointWithImage]
+) -> Callable[[], tuple[Iterator[Image], Iterator[Minorant], Iterator[float]]]:
     """All that the asks want to know of h, in their order, once it is waited for."""
-    images = h.lift(*(ask.lift for ask in asks if ask.lift is not None))
+    images = h.forward(*(ask.lift for ask in asks if ask.lift is not None))
     at = [of(point) for ask in asks for point in ask.at]
     values_at = [of(point) for ask in asks for point in ask.values_at]
-    looking = h.start(at, values_at) if at or values_at else None
+    looking = h.evaluate_async(at, values_at) if at or values_at else None
 
-    def end() -> tuple[Iterator[Image], Iterator[Seen], Iterator[float]]:
+    def end() -> tuple[Iterator[Image], Iterator[Minorant], Iterator[float]]:
         seen, values = looking() if looking is not None else ([], [])
         return iter(images), iter(seen), iter(values)
 
@@ -375,15 +380,25 @@ def _looking_up(
 
 def _doubt(state: State, move: Move) -> State:
     """With the free checks of this step counted."""
-    steep = (state.steep[0] + move.steep[0], state.steep[1] + move.steep[1])
-    bent = (state.bent[0] + move.bent[0], state.bent[1] + move.bent[1])
-    return state._replace(steep=steep, bent=bent)
+    lipschitz_violations = (
+        state.lipschitz_violations[0] + move.lipschitz_violations[0],
+        state.lipschitz_violations[1] + move.lipschitz_violations[1],
+    )
+    convexity_violations = (
+        state.convexity_violations[0] + move.convexity_violations[0],
+        state.convexity_violations[1] + move.convexity_violations[1],
+    )
+    return state._replace(
+        lipschitz_violations=lipschitz_violations, convexity_violations=convexity_violations
+    )
 
 
 # -- what is known at the start, and when nothing is proved ---------------------------------------
 
 
-def _curvature(problem: Problem, h: SmoothFunction, here: Seen, other: Seen) -> tuple[float, bool]:
+def _curvature(
+    problem: Problem, h: SmoothFunction, here: Minorant, other: Minorant
+) -> tuple[float, bool]:
     """How much the gradient of h turns per length on a short way down: a first guess of L_h.
 
     And whether it turns the wrong way, as that of no convex function does.

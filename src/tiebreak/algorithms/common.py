@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from tiebreak.functions.base import Function, Seen, SmoothFunction
+from tiebreak.functions.base import Function, Minorant, SmoothFunction
 from tiebreak.functions.penalties import Composite, split
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import mix
@@ -47,7 +47,7 @@ def need_short_step(owner: str, name: str, step: float | None, smoothness: float
         )
 
 
-def typical_length(problem: Problem, g_0: Seen) -> float:
+def typical_length(problem: Problem, g_0: Minorant) -> float:
     """A length in the units of x: the domain's diameter, or twice the promised radius.
 
     Where that is infinite or 0: how far the lower level moves, or 1.
@@ -58,14 +58,14 @@ def typical_length(problem: Problem, g_0: Seen) -> float:
     return length if 0.0 < length < math.inf else _distance_moved(problem, g_0) or 1.0
 
 
-def _distance_moved(problem: Problem, g_0: Seen) -> float:
+def _distance_moved(problem: Problem, g_0: Minorant) -> float:
     """The length of the first lower step or of the start, whichever is longer."""
     L_g, start = problem.lower.lipschitz, arrays.norm(g_0.at)
     known = 0.0 < L_g < math.inf
     return max(arrays.norm(g_0.slope) / L_g, start) if known else start
 
 
-def bending(problem: Problem, h: Function, h_0: Seen, g_0: Seen) -> float:
+def bending(problem: Problem, h: Function, h_0: Minorant, g_0: Minorant) -> float:
     """How much the slope of h turns over a typical length, per length, its penalty included.
 
     That is L_h, or where h1 is linear its slope over a typical length; and the slope of h2 over
@@ -77,7 +77,7 @@ def bending(problem: Problem, h: Function, h_0: Seen, g_0: Seen) -> float:
     return smooth + split(h)[1].terms.steepness(int(h_0.at.shape[0]), length) / length
 
 
-def positive_smoothness(problem: Problem, h: Function, h_0: Seen, g_0: Seen) -> float:
+def positive_smoothness(problem: Problem, h: Function, h_0: Minorant, g_0: Minorant) -> float:
     """L_h, or a unit-free stand-in where that is 0.
 
     Any positive number is admissible there; this one makes the first step on a linear function as
@@ -95,17 +95,17 @@ def averaged(problem: Problem, average: Point, new: Point, weight: float, k: int
     """(1 - weight) average + weight new, with its images, for the k-th time."""
     if k % REFRESH:
         return mixed(average, new, weight)
-    return problem.lift(mix(average.x, new.x, weight))[0]
+    return problem.forward(mix(average.x, new.x, weight))[0]
 
 
 def values_at(problem: Problem, x: Point) -> tuple[float, float]:
     """f(x) and g(x), from the images of x."""
-    (f_x,), (g_x,) = problem.upper.look([], [x.f])[1], problem.lower.look([], [x.g])[1]
+    (f_x,), (g_x,) = problem.upper.evaluate([], [x.f])[1], problem.lower.evaluate([], [x.g])[1]
     return f_x, g_x
 
 
 def out_of_bounds(
-    h: SmoothFunction, y: Seen, value: float, inner: float, square: float
+    h: SmoothFunction, y: Minorant, value: float, inner: float, square: float
 ) -> tuple[bool, bool]:
     """Is h(y + dx) above h(y) + <slope, dx> + L/2 |dx|², is it below h(y) + <slope, dx>?
 

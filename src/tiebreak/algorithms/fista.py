@@ -13,11 +13,11 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from tiebreak.algorithms.common import positive_smoothness
-from tiebreak.functions.base import Seen
+from tiebreak.functions.base import Minorant
 from tiebreak.functions.penalties import joint
 from tiebreak.linalg.arrays import Array
 from tiebreak.problem import Point, Problem, mixed
-from tiebreak.proofs.certificate import News
+from tiebreak.proofs.certificate import StepEvidence
 
 
 class Fista(NamedTuple):
@@ -27,8 +27,8 @@ class Fista(NamedTuple):
     t: float  # t_1 = 1, t_{k+1} = (1 + sqrt(1 + 4 t_k²))/2
     x: Point  # in Z
     y: Point  # extrapolated, perhaps outside Z
-    f_y: Seen | None  # of f1; None where f has no weight
-    g_y: Seen  # of g1
+    f_y: Minorant | None  # of f1; None where f has no weight
+    g_y: Minorant  # of g1
     f_x: float  # with the penalty
     g_x: float
 
@@ -41,7 +41,7 @@ class State(NamedTuple):
     upper_weight: float
     lower_weight: float
     step_size: float
-    news: News
+    evidence: StepEvidence
     phase: int = 0  # steps of this phase; 0: there are no phases
 
     @property
@@ -63,7 +63,7 @@ class State(NamedTuple):
         """One step later; with ``restart`` the momentum ends there."""
         before, weights = self.run, (self.upper_weight, self.lower_weight)
         run = advance(problem, before, *weights, self.step_size, restart=restart)
-        return self._replace(k=self.k + 1, run=run, news=news(before, run, *weights))
+        return self._replace(k=self.k + 1, run=run, evidence=evidence(before, run, *weights))
 
 
 def need_joint_prox(owner: str, problem: Problem) -> None:
@@ -74,7 +74,7 @@ def need_joint_prox(owner: str, problem: Problem) -> None:
 def begin(problem: Problem, x: Point, upper_weight: float) -> Fista:
     """A run from x: y_1 = x, t_1 = 1. A restart too."""
     f_y, f_x = _upper(problem, x, x, upper_weight)
-    (g_y,), _ = problem.lower.look([x.g])
+    (g_y,), _ = problem.lower.evaluate([x.g])
     g_x = g_y.value + problem.penalties[1].value(x.x)
     return Fista(0, 1.0, x, x, f_y, g_y, f_x, g_x)
 
@@ -101,13 +101,13 @@ def advance(
     if run.f_y is not None:
         slope = slope + upper_weight * run.f_y.slope
     v = run.y.x - step * slope
-    (x,) = problem.lift(
+    (x,) = problem.forward(
         project(v) if project else problem.prox(v, step * upper_weight, step * lower_weight)
     )
     t = 1.0 if restart else 0.5 * (1.0 + math.sqrt(1.0 + 4.0 * run.t * run.t))
     y = x if restart else mixed(run.x, x, 1.0 + (run.t - 1.0) / t)
     f_y, f_x = _upper(problem, x, y, upper_weight)
-    (g_y,), (g_x,) = problem.lower.look([y.g], [x.g])
+    (g_y,), (g_x,) = problem.lower.evaluate([y.g], [x.g])
     return Fista(0 if restart else run.k + 1, t, x, y, f_y, g_y, f_x, g_x)
 
 
@@ -121,7 +121,7 @@ def step_size(problem: Problem, run: Fista, upper_weight: float, lower_weight: f
     return 1.0 / smoothness
 
 
-def news(before: Fista, after: Fista, upper_weight: float, lower_weight: float) -> News:
+def evidence(before: Fista, after: Fista, upper_weight: float, lower_weight: float) -> StepEvidence:
     """What a step has found out: the minorants at y_k weigh t_k, as in FISTA's own proof.
 
     sum t_i = t_k², and h(x_{k+1}) - sum t_i (l_i(x) + h2(x))/t_k² <= |x - x_0|²/(2 step t_k²) for
@@ -129,7 +129,7 @@ def news(before: Fista, after: Fista, upper_weight: float, lower_weight: float) 
     """
     t = before.t
     upper = () if before.f_y is None else ((upper_weight * t, before.f_y),)
-    return News(
+    return StepEvidence(
         upper=upper,
         cuts=((lower_weight * t, before.g_y),) if upper else (),
         lower=((t, before.g_y),),
@@ -137,9 +137,9 @@ def news(before: Fista, after: Fista, upper_weight: float, lower_weight: float) 
     )
 
 
-def _upper(problem: Problem, x: Point, y: Point, weight: float) -> tuple[Seen | None, float]:
+def _upper(problem: Problem, x: Point, y: Point, weight: float) -> tuple[Minorant | None, float]:
     """f1's minorant at y, where f has a weight, and the value of f at x."""
     if weight == 0.0:
-        return None, problem.upper.look([], [x.f])[1][0]
-    (f_y,), (f_x,) = problem.upper.look([y.f], [x.f])
+        return None, problem.upper.evaluate([], [x.f])[1][0]
+    (f_y,), (f_x,) = problem.upper.evaluate([y.f], [x.f])
     return f_y, f_x

@@ -16,7 +16,7 @@ from tiebreak.sets.domains import Ball, Box, Domain, Halfspace, L1Ball, Monotone
 TOUCHING = 1e-12  # relative: closer to a bound than this is on it
 
 
-class Tangent(NamedTuple):
+class ActiveFace(NamedTuple):
     """The directions along a face, and an array that tells it from others."""
 
     along: Callable[[Array], Array]  # the part of a vector along the face
@@ -28,7 +28,7 @@ class Tangent(NamedTuple):
     bend: Callable[[Array], float] = lambda slope: 0.0  # of the face, as a slope presses x to it
 
 
-def tangent(domain: Domain, x: Array) -> Tangent:
+def tangent(domain: Domain, x: Array) -> ActiveFace:
     """The face of the domain that x, a point of it, lies inside of.
 
     Entries are on a bound where `project` has put them, to the last bit. The sphere of a ball
@@ -44,7 +44,7 @@ def tangent(domain: Domain, x: Array) -> Tangent:
             return min(_room(x - low, d), _room(high - x, -d))
 
         key = xp.astype(free, x.dtype)
-        return Tangent(lambda v: xp.where(free, v, zero), key, domain.project, key, room, True)
+        return ActiveFace(lambda v: xp.where(free, v, zero), key, domain.project, key, room, True)
     if isinstance(domain, Simplex):
         return _on_simplex(domain, x, xp.astype(x > TOUCHING * domain.total, x.dtype))
     if isinstance(domain, L1Ball) and float(xp.sum(xp.abs(x))) >= domain.radius * (1.0 - TOUCHING):
@@ -61,10 +61,10 @@ def tangent(domain: Domain, x: Array) -> Tangent:
         away = x if domain.center is None else x - arrays.like(domain.center, x)
         if arrays.norm(away) >= domain.radius * (1.0 - TOUCHING):
             return _across(domain, away)._replace(bend=lambda slope: _pressed(away, slope))
-    return Tangent(lambda v: v, zero, domain.project, xp.ones_like(x), is_plain=True)
+    return ActiveFace(lambda v: v, zero, domain.project, xp.ones_like(x), is_plain=True)
 
 
-def along_terms(terms: Terms, x: Array) -> tuple[Tangent, Array | None]:
+def along_terms(terms: Terms, x: Array) -> tuple[ActiveFace, Array | None]:
     """The face of the set where the terms are smooth, and their slope along it; None: it is 0.
 
     Entries that are 0 stay so where an l1 part has its kink there, groups and the whole likewise.
@@ -107,12 +107,12 @@ def along_terms(terms: Terms, x: Array) -> tuple[Tangent, Array | None]:
         return min(face.room(x, d), _room(signs * x, signs * d) if terms.l1 > 0.0 else math.inf)
 
     both = None if face.free is None else free * face.free
-    return Tangent(
+    return ActiveFace(
         lambda v: face.along(free * v), key, retract, both, room, face.is_plain, face.bend
     ), slope
 
 
-def _on_simplex(domain: Domain, x: Array, sign: Array) -> Tangent:
+def _on_simplex(domain: Domain, x: Array, sign: Array) -> ActiveFace:
     """Where the sum of sign_i x_i is given, and x_i = 0 where the sign is 0."""
     xp = arrays.namespace(x)
     count = max(arrays.dot(sign, sign), 1.0)
@@ -125,7 +125,7 @@ def _on_simplex(domain: Domain, x: Array, sign: Array) -> Tangent:
         # Along the face the sum stays; projections onto it are not right to the last digit.
         return y if float(xp.min(sign * y)) >= 0.0 else domain.project(y)
 
-    return Tangent(along, sign, retract, xp.abs(sign), lambda x, d: _room(sign * x, sign * d))
+    return ActiveFace(along, sign, retract, xp.abs(sign), lambda x, d: _room(sign * x, sign * d))
 
 
 def _room(x: Array, d: Array) -> float:
@@ -136,11 +136,11 @@ def _room(x: Array, d: Array) -> float:
     return float(xp.min(ratio))
 
 
-def _across(domain: Domain, normal: Array) -> Tangent:
+def _across(domain: Domain, normal: Array) -> ActiveFace:
     """What is orthogonal to the normal."""
     unit = normal / arrays.norm(normal)
     one = arrays.namespace(normal).ones_like(normal)
-    return Tangent(lambda v: v - arrays.dot(unit, v) * unit, one, domain.project, one)
+    return ActiveFace(lambda v: v - arrays.dot(unit, v) * unit, one, domain.project, one)
 
 
 def _pressed(away: Array, slope: Array) -> float:
@@ -148,7 +148,7 @@ def _pressed(away: Array, slope: Array) -> float:
     return max(-arrays.dot(away, slope) / arrays.dot(away, away), 0.0)
 
 
-def _in_blocks(domain: Domain, x: Array) -> Tangent:
+def _in_blocks(domain: Domain, x: Array) -> ActiveFace:
     """Where x is constant in blocks: the means over them."""
     values = arrays.to_numpy(x)
     apart = np.diff(values) > TOUCHING * float(np.max(np.abs(values), initial=0.0))
@@ -159,4 +159,4 @@ def _in_blocks(domain: Domain, x: Array) -> Tangent:
         means = np.bincount(block, arrays.to_numpy(v)) / count
         return arrays.like(means[block], x)
 
-    return Tangent(along, arrays.like(block.astype(values.dtype), x), domain.project, None)
+    return ActiveFace(along, arrays.like(block.astype(values.dtype), x), domain.project, None)

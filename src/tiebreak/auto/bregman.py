@@ -19,17 +19,17 @@ from typing import ClassVar
 from tiebreak.algorithms.common import is_due, out_of_bounds
 from tiebreak.algorithms.fista import need_joint_prox
 from tiebreak.auto import conjugate_gradients, refinement_proof
-from tiebreak.auto.active_face import Tangent, along_terms
+from tiebreak.auto.active_face import ActiveFace, along_terms
 from tiebreak.auto.bregman_state import Look, State, face_at, seen_at, sum_at
 from tiebreak.auto.conjugate_gradients import Conjugate
 from tiebreak.auto.hessian_differences import unknown
 from tiebreak.auto.quasi_newton import DENSE, Curvature
-from tiebreak.functions.base import Seen
+from tiebreak.functions.base import Minorant
 from tiebreak.functions.terms import Terms
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Array
 from tiebreak.problem import Problem
-from tiebreak.proofs.certificate import News
+from tiebreak.proofs.certificate import StepEvidence
 
 SHARE = 0.2  # the first eta, beside the one that makes f bend as much as g
 HEAVIEST = 1e3  # an eta that makes f bend so much more than g is none to begin with
@@ -51,7 +51,7 @@ RELEASE = 0.3  # where less of the slope is along the face, others take its plac
 
 
 @dataclass(frozen=True)
-class Multipliers:
+class BregmanIteration:
     """The method of multipliers for two levels; see the head of the file.
 
     A round is solved by L-BFGS on the face that its point is on (Liu, Nocedal 1989), with steps of
@@ -111,12 +111,13 @@ class Multipliers:
             is_straight=is_straight, conjugate=None, least=math.inf, stalled=0,
             scale=1.0 / bend if bend > 0.0 else 1.0,
             rounds=0, lacks=math.inf, off=math.inf, proof=None,
-            finished=("", ""), steep=(0, 0), bent=(0, 0), news=News(values=((values[1], x, g_x),)),
+            finished=("", ""), lipschitz_violations=(0, 0), convexity_violations=(0, 0),
+            evidence=StepEvidence(values=((values[1], x, g_x),)),
         )  # fmt: skip
 
     def step(self, problem: Problem, state: State) -> State:
         """One step of L-BFGS, conjugate gradients or the prox; a round may end, the next begin."""
-        state = state._replace(k=state.k + 1, news=News())
+        state = state._replace(k=state.k + 1, evidence=StepEvidence())
         if state.proof is not None:
             return refinement_proof.next_cut(problem.in_precision_of(state.x), state, state.proof)
         if not 0.0 < state.eta < math.inf:
@@ -175,8 +176,8 @@ class Multipliers:
         there = _at(problem, state, x)
         if after is not None and not is_over:  # only shown, in a round that takes long
             f, g = there.f.value, there.g.value
-            news = News(lower=((1.0, there.g),), values=((g, x, there.g),))
-            return state._replace(x=x, upper_value=f, lower_value=g, news=news)
+            evidence = StepEvidence(lower=((1.0, there.g),), values=((g, x, there.g),))
+            return state._replace(x=x, upper_value=f, lower_value=g, evidence=evidence)
         return _doubted(problem, state, there)._replace(here=there, conjugate=None)
 
 
@@ -197,10 +198,10 @@ def _round(problem: Problem, state: State, lacks: float) -> State:
     if state.weight == 0.0:
         gain = math.inf  # one point tells nothing, and the last value may be that of the same sum
     off = gain / size if size > 0.0 else 0.0
-    news = News(lower=((1.0, here.g),), values=((g, x, here.g),))
+    evidence = StepEvidence(lower=((1.0, here.g),), values=((g, x, here.g),))
     state = state._replace(
         x=x, upper_value=f, lower_value=g, rounds=state.rounds + 1, lacks=lacks, off=off,
-        pull=pull, weight=weight, points=points, news=news,
+        pull=pull, weight=weight, points=points, evidence=evidence,
     )  # fmt: skip
     enough = SETTLED if int(x.shape[0]) <= DENSE else ENOUGH
     if off <= max(enough, 32.0 * arrays.epsilon(x)) or lacks <= _floor(state):
@@ -244,7 +245,7 @@ def _noise(state: State) -> float:
     return 16.0 * arrays.epsilon(f.at) * sizes
 
 
-def _bends(problem: Problem, f_x: Seen, g_x: Seen) -> tuple[float, float]:
+def _bends(problem: Problem, f_x: Minorant, g_x: Minorant) -> tuple[float, float]:
     """About how much both slopes turn, per length."""
     x = f_x.at
     bend_f, bend_g = 0.0, 0.0
@@ -270,7 +271,7 @@ def _steepness(terms: Terms, x: Array) -> float:
 # -- Hessians ------------------------------------------------------------------------------------
 
 
-def _is_probing(state: State, face: Tangent) -> bool:
+def _is_probing(state: State, face: ActiveFace) -> bool:
     """Are columns of the Hessians to be found out next, or anew?  Each costs as much as a step.
 
     Once as many steps were taken: at worst twice of what is needed is spent.
@@ -283,7 +284,7 @@ def _is_probing(state: State, face: Tangent) -> bool:
     return state.since > max(share * arrays.dot(face.free, face.free), WORTHWHILE)
 
 
-def _probed(problem: Problem, state: State, face: Tangent) -> State:
+def _probed(problem: Problem, state: State, face: ActiveFace) -> State:
     """Some more columns; with the last one the inverse."""
     here, probes = state.here, state.probes
     if probes is None or not len(probes.missing(face)):
@@ -293,7 +294,7 @@ def _probed(problem: Problem, state: State, face: Tangent) -> State:
     return state if len(probes.missing(face)) else _rebuilt(problem, state, face)
 
 
-def _rebuilt(problem: Problem, state: State, face: Tangent) -> State:
+def _rebuilt(problem: Problem, state: State, face: ActiveFace) -> State:
     """With the inverse Hessian of this sum on this face, where all of it is known."""
     here, probes = state.here, state.probes
     if probes is None or face.free is None or len(probes.missing(face)):
@@ -316,8 +317,14 @@ def _doubted(problem: Problem, state: State, there: Look) -> State:
     f = out_of_bounds(f1, here.f, there.f.value, along_f, square)
     g = out_of_bounds(g1, here.g, there.g.value, along_g, square)
     return state._replace(
-        steep=(state.steep[0] + f[0], state.steep[1] + g[0]),
-        bent=(state.bent[0] + f[1], state.bent[1] + g[1]),
+        lipschitz_violations=(
+            state.lipschitz_violations[0] + f[0],
+            state.lipschitz_violations[1] + g[0],
+        ),
+        convexity_violations=(
+            state.convexity_violations[0] + f[1],
+            state.convexity_violations[1] + g[1],
+        ),
     )
 
 
@@ -325,7 +332,7 @@ def _at(problem: Problem, state: State, x: Array) -> Look:
     return sum_at(problem, *seen_at(problem, x), state.eta, state.pull, state.weight)
 
 
-def _moved(problem: Problem, state: State, face: Tangent) -> State:
+def _moved(problem: Problem, state: State, face: ActiveFace) -> State:
     """One step along the face, as long as the sum falls enough, or its slope where it is flat."""
     here = state.here
     slope = here.slope
@@ -360,14 +367,16 @@ def _moved(problem: Problem, state: State, face: Tangent) -> State:
     return state._replace(here=there, curvature=curvature, since=state.since + 1)
 
 
-def _faced(problem: Problem, state: State, there: Look, before: Tangent, after: Tangent) -> State:
+def _faced(
+    problem: Problem, state: State, there: Look, before: ActiveFace, after: ActiveFace
+) -> State:
     """On another face."""
     curvature = state.curvature.onto(before, after)
     state = state._replace(here=there, curvature=curvature, since=state.since + 1)
     return _rebuilt(problem, state, after)
 
 
-def _released(problem: Problem, state: State, face: Tangent) -> State:
+def _released(problem: Problem, state: State, face: ActiveFace) -> State:
     """One step of the prox: off the face, or onto another one, where the slope says so."""
     here, t, noise = state.here, state.scale, _noise(state)
     weights = state.eta, 1.0 + state.eta * state.weight

@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tiebreak.auto.active_face import Tangent, along_terms
+from tiebreak.auto.active_face import ActiveFace, along_terms
 from tiebreak.auto.conjugate_gradients import Conjugate
-from tiebreak.auto.hessian_differences import Probes
+from tiebreak.auto.hessian_differences import HessianDifferences
 from tiebreak.auto.quasi_newton import Curvature
-from tiebreak.functions.base import Seen
+from tiebreak.functions.base import Minorant
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Array
 from tiebreak.problem import Problem
-from tiebreak.proofs.certificate import News
+from tiebreak.proofs.certificate import StepEvidence
 
 GOOD = 1e-7  # from here on x is better than what is asked as a rule
 
@@ -26,8 +26,8 @@ GOOD = 1e-7  # from here on x is better than what is asked as a rule
 class Look(NamedTuple):
     """The sum of a round at a point; f and g are minorants of f1 and g1."""
 
-    f: Seen
-    g: Seen
+    f: Minorant
+    g: Minorant
     value: float
     smooth: Array  # the slope of its smooth part
     slope: Array  # the same with the slope of the penalties, along the face of the point
@@ -70,7 +70,9 @@ class State(NamedTuple):
     points: Array  # sum of x_i/eta_i
     here: Look  # the iterate of this round
     curvature: Curvature
-    probes: Probes | None  # both Hessians along the face, where that has become worth its price
+    probes: (
+        HessianDifferences | None
+    )  # both Hessians along the face, where that has become worth its price
     since: int  # steps without them
     is_straight: bool  # are rounds solved by conjugate gradients?
     conjugate: Conjugate | None  # where these are, from ``here`` on
@@ -82,9 +84,13 @@ class State(NamedTuple):
     off: float  # about |f(x) - f*|, relative
     proof: Proof | None  # None before f has settled
     finished: tuple[str, str]
-    steep: tuple[int, int]  # how often f, g rose more than their Lipschitz constants allow
-    bent: tuple[int, int]  # how often f, g fell below their own minorants, as no convex one can
-    news: News
+    lipschitz_violations: tuple[
+        int, int
+    ]  # how often f, g rose more than their Lipschitz constants allow
+    convexity_violations: tuple[
+        int, int
+    ]  # how often f, g fell below their own minorants, as no convex one can
+    evidence: StepEvidence
 
     @property
     def is_settling(self) -> bool:
@@ -99,16 +105,18 @@ class State(NamedTuple):
     @property
     def is_milestone(self) -> bool:
         """Is this the end of a round?"""
-        return bool(self.news.lower)
+        return bool(self.evidence.lower)
 
 
-def seen_at(problem: Problem, x: Array) -> tuple[Seen, Seen]:
+def seen_at(problem: Problem, x: Array) -> tuple[Minorant, Minorant]:
     """The minorants of f1 and g1 at x."""
-    (point,) = problem.lift(x)
-    return problem.upper.look([point.f])[0][0], problem.lower.look([point.g])[0][0]
+    (point,) = problem.forward(x)
+    return problem.upper.evaluate([point.f])[0][0], problem.lower.evaluate([point.g])[0][0]
 
 
-def sum_at(problem: Problem, f: Seen, g: Seen, eta: float, pull: Array, weight: float) -> Look:
+def sum_at(
+    problem: Problem, f: Minorant, g: Minorant, eta: float, pull: Array, weight: float
+) -> Look:
     """g + eta f + eta (<pull, .> + weight g2) at a point."""
     x, terms = f.at, problem.joint.terms(eta, 1.0 + eta * weight)
     smooth = g.slope + eta * (f.slope + pull)
@@ -118,7 +126,7 @@ def sum_at(problem: Problem, f: Seen, g: Seen, eta: float, pull: Array, weight: 
     return Look(f, g, value, smooth, slope)
 
 
-def face_at(problem: Problem, state: State, x: Array) -> Tangent:
+def face_at(problem: Problem, state: State, x: Array) -> ActiveFace:
     """The face that x is on; no part of the state, which is saved."""
     terms = problem.joint.terms(state.eta, 1.0 + state.eta * state.weight)
     return along_terms(terms, x)[0]

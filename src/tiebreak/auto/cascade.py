@@ -18,7 +18,7 @@ import numpy as np
 from tiebreak.linalg import arrays, deadline
 from tiebreak.linalg.arrays import Array
 from tiebreak.problem import Problem
-from tiebreak.proofs.certificate import UNDERFLOW, News, Proved
+from tiebreak.proofs.certificate import UNDERFLOW, Proved, StepEvidence
 
 ANSWERS = ("solved",)  # statuses with which a method has its point, proved or not
 HOPE = 32  # steps after which f* should have some lower bound, and that of g* a better one
@@ -30,7 +30,7 @@ WORSE = "g is larger there than at a point seen before"
 AHEAD, WANTED, AT_WORK, OVER = 1, 2, 3, 4  # how far a polish is; 0: there is none
 
 
-class Road(NamedTuple):
+class Candidate(NamedTuple):
     """A method of a relay, and what the report says of it.
 
     ``title`` is the method in a word or two ("": as it describes itself), ``why`` the reason for
@@ -51,27 +51,27 @@ class State(NamedTuple):
     """Where a relay is; x and the values are those of the method at work, or the ones held."""
 
     k: int
-    road: int  # the number of the road
+    candidate: int  # the number of the road
     taken: int  # steps on it
     inner: Any  # the state of its method
     start: Array  # where that method began
     held: Any  # the state of the method that has an answer, None before
     proving: int  # steps that its proof, or a polish, may take; 0 before, -1: there is no hope
     moved: tuple[int, float]  # the step of it that last made the gap of g smaller, and that gap
-    polish: int  # how far it is
+    refinement: int  # how far it is
     proved: Any  # the state that a polish began with; it comes back where the polish fails
-    notes: tuple[str, ...]  # how the former roads ended, for the report
-    steep: tuple[int, int]  # doubts about f and g, of all roads
-    bent: tuple[int, int]
+    notes: tuple[str, ...]  # how the former candidates ended, for the report
+    lipschitz_violations: tuple[int, int]  # doubts about f and g, of all candidates
+    convexity_violations: tuple[int, int]
     readings: str  # of a rank that rounding decides, in a sentence; "" where there is no doubt
     least: float  # the least value of g that was seen
     allowed: float  # so much more may an answer have
-    news: News
+    evidence: StepEvidence
 
     @property
     def shown(self) -> Any:
         """The state whose point counts: a polish shows nothing before it is better."""
-        if self.polish == AT_WORK and not self.inner.is_good:
+        if self.refinement == AT_WORK and not self.inner.is_good:
             return self.proved
         return self.held or self.inner
 
@@ -83,14 +83,14 @@ class State(NamedTuple):
         """
         if self.proved is None:
             return None
-        is_at_work = self.polish == AT_WORK
+        is_at_work = self.refinement == AT_WORK
         return self._replace(
-            road=self.road - is_at_work,
+            candidate=self.candidate - is_at_work,
             taken=0,
             inner=self.proved,
             held=None,
             proving=0,
-            polish=OVER,
+            refinement=OVER,
             proved=None,
             notes=self.notes if is_at_work else self.notes[:-1],
         )
@@ -133,12 +133,12 @@ class State(NamedTuple):
         """Is the method at work about to make f more accurate, whatever is proved?"""
         if self.held is not None:  # only the proof is missing
             return False
-        return self.polish in (AHEAD, WANTED) or bool(getattr(self.inner, "is_settling", False))
+        return self.refinement in (AHEAD, WANTED) or bool(getattr(self.inner, "is_settling", False))
 
     @property
     def is_milestone(self) -> bool:
         """Is this a step worth a row?"""
-        is_back = self.polish == OVER and self.taken == 0 and self.held is None
+        is_back = self.refinement == OVER and self.taken == 0 and self.held is None
         return is_back or bool(getattr(self.inner, "is_milestone", False))
 
     @property
@@ -148,14 +148,15 @@ class State(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Relay:
+class Cascade:
     """Methods one after the other, each from where the former ended.
 
     Args:
-        roads: the methods with their titles and reasons, in order; the last one may go on for ever.
+        candidates: the methods with their titles and reasons, in order; the last one may go on for
+            ever.
     """
 
-    roads: tuple[Road, ...]
+    candidates: tuple[Candidate, ...]
 
     name: ClassVar[str] = "auto"
     paper: ClassVar[str] = "none: the methods of this library in turn"
@@ -164,89 +165,92 @@ class Relay:
 
     def check(self, problem: Problem) -> None:
         """Refuse what the last road refuses: the others were chosen to fit."""
-        self.roads[-1].method.check(problem)
+        self.candidates[-1].method.check(problem)
 
-    def planned(self, steps: int) -> Relay:
+    def planned(self, steps: int) -> Cascade:
         """The same with the horizons filled in that the methods leave open.
 
         No road takes more than half of the steps, if others are to follow.
         """
-        roads = []
-        for road in self.roads:
-            if hasattr(road.method, "planned"):
-                road = road._replace(method=road.method.planned(steps))
-            if road.steps is not None:
-                road = road._replace(steps=min(road.steps, max(steps // 2, 1)))
-            roads.append(road)
-        return replace(self, roads=tuple(roads))
+        candidates = []
+        for candidate in self.candidates:
+            if hasattr(candidate.method, "planned"):
+                candidate = candidate._replace(method=candidate.method.planned(steps))
+            if candidate.steps is not None:
+                candidate = candidate._replace(steps=min(candidate.steps, max(steps // 2, 1)))
+            candidates.append(candidate)
+        return replace(self, candidates=tuple(candidates))
 
     def describe(self, problem: Problem) -> str:
         """The first road in words."""
-        return _words(self.roads[0], problem)
+        return _words(self.candidates[0], problem)
 
-    def told(self, problem: Problem, state: State) -> str:
-        """The roads that were taken, and why."""
-        words = _words(self.roads[state.road], problem)
-        if state.polish == AT_WORK:
-            before = _words(self.roads[state.road - 1], problem)
+    def history(self, problem: Problem, state: State) -> str:
+        """The candidates that were taken, and why."""
+        words = _words(self.candidates[state.candidate], problem)
+        if state.refinement == AT_WORK:
+            before = _words(self.candidates[state.candidate - 1], problem)
             words = f"{before}; then {words}" if state.shown is not state.proved else before
         elif state.proving:
             words = f"{words}, for the proof"
         # The answer may be proved as it is.
-        is_needed = not state.proving or state.polish == AT_WORK or state.taken > 0
+        is_needed = not state.proving or state.refinement == AT_WORK or state.taken > 0
         return "; then ".join([*state.notes, *([words] if is_needed else [])])
 
     def init(self, problem: Problem, x0: Array) -> State:
         """The first road begins."""
-        inner = self.roads[0].method.init(problem, x0)
+        inner = self.candidates[0].method.init(problem, x0)
         doubts = _doubts(inner, ((0, 0), (0, 0)))
         return State(
             0, 0, 0, inner, x0, None, 0, (0, math.inf), self._polish_after(0), None, (), *doubts,
-            "", _least(inner.news, math.inf), math.inf, inner.news,
+            "", _least(inner.evidence, math.inf), math.inf, inner.evidence,
         )  # fmt: skip
 
     def step(self, problem: Problem, state: State) -> State:
         """One step of the method at work; the next road begins where it fails or has to end."""
-        if state.polish in (WANTED, AT_WORK):
+        if state.refinement in (WANTED, AT_WORK):
             return self._polished(problem, state)
-        road, k = self.roads[state.road], state.k + 1
-        is_last = state.road + 1 == len(self.roads)
-        if road.steps is not None and state.taken >= road.steps and not is_last:
-            note = f"{_words(road, problem)} for {road.steps:,} steps"
+        candidate, k = self.candidates[state.candidate], state.k + 1
+        is_last = state.candidate + 1 == len(self.candidates)
+        if candidate.steps is not None and state.taken >= candidate.steps and not is_last:
+            note = f"{_words(candidate, problem)} for {candidate.steps:,} steps"
             return self._next(problem, state._replace(k=k), note, state.x)
         if state.held is not None and state.taken >= state.proving:
             before = state.fallback or state._replace(inner=state.held, held=None)
-            return before._replace(k=k, news=News())
+            return before._replace(k=k, evidence=StepEvidence())
         try:
             # As with `planned` steps: what one road takes of the time, others may need.
             with contextlib.nullcontext() if is_last else deadline.half():
-                inner = road.method.step(problem, state.inner)
+                inner = candidate.method.step(problem, state.inner)
         except (np.linalg.LinAlgError, ImportError, MemoryError, deadline.TooLong) as error:
             if is_last:
                 raise
-            note = f"{_words(road, problem)}, which failed ({error})"
+            note = f"{_words(candidate, problem)}, which failed ({error})"
             return self._next(problem, state._replace(k=k), note, state.start)
         status, said = getattr(inner, "finished", ("", ""))
         if status and state.held is not None and not is_last:  # all that it has for the proof
-            news = inner.news
+            evidence = inner.evidence
             after = self._next(problem, state._replace(k=k), "", state.held.x)
-            return after._replace(news=_both(news, after.news))
+            return after._replace(evidence=_both(evidence, after.evidence))
         failed = bool(status) and status not in (*ANSWERS, "unbounded")
-        least = _least(inner.news, state.least)
+        least = _least(inner.evidence, state.least)
         if status in ANSWERS and inner.lower_value > least + state.allowed:
             failed, said = True, WORSE
         if not (math.isfinite(inner.upper_value) and math.isfinite(inner.lower_value)):
             failed, said = True, "a value that is not finite"
         if failed and not is_last:
-            note = f"{_words(road, problem)}, which ended without an answer: {said}"
-            x = inner.x if road.is_safe else state.start
+            note = f"{_words(candidate, problem)}, which ended without an answer: {said}"
+            x = inner.x if candidate.is_safe else state.start
             if status == "undetermined" and getattr(inner, "findings", None) is not None:
                 state = state._replace(readings=said if inner.findings.is_ambiguous else "")
             return self._next(problem, state._replace(k=k), note, x)
-        steep, bent = _doubts(inner, (state.steep, state.bent))
+        lipschitz_violations, convexity_violations = _doubts(
+            inner, (state.lipschitz_violations, state.convexity_violations)
+        )
         state = state._replace(
-            k=k, taken=state.taken + 1, inner=inner, steep=steep, bent=bent, least=least,
-            news=inner.news,
+            k=k, taken=state.taken + 1, inner=inner, least=least,
+            lipschitz_violations=lipschitz_violations, convexity_violations=convexity_violations,
+            evidence=inner.evidence,
         )  # fmt: skip
         if status in ANSWERS and not is_last:
             return self._held(problem, state, inner)
@@ -254,14 +258,14 @@ class Relay:
 
     def _held(self, problem: Problem, state: State, answer: Any) -> State:
         """The last road begins, for the proof of an answer; before it a polish, which is quick."""
-        note = self.told(problem, state._replace(notes=()))
+        note = self.history(problem, state._replace(notes=()))
         before = state._replace(held=answer, proving=max(PROVING, 2 * state.k))
-        last = len(self.roads) - 1
-        helps = last >= 1 and self.roads[last - 1].polishes and state.road < last - 1
-        after = self._next(problem, before._replace(road=last - 1 - helps), note, answer.x)
-        return after._replace(news=_both(answer.news, after.news))
+        last = len(self.candidates) - 1
+        helps = last >= 1 and self.candidates[last - 1].polishes and state.candidate < last - 1
+        after = self._next(problem, before._replace(candidate=last - 1 - helps), note, answer.x)
+        return after._replace(evidence=_both(answer.evidence, after.evidence))
 
-    def heed(self, state: State, proved: Proved) -> State:
+    def adapt(self, state: State, proved: Proved) -> State:
         """What is proved, handed on to the method at work; no proof goes on without hope."""
         standing = proved.standing
         state = state._replace(allowed=proved.asked[1])
@@ -269,40 +273,54 @@ class Relay:
             has_none = state.taken >= HOPE and math.isinf(standing.upper_gap)
             if standing.lower_gap < BETTER * state.moved[1]:
                 state = state._replace(moved=(state.taken, standing.lower_gap))
-            is_last = state.road + 1 == len(self.roads)
+            is_last = state.candidate + 1 == len(self.candidates)
             is_stuck = is_last and state.taken >= state.moved[0] + HOPE
             has_none |= is_stuck and standing.lower_gap > proved.asked[1]
             if has_none or min(proved.asked) <= UNDERFLOW:
                 state = state._replace(proving=state.taken or -1)
         # A polish secures f(x) from below, and sooner than a smaller eta would.
-        if standing.is_within(proved.asked) and state.polish == AHEAD:
-            return state._replace(polish=WANTED)
-        heed = getattr(self.roads[state.road].method, "heed", None)
-        if heed is None:
+        if standing.is_within(proved.asked) and state.refinement == AHEAD:
+            return state._replace(refinement=WANTED)
+        adapt = getattr(self.candidates[state.candidate].method, "adapt", None)
+        if adapt is None:
             return state
-        told = proved if state.held is None else _for_the_proof(state, proved)
-        if state.polish == AHEAD:
-            told = told._replace(is_guarded=False)
-        return state._replace(inner=heed(state.inner, told))
+        history = proved if state.held is None else _for_the_proof(state, proved)
+        if state.refinement == AHEAD:
+            history = history._replace(is_guarded=False)
+        return state._replace(inner=adapt(state.inner, history))
 
-    def _polish_after(self, road: int) -> int:
+    def _polish_after(self, candidate: int) -> int:
         """Is there a polish for what this road proves?"""
-        return AHEAD if any(road.polishes for road in self.roads[road + 1 : road + 2]) else 0
+        return (
+            AHEAD
+            if any(
+                candidate.polishes for candidate in self.candidates[candidate + 1 : candidate + 2]
+            )
+            else 0
+        )
 
     def _polished(self, problem: Problem, state: State) -> State:
         """The next step of a polish, or the proved state again where it fails or takes too long."""
         k = state.k + 1
-        if state.polish == WANTED:
-            inner = _begun(self.roads[state.road + 1], problem, state.x, state.inner)
+        if state.refinement == WANTED:
+            inner = _begun(self.candidates[state.candidate + 1], problem, state.x, state.inner)
             return state._replace(
-                k=k, road=state.road + 1, taken=0, inner=inner, polish=AT_WORK, proved=state.inner,
-                proving=POLISHING * max(PROVING, k), news=inner.news,
+                k=k, candidate=state.candidate + 1, taken=0, inner=inner, refinement=AT_WORK,
+                proved=state.inner,
+                proving=POLISHING * max(PROVING, k), evidence=inner.evidence,
             )  # fmt: skip
-        inner = self.roads[state.road].method.step(problem, state.inner)
-        steep, bent = _doubts(inner, (state.steep, state.bent))
-        least = _least(inner.news, state.least)
+        inner = self.candidates[state.candidate].method.step(problem, state.inner)
+        lipschitz_violations, convexity_violations = _doubts(
+            inner, (state.lipschitz_violations, state.convexity_violations)
+        )
+        least = _least(inner.evidence, state.least)
         state = state._replace(
-            k=k, steep=steep, bent=bent, taken=state.taken + 1, least=least, news=inner.news
+            k=k,
+            lipschitz_violations=lipschitz_violations,
+            convexity_violations=convexity_violations,
+            taken=state.taken + 1,
+            least=least,
+            evidence=inner.evidence,
         )
         if inner.finished[0] in ANSWERS and inner.lower_value <= least + state.allowed:
             return self._held(problem, state, inner)
@@ -313,18 +331,18 @@ class Relay:
 
     def _next(self, problem: Problem, state: State, note: str, x: Array) -> State:
         """The next road begins at x."""
-        road = state.road + 1
+        candidate = state.candidate + 1
         x = arrays.like(x, state.start)  # an answer may be in a wider precision
-        inner = _begun(self.roads[road], problem, x, state.inner)
+        inner = _begun(self.candidates[candidate], problem, x, state.inner)
         return state._replace(
-            road=road,
+            candidate=candidate,
             taken=0,
             inner=inner,
             start=x,
             moved=(0, math.inf),
-            polish=OVER if state.held is not None else self._polish_after(road),
+            refinement=OVER if state.held is not None else self._polish_after(candidate),
             notes=(*state.notes, note) if note else state.notes,
-            news=inner.news,
+            evidence=inner.evidence,
         )
 
 
@@ -344,19 +362,19 @@ def _for_the_proof(state: State, proved: Proved) -> Proved:
     )
 
 
-def _begun(road: Road, problem: Problem, x: Array, before: Any) -> Any:
+def _begun(candidate: Candidate, problem: Problem, x: Array, before: Any) -> Any:
     """The road's method at x; a polish also gets the eta of the method before it, if that has one.
 
     Then x is about argmin g + eta f, so that it knows the size of its first multiplier.
     """
-    if road.polishes:
-        return road.method.init(problem, x, getattr(before, "eta", 0.0))
-    return road.method.init(problem, x)
+    if candidate.polishes:
+        return candidate.method.init(problem, x, getattr(before, "eta", 0.0))
+    return candidate.method.init(problem, x)
 
 
-def _both(first: News, second: News) -> News:
+def _both(first: StepEvidence, second: StepEvidence) -> StepEvidence:
     """All minorants and values of two steps."""
-    return News(
+    return StepEvidence(
         upper=first.upper + second.upper,
         cuts=first.cuts + second.cuts,
         lower=first.lower + second.lower,
@@ -365,20 +383,22 @@ def _both(first: News, second: News) -> News:
     )
 
 
-def _words(road: Road, problem: Problem) -> str:
-    what = road.title or road.method.describe(problem)
-    return f"{what}{', ' if road.why else ''}{road.why}"
+def _words(candidate: Candidate, problem: Problem) -> str:
+    what = candidate.title or candidate.method.describe(problem)
+    return f"{what}{', ' if candidate.why else ''}{candidate.why}"
 
 
-def _least(news: News, before: float) -> float:
+def _least(evidence: StepEvidence, before: float) -> float:
     """The least value of g, with those of a step."""
-    return min(before, *(value for value, _, _ in news.values), math.inf)
+    return min(before, *(value for value, _, _ in evidence.values), math.inf)
 
 
 def _doubts(
     inner: Any, before: tuple[tuple[int, int], tuple[int, int]]
 ) -> tuple[tuple[int, int], tuple[int, int]]:
     """The free checks of the method at work, and of those before it."""
-    (a, b), (c, d) = (getattr(inner, name, (0, 0)) for name in ("steep", "bent"))
+    (a, b), (c, d) = (
+        getattr(inner, name, (0, 0)) for name in ("lipschitz_violations", "convexity_violations")
+    )
     (s, t), (u, v) = before
     return (max(a, s), max(b, t)), (max(c, u), max(d, v))

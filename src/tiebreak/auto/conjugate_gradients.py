@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from tiebreak.functions.base import Flat, Linear, Seen, SquaredNorm
+from tiebreak.functions.base import Flat, Linear, Minorant, SquaredNorm
 from tiebreak.functions.losses import LeastSquares, Quadratic
 from tiebreak.functions.parts import parts_of
 from tiebreak.linalg import arrays
@@ -43,7 +43,7 @@ class Conjugate(NamedTuple):
     direction: Array
     square: float  # |residual|²
 
-    def step(self, problem: Problem, f: Seen, g: Seen, eta: float) -> Conjugate | None:
+    def step(self, problem: Problem, f: Minorant, g: Minorant, eta: float) -> Conjugate | None:
         """One step; f and g are minorants at x. None where the sum does not bend: rounding.
 
         H d is the change of the slopes from x to x + d, with d as long as x: as many digits are
@@ -54,8 +54,8 @@ class Conjugate(NamedTuple):
         reach = max(arrays.norm(x), arrays.norm(self.moved))
         fall = abs(g.value) / (arrays.norm(g.slope) or math.inf)  # a length, where both are 0
         stretch = (reach or fall or length) / length
-        (point,) = problem.lift(x + stretch * d)
-        (f_d,), (g_d,) = problem.upper.look([point.f])[0], problem.lower.look([point.g])[0]
+        (point,) = problem.forward(x + stretch * d)
+        (f_d,), (g_d,) = problem.upper.evaluate([point.f])[0], problem.lower.evaluate([point.g])[0]
         lower = (g_d.slope - g.slope) / stretch
         both = lower + (eta / stretch) * (f_d.slope - f.slope)
         bend = arrays.dot(d, both)
@@ -73,7 +73,7 @@ class Conjugate(NamedTuple):
         )
 
 
-def begun(g: Seen, slope: Array) -> Conjugate:
+def begun(g: Minorant, slope: Array) -> Conjugate:
     """The first step goes down the slope of the sum."""
     residual = -1.0 * slope
     return Conjugate(

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tiebreak.auto.active_face import Tangent
-from tiebreak.functions.base import Seen
+from tiebreak.auto.active_face import ActiveFace
+from tiebreak.functions.base import Minorant
 from tiebreak.functions.terms import Terms
 from tiebreak.linalg import arrays, deadline
 from tiebreak.linalg.arrays import Array
@@ -20,18 +20,20 @@ RIDGES = (1e-12, 1e-10, 1e-8, 1e-6, 1e-4)  # beside the largest curvature: diffe
 Host = np.ndarray[Any, Any]
 
 
-class Probes(NamedTuple):
+class HessianDifferences(NamedTuple):
     """Columns of the Hessians of f1 and g1, times the projection onto the face."""
 
     f: Array
     g: Array
     known: Array  # 1 where a column is known
 
-    def missing(self, face: Tangent) -> Host:
+    def missing(self, face: ActiveFace) -> Host:
         """The free entries whose columns are not known."""
         return np.nonzero(arrays.to_numpy(face.free) > arrays.to_numpy(self.known))[0]
 
-    def probed(self, problem: Problem, f_x: Seen, g_x: Seen, face: Tangent) -> Probes:
+    def probed(
+        self, problem: Problem, f_x: Minorant, g_x: Minorant, face: ActiveFace
+    ) -> HessianDifferences:
         """With some more columns: both slopes at points of Z close to x."""
         x = f_x.at
         f, g, known = (np.array(arrays.to_numpy(part)) for part in self)
@@ -44,15 +46,18 @@ class Probes(NamedTuple):
             there, sign = problem.domain.project(x + way), 1.0
             if arrays.norm(there - x - way) > 0.5 * arrays.norm(way):  # out of Z: the other side
                 there, sign = problem.domain.project(x - way), -1.0
-            (point,) = problem.lift(there)
-            (f_y,), (g_y,) = problem.upper.look([point.f])[0], problem.lower.look([point.g])[0]
+            (point,) = problem.forward(there)
+            (f_y,), (g_y,) = (
+                problem.upper.evaluate([point.f])[0],
+                problem.lower.evaluate([point.g])[0],
+            )
             f[:, i] = arrays.to_numpy(f_y.slope - f_x.slope) * (sign / length)
             g[:, i] = arrays.to_numpy(g_y.slope - g_x.slope) * (sign / length)
             known[i] = 1.0
-        return Probes(*(arrays.like(part, x) for part in (f, g, known)))
+        return HessianDifferences(*(arrays.like(part, x) for part in (f, g, known)))
 
     def inverse(
-        self, eta: float, terms: Terms, x: Array, face: Tangent, bend: float = 0.0
+        self, eta: float, terms: Terms, x: Array, face: ActiveFace, bend: float = 0.0
     ) -> Array | None:
         """The inverse of the Hessian of g1 + eta f1 + terms along the face; None where none is.
 
@@ -86,10 +91,10 @@ class Probes(NamedTuple):
         return None
 
 
-def unknown(x: Array) -> Probes:
+def unknown(x: Array) -> HessianDifferences:
     """Nothing is known."""
     zero = arrays.like(np.zeros((int(x.shape[0]),) * 2), x)
-    return Probes(zero, zero, arrays.zeros_like(x))
+    return HessianDifferences(zero, zero, arrays.zeros_like(x))
 
 
 def _bend(terms: Terms, x: Host) -> Host:

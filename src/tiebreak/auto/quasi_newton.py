@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tiebreak.auto.active_face import Tangent
+from tiebreak.auto.active_face import ActiveFace
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Array
 
@@ -59,7 +59,7 @@ class Curvature(NamedTuple):
         xp = arrays.namespace(s)
         return Curvature(H + xp.stack([p, s], axis=1) @ xp.stack([s, p], axis=0))
 
-    def onto(self, before: Tangent, after: Tangent) -> Curvature:
+    def onto(self, before: ActiveFace, after: ActiveFace) -> Curvature:
         """What is left of it on another face.
 
         Where entries are fixed, the inverse of the rest of H^-1 is a Schur complement; those that

@@ -16,12 +16,12 @@ import math
 from tiebreak.auto.active_face import along_terms
 from tiebreak.auto.bregman_state import Proof, State, face_at, seen_at, sum_at
 from tiebreak.auto.quasi_newton import Curvature
-from tiebreak.functions.base import Seen
+from tiebreak.functions.base import Minorant
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Array
 from tiebreak.problem import Problem
 from tiebreak.proofs.bounds import HUGE
-from tiebreak.proofs.certificate import News
+from tiebreak.proofs.certificate import StepEvidence
 from tiebreak.sets.domains import Box
 
 STEEPER, PROOFS = 0.25, 7  # from one t of the proof to the next; so many of them
@@ -36,8 +36,8 @@ def begun(problem: Problem, state: State) -> State:
 
     A cut is off by t <c, Hc>/2 and by rounding/t: the t are around the best one, the largest first.
     """
-    if arrays.is_single(state.x) and problem.widened is not None:
-        problem = problem.widened
+    if arrays.is_single(state.x) and problem.in_float64 is not None:
+        problem = problem.in_float64
         state = _widened(problem, state)
     x, here = state.x, state.here
     c = state.points - state.weight * x
@@ -80,11 +80,13 @@ def _widened(problem: Problem, state: State) -> State:
         pull=pull, points=points, lacks=lacks,
         here=sum_at(problem, f_x, g_x, state.eta, pull, state.weight),
         curvature=Curvature(), probes=None,
-        news=News(lower=((1.0, g_x),), values=((near.value + g2.value(inside), inside, near),)),
+        evidence=StepEvidence(
+            lower=((1.0, g_x),), values=((near.value + g2.value(inside), inside, near),)
+        ),
     )  # fmt: skip
 
 
-def _is_sound(seen: Seen) -> bool:
+def _is_sound(seen: Minorant) -> bool:
     """Can the certificate make anything of a look?"""
     size = abs(seen.value) + arrays.norm(seen.slope) * (1.0 + arrays.norm(seen.at))
     return size < HUGE
@@ -115,15 +117,15 @@ def next_cut(problem: Problem, state: State, proof: Proof) -> State:
     and with the length that would have been the best one of the last step.
     """
     x, here, t = state.x, state.here, proof.t
-    (point,) = problem.lift(problem.domain.project(x + t * proof.c))
-    (g_y,), _ = problem.lower.look([point.g])
+    (point,) = problem.forward(problem.domain.project(x + t * proof.c))
+    (g_y,), _ = problem.lower.evaluate([point.g])
     f_y, s = here.f, 0.0
     if proof.is_tilted:
         s = TILTED * t * proof.bend / proof.reach  # as much as the cut is off by anyway
-        (leaned,) = problem.lift(problem.domain.project(x + s * proof.lean))
-        (f_y,), _ = problem.upper.look([leaned.f])
+        (leaned,) = problem.forward(problem.domain.project(x + s * proof.lean))
+        (f_y,), _ = problem.upper.evaluate([leaned.f])
     inside = INSIDE if any(problem.penalties[0].terms.weights) else 0.0
-    news = News(
+    evidence = StepEvidence(
         upper=((1.0, f_y),),
         cuts=(((1.0 - inside) / t, g_y),),
         lower=((1.0, here.g),),
@@ -141,14 +143,14 @@ def next_cut(problem: Problem, state: State, proof: Proof) -> State:
     remaining = arrays.norm(left)
     has_run_away = not remaining <= LONGER * proof.least or not (_is_sound(f_y) and _is_sound(g_y))
     if has_run_away:
-        news = News(lower=((1.0, here.g),))
+        evidence = StepEvidence(lower=((1.0, here.g),))
     elif remaining < proof.least:
         proof = proof._replace(best=proof.c, least=remaining)
     c, ahead, curvature = proof.c, left, state.curvature
     if proof.tries > 0 and not has_run_away:
         turn = left - proof.left
-        bent, fell = arrays.dots((turn, proof.d), (proof.left, proof.d))
-        longer = min(-fell / bent, LONGER) - 1.0 if bent > 0.0 else 0.0
+        curved, fell = arrays.dots((turn, proof.d), (proof.left, proof.d))
+        longer = min(-fell / curved, LONGER) - 1.0 if curved > 0.0 else 0.0
         c, ahead = c + longer * proof.d, left + longer * turn
         curvature = curvature.learned(proof.d, turn)
     d = -face.along(curvature.times(ahead, state.scale))
@@ -159,7 +161,7 @@ def next_cut(problem: Problem, state: State, proof: Proof) -> State:
         state = state._replace(curvature=curvature)
     if is_close or proof.tries >= TRIES:
         proof = proof._replace(t=STEEPER * t, rungs=proof.rungs + 1, tries=0, least=math.inf)
-    state = state._replace(proof=proof, news=news)
+    state = state._replace(proof=proof, evidence=evidence)
     if proof.rungs < PROOFS:
         return state
     why = f"f has settled after {state.rounds} rounds of the method of multipliers"

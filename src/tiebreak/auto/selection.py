@@ -14,8 +14,8 @@ import numpy as np
 from tiebreak.algorithms.adaptive import AdaptiveAGMBiO
 from tiebreak.algorithms.rivals.bi_sg import BiSG
 from tiebreak.auto import conjugate_gradients
-from tiebreak.auto.bregman import Multipliers
-from tiebreak.auto.cascade import Relay, Road
+from tiebreak.auto.bregman import BregmanIteration
+from tiebreak.auto.cascade import Candidate, Cascade
 from tiebreak.auto.quasi_newton import DENSE
 from tiebreak.exact.method import Exact
 from tiebreak.functions.base import Function, SquaredNorm
@@ -42,38 +42,38 @@ LINEAR_PROGRAM = 2.0  # f = L1
 NEWTON = 10.0  # steps, where g is logistic
 
 
-def choose(problem: Problem) -> Relay:
+def choose(problem: Problem) -> Cascade:
     """The roads for this problem; where no method takes it, one that says so when asked."""
-    last = Road(first_order(problem), "", "")
+    last = Candidate(first_order(problem), "", "")
     closed = refusal(Exact(), problem)
     without = [last]  # without the exact road
     solved, is_krylov = "an exact answer", False
-    if not refusal(Multipliers(), problem) and not refusal(last.method, problem):
-        polish = Road(Multipliers(), "", "", is_safe=True, polishes=True)
+    if not refusal(BregmanIteration(), problem) and not refusal(last.method, problem):
+        polish = Candidate(BregmanIteration(), "", "", is_safe=True, polishes=True)
         without = [last._replace(steps=OPENING), polish, last]
         is_krylov = (problem.dimension or 0) > DENSE and conjugate_gradients.applies(problem)
     if is_krylov:
-        krylov = Multipliers(gives_up=True)
-        without = [Road(krylov, "exact, by conjugate gradients", "", steps=PATIENCE), *without]
+        krylov = BregmanIteration(gives_up=True)
+        without = [Candidate(krylov, "exact, by conjugate gradients", "", steps=PATIENCE), *without]
         solved = "a factorisation"
     if closed:
         first, *others = without
         what = closed.rpartition("got ")[2]  # the sentence in full is for those who ask for Exact
         no = f"there is no {'factorisation of' if is_krylov else 'exact road with'} {what}"
-        return Relay((first._replace(why=f"for {no}"), *others))
-    exact = Road(Exact(), "exact", f"by structure ({_sizes(problem)})")
+        return Cascade((first._replace(why=f"for {no}"), *others))
+    exact = Candidate(Exact(), "exact", f"by structure ({_sizes(problem)})")
     if refusal(last.method, problem):
-        return Relay((exact,))
+        return Cascade((exact,))
     steps = _exact_cost(problem) / _step_cost(problem)
     if steps <= PATIENCE:
-        return Relay((exact, *without))
+        return Cascade((exact, *without))
     why = f"for {solved} costs as much as {steps:,.0f} steps ({_sizes(problem)})"
     first, *others = [*without[:-1], last._replace(steps=int(steps))]
     exact = exact._replace(why="by structure")
-    return Relay((first._replace(why=why), *others, exact, last))
+    return Cascade((first._replace(why=why), *others, exact, last))
 
 
-def in_double(problem: Problem) -> Problem:
+def problem_in_float64(problem: Problem) -> Problem:
     """The wider problem, where the data are in single precision and few; else the problem itself.
 
     In single precision little can be proved. Where the data are many, only the proof is widened;
@@ -85,7 +85,7 @@ def in_double(problem: Problem) -> Problem:
     parts = (part for _, part in parts_of(problem.smooth_parts[1].bare))
     found = [part.matrix for part in parts if hasattr(part, "matrix")]
     is_clear = deadline.unless_too_long(lambda: all(map(_is_clear, found)), False)
-    return problem.widened or problem if is_clear else problem
+    return problem.in_float64 or problem if is_clear else problem
 
 
 def _is_clear(matrix: Matrix) -> bool:

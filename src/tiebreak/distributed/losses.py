@@ -40,7 +40,7 @@ from tiebreak.distributed.shards import (
     total,
 )
 from tiebreak.functions import losses
-from tiebreak.functions.base import Lifted, Looking
+from tiebreak.functions.base import PendingEvaluation, PointWithImage
 from tiebreak.functions.losses import Found, _LinearLoss
 from tiebreak.linalg import checks
 from tiebreak.linalg.arrays import Array, Deferred, Image, Plan, mix
@@ -179,7 +179,7 @@ class Rows(Matrix):
         return summed(self._ask("normal", x))
 
     @property
-    def widened(self) -> None:
+    def in_float64(self) -> None:
         """None: the workers compute in the precision of their rows."""
         return None
 
@@ -197,7 +197,7 @@ class Rows(Matrix):
         with self._lock:
             self._recent.append(made)
 
-    def lift(self, x: Array) -> Remote:
+    def remote_image(self, x: Array) -> Remote:
         """The image of x; nothing is sent before somebody looks at it.
 
         A method that has just mixed this point wants it multiplied anew, which the workers can do
@@ -207,7 +207,7 @@ class Rows(Matrix):
             alike = (made.mixture for made in self._recent if np.array_equal(made.point, x))
             return Remote(self, x, next(alike, None))
 
-    def look(self, images: Sequence[Remote], slopes: int) -> Callable[[], Answer]:
+    def evaluate(self, images: Sequence[Remote], slopes: int) -> Callable[[], Answer]:
         """The losses at all images, the slopes at the first so many: one round.
 
         It is under way at once; what is returned waits for its end.
@@ -339,13 +339,15 @@ class _OnWorkers(_LinearLoss):
     matrix: Rows
 
     def _images(self, *xs: Array) -> tuple[Image, ...]:
-        return tuple(map(self.matrix.lift, xs))
+        return tuple(map(self.matrix.remote_image, xs))
 
-    def start(self, at: Sequence[Lifted], values_at: Sequence[Lifted] = ()) -> Looking:
+    def evaluate_async(
+        self, at: Sequence[PointWithImage], values_at: Sequence[PointWithImage] = ()
+    ) -> PendingEvaluation:
         named = ([p._replace(image=self._named(p)) for p in ps] for ps in (at, values_at))
-        return super().start(*named)
+        return super().evaluate_async(*named)
 
-    def _named(self, place: Lifted) -> Remote:
+    def _named(self, place: PointWithImage) -> Remote:
         """The image with its point, which is known here and need not be mixed again."""
         image = self.matrix.remote(place.image)
         if image._point is None:
@@ -353,7 +355,7 @@ class _OnWorkers(_LinearLoss):
         return image
 
     def _sweep(self, plan: Plan, slopes: int) -> Found:
-        answer = functools.cache(self.matrix.look(plan.images, slopes))
+        answer = functools.cache(self.matrix.evaluate(plan.images, slopes))
         pulled = functools.cache(lambda: self._pulled(list(answer().slopes)))
         return Found(lambda: self._scaled(answer().losses), pulled)
 

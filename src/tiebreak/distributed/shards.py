@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from tiebreak.functions import losses
-from tiebreak.functions.base import Lifted
+from tiebreak.functions.base import PointWithImage
 from tiebreak.functions.losses import _LinearLoss
 from tiebreak.linalg import arrays, checks
 from tiebreak.linalg.arrays import Array, Deferred, Product, mix
@@ -130,7 +130,7 @@ class Shard:
             sentence = str(error).replace(": ", f": shard {number}: ", 1)
             raise type(error)(sentence) from None
         self.target = self.loss._target
-        self.kept: dict[int, Lifted] = {}
+        self.kept: dict[int, PointWithImage] = {}
 
     @property
     def facts(self) -> Facts:
@@ -141,20 +141,20 @@ class Shard:
         dtype = str(matrix.prototype.dtype)
         return Facts(*matrix.shape, dtype, self.names, math.hypot(*sizes), target)
 
-    def look(self, request: Request) -> Answer | None:
+    def evaluate(self, request: Request) -> Answer | None:
         """The answer; None if an image is not known here, because this worker is a new one."""
-        lift, slots = self.loss.lift, len(request.keys) - len(request.mixtures)
+        forward, slots = self.loss.forward, len(request.keys) - len(request.mixtures)
         known = request.keys[: slots - len(request.points)]
         if not all(key in self.kept for key in known):
             return None
-        points = [Lifted(x, *lift(x)) for x in request.points]
+        points = [PointWithImage(x, *forward(x)) for x in request.points]
         places = [self.kept[key] for key in known] + points
         for p, q, weight in request.mixtures:
             place = mix(places[p], places[q], weight)
             anew = len(places) in request.anew
-            places.append(Lifted(place.x, *lift(place.x)) if anew else place)
+            places.append(PointWithImage(place.x, *forward(place.x)) if anew else place)
         at, values_at = ([places[i] for i in slots] for slots in (request.at, request.values_at))
-        seen, values = self.loss.look(at, values_at)
+        seen, values = self.loss.evaluate(at, values_at)
         others = {key: self.kept[key] for key in request.alive if key in self.kept}
         self.kept = others | dict(zip(request.keys, map(_settled, places), strict=True))
         slopes = np.array([s.slope for s in seen], dtype=self.loss.matrix.prototype.dtype)
@@ -182,14 +182,14 @@ class Shard:
         return state.hexdigest()
 
 
-def _settled(place: Lifted) -> Lifted:
+def _settled(place: PointWithImage) -> PointWithImage:
     """With the image as an array where the pass has found it: a sum would keep all its parts."""
     image = place.image
     if not isinstance(image, Deferred):
         return place
     products = [part for _, part in image.parts if isinstance(part, Product)]
     is_found = all(product.value is not None for product in products)
-    return Lifted(place.x, image.known()) if is_found else place
+    return PointWithImage(place.x, image.known()) if is_found else place
 
 
 class Worker:
@@ -205,16 +205,16 @@ class Worker:
     def facts(self) -> list[Facts]:
         return [shard.facts for shard in self.shards]
 
-    def look(self, request: Request) -> Answer | None:
+    def evaluate(self, request: Request) -> Answer | None:
         with arrays.quiet():
-            answers = [shard.look(request) for shard in self.shards]
+            answers = [shard.evaluate(request) for shard in self.shards]
         found = [answer for answer in answers if answer is not None]
         return total(found) if len(found) == len(answers) else None
 
     def answer(self, packed: bytes) -> bytes | None:
         """`look`, as it travels."""
         matrix = self.shards[0].loss.matrix
-        answer = self.look(Request.unpacked(packed, matrix.shape[1], matrix.prototype.dtype))
+        answer = self.evaluate(Request.unpacked(packed, matrix.shape[1], matrix.prototype.dtype))
         return None if answer is None else answer.packed()
 
     def normal(self, x: Array) -> Array:

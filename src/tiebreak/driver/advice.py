@@ -24,7 +24,7 @@ def what_next(
 ) -> str:
     """What is not proved, why, and what would help, in a sentence or two; "" where all is well."""
     parts = []
-    steep = _levels(run, "steep")
+    steep = _levels(run, "lipschitz_violations")
     if steep:
         parts.append(
             f"The {' and the '.join(steep)} function rises faster than its Lipschitz constant "
@@ -56,7 +56,7 @@ def _too_wide(
 ) -> list[str]:
     """How wide the proof is, why, and what would close it."""
     gaps = proof.upper_gap, proof.lower_gap
-    errors = run.ledger.value_errors(run.state.x, proof.upper_value, proof.lower_value)
+    errors = run.accumulator.value_errors(run.state.x, proof.upper_value, proof.lower_value)
     missed = [gap > asked for gap, asked in zip(gaps, tolerance, strict=True)]
     if not any(missed):
         if proof.upper_gap < -tolerance[0]:
@@ -124,13 +124,13 @@ def _levels(run: Run, doubt: str) -> list[str]:
 
 def contradiction(run: Run) -> str:
     """Which promise cannot be true: no certificate then."""
-    bent = _levels(run, "bent")
-    if bent:
+    not_convex = _levels(run, "convexity_violations")
+    if not_convex:
         return (
-            f"The {' and the '.join(bent)} function fell below its own tangent: it is not convex, "
-            "or its gradient is wrong, and nothing can be proved"
+            f"The {' and the '.join(not_convex)} function fell below its own tangent: it is not "
+            "convex, or its gradient is wrong, and nothing can be proved"
         )
-    sums = run.ledger.sums
+    sums = run.accumulator.sums
     if sums.lower_bound > sums.ghat:
         return (
             f"What you promised cannot be true: by it g* >= {sums.lower_bound:.6g}, yet g has the "

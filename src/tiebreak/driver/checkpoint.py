@@ -35,7 +35,7 @@ from tiebreak.auto import (
 from tiebreak.driver.result import Row
 from tiebreak.driver.run import Counts, Least, Saved
 from tiebreak.exact import method
-from tiebreak.functions.base import Seen, Smooth
+from tiebreak.functions.base import Minorant, Smooth
 from tiebreak.functions.groups import Groups
 from tiebreak.linalg import arrays, deadline
 from tiebreak.linalg.arrays import Array, Deferred
@@ -43,7 +43,7 @@ from tiebreak.linalg.fingerprints import Inputs
 from tiebreak.linalg.matrices import Matrix
 from tiebreak.problem import Point, Problem
 from tiebreak.proofs.bounds import Block, Bound, Sums
-from tiebreak.proofs.certificate import Claims, News, Standing
+from tiebreak.proofs.certificate import Intervals, Standing, StepEvidence
 from tiebreak.proofs.models import Model
 from tiebreak.sets.cuts import Products
 
@@ -61,9 +61,9 @@ TYPES: dict[str, Any] = {
     "bound": Bound,
     "block": Block,
     "model": Model,
-    "news": News,
-    "claims": Claims,
-    "seen": Seen,
+    "news": StepEvidence,
+    "claims": Intervals,
+    "seen": Minorant,
     "point": Point,
     "products": Products,
     "a-irg": a_irg.State,
@@ -86,7 +86,7 @@ TYPES: dict[str, Any] = {
     "multipliers.look": bregman_state.Look,
     "multipliers.proof": bregman_state.Proof,
     "multipliers.curvature": quasi_newton.Curvature,
-    "multipliers.probes": hessian_differences.Probes,
+    "multipliers.probes": hessian_differences.HessianDifferences,
     "multipliers.conjugate": conjugate_gradients.Conjugate,
     "relay": cascade.State,
     "sea": sea.State,

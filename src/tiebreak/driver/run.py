@@ -12,12 +12,12 @@ from typing import Any, NamedTuple, Protocol
 
 from tiebreak.algorithms.common import is_due
 from tiebreak.driver.result import Row
-from tiebreak.functions.base import Lifted, Looking, Outcome, SmoothFunction
+from tiebreak.functions.base import Outcome, PendingEvaluation, PointWithImage, SmoothFunction
 from tiebreak.linalg import arrays, deadline
 from tiebreak.linalg.arrays import Array, Image
 from tiebreak.problem import Problem
 from tiebreak.proofs.bounds import Sums
-from tiebreak.proofs.certificate import UNDERFLOW, Certificate, Ledger, Proved, Standing
+from tiebreak.proofs.certificate import UNDERFLOW, BoundAccumulator, Certificate, Proved, Standing
 
 
 class Method(Protocol):
@@ -88,9 +88,9 @@ class Counted(SmoothFunction):
         return self.function.bare
 
     @cached_property
-    def widened(self) -> Counted | None:
+    def in_float64(self) -> Counted | None:
         """The wider function, counted with this one."""
-        wide = self.function.widened
+        wide = self.function.in_float64
         return None if wide is None else Counted(wide, self._counter)
 
     @property
@@ -129,14 +129,14 @@ class Counted(SmoothFunction):
         """This function, or the wider one where x is in more than the precision of the data."""
         if self._single is None or x.dtype == self._single or arrays.is_single(x):
             return self
-        if self.widened is None:
+        if self.in_float64 is None:
             raise ValueError(
                 f"{type(self.bare).__name__}: points must be {arrays.kind(self.prototype)} as its "
                 f"data, which cannot be widened, got {arrays.kind(x)}"
             )
-        return self.widened
+        return self.in_float64
 
-    def _is_plain(self, points: Sequence[Lifted]) -> bool:
+    def _is_plain(self, points: Sequence[PointWithImage]) -> bool:
         """Are they all of the dtype of the data, as nearly always?"""
         for p in points:  # noqa: SIM110 -- a generator would take three times as long
             if p.x.dtype != self._single:
@@ -153,24 +153,28 @@ class Counted(SmoothFunction):
         h._count(1, 1, 0)
         return h.function.gradient(x)
 
-    def lift(self, *xs: Array) -> tuple[Image, ...]:
+    def forward(self, *xs: Array) -> tuple[Image, ...]:
         self._count(len(xs), 0, 0)
         if self._single is None:
-            return self.function.lift(*xs)
+            return self.function.forward(*xs)
         # A wider point is lifted anew for a look. This image, rounded, can be mixed with others.
-        return self.function.lift(
+        return self.function.forward(
             *[x if self._for(x) is self else arrays.like(x, self.prototype) for x in xs]
         )
 
-    def start(self, at: Sequence[Lifted], values_at: Sequence[Lifted] = ()) -> Looking:
+    def evaluate_async(
+        self, at: Sequence[PointWithImage], values_at: Sequence[PointWithImage] = ()
+    ) -> PendingEvaluation:
         if self._single is not None and not (self._is_plain(at) and self._is_plain(values_at)):
             return self._start_apart(at, values_at)
         self._count(0, len(at), len(values_at))
-        looking = self.function.start(at, values_at)
+        looking = self.function.evaluate_async(at, values_at)
         self.meanwhile()
         return looking
 
-    def _start_apart(self, at: Sequence[Lifted], values_at: Sequence[Lifted]) -> Looking:
+    def _start_apart(
+        self, at: Sequence[PointWithImage], values_at: Sequence[PointWithImage]
+    ) -> PendingEvaluation:
         """Begin a look at points of which some may be left to the wider function.
 
         These are lifted anew: an image mixed from several may have been rounded with one of them.
@@ -179,9 +183,9 @@ class Counted(SmoothFunction):
         for h in dict.fromkeys(self._for(p.x) for p in (*at, *values_at)):
             mine = [[p for p in points if self._for(p.x) is h] for points in (at, values_at)]
             if h is not self:
-                mine = [[Lifted(p.x, *h.lift(p.x)) for p in points] for points in mine]
+                mine = [[PointWithImage(p.x, *h.forward(p.x)) for p in points] for points in mine]
             h._count(0, *map(len, mine))
-            parts.append((h, h.function.start(*mine)))
+            parts.append((h, h.function.evaluate_async(*mine)))
 
         def end() -> Outcome:
             found = [(h, *looking()) for h, looking in parts]
@@ -192,7 +196,7 @@ class Counted(SmoothFunction):
                 [next(values[self._for(p.x)]) for p in values_at],
             )
 
-        return Looking(end)
+        return PendingEvaluation(end)
 
     def rounding(
         self, reach: float, value: float, slope: float, epsilon: float, n: int
@@ -246,7 +250,7 @@ class Run:
         began: float | None = None,
         certifies: bool = True,
     ) -> None:
-        self.method, self.certifies = method, certifies or hasattr(method, "heed")
+        self.method, self.certifies = method, certifies or hasattr(method, "adapt")
         self.relative = self.absolute = (0.0, 0.0)  # tolerances, for a loop that has some
         self.is_guarded = True  # is f(x) to be secured from below, too?
         self.least: Least | None = saved.least if saved else None
@@ -263,18 +267,18 @@ class Run:
         if saved:
             self.iteration, self.rows, self.state = saved.iteration, list(saved.rows), saved.state
             self.start_values = saved.start_values
-            self.ledger = Ledger(self.problem, x0, saved.sums)
+            self.accumulator = BoundAccumulator(self.problem, x0, saved.sums)
             self._note_doubts()
         else:
             self.iteration, self.rows = 0, []
             self.state = method.init(self.problem, x0)
             self.start_values = (self.state.upper_value, self.state.lower_value)
-            self.ledger = Ledger(self.problem, x0)
+            self.accumulator = BoundAccumulator(self.problem, x0)
             if self.certifies:
                 self._note_least()
-                self.ledger.add(self.state.news)
+                self.accumulator.add(self.state.evidence)
         # A GPU or workers have f and g to work on by then: the second is begun last.
-        self.lower.meanwhile = self.ledger.catch_up
+        self.lower.meanwhile = self.accumulator.catch_up
 
     @property
     def seconds(self) -> float:
@@ -313,9 +317,11 @@ class Run:
     @property
     def described(self) -> str:
         """The method in words, and the way that it went."""
-        told = getattr(self.method, "told", None)
+        history = getattr(self.method, "history", None)
         words: str = (
-            self.method.describe(self.problem) if told is None else told(self.problem, self.state)
+            self.method.describe(self.problem)
+            if history is None
+            else history(self.problem, self.state)
         )
         return words
 
@@ -350,9 +356,11 @@ class Run:
         Or if an earlier one found a slope that is not, which the ledger tells a few steps later: a
         projection onto a cut leaves such a cut out, and x need not show it.
         """
-        before, self.state = self.state, self.method.step(self.problem, self._heeded())
+        before, self.state = self.state, self.method.step(self.problem, self._adapted())
         try:
-            is_good = self.is_finite and (not self.certifies or self.ledger.add(self.state.news))
+            is_good = self.is_finite and (
+                not self.certifies or self.accumulator.add(self.state.evidence)
+            )
         except deadline.Over:
             self.state = before
             raise
@@ -367,7 +375,7 @@ class Run:
 
     def _note_least(self) -> None:
         """Keep the point where g is smallest: nothing worse is returned."""
-        seen = [(value, at) for value, at, _ in self.state.news.values]
+        seen = [(value, at) for value, at, _ in self.state.evidence.values]
         for value, at in [*seen, (self.state.lower_value, self.state.x)]:
             if self.least is None or value < self.least.value:
                 self.least = Least(value, at)
@@ -387,7 +395,7 @@ class Run:
         asked = []
         for h, value, first, error, a, r in zip(
             (self.upper, self.lower), values, self.start_values,
-            self.ledger.value_errors(x, *values), self.absolute, self.relative, strict=True,
+            self.accumulator.value_errors(x, *values), self.absolute, self.relative, strict=True,
         ):  # fmt: skip
             scale = max(abs(value), abs(first))
             if scale <= error:
@@ -412,7 +420,7 @@ class Run:
             # A run that goes on has searched for the bounds of a recorded step before it was saved.
             effort = 0 if self._standings is None and self.is_recorded else 5
             values = state.upper_value, state.lower_value
-            standing = self.ledger.standing(state.x, *values, effort, self.reach)
+            standing = self.accumulator.standing(state.x, *values, effort, self.reach)
             self._standings = self.iteration, standing, self._is_enough(standing)
             if self._standings[2]:
                 self.certified = state, standing
@@ -464,20 +472,20 @@ class Run:
             return None
         return least if math.isfinite(self.problem.upper.value(least.x)) else None
 
-    def _heeded(self) -> Any:
+    def _adapted(self) -> Any:
         """The state, with what is proved told to a method that wants to know."""
         state = self.state
-        if not self.is_heeding:
+        if not self.is_adapting:
             return state
-        bounds = self.ledger.sums.lower_bound, self.ledger.sums.ghat
+        bounds = self.accumulator.sums.lower_bound, self.accumulator.sums.ghat
         standing, is_met = self._assessed()
         proved = Proved(standing, *bounds, self.asked, self.is_guarded, is_met)
-        return self.method.heed(state, proved)  # type: ignore[attr-defined]
+        return self.method.adapt(state, proved)  # type: ignore[attr-defined]
 
     @property
-    def is_heeding(self) -> bool:
+    def is_adapting(self) -> bool:
         """Is the method told at this step what is proved?"""
-        return hasattr(self.method, "heed") and is_due(self.iteration)
+        return hasattr(self.method, "adapt") and is_due(self.iteration)
 
     @property
     def is_recorded(self) -> bool:
@@ -505,7 +513,7 @@ class Run:
     def intermediate(self) -> Intermediate:
         """This step for a callback, with the bounds of the last recorded one."""
         s = self.state
-        standing = self.ledger.standing(
+        standing = self.accumulator.standing(
             s.x, s.upper_value, s.lower_value, effort=0, reach=self.reach
         )
         values = (s.upper_value, s.lower_value)
@@ -515,19 +523,19 @@ class Run:
     def saved(self) -> Saved:
         return Saved(
             self.iteration, self.seconds, self.counts, self.start_values,
-            tuple(self.rows), self.ledger.sums, self.least, self.certified, self.state,
+            tuple(self.rows), self.accumulator.sums, self.least, self.certified, self.state,
         )  # fmt: skip
 
     def certificate(self, x: Array) -> Certificate:
         """The whole statement about x: two more looks at f and g, exact to rounding."""
         problem = self.problem.in_precision_of(x)
-        (point,) = problem.lift(x)
-        (upper,), _ = problem.smooth_parts[0].look([point.f])
-        _, (lower_value,) = problem.lower.look([], [point.g])
+        (point,) = problem.forward(x)
+        (upper,), _ = problem.smooth_parts[0].evaluate([point.f])
+        _, (lower_value,) = problem.lower.evaluate([], [point.g])
         upper_value = upper.value + problem.penalties[0].value(x)
-        return self.ledger.certificate(x, upper, upper_value, lower_value)
+        return self.accumulator.certificate(x, upper, upper_value, lower_value)
 
     def _note_doubts(self) -> None:
         """What the method's free checks have found out about the functions, for the ledger."""
-        self.ledger.refuted |= any(getattr(self.state, "bent", (0, 0)))
-        self.ledger.is_steep |= getattr(self.state, "steep", (0, 0))[0] > 0
+        self.accumulator.refuted |= any(getattr(self.state, "convexity_violations", (0, 0)))
+        self.accumulator.is_steep |= getattr(self.state, "lipschitz_violations", (0, 0))[0] > 0

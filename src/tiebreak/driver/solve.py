@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tiebreak.auto.selection import choose, first_order, in_double, refusal
+from tiebreak.auto.selection import choose, first_order, problem_in_float64, refusal
 from tiebreak.driver import checkpoint
 from tiebreak.driver.advice import after_nonfinite, contradiction, what_next
 from tiebreak.driver.registry import METHODS, AGMBiO, PAGMBiO
@@ -30,7 +30,7 @@ from tiebreak.linalg.arrays import Array
 from tiebreak.linalg.deadline import Limit
 from tiebreak.linalg.matrices import Swept
 from tiebreak.problem import Problem
-from tiebreak.proofs.certificate import UNDERFLOW, Certificate, News
+from tiebreak.proofs.certificate import UNDERFLOW, Certificate, StepEvidence
 from tiebreak.proofs.recession import NoMinimum, Watch
 
 Tolerance = float | tuple[float, float]
@@ -141,7 +141,7 @@ def solve(
         try:
             _check_functions("solve", problem, start)
             _check_slopes("solve", problem, start)
-            if is_auto and (problem := in_double(asked)) is not asked:
+            if is_auto and (problem := problem_in_float64(asked)) is not asked:
                 start, chosen = arrays.double(start), choose(problem)
             chosen.check(problem)
             store = _Store(checkpoint, problem, chosen, start)
@@ -220,7 +220,7 @@ def _iterate(
         if limit.is_over or limit.is_interrupted:
             limit.close()
         try:
-            if is_first or run.due or ending or (run.is_heeding and run.is_met):
+            if is_first or run.due or ending or (run.is_adapting and run.is_met):
                 live.show(run.record())
                 if run.is_met and (ending or not run.is_settling):
                     ending = _Ending("certified")
@@ -290,7 +290,7 @@ def _deserved(run: Run, ending: _Ending, x: Array, proof: Certificate) -> _Endin
     """The status of a point, more or less than that of the run, by the last look at it."""
     if ending.fall or ending.status == "unbounded":
         return ending
-    if run.ledger.is_contradicted:
+    if run.accumulator.is_contradicted:
         return _Ending("failed", _wrong_slopes(run.problem, run.state.x) or contradiction(run))
     if run.is_exact(x, proof) and ending.status != "stopped":
         return _Ending("certified")
@@ -399,9 +399,9 @@ def _certified(
             continue
         run = Run(problem, method, start)
         for before in runs[-1:]:
-            run.ledger.inherit(before.ledger)
+            run.accumulator.inherit(before.accumulator)
         if not runs and (claims := prove_at(problem, x)):
-            run.ledger.add(News(claims=claims))
+            run.accumulator.add(StepEvidence(claims=claims))
         runs.append(run)
         proof = run.certificate(x)
         look_at = 256

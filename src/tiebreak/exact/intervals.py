@@ -14,7 +14,7 @@ import numpy as np
 from tiebreak.exact.faces import polyhedron
 from tiebreak.exact.loss_bounds import Around, around, below, below_l1, flattest
 from tiebreak.exact.polyhedral_bounds import POLYHEDRA, Nearest, nearest_minimiser
-from tiebreak.functions.base import Function, Lifted
+from tiebreak.functions.base import Function, PointWithImage
 from tiebreak.functions.parts import (
     EPS,
     Host,
@@ -30,7 +30,7 @@ from tiebreak.functions.penalties import Zero, split
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import TINY, Array, rounding_unit
 from tiebreak.problem import Problem
-from tiebreak.proofs.certificate import Claims
+from tiebreak.proofs.certificate import Intervals
 from tiebreak.proofs.models import Model, Region
 from tiebreak.sets.domains import Ball, Domain, Halfspace, L1Ball, Monotone, Space, distance_bound
 
@@ -55,7 +55,9 @@ class Look(NamedTuple):
         return norm(self.slope) + self.slope_error + self.penalty
 
 
-def prove(problem: Problem, x: Array, rank: Rank, normal: Host, sign: Host | None = None) -> Claims:
+def prove(
+    problem: Problem, x: Array, rank: Rank, normal: Host, sign: Host | None = None
+) -> Intervals:
     """Proved intervals for f* and g*; ``normal`` of Z at x balances f's slope on the slice.
 
     ``rank`` is that of the slice's equations, g's `Structure.rows` and then those of Z. Where f is
@@ -107,17 +109,17 @@ def prove(problem: Problem, x: Array, rank: Rank, normal: Host, sign: Host | Non
             low = max(low, _below_sparse(problem, at, h, unmet, rank, normal, sign))
     if problem.is_smooth and not structure("Exact", "upper", problem.upper, len(at)).parts:
         low, high = f.value - f.value_error, f.value + f.value_error  # f is constant
-    return Claims((low, high), lower, why=near.why if math.isinf(high) else "")
+    return Intervals((low, high), lower, why=near.why if math.isinf(high) else "")
 
 
-def prove_within(problem: Problem, x: Array, d: float) -> Claims:
+def prove_within(problem: Problem, x: Array, d: float) -> Intervals:
     """f*, where all minimisers of g over Z are within a distance d of x."""
     f = _look(problem.upper, x)
     change = _change(problem, f, d)
-    return Claims((f.value - change, f.value + change))
+    return Intervals((f.value - change, f.value + change))
 
 
-def prove_at(problem: Problem, x: Array) -> Claims | None:
+def prove_at(problem: Problem, x: Array) -> Intervals | None:
     """What losses of a linear map prove about any x on R^n, without a radius; None: nothing.
 
     For whoever has a point and no slice: one factorisation of the rows of g.
@@ -140,7 +142,7 @@ def prove_at(problem: Problem, x: Array) -> Claims | None:
     sigma = problem.upper.strong_convexity - problem.upper.defect
     low = below(own, sigma, f.value - f.value_error, f.slope, f.slope_error, seen)
     high = f.value + _change(problem, f, seen.way)
-    return Claims(upper=(low, high), lower=g.value - g.value_error - seen.gap)
+    return Intervals(upper=(low, high), lower=g.value - g.value_error - seen.gap)
 
 
 def _below_losses(problem: Problem, x: Host, f: Look, g: Around, sign: Host | None) -> float:
@@ -153,8 +155,8 @@ def _below_losses(problem: Problem, x: Host, f: Look, g: Around, sign: Host | No
 
 
 def _look(h: Function, x: Array) -> Look:
-    (image,) = h.lift(x)
-    (seen,), _ = h.look([Lifted(x, image)])
+    (image,) = h.forward(x)
+    (seen,), _ = h.evaluate([PointWithImage(x, image)])
     size, parts, n = arrays.norm(x), max(abs(seen.value), seen.size), int(x.shape[0])
     errors = h.rounding(size, parts, arrays.norm(seen.slope), arrays.epsilon(x), n)
     penalty = split(h)[1]

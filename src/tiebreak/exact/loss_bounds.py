@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tiebreak.functions.parts import EPS, Form, Host, Margins, Structure, Tilt, norm
+from tiebreak.functions.parts import EPS, Host, LogisticPart, QuadraticPart, Structure, Tilt, norm
 from tiebreak.linalg import spectra
 from tiebreak.linalg.arrays import rounding_unit
 
@@ -118,7 +118,7 @@ def around(h: Structure, x: Host, slope: Host, error: float) -> Around | None:
     steepest = [
         float(np.max(found.dual(part.rows.T), initial=0.0)) * more
         for part in parts
-        if isinstance(part, Margins)
+        if isinstance(part, LogisticPart)
     ]
     rho = max(steepest, default=0.0)
     if not rho * decrement < 0.5:
@@ -142,10 +142,10 @@ def _doubt(h: Structure, x: Host, R: Host, least: float) -> float:
     """
     unit = rounding_unit(EPS, *R.shape)
     lost = unit * norm(R) / least
-    if any(isinstance(part, Form) for part in h.parts):
+    if any(isinstance(part, QuadraticPart) for part in h.parts):
         lost = lost * norm(R) / least
     for part in h.parts:
-        if isinstance(part, Margins):
+        if isinstance(part, LogisticPart):
             longest = float(np.max(np.sqrt(np.sum(part.rows * part.rows, axis=1))))
             largest = float(np.max(np.abs(part.rows @ x)))
             lost += rounding_unit(EPS, len(x)) * longest * norm(x) + 8.0 * EPS * (1.0 + largest)

@@ -39,9 +39,9 @@ from tiebreak.exact.rescaled import stretched
 from tiebreak.functions.base import Flat
 from tiebreak.functions.parts import (
     EPS,
-    Form,
     Host,
-    Margins,
+    LogisticPart,
+    QuadraticPart,
     Rank,
     Squares,
     Structure,
@@ -61,7 +61,7 @@ from tiebreak.linalg import arrays, deadline
 from tiebreak.linalg.arrays import Array
 from tiebreak.linalg.spectra import equilibrate
 from tiebreak.problem import Problem
-from tiebreak.proofs.certificate import Claims, News
+from tiebreak.proofs.certificate import Intervals, StepEvidence
 from tiebreak.sets.domains import Ball, Box, Halfspace, L1Ball, Monotone, Simplex, Space
 
 DOMAINS = (Space, Ball, Box, Simplex, L1Ball, Monotone, Halfspace)  # an Orthant is a Box
@@ -127,7 +127,7 @@ class State(NamedTuple):
     x: Array
     upper_value: float
     lower_value: float
-    news: News
+    evidence: StepEvidence
     finished: tuple[str, str] = ("", "")
     findings: ExactFindings | None = None
 
@@ -226,8 +226,8 @@ class Exact:
             if answer.sign is None:
                 claims = claims.both(slices.prove_alike(problem, host(x), rank, normal))
             findings = findings._replace(one_sided=claims.why)
-        news = solved.news._replace(claims=claims)
-        return solved._replace(news=news, findings=findings, finished=("solved", ending))
+        evidence = solved.evidence._replace(claims=claims)
+        return solved._replace(evidence=evidence, findings=findings, finished=("solved", ending))
 
 
 # --- the two levels -------------------------------------------------------------------------------
@@ -291,9 +291,9 @@ class Levels:
             return self.rank
         return in_units(self.rank, self._all_rows, self.units)
 
-    def prove_alike(self, problem: Problem, x: Host, rank: Rank, normal: Host) -> Claims:
+    def prove_alike(self, problem: Problem, x: Host, rank: Rank, normal: Host) -> Intervals:
         """What is proved where columns are alike, and rows too if they can nearly be met."""
-        claims, units, factors = Claims(), self.units, self._row_units
+        claims, units, factors = Intervals(), self.units, self._row_units
         is_free = isinstance(self.domain, Space | Box | Halfspace)
         if not is_free or (np.all(units == 1.0) and np.all(factors == 1.0)):
             return claims
@@ -330,14 +330,14 @@ class Levels:
         if self.is_bounded:
             return Fall(None)
         Z, g = self.polyhedron(), self.g
-        curved = [part.rows for part in g.parts if not isinstance(part, Margins | Tilt)]
+        curved = [part.rows for part in g.parts if not isinstance(part, LogisticPart | Tilt)]
         N = null_basis(np.vstack([*curved, Z.equal]), self.epsilon)
         c = N.T @ g.c
         is_slope, is_clear = _beside(norm(c), norm(g.c))
         c = c if is_slope else 0.0 * c
         rises, weights = np.zeros((0, N.shape[1])), np.zeros(0)
         for part in g.parts:
-            if isinstance(part, Margins):
+            if isinstance(part, LogisticPart):
                 along = part.rows @ N
                 lengths = np.sqrt(np.sum(along * along, axis=1))
                 moves = lengths > TOUCHING * np.sqrt(np.sum(part.rows * part.rows, axis=1))
@@ -578,7 +578,7 @@ def _units(columns: Host, rows: Host, f: Structure) -> Host:
     return units
 
 
-def _is_met(part: Squares | Margins | Form | Tilt, x: Host) -> bool:
+def _is_met(part: Squares | LogisticPart | QuadraticPart | Tilt, x: Host) -> bool:
     """Are all rows of these squares met, but for rounding, each beside its own terms?"""
     assert isinstance(part, Squares)
     off = np.abs(product(part.rows, x, part.target))
@@ -660,20 +660,20 @@ def _back(problem: Problem, x: Host, prototype: Array) -> Array:
 
 def _state(problem: Problem, k: int, x: Array) -> State:
     """Both functions looked at from x."""
-    (point,) = problem.lift(x)
-    (f_x,), (g_x,) = problem.upper.look([point.f])[0], problem.lower.look([point.g])[0]
-    news = News(
+    (point,) = problem.forward(x)
+    (f_x,), (g_x,) = problem.upper.evaluate([point.f])[0], problem.lower.evaluate([point.g])[0]
+    evidence = StepEvidence(
         upper=((1.0, f_x),),
         cuts=((1.0, g_x),),
         lower=((1.0, g_x),),
         values=((g_x.value, g_x.at, g_x),),
     )
-    return State(k, x, f_x.value + problem.penalties[0].value(x), g_x.value, news)
+    return State(k, x, f_x.value + problem.penalties[0].value(x), g_x.value, evidence)
 
 
 def _silent(state: State) -> State:
     """Without minorants: only the value of g at x counts."""
-    return state._replace(news=News(values=state.news.values))
+    return state._replace(evidence=StepEvidence(values=state.evidence.values))
 
 
 def _findings(rank: Rank, answer: Answer | None, uppers: tuple[float, float]) -> ExactFindings:

@@ -42,7 +42,17 @@ from typing import NamedTuple
 import numpy as np
 
 from tiebreak.exact.faces import ACTIVE, Polyhedron, linear_program, polyhedron
-from tiebreak.functions.parts import EPS, Form, Host, Margins, Squares, Structure, Tilt, host, norm
+from tiebreak.functions.parts import (
+    EPS,
+    Host,
+    LogisticPart,
+    QuadraticPart,
+    Squares,
+    Structure,
+    Tilt,
+    host,
+    norm,
+)
 from tiebreak.linalg import spectra
 from tiebreak.linalg.arrays import TINY, rounding_unit
 from tiebreak.linalg.spectra import GAP
@@ -288,7 +298,7 @@ class _Around:
         self.columns = np.sqrt(squares) + SHORT  # squares that underflow count as well
         self.push = math.hypot(*(_push(part, at, point.off) for part in g.parts)) * SAFE
         self.c = g.c
-        margins = [part for part in g.parts if isinstance(part, Margins)]
+        margins = [part for part in g.parts if isinstance(part, LogisticPart)]
         self.margin_rows = max((_longest(part.rows) for part in margins), default=0.0)
         self.margins = max((float(np.max(np.abs(p.rows @ at))) for p in margins), default=0.0)
         rest, rounding, _ = self._balanced(self.s, np.zeros(len(Z.rows), dtype=bool))
@@ -549,7 +559,7 @@ def _inward(G: Host, null: Host) -> Host | None:
 def _is_convex(h: Structure) -> bool:
     """Is it proved? Of a form that as many eigenvalues are positive as its rank has."""
     for part in h.parts:
-        if isinstance(part, Form):
+        if isinstance(part, QuadraticPart):
             noise = rounding_unit(EPS, h.n) * norm(part.rows)
             positive = int(np.count_nonzero(np.linalg.eigvalsh(part.rows) > GAP * noise))
             if positive < h.n and spectra.exact_rank(part.rows) != positive:
@@ -557,30 +567,30 @@ def _is_convex(h: Structure) -> bool:
     return True
 
 
-def _largest_bend(part: Squares | Margins | Form | Tilt) -> float:
+def _largest_bend(part: Squares | LogisticPart | QuadraticPart | Tilt) -> float:
     """A bound on the part's curvature, anywhere."""
     size = norm(part.rows)
-    if isinstance(part, Form):
+    if isinstance(part, QuadraticPart):
         return part.weight * size * SAFE
-    share = {Squares: 1.0, Margins: 0.25}.get(type(part), 0.0)
+    share = {Squares: 1.0, LogisticPart: 0.25}.get(type(part), 0.0)
     return share * part.weight * size * size * SAFE
 
 
-def _bent(part: Squares | Margins | Form | Tilt, at: Host) -> Host:
+def _bent(part: Squares | LogisticPart | QuadraticPart | Tilt, at: Host) -> Host:
     """Rows C with |C d|² <= the part's curvature along d; |Q d|² <= |Q| d'Qd for a form."""
-    if isinstance(part, Form):
+    if isinstance(part, QuadraticPart):
         return math.sqrt(part.weight / norm(part.rows)) * part.rows
     return part.curvature(at)
 
 
-def _squares(part: Squares | Margins | Form | Tilt, at: Host) -> Host:
+def _squares(part: Squares | LogisticPart | QuadraticPart | Tilt, at: Host) -> Host:
     """The diagonal of the part's second derivative, or a little more."""
-    if isinstance(part, Form):
+    if isinstance(part, QuadraticPart):
         return np.maximum(part.weight * np.diag(part.rows), 0.0) * SAFE
     return np.asarray(np.sum(_bent(part, at) ** 2, axis=0)) * SAFE
 
 
-def _push(part: Squares | Margins | Form | Tilt, at: Host, off: float) -> float:
+def _push(part: Squares | LogisticPart | QuadraticPart | Tilt, at: Host, off: float) -> float:
     """|<grad, d>| <= this times the root of the curvature along d, within ``off`` of a point.
 
     For the part's losses; (phi')²/phi'' = e^-t for a logistic one.
@@ -588,7 +598,7 @@ def _push(part: Squares | Margins | Form | Tilt, at: Host, off: float) -> float:
     root, size = math.sqrt(part.weight), norm(part.rows)
     if isinstance(part, Tilt):
         return 0.0
-    if isinstance(part, Form):
+    if isinstance(part, QuadraticPart):
         return root * math.sqrt(size) * (norm(at) + off) * SAFE
     if isinstance(part, Squares):
         return (part.size(at) / root + root * size * off) * SAFE

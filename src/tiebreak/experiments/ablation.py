@@ -13,7 +13,7 @@ from tiebreak import theory
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Array, mix
 from tiebreak.problem import Problem
-from tiebreak.proofs.certificate import News
+from tiebreak.proofs.certificate import StepEvidence
 
 
 class State(NamedTuple):
@@ -25,7 +25,7 @@ class State(NamedTuple):
     z: Array
     upper_value: float  # f(x) and g(x)
     lower_value: float
-    news: News
+    evidence: StepEvidence
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class CutAt:
     def init(self, problem: Problem, x0: Array) -> State:
         """x_0 = z_0."""
         x = problem.domain.project(x0)
-        return State(0, 0.0, x, x, problem.upper.value(x), problem.lower.value(x), News())
+        return State(0, 0.0, x, x, problem.upper.value(x), problem.lower.value(x), StepEvidence())
 
     def step(self, problem: Problem, state: State) -> State:
         """One step; plain products, for nobody waits for an ablation."""
@@ -75,4 +75,4 @@ class CutAt:
         offset = self.level - g.value(p) + arrays.dot(c, p)
         z, _ = problem.domain.project_cut(state.z - a * f.gradient(y), c, offset)
         x = mix(state.x, z, a / A)
-        return State(state.k + 1, A, x, z, f.value(x), g.value(x), News())
+        return State(state.k + 1, A, x, z, f.value(x), g.value(x), StepEvidence())

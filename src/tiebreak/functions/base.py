@@ -27,7 +27,7 @@ from tiebreak.linalg.fingerprints import FromData, remember
 PROBE = 1e-4  # how far a callable is looked at around the start, beside |x0|
 
 
-class Lifted(NamedTuple):
+class PointWithImage(NamedTuple):
     """A point with its image under one function's matrix."""
 
     x: Array
@@ -35,7 +35,7 @@ class Lifted(NamedTuple):
     reach: Any = None  # see `Seen`
 
 
-class Seen(NamedTuple):
+class Minorant(NamedTuple):
     """A minorant of a convex function: h(x) >= value + <slope, x - at> for all x."""
 
     at: Array
@@ -46,17 +46,17 @@ class Seen(NamedTuple):
     # units, and which may be far longer than the point. None: multiplied, so |at|.
     reach: Any = None
 
-    def beside(self, other: Lifted) -> Seen:
+    def beside(self, other: PointWithImage) -> Minorant:
         """This look with a reach that is enough for the image of another point too."""
         known = [reach for reach in (self.reach, other.reach) if reach is not None]
         return self._replace(reach=sum(known)) if known else self
 
 
 Projection: TypeAlias = Callable[[Array], Array]  # onto Z
-Outcome: TypeAlias = tuple[list[Seen], list[float]]  # minorants, and values at other points
+Outcome: TypeAlias = tuple[list[Minorant], list[float]]  # minorants, and values at other points
 
 
-class Looking:
+class PendingEvaluation:
     """A look that has begun: a call waits for its end, and gives the outcome.
 
     ``slopes`` need not wait: those on a GPU can go into what is to be computed there next. Its
@@ -76,16 +76,16 @@ class Looking:
     @classmethod
     def of(
         cls,
-        at: Sequence[Lifted],
+        at: Sequence[PointWithImage],
         losses: Callable[[], list[float]],
         slopes: Callable[[], list[Array]],
-    ) -> Looking:
+    ) -> PendingEvaluation:
         """Losses at the points ``at`` and at others after them, slopes at the first."""
 
         def end() -> Outcome:
             found = losses()
             looks = zip(at, found, slopes())  # noqa: B905
-            seen = [Seen(p.x, loss, slope, reach=p.reach) for p, loss, slope in looks]
+            seen = [Minorant(p.x, loss, slope, reach=p.reach) for p, loss, slope in looks]
             return seen, found[len(at) :]
 
         return cls(end, slopes, losses)
@@ -129,25 +129,29 @@ class Function(FromData):
         """The gradient of h at x."""
         raise NotImplementedError
 
-    def lift(self, *xs: Array) -> tuple[Image, ...]:
+    def forward(self, *xs: Array) -> tuple[Image, ...]:
         """The images of ``xs``; a function without a matrix has none."""
         return (None,) * len(xs)
 
-    def look(self, at: Sequence[Lifted], values_at: Sequence[Lifted] = ()) -> Outcome:
+    def evaluate(
+        self, at: Sequence[PointWithImage], values_at: Sequence[PointWithImage] = ()
+    ) -> Outcome:
         """Minorants at the points ``at``, values at the points ``values_at``."""
-        return self.start(at, values_at)()
+        return self.evaluate_async(at, values_at)()
 
-    def start(self, at: Sequence[Lifted], values_at: Sequence[Lifted] = ()) -> Looking:
+    def evaluate_async(
+        self, at: Sequence[PointWithImage], values_at: Sequence[PointWithImage] = ()
+    ) -> PendingEvaluation:
         """Begin a ``look``; what is returned waits for its end, and gives the outcome.
 
         Where the data are on a GPU or on a cluster, two functions then work at the same time.
         """
 
         def end() -> Outcome:
-            seen = [Seen(p.x, self.value(p.x), self.gradient(p.x), reach=p.reach) for p in at]
+            seen = [Minorant(p.x, self.value(p.x), self.gradient(p.x), reach=p.reach) for p in at]
             return seen, [self.value(p.x) for p in values_at]
 
-        return Looking(end)
+        return PendingEvaluation(end)
 
     def passes(self, lifts: int, slopes: int, values: int) -> int:
         """How many passes over the data so many lifts, slopes and values cost."""
@@ -195,7 +199,7 @@ class Function(FromData):
         return self
 
     @property
-    def widened(self) -> Function | None:
+    def in_float64(self) -> Function | None:
         """The same function of the same data for vectors in float64; None where that is not known.
 
         The data may stay in single precision: then they are widened on their way.
@@ -220,7 +224,7 @@ class SmoothFunction(Function):
         return self
 
     @property
-    def widened(self) -> SmoothFunction | None:
+    def in_float64(self) -> SmoothFunction | None:
         return None
 
     def sized(self, x0: Array, project: Projection) -> SmoothFunction:
@@ -262,7 +266,7 @@ class SquaredNorm(SmoothFunction):
             self._size = arrays.norm(self.center)
 
     @property
-    def widened(self) -> SquaredNorm:
+    def in_float64(self) -> SquaredNorm:
         return SquaredNorm(self.weight, None if self.center is None else arrays.double(self.center))
 
     def _shifted(self, x: Array) -> Array:
@@ -275,14 +279,16 @@ class SquaredNorm(SmoothFunction):
     def gradient(self, x: Array) -> Array:
         return self.weight * self._shifted(x)
 
-    def start(self, at: Sequence[Lifted], values_at: Sequence[Lifted] = ()) -> Looking:
+    def evaluate_async(
+        self, at: Sequence[PointWithImage], values_at: Sequence[PointWithImage] = ()
+    ) -> PendingEvaluation:
         shifted, half = [self._shifted(p.x) for p in (*at, *values_at)], 0.5 * self.weight
         squares = [arrays.inner(s, s) for s in shifted]
         losses = arrays.later(squares, lambda found: [half * square for square in found])
         slopes = shifted[: len(at)]
         if self.weight != 1.0:  # otherwise not worth a copy
             slopes = [self.weight * s for s in slopes]
-        return Looking.of(at, losses, lambda: slopes)
+        return PendingEvaluation.of(at, losses, lambda: slopes)
 
     def rounding(
         self, reach: float, value: float, slope: float, epsilon: float, n: int
@@ -304,7 +310,7 @@ class Flat(SmoothFunction):
         return "0"
 
     @property
-    def widened(self) -> Flat:
+    def in_float64(self) -> Flat:
         return self
 
     def value(self, x: Array) -> float:
@@ -338,7 +344,7 @@ class Linear(SmoothFunction):
             self.lower_bound = 0.0
 
     @property
-    def widened(self) -> Linear:
+    def in_float64(self) -> Linear:
         return Linear(arrays.double(self.c))
 
     def value(self, x: Array) -> float:
@@ -503,8 +509,8 @@ class Scaled(SmoothFunction):
         self.dimension, self.prototype = function.dimension, function.prototype
 
     @property
-    def widened(self) -> SmoothFunction | None:
-        function = self.function.widened
+    def in_float64(self) -> SmoothFunction | None:
+        function = self.function.in_float64
         return None if function is None else Scaled(self.weight, function)
 
     def sized(self, x0: Array, project: Projection) -> SmoothFunction:
@@ -545,18 +551,20 @@ class Scaled(SmoothFunction):
     def gradient(self, x: Array) -> Array:
         return self.weight * self.function.gradient(x)
 
-    def lift(self, *xs: Array) -> tuple[Image, ...]:
-        return self.function.lift(*xs)
+    def forward(self, *xs: Array) -> tuple[Image, ...]:
+        return self.function.forward(*xs)
 
-    def start(self, at: Sequence[Lifted], values_at: Sequence[Lifted] = ()) -> Looking:
-        looking, w = self.function.start(at, values_at), self.weight
+    def evaluate_async(
+        self, at: Sequence[PointWithImage], values_at: Sequence[PointWithImage] = ()
+    ) -> PendingEvaluation:
+        looking, w = self.function.evaluate_async(at, values_at), self.weight
 
         def end() -> Outcome:
             seen, values = looking()
-            scaled = [Seen(s.at, w * s.value, w * s.slope, w * s.size, s.reach) for s in seen]
+            scaled = [Minorant(s.at, w * s.value, w * s.slope, w * s.size, s.reach) for s in seen]
             return scaled, [w * v for v in values]
 
-        return Looking(end)
+        return PendingEvaluation(end)
 
     def passes(self, lifts: int, slopes: int, values: int) -> int:
         return self.function.passes(lifts, slopes, values)
@@ -591,7 +599,7 @@ def in_one_precision(who: str, first: F, second: F) -> tuple[F, F]:
     kinds = [arrays.kind(h.prototype) for h in (first, second) if h.prototype is not None]
     if len(set(kinds)) < 2:
         return first, second
-    found = [h if not arrays.is_single(h.prototype) else h.widened for h in (first, second)]
+    found = [h if not arrays.is_single(h.prototype) else h.in_float64 for h in (first, second)]
     if len({kind.split()[0] for kind in kinds}) > 1 or None in found:
         raise ValueError(
             f"{who} must hold arrays of the same library and dtype, got {kinds[0]} and {kinds[1]}"
@@ -617,8 +625,8 @@ class Sum(SmoothFunction):
         self.prototype = first.prototype if first.prototype is not None else second.prototype
 
     @property
-    def widened(self) -> SmoothFunction | None:
-        first, second = self.first.widened, self.second.widened
+    def in_float64(self) -> SmoothFunction | None:
+        first, second = self.first.in_float64, self.second.in_float64
         return None if first is None or second is None else Sum(first, second)
 
     def sized(self, x0: Array, project: Projection) -> SmoothFunction:
@@ -655,14 +663,16 @@ class Sum(SmoothFunction):
     def gradient(self, x: Array) -> Array:
         return self.first.gradient(x) + self.second.gradient(x)
 
-    def lift(self, *xs: Array) -> tuple[Image, ...]:
-        return tuple(zip(self.first.lift(*xs), self.second.lift(*xs), strict=True))
+    def forward(self, *xs: Array) -> tuple[Image, ...]:
+        return tuple(zip(self.first.forward(*xs), self.second.forward(*xs), strict=True))
 
-    def start(self, at: Sequence[Lifted], values_at: Sequence[Lifted] = ()) -> Looking:
+    def evaluate_async(
+        self, at: Sequence[PointWithImage], values_at: Sequence[PointWithImage] = ()
+    ) -> PendingEvaluation:
         parts = [
-            h.start(
-                [Lifted(p.x, p.image[i], p.reach) for p in at],
-                [Lifted(p.x, p.image[i], p.reach) for p in values_at],
+            h.evaluate_async(
+                [PointWithImage(p.x, p.image[i], p.reach) for p in at],
+                [PointWithImage(p.x, p.image[i], p.reach) for p in values_at],
             )
             for i, h in enumerate((self.first, self.second))
         ]
@@ -671,7 +681,7 @@ class Sum(SmoothFunction):
             (seen, values), (more_seen, more_values) = (looking() for looking in parts)
             return (
                 [
-                    Seen(
+                    Minorant(
                         s.at,
                         s.value + t.value,
                         s.slope + t.slope,
@@ -683,7 +693,7 @@ class Sum(SmoothFunction):
                 [v + w for v, w in zip(values, more_values, strict=True)],
             )
 
-        return Looking(end)
+        return PendingEvaluation(end)
 
     def passes(self, lifts: int, slopes: int, values: int) -> int:
         return self.first.passes(lifts, slopes, values) + self.second.passes(lifts, slopes, values)

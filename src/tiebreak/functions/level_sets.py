@@ -30,7 +30,7 @@ from tiebreak.sets.lmo import argmin_cut
 Host = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
 
-class Sublevels(Protocol):
+class LevelSets(Protocol):
     """What a method asks of the sets Z ∩ {f <= level}."""
 
     def least(self, x: Array) -> float:
@@ -46,7 +46,7 @@ class Sublevels(Protocol):
         """A lower bound on <slope, x> over Z ∩ {f <= level}, -inf where there is none."""
 
 
-def find(f: Function, domain: Domain) -> Sublevels | None:
+def find(f: Function, domain: Domain) -> LevelSets | None:
     """The sublevel sets of f within the domain, None where their projection is not easy."""
     simple = _simple(f.bare)
     if isinstance(simple, _Bowl):

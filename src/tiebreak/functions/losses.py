@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tiebreak.functions.base import Lifted, Looking, SmoothFunction
+from tiebreak.functions.base import PendingEvaluation, PointWithImage, SmoothFunction
 from tiebreak.linalg import arrays, checks, deadline, matrices, spectra, tables
 from tiebreak.linalg.arrays import Array, Deferred, Image, Plan, Product, rounding_unit
 from tiebreak.linalg.fingerprints import FromData, remember
@@ -100,12 +100,14 @@ class _LinearLoss(SmoothFunction):
     def gradient(self, x: Array) -> Array:
         return self._found(self._images(x), 1).slopes()[0]
 
-    def lift(self, *xs: Array) -> tuple[Image, ...]:
+    def forward(self, *xs: Array) -> tuple[Image, ...]:
         return self._images(*xs)
 
-    def start(self, at: Sequence[Lifted], values_at: Sequence[Lifted] = ()) -> Looking:
+    def evaluate_async(
+        self, at: Sequence[PointWithImage], values_at: Sequence[PointWithImage] = ()
+    ) -> PendingEvaluation:
         found = self._found([p.image for p in (*at, *values_at)], len(at))
-        return Looking.of(at, *found)
+        return PendingEvaluation.of(at, *found)
 
     def _images(self, *xs: Array) -> tuple[Image, ...]:
         if self.matrix.shares_passes:
@@ -229,7 +231,7 @@ class _LinearLoss(SmoothFunction):
 
 def _widened(owner: str, name: str, whose: str, matrix: Matrix) -> Matrix:
     """The matrix in double precision, for a vector whose numbers need that."""
-    wide = matrix.widened
+    wide = matrix.in_float64
     if wide is None:
         raise ValueError(
             f"{owner}: {name} must hold numbers of float32 as {whose} does, which cannot be "
@@ -290,8 +292,8 @@ class LeastSquares(_LinearLoss):
         return self.b
 
     @property
-    def widened(self) -> LeastSquares | None:
-        matrix = self.matrix.widened
+    def in_float64(self) -> LeastSquares | None:
+        matrix = self.matrix.in_float64
         if matrix is None:
             return None
         b, known = arrays.double(self.b), self.known_lipschitz
@@ -348,13 +350,15 @@ class LeastSquares(_LinearLoss):
     def extent(self, x: Array) -> float:
         return arrays.norm(x) if self.gram is not None else super().extent(x)
 
-    def lift(self, *xs: Array) -> tuple[Image, ...]:
-        return self.gram.lift(*xs) if self.gram is not None else super().lift(*xs)
+    def forward(self, *xs: Array) -> tuple[Image, ...]:
+        return self.gram.forward(*xs) if self.gram is not None else super().forward(*xs)
 
-    def start(self, at: Sequence[Lifted], values_at: Sequence[Lifted] = ()) -> Looking:
+    def evaluate_async(
+        self, at: Sequence[PointWithImage], values_at: Sequence[PointWithImage] = ()
+    ) -> PendingEvaluation:
         if self.gram is not None:
-            return self.gram.start(at, values_at)
-        return super().start(at, values_at)
+            return self.gram.evaluate_async(at, values_at)
+        return super().evaluate_async(at, values_at)
 
     def passes(self, lifts: int, slopes: int, values: int) -> int:
         return lifts if self.gram is not None else super().passes(lifts, slopes, values)
@@ -481,8 +485,8 @@ class Logistic(_LinearLoss):
         return self.y
 
     @property
-    def widened(self) -> Logistic | None:
-        matrix = self.matrix.widened
+    def in_float64(self) -> Logistic | None:
+        matrix = self.matrix.in_float64
         if matrix is None:
             return None
         wide = Logistic(matrix, arrays.double(self.y), self.mean, lipschitz=self.known_lipschitz)
@@ -613,8 +617,8 @@ class Quadratic(SmoothFunction):
         return quadratic
 
     @property
-    def widened(self) -> Quadratic | None:
-        matrix = self.matrix.widened
+    def in_float64(self) -> Quadratic | None:
+        matrix = self.matrix.in_float64
         if matrix is None:
             return None
         wide = Quadratic._trusted(matrix, arrays.double(self.c), self.constant)
@@ -633,14 +637,16 @@ class Quadratic(SmoothFunction):
     def gradient(self, x: Array) -> Array:
         return self._apply(x) + self.c
 
-    def lift(self, *xs: Array) -> tuple[Image, ...]:
+    def forward(self, *xs: Array) -> tuple[Image, ...]:
         return tuple(self.matrix.forward(*xs))
 
-    def start(self, at: Sequence[Lifted], values_at: Sequence[Lifted] = ()) -> Looking:
+    def evaluate_async(
+        self, at: Sequence[PointWithImage], values_at: Sequence[PointWithImage] = ()
+    ) -> PendingEvaluation:
         inner = [self._inner(p.x, p.image) for p in (*at, *values_at)]
         losses = arrays.later(inner, lambda found: [some + self.constant for some in found])
         slopes = [p.image + self.c for p in at]
-        return Looking.of(at, losses, lambda: slopes)
+        return PendingEvaluation.of(at, losses, lambda: slopes)
 
     def passes(self, lifts: int, slopes: int, values: int) -> int:
         return lifts

@@ -160,7 +160,7 @@ class Squares(_Rows):
 
 
 @dataclass(frozen=True)
-class Margins(_Rows):
+class LogisticPart(_Rows):
     """weight times the sum of log(1 + exp(-<a_i, x>)); the rows a_i carry the labels' signs.
 
     Derivatives are e^lift times what they are: far out they would underflow.
@@ -211,13 +211,13 @@ class Margins(_Rows):
         start, change = self.rows @ x, self.rows @ d
         return lambda step: -self.weight * float(change @ self._pull(start + step * change))
 
-    def scaled(self, top: int) -> Margins:
+    def scaled(self, top: int) -> LogisticPart:
         """The rows stay, for margins have a scale of their own."""
-        return Margins(math.ldexp(self.weight, -top), self.rows)
+        return LogisticPart(math.ldexp(self.weight, -top), self.rows)
 
 
 @dataclass(frozen=True)
-class Form(_Rows):
+class QuadraticPart(_Rows):
     """weight/2 x'Qx; its rows are those of Q, for Qx is what all minimisers share."""
 
     weight: float
@@ -244,9 +244,9 @@ class Form(_Rows):
         start, change = self.rows @ x, self.rows @ d
         return lambda step: self.weight * float(d @ (start + step * change))
 
-    def scaled(self, top: int) -> Form:
+    def scaled(self, top: int) -> QuadraticPart:
         e = _exponent(self.rows)
-        return Form(math.ldexp(self.weight, e - top), np.ldexp(self.rows, -e))
+        return QuadraticPart(math.ldexp(self.weight, e - top), np.ldexp(self.rows, -e))
 
 
 @dataclass(frozen=True)
@@ -285,7 +285,7 @@ def _pull(margins: Host, lift: float = 0.0) -> Host:
     return np.asarray(np.exp(np.minimum(lift - np.logaddexp(0.0, margins), 700.0)))
 
 
-Part = Squares | Margins | Form | Tilt
+Part = Squares | LogisticPart | QuadraticPart | Tilt
 
 
 class Slope(NamedTuple):
@@ -320,7 +320,7 @@ class Structure:
 
     @property
     def is_quadratic(self) -> bool:
-        return self.only(Squares, Form, Tilt)
+        return self.only(Squares, QuadraticPart, Tilt)
 
     @cached_property
     def _slopes(self) -> dict[bytes, Slope]:
@@ -349,7 +349,7 @@ class Structure:
         if any(part.sliced.is_plain for part in self.parts):
             error += arrays.rounding_unit(EPS, *shape) * size
         for s, dual, part in zip(sizes, duals, self.parts, strict=True):
-            length = norm(dual) + (part.noise(x, dual) if isinstance(part, Margins) else 0.0)
+            length = norm(dual) + (part.noise(x, dual) if isinstance(part, LogisticPart) else 0.0)
             error += 8.0 * EPS * s * length
         return Slope(vector, size, error)
 
@@ -360,18 +360,18 @@ class Structure:
 
     def largest_change(self, d: Host) -> float:
         """The largest change of a margin along d."""
-        changes = [part.rows @ d for part in self.parts if isinstance(part, Margins)]
+        changes = [part.rows @ d for part in self.parts if isinstance(part, LogisticPart)]
         return max((float(np.max(np.abs(change))) for change in changes), default=0.0)
 
     def largest_margin(self, reach: float) -> float:
         """About the largest margin that a point of this length can have; 0 without margins."""
         return max(
-            (norm(p.rows) * reach for p in self.parts if isinstance(p, Margins)), default=0.0
+            (norm(p.rows) * reach for p in self.parts if isinstance(p, LogisticPart)), default=0.0
         )
 
     def magnified(self, x: Host) -> Structure:
         """The same up to a factor, for derivatives at x: sums of Margins do not underflow there."""
-        margins = [part for part in self.parts if isinstance(part, Margins)]
+        margins = [part for part in self.parts if isinstance(part, LogisticPart)]
         if not margins or len(margins) < len(self.parts):
             return self
         lift = max(min(float(np.min(part.rows @ x)) for part in margins), 0.0)
@@ -390,7 +390,7 @@ class Structure:
     def tempered(self, share: float) -> Structure:
         """The same with all margins multiplied by ``share``."""
         parts = [
-            replace(part, rows=share * part.rows) if isinstance(part, Margins) else part
+            replace(part, rows=share * part.rows) if isinstance(part, LogisticPart) else part
             for part in self.parts
         ]
         return Structure(self.n, tuple(parts))
@@ -399,7 +399,7 @@ class Structure:
         """The same without the logistic losses that add at most ``least`` to the slope at x."""
         parts = []
         for part in self.parts:
-            if isinstance(part, Margins):
+            if isinstance(part, LogisticPart):
                 lengths = np.sqrt(np.sum(part.rows * part.rows, axis=1))
                 part = replace(part, rows=part.rows[np.abs(part.dual(x)) * lengths > least])
             parts.append(part)
@@ -422,7 +422,7 @@ class Structure:
         """The size of each variable's column: that of its largest entry."""
         columns = [
             np.sqrt(np.abs(np.diag(part.rows)))
-            if isinstance(part, Form)
+            if isinstance(part, QuadraticPart)
             else np.max(np.abs(part.rows), axis=0, initial=0.0)
             for part in self.parts
         ]
@@ -433,7 +433,7 @@ class Structure:
         parts = []
         for part in self.parts:
             rows = part.rows * units
-            rows = units[:, None] * rows if isinstance(part, Form) else rows
+            rows = units[:, None] * rows if isinstance(part, QuadraticPart) else rows
             parts.append(replace(part, rows=rows))
         return Structure(self.n, tuple(parts))
 
@@ -475,7 +475,9 @@ class Structure:
         parts = []
         for part in self.parts:
             rows = part.rows @ lift
-            parts.append(replace(part, rows=lift.T @ rows if isinstance(part, Form) else rows))
+            parts.append(
+                replace(part, rows=lift.T @ rows if isinstance(part, QuadraticPart) else rows)
+            )
         return Structure(lift.shape[1], tuple(parts))
 
 
@@ -501,12 +503,12 @@ def structure(owner: str, level: str, h: Function, n: int) -> Structure:
             parts.append(Squares(weight * part._scale, part.matrix.dense(), host(part.b)))
         elif isinstance(part, Logistic) and level == "lower":
             signed = host(part.y)[:, None] * part.matrix.dense()
-            parts.append(Margins(weight * part._scale, signed))
+            parts.append(LogisticPart(weight * part._scale, signed))
         elif isinstance(part, SquaredNorm):
             center = np.zeros(n) if part.center is None else host(part.center)
             parts.append(Squares(weight * part.weight, np.eye(n), center))
         elif isinstance(part, Quadratic):
-            parts += [Form(weight, part.matrix.dense()), Tilt(weight, host(part.c)[None])]
+            parts += [QuadraticPart(weight, part.matrix.dense()), Tilt(weight, host(part.c)[None])]
         elif isinstance(part, Linear):
             parts.append(Tilt(weight, host(part.c)[None]))
         elif not isinstance(part, Flat):

@@ -12,7 +12,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tiebreak.functions.base import Flat, Function, Lifted, Looking, Outcome, SmoothFunction
+from tiebreak.functions.base import (
+    Flat,
+    Function,
+    Outcome,
+    PendingEvaluation,
+    PointWithImage,
+    SmoothFunction,
+)
 from tiebreak.functions.groups import Groups, groups_of
 from tiebreak.functions.terms import Terms
 from tiebreak.linalg import arrays, checks, tables
@@ -414,8 +421,8 @@ class Composite(Function):
         return Composite(self.smooth.bare, self.penalty)
 
     @property
-    def widened(self) -> Composite | None:
-        smooth = self.smooth.widened
+    def in_float64(self) -> Composite | None:
+        smooth = self.smooth.in_float64
         return None if smooth is None else Composite(smooth, self.penalty)
 
     @property
@@ -448,19 +455,21 @@ class Composite(Function):
     def gradient(self, x: Array) -> Array:
         return self.smooth.gradient(x)
 
-    def lift(self, *xs: Array) -> tuple[Image, ...]:
-        return self.smooth.lift(*xs)
+    def forward(self, *xs: Array) -> tuple[Image, ...]:
+        return self.smooth.forward(*xs)
 
-    def start(self, at: Sequence[Lifted], values_at: Sequence[Lifted] = ()) -> Looking:
+    def evaluate_async(
+        self, at: Sequence[PointWithImage], values_at: Sequence[PointWithImage] = ()
+    ) -> PendingEvaluation:
         """Minorants of the smooth part, values of the sum."""
-        looking = self.smooth.start(at, values_at)
+        looking = self.smooth.evaluate_async(at, values_at)
 
         def end() -> Outcome:
             seen, values = looking()
             extra = [self.penalty.value(p.x) for p in values_at]
             return seen, [v + more for v, more in zip(values, extra, strict=True)]
 
-        return Looking(end, looking.slopes)
+        return PendingEvaluation(end, looking.slopes)
 
     def passes(self, lifts: int, slopes: int, values: int) -> int:
         return self.smooth.passes(lifts, slopes, values)

@@ -200,7 +200,7 @@ class Matrix:
         return np.asarray(arrays.to_numpy(self.entries), dtype=np.float64)
 
     @property
-    def widened(self) -> Matrix | None:
+    def in_float64(self) -> Matrix | None:
         """The same matrix for vectors in float64, None where its entries are not at hand."""
         if arrays.drops_float64(self.prototype):
             return None
@@ -254,7 +254,7 @@ class Sparse(Matrix):
         return self.entries.data
 
     @property
-    def widened(self) -> Matrix:
+    def in_float64(self) -> Matrix:
         A = self.entries
         wide = A.data.astype(np.float64)
         return Sparse(type(A)((wide, A.indices, A.indptr), shape=A.shape))
@@ -502,7 +502,7 @@ class Operator(Matrix):
         return [self._product(self._back, r, self.shape[1]) for r in rs]
 
     @property
-    def widened(self) -> None:
+    def in_float64(self) -> None:
         """None: its products are what they are."""
         return None
 
@@ -574,7 +574,7 @@ class Swept(Matrix):
         raise NotImplementedError
 
     @property
-    def widened(self) -> Matrix | None:
+    def in_float64(self) -> Matrix | None:
         return WideRows(self)
 
     def forward(self, *xs: Array) -> list[Array]:

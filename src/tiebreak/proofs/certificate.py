@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tiebreak import theory
-from tiebreak.functions.base import Function, Seen
+from tiebreak.functions.base import Function, Minorant
 from tiebreak.functions.penalties import split
 from tiebreak.linalg import arrays, deadline
 from tiebreak.linalg.arrays import TINY, Array, rounding_unit
@@ -39,29 +39,29 @@ SHORT = 2**14  # entries of a vector that may wait in the memory of the host: no
 FAR_SHORT = 2**20  # the same on a device, which has gigabytes
 
 
-class Claims(NamedTuple):
+class Intervals(NamedTuple):
     """Bounds that a method has proved in its own way, by structure and not by minorants."""
 
     upper: tuple[float, float] = (-math.inf, math.inf)  # an interval that contains f*
     lower: float = -math.inf  # g* is at least this
     why: str = ""  # why f* has no upper bound, where that is known
 
-    def both(self, other: Claims) -> Claims:
+    def both(self, other: Intervals) -> Intervals:
         """What both say, of the same problem."""
         (low, high), (least, most) = self.upper, other.upper
         high = min(high, most)
         why = self.why if math.isinf(high) else ""
-        return Claims((max(low, least), high), max(self.lower, other.lower), why)
+        return Intervals((max(low, least), high), max(self.lower, other.lower), why)
 
 
-class News(NamedTuple):
+class StepEvidence(NamedTuple):
     """What one step has found out: weighted minorants, and values of g at points of Z."""
 
-    upper: tuple[tuple[float, Seen], ...] = ()  # of f1
-    cuts: tuple[tuple[float, Seen], ...] = ()  # of g1, weighted by the cuts' multipliers
-    lower: tuple[tuple[float, Seen], ...] = ()  # of g1, weighted for a bound on g* itself
-    values: tuple[tuple[float, Array, Seen], ...] = ()  # g at a point of Z, a minorant close by
-    claims: Claims | None = None
+    upper: tuple[tuple[float, Minorant], ...] = ()  # of f1
+    cuts: tuple[tuple[float, Minorant], ...] = ()  # of g1, weighted by the cuts' multipliers
+    lower: tuple[tuple[float, Minorant], ...] = ()  # of g1, weighted for a bound on g* itself
+    values: tuple[tuple[float, Array, Minorant], ...] = ()  # g at a point of Z, a minorant close by
+    claims: Intervals | None = None
 
 
 class Standing(NamedTuple):
@@ -191,7 +191,7 @@ class Measured(NamedTuple):
     reach: float
 
 
-class Ledger:
+class BoundAccumulator:
     """Collects the News of a run and turns them into bounds on f* and g*."""
 
     def __init__(self, problem: Problem, x0: Array, sums: Sums | None = None) -> None:
@@ -209,8 +209,8 @@ class Ledger:
         self.refuted = False  # was a promise of the user seen to be false?
         self.is_steep = False  # was f seen to rise faster than its Lipschitz constant allows?
         self.part_sizes = (0.0, 0.0)  # of f and g, where they are sums whose parts may cancel
-        self._waiting: list[News] = []
-        self._measured: list[tuple[News, list[Measured]]] = []
+        self._waiting: list[StepEvidence] = []
+        self._measured: list[tuple[StepEvidence, list[Measured]]] = []
         self._is_good = True  # was all finite that was taken in since the last add?
         is_short = self._n <= (SHORT if self._xp is np else FAR_SHORT)
         self._patience = PATIENCE if is_short else 1
@@ -228,7 +228,7 @@ class Ledger:
 
     # -- collecting -----------------------------------------------------------------------------
 
-    def add(self, news: News) -> bool:
+    def add(self, evidence: StepEvidence) -> bool:
         """The news of one step; False if some that waited were not finite, and were left out.
 
         The news of a few steps are taken in together where the vectors are on a device, for asking
@@ -237,7 +237,7 @@ class Ledger:
         to the bit. A device is asked here, when it has nothing else to do; the arithmetic is left
         to `catch_up`, unless nobody calls it.
         """
-        self._waiting.append(news)
+        self._waiting.append(evidence)
         if len(self._waiting) >= self._patience:
             self._measure()
         if self._patience == 1:
@@ -248,8 +248,8 @@ class Ledger:
     def catch_up(self) -> None:
         """Enter what is measured: for whoever waits for data in the meantime."""
         measured, self._measured = self._measured, []
-        for news, sizes in measured:
-            self._is_good &= self._enter(news, iter(sizes))
+        for evidence, sizes in measured:
+            self._is_good &= self._enter(evidence, iter(sizes))
 
     @property
     def sums(self) -> Sums:
@@ -271,15 +271,15 @@ class Ledger:
         looks = [[s for _, s in (*n.upper, *n.cuts, *n.lower)] for n in waiting]
         sizes = self._sizes([seen for some in looks for seen in some])
         self._measured = [
-            (news, list(itertools.islice(sizes, len(some))))
-            for news, some in zip(waiting, looks, strict=True)
+            (evidence, list(itertools.islice(sizes, len(some))))
+            for evidence, some in zip(waiting, looks, strict=True)
         ]
-        values = [look for news in waiting for look in news.values]
+        values = [look for evidence in waiting for look in evidence.values]
         self._lower_ghat(values)
         if self._growth > 0.0:
             self._raise_lower_bound([near for _, _, near in values])
 
-    def _lower_ghat(self, looks: Sequence[tuple[float, Array, Seen]]) -> None:
+    def _lower_ghat(self, looks: Sequence[tuple[float, Array, Minorant]]) -> None:
         """By the smallest value, and by those below its bound, mostly none."""
         ghat, looks = self._sums.ghat, sorted(looks, key=lambda look: look[0])
         for some in (looks[:1], looks[1:]):
@@ -287,21 +287,21 @@ class Ledger:
                 ghat = min(ghat, *self._values_above(self.problem.lower, below))
         self.sums = self._sums._replace(ghat=ghat)
 
-    def _enter(self, news: News, sizes: Iterator[Measured]) -> bool:
+    def _enter(self, evidence: StepEvidence, sizes: Iterator[Measured]) -> bool:
         """The minorants of one step, which are measured already."""
         f, g = self.problem.upper, self.problem.lower
-        uppers = [(w, self._model(f, seen, next(sizes), upper=1.0)) for w, seen in news.upper]
-        cuts = [(w, self._model(g, seen, next(sizes), lower=1.0)) for w, seen in news.cuts]
-        lowers = [(w, self._model(g, seen, next(sizes), lower=1.0)) for w, seen in news.lower]
+        uppers = [(w, self._model(f, seen, next(sizes), upper=1.0)) for w, seen in evidence.upper]
+        cuts = [(w, self._model(g, seen, next(sizes), lower=1.0)) for w, seen in evidence.cuts]
+        lowers = [(w, self._model(g, seen, next(sizes), lower=1.0)) for w, seen in evidence.lower]
         if not all(model.is_finite for _, model in (*uppers, *cuts, *lowers)):
             return False
         of_f, of_g = self.part_sizes
         self.part_sizes = (
-            max((seen.size for _, seen in news.upper), default=of_f),
-            max((seen.size for _, seen in (*news.lower, *news.cuts)), default=of_g),
+            max((seen.size for _, seen in evidence.upper), default=of_f),
+            max((seen.size for _, seen in (*evidence.lower, *evidence.cuts)), default=of_g),
         )
-        if news.claims is not None:
-            self._believe(news.claims)
+        if evidence.claims is not None:
+            self._believe(evidence.claims)
         s = self._sums
         steps, blocks = s.steps, s.blocks
         if uppers or cuts or lowers:
@@ -326,7 +326,7 @@ class Ledger:
         )  # fmt: skip
         return True
 
-    def _believe(self, claims: Claims) -> None:
+    def _believe(self, claims: Intervals) -> None:
         """Take over what a method has proved in its own way."""
         (low, high), s = claims.upper, self._sums
         self.sums = s._replace(
@@ -335,7 +335,7 @@ class Ledger:
             lower_bound=max(s.lower_bound, claims.lower),
         )
 
-    def inherit(self, other: Ledger) -> None:
+    def inherit(self, other: BoundAccumulator) -> None:
         """Take over the bounds and the doubts, not the sums, of another run on the same problem."""
         self.refuted |= other.refuted
         self.is_steep |= other.is_steep
@@ -347,7 +347,7 @@ class Ledger:
             lower_bound=max(s.lower_bound, known.lower_bound),
         )
 
-    def _sizes(self, looks: Sequence[Seen]) -> Iterator[Measured]:
+    def _sizes(self, looks: Sequence[Minorant]) -> Iterator[Measured]:
         """The minorants in float64, and all their sizes by one transfer."""
         vectors = iter(arrays.doubles([v for seen in looks for v in (seen.at, seen.slope)]))
         pairs = list(zip(vectors, vectors, strict=True))
@@ -360,7 +360,7 @@ class Ledger:
             yield Measured(at, slope, inner, size, steepness, max(size, reach))
 
     def _model(
-        self, h: Function, seen: Seen, sizes: Measured, upper: float = 0.0, lower: float = 0.0
+        self, h: Function, seen: Minorant, sizes: Measured, upper: float = 0.0, lower: float = 0.0
     ) -> Model:
         """value + <slope, x - at> + sigma/2 |x - at|², with its rounding errors."""
         at, slope, inner, size, steepness, reach = sizes
@@ -379,7 +379,7 @@ class Ledger:
         return Model(upper, lower, constant, slope, sigma, value_error, slope_error)
 
     def _errors(
-        self, h: Function, seen: Seen, reach: float, steepness: float
+        self, h: Function, seen: Minorant, reach: float, steepness: float
     ) -> tuple[float, float]:
         """Bounds on the rounding errors of a look, in the precision of its vectors."""
         parts = max(abs(seen.value), seen.size)
@@ -399,7 +399,9 @@ class Ledger:
         error, _ = h.rounding(reach, parts, steepness, epsilon, self._n)
         return error + rounding_unit(epsilon, self._n) * penalty
 
-    def _values_above(self, h: Function, looks: Sequence[tuple[float, Array, Seen]]) -> list[float]:
+    def _values_above(
+        self, h: Function, looks: Sequence[tuple[float, Array, Minorant]]
+    ) -> list[float]:
         """Upper bounds on the true values of h at points of Z, each close to a look."""
         lipschitz, terms = h.known_lipschitz, split(h)[1].terms
         vectors = arrays.doubles(
@@ -421,7 +423,7 @@ class Ledger:
             bounds.append(value + error + outside * steepness + TINY)
         return bounds
 
-    def _raise_lower_bound(self, looks: Sequence[Seen]) -> None:
+    def _raise_lower_bound(self, looks: Sequence[Minorant]) -> None:
         """On R^n: g* >= g(x) - |grad g(x)|²/(2 mu), where g has such a mu."""
         bounds = []
         for seen, sizes in zip(looks, self._sizes(looks), strict=True):
@@ -504,7 +506,7 @@ class Ledger:
         return arrays.norm(self._search.slope(model)) + abs(model.curvature) * size
 
     def certificate(
-        self, x: Array, upper: Seen, upper_value: float, lower_value: float
+        self, x: Array, upper: Minorant, upper_value: float, lower_value: float
     ) -> Certificate:
         """The whole statement about x, where f1 is ``upper`` and f and g have the values given."""
         standing = self.standing(x, upper_value, lower_value, effort=30)
@@ -535,7 +537,7 @@ class Ledger:
 
     def _upper_ceiling(
         self,
-        upper: Seen,
+        upper: Minorant,
         upper_value: float,
         lower_value: float,
         lower_gap: float,

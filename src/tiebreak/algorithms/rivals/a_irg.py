@@ -17,26 +17,26 @@ from tiebreak.algorithms.common import (
     positive_smoothness,
     values_at,
 )
-from tiebreak.functions.base import Seen
+from tiebreak.functions.base import Minorant
 from tiebreak.linalg import checks
 from tiebreak.linalg.arrays import Array
 from tiebreak.problem import Point, Problem
-from tiebreak.proofs.certificate import News
+from tiebreak.proofs.certificate import StepEvidence
 
 
 class State(NamedTuple):
     """Everything a run needs to go on; arrays and numbers only."""
 
     k: int
-    f_x: Seen  # f and g at x_k
-    g_x: Seen
+    f_x: Minorant  # f and g at x_k
+    g_x: Minorant
     average: Point  # of x_0 ... x_k, weighted by gamma_i^r
     total: float  # sum of these weights
     gamma_0: float
     eta_0: float
     upper_value: float  # f and g at the average
     lower_value: float
-    news: News
+    evidence: StepEvidence
 
     @property
     def x(self) -> Array:
@@ -106,9 +106,9 @@ class AIRG:
 
     def init(self, problem: Problem, x0: Array) -> State:
         """x_0, the start, is the first average."""
-        (x,) = problem.lift(problem.domain.project(x0))
-        (f_x,), _ = problem.upper.look([x.f])
-        (g_x,), _ = problem.lower.look([x.g])
+        (x,) = problem.forward(problem.domain.project(x0))
+        (f_x,), _ = problem.upper.evaluate([x.f])
+        (g_x,), _ = problem.lower.evaluate([x.g])
         gamma_0, eta_0 = self.gamma_0, self.eta_0
         if gamma_0 is None or eta_0 is None:
             L_f = positive_smoothness(problem, problem.upper, f_x, g_x)
@@ -119,7 +119,7 @@ class AIRG:
             k=0, f_x=f_x, g_x=g_x, average=x, total=1.0,
             gamma_0=float(gamma_0), eta_0=float(eta_0),
             upper_value=f_x.value, lower_value=g_x.value,
-            news=News(values=((g_x.value, g_x.at, g_x),)),
+            evidence=StepEvidence(values=((g_x.value, g_x.at, g_x),)),
         )  # fmt: skip
 
     def step(self, problem: Problem, state: State) -> State:
@@ -128,18 +128,18 @@ class AIRG:
         gamma = state.gamma_0 / math.sqrt(k + 1)
         eta = state.eta_0 / (k + 1) ** float(self.b)
         slope = state.g_x.slope + eta * state.f_x.slope
-        (x,) = problem.lift(problem.domain.project(state.g_x.at - gamma * slope))
+        (x,) = problem.forward(problem.domain.project(state.g_x.at - gamma * slope))
 
         weight = (k + 2) ** (-0.5 * float(self.r))  # gamma_{k+1}^r in units of gamma_0^r
         total = state.total + weight
         average = averaged(problem, state.average, x, weight / total, k + 1)
-        (f_x,), _ = problem.upper.look([x.f])
-        (g_x,), _ = problem.lower.look([x.g])
+        (f_x,), _ = problem.upper.evaluate([x.f])
+        (g_x,), _ = problem.lower.evaluate([x.g])
         upper_value, lower_value = values_at(problem, average)
         return state._replace(
             k=k + 1, f_x=f_x, g_x=g_x, average=average, total=total,
             upper_value=upper_value, lower_value=lower_value,
-            news=News(
+            evidence=StepEvidence(
                 upper=((gamma * eta, state.f_x),),
                 cuts=((gamma, state.g_x),),
                 lower=((gamma, state.g_x),),

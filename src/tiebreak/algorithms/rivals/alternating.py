@@ -17,10 +17,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tiebreak.functions.base import Lifted, Seen
+from tiebreak.functions.base import Minorant, PointWithImage
 from tiebreak.linalg.arrays import Array
 from tiebreak.problem import Point, Problem
-from tiebreak.proofs.certificate import News
+from tiebreak.proofs.certificate import StepEvidence
 
 
 class Turns(NamedTuple):
@@ -28,10 +28,10 @@ class Turns(NamedTuple):
 
     x: Point  # in Z
     upper_value: float  # f(x), with its penalty
-    f_x: Seen  # of f1
+    f_x: Minorant  # of f1
     g_x: float  # g(x), with its penalty
     upper_step: float  # s, the step from x to out
-    g_out: Seen  # of g1
+    g_out: Minorant  # of g1
 
 
 def begin(problem: Problem, x0: Array) -> Turns:
@@ -42,7 +42,7 @@ def begin(problem: Problem, x0: Array) -> Turns:
 def with_upper_step(problem: Problem, turns: Turns, upper_step: float) -> Turns:
     """The same x, with another upper step from there."""
     out = _out(problem, turns.f_x, upper_step)
-    (g_out,), _ = problem.lower.look([Lifted(out, problem.lower.lift(out)[0])])
+    (g_out,), _ = problem.lower.evaluate([PointWithImage(out, problem.lower.forward(out)[0])])
     return turns._replace(upper_step=upper_step, g_out=g_out)
 
 
@@ -53,10 +53,10 @@ def advance(problem: Problem, turns: Turns, lower_step: float, upper_step: float
     return _upper_turn(problem, x, upper_step)
 
 
-def news(before: Turns, after: Turns, lower_step: float) -> News:
+def evidence(before: Turns, after: Turns, lower_step: float) -> StepEvidence:
     """The minorants of one pair of steps, weighted by their step sizes."""
     s, t = before.upper_step, lower_step
-    return News(
+    return StepEvidence(
         upper=((s, before.f_x),) if s > 0.0 else (),
         cuts=((t, before.g_out),),
         lower=((t, before.g_out),),
@@ -64,22 +64,22 @@ def news(before: Turns, after: Turns, lower_step: float) -> News:
     )
 
 
-def first_news(turns: Turns) -> News:
+def first_news(turns: Turns) -> StepEvidence:
     """The start lies in Z."""
-    return News(values=((turns.g_x, turns.x.x, turns.g_out),))
+    return StepEvidence(values=((turns.g_x, turns.x.x, turns.g_out),))
 
 
 def _upper_turn(problem: Problem, x: Array, step: float) -> Turns:
     """From x to out; g's matrix sees both points in one pass."""
     f, g = problem.upper, problem.lower
-    (f_image,) = f.lift(x)
-    (f_x,), _ = f.look([Lifted(x, f_image)])
+    (f_image,) = f.forward(x)
+    (f_x,), _ = f.evaluate([PointWithImage(x, f_image)])
     out, upper_value = _out(problem, f_x, step), f_x.value + problem.penalties[0].value(x)
-    x_image, out_image = g.lift(x, out)
-    (g_out,), (g_x,) = g.look([Lifted(out, out_image)], [Lifted(x, x_image)])
+    x_image, out_image = g.forward(x, out)
+    (g_out,), (g_x,) = g.evaluate([PointWithImage(out, out_image)], [PointWithImage(x, x_image)])
     return Turns(Point(x, f_image, x_image), upper_value, f_x, g_x, step, g_out)
 
 
-def _out(problem: Problem, f_x: Seen, step: float) -> Array:
+def _out(problem: Problem, f_x: Minorant, step: float) -> Array:
     """The prox of step f2 at x - step grad f1(x), on all of R^n: the lower step comes back to Z."""
     return problem.penalties[0].prox(f_x.at - step * f_x.slope, step)

@@ -16,7 +16,7 @@ from tiebreak.functions.penalties import Zero, joint
 from tiebreak.linalg import checks
 from tiebreak.linalg.arrays import Array
 from tiebreak.problem import Problem
-from tiebreak.proofs.certificate import News
+from tiebreak.proofs.certificate import StepEvidence
 
 
 class State(NamedTuple):
@@ -26,7 +26,7 @@ class State(NamedTuple):
     turns: Turns  # y_k in Z, and x_k, the upper step from there, outside
     step_size: float  # t
     c: float
-    news: News
+    evidence: StepEvidence
 
     @property
     def x(self) -> Array:
@@ -121,4 +121,6 @@ class BiSG:
         k, t = state.k, state.step_size
         eta = state.c / (k + 1) ** float(self.alpha)
         turns = alternating.advance(problem, state.turns, t, eta)
-        return state._replace(k=k + 1, turns=turns, news=alternating.news(state.turns, turns, t))
+        return state._replace(
+            k=k + 1, turns=turns, evidence=alternating.evidence(state.turns, turns, t)
+        )

@@ -22,12 +22,12 @@ from tiebreak.algorithms.common import (
 )
 from tiebreak.algorithms.fista import Fista
 from tiebreak.functions import level_sets
-from tiebreak.functions.base import Seen
-from tiebreak.functions.level_sets import Sublevels
+from tiebreak.functions.base import Minorant
+from tiebreak.functions.level_sets import LevelSets
 from tiebreak.linalg import arrays, checks
 from tiebreak.linalg.arrays import Array
 from tiebreak.problem import Point, Problem
-from tiebreak.proofs.certificate import News
+from tiebreak.proofs.certificate import StepEvidence
 
 
 class Call(NamedTuple):
@@ -35,7 +35,7 @@ class Call(NamedTuple):
 
     level: float  # c; inf in the first call, which is on all of Z
     run: Fista
-    f_0: Seen  # f where the call began: its minorant in the certificate
+    f_0: Minorant  # f where the call began: its minorant in the certificate
     weight: float  # the sum of the weights t_i of g's minorants so far,
     constant: float  # and of the minorants themselves: constant + <slope, x>
     slope: Array
@@ -80,7 +80,7 @@ class State(NamedTuple):
     upper_tolerance: float  # eps_f
     lower_tolerance: float  # eps_g
     finished: tuple[str, str]
-    news: News
+    evidence: StepEvidence
 
     @property
     def inner(self) -> Array:
@@ -170,7 +170,7 @@ class BisecBiO:
     def init(self, problem: Problem, x0: Array) -> State:
         """The first call, on all of Z, begins at the start."""
         g = problem.lower
-        (x,) = problem.lift(problem.domain.project(x0))
+        (x,) = problem.forward(problem.domain.project(x0))
         call = _begin(problem, x, math.inf)
         steep, g_x = arrays.norm(call.run.g_y.slope), call.run.g_x
         L_g = positive_smoothness(problem, g, call.run.g_y, call.run.g_y)
@@ -180,7 +180,7 @@ class BisecBiO:
             low=_sublevels(problem).least(x.x), high=math.inf, ghat=math.inf,
             calls=0, capped=0, smoothness=L_g,
             upper_tolerance=self.eps_f or math.inf, lower_tolerance=self.eps_g or TOLERANCE * size,
-            finished=("", ""), news=News(values=((g_x, x.x, call.run.g_y),)),
+            finished=("", ""), evidence=StepEvidence(values=((g_x, x.x, call.run.g_y),)),
         )  # fmt: skip
 
     def step(self, problem: Problem, state: State) -> State:
@@ -197,18 +197,18 @@ class BisecBiO:
 
         before, size = call.run, 1.0 / state.smoothness
         run = fista.advance(problem, before, 0.0, 1.0, size, project)
-        news = fista.news(before, run, 0.0, 1.0)
+        evidence = fista.evidence(before, run, 0.0, 1.0)
         if 0.0 < multiplier < math.inf:  # size grad g + multiplier grad f is normal to Z at x
             t = before.t
-            news = news._replace(
+            evidence = evidence._replace(
                 upper=((multiplier * t, call.f_0),), cuts=((size * t, before.g_y),)
             )
-        state = state._replace(k=state.k + 1, call=_with(call, run), news=news)
+        state = state._replace(k=state.k + 1, call=_with(call, run), evidence=evidence)
         if call.level == math.inf:
             return self._after_first_call(problem, state, sets)
         return self._after_call(problem, state, sets)
 
-    def _after_first_call(self, problem: Problem, state: State, sets: Sublevels) -> State:
+    def _after_first_call(self, problem: Problem, state: State, sets: LevelSets) -> State:
         """ghat, u and eps_f, if g is proved to be minimised to eps_g/2."""
         run = state.call.run
         state = state._replace(x=run.x.x, upper_value=run.f_x, lower_value=run.g_x)
@@ -225,7 +225,7 @@ class BisecBiO:
         )
         return self._next(problem, state, sets)
 
-    def _after_call(self, problem: Problem, state: State, sets: Sublevels) -> State:
+    def _after_call(self, problem: Problem, state: State, sets: LevelSets) -> State:
         """u = f(x_c) or l = c, if the question is answered."""
         call, run = state.call, state.call.run
         if run.g_x <= state.ghat + 0.5 * state.lower_tolerance:
@@ -243,23 +243,23 @@ class BisecBiO:
         state = state._replace(low=call.level, capped=state.capped + int(capped))
         return self._next(problem, state, sets)
 
-    def _next(self, problem: Problem, state: State, sets: Sublevels) -> State:
+    def _next(self, problem: Problem, state: State, sets: LevelSets) -> State:
         """The next question, from where the last one ended; or the end."""
         level = state.low + 0.5 * (state.high - state.low)
         if state.high - state.low <= state.upper_tolerance or not state.low < level < state.high:
             return state._replace(finished=_ending(state))
-        (x,) = problem.lift(sets.project(state.inner, level)[0])
+        (x,) = problem.forward(sets.project(state.inner, level)[0])
         return state._replace(call=_begin(problem, x, level), calls=state.calls + 1)
 
 
-def _sublevels(problem: Problem) -> Sublevels:
+def _sublevels(problem: Problem) -> LevelSets:
     sets = level_sets.find(problem.upper, problem.domain)
     assert sets is not None  # as ``check`` has seen
     return sets
 
 
 def _begin(problem: Problem, x: Point, level: float) -> Call:
-    (f_0,), _ = problem.upper.look([x.f])
+    (f_0,), _ = problem.upper.evaluate([x.f])
     run = fista.begin(problem, x, 0.0)
     return Call(level, run, f_0, 0.0, 0.0, arrays.zeros_like(x.x))
 
@@ -274,7 +274,7 @@ def _with(call: Call, run: Fista) -> Call:
     )  # fmt: skip
 
 
-def _bound(problem: Problem, state: State, sets: Sublevels) -> float:
+def _bound(problem: Problem, state: State, sets: LevelSets) -> float:
     """A lower bound on g over the set of the call at work."""
     call, domain = state.call, problem.domain
     run, slope = call.run, call.slope / call.weight

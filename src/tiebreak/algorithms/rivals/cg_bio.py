@@ -20,11 +20,11 @@ from tiebreak.algorithms.common import (
     positive_smoothness,
 )
 from tiebreak.algorithms.fista import Fista
-from tiebreak.functions.base import Function, Seen
+from tiebreak.functions.base import Function, Minorant
 from tiebreak.linalg import arrays, checks
 from tiebreak.linalg.arrays import Array, Image
 from tiebreak.problem import Point, Problem
-from tiebreak.proofs.certificate import News
+from tiebreak.proofs.certificate import StepEvidence
 from tiebreak.sets.lmo import argmin_cut
 
 
@@ -39,13 +39,13 @@ class State(NamedTuple):
     lower_value: float
     first: Fista | None  # the first phase, on g alone; None when it is over
     step_size: float  # of the first phase
-    f_x: Seen | None  # f and g at x; None in the first phase
-    g_x: Seen | None
+    f_x: Minorant | None  # f and g at x; None in the first phase
+    g_x: Minorant | None
     level: float  # g at the first point of the second phase
     upper_tolerance: float  # eps_f
     lower_tolerance: float  # eps_g
     finished: tuple[str, str]
-    news: News
+    evidence: StepEvidence
 
     @property
     def reach(self) -> Any:
@@ -117,8 +117,8 @@ class CGBiO:
     def init(self, problem: Problem, x0: Array) -> State:
         """The first phase begins at the start, and may end there."""
         f, g = problem.upper, problem.lower
-        (x,) = problem.lift(problem.domain.project(x0))
-        (f_x,), _ = f.look([x.f])
+        (x,) = problem.forward(problem.domain.project(x0))
+        (f_x,), _ = f.evaluate([x.f])
         run = fista.begin(problem, x, 0.0)
         state = State(
             k=0, first_steps=0, x=x.x, images=x[1:],
@@ -127,7 +127,7 @@ class CGBiO:
             f_x=None, g_x=None, level=math.inf,
             upper_tolerance=self.eps_f or TOLERANCE * _size(problem, f, f_x),
             lower_tolerance=self.eps_g or TOLERANCE * _size(problem, g, run.g_y),
-            finished=("", ""), news=News(values=((run.g_x, x.x, run.g_y),)),
+            finished=("", ""), evidence=StepEvidence(values=((run.g_x, x.x, run.g_y),)),
         )  # fmt: skip
         return _second_phase_if_ready(problem, state, x, run.g_y)
 
@@ -141,7 +141,7 @@ class CGBiO:
         offset = state.level - g_x.value + arrays.dot(g_x.slope, g_x.at)
         s_new, mu = argmin_cut(problem.domain, f_x.slope, g_x.slope, offset)
         weight = state.k + 1.0
-        news = News(
+        evidence = StepEvidence(
             upper=((weight, f_x),),
             cuts=((weight * mu, g_x),),
             lower=((weight, g_x),),
@@ -149,16 +149,16 @@ class CGBiO:
         )
         upper_gap, lower_gap = (arrays.dot(h.slope, h.at - s_new) for h in (f_x, g_x))
         if upper_gap <= state.upper_tolerance and lower_gap <= 0.5 * state.lower_tolerance:
-            return state._replace(news=news, finished=_ending(state, upper_gap, lower_gap))
+            return state._replace(evidence=evidence, finished=_ending(state, upper_gap, lower_gap))
 
-        (s,) = problem.lift(s_new)
+        (s,) = problem.forward(s_new)
         k = state.k + 1
         x = averaged(problem, Point(state.x, *state.images), s, self.scale / (k + 1), k)
-        (f_x,), _ = problem.upper.look([x.f])
-        (g_x,), _ = problem.lower.look([x.g])
+        (f_x,), _ = problem.upper.evaluate([x.f])
+        (g_x,), _ = problem.lower.evaluate([x.g])
         return state._replace(
             k=k, x=x.x, images=x[1:], upper_value=f_x.value, lower_value=g_x.value,
-            f_x=f_x, g_x=g_x, news=news,
+            f_x=f_x, g_x=g_x, evidence=evidence,
         )  # fmt: skip
 
 
@@ -169,26 +169,26 @@ def _first_phase_step(problem: Problem, state: State, before: Fista) -> State:
     state = state._replace(
         first_steps=state.first_steps + 1, first=run,
         x=run.x.x, images=run.x[1:], upper_value=run.f_x, lower_value=run.g_x,
-        news=fista.news(before, run, 0.0, 1.0),
+        evidence=fista.evidence(before, run, 0.0, 1.0),
     )  # fmt: skip
     if not (has_risen or is_due(state.first_steps)):
         return state
-    (g_x,), _ = problem.lower.look([run.x.g])
+    (g_x,), _ = problem.lower.evaluate([run.x.g])
     if has_risen:  # without momentum, and the gradient at x is known already
         state = state._replace(first=run._replace(k=0, t=1.0, y=run.x, g_y=g_x))
     return _second_phase_if_ready(problem, state, run.x, g_x)
 
 
-def _second_phase_if_ready(problem: Problem, state: State, x: Point, g_x: Seen) -> State:
+def _second_phase_if_ready(problem: Problem, state: State, x: Point, g_x: Minorant) -> State:
     """The second phase begins where the Frank-Wolfe gap of g is at most eps_g/2."""
     gap = arrays.dot(g_x.slope, g_x.at - problem.domain.argmin(g_x.slope))
     if not gap <= 0.5 * state.lower_tolerance:
         return state
-    (f_x,), _ = problem.upper.look([x.f])
+    (f_x,), _ = problem.upper.evaluate([x.f])
     return state._replace(first=None, f_x=f_x, g_x=g_x, level=g_x.value)
 
 
-def _size(problem: Problem, h: Function, h_0: Seen) -> float:
+def _size(problem: Problem, h: Function, h_0: Minorant) -> float:
     """The first of |h(x0)|, |grad h(x0)| D, L D²/2 and 1 that is not 0."""
     diameter = problem.domain.diameter_in(int(h_0.at.shape[0]))
     curve = 0.5 * h.lipschitz * diameter * diameter

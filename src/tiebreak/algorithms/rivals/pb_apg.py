@@ -19,11 +19,11 @@ from tiebreak.algorithms.common import (
     typical_length,
 )
 from tiebreak.algorithms.fista import State
-from tiebreak.functions.base import Seen
+from tiebreak.functions.base import Minorant
 from tiebreak.linalg import checks
 from tiebreak.linalg.arrays import Array
 from tiebreak.problem import ErrorBound, Problem
-from tiebreak.proofs.certificate import News
+from tiebreak.proofs.certificate import StepEvidence
 
 FIRST_PHASE = 16  # steps of the adaptive variant's first phase; each next one is twice as long
 UNPROVED = 1e4  # the penalty where no theorem gives one, in units of L_f/L_g
@@ -119,7 +119,7 @@ class PBAPG:
 
     # -- the penalty --------------------------------------------------------------------------
 
-    def _first_penalty(self, problem: Problem, f_0: Seen, g_0: Seen) -> float:
+    def _first_penalty(self, problem: Problem, f_0: Minorant, g_0: Minorant) -> float:
         bound = problem.error_bound
         if self.penalty is not None:
             return float(self.penalty)
@@ -135,13 +135,15 @@ class PBAPG:
 
     def init(self, problem: Problem, x0: Array) -> State:
         """y_1 = x_1 = the start."""
-        (x,) = problem.lift(problem.domain.project(x0))
+        (x,) = problem.forward(problem.domain.project(x0))
         run = fista.begin(problem, x, 1.0)
         assert run.f_y is not None
         gamma = self._first_penalty(problem, run.f_y, run.g_y)
         step = fista.step_size(problem, run, 1.0, gamma)
         phase = FIRST_PHASE if self.adaptive else 0
-        return State(0, run, 1.0, gamma, step, News(values=((run.g_x, x.x, run.g_y),)), phase)
+        return State(
+            0, run, 1.0, gamma, step, StepEvidence(values=((run.g_x, x.x, run.g_y),)), phase
+        )
 
     def step(self, problem: Problem, state: State) -> State:
         """One step of FISTA; at the end of a phase a larger penalty and no momentum."""

@@ -15,7 +15,7 @@ from tiebreak.algorithms.fista import State
 from tiebreak.linalg import checks
 from tiebreak.linalg.arrays import Array
 from tiebreak.problem import Problem
-from tiebreak.proofs.certificate import News
+from tiebreak.proofs.certificate import StepEvidence
 
 
 @dataclass(frozen=True)
@@ -94,10 +94,10 @@ class RAPM:
     def init(self, problem: Problem, x0: Array) -> State:
         """y_1 = x_1 = the start."""
         eta = self._eta(problem)
-        (x,) = problem.lift(problem.domain.project(x0))
+        (x,) = problem.forward(problem.domain.project(x0))
         run = fista.begin(problem, x, eta)
         s = self.step_size or fista.step_size(problem, run, eta, 1.0)
-        return State(0, run, eta, 1.0, float(s), News(values=((run.g_x, x.x, run.g_y),)))
+        return State(0, run, eta, 1.0, float(s), StepEvidence(values=((run.g_x, x.x, run.g_y),)))
 
     def step(self, problem: Problem, state: State) -> State:
         """One step of FISTA."""

@@ -21,11 +21,11 @@ from tiebreak.algorithms.common import (
 )
 from tiebreak.algorithms.rivals import alternating
 from tiebreak.algorithms.rivals.alternating import Turns
-from tiebreak.functions.base import Seen
+from tiebreak.functions.base import Minorant
 from tiebreak.linalg import arrays, checks
 from tiebreak.linalg.arrays import Array
 from tiebreak.problem import Point, Problem
-from tiebreak.proofs.certificate import News
+from tiebreak.proofs.certificate import StepEvidence
 
 
 class State(NamedTuple):
@@ -38,7 +38,7 @@ class State(NamedTuple):
     lower_step: float  # t
     upper_value: float  # f and g at the average
     lower_value: float
-    news: News
+    evidence: StepEvidence
 
     @property
     def x(self) -> Array:
@@ -131,7 +131,7 @@ class SEA:
         first = alternating.first_news(turns)
         return State(0, turns, turns.x, float(s), float(t), f_0.value, turns.g_x, first)
 
-    def _upper_step(self, problem: Problem, f_0: Seen) -> float:
+    def _upper_step(self, problem: Problem, f_0: Minorant) -> float:
         """s = D/(G sqrt(T)), or 1 where f does not change at all."""
         D = problem.domain.diameter_in(int(f_0.at.shape[0]))
         G = arrays.norm(f_0.slope) + problem.upper.lipschitz * D
@@ -146,5 +146,5 @@ class SEA:
         f_x, g_x = values_at(problem, average)
         return state._replace(
             k=k + 1, turns=turns, average=average, upper_value=f_x, lower_value=g_x,
-            news=alternating.news(state.turns, turns, t),
+            evidence=alternating.evidence(state.turns, turns, t),
         )  # fmt: skip
