@@ -27,12 +27,12 @@ from tiebreak.problem import Problem
 from tiebreak.sets.domains import Ball, Halfspace, L1Ball, Space
 
 CLEAR_LIMIT = 512  # largest smaller side of a matrix whose singular values are asked for
-OPENING = 1000  # steps that the first-order method has before the polish takes over
-PATIENCE = 5000  # first-order steps: an exact road that costs no more is taken at once
-OVERHEAD = 3e5  # what a step costs beside its products, in multiplications
+OPENING = 1000  # steps that the first-order method has before the refinement takes over
+AFFORDABLE = 5000  # first-order steps: an exact method that costs no more is taken at once
+OVERHEAD = 3e5  # what a step costs besides its products, in multiplications
 MEMORY = 2.5  # a pass over a matrix waits for memory: so many multiplications an entry
 
-# Costs of an exact road beside n² (rows of f and g) multiplications, measured on n = 60 to 300.
+# Costs of an exact method in n² (rows of f and g) multiplications, measured on n = 60 to 300.
 FACTORISATION = 20.0
 ON_POLYHEDRA = 8.0  # many faces: a general solver finds the right one
 ON_L1_BALL = 30.0  # the same in twice as many variables
@@ -41,28 +41,28 @@ NEWTON = 10.0  # steps, where g is logistic
 
 
 def choose(problem: Problem) -> Cascade:
-    """The roads for this problem; where no method takes it, one that says so when asked."""
+    """The methods for this problem; where no method takes it, one that says so when asked."""
     last = Candidate(first_order(problem), "", "")
     closed = Exact().check(problem)
-    without = [last]  # without the exact road
+    without = [last]  # without the exact method
     solved, is_krylov = "an exact answer", False
     if not BregmanIteration().check(problem) and not last.method.check(problem):
-        polish = Candidate(BregmanIteration(), "", "", is_safe=True, polishes=True)
-        without = [last._replace(steps=OPENING), polish, last]
+        refinement = Candidate(BregmanIteration(), "", "", is_safe=True, refines=True)
+        without = [last._replace(steps=OPENING), refinement, last]
         is_krylov = (problem.dimension or 0) > DENSE and conjugate_gradients.applies(problem)
     if is_krylov:
-        krylov = BregmanIteration(gives_up=True)
-        without = [Candidate(krylov, "exact, by conjugate gradients", "", steps=PATIENCE), *without]
+        title, method = "exact, by conjugate gradients", BregmanIteration(gives_up=True)
+        without = [Candidate(method, title, "", steps=AFFORDABLE), *without]
         solved = "a factorisation"
     if closed:
         first, *others = without
-        no = f"there is no {'factorisation of' if is_krylov else 'exact road with'} {closed.got}"
+        no = f"there is no {'factorisation of' if is_krylov else 'exact method for'} {closed.got}"
         return Cascade((first._replace(why=f"for {no}"), *others))
     exact = Candidate(Exact(), "exact", f"by structure ({_sizes(problem)})")
     if last.method.check(problem):
         return Cascade((exact,))
     steps = _exact_cost(problem) / _step_cost(problem)
-    if steps <= PATIENCE:
+    if steps <= AFFORDABLE:
         return Cascade((exact, *without))
     why = f"for {solved} costs as much as {steps:,.0f} steps ({_sizes(problem)})"
     first, *others = [*without[:-1], last._replace(steps=int(steps))]
@@ -124,7 +124,7 @@ def _rows(h: Function, n: int) -> int:
 
 
 def _exact_cost(problem: Problem) -> float:
-    """About how many multiplications the exact road takes."""
+    """About how many multiplications the exact method takes."""
     n = problem.dimension or 1
     f, g = problem.smooth_parts
     cost = FACTORISATION * n * n * (_rows(f, n) + _rows(g, n) + 1)

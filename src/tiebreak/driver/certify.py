@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from tiebreak.auto.selection import first_order
-from tiebreak.driver.console import heeding_ctrl_c
+from tiebreak.driver.console import stopping_on_ctrl_c
 from tiebreak.driver.input_checks import check_functions, check_limits, need_problem
 from tiebreak.driver.registry import AGMBiO, PAGMBiO
 from tiebreak.driver.run import Run
@@ -37,7 +37,7 @@ def certify(
     x = problem.point(x, "certify", "x")
     problem = problem.in_precision_of(x)
     start = problem.start(x)
-    with deadline.limited(max_time) as limit, heeding_ctrl_c(limit), arrays.quiet():
+    with deadline.limited(max_time) as limit, stopping_on_ctrl_c(limit), arrays.quiet():
         runs: list[Run] = []
         try:
             check_functions("certify", problem, start)

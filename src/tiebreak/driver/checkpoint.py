@@ -18,7 +18,7 @@ import os
 import re
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -52,7 +52,7 @@ from tiebreak.sets.cuts import Products
 
 PAUSE = 20.0  # times what saving took: so long until the next time
 FORMAT = 8  # raised whenever an older file could not be continued faithfully
-SCALES = (1e-2, 1.0, 1e6)  # how far from x0 callables are asked, beside 1 + |x0|
+SCALES = (1e-2, 1.0, 1e6)  # how far from x0 callables are asked, relative to 1 + |x0|
 
 # Everything that a run is made of, by the names that files use: never to be changed or used again.
 TYPES: dict[str, Any] = {
@@ -94,6 +94,13 @@ TYPES: dict[str, Any] = {
     "multipliers.conjugate": conjugate_gradients.Conjugate,
     "relay": cascade.State,
     "sea": sea.State,
+}
+PIECES: dict[type, Callable[[Any], Iterable[Any]]] = {
+    Inputs: lambda part: (),  # the arrays of the user, of which the part has its own
+    Matrix: lambda part: (part.signature,),
+    Groups: lambda part: (part.labels, part.length),
+    tuple: iter,
+    list: iter,
 }
 NAMES = {kind: name for name, kind in TYPES.items()}
 
@@ -191,38 +198,45 @@ def _digest(value: object, probes: Sequence[Array] = ()) -> str:
     state = hashlib.blake2b(digest_size=16)
 
     def take(part: Any) -> None:
-        if isinstance(part, Inputs):
-            pass  # the arrays of the user, of which the part has its own
-        elif isinstance(part, Matrix):
-            take(part.signature)
-        elif arrays.is_sparse(part):
-            for piece in (part.data, part.indices, part.indptr, np.asarray(part.shape)):
+        pieces = _pieces(part, probes)
+        if pieces is not None:
+            for piece in pieces:
                 take(piece)
         elif arrays.is_array(part):
             array = arrays.to_numpy(part)
             state.update(f"{array.dtype.str}{array.shape}".encode())
             state.update(np.ascontiguousarray(array).tobytes())
-        elif isinstance(part, Smooth):
-            take((part.lipschitz, part.strong_convexity, part.lower_bound))
-            for x in probes:
-                take(_asked(part, x))
-        elif isinstance(part, Groups):
-            take((part.labels, part.length))
-        elif isinstance(part, tuple | list):
-            for piece in part:
-                take(piece)
         elif hasattr(part, "__dict__"):
             state.update(type(part).__qualname__.encode())
-            for name, piece in sorted(vars(part).items()):
-                is_cache = isinstance(getattr(type(part), name, None), cached_property)
-                if name == "lipschitz" or not is_cache:  # the user's own constants count
-                    state.update(name.encode())
-                    take(piece)
+            for name, piece in _members(part):
+                state.update(name.encode())
+                take(piece)
         else:
             state.update(repr(part).encode())
 
     take(value)
     return state.hexdigest()
+
+
+def _pieces(part: Any, probes: Sequence[Array]) -> Iterable[Any] | None:
+    """What tells a part from others, where that is neither its numbers nor its members."""
+    for kind, pieces in PIECES.items():
+        if isinstance(part, kind):
+            return pieces(part)
+    if isinstance(part, Smooth):
+        constants = part.lipschitz, part.strong_convexity, part.lower_bound
+        return [constants, *(_asked(part, x) for x in probes)]
+    if arrays.is_sparse(part):
+        return [part.data, part.indices, part.indptr, np.asarray(part.shape)]
+    return None
+
+
+def _members(part: Any) -> Iterator[tuple[str, Any]]:
+    """The members of an object by their names, without what was only found out once and kept."""
+    for name, piece in sorted(vars(part).items()):
+        is_cache = isinstance(getattr(type(part), name, None), cached_property)
+        if name == "lipschitz" or not is_cache:  # the user's own constants count
+            yield name, piece
 
 
 def _asked(function: Smooth, x: Array) -> object:
@@ -314,7 +328,7 @@ def _encode(value: Any, blob: bytearray) -> Any:
         return float(value) if isinstance(value, np.floating) else value
     if isinstance(value, tuple | list):
         name = NAMES.get(type(value), "")
-        if not name and hasattr(value, "_fields"):
+        if not name and type(value) not in (tuple, list):
             raise TypeError(f"the state of a method must be one of ours, got {type(value)!r}")
         return {"tuple": name, "parts": [_encode(part, blob) for part in value]}
     array = arrays.to_numpy(value.saved() if isinstance(value, Deferred) else value)

@@ -21,7 +21,7 @@ EVERY = 0.1  # seconds between two live lines
 
 
 @contextlib.contextmanager
-def heeding_ctrl_c(limit: Limit) -> Iterator[None]:
+def stopping_on_ctrl_c(limit: Limit) -> Iterator[None]:
     """The first Ctrl-C ends the call at its next `deadline.check`; the second one raises."""
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -26,7 +26,7 @@ class Counted(SmoothFunction):
         self.gradients = self.passed = 0
         self.dimension, self.prototype = function.dimension, function.prototype
         own = self.prototype
-        # None where no point can be wider, so that nothing is asked ten times in a step.
+        # None where no point can be more precise, so that nothing is asked ten times in a step.
         self._single = own.dtype if own is not None and arrays.is_single(own) else None
 
     @cached_property
@@ -35,10 +35,10 @@ class Counted(SmoothFunction):
         wide = self.function.in_float64
         return None if wide is None else Counted(wide, self._counter)
 
-    def count(self, lifts: int, slopes: int, values: int) -> None:
+    def count(self, products: int, slopes: int, values: int) -> None:
         """So many forward products, slopes and values more."""
         self._counter.gradients += slopes
-        self._counter.passed += self.function.passes(lifts, slopes, values)
+        self._counter.passed += self.function.passes(products, slopes, values)
 
     def _for(self, x: Array) -> Counted:
         """This function, or the one in float64 where x is more precise than the data."""
@@ -72,7 +72,7 @@ class Counted(SmoothFunction):
         self.count(len(xs), 0, 0)
         if self._single is None:
             return self.function.forward(*xs)
-        # A wider point gets a new image when it is evaluated; this one, rounded, can be mixed.
+        # A more precise point gets a new image when it is evaluated; this one can be mixed.
         return self.function.forward(
             *[x if self._for(x) is self else arrays.like(x, self.prototype) for x in xs]
         )

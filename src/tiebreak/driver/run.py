@@ -110,6 +110,7 @@ class Run:
 
     @property
     def seconds(self) -> float:
+        """Of work so far, those before a checkpoint included."""
         return self.seconds_before + time.perf_counter() - self.clock
 
     @contextlib.contextmanager
@@ -128,6 +129,7 @@ class Run:
 
     @property
     def counts(self) -> Counts:
+        """Gradients and data passes so far, those before a checkpoint included."""
         b = self.before
         return Counts(
             b.upper_gradients + self.upper.gradients,
@@ -136,8 +138,14 @@ class Run:
         )
 
     @property
-    def is_finite(self) -> bool:
-        return math.isfinite(self.state.upper_value) and math.isfinite(self.state.lower_value)
+    def values(self) -> tuple[float, float]:
+        """f and g at this point."""
+        return self.state.upper_value, self.state.lower_value
+
+    @property
+    def gaps(self) -> tuple[float, float]:
+        """What is proved of f - f* and g - g* at this point."""
+        return self.standing.upper_gap, self.standing.lower_gap
 
     @property
     def due(self) -> bool:
@@ -153,10 +161,9 @@ class Run:
         later: a projection onto a cut leaves such a cut out, and x need not show it.
         """
         before, self.state = self.state, self.method.step(self.problem, self._adapted())
+        is_good = all(map(math.isfinite, self.values))
         try:
-            is_good = self.is_finite and (
-                not self.certifies or self.accumulator.add(self.state.evidence)
-            )
+            is_good = is_good and (not self.certifies or self.accumulator.add(self.state.evidence))
         except deadline.Over:
             self.state = before
             raise
@@ -179,7 +186,7 @@ class Run:
     @property
     def asked(self) -> tuple[float, float]:
         """The tolerances of this point."""
-        return self.tolerance(self.state.x, self.state.upper_value, self.state.lower_value)
+        return self.tolerance(self.state.x, *self.values)
 
     def tolerance(self, x: Array, upper_value: float, lower_value: float) -> tuple[float, float]:
         """absolute + relative max(|value at x|, |value at x0|), for both levels.
@@ -212,17 +219,17 @@ class Run:
     def _assessed(self) -> tuple[Standing, bool]:
         """How this point stands, and whether that is enough; found once for each step."""
         if self._standings is None or self._standings[0] != self.iteration:
-            state = self.state
             # A run that goes on has searched for the bounds of a recorded step before it was saved.
             effort = 0 if self._standings is None and self.is_recorded else 5
-            values = state.upper_value, state.lower_value
-            standing = self.accumulator.standing(state.x, *values, effort, self.report.reach)
+            x, reach = self.state.x, self.report.reach
+            standing = self.accumulator.standing(x, *self.values, effort, reach)
             self._standings = self.iteration, standing, self._is_enough(standing)
             if self._standings[2]:
-                self.certified = state, standing
+                self.certified = self.state, standing
         return self._standings[1:]
 
     def _is_enough(self, standing: Standing) -> bool:
+        """Is all proved that was asked for, where this point stands like that?"""
         tolerance = self.asked
         if not standing.is_within(tolerance):
             return False
@@ -270,13 +277,12 @@ class Run:
 
     def _adapted(self) -> Any:
         """The state, adapted to what is proved by a method that wants to know."""
-        state = self.state
         if not self.is_adapting:
-            return state
-        bounds = self.accumulator.sums.lower_bound, self.accumulator.sums.ghat
-        standing, is_met = self._assessed()
+            return self.state
+        sums, (standing, is_met) = self.accumulator.sums, self._assessed()
+        bounds = sums.lower_bound, sums.ghat
         proved = Proved(standing, *bounds, self.asked, self.is_guarded, is_met)
-        return self.method.adapt(state, proved)
+        return self.method.adapt(self.state, proved)
 
     @property
     def is_adapting(self) -> bool:
@@ -291,11 +297,12 @@ class Run:
     def record(self) -> Row:
         """Certify this step and append its row; the row itself if it is there already."""
         if not self.is_recorded:
-            state, standing = self.state, self.standing
-            values = (state.upper_value, state.lower_value)
-            gaps = standing.upper_gap, standing.lower_gap
-            self.rows.append(Row(self.iteration, self.seconds, *values, *gaps, *self.counts))
+            self.append_row(self.gaps)
         return self.rows[-1]
+
+    def append_row(self, gaps: tuple[float, float]) -> None:
+        """A row for this step, with these gaps."""
+        self.rows.append(Row(self.iteration, self.seconds, *self.values, *gaps, *self.counts))
 
     def record_answer(self, proof: Certificate) -> None:
         """The row of the last step is that of the point which is returned."""
@@ -308,13 +315,13 @@ class Run:
 
     def intermediate(self) -> Intermediate:
         """This step for a callback, with the bounds of the last recorded one."""
-        s = self.state
-        values = s.upper_value, s.lower_value
-        standing = self.accumulator.standing(s.x, *values, effort=0, reach=self.report.reach)
-        gaps = standing.upper_gap, standing.lower_gap
-        return Intermediate(s.x, self.iteration, *values, *gaps, self.seconds)
+        x, values = self.state.x, self.values
+        found = self.accumulator.standing(x, *values, effort=0, reach=self.report.reach)
+        gaps = found.upper_gap, found.lower_gap
+        return Intermediate(x, self.iteration, *values, *gaps, self.seconds)
 
     def saved(self) -> Saved:
+        """The run as it is now, to go on from there."""
         return Saved(
             self.iteration, self.seconds, self.counts, self.start_values,
             tuple(self.rows), self.accumulator.sums, self.least, self.certified, self.state,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,7 +13,7 @@ from tiebreak.algorithms.base import Method
 from tiebreak.auto.selection import choose, problem_in_float64
 from tiebreak.driver.advice import after_nonfinite, contradiction, what_next
 from tiebreak.driver.checkpoint import Store
-from tiebreak.driver.console import LiveLine, heeding_ctrl_c
+from tiebreak.driver.console import LiveLine, stopping_on_ctrl_c
 from tiebreak.driver.input_checks import (
     check_functions,
     check_limits,
@@ -41,6 +41,7 @@ REFUTED = (
 NO_TIME = "there was no time left for a certificate: give a longer max_time"
 NO_START = "there was no time left for the first step: give a longer max_time"
 CRITERIA = ("absolute", "weak")
+NOTHING = (math.inf, math.inf)  # the gaps where nothing is proved
 
 
 def solve(
@@ -116,7 +117,12 @@ def solve(
     asked, given, is_auto, saved = problem, problem.start(x0), method == "auto", None
     live = LiveLine(problem, progress)
 
-    with live, deadline.limited(max_time, began) as limit, heeding_ctrl_c(limit), arrays.quiet():
+    with (
+        live,
+        deadline.limited(max_time, began) as limit,
+        stopping_on_ctrl_c(limit),
+        arrays.quiet(),
+    ):
         try:
             problem, start, chosen = _prepare(asked, given, chosen, is_auto)
             store = Store(checkpoint, problem, chosen, start)
@@ -172,7 +178,7 @@ def _prepare(
 ) -> tuple[Problem, Array, Method]:
     """The problem, the start and the method that the run is made of, all of them checked.
 
-    Where "auto" solves a problem in single precision in double, those of the wider problem.
+    Where "auto" solves a problem in single precision in double, those of the problem in float64.
     """
     check_functions("solve", problem, start)
     if wrong := wrong_gradient(problem, start):
@@ -189,17 +195,16 @@ def _unbegun(
 ) -> Result:
     """The start, or the last point of the checkpoint, for a call that had to end before a step."""
     limit.close()
-    x, values = x0, (math.nan, math.nan)
+    x, values, nit, seconds = x0, (math.nan, math.nan), 0, time.perf_counter() - began
     with contextlib.suppress(deadline.Over):  # a pass over the data may take longer
         values = problem.upper.value(x0), problem.lower.value(x0)
-    nit, seconds, starts, trace = 0, time.perf_counter() - began, values, Trace()
+    starts = values
+    rows: Sequence[Row] = ()
     if saved is not None:
         x = arrays.like(saved.state.x, x0)
         values = saved.state.upper_value, saved.state.lower_value
-        nit, starts, trace = saved.iteration, saved.start_values, Trace(saved.rows)
+        nit, starts, rows = saved.iteration, saved.start_values, saved.rows
         seconds += saved.seconds
-    if not trace:
-        trace = Trace([Row(nit, seconds, *values, math.inf, math.inf, *Counts())])
     return Result(
         x=x,
         certificate=Certificate.of_gaps(*values),
@@ -211,7 +216,7 @@ def _unbegun(
         nit=nit,
         time=seconds,
         method=method.name,
-        trace=trace,
+        trace=Trace(rows or [Row(nit, seconds, *values, *NOTHING, *Counts())]),
         problem=problem,
     )
 
@@ -254,8 +259,7 @@ def _iterate(
                 live.show(run.record())
                 if run.is_met and (ending or not run.report.is_settling):
                     ending = Ending("certified")
-                gaps = run.standing.upper_gap, run.standing.lower_gap
-                fall = watch.look(run.iteration, run.state.x, gaps, deadline.left())
+                fall = watch.look(run.iteration, run.state.x, run.gaps, deadline.left())
                 ending = Ending.without_end(fall) if fall else ending
                 is_first = False
             _tell(callback, run, given)
@@ -299,8 +303,8 @@ def _conclude(
         store.save(run)
         ending, x = _answer(run, ending)
         if ending.status in (*SUCCESSES, "max_iter", "max_time"):
-            gaps = run.standing.upper_gap, run.standing.lower_gap
-            fall = watch.last(run.state.x, gaps, ending.status in SUCCESSES, deadline.left())
+            is_success = ending.status in SUCCESSES
+            fall = watch.last(run.state.x, run.gaps, is_success, deadline.left())
             ending = Ending.without_end(fall) if fall else ending
         x = arrays.like(x, given)
         proof = run.certificate(arrays.like(x, run.state.x))  # as it is, in a wider precision too
@@ -350,10 +354,8 @@ def _deserved(run: Run, ending: Ending, x: Array, proof: Certificate) -> Ending:
 
 def _last_proof(run: Run, x: Array) -> Certificate:
     """What the last row says, for a run that has no time left for more."""
-    values = run.state.upper_value, run.state.lower_value
     if not run.is_recorded:
-        nothing = (math.inf, math.inf)
-        run.rows.append(Row(run.iteration, run.seconds, *values, *nothing, *run.counts))
+        run.append_row(NOTHING)
     if arrays.epsilon(x) > arrays.epsilon(run.state.x):  # it is about x before rounding
-        return Certificate.of_gaps(*values)
-    return Certificate.of_gaps(*values, run.rows[-1].upper_gap, run.rows[-1].lower_gap)
+        return Certificate.of_gaps(*run.values)
+    return Certificate.of_gaps(*run.values, run.rows[-1].upper_gap, run.rows[-1].lower_gap)
