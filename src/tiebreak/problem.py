@@ -9,17 +9,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from tiebreak.functions.base import (
-    Function,
-    Linear,
-    PointWithImage,
-    Scaled,
-    SmoothFunction,
-    Sum,
-    in_one_precision,
-)
+from tiebreak.functions.base import Function, PointWithImage, SmoothFunction
+from tiebreak.functions.elementary import Linear
+from tiebreak.functions.joint_prox import Joint, intersection, joint
 from tiebreak.functions.losses import LeastSquares
-from tiebreak.functions.penalties import Composite, Joint, Penalty, Zero, intersection, joint, split
+from tiebreak.functions.penalties import Composite, Penalty, Zero, split
+from tiebreak.functions.sums import Scaled, Sum, in_one_precision
 from tiebreak.linalg import arrays, checks, deadline, tables
 from tiebreak.linalg.arrays import Array, Image
 from tiebreak.linalg.fingerprints import FromData, remember
@@ -176,8 +171,8 @@ class Problem(FromData):
             upper, lower = self.upper.in_float64, self.lower.in_float64
             if upper is None or lower is None:
                 raise ValueError(
-                    "Problem: domain must hold numbers of float32 as the functions do, which "
-                    "cannot be widened, got float64 numbers that would be rounded"
+                    "Problem: domain must hold numbers of float32 as the functions do, which cannot "
+                    "be converted to float64, got float64 numbers that would be rounded"
                 )
             self._take(upper, lower)
         if self.radius is not None:
@@ -329,7 +324,7 @@ class Problem(FromData):
         if self.in_float64 is None:
             raise ValueError(
                 f"{owner}: {name} must hold numbers of float32 as the problem does, which cannot "
-                "be widened, got float64 numbers that would be rounded"
+                "be converted to float64, got float64 numbers that would be rounded"
             )
         return arrays.own(x, arrays.double(prototypes[0]))
 

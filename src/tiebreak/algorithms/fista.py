@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from tiebreak.algorithms.common import positive_smoothness
 from tiebreak.functions.base import Minorant
-from tiebreak.functions.penalties import joint
+from tiebreak.functions.joint_prox import joint
 from tiebreak.linalg.arrays import Array
 from tiebreak.problem import Point, Problem, mixed
 from tiebreak.proofs.certificate import StepEvidence

@@ -18,10 +18,11 @@ from tiebreak.auto.bregman import BregmanIteration
 from tiebreak.auto.cascade import Candidate, Cascade
 from tiebreak.auto.quasi_newton import DENSE
 from tiebreak.exact.method import Exact
-from tiebreak.functions.base import Function, SquaredNorm
-from tiebreak.functions.losses import LeastSquares, Logistic, Quadratic
-from tiebreak.functions.parts import parts_of
+from tiebreak.functions.base import Function
+from tiebreak.functions.elementary import Quadratic, SquaredNorm
+from tiebreak.functions.losses import LeastSquares, Logistic
 from tiebreak.functions.penalties import Composite
+from tiebreak.functions.sums import summands
 from tiebreak.linalg import arrays, deadline
 from tiebreak.linalg.matrices import DENSE_LIMIT, WIDE_LIMIT, Matrix
 from tiebreak.linalg.spectra import EPS, cleaned, clear_rank, equilibrate
@@ -82,8 +83,8 @@ def problem_in_float64(problem: Problem) -> Problem:
     """
     if not problem.is_single or sum(map(_entries, problem.smooth_parts)) > WIDE_LIMIT:
         return problem
-    parts = (part for _, part in parts_of(problem.smooth_parts[1].bare))
-    found = [part.matrix for part in parts if hasattr(part, "matrix")]
+    parts = (part for _, part in summands(problem.smooth_parts[1].bare))
+    found = [part.matrix for part in parts if part.matrix is not None]
     is_clear = deadline.unless_too_long(lambda: all(map(_is_clear, found)), False)
     return problem.in_float64 or problem if is_clear else problem
 
@@ -122,9 +123,9 @@ def refusal(method: Any, problem: Problem) -> str:
 def _sizes(problem: Problem) -> str:
     """The lower level and its size in words, such as "least squares below, 40 x 100"."""
     names = {LeastSquares: "least squares", Logistic: "logistic loss", Quadratic: "quadratic"}
-    found = parts_of(problem.smooth_parts[1].bare)
+    found = summands(problem.smooth_parts[1].bare)
     words = [names.get(type(part), type(part).__name__) for _, part in found]
-    shapes = [part.matrix.shape for _, part in found if hasattr(part, "matrix")]
+    shapes = [part.matrix.shape for _, part in found if part.matrix is not None]
     size = ", ".join(f"{rows} x {n}" for rows, n in shapes)
     return f"{' + '.join(words)} below{', ' if size else ''}{size}"
 
@@ -132,8 +133,8 @@ def _sizes(problem: Problem) -> str:
 def _rows(h: Function, n: int) -> int:
     """How many rows the matrices of h have, as Exact sees it."""
     return sum(
-        part.matrix.shape[0] if hasattr(part, "matrix") else n if type(part) is SquaredNorm else 1
-        for _, part in parts_of(h.bare)
+        part.matrix.shape[0] if part.matrix is not None else n if type(part) is SquaredNorm else 1
+        for _, part in summands(h.bare)
     )
 
 
@@ -148,7 +149,7 @@ def _exact_cost(problem: Problem) -> float:
         cost *= ON_POLYHEDRA
     if isinstance(problem.upper, Composite):
         cost *= LINEAR_PROGRAM
-    if any(isinstance(part, Logistic) for _, part in parts_of(g.bare)):
+    if any(isinstance(part, Logistic) for _, part in summands(g.bare)):
         cost *= NEWTON
     return cost
 
@@ -161,4 +162,4 @@ def _step_cost(problem: Problem) -> float:
 
 def _entries(h: Function) -> int:
     """How many entries the matrices of h store."""
-    return sum(part.matrix.size for _, part in parts_of(h.bare) if hasattr(part, "matrix"))
+    return sum(part.matrix.size for _, part in summands(h.bare) if part.matrix is not None)

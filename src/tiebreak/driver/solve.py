@@ -22,9 +22,9 @@ from tiebreak.driver.registry import METHODS, AGMBiO, PAGMBiO
 from tiebreak.driver.result import SUCCESSES, Result, Row, Trace
 from tiebreak.driver.run import Counts, Intermediate, Method, Run, Saved
 from tiebreak.exact.intervals import prove_at
-from tiebreak.functions.base import Smooth
-from tiebreak.functions.parts import parts_of
-from tiebreak.functions.slope_check import wrong_slope
+from tiebreak.functions.callables import Smooth
+from tiebreak.functions.gradient_check import wrong_gradient
+from tiebreak.functions.sums import summands
 from tiebreak.linalg import arrays, checks, deadline
 from tiebreak.linalg.arrays import Array
 from tiebreak.linalg.deadline import Limit
@@ -498,8 +498,8 @@ def _check_slopes(owner: str, problem: Problem, x: Array) -> None:
 def _wrong_slopes(problem: Problem, x: Array) -> str:
     """A sentence if the gradient of a callable is surely wrong near x, else ""."""
     for name, h in zip(("upper", "lower"), problem.smooth_parts, strict=True):
-        for _, part in parts_of(h.bare):
-            said = wrong_slope(name, part, problem.domain, x) if isinstance(part, Smooth) else ""
+        for _, part in summands(h.bare):
+            said = wrong_gradient(name, part, problem.domain, x) if isinstance(part, Smooth) else ""
             if said:
                 return said
     return ""
@@ -581,7 +581,7 @@ class _Live:
 
     def __init__(self, problem: Problem, is_on: bool) -> None:
         self.is_on, self._shown, self._passes = is_on, -math.inf, 0
-        parts = [part for h in problem.smooth_parts for _, part in parts_of(h.bare)]
+        parts = [part for h in problem.smooth_parts for _, part in summands(h.bare)]
         found = [getattr(part, "matrix", None) for part in parts]
         # One matrix may be in both levels.
         self._swept = list({id(m): m for m in found if isinstance(m, Swept)}.values())

@@ -19,8 +19,10 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from tiebreak.functions.base import Function, Linear, Scaled, SquaredNorm, Sum
-from tiebreak.functions.losses import SPECTRUM_LIMIT, LeastSquares, Quadratic
+from tiebreak.functions.base import SPECTRUM_LIMIT, Function
+from tiebreak.functions.elementary import Linear, Quadratic, SquaredNorm
+from tiebreak.functions.losses import LeastSquares
+from tiebreak.functions.sums import Scaled, Sum
 from tiebreak.linalg import arrays, deadline
 from tiebreak.linalg.arrays import Array, dot, like, norm, to_numpy, zeros_like
 from tiebreak.sets import cuts

@@ -19,7 +19,7 @@ import sys
 import numpy as np
 
 from tiebreak.functions.groups import Host
-from tiebreak.functions.penalties import Joint
+from tiebreak.functions.joint_prox import Joint
 from tiebreak.functions.terms import Terms
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Array, dot, namespace, norm

@@ -12,7 +12,8 @@ from typing import ClassVar, NamedTuple
 from tiebreak.algorithms.common import bending, need_lipschitz, need_short_step, positive_smoothness
 from tiebreak.algorithms.rivals import alternating
 from tiebreak.algorithms.rivals.alternating import Turns
-from tiebreak.functions.penalties import Zero, joint
+from tiebreak.functions.joint_prox import joint
+from tiebreak.functions.penalties import Zero
 from tiebreak.linalg import checks
 from tiebreak.linalg.arrays import Array
 from tiebreak.problem import Problem
