@@ -15,16 +15,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeGuard
+from typing import Any, NamedTuple, TypeAlias, TypeGuard
 
 import numpy as np
 
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Array, Image
 from tiebreak.linalg.fingerprints import FromData
-
-if TYPE_CHECKING:
-    from tiebreak.linalg.matrices import Matrix
+from tiebreak.linalg.matrices import Matrix
 
 SMALL = 256  # up to this size eigenvalues are computed exactly, beyond it bounded by Lanczos
 SPECTRUM_LIMIT = 2048  # largest smaller side for which a whole spectrum is computed: seconds

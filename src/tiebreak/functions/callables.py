@@ -119,7 +119,7 @@ class Smooth(SmoothFunction):
     ) -> float:
         """How fast the slope changes along a direction within Z, or back; 0 where that fails.
 
-        The domain of a function may end close to x: what it says beyond does not count.
+        The domain of a function may end close to x: values beyond do not count.
         """
         if not arrays.norm(direction) > 0.0:
             return 0.0

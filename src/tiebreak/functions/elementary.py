@@ -323,7 +323,7 @@ class Quadratic(SmoothFunction):
 
     @cached_property
     def defect(self) -> float:  # type: ignore[override]
-        """How far below 0 the smallest eigenvalue may be: a singular Q is not told from that."""
+        """How far below 0 the smallest eigenvalue may be, where Q may be singular."""
         smallest, largest = self._extremes
         if self.strong_convexity > 0.0 or self._least_positive > 0.0:
             return 0.0

@@ -52,6 +52,11 @@ class WrongDerivative(NamedTuple):
         beyond = max(self.low - self.got, self.got - self.high)
         return beyond / max(abs(self.got), abs(self.low), abs(self.high))
 
+    @property
+    def interval(self) -> str:
+        """Where the derivative is, as a user reads it."""
+        return f"{(self.low + self.high) / 2:.6g} +- {(self.high - self.low) / 2:.1g}"
+
 
 def check_gradient(owner: str, name: str, h: SmoothFunction, domain: Domain, x0: Array) -> None:
     """Raise ValueError, naming the coordinate, if the gradient of ``h`` near x0 is surely wrong.
@@ -75,8 +80,7 @@ def check_gradient(owner: str, name: str, h: SmoothFunction, domain: Domain, x0:
         others = f" (and in {len(wrong) - 1} others)" if len(wrong) > 1 else ""
         raise ValueError(
             f"{owner}: the gradient of {name} is wrong in coordinate {worst.coordinate}{others}: "
-            f"got {worst.got:.6g} near x0, differences of its values say "
-            f"{(worst.low + worst.high) / 2:.6g} +- {(worst.high - worst.low) / 2:.1g}"
+            f"got {worst.got:.6g} near x0, differences of its values say {worst.interval}"
         )
 
 
@@ -87,29 +91,23 @@ def wrong_gradient(name: str, h: SmoothFunction, domain: Domain, x: Array) -> st
     What is noticed depends on the direction; ``minimize(check_gradients=True)`` checks every
     coordinate.
     """
-    found = _wrong_along_a_line(h, domain, x)
-    if found is None:
+    near, _ = next(_points_near(domain, x))
+    direction = near - x if arrays.norm(near - x) > 0.0 else near  # both ends are in the domain
+    with arrays.quiet():
+        slope = h.gradient(near)
+        if not arrays.is_array(slope) or slope.shape != x.shape or not arrays.all_finite(slope):
+            return ""
+        along = Smooth(lambda t: h.value(near + float(t[0]) * direction), lambda t: t)
+        zero = arrays.from_numpy(np.zeros(1), near)
+        got = np.array([arrays.dot(slope, direction)])
+        wrong = _wrong_coordinates(along, zero, got, np.ones(1))
+    if not wrong:
         return ""
     return (
         f"the gradient of {name} does not fit its values: its slope along a direction is "
-        f"{found.got:.6g}, differences of its values say "
-        f"{(found.low + found.high) / 2:.6g} +- {(found.high - found.low) / 2:.1g}; "
+        f"{wrong[0].got:.6g}, differences of its values say {wrong[0].interval}; "
         "or the function is not convex"
     )
-
-
-def _wrong_along_a_line(h: SmoothFunction, domain: Domain, x0: Array) -> WrongDerivative | None:
-    """The slope of h along a line near x0, if differences of its values exclude it."""
-    x, _ = next(_points_near(domain, x0))
-    way = x - x0 if arrays.norm(x - x0) > 0.0 else x  # both ends are in the domain
-    with arrays.quiet():
-        slope = h.gradient(x)
-        if not arrays.is_array(slope) or slope.shape != x.shape or not arrays.all_finite(slope):
-            return None
-        along = Smooth(lambda t: h.value(x + float(t[0]) * way), lambda t: t)
-        zero, got = arrays.from_numpy(np.zeros(1), x), np.array([arrays.dot(slope, way)])
-        wrong = _wrong_coordinates(along, zero, got, np.ones(1))
-    return wrong[0] if wrong else None
 
 
 def _points_near(domain: Domain, x0: Array) -> Iterator[tuple[Array, Any]]:
@@ -146,7 +144,7 @@ def _wrong_coordinates(
         steps = [float(scale[j]) * epsilon**power for power in STEPS]
         low, high = _enclosure(value, center, rounding, at, j, steps)
         slack = epsilon**0.375 * abs(got)
-        # Differences that contradict each other (low > high) know nothing.
+        # Differences that contradict each other (low > high) prove nothing.
         if low <= high and not low - slack <= got <= high + slack:
             wrong.append(WrongDerivative(j, got, low, high))
     return wrong
@@ -158,7 +156,7 @@ def _enclosure(
     """An interval that contains the derivative in coordinate j: what all steps agree on."""
     low, high = -math.inf, math.inf
     for step in steps:
-        (left, below), (right, above) = (_beside(value, at, j, signed) for signed in (-step, step))
+        (left, below), (right, above) = (_moved(value, at, j, signed) for signed in (-step, step))
         if math.isfinite(below) and math.isfinite(above) and left < 0.0 < right:
             error = rounding.part * max(rounding.size, abs(below), abs(above)) + TINY
             low = max(low, (center - below - 2.0 * error) / -left)
@@ -166,8 +164,8 @@ def _enclosure(
     return low, high
 
 
-def _beside(value: Value, at: Any, j: int, step: float) -> tuple[float, float]:
-    """How far the point beside ``at`` in coordinate j really is, and the value there."""
+def _moved(value: Value, at: Any, j: int, step: float) -> tuple[float, float]:
+    """How far a step in coordinate j really moves ``at``, and the value there."""
     point = at.copy()
     point[j] += step
     return float(point[j]) - float(at[j]), value(point)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from functools import cached_property
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,17 +13,8 @@ from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Array, to_numpy
 from tiebreak.sets.domains import Ball, Box, Domain, Space
 
-
-class HasTerms(Protocol):
-    """What is asked of a penalty here."""
-
-    @property
-    def terms(self) -> Terms:
-        """The penalty as a sum of standard parts."""
-
-    @property
-    def label(self) -> str:
-        """Its name in a message."""
+if TYPE_CHECKING:
+    from tiebreak.functions.penalties import Penalty
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -55,7 +46,7 @@ class Joint:
         return self.terms(a, mu).times(1.0 - 2.0**-51).least(slope)
 
 
-def joint(f2: HasTerms, g2: HasTerms, domain: Domain | None = None, owner: str = "joint") -> Joint:
+def joint(f2: Penalty, g2: Penalty, domain: Domain | None = None, owner: str = "joint") -> Joint:
     """The two penalties on the common set of their domains and ``domain``.
 
     ValueError, with the names of what does not go together, if their joint prox has no closed form:

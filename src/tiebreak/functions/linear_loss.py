@@ -27,18 +27,19 @@ class PassResult(NamedTuple):
 class LinearLoss(SmoothFunction):
     """scale * phi(A x) with phi a sum over rows: what LeastSquares and Logistic share.
 
-    A subclass gives ``curvature``, the largest second derivative of phi in one row, and
+    A subclass gives the three attributes below and
 
-        target                  what the images are compared with, one number per row
-        _loss(image)            the sum of phi over all rows
-        _loss_and_slope(image)  that, and its gradient with respect to the image
-        _slopes(images, rows)   these gradients of some images at some rows, on the host
+        _loss_and_slope(image)  the sum of phi over all rows, and its gradient in the image
+        _loss(image)            the sum alone, where that takes less
+        _slopes(images, rows)   the gradients in some images at some rows, on the host
+        _in_float64(matrix)     the same loss of this matrix
     """
 
     lower_bound = 0.0
-    curvature: float
-    kernel: str  # its name in the GPU's pass
     matrix: Matrix
+    curvature: float  # the largest second derivative of phi in one row
+    target: Array  # what the images are compared with, one number per row
+    kernel: str  # the name of phi in the GPU's pass
 
     def __init__(self, A: object, mean: bool, lipschitz: float | None) -> None:
         owner = type(self).__name__
@@ -80,15 +81,22 @@ class LinearLoss(SmoothFunction):
         return self.matrix if isinstance(self.matrix, FromData) else A
 
     @property
-    def target(self) -> Array:
-        """What the images are compared with, row by row."""
-        raise NotImplementedError
+    def in_float64(self) -> LinearLoss | None:
+        matrix = self.matrix.in_float64
+        if matrix is None:
+            return None
+        wide = self._in_float64(matrix)
+        wide.data_epsilon = arrays.epsilon(self.prototype)
+        return wide
 
-    def _loss(self, image: Array) -> Array:
+    def _in_float64(self, matrix: Matrix) -> LinearLoss:
         raise NotImplementedError
 
     def _loss_and_slope(self, image: Array) -> tuple[Array, Array]:
         raise NotImplementedError
+
+    def _loss(self, image: Array) -> Array:
+        return self._loss_and_slope(image)[0]
 
     def _slopes(self, images: Array, rows: slice) -> Array:
         raise NotImplementedError

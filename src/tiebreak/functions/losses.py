@@ -54,7 +54,7 @@ class LeastSquares(LinearLoss):
         super().__init__(A, mean, lipschitz)
         A = self._source(A)
         remember(self, LeastSquares, A=A, b=b, mean=mean, gram=gram, lipschitz=lipschitz)
-        self.b = self._per_row(A, b, "b")
+        self.b = self.target = self._per_row(A, b, "b")
         self._use_gram: bool | None = checks.flag("LeastSquares", "gram", gram, None)
         if gram and not self.matrix.is_explicit:
             raise ValueError(
@@ -62,22 +62,9 @@ class LeastSquares(LinearLoss):
                 "can be dense, got True"
             )
 
-    @property
-    def target(self) -> Array:
-        return self.b
-
-    @property
-    def in_float64(self) -> LeastSquares | None:
-        matrix = self.matrix.in_float64
-        if matrix is None:
-            return None
+    def _in_float64(self, matrix: Matrix) -> LeastSquares:
         b, known = arrays.double(self.b), self.known_lipschitz
-        wide = LeastSquares(matrix, b, self.mean, gram=False, lipschitz=known)
-        wide.data_epsilon = arrays.epsilon(self.prototype)
-        return wide
-
-    def _loss(self, image: Array) -> Array:
-        return self._loss_and_slope(image)[0]
+        return LeastSquares(matrix, b, self.mean, gram=False, lipschitz=known)
 
     def _loss_and_slope(self, image: Array) -> tuple[Array, Array]:
         residual = image - self.b
@@ -247,25 +234,15 @@ class Logistic(LinearLoss):
     ) -> None:
         super().__init__(A, mean, lipschitz)
         remember(self, Logistic, A=self._source(A), y=y, mean=mean, lipschitz=lipschitz)
-        self.y = self._per_row(A, y, "y")
+        self.y = self.target = self._per_row(A, y, "y")
         labels = arrays.to_numpy(self.y)
         if not bool(np.all(np.abs(labels) == 1.0)):
             found = ", ".join(f"{v:g}" for v in np.unique(labels)[:5])
             raise ValueError(f"Logistic: y must hold labels -1 and +1, got values {found}")
         self._zeros = arrays.zeros_like(self.y)
 
-    @property
-    def target(self) -> Array:
-        return self.y
-
-    @property
-    def in_float64(self) -> Logistic | None:
-        matrix = self.matrix.in_float64
-        if matrix is None:
-            return None
-        wide = Logistic(matrix, arrays.double(self.y), self.mean, lipschitz=self.known_lipschitz)
-        wide.data_epsilon = arrays.epsilon(self.prototype)
-        return wide
+    def _in_float64(self, matrix: Matrix) -> Logistic:
+        return Logistic(matrix, arrays.double(self.y), self.mean, lipschitz=self.known_lipschitz)
 
     def _loss(self, image: Array) -> Array:
         return arrays.namespace(image).sum(self._losses(self.y * image))

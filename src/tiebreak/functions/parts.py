@@ -6,6 +6,7 @@ Everything here is NumPy float64 on the host, for the exact solver.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -26,7 +27,7 @@ KEPT = 4  # slopes that a function remembers: as many points are compared at a t
 
 
 @dataclass(frozen=True)
-class Part:
+class Part(ABC):
     """weight phi(rows x)."""
 
     weight: float
@@ -43,25 +44,25 @@ class Part:
         """The Frobenius norm of the rows."""
         return norm(self.rows)
 
+    @abstractmethod
     def dual(self, x: Host) -> Host:
         """The gradient with respect to rows x."""
-        raise NotImplementedError
 
+    @abstractmethod
     def size(self, x: Host) -> float:
         """A bound on the length of the dual before anything in it cancels."""
-        raise NotImplementedError
 
     def noise(self, x: Host, dual: Host) -> float:
         """A bound on the error of the dual at x beyond the rounding of its entries, over 8 EPS."""
         return 0.0
 
+    @abstractmethod
     def curvature(self, x: Host, above: bool = False) -> Host:
         """R with R'R the second derivative at x, or ``above`` that of a quadratic above it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def along(self, x: Host, d: Host) -> Callable[[float], float]:
         """step -> the derivative at x + step d along d."""
-        raise NotImplementedError
 
     def composed(self, M: Host) -> Part:
         """The same as a function of u, x = M u."""
@@ -262,10 +263,6 @@ class Parts:
         """Is every part of one of these kinds?"""
         return all(isinstance(part, kinds) for part in self.parts)
 
-    def _each(self, change: Callable[[Part], Part], n: int | None = None) -> Parts:
-        """The same with every part changed."""
-        return Parts(self.n if n is None else n, tuple(map(change, self.parts)))
-
     @cached_property
     def logistic(self) -> list[LogisticPart]:
         """The logistic parts."""
@@ -281,7 +278,7 @@ class Parts:
         return {}
 
     def slope(self, x: Host) -> Slope:
-        """The gradient at x; the last ones are kept, for several ask for the same."""
+        """The gradient at x; the last ones are kept, for the same are needed several times."""
         key = x.tobytes()
         if key not in self._slopes:
             while len(self._slopes) >= KEPT:
@@ -336,23 +333,20 @@ class Parts:
 
     def with_margins(self, share: float) -> Parts:
         """The same with all margins multiplied by ``share``."""
-
-        def change(part: Part) -> Part:
-            is_logistic = isinstance(part, LogisticPart)
-            return replace(part, rows=share * part.rows) if is_logistic else part
-
-        return self._each(change)
+        parts = [
+            replace(part, rows=share * part.rows) if isinstance(part, LogisticPart) else part
+            for part in self.parts
+        ]
+        return Parts(self.n, tuple(parts))
 
     def without_negligible(self, x: Host, least: float) -> Parts:
         """The same without the logistic losses that add at most ``least`` to the slope at x."""
-
-        def change(part: Part) -> Part:
-            if not isinstance(part, LogisticPart):
-                return part
-            lengths = np.sqrt(np.sum(part.rows * part.rows, axis=1))
-            return replace(part, rows=part.rows[np.abs(part.dual(x)) * lengths > least])
-
-        parts = self._each(change).parts
+        parts = []
+        for part in self.parts:
+            if isinstance(part, LogisticPart):
+                lengths = np.sqrt(np.sum(part.rows * part.rows, axis=1))
+                part = replace(part, rows=part.rows[np.abs(part.dual(x)) * lengths > least])
+            parts.append(part)
         return Parts(self.n, tuple(part for part in parts if part.rows.any()))
 
     def rows(self, epsilon: float = EPS, sizes: Host | None = None) -> Host:
@@ -372,7 +366,7 @@ class Parts:
 
     def stretched(self, units: Host) -> Parts:
         """The same function of u, x = units u, entry by entry: exact where they are powers of 2."""
-        return self._each(lambda part: part.stretched(units))
+        return Parts(self.n, tuple(part.stretched(units) for part in self.parts))
 
     def reweighted(self, weights: Host) -> Parts:
         """Sums of squares with other weights: of all rows, of matrices scaled to about 1."""
@@ -405,11 +399,11 @@ class Parts:
         By powers of two, so that nothing is rounded.
         """
         exponent = self.exponent
-        return self._each(lambda part: part.scaled(exponent))
+        return Parts(self.n, tuple(part.scaled(exponent) for part in self.parts))
 
     def composed(self, M: Host) -> Parts:
         """The same function of u, x = M u."""
-        return self._each(lambda part: part.composed(M), M.shape[1])
+        return Parts(M.shape[1], tuple(part.composed(M) for part in self.parts))
 
 
 def decompose(owner: str, level: str, h: Function, n: int) -> Parts:

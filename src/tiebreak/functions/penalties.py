@@ -36,6 +36,7 @@ class Penalty(FromData):
     __array_ufunc__ = None  # so that a NumPy number times a penalty comes to __rmul__
     _weights: ClassVar[tuple[str, ...]] = ("weight",)
     names: ClassVar[tuple[Any, ...] | None] = None  # of the variables, as in Function
+    dimension: ClassVar[int | None] = None  # the number of variables, None if it fits any
 
     def __post_init__(self) -> None:
         for name in self._weights:
@@ -72,11 +73,6 @@ class Penalty(FromData):
         return self.terms.least(slope)
 
     @property
-    def dimension(self) -> int | None:
-        """The number of variables, None if it fits any."""
-        return None
-
-    @property
     def unrestricted(self) -> Penalty:
         """The same without its indicators."""
         return self
@@ -107,9 +103,6 @@ class Zero(Penalty):
     """0."""
 
     _weights: ClassVar[tuple[str, ...]] = ()
-
-    def value(self, x: Array) -> float:
-        return 0.0
 
     @cached_property
     def terms(self) -> Terms:
@@ -168,16 +161,11 @@ class GroupL2(Penalty):
         if not isinstance(self.groups, Groups):
             assign(self, "groups", Groups(self.groups))
         assign(self, "names", self.groups.names)
+        assign(self, "dimension", self.groups.length)  # None if groups were given as lists
         remember(self, GroupL2, groups=self.groups, weight=self.weight)
 
     def check(self, n: int) -> None:
-        """Raise ValueError if the groups do not fit ``n`` variables."""
         self.groups.check(n)
-
-    @property
-    def dimension(self) -> int | None:
-        """The number of labels, None if groups were given as lists."""
-        return self.groups.length  # type: ignore[no-any-return]
 
     @cached_property
     def terms(self) -> Terms:
@@ -206,7 +194,6 @@ class Indicator(Penalty):
         return type(self.domain).__name__
 
     def check(self, n: int) -> None:
-        """Raise ValueError if the parameters of the set do not fit ``n`` variables."""
         self.domain.check(n)
 
     def value(self, x: Array) -> float:
@@ -215,7 +202,6 @@ class Indicator(Penalty):
 
     @property
     def unrestricted(self) -> Penalty:
-        """0."""
         return Zero()
 
     @cached_property
@@ -235,6 +221,8 @@ class PenaltySum(Penalty):
         remember(self, PenaltySum, first=self.first, second=self.second)
         both = ("first", self.first.names), ("second", self.second.names)
         assign(self, "names", tables.common("PenaltySum", *both))
+        first, second = self.first.dimension, self.second.dimension
+        assign(self, "dimension", second if first is None else first)
 
     def __repr__(self) -> str:
         return f"{self.first!r} + {self.second!r}"
@@ -244,26 +232,17 @@ class PenaltySum(Penalty):
         return f"{self.first.label} + {self.second.label}"
 
     def check(self, n: int) -> None:
-        """Raise ValueError if the parameters of either do not fit ``n`` variables."""
         self.first.check(n)
         self.second.check(n)
 
     def value(self, x: Array) -> float:
-        """The sum of both."""
         return self.first.value(x) + self.second.value(x)
 
     @property
-    def dimension(self) -> int | None:
-        """That of the first, or of the second."""
-        return self.second.dimension if self.first.dimension is None else self.first.dimension
-
-    @property
     def unrestricted(self) -> Penalty:
-        """The same without its indicators."""
         return PenaltySum(self.first.unrestricted, self.second.unrestricted)
 
     def scaled(self, factor: float) -> Penalty:
-        """``factor`` times both."""
         return PenaltySum(self.first.scaled(factor), self.second.scaled(factor))
 
     @cached_property
@@ -275,7 +254,7 @@ class Composite(Function):
     """smooth + penalty, written ``smooth + penalty``.
 
     Values are those of the sum.  All that has to do with slopes (minorants, lipschitz,
-    strong_convexity, rounding) speaks of the smooth part, and the penalty is taken as it is.
+    strong_convexity, rounding) is the smooth part's, and the penalty is taken as it is.
     """
 
     def __init__(self, smooth: SmoothFunction, penalty: Penalty) -> None:
