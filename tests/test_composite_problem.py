@@ -11,7 +11,8 @@ import pytest
 import tiebreak as tb
 from tiebreak.driver.checkpoint import identity
 from tiebreak.driver.run import Run
-from tiebreak.functions.base import Flat, PointWithImage
+from tiebreak.functions.base import PointWithImage
+from tiebreak.functions.elementary import Flat
 from tiebreak.functions.penalties import Composite, split
 
 N = 6

@@ -38,8 +38,7 @@ def test_hand_computed_numbers() -> None:
     assert theory.step_size(3, 2.0) == 0.5
     assert theory.step_sum(3, 2.0) == 0.75
     assert theory.auxiliary_step_size(3, 2.0) == 1.0
-    assert theory.auxiliary_step_sum(3, 2.0) == 1.5
-    assert theory.gamma_compact() == 1.0
+    assert identities.auxiliary_step_sum(3, 2.0) == 1.5
     # r = 2: p = 2/3, T = 8: T^p = 4; gamma = 1/(2·3/2·4 + 2) = 1/14, S = 2·3·4 + 2·2 = 28
     assert theory.gamma_error_bound(2.0, 3.0, 2.0, 8) == pytest.approx(1 / 14)
     assert theory.smoothness_error_bound(2.0, 3.0, 2.0, 8) == pytest.approx(28)
@@ -49,7 +48,7 @@ def test_hand_computed_numbers() -> None:
     assert theory.smoothness_weak_sharpness(2.0, 3.0, 5.0, 7.0) == pytest.approx(52 / 10)
     assert theory.gamma_weak_sharpness(2.0, 3.0, 5.0, 0.1) == 1.0  # 20/(0.6 + 10) > 1
     assert theory.level_bound(3, L_g=2.0, distance=2.0) == 1.0
-    assert theory.auxiliary_bound(3, L_g=3.0, distance=2.0) == 2.0
+    assert identities.auxiliary_bound(3, L_g=3.0, distance=2.0) == 2.0
     one = Theorem1(L_f=3.0, L_g=2.0, smoothness=3.0, distance=2.0, diameter=4.0)
     assert one.upper(3) == 4.0  # 4·3·4/12
     assert one.lower(1) == 48.0  # 4·2·4/2 + 2·2·16/2
@@ -83,7 +82,7 @@ def test_sums_are_the_sums_of_the_steps_and_the_steps_are_admissible() -> None:
     for k in range(60):
         a, b = theory.step_size(k, S), theory.auxiliary_step_size(k, L_g)
         A = theory.step_sum(k + 1, S)
-        B = theory.auxiliary_step_sum(k + 1, L_g)
+        B = identities.auxiliary_step_sum(k + 1, L_g)
         assert math.fsum(theory.step_size(i, S) for i in range(k + 1)) == pytest.approx(A)
         assert math.fsum(theory.auxiliary_step_size(i, L_g) for i in range(k + 1)) == pytest.approx(
             B
@@ -96,10 +95,12 @@ def test_sums_are_the_sums_of_the_steps_and_the_steps_are_admissible() -> None:
 def test_the_auxiliary_run_gives_levels_only_one_step_ahead() -> None:
     at = {"L_g": 3.0, "distance": 0.7}
     for k in range(50):
-        assert theory.auxiliary_bound(k + 1, **at) <= theory.level_bound(k, **at)
-        assert k == 0 or theory.auxiliary_bound(k, **at) > theory.level_bound(k, **at)
+        assert identities.auxiliary_bound(k + 1, **at) <= theory.level_bound(k, **at)
+        assert k == 0 or identities.auxiliary_bound(k, **at) > theory.level_bound(k, **at)
         # steps b_k half as long double the bound, too much for k >= 1
-        assert (2 * theory.auxiliary_bound(k + 1, **at) > theory.level_bound(k, **at)) == (k >= 1)
+        assert (2 * identities.auxiliary_bound(k + 1, **at) > theory.level_bound(k, **at)) == (
+            k >= 1
+        )
 
 
 def test_level_term_covers_the_weighted_average_of_admissible_levels() -> None:
@@ -260,7 +261,6 @@ def test_huge_powers_are_infinite_bounds() -> None:
         (lambda: theory.step_sum(1, 0.0), "smoothness must be positive"),
         (lambda: theory.auxiliary_step_size(1, 0.0), "L_g must be positive"),
         (lambda: theory.level_bound(-1, L_g=1.0, distance=1.0), "at least 0"),
-        (lambda: theory.auxiliary_bound(0, L_g=1.0, distance=1.0), "at least 1"),
         (lambda: Theorem1(1.0, 1.0, 1.0, 1.0, 1.0).upper(0), "at least 1"),
         (lambda: Theorem1(1.0, 1.0, 1.0, 1.0, 1.0).lower(0), "at least 1"),
         (lambda: Theorem1(1.0, 1.0, 0.5, 1.0, 1.0).lower_if_above(1), "exceed L_f/2"),

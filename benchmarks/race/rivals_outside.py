@@ -19,8 +19,10 @@ import numpy as np
 from planting import Case, Huber, Vector
 
 import tiebreak as tb
-from tiebreak.functions.base import Flat, Function, Linear, Scaled, SmoothFunction, SquaredNorm, Sum
+from tiebreak.functions.base import Function, SmoothFunction
+from tiebreak.functions.elementary import Flat, Linear, SquaredNorm
 from tiebreak.functions.penalties import Composite, Penalty
+from tiebreak.functions.sums import Scaled, Sum
 
 SMALL = 128  # up to so many variables trust-constr is asked
 GRACE = 1.0  # seconds beyond its budget after which a process is ended
@@ -119,9 +121,9 @@ def _expression(cp: Any, h: Function | Penalty, x: Any) -> Any:
     if isinstance(h, Sum):
         return _expression(cp, h.first, x) + _expression(cp, h.second, x)
     if isinstance(h, tb.LeastSquares):
-        return 0.5 * h._scale * cp.sum_squares(h.matrix.entries @ x - h.b)
+        return 0.5 * h.scale * cp.sum_squares(h.matrix.entries @ x - h.b)
     if isinstance(h, tb.Logistic):
-        return h._scale * cp.sum(cp.logistic(-cp.multiply(h.y, h.matrix.entries @ x)))
+        return h.scale * cp.sum(cp.logistic(-cp.multiply(h.y, h.matrix.entries @ x)))
     if isinstance(h, Huber):
         return 0.5 * cp.sum(cp.huber(h.A @ x - h.b, 1.0))
     if isinstance(h, SquaredNorm):

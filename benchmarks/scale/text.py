@@ -76,7 +76,7 @@ def main() -> int:
                 continue
             size = (options.rows, options.words, options.share, options.seed)
             made = problem(kind, upper, *size)
-            entries = made.smooth_parts[1].matrix.size  # type: ignore[attr-defined]
+            entries = made.smooth_parts[1].matrix.size  # type: ignore[union-attr]
             began, busy = time.perf_counter(), time.process_time()
             result = tb.solve(made, max_time=options.max_time)
             seconds, cpu = time.perf_counter() - began, time.process_time() - busy

@@ -31,8 +31,9 @@ from tiebreak.driver.result import Result, Trace
 from tiebreak.driver.solve import solve
 from tiebreak.experiments.compare import Comparison, compare
 from tiebreak.experiments.race import Answer
-from tiebreak.functions.base import Linear, Smooth, SquaredNorm
-from tiebreak.functions.losses import LeastSquares, Logistic, Quadratic
+from tiebreak.functions.callables import Smooth
+from tiebreak.functions.elementary import Linear, Quadratic, SquaredNorm
+from tiebreak.functions.losses import LeastSquares, Logistic
 from tiebreak.functions.penalties import L1, L2, ElasticNet, GroupL2, Indicator, Zero
 from tiebreak.linalg.streams import Streamed
 from tiebreak.problem import ErrorBound, Problem

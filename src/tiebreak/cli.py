@@ -218,7 +218,7 @@ def _built_in() -> Problem:
 
 def _describe(function: Function) -> str:
     """The kind of a function and its sizes, and its penalty."""
-    from tiebreak.functions.base import Flat
+    from tiebreak.functions.elementary import Flat
     from tiebreak.functions.penalties import Composite
 
     if isinstance(function, Composite):

@@ -9,30 +9,28 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from tiebreak.functions.base import (
-    Function,
-    Linear,
-    PointWithImage,
-    Scaled,
-    SmoothFunction,
-    Sum,
-    in_one_precision,
-)
+from tiebreak.functions.base import Function, PointWithImage, SmoothFunction
+from tiebreak.functions.elementary import Linear
+from tiebreak.functions.joint_prox import Joint, intersection, joint
 from tiebreak.functions.losses import LeastSquares
-from tiebreak.functions.penalties import Composite, Joint, Penalty, Zero, intersection, joint, split
+from tiebreak.functions.penalties import Composite, Penalty, Zero, split
+from tiebreak.functions.sums import Scaled, in_one_precision, summands
 from tiebreak.linalg import arrays, checks, deadline, tables
 from tiebreak.linalg.arrays import Array, Image
 from tiebreak.linalg.fingerprints import FromData, remember
 from tiebreak.linalg.spectra import EPS, GAP, rounding_level
-from tiebreak.sets.cuts import assign
+from tiebreak.sets.cuts import Set, assign
 from tiebreak.sets.domains import Ball, Domain, Orthant, Space
 
 DIMENSION_LIMIT = 1024  # largest smaller side of A for which the solution set is measured
+FUNCTION = (
+    "a function such as LeastSquares(A, b), Smooth(value, gradient), L1(0.1) or a sum of them"
+)
 
 
 @dataclass(frozen=True)
 class ErrorBound:
-    """The Hölderian error bound of the lower level, and a bound on the upper slope: your word.
+    """The Hölderian error bound of the lower level, and a bound on the upper slope; not verified.
 
         modulus/order * dist(x, X_g*)^order <= g(x) - g*   for all x in Z   (Assumption 3.1)
 
@@ -55,15 +53,8 @@ class ErrorBound:
 
 def _linear_slope(h: Function) -> Array | None:
     """c if h(x) = <c, x>, a multiple or a sum of such; None for everything else."""
-    if isinstance(h, Linear):
-        return h.c
-    if isinstance(h, Scaled):
-        slope = _linear_slope(h.function)
-        return None if slope is None else h.weight * slope
-    if isinstance(h, Sum):
-        slopes = _linear_slope(h.first), _linear_slope(h.second)
-        return None if slopes[0] is None or slopes[1] is None else slopes[0] + slopes[1]
-    return None
+    slopes = [weight * part.c for weight, part in summands(h) if isinstance(part, Linear)]
+    return sum(slopes[1:], slopes[0]) if len(slopes) == len(summands(h)) else None
 
 
 class Point(NamedTuple):
@@ -76,12 +67,12 @@ class Point(NamedTuple):
 
     @property
     def f(self) -> PointWithImage:
-        """The point as the upper function looks at it."""
+        """The point with its image under the matrix of the upper function."""
         return PointWithImage(self.x, self.upper, self.reach)
 
     @property
     def g(self) -> PointWithImage:
-        """The point as the lower function looks at it."""
+        """The point with its image under the matrix of the lower function."""
         return PointWithImage(self.x, self.lower, self.reach)
 
 
@@ -110,8 +101,8 @@ class Problem(FromData):
         lower: g, what must be minimal first: the same.
         domain: Z, a closed convex set; all of R^n if not given. An Indicator in ``upper`` or
             ``lower`` is a part of Z, for both levels.
-        radius: some solution has |x| <= radius. Your word, used by the certificate alone.
-        error_bound: how g grows away from its minimisers. Your word too.
+        radius: some solution has |x| <= radius; not verified, used by the certificate alone.
+        error_bound: how g grows away from its minimisers; not verified either.
 
     Numbers of both precisions in one problem are all taken in float64, unless those in float64
     are vectors of a function or of the domain that float32 holds as they are: nothing is rounded.
@@ -139,22 +130,10 @@ class Problem(FromData):
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        given = {f.name: getattr(self, f.name) for f in fields(self)}
-        if isinstance(self.domain, type) or not isinstance(self.domain, Domain):
-            raise TypeError(
-                "Problem: domain must be a domain such as Ball(1.0) or Space(), "
-                f"got {checks.what_it_is(self.domain)}"
-            )
-        for name in ("upper", "lower"):
-            function = getattr(self, name)
-            if not isinstance(function, Function | Penalty):
-                raise TypeError(
-                    f"Problem: {name} must be a function such as LeastSquares(A, b), "
-                    "Smooth(value, gradient), L1(0.1) or a sum of them, "
-                    f"got {checks.what_it_is(function)}"
-                )
-        remember(self, Problem, **given)
-        named = ((name, getattr(part, "names", None)) for name, part in given.items())
+        self._check_kinds()
+        remember(self, Problem, **{part.name: getattr(self, part.name) for part in fields(self)})
+        of_domain = self.domain.names if isinstance(self.domain, Set) else None
+        named = ("upper", self.upper.names), ("lower", self.lower.names), ("domain", of_domain)
         assign(self, "names", tables.common("Problem", *named))
         for name in ("upper", "lower"):
             smooth, penalty = split(getattr(self, name))
@@ -162,36 +141,53 @@ class Problem(FromData):
             is_smooth = not any(penalty.terms.weights)
             # An indicator is a part of the domain now; a penalty without weight is none.
             assign(self, name, smooth if is_smooth else Composite(smooth, penalty.unrestricted))
-        sizes = (self.upper.dimension, self.lower.dimension)
-        if None not in sizes and sizes[0] != sizes[1]:
-            for h, n in ((self.upper, sizes[1]), (self.lower, sizes[0])):
-                if split(h)[0].dimension is None and n is not None:
-                    split(h)[1].check(n)  # a penalty alone names its own argument
-            raise ValueError(
-                "Problem: upper and lower must have the same number of variables, "
-                f"got {sizes[0]} and {sizes[1]}"
-            )
+        self._check_sizes()
         self._take(*in_one_precision("Problem: upper and lower", self.upper, self.lower))
         if not all(map(self._holds_domain, self._prototypes)):
             upper, lower = self.upper.in_float64, self.lower.in_float64
             if upper is None or lower is None:
                 raise ValueError(
                     "Problem: domain must hold numbers of float32 as the functions do, which "
-                    "cannot be widened, got float64 numbers that would be rounded"
+                    "cannot be converted to float64, got float64 numbers that would be rounded"
                 )
             self._take(upper, lower)
         if self.radius is not None:
             checks.positive("Problem", "radius", self.radius)
-        if self.error_bound is not None and not isinstance(self.error_bound, ErrorBound):
-            raise TypeError(
-                f"Problem: error_bound must be an ErrorBound, got {type(self.error_bound).__name__}"
-            )
         if self.dimension is not None:
             self._check_dimension(self.dimension)
         if self._falls_without_end():
             raise ValueError(
                 "Problem: lower is unbounded below on the domain, so it has no minimisers"
             )
+
+    def _check_kinds(self) -> None:
+        """Raise TypeError if an argument is not of its kind."""
+        bound = self.error_bound
+        needed = {
+            "domain": (Domain, "a domain such as Ball(1.0) or Space()"),
+            "upper": (Function | Penalty, FUNCTION),
+            "lower": (Function | Penalty, FUNCTION),
+        }
+        for name, (kind, what) in needed.items():
+            value = getattr(self, name)
+            if isinstance(value, type) or not isinstance(value, kind):
+                raise TypeError(f"Problem: {name} must be {what}, got {checks.what_it_is(value)}")
+        if bound is not None and not isinstance(bound, ErrorBound):
+            got = type(bound).__name__
+            raise TypeError(f"Problem: error_bound must be an ErrorBound, got {got}")
+
+    def _check_sizes(self) -> None:
+        """Raise ValueError if the levels differ in the number of variables."""
+        sizes = (self.upper.dimension, self.lower.dimension)
+        if None in sizes or sizes[0] == sizes[1]:
+            return
+        for h, n in ((self.upper, sizes[1]), (self.lower, sizes[0])):
+            if split(h)[0].dimension is None and n is not None:
+                split(h)[1].check(n)  # a penalty alone names its own argument
+        raise ValueError(
+            "Problem: upper and lower must have the same number of variables, "
+            f"got {sizes[0]} and {sizes[1]}"
+        )
 
     def _take(self, upper: Function, lower: Function) -> None:
         assign(self, "upper", upper)
@@ -287,12 +283,12 @@ class Problem(FromData):
         return any(map(arrays.is_single, self._prototypes))
 
     def in_precision_of(self, x: Array) -> Problem:
-        """This problem, or the wider one where its data are in single precision and x is not."""
+        """This problem, or that in float64 where its data are in single precision and x is not."""
         return self.in_float64 or self if self.is_single and not arrays.is_single(x) else self
 
     @property
     def shares_passes(self) -> bool:
-        """Do the products of a level wait for a look, which then does all in one pass?"""
+        """Do the products of a level wait for an evaluation, which does all in one pass?"""
         return any(h.shares_passes for h in self.smooth_parts)
 
     @property
@@ -329,7 +325,7 @@ class Problem(FromData):
         if self.in_float64 is None:
             raise ValueError(
                 f"{owner}: {name} must hold numbers of float32 as the problem does, which cannot "
-                "be widened, got float64 numbers that would be rounded"
+                "be converted to float64, got float64 numbers that would be rounded"
             )
         return arrays.own(x, arrays.double(prototypes[0]))
 
@@ -365,21 +361,23 @@ def solution_dimension(problem: Problem) -> int | None:
     # Where there is growth, the rank is sure: full, or confirmed in exact arithmetic.
     if not isinstance(g, LeastSquares) or g.rank is None or not g.growth > 0.0:
         return None
-    n = g.matrix.shape[1]
     if isinstance(problem.domain, Space):
-        return n - g.rank
-    if isinstance(problem.domain, Ball) and min(g.matrix.shape) <= DIMENSION_LIMIT:
-        center = problem.domain.center
-        offset = np.zeros(n) if center is None else arrays.to_numpy(arrays.like(center, g.b))
-        deadline.check(deadline.svd(*g.matrix.shape))
-        u, s, vt = np.linalg.svd(g.matrix.dense(), full_matrices=False)
-        if g.rank and s[g.rank - 1] <= GAP * rounding_level(g.matrix.shape, float(s[0]), EPS):
-            return None  # in the units of the ball, which are those of x, it cannot be solved
-        rhs = arrays.to_numpy(g.b) - g.matrix.dense() @ offset
-        step = vt[: g.rank].T @ ((u[:, : g.rank].T @ rhs) / s[: g.rank])
-        length = float(np.linalg.norm(step)) / problem.domain.radius
-        if length < 1.0 - 1e-6:
-            return n - g.rank
-        if length > 1.0 + 1e-6:
-            return 0
-    return None
+        return g.matrix.shape[1] - g.rank
+    return _dimension_in_ball(g, g.rank, problem.domain)
+
+
+def _dimension_in_ball(g: LeastSquares, rank: int, domain: Domain) -> int | None:
+    if not isinstance(domain, Ball) or min(g.matrix.shape) > DIMENSION_LIMIT:
+        return None
+    n, center = g.matrix.shape[1], domain.center
+    offset = np.zeros(n) if center is None else arrays.to_numpy(arrays.like(center, g.b))
+    deadline.check(deadline.svd(*g.matrix.shape))
+    u, s, vt = np.linalg.svd(g.matrix.dense(), full_matrices=False)
+    if rank and s[rank - 1] <= GAP * rounding_level(g.matrix.shape, float(s[0]), EPS):
+        return None  # in the units of the ball, which are those of x, it cannot be solved
+    rhs = arrays.to_numpy(g.b) - g.matrix.dense() @ offset
+    step = vt[:rank].T @ ((u[:, :rank].T @ rhs) / s[:rank])
+    length = float(np.linalg.norm(step)) / domain.radius
+    if not abs(length - 1.0) > 1e-6:
+        return None
+    return n - rank if length < 1.0 else 0

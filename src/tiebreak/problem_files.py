@@ -64,16 +64,16 @@ import numpy as np
 
 from tiebreak.driver.registry import METHODS, AGMBiO, PAGMBiO
 from tiebreak.driver.solve import solve
-from tiebreak.functions import base, losses, penalties
+from tiebreak.functions import elementary, losses, penalties
 from tiebreak.problem import ErrorBound, Problem
 from tiebreak.sets import domains
 
 FUNCTIONS = (
     losses.LeastSquares,
-    base.Linear,
+    elementary.Linear,
     losses.Logistic,
-    losses.Quadratic,
-    base.SquaredNorm,
+    elementary.Quadratic,
+    elementary.SquaredNorm,
 )
 PENALTIES = (
     penalties.ElasticNet,

@@ -42,17 +42,7 @@ def auxiliary_step_size(k: int, L_g: float) -> float:
     return (_at_least(0, k) + 1) / (2 * _positive("L_g", L_g))
 
 
-def auxiliary_step_sum(k: int, L_g: float) -> float:
-    """B_k = b_0 + ... + b_{k-1} = k(k+1)/(4 L_g)."""
-    return _at_least(0, k) * (k + 1) / (4 * _positive("L_g", L_g))
-
-
 # --- gamma, and the smoothness S = L_f/gamma ---------------------------------------------------
-
-
-def gamma_compact() -> float:
-    """gamma = 1 (Theorem 1)."""
-    return 1.0
 
 
 def gamma_error_bound(
@@ -88,14 +78,6 @@ def smoothness_weak_sharpness(
 def level_bound(k: int, *, L_g: float, distance: float) -> float:
     """g_k - g* <= 2 L_g R0²/(k+1)², for k >= 0: what the theorems ask of the levels."""
     return 2 * L_g * distance**2 / (_at_least(0, k) + 1) ** 2
-
-
-def auxiliary_bound(k: int, *, L_g: float, distance: float) -> float:
-    """g(u_k) - g* <= R0²/(2 B_k) = 2 L_g R0²/(k(k+1)), for k >= 1, of the auxiliary run.
-
-    Hence g_k = g(u_{k+1}), one step ahead, is a level; g(u_k) is not.
-    """
-    return 2 * L_g * distance**2 / (_at_least(1, k) * (k + 1))
 
 
 def level_term(k: int, *, L_g: float, distance: float, fixed: int | None = None) -> float:

@@ -17,7 +17,7 @@ import pytest
 
 import tiebreak as tb
 from tiebreak.driver.result import Row
-from tiebreak.functions.base import Scaled, Sum
+from tiebreak.functions.sums import Scaled, Sum
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks" / "race"))
 

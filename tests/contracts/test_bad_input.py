@@ -276,7 +276,7 @@ WRONG = {
     "Quadratic asym": (
         lambda: tb.Quadratic([[1.0, 1.0], [0.0, 1.0]]),
         ValueError,
-        "Quadratic: Q must be symmetric, got |Q - Q'| = 1.4 beside |Q| = 1.7; pass (Q + Q')/2",
+        "Quadratic: Q must be symmetric, got |Q - Q'| = 1.4 relative to |Q| = 1.7; pass (Q + Q')/2",
     ),
     "Quadratic indef": (
         lambda: tb.Quadratic([[1.0, 0.0], [0.0, -1.0]]),

@@ -187,7 +187,7 @@ def test_value_gradient_and_constants_are_those_of_one_process(twins):
         assert far.matrix.shape == here.matrix.shape
         np.testing.assert_allclose(far.matrix.normal(x), here.matrix.normal(x), rtol=1e-11)
         del vars(far)["lipschitz"]
-        exact = here._curvature * here._scale * np.linalg.norm(here.matrix.dense(), 2) ** 2
+        exact = here.curvature * here.scale * np.linalg.norm(here.matrix.dense(), 2) ** 2
         assert exact <= far.lipschitz <= 1.3 * exact
         far.lipschitz = here.lipschitz
 

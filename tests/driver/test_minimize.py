@@ -14,7 +14,7 @@ import pytest
 from planted.smooth import planted
 
 import tiebreak as tb
-from tiebreak.functions.slope_check import check_gradient
+from tiebreak.functions.gradient_check import check_gradient
 
 # A method that knows its steps: for what has to do with the callables and not with the road.
 STEPS = tb.BiSG(c=0.05, step_size=0.05)

@@ -21,6 +21,7 @@ import tiebreak as tb
 from tiebreak.exact import faces, interior
 from tiebreak.exact.method import Exact
 from tiebreak.functions import parts
+from tiebreak.linalg import host, spectra
 
 CVXPY_WORDS = "ignore:.*(Converting|Solution may be inaccurate).*"
 
@@ -668,8 +669,8 @@ def test_products_are_as_if_in_twice_the_precision(count):
             sum((Fraction(s) * Fraction(t) for s, t in zip(row, x, strict=True)), -Fraction(u))
             for row, u in zip(A, b, strict=True)
         ]
-        eps, size = parts.EPS, abs(A) @ abs(x) + abs(b)
-        for got, truth, terms in zip(parts.product(A, x, b), exact, size, strict=True):
+        eps, size = spectra.EPS, abs(A) @ abs(x) + abs(b)
+        for got, truth, terms in zip(host.product(A, x, b), exact, size, strict=True):
             assert abs(float(Fraction(got) - truth)) <= eps * abs(got) + (n * eps) ** 2 * terms
 
 
@@ -680,7 +681,7 @@ def test_products_of_larger_matrices_and_their_transposes(count):
         m, n, k = rng.integers(20, 120, 3)
         A = rng.standard_normal((m, n)) * 2.0 ** rng.integers(-30, 30, (m, 1))
         X = rng.standard_normal((n, k)) * 2.0 ** rng.integers(-30, 30, (n, 1))
-        matrix, eps = parts.Sliced(A), parts.EPS
+        matrix, eps = host.Sliced(A), spectra.EPS
         for got, B, Y in (
             (matrix.times(X), A, X),
             (matrix.times(X[:, 0]), A, X[:, 0]),
@@ -694,11 +695,11 @@ def test_products_of_larger_matrices_and_their_transposes(count):
 
 
 def test_products_with_zeros_nothing_and_extreme_sizes():
-    np.testing.assert_array_equal(parts.product(np.zeros((2, 3)), np.ones(3)), np.zeros(2))
-    np.testing.assert_array_equal(parts.product(np.ones((1, 2)), np.zeros(2), np.ones(1)), [-1.0])
-    assert parts.product(np.zeros((0, 3)), np.ones(3)).shape == (0,)
-    assert parts.product(np.full((1, 1), 1e200), np.full(1, 1e-200))[0] == pytest.approx(1.0)
-    assert parts.product(np.full((1, 1), 1e-300), np.full(1, 1e-20), np.ones(1))[0] == -1.0
+    np.testing.assert_array_equal(host.product(np.zeros((2, 3)), np.ones(3)), np.zeros(2))
+    np.testing.assert_array_equal(host.product(np.ones((1, 2)), np.zeros(2), np.ones(1)), [-1.0])
+    assert host.product(np.zeros((0, 3)), np.ones(3)).shape == (0,)
+    assert host.product(np.full((1, 1), 1e200), np.full(1, 1e-200))[0] == pytest.approx(1.0)
+    assert host.product(np.full((1, 1), 1e-300), np.full(1, 1e-20), np.ones(1))[0] == -1.0
 
 
 def planted_program(rng, k, rows, rank, is_strict):
@@ -792,11 +793,11 @@ def test_every_weight_and_sum_gives_the_slope_of_the_function():
     A, b, y = rng.standard_normal((4, 3)), rng.standard_normal(4), np.array([1.0, -1, 1, 1])
     h = 2.0 * (tb.LeastSquares(A, b, mean=True) + 3.0 * tb.Logistic(A, y)) + tb.Linear([1.0, 2, 3])
     h = h + 0.5 * tb.SquaredNorm(2.0, center=[1.0, 0, 0]) + tb.Quadratic(A.T @ A, A[0])
-    found = parts.structure("Exact", "lower", h, 3)
+    found = parts.decompose("Exact", "lower", h, 3)
     for _ in range(10):
         x = rng.standard_normal(3)
         np.testing.assert_allclose(found.slope(x).vector, h.gradient(x), rtol=1e-13, atol=1e-14)
-        scaled, lifted = found.scaled(), found.lifted(np.hstack([np.eye(3), -np.eye(3)]))
+        scaled, lifted = found.scaled(), found.composed(np.hstack([np.eye(3), -np.eye(3)]))
         ratio = scaled.slope(x).vector / found.slope(x).vector
         np.testing.assert_allclose(ratio, ratio[0], rtol=1e-13)
         u = np.concatenate([np.maximum(x, 0), np.maximum(-x, 0)])

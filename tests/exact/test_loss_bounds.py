@@ -16,7 +16,8 @@ import pytest
 
 import tiebreak as tb
 from tiebreak.exact.intervals import prove
-from tiebreak.functions.parts import decide_rank, structure
+from tiebreak.functions.parts import decompose
+from tiebreak.linalg.rank import decide_rank
 
 DIGITS = 60
 
@@ -161,7 +162,7 @@ def test_other_points_have_wide_intervals_and_no_wrong_ones(count):
     for seed in range(count(30, 300)):
         planted = Planted(seed)
         problem, n = planted.problem, planted.n
-        g = structure("test", "lower", problem.lower, n)
+        g = decompose("test", "lower", problem.lower, n)
         rank = decide_rank(g.rows())
         best = tb.solve(problem).x
         for size in (0.0, 1e-12, 1e-8, 1e-4, 1e-2, 1.0, 1e3):
@@ -195,7 +196,7 @@ def test_no_claim_where_there_is_no_minimiser_or_the_rank_is_not_sure():
     tilted = tb.LeastSquares(np.eye(2, 6), np.ones(2)) + tb.Linear(1e-30 * np.eye(6)[5])
     for lower in (nearly, separable, tilted):
         problem = tb.Problem(upper=tb.SquaredNorm(), lower=lower)
-        rank = decide_rank(structure("test", "lower", lower, 6).rows())
+        rank = decide_rank(decompose("test", "lower", lower, 6).rows())
         for x in (np.zeros(6), 5.0 * np.ones(6), 30.0 * np.ones(6)):
             claims = prove(problem, x, rank, np.zeros(6))
             assert claims.lower == -math.inf

@@ -17,7 +17,8 @@ from tiebreak.exact.faces import polyhedron
 from tiebreak.exact.intervals import prove
 from tiebreak.exact.method import Exact
 from tiebreak.exact.polyhedral_bounds import NO_RANK, NO_SLATER, curvature_kept, nearest_minimiser
-from tiebreak.functions.parts import Rank, Squares, decide_rank, structure
+from tiebreak.functions.parts import LeastSquaresPart, decompose
+from tiebreak.linalg.rank import Rank, decide_rank
 
 Count = Callable[[int, int], int]
 ERRORS = [0.0, 1e-15, 1e-12, 1e-9, 1e-6, 1e-3, 1e-1]
@@ -25,7 +26,7 @@ ERRORS = [0.0, 1e-15, 1e-12, 1e-9, 1e-6, 1e-3, 1e-1]
 
 def equations(problem: tb.Problem, n: int) -> Rank:
     """The rank of the equations of the slice, as Exact hands it over."""
-    rows = structure("test", "lower", problem.lower, n).rows()
+    rows = decompose("test", "lower", problem.lower, n).rows()
     is_lifted = isinstance(problem.domain, tb.L1Ball)
     return decide_rank(
         rows if is_lifted else np.vstack([rows, polyhedron(problem.domain, n).equal])
@@ -71,7 +72,7 @@ def test_never_wrong_at_bad_points(domain: str, flaw: str, count: Count) -> None
     for seed in range(count(3, 48)):
         p = planted_ties.ties(domain, seed, flaw)
         problem, n = p.build(tb), len(p.x_star)
-        g, rank = structure("test", "lower", problem.lower, n), equations(problem, n)
+        g, rank = decompose("test", "lower", problem.lower, n), equations(problem, n)
         rng = np.random.default_rng([5, seed])
         unit = float(np.min(np.abs(p.x_star), where=p.x_star != 0.0, initial=math.inf))
         rows = [planted.fractions(row) for row in p.rows]
@@ -90,7 +91,7 @@ def test_never_wrong_at_bad_points(domain: str, flaw: str, count: Count) -> None
             for row in rows:
                 reach = Fraction(near.distance) ** 2 * planted.dot(row, row)
                 assert planted.dot(row, moved) ** 2 <= reach, (p.kind, seed)
-            if g.only(Squares):
+            if g.only(LeastSquaresPart):
                 square = sum((planted.dot(row, moved) ** 2 for row in rows), Fraction(0))
                 assert square <= Fraction(near.image) ** 2, (p.kind, seed)
                 assert abs(p.lower.exact(x)[0] - p.g_star) <= Fraction(near.excess), (p.kind, seed)
@@ -143,7 +144,7 @@ def test_no_rank() -> None:
     A = np.vstack([A, 0.3 * A[0] + 0.6 * A[1]])
     x = np.array([1.0, 0.0, 2.0, 1.0])
     near = nearest_minimiser(
-        tb.Orthant(), structure("test", "lower", tb.LeastSquares(A, A @ x), 4), x
+        tb.Orthant(), decompose("test", "lower", tb.LeastSquares(A, A @ x), 4), x
     )
     assert math.isinf(near.distance)
     assert near.why == NO_RANK
@@ -213,6 +214,6 @@ def test_tilts_that_cancel() -> None:
     c = np.array([0.0, 0.0, 0.1, 0.3])
     lower = tb.LeastSquares(A, np.ones(1)) + tb.Linear(c) + 3.0 * tb.Linear(-c / 3.0)
     near = nearest_minimiser(
-        tb.Box(-1.0, 1.0), structure("test", "lower", lower, 4), np.array([0.5, 0.5, 0.0, 0.0])
+        tb.Box(-1.0, 1.0), decompose("test", "lower", lower, 4), np.array([0.5, 0.5, 0.0, 0.0])
     )
     assert math.isinf(near.distance)

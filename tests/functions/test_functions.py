@@ -14,8 +14,8 @@ import pytest
 import scipy.sparse as sp
 
 import tiebreak as tb
-from tiebreak.functions.base import PointWithImage, Scaled, Sum
-from tiebreak.functions.losses import SMALL
+from tiebreak.functions.base import SMALL, PointWithImage
+from tiebreak.functions.sums import Scaled, Sum
 from tiebreak.linalg import arrays
 
 N = 5

@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 from test_penalties import clarabel, conic, labels, make_set, members, rules
 
-from tiebreak.functions.penalties import L1, L2, ElasticNet, GroupL2, Indicator, Zero, joint
+from tiebreak.functions.joint_prox import joint
+from tiebreak.functions.penalties import L1, L2, ElasticNet, GroupL2, Indicator, Zero
 from tiebreak.functions.prox_cuts import prox_cut
 from tiebreak.sets import domains
 

@@ -13,6 +13,19 @@ class At(NamedTuple):
     inner: float  # <grad h(y_k), p - y_k>
 
 
+def auxiliary_step_sum(k: int, L_g: float) -> float:
+    """B_k = b_0 + ... + b_{k-1} = k(k+1)/(4 L_g)."""
+    return k * (k + 1) / (4 * L_g)
+
+
+def auxiliary_bound(k: int, *, L_g: float, distance: float) -> float:
+    """g(u_k) - g* <= R0²/(2 B_k) = 2 L_g R0²/(k(k+1)), for k >= 1, of the auxiliary run.
+
+    Hence g_k = g(u_{k+1}), one step ahead, is a level; g(u_k) is not.
+    """
+    return 2 * L_g * distance**2 / (k * (k + 1))
+
+
 def upper_identity(
     *,
     step: float,

@@ -13,8 +13,9 @@ from planted.smooth import EPS
 
 import tiebreak as tb
 from tiebreak.driver.run import Run
-from tiebreak.functions.base import Flat, Scaled
-from tiebreak.functions.penalties import Joint
+from tiebreak.functions.elementary import Flat
+from tiebreak.functions.joint_prox import Joint
+from tiebreak.functions.sums import Scaled
 from tiebreak.functions.terms import Terms
 from tiebreak.proofs import models
 from tiebreak.proofs.certificate import BoundAccumulator, StepEvidence
@@ -313,7 +314,7 @@ def in_float32(h):
     kinds = {tb.LeastSquares: ("A", "b"), tb.Linear: ("c",), tb.SquaredNorm: ("center",)}
     if type(h) not in kinds:
         return None
-    given = {"A": h.matrix.entries if hasattr(h, "matrix") else None}
+    given = {"A": h.matrix.entries if h.matrix is not None else None}
     given |= {name: getattr(h, name, None) for name in ("b", "c", "center")}
     data = [given[name] for name in kinds[type(h)]]
     if any(part is None or np.any(part.astype(np.float32) != part) for part in data):

@@ -300,7 +300,7 @@ class Accelerated(Method):
         level, minorant, values = state.level, (a, state.g_y), []
         if aux is not None:
             g_u = g1_u[0] + g2.value(u.x)
-            level, values, used = min(level, g_u), [(g_u, u.x, g_w[0].beside(u.g))], aux
+            level, values, used = min(level, g_u), [(g_u, u.x, g_w[0].reaching(u.g))], aux
             aux = _auxiliary_advance(state, aux, u, v, g_w[0], g_u, lower_ahead, known.pop())
             minorant = (aux.B - used.B, used.g_w)
         if isinstance(self.levels, GivenLevels):
@@ -320,7 +320,7 @@ class Accelerated(Method):
                 upper=((a, state.f_y),),
                 cuts=((mu, state.g_y),),
                 lower=(minorant,),
-                values=((g_x, x.x, g_y.beside(x.g)), *values),
+                values=((g_x, x.x, g_y.reaching(x.g)), *values),
             ),
         )  # fmt: skip
 
@@ -344,7 +344,7 @@ class Accelerated(Method):
         after = _auxiliary_advance(state, aux, u, v, g_w, g_u, ahead, arrays.dot(ahead, ahead))
         evidence = StepEvidence(
             lower=((after.B - aux.B, aux.g_w),),
-            values=(*(state.evidence.values if aux.k == 0 else ()), (g_u, u.x, g_w.beside(u.g))),
+            values=(*(state.evidence.values if aux.k == 0 else ()), (g_u, u.x, g_w.reaching(u.g))),
         )
         return state._replace(auxiliary=after, level=min(state.level, g_u), evidence=evidence)
 

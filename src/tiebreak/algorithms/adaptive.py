@@ -202,14 +202,14 @@ class AdaptiveAGMBiO(Method):
             evidence = {
                 "upper": ((state.eta * move.a, f_y),),
                 "cuts": ((move.a, g_y),),
-                "values": ((move.g_x, move.run.x.x, g_y.beside(move.run.x.g)),),
+                "values": ((move.g_x, move.run.x.x, g_y.reaching(move.run.x.g)),),
             }
         if state.levels:
             move = next(moves)
             state = _doubt(state, move)._replace(lower=_restarted(state.lower, move.run))
             evidence["lower"] = ((move.a, move.y.g),)
             x = move.run.x
-            evidence["values"] += ((move.g_x, x.x, move.y.g.beside(x.g)),)
+            evidence["values"] += ((move.g_x, x.x, move.y.g.reaching(x.g)),)
         return state._replace(k=state.k + 1, evidence=StepEvidence(**evidence))  # type: ignore[arg-type]
 
     def adapt(self, state: State, proved: Proved) -> State:

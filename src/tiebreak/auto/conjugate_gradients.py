@@ -10,9 +10,10 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from tiebreak.functions.base import Flat, Linear, Minorant, SquaredNorm
-from tiebreak.functions.losses import LeastSquares, Quadratic
-from tiebreak.functions.parts import parts_of
+from tiebreak.functions.base import Minorant
+from tiebreak.functions.elementary import Flat, Linear, Quadratic, SquaredNorm
+from tiebreak.functions.losses import LeastSquares
+from tiebreak.functions.sums import summands
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Array
 from tiebreak.problem import Problem
@@ -29,7 +30,7 @@ def applies(problem: Problem) -> bool:
         and all(
             isinstance(part, QUADRATIC)
             for h in problem.smooth_parts
-            for _, part in parts_of(h.bare)
+            for _, part in summands(h.bare)
         )
     )
 

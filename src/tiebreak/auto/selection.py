@@ -16,10 +16,11 @@ from tiebreak.auto.bregman import BregmanIteration
 from tiebreak.auto.cascade import Candidate, Cascade
 from tiebreak.auto.quasi_newton import DENSE
 from tiebreak.exact.method import Exact
-from tiebreak.functions.base import Function, SquaredNorm
-from tiebreak.functions.losses import LeastSquares, Logistic, Quadratic
-from tiebreak.functions.parts import matrices_of, matrix_of, parts_of
+from tiebreak.functions.base import Function
+from tiebreak.functions.elementary import Quadratic, SquaredNorm
+from tiebreak.functions.losses import LeastSquares, Logistic
 from tiebreak.functions.penalties import Composite
+from tiebreak.functions.sums import matrices_of, summands
 from tiebreak.linalg import arrays, deadline
 from tiebreak.linalg.matrices import DENSE_LIMIT, WIDE_LIMIT, Matrix
 from tiebreak.linalg.spectra import EPS, cleaned, clear_rank, equilibrate
@@ -110,16 +111,16 @@ def _sizes(problem: Problem) -> str:
     """The lower level and its size in words, such as "least squares below, 40 x 100"."""
     names = {LeastSquares: "least squares", Logistic: "logistic loss", Quadratic: "quadratic"}
     g = problem.smooth_parts[1]
-    words = [names.get(type(part), type(part).__name__) for _, part in parts_of(g.bare)]
+    words = [names.get(type(part), type(part).__name__) for _, part in summands(g.bare)]
     size = ", ".join("{} x {}".format(*matrix.shape) for matrix in matrices_of(g))
     return f"{' + '.join(words)} below{', ' if size else ''}{size}"
 
 
 def _rows(h: Function, n: int) -> int:
     """How many rows the matrices of h have, as Exact sees it."""
-    others = [part for _, part in parts_of(h.bare) if matrix_of(part) is None]
-    return sum(matrix.shape[0] for matrix in matrices_of(h)) + sum(
-        n if type(part) is SquaredNorm else 1 for part in others
+    return sum(
+        part.matrix.shape[0] if part.matrix is not None else n if type(part) is SquaredNorm else 1
+        for _, part in summands(h.bare)
     )
 
 
@@ -134,7 +135,7 @@ def _exact_cost(problem: Problem) -> float:
         cost *= ON_POLYHEDRA
     if isinstance(problem.upper, Composite):
         cost *= LINEAR_PROGRAM
-    if any(isinstance(part, Logistic) for _, part in parts_of(g.bare)):
+    if any(isinstance(part, Logistic) for _, part in summands(g.bare)):
         cost *= NEWTON
     return cost
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from tiebreak.catalog.built import Built, Matrix, Vector
 from tiebreak.catalog.draws import generator, validation_over_training
-from tiebreak.functions.base import SquaredNorm
+from tiebreak.functions.elementary import SquaredNorm
 from tiebreak.functions.losses import Logistic
 from tiebreak.linalg import checks
 from tiebreak.problem import Problem
@@ -85,7 +85,7 @@ def _fit(
 def _regression(what: str, problem: Problem) -> Built:
     n = problem.dimension
     assert n is not None
-    rows = problem.lower.matrix.shape[0]  # type: ignore[attr-defined]
+    rows = problem.lower.matrix.shape[0]  # type: ignore[union-attr]
     return Built(label=f"{what}, {rows} training rows", problem=problem, x0=np.zeros(n), order=2.0)
 
 

@@ -14,7 +14,8 @@ import numpy as np
 
 from tiebreak.catalog.built import Built, Matrix, Vector
 from tiebreak.catalog.draws import disturbed, generator
-from tiebreak.functions.base import SmoothFunction, SquaredNorm
+from tiebreak.functions.base import SmoothFunction
+from tiebreak.functions.elementary import SquaredNorm
 from tiebreak.functions.losses import LeastSquares
 from tiebreak.linalg import checks
 from tiebreak.problem import Problem

@@ -9,8 +9,8 @@ import numpy as np
 
 from tiebreak.catalog.built import Built, Matrix
 from tiebreak.catalog.draws import disturbed, generator
-from tiebreak.functions.base import SquaredNorm
-from tiebreak.functions.losses import LeastSquares, Quadratic
+from tiebreak.functions.elementary import Quadratic, SquaredNorm
+from tiebreak.functions.losses import LeastSquares
 from tiebreak.linalg import checks
 from tiebreak.problem import ErrorBound, Problem
 from tiebreak.sets.domains import Ball, Domain, Orthant, Space

@@ -41,7 +41,7 @@ from tiebreak.distributed.shards import (
 )
 from tiebreak.functions import losses
 from tiebreak.functions.base import PendingEvaluation, PointWithImage
-from tiebreak.functions.losses import Found, _LinearLoss
+from tiebreak.functions.linear_loss import LinearLoss, PassResult
 from tiebreak.linalg import checks
 from tiebreak.linalg.arrays import Array, Deferred, Image, Plan, mix
 from tiebreak.linalg.matrices import Matrix
@@ -333,7 +333,7 @@ def _in_order(images: Sequence[Remote]) -> list[Remote]:
     return sorted(found.values(), key=lambda image: (image.mixture is not None, not image.is_kept))
 
 
-class _OnWorkers(_LinearLoss):
+class _OnWorkers(LinearLoss):
     """A loss whose matrix is Rows: what it asks goes to the workers."""
 
     matrix: Rows
@@ -354,10 +354,10 @@ class _OnWorkers(_LinearLoss):
             image._point = place.x
         return image
 
-    def _sweep(self, plan: Plan, slopes: int) -> Found:
+    def _shared_pass(self, plan: Plan, slopes: int) -> PassResult:
         answer = functools.cache(self.matrix.evaluate(plan.images, slopes))
-        pulled = functools.cache(lambda: self._pulled(list(answer().slopes)))
-        return Found(lambda: self._scaled(answer().losses), pulled)
+        pulled = functools.cache(lambda: self._scaled_slopes(list(answer().slopes)))
+        return PassResult(lambda: self._scaled_losses(answer().losses), pulled)
 
     @property
     def traffic(self) -> Traffic:
@@ -397,7 +397,7 @@ class LeastSquares(_OnWorkers, losses.LeastSquares):
         lipschitz: float | None = None,
     ) -> None:
         rows = _rows("LeastSquares", shards, target, workers)
-        _LinearLoss.__init__(self, rows, mean, lipschitz)
+        LinearLoss.__init__(self, rows, mean, lipschitz)
 
     @property
     def b(self) -> Array:
@@ -429,7 +429,7 @@ class Logistic(_OnWorkers, losses.Logistic):
         workers: int | None = None,
         lipschitz: float | None = None,
     ) -> None:
-        _LinearLoss.__init__(self, _rows("Logistic", shards, target, workers), mean, lipschitz)
+        LinearLoss.__init__(self, _rows("Logistic", shards, target, workers), mean, lipschitz)
 
     @property
     def y(self) -> Array:

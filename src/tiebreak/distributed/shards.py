@@ -19,7 +19,7 @@ import numpy as np
 
 from tiebreak.functions import losses
 from tiebreak.functions.base import PointWithImage
-from tiebreak.functions.losses import _LinearLoss
+from tiebreak.functions.linear_loss import LinearLoss
 from tiebreak.linalg import arrays, checks
 from tiebreak.linalg.arrays import Array, Deferred, Product, mix
 from tiebreak.linalg.matrices import Matrix, Sparse
@@ -121,7 +121,7 @@ class Shard:
                 )
             if A.shape[0] == 0:
                 raise ValueError(f"{kind}: A must have at least one row, got none")
-            self.loss: _LinearLoss
+            self.loss: LinearLoss
             if kind == "LeastSquares":
                 self.loss = losses.LeastSquares(A, b, gram=False)
             else:
@@ -129,7 +129,7 @@ class Shard:
         except (ValueError, TypeError, ImportError) as error:
             sentence = str(error).replace(": ", f": shard {number}: ", 1)
             raise type(error)(sentence) from None
-        self.target = self.loss._target
+        self.target = self.loss.target
         self.kept: dict[int, PointWithImage] = {}
 
     @property

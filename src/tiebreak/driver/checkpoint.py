@@ -38,7 +38,8 @@ from tiebreak.auto import (
 from tiebreak.driver.result import Row
 from tiebreak.driver.run import Counts, Least, Run, Saved
 from tiebreak.exact import method
-from tiebreak.functions.base import Minorant, Smooth
+from tiebreak.functions.base import Minorant
+from tiebreak.functions.callables import Smooth
 from tiebreak.functions.groups import Groups
 from tiebreak.linalg import arrays, deadline
 from tiebreak.linalg.arrays import Array, Deferred

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 
 from tiebreak.driver.result import Row
-from tiebreak.functions.parts import matrices_of
+from tiebreak.functions.sums import matrices_of
 from tiebreak.linalg.deadline import Limit
 from tiebreak.linalg.matrices import Swept
 from tiebreak.problem import Problem

@@ -6,9 +6,9 @@ import math
 from collections.abc import Collection
 from typing import Any
 
-from tiebreak.functions.base import Smooth
-from tiebreak.functions.parts import parts_of
-from tiebreak.functions.slope_check import wrong_slope
+from tiebreak.functions import gradient_check
+from tiebreak.functions.callables import Smooth
+from tiebreak.functions.sums import summands
 from tiebreak.linalg import arrays, checks
 from tiebreak.linalg.arrays import Array
 from tiebreak.problem import Problem
@@ -67,8 +67,9 @@ def check_functions(owner: str, problem: Problem, x: Array) -> None:
 def wrong_gradient(problem: Problem, x: Array) -> str:
     """A sentence if the gradient of a callable is surely wrong near x, else ""."""
     for name, h in zip(("upper", "lower"), problem.smooth_parts, strict=True):
-        for _, part in parts_of(h.bare):
-            said = wrong_slope(name, part, problem.domain, x) if isinstance(part, Smooth) else ""
-            if said:
+        for _, part in summands(h.bare):
+            if isinstance(part, Smooth) and (
+                said := gradient_check.wrong_gradient(name, part, problem.domain, x)
+            ):
                 return said
     return ""

@@ -7,9 +7,10 @@ from typing import Any
 
 from tiebreak.driver.result import Result
 from tiebreak.driver.solve import solve
-from tiebreak.functions.base import Function, Smooth
+from tiebreak.functions.base import Function
+from tiebreak.functions.callables import Smooth
+from tiebreak.functions.gradient_check import check_gradient
 from tiebreak.functions.penalties import Penalty, split
-from tiebreak.functions.slope_check import check_gradient
 from tiebreak.linalg import arrays, checks
 from tiebreak.linalg.arrays import Array
 from tiebreak.problem import ErrorBound, Problem

@@ -11,8 +11,9 @@ from typing import Any, NamedTuple, overload
 import numpy as np
 
 from tiebreak.algorithms.base import Findings
-from tiebreak.functions.base import Function, Smooth
-from tiebreak.functions.parts import parts_of
+from tiebreak.functions.base import Function
+from tiebreak.functions.callables import Smooth
+from tiebreak.functions.sums import summands
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Array, to_numpy
 from tiebreak.problem import Problem, solution_dimension
@@ -363,7 +364,7 @@ def assumptions(problem: Problem) -> list[str]:
     levels = [
         name
         for name, h in zip(("upper", "lower"), problem.smooth_parts, strict=True)
-        if any(_is_foreign(part) for _, part in parts_of(h.bare))
+        if any(_is_foreign(part) for _, part in summands(h.bare))
     ]
     if levels:
         said.append(

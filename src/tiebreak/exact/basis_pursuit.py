@@ -15,8 +15,10 @@ from typing import NamedTuple
 import numpy as np
 
 from tiebreak.exact.faces import highs
-from tiebreak.functions.parts import EPS, Host, Rank, norm, product
 from tiebreak.linalg import deadline
+from tiebreak.linalg.host import norm, product
+from tiebreak.linalg.rank import Rank
+from tiebreak.linalg.spectra import EPS, Host
 
 FITS = 1e-12  # relative: equations met to this are met
 OPTIMAL = 1e-10  # a residual below this is rounding

@@ -21,9 +21,11 @@ import math
 import numpy as np
 
 from tiebreak.functions.losses import LeastSquares
-from tiebreak.functions.parts import EPS, Host, host, norm, parts_of
+from tiebreak.functions.sums import summands
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import TINY, rounding_unit
+from tiebreak.linalg.host import host, norm
+from tiebreak.linalg.spectra import EPS, Host
 from tiebreak.problem import Problem
 from tiebreak.sets.domains import Box, Space
 
@@ -44,7 +46,7 @@ class Equations:
     @classmethod
     def of(cls, problem: Problem, factors: Host) -> Equations | None:
         """None where the problem is another one."""
-        (_, g), *others = parts_of(problem.lower.bare)
+        (_, g), *others = summands(problem.lower.bare)
         if others or not isinstance(g, LeastSquares):
             return None
         if not isinstance(problem.domain, Space | Box):

@@ -14,19 +14,11 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from tiebreak.exact.interior import Hint, hint
-from tiebreak.functions.parts import (
-    EPS,
-    Host,
-    Slope,
-    Structure,
-    Tilt,
-    as_it_is,
-    decide_rank,
-    host,
-    norm,
-    null_basis,
-)
+from tiebreak.functions.parts import LinearPart, Parts, Slope
 from tiebreak.linalg import deadline
+from tiebreak.linalg.host import host, norm
+from tiebreak.linalg.rank import as_it_is, decide_rank, null_basis
+from tiebreak.linalg.spectra import EPS, Host
 from tiebreak.sets.domains import Box, Domain, Halfspace, L1Ball, Monotone, Simplex
 
 ACTIVE = 1e-12  # a constraint is met with equality if its slack is at most this share of |x|
@@ -127,7 +119,7 @@ class Region(Protocol):
         ...
 
 
-def minimise(h: Structure, region: Region, x: Host, basis: Host | None = None) -> tuple[Host, bool]:
+def minimise(h: Parts, region: Region, x: Host, basis: Host | None = None) -> tuple[Host, bool]:
     """A minimiser of h over the region, from a point x of it, to rounding; and did it settle?
 
     Newton's method. Where the margins of logistic losses grow until the region ends, it gains 1
@@ -141,16 +133,16 @@ def minimise(h: Structure, region: Region, x: Host, basis: Host | None = None) -
         return x, settled
     x = start
     for halvings in range(math.ceil(math.log2(steepest)), -1, -1):
-        x, settled = _newton(h.tempered(2.0**-halvings), region, x, basis)
+        x, settled = _newton(h.with_margins(2.0**-halvings), region, x, basis)
     return x, settled
 
 
 def _newton(
-    h: Structure,
+    h: Parts,
     region: Region,
     x: Host,
     basis: Host | None = None,
-    held: Structure | None = None,
+    held: Parts | None = None,
 ) -> tuple[Host, bool]:
     """A minimiser of h over the region, from a point x of it, and whether it is one to rounding.
 
@@ -192,7 +184,7 @@ def _newton(
     return x, h.is_quadratic or region.normal(slope, x)[1] <= 8.0 * slope.error < math.inf
 
 
-def polish(h: Structure, faces: Faces, equal: Host, x: Host, basis: Host) -> Host:
+def polish(h: Parts, faces: Faces, equal: Host, x: Host, basis: Host) -> Host:
     """The minimiser x once more, on its face, with the multipliers of the face in the slope.
 
     Multipliers of the size of 1 hide what is left of the slope behind their own rounding errors:
@@ -205,13 +197,13 @@ def polish(h: Structure, faces: Faces, equal: Host, x: Host, basis: Host) -> Hos
         return x
     deadline.check(0.5 * deadline.svd(*rows.shape))
     weights = np.linalg.lstsq(rows.T, -slope, rcond=STILL)[0]
-    tilt = Tilt(1.0, rows, weights)
+    tilt = LinearPart(1.0, rows, weights)
     face = Faces(faces.rows, faces.offset, null_basis(rows))
-    better, settled = _newton(h, face, x, basis, Structure(h.n, (*h.parts, tilt)))
+    better, settled = _newton(h, face, x, basis, Parts(h.n, (*h.parts, tilt)))
     return better if settled else x
 
 
-def _search(h: Structure, x: Host, d: Host) -> float:
+def _search(h: Parts, x: Host, d: Host) -> float:
     """How far to go along d: all the way unless h rises there, then to its lowest point."""
     derivative = h.along(x, d)
     if derivative(1.0) <= 0.0:

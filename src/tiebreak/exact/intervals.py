@@ -15,20 +15,13 @@ from tiebreak.exact.faces import polyhedron
 from tiebreak.exact.loss_bounds import Around, around, below, below_l1, flattest
 from tiebreak.exact.polyhedral_bounds import POLYHEDRA, Nearest, nearest_minimiser
 from tiebreak.functions.base import Function, PointWithImage
-from tiebreak.functions.parts import (
-    EPS,
-    Host,
-    Rank,
-    Squares,
-    Structure,
-    Tilt,
-    host,
-    norm,
-    structure,
-)
+from tiebreak.functions.parts import LeastSquaresPart, LinearPart, Parts, decompose
 from tiebreak.functions.penalties import Zero, split
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import TINY, Array, rounding_unit
+from tiebreak.linalg.host import host, norm
+from tiebreak.linalg.rank import Rank
+from tiebreak.linalg.spectra import EPS, Host
 from tiebreak.problem import Problem
 from tiebreak.proofs.certificate import Intervals
 from tiebreak.proofs.models import Model, Region
@@ -60,7 +53,7 @@ def prove(
 ) -> Intervals:
     """Proved intervals for f* and g*; ``normal`` of Z at x balances f's slope on the slice.
 
-    ``rank`` is that of the slice's equations, g's `Structure.rows` and then those of Z. Where f is
+    ``rank`` is that of the slice's equations, g's `Parts.rows` and then those of Z. Where f is
     weight |x|_1, ``sign`` is the subgradient of |x|_1 that takes part in the balance.
 
     From a distance d: |f* - f(x)| <= |grad f(x)| d + L_f/2 d² where |delta| <= d, and f* is at
@@ -68,7 +61,7 @@ def prove(
     """
     at = host(x)
     f, g = _look(problem.upper, x), _look(problem.lower, x)
-    h = structure("Exact", "lower", problem.lower, len(at))
+    h = decompose("Exact", "lower", problem.lower, len(at))
     g = _sharper(g, h, at)
     d = _distance_on_sphere(problem, at, g)
     low, high = f.value - _change(problem, f, d), f.value + _change(problem, f, d)
@@ -87,10 +80,10 @@ def prove(
         high = min(high, f.value + _change(problem, f, near.distance))
         lower = max(lower, g.value - g.value_error - near.excess)
         if sign is None:
-            f_parts = structure("Exact", "upper", problem.upper, len(at))
+            f_parts = decompose("Exact", "upper", problem.upper, len(at))
             fall = near.fall(f_parts, problem.upper.strong_convexity, normal)
             low = max(low, f.value - f.value_error - fall)
-    is_single = len(h.parts) == 1 and h.only(Squares)  # of which all is known already
+    is_single = len(h.parts) == 1 and h.only(LeastSquaresPart)  # of which all is known already
     if isinstance(problem.domain, Space) and not is_single:
         seen = around(h, at, g.slope, g.slope_error)
         if seen is not None:
@@ -101,13 +94,13 @@ def prove(
         unmet = _unmet(problem, at, g, h)
         if problem.is_bounded:
             lower = max(lower, g.value - g.value_error - unmet)
-    if h.only(Squares, Tilt):
+    if h.only(LeastSquaresPart, LinearPart):
         unmet = min(unmet, max(near.excess, 0.5 * near.image * near.image))
         if sign is None:
             low = max(low, _below(problem, at, f, h, unmet, rank, normal))
         else:
             low = max(low, _below_sparse(problem, at, h, unmet, rank, normal, sign))
-    if problem.is_smooth and not structure("Exact", "upper", problem.upper, len(at)).parts:
+    if problem.is_smooth and not decompose("Exact", "upper", problem.upper, len(at)).parts:
         low, high = f.value - f.value_error, f.value + f.value_error  # f is constant
     return Intervals((low, high), lower, why=near.why if math.isinf(high) else "")
 
@@ -128,8 +121,8 @@ def prove_at(problem: Problem, x: Array) -> Intervals | None:
         return None
     n = int(x.shape[0])
     try:
-        h = structure("prove_at", "lower", problem.lower, n)
-        own = structure("prove_at", "upper", problem.upper, n)
+        h = decompose("prove_at", "lower", problem.lower, n)
+        own = decompose("prove_at", "upper", problem.upper, n)
     except ValueError:  # numbers that are not at hand
         return None
     if n * n * sum(len(part.rows) for part in h.parts) > LONG:
@@ -150,7 +143,7 @@ def _below_losses(problem: Problem, x: Host, f: Look, g: Around, sign: Host | No
     if sign is not None:
         return below_l1(problem.penalties[0].terms.l1, x, sign, g)
     sigma = problem.upper.strong_convexity - problem.upper.defect
-    own = structure("Exact", "upper", problem.upper, len(x))
+    own = decompose("Exact", "upper", problem.upper, len(x))
     return below(own, sigma, f.value - f.value_error, f.slope, f.slope_error, g)
 
 
@@ -166,7 +159,7 @@ def _look(h: Function, x: Array) -> Look:
     return Look(seen.value + more, host(seen.slope), value_error, errors[1] + TINY, steep)
 
 
-def _sharper(g: Look, h: Structure, x: Host) -> Look:
+def _sharper(g: Look, h: Parts, x: Host) -> Look:
     """g with its slope in twice the precision, where that errs less; h is g."""
     exact = h.slope(x)
     if exact.error + TINY < g.slope_error:
@@ -181,9 +174,7 @@ def _change(problem: Problem, f: Look, d: float) -> float:
     return f.value_error + f.steepness * d + 0.5 * problem.upper.lipschitz * d * d
 
 
-def _ways(
-    problem: Problem, answer: Array, g: Look, h: Structure, rank: Rank
-) -> tuple[float, float]:
+def _ways(problem: Problem, answer: Array, g: Look, h: Parts, rank: Rank) -> tuple[float, float]:
     """Bounds on the ways from x to the next minimiser of g on R^n, and to one that is in Z.
 
     x is the answer; inf where nothing is known. With mu from `_growth` the first is d =
@@ -202,7 +193,7 @@ def _ways(
     center = np.zeros(len(x)) if ball.center is None else host(ball.center)
     w, p, safe = x - center, x, 1.0 + max(1e-12, 4.0 * rounding_unit(EPS, len(x)))
     if not norm(w) * safe < ball.radius:
-        if not h.only(Squares):
+        if not h.only(LeastSquaresPart):
             return nowhere
         # Of all points with the same images, the one next to the center.
         deep = arrays.like(center + h.curvature(x).T @ _multipliers(h, rank, w)[0], answer)
@@ -224,14 +215,14 @@ def _ways(
     return d, (d + 2.0 * outside + share * (norm(x - p) + e + d)) * safe
 
 
-def _growth(problem: Problem, h: Structure, rank: Rank) -> float:
+def _growth(problem: Problem, h: Parts, rank: Rank) -> float:
     """mu with g(x) - min g <= |grad g(x)|²/(2 mu) on R^n, 0 where none is sure; h is g.
 
     For least squares the smallest eigenvalue of A'A that is not 0. All singular values are known
     here; where some vanish, whether they do is more than they tell.
     """
     part = h.parts[0] if len(h.parts) == 1 else None
-    if not isinstance(part, Squares) or rank.low < min(part.rows.shape):
+    if not isinstance(part, LeastSquaresPart) or rank.low < min(part.rows.shape):
         return problem.lower.growth
     s = float(rank.sigma[rank.low - 1]) * norm(part.rows)
     s /= float(np.max(rank.row_units) * np.max(rank.units))  # sigma_r(RAC) <= |R| sigma_r(A) |C|
@@ -262,7 +253,7 @@ def _distance_on_sphere(problem: Problem, x: Host, g: Look) -> float:
     return (residual + reach) / mu + EPS * ball.radius
 
 
-def _unmet(problem: Problem, x: Host, g: Look, h: Structure) -> float:
+def _unmet(problem: Problem, x: Host, g: Look, h: Parts) -> float:
     """A bound on ½|R delta|² and on |g(x) - g*|, for g = ½|Rx - s|² + <c, x>.
 
     Either ghat - g(x) - min_Z <grad g(x), z - x>, with ghat = g(p), p the point of Z next to x. Or
@@ -284,7 +275,7 @@ def _unmet(problem: Problem, x: Host, g: Look, h: Structure) -> float:
 
 
 def _below(
-    problem: Problem, x: Host, f: Look, h: Structure, unmet: float, rank: Rank, normal: Host
+    problem: Problem, x: Host, f: Look, h: Parts, unmet: float, rank: Rank, normal: Host
 ) -> float:
     """f* >= f(x) + min_Z <grad f(x) + R'y + nu c, z - x> - |y| |R delta| - |nu <c, delta>|.
 
@@ -320,7 +311,7 @@ def _below(
     return region.minimum(model).value - price
 
 
-def _price(h: Structure, x: Host, y: Host, nu: float, unmet: float) -> float:
+def _price(h: Parts, x: Host, y: Host, nu: float, unmet: float) -> float:
     """A bound on |<y, R delta>| + |nu <c, delta>|."""
     change = math.sqrt(2.0 * unmet)
     unit = rounding_unit(EPS, len(y), len(x))
@@ -331,14 +322,14 @@ def _price(h: Structure, x: Host, y: Host, nu: float, unmet: float) -> float:
             + unit * (norm(part.rows) * norm(x) + norm(part.target))
         )
         for part in h.parts
-        if isinstance(part, Squares)
+        if isinstance(part, LeastSquaresPart)
     )
     price = norm(y) * change + abs(nu) * (unmet + residual * change + 0.5 * change * change)
     return price * (1.0 + unit)
 
 
 def _below_sparse(
-    problem: Problem, x: Host, h: Structure, unmet: float, rank: Rank, normal: Host, sign: Host
+    problem: Problem, x: Host, h: Parts, unmet: float, rank: Rank, normal: Host, sign: Host
 ) -> float:
     """f* >= t (<y, R x> + nu <c, x> - max_Z <q, z> - price), t |R'y + nu c - q|_inf <= weight.
 
@@ -378,12 +369,12 @@ def _normal(Z: Domain, normal: Host) -> tuple[Host, float]:
     return normal, most + rounding_unit(EPS, len(far)) * float(np.abs(normal) @ np.abs(far))
 
 
-def _multipliers(h: Structure, rank: Rank, target: Host) -> tuple[Host, float, Host]:
+def _multipliers(h: Parts, rank: Rank, target: Host) -> tuple[Host, float, Host]:
     """y, nu and weights of Z's equations with R'y + nu c + (these) = target, as well as it goes."""
     weights = rank.weights(target)
     y, done = [], 0
     for part in h.parts:
-        if isinstance(part, Squares):  # the equations have its rows scaled to length 1
+        if isinstance(part, LeastSquaresPart):  # the equations have its rows scaled to length 1
             mine = weights[done : done + len(part.rows)]
             y.append(mine / (math.sqrt(part.weight) * norm(part.rows)))
             done += len(part.rows)
@@ -394,8 +385,8 @@ def _multipliers(h: Structure, rank: Rank, target: Host) -> tuple[Host, float, H
     return np.concatenate([np.zeros(0), *y]), nu, weights[done:]
 
 
-def _flat(problem: Problem, h: Structure, R: Host, steep: float, change: float) -> float:
+def _flat(problem: Problem, h: Parts, R: Host, steep: float, change: float) -> float:
     """On R^n, where f is not strongly convex: how much <slope, delta> + ½|F delta|² can fall."""
-    f = structure("Exact", "upper", problem.upper, R.shape[1])
-    rows = tuple(part.rows for part in h.parts if not isinstance(part, Tilt))
+    f = decompose("Exact", "upper", problem.upper, R.shape[1])
+    rows = tuple(part.rows for part in h.parts if not isinstance(part, LinearPart))
     return flattest(f, R, rows, (f.c, h.c), steep, change)

@@ -22,9 +22,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tiebreak.functions.parts import EPS, Host, LogisticPart, QuadraticPart, Structure, Tilt, norm
+from tiebreak.functions.parts import LinearPart, LogisticPart, Parts, QuadraticPart
 from tiebreak.linalg import spectra
 from tiebreak.linalg.arrays import rounding_unit
+from tiebreak.linalg.host import norm
+from tiebreak.linalg.spectra import EPS, Host
 
 ROUGH = 1e-2  # relative errors of a curvature above this make no bound
 SAFE = 1.0 + 1e-12  # for the few operations that no other bound covers
@@ -97,12 +99,12 @@ class Around(NamedTuple):
     rows: tuple[Host, ...]  # that span T, as they are stored
 
 
-def around(h: Structure, x: Host, slope: Host, error: float) -> Around | None:
+def around(h: Parts, x: Host, slope: Host, error: float) -> Around | None:
     """What is known of the minimisers of h, from its slope at x and a bound on the error of that.
 
     None where nothing is: x is too far away, or the rank not sure, or there is no minimiser.
     """
-    parts = [part for part in h.parts if not isinstance(part, Tilt)]
+    parts = [part for part in h.parts if not isinstance(part, LinearPart)]
     rows = tuple(part.rows for part in parts)
     R, tilt = h.curvature(x), h.c
     found = span(R, *rows)
@@ -134,7 +136,7 @@ def around(h: Structure, x: Host, slope: Host, error: float) -> Around | None:
     )
 
 
-def _doubt(h: Structure, x: Host, R: Host, least: float) -> float:
+def _doubt(h: Parts, x: Host, R: Host, least: float) -> float:
     """A bound on the relative error of |R v| as the root of the second derivative, v in T.
 
     Margins err by rounding, their second derivatives by as much, relative; and a form was
@@ -152,7 +154,7 @@ def _doubt(h: Structure, x: Host, R: Host, least: float) -> float:
     return lost
 
 
-def below(f: Structure, sigma: float, value: float, slope: Host, error: float, g: Around) -> float:
+def below(f: Parts, sigma: float, value: float, slope: Host, error: float, g: Around) -> float:
     """A lower bound on f* on R^n, where f has this value at x and this slope, but for an error.
 
     With y any weights of g's rows, s = slope + R'y and delta = x* - x for a solution x*,
@@ -173,7 +175,7 @@ def below(f: Structure, sigma: float, value: float, slope: Host, error: float, g
 
 
 def flattest(
-    f: Structure,
+    f: Parts,
     R: Host,
     rows: tuple[Host, ...],
     tilts: tuple[Host, ...],
@@ -186,7 +188,7 @@ def flattest(
     ``tilts``, which must be in the same space. There |delta| <= (a|F delta| + |R delta|)/tau, tau
     the smallest positive singular value of aF and R together, for any a > 0. f is quadratic.
     """
-    parts = [part for part in f.parts if not isinstance(part, Tilt)]
+    parts = [part for part in f.parts if not isinstance(part, LinearPart)]
     F, n = f.curvature(np.zeros(f.n)), f.n
     a = 1.0
     if F.any() and R.any():

@@ -37,31 +37,23 @@ from tiebreak.exact.faces import (
 )
 from tiebreak.exact.intervals import prove, prove_within
 from tiebreak.exact.rescaled import stretched
-from tiebreak.functions.base import Flat
+from tiebreak.functions.elementary import Flat
 from tiebreak.functions.parts import (
-    EPS,
-    Host,
+    LeastSquaresPart,
+    LinearPart,
     LogisticPart,
-    QuadraticPart,
-    Rank,
-    Squares,
-    Structure,
-    Tilt,
-    as_it_is,
-    decide_rank,
-    host,
-    in_units,
-    norm,
-    null_basis,
-    parts_of,
-    product,
-    structure,
+    Part,
+    Parts,
+    decompose,
 )
 from tiebreak.functions.penalties import Zero, split
+from tiebreak.functions.sums import summands
 from tiebreak.linalg import arrays, deadline
 from tiebreak.linalg.arrays import Array
+from tiebreak.linalg.host import host, norm, product
+from tiebreak.linalg.rank import Rank, as_it_is, decide_rank, in_units, null_basis
 from tiebreak.linalg.refusals import Refusal, refusal_of
-from tiebreak.linalg.spectra import equilibrate
+from tiebreak.linalg.spectra import EPS, Host, equilibrate
 from tiebreak.problem import Problem
 from tiebreak.proofs.certificate import Intervals, StepEvidence
 from tiebreak.sets.domains import Ball, Box, Halfspace, L1Ball, Monotone, Simplex, Space
@@ -190,7 +182,7 @@ class Exact(Method):
         """Everything: the first step is the last."""
         x0 = host(problem.domain.project(arrays.zeros_like(state.x)))
         # Where data in single precision were widened, the rank is still theirs.
-        parts = (part for h in problem.smooth_parts for _, part in parts_of(h.bare))
+        parts = (part for h in problem.smooth_parts for _, part in summands(h.bare))
         epsilon = max(arrays.epsilon(state.x), *(part.data_epsilon for part in parts))
         f, g = _structures(problem, len(x0))
         slices = Levels(problem, f.scaled(), g.scaled(), epsilon, g.rows(epsilon, f.sizes()))
@@ -271,8 +263,8 @@ class Levels:
     def __init__(
         self,
         problem: Problem,
-        f: Structure,
-        g: Structure,
+        f: Parts,
+        g: Parts,
         epsilon: float,
         rows: Host | None = None,  # of g as it was before it was scaled
     ) -> None:
@@ -319,7 +311,7 @@ class Levels:
             return claims
         if equations.can_be_met(u):
             twin = equations.alike()
-            rank = decide_rank(structure("Exact", "lower", twin.lower, self.n).rows())
+            rank = decide_rank(decompose("Exact", "lower", twin.lower, self.n).rows())
             more = prove(twin, u, rank, normal)._replace(lower=-math.inf)  # g has other values
         else:
             more = prove_within(twin, u, equations.distance(u))
@@ -344,7 +336,7 @@ class Levels:
         if self.is_bounded:
             return Fall(None)
         Z, g = self.polyhedron(), self.g
-        curved = [part.rows for part in g.parts if not isinstance(part, LogisticPart | Tilt)]
+        curved = [part.rows for part in g.parts if not isinstance(part, LogisticPart | LinearPart)]
         N = null_basis(np.vstack([*curved, Z.equal]), self.epsilon)
         c = N.T @ g.c
         is_slope, is_clear = _beside(norm(c), norm(g.c))
@@ -369,7 +361,7 @@ class Levels:
 
     def _factors(self, rank: int) -> tuple[Host, Host] | None:
         """The singular values and vectors of g's curvature, where the rank's decision has them."""
-        if len(self.g.parts) != 1 or not self.g.only(Squares) or not self.rank.is_plain:
+        if len(self.g.parts) != 1 or not self.g.only(LeastSquaresPart) or not self.rank.is_plain:
             return None
         (part,), sigma = self.g.parts, np.zeros(self.n)
         sigma[:rank] = math.sqrt(part.weight) * norm(part.rows) * self.rank.sigma[:rank]
@@ -393,21 +385,19 @@ class Levels:
             sign=None if sign is None else sign / price,
         )
 
-    def _lower(
-        self, g: Structure, region: Region, x: Host, basis: Host
-    ) -> tuple[Structure, Host, bool]:
+    def _lower(self, g: Parts, region: Region, x: Host, basis: Host) -> tuple[Parts, Host, bool]:
         """A minimiser of g over the region from x, whether it is one; and g with fit weights.
 
         Where all rows can be met at once, their weights do not matter: then they are made alike.
         """
-        if np.any(self.rank.row_units != 1.0) and g.only(Squares):
+        if np.any(self.rank.row_units != 1.0) and g.only(LeastSquaresPart):
             alike = g.reweighted(self.rank.row_units)
             met, settled = minimise(alike, region, x, basis)
             if settled and all(_is_met(part, met) for part in alike.parts):
                 return alike, met, settled
         return (g, *minimise(g, region, x, basis))
 
-    def _is_lost(self, g: Structure, x: Host, bend: float = 0.0) -> bool:
+    def _is_lost(self, g: Parts, x: Host, bend: float = 0.0) -> bool:
         """Are directions in which g varies drowned by the larger rows or columns?
 
         Not those whose curvature does not matter beside ``bend``.
@@ -479,7 +469,7 @@ class Levels:
     def _on_polyhedron(self, x0: Host, Z: Polyhedron, doubtful: bool) -> Answer:
         f, g, rows, basis = self.f, self.g, self.rows, self._basis(doubtful)
         if Z.lift is not None:
-            f, g, rows = f.lifted(Z.lift), g.lifted(Z.lift), rows @ Z.lift
+            f, g, rows = f.composed(Z.lift), g.composed(Z.lift), rows @ Z.lift
             basis = Z.lift.T @ basis / math.sqrt(2.0)
         whole = Faces(Z.rows, Z.offset, null_basis(Z.equal))
         g, u, settled = self._lower(g, whole, Z.lifted(x0), basis)
@@ -558,7 +548,7 @@ class Levels:
         return found._replace(row_units=lengths * found.row_units)
 
     def _upper(
-        self, f: Structure, region: Disc | Faces, x: Host, residual: float, dimension: int | None
+        self, f: Parts, region: Disc | Faces, x: Host, residual: float, dimension: int | None
     ) -> Answer:
         """Minimise f over the slice, from the lower minimiser x."""
         slope, doubt = f.slope(x), ""
@@ -580,7 +570,7 @@ class Levels:
         return Answer(x, dimension, residual, normal, doubt=doubt)
 
 
-def _units(columns: Host, rows: Host, f: Structure) -> Host:
+def _units(columns: Host, rows: Host, f: Parts) -> Host:
     """These units of x; of variables that g does not see those of f, with the same mean."""
     sizes, seen = f.sizes(), rows.any(axis=0)
     both = seen & (sizes > 0.0)
@@ -592,9 +582,9 @@ def _units(columns: Host, rows: Host, f: Structure) -> Host:
     return units
 
 
-def _is_met(part: Squares | LogisticPart | QuadraticPart | Tilt, x: Host) -> bool:
+def _is_met(part: Part, x: Host) -> bool:
     """Are all rows of these squares met, but for rounding, each beside its own terms?"""
-    assert isinstance(part, Squares)
+    assert isinstance(part, LeastSquaresPart)
     off = np.abs(product(part.rows, x, part.target))
     return bool(np.all(off <= 64 * EPS * (np.abs(part.rows) @ np.abs(x) + np.abs(part.target))))
 
@@ -615,7 +605,7 @@ def _unit(d: Host) -> Host:
     return d / norm(d)
 
 
-def _doubt(g: Structure, x: Host, settled: bool, whole: Region, pressing: Host) -> str:
+def _doubt(g: Parts, x: Host, settled: bool, whole: Region, pressing: Host) -> str:
     """Why x may not be the minimiser of g over the whole region, or "".
 
     Logistic losses that vanish beside the rounding errors of the others have not been heard: they
@@ -627,15 +617,13 @@ def _doubt(g: Structure, x: Host, settled: bool, whole: Region, pressing: Host) 
     if not settled or math.isinf(slope.error):
         return "Newton's method did not settle on a minimiser of g: its losses hardly change there"
     least = 1e3 * (whole.normal(slope, x)[1] + slope.error)
-    heard = decide_rank(np.vstack([g.audible(x, least).rows(), pressing])).low
+    heard = decide_rank(np.vstack([g.without_negligible(x, least).rows(), pressing])).low
     if heard < decide_rank(np.vstack([g.rows(), pressing])).low:
         return "the margins are too large: losses that would decide are lost in rounding errors"
     return ""
 
 
-def _residual(
-    h: Structure, region: Region, x: Host, start: Host, basis: Host | None = None
-) -> float:
+def _residual(h: Parts, region: Region, x: Host, start: Host, basis: Host | None = None) -> float:
     """How much of h's slope at x no normal balances, beside the size of its terms.
 
     A quadratic's beside a millionth of their size at the start, if that is more: x may be 0. The
@@ -648,20 +636,20 @@ def _residual(
     return region.normal(slope, x)[1] / size if size > 0.0 else 0.0
 
 
-def _structures(problem: Problem, n: int) -> tuple[Structure, Structure]:
+def _structures(problem: Problem, n: int) -> tuple[Parts, Parts]:
     """f and g as Exact knows them, or a sentence; L1 above is no part of a structure."""
     (f, penalty), (g, below) = split(problem.upper), split(problem.lower)
     if below != Zero():
         raise Refusal("Exact", "lower", "must be without a penalty", repr(problem.lower.bare))
     if penalty == Zero():
-        return structure("Exact", "upper", f, n), structure("Exact", "lower", g, n)
+        return decompose("Exact", "upper", f, n), decompose("Exact", "lower", g, n)
     is_alone = isinstance(f.bare, Flat)
     if not is_alone or any(penalty.terms.weights[1:]):
         got = penalty if is_alone else problem.upper.bare
         raise Refusal("Exact", "upper", "must be L1 alone where it has a penalty", repr(got))
     if isinstance(problem.domain, Ball):
         raise Refusal("Exact", "domain", "must be a polyhedron where upper is L1", "Ball")
-    return Structure(n, ()), structure("Exact", "lower", g, n)
+    return Parts(n, ()), decompose("Exact", "lower", g, n)
 
 
 # --- in the library's words -----------------------------------------------------------------------

@@ -43,19 +43,17 @@ import numpy as np
 
 from tiebreak.exact.faces import ACTIVE, Polyhedron, linear_program, polyhedron
 from tiebreak.functions.parts import (
-    EPS,
-    Host,
+    LeastSquaresPart,
+    LinearPart,
     LogisticPart,
+    Part,
+    Parts,
     QuadraticPart,
-    Squares,
-    Structure,
-    Tilt,
-    host,
-    norm,
 )
 from tiebreak.linalg import spectra
 from tiebreak.linalg.arrays import TINY, rounding_unit
-from tiebreak.linalg.spectra import GAP
+from tiebreak.linalg.host import host, norm
+from tiebreak.linalg.spectra import EPS, GAP, Host
 from tiebreak.sets.domains import Box, Domain, Halfspace, L1Ball, Monotone, Simplex, Space
 
 POLYHEDRA = (Space, Box, Simplex, L1Ball, Monotone, Halfspace)
@@ -87,7 +85,7 @@ class Nearest(NamedTuple):
     around: _Around | None = None
     close: _Close | None = None
 
-    def fall(self, f: Structure, sigma: float, normal: Host) -> float:
+    def fall(self, f: Parts, sigma: float, normal: Host) -> float:
         """f(x) - f* is at most this; ``normal`` of Z at x balances f's slope on the minimisers.
 
         sigma: f is so strongly convex.
@@ -97,14 +95,14 @@ class Nearest(NamedTuple):
         return self.around.fall(f, sigma, normal, self.close)
 
 
-def nearest_minimiser(domain: Domain, g: Structure, x: Host) -> Nearest:
+def nearest_minimiser(domain: Domain, g: Parts, x: Host) -> Nearest:
     """Bounds for the minimisers of g over a polyhedron, from a point x close to them."""
     n, exponent = len(x), g.exponent
     if not _is_convex(g):
         return Nearest(why=NOT_CONVEX)
     Z, g = _exact_polyhedron(domain, n), g.scaled()
     if Z.lift is not None:
-        g = g.lifted(Z.lift)
+        g = g.composed(Z.lift)
     start = at = Z.lifted(x)
     if not isinstance(domain, Halfspace):
         at = Z._replace(lift=None).point(start)
@@ -280,9 +278,7 @@ class _Close(NamedTuple):
 class _Around:
     """The argument around one point p: g scaled, its slope, and what no multiplier balances."""
 
-    def __init__(
-        self, domain: Domain, Z: Polyhedron, g: Structure, point: _Point, start: Host
-    ) -> None:
+    def __init__(self, domain: Domain, Z: Polyhedron, g: Parts, point: _Point, start: Host) -> None:
         self.domain, self.Z, self.g, self.point = domain, Z, g, point
         self.n, at = g.n, point.at
         self.away = (norm(start - at) + point.off) * SAFE  # from x to p
@@ -388,7 +384,7 @@ class _Around:
         bounds = np.vstack([Z.rows[forced & self.single], Z.equal[self.fixed]])
         free = ~np.any(bounds != 0.0, axis=0)
         dense = np.vstack([Z.rows[forced & ~self.single], Z.equal[~self.fixed]])[:, free]
-        losses = [part.rows for part in self.g.parts if not isinstance(part, Tilt)]
+        losses = [part.rows for part in self.g.parts if not isinstance(part, LinearPart)]
         raw = np.vstack([np.zeros((0, self.n)), *losses])[:, free]
         C, c = self.C[:, free], self.c[free]
         matters = np.any(raw != 0.0, axis=1)
@@ -396,11 +392,11 @@ class _Around:
             return VANISHED
         size = norm(C) or 1.0
         blocks, raws, tilt = [C[matters]], [raw[matters]], 0.0
-        tilts = [part for part in self.g.parts if isinstance(part, Tilt)]
+        tilts = [part for part in self.g.parts if isinstance(part, LinearPart)]
         if len(tilts) == 1 and c.any():
             tilt = size / norm(c)
             blocks.append(tilt * c[None])
-            raws.append((tilts[0].pulls @ tilts[0].rows)[None, free])  # whose weight was rounded
+            raws.append((tilts[0].weights @ tilts[0].rows)[None, free])  # whose weight was rounded
         dense = dense[np.any(dense != 0.0, axis=1)]
         B, raw = np.vstack([*blocks, size * dense]), np.vstack([*raws, dense])
         if not B.size:
@@ -463,7 +459,7 @@ class _Around:
 
     # -- from below
 
-    def fall(self, f: Structure, sigma: float, normal: Host, close: _Close) -> float:
+    def fall(self, f: Parts, sigma: float, normal: Host, close: _Close) -> float:
         """f(x) - f* is at most this.
 
         For d = z - p, z any minimiser of g, and every y, nu, lambda >= 0 on constraints that p
@@ -478,7 +474,7 @@ class _Around:
         """
         exponent, f = f.exponent, f.scaled()
         if self.Z.lift is not None:
-            f, normal = f.lifted(self.Z.lift), self.Z.lift.T @ normal
+            f, normal = f.composed(self.Z.lift), self.Z.lift.T @ normal
         at, Z = self.point.at, self.Z
         slope, bend = f.slope(at), sum(_largest_bend(part) for part in f.parts)
         error = slope.error + bend * self.point.off + TINY
@@ -494,7 +490,7 @@ class _Around:
         r = (norm(rest) + error + rounding_unit(EPS, *rows.shape, self.n) * size) * SAFE
         image, tilt = close.image / (norm(self.C) or 1.0), close.tilt / (norm(self.c) or 1.0)
         lost += (norm(y) * image + abs(nu) * tilt) * SAFE
-        if f.only(Squares, Tilt):
+        if f.only(LeastSquaresPart, LinearPart):
             F = f.curvature(at)
         else:
             x = np.eye(self.n) if Z.lift is None else Z.lift
@@ -556,7 +552,7 @@ def _inward(G: Host, null: Host) -> Host | None:
 # --- the parts of g -------------------------------------------------------------------------------
 
 
-def _is_convex(h: Structure) -> bool:
+def _is_convex(h: Parts) -> bool:
     """Is it proved? Of a form that as many eigenvalues are positive as its rank has."""
     for part in h.parts:
         if isinstance(part, QuadraticPart):
@@ -567,40 +563,40 @@ def _is_convex(h: Structure) -> bool:
     return True
 
 
-def _largest_bend(part: Squares | LogisticPart | QuadraticPart | Tilt) -> float:
+def _largest_bend(part: Part) -> float:
     """A bound on the part's curvature, anywhere."""
     size = norm(part.rows)
     if isinstance(part, QuadraticPart):
         return part.weight * size * SAFE
-    share = {Squares: 1.0, LogisticPart: 0.25}.get(type(part), 0.0)
+    share = {LeastSquaresPart: 1.0, LogisticPart: 0.25}.get(type(part), 0.0)
     return share * part.weight * size * size * SAFE
 
 
-def _bent(part: Squares | LogisticPart | QuadraticPart | Tilt, at: Host) -> Host:
+def _bent(part: Part, at: Host) -> Host:
     """Rows C with |C d|² <= the part's curvature along d; |Q d|² <= |Q| d'Qd for a form."""
     if isinstance(part, QuadraticPart):
         return math.sqrt(part.weight / norm(part.rows)) * part.rows
     return part.curvature(at)
 
 
-def _squares(part: Squares | LogisticPart | QuadraticPart | Tilt, at: Host) -> Host:
+def _squares(part: Part, at: Host) -> Host:
     """The diagonal of the part's second derivative, or a little more."""
     if isinstance(part, QuadraticPart):
         return np.maximum(part.weight * np.diag(part.rows), 0.0) * SAFE
     return np.asarray(np.sum(_bent(part, at) ** 2, axis=0)) * SAFE
 
 
-def _push(part: Squares | LogisticPart | QuadraticPart | Tilt, at: Host, off: float) -> float:
+def _push(part: Part, at: Host, off: float) -> float:
     """|<grad, d>| <= this times the root of the curvature along d, within ``off`` of a point.
 
     For the part's losses; (phi')²/phi'' = e^-t for a logistic one.
     """
     root, size = math.sqrt(part.weight), norm(part.rows)
-    if isinstance(part, Tilt):
+    if isinstance(part, LinearPart):
         return 0.0
     if isinstance(part, QuadraticPart):
         return root * math.sqrt(size) * (norm(at) + off) * SAFE
-    if isinstance(part, Squares):
+    if isinstance(part, LeastSquaresPart):
         return (part.size(at) / root + root * size * off) * SAFE
     error = size * (off + rounding_unit(EPS, *part.rows.shape) * norm(at))
     falls = np.minimum(error - part.rows @ at, 700.0)

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from tiebreak.functions.base import Flat, Function, Linear, SmoothFunction, SquaredNorm
-from tiebreak.functions.losses import LeastSquares, Logistic, Quadratic
-from tiebreak.functions.parts import Host, host, parts_of
+from tiebreak.functions.base import Function, SmoothFunction
+from tiebreak.functions.elementary import Flat, Linear, Quadratic, SquaredNorm
+from tiebreak.functions.losses import LeastSquares, Logistic
+from tiebreak.functions.sums import summands
+from tiebreak.linalg.host import host
+from tiebreak.linalg.spectra import Host
 from tiebreak.problem import Problem
 from tiebreak.sets.domains import Box, Domain, Halfspace, Space
 
@@ -27,7 +30,7 @@ def stretched(problem: Problem, units: Host) -> Problem:
 
 
 def _function(h: Function, units: Host) -> SmoothFunction:
-    parts = [(weight, _part(part, units)) for weight, part in parts_of(h.bare)]
+    parts = [(weight, _part(part, units)) for weight, part in summands(h.bare)]
     total, *more = [part if weight == 1.0 else weight * part for weight, part in parts]
     for part in more:
         total = total + part

@@ -190,7 +190,7 @@ def _regression_facts(found: Experiment, name: str, built: Built) -> Answer:
         upper_optimum=answer.upper,
         lower_optimum=answer.lower,
         source=source,
-        shape=built.problem.lower.matrix.shape,  # type: ignore[attr-defined]
+        shape=built.problem.lower.matrix.shape,  # type: ignore[union-attr]
         dimension=built.dimension,
         order=built.order,
         smoothness=(built.upper_lipschitz, built.lower_lipschitz),

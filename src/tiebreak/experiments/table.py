@@ -23,7 +23,7 @@ from tiebreak.experiments.ablation import CutAt
 from tiebreak.experiments.paper_runs import Experiment, Say
 from tiebreak.experiments.race import Answer, Entrant
 from tiebreak.experiments.verdicts import CUTS, PULLS, RATES, Facts
-from tiebreak.functions.base import Linear, SquaredNorm
+from tiebreak.functions.elementary import Linear, SquaredNorm
 from tiebreak.functions.losses import LeastSquares
 from tiebreak.linalg.arrays import Array
 from tiebreak.problem import ErrorBound, Problem

@@ -102,11 +102,6 @@ class Groups(FromData):
         return self._layouts[n]
 
 
-def groups_of(value: Any) -> Groups:
-    """What a user passes as groups."""
-    return value if isinstance(value, Groups) else Groups(value)
-
-
 def _labels(value: Any) -> tuple[Host, int | None]:
     """A label for each variable, or lists of variables, as labels; and how many variables."""
     needed = (

@@ -1,4 +1,4 @@
-"""The sublevel sets {f <= level} of the functions that have easy ones, within a set Z.
+"""The level sets {f <= level} of the functions that have easy ones, within a set Z.
 
     f                                                       {f <= level} is     on
     SquaredNorm (+ Linear, multiples, sums)                 a ball              every Z
@@ -19,8 +19,10 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from tiebreak.functions.base import Function, Linear, Scaled, SquaredNorm, Sum
-from tiebreak.functions.losses import SPECTRUM_LIMIT, LeastSquares, Quadratic
+from tiebreak.functions.base import SPECTRUM_LIMIT, Function
+from tiebreak.functions.elementary import Linear, Quadratic, SquaredNorm
+from tiebreak.functions.losses import LeastSquares
+from tiebreak.functions.sums import Scaled, Sum, summands
 from tiebreak.linalg import arrays, deadline
 from tiebreak.linalg.arrays import Array, dot, like, norm, to_numpy, zeros_like
 from tiebreak.sets import cuts
@@ -47,18 +49,16 @@ class LevelSets(Protocol):
 
 
 def find(f: Function, domain: Domain) -> LevelSets | None:
-    """The sublevel sets of f within the domain, None where their projection is not easy."""
+    """The level sets of f within the domain, None where their projection is not easy."""
     simple = _simple(f.bare)
     if isinstance(simple, _Bowl):
         return Balls(simple, domain)
     if isinstance(simple, _Plane):
         return Halfspaces(simple.slope, domain)
-    if isinstance(domain, Space):
-        weight, h = 1.0, f.bare
-        while isinstance(h, Scaled):
-            weight, h = weight * h.weight, h.function.bare
-        if isinstance(h, Quadratic | LeastSquares) and _is_small(h):
-            return Ellipsoids(weight, h)
+    (weight, h), *others = summands(f.bare)
+    if isinstance(domain, Space) and isinstance(h, Quadratic | LeastSquares) and not others:
+        is_small = min(h.matrix.shape) <= SPECTRUM_LIMIT and h.matrix.is_explicit
+        return Ellipsoids(weight, h) if is_small else None
     return None
 
 
@@ -222,7 +222,7 @@ class Ellipsoids:
         noise = 64.0 * slope.shape[0] * arrays.epsilon(x)
         size = np.linalg.norm(slope) + self.function.lipschitz * self.weight * norm(x)
         if np.linalg.norm(slope - V @ g) > noise * size:
-            return -math.inf  # f falls for ever along a direction without curvature
+            return -math.inf  # f is unbounded below along a direction without curvature
         return self._value(x) - float(np.sum(0.5 * g * (g / w)))
 
     def project(self, v: Array, level: float) -> tuple[Array, float]:
@@ -276,10 +276,6 @@ def _spectrum(h: Quadratic | LeastSquares) -> tuple[Host, Host]:
         keep = size > unit * float(size.max(initial=0.0))
         _SPECTRA[h] = values[keep], vectors[:, keep]
     return _SPECTRA[h]
-
-
-def _is_small(h: Quadratic | LeastSquares) -> bool:
-    return min(h.matrix.shape) <= SPECTRUM_LIMIT and h.matrix.is_explicit
 
 
 # --- the scalar root

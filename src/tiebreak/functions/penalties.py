@@ -10,24 +10,24 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, ClassVar
 
-import numpy as np
-
 from tiebreak.functions.base import (
-    Flat,
     Function,
     Outcome,
     PendingEvaluation,
     PointWithImage,
     SmoothFunction,
+    delegated,
+    is_weight,
 )
-from tiebreak.functions.groups import Groups, groups_of
+from tiebreak.functions.elementary import Flat
+from tiebreak.functions.groups import Groups
+from tiebreak.functions.joint_prox import joint
 from tiebreak.functions.terms import Terms
-from tiebreak.linalg import arrays, checks, tables
-from tiebreak.linalg.arrays import Array, Image, to_numpy
+from tiebreak.linalg import checks, tables
+from tiebreak.linalg.arrays import Array
 from tiebreak.linalg.fingerprints import FromData, remember
-from tiebreak.linalg.refusals import Refusal
-from tiebreak.sets.cuts import INFINITY, assign
-from tiebreak.sets.domains import Ball, Box, Domain, Space
+from tiebreak.sets.cuts import INFINITY, Set, assign
+from tiebreak.sets.domains import Domain
 
 
 class Penalty(FromData):
@@ -36,6 +36,16 @@ class Penalty(FromData):
     __array_ufunc__ = None  # so that a NumPy number times a penalty comes to __rmul__
     _weights: ClassVar[tuple[str, ...]] = ("weight",)
     names: ClassVar[tuple[Any, ...] | None] = None  # of the variables, as in Function
+    dimension: ClassVar[int | None] = None  # the number of variables, None if it fits any
+
+    def __post_init__(self) -> None:
+        for name in self._weights:
+            assign(self, name, checks.at_least(type(self).__name__, name, getattr(self, name)))
+
+    @property
+    def label(self) -> str:
+        """Its name in a message."""
+        return type(self).__name__
 
     @property
     def terms(self) -> Terms:
@@ -56,17 +66,11 @@ class Penalty(FromData):
 
     def prox(self, x: Array, step: float) -> Array:
         """argmin over z of step penalty(z) + ½|z - x|², for step >= 0."""
-        step = checks.at_least(type(self).__name__, "step", step)
-        return self.terms.times(step).prox(x)
+        return self.terms.times(checks.at_least(type(self).__name__, "step", step)).prox(x)
 
     def least(self, slope: Array) -> tuple[float, Array | None]:
         """The minimum of <slope, x> + penalty(x), never too large, and a minimiser; -inf, None."""
         return self.terms.least(slope)
-
-    @property
-    def dimension(self) -> int | None:
-        """The number of variables, None if it fits any."""
-        return None
 
     @property
     def unrestricted(self) -> Penalty:
@@ -79,7 +83,7 @@ class Penalty(FromData):
         return dataclasses.replace(self, **parts)  # type: ignore[type-var]
 
     def __rmul__(self, factor: object) -> Penalty:
-        if isinstance(factor, bool) or not isinstance(factor, int | float | np.number):
+        if not is_weight(factor):
             return NotImplemented
         return self.scaled(checks.at_least(type(self).__name__, "its factor", factor))
 
@@ -94,20 +98,11 @@ class Penalty(FromData):
         return self if isinstance(other, int) and other == 0 else self.__add__(other)
 
 
-def _check_weights(penalty: Penalty) -> None:
-    for name in penalty._weights:
-        value = checks.at_least(type(penalty).__name__, name, getattr(penalty, name))
-        assign(penalty, name, value)
-
-
 @dataclasses.dataclass(frozen=True)
 class Zero(Penalty):
     """0."""
 
     _weights: ClassVar[tuple[str, ...]] = ()
-
-    def value(self, x: Array) -> float:
-        return 0.0
 
     @cached_property
     def terms(self) -> Terms:
@@ -120,9 +115,6 @@ class L1(Penalty):
 
     weight: float = 1.0
 
-    def __post_init__(self) -> None:
-        _check_weights(self)
-
     @cached_property
     def terms(self) -> Terms:
         return Terms(l1=self.weight)
@@ -133,9 +125,6 @@ class L2(Penalty):
     """weight |x|_2, the Euclidean norm, not squared; its prox is x max(0, 1 - step weight/|x|)."""
 
     weight: float = 1.0
-
-    def __post_init__(self) -> None:
-        _check_weights(self)
 
     @cached_property
     def terms(self) -> Terms:
@@ -149,9 +138,6 @@ class ElasticNet(Penalty):
     l1: float
     l2: float
     _weights: ClassVar[tuple[str, ...]] = ("l1", "l2")
-
-    def __post_init__(self) -> None:
-        _check_weights(self)
 
     @cached_property
     def terms(self) -> Terms:
@@ -171,20 +157,15 @@ class GroupL2(Penalty):
     weight: float = 1.0
 
     def __post_init__(self) -> None:
-        _check_weights(self)
-        assign(self, "groups", groups_of(self.groups))
+        super().__post_init__()
+        if not isinstance(self.groups, Groups):
+            assign(self, "groups", Groups(self.groups))
         assign(self, "names", self.groups.names)
+        assign(self, "dimension", self.groups.length)  # None if groups were given as lists
         remember(self, GroupL2, groups=self.groups, weight=self.weight)
 
     def check(self, n: int) -> None:
-        """Raise ValueError if the groups do not fit ``n`` variables."""
         self.groups.check(n)
-
-    @property
-    def dimension(self) -> int | None:
-        """The number of labels, None if groups were given as lists."""
-        length: int | None = self.groups.length
-        return length
 
     @cached_property
     def terms(self) -> Terms:
@@ -205,10 +186,14 @@ class Indicator(Penalty):
             got = checks.what_it_is(self.domain)
             raise TypeError(f"Indicator: domain must be a domain such as Box(0, 1), got {got}")
         remember(self, Indicator, domain=self.domain)
-        assign(self, "names", getattr(self.domain, "names", None))
+        if isinstance(self.domain, Set):  # one from outside has no names
+            assign(self, "names", self.domain.names)
+
+    @property
+    def label(self) -> str:
+        return type(self.domain).__name__
 
     def check(self, n: int) -> None:
-        """Raise ValueError if the parameters of the set do not fit ``n`` variables."""
         self.domain.check(n)
 
     def value(self, x: Array) -> float:
@@ -217,7 +202,6 @@ class Indicator(Penalty):
 
     @property
     def unrestricted(self) -> Penalty:
-        """0."""
         return Zero()
 
     @cached_property
@@ -237,31 +221,28 @@ class PenaltySum(Penalty):
         remember(self, PenaltySum, first=self.first, second=self.second)
         both = ("first", self.first.names), ("second", self.second.names)
         assign(self, "names", tables.common("PenaltySum", *both))
+        first, second = self.first.dimension, self.second.dimension
+        assign(self, "dimension", second if first is None else first)
 
     def __repr__(self) -> str:
         return f"{self.first!r} + {self.second!r}"
 
+    @property
+    def label(self) -> str:
+        return f"{self.first.label} + {self.second.label}"
+
     def check(self, n: int) -> None:
-        """Raise ValueError if the parameters of either do not fit ``n`` variables."""
         self.first.check(n)
         self.second.check(n)
 
     def value(self, x: Array) -> float:
-        """The sum of both."""
         return self.first.value(x) + self.second.value(x)
 
     @property
-    def dimension(self) -> int | None:
-        """That of the first, or of the second."""
-        return self.second.dimension if self.first.dimension is None else self.first.dimension
-
-    @property
     def unrestricted(self) -> Penalty:
-        """The same without its indicators."""
         return PenaltySum(self.first.unrestricted, self.second.unrestricted)
 
     def scaled(self, factor: float) -> Penalty:
-        """``factor`` times both."""
         return PenaltySum(self.first.scaled(factor), self.second.scaled(factor))
 
     @cached_property
@@ -269,133 +250,11 @@ class PenaltySum(Penalty):
         return joint(self.first, self.second).terms(1.0, 1.0)
 
 
-# --- the pairs that have a joint prox
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Joint:
-    """Two penalties f2 and g2 and a set whose weighted sums have a prox in closed form."""
-
-    upper: Terms
-    lower: Terms
-
-    @cached_property
-    def has_norms(self) -> bool:
-        """Is there more than squares in them?"""
-        return any(self.upper.weights[:3]) or any(self.lower.weights[:3])
-
-    def terms(self, a: float, mu: float) -> Terms:
-        """a f2 + mu g2 on the common set."""
-        pairs = zip(self.upper.weights, self.lower.weights, strict=True)
-        return self.upper.with_weights(*(a * p + mu * q for p, q in pairs))
-
-    def prox(self, v: Array, a: float, mu: float) -> Array:
-        """argmin over z in the common set of a f2(z) + mu g2(z) + ½|z - v|²."""
-        return self.terms(a, mu).prox(v)
-
-    def least(self, slope: Array, a: float, mu: float) -> tuple[float, Array | None]:
-        """The minimum of <slope, x> + a f2(x) + mu g2(x) over the set: see `Terms.least`.
-
-        With weights that are smaller by two units of rounding, so that it is never too large.
-        """
-        return self.terms(a, mu).times(1.0 - 2.0**-51).least(slope)
-
-
-def joint(f2: Penalty, g2: Penalty, domain: Domain | None = None, owner: str = "joint") -> Joint:
-    """The two penalties on the common set of their domains and ``domain``.
-
-    ValueError, with the names of what does not go together, if their joint prox has no closed form:
-    that is the case for two kinds of groups, for two sets (unless both are boxes or balls around
-    0), for groups or L2 with a box that is not a cone, and for a norm with any other set.
-    """
-    f, g = f2.terms, g2.terms
-    if f.group > 0.0 and g.group > 0.0:
-        assert f.groups is not None
-        assert g.groups is not None
-        if not f.groups.same_as(g.groups):
-            raise _no_prox(owner, "GroupL2", "GroupL2 with other groups")
-    groups: Groups | None = f.groups if f.group > 0.0 else g.groups
-    common = intersection(owner, f.domain, g.domain, domain or Space())
-    for penalty in (f2, g2):
-        if not _go_together(penalty.terms, common):
-            off_centre = isinstance(common, Ball) and not _centred(common)
-            raise _no_prox(
-                owner,
-                _name(penalty),
-                type(common).__name__ + " with another center" * off_centre,
-            )
-    return Joint(*(dataclasses.replace(part, groups=groups, domain=common) for part in (f, g)))
-
-
-def intersection(owner: str, *sets: Domain) -> Domain:
-    """The points that all the sets have in common, where that is a set that we know."""
-    common: Domain = Space()
-    for other in sets:
-        common = _intersection(owner, common, other)
-    return common
-
-
-def _no_prox(owner: str, first: str, second: str) -> Refusal:
-    needed = "must have a joint prox in closed form"
-    return Refusal(owner, "the penalties and the domain", needed, f"{first} and {second}")
-
-
-def _name(penalty: Penalty) -> str:
-    if isinstance(penalty, PenaltySum):
-        return f"{_name(penalty.first)} + {_name(penalty.second)}"
-    return type(penalty.domain if isinstance(penalty, Indicator) else penalty).__name__
-
-
-def _intersection(owner: str, first: Domain, second: Domain) -> Domain:
-    if isinstance(first, Space) or first is second:
-        return second
-    if isinstance(second, Space) or (type(first) is type(second) and first == second):
-        return first
-    if isinstance(first, Box) and isinstance(second, Box):
-        bounds = [to_numpy(b) for b in (first.lower, second.lower, first.upper, second.upper)]
-        sizes = {bound.shape[0] for bound in bounds if bound.ndim}
-        if len(sizes) > 1:
-            needed, got = "must have the same number of variables", f"{min(sizes)} and {max(sizes)}"
-            raise Refusal(owner, "the two boxes", needed, got)
-        lower, upper = np.maximum(*bounds[:2]), np.minimum(*bounds[2:])
-        if np.any(lower > upper):
-            raise Refusal(owner, "the two boxes", "must have a point in common")
-        return Box(*(b if b.ndim else float(b) for b in (lower, upper)))
-    if (
-        isinstance(first, Ball)
-        and isinstance(second, Ball)
-        and _centred(first)
-        and _centred(second)
-    ):
-        return min(first, second, key=lambda ball: ball.radius)
-    raise _no_prox(owner, type(first).__name__, type(second).__name__)
-
-
-def _centred(ball: Ball) -> bool:
-    return ball.center is None or arrays.max_abs(ball.center) == 0.0
-
-
-def _go_together(terms: Terms, common: Domain) -> bool:
-    if not any(terms.weights) or isinstance(common, Space):
-        return True
-    if isinstance(common, Box):
-        return (terms.group == 0.0 and terms.l2 == 0.0) or _is_cone(common)
-    return isinstance(common, Ball) and _centred(common)
-
-
-def _is_cone(box: Box) -> bool:
-    bounds = (to_numpy(bound) for bound in (box.lower, box.upper))
-    return all(bool(np.all(np.isinf(b) | (b == 0.0))) for b in bounds)
-
-
-# --- smooth + penalty
-
-
 class Composite(Function):
     """smooth + penalty, written ``smooth + penalty``.
 
     Values are those of the sum.  All that has to do with slopes (minorants, lipschitz,
-    strong_convexity, rounding) speaks of the smooth part, and the penalty is taken as it is.
+    strong_convexity, rounding) is the smooth part's, and the penalty is taken as it is.
     """
 
     def __init__(self, smooth: SmoothFunction, penalty: Penalty) -> None:
@@ -422,25 +281,16 @@ class Composite(Function):
         smooth = self.smooth.in_float64
         return None if smooth is None else Composite(smooth, self.penalty)
 
-    @property
-    def lipschitz(self) -> float:  # type: ignore[override]
-        return self.smooth.lipschitz
-
-    @property
-    def known_lipschitz(self) -> float:
-        return self.smooth.known_lipschitz
-
-    @property
-    def strong_convexity(self) -> float:  # type: ignore[override]
-        return self.smooth.strong_convexity
-
-    @property
-    def defect(self) -> float:  # type: ignore[override]
-        return self.smooth.defect
-
-    @property
-    def lower_bound(self) -> float:  # type: ignore[override]
-        return self.smooth.lower_bound  # penalties are never negative
+    lipschitz = delegated("smooth.lipschitz")
+    known_lipschitz = delegated("smooth.known_lipschitz")
+    strong_convexity = delegated("smooth.strong_convexity")
+    defect = delegated("smooth.defect")
+    lower_bound = delegated("smooth.lower_bound")  # penalties are never negative
+    gradient = delegated("smooth.gradient")
+    forward = delegated("smooth.forward")
+    passes = delegated("smooth.passes")
+    rounding = delegated("smooth.rounding")
+    extent = delegated("smooth.extent")
 
     @property
     def growth(self) -> float:
@@ -449,35 +299,18 @@ class Composite(Function):
     def value(self, x: Array) -> float:
         return self.smooth.value(x) + self.penalty.value(x)
 
-    def gradient(self, x: Array) -> Array:
-        return self.smooth.gradient(x)
-
-    def forward(self, *xs: Array) -> tuple[Image, ...]:
-        return self.smooth.forward(*xs)
-
     def evaluate_async(
         self, at: Sequence[PointWithImage], values_at: Sequence[PointWithImage] = ()
     ) -> PendingEvaluation:
         """Minorants of the smooth part, values of the sum."""
-        looking = self.smooth.evaluate_async(at, values_at)
+        pending = self.smooth.evaluate_async(at, values_at)
 
         def end() -> Outcome:
-            seen, values = looking()
-            extra = [self.penalty.value(p.x) for p in values_at]
-            return seen, [v + more for v, more in zip(values, extra, strict=True)]
+            minorants, values = pending()
+            both = zip(values, values_at, strict=True)
+            return minorants, [value + self.penalty.value(p.x) for value, p in both]
 
-        return PendingEvaluation(end, looking.slopes)
-
-    def passes(self, lifts: int, slopes: int, values: int) -> int:
-        return self.smooth.passes(lifts, slopes, values)
-
-    def rounding(
-        self, reach: float, value: float, slope: float, epsilon: float, n: int
-    ) -> tuple[float, float]:
-        return self.smooth.rounding(reach, value, slope, epsilon, n)
-
-    def extent(self, x: Array) -> float:
-        return self.smooth.extent(x)
+        return PendingEvaluation(end, pending.slopes)
 
     def __add__(self, other: object) -> Any:
         if isinstance(other, Composite):
@@ -492,12 +325,10 @@ class Composite(Function):
         return self if isinstance(other, int) and other == 0 else self.__add__(other)
 
     def __rmul__(self, weight: object) -> Composite:
-        penalty = self.penalty.__rmul__(weight)
-        return (
-            NotImplemented
-            if penalty is NotImplemented
-            else Composite(weight * self.smooth, penalty)
-        )
+        if not is_weight(weight):
+            return NotImplemented
+        penalty = weight * self.penalty  # first: it refuses a negative weight, naming itself
+        return Composite(weight * self.smooth, penalty)
 
     __mul__ = __rmul__
 

@@ -19,7 +19,7 @@ import sys
 import numpy as np
 
 from tiebreak.functions.groups import Host
-from tiebreak.functions.penalties import Joint
+from tiebreak.functions.joint_prox import Joint
 from tiebreak.functions.terms import Terms
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Array, dot, namespace, norm
@@ -273,7 +273,7 @@ class _Path:
         return (size + f.l1 + f.group + f.l2) / steep + abs(self.beta) / steep / steep
 
     def _accept_the_least(self) -> bool:
-        """Where no point meets the cut, ask only for one that misses it the least.  Is it so?
+        """Where no point meets the cut, be content with one that misses it the least.  Is it so?
 
         For a c that is within its rounding error of one for which G is bounded below, take that.
         """

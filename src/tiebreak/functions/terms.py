@@ -131,13 +131,13 @@ class Terms:
         signs = namespace(pull).sign(pull)
         lost = np.where(layout.dots(signs, signs) > 0.0, 2.0**-500 * arrays.max_abs(pull), 0.0)
         at_most = (lengths + lost) * (1.0 + unit)
-        left = max(norm(self._kept(at_most, layout)) * (1.0 + unit) - self.l2, 0.0)
+        left = max(norm(self.kept(at_most, layout)) * (1.0 + unit) - self.l2, 0.0)
         reach = self._reach(left)
         if reach == INFINITY:
             return -INFINITY, None
         value = -reach * (left - 0.5 * self.square * reach)
         value = 0.0 if left == 0.0 else value * (1.0 + unit) - _lost(pull)
-        kept = self._kept(lengths, layout)
+        kept = self.kept(lengths, layout)
         total = norm(kept)
         reach = self._reach(max(total - self.l2, 0.0))
         return value, layout.spread(pull, _ratio(kept, lengths) * _ratio(reach, total))
@@ -177,18 +177,19 @@ class Terms:
         return self.with_weights(l1, group, l2, square)
 
     def falling(self, slope: Array) -> Array | None:
-        """The direction in which <slope, x> + the norms falls fastest for ever within the set.
+        """The direction within the set along which <slope, x> + the norms decreases fastest.
 
-        None if there is none; one where it stays level, to rounding, counts too.
+        Only directions that never leave the set count, and those along which it stays constant, to
+        rounding, do too.  None if there is none.
         """
         nearly = self.times(1.0 - 2.0**-32)
         pull = soft(-slope, nearly.l1)
         if self.box is not None:
             lower, upper = self.box._bounds(slope)
-            for_ever = ((pull > 0) & (upper == INFINITY)) | ((pull < 0) & (lower == -INFINITY))
-            pull = namespace(slope).where(for_ever, pull, zeros_like(pull))
+            unbounded = ((pull > 0) & (upper == INFINITY)) | ((pull < 0) & (lower == -INFINITY))
+            pull = namespace(slope).where(unbounded, pull, zeros_like(pull))
         lengths, layout = nearly.lengths(pull)
-        kept = nearly._kept(lengths, layout)
+        kept = nearly.kept(lengths, layout)
         total = norm(kept)
         if self.radius < INFINITY or not total > nearly.l2:
             return None
@@ -225,12 +226,12 @@ class Terms:
         The lengths after the shrinking by groups; the factor of each group in all; the length after
         the shrinking by groups; and that in the end.  The weights are divided by ``divisor``.
         """
-        kept = self._kept(lengths, layout, divisor)
+        kept = self.kept(lengths, layout, divisor)
         total = norm(kept)
         length = min(max(total - self.l2 / divisor, 0.0), self.radius)
         return kept, _ratio(kept, lengths) * _ratio(length, total), total, length
 
-    def _kept(self, lengths: Host, layout: Layout, divisor: float = 1.0) -> Host:
+    def kept(self, lengths: Host, layout: Layout, divisor: float = 1.0) -> Host:
         """The lengths of the groups after shrinking each."""
         return np.maximum(lengths - self.group / divisor * layout.penalised, 0.0)
 

@@ -9,7 +9,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from tiebreak.functions.penalties import Joint, Penalty, Zero, joint
+from tiebreak.functions.joint_prox import Joint, joint
+from tiebreak.functions.penalties import Penalty, Zero
 from tiebreak.functions.terms import Terms
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Array, rounding_unit

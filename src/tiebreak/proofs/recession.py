@@ -21,12 +21,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tiebreak.functions.base import Flat, Linear, SmoothFunction, SquaredNorm
-from tiebreak.functions.losses import LeastSquares, Logistic, Quadratic
-from tiebreak.functions.parts import EPS, Host, decide_rank, host, norm, parts_of
+from tiebreak.functions.base import SmoothFunction
+from tiebreak.functions.elementary import Flat, Linear, Quadratic, SquaredNorm
+from tiebreak.functions.losses import LeastSquares, Logistic
+from tiebreak.functions.sums import summands
 from tiebreak.linalg import arrays, spectra
 from tiebreak.linalg.arrays import Array, rounding_unit
+from tiebreak.linalg.host import host, norm
 from tiebreak.linalg.matrices import DENSE_LIMIT, Matrix
+from tiebreak.linalg.rank import decide_rank
+from tiebreak.linalg.spectra import EPS, Host
 from tiebreak.problem import Problem
 from tiebreak.sets.domains import Box, Domain, Halfspace, Monotone, Space
 
@@ -96,7 +100,7 @@ class Watch:
             or any(problem.penalties[1].terms.weights)
             or g.strong_convexity > 0.0
         )
-        self._is_blind = can_fall and not all(isinstance(p, KNOWN) for _, p in parts_of(g.bare))
+        self._is_blind = can_fall and not all(isinstance(p, KNOWN) for _, p in summands(g.bare))
         if can_fall and isinstance(problem.domain, CONES):
             self._cone = _Cone(problem.domain, n)
             below = _parts(g, n)
@@ -361,16 +365,16 @@ def _parts(h: SmoothFunction, n: int) -> _Parts | None:
     still: list[_Rows] = []
     losses: list[tuple[float, _Rows]] = []
     tilt, hidden = Tilt(np.zeros(n)), math.inf
-    for weight, part in parts_of(h.bare):
-        is_hidden = hasattr(part, "matrix") and not _is_at_hand(part.matrix)
+    for weight, part in summands(h.bare):
+        is_hidden = part.matrix is not None and not _is_at_hand(part.matrix)
         if is_hidden and isinstance(part, Logistic):
-            hidden = min(hidden, weight * part._scale)
+            hidden = min(hidden, weight * part.scale)
         elif is_hidden:
             return None
         elif isinstance(part, LeastSquares):
             still.append(_Rows.of(part.matrix))
         elif isinstance(part, Logistic):
-            losses.append((weight * part._scale, _Rows.of(part.matrix, host(part.y))))
+            losses.append((weight * part.scale, _Rows.of(part.matrix, host(part.y))))
         elif isinstance(part, Quadratic):
             still.append(_Rows.of(part.matrix))
             tilt = tilt.plus(weight, host(part.c))

@@ -1,13 +1,13 @@
-"""Is a gradient the derivative of its function?  Asked once, coordinate by coordinate.
+"""Is a gradient the derivative of its function?  Checked once, coordinate by coordinate.
 
 A convex function h of one variable satisfies, for every step t > 0,
 
     (h(x) - h(x - t))/t  <=  h'(x)  <=  (h(x + t) - h(x))/t,
 
 so that two values on either side enclose the derivative with no truncation error at all: only the
-rounding errors of the values are to be added.  How large these are is seen on a short line, where
-the function itself is almost a parabola: a value of 1e12 that varies by 1 knows little about its
-slope, and then nothing is said.
+rounding errors of the values are to be added.  How large these are is measured on a short line,
+where the function itself is almost a parabola: values of 1e12 that vary by 1 tell little about the
+slope, and then nothing is reported.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tiebreak.functions.base import Smooth, SmoothFunction
+from tiebreak.functions.base import SmoothFunction
+from tiebreak.functions.callables import Smooth
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import TINY, Array
 from tiebreak.sets.domains import Domain
@@ -26,8 +27,8 @@ from tiebreak.sets.domains import Domain
 Value = Callable[[Any], float]  # of a NumPy vector
 
 STEPS = (1 / 2, 3 / 8, 1 / 4, 1 / 8)  # powers of epsilon, times a length: some step is a good one
-LINE = 6  # points on either side of the one where the rounding errors are looked at
-MOVES = (1.0, 1e-3, 1e-6)  # how far from x0, in units of x0: far it may overflow or be flat
+LINE = 6  # points on either side of the one where the rounding errors are measured
+MOVES = (1.0, 1e-3, 1e-6)  # how far from x0, relative to x0: far away it may overflow or be flat
 
 
 class Rounding(NamedTuple):
@@ -37,8 +38,8 @@ class Rounding(NamedTuple):
     size: float
 
 
-class Slope(NamedTuple):
-    """A coordinate whose derivative lies in [low, high] by its differences, but is not there."""
+class WrongDerivative(NamedTuple):
+    """A coordinate whose derivative must lie in [low, high] by differences, and does not."""
 
     coordinate: int
     got: float
@@ -47,9 +48,14 @@ class Slope(NamedTuple):
 
     @property
     def excess(self) -> float:
-        """How far outside the interval, in units of the larger of its size and ends."""
+        """How far outside the interval, relative to the largest number involved."""
         beyond = max(self.low - self.got, self.got - self.high)
         return beyond / max(abs(self.got), abs(self.low), abs(self.high))
+
+    @property
+    def interval(self) -> str:
+        """Where the derivative is, as a user reads it."""
+        return f"{(self.low + self.high) / 2:.6g} +- {(self.high - self.low) / 2:.1g}"
 
 
 def check_gradient(owner: str, name: str, h: SmoothFunction, domain: Domain, x0: Array) -> None:
@@ -59,12 +65,12 @@ def check_gradient(owner: str, name: str, h: SmoothFunction, domain: Domain, x0:
     inside ``domain``: at x0 itself, often the origin, a wrong gradient may be right. Errors below
     a millionth of an entry (in single precision 1/400) are let pass.
     """
-    wrong: list[Slope] = []
+    wrong: list[WrongDerivative] = []
     with arrays.quiet():
         for x, scale in _points_near(domain, x0):
             slope = h.gradient(x)
             if not arrays.is_array(slope) or slope.shape != x.shape:
-                return  # the run itself will name that
+                return  # the run itself will report that
             if math.isfinite(h.value(x)) and arrays.all_finite(slope):
                 wrong = _wrong_coordinates(h, x, arrays.to_numpy(slope), scale)
                 if wrong:
@@ -74,40 +80,34 @@ def check_gradient(owner: str, name: str, h: SmoothFunction, domain: Domain, x0:
         others = f" (and in {len(wrong) - 1} others)" if len(wrong) > 1 else ""
         raise ValueError(
             f"{owner}: the gradient of {name} is wrong in coordinate {worst.coordinate}{others}: "
-            f"got {worst.got:.6g} near x0, differences of its values say "
-            f"{(worst.low + worst.high) / 2:.6g} +- {(worst.high - worst.low) / 2:.1g}"
+            f"got {worst.got:.6g} near x0, differences of its values say {worst.interval}"
         )
 
 
-def wrong_slope(name: str, h: SmoothFunction, domain: Domain, x: Array) -> str:
+def wrong_gradient(name: str, h: SmoothFunction, domain: Domain, x: Array) -> str:
     """A sentence if the gradient of ``h`` is surely wrong along a direction near x, else "".
 
-    The function along a line has one variable, and is asked as above: some twenty values. What is
-    seen depends on the direction; ``minimize(check_gradients=True)`` asks for every coordinate.
+    The function along a line has one variable, and is checked as above with some twenty values.
+    What is noticed depends on the direction; ``minimize(check_gradients=True)`` checks every
+    coordinate.
     """
-    found = _wrong_along_a_line(h, domain, x)
-    if found is None:
+    near, _ = next(_points_near(domain, x))
+    direction = near - x if arrays.norm(near - x) > 0.0 else near  # both ends are in the domain
+    with arrays.quiet():
+        slope = h.gradient(near)
+        if not arrays.is_array(slope) or slope.shape != x.shape or not arrays.all_finite(slope):
+            return ""
+        along = Smooth(lambda t: h.value(near + float(t[0]) * direction), lambda t: t)
+        zero = arrays.from_numpy(np.zeros(1), near)
+        got = np.array([arrays.dot(slope, direction)])
+        wrong = _wrong_coordinates(along, zero, got, np.ones(1))
+    if not wrong:
         return ""
     return (
         f"the gradient of {name} does not fit its values: its slope along a direction is "
-        f"{found.got:.6g}, differences of its values say "
-        f"{(found.low + found.high) / 2:.6g} +- {(found.high - found.low) / 2:.1g}; "
+        f"{wrong[0].got:.6g}, differences of its values say {wrong[0].interval}; "
         "or the function is not convex"
     )
-
-
-def _wrong_along_a_line(h: SmoothFunction, domain: Domain, x0: Array) -> Slope | None:
-    """The slope of h along a line near x0, if differences of its values exclude it."""
-    x, _ = next(_points_near(domain, x0))
-    way = x - x0 if arrays.norm(x - x0) > 0.0 else x  # both ends are in the domain
-    with arrays.quiet():
-        slope = h.gradient(x)
-        if not arrays.is_array(slope) or slope.shape != x.shape or not arrays.all_finite(slope):
-            return None
-        along = Smooth(lambda t: h.value(x + float(t[0]) * way), lambda t: t)
-        zero, got = arrays.from_numpy(np.zeros(1), x), np.array([arrays.dot(slope, way)])
-        wrong = _wrong_coordinates(along, zero, got, np.ones(1))
-    return wrong[0] if wrong else None
 
 
 def _points_near(domain: Domain, x0: Array) -> Iterator[tuple[Array, Any]]:
@@ -127,7 +127,9 @@ def _points_near(domain: Domain, x0: Array) -> Iterator[tuple[Array, Any]]:
         yield arrays.like(point, x0), np.maximum(part * lengths, np.abs(point))
 
 
-def _wrong_coordinates(h: SmoothFunction, x: Array, slope: Any, scale: Any) -> list[Slope]:
+def _wrong_coordinates(
+    h: SmoothFunction, x: Array, slope: Any, scale: Any
+) -> list[WrongDerivative]:
     """The coordinates where ``slope`` lies outside of what the values of h around x allow."""
     at, epsilon = arrays.to_numpy(x), arrays.epsilon(x)
 
@@ -142,9 +144,9 @@ def _wrong_coordinates(h: SmoothFunction, x: Array, slope: Any, scale: Any) -> l
         steps = [float(scale[j]) * epsilon**power for power in STEPS]
         low, high = _enclosure(value, center, rounding, at, j, steps)
         slack = epsilon**0.375 * abs(got)
-        # Differences that contradict each other (low > high) know nothing.
+        # Differences that contradict each other (low > high) prove nothing.
         if low <= high and not low - slack <= got <= high + slack:
-            wrong.append(Slope(j, got, low, high))
+            wrong.append(WrongDerivative(j, got, low, high))
     return wrong
 
 
@@ -154,7 +156,7 @@ def _enclosure(
     """An interval that contains the derivative in coordinate j: what all steps agree on."""
     low, high = -math.inf, math.inf
     for step in steps:
-        (left, below), (right, above) = (_beside(value, at, j, signed) for signed in (-step, step))
+        (left, below), (right, above) = (_moved(value, at, j, signed) for signed in (-step, step))
         if math.isfinite(below) and math.isfinite(above) and left < 0.0 < right:
             error = rounding.part * max(rounding.size, abs(below), abs(above)) + TINY
             low = max(low, (center - below - 2.0 * error) / -left)
@@ -162,8 +164,8 @@ def _enclosure(
     return low, high
 
 
-def _beside(value: Value, at: Any, j: int, step: float) -> tuple[float, float]:
-    """How far the point beside ``at`` in coordinate j really is, and the value there."""
+def _moved(value: Value, at: Any, j: int, step: float) -> tuple[float, float]:
+    """How far a step in coordinate j really moves ``at``, and the value there."""
     point = at.copy()
     point[j] += step
     return float(point[j]) - float(at[j]), value(point)

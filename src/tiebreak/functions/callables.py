@@ -1,0 +1,153 @@
+"""A smooth convex function given by two plain callables."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tiebreak.functions.base import Projection, SmoothFunction
+from tiebreak.linalg import arrays, checks
+from tiebreak.linalg.arrays import Array, rounding_unit
+
+PROBE = 1e-4  # distance from the start at which gradients are compared, relative to |x0|
+
+
+class StartSizes(NamedTuple):
+    """The sizes of value and slope at the start of a run, and how fast the slope changes there."""
+
+    value: float = 0.0
+    slope: float = 0.0
+    change: float = 0.0  # of the slope, per length
+
+
+class Smooth(SmoothFunction):
+    """A convex function given by two plain callables.
+
+    Args:
+        value: x -> h(x), a number.
+        gradient: x -> gradient of h at x, an array like x.
+        lipschitz: an upper bound on the gradient's Lipschitz constant; None if you know none
+            (then a method that finds it itself is needed: "auto" or "adaptive").
+        strong_convexity: a lower bound on the curvature, 0 if you know none.
+        lower_bound: a number below all values, -inf if you know none.
+
+    These three are not verified, and the certificate relies on them. It also relies on the accuracy
+    of the callables, which is taken to be 64 units of rounding of the sizes involved: of the value,
+    of the slope and its change times |x|. Without ``lipschitz`` the sizes are those at the start,
+    and the change is the fastest that is measured around it, in three directions, one of them that
+    of x0: so the terms of ½x'Qx - c'x + d count even where they cancel. A constant that is added
+    inside and subtracted again goes unnoticed: then give ``lipschitz``, for otherwise none of the
+    digits that it costs is accounted for.
+
+    Both callables get a copy of x, which they may write into; gradients are copied, so that the
+    same buffer may be returned every time. The data that the callables compute with are unknown
+    here: where those change, make a new Smooth.
+    """
+
+    # How a wrong answer of a callable is named, in a sentence.
+    _owner, _value_name = "Smooth", "value"
+
+    def __init__(
+        self,
+        value: Callable[[Array], float],
+        gradient: Callable[[Array], Array],
+        lipschitz: float | None = None,
+        strong_convexity: float = 0.0,
+        lower_bound: float = -math.inf,
+    ) -> None:
+        for name, call in (("value", value), ("gradient", gradient)):
+            if not callable(call):
+                raise TypeError(f"Smooth: {name} must be callable, got {type(call).__name__}")
+        self._value, self._gradient = value, gradient
+        self.at_start = StartSizes()
+        self.lipschitz = (
+            math.inf if lipschitz is None else checks.at_least("Smooth", "lipschitz", lipschitz)
+        )
+        self.strong_convexity = checks.at_least("Smooth", "strong_convexity", strong_convexity)
+        if self.strong_convexity > self.lipschitz:
+            raise ValueError(
+                "Smooth: strong_convexity must not exceed lipschitz, "
+                f"got {self.strong_convexity} > {self.lipschitz}"
+            )
+        self.lower_bound = checks.number("Smooth", "lower_bound", lower_bound, "a number or -inf")
+        if math.isnan(self.lower_bound) or self.lower_bound == math.inf:
+            raise ValueError(f"Smooth: lower_bound must be a number or -inf, got {lower_bound}")
+
+    def value(self, x: Array) -> float:
+        given: Any = self._value(arrays.own(x, x))  # the callable may write into its argument
+        return float(given) if isinstance(given, float) else self._as_number(given)
+
+    def _as_number(self, value: Any) -> float:
+        """What the callable returned: a number, or an array with one entry."""
+        needed = "a callable that returns a number"
+        if not (arrays.is_array(value) and math.prod(value.shape) == 1):
+            return checks.number(self._owner, self._value_name, value, needed)
+        if not arrays.is_real(value):
+            name = f"{self._owner}: {self._value_name}"
+            raise TypeError(f"{name} must be {needed}, got dtype {value.dtype}")
+        return float(arrays.namespace(value).reshape(value, ()))
+
+    def gradient(self, x: Array) -> Array:
+        slope = self._gradient(arrays.own(x, x))
+        if isinstance(slope, list | tuple):
+            with contextlib.suppress(TypeError, ValueError):  # then the caller names what it is
+                slope = np.asarray(slope, dtype=np.float64)
+        if not (arrays.is_array(slope) and arrays.is_real(slope)):
+            return slope
+        return arrays.own(slope, x)  # the callable may use its buffer again
+
+    def sized(self, x0: Array, project: Projection) -> SmoothFunction:
+        if math.isfinite(self.lipschitz):
+            return self
+        slope, value = self.gradient(x0), abs(self.value(x0))
+        steepness, size = arrays.norm(slope), arrays.norm(x0)
+        length = PROBE * (size or (value / steepness if steepness > 0.0 else 0.0) or 1.0)
+        count = np.arange(1.0, x0.shape[0] + 1.0)
+        directions = (x0, slope, arrays.like(np.cos(count * count), x0))
+        changes = [self._change(x0, project, slope, d, length) for d in directions]
+        mine = copy.copy(self)
+        mine.at_start = StartSizes(value, steepness, max(changes))
+        return mine
+
+    def _change(
+        self, x: Array, project: Projection, slope: Array, direction: Array, length: float
+    ) -> float:
+        """How fast the slope changes along a direction within Z, or back; 0 where that fails.
+
+        The domain of a function may end close to x: values beyond do not count.
+        """
+        if not arrays.norm(direction) > 0.0:
+            return 0.0
+        for sign in (1.0, -1.0):
+            there = project(x + arrays.stretched(direction, arrays.norm(direction), sign * length))
+            moved = arrays.norm(there - x)
+            if moved > 0.5 * length:
+                with arrays.quiet(), contextlib.suppress(ArithmeticError, ValueError):
+                    change = arrays.norm(self.gradient(there) - slope) / moved
+                    if math.isfinite(change):
+                        return change
+        return 0.0
+
+    def passes(self, forwards: int, slopes: int, values: int) -> int:
+        return 2 * slopes + values  # a slope comes with its value
+
+    def turning(self, reach: float, slope: float) -> float:
+        if math.isfinite(self.lipschitz):
+            return self.lipschitz * reach
+        return max(slope, self.at_start.slope, self.at_start.change * reach)
+
+    def rounding(
+        self, reach: float, value: float, slope: float, epsilon: float, n: int
+    ) -> tuple[float, float]:
+        unit = rounding_unit(epsilon, n)
+        steepness = slope + self.turning(reach, slope)
+        return unit * self.magnitude(reach, value, slope), unit * steepness
+
+    def magnitude(self, reach: float, value: float, slope: float) -> float:
+        size = max(abs(value), self.at_start.value)
+        return size + (slope + self.turning(reach, slope)) * reach

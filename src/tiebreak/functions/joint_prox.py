@@ -1,0 +1,120 @@
+"""The pairs of penalties, with a set, whose weighted sums have a prox in closed form."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tiebreak.functions.terms import Terms
+from tiebreak.linalg import arrays
+from tiebreak.linalg.arrays import Array, to_numpy
+from tiebreak.linalg.refusals import Refusal
+from tiebreak.sets.domains import Ball, Box, Domain, Space
+
+if TYPE_CHECKING:
+    from tiebreak.functions.penalties import Penalty
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Joint:
+    """Two penalties f2 and g2 and a set whose weighted sums have a prox in closed form."""
+
+    upper: Terms
+    lower: Terms
+
+    @cached_property
+    def has_norms(self) -> bool:
+        """Is there more than squares in them?"""
+        return any(self.upper.weights[:3]) or any(self.lower.weights[:3])
+
+    def terms(self, a: float, mu: float) -> Terms:
+        """a f2 + mu g2 on the common set."""
+        pairs = zip(self.upper.weights, self.lower.weights, strict=True)
+        return self.upper.with_weights(*(a * p + mu * q for p, q in pairs))
+
+    def prox(self, v: Array, a: float, mu: float) -> Array:
+        """argmin over z in the common set of a f2(z) + mu g2(z) + ½|z - v|²."""
+        return self.terms(a, mu).prox(v)
+
+    def least(self, slope: Array, a: float, mu: float) -> tuple[float, Array | None]:
+        """The minimum of <slope, x> + a f2(x) + mu g2(x) over the set: see `Terms.least`.
+
+        With weights that are smaller by two units of rounding, so that it is never too large.
+        """
+        return self.terms(a, mu).times(1.0 - 2.0**-51).least(slope)
+
+
+def joint(f2: Penalty, g2: Penalty, domain: Domain | None = None, owner: str = "joint") -> Joint:
+    """The two penalties on the common set of their domains and ``domain``.
+
+    A Refusal, with the names of what does not go together, if their joint prox has no closed form:
+    that is the case for two kinds of groups, for two sets (unless both are boxes or balls around
+    0), for groups or L2 with a box that is not a cone, and for a norm with any other set.
+    """
+    f, g = f2.terms, g2.terms
+    both = f.groups if f.group > 0.0 else None, g.groups if g.group > 0.0 else None
+    if both[0] is not None and both[1] is not None and not both[0].same_as(both[1]):
+        raise _no_prox(owner, "GroupL2", "GroupL2 with other groups")
+    groups = f.groups if f.group > 0.0 else g.groups
+    common = intersection(owner, f.domain, g.domain, domain or Space())
+    for penalty in (f2, g2):
+        if not _has_prox_on(common, penalty.terms):
+            off_centre = isinstance(common, Ball) and not _is_centred(common)
+            name = type(common).__name__ + " with another center" * off_centre
+            raise _no_prox(owner, penalty.label, name)
+    return Joint(*(dataclasses.replace(part, groups=groups, domain=common) for part in (f, g)))
+
+
+def intersection(owner: str, *sets: Domain) -> Domain:
+    """The common part of all the sets, where that is one of the library's sets."""
+    common: Domain = Space()
+    for other in sets:
+        common = _intersection(owner, common, other)
+    return common
+
+
+def _no_prox(owner: str, first: str, second: str) -> Refusal:
+    needed = "must have a joint prox in closed form"
+    return Refusal(owner, "the penalties and the domain", needed, f"{first} and {second}")
+
+
+def _intersection(owner: str, first: Domain, second: Domain) -> Domain:
+    if isinstance(first, Space) or first is second:
+        return second
+    if isinstance(second, Space) or (type(first) is type(second) and first == second):
+        return first
+    if isinstance(first, Box) and isinstance(second, Box):
+        bounds = [to_numpy(b) for b in (first.lower, second.lower, first.upper, second.upper)]
+        sizes = {bound.shape[0] for bound in bounds if bound.ndim}
+        if len(sizes) > 1:
+            needed, got = "must have the same number of variables", f"{min(sizes)} and {max(sizes)}"
+            raise Refusal(owner, "the two boxes", needed, got)
+        lower, upper = np.maximum(*bounds[:2]), np.minimum(*bounds[2:])
+        if np.any(lower > upper):
+            raise Refusal(owner, "the two boxes", "must have a point in common")
+        return Box(*(b if b.ndim else float(b) for b in (lower, upper)))
+    balls = [ball for ball in (first, second) if isinstance(ball, Ball) and _is_centred(ball)]
+    if len(balls) == 2:
+        return min(balls, key=lambda ball: ball.radius)
+    raise _no_prox(owner, type(first).__name__, type(second).__name__)
+
+
+def _has_prox_on(common: Domain, terms: Terms) -> bool:
+    """Do these terms have a prox in closed form on this set?"""
+    if not any(terms.weights) or isinstance(common, Space):
+        return True
+    if isinstance(common, Box):
+        return (terms.group == 0.0 and terms.l2 == 0.0) or _is_cone(common)
+    return isinstance(common, Ball) and _is_centred(common)
+
+
+def _is_centred(ball: Ball) -> bool:
+    return ball.center is None or arrays.max_abs(ball.center) == 0.0
+
+
+def _is_cone(box: Box) -> bool:
+    bounds = (to_numpy(bound) for bound in (box.lower, box.upper))
+    return all(bool(np.all(np.isinf(b) | (b == 0.0))) for b in bounds)

@@ -1,0 +1,239 @@
+"""What the losses of a linear map share: scale * phi(A x) and its slope in one data pass."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tiebreak.functions.base import SMALL, PendingEvaluation, PointWithImage, SmoothFunction
+from tiebreak.functions.elementary import in_precision_of
+from tiebreak.linalg import arrays, checks, deadline, tables
+from tiebreak.linalg.arrays import Array, Deferred, Image, Plan, Product, rounding_unit
+from tiebreak.linalg.fingerprints import FromData
+from tiebreak.linalg.matrices import Fused, Matrix
+
+
+class PassResult(NamedTuple):
+    """What a data pass that has begun gives: losses wait for its end, slopes on a GPU do not."""
+
+    losses: Callable[[], list[float]]
+    slopes: Callable[[], list[Array]]
+
+
+class LinearLoss(SmoothFunction):
+    """scale * phi(A x) with phi a sum over rows: what LeastSquares and Logistic share.
+
+    A subclass gives the three attributes below and
+
+        _loss_and_slope(image)  the sum of phi over all rows, and its gradient in the image
+        _loss(image)            the sum alone, where that takes less
+        _slopes(images, rows)   the gradients in some images at some rows, on the host
+        _in_float64(matrix)     the same loss of this matrix
+    """
+
+    lower_bound = 0.0
+    matrix: Matrix
+    curvature: float  # the largest second derivative of phi in one row
+    target: Array  # what the images are compared with, one number per row
+    kernel: str  # the name of phi in the GPU's pass
+
+    def __init__(self, A: object, mean: bool, lipschitz: float | None) -> None:
+        owner = type(self).__name__
+        self.matrix = checks.matrix(owner, "A", A)
+        self.names = tables.names(A) if tables.is_frame(A) else None
+        rows, self.dimension = self.matrix.shape
+        self.prototype = self.matrix.prototype
+        self.mean = checks.flag(owner, "mean", mean)
+        self.scale = 1.0 / rows if mean and rows else 1.0
+        if lipschitz is not None:
+            self.lipschitz = checks.at_least(owner, "lipschitz", lipschitz)
+
+    def extent(self, x: Array) -> float:
+        """sum of |a_j| |x_j| over |A|, a_j the columns, bounds the error of A x as |x| does."""
+        size, shares = arrays.norm(x), self.matrix.column_shares
+        if shares is None:
+            return size
+        return min(size, float(shares @ np.abs(x)) * (1.0 + rounding_unit(2.0**-52, len(shares))))
+
+    def _per_row(self, A: object, value: object, name: str) -> Array:
+        """``value`` as a vector with one entry per row of A, in A's library and dtype.
+
+        Where A is in single precision and holds fewer digits than these numbers have, both are in
+        float64 from now on.
+        """
+        rows, owner = self.matrix.shape[0], type(self).__name__
+        if rows == 0 and not np.size(arrays.to_numpy(value)):
+            return self.prototype
+        tables.need_same_rows(owner, ("A", A), (name, value))
+        vector = checks.length(owner, name, checks.vector(owner, name, value), rows, "row of A")
+        vector, matrix = in_precision_of(owner, name, vector, "A", self.matrix)
+        if matrix is not self.matrix:
+            self.data_epsilon = arrays.epsilon(self.prototype)
+            self.matrix, self.prototype = matrix, matrix.prototype
+        return vector
+
+    def _source(self, A: object) -> object:
+        """What is remembered of the matrix: what the user gave, or the stream made of that."""
+        return self.matrix if isinstance(self.matrix, FromData) else A
+
+    @property
+    def in_float64(self) -> LinearLoss | None:
+        matrix = self.matrix.in_float64
+        if matrix is None:
+            return None
+        wide = self._in_float64(matrix)
+        wide.data_epsilon = arrays.epsilon(self.prototype)
+        return wide
+
+    def _in_float64(self, matrix: Matrix) -> LinearLoss:
+        raise NotImplementedError
+
+    def _loss_and_slope(self, image: Array) -> tuple[Array, Array]:
+        raise NotImplementedError
+
+    def _loss(self, image: Array) -> Array:
+        return self._loss_and_slope(image)[0]
+
+    def _slopes(self, images: Array, rows: slice) -> Array:
+        raise NotImplementedError
+
+    @property
+    def shares_passes(self) -> bool:  # type: ignore[override]
+        return self.matrix.shares_passes
+
+    def value(self, x: Array) -> float:
+        return self._pass(self._images(x), 0).losses()[0]
+
+    def gradient(self, x: Array) -> Array:
+        return self._pass(self._images(x), 1).slopes()[0]
+
+    def forward(self, *xs: Array) -> tuple[Image, ...]:
+        return self._images(*xs)
+
+    def evaluate_async(
+        self, at: Sequence[PointWithImage], values_at: Sequence[PointWithImage] = ()
+    ) -> PendingEvaluation:
+        found = self._pass([p.image for p in (*at, *values_at)], len(at))
+        return PendingEvaluation.of(at, *found)
+
+    def _images(self, *xs: Array) -> tuple[Image, ...]:
+        if self.matrix.shares_passes:
+            return tuple(Deferred([(1.0, Product(self.matrix.forward, x))]) for x in xs)
+        return tuple(self.matrix.forward(*xs))
+
+    def _pass(self, images: Sequence[Image], slopes: int) -> PassResult:
+        """The losses at all images, the slopes at the first so many."""
+        if not self.matrix.shares_passes:
+            return self._plain_pass(images, slopes)
+        if isinstance(self.matrix, Fused):
+            return self._gpu_pass(self.matrix, Plan.of(images), slopes)
+        return self._shared_pass(Plan.of(images), slopes)
+
+    def _scaled_losses(self, losses: list[float]) -> list[float]:
+        return [self.scale * loss for loss in losses]
+
+    def _scaled_slopes(self, slopes: list[Array]) -> list[Array]:
+        return slopes if self.scale == 1.0 else [self.scale * slope for slope in slopes]
+
+    def _shared_pass(self, plan: Plan, slopes: int) -> PassResult:
+        """The same with all products of the plan in one reading of the matrix."""
+        vectors = (*plan.known, *(product.x for product in plan.fresh))
+        kind = np.result_type(self.matrix.prototype.dtype, *vectors)
+        weights = np.asarray(plan.weights, dtype=kind)
+        kept, rows = len(plan.known), self.matrix.shape[0]
+        parts = np.empty((kept + len(plan.fresh), rows), dtype=weights.dtype)
+        for part, known in zip(parts, plan.known, strict=False):
+            part[:] = known
+        recipe = weights[:slopes]
+
+        def weigh(here: slice, fresh: Array) -> Array:
+            return self._slopes(recipe @ parts[:, here], here)
+
+        points, sums = [product.x for product in plan.fresh], np.empty((0, 0))
+        with arrays.quiet():
+            if points or slopes:
+                _, sums = self.matrix.sweep(points, slopes, weigh if slopes else None, parts[kept:])
+            images = [row @ parts for row in weights]  # each an array of its own, kept or not
+            losses = [float(self._loss(image)) for image in images]
+        plan.fill(list(parts[kept:]), images)
+        losses, gradients = self._scaled_losses(losses), self._scaled_slopes(list(sums))
+        return PassResult(lambda: losses, lambda: gradients)
+
+    def _gpu_pass(self, matrix: Fused, plan: Plan, slopes: int) -> PassResult:
+        """The same by one reading of a matrix on a GPU."""
+        from tiebreak.linalg import cuda
+
+        surplus = plan.fresh[cuda.MAX_FRESH :]
+        if surplus:
+            products = matrix.forward(*(product.x for product in surplus))
+            for product, value in zip(surplus, products, strict=True):
+                product.value = value
+            plan = Plan.of(plan.images)
+        if not cuda.fits(len(plan.known), len(plan.images), slopes):  # then one by one
+            images = [arrays.settled(image) for image in plan.images]
+            each = [
+                self._gpu_pass(matrix, Plan.of([i]), int(j < slopes)) for j, i in enumerate(images)
+            ]
+            return PassResult(
+                lambda: [loss for found in each for loss in found.losses()],
+                lambda: [slope for found in each for slope in found.slopes()],
+            )
+        points = [product.x for product in plan.fresh]
+        asked = plan.known, plan.weights, slopes
+        read = matrix.read(points, *asked, self.target, self.kernel, self.scale)
+        plan.fill(read.products[: len(points)], read.images)
+        gradients = [*read.gradients]  # while the GPU is at work, not once it has ended
+        return PassResult(arrays.Coming(read.losses, self._scaled_losses), lambda: gradients)
+
+    def _plain_pass(self, images: Sequence[Image], slopes: int) -> PassResult:
+        """The same by plain products."""
+        images = [arrays.settled(image) for image in images]
+        pairs = [self._loss_and_slope(image) for image in images[:slopes]]
+        losses = [loss for loss, _ in pairs] + [self._loss(image) for image in images[slopes:]]
+        sums = self.matrix.adjoint(*(slope for _, slope in pairs)) if slopes else []
+        gradients = self._scaled_slopes(sums)
+        return PassResult(arrays.later(losses, self._scaled_losses), lambda: gradients)
+
+    def passes(self, forwards: int, slopes: int, values: int) -> int:
+        return int(slopes + values > 0) if self.matrix.shares_passes else forwards + slopes
+
+    @cached_property
+    def lipschitz(self) -> float:  # type: ignore[override]
+        """curvature * lambda_max(A'A) * scale: exact for small matrices, else a Lanczos bound."""
+        if self.matrix.shape[0] == 0:
+            return 0.0
+        if self._has_eigenvalues:
+            top = self._eigenvalues[-1] * (1.0 + 64 * arrays.epsilon(self.prototype))
+        else:
+            top = self.matrix.spectral_square
+        return self.curvature * self.scale * max(float(top), 0.0)
+
+    @property
+    def known_lipschitz(self) -> float:
+        rough = self.curvature * self.scale * self.matrix.frobenius**2
+        if self.matrix.is_quick or "lipschitz" in vars(self):
+            return deadline.unless_too_long(lambda: self.lipschitz, rough)
+        return rough
+
+    @property
+    def _spectral(self) -> float:
+        """A bound on |A|, the largest singular value."""
+        return math.sqrt(self.known_lipschitz / (self.curvature * self.scale))
+
+    @property
+    def _has_eigenvalues(self) -> bool:
+        """Are the entries of A there, and one side small enough for ``_eigenvalues``?"""
+        is_there = self.matrix.is_explicit or self.matrix.is_sparse
+        return is_there and min(self.matrix.shape) <= SMALL
+
+    @cached_property
+    def _eigenvalues(self) -> np.ndarray[Any, Any]:
+        """Eigenvalues of the smaller of A'A and AA', ascending."""
+        rows, n = self.matrix.shape
+        A = self.matrix.entries.astype(np.float64) if self.matrix.is_sparse else self.matrix.dense()
+        gram = A.T @ A if n <= rows else A @ A.T
+        return np.linalg.eigvalsh(gram.toarray() if self.matrix.is_sparse else gram)

@@ -1,0 +1,116 @@
+"""NumPy float64 on the host: conversion, norms, and products as if in twice the precision.
+
+With such products an ill-conditioned system loses no more digits than its data do.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from tiebreak.linalg import arrays
+from tiebreak.linalg.spectra import Host
+
+CAREFUL = 2**21  # matrices of up to so many entries are multiplied in twice the precision
+
+
+def host(x: Any) -> Host:
+    """``x``, an array of any library or a number, as NumPy float64."""
+    return np.asarray(arrays.to_numpy(x), dtype=np.float64)
+
+
+def norm(x: Host) -> float:
+    """The Euclidean (Frobenius) norm, safe against overflow."""
+    return arrays.norm(x.reshape(-1))
+
+
+class Sliced:
+    """A matrix for products as if in twice the precision, by plain ones (Ozaki et al. 2012).
+
+    Matrix and vector are sums of slices, whole multiples of 2^(-i bits) below 2^((1-i) bits) in
+    size, with n 2^(2 bits) <= 2^53: then no product of two slices is rounded, in whatever order its
+    terms are added. What three slices leave is below 2^(-3 bits), and so its rounding errors are
+    smaller than those of twice the precision. Very large matrices are multiplied as they are.
+    """
+
+    def __init__(self, A: Host) -> None:
+        self.shape, self.exponent = A.shape, top_exponent(A)
+        self._bits = (53 - max(*A.shape, 1).bit_length()) // 2
+        self._slices = [A]
+        if A.size <= CAREFUL:
+            # In units of 2^exponent: at most 1 in size, so that nothing overflows.
+            self._slices = _slices(np.ldexp(A, -self.exponent), self._bits)
+
+    @property
+    def is_plain(self) -> bool:
+        """Is it too large for more than plain products?"""
+        return math.prod(self.shape) > CAREFUL
+
+    def terms(self, x: Host, transposed: bool = False) -> tuple[Host, int]:
+        """Numbers that add up, along the last axis, to A x (A'x) in units of 2^exponent."""
+        slices = [A.T for A in self._slices] if transposed else self._slices
+        if self.is_plain:
+            return (slices[0] @ x)[..., None], 0
+        top = top_exponent(x)
+        parts = np.stack(_slices(np.ldexp(x, -top), self._bits), axis=-1)
+        rows, width = self.shape[int(transposed)], math.prod(parts.shape[1:])
+        products = [A @ parts.reshape(len(x), width) for A in slices]
+        shape = (rows, *parts.shape[1:])
+        return np.concatenate([p.reshape(shape) for p in products], axis=-1), self.exponent + top
+
+    def times(self, x: Host, b: Host | None = None, transposed: bool = False) -> Host:
+        """A x - b (A'x - b), rounded once; x may have several columns, if there is no b."""
+        terms, exponent = self.terms(x, transposed)
+        if b is None:
+            return np.ldexp(_sums(terms), exponent)
+        return total([(terms, exponent), (-b[:, None], 0)])
+
+
+def product(A: Host, x: Host, b: Host | None = None) -> Host:
+    """A x - b as if in twice the precision, then rounded (plain products where A is very large)."""
+    return Sliced(A).times(x, b)
+
+
+def total(parts: list[tuple[Host, int]]) -> Host:
+    """The sum of all terms, each in units of its power of two, along their last axis."""
+    tops = [top_exponent(terms) + exponent for terms, exponent in parts if terms.any()]
+    top = max(tops, default=0)
+    scaled = [np.ldexp(terms, exponent - top) for terms, exponent in parts]
+    return np.ldexp(_sums(np.concatenate(scaled, axis=-1)), top)
+
+
+def top_exponent(x: Host) -> int:
+    """The power of two that is just above all entries."""
+    return math.frexp(float(np.max(np.abs(x), initial=0.0)))[1]
+
+
+def _slices(A: Host, bits: int) -> list[Host]:
+    """A, at most 1 in size, as the sum of these; the i-th holds multiples of 2^(-i bits)."""
+    slices = []
+    for i in range(1, 4):
+        shift = 1.5 * 2.0 ** (52 - i * bits)  # numbers of this size are multiples of 2^(-i bits)
+        head = (A + shift) - shift
+        slices.append(head)
+        A = A - head
+    return [part for part in (*slices, A) if part.any()] or slices[:1]
+
+
+def _sums(terms: Host) -> Host:
+    """The sums along the last axis: pairs are added, and what rounding takes is kept.
+
+    Knuth's two-sum, level by level; the result errs by len² units of rounding *squared*.
+    """
+    errors = np.zeros(terms.shape[:-1])
+    while terms.shape[-1] > 1:
+        half = terms.shape[-1] // 2
+        a, b, left = terms[..., :half], terms[..., half : 2 * half], terms[..., 2 * half :]
+        added = a + b
+        of_b = added - a
+        errors = errors + np.sum((a - (added - of_b)) + (b - of_b), axis=-1)
+        terms = np.concatenate([added, left], axis=-1)
+    return terms[..., 0] + errors
+
+
+# --- functions ------------------------------------------------------------------------------------

@@ -1,0 +1,127 @@
+"""The rank of a matrix as a decision: certain, or in doubt where rounding cannot tell."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tiebreak.linalg import deadline
+from tiebreak.linalg.host import CAREFUL, Sliced
+from tiebreak.linalg.spectra import EPS, Host, clear_rank, equilibrate
+
+
+class Rank(NamedTuple):
+    """The singular values of some rows in units in which they are alike, and where these are cut.
+
+    ``low`` directions are certainly there. ``high - low`` more are doubtful: larger than rounding,
+    but not by 1e3. ``low == high`` where the rank is determined. Singular values and vectors are
+    those of diag(row_units) rows diag(units) = left sigma right'.
+    """
+
+    low: int
+    high: int
+    sigma: Host
+    basis: Host  # orthonormal, all n columns: the first `low` span the rows, or the first `high`
+    left: Host  # left singular vectors as columns, at least those of the rank
+    right: Host
+    row_units: Host
+    units: Host
+
+    @property
+    def is_determined(self) -> bool:
+        return self.low == self.high
+
+    @property
+    def is_plain(self) -> bool:
+        """Are rows and columns as they were?"""
+        return bool(np.all(self.row_units == 1.0) and np.all(self.units == 1.0))
+
+    def pair(self) -> tuple[float, float]:
+        """The singular values on both sides of the cut (0 where there is none)."""
+        sides = [*self.sigma, 0.0, 0.0]
+        return (float(sides[self.low - 1]) if self.low else 0.0), float(sides[self.low])
+
+    def weights(self, target: Host) -> Host:
+        """The smallest weights with which the rows add up to the target, by least squares."""
+        along = self.right[:, : self.low].T @ (self.units * target)
+        weights = self.left[:, : self.low] @ (along / self.sigma[: self.low])
+        return np.asarray(self.row_units * weights)
+
+    def moved(self, images: Host, rank: int) -> Host:
+        """A d with rows d = images, one or several columns, by least squares of this rank."""
+        across = self.left[:, :rank].T @ (self.row_units * images.T).T
+        d = self.right[:, :rank] @ (across.T / self.sigma[:rank]).T
+        return np.asarray((self.units * d.T).T)
+
+
+def decide_rank(rows: Host, epsilon: float = EPS, units: tuple[Host, Host] | None = None) -> Rank:
+    """Singular values at the level of rounding are zero, those above 1e3 times that are not.
+
+    What lies between is in doubt. They are those of the equilibrated rows, for a rank has no units
+    (or with the given units of rows and columns); those of the rows as they are if these tell the
+    same. ``epsilon`` is the unit of rounding of the data.
+    """
+    m, n = rows.shape
+    if m == 0 or not rows.any():
+        one, none = np.eye(n), np.zeros((m, 0))
+        return Rank(0, 0, np.zeros(0), one, none, one, np.ones(m), np.ones(n))
+    plain = _factorised(rows, epsilon, np.ones(m))
+    row_units, columns = units or equilibrate(rows)
+    if plain.low == min(m, n) or (np.all(row_units == 1.0) and np.all(columns == 1.0)):
+        return plain
+    found = _factorised(rows * columns, epsilon, row_units)
+    if plain.low == plain.high == found.low == found.high:
+        return plain
+    return found if np.all(columns == 1.0) else in_units(found, rows, columns)
+
+
+def _factorised(rows: Host, epsilon: float, row_units: Host) -> Rank:
+    """The singular values of diag(row_units) rows, and which of them count."""
+    m, n = rows.shape
+    deadline.check(deadline.svd(m, n, whole=m < n))
+    left, sigma, vt = np.linalg.svd(row_units[:, None] * rows, full_matrices=m < n)
+    low, high = clear_rank(sigma, (m, n), epsilon)
+    return Rank(low, high, sigma, vt.T, left, vt.T, row_units, np.ones(n))
+
+
+def in_units(found: Rank, rows: Host, units: Host) -> Rank:
+    """The rank of these rows, where what is known is that of rows diag(units)."""
+    from scipy.linalg import qr
+
+    # Singular vectors are not orthogonal in other units. By a factorisation with rows sorted by
+    # size and columns pivoted no row is drowned by another (Cox and Higham 1998): the first columns
+    # span the rows' space, the others are its complement.
+    order, basis = np.argsort(units, kind="stable"), np.empty((len(units), len(units)))
+    basis[order] = qr((found.row_units[:, None] * rows).T[order], pivoting=True)[0]
+    return found._replace(basis=basis, units=units * found.units)
+
+
+def as_it_is(rows: Host) -> tuple[Host, Host]:
+    """Units of 1 for `decide_rank`.
+
+    For rows that are computed in units that are known to be right: there a row of rounding errors
+    is 0, and would be none if it were equilibrated.
+    """
+    return np.ones(rows.shape[0]), np.ones(rows.shape[1])
+
+
+def null_basis(
+    rows: Host, epsilon: float = EPS, doubtful: bool = False, found: Rank | None = None
+) -> Host:
+    """An orthonormal basis of {d: rows d = 0}, as columns; ``doubtful`` rows count only if asked.
+
+    A singular vector errs by rounding times sigma_1/sigma_r; ``product`` takes that off.
+    ``found`` is what `decide_rank` says about these rows, if that is known already.
+    """
+    found = found or decide_rank(rows, epsilon)
+    rank = found.high if doubtful else found.low
+    N = found.basis[:, rank:].copy()
+    if rank == 0 or N.size == 0 or rows.size * N.shape[1] > CAREFUL:
+        return N
+    deadline.check(deadline.svd(*N.shape))
+    N -= found.moved(Sliced(rows).times(N), rank)
+    if np.all(found.units == 1.0):
+        return np.linalg.qr(N)[0]
+    # Small entries keep their digits, which matter where the rows' are large.
+    return np.asarray(np.linalg.solve(np.linalg.cholesky(N.T @ N), N.T).T)
