@@ -13,7 +13,7 @@ from planted import ties as planted_ties
 from planted.guard import drawn
 
 import tiebreak as tb
-from tiebreak.proofs.certificate import StepEvidence
+from tiebreak.proofs.evidence import StepEvidence
 
 NAMES = ("auto", *(info.name for info in tb.methods()))
 
@@ -124,9 +124,10 @@ class Leaving(tb.AdaptiveAGMBiO):
     """Goes on after its proof, to a point that nothing secures."""
 
     def adapt(self, state, proved):
-        return (
-            state._replace(eta=1e3, moves=True) if proved.is_met else super().adapt(state, proved)
-        )
+        standing, asked = proved.standing, proved.asked
+        if standing.is_within(asked) and standing.is_guarded(asked[0]):
+            return state._replace(eta=1e3, moves=True)
+        return super().adapt(state, proved)
 
 
 def test_a_certified_point_is_never_given_up(monkeypatch):

@@ -25,7 +25,7 @@ from tiebreak.functions.penalties import Composite
 from tiebreak.linalg import arrays, checks
 from tiebreak.linalg.arrays import Array, Image
 from tiebreak.problem import Point, Problem, mixed
-from tiebreak.proofs.certificate import StepEvidence
+from tiebreak.proofs.evidence import StepEvidence
 from tiebreak.sets.cuts import Products
 
 

@@ -13,7 +13,8 @@ from tiebreak.functions.base import Minorant, PointWithImage, SmoothFunction
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Array, Image
 from tiebreak.problem import Point, Problem, mixed
-from tiebreak.proofs.certificate import Proved, StepEvidence
+from tiebreak.proofs.certificate import Proved
+from tiebreak.proofs.evidence import StepEvidence
 
 SHRINK = 0.97  # of L after every step, so that it follows the curvature down as well as up
 TRIES = 100  # backtracking steps at most: then rounding is all that is left

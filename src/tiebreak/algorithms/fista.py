@@ -17,7 +17,7 @@ from tiebreak.functions.base import Minorant
 from tiebreak.functions.penalties import joint
 from tiebreak.linalg.arrays import Array
 from tiebreak.problem import Point, Problem, mixed
-from tiebreak.proofs.certificate import StepEvidence
+from tiebreak.proofs.evidence import StepEvidence
 
 
 class Fista(NamedTuple):

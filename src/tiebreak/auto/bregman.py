@@ -29,7 +29,7 @@ from tiebreak.functions.terms import Terms
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Array
 from tiebreak.problem import Problem
-from tiebreak.proofs.certificate import StepEvidence
+from tiebreak.proofs.evidence import StepEvidence
 
 SHARE = 0.2  # the first eta, beside the one that makes f bend as much as g
 HEAVIEST = 1e3  # an eta that makes f bend so much more than g is none to begin with

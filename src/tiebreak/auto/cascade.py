@@ -18,7 +18,8 @@ import numpy as np
 from tiebreak.linalg import arrays, deadline
 from tiebreak.linalg.arrays import Array
 from tiebreak.problem import Problem
-from tiebreak.proofs.certificate import UNDERFLOW, Proved, StepEvidence
+from tiebreak.proofs.certificate import UNDERFLOW, Proved
+from tiebreak.proofs.evidence import StepEvidence
 
 ANSWERS = ("solved",)  # statuses with which a method has its point, proved or not
 HOPE = 32  # steps after which f* should have some lower bound, and that of g* a better one

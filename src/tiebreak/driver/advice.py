@@ -56,7 +56,7 @@ def _too_wide(
 ) -> list[str]:
     """How wide the proof is, why, and what would close it."""
     gaps = proof.upper_gap, proof.lower_gap
-    errors = run.accumulator.value_errors(run.state.x, proof.upper_value, proof.lower_value)
+    errors = run.certifier.value_errors(run.state.x, proof.upper_value, proof.lower_value)
     missed = [gap > asked for gap, asked in zip(gaps, tolerance, strict=True)]
     if not any(missed):
         if proof.upper_gap < -tolerance[0]:

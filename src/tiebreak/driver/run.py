@@ -16,8 +16,9 @@ from tiebreak.functions.base import Outcome, PendingEvaluation, PointWithImage, 
 from tiebreak.linalg import arrays, deadline
 from tiebreak.linalg.arrays import Array, Image
 from tiebreak.problem import Problem
+from tiebreak.proofs.accumulator import BoundAccumulator
 from tiebreak.proofs.bounds import Sums
-from tiebreak.proofs.certificate import UNDERFLOW, BoundAccumulator, Certificate, Proved, Standing
+from tiebreak.proofs.certificate import UNDERFLOW, Certificate, Certifier, Proved, Standing
 
 
 class Method(Protocol):
@@ -277,6 +278,7 @@ class Run:
             if self.certifies:
                 self._note_least()
                 self.accumulator.add(self.state.evidence)
+        self.certifier = Certifier(self.accumulator)
         # A GPU or workers have f and g to work on by then: the second is begun last.
         self.lower.meanwhile = self.accumulator.catch_up
 
@@ -395,7 +397,7 @@ class Run:
         asked = []
         for h, value, first, error, a, r in zip(
             (self.upper, self.lower), values, self.start_values,
-            self.accumulator.value_errors(x, *values), self.absolute, self.relative, strict=True,
+            self.certifier.value_errors(x, *values), self.absolute, self.relative, strict=True,
         ):  # fmt: skip
             scale = max(abs(value), abs(first))
             if scale <= error:
@@ -420,7 +422,7 @@ class Run:
             # A run that goes on has searched for the bounds of a recorded step before it was saved.
             effort = 0 if self._standings is None and self.is_recorded else 5
             values = state.upper_value, state.lower_value
-            standing = self.accumulator.standing(state.x, *values, effort, self.reach)
+            standing = self.certifier.standing(state.x, *values, effort, self.reach)
             self._standings = self.iteration, standing, self._is_enough(standing)
             if self._standings[2]:
                 self.certified = state, standing
@@ -478,8 +480,7 @@ class Run:
         if not self.is_adapting:
             return state
         bounds = self.accumulator.sums.lower_bound, self.accumulator.sums.ghat
-        standing, is_met = self._assessed()
-        proved = Proved(standing, *bounds, self.asked, self.is_guarded, is_met)
+        proved = Proved(self.standing, *bounds, self.asked, self.is_guarded)
         return self.method.adapt(state, proved)  # type: ignore[attr-defined]
 
     @property
@@ -513,7 +514,7 @@ class Run:
     def intermediate(self) -> Intermediate:
         """This step for a callback, with the bounds of the last recorded one."""
         s = self.state
-        standing = self.accumulator.standing(
+        standing = self.certifier.standing(
             s.x, s.upper_value, s.lower_value, effort=0, reach=self.reach
         )
         values = (s.upper_value, s.lower_value)
@@ -533,7 +534,7 @@ class Run:
         (upper,), _ = problem.smooth_parts[0].evaluate([point.f])
         _, (lower_value,) = problem.lower.evaluate([], [point.g])
         upper_value = upper.value + problem.penalties[0].value(x)
-        return self.accumulator.certificate(x, upper, upper_value, lower_value)
+        return self.certifier.certificate(x, upper, upper_value, lower_value)
 
     def _note_doubts(self) -> None:
         """What the method's free checks have found out about the functions, for the ledger."""

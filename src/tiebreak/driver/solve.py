@@ -30,7 +30,8 @@ from tiebreak.linalg.arrays import Array
 from tiebreak.linalg.deadline import Limit
 from tiebreak.linalg.matrices import Swept
 from tiebreak.problem import Problem
-from tiebreak.proofs.certificate import UNDERFLOW, Certificate, StepEvidence
+from tiebreak.proofs.certificate import UNDERFLOW, Certificate
+from tiebreak.proofs.evidence import StepEvidence
 from tiebreak.proofs.recession import NoMinimum, Watch
 
 Tolerance = float | tuple[float, float]

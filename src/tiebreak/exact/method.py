@@ -61,7 +61,7 @@ from tiebreak.linalg import arrays, deadline
 from tiebreak.linalg.arrays import Array
 from tiebreak.linalg.spectra import equilibrate
 from tiebreak.problem import Problem
-from tiebreak.proofs.certificate import Intervals, StepEvidence
+from tiebreak.proofs.evidence import Intervals, StepEvidence
 from tiebreak.sets.domains import Ball, Box, Halfspace, L1Ball, Monotone, Simplex, Space
 
 DOMAINS = (Space, Ball, Box, Simplex, L1Ball, Monotone, Halfspace)  # an Orthant is a Box

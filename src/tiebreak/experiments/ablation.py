@@ -13,7 +13,7 @@ from tiebreak import theory
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Array, mix
 from tiebreak.problem import Problem
-from tiebreak.proofs.certificate import StepEvidence
+from tiebreak.proofs.evidence import StepEvidence
 
 
 class State(NamedTuple):

@@ -27,7 +27,7 @@ from tiebreak.functions.level_sets import LevelSets
 from tiebreak.linalg import arrays, checks
 from tiebreak.linalg.arrays import Array
 from tiebreak.problem import Point, Problem
-from tiebreak.proofs.certificate import StepEvidence
+from tiebreak.proofs.evidence import StepEvidence
 
 
 class Call(NamedTuple):

@@ -24,7 +24,7 @@ from tiebreak.functions.base import Function, Minorant
 from tiebreak.linalg import arrays, checks
 from tiebreak.linalg.arrays import Array, Image
 from tiebreak.problem import Point, Problem
-from tiebreak.proofs.certificate import StepEvidence
+from tiebreak.proofs.evidence import StepEvidence
 from tiebreak.sets.lmo import argmin_cut
 
 

@@ -23,7 +23,7 @@ from tiebreak.functions.base import Minorant
 from tiebreak.linalg import checks
 from tiebreak.linalg.arrays import Array
 from tiebreak.problem import ErrorBound, Problem
-from tiebreak.proofs.certificate import StepEvidence
+from tiebreak.proofs.evidence import StepEvidence
 
 FIRST_PHASE = 16  # steps of the adaptive variant's first phase; each next one is twice as long
 UNPROVED = 1e4  # the penalty where no theorem gives one, in units of L_f/L_g

@@ -15,7 +15,7 @@ from tiebreak.algorithms.fista import State
 from tiebreak.linalg import checks
 from tiebreak.linalg.arrays import Array
 from tiebreak.problem import Problem
-from tiebreak.proofs.certificate import StepEvidence
+from tiebreak.proofs.evidence import StepEvidence
 
 
 @dataclass(frozen=True)
