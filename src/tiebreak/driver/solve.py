@@ -32,7 +32,7 @@ from tiebreak.linalg.matrices import Swept
 from tiebreak.problem import Problem
 from tiebreak.proofs.certificate import UNDERFLOW, Certificate
 from tiebreak.proofs.evidence import StepEvidence
-from tiebreak.proofs.recession import NoMinimum, Watch
+from tiebreak.proofs.recession.watch import NoMinimum, RecessionWatch
 
 Tolerance = float | tuple[float, float]
 ROUNDED = "rounded to single precision, x is not as good as asked: pass data in float64"
@@ -153,7 +153,7 @@ def solve(
         except deadline.Over:
             return _unbegun(limit, asked, chosen, given, saved, began)
         run.relative, run.absolute, run.is_guarded = relative, absolute, criterion != "weak"
-        watch = Watch(problem, start)
+        watch = RecessionWatch(problem, start)
         ending = _iterate(run, limit, max_iter, callback, given, live, store, watch)
         limit.close()
         ending, x, proof = _conclude(run, ending, given, store, watch)
@@ -212,7 +212,7 @@ def _iterate(
     given: Array,
     live: _Live,
     store: _Store,
-    watch: Watch,
+    watch: RecessionWatch,
 ) -> _Ending:
     """Step by step until something ends the run."""
     is_first = run.is_recorded  # a run that goes on may have its row already
@@ -226,7 +226,7 @@ def _iterate(
                 if run.is_met and (ending or not run.is_settling):
                     ending = _Ending("certified")
                 gaps = run.standing.upper_gap, run.standing.lower_gap
-                if fall := watch.look(run.iteration, run.state.x, gaps, deadline.left()):
+                if fall := watch.check(run.iteration, run.state.x, gaps, deadline.left()):
                     ending = _Ending.without_end(fall)
                 is_first = False
             if callback is not None:
@@ -246,7 +246,7 @@ def _iterate(
 
 
 def _conclude(
-    run: Run, ending: _Ending, given: Array, store: _Store, watch: Watch
+    run: Run, ending: _Ending, given: Array, store: _Store, watch: RecessionWatch
 ) -> tuple[_Ending, Array, Certificate]:
     """The status that the run deserves, the point that is returned, what is proved about it.
 
@@ -257,7 +257,9 @@ def _conclude(
         ending, x = _answer(run, ending)
         if ending.status in (*SUCCESSES, "max_iter", "max_time"):
             gaps = run.standing.upper_gap, run.standing.lower_gap
-            fall = watch.last(run.state.x, gaps, ending.status in SUCCESSES, deadline.left())
+            fall = watch.check_at_end(
+                run.state.x, gaps, ending.status in SUCCESSES, deadline.left()
+            )
             ending = _Ending.without_end(fall) if fall else ending
         x = arrays.like(x, given)
         proof = run.certificate(arrays.like(x, run.state.x))  # as it is, in a wider precision too
