@@ -103,7 +103,7 @@ def test_never_empty_handed_on_a_bounded_domain(count):
             if state.k:
                 size = p.f_scale + abs(state.upper_value)
                 bound = reach**2 / (2.0 * state.A)
-                # Rounding: what the ledger subtracts, a matter of 1e-13 of the sums' own sizes.
+                # Rounding: what is subtracted, a matter of 1e-13 of the sums' own sizes.
                 slack = rounding_of(accumulator, reach) + 1e-12 * size
                 assert gap <= bound + slack, p.kind
                 worst = max(worst, gap / bound if bound > 0.0 else 0.0)
@@ -343,7 +343,7 @@ def test_news_with_claims_are_entered_in_the_order_of_their_steps():
         (f_x,), _ = f.evaluate([PointWithImage(x, *f.forward(x))])
         (g_x,), _ = g.evaluate([PointWithImage(x, *g.forward(x))])
         claims = Intervals(lower=0.0) if k == 1 else None
-        accumulator.add(StepEvidence(upper=((1.0, f_x),), cuts=((0.1 * k, g_x),), claims=claims))
+        accumulator.add(StepEvidence(upper=((1.0, f_x),), cuts=((0.1 * k, g_x),), intervals=claims))
     sums = accumulator.sums
     assert sums.steps == 10
     assert sums.last_ratio == pytest.approx(0.9)

@@ -380,7 +380,7 @@ def _both(first: StepEvidence, second: StepEvidence) -> StepEvidence:
         cuts=first.cuts + second.cuts,
         lower=first.lower + second.lower,
         values=first.values + second.values,
-        claims=first.claims or second.claims,
+        intervals=first.intervals or second.intervals,
     )
 
 

@@ -404,7 +404,7 @@ def _certified(
         for before in runs[-1:]:
             run.accumulator.inherit(before.accumulator)
         if not runs and (claims := prove_at(problem, x)):
-            run.accumulator.add(StepEvidence(claims=claims))
+            run.accumulator.add(StepEvidence(intervals=claims))
         runs.append(run)
         proof = run.certificate(x)
         look_at = 256

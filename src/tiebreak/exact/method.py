@@ -226,7 +226,7 @@ class Exact:
             if answer.sign is None:
                 claims = claims.both(slices.prove_alike(problem, host(x), rank, normal))
             findings = findings._replace(one_sided=claims.why)
-        evidence = solved.evidence._replace(claims=claims)
+        evidence = solved.evidence._replace(intervals=claims)
         return solved._replace(evidence=evidence, findings=findings, finished=("solved", ending))
 
 

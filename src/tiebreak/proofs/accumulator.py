@@ -154,8 +154,8 @@ class BoundAccumulator:
             max((minorant.size for _, minorant in evidence.upper), default=of_f),
             max((minorant.size for _, minorant in (*evidence.lower, *evidence.cuts)), default=of_g),
         )
-        if evidence.claims is not None:
-            self._take_over(evidence.claims)
+        if evidence.intervals is not None:
+            self._take_over(evidence.intervals)
         s = self._sums
         steps, blocks = s.steps, s.blocks
         if uppers or cuts or lowers:

@@ -154,7 +154,7 @@ class Search:
         """A bound on |x*| for all solutions, from g2(x*) <= ghat - inf g1; inf if there is none."""
         terms, floor = self._problem.penalties[1].terms, self._problem.lower.lower_bound
         level = ghat - floor + self._slack * (abs(ghat) + abs(floor)) + TINY
-        return terms.extent(len(self._zero), level) if 0.0 < level < math.inf else math.inf
+        return terms.extent(int(self._zero.shape[0]), level) if 0.0 < level < math.inf else math.inf
 
     def _floor(self, h: Function) -> Model | None:
         """The constant minorant of the smooth part of h, where a penalty makes it worth mixing."""

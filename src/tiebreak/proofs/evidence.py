@@ -41,7 +41,7 @@ class StepEvidence(NamedTuple):
     cuts: tuple[tuple[float, Minorant], ...] = ()  # of g1, weighted by the cuts' multipliers
     lower: tuple[tuple[float, Minorant], ...] = ()  # of g1, weighted for a bound on g* itself
     values: tuple[tuple[float, Array, Minorant], ...] = ()  # g at a point of Z, a minorant close by
-    claims: Intervals | None = None
+    intervals: Intervals | None = None  # what the method has proved in its own way
 
 
 class Measured(NamedTuple):
