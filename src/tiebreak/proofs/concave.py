@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-Concave = Callable[[float], tuple[float, float, float]]  # t -> t, value and derivative
 Tangent = tuple[float, float, float]  # t, value and derivative
+Concave = Callable[[float], Tangent]  # at t, or at the next t where it is finite
 
 STRIDES = 4.0, 1e8  # the first and the largest factor on t, until the maximum is bracketed
 FACTORS = 1e-150, 1e150  # t stays between these: beyond them rounding errors drown the rest

@@ -1,17 +1,20 @@
-"""The minimum of a model over the region where x* can be: in Z, near the origin, with penalties.
+"""The minimum of a model over the region where x* can be.
 
-        Z  +--------------+          x* lies in Z; in a ball |x| <= R where a radius was promised
-           |         .----+---.      or follows from g2(x*) <= ghat - inf g1; and what f2 and g2
-           |       /  x*  |     \\    add to a model is part of the sum. Each kind of region knows
-           |      |       | 0  R |   one way to a lower bound over it, ``minimum(model) -> Low``:
-           |       \\      |     /
-           +---------'----+---'      BallRegion        only the ball; Z is R^n or a ball around 0
-                                     SetRegion         Z and the ball: project, or minimise linearly
-                                     PenalisedRegion   norms, with Z and the ball as far as they go
-                                     SolutionRegion    all of that: the best of what applies
+      Z +----------------+
+        |       (. . . . | . . )      x* lies in Z, and in the ball |x| <= R where a radius R was
+        |     (    x*    |   0   )    promised or follows from g2(x*) <= ghat - inf g1.
+        |       (. . . . | . . )
+        +----------------+            What f2 and g2 add to a model counts, too.
 
-Every bound holds over a larger region too, so that the largest one counts. -inf: nothing bounds
-the model from below.
+Each kind of region knows one way to a lower bound, ``minimum(model) -> Low``:
+
+    BallRegion        only the ball counts: Z is R^n, or a ball around 0
+    SetRegion         Z and the ball, no penalties: a projection, or linear minimisation
+    PenalisedRegion   penalties that are norms, with as much of Z and the ball as has a joint prox
+    SolutionRegion    all of it: the best bound of those that apply
+
+A bound over a larger region is valid for a smaller one, so that the largest bound counts. It is
+-inf where nothing bounds the model from below.
 """
 
 from __future__ import annotations
@@ -57,11 +60,11 @@ class SolutionRegion:
         slack = rounding_unit(UNIT, int(self._zero.shape[0]))  # of a sum over the variables
         # The weights are sums, which round; smaller ones are safe.
         self._safe = 1.0 - slack - UNIT * steps
-        plain: BallRegion | SetRegion = SetRegion(
-            self._domain, self._reach, self._radius, self._zero, slack
+        plain: BallRegion | SetRegion = (
+            BallRegion(self._size, self._zero, slack, steps)
+            if self._is_round
+            else SetRegion(self._domain, self._reach, self._radius, self._zero, slack)
         )
-        if self._is_round:
-            plain = BallRegion(self._size, self._zero, slack, steps)
         self._parts = [
             PenalisedRegion(part, plain, self._size, slack, self._safe) if part.has_norms else plain
             for part in self._joints
