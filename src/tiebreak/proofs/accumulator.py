@@ -69,7 +69,7 @@ class BoundAccumulator:
         here, when it has nothing else to do; the arithmetic is left to `catch_up`, unless nobody
         calls it.
         """
-        if self._queue.is_full_with(evidence):
+        if self._queue.put(evidence):
             self._measure()
         if self._queue.is_immediate:
             self.catch_up()

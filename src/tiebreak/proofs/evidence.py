@@ -77,7 +77,7 @@ class EvidenceQueue:
         """Is every step measured, and to be taken, at once?"""
         return self._batch == 1
 
-    def is_full_with(self, evidence: StepEvidence) -> bool:
+    def put(self, evidence: StepEvidence) -> bool:
         """Add the evidence of a step at the end; is it time to measure?"""
         self._waiting.append(evidence)
         return len(self._waiting) >= self._batch
