@@ -17,7 +17,7 @@ import scipy.sparse
 
 import tiebreak as tb
 from tiebreak import cli
-from tiebreak.catalog.instances import breast_cancer
+from tiebreak.catalog.datasets import breast_cancer
 from tiebreak.cli import main
 from tiebreak.problem_files import read_problem
 

@@ -7,28 +7,24 @@ and proves how close the answer is.
     print(tb.solve(problem))
 """
 
+from tiebreak.algorithms.accelerated import FixedLevels, GivenLevels, OnlineLevels
+from tiebreak.algorithms.adaptive import AdaptiveAGMBiO
+from tiebreak.algorithms.agm_bio import AGMBiO
+from tiebreak.algorithms.p_agm_bio import PAGMBiO
+from tiebreak.algorithms.rivals.a_irg import AIRG
+from tiebreak.algorithms.rivals.bi_sg import BiSG
+from tiebreak.algorithms.rivals.bisec_bio import BisecBiO
+from tiebreak.algorithms.rivals.cg_bio import CGBiO
+from tiebreak.algorithms.rivals.pb_apg import PBAPG
+from tiebreak.algorithms.rivals.r_apm import RAPM
+from tiebreak.algorithms.rivals.sea import SEA
 from tiebreak.catalog.instances import instance, instances
 from tiebreak.driver.certify import certify
 from tiebreak.driver.minimize import minimize
-from tiebreak.driver.registry import (
-    AIRG,
-    PBAPG,
-    RAPM,
-    SEA,
-    AdaptiveAGMBiO,
-    AGMBiO,
-    BisecBiO,
-    BiSG,
-    CGBiO,
-    Exact,
-    FixedLevels,
-    GivenLevels,
-    OnlineLevels,
-    PAGMBiO,
-    methods,
-)
+from tiebreak.driver.registry import methods
 from tiebreak.driver.result import Result, Trace
 from tiebreak.driver.solve import solve
+from tiebreak.exact.method import Exact
 from tiebreak.experiments.compare import Comparison, compare
 from tiebreak.experiments.race import Answer
 from tiebreak.functions.callables import Smooth
@@ -38,7 +34,8 @@ from tiebreak.functions.penalties import L1, L2, ElasticNet, GroupL2, Indicator,
 from tiebreak.linalg.streams import Streamed
 from tiebreak.problem import ErrorBound, Problem
 from tiebreak.proofs.certificate import Certificate
-from tiebreak.sets.domains import Ball, Box, Halfspace, L1Ball, Monotone, Orthant, Simplex, Space
+from tiebreak.sets.domains import Ball, Box, Halfspace, Monotone, Orthant, Space
+from tiebreak.sets.simplices import L1Ball, Simplex
 
 __version__ = "0.1.0"
 

@@ -197,7 +197,7 @@ def _problem(file: str | None) -> tuple[Problem, dict[str, Any], dict[str, str]]
 
 def _built_in() -> Problem:
     """The problem that runs without a file; says what it is."""
-    from tiebreak.catalog.instances import breast_cancer
+    from tiebreak.catalog.datasets import breast_cancer
     from tiebreak.problem import solution_dimension
 
     train, radius = 50, 10.0

@@ -62,7 +62,9 @@ from typing import Any, get_type_hints
 
 import numpy as np
 
-from tiebreak.driver.registry import METHODS, AGMBiO, PAGMBiO
+from tiebreak.algorithms.agm_bio import AGMBiO
+from tiebreak.algorithms.p_agm_bio import PAGMBiO
+from tiebreak.driver.registry import METHODS
 from tiebreak.driver.solve import solve
 from tiebreak.functions import elementary, losses, penalties
 from tiebreak.problem import ErrorBound, Problem

@@ -16,7 +16,9 @@ from scipy.optimize import brentq, linprog
 
 import tiebreak as tb
 from tiebreak.catalog import datasets, hansen, wikipedia
-from tiebreak.catalog.instances import Built, breast_cancer, instance, instances, table
+from tiebreak.catalog.built import Built
+from tiebreak.catalog.datasets import breast_cancer
+from tiebreak.catalog.instances import instance, instances, table
 from tiebreak.catalog.wikipedia import DAYS, PAGES
 from tiebreak.functions.elementary import Flat
 from tiebreak.functions.penalties import Composite

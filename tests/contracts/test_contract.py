@@ -13,13 +13,15 @@ import numpy as np
 import pytest
 
 import tiebreak as tb
-from tiebreak.algorithms.base import Method, Refusal, StateReport
+from tiebreak.algorithms.base import Method, StateReport
 from tiebreak.auto.bregman import BregmanIteration
 from tiebreak.auto.selection import choose
 from tiebreak.driver.registry import METHODS
 from tiebreak.experiments.ablation import CutAt
 from tiebreak.experiments.paper_runs import Watched
-from tiebreak.proofs.certificate import Proved, StepEvidence
+from tiebreak.linalg.refusals import Refusal
+from tiebreak.proofs.certificate import Proved
+from tiebreak.proofs.evidence import StepEvidence
 
 A = np.random.default_rng(0).standard_normal((4, 7))
 PROBLEM = tb.Problem(

@@ -19,7 +19,7 @@ from tiebreak.functions import parts
 from tiebreak.functions.base import PointWithImage
 from tiebreak.linalg import arrays, matrices
 from tiebreak.linalg.matrices import BLOCK, Matrix
-from tiebreak.proofs.certificate import StepEvidence
+from tiebreak.proofs.evidence import StepEvidence
 
 ROWS, N = 300, 90
 
@@ -322,7 +322,7 @@ def test_a_wider_point_from_outside_is_looked_at_in_its_precision(name):
         assert x.dtype == arrays.to_numpy(run.state.seen.slope).dtype == np.float64
         value = 0.5 * float(np.sum((A @ x - b) ** 2))
         values = run.state.upper_value, run.state.lower_value
-        _, error = run.accumulator.value_errors(run.state.x, *values)
+        _, error = run.certifier.value_errors(run.state.x, *values)
         assert abs(values[1] - value) <= error < 1e-8 * value
     best = np.linalg.lstsq(A, b)[0]
     least = 0.5 * float(np.sum((A @ best - b) ** 2))

@@ -14,7 +14,7 @@ from planted.guard import drawn
 
 import tiebreak as tb
 from tiebreak.algorithms.base import Method, StateReport
-from tiebreak.proofs.certificate import StepEvidence
+from tiebreak.proofs.evidence import StepEvidence
 
 NAMES = ("auto", *(info.name for info in tb.methods()))
 
@@ -125,9 +125,10 @@ class Leaving(tb.AdaptiveAGMBiO):
     """Goes on after its proof, to a point that nothing secures."""
 
     def adapt(self, state, proved):
-        return (
-            state._replace(eta=1e3, moves=True) if proved.is_met else super().adapt(state, proved)
-        )
+        standing, asked = proved.standing, proved.asked
+        if standing.is_within(asked) and standing.is_guarded(asked[0]):
+            return state._replace(eta=1e3, moves=True)
+        return super().adapt(state, proved)
 
     def report(self, state):
         return super().report(state)._replace(is_settling=True)  # the loop does not stop there

@@ -10,7 +10,7 @@ import pytest
 
 import tiebreak as tb
 from tiebreak.catalog.built import Built
-from tiebreak.driver.registry import Exact
+from tiebreak.exact.method import Exact
 from tiebreak.experiments import figures, paper_runs, reproduce, table
 from tiebreak.experiments.ablation import CutAt
 from tiebreak.experiments.race import Answer, Entrant, Record, race, read_rows, write_rows

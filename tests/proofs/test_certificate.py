@@ -11,8 +11,10 @@ from planted.smooth import Planted, planted, wrong_points
 
 import tiebreak as tb
 from tiebreak.functions.base import PointWithImage
-from tiebreak.proofs import bounds, models
-from tiebreak.proofs.certificate import BoundAccumulator, Intervals, StepEvidence
+from tiebreak.proofs import bounds, models, regions
+from tiebreak.proofs.accumulator import BoundAccumulator
+from tiebreak.proofs.certificate import Certifier
+from tiebreak.proofs.evidence import Intervals, StepEvidence
 
 EPS = np.finfo(np.float64).eps
 
@@ -90,16 +92,18 @@ def test_never_empty_handed_on_a_bounded_domain(count):
         method = tb.AGMBiO(gamma=(1.0, 0.1, 1e-3)[p.seed % 3], levels=levels[p.seed // 3 % 3])
         state = method.init(problem, p.x0)
         accumulator = BoundAccumulator(problem, p.x0)
+        certifier = Certifier(accumulator)
         accumulator.add(state.evidence)
         reach = problem.domain.farthest(state.z)
         for _ in range(30):
             state = method.step(problem, state)
             accumulator.add(state.evidence)
-            gap, _ = accumulator.gaps(state.x, state.upper_value, state.lower_value)
+            values = state.upper_value, state.lower_value
+            gap = certifier.standing(state.x, *values).upper_gap
             if state.k:
                 size = p.f_scale + abs(state.upper_value)
                 bound = reach**2 / (2.0 * state.A)
-                # Rounding: what the ledger subtracts, a matter of 1e-13 of the sums' own sizes.
+                # Rounding: what is subtracted, a matter of 1e-13 of the sums' own sizes.
                 slack = rounding_of(accumulator, reach) + 1e-12 * size
                 assert gap <= bound + slack, p.kind
                 worst = max(worst, gap / bound if bound > 0.0 else 0.0)
@@ -112,7 +116,7 @@ def rounding_of(accumulator: BoundAccumulator, reach: float) -> float:
     uppers = [block.upper for block in accumulator.sums.blocks]
     cuts = [block.cuts for block in accumulator.sums.blocks]
     weight = sum(model.weight for model in uppers)
-    size = reach + float(np.linalg.norm(accumulator.problem.domain.project(accumulator._zero)))
+    size = reach + float(np.linalg.norm(accumulator.problem.domain.project(0.0 * cuts[0].slope)))
     total = sum(
         model.value_error + (model.slope_error + 1e-13 * np.linalg.norm(model.slope)) * size
         for model in (*uppers, *cuts)
@@ -244,8 +248,9 @@ def test_the_minimum_over_a_ball_around_the_origin_is_a_matter_of_lengths(scale,
         e, v = rng.choice([0.0, 1e-3]) * scale / units, rng.choice([0.0, 1e-3]) * scale
         c = float(rng.choice([0.0, 1.0, -1e6])) * scale
         steps, later = int(rng.choice([0, 10**3, 10**7])), units * rng.choice([0.3, np.inf])
-        region = models.Region(tb.Zero(), tb.Zero(), domain, radius, np.zeros(n))
-        region, R = region.after(steps, later), min(R, longer(later))
+        region = regions.SolutionRegion(tb.Zero(), tb.Zero(), domain, radius, np.zeros(n))
+        region.narrow(steps, later)
+        R = min(R, longer(later))
         low = region.minimum(models.Model(1.0, 0.0, c, slope, q, v, e))
         q = longer(q) * (1 - longer(0.5 * models.UNIT * steps))  # a sum over the steps rounds
         steepness = np.sqrt(np.sum(slope.astype(longer) ** 2)) + longer(e)
@@ -263,7 +268,7 @@ def test_the_minimum_over_a_ball_around_the_origin_is_a_matter_of_lengths(scale,
 @pytest.mark.parametrize("slope", [[1e-310, 0.0], [0.0, 5e-324], [0.0, 0.0], [1e300, 0.0]])
 @pytest.mark.parametrize("radius", [1e-200, 1.0, 1e200])
 def test_where_a_model_is_lowest_is_a_point_whatever_its_slope(slope, radius):
-    region = models.Region(tb.Zero(), tb.Zero(), tb.Ball(radius), None, np.zeros(2))
+    region = regions.SolutionRegion(tb.Zero(), tb.Zero(), tb.Ball(radius), None, np.zeros(2))
     low = region.minimum(models.Model(1.0, 0.0, 0.0, np.array(slope), 0.0, 0.0, 0.0))
     if math.isfinite(low.value):
         expected = -radius * np.sign(slope)
@@ -273,9 +278,9 @@ def test_where_a_model_is_lowest_is_a_point_whatever_its_slope(slope, radius):
 def test_a_tail_is_the_sum_from_one_block_to_the_end():
     one = models.Model(0.0, 1.0, 2.0, np.ones(2), 0.0, 0.0, 0.0)
     blocks = [one.scaled(2.0**i) for i in range(6)]
-    weights = [tail.weight for tail in bounds._tails(blocks)]
+    weights = [tail.weight for tail in bounds.tails_of(blocks)]
     assert weights == [63.0, 62.0, 60.0, 56.0, 48.0, 32.0]
-    assert [tail.weight for tail in bounds._tails(blocks[:1])] == [1.0]
+    assert [tail.weight for tail in bounds.tails_of(blocks[:1])] == [1.0]
 
 
 def test_float32_data_is_certified_with_float32_rounding(count):
@@ -338,7 +343,7 @@ def test_news_with_claims_are_entered_in_the_order_of_their_steps():
         (f_x,), _ = f.evaluate([PointWithImage(x, *f.forward(x))])
         (g_x,), _ = g.evaluate([PointWithImage(x, *g.forward(x))])
         claims = Intervals(lower=0.0) if k == 1 else None
-        accumulator.add(StepEvidence(upper=((1.0, f_x),), cuts=((0.1 * k, g_x),), claims=claims))
+        accumulator.add(StepEvidence(upper=((1.0, f_x),), cuts=((0.1 * k, g_x),), intervals=claims))
     sums = accumulator.sums
     assert sums.steps == 10
     assert sums.last_ratio == pytest.approx(0.9)

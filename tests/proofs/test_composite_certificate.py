@@ -17,9 +17,11 @@ from tiebreak.functions.elementary import Flat
 from tiebreak.functions.joint_prox import Joint
 from tiebreak.functions.sums import Scaled
 from tiebreak.functions.terms import Terms
-from tiebreak.proofs import models
-from tiebreak.proofs.certificate import BoundAccumulator, StepEvidence
-from tiebreak.proofs.models import Model, Region
+from tiebreak.proofs import concave
+from tiebreak.proofs.accumulator import BoundAccumulator
+from tiebreak.proofs.evidence import StepEvidence
+from tiebreak.proofs.models import Model
+from tiebreak.proofs.regions import SolutionRegion
 
 
 def method(p: PlantedComposite):
@@ -395,7 +397,7 @@ def test_the_minimum_over_a_region_is_that_of_a_conic_solver(radius, count):
         curvature = float(rng.choice([0.0, 0.5]))
         slope = 1.5 * rng.standard_normal(n)
         model = Model(a, mu, 0.3, slope, curvature, 0.0, 0.0)
-        low = Region(f2, g2, Z, radius, np.zeros(n)).minimum(model)
+        low = SolutionRegion(f2, g2, Z, radius, np.zeros(n)).minimum(model)
         x = cp.Variable(n)
         objective = 0.3 + slope @ x + a * conic(f2, x)[0] + mu * conic(g2, x)[0]
         objective += curvature / 2 * cp.sum_squares(x)
@@ -419,7 +421,7 @@ def test_the_search_for_a_factor_goes_into_the_interval_where_the_bound_is_finit
         return t, 3.0 + t, 1.0
 
     for start in (1e-6, 0.3, 1.0, 1e6):
-        value, factor = models.largest(bound, start, 12)
+        value, factor = concave.largest(bound, start, 12)
         assert (value, factor) == (3.5, 0.5)
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple, Self
 
 from tiebreak import theory
-from tiebreak.algorithms.base import Method, Refusal, StateReport
+from tiebreak.algorithms.base import Method, StateReport
 from tiebreak.algorithms.common import (
     DEFAULT_HORIZON,
     REFRESH,
@@ -25,8 +25,9 @@ from tiebreak.functions.base import Minorant
 from tiebreak.functions.penalties import Composite
 from tiebreak.linalg import arrays, checks
 from tiebreak.linalg.arrays import Array, Image
+from tiebreak.linalg.refusals import Refusal
 from tiebreak.problem import Point, Problem, mixed
-from tiebreak.proofs.certificate import StepEvidence
+from tiebreak.proofs.evidence import StepEvidence
 from tiebreak.sets.cuts import Products
 
 

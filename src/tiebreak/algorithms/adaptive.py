@@ -7,14 +7,16 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, TypeAlias
 
-from tiebreak.algorithms.base import Method, Refusal, StateReport
+from tiebreak.algorithms.base import Method, StateReport
 from tiebreak.algorithms.common import REFRESH, out_of_bounds
 from tiebreak.algorithms.fista import need_joint_prox
 from tiebreak.functions.base import Minorant, PointWithImage, SmoothFunction
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Array, Image
+from tiebreak.linalg.refusals import Refusal
 from tiebreak.problem import Point, Problem, mixed
-from tiebreak.proofs.certificate import Proved, StepEvidence
+from tiebreak.proofs.certificate import Proved
+from tiebreak.proofs.evidence import StepEvidence
 
 SHRINK = 0.97  # of L after every step, so that it follows the curvature down as well as up
 TRIES = 100  # backtracking steps at most: then rounding is all that is left

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tiebreak.algorithms.accelerated import Accelerated, Ahead
-from tiebreak.algorithms.base import Refusal
 from tiebreak.algorithms.common import need_smooth
 from tiebreak.linalg.arrays import Array
+from tiebreak.linalg.refusals import Refusal
 from tiebreak.problem import Problem
 from tiebreak.sets.cuts import Set
 

@@ -13,7 +13,8 @@ from typing import Any, ClassVar, NamedTuple, Protocol, Self
 from tiebreak.linalg.arrays import Array
 from tiebreak.linalg.refusals import Refusal
 from tiebreak.problem import Problem
-from tiebreak.proofs.certificate import Proved, StepEvidence
+from tiebreak.proofs.certificate import Proved
+from tiebreak.proofs.evidence import StepEvidence
 
 __all__ = ["Findings", "Method", "Refusal", "State", "StateReport"]
 

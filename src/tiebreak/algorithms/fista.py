@@ -19,7 +19,7 @@ from tiebreak.functions.penalties import Penalty
 from tiebreak.linalg.arrays import Array
 from tiebreak.linalg.refusals import Refusal, refusal_of
 from tiebreak.problem import Point, Problem, mixed
-from tiebreak.proofs.certificate import StepEvidence
+from tiebreak.proofs.evidence import StepEvidence
 
 
 class Fista(NamedTuple):

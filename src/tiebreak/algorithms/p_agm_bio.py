@@ -13,10 +13,10 @@ from typing import ClassVar
 
 from tiebreak.algorithms.accelerated import Accelerated, Ahead
 from tiebreak.algorithms.agm_bio import AGMBiO
-from tiebreak.algorithms.base import Refusal
 from tiebreak.algorithms.fista import need_joint_prox
 from tiebreak.functions.prox_cuts import prox_cut
 from tiebreak.linalg.arrays import Array
+from tiebreak.linalg.refusals import Refusal
 from tiebreak.problem import Problem
 
 

@@ -11,7 +11,8 @@ import numpy as np
 from tiebreak.functions.terms import Terms
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Array
-from tiebreak.sets.domains import Ball, Box, Domain, Halfspace, L1Ball, Monotone, Simplex
+from tiebreak.sets.domains import Ball, Box, Domain, Halfspace, Monotone
+from tiebreak.sets.simplices import L1Ball, Simplex
 
 TOUCHING = 1e-12  # relative: closer to a bound than this is on it
 

@@ -16,7 +16,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tiebreak.algorithms.base import Method, Refusal, StateReport
+from tiebreak.algorithms.base import Method, StateReport
 from tiebreak.algorithms.common import is_due, out_of_bounds
 from tiebreak.algorithms.fista import need_joint_prox
 from tiebreak.auto import conjugate_gradients, refinement_proof
@@ -29,8 +29,9 @@ from tiebreak.functions.base import Minorant
 from tiebreak.functions.terms import Terms
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Array
+from tiebreak.linalg.refusals import Refusal
 from tiebreak.problem import Problem
-from tiebreak.proofs.certificate import StepEvidence
+from tiebreak.proofs.evidence import StepEvidence
 
 SHARE = 0.2  # the first eta, beside the one that makes f bend as much as g
 HEAVIEST = 1e3  # an eta that makes f bend so much more than g is none to begin with

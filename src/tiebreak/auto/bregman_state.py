@@ -18,7 +18,7 @@ from tiebreak.functions.base import Minorant
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Array
 from tiebreak.problem import Problem
-from tiebreak.proofs.certificate import StepEvidence
+from tiebreak.proofs.evidence import StepEvidence
 
 
 class Look(NamedTuple):

@@ -15,11 +15,13 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from tiebreak.algorithms.base import NOT_ENDED, Method, Refusal, StateReport
+from tiebreak.algorithms.base import NOT_ENDED, Method, StateReport
 from tiebreak.linalg import arrays, deadline
 from tiebreak.linalg.arrays import Array
+from tiebreak.linalg.refusals import Refusal
 from tiebreak.problem import Problem
-from tiebreak.proofs.certificate import UNDERFLOW, Proved, StepEvidence
+from tiebreak.proofs.certificate import UNDERFLOW, Proved
+from tiebreak.proofs.evidence import StepEvidence
 
 ANSWERS = ("solved",)  # statuses with which a method has its point, proved or not
 HOPE = 32  # steps after which f* should have some lower bound, and that of g* a better one
@@ -372,7 +374,7 @@ def _both(first: StepEvidence, second: StepEvidence) -> StepEvidence:
         cuts=first.cuts + second.cuts,
         lower=first.lower + second.lower,
         values=first.values + second.values,
-        claims=first.claims or second.claims,
+        intervals=first.intervals or second.intervals,
     )
 
 

@@ -21,7 +21,7 @@ from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Array
 from tiebreak.problem import Problem
 from tiebreak.proofs.bounds import HUGE
-from tiebreak.proofs.certificate import StepEvidence
+from tiebreak.proofs.evidence import StepEvidence
 from tiebreak.sets.domains import Box
 
 STEEPER, PROOFS = 0.25, 7  # from one t of the proof to the next; so many of them

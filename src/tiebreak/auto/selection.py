@@ -25,7 +25,8 @@ from tiebreak.linalg import arrays, deadline
 from tiebreak.linalg.matrices import DENSE_LIMIT, WIDE_LIMIT, Matrix
 from tiebreak.linalg.spectra import EPS, cleaned, clear_rank, equilibrate
 from tiebreak.problem import Problem
-from tiebreak.sets.domains import Ball, Halfspace, L1Ball, Space
+from tiebreak.sets.domains import Ball, Halfspace, Space
+from tiebreak.sets.simplices import L1Ball
 
 CLEAR_LIMIT = 512  # largest smaller side of a matrix whose singular values are asked for
 OPENING = 1000  # steps that the first-order method has before the refinement takes over

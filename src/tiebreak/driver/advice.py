@@ -77,7 +77,7 @@ def _too_wide(
 ) -> str:
     """How wide the proof is, why, and what would close it."""
     gaps = proof.upper_gap, proof.lower_gap
-    errors = run.accumulator.value_errors(run.state.x, proof.upper_value, proof.lower_value)
+    errors = run.certifier.value_errors(run.state.x, proof.upper_value, proof.lower_value)
     if any(a < g <= ROUNDING * e for g, a, e in zip(gaps, tolerance, errors, strict=True)):
         return "A gap is as small as rounding allows, and the tolerance is smaller still: set atol"
     if not min(tolerance) > UNDERFLOW:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from tiebreak.algorithms.agm_bio import AGMBiO
+from tiebreak.algorithms.p_agm_bio import PAGMBiO
 from tiebreak.auto.selection import first_order
 from tiebreak.driver.console import stopping_on_ctrl_c
 from tiebreak.driver.input_checks import check_functions, check_limits, need_problem
-from tiebreak.driver.registry import AGMBiO, PAGMBiO
 from tiebreak.driver.run import Run
 from tiebreak.exact.intervals import prove_at
 from tiebreak.linalg import arrays, deadline
 from tiebreak.linalg.arrays import Array
 from tiebreak.problem import Problem
-from tiebreak.proofs.certificate import Certificate, StepEvidence
+from tiebreak.proofs.certificate import Certificate
+from tiebreak.proofs.evidence import StepEvidence
 
 FIRST_CHECK = 256  # steps before the gaps are compared for the first time; then twice as many
 SHRINKING = 1e-2  # a gap that has shrunk by less than this part has settled
@@ -66,7 +68,7 @@ def _certified(
         for before in runs[-1:]:
             run.accumulator.inherit(before.accumulator)
         if not runs and (claims := prove_at(problem, x)):
-            run.accumulator.add(StepEvidence(claims=claims))
+            run.accumulator.add(StepEvidence(intervals=claims))
         runs.append(run)
         proof = run.certificate(x)
         next_check = FIRST_CHECK

@@ -47,7 +47,8 @@ from tiebreak.linalg.fingerprints import Inputs
 from tiebreak.linalg.matrices import Matrix
 from tiebreak.problem import Point, Problem
 from tiebreak.proofs.bounds import Block, Bound, Sums
-from tiebreak.proofs.certificate import Intervals, Standing, StepEvidence
+from tiebreak.proofs.certificate import Standing
+from tiebreak.proofs.evidence import Intervals, StepEvidence
 from tiebreak.proofs.models import Model
 from tiebreak.sets.cuts import Products
 

@@ -16,8 +16,9 @@ from tiebreak.driver.result import Row
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Array
 from tiebreak.problem import Problem
+from tiebreak.proofs.accumulator import BoundAccumulator
 from tiebreak.proofs.bounds import Sums
-from tiebreak.proofs.certificate import UNDERFLOW, BoundAccumulator, Certificate, Proved, Standing
+from tiebreak.proofs.certificate import UNDERFLOW, Certificate, Certifier, Proved, Standing
 
 
 class Intermediate(NamedTuple):
@@ -105,6 +106,7 @@ class Run:
             if self.certifies:
                 self._note_least()
                 self.accumulator.add(self.state.evidence)
+        self.certifier = Certifier(self.accumulator)
         # A GPU or workers have f and g to work on by then: the second is begun last.
         self.lower.meanwhile = self.accumulator.catch_up
 
@@ -198,7 +200,7 @@ class Run:
         asked = []
         for h, value, first, error, a, r in zip(
             (self.upper, self.lower), values, self.start_values,
-            self.accumulator.value_errors(x, *values), self.absolute, self.relative, strict=True,
+            self.certifier.value_errors(x, *values), self.absolute, self.relative, strict=True,
         ):  # fmt: skip
             scale = max(abs(value), abs(first))
             if scale <= error:
@@ -222,7 +224,7 @@ class Run:
             # A run that goes on has searched for the bounds of a recorded step before it was saved.
             effort = 0 if self._standings is None and self.is_recorded else 5
             x, reach = self.state.x, self.report.reach
-            standing = self.accumulator.standing(x, *self.values, effort, reach)
+            standing = self.certifier.standing(x, *self.values, effort, reach)
             self._standings = self.iteration, standing, self._is_enough(standing)
             if self._standings[2]:
                 self.certified = self.state, standing
@@ -279,9 +281,8 @@ class Run:
         """The state, adapted to what is proved by a method that wants to know."""
         if not self.is_adapting:
             return self.state
-        sums, (standing, is_met) = self.accumulator.sums, self._assessed()
-        bounds = sums.lower_bound, sums.ghat
-        proved = Proved(standing, *bounds, self.asked, self.is_guarded, is_met)
+        bounds = self.accumulator.sums.lower_bound, self.accumulator.sums.ghat
+        proved = Proved(self.standing, *bounds, self.asked, self.is_guarded)
         return self.method.adapt(self.state, proved)
 
     @property
@@ -316,7 +317,7 @@ class Run:
     def intermediate(self) -> Intermediate:
         """This step for a callback, with the bounds of the last recorded one."""
         x, values = self.state.x, self.values
-        found = self.accumulator.standing(x, *values, effort=0, reach=self.report.reach)
+        found = self.certifier.standing(x, *values, effort=0, reach=self.report.reach)
         gaps = found.upper_gap, found.lower_gap
         return Intermediate(x, self.iteration, *values, *gaps, self.seconds)
 
@@ -334,7 +335,7 @@ class Run:
         (upper,), _ = problem.smooth_parts[0].evaluate([point.f])
         _, (lower_value,) = problem.lower.evaluate([], [point.g])
         upper_value = upper.value + problem.penalties[0].value(x)
-        return self.accumulator.certificate(x, upper, upper_value, lower_value)
+        return self.certifier.certificate(x, upper, upper_value, lower_value)
 
     def _note_violations(self) -> None:
         """What the method's consistency checks have found, for the bounds."""

@@ -29,7 +29,7 @@ from tiebreak.linalg.arrays import Array
 from tiebreak.linalg.deadline import Limit
 from tiebreak.problem import Problem
 from tiebreak.proofs.certificate import UNDERFLOW, Certificate
-from tiebreak.proofs.recession import NoMinimum, Watch
+from tiebreak.proofs.recession.watch import NoMinimum, RecessionWatch
 
 Tolerance = float | tuple[float, float]
 
@@ -131,7 +131,7 @@ def solve(
         except deadline.Over:
             return _unbegun(limit, asked, chosen, given, saved, began)
         run.relative, run.absolute, run.is_guarded = relative, absolute, criterion != "weak"
-        watch = Watch(problem, start)
+        watch = RecessionWatch(problem, start)
         ending = _iterate(run, limit, max_iter, callback, given, live, store, watch)
         limit.close()
         ending, x, proof = _conclude(run, ending, given, store, watch)
@@ -246,7 +246,7 @@ def _iterate(
     given: Array,
     live: LiveLine,
     store: Store,
-    watch: Watch,
+    watch: RecessionWatch,
 ) -> Ending:
     """Step by step until something ends the run."""
     is_first = run.is_recorded  # a run that goes on may have its row already
@@ -259,7 +259,7 @@ def _iterate(
                 live.show(run.record())
                 if run.is_met and (ending or not run.report.is_settling):
                     ending = Ending("certified")
-                fall = watch.look(run.iteration, run.state.x, run.gaps, deadline.left())
+                fall = watch.check(run.iteration, run.state.x, run.gaps, deadline.left())
                 ending = Ending.without_end(fall) if fall else ending
                 is_first = False
             _tell(callback, run, given)
@@ -293,7 +293,7 @@ def _failed(run: Run) -> Ending:
 
 
 def _conclude(
-    run: Run, ending: Ending, given: Array, store: Store, watch: Watch
+    run: Run, ending: Ending, given: Array, store: Store, watch: RecessionWatch
 ) -> tuple[Ending, Array, Certificate]:
     """The status that the run deserves, the point that is returned, what is proved about it.
 
@@ -304,7 +304,7 @@ def _conclude(
         ending, x = _answer(run, ending)
         if ending.status in (*SUCCESSES, "max_iter", "max_time"):
             is_success = ending.status in SUCCESSES
-            fall = watch.last(run.state.x, run.gaps, is_success, deadline.left())
+            fall = watch.check_at_end(run.state.x, run.gaps, is_success, deadline.left())
             ending = Ending.without_end(fall) if fall else ending
         x = arrays.like(x, given)
         proof = run.certificate(arrays.like(x, run.state.x))  # as it is, in a wider precision too

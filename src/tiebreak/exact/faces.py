@@ -19,7 +19,8 @@ from tiebreak.linalg import deadline
 from tiebreak.linalg.host import host, norm
 from tiebreak.linalg.rank import as_it_is, decide_rank, null_basis
 from tiebreak.linalg.spectra import EPS, Host
-from tiebreak.sets.domains import Box, Domain, Halfspace, L1Ball, Monotone, Simplex
+from tiebreak.sets.domains import Box, Domain, Halfspace, Monotone
+from tiebreak.sets.simplices import L1Ball, Simplex
 
 ACTIVE = 1e-12  # a constraint is met with equality if its slack is at most this share of |x|
 STILL = 1e-10  # a row that moves less than this along the slice does not move

@@ -23,9 +23,11 @@ from tiebreak.linalg.host import host, norm
 from tiebreak.linalg.rank import Rank
 from tiebreak.linalg.spectra import EPS, Host
 from tiebreak.problem import Problem
-from tiebreak.proofs.certificate import Intervals
-from tiebreak.proofs.models import Model, Region
-from tiebreak.sets.domains import Ball, Domain, Halfspace, L1Ball, Monotone, Space, distance_bound
+from tiebreak.proofs.evidence import Intervals
+from tiebreak.proofs.models import Model
+from tiebreak.proofs.regions import SolutionRegion
+from tiebreak.sets.domains import Ball, Domain, Halfspace, Monotone, Space, distance_bound
+from tiebreak.sets.simplices import L1Ball
 
 LONG = 2**31  # multiplications of a factorisation that a proof is worth
 
@@ -259,9 +261,9 @@ def _unmet(problem: Problem, x: Host, g: Look, h: Parts) -> float:
     Either ghat - g(x) - min_Z <grad g(x), z - x>, with ghat = g(p), p the point of Z next to x. Or
     by a lower bound of g: ½|R(p - x*)|² <= g(p) - g* for p in Z, and |R(x - p)| <= |R| |x - p|.
     """
-    nothing = np.zeros(len(x))
+    region = SolutionRegion(Zero(), Zero(), problem.domain, problem.radius, np.zeros(len(x)))
     model = Model(0.0, 1.0, 0.0, g.slope, 0.0, 0.0, g.slope_error)
-    least = Region(Zero(), Zero(), problem.domain, problem.radius, nothing).minimum(model).value
+    least = region.minimum(model).value
     outside = distance_bound(problem.domain, x)
     over = g.steepness * outside + 0.5 * problem.lower.lipschitz * outside * outside
     rounding = (g.slope_error + rounding_unit(EPS, len(x)) * g.steepness) * norm(x)
@@ -307,7 +309,7 @@ def _below(
         + unit * (abs(f.value) + steep * size + abs(sigma) * square),
         slope_error=error + unit * (steep + abs(sigma) * size),
     )
-    region = Region(Zero(), Zero(), problem.domain, problem.radius, np.zeros(len(x)))
+    region = SolutionRegion(Zero(), Zero(), problem.domain, problem.radius, np.zeros(len(x)))
     return region.minimum(model).value - price
 
 

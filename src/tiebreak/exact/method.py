@@ -55,8 +55,9 @@ from tiebreak.linalg.rank import Rank, as_it_is, decide_rank, in_units, null_bas
 from tiebreak.linalg.refusals import Refusal, refusal_of
 from tiebreak.linalg.spectra import EPS, Host, equilibrate
 from tiebreak.problem import Problem
-from tiebreak.proofs.certificate import Intervals, StepEvidence
-from tiebreak.sets.domains import Ball, Box, Halfspace, L1Ball, Monotone, Simplex, Space
+from tiebreak.proofs.evidence import Intervals, StepEvidence
+from tiebreak.sets.domains import Ball, Box, Halfspace, Monotone, Space
+from tiebreak.sets.simplices import L1Ball, Simplex
 
 DOMAINS = (Space, Ball, Box, Simplex, L1Ball, Monotone, Halfspace)  # an Orthant is a Box
 TOUCHING = 1e-10  # relative: constraints this close are met with equality, slopes this small are 0
@@ -232,7 +233,7 @@ class Exact(Method):
             if answer.sign is None:
                 claims = claims.both(slices.prove_alike(problem, host(x), rank, normal))
             findings = findings._replace(one_sided=claims.why)
-        evidence = solved.evidence._replace(claims=claims)
+        evidence = solved.evidence._replace(intervals=claims)
         return solved._replace(evidence=evidence, findings=findings, finished=("solved", ending))
 
 

@@ -54,7 +54,8 @@ from tiebreak.linalg import spectra
 from tiebreak.linalg.arrays import TINY, rounding_unit
 from tiebreak.linalg.host import host, norm
 from tiebreak.linalg.spectra import EPS, GAP, Host
-from tiebreak.sets.domains import Box, Domain, Halfspace, L1Ball, Monotone, Simplex, Space
+from tiebreak.sets.domains import Box, Domain, Halfspace, Monotone, Space
+from tiebreak.sets.simplices import L1Ball, Simplex
 
 POLYHEDRA = (Space, Box, Simplex, L1Ball, Monotone, Halfspace)
 SAFE = 1.0 + 1e-12  # for a few products and sums of positive numbers

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from tiebreak import theory
-from tiebreak.algorithms.base import Method, Refusal
+from tiebreak.algorithms.base import Method
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Array, mix
+from tiebreak.linalg.refusals import Refusal
 from tiebreak.problem import Problem
-from tiebreak.proofs.certificate import StepEvidence
+from tiebreak.proofs.evidence import StepEvidence
 
 
 class State(NamedTuple):

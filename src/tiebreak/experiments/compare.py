@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from tiebreak.algorithms.base import Method
-from tiebreak.driver.registry import METHODS, Exact, PAGMBiO, find_method
+from tiebreak.algorithms.p_agm_bio import PAGMBiO
+from tiebreak.driver.registry import METHODS, find_method
 from tiebreak.driver.solve import solve
+from tiebreak.exact.method import Exact
 from tiebreak.experiments.race import Answer, Entrant, Record, race
 from tiebreak.linalg import checks
 from tiebreak.problem import Problem

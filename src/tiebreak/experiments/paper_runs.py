@@ -14,28 +14,27 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from tiebreak.algorithms.base import Method, Refusal, StateReport
+from tiebreak.algorithms.accelerated import GivenLevels
+from tiebreak.algorithms.agm_bio import AGMBiO
+from tiebreak.algorithms.base import Method, StateReport
+from tiebreak.algorithms.rivals.a_irg import AIRG
+from tiebreak.algorithms.rivals.bi_sg import BiSG
+from tiebreak.algorithms.rivals.bisec_bio import BisecBiO
+from tiebreak.algorithms.rivals.cg_bio import CGBiO
+from tiebreak.algorithms.rivals.pb_apg import PBAPG
+from tiebreak.algorithms.rivals.r_apm import RAPM
+from tiebreak.algorithms.rivals.sea import SEA
 from tiebreak.catalog.built import Built
 from tiebreak.catalog.instances import instance
-from tiebreak.driver.registry import (
-    AIRG,
-    PBAPG,
-    RAPM,
-    SEA,
-    AGMBiO,
-    BisecBiO,
-    BiSG,
-    CGBiO,
-    Exact,
-    GivenLevels,
-)
 from tiebreak.driver.solve import solve
+from tiebreak.exact.method import Exact
 from tiebreak.experiments.compare import reference
 from tiebreak.experiments.race import Answer, Entrant, Record, race
 from tiebreak.experiments.verdicts import AGM, BISECTION, TAIL, Facts
 from tiebreak.linalg.arrays import Array
+from tiebreak.linalg.refusals import Refusal
 from tiebreak.problem import Problem
-from tiebreak.proofs.certificate import StepEvidence
+from tiebreak.proofs.evidence import StepEvidence
 from tiebreak.sets.domains import Space
 
 # Steps of figure 1: the paper's instance (eta = 1/(K+1) = 1.25e-5), the variant, other splits.

@@ -15,10 +15,17 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tiebreak.algorithms.agm_bio import AGMBiO
 from tiebreak.algorithms.base import Method
+from tiebreak.algorithms.rivals.a_irg import AIRG
+from tiebreak.algorithms.rivals.bi_sg import BiSG
+from tiebreak.algorithms.rivals.bisec_bio import BisecBiO
+from tiebreak.algorithms.rivals.cg_bio import CGBiO
+from tiebreak.algorithms.rivals.pb_apg import PBAPG
+from tiebreak.algorithms.rivals.r_apm import RAPM
+from tiebreak.algorithms.rivals.sea import SEA
 from tiebreak.catalog.built import Matrix
 from tiebreak.catalog.instances import instance
-from tiebreak.driver.registry import AIRG, PBAPG, RAPM, SEA, AGMBiO, BisecBiO, BiSG, CGBiO
 from tiebreak.experiments.ablation import CutAt
 from tiebreak.experiments.paper_runs import Experiment, Say
 from tiebreak.experiments.race import Answer, Entrant

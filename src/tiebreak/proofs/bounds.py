@@ -1,6 +1,6 @@
 """From sums of minorants to bounds on f* and g*: which sums are tried, and with which factors.
 
-See `tiebreak.proofs.certificate` for the inequality. Its weights are free, so several sums are kept
+See `tiebreak.proofs.accumulator` for the inequality. Its weights are free, so several sums are kept
 (the whole run, its tails from every power of two, the last cut alone) and the best bound counts,
 with the best common factor on the cuts. A constant below f1 or g1 is a minorant too, and may be
 mixed in: on an unbounded Z that is how a slope gets into the dual ball of a penalty. And x* lies
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -22,22 +22,24 @@ from tiebreak.functions.penalties import split
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import TINY, Array, rounding_unit
 from tiebreak.problem import Problem
-from tiebreak.proofs.models import UNIT, Concave, Low, Model, Region, largest
+from tiebreak.proofs.concave import Concave, largest
+from tiebreak.proofs.models import UNIT, Low, Model
+from tiebreak.proofs.regions import SolutionRegion
 from tiebreak.sets.cuts import Set
 from tiebreak.sets.domains import Domain
 
 HUGE = 1e150  # multipliers beyond this drown everything else in rounding errors
 MIXTURES = 4  # how many mixtures of a minorant with a constant one are tried
 MARGINS = (1e-13, 1e-12, 1e-10, 1e-8, 1e-6, 1e-4)  # how far inside a dual ball is surely inside
-GUARDED = 4.0  # how much less well, for the guard: see `certificate.Standing`
-NEARBY = 2**16  # entries of a vector that is brought to the host, where the search asks a lot
+GUARDED = 4.0  # how much less well g may be known, for the guard: see `certificate.Standing`
+NEARBY = 2**16  # entries of a vector that is copied to the host, where the search asks a lot
 
 
 class Bound(NamedTuple):
     """min { f : g <= c } >= value - multiplier (c - level) for all c, and so for c = g* of f*.
 
-    The multiplier is the total weight of g's minorants beside those of f: how much of the bound is
-    lost where g is less well known.
+    The multiplier is the total weight of g's minorants relative to those of f: how much of the
+    bound is lost where g is less well known.
     """
 
     value: float
@@ -81,25 +83,40 @@ class Sums(NamedTuple):
     kept_factor: float
     lower_tail: int  # the block that the best sum for g* began with
 
+    @property
+    def models(self) -> list[Model]:
+        """All sums and all single minorants that are kept."""
+        lasts = (self.last_upper, self.last_cut, self.last_lower, self.kept_cut)
+        kept = [model for model in lasts if model is not None]
+        return kept + [model for block in self.blocks for model in block]
+
+    def exchanged(self, twins: Mapping[int, Model]) -> Sums:
+        """The same with every model replaced by its twin, which is found by the model's id."""
+        lasts = (self.last_upper, self.last_cut, self.last_lower, self.kept_cut)
+        upper, cut, lower, kept = (model and twins[id(model)] for model in lasts)
+        return self._replace(
+            blocks=tuple(Block(*(twins[id(model)] for model in block)) for block in self.blocks),
+            last_upper=upper, last_cut=cut, last_lower=lower, kept_cut=kept,
+        )  # fmt: skip
+
 
 class Search:
     """Turns sums into bounds.
 
     It asks for some hundred numbers at a time. Where the vectors are on a device, and not very
-    long, they are brought to the host first, by one transfer for all that are new.
+    long, they are copied to the host first, by one transfer for all that are new.
     """
 
     def __init__(self, problem: Problem, zero: Array) -> None:
-        self._problem, domain = problem, problem.domain
-        n = int(zero.shape[0])
+        self._problem, domain, n = problem, problem.domain, int(zero.shape[0])
         # A set from outside may know only the arrays of its own library.
         self._is_far = type(zero) is not np.ndarray and n <= NEARBY and isinstance(domain, Set)
-        self._near: dict[int, tuple[Model, Model]] = {}  # a model and its twin, by the model's id
+        self._copies: dict[int, tuple[Model, Model]] = {}  # a model and its copy, by the model's id
         if self._is_far:
             zero, domain = np.zeros(n), _on_the_host(domain)
         self._slack = rounding_unit(UNIT, n)  # of a sum over the variables
         self._zero = zero
-        self._region = Region(*problem.penalties, domain, problem.radius, zero)
+        self._region = SolutionRegion(*problem.penalties, domain, problem.radius, zero)
         self._floors = tuple(self._floor(h) for h in (problem.upper, problem.lower))
 
     def improved(self, sums: Sums, effort: int) -> Sums:
@@ -107,52 +124,37 @@ class Search:
 
         ``effort``: how many factors on the cuts are tried per sum, from the last best one on.
         """
-        self._region = self._region.after(sums.steps, self._solution_radius(sums.ghat))
-        found = self._brought(sums) if self._is_far else sums
-        found = self._by_lower_sums(found)
-        if math.isfinite(sums.ghat) and found.last_upper is not None:
+        self._region.narrow(sums.steps, self._solution_radius(sums.ghat))
+        found = self._by_lower_sums(self._on_the_host(sums) if self._is_far else sums)
+        if math.isfinite(sums.ghat) and (upper := found.last_upper) is not None:
             found, by_tails = self._by_tails(found, effort)
-            found, by_cuts = self._by_single_cuts(found, effort)
+            found, by_cuts = self._by_single_cuts(found, upper, effort)
             found = _with_bounds(found, [*by_tails, *by_cuts])
-        if not self._is_far:
-            return found
-        kept = next((far for far, near in self._near.values() if near is found.kept_cut), None)
-        return found._replace(
-            blocks=sums.blocks, last_upper=sums.last_upper, last_cut=sums.last_cut,
-            last_lower=sums.last_lower, kept_cut=kept,
-        )  # fmt: skip
+        if self._is_far:
+            found = found.exchanged({id(copy): model for model, copy in self._copies.values()})
+        return found
 
     def slope(self, model: Model) -> Array:
-        """The slope of a model of the last sums, on the host if it was brought there."""
-        return self._near.get(id(model), (model, model))[1].slope
+        """The slope of a model of the last sums, on the host if it was copied."""
+        return self._copies.get(id(model), (model, model))[1].slope
 
-    def _brought(self, sums: Sums) -> Sums:
-        """The sums with all their vectors on the host; those that came before are there already."""
-        lasts = (sums.last_upper, sums.last_cut, sums.last_lower, sums.kept_cut)
-        models = [model for model in lasts if model is not None]
-        models += [model for block in sums.blocks for model in block]
-        new = [model for model in models if id(model) not in self._near]
+    def _on_the_host(self, sums: Sums) -> Sums:
+        """The sums with copies of all their vectors; those from before are there already."""
+        models = sums.models
+        new = [model for model in models if id(model) not in self._copies]
         if new:
             xp = arrays.namespace(new[0].slope)
             slopes = arrays.to_numpy(xp.stack([model.slope for model in new]))
             for model, slope in zip(new, slopes, strict=True):
-                self._near[id(model)] = model, model._replace(slope=slope)
-        self._near = {id(model): self._near[id(model)] for model in models}
-
-        def near(model: Model) -> Model:
-            return self._near[id(model)][1]
-
-        upper, cut, lower, kept = (model and near(model) for model in lasts)
-        blocks = tuple(Block(*map(near, block)) for block in sums.blocks)
-        return sums._replace(
-            blocks=blocks, last_upper=upper, last_cut=cut, last_lower=lower, kept_cut=kept
-        )
+                self._copies[id(model)] = model, model._replace(slope=slope)
+        self._copies = {id(model): self._copies[id(model)] for model in models}
+        return sums.exchanged({key: copy for key, (_, copy) in self._copies.items()})
 
     def _solution_radius(self, ghat: float) -> float:
         """A bound on |x*| for all solutions, from g2(x*) <= ghat - inf g1; inf if there is none."""
         terms, floor = self._problem.penalties[1].terms, self._problem.lower.lower_bound
         level = ghat - floor + self._slack * (abs(ghat) + abs(floor)) + TINY
-        return terms.extent(len(self._zero), level) if 0.0 < level < math.inf else math.inf
+        return terms.extent(int(self._zero.shape[0]), level) if 0.0 < level < math.inf else math.inf
 
     def _floor(self, h: Function) -> Model | None:
         """The constant minorant of the smooth part of h, where a penalty makes it worth mixing."""
@@ -172,7 +174,7 @@ class Search:
                 bound = self._region.minimum(last).value
                 if bound > best:
                     best, favourite = bound, last
-        tails = _tails([block.lower for block in s.blocks])
+        tails = tails_of([block.lower for block in s.blocks])
         for start in _starts(len(s.blocks), s.lower_tail, s.steps):
             tail = tails[start]
             if tail.weight > 0.0:
@@ -188,8 +190,8 @@ class Search:
         """f* >= the bound of some tails, the whole run among them; the best one with its factor."""
         bounds: list[Bound] = []
         favourite: tuple[float, int, Model, Model] | None = None
-        uppers = _tails([block.upper for block in s.blocks])
-        all_cuts = _tails([block.cuts for block in s.blocks])
+        uppers = tails_of([block.upper for block in s.blocks])
+        all_cuts = tails_of([block.cuts for block in s.blocks])
         for start in _starts(len(s.blocks), s.tail, s.steps):
             if uppers[start].weight > 0.0:
                 upper, cuts = self._normalised(uppers[start], all_cuts[start], s.ghat)
@@ -204,13 +206,11 @@ class Search:
             s = s._replace(tail=start, tail_factor=factor)
         return s, bounds
 
-    def _by_single_cuts(self, s: Sums, effort: int) -> tuple[Sums, list[Bound]]:
+    def _by_single_cuts(self, s: Sums, upper: Model, effort: int) -> tuple[Sums, list[Bound]]:
         """The last minorant of f with one cut: often right where f is strongly convex or a norm.
 
         A cut that was best once stays in the race, for ghat goes on falling.
         """
-        upper = s.last_upper
-        assert upper is not None
         is_curved = upper.curvature > 0.0 or any(self._problem.penalties[0].terms.weights)
         cuts = (s.kept_cut, s.last_cut, s.last_lower) if is_curved else (s.last_cut,)
         race = []
@@ -311,7 +311,7 @@ def _starts(blocks: int, favourite: int, turn: int) -> set[int]:
     return {0, max(blocks - 2, 0), favourite, min(favourite + 1, blocks - 1), turn % blocks}
 
 
-def _tails(models: Sequence[Model]) -> list[Model]:
+def tails_of(models: Sequence[Model]) -> list[Model]:
     """The sums of all blocks from the first on, from the second on, and so on."""
     sums = accumulate(reversed(models), lambda total, model: model.plus(total))
     return list(sums)[::-1]

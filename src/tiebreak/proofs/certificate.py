@@ -1,67 +1,22 @@
-"""Proved bounds on f* and g*, from the minorants that any method leaves behind.
-
-With f = f1 + f2 and g = g1 + g2, minorants l_f,i of f1 and l_g,i of g1, any weights a_i, mu_i >= 0,
-and any ghat >= g* that is a computed value of g at a point of Z,
-
-    f*  >=  (1/sum a_i) min_{x in Z} [ sum a_i (l_f,i + f2)(x) + sum mu_i (l_g,i + g2 - ghat)(x) ],
-
-because x* lies in Z and (l_g,i + g2)(x*) <= g* <= ghat.  Likewise g* >= min_Z of g2 plus any
-average of l_g,i.  Weights are free: which sums are tried is the matter of `tiebreak.proofs.bounds`.
-Bounds on rounding errors are subtracted: a certificate may be wide, it is never wrong.
-
-This file knows no method: a method hands over News, and that is all.
-"""
+"""The statement about a point: its gaps, its standing and its certificate, from proved bounds."""
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from tiebreak import theory
-from tiebreak.functions.base import Function, Minorant
-from tiebreak.functions.penalties import split
+from tiebreak.functions.base import Minorant
 from tiebreak.linalg import arrays, deadline
 from tiebreak.linalg.arrays import TINY, Array, rounding_unit
-from tiebreak.problem import Problem
-from tiebreak.proofs.bounds import HUGE, Block, Bound, Search, Sums, best_of
-from tiebreak.proofs.models import UNIT, Model
-from tiebreak.sets.domains import Ball, Box, Domain, Space, distance_bound, projection_error
+from tiebreak.proofs.accumulator import BoundAccumulator
+from tiebreak.proofs.evidence import minorant_errors, value_error
+from tiebreak.sets.domains import Ball, Box, Domain, distance_bound, projection_error
 
 UNDERFLOW = 1e-290  # a gap below this is 0, a tolerance that is no larger is none
 PROMISING = 1e-6  # growth of less than this share of L_g is as good as none
-PATIENCE = 8  # steps whose news are taken in together: see Ledger.add
-SHORT = 2**14  # entries of a vector that may wait in the memory of the host: no more than megabytes
-FAR_SHORT = 2**20  # the same on a device, which has gigabytes
-
-
-class Intervals(NamedTuple):
-    """Bounds that a method has proved in its own way, by structure and not by minorants."""
-
-    upper: tuple[float, float] = (-math.inf, math.inf)  # an interval that contains f*
-    lower: float = -math.inf  # g* is at least this
-    why: str = ""  # why f* has no upper bound, where that is known
-
-    def both(self, other: Intervals) -> Intervals:
-        """What both say, of the same problem."""
-        (low, high), (least, most) = self.upper, other.upper
-        high = min(high, most)
-        why = self.why if math.isinf(high) else ""
-        return Intervals((max(low, least), high), max(self.lower, other.lower), why)
-
-
-class StepEvidence(NamedTuple):
-    """What one step has found out: weighted minorants, and values of g at points of Z."""
-
-    upper: tuple[tuple[float, Minorant], ...] = ()  # of f1
-    cuts: tuple[tuple[float, Minorant], ...] = ()  # of g1, weighted by the cuts' multipliers
-    lower: tuple[tuple[float, Minorant], ...] = ()  # of g1, weighted for a bound on g* itself
-    values: tuple[tuple[float, Array, Minorant], ...] = ()  # g at a point of Z, a minorant close by
-    claims: Intervals | None = None
+NOWHERE = (-math.inf, math.inf)  # the interval of what is not known
 
 
 class Standing(NamedTuple):
@@ -97,14 +52,13 @@ class Standing(NamedTuple):
 
 
 class Proved(NamedTuple):
-    """What is proved at some step, for a method that heeds it."""
+    """What is proved at some step, for a method that adapts to it."""
 
     standing: Standing  # of its point
     lower_bound: float  # g* is at least this
     least_value: float  # and at most this
     asked: tuple[float, float]  # the tolerances on both gaps, 0 where there is no end
     is_guarded: bool  # is f(x) to be secured from below, too?
-    is_met: bool  # is all that was asked for proved?
 
 
 @dataclass(frozen=True)
@@ -140,13 +94,12 @@ class Certificate:
         lower_gap: float = math.inf,
     ) -> Certificate:
         """Nothing is known but these."""
-        gaps, nothing = (upper_gap, lower_gap, math.inf), (-math.inf, math.inf)
-        return cls(upper_value, lower_value, *gaps, nothing, nothing, 0.0)
+        gaps = upper_gap, lower_gap, math.inf
+        return cls(upper_value, lower_value, *gaps, NOWHERE, NOWHERE, 0.0)
 
     def without_upper(self) -> Certificate:
         """The same where there turned out to be no f*: nothing to be close to."""
-        nothing = (-math.inf, math.inf)
-        return replace(self, upper_gap=math.inf, upper_error=math.inf, upper_optimum=nothing)
+        return replace(self, upper_gap=math.inf, upper_error=math.inf, upper_optimum=NOWHERE)
 
     def __str__(self) -> str:
         lines = [
@@ -177,293 +130,27 @@ def _proved(level: str, letter: str, value: float, gap: float, where: tuple[floa
     return f"{level}   {letter}(x) = {value:.9g}, proved: {proved}; {interval}"
 
 
-class Measured(NamedTuple):
-    """A minorant's point and slope in float64, <slope, at>, |at| and |slope|.
+class Certifier:
+    """Says how a point stands by the bounds of an accumulator, and writes its certificate."""
 
-    ``reach`` is |at|, or what the image was mixed from where that was longer: see `Seen`.
-    """
-
-    at: Array
-    slope: Array
-    inner: float
-    size: float
-    steepness: float
-    reach: float
-
-
-class BoundAccumulator:
-    """Collects the News of a run and turns them into bounds on f* and g*."""
-
-    def __init__(self, problem: Problem, x0: Array, sums: Sums | None = None) -> None:
-        self.problem = problem
-        self._xp = arrays.namespace(x0)
-        self._n = int(x0.shape[0])
-        self._is_double = x0.dtype == self._xp.float64
-        self._zero = self._double(arrays.zeros_like(x0))
-        self._nothing = Model(0.0, 0.0, 0.0, self._zero, 0.0, 0.0, 0.0)
-        self._slack = rounding_unit(UNIT, self._n)  # of a sum over the variables
-        self._search = Search(problem, self._zero)
-        self._growth = 0.0
-        if isinstance(problem.domain, Space):  # a factorisation, for the proof alone
-            self._growth = deadline.unless_too_long(lambda: problem.lower.growth, 0.0)
-        self.refuted = False  # was a promise of the user seen to be false?
-        self.is_steep = False  # was f seen to rise faster than its Lipschitz constant allows?
-        self.part_sizes = (0.0, 0.0)  # of f and g, where they are sums whose parts may cancel
-        self._waiting: list[StepEvidence] = []
-        self._measured: list[tuple[StepEvidence, list[Measured]]] = []
-        self._is_good = True  # was all finite that was taken in since the last add?
-        is_short = self._n <= (SHORT if self._xp is np else FAR_SHORT)
-        self._patience = PATIENCE if is_short else 1
-        self._sums = sums or Sums(
-            steps=0, blocks=(), last_upper=None, last_cut=None, last_lower=None, last_ratio=0.0,
-            ghat=math.inf,
-            upper_bound=problem.upper.lower_bound,
-            guard=Bound(problem.upper.lower_bound, 0.0, 0.0), upper_ceiling=math.inf,
-            lower_bound=problem.lower.lower_bound,
-            tail=0, tail_factor=1.0, kept_cut=None, kept_factor=1.0, lower_tail=0,
-        )  # fmt: skip
-
-    def _double(self, x: Array) -> Array:
-        return x if self._is_double else self._xp.astype(x, self._xp.float64)
-
-    # -- collecting -----------------------------------------------------------------------------
-
-    def add(self, evidence: StepEvidence) -> bool:
-        """The news of one step; False if some that waited were not finite, and were left out.
-
-        The news of a few steps are taken in together where the vectors are on a device, for asking
-        for their sizes costs more than the arithmetic, or short, for beside the products of a step
-        code that was not used for a while costs twice as much. The sums are the same, on the host
-        to the bit. A device is asked here, when it has nothing else to do; the arithmetic is left
-        to `catch_up`, unless nobody calls it.
-        """
-        self._waiting.append(evidence)
-        if len(self._waiting) >= self._patience:
-            self._measure()
-        if self._patience == 1:
-            self.catch_up()
-        was_good, self._is_good = self._is_good, True
-        return was_good
-
-    def catch_up(self) -> None:
-        """Enter what is measured: for whoever waits for data in the meantime."""
-        measured, self._measured = self._measured, []
-        for evidence, sizes in measured:
-            self._is_good &= self._enter(evidence, iter(sizes))
-
-    @property
-    def sums(self) -> Sums:
-        """What was collected so far."""
-        if self._waiting:
-            self._measure()
-        if self._measured:
-            self.catch_up()
-        return self._sums
-
-    @sums.setter
-    def sums(self, sums: Sums) -> None:
-        self._sums = sums
-
-    def _measure(self) -> None:
-        """The sizes of all that waits, and what its values say: the questions to a device."""
-        waiting, self._waiting = self._waiting, []
-        self.catch_up()  # in the order of the steps
-        looks = [[s for _, s in (*n.upper, *n.cuts, *n.lower)] for n in waiting]
-        sizes = self._sizes([seen for some in looks for seen in some])
-        self._measured = [
-            (evidence, list(itertools.islice(sizes, len(some))))
-            for evidence, some in zip(waiting, looks, strict=True)
-        ]
-        values = [look for evidence in waiting for look in evidence.values]
-        self._lower_ghat(values)
-        if self._growth > 0.0:
-            self._raise_lower_bound([near for _, _, near in values])
-
-    def _lower_ghat(self, looks: Sequence[tuple[float, Array, Minorant]]) -> None:
-        """By the smallest value, and by those below its bound, mostly none."""
-        ghat, looks = self._sums.ghat, sorted(looks, key=lambda look: look[0])
-        for some in (looks[:1], looks[1:]):
-            if below := [look for look in some if look[0] < ghat]:
-                ghat = min(ghat, *self._values_above(self.problem.lower, below))
-        self.sums = self._sums._replace(ghat=ghat)
-
-    def _enter(self, evidence: StepEvidence, sizes: Iterator[Measured]) -> bool:
-        """The minorants of one step, which are measured already."""
-        f, g = self.problem.upper, self.problem.lower
-        uppers = [(w, self._model(f, seen, next(sizes), upper=1.0)) for w, seen in evidence.upper]
-        cuts = [(w, self._model(g, seen, next(sizes), lower=1.0)) for w, seen in evidence.cuts]
-        lowers = [(w, self._model(g, seen, next(sizes), lower=1.0)) for w, seen in evidence.lower]
-        if not all(model.is_finite for _, model in (*uppers, *cuts, *lowers)):
-            return False
-        of_f, of_g = self.part_sizes
-        self.part_sizes = (
-            max((seen.size for _, seen in evidence.upper), default=of_f),
-            max((seen.size for _, seen in (*evidence.lower, *evidence.cuts)), default=of_g),
-        )
-        if evidence.claims is not None:
-            self._believe(evidence.claims)
-        s = self._sums
-        steps, blocks = s.steps, s.blocks
-        if uppers or cuts or lowers:
-            if steps & (steps - 1) == 0:  # a power of two, or the very first: a new block
-                blocks = (*blocks, Block(self._nothing, self._nothing, self._nothing))
-            upper, cut, lower = blocks[-1]
-            for weight, model in uppers:
-                upper = upper.plus(model, weight)
-            for weight, model in cuts:
-                # Any weights are valid: a multiplier that would drown all others is left out.
-                if 0.0 < weight * (1.0 + model.value_error + model.slope_error) < HUGE:
-                    cut = cut.plus(model, weight)
-            for weight, model in lowers:
-                lower = lower.plus(model, weight)
-            steps, blocks = steps + 1, (*blocks[:-1], Block(upper, cut, lower))
-        self.sums = s._replace(
-            steps=steps, blocks=blocks,
-            last_upper=uppers[-1][1] if uppers else s.last_upper,
-            last_cut=cuts[-1][1] if cuts else s.last_cut,
-            last_lower=lowers[-1][1] if lowers else s.last_lower,
-            last_ratio=cuts[-1][0] / uppers[-1][0] if cuts and uppers else s.last_ratio,
-        )  # fmt: skip
-        return True
-
-    def _believe(self, claims: Intervals) -> None:
-        """Take over what a method has proved in its own way."""
-        (low, high), s = claims.upper, self._sums
-        self.sums = s._replace(
-            upper_bound=max(s.upper_bound, low),
-            upper_ceiling=min(s.upper_ceiling, high),
-            lower_bound=max(s.lower_bound, claims.lower),
-        )
-
-    def inherit(self, other: BoundAccumulator) -> None:
-        """Take over the bounds and the doubts, not the sums, of another run on the same problem."""
-        self.refuted |= other.refuted
-        self.is_steep |= other.is_steep
-        s, known = self.sums, other.sums
-        self.sums = s._replace(
-            ghat=min(s.ghat, known.ghat),
-            upper_bound=max(s.upper_bound, known.upper_bound),
-            upper_ceiling=min(s.upper_ceiling, known.upper_ceiling),
-            lower_bound=max(s.lower_bound, known.lower_bound),
-        )
-
-    def _sizes(self, looks: Sequence[Minorant]) -> Iterator[Measured]:
-        """The minorants in float64, and all their sizes by one transfer."""
-        vectors = iter(arrays.doubles([v for seen in looks for v in (seen.at, seen.slope)]))
-        pairs = list(zip(vectors, vectors, strict=True))
-        products = [p for at, slope in pairs for p in ((slope, at), (at, at), (slope, slope))]
-        numbers = iter(arrays.dots(*products) if products else ())
-        reaches = arrays.floats([seen.reach for seen in looks])
-        for (at, slope), reach in zip(pairs, reaches, strict=True):
-            inner, *squares = (next(numbers) for _ in range(3))
-            size, steepness = arrays.norm(at, squares[0]), arrays.norm(slope, squares[1])
-            yield Measured(at, slope, inner, size, steepness, max(size, reach))
-
-    def _model(
-        self, h: Function, seen: Minorant, sizes: Measured, upper: float = 0.0, lower: float = 0.0
-    ) -> Model:
-        """value + <slope, x - at> + sigma/2 |x - at|², with its rounding errors."""
-        at, slope, inner, size, steepness, reach = sizes
-        sigma = h.strong_convexity - h.defect
-        value_error, slope_error = self._errors(h, seen, reach, steepness)
-        constant = seen.value - inner
-        if sigma != 0.0:
-            slope = arrays.plus(slope, at, -sigma)
-            constant += 0.5 * sigma * size * size
-        slack = self._slack + 0.5 * UNIT * self._sums.steps  # the sum over the steps rounds too
-        value_error += slope_error * size + slack * (
-            abs(seen.value) + steepness * size + abs(sigma) * size * size
-        )
-        value_error += TINY
-        slope_error += slack * (steepness + abs(sigma) * size) + TINY
-        return Model(upper, lower, constant, slope, sigma, value_error, slope_error)
-
-    def _errors(
-        self, h: Function, seen: Minorant, reach: float, steepness: float
-    ) -> tuple[float, float]:
-        """Bounds on the rounding errors of a look, in the precision of its vectors."""
-        parts = max(abs(seen.value), seen.size)
-        return h.rounding(reach, parts, steepness, arrays.epsilon(seen.slope), self._n)
-
-    def _value_error(
-        self, h: Function, x: Array, reach: float, value: float, parts: float, steepness: float
-    ) -> float:
-        """A bound on the rounding error of the value of h at x, its penalty included.
-
-        ``reach`` = |x|, or more: see `Measured`; ``steepness``: about the slope of the smooth part
-        there; ``parts``: see `Seen.size`.
-        """
-        penalty = split(h)[1].value(x)
-        parts = max(abs(value) + penalty, parts)
-        epsilon = arrays.epsilon(x)  # a point in double was looked at in it: see run.Counted
-        error, _ = h.rounding(reach, parts, steepness, epsilon, self._n)
-        return error + rounding_unit(epsilon, self._n) * penalty
-
-    def _values_above(
-        self, h: Function, looks: Sequence[tuple[float, Array, Minorant]]
-    ) -> list[float]:
-        """Upper bounds on the true values of h at points of Z, each close to a look."""
-        lipschitz, terms = h.known_lipschitz, split(h)[1].terms
-        vectors = arrays.doubles(
-            [v for _, at, near in looks for v in (at, near.slope, at - near.at)]
-        )
-        squares = arrays.dots(*((v, v) for v in vectors))
-        sizes = iter([arrays.norm(*known) for known in zip(vectors, squares, strict=True)])
-        reaches = arrays.floats([near.reach for _, _, near in looks])
-        bounds = []
-        for (value, at, near), reach in zip(looks, reaches, strict=True):
-            size, steepness, distance = next(sizes), next(sizes), next(sizes)
-            # The point is in Z up to rounding only: this is about the next one that is.
-            outside = distance_bound(self.problem.domain, at)
-            if math.isfinite(lipschitz):
-                steepness += lipschitz * (distance + outside)
-            extent = max(size, reach) if near.reach is not None else h.extent(at)
-            error = self._value_error(h, at, extent, value, near.size, steepness)
-            steepness += terms.steepness(self._n, size + outside)
-            bounds.append(value + error + outside * steepness + TINY)
-        return bounds
-
-    def _raise_lower_bound(self, looks: Sequence[Minorant]) -> None:
-        """On R^n: g* >= g(x) - |grad g(x)|²/(2 mu), where g has such a mu."""
-        bounds = []
-        for seen, sizes in zip(looks, self._sizes(looks), strict=True):
-            errors = self._errors(self.problem.lower, seen, sizes.reach, sizes.steepness)
-            slope = sizes.steepness + errors[1]
-            bounds.append(seen.value - errors[0] - slope * slope / (2.0 * self._growth) - TINY)
-        self.sums = self._sums._replace(lower_bound=best_of(self._sums.lower_bound, *bounds))
-
-    # -- bounding -------------------------------------------------------------------------------
-
-    def bounds(self, effort: int = 5) -> tuple[float, float]:
-        """The best proved lower bounds on f* and on g* so far; -inf where there is none.
-
-        ``effort``: how many factors on the cuts are tried per sum, from the last best one on.
-        """
-        self.sums = self._search.improved(self.sums, effort)
-        return self.sums.upper_bound, self.sums.lower_bound
-
-    @property
-    def is_contradicted(self) -> bool:
-        """Is g* proved to be above a value of g, or was another promise of the user refuted?"""
-        return self.refuted or self.sums.lower_bound > self.sums.ghat
-
-    # -- the statement --------------------------------------------------------------------------
+    def __init__(self, accumulator: BoundAccumulator) -> None:
+        self._accumulator, self._problem = accumulator, accumulator.problem
 
     def standing(
         self, x: Array, upper_value: float, lower_value: float, effort: int = 5, reach: Any = None
     ) -> Standing:
         """Proved upper bounds on f(x) - f* and g(x) - g*, and the guard; inf where there is none.
 
-        With ``effort`` 0 the bounds are those found before; ``reach``: see `Seen`.
+        With ``effort`` 0 the bounds are those found before; ``reach``: see `Minorant`.
         """
+        known = self._accumulator
         if effort:
-            self.bounds(effort)
-        if self.is_contradicted:
+            known.bounds(effort)
+        if known.is_contradicted:
             return Standing(math.inf, math.inf, math.inf, math.inf)
         errors = self.value_errors(x, upper_value, lower_value, reach)
-        upper, lower, s = upper_value + errors[0], lower_value + errors[1], self.sums
-        gap = lower - s.lower_bound
-        mu = s.guard.multiplier
+        upper, s = upper_value + errors[0], known.sums
+        gap, mu = lower_value + errors[1] - s.lower_bound, s.guard.multiplier
         return Standing(
             upper_gap=upper - s.upper_bound,
             lower_gap=gap,
@@ -471,68 +158,55 @@ class BoundAccumulator:
             price=mu * max(gap, 0.0) if mu > 0.0 else 0.0,
         )
 
-    def gaps(
-        self, x: Array, upper_value: float, lower_value: float, reach: Any = None
-    ) -> tuple[float, float]:
-        """Proved upper bounds on f(x) - f* and g(x) - g*; inf where there is none."""
-        standing = self.standing(x, upper_value, lower_value, reach=reach)
-        return standing.upper_gap, standing.lower_gap
-
     def value_errors(
         self, x: Array, upper_value: float, lower_value: float, reach: Any = None
     ) -> tuple[float, float]:
-        """Bounds on the rounding errors of f and g at x; ``reach``: see `Seen`."""
-        size = max(arrays.norm(x), *arrays.floats([reach]))
-        pairs = (
-            (self.problem.upper, upper_value, self.sums.last_upper, self.part_sizes[0]),
-            (self.problem.lower, lower_value, self.sums.last_lower, self.part_sizes[1]),
-        )
+        """Bounds on the rounding errors of f and g at x; ``reach``: see `Minorant`."""
+        size, known = max(arrays.norm(x), *arrays.floats([reach])), self._accumulator
+        levels, values = (self._problem.upper, self._problem.lower), (upper_value, lower_value)
+        lasts = known.sums.last_upper, known.sums.last_lower
         upper, lower = (
-            self._value_error(
+            value_error(
                 h,
                 x,
                 size if reach is not None else h.extent(x),
                 value,
-                part,
-                0.0 if last is None else self._steepness(last, size),
+                parts,
+                0.0 if last is None else known.steepness(last, size),
             )
             + TINY
-            for h, value, last, part in pairs
+            for h, value, last, parts in zip(levels, values, lasts, known.part_sizes, strict=True)
         )
         return upper, lower
-
-    def _steepness(self, model: Model, size: float) -> float:
-        """A bound on the slope of a model where |x| <= size."""
-        return arrays.norm(self._search.slope(model)) + abs(model.curvature) * size
 
     def certificate(
         self, x: Array, upper: Minorant, upper_value: float, lower_value: float
     ) -> Certificate:
         """The whole statement about x, where f1 is ``upper`` and f and g have the values given."""
+        known = self._accumulator
         standing = self.standing(x, upper_value, lower_value, effort=30)
-        upper_gap, lower_gap = standing.upper_gap, standing.lower_gap
-        distance = arrays.norm(x - self.problem.domain.project(x))
-        ceiling = (
-            math.inf
-            if self.is_steep
-            else self._upper_ceiling(upper, upper_value, lower_value, lower_gap, distance)
-        )
-        ceiling = min(ceiling, self.sums.upper_ceiling)
-        if not ceiling >= self.sums.upper_bound:
-            self.refuted = True  # an error bound or a Lipschitz constant that cannot be true
-        if self.is_contradicted:
-            upper_gap = lower_gap = ceiling = math.inf
-        is_sound = not self.is_contradicted
+        distance = arrays.norm(x - self._problem.domain.project(x))
+        ceiling = known.sums.upper_ceiling
+        if not known.is_steep:
+            values = upper_value, lower_value
+            own = self._upper_ceiling(upper, *values, standing.lower_gap, distance)
+            ceiling = min(own, ceiling)
+        if not ceiling >= known.sums.upper_bound:
+            known.refuted = True  # an error bound or a Lipschitz constant that cannot be true
+        if known.is_contradicted:
+            nothing = Certificate.of_gaps(upper_value, lower_value)
+            value = (-math.inf, known.sums.ghat)
+            return replace(nothing, lower_optimum=value, distance=distance)
         return Certificate(
             upper_value=upper_value,
             lower_value=lower_value,
-            upper_gap=upper_gap,
-            lower_gap=lower_gap,
-            upper_error=max(upper_gap, ceiling - upper_value),
-            upper_optimum=(self.sums.upper_bound if is_sound else -math.inf, ceiling),
-            lower_optimum=(self.sums.lower_bound if is_sound else -math.inf, self.sums.ghat),
+            upper_gap=standing.upper_gap,
+            lower_gap=standing.lower_gap,
+            upper_error=max(standing.upper_gap, ceiling - upper_value),
+            upper_optimum=(known.sums.upper_bound, ceiling),
+            lower_optimum=(known.sums.lower_bound, known.sums.ghat),
             distance=distance,
-            upper_estimate=standing.estimate if is_sound else math.inf,
+            upper_estimate=standing.estimate,
         )
 
     def _upper_ceiling(
@@ -551,27 +225,28 @@ class BoundAccumulator:
         method could know. Growth is measured on Z: a point outside it (by ``distance``) gets no
         ceiling but on rounding. Deep inside Z growth on R^n will do.
         """
-        f, bound, x = self.problem.upper, self.problem.error_bound, upper.at
-        f2, g2 = (penalty.terms for penalty in self.problem.penalties)
+        f, bound, x = self._problem.upper, self._problem.error_bound, upper.at
+        known, n = self._accumulator, int(x.shape[0])
+        f2, g2 = (penalty.terms for penalty in self._problem.penalties)
         size, steepness = arrays.norm(x), arrays.norm(upper.slope)
-        _, slope_error = self._errors(f, upper, size, steepness)
-        value_error = self._value_error(f, x, size, upper_value, upper.size, steepness)
+        _, slope_error = minorant_errors(f, upper, size, steepness)
+        above = upper_value + value_error(f, x, size, upper_value, upper.size, steepness)
         if f.lipschitz == 0.0 and steepness == 0.0 and not any(f2.weights):
-            return upper_value + value_error  # f is constant
-        outside = distance_bound(self.problem.domain, x)
-        is_inside = distance <= projection_error(self.problem.domain, x, size)
+            return above  # f is constant
+        outside = distance_bound(self._problem.domain, x)
+        is_inside = distance <= projection_error(self._problem.domain, x, size)
         if not (is_inside and math.isfinite(steepness) and math.isfinite(lower_gap)):
             return math.inf
-        last = self.sums.last_lower or self.sums.last_cut
+        last = known.sums.last_lower or known.sums.last_cut
         gap = max(lower_gap, 0.0)
         if outside > 0.0 and last is not None:
-            gap += outside * (self._steepness(last, size) + g2.steepness(self._n, size))
+            gap += outside * (known.steepness(last, size) + g2.steepness(n, size))
         rises = [math.inf]
-        growth = deadline.unless_too_long(lambda: self.problem.growth, 0.0)
+        growth = deadline.unless_too_long(lambda: self._problem.growth, 0.0)
         reaches = [math.sqrt(2.0 * gap / growth) + outside] if growth > 0.0 else []
         reaches = [d for d in (*reaches, self._way_inside(x, lower_value)) if math.isfinite(d)]
         for d in reaches if reaches and math.isfinite(f.lipschitz) else ():
-            slope = steepness + slope_error + f2.steepness(self._n, size + d)
+            slope = steepness + slope_error + f2.steepness(n, size + d)
             rises.append(slope * d + 0.5 * f.lipschitz * d * d)
         if bound is not None:
             floor = theory.upper_floor(
@@ -580,9 +255,9 @@ class BoundAccumulator:
                 modulus=bound.modulus,
                 gradient_bound=bound.gradient_bound,
             )
-            slope = steepness + slope_error + f2.steepness(self._n, size)
+            slope = steepness + slope_error + f2.steepness(n, size)
             rises.append(outside * slope - floor)
-        return upper_value + value_error + min(rises)
+        return above + min(rises)
 
     def _way_inside(self, x: Array, lower_value: float) -> float:
         """A bound on the distance to a minimiser of g on R^n that lies in Z; inf if there is none.
@@ -590,7 +265,7 @@ class BoundAccumulator:
         g - inf g >= mu/2 dist² on R^n: if a ball of that radius around x is in Z, so is the nearest
         minimiser, and it is one on Z too.
         """
-        g, depth = self.problem.lower, _depth(self.problem.domain, x)
+        g, depth = self._problem.lower, _depth(self._problem.domain, x)
         error = self.value_errors(x, 0.0, lower_value)[1]
         excess = max(lower_value - g.lower_bound, 0.0) + error
         # The growth of a matrix costs a factorisation: only where it can help.
@@ -609,7 +284,8 @@ def _depth(domain: Domain, x: Array) -> float:
         inside = domain.radius - arrays.norm(x - center)
         return max(inside - unit * (domain.radius + size + arrays.norm(center)), 0.0)
     if isinstance(domain, Box):
-        xp, (lower, upper) = arrays.namespace(x), domain._bounds(x)
+        xp, lower = arrays.namespace(x), arrays.like(domain.lower, x)
+        upper = arrays.like(domain.upper, x)
         inside = min(float(xp.min(x - lower)), float(xp.min(upper - x)))
         return max(inside * (1.0 - unit) - unit * size, 0.0)
     return 0.0

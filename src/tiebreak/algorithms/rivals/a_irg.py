@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from tiebreak.algorithms.base import Method, Refusal, StateReport
+from tiebreak.algorithms.base import Method, StateReport
 from tiebreak.algorithms.common import (
     averaged,
     need_lipschitz,
@@ -21,8 +21,9 @@ from tiebreak.algorithms.common import (
 from tiebreak.functions.base import Minorant
 from tiebreak.linalg import checks
 from tiebreak.linalg.arrays import Array
+from tiebreak.linalg.refusals import Refusal
 from tiebreak.problem import Point, Problem
-from tiebreak.proofs.certificate import StepEvidence
+from tiebreak.proofs.evidence import StepEvidence
 
 
 class State(NamedTuple):

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from tiebreak.functions.base import Minorant, PointWithImage
 from tiebreak.linalg.arrays import Array
 from tiebreak.problem import Point, Problem
-from tiebreak.proofs.certificate import StepEvidence
+from tiebreak.proofs.evidence import StepEvidence
 
 
 class Turns(NamedTuple):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from tiebreak.algorithms.base import Method, Refusal
+from tiebreak.algorithms.base import Method
 from tiebreak.algorithms.common import bending, need_lipschitz, need_short_step, positive_smoothness
 from tiebreak.algorithms.fista import need_joint_prox
 from tiebreak.algorithms.rivals import alternating
@@ -17,8 +17,9 @@ from tiebreak.algorithms.rivals.alternating import Turns
 from tiebreak.functions.penalties import Zero
 from tiebreak.linalg import checks
 from tiebreak.linalg.arrays import Array
+from tiebreak.linalg.refusals import Refusal
 from tiebreak.problem import Problem
-from tiebreak.proofs.certificate import StepEvidence
+from tiebreak.proofs.evidence import StepEvidence
 
 
 class State(NamedTuple):

@@ -13,7 +13,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from tiebreak.algorithms import fista
-from tiebreak.algorithms.base import Method, Refusal, StateReport
+from tiebreak.algorithms.base import Method, StateReport
 from tiebreak.algorithms.common import (
     TOLERANCE,
     is_due,
@@ -27,8 +27,9 @@ from tiebreak.functions.base import Minorant
 from tiebreak.functions.level_sets import LevelSets
 from tiebreak.linalg import arrays, checks
 from tiebreak.linalg.arrays import Array
+from tiebreak.linalg.refusals import Refusal
 from tiebreak.problem import Point, Problem
-from tiebreak.proofs.certificate import StepEvidence
+from tiebreak.proofs.evidence import StepEvidence
 
 
 class Call(NamedTuple):

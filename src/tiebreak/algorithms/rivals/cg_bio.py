@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from tiebreak.algorithms import fista
-from tiebreak.algorithms.base import Method, Refusal, StateReport
+from tiebreak.algorithms.base import Method, StateReport
 from tiebreak.algorithms.common import (
     TOLERANCE,
     averaged,
@@ -24,8 +24,9 @@ from tiebreak.algorithms.fista import Fista
 from tiebreak.functions.base import Function, Minorant
 from tiebreak.linalg import arrays, checks
 from tiebreak.linalg.arrays import Array, Image
+from tiebreak.linalg.refusals import Refusal
 from tiebreak.problem import Point, Problem
-from tiebreak.proofs.certificate import StepEvidence
+from tiebreak.proofs.evidence import StepEvidence
 from tiebreak.sets.lmo import argmin_cut
 
 

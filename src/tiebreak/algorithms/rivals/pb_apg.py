@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from tiebreak.algorithms import fista
-from tiebreak.algorithms.base import Method, Refusal
+from tiebreak.algorithms.base import Method
 from tiebreak.algorithms.common import (
     DEFAULT_HORIZON,
     bending,
@@ -24,8 +24,9 @@ from tiebreak.algorithms.fista import State
 from tiebreak.functions.base import Minorant
 from tiebreak.linalg import checks
 from tiebreak.linalg.arrays import Array
+from tiebreak.linalg.refusals import Refusal
 from tiebreak.problem import ErrorBound, Problem
-from tiebreak.proofs.certificate import StepEvidence
+from tiebreak.proofs.evidence import StepEvidence
 
 FIRST_PHASE = 16  # steps of the adaptive variant's first phase; each next one is twice as long
 UNPROVED = 1e4  # the penalty where no theorem gives one, in units of L_f/L_g

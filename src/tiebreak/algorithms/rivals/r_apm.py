@@ -10,13 +10,14 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from tiebreak.algorithms import fista
-from tiebreak.algorithms.base import Method, Refusal
+from tiebreak.algorithms.base import Method
 from tiebreak.algorithms.common import DEFAULT_HORIZON, need_lipschitz, need_short_step
 from tiebreak.algorithms.fista import State
 from tiebreak.linalg import checks
 from tiebreak.linalg.arrays import Array
+from tiebreak.linalg.refusals import Refusal
 from tiebreak.problem import Problem
-from tiebreak.proofs.certificate import StepEvidence
+from tiebreak.proofs.evidence import StepEvidence
 
 
 @dataclass(frozen=True)

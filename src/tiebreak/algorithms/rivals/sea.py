@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
 
-from tiebreak.algorithms.base import Method, Refusal, StateReport
+from tiebreak.algorithms.base import Method, StateReport
 from tiebreak.algorithms.common import (
     DEFAULT_HORIZON,
     averaged,
@@ -26,8 +26,9 @@ from tiebreak.algorithms.rivals.alternating import Turns
 from tiebreak.functions.base import Minorant
 from tiebreak.linalg import arrays, checks
 from tiebreak.linalg.arrays import Array
+from tiebreak.linalg.refusals import Refusal
 from tiebreak.problem import Point, Problem
-from tiebreak.proofs.certificate import StepEvidence
+from tiebreak.proofs.evidence import StepEvidence
 
 
 class State(NamedTuple):

@@ -1,0 +1,240 @@
+"""Sums up the minorants that any method leaves behind, for bounds on f* and g*.
+
+With f = f1 + f2 and g = g1 + g2, minorants l_f,i of f1 and l_g,i of g1, any weights a_i, mu_i >= 0,
+and any ghat >= g* that is a computed value of g at a point of Z,
+
+    f*  >=  (1/sum a_i) min_{x in Z} [ sum a_i (l_f,i + f2)(x) + sum mu_i (l_g,i + g2 - ghat)(x) ],
+
+because x* lies in Z and (l_g,i + g2)(x*) <= g* <= ghat.  Likewise g* >= min_Z of g2 plus any
+average of l_g,i.  Weights are free: which sums are tried is the matter of `tiebreak.proofs.bounds`.
+Bounds on rounding errors are subtracted: a certificate may be wide, it is never wrong.
+
+This package knows no method: a method hands over `StepEvidence`, and that is all. It waits in an
+`EvidenceQueue` (evidence.py), is summed up here, and a `Certifier` (certificate.py) says what
+the bounds mean for a point.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from tiebreak.functions.base import Function, Minorant
+from tiebreak.functions.penalties import split
+from tiebreak.linalg import arrays, deadline
+from tiebreak.linalg.arrays import TINY, Array, rounding_unit
+from tiebreak.problem import Problem
+from tiebreak.proofs.bounds import HUGE, Block, Bound, Search, Sums, best_of
+from tiebreak.proofs.evidence import (
+    EvidenceQueue,
+    Intervals,
+    Measured,
+    StepEvidence,
+    measured,
+    minorant_errors,
+    value_error,
+)
+from tiebreak.proofs.models import UNIT, Model
+from tiebreak.sets.domains import Space, distance_bound
+
+
+class BoundAccumulator:
+    """Sums up the evidence of a run, and turns the sums into bounds on f* and g*."""
+
+    def __init__(self, problem: Problem, x0: Array, sums: Sums | None = None) -> None:
+        self.problem, self._queue = problem, EvidenceQueue(x0)
+        (zero,) = arrays.doubles([arrays.zeros_like(x0)])
+        self._nothing = Model(0.0, 0.0, 0.0, zero, 0.0, 0.0, 0.0)
+        self._search = Search(problem, zero)
+        self._growth = 0.0
+        if isinstance(problem.domain, Space):  # a factorisation, for the proof alone
+            self._growth = deadline.unless_too_long(lambda: problem.lower.growth, 0.0)
+        self.refuted = False  # was a promise of the user seen to be false?
+        self.is_steep = False  # was f seen to rise faster than its Lipschitz constant allows?
+        self.part_sizes = (0.0, 0.0)  # of f and g, where they are sums whose parts may cancel
+        self._is_good = True  # was all finite that was summed up since the last add?
+        self._sums = sums or Sums(
+            steps=0, blocks=(), last_upper=None, last_cut=None, last_lower=None, last_ratio=0.0,
+            ghat=math.inf,
+            upper_bound=problem.upper.lower_bound,
+            guard=Bound(problem.upper.lower_bound, 0.0, 0.0), upper_ceiling=math.inf,
+            lower_bound=problem.lower.lower_bound,
+            tail=0, tail_factor=1.0, kept_cut=None, kept_factor=1.0, lower_tail=0,
+        )  # fmt: skip
+
+    def add(self, evidence: StepEvidence) -> bool:
+        """The evidence of one step; False if some that waited was not finite, and was left out.
+
+        The sums are the same whether it waits or not, on the host to the bit. A device is asked
+        here, when it has nothing else to do; the arithmetic is left to `catch_up`, unless nobody
+        calls it.
+        """
+        if self._queue.put(evidence):
+            self._measure()
+        if self._queue.is_immediate:
+            self.catch_up()
+        was_good, self._is_good = self._is_good, True
+        return was_good
+
+    def catch_up(self) -> None:
+        """Sum up what is measured: for whoever waits for data in the meantime."""
+        for evidence, sizes in self._queue.take():
+            self._is_good &= self._sum_up(evidence, sizes)
+
+    @property
+    def sums(self) -> Sums:
+        """All sums and bounds so far."""
+        self._measure()
+        self.catch_up()
+        return self._sums
+
+    def _measure(self) -> None:
+        """The sizes of all that waits, and what its values say: the questions to a device."""
+        self.catch_up()  # in the order of the steps
+        values = [value for evidence in self._queue.measure() for value in evidence.values]
+        if values:
+            self._lower_ghat(values)
+        if values and self._growth > 0.0:
+            self._raise_lower_bound([near for _, _, near in values])
+
+    # -- values of g ----------------------------------------------------------------------------
+
+    def _lower_ghat(self, values: Sequence[tuple[float, Array, Minorant]]) -> None:
+        """By the smallest value, and by those below its bound, mostly none."""
+        ghat, values = self._sums.ghat, sorted(values, key=lambda entry: entry[0])
+        for some in (values[:1], values[1:]):
+            if below := [entry for entry in some if entry[0] < ghat]:
+                ghat = min(ghat, *self._values_above(below))
+        self._sums = self._sums._replace(ghat=ghat)
+
+    def _values_above(self, values: Sequence[tuple[float, Array, Minorant]]) -> list[float]:
+        """Upper bounds on the true values of g at points of Z, each with a minorant close by."""
+        g, n = self.problem.lower, int(self._nothing.slope.shape[0])
+        lipschitz, terms = g.known_lipschitz, split(g)[1].terms
+        vectors = arrays.doubles(
+            [v for _, at, near in values for v in (at, near.slope, at - near.at)]
+        )
+        squares = arrays.dots(*((v, v) for v in vectors))
+        sizes = iter([arrays.norm(*known) for known in zip(vectors, squares, strict=True)])
+        reaches = arrays.floats([near.reach for _, _, near in values])
+        bounds = []
+        for (value, at, near), reach in zip(values, reaches, strict=True):
+            size, steepness, distance = next(sizes), next(sizes), next(sizes)
+            # The point is in Z up to rounding only: this is about the next one that is.
+            outside = distance_bound(self.problem.domain, at)
+            if math.isfinite(lipschitz):
+                steepness += lipschitz * (distance + outside)
+            extent = max(size, reach) if near.reach is not None else g.extent(at)
+            error = value_error(g, at, extent, value, near.size, steepness)
+            steepness += terms.steepness(n, size + outside)
+            bounds.append(value + error + outside * steepness + TINY)
+        return bounds
+
+    def _raise_lower_bound(self, minorants: Sequence[Minorant]) -> None:
+        """On R^n: g* >= g(x) - |grad g(x)|²/(2 mu), where g has such a mu."""
+        bounds = []
+        for near, sizes in zip(minorants, measured(minorants), strict=True):
+            errors = minorant_errors(self.problem.lower, near, sizes.reach, sizes.steepness)
+            slope = sizes.steepness + errors[1]
+            bounds.append(near.value - errors[0] - slope * slope / (2.0 * self._growth) - TINY)
+        self._sums = self._sums._replace(lower_bound=best_of(self._sums.lower_bound, *bounds))
+
+    # -- minorants ------------------------------------------------------------------------------
+
+    def _sum_up(self, evidence: StepEvidence, sizes: Iterator[Measured]) -> bool:
+        """The minorants of one step, which are measured; False if one of them is not finite."""
+        f, g = self.problem.upper, self.problem.lower
+        uppers = [(w, self._model(f, m, next(sizes), 1.0, 0.0)) for w, m in evidence.upper]
+        cuts = [(w, self._model(g, m, next(sizes), 0.0, 1.0)) for w, m in evidence.cuts]
+        lowers = [(w, self._model(g, m, next(sizes), 0.0, 1.0)) for w, m in evidence.lower]
+        if not all(model.is_finite for _, model in (*uppers, *cuts, *lowers)):
+            return False
+        of_f, of_g = self.part_sizes
+        self.part_sizes = (
+            max((minorant.size for _, minorant in evidence.upper), default=of_f),
+            max((minorant.size for _, minorant in (*evidence.lower, *evidence.cuts)), default=of_g),
+        )
+        if evidence.intervals is not None:
+            self._take_over(evidence.intervals)
+        s = self._sums
+        steps, blocks = s.steps, s.blocks
+        if uppers or cuts or lowers:
+            if steps & (steps - 1) == 0:  # a power of two, or the very first: a new block
+                blocks = (*blocks, Block(self._nothing, self._nothing, self._nothing))
+            # Any weights are valid: a multiplier that would drown all others is left out.
+            sane = [
+                (w, m) for w, m in cuts if 0.0 < w * (1.0 + m.value_error + m.slope_error) < HUGE
+            ]
+            *before, block = blocks
+            sums = map(_plus_all, block, (uppers, sane, lowers))
+            steps, blocks = steps + 1, (*before, Block(*sums))
+        self._sums = s._replace(
+            steps=steps, blocks=blocks,
+            last_upper=uppers[-1][1] if uppers else s.last_upper,
+            last_cut=cuts[-1][1] if cuts else s.last_cut,
+            last_lower=lowers[-1][1] if lowers else s.last_lower,
+            last_ratio=cuts[-1][0] / uppers[-1][0] if cuts and uppers else s.last_ratio,
+        )  # fmt: skip
+        return True
+
+    def _model(
+        self, h: Function, minorant: Minorant, sizes: Measured, upper: float, lower: float
+    ) -> Model:
+        """value + <slope, x - at> + sigma/2 |x - at|², with its rounding errors."""
+        at, slope, inner, size, steepness, reach = sizes
+        sigma = h.strong_convexity - h.defect
+        of_value, of_slope = minorant_errors(h, minorant, reach, steepness)
+        constant = minorant.value - inner
+        if sigma != 0.0:
+            slope = arrays.plus(slope, at, -sigma)
+            constant += 0.5 * sigma * size * size
+        # Of a sum over the variables, and the sum over the steps rounds too.
+        slack = rounding_unit(UNIT, int(slope.shape[0])) + 0.5 * UNIT * self._sums.steps
+        of_value += of_slope * size + slack * (
+            abs(minorant.value) + steepness * size + abs(sigma) * size * size
+        )
+        of_slope += slack * (steepness + abs(sigma) * size) + TINY
+        return Model(upper, lower, constant, slope, sigma, of_value + TINY, of_slope)
+
+    def _take_over(self, known: Intervals) -> None:
+        """Believe what a method, or another run, has proved."""
+        (low, high), s = known.upper, self._sums
+        self._sums = s._replace(
+            upper_bound=max(s.upper_bound, low),
+            upper_ceiling=min(s.upper_ceiling, high),
+            lower_bound=max(s.lower_bound, known.lower),
+        )
+
+    def inherit(self, other: BoundAccumulator) -> None:
+        """Take over the bounds and the doubts, not the sums, of another run on the same problem."""
+        self.refuted |= other.refuted
+        self.is_steep |= other.is_steep
+        s, known = self.sums, other.sums
+        self._sums = s._replace(ghat=min(s.ghat, known.ghat))
+        self._take_over(Intervals((known.upper_bound, known.upper_ceiling), known.lower_bound))
+
+    # -- bounds ---------------------------------------------------------------------------------
+
+    def bounds(self, effort: int = 5) -> tuple[float, float]:
+        """The best proved lower bounds on f* and on g* so far; -inf where there is none.
+
+        ``effort``: how many factors on the cuts are tried per sum, from the last best one on.
+        """
+        self._sums = self._search.improved(self.sums, effort)
+        return self._sums.upper_bound, self._sums.lower_bound
+
+    @property
+    def is_contradicted(self) -> bool:
+        """Is g* proved to be above a value of g, or was another promise of the user refuted?"""
+        return self.refuted or self.sums.lower_bound > self.sums.ghat
+
+    def steepness(self, model: Model, size: float) -> float:
+        """A bound on the slope of a model of the sums where |x| <= size."""
+        return arrays.norm(self._search.slope(model)) + abs(model.curvature) * size
+
+
+def _plus_all(total: Model, weighted: Sequence[tuple[float, Model]]) -> Model:
+    """A sum of minorants and some more of them."""
+    for weight, model in weighted:
+        total = total.plus(model, weight)
+    return total

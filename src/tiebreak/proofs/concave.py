@@ -1,0 +1,64 @@
+"""The maximum of a concave function of one number, from few values and derivatives."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+Tangent = tuple[float, float, float]  # t, value and derivative
+Concave = Callable[[float], Tangent]  # at t, or at the next t where it is finite
+
+STRIDES = 4.0, 1e8  # the first and the largest factor on t, until the maximum is bracketed
+FACTORS = 1e-150, 1e150  # t stays between these: beyond them rounding errors drown the rest
+CLOSE = 1e-3  # relative: a bracket this narrow is narrow enough, every value being a valid bound
+MARGIN = 0.05  # of a bracket: so far from its ends at least, for tangents may be inexact
+
+
+def largest(
+    concave: Concave, start: float, effort: int, ceiling: float = math.inf
+) -> tuple[float, float]:
+    """The largest value found of a concave function of t in (0, ceiling], and where.
+
+    ``concave(t)`` gives value and derivative, at t or, where t is outside of the interval on which
+    the function is finite, at a point just inside. Multiplies or divides t by 4, 16, 256 ... until
+    the maximum is bracketed, then goes to where the two tangents meet. Every value is a valid
+    bound, so that stopping early is safe. Values are believed more than derivatives, which may
+    belong to an inexact minimum.
+    """
+    left = right = None
+    best, t, (stride, longest) = (-math.inf, start), start, STRIDES
+    for _ in range(effort):
+        asked = min(t, ceiling)
+        t, value, derivative = concave(asked)
+        best = max(best, (value, t))
+        if left is not None and t > left[0] and value < left[1]:
+            derivative = min(derivative, (value - left[1]) / (t - left[0]))
+        if right is not None and t < right[0] and value < right[1]:
+            derivative = max(derivative, (right[1] - value) / (right[0] - t))
+        if derivative > 0.0:
+            left = (t, value, derivative)
+        elif derivative < 0.0:
+            right = (t, value, derivative)
+        is_end = derivative * (asked - t) > 0.0 or (t == ceiling and derivative > 0.0)
+        if is_end or not abs(derivative) > 0.0:  # the end of the interval, or t, is best
+            break
+        if left is not None and right is not None:
+            if right[0] - left[0] <= CLOSE * right[0]:
+                break
+            t = _between(left, right)
+        else:
+            t = t / stride if left is None else t * stride
+            stride = min(stride * stride, longest)
+            if not FACTORS[0] < t < FACTORS[1]:
+                break
+    return best
+
+
+def _between(left: Tangent, right: Tangent) -> float:
+    """Where two tangents meet, but not too close to either of them."""
+    (a, at_a, up), (b, at_b, down) = left, right
+    meet = (at_b - at_a + up * a - down * b) / (up - down)
+    if not math.isfinite(meet):  # nothing bounds the model at a
+        meet = 0.5 * (a + b)
+    margin = MARGIN * (b - a)
+    return min(max(meet, a + margin), b - margin)

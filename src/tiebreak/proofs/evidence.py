@@ -1,0 +1,135 @@
+"""What a method hands over, the evidence of one step, and the queue in which it is measured."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from tiebreak.functions.base import Function, Minorant
+from tiebreak.functions.penalties import split
+from tiebreak.linalg import arrays
+from tiebreak.linalg.arrays import Array, rounding_unit
+
+BATCH = 8  # steps that are measured together: see EvidenceQueue
+HOST_LENGTH = 2**14  # entries of a vector that may wait in the host's memory: megabytes in all
+DEVICE_LENGTH = 2**20  # the same on a device, which has gigabytes
+
+
+class Intervals(NamedTuple):
+    """Bounds that a method has proved in its own way, by factorisation and not by minorants."""
+
+    upper: tuple[float, float] = (-math.inf, math.inf)  # an interval that contains f*
+    lower: float = -math.inf  # g* is at least this
+    why: str = ""  # why f* has no upper bound, where that is known
+
+    def both(self, other: Intervals) -> Intervals:
+        """What both say, of the same problem."""
+        (low, high), (least, most) = self.upper, other.upper
+        high = min(high, most)
+        why = self.why if math.isinf(high) else ""
+        return Intervals((max(low, least), high), max(self.lower, other.lower), why)
+
+
+class StepEvidence(NamedTuple):
+    """What one step has found out: weighted minorants, and values of g at points of Z."""
+
+    upper: tuple[tuple[float, Minorant], ...] = ()  # of f1
+    cuts: tuple[tuple[float, Minorant], ...] = ()  # of g1, weighted by the cuts' multipliers
+    lower: tuple[tuple[float, Minorant], ...] = ()  # of g1, weighted for a bound on g* itself
+    values: tuple[tuple[float, Array, Minorant], ...] = ()  # g at a point of Z, a minorant close by
+    intervals: Intervals | None = None  # what the method has proved in its own way
+
+
+class Measured(NamedTuple):
+    """A minorant's point and slope in float64, <slope, at>, |at| and |slope|.
+
+    ``reach`` is |at|, or what the image was mixed from where that was longer: see `Minorant`.
+    """
+
+    at: Array
+    slope: Array
+    inner: float
+    size: float
+    steepness: float
+    reach: float
+
+
+class EvidenceQueue:
+    """Evidence that waits until it is measured, and then until somebody takes it.
+
+    On a device asking for a number costs more than the arithmetic, and on the host code that has
+    not run for a while is slow relative to the products of a step: so a few steps are measured
+    together, unless their vectors are long.
+    """
+
+    def __init__(self, x0: Array) -> None:
+        limit = HOST_LENGTH if arrays.namespace(x0) is np else DEVICE_LENGTH
+        self._batch = BATCH if x0.shape[0] <= limit else 1
+        self._waiting: list[StepEvidence] = []
+        self._measured: list[tuple[StepEvidence, Iterator[Measured]]] = []
+
+    @property
+    def is_immediate(self) -> bool:
+        """Is every step measured, and to be taken, at once?"""
+        return self._batch == 1
+
+    def put(self, evidence: StepEvidence) -> bool:
+        """Add the evidence of a step at the end; is it time to measure?"""
+        self._waiting.append(evidence)
+        return len(self._waiting) >= self._batch
+
+    def measure(self) -> list[StepEvidence]:
+        """Measure all that waits, by one transfer from a device; what was measured just now."""
+        waiting, self._waiting = self._waiting, []
+        found = [[m for _, m in (*e.upper, *e.cuts, *e.lower)] for e in waiting]
+        sizes = measured([minorant for some in found for minorant in some])
+        self._measured += [
+            (evidence, iter(list(itertools.islice(sizes, len(some)))))
+            for evidence, some in zip(waiting, found, strict=True)
+        ]
+        return waiting
+
+    def take(self) -> list[tuple[StepEvidence, Iterator[Measured]]]:
+        """All that is measured, in the order of the steps; it leaves the queue."""
+        taken, self._measured = self._measured, []
+        return taken
+
+
+def measured(minorants: Sequence[Minorant]) -> Iterator[Measured]:
+    """The minorants in float64, and all their sizes by one transfer."""
+    vectors = iter(arrays.doubles([v for m in minorants for v in (m.at, m.slope)]))
+    pairs = list(zip(vectors, vectors, strict=True))
+    products = [p for at, slope in pairs for p in ((slope, at), (at, at), (slope, slope))]
+    numbers = iter(arrays.dots(*products) if products else ())
+    reaches = arrays.floats([minorant.reach for minorant in minorants])
+    for (at, slope), reach in zip(pairs, reaches, strict=True):
+        inner, *squares = (next(numbers) for _ in range(3))
+        size, steepness = arrays.norm(at, squares[0]), arrays.norm(slope, squares[1])
+        yield Measured(at, slope, inner, size, steepness, max(size, reach))
+
+
+def minorant_errors(
+    h: Function, minorant: Minorant, reach: float, steepness: float
+) -> tuple[float, float]:
+    """Bounds on the rounding errors of its value and slope, in the precision of its vectors."""
+    parts = max(abs(minorant.value), minorant.size)
+    slope = minorant.slope
+    return h.rounding(reach, parts, steepness, arrays.epsilon(slope), int(slope.shape[0]))
+
+
+def value_error(
+    h: Function, x: Array, reach: float, value: float, parts: float, steepness: float
+) -> float:
+    """A bound on the rounding error of the value of h at x, its penalty included.
+
+    ``reach`` = |x|, or more: see `Measured`; ``steepness``: about the slope of the smooth part
+    there; ``parts``: see `Minorant.size`.
+    """
+    penalty, n = split(h)[1].value(x), int(x.shape[0])
+    parts = max(abs(value) + penalty, parts)
+    epsilon = arrays.epsilon(x)  # a point in float64 was evaluated in it: see run.Counted
+    return h.rounding(reach, parts, steepness, epsilon, n)[0] + rounding_unit(epsilon, n) * penalty

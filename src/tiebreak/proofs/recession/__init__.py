@@ -1,0 +1,13 @@
+"""Directions along which a level falls for ever, so that there is no minimiser; proved or not said.
+
+For g(x) = sum of w_i log(1 + exp(-<m_i, x>)) + (squares of Rx - s) + <c, x> on Z and a direction d
+of Z (x + t d is in Z for every x in Z and t >= 0) with R d = 0, the slope of g along d tends to
+
+    <c, d> + sum of w_i max(-<m_i, d>, 0)    from below.
+
+If that is at most 0, and <c, d> < 0 or some <m_i, d> is not 0, then g(x + d) < g(x) for every x:
+no x is a minimiser. The same for f among the minimisers of g, along a d that does not change what
+all of them share. This holds for any d, wherever it came from: from the way that a run has gone
+(`watch`), or from a linear program (`programs`). A d counts only if all of this holds for the
+numbers as they are stored (`level`), rounding errors included (`proof`).
+"""

@@ -1,0 +1,178 @@
+"""All directions at once, by linear programs (HiGHS), and the Newton step that may spare them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from tiebreak.linalg.host import norm
+from tiebreak.linalg.matrices import DENSE_LIMIT
+from tiebreak.linalg.spectra import Host
+from tiebreak.proofs.recession.level import HostRows, RecessionLevel
+from tiebreak.proofs.recession.proof import MEANT, SLIGHT
+
+NEWTON_LIMIT = 512  # variables: a Newton step on more of them costs more than a linear program
+LARGEST = 12  # directions with whole numbers up to this are tried: their products are exact
+LONG = 2**28  # multiplications of a factorisation: beyond this a linear program takes minutes
+ROUGH = 0.5  # of 1: a Newton step that changes no margin by more shows that there is a minimiser
+FEASIBILITY = 1e-9  # asked of HiGHS: well below MEANT, and not below what it can do
+
+
+def candidates(level: RecessionLevel, seconds: float) -> Iterator[Host]:
+    """Directions along which the level may fall, in time, if there are not too many numbers.
+
+    Where there is one at all, one of these is close to one.
+    """
+    is_idle = not level.losses and not level.linear.c.any()
+    if is_idle or sum(rows.stored for rows in level.all_rows) * level.side > LONG:
+        return
+    is_plain = not level.losses and level.cone.is_space
+    for d in _projections(level) if is_plain else _programs(level, seconds):
+        yield from _variants(level, d)
+
+
+def _variants(level: RecessionLevel, d: Host) -> Iterator[Host]:
+    """A direction of a linear program as it may be meant: whole numbers, or products that are 0."""
+    d = d / float(np.max(np.abs(d)))
+    d = np.where(np.abs(d) <= MEANT, 0.0, d)
+    for most in range(1, LARGEST + 1):
+        whole = np.round(most * d)
+        if np.all(np.abs(whole - most * d) <= MEANT * most):
+            yield whole
+            break
+    moves, c, near = d != 0.0, level.linear.c, []
+    for rows in (*level.all_rows, level.cone.rows):
+        is_near = np.abs(rows.along(d).product) <= MEANT * rows.sizes * norm(d)
+        near.append(rows.some(is_near)[:, moves])
+    if c.any() and abs(float(c @ d)) <= MEANT * norm(c) * norm(d):
+        near.append(c[None, moves])
+    E = np.vstack(near)
+    E = E[np.any(E != 0.0, axis=1)]
+    if len(E) and E.size <= DENSE_LIMIT:
+        E = E / np.sqrt(np.sum(E * E, axis=1))[:, None]
+        for _ in range(2):
+            d[moves] -= np.linalg.lstsq(E, E @ d[moves], rcond=SLIGHT)[0]
+    yield d
+
+
+def _projections(level: RecessionLevel) -> Iterator[Host]:
+    """On R^n, where there is only a linear term: against it, as far as nothing holds it."""
+    c = level.linear.c
+    E = np.vstack([np.zeros((0, len(c))), *(r.some(np.ones(r.shape[0])) for r in level.fixed)])
+    d = -c / norm(c)
+    d -= np.linalg.lstsq(E, E @ d, rcond=SLIGHT)[0]
+    if norm(d) > MEANT:
+        yield d
+
+
+def _programs(level: RecessionLevel, seconds: float) -> Iterator[Host]:
+    """Directions d with |d_j| <= 1 (in scaled variables) that may serve, from HiGHS."""
+    import scipy.sparse as sp
+
+    n, cone = len(level.linear.c), level.cone
+    fixed, moved = _stacked(level.fixed, n), _stacked([rows for _, rows in level.losses], n)
+    within = _stacked([cone.rows], n)
+    # In powers of two: columns of the same size, then rows.
+    tops = _largest(sp.vstack([fixed, moved, sp.csr_array(level.linear.c[None])], format="csr"), 0)
+    column = _powers(tops) if not within.shape[0] else np.ones(n)  # whose rows stay as they are
+    fixed, _ = _scaled_rows(fixed @ sp.diags_array(column))
+    moved, scale = _scaled_rows(moved @ sp.diags_array(column))
+    bounds = np.stack([np.maximum(cone.low, -1.0), np.minimum(cone.high, 1.0)], axis=1)
+    if not within.shape[0]:
+        bounds[tops == 0.0] = 0.0
+
+    def solved(cost: Host, rows: Any, box: Host, least: float) -> Iterator[Host]:
+        more = sp.csr_array((fixed.shape[0], len(cost) - n))
+        equal = sp.hstack([fixed, more], format="csr")
+        found = _minimiser(cost, rows, equal, box, seconds)
+        if found is not None and float(cost @ found) < -least:
+            yield column * found[:n]
+
+    m, c = moved.shape[0], level.linear.c * column
+    total = np.asarray(moved.sum(axis=0)).reshape(-1)
+    if not c.any():
+        yield from solved(-total, sp.vstack([-moved, within], format="csr"), bounds, MEANT)
+        return
+    weights = np.concatenate([np.zeros(0), *(np.full(r.shape[0], w) for w, r in level.losses)])
+    cost = np.concatenate([c / norm(c), weights / scale / norm(c)])  # of (d, z), z >= max(-M d, 0)
+    more = sp.csr_array((within.shape[0], m))
+    losses = sp.hstack([-moved, -sp.eye_array(m)])
+    rows = sp.vstack([losses, sp.hstack([within, more])], format="csr")
+    box = np.vstack([bounds, np.tile([0.0, math.inf], (m, 1))])
+    yield from solved(cost, rows, box, SLIGHT)
+    if m:  # where the slope is 0 at best, something must move
+        box[n:, 1] = float(n)
+        flat = sp.vstack([rows, sp.csr_array(cost[None])], format="csr")
+        yield from solved(-np.concatenate([total, 2.0 * np.ones(m)]), flat, box, MEANT)
+
+
+def _stacked(rows: Sequence[HostRows], n: int) -> Any:
+    """All of them in one sparse matrix."""
+    import scipy.sparse as sp
+
+    empty = sp.csr_array((0, n))
+    return sp.vstack([empty, *(sp.csr_array(some.entries) for some in rows)], format="csr")
+
+
+def _largest(rows: Any, axis: int) -> Host:
+    """The size of the largest entry of every column (0) or row (1)."""
+    return np.asarray(abs(rows).max(axis=axis).todense()).reshape(-1)
+
+
+def _powers(tops: Host) -> Host:
+    """The powers of two that bring numbers to the size of 1."""
+    return np.ldexp(1.0, -np.frexp(np.where(tops > 0.0, tops, 1.0))[1])
+
+
+def _scaled_rows(rows: Any) -> tuple[Any, Host]:
+    """The rows with entries of the size of 1, by powers of two, and what they were scaled by."""
+    import scipy.sparse as sp
+
+    scale = _powers(_largest(rows, 1))
+    return (sp.diags_array(scale) @ rows).tocsr(), scale
+
+
+def _minimiser(cost: Host, rows: Any, equal: Any, bounds: Host, seconds: float) -> Host | None:
+    """Of <cost, v> over {rows v <= 0, equal v = 0, bounds}; None where HiGHS finds none."""
+    from scipy.optimize import linprog
+
+    largest = float(np.max(np.abs(cost), initial=0.0))
+    if not largest > 0.0:
+        return None
+    options = dict.fromkeys(
+        ("primal_feasibility_tolerance", "dual_feasibility_tolerance"), FEASIBILITY
+    )
+    if math.isfinite(seconds):
+        options["time_limit"] = seconds
+    some: dict[str, Any] = {}
+    if rows.shape[0]:
+        some |= {"A_ub": rows, "b_ub": np.zeros(rows.shape[0])}
+    if equal.shape[0]:
+        some |= {"A_eq": equal, "b_eq": np.zeros(equal.shape[0])}
+    found = linprog(cost / largest, **some, bounds=bounds, options=options)
+    return np.asarray(found.x) if found.status == 0 else None
+
+
+def has_minimum_near(level: RecessionLevel, x: Host, slope: Host) -> bool:
+    """Does a Newton step from x, where this is the slope, show that there is a minimiser?
+
+    On R^n. With v the step, theta_i = w_i p_i (1 - (1 - p_i) <m_i, v>) are slopes of the losses
+    that balance the squares and the linear term; where no margin changes by 1 all of them are
+    positive, and then there is no direction (Stiemke). Rounding errors are left aside: this
+    proves nothing to anybody, it spares a linear program.
+    """
+    n = len(x)
+    if not (level.cone.is_space and n <= NEWTON_LIMIT):
+        return False
+    H = sum((rows.gram() for rows in level.fixed), np.zeros((n, n)))
+    for weight, rows in level.losses:
+        margins = np.minimum(np.abs(rows.entries @ x), 700.0)
+        H = H + rows.gram(weight / (2.0 + 2.0 * np.cosh(margins)))
+    v = np.linalg.pinv(H, rcond=SLIGHT, hermitian=True) @ -slope
+    if not norm(H @ v + slope) <= MEANT * norm(H) * norm(v):
+        return False
+    changes = [float(np.max(np.abs(rows.entries @ v), initial=0.0)) for _, rows in level.losses]
+    return max(changes, default=0.0) <= ROUGH

@@ -1,0 +1,177 @@
+"""Watches a run for a direction along which a level falls for ever, and says which was found."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from tiebreak.functions.sums import summands
+from tiebreak.linalg import arrays
+from tiebreak.linalg.arrays import Array
+from tiebreak.linalg.host import host, norm
+from tiebreak.linalg.spectra import EPS, Host
+from tiebreak.problem import Problem
+from tiebreak.proofs.recession.level import CONES, KNOWN, RecessionCone, RecessionLevel
+from tiebreak.proofs.recession.programs import candidates, has_minimum_near
+from tiebreak.proofs.recession.proof import proved_direction
+
+FIRST_PROGRAM, STEPS_PER_SIDE = 32, 4  # steps before a linear program, and per row or column of it
+FURTHER = 12  # doublings of x, in search of a point where no loss is wrong
+DOUBLINGS, FALLING = 4, 0.75  # so often the way to x is doubled, and g falls at least to this share
+
+LOWER = "g has no minimiser: it falls"
+UPPER = "f has no minimum over the minimisers of g: it falls"
+DOUBT = "whether g has a minimiser is not determined: it still falls far beyond x,"
+
+
+class NoMinimum(NamedTuple):
+    """A level falls for ever along ``direction``, which has length 1; findings of a run."""
+
+    level: str  # "upper" or "lower"
+    direction: Array
+    is_proved: bool = True  # False: only seen, for g is nothing but callables
+    dimension: int | None = None
+
+    @property
+    def status(self) -> str:
+        """With which the run ends."""
+        return "unbounded" if self.is_proved else "undetermined"
+
+    @property
+    def sentence(self) -> str:
+        """For the message."""
+        d = host(self.direction)
+        largest = np.argsort(-np.abs(d), kind="stable")[:3]
+        entries = ", ".join(f"x[{i}] {d[i]:+.3g}" for i in largest if abs(d[i]) > 1e-9)
+        more = ", ..." if np.count_nonzero(np.abs(d) > 1e-9) > len(largest) else ""
+        what = (LOWER if self.level == "lower" else UPPER) if self.is_proved else DOUBT
+        return f"{what} along the direction {entries}{more}"
+
+    def lines(self) -> list[tuple[str, str]]:
+        """Nothing but the message."""
+        return []
+
+
+class RecessionWatch:
+    """Watches a method at work on a problem for such directions.
+
+    At little cost: at steps that are powers of two the way that the run has gone is tried as a
+    direction, which costs one product. Once, when the run has cost as much as that or is about
+    to end with a success, a linear program decides on all directions at once.
+    """
+
+    def __init__(self, problem: Problem, x0: Array) -> None:
+        n, g = int(x0.shape[0]), problem.smooth_parts[1]
+        self._problem, self._x0, self._next = problem, x0, 0
+        self._levels: dict[str, RecessionLevel] = {}  # of which it is open whether they fall
+        self._cone: RecessionCone | None = None
+        self._floor = 0.0  # what a loss whose rows are not at hand is at least, if it is wrong
+        can_fall = not (
+            problem.is_bounded
+            or any(problem.penalties[1].terms.weights)
+            or g.strong_convexity > 0.0
+        )
+        self._is_blind = can_fall and not all(isinstance(p, KNOWN) for _, p in summands(g.bare))
+        if can_fall and isinstance(problem.domain, CONES):
+            self._cone = RecessionCone(problem.domain, n)
+            below = RecessionLevel.of(g, self._cone)
+            if below is not None and below.hidden == math.inf:
+                if below.can_fall:
+                    self._levels["lower"] = below
+                if (above := below.upper_of(problem)) is not None:
+                    self._levels["upper"] = above
+            elif below is not None and not (below.fixed or below.linear.size):
+                least = min([below.hidden, *(weight for weight, _ in below.losses)])
+                self._floor = least * math.log(2.0) * (1.0 - 8.0 * EPS)
+
+    def check(
+        self, step: int, x: Array, gaps: tuple[float, float], seconds: float = math.inf
+    ) -> NoMinimum | None:
+        """At a step on the way: is there no minimum?
+
+        ``gaps`` are the proved ones of both levels, inf where nothing is: quadratics that are
+        bounded below have a minimum. A linear program may take ``seconds``.
+        """
+        if step < self._next:
+            return None
+        self._next = 2 * step or 1
+        if step > 0 and self._is_below_floor(x):
+            return self._found("lower", host(x))
+        if not self._levels:
+            return None
+        for name, gap in zip(("upper", "lower"), gaps, strict=True):
+            if gap < math.inf and name in self._levels and not self._levels[name].losses:
+                del self._levels[name]
+        lower = self._levels.get("lower")
+        if lower is not None and lower.losses:
+            ways = [] if arrays.norm(self._x0) == 0.0 else [x - self._x0]
+            for d in map(host, [x, *ways]) if step else lower.single_variables():
+                if (found := proved_direction(lower, d)) is not None:
+                    return self._found("lower", found)
+        side = max((level.side for level in self._levels.values()), default=0)
+        is_worth = step >= FIRST_PROGRAM + STEPS_PER_SIDE * side
+        return self._settle(seconds) if is_worth else None
+
+    def check_at_end(
+        self, x: Array, gaps: tuple[float, float], is_success: bool, seconds: float = math.inf
+    ) -> NoMinimum | None:
+        """At the end: is there no minimum?  A success needs that g has a minimiser."""
+        if is_success and any(self._is_below_floor(2.0**k * x) for k in range(FURTHER)):
+            return self._found("lower", host(x))
+        if is_success and self._is_blind:
+            return self._still_falls(x)
+        if not self._levels:
+            return None
+        if is_success:
+            lower = self._levels.get("lower")
+            if lower is None:
+                return None
+            if has_minimum_near(lower, host(x), host(self._problem.lower.gradient(x))):
+                return None
+        return self.check(max(self._next, 1), x, gaps, seconds) or self._settle(seconds)
+
+    def _is_below_floor(self, x: Array) -> bool:
+        """Is g(x) so small that x is a direction along which it falls?
+
+        A loss with <m_i, x> <= 0 is at least log 2 times its weight.
+        """
+        if not self._floor > 0.0 or self._cone is None or not self._cone.contains(host(x)):
+            return False
+        g, size = self._problem.lower, arrays.norm(x)
+        value = g.value(x)
+        error, _ = g.rounding(size, value, 0.0, arrays.epsilon(x), int(x.shape[0]))
+        return value + error < self._floor
+
+    def _still_falls(self, x: Array) -> NoMinimum | None:
+        """Does g, of which only values are known, fall and fall along the way that led to x?
+
+        That proves nothing. But a success says that there is a minimiser close to x.
+        """
+        g, d = self._problem.smooth_parts[1], x - self._x0
+        length, value = arrays.norm(d), g.value(x)
+        if not length > 0.0:
+            return None
+        for k in range(DOUBLINGS):
+            before, far = value, x + 2.0**k * d
+            value = g.value(far)
+            # A value below 0 may be anything; where it is rounding it does not fall to a share.
+            if not (0.0 < value <= FALLING * before and self._problem.domain.contains(far)):
+                return None
+        return NoMinimum("lower", d / length, is_proved=False)
+
+    def _settle(self, seconds: float) -> NoMinimum | None:
+        """All directions at once, by linear programs, where there are not too many numbers."""
+        if not seconds > 0.0:
+            return None
+        levels, self._levels = self._levels, {}
+        for name, level in levels.items():
+            for d in candidates(level, seconds):
+                if (found := proved_direction(level, d)) is not None:
+                    return self._found(name, found)
+        return None
+
+    def _found(self, level: str, d: Host) -> NoMinimum:
+        self._levels = {}
+        return NoMinimum(level, arrays.like(d / norm(d), self._x0))

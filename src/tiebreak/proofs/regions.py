@@ -1,0 +1,356 @@
+"""The minimum of a model over the region where x* can be.
+
+      Z +----------------+
+        |       (. . . . | . . )      x* lies in Z, and in the ball |x| <= R where a radius R was
+        |     (    x*    |   0   )    promised or follows from g2(x*) <= ghat - inf g1.
+        |       (. . . . | . . )
+        +----------------+            What f2 and g2 add to a model counts, too.
+
+Each kind of region knows one way to a lower bound, ``minimum(model) -> Low``:
+
+    BallRegion        only the ball counts: Z is R^n, or a ball around 0
+    SetRegion         Z and the ball, no penalties: a projection, or linear minimisation
+    PenalisedRegion   penalties that are norms, with as much of Z and the ball as has a joint prox
+    SolutionRegion    all of it: the best bound of those that apply
+
+A bound over a larger region is valid for a smaller one, so that the largest bound counts. It is
+-inf where nothing bounds the model from below.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+
+from tiebreak.functions.joint_prox import Joint, joint
+from tiebreak.functions.penalties import Penalty, Zero
+from tiebreak.functions.terms import Terms
+from tiebreak.linalg import arrays
+from tiebreak.linalg.arrays import Array, rounding_unit
+from tiebreak.proofs.models import UNIT, Low, Model
+from tiebreak.sets.domains import Ball, Box, Domain, Space, projection_error
+
+SMALLEST = 2.0**-500  # a radius below this is as good as 0
+WEIGHTS = 8  # multipliers of the constraint |x| <= R that are tried
+SHRINKING = 1e-3  # the least factor from one of them to the next
+ON_SPHERE = 1e-9  # relative: |x| this close to R is as good as R
+
+
+class SolutionRegion:
+    """The points of ``domain`` where x* can be: those with |x| <= radius, if one is known.
+
+    Penalties f2 and g2 that have no joint prox with the domain are relaxed: all the largest parts
+    of {f2, g2, domain} that have one are tried, for each bounds the whole from below.
+    """
+
+    def __init__(
+        self, f2: Penalty, g2: Penalty, domain: Domain, radius: float | None, zero: Array
+    ) -> None:
+        self._penalties, self._domain, self._zero = (f2, g2), domain, zero
+        self._joints = _largest_joint_parts(f2, g2, domain)
+        self._reach, self._radius = domain.farthest(zero), radius
+        self._is_round = type(domain) is Space or (type(domain) is Ball and domain.center is None)
+        self.narrow(0, math.inf)
+
+    def narrow(self, steps: int, radius: float) -> None:
+        """For models that are sums over so many steps, and |x*| <= radius too is known by now."""
+        if radius < self._size:
+            self._radius = max(radius, SMALLEST)
+        slack = rounding_unit(UNIT, int(self._zero.shape[0]))  # of a sum over the variables
+        # The weights are sums, which round; smaller ones are safe.
+        self._safe = 1.0 - slack - UNIT * steps
+        plain: BallRegion | SetRegion = (
+            BallRegion(self._size, self._zero, slack, steps)
+            if self._is_round
+            else SetRegion(self._domain, self._reach, self._radius, self._zero, slack)
+        )
+        self._parts = [
+            PenalisedRegion(part, plain, self._size, slack, self._safe) if part.has_norms else plain
+            for part in self._joints
+        ]
+
+    @property
+    def _size(self) -> float:
+        """|x| is at most this in all of it."""
+        return min(self._reach, self._radius or math.inf)
+
+    def value(self, model: Model, x: Array) -> float:
+        """The model with its penalties at x, less the errors that it may have there."""
+        f2, g2 = self._penalties
+        value, size = model.at(x)
+        if model.upper != 0.0:
+            value += model.upper * f2.value(x)
+        if model.lower != 0.0:
+            value += model.lower * g2.value(x)
+        return value - model.value_error - model.slope_error * size
+
+    def minimum(self, model: Model) -> Low:
+        """A lower bound on the model with its penalties over the part of Z where x* can be."""
+        f2, g2 = self._penalties
+        square = model.upper * f2.strong_convexity + model.lower * g2.strong_convexity
+        if square > 0.0:
+            model = model._replace(curvature=model.curvature + self._safe * square)
+        if model.curvature < 0.0:  # a function that is not quite convex: pay for it at once
+            paid = model.constant + 0.5 * model.curvature * self._size * self._size
+            if not math.isfinite(paid):
+                return Low()
+            model = model._replace(curvature=0.0, constant=paid)
+        lows = [part.minimum(model) for part in self._parts]
+        best = _highest(*lows)
+        if best.value == -math.inf:
+            return next((low for low in lows if low.fall is not None), best)
+        return best
+
+
+@dataclasses.dataclass(frozen=True)
+class BallRegion:
+    """All |x| <= radius, R^n where that is infinite: a matter of lengths."""
+
+    radius: float
+    zero: Array
+    slack: float  # of a sum over the variables
+    steps: int  # that a model is the sum of
+
+    def minimum(self, model: Model) -> Low:
+        """min of constant - |slope| r + q/2 r² over r <= R."""
+        lost = self.slack + 0.5 * UNIT * self.steps  # the curvature is a sum over the steps
+        q, R, length = model.curvature * (1.0 - lost), self.radius, arrays.norm(model.slope)
+        steepness = length * (1.0 + self.slack) + model.slope_error  # which may point anywhere
+        r = min(steepness / q, R) if q > 0.0 else R
+        if not math.isfinite(steepness * r):
+            return Low()
+        fall = steepness * r + model.value_error + self.slack * abs(model.constant)
+        x = arrays.stretched(model.slope, length, -r) if length > 0.0 else self.zero
+        return Low(model.constant - fall * (1.0 + 8.0 * UNIT) + 0.5 * q * r * r, x)
+
+
+@dataclasses.dataclass(frozen=True)
+class SetRegion:
+    """A set Z, and |x| <= radius where that is known: no penalties."""
+
+    domain: Domain
+    reach: float  # |x| is at most this in Z
+    radius: float | None
+    zero: Array
+    slack: float  # of a sum over the variables
+
+    def minimum(self, model: Model) -> Low:
+        """The best of a projection, of the linear part alone, and of the ball's dual."""
+        candidates = [self._by_projection(model, 0.0)] if model.curvature > 0.0 else []
+        is_sharp = any(low.is_sharp for low in candidates)
+        if math.isfinite(self.reach) and not is_sharp:
+            candidates.append(self._at_vertex(model))
+            # Without rounding the first is never the smaller one.
+            if model.curvature > 0.0 and candidates[0].value < candidates[1].value:
+                candidates.append(self._at_vertex(self._flattened(model, candidates[0].at)))
+        elif isinstance(self.domain, Box) and not is_sharp:
+            candidates.append(self._at_corner(model, self.domain))
+        if self.radius is not None and self.radius <= self.reach:
+            candidates.append(self._in_ball(model, self.radius))
+        return _highest(*candidates) if candidates else Low()
+
+    def _by_projection(self, model: Model, weight: float) -> Low:
+        """min_Z of the model + weight/2 (|x|² - radius²)."""
+        q = model.curvature + weight
+        center = model.slope * (-1.0 / q)
+        x = self.domain.project(center)
+        along, square = arrays.dots((model.slope, x), (x, x))
+        size = farthest = arrays.norm(x, square)
+        gap = 0.0  # |slope at x|
+        if x is not center:
+            way = x - center
+            squares = arrays.dots((way, way), (center, center))
+            gap, farthest = q * arrays.norm(way, squares[0]), arrays.norm(center, squares[1])
+        radius = self.radius or 0.0
+        ball = 0.5 * weight * radius * radius  # products, for ** raises where they give inf
+        bent = 0.5 * q * size * size
+        # Slope errors move the minimiser: model - e|x| >= value - e|x_min| - e²/(2q). The
+        # projection itself errs by a few units of its argument, and so does the evaluation.
+        e = model.slope_error
+        lost = model.value_error + e * size + e * e / (2.0 * q)
+        lost += self.slack * (gap + q * size) * (farthest + size)
+        if x is not center:
+            off = projection_error(self.domain, x, size)
+            lost += (gap + q * (size + off)) * off
+        lost += self.slack * (abs(model.constant) + 2.0 * ball)
+        value = model.constant + along + bent - ball - lost
+        return Low(value, x, is_sharp=weight == 0.0 and 2.0 * lost < bent)
+
+    def _in_ball(self, model: Model, radius: float) -> Low:
+        """min over Z with |x| <= radius."""
+        exact, paid = model._replace(slope_error=0.0), model.slope_error * radius
+
+        def curved(weight: float) -> Low:
+            low = self._by_projection(exact, weight)
+            return low._replace(value=low.value - paid)  # |x*| <= radius
+
+        steepness = arrays.norm(model.slope)
+        if steepness / radius == 0.0:  # no slope at all
+            value = model.constant - model.value_error - paid - steepness * radius
+            return Low(value, self.zero)
+        return _by_weights(curved, steepness / radius, model.curvature, radius)
+
+    def _at_vertex(self, model: Model) -> Low:
+        """min of the linear part over a bounded Z."""
+        slope = model.slope
+        x = self.domain.argmin(slope)
+        along, squared = arrays.dots((slope, x), (slope, slope))
+        value = model.constant + along - model.value_error
+        value -= (model.slope_error + self.slack * arrays.norm(slope, squared)) * self.reach
+        return Low(value - self.slack * abs(model.constant), x)
+
+    def _flattened(self, model: Model, p: Array) -> Model:
+        """A linear minorant: q/2 |x|² >= q <p, x> - q/2 |p|².
+
+        Where q is small relative to the slope, rounding leaves little of a projection, but p is
+        good.
+        """
+        q, size = model.curvature, arrays.norm(p)
+        rounding = 4.0 * UNIT * (arrays.norm(model.slope) + q * size)
+        return model._replace(
+            constant=model.constant - 0.5 * q * size * size,
+            slope=model.slope + q * p,
+            curvature=0.0,
+            value_error=model.value_error + self.slack * (abs(model.constant) + q * size * size),
+            slope_error=model.slope_error + rounding,
+        )
+
+    def _at_corner(self, model: Model, box: Box) -> Low:
+        """min of the linear part over a box with infinite sides: finite if the slope's signs fit.
+
+        The slope error e counts in every coordinate, for |x| <= sum |x_i|.
+        """
+        xp = arrays.namespace(self.zero)
+        e = model.slope_error + self.slack * arrays.norm(model.slope)
+        low, high = (self.zero + arrays.like(side, self.zero) for side in (box.lower, box.upper))
+        falls_up = (model.slope - e < 0.0) & (high == math.inf)
+        falls_down = (model.slope + e > 0.0) & (low == -math.inf)
+        if bool(xp.any(falls_up | falls_down)):
+            return Low()
+        x = xp.where(model.slope >= 0.0, low, high)
+        x = xp.where(xp.isfinite(x), x, xp.where(xp.isfinite(low), low, high))
+        lengths = [xp.where(xp.isfinite(side), xp.abs(side), self.zero) for side in (low, high)]
+        value = model.constant + arrays.dot(model.slope, x) - model.value_error
+        value -= e * float(xp.sum(xp.maximum(*lengths)))
+        return Low(value - self.slack * abs(model.constant), x)
+
+
+@dataclasses.dataclass(frozen=True)
+class PenalisedRegion:
+    """What f2 and g2 add to a model, with as much of Z and of |x| <= reach as has a joint prox."""
+
+    penalties: Joint
+    plain: BallRegion | SetRegion  # for a model in which the penalties have no weight
+    reach: float
+    slack: float  # of a sum over the variables
+    safe: float  # a little less than 1: a factor on weights that are sums
+
+    def minimum(self, model: Model) -> Low:
+        """min of the model and the penalties with its weights."""
+        terms = self.penalties.terms(model.upper, model.lower).times(self.safe)
+        if not any(terms.weights[:3]):
+            return self.plain.minimum(model)
+        terms = terms.with_weights(*terms.weights[:3], model.curvature * (1.0 - self.slack))
+        steepness = arrays.norm(model.slope)
+        error = model.slope_error + self.slack * steepness
+        constant = model.constant - model.value_error - self.slack * abs(model.constant)
+        if math.isinf(self.reach):
+            low = self._least_with_error(terms, model.slope, error)
+        else:
+            constant -= error * self.reach  # |x*| <= reach
+            low = self._in_ball(terms, model.slope, steepness)
+        value = constant + low.value
+        if value == -math.inf and math.isinf(self.reach):
+            return Low(fall=self._rise_along(terms.falling(model.slope)))
+        return low._replace(value=value)
+
+    def _in_ball(self, terms: Terms, slope: Array, steepness: float) -> Low:
+        """min of <slope, x> + the terms over their set, with |x| <= reach."""
+        reach = self.reach
+        if not isinstance(terms.domain, Box):
+            ball = Ball(min(reach, terms.radius))
+            return self._least(dataclasses.replace(terms, domain=ball), slope)
+        low = self._least(terms, slope)
+        if low.at is not None and not arrays.norm(low.at) > reach:
+            return low
+
+        def curved(weight: float) -> Low:
+            heavier = terms.with_weights(*terms.weights[:3], terms.square + weight)
+            paid = 0.5 * weight * reach * reach * (1.0 + self.slack)
+            low = self._least(heavier, slope)
+            return low._replace(value=low.value - paid)
+
+        return _highest(low, _by_weights(curved, steepness / reach, terms.square, reach))
+
+    def _least(self, terms: Terms, slope: Array) -> Low:
+        """min of <slope, x> + the terms over their set."""
+        value, x = terms.least(slope)
+        return Low(value - self.slack * abs(value), x)
+
+    def _least_with_error(self, terms: Terms, slope: Array, error: float) -> Low:
+        """min of <slope, x> - error |x| + the terms over their set."""
+        eased = terms.eased(slope.shape[0], error)
+        if eased is not None:
+            return self._least(eased, slope)
+        x = terms.least(slope)[1] if terms.square > 0.0 else None
+        if x is None:
+            return Low()
+        # error |x| <= theta/2 |x|² + error²/(2 theta), and theta = error/|x| is best.
+        length = arrays.norm(x)
+        theta = min(error / length if length > 0.0 else math.inf, 0.5 * terms.square)
+        low = self._least(terms.with_weights(*terms.weights[:3], terms.square - theta), slope)
+        return low._replace(value=low.value - error * error / theta)
+
+    def _rise_along(self, direction: Array | None) -> Callable[[Model], float] | None:
+        """How fast a model rises along a direction, with its penalties."""
+        if direction is None:
+            return None
+        return lambda model: (
+            arrays.dot(model.slope, direction)
+            + self.penalties.terms(model.upper, model.lower).value(direction)
+        )
+
+
+def _highest(*lows: Low) -> Low:
+    """The best of some lower bounds."""
+    return max(lows, key=lambda low: low.value)
+
+
+def _largest_joint_parts(f2: Penalty, g2: Penalty, domain: Domain) -> Sequence[Joint]:
+    """f2, g2 and the domain together, or else the largest parts of that which have a joint prox."""
+    found: dict[frozenset[int], Joint] = {}
+    for some in ((0, 1, 2), (0, 1), (0, 2), (1, 2), (0,), (1,), (2,)):
+        part = frozenset(some)
+        if any(part < larger for larger in found):
+            continue
+        with contextlib.suppress(ValueError):
+            found[part] = joint(
+                f2 if 0 in part else Zero(),
+                g2 if 1 in part else Zero(),
+                domain if 2 in part else Space(),
+            )
+    return list(found.values())
+
+
+def _by_weights(
+    curved: Callable[[float], Low], weight: float, curvature: float, radius: float
+) -> Low:
+    """The best of ``curved(weight)``, min of a model + weight/2 (|x|² - radius²).
+
+    The dual of |x| <= radius: any weight is valid, and the best one has |x| = radius.
+    """
+    best = Low()
+    for _ in range(WEIGHTS):
+        if not weight > 0.0:
+            break
+        low = curved(weight)
+        best = _highest(best, low)
+        if low.at is None:
+            break
+        longer = max(arrays.norm(low.at) / radius, SHRINKING)
+        if abs(longer - 1.0) < ON_SPHERE:
+            break
+        weight = max((curvature + weight) * longer - curvature, SHRINKING * weight)
+    return best
