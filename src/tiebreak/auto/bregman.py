@@ -81,7 +81,7 @@ class BregmanIteration(Method):
 
     def check(self, problem: Problem) -> Refusal | None:
         """Refuse a problem outside the assumptions."""
-        return need_joint_prox("Multipliers", problem)
+        return need_joint_prox("BregmanIteration", problem)
 
     def describe(self, problem: Problem) -> str:
         """The method in words."""
