@@ -32,7 +32,7 @@ from tiebreak.experiments.race import Answer
 from tiebreak.functions.base import Linear, Smooth, SquaredNorm
 from tiebreak.functions.losses import LeastSquares, Logistic, Quadratic
 from tiebreak.functions.penalties import L1, L2, ElasticNet, GroupL2, Indicator, Zero
-from tiebreak.linalg.streams import Streamed
+from tiebreak.linalg.matrices import Streamed
 from tiebreak.problem import ErrorBound, Problem
 from tiebreak.proofs.certificate import Certificate
 from tiebreak.sets.domains import Ball, Box, Halfspace, L1Ball, Monotone, Orthant, Simplex, Space

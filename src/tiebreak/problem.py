@@ -22,9 +22,8 @@ from tiebreak.functions.losses import LeastSquares
 from tiebreak.functions.penalties import Composite, Joint, Penalty, Zero, intersection, joint, split
 from tiebreak.linalg import arrays, checks, deadline, tables
 from tiebreak.linalg.arrays import Array, Image
-from tiebreak.linalg.fingerprints import FromData, remember
+from tiebreak.linalg.fingerprints import FromData, assign, remember
 from tiebreak.linalg.spectra import EPS, GAP, rounding_level
-from tiebreak.sets.cuts import assign
 from tiebreak.sets.domains import Ball, Domain, Orthant, Space
 
 DIMENSION_LIMIT = 1024  # largest smaller side of A for which the solution set is measured

@@ -23,7 +23,7 @@ from tiebreak.functions.losses import LeastSquares, Logistic, Quadratic
 from tiebreak.functions.parts import parts_of
 from tiebreak.functions.penalties import Composite
 from tiebreak.linalg import arrays, deadline
-from tiebreak.linalg.matrices import DENSE_LIMIT, WIDE_LIMIT, Matrix
+from tiebreak.linalg.matrices import DENSE_LIMIT, FLOAT64_COPY_LIMIT, Matrix
 from tiebreak.linalg.spectra import EPS, cleaned, clear_rank, equilibrate
 from tiebreak.problem import Problem
 from tiebreak.sets.domains import Ball, Halfspace, L1Ball, Space
@@ -80,7 +80,7 @@ def problem_in_float64(problem: Problem) -> Problem:
     and where g's matrices have singular values that are rounding errors of single precision, which
     in double would count, and change the answer by orders of magnitude.
     """
-    if not problem.is_single or sum(map(_entries, problem.smooth_parts)) > WIDE_LIMIT:
+    if not problem.is_single or sum(map(_entries, problem.smooth_parts)) > FLOAT64_COPY_LIMIT:
         return problem
     parts = (part for _, part in parts_of(problem.smooth_parts[1].bare))
     found = [part.matrix for part in parts if hasattr(part, "matrix")]

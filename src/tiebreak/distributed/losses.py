@@ -43,7 +43,8 @@ from tiebreak.functions import losses
 from tiebreak.functions.base import PendingEvaluation, PointWithImage
 from tiebreak.functions.losses import Found, _LinearLoss
 from tiebreak.linalg import checks
-from tiebreak.linalg.arrays import Array, Deferred, Image, Plan, mix
+from tiebreak.linalg.arrays import Array, Image, mix
+from tiebreak.linalg.images import DeferredImage, PassPlan
 from tiebreak.linalg.matrices import Matrix
 
 RESTARTS = 8  # of a worker: one that dies more often would do so for ever
@@ -80,7 +81,7 @@ class Stored:
         return loader()
 
 
-class Remote(Deferred):
+class Remote(DeferredImage):
     """The image of a point, as a name for what the workers hold; its ``point`` is here.
 
     Before any worker has it, it is the point alone, or a mixture (p, q, weight) of two others.
@@ -134,8 +135,8 @@ class Remote(Deferred):
 class Rows(Matrix):
     """A matrix whose rows are in Ray workers: what the driver knows of it, and how it asks them."""
 
-    shares_passes = is_dear = True
-    is_quick = False
+    shares_passes = is_pass_expensive = True
+    is_lanczos_cheap = False
 
     def __init__(
         self, kind: str, sources: Sequence[Source], target: str | None, workers: int
@@ -354,7 +355,7 @@ class _OnWorkers(_LinearLoss):
             image._point = place.x
         return image
 
-    def _sweep(self, plan: Plan, slopes: int) -> Found:
+    def _sweep(self, plan: PassPlan, slopes: int) -> Found:
         answer = functools.cache(self.matrix.evaluate(plan.images, slopes))
         pulled = functools.cache(lambda: self._pulled(list(answer().slopes)))
         return Found(lambda: self._scaled(answer().losses), pulled)

@@ -28,7 +28,7 @@ from tiebreak.functions.slope_check import wrong_slope
 from tiebreak.linalg import arrays, checks, deadline
 from tiebreak.linalg.arrays import Array
 from tiebreak.linalg.deadline import Limit
-from tiebreak.linalg.matrices import Swept
+from tiebreak.linalg.matrices import RowBlocks
 from tiebreak.problem import Problem
 from tiebreak.proofs.certificate import UNDERFLOW, Certificate, StepEvidence
 from tiebreak.proofs.recession import NoMinimum, Watch
@@ -584,15 +584,15 @@ class _Live:
         parts = [part for h in problem.smooth_parts for _, part in parts_of(h.bare)]
         found = [getattr(part, "matrix", None) for part in parts]
         # One matrix may be in both levels.
-        self._swept = list({id(m): m for m in found if isinstance(m, Swept)}.values())
+        self._swept = list({id(m): m for m in found if isinstance(m, RowBlocks)}.values())
 
     def __enter__(self) -> None:
         for matrix in self._swept if self.is_on else ():
-            matrix.watch = functools.partial(self._pass, matrix.shape[0])
+            matrix.on_progress = functools.partial(self._pass, matrix.shape[0])
 
     def __exit__(self, *error: object) -> None:
         for matrix in self._swept if self.is_on else ():
-            matrix.watch = None
+            matrix.on_progress = None
 
     def show(self, row: Row) -> None:
         """The last row, ten times a second at most."""

@@ -61,7 +61,7 @@ class PendingEvaluation:
 
     ``slopes`` need not wait: those on a GPU can go into what is to be computed there next. Its
     ``losses``, where they are known as such, can be waited for together with other numbers: see
-    `arrays.bring`.
+    `arrays.fetch_together`.
     """
 
     def __init__(
@@ -284,7 +284,7 @@ class SquaredNorm(SmoothFunction):
     ) -> PendingEvaluation:
         shifted, half = [self._shifted(p.x) for p in (*at, *values_at)], 0.5 * self.weight
         squares = [arrays.inner(s, s) for s in shifted]
-        losses = arrays.later(squares, lambda found: [half * square for square in found])
+        losses = arrays.pending_numbers(squares, lambda found: [half * square for square in found])
         slopes = shifted[: len(at)]
         if self.weight != 1.0:  # otherwise not worth a copy
             slopes = [self.weight * s for s in slopes]

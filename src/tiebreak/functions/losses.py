@@ -11,9 +11,10 @@ import numpy as np
 
 from tiebreak.functions.base import PendingEvaluation, PointWithImage, SmoothFunction
 from tiebreak.linalg import arrays, checks, deadline, matrices, spectra, tables
-from tiebreak.linalg.arrays import Array, Deferred, Image, Plan, Product, rounding_unit
+from tiebreak.linalg.arrays import Array, Image, rounding_unit
 from tiebreak.linalg.fingerprints import FromData, remember
-from tiebreak.linalg.matrices import DENSE_LIMIT, Fused, Matrix, Operator
+from tiebreak.linalg.images import DeferredImage, DeferredProduct, PassPlan, settled
+from tiebreak.linalg.matrices import DENSE_LIMIT, Dense, Fused, Matrix, Operator
 
 SMALL = 256  # up to this size eigenvalues are computed exactly, beyond it bounded by Lanczos
 GRAM_LIMIT = 1024  # largest number of columns for which a Gram matrix is formed unasked
@@ -111,13 +112,15 @@ class _LinearLoss(SmoothFunction):
 
     def _images(self, *xs: Array) -> tuple[Image, ...]:
         if self.matrix.shares_passes:
-            return tuple(Deferred([(1.0, Product(self.matrix.forward, x))]) for x in xs)
+            return tuple(
+                DeferredImage([(1.0, DeferredProduct(self.matrix.forward, x))]) for x in xs
+            )
         return tuple(self.matrix.forward(*xs))
 
     def _found(self, images: Sequence[Image], slopes: int) -> Found:
         """The function at all images, its slopes at the first so many."""
         if self.matrix.shares_passes:
-            return self._sweep(Plan.of(images), slopes)
+            return self._sweep(PassPlan.of(images), slopes)
         return self._looked(images, slopes)
 
     def _scaled(self, losses: list[float]) -> list[float]:
@@ -126,7 +129,7 @@ class _LinearLoss(SmoothFunction):
     def _pulled(self, slopes: list[Array]) -> list[Array]:
         return slopes if self._scale == 1.0 else [self._scale * slope for slope in slopes]
 
-    def _sweep(self, plan: Plan, slopes: int) -> Found:
+    def _sweep(self, plan: PassPlan, slopes: int) -> Found:
         """The losses at all images of the plan, the slopes at the first so many, in one pass."""
         if isinstance(self.matrix, Fused):
             return self._fused(self.matrix, plan, slopes)
@@ -152,7 +155,7 @@ class _LinearLoss(SmoothFunction):
         losses, pulled = self._scaled(losses), self._pulled(list(sums))
         return Found(lambda: losses, lambda: pulled)
 
-    def _fused(self, matrix: Fused, plan: Plan, slopes: int) -> Found:
+    def _fused(self, matrix: Fused, plan: PassPlan, slopes: int) -> Found:
         """The same by one reading of a matrix on a GPU."""
         from tiebreak.linalg import cuda
 
@@ -161,11 +164,11 @@ class _LinearLoss(SmoothFunction):
             products = matrix.forward(*(product.x for product in surplus))
             for product, value in zip(surplus, products, strict=True):
                 product.value = value
-            plan = Plan.of(plan.images)
+            plan = PassPlan.of(plan.images)
         if not cuda.fits(len(plan.known), len(plan.images), slopes):  # then one by one
-            images = [arrays.settled(image) for image in plan.images]
+            images = [settled(image) for image in plan.images]
             each = [
-                self._fused(matrix, Plan.of([i]), int(j < slopes)) for j, i in enumerate(images)
+                self._fused(matrix, PassPlan.of([i]), int(j < slopes)) for j, i in enumerate(images)
             ]
 
             return Found(
@@ -177,16 +180,16 @@ class _LinearLoss(SmoothFunction):
         swept = matrix.read(points, *asked, self._target, self._kind, self._scale)
         plan.fill(swept.products[: len(points)], swept.images)
         gradients = [*swept.gradients]  # while the GPU is at work, not once it has ended
-        return Found(arrays.Coming(swept.losses, self._scaled), lambda: gradients)
+        return Found(arrays.PendingNumbers(swept.losses, self._scaled), lambda: gradients)
 
     def _looked(self, images: Sequence[Image], slopes: int) -> Found:
         """The same by plain products."""
-        images = [arrays.settled(image) for image in images]
+        images = [settled(image) for image in images]
         pairs = [self._slope(image) for image in images[:slopes]]
         losses = [loss for loss, _ in pairs] + [self._loss(image) for image in images[slopes:]]
         back = self.matrix.adjoint(*(weights for _, weights in pairs)) if slopes else []
         pulled = self._pulled(back)
-        return Found(arrays.later(losses, self._scaled), lambda: pulled)
+        return Found(arrays.pending_numbers(losses, self._scaled), lambda: pulled)
 
     def passes(self, lifts: int, slopes: int, values: int) -> int:
         return int(slopes + values > 0) if self.matrix.shares_passes else lifts + slopes
@@ -205,7 +208,7 @@ class _LinearLoss(SmoothFunction):
     @property
     def known_lipschitz(self) -> float:
         rough = self._curvature * self._scale * self.matrix.frobenius**2
-        if self.matrix.is_quick or "lipschitz" in vars(self):
+        if self.matrix.is_lanczos_cheap or "lipschitz" in vars(self):
             return deadline.unless_too_long(lambda: self.lipschitz, rough)
         return rough
 
@@ -225,7 +228,7 @@ class _LinearLoss(SmoothFunction):
         """Eigenvalues of the smaller of A'A and AA', ascending."""
         rows, n = self.matrix.shape
         A = self.matrix.entries.astype(np.float64) if self.matrix.is_sparse else self.matrix.dense()
-        gram = A.T @ A if n <= rows else A @ A.T
+        gram: Any = A.T @ A if n <= rows else A @ A.T
         return np.linalg.eigvalsh(gram.toarray() if self.matrix.is_sparse else gram)
 
 
@@ -319,7 +322,7 @@ class LeastSquares(_LinearLoss):
     def gram(self) -> Quadratic | None:
         """The same function as ½x'Gx - c'x + const with G = A'A, where that is cheaper and safe."""
         rows, n = self.matrix.shape
-        is_plain = type(self.matrix) is Matrix  # dense and in memory
+        is_plain = type(self.matrix) is Dense  # dense and in memory
         wanted = self._use_gram
         if wanted is None:
             wanted = is_plain and n <= rows and n <= GRAM_LIMIT and self._gram_is_safe()
@@ -331,7 +334,7 @@ class LeastSquares(_LinearLoss):
         Q = arrays.like(self._scale * G, self.prototype)
         c = -self._scale * self.matrix.adjoint(self.b)[0]
         constant = 0.5 * self._scale * arrays.dot(self.b, self.b)
-        return Quadratic._trusted(Matrix(Q), c, constant)
+        return Quadratic._trusted(Dense(Q), c, constant)
 
     def _gram_is_safe(self) -> bool:
         """Is the smallest residual at least a tenth of b, and the arithmetic float64?"""
@@ -565,7 +568,7 @@ class Quadratic(SmoothFunction):
         rows, n = matrix.shape
         if rows != n:
             raise ValueError(f"Quadratic: Q must be square, got shape {rows} x {n}")
-        if matrix.is_dear:
+        if matrix.is_pass_expensive:
             raise TypeError(
                 "Quadratic: Q must be a matrix in memory or an operator, got "
                 f"{type(matrix).__name__}"
@@ -644,7 +647,9 @@ class Quadratic(SmoothFunction):
         self, at: Sequence[PointWithImage], values_at: Sequence[PointWithImage] = ()
     ) -> PendingEvaluation:
         inner = [self._inner(p.x, p.image) for p in (*at, *values_at)]
-        losses = arrays.later(inner, lambda found: [some + self.constant for some in found])
+        losses = arrays.pending_numbers(
+            inner, lambda found: [some + self.constant for some in found]
+        )
         slopes = [p.image + self.c for p in at]
         return PendingEvaluation.of(at, losses, lambda: slopes)
 

@@ -20,7 +20,7 @@ from tiebreak.linalg import arrays, deadline, spectra
 from tiebreak.linalg.matrices import DENSE_LIMIT
 from tiebreak.linalg.spectra import GAP, cleaned, clear_rank, equilibrate
 
-Host = spectra.Host
+Host = arrays.Host
 
 EPS = spectra.EPS
 CAREFUL = 2**21  # matrices of up to so many entries are multiplied in twice the precision

@@ -24,8 +24,8 @@ from tiebreak.functions.groups import Groups, groups_of
 from tiebreak.functions.terms import Terms
 from tiebreak.linalg import arrays, checks, tables
 from tiebreak.linalg.arrays import Array, Image, to_numpy
-from tiebreak.linalg.fingerprints import FromData, remember
-from tiebreak.sets.cuts import INFINITY, assign
+from tiebreak.linalg.fingerprints import FromData, assign, remember
+from tiebreak.sets.cuts import INFINITY
 from tiebreak.sets.domains import Ball, Box, Domain, Space
 
 

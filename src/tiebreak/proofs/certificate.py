@@ -609,7 +609,7 @@ def _depth(domain: Domain, x: Array) -> float:
         inside = domain.radius - arrays.norm(x - center)
         return max(inside - unit * (domain.radius + size + arrays.norm(center)), 0.0)
     if isinstance(domain, Box):
-        xp, (lower, upper) = arrays.namespace(x), domain._bounds(x)
+        xp, (lower, upper) = arrays.namespace(x), domain.bounds_like(x)
         inside = min(float(xp.min(x - lower)), float(xp.min(upper - x)))
         return max(inside * (1.0 - unit) - unit * size, 0.0)
     return 0.0
