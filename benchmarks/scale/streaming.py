@@ -140,7 +140,7 @@ def measure(path: Path, rows: int, options: Any) -> int:
         reading, products = (statistics.mean(pair) for pair in zip(before, after, strict=True))
         ratios.append(step / (reading + products))
         shares.append((step, reading, products))
-    A.watch = watch  # a step that is not timed, for the peak
+    A.on_progress = watch  # a step that is not timed, for the peak
     assert run.step()
     print(
         f"{rows:,} x {COLUMNS:,} {options.dtype}, {size / 2**30:.2f} GiB, block {options.block:,}"

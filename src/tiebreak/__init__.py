@@ -31,10 +31,13 @@ from tiebreak.functions.callables import Smooth
 from tiebreak.functions.elementary import Linear, Quadratic, SquaredNorm
 from tiebreak.functions.losses import LeastSquares, Logistic
 from tiebreak.functions.penalties import L1, L2, ElasticNet, GroupL2, Indicator, Zero
-from tiebreak.linalg.streams import Streamed
+from tiebreak.linalg.matrices.streamed import Streamed
 from tiebreak.problem import ErrorBound, Problem
 from tiebreak.proofs.certificate import Certificate
-from tiebreak.sets.domains import Ball, Box, Halfspace, Monotone, Orthant, Space
+from tiebreak.sets.balls import Ball
+from tiebreak.sets.boxes import Box, Orthant
+from tiebreak.sets.domains import Halfspace, Space
+from tiebreak.sets.monotone import Monotone
 from tiebreak.sets.simplices import L1Ball, Simplex
 
 __version__ = "0.1.0"

@@ -17,10 +17,12 @@ from tiebreak.functions.penalties import Composite, Penalty, Zero, split
 from tiebreak.functions.sums import Scaled, in_one_precision, summands
 from tiebreak.linalg import arrays, checks, deadline, tables
 from tiebreak.linalg.arrays import Array, Image
-from tiebreak.linalg.fingerprints import FromData, remember
+from tiebreak.linalg.fingerprints import FromData, assign, remember
 from tiebreak.linalg.spectra import EPS, GAP, rounding_level
-from tiebreak.sets.cuts import Set, assign
-from tiebreak.sets.domains import Ball, Domain, Orthant, Space
+from tiebreak.sets.balls import Ball
+from tiebreak.sets.boxes import Orthant
+from tiebreak.sets.cuts import Set
+from tiebreak.sets.domains import Domain, Space
 
 DIMENSION_LIMIT = 1024  # largest smaller side of A for which the solution set is measured
 FUNCTION = (

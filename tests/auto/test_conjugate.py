@@ -14,7 +14,8 @@ import tiebreak as tb
 from tiebreak.auto import conjugate_gradients
 from tiebreak.auto.bregman import BregmanIteration
 from tiebreak.auto.selection import choose
-from tiebreak.linalg.matrices import Matrix, Sparse
+from tiebreak.linalg.matrices.dense import Dense
+from tiebreak.linalg.matrices.sparse import Sparse
 
 N = 1500  # more variables than are factorised or kept as a matrix
 
@@ -205,7 +206,7 @@ def test_sums_of_a_sparse_matrix_have_no_more_terms_than_its_rows_and_columns():
     A = sp.csr_array(np.array([[1.0, 0.0, 2.0, 0.0], [0.0, 0.0, 3.0, 0.0]]))
     assert Sparse(A)._longest == (2, 2)
     wide = sp.csr_array((np.ones(3), ([0, 1, 2], [0, 500, 999])), shape=(3, 1000))
-    narrow, dense = Sparse(wide).errors(2.0**-52, 1.0), Matrix(wide.toarray()).errors(2.0**-52, 1.0)
+    narrow, dense = Sparse(wide).errors(2.0**-52, 1.0), Dense(wide.toarray()).errors(2.0**-52, 1.0)
     assert narrow[0] == dense[0]
     assert narrow[1] == narrow[2] == 64.5 * 2.0**-52 * math.sqrt(3.0)
     assert narrow[1] < 0.2 * dense[1]

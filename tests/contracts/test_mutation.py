@@ -236,7 +236,7 @@ CHANGES = {
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_every_change_changes_the_fingerprint(change, kind, dtype, monkeypatch):
     monkeypatch.setattr(fingerprints, "PIECE", 1 << 8)
-    monkeypatch.setattr(fingerprints, "WORDS", 1 << 6)
+    monkeypatch.setattr(fingerprints, "DEVICE_PIECE", 1 << 6)
     value = KINDS[kind](np.random.default_rng(0).standard_normal((50, 7)).astype(dtype))
     before, words = (
         fingerprints.fingerprint(value),

@@ -17,8 +17,10 @@ from tiebreak.driver.counted import Counted
 from tiebreak.driver.run import Run
 from tiebreak.functions import parts
 from tiebreak.functions.base import PointWithImage
-from tiebreak.linalg import arrays, matrices
-from tiebreak.linalg.matrices import BLOCK, Matrix
+from tiebreak.linalg import arrays
+from tiebreak.linalg.matrices import Dense, base, dense
+from tiebreak.linalg.matrices.base import BLOCK
+from tiebreak.linalg.matrices.streamed import Float64Rows
 from tiebreak.proofs.evidence import StepEvidence
 
 ROWS, N = 300, 90
@@ -82,8 +84,8 @@ def test_the_wider_function_is_that_of_the_same_data_in_float64(name):
 
 
 def test_other_libraries_and_blocks_of_any_size(monkeypatch):
-    monkeypatch.setattr(matrices, "WIDE_LIMIT", 0)
-    monkeypatch.setattr(matrices, "DEVICE_BLOCK", BLOCK)
+    monkeypatch.setattr(dense, "FLOAT64_COPY_LIMIT", 0)
+    monkeypatch.setattr(dense, "DEVICE_BLOCK", BLOCK)
     A, b = data(2, rows=BLOCK // (8 * N) * 2 + 3)
     x = np.random.default_rng(1).standard_normal(N)
     for convert in (np.asarray, xps.asarray):
@@ -152,8 +154,8 @@ def test_what_is_asked_beyond_single_precision_is_not_claimed():
 
 
 def test_where_the_data_are_many_only_the_proof_is_widened(monkeypatch):
-    monkeypatch.setattr(selection, "WIDE_LIMIT", 0)
-    monkeypatch.setattr(matrices, "WIDE_LIMIT", 0)
+    monkeypatch.setattr(selection, "FLOAT64_COPY_LIMIT", 0)
+    monkeypatch.setattr(dense, "FLOAT64_COPY_LIMIT", 0)
     monkeypatch.setattr(parts, "DENSE_LIMIT", 0)  # no exact road
     rng = np.random.default_rng(4)
     n = 1200
@@ -166,7 +168,7 @@ def test_where_the_data_are_many_only_the_proof_is_widened(monkeypatch):
         lower=tb.LeastSquares(A, b, mean=True),
         domain=tb.Ball(9.0),
     )
-    assert isinstance(problem.in_float64.lower.matrix, matrices.WideRows)
+    assert isinstance(problem.in_float64.lower.matrix, Float64Rows)
     assert tb.solve(problem, rtol=1e-3).success
     result = tb.solve(problem, rtol=1e-3, criterion="weak")
     assert result.status == "certified", result
@@ -277,7 +279,7 @@ class Descent(Method):
         return Where(point, g, f, value, evidence)
 
 
-class Rounded(Matrix):
+class Rounded(Dense):
     """Products in single precision whatever the points are, as on a cluster."""
 
     def forward(self, *xs):
@@ -291,10 +293,10 @@ class RoundedForGood(Rounded):
     in_float64 = None
 
 
-def least_squares(kind=Matrix, convert=np.asarray, **options):
+def least_squares(kind=Dense, convert=np.asarray, **options):
     A, b = data()
     least = tb.LeastSquares(convert(A), convert(b), **options)
-    if kind is not Matrix:
+    if kind is not Dense:
         least.matrix = kind(A)
     return least
 
@@ -333,7 +335,7 @@ def test_a_wider_point_from_outside_is_looked_at_in_its_precision(name):
 
 def test_points_of_both_precisions_in_one_look(monkeypatch):
     """To the bit: so with products one by one, for two at once round in another order."""
-    monkeypatch.setattr(matrices, "has_small_products", lambda: False)
+    monkeypatch.setattr(base, "has_small_products", lambda: False)
     rng = np.random.default_rng(5)
     narrow, wide = rng.standard_normal(N).astype(np.float32), rng.standard_normal(N)
     for function in (

@@ -309,7 +309,7 @@ def test_a_streamed_pass_ends_between_two_blocks(tmp_path, clock, quick):
     lower = tb.LeastSquares(matrix, rng.standard_normal(400), lipschitz=1e3)
     problem = tb.Problem(upper=tb.SquaredNorm(), lower=lower, domain=tb.Ball(1.0))
     blocks = []
-    matrix.watch = lambda rows: (blocks.append(rows), clock.wait(1.0))
+    matrix.on_progress = lambda rows: (blocks.append(rows), clock.wait(1.0))
     result = tb.solve(problem, "agm-bio", max_time=100.5, rtol=0.0)
     assert result.status == "max_time"
     assert len(blocks) <= 110  # a block after the limit, and a second's worth at the end

@@ -21,6 +21,7 @@ from tiebreak.driver.console import LiveLine
 from tiebreak.functions.base import PointWithImage
 from tiebreak.linalg import checks, matrices, threads
 from tiebreak.linalg.arrays import mix
+from tiebreak.linalg.matrices import base, dense, sparse
 
 
 def operator(A: np.ndarray) -> LinearOperator:
@@ -66,7 +67,7 @@ def test_an_object_with_a_product_and_a_transposed_is_an_operator():
 def test_a_data_frame_is_no_operator():
     pandas = pytest.importorskip("pandas")
     matrix = checks.matrix("Owner", "A", pandas.DataFrame(np.eye(2)))
-    assert type(matrix) is matrices.Matrix
+    assert type(matrix) is matrices.Dense
 
 
 def test_an_operator_may_write_into_its_argument_and_return_the_same_buffer():
@@ -148,7 +149,7 @@ def sparse_matrix(kind=sp.csr_array, rows=301, n=47, dtype=np.float64):
 @pytest.mark.parametrize("kind", [sp.csr_array, sp.csr_matrix])
 def test_threads_change_no_bit_of_a_sparse_product(kind, count, monkeypatch):
     monkeypatch.setattr(threads, "allowed", lambda: count)
-    monkeypatch.setattr(matrices, "PART", 10)
+    monkeypatch.setattr(sparse, "THREAD_NONZEROS", 10)
     for dtype in (np.float64, np.float32):
         A = sparse_matrix(kind, dtype=dtype)
         made, back = matrices.of(A), A.T.tocsr()
@@ -168,10 +169,10 @@ def test_threads_change_no_bit_of_a_sparse_product(kind, count, monkeypatch):
 @pytest.mark.parametrize("index", [np.int32, np.int64])
 def test_parts_of_a_sparse_matrix_are_all_of_it_alike_and_views(index, monkeypatch):
     monkeypatch.setattr(threads, "allowed", lambda: 4)
-    monkeypatch.setattr(matrices, "PART", 10)
+    monkeypatch.setattr(sparse, "THREAD_NONZEROS", 10)
     A = sparse_matrix()
     A.indices, A.indptr = A.indices.astype(index), A.indptr.astype(index)
-    parts = matrices.Parts(A).parts
+    parts = sparse.RowParts(A).parts
     assert (sp.vstack(parts).tocsr() != A).nnz == 0
     assert all(np.shares_memory(part.data, A.data) for part in parts)
     assert all(np.shares_memory(part.indices, A.indices) for part in parts)
@@ -192,8 +193,8 @@ def test_parts_of_a_sparse_matrix_are_all_of_it_alike_and_views(index, monkeypat
 )
 def test_a_sparse_matrix_that_cannot_be_cut_stays_whole(A, allowed, monkeypatch):
     monkeypatch.setattr(threads, "allowed", lambda: allowed)
-    monkeypatch.setattr(matrices, "PART", 10)
-    whole = matrices.Parts(A)
+    monkeypatch.setattr(sparse, "THREAD_NONZEROS", 10)
+    whole = sparse.RowParts(A)
     assert len(whole.parts) == 1
     xs = np.random.default_rng(0).standard_normal((2, A.shape[1]))
     for found, x in zip(whole.products([*xs]), xs, strict=True):
@@ -247,10 +248,10 @@ import threading, time
 import numpy as np
 import scipy.sparse as sp
 import tiebreak as tb
-from tiebreak.linalg import matrices
 from tiebreak.linalg import threads
+from tiebreak.linalg.matrices import sparse
 
-threads.allowed, matrices.PART = lambda: 2, 10
+threads.allowed, sparse.THREAD_NONZEROS = lambda: 2, 10
 A = sp.random_array((60, 40), density=0.5, rng=np.random.default_rng(0), format="csr")
 lower = tb.LeastSquares(A, np.ones(60))
 problem = tb.Problem(upper=tb.SquaredNorm(), lower=lower, domain=tb.Ball(1.0))
@@ -274,7 +275,7 @@ def test_a_run_in_a_thread_outlives_the_main_one():
 
 
 def test_a_copy_of_a_sparse_matrix_has_no_copies_of_its_parts(monkeypatch):
-    monkeypatch.setattr(matrices, "PART", 10)
+    monkeypatch.setattr(sparse, "THREAD_NONZEROS", 10)
     A, sizes = sparse_matrix(), []
     for count in (1, 4):
         monkeypatch.setattr(threads, "allowed", lambda count=count: count)
@@ -366,7 +367,7 @@ def test_the_progress_line_shows_the_pass_and_leaves_no_trace(tmp_path, capsys, 
     shown = capsys.readouterr().err
     assert "pass 1, rows 2 of 8" in shown
     assert "pass 3, rows 8 of 8" in shown
-    assert S.watch is None
+    assert S.on_progress is None
 
 
 def test_a_mistake_in_the_middle_of_a_pass_does_not_hang(tmp_path):
@@ -384,10 +385,10 @@ def test_a_mistake_in_the_middle_of_a_pass_does_not_hang(tmp_path):
 def shared(monkeypatch, request):
     """Passes are shared from 1,000 bytes on, in blocks of 16 rows; vectors together or not."""
     monkeypatch.setattr(threads, "allowed", lambda: 1)
-    monkeypatch.setattr(matrices, "has_small_products", lambda: request.param)
-    monkeypatch.setattr(matrices, "FEW", 1000)
-    monkeypatch.setattr(matrices, "CACHE", 1000)
-    monkeypatch.setattr(matrices, "BLOCK", 1)
+    monkeypatch.setattr(base, "has_small_products", lambda: request.param)
+    monkeypatch.setattr(dense, "CACHED_PAIR_BYTES", 1000)
+    monkeypatch.setattr(dense, "CACHED_BYTES", 1000)
+    monkeypatch.setattr(base, "BLOCK", 1)
 
 
 def data(rows=41, n=7, dtype=np.float64):
@@ -410,7 +411,7 @@ def test_threads_want_large_blocks_and_share_no_passes(asked, expected, monkeypa
     assert threads.allowed() == expected
     is_one = expected == 1
     assert matrices.of(np.ones((3000, 730))).shares_passes is is_one
-    assert matrices.block_bytes() == (matrices.BLOCK if is_one else matrices.THREADED_BLOCK)
+    assert base.block_bytes() == (base.BLOCK if is_one else base.THREADED_BLOCK)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -431,7 +432,7 @@ def test_products_of_a_shared_pass_are_products(shared, dtype):
 @pytest.mark.parametrize(("is_quick", "rows"), [(True, 600), (False, 5000)])
 def test_the_smallest_shared_pass_depends_on_the_blas(is_quick, rows, monkeypatch):
     monkeypatch.setattr(threads, "allowed", lambda: 1)
-    monkeypatch.setattr(matrices, "has_small_products", lambda: is_quick)
+    monkeypatch.setattr(base, "has_small_products", lambda: is_quick)
     assert matrices.of(np.ones((rows, 500))).shares_passes
     assert not matrices.of(np.ones((rows // 2, 500))).shares_passes
 
@@ -449,14 +450,14 @@ def test_the_processor_and_the_blas_say_how_two_vectors_are_multiplied(monkeypat
             "SIMD Extensions": {"found": found},
         }
         monkeypatch.setattr(np, "show_config", lambda mode, built=built: built)
-        assert matrices.has_small_products.__wrapped__() is expected
+        assert base.has_small_products.__wrapped__() is expected
     monkeypatch.setattr(np, "show_config", lambda mode: {})
-    assert matrices.has_small_products.__wrapped__() is False
+    assert base.has_small_products.__wrapped__() is False
 
 
 def test_passes_are_shared_by_rows_in_order_beyond_the_cache_that_are_not_too_long(monkeypatch):
     monkeypatch.setattr(threads, "allowed", lambda: 1)
-    monkeypatch.setattr(matrices, "has_small_products", lambda: False)
+    monkeypatch.setattr(base, "has_small_products", lambda: False)
     assert matrices.of(np.ones((3000, 730))).shares_passes
     for entries in (
         np.ones((2000, 730)),  # stays in the cache

@@ -292,9 +292,9 @@ class Accelerated(Method):
         if aux is not None:
             lower_ahead = _auxiliary_ahead(state, aux, v, *w_slope)
             pairs.append((lower_ahead, lower_ahead))
-        products = arrays.begin_dots(*pairs)
+        products = arrays.dots_async(*pairs)
 
-        arrays.bring(upper.losses, lower.losses, products)
+        arrays.fetch_together(upper.losses, lower.losses, products)
         (f_y,), (f1_x,) = upper()
         (g_y, *g_w), (g1_x, *g1_u) = lower()
         along_f, along_g, square, cut_at_y, *known = products()

@@ -61,10 +61,10 @@ class AGMBiO(Accelerated):
         """The projection of v onto Z and the cut."""
         Z = problem.domain
         if isinstance(Z, Set):
-            return Z._project_cut(v.point, c, beta, guess, v.known)
+            return Z.project_cut_with_products(v.point, c, beta, guess, v.known)
         return Z.project_cut(v.point, c, beta, guess)
 
     def lower_step(self, problem: Problem, v: Array, b: float, square: float) -> Array:
         """The projection of v onto Z."""
         Z = problem.domain
-        return Z._project(v, square) if isinstance(Z, Set) else Z.project(v)
+        return Z.project_with_square(v, square) if isinstance(Z, Set) else Z.project(v)

@@ -11,7 +11,10 @@ import numpy as np
 from tiebreak.functions.terms import Terms
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Array
-from tiebreak.sets.domains import Ball, Box, Domain, Halfspace, Monotone
+from tiebreak.sets.balls import Ball
+from tiebreak.sets.boxes import Box
+from tiebreak.sets.domains import Domain, Halfspace
+from tiebreak.sets.monotone import Monotone
 from tiebreak.sets.simplices import L1Ball, Simplex
 
 TOUCHING = 1e-12  # relative: closer to a bound than this is on it

@@ -17,7 +17,8 @@ from tiebreak.functions.sums import summands
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Array
 from tiebreak.problem import Problem
-from tiebreak.sets.domains import Ball, Space
+from tiebreak.sets.balls import Ball
+from tiebreak.sets.domains import Space
 
 QUADRATIC = (LeastSquares, Quadratic, SquaredNorm, Linear, Flat)
 

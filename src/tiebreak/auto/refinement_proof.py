@@ -22,7 +22,7 @@ from tiebreak.linalg.arrays import Array
 from tiebreak.problem import Problem
 from tiebreak.proofs.bounds import HUGE
 from tiebreak.proofs.evidence import StepEvidence
-from tiebreak.sets.domains import Box
+from tiebreak.sets.boxes import Box
 
 STEEPER, PROOFS = 0.25, 7  # from one t of the proof to the next; so many of them
 TILTED = 0.5  # of <c, Hc> t, for the right signs of a slope

@@ -22,10 +22,13 @@ from tiebreak.functions.losses import LeastSquares, Logistic
 from tiebreak.functions.penalties import Composite
 from tiebreak.functions.sums import matrices_of, summands
 from tiebreak.linalg import arrays, deadline
-from tiebreak.linalg.matrices import DENSE_LIMIT, WIDE_LIMIT, Matrix
+from tiebreak.linalg.matrices import Matrix
+from tiebreak.linalg.matrices.base import DENSE_LIMIT
+from tiebreak.linalg.matrices.dense import FLOAT64_COPY_LIMIT
 from tiebreak.linalg.spectra import EPS, cleaned, clear_rank, equilibrate
 from tiebreak.problem import Problem
-from tiebreak.sets.domains import Ball, Halfspace, Space
+from tiebreak.sets.balls import Ball
+from tiebreak.sets.domains import Halfspace, Space
 from tiebreak.sets.simplices import L1Ball
 
 CLEAR_LIMIT = 512  # largest smaller side of a matrix whose singular values are asked for
@@ -79,7 +82,7 @@ def problem_in_float64(problem: Problem) -> Problem:
     and where g's matrices have singular values that are rounding errors of single precision, which
     in double would count, and change the answer by orders of magnitude.
     """
-    if not problem.is_single or sum(map(_entries, problem.smooth_parts)) > WIDE_LIMIT:
+    if not problem.is_single or sum(map(_entries, problem.smooth_parts)) > FLOAT64_COPY_LIMIT:
         return problem
     found = matrices_of(problem.smooth_parts[1])
     is_clear = deadline.unless_too_long(lambda: all(map(_is_clear, found)), False)

@@ -12,7 +12,7 @@ from tiebreak.functions.elementary import SquaredNorm
 from tiebreak.functions.losses import Logistic
 from tiebreak.linalg import checks
 from tiebreak.problem import Problem
-from tiebreak.sets.domains import Ball
+from tiebreak.sets.balls import Ball
 from tiebreak.sets.simplices import L1Ball
 
 # --- over-parameterised regression: fewer training rows than columns

@@ -8,7 +8,7 @@ from tiebreak.catalog.built import Matrix, Vector
 from tiebreak.functions.losses import LeastSquares
 from tiebreak.linalg import checks
 from tiebreak.problem import Problem
-from tiebreak.sets.domains import Ball
+from tiebreak.sets.balls import Ball
 
 
 def generator(owner: str, seed: int) -> np.random.Generator:

@@ -19,7 +19,8 @@ from tiebreak.functions.elementary import SquaredNorm
 from tiebreak.functions.losses import LeastSquares
 from tiebreak.linalg import checks
 from tiebreak.problem import Problem
-from tiebreak.sets.domains import Domain, Orthant, Space
+from tiebreak.sets.boxes import Orthant
+from tiebreak.sets.domains import Domain, Space
 
 SPACE = Space()
 

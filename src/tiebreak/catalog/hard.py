@@ -10,7 +10,7 @@ from tiebreak.catalog.built import Built
 from tiebreak.functions.losses import LeastSquares
 from tiebreak.linalg import checks
 from tiebreak.problem import Problem
-from tiebreak.sets.domains import Ball
+from tiebreak.sets.balls import Ball
 
 
 def hard(steps: int = 50, ties: int = 1, smoothness: float = 4.0) -> Built:

@@ -13,7 +13,9 @@ from tiebreak.functions.elementary import Quadratic, SquaredNorm
 from tiebreak.functions.losses import LeastSquares
 from tiebreak.linalg import checks
 from tiebreak.problem import ErrorBound, Problem
-from tiebreak.sets.domains import Ball, Domain, Orthant, Space
+from tiebreak.sets.balls import Ball
+from tiebreak.sets.boxes import Orthant
+from tiebreak.sets.domains import Domain, Space
 
 ORTHANT = Orthant()
 

@@ -43,7 +43,8 @@ from tiebreak.functions import losses
 from tiebreak.functions.base import PendingEvaluation, PointWithImage
 from tiebreak.functions.linear_loss import LinearLoss, PassResult
 from tiebreak.linalg import checks
-from tiebreak.linalg.arrays import Array, Deferred, Image, Plan, mix
+from tiebreak.linalg.arrays import Array, Image, mix
+from tiebreak.linalg.images import DeferredImage, PassPlan
 from tiebreak.linalg.matrices import Matrix
 
 RESTARTS = 8  # of a worker: one that dies more often would do so for ever
@@ -80,7 +81,7 @@ class Stored:
         return loader()
 
 
-class Remote(Deferred):
+class Remote(DeferredImage):
     """The image of a point, as a name for what the workers hold; its ``point`` is here.
 
     Before any worker has it, it is the point alone, or a mixture (p, q, weight) of two others.
@@ -134,8 +135,8 @@ class Remote(Deferred):
 class Rows(Matrix):
     """A matrix whose rows are in Ray workers: what the driver knows of it, and how it asks them."""
 
-    shares_passes = is_dear = True
-    is_quick = False
+    shares_passes = is_pass_expensive = True
+    is_lanczos_cheap = False
 
     def __init__(
         self, kind: str, sources: Sequence[Source], target: str | None, workers: int
@@ -354,7 +355,7 @@ class _OnWorkers(LinearLoss):
             image._point = place.x
         return image
 
-    def _shared_pass(self, plan: Plan, slopes: int) -> PassResult:
+    def _shared_pass(self, plan: PassPlan, slopes: int) -> PassResult:
         answer = functools.cache(self.matrix.evaluate(plan.images, slopes))
         pulled = functools.cache(lambda: self._scaled_slopes(list(answer().slopes)))
         return PassResult(lambda: self._scaled_losses(answer().losses), pulled)

@@ -21,9 +21,11 @@ from tiebreak.functions import losses
 from tiebreak.functions.base import PointWithImage
 from tiebreak.functions.linear_loss import LinearLoss
 from tiebreak.linalg import arrays, checks
-from tiebreak.linalg.arrays import Array, Deferred, Product, mix
-from tiebreak.linalg.matrices import Matrix, Sparse
-from tiebreak.linalg.streams import ParquetRows
+from tiebreak.linalg.arrays import Array, mix
+from tiebreak.linalg.images import DeferredImage, DeferredProduct
+from tiebreak.linalg.matrices.dense import Dense
+from tiebreak.linalg.matrices.row_sources import ParquetRows
+from tiebreak.linalg.matrices.sparse import Sparse
 
 LISTS, WHOLE = 6, np.dtype(np.int32)  # of a request: lists of whole numbers, and how they travel
 
@@ -115,7 +117,7 @@ class Shard:
         try:
             A, b, self.names = _read(kind, source, target)
             A = checks.matrix(kind, "A", arrays.to_numpy(A) if arrays.is_array(A) else A)
-            if type(A) not in (Matrix, Sparse):
+            if type(A) not in (Dense, Sparse):
                 raise TypeError(
                     f"{kind}: A must be a dense or sparse matrix, got {type(A).__name__}"
                 )
@@ -185,9 +187,9 @@ class Shard:
 def _settled(place: PointWithImage) -> PointWithImage:
     """With the image as an array where the pass has found it: a sum would keep all its parts."""
     image = place.image
-    if not isinstance(image, Deferred):
+    if not isinstance(image, DeferredImage):
         return place
-    products = [part for _, part in image.parts if isinstance(part, Product)]
+    products = [part for _, part in image.parts if isinstance(part, DeferredProduct)]
     is_found = all(product.value is not None for product in products)
     return PointWithImage(place.x, image.known()) if is_found else place
 

@@ -42,8 +42,9 @@ from tiebreak.functions.base import Minorant
 from tiebreak.functions.callables import Smooth
 from tiebreak.functions.groups import Groups
 from tiebreak.linalg import arrays, deadline
-from tiebreak.linalg.arrays import Array, Deferred
+from tiebreak.linalg.arrays import Array
 from tiebreak.linalg.fingerprints import Inputs
+from tiebreak.linalg.images import DeferredImage
 from tiebreak.linalg.matrices import Matrix
 from tiebreak.problem import Point, Problem
 from tiebreak.proofs.bounds import Block, Bound, Sums
@@ -333,7 +334,7 @@ def _encode(value: Any, blob: bytearray) -> Any:
         if not name and type(value) not in (tuple, list):
             raise TypeError(f"the state of a method must be one of ours, got {type(value)!r}")
         return {"tuple": name, "parts": [_encode(part, blob) for part in value]}
-    array = arrays.to_numpy(value.saved() if isinstance(value, Deferred) else value)
+    array = arrays.to_numpy(value.saved() if isinstance(value, DeferredImage) else value)
     code = {"dtype": array.dtype.str, "shape": list(array.shape), "at": len(blob)}
     blob += array.tobytes()
     return code

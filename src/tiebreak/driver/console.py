@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from tiebreak.driver.result import Row
 from tiebreak.functions.sums import matrices_of
 from tiebreak.linalg.deadline import Limit
-from tiebreak.linalg.matrices import Swept
+from tiebreak.linalg.matrices.streamed import RowBlocks
 from tiebreak.problem import Problem
 
 EVERY = 0.1  # seconds between two live lines
@@ -47,15 +47,15 @@ class LiveLine:
         self.is_on, self._shown, self._passes = is_on, -math.inf, 0
         found = [matrix for h in problem.smooth_parts for matrix in matrices_of(h)]
         # One matrix may be in both levels.
-        self._swept = list({id(m): m for m in found if isinstance(m, Swept)}.values())
+        self._swept = list({id(m): m for m in found if isinstance(m, RowBlocks)}.values())
 
     def __enter__(self) -> None:
         for matrix in self._swept if self.is_on else ():
-            matrix.watch = functools.partial(self._pass, matrix.shape[0])
+            matrix.on_progress = functools.partial(self._pass, matrix.shape[0])
 
     def __exit__(self, *error: object) -> None:
         for matrix in self._swept if self.is_on else ():
-            matrix.watch = None
+            matrix.on_progress = None
 
     def show(self, row: Row) -> None:
         """The last row, where the one before has been there long enough."""

@@ -16,9 +16,10 @@ import numpy as np
 
 from tiebreak.exact.faces import highs
 from tiebreak.linalg import deadline
+from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm, product
 from tiebreak.linalg.rank import Rank
-from tiebreak.linalg.spectra import EPS, Host
+from tiebreak.linalg.spectra import EPS
 
 FITS = 1e-12  # relative: equations met to this are met
 OPTIMAL = 1e-10  # a residual below this is rounding

@@ -23,11 +23,12 @@ import numpy as np
 from tiebreak.functions.losses import LeastSquares
 from tiebreak.functions.sums import summands
 from tiebreak.linalg import deadline
-from tiebreak.linalg.arrays import TINY, rounding_unit
+from tiebreak.linalg.arrays import TINY, Host, rounding_unit
 from tiebreak.linalg.host import host, norm
-from tiebreak.linalg.spectra import EPS, Host
+from tiebreak.linalg.spectra import EPS
 from tiebreak.problem import Problem
-from tiebreak.sets.domains import Box, Space
+from tiebreak.sets.boxes import Box
+from tiebreak.sets.domains import Space
 
 SAFE = 1.0 + 1e-12  # for a few products and sums of positive numbers
 

@@ -16,10 +16,13 @@ import numpy as np
 from tiebreak.exact.interior import Hint, hint
 from tiebreak.functions.parts import LinearPart, Parts, Slope
 from tiebreak.linalg import deadline
+from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import host, norm
 from tiebreak.linalg.rank import as_it_is, decide_rank, null_basis
-from tiebreak.linalg.spectra import EPS, Host
-from tiebreak.sets.domains import Box, Domain, Halfspace, Monotone
+from tiebreak.linalg.spectra import EPS
+from tiebreak.sets.boxes import Box
+from tiebreak.sets.domains import Domain, Halfspace
+from tiebreak.sets.monotone import Monotone
 from tiebreak.sets.simplices import L1Ball, Simplex
 
 ACTIVE = 1e-12  # a constraint is met with equality if its slack is at most this share of |x|

@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from tiebreak.linalg import deadline
+from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
-from tiebreak.linalg.spectra import Host
 
 STEPS = 60
 CLOSE = 1e-12  # mean product of a distance and its multiplier, in units of the problem

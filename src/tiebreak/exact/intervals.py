@@ -18,15 +18,17 @@ from tiebreak.functions.base import Function, PointWithImage
 from tiebreak.functions.parts import LeastSquaresPart, LinearPart, Parts, decompose
 from tiebreak.functions.penalties import Zero, split
 from tiebreak.linalg import arrays
-from tiebreak.linalg.arrays import TINY, Array, rounding_unit
+from tiebreak.linalg.arrays import TINY, Array, Host, rounding_unit
 from tiebreak.linalg.host import host, norm
 from tiebreak.linalg.rank import Rank
-from tiebreak.linalg.spectra import EPS, Host
+from tiebreak.linalg.spectra import EPS
 from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import Intervals
 from tiebreak.proofs.models import Model
 from tiebreak.proofs.regions import SolutionRegion
-from tiebreak.sets.domains import Ball, Domain, Halfspace, Monotone, Space, distance_bound
+from tiebreak.sets.balls import Ball
+from tiebreak.sets.domains import Domain, Halfspace, Space, distance_bound
+from tiebreak.sets.monotone import Monotone
 from tiebreak.sets.simplices import L1Ball
 
 LONG = 2**31  # multiplications of a factorisation that a proof is worth

@@ -24,9 +24,9 @@ import numpy as np
 
 from tiebreak.functions.parts import LinearPart, LogisticPart, Parts, QuadraticPart
 from tiebreak.linalg import spectra
-from tiebreak.linalg.arrays import rounding_unit
+from tiebreak.linalg.arrays import Host, rounding_unit
 from tiebreak.linalg.host import norm
-from tiebreak.linalg.spectra import EPS, Host
+from tiebreak.linalg.spectra import EPS
 
 ROUGH = 1e-2  # relative errors of a curvature above this make no bound
 SAFE = 1.0 + 1e-12  # for the few operations that no other bound covers

@@ -49,14 +49,17 @@ from tiebreak.functions.parts import (
 from tiebreak.functions.penalties import Zero, split
 from tiebreak.functions.sums import summands
 from tiebreak.linalg import arrays, deadline
-from tiebreak.linalg.arrays import Array
+from tiebreak.linalg.arrays import Array, Host
 from tiebreak.linalg.host import host, norm, product
 from tiebreak.linalg.rank import Rank, as_it_is, decide_rank, in_units, null_basis
 from tiebreak.linalg.refusals import Refusal, refusal_of
-from tiebreak.linalg.spectra import EPS, Host, equilibrate
+from tiebreak.linalg.spectra import EPS, equilibrate
 from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import Intervals, StepEvidence
-from tiebreak.sets.domains import Ball, Box, Halfspace, Monotone, Space
+from tiebreak.sets.balls import Ball
+from tiebreak.sets.boxes import Box
+from tiebreak.sets.domains import Halfspace, Space
+from tiebreak.sets.monotone import Monotone
 from tiebreak.sets.simplices import L1Ball, Simplex
 
 DOMAINS = (Space, Ball, Box, Simplex, L1Ball, Monotone, Halfspace)  # an Orthant is a Box

@@ -51,10 +51,12 @@ from tiebreak.functions.parts import (
     QuadraticPart,
 )
 from tiebreak.linalg import spectra
-from tiebreak.linalg.arrays import TINY, rounding_unit
+from tiebreak.linalg.arrays import TINY, Host, rounding_unit
 from tiebreak.linalg.host import host, norm
-from tiebreak.linalg.spectra import EPS, GAP, Host
-from tiebreak.sets.domains import Box, Domain, Halfspace, Monotone, Space
+from tiebreak.linalg.spectra import EPS, GAP
+from tiebreak.sets.boxes import Box
+from tiebreak.sets.domains import Domain, Halfspace, Space
+from tiebreak.sets.monotone import Monotone
 from tiebreak.sets.simplices import L1Ball, Simplex
 
 POLYHEDRA = (Space, Box, Simplex, L1Ball, Monotone, Halfspace)

@@ -13,10 +13,11 @@ from tiebreak.functions.base import Function, SmoothFunction
 from tiebreak.functions.elementary import Flat, Linear, Quadratic, SquaredNorm
 from tiebreak.functions.losses import LeastSquares, Logistic
 from tiebreak.functions.sums import summands
+from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import host
-from tiebreak.linalg.spectra import Host
 from tiebreak.problem import Problem
-from tiebreak.sets.domains import Box, Domain, Halfspace, Space
+from tiebreak.sets.boxes import Box
+from tiebreak.sets.domains import Domain, Halfspace, Space
 
 
 def stretched(problem: Problem, units: Host) -> Problem:

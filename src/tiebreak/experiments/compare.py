@@ -16,7 +16,8 @@ from tiebreak.exact.method import Exact
 from tiebreak.experiments.race import Answer, Entrant, Record, race
 from tiebreak.linalg import checks
 from tiebreak.problem import Problem
-from tiebreak.sets.domains import Ball, Space
+from tiebreak.sets.balls import Ball
+from tiebreak.sets.domains import Space
 
 LEVELS = tuple(10.0**-digits for digits in range(1, 9))  # the accuracies asked for
 POLYHEDRAL = 300  # up to so many variables Exact is quick on every domain

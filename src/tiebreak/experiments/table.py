@@ -34,7 +34,8 @@ from tiebreak.functions.elementary import Linear, SquaredNorm
 from tiebreak.functions.losses import LeastSquares
 from tiebreak.linalg.arrays import Array
 from tiebreak.problem import ErrorBound, Problem
-from tiebreak.sets.domains import Ball, Box
+from tiebreak.sets.balls import Ball
+from tiebreak.sets.boxes import Box
 
 SIZE = 20  # variables of the planted instances
 

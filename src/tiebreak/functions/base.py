@@ -62,7 +62,7 @@ class PendingEvaluation:
 
     ``slopes`` need not wait: those on a GPU can go into what is to be computed there next. Its
     ``losses``, where they are known as such, can be waited for together with other numbers: see
-    `arrays.bring`.
+    `arrays.fetch_together`.
     """
 
     def __init__(

@@ -19,7 +19,8 @@ from tiebreak.functions.base import (
 from tiebreak.linalg import arrays, checks, deadline, matrices, spectra, tables
 from tiebreak.linalg.arrays import Array, Image, rounding_unit
 from tiebreak.linalg.fingerprints import remember
-from tiebreak.linalg.matrices import Matrix, Operator
+from tiebreak.linalg.matrices import Matrix
+from tiebreak.linalg.matrices.operators import Operator
 
 
 class SquaredNorm(SmoothFunction):
@@ -59,7 +60,7 @@ class SquaredNorm(SmoothFunction):
     ) -> PendingEvaluation:
         shifted, half = [self._shifted(p.x) for p in (*at, *values_at)], 0.5 * self.weight
         squares = [arrays.inner(s, s) for s in shifted]
-        losses = arrays.later(squares, lambda found: [half * square for square in found])
+        losses = arrays.pending_numbers(squares, lambda found: [half * square for square in found])
         slopes = shifted[: len(at)]
         if self.weight != 1.0:  # otherwise not worth a copy
             slopes = [self.weight * s for s in slopes]
@@ -254,7 +255,9 @@ class Quadratic(SmoothFunction):
         self, at: Sequence[PointWithImage], values_at: Sequence[PointWithImage] = ()
     ) -> PendingEvaluation:
         inner = [self._inner(p.x, p.image) for p in (*at, *values_at)]
-        losses = arrays.later(inner, lambda found: [some + self.constant for some in found])
+        losses = arrays.pending_numbers(
+            inner, lambda found: [some + self.constant for some in found]
+        )
         slopes = [p.image + self.c for p in at]
         return PendingEvaluation.of(at, losses, lambda: slopes)
 
@@ -361,7 +364,7 @@ def _symmetric(matrix: Matrix) -> Matrix:
     rows, n = matrix.shape
     if rows != n:
         raise ValueError(f"Quadratic: Q must be square, got shape {rows} x {n}")
-    if matrix.is_dear:
+    if matrix.is_pass_expensive:
         raise TypeError(
             f"Quadratic: Q must be a matrix in memory or an operator, got {type(matrix).__name__}"
         )

@@ -12,7 +12,9 @@ from tiebreak.functions.terms import Terms
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Array, to_numpy
 from tiebreak.linalg.refusals import Refusal
-from tiebreak.sets.domains import Ball, Box, Domain, Space
+from tiebreak.sets.balls import Ball
+from tiebreak.sets.boxes import Box
+from tiebreak.sets.domains import Domain, Space
 
 if TYPE_CHECKING:
     from tiebreak.functions.penalties import Penalty

@@ -25,9 +25,9 @@ from tiebreak.functions.losses import LeastSquares
 from tiebreak.functions.sums import Scaled, Sum, summands
 from tiebreak.linalg import arrays, deadline
 from tiebreak.linalg.arrays import Array, dot, like, norm, to_numpy, zeros_like
-from tiebreak.sets import cuts
 from tiebreak.sets.domains import Domain, Space
 from tiebreak.sets.lmo import argmin_cut
+from tiebreak.sets.roots import middle
 
 Host = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
@@ -297,7 +297,7 @@ def _crossing(excess: Callable[[float], float], noise: float) -> float:
         p, q = weights[0] * low[1], weights[1] * high[1]
         s = low[0] + (high[0] - low[0]) * (p / (p - q))
         if slow > 3 or not low[0] < s < high[0]:
-            s, slow = cuts.middle(low[0], high[0]), 0
+            s, slow = middle(low[0], high[0]), 0
         if not low[0] < s < high[0]:
             return low[0]
         value = excess(s)

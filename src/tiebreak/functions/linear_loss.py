@@ -12,9 +12,11 @@ import numpy as np
 from tiebreak.functions.base import SMALL, PendingEvaluation, PointWithImage, SmoothFunction
 from tiebreak.functions.elementary import in_precision_of
 from tiebreak.linalg import arrays, checks, deadline, tables
-from tiebreak.linalg.arrays import Array, Deferred, Image, Plan, Product, rounding_unit
+from tiebreak.linalg.arrays import Array, Image, rounding_unit
 from tiebreak.linalg.fingerprints import FromData
-from tiebreak.linalg.matrices import Fused, Matrix
+from tiebreak.linalg.images import DeferredImage, DeferredProduct, PassPlan, settled
+from tiebreak.linalg.matrices import Matrix
+from tiebreak.linalg.matrices.dense import Fused
 
 
 class PassResult(NamedTuple):
@@ -122,7 +124,9 @@ class LinearLoss(SmoothFunction):
 
     def _images(self, *xs: Array) -> tuple[Image, ...]:
         if self.matrix.shares_passes:
-            return tuple(Deferred([(1.0, Product(self.matrix.forward, x))]) for x in xs)
+            return tuple(
+                DeferredImage([(1.0, DeferredProduct(self.matrix.forward, x))]) for x in xs
+            )
         return tuple(self.matrix.forward(*xs))
 
     def _pass(self, images: Sequence[Image], slopes: int) -> PassResult:
@@ -130,8 +134,8 @@ class LinearLoss(SmoothFunction):
         if not self.matrix.shares_passes:
             return self._plain_pass(images, slopes)
         if isinstance(self.matrix, Fused):
-            return self._gpu_pass(self.matrix, Plan.of(images), slopes)
-        return self._shared_pass(Plan.of(images), slopes)
+            return self._gpu_pass(self.matrix, PassPlan.of(images), slopes)
+        return self._shared_pass(PassPlan.of(images), slopes)
 
     def _scaled_losses(self, losses: list[float]) -> list[float]:
         return [self.scale * loss for loss in losses]
@@ -139,7 +143,7 @@ class LinearLoss(SmoothFunction):
     def _scaled_slopes(self, slopes: list[Array]) -> list[Array]:
         return slopes if self.scale == 1.0 else [self.scale * slope for slope in slopes]
 
-    def _shared_pass(self, plan: Plan, slopes: int) -> PassResult:
+    def _shared_pass(self, plan: PassPlan, slopes: int) -> PassResult:
         """The same with all products of the plan in one reading of the matrix."""
         vectors = (*plan.known, *(product.x for product in plan.fresh))
         kind = np.result_type(self.matrix.prototype.dtype, *vectors)
@@ -163,7 +167,7 @@ class LinearLoss(SmoothFunction):
         losses, gradients = self._scaled_losses(losses), self._scaled_slopes(list(sums))
         return PassResult(lambda: losses, lambda: gradients)
 
-    def _gpu_pass(self, matrix: Fused, plan: Plan, slopes: int) -> PassResult:
+    def _gpu_pass(self, matrix: Fused, plan: PassPlan, slopes: int) -> PassResult:
         """The same by one reading of a matrix on a GPU."""
         from tiebreak.linalg import cuda
 
@@ -172,11 +176,12 @@ class LinearLoss(SmoothFunction):
             products = matrix.forward(*(product.x for product in surplus))
             for product, value in zip(surplus, products, strict=True):
                 product.value = value
-            plan = Plan.of(plan.images)
+            plan = PassPlan.of(plan.images)
         if not cuda.fits(len(plan.known), len(plan.images), slopes):  # then one by one
-            images = [arrays.settled(image) for image in plan.images]
+            images = [settled(image) for image in plan.images]
             each = [
-                self._gpu_pass(matrix, Plan.of([i]), int(j < slopes)) for j, i in enumerate(images)
+                self._gpu_pass(matrix, PassPlan.of([i]), int(j < slopes))
+                for j, i in enumerate(images)
             ]
             return PassResult(
                 lambda: [loss for found in each for loss in found.losses()],
@@ -187,16 +192,18 @@ class LinearLoss(SmoothFunction):
         read = matrix.read(points, *asked, self.target, self.kernel, self.scale)
         plan.fill(read.products[: len(points)], read.images)
         gradients = [*read.gradients]  # while the GPU is at work, not once it has ended
-        return PassResult(arrays.Coming(read.losses, self._scaled_losses), lambda: gradients)
+        return PassResult(
+            arrays.PendingNumbers(read.losses, self._scaled_losses), lambda: gradients
+        )
 
     def _plain_pass(self, images: Sequence[Image], slopes: int) -> PassResult:
         """The same by plain products."""
-        images = [arrays.settled(image) for image in images]
+        images = [settled(image) for image in images]
         pairs = [self._loss_and_slope(image) for image in images[:slopes]]
         losses = [loss for loss, _ in pairs] + [self._loss(image) for image in images[slopes:]]
         sums = self.matrix.adjoint(*(slope for _, slope in pairs)) if slopes else []
         gradients = self._scaled_slopes(sums)
-        return PassResult(arrays.later(losses, self._scaled_losses), lambda: gradients)
+        return PassResult(arrays.pending_numbers(losses, self._scaled_losses), lambda: gradients)
 
     def passes(self, forwards: int, slopes: int, values: int) -> int:
         return int(slopes + values > 0) if self.matrix.shares_passes else forwards + slopes
@@ -215,7 +222,7 @@ class LinearLoss(SmoothFunction):
     @property
     def known_lipschitz(self) -> float:
         rough = self.curvature * self.scale * self.matrix.frobenius**2
-        if self.matrix.is_quick or "lipschitz" in vars(self):
+        if self.matrix.is_lanczos_cheap or "lipschitz" in vars(self):
             return deadline.unless_too_long(lambda: self.lipschitz, rough)
         return rough
 
@@ -235,5 +242,5 @@ class LinearLoss(SmoothFunction):
         """Eigenvalues of the smaller of A'A and AA', ascending."""
         rows, n = self.matrix.shape
         A = self.matrix.entries.astype(np.float64) if self.matrix.is_sparse else self.matrix.dense()
-        gram = A.T @ A if n <= rows else A @ A.T
+        gram: Any = A.T @ A if n <= rows else A @ A.T
         return np.linalg.eigvalsh(gram.toarray() if self.matrix.is_sparse else gram)

@@ -15,7 +15,8 @@ from tiebreak.functions.linear_loss import LinearLoss
 from tiebreak.linalg import arrays, checks, deadline, spectra
 from tiebreak.linalg.arrays import Array, Image, rounding_unit
 from tiebreak.linalg.fingerprints import remember
-from tiebreak.linalg.matrices import DENSE_LIMIT, Matrix
+from tiebreak.linalg.matrices import Dense, Matrix
+from tiebreak.linalg.matrices.base import DENSE_LIMIT
 
 GRAM_LIMIT = 1024  # largest number of columns for which a Gram matrix is formed unasked
 
@@ -81,7 +82,7 @@ class LeastSquares(LinearLoss):
     def gram(self) -> Quadratic | None:
         """The same function as ½x'Gx - c'x + const with G = A'A, where that is cheaper and safe."""
         rows, n = self.matrix.shape
-        is_plain = type(self.matrix) is Matrix  # dense and in memory
+        is_plain = type(self.matrix) is Dense  # dense and in memory
         wanted = self._use_gram
         if wanted is None:
             wanted = is_plain and n <= rows and n <= GRAM_LIMIT and self._gram_is_safe()
@@ -93,7 +94,7 @@ class LeastSquares(LinearLoss):
         Q = arrays.like(self.scale * G, self.prototype)
         c = -self.scale * self.matrix.adjoint(self.b)[0]
         constant = 0.5 * self.scale * arrays.dot(self.b, self.b)
-        return Quadratic.trusted(Matrix(Q), c, constant)
+        return Quadratic.trusted(Dense(Q), c, constant)
 
     def _gram_is_safe(self) -> bool:
         """Is the smallest residual at least a tenth of b, and the arithmetic float64?"""

@@ -19,10 +19,11 @@ from tiebreak.functions.elementary import Flat, Linear, Quadratic, SquaredNorm
 from tiebreak.functions.losses import LeastSquares, Logistic
 from tiebreak.functions.sums import summands
 from tiebreak.linalg import arrays, deadline
+from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import Sliced, host, norm, top_exponent, total
-from tiebreak.linalg.matrices import DENSE_LIMIT
+from tiebreak.linalg.matrices.base import DENSE_LIMIT
 from tiebreak.linalg.refusals import Refusal
-from tiebreak.linalg.spectra import EPS, GAP, Host, cleaned
+from tiebreak.linalg.spectra import EPS, GAP, cleaned
 
 KEPT = 4  # slopes that a function remembers: as many points are compared at a time
 

@@ -25,8 +25,8 @@ from tiebreak.functions.joint_prox import joint
 from tiebreak.functions.terms import Terms
 from tiebreak.linalg import checks, tables
 from tiebreak.linalg.arrays import Array
-from tiebreak.linalg.fingerprints import FromData, remember
-from tiebreak.sets.cuts import INFINITY, Set, assign
+from tiebreak.linalg.fingerprints import FromData, assign, remember
+from tiebreak.sets.cuts import INFINITY, Set
 from tiebreak.sets.domains import Domain
 
 

@@ -23,8 +23,11 @@ from tiebreak.functions.joint_prox import Joint
 from tiebreak.functions.terms import Terms
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Array, dot, namespace, norm
-from tiebreak.sets.cuts import INFINITY, Point, into, ldexp, masked, moved, root
-from tiebreak.sets.domains import Ball, Box
+from tiebreak.linalg.elementwise import into, ldexp, masked, moved
+from tiebreak.sets.balls import Ball
+from tiebreak.sets.boxes import Box
+from tiebreak.sets.cuts import INFINITY
+from tiebreak.sets.roots import PathPoint, root
 
 FAR = 2.0**300  # multipliers of problems of ordinary size are smaller
 
@@ -61,7 +64,7 @@ def _at_ordinary_size(
     if beta == INFINITY:
         return f.prox(v), 0.0
     slope = max(norm(c), g.l1, g.group, g.l2)
-    length = max(norm(v), getattr(f.domain, "_size", 0.0))
+    length = max(norm(v), getattr(f.domain, "length_scale", 0.0))
     steepest = max(slope, g.square * length)
     if steepest == 0.0:
         return f.prox(v), 0.0
@@ -92,7 +95,7 @@ def _resized(terms: Terms, length: int, slope: int) -> Terms:
     """The terms in units of length 2^length and of value 2^(length + slope)."""
     domain = terms.domain
     if isinstance(domain, Box | Ball):
-        domain = domain._scaled(-length)
+        domain = domain.scaled(-length)
     l1, group, l2 = (ldexp(weight, -slope) for weight in terms.weights[:3])
     return Terms(l1, group, l2, ldexp(terms.square, length - slope), terms.groups, domain)
 
@@ -112,7 +115,7 @@ def _solved(
 
 
 class _Path:
-    """mu -> z(mu), and its gap: see `cuts.Gap`.  A mu overwrites the arrays of the one before."""
+    """mu -> z(mu), and its gap: see `roots.Gap`.  A mu overwrites the arrays of the one before."""
 
     def __init__(self, f: Terms, g: Terms, v: Array, c: Array, beta: float) -> None:
         self.f, self.g, self.beta = f, g, beta
@@ -127,7 +130,7 @@ class _Path:
         self._t = self._e = None
         self._c_squares: Host | None = None
 
-    def at(self, mu: float) -> Point:
+    def at(self, mu: float) -> PathPoint:
         """The gap at mu, its slope, and a f2(z) + ½|z - v|² up to a constant."""
         self.calls += 1
         f, g = self.f, self.g
@@ -144,7 +147,7 @@ class _Path:
         self._u = u  # not the same array any more where the library cannot write into one
         free = None
         if self.box is not None:
-            self._t = self.box._clip(u, *self.box._bounds(u), self._t)
+            self._t = self.box.clip(u, *self.box.bounds_like(u), self._t)
             free = u == self._t
             self._u, self._t = self._t, u
             u = self._u
@@ -159,7 +162,7 @@ class _Path:
         gap, slope, energy = (self._entries if self.entrywise else self._lengths)(
             mu, u, e, free, divisor
         )
-        return Point(mu, gap - self.beta, self._bent(gap - self.beta, slope, divisor), energy)
+        return PathPoint(mu, gap - self.beta, self._bent(gap - self.beta, slope, divisor), energy)
 
     def _bent(self, gap: float, slope: float, divisor: float) -> float:
         """The slope of the line to the root that a square in g2 suggests.
@@ -251,7 +254,7 @@ class _Path:
         products = self._sums(abs(self._u), abs(self.c))
         return abs(gap) <= unit * (float(self.factors @ products) + value)
 
-    def further(self, point: Point, tries: int) -> float | Point:
+    def further(self, point: PathPoint, tries: int) -> float | PathPoint:
         """Newton's step, and longer and longer ones.
 
         Ends where nothing of v is left in v - mu c, and where no point meets the cut.
@@ -330,7 +333,7 @@ def _slope_along(f: Terms, g: Terms, z: Array, c: Array) -> Array:
         d = d + layout.spread(z, shares)
     free = z != 0
     if f.box is not None:
-        lower, upper = f.box._bounds(z)
+        lower, upper = f.box.bounds_like(z)
         free = free & (z > lower) & (z < upper)
     if length > 0.0 and length >= f.radius * (1.0 - 8.0 * arrays.epsilon(z)):
         d = moved(d, dot(z, d) / length / length, z)

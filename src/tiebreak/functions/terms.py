@@ -23,8 +23,11 @@ import numpy as np
 from tiebreak.functions.groups import UNGROUPED, Groups, Host, Layout
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Array, dot, namespace, norm, to_numpy, zeros_like
-from tiebreak.sets.cuts import INFINITY, into
-from tiebreak.sets.domains import Ball, Box, Domain, Space
+from tiebreak.linalg.elementwise import into
+from tiebreak.sets.balls import Ball
+from tiebreak.sets.boxes import Box
+from tiebreak.sets.cuts import INFINITY
+from tiebreak.sets.domains import Domain, Space
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -185,7 +188,7 @@ class Terms:
         nearly = self.times(1.0 - 2.0**-32)
         pull = soft(-slope, nearly.l1)
         if self.box is not None:
-            lower, upper = self.box._bounds(slope)
+            lower, upper = self.box.bounds_like(slope)
             unbounded = ((pull > 0) & (upper == INFINITY)) | ((pull < 0) & (lower == -INFINITY))
             pull = namespace(slope).where(unbounded, pull, zeros_like(pull))
         lengths, layout = nearly.lengths(pull)

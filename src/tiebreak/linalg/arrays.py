@@ -1,7 +1,6 @@
-"""The only file that knows array libraries.
+"""The only module that knows array libraries: all others are written once, over the array API.
 
-Everything above is written once, over the array API. A vector is an array of any library that
-array-api-compat knows; matrices, which need not be arrays, have a file of their own.
+A vector is an array of any library that array-api-compat knows.
 """
 
 from __future__ import annotations
@@ -10,19 +9,20 @@ import contextlib
 import math
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import array_api_compat
 import numpy as np
 
 Array: TypeAlias = Any  # an array of any array-API library
 Namespace: TypeAlias = Any
-Image: TypeAlias = Any  # None, an array, a Deferred, or a tuple of images
+Host: TypeAlias = np.ndarray[Any, Any]  # an array of NumPy, in the memory of the host
+Image: TypeAlias = Any  # None, an array, a `DeferredImage`, or a tuple of images
 
 T = TypeVar("T")
 
-ALONE = 2**13  # entries of vectors whose product BLAS leaves to one thread
-SHARED = 2**17  # entries from which threads are quicker
+ONE_THREAD = 2**13  # entries of vectors whose product BLAS leaves to one thread
+MANY_THREADS = 2**17  # entries from which threads are faster
 TINY = 2.0**-1000  # covers underflow, which relative errors do not
 
 _NAMESPACES: dict[type, Namespace] = {}
@@ -136,14 +136,14 @@ def copied(x: Array) -> Array:
     return x if is_immutable(x) else namespace(x).asarray(x, copy=True)
 
 
-def to_numpy(x: Array) -> np.ndarray[Any, Any]:
+def to_numpy(x: Array) -> Host:
     """``x`` as a NumPy array on the host."""
     if array_api_compat.is_torch_array(x) or array_api_compat.is_cupy_array(x):
         x = array_api_compat.to_device(x, "cpu")
     return np.asarray(x)
 
 
-def from_numpy(value: np.ndarray[Any, Any], x: Array) -> Array:
+def from_numpy(value: Host, x: Array) -> Array:
     """``value`` in the library and on the device of ``x``, in its own dtype."""
     if type(x) is np.ndarray:
         return value
@@ -198,21 +198,24 @@ def inner(x: Array, y: Array) -> Array:
 def _inner(x: Any, y: Any) -> Any:
     """NumPy's, and for long vectors in pieces that BLAS leaves to one thread.
 
-    Its other threads stay busy for a while after every call, waiting for the next one: they would
-    take the cores from those of sparse products, or from another process, and gain nothing here.
+    The other threads of BLAS stay busy for a while after every call, waiting for the next one: they
+    would take the cores from sparse products, or from another process, and gain nothing here.
     """
     n = x.size
-    if not ALONE < n <= SHARED or x.shape != y.shape:
+    if not ONE_THREAD < n <= MANY_THREADS or x.shape != y.shape:
         return np.vdot(x, y)
-    return sum(float(np.vdot(x[i : i + ALONE], y[i : i + ALONE])) for i in range(0, n, ALONE))
+    return sum(
+        float(np.vdot(x[i : i + ONE_THREAD], y[i : i + ONE_THREAD]))
+        for i in range(0, n, ONE_THREAD)
+    )
 
 
 def dots(*pairs: tuple[Array, Array]) -> list[float]:
     """<x, y> of every pair, of one dtype, with one transfer from a device to the host for all."""
-    return begin_dots(*pairs)()
+    return dots_async(*pairs)()
 
 
-def begin_dots(*pairs: tuple[Array, Array]) -> Callable[[], list[float]]:
+def dots_async(*pairs: tuple[Array, Array]) -> Callable[[], list[float]]:
     """The same, where a device may still be at work on the vectors: a call waits for it."""
     if type(pairs[0][0]) is np.ndarray:
         found = [float(_inner(x, y)) for x, y in pairs]
@@ -220,14 +223,16 @@ def begin_dots(*pairs: tuple[Array, Array]) -> Callable[[], list[float]]:
     vectors = {id(x): x for pair in pairs for x in pair}
     places = {key: i for i, key in enumerate(vectors)}
     xp = namespace(pairs[0][0])
-    # All products of all, in float64 (nobody's tensor cores are that), are fewer calls than some.
+    # All products of all, in float64 (which no tensor core rounds), are fewer calls than some.
     rows = xp.astype(xp.stack(list(vectors.values())), xp.float64, copy=False)
     wanted = [places[id(x)] * len(places) + places[id(y)] for x, y in pairs]
-    return Coming(xp.reshape(rows @ rows.T, (-1,)), lambda table: [table[i] for i in wanted])
+    return PendingNumbers(
+        xp.reshape(rows @ rows.T, (-1,)), lambda table: [table[i] for i in wanted]
+    )
 
 
-class Coming:
-    """Numbers that a device was asked for: a call waits for them, `bring` for several at once."""
+class PendingNumbers:
+    """Numbers that a device was asked for: a call waits for them, as does `fetch_together`."""
 
     def __init__(self, vector: Array, then: Callable[[list[float]], list[float]]) -> None:
         self.vector, self._then = vector, then
@@ -244,19 +249,19 @@ class Coming:
         self._found = self._then(found)
 
 
-def later(
+def pending_numbers(
     values: Sequence[Array], then: Callable[[list[float]], list[float]]
 ) -> Callable[[], list[float]]:
-    """``then`` of some numbers of one library: those of NumPy are there, others are coming."""
+    """``then`` of some numbers of one library: those of NumPy are known, others pending."""
     if not values or isinstance(values[0], float | np.generic):
         found = then([float(value) for value in values])
         return lambda: found
-    return Coming(namespace(values[0]).stack(list(values)), then)
+    return PendingNumbers(namespace(values[0]).stack(list(values)), then)
 
 
-def bring(*asked: Callable[[], list[float]] | None) -> None:
+def fetch_together(*asked: Callable[[], list[float]] | None) -> None:
     """Wait for all of these that come from a device, by one transfer."""
-    coming = [some for some in asked if isinstance(some, Coming)]
+    coming = [some for some in asked if isinstance(some, PendingNumbers)]
     if len(coming) < 2:
         return
     xp = namespace(coming[0].vector)
@@ -276,7 +281,7 @@ def numbers(x: Array) -> list[float]:
 def norm(x: Array, squared: float | None = None) -> float:
     """|x|, the Euclidean norm, safe against overflow and underflow of the squares.
 
-    ``squared`` is <x, x>, where somebody knows it already.
+    ``squared`` is <x, x>, where that is known already.
     """
     squared = dot(x, x) if squared is None else squared
     if 1e-30 < squared < 1e30:  # nearly always, and safe in every precision
@@ -326,14 +331,14 @@ def all_finite(x: Array) -> bool:
 
 
 def quiet() -> contextlib.AbstractContextManager[object]:
-    """Overflow and NaN without NumPy's warnings, for code that looks at the outcome itself."""
+    """Overflow and NaN without NumPy's warnings, for code that checks the outcome itself."""
     return np.errstate(over="ignore", invalid="ignore", divide="ignore")
 
 
 def mix(p: T, q: T, weight: float) -> T:
     """(1 - weight) p + weight q for arrays, and alike for tuples of arrays; None stays None.
 
-    It errs by a few units of |1 - weight| |p| + |weight| |q|, however long p is beside that.
+    It errs by a few units of |1 - weight| |p| + |weight| |q|, however long p is relative to that.
     """
     if p is None:
         return None  # type: ignore[return-value]
@@ -348,128 +353,20 @@ def mix(p: T, q: T, weight: float) -> T:
     if isinstance(p, tuple):
         parts = [mix(a, b, weight) for a, b in zip(p, q, strict=True)]  # type: ignore[call-overload]
         return type(p)(*parts) if hasattr(p, "_fields") else type(p)(parts)
-    if isinstance(p, Deferred):
-        return p.mixed(p, q, weight)  # type: ignore[return-value]
-    if isinstance(q, Deferred):
-        return q.mixed(p, q, weight)  # type: ignore[return-value]
+    for image in (p, q):
+        if hasattr(image, "mixed"):  # a `DeferredImage`, which knows how
+            return image.mixed(p, q, weight)  # type: ignore[no-any-return]
     if hasattr(p, "lerp"):  # one call in PyTorch, where calls are what a short vector costs
         return p.lerp(q, weight)  # type: ignore[no-any-return]
     return p + weight * (q - p)  # type: ignore[operator, no-any-return]
 
 
-def plus(x: Array, y: Array, factor: float) -> Array:
-    """x + factor y."""
+def plus(x: Array, y: Array, factor: float, out: Array | None = None) -> Array:
+    """x + factor y, in NumPy written into ``out``."""
     if type(x) is np.ndarray:
-        total = factor * y  # in place on the one new array
+        total = np.multiply(y, factor, out=out)  # in place on the one new array
         total += x
         return total
     if array_api_compat.is_torch_array(x):
         return x.add(y, alpha=factor)
     return x + factor * y
-
-
-class Product:
-    """A x for a vector x and a matrix A, once somebody passes over A: ``value`` is None before."""
-
-    def __init__(self, forward: Callable[[Array], list[Array]], x: Array) -> None:
-        self._forward, self.x = forward, x
-        self.value: Array | None = None
-
-    def known(self) -> Array:
-        """Its value, by a pass of its own if there was none."""
-        if self.value is None:
-            (self.value,) = self._forward(self.x)
-        return self.value
-
-
-class Deferred:
-    """The image of a point, where a pass over the matrix is shared: a sum weight * part.
-
-    A part is an array or a Product. Nothing is multiplied until a function looks at the point, for
-    then one pass over the rows gives the products, the loss and the slope together.
-    """
-
-    __array_ufunc__ = None  # so that NumPy leaves the arithmetic to mix
-
-    def __init__(self, parts: Sequence[tuple[float, Array | Product]]) -> None:
-        self.parts = tuple(parts)
-        self.value: Array | None = None  # the sum itself, once it is known
-
-    def mixed(self, p: Array | Deferred, q: Array | Deferred, weight: float) -> Deferred:
-        """(1 - weight) p + weight q, every part once; ``self`` is one of the two."""
-        merged: dict[int, tuple[float, Array | Product]] = {}
-        for image, share in ((p, 1.0 - weight), (q, weight)):
-            is_sum = isinstance(image, Deferred) and image.value is None
-            known = image.value if isinstance(image, Deferred) else image
-            for factor, part in image.parts if is_sum else ((1.0, known),):
-                before = merged.get(id(part), (0.0, part))[0]
-                merged[id(part)] = (before + share * factor, part)
-        return Deferred(list(merged.values()))
-
-    def known(self) -> Array:
-        """The image as an array, by a pass over the matrix if a product is not known yet."""
-        if self.value is None:
-            weights, parts = zip(*self.parts, strict=True)
-            known = [part.known() if isinstance(part, Product) else part for part in parts]
-            self.value = combination(weights, known)
-        return self.value
-
-    def saved(self) -> Array:
-        """The array that a checkpoint keeps of it."""
-        return self.known()
-
-
-def _opened(part: Any) -> Any:
-    """The array, where it is known, of a Deferred or a Product."""
-    is_known = isinstance(part, Deferred | Product) and part.value is not None
-    return part.value if is_known else part
-
-
-class Plan(NamedTuple):
-    """What one pass over the rows has to do for some images.
-
-    Image j is sum_i weights[j][i] part_i, the parts being ``known`` (arrays) and then ``fresh``.
-    """
-
-    images: list[Image]
-    known: list[Array]
-    fresh: list[Product]
-    weights: list[list[float]]
-
-    @classmethod
-    def of(cls, images: Sequence[Image]) -> Plan:
-        """The plan for images of one matrix, deferred or not."""
-        parts: dict[int, Any] = {}
-        sums: list[dict[int, float]] = []  # weights by part
-        for image in images:
-            is_sum = isinstance(image, Deferred) and image.value is None
-            terms: dict[int, float] = {}
-            for weight, part in image.parts if is_sum else ((1.0, image),):
-                opened = _opened(part)
-                parts[id(opened)] = opened
-                terms[id(opened)] = terms.get(id(opened), 0.0) + weight
-            sums.append(terms)
-        known = [part for part in parts.values() if not isinstance(part, Product)]
-        fresh = [part for part in parts.values() if isinstance(part, Product)]
-        places = [id(part) for part in (*known, *fresh)]
-        weights = [[terms.get(place, 0.0) for place in places] for terms in sums]
-        return cls(list(images), known, fresh, weights)
-
-    def fill(self, products: Sequence[Array], images: Sequence[Array]) -> None:
-        """Keep what the pass has found."""
-        for product, value in zip(self.fresh, products, strict=True):
-            product.value = value
-        for image, found in zip(self.images, images, strict=True):
-            if isinstance(image, Deferred):
-                image.value, image.parts = found, ()
-
-
-def combination(weights: Sequence[float], parts: Sequence[Array]) -> Array:
-    """sum_i weights[i] parts[i], over the weights that are not 0."""
-    terms = [w * part for w, part in zip(weights, parts, strict=True) if w != 0.0]
-    return sum(terms[1:], terms[0]) if terms else zeros_like(parts[0])
-
-
-def settled(image: Array | Deferred) -> Array:
-    """The image as an array, by a pass over the matrix if it was deferred and is not known yet."""
-    return image.known() if isinstance(image, Deferred) else image

@@ -7,13 +7,23 @@ thing is a TypeError, a wrong value a ValueError.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from tiebreak.linalg import arrays, matrices, streams, tables
+from tiebreak.linalg import arrays, matrices, tables
 from tiebreak.linalg.arrays import Array
-from tiebreak.linalg.matrices import DENSE_LIMIT, Matrix, Operator
+from tiebreak.linalg.matrices import Matrix
+from tiebreak.linalg.matrices.base import DENSE_LIMIT
+from tiebreak.linalg.matrices.operators import Operator, is_operator
+from tiebreak.linalg.matrices.row_sources import is_source
+from tiebreak.linalg.matrices.streamed import Streamed
+
+ADJOINT_MISMATCH = (
+    1e4  # units of rounding by which <A x, r> and <x, A' r> of an operator may differ
+)
+NOT_NUMBERS = ("O", "S", "U")  # kinds of dtypes: objects and text
 
 
 def number(owner: str, name: str, value: object, needed: str = "a number") -> float:
@@ -28,31 +38,30 @@ def number(owner: str, name: str, value: object, needed: str = "a number") -> fl
         ) from None
 
 
-def finite(owner: str, name: str, value: object) -> float:
-    """``value`` as a finite float."""
-    needed = "a finite number"
+def _number_where(
+    is_allowed: Callable[[float], bool], owner: str, name: str, value: object, needed: str
+) -> float:
     result = number(owner, name, value, needed)
-    if not math.isfinite(result):
+    if not is_allowed(result):
         raise ValueError(f"{owner}: {name} must be {needed}, got {value}")
     return result
+
+
+def finite(owner: str, name: str, value: object) -> float:
+    """``value`` as a finite float."""
+    return _number_where(math.isfinite, owner, name, value, "a finite number")
 
 
 def positive(owner: str, name: str, value: object) -> float:
     """``value`` as a finite float above 0."""
     needed = "a positive finite number"
-    result = number(owner, name, value, needed)
-    if not 0.0 < result < math.inf:
-        raise ValueError(f"{owner}: {name} must be {needed}, got {value}")
-    return result
+    return _number_where(lambda found: 0.0 < found < math.inf, owner, name, value, needed)
 
 
 def at_least(owner: str, name: str, value: object, least: float = 0.0) -> float:
     """``value`` as a finite float of at least ``least``."""
     needed = "a non-negative finite number" if least == 0.0 else f"a finite number >= {least:g}"
-    result = number(owner, name, value, needed)
-    if not least <= result < math.inf:
-        raise ValueError(f"{owner}: {name} must be {needed}, got {value}")
-    return result
+    return _number_where(lambda found: least <= found < math.inf, owner, name, value, needed)
 
 
 def whole(owner: str, name: str, value: object, least: int = 0) -> int:
@@ -78,34 +87,15 @@ def floating(owner: str, name: str, value: Any) -> Array:
 
     Tables of pandas become their numbers, and numbers in the other order of bytes this machine's.
     """
-    given = value
-    if tables.is_frame(value) or tables.is_series(value):
-        value = tables.numbers(owner, name, value)
-    if type(value).__name__ == "MaskedArray":
-        raise TypeError(f"{owner}: {name} must be an array of numbers, got a masked array")
-    if not arrays.is_array(value):
-        try:
-            value = np.asarray(value)
-        except ValueError:
-            raise ValueError(
-                f"{owner}: {name} must be a rectangular array, got rows of different lengths"
-            ) from None
-        if value.dtype.kind in ("O", "S", "U"):
-            strings = value.ndim > 0 and value.dtype.kind != "O"
-            raise TypeError(
-                f"{owner}: {name} must be an array of numbers, "
-                f"got {'strings' if strings else what_it_is(given)}"
-            )
-    elif isinstance(value, np.ndarray):
-        value = np.asarray(value)  # a subclass such as np.matrix multiplies in its own way
+    value = _array(owner, name, value)
     xp = arrays.namespace(value)
-    if getattr(value.dtype, "kind", "") in ("O", "S", "U"):
+    if getattr(value.dtype, "kind", "") in NOT_NUMBERS:
         raise TypeError(f"{owner}: {name} must hold real numbers, got dtype {value.dtype}")
     if isinstance(value, np.ndarray) and not value.dtype.isnative:
         value = value.astype(value.dtype.newbyteorder("="))
     if xp.isdtype(value.dtype, ("integral", "bool")):
         value = xp.astype(value, xp.float64)
-    if not arrays.is_real_floating(value):
+    if not xp.isdtype(value.dtype, "real floating"):
         raise TypeError(f"{owner}: {name} must hold real numbers, got dtype {value.dtype}")
     if not str(value.dtype).endswith(("float32", "float64")):
         raise TypeError(f"{owner}: {name} must be float32 or float64, got dtype {value.dtype}")
@@ -115,6 +105,28 @@ def floating(owner: str, name: str, value: Any) -> Array:
             'call jax.config.update("jax_enable_x64", True)'
         )
     return value
+
+
+def _array(owner: str, name: str, value: Any) -> Array:
+    """``value`` as an array of a library that is known: what is none becomes one of NumPy."""
+    if type(value).__name__ == "MaskedArray":
+        raise TypeError(f"{owner}: {name} must be an array of numbers, got a masked array")
+    if tables.is_frame(value) or tables.is_series(value):
+        return tables.numbers(owner, name, value)
+    if arrays.is_array(value):
+        # A subclass such as np.matrix multiplies in its own way.
+        return np.asarray(value) if isinstance(value, np.ndarray) else value
+    try:
+        found = np.asarray(value)
+    except ValueError:
+        raise ValueError(
+            f"{owner}: {name} must be a rectangular array, got rows of different lengths"
+        ) from None
+    if found.dtype.kind in NOT_NUMBERS:
+        is_text = found.ndim > 0 and found.dtype.kind != "O"
+        got = "strings" if is_text else what_it_is(value)
+        raise TypeError(f"{owner}: {name} must be an array of numbers, got {got}")
+    return found
 
 
 def what_it_is(value: object) -> str:
@@ -139,16 +151,14 @@ def vector(owner: str, name: str, value: Any) -> Array:
         raise ValueError(
             f"{owner}: {name} must be a vector with at least one entry, got {what_it_is(result)}"
         )
-    if not arrays.all_finite(result):
-        where = tables.gap(value)
-        raise ValueError(f"{owner}: {name} must be finite, got NaN or infinite entries{where}")
+    _need_finite(owner, name, result, value)
     return arrays.copied(result)
 
 
 def in_precision_of(prototype: Array, value: Array) -> Array | None:
     """``value`` in the library, dtype and device of ``prototype``; None if that would round it.
 
-    Numbers are never rounded in silence: whoever is told None goes on in float64, or refuses.
+    Numbers are never rounded silently: a caller that gets None goes on in float64, or refuses.
     """
     fitted = arrays.like(value, prototype)
     if arrays.is_single(value) or not arrays.is_single(prototype):
@@ -161,39 +171,47 @@ def matrix(owner: str, name: str, value: Any, is_symmetric: bool = False) -> Mat
     """``value`` as two products: dense, scipy.sparse, an operator, or rows that are streamed.
 
     A symmetric operator needs no adjoint: symmetry is checked in its place. Up to DENSE_LIMIT
-    entries the matrix is a copy: a factorisation makes several of those anyhow. A larger one is
-    the user's own memory, and `inputs` looks whether it has changed.
+    entries the matrix is a copy: a factorisation makes several of those anyway. A larger one is
+    the user's own memory, and `fingerprints` finds out whether it has changed.
     """
     if isinstance(value, Matrix):
         return value
-    given = value
-    if streams.is_source(value):
-        return streams.Streamed(value)
-    if matrices.is_operator(value):
+    if is_source(value):
+        return Streamed(value)
+    if is_operator(value):
         return _operator(owner, name, value, is_symmetric)
-    if arrays.is_sparse(value):
-        if value.dtype.kind not in "fiub":
-            raise TypeError(f"{owner}: {name} must hold real numbers, got dtype {value.dtype}")
-        if value.dtype not in (np.float32, np.float64):
-            value = value.astype(np.float64)
-        value = value.tocsr()
-        if value.nnz <= DENSE_LIMIT or not value.has_canonical_format:
-            value = value.copy()
-            value.sum_duplicates()  # otherwise the stored entries are not the matrix's entries
-    else:
-        value = floating(owner, name, value)
-        if math.prod(value.shape) <= DENSE_LIMIT:
-            value = arrays.copied(value)
-    if value.ndim != 2 or value.shape[1] == 0:
+    entries = (_sparse if arrays.is_sparse(value) else _dense)(owner, name, value)
+    if entries.ndim != 2 or entries.shape[1] == 0:
         raise ValueError(
             f"{owner}: {name} must be a matrix with at least one column, "
-            f"got an array of shape {tuple(value.shape)}"
+            f"got an array of shape {tuple(entries.shape)}"
         )
-    result = matrices.of(value)
-    if not arrays.all_finite(result.stored):
-        where = tables.gap(given)
-        raise ValueError(f"{owner}: {name} must be finite, got NaN or infinite entries{where}")
+    result = matrices.of(entries)
+    _need_finite(owner, name, result.stored, value)
     return result
+
+
+def _dense(owner: str, name: str, value: Any) -> Array:
+    entries = floating(owner, name, value)
+    return arrays.copied(entries) if math.prod(entries.shape) <= DENSE_LIMIT else entries
+
+
+def _sparse(owner: str, name: str, value: Any) -> Any:
+    if value.dtype.kind not in "fiub":
+        raise TypeError(f"{owner}: {name} must hold real numbers, got dtype {value.dtype}")
+    if value.dtype not in (np.float32, np.float64):
+        value = value.astype(np.float64)
+    value = value.tocsr()
+    if value.nnz <= DENSE_LIMIT or not value.has_canonical_format:
+        value = value.copy()
+        value.sum_duplicates()  # otherwise the stored entries are not the matrix's entries
+    return value
+
+
+def _need_finite(owner: str, name: str, entries: Array, given: Any) -> None:
+    if not arrays.all_finite(entries):
+        where = tables.where_not_finite(given)
+        raise ValueError(f"{owner}: {name} must be finite, got NaN or infinite entries{where}")
 
 
 def _operator(owner: str, name: str, value: Any, is_symmetric: bool) -> Operator:
@@ -211,14 +229,14 @@ def _operator(owner: str, name: str, value: Any, is_symmetric: bool) -> Operator
         raise ValueError(f"{owner}: {name} must be square, got shape {rows} x {n}")
     try:
         result = Operator(value, is_symmetric)
-        apart = result.mismatch()
+        apart = result.adjoint_mismatch()
     except NotImplementedError:
         raise ValueError(
             f"{owner}: {name} must have an adjoint (rmatvec), got {type(value).__name__} without it"
         ) from None
     if math.isnan(apart):
         raise ValueError(f"{owner}: {name} must have finite products, got NaN or infinite ones")
-    if apart > matrices.MISMATCH:
+    if apart > ADJOINT_MISMATCH:
         share = apart * arrays.epsilon(result.prototype)
         needed = "symmetric, <Qx, y> = <x, Qy>" if is_symmetric else "such that <Ax, r> = <x, A'r>"
         what = "two sides" if is_symmetric else "an adjoint (rmatvec) that is not its own: sides"

@@ -1,9 +1,10 @@
 """When a call has to end: its time limit, and Ctrl-C.
 
-The limit in force is that of the call at work in this thread. Who works long asks `check`: in every
-turn of a loop, and, with the size of what comes, before a factorisation, for nothing stops one that
-has begun. The clock only ends work. How long that takes is estimated by a nominal speed: measuring
-one would make what is begun depend on the machine's mood. Without a time limit nothing is asked.
+The limit in force is that of the call at work in this thread. Long work calls `check`: in every
+round of a loop, and, with the size of what comes, before a factorisation, for nothing stops one
+that has begun. The clock only ends work. How long something takes is estimated by a nominal speed:
+measuring it would make what is begun depend on how busy the machine is. Without a time limit the
+clock is not read.
 """
 
 from __future__ import annotations
@@ -49,6 +50,11 @@ class Limit:
     def is_over(self) -> bool:
         """Is there no time left, or not enough for what came next?"""
         return self.is_closing or time.perf_counter() >= self._end
+
+    @property
+    def left(self) -> float:
+        """The seconds that are left for what is done now."""
+        return self._share - time.perf_counter()
 
     @property
     def ending(self) -> str:
@@ -119,8 +125,7 @@ def half() -> contextlib.AbstractContextManager[None]:
 
 def left() -> float:
     """The seconds that are left; inf without a limit."""
-    limit = _LIMIT.get(_NONE)
-    return limit._share - time.perf_counter()
+    return _LIMIT.get(_NONE).left
 
 
 def unless_too_long(task: Callable[[], T], otherwise: T) -> T:

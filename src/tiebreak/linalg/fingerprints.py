@@ -1,8 +1,8 @@
 """The user's own arrays behind an object, and whether they still hold the same numbers.
 
-Functions, penalties, domains and problems are made once, keep what is dear to find (A'A, Lipschitz
-constants, ranks) and never change. The arrays that they were made from are the user's, who may
-write new numbers into them. So each remembers its arguments with a fingerprint of them, and
+Functions, penalties, domains and problems are made once, keep what is expensive to find (A'A,
+Lipschitz constants, ranks) and never change. The arrays that they were made from are the user's,
+who may write new numbers into them. So each remembers its arguments with a fingerprint of them, and
 ``current`` makes it anew where that has changed. `solve`, `certify` and `compare` ask for that
 first: their answers are for the numbers as they are now.
 
@@ -21,10 +21,11 @@ from typing import Any, TypeVar
 import numpy as np
 
 from tiebreak.linalg import arrays, tables, threads
-from tiebreak.linalg.arrays import Array
+from tiebreak.linalg.arrays import Array, Host
 
-PIECE = 2**20  # bytes that one checksum is of: many of them are one, and a thread has work enough
-WORDS, TOGETHER = 2**18, 2**5  # the same on a device, in words of 32 bits, and how many at once
+PIECE = 2**20  # bytes that one checksum is of: enough work for a thread, small changes are found
+DEVICE_PIECE = 2**18  # the same on a device, in words of 32 bits
+PIECES_AT_ONCE = 2**5  # on a device: few calls, and little memory for products
 
 Self = TypeVar("Self", bound="FromData")
 
@@ -70,7 +71,12 @@ class FromData:
 
 def remember(made: FromData, maker: type, **arguments: Any) -> None:
     """Note what ``made`` was made from, in a constructor of the class ``maker``."""
-    object.__setattr__(made, "_inputs", Inputs(maker, arguments))  # it may be frozen
+    assign(made, "_inputs", Inputs(maker, arguments))
+
+
+def assign(made: object, name: str, value: object) -> None:
+    """Set an attribute of an object that may be frozen, in its constructor."""
+    object.__setattr__(made, name, value)
 
 
 def fingerprint(value: Any) -> object:
@@ -80,29 +86,29 @@ def fingerprint(value: Any) -> object:
     of more is missed with a chance of 2^-32 for every piece that it touches. It takes as long as a
     few products with the array, of which a run makes dozens at least.
     """
-    if value is None or isinstance(value, str | bool | int | float | np.generic):
+    if isinstance(value, str | bool | int | float | np.generic):
         return value
-    if isinstance(value, FromData):
-        return None  # which knows by itself
     if tables.is_frame(value) or tables.is_series(value):
         hashes, columns = tables.fingerprint(value)
         return columns, fingerprint(hashes)
     if arrays.is_sparse(value):
         csr = value if value.format in ("csr", "csc", "bsr") else value.tocsr()
         return tuple(map(fingerprint, (csr.data, csr.indices, csr.indptr)))
-    if isinstance(value, np.memmap) and value.mode == "r" and value.filename is not None:
-        return stamps([value.filename])
-    if arrays.is_array(value):
-        if arrays.is_immutable(value):
-            return None
-        words = arrays.words(value)
-        return checksums(arrays.to_numpy(value)) if words is None else _sums(words)
     if isinstance(value, list | tuple | range):
         try:
-            return fingerprint(np.asarray(value))
+            value = np.asarray(value)
         except ValueError:  # lists of different lengths
             return tuple(map(fingerprint, value))
-    return None
+    return _array_fingerprint(value) if arrays.is_array(value) else None
+
+
+def _array_fingerprint(array: Array) -> object:
+    if isinstance(array, np.memmap) and array.mode == "r" and array.filename is not None:
+        return stamps([array.filename])
+    if arrays.is_immutable(array):
+        return None
+    words = arrays.words(array)
+    return checksums(arrays.to_numpy(array)) if words is None else _sums(words)
 
 
 def stamps(paths: Sequence[str | os.PathLike[str]]) -> object:
@@ -116,7 +122,7 @@ def stamps(paths: Sequence[str | os.PathLike[str]]) -> object:
     return tuple(found)
 
 
-def checksums(array: np.ndarray[Any, Any]) -> object:
+def checksums(array: Host) -> object:
     """Of an array on the host: type, shape, and a checksum for each piece, in all threads."""
     whole = array.reshape(1) if array.ndim == 0 else array
     if whole.flags.f_contiguous and not whole.flags.c_contiguous:
@@ -130,7 +136,7 @@ def checksums(array: np.ndarray[Any, Any]) -> object:
     return array.dtype.str, array.shape, tuple(map(tuple, found))
 
 
-def _checksums(whole: np.ndarray[Any, Any], step: int, starts: Sequence[int]) -> list[int]:
+def _checksums(whole: Host, step: int, starts: Sequence[int]) -> list[int]:
     if whole.dtype.hasobject:
         return [hash(repr(whole[i : i + step].tolist())) for i in starts]
     return [zlib.crc32(np.ascontiguousarray(whole[i : i + step]).data) for i in starts]
@@ -142,11 +148,11 @@ def _sums(words: Array) -> object:
     Modulo 2^64 two different pieces have the same sum with a chance of 2^-32 at most.
     """
     xp, n = arrays.namespace(words), words.shape[0]
-    drawn = np.random.default_rng(20240208).integers(-(2**63), 2**63, min(WORDS, n))
+    drawn = np.random.default_rng(20240208).integers(-(2**63), 2**63, min(DEVICE_PIECE, n))
     weights, found = arrays.from_numpy(drawn, words), []
-    for start in range(0, n, TOGETHER * WORDS):
-        some = xp.astype(words[start : start + TOGETHER * WORDS], xp.int64)
-        whole = some.shape[0] // WORDS * WORDS
+    for start in range(0, n, PIECES_AT_ONCE * DEVICE_PIECE):
+        some = xp.astype(words[start : start + PIECES_AT_ONCE * DEVICE_PIECE], xp.int64)
+        whole = some.shape[0] // DEVICE_PIECE * DEVICE_PIECE
         found.append(xp.sum(xp.reshape(some[:whole], (-1, weights.shape[0])) * weights, axis=1))
         rest = some[whole:]
         found.append(xp.reshape(xp.sum(rest * weights[: rest.shape[0]]), (1,)))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tiebreak.linalg import arrays
-from tiebreak.linalg.spectra import Host
+from tiebreak.linalg.arrays import Host
 
 CAREFUL = 2**21  # matrices of up to so many entries are multiplied in twice the precision
 

@@ -7,8 +7,9 @@ from typing import NamedTuple
 import numpy as np
 
 from tiebreak.linalg import deadline
+from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import CAREFUL, Sliced
-from tiebreak.linalg.spectra import EPS, Host, clear_rank, equilibrate
+from tiebreak.linalg.spectra import EPS, clear_rank, equilibrate
 
 
 class Rank(NamedTuple):

@@ -5,19 +5,16 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 from tiebreak.linalg import arrays, deadline
-from tiebreak.linalg.arrays import Array
-
-Host = np.ndarray[Any, Any]
+from tiebreak.linalg.arrays import Array, Host
 
 EPS = 2.0**-52
 GAP = 1e3  # singular values that are so many times larger than rounding leave no doubt
-ALIKE = 5  # rows and columns within 2^5 ~ sqrt(GAP) of one another are left as they are
-FEW = 64  # rounding errors are a few units in the last place of the numbers they come from
+ALIKE_EXPONENTS = 5  # rows and columns within 2^5 ~ sqrt(GAP) of one another are left as they are
+FEW_UNITS = 64  # rounding errors are a few units in the last place of the numbers they come from
 ELIMINATION_LIMIT = 2**26  # products of residues: about a second in NumPy
 
 
@@ -32,7 +29,7 @@ def extreme_eigenvalues(
     start = arrays.like(np.random.default_rng(20240208).standard_normal(n), prototype)
     v, previous, beta = start / arrays.norm(start), arrays.zeros_like(start), 0.0
     diagonal: list[float] = []
-    beside: list[float] = []
+    off_diagonal: list[float] = []
     for _ in range(min(steps, n)):
         deadline.check()
         w = apply(v)
@@ -42,9 +39,9 @@ def extreme_eigenvalues(
         beta = arrays.norm(w)
         if not math.isfinite(beta) or beta <= arrays.epsilon(v) * max(map(abs, diagonal)):
             break
-        beside.append(beta)
+        off_diagonal.append(beta)
         v, previous = w / beta, v
-    inner = beside[: len(diagonal) - 1]
+    inner = off_diagonal[: len(diagonal) - 1]
     ritz = np.linalg.eigvalsh(np.diag(diagonal) + np.diag(inner, 1) + np.diag(inner, -1))
     return float(ritz[0]), float(ritz[-1])
 
@@ -84,7 +81,9 @@ def equilibrate(A: Host) -> tuple[Host, Host]:
         r, c = r - 0.5 * rows, c - 0.5 * columns
     seen = np.isfinite(size)
     if all(
-        np.ptp(part) <= ALIKE for part in (r[seen.any(axis=1)], c[seen.any(axis=0)]) if len(part)
+        np.ptp(part) <= ALIKE_EXPONENTS
+        for part in (r[seen.any(axis=1)], c[seen.any(axis=0)])
+        if len(part)
     ):
         return np.ones(len(r)), np.ones(len(c))
     top = np.round(0.5 * (np.max(c, initial=0.0) + np.min(c, initial=0.0)))
@@ -102,7 +101,7 @@ def cleaned(A: Host, epsilon: float = EPS, units: Host | None = None) -> Host:
 
     A column is one if its largest entry is a few units (1/64 to 64) in the last place of numbers of
     the size of another column, and if all are multiples of one power of two that is not much
-    smaller: what rounding leaves has few bits. Whole numbers are none: 1 beside 1e16 is a feature.
+    smaller: what rounding leaves has few bits. Whole numbers are none: 1 next to 1e16 is a feature.
     Sizes are those of A diag(units): the units of the variables, where these are known.
     """
     columns = _is_rounding(A, epsilon, np.ones(A.shape[1]) if units is None else units)
@@ -117,11 +116,13 @@ def _is_rounding(A: Host, epsilon: float, units: Host) -> Host:
     size = np.max(np.abs(A), axis=0, initial=0.0) * units
     last_places = epsilon * np.sort(size)
     found = np.zeros(len(size), dtype=bool)
-    for j in np.flatnonzero((size > 0.0) & (size <= FEW * epsilon * np.max(size, initial=0.0))):
+    for j in np.flatnonzero(
+        (size > 0.0) & (size <= FEW_UNITS * epsilon * np.max(size, initial=0.0))
+    ):
         unit = _last_place(A[:, j])
-        place = last_places[np.searchsorted(last_places, size[j] / FEW)]
-        is_coarse = unit < 1.0 and size[j] <= FEW**3 * unit * units[j]
-        found[j] = is_coarse and place <= FEW * size[j]
+        place = last_places[np.searchsorted(last_places, size[j] / FEW_UNITS)]
+        is_coarse = unit < 1.0 and size[j] <= FEW_UNITS**3 * unit * units[j]
+        found[j] = is_coarse and place <= FEW_UNITS * size[j]
     return found
 
 

@@ -1,7 +1,7 @@
-"""Tables of pandas, which is never imported here: their numbers, and the labels beside them.
+"""Tables of pandas, which is never imported here: their numbers and their labels.
 
 Labels are compared, never sorted: a row or a column in another place is refused with one sentence,
-for a table that is brought into order in silence hides a mistake as often as it mends one.
+for sorting a table silently hides a mistake as often as it corrects one.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+
+from tiebreak.linalg.arrays import Host
 
 Labels = Any  # an Index of pandas
 
@@ -32,10 +34,10 @@ def _is_pandas(value: object) -> bool:
     )
 
 
-def numbers(owner: str, name: str, value: Any) -> np.ndarray[Any, Any]:
+def numbers(owner: str, name: str, value: Any) -> Host:
     """The numbers of a DataFrame or a Series; a column without numbers is named.
 
-    Missing values become NaN, and infinite or missing ones are named too: see `gap`.
+    Missing values become NaN, and infinite or missing ones are named too: see `where_not_finite`.
     """
     columns = [(column, value[column]) for column in value.columns] if is_frame(value) else []
     if is_frame(value) and not value.columns.is_unique:
@@ -47,7 +49,7 @@ def numbers(owner: str, name: str, value: Any) -> np.ndarray[Any, Any]:
         if not _has_numbers(series):
             where = f" in column {column!r}" if column is not None else ""
             raise TypeError(f"{owner}: {name} must hold numbers, got {_words(series)}{where}")
-    if any(_is_nullable(series) for _, series in columns or [(None, value)]):
+    if any(not isinstance(series.dtype, np.dtype) for _, series in columns or [(None, value)]):
         value = value.astype(np.float64)  # where missing values are NaN
     return np.asarray(value)
 
@@ -57,17 +59,12 @@ def _has_numbers(series: Any) -> bool:
     return getattr(kind, "kind", "O") in "fiub" and series.dtype.name != "category"
 
 
-def _is_nullable(series: Any) -> bool:
-    return not isinstance(series.dtype, np.dtype)
-
-
 def _words(series: Any) -> str:
-    kind = series.dtype
     is_text = any(isinstance(entry, str) for entry in series.iloc[:100])
-    return "text" if is_text else f"entries of type {kind}"
+    return "text" if is_text else f"entries of type {series.dtype}"
 
 
-def gap(value: Any) -> str:
+def where_not_finite(value: Any) -> str:
     """Where a DataFrame or a Series has its first entry that is not finite, in words."""
     if is_frame(value):
         for column in value.columns:
@@ -100,7 +97,7 @@ def need_same_rows(owner: str, first: tuple[str, Any], second: tuple[str, Any]) 
     if not (_is_pandas(A) and _is_pandas(B)):
         return
     if len(A.index) != len(B.index) or A.index.equals(B.index):
-        return  # of lengths that differ somebody else speaks
+        return  # different lengths are reported elsewhere
     labels, others = A.index.tolist(), B.index.tolist()
     i = next((i for i, label in enumerate(labels) if label != others[i]), 0)
     raise ValueError(

@@ -30,7 +30,9 @@ from tiebreak.functions.terms import Terms
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Array, rounding_unit
 from tiebreak.proofs.models import UNIT, Low, Model
-from tiebreak.sets.domains import Ball, Box, Domain, Space, projection_error
+from tiebreak.sets.balls import Ball
+from tiebreak.sets.boxes import Box
+from tiebreak.sets.domains import Domain, Space, projection_error
 
 SMALLEST = 2.0**-500  # a radius below this is as good as 0
 WEIGHTS = 8  # multipliers of the constraint |x| <= R that are tried

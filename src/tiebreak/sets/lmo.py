@@ -15,8 +15,10 @@ from typing import NamedTuple
 
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Array, dot, like, mix, norm, zeros_like
-from tiebreak.sets import cuts
-from tiebreak.sets.domains import Ball, Domain
+from tiebreak.linalg.elementwise import ldexp, moved, smallest_normal
+from tiebreak.sets.balls import Ball
+from tiebreak.sets.domains import Domain
+from tiebreak.sets.roots import middle
 
 
 def argmin_cut(
@@ -31,18 +33,18 @@ def argmin_cut(
     of Z where <normal, .> is smallest. Z must be bounded.
     """
     steep, long = arrays.max_abs(direction), arrays.max_abs(normal)
-    if long < cuts.smallest_normal(normal):
+    if long < smallest_normal(normal):
         return domain.argmin(direction), 0.0
     # Powers of two that make the largest entries of both vectors ordinary.
     up, across = math.frexp(steep)[1], math.frexp(long)[1]
     d, c = direction * 2.0**-up, normal * 2.0**-across
-    beta = cuts.ldexp(float(offset), -across)
+    beta = ldexp(float(offset), -across)
     with arrays.quiet():
         if isinstance(domain, Ball):
             s, mu = _in_ball(domain, d, c, beta)
         else:
             s, mu = _by_secants(domain, d, c, beta)
-    return s, cuts.ldexp(mu, up - across)
+    return s, ldexp(mu, up - across)
 
 
 class _Corner(NamedTuple):
@@ -72,7 +74,7 @@ def _by_secants(domain: Domain, d: Array, c: Array, beta: float) -> tuple[Array,
         if not drop > 0.0:  # the two differ by rounding
             return low.s, low.mu
         mu = min(max(dot(d, change) / drop, low.mu), high.mu)
-        trial = cuts.middle(low.mu, high.mu) if halve else mu
+        trial = middle(low.mu, high.mu) if halve else mu
         if mu in (low.mu, high.mu) or trial in (low.mu, high.mu):
             break
         new = _corner(domain, d, c, trial)
@@ -116,14 +118,14 @@ def _in_ball(ball: Ball, d: Array, c: Array, beta: float) -> tuple[Array, float]
     ratio = min(max((beta - dot(c, center)) / length / radius, -1.0), 1.0)
     unit = c / length
     along = dot(unit, d)
-    across = cuts.moved(d, along, unit)
-    across = cuts.moved(across, dot(unit, across), unit)  # twice, against cancellation
+    across = moved(d, along, unit)
+    across = moved(across, dot(unit, across), unit)  # twice, against cancellation
     width = norm(across)
     half = math.sqrt((1.0 - ratio) * (1.0 + ratio))
     s = center + (ratio * radius) * unit
     if width <= 8.0 * eps * norm(d):  # every point of the cut is as good as any other
         return s, max(-along, 0.0) / length
-    s = cuts.moved(s, half * radius / width, across)
+    s = moved(s, half * radius / width, across)
     # d + mu c = -(a multiple) (s - center); where the cut leaves one point, any large mu will do.
     mu = -(along + width * ratio / max(half, eps)) / length
     return s, max(mu, 0.0)

@@ -7,21 +7,28 @@ import math
 
 from tiebreak.linalg import arrays, checks
 from tiebreak.linalg.arrays import Array, dot, namespace, norm
-from tiebreak.sets.cuts import (
-    Path,
-    Set,
-    assign,
-    into,
-    masked,
-    moved,
-    negligible,
-    shrunk,
-    smallest_normal,
-)
+from tiebreak.linalg.elementwise import into, masked, moved, negligible, shrunk, smallest_normal
+from tiebreak.linalg.fingerprints import assign
+from tiebreak.sets.cuts import ProjectionPath, Set
+
+
+class _WithVertices(Set):
+    """What the two have in common: vertices on the axes, at the distance `length_scale` from 0."""
+
+    def farthest(self, x: Array) -> float:
+        """The distance to the farthest vertex, which is the minimiser of <x, .>."""
+        return norm(x - self.argmin(x))
+
+    @property
+    def cancelling_length(self) -> float:
+        return self.length_scale
+
+    def preimage(self, z: Array) -> Array:
+        return z + self.length_scale * namespace(z).sign(z)
 
 
 @dataclasses.dataclass(frozen=True)
-class Simplex(Set):
+class Simplex(_WithVertices):
     """{x : x >= 0, sum x = total}.
 
     The projection is max(x - tau, 0), where tau makes the sum right: the root of a convex
@@ -45,7 +52,7 @@ class Simplex(Set):
 
     def project(self, x: Array) -> Array:
         """max(x - tau, 0) with the tau for which the sum is ``total``."""
-        with arrays.quiet():  # beside the largest entry others may be -inf, and do not matter
+        with arrays.quiet():  # entries of -inf next to the largest do not matter
             return _onto_simplex(x, self.total)[0]
 
     def support(self, direction: Array) -> float:
@@ -54,37 +61,26 @@ class Simplex(Set):
 
     def argmin(self, direction: Array) -> Array:
         """The vertex total e_i with the smallest direction_i."""
-        return _vertex(direction, int(namespace(direction).argmin(direction)), self.total)
-
-    def farthest(self, x: Array) -> float:
-        """The distance to the farthest vertex, which is the one with the smallest x_i."""
-        return norm(x - self.argmin(x))
+        return arrays.placed(direction, int(namespace(direction).argmin(direction)), self.total)
 
     @property
-    def _size(self) -> float:
+    def length_scale(self) -> float:
         return self.total
 
-    @property
-    def _carried(self) -> float:
-        return self.total
-
-    def _outside(self, x: Array, unit: float) -> float:
+    def distance_outside(self, x: Array, unit: float) -> float:
         """The way to max(x, 0), and from there to its multiple with the right sum."""
         xp = namespace(x)
         positive = xp.maximum(x, arrays.zeros_like(x))
         total = float(xp.sum(positive))
         return norm(x - positive) * (1.0 + unit) + abs(total - self.total) + unit * total
 
-    def _scaled(self, exponent: int) -> Simplex:
+    def scaled(self, exponent: int) -> Simplex:
         return Simplex(shrunk(self.total, exponent))
 
-    def _lifted(self, z: Array) -> Array:
-        return z + self.total * namespace(z).sign(z)
-
-    def _path(self, x: Array, c: Array) -> Path:
+    def projection_path(self, x: Array, c: Array) -> ProjectionPath:
         return _threshold_path(x, c, self.total, signed=False)
 
-    def _last(self, x: Array, c: Array) -> tuple[float, Array, float]:
+    def last_piece(self, x: Array, c: Array) -> tuple[float, Array, float]:
         """The face of smallest c_i; another entry is 0 for mu >= (x_i - tau)/(c_i - min c)."""
         rise = c - namespace(x).min(c)
         face = rise == 0
@@ -94,7 +90,7 @@ class Simplex(Set):
 
 
 @dataclasses.dataclass(frozen=True)
-class L1Ball(Set):
+class L1Ball(_WithVertices):
     """{x : sum |x_i| <= radius}.
 
     Outside, the projection is that of |x| onto the simplex, with the signs of x (Duchi, Shalev-
@@ -127,34 +123,24 @@ class L1Ball(Set):
     def argmin(self, direction: Array) -> Array:
         """The vertex -sign(direction_i) radius e_i with the largest |direction_i|."""
         i = int(namespace(direction).argmax(abs(direction)))
-        return _vertex(direction, i, -self.radius if float(direction[i]) > 0.0 else self.radius)
-
-    def farthest(self, x: Array) -> float:
-        """The distance to the farthest vertex, which lies opposite to the largest |x_i|."""
-        return norm(x - self.argmin(x))
+        value = -self.radius if float(direction[i]) > 0.0 else self.radius
+        return arrays.placed(direction, i, value)
 
     @property
-    def _size(self) -> float:
+    def length_scale(self) -> float:
         return self.radius
 
-    @property
-    def _carried(self) -> float:
-        return self.radius
-
-    def _outside(self, x: Array, unit: float) -> float:
+    def distance_outside(self, x: Array, unit: float) -> float:
         """The way to its multiple with the right sum."""
         return max(float(namespace(x).sum(abs(x))) * (1.0 + unit) - self.radius, 0.0)
 
-    def _scaled(self, exponent: int) -> L1Ball:
+    def scaled(self, exponent: int) -> L1Ball:
         return L1Ball(shrunk(self.radius, exponent))
 
-    def _lifted(self, z: Array) -> Array:
-        return z + self.radius * namespace(z).sign(z)
-
-    def _path(self, x: Array, c: Array) -> Path:
+    def projection_path(self, x: Array, c: Array) -> ProjectionPath:
         return _threshold_path(x, c, self.radius, signed=True)
 
-    def _last(self, x: Array, c: Array) -> tuple[float, Array, float]:
+    def last_piece(self, x: Array, c: Array) -> tuple[float, Array, float]:
         """The face of largest |c_i|, with the threshold tau + mu max|c| that others stay below."""
         xp = namespace(x)
         top = arrays.max_abs(c)
@@ -196,7 +182,7 @@ def _onto_simplex(
         if active == 0 and tau > -total:  # the guess was too large
             tau = -total
             continue
-        if active == 0:  # entries that are not finite, which whoever asked will find
+        if active == 0:  # entries that are not finite, which the caller will find
             break
         excess = float(xp.sum(above)) - total
         # The same entries as before: this tau is theirs.  Right of the root after a step: rounding.
@@ -213,7 +199,7 @@ def _above(w: Array, tau: float, out: Array | None) -> Array:
     return z
 
 
-def _threshold_path(x: Array, c: Array, total: float, *, signed: bool) -> Path:
+def _threshold_path(x: Array, c: Array, total: float, *, signed: bool) -> ProjectionPath:
     """mu -> z(mu), ... for z = max(v - tau, 0), v = x - mu c; signed: for |v|, with signs of v."""
     xp = namespace(x)
     v = size = z = signs = None
@@ -271,8 +257,3 @@ def _last_break(height: Array, rate: Array) -> float:
     height = masked(height, height, rate > least)
     height /= into(rate, "maximum", rate, least)
     return float(namespace(height).max(height))
-
-
-def _vertex(x: Array, i: int, value: float) -> Array:
-    """value e_i."""
-    return arrays.placed(x, i, value)

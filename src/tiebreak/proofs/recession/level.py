@@ -12,11 +12,15 @@ from tiebreak.functions.base import SmoothFunction
 from tiebreak.functions.elementary import Flat, Linear, Quadratic, SquaredNorm
 from tiebreak.functions.losses import LeastSquares, Logistic
 from tiebreak.functions.sums import summands
+from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import host, norm
-from tiebreak.linalg.matrices import DENSE_LIMIT, Matrix
-from tiebreak.linalg.spectra import EPS, Host
+from tiebreak.linalg.matrices import Matrix
+from tiebreak.linalg.matrices.base import DENSE_LIMIT
+from tiebreak.linalg.spectra import EPS
 from tiebreak.problem import Problem
-from tiebreak.sets.domains import Box, Domain, Halfspace, Monotone, Space
+from tiebreak.sets.boxes import Box
+from tiebreak.sets.domains import Domain, Halfspace, Space
+from tiebreak.sets.monotone import Monotone
 
 CONES = (Space, Box, Monotone, Halfspace)
 KNOWN = (LeastSquares, Logistic, Quadratic, Linear, SquaredNorm, Flat)

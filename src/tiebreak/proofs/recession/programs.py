@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
-from tiebreak.linalg.matrices import DENSE_LIMIT
-from tiebreak.linalg.spectra import Host
+from tiebreak.linalg.matrices.base import DENSE_LIMIT
 from tiebreak.proofs.recession.level import HostRows, RecessionLevel
 from tiebreak.proofs.recession.proof import MEANT, SLIGHT
 

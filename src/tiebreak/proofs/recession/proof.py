@@ -7,11 +7,11 @@ import math
 import numpy as np
 
 from tiebreak.linalg import spectra
-from tiebreak.linalg.arrays import rounding_unit
+from tiebreak.linalg.arrays import Host, rounding_unit
 from tiebreak.linalg.host import norm
-from tiebreak.linalg.matrices import DENSE_LIMIT
+from tiebreak.linalg.matrices.base import DENSE_LIMIT
 from tiebreak.linalg.rank import decide_rank
-from tiebreak.linalg.spectra import EPS, Host
+from tiebreak.linalg.spectra import EPS
 from tiebreak.proofs.recession.level import HostRows, RecessionLevel, is_power_of_two
 
 SLIGHT = 1e-10  # relative: slopes this small are rounding errors of what they were computed from

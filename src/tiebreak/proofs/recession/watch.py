@@ -9,9 +9,9 @@ import numpy as np
 
 from tiebreak.functions.sums import summands
 from tiebreak.linalg import arrays
-from tiebreak.linalg.arrays import Array
+from tiebreak.linalg.arrays import Array, Host
 from tiebreak.linalg.host import host, norm
-from tiebreak.linalg.spectra import EPS, Host
+from tiebreak.linalg.spectra import EPS
 from tiebreak.problem import Problem
 from tiebreak.proofs.recession.level import CONES, KNOWN, RecessionCone, RecessionLevel
 from tiebreak.proofs.recession.programs import candidates, has_minimum_near

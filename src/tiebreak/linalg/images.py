@@ -1,0 +1,119 @@
+"""Images A x that wait for one pass over A, which gives products, losses and slopes together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from tiebreak.linalg.arrays import Array, Image, zeros_like
+
+Terms = Iterable[tuple[float, Any]]  # weights, and what is weighted: arrays or DeferredProducts
+
+
+class DeferredProduct:
+    """A x for a vector x and a matrix A; ``value`` is None until there is a pass over A."""
+
+    def __init__(self, forward: Callable[[Array], list[Array]], x: Array) -> None:
+        self._forward, self.x = forward, x
+        self.value: Array | None = None
+
+    def known(self) -> Array:
+        """Its value, by a pass of its own if there was none."""
+        if self.value is None:
+            (self.value,) = self._forward(self.x)
+        return self.value
+
+
+class DeferredImage:
+    """The image of a point, where a pass over the matrix is shared: a sum weight * part.
+
+    A part is an array or a DeferredProduct. Nothing is multiplied until a function is evaluated at
+    the point: then one pass over the rows gives the products, the loss and the slope together.
+    """
+
+    __array_ufunc__ = None  # so that NumPy leaves the arithmetic to mix
+
+    def __init__(self, parts: Terms) -> None:
+        self.parts = tuple(parts)
+        self.value: Array | None = None  # the sum itself, once it is known
+
+    def mixed(self, p: Image, q: Image, weight: float) -> DeferredImage:
+        """(1 - weight) p + weight q, every part once; ``self`` is one of the two."""
+        shares = ((p, 1.0 - weight), (q, weight))
+        terms = ((share * factor, part) for h, share in shares for factor, part in _terms(h))
+        return DeferredImage(_collected(terms).values())
+
+    def known(self) -> Array:
+        """The image as an array, by a pass over the matrix if a product is not known yet."""
+        if self.value is None:
+            weights, parts = zip(*self.parts, strict=True)
+            known = [part.known() if isinstance(part, DeferredProduct) else part for part in parts]
+            self.value = combination(weights, known)
+        return self.value
+
+    def saved(self) -> Array:
+        """The array that a checkpoint keeps of it."""
+        return self.known()
+
+
+def _terms(image: Image) -> Terms:
+    """An image as a sum weight * part."""
+    if isinstance(image, DeferredImage):
+        return image.parts if image.value is None else ((1.0, image.value),)
+    return ((1.0, image),)
+
+
+def _collected(terms: Terms) -> dict[int, tuple[float, Any]]:
+    """The same sum with every part once, by its identity."""
+    found: dict[int, tuple[float, Any]] = {}
+    for weight, part in terms:
+        found[id(part)] = (found.get(id(part), (0.0, part))[0] + weight, part)
+    return found
+
+
+def _opened(part: Any) -> Any:
+    """The array, where it is known, of a DeferredProduct."""
+    is_known = isinstance(part, DeferredProduct) and part.value is not None
+    return part.value if is_known else part
+
+
+class PassPlan(NamedTuple):
+    """What one pass over the rows has to do for some images.
+
+    Image j is sum_i weights[j][i] part_i, the parts being ``known`` (arrays) and then ``fresh``.
+    """
+
+    images: list[Image]
+    known: list[Array]
+    fresh: list[DeferredProduct]
+    weights: list[list[float]]
+
+    @classmethod
+    def of(cls, images: Sequence[Image]) -> PassPlan:
+        """The plan for images of one matrix, deferred or not."""
+        sums = [_collected((w, _opened(part)) for w, part in _terms(image)) for image in images]
+        parts = {key: part for terms in sums for key, (_, part) in terms.items()}
+        known = [part for part in parts.values() if not isinstance(part, DeferredProduct)]
+        fresh = [part for part in parts.values() if isinstance(part, DeferredProduct)]
+        places = [id(part) for part in (*known, *fresh)]
+        weights = [[terms.get(place, (0.0,))[0] for place in places] for terms in sums]
+        return cls(list(images), known, fresh, weights)
+
+    def fill(self, products: Sequence[Array], images: Sequence[Array]) -> None:
+        """Keep what the pass has found."""
+        for product, value in zip(self.fresh, products, strict=True):
+            product.value = value
+        for image, found in zip(self.images, images, strict=True):
+            if isinstance(image, DeferredImage):
+                image.value, image.parts = found, ()
+
+
+def combination(weights: Sequence[float], parts: Sequence[Array]) -> Array:
+    """sum_i weights[i] parts[i], over the weights that are not 0."""
+    terms = [w * part for w, part in zip(weights, parts, strict=True) if w != 0.0]
+    return sum(terms[1:], terms[0]) if terms else zeros_like(parts[0])
+
+
+def settled(image: Image) -> Array:
+    """The image as an array, by a pass over the matrix if it was deferred and is not known yet."""
+    return image.known() if isinstance(image, DeferredImage) else image

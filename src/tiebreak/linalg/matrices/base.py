@@ -1,0 +1,193 @@
+"""What every matrix can be asked: its products, bounds on its norm, and its rounding errors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache, cached_property
+from typing import Any
+
+import numpy as np
+
+from tiebreak.linalg import arrays, deadline, spectra, threads
+from tiebreak.linalg.arrays import Array, Host, rounding_unit
+
+BLOCK = 2**19  # bytes of rows that are worked on at a time: a part of a core's cache
+THREADED_BLOCK = 2**25  # the same where threads share a product, which small ones are not worth
+DENSE_LIMIT = 2**23  # most entries of a matrix that is factorised or copied as a whole
+LANCZOS_STEPS = 100
+EXPENSIVE_LANCZOS_STEPS = 30  # where a data pass is expensive: the bound is a fifth too large or so
+
+# some rows, and their products with the vectors x -> what they are weighted with in sums A' w;
+# of both a matrix, with a row for each x or w
+Weigh = Callable[[slice, Array], Array]
+RowBlock = tuple[slice, Array]  # some rows of A: which, and their entries
+
+
+@cache
+def has_small_products() -> bool:
+    """Is a small matrix times two vectors at once faster than times one after the other?
+
+    It is where OpenBLAS has code of its own for small products, on processors with AVX-512: there
+    it takes 0.6 of the time, elsewhere 1.5 times as long.
+    """
+    built: Any = np.show_config(mode="dicts")
+    blas = built.get("Build Dependencies", {}).get("blas", {}).get("name", "")
+    found = built.get("SIMD Extensions", {}).get("found", [])
+    return "openblas" in blas and bool({"AVX512_SKX", "X86_V4"} & set(found))
+
+
+def block_bytes() -> int:
+    """How many bytes of a matrix on the host are worked on at a time."""
+    return BLOCK if threads.allowed() == 1 else THREADED_BLOCK
+
+
+class Matrix:
+    """A matrix A, known by its products. A subclass gives these, ``shape`` and ``_prototype``."""
+
+    shape: tuple[int, int]
+    entries: Any  # where they are in memory, and their transpose
+    transposed: Any
+    _prototype: Array
+
+    is_sparse = False
+    shares_passes = False  # do products wait for an evaluation, which does all in one data pass?
+    is_pass_expensive = False  # is a data pass so expensive that few are spent on constants?
+    is_lanczos_cheap = True  # do a few dozen data passes cost little relative to a run?
+
+    @property
+    def prototype(self) -> Array:
+        """An empty vector of the library, dtype and device that the products work with."""
+        return self._prototype
+
+    def forward(self, *xs: Array) -> list[Array]:
+        """A x for every x, in one pass over the matrix."""
+        raise NotImplementedError
+
+    def adjoint(self, *rs: Array) -> list[Array]:
+        """A' r for every r."""
+        raise NotImplementedError
+
+    def normal(self, x: Array) -> Array:
+        """A'A x."""
+        return self.adjoint(*self.forward(x))[0]
+
+    def blocks(self) -> Iterable[RowBlock]:
+        """All rows of a dense matrix in order, each once."""
+        raise NotImplementedError
+
+    def sweep(
+        self,
+        xs: Sequence[Array],
+        weights: int = 0,
+        weigh: Weigh | None = None,
+        products: Array | None = None,
+    ) -> tuple[Array, Array]:
+        """A x for every x, and A' w for so many ``weights`` w that ``weigh`` makes: one pass.
+
+        All that is needed of a block of rows on the host is done while it is in the cache, by few
+        calls. In a stack NumPy multiplies vector by vector, which is faster than all at once but
+        for `has_small_products`. The products go into ``products``, where that is given. In the
+        precision of the x, if that is the higher one: a caller that passes float64 relies on it.
+        """
+        kind, (rows, n) = np.result_type(self.prototype.dtype, *xs), self.shape
+        points = np.array(xs, dtype=kind).reshape(len(xs), n)
+        if products is None:
+            products = np.empty((len(xs), rows), dtype=kind)
+        kind = np.result_type(kind, products)
+        if self.multiplies_pairs:
+            columns, sums = np.ascontiguousarray(points.T), np.zeros((weights, n), dtype=kind)
+            for here, block in self.blocks():
+                products[:, here] = (block @ columns).T
+                if weigh is not None:
+                    sums += weigh(here, products[:, here]) @ block
+            return products, sums
+        stack, out = points[:, :, None], products[:, :, None]
+        sums = np.zeros((weights, 1, n), dtype=kind)
+        for here, block in self.blocks():
+            np.matmul(block, stack, out=out[:, here])
+            if weigh is not None:
+                sums += np.matmul(weigh(here, products[:, here])[:, None], block)
+        return products, sums[:, 0]
+
+    @cached_property
+    def multiplies_pairs(self) -> bool:
+        """Are the vectors of a pass multiplied together, block by block?"""
+        return threads.allowed() == 1 and has_small_products()
+
+    @property
+    def stored(self) -> Array:
+        """All stored entries as one vector."""
+        raise NotImplementedError
+
+    @property
+    def size(self) -> int:
+        """How many numbers a product has to read."""
+        return math.prod(self.shape)
+
+    @cached_property
+    def frobenius(self) -> float:
+        """|A|_F, the root of the sum of the squares of all entries, or a bound on it."""
+        return arrays.norm(self.stored)
+
+    @cached_property
+    def column_shares(self) -> Host | None:
+        """The norms of the columns over |A|_F, rounded up; None where they are not known."""
+        return None
+
+    def errors(self, epsilon: float, spectral: float) -> tuple[float, float, float]:
+        """Bounds on rounding errors: of a sum over the rows, of A x per |x|, of A' r per |r|.
+
+        ``spectral`` is a bound on |A|, for a subclass that needs it. The image of a point is mixed
+        from others: between two refreshes that adds as much as the 64 units of `rounding_unit`.
+        """
+        unit = rounding_unit(epsilon, *self.shape)
+        return unit, unit * self.frobenius, unit * self.frobenius
+
+    @cached_property
+    def spectral_square(self) -> float:
+        """A bound on |A|², the largest eigenvalue of A'A and of AA', by Lanczos on the smaller."""
+        rows, n = self.shape
+        steps = EXPENSIVE_LANCZOS_STEPS if self.is_pass_expensive else LANCZOS_STEPS
+        bound = spectra.largest_eigenvalue_bound
+        deadline.check((8.0 if self.is_sparse else 2.0) * steps * self.size)
+        if n <= rows or self.is_pass_expensive:  # A'A x is one pass, AA' r would be two
+            return bound(self.normal, self.prototype, n, steps)
+        return bound(lambda r: self.forward(*self.adjoint(r))[0], self.prototype, rows, steps)
+
+    @property
+    def is_explicit(self) -> bool:
+        """May ``dense`` be called: are the entries there, and few enough?"""
+        return False
+
+    def dense(self) -> Host:
+        """The entries as a NumPy float64 array on the host, for the small factorisations."""
+        raise NotImplementedError(f"{type(self).__name__} has no entries in memory")
+
+    @property
+    def in_float64(self) -> Matrix | None:
+        """The same matrix for vectors in float64, None where its entries are not known."""
+        return None
+
+    @property
+    def signature(self) -> tuple[Any, ...]:
+        """Arrays that tell this matrix from every other, for a checkpoint."""
+        return (self.entries,)
+
+
+def rounded_up_roots(squares: Host, matrix: Matrix) -> Host | None:
+    """The roots of sums of squares over rows of ``matrix``; None where they are not finite.
+
+    Their rounding errors are added, and underflow does not make them 0.
+    """
+    unit = rounding_unit(arrays.epsilon(matrix.prototype), *matrix.shape)
+    roots = np.maximum(np.sqrt(np.asarray(squares, dtype=np.float64)), 2.0**-60) * (1.0 + unit)
+    return roots if bool(np.all(np.isfinite(roots))) else None
+
+
+def random_pair(matrix: Matrix) -> tuple[Array, Array]:
+    """Two vectors x and r at random for A x and A' r, the same ones in every run."""
+    rng = np.random.default_rng(20240208)
+    rows, n = matrix.shape
+    x, r = rng.standard_normal(n), rng.standard_normal(rows)
+    return arrays.like(x, matrix.prototype), arrays.like(r, matrix.prototype)

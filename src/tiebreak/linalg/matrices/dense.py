@@ -1,0 +1,191 @@
+"""Dense matrices in memory, of any array library."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import Any
+
+import array_api_compat
+import numpy as np
+
+from tiebreak.linalg import arrays, threads
+from tiebreak.linalg.arrays import Array, Host, namespace, rounding_unit
+from tiebreak.linalg.matrices.base import Matrix, RowBlock, block_bytes, rounded_up_roots
+from tiebreak.linalg.matrices.streamed import Float64Rows
+
+CACHED_BYTES = 2**24  # of a matrix that stays in a cache anyhow, so that no pass need be shared
+CACHED_PAIR_BYTES = 2**21  # the same with `has_small_products`: shared passes are faster from it
+LONGEST_ROW = 2**18  # bytes of a row, so that some of them are in a core's cache together
+FEWEST_ROWS = 16  # of a block: with fewer, adding up the sums of blocks would count
+DEVICE_BLOCK = 2**28  # bytes of a matrix on a device that are converted to float64 at a time
+FLOAT64_COPY_LIMIT = 2**25  # most entries in single precision that are kept in float64 too
+
+
+class Dense(Matrix):
+    """A matrix that is an array in memory, dense and of any library; nothing is copied."""
+
+    def __init__(self, entries: Any) -> None:
+        self.entries = entries
+        self.transposed = entries.T
+        self.shape = (int(entries.shape[0]), int(entries.shape[1]))
+        self._prototype = self._zeros(0)
+        # Threads want the whole matrix: in blocks they take up to six times as long.
+        is_plain = type(entries) is np.ndarray and entries.flags.c_contiguous
+        if is_plain and entries.strides[0] <= LONGEST_ROW and threads.allowed() == 1:
+            cached = CACHED_PAIR_BYTES if self.multiplies_pairs else CACHED_BYTES
+            self.shares_passes = entries.nbytes > cached
+
+    def _zeros(self, n: int) -> Array:
+        xp, device = namespace(self.entries), array_api_compat.device(self.entries)
+        return xp.zeros(n, dtype=self.entries.dtype, device=device)
+
+    def forward(self, *xs: Array) -> list[Array]:
+        if len(xs) < 2 or not self.shares_passes:
+            return [self.entries @ x for x in xs]
+        return [*self.sweep(xs)[0]]
+
+    def adjoint(self, *rs: Array) -> list[Array]:
+        return [self.transposed @ r for r in rs]
+
+    def blocks(self) -> Iterable[RowBlock]:
+        return self._blocks
+
+    @cached_property
+    def _blocks(self) -> list[RowBlock]:
+        """In blocks that stay in the cache of the one thread from the first product to the last."""
+        rows, n = self.shape
+        size = max(FEWEST_ROWS, block_bytes() // (self.entries.itemsize * n))
+        parts = (slice(i, i + size) for i in range(0, rows, size))
+        return [(here, self.entries[here]) for here in parts]
+
+    @property
+    def stored(self) -> Array:
+        return namespace(self.entries).reshape(self.entries, (-1,))
+
+    @cached_property
+    def frobenius(self) -> float:
+        if type(self.entries) is np.ndarray:
+            return arrays.norm(self.stored)
+        xp = namespace(self.entries)  # whose scalar product may end at 2^31 entries
+        return arrays.norm(xp.astype(xp.linalg.vector_norm(self.entries, axis=1), xp.float64))
+
+    @cached_property
+    def column_shares(self) -> Host | None:
+        if type(self.entries) is not np.ndarray:
+            return None
+        scaled = self.entries / (self.frobenius or 1.0)
+        return rounded_up_roots(np.einsum("ij,ij->j", scaled, scaled), self)
+
+    @property
+    def is_explicit(self) -> bool:
+        return True
+
+    def dense(self) -> Host:
+        return np.asarray(arrays.to_numpy(self.entries), dtype=np.float64)
+
+    @property
+    def in_float64(self) -> Matrix | None:
+        if arrays.drops_float64(self.prototype):
+            return None
+        if self.size <= FLOAT64_COPY_LIMIT:
+            return dense_matrix(arrays.double(self.entries))
+        return (Float64Rows if type(self.entries) is np.ndarray else Float64DeviceRows)(self)
+
+
+class Float64DeviceRows(Dense):
+    """Entries on a device in single precision, converted block by block for vectors in float64.
+
+    For a few products with a matrix that is there already: a proof needs no more.
+    """
+
+    is_lanczos_cheap = False
+
+    def __init__(self, matrix: Dense) -> None:
+        super().__init__(matrix.entries)
+        self._matrix, self._prototype = matrix, arrays.double(matrix.prototype)
+
+    def blocks(self) -> Iterable[RowBlock]:
+        rows = max(1, DEVICE_BLOCK // (8 * self.shape[1]))
+        for start in range(0, self.shape[0], rows):
+            some = slice(start, min(start + rows, self.shape[0]))
+            yield some, arrays.double(self.entries[some, :])
+
+    def forward(self, *xs: Array) -> list[Array]:
+        parts = [[block @ x for x in xs] for _, block in self.blocks()]
+        xp = namespace(self.entries)
+        return [xp.concat(products) for products in zip(*parts, strict=True)]
+
+    def adjoint(self, *rs: Array) -> list[Array]:
+        sums = [arrays.double(self._zeros(self.shape[1])) for _ in rs]
+        for rows, block in self.blocks():
+            sums = [total + block.T @ r[rows] for total, r in zip(sums, rs, strict=True)]
+        return sums
+
+    @property
+    def frobenius(self) -> float:
+        return self._matrix.frobenius
+
+
+class Fused(Dense):
+    """A dense matrix on a GPU, of which one reading gives products, losses and slopes together.
+
+    Sums begin with a few terms in the precision of the entries and go on in float64: see errors.
+    """
+
+    shares_passes = is_pass_expensive = True
+
+    def read(
+        self,
+        xs: Sequence[Array],
+        known: Sequence[Array],
+        weights: Any,
+        slopes: int,
+        target: Array | None = None,
+        kind: str = "least-squares",
+        scale: float = 1.0,
+    ) -> Any:
+        """`cuda.sweep`: images made of ``known`` and of A x by ``weights``, losses, slopes."""
+        from tiebreak.linalg import cuda
+
+        recipe = np.asarray(weights, dtype=np.float64)
+        if target is None:
+            target = self._zeros(self.shape[0])
+        if not xs:  # the pass wants a point: one that nobody needs
+            xs = [self._zeros(self.shape[1])]
+            recipe = np.column_stack([recipe, np.zeros(len(recipe))])
+        return cuda.sweep(self.entries, xs, known, recipe, target, kind, slopes, scale)
+
+    def forward(self, *xs: Array) -> list[Array]:
+        pairs = [xs[i : i + 2] for i in range(0, len(xs), 2)]
+        return [A_x for pair in pairs for A_x in self.read(pair, (), np.eye(len(pair)), 0).products]
+
+    def adjoint(self, *rs: Array) -> list[Array]:
+        pairs = [rs[i : i + 2] for i in range(0, len(rs), 2)]
+        swept = (self.read((), pair, np.eye(len(pair)), len(pair)) for pair in pairs)
+        return [slope for each in swept for slope in each.gradients]
+
+    def normal(self, x: Array) -> Array:
+        return self.read((x,), (), [[1.0]], 1).gradients[0]
+
+    def errors(self, epsilon: float, spectral: float) -> tuple[float, float, float]:
+        # Points and images are rounded when they are stored and mixed: |A| times that. A sum over a
+        # row begins with 8 terms in the precision of the entries, one over the rows with 16; the
+        # rest is float64.
+        double = rounding_unit(2.0**-52, *self.shape)
+        of_image = 2.0 * rounding_unit(epsilon) * spectral
+        return (
+            rounding_unit(epsilon) + double,
+            of_image + (6.0 * epsilon + double) * self.frobenius,
+            2.0 * epsilon * spectral + (10.0 * epsilon + double) * self.frobenius,
+        )
+
+
+def dense_matrix(entries: Any) -> Dense:
+    """A dense array as a matrix: read by the fused kernel, where that applies."""
+    if type(entries) is not np.ndarray:
+        from tiebreak.linalg import cuda
+
+        if cuda.applies(entries):
+            return Fused(entries)
+    return Dense(entries)

@@ -1,0 +1,92 @@
+"""Linear operators: matrices that are nothing but their products."""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from tiebreak.linalg import arrays
+from tiebreak.linalg.arrays import Array
+from tiebreak.linalg.matrices.base import Matrix, random_pair
+
+
+def is_operator(value: Any) -> bool:
+    """Is ``value`` known by its products alone?  Without importing what it may come from.
+
+    A scipy.sparse.linalg.LinearOperator or an operator of PyLops has ``matvec`` and ``rmatvec``;
+    anything else needs ``@`` and ``.H`` or ``.T``, and nothing that makes it an array.
+    """
+    if arrays.is_array(value) or arrays.is_sparse(value) or hasattr(value, "__array__"):
+        return False
+    has_products = hasattr(value, "matvec") or (
+        hasattr(value, "__matmul__") and (hasattr(value, "H") or hasattr(value, "T"))
+    )
+    return has_products and len(getattr(value, "shape", ())) == 2
+
+
+class Operator(Matrix):
+    """A matrix that is nothing but its products, A x and A' r; the entries are never asked for.
+
+    With ``is_symmetric`` A' = A, and no adjoint is asked for. NumPy's float64, or its float32 if
+    that is the operator's dtype.
+    """
+
+    def __init__(self, operator: Any, is_symmetric: bool = False) -> None:
+        self.operator, self.is_symmetric = operator, is_symmetric
+        rows, n = operator.shape
+        self.shape = (int(rows), int(n))
+        is_single = np.dtype(getattr(operator, "dtype", None) or np.float64) == np.float32
+        self._prototype = np.empty(0, dtype=np.float32 if is_single else np.float64)
+        self._apply = getattr(operator, "matvec", None) or operator.__matmul__
+        self._apply_adjoint = self._apply if is_symmetric else self._adjoint_of(operator)
+
+    @staticmethod
+    def _adjoint_of(operator: Any) -> Any:
+        """r -> A' r, whatever it is called."""
+        if hasattr(operator, "rmatvec"):
+            return operator.rmatvec
+        for name in ("H", "T"):
+            if hasattr(operator, name):
+                return getattr(operator, name).__matmul__
+        raise NotImplementedError("there is no adjoint")
+
+    def forward(self, *xs: Array) -> list[Array]:
+        return [self._product(self._apply, x, self.shape[0]) for x in xs]
+
+    def adjoint(self, *rs: Array) -> list[Array]:
+        return [self._product(self._apply_adjoint, r, self.shape[1]) for r in rs]
+
+    def _product(self, apply: Any, x: Array, length: int) -> Array:
+        """A copy of its own: an operator may use its buffer again, or write into its argument."""
+        result = np.array(apply(x.copy()), dtype=self.prototype.dtype)
+        return result.reshape(length)
+
+    def adjoint_mismatch(self) -> float:
+        """|<A x, r> - <x, A' r>| in units of rounding of |A x||r| + |x||A' r|; nan if not finite.
+
+        For x and r at random: 0 up to rounding, unless ``rmatvec`` is not the adjoint.
+        """
+        x, r = random_pair(self)
+        image, back = self.signature
+        if not (arrays.all_finite(image) and arrays.all_finite(back)):
+            return math.nan
+        apart = abs(arrays.dot(image, r) - arrays.dot(x, back))
+        size = arrays.norm(image) * arrays.norm(r) + arrays.norm(x) * arrays.norm(back)
+        return apart / (arrays.epsilon(x) * size) if size > 0.0 else 0.0
+
+    @property
+    def size(self) -> int:
+        return sum(self.shape)  # all that is known
+
+    @cached_property
+    def frobenius(self) -> float:
+        """sqrt(rank) |A| at most: a bound."""
+        return math.sqrt(min(self.shape) * max(self.spectral_square, 0.0))
+
+    @property
+    def signature(self) -> tuple[Any, ...]:
+        x, r = random_pair(self)
+        return (*self.forward(x), *self.adjoint(r))

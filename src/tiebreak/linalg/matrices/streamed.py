@@ -1,0 +1,215 @@
+"""Matrices whose rows come block by block: streamed from a file, or from another precision.
+
+Of a matrix larger than memory a data pass reads every byte once. While one block is worked on, a
+thread reads the next one, so that a pass takes as long as the longer of reading and computing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from tiebreak.linalg import arrays, deadline
+from tiebreak.linalg.arrays import Array, Host
+from tiebreak.linalg.fingerprints import FromData, checksums, stamps
+from tiebreak.linalg.matrices.base import (
+    BLOCK,
+    DENSE_LIMIT,
+    Matrix,
+    RowBlock,
+    block_bytes,
+    random_pair,
+)
+from tiebreak.linalg.matrices.row_sources import open_source
+
+
+class RowBlocks(Matrix):
+    """A matrix whose rows come block by block, each block once in a data pass.
+
+    A subclass gives ``shape``, ``prototype``, ``frobenius`` and ``blocks()``.
+    """
+
+    shares_passes = is_pass_expensive = True
+    is_lanczos_cheap = False
+    on_progress: Callable[[int], object] | None = None  # called after a block with the rows done
+
+    @property
+    def in_float64(self) -> Matrix | None:
+        return Float64Rows(self)
+
+    def forward(self, *xs: Array) -> list[Array]:
+        return [*self.sweep(xs)[0]]
+
+    def adjoint(self, *rs: Array) -> list[Array]:
+        given = np.array(rs)
+        return [*self.sweep((), len(rs), lambda rows, fresh: given[:, rows])[1]]
+
+    def normal(self, x: Array) -> Array:
+        return self.sweep((x,), 1, lambda rows, fresh: fresh)[1][0]
+
+    @property
+    def signature(self) -> tuple[Any, ...]:
+        x, r = random_pair(self)
+        (image,), (back,) = self.sweep((x,), 1, lambda rows, fresh: r[None, rows])
+        return image, back
+
+
+class Float64Rows(RowBlocks):
+    """Rows on the host in single precision, converted block by block for vectors in float64."""
+
+    def __init__(self, matrix: Matrix) -> None:
+        self._matrix, self.shape = matrix, matrix.shape
+        self._prototype = arrays.double(matrix.prototype)
+
+    def blocks(self) -> Iterable[RowBlock]:
+        return ((rows, arrays.double(block)) for rows, block in self._matrix.blocks())
+
+    @property
+    def frobenius(self) -> float:
+        return self._matrix.frobenius
+
+
+class Streamed(RowBlocks, FromData):
+    """A matrix whose rows stay on a disk (or wherever they are) and are read in every pass.
+
+        A = tb.Streamed("train.npy")
+        tb.solve(tb.Problem(lower=tb.LeastSquares(A, b), upper=tb.SquaredNorm()))
+
+    Memory: two buffers that share ``block`` bytes, and a few vectors of the length of a row and of
+    a column. One pass at the start finds |A|_F and entries that are not finite. NumPy's float32
+    stays float32, all other numbers become float64, block by block.
+
+    A file that was written since is noticed by ``solve``, ``certify`` and ``compare``, by its size
+    and its time, and read anew. A source that is no such file (a memmap that can be written, an
+    array of Zarr, an object with rows) is read once by each of these calls, to see whether it is
+    still the same.
+
+    Args:
+        source: the path of a .npy file; the path of a Parquet file or of a folder of them, or a
+            list of such files (needs pyarrow); a numpy.memmap; a Zarr array; or any object with
+            ``shape``, ``dtype`` and rows ``source[i:j]``, such as a dataset of h5py.
+        block: bytes of memory for the rows that are read at a time.
+        columns: of a Parquet file: the names of the columns that are A, in this order; all but
+            ``target`` if None.
+        target: of a Parquet file: the name of one more column, read into the vector ``target``.
+
+    Attributes:
+        bytes_read: bytes of rows that were read so far (of a Parquet file: as numbers, unpacked).
+        target: the vector b or y of a Parquet file, None if not asked for.
+    """
+
+    def __init__(
+        self,
+        source: Any,
+        block: int = 2**26,
+        *,
+        columns: Sequence[str] | None = None,
+        target: str | None = None,
+    ) -> None:
+        if isinstance(block, bool) or not isinstance(block, int | np.integer) or block < 1:
+            raise ValueError(f"Streamed: block must be a whole number of bytes >= 1, got {block!r}")
+        self.block = int(block)
+        self._given, self._columns = source, columns
+        self.source = open_source(source, columns, target)
+        self._before: object = stamps(self.source.files) if self.source.files else None
+        self.shape = self.source.shape
+        is_single = self.source.dtype == np.float32
+        self._prototype = np.empty(0, dtype=np.float32 if is_single else np.float64)
+        self.bytes_read = 0
+        self.target: Host | None = getattr(self.source, "target", None)
+        # Two buffers: one is read into while the other is worked on.
+        width = self._prototype.itemsize * self.shape[1]
+        chunk = self.source.chunk_rows
+        self._rows = max(1, self.block // 2 // width // chunk) * chunk
+        self._tile = max(1, block_bytes() // width)
+        self._squares = self._checked_squares()
+
+    def _checked_squares(self) -> float:
+        """|A|_F² in float64, by the one pass that also finds entries that are not finite."""
+        total, found = 0.0, []
+        for rows, block in self._read():
+            flat = block.reshape(-1)
+            if self._before is None:
+                found.append(checksums(block))
+            with arrays.quiet():
+                here = float(np.dot(flat, flat)) if flat.dtype == np.float64 else _squares(flat)
+            if not math.isfinite(here):
+                bad = np.flatnonzero(~np.isfinite(block).all(axis=1))
+                if bad.size:
+                    row = rows.start + int(bad[0])
+                    raise ValueError(
+                        f"Streamed: source must be finite, got NaN or infinite entries in row {row}"
+                    )
+                raise ValueError("Streamed: source must have entries whose squares are finite")
+            total += here
+        self._before = self._before or found
+        return total
+
+    def current(self) -> Streamed:
+        """The same with the rows that the source holds now: itself, if none has changed."""
+        files = self.source.files
+        now = stamps(files) if files else [checksums(block) for _, block in self._read()]
+        if now == self._before:
+            return self
+        if self.target is not None:  # a vector that somebody has taken from here already
+            raise ValueError(
+                "Streamed: source must hold the same rows and target as when it was opened, got "
+                "files that were written since; open them again"
+            )
+        return Streamed(self._given, self.block, columns=self._columns)
+
+    @property
+    def frobenius(self) -> float:
+        """|A|_F, from the pass at the start."""
+        slack = 1.0 + 2.0**-52 * (64.0 + math.sqrt(math.prod(self.shape)))
+        return math.sqrt(self._squares) * slack
+
+    @property
+    def is_explicit(self) -> bool:
+        return math.prod(self.shape) <= DENSE_LIMIT
+
+    def dense(self) -> Host:
+        result = np.empty(self.shape)
+        for rows, block in self._read():
+            result[rows] = block
+        return result
+
+    def blocks(self) -> Iterator[RowBlock]:
+        """All rows in order; for one thread in tiles that stay in its cache for all products."""
+        for rows, block in self._read():
+            for start in range(0, len(block), self._tile):
+                tile = block[start : start + self._tile]
+                first = rows.start + start
+                yield slice(first, first + len(tile)), tile
+
+    def _read(self) -> Iterator[RowBlock]:
+        """All rows in order, as they are read."""
+        from concurrent.futures import ThreadPoolExecutor
+
+        kind, n = self._prototype.dtype, self.shape[1]
+        rows = min(self._rows, max(self.shape[0], 1))
+        buffers = [np.empty((rows, n), dtype=kind) for _ in range(2)]
+        parts = self.source.parts(rows, buffers)
+        with ThreadPoolExecutor(1, "tiebreak-reader") as reader:
+            ahead = reader.submit(next, parts, None)
+            while (found := ahead.result()) is not None:
+                ahead = reader.submit(next, parts, None)
+                deadline.check()
+                start, block = found
+                self.bytes_read += block.size * self.source.dtype.itemsize
+                yield slice(start, start + len(block)), block
+                if self.on_progress is not None:
+                    self.on_progress(start + len(block))
+
+    def __repr__(self) -> str:
+        rows, n = self.shape
+        return f"<Streamed {rows} x {n}, {self.source.dtype}>"
+
+
+def _squares(flat: Host) -> float:
+    """The sum of the squares of a float32 vector, accumulated in float64."""
+    parts = (flat[i : i + BLOCK].astype(np.float64) for i in range(0, len(flat), BLOCK))
+    return sum(float(np.dot(part, part)) for part in parts)

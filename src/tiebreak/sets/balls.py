@@ -1,0 +1,161 @@
+"""Euclidean balls."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from functools import cached_property
+from typing import Any
+
+from tiebreak.linalg import arrays, checks, tables
+from tiebreak.linalg.arrays import Array, dot, like, norm, zeros_like
+from tiebreak.linalg.elementwise import moved, shrunk
+from tiebreak.linalg.fingerprints import assign, remember
+from tiebreak.sets.cuts import CutProjection, Products, Set
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Ball(Set):
+    """{x : |x - center| <= radius}, the Euclidean ball; ``center=None`` is the origin."""
+
+    radius: float = 1.0
+    center: Any = None
+
+    def __post_init__(self) -> None:
+        remember(self, Ball, radius=self.radius, center=self.center)
+        assign(self, "names", tables.names(self.center))
+        assign(self, "radius", checks.positive("Ball", "radius", self.radius))
+        if self.center is not None:
+            assign(self, "center", checks.vector("Ball", "center", self.center))
+
+    @property
+    def diameter(self) -> float:
+        """2 radius."""
+        return 2.0 * self.radius
+
+    def check(self, n: int) -> None:
+        """Raise ValueError if the center has not ``n`` entries."""
+        if self.center is not None:
+            checks.length("Ball", "center", self.center, n, "variable")
+
+    def project(self, x: Array) -> Array:
+        """center + (x - center) min(1, radius/|x - center|)."""
+        y = self._centred(x)
+        return self._nearest(x, y, norm(y))
+
+    def project_with_square(self, x: Array, square: float) -> Array:
+        if self.center is not None or type(self).project is not Ball.project:
+            return self.project(x)
+        return self._nearest(x, x, norm(x, square))
+
+    def support(self, direction: Array) -> float:
+        """<direction, center> + radius |direction|."""
+        return self._middle(direction) + self.radius * norm(direction)
+
+    def argmin(self, direction: Array) -> Array:
+        """center - radius direction/|direction|; the center for the zero direction."""
+        length = norm(direction)
+        if length == 0.0:
+            return self._back(zeros_like(direction))
+        z = direction / length
+        z *= -self.radius
+        return self._back(z)
+
+    def farthest(self, x: Array) -> float:
+        """|x - center| + radius."""
+        return norm(self._centred(x)) + self.radius
+
+    def _nearest(self, x: Array, y: Array, length: float) -> Array:
+        """The projection of x, where y = x - center has this length."""
+        if length <= self.radius:
+            return x
+        return self._back(arrays.stretched(y, length, self.radius))
+
+    def _centred(self, x: Array) -> Array:
+        return x if self.center is None else x - like(self.center, x)
+
+    def _back(self, y: Array) -> Array:
+        return y if self.center is None else y + like(self.center, y)
+
+    def _middle(self, direction: Array) -> float:
+        return 0.0 if self.center is None else dot(direction, like(self.center, direction))
+
+    @cached_property
+    def length_scale(self) -> float:
+        return max(self.radius, 0.0 if self.center is None else arrays.max_abs(self.center))
+
+    @cached_property
+    def cancelling_length(self) -> float:
+        return self.radius + (0.0 if self.center is None else norm(arrays.double(self.center)))
+
+    def distance_outside(self, x: Array, unit: float) -> float:
+        return max(norm(self._centred(x)) * (1.0 + unit) - self.radius, 0.0)
+
+    def scaled(self, exponent: int) -> Ball:
+        center = None if self.center is None else self.center * 2.0**exponent
+        return Ball(shrunk(self.radius, exponent), center)
+
+    def cut_projection(
+        self, x: Array, c: Array, beta: float, guess: float, known: Products
+    ) -> CutProjection:
+        """Closed form, in the plane of c and y = x - center: a along c/|c|, b across."""
+        eps, radius = arrays.epsilon(x), self.radius
+        y = self._centred(x)
+        if y is not x:
+            known = Products.of(c, y)
+        length, distance = norm(c, known.normal), norm(y, known.point)
+        a, h = known.inner / length, (beta - self._middle(c)) / length
+        ratio = h / radius
+        rounding = 2.0 * eps * radius if distance > radius else 0.0
+        if ratio >= 1.0 or a * min(1.0, radius / max(distance, radius)) <= h + rounding:
+            return self._uncut(x, y, distance)
+        if ratio <= -1.0 + eps:
+            # The cut touches the ball in one point or misses it: z(mu) tends to that point.
+            far = max(0.0, a + (distance + radius) / eps)
+            return CutProjection(self._back(c * (-radius / length)), far / length, False)
+        reach = radius * math.sqrt((1.0 - ratio) * (1.0 + ratio))
+        b = math.sqrt(max(0.0, (distance - a) * (distance + a)))
+        if b <= 0.1 * distance:
+            return self._cut_nearly_parallel(y, c, known.normal, a, h, reach) or self._uncut(
+                x, y, distance
+            )
+        # No vector is needed but the outcome, s y + t c.
+        s, mu = (1.0, a - h) if a >= h and b <= reach else (reach / b, a - b * (h / reach))
+        if mu <= 0.0:  # the projection of x is beyond the cut by a rounding error only
+            return self._uncut(x, y, distance)
+        t = (h - s * a) / length
+        sizes = known.sizes(s, t) if self.center is None else None
+        return CutProjection(
+            self._back(moved(y if s == 1.0 else s * y, -t, c)), mu / length, True, sizes
+        )
+
+    def _cut_nearly_parallel(
+        self, y: Array, c: Array, square: float, a: float, h: float, reach: float
+    ) -> CutProjection | None:
+        """The same where y is nearly a multiple of c; None where the cut does not bind.
+
+        ``square`` = <c, c>, and the cut leaves a ball of radius ``reach`` across c.
+        """
+        length = norm(c, square)
+        across = moved(y, a / length, c)
+        inner, rest = arrays.dots((c, across), (across, across))
+        # Orthogonal to c once more, against cancellation.
+        across, along = moved(across, inner / square, c), inner * inner / square
+        b = norm(across, rest - along if along <= 0.01 * rest else None)
+        if a >= h and b <= reach:
+            return CutProjection(self._back(moved(across, -h / length, c)), (a - h) / length, True)
+        if b == 0.0:
+            return CutProjection(
+                self._back(c * (-self.radius / length)), max(0.0, a) / length, False
+            )
+        mu = a - b * (h / reach)
+        if mu <= 0.0:
+            return None
+        across *= reach / b
+        return CutProjection(self._back(moved(across, -h / length, c)), mu / length, True)
+
+    def _uncut(self, x: Array, y: Array, distance: float) -> CutProjection:
+        """The projection of x, where y = x - center has this length and the cut is beyond."""
+        size = min(distance, self.radius)
+        sizes = (size, size) if self.center is None else None
+        return CutProjection(self._nearest(x, y, distance), 0.0, True, sizes)

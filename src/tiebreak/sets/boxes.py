@@ -1,0 +1,181 @@
+"""Boxes and the orthant."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from tiebreak.linalg import arrays, checks, tables
+from tiebreak.linalg.arrays import Array, dot, like, namespace, norm, to_numpy, zeros_like
+from tiebreak.linalg.elementwise import into, masked, moved, negligible
+from tiebreak.linalg.fingerprints import assign, remember
+from tiebreak.sets.cuts import INFINITY, ProjectionPath, Set
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Box(Set):
+    """{x : lower <= x <= upper}, entry by entry; numbers or vectors, -inf and inf allowed."""
+
+    lower: Any
+    upper: Any
+
+    def __post_init__(self) -> None:
+        remember(self, Box, lower=self.lower, upper=self.upper)
+        sides = (("lower", tables.names(self.lower)), ("upper", tables.names(self.upper)))
+        assign(self, "names", tables.common("Box", *sides, what="index"))
+        for name in ("lower", "upper"):
+            assign(self, name, _bound(name, getattr(self, name)))
+        lower, upper = to_numpy(self.lower), to_numpy(self.upper)
+        if lower.ndim and upper.ndim and lower.shape != upper.shape:
+            raise ValueError(
+                "Box: lower and upper must have the same length, "
+                f"got {lower.shape[0]} and {upper.shape[0]}"
+            )
+        lower, upper = np.broadcast_arrays(lower, upper)
+        if np.any(lower > upper):
+            i = int(np.argmax(lower > upper))
+            at = f" at entry {i}" if lower.ndim else ""
+            raise ValueError(
+                f"Box: lower must not exceed upper, got {lower.flat[i]} and {upper.flat[i]}{at}"
+            )
+        if np.any(lower == INFINITY) or np.any(upper == -INFINITY):
+            raise ValueError("Box: lower must be below inf and upper above -inf")
+
+    @property
+    def diameter(self) -> float:
+        """|upper - lower|; of two numbers it depends on the dimension: see `diameter_in`."""
+        width = to_numpy(self.upper) - to_numpy(self.lower)
+        if width.ndim or width == INFINITY or width == 0.0:
+            return norm(np.atleast_1d(width))
+        raise ValueError(
+            "Box: the diameter of a box with two numbers as bounds depends on the dimension, "
+            "ask diameter_in(n)"
+        )
+
+    def diameter_in(self, n: int) -> float:
+        """|upper - lower| in R^n."""
+        width = to_numpy(self.upper) - to_numpy(self.lower)
+        return norm(width) if width.ndim else float(width) * math.sqrt(n)
+
+    def check(self, n: int) -> None:
+        """Raise ValueError if a vector of bounds has not ``n`` entries."""
+        for name, bound in (("lower", self.lower), ("upper", self.upper)):
+            if not isinstance(bound, float):
+                checks.length("Box", name, bound, n, "variable")
+
+    def project(self, x: Array) -> Array:
+        """min(max(x, lower), upper)."""
+        return self.clip(x, *self.bounds_like(x))
+
+    def support(self, direction: Array) -> float:
+        """The sum of direction_i upper_i where direction_i > 0, direction_i lower_i where < 0."""
+        best, bounded = self._corner(direction)
+        return dot(direction, best) if bounded else INFINITY
+
+    def argmin(self, direction: Array) -> Array:
+        """lower where direction > 0, upper where < 0, the point nearest to 0 where it is zero."""
+        best, bounded = self._corner(-direction)
+        if not bounded:
+            raise self.no_minimiser()
+        return best
+
+    def farthest(self, x: Array) -> float:
+        """The distance to the farthest corner."""
+        lower, upper = self.bounds_like(x)
+        return norm(namespace(x).maximum(abs(x - lower), abs(upper - x)))
+
+    def bounds_like(self, x: Array) -> tuple[Array, Array]:
+        """The bounds for x; for NumPy a number stays one: `like` takes longer than a clip."""
+        if type(x) is not np.ndarray:
+            return like(self.lower, x), like(self.upper, x)
+        lower, upper = (b if type(b) is float else like(b, x) for b in (self.lower, self.upper))
+        return lower, upper
+
+    def clip(self, x: Array, lower: Array, upper: Array, out: Array | None = None) -> Array:
+        z = into(out, "maximum", x, lower)
+        return z if upper is INFINITY else into(z, "minimum", z, upper)
+
+    def _corner(self, direction: Array) -> tuple[Array, bool]:
+        """A maximiser of <direction, .>, and whether there is one."""
+        xp = namespace(direction)
+        lower, upper = self.bounds_like(direction)
+        nearest_zero = self.project(zeros_like(direction))
+        corner = xp.where(direction < 0, lower, nearest_zero)
+        corner = xp.where(direction > 0, upper, corner)
+        return corner, not bool(xp.any(xp.isinf(corner)))
+
+    @cached_property
+    def length_scale(self) -> float:
+        bounds = (to_numpy(self.lower), to_numpy(self.upper))
+        return max(float(np.max(np.abs(b), where=np.isfinite(b), initial=0.0)) for b in bounds)
+
+    def distance_outside(self, x: Array, unit: float) -> float:
+        xp, (lower, upper) = namespace(x), self.bounds_like(x)
+        beyond = xp.maximum(lower - x, x - upper)
+        return norm(xp.maximum(beyond, zeros_like(x))) * (1.0 + unit)
+
+    def scaled(self, exponent: int) -> Box:
+        return Box(self.lower * 2.0**exponent, self.upper * 2.0**exponent)
+
+    def projection_path(self, x: Array, c: Array) -> ProjectionPath:
+        lower, upper = self.bounds_like(x)
+        v = z = free = None
+
+        def path(mu: float) -> tuple[Array, float, float]:
+            nonlocal v, z, free
+            v = moved(x, mu, c, v)
+            z = self.clip(v, lower, upper, z)
+            free = masked(free, c, z == v)
+            return z, dot(c, z), norm(free)
+
+        return path
+
+    def last_piece(self, x: Array, c: Array) -> tuple[float, Array, float]:
+        """Past the largest breakpoint an entry rests on its bound, or moves for ever."""
+        xp = namespace(x)
+        zeros = zeros_like(c)
+        lower, upper = (like(bound, x) + zeros for bound in (self.lower, self.upper))
+        moving = abs(c) > negligible(c)
+        target = xp.where(c > 0, lower, upper)
+        rests = moving & xp.isfinite(target)
+        start = xp.where(c > 0, upper, lower)  # where an entry without target leaves its bound
+        stop = xp.where(rests, target, xp.where(xp.isfinite(start), start, x))
+        breaks = (x - stop) / xp.where(moving, c, xp.ones_like(c))
+        mu = max(0.0, float(xp.max(xp.where(moving, breaks, zeros))))
+        z = xp.where(rests, target, self.clip(x - mu * c, lower, upper))
+        return mu, z, norm(xp.where(moving & ~rests, c, zeros))
+
+
+class Orthant(Box):
+    """{x : x >= 0}, the box from 0 to inf."""
+
+    def __init__(self) -> None:
+        super().__init__(0.0, INFINITY)
+
+    def __repr__(self) -> str:
+        return "Orthant()"
+
+    def scaled(self, exponent: int) -> Orthant:
+        return self
+
+
+def _bound(name: str, value: Any) -> Any:
+    """A bound of a Box, a float or a vector; infinities are allowed, NaN is not."""
+    is_vector = isinstance(value, list | tuple) or tables.is_series(value)
+    if not arrays.is_array(value) and not is_vector:
+        bound: Any = checks.number("Box", name, value, "a number or a vector")
+    else:
+        bound = checks.floating("Box", name, value)
+        if bound.ndim > 1 or 0 in bound.shape:
+            raise ValueError(
+                f"Box: {name} must be a number or a vector with at least one entry, "
+                f"got {checks.what_it_is(bound)}"
+            )
+        bound = arrays.copied(bound) if bound.ndim else float(bound)
+    if np.any(np.isnan(to_numpy(bound))):
+        raise ValueError(f"Box: {name} must hold numbers or infinities, got NaN")
+    return bound

@@ -1,0 +1,99 @@
+"""Non-decreasing vectors: isotonic regression, on the host."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from tiebreak.linalg import arrays
+from tiebreak.linalg.arrays import Array, Host, dot, like, norm, to_numpy, zeros_like
+from tiebreak.linalg.elementwise import moved
+from tiebreak.sets.cuts import INFINITY, ProjectionPath, Set
+
+
+@dataclasses.dataclass(frozen=True)
+class Monotone(Set):
+    """{x : x_1 <= x_2 <= ... <= x_n}, a cone.
+
+    The projection is isotonic regression: pooling of adjacent violators, in O(n), on the host
+    (scipy.optimize.isotonic_regression).
+    """
+
+    def project(self, x: Array) -> Array:
+        """Isotonic regression of x."""
+        return like(_pool(_host(x))[0], x)
+
+    def support(self, direction: Array) -> float:
+        """0 if the entries sum to 0 and no partial sum from the left is negative; otherwise inf.
+
+        Sums that differ from 0 by no more than their rounding errors count as 0.
+        """
+        return 0.0 if _length_of_means(_host(direction)) == 0.0 else INFINITY
+
+    def argmin(self, direction: Array) -> Array:
+        """The origin, if <direction, .> is bounded below."""
+        if self.support(-direction) > 0.0:
+            raise self.no_minimiser()
+        return zeros_like(direction)
+
+    def distance_outside(self, x: Array, unit: float) -> float:
+        host = _host(x)
+        return norm(np.maximum.accumulate(host) - host) * (1.0 + unit)
+
+    def projection_path(self, x: Array, c: Array) -> ProjectionPath:
+        x_host, c_host = _host(x), _host(c)
+
+        def path(mu: float) -> tuple[Array, float, float]:
+            z_host, blocks = _pool(moved(x_host, mu, c_host))
+            z = like(z_host, x)
+            return z, dot(c, z), _length_of_means(c_host, blocks)
+
+        return path
+
+    def last_piece(self, x: Array, c: Array) -> tuple[float, Array, float]:
+        """If c never stops pulling, any mu that is surely large enough; otherwise the last blocks.
+
+        z(mu) differs from Pi_Z(-mu c) = mu p by at most |x|, and <c, p> = -|p|^2.
+        If p = 0 then z is constant for large mu, and jumps only where the partial sums of c are 0.
+        """
+        x_host, c_host = _host(x), _host(c)
+        pull = _length_of_means(-c_host)
+        if pull > 0.0:
+            mu = 4.0 * (norm(c_host) * norm(x_host) / pull + 1.0) / pull
+            z, _value, slope = self.projection_path(x, c)(mu)
+            return mu, z, slope
+        sums = np.cumsum(c_host)
+        steps = np.sqrt(np.arange(1.0, c_host.shape[0] + 1.0))
+        noise = 4.0 * arrays.epsilon(c_host) * steps * np.cumsum(np.abs(c_host))
+        ends = np.flatnonzero(np.append(np.abs(sums[:-1]) <= noise[:-1], True)) + 1
+        sizes = np.diff(ends, prepend=0)
+        means = np.add.reduceat(x_host, ends - sizes) / sizes
+        z = np.repeat(_pool(means, sizes)[0], sizes)
+        inside = np.abs(sums) > noise
+        breaks = np.cumsum(z - x_host)[inside] / -sums[inside]
+        return max(0.0, float(np.max(breaks, initial=0.0))), like(z, x), 0.0
+
+
+def _host(x: Array) -> Host:
+    return to_numpy(x).astype(np.float64, copy=False)
+
+
+def _pool(v: Host, weights: Host | None = None) -> tuple[Host, Host]:
+    """The isotonic regression of v, and where its blocks begin (with the end at the end)."""
+    from scipy.optimize import isotonic_regression
+
+    result = isotonic_regression(v, weights=weights)
+    return result.x, result.blocks
+
+
+def _length_of_means(c: Host, blocks: Host | None = None) -> float:
+    """|c averaged over each block|, where a sum that is only rounding counts as 0.
+
+    Without blocks those of the projection of c, whose length it then is.
+    """
+    blocks = _pool(c)[1] if blocks is None else blocks
+    roots = np.sqrt(np.diff(blocks))
+    sums = np.add.reduceat(c, blocks[:-1])
+    noise = 4.0 * arrays.epsilon(c) * roots * np.add.reduceat(np.abs(c), blocks[:-1])
+    return norm(sums / roots * (np.abs(sums) > noise))

@@ -1,0 +1,122 @@
+"""The root of a non-increasing function of one multiplier mu >= 0, by safeguarded Newton steps."""
+
+from __future__ import annotations
+
+import math
+import struct
+from typing import NamedTuple, Protocol
+
+
+class PathPoint(NamedTuple):
+    """A point of a path: the gap there, and its slope -s^2 as s (for a cut of a set s = |d|)."""
+
+    mu: float
+    gap: float
+    slope: float
+    energy: float  # what z minimises where the cut does not bind, up to a constant
+
+    @property
+    def newton(self) -> float:
+        """Where the gap would be zero if this piece went on."""
+        if self.slope == 0.0:
+            return math.copysign(math.inf, self.gap)
+        return self.mu + self.gap / self.slope / self.slope
+
+
+class Gap(Protocol):
+    """A non-increasing gap(mu), and what is special to it."""
+
+    @property
+    def epsilon(self) -> float:
+        """The unit of rounding."""
+        ...
+
+    def at(self, mu: float) -> PathPoint:
+        """The gap at mu and its slope.  The energy may be NaN on the first two calls."""
+        ...
+
+    def is_noise(self, gap: float) -> bool:
+        """Is the latest gap no more than its usual rounding error?"""
+        ...
+
+    def further(self, point: PathPoint, tries: int) -> float | PathPoint:
+        """The next mu after ``tries`` points that all had gap > 0, of which this is the latest.
+
+        Or a point that needs no evaluation: past the root, or with gap > 0 still, which is then the
+        answer.
+        """
+        ...
+
+
+def root(gap: Gap, guess: float) -> tuple[float, bool]:
+    """The first mu >= 0 with gap(mu) <= 0, and whether the gap is only rounding there.
+
+    Newton's method on the current piece, which is exact once a linear piece is the right one; kept
+    between ``low`` (gap > 0) and ``high`` (gap <= 0), and helped out where it is slow.  This mu is
+    the last that ``gap`` is asked for, unless it came from ``further``.
+    """
+    eps = gap.epsilon
+    low: PathPoint | None = None
+    high: PathPoint | None = None
+    mu, slow, smallest = guess, 0, math.inf
+    for tries in range(1000):
+        here = latest = gap.at(mu)
+        if (here.gap <= 0.0 and mu == 0.0) or gap.is_noise(here.gap):
+            return mu, True
+        low, high = (here, high) if here.gap > 0.0 else (low, here)
+        if high is None:
+            ahead = gap.further(here, tries)
+            if not isinstance(ahead, PathPoint):
+                mu = ahead
+                continue
+            if ahead.gap > 0.0:
+                return ahead.mu, False
+            latest = high = ahead
+        sound = low is None or low.mu < latest.newton < high.mu
+        slow = 0 if sound and abs(latest.gap) <= 0.5 * smallest else slow + 1
+        smallest = min(smallest, abs(latest.gap))
+        if low is None:
+            following = here.newton if here.slope > 0.0 else 0.9 * mu
+            following = following if 0.0 < following < mu and tries < 3 else 0.0
+        else:
+            following = between(low, high, latest, slow)
+        following = past_a_breakpoint(here, following, eps)
+        if low is not None and not low.mu < following < high.mu:
+            mu = min(low, high, key=lambda end: abs(end.gap)).mu
+            break
+        mu = following
+    gap.at(mu)
+    return mu, False
+
+
+def between(low: PathPoint, high: PathPoint, latest: PathPoint, slow: int) -> float:
+    """The next mu to try: Newton's, and something more careful each time that it is slow."""
+    following = latest.newton
+    if slow % 4 == 1:
+        # The best of what both ends say, if the gap between them is convex or if it is concave.
+        secant = low.mu + (high.mu - low.mu) * (low.gap / (low.gap - high.gap))
+        following = sorted((low.newton, secant, high.newton))[1]
+    if slow % 4 == 2 or not low.mu < following < high.mu:
+        # Where the two ends have the same Lagrangian |z - x|^2/2 + mu (<c, z> - beta): the gap of
+        # a polytope may be a staircase, on which Newton's method is blind.
+        following = (high.energy - low.energy) / (low.gap - high.gap)
+    if slow % 4 == 3 or not low.mu < following < high.mu:
+        following = middle(low.mu, high.mu)
+    return following
+
+
+def past_a_breakpoint(point: PathPoint, following: float, eps: float) -> float:
+    """``following``; but where a step leads nowhere, two rounding errors further on.
+
+    Perhaps the point is a breakpoint, and all is different there.
+    """
+    mu = point.mu
+    if mu > 0.0 and min(abs(following - mu), abs(point.newton - mu)) <= eps * mu:
+        return mu * (1.0 + math.copysign(2.0 * eps, point.gap))
+    return following
+
+
+def middle(low: float, high: float) -> float:
+    """The middle of the floating-point numbers between two: near the geometric mean."""
+    a, b = struct.unpack("<qq", struct.pack("<dd", low, high))
+    return float(struct.unpack("<d", struct.pack("<q", (a + b) // 2))[0])
