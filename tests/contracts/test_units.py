@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse
 
 import tiebreak as tb
-from tiebreak.exact import equations
+from tiebreak.exact.bounds import equations
 from tiebreak.linalg import spectra
 
 ANSWERED = {"certified", "solved"}

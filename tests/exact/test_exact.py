@@ -17,7 +17,7 @@ from planted import smooth as planted
 from planted.structured import COMBINATIONS, conic_value, instance
 
 import tiebreak as tb
-from tiebreak.exact import faces, interior
+from tiebreak.exact import active_set, interior_point, linear_programs
 from tiebreak.exact.method import Exact
 from tiebreak.functions import parts
 
@@ -456,7 +456,7 @@ def test_where_it_hardly_falls_nothing_is_said():
 
 
 def test_a_failed_linear_program_is_no_answer(monkeypatch):
-    monkeypatch.setattr(faces, "linear_program", lambda *_: None)
+    monkeypatch.setattr(linear_programs, "linear_program", lambda *_: None)
     lower = tb.Logistic([[1.0, 0.0], [-1.0, 1.0]], np.ones(2))
     state = solved(tb.Problem(upper=tb.SquaredNorm(), lower=lower))
     assert state.finished[0] == "undetermined"
@@ -717,7 +717,7 @@ def test_a_hint_says_which_inequalities_press(count):
     for _ in range(count(5, 40)):
         k, rows = int(rng.integers(5, 60)), int(rng.integers(10, 120))
         M, q, B, slack, v, presses = planted_program(rng, k, rows, k + 3, is_strict=True)
-        found = interior.hint(M, q, B, slack)
+        found = interior_point.interior_point(M, q, B, slack)
         assert np.linalg.norm(found.point - v) <= 1e-4 * np.linalg.norm(v)
         np.testing.assert_array_equal(found.guesses[0], presses)
         np.testing.assert_array_equal(found.guesses[1], presses)
@@ -729,7 +729,7 @@ def test_a_hint_where_nothing_presses_but_much_is_met(count):
     for _ in range(count(5, 40)):
         k = int(rng.integers(5, 40))
         M, q, B, slack, v, presses = planted_program(rng, k, 2 * k, k + 3, is_strict=False)
-        found = interior.hint(M, q, B, slack)
+        found = interior_point.interior_point(M, q, B, slack)
         assert np.linalg.norm(found.point - v) <= 1e-4 * np.linalg.norm(v)
         assert np.all(found.guesses[0][presses])
 
@@ -740,7 +740,7 @@ def test_a_face_and_its_factors():
         fixed = rng.standard_normal((independent, k))
         fixed = np.vstack([fixed, fixed[:2] + fixed[1:3]])  # two that depend on the others
         fixed /= np.linalg.norm(fixed, axis=1)[:, None]
-        face, d, slope = faces.Face(fixed, k), rng.standard_normal(k), rng.standard_normal(k)
+        face, d, slope = active_set.Face(fixed, k), rng.standard_normal(k), rng.standard_normal(k)
         assert face.T.shape == (k, k - independent)
         np.testing.assert_allclose(fixed @ face.T, 0.0, atol=1e-14)
         np.testing.assert_allclose(fixed @ face.onto(fixed @ d), fixed @ d, atol=1e-12)
@@ -780,10 +780,10 @@ def test_larger_polyhedra_where_the_lower_level_presses(kind):
 
 def test_loose_inequalities_are_those_that_some_feasible_direction_leaves():
     B = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0]])
-    assert faces.loose(B).tolist() == [False, False, True]
-    assert faces.loose(np.zeros((0, 2))).tolist() == []
+    assert active_set.can_be_strict(B).tolist() == [False, False, True]
+    assert active_set.can_be_strict(np.zeros((0, 2))).tolist() == []
     corner = np.array([[-1.0, 0.0], [0.0, -1.0], [0.6, 0.8]])  # only the origin is left
-    assert faces.loose(corner).tolist() == [False, False, False]
+    assert active_set.can_be_strict(corner).tolist() == [False, False, False]
 
 
 def test_every_weight_and_sum_gives_the_slope_of_the_function():

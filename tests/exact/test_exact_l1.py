@@ -15,7 +15,7 @@ from planted import structured as planted_exact
 from test_exact import CVXPY_WORDS, hilbert, solved, wrong_claims
 
 import tiebreak as tb
-from tiebreak.exact import faces
+from tiebreak.exact import linear_programs
 from tiebreak.exact.method import Exact
 
 DOMAINS = [domain for domain in planted.DOMAINS if domain != "Ball"]
@@ -266,7 +266,7 @@ def test_a_failed_linear_program_is_no_answer(monkeypatch):
     assert state.finished[0] == "undetermined"
     assert "HiGHS found no solution" in state.finished[1]
     assert state.evidence.claims is None
-    assert faces.highs(np.ones(1), A_ub=[[1.0]], b_ub=[-1.0]) is None
+    assert linear_programs.highs(np.ones(1), A_ub=[[1.0]], b_ub=[-1.0]) is None
 
 
 # --- in the library's words -----------------------------------------------------------------------

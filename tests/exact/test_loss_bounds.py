@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import tiebreak as tb
-from tiebreak.exact.intervals import prove
+from tiebreak.exact.bounds.intervals import prove
 from tiebreak.functions.parts import decide_rank, structure
 
 DIGITS = 60

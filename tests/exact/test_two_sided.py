@@ -13,10 +13,15 @@ from planted import structured as planted_exact
 from planted import ties as planted_ties
 
 import tiebreak as tb
-from tiebreak.exact.faces import polyhedron
-from tiebreak.exact.intervals import prove
+from tiebreak.exact.bounds.intervals import prove
+from tiebreak.exact.bounds.polyhedral_bounds import (
+    NO_RANK,
+    NO_SLATER,
+    curvature_kept,
+    nearest_minimiser,
+)
 from tiebreak.exact.method import Exact
-from tiebreak.exact.polyhedral_bounds import NO_RANK, NO_SLATER, curvature_kept, nearest_minimiser
+from tiebreak.exact.polyhedra import polyhedron
 from tiebreak.functions.parts import Rank, Squares, decide_rank, structure
 
 Count = Callable[[int, int], int]

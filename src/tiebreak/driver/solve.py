@@ -21,7 +21,7 @@ from tiebreak.driver.advice import after_nonfinite, contradiction, what_next
 from tiebreak.driver.registry import METHODS, AGMBiO, PAGMBiO
 from tiebreak.driver.result import SUCCESSES, Result, Row, Trace
 from tiebreak.driver.run import Counts, Intermediate, Method, Run, Saved
-from tiebreak.exact.intervals import prove_at
+from tiebreak.exact.bounds.intervals import prove_at
 from tiebreak.functions.base import Smooth
 from tiebreak.functions.parts import parts_of
 from tiebreak.functions.slope_check import wrong_slope

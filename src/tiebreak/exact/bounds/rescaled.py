@@ -1,4 +1,4 @@
-"""The same problem in other units of its variables, x = units u: what is proved there holds here.
+"""Bounds from the same problem in other units of its variables, x = units u, and of its rows.
 
 Units are powers of two, so that no number is rounded; f*, g* and all values are the same. Rounding
 errors of products are bounded by sizes of vectors and matrices: these are smallest in units in
@@ -7,13 +7,42 @@ which columns are alike.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
+from tiebreak.exact.bounds.equations import Equations
+from tiebreak.exact.bounds.intervals import prove, prove_within
+from tiebreak.exact.scaled_problem import UNITLESS, ScaledProblem
 from tiebreak.functions.base import Flat, Function, Linear, SmoothFunction, SquaredNorm
 from tiebreak.functions.losses import LeastSquares, Logistic, Quadratic
-from tiebreak.functions.parts import Host, host, parts_of
+from tiebreak.functions.parts import Host, Rank, decide_rank, host, parts_of, structure
 from tiebreak.problem import Problem
+from tiebreak.proofs.certificate import Intervals
 from tiebreak.sets.domains import Box, Domain, Halfspace, Space
+
+
+def prove_rescaled(
+    scaled: ScaledProblem, problem: Problem, x: Host, rank: Rank, normal: Host
+) -> Intervals:
+    """What `prove` proves where columns are alike, and rows too if they can nearly be met."""
+    intervals, units, factors = Intervals(), scaled.units, scaled.row_factors
+    has_other_rows = bool(np.any(factors != 1.0))
+    if not isinstance(problem.domain, UNITLESS) or not (scaled.is_rescaled or has_other_rows):
+        return intervals
+    twin, u, normal = stretched(problem, units), x / units, units * normal
+    if scaled.is_rescaled:
+        intervals = prove(twin, u, scaled.rank_in_u(rank), normal)
+    equations = Equations.of(twin, factors) if has_other_rows else None
+    if equations is None:
+        return intervals
+    if equations.can_be_met(u):
+        twin = equations.alike()
+        rank = decide_rank(structure("Exact", "lower", twin.lower, len(u)).rows())
+        more = prove(twin, u, rank, normal)._replace(lower=-math.inf)  # g has other values
+    else:
+        more = prove_within(twin, u, equations.distance(u))
+    return intervals.both(more)
 
 
 def stretched(problem: Problem, units: Host) -> Problem:

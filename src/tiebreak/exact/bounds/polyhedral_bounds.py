@@ -41,7 +41,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tiebreak.exact.faces import ACTIVE, Polyhedron, linear_program, polyhedron
+from tiebreak.exact.constants import ACTIVE
+from tiebreak.exact.linear_programs import linear_program
+from tiebreak.exact.polyhedra import Polyhedron, polyhedron
 from tiebreak.functions.parts import (
     EPS,
     Host,

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tiebreak.exact.faces import polyhedron
-from tiebreak.exact.loss_bounds import Around, around, below, below_l1, flattest
-from tiebreak.exact.polyhedral_bounds import POLYHEDRA, Nearest, nearest_minimiser
+from tiebreak.exact.bounds.loss_bounds import Around, around, below, below_l1, flattest
+from tiebreak.exact.bounds.polyhedral_bounds import POLYHEDRA, Nearest, nearest_minimiser
+from tiebreak.exact.polyhedra import polyhedron
 from tiebreak.functions.base import Function, PointWithImage
 from tiebreak.functions.parts import (
     EPS,
