@@ -1,4 +1,4 @@
-"""Exact: planted answers on every combination, ranks, directions, claims that are never wrong."""
+"""Exact: planted answers on every combination, ranks, directions, intervals never wrong."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def seeds(number):
     return [81 * i % (2 * len(COMBINATIONS)) for i in range(number)]
 
 
-def wrong_claims(claims, f_star: Fraction, g_star: Fraction) -> bool:
-    """Is one of the claimed bounds on the wrong side?"""
-    (low, high), lower = claims.upper, claims.lower
+def wrong_intervals(intervals, f_star: Fraction, g_star: Fraction) -> bool:
+    """Is one of the bounds on the wrong side?"""
+    (low, high), lower = intervals.upper, intervals.lower
     return (
         (math.isfinite(low) and Fraction(low) > f_star)
         or (math.isfinite(high) and Fraction(high) < f_star)
@@ -78,7 +78,7 @@ def test_planted_answers_on_all_combinations(count):
         assert all(error <= 1e-9 for error in errors.values()), (where, errors)
         assert p.dimension is None or found.dimension in (None, p.dimension), where
         exact = p.upper.exact(p.x_star)[0], p.lower.exact(p.x_star)[0]
-        assert not wrong_claims(state.evidence.claims, *exact), where
+        assert not wrong_intervals(state.evidence.claims, *exact), where
         worst = {name: max(worst[name], float(errors[name])) for name in worst}
         dimensions.add((found.dimension, p.n))
     assert any(d == 0 for d, _ in dimensions)
@@ -520,7 +520,7 @@ def test_an_upper_level_that_falls_for_ever_on_the_slice_is_named(upper, domain)
     assert domain.contains(state.x + 1e6 * d, 1e-9)
 
 
-# --- claims ---------------------------------------------------------------------------------------
+# --- intervals ------------------------------------------------------------------------------------
 
 
 def least_norm(A, b):
@@ -591,7 +591,7 @@ def test_claims_on_ill_posed_matrices_are_never_wrong(count):
             state = solved(tb.Problem(upper=f, lower=g, domain=domain))
             statuses[state.finished[0]] += 1
             if state.evidence.claims is not None:
-                assert not wrong_claims(state.evidence.claims, *truth), (A, b, domain)
+                assert not wrong_intervals(state.evidence.claims, *truth), (A, b, domain)
                 below += state.evidence.claims.upper[0] > 0.0
                 above += math.isfinite(state.evidence.claims.upper[1])
     assert statuses["undetermined"] > number // 20
@@ -636,10 +636,13 @@ def test_claims_by_a_lower_bound_are_never_wrong(count):
         problem = tb.Problem(
             upper=tb.SquaredNorm(), lower=tb.LeastSquares(A, A @ x * unit), domain=domain
         )
-        claims, f_star = solved(problem).evidence.claims, Fraction(x @ x) * Fraction(unit) ** 2 / 2
-        assert claims is not None
-        assert not wrong_claims(claims, f_star, Fraction(0))
-        low.append(float(Fraction(claims.upper[0]) / f_star))
+        intervals, f_star = (
+            solved(problem).evidence.claims,
+            Fraction(x @ x) * Fraction(unit) ** 2 / 2,
+        )
+        assert intervals is not None
+        assert not wrong_intervals(intervals, f_star, Fraction(0))
+        low.append(float(Fraction(intervals.upper[0]) / f_star))
     assert min(low) >= 1.0 - 1e-6
     print(f"\nExact's proved bound on f* where g* = 0 is known: at least {min(low):.12f} f*")
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from planted import smooth as planted
 from planted import structured as planted_exact
-from test_exact import CVXPY_WORDS, hilbert, solved, wrong_claims
+from test_exact import CVXPY_WORDS, hilbert, solved, wrong_intervals
 
 import tiebreak as tb
 from tiebreak.exact import linear_programs
@@ -77,7 +77,7 @@ def test_planted_answers_on_all_polyhedra(count):
         }
         unique += is_unique
         assert all(error <= 1e-9 for error in errors.values()), (where, errors)
-        assert not wrong_claims(state.evidence.claims, f_star, g_star), where
+        assert not wrong_intervals(state.evidence.claims, f_star, g_star), where
         if f_star > 0:
             below.append(state.evidence.claims.upper[0] / float(f_star))
         worst = {name: max(worst[name], float(errors[name])) for name in worst}

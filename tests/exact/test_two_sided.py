@@ -13,13 +13,9 @@ from planted import structured as planted_exact
 from planted import ties as planted_ties
 
 import tiebreak as tb
+from tiebreak.exact.bounds.curvature_bounds import curvature_kept
 from tiebreak.exact.bounds.intervals import prove
-from tiebreak.exact.bounds.polyhedral_bounds import (
-    NO_RANK,
-    NO_SLATER,
-    curvature_kept,
-    nearest_minimiser,
-)
+from tiebreak.exact.bounds.polyhedral_bounds import NO_RANK, NO_SLATER, nearest_minimiser
 from tiebreak.exact.method import Exact
 from tiebreak.exact.polyhedra import polyhedron
 from tiebreak.functions.parts import Rank, Squares, decide_rank, structure
@@ -82,9 +78,9 @@ def test_never_wrong_at_bad_points(domain: str, flaw: str, count: Count) -> None
         rows = [planted.fractions(row) for row in p.rows]
         for x in points(p.x_star, unit, rng):
             normal = rng.standard_normal(n) * float(rng.integers(2))
-            claims = prove(problem, x, rank, normal)
-            assert holds(claims.upper[0], p.f_star, claims.upper[1]), (p.kind, seed)
-            assert holds(claims.lower, p.g_star, math.inf), (p.kind, seed)
+            intervals = prove(problem, x, rank, normal)
+            assert holds(intervals.upper[0], p.f_star, intervals.upper[1]), (p.kind, seed)
+            assert holds(intervals.lower, p.g_star, math.inf), (p.kind, seed)
             near = nearest_minimiser(problem.domain, g, x)
             if math.isinf(near.distance):
                 assert near.why
@@ -126,10 +122,10 @@ def check_instance(seed: int) -> int:
     rank, rng, finite = equations(problem, p.n), np.random.default_rng(seed), 0
     for x in points(p.x_star, p.unit, rng):
         for at in (x, p.region.project(x)):
-            claims = prove(problem, at, rank, np.zeros(p.n))
-            assert holds(claims.upper[0], f_star, claims.upper[1]), (seed, p.kind, at)
-            assert holds(claims.lower, g_star, math.inf), (seed, p.kind, at)
-            finite += math.isfinite(claims.upper[1])
+            intervals = prove(problem, at, rank, np.zeros(p.n))
+            assert holds(intervals.upper[0], f_star, intervals.upper[1]), (seed, p.kind, at)
+            assert holds(intervals.lower, g_star, math.inf), (seed, p.kind, at)
+            finite += math.isfinite(intervals.upper[1])
     return finite
 
 

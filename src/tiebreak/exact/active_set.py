@@ -18,9 +18,9 @@ from tiebreak.functions.parts import EPS, Host, Slope, norm
 from tiebreak.linalg import deadline
 
 FACE_CHANGES = 40  # changes of the face before a general solver is asked where to go on:
-# most searches end sooner, and the solver costs about as much as so many factorisations
+# its 60 factorisations at most then cost less than the search has
 LARGE, FACE_CHANGES_IF_LARGE = 2**12, 6  # of more than LARGE entries each change costs as much
-KEPT_FACES = 4  # faces whose factors are kept: the last ones come back in the next Newton step
+KEPT_FACES = 4  # faces whose factors are kept, for the next step of Newton's method
 
 
 # --- the algorithm --------------------------------------------------------------------------------
@@ -43,7 +43,7 @@ def search(program: QuadraticProgram) -> Host:
 
     Step 6 always descends, so that no face comes back.
     """
-    B = program.faces.B
+    faces, B = program.faces, program.faces.B
     changes = FACE_CHANGES_IF_LARGE if B.size > LARGE else FACE_CHANGES
     v, face, is_lowest = np.zeros(B.shape[1]), program.slack <= 0.0, False  # 1.
     for change in range(changes + 10 * sum(B.shape)):
@@ -55,14 +55,14 @@ def search(program: QuadraticProgram) -> Host:
             v, face, is_lowest = program.descend_within(v, face)  # 3. and 4.
             continue
         met = face | program.is_met(v)
-        direction = -program.unbalanced(v, met)  # 5.
+        direction = -faces.multipliers(met, program.slope(v))[1]  # 5.
         if norm(direction) <= program.noise(v):
             break
         length, stops = program.leave(v, met, direction)  # 6.
         if math.isinf(length):  # it falls without end, but by no more than rounding errors
             break
-        v, is_lowest = v + length * direction, False
-        face = (met & program.is_parallel(direction)) | stops
+        stays = np.abs(B @ direction) <= 1e-9 * norm(direction)
+        v, face, is_lowest = v + length * direction, (met & stays) | stops, False
     return v
 
 
@@ -97,10 +97,6 @@ class QuadraticProgram(NamedTuple):
         """Which inequalities hold with equality at v, up to rounding?"""
         return np.asarray(self.room(v) <= self.least + ACTIVE * norm(v))
 
-    def is_parallel(self, direction: Host) -> Host:
-        """Which inequalities are constant along the direction?"""
-        return np.asarray(np.abs(self.faces.B @ direction) <= 1e-9 * norm(direction))
-
     def descend_within(self, v: Host, face: Host) -> tuple[Host, Host, bool]:
         """One step on the face: where it ends, on which face, and is that its lowest point?"""
         lowest, ray = self.faces.face(face).step(self.M, self.size, self.slope(v), self.q.size)
@@ -110,10 +106,6 @@ class QuadraticProgram(NamedTuple):
         length, stops = self._reach(v, lowest, face)
         is_lowest = length >= 1.0
         return v + min(length, 1.0) * lowest, face if is_lowest else face | stops, is_lowest
-
-    def unbalanced(self, v: Host, met: Host) -> Host:
-        """What the multipliers of the inequalities that are met leave of the slope at v."""
-        return self.faces.multipliers(met, self.slope(v))[1]
 
     def leave(self, v: Host, met: Host, direction: Host) -> tuple[float, Host]:
         """How far to go from v along the direction, and which inequalities are met there."""

@@ -10,7 +10,7 @@ from tiebreak.exact.constants import ACTIVE
 from tiebreak.functions.parts import EPS, Host, Slope, norm
 from tiebreak.linalg import deadline
 
-SMALLEST = 1e-300  # multipliers below this are not sought: they would be denormal numbers
+SMALLEST = 1e-300  # multipliers below this are not sought: just above the denormal numbers
 
 
 class BallSlice:

@@ -59,18 +59,14 @@ class ExactFindings(NamedTuple):
 
     def lines(self) -> list[tuple[str, str]]:
         """For the report."""
-        rank = ("rank", f"{self.rank}; singular values {self.sigma:.3g} | {self.sigma_next:.3g}")
+        lines = [("rank", f"{self.rank}; singular values {self.sigma:.3g} | {self.sigma_next:.3g}")]
         if self.direction is not None:
-            return [rank]
+            return lines
+        lines.append(
+            ("backward", f"error {self.backward_error:.2g}, in units of the singular values")
+        )
+        lines.append(("residual", f"{self.residual:.2g} of the conditions of optimality, relative"))
         low, high = self.upper_range
-        lines = [
-            rank,
-            (
-                "backward",
-                f"error {self.backward_error:.2g}: x is exact for data that close to yours",
-            ),
-            ("residual", f"{self.residual:.2g} of the conditions of optimality, relative"),
-        ]
         if low != high:
             text = f"{low:.9g} with the smaller rank, {high:.9g} with the larger"
             lines.append(("f by rank", text))

@@ -1,4 +1,4 @@
-"""What the structure proves about an answer, rounding included: intervals for f* and g*.
+"""What the parts of f and g prove about an answer, rounding included: intervals for f* and g*.
 
 All of it is about a computed x, and delta = x* - x for a solution x*. Nothing relies on x being
 good: a bad x, or bad multipliers, make wide intervals, never wrong ones.
@@ -6,13 +6,14 @@ good: a bad x, or bad multipliers, make wide intervals, never wrong ones.
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import NamedTuple
 
 import numpy as np
 
-from tiebreak.exact.bounds.loss_bounds import Around, around, below, below_l1, flattest
-from tiebreak.exact.bounds.polyhedral_bounds import POLYHEDRA, Nearest, nearest_minimiser
+from tiebreak.exact.bounds.loss_bounds import below, below_l1, flattest, nearby_minimisers
+from tiebreak.exact.bounds.polyhedral_bounds import POLYHEDRA, NearestMinimiser, nearest_minimiser
 from tiebreak.exact.polyhedra import polyhedron
 from tiebreak.functions.base import Function, PointWithImage
 from tiebreak.functions.parts import (
@@ -34,10 +35,10 @@ from tiebreak.proofs.certificate import Intervals
 from tiebreak.proofs.models import Model, Region
 from tiebreak.sets.domains import Ball, Domain, Halfspace, L1Ball, Monotone, Space, distance_bound
 
-LONG = 2**31  # multiplications of a factorisation that a proof is worth
+MAX_MULTIPLICATIONS = 2**31  # of a factorisation for a proof: some seconds
 
 
-class Look(NamedTuple):
+class EvaluationWithErrors(NamedTuple):
     """A function at x, with bounds on the rounding errors of its value and its slope.
 
     The value is that of the whole function, the slope that of its smooth part.
@@ -67,54 +68,53 @@ def prove(
     most that much above f(x) where some lower minimiser is within d. From the slice: `_below`.
     """
     at = host(x)
-    f, g = _look(problem.upper, x), _look(problem.lower, x)
-    h = structure("Exact", "lower", problem.lower, len(at))
-    g = _sharper(g, h, at)
-    d = _distance_on_sphere(problem, at, g)
-    low, high = f.value - _change(problem, f, d), f.value + _change(problem, f, d)
-    way, reach = _ways(problem, x, g, h, rank)
-    lower, unmet = -math.inf, math.inf
-    if not h.parts:  # g is constant, and all of Z its minimisers
-        lower, unmet = g.value - g.value_error, 0.0
-        high = min(high, f.value + _change(problem, f, distance_bound(problem.domain, at)))
+    is_l1, n = sign is not None, len(at)
+    f_parts = Structure(n, ()) if is_l1 else structure("Exact", "upper", problem.upper, n)
+    g_parts = structure("Exact", "lower", problem.lower, n)
+    f, g = _evaluate(problem.upper, x), _evaluate(problem.lower, x, g_parts)
+
+    def from_below(fall: float, distance: float, excess: float) -> Intervals:
+        """f falls by no more from x, a lower minimiser is so close, and g(x) - g* no more."""
+        high = f.value + _change(problem, f, distance)
+        return Intervals((f.value - f.value_error - fall, high), g.value - g.value_error - excess)
+
+    near, unmet = NearestMinimiser(), math.inf
+    change = _change(problem, f, _distance_on_sphere(problem, at, g))
+    found = [Intervals((f.value - change, f.value + change))]
+    way, reach = _ways(problem, x, g, g_parts, rank)
+    if not g_parts.parts:  # g is constant, and all of Z its minimisers
+        unmet = 0.0
+        found.append(from_below(math.inf, distance_bound(problem.domain, at), unmet))
     elif math.isfinite(reach):  # some are in Z, which then does not matter to the lower level
         unmet = 0.5 * g.steepness * way
-        lower = g.value - g.value_error - unmet
-        high = min(high, f.value + _change(problem, f, reach))
-    near = Nearest()
+        found.append(from_below(math.inf, reach, unmet))
     if isinstance(problem.domain, POLYHEDRA) and math.isinf(reach):
-        near = nearest_minimiser(problem.domain, h, at)
-        high = min(high, f.value + _change(problem, f, near.distance))
-        lower = max(lower, g.value - g.value_error - near.excess)
-        if sign is None:
-            f_parts = structure("Exact", "upper", problem.upper, len(at))
-            fall = near.fall(f_parts, problem.upper.strong_convexity, normal)
-            low = max(low, f.value - f.value_error - fall)
-    is_single = len(h.parts) == 1 and h.only(Squares)  # of which all is known already
+        near = nearest_minimiser(problem.domain, g_parts, at)
+        sigma = problem.upper.strong_convexity
+        fall = math.inf if is_l1 else near.fall(f_parts, sigma, normal)
+        found.append(from_below(fall, near.distance, near.excess))
+    # Of a single sum of squares on R^n all is known already.
+    is_single = len(g_parts.parts) == 1 and g_parts.only(Squares)
     if isinstance(problem.domain, Space) and not is_single:
-        seen = around(h, at, g.slope, g.slope_error)
-        if seen is not None:
-            lower = max(lower, g.value - g.value_error - seen.gap)
-            high = min(high, f.value + _change(problem, f, seen.way))
-            low = max(low, _below_losses(problem, at, f, seen, sign))
+        found.append(_on_space(problem, at, (f, g), (f_parts, g_parts), sign))
     if math.isinf(unmet):
-        unmet = _unmet(problem, at, g, h)
-        if problem.is_bounded:
-            lower = max(lower, g.value - g.value_error - unmet)
-    if h.only(Squares, Tilt):
+        unmet = _unmet(problem, at, g, g_parts)
+        excess = unmet if problem.is_bounded else math.inf
+        found.append(Intervals(lower=g.value - g.value_error - excess))
+    if g_parts.only(Squares, Tilt):
         unmet = min(unmet, max(near.excess, 0.5 * near.image * near.image))
-        if sign is None:
-            low = max(low, _below(problem, at, f, h, unmet, rank, normal))
-        else:
-            low = max(low, _below_sparse(problem, at, h, unmet, rank, normal, sign))
-    if problem.is_smooth and not structure("Exact", "upper", problem.upper, len(at)).parts:
-        low, high = f.value - f.value_error, f.value + f.value_error  # f is constant
-    return Intervals((low, high), lower, why=near.why if math.isinf(high) else "")
+        multipliers = _Multipliers(problem, at, g_parts, rank, normal, unmet)
+        low = multipliers.below(f, f_parts) if sign is None else multipliers.below_l1(sign)
+        found.append(Intervals((low, math.inf)))
+    proved = functools.reduce(Intervals.both, found)
+    if not is_l1 and not f_parts.parts:  # f is constant
+        proved = proved._replace(upper=(f.value - f.value_error, f.value + f.value_error))
+    return proved._replace(why=near.why if math.isinf(proved.upper[1]) else "")
 
 
 def prove_within(problem: Problem, x: Array, d: float) -> Intervals:
     """f*, where all minimisers of g over Z are within a distance d of x."""
-    f = _look(problem.upper, x)
+    f = _evaluate(problem.upper, x)
     change = _change(problem, f, d)
     return Intervals((f.value - change, f.value + change))
 
@@ -122,59 +122,62 @@ def prove_within(problem: Problem, x: Array, d: float) -> Intervals:
 def prove_at(problem: Problem, x: Array) -> Intervals | None:
     """What losses of a linear map prove about any x on R^n, without a radius; None: nothing.
 
-    For whoever has a point and no slice: one factorisation of the rows of g.
+    For a point without a slice: one factorisation of the rows of g.
     """
     if not isinstance(problem.domain, Space) or not problem.is_smooth:
         return None
     n = int(x.shape[0])
     try:
-        h = structure("prove_at", "lower", problem.lower, n)
-        own = structure("prove_at", "upper", problem.upper, n)
+        g_parts = structure("prove_at", "lower", problem.lower, n)
+        f_parts = structure("prove_at", "upper", problem.upper, n)
     except ValueError:  # numbers that are not at hand
         return None
-    if n * n * sum(len(part.rows) for part in h.parts) > LONG:
+    if n * n * sum(len(part.rows) for part in g_parts.parts) > MAX_MULTIPLICATIONS:
         return None
-    f, g, at = _look(problem.upper, x), _look(problem.lower, x), host(x)
-    g = _sharper(g, h, at)
-    seen = around(h, at, g.slope, g.slope_error)
-    if seen is None:
-        return None
-    sigma = problem.upper.strong_convexity - problem.upper.defect
-    low = below(own, sigma, f.value - f.value_error, f.slope, f.slope_error, seen)
-    high = f.value + _change(problem, f, seen.way)
-    return Intervals(upper=(low, high), lower=g.value - g.value_error - seen.gap)
+    f, g = _evaluate(problem.upper, x), _evaluate(problem.lower, x, g_parts)
+    found = _on_space(problem, host(x), (f, g), (f_parts, g_parts), None)
+    return None if found == Intervals() else found
 
 
-def _below_losses(problem: Problem, x: Host, f: Look, g: Around, sign: Host | None) -> float:
-    """f* on R^n from below, by the rows that all minimisers of g share."""
+def _on_space(
+    problem: Problem,
+    x: Host,
+    values: tuple[EvaluationWithErrors, EvaluationWithErrors],
+    parts: tuple[Structure, Structure],
+    sign: Host | None,
+) -> Intervals:
+    """Both levels on R^n, by the rows that all minimisers of g share."""
+    (f, g), (f_parts, g_parts) = values, parts
+    near = nearby_minimisers(g_parts, x, g.slope, g.slope_error)
+    if near is None:
+        return Intervals()
     if sign is not None:
-        return below_l1(problem.penalties[0].terms.l1, x, sign, g)
-    sigma = problem.upper.strong_convexity - problem.upper.defect
-    own = structure("Exact", "upper", problem.upper, len(x))
-    return below(own, sigma, f.value - f.value_error, f.slope, f.slope_error, g)
+        low = below_l1(problem.penalties[0].terms.l1, x, sign, near)
+    else:
+        sigma = problem.upper.strong_convexity - problem.upper.defect
+        low = below(f_parts, sigma, f.value - f.value_error, f.slope, f.slope_error, near)
+    high = f.value + _change(problem, f, near.distance)
+    return Intervals((low, high), g.value - g.value_error - near.gap)
 
 
-def _look(h: Function, x: Array) -> Look:
+def _evaluate(h: Function, x: Array, parts: Structure | None = None) -> EvaluationWithErrors:
+    """h at x; with its slope in twice the precision if its parts are given and that errs less."""
     (image,) = h.forward(x)
     (seen,), _ = h.evaluate([PointWithImage(x, image)])
-    size, parts, n = arrays.norm(x), max(abs(seen.value), seen.size), int(x.shape[0])
-    errors = h.rounding(size, parts, arrays.norm(seen.slope), arrays.epsilon(x), n)
+    size, terms, n = arrays.norm(x), max(abs(seen.value), seen.size), int(x.shape[0])
+    errors = h.rounding(size, terms, arrays.norm(seen.slope), arrays.epsilon(x), n)
     penalty = split(h)[1]
     more = penalty.value(x)
     value_error = errors[0] + rounding_unit(arrays.epsilon(x), n) * more + TINY
-    steep = penalty.terms.steepness(n, math.inf) * (1.0 + 8.0 * EPS)
-    return Look(seen.value + more, host(seen.slope), value_error, errors[1] + TINY, steep)
+    steepness = penalty.terms.steepness(n, math.inf) * (1.0 + 8.0 * EPS)
+    slope, slope_error = host(seen.slope), errors[1] + TINY
+    exact = parts.slope(host(x)) if parts is not None else None
+    if exact is not None and exact.error + TINY < slope_error:
+        slope, slope_error = exact.vector, exact.error + TINY
+    return EvaluationWithErrors(seen.value + more, slope, value_error, slope_error, steepness)
 
 
-def _sharper(g: Look, h: Structure, x: Host) -> Look:
-    """g with its slope in twice the precision, where that errs less; h is g."""
-    exact = h.slope(x)
-    if exact.error + TINY < g.slope_error:
-        return g._replace(slope=exact.vector, slope_error=exact.error + TINY)
-    return g
-
-
-def _change(problem: Problem, f: Look, d: float) -> float:
+def _change(problem: Problem, f: EvaluationWithErrors, d: float) -> float:
     """How much f can change within a distance d of x, its rounding error included."""
     if not math.isfinite(d):
         return math.inf
@@ -182,7 +185,7 @@ def _change(problem: Problem, f: Look, d: float) -> float:
 
 
 def _ways(
-    problem: Problem, answer: Array, g: Look, h: Structure, rank: Rank
+    problem: Problem, answer: Array, g: EvaluationWithErrors, h: Structure, rank: Rank
 ) -> tuple[float, float]:
     """Bounds on the ways from x to the next minimiser of g on R^n, and to one that is in Z.
 
@@ -192,20 +195,24 @@ def _ways(
     the mixture of q and of x's neighbour with the share t = d/(d + depth) of q is a minimiser in Z:
     d + t |x - q| away.
     """
-    nowhere, ball = (math.inf, math.inf), problem.domain
-    if isinstance(ball, Space):
-        growth = _growth(problem, h, rank)
-        return (g.steepness / growth,) * 2 if growth > 0.0 else nowhere
-    if not isinstance(ball, Ball):
-        return nowhere
-    x = host(answer)
+    if isinstance(problem.domain, Ball):
+        return _ways_in_ball(problem, problem.domain, answer, g, h, rank)
+    growth = _growth(problem, h, rank) if isinstance(problem.domain, Space) else 0.0
+    return (g.steepness / growth,) * 2 if growth > 0.0 else (math.inf, math.inf)
+
+
+def _ways_in_ball(
+    problem: Problem, ball: Ball, answer: Array, g: EvaluationWithErrors, h: Structure, rank: Rank
+) -> tuple[float, float]:
+    """`_ways` for a ball."""
+    x, nowhere = host(answer), (math.inf, math.inf)
     center = np.zeros(len(x)) if ball.center is None else host(ball.center)
     w, p, safe = x - center, x, 1.0 + max(1e-12, 4.0 * rounding_unit(EPS, len(x)))
     if not norm(w) * safe < ball.radius:
         if not h.only(Squares):
             return nowhere
         # Of all points with the same images, the one next to the center.
-        deep = arrays.like(center + h.curvature(x).T @ _multipliers(h, rank, w)[0], answer)
+        deep = arrays.like(center + h.curvature(x).T @ _weights(h, rank, w)[0], answer)
         p = host(deep)
     # Growth may take all singular values: it is asked for only where it can serve.
     depth = ball.radius - norm(p - center) * safe
@@ -215,7 +222,7 @@ def _ways(
     d = g.steepness / growth
     if p is x:
         return (d, d) if d * safe < depth else nowhere
-    e = _look(problem.lower, deep).steepness / growth
+    e = _evaluate(problem.lower, deep).steepness / growth
     depth -= e * safe
     if not depth > 0.0:
         return nowhere
@@ -238,7 +245,7 @@ def _growth(problem: Problem, h: Structure, rank: Rank) -> float:
     return part.weight * (s * (1.0 - 1e-3)) ** 2  # 1e3 units of rounding are safe
 
 
-def _distance_on_sphere(problem: Problem, x: Host, g: Look) -> float:
+def _distance_on_sphere(problem: Problem, x: Host, g: EvaluationWithErrors) -> float:
     """A bound on |delta| where the ball binds: mu makes the Lagrangian strongly convex.
 
     L(z) = g(z) + mu/2 (|z - center|² - radius²) has L(x*) <= g* <= g(x) + (what x lacks to be in
@@ -262,15 +269,13 @@ def _distance_on_sphere(problem: Problem, x: Host, g: Look) -> float:
     return (residual + reach) / mu + EPS * ball.radius
 
 
-def _unmet(problem: Problem, x: Host, g: Look, h: Structure) -> float:
+def _unmet(problem: Problem, x: Host, g: EvaluationWithErrors, h: Structure) -> float:
     """A bound on ½|R delta|² and on |g(x) - g*|, for g = ½|Rx - s|² + <c, x>.
 
     Either ghat - g(x) - min_Z <grad g(x), z - x>, with ghat = g(p), p the point of Z next to x. Or
     by a lower bound of g: ½|R(p - x*)|² <= g(p) - g* for p in Z, and |R(x - p)| <= |R| |x - p|.
     """
-    nothing = np.zeros(len(x))
-    model = Model(0.0, 1.0, 0.0, g.slope, 0.0, 0.0, g.slope_error)
-    least = Region(Zero(), Zero(), problem.domain, problem.radius, nothing).minimum(model).value
+    least = _least(problem, Model(0.0, 1.0, 0.0, g.slope, 0.0, 0.0, g.slope_error))
     outside = distance_bound(problem.domain, x)
     over = g.steepness * outside + 0.5 * problem.lower.lipschitz * outside * outside
     rounding = (g.slope_error + rounding_unit(EPS, len(x)) * g.steepness) * norm(x)
@@ -283,83 +288,98 @@ def _unmet(problem: Problem, x: Host, g: Look, h: Structure) -> float:
     return min(by_slope, 0.5 * change * change)
 
 
-def _below(
-    problem: Problem, x: Host, f: Look, h: Structure, unmet: float, rank: Rank, normal: Host
-) -> float:
-    """f* >= f(x) + min_Z <grad f(x) + R'y + nu c, z - x> - |y| |R delta| - |nu <c, delta>|.
+def _least(problem: Problem, model: Model) -> float:
+    """A lower bound on the model over Z."""
+    origin = np.zeros(len(host(model.slope)))
+    return Region(Zero(), Zero(), problem.domain, problem.radius, origin).minimum(model).value
 
-    For every y and nu, with g = ½|Rx - s|² + <c, x>. |R delta| <= sqrt(2 unmet), and <c, delta> is
-    g's change less that of the squares.
+
+class _Multipliers(NamedTuple):
+    """Lower bounds on f* by multipliers of the rows of g = ½|Rx - s|² + <c, x>.
+
+    ``unmet`` bounds ½|R delta|² and the change of g; ``normal`` of Z at x is a part of the balance.
     """
-    if not math.isfinite(unmet):
-        return -math.inf
-    R, c, size = h.curvature(x), h.c, norm(x)
-    y, nu, _ = _multipliers(h, rank, -f.slope - normal)
-    unit = rounding_unit(EPS, *R.shape)
-    slope = f.slope + R.T @ y + nu * c
-    error = f.slope_error + unit * (norm(f.slope) + norm(R) * norm(y) + abs(nu) * norm(c))
-    change = math.sqrt(2.0 * unmet)
-    price = _price(h, x, y, nu, unmet)
-    sigma = problem.upper.strong_convexity - problem.upper.defect
-    if isinstance(problem.domain, Space) and sigma <= 0.0:
-        flat = _flat(problem, h, R, norm(slope) + error, change)
-        return f.value - f.value_error - (flat + price)
-    steep, square = norm(slope) + error, size * size
-    model = Model(
-        upper=1.0,
-        lower=0.0,
-        constant=f.value - float(slope @ x) + 0.5 * sigma * square,
-        slope=slope - sigma * x,
-        curvature=sigma,
-        value_error=f.value_error
-        + error * size
-        + unit * (abs(f.value) + steep * size + abs(sigma) * square),
-        slope_error=error + unit * (steep + abs(sigma) * size),
-    )
-    region = Region(Zero(), Zero(), problem.domain, problem.radius, np.zeros(len(x)))
-    return region.minimum(model).value - price
 
+    problem: Problem
+    x: Host
+    parts: Structure
+    rank: Rank
+    normal: Host
+    unmet: float
 
-def _price(h: Structure, x: Host, y: Host, nu: float, unmet: float) -> float:
-    """A bound on |<y, R delta>| + |nu <c, delta>|."""
-    change = math.sqrt(2.0 * unmet)
-    unit = rounding_unit(EPS, len(y), len(x))
-    residual = sum(
-        math.sqrt(part.weight)
-        * (
-            norm(part.rows @ x - part.target)
-            + unit * (norm(part.rows) * norm(x) + norm(part.target))
+    def below(self, f: EvaluationWithErrors, f_parts: Structure) -> float:
+        """f* >= f(x) + min_Z <grad f(x) + R'y + nu c, z - x> - |y| |R delta| - |nu <c, delta>|.
+
+        For every y and nu. |R delta| <= sqrt(2 unmet), and <c, delta> is g's change less that of
+        the squares.
+        """
+        if not math.isfinite(self.unmet):
+            return -math.inf
+        problem, x = self.problem, self.x
+        R, c, size = self.parts.curvature(x), self.parts.c, norm(x)
+        y, nu, _ = _weights(self.parts, self.rank, -f.slope - self.normal)
+        unit = rounding_unit(EPS, *R.shape)
+        slope = f.slope + R.T @ y + nu * c
+        error = f.slope_error + unit * (norm(f.slope) + norm(R) * norm(y) + abs(nu) * norm(c))
+        steep, square, price = norm(slope) + error, size * size, self._price(y, nu)
+        sigma = problem.upper.strong_convexity - problem.upper.defect
+        if isinstance(problem.domain, Space) and sigma <= 0.0:
+            rows = tuple(part.rows for part in self.parts.parts if not isinstance(part, Tilt))
+            change = math.sqrt(2.0 * self.unmet)
+            flat = flattest(f_parts, R, rows, (f_parts.c, c), steep, change)
+            return f.value - f.value_error - (flat + price)
+        model = Model(
+            upper=1.0,
+            lower=0.0,
+            constant=f.value - float(slope @ x) + 0.5 * sigma * square,
+            slope=slope - sigma * x,
+            curvature=sigma,
+            value_error=f.value_error
+            + error * size
+            + unit * (abs(f.value) + steep * size + abs(sigma) * square),
+            slope_error=error + unit * (steep + abs(sigma) * size),
         )
-        for part in h.parts
-        if isinstance(part, Squares)
-    )
-    price = norm(y) * change + abs(nu) * (unmet + residual * change + 0.5 * change * change)
-    return price * (1.0 + unit)
+        return _least(problem, model) - price
 
+    def below_l1(self, sign: Host) -> float:
+        """f* >= t (<y, R x> + nu <c, x> - max_Z <q, z> - price), t |R'y + nu c - q|_inf <= weight.
 
-def _below_sparse(
-    problem: Problem, x: Host, h: Structure, unmet: float, rank: Rank, normal: Host, sign: Host
-) -> float:
-    """f* >= t (<y, R x> + nu <c, x> - max_Z <q, z> - price), t |R'y + nu c - q|_inf <= weight.
+        For every y, nu, q and t >= 0, with f = weight |x|_1: then s = t (R'y + nu c - q) has
+        <s, x*> <= f*, and the right side is at most <s, x*>. q is a normal of Z. ``sign`` is a
+        subgradient of |x|_1.
+        """
+        if not math.isfinite(self.unmet):
+            return 0.0
+        domain, x = self.problem.domain, self.x
+        R, c = self.parts.curvature(x), self.parts.c
+        is_cut = isinstance(domain, L1Ball)  # which does not cut off what is sparser
+        equal = np.zeros((0, len(x))) if is_cut else polyhedron(domain, len(x)).equal
+        y, nu, others = _weights(self.parts, self.rank, sign + self.normal)
+        q, most = _normal(domain, self.normal - equal.T @ others)
+        unit = rounding_unit(EPS, len(R), len(x))
+        size = norm(R) * norm(y) + abs(nu) * norm(c) + norm(q)
+        steepest = float(np.max(np.abs(R.T @ y + nu * c - q))) + unit * size
+        gain = float(y @ (R @ x)) + nu * float(c @ x) - unit * size * norm(x) - most
+        gain -= self._price(y, nu)
+        if not gain > 0.0:
+            return 0.0  # for f >= 0
+        return self.problem.penalties[0].terms.l1 * (gain / steepest) * (1.0 - 4.0 * EPS)
 
-    For every y, nu, q and t >= 0, with f = weight |x|_1: then s = t (R'y + nu c - q) has
-    <s, x*> <= f*, and the right side is at most <s, x*>. q is a normal of Z.
-    """
-    if not math.isfinite(unmet):
-        return 0.0
-    R, c = h.curvature(x), h.c
-    is_cut = isinstance(problem.domain, L1Ball)  # which does not cut off what is sparser
-    equal = np.zeros((0, len(x))) if is_cut else polyhedron(problem.domain, len(x)).equal
-    y, nu, others = _multipliers(h, rank, sign + normal)
-    q, most = _normal(problem.domain, normal - equal.T @ others)
-    unit = rounding_unit(EPS, len(R), len(x))
-    size = norm(R) * norm(y) + abs(nu) * norm(c) + norm(q)
-    steepest = float(np.max(np.abs(R.T @ y + nu * c - q))) + unit * size
-    gain = float(y @ (R @ x)) + nu * float(c @ x) - unit * size * norm(x) - most
-    gain -= _price(h, x, y, nu, unmet)
-    if not gain > 0.0:
-        return 0.0  # for f >= 0
-    return problem.penalties[0].terms.l1 * (gain / steepest) * (1.0 - 4.0 * EPS)
+    def _price(self, y: Host, nu: float) -> float:
+        """A bound on |<y, R delta>| + |nu <c, delta>|."""
+        x, change = self.x, math.sqrt(2.0 * self.unmet)
+        unit = rounding_unit(EPS, len(y), len(x))
+        residual = sum(
+            math.sqrt(part.weight)
+            * (
+                norm(part.rows @ x - part.target)
+                + unit * (norm(part.rows) * norm(x) + norm(part.target))
+            )
+            for part in self.parts.parts
+            if isinstance(part, Squares)
+        )
+        along_c = self.unmet + residual * change + 0.5 * change * change
+        return (norm(y) * change + abs(nu) * along_c) * (1.0 + unit)
 
 
 def _normal(Z: Domain, normal: Host) -> tuple[Host, float]:
@@ -378,8 +398,8 @@ def _normal(Z: Domain, normal: Host) -> tuple[Host, float]:
     return normal, most + rounding_unit(EPS, len(far)) * float(np.abs(normal) @ np.abs(far))
 
 
-def _multipliers(h: Structure, rank: Rank, target: Host) -> tuple[Host, float, Host]:
-    """y, nu and weights of Z's equations with R'y + nu c + (these) = target, as well as it goes."""
+def _weights(h: Structure, rank: Rank, target: Host) -> tuple[Host, float, Host]:
+    """y, nu and weights w of Z's equations E with R'y + nu c + E'w = target, by least squares."""
     weights = rank.weights(target)
     y, done = [], 0
     for part in h.parts:
@@ -392,10 +412,3 @@ def _multipliers(h: Structure, rank: Rank, target: Host) -> tuple[Host, float, H
         nu = float(weights[done]) / norm(h.c)
         done += 1
     return np.concatenate([np.zeros(0), *y]), nu, weights[done:]
-
-
-def _flat(problem: Problem, h: Structure, R: Host, steep: float, change: float) -> float:
-    """On R^n, where f is not strongly convex: how much <slope, delta> + ½|F delta|² can fall."""
-    f = structure("Exact", "upper", problem.upper, R.shape[1])
-    rows = tuple(part.rows for part in h.parts if not isinstance(part, Tilt))
-    return flattest(f, R, rows, (f.c, h.c), steep, change)

@@ -2,7 +2,8 @@
 
 Units are powers of two, so that no number is rounded; f*, g* and all values are the same. Rounding
 errors of products are bounded by sizes of vectors and matrices: these are smallest in units in
-which columns are alike.
+which columns are alike. And where equations can be met, or nearly, their weights hardly matter: see
+`Equations`.
 """
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ import math
 
 import numpy as np
 
-from tiebreak.exact.bounds.equations import Equations
 from tiebreak.exact.bounds.intervals import prove, prove_within
+from tiebreak.exact.constants import SAFE
 from tiebreak.exact.scaled_problem import UNITLESS, ScaledProblem
 from tiebreak.functions.base import Flat, Function, Linear, SmoothFunction, SquaredNorm
 from tiebreak.functions.losses import LeastSquares, Logistic, Quadratic
-from tiebreak.functions.parts import Host, Rank, decide_rank, host, parts_of, structure
+from tiebreak.functions.parts import EPS, Host, Rank, decide_rank, host, norm, parts_of, structure
+from tiebreak.linalg import deadline
+from tiebreak.linalg.arrays import TINY, rounding_unit
 from tiebreak.problem import Problem
 from tiebreak.proofs.certificate import Intervals
 from tiebreak.sets.domains import Box, Domain, Halfspace, Space
@@ -87,3 +90,90 @@ def _domain(Z: Domain, units: Host) -> Domain:
         return Halfspace(host(Z.normal) * units, Z.offset)
     assert isinstance(Z, Space)
     return Z
+
+
+# --- rows ---------------------------------------------------------------------------------------
+
+
+class Equations:
+    """Those of a least-squares problem below on R^n or a box, ``factors`` times what they are.
+
+    The factors are powers of two, with which the rows are alike. Where the equations can be met, or
+    nearly, how they are weighted hardly matters:
+
+    g = ½|W(Ax - b)|² with W diagonal, rows of A of one size and x a point of Z close to a solution.
+    Let B be some rows that are independent, sigma the smallest singular value of A_B on the columns
+    whose variables are not on a bound. Some q with A_B q = b_B is s = |A_B x - b_B|/sigma from x,
+    and in Z if no other bound is as close.
+
+    If these are all rows, then the minimisers of g over Z are the points of Z with Ax = b, whatever
+    W. Otherwise g at q depends on the other rows N alone: a minimiser x* of g over Z has
+
+        min(W_B)² |A_B (x* - q)|²  <=  2 g(x*)  <=  2 g(q)  =  |W_N (A_N q - b_N)|²,
+
+    and if B has as many rows as there are variables, that is a bound on x* - q. It is small where
+    the rows of B are the heavy ones. (At x itself g is not small: x is rounded, which heavy rows
+    magnify.)
+    """
+
+    def __init__(self, problem: Problem, g: LeastSquares, factors: Host) -> None:
+        self.problem, self.factors = problem, factors
+        self.A, self.b = factors[:, None] * g.matrix.dense(), factors * host(g.b)
+        self.unit = rounding_unit(EPS, *self.A.shape)
+
+    @classmethod
+    def of(cls, problem: Problem, factors: Host) -> Equations | None:
+        """None where the problem is another one."""
+        (_, g), *others = parts_of(problem.lower.bare)
+        if others or not isinstance(g, LeastSquares) or not isinstance(problem.domain, Space | Box):
+            return None
+        return cls(problem, g, factors)
+
+    def alike(self) -> Problem:
+        """The problem with rows that are alike: the same one, where all of them can be met."""
+        lower = LeastSquares(self.A, self.b, gram=False)
+        return Problem(upper=self.problem.upper, lower=lower, domain=self.problem.domain)
+
+    def can_be_met(self, x: Host) -> bool:
+        """Is there, surely, a point of Z close to x that meets all of them?"""
+        return math.isfinite(self._way(x, np.arange(len(self.A)))[0])
+
+    def distance(self, x: Host) -> float:
+        """All minimisers of g over Z are within this distance of x; inf: not known."""
+        from scipy.linalg import qr
+
+        m, n = self.A.shape
+        if m < n:
+            return math.inf
+        weights = 1.0 / self.factors
+        deadline.check(deadline.svd(m, n))
+        heavy = qr((weights[:, None] * self.A).T, mode="r", pivoting=True)[1]
+        chosen, others = heavy[:n], heavy[n:]
+        way, sigma = self._way(x, chosen)
+        if not math.isfinite(way):
+            return math.inf
+        lengths = np.sqrt(np.sum(self.A[others] ** 2, axis=1)) * SAFE
+        off = (np.abs(self._residual(x)) + self._error(x))[others] + lengths * way
+        lighter = weights[others] / np.min(weights[chosen])
+        return (way + norm(lighter * off) / sigma) * SAFE + TINY
+
+    def _way(self, x: Host, rows: Host) -> tuple[float, float]:
+        """From x to a point of Z that meets these rows, at most (or inf); and sigma."""
+        Z, room = self.problem.domain, np.full(len(x), np.inf)
+        if isinstance(Z, Box):
+            room = np.minimum(x - host(Z.lower), host(Z.upper) - x)
+        free = self.A[np.ix_(rows, room > 0.0)]
+        if np.min(room) < 0.0 or free.shape[1] < len(rows):
+            return math.inf, 0.0
+        deadline.check(deadline.svd(*free.shape))
+        sigma = float(np.linalg.svd(free, compute_uv=False)[-1]) - self.unit * norm(free)
+        off = norm(self._residual(x)[rows]) + math.sqrt(len(rows)) * self._error(x)
+        is_near = off * SAFE < 0.5 * sigma * float(np.min(room[room > 0.0]))
+        return (off / sigma * SAFE, sigma) if is_near else (math.inf, 0.0)
+
+    def _residual(self, x: Host) -> Host:
+        return np.asarray(self.A @ x - self.b)
+
+    def _error(self, x: Host) -> float:
+        """Of each entry of the residual."""
+        return self.unit * (norm(self.A) * norm(x) + float(np.max(np.abs(self.b), initial=0.0)))
