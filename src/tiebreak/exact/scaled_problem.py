@@ -60,8 +60,8 @@ class ScaledProblem:
 
     def on_space(self) -> ScaledProblem:
         """The same on R^n."""
-        args = self._f, self._g, self._rows_in_x, self.epsilon, self.is_l1
-        return ScaledProblem(Space(), *args)
+        f, g, rows = self._f, self._g, self._rows_in_x
+        return ScaledProblem(Space(), f, g, rows, self.epsilon, self.is_l1)
 
     def polyhedron(self) -> Polyhedron:
         """Z, which is no ball, in the units of u."""

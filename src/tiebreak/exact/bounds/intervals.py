@@ -65,7 +65,8 @@ def prove(
     weight |x|_1, ``sign`` is the subgradient of |x|_1 that takes part in the balance.
 
     From a distance d: |f* - f(x)| <= |grad f(x)| d + L_f/2 d² where |delta| <= d, and f* is at
-    most that much above f(x) where some lower minimiser is within d. From the slice: `_below`.
+    most that much above f(x) where some lower minimiser is within d. From the slice: bounds by
+    `_Multipliers`.
     """
     at = host(x)
     is_l1, n = sign is not None, len(at)
@@ -73,8 +74,8 @@ def prove(
     g_parts = structure("Exact", "lower", problem.lower, n)
     f, g = _evaluate(problem.upper, x), _evaluate(problem.lower, x, g_parts)
 
-    def from_below(fall: float, distance: float, excess: float) -> Intervals:
-        """f falls by no more from x, a lower minimiser is so close, and g(x) - g* no more."""
+    def interval(distance: float, excess: float, fall: float = math.inf) -> Intervals:
+        """From bounds on the distance to a lower minimiser, on g(x) - g* and on f(x) - f*."""
         high = f.value + _change(problem, f, distance)
         return Intervals((f.value - f.value_error - fall, high), g.value - g.value_error - excess)
 
@@ -84,15 +85,15 @@ def prove(
     way, reach = _ways(problem, x, g, g_parts, rank)
     if not g_parts.parts:  # g is constant, and all of Z its minimisers
         unmet = 0.0
-        found.append(from_below(math.inf, distance_bound(problem.domain, at), unmet))
+        found.append(interval(distance_bound(problem.domain, at), unmet))
     elif math.isfinite(reach):  # some are in Z, which then does not matter to the lower level
         unmet = 0.5 * g.steepness * way
-        found.append(from_below(math.inf, reach, unmet))
+        found.append(interval(reach, unmet))
     if isinstance(problem.domain, POLYHEDRA) and math.isinf(reach):
         near = nearest_minimiser(problem.domain, g_parts, at)
         sigma = problem.upper.strong_convexity
         fall = math.inf if is_l1 else near.fall(f_parts, sigma, normal)
-        found.append(from_below(fall, near.distance, near.excess))
+        found.append(interval(near.distance, near.excess, fall))
     # Of a single sum of squares on R^n all is known already.
     is_single = len(g_parts.parts) == 1 and g_parts.only(Squares)
     if isinstance(problem.domain, Space) and not is_single:
