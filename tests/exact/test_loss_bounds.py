@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import tiebreak as tb
-from tiebreak.exact.intervals import prove
+from tiebreak.exact.bounds.intervals import prove
 from tiebreak.functions.parts import decompose
 from tiebreak.linalg.rank import decide_rank
 
@@ -167,10 +167,10 @@ def test_other_points_have_wide_intervals_and_no_wrong_ones(count):
         best = tb.solve(problem).x
         for size in (0.0, 1e-12, 1e-8, 1e-4, 1e-2, 1.0, 1e3):
             x = best + size * planted.rng.standard_normal(n)
-            claims = prove(problem, x, rank, np.zeros(n))
-            assert within(claims.upper, planted.f), (seed, size)
-            assert within((claims.lower, math.inf), planted.g), (seed, size)
-            finite += math.isfinite(claims.upper[0]) and math.isfinite(claims.lower)
+            intervals = prove(problem, x, rank, np.zeros(n))
+            assert within(intervals.upper, planted.f), (seed, size)
+            assert within((intervals.lower, math.inf), planted.g), (seed, size)
+            finite += math.isfinite(intervals.upper[0]) and math.isfinite(intervals.lower)
     assert finite > 0
 
 
@@ -198,9 +198,9 @@ def test_no_claim_where_there_is_no_minimiser_or_the_rank_is_not_sure():
         problem = tb.Problem(upper=tb.SquaredNorm(), lower=lower)
         rank = decide_rank(decompose("test", "lower", lower, 6).rows())
         for x in (np.zeros(6), 5.0 * np.ones(6), 30.0 * np.ones(6)):
-            claims = prove(problem, x, rank, np.zeros(6))
-            assert claims.lower == -math.inf
-            assert claims.upper == (-math.inf, math.inf)
+            intervals = prove(problem, x, rank, np.zeros(6))
+            assert intervals.lower == -math.inf
+            assert intervals.upper == (-math.inf, math.inf)
 
 
 # --- singular quadratics --------------------------------------------------------------------------

@@ -13,10 +13,11 @@ from planted import structured as planted_exact
 from planted import ties as planted_ties
 
 import tiebreak as tb
-from tiebreak.exact.faces import polyhedron
-from tiebreak.exact.intervals import prove
+from tiebreak.exact.bounds.curvature_bounds import curvature_kept
+from tiebreak.exact.bounds.intervals import prove
+from tiebreak.exact.bounds.polyhedral_bounds import NO_RANK, NO_SLATER, nearest_minimiser
 from tiebreak.exact.method import Exact
-from tiebreak.exact.polyhedral_bounds import NO_RANK, NO_SLATER, curvature_kept, nearest_minimiser
+from tiebreak.exact.polyhedra import polyhedron
 from tiebreak.functions.parts import LeastSquaresPart, decompose
 from tiebreak.linalg.rank import Rank, decide_rank
 
@@ -78,9 +79,9 @@ def test_never_wrong_at_bad_points(domain: str, flaw: str, count: Count) -> None
         rows = [planted.fractions(row) for row in p.rows]
         for x in points(p.x_star, unit, rng):
             normal = rng.standard_normal(n) * float(rng.integers(2))
-            claims = prove(problem, x, rank, normal)
-            assert holds(claims.upper[0], p.f_star, claims.upper[1]), (p.kind, seed)
-            assert holds(claims.lower, p.g_star, math.inf), (p.kind, seed)
+            intervals = prove(problem, x, rank, normal)
+            assert holds(intervals.upper[0], p.f_star, intervals.upper[1]), (p.kind, seed)
+            assert holds(intervals.lower, p.g_star, math.inf), (p.kind, seed)
             near = nearest_minimiser(problem.domain, g, x)
             if math.isinf(near.distance):
                 assert near.why
@@ -122,10 +123,10 @@ def check_instance(seed: int) -> int:
     rank, rng, finite = equations(problem, p.n), np.random.default_rng(seed), 0
     for x in points(p.x_star, p.unit, rng):
         for at in (x, p.region.project(x)):
-            claims = prove(problem, at, rank, np.zeros(p.n))
-            assert holds(claims.upper[0], f_star, claims.upper[1]), (seed, p.kind, at)
-            assert holds(claims.lower, g_star, math.inf), (seed, p.kind, at)
-            finite += math.isfinite(claims.upper[1])
+            intervals = prove(problem, at, rank, np.zeros(p.n))
+            assert holds(intervals.upper[0], f_star, intervals.upper[1]), (seed, p.kind, at)
+            assert holds(intervals.lower, g_star, math.inf), (seed, p.kind, at)
+            finite += math.isfinite(intervals.upper[1])
     return finite
 
 
@@ -202,7 +203,7 @@ def test_units(count: Count) -> None:
                 upper=f * p.upper.build(tb), lower=g * p.lower.build(tb), domain=tb.Orthant()
             )
             errors.append(
-                Exact().step(problem, Exact().init(problem, p.x_star)).evidence.intervals.upper
+                Exact().step(problem, Exact().init(problem, p.x_star)).evidence.claims.upper
             )
             errors[-1] = (errors[-1][1] - errors[-1][0]) / f
         assert max(errors) <= 1.1 * min(errors)

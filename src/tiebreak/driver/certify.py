@@ -11,7 +11,7 @@ from tiebreak.auto.selection import first_order
 from tiebreak.driver.console import stopping_on_ctrl_c
 from tiebreak.driver.input_checks import check_functions, check_limits, need_problem
 from tiebreak.driver.run import Run
-from tiebreak.exact.intervals import prove_at
+from tiebreak.exact.bounds.intervals import prove_at
 from tiebreak.linalg import arrays, deadline
 from tiebreak.linalg.arrays import Array
 from tiebreak.problem import Problem

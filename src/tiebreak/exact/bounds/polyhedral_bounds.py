@@ -20,8 +20,8 @@ of Z at y, mu >= 0 the multiplier of the distance. p lies in Z, so that mu R² <
 variable is on its lower bound, and so on: these constraints J hold with equality at y. Nothing
 is taken for zero: a multiplier that may be 0 forces nothing.
 
-*The way.* W = {w : a_i w = a_i y, <c, w> = <c, y>, G_J w = h_J, E w = e} contains y. B has the rows
-of W, scaled, and p satisfies those of J and Z exactly, so that some p1 in W has
+*The distance.* W = {w : a_i w = a_i y, <c, w> = <c, y>, G_J w = h_J, E w = e} contains y. B has
+the rows of W, scaled, and p satisfies those of J and Z exactly, so that some p1 in W has
 |p1 - p| <= |B (y - p)|/sigma, sigma the smallest singular value of B that is not 0. If W is y
 alone, p1 = y. Otherwise take any point p0 (Slater's) that keeps the other constraints with a
 margin, and move it onto W likewise: what p1 violates, a mixture q of both does not. It is in W and
@@ -41,18 +41,29 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tiebreak.exact.faces import ACTIVE, Polyhedron, linear_program, polyhedron
-from tiebreak.functions.parts import (
-    LeastSquaresPart,
-    LinearPart,
-    LogisticPart,
-    Part,
-    Parts,
-    QuadraticPart,
+from tiebreak.exact.bounds.curvature_bounds import (
+    curvature_diagonal,
+    curvature_kept,
+    curvature_rows,
+    is_convex,
+    largest_curvature,
+    largest_slope_ratio,
+    longest_row,
 )
+from tiebreak.exact.bounds.feasible_points import (
+    FeasiblePoint,
+    exact_polyhedron,
+    feasible_point,
+    forced_constraints,
+    inward_direction,
+    moved_onto,
+)
+from tiebreak.exact.constants import SAFE
+from tiebreak.exact.polyhedra import Polyhedron
+from tiebreak.functions.parts import LeastSquaresPart, LinearPart, LogisticPart, Parts
 from tiebreak.linalg import spectra
 from tiebreak.linalg.arrays import TINY, Host, rounding_unit
-from tiebreak.linalg.host import host, norm
+from tiebreak.linalg.host import norm
 from tiebreak.linalg.spectra import EPS, GAP
 from tiebreak.sets.boxes import Box
 from tiebreak.sets.domains import Domain, Halfspace, Space
@@ -60,10 +71,9 @@ from tiebreak.sets.monotone import Monotone
 from tiebreak.sets.simplices import L1Ball, Simplex
 
 POLYHEDRA = (Space, Box, Simplex, L1Ball, Monotone, Halfspace)
-SAFE = 1.0 + 1e-12  # for a few products and sums of positive numbers
-SHORT = 1e-150  # the root of what underflows, in units in which g is near 1
-GROWTHS = 40  # how often R is made 4 times larger
-SNAPS = 4  # how often p is moved onto constraints that turned out to hold with equality
+UNDERFLOW_ROOT = 1e-150  # the root of what underflows, in units in which g is near 1
+MAX_GROWTHS = 40  # how often R is made 4 times larger: then it is 1e24 times what was hoped for
+MAX_MOVES = 4  # how often p is moved onto constraints that turned out to hold with equality
 
 NO_RANK = (
     "the rank of the equations that all lower minimisers share is not proved, "
@@ -75,71 +85,64 @@ NO_SLATER = (
 )
 TOO_FAR = "x is not close enough to a lower minimiser for a proof of how close it is"
 NOT_CONVEX = "a quadratic form is convex up to rounding only"
-VANISHED = "some logistic losses have no curvature left at x, beside rounding"
+VANISHED = "some logistic losses have no curvature left at x, relative to rounding"
 
 
-class Nearest(NamedTuple):
+class NearestMinimiser(NamedTuple):
     """What is proved about the minimisers of g over Z that are near x; inf where nothing is."""
 
     distance: float = math.inf  # from x to the next one
     image: float = math.inf  # |R (x - x*)| for all of them, R'R the curvature of g's squares
     excess: float = math.inf  # |g(x) - g*|
     why: str = ""  # nothing is known
-    around: _Around | None = None
-    close: _Close | None = None
+    around: AroundPoint | None = None
+    close: ProvedDistance | None = None
 
     def fall(self, f: Parts, sigma: float, normal: Host) -> float:
         """f(x) - f* is at most this; ``normal`` of Z at x balances f's slope on the minimisers.
 
         sigma: f is so strongly convex.
         """
-        if self.around is None or self.close is None or not _is_convex(f):
+        if self.around is None or self.close is None or not is_convex(f):
             return math.inf
         return self.around.fall(f, sigma, normal, self.close)
 
 
-def nearest_minimiser(domain: Domain, g: Parts, x: Host) -> Nearest:
+def nearest_minimiser(domain: Domain, g: Parts, x: Host) -> NearestMinimiser:
     """Bounds for the minimisers of g over a polyhedron, from a point x close to them."""
     n, exponent = len(x), g.exponent
-    if not _is_convex(g):
-        return Nearest(why=NOT_CONVEX)
-    Z, g = _exact_polyhedron(domain, n), g.scaled()
+    if not is_convex(g):
+        return NearestMinimiser(why=NOT_CONVEX)
+    Z, g = exact_polyhedron(domain, n), g.scaled()
     if Z.lift is not None:
         g = g.composed(Z.lift)
     start = at = Z.lifted(x)
     if not isinstance(domain, Halfspace):
         at = Z._replace(lift=None).point(start)
-    point = _inside(domain, Z, at, touch=False)
-    for _ in range(SNAPS):
+    point = feasible_point(domain, Z, at, touch=False)
+    for _ in range(MAX_MOVES):
         if point is None:
-            return Nearest(why=TOO_FAR)
-        around = _Around(domain, Z, g, point, start)
+            return NearestMinimiser(why=TOO_FAR)
+        around = AroundPoint(domain, Z, g, point, start)
         found = around.search()
         if not isinstance(found, np.ndarray):
             break
-        point = _snapped(domain, Z, point, found)
+        point = moved_onto(domain, Z, point, found)
     else:
-        return Nearest(why=TOO_FAR)
+        return NearestMinimiser(why=TOO_FAR)
     if isinstance(found, str):
-        return Nearest(why=found)
+        return NearestMinimiser(why=found)
     size, away = 1.0 if Z.lift is None else math.sqrt(2.0), around.away
     image = (found.image + norm(around.C) * away) * SAFE
-    excess = (found.delta + (around.steep + 0.5 * around.bend * away) * away) * SAFE
+    excess = (
+        found.delta + (around.slope_bound + 0.5 * around.curvature_bound * away) * away
+    ) * SAFE
     distance = (found.distance + away) * size * SAFE + TINY
     if not math.isfinite(distance + image + excess):
-        return Nearest(why=TOO_FAR)
+        return NearestMinimiser(why=TOO_FAR)
     root = math.ldexp(1.0, exponent // 2) * (math.sqrt(2.0) if exponent % 2 else 1.0)
     image, excess = image * root * SAFE + TINY, _ldexp(excess, exponent) + TINY
-    return Nearest(distance, image, excess, "", around, found)
-
-
-def curvature_kept(change: float) -> float:
-    """The least share of phi''(t) that is left where t has changed by so much, phi logistic.
-
-    |phi'''| <= phi'' for phi(t) = log(1 + e^-t), so that phi'' changes by at most e^change (Bach,
-    Electron. J. Statist. 2010): 1/share bounds it from above.
-    """
-    return math.exp(-change)
+    return NearestMinimiser(distance, image, excess, "", around, found)
 
 
 def _ldexp(x: float, exponent: int) -> float:
@@ -150,112 +153,10 @@ def _ldexp(x: float, exponent: int) -> float:
         return math.inf
 
 
-# --- points of Z that are there exactly, and what forces them -------------------------------------
-
-
-class _Point(NamedTuple):
-    """A point p of Z, which need not be representable: |p - at| <= off."""
-
-    at: Host
-    off: float
-    tight: Host  # G_i p = h_i, exactly
-    slack: Host  # h_i - G_i p is at least this
-    touch: bool  # was p put onto the one inequality that is not about single variables?
-
-
-def _exact_polyhedron(domain: Domain, n: int) -> Polyhedron:
-    """As `polyhedron`, with rows that are exact up to a factor; they are no longer than 1."""
-    if not isinstance(domain, Halfspace):
-        return polyhedron(domain, n)
-    normal = host(domain.normal)
-    exponent = math.frexp(norm(normal))[1]
-    rows, offset = np.ldexp(normal, -exponent)[None], math.ldexp(domain.offset, -exponent)
-    return Polyhedron(rows, np.array([offset]), np.zeros((0, n)))
-
-
-def _inside(domain: Domain, Z: Polyhedron, v: Host, touch: bool) -> _Point | None:
-    """A point of Z next to v; with ``touch`` on the sum, or the plane, that bounds Z."""
-    unit, off = rounding_unit(EPS, len(v)), 0.0
-    if isinstance(domain, Box):
-        v = np.clip(v, host(domain.lower), host(domain.upper))
-    elif isinstance(domain, Monotone):
-        v = np.maximum.accumulate(host(domain.project(v)))
-        steps = np.flatnonzero(np.diff(v) > ACTIVE * norm(v)) + 1
-        starts = np.append(0, steps)
-        v = np.repeat(v[starts], np.diff(np.append(starts, len(v))))
-    elif isinstance(domain, Simplex | L1Ball):
-        v = np.maximum(v, 0.0)
-        total, wanted = math.fsum(v), domain.radius if isinstance(domain, L1Ball) else domain.total
-        touch = touch or isinstance(domain, Simplex) or total >= wanted * (1.0 - ACTIVE)
-        if touch:  # p = v wanted/total: its zeros are those of v
-            if not total > 0.0:
-                return None
-            off = norm(v) * (abs(wanted - total) / total + 4.0 * EPS) * SAFE
-    elif isinstance(domain, Halfspace):
-        row, offset = Z.rows[0], float(Z.offset[0])
-        over, size = float(row @ v) - offset, norm(v) + abs(offset)
-        touch = touch or over >= -ACTIVE * size
-        if touch:
-            off = (abs(over) + unit * size) / norm(row) / norm(row) * SAFE
-    slack = Z.offset - Z.rows @ v
-    tight = slack == 0.0
-    if isinstance(domain, Monotone):
-        tight = v[:-1] == v[1:]
-    elif isinstance(domain, L1Ball | Halfspace):
-        tight[-1] = touch
-    slack = slack - off - unit * (np.abs(Z.offset) + norm(v))
-    return _Point(v, off, tight, np.where(tight, 0.0, np.maximum(slack, 0.0)), touch)
-
-
-def _snapped(domain: Domain, Z: Polyhedron, point: _Point, forced: Host) -> _Point | None:
-    """The next point of Z where these constraints hold with equality too."""
-    v, touch = point.at.copy(), point.touch
-    if isinstance(domain, Monotone):
-        for i in np.flatnonzero(forced):
-            v[i + 1] = v[i]
-    else:
-        for i in np.flatnonzero(forced):
-            places = np.flatnonzero(Z.rows[i])
-            if len(places) == 1 and not isinstance(domain, Halfspace):
-                v[places[0]] = Z.rows[i, places[0]] * Z.offset[i]
-            else:
-                touch = True
-    return _inside(domain, Z, v, touch)
-
-
-def _forced(domain: Domain, s: Host, error: Host) -> Host:
-    """Which inequalities hold with equality wherever minus the slope is a normal of Z.
-
-    The slope is s up to ``error``, entry by entry. In the order of the rows of `polyhedron`.
-    """
-    low, high = s - error, s + error
-    if isinstance(domain, Box):
-        below, above = (np.broadcast_to(host(b), len(s)) for b in (domain.lower, domain.upper))
-        moves = below != above
-        return np.append(
-            (low > 0.0)[np.isfinite(below) & moves], (high < 0.0)[np.isfinite(above) & moves]
-        )
-    if isinstance(domain, Simplex):  # only the smallest entries of the slope may be at work
-        return np.asarray(low > np.min(high))
-    if isinstance(domain, L1Ball):  # u >= 0, its sum at most the radius
-        least = min(float(np.min(high)), 0.0)
-        return np.append(low > least, least < 0.0)
-    if isinstance(domain, Monotone):  # minus the partial sums are the multipliers
-        unit = rounding_unit(EPS, len(s))
-        sums = np.cumsum(s)[:-1]
-        errors = np.cumsum(error + unit * np.abs(s))[:-1]
-        return np.asarray(sums + errors * SAFE < 0.0)
-    if isinstance(domain, Halfspace):
-        normal = host(domain.normal)
-        pull = float(normal @ s) / norm(normal)
-        return np.array([pull + norm(error) + rounding_unit(EPS, len(s)) * norm(s) < 0.0])
-    return np.zeros(0, dtype=bool)
-
-
 # --- the argument ---------------------------------------------------------------------------------
 
 
-class _Rows(NamedTuple):
+class SharedRows(NamedTuple):
     """B, on the variables that are not forced onto a bound: its smallest singular value, and so on.
 
     ``null`` is a basis of the directions that B leaves, None where there are none.
@@ -268,7 +169,7 @@ class _Rows(NamedTuple):
     tilt: float  # what <c, .> was multiplied by
 
 
-class _Close(NamedTuple):
+class ProvedDistance(NamedTuple):
     """A minimiser of g is this close to p; all of them have |C (z - p)| <= image."""
 
     distance: float
@@ -278,10 +179,12 @@ class _Close(NamedTuple):
     forced: Host  # constraints that hold with equality for all of them
 
 
-class _Around:
+class AroundPoint:
     """The argument around one point p: g scaled, its slope, and what no multiplier balances."""
 
-    def __init__(self, domain: Domain, Z: Polyhedron, g: Parts, point: _Point, start: Host) -> None:
+    def __init__(
+        self, domain: Domain, Z: Polyhedron, g: Parts, point: FeasiblePoint, start: Host
+    ) -> None:
         self.domain, self.Z, self.g, self.point = domain, Z, g, point
         self.n, at = g.n, point.at
         self.away = (norm(start - at) + point.off) * SAFE  # from x to p
@@ -289,20 +192,21 @@ class _Around:
         self.fixed = np.count_nonzero(Z.equal, axis=1) == 1
         self.unit = rounding_unit(EPS, self.n, *(len(part.rows) for part in g.parts))
         slope = g.slope(at)
-        self.bend = sum(_largest_bend(part) for part in g.parts)  # of g, anywhere
-        self.s, self.s_error = slope.vector, slope.error + self.bend * point.off + TINY
-        self.steep = norm(self.s) + self.s_error
-        self.C = np.vstack([np.zeros((0, self.n)), *(_bent(part, at) for part in g.parts)])
-        squares = sum((_squares(part, at) for part in g.parts), np.zeros(self.n))
-        self.columns = np.sqrt(squares) + SHORT  # squares that underflow count as well
-        self.push = math.hypot(*(_push(part, at, point.off) for part in g.parts)) * SAFE
+        self.curvature_bound = sum(largest_curvature(part) for part in g.parts)  # of g, anywhere
+        self.s, self.s_error = slope.vector, slope.error + self.curvature_bound * point.off + TINY
+        self.slope_bound = norm(self.s) + self.s_error
+        self.C = np.vstack([np.zeros((0, self.n)), *(curvature_rows(part, at) for part in g.parts)])
+        squares = sum((curvature_diagonal(part, at) for part in g.parts), np.zeros(self.n))
+        self.columns = np.sqrt(squares) + UNDERFLOW_ROOT  # squares that underflow count as well
+        ratios = (largest_slope_ratio(part, at, point.off) for part in g.parts)
+        self.slope_ratio = math.hypot(*ratios) * SAFE
         self.c = g.c
         margins = [part for part in g.parts if isinstance(part, LogisticPart)]
-        self.margin_rows = max((_longest(part.rows) for part in margins), default=0.0)
+        self.margin_rows = max((longest_row(part.rows) for part in margins), default=0.0)
         self.margins = max((float(np.max(np.abs(p.rows @ at))) for p in margins), default=0.0)
         rest, rounding, _ = self._balanced(self.s, np.zeros(len(Z.rows), dtype=bool))
         self.residual = (norm(rest) + self.s_error + self.unit * rounding) * SAFE
-        self._known: dict[bytes, _Rows | str] = {}
+        self._known: dict[bytes, SharedRows | str] = {}
         self._directions: dict[bytes, Host | None] = {}
 
     def _balanced(self, slope: Host, equal: Host) -> tuple[Host, float, Host]:
@@ -334,23 +238,25 @@ class _Around:
         r[ends] = 0.0
         return r, size, multipliers
 
-    def search(self) -> _Close | Host | str:
+    def search(self) -> ProvedDistance | Host | str:
         """How close a minimiser is; or which constraints p should meet; or why nothing is known."""
         if not self.g.parts:
-            return _Close(0.0, 0.0, 0.0, 0.0, np.zeros(len(self.Z.rows), dtype=bool))
-        rows = self._rows(_forced(self.domain, self.s, self.s_error + self.residual + 0.0 * self.s))
+            return ProvedDistance(0.0, 0.0, 0.0, 0.0, np.zeros(len(self.Z.rows), dtype=bool))
+        rows = self._rows(
+            forced_constraints(self.domain, self.s, self.s_error + self.residual + 0.0 * self.s)
+        )
         if isinstance(rows, str):
             return rows
         smallest = self.residual / rows.sigma / rows.sigma
         R = max(4.0 * smallest, EPS * norm(self.point.at), TINY)
-        for _ in range(GROWTHS):
+        for _ in range(MAX_GROWTHS):
             found = self._within(R)
             if not (isinstance(found, str) and found == TOO_FAR):
                 return found
             R *= 4.0
         return TOO_FAR
 
-    def _within(self, R: float) -> _Close | Host | str:
+    def _within(self, R: float) -> ProvedDistance | Host | str:
         """The same for one R."""
         delta = self.residual * R * SAFE + TINY
         change = self.margin_rows * (R + self.point.off + self.unit * norm(self.point.at))
@@ -359,7 +265,7 @@ class _Around:
             return TOO_FAR
         kappa = curvature_kept(change)
         moved = math.sqrt(delta / kappa) * SAFE
-        forced = _forced(
+        forced = forced_constraints(
             self.domain, self.s, (self.columns * moved + self.s_error + self.residual) * SAFE
         )
         if np.any(forced & ~self.point.tight):
@@ -367,22 +273,22 @@ class _Around:
         rows = self._rows(forced)
         if isinstance(rows, str):
             return rows
-        tilted = (delta + self.push * moved) * SAFE
+        tilted = (delta + self.slope_ratio * moved) * SAFE
         far = math.hypot(moved, rows.tilt * tilted) / rows.sigma * SAFE
         if rows.null is not None:
             far = self._mixture(forced, rows, far)
             if not math.isfinite(far):
                 return NO_SLATER
-        return _Close(far, delta, moved, tilted, forced) if far < R else TOO_FAR
+        return ProvedDistance(far, delta, moved, tilted, forced) if far < R else TOO_FAR
 
-    def _rows(self, forced: Host) -> _Rows | str:
+    def _rows(self, forced: Host) -> SharedRows | str:
         """B for these constraints."""
         key = forced.tobytes()
         if key not in self._known:
             self._known[key] = self._factorised(forced)
         return self._known[key]
 
-    def _factorised(self, forced: Host) -> _Rows | str:
+    def _factorised(self, forced: Host) -> SharedRows | str:
         Z = self.Z
         bounds = np.vstack([Z.rows[forced & self.single], Z.equal[self.fixed]])
         free = ~np.any(bounds != 0.0, axis=0)
@@ -404,7 +310,7 @@ class _Around:
         B, raw = np.vstack([*blocks, size * dense]), np.vstack([*raws, dense])
         if not B.size:
             null = np.eye(B.shape[1]) if B.shape[1] else None
-            return NO_RANK if len(tilts) > 1 else _Rows(free, B, 1.0, null, tilt)
+            return NO_RANK if len(tilts) > 1 else SharedRows(free, B, 1.0, null, tilt)
         _, s, vt = np.linalg.svd(B, full_matrices=len(B) < B.shape[1])
         noise = rounding_unit(EPS, *B.shape) * norm(B)
         rank = min(B.shape)
@@ -415,11 +321,11 @@ class _Around:
         null = vt[rank:].T if rank < B.shape[1] else None
         if null is not None and len(tilts) > 1:  # their sum is known up to rounding only
             return NO_RANK
-        return _Rows(free, B, float(s[rank - 1]) - noise, null, tilt)
+        return SharedRows(free, B, float(s[rank - 1]) - noise, null, tilt)
 
     # -- Slater's point
 
-    def _mixture(self, forced: Host, rows: _Rows, far: float) -> float:
+    def _mixture(self, forced: Host, rows: SharedRows, far: float) -> float:
         """A bound on |q - p|, q the mixture of p1 (|p1 - p| <= far) and of p0 moved onto W."""
         G = self.Z.rows[:, rows.free]
         live = ~forced & np.any(G != 0.0, axis=1)
@@ -428,7 +334,7 @@ class _Around:
         if not violated.any():
             return far
         best = math.inf
-        for direction in self._ways_in(G, slack, rows, far):
+        for direction in self._inward_directions(G, slack, rows, far):
             rate = G @ direction
             error = self.unit
             inward = -float(np.max(rate[violated > 0.0])) - error
@@ -447,14 +353,16 @@ class _Around:
             best = min(best, (far + share * (length + off + far)) * SAFE)
         return best
 
-    def _ways_in(self, G: Host, slack: Host, rows: _Rows, far: float) -> Iterator[Host]:
+    def _inward_directions(
+        self, G: Host, slack: Host, rows: SharedRows, far: float
+    ) -> Iterator[Host]:
         """Directions of length 1 that W leaves and that lead away from the nearest constraints."""
         for reach in (1e2, 1e4, 1e6, 1e8):
             near = slack <= reach * far
             key = near.tobytes() + rows.free.tobytes()
             if key not in self._directions:
                 assert rows.null is not None
-                self._directions[key] = _inward(G[near], rows.null)
+                self._directions[key] = inward_direction(G[near], rows.null)
             direction = self._directions[key]
             if direction is None:  # nor for more constraints
                 return
@@ -462,7 +370,7 @@ class _Around:
 
     # -- from below
 
-    def fall(self, f: Parts, sigma: float, normal: Host, close: _Close) -> float:
+    def fall(self, f: Parts, sigma: float, normal: Host, close: ProvedDistance) -> float:
         """f(x) - f* is at most this.
 
         For d = z - p, z any minimiser of g, and every y, nu, lambda >= 0 on constraints that p
@@ -479,7 +387,7 @@ class _Around:
         if self.Z.lift is not None:
             f, normal = f.composed(self.Z.lift), self.Z.lift.T @ normal
         at, Z = self.point.at, self.Z
-        slope, bend = f.slope(at), sum(_largest_bend(part) for part in f.parts)
+        slope, bend = f.slope(at), sum(largest_curvature(part) for part in f.parts)
         error = slope.error + bend * self.point.off + TINY
         lost = (norm(slope.vector) + error + 0.5 * bend * self.away) * self.away  # from p to x
         C, c = self.C / (norm(self.C) or 1.0), self.c / (norm(self.c) or 1.0)
@@ -524,89 +432,3 @@ class _Around:
         if isinstance(self.domain, L1Ball):
             return math.sqrt(2.0) * self.domain.radius * SAFE
         return self.domain.diameter_in(self.n) * SAFE
-
-
-def _inward(G: Host, null: Host) -> Host | None:
-    """A unit vector d of the span with G d < 0 in all rows, as clearly as it goes; None if none."""
-    M = G @ null
-    best, clearest = None, 0.0
-    candidates = [np.linalg.lstsq(M, -np.ones(len(M)), rcond=1e-10)[0]]
-    for attempt in range(2):
-        for w in candidates:
-            d = null @ w
-            length = norm(d)
-            d = d / length if length > 0.0 else d
-            clear = -float(np.max(G @ d))
-            if clear > clearest:
-                best, clearest = d, clear
-        if attempt or clearest * math.sqrt(len(G)) > 0.1:  # more than this is not to be had
-            break
-        k = M.shape[1]
-        found = linear_program(
-            np.append(np.zeros(k), -1.0),
-            np.hstack([M, np.ones((len(M), 1))]),
-            np.zeros(len(M)),
-            [(-1.0, 1.0)] * k + [(None, 1.0)],
-        )
-        candidates = [] if found is None else [found[:k]]
-    return best
-
-
-# --- the parts of g -------------------------------------------------------------------------------
-
-
-def _is_convex(h: Parts) -> bool:
-    """Is it proved? Of a form that as many eigenvalues are positive as its rank has."""
-    for part in h.parts:
-        if isinstance(part, QuadraticPart):
-            noise = rounding_unit(EPS, h.n) * norm(part.rows)
-            positive = int(np.count_nonzero(np.linalg.eigvalsh(part.rows) > GAP * noise))
-            if positive < h.n and spectra.exact_rank(part.rows) != positive:
-                return False
-    return True
-
-
-def _largest_bend(part: Part) -> float:
-    """A bound on the part's curvature, anywhere."""
-    size = norm(part.rows)
-    if isinstance(part, QuadraticPart):
-        return part.weight * size * SAFE
-    share = {LeastSquaresPart: 1.0, LogisticPart: 0.25}.get(type(part), 0.0)
-    return share * part.weight * size * size * SAFE
-
-
-def _bent(part: Part, at: Host) -> Host:
-    """Rows C with |C d|² <= the part's curvature along d; |Q d|² <= |Q| d'Qd for a form."""
-    if isinstance(part, QuadraticPart):
-        return math.sqrt(part.weight / norm(part.rows)) * part.rows
-    return part.curvature(at)
-
-
-def _squares(part: Part, at: Host) -> Host:
-    """The diagonal of the part's second derivative, or a little more."""
-    if isinstance(part, QuadraticPart):
-        return np.maximum(part.weight * np.diag(part.rows), 0.0) * SAFE
-    return np.asarray(np.sum(_bent(part, at) ** 2, axis=0)) * SAFE
-
-
-def _push(part: Part, at: Host, off: float) -> float:
-    """|<grad, d>| <= this times the root of the curvature along d, within ``off`` of a point.
-
-    For the part's losses; (phi')²/phi'' = e^-t for a logistic one.
-    """
-    root, size = math.sqrt(part.weight), norm(part.rows)
-    if isinstance(part, LinearPart):
-        return 0.0
-    if isinstance(part, QuadraticPart):
-        return root * math.sqrt(size) * (norm(at) + off) * SAFE
-    if isinstance(part, LeastSquaresPart):
-        return (part.size(at) / root + root * size * off) * SAFE
-    error = size * (off + rounding_unit(EPS, *part.rows.shape) * norm(at))
-    falls = np.minimum(error - part.rows @ at, 700.0)
-    return root * math.sqrt(float(np.sum(np.exp(falls)))) * SAFE
-
-
-def _longest(rows: Host) -> float:
-    """The length of the longest row."""
-    top = float(np.max(np.abs(rows), initial=0.0)) or 1.0
-    return top * math.sqrt(float(np.max(np.sum((rows / top) ** 2, axis=1), initial=0.0))) * SAFE

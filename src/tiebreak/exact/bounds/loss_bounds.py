@@ -1,4 +1,4 @@
-"""Where the minimisers of g on R^n are, seen from x: losses of a linear map, without a radius.
+"""How far x is from the minimisers of g on R^n, for losses of a linear map, without a radius.
 
 g is a sum of squares, logistic losses sum w log(1 + exp(-<m_i, x>)), forms and a linear term. Let H
 be its second derivative at x, T the space that its rows span, and for v in T |v|_H² = <v, H v>,
@@ -22,14 +22,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tiebreak.functions.parts import LinearPart, LogisticPart, Parts, QuadraticPart
+from tiebreak.exact.bounds.curvature_bounds import curvature_error
+from tiebreak.exact.constants import SAFE
+from tiebreak.functions.parts import LinearPart, LogisticPart, Parts
 from tiebreak.linalg import spectra
 from tiebreak.linalg.arrays import Host, rounding_unit
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.spectra import EPS
 
-ROUGH = 1e-2  # relative errors of a curvature above this make no bound
-SAFE = 1.0 + 1e-12  # for the few operations that no other bound covers
+MAX_CURVATURE_ERROR = 1e-2  # relative: with more than this there is no bound worth having
 
 
 class Span(NamedTuple):
@@ -43,7 +44,7 @@ class Span(NamedTuple):
     angle: float  # T and the rows of ``right`` differ by this at most
 
     def weights(self, target: Host) -> Host:
-        """The smallest y with R'y = target, as well as it goes."""
+        """The smallest y with R'y = target, in the least-squares sense."""
         return np.asarray(self.left @ ((self.right @ target) / self.sigma))
 
     def dual(self, vectors: Host) -> Host:
@@ -71,7 +72,7 @@ def span(R: Host, *rows: Host) -> Span | None:
     if not 0 < rank <= len(sigma):
         return None
     least = float(sigma[rank - 1]) - noise
-    if not least > noise / ROUGH:
+    if not least > noise / MAX_CURVATURE_ERROR:
         return None
     return Span(R, left[:, :rank], sigma[:rank], right[:rank], least, noise / least)
 
@@ -89,72 +90,49 @@ def _contains(found: Span, rows: tuple[Host, ...], *vectors: Host) -> bool:
     return not some or rank == n or (bool(rows) and _rank(*rows, *some) == rank)
 
 
-class Around(NamedTuple):
-    """All minimisers of g on R^n, seen from x."""
+class NearbyMinimisers(NamedTuple):
+    """What is proved at x about all minimisers of g on R^n."""
 
     gap: float  # g(x) - g* is at most this
     change: float  # |R (x* - x)| is at most this, for every minimiser x*
-    way: float  # and one is this close
+    distance: float  # one of them is this close
     span: Span
     rows: tuple[Host, ...]  # that span T, as they are stored
 
 
-def around(h: Parts, x: Host, slope: Host, error: float) -> Around | None:
+def nearby_minimisers(h: Parts, x: Host, slope: Host, error: float) -> NearbyMinimisers | None:
     """What is known of the minimisers of h, from its slope at x and a bound on the error of that.
 
     None where nothing is: x is too far away, or the rank not sure, or there is no minimiser.
     """
-    parts = [part for part in h.parts if not isinstance(part, LinearPart)]
-    rows = tuple(part.rows for part in parts)
-    R, tilt = h.curvature(x), h.c
+    rows = tuple(part.rows for part in h.parts if not isinstance(part, LinearPart))
+    R = h.curvature(x)
     found = span(R, *rows)
-    if found is None:
+    if found is None or not _contains(found, rows, h.c):  # then g falls without end, or nearly so
         return None
-    if not _contains(found, rows, tilt):
-        return None  # g falls for ever, or nearly so
-    doubt = _doubt(h, x, R, found.least)
-    if not doubt <= ROUGH:
+    doubt = curvature_error(h, x, R, found.least)
+    if not doubt <= MAX_CURVATURE_ERROR:
         return None
     more = (1.0 + doubt) * SAFE
     decrement = (float(found.dual(slope[:, None])[0]) + error / found.least) * more
-    steepest = [
-        float(np.max(found.dual(part.rows.T), initial=0.0)) * more
-        for part in parts
-        if isinstance(part, LogisticPart)
-    ]
-    rho = max(steepest, default=0.0)
+    margins = (part.rows for part in h.parts if isinstance(part, LogisticPart))
+    rho = max((float(np.max(found.dual(m.T), initial=0.0)) * more for m in margins), default=0.0)
     if not rho * decrement < 0.5:
         return None
     far = rho * decrement
     change = decrement * (1.0 if far < 1e-9 else -math.log1p(-far) / far) * (1.0 + 1e-9)
-    return Around(
+    return NearbyMinimisers(
         gap=decrement * change * SAFE,
         change=change * more,
-        way=change * more / found.least,
+        distance=change * more / found.least,
         span=found,
         rows=rows,
     )
 
 
-def _doubt(h: Parts, x: Host, R: Host, least: float) -> float:
-    """A bound on the relative error of |R v| as the root of the second derivative, v in T.
-
-    Margins err by rounding, their second derivatives by as much, relative; and a form was
-    factorised: its root errs more than itself.
-    """
-    unit = rounding_unit(EPS, *R.shape)
-    lost = unit * norm(R) / least
-    if any(isinstance(part, QuadraticPart) for part in h.parts):
-        lost = lost * norm(R) / least
-    for part in h.parts:
-        if isinstance(part, LogisticPart):
-            longest = float(np.max(np.sqrt(np.sum(part.rows * part.rows, axis=1))))
-            largest = float(np.max(np.abs(part.rows @ x)))
-            lost += rounding_unit(EPS, len(x)) * longest * norm(x) + 8.0 * EPS * (1.0 + largest)
-    return lost
-
-
-def below(f: Parts, sigma: float, value: float, slope: Host, error: float, g: Around) -> float:
+def below(
+    f: Parts, sigma: float, value: float, slope: Host, error: float, g: NearbyMinimisers
+) -> float:
     """A lower bound on f* on R^n, where f has this value at x and this slope, but for an error.
 
     With y any weights of g's rows, s = slope + R'y and delta = x* - x for a solution x*,
@@ -188,25 +166,21 @@ def flattest(
     ``tilts``, which must be in the same space. There |delta| <= (a|F delta| + |R delta|)/tau, tau
     the smallest positive singular value of aF and R together, for any a > 0. f is quadratic.
     """
-    parts = [part for part in f.parts if not isinstance(part, LinearPart)]
-    F, n = f.curvature(np.zeros(f.n)), f.n
-    a = 1.0
-    if F.any() and R.any():
-        a = 2.0 ** round(math.log2(norm(R) / norm(F)))
-    every = (*(part.rows for part in parts), *rows)
+    origin = np.zeros(f.n)
+    F = f.curvature(origin)
+    a = 2.0 ** round(math.log2(norm(R) / norm(F))) if F.any() and R.any() else 1.0
+    every = (*(part.rows for part in f.parts if not isinstance(part, LinearPart)), *rows)
     both = span(np.vstack([a * F, R]), *every)
-    if both is None:
+    if both is None or not _contains(both, every, *tilts):
         return math.inf
-    if not _contains(both, every, *tilts):
-        return math.inf
-    doubt = _doubt(f, np.zeros(n), both.R, both.least)
-    if not doubt <= ROUGH:
+    doubt = curvature_error(f, origin, both.R, both.least)
+    if not doubt <= MAX_CURVATURE_ERROR:
         return math.inf
     tau = both.least / (1.0 + 4.0 * doubt)
     return (steep * change / tau + 0.5 * (a * steep / tau) * (a * steep / tau)) * SAFE
 
 
-def below_l1(weight: float, x: Host, sign: Host, g: Around) -> float:
+def below_l1(weight: float, x: Host, sign: Host, g: NearbyMinimisers) -> float:
     """The same for f = weight |x|_1, from a subgradient of |x|_1 at x, or about one.
 
     <R'y, x*> >= <y, R x> - |y| |R delta|, and it is at most |R'y|_inf |x*|_1.

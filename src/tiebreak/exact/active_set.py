@@ -1,0 +1,330 @@
+"""Minimising a quadratic over a slice of a polyhedron: an active-set method, face by face.
+
+`search` is the algorithm; `PolyhedronSlice` poses its quadratic programs, one for each step of
+Newton's method, and `Face` is one linear-algebra problem: the inequalities that hold with equality.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from tiebreak.exact.constants import ACTIVE, INDEPENDENT, PARALLEL
+from tiebreak.exact.interior_point import Hint, interior_point
+from tiebreak.exact.linear_programs import linear_program
+from tiebreak.functions.parts import Slope
+from tiebreak.linalg import deadline
+from tiebreak.linalg.arrays import Host
+from tiebreak.linalg.host import norm
+from tiebreak.linalg.spectra import EPS
+
+FACE_CHANGES = 40  # changes of the face before a general solver is asked where to go on:
+# its 60 factorisations at most then cost less than the search has
+LARGE, FACE_CHANGES_IF_LARGE = 2**12, 6  # of more than LARGE entries each change costs as much
+KEPT_FACES = 4  # faces whose factors are kept, for the next step of Newton's method
+
+
+# --- the algorithm --------------------------------------------------------------------------------
+
+
+def search(program: QuadraticProgram) -> Host:
+    """The minimiser v of a quadratic program, from v = 0, by an active-set method.
+
+    A face is the set of the inequalities that are held with equality.
+
+    1. Begin at v = 0, on the face of all inequalities that are met there.
+    2. Once, after FACE_CHANGES: go to the point and face of a general solver, if that is lower.
+    3. Within the face go along a ray without curvature, if the function falls along one, and
+       otherwise to the lowest point of the face.
+    4. If an inequality is met on the way, stop there and add it to the face; repeat from 2.
+    5. At the lowest point of the face find multipliers w >= 0 of all inequalities that are met. If
+       slope + B'w is no more than rounding, v is the minimiser.
+    6. Otherwise leave the face along -(slope + B'w), the projection of -slope onto the cone of
+       feasible directions: to the lowest point on it or to the next inequality. Repeat from 2.
+
+    Step 6 always descends, so that no face comes back.
+    """
+    faces, B = program.faces, program.faces.B
+    changes = FACE_CHANGES_IF_LARGE if B.size > LARGE else FACE_CHANGES
+    v, face, is_lowest = np.zeros(B.shape[1]), program.slack <= 0.0, False  # 1.
+    for change in range(changes + 10 * sum(B.shape)):
+        deadline.check()
+        if change == changes:
+            v, face = program.ask_general_solver(v, face)  # 2.
+            is_lowest = False
+        if not is_lowest:
+            v, face, is_lowest = program.descend_within(v, face)  # 3. and 4.
+            continue
+        met = face | program.is_met(v)
+        direction = -faces.multipliers(met, program.slope(v))[1]  # 5.
+        if norm(direction) <= program.noise(v):
+            break
+        length, stops = program.leave(v, met, direction)  # 6.
+        if math.isinf(length):  # it falls without end, but by no more than rounding errors
+            break
+        stays = np.abs(B @ direction) <= 1e-9 * norm(direction)
+        v, face, is_lowest = v + length * direction, (met & stays) | stops, False
+    return v
+
+
+class QuadraticProgram(NamedTuple):
+    """minimise ½|M v|² + <q, v> over {v : B v <= slack}, B the rows of ``faces``."""
+
+    faces: PolyhedronSlice
+    M: Host  # R N: the curvature on the slice
+    size: float  # |R|
+    q: Slope
+    slack: Host
+    least: Host  # slacks up to this are 0
+
+    def slope(self, v: Host) -> Host:
+        """The gradient at v."""
+        return np.asarray(self.q.vector + self.M.T @ (self.M @ v))
+
+    def value(self, v: Host) -> float:
+        """What is minimised."""
+        return 0.5 * norm(self.M @ v) ** 2 + float(self.q.vector @ v)
+
+    def noise(self, v: Host) -> float:
+        """A bound on the rounding error of the slope at v."""
+        terms = norm(self.q.vector) + self.size * self.size * norm(v)
+        return self.q.error + 16 * len(v) * EPS * terms
+
+    def room(self, v: Host) -> Host:
+        """How far each inequality is from equality at v."""
+        return np.asarray(np.maximum(self.slack - self.faces.B @ v, 0.0))
+
+    def is_met(self, v: Host) -> Host:
+        """Which inequalities hold with equality at v, up to rounding?"""
+        return np.asarray(self.room(v) <= self.least + ACTIVE * norm(v))
+
+    def descend_within(self, v: Host, face: Host) -> tuple[Host, Host, bool]:
+        """One step on the face: where it ends, on which face, and is that its lowest point?"""
+        lowest, ray = self.faces.face(face).step(self.M, self.size, self.slope(v), self.q.size)
+        length, stops = self._reach(v, ray, face)
+        if math.isfinite(length):  # an inequality ends the ray
+            return v + length * ray, face | stops, False
+        length, stops = self._reach(v, lowest, face)
+        is_lowest = length >= 1.0
+        return v + min(length, 1.0) * lowest, face if is_lowest else face | stops, is_lowest
+
+    def leave(self, v: Host, met: Host, direction: Host) -> tuple[float, Host]:
+        """How far to go from v along the direction, and which inequalities are met there."""
+        length, stops = self._reach(v, direction, met)
+        curved = norm(self.M @ direction)
+        if curved > 8 * EPS * self.size * norm(direction):
+            best = (norm(direction) / curved) ** 2
+            length, stops = (length, stops) if length <= best else (best, stops & False)
+        return length, stops
+
+    def _reach(self, v: Host, p: Host, face: Host) -> tuple[float, Host]:
+        """How far from v along p the first inequality outside the face is met, and which ones."""
+        rate = self.faces.B @ p
+        ahead = ~face & (rate > 1e-12 * norm(p)) & (rate > 0.0)
+        if not ahead.any():
+            return math.inf, np.zeros(len(rate), dtype=bool)
+        ratio = np.full(len(rate), math.inf)
+        with np.errstate(over="ignore"):
+            ratio[ahead] = self.room(v)[ahead] / rate[ahead]
+        length = float(ratio.min())
+        return length, ratio <= length * (1.0 + 1e-12)
+
+    def ask_general_solver(self, v: Host, face: Host) -> tuple[Host, Host]:
+        """The point of a general solver and its face, if that is lower; otherwise v and face."""
+        B, slack = self.faces.B, self.slack
+        hint = interior_point(self.M, self.q.vector, B, slack) if self.M.any() else self._vertex()
+        if hint is None:
+            return v, face
+        point = hint.point
+        least = self.least + 1e3 * ACTIVE * norm(point)
+        for pressed in hint.guesses:
+            snapped = point - self.faces.face(pressed).onto(B[pressed] @ point - slack[pressed])
+            if np.all(B @ snapped <= slack + least):
+                point = snapped
+                break
+        else:  # back towards 0, which is feasible
+            rate = B @ point
+            over = rate > slack
+            point = point * float(np.min(slack[over] / rate[over], initial=1.0))
+        is_lower = self.value(point) < self.value(v)
+        return (point, slack - B @ point <= least) if is_lower else (v, face)
+
+    def _vertex(self) -> Hint | None:
+        """A minimiser of <q, v> over the inequalities by HiGHS, and which ones are met there."""
+        q, B, slack = self.q.vector, self.faces.B, self.slack
+        found = linear_program(q / norm(q), B, slack, (None, None))
+        if found is None:
+            return None
+        return Hint(found, (slack - B @ found <= 1e-9 * (np.abs(slack) + norm(found)),))
+
+
+# --- faces ----------------------------------------------------------------------------------------
+
+
+class Face:
+    """{v : fixed v = 0}, for rows of length 1; by a factorisation of fixed'."""
+
+    def __init__(self, fixed: Host, k: int) -> None:
+        self.count, self._order = len(fixed), np.arange(len(fixed))
+        deadline.check(0.5 * deadline.svd(k, self.count, whole=True))
+        Q, triangle = np.linalg.qr(fixed.T, mode="complete")
+        if self.count > k or np.min(np.abs(np.diag(triangle)), initial=1.0) < INDEPENDENT:
+            from scipy.linalg import qr  # takes several times as long
+
+            deadline.check(deadline.svd(k, self.count, whole=True))
+            Q, triangle, self._order = qr(fixed.T, pivoting=True)
+        rank = int(np.count_nonzero(np.abs(np.diag(triangle)) > PARALLEL))
+        self._span, self._triangle = Q[:, :rank], triangle[:rank, :rank]
+        self._first = self._order[:rank]  # rows that all others depend on
+        self.T = Q[:, rank:]  # an orthonormal basis of the face
+        self._factors: tuple[Host, Host, Host] | None = None  # R, and what it was factorised into
+
+    def onto(self, off: Host) -> Host:
+        """The smallest d with fixed d = off, where there is one."""
+        from scipy.linalg import solve_triangular
+
+        return np.asarray(
+            self._span @ solve_triangular(self._triangle, off[self._first], trans="T")
+        )
+
+    def balance(self, slope: Host) -> tuple[Host, Host]:
+        """Weights that make slope + fixed'w smallest, and what is left."""
+        from scipy.linalg import solve_triangular
+
+        weights = np.zeros(self.count)
+        weights[self._first] = -solve_triangular(self._triangle, self._span.T @ slope)
+        return weights, np.asarray(self.T @ (self.T.T @ slope))
+
+    def step(self, R: Host, length: float, slope: Host, size: float) -> tuple[Host, Host]:
+        """The steps to the lowest point of ½|Rv|² + <slope, v>, and down where it is linear.
+
+        ``length`` is that of the whole R, ``size`` that of the slope's terms before they cancel.
+        """
+        if self._factors is None or self._factors[0] is not R:
+            deadline.check(deadline.svd(len(R), self.T.shape[1]))
+            _, s, vt = np.linalg.svd(R @ self.T, full_matrices=False)
+            kept = s > max(R.shape) * EPS * length
+            self._factors = R, s[kept], vt[kept]
+        _, s, vt = self._factors
+        q = self.T.T @ slope
+        across = vt @ q
+        rest = q - vt.T @ across
+        rest -= vt.T @ (vt @ rest)
+        ray = -rest if norm(rest) > ACTIVE * size else 0.0 * rest
+        return self.T @ (vt.T @ (-across / s / s)), self.T @ ray
+
+
+class PolyhedronSlice:
+    """{x0 + N v} ∩ {rows x <= offset}. The last faces are kept, with their factors."""
+
+    is_factorised = False
+
+    def __init__(self, rows: Host, offset: Host, N: Host) -> None:
+        moving = rows @ N
+        lengths = np.sqrt(np.sum(moving * moving, axis=1))
+        moves = lengths > PARALLEL
+        self.rows, self.offset, self.N = rows[moves], offset[moves], N
+        self.lengths, self.extent = lengths[moves], norm(offset[moves])
+        self.B = moving[moves] / self.lengths[:, None]  # inequalities in v, rows of length 1
+        self._kept: dict[bytes, Face] = {}
+        self._curvature: tuple[Host, Host] | None = None  # R, and R on the slice
+
+    def face(self, on: Host) -> Face:
+        """The face where these inequalities hold with equality."""
+        key = on.tobytes()
+        found = self._kept.pop(key, None) or Face(self.B[on], self.N.shape[1])
+        self._kept[key] = found  # as the last one
+        if len(self._kept) > KEPT_FACES:
+            del self._kept[next(iter(self._kept))]
+        return found
+
+    def slack(self, x: Host, share: float = ACTIVE) -> tuple[Host, Host]:
+        """How far each inequality is from equality, in v, and up to what that counts as 0."""
+        slack = (self.offset - self.rows @ x) / self.lengths
+        least = share * (norm(x) + np.abs(self.offset)) / self.lengths
+        return np.where(slack <= least, 0.0, slack), least
+
+    def step(self, R: Host, slope: Slope, x: Host) -> Host:
+        """The d that minimises ½|R d|² + <slope, d> over the slice seen from x."""
+        if self._curvature is None or self._curvature[0] is not R:
+            self._curvature = R, R @ self.N
+        q, M = self.N.T @ slope.vector, self._curvature[1]
+        if not len(self.B):
+            whole = self.face(np.zeros(0, dtype=bool))
+            return np.asarray(self.N @ whole.step(M, norm(R), q, slope.size)[0])
+        # First back onto the inequalities that are met: long steps have left them by rounding.
+        off = (self.offset - self.rows @ x) / self.lengths
+        on = self.slack(x)[0] == 0.0
+        back = self.face(on).onto(off[on]) if off[on].any() else np.zeros(len(q))
+        here = slope._replace(vector=q + M.T @ (M @ back))
+        program = QuadraticProgram(self, M, norm(R), here, *self.slack(x + self.N @ back))
+        return np.asarray(self.N @ (back + search(program)))
+
+    def balance(self, slope: Host, x: Host) -> tuple[Host, Host]:
+        """The multipliers of all inequalities at x, and what they leave of the slope."""
+        on = self.slack(x, 1e3 * ACTIVE)[0] == 0.0
+        weights = np.zeros(len(on))
+        weights[on], rest = self.multipliers(on, self.N.T @ slope)
+        return weights / self.lengths, rest
+
+    def pressing(self, slope: Host, x: Host) -> Host:
+        """The rows of the inequalities with positive multipliers."""
+        return np.asarray(self.rows[self.balance(slope, x)[0] > 0.0])
+
+    def normal(self, slope: Slope, x: Host) -> tuple[Host, float]:
+        """The outward normal at x that balances the slope best, and how much it leaves of it."""
+        weights, rest = self.balance(slope.vector, x)
+        return weights @ self.rows, norm(rest)
+
+    def multipliers(self, on: Host, slope: Host) -> tuple[Host, Host]:
+        """Weights w >= 0 that make slope + B'w smallest, B the rows that are on; and what is left.
+
+        Plain least squares where its weights have the right signs, which they mostly have.
+        """
+        if not on.any():
+            return np.zeros(0), slope
+        weights, rest = self.face(on).balance(slope)
+        if np.all(weights >= 0.0):
+            return weights, rest
+        from scipy.optimize import nnls
+
+        B, scale = self.B[on], norm(slope) or 1.0
+        deadline.check(deadline.svd(*B.shape))
+        try:
+            weights = scale * nnls(B.T, -slope / scale)[0]
+        except RuntimeError:  # it has its own limit of steps
+            weights = np.maximum(weights, 0.0)
+        used = weights > 0.0  # once more, for nnls is not accurate to rounding
+        pressed = np.zeros(len(on), dtype=bool)
+        pressed[np.flatnonzero(on)[used]] = True
+        better, rest = self.face(pressed).balance(slope)
+        if np.all(better >= 0.0):
+            weights[used] = better
+            return weights, rest
+        return weights, slope + B.T @ weights
+
+
+def can_be_strict(B: Host) -> Host | None:
+    """Which of the inequalities B v <= 0 can hold strictly, all of these at once; rows of length 1.
+
+    max sum z over {B v + z <= 0, |v| <= 1}, again and again for those that are not yet known to:
+    a mean of directions that loosen some of them loosens all of these. None where HiGHS fails.
+    """
+    m, k = B.shape
+    v = Face(B, k).onto(np.full(m, -1.0))
+    if np.all(B @ v <= -0.5) and np.max(np.abs(v), initial=0.0) < 1.0 / INDEPENDENT:
+        return np.ones(m, dtype=bool)  # as where the rows are independent
+    known = np.zeros(m, dtype=bool)
+    while not known.all():
+        cost = np.append(np.zeros(k), known - 1.0)
+        box = [(-1.0, 1.0)] * k + [(0.0, 0.0 if is_known else 1.0) for is_known in known]
+        found = linear_program(cost, np.hstack([B, np.eye(m)]), np.zeros(m), box)
+        if found is None:
+            return None
+        more = found[k:] > 1e-6  # more than HiGHS's tolerance
+        if not more.any():
+            break
+        known |= more
+    return known

@@ -1,0 +1,105 @@
+"""Minimising a quadratic over a slice of a ball: the trust-region subproblem."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from tiebreak.exact.constants import ACTIVE
+from tiebreak.functions.parts import Slope
+from tiebreak.linalg import deadline
+from tiebreak.linalg.arrays import Host
+from tiebreak.linalg.host import norm
+from tiebreak.linalg.spectra import EPS
+
+SMALLEST = 1e-300  # multipliers below this are not sought: just above the denormal numbers
+
+
+class BallSlice:
+    """{x0 + N v : |x0 + N v - center| <= radius}: a ball again, cut by a flat slice.
+
+    ``radius`` is that of the slice, around the point of it that is nearest to the center.
+    ``known``: the singular values and right vectors of R on the slice, if that is always the same.
+    """
+
+    def __init__(
+        self, center: Host, radius: float, N: Host, known: tuple[Host, Host] | None = None
+    ) -> None:
+        self.center, self.radius, self.N, self._known = center, radius, N, known
+        self.extent, self.is_factorised = radius, known is not None
+        self._factors: tuple[Host, Host, Host] | None = None  # R, and what it was factorised into
+
+    def step(self, R: Host, slope: Slope, x: Host) -> Host:
+        """The d that minimises ½|R d|² + <slope, d> over the slice seen from x.
+
+        One singular value decomposition and one scalar root. In the coordinates of R's singular
+        vectors, z(mu) = -(a + mu w)/(s² + mu), where w is x seen from the center and a the slope;
+        mu = 0, or the root of |w + z(mu)| = radius.
+        """
+        s, vt = self._singular(R)
+        a, w = vt @ (self.N.T @ slope.vector), vt @ (self.N.T @ (x - self.center))
+        flat = s == 0.0
+        a[flat & (np.abs(a) <= ACTIVE * slope.size)] = 0.0
+        square = s * s
+        with np.errstate(divide="ignore", invalid="ignore"):
+            free = np.where(flat, 0.0, w - a / square)  # the minimiser next to the center
+        if not a[flat].any() and norm(free) <= self.radius:
+            room = math.sqrt(self.radius - norm(free)) * math.sqrt(self.radius + norm(free))
+            aside = norm(w[flat])
+            z = np.where(flat, w * min(1.0, room / aside if aside > 0.0 else 1.0), free) - w
+            z[~flat] = -a[~flat] / square[~flat]
+        else:
+            b = square * w - a
+            mu = self._root(b, square)
+            z = -(a + mu * w) / (square + mu) if mu < math.inf else b * (self.radius / norm(b)) - w
+        return np.asarray(self.N @ (vt.T @ z))
+
+    def _singular(self, R: Host) -> tuple[Host, Host]:
+        """All singular values and right vectors of R on the slice; once where R stays the same."""
+        if self._known is not None:
+            return self._known
+        if self._factors is None or self._factors[0] is not R:
+            m, k = len(R), self.N.shape[1]
+            deadline.check(deadline.svd(m, k, whole=m < k))
+            _, s, vt = np.linalg.svd(R @ self.N, full_matrices=m < k)
+            s = np.append(s, np.zeros(len(vt) - len(s)))
+            s[s <= max(R.shape) * EPS * norm(R)] = 0.0
+            self._factors = R, s, vt
+        return self._factors[1:]
+
+    def _root(self, b: Host, square: Host) -> float:
+        """The root mu of |b/(s² + mu)| = radius; inf where it overflows."""
+        from scipy.optimize import brentq
+
+        with np.errstate(over="ignore"):
+            b = b / self.radius
+        if not math.isfinite(norm(b)):
+            return math.inf
+
+        def excess(mu: float) -> float:
+            with np.errstate(divide="ignore", invalid="ignore"):
+                length = norm(np.where(b == 0.0, 0.0, b / (square + mu)))
+            return 1.0 / length - 1.0 if length > 0.0 else math.inf
+
+        high = norm(b)
+        while excess(high) < 0.0:
+            high *= 1.0 + 1e-6
+        low = high
+        while excess(low) > 0.0 and low > SMALLEST:
+            low *= 0.1
+        if low == high or excess(low) > 0.0:  # at an end, up to rounding
+            return low
+        return float(brentq(excess, low, high, xtol=SMALLEST, rtol=4 * EPS))
+
+    def multiplier(self, slope: Host, x: Host) -> float:
+        """mu >= 0 with slope + mu (x - center) = 0 along the slice, in the least-squares sense."""
+        w = self.N.T @ (x - self.center)
+        if norm(w) < self.radius * (1.0 - ACTIVE) or not w.any():
+            return 0.0
+        return max(-float(w / norm(w) @ (self.N.T @ slope)) / norm(w), 0.0)
+
+    def normal(self, slope: Slope, x: Host) -> tuple[Host, float]:
+        """The outward normal at x that balances the slope best, and how much it leaves of it."""
+        normal = self.multiplier(slope.vector, x) * (x - self.center)
+        return normal, norm(self.N.T @ (slope.vector + normal))

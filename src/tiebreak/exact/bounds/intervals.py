@@ -1,0 +1,414 @@
+"""What the parts of f and g prove about an answer, rounding included: intervals for f* and g*.
+
+All of it is about a computed x, and delta = x* - x for a solution x*. Nothing relies on x being
+good: a bad x, or bad multipliers, make wide intervals, never wrong ones.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from tiebreak.exact.bounds.loss_bounds import below, below_l1, flattest, nearby_minimisers
+from tiebreak.exact.bounds.polyhedral_bounds import POLYHEDRA, NearestMinimiser, nearest_minimiser
+from tiebreak.exact.polyhedra import polyhedron
+from tiebreak.functions.base import Function, PointWithImage
+from tiebreak.functions.parts import LeastSquaresPart, LinearPart, Parts, decompose
+from tiebreak.functions.penalties import Zero, split
+from tiebreak.linalg import arrays
+from tiebreak.linalg.arrays import TINY, Array, Host, rounding_unit
+from tiebreak.linalg.host import host, norm
+from tiebreak.linalg.rank import Rank
+from tiebreak.linalg.spectra import EPS
+from tiebreak.problem import Problem
+from tiebreak.proofs.evidence import Intervals
+from tiebreak.proofs.models import Model
+from tiebreak.proofs.regions import SolutionRegion
+from tiebreak.sets.balls import Ball
+from tiebreak.sets.domains import Domain, Halfspace, Space, distance_bound
+from tiebreak.sets.monotone import Monotone
+from tiebreak.sets.simplices import L1Ball
+
+MAX_MULTIPLICATIONS = 2**31  # of a factorisation for a proof: some seconds
+
+
+class EvaluationWithErrors(NamedTuple):
+    """A function at x, with bounds on the rounding errors of its value and its slope.
+
+    The value is that of the whole function, the slope that of its smooth part.
+    """
+
+    value: float
+    slope: Host
+    value_error: float
+    slope_error: float
+    penalty: float  # a bound on the slopes of its penalty L1, anywhere
+
+    @property
+    def steepness(self) -> float:
+        """A bound on the length of the true slope, the penalty's included."""
+        return norm(self.slope) + self.slope_error + self.penalty
+
+
+def prove(
+    problem: Problem, x: Array, rank: Rank, normal: Host, sign: Host | None = None
+) -> Intervals:
+    """Proved intervals for f* and g*; ``normal`` of Z at x balances f's slope on the slice.
+
+    ``rank`` is that of the slice's equations, g's `Parts.rows` and then those of Z. Where f is
+    weight |x|_1, ``sign`` is the subgradient of |x|_1 that takes part in the balance.
+
+    From a distance d: |f* - f(x)| <= |grad f(x)| d + L_f/2 d² where |delta| <= d, and f* is at
+    most that much above f(x) where some lower minimiser is within d. From the slice: bounds by
+    `_Multipliers`.
+    """
+    at = host(x)
+    is_l1, n = sign is not None, len(at)
+    f_parts = Parts(n, ()) if is_l1 else decompose("Exact", "upper", problem.upper, n)
+    g_parts = decompose("Exact", "lower", problem.lower, n)
+    f, g = _evaluate(problem.upper, x), _evaluate(problem.lower, x, g_parts)
+
+    def interval(distance: float, excess: float, fall: float = math.inf) -> Intervals:
+        """From bounds on the distance to a lower minimiser, on g(x) - g* and on f(x) - f*."""
+        high = f.value + _change(problem, f, distance)
+        return Intervals((f.value - f.value_error - fall, high), g.value - g.value_error - excess)
+
+    near, unmet = NearestMinimiser(), math.inf
+    change = _change(problem, f, _distance_on_sphere(problem, at, g))
+    found = [Intervals((f.value - change, f.value + change))]
+    way, reach = _ways(problem, x, g, g_parts, rank)
+    if not g_parts.parts:  # g is constant, and all of Z its minimisers
+        unmet = 0.0
+        found.append(interval(distance_bound(problem.domain, at), unmet))
+    elif math.isfinite(reach):  # some are in Z, which then does not matter to the lower level
+        unmet = 0.5 * g.steepness * way
+        found.append(interval(reach, unmet))
+    if isinstance(problem.domain, POLYHEDRA) and math.isinf(reach):
+        near = nearest_minimiser(problem.domain, g_parts, at)
+        sigma = problem.upper.strong_convexity
+        fall = math.inf if is_l1 else near.fall(f_parts, sigma, normal)
+        found.append(interval(near.distance, near.excess, fall))
+    # Of a single sum of squares on R^n all is known already.
+    is_single = len(g_parts.parts) == 1 and g_parts.only(LeastSquaresPart)
+    if isinstance(problem.domain, Space) and not is_single:
+        found.append(_on_space(problem, at, (f, g), (f_parts, g_parts), sign))
+    if math.isinf(unmet):
+        unmet = _unmet(problem, at, g, g_parts)
+        excess = unmet if problem.is_bounded else math.inf
+        found.append(Intervals(lower=g.value - g.value_error - excess))
+    if g_parts.only(LeastSquaresPart, LinearPart):
+        unmet = min(unmet, max(near.excess, 0.5 * near.image * near.image))
+        multipliers = _Multipliers(problem, at, g_parts, rank, normal, unmet)
+        low = multipliers.below(f, f_parts) if sign is None else multipliers.below_l1(sign)
+        found.append(Intervals((low, math.inf)))
+    proved = functools.reduce(Intervals.both, found)
+    if not is_l1 and not f_parts.parts:  # f is constant
+        proved = proved._replace(upper=(f.value - f.value_error, f.value + f.value_error))
+    return proved._replace(why=near.why if math.isinf(proved.upper[1]) else "")
+
+
+def prove_within(problem: Problem, x: Array, d: float) -> Intervals:
+    """f*, where all minimisers of g over Z are within a distance d of x."""
+    f = _evaluate(problem.upper, x)
+    change = _change(problem, f, d)
+    return Intervals((f.value - change, f.value + change))
+
+
+def prove_at(problem: Problem, x: Array) -> Intervals | None:
+    """What losses of a linear map prove about any x on R^n, without a radius; None: nothing.
+
+    For a point without a slice: one factorisation of the rows of g.
+    """
+    if not isinstance(problem.domain, Space) or not problem.is_smooth:
+        return None
+    n = int(x.shape[0])
+    try:
+        g_parts = decompose("prove_at", "lower", problem.lower, n)
+        f_parts = decompose("prove_at", "upper", problem.upper, n)
+    except ValueError:  # numbers that are not at hand
+        return None
+    if n * n * sum(len(part.rows) for part in g_parts.parts) > MAX_MULTIPLICATIONS:
+        return None
+    f, g = _evaluate(problem.upper, x), _evaluate(problem.lower, x, g_parts)
+    found = _on_space(problem, host(x), (f, g), (f_parts, g_parts), None)
+    return None if found == Intervals() else found
+
+
+def _on_space(
+    problem: Problem,
+    x: Host,
+    values: tuple[EvaluationWithErrors, EvaluationWithErrors],
+    parts: tuple[Parts, Parts],
+    sign: Host | None,
+) -> Intervals:
+    """Both levels on R^n, by the rows that all minimisers of g share."""
+    (f, g), (f_parts, g_parts) = values, parts
+    near = nearby_minimisers(g_parts, x, g.slope, g.slope_error)
+    if near is None:
+        return Intervals()
+    if sign is not None:
+        low = below_l1(problem.penalties[0].terms.l1, x, sign, near)
+    else:
+        sigma = problem.upper.strong_convexity - problem.upper.defect
+        low = below(f_parts, sigma, f.value - f.value_error, f.slope, f.slope_error, near)
+    high = f.value + _change(problem, f, near.distance)
+    return Intervals((low, high), g.value - g.value_error - near.gap)
+
+
+def _evaluate(h: Function, x: Array, parts: Parts | None = None) -> EvaluationWithErrors:
+    """h at x; with its slope in twice the precision if its parts are given and that errs less."""
+    (image,) = h.forward(x)
+    (seen,), _ = h.evaluate([PointWithImage(x, image)])
+    size, terms, n = arrays.norm(x), max(abs(seen.value), seen.size), int(x.shape[0])
+    errors = h.rounding(size, terms, arrays.norm(seen.slope), arrays.epsilon(x), n)
+    penalty = split(h)[1]
+    more = penalty.value(x)
+    value_error = errors[0] + rounding_unit(arrays.epsilon(x), n) * more + TINY
+    steepness = penalty.terms.steepness(n, math.inf) * (1.0 + 8.0 * EPS)
+    slope, slope_error = host(seen.slope), errors[1] + TINY
+    exact = parts.slope(host(x)) if parts is not None else None
+    if exact is not None and exact.error + TINY < slope_error:
+        slope, slope_error = exact.vector, exact.error + TINY
+    return EvaluationWithErrors(seen.value + more, slope, value_error, slope_error, steepness)
+
+
+def _change(problem: Problem, f: EvaluationWithErrors, d: float) -> float:
+    """How much f can change within a distance d of x, its rounding error included."""
+    if not math.isfinite(d):
+        return math.inf
+    return f.value_error + f.steepness * d + 0.5 * problem.upper.lipschitz * d * d
+
+
+def _ways(
+    problem: Problem, answer: Array, g: EvaluationWithErrors, h: Parts, rank: Rank
+) -> tuple[float, float]:
+    """Bounds on the ways from x to the next minimiser of g on R^n, and to one that is in Z.
+
+    x is the answer; inf where nothing is known. With mu from `_growth` the first is d =
+    |grad g(x)|/mu, and if that much around x is in Z, so is the second. If not, let p be a point of
+    Z at most e away from such a minimiser q, and all within e + depth of p be in Z. By convexity
+    the mixture of q and of x's neighbour with the share t = d/(d + depth) of q is a minimiser in Z:
+    d + t |x - q| away.
+    """
+    if isinstance(problem.domain, Ball):
+        return _ways_in_ball(problem, problem.domain, answer, g, h, rank)
+    growth = _growth(problem, h, rank) if isinstance(problem.domain, Space) else 0.0
+    return (g.steepness / growth,) * 2 if growth > 0.0 else (math.inf, math.inf)
+
+
+def _ways_in_ball(
+    problem: Problem, ball: Ball, answer: Array, g: EvaluationWithErrors, h: Parts, rank: Rank
+) -> tuple[float, float]:
+    """`_ways` for a ball."""
+    x, nowhere = host(answer), (math.inf, math.inf)
+    center = np.zeros(len(x)) if ball.center is None else host(ball.center)
+    w, p, safe = x - center, x, 1.0 + max(1e-12, 4.0 * rounding_unit(EPS, len(x)))
+    if not norm(w) * safe < ball.radius:
+        if not h.only(LeastSquaresPart):
+            return nowhere
+        # Of all points with the same images, the one next to the center.
+        deep = arrays.like(center + h.curvature(x).T @ _weights(h, rank, w)[0], answer)
+        p = host(deep)
+    # Growth may take all singular values: it is asked for only where it can serve.
+    depth = ball.radius - norm(p - center) * safe
+    growth = _growth(problem, h, rank) if depth > 0.0 else 0.0
+    if not growth > 0.0:
+        return nowhere
+    d = g.steepness / growth
+    if p is x:
+        return (d, d) if d * safe < depth else nowhere
+    e = _evaluate(problem.lower, deep).steepness / growth
+    depth -= e * safe
+    if not depth > 0.0:
+        return nowhere
+    outside = max(norm(w) - ball.radius, 0.0) + rounding_unit(EPS, len(x)) * (norm(x) + norm(w))
+    share = (d + outside) / (d + outside + depth)
+    return d, (d + 2.0 * outside + share * (norm(x - p) + e + d)) * safe
+
+
+def _growth(problem: Problem, h: Parts, rank: Rank) -> float:
+    """mu with g(x) - min g <= |grad g(x)|²/(2 mu) on R^n, 0 where none is sure; h is g.
+
+    For least squares the smallest eigenvalue of A'A that is not 0. All singular values are known
+    here; where some vanish, whether they do is more than they tell.
+    """
+    part = h.parts[0] if len(h.parts) == 1 else None
+    if not isinstance(part, LeastSquaresPart) or rank.low < min(part.rows.shape):
+        return problem.lower.growth
+    s = float(rank.sigma[rank.low - 1]) * norm(part.rows)
+    s /= float(np.max(rank.row_units) * np.max(rank.units))  # sigma_r(RAC) <= |R| sigma_r(A) |C|
+    return part.weight * (s * (1.0 - 1e-3)) ** 2  # 1e3 units of rounding are safe
+
+
+def _distance_on_sphere(problem: Problem, x: Host, g: EvaluationWithErrors) -> float:
+    """A bound on |delta| where the ball binds: mu makes the Lagrangian strongly convex.
+
+    L(z) = g(z) + mu/2 (|z - center|² - radius²) has L(x*) <= g* <= g(x) + (what x lacks to be in
+    Z), hence mu/2 |delta|² <= |grad L(x)| |delta| + g(x) - L(x) + that. Any mu > 0 is valid.
+    """
+    ball = problem.domain
+    if not isinstance(ball, Ball):
+        return math.inf
+    w = x if ball.center is None else x - host(ball.center)
+    length = norm(w)
+    mu = -float(g.slope @ w) / length / length if length > 0.0 else 0.0
+    if not mu > 0.0:
+        return math.inf
+    unit = rounding_unit(EPS, len(x))
+    size = norm(x) + length
+    residual = norm(g.slope + mu * w) + g.slope_error + unit * (norm(g.slope) + mu * size)
+    outside = max(length - ball.radius, 0.0) + unit * size
+    lacking = g.steepness * outside + 0.5 * problem.lower.lipschitz * outside * outside
+    lacking += 0.5 * mu * (abs(ball.radius - length) + unit * size) * (ball.radius + size)
+    reach = math.hypot(residual, math.sqrt(2.0 * mu) * math.sqrt(lacking))
+    return (residual + reach) / mu + EPS * ball.radius
+
+
+def _unmet(problem: Problem, x: Host, g: EvaluationWithErrors, h: Parts) -> float:
+    """A bound on ½|R delta|² and on |g(x) - g*|, for g = ½|Rx - s|² + <c, x>.
+
+    Either ghat - g(x) - min_Z <grad g(x), z - x>, with ghat = g(p), p the point of Z next to x. Or
+    by a lower bound of g: ½|R(p - x*)|² <= g(p) - g* for p in Z, and |R(x - p)| <= |R| |x - p|.
+    """
+    least = _least(problem, Model(0.0, 1.0, 0.0, g.slope, 0.0, 0.0, g.slope_error))
+    outside = distance_bound(problem.domain, x)
+    over = g.steepness * outside + 0.5 * problem.lower.lipschitz * outside * outside
+    rounding = (g.slope_error + rounding_unit(EPS, len(x)) * g.steepness) * norm(x)
+    # Outside of Z the slope may be lower at x than anywhere in Z: then g(x) < g* <= g(p).
+    by_slope = over + max(float(g.slope @ x) + rounding - least, 0.0)
+    above = max(g.value + g.value_error + over - problem.lower.lower_bound, 0.0)
+    if not math.isfinite(above):
+        return by_slope
+    change = (math.sqrt(2.0 * above) + norm(h.curvature(x)) * outside) * (1.0 + 1e-12)
+    return min(by_slope, 0.5 * change * change)
+
+
+def _least(problem: Problem, model: Model) -> float:
+    """A lower bound on the model over Z."""
+    origin = np.zeros(len(host(model.slope)))
+    return (
+        SolutionRegion(Zero(), Zero(), problem.domain, problem.radius, origin).minimum(model).value
+    )
+
+
+class _Multipliers(NamedTuple):
+    """Lower bounds on f* by multipliers of the rows of g = ½|Rx - s|² + <c, x>.
+
+    ``unmet`` bounds ½|R delta|² and the change of g; ``normal`` of Z at x is a part of the balance.
+    """
+
+    problem: Problem
+    x: Host
+    parts: Parts
+    rank: Rank
+    normal: Host
+    unmet: float
+
+    def below(self, f: EvaluationWithErrors, f_parts: Parts) -> float:
+        """f* >= f(x) + min_Z <grad f(x) + R'y + nu c, z - x> - |y| |R delta| - |nu <c, delta>|.
+
+        For every y and nu. |R delta| <= sqrt(2 unmet), and <c, delta> is g's change less that of
+        the squares.
+        """
+        if not math.isfinite(self.unmet):
+            return -math.inf
+        problem, x = self.problem, self.x
+        R, c, size = self.parts.curvature(x), self.parts.c, norm(x)
+        y, nu, _ = _weights(self.parts, self.rank, -f.slope - self.normal)
+        unit = rounding_unit(EPS, *R.shape)
+        slope = f.slope + R.T @ y + nu * c
+        error = f.slope_error + unit * (norm(f.slope) + norm(R) * norm(y) + abs(nu) * norm(c))
+        steep, square, price = norm(slope) + error, size * size, self._price(y, nu)
+        sigma = problem.upper.strong_convexity - problem.upper.defect
+        if isinstance(problem.domain, Space) and sigma <= 0.0:
+            rows = tuple(part.rows for part in self.parts.parts if not isinstance(part, LinearPart))
+            change = math.sqrt(2.0 * self.unmet)
+            flat = flattest(f_parts, R, rows, (f_parts.c, c), steep, change)
+            return f.value - f.value_error - (flat + price)
+        model = Model(
+            upper=1.0,
+            lower=0.0,
+            constant=f.value - float(slope @ x) + 0.5 * sigma * square,
+            slope=slope - sigma * x,
+            curvature=sigma,
+            value_error=f.value_error
+            + error * size
+            + unit * (abs(f.value) + steep * size + abs(sigma) * square),
+            slope_error=error + unit * (steep + abs(sigma) * size),
+        )
+        return _least(problem, model) - price
+
+    def below_l1(self, sign: Host) -> float:
+        """f* >= t (<y, R x> + nu <c, x> - max_Z <q, z> - price), t |R'y + nu c - q|_inf <= weight.
+
+        For every y, nu, q and t >= 0, with f = weight |x|_1: then s = t (R'y + nu c - q) has
+        <s, x*> <= f*, and the right side is at most <s, x*>. q is a normal of Z. ``sign`` is a
+        subgradient of |x|_1.
+        """
+        if not math.isfinite(self.unmet):
+            return 0.0
+        domain, x = self.problem.domain, self.x
+        R, c = self.parts.curvature(x), self.parts.c
+        is_cut = isinstance(domain, L1Ball)  # which does not cut off what is sparser
+        equal = np.zeros((0, len(x))) if is_cut else polyhedron(domain, len(x)).equal
+        y, nu, others = _weights(self.parts, self.rank, sign + self.normal)
+        q, most = _normal(domain, self.normal - equal.T @ others)
+        unit = rounding_unit(EPS, len(R), len(x))
+        size = norm(R) * norm(y) + abs(nu) * norm(c) + norm(q)
+        steepest = float(np.max(np.abs(R.T @ y + nu * c - q))) + unit * size
+        gain = float(y @ (R @ x)) + nu * float(c @ x) - unit * size * norm(x) - most
+        gain -= self._price(y, nu)
+        if not gain > 0.0:
+            return 0.0  # for f >= 0
+        return self.problem.penalties[0].terms.l1 * (gain / steepest) * (1.0 - 4.0 * EPS)
+
+    def _price(self, y: Host, nu: float) -> float:
+        """A bound on |<y, R delta>| + |nu <c, delta>|."""
+        x, change = self.x, math.sqrt(2.0 * self.unmet)
+        unit = rounding_unit(EPS, len(y), len(x))
+        residual = sum(
+            math.sqrt(part.weight)
+            * (
+                norm(part.rows @ x - part.target)
+                + unit * (norm(part.rows) * norm(x) + norm(part.target))
+            )
+            for part in self.parts.parts
+            if isinstance(part, LeastSquaresPart)
+        )
+        along_c = self.unmet + residual * change + 0.5 * change * change
+        return (norm(y) * change + abs(nu) * along_c) * (1.0 + unit)
+
+
+def _normal(Z: Domain, normal: Host) -> tuple[Host, float]:
+    """A normal q of Z next to this one, and a bound on max <q, z> over Z, rounding included."""
+    if isinstance(Z, Monotone):  # q = sum of mu_i (e_i - e_{i+1}), where mu >= 0
+        mu = np.maximum(np.cumsum(normal)[:-1], 0.0)
+        return np.append(mu, 0.0) - np.append(0.0, mu), 0.0
+    if isinstance(Z, Halfspace):
+        direction = host(Z.normal)
+        mu = max(float(direction @ normal) / norm(direction) / norm(direction), 0.0)
+        return mu * direction, mu * Z.offset + EPS * abs(mu * Z.offset)
+    most = Z.support(normal)
+    if not math.isfinite(most):
+        return 0.0 * normal, 0.0
+    far = host(Z.argmin(-normal))
+    return normal, most + rounding_unit(EPS, len(far)) * float(np.abs(normal) @ np.abs(far))
+
+
+def _weights(h: Parts, rank: Rank, target: Host) -> tuple[Host, float, Host]:
+    """y, nu and weights w of Z's equations E with R'y + nu c + E'w = target, by least squares."""
+    weights = rank.weights(target)
+    y, done = [], 0
+    for part in h.parts:
+        if isinstance(part, LeastSquaresPart):  # the equations have its rows scaled to length 1
+            mine = weights[done : done + len(part.rows)]
+            y.append(mine / (math.sqrt(part.weight) * norm(part.rows)))
+            done += len(part.rows)
+    nu = 0.0
+    if h.c.any():
+        nu = float(weights[done]) / norm(h.c)
+        done += 1
+    return np.concatenate([np.zeros(0), *y]), nu, weights[done:]

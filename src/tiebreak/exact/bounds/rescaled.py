@@ -1,0 +1,185 @@
+"""Bounds from the same problem in other units of its variables, x = units u, and of its rows.
+
+Units are powers of two, so that no number is rounded; f*, g* and all values are the same. Rounding
+errors of products are bounded by sizes of vectors and matrices: these are smallest in units in
+which columns are alike. And where equations can be met, or nearly, their weights hardly matter: see
+`Equations`.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from tiebreak.exact.bounds.intervals import prove, prove_within
+from tiebreak.exact.constants import SAFE
+from tiebreak.exact.scaled_problem import UNITLESS, ScaledProblem
+from tiebreak.functions.base import Function, SmoothFunction
+from tiebreak.functions.elementary import Flat, Linear, Quadratic, SquaredNorm
+from tiebreak.functions.losses import LeastSquares, Logistic
+from tiebreak.functions.parts import decompose
+from tiebreak.functions.sums import summands
+from tiebreak.linalg import deadline
+from tiebreak.linalg.arrays import TINY, Host, rounding_unit
+from tiebreak.linalg.host import host, norm
+from tiebreak.linalg.rank import Rank, decide_rank
+from tiebreak.linalg.spectra import EPS
+from tiebreak.problem import Problem
+from tiebreak.proofs.evidence import Intervals
+from tiebreak.sets.boxes import Box
+from tiebreak.sets.domains import Domain, Halfspace, Space
+
+
+def prove_rescaled(
+    scaled: ScaledProblem, problem: Problem, x: Host, rank: Rank, normal: Host
+) -> Intervals:
+    """What `prove` proves where columns are alike, and rows too if they can nearly be met."""
+    intervals, units, factors = Intervals(), scaled.units, scaled.row_factors
+    has_other_rows = bool(np.any(factors != 1.0))
+    if not isinstance(problem.domain, UNITLESS) or not (scaled.is_rescaled or has_other_rows):
+        return intervals
+    twin, u, normal = stretched(problem, units), x / units, units * normal
+    if scaled.is_rescaled:
+        intervals = prove(twin, u, scaled.rank_in_u(rank), normal)
+    equations = Equations.of(twin, factors) if has_other_rows else None
+    if equations is None:
+        return intervals
+    if equations.can_be_met(u):
+        twin = equations.alike()
+        rank = decide_rank(decompose("Exact", "lower", twin.lower, len(u)).rows())
+        more = prove(twin, u, rank, normal)._replace(lower=-math.inf)  # g has other values
+    else:
+        more = prove_within(twin, u, equations.distance(u))
+    return intervals.both(more)
+
+
+def stretched(problem: Problem, units: Host) -> Problem:
+    """The problem of u, in NumPy float64: of LeastSquares, Logistic, Quadratic, ... on Z = Space,
+    Box or Halfspace."""
+    return Problem(
+        upper=_function(problem.upper, units),
+        lower=_function(problem.lower, units),
+        domain=_domain(problem.domain, units),
+    )
+
+
+def _function(h: Function, units: Host) -> SmoothFunction:
+    parts = [(weight, _part(part, units)) for weight, part in summands(h.bare)]
+    total, *more = [part if weight == 1.0 else weight * part for weight, part in parts]
+    for part in more:
+        total = total + part
+    return total
+
+
+def _part(h: Function, units: Host) -> SmoothFunction:
+    n = len(units)
+    if isinstance(h, LeastSquares):
+        return LeastSquares(h.matrix.dense() * units, host(h.b), h.mean, gram=False)
+    if isinstance(h, Logistic):
+        return Logistic(h.matrix.dense() * units, host(h.y), h.mean)
+    if isinstance(h, SquaredNorm):
+        center = np.zeros(n) if h.center is None else host(h.center)
+        return h.weight * LeastSquares(np.diag(units), center, gram=False)
+    if isinstance(h, Quadratic):
+        return Quadratic(units[:, None] * h.matrix.dense() * units, host(h.c) * units, h.constant)
+    if isinstance(h, Linear):
+        return Linear(host(h.c) * units)
+    assert isinstance(h, Flat)
+    return h
+
+
+def _domain(Z: Domain, units: Host) -> Domain:
+    if isinstance(Z, Box):
+        return Box(host(Z.lower) / units, host(Z.upper) / units)
+    if isinstance(Z, Halfspace):
+        return Halfspace(host(Z.normal) * units, Z.offset)
+    assert isinstance(Z, Space)
+    return Z
+
+
+# --- rows ---------------------------------------------------------------------------------------
+
+
+class Equations:
+    """Those of a least-squares problem below on R^n or a box, ``factors`` times what they are.
+
+    The factors are powers of two, with which the rows are alike. Where the equations can be met, or
+    nearly, how they are weighted hardly matters:
+
+    g = ½|W(Ax - b)|² with W diagonal, rows of A of one size and x a point of Z close to a solution.
+    Let B be some rows that are independent, sigma the smallest singular value of A_B on the columns
+    whose variables are not on a bound. Some q with A_B q = b_B is s = |A_B x - b_B|/sigma from x,
+    and in Z if no other bound is as close.
+
+    If these are all rows, then the minimisers of g over Z are the points of Z with Ax = b, whatever
+    W. Otherwise g at q depends on the other rows N alone: a minimiser x* of g over Z has
+
+        min(W_B)² |A_B (x* - q)|²  <=  2 g(x*)  <=  2 g(q)  =  |W_N (A_N q - b_N)|²,
+
+    and if B has as many rows as there are variables, that is a bound on x* - q. It is small where
+    the rows of B are the heavy ones. (At x itself g is not small: x is rounded, which heavy rows
+    magnify.)
+    """
+
+    def __init__(self, problem: Problem, g: LeastSquares, factors: Host) -> None:
+        self.problem, self.factors = problem, factors
+        self.A, self.b = factors[:, None] * g.matrix.dense(), factors * host(g.b)
+        self.unit = rounding_unit(EPS, *self.A.shape)
+
+    @classmethod
+    def of(cls, problem: Problem, factors: Host) -> Equations | None:
+        """None where the problem is another one."""
+        (_, g), *others = summands(problem.lower.bare)
+        if others or not isinstance(g, LeastSquares) or not isinstance(problem.domain, Space | Box):
+            return None
+        return cls(problem, g, factors)
+
+    def alike(self) -> Problem:
+        """The problem with rows that are alike: the same one, where all of them can be met."""
+        lower = LeastSquares(self.A, self.b, gram=False)
+        return Problem(upper=self.problem.upper, lower=lower, domain=self.problem.domain)
+
+    def can_be_met(self, x: Host) -> bool:
+        """Is there, surely, a point of Z close to x that meets all of them?"""
+        return math.isfinite(self._way(x, np.arange(len(self.A)))[0])
+
+    def distance(self, x: Host) -> float:
+        """All minimisers of g over Z are within this distance of x; inf: not known."""
+        from scipy.linalg import qr
+
+        m, n = self.A.shape
+        if m < n:
+            return math.inf
+        weights = 1.0 / self.factors
+        deadline.check(deadline.svd(m, n))
+        heavy = qr((weights[:, None] * self.A).T, mode="r", pivoting=True)[1]
+        chosen, others = heavy[:n], heavy[n:]
+        way, sigma = self._way(x, chosen)
+        if not math.isfinite(way):
+            return math.inf
+        lengths = np.sqrt(np.sum(self.A[others] ** 2, axis=1)) * SAFE
+        off = (np.abs(self._residual(x)) + self._error(x))[others] + lengths * way
+        lighter = weights[others] / np.min(weights[chosen])
+        return (way + norm(lighter * off) / sigma) * SAFE + TINY
+
+    def _way(self, x: Host, rows: Host) -> tuple[float, float]:
+        """From x to a point of Z that meets these rows, at most (or inf); and sigma."""
+        Z, room = self.problem.domain, np.full(len(x), np.inf)
+        if isinstance(Z, Box):
+            room = np.minimum(x - host(Z.lower), host(Z.upper) - x)
+        free = self.A[np.ix_(rows, room > 0.0)]
+        if np.min(room) < 0.0 or free.shape[1] < len(rows):
+            return math.inf, 0.0
+        deadline.check(deadline.svd(*free.shape))
+        sigma = float(np.linalg.svd(free, compute_uv=False)[-1]) - self.unit * norm(free)
+        off = norm(self._residual(x)[rows]) + math.sqrt(len(rows)) * self._error(x)
+        is_near = off * SAFE < 0.5 * sigma * float(np.min(room[room > 0.0]))
+        return (off / sigma * SAFE, sigma) if is_near else (math.inf, 0.0)
+
+    def _residual(self, x: Host) -> Host:
+        return np.asarray(self.A @ x - self.b)
+
+    def _error(self, x: Host) -> float:
+        """Of each entry of the residual."""
+        return self.unit * (norm(self.A) * norm(x) + float(np.max(np.abs(self.b), initial=0.0)))

@@ -1,0 +1,362 @@
+"""The lower level, the set of its solutions and the upper level, solved in that order.
+
+1. Minimise g over Z to rounding: Newton's method, whose steps are exact on balls and polyhedra.
+2. Its minimisers are an affine slice of Z: { x in Z : Ax = A xhat, <c, x> = <c, xhat> }. On a
+   polyhedron inequalities that hold with equality on all of the slice become equations of it.
+3. Minimise f over that slice in the same way, or |x|_1 by a linear program.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from tiebreak.exact.active_set import PolyhedronSlice, can_be_strict
+from tiebreak.exact.ball import BallSlice
+from tiebreak.exact.basis_pursuit import BasisPursuit, sparsest
+from tiebreak.exact.constants import INDEPENDENT, TOUCHING
+from tiebreak.exact.linear_programs import Recession, linear_recession, logistic_recession
+from tiebreak.exact.newton import SetSlice, minimise, refine
+from tiebreak.exact.polyhedra import Polyhedron, polyhedron
+from tiebreak.exact.scaled_problem import ScaledProblem
+from tiebreak.functions.parts import LeastSquaresPart, LinearPart, LogisticPart, Parts
+from tiebreak.linalg.arrays import Host
+from tiebreak.linalg.host import host, norm, product
+from tiebreak.linalg.rank import Rank, as_it_is, decide_rank, null_basis
+from tiebreak.linalg.spectra import EPS
+from tiebreak.sets.balls import Ball
+from tiebreak.sets.domains import Space
+
+NO_SLOPE = 1e-12  # relative: smaller slopes are rounding errors; between this and TOUCHING, perhaps
+NO_ROOM = 3e-7  # of the radius: a slice of a ball this small is a point, for its distance from the
+# center is the radius up to a share of 5e-14
+
+NO_PROGRAM = "HiGHS found no solution of the linear program of the sparsest lower minimiser"
+HARDLY_FALLS = "whether {} is not determined: it hardly falls, if at all"
+DROWNED = (
+    "some rows or columns of g are so much larger than others that these are lost in rounding "
+    "errors: rescale them"
+)
+NOT_SETTLED = "Newton's method did not settle on a minimiser of g: its losses hardly change there"
+LARGE_MARGINS = "the margins are too large: losses that would decide are lost in rounding errors"
+
+
+class ExactSolution(NamedTuple):
+    """Both levels solved with one choice of the rank."""
+
+    x: Host
+    dimension: int | None  # of the set of lower minimisers; None where it is not determined
+    residual: float  # of the conditions of optimality of both levels, relative
+    normal: Host  # of Z at x: with the slice it balances the slope of f
+    direction: Host | None = None  # of the slice, along which f falls without end
+    doubt: str = ""  # a sentence, where x may not be what it should be
+    sign: Host | None = None  # where f = |x|_1: its subgradient that balances the slice and normal
+    rank: Rank | None = None  # of the slice's equations, where it is not that of g's rows
+
+
+def solve(p: ScaledProblem, x0: Host, doubtful: bool) -> ExactSolution:
+    """Both levels from a point x0 of Z; doubtful directions of A count or do not."""
+    if isinstance(p.domain, Ball):
+        return _on_ball(p, x0, p.domain, doubtful)
+    answer = _on_polyhedron(p, x0 / p.units, p.polyhedron(), doubtful)
+    if not p.is_rescaled:
+        return answer
+    price = p.prices if p.is_l1 else np.ldexp(p.units, -p.exponent)
+    direction, sign = answer.direction, answer.sign
+    return answer._replace(
+        x=p.units * answer.x,
+        normal=answer.normal / price,
+        direction=None if direction is None else _unit(p.units * direction),
+        sign=None if sign is None else sign / price,
+    )
+
+
+def no_lower_minimum(p: ScaledProblem) -> Recession:
+    """A direction of Z along which g falls without end, None where it has a minimiser."""
+    if p.is_bounded:
+        return Recession(None)
+    Z, g = p.polyhedron(), p.g
+    curved = [part.rows for part in g.parts if not isinstance(part, LogisticPart | LinearPart)]
+    N = null_basis(np.vstack([*curved, Z.equal]), p.epsilon)
+    c = N.T @ g.c
+    is_slope, is_clear = _is_slope(norm(c), norm(g.c))
+    c = c if is_slope else 0.0 * c
+    margins, weights = np.zeros((0, N.shape[1])), np.zeros(0)
+    for part in g.parts:
+        if isinstance(part, LogisticPart):
+            along = part.rows @ N
+            lengths = np.sqrt(np.sum(along * along, axis=1))
+            moves = lengths > TOUCHING * np.sqrt(np.sum(part.rows * part.rows, axis=1))
+            margins = np.vstack([margins, along[moves] / lengths[moves, None]])
+            weights = np.append(weights, part.weight * lengths[moves])
+    B = PolyhedronSlice(Z.rows, Z.offset, N).B
+    found = logistic_recession(c, B, margins, weights) if len(margins) else linear_recession(c, B)
+    if found.direction is None:
+        return Recession(None, found.is_certain and is_clear)
+    return Recession(_unit(p.units * (N @ found.direction)))
+
+
+# --- on R^n and the ball --------------------------------------------------------------------------
+
+
+def _on_ball(p: ScaledProblem, x0: Host, ball: Ball, doubtful: bool) -> ExactSolution:
+    """Both levels on a ball: all slices of it are balls."""
+    center = np.zeros(p.n) if ball.center is None else host(ball.center)
+    N = null_basis(p.rows, doubtful=doubtful, found=p.rank)
+    inside = _inside_ball(p, ball, center, N, doubtful) if np.any(p.rank.units != 1.0) else None
+    dimension: int | None = N.shape[1]
+    if inside is not None:
+        x, residual, doubt = inside
+        is_bound = False
+    else:
+        basis = p.basis(doubtful)
+        whole = BallSlice(center, ball.radius, np.eye(p.n), p.factors(basis.shape[1]))
+        g, x, settled = _lower(p, p.g, whole, x0, basis)
+        g = g.magnified(x)
+        slope = g.slope(x)
+        mu = whole.multiplier(slope.vector, x)
+        is_bound = mu * ball.radius > TOUCHING * slope.size
+        pressing, mu = (np.eye(p.n), mu) if is_bound else (N[:, :0].T, 0.0)
+        doubt = _doubt(p, g, x, settled, whole, pressing, mu)
+        residual = _residual(g, whole, x, x0, basis)
+    across = (x - center) - N @ (N.T @ (x - center))
+    part = norm(across) / ball.radius
+    room = math.sqrt(max(1.0 - part, 0.0)) * math.sqrt(1.0 + part)  # relative to the radius
+    if is_bound or room <= NO_ROOM:
+        # The ball binds, or just touches the solutions: then x is the only one.
+        dimension, N, room = (0 if is_bound or N.shape[1] == 0 else None), N[:, :0], 0.0
+    solutions = BallSlice(center, ball.radius * room, N)
+    return _upper(p, p.f, solutions, x, residual, dimension)._replace(doubt=doubt)
+
+
+def _inside_ball(
+    p: ScaledProblem, ball: Ball, center: Host, N: Host, doubtful: bool
+) -> tuple[Host, float, str] | None:
+    """The minimiser of g on R^n next to the center, if that is in the ball; with its residual.
+
+    In g's own units, in which a ball is none; so it serves only where the ball does not matter.
+    """
+    free = p.on_space()
+    fall = no_lower_minimum(free)
+    if fall.direction is not None or not fall.is_certain:
+        return None
+    none, start = N[:, :0].T, np.zeros(p.n)
+    whole = PolyhedronSlice(none, np.zeros(0), np.eye(p.n))
+    basis = free.basis(doubtful)
+    g, u, settled = _lower(free, free.g, whole, start, basis)
+    g = g.magnified(u)
+    w = free.units * u - center
+    w = w - N @ (N.T @ w)
+    if not norm(w) <= (1.0 - TOUCHING) * ball.radius:
+        return None
+    doubt = _doubt(free, g, u, settled, whole, none)
+    return center + w, _residual(g, whole, u, start, basis), doubt
+
+
+# --- on polyhedra ---------------------------------------------------------------------------------
+
+
+def _on_polyhedron(p: ScaledProblem, x0: Host, Z: Polyhedron, doubtful: bool) -> ExactSolution:
+    """Both levels on a polyhedron, R^n included."""
+    f, g, rows, basis = p.f, p.g, p.rows, p.basis(doubtful)
+    if Z.lift is not None:
+        f, g, rows = f.composed(Z.lift), g.composed(Z.lift), rows @ Z.lift
+        basis = Z.lift.T @ basis / math.sqrt(2.0)
+    # 1. The lower level.
+    whole = PolyhedronSlice(Z.rows, Z.offset, null_basis(Z.equal))
+    g, u, settled = _lower(p, g, whole, Z.lifted(x0), basis)
+    if p.rank.is_determined:
+        u = refine(g, whole, Z.equal, u, basis)
+    g = g.magnified(u)
+    residual, slope = _residual(g, whole, u, Z.lifted(x0), basis), g.slope(u)
+    weights, _ = whole.balance(slope.vector, u)
+    doubt = _doubt(p, g, u, settled, whole, np.vstack([whole.rows[weights > 0.0], Z.equal]))
+    # 2. The set of its solutions.
+    equations, rank = np.vstack([rows, Z.equal]), p.rank
+    if Z.lift is not None or len(Z.equal):
+        rank = decide_rank(equations, p.epsilon)
+    N = null_basis(equations, p.epsilon, doubtful, rank)
+    slice_of_Z = PolyhedronSlice(Z.rows, Z.offset, N)
+    presses = weights > max(TOUCHING * slope.size, INDEPENDENT * float(np.max(weights, initial=0)))
+    pressing = whole.rows[presses]
+    faces, dimension = _solution_set(p, Z, slice_of_Z, equations, pressing, u, doubtful)
+    # 3. The upper level.
+    if p.is_l1:
+        answer = _sparsest(p, Z, u, residual, dimension, doubtful, rank)
+        return answer._replace(doubt=doubt or answer.doubt)
+    answer = _upper(p, f, faces, u, residual, dimension)
+    if slice_of_Z is not faces and answer.direction is None:  # the normal of Z, not of a face
+        normal, _ = slice_of_Z.normal(f.slope(answer.x), answer.x)
+        answer = answer._replace(normal=normal)
+    answer = answer._replace(x=Z.point(answer.x), doubt=doubt or answer.doubt)
+    if Z.lift is None:
+        return answer._replace(rank=p.equations_in_x(rank, Z))
+    direction = None if answer.direction is None else Z.lift @ answer.direction
+    return answer._replace(normal=0.5 * Z.lift @ answer.normal, direction=direction)
+
+
+def _solution_set(
+    p: ScaledProblem,
+    Z: Polyhedron,
+    faces: PolyhedronSlice,
+    equations: Host,
+    pressing: Host,
+    u: Host,
+    doubtful: bool,
+) -> tuple[PolyhedronSlice, int | None]:
+    """The slice of all minimisers, one of them u, and its dimension (None: not determined).
+
+    Inequalities that hold with equality on all of the slice belong to its equations. Those with
+    positive multipliers do (``pressing``): along the slice g's slope is 0, and so is the sum of
+    weights <rows, d>. Of the others that are met at u a linear program finds them.
+    """
+    if len(pressing):
+        equations = np.vstack([equations, pressing])
+        faces = PolyhedronSlice(Z.rows, Z.offset, null_basis(equations, p.epsilon, doubtful))
+    met = faces.slack(u, TOUCHING)[0] == 0.0
+    can_move = can_be_strict(faces.B[met])
+    if can_move is None:
+        return faces, None
+    if not can_move.all():
+        equations = np.vstack([equations, faces.rows[met][~can_move]])
+        faces = PolyhedronSlice(Z.rows, Z.offset, null_basis(equations, p.epsilon, doubtful))
+    dimension = faces.N.shape[1]
+    if Z.lift is not None and dimension:  # (p, q) may move where p - q does not
+        moves = np.linalg.svd(Z.lift @ faces.N, compute_uv=False)
+        dimension = int(np.count_nonzero(moves > TOUCHING))
+    return faces, dimension
+
+
+# --- one level ------------------------------------------------------------------------------------
+
+
+def _lower(
+    p: ScaledProblem, g: Parts, where: SetSlice, x: Host, basis: Host
+) -> tuple[Parts, Host, bool]:
+    """A minimiser of g from x, and whether it is one; with g as it was weighted.
+
+    Where all rows can be met at once, their weights do not matter: then they are made alike.
+    """
+    if np.any(p.rank.row_units != 1.0) and g.only(LeastSquaresPart):
+        alike = g.reweighted(p.rank.row_units)
+        met, settled = minimise(alike, where, x, basis)
+        if settled and all(_is_met(part, met) for part in alike.parts):
+            return alike, met, settled
+    return (g, *minimise(g, where, x, basis))
+
+
+def _is_met(part: object, x: Host) -> bool:
+    """Are all rows of these squares met, up to rounding, each relative to its own terms?"""
+    assert isinstance(part, LeastSquaresPart)
+    off = np.abs(product(part.rows, x, part.target))
+    return bool(np.all(off <= 64 * EPS * (np.abs(part.rows) @ np.abs(x) + np.abs(part.target))))
+
+
+def _upper(
+    p: ScaledProblem, f: Parts, where: SetSlice, x: Host, residual: float, dimension: int | None
+) -> ExactSolution:
+    """Minimise f over the slice, from the lower minimiser x."""
+    slope, doubt = f.slope(x), ""
+    if not p.is_bounded and isinstance(where, PolyhedronSlice):
+        flat = where.N @ _flat(f.curvature(x), where.N)
+        c = flat.T @ slope.vector
+        is_slope, is_clear = _is_slope(norm(c), slope.size)
+        fall = Recession(None, is_clear)
+        if is_slope:
+            fall = linear_recession(c, PolyhedronSlice(where.rows, where.offset, flat).B)
+        if fall.direction is not None:
+            direction = _unit(flat @ fall.direction)
+            return ExactSolution(x, dimension, residual, 0.0 * x, direction)
+        doubt = "" if fall.is_certain else HARDLY_FALLS.format("f has a minimum")
+    start, (x, _) = x, minimise(f, where, x)
+    normal, _ = where.normal(f.slope(x), x)
+    residual = max(residual, _residual(f, where, x, start))
+    return ExactSolution(x, dimension, residual, normal, doubt=doubt)
+
+
+def _sparsest(
+    p: ScaledProblem,
+    Z: Polyhedron,
+    x: Host,
+    residual: float,
+    dimension: int | None,
+    doubtful: bool,
+    rank: Rank,
+) -> ExactSolution:
+    """Minimise |x|_1 over the slice, from the lower minimiser x."""
+    if Z.lift is not None:  # an l1 ball: what is sparser than a point of it is in it too
+        Z, x, rank = polyhedron(Space(), p.n), Z.lift @ x, p.rank
+    equations = np.vstack([p.rows, Z.equal])
+    rank = rank._replace(low=rank.high) if doubtful else rank
+    found = sparsest(BasisPursuit(equations, rank, x, Z.rows, Z.offset, p.prices))
+    if found is None:
+        return ExactSolution(x, dimension, residual, 0.0 * x, doubt=NO_PROGRAM)
+    residual, rank = max(residual, found.residual), p.equations_in_x(rank, Z)
+    x = Z.point(found.x)
+    return ExactSolution(x, dimension, residual, found.normal, sign=found.sign, rank=rank)
+
+
+# --- what may be rounding -------------------------------------------------------------------------
+
+
+def _flat(R: Host, N: Host) -> Host:
+    """A basis of the v with R N v = 0, each row of R in its own units."""
+    lengths = np.sqrt(np.sum(R * R, axis=1))
+    along = (R[lengths > 0.0] / lengths[lengths > 0.0, None]) @ N
+    return null_basis(along, found=decide_rank(along, units=as_it_is(along)))
+
+
+def _is_slope(slope: float, size: float) -> tuple[bool, bool]:
+    """Is it a slope, relative to its terms, and is that clear?"""
+    return slope > TOUCHING * size, not NO_SLOPE * size < slope <= TOUCHING * size
+
+
+def _unit(d: Host) -> Host:
+    return d / norm(d)
+
+
+def _doubt(
+    p: ScaledProblem,
+    g: Parts,
+    x: Host,
+    settled: bool,
+    whole: SetSlice,
+    pressing: Host,
+    curvature: float = 0.0,
+) -> str:
+    """Why x may not be the minimiser of g over the whole domain, or "".
+
+    For quadratics: directions in which g varies may be lost beside larger rows or columns, but for
+    those that do not matter relative to the ``curvature`` that a ball adds. Logistic losses may
+    vanish beside the rounding errors of the others: they do no harm if the other losses, and the
+    constraints that press, determine x as well.
+    """
+    if g.is_quadratic:
+        if p.rank.is_plain:
+            return ""
+        R = g.curvature(x)
+        sigma = np.linalg.svd(R, compute_uv=False)
+        least = max(R.shape) * EPS * norm(R)
+        is_lost = np.count_nonzero(sigma > least) < p.rank.low
+        return DROWNED if is_lost and least > 1e-6 * math.sqrt(curvature) else ""
+    slope = g.slope(x)
+    if not settled or math.isinf(slope.error):
+        return NOT_SETTLED
+    least = 1e3 * (whole.normal(slope, x)[1] + slope.error)
+    counted = decide_rank(np.vstack([g.without_negligible(x, least).rows(), pressing])).low
+    return LARGE_MARGINS if counted < decide_rank(np.vstack([g.rows(), pressing])).low else ""
+
+
+def _residual(h: Parts, where: SetSlice, x: Host, start: Host, basis: Host | None = None) -> float:
+    """How much of h's slope at x no normal balances, relative to the size of its terms.
+
+    For quadratics relative to a millionth of their size at the start, if that is more: x may be 0.
+    The slope counts along the directions of the basis, in which h varies: others are rounding.
+    """
+    slope = h.slope(x)
+    if basis is not None:
+        slope = slope._replace(vector=basis @ (basis.T @ slope.vector))
+    size = max(slope.size, 1e-6 * h.slope(start).size) if h.is_quadratic else slope.size
+    return where.normal(slope, x)[1] / size if size > 0.0 else 0.0

@@ -1,0 +1,125 @@
+"""Newton's method over a slice of a ball or polyhedron, to rounding.
+
+A slice is {x0 + N v} ∩ Z, with N an orthonormal basis of its directions. It gives the ``step`` d
+that minimises a quadratic model over itself, and the ``normal`` that balances a slope, with the
+residual of the conditions of optimality. Slopes are computed in twice the precision, so that
+Newton's method is iterative refinement too.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from tiebreak.exact.active_set import PolyhedronSlice
+from tiebreak.exact.ball import BallSlice
+from tiebreak.exact.constants import PARALLEL
+from tiebreak.functions.parts import LinearPart, Parts
+from tiebreak.linalg import deadline
+from tiebreak.linalg.arrays import Host
+from tiebreak.linalg.host import norm
+from tiebreak.linalg.rank import null_basis
+from tiebreak.linalg.spectra import EPS
+
+MAX_NEWTON_STEPS = 100  # ten or so are usual; margins that grow with every step gain 1 each
+SMALL_CHANGE = 1e-6  # of margins, and of x relative: steps below it are quadratically convergent,
+# so that one which no longer shrinks is rounding
+
+SetSlice = BallSlice | PolyhedronSlice
+
+
+def minimise(h: Parts, where: SetSlice, x: Host, basis: Host | None = None) -> tuple[Host, bool]:
+    """A minimiser of h over the slice, from a point x of it, to rounding; and did it settle?
+
+    Newton's method. Where the margins of logistic losses grow until the slice ends, it gains 1
+    with every step: then from margins of the size of 1, doubled again and again, for the directions
+    of the answers hardly change.
+    """
+    start = x
+    x, settled = _newton(h, where, x, basis)
+    steepest = h.largest_margin(where.extent)
+    if settled or not 1.0 < steepest < 2.0**50:
+        return x, settled
+    x = start
+    for halvings in range(math.ceil(math.log2(steepest)), -1, -1):
+        x, settled = _newton(h.with_margins(2.0**-halvings), where, x, basis)
+    return x, settled
+
+
+def refine(h: Parts, faces: PolyhedronSlice, equal: Host, x: Host, basis: Host) -> Host:
+    """The minimiser x once more, on its face, with the multipliers of the face in the slope.
+
+    Multipliers of the size of 1 hide what is left of the slope behind their own rounding errors:
+    in directions where h has little curvature that costs digits of x.
+    """
+    h = h.magnified(x)
+    slope = h.slope(x).vector
+    rows = np.vstack([faces.pressing(slope, x), equal])
+    if not len(rows):
+        return x
+    deadline.check(0.5 * deadline.svd(*rows.shape))
+    weights = np.linalg.lstsq(rows.T, -slope, rcond=PARALLEL)[0]
+    face = PolyhedronSlice(faces.rows, faces.offset, null_basis(rows))
+    balanced = Parts(h.n, (*h.parts, LinearPart(1.0, rows, weights)))
+    better, settled = _newton(h, face, x, basis, balanced)
+    return better if settled else x
+
+
+def _newton(
+    h: Parts,
+    where: SetSlice,
+    x: Host,
+    basis: Host | None = None,
+    balanced: Parts | None = None,
+) -> tuple[Host, bool]:
+    """A minimiser of h over the slice, from a point x of it, and whether it is one to rounding.
+
+    Each step minimises the quadratic model over the slice itself. Far away, where logistic losses
+    have hardly any curvature, a quadratic above h takes the model's place: its steps always
+    descend. Steps that no longer shrink, and no longer change the margins, are rounding.
+
+    Args:
+        basis: the directions in which h is known to vary, as columns; keeps the rounding errors of
+            flat directions out.
+        balanced: h plus a linear function that is constant on the slice, such that their slopes
+            cancel; then what is left is known to more digits.
+    """
+    before, far = math.inf, not h.is_quadratic and balanced is None
+    R: Host | None = None
+    for _ in range(MAX_NEWTON_STEPS):
+        deadline.check()
+        near = h if far or balanced is not None else h.magnified(x)
+        slope = (balanced or near).slope(x)
+        if R is None or not h.is_quadratic:
+            R = near.curvature(x, above=far)
+            if basis is not None and not where.is_factorised:
+                R = (R @ basis) @ basis.T
+        if basis is not None and balanced is None:
+            slope = slope._replace(vector=basis @ (basis.T @ slope.vector))
+        d = where.step(R, slope, x)
+        length, change = norm(d), h.largest_change(d)
+        if far:
+            far = change > 1.0
+            x = x + d
+            continue
+        x = x + (d if h.is_quadratic else _line_search(near, x, d) * d)
+        stalls = length > 0.5 * before and length <= SMALL_CHANGE * norm(x)
+        if change <= SMALL_CHANGE and (stalls or length <= 2.0 * EPS * norm(x)):
+            return x, True
+        before = length
+    near = h if balanced is not None else h.magnified(x)
+    slope = (balanced or near).slope(x)
+    return x, h.is_quadratic or where.normal(slope, x)[1] <= 8.0 * slope.error < math.inf
+
+
+def _line_search(h: Parts, x: Host, d: Host) -> float:
+    """How far to go along d: all the way unless h rises there, then to its lowest point."""
+    derivative = h.along(x, d)
+    if derivative(1.0) <= 0.0:
+        return 1.0
+    low, high = 0.0, 1.0
+    while high - low > 1e-3 * low and high > 1e-12:
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if derivative(middle) < 0.0 else (low, middle)
+    return high

@@ -1,0 +1,113 @@
+"""Both levels in units in which rounding does least harm, with the rank of the lower one."""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+
+import numpy as np
+
+from tiebreak.exact.polyhedra import Polyhedron, polyhedron
+from tiebreak.functions.parts import LeastSquaresPart, Parts
+from tiebreak.linalg.arrays import Host
+from tiebreak.linalg.host import norm
+from tiebreak.linalg.rank import Rank, decide_rank, in_units
+from tiebreak.linalg.spectra import equilibrate
+from tiebreak.sets.boxes import Box
+from tiebreak.sets.domains import Domain, Halfspace, Space
+
+UNITLESS = (Space, Box, Halfspace)  # sets of the same kind whatever units each variable has
+
+
+class ScaledProblem:
+    """f quadratic or |x|_1, and g = phi(Ax) + <c, x>, over Z, in NumPy.
+
+    Where Z bounds each variable for itself, or not at all, all of it is in units in which g's
+    columns are alike: x = units u, powers of two, so that nothing is rounded. Other sets compare
+    the variables, and so have units of their own: there only the rank is decided in others.
+
+    Args:
+        domain: Z.
+        f: the upper level, scaled; without parts where it is |x|_1.
+        g: the lower level, scaled.
+        rows: those of g as it was before it was scaled.
+        epsilon: the unit of rounding of the data.
+        is_l1: is f |x|_1, up to a factor?
+    """
+
+    def __init__(
+        self, domain: Domain, f: Parts, g: Parts, rows: Host, epsilon: float, is_l1: bool
+    ) -> None:
+        self.domain, self.n, self.epsilon, self.is_l1 = domain, f.n, epsilon, is_l1
+        self.is_bounded = math.isfinite(domain.diameter_in(f.n))
+        self._f, self._g, self._rows_in_x = f, g, rows
+        self.row_factors, columns = equilibrate(rows)
+        self.units = np.ones(f.n)
+        if isinstance(domain, UNITLESS) and np.any(columns != 1.0):
+            self.units, columns = _units(columns, rows, f), np.ones(f.n)
+        self.is_rescaled = bool(np.any(self.units != 1.0))
+        self.f, self.g, self.exponent = f, g, 0
+        if self.is_rescaled:
+            f, g = f.stretched(self.units), g.stretched(self.units)
+            self.f, self.g, self.exponent = f.scaled(), g.scaled(), f.exponent
+        self.rows = rows * self.units
+        self.rank = decide_rank(self.rows, epsilon, (self.row_factors, columns))
+        self.prices = self.units / np.max(self.units)  # of |x|_1, up to a factor
+
+    def on_space(self) -> ScaledProblem:
+        """The same on R^n."""
+        f, g, rows = self._f, self._g, self._rows_in_x
+        return ScaledProblem(Space(), f, g, rows, self.epsilon, self.is_l1)
+
+    def polyhedron(self) -> Polyhedron:
+        """Z, which is no ball, in the units of u."""
+        Z = polyhedron(self.domain, self.n)
+        return Z.stretched(self.units) if self.is_rescaled else Z
+
+    def basis(self, doubtful: bool) -> Host:
+        """The directions in which g varies, as columns."""
+        return self.rank.basis[:, : self.rank.high if doubtful else self.rank.low]
+
+    def factors(self, rank: int) -> tuple[Host, Host] | None:
+        """The singular values and vectors of g's curvature, where the rank's decision has them."""
+        if len(self.g.parts) != 1 or not self.g.only(LeastSquaresPart) or not self.rank.is_plain:
+            return None
+        (part,), sigma = self.g.parts, np.zeros(self.n)
+        sigma[:rank] = math.sqrt(part.weight) * norm(part.rows) * self.rank.sigma[:rank]
+        return sigma, self.rank.basis.T
+
+    @cached_property
+    def rank_in_x(self) -> Rank:
+        """The rank with multipliers and directions in the units of x."""
+        return in_units(self.rank, self._rows_in_x, self.units) if self.is_rescaled else self.rank
+
+    def equations_in_x(self, rank: Rank, Z: Polyhedron) -> Rank:
+        """The rank of g's rows and Z's equations in the units of x."""
+        if not self.is_rescaled:
+            return rank
+        rows = np.vstack([self.rows, Z.equal]) / self.units
+        lengths = np.ones(len(rows))  # Z's equations have length 1 in the units of x too
+        lengths[len(self.rows) :] = np.sqrt(np.sum(rows[len(self.rows) :] ** 2, axis=1))
+        found = in_units(rank, rows, self.units)
+        return found._replace(row_units=lengths * found.row_units)
+
+    def rank_in_u(self, rank: Rank) -> Rank:
+        """A rank in the units of x in those of u, of rows that have been scaled to length 1."""
+        lengths, done = np.ones(len(rank.row_units)), 0
+        for block in self._g.blocks():
+            rows = slice(done, done + len(block))
+            lengths[rows], done = norm(self.rows[rows]), rows.stop
+        row_units, units = lengths * rank.row_units, rank.units / self.units
+        return rank._replace(row_units=row_units, units=units, basis=rank.right)
+
+
+def _units(columns: Host, rows: Host, f: Parts) -> Host:
+    """These units of x; of variables that g does not depend on those of f, with the same mean."""
+    sizes, in_g = f.sizes(), rows.any(axis=0)
+    in_both, in_f_alone = in_g & (sizes > 0.0), ~in_g & (sizes > 0.0)
+    units = np.where(in_g, columns, np.median(columns[in_g]))
+    if in_f_alone.any():
+        products = columns[in_both] * sizes[in_both]
+        scale = np.median(np.log2(products)) if in_both.any() else 0.0
+        units[in_f_alone] = np.exp2(np.round(scale - np.log2(sizes[in_f_alone])))
+    return units
