@@ -22,7 +22,7 @@ from tiebreak.functions.base import Function
 from tiebreak.functions.elementary import Quadratic, SquaredNorm
 from tiebreak.functions.losses import LeastSquares, Logistic
 from tiebreak.functions.penalties import Composite
-from tiebreak.functions.sums import summands
+from tiebreak.functions.sums import matrices_of, summands
 from tiebreak.linalg import arrays, deadline
 from tiebreak.linalg.matrices import DENSE_LIMIT, WIDE_LIMIT, Matrix
 from tiebreak.linalg.spectra import EPS, cleaned, clear_rank, equilibrate
@@ -83,8 +83,7 @@ def problem_in_float64(problem: Problem) -> Problem:
     """
     if not problem.is_single or sum(map(_entries, problem.smooth_parts)) > WIDE_LIMIT:
         return problem
-    parts = (part for _, part in summands(problem.smooth_parts[1].bare))
-    found = [part.matrix for part in parts if part.matrix is not None]
+    found = matrices_of(problem.smooth_parts[1])
     is_clear = deadline.unless_too_long(lambda: all(map(_is_clear, found)), False)
     return problem.in_float64 or problem if is_clear else problem
 
@@ -162,4 +161,4 @@ def _step_cost(problem: Problem) -> float:
 
 def _entries(h: Function) -> int:
     """How many entries the matrices of h store."""
-    return sum(part.matrix.size for _, part in summands(h.bare) if part.matrix is not None)
+    return sum(matrix.size for matrix in matrices_of(h))

@@ -23,7 +23,7 @@ from tiebreak.driver.result import SUCCESSES, Result, Row, Trace
 from tiebreak.driver.run import Counts, Intermediate, Method, Run, Saved
 from tiebreak.exact.intervals import prove_at
 from tiebreak.functions.callables import Smooth
-from tiebreak.functions.gradient_check import wrong_gradient
+from tiebreak.functions.gradient_check import wrong_slope
 from tiebreak.functions.sums import summands
 from tiebreak.linalg import arrays, checks, deadline
 from tiebreak.linalg.arrays import Array
@@ -499,7 +499,7 @@ def _wrong_slopes(problem: Problem, x: Array) -> str:
     """A sentence if the gradient of a callable is surely wrong near x, else ""."""
     for name, h in zip(("upper", "lower"), problem.smooth_parts, strict=True):
         for _, part in summands(h.bare):
-            said = wrong_gradient(name, part, problem.domain, x) if isinstance(part, Smooth) else ""
+            said = wrong_slope(name, part, problem.domain, x) if isinstance(part, Smooth) else ""
             if said:
                 return said
     return ""

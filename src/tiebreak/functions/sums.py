@@ -18,6 +18,7 @@ from tiebreak.functions.base import (
 from tiebreak.linalg import arrays, checks, tables
 from tiebreak.linalg.arrays import Array, Image
 from tiebreak.linalg.fingerprints import remember
+from tiebreak.linalg.matrices import Matrix
 
 F = TypeVar("F", bound=Function)
 
@@ -216,3 +217,8 @@ def summands(h: Function, weight: float = 1.0) -> list[tuple[float, Function]]:
     if isinstance(h, Sum):
         return summands(h.first, weight) + summands(h.second, weight)
     return [(weight, h)]
+
+
+def matrices_of(h: Function) -> list[Matrix]:
+    """The matrices of the functions that h is a weighted sum of."""
+    return [part.matrix for _, part in summands(h.bare) if part.matrix is not None]
