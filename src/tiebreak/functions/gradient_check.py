@@ -84,7 +84,7 @@ def check_gradient(owner: str, name: str, h: SmoothFunction, domain: Domain, x0:
         )
 
 
-def wrong_gradient(name: str, h: SmoothFunction, domain: Domain, x: Array) -> str:
+def wrong_slope(name: str, h: SmoothFunction, domain: Domain, x: Array) -> str:
     """A sentence if the gradient of ``h`` is surely wrong along a direction near x, else "".
 
     The function along a line has one variable, and is checked as above with some twenty values.

@@ -222,3 +222,8 @@ def summands(h: Function, weight: float = 1.0) -> list[tuple[float, Function]]:
     if isinstance(h, Sum):
         return summands(h.first, weight) + summands(h.second, weight)
     return [(weight, h)]
+
+
+def matrices_of(h: Function) -> list[Matrix]:
+    """The matrices of the functions that h is a weighted sum of."""
+    return [part.matrix for _, part in summands(h.bare) if part.matrix is not None]
