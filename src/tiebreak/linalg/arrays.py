@@ -93,6 +93,11 @@ def rounding_unit(epsilon: float, *sizes: int) -> float:
     return epsilon * (64.0 + 0.5 * max(sizes, default=1))
 
 
+def is_real_floating(x: Array) -> bool:
+    """Is ``x`` of a real floating-point type?"""
+    return bool(namespace(x).isdtype(x.dtype, "real floating"))
+
+
 def is_real(x: Array) -> bool:
     """Does ``x`` hold real numbers, floating-point or whole?"""
     if type(x) is np.ndarray:  # asked for every gradient, and isdtype is slow
