@@ -95,7 +95,7 @@ def floating(owner: str, name: str, value: Any) -> Array:
         value = value.astype(value.dtype.newbyteorder("="))
     if xp.isdtype(value.dtype, ("integral", "bool")):
         value = xp.astype(value, xp.float64)
-    if not xp.isdtype(value.dtype, "real floating"):
+    if not arrays.is_real_floating(value):
         raise TypeError(f"{owner}: {name} must hold real numbers, got dtype {value.dtype}")
     if not str(value.dtype).endswith(("float32", "float64")):
         raise TypeError(f"{owner}: {name} must be float32 or float64, got dtype {value.dtype}")
