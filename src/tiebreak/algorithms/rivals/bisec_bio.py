@@ -15,6 +15,7 @@ import numpy as np
 from tiebreak.algorithms import fista
 from tiebreak.algorithms.common import (
     TOLERANCE,
+    check_positive,
     is_due,
     need_lipschitz,
     need_smooth,
@@ -41,7 +42,7 @@ class Call(NamedTuple):
     slope: Array
 
 
-class Findings(NamedTuple):
+class BisectionFindings(NamedTuple):
     """How far the bisection has come."""
 
     low: float  # no point of Z with f <= low was found to be good enough for g
@@ -88,9 +89,9 @@ class State(NamedTuple):
         return self.call.run.x.x
 
     @property
-    def findings(self) -> Findings:
+    def findings(self) -> BisectionFindings:
         """The bracket and the number of calls."""
-        return Findings(self.low, self.high, self.calls, self.capped)
+        return BisectionFindings(self.low, self.high, self.calls, self.capped)
 
 
 @dataclass(frozen=True)
@@ -138,9 +139,7 @@ class BisecBiO:
     )
 
     def __post_init__(self) -> None:
-        for name in ("eps_f", "eps_g"):
-            if getattr(self, name) is not None:
-                checks.positive("BisecBiO", name, getattr(self, name))
+        check_positive(self, "eps_f", "eps_g")
         checks.whole("BisecBiO", "gradients", self.gradients, 2)
 
     def check(self, problem: Problem) -> None:

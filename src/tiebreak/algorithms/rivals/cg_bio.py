@@ -14,6 +14,8 @@ from tiebreak.algorithms import fista
 from tiebreak.algorithms.common import (
     TOLERANCE,
     averaged,
+    check_positive,
+    check_within,
     is_due,
     need_lipschitz,
     need_smooth,
@@ -21,7 +23,7 @@ from tiebreak.algorithms.common import (
 )
 from tiebreak.algorithms.fista import Fista
 from tiebreak.functions.base import Function, Minorant
-from tiebreak.linalg import arrays, checks
+from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Array, Image
 from tiebreak.problem import Point, Problem
 from tiebreak.proofs.certificate import StepEvidence
@@ -93,12 +95,8 @@ class CGBiO:
     guarantee: ClassVar[str] = "f - f* <= O(1/k); g - g* <= O(1/k) + eps_g/2"
 
     def __post_init__(self) -> None:
-        for name in ("eps_f", "eps_g"):
-            if getattr(self, name) is not None:
-                checks.positive("CGBiO", name, getattr(self, name))
-        scale = checks.number("CGBiO", "scale", self.scale, "a number in (0, 2]")
-        if not 0.0 < scale <= 2.0:
-            raise ValueError(f"CGBiO: scale must be a number in (0, 2], got {self.scale}")
+        check_positive(self, "eps_f", "eps_g")
+        check_within(self, "scale", "a number in (0, 2]", lambda scale: 0.0 < scale <= 2.0)
 
     def check(self, problem: Problem) -> None:
         """Refuse a problem outside the assumptions, with one sentence."""

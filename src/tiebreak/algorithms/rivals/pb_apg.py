@@ -14,6 +14,8 @@ from tiebreak.algorithms import fista
 from tiebreak.algorithms.common import (
     DEFAULT_HORIZON,
     bending,
+    check_positive,
+    check_whole,
     need_lipschitz,
     positive_smoothness,
     typical_length,
@@ -74,12 +76,9 @@ class PBAPG:
     guarantee: ClassVar[str] = "|f - f*| <= O(K^(-2/r)), g - g* <= O(K^-2) after K planned steps"
 
     def __post_init__(self) -> None:
-        for name in ("penalty", "accuracy"):
-            if getattr(self, name) is not None:
-                checks.positive("PBAPG", name, getattr(self, name))
+        check_positive(self, "penalty", "accuracy")
         checks.flag("PBAPG", "adaptive", self.adaptive)
-        if self.horizon is not None:
-            checks.whole("PBAPG", "horizon", self.horizon, 1)
+        check_whole(self, "horizon")
 
     def planned(self, steps: int) -> PBAPG:
         """The same for a run of at most so many steps."""

@@ -10,9 +10,14 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from tiebreak.algorithms import fista
-from tiebreak.algorithms.common import DEFAULT_HORIZON, need_lipschitz, need_short_step
+from tiebreak.algorithms.common import (
+    DEFAULT_HORIZON,
+    check_positive,
+    check_whole,
+    need_lipschitz,
+    need_short_step,
+)
 from tiebreak.algorithms.fista import State
-from tiebreak.linalg import checks
 from tiebreak.linalg.arrays import Array
 from tiebreak.problem import Problem
 from tiebreak.proofs.certificate import StepEvidence
@@ -57,11 +62,8 @@ class RAPM:
     )
 
     def __post_init__(self) -> None:
-        for name in ("eta", "step_size"):
-            if getattr(self, name) is not None:
-                checks.positive("RAPM", name, getattr(self, name))
-        if self.horizon is not None:
-            checks.whole("RAPM", "horizon", self.horizon, 1)
+        check_positive(self, "eta", "step_size")
+        check_whole(self, "horizon")
 
     def planned(self, steps: int) -> RAPM:
         """The same for a run of at most so many steps."""
