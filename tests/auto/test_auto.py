@@ -10,6 +10,7 @@ from planted import smooth as planted
 from planted.structured import COMBINATIONS, instance
 
 import tiebreak as tb
+from tiebreak.algorithms.base import Method
 from tiebreak.auto import selection
 from tiebreak.auto.bregman import BregmanIteration
 from tiebreak.auto.cascade import Candidate, Cascade
@@ -183,7 +184,7 @@ def test_a_road_that_is_too_dear_is_taken_after_as_many_steps_as_it_costs(monkey
     assert result.upper_value == pytest.approx(exact.upper_value, rel=1e-10)
 
 
-class Broken:
+class Broken(Method):
     """An exact method that fails in one way or another."""
 
     name, paper, assumptions, guarantee = "broken", "", "", ""

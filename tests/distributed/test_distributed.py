@@ -21,7 +21,7 @@ from test_backends import difference, solved, truth
 import tiebreak as tb
 from tiebreak import distributed
 from tiebreak.distributed.shards import Answer, Facts, Request, Worker
-from tiebreak.driver.run import Counted
+from tiebreak.driver.counted import Counted
 from tiebreak.functions.base import PointWithImage
 
 ray: Any = pytest.importorskip("ray", reason="needs Ray: pip install 'tiebreak[ray]'")

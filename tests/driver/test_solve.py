@@ -25,6 +25,7 @@ import scipy.sparse as sp
 from planted import smooth as planted
 
 import tiebreak as tb
+from tiebreak.algorithms.base import Method
 from tiebreak.algorithms.common import REFRESH
 from tiebreak.driver import checkpoint
 
@@ -1094,7 +1095,7 @@ def test_the_state_of_a_method_from_elsewhere_is_not_saved_and_its_result_return
         lower_value: float
         evidence: Any
 
-    class Elsewhere:
+    class Elsewhere(Method):
         name = "elsewhere"
 
         def check(self, problem: Any) -> None: ...

@@ -7,8 +7,6 @@ depends neither on the clock nor on the units of the problem.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from tiebreak.algorithms.adaptive import AdaptiveAGMBiO
@@ -20,7 +18,7 @@ from tiebreak.auto.quasi_newton import DENSE
 from tiebreak.exact.method import Exact
 from tiebreak.functions.base import Function, SquaredNorm
 from tiebreak.functions.losses import LeastSquares, Logistic, Quadratic
-from tiebreak.functions.parts import parts_of
+from tiebreak.functions.parts import matrices_of, matrix_of, parts_of
 from tiebreak.functions.penalties import Composite
 from tiebreak.linalg import arrays, deadline
 from tiebreak.linalg.matrices import DENSE_LIMIT, WIDE_LIMIT, Matrix
@@ -45,10 +43,10 @@ NEWTON = 10.0  # steps, where g is logistic
 def choose(problem: Problem) -> Cascade:
     """The roads for this problem; where no method takes it, one that says so when asked."""
     last = Candidate(first_order(problem), "", "")
-    closed = refusal(Exact(), problem)
+    closed = Exact().check(problem)
     without = [last]  # without the exact road
     solved, is_krylov = "an exact answer", False
-    if not refusal(BregmanIteration(), problem) and not refusal(last.method, problem):
+    if not BregmanIteration().check(problem) and not last.method.check(problem):
         polish = Candidate(BregmanIteration(), "", "", is_safe=True, polishes=True)
         without = [last._replace(steps=OPENING), polish, last]
         is_krylov = (problem.dimension or 0) > DENSE and conjugate_gradients.applies(problem)
@@ -58,11 +56,10 @@ def choose(problem: Problem) -> Cascade:
         solved = "a factorisation"
     if closed:
         first, *others = without
-        what = closed.rpartition("got ")[2]  # the sentence in full is for those who ask for Exact
-        no = f"there is no {'factorisation of' if is_krylov else 'exact road with'} {what}"
+        no = f"there is no {'factorisation of' if is_krylov else 'exact road with'} {closed.got}"
         return Cascade((first._replace(why=f"for {no}"), *others))
     exact = Candidate(Exact(), "exact", f"by structure ({_sizes(problem)})")
-    if refusal(last.method, problem):
+    if last.method.check(problem):
         return Cascade((exact,))
     steps = _exact_cost(problem) / _step_cost(problem)
     if steps <= PATIENCE:
@@ -82,8 +79,7 @@ def problem_in_float64(problem: Problem) -> Problem:
     """
     if not problem.is_single or sum(map(_entries, problem.smooth_parts)) > WIDE_LIMIT:
         return problem
-    parts = (part for _, part in parts_of(problem.smooth_parts[1].bare))
-    found = [part.matrix for part in parts if hasattr(part, "matrix")]
+    found = matrices_of(problem.smooth_parts[1])
     is_clear = deadline.unless_too_long(lambda: all(map(_is_clear, found)), False)
     return problem.in_float64 or problem if is_clear else problem
 
@@ -104,16 +100,7 @@ def _is_clear(matrix: Matrix) -> bool:
 def first_order(problem: Problem) -> AdaptiveAGMBiO | BiSG:
     """The first-order method: the adaptive one; Bi-SG where the penalties have no joint prox."""
     adaptive, other = AdaptiveAGMBiO(), BiSG()
-    return other if refusal(adaptive, problem) and not refusal(other, problem) else adaptive
-
-
-def refusal(method: Any, problem: Problem) -> str:
-    """Why the method does not take the problem, without its name; "" where it does."""
-    try:
-        method.check(problem)
-    except ValueError as error:
-        return str(error).partition(": ")[2]
-    return ""
+    return other if adaptive.check(problem) and not other.check(problem) else adaptive
 
 
 # -- sizes and costs ------------------------------------------------------------------------------
@@ -122,18 +109,17 @@ def refusal(method: Any, problem: Problem) -> str:
 def _sizes(problem: Problem) -> str:
     """The lower level and its size in words, such as "least squares below, 40 x 100"."""
     names = {LeastSquares: "least squares", Logistic: "logistic loss", Quadratic: "quadratic"}
-    found = parts_of(problem.smooth_parts[1].bare)
-    words = [names.get(type(part), type(part).__name__) for _, part in found]
-    shapes = [part.matrix.shape for _, part in found if hasattr(part, "matrix")]
-    size = ", ".join(f"{rows} x {n}" for rows, n in shapes)
+    g = problem.smooth_parts[1]
+    words = [names.get(type(part), type(part).__name__) for _, part in parts_of(g.bare)]
+    size = ", ".join("{} x {}".format(*matrix.shape) for matrix in matrices_of(g))
     return f"{' + '.join(words)} below{', ' if size else ''}{size}"
 
 
 def _rows(h: Function, n: int) -> int:
     """How many rows the matrices of h have, as Exact sees it."""
-    return sum(
-        part.matrix.shape[0] if hasattr(part, "matrix") else n if type(part) is SquaredNorm else 1
-        for _, part in parts_of(h.bare)
+    others = [part for _, part in parts_of(h.bare) if matrix_of(part) is None]
+    return sum(matrix.shape[0] for matrix in matrices_of(h)) + sum(
+        n if type(part) is SquaredNorm else 1 for part in others
     )
 
 
@@ -161,4 +147,4 @@ def _step_cost(problem: Problem) -> float:
 
 def _entries(h: Function) -> int:
     """How many entries the matrices of h store."""
-    return sum(part.matrix.size for _, part in parts_of(h.bare) if hasattr(part, "matrix"))
+    return sum(matrix.size for matrix in matrices_of(h))

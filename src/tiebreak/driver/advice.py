@@ -24,7 +24,7 @@ def what_next(
 ) -> str:
     """What is not proved, why, and what would help, in a sentence or two; "" where all is well."""
     parts = []
-    steep = _levels(run, "lipschitz_violations")
+    steep = _levels(run.report.lipschitz_violations)
     if steep:
         parts.append(
             f"The {' and the '.join(steep)} function rises faster than its Lipschitz constant "
@@ -63,7 +63,7 @@ def _too_wide(
             return ["f(x) is proved to be too low: x does not minimise the lower level well enough"]
         estimate = f"|f(x) - f*| is about {proof.upper_estimate:.2g}, an estimate"
         width = f" ({estimate})" if math.isfinite(proof.upper_estimate) else ""
-        why = getattr(getattr(run.state, "findings", None), "one_sided", "")
+        why = run.report.one_sided
         return [
             f"That f(x) does not lie below f* by more than was asked for is not proved{width}: "
             f"{why}{'; ' if why else ''}Problem(error_bound=...) would close that, "
@@ -85,10 +85,10 @@ def _too_wide(
             f"The wider gap is {missing:.2g} times the tolerance; at the present rate "
             f"about {steps:,} steps would do (max_iter is {max_iter:,})"
         ]
-    otherwise = ", or try another gamma (a smaller one favours the lower level)"
+    remedy = run.method.remedy
     return [
         f"The wider gap is {missing:.2g} times the tolerance and hardly shrinks: "
-        f"relax rtol{otherwise if hasattr(run.method, 'gamma') else ''}"
+        f"relax rtol{', ' if remedy else ''}{remedy}"
     ]
 
 
@@ -116,15 +116,14 @@ def _steps_needed(rows: Sequence[Row], tolerance: tuple[float, float]) -> int | 
     return int(round(needed, digits)) if needed < 1e12 else None
 
 
-def _levels(run: Run, doubt: str) -> list[str]:
-    """The levels of whose function the method has noted this doubt."""
-    counts = getattr(run.state, doubt, (0, 0))
+def _levels(counts: tuple[int, int]) -> list[str]:
+    """The levels of which something was counted."""
     return [name for name, count in zip(("upper", "lower"), counts, strict=True) if count]
 
 
 def contradiction(run: Run) -> str:
     """Which promise cannot be true: no certificate then."""
-    not_convex = _levels(run, "convexity_violations")
+    not_convex = _levels(run.report.convexity_violations)
     if not_convex:
         return (
             f"The {' and the '.join(not_convex)} function fell below its own tangent: it is not "

@@ -16,6 +16,8 @@ import json
 import math
 import os
 import re
+import time
+import warnings
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -24,6 +26,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from tiebreak.algorithms import accelerated, adaptive, fista, levels, momentum, shared_passes
+from tiebreak.algorithms.base import Method
 from tiebreak.algorithms.rivals import a_irg, alternating, bi_sg, bisec_bio, cg_bio, sea
 from tiebreak.auto import (
     bregman_state,
@@ -33,7 +36,7 @@ from tiebreak.auto import (
     quasi_newton,
 )
 from tiebreak.driver.result import Row
-from tiebreak.driver.run import Counts, Least, Saved
+from tiebreak.driver.run import Counts, Least, Run, Saved
 from tiebreak.exact import method
 from tiebreak.functions.base import Minorant, Smooth
 from tiebreak.functions.groups import Groups
@@ -47,7 +50,8 @@ from tiebreak.proofs.certificate import Intervals, Standing, StepEvidence
 from tiebreak.proofs.models import Model
 from tiebreak.sets.cuts import Products
 
-FORMAT = 7  # raised whenever an older file could not be continued faithfully
+PAUSE = 20.0  # times what saving took: so long until the next time
+FORMAT = 8  # raised whenever an older file could not be continued faithfully
 SCALES = (1e-2, 1.0, 1e6)  # how far from x0 callables are asked, beside 1 + |x0|
 
 # Everything that a run is made of, by the names that files use: never to be changed or used again.
@@ -92,6 +96,56 @@ TYPES: dict[str, Any] = {
     "sea": sea.State,
 }
 NAMES = {kind: name for name, kind in TYPES.items()}
+
+
+class Store:
+    """Where a run is saved, if anywhere; saving takes at most a twentieth of the time."""
+
+    def __init__(
+        self, path: str | Path | None, problem: Problem, method: Method, x0: Array
+    ) -> None:
+        self.path = None if path is None else _checked_path(path)
+        self.x0 = x0
+        if self.path is not None:
+            self.who = identity(problem, method, x0)
+        self._due, self._has_warned = 0.0, False
+
+    def load(self) -> Saved | None:
+        """The run saved there, None where there is none."""
+        if self.path is None or not self.path.exists():
+            return None
+        return load(self.path, self.who, self.x0)
+
+    def save(self, run: Run) -> None:
+        """Save the run now; a warning, once, where that cannot be done."""
+        if self.path is None:
+            return
+        began = time.perf_counter()
+        try:
+            save(self.path, self.who, run.saved())
+        except (OSError, TypeError) as error:
+            if not self._has_warned:
+                what = f"checkpoint: {self.path} could not be written ({error}); the run goes on"
+                warnings.warn(what, RuntimeWarning, stacklevel=3)
+            self._has_warned = True
+        ended = time.perf_counter()
+        self._due = ended + PAUSE * (ended - began)
+
+    def save_when_due(self, run: Run) -> None:
+        """Save the run where that was not done for a while."""
+        if self.path is not None and time.perf_counter() >= self._due:
+            self.save(run)
+
+
+def _checked_path(path: str | Path) -> Path:
+    if not isinstance(path, str | Path):
+        raise TypeError(f"solve: checkpoint must be a file name, got {type(path).__name__}")
+    target = Path(path)
+    if target.suffix != ".npz":
+        raise ValueError(f"solve: checkpoint must be a .npz file, got {str(path)!r}")
+    if not target.parent.is_dir():
+        raise ValueError(f"solve: checkpoint must lie in a folder that exists, got {str(path)!r}")
+    return target
 
 
 def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
@@ -190,7 +244,7 @@ def save(path: Path, who: dict[str, str], run: Any) -> None:
     write_atomically(path, lambda file: np.savez(file, header=text, data=data))
 
 
-def load(path: Path, who: dict[str, str], x0: Array) -> Any:
+def load(path: Path, who: dict[str, str], x0: Array) -> Saved:
     """The run saved at ``path``; one clear sentence if it belongs to something else."""
     otherwise = "give another file name or delete it"
     try:

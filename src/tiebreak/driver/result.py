@@ -6,10 +6,11 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol, overload
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 
+from tiebreak.algorithms.base import Findings
 from tiebreak.functions.base import Function, Smooth
 from tiebreak.functions.parts import parts_of
 from tiebreak.linalg import deadline
@@ -31,17 +32,6 @@ STATUSES = {
 SUCCESSES = ("certified", "solved")
 
 NOTABLE = 1e-3  # the report counts what exceeds this part of the largest: averages are rarely 0
-
-
-class Findings(Protocol):
-    """What a method found out besides x, in its own words."""
-
-    @property
-    def dimension(self) -> int | None:
-        """Of the solution set of the lower level, None where unknown."""
-
-    def lines(self) -> list[tuple[str, str]]:
-        """Lines for the report: a label of at most 10 characters, and a text."""
 
 
 class Row(NamedTuple):
