@@ -15,12 +15,12 @@ from tiebreak import theory
 from tiebreak.algorithms.base import Method, Refusal, StateReport
 from tiebreak.algorithms.common import (
     DEFAULT_HORIZON,
-    bending,
     check_whole,
     check_within,
     need_lipschitz,
     out_of_bounds,
     positive_smoothness,
+    typical_curvature,
     with_fresh_images,
     with_violations,
 )
@@ -55,7 +55,7 @@ class State(NamedTuple):
 
     k: int  # steps of Algorithm 1 taken
     A: float  # A_k, the sum of the step sizes a_i
-    x: Array  # x_k, of which the theorems speak
+    x: Array  # x_k, which the theorems are about
     z: Array  # z_k
     x_images: tuple[Image, Image, Any]  # of x under the matrices of f and g, and their reach
     f_y: Minorant  # f1 and g1 at y_k
@@ -131,7 +131,7 @@ class Accelerated(Method):
     # -- the step size ------------------------------------------------------------------------
 
     def theorem(self, problem: Problem) -> str:
-        """Which theorem of the paper speaks for a run on ``problem``, in words."""
+        """Which theorem of the paper applies to a run on ``problem``, in words."""
         if self.gamma is not None:
             return f"gamma = {self.gamma:g}"
         if (order := _order(problem)) is not None:
@@ -154,7 +154,7 @@ class Accelerated(Method):
             )
         else:
             if _penalises_upper(problem):  # L_g/w with the w that makes it independent of units
-                L_g = bending(problem, f, f_0, g_0)
+                L_g = typical_curvature(problem, f, f_0, g_0)
             S = theory.smoothness_error_bound(
                 L_f, L_g, order=order or 2.0, iterations=self.horizon or DEFAULT_HORIZON
             )

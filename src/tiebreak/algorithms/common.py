@@ -91,8 +91,8 @@ def _distance_moved(problem: Problem, g_0: Minorant) -> float:
     return max(arrays.norm(g_0.slope) / L_g, start) if known else start
 
 
-def bending(problem: Problem, h: Function, h_0: Minorant, g_0: Minorant) -> float:
-    """How much the slope of h turns over a typical length, per length, its penalty included.
+def typical_curvature(problem: Problem, h: Function, h_0: Minorant, g_0: Minorant) -> float:
+    """How much the slope of h changes over a typical length, per length, its penalty included.
 
     That is L_h, or where h1 is linear its slope over a typical length; and the slope of h2 over
     how far the lower level moves: a penalty pulls to the origin, so the domain's size says little.
@@ -109,7 +109,7 @@ def positive_smoothness(problem: Problem, h: Function, h_0: Minorant, g_0: Minor
     Any positive number is admissible there; this one makes the first step on a linear function as
     long as the domain.
     """
-    return h.lipschitz or bending(problem, h, h_0, g_0) or 1.0
+    return h.lipschitz or typical_curvature(problem, h, h_0, g_0) or 1.0
 
 
 def is_due(k: int) -> bool:

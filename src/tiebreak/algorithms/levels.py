@@ -25,7 +25,7 @@ from tiebreak.proofs.certificate import StepEvidence
 
 @dataclass(frozen=True)
 class OnlineLevels:
-    """g_k from an accelerated projected gradient run on g beside the main loop, one step ahead."""
+    """g_k from an accelerated projected gradient run on g, interleaved with the main loop."""
 
 
 @dataclass(frozen=True)

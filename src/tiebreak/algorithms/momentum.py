@@ -14,7 +14,7 @@ from collections.abc import Generator
 from typing import NamedTuple
 
 from tiebreak.algorithms.common import REFRESH, out_of_bounds
-from tiebreak.algorithms.shared_passes import Minorants, Reply, Request, forward
+from tiebreak.algorithms.shared_passes import DataReply, DataRequest, Minorants, forward
 from tiebreak.functions.base import Minorant
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Array
@@ -30,7 +30,7 @@ class Momentum(NamedTuple):
     """A run on h since its last restart."""
 
     A: float  # A_k, the sum of the step sizes a_i
-    x: Point  # x_k, of which the inequality speaks
+    x: Point  # x_k
     z: Point  # z_k
     origin: Array  # z_0, where it began
     smoothness: float  # the estimate of L_h1, for the next step
@@ -67,7 +67,7 @@ class Step(NamedTuple):
         return self.g_x, x.x, self.y.g.beside(x.g)
 
 
-class Trial(NamedTuple):
+class TrialStep(NamedTuple):
     """A step with one L, and by how much h1 then rises above its minorant at y_k."""
 
     step: Step
@@ -78,7 +78,7 @@ class Trial(NamedTuple):
     g: tuple[float, float]
 
 
-def advance(problem: Problem, run: Momentum, eta: float) -> Generator[Request, Reply, Step]:
+def advance(problem: Problem, run: Momentum, eta: float) -> Generator[DataRequest, DataReply, Step]:
     """One step, with the smallest L >= the estimate that the inequality allows."""
     (f1, g1), L, y = problem.smooth_parts, run.smoothness, run.ahead
     for _ in range(TRIES):
@@ -98,20 +98,20 @@ def advance(problem: Problem, run: Momentum, eta: float) -> Generator[Request, R
 
 def _trial(
     problem: Problem, run: Momentum, eta: float, L: float, y: Minorants | None
-) -> Generator[Request, Reply, Trial]:
+) -> Generator[DataRequest, DataReply, TrialStep]:
     """The step with this L; ``y`` is f1 and g1 at y_k, where they are known."""
     has_f = eta > 0.0
-    a = _step_size(L, run.A)
-    A = run.A + a
+    a = _step_size(L, run.A)  # a_k
+    A = run.A + a  # A_{k+1}
     share = a / A if run.A > 0.0 else 1.0
     if y is None:
-        (y,) = (yield Request(has_f, at=[mixed(run.x, run.z, share)])).minorants
-    slope = y.g.slope if y.f is None else y.g.slope + eta * y.f.slope
+        (y,) = (yield DataRequest(has_f, at=[mixed(run.x, run.z, share)])).minorants
+    slope = y.g.slope if y.f is None else y.g.slope + eta * y.f.slope  # of h1 at y_k
     z = yield from forward(has_f, problem.prox(run.z.x - a * slope, a * eta, a))
-    x = mixed(run.x, z, share)
+    x = mixed(run.x, z, share)  # x_{k+1}
     if (run.steps + 1) % REFRESH == 0:
         x = yield from forward(has_f, x.x)
-    reply = yield Request(has_f, at=_next_y(problem, x, z, A, L), values_at=[x])
+    reply = yield DataRequest(has_f, at=_next_y(problem, x, z, A, L), values_at=[x])
     ahead = reply.minorants[0] if reply.minorants else None
     ((f1_x, g1_x),) = reply.values
 
@@ -132,7 +132,7 @@ def _trial(
         sizes += eta * (abs(f1_x) + abs(y.f.value))
     sizes += share * arrays.norm(slope, steepness) * arrays.norm(dz, square)
     slack = 16.0 * arrays.epsilon(dz) * sizes
-    return Trial(step, rise, slack, share * share * square, (f1_x, inner_f), (g1_x, inner_g))
+    return TrialStep(step, rise, slack, share * share * square, (f1_x, inner_f), (g1_x, inner_g))
 
 
 def _next_y(problem: Problem, x: Point, z: Point, A: float, L: float) -> list[Point]:

@@ -1,8 +1,8 @@
 """Coroutines that share data passes: each yields what it needs to know, all are answered at once.
 
-A run on f and g is written as a generator. It yields a `Request` (points to be multiplied, or to be
-evaluated) and is sent a `Reply`; `run_together` answers what several runs request at the same time
-by one call of f and one of g, both begun before either is waited for.
+A run on f and g is written as a generator. It yields a `DataRequest` (points to be multiplied, or
+to be evaluated) and is sent a `DataReply`; `run_together` answers what several runs request at the
+same time by one call of f and one of g, both begun before either is waited for.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Minorants(NamedTuple):
     g: Minorant
 
 
-class Request(NamedTuple):
+class DataRequest(NamedTuple):
     """Points to be multiplied by the matrices, to be evaluated with slopes, or values alone."""
 
     has_f: bool  # otherwise it is about g alone
@@ -34,7 +34,7 @@ class Request(NamedTuple):
     values_at: Sequence[Point] = ()
 
 
-class Reply(NamedTuple):
+class DataReply(NamedTuple):
     """What was requested, in its order."""
 
     points: list[Point]
@@ -42,13 +42,13 @@ class Reply(NamedTuple):
     values: list[tuple[float, float]]  # f1 (nan where it was not requested) and g1
 
 
-def forward(has_f: bool, x: Array) -> Generator[Request, Reply, Point]:
+def forward(has_f: bool, x: Array) -> Generator[DataRequest, DataReply, Point]:
     """x with its images."""
-    (point,) = (yield Request(has_f, forward=[x])).points
+    (point,) = (yield DataRequest(has_f, forward=[x])).points
     return point
 
 
-def run_together(problem: Problem, runs: Sequence[Generator[Request, Reply, T]]) -> list[T]:
+def run_together(problem: Problem, runs: Sequence[Generator[DataRequest, DataReply, T]]) -> list[T]:
     """What the runs return."""
     requests = {i: next(run) for i, run in enumerate(runs)}
     returned: dict[int, T] = {}
@@ -63,7 +63,7 @@ def run_together(problem: Problem, runs: Sequence[Generator[Request, Reply, T]])
     return [returned[i] for i in range(len(runs))]
 
 
-def _replies(problem: Problem, requests: Sequence[Request]) -> list[Reply]:
+def _replies(problem: Problem, requests: Sequence[DataRequest]) -> list[DataReply]:
     f1, g1 = problem.smooth_parts
     with_f = [request for request in requests if request.has_f]
     f_begun = _begin(f1, with_f, lambda point: point.f)
@@ -75,12 +75,12 @@ def _replies(problem: Problem, requests: Sequence[Request]) -> list[Reply]:
         points = [Point(x, next(f_images) if has_f else None, next(g_images)) for x in xs]
         minorants = [Minorants(next(f_minorants) if has_f else None, next(g_minorants)) for _ in at]
         values = [(next(f_values) if has_f else math.nan, next(g_values)) for _ in values_at]
-        replies.append(Reply(points, minorants, values))
+        replies.append(DataReply(points, minorants, values))
     return replies
 
 
 def _begin(
-    h: SmoothFunction, requests: Sequence[Request], of: Callable[[Point], PointWithImage]
+    h: SmoothFunction, requests: Sequence[DataRequest], of: Callable[[Point], PointWithImage]
 ) -> Callable[[], tuple[Iterator[Image], Iterator[Minorant], Iterator[float]]]:
     """All that the requests ask of h, in their order, once it is waited for."""
     images = h.forward(*(x for request in requests for x in request.forward))

@@ -1,9 +1,9 @@
-"""A relay: several methods on one problem, one after the other, as one method.
+"""A cascade: several methods on one problem, one after the other, as one method.
 
 Each runs until it ends by itself, fails or has had its steps; then the next one begins. Where one
 has an answer but no proof of it, the last one goes on for the proof alone, and the answer stays.
-Where both gaps are proved and the next one polishes, it may try, for a bounded number of steps: its
-point counts only if it is proved too. One loop, one ledger, one clock, one trace.
+Where both gaps are proved and the next one refines, it may try, for a bounded number of steps: its
+point counts only if it is proved too. One loop, one bound accumulator, one clock, one trace.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from tiebreak.problem import Problem
 from tiebreak.proofs.certificate import UNDERFLOW, Proved, StepEvidence
 
 ANSWERS = ("solved",)  # statuses with which a method has its point, proved or not
-HOPE = 32  # steps after which f* should have some lower bound, and that of g* a better one
+HOPELESS_AFTER = 32  # steps of a proof without a lower bound on f*, or a better one on g*
 BETTER = 0.99  # of a gap: what counts as better
-PROVING = 300  # steps at least for the proof of an answer
-CLOSER = 1e-3  # of what a point gives up of g is asked of the next, where a proof needs it
-POLISHING = 8  # times as many, or as were taken so far, for a polish
+PROVING = 300  # steps at least for the proof of an answer; or twice as many as were taken
+CLOSER = 1e-3  # of the lower-level suboptimality of a point is asked of the next, for a proof
+REFINING = 8  # times PROVING, or the steps so far: what a refinement may take
 WORSE = "g is larger there than at a point seen before"
-AHEAD, WANTED, AT_WORK, OVER = 1, 2, 3, 4  # how far a polish is; 0: there is none
+AHEAD, WANTED, AT_WORK, OVER = 1, 2, 3, 4  # where a refinement is; 0: there is none
 
 
 class Candidate(NamedTuple):
-    """A method of a relay, and what the report says of it.
+    """A method of a cascade, and what the report says of it.
 
     ``title`` is the method in a word or two ("": as it describes itself), ``why`` the reason for
-    taking it. A road with ``steps`` is left after so many. Where one fails that ``is_safe``, whose
-    x is never worse than its start, the next one begins there, otherwise where that one began. One
-    that ``polishes`` is also taken once the road before it has its proof.
+    taking it. It is left after ``steps``, where given. Where one fails that ``is_safe``, whose x is
+    never worse than its start, the next one begins there, otherwise where that one began. One that
+    ``refines`` is also taken once the candidate before it has its proof.
     """
 
     method: Method
@@ -45,25 +45,25 @@ class Candidate(NamedTuple):
     why: str
     steps: int | None = None
     is_safe: bool = False
-    polishes: bool = False
+    refines: bool = False
 
 
 class State(NamedTuple):
-    """Where a relay is; x and the values are those of the method at work, or the ones held."""
+    """Where a cascade is; x and the values are those of the method at work, or the ones held."""
 
     k: int
-    candidate: int  # the number of the road
-    taken: int  # steps on it
+    candidate: int  # its number
+    taken: int  # its steps
     inner: Any  # the state of its method
     start: Array  # where that method began
     held: Any  # the state of the method that has an answer, None before
     holder: int  # the number of that method
     is_over: bool  # is that answer the last word, proved or not?
-    proving: int  # steps that its proof, or a polish, may take; 0 before, -1: there is no hope
+    proving: int  # steps that its proof, or a refinement, may take; 0 before, -1: no hope
     moved: tuple[int, float]  # the step of it that last made the gap of g smaller, and that gap
-    refinement: int  # how far it is
-    proved: Any  # the state that a polish began with; it comes back where the polish fails
-    is_better: bool  # is the polish at work better than that, as far as can be told?
+    refinement: int  # where it is: AHEAD, WANTED, AT_WORK or OVER
+    proved: Any  # the state that a refinement began with; it comes back where that fails
+    is_better: bool  # is the refinement at work better than that, as far as can be told?
     notes: tuple[str, ...]  # how the former candidates ended, for the report
     lipschitz_violations: tuple[int, int]  # doubts about f and g, of all candidates
     convexity_violations: tuple[int, int]
@@ -74,19 +74,19 @@ class State(NamedTuple):
 
     @property
     def shown(self) -> Any:
-        """The state whose point counts: a polish shows nothing before it is better."""
+        """The state whose point counts: a refinement shows nothing before it is better."""
         if self.is_worse:
             return self.proved
         return self.held or self.inner
 
     @property
     def is_worse(self) -> bool:
-        """Is a polish at work that is not better yet than what was proved?"""
+        """Is a refinement at work that is not better yet than what was proved?"""
         return self.refinement == AT_WORK and not self.is_better
 
     @property
     def fallback(self) -> State | None:
-        """What was proved before a polish, where that is still on its way or waits for its proof.
+        """What was proved before a refinement that is at work, or waits for its proof.
 
         As if there had been none; None where nothing was.
         """
@@ -140,13 +140,13 @@ class Cascade(Method):
     adapts: ClassVar[bool] = True
 
     def check(self, problem: Problem) -> Refusal | None:
-        """Refuse what the last road refuses: the others were chosen to fit."""
+        """Refuse what the last candidate refuses: the others were chosen to fit."""
         return self.candidates[-1].method.check(problem)
 
     def planned(self, steps: int) -> Cascade:
         """The same with the horizons filled in that the methods leave open.
 
-        No road takes more than half of the steps, if others are to follow.
+        None takes more than half of the steps, if others are to follow.
         """
         candidates = []
         for candidate in self.candidates:
@@ -157,7 +157,7 @@ class Cascade(Method):
         return replace(self, candidates=tuple(candidates))
 
     def describe(self, problem: Problem) -> str:
-        """The first road in words."""
+        """The first candidate in words."""
         return _words(self.candidates[0], problem)
 
     def history(self, problem: Problem, state: State) -> str:
@@ -199,22 +199,22 @@ class Cascade(Method):
         return self.candidates[state.candidate].method.report(state.inner)
 
     def init(self, problem: Problem, x0: Array) -> State:
-        """The first road begins."""
+        """The first candidate begins."""
         method = self.candidates[0].method
         inner = method.init(problem, x0)
         report = method.report(inner)
         return State(
             k=0, candidate=0, taken=0, inner=inner, start=x0, held=None, holder=0, is_over=False,
-            proving=0, moved=(0, math.inf), refinement=self._polish_after(0), proved=None,
+            proving=0, moved=(0, math.inf), refinement=self._refinement_after(0), proved=None,
             is_better=False, notes=(), lipschitz_violations=report.lipschitz_violations,
             convexity_violations=report.convexity_violations, readings="",
             least=_least(inner.evidence, math.inf), allowed=math.inf, evidence=inner.evidence,
         )  # fmt: skip
 
     def step(self, problem: Problem, state: State) -> State:
-        """One step of the method at work; the next road begins where it fails or has to end."""
+        """One step of the method at work; the next one begins where it fails or has to end."""
         if state.refinement in (WANTED, AT_WORK):
-            return self._polished(problem, state)
+            return self._refine(problem, state)
         candidate, k = self.candidates[state.candidate], state.k + 1
         is_last = state.candidate + 1 == len(self.candidates)
         if candidate.steps is not None and state.taken >= candidate.steps and not is_last:
@@ -224,7 +224,7 @@ class Cascade(Method):
             before = state.fallback or state._replace(is_over=True)
             return before._replace(k=k, evidence=StepEvidence())
         try:
-            # As with `planned` steps: what one road takes of the time, others may need.
+            # As with `planned` steps: what one takes of the time, others may need.
             with contextlib.nullcontext() if is_last else deadline.half():
                 inner = candidate.method.step(problem, state.inner)
         except (np.linalg.LinAlgError, ImportError, MemoryError, deadline.TooLong) as error:
@@ -254,17 +254,17 @@ class Cascade(Method):
             k=k, taken=state.taken + 1, inner=inner, least=least, evidence=inner.evidence
         )
         if status in ANSWERS and not is_last:
-            return self._held(problem, state, inner)
+            return self._hold_answer(problem, state, inner)
         return state
 
-    def _held(self, problem: Problem, state: State, answer: Any) -> State:
-        """The last road begins, for the proof of an answer; before it a polish, which is quick."""
+    def _hold_answer(self, problem: Problem, state: State, answer: Any) -> State:
+        """The last candidate begins, for the proof of an answer; before it a quick refinement."""
         note = self.history(problem, state._replace(notes=()))
         before = state._replace(
             held=answer, holder=state.candidate, proving=max(PROVING, 2 * state.k)
         )
         last = len(self.candidates) - 1
-        helps = last >= 1 and self.candidates[last - 1].polishes and state.candidate < last - 1
+        helps = last >= 1 and self.candidates[last - 1].refines and state.candidate < last - 1
         after = self._next(problem, before, note, answer.x, last - helps)
         return after._replace(evidence=_both(answer.evidence, after.evidence))
 
@@ -273,15 +273,15 @@ class Cascade(Method):
         standing = proved.standing
         state = state._replace(allowed=proved.asked[1])
         if state.held is not None:
-            has_none = state.taken >= HOPE and math.isinf(standing.upper_gap)
+            has_none = state.taken >= HOPELESS_AFTER and math.isinf(standing.upper_gap)
             if standing.lower_gap < BETTER * state.moved[1]:
                 state = state._replace(moved=(state.taken, standing.lower_gap))
             is_last = state.candidate + 1 == len(self.candidates)
-            is_stuck = is_last and state.taken >= state.moved[0] + HOPE
+            is_stuck = is_last and state.taken >= state.moved[0] + HOPELESS_AFTER
             has_none |= is_stuck and standing.lower_gap > proved.asked[1]
             if has_none or min(proved.asked) <= UNDERFLOW:
                 state = state._replace(proving=state.taken or -1)
-        # A polish secures f(x) from below, and sooner than a smaller eta would.
+        # A refinement secures f(x) from below, and sooner than a smaller eta would.
         if standing.is_within(proved.asked) and state.refinement == AHEAD:
             return state._replace(refinement=WANTED)
         history = proved if state.held is None else _for_the_proof(state, proved)
@@ -290,21 +290,21 @@ class Cascade(Method):
         method = self.candidates[state.candidate].method
         return state._replace(inner=method.adapt(state.inner, history))
 
-    def _polish_after(self, candidate: int) -> int:
-        """Is there a polish for what this road proves?"""
+    def _refinement_after(self, candidate: int) -> int:
+        """AHEAD where the next candidate refines what this one proves, else 0."""
         after = self.candidates[candidate + 1 : candidate + 2]
-        return AHEAD if any(other.polishes for other in after) else 0
+        return AHEAD if any(other.refines for other in after) else 0
 
-    def _polished(self, problem: Problem, state: State) -> State:
-        """The next step of a polish, or the proved state again where it fails or takes too long."""
+    def _refine(self, problem: Problem, state: State) -> State:
+        """The next step of a refinement; the proved state where it fails or takes too long."""
         k = state.k + 1
         if state.refinement == WANTED:
-            polish = self.candidates[state.candidate + 1]
-            inner = _begun(polish, problem, state.x, self._report(state).eta)
+            refinement = self.candidates[state.candidate + 1]
+            inner = _begin(refinement, problem, state.x, self._report(state).eta)
             return state._replace(
                 k=k, candidate=state.candidate + 1, taken=0, inner=inner, refinement=AT_WORK,
-                proved=state.inner, is_better=polish.method.report(inner).is_good,
-                proving=POLISHING * max(PROVING, k), evidence=inner.evidence,
+                proved=state.inner, is_better=refinement.method.report(inner).is_good,
+                proving=REFINING * max(PROVING, k), evidence=inner.evidence,
             )  # fmt: skip
         method = self.candidates[state.candidate].method
         inner = method.step(problem, state.inner)
@@ -314,7 +314,7 @@ class Cascade(Method):
             k=k, taken=state.taken + 1, least=least, evidence=inner.evidence
         )
         if status in ANSWERS and inner.lower_value <= least + state.allowed:
-            return self._held(problem, state, inner)
+            return self._hold_answer(problem, state, inner)
         values = inner.upper_value, inner.lower_value
         if status or state.taken > state.proving or not all(map(math.isfinite, values)):
             return state.fallback or state
@@ -323,17 +323,17 @@ class Cascade(Method):
     def _next(
         self, problem: Problem, state: State, note: str, x: Array, number: int | None = None
     ) -> State:
-        """The next road, or the one of that number, begins at x."""
+        """The next candidate, or the one of that number, begins at x."""
         candidate = state.candidate + 1 if number is None else number
         x = arrays.like(x, state.start)  # an answer may be in a wider precision
-        inner = _begun(self.candidates[candidate], problem, x, self._report(state).eta)
+        inner = _begin(self.candidates[candidate], problem, x, self._report(state).eta)
         return state._replace(
             candidate=candidate,
             taken=0,
             inner=inner,
             start=x,
             moved=(0, math.inf),
-            refinement=OVER if state.held is not None else self._polish_after(candidate),
+            refinement=OVER if state.held is not None else self._refinement_after(candidate),
             notes=(*state.notes, note) if note else state.notes,
             evidence=inner.evidence,
         )
@@ -343,7 +343,7 @@ def _for_the_proof(state: State, proved: Proved) -> Proved:
     """What is proved as the method at work should see it, while an answer waits for its proof.
 
     The gap of its own point, and, once that is small, a tolerance below that it does not meet: its
-    bound on f* is short by about what its point gives up of g, so that it has to give up less.
+    bound on f* is short by about the suboptimality of its point for g, which has to fall.
     """
     inner, (asked_upper, asked_lower) = state.inner, proved.asked
     own = proved.standing.upper_gap - (state.upper_value - inner.upper_value)
@@ -355,12 +355,12 @@ def _for_the_proof(state: State, proved: Proved) -> Proved:
     )
 
 
-def _begun(candidate: Candidate, problem: Problem, x: Array, eta: float) -> Any:
-    """The road's method at x; a polish also gets the eta of the method before it, if that has one.
+def _begin(candidate: Candidate, problem: Problem, x: Array, eta: float) -> Any:
+    """The candidate's method at x; a refinement gets the eta of the method before it, if any.
 
     Then x is about argmin g + eta f, so that it knows the size of its first multiplier.
     """
-    if candidate.polishes:
+    if candidate.refines:
         return candidate.method.init_near(problem, x, eta)
     return candidate.method.init(problem, x)
 

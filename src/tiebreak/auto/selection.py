@@ -1,7 +1,7 @@
 """Which methods ``method="auto"`` takes, in which order, and why.
 
-Where the structure gives the exact answer (`Exact`), that costs a few factorisations; a first-order
-step costs a few passes over the data. Both are known from the sizes alone, so that the choice
+Where there is an exact answer by direct factorisation (`Exact`), that costs a few factorisations; a
+first-order step costs a few data passes. Both are known from the sizes alone, so that the choice
 depends neither on the clock nor on the units of the problem.
 """
 
@@ -27,12 +27,12 @@ from tiebreak.problem import Problem
 from tiebreak.sets.domains import Ball, Halfspace, L1Ball, Space
 
 CLEAR_LIMIT = 512  # largest smaller side of a matrix whose singular values are asked for
-OPENING = 1000  # steps that the first-order method has before the polish takes over
-PATIENCE = 5000  # first-order steps: an exact road that costs no more is taken at once
-OVERHEAD = 3e5  # what a step costs beside its products, in multiplications
-MEMORY = 2.5  # a pass over a matrix waits for memory: so many multiplications an entry
+OPENING = 1000  # steps that the first-order method has before the refinement takes over
+EXACT_AT_ONCE = 5000  # first-order steps: an exact answer that costs no more is computed at once
+OVERHEAD = 3e5  # what a step costs besides its products, in multiplications
+MEMORY = 2.5  # a data pass waits for memory: so many multiplications an entry
 
-# Costs of an exact road beside n² (rows of f and g) multiplications, measured on n = 60 to 300.
+# Costs of an exact answer relative to n² (rows of f and g) multiplications: n = 60 to 300.
 FACTORISATION = 20.0
 ON_POLYHEDRA = 8.0  # many faces: a general solver finds the right one
 ON_L1_BALL = 30.0  # the same in twice as many variables
@@ -41,41 +41,44 @@ NEWTON = 10.0  # steps, where g is logistic
 
 
 def choose(problem: Problem) -> Cascade:
-    """The roads for this problem; where no method takes it, one that says so when asked."""
+    """The cascade for this problem; where no method takes it, one that says so when asked."""
     last = Candidate(first_order(problem), "", "")
     closed = Exact().check(problem)
-    without = [last]  # without the exact road
+    without = [last]  # without the exact method
     solved, is_krylov = "an exact answer", False
     if not BregmanIteration().check(problem) and not last.method.check(problem):
-        polish = Candidate(BregmanIteration(), "", "", is_safe=True, polishes=True)
-        without = [last._replace(steps=OPENING), polish, last]
+        refinement = Candidate(BregmanIteration(), "", "", is_safe=True, refines=True)
+        without = [last._replace(steps=OPENING), refinement, last]
         is_krylov = (problem.dimension or 0) > DENSE and conjugate_gradients.applies(problem)
     if is_krylov:
-        krylov = BregmanIteration(gives_up=True)
-        without = [Candidate(krylov, "exact, by conjugate gradients", "", steps=PATIENCE), *without]
+        krylov = BregmanIteration(only_cg=True)
+        without = [
+            Candidate(krylov, "exact, by conjugate gradients", "", steps=EXACT_AT_ONCE),
+            *without,
+        ]
         solved = "a factorisation"
     if closed:
         first, *others = without
-        no = f"there is no {'factorisation of' if is_krylov else 'exact road with'} {closed.got}"
+        no = f"there is no {'factorisation of' if is_krylov else 'exact method with'} {closed.got}"
         return Cascade((first._replace(why=f"for {no}"), *others))
-    exact = Candidate(Exact(), "exact", f"by structure ({_sizes(problem)})")
+    exact = Candidate(Exact(), "exact", f"by direct factorisation ({_sizes(problem)})")
     if last.method.check(problem):
         return Cascade((exact,))
     steps = _exact_cost(problem) / _step_cost(problem)
-    if steps <= PATIENCE:
+    if steps <= EXACT_AT_ONCE:
         return Cascade((exact, *without))
     why = f"for {solved} costs as much as {steps:,.0f} steps ({_sizes(problem)})"
     first, *others = [*without[:-1], last._replace(steps=int(steps))]
-    exact = exact._replace(why="by structure")
+    exact = exact._replace(why="by direct factorisation")
     return Cascade((first._replace(why=why), *others, exact, last))
 
 
 def problem_in_float64(problem: Problem) -> Problem:
-    """The wider problem, where the data are in single precision and few; else the problem itself.
+    """The problem in float64, where the data are in float32 and few; else the problem itself.
 
-    In single precision little can be proved. Where the data are many, only the proof is widened;
-    and where g's matrices have singular values that are rounding errors of single precision, which
-    in double would count, and change the answer by orders of magnitude.
+    In float32 little can be proved. Where the data are many, only the proof is in float64; so it is
+    where g's matrices have singular values that are rounding errors of float32, which in float64
+    would count, and change the answer by orders of magnitude.
     """
     if not problem.is_single or sum(map(_entries, problem.smooth_parts)) > WIDE_LIMIT:
         return problem
@@ -85,7 +88,7 @@ def problem_in_float64(problem: Problem) -> Problem:
 
 
 def _is_clear(matrix: Matrix) -> bool:
-    """Does the rank in double precision leave no doubt in single?  False if that is not known."""
+    """Is the rank in float64 beyond doubt in float32 too?  False if that is not known."""
     rows, n = matrix.shape
     if min(rows, n) > CLEAR_LIMIT or rows * n > DENSE_LIMIT or not matrix.is_explicit:
         return False
@@ -124,7 +127,7 @@ def _rows(h: Function, n: int) -> int:
 
 
 def _exact_cost(problem: Problem) -> float:
-    """About how many multiplications the exact road takes."""
+    """About how many multiplications the exact answer takes."""
     n = problem.dimension or 1
     f, g = problem.smooth_parts
     cost = FACTORISATION * n * n * (_rows(f, n) + _rows(g, n) + 1)
@@ -140,7 +143,7 @@ def _exact_cost(problem: Problem) -> float:
 
 
 def _step_cost(problem: Problem) -> float:
-    """About how many multiplications a first-order step takes: two passes for f, four for g."""
+    """About how many multiplications a first-order step takes: 2 data passes for f, 4 for g."""
     f, g = (_entries(h) for h in problem.smooth_parts)
     return OVERHEAD + MEMORY * (2.0 * f + 4.0 * g)
 

@@ -42,7 +42,7 @@ class State(NamedTuple):
 
     @property
     def x(self) -> Array:
-        """The average, the point that the theorem speaks of."""
+        """The average, which the theorem is about."""
         return self.average.x
 
 

@@ -11,12 +11,12 @@ from typing import ClassVar, NamedTuple
 
 from tiebreak.algorithms.base import Method, Refusal
 from tiebreak.algorithms.common import (
-    bending,
     check_positive,
     check_within,
     need_lipschitz,
     need_short_step,
     positive_smoothness,
+    typical_curvature,
 )
 from tiebreak.algorithms.fista import need_joint_prox
 from tiebreak.algorithms.rivals import alternating
@@ -119,7 +119,7 @@ class BiSG(Method):
         if t is None:
             t = 1.0 / positive_smoothness(problem, problem.lower, g_0, g_0)
         if c is None:
-            c = 1.0 / (bending(problem, problem.upper, f_0, g_0) or 1.0)
+            c = 1.0 / (typical_curvature(problem, problem.upper, f_0, g_0) or 1.0)
         return State(0, alternation, float(t), float(c), alternating.first_evidence(alternation))
 
     def step(self, problem: Problem, state: State) -> State:

@@ -57,7 +57,7 @@ class CGBiO(Method):
 
     First phase: FISTA on g, begun anew wherever g has risen, until the Frank-Wolfe gap
     max_{s in Z} <grad g(x), x - s> is at most eps_g/2, which proves g(x) - g* <= eps_g/2. The gap
-    needs a gradient at x itself, so it is looked at only where FISTA begins anew and when the
+    needs a gradient at x itself, so it is computed only where FISTA begins anew and when the
     number of steps has grown by about a tenth. From that x_0 on,
 
         s_k     = argmin of <grad f(x_k), s> over
@@ -160,7 +160,7 @@ class CGBiO(Method):
 
 
 def _first_phase_step(problem: Problem, state: State, before: Fista) -> State:
-    """FISTA on g, and now and then a look whether g(x) is good enough."""
+    """FISTA on g, and now and then a test whether g(x) is good enough."""
     run = fista.advance(problem, before, 0.0, 1.0, state.step_size)
     has_risen = run.g_x > before.g_x
     state = state._replace(

@@ -36,7 +36,7 @@ class RAPM(Method):
     min h <= 2 R0²/(s (K+1)²) says that f - f* <= 2 R0²/(s eta (K+1)²) and g - g* <= 2 R0²/(s
     (K+1)²) + eta (f* - f): both O(1/K) with eta = 1/(K+1). Under weak sharpness, eta <= alpha/(2 M)
     makes them O(1/K²), for then eta (f* - f) <= (g - g*)/2. Nothing in this needs f2 = g2 = 0;
-    alpha and M then speak of the whole g and of subgradients of the whole f.
+    alpha and M are then about the whole g and subgradients of the whole f.
 
     Args:
         eta: the weight of f. None: alpha/(2 M) where the problem has an error bound of order 1

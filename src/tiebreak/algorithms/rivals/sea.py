@@ -46,7 +46,7 @@ class State(NamedTuple):
 
     @property
     def x(self) -> Array:
-        """The average, the point that the bounds speak of."""
+        """The average, which the bounds are about."""
         return self.average.x
 
 
@@ -110,7 +110,7 @@ class SEA(Method):
         """The method and its step sizes, in words."""
         s = f"{self.upper_step:g}" if self.upper_step is not None else "D/(G sqrt(T))"
         t = f"{self.lower_step:g}" if self.lower_step is not None else "1/L_g"
-        proved = "" if problem.is_bounded else ", no theorem speaks for it (unbounded domain)"
+        proved = "" if problem.is_bounded else ", no convergence theorem applies (unbounded domain)"
         return f"SEA, upper steps {s}, lower steps {t}, averaged{proved}"
 
     def report(self, state: State) -> StateReport:
