@@ -252,7 +252,7 @@ def test_a_sparse_problem_is_described_solved_and_reported(here, no_drawing, cap
     np.testing.assert_allclose(x, [0.0, 1.0, 0.0], atol=1e-12)
     report = strict_json(here / "out" / "report.json")
     assert report["status"] == "certified"
-    assert report["method"] == "auto: exact, by structure (least squares below, 1 x 3)"
+    assert report["method"] == "auto: exact, by direct factorisation (least squares below, 1 x 3)"
     low, high = report["upper"]["optimum"]
     assert low <= 1.0 <= high
 

@@ -7,9 +7,9 @@ and proves how close the answer is.
     print(tb.solve(problem))
 """
 
-from tiebreak.algorithms.accelerated import FixedLevels, GivenLevels, OnlineLevels
 from tiebreak.algorithms.adaptive import AdaptiveAGMBiO
 from tiebreak.algorithms.agm_bio import AGMBiO
+from tiebreak.algorithms.levels import FixedLevels, GivenLevels, OnlineLevels
 from tiebreak.algorithms.p_agm_bio import PAGMBiO
 from tiebreak.algorithms.rivals.a_irg import AIRG
 from tiebreak.algorithms.rivals.bi_sg import BiSG

@@ -324,9 +324,7 @@ def _methods(arguments: argparse.Namespace) -> int:
     from tiebreak.driver.registry import methods
 
     width = min(shutil.get_terminal_size().columns, 100)
-    words = (
-        "auto is exact where that is quick, else adaptive and then a polish; all by their names:"
-    )
+    words = "auto is exact where that is quick, else adaptive, then refined; all by their names:"
     print(textwrap.fill(words, width))
     for method in methods():
         print(f"\n{method.name}")

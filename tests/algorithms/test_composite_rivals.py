@@ -179,7 +179,7 @@ def test_the_inequality_of_the_alternating_steps(count):
         run = list(states(BiSG(), problem, x0, 20))
         t = run[0].step_size
         for before, after in itertools.pairwise(run):
-            a, b, s = before.turns, after.turns, before.turns.upper_step
+            a, b, s = before.alternation, after.alternation, before.alternation.upper_step
             f_x, g_out, x, x1 = a.f_x, a.g_out, a.x.x, b.x.x
             steep = f_x.slope + subgradient(PENALTIES[case[0]][1], x)
             for u in (case[2].project(3.0 * rng.standard_normal(N)) for _ in range(3)):

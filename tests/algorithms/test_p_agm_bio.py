@@ -253,7 +253,7 @@ def check_step(c, before, after, best):
     for h in (c.f, c.g):
         assert_jensen(h.penalty, A, a, x, x1, z1)
     assert c.domain.contains(z1, 1e-12)
-    assert after.steep == after.bent == (0, 0)
+    assert after.lipschitz_violations == after.convexity_violations == (0, 0)
     for found, h in ((after.upper_value, c.f), (after.lower_value, c.g)):
         size = h.curved * float(np.sum(np.abs(h.B) @ np.abs(x1) + np.abs(h.c))) + abs(h.value(x1))
         assert found == pytest.approx(h.value(x1), rel=1e-11, abs=1e-12 * size)
@@ -280,14 +280,14 @@ def check_identities(c, method, steps):
     state = method.init(problem, c.x0)
     best = c.domain.project(c.x0)
     for _ in range(steps):
-        aux = state.auxiliary
+        aux = state.level_run
         if aux is not None and c.g.value(aux.u) <= c.g.value(best):
             best = aux.u
         after = method.step(problem, state)
         if after.k > state.k:  # not in the first phase of FixedLevels
             worst = max(worst, check_step(c, state, after, best))
-        if aux is not None and after.auxiliary is not None:
-            worst = max(worst, check_auxiliary(c, aux, after.auxiliary, state.lower_smoothness))
+        if aux is not None and after.level_run is not None:
+            worst = max(worst, check_auxiliary(c, aux, after.level_run, state.lower_smoothness))
         state = after
     return worst
 

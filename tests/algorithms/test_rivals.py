@@ -186,7 +186,7 @@ def test_the_inequality_of_the_alternating_steps(count):
             run = list(states(method, problem, p.x0, 20))
             t = run[0].step_size if isinstance(method, BiSG) else run[0].lower_step
             for before, after in itertools.pairwise(run):
-                a, b, s = before.turns, after.turns, before.turns.upper_step
+                a, b, s = before.alternation, after.alternation, before.alternation.upper_step
                 f_x, g_out, x, x1 = a.f_x, a.g_out, a.x.x, b.x.x
                 for u in points:
                     l_f = f_x.value + f_x.slope @ (u - x)

@@ -1,4 +1,4 @@
-"""method="auto": the road it takes, what it reaches there, and what happens where a road ends."""
+"""method="auto": the methods it takes, what they reach, and what happens where one ends."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def unstructured():
     )
 
 
-# --- the exact road ------------------------------------------------------------------------------
+# --- the exact method ----------------------------------------------------------------------------
 
 
 def test_planted_problems_on_every_domain_are_solved_to_1e_9(count):
@@ -56,7 +56,7 @@ def test_planted_problems_on_every_domain_are_solved_to_1e_9(count):
     for seed in [81 * i % (2 * len(COMBINATIONS)) for i in range(number)]:
         p, _ = instance(seed)
         result = tb.solve(p.problem(), x0=p.x0)
-        assert result.method.startswith("auto: exact, by structure"), p.kind
+        assert result.method.startswith("auto: exact, by direct factorisation"), p.kind
         assert result.success, (seed, p.kind, result.message)
         scale = max(p.f_scale, p.L_f * p.unit**2, np.linalg.norm(p.grad_f(p.x_star)) * p.unit)
         error = abs(p.f(result.x) - p.f_star) / scale
@@ -70,13 +70,16 @@ def test_planted_problems_on_every_domain_are_solved_to_1e_9(count):
 
 def test_the_report_names_the_road_and_a_single_minimiser():
     result = tb.solve(least_squares(m=12))
-    assert result.method == "auto: exact, by structure (least squares below, 12 x 10)"
+    assert result.method == "auto: exact, by direct factorisation (least squares below, 12 x 10)"
     assert "none: the lower level has a single minimiser, there is nothing to choose" in str(result)
     sparse = tb.Problem(upper=tb.L1(), lower=tb.LeastSquares(np.eye(2, 3), np.ones(2)))
-    assert tb.solve(sparse).method.startswith("auto: exact, by structure (least squares below, 2")
+    assert tb.solve(sparse).method.startswith(
+        "auto: exact, by direct factorisation (least squares below, 2"
+    )
     both = 2 * tb.LeastSquares(np.eye(3), np.ones(3)) + tb.Logistic(np.eye(2, 3), [1.0, -1.0])
     said = tb.solve(tb.Problem(upper=tb.SquaredNorm(), lower=both)).method
-    assert said == "auto: exact, by structure (least squares + logistic loss below, 3 x 3, 2 x 3)"
+    sizes = "least squares + logistic loss below, 3 x 3, 2 x 3"
+    assert said == f"auto: exact, by direct factorisation ({sizes})"
 
 
 def test_no_minimum_is_said_with_its_direction():
@@ -93,7 +96,9 @@ def test_where_no_prox_is_known_there_is_the_exact_road():
     result = tb.solve(problem)
     assert result.status == "certified"
     assert result.upper_error <= result.tolerance[0]  # no first-order method here could prove that
-    assert result.method.startswith("auto: exact, by structure (least squares below, 1 x 2)")
+    assert result.method.startswith(
+        "auto: exact, by direct factorisation (least squares below, 1 x 2)"
+    )
     assert abs(result.upper_value - 1.0) <= 1e-12
     assert result.upper_gap <= result.tolerance[0]
     assert result.lower_gap <= result.tolerance[1]  # though g(x0) = 0
@@ -135,12 +140,12 @@ def test_units_change_neither_the_road_nor_the_accuracy(domain, what, size):
     np.testing.assert_allclose(other.x / x, plain.x, rtol=1e-7, atol=1e-9)
 
 
-# --- from road to road ---------------------------------------------------------------------------
+# --- from method to metho-------------------------------------------------------------------------
 
 
 def test_a_rank_that_is_not_determined_leads_on_and_the_report_says_so():
     result = tb.solve(without_gap(), rtol=1e-3, max_iter=3000)
-    assert "exact, by structure (least squares below, 20 x 20), which ended without" in (
+    assert "exact, by direct factorisation (least squares below, 20 x 20), which ended without" in (
         result.method
     )
     assert "rank not determined" in result.method
@@ -156,26 +161,23 @@ def test_a_rank_that_is_not_determined_leads_on_and_the_report_says_so():
 def test_what_has_no_structure_goes_the_first_order_road():
     result = tb.solve(unstructured(), x0=[0.0, 0.0], rtol=1e-3)
     assert result.status == "certified"
-    assert "for there is no exact method for " in result.method
-    assert result.method.endswith("the method of multipliers")
+    assert "for there is no exact method with " in result.method
+    assert result.method.endswith("Bregman iteration")
     low, high = result.upper_optimum
     assert low <= 0.25 <= high
     assert abs(result.upper_value - 0.25) <= 1e-9  # far better than asked
 
 
 def test_a_road_that_is_too_dear_is_taken_after_as_many_steps_as_it_costs(monkeypatch):
-    monkeypatch.setattr(selection, "AFFORDABLE", 0)
+    monkeypatch.setattr(selection, "PATIENCE", 0)
     problem = least_squares(domain=tb.Ball(1.0))
     chosen = selection.choose(problem)
     names = [type(candidate.method).__name__ for candidate in chosen.candidates]
-    assert names == [
-        *("AdaptiveAGMBiO", "BregmanIteration", "AdaptiveAGMBiO"),
-        *("Exact", "AdaptiveAGMBiO"),
-    ]
+    assert names == ["AdaptiveAGMBiO", "Multipliers", "AdaptiveAGMBiO", "Exact", "AdaptiveAGMBiO"]
     assert chosen.candidates[2].steps is not None
     result = tb.solve(problem, Cascade(chosen.candidates[2:]), rtol=0.0, max_iter=50)
     assert result.status == "solved"
-    assert "; then exact, by structure" in result.method
+    assert "; then exact, by direct factorisation" in result.method
     exact = tb.solve(problem, "exact")
     np.testing.assert_array_equal(result.x, exact.x)
     result = tb.solve(problem, rtol=0.0)
@@ -219,17 +221,19 @@ class Broken(Method):
     ],
 )
 def test_a_road_that_fails_leads_on_and_the_report_says_so(how, said):
-    relay = Cascade((Candidate(Broken(how), "exact", "by structure"), Candidate(STEPS, "", "")))
+    cascade = Cascade(
+        (Candidate(Broken(how), "exact", "by direct factorisation"), Candidate(STEPS, "", ""))
+    )
     problem = least_squares(domain=tb.Ball(1.0))
-    result = tb.solve(problem, relay, rtol=1e-2)
+    result = tb.solve(problem, cascade, rtol=1e-2)
     assert result.success
-    assert result.method.startswith(f"exact, by structure, which {said}; then AGM-BiO")
+    assert result.method.startswith(f"exact, by direct factorisation, which {said}; then AGM-BiO")
     after, plain = (
         tb.solve(problem, method, rtol=0.0, max_iter=steps).x
-        for method, steps in ((relay, 41), (STEPS, 40))
+        for method, steps in ((cascade, 41), (STEPS, 40))
     )
     np.testing.assert_array_equal(after, plain)
-    alone = Cascade((Candidate(Broken(how), "exact", "by structure"),))
+    alone = Cascade((Candidate(Broken(how), "exact", "by direct factorisation"),))
     if isinstance(how, Exception):
         with pytest.raises(type(how)):
             tb.solve(problem, alone)
@@ -241,11 +245,11 @@ def test_what_was_proved_before_a_polish_is_not_lost_at_the_end_of_steps_or_time
     monkeypatch, clock
 ):
     """Wherever max_iter or max_time strikes after the first proof, the run ends as certified."""
-    monkeypatch.setattr(Cascade, "planned", lambda self, steps: self)  # the same roads each time
+    monkeypatch.setattr(Cascade, "planned", lambda self, steps: self)  # the same steps each time
     options = {"x0": [0.0, 0.0], "rtol": 1e-3}
     for criterion in ("weak", "absolute"):
         whole = tb.solve(unstructured(), **options, criterion=criterion)
-        assert "multipliers" in whole.method
+        assert "Bregman" in whole.method
         ends = [
             tb.solve(unstructured(), **options, max_iter=steps, criterion=criterion)
             for steps in range(whole.nit + 1)
@@ -264,7 +268,7 @@ def test_what_was_proved_before_a_polish_is_not_lost_at_the_end_of_steps_or_time
             rows = (row for row in whole.trace if row.upper_gap <= 1e-3 * row.upper_value)
             assert proved <= next(row.iteration for row in rows if row.lower_gap <= 1e-3 * 0.5) + 1
             assert whole.nit > proved + 5
-    # A polish whose point is never proved: time strikes while it is at work.
+    # A refinement whose point is never proved: time strikes while it is at work.
     monkeypatch.setattr(
         BregmanIteration, "step", lambda self, problem, state: clock.wait(0.01) or state
     )
@@ -273,7 +277,7 @@ def test_what_was_proved_before_a_polish_is_not_lost_at_the_end_of_steps_or_time
     assert result.status == "certified"
     assert result.time >= 0.5
     assert result.method.startswith("auto: adaptive AGM-BiO")
-    assert "multipliers" not in result.method
+    assert "Bregman" not in result.method
 
 
 def test_an_exact_answer_without_a_proof_gets_one_by_multipliers():
@@ -286,7 +290,9 @@ def test_an_exact_answer_without_a_proof_gets_one_by_multipliers():
     )
     result = tb.solve(problem)
     assert result.status == "certified"
-    assert result.method.startswith("auto: exact, by structure (least squares below, 3 x 10)")
+    assert result.method.startswith(
+        "auto: exact, by direct factorisation (least squares below, 3 x 10)"
+    )
 
 
 def test_a_single_minimiser_is_said_on_every_road():
@@ -351,7 +357,7 @@ def test_a_time_limit_hits_inside_a_road(monkeypatch, clock):
 
 @pytest.mark.parametrize("stop", [1, 2, 30, 64, 65, 90])
 def test_a_run_stopped_in_any_road_goes_on_bit_identically(tmp_path, monkeypatch, stop):
-    monkeypatch.setattr(selection, "AFFORDABLE", 0)
+    monkeypatch.setattr(selection, "PATIENCE", 0)
     monkeypatch.setattr(selection, "OVERHEAD", 100.0)
     for name, problem in {
         "dear": least_squares(domain=tb.Ball(1.0)),

@@ -1,4 +1,4 @@
-"""The method of multipliers, the faces that it moves on, and the Hessians along them."""
+"""Bregman iteration, the active faces that it moves on, and the Hessians along them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import scipy.sparse as sp
 from planted import smooth as planted
 
 import tiebreak as tb
-from tiebreak.auto.active_face import along_terms, tangent
+from tiebreak.auto.active_face import face_of_domain, face_of_terms
 from tiebreak.auto.bregman import BregmanIteration
 from tiebreak.auto.bregman_state import face_at
-from tiebreak.auto.hessian_differences import unknown
-from tiebreak.auto.quasi_newton import Curvature
+from tiebreak.auto.hessian_differences import no_columns
+from tiebreak.auto.quasi_newton import InverseHessian
 from tiebreak.functions.terms import Terms
 
 
@@ -58,7 +58,7 @@ def test_callables_are_solved_as_if_their_structure_were_known(domain):
     exact = tb.solve(tb.Problem(upper=upper, lower=lower, domain=domain), "exact")
     problem = tb.Problem(upper=plain(upper), lower=plain(lower), domain=domain)
     result = tb.solve(problem, x0=np.zeros(12))
-    assert "the method of multipliers" in result.method
+    assert "Bregman iteration" in result.method
     assert result.upper_value == pytest.approx(exact.upper_value, rel=1e-9)
     np.testing.assert_allclose(result.x, exact.x, rtol=1e-5, atol=1e-6)
     low, high = result.upper_optimum
@@ -143,7 +143,7 @@ def test_a_cut_of_the_proof_turns_f_around_and_is_off_by_half_of_its_bend(kind):
     assert state.finished[0] == "solved"
     slope = problem.upper.gradient(state.x)
     for t, cut in seen[:3]:  # for smaller t rounding is more than that
-        bend = t * state.proof.bend
+        bend = t * state.proof.curvature
         s = slope + cut.slope / t
         assert s @ state.x + problem.domain.support(-s) <= 0.1 * bend
         off = (state.lower_value - cut.value - cut.slope @ (state.x - cut.at)) / t
@@ -203,13 +203,13 @@ def test_planted_problems_without_structure(count):
         assert result.lower_gap >= g - p.g_star - 1e-12 * (p.g_scale + abs(g)), seed
         low, high = result.upper_optimum
         assert low - 1e-12 * p.f_scale <= p.f_star <= high + 1e-12 * p.f_scale, seed
-        if "multipliers" not in result.method:
+        if "Bregman" not in result.method:
             continue
         seen += 1
         if "without an answer" not in result.method and result.status in ("certified", "solved"):
             settled += 1
             assert abs(f - p.f_star) <= 1e-8 * p.f_scale, (seed, p.kind, result.method)
-    print(f"\nthe polish settled on {settled} of {seen} planted problems, all within 1e-8")
+    print(f"\nthe refinement settled on {settled} of {seen} planted problems, all within 1e-8")
     assert settled > seen / 2
 
 
@@ -285,7 +285,7 @@ def test_what_it_says_about_f_is_about_right_at_every_round(domain):
         before, state = state.rounds, method.step(problem, state)
         if state.rounds > max(before, 2):
             seen += 1
-            assert abs(state.upper_value - truth) <= 10.0 * state.off * size + 1e-11 * size
+            assert abs(state.upper_value - truth) <= 10.0 * state.upper_error * size + 1e-11 * size
     assert seen > 2
     assert state.finished[0] == "solved"
     assert abs(state.upper_value - truth) <= 1e-10 * size
@@ -375,18 +375,18 @@ def test_bfgs_and_its_schur_complement_know_a_quadratic():
     rng = np.random.default_rng(0)
     root = rng.standard_normal((8, 8))
     H = root @ root.T + np.eye(8)
-    curvature = Curvature()
+    curvature = InverseHessian()
     for s in np.linalg.qr(rng.standard_normal((8, 8)))[0]:
         for other in range(3):
             s = s + 0.1 * rng.standard_normal(8) * (other > 0)
             curvature = curvature.learned(s, H @ s)
             np.testing.assert_allclose(curvature.times(H @ s, 1.0), s, rtol=1e-9)
     box = tb.Box(-1.0, 1.0)
-    exact = Curvature(np.linalg.inv(H))
-    before = tangent(box, np.full(8, 0.1))
+    exact = InverseHessian(np.linalg.inv(H))
+    before = face_of_domain(box, np.full(8, 0.1))
     x = np.full(8, 0.1)
     x[[2, 5]] = 1.0
-    after = tangent(box, x)
+    after = face_of_domain(box, x)
     v = after.along(rng.standard_normal(8))
     free = [0, 1, 3, 4, 6, 7]
     expected = np.linalg.solve(H[np.ix_(free, free)], v[free])
@@ -403,10 +403,10 @@ def test_probes_give_the_newton_step_along_the_face(domain):
     x = domain.project(0.3 * rng.standard_normal(12))
     (point,) = problem.forward(x)
     (f,), (g,) = upper.evaluate([point.f])[0], lower.evaluate([point.g])[0]
-    face, terms = tangent(domain, x), Terms(domain=domain)
-    probes = unknown(x)
+    face, terms = face_of_domain(domain, x), Terms(domain=domain)
+    probes = no_columns(x)
     while len(probes.missing(face)):
-        probes = probes.probed(problem, f, g, face)
+        probes = probes.with_more_columns(problem, f, g, face)
     inverse = probes.inverse(0.3, terms, x, face)
     A, B = lower.matrix.dense(), upper.matrix.dense()
     H = A.T @ A + 0.3 * B.T @ B
@@ -432,7 +432,7 @@ def test_the_slope_of_penalties_along_their_face(terms):
     for _ in range(5):
         x = terms.domain.project(rng.standard_normal(6))
         x[:2] = 0.0
-        face, slope = along_terms(terms, x)
+        face, slope = face_of_terms(terms, x)
         d = face.along(rng.standard_normal(6))
         step = min(1e-6, 0.5 * face.room(x, d))
         rise = (terms.value(x + step * d) - terms.value(x - step * d)) / (2.0 * step)
@@ -462,7 +462,7 @@ def test_along_a_face_one_stays_on_it(domain, xp):
         for _ in range(10):
             x = domain.project(xp.asarray((scale * rng.standard_normal(6)).tolist()))
             v, w = (xp.asarray(rng.standard_normal(6).tolist()) for _ in range(2))
-            face = tangent(domain, x)
+            face = face_of_domain(domain, x)
             along = face.along(v)
             host = np.asarray(along)
             np.testing.assert_allclose(np.asarray(face.along(along)), host, atol=1e-13)
@@ -473,5 +473,5 @@ def test_along_a_face_one_stays_on_it(domain, xp):
             away = np.asarray(moved) - np.asarray(domain.project(moved))
             assert np.linalg.norm(away) <= 1e-12  # of second order on a sphere, rounding elsewhere
             np.testing.assert_array_equal(
-                np.asarray(tangent(domain, domain.project(moved)).key), np.asarray(face.key)
+                np.asarray(face_of_domain(domain, domain.project(moved)).key), np.asarray(face.key)
             )

@@ -1,4 +1,4 @@
-"""The exact road in its iterative form: conjugate gradients in the rounds of the multipliers."""
+"""The exact answer in its iterative form: conjugate gradients in the rounds of the iteration."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_the_residual_is_what_the_sum_falls_by_and_directions_are_conjugate():
         return g.slope + eta * f.slope
 
     f, g = seen(x)
-    way, directions = conjugate_gradients.begun(g, slope(x)), []
+    way, directions = conjugate_gradients.begin(g, slope(x)), []
     for _ in range(12):
         directions.append(way.direction / np.linalg.norm(way.direction))
         way = way.step(problem, f, g, eta)
@@ -121,7 +121,7 @@ def test_other_libraries_and_single_precision(dtype, accuracy):
     kind = getattr(xps, dtype)
     A, b, C, c = (xps.asarray(data, dtype=kind) for data in (A, b, C, c))
     problem = tb.Problem(upper=tb.LeastSquares(C, c), lower=tb.LeastSquares(A, b))
-    result = tb.solve(problem, BregmanIteration(gives_up=True), max_iter=1000)
+    result = tb.solve(problem, BregmanIteration(only_cg=True), max_iter=1000)
     assert result.status in ("certified", "solved"), result
     assert result.x.dtype == kind
     assert abs(result.upper_value - best) <= accuracy * best
@@ -170,7 +170,7 @@ def test_a_run_goes_on_from_a_checkpoint(tmp_path):
     rng = np.random.default_rng(5)
     lower = tb.LeastSquares(sparse(rng, 200), rng.standard_normal(200))
     problem, file = tb.Problem(upper=tb.SquaredNorm(), lower=lower), tmp_path / "run.npz"
-    method = BregmanIteration(gives_up=True)
+    method = BregmanIteration(only_cg=True)
     whole = tb.solve(problem, method)
     tb.solve(problem, method, max_iter=13, checkpoint=file)
     goes_on = tb.solve(problem, method, checkpoint=file)
@@ -186,14 +186,14 @@ def test_it_is_taken_where_both_levels_are_quadratic_and_large():
     def first(**problem):
         return choose(tb.Problem(**problem)).candidates[0].method
 
-    assert first(upper=norm, lower=squares) == BregmanIteration(gives_up=True)
+    assert first(upper=norm, lower=squares) == BregmanIteration(only_cg=True)
     labels = np.where(b > 0.0, 1.0, -1.0)
     for other in (
         {"upper": norm, "lower": tb.Logistic(A, labels)},
         {"upper": norm, "lower": squares, "domain": tb.Orthant()},
         {"upper": tb.L1(), "lower": squares},
     ):
-        assert first(**other) != BregmanIteration(gives_up=True)
+        assert first(**other) != BregmanIteration(only_cg=True)
 
 
 def test_zero_data_ends_at_once():

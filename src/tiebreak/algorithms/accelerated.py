@@ -1,13 +1,13 @@
-"""What AGM-BiO and P-AGM-BiO share: levels, the auxiliary run that makes them, all but line 6.
+"""Algorithms 1 and 2, all but line 6, which AGM-BiO and P-AGM-BiO add.
 
 Both are written for f = f1 + f2 and g = g1 + g2 with smooth f1, g1; AGM-BiO is for f2 = g2 = 0.
-Slopes, minorants and Lipschitz constants are those of f1 and g1, values those of f and g.
+Slopes, minorants and Lipschitz constants are those of f1 and g1, values those of f and g. The
+letters are the paper's; `tiebreak.algorithms.reference` has the same steps without what is for
+speed.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -15,12 +15,16 @@ from tiebreak import theory
 from tiebreak.algorithms.base import Method, StateReport
 from tiebreak.algorithms.common import (
     DEFAULT_HORIZON,
-    REFRESH,
-    bending,
+    check_whole,
+    check_within,
     need_lipschitz,
     out_of_bounds,
     positive_smoothness,
+    typical_curvature,
+    with_fresh_images,
+    with_violations,
 )
+from tiebreak.algorithms.levels import FixedLevels, GivenLevels, LevelPoints, LevelRun, OnlineLevels
 from tiebreak.functions.base import Minorant
 from tiebreak.functions.penalties import Composite
 from tiebreak.linalg import arrays, checks
@@ -31,101 +35,37 @@ from tiebreak.proofs.evidence import StepEvidence
 from tiebreak.sets.cuts import Products
 
 
-@dataclass(frozen=True)
-class OnlineLevels:
-    """g_k from an accelerated projected gradient run on g beside the main loop, one step ahead."""
+class GradientStep(NamedTuple):
+    """z_k - a_k grad f1(y_k), from where line 6 goes, and its products with the normal of the cut.
 
-
-@dataclass(frozen=True)
-class FixedLevels:
-    """g_k = g_K for all k: first ``iterations`` steps on g alone, then the main loop.
-
-    Removes the logarithms from the bounds; one gradient of g per step less in the main loop.
-    """
-
-    iterations: int
-
-    def __post_init__(self) -> None:
-        checks.whole("FixedLevels", "iterations", self.iterations, 1)
-
-
-@dataclass(frozen=True)
-class GivenLevels:
-    """g_k given by you: one number, a sequence (its last entry stays), or a callable of k.
-
-    A level below g* may empty the cut; the step is then clipped, and no certificate relies on it.
-    """
-
-    values: float | Sequence[float] | Callable[[int], float]
-
-    def __post_init__(self) -> None:
-        self.at(0)
-
-    def at(self, k: int) -> float:
-        """The level for step k."""
-        needed = "a number, a non-empty sequence of numbers or a callable of k"
-        values: Any = self.values
-        given = values
-        if callable(values):
-            given = values(k)
-        elif not isinstance(values, str) and hasattr(values, "__len__") and len(values):
-            given = values[min(k, len(values) - 1)]
-        level = checks.number("GivenLevels", "values", given, needed)
-        if math.isnan(level) or level == -math.inf:
-            raise ValueError(f"GivenLevels: the level of step {k} must be a number, got {level}")
-        return level
-
-
-class Ahead(NamedTuple):
-    """A point that the next step begins with, and its products with the normal of the next cut.
-
-    They are found at the end of a step, with all its other numbers: so a device is asked once.
+    They are found at the end of the step before, with its other numbers: a device is asked once.
     """
 
     point: Array
     known: Products
 
 
-class Auxiliary(NamedTuple):
-    """The accelerated projected gradient run on g that makes the levels (three-sequence form)."""
-
-    k: int  # steps taken
-    B: float  # sum of the step sizes b_i
-    u: Array  # the averaged point, whose value is the level
-    v: Array  # the mirror point
-    u_image: Image  # of u under g's matrix
-    u_reach: Any  # and of what length it was mixed: see `mixed`
-    g_w: Minorant  # g at w = mix(u, v), where the next step starts
-    g_u: float
-    ahead: Array  # v - b grad g1(w), which the next step projects
-    ahead_square: float
-
-
 class State(NamedTuple):
     """Everything a run needs to go on; arrays and numbers only."""
 
     k: int  # steps of Algorithm 1 taken
-    A: float  # sum of the step sizes a_i
-    x: Array  # the point the theorems speak of
-    z: Array  # the projected point
+    A: float  # A_k, the sum of the step sizes a_i
+    x: Array  # x_k, which the theorems are about
+    z: Array  # z_k
     x_images: tuple[Image, Image, Any]  # of x under the matrices of f and g, and their reach
-    f_y: Minorant  # f and g at y = mix(x, z), where the next step starts
+    f_y: Minorant  # f1 and g1 at y_k
     g_y: Minorant
-    cut_at_y: float  # <slope, y> of g there, for the next cut
-    ahead: Ahead  # z - a grad f1(y), from where line 6 goes, and the slope of g there
-    level: float  # g_k of the next step
-    mu: float  # multiplier of the last cut, the next one's first guess
+    cut_at_y: float  # <grad g1(y_k), y_k>
+    gradient_step: GradientStep
+    level: float  # g_k
+    mu: float  # multiplier of the cut before, a first guess for the next
     upper_value: float  # f(x) and g(x)
     lower_value: float
     smoothness: float  # S = L_f/gamma
     lower_smoothness: float  # L_g, or its stand-in where g is linear
-    lipschitz_violations: tuple[
-        int, int
-    ]  # how often f, g rose more than their Lipschitz constants allow
-    convexity_violations: tuple[
-        int, int
-    ]  # how often f, g fell below their own minorants, as no convex one can
-    auxiliary: Auxiliary | None
+    lipschitz_violations: tuple[int, int]  # how often f, g were seen to break a promise:
+    convexity_violations: tuple[int, int]  # see `out_of_bounds`
+    level_run: LevelRun | None
     evidence: StepEvidence  # the minorants of this step, for the certificate
 
 
@@ -141,20 +81,15 @@ class Accelerated(Method):
     remedy: ClassVar[str] = "or try another gamma (a smaller one favours the lower level)"
 
     def __post_init__(self) -> None:
-        owner = type(self).__name__
         if self.gamma is not None:
-            gamma = checks.number(owner, "gamma", self.gamma, "a number in (0, 1] or None")
-            if not 0.0 < gamma <= 1.0:
-                raise ValueError(
-                    f"{owner}: gamma must be a number in (0, 1] or None, got {self.gamma}"
-                )
+            needed = "a number in (0, 1] or None"
+            check_within(self, "gamma", needed, lambda gamma: 0.0 < gamma <= 1.0)
         if not isinstance(self.levels, OnlineLevels | FixedLevels | GivenLevels):
             raise TypeError(
-                f"{owner}: levels must be OnlineLevels(), FixedLevels(iterations) or "
+                f"{type(self).__name__}: levels must be OnlineLevels(), FixedLevels(iterations) or "
                 f"GivenLevels(values), got {checks.what_it_is(self.levels)}"
             )
-        if self.horizon is not None:
-            checks.whole(owner, "horizon", self.horizon, 1)
+        check_whole(self, "horizon")
 
     def check(self, problem: Problem) -> Refusal | None:
         """Refuse a problem outside the assumptions."""
@@ -179,7 +114,7 @@ class Accelerated(Method):
     # -- what a kind adds ---------------------------------------------------------------------
 
     def line_6(
-        self, problem: Problem, v: Ahead, a: float, c: Array, beta: float, guess: float
+        self, problem: Problem, v: GradientStep, a: float, c: Array, beta: float, guess: float
     ) -> tuple[Array, float]:
         """argmin of a f2(z) + ½|z - v|² over the z in Z with <c, z> + g2(z) <= beta; its mu."""
         raise NotImplementedError
@@ -191,7 +126,7 @@ class Accelerated(Method):
     # -- the step size ------------------------------------------------------------------------
 
     def theorem(self, problem: Problem) -> str:
-        """Which theorem of the paper speaks for a run on ``problem``, in words."""
+        """Which theorem of the paper applies to a run on ``problem``, in words."""
         if self.gamma is not None:
             return f"gamma = {self.gamma:g}"
         if (order := _order(problem)) is not None:
@@ -214,7 +149,7 @@ class Accelerated(Method):
             )
         else:
             if _penalises_upper(problem):  # L_g/w with the w that makes it independent of units
-                L_g = bending(problem, f, f_0, g_0)
+                L_g = typical_curvature(problem, f, f_0, g_0)
             S = theory.smoothness_error_bound(
                 L_f, L_g, order=order or 2.0, iterations=self.horizon or DEFAULT_HORIZON
             )
@@ -223,176 +158,156 @@ class Accelerated(Method):
     # -- the algorithm ------------------------------------------------------------------------
 
     def init(self, problem: Problem, x0: Array) -> State:
-        """x_0 = z_0 = y_0 and the first auxiliary step, so that the level is one step ahead."""
+        """Line 2, and the first step of the run for the levels, which is one step ahead."""
         (f1, g1), (f2, g2) = problem.smooth_parts, problem.penalties
         (x,) = problem.forward(problem.domain.project(x0))
-        (f_y,), _ = f1.evaluate([x.f])
+        (f_y,), _ = f1.evaluate([x.f])  # y_0 = x_0
         (g_y,), _ = g1.evaluate([x.g])
         f_x, g_x = f_y.value + f2.value(x.x), g_y.value + g2.value(x.x)
         L_g = positive_smoothness(problem, problem.lower, g_y, g_y)
         S = self.smoothness(problem, f_y, g_y)
-        ahead = arrays.plus(x.x, f_y.slope, -theory.step_size(0, S))
-        lower_ahead = arrays.plus(x.x, g_y.slope, -theory.auxiliary_step_size(0, L_g))
+        step = arrays.plus(x.x, f_y.slope, -theory.step_size(0, S))
         state = State(
             k=0, A=0.0, x=x.x, z=x.x, x_images=x[1:], f_y=f_y, g_y=g_y,
             cut_at_y=arrays.dot(g_y.slope, g_y.at),
-            ahead=Ahead(ahead, Products.of(g_y.slope, ahead)),
+            gradient_step=GradientStep(step, Products.of(g_y.slope, step)),
             level=g_x, mu=0.0, upper_value=f_x, lower_value=g_x,
             smoothness=S, lower_smoothness=L_g,
             lipschitz_violations=(0, 0), convexity_violations=(0, 0),
-            auxiliary=Auxiliary(
-                k=0, B=0.0, u=x.x, v=x.x, u_image=x.lower, u_reach=None, g_w=g_y, g_u=g_x,
-                ahead=lower_ahead, ahead_square=arrays.dot(lower_ahead, lower_ahead),
-            ),
+            level_run=LevelRun.begin(x, g_y, g_x, L_g),
             evidence=StepEvidence(values=((g_x, g_y.at, g_y),)),
         )  # fmt: skip
         if isinstance(self.levels, GivenLevels):
-            return state._replace(level=self.levels.at(0), auxiliary=None)
-        return self._auxiliary_step(problem, state)
+            return state._replace(level=self.levels.at(0), level_run=None)
+        return self._level_step(problem, state)
 
     def step(self, problem: Problem, state: State) -> State:
-        """One step of the algorithm, or of the first phase of FixedLevels."""
-        if isinstance(self.levels, FixedLevels) and state.auxiliary is not None:
-            if state.auxiliary.k < self.levels.iterations:
-                return self._auxiliary_step(problem, state)
-            state = state._replace(auxiliary=None)
-        (f1, g1), (f2, g2) = problem.smooth_parts, problem.penalties
-        k, S, aux = state.k, state.smoothness, state.auxiliary
-        a, a_next = theory.step_size(k, S), theory.step_size(k + 1, S)
-        A = state.A + a
+        """Lines 4 to 8 once; with FixedLevels, first the steps of the run for the levels.
 
-        # Line 6: a gradient step on f1, made already, then f2, Z and the cut of g at y_k.
-        c = state.g_y.slope
-        beta = state.level - state.g_y.value + state.cut_at_y
-        z_new, mu = self.line_6(problem, state.ahead, a, c, beta, state.mu)
-        # Both sequences are lifted together, so that streamed data is passed over once.
-        if aux is None:
-            (z,) = problem.forward(z_new)
-        else:
-            z, v = _lift_both(problem, z_new, self._auxiliary_mirror(problem, state, aux))
+        Line 5 is one step ahead: f and g are evaluated at x_{k+1} and y_{k+1} in one data pass.
+        """
+        if isinstance(self.levels, FixedLevels) and state.level_run is not None:
+            if state.level_run.k < self.levels.iterations:
+                return self._level_step(problem, state)
+            state = state._replace(level_run=None)
+        k, S, A_k, x_k = state.k, state.smoothness, state.A, Point(state.x, *state.x_images)
 
-        x = mixed(Point(state.x, *state.x_images), z, a / A)
-        if (k + 1) % REFRESH == 0:
-            (x,) = problem.forward(x.x)
-        y_next = mixed(x, z, a_next / (A + a_next))
-        upper = f1.evaluate_async([y_next.f], [x.f])  # f and g side by side, where that is possible
-        if aux is None:
-            lower = g1.evaluate_async([y_next.g], [x.g])
-        else:
-            u, w = _auxiliary_points(problem, state, aux, v)
-            lower = g1.evaluate_async([y_next.g, w.g], [x.g, u.g])
+        a_k = theory.step_size(k, S)  # line 4: gamma (k+1)/(4 L_f), where S = L_f/gamma
+        f_y, g_y = state.f_y, state.g_y  # line 5: y_k, and f1 and g1 there
+        # Line 6: from z_k - a_k grad f1(y_k) to X_k = { z in Z : <c, z> + g2(z) <= beta }.
+        c, beta = g_y.slope, state.level - g_y.value + state.cut_at_y
+        z, mu = self.line_6(problem, state.gradient_step, a_k, c, beta, state.mu)
+        z_next, level_points = self._forward_in_one_pass(problem, state, z)
+        A_next = A_k + a_k  # line 8
+        x_next = mixed(x_k, z_next, a_k / A_next)  # line 7: (A_k x_k + a_k z_{k+1})/A_{k+1}
+        x_next = with_fresh_images(problem, x_next, k + 1)
+        a_next = theory.step_size(k + 1, S)  # lines 4 and 5 of the next step
+        y_next = mixed(x_next, z_next, a_next / (A_next + a_next))
 
-        # All products of vectors, those of the next step too, are begun before anything is waited
-        # for: so a GPU has its work before it asks for it, and is asked once.
-        (g_slope, *w_slope), (f_slope,) = lower.slopes(), upper.slopes()
-        ahead = arrays.plus(z.x, f_slope, -a_next)
-        dz, share = z.x - state.z, a / A  # x_{k+1} - y_k = share * dz
-        pairs = [(state.f_y.slope, dz), (c, dz), (dz, dz), (g_slope, y_next.x)]
-        pairs += Products.pairs(g_slope, ahead)
-        if aux is not None:
-            lower_ahead = _auxiliary_ahead(state, aux, v, *w_slope)
-            pairs.append((lower_ahead, lower_ahead))
-        products = arrays.dots_async(*pairs)
-
-        arrays.fetch_together(upper.losses, lower.losses, products)
-        (f_y,), (f1_x,) = upper()
-        (g_y, *g_w), (g1_x, *g1_u) = lower()
-        along_f, along_g, square, cut_at_y, *known = products()
-        level, minorant, values = state.level, (a, state.g_y), []
-        if aux is not None:
-            g_u = g1_u[0] + g2.value(u.x)
-            level, values, used = min(level, g_u), [(g_u, u.x, g_w[0].reaching(u.g))], aux
-            aux = _auxiliary_advance(state, aux, u, v, g_w[0], g_u, lower_ahead, known.pop())
-            minorant = (aux.B - used.B, used.g_w)
-        if isinstance(self.levels, GivenLevels):
-            level = self.levels.at(k + 1)
-        f_x, g_x = f1_x + f2.value(x.x), g1_x + g2.value(x.x)
-        square *= share * share
-        steep_f, bent_f = out_of_bounds(f1, state.f_y, f1_x, share * along_f, square)
-        steep_g, bent_g = out_of_bounds(g1, state.g_y, g1_x, share * along_g, square)
-        return State(
-            k=k + 1, A=A, x=x.x, z=z.x, x_images=x[1:], f_y=f_y, g_y=g_y, cut_at_y=cut_at_y,
-            ahead=Ahead(ahead, Products(*known)),
-            level=level, mu=mu, upper_value=f_x, lower_value=g_x, auxiliary=aux,
-            smoothness=S, lower_smoothness=state.lower_smoothness,
-            lipschitz_violations=_added(state.lipschitz_violations, (steep_f, steep_g)),
-            convexity_violations=_added(state.convexity_violations, (bent_f, bent_g)),
-            evidence=StepEvidence(
-                upper=((a, state.f_y),),
-                cuts=((mu, state.g_y),),
-                lower=(minorant,),
-                values=((g_x, x.x, g_y.reaching(x.g)), *values),
-            ),
+        new = _evaluate_at_once(
+            problem, state, z_next, x_next, y_next, a_k / A_next, a_next, level_points
+        )
+        evidence = StepEvidence(
+            upper=((a_k, f_y),), cuts=((mu, g_y),), lower=((a_k, g_y),),
+            values=((new.lower_value, x_next.x, new.g_y.reaching(x_next.g)),),
+        )  # fmt: skip
+        if state.level_run is not None and new.level_run is not None:
+            of_run = new.level_run.evidence_since(state.level_run)
+            evidence = evidence._replace(lower=of_run.lower, values=evidence.values + of_run.values)
+        return new._replace(
+            k=k + 1, A=A_next, x=x_next.x, z=z_next.x, x_images=x_next[1:], mu=mu,
+            level=self._next_level(state, new.level_run), evidence=evidence,
         )  # fmt: skip
 
-    # -- the auxiliary run: w = mix(u, v), v+ = step from v - b grad g1(w), u+ = mix(u, v+) -----
+    # -- the levels ---------------------------------------------------------------------------
 
-    def _auxiliary_mirror(self, problem: Problem, state: State, aux: Auxiliary) -> Array:
-        """v_{k+1}: a gradient step on g1 from v_k, b_k = (k+1)/(2 L_g), then g2 and Z."""
-        b = theory.auxiliary_step_size(aux.k, state.lower_smoothness)
-        return self.lower_step(problem, aux.ahead, b, aux.ahead_square)
+    def _next_level(self, state: State, run: LevelRun | None) -> float:
+        """g_{k+1}."""
+        if isinstance(self.levels, GivenLevels):
+            return self.levels.at(state.k + 1)
+        return state.level if run is None else min(state.level, run.g_u)
 
-    def _auxiliary_step(self, problem: Problem, state: State) -> State:
-        """One step of the auxiliary run alone: in ``init``, in the first phase of FixedLevels."""
-        aux, g1, g2 = state.auxiliary, problem.smooth_parts[1], problem.penalties[1]
-        assert aux is not None
-        moved = self._auxiliary_mirror(problem, state, aux)
-        v = Point(moved, None, g1.forward(moved)[0])
-        u, w = _auxiliary_points(problem, state, aux, v)
-        (g_w,), (g1_u,) = g1.evaluate([w.g], [u.g])
-        g_u = g1_u + g2.value(u.x)
-        ahead = _auxiliary_ahead(state, aux, v, g_w.slope)
-        after = _auxiliary_advance(state, aux, u, v, g_w, g_u, ahead, arrays.dot(ahead, ahead))
-        evidence = StepEvidence(
-            lower=((after.B - aux.B, aux.g_w),),
-            values=(*(state.evidence.values if aux.k == 0 else ()), (g_u, u.x, g_w.reaching(u.g))),
-        )
-        return state._replace(auxiliary=after, level=min(state.level, g_u), evidence=evidence)
+    def _next_v(self, problem: Problem, run: LevelRun, L_g: float) -> Array:
+        """v_{k+1}, from the gradient step that is known ahead."""
+        b = theory.auxiliary_step_size(run.k, L_g)
+        return self.lower_step(problem, run.gradient_step, b, run.gradient_step_square)
+
+    def _level_step(self, problem: Problem, state: State) -> State:
+        """One step of the run for the levels alone: in ``init``, and first with FixedLevels."""
+        run, L_g, g1 = state.level_run, state.lower_smoothness, problem.smooth_parts[1]
+        assert run is not None
+        v = self._next_v(problem, run, L_g)
+        points = run.points(problem, Point(v, None, g1.forward(v)[0]), L_g)
+        (g_w,), (g1_u,) = g1.evaluate([points.w.g], [points.u.g])
+        g_u = g1_u + problem.penalties[1].value(points.u.x)
+        step = run.next_gradient_step(points.v, g_w.slope, L_g)
+        after = run.advanced(points, g_w, g_u, step, arrays.dot(step, step), L_g)
+        evidence = after.evidence_since(run)
+        if run.k == 0:  # the value at x_0 too
+            evidence = evidence._replace(values=state.evidence.values + evidence.values)
+        return state._replace(level_run=after, level=min(state.level, g_u), evidence=evidence)
+
+    # -- for speed: fewer data passes, and a device that never waits ----------------------------
+
+    def _forward_in_one_pass(
+        self, problem: Problem, state: State, z: Array
+    ) -> tuple[Point, LevelPoints | None]:
+        """The images of z_{k+1}; g's matrix multiplies v_{k+1} of the run for the levels too."""
+        run, L_g = state.level_run, state.lower_smoothness
+        if run is None:
+            return problem.forward(z)[0], None
+        v = self._next_v(problem, run, L_g)
+        (f_z,) = problem.upper.forward(z)
+        g_z, g_v = problem.lower.forward(z, v)
+        return Point(z, f_z, g_z), run.points(problem, Point(v, None, g_v), L_g)
 
 
-def _auxiliary_points(
-    problem: Problem, state: State, aux: Auxiliary, v: Point
-) -> tuple[Point, Point]:
-    """u_{k+1} and the point w_{k+1} where g is looked at next."""
-    b = theory.auxiliary_step_size(aux.k, state.lower_smoothness)
-    b_next = theory.auxiliary_step_size(aux.k + 1, state.lower_smoothness)
-    B = aux.B + b
-    u = mixed(Point(aux.u, None, aux.u_image, aux.u_reach), v, b / B)
-    if (aux.k + 1) % REFRESH == 0:
-        u = Point(u.x, None, problem.lower.forward(u.x)[0])
-    return u, mixed(u, v, b_next / (B + b_next))
-
-
-def _auxiliary_ahead(state: State, aux: Auxiliary, v: Point, slope: Array) -> Array:
-    """v_{k+1} - b_{k+1} grad g1(w_{k+1}), which the step after this one projects."""
-    b_next = theory.auxiliary_step_size(aux.k + 1, state.lower_smoothness)
-    return arrays.plus(v.x, slope, -b_next)
-
-
-def _auxiliary_advance(
+def _evaluate_at_once(
+    problem: Problem,
     state: State,
-    aux: Auxiliary,
-    u: Point,
-    v: Point,
-    g_w: Minorant,
-    g_u: float,
-    ahead: Array,
-    ahead_square: float,
-) -> Auxiliary:
-    b = theory.auxiliary_step_size(aux.k, state.lower_smoothness)
-    B = aux.B + b
-    return Auxiliary(aux.k + 1, B, u.x, v.x, u.lower, u.reach, g_w, g_u, ahead, ahead_square)
+    z: Point,
+    x: Point,
+    y: Point,
+    share: float,  # x_{k+1} - y_k = share (z_{k+1} - z_k)
+    a_next: float,
+    level_points: LevelPoints | None,
+) -> State:
+    """The state with f and g at x_{k+1} and y_{k+1}, and with the products for the next step.
 
+    All is begun before anything is waited for: f and g work side by side where that is possible, a
+    GPU has its work before it is asked for numbers, and is asked once.
+    """
+    (f1, g1), (f2, g2) = problem.smooth_parts, problem.penalties
+    run, L_g = state.level_run, state.lower_smoothness
+    u, w = ([], []) if level_points is None else ([level_points.u.g], [level_points.w.g])
+    upper = f1.evaluate_async([y.f], [x.f])
+    lower = g1.evaluate_async([y.g, *w], [x.g, *u])
 
-def _lift_both(problem: Problem, z: Array, v: Array) -> tuple[Point, Point]:
-    """z lifted for f and g, v for g alone; g's matrix sees both at once."""
-    (f_z,) = problem.upper.forward(z)
-    g_z, g_v = problem.lower.forward(z, v)
-    return Point(z, f_z, g_z), Point(v, None, g_v)
+    (g_slope, *w_slope), (f_slope,) = lower.slopes(), upper.slopes()
+    dz, step = z.x - state.z, arrays.plus(z.x, f_slope, -a_next)
+    pairs = [(state.f_y.slope, dz), (state.g_y.slope, dz), (dz, dz), (g_slope, y.x)]
+    pairs += Products.pairs(g_slope, step)
+    if run is not None and level_points is not None:
+        level_step = run.next_gradient_step(level_points.v, w_slope[0], L_g)
+        pairs.append((level_step, level_step))
+    products = arrays.dots_async(*pairs)
 
-
-def _added(counts: tuple[int, int], found: tuple[bool, bool]) -> tuple[int, int]:
-    return counts[0] + found[0], counts[1] + found[1]
+    arrays.fetch_together(upper.losses, lower.losses, products)
+    (f_y,), (f1_x,) = upper()
+    (g_y, *g_w), (g1_x, *g1_u) = lower()
+    along_f, along_g, square, cut_at_y, *known = products()
+    if run is not None and level_points is not None:
+        g_u = g1_u[0] + g2.value(level_points.u.x)
+        run = run.advanced(level_points, g_w[0], g_u, level_step, known.pop(), L_g)
+    square *= share * share
+    return with_violations(
+        state,
+        out_of_bounds(f1, state.f_y, f1_x, share * along_f, square),
+        out_of_bounds(g1, state.g_y, g1_x, share * along_g, square),
+    )._replace(
+        f_y=f_y, g_y=g_y, cut_at_y=cut_at_y, gradient_step=GradientStep(step, Products(*known)),
+        upper_value=f1_x + f2.value(x.x), lower_value=g1_x + g2.value(x.x), level_run=run,
+    )  # fmt: skip
 
 
 # -- constants

@@ -3,81 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, TypeAlias
+from typing import ClassVar, NamedTuple
 
 from tiebreak.algorithms.base import Method, StateReport
-from tiebreak.algorithms.common import REFRESH, out_of_bounds
+from tiebreak.algorithms.common import with_violations
 from tiebreak.algorithms.fista import need_joint_prox
-from tiebreak.functions.base import Minorant, PointWithImage, SmoothFunction
+from tiebreak.algorithms.momentum import Momentum, advance, begin
+from tiebreak.algorithms.shared_passes import run_together
+from tiebreak.functions.base import Minorant, SmoothFunction
 from tiebreak.linalg import arrays
-from tiebreak.linalg.arrays import Array, Image
+from tiebreak.linalg.arrays import Array
 from tiebreak.linalg.refusals import Refusal
-from tiebreak.problem import Point, Problem, mixed
+from tiebreak.problem import Point, Problem
 from tiebreak.proofs.certificate import Proved
 from tiebreak.proofs.evidence import StepEvidence
 
-SHRINK = 0.97  # of L after every step, so that it follows the curvature down as well as up
-TRIES = 100  # backtracking steps at most: then rounding is all that is left
-PROBE = 1e-4  # how far the first estimate of L looks, of a typical length
+DIFFERENCE = 1e-4  # of a typical length: the gradient difference for the first estimate of L
 EASIER = 4.0  # eta falls by at most this factor at once, and at least by its root
-ROOM = 0.5  # of the tolerance below is for x, the rest for the proof of g*
-
-
-class Momentum(NamedTuple):
-    """An accelerated run on h = w_f f + w_g g since its last restart (three-sequence form)."""
-
-    A: float  # sum of the step sizes a_i
-    x: Point  # the averaged point, of which the inequality speaks
-    z: Point  # the mirror point
-    origin: Array  # z_0, where it began
-    smoothness: float  # the estimate of L_h1, for the next step
-    value: float  # h(x)
-    steps: int
-    ahead: Looks | None = None  # f1 and g1 at the next y, where the last pass has seen that too
-
-
-class Looks(NamedTuple):
-    """What was seen at one point y."""
-
-    f: Minorant | None  # None where f has no weight
-    g: Minorant
-
-
-class Ask(NamedTuple):
-    """What a run needs to go on: a point lifted, or slopes at some points and values at others.
-
-    Runs ask instead of looking, so that those which go side by side share each pass over the data.
-    """
-
-    eta: float
-    lift: Array | None = None
-    at: Sequence[Point] = ()
-    values_at: Sequence[Point] = ()
-
-
-class History(NamedTuple):
-    """The answer."""
-
-    lifted: Point | None = None
-    seen: Sequence[Looks] = ()
-    values: Sequence[tuple[float, float]] = ()  # f1 (nan where it has no weight) and g1
-
-
-Advance: TypeAlias = "Generator[Ask, History, Move]"
-
-
-class Move(NamedTuple):
-    """What one accelerated step led to, and what was seen on the way."""
-
-    run: Momentum
-    a: float
-    y: Looks
-    f_x: float  # with the penalty; nan where f has no weight
-    g_x: float
-    lipschitz_violations: tuple[bool, bool]
-    convexity_violations: tuple[bool, bool]
+SAFETY = 0.8  # of the eta that would just do, for the excess follows it only roughly
+LAVISH = 64.0  # where g is so much better than asked, a larger eta serves f and costs nothing
+ROOM = 0.5  # of the lower tolerance is for x, the rest for the proof of g*
 
 
 class State(NamedTuple):
@@ -87,18 +33,14 @@ class State(NamedTuple):
     main: Momentum  # on g + eta f
     lower: Momentum  # on g alone, for the proof of g*
     eta: float
-    moves: bool  # is there something left to do for x?
-    levels: bool  # is there something left to do for the proof of g*?
+    is_main_active: bool  # is there something left to do for x?
+    is_lower_active: bool  # is there something left to do for the proof of g*?
     age: int  # steps with this eta
     marks: tuple[float, float]  # h(x) at the last two ages that were powers of two
     upper_value: float  # f(x) and g(x)
     lower_value: float
-    lipschitz_violations: tuple[
-        int, int
-    ]  # how often f, g rose more than their Lipschitz constants allow
-    convexity_violations: tuple[
-        int, int
-    ]  # how often f, g fell below their own minorants, as no convex one can
+    lipschitz_violations: tuple[int, int]  # how often f, g were seen to break a promise:
+    convexity_violations: tuple[int, int]  # see `out_of_bounds`
     evidence: StepEvidence
 
     @property
@@ -119,7 +61,7 @@ class AdaptiveAGMBiO(Method):
         x_{k+1} = (A_k x_k + a_k z_{k+1})/A_{k+1}
 
     where L grows until A_{k+1} D(x_{k+1}, y_k) <= ½|z_{k+1} - z_k|², D the Bregman distance of
-    g1 + eta f1.  That is all which the proof of acceleration uses, so that at every step, for every
+    g1 + eta f1.  The proof of acceleration uses nothing else, so that at every step, for every
     u in Z and whatever the true Lipschitz constants are,
 
         A_k (h(x_k) - h(u)) + ½|z_k - u|² <= ½|z_0 - u|²,
@@ -129,11 +71,11 @@ class AdaptiveAGMBiO(Method):
     gap needs no error bound, and eta decides how far x may be from the minimisers of g.
 
     A restart (z_0 = x) follows where h has risen.  A second run of the same kind, on g alone, finds
-    g*; it rests while the bounds on g* are good enough.  Between steps the run is told what is
-    proved.  Is f proved low enough but not g, then eta falls, by as much as is missing; is g far
-    better than asked and f is not, eta rises; is only g* not known well enough, then the second run
-    goes on alone.  Where nothing can be proved about f, eta falls once h has settled.  Nothing of
-    this enters the proof: the certificate is the ledger's, as always.
+    g*; it rests while the bounds on g* are good enough.  Between steps `adapt` gets what is proved.
+    If f is proved low enough but g is not, eta falls, by as much as is missing; if g is far better
+    than asked and f is not, eta rises; if only g* is not known well enough, the second run goes on
+    alone.  Where nothing can be proved about f, eta falls once h has settled.  None of this enters
+    the proof: the certificate is made by the bound accumulator, as always.
     """
 
     name: ClassVar[str] = "adaptive"
@@ -162,70 +104,68 @@ class AdaptiveAGMBiO(Method):
         )
 
     def init(self, problem: Problem, x0: Array) -> State:
-        """x_0 = z_0, a first look at the curvatures, and the eta that balances them."""
+        """x_0 = z_0, a first estimate of both curvatures, and the eta that balances them."""
         (f1, g1), (f2, g2) = problem.smooth_parts, problem.penalties
         (x,) = problem.forward(problem.domain.project(x0))
         (f_x,), _ = f1.evaluate([x.f])
         (g_x,), _ = g1.evaluate([x.g])
         n = int(x.x.shape[0])
-        L_f, bent_f = _curvature(problem, f1, f_x, g_x)
-        L_g, bent_g = _curvature(problem, g1, g_x, f_x)
+        L_f, is_f_concave = _curvature(problem, f1, f_x, g_x)
+        L_g, is_g_concave = _curvature(problem, g1, g_x, f_x)
         pull_f = arrays.norm(f_x.slope) + f2.terms.steepness(n, 0.0)
         pull_g = arrays.norm(g_x.slope) + g2.terms.steepness(n, 0.0)
         eta = _ratio(L_g, L_f) or _ratio(pull_g, pull_f) or 1.0
         f, g = f_x.value + f2.value(x.x), g_x.value + g2.value(x.x)
         return State(
             k=0,
-            main=_begin(x, L_g + eta * L_f or pull_g + eta * pull_f or 1.0, g + eta * f),
-            lower=_begin(Point(x.x, None, x.lower), L_g or pull_g or 1.0, g),
-            eta=eta, moves=True, levels=True, age=0, marks=(math.inf, math.inf),
+            main=begin(x, L_g + eta * L_f or pull_g + eta * pull_f or 1.0, g + eta * f),
+            lower=begin(Point(x.x, None, x.lower), L_g or pull_g or 1.0, g),
+            eta=eta, is_main_active=True, is_lower_active=True, age=0, marks=(math.inf, math.inf),
             upper_value=f, lower_value=g, lipschitz_violations=(0, 0),
-            convexity_violations=(int(bent_f), int(bent_g)),
+            convexity_violations=(int(is_f_concave), int(is_g_concave)),
             evidence=StepEvidence(values=((g, x.x, g_x),)),
         )  # fmt: skip
 
     def step(self, problem: Problem, state: State) -> State:
         """One accelerated step on g + eta f, one on g alone; either may rest."""
-        runs = [_advance(problem, state.main, state.eta)] if state.moves else []
-        runs += [_advance(problem, state.lower, 0.0)] if state.levels else []
-        moves = iter(_side_by_side(problem, runs))
-        evidence: dict[str, tuple[object, ...]] = {"values": ()}
-        if state.moves:
-            move = next(moves)
-            f_y, g_y = move.y
+        runs = [advance(problem, state.main, state.eta)] if state.is_main_active else []
+        runs += [advance(problem, state.lower, 0.0)] if state.is_lower_active else []
+        steps = iter(run_together(problem, runs))
+        evidence = StepEvidence()
+        if state.is_main_active:
+            step = next(steps)
+            f_y, g_y = step.y
             assert f_y is not None
-            state = _doubt(state, move)._replace(
-                main=_restarted(state.main, move.run),
-                upper_value=move.f_x,
-                lower_value=move.g_x,
+            state = with_violations(state, *step.violations)._replace(
+                main=step.run.restarted_if_risen(state.main),
+                upper_value=step.f_x,
+                lower_value=step.g_x,
                 age=state.age + 1,
-                marks=_marked(state, move.run.value),
+                marks=_marked(state, step.run.value),
             )
-            evidence = {
-                "upper": ((state.eta * move.a, f_y),),
-                "cuts": ((move.a, g_y),),
-                "values": ((move.g_x, move.run.x.x, g_y.reaching(move.run.x.g)),),
-            }
-        if state.levels:
-            move = next(moves)
-            state = _doubt(state, move)._replace(lower=_restarted(state.lower, move.run))
-            evidence["lower"] = ((move.a, move.y.g),)
-            x = move.run.x
-            evidence["values"] += ((move.g_x, x.x, move.y.g.reaching(x.g)),)
-        return state._replace(k=state.k + 1, evidence=StepEvidence(**evidence))  # type: ignore[arg-type]
+            evidence = StepEvidence(
+                upper=((state.eta * step.a, f_y),), cuts=((step.a, g_y),), values=(step.value,)
+            )
+        if state.is_lower_active:
+            step = next(steps)
+            state = with_violations(state, *step.violations)._replace(
+                lower=step.run.restarted_if_risen(state.lower)
+            )
+            evidence = evidence._replace(
+                lower=((step.a, step.y.g),), values=(*evidence.values, step.value)
+            )
+        return state._replace(k=state.k + 1, evidence=evidence)
 
     def adapt(self, state: State, proved: Proved) -> State:
         """What to do next, from what is proved: which run works, and with which eta."""
-        excess = state.lower_value - proved.least_value  # what x gives up, as far as is known
+        excess = state.lower_value - proved.least_value  # of g over g*, as far as is known
         asked_upper, asked_lower = proved.asked
         gap = proved.standing.upper_gap
         is_secured = True
         if proved.is_guarded:
             # The multiplier of g in the bound on f* is about 1/eta: see `certificate.Standing`.
-            asked_upper, asked_lower = (
-                0.5 * asked_upper,
-                min(asked_lower, 0.125 * asked_upper * state.eta),
-            )
+            asked_lower = min(asked_lower, 0.125 * asked_upper * state.eta)
+            asked_upper = 0.5 * asked_upper
             is_secured = -gap <= asked_upper and proved.standing.price <= 0.25 * asked_upper
         is_low = gap <= asked_upper
         is_feasible = excess <= ROOM * asked_lower
@@ -234,171 +174,24 @@ class AdaptiveAGMBiO(Method):
         eta = state.eta
         if is_low and not (is_feasible and (is_secured or not is_known)) and state.age > 1:
             # The excess is about proportional to eta².
-            factor = 0.8 * math.sqrt(ROOM * asked_lower / excess) if excess > 0.0 else 1.0
+            factor = SAFETY * math.sqrt(ROOM * asked_lower / excess) if excess > 0.0 else 1.0
             eta *= min(max(factor, 1.0 / EASIER), 1.0 / math.sqrt(EASIER))
         elif math.isinf(gap) and not is_feasible and _has_settled(state, excess):
             eta /= EASIER
-        elif is_feasible and not is_low and 64.0 * excess < asked_lower and state.age >= 16:
+        elif is_feasible and not is_low and LAVISH * excess < asked_lower and state.age >= 16:
             eta *= EASIER
         if eta != state.eta and 0.0 < eta < math.inf:
             main, value = state.main, state.lower_value + eta * state.upper_value
             state = state._replace(
-                main=_begin(main.x, main.smoothness, value),
+                main=begin(main.x, main.smoothness, value),
                 eta=eta,
                 age=0,
                 marks=(math.inf, math.inf),
             )
-        moves = not (is_low and is_feasible and is_secured)
-        levels = not is_known
-        return state._replace(moves=moves or not levels, levels=levels or not moves)
-
-
-# -- one accelerated run --------------------------------------------------------------------------
-
-
-def _begin(x: Point, smoothness: float, value: float) -> Momentum:
-    return Momentum(0.0, x, x, x.x, smoothness, value, 0)
-
-
-def _restarted(before: Momentum, after: Momentum) -> Momentum:
-    """``after``, or a new beginning there if h has risen."""
-    if after.value <= before.value or after.steps < 3:
-        return after
-    return _begin(after.x, after.smoothness, after.value)
-
-
-def _advance(problem: Problem, run: Momentum, eta: float) -> Advance:
-    """One step on h = g + eta f, with the smallest L >= the estimate that the inequality allows.
-
-    Where passes are dear, f and g are looked at in the next y together with the values at x: that
-    pass is in vain only where L has to grow, or the run begins anew.
-    """
-    (f1, g1), (f2, g2) = problem.smooth_parts, problem.penalties
-    L, y = run.smoothness, run.ahead
-    refresh = (run.steps + 1) % REFRESH == 0
-    for _ in range(TRIES):
-        a = _step_size(L, run.A)
-        share = a / (run.A + a)
-        if y is None:
-            (y,) = (yield Ask(eta, at=[mixed(run.x, run.z, share) if run.A > 0.0 else run.z])).seen
-        f_y, g_y = y
-        slope = g_y.slope if f_y is None else g_y.slope + eta * f_y.slope
-        z = yield from _lifted(eta, problem.prox(run.z.x - a * slope, a * eta, a))
-        x = mixed(run.x, z, share) if run.A > 0.0 else z
-        if refresh:
-            x = yield from _lifted(eta, x.x)
-        A, next_y = run.A + a, []
-        if problem.shares_passes:
-            next_a = _step_size(SHRINK * L, A)
-            next_y = [mixed(x, z, next_a / (A + next_a))]
-        history = yield Ask(eta, at=next_y, values_at=[x])
-        ((f1_x, g1_x),) = history.values
-        dz = z.x - run.z.x
-        along_g, square, steepness, *along_f = arrays.dots(
-            (g_y.slope, dz), (dz, dz), (slope, slope), *([] if f_y is None else [(f_y.slope, dz)])
+        is_done = is_low and is_feasible and is_secured
+        return state._replace(
+            is_main_active=not is_done or is_known, is_lower_active=is_done or not is_known
         )
-        rise_f = 0.0 if f_y is None else f1_x - f_y.value - share * along_f[0]
-        rise = g1_x - g_y.value - share * along_g + eta * rise_f
-        sizes = abs(g1_x) + abs(g_y.value)
-        if f_y is not None:
-            sizes += eta * (abs(f1_x) + abs(f_y.value))
-        sizes += share * arrays.norm(slope, steepness) * arrays.norm(dz, square)
-        slack = 16.0 * arrays.epsilon(dz) * sizes
-        moved = share * share * square
-        if rise <= 0.5 * L * moved + slack:
-            break
-        needed = 2.0 * rise / moved if moved > 0.0 else math.inf
-        L = max(1.3 * L, 1.02 * needed) if math.isfinite(needed) else 8.0 * L
-        if run.A > 0.0:  # at first y is z whatever L is
-            y = None
-    f_x, g_x = f1_x + f2.value(x.x), g1_x + g2.value(x.x)
-    h_x = g_x + eta * f_x if eta > 0.0 else g_x
-    ahead = history.seen[0] if history.seen else None
-    after = Momentum(A, x, z, run.origin, SHRINK * L, h_x, run.steps + 1, ahead)
-    steep_g, bent_g = out_of_bounds(g1, g_y, g1_x, share * along_g, moved)
-    steep_f = bent_f = False
-    if f_y is not None:
-        steep_f, bent_f = out_of_bounds(f1, f_y, f1_x, share * along_f[0], moved)
-    return Move(after, a, Looks(f_y, g_y), f_x, g_x, (steep_f, steep_g), (bent_f, bent_g))
-
-
-def _lifted(eta: float, x: Array) -> Generator[Ask, History, Point]:
-    point = (yield Ask(eta, lift=x)).lifted
-    assert point is not None
-    return point
-
-
-def _step_size(L: float, A: float) -> float:
-    """a with L a² = A + a."""
-    return (1.0 + math.sqrt(1.0 + 4.0 * L * A)) / (2.0 * L)
-
-
-def _side_by_side(problem: Problem, runs: Sequence[Advance]) -> list[Move]:
-    """What the runs lead to, all that they ask for at the same time being looked up at once."""
-    asks: dict[int, Ask] = {i: next(run) for i, run in enumerate(runs)}
-    moves: dict[int, Move] = {}
-    while asks:
-        answers = _answers(problem, list(asks.values()))
-        for i, history in zip(list(asks), answers, strict=True):
-            try:
-                asks[i] = runs[i].send(history)
-            except StopIteration as end:
-                moves[i] = end.value
-                del asks[i]
-    return [moves[i] for i in range(len(runs))]
-
-
-def _answers(problem: Problem, asks: Sequence[Ask]) -> list[History]:
-    """Lifts, slopes and values for all; f only for those who give it a weight."""
-    f1, g1 = problem.smooth_parts
-    upper = [ask for ask in asks if ask.eta > 0.0]
-    # Both are started before either is waited for.
-    of_f, of_g = (
-        _looking_up(f1, upper, lambda point: point.f),
-        _looking_up(g1, asks, lambda point: point.g),
-    )
-    (f_images, f_seen, f_values), (g_images, g_seen, g_values) = of_f(), of_g()
-    history = []
-    for ask in asks:
-        has_f = ask.eta > 0.0
-        lifted = None
-        if ask.lift is not None:
-            lifted = Point(ask.lift, next(f_images) if has_f else None, next(g_images))
-        seen = [Looks(next(f_seen) if has_f else None, next(g_seen)) for _ in ask.at]
-        values = [(next(f_values) if has_f else math.nan, next(g_values)) for _ in ask.values_at]
-        history.append(History(lifted, seen, values))
-    return history
-
-
-def _looking_up(
-    h: SmoothFunction, asks: Sequence[Ask], of: Callable[[Point], PointWithImage]
-) -> Callable[[], tuple[Iterator[Image], Iterator[Minorant], Iterator[float]]]:
-    """All that the asks want to know of h, in their order, once it is waited for."""
-    images = h.forward(*(ask.lift for ask in asks if ask.lift is not None))
-    at = [of(point) for ask in asks for point in ask.at]
-    values_at = [of(point) for ask in asks for point in ask.values_at]
-    looking = h.evaluate_async(at, values_at) if at or values_at else None
-
-    def end() -> tuple[Iterator[Image], Iterator[Minorant], Iterator[float]]:
-        seen, values = looking() if looking is not None else ([], [])
-        return iter(images), iter(seen), iter(values)
-
-    return end
-
-
-def _doubt(state: State, move: Move) -> State:
-    """With the free checks of this step counted."""
-    lipschitz_violations = (
-        state.lipschitz_violations[0] + move.lipschitz_violations[0],
-        state.lipschitz_violations[1] + move.lipschitz_violations[1],
-    )
-    convexity_violations = (
-        state.convexity_violations[0] + move.convexity_violations[0],
-        state.convexity_violations[1] + move.convexity_violations[1],
-    )
-    return state._replace(
-        lipschitz_violations=lipschitz_violations, convexity_violations=convexity_violations
-    )
 
 
 # -- what is known at the start, and when nothing is proved ---------------------------------------
@@ -419,7 +212,7 @@ def _curvature(
     length = max(arrays.norm(here.at), abs(here.value) / steepness)
     if 0.0 < h.known_lipschitz < math.inf:
         length = steepness / h.known_lipschitz
-    there = problem.domain.project(here.at - (PROBE * (length or 1.0) / steepness) * way)
+    there = problem.domain.project(here.at - (DIFFERENCE * (length or 1.0) / steepness) * way)
     move, turn = there - here.at, h.gradient(there) - here.slope
     moved, turned, slope = arrays.norm(move), arrays.norm(turn), arrays.norm(here.slope)
     epsilon = arrays.epsilon(here.at)
@@ -443,7 +236,7 @@ def _marked(state: State, value: float) -> tuple[float, float]:
 
 
 def _has_settled(state: State, excess: float) -> bool:
-    """Is h(x) - min h small beside what x gives up of g, as far as can be told without a proof?
+    """Is h(x) - min h small relative to the excess of g, as far as can be told without a proof?
 
     By the inequality, with the way that z has gone for |z_0 - x*|, and by how much h has fallen
     since half of the steps were done; phases grow longer by half at least.

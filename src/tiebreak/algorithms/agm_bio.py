@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tiebreak.algorithms.accelerated import Accelerated, Ahead
+from tiebreak.algorithms.accelerated import Accelerated, GradientStep
 from tiebreak.algorithms.common import need_smooth
 from tiebreak.linalg.arrays import Array
 from tiebreak.linalg.refusals import Refusal
@@ -56,7 +56,7 @@ class AGMBiO(Accelerated):
         return need_smooth("AGMBiO", problem) or super().check(problem)
 
     def line_6(
-        self, problem: Problem, v: Ahead, a: float, c: Array, beta: float, guess: float
+        self, problem: Problem, v: GradientStep, a: float, c: Array, beta: float, guess: float
     ) -> tuple[Array, float]:
         """The projection of v onto Z and the cut."""
         Z = problem.domain

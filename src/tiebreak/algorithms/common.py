@@ -1,19 +1,40 @@
-"""What several methods share: constants in the units of the problem, averages, values of g."""
+"""What several methods share: parameter checks, units of the problem, averages, violations."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from tiebreak.functions.base import Function, Minorant, SmoothFunction
 from tiebreak.functions.penalties import Composite, split
-from tiebreak.linalg import arrays
-from tiebreak.linalg.arrays import mix
+from tiebreak.linalg import arrays, checks
 from tiebreak.linalg.refusals import Refusal
 from tiebreak.problem import Point, Problem, mixed
 
-REFRESH = 64  # carried images drift by rounding: recompute them every so many steps
+REFRESH = 64  # steps after which mixed images are multiplied anew: they drift by rounding
 DEFAULT_HORIZON = 1000  # planned steps, where a method needs their number and nobody said
 TOLERANCE = 1e-4  # relative accuracy, where a method needs one and nobody said
+
+
+def check_positive(method: object, *names: str) -> None:
+    """Refuse parameters of a method that are neither None nor positive finite numbers."""
+    for name in names:
+        if (value := getattr(method, name)) is not None:
+            checks.positive(type(method).__name__, name, value)
+
+
+def check_whole(method: object, name: str, least: int = 1) -> None:
+    """Refuse a parameter of a method that is neither None nor a whole number >= ``least``."""
+    if (value := getattr(method, name)) is not None:
+        checks.whole(type(method).__name__, name, value, least)
+
+
+def check_within(method: object, name: str, needed: str, holds: Callable[[float], bool]) -> None:
+    """Refuse a parameter of a method that is no number, or for which the condition fails."""
+    owner, value = type(method).__name__, getattr(method, name)
+    if not holds(checks.number(owner, name, value, needed)):
+        raise ValueError(f"{owner}: {name} must be {needed}, got {value}")
 
 
 def need_smooth(owner: str, problem: Problem) -> Refusal | None:
@@ -70,8 +91,8 @@ def _distance_moved(problem: Problem, g_0: Minorant) -> float:
     return max(arrays.norm(g_0.slope) / L_g, start) if known else start
 
 
-def bending(problem: Problem, h: Function, h_0: Minorant, g_0: Minorant) -> float:
-    """How much the slope of h turns over a typical length, per length, its penalty included.
+def typical_curvature(problem: Problem, h: Function, h_0: Minorant, g_0: Minorant) -> float:
+    """How much the slope of h changes over a typical length, per length, its penalty included.
 
     That is L_h, or where h1 is linear its slope over a typical length; and the slope of h2 over
     how far the lower level moves: a penalty pulls to the origin, so the domain's size says little.
@@ -88,19 +109,22 @@ def positive_smoothness(problem: Problem, h: Function, h_0: Minorant, g_0: Minor
     Any positive number is admissible there; this one makes the first step on a linear function as
     long as the domain.
     """
-    return h.lipschitz or bending(problem, h, h_0, g_0) or 1.0
+    return h.lipschitz or typical_curvature(problem, h, h_0, g_0) or 1.0
 
 
 def is_due(k: int) -> bool:
-    """Is it time to look?  After each of the first 16 steps, then every 8th to 16th of the way."""
+    """Is a costly test due?  After each of the first 16 steps, then 8 to 16 times as k doubles."""
     return k % (1 << max(k.bit_length() - 4, 0)) == 0
+
+
+def with_fresh_images(problem: Problem, x: Point, k: int) -> Point:
+    """x of step k; every REFRESH steps with its images multiplied anew, for mixed ones drift."""
+    return x if k % REFRESH else problem.forward(x.x)[0]
 
 
 def averaged(problem: Problem, average: Point, new: Point, weight: float, k: int) -> Point:
     """(1 - weight) average + weight new, with its images, for the k-th time."""
-    if k % REFRESH:
-        return mixed(average, new, weight)
-    return problem.forward(mix(average.x, new.x, weight))[0]
+    return with_fresh_images(problem, mixed(average, new, weight), k)
 
 
 def values_at(problem: Problem, x: Point) -> tuple[float, float]:
@@ -115,8 +139,8 @@ def out_of_bounds(
     """Is h(y + dx) above h(y) + <slope, dx> + L/2 |dx|², is it below h(y) + <slope, dx>?
 
     ``value`` is h(y + dx), ``inner`` the product and ``square`` that of dx with itself. The first
-    cannot be if L is the Lipschitz constant that it claims to be, the second if h is convex and its
-    gradient right: free checks at every step.
+    cannot be if L is a Lipschitz constant of the gradient, the second if h is convex and its
+    gradient right: consistency checks at every step, at no extra cost.
     """
     rise, epsilon = value - y.value - inner, arrays.epsilon(y.at)
     curved = 0.5 * h.known_lipschitz * square if square > 0.0 else 0.0
@@ -131,3 +155,15 @@ def out_of_bounds(
     slack = 4.0 * errors[0] + 2.0 * (errors[1] + epsilon * slope) * reach
     slack += 1e-9 * curved + h.defect * square
     return rise > curved + slack, rise < -slack
+
+
+S = TypeVar("S", bound=Any)  # a state with both counts
+
+
+def with_violations(state: S, f: tuple[bool, bool], g: tuple[bool, bool]) -> S:
+    """The state, what `out_of_bounds` has said of f and g in a step being counted."""
+    (a, b), (c, d) = state.lipschitz_violations, state.convexity_violations
+    counted: S = state._replace(
+        lipschitz_violations=(a + f[0], b + g[0]), convexity_violations=(c + f[1], d + g[1])
+    )
+    return counted

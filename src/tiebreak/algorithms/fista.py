@@ -101,8 +101,8 @@ def advance(
         y_{k+1} = x_{k+1} + (t_k - 1)/t_{k+1} (x_{k+1} - x_k)
 
     ``project``, where given, takes the place of the prox; ``restart`` forgets the momentum after
-    this step, without another look (y_{k+1} = x_{k+1}, t_{k+1} = 1). x is lifted anew at every
-    step, so that the images do not drift.
+    this step, without another evaluation (y_{k+1} = x_{k+1}, t_{k+1} = 1). The images of x are
+    multiplied at every step, so that they do not drift.
     """
     slope = lower_weight * run.g_y.slope
     if run.f_y is not None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tiebreak.algorithms.accelerated import Accelerated, Ahead
+from tiebreak.algorithms.accelerated import Accelerated, GradientStep
 from tiebreak.algorithms.agm_bio import AGMBiO
 from tiebreak.algorithms.fista import need_joint_prox
 from tiebreak.functions.prox_cuts import prox_cut
@@ -55,7 +55,7 @@ class PAGMBiO(Accelerated):
         return super().check(problem) or need_joint_prox("PAGMBiO", problem)
 
     def line_6(
-        self, problem: Problem, v: Ahead, a: float, c: Array, beta: float, guess: float
+        self, problem: Problem, v: GradientStep, a: float, c: Array, beta: float, guess: float
     ) -> tuple[Array, float]:
         """The prox of a f2 within Z and the cut, which is curved where g has a penalty."""
         return prox_cut(problem.joint, v.point, a, c, beta, guess)

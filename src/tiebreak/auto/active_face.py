@@ -17,7 +17,7 @@ from tiebreak.sets.domains import Domain, Halfspace
 from tiebreak.sets.monotone import Monotone
 from tiebreak.sets.simplices import L1Ball, Simplex
 
-TOUCHING = 1e-12  # relative: closer to a bound than this is on it
+TOUCHING = 1e-12  # relative: closer to a bound than this is on it, whatever rounding has done
 
 
 class ActiveFace(NamedTuple):
@@ -29,10 +29,11 @@ class ActiveFace(NamedTuple):
     free: Array | None  # 1 where an entry may change, 0 where it may not; None: not that simple
     room: Callable[[Array, Array], float] = lambda x, d: math.inf  # how far x + t d stays on it
     is_plain: bool = False  # is that all there is to it?
-    bend: Callable[[Array], float] = lambda slope: 0.0  # of the face, as a slope presses x to it
+    # What the face itself adds to the Hessian, where a slope presses x onto it.
+    curvature: Callable[[Array], float] = lambda slope: 0.0
 
 
-def tangent(domain: Domain, x: Array) -> ActiveFace:
+def face_of_domain(domain: Domain, x: Array) -> ActiveFace:
     """The face of the domain that x, a point of it, lies inside of.
 
     Entries are on a bound where `project` has put them, to the last bit. The sphere of a ball
@@ -64,16 +65,16 @@ def tangent(domain: Domain, x: Array) -> ActiveFace:
     if isinstance(domain, Ball):
         away = x if domain.center is None else x - arrays.like(domain.center, x)
         if arrays.norm(away) >= domain.radius * (1.0 - TOUCHING):
-            return _across(domain, away)._replace(bend=lambda slope: _pressed(away, slope))
+            return _across(domain, away)._replace(curvature=lambda slope: _pressed(away, slope))
     return ActiveFace(lambda v: v, zero, domain.project, xp.ones_like(x), is_plain=True)
 
 
-def along_terms(terms: Terms, x: Array) -> tuple[ActiveFace, Array | None]:
+def face_of_terms(terms: Terms, x: Array) -> tuple[ActiveFace, Array | None]:
     """The face of the set where the terms are smooth, and their slope along it; None: it is 0.
 
     Entries that are 0 stay so where an l1 part has its kink there, groups and the whole likewise.
     """
-    face = tangent(terms.domain, x)
+    face = face_of_domain(terms.domain, x)
     if not any(terms.weights):
         return face, None
     xp = arrays.namespace(x)
@@ -112,7 +113,7 @@ def along_terms(terms: Terms, x: Array) -> tuple[ActiveFace, Array | None]:
 
     both = None if face.free is None else free * face.free
     return ActiveFace(
-        lambda v: face.along(free * v), key, retract, both, room, face.is_plain, face.bend
+        lambda v: face.along(free * v), key, retract, both, room, face.is_plain, face.curvature
     ), slope
 
 

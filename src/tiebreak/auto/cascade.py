@@ -24,22 +24,22 @@ from tiebreak.proofs.certificate import UNDERFLOW, Proved
 from tiebreak.proofs.evidence import StepEvidence
 
 ANSWERS = ("solved",)  # statuses with which a method has its point, proved or not
-HOPE = 32  # steps after which f* should have some lower bound, and that of g* a better one
+HOPELESS_AFTER = 32  # steps of a proof without a lower bound on f*, or a better one on g*
 BETTER = 0.99  # of a gap: what counts as better
-PROVING = 300  # steps at least for the proof of an answer
-CLOSER = 1e-3  # of what a point gives up of g is asked of the next, where a proof needs it
-REFINING = 8  # times as many, or as were taken so far, for a refinement
+PROVING = 300  # steps at least for the proof of an answer; or twice as many as were taken
+CLOSER = 1e-3  # of the lower-level suboptimality of a point is asked of the next, for a proof
+REFINING = 8  # times PROVING, or the steps so far: what a refinement may take
 WORSE = "g is larger there than at a point seen before"
-AHEAD, WANTED, AT_WORK, OVER = 1, 2, 3, 4  # how far a refinement is; 0: there is none
+AHEAD, WANTED, AT_WORK, OVER = 1, 2, 3, 4  # where a refinement is; 0: there is none
 
 
 class Candidate(NamedTuple):
     """A method of a cascade, and what the report says of it.
 
     ``title`` is the method in a word or two ("": as it describes itself), ``why`` the reason for
-    taking it. One with ``steps`` is left after so many. Where one fails that ``is_safe``, whose
-    x is never worse than its start, the next one begins there, otherwise where that one began. One
-    that ``refines`` is also taken once the one before it has its proof.
+    taking it. It is left after ``steps``, where given. Where one fails that ``is_safe``, whose x is
+    never worse than its start, the next one begins there, otherwise where that one began. One that
+    ``refines`` is also taken once the candidate before it has its proof.
     """
 
     method: Method
@@ -54,17 +54,17 @@ class State(NamedTuple):
     """Where a cascade is; x and the values are those of the method at work, or the ones held."""
 
     k: int
-    candidate: int  # the number of the method at work
-    taken: int  # steps on it
+    candidate: int  # its number
+    taken: int  # its steps
     inner: Any  # the state of its method
     start: Array  # where that method began
     held: Any  # the state of the method that has an answer, None before
     holder: int  # the number of that method
     is_over: bool  # is that answer the last word, proved or not?
-    proving: int  # steps that its proof, or a refinement, may take; 0 before, -1: there is no hope
+    proving: int  # steps that its proof, or a refinement, may take; 0 before, -1: no hope
     moved: tuple[int, float]  # the step of it that last made the gap of g smaller, and that gap
-    refinement: int  # how far it is
-    proved: Any  # the state that a refinement began with; it comes back where the refinement fails
+    refinement: int  # where it is: AHEAD, WANTED, AT_WORK or OVER
+    proved: Any  # the state that a refinement began with; it comes back where that fails
     is_better: bool  # is the refinement at work better than that, as far as can be told?
     notes: tuple[str, ...]  # how the former candidates ended, for the report
     lipschitz_violations: tuple[int, int]  # doubts about f and g, of all candidates
@@ -88,7 +88,7 @@ class State(NamedTuple):
 
     @property
     def fallback(self) -> State | None:
-        """What was proved before a refinement that is still on its way or waits for its proof.
+        """What was proved before a refinement that is at work, or waits for its proof.
 
         As if there had been none; None where nothing was.
         """
@@ -142,13 +142,13 @@ class Cascade(Method):
     adapts: ClassVar[bool] = True
 
     def check(self, problem: Problem) -> Refusal | None:
-        """Refuse what the last method refuses: the others were chosen to fit."""
+        """Refuse what the last candidate refuses: the others were chosen to fit."""
         return self.candidates[-1].method.check(problem)
 
     def planned(self, steps: int) -> Cascade:
         """The same with the horizons filled in that the methods leave open.
 
-        No method takes more than half of the steps, if others are to follow.
+        None takes more than half of the steps, if others are to follow.
         """
         candidates = []
         for candidate in self.candidates:
@@ -159,7 +159,7 @@ class Cascade(Method):
         return replace(self, candidates=tuple(candidates))
 
     def describe(self, problem: Problem) -> str:
-        """The first method in words."""
+        """The first candidate in words."""
         return _words(self.candidates[0], problem)
 
     def history(self, problem: Problem, state: State) -> str:
@@ -201,7 +201,7 @@ class Cascade(Method):
         return self.candidates[state.candidate].method.report(state.inner)
 
     def init(self, problem: Problem, x0: Array) -> State:
-        """The first method begins."""
+        """The first candidate begins."""
         method = self.candidates[0].method
         inner = method.init(problem, x0)
         report = method.report(inner)
@@ -214,9 +214,9 @@ class Cascade(Method):
         )  # fmt: skip
 
     def step(self, problem: Problem, state: State) -> State:
-        """One step of the method at work; the next method begins where it fails or has to end."""
+        """One step of the method at work; the next one begins where it fails or has to end."""
         if state.refinement in (WANTED, AT_WORK):
-            return self._refined(problem, state)
+            return self._refine(problem, state)
         candidate, k = self.candidates[state.candidate], state.k + 1
         is_last = state.candidate + 1 == len(self.candidates)
         if candidate.steps is not None and state.taken >= candidate.steps and not is_last:
@@ -226,7 +226,7 @@ class Cascade(Method):
             before = state.fallback or state._replace(is_over=True)
             return before._replace(k=k, evidence=StepEvidence())
         try:
-            # As with `planned` steps: what one method takes of the time, others may need.
+            # As with `planned` steps: what one takes of the time, others may need.
             with contextlib.nullcontext() if is_last else deadline.half():
                 inner = candidate.method.step(problem, state.inner)
         except (np.linalg.LinAlgError, ImportError, MemoryError, deadline.TooLong) as error:
@@ -256,11 +256,11 @@ class Cascade(Method):
             k=k, taken=state.taken + 1, inner=inner, least=least, evidence=inner.evidence
         )
         if status in ANSWERS and not is_last:
-            return self._held(problem, state, inner)
+            return self._hold_answer(problem, state, inner)
         return state
 
-    def _held(self, problem: Problem, state: State, answer: Any) -> State:
-        """The last method begins, for the proof of an answer; a quick refinement before it."""
+    def _hold_answer(self, problem: Problem, state: State, answer: Any) -> State:
+        """The last candidate begins, for the proof of an answer; before it a quick refinement."""
         note = self.history(problem, state._replace(notes=()))
         before = state._replace(
             held=answer, holder=state.candidate, proving=max(PROVING, 2 * state.k)
@@ -275,11 +275,11 @@ class Cascade(Method):
         standing = proved.standing
         state = state._replace(allowed=proved.asked[1])
         if state.held is not None:
-            has_none = state.taken >= HOPE and math.isinf(standing.upper_gap)
+            has_none = state.taken >= HOPELESS_AFTER and math.isinf(standing.upper_gap)
             if standing.lower_gap < BETTER * state.moved[1]:
                 state = state._replace(moved=(state.taken, standing.lower_gap))
             is_last = state.candidate + 1 == len(self.candidates)
-            is_stuck = is_last and state.taken >= state.moved[0] + HOPE
+            is_stuck = is_last and state.taken >= state.moved[0] + HOPELESS_AFTER
             has_none |= is_stuck and standing.lower_gap > proved.asked[1]
             if has_none or min(proved.asked) <= UNDERFLOW:
                 state = state._replace(proving=state.taken or -1)
@@ -293,16 +293,16 @@ class Cascade(Method):
         return state._replace(inner=method.adapt(state.inner, history))
 
     def _refinement_after(self, candidate: int) -> int:
-        """Is there a refinement for what this method proves?"""
+        """AHEAD where the next candidate refines what this one proves, else 0."""
         after = self.candidates[candidate + 1 : candidate + 2]
         return AHEAD if any(other.refines for other in after) else 0
 
-    def _refined(self, problem: Problem, state: State) -> State:
+    def _refine(self, problem: Problem, state: State) -> State:
         """The next step of a refinement; the proved state where it fails or takes too long."""
         k = state.k + 1
         if state.refinement == WANTED:
             refinement = self.candidates[state.candidate + 1]
-            inner = _begun(refinement, problem, state.x, self._report(state).eta)
+            inner = _begin(refinement, problem, state.x, self._report(state).eta)
             return state._replace(
                 k=k, candidate=state.candidate + 1, taken=0, inner=inner, refinement=AT_WORK,
                 proved=state.inner, is_better=refinement.method.report(inner).is_good,
@@ -316,7 +316,7 @@ class Cascade(Method):
             k=k, taken=state.taken + 1, least=least, evidence=inner.evidence
         )
         if status in ANSWERS and inner.lower_value <= least + state.allowed:
-            return self._held(problem, state, inner)
+            return self._hold_answer(problem, state, inner)
         values = inner.upper_value, inner.lower_value
         if status or state.taken > state.proving or not all(map(math.isfinite, values)):
             return state.fallback or state
@@ -325,10 +325,10 @@ class Cascade(Method):
     def _next(
         self, problem: Problem, state: State, note: str, x: Array, number: int | None = None
     ) -> State:
-        """The next method, or the one of that number, begins at x."""
+        """The next candidate, or the one of that number, begins at x."""
         candidate = state.candidate + 1 if number is None else number
         x = arrays.like(x, state.start)  # an answer may be in a wider precision
-        inner = _begun(self.candidates[candidate], problem, x, self._report(state).eta)
+        inner = _begin(self.candidates[candidate], problem, x, self._report(state).eta)
         return state._replace(
             candidate=candidate,
             taken=0,
@@ -345,7 +345,7 @@ def _for_the_proof(state: State, proved: Proved) -> Proved:
     """What is proved as the method at work should see it, while an answer waits for its proof.
 
     The gap of its own point, and, once that is small, a tolerance below that it does not meet: its
-    bound on f* is short by about what its point gives up of g, so that it has to give up less.
+    bound on f* is short by about the suboptimality of its point for g, which has to fall.
     """
     inner, (asked_upper, asked_lower) = state.inner, proved.asked
     own = proved.standing.upper_gap - (state.upper_value - inner.upper_value)
@@ -357,8 +357,8 @@ def _for_the_proof(state: State, proved: Proved) -> Proved:
     )
 
 
-def _begun(candidate: Candidate, problem: Problem, x: Array, eta: float) -> Any:
-    """The method at x; a refinement also gets the eta of the method before it, if that has one.
+def _begin(candidate: Candidate, problem: Problem, x: Array, eta: float) -> Any:
+    """The candidate's method at x; a refinement gets the eta of the method before it, if any.
 
     Then x is about argmin g + eta f, so that it knows the size of its first multiplier.
     """

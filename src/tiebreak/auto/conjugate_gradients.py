@@ -1,6 +1,6 @@
-"""Conjugate gradients on the sum of a round, where f and g are quadratic and nothing bounds x.
+"""Conjugate gradients (CG) on the objective of a round: f and g quadratic, nothing bounds x.
 
-The iterative form of the exact road: a Krylov space in place of a factorisation. All that it asks
+The iterative form of the exact method: a Krylov space in place of a factorisation. All that it asks
 of f and g is a gradient in each step, so that A may be sparse, an operator, or elsewhere.
 Hestenes, Stiefel 1952.
 """
@@ -36,8 +36,8 @@ def applies(problem: Problem) -> bool:
     )
 
 
-class Conjugate(NamedTuple):
-    """The way from the point where a round began, x, towards the minimiser of its sum."""
+class ConjugateGradients(NamedTuple):
+    """The iterates of conjugate gradients from x, the point where a round began."""
 
     moved: Array  # how far the iterate is from x
     lower: Array  # the slope of g at the iterate
@@ -45,8 +45,10 @@ class Conjugate(NamedTuple):
     direction: Array
     square: float  # |residual|²
 
-    def step(self, problem: Problem, f: Minorant, g: Minorant, eta: float) -> Conjugate | None:
-        """One step; f and g are minorants at x. None where the sum does not bend: rounding.
+    def step(
+        self, problem: Problem, f: Minorant, g: Minorant, eta: float
+    ) -> ConjugateGradients | None:
+        """One step; f and g are minorants at x. None where the curvature is 0 by rounding.
 
         H d is the change of the slopes from x to x + d, with d as long as x: as many digits are
         lost to cancellation as the slopes have lost already.
@@ -60,13 +62,13 @@ class Conjugate(NamedTuple):
         (f_d,), (g_d,) = problem.upper.evaluate([point.f])[0], problem.lower.evaluate([point.g])[0]
         lower = (g_d.slope - g.slope) / stretch
         both = lower + (eta / stretch) * (f_d.slope - f.slope)
-        bend = arrays.dot(d, both)
-        if not bend > 0.0:
+        curvature = arrays.dot(d, both)
+        if not curvature > 0.0:
             return None
-        t = self.square / bend
+        t = self.square / curvature
         residual = arrays.plus(self.residual, both, -t)
         square = arrays.dot(residual, residual)
-        return Conjugate(
+        return ConjugateGradients(
             moved=arrays.plus(self.moved, d, t),
             lower=arrays.plus(self.lower, lower, t),
             residual=residual,
@@ -75,9 +77,9 @@ class Conjugate(NamedTuple):
         )
 
 
-def begun(g: Minorant, slope: Array) -> Conjugate:
+def begin(g: Minorant, slope: Array) -> ConjugateGradients:
     """The first step goes down the slope of the sum."""
     residual = -1.0 * slope
-    return Conjugate(
+    return ConjugateGradients(
         arrays.zeros_like(slope), g.slope, residual, residual, arrays.dot(residual, residual)
     )

@@ -13,9 +13,9 @@ from tiebreak.linalg import arrays, deadline
 from tiebreak.linalg.arrays import Array
 from tiebreak.problem import Problem
 
-LENGTH = 1e-6  # of a difference, beside |x|
+LENGTH = 1e-6  # of a difference, relative to |x|: between rounding and third derivatives
 CHUNK = 16  # entries in one step, so that a run can be stopped between them
-RIDGES = (1e-12, 1e-10, 1e-8, 1e-6, 1e-4)  # beside the largest curvature: differences have noise
+RIDGES = (1e-12, 1e-10, 1e-8, 1e-6, 1e-4)  # relative to the largest curvature: there is noise
 
 Host = np.ndarray[Any, Any]
 
@@ -31,7 +31,7 @@ class HessianDifferences(NamedTuple):
         """The free entries whose columns are not known."""
         return np.nonzero(arrays.to_numpy(face.free) > arrays.to_numpy(self.known))[0]
 
-    def probed(
+    def with_more_columns(
         self, problem: Problem, f_x: Minorant, g_x: Minorant, face: ActiveFace
     ) -> HessianDifferences:
         """With some more columns: both slopes at points of Z close to x."""
@@ -57,11 +57,11 @@ class HessianDifferences(NamedTuple):
         return HessianDifferences(*(arrays.like(part, x) for part in (f, g, known)))
 
     def inverse(
-        self, eta: float, terms: Terms, x: Array, face: ActiveFace, bend: float = 0.0
+        self, eta: float, terms: Terms, x: Array, face: ActiveFace, curvature: float = 0.0
     ) -> Array | None:
         """The inverse of the Hessian of g1 + eta f1 + terms along the face; None where none is.
 
-        ``bend`` is what the face itself adds to it.
+        ``curvature`` is what the face itself adds to it.
         """
         free = np.nonzero(arrays.to_numpy(face.free) > 0.0)[0]
         if not len(free):
@@ -69,7 +69,7 @@ class HessianDifferences(NamedTuple):
         part = np.ix_(free, free)
         n, host = int(x.shape[0]), arrays.to_numpy(x)
         H = arrays.to_numpy(self.g)[part] + eta * arrays.to_numpy(self.f)[part]
-        H = 0.5 * (H + H.T) + _bend(terms, host)[part] + bend * np.eye(len(free))
+        H = 0.5 * (H + H.T) + _hessian_of_terms(terms, host)[part] + curvature * np.eye(len(free))
         if not face.is_plain:
             P = np.zeros((n, len(free)))
             for j, i in enumerate(free):
@@ -91,13 +91,13 @@ class HessianDifferences(NamedTuple):
         return None
 
 
-def unknown(x: Array) -> HessianDifferences:
-    """Nothing is known."""
+def no_columns(x: Array) -> HessianDifferences:
+    """No column is known."""
     zero = arrays.like(np.zeros((int(x.shape[0]),) * 2), x)
     return HessianDifferences(zero, zero, arrays.zeros_like(x))
 
 
-def _bend(terms: Terms, x: Host) -> Host:
+def _hessian_of_terms(terms: Terms, x: Host) -> Host:
     """The Hessian of the terms where they are smooth."""
     n = len(x)
     H = terms.square * np.eye(n)

@@ -1,6 +1,6 @@
-"""What the steps of a descent say about the inverse Hessian, on the face that it is on.
+"""Quasi-Newton: the inverse Hessian from the steps taken so far, on the active face.
 
-BFGS with a matrix where there are few variables: what one round has learnt serves the next one.
+BFGS with a matrix where there are few variables: what one round has learned serves the next one.
 With many, the last pairs only (L-BFGS; Liu, Nocedal 1989).
 """
 
@@ -14,13 +14,13 @@ from tiebreak.auto.active_face import ActiveFace
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Array
 
-DENSE = 1000  # variables up to which the matrix is kept
+DENSE = 1000  # variables up to which the matrix is kept: 8 MB in float64
 PAIRS = 12  # how many are kept where it is not
 KEPT = 0.9  # a pair stays where so much of its step is along the new face
-LEAST = 1e-14  # of |s| |y|: what <s, y> must be at least
+LEAST = 1e-14  # of |s| |y|: a smaller <s, y> is rounding
 
 
-class Curvature(NamedTuple):
+class InverseHessian(NamedTuple):
     """The inverse Hessian: a matrix, or pairs of changes of x and slope, the latest last."""
 
     inverse: Array | None = None
@@ -42,14 +42,14 @@ class Curvature(NamedTuple):
             q = q + (weight - arrays.dot(y, q) / arrays.dot(s, y)) * s
         return q
 
-    def learned(self, s: Array, y: Array) -> Curvature:
+    def learned(self, s: Array, y: Array) -> InverseHessian:
         """With one more pair: H y = s."""
         product = arrays.dot(s, y)
         if not product > LEAST * arrays.norm(s) * arrays.norm(y):
             return self
         n = int(s.shape[0])
         if n > DENSE:
-            return Curvature(None, (*self.pairs, (s, y))[-PAIRS:])
+            return InverseHessian(None, (*self.pairs, (s, y))[-PAIRS:])
         H = self.inverse
         if H is None:
             H = (product / arrays.dot(y, y)) * arrays.namespace(s).eye(n, dtype=s.dtype)
@@ -57,9 +57,9 @@ class Curvature(NamedTuple):
         Hy = H @ y
         p = (0.5 * (1.0 + arrays.dot(y, Hy) / product) * s - Hy) / product
         xp = arrays.namespace(s)
-        return Curvature(H + xp.stack([p, s], axis=1) @ xp.stack([s, p], axis=0))
+        return InverseHessian(H + xp.stack([p, s], axis=1) @ xp.stack([s, p], axis=0))
 
-    def onto(self, before: ActiveFace, after: ActiveFace) -> Curvature:
+    def onto(self, before: ActiveFace, after: ActiveFace) -> InverseHessian:
         """What is left of it on another face.
 
         Where entries are fixed, the inverse of the rest of H^-1 is a Schur complement; those that
@@ -67,7 +67,7 @@ class Curvature(NamedTuple):
         """
         if self.inverse is None:
             kept = [(after.along(s), after.along(y), arrays.norm(s)) for s, y in self.pairs]
-            return Curvature(
+            return InverseHessian(
                 None,
                 tuple(
                     (s, y)
@@ -77,17 +77,17 @@ class Curvature(NamedTuple):
                 ),
             )
         if before.free is None or after.free is None:
-            return Curvature()
+            return InverseHessian()
         was, now = (arrays.to_numpy(face.free) > 0.0 for face in (before, after))
         fixed, freed = np.nonzero(was & ~now)[0], np.nonzero(now & ~was)[0]
         if len(fixed) + len(freed) > len(now) // 2:
-            return Curvature()
+            return InverseHessian()
         H = np.array(arrays.to_numpy(self.inverse))
         if len(fixed):
             try:
                 part = np.linalg.solve(H[np.ix_(fixed, fixed)], H[fixed])
             except np.linalg.LinAlgError:
-                return Curvature()
+                return InverseHessian()
             H -= H[:, fixed] @ part
             H[fixed], H[:, fixed] = 0.0, 0.0
         if len(freed):
@@ -95,5 +95,5 @@ class Curvature(NamedTuple):
             H[freed], H[:, freed] = 0.0, 0.0
             H[freed, freed] = np.median(known) if len(known) else 1.0
         if not np.all(np.isfinite(H)):
-            return Curvature()
-        return Curvature(arrays.like(H, self.inverse))
+            return InverseHessian()
+        return InverseHessian(arrays.like(H, self.inverse))

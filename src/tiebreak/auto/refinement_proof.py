@@ -1,21 +1,21 @@
-"""The proof of a polished point x, from what the rounds of the multipliers have added.
+"""The proof of the refined point x, from what the rounds of Bregman iteration have added.
 
     c = sum of (x_i - x)/eta_i,   grad g1(x + t c)/t = the multipliers + O(t),   so that
     f* >= min over Z of  f1's minorant at x + f2 + (g1's minorant at x + t c + g2 - g*)/t
         = f* - O(t):
 
 one gradient for each t, and some more to correct c where g1 is not quadratic. x + t c is in Z for
-t sum 1/eta_i <= 1, as a mixture of x and the x_i. Nothing is claimed: the certificate says what it
-is worth.
+t sum 1/eta_i <= 1, as a mixture of x and the x_i. These are only minorants: what they prove is for
+the bound accumulator to say.
 """
 
 from __future__ import annotations
 
 import math
 
-from tiebreak.auto.active_face import along_terms
-from tiebreak.auto.bregman_state import Proof, State, face_at, seen_at, sum_at
-from tiebreak.auto.quasi_newton import Curvature
+from tiebreak.auto.active_face import face_of_terms
+from tiebreak.auto.bregman_state import Proof, State, face_at, minorants_at, objective_at
+from tiebreak.auto.quasi_newton import InverseHessian
 from tiebreak.functions.base import Minorant
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Array
@@ -24,24 +24,24 @@ from tiebreak.proofs.bounds import HUGE
 from tiebreak.proofs.evidence import StepEvidence
 from tiebreak.sets.boxes import Box
 
-STEEPER, PROOFS = 0.25, 7  # from one t of the proof to the next; so many of them
-TILTED = 0.5  # of <c, Hc> t, for the right signs of a slope
-EXACT = 0.02  # of <c, Hc> t: a slope that loses no more than this is left as it is
-TRIES, LONGER = 16, 10.0  # cuts for one t at most; how much longer a step may become
+T_FALL, T_COUNT = 0.25, 7  # t from one cut to the next, and how many: the best is a guess
+TILTED = 0.5  # of <c, Hc> t, for the right signs of a slope: as much as the cut is off by anyway
+NEGLIGIBLE = 0.02  # of <c, Hc> t: a remaining slope that loses no more than this is left as it is
+TRIES, LONGEST = 16, 10.0  # cuts for one t at most; how much longer a step may become
 INSIDE = 1e-5  # less than the multipliers say, so that a slope is inside the dual ball of f2
 
 
-def begun(problem: Problem, state: State) -> State:
+def begin(problem: Problem, state: State) -> State:
     """The proof begins.
 
     A cut is off by t <c, Hc>/2 and by rounding/t: the t are around the best one, the largest first.
     """
     if arrays.is_single(state.x) and problem.in_float64 is not None:
         problem = problem.in_float64
-        state = _widened(problem, state)
+        state = _in_float64(problem, state)
     x, here = state.x, state.here
-    c = state.points - state.weight * x
-    bend = abs(arrays.dot(c, state.pull - state.weight * here.g.slope))
+    c = state.point_sum - state.weight * x
+    curvature = abs(arrays.dot(c, state.slope_sum - state.weight * here.g.slope))
     length, reach = arrays.norm(x), problem.domain.diameter_in(int(x.shape[0]))
     reach = min(reach, 2.0 * (problem.radius or math.inf))
     reach = max(length, reach if math.isfinite(reach) else 0.0)
@@ -49,45 +49,47 @@ def begun(problem: Problem, state: State) -> State:
     of_value, of_slope = problem.lower.rounding(
         length, parts, steepness, arrays.epsilon(x), int(x.shape[0])
     )  # as in the certificate
-    rounding = 2.0 * of_value + of_slope * (length + reach) + state.lacks * reach
-    t = math.sqrt(2.0 * rounding / bend) if bend > 0.0 else 0.0
+    rounding = 2.0 * of_value + of_slope * (length + reach) + state.lower_residual * reach
+    t = math.sqrt(2.0 * rounding / curvature) if curvature > 0.0 else 0.0
     if not 0.0 < t < math.inf:
         t = 1.0 / state.weight
-    t *= STEEPER ** -(PROOFS // 2)
+    t *= T_FALL ** -(T_COUNT // 2)
     nothing = arrays.zeros_like(x)
     tilt, cost = _tilt(problem, x)
     reach = max(reach, cost)
-    lean = face_at(problem, state, x).along(state.curvature.times(state.eta * tilt, state.scale))
-    return state._replace(
-        proof=Proof(
-            t, c, bend, rounding, reach, cost > 0.0, tilt, lean, 0, 0, nothing, nothing, c, math.inf
-        )
+    lean = face_at(problem, state, x).along(
+        state.inverse_hessian.times(state.eta * tilt, state.scale)
     )
+    first = Proof(
+        t=t, c=c, curvature=curvature, rounding=rounding, reach=reach, is_tilted=cost > 0.0,
+        tilt=tilt, lean=lean, t_count=0, tries=0, d=nothing, left=nothing, best=c, least=math.inf,
+    )  # fmt: skip
+    return state._replace(proof=first)
 
 
-def _widened(problem: Problem, state: State) -> State:
-    """With the point as it is, in double precision, and ``problem`` in it too: for the proof."""
+def _in_float64(problem: Problem, state: State) -> State:
+    """The same point in float64, with ``problem`` in float64 too: for the proof."""
     x, t = arrays.double(state.x), state.scale
-    f_x, g_x = seen_at(problem, x)
+    f_x, g_x = minorants_at(problem, x)
     f2, g2 = problem.penalties
     inside, near = problem.domain.project(x), g_x  # x was rounded, perhaps out of Z
     if arrays.norm(x - inside) > 0.0:
-        near = seen_at(problem, inside)[1]
-    pull, points = map(arrays.double, (state.pull, state.points))
-    lacks = arrays.norm(x - problem.prox(x - t * g_x.slope, 0.0, t)) / t
+        near = minorants_at(problem, inside)[1]
+    slope_sum, point_sum = map(arrays.double, (state.slope_sum, state.point_sum))
+    lower_residual = arrays.norm(x - problem.prox(x - t * g_x.slope, 0.0, t)) / t
     return state._replace(
         x=x, upper_value=f_x.value + f2.value(x), lower_value=g_x.value + g2.value(x),
-        pull=pull, points=points, lacks=lacks,
-        here=sum_at(problem, f_x, g_x, state.eta, pull, state.weight),
-        curvature=Curvature(), probes=None,
+        slope_sum=slope_sum, point_sum=point_sum, lower_residual=lower_residual,
+        here=objective_at(problem, f_x, g_x, state.eta, slope_sum, state.weight),
+        inverse_hessian=InverseHessian(), hessians=None,
         evidence=StepEvidence(
             lower=((1.0, g_x),), values=((near.value + g2.value(inside), inside, near),)
         ),
     )  # fmt: skip
 
 
-def _is_sound(seen: Minorant) -> bool:
-    """Can the certificate make anything of a look?"""
+def _is_moderate(seen: Minorant) -> bool:
+    """Is a minorant small enough to be summed?"""
     size = abs(seen.value) + arrays.norm(seen.slope) * (1.0 + arrays.norm(seen.at))
     return size < HUGE
 
@@ -113,15 +115,15 @@ def next_cut(problem: Problem, state: State, proof: Proof) -> State:
     """The next cut of the proof, and a better c, or the next t.
 
     The slope of a cut at x + t c, over t, should be minus that of f along the face (but for the
-    tilt). What is left of the sum is answered by c, with the Hessian of the rounds for that of g,
-    and with the length that would have been the best one of the last step.
+    tilt). What remains of their sum corrects c, by a quasi-Newton step with the Hessian of the
+    rounds for that of g, and with the length that would have been best for the last step.
     """
     x, here, t = state.x, state.here, proof.t
     (point,) = problem.forward(problem.domain.project(x + t * proof.c))
     (g_y,), _ = problem.lower.evaluate([point.g])
     f_y, s = here.f, 0.0
     if proof.is_tilted:
-        s = TILTED * t * proof.bend / proof.reach  # as much as the cut is off by anyway
+        s = TILTED * t * proof.curvature / proof.reach  # as much as the cut is off by anyway
         (leaned,) = problem.forward(problem.domain.project(x + s * proof.lean))
         (f_y,), _ = problem.upper.evaluate([leaned.f])
     inside = INSIDE if any(problem.penalties[0].terms.weights) else 0.0
@@ -131,38 +133,40 @@ def next_cut(problem: Problem, state: State, proof: Proof) -> State:
         lower=((1.0, here.g),),
     )
     face = face_at(problem, state, x)
-    steepest = along_terms(problem.joint.terms(t, 1.0), point.x)[1]
+    steepest = face_of_terms(problem.joint.terms(t, 1.0), point.x)[1]
     slope = g_y.slope if steepest is None else g_y.slope + steepest
     slope = f_y.slope + slope / t - s * proof.tilt
     left = face.along(slope)
     lost = arrays.norm(left) * proof.reach
     if problem.is_smooth:  # on a sphere it is of second order
         lost = min(lost, arrays.dot(slope, x) + problem.domain.support(-1.0 * slope))
-    is_close = lost <= EXACT * max(t * proof.bend, proof.rounding / t)
+    is_close = lost <= NEGLIGIBLE * max(t * proof.curvature, proof.rounding / t)
     # Where the Hessian of the rounds is none of g's there, the steps of c may run away.
     remaining = arrays.norm(left)
-    has_run_away = not remaining <= LONGER * proof.least or not (_is_sound(f_y) and _is_sound(g_y))
+    has_run_away = not remaining <= LONGEST * proof.least or not (
+        _is_moderate(f_y) and _is_moderate(g_y)
+    )
     if has_run_away:
         evidence = StepEvidence(lower=((1.0, here.g),))
     elif remaining < proof.least:
         proof = proof._replace(best=proof.c, least=remaining)
-    c, ahead, curvature = proof.c, left, state.curvature
+    c, ahead, inverse_hessian = proof.c, left, state.inverse_hessian
     if proof.tries > 0 and not has_run_away:
         turn = left - proof.left
         curved, fell = arrays.dots((turn, proof.d), (proof.left, proof.d))
-        longer = min(-fell / curved, LONGER) - 1.0 if curved > 0.0 else 0.0
+        longer = min(-fell / curved, LONGEST) - 1.0 if curved > 0.0 else 0.0
         c, ahead = c + longer * proof.d, left + longer * turn
-        curvature = curvature.learned(proof.d, turn)
-    d = -face.along(curvature.times(ahead, state.scale))
+        inverse_hessian = inverse_hessian.learned(proof.d, turn)
+    d = -face.along(inverse_hessian.times(ahead, state.scale))
     if has_run_away or not arrays.all_finite(c + d):  # all that was learned since is dropped
         proof = proof._replace(c=proof.best, tries=TRIES)
     else:
         proof = proof._replace(c=c + d, d=d, left=ahead, tries=proof.tries + 1)
-        state = state._replace(curvature=curvature)
+        state = state._replace(inverse_hessian=inverse_hessian)
     if is_close or proof.tries >= TRIES:
-        proof = proof._replace(t=STEEPER * t, rungs=proof.rungs + 1, tries=0, least=math.inf)
+        proof = proof._replace(t=T_FALL * t, t_count=proof.t_count + 1, tries=0, least=math.inf)
     state = state._replace(proof=proof, evidence=evidence)
-    if proof.rungs < PROOFS:
+    if proof.t_count < T_COUNT:
         return state
-    why = f"f has settled after {state.rounds} rounds of the method of multipliers"
+    why = f"f has settled after {state.rounds} rounds of Bregman iteration"
     return state._replace(finished=("solved", why))

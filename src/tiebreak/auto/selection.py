@@ -1,7 +1,7 @@
 """Which methods ``method="auto"`` takes, in which order, and why.
 
-Where the structure gives the exact answer (`Exact`), that costs a few factorisations; a first-order
-step costs a few passes over the data. Both are known from the sizes alone, so that the choice
+Where there is an exact answer by direct factorisation (`Exact`), that costs a few factorisations; a
+first-order step costs a few data passes. Both are known from the sizes alone, so that the choice
 depends neither on the clock nor on the units of the problem.
 """
 
@@ -22,9 +22,7 @@ from tiebreak.functions.losses import LeastSquares, Logistic
 from tiebreak.functions.penalties import Composite
 from tiebreak.functions.sums import matrices_of, summands
 from tiebreak.linalg import arrays, deadline
-from tiebreak.linalg.matrices import Matrix
-from tiebreak.linalg.matrices.base import DENSE_LIMIT
-from tiebreak.linalg.matrices.dense import FLOAT64_COPY_LIMIT
+from tiebreak.linalg.matrices import DENSE_LIMIT, FLOAT64_COPY_LIMIT, Matrix
 from tiebreak.linalg.spectra import EPS, cleaned, clear_rank, equilibrate
 from tiebreak.problem import Problem
 from tiebreak.sets.balls import Ball
@@ -33,11 +31,11 @@ from tiebreak.sets.simplices import L1Ball
 
 CLEAR_LIMIT = 512  # largest smaller side of a matrix whose singular values are asked for
 OPENING = 1000  # steps that the first-order method has before the refinement takes over
-AFFORDABLE = 5000  # first-order steps: an exact method that costs no more is taken at once
+EXACT_AT_ONCE = 5000  # first-order steps: an exact answer that costs no more is computed at once
 OVERHEAD = 3e5  # what a step costs besides its products, in multiplications
-MEMORY = 2.5  # a pass over a matrix waits for memory: so many multiplications an entry
+MEMORY = 2.5  # a data pass waits for memory: so many multiplications an entry
 
-# Costs of an exact method in n² (rows of f and g) multiplications, measured on n = 60 to 300.
+# Costs of an exact answer relative to n² (rows of f and g) multiplications: n = 60 to 300.
 FACTORISATION = 20.0
 ON_POLYHEDRA = 8.0  # many faces: a general solver finds the right one
 ON_L1_BALL = 30.0  # the same in twice as many variables
@@ -46,7 +44,7 @@ NEWTON = 10.0  # steps, where g is logistic
 
 
 def choose(problem: Problem) -> Cascade:
-    """The methods for this problem; where no method takes it, one that says so when asked."""
+    """The cascade for this problem; where no method takes it, one that says so when asked."""
     last = Candidate(first_order(problem), "", "")
     closed = Exact().check(problem)
     without = [last]  # without the exact method
@@ -56,31 +54,34 @@ def choose(problem: Problem) -> Cascade:
         without = [last._replace(steps=OPENING), refinement, last]
         is_krylov = (problem.dimension or 0) > DENSE and conjugate_gradients.applies(problem)
     if is_krylov:
-        title, method = "exact, by conjugate gradients", BregmanIteration(gives_up=True)
-        without = [Candidate(method, title, "", steps=AFFORDABLE), *without]
+        krylov = BregmanIteration(only_cg=True)
+        without = [
+            Candidate(krylov, "exact, by conjugate gradients", "", steps=EXACT_AT_ONCE),
+            *without,
+        ]
         solved = "a factorisation"
     if closed:
         first, *others = without
-        no = f"there is no {'factorisation of' if is_krylov else 'exact method for'} {closed.got}"
+        no = f"there is no {'factorisation of' if is_krylov else 'exact method with'} {closed.got}"
         return Cascade((first._replace(why=f"for {no}"), *others))
-    exact = Candidate(Exact(), "exact", f"by structure ({_sizes(problem)})")
+    exact = Candidate(Exact(), "exact", f"by direct factorisation ({_sizes(problem)})")
     if last.method.check(problem):
         return Cascade((exact,))
     steps = _exact_cost(problem) / _step_cost(problem)
-    if steps <= AFFORDABLE:
+    if steps <= EXACT_AT_ONCE:
         return Cascade((exact, *without))
     why = f"for {solved} costs as much as {steps:,.0f} steps ({_sizes(problem)})"
     first, *others = [*without[:-1], last._replace(steps=int(steps))]
-    exact = exact._replace(why="by structure")
+    exact = exact._replace(why="by direct factorisation")
     return Cascade((first._replace(why=why), *others, exact, last))
 
 
 def problem_in_float64(problem: Problem) -> Problem:
-    """The wider problem, where the data are in single precision and few; else the problem itself.
+    """The problem in float64, where the data are in float32 and few; else the problem itself.
 
-    In single precision little can be proved. Where the data are many, only the proof is widened;
-    and where g's matrices have singular values that are rounding errors of single precision, which
-    in double would count, and change the answer by orders of magnitude.
+    In float32 little can be proved. Where the data are many, only the proof is in float64; so it is
+    where g's matrices have singular values that are rounding errors of float32, which in float64
+    would count, and change the answer by orders of magnitude.
     """
     if not problem.is_single or sum(map(_entries, problem.smooth_parts)) > FLOAT64_COPY_LIMIT:
         return problem
@@ -90,7 +91,7 @@ def problem_in_float64(problem: Problem) -> Problem:
 
 
 def _is_clear(matrix: Matrix) -> bool:
-    """Does the rank in double precision leave no doubt in single?  False if that is not known."""
+    """Is the rank in float64 beyond doubt in float32 too?  False if that is not known."""
     rows, n = matrix.shape
     if min(rows, n) > CLEAR_LIMIT or rows * n > DENSE_LIMIT or not matrix.is_explicit:
         return False
@@ -122,14 +123,14 @@ def _sizes(problem: Problem) -> str:
 
 def _rows(h: Function, n: int) -> int:
     """How many rows the matrices of h have, as Exact sees it."""
-    return sum(
-        part.matrix.shape[0] if part.matrix is not None else n if type(part) is SquaredNorm else 1
-        for _, part in summands(h.bare)
+    others = [part for _, part in summands(h.bare) if part.matrix is None]
+    return sum(matrix.shape[0] for matrix in matrices_of(h)) + sum(
+        n if type(part) is SquaredNorm else 1 for part in others
     )
 
 
 def _exact_cost(problem: Problem) -> float:
-    """About how many multiplications the exact method takes."""
+    """About how many multiplications the exact answer takes."""
     n = problem.dimension or 1
     f, g = problem.smooth_parts
     cost = FACTORISATION * n * n * (_rows(f, n) + _rows(g, n) + 1)
@@ -145,7 +146,7 @@ def _exact_cost(problem: Problem) -> float:
 
 
 def _step_cost(problem: Problem) -> float:
-    """About how many multiplications a first-order step takes: two passes for f, four for g."""
+    """About how many multiplications a first-order step takes: 2 data passes for f, 4 for g."""
     f, g = (_entries(h) for h in problem.smooth_parts)
     return OVERHEAD + MEMORY * (2.0 * f + 4.0 * g)
 

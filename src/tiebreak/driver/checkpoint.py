@@ -25,7 +25,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from tiebreak.algorithms import accelerated, adaptive, fista
+from tiebreak.algorithms import accelerated, adaptive, fista, levels, momentum, shared_passes
 from tiebreak.algorithms.base import Method
 from tiebreak.algorithms.rivals import a_irg, alternating, bi_sg, bisec_bio, cg_bio, sea
 from tiebreak.auto import (
@@ -75,12 +75,12 @@ TYPES: dict[str, Any] = {
     "products": Products,
     "a-irg": a_irg.State,
     "accelerated": accelerated.State,
-    "accelerated.ahead": accelerated.Ahead,
-    "accelerated.auxiliary": accelerated.Auxiliary,
+    "accelerated.ahead": accelerated.GradientStep,
+    "accelerated.auxiliary": levels.LevelRun,
     "adaptive": adaptive.State,
-    "adaptive.momentum": adaptive.Momentum,
-    "adaptive.looks": adaptive.Looks,
-    "alternate.turns": alternating.Turns,
+    "adaptive.momentum": momentum.Momentum,
+    "adaptive.looks": shared_passes.Minorants,
+    "alternate.turns": alternating.Alternation,
     "apg": fista.State,
     "apg.fista": fista.Fista,
     "bi-sg": bi_sg.State,
@@ -90,11 +90,11 @@ TYPES: dict[str, Any] = {
     "exact": method.State,
     "exact.findings": method.ExactFindings,
     "multipliers": bregman_state.State,
-    "multipliers.look": bregman_state.Look,
+    "multipliers.look": bregman_state.RoundObjective,
     "multipliers.proof": bregman_state.Proof,
-    "multipliers.curvature": quasi_newton.Curvature,
+    "multipliers.curvature": quasi_newton.InverseHessian,
     "multipliers.probes": hessian_differences.HessianDifferences,
-    "multipliers.conjugate": conjugate_gradients.Conjugate,
+    "multipliers.conjugate": conjugate_gradients.ConjugateGradients,
     "relay": cascade.State,
     "sea": sea.State,
 }

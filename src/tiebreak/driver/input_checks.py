@@ -69,7 +69,7 @@ def wrong_gradient(problem: Problem, x: Array) -> str:
     for name, h in zip(("upper", "lower"), problem.smooth_parts, strict=True):
         for _, part in summands(h.bare):
             if isinstance(part, Smooth) and (
-                said := gradient_check.wrong_gradient(name, part, problem.domain, x)
+                said := gradient_check.wrong_slope(name, part, problem.domain, x)
             ):
                 return said
     return ""

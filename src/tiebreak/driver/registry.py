@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tiebreak.algorithms.accelerated import FixedLevels, GivenLevels, OnlineLevels
 from tiebreak.algorithms.adaptive import AdaptiveAGMBiO
 from tiebreak.algorithms.agm_bio import AGMBiO
 from tiebreak.algorithms.base import Method
+from tiebreak.algorithms.levels import FixedLevels, GivenLevels, OnlineLevels
 from tiebreak.algorithms.p_agm_bio import PAGMBiO
 from tiebreak.algorithms.rivals.a_irg import AIRG
 from tiebreak.algorithms.rivals.bi_sg import BiSG

@@ -14,9 +14,9 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from tiebreak.algorithms.accelerated import GivenLevels
 from tiebreak.algorithms.agm_bio import AGMBiO
 from tiebreak.algorithms.base import Method, StateReport
+from tiebreak.algorithms.levels import GivenLevels
 from tiebreak.algorithms.rivals.a_irg import AIRG
 from tiebreak.algorithms.rivals.bi_sg import BiSG
 from tiebreak.algorithms.rivals.bisec_bio import BisecBiO

@@ -210,11 +210,6 @@ def in_one_precision(who: str, first: F, second: F) -> tuple[F, F]:
     return found[0], found[1]  # type: ignore[return-value]
 
 
-def matrices_of(h: Function) -> list[Matrix]:
-    """The matrices of all summands of h that have one."""
-    return [part.matrix for _, part in summands(h.bare) if part.matrix is not None]
-
-
 def summands(h: Function, weight: float = 1.0) -> list[tuple[float, Function]]:
     """The functions that h is a weighted sum of, with their weights."""
     if isinstance(h, Scaled):

@@ -13,13 +13,14 @@ from typing import ClassVar, NamedTuple
 from tiebreak.algorithms.base import Method, StateReport
 from tiebreak.algorithms.common import (
     averaged,
+    check_positive,
+    check_within,
     need_lipschitz,
     need_smooth,
     positive_smoothness,
     values_at,
 )
 from tiebreak.functions.base import Minorant
-from tiebreak.linalg import checks
 from tiebreak.linalg.arrays import Array
 from tiebreak.linalg.refusals import Refusal
 from tiebreak.problem import Point, Problem
@@ -42,7 +43,7 @@ class State(NamedTuple):
 
     @property
     def x(self) -> Array:
-        """The average, the point that the theorem speaks of."""
+        """The average, which the theorem is about."""
         return self.average.x
 
 
@@ -78,15 +79,9 @@ class AIRG(Method):
     guarantee: ClassVar[str] = "f - f* <= O(k^-(1/2-b)), g - g* <= O(k^-b); both O(k^(-1/4))"
 
     def __post_init__(self) -> None:
-        for name in ("gamma_0", "eta_0"):
-            if getattr(self, name) is not None:
-                checks.positive("AIRG", name, getattr(self, name))
-        b = checks.number("AIRG", "b", self.b, "a number in (0, 1/2)")
-        if not 0.0 < b < 0.5:
-            raise ValueError(f"AIRG: b must be a number in (0, 1/2), got {self.b}")
-        r = checks.number("AIRG", "r", self.r, "a number in [0, 1)")
-        if not 0.0 <= r < 1.0:
-            raise ValueError(f"AIRG: r must be a number in [0, 1), got {self.r}")
+        check_positive(self, "gamma_0", "eta_0")
+        check_within(self, "b", "a number in (0, 1/2)", lambda b: 0.0 < b < 0.5)
+        check_within(self, "r", "a number in [0, 1)", lambda r: 0.0 <= r < 1.0)
 
     def check(self, problem: Problem) -> Refusal | None:
         """Refuse a problem outside the assumptions."""

@@ -1,4 +1,4 @@
-"""Proximal gradient steps by turns, on f with a small step and on g with a full one: Bi-SG, SEA.
+"""Alternating proximal gradient steps, small ones on f and full ones on g: for Bi-SG and SEA.
 
     out_k = prox of s_k f2 at x_k - s_k grad f1(x_k)              an upper step, perhaps out of Z
     x_{k+1} = prox of t g2 on Z at out_k - t grad g1(out_k)       a lower step, t <= 1/L_g, into Z
@@ -23,37 +23,39 @@ from tiebreak.problem import Point, Problem
 from tiebreak.proofs.evidence import StepEvidence
 
 
-class Turns(NamedTuple):
-    """Where the two alternating steps are: the upper one is taken, the lower one comes next."""
+class Alternation(NamedTuple):
+    """After k pairs of steps: x_k, and the upper step from there; the lower one comes next."""
 
-    x: Point  # in Z
-    upper_value: float  # f(x), with its penalty
-    f_x: Minorant  # of f1
-    g_x: float  # g(x), with its penalty
-    upper_step: float  # s, the step from x to out
-    g_out: Minorant  # of g1
+    x: Point  # x_k, in Z
+    upper_value: float  # f(x_k), with its penalty
+    f_x: Minorant  # of f1 at x_k
+    g_x: float  # g(x_k), with its penalty
+    upper_step: float  # s_k, the step from x_k to out_k
+    g_out: Minorant  # of g1 at out_k
 
 
-def begin(problem: Problem, x0: Array) -> Turns:
+def begin(problem: Problem, x0: Array) -> Alternation:
     """At x_0, without an upper step: out_0 = x_0."""
-    return _upper_turn(problem, problem.domain.project(x0), 0.0)
+    return _after_lower_step(problem, problem.domain.project(x0), 0.0)
 
 
-def with_upper_step(problem: Problem, turns: Turns, upper_step: float) -> Turns:
+def with_upper_step(problem: Problem, alternation: Alternation, upper_step: float) -> Alternation:
     """The same x, with another upper step from there."""
-    out = _out(problem, turns.f_x, upper_step)
+    out = _out(problem, alternation.f_x, upper_step)
     (g_out,), _ = problem.lower.evaluate([PointWithImage(out, problem.lower.forward(out)[0])])
-    return turns._replace(upper_step=upper_step, g_out=g_out)
+    return alternation._replace(upper_step=upper_step, g_out=g_out)
 
 
-def advance(problem: Problem, turns: Turns, lower_step: float, upper_step: float) -> Turns:
+def advance(
+    problem: Problem, alternation: Alternation, lower_step: float, upper_step: float
+) -> Alternation:
     """A lower step from out_k to x_{k+1}, then an upper step from there."""
-    out = turns.g_out
+    out = alternation.g_out
     x = problem.prox(out.at - lower_step * out.slope, 0.0, lower_step)
-    return _upper_turn(problem, x, upper_step)
+    return _after_lower_step(problem, x, upper_step)
 
 
-def evidence(before: Turns, after: Turns, lower_step: float) -> StepEvidence:
+def evidence(before: Alternation, after: Alternation, lower_step: float) -> StepEvidence:
     """The minorants of one pair of steps, weighted by their step sizes."""
     s, t = before.upper_step, lower_step
     return StepEvidence(
@@ -64,20 +66,20 @@ def evidence(before: Turns, after: Turns, lower_step: float) -> StepEvidence:
     )
 
 
-def first_news(turns: Turns) -> StepEvidence:
+def first_evidence(alternation: Alternation) -> StepEvidence:
     """The start lies in Z."""
-    return StepEvidence(values=((turns.g_x, turns.x.x, turns.g_out),))
+    return StepEvidence(values=((alternation.g_x, alternation.x.x, alternation.g_out),))
 
 
-def _upper_turn(problem: Problem, x: Array, step: float) -> Turns:
-    """From x to out; g's matrix sees both points in one pass."""
+def _after_lower_step(problem: Problem, x: Array, step: float) -> Alternation:
+    """x_{k+1} and the upper step to out_{k+1}; g's matrix multiplies both points in one pass."""
     f, g = problem.upper, problem.lower
     (f_image,) = f.forward(x)
     (f_x,), _ = f.evaluate([PointWithImage(x, f_image)])
     out, upper_value = _out(problem, f_x, step), f_x.value + problem.penalties[0].value(x)
     x_image, out_image = g.forward(x, out)
     (g_out,), (g_x,) = g.evaluate([PointWithImage(out, out_image)], [PointWithImage(x, x_image)])
-    return Turns(Point(x, f_image, x_image), upper_value, f_x, g_x, step, g_out)
+    return Alternation(Point(x, f_image, x_image), upper_value, f_x, g_x, step, g_out)
 
 
 def _out(problem: Problem, f_x: Minorant, step: float) -> Array:

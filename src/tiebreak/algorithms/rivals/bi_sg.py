@@ -10,12 +10,18 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from tiebreak.algorithms.base import Method
-from tiebreak.algorithms.common import bending, need_lipschitz, need_short_step, positive_smoothness
+from tiebreak.algorithms.common import (
+    check_positive,
+    check_within,
+    need_lipschitz,
+    need_short_step,
+    positive_smoothness,
+    typical_curvature,
+)
 from tiebreak.algorithms.fista import need_joint_prox
 from tiebreak.algorithms.rivals import alternating
-from tiebreak.algorithms.rivals.alternating import Turns
+from tiebreak.algorithms.rivals.alternating import Alternation
 from tiebreak.functions.penalties import Zero
-from tiebreak.linalg import checks
 from tiebreak.linalg.arrays import Array
 from tiebreak.linalg.refusals import Refusal
 from tiebreak.problem import Problem
@@ -26,7 +32,7 @@ class State(NamedTuple):
     """Everything a run needs to go on; arrays and numbers only."""
 
     k: int
-    turns: Turns  # y_k in Z, and x_k, the upper step from there, outside
+    alternation: Alternation  # y_k in Z, and x_k, the upper step from there, outside
     step_size: float  # t
     c: float
     evidence: StepEvidence
@@ -34,17 +40,17 @@ class State(NamedTuple):
     @property
     def x(self) -> Array:
         """y_k, the point of Z; the paper's x_k is outside."""
-        return self.turns.x.x
+        return self.alternation.x.x
 
     @property
     def upper_value(self) -> float:
         """f(y_k)."""
-        return self.turns.upper_value
+        return self.alternation.upper_value
 
     @property
     def lower_value(self) -> float:
         """g(y_k)."""
-        return self.turns.g_x
+        return self.alternation.g_x
 
 
 @dataclass(frozen=True)
@@ -56,7 +62,7 @@ class BiSG(Method):
 
     where f = f1 + f2 and g = g1 + g2, smooth + penalty; without penalties a projection and a
     gradient step. A penalty above would also allow subgradient steps. We take its prox: the same
-    inequality holds (see ``alternate``), no subgradient is to be chosen where there are many, and
+    inequality holds (see `alternating`), no subgradient is to be chosen where there are many, and
     what a penalty makes 0 is 0. f2 needs no joint prox with g2 and Z, for each has its own step.
 
     The output is y_k, the last one: g(y_k) - g* = O(k^-alpha), and f - f* = O(k^-(1-alpha)), which
@@ -85,12 +91,8 @@ class BiSG(Method):
     guarantee: ClassVar[str] = "f - f* <= O(k^-(1-alpha)), g - g* <= O(k^-alpha), 1/2 < alpha < 1"
 
     def __post_init__(self) -> None:
-        alpha = checks.number("BiSG", "alpha", self.alpha, "a number in (1/2, 1)")
-        if not 0.5 < alpha < 1.0:
-            raise ValueError(f"BiSG: alpha must be a number in (1/2, 1), got {self.alpha}")
-        for name in ("c", "step_size"):
-            if getattr(self, name) is not None:
-                checks.positive("BiSG", name, getattr(self, name))
+        check_within(self, "alpha", "a number in (1/2, 1)", lambda alpha: 0.5 < alpha < 1.0)
+        check_positive(self, "c", "step_size")
 
     def check(self, problem: Problem) -> Refusal | None:
         """Refuse a problem outside the assumptions."""
@@ -112,20 +114,22 @@ class BiSG(Method):
 
     def init(self, problem: Problem, x0: Array) -> State:
         """y_0 = x_0, the start."""
-        turns = alternating.begin(problem, x0)
-        f_0, g_0 = turns.f_x, turns.g_out
+        alternation = alternating.begin(problem, x0)
+        f_0, g_0 = alternation.f_x, alternation.g_out
         t, c = self.step_size, self.c
         if t is None:
             t = 1.0 / positive_smoothness(problem, problem.lower, g_0, g_0)
         if c is None:
-            c = 1.0 / (bending(problem, problem.upper, f_0, g_0) or 1.0)
-        return State(0, turns, float(t), float(c), alternating.first_news(turns))
+            c = 1.0 / (typical_curvature(problem, problem.upper, f_0, g_0) or 1.0)
+        return State(0, alternation, float(t), float(c), alternating.first_evidence(alternation))
 
     def step(self, problem: Problem, state: State) -> State:
         """A lower step to y_{k+1}, then an upper step of size eta_k to x_{k+1}."""
         k, t = state.k, state.step_size
         eta = state.c / (k + 1) ** float(self.alpha)
-        turns = alternating.advance(problem, state.turns, t, eta)
+        alternation = alternating.advance(problem, state.alternation, t, eta)
         return state._replace(
-            k=k + 1, turns=turns, evidence=alternating.evidence(state.turns, turns, t)
+            k=k + 1,
+            alternation=alternation,
+            evidence=alternating.evidence(state.alternation, alternation, t),
         )

@@ -7,6 +7,7 @@ arXiv 2402.05415.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -16,6 +17,7 @@ from tiebreak.algorithms import fista
 from tiebreak.algorithms.base import Method, StateReport
 from tiebreak.algorithms.common import (
     TOLERANCE,
+    check_positive,
     is_due,
     need_lipschitz,
     need_smooth,
@@ -136,9 +138,7 @@ class BisecBiO(Method):
     )
 
     def __post_init__(self) -> None:
-        for name in ("eps_f", "eps_g"):
-            if getattr(self, name) is not None:
-                checks.positive("BisecBiO", name, getattr(self, name))
+        check_positive(self, "eps_f", "eps_g")
         checks.whole("BisecBiO", "gradients", self.gradients, 2)
 
     def check(self, problem: Problem) -> Refusal | None:
@@ -181,7 +181,7 @@ class BisecBiO(Method):
         size = abs(g_x) or 0.5 * steep * steep / L_g or 1.0
         return State(
             k=0, x=x.x, upper_value=call.run.f_x, lower_value=g_x, call=call,
-            low=_sublevels(problem).least(x.x), high=math.inf, ghat=math.inf,
+            low=_level_sets(problem).least(x.x), high=math.inf, ghat=math.inf,
             calls=0, capped=0, smoothness=L_g,
             upper_tolerance=self.eps_f or math.inf, lower_tolerance=self.eps_g or TOLERANCE * size,
             finished=("", ""), evidence=StepEvidence(values=((g_x, x.x, call.run.g_y),)),
@@ -189,7 +189,7 @@ class BisecBiO(Method):
 
     def step(self, problem: Problem, state: State) -> State:
         """One step of FISTA; then perhaps an answer, and the next question."""
-        sets, call = _sublevels(problem), state.call
+        sets, call = _level_sets(problem), state.call
         multiplier = 0.0  # of f <= c
 
         def project(v: Array) -> Array:
@@ -207,7 +207,7 @@ class BisecBiO(Method):
             evidence = evidence._replace(
                 upper=((multiplier * t, call.f_0),), cuts=((size * t, before.g_y),)
             )
-        state = state._replace(k=state.k + 1, call=_with(call, run), evidence=evidence)
+        state = state._replace(k=state.k + 1, call=_one_step_later(call, run), evidence=evidence)
         if call.level == math.inf:
             return self._after_first_call(problem, state, sets)
         return self._after_call(problem, state, sets)
@@ -216,18 +216,16 @@ class BisecBiO(Method):
         """ghat, u and eps_f, if g is proved to be minimised to eps_g/2."""
         run = state.call.run
         state = state._replace(x=run.x.x, upper_value=run.f_x, lower_value=run.g_x)
-        capped = run.k + 1 >= self.gradients
-        if not (is_due(run.k) or capped):
-            return state
-        if run.g_x - _bound(problem, state, sets) <= 0.5 * state.lower_tolerance:
-            capped = False
-        elif not capped:
+        is_over, capped = self._end_of_call(
+            problem, state, sets, lambda bound: run.g_x - bound <= 0.5 * state.lower_tolerance
+        )
+        if not is_over:
             return state
         eps_f = self.eps_f or TOLERANCE * (run.f_x - state.low)
         state = state._replace(
             high=run.f_x, ghat=run.g_x, capped=int(capped), upper_tolerance=eps_f
         )
-        return self._next(problem, state, sets)
+        return self._next_question(problem, state, sets)
 
     def _after_call(self, problem: Problem, state: State, sets: LevelSets) -> State:
         """u = f(x_c) or l = c, if the question is answered."""
@@ -236,18 +234,29 @@ class BisecBiO(Method):
             state = state._replace(
                 x=run.x.x, upper_value=run.f_x, lower_value=run.g_x, high=min(call.level, run.f_x)
             )
-            return self._next(problem, state, sets)
-        capped = run.k + 1 >= self.gradients
-        if not (is_due(run.k) or capped):
-            return state
-        if _bound(problem, state, sets) > state.ghat:
-            capped = False
-        elif not capped:
+            return self._next_question(problem, state, sets)
+        is_over, capped = self._end_of_call(problem, state, sets, lambda bound: bound > state.ghat)
+        if not is_over:
             return state
         state = state._replace(low=call.level, capped=state.capped + int(capped))
-        return self._next(problem, state, sets)
+        return self._next_question(problem, state, sets)
 
-    def _next(self, problem: Problem, state: State, sets: LevelSets) -> State:
+    def _end_of_call(
+        self,
+        problem: Problem,
+        state: State,
+        sets: LevelSets,
+        is_proved: Callable[[float], bool],
+    ) -> tuple[bool, bool]:
+        """Is the call over, by a lower bound on g or by the number of gradients; is it capped?"""
+        capped = state.call.run.k + 1 >= self.gradients
+        if not (is_due(state.call.run.k) or capped):
+            return False, False
+        if is_proved(_bound(problem, state, sets)):
+            return True, False
+        return capped, capped
+
+    def _next_question(self, problem: Problem, state: State, sets: LevelSets) -> State:
         """The next question, from where the last one ended; or the end."""
         level = state.low + 0.5 * (state.high - state.low)
         if state.high - state.low <= state.upper_tolerance or not state.low < level < state.high:
@@ -256,7 +265,7 @@ class BisecBiO(Method):
         return state._replace(call=_begin(problem, x, level), calls=state.calls + 1)
 
 
-def _sublevels(problem: Problem) -> LevelSets:
+def _level_sets(problem: Problem) -> LevelSets:
     sets = level_sets.find(problem.upper, problem.domain)
     assert sets is not None  # as ``check`` has seen
     return sets
@@ -268,7 +277,7 @@ def _begin(problem: Problem, x: Point, level: float) -> Call:
     return Call(level, run, f_0, 0.0, 0.0, arrays.zeros_like(x.x))
 
 
-def _with(call: Call, run: Fista) -> Call:
+def _one_step_later(call: Call, run: Fista) -> Call:
     """The call one step later: the minorant at y_k joins the average with the weight t_k."""
     t, g_y = call.run.t, call.run.g_y
     height = g_y.value - arrays.dot(g_y.slope, g_y.at)

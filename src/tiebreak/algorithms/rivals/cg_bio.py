@@ -15,6 +15,8 @@ from tiebreak.algorithms.base import Method, StateReport
 from tiebreak.algorithms.common import (
     TOLERANCE,
     averaged,
+    check_positive,
+    check_within,
     is_due,
     need_lipschitz,
     need_smooth,
@@ -22,7 +24,7 @@ from tiebreak.algorithms.common import (
 )
 from tiebreak.algorithms.fista import Fista
 from tiebreak.functions.base import Function, Minorant
-from tiebreak.linalg import arrays, checks
+from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Array, Image
 from tiebreak.linalg.refusals import Refusal
 from tiebreak.problem import Point, Problem
@@ -56,7 +58,7 @@ class CGBiO(Method):
 
     First phase: FISTA on g, begun anew wherever g has risen, until the Frank-Wolfe gap
     max_{s in Z} <grad g(x), x - s> is at most eps_g/2, which proves g(x) - g* <= eps_g/2. The gap
-    needs a gradient at x itself, so it is looked at only where FISTA begins anew and when the
+    needs a gradient at x itself, so it is computed only where FISTA begins anew and when the
     number of steps has grown by about a tenth. From that x_0 on,
 
         s_k     = argmin of <grad f(x_k), s> over
@@ -91,12 +93,8 @@ class CGBiO(Method):
     guarantee: ClassVar[str] = "f - f* <= O(1/k); g - g* <= O(1/k) + eps_g/2"
 
     def __post_init__(self) -> None:
-        for name in ("eps_f", "eps_g"):
-            if getattr(self, name) is not None:
-                checks.positive("CGBiO", name, getattr(self, name))
-        scale = checks.number("CGBiO", "scale", self.scale, "a number in (0, 2]")
-        if not 0.0 < scale <= 2.0:
-            raise ValueError(f"CGBiO: scale must be a number in (0, 2], got {self.scale}")
+        check_positive(self, "eps_f", "eps_g")
+        check_within(self, "scale", "a number in (0, 2]", lambda scale: 0.0 < scale <= 2.0)
 
     def check(self, problem: Problem) -> Refusal | None:
         """Refuse a problem outside the assumptions."""
@@ -163,7 +161,7 @@ class CGBiO(Method):
 
 
 def _first_phase_step(problem: Problem, state: State, before: Fista) -> State:
-    """FISTA on g, and now and then a look whether g(x) is good enough."""
+    """FISTA on g, and now and then a test whether g(x) is good enough."""
     run = fista.advance(problem, before, 0.0, 1.0, state.step_size)
     has_risen = run.g_x > before.g_x
     state = state._replace(

@@ -14,10 +14,12 @@ from tiebreak.algorithms import fista
 from tiebreak.algorithms.base import Method
 from tiebreak.algorithms.common import (
     DEFAULT_HORIZON,
-    bending,
+    check_positive,
+    check_whole,
     need_bounded,
     need_lipschitz,
     positive_smoothness,
+    typical_curvature,
     typical_length,
 )
 from tiebreak.algorithms.fista import State
@@ -44,7 +46,7 @@ class PBAPG(Method):
     bound of order r on a bounded Z, gamma = O(eps^(1-r)) makes every eps-minimiser of f + gamma g
     a point with |f - f*| <= 3 eps and g - g* = O(eps^r) (``penalty_for``). FISTA finds one in K =
     O(eps^(-r/2)) steps: errors O(K^(-2/r)) and O(K^-2) after K steps, with the gamma that fits K.
-    The error bound speaks of the whole g, its M of subgradients of the whole f.
+    The error bound is about the whole g, its M about subgradients of the whole f.
 
     ``adaptive`` needs neither eps nor K: phases of 16, 32, 64 ... steps, each from the last point
     of the one before with new momentum; gamma grows by 2^(2 - 2/r) from phase to phase, as the
@@ -53,7 +55,7 @@ class PBAPG(Method):
     Args:
         penalty: gamma, the first one if adaptive. None: the theory's for ``accuracy``, or for
             ``horizon``, where the problem has an error bound; without one 1e4 L_f/L_g (L_f/L_g at
-            first if adaptive), for which no theorem speaks; f's penalty, with slopes up to M, adds
+            first if adaptive), for which no theorem holds; f's penalty, with slopes up to M, adds
             M/D to L_f, D how far the lower level moves. The AGM-BiO paper's runs have 1e4.
         accuracy: eps, wanted of f; None: what the theory promises for ``horizon``.
         adaptive: let gamma grow.
@@ -77,12 +79,9 @@ class PBAPG(Method):
     guarantee: ClassVar[str] = "|f - f*| <= O(K^(-2/r)), g - g* <= O(K^-2) after K planned steps"
 
     def __post_init__(self) -> None:
-        for name in ("penalty", "accuracy"):
-            if getattr(self, name) is not None:
-                checks.positive("PBAPG", name, getattr(self, name))
+        check_positive(self, "penalty", "accuracy")
         checks.flag("PBAPG", "adaptive", self.adaptive)
-        if self.horizon is not None:
-            checks.whole("PBAPG", "horizon", self.horizon, 1)
+        check_whole(self, "horizon")
 
     def planned(self, steps: int) -> PBAPG:
         """The same for a run of at most so many steps."""
@@ -113,7 +112,7 @@ class PBAPG(Method):
         else:
             gamma = f"penalty {1.0 if self.adaptive else UNPROVED:g} L_f/L_g, no theorem gives one"
         growing = ", growing from phase to phase" if self.adaptive else ""
-        proved = "" if problem.is_bounded else ", no theorem speaks for it (unbounded domain)"
+        proved = "" if problem.is_bounded else ", no convergence theorem applies (unbounded domain)"
         return f"PB-APG, {gamma}{growing}{proved}"
 
     # -- the penalty --------------------------------------------------------------------------
@@ -124,7 +123,7 @@ class PBAPG(Method):
             return float(self.penalty)
         L_g = positive_smoothness(problem, problem.lower, g_0, g_0)
         if bound is None or bound.gradient_bound == 0.0:
-            L_f = bending(problem, problem.upper, f_0, g_0) or 1.0
+            L_f = typical_curvature(problem, problem.upper, f_0, g_0) or 1.0
             return (1.0 if self.adaptive else UNPROVED) * L_f / L_g
         steps = FIRST_PHASE if self.adaptive else self.horizon or DEFAULT_HORIZON
         reach = L_g * typical_length(problem, g_0) ** 2

@@ -11,9 +11,14 @@ from typing import ClassVar
 
 from tiebreak.algorithms import fista
 from tiebreak.algorithms.base import Method
-from tiebreak.algorithms.common import DEFAULT_HORIZON, need_lipschitz, need_short_step
+from tiebreak.algorithms.common import (
+    DEFAULT_HORIZON,
+    check_positive,
+    check_whole,
+    need_lipschitz,
+    need_short_step,
+)
 from tiebreak.algorithms.fista import State
-from tiebreak.linalg import checks
 from tiebreak.linalg.arrays import Array
 from tiebreak.linalg.refusals import Refusal
 from tiebreak.problem import Problem
@@ -32,7 +37,7 @@ class RAPM(Method):
     min h <= 2 R0²/(s (K+1)²) says that f - f* <= 2 R0²/(s eta (K+1)²) and g - g* <= 2 R0²/(s
     (K+1)²) + eta (f* - f): both O(1/K) with eta = 1/(K+1). Under weak sharpness, eta <= alpha/(2 M)
     makes them O(1/K²), for then eta (f* - f) <= (g - g*)/2. Nothing in this needs f2 = g2 = 0;
-    alpha and M then speak of the whole g and of subgradients of the whole f.
+    alpha and M are then about the whole g and subgradients of the whole f.
 
     Args:
         eta: the weight of f. None: alpha/(2 M) where the problem has an error bound of order 1
@@ -59,11 +64,8 @@ class RAPM(Method):
     )
 
     def __post_init__(self) -> None:
-        for name in ("eta", "step_size"):
-            if getattr(self, name) is not None:
-                checks.positive("RAPM", name, getattr(self, name))
-        if self.horizon is not None:
-            checks.whole("RAPM", "horizon", self.horizon, 1)
+        check_positive(self, "eta", "step_size")
+        check_whole(self, "horizon")
 
     def planned(self, steps: int) -> RAPM:
         """The same for a run of at most so many steps."""

@@ -1,4 +1,4 @@
-"""SEA: gradient steps on f and on g by turns, each with its own fixed size, averaged.
+"""SEA: alternating gradient steps on f and on g, each with its own fixed size, averaged.
 
 Shen, Ho-Nguyen, Kilinc-Karzan: An online convex optimization-based framework for convex bilevel
 optimization, Math. Program. 2023.
@@ -14,6 +14,8 @@ from tiebreak.algorithms.base import Method, StateReport
 from tiebreak.algorithms.common import (
     DEFAULT_HORIZON,
     averaged,
+    check_positive,
+    check_whole,
     need_bounded,
     need_lipschitz,
     need_short_step,
@@ -22,9 +24,9 @@ from tiebreak.algorithms.common import (
     values_at,
 )
 from tiebreak.algorithms.rivals import alternating
-from tiebreak.algorithms.rivals.alternating import Turns
+from tiebreak.algorithms.rivals.alternating import Alternation
 from tiebreak.functions.base import Minorant
-from tiebreak.linalg import arrays, checks
+from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Array
 from tiebreak.linalg.refusals import Refusal
 from tiebreak.problem import Point, Problem
@@ -35,7 +37,7 @@ class State(NamedTuple):
     """Everything a run needs to go on; arrays and numbers only."""
 
     k: int
-    turns: Turns  # x_k in Z, and y_k = x_k - s grad f(x_k) outside
+    alternation: Alternation  # x_k in Z, and y_k = x_k - s grad f(x_k) outside
     average: Point  # of x_1 ... x_k
     upper_step: float  # s
     lower_step: float  # t
@@ -45,7 +47,7 @@ class State(NamedTuple):
 
     @property
     def x(self) -> Array:
-        """The average, the point that the bounds speak of."""
+        """The average, which the bounds are about."""
         return self.average.x
 
 
@@ -56,8 +58,8 @@ class SEA(Method):
         y_k     = x_k - s grad f(x_k)
         x_{k+1} = projection of y_k - t grad g(y_k) onto Z,   output (x_1 + ... + x_T)/T
 
-    The paper was not at hand: this is our reading of it. In this form both bounds are two lines.
-    With |grad f| <= G on Z, summing the inequality of ``alternate`` over T steps gives
+    The paper was not at hand: this is our reading of it, whose bounds take two lines to prove.
+    With |grad f| <= G on Z, summing the inequality of `alternating` over T steps gives
     f - f* <= R0²/(2 s T) + s G²/2 and t (g - g*) <= R0²/(2 T) + s² G²/2 + s (f* - f) for the
     average; both are O(T^-1/2) with s = D/(G sqrt(T)) and t = 1/L_g.
 
@@ -81,11 +83,8 @@ class SEA(Method):
     guarantee: ClassVar[str] = "f - f* and g - g* <= O(T^(-1/2)) after the T planned steps"
 
     def __post_init__(self) -> None:
-        for name in ("upper_step", "lower_step"):
-            if getattr(self, name) is not None:
-                checks.positive("SEA", name, getattr(self, name))
-        if self.horizon is not None:
-            checks.whole("SEA", "horizon", self.horizon, 1)
+        check_positive(self, "upper_step", "lower_step")
+        check_whole(self, "horizon")
 
     def planned(self, steps: int) -> SEA:
         """The same for a run of at most so many steps."""
@@ -112,7 +111,7 @@ class SEA(Method):
         """The method and its step sizes, in words."""
         s = f"{self.upper_step:g}" if self.upper_step is not None else "D/(G sqrt(T))"
         t = f"{self.lower_step:g}" if self.lower_step is not None else "1/L_g"
-        proved = "" if problem.is_bounded else ", no theorem speaks for it (unbounded domain)"
+        proved = "" if problem.is_bounded else ", no convergence theorem applies (unbounded domain)"
         return f"SEA, upper steps {s}, lower steps {t}, averaged{proved}"
 
     def report(self, state: State) -> StateReport:
@@ -121,16 +120,18 @@ class SEA(Method):
 
     def init(self, problem: Problem, x0: Array) -> State:
         """x_0, the start, and the first upper step from there."""
-        turns = alternating.begin(problem, x0)
-        f_0, g_0 = turns.f_x, turns.g_out
+        alternation = alternating.begin(problem, x0)
+        f_0, g_0 = alternation.f_x, alternation.g_out
         s, t = self.upper_step, self.lower_step
         if s is None:
             s = self._upper_step(problem, f_0)
         if t is None:
             t = 1.0 / positive_smoothness(problem, problem.lower, g_0, g_0)
-        turns = alternating.with_upper_step(problem, turns, float(s))
-        first = alternating.first_news(turns)
-        return State(0, turns, turns.x, float(s), float(t), f_0.value, turns.g_x, first)
+        alternation = alternating.with_upper_step(problem, alternation, float(s))
+        first = alternating.first_evidence(alternation)
+        return State(
+            0, alternation, alternation.x, float(s), float(t), f_0.value, alternation.g_x, first
+        )
 
     def _upper_step(self, problem: Problem, f_0: Minorant) -> float:
         """s = D/(G sqrt(T)), or 1 where f does not change at all."""
@@ -142,10 +143,10 @@ class SEA(Method):
     def step(self, problem: Problem, state: State) -> State:
         """A lower step to x_{k+1}, an upper step from there, and the average."""
         k, s, t = state.k, state.upper_step, state.lower_step
-        turns = alternating.advance(problem, state.turns, t, s)
-        average = averaged(problem, state.average, turns.x, 1.0 / (k + 1), k + 1)
+        alternation = alternating.advance(problem, state.alternation, t, s)
+        average = averaged(problem, state.average, alternation.x, 1.0 / (k + 1), k + 1)
         f_x, g_x = values_at(problem, average)
         return state._replace(
-            k=k + 1, turns=turns, average=average, upper_value=f_x, lower_value=g_x,
-            evidence=alternating.evidence(state.turns, turns, t),
+            k=k + 1, alternation=alternation, average=average, upper_value=f_x, lower_value=g_x,
+            evidence=alternating.evidence(state.alternation, alternation, t),
         )  # fmt: skip

@@ -1,0 +1,129 @@
+"""The levels g_k of Algorithms 1 and 2 (line 1): where they come from, and the run on g for them.
+
+The run is `reference.accelerated_levels`, with b_k = (k+1)/(2 L_g) and B_{k+1} = B_k + b_k:
+
+    w_k     = (B_k u_k + b_k v_k)/B_{k+1}
+    v_{k+1} = prox of b_k g2 on Z at v_k - b_k grad g1(w_k)
+    u_{k+1} = (B_k u_k + b_k v_{k+1})/B_{k+1},   g_k = min{g(x_0), g(u_1), ..., g(u_{k+1})}
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from tiebreak import theory
+from tiebreak.algorithms.common import REFRESH
+from tiebreak.functions.base import Minorant
+from tiebreak.linalg import arrays, checks
+from tiebreak.linalg.arrays import Array, Image
+from tiebreak.problem import Point, Problem, mixed
+from tiebreak.proofs.evidence import StepEvidence
+
+
+@dataclass(frozen=True)
+class OnlineLevels:
+    """g_k from an accelerated projected gradient run on g, interleaved with the main loop."""
+
+
+@dataclass(frozen=True)
+class FixedLevels:
+    """g_k = g_K for all k: first ``iterations`` steps on g alone, then the main loop.
+
+    Removes the logarithms from the bounds; one gradient of g per step less in the main loop.
+    """
+
+    iterations: int
+
+    def __post_init__(self) -> None:
+        checks.whole("FixedLevels", "iterations", self.iterations, 1)
+
+
+@dataclass(frozen=True)
+class GivenLevels:
+    """g_k given by you: one number, a sequence (its last entry stays), or a callable of k.
+
+    A level below g* may empty the cut; the step is then clipped, and no certificate relies on it.
+    """
+
+    values: float | Sequence[float] | Callable[[int], float]
+
+    def __post_init__(self) -> None:
+        self.at(0)
+
+    def at(self, k: int) -> float:
+        """The level for step k."""
+        needed = "a number, a non-empty sequence of numbers or a callable of k"
+        values: Any = self.values
+        given = values
+        if callable(values):
+            given = values(k)
+        elif not isinstance(values, str) and hasattr(values, "__len__") and len(values):
+            given = values[min(k, len(values) - 1)]
+        level = checks.number("GivenLevels", "values", given, needed)
+        if math.isnan(level) or level == -math.inf:
+            raise ValueError(f"GivenLevels: the level of step {k} must be a number, got {level}")
+        return level
+
+
+class LevelPoints(NamedTuple):
+    """The points of one step of the run on g, with their images under g's matrix."""
+
+    v: Point  # v_{k+1}
+    u: Point  # u_{k+1}
+    w: Point  # w_{k+1}, where the next step starts
+
+
+class LevelRun(NamedTuple):
+    """The accelerated run on g after k steps."""
+
+    k: int
+    B: float  # sum of the step sizes b_i
+    u: Array  # u_k, whose value is the level
+    v: Array  # v_k
+    u_image: Image  # of u under g's matrix
+    u_reach: Any  # and of what length it was mixed: see `mixed`
+    g_w: Minorant  # g1 at w_k
+    g_u: float  # g(u_k)
+    gradient_step: Array  # v_k - b_k grad g1(w_k), known ahead
+    gradient_step_square: float  # its product with itself
+
+    @classmethod
+    def begin(cls, x: Point, g_x: Minorant, value: float, L_g: float) -> LevelRun:
+        """u_0 = v_0 = w_0 = x."""
+        step = arrays.plus(x.x, g_x.slope, -theory.auxiliary_step_size(0, L_g))
+        return cls(0, 0.0, x.x, x.x, x.lower, None, g_x, value, step, arrays.dot(step, step))
+
+    @property
+    def u_point(self) -> Point:
+        """u_k with its image under g's matrix."""
+        return Point(self.u, None, self.u_image, self.u_reach)
+
+    def points(self, problem: Problem, v: Point, L_g: float) -> LevelPoints:
+        """u_{k+1} and w_{k+1} from v_{k+1}; the image of u is refreshed every REFRESH steps."""
+        b, b_next = (theory.auxiliary_step_size(k, L_g) for k in (self.k, self.k + 1))
+        B = self.B + b
+        u = mixed(self.u_point, v, b / B)
+        if (self.k + 1) % REFRESH == 0:
+            u = Point(u.x, None, problem.lower.forward(u.x)[0])
+        return LevelPoints(v, u, mixed(u, v, b_next / (B + b_next)))
+
+    def next_gradient_step(self, v: Point, slope: Array, L_g: float) -> Array:
+        """v_{k+1} - b_{k+1} grad g1(w_{k+1}), from ``slope``, that gradient."""
+        return arrays.plus(v.x, slope, -theory.auxiliary_step_size(self.k + 1, L_g))
+
+    def advanced(
+        self, points: LevelPoints, g_w: Minorant, g_u: float, step: Array, square: float, L_g: float
+    ) -> LevelRun:
+        """The run one step later, with what was evaluated at its new points."""
+        (v, u, _), B = points, self.B + theory.auxiliary_step_size(self.k, L_g)
+        return LevelRun(self.k + 1, B, u.x, v.x, u.lower, u.reach, g_w, g_u, step, square)
+
+    def evidence_since(self, before: LevelRun) -> StepEvidence:
+        """The minorant of g at w_k with its weight b_k, and the value at u_{k+1}."""
+        return StepEvidence(
+            lower=((self.B - before.B, before.g_w),),
+            values=((self.g_u, self.u, self.g_w.reaching(self.u_point.g)),),
+        )

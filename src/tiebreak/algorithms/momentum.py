@@ -1,0 +1,151 @@
+"""An accelerated run on h = g + eta f that finds its own step sizes (three-sequence form).
+
+    a_k from L a_k² = A_k + a_k = A_{k+1},   y_k = (A_k x_k + a_k z_k)/A_{k+1}
+    z_{k+1} = prox of a_k (g2 + eta f2) on Z at z_k - a_k (grad g1(y_k) + eta grad f1(y_k))
+    x_{k+1} = (A_k x_k + a_k z_{k+1})/A_{k+1}
+
+where L grows until h1 = g1 + eta f1 has h1(x_{k+1}) <= its minorant at y_k + L/2 |x_{k+1} - y_k|².
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator
+from typing import NamedTuple
+
+from tiebreak.algorithms.common import REFRESH, out_of_bounds
+from tiebreak.algorithms.shared_passes import DataReply, DataRequest, Minorants, forward
+from tiebreak.functions.base import Minorant
+from tiebreak.linalg import arrays
+from tiebreak.linalg.arrays import Array
+from tiebreak.problem import Point, Problem, mixed
+
+SHRINK = 0.97  # of L after every step, so that it follows the curvature down as well as up
+TRIES = 100  # backtracking steps at most: then rounding is all that is left
+GROWTH, MARGIN = 1.3, 1.02  # L grows at least so much, and to so much more than was needed
+BLIND_GROWTH = 8.0  # of L where what is needed is not finite: far too long a step
+
+
+class Momentum(NamedTuple):
+    """A run on h since its last restart."""
+
+    A: float  # A_k, the sum of the step sizes a_i
+    x: Point  # x_k
+    z: Point  # z_k
+    origin: Array  # z_0, where it began
+    smoothness: float  # the estimate of L_h1, for the next step
+    value: float  # h(x_k)
+    steps: int
+    ahead: Minorants | None = None  # f1 and g1 at y_k, where the last pass has evaluated them too
+
+    def restarted_if_risen(self, before: Momentum) -> Momentum:
+        """This run; or a new one from its point, if h has risen since ``before``."""
+        if self.value <= before.value or self.steps < 3:
+            return self
+        return begin(self.x, self.smoothness, self.value)
+
+
+def begin(x: Point, smoothness: float, value: float) -> Momentum:
+    """A run from x: A_0 = 0, z_0 = x_0 = x."""
+    return Momentum(0.0, x, x, x.x, smoothness, value, 0)
+
+
+class Step(NamedTuple):
+    """What one step has led to, what it has evaluated, and what `out_of_bounds` says of f and g."""
+
+    run: Momentum
+    a: float
+    y: Minorants  # f1 and g1 at y_k
+    f_x: float  # f(x_{k+1}), nan where f has no weight
+    g_x: float
+    violations: tuple[tuple[bool, bool], tuple[bool, bool]] = ((False, False), (False, False))
+
+    @property
+    def value(self) -> tuple[float, Array, Minorant]:
+        """g(x_{k+1}), as evidence."""
+        x = self.run.x
+        return self.g_x, x.x, self.y.g.reaching(x.g)
+
+
+class TrialStep(NamedTuple):
+    """A step with one L, and by how much h1 then rises above its minorant at y_k."""
+
+    step: Step
+    rise: float
+    slack: float  # for rounding
+    square: float  # |x_{k+1} - y_k|²
+    f: tuple[float, float]  # f1(x_{k+1}) and <grad f1(y_k), x_{k+1} - y_k>
+    g: tuple[float, float]
+
+
+def advance(problem: Problem, run: Momentum, eta: float) -> Generator[DataRequest, DataReply, Step]:
+    """One step, with the smallest L >= the estimate that the inequality allows."""
+    (f1, g1), L, y = problem.smooth_parts, run.smoothness, run.ahead
+    for _ in range(TRIES):
+        step, rise, slack, square, of_f, of_g = yield from _trial(problem, run, eta, L, y)
+        if rise <= 0.5 * L * square + slack:
+            break
+        needed = 2.0 * rise / square if square > 0.0 else math.inf
+        L = max(GROWTH * L, MARGIN * needed) if math.isfinite(needed) else BLIND_GROWTH * L
+        y = None if run.A > 0.0 else step.y  # y_0 = z_0, whatever L is
+    f_y, g_y = step.y
+    violations = (
+        (False, False) if f_y is None else out_of_bounds(f1, f_y, *of_f, square),
+        out_of_bounds(g1, g_y, *of_g, square),
+    )
+    return step._replace(run=step.run._replace(smoothness=SHRINK * L), violations=violations)
+
+
+def _trial(
+    problem: Problem, run: Momentum, eta: float, L: float, y: Minorants | None
+) -> Generator[DataRequest, DataReply, TrialStep]:
+    """The step with this L; ``y`` is f1 and g1 at y_k, where they are known."""
+    has_f = eta > 0.0
+    a = _step_size(L, run.A)  # a_k
+    A = run.A + a  # A_{k+1}
+    share = a / A if run.A > 0.0 else 1.0
+    if y is None:
+        (y,) = (yield DataRequest(has_f, at=[mixed(run.x, run.z, share)])).minorants
+    slope = y.g.slope if y.f is None else y.g.slope + eta * y.f.slope  # of h1 at y_k
+    z = yield from forward(has_f, problem.prox(run.z.x - a * slope, a * eta, a))
+    x = mixed(run.x, z, share)  # x_{k+1}
+    if (run.steps + 1) % REFRESH == 0:
+        x = yield from forward(has_f, x.x)
+    reply = yield DataRequest(has_f, at=_next_y(problem, x, z, A, L), values_at=[x])
+    ahead = reply.minorants[0] if reply.minorants else None
+    ((f1_x, g1_x),) = reply.values
+
+    f2, g2 = problem.penalties
+    f_x, g_x = f1_x + f2.value(x.x), g1_x + g2.value(x.x)
+    h_x = g_x + eta * f_x if has_f else g_x
+    step = Step(Momentum(A, x, z, run.origin, L, h_x, run.steps + 1, ahead), a, y, f_x, g_x)
+
+    dz = z.x - run.z.x  # x_{k+1} - y_k = share dz
+    with_f = [] if y.f is None else [(y.f.slope, dz)]
+    along_g, square, steepness, *along_f = arrays.dots(
+        (y.g.slope, dz), (dz, dz), (slope, slope), *with_f
+    )
+    inner_f, inner_g = share * along_f[0] if along_f else 0.0, share * along_g
+    rise, sizes = g1_x - y.g.value - inner_g, abs(g1_x) + abs(y.g.value)
+    if y.f is not None:
+        rise += eta * (f1_x - y.f.value - inner_f)
+        sizes += eta * (abs(f1_x) + abs(y.f.value))
+    sizes += share * arrays.norm(slope, steepness) * arrays.norm(dz, square)
+    slack = 16.0 * arrays.epsilon(dz) * sizes
+    return TrialStep(step, rise, slack, share * share * square, (f1_x, inner_f), (g1_x, inner_g))
+
+
+def _next_y(problem: Problem, x: Point, z: Point, A: float, L: float) -> list[Point]:
+    """y_{k+1}, to be evaluated in the same data pass as x_{k+1}, when data passes are expensive.
+
+    That is in vain only where L has to grow, or the run begins anew.
+    """
+    if not problem.shares_passes:
+        return []
+    a = _step_size(SHRINK * L, A)
+    return [mixed(x, z, a / (A + a))]
+
+
+def _step_size(L: float, A: float) -> float:
+    """a with L a² = A + a."""
+    return (1.0 + math.sqrt(1.0 + 4.0 * L * A)) / (2.0 * L)
