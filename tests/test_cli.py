@@ -85,7 +85,7 @@ def test_the_built_in_problem_is_solved_and_proved(here, capsys):
     )
     assert "  lower level g   half the mean squared error on 50 tumours" in rest
     assert "  upper level f   the same on the other 519" in rest
-    assert "  ties            the minimisers of g fill 445 dimensions, f chooses among them" in rest
+    assert "  ties            the minimisers of g have dimension 445, f chooses among them" in rest
     assert "tiebreak: certified after" in said.out
     assert (
         rest[-1]

@@ -209,7 +209,7 @@ def _built_in() -> Problem:
         f"  lower level g   half the mean squared error on {train} tumours\n"
         f"  upper level f   the same on the other {569 - train}\n"
         f"  domain          the ball of radius {radius:g}\n"
-        f"  ties            the minimisers of g fill {solution_dimension(problem)} dimensions, "
+        f"  ties            the minimisers of g have dimension {solution_dimension(problem)}, "
         "f chooses among them\n",
         flush=True,
     )
@@ -324,9 +324,7 @@ def _methods(arguments: argparse.Namespace) -> int:
     from tiebreak.driver.solve import methods
 
     width = min(shutil.get_terminal_size().columns, 100)
-    words = (
-        "auto is exact where that is quick, else adaptive and then a polish; all by their names:"
-    )
+    words = "auto is exact where that is quick, else adaptive and then a refinement; all by name:"
     print(textwrap.fill(words, width))
     for method in methods():
         print(f"\n{method.name}")

@@ -133,7 +133,7 @@ def compare(
         name: of the problem, for the rows and the picture.
 
     Returns:
-        A Comparison: ``print`` it, ``.plot()`` it, look at its ``.rows``.
+        A Comparison: ``print`` it, ``.plot()`` it, read its ``.rows``.
     """
     if not isinstance(problem, Problem):
         raise TypeError(f"compare: problem must be a Problem, got {checks.what_it_is(problem)}")
@@ -163,7 +163,7 @@ def compare(
 
 
 def reference(problem: Problem) -> tuple[Answer, str]:
-    """f*, g* and x* by structure (``Exact``), and where they come from in words."""
+    """f*, g* and x* by direct factorisation (``Exact``), and where they come from in words."""
     unknown = Answer(math.nan, math.nan)
     n, domain = problem.dimension or 1, type(problem.domain).__name__
     limit = math.inf if problem.is_smooth else PENALISED

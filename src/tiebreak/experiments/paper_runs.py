@@ -30,9 +30,10 @@ from tiebreak.driver.registry import (
 )
 from tiebreak.driver.run import Method
 from tiebreak.driver.solve import solve
+from tiebreak.experiments.claims import AGM, BISECTION
 from tiebreak.experiments.compare import reference
 from tiebreak.experiments.race import Answer, Entrant, Record, race
-from tiebreak.experiments.verdicts import AGM, BISECTION, TAIL, Facts
+from tiebreak.experiments.scenes import TAIL, Facts
 from tiebreak.linalg.arrays import Array
 from tiebreak.problem import Problem
 from tiebreak.sets.domains import Space
@@ -233,7 +234,7 @@ class Watched:
 
     Args:
         method: the method.
-        point: where to look, given its state.
+        point: where its values are taken, given its state.
         words: that point in words.
     """
 

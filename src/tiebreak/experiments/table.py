@@ -20,9 +20,11 @@ from tiebreak.catalog.instances import instance
 from tiebreak.driver.registry import AIRG, PBAPG, RAPM, SEA, AGMBiO, BisecBiO, BiSG, CGBiO
 from tiebreak.driver.run import Method
 from tiebreak.experiments.ablation import CutAt
+from tiebreak.experiments.claims import CUTS
 from tiebreak.experiments.paper_runs import Experiment, Say
 from tiebreak.experiments.race import Answer, Entrant
-from tiebreak.experiments.verdicts import CUTS, PULLS, RATES, Facts
+from tiebreak.experiments.rates import PULLS, RATES
+from tiebreak.experiments.scenes import Facts
 from tiebreak.functions.base import Linear, SquaredNorm
 from tiebreak.functions.losses import LeastSquares
 from tiebreak.linalg.arrays import Array
