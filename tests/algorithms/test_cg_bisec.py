@@ -424,7 +424,7 @@ def second_phase(method, problem, x0, limit=5000):
 def test_cg_bio_keeps_its_theorem_on_planted_problems(count):
     """f(x_k) - f* <= 2 L_f D²/(k+1) and g(x_k) - g* <= 2 L_g D²/(k+1) + eps_g/2 at every step."""
     steps, worst = 0, np.zeros(2)
-    for p in map(planted, range(count(208, 2288))):
+    for p in map(planted, range(count(104, 2288))):
         problem = p.problem()
         if not problem.is_bounded:
             continue
@@ -538,7 +538,7 @@ def test_bisec_bio_converges_at_its_published_rate(count):
         print(f"\nBisec-BiO: {gradients} gradients for eps = 1e-3, 1e-4, 1e-5")
 
 
-@pytest.mark.parametrize("n", [1, 3, 100])
+@pytest.mark.parametrize("n", [1, 3, pytest.param(100, marks=pytest.mark.full)])
 def test_bisec_bio_solves_the_inverse_problem_of_the_paper(n):
     problem = tb.Problem(
         upper=tb.SquaredNorm(),
@@ -596,7 +596,7 @@ def test_the_inner_iterate_is_there_to_look_at():
 @pytest.mark.parametrize("make", [CGBiO, lambda: BisecBiO(gradients=60)])
 def test_certificates_are_never_wrong_on_planted_problems(make, count):
     runs = finite = 0
-    for p in map(planted, range(count(104, 2288))):
+    for p in map(planted, range(count(52, 2288))):
         problem, method = p.problem(), make()
         try:
             method.check(problem)

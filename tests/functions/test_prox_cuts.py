@@ -13,7 +13,7 @@ import math
 import array_api_strict
 import numpy as np
 import pytest
-from test_penalties import clarabel, conic, labels, make_set, members, rules
+from helpers.penalties import clarabel, conic, labels, make_set, members, rules
 
 from tiebreak.functions.penalties import L1, L2, ElasticNet, GroupL2, Indicator, Zero, joint
 from tiebreak.functions.prox_cuts import prox_cut
