@@ -339,7 +339,7 @@ def terms(rng: np.random.Generator, n: int) -> Terms:
 def test_eased_terms_and_extents_keep_their_word(count):
     rng = np.random.default_rng(0)
     eased_ones = 0
-    for _ in range(count(100, 3000)):
+    for _ in range(count(300, 3000)):
         n = int(rng.integers(1, 7))
         these, error = terms(rng, n), float(rng.choice([0.0, 1e-14, 0.1, 1.0]))
         eased = these.eased(n, error)
@@ -358,7 +358,7 @@ def test_eased_terms_and_extents_keep_their_word(count):
 def test_a_falling_direction_is_the_steepest(count):
     rng = np.random.default_rng(1)
     found = 0
-    for _ in range(count(100, 3000)):
+    for _ in range(count(300, 3000)):
         n = int(rng.integers(1, 6))
         these = dataclasses.replace(terms(rng, n), square=0.0)
         slope = 2.0 * rng.standard_normal(n)

@@ -198,13 +198,13 @@ def _entrants(
         raise ValueError("compare: methods must name at least one method, got none")
     entrants: list[Entrant] = []
     refused: dict[str, str] = {}
-    for label, method in chosen:
+    for entrant in chosen:
         try:
-            method.check(problem)
+            entrant.method.check(problem)
         except ValueError as error:
-            refused[label] = str(error)
+            refused[entrant.label] = str(error)
         else:
-            entrants.append(Entrant(_unused(label, entrants), method))
+            entrants.append(entrant._replace(label=_unused(entrant.label, entrants)))
     if not entrants:
         raise ValueError(f"compare: no method takes this problem: {'; '.join(refused.values())}")
     return entrants, refused
