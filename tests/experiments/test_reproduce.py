@@ -424,7 +424,7 @@ def test_regression_entrants_keep_the_papers_parameters_where_their_conditions_a
         lower=tb.LeastSquares(200.0 * np.eye(2, 3), np.ones(2)),  # L_g = 4e4 > 1e4
         domain=tb.Ball(1.0),
     )
-    methods = dict(paper_runs.regression_entrants(problem, 79_999))
+    methods = {e.label: e.method for e in paper_runs.regression_entrants(problem, 79_999)}
     assert set(methods) == {*FIG1, "CG-BiO, 2/(k+2)"}
     assert methods["R-APM"].eta == pytest.approx(1.25e-5)
     assert methods["R-APM"].step_size == pytest.approx(1 / (4e4 + 1.25e-5))
