@@ -169,7 +169,10 @@ def test_nothing_needs_to_be_known():
     assert result.upper_optimum[0] <= exact.upper_value
 
 
-@pytest.mark.parametrize("name", ["phillips", "logistic-small-ball", "lasso-duplicates"])
+@pytest.mark.parametrize(
+    "name",
+    ["phillips", "logistic-small-ball", pytest.param("lasso-duplicates", marks=pytest.mark.full)],
+)
 def test_it_arrives_in_a_fraction_of_the_gradients_of_agm_bio(name):
     """Issue 5 asks for 0.6 in the median; `benchmarks/race/decide.py` has the whole table."""
     known = tb.instance(name)

@@ -69,7 +69,7 @@ def test_never_wrong_at_any_recorded_step(count):
 
 def test_never_wrong_about_a_point_from_anywhere(count):
     points = 0
-    for p in map(planted, range(count(12, 416))):
+    for p in map(planted, range(count(8, 416))):
         problem = p.problem(**words(p))
         rng = np.random.default_rng(p.seed)
         for _, x in itertools.islice(wrong_points(p, rng), 0, None, 4):
