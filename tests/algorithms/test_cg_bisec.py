@@ -617,7 +617,7 @@ def test_certificates_are_never_wrong_on_planted_problems(make, count):
             assert row.lower_gap >= row.lower_value - p.g_star - of_g - of_row, p.kind
         runs += 1
         finite += math.isfinite(result.upper_gap)
-    assert runs > number // 10
+    assert runs > min(15, number // 10)
     print(f"\n{method.name}: {runs} planted problems, none wrong, {finite} with a finite upper gap")
 
 
