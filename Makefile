@@ -35,7 +35,7 @@ bench: $(INSTALLED)  ## what a projection, a prox and a step cost; who is first 
 	@$(BIN)/python benchmarks/kernels/step.py
 	@$(BIN)/python benchmarks/race/decide.py
 
-bench-scale: $(INSTALLED)  ## turns, a text, rows from a disk (GIB=16 for all of it), Ray, a GPU if there is one
+bench-scale: $(INSTALLED)  ## step overhead, a text, rows from a disk (GIB=16 for all of it), Ray, a GPU if there is one
 	@$(BIN)/python benchmarks/scale/step_overhead.py || echo "above a limit"
 	@$(BIN)/python benchmarks/scale/text.py || echo "not all certified"
 	@$(BIN)/python benchmarks/scale/streaming.py --gib $(GIB) || echo "above a limit"

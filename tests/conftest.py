@@ -29,6 +29,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--prove", action="store_true", help="run the full counts, not a sample")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "full: a case that only --prove runs, others are the sample")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("--prove"):
+        for item in items:
+            if item.get_closest_marker("full"):
+                item.add_marker(pytest.mark.skip(reason="only with --prove"))
+
+
 @pytest.fixture(scope="session")
 def count(request: pytest.FixtureRequest) -> Callable[[int, int], int]:
     """``count(sample, full)``: how many cases to run, depending on ``--prove``."""

@@ -87,6 +87,11 @@ class Counted(NDArrayOperatorsMixin):
         key, value = (o.values if isinstance(o, Counted) else o for o in (key, value))
         self.values[key] = value
 
+    @property
+    def T(self) -> Counted:
+        """The transpose, a view: nothing is read."""
+        return Counted(self.library, self.values.T)
+
     def __float__(self) -> float:
         return float(self.values)
 

@@ -1,4 +1,4 @@
-"""What one turn of the loop costs beside its six bare matrix-vector products, in the same run.
+"""What one step of the loop costs relative to its six bare matrix-vector products, in the same run.
 
 AGM-BiO with online levels needs, per step, A z and A' r for the upper function and the same twice
 for the lower one. Everything else (projections, mixing, the certificate, the loop itself) is

@@ -45,7 +45,7 @@ class Case:
         callables: which levels (upper, lower) are handed over as plain callables.
         ties: the dimension of the set of lower minimisers, None where nobody counted.
         order: r of the error bound of g on Z (2: polyhedral, or as in `draws.py`), None: unknown.
-        is_structured: is it one for the exact road (METHODS.md, section 4)?
+        is_structured: is it of the kind that Exact takes (METHODS.md, section 4)?
     """
 
     name: str

@@ -1,7 +1,7 @@
 """The twelve problems of `decide.py` that stay the same; `drawn.py` has those drawn anew.
 
 Sizes from 10 to 20,000 variables, well and ill conditioned, single and many minimisers below. Six
-have the structure of the exact road, six do not: callables, sums of losses, a logistic loss above,
+are of the kind that Exact takes, six are not: callables, sums of losses, a logistic loss above,
 penalties. The answers are planted (see `planting.py`).
 """
 
@@ -28,7 +28,7 @@ from planting import (
 
 import tiebreak as tb
 
-# --- with the structure of the exact road ---------------------------------------------------------
+# --- of the kind that Exact takes -----------------------------------------------------------------
 
 
 def ball(rng: Generator, rows: int = 801, columns: int = 730, rank: int = 500) -> Case:

@@ -66,7 +66,7 @@ def ratio(lines: Sequence[Line], line: Line, target: str, what: str = "seconds")
 
 def table(case: Case, lines: Sequence[Line]) -> str:
     """Time and gradients of every method to every target, as multiples of the best one's."""
-    ties = "" if case.ties is None else f", ties fill {case.ties} dimensions"
+    ties = "" if case.ties is None else f", solution set of dimension {case.ties}"
     columns = "".join(f"{target:>7}" for target in TARGETS)
     said = [
         f"{case.name}: {case.what}",
@@ -135,7 +135,7 @@ def summary(cases: Sequence[Case], lines: Sequence[Line]) -> str:
     errors = [line.upper_error for line in lines if line.method == "auto" and line.problem in exact]
     if errors:
         said.append(
-            f"auto on the {len(errors)} with the structure of the exact road: "
+            f"auto on the {len(errors)} that Exact takes: "
             f"|f - f*| at the end at most {max(errors):.1e}, relative (asked 1e-9)"
         )
     said += _against_conic(lines)
@@ -240,14 +240,14 @@ def profile(path: Path, lines: Sequence[Line]) -> str:
         from matplotlib.figure import Figure
     except ImportError:
         return "no picture, for matplotlib is missing: pip install 'tiebreak[plot]'"
-    from tiebreak.experiments.figures import Look, look_of
+    from tiebreak.experiments.figures import LineStyle, style_of
 
-    looks = {
-        "auto": Look("#b2182b", "-", "o", 2.6),
-        "adaptive": Look("#2166ac", "-", "o", 2.0),
-        "cvxpy, 0": Look("#8c510a", ":", "o"),
-        "cvxpy, 1e-8": Look("#8c510a", "--", "o"),
-        "trust-constr": Look("#7fbf7b", "-.", "o"),
+    styles = {
+        "auto": LineStyle("#b2182b", "-", "o", 2.6),
+        "adaptive": LineStyle("#2166ac", "-", "o", 2.0),
+        "cvxpy, 0": LineStyle("#8c510a", ":", "o"),
+        "cvxpy, 1e-8": LineStyle("#8c510a", "--", "o"),
+        "trust-constr": LineStyle("#7fbf7b", "-.", "o"),
     }
     figure = Figure(figsize=(13.0, 4.2), layout="constrained")
     panels = figure.subplots(1, len(TARGETS), sharey=True)
@@ -255,11 +255,11 @@ def profile(path: Path, lines: Sequence[Line]) -> str:
         for method in dict.fromkeys(line.method for line in lines):
             ratios, parts = shares(lines, method, target)
             if ratios:
-                look = looks.get(method) or look_of(method)
+                style = styles.get(method) or style_of(method)
                 x, y = [1.0, *ratios, FARTHEST], [0.0, *parts, parts[-1]]
                 axes.step(
                     np.minimum(x, FARTHEST), y, where="post", label=method,
-                    color=look.color, linestyle=look.line, linewidth=look.width,
+                    color=style.color, linestyle=style.line, linewidth=style.width,
                 )  # fmt: skip
         solved = {line.problem for line in lines if target in line.met}
         title = f"to {target}: {len(solved)} problems that somebody solves"

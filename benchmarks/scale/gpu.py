@@ -1,4 +1,4 @@
-"""What a step costs on a GPU beside reading its matrices once, and how long the proof takes.
+"""What a step costs on a GPU relative to reading its matrices once, and how long the proof takes.
 
 A step of AGM-BiO on two least-squares losses, both sequences and the certificate's sums included,
 over (bytes of the two matrices)/(bandwidth of a plain copy on the device, read and written bytes),

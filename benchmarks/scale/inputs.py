@@ -2,8 +2,8 @@
 
     python benchmarks/scale/inputs.py
 
-A line for each size: how long a copy, the fingerprint, all of the constructor and the look at the
-start of ``solve`` take beside one product A x, and which share of a run of 100 steps that look is.
+A line for each size: how long a copy, the fingerprint, all of the constructor and the check at the
+start of ``solve`` take relative to a product A x, and its share of a run of 100 steps.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def seconds(call: Callable[[], object], repeats: int = 5) -> float:
 
 def main() -> None:
     """Print the table."""
-    print("   MB   copy  fingerprint  constructor  look  products;  look beside 100 steps")
+    print("   MB   copy  fingerprint  constructor  check  products;  check over 100 steps")
     rng = np.random.default_rng(0)
     for rows, n in ((100, 200), (1000, 1000), (4000, 2000), (10000, 2500)):
         A, x, b = rng.standard_normal((rows, n)), rng.standard_normal(n), rng.standard_normal(rows)
@@ -39,15 +39,15 @@ def main() -> None:
         )
         tb.solve(problem, "adaptive", max_iter=1)  # finds the constants
         run = seconds(lambda p=problem: tb.solve(p, "adaptive", rtol=0.0, max_iter=100), 1)  # type: ignore[misc]
-        look = seconds(problem.current)
+        check = seconds(problem.current)
         shown = [
             seconds(lambda A=A: arrays.copied(A)),  # type: ignore[misc]
             seconds(lambda A=A: fingerprints.fingerprint(A)),  # type: ignore[misc]
             seconds(lambda A=A, b=b: tb.LeastSquares(A, b)),  # type: ignore[misc]
-            look,
+            check,
         ]
         ratios = "  ".join(f"{value / product:8.1f}" for value in shown)
-        print(f"{A.nbytes / 1e6:5.0f}  {ratios}   {look / run:8.1%}")
+        print(f"{A.nbytes / 1e6:5.0f}  {ratios}   {check / run:8.1%}")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""What a step costs with the rows in two Ray workers, beside one process with one BLAS thread.
+"""What a step costs with the rows in two Ray workers, relative to one process with one BLAS thread.
 
 AGM-BiO with online levels, both sequences, the certificate on. Runs alternate and the medians of
 their times per step are compared, so that the machine's speed cancels. Also: what a step costs
-where there is nothing to compute, beside bare calls of Ray, and the numbers that travel.
+where there is nothing to compute, relative to bare calls of Ray, and the numbers that travel.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def compare(kind: str, rows: int, n: int, steps: int, rounds: int, folder: Path)
 class Echo:
     """An actor that does nothing: what Ray itself costs."""
 
-    def look(self, points: bytes) -> bytes:
+    def echo(self, points: bytes) -> bytes:
         return points
 
 
@@ -101,7 +101,7 @@ def seconds_per_echo(actors: Sequence[Any], n: int, calls: int) -> float:
     points = np.zeros((2, n)).tobytes()
     began = time.perf_counter()
     for _ in range(calls):
-        ray.get([actor.look.remote(points) for actor in actors])
+        ray.get([actor.echo.remote(points) for actor in actors])
     return (time.perf_counter() - began) / calls
 
 

@@ -1,6 +1,6 @@
-"""One turn of the loop over the bare products on the same data, as the data grow.
+"""One step of the loop over the bare products on the same data, as the data grow.
 
-AGM-BiO with its levels on g = ½|Ax - b|² and f = |x|²/2 in a ball: per turn two products with A and
+AGM-BiO with its levels on g = ½|Ax - b|² and f = |x|²/2 in a ball: per step two products with A and
 two with A', which is what the bare products are. Everything else (the projection, mixing, the
 certificate, the loop) is overhead. 10^6, 10^7 and 10^8 non-zeros, dense and sparse, by turns in one
 run, in seconds of the clock; one BLAS thread. Limit 1.2. "Dense" is forbidden to work with A'A, and
@@ -72,7 +72,7 @@ def seconds_of_products(A: Any, steps: int) -> float:
     return (time.perf_counter() - began) / steps
 
 
-def seconds_per_turn(run: Run, steps: int) -> float:
+def seconds_per_step(run: Run, steps: int) -> float:
     """Steps of the loop, with their rows where they are due."""
     began = time.perf_counter()
     for _ in range(steps):
@@ -91,8 +91,8 @@ def main() -> int:
     parser.add_argument("--only", choices=list(KINDS))
     options = parser.parse_args()
     worst = 0.0
-    print(f"one turn of the loop over its four bare products (limit {LIMIT})")
-    print(f"{'':8} {'non-zeros':>12} {'shape':>18} {'median':>8} {'best':>8} {'turn, ms':>10}")
+    print(f"one step of the loop over its four bare products (limit {LIMIT})")
+    print(f"{'':8} {'non-zeros':>12} {'shape':>18} {'median':>8} {'best':>8} {'step, ms':>10}")
     for kind, make in KINDS.items():
         for entries, (_, _, steps) in SIZES.items():
             if not options.least <= entries <= options.most or options.only not in (None, kind):
@@ -102,22 +102,22 @@ def main() -> int:
             A = make(entries)
             b = np.random.default_rng(2).standard_normal(A.shape[0])
             stored = A.data if make is sparse else A.reshape(-1)
-            L = float(np.vdot(stored, stored))  # no Lanczos: a turn costs the same with any bound
+            L = float(np.vdot(stored, stored))  # no Lanczos: a step costs the same with any bound
             lower = tb.LeastSquares(A, b, gram=None if kind == "default" else False, lipschitz=L)
             problem = tb.Problem(upper=tb.SquaredNorm(), lower=lower, domain=tb.Ball(1.0))
             run = Run(problem, tb.AGMBiO(gamma=1e-2), problem.start())
-            seconds_per_turn(run, max(options.warm * 10**6 // entries, 12))
-            ratios, turns = [], []
+            seconds_per_step(run, max(options.warm * 10**6 // entries, 12))
+            ratios, times = [], []
             for _ in range(options.rounds):
                 before = seconds_of_products(A, steps)
-                turns.append(seconds_per_turn(run, steps))
+                times.append(seconds_per_step(run, steps))
                 after = seconds_of_products(A, steps)
-                ratios.append(turns[-1] / statistics.mean((before, after)))
+                ratios.append(times[-1] / statistics.mean((before, after)))
             ratio = statistics.median(ratios)
             worst = max(worst, ratio)
             print(
                 f"{kind:8} {lower.matrix.size:>12,} {A.shape[0]:>9,} x {A.shape[1]:<6,} "
-                f"{ratio:>8.2f} {min(ratios):>8.2f} {1e3 * statistics.median(turns):>10.1f}",
+                f"{ratio:>8.2f} {min(ratios):>8.2f} {1e3 * statistics.median(times):>10.1f}",
                 flush=True,
             )
             del A, lower, problem, run

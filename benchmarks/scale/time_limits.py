@@ -1,7 +1,7 @@
 """How late a call ends beyond its time limit, or beyond Ctrl-C: every method on 40 problems.
 
 A call has `max_time` seconds, or is sent SIGINT after so many, with tolerances that nothing meets.
-Allowed is one second more, beside one LAPACK call that was under way at the limit, which is named.
+Allowed is one second more, and one LAPACK call that was under way at the limit, which is named.
 Functions are made anew for each call, so that the time before the first step counts. Data in the
 LIBSVM format (a1a.svm, a5a.svm) are read from the folder --data.
 """

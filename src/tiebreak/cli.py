@@ -1,7 +1,6 @@
 """The command line: ``tiebreak solve``, ``compare``, ``reproduce``, ``methods``, ``instances``.
 
 Exit code 0 if the run is a success, 1 if it is not, 2 for bad input (one line on standard error).
-Only what a command needs is imported, where it is needed: ``tiebreak --help`` answers at once.
 """
 
 from __future__ import annotations
@@ -16,14 +15,22 @@ import tempfile
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tiebreak import __version__
+import numpy as np
 
-if TYPE_CHECKING:
-    from tiebreak.driver.result import Result
-    from tiebreak.functions.base import Function
-    from tiebreak.problem import Problem
+import tiebreak as tb
+from tiebreak import problem_files
+from tiebreak.catalog.datasets import breast_cancer
+from tiebreak.catalog.instances import table
+from tiebreak.driver.checkpoint import write_atomically
+from tiebreak.experiments import reproduce
+from tiebreak.experiments.race import write_rows
+from tiebreak.functions.base import Function
+from tiebreak.functions.elementary import Flat
+from tiebreak.functions.penalties import Composite
+from tiebreak.linalg.arrays import to_numpy
+from tiebreak.problem import Problem, solution_dimension
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -53,7 +60,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Choose the best among ties: minimise f over all minimisers of g, "
         "with a proof of how close the answer is.",
     )
-    parser.add_argument("--version", action="version", version=f"tiebreak {__version__}")
+    parser.add_argument("--version", action="version", version=f"tiebreak {tb.__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
     solve = commands.add_parser(
@@ -95,21 +102,21 @@ def _parser() -> argparse.ArgumentParser:
     compare.add_argument("--out", default="out", metavar="DIR", help="folder for the files (out)")
     compare.set_defaults(run=_compare)
 
-    reproduce = commands.add_parser(
+    reproduced = commands.add_parser(
         "reproduce",
         help="run the paper's experiments and judge its claims",
         description="Run an experiment of the paper: its comparisons as rows.csv, the pictures "
         "drawn from that file, and report.md with a verdict on every claim.",
     )
-    reproduce.add_argument("what", choices=("fig1", "fig2", "table1"))
-    reproduce.add_argument("--out", metavar="DIR", help="folder for the files (out/fig1, ...)")
-    reproduce.add_argument(
+    reproduced.add_argument("what", choices=("fig1", "fig2", "table1"))
+    reproduced.add_argument("--out", metavar="DIR", help="folder for the files (out/fig1, ...)")
+    reproduced.add_argument(
         "--data",
         metavar="FILE",
         help="fig1: wikivital_mathematics.json; without it a synthetic twin is used",
     )
-    reproduce.add_argument("--quick", action="store_true", help="fewer steps")
-    reproduce.set_defaults(run=_reproduce)
+    reproduced.add_argument("--quick", action="store_true", help="fewer steps")
+    reproduced.set_defaults(run=_reproduce)
 
     methods = commands.add_parser("methods", help="list the methods with their guarantees")
     methods.set_defaults(run=_methods)
@@ -122,8 +129,6 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _solve(arguments: argparse.Namespace) -> int:
-    from tiebreak.driver.solve import solve
-
     out = Path(arguments.out)
     _check_folder(out)
     problem, options, names = _problem(arguments.file)
@@ -134,7 +139,7 @@ def _solve(arguments: argparse.Namespace) -> int:
     options["progress"] = options.get("progress", True) and live
     paths = {what: out / name for what, name in names.items()}
     with _folders(path.parent for path in paths.values()):
-        result = solve(problem, **options)
+        result = tb.solve(problem, **options)
     try:
         written = _write(result, paths)
     finally:  # a full disk must not cost the report, nor a closed pipe the files
@@ -182,11 +187,8 @@ def _folders(folders: Iterable[Path]) -> Iterator[None]:
 
 def _problem(file: str | None) -> tuple[Problem, dict[str, Any], dict[str, str]]:
     """The problem, what to hand to solve, the names of the output files; says what it is."""
-    from tiebreak import problem_files
-
     if file is None:
-        problem = _built_in()
-        return problem, {}, problem_files.OUTPUT
+        return _built_in(), {}, problem_files.OUTPUT
     problem, options, names = problem_files.read_problem(file)
     print(f"the problem in {file}")
     print(f"  lower level g   {_describe(problem.lower)}")
@@ -197,9 +199,6 @@ def _problem(file: str | None) -> tuple[Problem, dict[str, Any], dict[str, str]]
 
 def _built_in() -> Problem:
     """The problem that runs without a file; says what it is."""
-    from tiebreak.catalog.datasets import breast_cancer
-    from tiebreak.problem import solution_dimension
-
     train, radius = 50, 10.0
     problem = breast_cancer(train, radius)
     print(
@@ -209,7 +208,7 @@ def _built_in() -> Problem:
         f"  lower level g   half the mean squared error on {train} tumours\n"
         f"  upper level f   the same on the other {569 - train}\n"
         f"  domain          the ball of radius {radius:g}\n"
-        f"  ties            the minimisers of g fill {solution_dimension(problem)} dimensions, "
+        f"  ties            the minimisers of g have dimension {solution_dimension(problem)}, "
         "f chooses among them\n",
         flush=True,
     )
@@ -218,9 +217,6 @@ def _built_in() -> Problem:
 
 def _describe(function: Function) -> str:
     """The kind of a function and its sizes, and its penalty."""
-    from tiebreak.functions.elementary import Flat
-    from tiebreak.functions.penalties import Composite
-
     if isinstance(function, Composite):
         smooth, penalty = function.smooth, repr(function.penalty)
         return penalty if isinstance(smooth, Flat) else f"{_describe(smooth)} + {penalty}"
@@ -233,13 +229,8 @@ def _describe(function: Function) -> str:
     return f"{kind}, {'sparse ' if matrix.is_sparse else ''}{rows} x {columns}"
 
 
-def _write(result: Result, paths: dict[str, Path]) -> str:
+def _write(result: tb.Result, paths: dict[str, Path]) -> str:
     """x, the report and the plot, each atomically; where they are, in words."""
-    import numpy as np
-
-    from tiebreak.driver.checkpoint import write_atomically
-    from tiebreak.linalg.arrays import to_numpy
-
     x = to_numpy(result.x)
     if paths["x"].suffix == ".csv":
         write_atomically(paths["x"], lambda file: np.savetxt(file, x, fmt="%.17g"))
@@ -260,16 +251,12 @@ def _write(result: Result, paths: dict[str, Path]) -> str:
 
 
 def _compare(arguments: argparse.Namespace) -> int:
-    from tiebreak.driver.checkpoint import write_atomically
-    from tiebreak.experiments.compare import compare
-    from tiebreak.experiments.race import write_rows
-
     out = Path(arguments.out)
     _check_folder(out)
     problem, options = _contested(arguments.what)
     chosen = arguments.methods and [name for text in arguments.methods for name in text.split(",")]
     with _folders([out]):
-        outcome = compare(
+        outcome = tb.compare(
             problem, chosen, arguments.budget, max_iter=arguments.max_iter, name=arguments.what,
             **options,
         )  # fmt: skip
@@ -288,27 +275,22 @@ def _compare(arguments: argparse.Namespace) -> int:
 
 def _contested(what: str) -> tuple[Problem, dict[str, Any]]:
     """The problem of a race, its start and, where it is known, its answer; says what it is."""
-    from tiebreak.catalog.instances import instance
-    from tiebreak.experiments.race import Answer
-
     if what.endswith(".toml"):
         problem, options, _ = _problem(what)
         return problem, {"x0": options.get("x0")}
-    built = instance(what)
+    built = tb.instance(what)
     print(f"{built}\n", flush=True)
     options = {"x0": built.x0}
     if built.upper_optimum is not None and built.lower_optimum is not None:
-        options["answer"] = Answer(built.upper_optimum, built.lower_optimum, built.solution)
+        options["answer"] = tb.Answer(built.upper_optimum, built.lower_optimum, built.solution)
     return built.problem, options
 
 
 def _reproduce(arguments: argparse.Namespace) -> int:
-    from tiebreak.experiments.reproduce import reproduce
-
     out = Path(arguments.out or f"out/{arguments.what}")
     _check_folder(out)
     data = None if arguments.data is None else Path(arguments.data)
-    made = reproduce(
+    made = reproduce.reproduce(
         arguments.what, out, data, arguments.quick, say=lambda line: print(line, file=sys.stderr)
     )
     for verdict in made.verdicts:
@@ -321,25 +303,17 @@ def _reproduce(arguments: argparse.Namespace) -> int:
 
 
 def _methods(arguments: argparse.Namespace) -> int:
-    from tiebreak.driver.registry import methods
-
     width = min(shutil.get_terminal_size().columns, 100)
-    words = "auto is exact where that is quick, else adaptive, then refined; all by their names:"
+    words = "auto is exact where that is quick, else adaptive and then a refinement; all by name:"
     print(textwrap.fill(words, width))
-    for method in methods():
+    for method in tb.methods():
         print(f"\n{method.name}")
         for what in ("assumptions", "guarantee", "paper"):
-            text = getattr(method, what)
-            print(
-                textwrap.fill(
-                    text, width, initial_indent=f"  {what:<13}", subsequent_indent=" " * 15
-                )
-            )
+            text, head, below = getattr(method, what), f"  {what:<13}", " " * 15
+            print(textwrap.fill(text, width, initial_indent=head, subsequent_indent=below))
     return 0
 
 
 def _instances(arguments: argparse.Namespace) -> int:
-    from tiebreak.catalog.instances import table
-
     print(table())
     return 0

@@ -66,38 +66,23 @@ from tiebreak.algorithms.agm_bio import AGMBiO
 from tiebreak.algorithms.p_agm_bio import PAGMBiO
 from tiebreak.driver.registry import METHODS
 from tiebreak.driver.solve import solve
-from tiebreak.functions import elementary, losses, penalties
+from tiebreak.functions.elementary import Linear, Quadratic, SquaredNorm
+from tiebreak.functions.losses import LeastSquares, Logistic
+from tiebreak.functions.penalties import L1, L2, ElasticNet, GroupL2, Zero
 from tiebreak.problem import ErrorBound, Problem
-from tiebreak.sets import domains
+from tiebreak.sets.balls import Ball
+from tiebreak.sets.boxes import Box, Orthant
+from tiebreak.sets.domains import Halfspace, Space
+from tiebreak.sets.monotone import Monotone
+from tiebreak.sets.simplices import L1Ball, Simplex
 
-FUNCTIONS = (
-    losses.LeastSquares,
-    elementary.Linear,
-    losses.Logistic,
-    elementary.Quadratic,
-    elementary.SquaredNorm,
-)
-PENALTIES = (
-    penalties.ElasticNet,
-    penalties.GroupL2,
-    penalties.L1,
-    penalties.L2,
-    penalties.Zero,
-)
-DOMAINS = (
-    domains.Ball,
-    domains.Box,
-    domains.Halfspace,
-    domains.L1Ball,
-    domains.Monotone,
-    domains.Orthant,
-    domains.Simplex,
-    domains.Space,
-)
+FUNCTIONS = (LeastSquares, Linear, Logistic, Quadratic, SquaredNorm)
+PENALTIES = (ElasticNet, GroupL2, L1, L2, Zero)
+DOMAINS = (Ball, Box, Halfspace, L1Ball, Monotone, Orthant, Simplex, Space)
 MATRICES = ("A", "Q")  # arguments that are matrices; all other arrays are vectors
 LABELS = ("groups",)  # arguments that hold whole numbers
 LEVELS = ("upper", "lower")
-TABLES = ("upper", "lower", "domain", "error_bound", "method", "solve", "output")
+TABLES = (*LEVELS, "domain", "error_bound", "method", "solve", "output")
 OUTPUT = {"x": "x.npy", "report": "report.json", "plot": "plot.png"}
 OUTPUT_ENDINGS = {"x": (".npy", ".csv"), "report": (".json",), "plot": (".png", ".pdf", ".svg")}
 
@@ -128,7 +113,9 @@ def read_array(name: str | Path, *, matrix: bool = False) -> Any:
         stem, found, key = text.rpartition(f"{ending}:")
         if found:
             path, pick = Path(stem + ending), key
-    reader = _reader(path)
+    reader = next((read for end, read in READERS.items() if path.name.endswith(end)), None)
+    if reader is None:
+        raise ValueError(f"{path} has an unknown ending, known are {', '.join(READERS)}")
     if not path.exists():
         raise ValueError(f"{path} is not there")
     if path.is_dir():
@@ -143,16 +130,8 @@ def read_array(name: str | Path, *, matrix: bool = False) -> Any:
         raise ValueError(f"{path} is empty, its shape is {tuple(array.shape)}")
     is_text = path.suffix not in (".npy", ".npz")
     if is_text and not matrix and array.ndim == 2 and 1 in array.shape:
-        dense = array if isinstance(array, np.ndarray) else array.toarray()
-        return dense.reshape(-1)
+        return (array if isinstance(array, np.ndarray) else array.toarray()).reshape(-1)
     return array
-
-
-def _reader(path: Path) -> Reader:
-    for ending, reader in READERS.items():
-        if path.name.endswith(ending):
-            return reader
-    raise ValueError(f"{path} has an unknown ending, known are {', '.join(READERS)}")
 
 
 def _npy(path: Path, pick: str) -> Any:
@@ -222,13 +201,9 @@ def _csv(path: Path, pick: str) -> Any:
         columns = _columns(path, names, pick)
         try:
             table = np.loadtxt(
-                list(lines.values()),
-                comments=None,
-                delimiter=",",
-                quotechar='"',
-                ndmin=2,
-                converters={i: _nothing for i in range(width) if i not in columns},
-            )
+                list(lines.values()), comments=None, delimiter=",", quotechar='"', ndmin=2,
+                converters={i: lambda _: 0.0 for i in range(width) if i not in columns},
+            )  # fmt: skip
         except ValueError as error:
             raise ValueError(f"{path}{_mistake(lines, columns) or f': {error}'}") from None
     except UnicodeDecodeError:
@@ -245,11 +220,6 @@ def _rows(lines: dict[int, str]) -> Iterator[tuple[int, list[str]]]:
         yield numbers[reader.line_num - 1], [entry.strip() for entry in entries]
 
 
-def _nothing(entry: str) -> float:
-    """What a column that nobody has asked for holds; it may be words."""
-    return 0.0
-
-
 def _mistake(lines: dict[int, str], columns: list[int]) -> str:
     """What is wrong with the first line that NumPy cannot read, for a sentence."""
     first, width = 0, 0
@@ -259,7 +229,8 @@ def _mistake(lines: dict[int, str], columns: list[int]) -> str:
             if not _is_number(entry):
                 return f", line {number}: {entry!r} is not a number"
         if len(entries) != width:
-            return f", line {number} has {_count(len(entries))}, line {first} has {width}"
+            here = "1 entry" if len(entries) == 1 else f"{len(entries)} entries"
+            return f", line {number} has {here}, line {first} has {width}"
     return ""
 
 
@@ -288,10 +259,6 @@ def _columns(path: Path, names: list[str], pick: str) -> list[int]:
     return [i for i in everything if i not in places] if pick[0] == "!" else places
 
 
-def _count(entries: int) -> str:
-    return "1 entry" if entries == 1 else f"{entries} entries"
-
-
 def _is_number(text: str) -> bool:
     try:
         float(text)
@@ -312,12 +279,8 @@ def _mtx(path: Path, pick: str) -> Any:
 
 
 READERS: dict[str, Reader] = {
-    ".npy": _npy,
-    ".npz": _npz,
-    ".csv": _csv,
-    ".mtx": _mtx,
-    ".mtx.gz": _mtx,
-}
+    ".npy": _npy, ".npz": _npz, ".csv": _csv, ".mtx": _mtx, ".mtx.gz": _mtx,
+}  # fmt: skip
 
 
 def _first_line(error: Exception) -> str:
@@ -338,7 +301,9 @@ def read_problem(path: str | Path) -> tuple[Problem, Table, dict[str, str]]:
             lower=_level("lower", content["lower"], folder),
             domain=_object("domain", content.get("domain", {"kind": "Space"}), DOMAINS, folder),
             radius=content.get("radius"),
-            error_bound=_error_bound(content.get("error_bound"), folder),
+            error_bound=_call("error_bound", ErrorBound, content["error_bound"], folder)
+            if "error_bound" in content
+            else None,
         )
         options = _solve(content.get("solve", {}), folder, problem)
         if "method" in content:
@@ -374,7 +339,7 @@ def _check_top(content: Table) -> None:
             raise ValueError(f"there is no table [{name}], known tables are {known}")
         elif name != "radius":
             raise ValueError(f"there is no key {name!r} outside the tables, known is radius")
-    for name in ("upper", "lower"):
+    for name in LEVELS:
         if name not in content:
             raise ValueError(f"the table [{name}] is missing")
 
@@ -398,8 +363,7 @@ def _level(name: str, table: Table, folder: Path) -> Any:
 def _object(name: str, table: Table, classes: Iterable[type], folder: Path) -> Any:
     """The object that a table describes: its kind, called with its other keys."""
     known = {cls.__name__: cls for cls in classes}
-    kinds = f"known kinds are {', '.join(known)}"
-    kind = table.get("kind")
+    kinds, kind = f"known kinds are {', '.join(known)}", table.get("kind")
     if kind is None:
         raise ValueError(f"[{name}] lacks the key 'kind', {kinds}")
     if not isinstance(kind, str) or kind not in known:
@@ -449,13 +413,6 @@ def _array(name: str, key: str, value: object, folder: Path) -> Any:
     return array
 
 
-def _error_bound(table: Table | None, folder: Path) -> ErrorBound | None:
-    bound: ErrorBound | None = None
-    if table is not None:
-        bound = _call("error_bound", ErrorBound, table, folder)
-    return bound
-
-
 def _solve(table: Table, folder: Path, problem: Problem) -> Table:
     """Arguments for ``solve``; ``gamma`` makes the method."""
     known = inspect.signature(solve).parameters.keys() - {"problem", "callback"} | {"gamma"}
@@ -487,7 +444,6 @@ def _output(table: Table) -> dict[str, str]:
                 f"got {value!r}"
             )
         if Path(value).is_absolute() or ".." in Path(value).parts:
-            raise ValueError(
-                f"[output] {key} must be a name inside the output folder, got {value!r}"
-            )
+            place = "a name inside the output folder"
+            raise ValueError(f"[output] {key} must be {place}, got {value!r}")
     return OUTPUT | table

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 
 import numpy as np
@@ -61,7 +62,7 @@ def check_run(problem, x0, points, steps):
 
 
 def test_the_inequality_holds_at_every_step_of_problems_of_all_kinds(count):
-    restarts, number = 0, count(40, 400)
+    restarts, number = 0, count(16, 400)
     for seed in range(number):
         p = planted(seed)
         rng = np.random.default_rng(seed)
@@ -73,7 +74,7 @@ def test_the_inequality_holds_at_every_step_of_problems_of_all_kinds(count):
 
 
 def test_the_inequality_holds_with_penalties(count):
-    for seed in range(0, 520, count(20, 2)):
+    for seed in range(0, 520, count(52, 2)):
         p = planted_composite(seed)
         problem = p.problem()
         if tb.AdaptiveAGMBiO().check(problem):
@@ -84,7 +85,7 @@ def test_the_inequality_holds_with_penalties(count):
 
 
 def test_certificates_are_never_wrong(count):
-    number, certified = count(60, 600), 0
+    number, certified = count(24, 600), 0
     for seed in range(number):
         p = planted(seed)
         result = tb.solve(p.problem(), tb.AdaptiveAGMBiO(), x0=p.x0, rtol=1e-6, max_iter=60)
@@ -109,29 +110,39 @@ def regression(of_f=1.0, of_g=1.0, of_x=1.0):
     )
 
 
+IN_UNITS = (
+    lambda f, g, p, u: tb.Problem(upper=f, lower=g),
+    lambda f, g, p, u: tb.Problem(upper=f, lower=g, domain=tb.Ball(0.3 * u[2])),
+    lambda f, g, p, u: tb.Problem(upper=p, lower=g),
+    lambda f, g, p, u: tb.Problem(upper=hidden(f), lower=hidden(g), domain=tb.Ball(0.3 * u[2])),
+    lambda f, g, p, u: tb.Problem(upper=f, lower=g + (u[1] / u[0]) * 0.1 * p),
+)
+
+
+@functools.cache
+def solved_in_units(which, units):
+    problem = IN_UNITS[which](*regression(*units), units)
+    return tb.solve(problem, tb.AdaptiveAGMBiO(), x0=np.zeros(40), criterion="weak")
+
+
 def gradients(result):
     return result.trace[-1].upper_gradients + result.trace[-1].lower_gradients
 
 
 @pytest.mark.parametrize(
     "units",
-    [(1e-6, 1.0, 1.0), (1e6, 1.0, 1.0), (1.0, 1e-6, 1.0), (1.0, 1e6, 1e6), (1.0, 1.0, 1e-6)],
+    [
+        (1e-6, 1.0, 1.0),
+        pytest.param((1e6, 1.0, 1.0), marks=pytest.mark.full),
+        pytest.param((1.0, 1e-6, 1.0), marks=pytest.mark.full),
+        (1.0, 1e6, 1e6),
+        (1.0, 1.0, 1e-6),
+    ],
 )
 def test_units_change_neither_the_work_nor_the_accuracy(units):
     """Issue 5: the number of gradients by less than 10 %, the relative accuracy not at all."""
-    for build in (
-        lambda f, g, p, u: tb.Problem(upper=f, lower=g),
-        lambda f, g, p, u: tb.Problem(upper=f, lower=g, domain=tb.Ball(0.3 * u[2])),
-        lambda f, g, p, u: tb.Problem(upper=p, lower=g),
-        lambda f, g, p, u: tb.Problem(upper=hidden(f), lower=hidden(g), domain=tb.Ball(0.3 * u[2])),
-        lambda f, g, p, u: tb.Problem(upper=f, lower=g + (u[1] / u[0]) * 0.1 * p),
-    ):
-        plain, scaled = (
-            tb.solve(
-                build(*regression(*u), u), tb.AdaptiveAGMBiO(), x0=np.zeros(40), criterion="weak"
-            )
-            for u in ((1.0, 1.0, 1.0), units)
-        )
+    for which in range(len(IN_UNITS)):
+        plain, scaled = solved_in_units(which, (1.0, 1.0, 1.0)), solved_in_units(which, units)
         assert plain.status == scaled.status == "certified"
         assert abs(gradients(scaled) - gradients(plain)) < 0.1 * gradients(plain)
         # A restart may come a step later by rounding, on one machine and not on another: f may
@@ -156,7 +167,10 @@ def test_nothing_needs_to_be_known():
     assert result.upper_optimum[0] <= exact.upper_value
 
 
-@pytest.mark.parametrize("name", ["phillips", "logistic-small-ball", "lasso-duplicates"])
+@pytest.mark.parametrize(
+    "name",
+    ["phillips", "logistic-small-ball", pytest.param("lasso-duplicates", marks=pytest.mark.full)],
+)
 def test_it_arrives_in_a_fraction_of_the_gradients_of_agm_bio(name):
     """Issue 5 asks for 0.6 in the median; `benchmarks/race/decide.py` has the whole table."""
     known = tb.instance(name)

@@ -9,7 +9,7 @@ from typing import Any
 import array_api_strict as xps
 import numpy as np
 import pytest
-from test_rivals import (
+from helpers.rivals import (
     Instance,
     errors_across,
     errors_along,

@@ -6,11 +6,21 @@ import itertools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import array_api_strict as xps
 import numpy as np
 import pytest
+from helpers.rivals import (
+    EPS,
+    Instance,
+    Vector,
+    errors_across,
+    errors_along,
+    measured_rate,
+    planted_pair,
+    states,
+)
 from planted.smooth import Planted, planted
 
 import tiebreak as tb
@@ -22,10 +32,8 @@ from tiebreak.algorithms.rivals.sea import SEA
 from tiebreak.experiments.rates import slope
 from tiebreak.theory import upper_floor
 
-EPS = float(np.finfo(np.float64).eps)
 RIVALS = [AIRG(), BiSG(), SEA(), RAPM(), PBAPG(), PBAPG(adaptive=True)]
 NAMES = ["a-IRG", "Bi-SG", "SEA", "R-APM", "PB-APG", "adaptive PB-APG"]
-Vector = np.ndarray[Any, Any]
 
 
 def runnable(method: Any, p: Planted) -> Any:
@@ -42,17 +50,8 @@ def runnable(method: Any, p: Planted) -> Any:
 def sample(count: Callable[[int, int], int], method: Any, full: int) -> Iterator[Planted]:
     """Planted problems: the first ``full``, or 8 in a short run, one per domain and others for
     each method."""
-    first, step = count(RIVALS.index(method), 0), count(7, 1)
+    first, step = count(RIVALS.index(method), 0), count(14, 1)
     return map(planted, range(first, count(56, full), step))
-
-
-def states(method: Any, problem: tb.Problem, x0: Any, steps: int) -> Iterator[Any]:
-    """The first state and all that follow."""
-    state = method.init(problem, x0)
-    yield state
-    for _ in range(steps):
-        state = method.step(problem, state)
-        yield state
 
 
 # --- the recursions, in a few lines of NumPy -----------------------------------------------------
@@ -159,7 +158,7 @@ def test_the_recursion_is_that_of_a_few_lines_of_numpy(count, method, plain):
 
 def test_r_apm_with_eta_and_pb_apg_with_its_inverse_give_the_same_iterates(count):
     worst = 0.0
-    for p in map(planted, range(count(13, 208))):
+    for p in map(planted, range(count(8, 208))):
         problem = p.problem()
         for eta in (1.0, 0.37, 1e-3):
             runs = zip(
@@ -179,7 +178,7 @@ def test_r_apm_with_eta_and_pb_apg_with_its_inverse_give_the_same_iterates(count
 
 def test_the_inequality_of_the_alternating_steps(count):
     """2 s (f(x) - l_f(u)) + 2 t (g(x+) - l_g(u)) <= |x - u|² - |x+ - u|² + s²|grad f(x)|²."""
-    for p in map(planted, range(count(24, 208))):
+    for p in map(planted, range(count(12, 208))):
         problem, rng = p.problem(), np.random.default_rng(p.seed)
         points = [p.x_star, p.region.sample(rng), p.region.sample(rng)]
         for method in (BiSG(), runnable(SEA(), p)):
@@ -203,7 +202,7 @@ def test_the_inequality_of_the_alternating_steps(count):
 @pytest.mark.parametrize("method", [RAPM(eta=0.1), PBAPG(penalty=10.0)], ids=["R-APM", "PB-APG"])
 def test_the_inequality_of_fista_with_the_weights_of_the_certificate(count, method):
     """h(x_{k+1}) - sum t_i l_i(u)/t_k² <= |u - x_0|²/(2 s t_k²) for all u in Z, sum t_i = t_k²."""
-    for p in map(planted, range(count(24, 208))):
+    for p in map(planted, range(count(12, 208))):
         problem, rng = p.problem(), np.random.default_rng(p.seed)
         points = [p.x_star, p.region.sample(rng)]
         w_f, w_g = (0.1, 1.0) if isinstance(method, RAPM) else (1.0, 10.0)
@@ -241,22 +240,6 @@ def test_the_news_of_a_regularised_step_weigh_the_minorants_as_the_step_does():
 
 
 # --- the rates -----------------------------------------------------------------------------------
-
-
-class Instance(NamedTuple):
-    """A problem with its two optima; ``order`` of its error bound, None where f >= f* anyway."""
-
-    problem: tb.Problem
-    upper: float
-    lower: float
-    order: float | None
-
-
-def planted_pair(rng: np.random.Generator, n: int, m: int) -> tuple[Vector, Vector, Vector]:
-    """m orthonormal rows, the n - m others, and a point inside the unit ball."""
-    U = np.linalg.qr(rng.standard_normal((n, n)))[0]
-    star = rng.standard_normal(n)
-    return U[:m], U[m:], star / (2 * np.linalg.norm(star))
 
 
 def conflict() -> Instance:
@@ -337,22 +320,6 @@ def quartic() -> Instance:
     return Instance(problem, upper.value(star), 0.0, 4.0)
 
 
-def errors_along(instance: Instance, method: Any, steps: int) -> tuple[Vector, Vector, Vector]:
-    """Gradients, f - f* and g - g* at every step of one run."""
-    start = instance.problem.start()
-    run = list(states(method, instance.problem, start, steps))
-    f, g = ([getattr(s, name) for s in run] for name in ("upper_value", "lower_value"))
-    return np.arange(1, len(run) + 1), np.array(f) - instance.upper, np.array(g) - instance.lower
-
-
-def errors_across(instance: Instance, method: Any, steps: int) -> tuple[Vector, Vector, Vector]:
-    """The same at the ends of runs that were planned to be so long, over two decades."""
-    plans = np.unique(np.geomspace(steps / 100, steps, 13).round().astype(int))
-    ends = [errors_along(instance, method.planned(int(K)), int(K)) for K in plans]
-    gradients, f, g = (np.array([column[-1] for column in end]) for end in zip(*ends, strict=True))
-    return gradients, f, g
-
-
 INSTANCES = {"conflict": conflict, "quiet": quiet, "sharp": sharp, "quartic": quartic}
 # method, instance, published rates of f and of g, along one run or across planned runs, steps
 RATES = [
@@ -384,30 +351,6 @@ def test_the_measured_rate_is_at_least_the_published_one(count, kind):
     cases = [case for case in RATES if type(case[0]) is kind]
     for method, name, *published in cases[: count(1, len(cases))]:
         print(f"\n{method} on {name}: {measured_rate(method, INSTANCES[name](), *published)}")
-
-
-def measured_rate(
-    method: Any, instance: Instance, upper: float, lower: float, measure: Any, steps: int
-) -> str:
-    """Slopes over two decades of gradients, as they read with two decimals, in words.
-
-    The theorems bound f - f* from above: the positive part has the published rate. Where an error
-    bound of order r holds, |f - f*| has at least the smaller of that and 1/r of the lower rate;
-    PB-APG publishes |f - f*| itself.
-    """
-    gradients, f, g = measure(instance, method, steps)
-    floor = 64 * EPS
-    above = slope(gradients, np.maximum(f, 0.0), 2, floor)
-    absolute = slope(gradients, np.abs(f), 2, floor)
-    below = slope(gradients, g, 2, floor)
-    words = f"(f - f*)+ {above:.2f}, |f - f*| {absolute:.2f}, g {below:.2f}"
-    assert round(-above, 2) >= upper, words
-    assert round(-below, 2) >= lower, words
-    if isinstance(method, PBAPG):
-        assert round(-absolute, 2) >= upper, words
-    elif instance.order is not None:
-        assert round(-absolute, 2) >= min(upper, lower / instance.order), words
-    return words
 
 
 def test_the_growing_penalty_follows_the_rate_of_the_planned_one(count):

@@ -194,7 +194,7 @@ def test_nobody_waits_for_a_proof_of_g_that_cannot_be():
 
 
 def test_planted_problems_without_structure(count):
-    number, settled, seen = count(24, 140), 0, 0
+    number, settled, seen = count(10, 140), 0, 0
     for seed in range(number):
         p = planted.planted(seed)
         result = tb.solve(p.problem(), x0=p.x0, rtol=1e-3, max_iter=1500)

@@ -127,7 +127,13 @@ def problems(kind=np.float32):
     }
 
 
-@pytest.mark.parametrize("name", list(problems()))
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.full if name == "a penalty below" else ())
+        for name in problems()
+    ],
+)
 def test_single_precision_is_proved_at_the_default_tolerance(name):
     seen = []
     result = tb.solve(problems()[name], callback=seen.append)

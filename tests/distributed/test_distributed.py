@@ -16,11 +16,12 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from test_backends import difference, solved, truth
+from helpers.backends import difference, solved, truth
 
 import tiebreak as tb
 from tiebreak import distributed
-from tiebreak.distributed.shards import Answer, Facts, Request, Worker
+from tiebreak.distributed.rows import Rows, check_alike
+from tiebreak.distributed.shards import Reply, Request, ShardFacts, Worker
 from tiebreak.driver.counted import Counted
 from tiebreak.functions.base import PointWithImage
 
@@ -216,13 +217,13 @@ def test_a_round_sends_two_points_at_most_and_gets_two_slopes_and_eight_numbers(
 
 def test_every_byte_that_a_round_sends_is_counted(twins, data, monkeypatch):
     far, sent = twins["least squares"][1], []
-    original = distributed.Rows._send
+    original = Rows._send
 
     def noted(rows: Any, what: str, message: bytes, *some: Any) -> list[Any]:
         sent.append(len(message))
         return original(rows, what, message, *some)
 
-    monkeypatch.setattr(distributed.Rows, "_send", noted)
+    monkeypatch.setattr(Rows, "_send", noted)
     before = far.traffic
     tb.solve(problems("plain", far, data), tb.AGMBiO(gamma=0.1), rtol=0, max_iter=70)
     after = far.traffic
@@ -304,7 +305,7 @@ def test_an_error_in_a_worker_reaches_the_driver_by_ray_and_the_next_look_as_wel
     far, x = on_two_workers(data), np.ones(COLUMNS)
     value, rows = far.value(x), far.matrix
     with pytest.raises(ValueError, match=r"buffer"):
-        rows._received(rows._send("answer", b"rubbish"))
+        rows._received(rows._send("reply", b"rubbish"))
     assert far.value(x) == value
 
 
@@ -524,7 +525,7 @@ def test_what_only_a_worker_can_know_reaches_the_driver_as_one_sentence(cluster)
 
 
 def test_shards_that_do_not_fit_together_get_one_sentence():
-    def facts(A: np.ndarray, names: tuple[str, ...] = ()) -> Facts:
+    def facts(A: np.ndarray, names: tuple[str, ...] = ()) -> ShardFacts:
         (found,) = Worker("LeastSquares", {0: in_memory(A, np.ones(3))}, None).facts()
         return found._replace(names=names)
 
@@ -537,7 +538,7 @@ def test_shards_that_do_not_fit_together_get_one_sentence():
         "in the same order, got 'b' out of place in shard 1",
     }.items():
         with pytest.raises(ValueError, match=re.escape(f"LeastSquares: {sentence}")) as caught:
-            distributed._check_alike("LeastSquares", pair)
+            check_alike("LeastSquares", pair)
         assert len(str(caught.value)) < 160
 
 
@@ -579,7 +580,7 @@ class OnWorkers:
 
 @pytest.mark.parametrize("method", ["adaptive", "paper"])
 def test_the_ten_problems_of_all_backends(cluster, method, count):
-    for number in range(count(3, 10)):
+    for number in range(count(2, 10)):
         found = solved(number, method, lambda A, name: OnWorkers(A))
         certificate, x = difference(found, truth(number, method))
         assert x <= 1e-7, number
@@ -595,8 +596,8 @@ def test_what_travels_is_what_was_packed():
         np.testing.assert_array_equal(back.points, points)
         recipe = 4 * (6 + 3 + 2 * 2 + 1 + 1 + 0 + 2) + 8 * 2  # lengths and lists; weights
         assert len(request.packed()) == recipe + 8 * points.size
-    answer = Answer([1.0, 0.1, 3.0], rng.standard_normal((2, 5)))
-    back = Answer.unpacked(answer.packed(), 2, 5)
+    answer = Reply([1.0, 0.1, 3.0], rng.standard_normal((2, 5)))
+    back = Reply.unpacked(answer.packed(), 2, 5)
     assert back.losses == answer.losses
     np.testing.assert_array_equal(back.slopes, answer.slopes)
 
@@ -607,13 +608,13 @@ def test_both_levels_are_under_way_at_the_same_time(cluster, data, monkeypatch):
     problem = tb.Problem(upper=f, lower=g, domain=tb.Ball(1.0))
     events = []
     for name in ("_send", "_received"):
-        original = getattr(distributed.Rows, name)
+        original = getattr(Rows, name)
 
         def noted(rows: Any, *given: Any, name: str = name, original: Any = original) -> Any:
             events.append((name, rows is g.matrix))
             return original(rows, *given)
 
-        monkeypatch.setattr(distributed.Rows, name, noted)
+        monkeypatch.setattr(Rows, name, noted)
     tb.solve(problem, tb.AGMBiO(gamma=0.1), rtol=0, max_iter=3)
     steps = "".join("fg"[is_g] if name == "_send" else "FG"[is_g] for name, is_g in events)
     assert steps.count("fgGF") >= 3, steps

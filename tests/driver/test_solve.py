@@ -625,7 +625,7 @@ def test_to_dict_is_strict_json_and_complete(max_iter):
 
 def test_certify_is_right_on_planted_answers_and_on_wrong_points(count):
     rng = np.random.default_rng(0)
-    for seed in range(count(20, 300)):
+    for seed in range(count(8, 300)):
         p = planted.planted(seed)
         problem = p.problem()
         found = [("x*", p.x_star), *planted.wrong_points(p, rng)]
@@ -1167,7 +1167,7 @@ def steps_logged(folder: Path) -> int:
 def test_killed_at_random_moments_a_run_ends_bit_identical_in_at_most_1_2_times_the_steps(
     tmp_path, count, record_property
 ):
-    kills, steps = count(3, 20), count(20_000, 120_000)
+    kills, steps = count(2, 20), count(12_000, 120_000)
     plain = victim(tmp_path / "plain", steps)
     expected, _ = plain.communicate(timeout=600)
     assert plain.returncode == 0

@@ -10,9 +10,9 @@ import array_api_strict as xps
 import cvxpy as cp
 import numpy as np
 import pytest
+from helpers.exact import CVXPY_WORDS, hilbert, solved, wrong_intervals
 from planted import smooth as planted
 from planted import structured as planted_exact
-from test_exact import CVXPY_WORDS, hilbert, solved, wrong_intervals
 
 import tiebreak as tb
 from tiebreak.exact import linear_programs

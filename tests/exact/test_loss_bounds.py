@@ -159,7 +159,7 @@ def test_both_levels_are_proved_without_a_radius(count):
 
 def test_other_points_have_wide_intervals_and_no_wrong_ones(count):
     finite = 0
-    for seed in range(count(30, 300)):
+    for seed in range(count(15, 300)):
         planted = Planted(seed)
         problem, n = planted.problem, planted.n
         g = decompose("test", "lower", problem.lower, n)

@@ -8,7 +8,7 @@ import pytest
 
 import tiebreak as tb
 from tiebreak.cli import main
-from tiebreak.experiments.figures import look_of
+from tiebreak.experiments.figures import style_of
 from tiebreak.experiments.race import Answer, read_rows
 
 SMALL = """
@@ -65,7 +65,7 @@ def test_the_errors_of_a_composite_problem_shrink():
 
 
 def test_a_method_and_its_twin_with_penalties_look_alike():
-    assert look_of("p-agm-bio") == look_of("agm-bio")
+    assert style_of("p-agm-bio") == style_of("agm-bio")
 
 
 def test_without_an_answer_exact_is_asked():

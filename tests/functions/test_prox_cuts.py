@@ -13,7 +13,7 @@ import math
 import array_api_strict
 import numpy as np
 import pytest
-from test_penalties import clarabel, conic, labels, make_set, members, rules
+from helpers.penalties import clarabel, conic, labels, make_set, members, rules
 
 from tiebreak.functions.joint_prox import joint
 from tiebreak.functions.penalties import L1, L2, ElasticNet, GroupL2, Indicator, Zero
@@ -331,7 +331,7 @@ def name(pair):
 @pytest.mark.parametrize("pair", PAIRS, ids=name)
 def test_step_6_meets_its_optimality_conditions(pair, count):
     rng = np.random.default_rng([2026, PAIRS.index(pair)])
-    for trial in range(count(15, 1000)):
+    for trial in range(count(6, 1000)):
         found, judge, v, a, c, beta = case(pair, rng)
         z, mu = prox_cut(found, v, a, c, beta)
         assert isinstance(mu, float), trial
@@ -413,7 +413,7 @@ def test_the_judge_sees_small_errors(count):
 @pytest.mark.parametrize("pair", [*PAIRS[:25], ("Box", "L1"), ("L2", "Ball"), ("GroupL2", "Orthant")], ids=name)  # fmt: skip
 def test_long_vectors_meet_their_optimality_conditions(pair, count):
     rng = np.random.default_rng([4, PAIRS.index(pair)])
-    for _ in range(count(2, 30)):
+    for _ in range(count(1, 30)):
         found, judge, v, a, c, beta = case(pair, rng, n=100, style="plain")
         z, mu = prox_cut(found, v, a, c, beta)
         for guess in (None, mu * rng.uniform(0.9, 1.1), mu * rng.uniform(0.0, 10.0)):
@@ -535,7 +535,7 @@ def test_units_of_length_and_slope_change_nothing_but_the_units():
 @pytest.mark.parametrize("pair", PAIRS, ids=name)
 def test_joint_prox_meets_its_optimality_conditions(pair, count):
     rng = np.random.default_rng([8, PAIRS.index(pair)])
-    for _ in range(count(10, 200)):
+    for _ in range(count(5, 200)):
         found, judge, v, a, _c, _beta = case(pair, rng)
         mu = float(rng.choice([0.0, 1.0, rng.exponential()]))
         mu *= 1.0 if not np.any(judge.weights(0, 1)) else float(np.max(np.abs(v)) / np.max(judge.weights(0, 1)))  # fmt: skip
@@ -574,7 +574,7 @@ def test_joint_prox_and_least_agree_with_a_conic_solver(pair, count):
 @pytest.mark.parametrize("pair", PAIRS, ids=name)
 def test_joint_least_is_never_above_a_value(pair, count):
     rng = np.random.default_rng([10, PAIRS.index(pair)])
-    for _ in range(count(10, 200)):
+    for _ in range(count(5, 200)):
         found, judge, v, a, c, _beta = case(pair, rng)
         terms = found.terms(a, 1.0)
         value, x = terms.least(c)

@@ -1,12 +1,8 @@
-"""The lowest floor: array libraries, matrices as two products, Lanczos; and the order of floors."""
+"""The lowest layer: array libraries, matrices as two products, Lanczos."""
 
 from __future__ import annotations
 
-import ast
 import math
-import subprocess
-import sys
-from pathlib import Path
 from typing import NamedTuple
 
 import array_api_strict as xps
@@ -14,11 +10,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-import tiebreak
 from tiebreak.linalg import arrays, checks, spectra
-
-SOURCE = Path(tiebreak.__file__).parent
-
 
 # --- norms and finiteness ------------------------------------------------------------------------
 
@@ -241,102 +233,3 @@ def test_both_ritz_values_lie_inside_the_spectrum():
     low, high = spectra.extreme_eigenvalues(lambda v: d * v, np.empty(0), 400)
     assert -1.0 - 1e-12 <= low <= -0.99
     assert 2.99 <= high <= 3.0 + 1e-12
-
-
-# --- imports -------------------------------------------------------------------------------------
-
-
-def test_importing_tiebreak_imports_no_heavy_library():
-    script = (
-        "import sys, tiebreak; "
-        "heavy = ['scipy', 'sklearn', 'matplotlib', 'pandas', 'torch', 'cvxpy', 'ray']; "
-        "print([m for m in heavy if m in sys.modules])"
-    )
-    found = subprocess.run(
-        [sys.executable, "-c", script],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={"PYTHONPATH": str(SOURCE.parent), "PATH": ""},
-    )
-    assert found.stdout.strip() == "[]"
-
-
-# The rooms, lowest first: imports go down only.
-FLOORS = [
-    "linalg",
-    "sets",
-    "functions",
-    "theory",
-    "problem",
-    "proofs",
-    "algorithms",
-    "exact",
-    "auto",
-    "driver",
-    "catalog",
-    "experiments",
-    "distributed",
-    "problem_files",
-    "cli",
-]
-LEVEL = {name: level for level, name in enumerate(FLOORS)}
-
-
-def floor_of(module: str) -> str:
-    parts = module.split(".")
-    return parts[1] if len(parts) > 1 else ""
-
-
-def imports(path: Path, package: str):
-    """(module, is it at module level?) of every import of tiebreak in the file."""
-    tree = ast.parse(path.read_text())
-    inner = {
-        id(node)
-        for function in ast.walk(tree)
-        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-        for node in ast.walk(function)
-    }
-    typing_only = {
-        id(node)
-        for branch in ast.walk(tree)
-        if isinstance(branch, ast.If) and "TYPE_CHECKING" in ast.unparse(branch.test)
-        for node in ast.walk(branch)
-    }
-    for node in ast.walk(tree):
-        if id(node) in typing_only:
-            continue
-        found = []
-        if isinstance(node, ast.Import):
-            found = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}: imports are absolute"
-            found = [node.module]
-            if node.module == "tiebreak":
-                found = [f"tiebreak.{alias.name}" for alias in node.names]
-        for module in found:
-            if module.split(".")[0] == "tiebreak":
-                yield module, id(node) not in inner
-
-
-def test_every_module_has_a_floor():
-    modules = {path.stem for path in SOURCE.glob("*.py")}
-    modules |= {path.parent.name for path in SOURCE.glob("*/__init__.py")}
-    assert modules - {"__init__", "__main__"} == set(LEVEL)
-
-
-def test_imports_go_down_only():
-    wrong = []
-    for path in sorted(SOURCE.rglob("*.py")):
-        here = path.relative_to(SOURCE).with_suffix("").parts
-        if here in (("__init__",), ("__main__",)):
-            continue
-        for module, at_top in imports(path, here[0]):
-            target = floor_of(module)
-            if target == here[0] or target not in LEVEL:
-                continue
-            up = LEVEL[target] >= LEVEL[here[0]]
-            leaf = LEVEL[target] > LEVEL["experiments"]
-            if up and not (leaf and not at_top):
-                wrong.append(f"{'.'.join(here)} imports {module}")
-    assert wrong == []

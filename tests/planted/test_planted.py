@@ -156,7 +156,7 @@ def test_the_exact_check_notices_a_spoiled_gradient() -> None:
 
 
 def test_x_star_is_a_fixed_point_of_the_slow_projection(count: Count) -> None:
-    for seed in range(count(104, 2000)):
+    for seed in range(count(52, 2000)):
         p = planted(seed)
         slope = np.array([float(t) for t in p.lower.exact(p.x_star)[1]])
         size = float(np.linalg.norm(slope))
@@ -181,7 +181,7 @@ def test_the_slow_projections_project() -> None:
 
 
 def test_no_point_of_the_domain_is_better_for_the_lower_level(count: Count) -> None:
-    for seed in range(count(104, 2000)):
+    for seed in range(count(52, 2000)):
         p = planted(seed)
         rng = rng_of(p)
         for _ in range(5):
@@ -270,7 +270,7 @@ def optimum(p: Planted, function: Function) -> tuple[float, float]:
 
 
 def test_a_conic_solver_finds_the_same_two_optima(count: Count) -> None:
-    for seed in range(count(80, 600)):
+    for seed in range(count(32, 600)):
         p = planted(seed)
         assert conic_minimum(p, p.lower, among_ties=False) == pytest.approx(0, abs=1e-6), p.kind
         assert conic_minimum(p, p.upper, among_ties=True) == pytest.approx(0, abs=1e-6), p.kind
@@ -278,7 +278,7 @@ def test_a_conic_solver_finds_the_same_two_optima(count: Count) -> None:
 
 def test_no_direction_among_the_ties_lowers_the_upper_level(count: Count) -> None:
     """min <grad f(x*), x - x*> over the ties is 0: sharper than comparing values."""
-    for seed in range(count(80, 600)):
+    for seed in range(count(32, 600)):
         p = planted(seed)
         slope = p.grad_f(p.x_star)
         if slope.any():
@@ -325,7 +325,7 @@ def test_numpy_values_at_x_star_agree_with_the_exact_ones(count: Count) -> None:
 
 
 def test_gradients_are_those_of_the_values_and_lipschitz(count: Count) -> None:
-    for seed in range(count(104, 1000)):
+    for seed in range(count(52, 1000)):
         p = planted(seed)
         rng = rng_of(p)
         for function in (p.upper, p.lower):
@@ -347,7 +347,7 @@ def test_gradients_are_those_of_the_values_and_lipschitz(count: Count) -> None:
 
 def test_wrong_points_are_in_the_domain_and_wrong(count: Count) -> None:
     labels: dict[str, int] = {}
-    for seed in range(count(104, 1000)):
+    for seed in range(count(52, 1000)):
         p = planted(seed)
         for label, x in wrong_points(p, rng_of(p)):
             labels[label] = labels.get(label, 0) + 1
@@ -368,7 +368,7 @@ def test_null_space() -> None:
 
 
 def test_the_library_is_given_the_same_functions_and_the_same_set(count: Count) -> None:
-    for seed in range(count(104, 1000)):
+    for seed in range(count(52, 1000)):
         p = planted(seed)
         rng = rng_of(p)
         problem = p.problem()

@@ -77,7 +77,7 @@ def test_the_library_sees_the_same_functions_and_knows_what_goes_together() -> N
 
 
 def test_the_optimality_conditions_hold_exactly(count: Count) -> None:
-    for p in problems(count(104, 520)):
+    for p in problems(count(52, 520)):
         x, factor = p.x_star, Fraction(p.lower.factor)
         assert p.region.contains(fractions(x)), p.kind
         t = [factor * Fraction(v) for v in p.subgradient + p.normal]
@@ -93,7 +93,7 @@ def test_the_optimality_conditions_hold_exactly(count: Count) -> None:
 
 
 def test_no_point_is_better_below_and_no_tie_above(count: Count) -> None:
-    for p in problems(count(104, 520)):
+    for p in problems(count(52, 520)):
         rng = rng_of(p)
         for z in (p.region.sample(rng), p.region.sample(rng), *wrong_points(p, rng)):
             for near in (1.0, 1e-3):
@@ -131,7 +131,7 @@ def scaled(p: PlantedComposite, level: Level, x: Any) -> Any:
 
 
 def test_a_conic_solver_finds_the_same_two_optima(count: Count) -> None:
-    worst, given_up, number = 0.0, 0, count(40, 208)
+    worst, given_up, number = 0.0, 0, count(20, 208)
     for p in problems(number):
         u = cp.Variable(p.n)
         x = p.x_star + p.unit * u
@@ -159,7 +159,7 @@ def test_a_conic_solver_finds_the_same_two_optima(count: Count) -> None:
 def test_the_penalty_path_knows_nothing_of_the_multipliers_and_agrees(count: Count) -> None:
     """f* >= (min over Z of g + eta f, minus g*)/eta, and the right side tends to f*."""
     gaps, eta = [], 1e-3
-    for p in problems(count(32, 208)):
+    for p in problems(count(16, 208)):
         u = cp.Variable(p.n)
         x = p.x_star + p.unit * u
         both = scaled(p, p.lower, x) + eta * scaled(p, p.upper, x)

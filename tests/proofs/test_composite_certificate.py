@@ -67,7 +67,7 @@ def check(p: PlantedComposite, proof: tb.Certificate, x) -> None:
 
 
 def test_never_wrong_at_any_recorded_step_and_finite_on_every_bounded_one(count):
-    number, finite, bounded = count(52, 520), 0, 0
+    number, finite, bounded = count(26, 520), 0, 0
     widths: list[float] = []
     for p in map(planted_composite, range(0, 520, 520 // number)):
         problem = p.problem(**words(p))
@@ -96,7 +96,7 @@ def test_never_wrong_at_any_recorded_step_and_finite_on_every_bounded_one(count)
 
 def test_never_wrong_about_a_point_from_anywhere(count):
     points = 0
-    for p in map(planted_composite, range(0, 520, count(20, 1))):
+    for p in map(planted_composite, range(0, 520, count(40, 1))):
         problem = p.problem(**words(p))
         run = Run(problem, method(p), problem.start(p.x0))
         for _ in range(12):
@@ -135,7 +135,7 @@ def test_never_wrong_by_hearsay_with_or_without_a_joint_prox(count):
     """Any minorants with any weights prove something; what has no joint prox is relaxed."""
     finite = total = 0
     for kinds in (None, APART):
-        for seed in range(count(52, 416)):
+        for seed in range(count(26, 416)):
             p = planted_composite(seed) if kinds is None else planted_composite(seed, kinds)
             problem = p.problem(**words(p))
             rng = np.random.default_rng(seed)
@@ -288,7 +288,7 @@ def test_ties_are_told_from_x_star():
 
 def test_float32_is_certified_with_float32_rounding(count):
     checked = 0
-    for seed in range(0, 520, count(8, 1)):
+    for seed in range(0, 520, count(20, 1)):
         p = planted_composite(seed)
         problem = p.problem()
         f1, g1 = (in_float32(h) for h in problem.smooth_parts)
@@ -382,7 +382,7 @@ def test_a_falling_direction_is_the_steepest(count):
 def test_the_minimum_over_a_region_is_that_of_a_conic_solver(radius, count):
     """Model + a f2 + mu g2 over Z and a ball: never above, and hardly below."""
     import cvxpy as cp
-    from test_penalties import conic, rules
+    from helpers.penalties import conic, rules
 
     rng = np.random.default_rng(2)
     for _ in range(count(30, 200)):

@@ -93,7 +93,7 @@ def in_words(dimension: int | None) -> str:
         return "not known"
     if dimension == 0:
         return "none: a single minimiser, so nothing is selected"
-    return f"the minimisers fill {dimension} dimension{'s' if dimension > 1 else ''}"
+    return f"the solution set has dimension {dimension}"
 
 
 def _known(value: float | None) -> str:

@@ -98,7 +98,7 @@ def logistic(radius: float = 10.0) -> Built:
 
     The breast cancer data with two columns for each of the ten mean measurements: is it below the
     median, is it not? As either column of a pair is one minus the other, 20 columns have rank 11,
-    and the minimisers of g on R^20 fill 9 dimensions. The shortest of them, p, has |p| = 3.18:
+    and the minimisers of g on R^20 have dimension 9. The shortest of them, p, has |p| = 3.18:
 
         radius > |p|: the ball does not bind, x* = p, and the ties keep their 9 dimensions;
         radius < |p|: the minimiser is unique and lies on the sphere, f* = ½ radius².

@@ -106,8 +106,8 @@ def ill_posed(
 
     b = A truth + noise, with truth the known solution of the integral equation. The singular values
     of A fall without a gap: where they reach rounding the rank is not determined, nor the dimension
-    of the set of minimisers, nor f*. With fewer rows than
-    the singular values above rounding there are n - rows dimensions of ties for sure.
+    of the set of minimisers, nor f*. With fewer rows than singular values above rounding, the
+    solution set has dimension n - rows.
 
     Args:
         equation: PHILLIPS, BAART or FOXGOOD.

@@ -269,7 +269,7 @@ def instance(name: str, **parameters: Any) -> Built:
 
 
 def table() -> str:
-    """All instances as lines of text: name, variables, dimension of the ties, source."""
+    """All instances as lines of text: name, variables, dimension of the solution set, source."""
     rows = [("name", "variables", "ties", "source")]
     for one in INSTANCES:
         ties = "?" if one.dimension is None else f"{one.dimension}"

@@ -68,8 +68,8 @@ def random_inverse(
     matrices of small whole numbers, so that its rank is exactly the given one, divided by a power
     of two near its norm. b = A truth + noise, with truth > 0 in the middle of the domain.
 
-    Without noise and with ``truth`` inside the domain the lower minimisers fill n - rank
-    dimensions, and g* = 0 without rounding. The error bound of least squares has order 2 on R^n and
+    Without noise and with ``truth`` inside the domain the lower minimisers have dimension
+    n - rank, and g* = 0 without rounding. The error bound of least squares has order 2 on R^n and
     on the orthant (Hoffman), and in a ball with a solution inside.
 
     Args:

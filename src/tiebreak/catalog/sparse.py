@@ -29,7 +29,7 @@ def basis_pursuit(
     *Proof.* The builder finds y with A_S'y = sign(x*) on the support S and |A'y| < 1 elsewhere. For
     every x with Ax = b then |x|_1 >= <A'y, x> = <y, b> = <A'y, x*> = |x*|_1, with equality only for
     x = 0 off S, and A_S has full rank: x* is the only solution. A problem without such a y is drawn
-    again. A has full rank: the ties fill n - rows dimensions, and the error bound has order 2.
+    again. A has full rank: the solution set has dimension n - rows, the error bound order 2.
 
     Args:
         rows, variables: of A; fewer rows than variables.
@@ -124,7 +124,7 @@ def lasso_duplicates(
         rows, features: of D.
         copies: how often each column stands in A, at least 2.
         nonzeros: of u*.
-        validation: rows of B; more than nonzeros (copies - 1), the dimension of the ties.
+        validation: rows of B; more than nonzeros (copies - 1), the dimension of the solution set.
         weight: of the Lasso.
         seed: of everything random.
     """

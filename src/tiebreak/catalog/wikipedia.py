@@ -31,8 +31,8 @@ def regression(
     the features. g(x) = ½|Ax - b|² on the training rows, f alike on the others.
 
     With the paper's 75 % there are 801 rows for 730 variables and a single lower minimiser, so
-    nothing is selected; with 25 % there are 267 rows, and 463 dimensions of ties if the ball is
-    large enough to hold a model that fits them.
+    nothing is selected; with 25 % there are 267 rows, and the solution set has dimension 463 if
+    the ball is large enough to hold a model that fits them.
 
     Args:
         file: wikivital_mathematics.json; None for the synthetic twin, and the label says so.

@@ -1,7 +1,4 @@
-"""What a Ray worker does: it holds some rows, and answers what the driver asks of them.
-
-See `tiebreak.distributed.losses`, the driver, which alone imports this file.
-"""
+"""What a Ray worker does: it holds some rows, and replies to what `distributed.rows` asks."""
 
 from __future__ import annotations
 
@@ -19,7 +16,6 @@ import numpy as np
 
 from tiebreak.functions import losses
 from tiebreak.functions.base import PointWithImage
-from tiebreak.functions.linear_loss import LinearLoss
 from tiebreak.linalg import arrays, checks
 from tiebreak.linalg.arrays import Array, mix
 from tiebreak.linalg.images import DeferredImage, DeferredProduct
@@ -37,9 +33,9 @@ Source: TypeAlias = "tuple[str | Path, str | Path] | str | Path | Loader"
 
 
 class Request(NamedTuple):
-    """One look, as every worker gets it.
+    """One evaluation, as every worker gets it.
 
-    It speaks of slots: first images that the worker has kept, then those of the new points, then
+    It refers to slots: first images that the worker has kept, then those of the new points, then
     mixtures (1 - weight) p + weight q of earlier slots.
     """
 
@@ -78,8 +74,8 @@ class Request(NamedTuple):
         return cls(tuple(itertools.accumulate(steps)), points, mixtures, *slots)
 
 
-class Answer(NamedTuple):
-    """The losses at all points that were looked at, and the slopes at the first ones."""
+class Reply(NamedTuple):
+    """The losses at all points of a request, and the slopes at the first ones."""
 
     losses: list[float]
     slopes: Array
@@ -89,14 +85,14 @@ class Answer(NamedTuple):
         return np.concatenate([self.losses, np.ravel(self.slopes)]).tobytes()
 
     @classmethod
-    def unpacked(cls, packed: bytes, slopes: int, n: int) -> Answer:
+    def unpacked(cls, packed: bytes, slopes: int, n: int) -> Reply:
         """What was packed, with so many slopes of n entries."""
         numbers = np.frombuffer(packed)
         split = len(numbers) - slopes * n
         return cls(numbers[:split].tolist(), numbers[split:].reshape(slopes, n))
 
 
-class Facts(NamedTuple):
+class ShardFacts(NamedTuple):
     """What the driver has to know about a shard."""
 
     rows: int
@@ -123,28 +119,29 @@ class Shard:
                 )
             if A.shape[0] == 0:
                 raise ValueError(f"{kind}: A must have at least one row, got none")
-            self.loss: LinearLoss
+            self.loss: losses.LeastSquares | losses.Logistic
             if kind == "LeastSquares":
                 self.loss = losses.LeastSquares(A, b, gram=False)
+                self.target = self.loss.b
             else:
                 self.loss = losses.Logistic(A, b, mean=False)
+                self.target = self.loss.y
         except (ValueError, TypeError, ImportError) as error:
             sentence = str(error).replace(": ", f": shard {number}: ", 1)
             raise type(error)(sentence) from None
-        self.target = self.loss.target
         self.kept: dict[int, PointWithImage] = {}
 
     @property
-    def facts(self) -> Facts:
+    def facts(self) -> ShardFacts:
         matrix = self.loss.matrix
         stored = [matrix.stored] if matrix.is_sparse else (block for _, block in matrix.blocks())
         sizes = (arrays.norm(np.ravel(some).astype(np.float64)) for some in stored)
         target = arrays.norm(self.target.astype(np.float64))
         dtype = str(matrix.prototype.dtype)
-        return Facts(*matrix.shape, dtype, self.names, math.hypot(*sizes), target)
+        return ShardFacts(*matrix.shape, dtype, self.names, math.hypot(*sizes), target)
 
-    def evaluate(self, request: Request) -> Answer | None:
-        """The answer; None if an image is not known here, because this worker is a new one."""
+    def evaluate(self, request: Request) -> Reply | None:
+        """The reply; None if an image is not known here, because this worker is a new one."""
         forward, slots = self.loss.forward, len(request.keys) - len(request.mixtures)
         known = request.keys[: slots - len(request.points)]
         if not all(key in self.kept for key in known):
@@ -160,7 +157,7 @@ class Shard:
         others = {key: self.kept[key] for key in request.alive if key in self.kept}
         self.kept = others | dict(zip(request.keys, map(_settled, places), strict=True))
         slopes = np.array([s.slope for s in seen], dtype=self.loss.matrix.prototype.dtype)
-        return Answer([s.value for s in seen] + values, slopes)
+        return Reply([s.value for s in seen] + values, slopes)
 
     def normal(self, x: Array) -> Array:
         """A'A x."""
@@ -172,13 +169,9 @@ class Shard:
     def digest(self) -> str:
         """A short name for the rows and their targets."""
         state = hashlib.blake2b(digest_size=16)
-        matrix = self.loss.matrix
-        pieces = [self.target]
-        if matrix.is_sparse:
-            pieces += [matrix.entries.indices, matrix.entries.indptr, matrix.entries.data]
-        else:
-            pieces += [matrix.entries]
-        for piece in pieces:
+        A = self.loss.matrix.entries
+        parts = (A.indices, A.indptr, A.data) if self.loss.matrix.is_sparse else (A,)
+        for piece in (self.target, *parts):
             state.update(f"{piece.dtype.str}{piece.shape}".encode())
             state.update(np.ascontiguousarray(piece).data)
         return state.hexdigest()
@@ -204,20 +197,20 @@ class Worker:
     def shards(self) -> list[Shard]:
         return [Shard(self._kind, i, s, self._target) for i, s in self._sources.items()]
 
-    def facts(self) -> list[Facts]:
+    def facts(self) -> list[ShardFacts]:
         return [shard.facts for shard in self.shards]
 
-    def evaluate(self, request: Request) -> Answer | None:
+    def evaluate(self, request: Request) -> Reply | None:
         with arrays.quiet():
-            answers = [shard.evaluate(request) for shard in self.shards]
-        found = [answer for answer in answers if answer is not None]
-        return total(found) if len(found) == len(answers) else None
+            replies = [shard.evaluate(request) for shard in self.shards]
+        found = [reply for reply in replies if reply is not None]
+        return total(found) if len(found) == len(replies) else None
 
-    def answer(self, packed: bytes) -> bytes | None:
-        """`look`, as it travels."""
+    def reply(self, packed: bytes) -> bytes | None:
+        """`evaluate`, as it travels."""
         matrix = self.shards[0].loss.matrix
-        answer = self.evaluate(Request.unpacked(packed, matrix.shape[1], matrix.prototype.dtype))
-        return None if answer is None else answer.packed()
+        reply = self.evaluate(Request.unpacked(packed, matrix.shape[1], matrix.prototype.dtype))
+        return None if reply is None else reply.packed()
 
     def normal(self, x: Array) -> Array:
         """A'A x."""
@@ -232,10 +225,10 @@ def summed(terms: Iterable[Array]) -> Array:
     return functools.reduce(operator.add, terms)
 
 
-def total(answers: Sequence[Answer]) -> Answer:
-    """The sum of some answers, in their order."""
-    losses = [sum(parts) for parts in zip(*(answer.losses for answer in answers), strict=True)]
-    return Answer(losses, summed(answer.slopes for answer in answers))
+def total(replies: Sequence[Reply]) -> Reply:
+    """The sum of some replies, in their order."""
+    losses = [sum(parts) for parts in zip(*(reply.losses for reply in replies), strict=True)]
+    return Reply(losses, summed(reply.slopes for reply in replies))
 
 
 # -- reading a shard ------------------------------------------------------------------------------

@@ -136,7 +136,7 @@ def compare(
         name: of the problem, for the rows and the picture.
 
     Returns:
-        A Comparison: ``print`` it, ``.plot()`` it, look at its ``.rows``.
+        A Comparison: ``print`` it, ``.plot()`` it, read its ``.rows``.
     """
     if not isinstance(problem, Problem):
         raise TypeError(f"compare: problem must be a Problem, got {checks.what_it_is(problem)}")
@@ -166,7 +166,7 @@ def compare(
 
 
 def reference(problem: Problem) -> tuple[Answer, str]:
-    """f*, g* and x* by structure (``Exact``), and where they come from in words."""
+    """f*, g* and x* by direct factorisation (``Exact``), and where they come from in words."""
     unknown = Answer(math.nan, math.nan)
     n, domain = problem.dimension or 1, type(problem.domain).__name__
     limit = math.inf if problem.is_smooth else PENALISED
@@ -200,11 +200,11 @@ def _entrants(
         raise ValueError("compare: methods must name at least one method, got none")
     entrants: list[Entrant] = []
     refused: dict[str, str] = {}
-    for label, method in chosen:
-        if refusal := method.check(problem):
-            refused[label] = refusal.sentence
+    for entrant in chosen:
+        if refusal := entrant.method.check(problem):
+            refused[entrant.label] = refusal.sentence
         else:
-            entrants.append(Entrant(_unused(label, entrants), method))
+            entrants.append(entrant._replace(label=_unused(entrant.label, entrants)))
     if not entrants:
         raise ValueError(f"compare: no method takes this problem: {'; '.join(refused.values())}")
     return entrants, refused

@@ -13,20 +13,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tiebreak.driver.checkpoint import write_atomically
+from tiebreak.experiments.claims import CUTS
 from tiebreak.experiments.race import Record
-from tiebreak.experiments.verdicts import (
-    CUTS,
-    PULLS,
-    RATES,
-    ROUNDING,
-    Axis,
-    Column,
-    Facts,
-    Scene,
-    UnknownHere,
-    measured_slopes,
-    scenes_of,
-)
+from tiebreak.experiments.rates import PULLS, RATES, measured_slopes
+from tiebreak.experiments.scenes import ROUNDING, Axis, Column, Facts, Scene, UnknownHere, scenes_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -50,7 +40,7 @@ FACES = ("black", "0.75", "white")  # of the measured rates: full, weak, no pull
 BOTH: tuple[Column, Column] = ("lower_error", "upper_error")
 
 
-class Look(NamedTuple):
+class LineStyle(NamedTuple):
     """How a method is drawn."""
 
     color: str
@@ -59,28 +49,28 @@ class Look(NamedTuple):
     width: float = 1.4
 
 
-LOOKS = {
-    "a-irg": Look("#e69f00", "--", "o"),
-    "cg-bio": Look("#56b4e9", "-.", "s"),
-    "cg-bio, 2/(k+2)": Look("#56b4e9", ":", "d"),
-    "bi-sg": Look("#009e73", (0, (6, 1.5)), "^"),
-    "sea": Look("#cc79a7", (0, (1, 1)), "v"),
-    "r-apm": Look("#0072b2", "-", "D"),
-    "pb-apg": Look("#d55e00", (0, (4, 1, 1, 1, 1, 1)), "P"),
-    "bisec-bio": Look("#7f7f7f", "-", "X"),
-    "bisec-bio (last iterate)": Look("#7f7f7f", ":", "x", 1.0),
-    "agm-bio": Look("black", "-", "*", 2.2),
-    "p-agm-bio": Look("black", "-", "*", 2.2),  # its twin with penalties
-    CUTS[0]: Look("black", "-", "*", 2.2),
-    CUTS[1]: Look("#0072b2", "--", "o"),
-    CUTS[2]: Look("#d55e00", "-.", "s"),
+STYLES = {
+    "a-irg": LineStyle("#e69f00", "--", "o"),
+    "cg-bio": LineStyle("#56b4e9", "-.", "s"),
+    "cg-bio, 2/(k+2)": LineStyle("#56b4e9", ":", "d"),
+    "bi-sg": LineStyle("#009e73", (0, (6, 1.5)), "^"),
+    "sea": LineStyle("#cc79a7", (0, (1, 1)), "v"),
+    "r-apm": LineStyle("#0072b2", "-", "D"),
+    "pb-apg": LineStyle("#d55e00", (0, (4, 1, 1, 1, 1, 1)), "P"),
+    "bisec-bio": LineStyle("#7f7f7f", "-", "X"),
+    "bisec-bio (last iterate)": LineStyle("#7f7f7f", ":", "x", 1.0),
+    "agm-bio": LineStyle("black", "-", "*", 2.2),
+    "p-agm-bio": LineStyle("black", "-", "*", 2.2),  # its twin with penalties
+    CUTS[0]: LineStyle("black", "-", "*", 2.2),
+    CUTS[1]: LineStyle("#0072b2", "--", "o"),
+    CUTS[2]: LineStyle("#d55e00", "-.", "s"),
 }
-OTHERS = [Look(f"C{i}", line, "p") for i, line in enumerate(("-", "--", "-.", ":"), start=5)]
+OTHERS = [LineStyle(f"C{i}", line, "p") for i, line in enumerate(("-", "--", "-.", ":"), start=5)]
 
 
-def look_of(method: str) -> Look:
-    """The look of a method; one that nobody knows gets one that stays the same for its name."""
-    return LOOKS.get(method.lower(), OTHERS[sum(map(ord, method)) % len(OTHERS)])
+def style_of(method: str) -> LineStyle:
+    """The style of a method; an unknown one gets one that depends on its name alone."""
+    return STYLES.get(method.lower(), OTHERS[sum(map(ord, method)) % len(OTHERS)])
 
 
 # -- the pictures ---------------------------------------------------------------------------------
@@ -113,7 +103,7 @@ def ablation(rows: Sequence[Record], title: str, path: Path | None = None) -> An
 def rates(
     rows: Sequence[Record], facts: dict[str, Facts], title: str, path: Path | None = None
 ) -> Any:
-    """Measured rates beside the published ones, row by row of the paper's table 1."""
+    """Measured rates next to the published ones, row by row of the paper's table 1."""
     figure = _new_figure(10.0, 5.0)
     axes = figure.subplots(1, 2, sharey=True)
     scenes = scenes_of(rows, "table1", facts)
@@ -201,16 +191,17 @@ def _draw(ax: Axes, scene: Scene, column: Column, axis: Axis) -> dict[str, Any]:
         if not curves:  # a method of one step, such as Exact, has no curve
             continue
         at, middle, low, high = _summary(curves)
-        look = look_of(method)
+        style = style_of(method)
         (handles[method],) = ax.plot(
             at, middle,
-            color=look.color, linestyle=look.line, linewidth=look.width,
-            marker=look.marker, markersize=9.0 if look.marker == "*" else 5.5, markeredgewidth=0.5,
-            markeredgecolor=look.color if look.marker == "x" else "white",
-            markevery=(0.02 + 0.018 * len(handles), 0.16), zorder=3 if look.width > 2.0 else 2,
+            color=style.color, linestyle=style.line, linewidth=style.width,
+            marker=style.marker, markersize=9.0 if style.marker == "*" else 5.5,
+            markeredgewidth=0.5,
+            markeredgecolor=style.color if style.marker == "x" else "white",
+            markevery=(0.02 + 0.018 * len(handles), 0.16), zorder=3 if style.width > 2.0 else 2,
         )  # fmt: skip
         if len(curves) > 1:
-            ax.fill_between(at, low, high, color=look.color, alpha=0.12, linewidth=0)
+            ax.fill_between(at, low, high, color=style.color, alpha=0.12, linewidth=0)
         seen.append(middle)
     errors = np.concatenate(seen)
     shown = errors[errors > DEPTH * np.max(errors, initial=0.0)]

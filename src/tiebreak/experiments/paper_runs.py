@@ -10,12 +10,12 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from tiebreak.algorithms.agm_bio import AGMBiO
-from tiebreak.algorithms.base import Method, StateReport
+from tiebreak.algorithms.base import Method
 from tiebreak.algorithms.levels import GivenLevels
 from tiebreak.algorithms.rivals.a_irg import AIRG
 from tiebreak.algorithms.rivals.bi_sg import BiSG
@@ -28,13 +28,12 @@ from tiebreak.catalog.built import Built
 from tiebreak.catalog.instances import instance
 from tiebreak.driver.solve import solve
 from tiebreak.exact.method import Exact
+from tiebreak.experiments.claims import AGM, BISECTION
 from tiebreak.experiments.compare import reference
 from tiebreak.experiments.race import Answer, Entrant, Record, race
-from tiebreak.experiments.verdicts import AGM, BISECTION, TAIL, Facts
+from tiebreak.experiments.scenes import TAIL, Facts
 from tiebreak.linalg.arrays import Array
-from tiebreak.linalg.refusals import Refusal
 from tiebreak.problem import Problem
-from tiebreak.proofs.evidence import StepEvidence
 from tiebreak.sets.domains import Space
 
 # Steps of figure 1: the paper's instance (eta = 1/(K+1) = 1.25e-5), the variant, other splits.
@@ -114,7 +113,8 @@ def _ends(rows: Sequence[Record], tail: float) -> list[Record]:
 
 def _parameters(entrant: Entrant, problem: Problem) -> str:
     """What the method says about itself, and how it was made."""
-    return f"{entrant.method.describe(problem)}: `{entrant.method!r}`"
+    where = f"; watched at {entrant.words}" if entrant.point is not None else ""
+    return f"{entrant.method.describe(problem)}{where}: `{entrant.method!r}`"
 
 
 # -- figure 1 -------------------------------------------------------------------------------------
@@ -207,56 +207,6 @@ def _refusals(problem: Problem, methods: dict[str, Method]) -> dict[str, str]:
 # -- figure 2 -------------------------------------------------------------------------------------
 
 
-class WatchedState(NamedTuple):
-    """The state of a method, and the point at which it is watched."""
-
-    inner: Any
-    x: Array
-    upper_value: float
-    lower_value: float
-    evidence: StepEvidence
-
-
-@dataclass(frozen=True)
-class Watched(Method):
-    """A method, watched at another point than the one its theorem speaks of.
-
-    Args:
-        method: the method.
-        point: where to look, given its state.
-        words: that point in words.
-    """
-
-    method: Method
-    point: Callable[[Any], Array]
-    words: str
-
-    name: ClassVar[str] = "watched"
-
-    def __repr__(self) -> str:
-        return repr(self.method)
-
-    def check(self, problem: Problem) -> Refusal | None:
-        return self.method.check(problem)
-
-    def describe(self, problem: Problem) -> str:
-        return f"{self.method.describe(problem)}; watched at {self.words}"
-
-    def init(self, problem: Problem, x0: Array) -> WatchedState:
-        return self._at(problem, self.method.init(problem, x0))
-
-    def step(self, problem: Problem, state: WatchedState) -> WatchedState:
-        return self._at(problem, self.method.step(problem, state.inner))
-
-    def report(self, state: WatchedState) -> StateReport:
-        return StateReport(self.method.report(state.inner).finished)
-
-    def _at(self, problem: Problem, inner: Any) -> WatchedState:
-        x = self.point(inner)
-        values = problem.upper.value(x), problem.lower.value(x)
-        return WatchedState(inner, x, *values, inner.evidence)
-
-
 class BiSGFromOne(BiSG):
     """Bi-SG with its steps counted from k = 1: the first upper step is c/2^alpha, not c."""
 
@@ -281,7 +231,7 @@ def inverse_entrants(problem: Problem, steps: int) -> list[Entrant]:
         Entrant("R-APM", RAPM(eta=1.0 / (steps + 1))),
         Entrant("PB-APG", PBAPG(penalty=1e4)),
         Entrant("Bisec-BiO", bisection),
-        Entrant(BISECTION, Watched(bisection, lambda state: state.inner, "its last iterate")),
+        Entrant(BISECTION, bisection, lambda state: state.inner, "its last iterate"),
         Entrant(AGM, AGMBiO(gamma=inverse_gamma(problem, steps))),
     ]
 
@@ -335,15 +285,16 @@ def _inverse_checks(
     problem, n = built.problem, built.variables
     answer = Answer(0.5 / n, 0.0, built.solution)
     gamma = inverse_gamma(problem, steps)
-    outside = Watched(
-        BiSG(alpha=0.75, c=1.0), lambda state: state.turns.g_out.at, "x_k, outside its theorem"
-    )
+    outside = Entrant(
+        "Bi-SG", BiSG(alpha=0.75, c=1.0),
+        lambda state: state.turns.g_out.at, "x_k, outside its theorem",
+    )  # fmt: skip
     methods = {
         "gamma ten times larger": Entrant(AGM, AGMBiO(gamma=10.0 * gamma)),
         "gamma ten times smaller": Entrant(AGM, AGMBiO(gamma=0.1 * gamma)),
         "levels given, g_k = g*": Entrant(AGM, AGMBiO(gamma=gamma, levels=GivenLevels(0.0))),
         "Bi-SG counted from k = 1": Entrant("Bi-SG", BiSGFromOne(alpha=0.75, c=1.0)),
-        "Bi-SG watched at x_k": Entrant("Bi-SG", outside),
+        "Bi-SG watched at x_k": outside,
     }
     for what, entrant in methods.items():
         name = f"n = {n}, {what}, seed {seed}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,6 +33,8 @@ class Entrant(NamedTuple):
 
     label: str
     method: Method
+    point: Callable[[Any], Array] | None = None  # of its state: where it is measured, x if None
+    words: str = ""  # that point in words
 
 
 class Record(NamedTuple):
@@ -80,10 +82,10 @@ def race(
     """
     start = problem.start(x0)
     rows = []
-    for label, method in entrants:
-        if refusal := method.check(problem):
+    for entrant in entrants:
+        if refusal := entrant.method.check(problem):
             raise ValueError(refusal.sentence)
-        method = method.planned(max(steps, 1))
+        method = entrant.method.planned(max(steps, 1))
         with arrays.quiet():
             # Constants such as L_g are found once and kept: nobody pays for the others.
             method.init(problem, start)
@@ -94,22 +96,23 @@ def race(
                 going = run.iteration < steps and run.seconds < seconds and not has_ended
                 if run.iteration >= due or not going:
                     with run.paused():
-                        rows.append(_record(run, answer, experiment, instance, label))
+                        rows.append(_record(run, answer, experiment, instance, entrant))
                     due = run.iteration + max(1, run.iteration // 100)
                 going = going and run.step()  # not finite: its last row was not long ago
     return rows
 
 
-def _record(run: Run, answer: Answer, experiment: str, instance: str, label: str) -> Record:
-    state, counts = run.state, run.counts
-    distance = math.nan
-    if answer.solution is not None:
-        distance = arrays.norm(state.x - answer.solution)
+def _record(run: Run, answer: Answer, experiment: str, instance: str, entrant: Entrant) -> Record:
+    state, counts, problem = run.state, run.counts, run.problem
+    x, upper, lower = state.x, state.upper_value, state.lower_value
+    gradients = counts.upper_gradients + counts.lower_gradients
+    if entrant.point is not None:
+        x = entrant.point(state)
+        upper, lower = problem.upper.value(x), problem.lower.value(x)
+    distance = math.nan if answer.solution is None else arrays.norm(x - answer.solution)
     return Record(
-        experiment, instance, label,
-        run.iteration, counts.upper_gradients + counts.lower_gradients, run.seconds,
-        state.upper_value, state.lower_value,
-        abs(state.upper_value - answer.upper), state.lower_value - answer.lower, distance,
+        experiment, instance, entrant.label, run.iteration, gradients, run.seconds,
+        upper, lower, abs(upper - answer.upper), lower - answer.lower, distance,
     )  # fmt: skip
 
 

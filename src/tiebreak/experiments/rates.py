@@ -1,14 +1,22 @@
-"""How fast an error falls: the slope of a log-log plot, measured so that it can be trusted."""
+"""How fast an error falls: the paper's table 1, and slopes of log-log plots to compare with it."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-BINS_PER_DECADE = 8
+from tiebreak.experiments.scenes import ROUNDING, Axis, Scene, UnknownHere
+
+BINS_PER_DECADE = 8  # each wide enough to hold a top of an oscillating run
 FEWEST = 3  # points that make a slope
+DECADES = 2.0  # of iterations, over which a rate is measured
+FITTED = 0.05  # how far a fitted slope may stay behind the published rate
+LOGARITHM = 0.15  # the slope of a factor log k over the same decades, 1/ln(1000)
+# How hard the slope of f at x* pulls away from the minimisers of g, and how such names end.
+PULLS = {1.0: "", 0.1: ", weak pull", 0.0: ", no pull"}
 
 
 def slope(
@@ -48,3 +56,58 @@ def slope(
         return -math.inf if len(points) >= FEWEST else math.nan
     x, y = zip(*((at, math.log10(max(error, tiny))) for at, error in until_zero), strict=True)
     return float(np.polyfit(x, y, 1)[0])
+
+
+class PublishedRate(NamedTuple):
+    """A row of the paper's table 1, as rates: errors fall like (steps)^-rate."""
+
+    label: str
+    quote: str
+    upper: float
+    lower: float
+    axis: Axis = "iteration"
+
+    @property
+    def allowed(self) -> float:
+        """How far a slope may stay behind: Õ hides a logarithm."""
+        return FITTED + (LOGARITHM if "Õ" in self.quote else 0.0)
+
+
+RATES = (
+    PublishedRate("a-IRG", "O(1/eps_f^4), O(1/eps_g^4)", 0.25, 0.25),
+    PublishedRate(
+        "Bi-SG", "O(1/eps_f^(1/(1-alpha))), O(1/eps_g^(1/alpha)); alpha = 3/4", 0.25, 0.75
+    ),
+    PublishedRate("SEA", "O(1/eps_f²), O(1/eps_g²)", 0.5, 0.5),
+    PublishedRate("CG-BiO", "O(1/eps_f), O(1/eps_g)", 1.0, 1.0),
+    PublishedRate("R-APM", "O(1/eps_f), O(1/eps_g)", 1.0, 1.0),
+    PublishedRate("AGM-BiO", "O(1/eps_f^0.5), O(1/eps_g)", 2.0, 1.0),
+    PublishedRate("R-APM, order 1", "O(1/eps_f^0.5), O(1/eps_g^0.5)", 2.0, 2.0),
+    PublishedRate("Bisec-BiO", "Õ(max(1/eps_f^0.5, 1/eps_g^0.5))", 2.0, 2.0, "gradients"),
+    PublishedRate("AGM-BiO, order 1", "O(1/eps_f^0.5), Õ(1/eps_g^0.5)", 2.0, 2.0),
+    PublishedRate("PB-APG, order 2", "O(1/eps_f^(0.5 r)) + O(1/eps_g^0.5); r = 2", 1.0, 2.0),
+    PublishedRate(
+        "AGM-BiO, order 2",
+        "Õ(1/eps_f^((2r-1)/(2r))), Õ(1/eps_g^((2r-1)/(2r))); r = 2", 4 / 3, 4 / 3,
+    ),
+)  # fmt: skip
+
+
+def measured_slopes(scene: Scene, row: PublishedRate) -> dict[str, float]:
+    """The slopes over the last two decades: (f - f*)+, g - g* and |f - f*|.
+
+    The published rates bound f - f* from above; the last is given for comparison.
+    """
+    every = scene.runs[0].get(row.label, ())
+    rows = sorted((r for r in every if r.iteration > 0), key=lambda r: r[3:5])
+    if not rows:
+        raise UnknownHere(f"there are no rows of {row.label}")
+    k = [getattr(r, row.axis) for r in rows]
+    best = scene.facts.upper_optimum
+    floor_f = ROUNDING * max(abs(r.upper) for r in every)
+    floor_g = ROUNDING * max(abs(r.lower) for r in every)
+    return {
+        "upper": slope(k, [r.upper - best for r in rows], DECADES, floor_f),
+        "lower": slope(k, [r.lower_error for r in rows], DECADES, floor_g),
+        "|f - f*|": slope(k, [r.upper_error for r in rows], DECADES, floor_f),
+    }

@@ -5,22 +5,15 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from statistics import median
 
 from tiebreak.catalog.built import in_words
+from tiebreak.experiments.claims import CLAIMS
 from tiebreak.experiments.paper_runs import Experiment
 from tiebreak.experiments.race import Record
-from tiebreak.experiments.verdicts import (
-    CLAIMS,
-    PULLS,
-    RATES,
-    Facts,
-    Scene,
-    UnknownHere,
-    Verdict,
-    measured_slopes,
-    scenes_of,
-    verdicts,
-)
+from tiebreak.experiments.rates import PULLS, RATES, measured_slopes
+from tiebreak.experiments.scenes import Scene, UnknownHere, scenes_of
+from tiebreak.experiments.verdicts import Verdict, verdicts
 
 
 def report(found: Experiment, rows: Sequence[Record], pictures: Sequence[str], made: str) -> str:
@@ -42,7 +35,9 @@ def report(found: Experiment, rows: Sequence[Record], pictures: Sequence[str], m
             "below. What the paper says about its data cannot be tested on it.",
             "",
         ]
-    lines += _summary(judged)
+    counts = Counter(verdict.outcome for verdict in judged)
+    outcomes = ", ".join(f"{number} {outcome}" for outcome, number in counts.items())
+    lines += [f"Verdicts: {outcomes} (a claim is judged once per instance and axis).", ""]
     lines += ["## The paper's claims", "", *_verdict_table(judged)]
     lines += _checks(found, rows)
     lines += ["## Instances", "", *_instance_table(scenes)]
@@ -50,7 +45,8 @@ def report(found: Experiment, rows: Sequence[Record], pictures: Sequence[str], m
         lines += ["## Rates", "", *_rate_table(scenes)]
     lines += ["## Where every method ended", "", *_final_tables(scenes)]
     lines += ["## Parameters", "", *_parameter_tables(found, scenes)]
-    lines += ["## How the claims are judged", "", *_rules(found.name)]
+    rules = [[claim.key, claim.rule] for claim in CLAIMS[found.name]]
+    lines += ["## How the claims are judged", "", *_table(["", "Rule"], rules)]
     lines += ["## Files", "", "- `rows.csv`: every number above comes from it."]
     lines += [f"- `{name}`: drawn from `rows.csv`." for name in pictures]
     if not pictures:
@@ -58,19 +54,11 @@ def report(found: Experiment, rows: Sequence[Record], pictures: Sequence[str], m
     return "\n".join(lines) + "\n"
 
 
-def _summary(judged: Sequence[Verdict]) -> list[str]:
-    counts = Counter(verdict.outcome for verdict in judged)
-    said = ", ".join(f"{number} {outcome}" for outcome, number in counts.items())
-    return [f"Verdicts: {said} (a claim is judged once per instance and axis).", ""]
-
-
 def _verdict_table(judged: Sequence[Verdict]) -> list[str]:
-    cells = [[v.claim, _quoted(v), v.place or "-", f"**{v.outcome}**", v.numbers] for v in judged]
+    cells = [
+        [v.claim, f"“{v.quote}”", v.place or "-", f"**{v.outcome}**", v.numbers] for v in judged
+    ]
     return _table(["", "The paper says", "Instance", "Verdict", "Decided by"], cells)
-
-
-def _quoted(verdict: Verdict) -> str:
-    return f"“{verdict.quote}”"
 
 
 def _checks(found: Experiment, rows: Sequence[Record]) -> list[str]:
@@ -97,20 +85,15 @@ def _checks(found: Experiment, rows: Sequence[Record]) -> list[str]:
 def _instance_table(scenes: Mapping[str, Scene]) -> list[str]:
     cells = []
     for name, scene in scenes.items():
-        facts = scene.facts
+        facts, dimension = scene.facts, scene.facts.dimension
+        solutions = "-" if dimension is None else f"dimension {dimension} ({in_words(dimension)})"
         cells.append([
-            name, facts.label or "-", _ties(facts), _number(facts.upper_optimum, 12),
+            name, facts.label or "-", solutions, _number(facts.upper_optimum, 12),
             _number(facts.lower_optimum, 12), facts.source or "-",
             *(_number(L, 6) for L in facts.smoothness), f"{len(scene.runs)}",
         ])  # fmt: skip
     header = ["Instance", "Data", "Solution set", "f*", "g*", "Source", "L_f", "L_g", "Starts"]
     return _table(header, cells)
-
-
-def _ties(facts: Facts) -> str:
-    if facts.dimension is None:
-        return "-"
-    return f"dimension {facts.dimension} ({in_words(facts.dimension)})"
 
 
 def _final_tables(scenes: Mapping[str, Scene]) -> list[str]:
@@ -131,27 +114,22 @@ def _final_tables(scenes: Mapping[str, Scene]) -> list[str]:
 
 def _middle(values: Iterable[float]) -> float:
     """The median of the numbers that are there."""
-    known = sorted(value for value in values if not math.isnan(value))
-    if not known:
-        return math.nan
-    half = len(known) // 2
-    return known[half] if len(known) % 2 else 0.5 * (known[half - 1] + known[half])
+    known = [value for value in values if not math.isnan(value)]
+    return median(known) if known else math.nan
 
 
 def _rate_table(scenes: Mapping[str, Scene]) -> list[str]:
     cells = []
-    for row in RATES:
-        for name in (row.label + ending for ending in PULLS.values()):
-            if name not in scenes:
-                continue
-            try:
-                measured = measured_slopes(scenes[name], row)
-            except UnknownHere:
-                continue
-            upper, lower, absolute = (_slope(measured[what]) for what in measured)
-            published = (f"{-row.upper:.3g}", f"{-row.lower:.3g}")
-            label = scenes[name].facts.label
-            cells.append([name, published[0], upper, absolute, published[1], lower, label])
+    for row, name in ((row, row.label + ending) for row in RATES for ending in PULLS.values()):
+        try:
+            measured = measured_slopes(scenes[name], row).values()
+        except (KeyError, UnknownHere):
+            continue
+        upper, lower, absolute = ("-" if math.isnan(s) else f"{s:.2f}" for s in measured)
+        label = scenes[name].facts.label
+        cells.append(
+            [name, f"{-row.upper:.3g}", upper, absolute, f"{-row.lower:.3g}", lower, label]
+        )
     header = [
         "Method", "f - f*: published", "measured", "|f - f*| measured",
         "g - g*: published", "measured", "Planted instance",
@@ -165,10 +143,6 @@ def _rate_table(scenes: Mapping[str, Scene]) -> list[str]:
     ]
 
 
-def _slope(measured: float) -> str:
-    return "-" if math.isnan(measured) else f"{measured:.2f}"
-
-
 def _parameter_tables(found: Experiment, scenes: Mapping[str, Scene]) -> list[str]:
     lines = []
     for name in scenes:
@@ -176,10 +150,6 @@ def _parameter_tables(found: Experiment, scenes: Mapping[str, Scene]) -> list[st
             cells = [[label, text] for label, text in found.parameters[name]]
             lines += [f"**{name}**", "", *_table(["Method", "Parameters"], cells)]
     return lines
-
-
-def _rules(experiment: str) -> list[str]:
-    return _table(["", "Rule"], [[claim.key, claim.rule] for claim in CLAIMS[experiment]])
 
 
 def _number(value: float, digits: int) -> str:

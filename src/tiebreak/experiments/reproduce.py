@@ -14,8 +14,6 @@ from tiebreak.experiments.race import Record, read_rows, write_rows
 from tiebreak.experiments.report import report
 from tiebreak.experiments.verdicts import Verdict, verdicts
 
-WHAT = ("fig1", "fig2", "table1")
-
 
 @dataclass(frozen=True)
 class Reproduction:
@@ -46,24 +44,22 @@ def reproduce(
         The verdicts and the files. Each file is whole or not there; a report.md in the folder
         belongs to the rows.csv beside it.
     """
-    if what not in WHAT:
-        raise ValueError(f"reproduce: what must be one of {', '.join(WHAT)}, got {what!r}")
+    file = None if data is None else Path(data)
+    experiments: dict[str, Callable[[], Experiment]] = {
+        "fig1": lambda: paper_runs.figure_1(file, quick, say),
+        "fig2": lambda: paper_runs.figure_2(quick, say),
+        "table1": lambda: table.table_1(quick, say),
+    }
+    if what not in experiments:
+        raise ValueError(f"reproduce: what must be one of {', '.join(experiments)}, got {what!r}")
     if data is not None and what != "fig1":
         raise ValueError(f"reproduce: data belongs to fig1, got it with {what}")
     began = time.perf_counter()
-    found = _run(what, None if data is None else Path(data), quick, say)
+    found = experiments[what]()
     seconds = time.perf_counter() - began
     options = (" --quick" if quick else "") + (f" --data {Path(data).name}" if data else "")
     made = f"Made by `tiebreak reproduce {what}{options}` in {seconds:.0f} s."
     return write(found, Path(out), made, say)
-
-
-def _run(what: str, data: Path | None, quick: bool, say: Say) -> Experiment:
-    if what == "fig1":
-        return paper_runs.figure_1(data, quick, say)
-    if what == "fig2":
-        return paper_runs.figure_2(quick, say)
-    return table.table_1(quick, say)
 
 
 def write(found: Experiment, folder: Path, made: str, say: Say) -> Reproduction:

@@ -27,9 +27,11 @@ from tiebreak.algorithms.rivals.sea import SEA
 from tiebreak.catalog.built import Matrix
 from tiebreak.catalog.instances import instance
 from tiebreak.experiments.ablation import CutAt
+from tiebreak.experiments.claims import CUTS
 from tiebreak.experiments.paper_runs import Experiment, Say
 from tiebreak.experiments.race import Answer, Entrant
-from tiebreak.experiments.verdicts import CUTS, PULLS, RATES, Facts
+from tiebreak.experiments.rates import PULLS, RATES
+from tiebreak.experiments.scenes import Facts
 from tiebreak.functions.elementary import Linear, SquaredNorm
 from tiebreak.functions.losses import LeastSquares
 from tiebreak.linalg.arrays import Array

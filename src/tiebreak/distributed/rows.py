@@ -1,0 +1,345 @@
+"""A matrix whose rows live in Ray workers: what the driver knows of it, and how it asks them.
+
+A worker holds some rows A_i and the images A_i p of the points p that the run still refers to. One
+evaluation is one round: the new points go out, with the recipe for mixing the points of the
+evaluation from these and from the kept ones; losses and slopes come back and are summed in the
+order of the workers. No image and no row ever travels, and no point is sent twice.
+
+Several threads may ask the same workers: a lock holds what the driver notes of a round together
+with its sending, so that workers get rounds in the order in which they were noted.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import math
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
+
+import numpy as np
+
+from tiebreak.distributed.shards import (
+    Loader,
+    Reply,
+    Request,
+    ShardFacts,
+    Source,
+    Worker,
+    summed,
+    total,
+)
+from tiebreak.linalg.arrays import Array, Image, mix
+from tiebreak.linalg.images import DeferredImage
+from tiebreak.linalg.matrices import Matrix
+
+RESTARTS = 8  # of a worker: one that dies more often would do so for ever
+INLINE = 100 * 1024  # bytes: what is larger, Ray puts into its store, and once is enough for all
+RECENT = 8  # mixtures kept to recognise a point to be multiplied anew: a step makes fewer
+
+
+class Traffic(NamedTuple):
+    """Numbers that went to the workers and came back, one worker's share; ``rounds`` of them."""
+
+    rounds: int = 0
+    points: float = 0.0  # the entries of points that went out
+    recipe: float = 0.0  # what says what to do with them; eight bytes of it are a number
+    slopes: float = 0.0  # the entries of slopes that came back
+    scalars: float = 0.0  # losses
+
+
+class Stored:
+    """A function in Ray's store, for one that carries many rows along.
+
+    As an argument of the actor Ray would put it there as well, but forget it once the worker has
+    begun; and then the worker could not be restarted.
+    """
+
+    def __init__(self, loader: Loader) -> None:
+        import ray
+
+        self.reference = ray.put(loader)
+
+    def __call__(self) -> tuple[Any, Any]:
+        import ray
+
+        loader: Loader = ray.get(self.reference)
+        return loader()
+
+
+class Remote(DeferredImage):
+    """The image of a point, as a name for what the workers hold; its ``point`` is here.
+
+    Before any worker has it, it is the point alone, or a mixture (p, q, weight) of two others.
+    With both, the workers make the point from p and q but multiply it anew.
+    """
+
+    def __init__(
+        self,
+        home: Rows,
+        point: Array | None = None,
+        mixture: tuple[Remote, Remote, float] | None = None,
+    ) -> None:
+        self.home, self.mixture, self.key = home, mixture, -1
+        self.is_anew, self._point = point is not None, point
+
+    @property
+    def value(self) -> Remote:  # type: ignore[override]
+        """Itself: nothing here is left to be summed."""
+        return self
+
+    @property
+    def is_kept(self) -> bool:
+        """Do the workers have it?"""
+        return self.key >= 0
+
+    @property
+    def point(self) -> Array:
+        """The point, by the same arithmetic as everywhere: equal to the last bit."""
+        if self._point is None:
+            assert self.mixture is not None
+            p, q, weight = self.mixture
+            self._point = mix(p.point, q.point, weight)
+        return self._point
+
+    def mixed(self, p: Image, q: Image, weight: float) -> Remote:
+        made = Remote(self.home, mixture=(self.home.remote(p), self.home.remote(q), weight))
+        self.home.note(made)
+        return made
+
+    def at(self, x: Array) -> Remote:
+        """Itself, with its point x, which then need not be mixed again."""
+        if self._point is None:
+            self._point = x
+        return self
+
+    def known(self) -> Remote:
+        """Itself, and where no worker has it yet, as nothing but its point."""
+        self._point, self.mixture = self.point, None
+        return self
+
+    def saved(self) -> Array:
+        """The point: it outlives all workers."""
+        return self.point
+
+
+class Rows(Matrix):
+    """A matrix whose rows are in Ray workers: what the driver knows of it, and how it asks them."""
+
+    shares_passes = is_pass_expensive = True
+    is_lanczos_cheap = is_explicit = False
+    in_float64 = None  # the workers compute in the precision of their rows
+
+    def __init__(
+        self, kind: str, sources: Sequence[Source], target: str | None, workers: int
+    ) -> None:
+        ray = _ray(kind)
+        self.kind, self.traffic = kind, Traffic()
+        self._lock = threading.Lock()  # for all that changes from round to round
+        self._recent = deque[Remote](maxlen=RECENT)
+        self._kept: WeakValueDictionary[int, Remote] = WeakValueDictionary()
+        self._next_key = 0
+        actor = ray.remote(Worker).options(
+            max_restarts=RESTARTS, max_task_retries=-1, scheduling_strategy="SPREAD"
+        )
+        if len(ray.cloudpickle.dumps(sources)) > INLINE:
+            sources = [Stored(one) if callable(one) else one for one in sources]
+        self.sources = sources  # what is in Ray's store stays there as long as these do
+        ends = [len(sources) * i // workers for i in range(workers + 1)]
+        self.workers = [
+            actor.remote(kind, {i: sources[i] for i in range(first, last)}, target)
+            for first, last in itertools.pairwise(ends)
+        ]
+        facts = [one for reply in self._ask("facts") for one in reply]
+        check_alike(kind, facts)
+        self.shape = (sum(one.rows for one in facts), facts[0].columns)
+        self.dtype = np.dtype(facts[0].dtype)
+        self.frobenius = math.hypot(*(one.size for one in facts))
+        self.target_size = math.hypot(*(one.target_size for one in facts))
+
+    @property
+    def prototype(self) -> Array:
+        return np.empty(0, dtype=self.dtype)
+
+    def dense(self) -> np.ndarray[Any, Any]:
+        raise ValueError(f"{self.kind}: A must be in this process, got rows in Ray workers")
+
+    def normal(self, x: Array) -> Array:
+        return summed(self._ask("normal", x))
+
+    @property
+    def signature(self) -> tuple[Any, ...]:
+        """Short names for the data of all shards, found where they are."""
+        return tuple(self._ask("digest"))
+
+    def remote(self, image: Image) -> Remote:
+        """An image; a plain array is the point itself, as it comes from a checkpoint."""
+        return image if isinstance(image, Remote) else Remote(self, image)
+
+    def note(self, made: Remote) -> None:
+        """A mixture that was made just now: its point may be asked for again."""
+        with self._lock:
+            self._recent.append(made)
+
+    def remote_image(self, x: Array) -> Remote:
+        """The image of x; nothing is sent before a function is evaluated there.
+
+        A method that has just mixed this point wants it multiplied anew, which the workers can do
+        by themselves, for they have made the same mixture.
+        """
+        with self._lock:
+            alike = (made.mixture for made in self._recent if np.array_equal(made.point, x))
+            return Remote(self, x, next(alike, None))
+
+    def evaluate(self, images: Sequence[Remote], slopes: int) -> Callable[[], Reply]:
+        """The losses at all images, the slopes at the first so many: one round.
+
+        It is under way at once; what is returned waits for its end.
+        """
+        with self._lock:
+            request, sources = self._request(images, slopes)
+            sent = self._send_request(request)
+
+        def end() -> Reply:
+            replies = self._received(sent)
+            lost = [i for i, reply in enumerate(replies) if reply is None]
+            if lost:  # begun anew by Ray, with their rows and nothing else
+                with self._lock:
+                    points, alive = self._stacked(sources), self._alive(request.keys)
+                    again = self._send_request(request._replace(points=points, alive=alive), lost)
+                for i, reply in zip(lost, self._received(again), strict=True):
+                    replies[i] = reply
+            found = total([Reply.unpacked(reply, slopes, self.shape[1]) for reply in replies])
+            return found._replace(slopes=found.slopes.astype(self.dtype, copy=False))
+
+        return end
+
+    def _request(self, images: Sequence[Remote], slopes: int) -> tuple[Request, list[Remote]]:
+        """What to ask of the workers, and all images whose points a new worker would need.
+
+        From here on the images count as kept: whoever asks next may rely on it.
+        """
+        order = _in_order(images)
+        slot = {id(image): i for i, image in enumerate(order)}
+        kept = [image for image in order if image.is_kept]
+        fresh = [image for image in order if not image.is_kept and image.mixture is None]
+        made = order[len(kept) + len(fresh) :]
+        keys = range(self._next_key, self._next_key + len(fresh) + len(made))
+        self._next_key = keys.stop
+        names = (*(image.key for image in kept), *keys)
+        asked = tuple(slot[id(image)] for image in images)
+        recipes = (image.mixture for image in made if image.mixture is not None)
+        request = Request(
+            keys=names,
+            points=self._stacked(fresh),
+            mixtures=tuple((slot[id(p)], slot[id(q)], float(w)) for p, q, w in recipes),
+            anew=tuple(slot[id(image)] for image in made if image.is_anew),
+            at=asked[:slopes],
+            values_at=asked[slopes:],
+            alive=self._alive(names),
+        )
+        for image, key in zip(order, names, strict=True):
+            image.known().key = key
+            self._kept[key] = image
+        self._recent.clear()
+        return request, [*kept, *fresh]
+
+    def _alive(self, names: Sequence[int]) -> tuple[int, ...]:
+        """What the workers have to keep besides these."""
+        return tuple(key for key in list(self._kept) if key not in names)
+
+    def _stacked(self, images: Sequence[Remote]) -> Array:
+        points = [image.point for image in images]
+        return np.array(points, dtype=self.dtype).reshape(-1, self.shape[1])
+
+    def _send_request(self, request: Request, some: Sequence[int] | None = None) -> list[Any]:
+        """It goes to all workers, or to some, and is counted together with the replies to come."""
+        message = request.packed()
+        share = 1.0 if some is None else len(some) / len(self.workers)
+        t, at, points = self.traffic, len(request.at), request.points.size
+        self.traffic = Traffic(
+            t.rounds + 1,
+            t.points + share * points,
+            t.recipe + share * (len(message) / 8 - points),
+            t.slopes + share * at * self.shape[1],
+            t.scalars + share * (at + len(request.values_at)),
+        )
+        return self._send("reply", message, some)
+
+    def _ask(self, what: str, message: Array | None = None) -> list[Any]:
+        """What all workers reply, in their order."""
+        return self._received(self._send(what, message))
+
+    def _send(self, what: str, message: Any = None, some: Sequence[int] | None = None) -> list[Any]:
+        """Ask all workers, or some, and do not wait."""
+        import ray
+
+        chosen = self.workers if some is None else [self.workers[i] for i in some]
+        arguments = () if message is None else (message,)
+        if message is not None and memoryview(message).nbytes > INLINE and len(chosen) > 1:
+            arguments = (ray.put(message),)
+        return [getattr(worker, what).remote(*arguments) for worker in chosen]
+
+    def _received(self, sent: Sequence[Any]) -> list[Any]:
+        """The replies to what was sent, in its order."""
+        import ray
+
+        try:
+            replies: list[Any] = ray.get(list(sent))
+        except ray.exceptions.RayTaskError as error:
+            cause = error.cause
+            if isinstance(cause, ValueError | TypeError | ImportError):
+                raise type(cause)(str(cause)) from None
+            raise RuntimeError(f"{self.kind}: a worker failed with {cause!r:.100}") from None
+        except ray.exceptions.RayError as error:
+            why = str(error).strip().splitlines()[-1][:90]  # what comes before is Ray's own
+            raise RuntimeError(f"{self.kind}: a worker is gone for good: {why}") from None
+        return replies
+
+
+def _in_order(images: Sequence[Remote]) -> list[Remote]:
+    """The images with all that they are mixed from: kept ones, new points, mixtures in order."""
+    found: dict[int, Remote] = {}  # in the order of a walk that ends with the mixture itself
+    stack = list(reversed(images))
+    while stack:
+        image = stack[-1]
+        parts = image.mixture[:2] if image.mixture is not None else ()
+        missing = [part for part in parts if id(part) not in found]
+        stack += missing
+        if not missing:
+            found[id(stack.pop())] = image
+    return sorted(found.values(), key=lambda image: (image.mixture is not None, not image.is_kept))
+
+
+def check_alike(owner: str, facts: Sequence[ShardFacts]) -> None:
+    """Do all shards have the same columns and the same dtype?"""
+    first = facts[0]
+    for i, one in enumerate(facts):
+        if one.columns != first.columns:
+            difference = f"{first.columns} in shard 0 and {one.columns} in shard {i}"
+            raise ValueError(f"{owner}: shards must have as many columns each, got {difference}")
+        if one.names != first.names:
+            difference = next(b for a, b in zip(first.names, one.names, strict=False) if a != b)
+            raise ValueError(
+                f"{owner}: shards must have the same columns in the same order, "
+                f"got {difference!r} out of place in shard {i}"
+            )
+        if one.dtype != first.dtype:
+            difference = f"{first.dtype} in shard 0 and {one.dtype} in shard {i}"
+            raise ValueError(f"{owner}: shards must have the same dtype, got {difference}")
+
+
+def _ray(owner: str) -> Any:
+    """The module, initialised."""
+    try:
+        import ray
+    except ImportError:
+        raise ImportError(f"{owner} on workers needs Ray: pip install 'tiebreak[ray]'") from None
+    if not ray.is_initialized():
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no telemetry unless asked for
+        ray.init(log_to_driver=False, logging_level=logging.ERROR)
+    return ray
