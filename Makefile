@@ -62,8 +62,9 @@ lint: $(TESTS)  ## ruff and mypy
 	@$(BIN)/ruff format --check
 	@$(BIN)/mypy
 
-docs: $(TESTS)  ## draw the picture of the README anew, and check every example, command and link
+docs: $(TESTS)  ## redraw the picture and the map, and check every example, command and link
 	@$(BIN)/python docs/picture.py
+	@$(BIN)/python docs/modules.py
 	@$(TEST) tests/test_readme.py tests/contracts/test_recipes.py
 
 clean:  ## remove .venv, caches and results
