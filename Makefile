@@ -7,9 +7,11 @@ TESTS := .venv/.tests
 GIB ?= 1
 # One process for each core, and in it one thread: more would wait for each other.
 TEST := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
-# For the minute between two edits: the layers and the recipes, sets, functions, algorithms, examples.
-QUICK := tests/test_theory.py tests/test_readme.py tests/contracts/test_recipes.py \
-	tests/sets tests/functions tests/algorithms/test_agm_bio.py tests/driver/test_plotting.py
+# For the minute between two edits: the layers of imports, sets, functions, Algorithms 1 and 2 against
+# the reference, the theory, the recipes, and the examples, commands and links of the pages.
+QUICK := tests/linalg/test_arrays.py tests/sets tests/functions/test_functions.py \
+	tests/algorithms/test_reference.py tests/test_theory.py tests/contracts/test_recipes.py \
+	tests/test_readme.py
 
 .PHONY: help setup run check test prove bench bench-scale lint docs clean
 
