@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
-import test_domains
-import test_functions
+from functions import test_functions
+from sets import test_domains
 
 import tiebreak as tb
 
