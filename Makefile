@@ -9,7 +9,7 @@ GIB ?= 1
 TEST := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
 # For the minute between two edits: the layers of imports, sets, functions, Algorithms 1 and 2 against
 # the reference, the theory, the recipes, and the examples, commands and links of the pages.
-QUICK := tests/linalg/test_arrays.py tests/sets tests/functions/test_functions.py \
+QUICK := tests/linalg/test_arrays.py $(wildcard tests/contracts/test_layers.py) tests/sets tests/functions/test_functions.py \
 	tests/algorithms/test_reference.py tests/test_theory.py tests/contracts/test_recipes.py \
 	tests/test_readme.py
 
