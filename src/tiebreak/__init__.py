@@ -8,6 +8,7 @@ and proves how close the answer is.
 """
 
 from tiebreak.catalog.instances import instance, instances
+from tiebreak.driver.certify import certify
 from tiebreak.driver.minimize import minimize
 from tiebreak.driver.registry import (
     AIRG,
@@ -24,9 +25,10 @@ from tiebreak.driver.registry import (
     GivenLevels,
     OnlineLevels,
     PAGMBiO,
+    methods,
 )
 from tiebreak.driver.result import Result, Trace
-from tiebreak.driver.solve import certify, methods, solve
+from tiebreak.driver.solve import solve
 from tiebreak.experiments.compare import Comparison, compare
 from tiebreak.experiments.race import Answer
 from tiebreak.functions.base import Linear, Smooth, SquaredNorm

@@ -321,7 +321,7 @@ def _reproduce(arguments: argparse.Namespace) -> int:
 
 
 def _methods(arguments: argparse.Namespace) -> int:
-    from tiebreak.driver.solve import methods
+    from tiebreak.driver.registry import methods
 
     width = min(shutil.get_terminal_size().columns, 100)
     words = (

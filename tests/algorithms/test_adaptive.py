@@ -76,9 +76,7 @@ def test_the_inequality_holds_with_penalties(count):
     for seed in range(0, 520, count(20, 2)):
         p = planted_composite(seed)
         problem = p.problem()
-        try:
-            tb.AdaptiveAGMBiO().check(problem)
-        except ValueError:
+        if tb.AdaptiveAGMBiO().check(problem):
             continue
         rng = np.random.default_rng(seed)
         points = [p.x_star, problem.domain.project(p.region.sample(rng))]

@@ -598,9 +598,7 @@ def test_certificates_are_never_wrong_on_planted_problems(make, count):
     runs = finite = 0
     for p in map(planted, range(count(104, 2288))):
         problem, method = p.problem(), make()
-        try:
-            method.check(problem)
-        except ValueError:
+        if method.check(problem):
             continue
         result = tb.solve(problem, method, x0=p.x0, rtol=0.0, max_iter=120)
         of_f = 8 * EPS * (p.f_scale + abs(result.upper_value))

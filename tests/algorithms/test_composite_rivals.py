@@ -126,7 +126,7 @@ def test_the_recursion_is_that_of_a_few_lines_of_numpy(count, method):
     worst, cases = 0.0, pairs()
     for i, case in enumerate(cases[:: count(5, 1)]):
         problem, *grads, x0 = composite(*case, seed=i, f_kind=i % 3)
-        method.check(problem)
+        assert method.check(problem) is None
         run = list(states(method, problem, x0, 40))
         expected = plain(method, run[0], case, problem, grads, x0, 40)
         size = max(float(np.abs(x).max()) for x in expected) + 1.0

@@ -416,7 +416,6 @@ def test_p_agm_bio_equals_algorithm_2_on_every_pair_of_penalties(f2, g2):
         return f_parts.plus(a, g_parts, mu).prox(v)
 
     if (f2, g2) in NO_JOINT_PROX:
-        with pytest.raises(ValueError, match="joint prox"):
-            next(draws())[1].check(next(draws())[0].problem)
+        assert "joint prox" in next(draws())[1].check(next(draws())[0].problem).sentence
         return
     assert_equal(draws())

@@ -10,6 +10,7 @@ from planted import smooth as planted
 from planted.structured import COMBINATIONS, instance
 
 import tiebreak as tb
+from tiebreak.algorithms.base import Method
 from tiebreak.auto import selection
 from tiebreak.auto.bregman import BregmanIteration
 from tiebreak.auto.cascade import Candidate, Cascade
@@ -155,7 +156,7 @@ def test_a_rank_that_is_not_determined_leads_on_and_the_report_says_so():
 def test_what_has_no_structure_goes_the_first_order_road():
     result = tb.solve(unstructured(), x0=[0.0, 0.0], rtol=1e-3)
     assert result.status == "certified"
-    assert "for there is no exact road with " in result.method
+    assert "for there is no exact method for " in result.method
     assert result.method.endswith("the method of multipliers")
     low, high = result.upper_optimum
     assert low <= 0.25 <= high
@@ -163,7 +164,7 @@ def test_what_has_no_structure_goes_the_first_order_road():
 
 
 def test_a_road_that_is_too_dear_is_taken_after_as_many_steps_as_it_costs(monkeypatch):
-    monkeypatch.setattr(selection, "PATIENCE", 0)
+    monkeypatch.setattr(selection, "AFFORDABLE", 0)
     problem = least_squares(domain=tb.Ball(1.0))
     chosen = selection.choose(problem)
     names = [type(candidate.method).__name__ for candidate in chosen.candidates]
@@ -183,7 +184,7 @@ def test_a_road_that_is_too_dear_is_taken_after_as_many_steps_as_it_costs(monkey
     assert result.upper_value == pytest.approx(exact.upper_value, rel=1e-10)
 
 
-class Broken:
+class Broken(Method):
     """An exact method that fails in one way or another."""
 
     name, paper, assumptions, guarantee = "broken", "", "", ""
@@ -347,7 +348,7 @@ def test_a_time_limit_hits_inside_a_road(monkeypatch, clock):
 
 @pytest.mark.parametrize("stop", [1, 2, 30, 64, 65, 90])
 def test_a_run_stopped_in_any_road_goes_on_bit_identically(tmp_path, monkeypatch, stop):
-    monkeypatch.setattr(selection, "PATIENCE", 0)
+    monkeypatch.setattr(selection, "AFFORDABLE", 0)
     monkeypatch.setattr(selection, "OVERHEAD", 100.0)
     for name, problem in {
         "dear": least_squares(domain=tb.Ball(1.0)),

@@ -11,8 +11,10 @@ import scipy.sparse as sp
 from scipy.sparse.linalg import aslinearoperator
 
 import tiebreak as tb
+from tiebreak.algorithms.base import Method
 from tiebreak.auto import selection
-from tiebreak.driver.run import Counted, Run
+from tiebreak.driver.counted import Counted
+from tiebreak.driver.run import Run
 from tiebreak.functions import parts
 from tiebreak.functions.base import PointWithImage
 from tiebreak.linalg import arrays, matrices
@@ -249,7 +251,7 @@ class Where(NamedTuple):
         return self.point.x
 
 
-class Descent:
+class Descent(Method):
     """Down the slope of g, a little too far: from x0 as it is, and then in float64."""
 
     name = "descent"

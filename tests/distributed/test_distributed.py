@@ -21,7 +21,7 @@ from test_backends import difference, solved, truth
 import tiebreak as tb
 from tiebreak import distributed
 from tiebreak.distributed.shards import Answer, Facts, Request, Worker
-from tiebreak.driver.run import Counted
+from tiebreak.driver.counted import Counted
 from tiebreak.functions.base import PointWithImage
 
 ray: Any = pytest.importorskip("ray", reason="needs Ray: pip install 'tiebreak[ray]'")
@@ -173,7 +173,7 @@ def test_every_method_that_needs_only_gradients_takes_rows_in_workers(twins, dat
         tb.solve(problems("plain", h, data), method, rtol=0, max_iter=10) for h in twins["logistic"]
     )
     if method == "auto":  # it has an exact road in one process
-        assert "for there is no exact road" in far.method
+        assert "for there is no exact method" in far.method
     else:
         the_same(here, far)
 

@@ -25,6 +25,7 @@ import scipy.sparse as sp
 from planted import smooth as planted
 
 import tiebreak as tb
+from tiebreak.algorithms.base import Method
 from tiebreak.algorithms.common import REFRESH
 from tiebreak.driver import checkpoint
 
@@ -1023,10 +1024,10 @@ def test_every_part_of_a_run_has_a_name_for_checkpoints():
                 visit(hint)
 
     visit(checkpoint.Saved)
-    methods = sys.modules["tiebreak.driver.registry"]
-    for info in pkgutil.iter_modules(methods.__path__):
-        module = importlib.import_module(f"tiebreak.driver.registry.{info.name}")
-        visit(getattr(module, "State", None))
+    for package in ("algorithms", "algorithms.rivals", "exact", "auto"):
+        name = f"tiebreak.{package}"
+        for info in pkgutil.iter_modules(importlib.import_module(name).__path__, f"{name}."):
+            visit(getattr(importlib.import_module(info.name), "State", None))
     assert len(found) > 30
     assert found <= set(checkpoint.NAMES)
     assert len(checkpoint.NAMES) == len(checkpoint.TYPES)  # no type has two names
@@ -1095,7 +1096,7 @@ def test_the_state_of_a_method_from_elsewhere_is_not_saved_and_its_result_return
         lower_value: float
         evidence: Any
 
-    class Elsewhere:
+    class Elsewhere(Method):
         name = "elsewhere"
 
         def check(self, problem: Any) -> None: ...

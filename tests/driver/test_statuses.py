@@ -13,6 +13,7 @@ from planted import ties as planted_ties
 from planted.guard import drawn
 
 import tiebreak as tb
+from tiebreak.algorithms.base import Method, StateReport
 from tiebreak.proofs.certificate import StepEvidence
 
 NAMES = ("auto", *(info.name for info in tb.methods()))
@@ -128,9 +129,11 @@ class Leaving(tb.AdaptiveAGMBiO):
             state._replace(eta=1e3, moves=True) if proved.is_met else super().adapt(state, proved)
         )
 
+    def report(self, state):
+        return super().report(state)._replace(is_settling=True)  # the loop does not stop there
 
-def test_a_certified_point_is_never_given_up(monkeypatch):
-    monkeypatch.setattr("tiebreak.driver.run.Run.is_settling", True)  # the loop does not stop there
+
+def test_a_certified_point_is_never_given_up():
     result = tb.solve(small(), Leaving(), rtol=1e-2, max_iter=2000)
     assert result.nit == 2000
     assert result.status == "certified"
@@ -215,7 +218,7 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Wandering:
+class Wandering(Method):
     """A method that goes from point to point, good or bad, and at the last one has its say."""
 
     points: tuple[tuple[float, float], ...]
@@ -234,6 +237,9 @@ class Wandering:
 
     def step(self, problem, state):
         return self._at(problem, state.k + 1)
+
+    def report(self, state):
+        return StateReport(state.finished)
 
     def _at(self, problem, k):
         is_last = k + 1 >= len(self.points)

@@ -14,8 +14,8 @@ import pytest
 import scipy.optimize
 
 import tiebreak as tb
+from tiebreak.driver.registry import find_method
 from tiebreak.driver.run import Run
-from tiebreak.driver.solve import find_method
 from tiebreak.linalg import deadline, spectra
 
 

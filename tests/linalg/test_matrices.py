@@ -17,7 +17,7 @@ import scipy.sparse as sp
 from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
 import tiebreak as tb
-from tiebreak.driver.solve import _Live
+from tiebreak.driver.console import LiveLine
 from tiebreak.functions.base import PointWithImage
 from tiebreak.linalg import checks, matrices, threads
 from tiebreak.linalg.arrays import mix
@@ -361,7 +361,7 @@ def test_the_progress_line_shows_the_pass_and_leaves_no_trace(tmp_path, capsys, 
     np.save(tmp_path / "A.npy", np.eye(8))
     S = tb.Streamed(tmp_path / "A.npy", block=128)
     problem = tb.Problem(upper=tb.SquaredNorm(), lower=tb.LeastSquares(S, np.ones(8)))
-    monkeypatch.setattr(_Live, "_is_due", lambda self: True)
+    monkeypatch.setattr(LiveLine, "_is_due", lambda self: True)
     tb.solve(problem, "adaptive", rtol=0.0, max_iter=2, progress=True)
     shown = capsys.readouterr().err
     assert "pass 1, rows 2 of 8" in shown

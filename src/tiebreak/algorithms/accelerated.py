@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple, Self
 
 from tiebreak import theory
+from tiebreak.algorithms.base import Method, Refusal, StateReport
 from tiebreak.algorithms.common import (
     DEFAULT_HORIZON,
     REFRESH,
@@ -126,14 +127,9 @@ class State(NamedTuple):
     auxiliary: Auxiliary | None
     evidence: StepEvidence  # the minorants of this step, for the certificate
 
-    @property
-    def reach(self) -> Any:
-        """Of what length the images of x were mixed."""
-        return self.x_images[2]
-
 
 @dataclass(frozen=True)
-class Accelerated:
+class Accelerated(Method):
     """Algorithm 1 or 2: what a kind of them adds is line 6, and its step on g alone."""
 
     gamma: float | None = None
@@ -141,6 +137,7 @@ class Accelerated:
     horizon: int | None = None
 
     title: ClassVar[str]  # in the words of the report
+    remedy: ClassVar[str] = "or try another gamma (a smaller one favours the lower level)"
 
     def __post_init__(self) -> None:
         owner = type(self).__name__
@@ -158,9 +155,9 @@ class Accelerated:
         if self.horizon is not None:
             checks.whole(owner, "horizon", self.horizon, 1)
 
-    def check(self, problem: Problem) -> None:
-        """Refuse a problem outside the assumptions, with one sentence."""
-        need_lipschitz(type(self).__name__, problem, "upper", "lower")
+    def check(self, problem: Problem) -> Refusal | None:
+        """Refuse a problem outside the assumptions."""
+        return need_lipschitz(type(self).__name__, problem, "upper", "lower")
 
     def describe(self, problem: Problem) -> str:
         """The method, its step-size rule and the source of its levels, in words."""
@@ -169,6 +166,14 @@ class Accelerated:
     def planned(self, steps: int) -> Self:
         """This method with T of Theorem 2 filled in, for a run of at most ``steps`` steps."""
         return self if self.horizon is not None else replace(self, horizon=steps)
+
+    def report(self, state: State) -> StateReport:
+        """The reach of x, and what the consistency checks have found."""
+        return StateReport(
+            reach=state.x_images[2],
+            lipschitz_violations=state.lipschitz_violations,
+            convexity_violations=state.convexity_violations,
+        )
 
     # -- what a kind adds ---------------------------------------------------------------------
 

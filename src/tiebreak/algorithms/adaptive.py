@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, TypeAlias
+from typing import ClassVar, NamedTuple, TypeAlias
 
+from tiebreak.algorithms.base import Method, Refusal, StateReport
 from tiebreak.algorithms.common import REFRESH, out_of_bounds
 from tiebreak.algorithms.fista import need_joint_prox
 from tiebreak.functions.base import Minorant, PointWithImage, SmoothFunction
@@ -103,14 +104,9 @@ class State(NamedTuple):
         """The point."""
         return self.main.x.x
 
-    @property
-    def reach(self) -> Any:
-        """Of what length its images were mixed: see `mixed`."""
-        return self.main.x.reach
-
 
 @dataclass(frozen=True)
-class AdaptiveAGMBiO:
+class AdaptiveAGMBiO(Method):
     """AGM-BiO without constants: the multiplier of the cut is held for a phase, and then adapted.
 
     With the multiplier mu_k of its cut, line 6 of AGM-BiO is an accelerated step on f + (mu_k/a_k)
@@ -143,15 +139,25 @@ class AdaptiveAGMBiO:
     assumptions: ClassVar[str] = (
         "f, g convex, each smooth + penalty; both penalties and Z with a joint prox; no constants"
     )
+    adapts: ClassVar[bool] = True
     guarantee: ClassVar[str] = "with eta held: f - f* <= O(1/k²), g - g* <= O(1/k²) + eta (f* - f)"
 
-    def check(self, problem: Problem) -> None:
-        """Refuse a problem outside the assumptions, with one sentence."""
-        need_joint_prox("AdaptiveAGMBiO", problem)
+    def check(self, problem: Problem) -> Refusal | None:
+        """Refuse a problem outside the assumptions."""
+        return need_joint_prox("AdaptiveAGMBiO", problem)
 
     def describe(self, problem: Problem) -> str:
         """The method in words."""
         return "adaptive AGM-BiO, no constants"
+
+    def report(self, state: State) -> StateReport:
+        """The reach and the eta of x, and what the consistency checks have found."""
+        return StateReport(
+            reach=state.main.x.reach,
+            eta=state.eta,
+            lipschitz_violations=state.lipschitz_violations,
+            convexity_violations=state.convexity_violations,
+        )
 
     def init(self, problem: Problem, x0: Array) -> State:
         """x_0 = z_0, a first look at the curvatures, and the eta that balances them."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tiebreak.algorithms.accelerated import Accelerated, Ahead
+from tiebreak.algorithms.base import Refusal
 from tiebreak.algorithms.common import need_smooth
 from tiebreak.linalg.arrays import Array
 from tiebreak.problem import Problem
@@ -50,10 +51,9 @@ class AGMBiO(Accelerated):
         "both O(k^(-2r/(2r-1))) under an error bound of order r"
     )
 
-    def check(self, problem: Problem) -> None:
-        """Refuse a problem outside the assumptions, with one sentence."""
-        need_smooth("AGMBiO", problem)
-        super().check(problem)
+    def check(self, problem: Problem) -> Refusal | None:
+        """Refuse a problem outside the assumptions."""
+        return need_smooth("AGMBiO", problem) or super().check(problem)
 
     def line_6(
         self, problem: Problem, v: Ahead, a: float, c: Array, beta: float, guess: float

@@ -8,6 +8,7 @@ from tiebreak.functions.base import Function, Minorant, SmoothFunction
 from tiebreak.functions.penalties import Composite, split
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import mix
+from tiebreak.linalg.refusals import Refusal
 from tiebreak.problem import Point, Problem, mixed
 
 REFRESH = 64  # carried images drift by rounding: recompute them every so many steps
@@ -15,36 +16,40 @@ DEFAULT_HORIZON = 1000  # planned steps, where a method needs their number and n
 TOLERANCE = 1e-4  # relative accuracy, where a method needs one and nobody said
 
 
-def need_smooth(owner: str, problem: Problem) -> None:
+def need_smooth(owner: str, problem: Problem) -> Refusal | None:
     """Refuse a problem with a penalty."""
-    for level in ("upper", "lower"):
-        if isinstance(getattr(problem, level), Composite):
-            raise ValueError(
-                f"{owner}: {level} must be smooth, got {getattr(problem, level)}; "
-                "methods for penalties are adaptive, p-agm-bio, r-apm, pb-apg, bi-sg"
-            )
+    for level, h in (("upper", problem.upper), ("lower", problem.lower)):
+        if isinstance(h, Composite):
+            others = "methods for penalties are adaptive, p-agm-bio, r-apm, pb-apg, bi-sg"
+            return Refusal(owner, level, "must be smooth", str(h), others)
+    return None
 
 
-def need_lipschitz(owner: str, problem: Problem, *levels: str, instead: str = "") -> None:
+def need_lipschitz(owner: str, problem: Problem, *levels: str, instead: str = "") -> Refusal | None:
     """Refuse a problem where a Lipschitz constant is needed and not known."""
     for level in levels:
-        if not math.isfinite(getattr(problem, level).lipschitz):
-            raise ValueError(
-                f"{owner}: {level} must have a known Lipschitz constant, got none; "
-                f"give Smooth(..., lipschitz=...){instead}"
-            )
+        if not math.isfinite((problem.upper if level == "upper" else problem.lower).lipschitz):
+            needed, hint = "must have a known Lipschitz constant", "give Smooth(..., lipschitz=...)"
+            return Refusal(owner, level, needed, "none", f"{hint}{instead}")
+    return None
 
 
-def need_short_step(owner: str, name: str, step: float | None, smoothness: float) -> None:
+def need_bounded(owner: str, problem: Problem, hint: str = "") -> Refusal | None:
+    """Refuse an unbounded domain."""
+    if problem.is_bounded:
+        return None
+    return Refusal(owner, "domain", "must be bounded", type(problem.domain).__name__, hint)
+
+
+def need_short_step(owner: str, name: str, step: float | None, smoothness: float) -> Refusal | None:
     """Refuse a given step size that is longer than 2/L, with which gradient steps diverge.
 
     The theorems need 1/L; but our L is a bound, and yours may be a little smaller.
     """
     if step is not None and math.isfinite(smoothness) and step * smoothness > 2.0:
-        raise ValueError(
-            f"{owner}: {name} must be at most 1/L = {1.0 / smoothness:.3g} (twice that diverges), "
-            f"got {step:g}"
-        )
+        needed = f"must be at most 1/L = {1.0 / smoothness:.3g} (twice that diverges)"
+        return Refusal(owner, name, needed, f"{step:g}")
+    return None
 
 
 def typical_length(problem: Problem, g_0: Minorant) -> float:

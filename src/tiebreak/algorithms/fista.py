@@ -14,8 +14,9 @@ from typing import NamedTuple
 
 from tiebreak.algorithms.common import positive_smoothness
 from tiebreak.functions.base import Minorant
-from tiebreak.functions.penalties import joint
+from tiebreak.functions.penalties import Penalty, joint
 from tiebreak.linalg.arrays import Array
+from tiebreak.linalg.refusals import Refusal, refusal_of
 from tiebreak.problem import Point, Problem, mixed
 from tiebreak.proofs.certificate import StepEvidence
 
@@ -66,9 +67,14 @@ class State(NamedTuple):
         return self._replace(k=self.k + 1, run=run, evidence=evidence(before, run, *weights))
 
 
-def need_joint_prox(owner: str, problem: Problem) -> None:
-    """Refuse penalties whose weighted sum on Z has no prox in closed form."""
-    joint(*problem.penalties, problem.domain, owner=owner)
+def need_joint_prox(owner: str, problem: Problem, upper: Penalty | None = None) -> Refusal | None:
+    """Refuse penalties whose weighted sum on Z has no prox in closed form.
+
+    Args:
+        upper: the penalty that counts above, for a method with a step of its own for f's.
+    """
+    f2, g2 = problem.penalties
+    return refusal_of(lambda: joint(upper or f2, g2, problem.domain, owner=owner))
 
 
 def begin(problem: Problem, x: Point, upper_weight: float) -> Fista:

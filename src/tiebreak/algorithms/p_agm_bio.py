@@ -13,6 +13,7 @@ from typing import ClassVar
 
 from tiebreak.algorithms.accelerated import Accelerated, Ahead
 from tiebreak.algorithms.agm_bio import AGMBiO
+from tiebreak.algorithms.base import Refusal
 from tiebreak.algorithms.fista import need_joint_prox
 from tiebreak.functions.prox_cuts import prox_cut
 from tiebreak.linalg.arrays import Array
@@ -49,10 +50,9 @@ class PAGMBiO(Accelerated):
     )
     guarantee: ClassVar[str] = AGMBiO.guarantee
 
-    def check(self, problem: Problem) -> None:
-        """Refuse a problem outside the assumptions, with one sentence."""
-        super().check(problem)
-        need_joint_prox("PAGMBiO", problem)
+    def check(self, problem: Problem) -> Refusal | None:
+        """Refuse a problem outside the assumptions."""
+        return super().check(problem) or need_joint_prox("PAGMBiO", problem)
 
     def line_6(
         self, problem: Problem, v: Ahead, a: float, c: Array, beta: float, guess: float

@@ -16,6 +16,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
+from tiebreak.algorithms.base import Method, Refusal, StateReport
 from tiebreak.algorithms.common import is_due, out_of_bounds
 from tiebreak.algorithms.fista import need_joint_prox
 from tiebreak.auto import conjugate_gradients, refinement_proof
@@ -47,11 +48,12 @@ AGAIN = 0.25  # of the steps that Hessians cost: so many more with them, and the
 WORTHWHILE = 16  # fewer steps than this need no Hessians
 PROBE = 1e-4  # how far curvature is probed, beside the size of x
 ARMIJO = 1e-4
+GOOD = 1e-7  # from here on x is better than what is asked as a rule
 RELEASE = 0.3  # where less of the slope is along the face, others take its place
 
 
 @dataclass(frozen=True)
-class BregmanIteration:
+class BregmanIteration(Method):
     """The method of multipliers for two levels; see the head of the file.
 
     A round is solved by L-BFGS on the face that its point is on (Liu, Nocedal 1989), with steps of
@@ -76,16 +78,33 @@ class BregmanIteration:
     assumptions: ClassVar[str] = "f, g convex, each smooth + penalty; with Z they have a joint prox"
     guarantee: ClassVar[str] = "none: a point is taken only where it is proved"
 
-    def check(self, problem: Problem) -> None:
-        """Refuse a problem outside the assumptions, with one sentence."""
-        need_joint_prox("Multipliers", problem)
+    def check(self, problem: Problem) -> Refusal | None:
+        """Refuse a problem outside the assumptions."""
+        return need_joint_prox("Multipliers", problem)
 
     def describe(self, problem: Problem) -> str:
         """The method in words."""
         way = ", by conjugate gradients" if self.gives_up else ""
         return f"the method of multipliers{way}"
 
-    def init(self, problem: Problem, x0: Array, eta: float = 0.0) -> State:
+    def report(self, state: State) -> StateReport:
+        """How it ended, whether f has settled, and what the consistency checks have found."""
+        is_proving = state.proof is not None
+        return StateReport(
+            finished=state.finished,
+            eta=state.eta,
+            is_good=state.off <= GOOD or is_proving,
+            is_settling=not is_proving and not state.finished[0],
+            is_milestone=bool(state.evidence.lower),  # the end of a round
+            lipschitz_violations=state.lipschitz_violations,
+            convexity_violations=state.convexity_violations,
+        )
+
+    def init(self, problem: Problem, x0: Array) -> State:
+        """At x0, where nothing is known of eta."""
+        return self.init_near(problem, x0, 0.0)
+
+    def init_near(self, problem: Problem, x0: Array, eta: float) -> State:
         """Both curvatures along the slopes, and the eta that makes them comparable."""
         x = problem.prox(x0, 0.0, 0.0)
         f_x, g_x = seen_at(problem, x)

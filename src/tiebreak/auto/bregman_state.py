@@ -20,8 +20,6 @@ from tiebreak.linalg.arrays import Array
 from tiebreak.problem import Problem
 from tiebreak.proofs.certificate import StepEvidence
 
-GOOD = 1e-7  # from here on x is better than what is asked as a rule
-
 
 class Look(NamedTuple):
     """The sum of a round at a point; f and g are minorants of f1 and g1."""
@@ -91,21 +89,6 @@ class State(NamedTuple):
         int, int
     ]  # how often f, g fell below their own minorants, as no convex one can
     evidence: StepEvidence
-
-    @property
-    def is_settling(self) -> bool:
-        """Is f about to become more accurate, whatever is proved?"""
-        return self.proof is None and not self.finished[0]
-
-    @property
-    def is_good(self) -> bool:
-        """Is x better than where it began, as far as can be told?"""
-        return self.off <= GOOD or self.proof is not None
-
-    @property
-    def is_milestone(self) -> bool:
-        """Is this the end of a round?"""
-        return bool(self.evidence.lower)
 
 
 def seen_at(problem: Problem, x: Array) -> tuple[Minorant, Minorant]:

@@ -1,9 +1,9 @@
-"""A relay: several methods on one problem, one after the other, as one method.
+"""A cascade: several methods on one problem, one after the other, as one method.
 
 Each runs until it ends by itself, fails or has had its steps; then the next one begins. Where one
 has an answer but no proof of it, the last one goes on for the proof alone, and the answer stays.
-Where both gaps are proved and the next one polishes, it may try, for a bounded number of steps: its
-point counts only if it is proved too. One loop, one ledger, one clock, one trace.
+Where both gaps are proved and the next one refines, it may try, for a bounded number of steps: its
+point counts only if it is proved too. One loop, one bound accumulator, one clock, one trace.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from tiebreak.algorithms.base import NOT_ENDED, Method, Refusal, StateReport
 from tiebreak.linalg import arrays, deadline
 from tiebreak.linalg.arrays import Array
 from tiebreak.problem import Problem
@@ -25,41 +26,44 @@ HOPE = 32  # steps after which f* should have some lower bound, and that of g* a
 BETTER = 0.99  # of a gap: what counts as better
 PROVING = 300  # steps at least for the proof of an answer
 CLOSER = 1e-3  # of what a point gives up of g is asked of the next, where a proof needs it
-POLISHING = 8  # times as many, or as were taken so far, for a polish
+REFINING = 8  # times as many, or as were taken so far, for a refinement
 WORSE = "g is larger there than at a point seen before"
-AHEAD, WANTED, AT_WORK, OVER = 1, 2, 3, 4  # how far a polish is; 0: there is none
+AHEAD, WANTED, AT_WORK, OVER = 1, 2, 3, 4  # how far a refinement is; 0: there is none
 
 
 class Candidate(NamedTuple):
-    """A method of a relay, and what the report says of it.
+    """A method of a cascade, and what the report says of it.
 
     ``title`` is the method in a word or two ("": as it describes itself), ``why`` the reason for
-    taking it. A road with ``steps`` is left after so many. Where one fails that ``is_safe``, whose
+    taking it. One with ``steps`` is left after so many. Where one fails that ``is_safe``, whose
     x is never worse than its start, the next one begins there, otherwise where that one began. One
-    that ``polishes`` is also taken once the road before it has its proof.
+    that ``refines`` is also taken once the one before it has its proof.
     """
 
-    method: Any
+    method: Method
     title: str
     why: str
     steps: int | None = None
     is_safe: bool = False
-    polishes: bool = False
+    refines: bool = False
 
 
 class State(NamedTuple):
-    """Where a relay is; x and the values are those of the method at work, or the ones held."""
+    """Where a cascade is; x and the values are those of the method at work, or the ones held."""
 
     k: int
-    candidate: int  # the number of the road
+    candidate: int  # the number of the method at work
     taken: int  # steps on it
     inner: Any  # the state of its method
     start: Array  # where that method began
     held: Any  # the state of the method that has an answer, None before
-    proving: int  # steps that its proof, or a polish, may take; 0 before, -1: there is no hope
+    holder: int  # the number of that method
+    is_over: bool  # is that answer the last word, proved or not?
+    proving: int  # steps that its proof, or a refinement, may take; 0 before, -1: there is no hope
     moved: tuple[int, float]  # the step of it that last made the gap of g smaller, and that gap
     refinement: int  # how far it is
-    proved: Any  # the state that a polish began with; it comes back where the polish fails
+    proved: Any  # the state that a refinement began with; it comes back where the refinement fails
+    is_better: bool  # is the refinement at work better than that, as far as can be told?
     notes: tuple[str, ...]  # how the former candidates ended, for the report
     lipschitz_violations: tuple[int, int]  # doubts about f and g, of all candidates
     convexity_violations: tuple[int, int]
@@ -70,14 +74,19 @@ class State(NamedTuple):
 
     @property
     def shown(self) -> Any:
-        """The state whose point counts: a polish shows nothing before it is better."""
-        if self.refinement == AT_WORK and not self.inner.is_good:
+        """The state whose point counts: a refinement shows nothing before it is better."""
+        if self.is_worse:
             return self.proved
         return self.held or self.inner
 
     @property
+    def is_worse(self) -> bool:
+        """Is a refinement at work that is not better yet than what was proved?"""
+        return self.refinement == AT_WORK and not self.is_better
+
+    @property
     def fallback(self) -> State | None:
-        """What was proved before a polish, where that is still on its way or waits for its proof.
+        """What was proved before a refinement that is still on its way or waits for its proof.
 
         As if there had been none; None where nothing was.
         """
@@ -112,43 +121,9 @@ class State(NamedTuple):
         value: float = self.shown.lower_value
         return value
 
-    @property
-    def reach(self) -> Any:
-        """Of what length the images of x were mixed; None: they were not."""
-        return getattr(self.shown, "reach", None)
-
-    @property
-    def finished(self) -> tuple[str, str]:
-        """The status and the sentence with which the last method ended by itself."""
-        ending: tuple[str, str] = getattr(self.inner, "finished", ("", ""))
-        return ending
-
-    @property
-    def answer(self) -> tuple[str, str]:
-        """The status and the sentence of an answer that waits for its proof."""
-        return ("", "") if self.held is None else self.held.finished
-
-    @property
-    def is_settling(self) -> bool:
-        """Is the method at work about to make f more accurate, whatever is proved?"""
-        if self.held is not None:  # only the proof is missing
-            return False
-        return self.refinement in (AHEAD, WANTED) or bool(getattr(self.inner, "is_settling", False))
-
-    @property
-    def is_milestone(self) -> bool:
-        """Is this a step worth a row?"""
-        is_back = self.refinement == OVER and self.taken == 0 and self.held is None
-        return is_back or bool(getattr(self.inner, "is_milestone", False))
-
-    @property
-    def findings(self) -> Any:
-        """What the method found out besides x."""
-        return getattr(self.shown, "findings", None)
-
 
 @dataclass(frozen=True)
-class Cascade:
+class Cascade(Method):
     """Methods one after the other, each from where the former ended.
 
     Args:
@@ -162,27 +137,27 @@ class Cascade:
     paper: ClassVar[str] = "none: the methods of this library in turn"
     assumptions: ClassVar[str] = "those of the methods that it takes"
     guarantee: ClassVar[str] = "those of the methods that it takes"
+    adapts: ClassVar[bool] = True
 
-    def check(self, problem: Problem) -> None:
-        """Refuse what the last road refuses: the others were chosen to fit."""
-        self.candidates[-1].method.check(problem)
+    def check(self, problem: Problem) -> Refusal | None:
+        """Refuse what the last method refuses: the others were chosen to fit."""
+        return self.candidates[-1].method.check(problem)
 
     def planned(self, steps: int) -> Cascade:
         """The same with the horizons filled in that the methods leave open.
 
-        No road takes more than half of the steps, if others are to follow.
+        No method takes more than half of the steps, if others are to follow.
         """
         candidates = []
         for candidate in self.candidates:
-            if hasattr(candidate.method, "planned"):
-                candidate = candidate._replace(method=candidate.method.planned(steps))
+            candidate = candidate._replace(method=candidate.method.planned(steps))
             if candidate.steps is not None:
                 candidate = candidate._replace(steps=min(candidate.steps, max(steps // 2, 1)))
             candidates.append(candidate)
         return replace(self, candidates=tuple(candidates))
 
     def describe(self, problem: Problem) -> str:
-        """The first road in words."""
+        """The first method in words."""
         return _words(self.candidates[0], problem)
 
     def history(self, problem: Problem, state: State) -> str:
@@ -197,29 +172,59 @@ class Cascade:
         is_needed = not state.proving or state.refinement == AT_WORK or state.taken > 0
         return "; then ".join([*state.notes, *([words] if is_needed else [])])
 
+    def report(self, state: State) -> StateReport:
+        """What the method whose point counts has to say, and how far the one at work is."""
+        at_work = shown = self._report(state)
+        answer = NOT_ENDED
+        if state.is_worse:
+            shown = self.candidates[state.candidate - 1].method.report(state.proved)
+        elif state.held is not None:
+            shown = self.candidates[state.holder].method.report(state.held)
+            answer = shown.finished
+        is_waiting = state.held is not None  # only the proof is missing
+        is_back = state.refinement == OVER and state.taken == 0 and not is_waiting
+        is_ahead = state.refinement in (AHEAD, WANTED)
+        return shown._replace(
+            finished=answer if state.is_over else at_work.finished,
+            answer=answer,
+            readings=state.readings,
+            is_settling=not is_waiting and (is_ahead or at_work.is_settling),
+            is_milestone=is_back or at_work.is_milestone,
+            lipschitz_violations=state.lipschitz_violations,
+            convexity_violations=state.convexity_violations,
+        )
+
+    def _report(self, state: State) -> StateReport:
+        """What the method at work says about its own state."""
+        return self.candidates[state.candidate].method.report(state.inner)
+
     def init(self, problem: Problem, x0: Array) -> State:
-        """The first road begins."""
-        inner = self.candidates[0].method.init(problem, x0)
-        doubts = _doubts(inner, ((0, 0), (0, 0)))
+        """The first method begins."""
+        method = self.candidates[0].method
+        inner = method.init(problem, x0)
+        report = method.report(inner)
         return State(
-            0, 0, 0, inner, x0, None, 0, (0, math.inf), self._polish_after(0), None, (), *doubts,
-            "", _least(inner.evidence, math.inf), math.inf, inner.evidence,
+            k=0, candidate=0, taken=0, inner=inner, start=x0, held=None, holder=0, is_over=False,
+            proving=0, moved=(0, math.inf), refinement=self._refinement_after(0), proved=None,
+            is_better=False, notes=(), lipschitz_violations=report.lipschitz_violations,
+            convexity_violations=report.convexity_violations, readings="",
+            least=_least(inner.evidence, math.inf), allowed=math.inf, evidence=inner.evidence,
         )  # fmt: skip
 
     def step(self, problem: Problem, state: State) -> State:
-        """One step of the method at work; the next road begins where it fails or has to end."""
+        """One step of the method at work; the next method begins where it fails or has to end."""
         if state.refinement in (WANTED, AT_WORK):
-            return self._polished(problem, state)
+            return self._refined(problem, state)
         candidate, k = self.candidates[state.candidate], state.k + 1
         is_last = state.candidate + 1 == len(self.candidates)
         if candidate.steps is not None and state.taken >= candidate.steps and not is_last:
             note = f"{_words(candidate, problem)} for {candidate.steps:,} steps"
             return self._next(problem, state._replace(k=k), note, state.x)
         if state.held is not None and state.taken >= state.proving:
-            before = state.fallback or state._replace(inner=state.held, held=None)
+            before = state.fallback or state._replace(is_over=True)
             return before._replace(k=k, evidence=StepEvidence())
         try:
-            # As with `planned` steps: what one road takes of the time, others may need.
+            # As with `planned` steps: what one method takes of the time, others may need.
             with contextlib.nullcontext() if is_last else deadline.half():
                 inner = candidate.method.step(problem, state.inner)
         except (np.linalg.LinAlgError, ImportError, MemoryError, deadline.TooLong) as error:
@@ -227,7 +232,8 @@ class Cascade:
                 raise
             note = f"{_words(candidate, problem)}, which failed ({error})"
             return self._next(problem, state._replace(k=k), note, state.start)
-        status, said = getattr(inner, "finished", ("", ""))
+        report = candidate.method.report(inner)
+        status, said = report.finished
         if status and state.held is not None and not is_last:  # all that it has for the proof
             evidence = inner.evidence
             after = self._next(problem, state._replace(k=k), "", state.held.x)
@@ -241,28 +247,25 @@ class Cascade:
         if failed and not is_last:
             note = f"{_words(candidate, problem)}, which ended without an answer: {said}"
             x = inner.x if candidate.is_safe else state.start
-            if status == "undetermined" and getattr(inner, "findings", None) is not None:
-                state = state._replace(readings=said if inner.findings.is_ambiguous else "")
+            if status == "undetermined" and report.is_ambiguous:
+                state = state._replace(readings=said)
             return self._next(problem, state._replace(k=k), note, x)
-        lipschitz_violations, convexity_violations = _doubts(
-            inner, (state.lipschitz_violations, state.convexity_violations)
+        state = _noted(state, report)._replace(
+            k=k, taken=state.taken + 1, inner=inner, least=least, evidence=inner.evidence
         )
-        state = state._replace(
-            k=k, taken=state.taken + 1, inner=inner, least=least,
-            lipschitz_violations=lipschitz_violations, convexity_violations=convexity_violations,
-            evidence=inner.evidence,
-        )  # fmt: skip
         if status in ANSWERS and not is_last:
             return self._held(problem, state, inner)
         return state
 
     def _held(self, problem: Problem, state: State, answer: Any) -> State:
-        """The last road begins, for the proof of an answer; before it a polish, which is quick."""
+        """The last method begins, for the proof of an answer; a quick refinement before it."""
         note = self.history(problem, state._replace(notes=()))
-        before = state._replace(held=answer, proving=max(PROVING, 2 * state.k))
+        before = state._replace(
+            held=answer, holder=state.candidate, proving=max(PROVING, 2 * state.k)
+        )
         last = len(self.candidates) - 1
-        helps = last >= 1 and self.candidates[last - 1].polishes and state.candidate < last - 1
-        after = self._next(problem, before._replace(candidate=last - 1 - helps), note, answer.x)
+        helps = last >= 1 and self.candidates[last - 1].refines and state.candidate < last - 1
+        after = self._next(problem, before, note, answer.x, last - helps)
         return after._replace(evidence=_both(answer.evidence, after.evidence))
 
     def adapt(self, state: State, proved: Proved) -> State:
@@ -278,69 +281,59 @@ class Cascade:
             has_none |= is_stuck and standing.lower_gap > proved.asked[1]
             if has_none or min(proved.asked) <= UNDERFLOW:
                 state = state._replace(proving=state.taken or -1)
-        # A polish secures f(x) from below, and sooner than a smaller eta would.
+        # A refinement secures f(x) from below, and sooner than a smaller eta would.
         if standing.is_within(proved.asked) and state.refinement == AHEAD:
             return state._replace(refinement=WANTED)
-        adapt = getattr(self.candidates[state.candidate].method, "adapt", None)
-        if adapt is None:
-            return state
         history = proved if state.held is None else _for_the_proof(state, proved)
         if state.refinement == AHEAD:
             history = history._replace(is_guarded=False)
-        return state._replace(inner=adapt(state.inner, history))
+        method = self.candidates[state.candidate].method
+        return state._replace(inner=method.adapt(state.inner, history))
 
-    def _polish_after(self, candidate: int) -> int:
-        """Is there a polish for what this road proves?"""
-        return (
-            AHEAD
-            if any(
-                candidate.polishes for candidate in self.candidates[candidate + 1 : candidate + 2]
-            )
-            else 0
-        )
+    def _refinement_after(self, candidate: int) -> int:
+        """Is there a refinement for what this method proves?"""
+        after = self.candidates[candidate + 1 : candidate + 2]
+        return AHEAD if any(other.refines for other in after) else 0
 
-    def _polished(self, problem: Problem, state: State) -> State:
-        """The next step of a polish, or the proved state again where it fails or takes too long."""
+    def _refined(self, problem: Problem, state: State) -> State:
+        """The next step of a refinement; the proved state where it fails or takes too long."""
         k = state.k + 1
         if state.refinement == WANTED:
-            inner = _begun(self.candidates[state.candidate + 1], problem, state.x, state.inner)
+            refinement = self.candidates[state.candidate + 1]
+            inner = _begun(refinement, problem, state.x, self._report(state).eta)
             return state._replace(
                 k=k, candidate=state.candidate + 1, taken=0, inner=inner, refinement=AT_WORK,
-                proved=state.inner,
-                proving=POLISHING * max(PROVING, k), evidence=inner.evidence,
+                proved=state.inner, is_better=refinement.method.report(inner).is_good,
+                proving=REFINING * max(PROVING, k), evidence=inner.evidence,
             )  # fmt: skip
-        inner = self.candidates[state.candidate].method.step(problem, state.inner)
-        lipschitz_violations, convexity_violations = _doubts(
-            inner, (state.lipschitz_violations, state.convexity_violations)
+        method = self.candidates[state.candidate].method
+        inner = method.step(problem, state.inner)
+        report, least = method.report(inner), _least(inner.evidence, state.least)
+        status = report.finished[0]
+        state = _noted(state, report)._replace(
+            k=k, taken=state.taken + 1, least=least, evidence=inner.evidence
         )
-        least = _least(inner.evidence, state.least)
-        state = state._replace(
-            k=k,
-            lipschitz_violations=lipschitz_violations,
-            convexity_violations=convexity_violations,
-            taken=state.taken + 1,
-            least=least,
-            evidence=inner.evidence,
-        )
-        if inner.finished[0] in ANSWERS and inner.lower_value <= least + state.allowed:
+        if status in ANSWERS and inner.lower_value <= least + state.allowed:
             return self._held(problem, state, inner)
         values = inner.upper_value, inner.lower_value
-        if inner.finished[0] or state.taken > state.proving or not all(map(math.isfinite, values)):
+        if status or state.taken > state.proving or not all(map(math.isfinite, values)):
             return state.fallback or state
-        return state._replace(inner=inner)
+        return state._replace(inner=inner, is_better=report.is_good)
 
-    def _next(self, problem: Problem, state: State, note: str, x: Array) -> State:
-        """The next road begins at x."""
-        candidate = state.candidate + 1
+    def _next(
+        self, problem: Problem, state: State, note: str, x: Array, number: int | None = None
+    ) -> State:
+        """The next method, or the one of that number, begins at x."""
+        candidate = state.candidate + 1 if number is None else number
         x = arrays.like(x, state.start)  # an answer may be in a wider precision
-        inner = _begun(self.candidates[candidate], problem, x, state.inner)
+        inner = _begun(self.candidates[candidate], problem, x, self._report(state).eta)
         return state._replace(
             candidate=candidate,
             taken=0,
             inner=inner,
             start=x,
             moved=(0, math.inf),
-            refinement=OVER if state.held is not None else self._polish_after(candidate),
+            refinement=OVER if state.held is not None else self._refinement_after(candidate),
             notes=(*state.notes, note) if note else state.notes,
             evidence=inner.evidence,
         )
@@ -362,13 +355,13 @@ def _for_the_proof(state: State, proved: Proved) -> Proved:
     )
 
 
-def _begun(candidate: Candidate, problem: Problem, x: Array, before: Any) -> Any:
-    """The road's method at x; a polish also gets the eta of the method before it, if that has one.
+def _begun(candidate: Candidate, problem: Problem, x: Array, eta: float) -> Any:
+    """The method at x; a refinement also gets the eta of the method before it, if that has one.
 
     Then x is about argmin g + eta f, so that it knows the size of its first multiplier.
     """
-    if candidate.polishes:
-        return candidate.method.init(problem, x, getattr(before, "eta", 0.0))
+    if candidate.refines:
+        return candidate.method.init_near(problem, x, eta)
     return candidate.method.init(problem, x)
 
 
@@ -393,12 +386,10 @@ def _least(evidence: StepEvidence, before: float) -> float:
     return min(before, *(value for value, _, _ in evidence.values), math.inf)
 
 
-def _doubts(
-    inner: Any, before: tuple[tuple[int, int], tuple[int, int]]
-) -> tuple[tuple[int, int], tuple[int, int]]:
-    """The free checks of the method at work, and of those before it."""
-    (a, b), (c, d) = (
-        getattr(inner, name, (0, 0)) for name in ("lipschitz_violations", "convexity_violations")
+def _noted(state: State, report: StateReport) -> State:
+    """With what the consistency checks of the method at work have found, and those before it."""
+    (a, b), (c, d) = report.lipschitz_violations, report.convexity_violations
+    (s, t), (u, v) = state.lipschitz_violations, state.convexity_violations
+    return state._replace(
+        lipschitz_violations=(max(a, s), max(b, t)), convexity_violations=(max(c, u), max(d, v))
     )
-    (s, t), (u, v) = before
-    return (max(a, s), max(b, t)), (max(c, u), max(d, v))

@@ -7,8 +7,6 @@ depends neither on the clock nor on the units of the problem.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from tiebreak.algorithms.adaptive import AdaptiveAGMBiO
@@ -20,7 +18,7 @@ from tiebreak.auto.quasi_newton import DENSE
 from tiebreak.exact.method import Exact
 from tiebreak.functions.base import Function, SquaredNorm
 from tiebreak.functions.losses import LeastSquares, Logistic, Quadratic
-from tiebreak.functions.parts import parts_of
+from tiebreak.functions.parts import matrices_of, matrix_of, parts_of
 from tiebreak.functions.penalties import Composite
 from tiebreak.linalg import arrays, deadline
 from tiebreak.linalg.matrices import DENSE_LIMIT, WIDE_LIMIT, Matrix
@@ -29,12 +27,12 @@ from tiebreak.problem import Problem
 from tiebreak.sets.domains import Ball, Halfspace, L1Ball, Space
 
 CLEAR_LIMIT = 512  # largest smaller side of a matrix whose singular values are asked for
-OPENING = 1000  # steps that the first-order method has before the polish takes over
-PATIENCE = 5000  # first-order steps: an exact road that costs no more is taken at once
-OVERHEAD = 3e5  # what a step costs beside its products, in multiplications
+OPENING = 1000  # steps that the first-order method has before the refinement takes over
+AFFORDABLE = 5000  # first-order steps: an exact method that costs no more is taken at once
+OVERHEAD = 3e5  # what a step costs besides its products, in multiplications
 MEMORY = 2.5  # a pass over a matrix waits for memory: so many multiplications an entry
 
-# Costs of an exact road beside n² (rows of f and g) multiplications, measured on n = 60 to 300.
+# Costs of an exact method in n² (rows of f and g) multiplications, measured on n = 60 to 300.
 FACTORISATION = 20.0
 ON_POLYHEDRA = 8.0  # many faces: a general solver finds the right one
 ON_L1_BALL = 30.0  # the same in twice as many variables
@@ -43,29 +41,28 @@ NEWTON = 10.0  # steps, where g is logistic
 
 
 def choose(problem: Problem) -> Cascade:
-    """The roads for this problem; where no method takes it, one that says so when asked."""
+    """The methods for this problem; where no method takes it, one that says so when asked."""
     last = Candidate(first_order(problem), "", "")
-    closed = refusal(Exact(), problem)
-    without = [last]  # without the exact road
+    closed = Exact().check(problem)
+    without = [last]  # without the exact method
     solved, is_krylov = "an exact answer", False
-    if not refusal(BregmanIteration(), problem) and not refusal(last.method, problem):
-        polish = Candidate(BregmanIteration(), "", "", is_safe=True, polishes=True)
-        without = [last._replace(steps=OPENING), polish, last]
+    if not BregmanIteration().check(problem) and not last.method.check(problem):
+        refinement = Candidate(BregmanIteration(), "", "", is_safe=True, refines=True)
+        without = [last._replace(steps=OPENING), refinement, last]
         is_krylov = (problem.dimension or 0) > DENSE and conjugate_gradients.applies(problem)
     if is_krylov:
-        krylov = BregmanIteration(gives_up=True)
-        without = [Candidate(krylov, "exact, by conjugate gradients", "", steps=PATIENCE), *without]
+        title, method = "exact, by conjugate gradients", BregmanIteration(gives_up=True)
+        without = [Candidate(method, title, "", steps=AFFORDABLE), *without]
         solved = "a factorisation"
     if closed:
         first, *others = without
-        what = closed.rpartition("got ")[2]  # the sentence in full is for those who ask for Exact
-        no = f"there is no {'factorisation of' if is_krylov else 'exact road with'} {what}"
+        no = f"there is no {'factorisation of' if is_krylov else 'exact method for'} {closed.got}"
         return Cascade((first._replace(why=f"for {no}"), *others))
     exact = Candidate(Exact(), "exact", f"by structure ({_sizes(problem)})")
-    if refusal(last.method, problem):
+    if last.method.check(problem):
         return Cascade((exact,))
     steps = _exact_cost(problem) / _step_cost(problem)
-    if steps <= PATIENCE:
+    if steps <= AFFORDABLE:
         return Cascade((exact, *without))
     why = f"for {solved} costs as much as {steps:,.0f} steps ({_sizes(problem)})"
     first, *others = [*without[:-1], last._replace(steps=int(steps))]
@@ -82,8 +79,7 @@ def problem_in_float64(problem: Problem) -> Problem:
     """
     if not problem.is_single or sum(map(_entries, problem.smooth_parts)) > WIDE_LIMIT:
         return problem
-    parts = (part for _, part in parts_of(problem.smooth_parts[1].bare))
-    found = [part.matrix for part in parts if hasattr(part, "matrix")]
+    found = matrices_of(problem.smooth_parts[1])
     is_clear = deadline.unless_too_long(lambda: all(map(_is_clear, found)), False)
     return problem.in_float64 or problem if is_clear else problem
 
@@ -104,16 +100,7 @@ def _is_clear(matrix: Matrix) -> bool:
 def first_order(problem: Problem) -> AdaptiveAGMBiO | BiSG:
     """The first-order method: the adaptive one; Bi-SG where the penalties have no joint prox."""
     adaptive, other = AdaptiveAGMBiO(), BiSG()
-    return other if refusal(adaptive, problem) and not refusal(other, problem) else adaptive
-
-
-def refusal(method: Any, problem: Problem) -> str:
-    """Why the method does not take the problem, without its name; "" where it does."""
-    try:
-        method.check(problem)
-    except ValueError as error:
-        return str(error).partition(": ")[2]
-    return ""
+    return other if adaptive.check(problem) and not other.check(problem) else adaptive
 
 
 # -- sizes and costs ------------------------------------------------------------------------------
@@ -122,23 +109,22 @@ def refusal(method: Any, problem: Problem) -> str:
 def _sizes(problem: Problem) -> str:
     """The lower level and its size in words, such as "least squares below, 40 x 100"."""
     names = {LeastSquares: "least squares", Logistic: "logistic loss", Quadratic: "quadratic"}
-    found = parts_of(problem.smooth_parts[1].bare)
-    words = [names.get(type(part), type(part).__name__) for _, part in found]
-    shapes = [part.matrix.shape for _, part in found if hasattr(part, "matrix")]
-    size = ", ".join(f"{rows} x {n}" for rows, n in shapes)
+    g = problem.smooth_parts[1]
+    words = [names.get(type(part), type(part).__name__) for _, part in parts_of(g.bare)]
+    size = ", ".join("{} x {}".format(*matrix.shape) for matrix in matrices_of(g))
     return f"{' + '.join(words)} below{', ' if size else ''}{size}"
 
 
 def _rows(h: Function, n: int) -> int:
     """How many rows the matrices of h have, as Exact sees it."""
-    return sum(
-        part.matrix.shape[0] if hasattr(part, "matrix") else n if type(part) is SquaredNorm else 1
-        for _, part in parts_of(h.bare)
+    others = [part for _, part in parts_of(h.bare) if matrix_of(part) is None]
+    return sum(matrix.shape[0] for matrix in matrices_of(h)) + sum(
+        n if type(part) is SquaredNorm else 1 for part in others
     )
 
 
 def _exact_cost(problem: Problem) -> float:
-    """About how many multiplications the exact road takes."""
+    """About how many multiplications the exact method takes."""
     n = problem.dimension or 1
     f, g = problem.smooth_parts
     cost = FACTORISATION * n * n * (_rows(f, n) + _rows(g, n) + 1)
@@ -161,4 +147,4 @@ def _step_cost(problem: Problem) -> float:
 
 def _entries(h: Function) -> int:
     """How many entries the matrices of h store."""
-    return sum(part.matrix.size for _, part in parts_of(h.bare) if hasattr(part, "matrix"))
+    return sum(matrix.size for matrix in matrices_of(h))

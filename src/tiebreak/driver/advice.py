@@ -10,9 +10,11 @@ from tiebreak.driver.run import Run
 from tiebreak.proofs.certificate import UNDERFLOW, Certificate
 
 _OR_PENALTY = ", or a penalty on all variables beside a smooth part whose lower_bound is known"
+ROUNDING = 16.0  # times the error of a value: a gap up to this is rounding
 
 
 def after_nonfinite(run: Run) -> str:
+    """Where a value was not finite."""
     return (
         f"step {run.iteration + 1} gave a value of the upper or lower level that is not finite: "
         "check the functions away from x0, and their scale"
@@ -24,7 +26,7 @@ def what_next(
 ) -> str:
     """What is not proved, why, and what would help, in a sentence or two; "" where all is well."""
     parts = []
-    steep = _levels(run, "lipschitz_violations")
+    steep = _levels(run.report.lipschitz_violations)
     if steep:
         parts.append(
             f"The {' and the '.join(steep)} function rises faster than its Lipschitz constant "
@@ -32,64 +34,64 @@ def what_next(
             "give a larger lipschitz"
         )
     if status in ("solved", "max_iter", "max_time", "stopped"):
-        parts += _missing_bounds(run, proof) or _too_wide(run, status, proof, tolerance, max_iter)
-    return ". ".join(parts)
+        gaps = proof.upper_gap, proof.lower_gap
+        if any(map(math.isinf, gaps)):
+            parts.append(_missing_bounds(run, gaps))
+        elif any(gap > asked for gap, asked in zip(gaps, tolerance, strict=True)):
+            parts.append(_too_wide(run, status, proof, tolerance, max_iter))
+        else:
+            parts.append(_one_sided(run, proof, tolerance[0]))
+    return ". ".join(filter(None, parts))
 
 
-def _missing_bounds(run: Run, proof: Certificate) -> list[str]:
+def _missing_bounds(run: Run, gaps: tuple[float, float]) -> str:
     """The levels that nothing bounds from below, and what would."""
     or_penalty = "" if run.problem.is_smooth else _OR_PENALTY
-    gaps = (("upper", "f*", proof.upper_gap), ("lower", "g*", proof.lower_gap))
-    missing = [(name, letter) for name, letter, gap in gaps if math.isinf(gap)]
-    if not missing:
-        return []
-    names, letters = (" or ".join(words) for words in zip(*missing, strict=True))
-    return [
+    names = " or ".join(_levels([math.isinf(gap) for gap in gaps]))
+    letters = " or ".join(
+        letter for letter, gap in zip(("f*", "g*"), gaps, strict=True) if math.isinf(gap)
+    )
+    return (
         f"Nothing bounds {letters} from below on this unbounded domain: give "
         "Problem(radius=...) if you know that some solution has |x| <= radius, or a "
         f"bounded domain, or a strongly convex {names} function{or_penalty}"
-    ]
+    )
+
+
+def _one_sided(run: Run, proof: Certificate, asked: float) -> str:
+    """Why f(x) is not secured from below, though both gaps are small enough."""
+    if proof.upper_gap < -asked:
+        return "f(x) is proved to be too low: x does not minimise the lower level well enough"
+    estimate = f"|f(x) - f*| is about {proof.upper_estimate:.2g}, an estimate"
+    width = f" ({estimate})" if math.isfinite(proof.upper_estimate) else ""
+    why = run.report.one_sided
+    return (
+        f"That f(x) does not lie below f* by more than was asked for is not proved{width}: "
+        f"{why}{'; ' if why else ''}Problem(error_bound=...) would close that, "
+        "criterion='weak' does not ask for it"
+    )
 
 
 def _too_wide(
     run: Run, status: str, proof: Certificate, tolerance: tuple[float, float], max_iter: int
-) -> list[str]:
+) -> str:
     """How wide the proof is, why, and what would close it."""
     gaps = proof.upper_gap, proof.lower_gap
     errors = run.accumulator.value_errors(run.state.x, proof.upper_value, proof.lower_value)
-    missed = [gap > asked for gap, asked in zip(gaps, tolerance, strict=True)]
-    if not any(missed):
-        if proof.upper_gap < -tolerance[0]:
-            return ["f(x) is proved to be too low: x does not minimise the lower level well enough"]
-        estimate = f"|f(x) - f*| is about {proof.upper_estimate:.2g}, an estimate"
-        width = f" ({estimate})" if math.isfinite(proof.upper_estimate) else ""
-        why = getattr(getattr(run.state, "findings", None), "one_sided", "")
-        return [
-            f"That f(x) does not lie below f* by more than was asked for is not proved{width}: "
-            f"{why}{'; ' if why else ''}Problem(error_bound=...) would close that, "
-            "criterion='weak' does not ask for it"
-        ]
-    if any(m and g <= 16.0 * e for m, g, e in zip(missed, gaps, errors, strict=True)):
-        return [
-            "A gap is as small as rounding allows, and the tolerance is smaller still: set atol"
-        ]
-    missing = max(gap / asked for gap, asked in zip(gaps, tolerance, strict=True))
+    if any(a < g <= ROUNDING * e for g, a, e in zip(gaps, tolerance, errors, strict=True)):
+        return "A gap is as small as rounding allows, and the tolerance is smaller still: set atol"
     if not min(tolerance) > UNDERFLOW:
-        return []
+        return ""
+    missing = max(gap / asked for gap, asked in zip(gaps, tolerance, strict=True))
     if status == "solved":
         closer = "" if run.problem.is_bounded else "Problem(radius=...) may narrow it, or "
-        return [f"The proof is {missing:.2g} times as wide as asked: {closer}relax rtol"]
-    steps = _steps_needed(run.rows, tolerance)
-    if steps is not None:
-        return [
-            f"The wider gap is {missing:.2g} times the tolerance; at the present rate "
-            f"about {steps:,} steps would do (max_iter is {max_iter:,})"
-        ]
-    otherwise = ", or try another gamma (a smaller one favours the lower level)"
-    return [
-        f"The wider gap is {missing:.2g} times the tolerance and hardly shrinks: "
-        f"relax rtol{otherwise if hasattr(run.method, 'gamma') else ''}"
-    ]
+        return f"The proof is {missing:.2g} times as wide as asked: {closer}relax rtol"
+    wider = f"The wider gap is {missing:.2g} times the tolerance"
+    if (steps := _steps_needed(run.rows, tolerance)) is not None:
+        rate = f"at the present rate about {steps:,} steps would do (max_iter is {max_iter:,})"
+        return f"{wider}; {rate}"
+    remedy = run.method.remedy
+    return f"{wider} and hardly shrinks: relax rtol{', ' if remedy else ''}{remedy}"
 
 
 def _steps_needed(rows: Sequence[Row], tolerance: tuple[float, float]) -> int | None:
@@ -116,15 +118,14 @@ def _steps_needed(rows: Sequence[Row], tolerance: tuple[float, float]) -> int | 
     return int(round(needed, digits)) if needed < 1e12 else None
 
 
-def _levels(run: Run, doubt: str) -> list[str]:
-    """The levels of whose function the method has noted this doubt."""
-    counts = getattr(run.state, doubt, (0, 0))
+def _levels(counts: Sequence[int]) -> list[str]:
+    """The levels of which something was counted."""
     return [name for name, count in zip(("upper", "lower"), counts, strict=True) if count]
 
 
 def contradiction(run: Run) -> str:
     """Which promise cannot be true: no certificate then."""
-    not_convex = _levels(run, "convexity_violations")
+    not_convex = _levels(run.report.convexity_violations)
     if not_convex:
         return (
             f"The {' and the '.join(not_convex)} function fell below its own tangent: it is not "

@@ -16,7 +16,9 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable, Sequence
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -24,6 +26,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from tiebreak.algorithms import accelerated, adaptive, fista
+from tiebreak.algorithms.base import Method
 from tiebreak.algorithms.rivals import a_irg, alternating, bi_sg, bisec_bio, cg_bio, sea
 from tiebreak.auto import (
     bregman_state,
@@ -33,7 +36,7 @@ from tiebreak.auto import (
     quasi_newton,
 )
 from tiebreak.driver.result import Row
-from tiebreak.driver.run import Counts, Least, Saved
+from tiebreak.driver.run import Counts, Least, Run, Saved
 from tiebreak.exact import method
 from tiebreak.functions.base import Minorant, Smooth
 from tiebreak.functions.groups import Groups
@@ -47,8 +50,9 @@ from tiebreak.proofs.certificate import Intervals, Standing, StepEvidence
 from tiebreak.proofs.models import Model
 from tiebreak.sets.cuts import Products
 
-FORMAT = 7  # raised whenever an older file could not be continued faithfully
-SCALES = (1e-2, 1.0, 1e6)  # how far from x0 callables are asked, beside 1 + |x0|
+PAUSE = 20.0  # times what saving took: so long until the next time
+FORMAT = 8  # raised whenever an older file could not be continued faithfully
+SCALES = (1e-2, 1.0, 1e6)  # how far from x0 callables are asked, relative to 1 + |x0|
 
 # Everything that a run is made of, by the names that files use: never to be changed or used again.
 TYPES: dict[str, Any] = {
@@ -91,7 +95,64 @@ TYPES: dict[str, Any] = {
     "relay": cascade.State,
     "sea": sea.State,
 }
+PIECES: dict[type, Callable[[Any], Iterable[Any]]] = {
+    Inputs: lambda part: (),  # the arrays of the user, of which the part has its own
+    Matrix: lambda part: (part.signature,),
+    Groups: lambda part: (part.labels, part.length),
+    tuple: iter,
+    list: iter,
+}
 NAMES = {kind: name for name, kind in TYPES.items()}
+
+
+class Store:
+    """Where a run is saved, if anywhere; saving takes at most a twentieth of the time."""
+
+    def __init__(
+        self, path: str | Path | None, problem: Problem, method: Method, x0: Array
+    ) -> None:
+        self.path = None if path is None else _checked_path(path)
+        self.x0 = x0
+        if self.path is not None:
+            self.who = identity(problem, method, x0)
+        self._due, self._has_warned = 0.0, False
+
+    def load(self) -> Saved | None:
+        """The run saved there, None where there is none."""
+        if self.path is None or not self.path.exists():
+            return None
+        return load(self.path, self.who, self.x0)
+
+    def save(self, run: Run) -> None:
+        """Save the run now; a warning, once, where that cannot be done."""
+        if self.path is None:
+            return
+        began = time.perf_counter()
+        try:
+            save(self.path, self.who, run.saved())
+        except (OSError, TypeError) as error:
+            if not self._has_warned:
+                what = f"checkpoint: {self.path} could not be written ({error}); the run goes on"
+                warnings.warn(what, RuntimeWarning, stacklevel=3)
+            self._has_warned = True
+        ended = time.perf_counter()
+        self._due = ended + PAUSE * (ended - began)
+
+    def save_when_due(self, run: Run) -> None:
+        """Save the run where that was not done for a while."""
+        if self.path is not None and time.perf_counter() >= self._due:
+            self.save(run)
+
+
+def _checked_path(path: str | Path) -> Path:
+    if not isinstance(path, str | Path):
+        raise TypeError(f"solve: checkpoint must be a file name, got {type(path).__name__}")
+    target = Path(path)
+    if target.suffix != ".npz":
+        raise ValueError(f"solve: checkpoint must be a .npz file, got {str(path)!r}")
+    if not target.parent.is_dir():
+        raise ValueError(f"solve: checkpoint must lie in a folder that exists, got {str(path)!r}")
+    return target
 
 
 def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
@@ -137,38 +198,45 @@ def _digest(value: object, probes: Sequence[Array] = ()) -> str:
     state = hashlib.blake2b(digest_size=16)
 
     def take(part: Any) -> None:
-        if isinstance(part, Inputs):
-            pass  # the arrays of the user, of which the part has its own
-        elif isinstance(part, Matrix):
-            take(part.signature)
-        elif arrays.is_sparse(part):
-            for piece in (part.data, part.indices, part.indptr, np.asarray(part.shape)):
+        pieces = _pieces(part, probes)
+        if pieces is not None:
+            for piece in pieces:
                 take(piece)
         elif arrays.is_array(part):
             array = arrays.to_numpy(part)
             state.update(f"{array.dtype.str}{array.shape}".encode())
             state.update(np.ascontiguousarray(array).tobytes())
-        elif isinstance(part, Smooth):
-            take((part.lipschitz, part.strong_convexity, part.lower_bound))
-            for x in probes:
-                take(_asked(part, x))
-        elif isinstance(part, Groups):
-            take((part.labels, part.length))
-        elif isinstance(part, tuple | list):
-            for piece in part:
-                take(piece)
         elif hasattr(part, "__dict__"):
             state.update(type(part).__qualname__.encode())
-            for name, piece in sorted(vars(part).items()):
-                is_cache = isinstance(getattr(type(part), name, None), cached_property)
-                if name == "lipschitz" or not is_cache:  # the user's own constants count
-                    state.update(name.encode())
-                    take(piece)
+            for name, piece in _members(part):
+                state.update(name.encode())
+                take(piece)
         else:
             state.update(repr(part).encode())
 
     take(value)
     return state.hexdigest()
+
+
+def _pieces(part: Any, probes: Sequence[Array]) -> Iterable[Any] | None:
+    """What tells a part from others, where that is neither its numbers nor its members."""
+    for kind, pieces in PIECES.items():
+        if isinstance(part, kind):
+            return pieces(part)
+    if isinstance(part, Smooth):
+        constants = part.lipschitz, part.strong_convexity, part.lower_bound
+        return [constants, *(_asked(part, x) for x in probes)]
+    if arrays.is_sparse(part):
+        return [part.data, part.indices, part.indptr, np.asarray(part.shape)]
+    return None
+
+
+def _members(part: Any) -> Iterator[tuple[str, Any]]:
+    """The members of an object by their names, without what was only found out once and kept."""
+    for name, piece in sorted(vars(part).items()):
+        is_cache = isinstance(getattr(type(part), name, None), cached_property)
+        if name == "lipschitz" or not is_cache:  # the user's own constants count
+            yield name, piece
 
 
 def _asked(function: Smooth, x: Array) -> object:
@@ -190,7 +258,7 @@ def save(path: Path, who: dict[str, str], run: Any) -> None:
     write_atomically(path, lambda file: np.savez(file, header=text, data=data))
 
 
-def load(path: Path, who: dict[str, str], x0: Array) -> Any:
+def load(path: Path, who: dict[str, str], x0: Array) -> Saved:
     """The run saved at ``path``; one clear sentence if it belongs to something else."""
     otherwise = "give another file name or delete it"
     try:
@@ -260,7 +328,7 @@ def _encode(value: Any, blob: bytearray) -> Any:
         return float(value) if isinstance(value, np.floating) else value
     if isinstance(value, tuple | list):
         name = NAMES.get(type(value), "")
-        if not name and hasattr(value, "_fields"):
+        if not name and type(value) not in (tuple, list):
             raise TypeError(f"the state of a method must be one of ours, got {type(value)!r}")
         return {"tuple": name, "parts": [_encode(part, blob) for part in value]}
     array = arrays.to_numpy(value.saved() if isinstance(value, Deferred) else value)

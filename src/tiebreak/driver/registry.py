@@ -1,10 +1,13 @@
-"""The methods, one file per paper."""
+"""The methods that ``solve`` knows by name."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 from tiebreak.algorithms.accelerated import FixedLevels, GivenLevels, OnlineLevels
 from tiebreak.algorithms.adaptive import AdaptiveAGMBiO
 from tiebreak.algorithms.agm_bio import AGMBiO
+from tiebreak.algorithms.base import Method
 from tiebreak.algorithms.p_agm_bio import PAGMBiO
 from tiebreak.algorithms.rivals.a_irg import AIRG
 from tiebreak.algorithms.rivals.bi_sg import BiSG
@@ -13,7 +16,10 @@ from tiebreak.algorithms.rivals.cg_bio import CGBiO
 from tiebreak.algorithms.rivals.pb_apg import PBAPG
 from tiebreak.algorithms.rivals.r_apm import RAPM
 from tiebreak.algorithms.rivals.sea import SEA
+from tiebreak.auto.selection import choose
 from tiebreak.exact.method import Exact
+from tiebreak.linalg import checks
+from tiebreak.problem import Problem
 
 METHODS = {
     method.name: method
@@ -37,6 +43,41 @@ __all__ = [
     "Exact",
     "FixedLevels",
     "GivenLevels",
+    "MethodInfo",
     "OnlineLevels",
     "PAGMBiO",
+    "find_method",
+    "methods",
 ]
+
+
+@dataclass(frozen=True)
+class MethodInfo:
+    """A line of ``tb.methods()``."""
+
+    name: str
+    paper: str
+    assumptions: str
+    guarantee: str
+
+
+def methods() -> list[MethodInfo]:
+    """The methods that ``solve`` knows by name, with paper, assumptions and guarantee."""
+    return [MethodInfo(m.name, m.paper, m.assumptions, m.guarantee) for m in METHODS.values()]
+
+
+def find_method(method: str | Method, problem: Problem, owner: str = "solve") -> Method:
+    """A method by its name, or the one given; one clear sentence for anything else."""
+    if isinstance(method, str):
+        if method == "auto":
+            return choose(problem)
+        if method in METHODS:
+            return METHODS[method]()
+        known = ", ".join(["auto", *METHODS])
+        raise ValueError(f"{owner}: unknown method {method!r}, known are {known}")
+    if not isinstance(method, Method):
+        raise TypeError(
+            f"{owner}: method must be a name or an object such as AGMBiO(), "
+            f"got {checks.what_it_is(method)}"
+        )
+    return method

@@ -6,10 +6,11 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol, overload
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 
+from tiebreak.algorithms.base import Findings
 from tiebreak.functions.base import Function, Smooth
 from tiebreak.functions.parts import parts_of
 from tiebreak.linalg import deadline
@@ -31,17 +32,6 @@ STATUSES = {
 SUCCESSES = ("certified", "solved")
 
 NOTABLE = 1e-3  # the report counts what exceeds this part of the largest: averages are rarely 0
-
-
-class Findings(Protocol):
-    """What a method found out besides x, in its own words."""
-
-    @property
-    def dimension(self) -> int | None:
-        """Of the solution set of the lower level, None where unknown."""
-
-    def lines(self) -> list[tuple[str, str]]:
-        """Lines for the report: a label of at most 10 characters, and a text."""
 
 
 class Row(NamedTuple):
@@ -192,16 +182,14 @@ class Result:
         return self.reason or STATUSES[self.status]
 
     def __repr__(self) -> str:
-        steps = f"{self.nit} step{'' if self.nit == 1 else 's'}"
         values = f"f(x) = {self.upper_value:.6g}, g(x) = {self.lower_value:.6g}"
-        return f"<tiebreak.Result: {self.status}, {values}, {steps}>"
+        return f"<tiebreak.Result: {self.status}, {values}, {_steps(self.nit)}>"
 
     def __str__(self) -> str:
         """Four lines: the status, both levels with what is proved, the ties; a fifth for doubts."""
-        steps = f"{self.nit} step{'' if self.nit == 1 else 's'}"
         status = "solved, not proved," if self.status == "solved" else self.status
         lines = [
-            f"tiebreak: {status} after {steps}, {self.time:.3g} s: {self._headline}",
+            f"tiebreak: {status} after {_steps(self.nit)}, {self.time:.3g} s: {self._headline}",
             f"  upper  {self._upper_line()}",
             f"  lower  {self._lower_line()}",
             f"  ties   {_ties(self.dimension)}",
@@ -250,12 +238,10 @@ class Result:
         if self.status == "unbounded":  # then there is no f* or no g* to speak of
             lines = []
         lines += [("non-zeros", text) for text in self._sparsity()]
-        lines += [*self._found(), ("method", self.method), ("message", self.message)]
+        found = [] if self.findings is None else self.findings.lines()
+        lines += [*found, ("method", self.method), ("message", self.message)]
         lines += [("assumed", text) for text in assumptions(self.problem)]
         return "\n".join([str(self), *(f"  {label:<10} {text}" for label, text in lines)])
-
-    def _found(self) -> list[tuple[str, str]]:
-        return [] if self.findings is None else self.findings.lines()
 
     def _sparsity(self) -> list[str]:
         """How many entries or groups of x are not (nearly) zero, where a penalty asks for zeros."""
@@ -304,7 +290,7 @@ class Result:
             "time": self.time,
             "method": self.method,
             "dimension": self.dimension,
-            "findings": dict(self._found()),
+            "findings": {} if self.findings is None else dict(self.findings.lines()),
             "upper": _level_dict(
                 proof.upper_value, proof.upper_gap, self.tolerance[0], proof.upper_optimum
             )
@@ -331,12 +317,16 @@ class Result:
         return convergence(self, path)
 
 
+def _steps(nit: int) -> str:
+    return f"{nit} step{'' if nit == 1 else 's'}"
+
+
 def _number(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
 def _notable(sizes: np.ndarray[Any, Any], what: str) -> str:
-    """How many of the sizes are not small beside the largest, and how many are 0."""
+    """How many of the sizes are not small relative to the largest, and how many are 0."""
     large = int(np.count_nonzero(sizes > NOTABLE * np.max(sizes)))
     zeros = int(np.count_nonzero(sizes == 0.0))
     said = f"{large} of {len(sizes)} {what} above {NOTABLE:g} of the largest"

@@ -18,6 +18,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from tiebreak.algorithms.base import Method, StateReport
 from tiebreak.exact.basis_pursuit import Slice, sparsest
 from tiebreak.exact.equations import Equations
 from tiebreak.exact.faces import (
@@ -59,6 +60,7 @@ from tiebreak.functions.parts import (
 from tiebreak.functions.penalties import Zero, split
 from tiebreak.linalg import arrays, deadline
 from tiebreak.linalg.arrays import Array
+from tiebreak.linalg.refusals import Refusal, refusal_of
 from tiebreak.linalg.spectra import equilibrate
 from tiebreak.problem import Problem
 from tiebreak.proofs.certificate import Intervals, StepEvidence
@@ -133,7 +135,7 @@ class State(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Exact:
+class Exact(Method):
     """The exact answer by structure, in one step.
 
     The lower level by Newton's method over Z (one step where g is quadratic), the upper one over
@@ -157,16 +159,28 @@ class Exact:
         "the rank is not determined, or that there is no minimum"
     )
 
-    def check(self, problem: Problem) -> None:
-        """Refuse a problem outside the assumptions, with one sentence."""
+    def check(self, problem: Problem) -> Refusal | None:
+        """Refuse a problem outside the assumptions."""
         if not isinstance(problem.domain, DOMAINS):
-            known = "Space, Ball, Orthant, Box, Simplex, L1Ball, Monotone or Halfspace"
-            raise ValueError(f"Exact: domain must be {known}, got {type(problem.domain).__name__}")
-        _structures(problem, problem.dimension or 1)
+            needed = "must be Space, Ball, Orthant, Box, Simplex, L1Ball, Monotone or Halfspace"
+            return Refusal("Exact", "domain", needed, type(problem.domain).__name__)
+        return refusal_of(lambda: _structures(problem, problem.dimension or 1))
 
     def describe(self, problem: Problem) -> str:
         """The method in words."""
         return f"Exact, by the structure of the lower level, on {type(problem.domain).__name__}"
+
+    def report(self, state: State) -> StateReport:
+        """How it ended, and what it found out."""
+        found = state.findings
+        if found is None:
+            return StateReport(state.finished)
+        return StateReport(
+            state.finished,
+            is_ambiguous=found.is_ambiguous,
+            findings=found,
+            one_sided=found.one_sided,
+        )
 
     def init(self, problem: Problem, x0: Array) -> State:
         """The values at x0, and no minorants: nothing is proved before the step."""
@@ -638,15 +652,15 @@ def _structures(problem: Problem, n: int) -> tuple[Structure, Structure]:
     """f and g as Exact knows them, or a sentence; L1 above is no part of a structure."""
     (f, penalty), (g, below) = split(problem.upper), split(problem.lower)
     if below != Zero():
-        raise ValueError(f"Exact: lower must be without a penalty, got {problem.lower.bare!r}")
+        raise Refusal("Exact", "lower", "must be without a penalty", repr(problem.lower.bare))
     if penalty == Zero():
         return structure("Exact", "upper", f, n), structure("Exact", "lower", g, n)
     is_alone = isinstance(f.bare, Flat)
     if not is_alone or any(penalty.terms.weights[1:]):
         got = penalty if is_alone else problem.upper.bare
-        raise ValueError(f"Exact: upper must be L1 alone where it has a penalty, got {got!r}")
+        raise Refusal("Exact", "upper", "must be L1 alone where it has a penalty", repr(got))
     if isinstance(problem.domain, Ball):
-        raise ValueError("Exact: domain must be a polyhedron where upper is L1, got Ball")
+        raise Refusal("Exact", "domain", "must be a polyhedron where upper is L1", "Ball")
     return Structure(n, ()), structure("Exact", "lower", g, n)
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from tiebreak import theory
+from tiebreak.algorithms.base import Method, Refusal
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Array, mix
 from tiebreak.problem import Problem
@@ -29,7 +30,7 @@ class State(NamedTuple):
 
 
 @dataclass(frozen=True)
-class CutAt:
+class CutAt(Method):
     """Algorithm 1 with the cut of g at p_k = (1 - share) x_k + share z_k.
 
         z_{k+1} = projection of z_k - a_k grad f(y_k) onto
@@ -51,7 +52,7 @@ class CutAt:
 
     name: ClassVar[str] = "cut-at"
 
-    def check(self, problem: Problem) -> None:
+    def check(self, problem: Problem) -> Refusal | None:
         """Any problem will do that AGM-BiO can be run on."""
 
     def describe(self, problem: Problem) -> str:

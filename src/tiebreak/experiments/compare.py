@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tiebreak.driver.registry import METHODS, Exact, PAGMBiO
-from tiebreak.driver.run import Method
-from tiebreak.driver.solve import find_method, solve
+from tiebreak.algorithms.base import Method
+from tiebreak.driver.registry import METHODS, Exact, PAGMBiO, find_method
+from tiebreak.driver.solve import solve
 from tiebreak.experiments.race import Answer, Entrant, Record, race
 from tiebreak.linalg import checks
 from tiebreak.problem import Problem
@@ -169,12 +169,11 @@ def reference(problem: Problem) -> tuple[Answer, str]:
     limit = math.inf if problem.is_smooth else PENALISED
     if not isinstance(problem.domain, Space | Ball):
         limit = POLYHEDRAL
+    if not Exact().check(problem) and n > limit:
+        size = f"{'' if problem.is_smooth else 'a penalty and '}{n} variables"
+        reason = f"Exact may take minutes on {domain} with {size}, so it was not asked"
+        return unknown, f"not known: {reason}; g* is the smallest value seen"
     try:
-        Exact().check(problem)
-        if n > limit:
-            size = f"{'' if problem.is_smooth else 'a penalty and '}{n} variables"
-            reason = f"Exact may take minutes on {domain} with {size}, so it was not asked"
-            return unknown, f"not known: {reason}; g* is the smallest value seen"
         result = solve(problem, Exact())
     except (ValueError, ImportError) as error:
         return unknown, f"not known: {error}; g* is the smallest value seen"
@@ -199,10 +198,8 @@ def _entrants(
     entrants: list[Entrant] = []
     refused: dict[str, str] = {}
     for label, method in chosen:
-        try:
-            method.check(problem)
-        except ValueError as error:
-            refused[label] = str(error)
+        if refusal := method.check(problem):
+            refused[label] = refusal.sentence
         else:
             entrants.append(Entrant(_unused(label, entrants), method))
     if not entrants:

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from tiebreak.algorithms.base import Method, Refusal, StateReport
 from tiebreak.catalog.built import Built
 from tiebreak.catalog.instances import instance
 from tiebreak.driver.registry import (
@@ -28,13 +29,13 @@ from tiebreak.driver.registry import (
     Exact,
     GivenLevels,
 )
-from tiebreak.driver.run import Method
 from tiebreak.driver.solve import solve
 from tiebreak.experiments.compare import reference
 from tiebreak.experiments.race import Answer, Entrant, Record, race
 from tiebreak.experiments.verdicts import AGM, BISECTION, TAIL, Facts
 from tiebreak.linalg.arrays import Array
 from tiebreak.problem import Problem
+from tiebreak.proofs.certificate import StepEvidence
 from tiebreak.sets.domains import Space
 
 # Steps of figure 1: the paper's instance (eta = 1/(K+1) = 1.25e-5), the variant, other splits.
@@ -114,9 +115,7 @@ def _ends(rows: Sequence[Record], tail: float) -> list[Record]:
 
 def _parameters(entrant: Entrant, problem: Problem) -> str:
     """What the method says about itself, and how it was made."""
-    method = entrant.method
-    watched = getattr(method, "method", method)  # a Watched one is shown as it is inside
-    return f"{method.describe(problem)}: `{watched!r}`"
+    return f"{entrant.method.describe(problem)}: `{entrant.method!r}`"
 
 
 # -- figure 1 -------------------------------------------------------------------------------------
@@ -202,13 +201,8 @@ def _regression_facts(found: Experiment, name: str, built: Built) -> Answer:
 
 def _refusals(problem: Problem, methods: dict[str, Method]) -> dict[str, str]:
     """The methods that refuse the problem, with their sentences."""
-    refused = {}
-    for label, method in methods.items():
-        try:
-            method.check(problem)
-        except ValueError as error:
-            refused[label] = str(error)
-    return refused
+    refusals = {label: method.check(problem) for label, method in methods.items()}
+    return {label: refusal.sentence for label, refusal in refusals.items() if refusal}
 
 
 # -- figure 2 -------------------------------------------------------------------------------------
@@ -221,14 +215,11 @@ class WatchedState(NamedTuple):
     x: Array
     upper_value: float
     lower_value: float
-
-    @property
-    def finished(self) -> tuple[str, str]:
-        return getattr(self.inner, "finished", ("", ""))
+    evidence: StepEvidence
 
 
 @dataclass(frozen=True)
-class Watched:
+class Watched(Method):
     """A method, watched at another point than the one its theorem speaks of.
 
     Args:
@@ -243,8 +234,11 @@ class Watched:
 
     name: ClassVar[str] = "watched"
 
-    def check(self, problem: Problem) -> None:
-        self.method.check(problem)
+    def __repr__(self) -> str:
+        return repr(self.method)
+
+    def check(self, problem: Problem) -> Refusal | None:
+        return self.method.check(problem)
 
     def describe(self, problem: Problem) -> str:
         return f"{self.method.describe(problem)}; watched at {self.words}"
@@ -255,9 +249,13 @@ class Watched:
     def step(self, problem: Problem, state: WatchedState) -> WatchedState:
         return self._at(problem, self.method.step(problem, state.inner))
 
+    def report(self, state: WatchedState) -> StateReport:
+        return StateReport(self.method.report(state.inner).finished)
+
     def _at(self, problem: Problem, inner: Any) -> WatchedState:
         x = self.point(inner)
-        return WatchedState(inner, x, problem.upper.value(x), problem.lower.value(x))
+        values = problem.upper.value(x), problem.lower.value(x)
+        return WatchedState(inner, x, *values, inner.evidence)
 
 
 class BiSGFromOne(BiSG):

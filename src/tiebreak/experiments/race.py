@@ -12,8 +12,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tiebreak.algorithms.base import Method
 from tiebreak.driver.checkpoint import write_atomically
-from tiebreak.driver.run import Method, Run
+from tiebreak.driver.run import Run
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Array
 from tiebreak.problem import Problem
@@ -80,16 +81,17 @@ def race(
     start = problem.start(x0)
     rows = []
     for label, method in entrants:
-        method.check(problem)
-        if hasattr(method, "planned"):
-            method = method.planned(max(steps, 1))
+        if refusal := method.check(problem):
+            raise ValueError(refusal.sentence)
+        method = method.planned(max(steps, 1))
         with arrays.quiet():
             # Constants such as L_g are found once and kept: nobody pays for the others.
             method.init(problem, start)
             run = Run(problem, method, start, certifies=False)
             due, going = 0, True
             while going:
-                going = run.iteration < steps and run.seconds < seconds and not run.finished[0]
+                has_ended = bool(run.report.finished[0])
+                going = run.iteration < steps and run.seconds < seconds and not has_ended
                 if run.iteration >= due or not going:
                     with run.paused():
                         rows.append(_record(run, answer, experiment, instance, label))

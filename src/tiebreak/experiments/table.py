@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tiebreak.algorithms.base import Method
 from tiebreak.catalog.built import Matrix
 from tiebreak.catalog.instances import instance
 from tiebreak.driver.registry import AIRG, PBAPG, RAPM, SEA, AGMBiO, BisecBiO, BiSG, CGBiO
-from tiebreak.driver.run import Method
 from tiebreak.experiments.ablation import CutAt
 from tiebreak.experiments.paper_runs import Experiment, Say
 from tiebreak.experiments.race import Answer, Entrant

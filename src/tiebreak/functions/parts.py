@@ -17,7 +17,8 @@ import numpy as np
 from tiebreak.functions.base import Flat, Function, Linear, Scaled, SquaredNorm, Sum
 from tiebreak.functions.losses import LeastSquares, Logistic, Quadratic
 from tiebreak.linalg import arrays, deadline, spectra
-from tiebreak.linalg.matrices import DENSE_LIMIT
+from tiebreak.linalg.matrices import DENSE_LIMIT, Matrix
+from tiebreak.linalg.refusals import Refusal
 from tiebreak.linalg.spectra import GAP, cleaned, clear_rank, equilibrate
 
 Host = spectra.Host
@@ -490,15 +491,11 @@ def structure(owner: str, level: str, h: Function, n: int) -> Structure:
     for weight, part in parts_of(h.bare):
         rows = max(part.matrix.shape[0] if hasattr(part, "matrix") else 1, n)
         if rows * n > DENSE_LIMIT:
-            raise ValueError(
-                f"{owner}: {level} must have at most {DENSE_LIMIT:,} matrix entries to be "
-                f"factorised, got {rows} x {n}"
-            )
+            needed = f"must have at most {DENSE_LIMIT:,} matrix entries to be factorised"
+            raise Refusal(owner, level, needed, f"{rows} x {n}")
         if hasattr(part, "matrix") and not part.matrix.is_explicit:
-            raise ValueError(
-                f"{owner}: {level} must have matrices whose entries are known to be factorised, "
-                f"got an operator of {part.matrix.shape[0]} x {n}"
-            )
+            needed = "must have matrices whose entries are known to be factorised"
+            raise Refusal(owner, level, needed, f"an operator of {part.matrix.shape[0]} x {n}")
         if isinstance(part, LeastSquares):
             parts.append(Squares(weight * part._scale, part.matrix.dense(), host(part.b)))
         elif isinstance(part, Logistic) and level == "lower":
@@ -513,11 +510,19 @@ def structure(owner: str, level: str, h: Function, n: int) -> Structure:
             parts.append(Tilt(weight, host(part.c)[None]))
         elif not isinstance(part, Flat):
             logistic = "Logistic, " if level == "lower" else ""
-            raise ValueError(
-                f"{owner}: {level} must be made of LeastSquares, {logistic}Quadratic, SquaredNorm "
-                f"and Linear, got {type(part).__name__}"
-            )
+            needed = f"must be made of LeastSquares, {logistic}Quadratic, SquaredNorm and Linear"
+            raise Refusal(owner, level, needed, type(part).__name__)
     return Structure(n, tuple(part for part in parts if part.rows.any()))  # 0 gives a constant
+
+
+def matrix_of(part: Function) -> Matrix | None:
+    """The matrix of a function's data, None where it has none."""
+    return getattr(part, "matrix", None)
+
+
+def matrices_of(h: Function) -> list[Matrix]:
+    """The matrices of all parts of h."""
+    return [m for _, part in parts_of(h.bare) if (m := matrix_of(part)) is not None]
 
 
 def parts_of(h: Function, weight: float = 1.0) -> list[tuple[float, Function]]:

@@ -25,6 +25,7 @@ from tiebreak.functions.terms import Terms
 from tiebreak.linalg import arrays, checks, tables
 from tiebreak.linalg.arrays import Array, Image, to_numpy
 from tiebreak.linalg.fingerprints import FromData, remember
+from tiebreak.linalg.refusals import Refusal
 from tiebreak.sets.cuts import INFINITY, assign
 from tiebreak.sets.domains import Ball, Box, Domain, Space
 
@@ -334,11 +335,9 @@ def intersection(owner: str, *sets: Domain) -> Domain:
     return common
 
 
-def _no_prox(owner: str, first: str, second: str) -> ValueError:
-    return ValueError(
-        f"{owner}: the penalties and the domain must have a joint prox in closed form, "
-        f"got {first} and {second}"
-    )
+def _no_prox(owner: str, first: str, second: str) -> Refusal:
+    needed = "must have a joint prox in closed form"
+    return Refusal(owner, "the penalties and the domain", needed, f"{first} and {second}")
 
 
 def _name(penalty: Penalty) -> str:
@@ -356,13 +355,11 @@ def _intersection(owner: str, first: Domain, second: Domain) -> Domain:
         bounds = [to_numpy(b) for b in (first.lower, second.lower, first.upper, second.upper)]
         sizes = {bound.shape[0] for bound in bounds if bound.ndim}
         if len(sizes) > 1:
-            raise ValueError(
-                f"{owner}: the two boxes must have the same number of variables, "
-                f"got {min(sizes)} and {max(sizes)}"
-            )
+            needed, got = "must have the same number of variables", f"{min(sizes)} and {max(sizes)}"
+            raise Refusal(owner, "the two boxes", needed, got)
         lower, upper = np.maximum(*bounds[:2]), np.minimum(*bounds[2:])
         if np.any(lower > upper):
-            raise ValueError(f"{owner}: the two boxes must have a point in common")
+            raise Refusal(owner, "the two boxes", "must have a point in common")
         return Box(*(b if b.ndim else float(b) for b in (lower, upper)))
     if (
         isinstance(first, Ball)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
+from tiebreak.algorithms.base import Method, Refusal, StateReport
 from tiebreak.algorithms.common import (
     averaged,
     need_lipschitz,
@@ -43,14 +44,9 @@ class State(NamedTuple):
         """The average, the point that the theorem speaks of."""
         return self.average.x
 
-    @property
-    def reach(self) -> Any:
-        """Of what length its images were mixed: see `mixed`."""
-        return self.average.reach
-
 
 @dataclass(frozen=True)
-class AIRG:
+class AIRG(Method):
     """Averaged Iteratively Regularized Gradient method.
 
         x_{k+1} = projection of x_k - gamma_k (grad g(x_k) + eta_k grad f(x_k)) onto Z
@@ -91,18 +87,23 @@ class AIRG:
         if not 0.0 <= r < 1.0:
             raise ValueError(f"AIRG: r must be a number in [0, 1), got {self.r}")
 
-    def check(self, problem: Problem) -> None:
-        """Refuse a problem outside the assumptions, with one sentence."""
-        need_smooth("AIRG", problem)
-        if self.gamma_0 is None or self.eta_0 is None:
-            instead = " or AIRG(gamma_0=..., eta_0=...)"
-            need_lipschitz("AIRG", problem, "upper", "lower", instead=instead)
+    def check(self, problem: Problem) -> Refusal | None:
+        """Refuse a problem outside the assumptions."""
+        refusal = need_smooth("AIRG", problem)
+        if refusal or not (self.gamma_0 is None or self.eta_0 is None):
+            return refusal
+        instead = " or AIRG(gamma_0=..., eta_0=...)"
+        return need_lipschitz("AIRG", problem, "upper", "lower", instead=instead)
 
     def describe(self, problem: Problem) -> str:
         """The method and its step sizes, in words."""
         gamma = "1/(L_g + eta_0 L_f)" if self.gamma_0 is None else f"{self.gamma_0:g}"
         eta = "L_g/(sqrt(8) L_f)" if self.eta_0 is None else f"{self.eta_0:g}"
         return f"a-IRG, gamma_0 = {gamma}, eta_0 = {eta}, b = {self.b:g}, averaged"
+
+    def report(self, state: State) -> StateReport:
+        """The reach of the average."""
+        return StateReport(reach=state.average.reach)
 
     def init(self, problem: Problem, x0: Array) -> State:
         """x_0, the start, is the first average."""

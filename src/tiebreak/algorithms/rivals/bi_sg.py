@@ -9,10 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
+from tiebreak.algorithms.base import Method, Refusal
 from tiebreak.algorithms.common import bending, need_lipschitz, need_short_step, positive_smoothness
+from tiebreak.algorithms.fista import need_joint_prox
 from tiebreak.algorithms.rivals import alternating
 from tiebreak.algorithms.rivals.alternating import Turns
-from tiebreak.functions.penalties import Zero, joint
+from tiebreak.functions.penalties import Zero
 from tiebreak.linalg import checks
 from tiebreak.linalg.arrays import Array
 from tiebreak.problem import Problem
@@ -45,7 +47,7 @@ class State(NamedTuple):
 
 
 @dataclass(frozen=True)
-class BiSG:
+class BiSG(Method):
     """Bi-Sub-Gradient method, here with gradients and proxes.
 
         y_{k+1} = prox of t g2 on Z at x_k - t grad g1(x_k)
@@ -89,14 +91,16 @@ class BiSG:
             if getattr(self, name) is not None:
                 checks.positive("BiSG", name, getattr(self, name))
 
-    def check(self, problem: Problem) -> None:
-        """Refuse a problem outside the assumptions, with one sentence."""
-        joint(Zero(), problem.penalties[1], problem.domain, owner="BiSG")
+    def check(self, problem: Problem) -> Refusal | None:
+        """Refuse a problem outside the assumptions."""
+        refusal = need_joint_prox("BiSG", problem, Zero())
         if self.c is None:
-            need_lipschitz("BiSG", problem, "upper", instead=" or BiSG(c=...)")
+            refusal = refusal or need_lipschitz("BiSG", problem, "upper", instead=" or BiSG(c=...)")
         if self.step_size is None:
-            need_lipschitz("BiSG", problem, "lower", instead=" or BiSG(step_size=...)")
-        need_short_step("BiSG", "step_size", self.step_size, problem.lower.lipschitz)
+            instead = " or BiSG(step_size=...)"
+            refusal = refusal or need_lipschitz("BiSG", problem, "lower", instead=instead)
+        step = self.step_size
+        return refusal or need_short_step("BiSG", "step_size", step, problem.lower.lipschitz)
 
     def describe(self, problem: Problem) -> str:
         """The method and its step sizes, in words."""

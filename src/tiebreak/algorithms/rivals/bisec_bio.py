@@ -13,6 +13,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from tiebreak.algorithms import fista
+from tiebreak.algorithms.base import Method, Refusal, StateReport
 from tiebreak.algorithms.common import (
     TOLERANCE,
     is_due,
@@ -41,7 +42,7 @@ class Call(NamedTuple):
     slope: Array
 
 
-class Findings(NamedTuple):
+class BisectionFindings(NamedTuple):
     """How far the bisection has come."""
 
     low: float  # no point of Z with f <= low was found to be good enough for g
@@ -87,14 +88,9 @@ class State(NamedTuple):
         """The iterate of the call at work, good or not."""
         return self.call.run.x.x
 
-    @property
-    def findings(self) -> Findings:
-        """The bracket and the number of calls."""
-        return Findings(self.low, self.high, self.calls, self.capped)
-
 
 @dataclass(frozen=True)
-class BisecBiO:
+class BisecBiO(Method):
     """Bisection method for Bilevel Optimization, where {f <= c} ∩ Z has an easy projection.
 
     First ghat = g(x) with g(x) - g* <= eps_g/2, by FISTA on Z; u = f(x), l = min_Z f. Then,
@@ -133,6 +129,7 @@ class BisecBiO:
     assumptions: ClassVar[str] = (
         "f convex with an easy projection onto Z ∩ {f <= c}; g convex and smooth; Z closed"
     )
+    has_own_rule: ClassVar[bool] = True
     guarantee: ClassVar[str] = (
         "f - f* <= eps_f and g - g* <= eps_g after O(log(1/eps_f)/sqrt(eps_g)) gradients"
     )
@@ -143,29 +140,35 @@ class BisecBiO:
                 checks.positive("BisecBiO", name, getattr(self, name))
         checks.whole("BisecBiO", "gradients", self.gradients, 2)
 
-    def check(self, problem: Problem) -> None:
-        """Refuse a problem outside the assumptions, with one sentence."""
-        need_smooth("BisecBiO", problem)
+    def check(self, problem: Problem) -> Refusal | None:
+        """Refuse a problem outside the assumptions."""
+        refusal = need_smooth("BisecBiO", problem)
+        if refusal:
+            return refusal
         f, domain = problem.upper.bare, type(problem.domain).__name__
         sets = level_sets.find(f, problem.domain)
         if sets is None:
-            raise ValueError(
-                "BisecBiO: upper must have an easy projection onto {upper <= c} ∩ domain, which "
-                "SquaredNorm and Linear have on every domain, Quadratic and LeastSquares on Space, "
-                f"got {type(f).__name__} on {domain}"
+            needed = (
+                "must have an easy projection onto {upper <= c} ∩ domain, which SquaredNorm and "
+                "Linear have on every domain, Quadratic and LeastSquares on Space"
             )
+            return Refusal("BisecBiO", "upper", needed, f"{type(f).__name__} on {domain}")
         if f.prototype is not None:
             origin = arrays.like(np.zeros(f.dimension or 1), f.prototype)
             if sets.least(origin) == -math.inf:
-                raise ValueError(
-                    "BisecBiO: upper must be bounded below on the domain, "
-                    f"got a function that falls for ever on {domain}"
-                )
-        need_lipschitz("BisecBiO", problem, "lower")
+                needed = "must be bounded below on the domain"
+                got = f"a function that falls for ever on {domain}"
+                return Refusal("BisecBiO", "upper", needed, got)
+        return need_lipschitz("BisecBiO", problem, "lower")
 
     def describe(self, problem: Problem) -> str:
         """The method and its limit, in words."""
         return f"Bisec-BiO, at most {self.gradients} gradients of g in a call"
+
+    def report(self, state: State) -> StateReport:
+        """Whether its own rule is met, the bracket and the number of calls."""
+        found = BisectionFindings(state.low, state.high, state.calls, state.capped)
+        return StateReport(state.finished, findings=found)
 
     def init(self, problem: Problem, x0: Array) -> State:
         """The first call, on all of Z, begins at the start."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from tiebreak.algorithms import fista
+from tiebreak.algorithms.base import Method, Refusal, StateReport
 from tiebreak.algorithms.common import (
     TOLERANCE,
     averaged,
@@ -47,14 +48,9 @@ class State(NamedTuple):
     finished: tuple[str, str]
     evidence: StepEvidence
 
-    @property
-    def reach(self) -> Any:
-        """Of what length the images of x were mixed."""
-        return self.images[2]
-
 
 @dataclass(frozen=True)
-class CGBiO:
+class CGBiO(Method):
     """Conditional Gradient method for Bilevel Optimization, for a bounded Z.
 
     First phase: FISTA on g, begun anew wherever g has risen, until the Frank-Wolfe gap
@@ -90,6 +86,7 @@ class CGBiO:
         "arXiv 2206.08868"
     )
     assumptions: ClassVar[str] = "f, g convex and smooth; Z bounded, with easy linear minimisation"
+    has_own_rule: ClassVar[bool] = True
     guarantee: ClassVar[str] = "f - f* <= O(1/k); g - g* <= O(1/k) + eps_g/2"
 
     def __post_init__(self) -> None:
@@ -100,19 +97,21 @@ class CGBiO:
         if not 0.0 < scale <= 2.0:
             raise ValueError(f"CGBiO: scale must be a number in (0, 2], got {self.scale}")
 
-    def check(self, problem: Problem) -> None:
-        """Refuse a problem outside the assumptions, with one sentence."""
-        need_smooth("CGBiO", problem)
-        if not problem.is_bounded:
-            raise ValueError(
-                "CGBiO: domain must be bounded, for linear functions are minimised over it, "
-                f"got {type(problem.domain).__name__}"
-            )
-        need_lipschitz("CGBiO", problem, "lower")
+    def check(self, problem: Problem) -> Refusal | None:
+        """Refuse a problem outside the assumptions."""
+        refusal = need_smooth("CGBiO", problem)
+        if not refusal and not problem.is_bounded:
+            needed = "must be bounded, for linear functions are minimised over it"
+            refusal = Refusal("CGBiO", "domain", needed, type(problem.domain).__name__)
+        return refusal or need_lipschitz("CGBiO", problem, "lower")
 
     def describe(self, problem: Problem) -> str:
         """The method and its step sizes, in words."""
         return f"CG-BiO, gamma_k = {self.scale:g}/(k+2)"
+
+    def report(self, state: State) -> StateReport:
+        """Whether its own rule is met, and the reach of x."""
+        return StateReport(state.finished, reach=state.images[2])
 
     def init(self, problem: Problem, x0: Array) -> State:
         """The first phase begins at the start, and may end there."""

@@ -11,9 +11,11 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from tiebreak.algorithms import fista
+from tiebreak.algorithms.base import Method, Refusal
 from tiebreak.algorithms.common import (
     DEFAULT_HORIZON,
     bending,
+    need_bounded,
     need_lipschitz,
     positive_smoothness,
     typical_length,
@@ -30,7 +32,7 @@ UNPROVED = 1e4  # the penalty where no theorem gives one, in units of L_f/L_g
 
 
 @dataclass(frozen=True)
-class PBAPG:
+class PBAPG(Method):
     """Penalty-Based Accelerated Proximal Gradient method.
 
         x_{k+1} = prox of s (f2 + gamma g2) on Z at y_k - s (grad f1(y_k) + gamma grad g1(y_k))
@@ -85,24 +87,20 @@ class PBAPG:
         """The same for a run of at most so many steps."""
         return self if self.horizon is not None else replace(self, horizon=max(steps, 1))
 
-    def check(self, problem: Problem) -> None:
-        """Refuse a problem outside the assumptions, with one sentence.
+    def check(self, problem: Problem) -> Refusal | None:
+        """Refuse a problem outside the assumptions.
 
         With the penalty given it runs on an unbounded Z too (as in the AGM-BiO paper's second
         figure), where nothing is proved.
         """
-        fista.need_joint_prox("PBAPG", problem)
-        if self.penalty is None and not problem.is_bounded:
-            raise ValueError(
-                "PBAPG: domain must be bounded, "
-                f"got {type(problem.domain).__name__}; or give PBAPG(penalty=...)"
-            )
-        need_lipschitz("PBAPG", problem, "upper", "lower")
-        if self.accuracy is not None and problem.error_bound is None:
-            raise ValueError(
-                "PBAPG: accuracy needs a problem with an error bound, got none; "
-                "give Problem(error_bound=...) or PBAPG(penalty=...)"
-            )
+        refusal = fista.need_joint_prox("PBAPG", problem)
+        if self.penalty is None:
+            refusal = refusal or need_bounded("PBAPG", problem, "or give PBAPG(penalty=...)")
+        refusal = refusal or need_lipschitz("PBAPG", problem, "upper", "lower")
+        if refusal or self.accuracy is None or problem.error_bound is not None:
+            return refusal
+        needed, hint = "needs a problem with an error bound", "give Problem(error_bound=...)"
+        return Refusal("PBAPG", "accuracy", needed, "none", f"{hint} or PBAPG(penalty=...)")
 
     def describe(self, problem: Problem) -> str:
         """The method and its penalty, in words."""

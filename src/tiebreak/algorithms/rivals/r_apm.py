@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from tiebreak.algorithms import fista
+from tiebreak.algorithms.base import Method, Refusal
 from tiebreak.algorithms.common import DEFAULT_HORIZON, need_lipschitz, need_short_step
 from tiebreak.algorithms.fista import State
 from tiebreak.linalg import checks
@@ -19,7 +20,7 @@ from tiebreak.proofs.certificate import StepEvidence
 
 
 @dataclass(frozen=True)
-class RAPM:
+class RAPM(Method):
     """Regularized Accelerated Proximal Method.
 
         x_{k+1} = prox of s (g2 + eta f2) on Z at y_k - s (grad g1(y_k) + eta grad f1(y_k))
@@ -67,14 +68,16 @@ class RAPM:
         """The same for a run of at most so many steps."""
         return self if self.horizon is not None else replace(self, horizon=max(steps, 1))
 
-    def check(self, problem: Problem) -> None:
-        """Refuse a problem outside the assumptions, with one sentence."""
-        fista.need_joint_prox("RAPM", problem)
-        if self.step_size is None:
+    def check(self, problem: Problem) -> Refusal | None:
+        """Refuse a problem outside the assumptions."""
+        refusal, step = fista.need_joint_prox("RAPM", problem), self.step_size
+        if refusal:
+            return refusal
+        if step is None:
             instead = " or RAPM(step_size=...)"
-            need_lipschitz("RAPM", problem, "upper", "lower", instead=instead)
+            return need_lipschitz("RAPM", problem, "upper", "lower", instead=instead)
         smoothness = problem.lower.lipschitz + self._eta(problem) * problem.upper.lipschitz
-        need_short_step("RAPM", "step_size", self.step_size, smoothness)
+        return need_short_step("RAPM", "step_size", step, smoothness)
 
     def describe(self, problem: Problem) -> str:
         """The method and its weight, in words."""

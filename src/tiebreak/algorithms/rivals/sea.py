@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
+from tiebreak.algorithms.base import Method, Refusal, StateReport
 from tiebreak.algorithms.common import (
     DEFAULT_HORIZON,
     averaged,
+    need_bounded,
     need_lipschitz,
     need_short_step,
     need_smooth,
@@ -45,14 +47,9 @@ class State(NamedTuple):
         """The average, the point that the bounds speak of."""
         return self.average.x
 
-    @property
-    def reach(self) -> Any:
-        """Of what length its images were mixed: see `mixed`."""
-        return self.average.reach
-
 
 @dataclass(frozen=True)
-class SEA:
+class SEA(Method):
     """The structure-exploiting algorithm for a fixed objective on a shrinking domain.
 
         y_k     = x_k - s grad f(x_k)
@@ -93,23 +90,22 @@ class SEA:
         """The same for a run of at most so many steps."""
         return self if self.horizon is not None else replace(self, horizon=max(steps, 1))
 
-    def check(self, problem: Problem) -> None:
-        """Refuse a problem outside the assumptions, with one sentence.
+    def check(self, problem: Problem) -> Refusal | None:
+        """Refuse a problem outside the assumptions.
 
         With both step sizes given it runs on an unbounded Z too (as in the AGM-BiO paper's second
         figure), where nothing is proved.
         """
-        need_smooth("SEA", problem)
-        if self.upper_step is None and not problem.is_bounded:
-            raise ValueError(
-                "SEA: domain must be bounded, "
-                f"got {type(problem.domain).__name__}; or give SEA(upper_step=...)"
-            )
+        refusal, step = need_smooth("SEA", problem), self.lower_step
         if self.upper_step is None:
-            need_lipschitz("SEA", problem, "upper", instead=" or SEA(upper_step=...)")
-        if self.lower_step is None:
-            need_lipschitz("SEA", problem, "lower", instead=" or SEA(lower_step=...)")
-        need_short_step("SEA", "lower_step", self.lower_step, problem.lower.lipschitz)
+            instead = "or give SEA(upper_step=...)"
+            refusal = refusal or need_bounded("SEA", problem, instead)
+            instead = " or SEA(upper_step=...)"
+            refusal = refusal or need_lipschitz("SEA", problem, "upper", instead=instead)
+        if step is None:
+            instead = " or SEA(lower_step=...)"
+            refusal = refusal or need_lipschitz("SEA", problem, "lower", instead=instead)
+        return refusal or need_short_step("SEA", "lower_step", step, problem.lower.lipschitz)
 
     def describe(self, problem: Problem) -> str:
         """The method and its step sizes, in words."""
@@ -117,6 +113,10 @@ class SEA:
         t = f"{self.lower_step:g}" if self.lower_step is not None else "1/L_g"
         proved = "" if problem.is_bounded else ", no theorem speaks for it (unbounded domain)"
         return f"SEA, upper steps {s}, lower steps {t}, averaged{proved}"
+
+    def report(self, state: State) -> StateReport:
+        """The reach of the average."""
+        return StateReport(reach=state.average.reach)
 
     def init(self, problem: Problem, x0: Array) -> State:
         """x_0, the start, and the first upper step from there."""

@@ -1,0 +1,120 @@
+"""The contract of a method: everything that the loop in `driver` or `auto` may ask of it.
+
+A method of your own is a subclass of `Method` with ``check``, ``describe``, ``init`` and ``step``,
+and a state with the four members of `State`. All else has a default; nothing is looked for that is
+not declared here.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
+
+from tiebreak.linalg.arrays import Array
+from tiebreak.linalg.refusals import Refusal
+from tiebreak.problem import Problem
+from tiebreak.proofs.certificate import Proved, StepEvidence
+
+__all__ = ["Findings", "Method", "Refusal", "State", "StateReport"]
+
+NOT_ENDED = ("", "")
+
+
+class State(Protocol):
+    """What every state has; best a NamedTuple of arrays and numbers, so that it can be saved."""
+
+    @property
+    def x(self) -> Array:
+        """The point that the method would answer with."""
+
+    @property
+    def upper_value(self) -> float:
+        """f(x)."""
+
+    @property
+    def lower_value(self) -> float:
+        """g(x)."""
+
+    @property
+    def evidence(self) -> StepEvidence:
+        """The minorants and values of the last step, for the certificate; may be empty."""
+
+
+class Findings(Protocol):
+    """What a method found out besides x, in its own words."""
+
+    @property
+    def dimension(self) -> int | None:
+        """Of the solution set of the lower level, None where unknown."""
+
+    def lines(self) -> list[tuple[str, str]]:
+        """Lines for the report: a label of at most 10 characters, and a text."""
+
+
+class StateReport(NamedTuple):
+    """What a method says about a state of its own, beyond the four members of every state."""
+
+    finished: tuple[str, str] = NOT_ENDED  # status and sentence of a method that ends by itself
+    answer: tuple[str, str] = NOT_ENDED  # the same where only the proof is missing
+    readings: str = ""  # the two readings of data whose rank rounding decides, in a sentence
+    is_ambiguous: bool = False  # does f depend on a rank that rounding decides?
+    findings: Findings | None = None
+    one_sided: str = ""  # why f* is not proved from above, where the method knows
+    reach: Any = None  # of what length the images of x were mixed; None: they were not
+    eta: float = 0.0  # where x is about argmin g + eta f
+    is_good: bool = True  # is x better than where the method began, as far as can be told?
+    is_settling: bool = False  # is f about to become more accurate, whatever is proved already?
+    is_milestone: bool = False  # is this a step worth a row?
+    lipschitz_violations: tuple[int, int] = (0, 0)  # how often f, g rose more than allowed by L
+    convexity_violations: tuple[int, int] = (0, 0)  # how often f, g fell below their own minorants
+
+
+class Method(ABC):
+    """A method: parameters (best a frozen dataclass), a first state, and the way to the next.
+
+    A step prints nothing, times nothing, stops nothing, and writes into no array that it was given.
+    """
+
+    name: ClassVar[str] = "custom"
+    paper: ClassVar[str] = ""
+    assumptions: ClassVar[str] = ""
+    guarantee: ClassVar[str] = ""
+    adapts: ClassVar[bool] = False  # does it want to be told what is proved? see `adapt`
+    has_own_rule: ClassVar[bool] = False  # does it end by a tolerance of its own?
+    remedy: ClassVar[str] = ""  # what else to try where the gaps hardly shrink, after "relax rtol"
+
+    @abstractmethod
+    def check(self, problem: Problem) -> Refusal | None:
+        """Why the method does not take the problem, None where it does."""
+
+    @abstractmethod
+    def describe(self, problem: Problem) -> str:
+        """The method and its parameters in words."""
+
+    @abstractmethod
+    def init(self, problem: Problem, x0: Array) -> Any:
+        """The first state, from a start in the domain."""
+
+    @abstractmethod
+    def step(self, problem: Problem, state: Any) -> Any:
+        """The next state; the one given stays as it is."""
+
+    def init_near(self, problem: Problem, x0: Array, eta: float) -> Any:
+        """The first state where x0 is about argmin g + eta f, as the method before it says."""
+        return self.init(problem, x0)
+
+    def planned(self, steps: int) -> Self:
+        """The method with what its parameters leave open filled in, for at most so many steps."""
+        return self
+
+    def adapt(self, state: Any, proved: Proved) -> Any:
+        """The state for a run that is told, now and then, what is proved; only if it `adapts`."""
+        return state
+
+    def history(self, problem: Problem, state: Any) -> str:
+        """The way that a run went, for a method that decides on the way."""
+        return self.describe(problem)
+
+    def report(self, state: Any) -> StateReport:
+        """What there is to say about a state besides its point, its values and its evidence."""
+        return StateReport()

@@ -1,0 +1,93 @@
+"""What can be proved about a point from anywhere."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tiebreak.auto.selection import first_order
+from tiebreak.driver.console import stopping_on_ctrl_c
+from tiebreak.driver.input_checks import check_functions, check_limits, need_problem
+from tiebreak.driver.registry import AGMBiO, PAGMBiO
+from tiebreak.driver.run import Run
+from tiebreak.exact.intervals import prove_at
+from tiebreak.linalg import arrays, deadline
+from tiebreak.linalg.arrays import Array
+from tiebreak.problem import Problem
+from tiebreak.proofs.certificate import Certificate, StepEvidence
+
+FIRST_CHECK = 256  # steps before the gaps are compared for the first time; then twice as many
+SHRINKING = 1e-2  # a gap that has shrunk by less than this part has settled
+
+
+def certify(
+    problem: Problem, x: Any, max_iter: int = 10_000, max_time: float | None = None
+) -> Certificate:
+    """What can be proved about ``x``, a point from anywhere.
+
+    Spends oracle calls of its own: the first-order method of "auto" from the projection of x
+    collects minorants until both gaps of x have stopped shrinking, and then AGM-BiO (P-AGM-BiO if
+    there are penalties) with two gammas, where it takes the problem: none is best everywhere. At
+    most ``max_iter`` steps and ``max_time`` seconds in all; Ctrl-C gives what is proved by then.
+    The proof does not rely on where x came from.
+    """
+    problem = need_problem("certify", problem)
+    check_limits("certify", max_iter, max_time)
+    problem = problem.current()
+    x = problem.point(x, "certify", "x")
+    problem = problem.in_precision_of(x)
+    start = problem.start(x)
+    with deadline.limited(max_time) as limit, stopping_on_ctrl_c(limit), arrays.quiet():
+        runs: list[Run] = []
+        try:
+            check_functions("certify", problem, start)
+            return _certified(problem, x, start, max_iter, runs)
+        except deadline.Over:
+            limit.close()
+        try:
+            for run in runs[-1:]:
+                return run.certificate(x)
+            return Certificate.of_gaps(problem.upper.value(x), problem.lower.value(x))
+        except deadline.Over:
+            return Certificate.of_gaps(math.nan, math.nan)
+
+
+def _certified(
+    problem: Problem, x: Array, start: Array, max_iter: int, runs: list[Run]
+) -> Certificate:
+    """The best proof about x of some methods, which are added to ``runs``, one after the other."""
+    kind, steps, proof = AGMBiO if problem.is_smooth else PAGMBiO, 0, None
+    for method in (first_order(problem), kind(gamma=1e-3), kind(gamma=1e-1)):
+        if refusal := method.check(problem):
+            if proof is None:
+                raise ValueError(refusal.sentence)
+            continue
+        run = Run(problem, method, start)
+        for before in runs[-1:]:
+            run.accumulator.inherit(before.accumulator)
+        if not runs and (claims := prove_at(problem, x)):
+            run.accumulator.add(StepEvidence(claims=claims))
+        runs.append(run)
+        proof = run.certificate(x)
+        next_check = FIRST_CHECK
+        while steps < max_iter and run.step():
+            deadline.check()
+            steps += 1
+            if run.iteration == next_check or steps == max_iter:
+                last, proof = proof, run.certificate(x)
+                next_check *= 2
+                if _settled(last.upper_gap, proof.upper_gap, proof.upper_value) and _settled(
+                    last.lower_gap, proof.lower_gap, proof.lower_value
+                ):
+                    break
+        if steps >= max_iter:
+            break
+    assert proof is not None
+    return proof
+
+
+def _settled(before: float, after: float, value: float) -> bool:
+    """Has a gap stopped shrinking: hardly since the last check, or only by rounding?"""
+    if math.isinf(before) or math.isinf(after):
+        return before == after
+    return before - after <= SHRINKING * abs(before) or after <= 1e-12 * abs(value)

@@ -1,0 +1,122 @@
+"""A function that counts the gradients and the data passes that it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from operator import attrgetter
+
+from tiebreak.functions.base import Outcome, PendingEvaluation, PointWithImage, SmoothFunction
+from tiebreak.linalg import arrays
+from tiebreak.linalg.arrays import Array, Image
+
+
+class Counted(SmoothFunction):
+    """A function that counts how often it is asked; otherwise the function itself.
+
+    The certificate takes an evaluation to be as precise as its point. So points in more than the
+    precision of the data are left to the function in float64: plain products of NumPy would be
+    promoted, but others would round them in silence.
+    """
+
+    meanwhile: Callable[[], object] = staticmethod(lambda: None)  # done while an evaluation runs
+
+    def __init__(self, function: SmoothFunction, counter: Counted | None = None) -> None:
+        self.function, self._counter = function, counter or self
+        self.gradients = self.passed = 0
+        self.dimension, self.prototype = function.dimension, function.prototype
+        own = self.prototype
+        # None where no point can be more precise, so that nothing is asked ten times in a step.
+        self._single = own.dtype if own is not None and arrays.is_single(own) else None
+
+    @cached_property
+    def in_float64(self) -> Counted | None:
+        """The function in float64, counted with this one."""
+        wide = self.function.in_float64
+        return None if wide is None else Counted(wide, self._counter)
+
+    def count(self, products: int, slopes: int, values: int) -> None:
+        """So many forward products, slopes and values more."""
+        self._counter.gradients += slopes
+        self._counter.passed += self.function.passes(products, slopes, values)
+
+    def _for(self, x: Array) -> Counted:
+        """This function, or the one in float64 where x is more precise than the data."""
+        if self._single is None or x.dtype == self._single or arrays.is_single(x):
+            return self
+        if self.in_float64 is None:
+            raise ValueError(
+                f"{type(self.bare).__name__}: points must be {arrays.kind(self.prototype)} as its "
+                f"data, which cannot be widened, got {arrays.kind(x)}"
+            )
+        return self.in_float64
+
+    def _is_plain(self, points: Sequence[PointWithImage]) -> bool:
+        """Are they all of the dtype of the data, as nearly always?"""
+        for p in points:  # noqa: SIM110 -- a generator would take three times as long
+            if p.x.dtype != self._single:
+                return False
+        return True
+
+    def value(self, x: Array) -> float:
+        h = self._for(x)
+        h.count(1, 0, 1)
+        return h.function.value(x)
+
+    def gradient(self, x: Array) -> Array:
+        h = self._for(x)
+        h.count(1, 1, 0)
+        return h.function.gradient(x)
+
+    def forward(self, *xs: Array) -> tuple[Image, ...]:
+        self.count(len(xs), 0, 0)
+        if self._single is None:
+            return self.function.forward(*xs)
+        # A more precise point gets a new image when it is evaluated; this one can be mixed.
+        return self.function.forward(
+            *[x if self._for(x) is self else arrays.like(x, self.prototype) for x in xs]
+        )
+
+    def evaluate_async(
+        self, at: Sequence[PointWithImage], values_at: Sequence[PointWithImage] = ()
+    ) -> PendingEvaluation:
+        if self._single is not None and not (self._is_plain(at) and self._is_plain(values_at)):
+            return self._evaluate_apart(at, values_at)
+        self.count(0, len(at), len(values_at))
+        pending = self.function.evaluate_async(at, values_at)
+        self.meanwhile()
+        return pending
+
+    def _evaluate_apart(
+        self, at: Sequence[PointWithImage], values_at: Sequence[PointWithImage]
+    ) -> PendingEvaluation:
+        """Begin to evaluate points of which some may be left to the function in float64.
+
+        These get new images: one mixed from several may have been rounded with one of them.
+        """
+        parts = []
+        for h in dict.fromkeys(self._for(p.x) for p in (*at, *values_at)):
+            mine = [[p for p in points if self._for(p.x) is h] for points in (at, values_at)]
+            if h is not self:
+                mine = [[PointWithImage(p.x, *h.forward(p.x)) for p in points] for points in mine]
+            h.count(0, *map(len, mine))
+            parts.append((h, h.function.evaluate_async(*mine)))
+
+        def end() -> Outcome:
+            found = [(h, *pending()) for h, pending in parts]
+            seen = {h: iter(some) for h, some, _ in found}
+            values = {h: iter(some) for h, _, some in found}
+            return (
+                [next(seen[self._for(p.x)]) for p in at],
+                [next(values[self._for(p.x)]) for p in values_at],
+            )
+
+        return PendingEvaluation(end)
+
+
+# What needs no counting is the function's own.
+for _name in (
+    *("bare", "lipschitz", "known_lipschitz", "strong_convexity", "defect", "lower_bound"),
+    *("growth", "shares_passes", "rounding", "extent", "magnitude", "turning"),
+):
+    setattr(Counted, _name, property(attrgetter(f"function.{_name}")))

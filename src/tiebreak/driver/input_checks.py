@@ -1,0 +1,74 @@
+"""What ``solve`` and ``certify`` are given, checked before the first step."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from typing import Any
+
+from tiebreak.functions.base import Smooth
+from tiebreak.functions.parts import parts_of
+from tiebreak.functions.slope_check import wrong_slope
+from tiebreak.linalg import arrays, checks
+from tiebreak.linalg.arrays import Array
+from tiebreak.problem import Problem
+
+
+def need_problem(owner: str, problem: object) -> Problem:
+    """The problem itself; a sentence if it is something else."""
+    if not isinstance(problem, Problem):
+        raise TypeError(f"{owner}: problem must be a Problem, got {checks.what_it_is(problem)}")
+    return problem
+
+
+def check_limits(owner: str, max_iter: object, max_time: object) -> None:
+    """A whole number of steps, and a positive number of seconds or None."""
+    checks.whole(owner, "max_iter", max_iter)
+    if max_time is not None:
+        checks.positive(owner, "max_time", max_time)
+
+
+def tolerances(name: str, value: Any) -> tuple[float, float]:
+    """One tolerance for both levels, or a pair of them, as a pair."""
+    is_pair = isinstance(value, Collection) and not isinstance(value, str)
+    pair = list(value) if is_pair else [value] * 2
+    if len(pair) != 2:
+        raise ValueError(f"solve: {name} must be one number or a pair, got {len(pair)} numbers")
+    upper, lower = (checks.at_least("solve", name, number) for number in pair)
+    return upper, lower
+
+
+def check_functions(owner: str, problem: Problem, x: Array) -> None:
+    """Do both functions give a finite number and a finite vector of the right length at x?"""
+    for name, h in (("upper", problem.upper), ("lower", problem.lower)):
+        value = h.value(x)
+        if not math.isfinite(value):
+            raise ValueError(
+                f"{owner}: the value of {name} must be finite at the start, got {value}"
+            )
+        slope = h.gradient(x)
+        if not arrays.is_array(slope) or tuple(slope.shape) != tuple(x.shape):
+            raise ValueError(
+                f"{owner}: the gradient of {name} must be a vector of {x.shape[0]} entries, "
+                f"got {checks.what_it_is(slope)}"
+            )
+        if not arrays.is_real_floating(slope):
+            raise TypeError(
+                f"{owner}: the gradient of {name} must hold real floating-point numbers, "
+                f"got dtype {slope.dtype}"
+            )
+        if not arrays.all_finite(slope):
+            raise ValueError(
+                f"{owner}: the gradient of {name} must be finite at the start, "
+                "got NaN or infinite entries"
+            )
+
+
+def wrong_gradient(problem: Problem, x: Array) -> str:
+    """A sentence if the gradient of a callable is surely wrong near x, else ""."""
+    for name, h in zip(("upper", "lower"), problem.smooth_parts, strict=True):
+        for _, part in parts_of(h.bare):
+            said = wrong_slope(name, part, problem.domain, x) if isinstance(part, Smooth) else ""
+            if said:
+                return said
+    return ""
