@@ -1,51 +1,73 @@
 # The one place for every job; `make` alone lists them. Needs Python 3.11+ and nothing else.
 PYTHON ?= python3
 BIN := .venv/bin
-INSTALLED := .venv/.installed
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+RUNS := .venv/.runs
+TESTS := .venv/.tests
 GIB ?= 1
 # One process for each core, and in it one thread: more would wait for each other.
 TEST := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
+# For the minute between two edits: the layers of imports, sets, functions, Algorithms 1 and 2 against
+# the reference, the theory, the recipes, and the examples, commands and links of the pages.
+QUICK := tests/linalg/test_arrays.py $(wildcard tests/contracts/test_layers.py) tests/sets tests/functions/test_functions.py \
+	tests/algorithms/test_reference.py tests/test_theory.py tests/contracts/test_recipes.py \
+	tests/test_readme.py
 
-.PHONY: help setup run test prove bench bench-scale lint clean
+.PHONY: help setup run check test prove bench bench-scale lint docs clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1\t/' | expand -t 20
 
-setup: $(INSTALLED)  ## create .venv and install everything into it, once
+setup: $(TESTS)  ## create .venv with everything that the other jobs need, once
 
-$(INSTALLED): pyproject.toml
+# Two stages: to run the library takes seconds to install, to test it (Ray, CVXPY, mypy) minutes.
+# Bytecode is compiled by the first import: most of what is installed is never imported.
+$(RUNS): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("tiebreak needs Python 3.11 or newer, this is " + sys.version.split()[0] + ": make PYTHON=...") if sys.version_info < (3, 11) else None'
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	@echo "installing into .venv (once, two or three minutes)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
+	@echo "installing tiebreak into .venv (once)"
+	@$(PIP) --no-compile -e '.[plot,data]'
 	@touch $@
 
-run: $(INSTALLED)  ## solve the built-in problem; files in out/
+$(TESTS): $(RUNS)
+	@echo "installing what the tests need into .venv (once, one or two minutes)"
+	@$(PIP) -e '.[test,lint]'
+	@touch $@
+
+run: $(RUNS)  ## solve the built-in problem; files in out/
 	@$(BIN)/tiebreak solve
 
-test: $(INSTALLED)  ## a sample of every check
+check: $(TESTS) lint  ## ruff, mypy and the quick tests: for the minute between two edits
+	@$(TEST) -x $(QUICK)
+
+test: $(TESTS)  ## a sample of every check
 	@$(TEST)
 
-prove: $(INSTALLED)  ## every check at its full count
+prove: $(TESTS)  ## every check at its full count
 	@$(TEST) --prove -rP
 
-bench: $(INSTALLED)  ## what a projection, a prox and a step cost; who is first to the answer
+bench: $(TESTS)  ## the cost of a projection, a prox and a step; who is first to the answer
 	@$(BIN)/python benchmarks/kernels/project_cut.py
 	@$(BIN)/python benchmarks/kernels/prox_cut.py
 	@$(BIN)/python benchmarks/kernels/step.py
 	@$(BIN)/python benchmarks/race/decide.py
 
-bench-scale: $(INSTALLED)  ## step overhead, a text, rows from a disk (GIB=16 for all of it), Ray, a GPU if there is one
+bench-scale: $(TESTS)  ## step overhead, a text, rows from a disk (GIB=16 for all of it), Ray, a GPU if any
 	@$(BIN)/python benchmarks/scale/step_overhead.py || echo "above a limit"
 	@$(BIN)/python benchmarks/scale/text.py || echo "not all certified"
 	@$(BIN)/python benchmarks/scale/streaming.py --gib $(GIB) || echo "above a limit"
 	@$(BIN)/python benchmarks/scale/ray_workers.py || echo "above a limit"
 	@$(BIN)/python benchmarks/scale/gpu.py || echo "left out, or above a limit"
 
-lint: $(INSTALLED)  ## ruff and mypy
+lint: $(TESTS)  ## ruff and mypy
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
 	@$(BIN)/mypy
+
+docs: $(TESTS)  ## redraw the picture and the map, and check every example, command and link
+	@$(BIN)/python docs/picture.py
+	@$(BIN)/python docs/modules.py
+	@$(TEST) tests/test_readme.py tests/contracts/test_recipes.py
 
 clean:  ## remove .venv, caches and results
 	@rm -rf .venv out build dist .mypy_cache .ruff_cache .pytest_cache

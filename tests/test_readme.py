@@ -1,32 +1,59 @@
-"""The README's example prints what the README says it prints."""
+"""What the README and the pages of docs/ show is so: reports, examples, commands, links, names."""
 
 from __future__ import annotations
 
+import ast
 import contextlib
+import importlib
 import io
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-README = Path(__file__).parent.parent / "README.md"
+from tiebreak import cli
+
+ROOT = Path(__file__).parent.parent
+README = ROOT / "README.md"
+PAGES = (README, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")))
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e-?\d+)?")
+every_page = pytest.mark.parametrize(
+    "page", PAGES, ids=[page.relative_to(ROOT).as_posix() for page in PAGES]
+)
 
 
-def blocks(language: str) -> list[str]:
-    text = README.read_text(encoding="utf-8")
-    found = re.findall(r"^```(\w*)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
-    return [body for name, body in found if name == language]
+def all_blocks(page: Path) -> list[tuple[str, str]]:
+    """The language and the text of every block of code."""
+    text = page.read_text(encoding="utf-8")
+    return re.findall(r"^```(\w*)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+
+
+def blocks(language: str, page: Path = README) -> list[str]:
+    return [body for name, body in all_blocks(page) if name == language]
+
+
+# --- examples ------------------------------------------------------------------------------------
+
+
+def run_examples(page: Path) -> None:
+    """Run the Python blocks of a page in their order; where a report follows, it is compared."""
+    names: dict[str, object] = {}
+    found = all_blocks(page)
+    for (language, code), (_, after) in zip(found, [*found[1:], ("", "")], strict=True):
+        if language != "python":
+            continue
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(compile(code, page.name, "exec", dont_inherit=True), names)
+        if after.startswith("tiebreak:"):
+            agree(after, printed.getvalue())
 
 
 def test_the_examples_print_their_output():
-    names: dict[str, object] = {}
     reports = [block for block in blocks("") if block.startswith("tiebreak:")]
-    for code, said in zip(blocks("python"), reports, strict=True):
-        printed = io.StringIO()
-        with contextlib.redirect_stdout(printed):
-            exec(compile(code, "README.md", "exec"), names)
-        agree(said, printed.getvalue())
+    assert len(reports) == len(blocks("python")) >= 1
+    run_examples(README)
 
 
 def agree(said: str, printed: str) -> None:
@@ -38,6 +65,97 @@ def agree(said: str, printed: str) -> None:
             assert float(b) == pytest.approx(float(a), rel=0.02, abs=1e-7)
 
 
+@pytest.mark.parametrize(
+    "name", [page.name for page in PAGES[2:] if blocks("python", page)]
+)  # those of CONTRIBUTING.md: contracts/test_recipes.py
+def test_the_examples_of_the_docs_run(name, tmp_path, monkeypatch):
+    if name == "cluster.md":
+        pytest.importorskip("ray", reason="needs Ray: pip install 'tiebreak[ray]'")
+    monkeypatch.chdir(tmp_path)
+    run_examples(ROOT / "docs" / name)
+
+
 def test_the_example_has_at_most_twelve_lines_of_code():
     lines = [line for line in blocks("python")[0].splitlines() if line.strip()]
     assert len(lines) <= 12
+
+
+def test_the_readme_is_read_in_three_minutes():
+    assert len(README.read_text(encoding="utf-8").splitlines()) <= 150
+
+
+# --- commands, links, names ----------------------------------------------------------------------
+
+
+@every_page
+def test_every_command_exists(page):
+    text = page.read_text(encoding="utf-8")
+    shell = "\n".join([*blocks("", page), *re.findall(r"`([^`\n]+)`", text)])
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert set(re.findall(r"^make ([a-z-]+)", shell, re.MULTILINE)) <= targets
+    for script in re.findall(r"python ((?:benchmarks|docs)/\S+?\.py)", text):
+        assert (ROOT / script).is_file(), script
+    for tests in re.findall(r"(?:pytest |`)(tests/[^`]*)", text):
+        for path in tests.split():
+            assert path.startswith("-") or (ROOT / path).exists(), path
+    for command in set(re.findall(r"^tiebreak ([a-z]+)", shell, re.MULTILINE)):
+        with pytest.raises(SystemExit) as end, contextlib.redirect_stdout(io.StringIO()):
+            cli.main([command, "--help"])
+        assert end.value.code == 0, command
+
+
+@every_page
+def test_every_link_leads_somewhere(page):
+    text = page.read_text(encoding="utf-8")
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if target.startswith("http"):
+            continue
+        path, _, anchor = target.partition("#")
+        aim = (page.parent / path).resolve() if path else page
+        assert aim.exists(), target
+        if anchor:
+            assert anchor in {slug(title) for title in titles(aim)}, target
+
+
+def titles(page: Path) -> list[str]:
+    return re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+
+
+def slug(title: str) -> str:
+    """The anchor that GitHub makes of a title."""
+    return re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
+
+
+@every_page
+def test_every_name_of_the_code_exists(page):
+    text = page.read_text(encoding="utf-8")
+    for name in re.findall(r"`(tiebreak(?:\.\w+)+)`", text):
+        assert resolved(name) is not None, name
+    for name in re.findall(r"`tb\.(\w+)", text):
+        assert resolved(f"tiebreak.{name}") is not None, name
+
+
+def resolved(name: str) -> Any:
+    """The module or the member of that dotted name."""
+    parts = name.split(".")
+    for end in range(len(parts), 0, -1):
+        try:
+            found = importlib.import_module(".".join(parts[:end]))
+        except ModuleNotFoundError:
+            continue
+        for part in parts[end:]:
+            found = getattr(found, part, None)
+        return found
+    return None
+
+
+def test_the_map_names_every_module_with_its_first_sentence():
+    """`make docs` writes the tables."""
+    text = (ROOT / "docs" / "map.md").read_text(encoding="utf-8")
+    source = ROOT / "src" / "tiebreak"
+    for path in source.rglob("*.py"):
+        if path.name not in ("__init__.py", "__main__.py"):
+            said = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+            assert said, path
+            name = path.relative_to(source).as_posix()
+            assert f"[{name}](../src/tiebreak/{name})" in text, f"{name}: run `make docs`"

@@ -18,7 +18,6 @@ from tiebreak.auto.bregman import BregmanIteration
 from tiebreak.auto.selection import choose
 from tiebreak.driver.registry import METHODS
 from tiebreak.experiments.ablation import CutAt
-from tiebreak.experiments.paper_runs import Watched
 from tiebreak.linalg.refusals import Refusal
 from tiebreak.proofs.certificate import Proved
 from tiebreak.proofs.evidence import StepEvidence
@@ -41,7 +40,6 @@ EVERY: dict[str, Method] = {
     **{name: kind() for name, kind in METHODS.items()},
     "auto": choose(PROBLEM),
     "bregman": BregmanIteration(),
-    "watched": Watched(tb.BiSG(), lambda state: state.x, "the same point"),
     "cut at": CutAt(0.0),
 }
 

@@ -241,6 +241,7 @@ def pid(worker: Any) -> int:
     return found
 
 
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGKILL to send to a process")
 def test_a_worker_that_dies_is_restarted_and_the_answer_is_the_same(cluster, data, tmp_path):
     shards = saved(tmp_path, data.A, data.b)
     here = tb.LeastSquares(data.A, data.b, gram=False, lipschitz=data.L)
@@ -271,6 +272,7 @@ def test_a_worker_that_dies_is_restarted_and_the_answer_is_the_same(cluster, dat
         far.value(np.zeros(COLUMNS))
 
 
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGKILL to send to a process")
 def test_a_worker_whose_rows_came_with_its_function_is_restarted_as_well(cluster):
     """Ray puts a large argument into its store and forgets it a second after the worker began."""
     A, x = np.random.default_rng(2).standard_normal((300, COLUMNS)), np.ones(COLUMNS)

@@ -273,6 +273,7 @@ def run_script(script: str, **kwargs: Any) -> Any:
     )
 
 
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT to send to a process")
 def test_a_real_ctrl_c_gives_a_result_with_status_stopped_and_restores_the_handler():
     script = """
 import signal, sys
@@ -1164,6 +1165,7 @@ def steps_logged(folder: Path) -> int:
     return log.stat().st_size if log.exists() else 0
 
 
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGKILL to send to a process")
 def test_killed_at_random_moments_a_run_ends_bit_identical_in_at_most_1_2_times_the_steps(
     tmp_path, count, record_property
 ):

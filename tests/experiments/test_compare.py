@@ -236,7 +236,7 @@ def test_reproduce_passes_everything_on_and_prints_the_verdicts(here, capsys, mo
     assert main(["reproduce", "fig1", "--data", "w.json", "--quick"]) == 0
     printed = capsys.readouterr()
     assert printed.err == "running\n"
-    assert printed.out.splitlines() == [
+    assert printed.out.replace("\\", "/").splitlines() == [
         "confirmed         2.1   fig1 out/fig1 w.json True: 1 < 2",
         "",
         "files: out/fig1/rows.csv, out/fig1/report.md",

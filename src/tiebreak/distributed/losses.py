@@ -43,7 +43,7 @@ class OnWorkers(LinearLoss):
     def _shared_pass(self, plan: PassPlan, slopes: int) -> PassResult:
         reply = functools.cache(self.matrix.evaluate(plan.images, slopes))
         pulled = functools.cache(lambda: self._scaled_slopes(list(reply().slopes)))
-        return PassResult(lambda: self._scaled(reply().losses), pulled)
+        return PassResult(lambda: self._scaled_losses(reply().losses), pulled)
 
     @property
     def traffic(self) -> Traffic:

@@ -1,0 +1,50 @@
+"""Writes the tables of modules in docs/map.md, from the modules' first sentences: `make docs`."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+PAGE = Path(__file__).with_name("map.md")
+SOURCE = PAGE.parents[1] / "src" / "tiebreak"
+PLACE = re.compile(r"(<!-- modules of (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def first_sentence(path: Path) -> str:
+    """The first sentence of a module's docstring, on one line."""
+    said = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    line = " ".join(said.split("\n\n")[0].split())
+    return (
+        re.split(r"(?<=[.?!])\s", line)[0]
+        .replace("``", "`")
+        .replace("|", "\\|")
+        .replace("<", "\\<")
+    )
+
+
+def table(folder: Path) -> str:
+    """One row for each module of a package, those of its folders included."""
+    paths = sorted(folder.rglob("*.py")) if folder != SOURCE else sorted(folder.glob("*.py"))
+    names = [path.relative_to(SOURCE).as_posix() for path in paths]
+    rows = [
+        f"| [{name}](../src/tiebreak/{name}) | {first_sentence(path)} |"
+        for name, path in zip(names, paths, strict=True)
+        if not path.name.startswith("__")
+    ]
+    return "\n".join(["| module | holds |", "|---|---|", *rows]) + "\n"
+
+
+def main() -> None:
+    """Rewrite the page in place."""
+    page = PAGE.read_text(encoding="utf-8")
+
+    def filled(place: re.Match[str]) -> str:
+        folder = SOURCE if place[2] == "tiebreak" else SOURCE / place[2]
+        return f"{place[1]}\n{table(folder)}\n{place[3]}"
+
+    PAGE.write_text(PLACE.sub(filled, page), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
