@@ -32,20 +32,29 @@ def small(**changes):
 # --- certified: |f(x) - f*| is at most two tolerances --------------------------------------------
 
 
-def test_certified_is_within_two_tolerances_of_the_optimum_where_the_guard_promises_that(count):
+@pytest.mark.parametrize("part", range(4))
+def test_certified_is_within_two_tolerances_of_the_optimum_where_the_guard_promises_that(
+    part, count
+):
     """For every method: none above 2, where f* - v(4c) >= 1.5 (f* - v(c)), c = g(x) - g*.
 
     For auto, whether that holds or not: 99 % within 2 tolerances, none above 10.
     """
     problems, seen, apart = count(12, 2000), collections.Counter(), []
     is_full = problems > 12
-    for seed in range(problems):
+    for seed in range(part, problems, 4):
         d, rng = drawn(seed), np.random.default_rng([1, seed])
         others = NAMES[1:] if is_full else rng.choice(NAMES[1:], 2, replace=False).tolist()
         for method in ("auto", *others):
             rtol = 10.0 ** -int(rng.integers(2, 7))
             try:
-                result = tb.solve(d.problem, method, x0=d.x0, rtol=rtol, max_iter=1000)
+                result = tb.solve(
+                    d.problem,
+                    method,
+                    x0=d.x0,
+                    rtol=rtol,
+                    max_iter=1000 if method == "auto" else 300,
+                )
             except ValueError:  # outside its assumptions
                 continue
             error = abs(result.upper_value - d.f_star) / result.tolerance[0]
@@ -63,7 +72,7 @@ def test_certified_is_within_two_tolerances_of_the_optimum_where_the_guard_promi
     print(f"that do not meet the condition: {len(apart)}, worst {max(apart, default='none')}")
     print(f"auto: {seen['auto, above 2']} of {seen['auto, success']} above 2 tolerances")
     assert seen["auto, above 2"] <= 0.01 * seen["auto, success"]
-    assert certified >= problems // 2
+    assert certified >= problems // 8
 
 
 @pytest.mark.parametrize("method", ["auto", "adaptive", "agm-bio", "r-apm", "pb-apg"])

@@ -16,7 +16,7 @@ from tiebreak.problem import Problem
 from tiebreak.proofs.certificate import Proved
 from tiebreak.proofs.evidence import StepEvidence
 
-__all__ = ["Findings", "Method", "Refusal", "State", "StateReport"]
+__all__ = ["Findings", "Method", "Refusal", "State", "StateReport", "StepEvidence"]
 
 NOT_ENDED = ("", "")
 

@@ -20,6 +20,7 @@ from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Array
 from tiebreak.problem import Point, Problem, mixed
 
+LARGEST_A = 2.0**900  # far from overflow, with room for its products with values
 SHRINK = 0.97  # of L after every step, so that it follows the curvature down as well as up
 TRIES = 100  # backtracking steps at most: then rounding is all that is left
 GROWTH, MARGIN = 1.3, 1.02  # L grows at least so much, and to so much more than was needed
@@ -39,8 +40,11 @@ class Momentum(NamedTuple):
     ahead: Minorants | None = None  # f1 and g1 at y_k, where the last pass has evaluated them too
 
     def restarted_if_risen(self, before: Momentum) -> Momentum:
-        """This run; or a new one from its point, if h has risen since ``before``."""
-        if self.value <= before.value or self.steps < 3:
+        """This run; or a new one from its point, if h has risen since ``before``.
+
+        Or if its step sizes are about to overflow, as they may where h is nearly linear.
+        """
+        if (self.value <= before.value or self.steps < 3) and self.A < LARGEST_A:
             return self
         return begin(self.x, self.smoothness, self.value)
 

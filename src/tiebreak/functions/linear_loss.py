@@ -41,7 +41,7 @@ class LinearLoss(SmoothFunction):
     matrix: Matrix
     curvature: float  # the largest second derivative of phi in one row
     target: Array  # what the images are compared with, one number per row
-    kernel: str  # the name of phi in the GPU's pass
+    kernel: str | None = None  # the name of phi in the GPU's pass, None where it has none
 
     def __init__(self, A: object, mean: bool, lipschitz: float | None) -> None:
         owner = type(self).__name__
@@ -131,7 +131,8 @@ class LinearLoss(SmoothFunction):
 
     def _pass(self, images: Sequence[Image], slopes: int) -> PassResult:
         """The losses at all images, the slopes at the first so many."""
-        if not self.matrix.shares_passes:
+        is_on_gpu = isinstance(self.matrix, Fused)
+        if not self.matrix.shares_passes or (is_on_gpu and self.kernel is None):
             return self._plain_pass(images, slopes)
         if isinstance(self.matrix, Fused):
             return self._gpu_pass(self.matrix, PassPlan.of(images), slopes)
