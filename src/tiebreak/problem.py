@@ -77,6 +77,10 @@ class Point(NamedTuple):
         """The point with its image under the matrix of the lower function."""
         return PointWithImage(self.x, self.lower, self.reach)
 
+    def with_reach(self) -> Point:
+        """The same, with its length as its reach where it was multiplied: for several mixtures."""
+        return self if self.reach is not None else self._replace(reach=arrays.length(self.x))
+
 
 def mixed(p: Point, q: Point, weight: float) -> Point:
     """(1 - weight) p + weight q, with its images, which are not multiplied but mixed too.
@@ -86,8 +90,8 @@ def mixed(p: Point, q: Point, weight: float) -> Point:
     """
     if weight == 1.0:
         return q
-    lengths = [arrays.length(point.x) if point.reach is None else point.reach for point in (p, q)]
-    reach = abs(1.0 - weight) * lengths[0] + abs(weight) * lengths[1]
+    p, q = p.with_reach(), q.with_reach()
+    reach = abs(1.0 - weight) * p.reach + abs(weight) * q.reach
     x, upper, lower = (arrays.mix(a, b, weight) for a, b in zip(p[:3], q[:3], strict=True))
     return Point(x, upper, lower, reach)
 

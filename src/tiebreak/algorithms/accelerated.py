@@ -259,7 +259,7 @@ class Accelerated(Method):
         v = self._next_v(problem, run, L_g)
         (f_z,) = problem.upper.forward(z)
         g_z, g_v = problem.lower.forward(z, v)
-        return Point(z, f_z, g_z), run.points(problem, Point(v, None, g_v), L_g)
+        return Point(z, f_z, g_z).with_reach(), run.points(problem, Point(v, None, g_v), L_g)
 
 
 def _evaluate_at_once(
