@@ -174,11 +174,17 @@ def test_what_has_no_structure_goes_the_first_order_road():
 
 
 def test_a_road_that_is_too_dear_is_taken_after_as_many_steps_as_it_costs(monkeypatch):
-    monkeypatch.setattr(selection, "PATIENCE", 0)
+    monkeypatch.setattr(selection, "EXACT_AT_ONCE", 0)
     problem = least_squares(domain=tb.Ball(1.0))
     chosen = selection.choose(problem)
     names = [type(candidate.method).__name__ for candidate in chosen.candidates]
-    assert names == ["AdaptiveAGMBiO", "Multipliers", "AdaptiveAGMBiO", "Exact", "AdaptiveAGMBiO"]
+    assert names == [
+        "AdaptiveAGMBiO",
+        "BregmanIteration",
+        "AdaptiveAGMBiO",
+        "Exact",
+        "AdaptiveAGMBiO",
+    ]
     assert chosen.candidates[2].steps is not None
     result = tb.solve(problem, Cascade(chosen.candidates[2:]), rtol=0.0, max_iter=50)
     assert result.status == "solved"
@@ -362,7 +368,7 @@ def test_a_time_limit_hits_inside_a_road(monkeypatch, clock):
 
 @pytest.mark.parametrize("stop", [1, 2, 30, 64, 65, 90])
 def test_a_run_stopped_in_any_road_goes_on_bit_identically(tmp_path, monkeypatch, stop):
-    monkeypatch.setattr(selection, "PATIENCE", 0)
+    monkeypatch.setattr(selection, "EXACT_AT_ONCE", 0)
     monkeypatch.setattr(selection, "OVERHEAD", 100.0)
     for name, problem in {
         "dear": least_squares(domain=tb.Ball(1.0)),

@@ -358,11 +358,8 @@ def test_nothing_asks_for_constants_but_to_reproduce_the_paper():
     `make bench-scale` times steps of the paper's method, whose constants are not what is timed.
     """
     root = Path(__file__).parents[2]
-    texts = {
-        path.name: path.read_text(encoding="utf-8") for path in root.glob("benchmarks/race/*.py")
-    }
-    for name in ("gpu.py", "ray_workers.py", "streaming.py", "turns.py"):
-        del texts[name]
+    folders = (root / "benchmarks" / name for name in ("race", "kernels"))
+    texts = {path.name: path.read_text("utf-8") for each in folders for path in each.glob("*.py")}
     texts["README.md"] = "\n".join(
         re.findall(
             r"^```python\n(.*?)^```$",

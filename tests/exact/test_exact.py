@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 import sys
 from fractions import Fraction
 
@@ -60,7 +61,7 @@ def test_planted_answers_on_all_combinations(count):
         assert all(error <= 1e-9 for error in errors.values()), (where, errors)
         assert p.dimension is None or found.dimension in (None, p.dimension), where
         exact = p.upper.exact(p.x_star)[0], p.lower.exact(p.x_star)[0]
-        assert not wrong_intervals(state.evidence.claims, *exact), where
+        assert not wrong_intervals(state.evidence.intervals, *exact), where
         worst = {name: max(worst[name], float(errors[name])) for name in worst}
         dimensions.add((found.dimension, p.n))
     assert any(d == 0 for d, _ in dimensions)
@@ -84,7 +85,7 @@ def test_on_bounded_sets_least_squares_are_proved_in_one_step(count):
             continue  # then y is large, and so is its price
         problem = p.problem()
         state = solved(problem, p.x0)
-        low, _ = state.evidence.claims.upper
+        low, _ = state.evidence.intervals.upper
         scale = max(p.f_scale, p.L_f * p.unit**2, np.linalg.norm(p.grad_f(p.x_star)) * p.unit)
         assert state.upper_value - low <= 1e-4 * scale, (seed, p.kind)
         proved += 1
@@ -242,7 +243,7 @@ def test_the_step_always_runs():
     lower = tb.LeastSquares([[1.0, 1.0]], [2.0])
     problem = tb.Problem(upper=tb.SquaredNorm(), lower=lower, domain=tb.Ball(3.0))
     evidence = Exact().init(problem, problem.start([1.0, 1.0])).evidence
-    assert (evidence.upper, evidence.cuts, evidence.lower, evidence.claims) == ((), (), (), None)
+    assert (evidence.upper, evidence.cuts, evidence.lower, evidence.intervals) == ((), (), (), None)
     for start in (None, [1.0, 1.0], [1.1, 0.9]):
         result = tb.solve(problem, "exact", x0=start, rtol=0.5)
         assert result.nit == 1
@@ -309,7 +310,7 @@ def test_losses_too_small_to_decide_are_not_decided(rows, domain):
         state = solved(problem, start)
         assert state.finished[0] == "undetermined"
         assert state.findings.dimension is None
-        assert state.evidence.claims is None
+        assert state.evidence.intervals is None
 
 
 def test_a_loss_that_is_small_but_heard_decides():
@@ -332,7 +333,7 @@ def test_without_a_gap_the_rank_is_not_determined_and_nothing_is_claimed(domain)
     status, sentence = state.finished
     assert status == "undetermined"
     assert sentence.startswith("rank not determined: singular values ")
-    assert state.evidence.claims is None
+    assert state.evidence.intervals is None
     found = state.findings
     assert found.dimension is None
     assert found.sigma_next < found.sigma < 1e3 * found.sigma_next
@@ -567,10 +568,10 @@ def test_claims_on_ill_posed_matrices_are_never_wrong(count):
             f, g = tb.SquaredNorm(), tb.LeastSquares(A, b)
             state = solved(tb.Problem(upper=f, lower=g, domain=domain))
             statuses[state.finished[0]] += 1
-            if state.evidence.claims is not None:
-                assert not wrong_intervals(state.evidence.claims, *truth), (A, b, domain)
-                below += state.evidence.claims.upper[0] > 0.0
-                above += math.isfinite(state.evidence.claims.upper[1])
+            if state.evidence.intervals is not None:
+                assert not wrong_intervals(state.evidence.intervals, *truth), (A, b, domain)
+                below += state.evidence.intervals.upper[0] > 0.0
+                above += math.isfinite(state.evidence.intervals.upper[1])
     assert statuses["undetermined"] > number // 20
     assert min(below, above) > number // 4
     print(
@@ -614,7 +615,7 @@ def test_claims_by_a_lower_bound_are_never_wrong(count):
             upper=tb.SquaredNorm(), lower=tb.LeastSquares(A, A @ x * unit), domain=domain
         )
         intervals, f_star = (
-            solved(problem).evidence.claims,
+            solved(problem).evidence.intervals,
             Fraction(x @ x) * Fraction(unit) ** 2 / 2,
         )
         assert intervals is not None
@@ -932,8 +933,8 @@ def test_what_it_cannot_do_is_refused_with_one_sentence():
             return getattr(tb.Space(), name)
 
     tb.solve(tb.Problem(upper=upper, lower=lower, domain=Wedge()), "exact")
-    with pytest.raises(ValueError, match=r"^Exact: domain must be Space, .* got Other$"):
-        Exact().check(tb.Problem(upper=upper, lower=lower, domain=Other()))
+    sentence = Exact().check(tb.Problem(upper=upper, lower=lower, domain=Other())).sentence
+    assert re.fullmatch(r"Exact: domain must be Space, .* got Other", sentence)
 
 
 def test_too_large_a_matrix_is_refused_before_it_is_made_dense():
@@ -941,8 +942,8 @@ def test_too_large_a_matrix_is_refused_before_it_is_made_dense():
     problem = tb.Problem(
         upper=tb.SquaredNorm(), lower=tb.LeastSquares(sp.eye_array(n).tocsr(), np.ones(n))
     )
-    with pytest.raises(ValueError, match=r"^Exact: upper must have at most .* got 5000 x 5000$"):
-        Exact().check(problem)
+    sentence = Exact().check(problem).sentence
+    assert re.fullmatch(r"Exact: upper must have at most .* got 5000 x 5000", sentence)
 
 
 def test_a_large_problem_needs_no_other_solver(monkeypatch):

@@ -203,7 +203,7 @@ def test_units(count: Count) -> None:
                 upper=f * p.upper.build(tb), lower=g * p.lower.build(tb), domain=tb.Orthant()
             )
             errors.append(
-                Exact().step(problem, Exact().init(problem, p.x_star)).evidence.claims.upper
+                Exact().step(problem, Exact().init(problem, p.x_star)).evidence.intervals.upper
             )
             errors[-1] = (errors[-1][1] - errors[-1][0]) / f
         assert max(errors) <= 1.1 * min(errors)

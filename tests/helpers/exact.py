@@ -15,7 +15,7 @@ CVXPY_WORDS = "ignore:.*(Converting|Solution may be inaccurate).*"
 def solved(problem, x0=None):
     """The state after Exact's only step."""
     method = Exact()
-    method.check(problem)
+    assert method.check(problem) is None
     start = problem.start(x0)
     return method.step(problem, method.init(problem, start))
 

@@ -324,7 +324,7 @@ def in_float32(h):
     data = [part.astype(np.float32) for part in data]
     if isinstance(h, tb.SquaredNorm):
         return tb.SquaredNorm(h.weight, *data)
-    return type(h)(*data, **({"mean": True} if getattr(h, "_scale", 1.0) != 1.0 else {}))
+    return type(h)(*data, **({"mean": True} if getattr(h, "scale", 1.0) != 1.0 else {}))
 
 
 # --- the parts ---------------------------------------------------------------------------------

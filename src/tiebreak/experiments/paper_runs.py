@@ -287,7 +287,7 @@ def _inverse_checks(
     gamma = inverse_gamma(problem, steps)
     outside = Entrant(
         "Bi-SG", BiSG(alpha=0.75, c=1.0),
-        lambda state: state.turns.g_out.at, "x_k, outside its theorem",
+        lambda state: state.alternation.g_out.at, "x_k, outside its theorem",
     )  # fmt: skip
     methods = {
         "gamma ten times larger": Entrant(AGM, AGMBiO(gamma=10.0 * gamma)),

@@ -131,10 +131,11 @@ class LinearLoss(SmoothFunction):
 
     def _pass(self, images: Sequence[Image], slopes: int) -> PassResult:
         """The losses at all images, the slopes at the first so many."""
-        is_on_gpu = isinstance(self.matrix, Fused)
-        if not self.matrix.shares_passes or (is_on_gpu and self.kernel is None):
+        if not self.matrix.shares_passes:
             return self._plain_pass(images, slopes)
         if isinstance(self.matrix, Fused):
+            if self.kernel is None:
+                return self._plain_pass(images, slopes)
             return self._gpu_pass(self.matrix, PassPlan.of(images), slopes)
         return self._shared_pass(PassPlan.of(images), slopes)
 
@@ -190,6 +191,7 @@ class LinearLoss(SmoothFunction):
             )
         points = [product.x for product in plan.fresh]
         asked = plan.known, plan.weights, slopes
+        assert self.kernel is not None
         read = matrix.read(points, *asked, self.target, self.kernel, self.scale)
         plan.fill(read.products[: len(points)], read.images)
         gradients = [*read.gradients]  # while the GPU is at work, not once it has ended

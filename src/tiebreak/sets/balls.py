@@ -115,7 +115,7 @@ class Ball(Set):
             return CutProjection(self._back(c * (-radius / length)), far / length, False)
         reach = radius * math.sqrt((1.0 - ratio) * (1.0 + ratio))
         b = math.sqrt(max(0.0, (distance - a) * (distance + a)))
-        if b <= 0.1 * distance:
+        if not b > 0.1 * distance:  # or it is not a number
             return self._cut_nearly_parallel(y, c, known.normal, a, h, reach) or self._uncut(
                 x, y, distance
             )
