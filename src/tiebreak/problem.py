@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 
-from tiebreak.functions.base import Function, PointWithImage, SmoothFunction
+from tiebreak.functions.base import Function, Minorant, PointWithImage, SmoothFunction
 from tiebreak.functions.elementary import Linear
 from tiebreak.functions.joint_prox import Joint, intersection, joint
 from tiebreak.functions.losses import LeastSquares
@@ -78,8 +78,34 @@ class Point(NamedTuple):
         return PointWithImage(self.x, self.lower, self.reach)
 
     def with_reach(self) -> Point:
-        """The same, with its length as its reach where it was multiplied: for several mixtures."""
+        """The same, with its length as its reach where it was multiplied."""
         return self if self.reach is not None else self._replace(reach=arrays.length(self.x))
+
+
+class PendingReach(NamedTuple):
+    """constant + weight |z|, where |z| is still to be fetched from a device with other numbers."""
+
+    constant: float = 0.0
+    weight: float = 1.0
+
+    def __rmul__(self, factor: float) -> PendingReach:  # type: ignore[override]
+        return PendingReach(factor * self.constant, factor * self.weight)
+
+    def __add__(self, other: Any) -> PendingReach:
+        if isinstance(other, PendingReach):
+            return PendingReach(self.constant + other.constant, self.weight + other.weight)
+        return self._replace(constant=self.constant + float(other))
+
+
+T = TypeVar("T", Point, Minorant)
+
+
+def with_length(at: T, length: float) -> T:
+    """The point or minorant with its reach, once |z| is known."""
+    pending = at.reach
+    if not isinstance(pending, PendingReach):
+        return at
+    return at._replace(reach=pending.constant + pending.weight * length)
 
 
 def mixed(p: Point, q: Point, weight: float) -> Point:
@@ -91,7 +117,7 @@ def mixed(p: Point, q: Point, weight: float) -> Point:
     if weight == 1.0:
         return q
     p, q = p.with_reach(), q.with_reach()
-    reach = abs(1.0 - weight) * p.reach + abs(weight) * q.reach
+    reach = abs(weight) * q.reach + abs(1.0 - weight) * p.reach
     x, upper, lower = (arrays.mix(a, b, weight) for a, b in zip(p[:3], q[:3], strict=True))
     return Point(x, upper, lower, reach)
 

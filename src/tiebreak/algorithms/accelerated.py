@@ -30,7 +30,7 @@ from tiebreak.functions.penalties import Composite
 from tiebreak.linalg import arrays, checks
 from tiebreak.linalg.arrays import Array, Image
 from tiebreak.linalg.refusals import Refusal
-from tiebreak.problem import Point, Problem, mixed
+from tiebreak.problem import PendingReach, Point, Problem, mixed, with_length
 from tiebreak.proofs.evidence import StepEvidence
 from tiebreak.sets.cuts import Products
 
@@ -209,13 +209,13 @@ class Accelerated(Method):
         )
         evidence = StepEvidence(
             upper=((a_k, f_y),), cuts=((mu, g_y),), lower=((a_k, g_y),),
-            values=((new.lower_value, x_next.x, new.g_y.reaching(x_next.g)),),
+            values=((new.lower_value, new.x, new.g_y.reaching(Point(new.x, *new.x_images).g)),),
         )  # fmt: skip
         if state.level_run is not None and new.level_run is not None:
             of_run = new.level_run.evidence_since(state.level_run)
             evidence = evidence._replace(lower=of_run.lower, values=evidence.values + of_run.values)
         return new._replace(
-            k=k + 1, A=A_next, x=x_next.x, z=z_next.x, x_images=x_next[1:], mu=mu,
+            k=k + 1, A=A_next, z=z_next.x, mu=mu,
             level=self._next_level(state, new.level_run), evidence=evidence,
         )  # fmt: skip
 
@@ -255,11 +255,12 @@ class Accelerated(Method):
         """The images of z_{k+1}; g's matrix multiplies v_{k+1} of the run for the levels too."""
         run, L_g = state.level_run, state.lower_smoothness
         if run is None:
-            return problem.forward(z)[0], None
+            return problem.forward(z)[0]._replace(reach=PendingReach()), None
         v = self._next_v(problem, run, L_g)
         (f_z,) = problem.upper.forward(z)
         g_z, g_v = problem.lower.forward(z, v)
-        return Point(z, f_z, g_z).with_reach(), run.points(problem, Point(v, None, g_v), L_g)
+        points = run.points(problem, Point(v, None, g_v, PendingReach()), L_g)
+        return Point(z, f_z, g_z, PendingReach()), points
 
 
 def _evaluate_at_once(
@@ -279,33 +280,41 @@ def _evaluate_at_once(
     """
     (f1, g1), (f2, g2) = problem.smooth_parts, problem.penalties
     run, L_g = state.level_run, state.lower_smoothness
-    u, w = ([], []) if level_points is None else ([level_points.u.g], [level_points.w.g])
+    at_u, at_w = ([], []) if level_points is None else ([level_points.u.g], [level_points.w.g])
     upper = f1.evaluate_async([y.f], [x.f])
-    lower = g1.evaluate_async([y.g, *w], [x.g, *u])
+    lower = g1.evaluate_async([y.g, *at_w], [x.g, *at_u])
 
     (g_slope, *w_slope), (f_slope,) = lower.slopes(), upper.slopes()
     dz, step = z.x - state.z, arrays.plus(z.x, f_slope, -a_next)
     pairs = [(state.f_y.slope, dz), (state.g_y.slope, dz), (dz, dz), (g_slope, y.x)]
-    pairs += Products.pairs(g_slope, step)
+    pairs += [(z.x, z.x), *Products.pairs(g_slope, step)]
     if run is not None and level_points is not None:
         level_step = run.next_gradient_step(level_points.v, w_slope[0], L_g)
-        pairs.append((level_step, level_step))
+        pairs += [(level_points.v.x, level_points.v.x), (level_step, level_step)]
     products = arrays.dots_async(*pairs)
 
     arrays.fetch_together(upper.losses, lower.losses, products)
     (f_y,), (f1_x,) = upper()
     (g_y, *g_w), (g1_x, *g1_u) = lower()
-    along_f, along_g, square, cut_at_y, *known = products()
+    along_f, along_g, square, cut_at_y, z_square, *known = products()
+    z_length = arrays.norm(z.x, z_square)
+    x = with_length(x, z_length)
+    f_y, g_y = (with_length(h_y, z_length) for h_y in (f_y, g_y))
     if run is not None and level_points is not None:
+        step_square, v_square = known.pop(), known.pop()
+        v_length = arrays.norm(level_points.v.x, v_square)
         g_u = g1_u[0] + g2.value(level_points.u.x)
-        run = run.advanced(level_points, g_w[0], g_u, level_step, known.pop(), L_g)
+        points = level_points._replace(u=with_length(level_points.u, v_length))
+        new_w = with_length(g_w[0], v_length)
+        run = run.advanced(points, new_w, g_u, level_step, step_square, L_g)
     square *= share * share
     return with_violations(
         state,
         out_of_bounds(f1, state.f_y, f1_x, share * along_f, square),
         out_of_bounds(g1, state.g_y, g1_x, share * along_g, square),
     )._replace(
-        f_y=f_y, g_y=g_y, cut_at_y=cut_at_y, gradient_step=GradientStep(step, Products(*known)),
+        x=x.x, x_images=x[1:], f_y=f_y, g_y=g_y, cut_at_y=cut_at_y,
+        gradient_step=GradientStep(step, Products(*known)),
         upper_value=f1_x + f2.value(x.x), lower_value=g1_x + g2.value(x.x), level_run=run,
     )  # fmt: skip
 

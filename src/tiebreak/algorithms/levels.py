@@ -104,7 +104,7 @@ class LevelRun(NamedTuple):
     def points(self, problem: Problem, v: Point, L_g: float) -> LevelPoints:
         """u_{k+1} and w_{k+1} from v_{k+1}; the image of u is refreshed every REFRESH steps."""
         b, b_next = (theory.auxiliary_step_size(k, L_g) for k in (self.k, self.k + 1))
-        B, v = self.B + b, v.with_reach()
+        B = self.B + b
         u = mixed(self.u_point, v, b / B)
         if (self.k + 1) % REFRESH == 0:
             u = Point(u.x, None, problem.lower.forward(u.x)[0])
