@@ -55,7 +55,7 @@ def test_the_certificate_speaks_of_the_numbers_that_were_given(method, rtol):
     f = tb.LeastSquares(SINGLE, np.zeros(2))
     g = tb.LeastSquares(np.array([[1.0, 0.0]], dtype=np.float32), np.array([0.1]))
     best = Fraction(0.1) ** 2 / 2  # x_1 = b, x_2 = 0
-    result = tb.solve(problem(f, g, tb.Box(-1.0, 1.0)), method, rtol=rtol)
+    result = tb.solve(problem(f, g, tb.Box(-1.0, 1.0)), method, rtol=rtol, max_iter=2000)
     lower, upper = result.upper_optimum
     assert lower == -np.inf or Fraction(lower) <= best
     assert upper == np.inf or best <= Fraction(upper)

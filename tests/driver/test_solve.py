@@ -340,7 +340,9 @@ def test_a_callable_that_is_not_finite_somewhere_gives_the_last_finite_point_and
 # --- success only by proof -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize(
+    "seed", [pytest.param(seed, marks=[pytest.mark.full] if seed % 3 else []) for seed in range(24)]
+)
 def test_certified_only_when_both_gaps_are_within_the_tolerance_and_true(seed):
     p = planted.planted(seed)
     result = tb.solve(p.problem(), STEPS, x0=p.x0, rtol=1e-2, max_iter=1500)
@@ -1169,7 +1171,7 @@ def steps_logged(folder: Path) -> int:
 def test_killed_at_random_moments_a_run_ends_bit_identical_in_at_most_1_2_times_the_steps(
     tmp_path, count, record_property
 ):
-    kills, steps = count(2, 20), count(12_000, 120_000)
+    kills, steps = count(2, 20), count(6_000, 120_000)
     plain = victim(tmp_path / "plain", steps)
     expected, _ = plain.communicate(timeout=600)
     assert plain.returncode == 0
