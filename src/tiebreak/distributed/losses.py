@@ -17,7 +17,7 @@ from tiebreak.distributed.rows import Rows, Traffic
 from tiebreak.distributed.shards import Source
 from tiebreak.functions import losses
 from tiebreak.functions.base import PendingEvaluation, PointWithImage
-from tiebreak.functions.linear_loss import LinearLoss, PassResult
+from tiebreak.functions.linear_loss import LinearLoss, LossesAndSlopes
 from tiebreak.linalg import checks
 from tiebreak.linalg.arrays import Array, Image
 from tiebreak.linalg.images import PassPlan
@@ -40,10 +40,10 @@ class OnWorkers(LinearLoss):
         )
         return super().evaluate_async(*named)
 
-    def _shared_pass(self, plan: PassPlan, slopes: int) -> PassResult:
+    def _shared_pass(self, plan: PassPlan, slopes: int) -> LossesAndSlopes:
         reply = functools.cache(self.matrix.evaluate(plan.images, slopes))
         pulled = functools.cache(lambda: self._scaled_slopes(list(reply().slopes)))
-        return PassResult(lambda: self._scaled_losses(reply().losses), pulled)
+        return LossesAndSlopes(lambda: self._scaled_losses(reply().losses), pulled)
 
     @property
     def traffic(self) -> Traffic:

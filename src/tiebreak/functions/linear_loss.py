@@ -19,7 +19,7 @@ from tiebreak.linalg.matrices import Matrix
 from tiebreak.linalg.matrices.dense import Fused
 
 
-class PassResult(NamedTuple):
+class LossesAndSlopes(NamedTuple):
     """What a data pass that has begun gives: losses wait for its end, slopes on a GPU do not."""
 
     losses: Callable[[], list[float]]
@@ -129,7 +129,7 @@ class LinearLoss(SmoothFunction):
             )
         return tuple(self.matrix.forward(*xs))
 
-    def _pass(self, images: Sequence[Image], slopes: int) -> PassResult:
+    def _pass(self, images: Sequence[Image], slopes: int) -> LossesAndSlopes:
         """The losses at all images, the slopes at the first so many."""
         if not self.matrix.shares_passes:
             return self._plain_pass(images, slopes)
@@ -145,7 +145,7 @@ class LinearLoss(SmoothFunction):
     def _scaled_slopes(self, slopes: list[Array]) -> list[Array]:
         return slopes if self.scale == 1.0 else [self.scale * slope for slope in slopes]
 
-    def _shared_pass(self, plan: PassPlan, slopes: int) -> PassResult:
+    def _shared_pass(self, plan: PassPlan, slopes: int) -> LossesAndSlopes:
         """The same with all products of the plan in one reading of the matrix."""
         vectors = (*plan.known, *(product.x for product in plan.fresh))
         kind = np.result_type(self.matrix.prototype.dtype, *vectors)
@@ -167,9 +167,9 @@ class LinearLoss(SmoothFunction):
             losses = [float(self._loss(image)) for image in images]
         plan.fill(list(parts[kept:]), images)
         losses, gradients = self._scaled_losses(losses), self._scaled_slopes(list(sums))
-        return PassResult(lambda: losses, lambda: gradients)
+        return LossesAndSlopes(lambda: losses, lambda: gradients)
 
-    def _gpu_pass(self, matrix: Fused, plan: PassPlan, slopes: int) -> PassResult:
+    def _gpu_pass(self, matrix: Fused, plan: PassPlan, slopes: int) -> LossesAndSlopes:
         """The same by one reading of a matrix on a GPU."""
         from tiebreak.linalg import cuda
 
@@ -185,7 +185,7 @@ class LinearLoss(SmoothFunction):
                 self._gpu_pass(matrix, PassPlan.of([i]), int(j < slopes))
                 for j, i in enumerate(images)
             ]
-            return PassResult(
+            return LossesAndSlopes(
                 lambda: [loss for found in each for loss in found.losses()],
                 lambda: [slope for found in each for slope in found.slopes()],
             )
@@ -195,18 +195,20 @@ class LinearLoss(SmoothFunction):
         read = matrix.read(points, *asked, self.target, self.kernel, self.scale)
         plan.fill(read.products[: len(points)], read.images)
         gradients = [*read.gradients]  # while the GPU is at work, not once it has ended
-        return PassResult(
+        return LossesAndSlopes(
             arrays.PendingNumbers(read.losses, self._scaled_losses), lambda: gradients
         )
 
-    def _plain_pass(self, images: Sequence[Image], slopes: int) -> PassResult:
+    def _plain_pass(self, images: Sequence[Image], slopes: int) -> LossesAndSlopes:
         """The same by plain products."""
         images = [settled(image) for image in images]
         pairs = [self._loss_and_slope(image) for image in images[:slopes]]
         losses = [loss for loss, _ in pairs] + [self._loss(image) for image in images[slopes:]]
         sums = self.matrix.adjoint(*(slope for _, slope in pairs)) if slopes else []
         gradients = self._scaled_slopes(sums)
-        return PassResult(arrays.pending_numbers(losses, self._scaled_losses), lambda: gradients)
+        return LossesAndSlopes(
+            arrays.pending_numbers(losses, self._scaled_losses), lambda: gradients
+        )
 
     def passes(self, forwards: int, slopes: int, values: int) -> int:
         return int(slopes + values > 0) if self.matrix.shares_passes else forwards + slopes
