@@ -34,7 +34,7 @@ FUNCTION = (
 class ErrorBound:
     """The Hölderian error bound of the lower level, and a bound on the upper slope; not verified.
 
-        modulus/order * dist(x, X_g*)^order <= g(x) - g*   for all x in Z   (Assumption 3.1)
+        modulus/order * dist(x, X_g*)^order <= g(x) - g*   for all x in Z   (Assumption 4.1)
 
     Args:
         order: r >= 1 (1: weak sharpness, 2: quadratic growth).
