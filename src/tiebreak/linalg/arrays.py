@@ -76,6 +76,14 @@ def words(x: Array) -> Array | None:
     return x.reshape(-1).view(namespace(x).int32)
 
 
+def underflow(x: Array) -> float:
+    """What sums in single precision may lose by underflow, many terms and large weights included.
+
+    In double precision `TINY` is enough, which every proof adds.
+    """
+    return 2.0**-100 if epsilon(x) > 1e-10 else 0.0
+
+
 def epsilon(x: Array) -> float:
     """The unit of rounding of the floating-point type of ``x``."""
     kind = type(x), x.dtype

@@ -118,7 +118,9 @@ def minorant_errors(
     """Bounds on the rounding errors of its value and slope, in the precision of its vectors."""
     parts = max(abs(minorant.value), minorant.size)
     slope = minorant.slope
-    return h.rounding(reach, parts, steepness, arrays.epsilon(slope), int(slope.shape[0]))
+    errors = h.rounding(reach, parts, steepness, arrays.epsilon(slope), int(slope.shape[0]))
+    lost = arrays.underflow(slope)
+    return errors[0] + lost, errors[1] + lost
 
 
 def value_error(
@@ -132,4 +134,5 @@ def value_error(
     penalty, n = split(h)[1].value(x), int(x.shape[0])
     parts = max(abs(value) + penalty, parts)
     epsilon = arrays.epsilon(x)  # a point in float64 was evaluated in it: see run.Counted
-    return h.rounding(reach, parts, steepness, epsilon, n)[0] + rounding_unit(epsilon, n) * penalty
+    error = h.rounding(reach, parts, steepness, epsilon, n)[0] + arrays.underflow(x)
+    return error + rounding_unit(epsilon, n) * penalty
