@@ -219,7 +219,7 @@ def _curvature(
     if not (moved > 0.0 and 64.0 * epsilon * slope < turned < math.inf):
         return 0.0, False
     parts = max(abs(here.value), here.size)
-    _, error = h.rounding(arrays.norm(here.at) + moved, parts, slope, epsilon, int(move.shape[0]))
+    _, error = h.rounding_errors(here.at, arrays.norm(here.at) + moved, parts, slope)
     slack = (4.0 * error + 16.0 * epsilon * turned + h.defect * moved) * moved
     return turned / moved, arrays.dot(turn, move) < -slack
 

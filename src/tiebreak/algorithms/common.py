@@ -151,7 +151,7 @@ def out_of_bounds(
     size = max(arrays.norm(y.at), *arrays.floats([y.reach]))
     reach, slope = size + math.sqrt(square), arrays.norm(y.slope)
     parts = max(abs(value), abs(y.value), y.size)
-    errors = h.rounding(reach, parts, slope, epsilon, int(y.at.shape[0]))
+    errors = h.rounding_errors(y.at, reach, parts, slope)
     slack = 4.0 * errors[0] + 2.0 * (errors[1] + epsilon * slope) * reach
     slack += 1e-9 * curved + h.defect * square
     return rise > curved + slack, rise < -slack

@@ -46,9 +46,8 @@ def begin(problem: Problem, state: State) -> State:
     reach = min(reach, 2.0 * (problem.radius or math.inf))
     reach = max(length, reach if math.isfinite(reach) else 0.0)
     steepness, parts = arrays.norm(here.g.slope), max(abs(here.g.value), here.g.size)
-    of_value, of_slope = problem.lower.rounding(
-        length, parts, steepness, arrays.epsilon(x), int(x.shape[0])
-    )  # as in the certificate
+    # As in the certificate.
+    of_value, of_slope = problem.lower.rounding_errors(x, length, parts, steepness)
     rounding = 2.0 * of_value + of_slope * (length + reach) + state.lower_residual * reach
     t = math.sqrt(2.0 * rounding / curvature) if curvature > 0.0 else 0.0
     if not 0.0 < t < math.inf:

@@ -67,8 +67,8 @@ def _certified(
         run = Run(problem, method, start)
         for before in runs[-1:]:
             run.accumulator.inherit(before.accumulator)
-        if not runs and (claims := prove_at(problem, x)):
-            run.accumulator.add(StepEvidence(intervals=claims))
+        if not runs and (intervals := prove_at(problem, x)):
+            run.accumulator.add(StepEvidence(intervals=intervals))
         runs.append(run)
         proof = run.certificate(x)
         next_check = FIRST_CHECK

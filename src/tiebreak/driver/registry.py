@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from tiebreak.algorithms.adaptive import AdaptiveAGMBiO
 from tiebreak.algorithms.agm_bio import AGMBiO
 from tiebreak.algorithms.base import Method
-from tiebreak.algorithms.levels import FixedLevels, GivenLevels, OnlineLevels
 from tiebreak.algorithms.p_agm_bio import PAGMBiO
 from tiebreak.algorithms.rivals.a_irg import AIRG
 from tiebreak.algorithms.rivals.bi_sg import BiSG
@@ -28,27 +27,6 @@ METHODS = {
         *(AIRG, BiSG, SEA, CGBiO, RAPM, PBAPG, BisecBiO),
     )
 }
-
-__all__ = [
-    "AIRG",
-    "METHODS",
-    "PBAPG",
-    "RAPM",
-    "SEA",
-    "AGMBiO",
-    "AdaptiveAGMBiO",
-    "BiSG",
-    "BisecBiO",
-    "CGBiO",
-    "Exact",
-    "FixedLevels",
-    "GivenLevels",
-    "MethodInfo",
-    "OnlineLevels",
-    "PAGMBiO",
-    "find_method",
-    "methods",
-]
 
 
 @dataclass(frozen=True)

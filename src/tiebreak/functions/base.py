@@ -174,6 +174,14 @@ class Function(FromData):
         """
         raise NotImplementedError
 
+    def rounding_errors(
+        self, x: Array, reach: float, value: float, slope: float
+    ) -> tuple[float, float]:
+        """`rounding` in the precision of x, and what single precision may lose by underflow."""
+        errors = self.rounding(reach, value, slope, arrays.epsilon(x), int(x.shape[0]))
+        lost = arrays.underflow(x)
+        return errors[0] + lost, errors[1] + lost
+
     def extent(self, x: Array) -> float:
         """The ``reach`` of x in `rounding`: |x|, or less where its long entries hardly count.
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 class Refusal(ValueError):
     """Who refuses, which argument, what is needed of it and what it got.
 
-    A value that is returned and looked at, and the ValueError that is raised where nobody can do
-    without.
+    Returned as a value where the caller may choose something else, raised as the ValueError that it
+    is where there is no other choice.
 
     Args:
         owner: who refuses, such as "AGMBiO".

@@ -117,10 +117,7 @@ def minorant_errors(
 ) -> tuple[float, float]:
     """Bounds on the rounding errors of its value and slope, in the precision of its vectors."""
     parts = max(abs(minorant.value), minorant.size)
-    slope = minorant.slope
-    errors = h.rounding(reach, parts, steepness, arrays.epsilon(slope), int(slope.shape[0]))
-    lost = arrays.underflow(slope)
-    return errors[0] + lost, errors[1] + lost
+    return h.rounding_errors(minorant.slope, reach, parts, steepness)
 
 
 def value_error(
@@ -134,5 +131,5 @@ def value_error(
     penalty, n = split(h)[1].value(x), int(x.shape[0])
     parts = max(abs(value) + penalty, parts)
     epsilon = arrays.epsilon(x)  # a point in float64 was evaluated in it: see run.Counted
-    error = h.rounding(reach, parts, steepness, epsilon, n)[0] + arrays.underflow(x)
+    error, _ = h.rounding_errors(x, reach, parts, steepness)
     return error + rounding_unit(epsilon, n) * penalty

@@ -141,7 +141,7 @@ class RecessionWatch:
             return False
         g, size = self._problem.lower, arrays.norm(x)
         value = g.value(x)
-        error, _ = g.rounding(size, value, 0.0, arrays.epsilon(x), int(x.shape[0]))
+        error, _ = g.rounding_errors(x, size, value, 0.0)
         return value + error < self._floor
 
     def _still_falls(self, x: Array) -> NoMinimum | None:
