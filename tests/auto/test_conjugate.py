@@ -127,7 +127,7 @@ def test_other_libraries_and_single_precision(dtype, accuracy):
     kind = getattr(xps, dtype)
     A, b, C, c = (xps.asarray(data, dtype=kind) for data in (A, b, C, c))
     problem = tb.Problem(upper=tb.LeastSquares(C, c), lower=tb.LeastSquares(A, b))
-    result = tb.solve(problem, BregmanIteration(only_cg=True), max_iter=1000)
+    result = tb.solve(problem, BregmanIteration(), max_iter=1000)
     assert result.status in ("certified", "solved"), result
     assert result.x.dtype == kind
     assert abs(result.upper_value - best) <= accuracy * best
@@ -147,7 +147,6 @@ def test_a_ball_may_bind_or_not(radius):
     if radius > 1.0:
         assert np.linalg.norm(result.x - shortest) <= 1e-6 * np.linalg.norm(shortest)
     else:
-        assert "which ended without an answer: the ball binds" in result.method
         assert np.linalg.norm(result.x) == pytest.approx(radius, rel=1e-3)
 
 
@@ -176,7 +175,7 @@ def test_a_run_goes_on_from_a_checkpoint(tmp_path):
     rng = np.random.default_rng(5)
     lower = tb.LeastSquares(sparse(rng, 200), rng.standard_normal(200))
     problem, file = tb.Problem(upper=tb.SquaredNorm(), lower=lower), tmp_path / "run.npz"
-    method = BregmanIteration(only_cg=True)
+    method = BregmanIteration()
     whole = tb.solve(problem, method)
     tb.solve(problem, method, max_iter=13, checkpoint=file)
     goes_on = tb.solve(problem, method, checkpoint=file)
@@ -190,16 +189,16 @@ def test_it_is_taken_where_both_levels_are_quadratic_and_large():
     squares, norm = tb.LeastSquares(A, b), tb.SquaredNorm()
 
     def first(**problem):
-        return choose(tb.Problem(**problem)).candidates[0].method
+        return choose(tb.Problem(**problem)).candidates[0].title
 
-    assert first(upper=norm, lower=squares) == BregmanIteration(only_cg=True)
+    assert first(upper=norm, lower=squares) == "exact, by conjugate gradients"
     labels = np.where(b > 0.0, 1.0, -1.0)
     for other in (
         {"upper": norm, "lower": tb.Logistic(A, labels)},
         {"upper": norm, "lower": squares, "domain": tb.Orthant()},
         {"upper": tb.L1(), "lower": squares},
     ):
-        assert first(**other) != BregmanIteration(only_cg=True)
+        assert first(**other) == ""
 
 
 def test_zero_data_ends_at_once():

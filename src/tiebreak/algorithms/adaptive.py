@@ -95,10 +95,9 @@ class AdaptiveAGMBiO(Method):
         return "adaptive AGM-BiO, no constants"
 
     def report(self, state: State) -> StateReport:
-        """The reach and the eta of x, and what the consistency checks have found."""
+        """The reach of x, and what the consistency checks have found."""
         return StateReport(
             reach=state.main.x.reach,
-            eta=state.eta,
             lipschitz_violations=state.lipschitz_violations,
             convexity_violations=state.convexity_violations,
         )

@@ -62,7 +62,6 @@ class StateReport(NamedTuple):
     findings: Findings | None = None
     one_sided: str = ""  # why f* is not proved from above, where the method knows
     reach: Any = None  # of what length the images of x were mixed; None: they were not
-    eta: float = 0.0  # where x is about argmin g + eta f
     is_good: bool = True  # is x better than where the method began, as far as can be told?
     is_settling: bool = False  # is f about to become more accurate, whatever is proved already?
     is_milestone: bool = False  # is this a step worth a row?
@@ -99,10 +98,6 @@ class Method(ABC):
     @abstractmethod
     def step(self, problem: Problem, state: Any) -> Any:
         """The next state; the one given stays as it is."""
-
-    def init_near(self, problem: Problem, x0: Array, eta: float) -> Any:
-        """The first state where x0 is about argmin g + eta f, as the method before it says."""
-        return self.init(problem, x0)
 
     def planned(self, steps: int) -> Self:
         """The method with what its parameters leave open filled in, for at most so many steps."""

@@ -39,24 +39,33 @@ def face_of_domain(domain: Domain, x: Array) -> ActiveFace:
     Entries are on a bound where `project` has put them, to the last bit. The sphere of a ball
     counts as a face too, with the directions that touch it. Of a set that is not known, the whole.
     """
+    whole = ActiveFace(
+        lambda v: v,
+        arrays.zeros_like(x),
+        domain.project,
+        arrays.namespace(x).ones_like(x),
+        is_plain=True,
+    )
+    return _proper_face(domain, x) or whole
+
+
+def _proper_face(domain: Domain, x: Array) -> ActiveFace | None:
+    """The same, None where that is the whole set."""
     xp = arrays.namespace(x)
-    zero = arrays.zeros_like(x)
     if isinstance(domain, Box):  # the orthant too
-        low, high = (arrays.like(bound, x) for bound in (domain.lower, domain.upper))
-        free = (x > low) & (x < high)
-
-        def room(x: Array, d: Array) -> float:
-            return min(_room(x - low, d), _room(high - x, -d))
-
-        key = xp.astype(free, x.dtype)
-        return ActiveFace(lambda v: xp.where(free, v, zero), key, domain.project, key, room, True)
+        return _in_box(domain, x)
     if isinstance(domain, Simplex):
         return _on_simplex(domain, x, xp.astype(x > TOUCHING * domain.total, x.dtype))
     if isinstance(domain, L1Ball) and float(xp.sum(xp.abs(x))) >= domain.radius * (1.0 - TOUCHING):
-        sign = xp.where(xp.abs(x) > TOUCHING * domain.radius, xp.sign(x), zero)
-        return _on_simplex(domain, x, sign)
+        is_on = xp.abs(x) > TOUCHING * domain.radius
+        return _on_simplex(domain, x, xp.where(is_on, xp.sign(x), arrays.zeros_like(x)))
     if isinstance(domain, Monotone):
         return _in_blocks(domain, x)
+    return _on_surface(domain, x)
+
+
+def _on_surface(domain: Domain, x: Array) -> ActiveFace | None:
+    """The surface of a halfspace or a ball, where x is on it."""
     if isinstance(domain, Halfspace):
         normal = arrays.like(domain.normal, x)
         reach = arrays.norm(normal) * arrays.norm(x) + abs(domain.offset)
@@ -66,7 +75,20 @@ def face_of_domain(domain: Domain, x: Array) -> ActiveFace:
         away = x if domain.center is None else x - arrays.like(domain.center, x)
         if arrays.norm(away) >= domain.radius * (1.0 - TOUCHING):
             return _across(domain, away)._replace(curvature=lambda slope: _pressed(away, slope))
-    return ActiveFace(lambda v: v, zero, domain.project, xp.ones_like(x), is_plain=True)
+    return None
+
+
+def _in_box(box: Box, x: Array) -> ActiveFace:
+    """Entries on a bound stay there."""
+    xp, zero = arrays.namespace(x), arrays.zeros_like(x)
+    low, high = (arrays.like(bound, x) for bound in (box.lower, box.upper))
+    free = (x > low) & (x < high)
+    key = xp.astype(free, x.dtype)
+
+    def room(x: Array, d: Array) -> float:
+        return min(_room(x - low, d), _room(high - x, -d))
+
+    return ActiveFace(lambda v: xp.where(free, v, zero), key, box.project, key, room, True)
 
 
 def face_of_terms(terms: Terms, x: Array) -> tuple[ActiveFace, Array | None]:

@@ -36,7 +36,6 @@ from tiebreak.proofs.evidence import StepEvidence
 # The rounds. eta is measured in units of curvature of g over curvature of f.
 FIRST_ETA = 0.2  # both levels of one size, and a few rounds
 FIRST_ETA_CG = 1e-3  # conjugate gradients mind ill conditioning less: fewer rounds
-HEAVIEST = 1e3  # a larger eta, from the method before, makes the first round ill conditioned
 ROUND_ACCURACY = 0.1  # a round ends where its slope is so small relative to the residual of g
 SLOW, ETA_FALL = 0.3, 0.25  # where a round leaves more of the residual of g, eta falls so much
 MAX_ROUNDS = 60  # each gains a factor of 3 or lets eta fall: f does not settle after so many
@@ -69,12 +68,7 @@ class BregmanIteration(Method):
 
     Where f and g are quadratic with many variables, and nothing bounds x, a round is solved by
     conjugate gradients.
-
-    Args:
-        only_cg: end where conjugate gradients turn out not to be enough, for the ball binds.
     """
-
-    only_cg: bool = False
 
     name: ClassVar[str] = "bregman"
     paper: ClassVar[str] = "Bregman iteration: Osher, Burger, Goldfarb, Xu, Yin 2005"
@@ -87,15 +81,13 @@ class BregmanIteration(Method):
 
     def describe(self, problem: Problem) -> str:
         """The method in words."""
-        way = ", by conjugate gradients" if self.only_cg else ""
-        return f"Bregman iteration{way}"
+        return "Bregman iteration"
 
     def report(self, state: State) -> StateReport:
         """How it ended, whether f has settled, and what the consistency checks have found."""
         is_proving = state.proof is not None
         return StateReport(
             finished=state.finished,
-            eta=state.eta,
             is_good=state.upper_error <= GOOD or is_proving,
             is_settling=not is_proving and not state.finished[0],
             is_milestone=bool(state.evidence.lower),  # the end of a round
@@ -104,31 +96,22 @@ class BregmanIteration(Method):
         )
 
     def init(self, problem: Problem, x0: Array) -> State:
-        """At x0, where nothing is known of eta."""
-        return self.init_near(problem, x0, 0.0)
-
-    def init_near(self, problem: Problem, x0: Array, eta: float) -> State:
         """Both curvatures along the slopes, and the eta that makes them comparable."""
         x = problem.prox(x0, 0.0, 0.0)
         f_x, g_x = minorants_at(problem, x)
         curvature_f, curvature_g = _curvatures(problem, f_x, g_x)
-        by_cg = int(x.shape[0]) > DENSE and conjugate_gradients.applies(problem)
-        is_heavy = eta * curvature_f > HEAVIEST * curvature_g > 0.0
-        if is_heavy or not eta > 0.0:
-            is_fine = arrays.epsilon(x) < FIRST_ETA_CG**3  # eta f errs by epsilon/eta of its size
-            share = FIRST_ETA_CG if by_cg and is_fine else FIRST_ETA
-            eta = share * curvature_g / curvature_f if curvature_f > 0.0 else 0.0
-            weight = 0.0
-        else:  # where x is about argmin g + eta f, its slope is a first multiplier
-            weight = 1.0 / eta
+        by_cg = conjugate_gradients.is_taken(problem)
+        is_fine = arrays.epsilon(x) < FIRST_ETA_CG**3  # eta f errs by epsilon/eta of its size
+        share = FIRST_ETA_CG if by_cg and is_fine else FIRST_ETA
+        eta = share * curvature_g / curvature_f if curvature_f > 0.0 else 0.0
         curvature = curvature_g + eta * curvature_f
         f2, g2 = problem.penalties
         values = f_x.value + f2.value(x), g_x.value + g2.value(x)
-        slope_sum, point_sum = weight * g_x.slope, weight * x
+        nothing = arrays.zeros_like(x)
         return State(
             k=0, x=x, upper_value=values[0], lower_value=values[1], eta=eta,
-            slope_sum=slope_sum, weight=weight, point_sum=point_sum,
-            here=objective_at(problem, f_x, g_x, eta, slope_sum, weight),
+            slope_sum=nothing, weight=0.0, point_sum=nothing,
+            here=objective_at(problem, f_x, g_x, eta, nothing, 0.0),
             inverse_hessian=InverseHessian(), hessians=None, hessian_age=0,
             by_cg=by_cg, conjugate=None, least=math.inf, stalled=0,
             scale=1.0 / curvature if curvature > 0.0 else 1.0,
@@ -149,6 +132,10 @@ class BregmanIteration(Method):
         face = face_at(problem, state, state.here.x)
         if _needs_hessians(state, face):
             return _more_columns(problem, state, face)
+        return self._round_step(problem, state, face)
+
+    def _round_step(self, problem: Problem, state: State, face: ActiveFace) -> State:
+        """One step within a round, or the end of it."""
         here, t = state.here, state.scale
         weights = state.eta, 1.0 + state.eta * state.weight
         pushed = problem.prox(here.x - t * here.smooth, t * weights[0], t * weights[1])
@@ -195,8 +182,7 @@ class BregmanIteration(Method):
             way = after
         x = here.x + way.moved
         if arrays.norm(x - problem.domain.project(x)) > 0.0:  # the ball binds, or may do so
-            state = state._replace(conjugate=None, by_cg=False)
-            return _failed(state, "the ball binds") if self.only_cg else state
+            return state._replace(conjugate=None, by_cg=False)
         there = _objective_at(problem, state, x)
         if after is not None and not is_over:  # only shown, in a round that takes long
             f, g = there.f.value, there.g.value
@@ -217,11 +203,11 @@ def _end_round(problem: Problem, state: State, lower_residual: float) -> State:
     size = abs(f) + (arrays.norm(here.f.slope) + _steepness(f2.terms, x)) * arrays.norm(x)
     t = state.scale
     lower = problem.prox(here.x - t * here.g.slope, 0.0, t)
-    gain = abs(arrays.dot(point_sum - weight * x, x - lower)) / t
-    gain = max(gain, abs(f - state.upper_value))
-    if state.weight == 0.0:
+    c = point_sum - weight * x
+    gain = max(abs(arrays.dot(c, x - lower)) / t, abs(f - state.upper_value))
+    if state.weight == 0.0 or not arrays.norm(c) > 0.0:
         gain = math.inf  # one point tells nothing, and the last value may be that of the same sum
-    upper_error = gain / size if size > 0.0 else 0.0
+    upper_error = gain / size if size > 0.0 else gain
     evidence = StepEvidence(lower=((1.0, here.g),), values=((g, x, here.g),))
     state = state._replace(
         x=x, upper_value=f, lower_value=g, rounds=state.rounds + 1,

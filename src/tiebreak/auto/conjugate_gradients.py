@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+from tiebreak.auto.quasi_newton import DENSE
 from tiebreak.functions.base import Minorant
 from tiebreak.functions.elementary import Flat, Linear, Quadratic, SquaredNorm
 from tiebreak.functions.losses import LeastSquares
@@ -34,6 +35,11 @@ def applies(problem: Problem) -> bool:
             for _, part in summands(h.bare)
         )
     )
+
+
+def is_taken(problem: Problem) -> bool:
+    """Do they apply, and are there too many variables for a Hessian?"""
+    return (problem.dimension or 0) > DENSE and applies(problem)
 
 
 class ConjugateGradients(NamedTuple):

@@ -1,8 +1,8 @@
-"""Which methods ``method="auto"`` takes, in which order, and why.
+"""The candidates that ``method="auto"`` has for a problem, and what they take at least.
 
-Where there is an exact answer by direct factorisation (`Exact`), that costs a few factorisations; a
-first-order step costs a few data passes. Both are known from the sizes alone, so that the choice
-depends neither on the clock nor on the units of the problem.
+Where there is an exact answer by direct factorisation (`Exact`), its least is one factorisation of
+the data; that of a first-order method is a number of steps. Both are known from the sizes alone.
+Who works when is decided by what they achieve: see `portfolio`.
 """
 
 from __future__ import annotations
@@ -13,67 +13,40 @@ from tiebreak.algorithms.adaptive import AdaptiveAGMBiO
 from tiebreak.algorithms.rivals.bi_sg import BiSG
 from tiebreak.auto import conjugate_gradients
 from tiebreak.auto.bregman import BregmanIteration
-from tiebreak.auto.cascade import Candidate, Cascade
-from tiebreak.auto.quasi_newton import DENSE
+from tiebreak.auto.portfolio import STEP, Candidate, Portfolio
 from tiebreak.exact.method import Exact
 from tiebreak.functions.base import Function
-from tiebreak.functions.elementary import Quadratic, SquaredNorm
+from tiebreak.functions.elementary import Quadratic
 from tiebreak.functions.losses import LeastSquares, Logistic
-from tiebreak.functions.penalties import Composite
 from tiebreak.functions.sums import matrices_of, summands
 from tiebreak.linalg import arrays, deadline
 from tiebreak.linalg.matrices import DENSE_LIMIT, FLOAT64_COPY_LIMIT, Matrix
 from tiebreak.linalg.spectra import EPS, cleaned, clear_rank, equilibrate
 from tiebreak.problem import Problem
-from tiebreak.sets.balls import Ball
-from tiebreak.sets.domains import Halfspace, Space
-from tiebreak.sets.simplices import L1Ball
 
 CLEAR_LIMIT = 512  # largest smaller side of a matrix whose singular values are asked for
-OPENING = 1000  # steps that the first-order method has before the refinement takes over
-EXACT_AT_ONCE = 5000  # first-order steps: an exact answer that costs no more is computed at once
-OVERHEAD = 3e5  # what a step costs besides its products, in multiplications
-MEMORY = 2.5  # a data pass waits for memory: so many multiplications an entry
-
-# Costs of an exact answer relative to n² (rows of f and g) multiplications: n = 60 to 300.
-FACTORISATION = 20.0
-ON_POLYHEDRA = 8.0  # many faces: a general solver finds the right one
-ON_L1_BALL = 30.0  # the same in twice as many variables
-LINEAR_PROGRAM = 2.0  # f = L1
-NEWTON = 10.0  # steps, where g is logistic
+STEPS = 100  # of a first-order method, at least: fewer prove nothing, whatever the problem
+PASSES = 6  # over the data in a step: both levels, forward and back, and one level alone
 
 
-def choose(problem: Problem) -> Cascade:
-    """The cascade for this problem; where no method takes it, one that says so when asked."""
-    last = Candidate(first_order(problem), "", "")
-    closed = Exact().check(problem)
-    without = [last]  # without the exact method
-    solved, is_krylov = "an exact answer", False
-    if not BregmanIteration().check(problem) and not last.method.check(problem):
-        refinement = Candidate(BregmanIteration(), "", "", is_safe=True, refines=True)
-        without = [last._replace(steps=OPENING), refinement, last]
-        is_krylov = (problem.dimension or 0) > DENSE and conjugate_gradients.applies(problem)
-    if is_krylov:
-        krylov = BregmanIteration(only_cg=True)
-        without = [
-            Candidate(krylov, "exact, by conjugate gradients", "", steps=EXACT_AT_ONCE),
-            *without,
-        ]
-        solved = "a factorisation"
-    if closed:
-        first, *others = without
-        no = f"there is no {'factorisation of' if is_krylov else 'exact method with'} {closed.got}"
-        return Cascade((first._replace(why=f"for {no}"), *others))
-    exact = Candidate(Exact(), "exact", f"by direct factorisation ({_sizes(problem)})")
-    if last.method.check(problem):
-        return Cascade((exact,))
-    steps = _exact_cost(problem) / _step_cost(problem)
-    if steps <= EXACT_AT_ONCE:
-        return Cascade((exact, *without))
-    why = f"for {solved} costs as much as {steps:,.0f} steps ({_sizes(problem)})"
-    first, *others = [*without[:-1], last._replace(steps=int(steps))]
-    exact = exact._replace(why="by direct factorisation")
-    return Cascade((first._replace(why=why), *others, exact, last))
+def choose(problem: Problem) -> Portfolio:
+    """The portfolio for this problem; where no method takes it, one that says so when asked."""
+    first, refusal = first_order(problem), Exact().check(problem)
+    steps = STEPS * (STEP + PASSES * sum(map(_entries, problem.smooth_parts)))
+    candidates = []
+    if not BregmanIteration().check(problem):
+        title = "exact, by conjugate gradients" if conjugate_gradients.is_taken(problem) else ""
+        candidates.append(Candidate(BregmanIteration(), title, steps, refines=True))
+    if not first.check(problem):
+        candidates.append(Candidate(first, "", steps))
+    if refusal is None:
+        title, least = (
+            f"exact, by direct factorisation ({_sizes(problem)})",
+            _factorisation(problem),
+        )
+        candidates.append(Candidate(Exact(), title, least, is_direct=True, refines=True))
+    why = f"there is no exact method with {refusal.got}" if refusal else ""
+    return Portfolio(tuple(candidates) or (Candidate(first),), why)
 
 
 def problem_in_float64(problem: Problem) -> Problem:
@@ -109,7 +82,7 @@ def first_order(problem: Problem) -> AdaptiveAGMBiO | BiSG:
     return other if adaptive.check(problem) and not other.check(problem) else adaptive
 
 
-# -- sizes and costs ------------------------------------------------------------------------------
+# -- sizes ----------------------------------------------------------------------------------------
 
 
 def _sizes(problem: Problem) -> str:
@@ -121,36 +94,12 @@ def _sizes(problem: Problem) -> str:
     return f"{' + '.join(words)} below{', ' if size else ''}{size}"
 
 
-def _rows(h: Function, n: int) -> int:
-    """How many rows the matrices of h have, as Exact sees it."""
-    others = [part for _, part in summands(h.bare) if part.matrix is None]
-    return sum(matrix.shape[0] for matrix in matrices_of(h)) + sum(
-        n if type(part) is SquaredNorm else 1 for part in others
-    )
-
-
-def _exact_cost(problem: Problem) -> float:
-    """About how many multiplications the exact answer takes."""
-    n = problem.dimension or 1
-    f, g = problem.smooth_parts
-    cost = FACTORISATION * n * n * (_rows(f, n) + _rows(g, n) + 1)
-    if isinstance(problem.domain, L1Ball):
-        cost *= ON_L1_BALL
-    elif not isinstance(problem.domain, Space | Ball | Halfspace):
-        cost *= ON_POLYHEDRA
-    if isinstance(problem.upper, Composite):
-        cost *= LINEAR_PROGRAM
-    if any(isinstance(part, Logistic) for _, part in summands(g.bare)):
-        cost *= NEWTON
-    return cost
-
-
-def _step_cost(problem: Problem) -> float:
-    """About how many multiplications a first-order step takes: 2 data passes for f, 4 for g."""
-    f, g = (_entries(h) for h in problem.smooth_parts)
-    return OVERHEAD + MEMORY * (2.0 * f + 4.0 * g)
-
-
 def _entries(h: Function) -> int:
     """How many entries the matrices of h store."""
     return sum(matrix.size for matrix in matrices_of(h))
+
+
+def _factorisation(problem: Problem) -> float:
+    """The work of one factorisation of the data of each level, as `deadline.svd` counts it."""
+    matrices = [matrix for h in problem.smooth_parts for matrix in matrices_of(h)]
+    return sum(deadline.svd(*matrix.shape) for matrix in matrices)

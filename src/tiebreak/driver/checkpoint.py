@@ -30,9 +30,9 @@ from tiebreak.algorithms.base import Method
 from tiebreak.algorithms.rivals import a_irg, alternating, bi_sg, bisec_bio, cg_bio, sea
 from tiebreak.auto import (
     bregman_state,
-    cascade,
     conjugate_gradients,
     hessian_differences,
+    portfolio,
     quasi_newton,
 )
 from tiebreak.driver.result import Row
@@ -54,7 +54,7 @@ from tiebreak.proofs.models import Model
 from tiebreak.sets.cuts import Products
 
 PAUSE = 20.0  # times what saving took: so long until the next time
-FORMAT = 8  # raised whenever an older file could not be continued faithfully
+FORMAT = 9  # raised whenever an older file could not be continued faithfully
 SCALES = (1e-2, 1.0, 1e6)  # how far from x0 callables are asked, relative to 1 + |x0|
 
 # Everything that a run is made of, by the names that files use: never to be changed or used again.
@@ -95,7 +95,8 @@ TYPES: dict[str, Any] = {
     "multipliers.curvature": quasi_newton.InverseHessian,
     "multipliers.probes": hessian_differences.HessianDifferences,
     "multipliers.conjugate": conjugate_gradients.ConjugateGradients,
-    "relay": cascade.State,
+    "portfolio": portfolio.State,
+    "portfolio.runner": portfolio.Runner,
     "sea": sea.State,
 }
 PIECES: dict[type, Callable[[Any], Iterable[Any]]] = {

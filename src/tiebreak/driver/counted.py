@@ -7,7 +7,8 @@ from functools import cached_property
 from operator import attrgetter
 
 from tiebreak.functions.base import Outcome, PendingEvaluation, PointWithImage, SmoothFunction
-from tiebreak.linalg import arrays
+from tiebreak.functions.sums import matrices_of
+from tiebreak.linalg import arrays, deadline
 from tiebreak.linalg.arrays import Array, Image
 
 
@@ -25,6 +26,7 @@ class Counted(SmoothFunction):
         self.function, self._counter = function, counter or self
         self.gradients = self.passed = 0
         self.dimension, self.prototype = function.dimension, function.prototype
+        self._entries = sum(matrix.size for matrix in matrices_of(function))
         own = self.prototype
         # None where no point can be more precise, so that nothing is asked ten times in a step.
         self._single = own.dtype if own is not None and arrays.is_single(own) else None
@@ -38,7 +40,9 @@ class Counted(SmoothFunction):
     def count(self, products: int, slopes: int, values: int) -> None:
         """So many forward products, slopes and values more."""
         self._counter.gradients += slopes
-        self._counter.passed += self.function.passes(products, slopes, values)
+        passes = self.function.passes(products, slopes, values)
+        self._counter.passed += passes
+        deadline.spend(passes * self._entries)
 
     def _for(self, x: Array) -> Counted:
         """This function, or the one in float64 where x is more precise than the data."""

@@ -5,6 +5,8 @@ round of a loop, and, with the size of what comes, before a factorisation, for n
 that has begun. The clock only ends work. How long something takes is estimated by a nominal speed:
 measuring it would make what is begun depend on how busy the machine is. Without a time limit the
 clock is not read.
+
+The same calls, and those of `spend`, count the work for whoever wants to compare ways (`metered`).
 """
 
 from __future__ import annotations
@@ -34,8 +36,24 @@ class TooLong(TimeIsUp):
     """It has not, but what comes next would take longer than what is left."""
 
 
+class OverBudget(TooLong):
+    """What comes next is more work than was allowed for it, whatever the clock says."""
+
+
 class Interrupted(Over):
     """Ctrl-C."""
+
+
+class Meter:
+    """Counts the work that is done, in entries of data read once: that is what `svd` counts in."""
+
+    def __init__(self, allowed: float) -> None:
+        self.spent, self.allowed = 0.0, allowed
+
+    def spend(self, work: float) -> None:
+        if self.spent + work > self.allowed:
+            raise OverBudget("it takes more work than was expected of it")
+        self.spent += work
 
 
 class Limit:
@@ -96,6 +114,7 @@ class Limit:
 
 _LIMIT: ContextVar[Limit] = ContextVar("tiebreak_limit")
 _NONE = Limit(math.inf)
+_METER: ContextVar[Meter | None] = ContextVar("tiebreak_meter", default=None)
 
 
 @contextlib.contextmanager
@@ -110,12 +129,31 @@ def limited(seconds: float | None = None, began: float | None = None) -> Iterato
         _LIMIT.reset(token)
 
 
+@contextlib.contextmanager
+def metered(allowed: float = math.inf) -> Iterator[Meter]:
+    """Count the work that is done inside; beyond what is allowed, `OverBudget`."""
+    meter = Meter(allowed)
+    token = _METER.set(meter)
+    try:
+        yield meter
+    finally:
+        _METER.reset(token)
+
+
 def check(work: float = 0.0) -> None:
     """Go on, or raise `Over`.
 
     ``work``: of a call that cannot be stopped once it has begun, as `svd` counts it.
     """
     _LIMIT.get(_NONE).check(work)
+    if work:
+        spend(work)
+
+
+def spend(work: float) -> None:
+    """Count so much work, where somebody counts."""
+    if (meter := _METER.get()) is not None:
+        meter.spend(work)
 
 
 def half() -> contextlib.AbstractContextManager[None]:

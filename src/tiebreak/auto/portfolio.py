@@ -1,0 +1,447 @@
+"""A portfolio: several methods on one problem, taking turns by what they are seen to achieve.
+
+Every candidate has a bill, the work that it has had, and a forecast of the work that it still
+needs. The one with the least forecast works next. A forecast is
+
+    measured:      the error of its point, as proved, was s at half of the bill and is t now; on
+                   logarithmic scales that is a line, and the forecast is where it meets 1;
+    not measured:  as much again as it has had, and at first what is left of its least. So it is
+                   too for a method that proves nothing before it ends.
+
+So two candidates of which nothing is measured share the work evenly, and a wrong choice costs a
+factor. A direct method, all of whose work is one step, is cut off where it takes much more than its
+forecast, and waits for its next turn. All that is seen goes into one bound accumulator, and
+whoever begins, begins at the best point. The work is counted, not timed: the same call takes the
+same turns.
+
+An answer should be exact and proved. What comes first, an exact point or a proof, may be followed
+by AGAIN times as much work for the other; then it stays as it is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from tiebreak.algorithms.base import NOT_ENDED, Method, StateReport
+from tiebreak.linalg import arrays, deadline
+from tiebreak.linalg.arrays import Array
+from tiebreak.linalg.refusals import Refusal
+from tiebreak.problem import Problem
+from tiebreak.proofs.certificate import UNDERFLOW, Proved, Standing
+from tiebreak.proofs.evidence import StepEvidence
+
+STEP = 2e5  # the work of a step besides its products: some calls of NumPy
+ALLOWANCE = 8.0  # times its forecast may a direct method take: a try costs 1/8 of the next one
+AGAIN = 1.0  # times the work that a proof or an exact point took may be spent on the other
+CLOSER = 1e-3  # of the lower-level suboptimality of a point is asked of the next, for a proof
+ENDED = "has ended"
+WORSE = "g is larger there than at a point seen before, or f is less than f*"
+NONE = -1  # the number of no candidate
+RACING, REFINING, PROVING, OVER = range(4)  # what the work is for, see the head of the file
+
+
+class Candidate(NamedTuple):
+    """A method of a portfolio, and what the report says of it.
+
+    ``title`` is the method in a word or two ("": as it describes itself). It takes at least so much
+    work; all of it in one step if it ``is_direct``. One that ``refines`` ends by itself, with a
+    point that is right to rounding.
+    """
+
+    method: Method
+    title: str = ""
+    least: float = 0.0
+    is_direct: bool = False
+    refines: bool = False
+
+
+class Runner(NamedTuple):
+    """How far a candidate is."""
+
+    inner: Any = None  # the state of its method; None before it begins
+    bill: float = 0.0  # the work that it has had
+    error: float = math.inf  # of its point, as proved, in units of what is asked
+    marks: tuple[tuple[float, float], ...] = ()  # bill and error at two bills, each twice the last
+    note: str = ""  # how it ended; "" while it can go on
+
+    def measured(self, error: float) -> Runner:
+        """With the error of its point now; a mark where the bill has doubled."""
+        error = min(error, self.error)
+        marks = self.marks
+        if math.isfinite(error) and (not marks or self.bill >= 2.0 * marks[-1][0] > 0.0):
+            marks = (*marks[-1:], (self.bill, error))
+        return self._replace(error=error, marks=marks)
+
+    def forecast(self, candidate: Candidate) -> float:
+        """How much more work it needs, as far as can be told."""
+        if self.note:
+            return math.inf
+        if self.bill < candidate.least or candidate.refines or len(self.marks) < 2:
+            return max(candidate.least - self.bill, self.bill)
+        bill, error = self.marks[0]
+        gain = math.log(error / self.error) if self.error > 0.0 else math.inf
+        if not gain > 0.0:
+            return math.inf
+        logarithm = math.log(self.bill / bill) * max(math.log(self.error), 0.0) / gain
+        return self.bill * math.expm1(min(logarithm, 700.0))
+
+
+class State(NamedTuple):
+    """Where a portfolio is; x and the values are those of the candidate that is best so far."""
+
+    k: int
+    start: Array
+    runners: tuple[Runner, ...]
+    order: tuple[int, ...]  # the candidates in the order in which they began
+    at: int  # the number of the one at work
+    best: int  # of the one whose point counts
+    proved: int  # of the one that had both gaps proved first, NONE before
+    answer: int  # of the one that has ended with its answer; NONE before
+    phase: int  # RACING, REFINING what is proved, PROVING the answer, OVER
+    since: float  # the work of all at the beginning of this phase
+    lipschitz_violations: tuple[int, int]  # doubts about f and g, of all candidates
+    convexity_violations: tuple[int, int]
+    least: float  # the least value of g that was seen
+    allowed: float  # so much more may an answer have
+    evidence: StepEvidence
+
+    @property
+    def shown(self) -> Any:
+        """The state whose point counts."""
+        return self.runners[self.best].inner
+
+    @property
+    def x(self) -> Array:
+        """The point."""
+        return self.shown.x
+
+    @property
+    def upper_value(self) -> float:
+        """f(x)."""
+        value: float = self.shown.upper_value
+        return value
+
+    @property
+    def lower_value(self) -> float:
+        """g(x)."""
+        value: float = self.shown.lower_value
+        return value
+
+    @property
+    def work(self) -> float:
+        """The work of all candidates."""
+        return sum(runner.bill for runner in self.runners)
+
+    def with_runner(self, number: int, **changes: Any) -> State:
+        """With changes of one runner."""
+        runners = list(self.runners)
+        runners[number] = runners[number]._replace(**changes)
+        return self._replace(runners=tuple(runners))
+
+
+@dataclass(frozen=True)
+class Portfolio(Method):
+    """Methods that take turns; see the head of the file.
+
+    Args:
+        candidates: the methods, with what they take at least.
+        why: why one is missing that would be expected.
+    """
+
+    candidates: tuple[Candidate, ...]
+    why: str = ""
+
+    name: ClassVar[str] = "auto"
+    paper: ClassVar[str] = "none: the methods of this library in turn"
+    assumptions: ClassVar[str] = "those of the methods that it takes"
+    guarantee: ClassVar[str] = "those of the methods that it takes"
+    adapts: ClassVar[bool] = True
+
+    def check(self, problem: Problem) -> Refusal | None:
+        """Refuse what the first candidate refuses: they were chosen to fit."""
+        return self.candidates[0].method.check(problem)
+
+    def planned(self, steps: int) -> Portfolio:
+        """The same with the horizons filled in that the methods leave open."""
+        return replace(
+            self,
+            candidates=tuple(c._replace(method=c.method.planned(steps)) for c in self.candidates),
+        )
+
+    def describe(self, problem: Problem) -> str:
+        """The first candidate in words."""
+        return _words(self.candidates[0], problem)
+
+    def history(self, problem: Problem, state: State) -> str:
+        """The candidates that were taken, why, and how they ended."""
+        words, has_answer, why = [], False, f", for {self.why}" if self.why else ""
+        for number in state.order:
+            runner, what = state.runners[number], _words(self.candidates[number], problem)
+            if has_answer:
+                what = f"{what}, for the proof"
+            elif runner.note and runner.note != ENDED:
+                what = f"{what}, which {runner.note}"
+            has_answer |= number == state.answer
+            words.append(what + why)
+            why = ""
+        return "; then ".join(words)
+
+    def report(self, state: State) -> StateReport:
+        """What the method whose point counts has to say, and how the one at work has ended."""
+        shown = self.candidates[state.best].method.report(state.shown)
+        ending = shown.finished if state.phase == OVER else NOT_ENDED
+        answer = shown.finished if state.answer != NONE else NOT_ENDED
+        return shown._replace(
+            finished=ending,
+            answer=answer,
+            readings=answer[1] if answer[0] == "undetermined" else "",
+            is_settling=state.phase == REFINING or self._will_refine(state),
+            is_milestone=state.at == state.answer or self._report(state).is_milestone,
+            lipschitz_violations=state.lipschitz_violations,
+            convexity_violations=state.convexity_violations,
+        )
+
+    def _report(self, state: State) -> StateReport:
+        """What the method at work says about its own state."""
+        inner = state.runners[state.at].inner
+        return StateReport() if inner is None else self.candidates[state.at].method.report(inner)
+
+    def init(self, problem: Problem, x0: Array) -> State:
+        """The candidate with the least forecast begins."""
+        at = min(range(len(self.candidates)), key=lambda i: self.candidates[i].least)
+        with deadline.metered() as meter:
+            inner = self.candidates[at].method.init(problem, x0)
+        runners = [Runner() for _ in self.candidates]
+        runners[at] = Runner(inner=inner, bill=meter.spent)
+        report = self.candidates[at].method.report(inner)
+        return State(
+            k=0, start=x0, runners=tuple(runners), order=(at,), at=at, best=at, proved=NONE,
+            answer=NONE, phase=RACING, since=0.0, lipschitz_violations=report.lipschitz_violations,
+            convexity_violations=report.convexity_violations,
+            least=_least(inner.evidence, math.inf), allowed=math.inf, evidence=inner.evidence,
+        )  # fmt: skip
+
+    def step(self, problem: Problem, state: State) -> State:
+        """One step of the method at work, or the first state of one that begins."""
+        state = state._replace(k=state.k + 1, evidence=StepEvidence())
+        if state.at == state.answer and (state := self._next(state)).phase == OVER:
+            return state
+        candidate, runner = self.candidates[state.at], state.runners[state.at]
+        has_others = self._has_others(state)
+        allowed = self._allowed(state) if candidate.is_direct and has_others else math.inf
+        try:
+            # What one takes of the time, others may need.
+            with (
+                deadline.half() if has_others else contextlib.nullcontext(),
+                deadline.metered(allowed) as meter,
+            ):
+                if candidate.is_direct and state.best != state.at:
+                    inner = candidate.method.step(problem, self._begun(problem, state))
+                elif runner.inner is None:
+                    inner = self._begun(problem, state)
+                else:
+                    inner = candidate.method.step(problem, runner.inner)
+        except deadline.OverBudget:  # its turn comes again, from a better point
+            return self._next(state.with_runner(state.at, bill=runner.bill + allowed))
+        except (np.linalg.LinAlgError, ImportError, MemoryError, deadline.TooLong) as error:
+            if not has_others:
+                raise
+            return self._next(state.with_runner(state.at, note=f"failed ({error})"))
+        state = state.with_runner(state.at, inner=inner, bill=runner.bill + STEP + meter.spent)
+        if runner.inner is None:
+            state = state._replace(order=(*(i for i in state.order if i != state.at), state.at))
+        state = _noted(state, candidate.method.report(inner))._replace(
+            evidence=inner.evidence, least=_least(inner.evidence, state.least)
+        )
+        return self._concluded(state)
+
+    def _begun(self, problem: Problem, state: State) -> Any:
+        """The first state of the candidate at work, at the best point so far."""
+        x = arrays.like(state.x, state.start)  # an answer may be in a wider precision
+        return self.candidates[state.at].method.init(problem, x)
+
+    def _allowed(self, state: State) -> float:
+        """How much a direct method may take: as much as the next best at any rate."""
+        forecasts = [
+            runner.forecast(candidate)
+            for candidate, runner in zip(self.candidates, state.runners, strict=True)
+        ]
+        own = forecasts.pop(state.at)
+        return max(ALLOWANCE * own, *(other for other in forecasts if math.isfinite(other)), 0.0)
+
+    def _can_go_on(self, state: State, number: int) -> bool:
+        """Can this candidate go on, and is it of use?"""
+        candidate, runner = self.candidates[number], state.runners[number]
+        if runner.note or state.phase == RACING:
+            return not runner.note
+        if candidate.is_direct:  # not for a proof, and only where there is enough left for it
+            return state.phase == REFINING and runner.forecast(candidate) <= self._left(state)
+        return state.phase == PROVING or candidate.refines
+
+    def _has_others(self, state: State) -> bool:
+        """Can another candidate than the one at work go on?"""
+        numbers = range(len(self.candidates))
+        return any(self._can_go_on(state, i) for i in numbers if i != state.at)
+
+    def _will_refine(self, state: State) -> bool:
+        """Does a refinement follow once both gaps are proved?"""
+        return (
+            state.phase == RACING
+            and state.proved == NONE
+            and any(
+                candidate.refines and not runner.note
+                for candidate, runner in zip(self.candidates, state.runners, strict=True)
+            )
+        )
+
+    def _concluded(self, state: State) -> State:
+        """The state after a step, where the method at work may have ended."""
+        inner, report = state.runners[state.at].inner, self._report(state)
+        status, said = report.finished
+        is_answer = status == "solved" or (status == "undetermined" and report.is_ambiguous)
+        if not (math.isfinite(inner.upper_value) and math.isfinite(inner.lower_value)):
+            is_answer, status, said = False, "failed", "a value that is not finite"
+        elif is_answer and inner.lower_value > state.least + state.allowed:
+            is_answer, said = False, WORSE
+        if not status:
+            return state
+        if is_answer and state.answer == NONE:
+            return self._hold_answer(state)
+        if status == "unbounded" or not (self._has_others(state) or state.phase != RACING):
+            return state._replace(best=state.at, phase=OVER)
+        note = f"ended without an answer: {said}" if state.answer == NONE else ENDED
+        return self._next(state.with_runner(state.at, note=note))
+
+    def _hold_answer(self, state: State) -> State:
+        """The one at work has its answer; now for the proof, by which the others are measured."""
+        for number in range(len(self.candidates)):
+            state = state.with_runner(number, error=math.inf, marks=())
+        state = state.with_runner(state.at, note=ENDED)
+        state = state._replace(best=state.at, answer=state.at, phase=PROVING, since=state.work)
+        return state if self._has_others(state) else state._replace(phase=OVER)
+
+    def _left(self, state: State) -> float:
+        """The work that may still be done in this phase: see the head of the file.
+
+        No less than a first-order method takes; no more either where nothing is proved by then.
+        """
+        if state.phase == RACING:
+            return math.inf
+        least = max((c.least for c in self.candidates if not c.is_direct), default=0.0)
+        allowed = max(AGAIN * state.since, least)
+        if state.phase == PROVING and all(math.isinf(runner.error) for runner in state.runners):
+            allowed = least
+        return allowed - (state.work - state.since)
+
+    def _next(self, state: State) -> State:
+        """The candidate with the least forecast is at work from now on."""
+        left = [i for i in range(len(self.candidates)) if self._can_go_on(state, i)]
+        forecasts = {i: state.runners[i].forecast(self.candidates[i]) for i in left}
+        if state.phase != RACING and (not left or self._left(state) <= 0.0):
+            if state.phase == PROVING:
+                return state._replace(phase=OVER)
+            return self._next(state._replace(best=state.proved, phase=RACING))
+        at = min(left, key=lambda i: (forecasts[i], state.runners[i].bill), default=state.at)
+        return state._replace(at=at)
+
+    def adapt(self, state: State, proved: Proved) -> State:
+        """What is proved, handed on to the method at work, and who works next."""
+        at, state = state.at, state._replace(allowed=proved.asked[1])
+        runner, method = state.runners[at], self.candidates[at].method
+        if state.answer != NONE and _is_refuted(state, proved):
+            state = state.with_runner(state.answer, note=f"ended without an answer: {WORSE}")
+            return self._next(state._replace(answer=NONE, phase=RACING))
+        if runner.inner is None or at == state.answer:
+            return state
+        own = proved._replace(standing=_standing_of(runner.inner, state, proved.standing))
+        if self._will_refine(state):  # that secures f(x) from below
+            if own.standing.is_within(own.asked) and method.report(runner.inner).is_good:
+                state = state._replace(best=at, proved=at, phase=REFINING)
+                return self._next(state._replace(since=state.work))
+            own = own._replace(is_guarded=False)
+        if state.phase == PROVING:
+            runner = runner.measured(_error(proved._replace(is_guarded=False)))
+            own = _for_the_proof(runner.inner, own)
+        else:
+            runner = runner.measured(_error(own))
+        inner = method.adapt(runner.inner, own)
+        state = state.with_runner(at, inner=inner, error=runner.error, marks=runner.marks)
+        return self._next(self._with_best(state))
+
+    def _with_best(self, state: State) -> State:
+        """With the point that counts, where the one at work may be better than the one so far."""
+        at, is_good = state.at, self._report(state).is_good
+        if state.phase == REFINING:
+            return state._replace(best=at if is_good else state.proved)
+        error, best = state.runners[at].error, state.runners[state.best].error
+        return (
+            state._replace(best=at)
+            if state.phase == RACING and is_good and error <= best
+            else state
+        )
+
+
+def _is_refuted(state: State, proved: Proved) -> bool:
+    """Is it known by now that the point of the answer is none?"""
+    asked_upper, asked_lower = proved.asked
+    is_too_low = -proved.standing.upper_gap > asked_upper > UNDERFLOW
+    return is_too_low or state.lower_value - proved.least_value > asked_lower > UNDERFLOW
+
+
+def _standing_of(inner: Any, state: State, shown: Standing) -> Standing:
+    """How the point of the method at work stands, by how the one that counts does."""
+    f, g = inner.upper_value - state.upper_value, inner.lower_value - state.lower_value
+    if f == g == 0.0:
+        return shown
+    lower_gap = shown.lower_gap + g
+    share = lower_gap / shown.lower_gap if 0.0 < shown.lower_gap < math.inf else 1.0
+    return Standing(shown.upper_gap + f, lower_gap, shown.guard_gap + f, shown.price * share)
+
+
+def _error(own: Proved) -> float:
+    """How far all is that is to be proved, in units of what is asked: 1 where it is there.
+
+    The product, for one falls while another waits for its turn.
+    """
+    standing, (upper, lower) = own.standing, own.asked
+    upper, lower = max(upper, UNDERFLOW), max(lower, UNDERFLOW)
+    error = max(standing.upper_gap / upper, 1.0) * max(standing.lower_gap / lower, 1.0)
+    if own.is_guarded:
+        error *= max(standing.guard_gap / (0.5 * upper), standing.price / (0.125 * upper), 1.0)
+    return error
+
+
+def _for_the_proof(inner: Any, own: Proved) -> Proved:
+    """What is proved as the method at work should see it, while an answer waits for its proof.
+
+    The gap of its own point, and, once that is small, a tolerance below that it does not meet: its
+    bound on f* is short by about the suboptimality of its point for g, which has to fall.
+    """
+    asked_upper, asked_lower = own.asked
+    excess = max(inner.lower_value - own.least_value, 0.0)
+    return own._replace(
+        asked=(0.5 * asked_upper, min(asked_lower, CLOSER * excess)), is_guarded=False
+    )
+
+
+def _words(candidate: Candidate, problem: Problem) -> str:
+    return candidate.title or candidate.method.describe(problem)
+
+
+def _least(evidence: StepEvidence, before: float) -> float:
+    """The least value of g, with those of a step."""
+    return min(before, *(value for value, _, _ in evidence.values), math.inf)
+
+
+def _noted(state: State, report: StateReport) -> State:
+    """With what the consistency checks of the method at work have found, and those before it."""
+    (a, b), (c, d) = report.lipschitz_violations, report.convexity_violations
+    (s, t), (u, v) = state.lipschitz_violations, state.convexity_violations
+    return state._replace(
+        lipschitz_violations=(max(a, s), max(b, t)), convexity_violations=(max(c, u), max(d, v))
+    )
