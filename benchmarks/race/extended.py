@@ -54,10 +54,10 @@ class Basis(NamedTuple):
 
 
 def bases(rows: Matrix) -> Basis:
-    """By QR with column pivoting of the transpose, each row scaled to length 1."""
-    lengths = np.sqrt((rows * rows).sum(axis=1))
-    kept = lengths > EPS * 1e3 * lengths.max(initial=0)
-    T = (rows[kept] / lengths[kept, None]).T.astype(Q)
+    """By QR with column pivoting of the transpose; the longest row has a length of about 1."""
+    T = np.array(rows, dtype=Q).T
+    longest = np.sqrt((T * T).sum(axis=0).max(initial=0))
+    T /= longest if longest > 0 else 1
     n, count = T.shape
     reflections: list[Vector] = []
     left = (T * T).sum(axis=0)
@@ -70,7 +70,7 @@ def bases(rows: Matrix) -> Basis:
         if size < CLEAR:
             if size > ROUNDING * 100:
                 raise Unclear(f"a rank is not clear: {float(size):.1e}")
-            doubtful = bool(size > EPS * 1e6)
+            doubtful = bool(size > min(EPS * 1e10, 1e-16))
             break
         T[:, [k, best]] = T[:, [best, k]]
         v = T[k:, k].copy()

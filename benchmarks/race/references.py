@@ -73,7 +73,8 @@ def lifted(spec: Spec, scale: Vector) -> Lift:
         region, ones = Region(-eye, zero), np.ones(n, dtype=Q)
         if spec.domain == "Orthant":
             return Lift(S, none, region, ones)
-        return Lift(S, scale.astype(Q)[None], region, inverse * Q(size[0]) / n)
+        total = scale.astype(Q)[None] / np.linalg.norm(scale)
+        return Lift(S, total, region, inverse * Q(size[0]) / n)
     if spec.domain == "Box":
         low, high = (np.broadcast_to(np.asarray(side, dtype=Q), n) for side in size)
         region = Region(np.vstack([eye, -eye]), np.concatenate([high, -low]) * np.tile(inverse, 2))
@@ -82,7 +83,8 @@ def lifted(spec: Spec, scale: Vector) -> Lift:
         a = np.asarray(size[0], dtype=Q) @ S
         length = np.sqrt(a @ a)
         region = Region(a[None] / length, np.array([Q(size[1]) / length]))
-        return Lift(S, none, region, a / length * (Q(size[1]) / length - 1))
+        begin = min(Q(size[1]) / length, 0) * Q(1.5) - (1 if size[1] == 0.0 else 0)
+        return Lift(S, none, region, a / length * begin)
     if spec.domain == "Monotone":
         K = (eye[:-1] - eye[1:]) @ S
         lengths = np.sqrt((K * K).sum(axis=1))
@@ -124,7 +126,7 @@ class Shortened(NamedTuple):
     @classmethod
     def of(cls, spec: Spec) -> Shortened:
         lower, upper = _reduced(spec.lower), _reduced(spec.upper)
-        A = lower.A if lower.kind == "squares" else _distinct(spec.lower.A)
+        A = lower.A if lower.kind == "squares" else _distinct(spec.lower.A)  # rows of all sizes
         return cls(lower, upper, np.asarray(A, dtype=Q))
 
 
@@ -140,6 +142,8 @@ def once(
         v = v * (np.linalg.norm(spec.lower.b) / max(float(np.linalg.norm(reach)), 1e-300))
     images = bases(image @ lift.S)
     found = _free(lower, lift, images, end) if is_free else None
+    if found is None and spec.domain == "Halfspace":
+        found = _on_hyperplane(lower, lift, image, end)
     v, z = _below(spec, lower, lift, v, end) if found is None else (found, np.zeros(1, dtype=Q))
     g = value(spec.lower, lift.S @ v)
     # above
@@ -182,9 +186,11 @@ def _free(lower: Level, lift: Lift, images: Basis, end: float) -> Vector | None:
         h = local(lower, S @ v, S @ images.rows)
         v = v + images.rows @ interior_point(h, Region.none(h.size), np.zeros(h.size, Q), end)[0]
     except Unclear:
-        if region.P is None:
+        if region.P is None and not len(region.d):
             raise
         return None
+    if len(region.d):
+        return _inside_halfspace(v, region, images.null)
     if region.P is None:
         return np.asarray(v)
     if images.null.shape[1]:
@@ -195,11 +201,31 @@ def _free(lower: Level, lift: Lift, images: Basis, end: float) -> Vector | None:
     return np.asarray(v) if np.sqrt(x @ x) < Q(region.radius) else None
 
 
+def _inside_halfspace(v: Vector, region: Region, null: Matrix) -> Vector | None:
+    """The minimiser v, moved along the others until there is room; None where it is outside."""
+    normal, room = region.K[0], (region.d - region.K @ v)[0]
+    along = normal @ null
+    want = (abs(region.d[0]) + np.abs(normal) @ np.abs(v)) / 2
+    if along @ along > Q(1e-14):
+        return np.asarray(v - null @ along * (max(want - room, Q(0)) / (along @ along)))
+    return np.asarray(v) if room > 0 else None
+
+
+def _on_hyperplane(lower: Level, lift: Lift, image: Matrix, end: float) -> Vector:
+    """The minimiser where a half-space binds."""
+    normal, offset = lift.region.K[0], lift.region.d[0]
+    N = bases(normal[None]).null
+    N = N @ bases(image @ lift.S @ N).rows
+    h = local(lower, lift.S @ (normal * offset), lift.S @ N)
+    w, _ = interior_point(h, Region.none(h.size), np.zeros(h.size, dtype=Q), end)
+    return np.asarray(normal * offset + N @ w)
+
+
 def _below(spec: Spec, lower: Level, lift: Lift, v: Vector, end: float) -> tuple[Vector, Vector]:
     """A minimiser of the lower level within its domain, and the multipliers."""
     N = bases(lift.E).null
     h = local(lower, lift.S @ v, lift.S @ N)
-    if spec.domain in ("Orthant", "Monotone", "Halfspace"):
+    if spec.domain in ("Orthant", "Monotone"):
         h = damped(h, end * DAMPING)
     every = np.ones(len(lift.region.d), dtype=bool)
     w, z = minimise(h, _within(lift.region, v, N, every), 0 * N[0], end, binds=True)
@@ -302,7 +328,7 @@ def reference(spec: Spec) -> Reference:
     other = scale * 2.0 ** rng.integers(-2, 3, len(scale))
     end = EPS**0.8
     is_free = spec.domain == "Space"
-    if spec.domain == "Ball":  # may the ball be left out below?
+    if spec.domain in ("Ball", "Halfspace"):  # may it be left out below?
         is_free = not falls_for_ever(Spec("", "", spec.lower, Level("norm")), scale)
     short = Shortened.of(spec)
     f, g, ties, doubtful = once(spec, short, scale, end, is_free)
