@@ -203,8 +203,8 @@ def _file(folder: Path | None, name: str) -> Path:
 
 
 def _svm(folder: Path | None, name: str, columns: int) -> Table:
-    load = _need("sklearn.datasets").load_svmlight_file
-    X, y = load(str(_file(folder, name)), n_features=columns)
+    path = _file(folder, name)
+    X, y = _need("sklearn.datasets").load_svmlight_file(str(path), n_features=columns)
     return table(with_constant(X.toarray()), y)
 
 

@@ -83,8 +83,7 @@ def lifted(spec: Spec, scale: Vector) -> Lift:
         a = np.asarray(size[0], dtype=Q) @ S
         length = np.sqrt(a @ a)
         region = Region(a[None] / length, np.array([Q(size[1]) / length]))
-        begin = min(Q(size[1]) / length, 0) * Q(1.5) - (1 if size[1] == 0.0 else 0)
-        return Lift(S, none, region, a / length * begin)
+        return Lift(S, none, region, zero)
     if spec.domain == "Monotone":
         K = (eye[:-1] - eye[1:]) @ S
         lengths = np.sqrt((K * K).sum(axis=1))

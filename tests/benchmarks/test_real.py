@@ -1,8 +1,8 @@
-"""The race on real data: its references are independent and right, its lines tell right from wrong."""
+"""The race on real data: independent references, and lines that tell right from wrong."""
 
 from __future__ import annotations
 
-import subprocess
+import re
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-RACE = Path(__file__).parents[2] / "benchmarks" / "race"
-sys.path.insert(0, str(RACE))
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks" / "race"))
 
 import real
 import real_problems
@@ -40,8 +39,10 @@ def tiny(domain: str = "Space", loss: str = "squares", upper: Level | None = Non
 
 
 def test_the_references_know_nothing_of_tiebreak():
-    code = "import sys, references; sys.exit(any(m.startswith('tiebreak') for m in sys.modules))"
-    assert subprocess.run([sys.executable, "-c", code], cwd=RACE, check=False).returncode == 0
+    folder = Path(references.__file__).parent
+    for name in ("references", "extended", "real_spec"):
+        found = re.findall(r"^\s*(?:from|import) (\w+)", (folder / f"{name}.py").read_text(), re.M)
+        assert set(found) <= {*sys.stdlib_module_names, "numpy", "scipy", "extended", "real_spec"}
 
 
 def test_the_reference_on_the_whole_space_is_the_least_squares_solution_nearest_to_the_centre():
@@ -52,8 +53,9 @@ def test_the_reference_on_the_whole_space_is_the_least_squares_solution_nearest_
     assert found.g == pytest.approx(float(np.sum((A @ near - b) ** 2)) / 2, rel=1e-9)
 
 
-@pytest.mark.parametrize("domain", DOMAINS)
-@pytest.mark.parametrize("loss", ["squares", "logistic"])
+@pytest.mark.parametrize(
+    ("domain", "loss"), [*((domain, "squares") for domain in DOMAINS), ("Ball", "logistic")]
+)
 def test_auto_meets_the_reference_on_every_domain(domain: str, loss: str) -> None:
     spec = tiny(domain, loss)
     line = real.by_tiebreak(real.entry_of(spec, references.reference(spec)), "auto", 10.0)
