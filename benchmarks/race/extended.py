@@ -183,7 +183,8 @@ def local(level: Level, x0: Vector, M: Matrix) -> Local:
         t = start + image @ w
         p = np.where(t > 0, np.exp(-np.abs(t)), 1) / (1 + np.exp(-np.abs(t)))
         weights = np.asarray(p * (1 - p) / len(t), dtype=np.float64)
-        H = along @ (Q(1) * (rough.T @ (weights[:, None] * rough))) @ along.T
+        C = rough.T @ (weights[:, None] * rough)
+        H = along @ (Q(0.5) * (C + C.T)) @ along.T
         return losses(w), -(p @ image) / len(t), H
 
     return Local(logistic, losses, M.shape[1], (A * A).sum() * longest / (4 * len(A)))

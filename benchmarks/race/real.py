@@ -350,7 +350,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for entry in posed:
         found = list(race(entry, methods, options.budget, options.repeat))
         lines += found
-        print(scores.row(entry.spec.name, entry.spec.what, entry.answer.ties, found), flush=True)
+        print(scores.row(entry.spec.name, entry.answer.ties, found), flush=True)
         scores.save(options.out / "real.csv", lines)
     print(f"\n{scores.summary(lines)}")
     return int(any(line.wrong and not line.is_doubtful for line in lines))

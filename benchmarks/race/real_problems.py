@@ -202,7 +202,7 @@ def drawn(seed: int, number: int) -> Spec:
         if above == "l1" and domain in ("Ball", "Simplex", "L1Ball", "Monotone", "Halfspace"):
             above = "norm"  # no method takes these on all losses
         factor = float(rng.choice([0.5, 2.0]))
-        name = f"drawn-{number}-{chosen.replace('/', '-')}"
+        name = f"{number}-{chosen.replace('/', '-')}-{loss}-{above}-{domain}"
         return posed(name, table, loss, above, domain, factor)
 
 

@@ -39,18 +39,18 @@ def ratio(line: Line, lines: Sequence[Line]) -> float:
 def head(methods: Sequence[str]) -> str:
     cells = "".join(f"{name:>10}" for name in methods[1:])
     return (
-        f"{'problem':44}{'ties':>5} {'auto':13}{'rtol':>6}{'|f-f*|':>8}{'g-g*':>8}{'seconds':>9}"
+        f"{'problem':48}{'ties':>5} {'auto':13}{'rtol':>6}{'|f-f*|':>8}{'g-g*':>8}{'seconds':>9}"
         f"{'/best':>7}  time relative to the best:{cells}"
     )
 
 
-def row(name: str, what: str, ties: int, lines: Sequence[Line]) -> str:
+def row(name: str, ties: int, lines: Sequence[Line]) -> str:
     """A problem: auto's answer in full, the ratios of the others; loud where anything is wrong."""
     auto, *others = lines
     cells = "".join(f"{_cell(line, lines):>10}" for line in others)
     dimension = "-" if ties < 0 else str(ties)
     said = (
-        f"{name[:43]:44}{dimension:>5} {auto.status:13}{_small(auto.rtol):>6}"
+        f"{name[:47]:48}{dimension:>5} {auto.status:13}{_small(auto.rtol):>6}"
         f"{_small(auto.errors[0]):>8}{_small(auto.errors[1]):>8}{auto.seconds:>9.3f}"
         f"{_cell(auto, lines):>7}  {'':26}{cells}"
     )
