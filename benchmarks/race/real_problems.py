@@ -90,7 +90,7 @@ vocabulary squares reference Simplex
 slid squares reference Halfspace tight
 insurance squares norm Space
 insurance squares reference Box wide
-insurance logistic norm Ball wide
+insurance squares linear L1Ball wide
 doctors logistic reference Space
 expenses squares norm Monotone
 a1a squares norm Space
@@ -98,7 +98,7 @@ a1a logistic norm Space
 a1a logistic norm Ball tight
 a5a squares reference Space
 a5a logistic norm Space
-a5a logistic reference Box wide
+a5a squares norm Orthant
 heart logistic norm L1Ball tight
 chickenpox squares validation Ball tight
 chickenpox squares norm Simplex

@@ -27,6 +27,7 @@ class Line(NamedTuple):
     is_doubtful: bool = False  # does rounding of the data decide a rank?
     first: tuple[bool, float, str] = (False, math.nan, "")  # default rtol: success, |f-f*|/tol.
     note: str = ""
+    wall: float = 0.0  # seconds on the wall's clock, whatever clock the race goes by
 
 
 def ratio(line: Line, lines: Sequence[Line]) -> float:

@@ -58,7 +58,7 @@ def test_the_reference_on_the_whole_space_is_the_least_squares_solution_nearest_
 )
 def test_auto_meets_the_reference_on_every_domain(domain: str, loss: str) -> None:
     spec = tiny(domain, loss)
-    line = real.by_tiebreak(real.entry_of(spec, references.reference(spec)), "auto", 10.0)
+    line = real.by_tiebreak(real.entry_of(spec, references.reference(spec)), "auto", real.Rules())
     assert line.is_met
     assert line.is_right
     assert not line.wrong
