@@ -2,6 +2,7 @@
 
     minimise g over Z;   minimise f over Z subject to g <= g* + delta max(|g*|, |g(x0)|)
 
+or, for a loss of Ax, the second stage subject to Ax = Ax_g (the image held: `image_held`).
 Each runs in a process of its own, which can be ended when its time is over. The clock covers all
 that a user waits for: building the model, both stages; imports are made before.
 """
@@ -13,10 +14,10 @@ import multiprocessing
 import time
 import warnings
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from planting import Case, Huber, Vector
+from planting import Huber, Vector
 
 import tiebreak as tb
 from tiebreak.functions.base import Function, SmoothFunction
@@ -37,10 +38,20 @@ class Outcome(NamedTuple):
     words: str
 
 
-Task = Callable[[Case, float], Outcome]
+class Posed(Protocol):
+    """A problem that can be built anew, and the number of its variables."""
+
+    @property
+    def variables(self) -> int: ...
+
+    @property
+    def make(self) -> Callable[[], tb.Problem]: ...
 
 
-def limited(task: Task, case: Case, budget: float) -> Outcome:
+Task = Callable[[Any, float], Outcome]
+
+
+def limited(task: Task, case: Posed, budget: float) -> Outcome:
     """The outcome of ``task(case, budget)``, or none once the time is over."""
     context, began = multiprocessing.get_context("fork"), time.perf_counter()
     ours, theirs = context.Pipe(duplex=False)
@@ -85,7 +96,7 @@ def missing(module: str) -> bool:
 def conic(delta: float) -> Task:
     """Two stages with CVXPY and Clarabel, their tolerances left alone."""
 
-    def task(case: Case, budget: float) -> Outcome:
+    def task(case: Posed, budget: float) -> Outcome:
         cp = importlib.import_module("cvxpy")
         problem = case.make()
         start = problem.start(np.zeros(case.variables))
@@ -108,6 +119,42 @@ def conic(delta: float) -> Task:
                 break
         seconds = time.perf_counter() - began
         return Outcome(seconds, None, x.value if stage == 2 else None, ", ".join(words))
+
+    return task
+
+
+def image_held(tolerance: float | None, clock: Callable[[], float] = time.perf_counter) -> Task:
+    """Two stages with CVXPY and Clarabel: g = phi(Ax) over Z, then f over Z with Ax held.
+
+    Of the rows of A as many as its rank, by an SVD of the columns scaled to length 1. ``tolerance``
+    takes the place of Clarabel's own; seconds are those of the clock.
+    """
+    names = ("tol_gap_abs", "tol_gap_rel", "tol_feas")
+    options = {} if tolerance is None else dict.fromkeys(names, tolerance)
+
+    def task(case: Posed, budget: float) -> Outcome:
+        cp = importlib.import_module("cvxpy")
+        began, first = time.perf_counter(), clock()
+        problem = case.make()
+        x = cp.Variable(case.variables)
+        f, g = (_expression(cp, h, x) for h in (problem.upper, problem.lower))
+        inside = _constraints(cp, problem.domain, x)
+        loss: Any = problem.lower
+        A, words, model = loss.matrix.entries, [], cp.Problem(cp.Minimize(g), inside)
+        for stage in (1, 2):
+            if stage == 2:
+                lengths = np.linalg.norm(A, axis=0)
+                scale = np.where(lengths > 0.0, 1.0 / np.maximum(lengths, 1e-300), 1.0)
+                _, sigma, rows = np.linalg.svd(A * scale, full_matrices=False)
+                rows = rows[sigma > max(A.shape) * 2.2e-16 * sigma[0]] / scale
+                held = rows @ (x - x.value) == 0.0
+                model = cp.Problem(cp.Minimize(f), [*inside, held])
+            left = budget - (time.perf_counter() - began)
+            model.solve(solver=cp.CLARABEL, time_limit=max(left, 1e-3), **options)
+            words.append(f"stage {stage} {model.status}")
+            if x.value is None:
+                break
+        return Outcome(clock() - first, None, x.value if stage == 2 else None, ", ".join(words))
 
     return task
 
@@ -148,7 +195,12 @@ def _constraints(cp: Any, domain: Any, x: Any) -> list[Any]:
     if isinstance(domain, tb.Ball):
         return [cp.norm(x if domain.center is None else x - domain.center) <= domain.radius]
     if isinstance(domain, tb.Box):
-        return [x >= domain.lower, x <= domain.upper]
+        sides = ((x >= domain.lower, domain.lower), (x <= domain.upper, domain.upper))
+        return [side for side, bound in sides if np.isfinite(bound).all()]
+    if isinstance(domain, tb.L1Ball):
+        return [cp.norm1(x) <= domain.radius]
+    if isinstance(domain, tb.Halfspace):
+        return [domain.normal @ x <= domain.offset]
     if isinstance(domain, tb.Simplex):
         return [x >= 0.0, cp.sum(x) == domain.total]
     if isinstance(domain, tb.Monotone):
@@ -170,7 +222,7 @@ class Counted:
         return np.asarray(self.function.gradient(x))
 
 
-def trust_constr(case: Case, budget: float) -> Outcome:
+def trust_constr(case: Posed, budget: float) -> Outcome:
     """Two stages with SciPy's trust-constr, delta = 1e-8; gradients given, Hessians by BFGS."""
     from scipy import optimize
 
