@@ -20,8 +20,10 @@ import numpy as np
 from tiebreak.algorithms.base import Method, StateReport
 from tiebreak.exact.bounds.intervals import prove
 from tiebreak.exact.bounds.rescaled import prove_rescaled
+from tiebreak.exact.bounds.wide_bounds import prove_wide
 from tiebreak.exact.levels import HARDLY_FALLS, ExactSolution, no_lower_minimum, solve
 from tiebreak.exact.scaled_problem import ScaledProblem
+from tiebreak.exact.wide import WideAnswer, solve_wide
 from tiebreak.functions.elementary import Flat
 from tiebreak.functions.parts import Parts, decompose
 from tiebreak.functions.penalties import Zero, split
@@ -33,7 +35,7 @@ from tiebreak.linalg.rank import Rank
 from tiebreak.linalg.refusals import Refusal, refusal_of
 from tiebreak.linalg.spectra import EPS
 from tiebreak.problem import Problem
-from tiebreak.proofs.evidence import StepEvidence
+from tiebreak.proofs.evidence import Intervals, StepEvidence
 from tiebreak.proofs.recession.watch import NoMinimum
 from tiebreak.sets.balls import Ball
 from tiebreak.sets.boxes import Box
@@ -149,6 +151,11 @@ class Exact(Method):
 
     def step(self, problem: Problem, state: State) -> State:
         """Everything: the first step is the last."""
+        if (wide := solve_wide(problem, state.x)) is not None:
+            intervals, residual = prove_wide(problem, wide)
+            if residual <= ACCURATE:
+                end = _state(problem, 1, wide.x)
+                return _solved(end, _of_wide(wide, residual, end.upper_value), intervals)
         scaled, rank, exponent = _scaled(problem, state.x)
         fall = no_lower_minimum(scaled)
         if fall.direction is not None:
@@ -179,15 +186,35 @@ class Exact(Method):
                 more = prove_rescaled(scaled, problem, host(x), equations, normal)
                 intervals = intervals.both(more)
             findings = findings._replace(one_sided=intervals.why)
-        ending = (
-            "by direct factorisation the conditions of optimality of both levels hold to "
-            f"{answer.residual:.1g}, with a backward error of {findings.backward_error:.1g}"
-        )
-        return end._replace(
-            evidence=end.evidence._replace(intervals=intervals),
-            findings=findings,
-            finished=("solved", ending),
-        )
+        return _solved(end, findings, intervals)
+
+
+def _solved(end: State, findings: ExactFindings, intervals: Intervals | None) -> State:
+    """The answer, with what is proved about it."""
+    ending = (
+        "by direct factorisation the conditions of optimality of both levels hold to "
+        f"{findings.residual:.1g}, with a backward error of {findings.backward_error:.1g}"
+    )
+    return end._replace(
+        evidence=end.evidence._replace(intervals=intervals),
+        findings=findings,
+        finished=("solved", ending),
+    )
+
+
+def _of_wide(answer: WideAnswer, residual: float, value: float) -> ExactFindings:
+    """What is known of an answer on the small side."""
+    gram, exponent = answer.gram, answer.gram.exponent
+    sigma = [math.ldexp(math.sqrt(s), exponent) for s in (gram.value(answer.rank), gram.largest)]
+    return ExactFindings(
+        dimension=gram.shape[1] - answer.rank,
+        rank=answer.rank,
+        sigma=sigma[0],
+        sigma_next=0.0,
+        backward_error=EPS * sigma[1],
+        upper_range=(value, value),
+        residual=residual,
+    )
 
 
 def _scaled(problem: Problem, x: Array) -> tuple[ScaledProblem, Rank, int]:

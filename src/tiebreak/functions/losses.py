@@ -149,6 +149,19 @@ class LeastSquares(LinearLoss):
     def magnitude(self, reach: float, value: float, slope: float) -> float:
         return self.scale * (self.matrix.frobenius * reach + self._size_b) ** 2
 
+    @property
+    def _epsilon(self) -> float:
+        """The unit of rounding of the data."""
+        return max(arrays.epsilon(self.prototype), self.data_epsilon)
+
+    @property
+    def _row_rank(self) -> int | None:
+        """The rank of A by A A', where that tells and A has few rows; otherwise None."""
+        rows, n = self.matrix.shape
+        is_small = 0 < rows <= min(n, SPECTRUM_LIMIT) and rows * n <= DENSE_LIMIT
+        is_there = is_small and self.matrix.is_explicit
+        return self.matrix.row_rank(self._epsilon) if is_there else None
+
     @cached_property
     def singular_values(self) -> np.ndarray[Any, Any] | None:
         """The singular values of A, descending; None where the matrix is too large."""
@@ -181,9 +194,11 @@ class LeastSquares(LinearLoss):
         and without a gap there is none. It has no units: those of the equilibrated matrix decide,
         unless some of its rows or columns look like rounding errors themselves.
         """
+        if (by_rows := self._row_rank) is not None:
+            return by_rows
         if self._equilibrated is None:
             return None
-        A, epsilon = self.matrix.dense(), max(arrays.epsilon(self.prototype), self.data_epsilon)
+        A, epsilon = self.matrix.dense(), self._epsilon
         low, high = spectra.clear_rank(self._equilibrated[0], self.matrix.shape, epsilon)
         return low if low == high and spectra.cleaned(A, epsilon) is A else None
 
@@ -193,6 +208,10 @@ class LeastSquares(LinearLoss):
 
         g(x) - g* <= |grad g(x)|²/(2 s²), s the smallest positive singular value, on R^n.
         """
+        if (by_rows := self._row_rank) is not None:
+            gram = self.matrix.row_gram
+            least = math.ldexp(math.sqrt(gram.least(by_rows)) * (1.0 - 1e-3), gram.exponent)
+            return self.scale * least * least
         rank, smaller = self.rank, min(self.matrix.shape)
         if not rank or self.singular_values is None or self._equilibrated is None:
             return 0.0
