@@ -6,7 +6,6 @@ import contextlib
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 from tiebreak.algorithms.base import Method, StateReport
@@ -86,10 +85,11 @@ class Run:
         self.certified = saved.certified if saved else None
         self._standings: tuple[int, Standing, bool] | None = None  # of this iteration; is all met?
         self._reported: tuple[Any, StateReport] = (None, StateReport())  # a state, and its report
+        self._asked: tuple[Any, ...] = (None, None)  # a state, its tolerances, and those asked for
+        self._stated: tuple[Any, ...] = (None, None)  # a point, its sums, and what is proved of it
         f1, g1 = (h.sized(x0, problem.domain.project) for h in problem.smooth_parts)
         self.upper, self.lower = Counted(f1), Counted(g1)
-        f2, g2 = problem.penalties
-        self.problem = replace(problem, upper=self.upper + f2, lower=self.lower + g2)
+        self.problem = problem.with_smooth_parts(self.upper, self.lower)
         self.before = saved.counts if saved else Counts()
         self.seconds_before = saved.seconds if saved else 0.0
         self.clock = time.perf_counter() if began is None else began
@@ -187,8 +187,12 @@ class Run:
 
     @property
     def asked(self) -> tuple[float, float]:
-        """The tolerances of this point."""
-        return self.tolerance(self.state.x, *self.values)
+        """The tolerances of this point; found once for each."""
+        state, *asked = self._asked
+        if state is not self.state or asked[1:] != [self.absolute, self.relative]:
+            asked = [self.tolerance(self.state.x, *self.values), self.absolute, self.relative]
+            self._asked = (self.state, *asked)
+        return asked[0]
 
     def tolerance(self, x: Array, upper_value: float, lower_value: float) -> tuple[float, float]:
         """absolute + relative max(|value at x|, |value at x0|), for both levels.
@@ -329,7 +333,17 @@ class Run:
         )  # fmt: skip
 
     def certificate(self, x: Array) -> Certificate:
-        """The whole statement about x: f and g are evaluated once more, exact to rounding."""
+        """The whole statement about x: f and g are evaluated once more, exact to rounding.
+
+        Of the same point it is the same, as long as nothing more is known.
+        """
+        if self._stated[0] is x and self._stated[1] is self.accumulator.sums:
+            return self._stated[2]
+        found = self._certificate(x)
+        self._stated = x, self.accumulator.sums, found
+        return found
+
+    def _certificate(self, x: Array) -> Certificate:
         problem = self.problem.in_precision_of(x)
         (point,) = problem.forward(x)
         (upper,), _ = problem.smooth_parts[0].evaluate([point.f])

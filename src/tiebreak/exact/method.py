@@ -154,7 +154,8 @@ class Exact(Method):
         if (wide := solve_wide(problem, state.x)) is not None:
             intervals, residual = prove_wide(problem, wide)
             if residual <= ACCURATE:
-                end = _state(problem, 1, wide.x)
+                # Two-sided: a minorant at x, where the slopes balance, has nothing to add.
+                end = _without_minorants(_state(problem, 1, wide.x))
                 return _solved(end, _of_wide(wide, residual, end.upper_value), intervals)
         scaled, rank, exponent = _scaled(problem, state.x)
         fall = no_lower_minimum(scaled)

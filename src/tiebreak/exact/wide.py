@@ -49,6 +49,8 @@ class Equations:
 
     def left(self, x: Host) -> Host:
         """b - S x, in twice the precision where S is not very large or sparse."""
+        if not x.any():
+            return self.b
         if self._sliced is None:
             return np.asarray(self.b - self.S @ x)
         return -self._sliced.times(x, self.b)

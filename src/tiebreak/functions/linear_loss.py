@@ -229,8 +229,10 @@ class LinearLoss(SmoothFunction):
 
     @property
     def known_lipschitz(self) -> float:
+        if "lipschitz" in vars(self):
+            return self.lipschitz
         rough = self.curvature * self.scale * self.matrix.frobenius**2
-        if self.matrix.is_lanczos_cheap or "lipschitz" in vars(self):
+        if self.matrix.is_lanczos_cheap:
             return deadline.unless_too_long(lambda: self.lipschitz, rough)
         return rough
 

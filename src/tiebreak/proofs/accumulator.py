@@ -84,8 +84,9 @@ class BoundAccumulator:
     @property
     def sums(self) -> Sums:
         """All sums and bounds so far."""
-        self._measure()
-        self.catch_up()
+        if not self._queue.is_empty:
+            self._measure()
+            self.catch_up()
         return self._sums
 
     def _measure(self) -> None:

@@ -73,6 +73,11 @@ class EvidenceQueue:
         self._measured: list[tuple[StepEvidence, Iterator[Measured]]] = []
 
     @property
+    def is_empty(self) -> bool:
+        """Is there nothing that waits?"""
+        return not (self._waiting or self._measured)
+
+    @property
     def is_immediate(self) -> bool:
         """Is every step measured, and to be taken, at once?"""
         return self._batch == 1
