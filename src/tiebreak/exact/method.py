@@ -152,11 +152,13 @@ class Exact(Method):
     def step(self, problem: Problem, state: State) -> State:
         """Everything: the first step is the last."""
         if (wide := solve_wide(problem, state.x)) is not None:
-            intervals, residual = prove_wide(problem, wide)
+            end = _state(problem, 1, wide.x)
+            ((_, f_x),), ((_, g_x),) = end.evidence.upper, end.evidence.lower
+            intervals, residual = prove_wide(problem, wide, f_x, g_x)
             if residual <= ACCURATE:
                 # Two-sided: a minorant at x, where the slopes balance, has nothing to add.
-                end = _without_minorants(_state(problem, 1, wide.x))
-                return _solved(end, _of_wide(wide, residual, end.upper_value), intervals)
+                findings = _of_wide(wide, residual, end.upper_value)
+                return _solved(_without_minorants(end), findings, intervals)
         scaled, rank, exponent = _scaled(problem, state.x)
         fall = no_lower_minimum(scaled)
         if fall.direction is not None:

@@ -15,7 +15,7 @@ import numpy as np
 from tiebreak.exact.bounds.loss_bounds import below, below_l1, flattest, nearby_minimisers
 from tiebreak.exact.bounds.polyhedral_bounds import POLYHEDRA, NearestMinimiser, nearest_minimiser
 from tiebreak.exact.polyhedra import polyhedron
-from tiebreak.functions.base import Function, PointWithImage
+from tiebreak.functions.base import Function, Minorant, PointWithImage
 from tiebreak.functions.parts import LeastSquaresPart, LinearPart, Parts, decompose
 from tiebreak.functions.penalties import Zero, split
 from tiebreak.linalg import arrays
@@ -158,10 +158,16 @@ def _on_space(
     return Intervals((low, high), g.value - g.value_error - near.gap)
 
 
-def evaluate_with_errors(h: Function, x: Array, parts: Parts | None = None) -> EvaluationWithErrors:
-    """h at x; with its slope in twice the precision if its parts are given and that errs less."""
-    (image,) = h.forward(x)
-    (seen,), _ = h.evaluate([PointWithImage(x, image)])
+def evaluate_with_errors(
+    h: Function, x: Array, parts: Parts | None = None, seen: Minorant | None = None
+) -> EvaluationWithErrors:
+    """h at x; with its slope in twice the precision if its parts are given and that errs less.
+
+    ``seen``: what an evaluation at x has given already.
+    """
+    if seen is None:
+        (image,) = h.forward(x)
+        (seen,), _ = h.evaluate([PointWithImage(x, image)])
     size, terms, n = arrays.norm(x), max(abs(seen.value), seen.size), int(x.shape[0])
     errors = h.rounding_errors(x, size, terms, arrays.norm(seen.slope))
     penalty = split(h)[1]

@@ -17,6 +17,7 @@ import math
 from tiebreak.exact.bounds.intervals import change_within, evaluate_with_errors
 from tiebreak.exact.constants import SAFE
 from tiebreak.exact.wide import WideAnswer
+from tiebreak.functions.base import Minorant
 from tiebreak.linalg.arrays import Host, rounding_unit
 from tiebreak.linalg.host import host, norm
 from tiebreak.linalg.spectra import EPS
@@ -24,8 +25,12 @@ from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import Intervals
 
 
-def prove_wide(problem: Problem, answer: WideAnswer) -> tuple[Intervals, float]:
+def prove_wide(
+    problem: Problem, answer: WideAnswer, upper: Minorant, lower: Minorant
+) -> tuple[Intervals, float]:
     """Proved intervals, and what is left of the conditions of optimality of both levels, relative.
+
+    ``upper`` and ``lower`` are f and g as they were evaluated at x.
 
     Where f is sigma-strongly convex it rises by sigma/2 |delta|². Otherwise s is a combination of
     the rows of F and S: delta counts as far as these see it, the sum of an a that the rows of S
@@ -35,8 +40,8 @@ def prove_wide(problem: Problem, answer: WideAnswer) -> tuple[Intervals, float]:
         <s, delta> + ½ u²  >=  -|s| c/sigma (1 + |F|/l) - |s| u/l + ½ u²,    at least at u = |s|/l.
     """
     x, equations, gram, rank = host(answer.x), answer.equations, answer.gram, answer.rank
-    f = evaluate_with_errors(problem.upper, answer.x)
-    g = evaluate_with_errors(problem.lower, answer.x)
+    f = evaluate_with_errors(problem.upper, answer.x, seen=upper)
+    g = evaluate_with_errors(problem.lower, answer.x, seen=lower)
     S, size, unit = equations.S, equations.size, rounding_unit(EPS, *equations.S.shape)
     left, sigma = equations.left(x), math.sqrt(gram.least(rank)) / SAFE
     unmet, back = norm(left) + equations.error(x, left), norm(S.T @ left)
