@@ -82,6 +82,11 @@ class State(NamedTuple):
         return self.held or self.inner
 
     @property
+    def is_waiting(self) -> bool:
+        """Is there an answer, and nobody at work on its proof, for it may be there already?"""
+        return self.held is not None and self.inner is self.held
+
+    @property
     def is_worse(self) -> bool:
         """Is a refinement at work that is not better yet than what was proved?"""
         return self.refinement == AT_WORK and not self.is_better
@@ -176,7 +181,7 @@ class Cascade(Method):
 
     def report(self, state: State) -> StateReport:
         """What the method whose point counts has to say, and how far the one at work is."""
-        at_work = shown = self._report(state)
+        at_work = shown = StateReport() if state.is_waiting else self._report(state)
         answer = NOT_ENDED
         if state.is_worse:
             shown = self.candidates[state.candidate - 1].method.report(state.proved)
@@ -218,6 +223,8 @@ class Cascade(Method):
         if state.refinement in (WANTED, AT_WORK):
             return self._refine(problem, state)
         candidate, k = self.candidates[state.candidate], state.k + 1
+        if state.is_waiting:
+            return self._next(problem, state._replace(k=k), "", state.x, self._prover(state.holder))
         is_last = state.candidate + 1 == len(self.candidates)
         if candidate.steps is not None and state.taken >= candidate.steps and not is_last:
             note = f"{_words(candidate, problem)} for {candidate.steps:,} steps"
@@ -265,10 +272,17 @@ class Cascade(Method):
         before = state._replace(
             held=answer, holder=state.candidate, proving=max(PROVING, 2 * state.k)
         )
-        last = len(self.candidates) - 1
-        helps = last >= 1 and self.candidates[last - 1].refines and state.candidate < last - 1
-        after = self._next(problem, before, note, answer.x, last - helps)
+        known = answer.evidence.intervals
+        if known is not None and known.is_two_sided:  # most probably all that was asked for
+            return before._replace(taken=0, refinement=OVER, notes=(*before.notes, note))
+        after = self._next(problem, before, note, answer.x, self._prover(state.candidate))
         return after._replace(evidence=_both(answer.evidence, after.evidence))
+
+    def _prover(self, holder: int) -> int:
+        """The number of the candidate that proves the answer of this one, or refines it first."""
+        last = len(self.candidates) - 1
+        helps = last >= 1 and self.candidates[last - 1].refines and holder < last - 1
+        return last - helps
 
     def adapt(self, state: State, proved: Proved) -> State:
         """What is proved, handed on to the method at work; no proof goes on without hope."""

@@ -16,6 +16,7 @@ from tiebreak.auto.bregman import BregmanIteration
 from tiebreak.auto.cascade import Candidate, Cascade
 from tiebreak.auto.quasi_newton import DENSE
 from tiebreak.exact.method import Exact
+from tiebreak.exact.wide import WideProblem
 from tiebreak.functions.base import Function
 from tiebreak.functions.elementary import Quadratic, SquaredNorm
 from tiebreak.functions.losses import LeastSquares, Logistic
@@ -68,7 +69,7 @@ def choose(problem: Problem) -> Cascade:
     if last.method.check(problem):
         return Cascade((exact,))
     steps = _exact_cost(problem) / _step_cost(problem)
-    if steps <= EXACT_AT_ONCE:
+    if steps <= EXACT_AT_ONCE or WideProblem.of(problem) is not None:  # a few thousand rows at most
         return Cascade((exact, *without))
     why = f"for {solved} costs as much as {steps:,.0f} steps ({_sizes(problem)})"
     first, *others = [*without[:-1], last._replace(steps=int(steps))]

@@ -23,7 +23,7 @@ from tiebreak.exact.bounds.rescaled import prove_rescaled
 from tiebreak.exact.bounds.wide_bounds import prove_wide
 from tiebreak.exact.levels import HARDLY_FALLS, ExactSolution, no_lower_minimum, solve
 from tiebreak.exact.scaled_problem import ScaledProblem
-from tiebreak.exact.wide import WideAnswer, solve_wide
+from tiebreak.exact.wide import WideAnswer, WideProblem, solve_wide
 from tiebreak.functions.elementary import Flat
 from tiebreak.functions.parts import Parts, decompose
 from tiebreak.functions.penalties import Zero, split
@@ -44,6 +44,10 @@ from tiebreak.sets.monotone import Monotone
 from tiebreak.sets.simplices import L1Ball, Simplex
 
 DOMAINS = (Space, Ball, Box, Simplex, L1Ball, Monotone, Halfspace)  # an Orthant is a Box
+NO_SQUARES = (
+    "rank not determined: the eigenvalues of A A' do not tell, and there are too many variables "
+    "for singular values ({})"
+)
 ACCURATE = 1e-9  # the conditions of optimality hold to this, or there is no answer
 
 
@@ -127,6 +131,8 @@ class Exact(Method):
         if not isinstance(problem.domain, DOMAINS):
             needed = "must be Space, Ball, Orthant, Box, Simplex, L1Ball, Monotone or Halfspace"
             return Refusal("Exact", "domain", needed, type(problem.domain).__name__)
+        if WideProblem.of(problem) is not None:  # which may be too long for the other way
+            return None
         return refusal_of(lambda: _parts(problem, problem.dimension or 1))
 
     def describe(self, problem: Problem) -> str:
@@ -156,9 +162,16 @@ class Exact(Method):
             ((_, f_x),), ((_, g_x),) = end.evidence.upper, end.evidence.lower
             intervals, residual = prove_wide(problem, wide, f_x, g_x)
             if residual <= ACCURATE:
-                # Two-sided: a minorant at x, where the slopes balance, has nothing to add.
                 findings = _of_wide(wide, residual, end.upper_value)
+                if wide.rest > 0.0:  # as they are stored, the numbers have another rank
+                    return _solved(end, findings, None)
+                # Two-sided: a minorant at x, where the slopes balance, has nothing to add.
                 return _solved(_without_minorants(end), findings, intervals)
+        if (too_long := refusal_of(lambda: _parts(problem, problem.dimension or 1))) is not None:
+            said = NO_SQUARES.format(too_long.got)
+            return _without_minorants(_state(problem, 1, state.x))._replace(
+                finished=("undetermined", said)
+            )
         scaled, rank, exponent = _scaled(problem, state.x)
         fall = no_lower_minimum(scaled)
         if fall.direction is not None:
@@ -213,8 +226,8 @@ def _of_wide(answer: WideAnswer, residual: float, value: float) -> ExactFindings
         dimension=gram.shape[1] - answer.rank,
         rank=answer.rank,
         sigma=sigma[0],
-        sigma_next=0.0,
-        backward_error=EPS * sigma[1],
+        sigma_next=answer.rest,
+        backward_error=max(answer.rest, EPS * sigma[1]),
         upper_range=(value, value),
         residual=residual,
     )

@@ -70,6 +70,12 @@ class WideProblem(NamedTuple):
     lower: LeastSquares
     weights: tuple[float, float]
 
+    @property
+    def is_long(self) -> bool:
+        """Are there too many variables for singular values?"""
+        rows, n = self.lower.matrix.shape
+        return max(rows, n) * n > DENSE_LIMIT
+
     @classmethod
     def of(cls, problem: Problem) -> WideProblem | None:
         """None where the problem is another one, or too large."""
@@ -114,6 +120,7 @@ class WideAnswer(NamedTuple):
     equations: Equations  # of g
     gram: RowGram
     rank: int
+    rest: float  # singular values of A up to this are rounding; 0 where there are none
     center: Host  # of f, where that is the norm
     reduced: Reduced | None  # None where f is the norm
 
@@ -125,9 +132,10 @@ def solve_wide(problem: Problem, start: Array) -> WideAnswer | None:
         return None
     f, g, weights = wide
     epsilon = max(arrays.epsilon(start), f.data_epsilon, g.data_epsilon)
-    rank = g.matrix.row_rank(epsilon)
-    if rank is None:
+    found = g.matrix.row_rank(epsilon)
+    if found is None or not (found.is_exact or wide.is_long):
         return None
+    rank, rest = found
     gram = g.matrix.row_gram
     equations, reduced, n = Equations(g), None, int(start.shape[0])
     center = np.zeros(n)
@@ -141,7 +149,7 @@ def solve_wide(problem: Problem, start: Array) -> WideAnswer | None:
     exponents = [some.exponent for some in (equations, reduced and reduced.equations) if some]
     if x is None or max(map(abs, exponents)) > MOST_EXPONENT:
         return None
-    return WideAnswer(arrays.like(x, start), weights, equations, gram, rank, center, reduced)
+    return WideAnswer(arrays.like(x, start), weights, equations, gram, rank, rest, center, reduced)
 
 
 def _refined(

@@ -156,11 +156,13 @@ class LeastSquares(LinearLoss):
 
     @property
     def _row_rank(self) -> int | None:
-        """The rank of A by A A', where that tells and A has few rows; otherwise None."""
+        """The rank of A by A A', where that tells exactly and A has few rows; otherwise None."""
         rows, n = self.matrix.shape
         is_small = 0 < rows <= min(n, SPECTRUM_LIMIT) and rows * n <= DENSE_LIMIT
-        is_there = is_small and self.matrix.is_explicit
-        return self.matrix.row_rank(self._epsilon) if is_there else None
+        if not (is_small and self.matrix.is_explicit):
+            return None
+        found = self.matrix.row_rank(self._epsilon)
+        return found.rank if found is not None and found.is_exact else None
 
     @cached_property
     def singular_values(self) -> np.ndarray[Any, Any] | None:

@@ -8,13 +8,13 @@ computed with them is to be refined, and is refused where they do not tell the r
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tiebreak.linalg import deadline, spectra
 from tiebreak.linalg.arrays import Host, rounding_unit
-from tiebreak.linalg.host import top_exponent
+from tiebreak.linalg.host import norm, top_exponent
 from tiebreak.linalg.spectra import EPS, GAP, rounding_level
 
 
@@ -80,21 +80,38 @@ def scaled(A: Any) -> tuple[Any, int]:
     return S, exponent
 
 
-def sure_rank(A: Any, gram: RowGram, epsilon: float) -> int | None:
+class RowRank(NamedTuple):
+    """A rank that is beyond doubt, and what the other singular values are at most."""
+
+    rank: int
+    rest: float  # 0 where they are exactly 0
+
+    @property
+    def is_exact(self) -> bool:
+        """Is it the rank of the numbers as they are stored, and not only up to rounding?"""
+        return self.rest == 0.0
+
+
+def sure_rank(A: Any, gram: RowGram, epsilon: float) -> RowRank | None:
     """The rank of A, where it is beyond doubt; None where A A' does not tell.
 
-    As many as have clear eigenvalues are certain. If those are not all rows, then that the others
-    are *exactly* dependent has to be certain too, in exact arithmetic: an eigenvalue of A A' that
-    looks like 0 may have a root of 1e-8. And no row or column may look like rounding errors of the
-    others, which `spectra.cleaned` takes for 0.
+    As many as have clear eigenvalues are certain. The others may be exactly 0: exact arithmetic
+    tells, for an eigenvalue of A A' that looks like 0 may have a root of 1e-8. Or they are rounding
+    errors: with orthonormal columns U they are at most |U'A|, by the minimax principle. No row or
+    column may look like rounding errors of the others, which `spectra.cleaned` takes for 0.
     """
     rank = gram.clear_rank(epsilon)
     if rank == 0 or not _is_even(A, epsilon):
         return None
-    if rank == A.shape[0]:
-        return rank
+    others = A.shape[0] - rank
+    if others == 0:
+        return RowRank(rank, 0.0)
     found = spectra.exact_rank(A) if isinstance(A, np.ndarray) else sparse_rank(A)
-    return rank if found == rank else None
+    if found == rank:
+        return RowRank(rank, 0.0)
+    rest = norm(np.asarray(scaled(A)[0].T @ gram.vectors[:, :others]))
+    level = rounding_level(A.shape, math.sqrt(gram.largest), epsilon)
+    return RowRank(rank, math.ldexp(rest, gram.exponent)) if 0.0 < rest <= level else None
 
 
 def _is_even(A: Any, epsilon: float) -> bool:

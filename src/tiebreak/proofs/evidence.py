@@ -26,6 +26,11 @@ class Intervals(NamedTuple):
     lower: float = -math.inf  # g* is at least this
     why: str = ""  # why f* has no upper bound, where that is known
 
+    @property
+    def is_two_sided(self) -> bool:
+        """Is f* in a bounded interval, and g* bounded below?"""
+        return all(map(math.isfinite, (*self.upper, self.lower)))
+
     def both(self, other: Intervals) -> Intervals:
         """What both say, of the same problem."""
         (low, high), (least, most) = self.upper, other.upper
