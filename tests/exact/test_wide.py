@@ -143,7 +143,9 @@ def test_intervals_hold_for_a_wrong_point_too(off, k, repeated):
         A, b, F, t = drawn(seed + 20, 3, 7, max(k, 1))
         if repeated:
             A, b = np.vstack([A, A[2]]), np.append(b, 0.5)
-        F, t, upper = (F, t, tb.LeastSquares(F, t)) if k else (np.eye(7), np.zeros(7), tb.SquaredNorm())
+        F, t, upper = (
+            (F, t, tb.LeastSquares(F, t)) if k else (np.eye(7), np.zeros(7), tb.SquaredNorm())
+        )
         problem = tb.Problem(upper=upper, lower=tb.LeastSquares(A, b))
         x, f_star = optimum(*[fractions(part) for part in (F, t, A, b)])
         g_star = half_square(fractions(A), x, fractions(b))

@@ -1,4 +1,4 @@
-"""The eigenvalues of A A': what they prove about the rank, against ranks and values that are known."""
+"""The eigenvalues of A A': what they prove, against ranks and values that are known."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def hadamard(n: int) -> np.ndarray:
 
 
 def with_singular_values(sigma: list[float], n: int) -> np.ndarray:
-    """A matrix with these singular values, exact where they are powers of two: diag(s) H/sqrt(n)."""
+    """diag(s) H/sqrt(n): these singular values, exact where they are powers of two."""
     H = hadamard(n)[: len(sigma)]
     return np.asarray(sigma)[:, None] * H / math.sqrt(n)  # n = 4^k: nothing is rounded
 

@@ -85,8 +85,10 @@ class Run:
         self.certified = saved.certified if saved else None
         self._standings: tuple[int, Standing, bool] | None = None  # of this iteration; is all met?
         self._reported: tuple[Any, StateReport] = (None, StateReport())  # a state, and its report
-        self._asked: tuple[Any, ...] = (None, None)  # a state, its tolerances, and those asked for
-        self._stated: tuple[Any, ...] = (None, None)  # a point, its sums, and what is proved of it
+        # A state with the tolerances that were given, and its own; a point with the sums so far,
+        # and what is proved of it.
+        self._asked: tuple[Any, Any, tuple[float, float]] | None = None
+        self._stated: tuple[Array, Sums, Certificate] | None = None
         f1, g1 = (h.sized(x0, problem.domain.project) for h in problem.smooth_parts)
         self.upper, self.lower = Counted(f1), Counted(g1)
         self.problem = problem.with_smooth_parts(self.upper, self.lower)
@@ -188,11 +190,10 @@ class Run:
     @property
     def asked(self) -> tuple[float, float]:
         """The tolerances of this point; found once for each."""
-        state, *asked = self._asked
-        if state is not self.state or asked[1:] != [self.absolute, self.relative]:
-            asked = [self.tolerance(self.state.x, *self.values), self.absolute, self.relative]
-            self._asked = (self.state, *asked)
-        return asked[0]
+        key = self.absolute, self.relative
+        if self._asked is None or self._asked[0] is not self.state or self._asked[1] != key:
+            self._asked = self.state, key, self.tolerance(self.state.x, *self.values)
+        return self._asked[2]
 
     def tolerance(self, x: Array, upper_value: float, lower_value: float) -> tuple[float, float]:
         """absolute + relative max(|value at x|, |value at x0|), for both levels.
@@ -337,11 +338,11 @@ class Run:
 
         Of the same point it is the same, as long as nothing more is known.
         """
-        if self._stated[0] is x and self._stated[1] is self.accumulator.sums:
-            return self._stated[2]
-        found = self._certificate(x)
-        self._stated = x, self.accumulator.sums, found
-        return found
+        stated = self._stated
+        if stated is None or stated[0] is not x or stated[1] is not self.accumulator.sums:
+            found = self._certificate(x)
+            self._stated = stated = x, self.accumulator.sums, found
+        return stated[2]
 
     def _certificate(self, x: Array) -> Certificate:
         problem = self.problem.in_precision_of(x)

@@ -157,21 +157,8 @@ class Exact(Method):
 
     def step(self, problem: Problem, state: State) -> State:
         """Everything: the first step is the last."""
-        if (wide := solve_wide(problem, state.x)) is not None:
-            end = _state(problem, 1, wide.x)
-            ((_, f_x),), ((_, g_x),) = end.evidence.upper, end.evidence.lower
-            intervals, residual = prove_wide(problem, wide, f_x, g_x)
-            if residual <= ACCURATE:
-                findings = _of_wide(wide, residual, end.upper_value)
-                if wide.rest > 0.0:  # as they are stored, the numbers have another rank
-                    return _solved(end, findings, None)
-                # Two-sided: a minorant at x, where the slopes balance, has nothing to add.
-                return _solved(_without_minorants(end), findings, intervals)
-        if (too_long := refusal_of(lambda: _parts(problem, problem.dimension or 1))) is not None:
-            said = NO_SQUARES.format(too_long.got)
-            return _without_minorants(_state(problem, 1, state.x))._replace(
-                finished=("undetermined", said)
-            )
+        if (end := _on_small_side(problem, state.x)) is not None:
+            return end
         scaled, rank, exponent = _scaled(problem, state.x)
         fall = no_lower_minimum(scaled)
         if fall.direction is not None:
@@ -216,6 +203,26 @@ def _solved(end: State, findings: ExactFindings, intervals: Intervals | None) ->
         findings=findings,
         finished=("solved", ending),
     )
+
+
+def _on_small_side(problem: Problem, x0: Array) -> State | None:
+    """The end of the step by `solve_wide`; None where that is not the way."""
+    wide = solve_wide(problem, x0)
+    if wide is not None:
+        end = _state(problem, 1, wide.x)
+        ((_, f_x),), ((_, g_x),) = end.evidence.upper, end.evidence.lower
+        intervals, residual = prove_wide(problem, wide, f_x, g_x)
+        findings = _of_wide(wide, residual, end.upper_value)
+        if residual <= ACCURATE and wide.rest > 0.0:  # the numbers, as stored, have another rank
+            return _solved(end, findings, None)
+        if residual <= ACCURATE:
+            # Two-sided: a minorant at x, where the slopes balance, has nothing to add.
+            return _solved(_without_minorants(end), findings, intervals)
+    too_long = refusal_of(lambda: _parts(problem, int(x0.shape[0])))
+    if too_long is None:
+        return None
+    end = _without_minorants(_state(problem, 1, x0))
+    return end._replace(finished=("undetermined", NO_SQUARES.format(too_long.got)))
 
 
 def _of_wide(answer: WideAnswer, residual: float, value: float) -> ExactFindings:

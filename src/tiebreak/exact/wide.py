@@ -60,7 +60,8 @@ class Equations:
         terms = self.size * norm(x) + norm(self.b)
         if self._sliced is None:
             return rounding_unit(EPS, *self.S.shape) * terms
-        return 2.0 * EPS * norm(left) + 4.0 * (EPS * max(self.S.shape)) ** 2 * terms
+        unit: float = EPS * max(self.S.shape)
+        return 2.0 * EPS * norm(left) + 4.0 * unit * unit * terms
 
 
 class WideProblem(NamedTuple):

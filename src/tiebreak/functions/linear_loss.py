@@ -256,7 +256,7 @@ class LinearLoss(SmoothFunction):
         if rows <= n:  # with the vectors, which a factorisation may need, where there is time
             found = deadline.unless_too_long(lambda: self.matrix.row_gram, None)
             if found is not None:
-                return np.ldexp(found.values, 2 * found.exponent)
+                return np.asarray(np.ldexp(found.values, 2 * found.exponent))
             deadline.check(0.0 if rows <= SMALL else deadline.svd(rows, rows) / 4)
         A = self.matrix.on_host()
         product: Any = A.T @ A if n < rows else A @ A.T

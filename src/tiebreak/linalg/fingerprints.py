@@ -86,12 +86,15 @@ def fingerprint(value: Any) -> object:
     of more is missed with a chance of 2^-32 for every piece that it touches. It takes as long as a
     few products with the array, of which a run makes dozens at least.
     """
-    if value is None or isinstance(value, str | bool | int | float | np.generic):
-        return value
     if type(value) is np.ndarray:
         return checksums(value)
-    if isinstance(value, FromData):  # which knows itself
-        return None
+    is_known = value is None or isinstance(value, FromData)  # which knows itself
+    return None if is_known else _fingerprint(value)
+
+
+def _fingerprint(value: Any) -> object:
+    if isinstance(value, str | bool | int | float | np.generic):
+        return value
     if tables.is_frame(value) or tables.is_series(value):
         hashes, columns = tables.fingerprint(value)
         return columns, fingerprint(hashes)
