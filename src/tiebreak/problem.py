@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
@@ -192,14 +192,6 @@ class Problem(FromData):
                 "Problem: lower is unbounded below on the domain, so it has no minimisers"
             )
 
-    def with_smooth_parts(self, *parts: SmoothFunction) -> Problem:
-        """The same with these f1 and g1, of the same data: nothing is checked again."""
-        twin = object.__new__(type(self))
-        vars(twin).update({name: getattr(self, name) for name in (*_names(self), "names")})
-        for name, h, penalty in zip(("upper", "lower"), parts, self.penalties, strict=True):
-            assign(twin, name, h + penalty if any(penalty.terms.weights) else h)
-        return twin
-
     def _check_kinds(self) -> None:
         """Raise TypeError if an argument is not of its kind."""
         bound = self.error_bound
@@ -386,9 +378,18 @@ class Problem(FromData):
         return tuple(Point(x, *pair) for x, pair in zip(xs, images, strict=True))
 
 
+def with_smooth_parts(problem: Problem, *parts: SmoothFunction) -> Problem:
+    """The same problem with these f1 and g1, of the same data: nothing is checked again."""
+    twin = object.__new__(type(problem))
+    vars(twin).update({name: getattr(problem, name) for name in (*_names(problem), "names")})
+    for name, h, penalty in zip(("upper", "lower"), parts, problem.penalties, strict=True):
+        assign(twin, name, h + penalty if any(penalty.terms.weights) else h)
+    return twin
+
+
 def _names(made: Any) -> list[str]:
     """The names of a dataclass's fields."""
-    return list(type(made).__dataclass_fields__)
+    return [part.name for part in fields(made)]
 
 
 def solution_dimension(problem: Problem) -> int | None:

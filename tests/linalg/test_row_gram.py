@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import pickle
+import weakref
 
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ import scipy.sparse as sp
 
 import tiebreak as tb
 from tiebreak.linalg import spectra
-from tiebreak.linalg.row_gram import RowGram, sparse_rank, sure_rank
+from tiebreak.linalg.row_gram import RowGram, row_gram, sparse_rank, sure_rank
 from tiebreak.linalg.spectra import EPS, GAP, rounding_level
 
 
@@ -120,12 +122,16 @@ def test_documents_whose_words_are_those_of_others_are_dependent():
     assert sure_rank(words, RowGram(words), EPS) == (3, 0.0)
 
 
-def test_factors_are_kept_with_the_data_and_stay_at_home():
+def test_factors_are_kept_as_long_as_the_data_and_stay_at_home():
     rng = np.random.default_rng(4)
     g = tb.LeastSquares(rng.standard_normal((5, 9)), rng.standard_normal(5))
-    gram = g.matrix.row_gram
+    gram = row_gram(g.matrix)
     tb.solve(tb.Problem(upper=tb.SquaredNorm(), lower=g))
-    assert g.matrix.row_gram is gram
+    assert row_gram(g.matrix) is gram
     twin = pickle.loads(pickle.dumps(g.matrix))
-    assert "row_gram" not in vars(twin)
-    np.testing.assert_array_equal(twin.row_gram.values, gram.values)
+    assert row_gram(twin) is not gram
+    np.testing.assert_array_equal(row_gram(twin).values, gram.values)
+    alive = weakref.ref(gram)
+    del g, gram
+    gc.collect()
+    assert alive() is None

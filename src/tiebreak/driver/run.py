@@ -14,7 +14,7 @@ from tiebreak.driver.counted import Counted
 from tiebreak.driver.result import Row
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Array
-from tiebreak.problem import Problem
+from tiebreak.problem import Problem, with_smooth_parts
 from tiebreak.proofs.accumulator import BoundAccumulator
 from tiebreak.proofs.bounds import Sums
 from tiebreak.proofs.certificate import UNDERFLOW, Certificate, Certifier, Proved, Standing
@@ -91,7 +91,7 @@ class Run:
         self._stated: tuple[Array, Sums, Certificate] | None = None
         f1, g1 = (h.sized(x0, problem.domain.project) for h in problem.smooth_parts)
         self.upper, self.lower = Counted(f1), Counted(g1)
-        self.problem = problem.with_smooth_parts(self.upper, self.lower)
+        self.problem = with_smooth_parts(problem, self.upper, self.lower)
         self.before = saved.counts if saved else Counts()
         self.seconds_before = saved.seconds if saved else 0.0
         self.clock = time.perf_counter() if began is None else began

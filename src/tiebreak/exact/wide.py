@@ -26,7 +26,7 @@ from tiebreak.linalg import arrays, deadline
 from tiebreak.linalg.arrays import Array, Host, rounding_unit
 from tiebreak.linalg.host import CAREFUL, Sliced, host, norm
 from tiebreak.linalg.matrices.base import DENSE_LIMIT, Matrix
-from tiebreak.linalg.row_gram import RowGram, scaled
+from tiebreak.linalg.row_gram import RowGram, on_host, row_gram, row_rank, scaled
 from tiebreak.linalg.spectra import EPS, GAP
 from tiebreak.problem import Problem
 from tiebreak.sets.domains import Space
@@ -41,7 +41,7 @@ class Equations:
     """S x = b, the rows and the target of a least-squares loss in units of its largest entry."""
 
     def __init__(self, loss: LeastSquares) -> None:
-        self.S, self.exponent = scaled(loss.matrix.on_host())
+        self.S, self.exponent = scaled(on_host(loss.matrix))
         self.b = np.ldexp(host(loss.b), -self.exponent)
         is_careful = isinstance(self.S, np.ndarray) and self.S.size <= CAREFUL
         self._sliced = Sliced(self.S) if is_careful else None
@@ -133,11 +133,11 @@ def solve_wide(problem: Problem, start: Array) -> WideAnswer | None:
         return None
     f, g, weights = wide
     epsilon = max(arrays.epsilon(start), f.data_epsilon, g.data_epsilon)
-    found = g.matrix.row_rank(epsilon)
+    found = row_rank(g.matrix, epsilon)
     if found is None or not (found.is_exact or wide.is_long):
         return None
     rank, rest = found
-    gram = g.matrix.row_gram
+    gram = row_gram(g.matrix)
     equations, reduced, n = Equations(g), None, int(start.shape[0])
     center = np.zeros(n)
     if isinstance(f, LeastSquares):

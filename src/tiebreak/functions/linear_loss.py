@@ -17,6 +17,7 @@ from tiebreak.linalg.fingerprints import FromData
 from tiebreak.linalg.images import DeferredImage, DeferredProduct, PassPlan, settled
 from tiebreak.linalg.matrices import Matrix
 from tiebreak.linalg.matrices.dense import Fused
+from tiebreak.linalg.row_gram import on_host, row_gram
 
 FEW_ROWS = 512  # a matrix with more columns: eigenvalues cost as much as a bound by Lanczos
 FEW_PRODUCTS = 2**29  # the same for A A': multiplications
@@ -254,10 +255,10 @@ class LinearLoss(SmoothFunction):
         """Eigenvalues of the smaller of A'A and AA', ascending."""
         rows, n = self.matrix.shape
         if rows <= n:  # with the vectors, which a factorisation may need, where there is time
-            found = deadline.unless_too_long(lambda: self.matrix.row_gram, None)
+            found = deadline.unless_too_long(lambda: row_gram(self.matrix), None)
             if found is not None:
                 return np.asarray(np.ldexp(found.values, 2 * found.exponent))
             deadline.check(0.0 if rows <= SMALL else deadline.svd(rows, rows) / 4)
-        A = self.matrix.on_host()
+        A = on_host(self.matrix)
         product: Any = A.T @ A if n < rows else A @ A.T
         return np.linalg.eigvalsh(product.toarray() if self.matrix.is_sparse else product)

@@ -17,6 +17,7 @@ from tiebreak.linalg.arrays import Array, Image, rounding_unit
 from tiebreak.linalg.fingerprints import remember
 from tiebreak.linalg.matrices import Dense, Matrix
 from tiebreak.linalg.matrices.base import DENSE_LIMIT
+from tiebreak.linalg.row_gram import row_gram, row_rank
 
 GRAM_LIMIT = 1024  # largest number of columns for which a Gram matrix is formed unasked
 
@@ -161,7 +162,7 @@ class LeastSquares(LinearLoss):
         is_small = 0 < rows <= min(n, SPECTRUM_LIMIT) and rows * n <= DENSE_LIMIT
         if not (is_small and self.matrix.is_explicit):
             return None
-        found = self.matrix.row_rank(self._epsilon)
+        found = row_rank(self.matrix, self._epsilon)
         return found.rank if found is not None and found.is_exact else None
 
     @cached_property
@@ -211,7 +212,7 @@ class LeastSquares(LinearLoss):
         g(x) - g* <= |grad g(x)|²/(2 s²), s the smallest positive singular value, on R^n.
         """
         if (by_rows := self._row_rank) is not None:
-            gram = self.matrix.row_gram
+            gram = row_gram(self.matrix)
             least = math.ldexp(math.sqrt(gram.least(by_rows)) * (1.0 - 1e-3), gram.exponent)
             return self.scale * least * least
         rank, smaller = self.rank, min(self.matrix.shape)

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import math
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from tiebreak.linalg import deadline, spectra
 from tiebreak.linalg.arrays import Host, rounding_unit
 from tiebreak.linalg.host import norm, top_exponent
+from tiebreak.linalg.matrices.base import Matrix
 from tiebreak.linalg.spectra import EPS, GAP, rounding_level
 
 
@@ -35,6 +37,7 @@ class RowGram:
         self.values, self.vectors = np.linalg.eigh(product)
         self.trace = float(np.sum(self.values))  # |S|²
         # Of every eigenvalue: S S' is a sum over columns, and rounded by eigh.
+        self.ranks: dict[float, RowRank | None] = {}  # that were asked for: see `row_rank`
         self.noise = rounding_unit(EPS, *self.shape) * self.trace
 
     def clear_rank(self, epsilon: float = EPS) -> int:
@@ -78,6 +81,30 @@ def scaled(A: Any) -> tuple[Any, int]:
     S = A.copy()
     S.data = np.ldexp(S.data, -exponent)
     return S, exponent
+
+
+_KEPT: WeakKeyDictionary[Matrix, RowGram] = WeakKeyDictionary()
+
+
+def on_host(matrix: Matrix) -> Any:
+    """The entries in float64 on the host; those of a sparse matrix stay sparse."""
+    return matrix.entries.astype(np.float64, copy=False) if matrix.is_sparse else matrix.dense()
+
+
+def row_gram(matrix: Matrix) -> RowGram:
+    """The eigenvalues of A A' for a matrix whose entries are there: as long as that lives."""
+    found = _KEPT.get(matrix)
+    if found is None:
+        found = _KEPT[matrix] = RowGram(on_host(matrix))
+    return found
+
+
+def row_rank(matrix: Matrix, epsilon: float) -> RowRank | None:
+    """Its rank, for data of this unit of rounding; None where A A' does not tell. Kept too."""
+    gram = row_gram(matrix)
+    if epsilon not in gram.ranks:
+        gram.ranks[epsilon] = sure_rank(on_host(matrix), gram, epsilon)
+    return gram.ranks[epsilon]
 
 
 class RowRank(NamedTuple):

@@ -11,7 +11,6 @@ import numpy as np
 
 from tiebreak.linalg import arrays, deadline, spectra, threads
 from tiebreak.linalg.arrays import Array, Host, rounding_unit
-from tiebreak.linalg.row_gram import RowGram, RowRank, sure_rank
 
 BLOCK = 2**19  # bytes of rows that are worked on at a time: a part of a core's cache
 THREADED_BLOCK = 2**25  # the same where threads share a product, which small ones are not worth
@@ -164,29 +163,6 @@ class Matrix:
     def dense(self) -> Host:
         """The entries as a NumPy float64 array on the host, for the small factorisations."""
         raise NotImplementedError(f"{type(self).__name__} has no entries in memory")
-
-    def on_host(self) -> Any:
-        """The entries in float64 on the host; those of a sparse matrix stay sparse."""
-        return self.dense()
-
-    @cached_property
-    def row_gram(self) -> RowGram:
-        """The eigenvalues of A A', for a matrix whose entries are there; kept with it."""
-        return RowGram(self.on_host())
-
-    def row_rank(self, epsilon: float) -> RowRank | None:
-        """The rank, for data of this unit of rounding; None where A A' does not tell."""
-        if epsilon not in self._ranks:
-            self._ranks[epsilon] = sure_rank(self.on_host(), self.row_gram, epsilon)
-        return self._ranks[epsilon]
-
-    @cached_property
-    def _ranks(self) -> dict[float, RowRank | None]:
-        return {}
-
-    def __getstate__(self) -> dict[str, Any]:
-        """All but the factors, which are larger than what they are made of."""
-        return {name: value for name, value in vars(self).items() if name != "row_gram"}
 
     @property
     def in_float64(self) -> Matrix | None:

@@ -85,9 +85,6 @@ class Sparse(Matrix):
     def dense(self) -> Host:
         return np.asarray(self.entries.toarray(), dtype=np.float64)
 
-    def on_host(self) -> Any:
-        return self.entries.astype(np.float64, copy=False)
-
 
 class RowParts:
     """A sparse matrix in parts of some rows each, one for a thread: SciPy's product takes only one.
