@@ -163,7 +163,7 @@ class Problem(FromData):
 
     def __post_init__(self) -> None:
         self._check_kinds()
-        remember(self, Problem, **{part.name: getattr(self, part.name) for part in fields(self)})
+        remember(self, Problem, **{name: getattr(self, name) for name in _names(self)})
         of_domain = self.domain.names if isinstance(self.domain, Set) else None
         named = ("upper", self.upper.names), ("lower", self.lower.names), ("domain", of_domain)
         assign(self, "names", tables.common("Problem", *named))
@@ -232,7 +232,7 @@ class Problem(FromData):
     def _holds_domain(self, prototype: Array) -> bool:
         """Does this precision hold the vectors of the domain as they are?"""
         domain: Any = self.domain
-        names = [part.name for part in fields(domain)] if is_dataclass(domain) else []
+        names = _names(domain) if is_dataclass(domain) else []
         vectors = [v for v in (getattr(domain, name) for name in names) if arrays.is_array(v)]
         return all(checks.in_precision_of(prototype, v) is not None for v in vectors)
 
@@ -376,6 +376,20 @@ class Problem(FromData):
         """The points ``xs`` with their images under both functions."""
         images = zip(self.upper.forward(*xs), self.lower.forward(*xs), strict=True)
         return tuple(Point(x, *pair) for x, pair in zip(xs, images, strict=True))
+
+
+def with_smooth_parts(problem: Problem, *parts: SmoothFunction) -> Problem:
+    """The same problem with these f1 and g1, of the same data: nothing is checked again."""
+    twin = object.__new__(type(problem))
+    vars(twin).update({name: getattr(problem, name) for name in (*_names(problem), "names")})
+    for name, h, penalty in zip(("upper", "lower"), parts, problem.penalties, strict=True):
+        assign(twin, name, h + penalty if any(penalty.terms.weights) else h)
+    return twin
+
+
+def _names(made: Any) -> list[str]:
+    """The names of a dataclass's fields."""
+    return [part.name for part in fields(made)]
 
 
 def solution_dimension(problem: Problem) -> int | None:

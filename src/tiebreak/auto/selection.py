@@ -40,10 +40,8 @@ def choose(problem: Problem) -> Portfolio:
     if not first.check(problem):
         candidates.append(Candidate(first, "", steps))
     if refusal is None:
-        title, least = (
-            f"exact, by direct factorisation ({_sizes(problem)})",
-            _factorisation(problem),
-        )
+        title = f"exact, by direct factorisation ({_sizes(problem)})"
+        least = _factorisation(problem)
         candidates.append(Candidate(Exact(), title, least, is_direct=True, refines=True))
     why = f"there is no exact method with {refusal.got}" if refusal else ""
     return Portfolio(tuple(candidates) or (Candidate(first),), why)
@@ -100,6 +98,9 @@ def _entries(h: Function) -> int:
 
 
 def _factorisation(problem: Problem) -> float:
-    """The work of one factorisation of the data of each level, as `deadline.svd` counts it."""
+    """The work of one factorisation of the data of each level, in the units of `deadline.svd`.
+
+    By the smaller side of each matrix: its square costs a product for every entry.
+    """
     matrices = [matrix for h in problem.smooth_parts for matrix in matrices_of(h)]
-    return sum(deadline.svd(*matrix.shape) for matrix in matrices)
+    return sum(min(m.shape) * (m.size + min(m.shape) ** 2) for m in matrices)

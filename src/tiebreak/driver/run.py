@@ -6,7 +6,6 @@ import contextlib
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 from tiebreak.algorithms.base import Method, StateReport
@@ -15,7 +14,7 @@ from tiebreak.driver.counted import Counted
 from tiebreak.driver.result import Row
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Array
-from tiebreak.problem import Problem
+from tiebreak.problem import Problem, with_smooth_parts
 from tiebreak.proofs.accumulator import BoundAccumulator
 from tiebreak.proofs.bounds import Sums
 from tiebreak.proofs.certificate import UNDERFLOW, Certificate, Certifier, Proved, Standing
@@ -86,10 +85,13 @@ class Run:
         self.certified = saved.certified if saved else None
         self._standings: tuple[int, Standing, bool] | None = None  # of this iteration; is all met?
         self._reported: tuple[Any, StateReport] = (None, StateReport())  # a state, and its report
+        # A state with the tolerances that were given, and its own; a point with the sums so far,
+        # and what is proved of it.
+        self._asked: tuple[Any, Any, tuple[float, float]] | None = None
+        self._stated: tuple[Array, Sums, Certificate] | None = None
         f1, g1 = (h.sized(x0, problem.domain.project) for h in problem.smooth_parts)
         self.upper, self.lower = Counted(f1), Counted(g1)
-        f2, g2 = problem.penalties
-        self.problem = replace(problem, upper=self.upper + f2, lower=self.lower + g2)
+        self.problem = with_smooth_parts(problem, self.upper, self.lower)
         self.before = saved.counts if saved else Counts()
         self.seconds_before = saved.seconds if saved else 0.0
         self.clock = time.perf_counter() if began is None else began
@@ -187,8 +189,11 @@ class Run:
 
     @property
     def asked(self) -> tuple[float, float]:
-        """The tolerances of this point."""
-        return self.tolerance(self.state.x, *self.values)
+        """The tolerances of this point; found once for each."""
+        key = self.absolute, self.relative
+        if self._asked is None or self._asked[0] is not self.state or self._asked[1] != key:
+            self._asked = self.state, key, self.tolerance(self.state.x, *self.values)
+        return self._asked[2]
 
     def tolerance(self, x: Array, upper_value: float, lower_value: float) -> tuple[float, float]:
         """absolute + relative max(|value at x|, |value at x0|), for both levels.
@@ -329,7 +334,17 @@ class Run:
         )  # fmt: skip
 
     def certificate(self, x: Array) -> Certificate:
-        """The whole statement about x: f and g are evaluated once more, exact to rounding."""
+        """The whole statement about x: f and g are evaluated once more, exact to rounding.
+
+        Of the same point it is the same, as long as nothing more is known.
+        """
+        stated = self._stated
+        if stated is None or stated[0] is not x or stated[1] is not self.accumulator.sums:
+            found = self._certificate(x)
+            self._stated = stated = x, self.accumulator.sums, found
+        return stated[2]
+
+    def _certificate(self, x: Array) -> Certificate:
         problem = self.problem.in_precision_of(x)
         (point,) = problem.forward(x)
         (upper,), _ = problem.smooth_parts[0].evaluate([point.f])

@@ -20,8 +20,10 @@ import numpy as np
 from tiebreak.algorithms.base import Method, StateReport
 from tiebreak.exact.bounds.intervals import prove
 from tiebreak.exact.bounds.rescaled import prove_rescaled
+from tiebreak.exact.bounds.wide_bounds import prove_wide
 from tiebreak.exact.levels import HARDLY_FALLS, ExactSolution, no_lower_minimum, solve
 from tiebreak.exact.scaled_problem import ScaledProblem
+from tiebreak.exact.wide import WideAnswer, WideProblem, solve_wide
 from tiebreak.functions.elementary import Flat
 from tiebreak.functions.parts import Parts, decompose
 from tiebreak.functions.penalties import Zero, split
@@ -33,7 +35,7 @@ from tiebreak.linalg.rank import Rank
 from tiebreak.linalg.refusals import Refusal, refusal_of
 from tiebreak.linalg.spectra import EPS
 from tiebreak.problem import Problem
-from tiebreak.proofs.evidence import StepEvidence
+from tiebreak.proofs.evidence import Intervals, StepEvidence
 from tiebreak.proofs.recession.watch import NoMinimum
 from tiebreak.sets.balls import Ball
 from tiebreak.sets.boxes import Box
@@ -42,6 +44,10 @@ from tiebreak.sets.monotone import Monotone
 from tiebreak.sets.simplices import L1Ball, Simplex
 
 DOMAINS = (Space, Ball, Box, Simplex, L1Ball, Monotone, Halfspace)  # an Orthant is a Box
+NO_SQUARES = (
+    "rank not determined: the eigenvalues of A A' do not tell, and there are too many variables "
+    "for singular values ({})"
+)
 ACCURATE = 1e-9  # the conditions of optimality hold to this, or there is no answer
 
 
@@ -125,6 +131,8 @@ class Exact(Method):
         if not isinstance(problem.domain, DOMAINS):
             needed = "must be Space, Ball, Orthant, Box, Simplex, L1Ball, Monotone or Halfspace"
             return Refusal("Exact", "domain", needed, type(problem.domain).__name__)
+        if WideProblem.of(problem) is not None:  # which may be too long for the other way
+            return None
         return refusal_of(lambda: _parts(problem, problem.dimension or 1))
 
     def describe(self, problem: Problem) -> str:
@@ -149,6 +157,8 @@ class Exact(Method):
 
     def step(self, problem: Problem, state: State) -> State:
         """Everything: the first step is the last."""
+        if (end := _on_small_side(problem, state.x)) is not None:
+            return end
         scaled, rank, exponent = _scaled(problem, state.x)
         fall = no_lower_minimum(scaled)
         if fall.direction is not None:
@@ -179,15 +189,55 @@ class Exact(Method):
                 more = prove_rescaled(scaled, problem, host(x), equations, normal)
                 intervals = intervals.both(more)
             findings = findings._replace(one_sided=intervals.why)
-        ending = (
-            "by direct factorisation the conditions of optimality of both levels hold to "
-            f"{answer.residual:.1g}, with a backward error of {findings.backward_error:.1g}"
-        )
-        return end._replace(
-            evidence=end.evidence._replace(intervals=intervals),
-            findings=findings,
-            finished=("solved", ending),
-        )
+        return _solved(end, findings, intervals)
+
+
+def _solved(end: State, findings: ExactFindings, intervals: Intervals | None) -> State:
+    """The answer, with what is proved about it."""
+    ending = (
+        "by direct factorisation the conditions of optimality of both levels hold to "
+        f"{findings.residual:.1g}, with a backward error of {findings.backward_error:.1g}"
+    )
+    return end._replace(
+        evidence=end.evidence._replace(intervals=intervals),
+        findings=findings,
+        finished=("solved", ending),
+    )
+
+
+def _on_small_side(problem: Problem, x0: Array) -> State | None:
+    """The end of the step by `solve_wide`; None where that is not the way."""
+    wide = solve_wide(problem, x0)
+    if wide is not None:
+        end = _state(problem, 1, wide.x)
+        ((_, f_x),), ((_, g_x),) = end.evidence.upper, end.evidence.lower
+        intervals, residual = prove_wide(problem, wide, f_x, g_x)
+        findings = _of_wide(wide, residual, end.upper_value)
+        if residual <= ACCURATE and wide.rest > 0.0:  # the numbers, as stored, have another rank
+            return _solved(end, findings, None)
+        if residual <= ACCURATE:
+            # Two-sided: a minorant at x, where the slopes balance, has nothing to add.
+            return _solved(_without_minorants(end), findings, intervals)
+    too_long = refusal_of(lambda: _parts(problem, int(x0.shape[0])))
+    if too_long is None:
+        return None
+    end = _without_minorants(_state(problem, 1, x0))
+    return end._replace(finished=("undetermined", NO_SQUARES.format(too_long.got)))
+
+
+def _of_wide(answer: WideAnswer, residual: float, value: float) -> ExactFindings:
+    """What is known of an answer on the small side."""
+    gram, exponent = answer.gram, answer.gram.exponent
+    sigma = [math.ldexp(math.sqrt(s), exponent) for s in (gram.value(answer.rank), gram.largest)]
+    return ExactFindings(
+        dimension=gram.shape[1] - answer.rank,
+        rank=answer.rank,
+        sigma=sigma[0],
+        sigma_next=answer.rest,
+        backward_error=max(answer.rest, EPS * sigma[1]),
+        upper_range=(value, value),
+        residual=residual,
+    )
 
 
 def _scaled(problem: Problem, x: Array) -> tuple[ScaledProblem, Rank, int]:

@@ -67,6 +67,8 @@ def joint(f2: Penalty, g2: Penalty, domain: Domain | None = None, owner: str = "
             off_centre = isinstance(common, Ball) and not _is_centred(common)
             name = type(common).__name__ + " with another center" * off_centre
             raise _no_prox(owner, penalty.label, name)
+    if f.groups is g.groups is groups and f.domain == common == g.domain:
+        return Joint(f, g)  # as without penalties
     return Joint(*(dataclasses.replace(part, groups=groups, domain=common) for part in (f, g)))
 
 

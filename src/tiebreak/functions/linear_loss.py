@@ -17,6 +17,10 @@ from tiebreak.linalg.fingerprints import FromData
 from tiebreak.linalg.images import DeferredImage, DeferredProduct, PassPlan, settled
 from tiebreak.linalg.matrices import Matrix
 from tiebreak.linalg.matrices.dense import Fused
+from tiebreak.linalg.row_gram import on_host, row_gram
+
+FEW_ROWS = 512  # a matrix with more columns: eigenvalues cost as much as a bound by Lanczos
+FEW_PRODUCTS = 2**29  # the same for A A': multiplications
 
 
 class LossesAndSlopes(NamedTuple):
@@ -226,8 +230,10 @@ class LinearLoss(SmoothFunction):
 
     @property
     def known_lipschitz(self) -> float:
+        if "lipschitz" in vars(self):
+            return self.lipschitz
         rough = self.curvature * self.scale * self.matrix.frobenius**2
-        if self.matrix.is_lanczos_cheap or "lipschitz" in vars(self):
+        if self.matrix.is_lanczos_cheap:
             return deadline.unless_too_long(lambda: self.lipschitz, rough)
         return rough
 
@@ -239,13 +245,20 @@ class LinearLoss(SmoothFunction):
     @property
     def _has_eigenvalues(self) -> bool:
         """Are the entries of A there, and one side small enough for ``_eigenvalues``?"""
+        rows, n = self.matrix.shape
         is_there = self.matrix.is_explicit or self.matrix.is_sparse
-        return is_there and min(self.matrix.shape) <= SMALL
+        is_cheap = rows <= n and rows <= FEW_ROWS and rows * self.matrix.size <= FEW_PRODUCTS
+        return is_there and (min(rows, n) <= SMALL or is_cheap)
 
     @cached_property
     def _eigenvalues(self) -> np.ndarray[Any, Any]:
         """Eigenvalues of the smaller of A'A and AA', ascending."""
         rows, n = self.matrix.shape
-        A = self.matrix.entries.astype(np.float64) if self.matrix.is_sparse else self.matrix.dense()
-        gram: Any = A.T @ A if n <= rows else A @ A.T
-        return np.linalg.eigvalsh(gram.toarray() if self.matrix.is_sparse else gram)
+        if rows <= n:  # with the vectors, which a factorisation may need, where there is time
+            found = deadline.unless_too_long(lambda: row_gram(self.matrix), None)
+            if found is not None:
+                return np.asarray(np.ldexp(found.values, 2 * found.exponent))
+            deadline.check(0.0 if rows <= SMALL else deadline.svd(rows, rows) / 4)
+        A = on_host(self.matrix)
+        product: Any = A.T @ A if n < rows else A @ A.T
+        return np.linalg.eigvalsh(product.toarray() if self.matrix.is_sparse else product)

@@ -17,6 +17,7 @@ from tiebreak.linalg.arrays import Array, Image, rounding_unit
 from tiebreak.linalg.fingerprints import remember
 from tiebreak.linalg.matrices import Dense, Matrix
 from tiebreak.linalg.matrices.base import DENSE_LIMIT
+from tiebreak.linalg.row_gram import row_gram, row_rank
 
 GRAM_LIMIT = 1024  # largest number of columns for which a Gram matrix is formed unasked
 
@@ -149,6 +150,21 @@ class LeastSquares(LinearLoss):
     def magnitude(self, reach: float, value: float, slope: float) -> float:
         return self.scale * (self.matrix.frobenius * reach + self._size_b) ** 2
 
+    @property
+    def _epsilon(self) -> float:
+        """The unit of rounding of the data."""
+        return max(arrays.epsilon(self.prototype), self.data_epsilon)
+
+    @property
+    def _row_rank(self) -> int | None:
+        """The rank of A by A A', where that tells exactly and A has few rows; otherwise None."""
+        rows, n = self.matrix.shape
+        is_small = 0 < rows <= min(n, SPECTRUM_LIMIT) and rows * n <= DENSE_LIMIT
+        if not (is_small and self.matrix.is_explicit):
+            return None
+        found = row_rank(self.matrix, self._epsilon)
+        return found.rank if found is not None and found.is_exact else None
+
     @cached_property
     def singular_values(self) -> np.ndarray[Any, Any] | None:
         """The singular values of A, descending; None where the matrix is too large."""
@@ -181,9 +197,11 @@ class LeastSquares(LinearLoss):
         and without a gap there is none. It has no units: those of the equilibrated matrix decide,
         unless some of its rows or columns look like rounding errors themselves.
         """
+        if (by_rows := self._row_rank) is not None:
+            return by_rows
         if self._equilibrated is None:
             return None
-        A, epsilon = self.matrix.dense(), max(arrays.epsilon(self.prototype), self.data_epsilon)
+        A, epsilon = self.matrix.dense(), self._epsilon
         low, high = spectra.clear_rank(self._equilibrated[0], self.matrix.shape, epsilon)
         return low if low == high and spectra.cleaned(A, epsilon) is A else None
 
@@ -193,6 +211,10 @@ class LeastSquares(LinearLoss):
 
         g(x) - g* <= |grad g(x)|²/(2 s²), s the smallest positive singular value, on R^n.
         """
+        if (by_rows := self._row_rank) is not None:
+            gram = row_gram(self.matrix)
+            least = math.ldexp(math.sqrt(gram.least(by_rows)) * (1.0 - 1e-3), gram.exponent)
+            return self.scale * least * least
         rank, smaller = self.rank, min(self.matrix.shape)
         if not rank or self.singular_values is None or self._equilibrated is None:
             return 0.0

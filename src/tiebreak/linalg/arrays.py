@@ -44,7 +44,7 @@ def namespace(x: Array) -> Namespace:
 
 def is_array(x: Any) -> bool:
     """Is ``x`` an array of a library that we know (not a list, not a sparse matrix)?"""
-    return bool(array_api_compat.is_array_api_obj(x))
+    return type(x) is np.ndarray or bool(array_api_compat.is_array_api_obj(x))
 
 
 def is_sparse(x: Any) -> bool:

@@ -87,6 +87,8 @@ def floating(owner: str, name: str, value: Any) -> Array:
 
     Tables of pandas become their numbers, and numbers in the other order of bytes this machine's.
     """
+    if type(value) is np.ndarray and value.dtype.char in "fd" and value.dtype.isnative:
+        return value
     value = _array(owner, name, value)
     xp = arrays.namespace(value)
     if getattr(value.dtype, "kind", "") in NOT_NUMBERS:

@@ -13,6 +13,7 @@ import numpy as np
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Host
 
+FEW_TERMS = 512  # which Python adds up faster than NumPy
 CAREFUL = 2**21  # matrices of up to so many entries are multiplied in twice the precision
 
 
@@ -102,6 +103,9 @@ def _sums(terms: Host) -> Host:
 
     Knuth's two-sum, level by level; the result errs by len² units of rounding *squared*.
     """
+    if terms.size <= FEW_TERMS and np.isfinite(terms).all():  # few calls, and rounded only once
+        rows = terms.reshape(-1, terms.shape[-1]).tolist()
+        return np.array([math.fsum(row) for row in rows]).reshape(terms.shape[:-1])
     errors = np.zeros(terms.shape[:-1])
     while terms.shape[-1] > 1:
         half = terms.shape[-1] // 2

@@ -29,6 +29,8 @@ def is_series(value: object) -> bool:
 
 def _is_pandas(value: object) -> bool:
     kind = type(value)
+    if kind is np.ndarray:
+        return False
     return any(base.__module__.partition(".")[0] == "pandas" for base in kind.__mro__) and hasattr(
         value, "iloc"
     )

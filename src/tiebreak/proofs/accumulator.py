@@ -84,8 +84,9 @@ class BoundAccumulator:
     @property
     def sums(self) -> Sums:
         """All sums and bounds so far."""
-        self._measure()
-        self.catch_up()
+        if not self._queue.is_empty:
+            self._measure()
+            self.catch_up()
         return self._sums
 
     def _measure(self) -> None:
@@ -136,7 +137,7 @@ class BoundAccumulator:
         for near, sizes in zip(minorants, measured(minorants), strict=True):
             errors = minorant_errors(self.problem.lower, near, sizes.reach, sizes.steepness)
             slope = sizes.steepness + errors[1]
-            bounds.append(near.value - errors[0] - slope * slope / (2.0 * self._growth) - TINY)
+            bounds.append(near.value - errors[0] - slope * (slope / (2.0 * self._growth)) - TINY)
         self._sums = self._sums._replace(lower_bound=best_of(self._sums.lower_bound, *bounds))
 
     # -- minorants ------------------------------------------------------------------------------

@@ -137,6 +137,7 @@ class Certifier:
 
     def __init__(self, accumulator: BoundAccumulator) -> None:
         self._accumulator, self._problem = accumulator, accumulator.problem
+        self._errors: tuple[Any, ...] = (None,)  # a point, what its errors depend on, and these
 
     def standing(
         self, x: Array, upper_value: float, lower_value: float, effort: int = 5, reach: Any = None
@@ -163,10 +164,23 @@ class Certifier:
     def value_errors(
         self, x: Array, upper_value: float, lower_value: float, reach: Any = None
     ) -> tuple[float, float]:
-        """Bounds on the rounding errors of f and g at x; ``reach``: see `Minorant`."""
-        size, known = max(arrays.norm(x), *arrays.floats([reach])), self._accumulator
-        levels, values = (self._problem.upper, self._problem.lower), (upper_value, lower_value)
+        """Bounds on the rounding errors of f and g at x; ``reach``: see `Minorant`.
+
+        Those of the last point are kept: a step asks for them several times.
+        """
+        known, values = self._accumulator, (upper_value, lower_value)
         lasts = known.sums.last_upper, known.sums.last_lower
+        key = (id(reach), values, *map(id, lasts), known.part_sizes)
+        if self._errors[0] is not x or self._errors[1] != key:
+            self._errors = x, key, self._value_errors(x, values, lasts, reach), (reach, lasts)
+        errors: tuple[float, float] = self._errors[2]
+        return errors
+
+    def _value_errors(
+        self, x: Array, values: tuple[float, float], lasts: tuple[Any, Any], reach: Any
+    ) -> tuple[float, float]:
+        size, known = max(arrays.norm(x), *arrays.floats([reach])), self._accumulator
+        levels = self._problem.upper, self._problem.lower
         upper, lower = (
             value_error(
                 h,
@@ -268,6 +282,8 @@ class Certifier:
         minimiser, and it is one on Z too.
         """
         g, depth = self._problem.lower, _depth(self._problem.domain, x)
+        if depth == 0.0:
+            return math.inf
         error = self.value_errors(x, 0.0, lower_value)[1]
         excess = max(lower_value - g.lower_bound, 0.0) + error
         # The growth of a matrix costs a factorisation: only where it can help.

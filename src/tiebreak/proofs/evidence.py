@@ -26,6 +26,11 @@ class Intervals(NamedTuple):
     lower: float = -math.inf  # g* is at least this
     why: str = ""  # why f* has no upper bound, where that is known
 
+    @property
+    def is_two_sided(self) -> bool:
+        """Is f* in a bounded interval, and g* bounded below?"""
+        return all(map(math.isfinite, (*self.upper, self.lower)))
+
     def both(self, other: Intervals) -> Intervals:
         """What both say, of the same problem."""
         (low, high), (least, most) = self.upper, other.upper
@@ -71,6 +76,11 @@ class EvidenceQueue:
         self._batch = BATCH if x0.shape[0] <= limit else 1
         self._waiting: list[StepEvidence] = []
         self._measured: list[tuple[StepEvidence, Iterator[Measured]]] = []
+
+    @property
+    def is_empty(self) -> bool:
+        """Is there nothing that waits?"""
+        return not (self._waiting or self._measured)
 
     @property
     def is_immediate(self) -> bool:

@@ -15,7 +15,7 @@ import numpy as np
 from tiebreak.exact.bounds.loss_bounds import below, below_l1, flattest, nearby_minimisers
 from tiebreak.exact.bounds.polyhedral_bounds import POLYHEDRA, NearestMinimiser, nearest_minimiser
 from tiebreak.exact.polyhedra import polyhedron
-from tiebreak.functions.base import Function, PointWithImage
+from tiebreak.functions.base import Function, Minorant, PointWithImage
 from tiebreak.functions.parts import LeastSquaresPart, LinearPart, Parts, decompose
 from tiebreak.functions.penalties import Zero, split
 from tiebreak.linalg import arrays
@@ -69,15 +69,15 @@ def prove(
     is_l1, n = sign is not None, len(at)
     f_parts = Parts(n, ()) if is_l1 else decompose("Exact", "upper", problem.upper, n)
     g_parts = decompose("Exact", "lower", problem.lower, n)
-    f, g = _evaluate(problem.upper, x), _evaluate(problem.lower, x, g_parts)
+    f, g = evaluate_with_errors(problem.upper, x), evaluate_with_errors(problem.lower, x, g_parts)
 
     def interval(distance: float, excess: float, fall: float = math.inf) -> Intervals:
         """From bounds on the distance to a lower minimiser, on g(x) - g* and on f(x) - f*."""
-        high = f.value + _change(problem, f, distance)
+        high = f.value + change_within(problem, f, distance)
         return Intervals((f.value - f.value_error - fall, high), g.value - g.value_error - excess)
 
     near, unmet = NearestMinimiser(), math.inf
-    change = _change(problem, f, _distance_on_sphere(problem, at, g))
+    change = change_within(problem, f, _distance_on_sphere(problem, at, g))
     found = [Intervals((f.value - change, f.value + change))]
     way, reach = _ways(problem, x, g, g_parts, rank)
     if not g_parts.parts:  # g is constant, and all of Z its minimisers
@@ -112,8 +112,8 @@ def prove(
 
 def prove_within(problem: Problem, x: Array, d: float) -> Intervals:
     """f*, where all minimisers of g over Z are within a distance d of x."""
-    f = _evaluate(problem.upper, x)
-    change = _change(problem, f, d)
+    f = evaluate_with_errors(problem.upper, x)
+    change = change_within(problem, f, d)
     return Intervals((f.value - change, f.value + change))
 
 
@@ -132,7 +132,7 @@ def prove_at(problem: Problem, x: Array) -> Intervals | None:
         return None
     if n * n * sum(len(part.rows) for part in g_parts.parts) > MAX_MULTIPLICATIONS:
         return None
-    f, g = _evaluate(problem.upper, x), _evaluate(problem.lower, x, g_parts)
+    f, g = evaluate_with_errors(problem.upper, x), evaluate_with_errors(problem.lower, x, g_parts)
     found = _on_space(problem, host(x), (f, g), (f_parts, g_parts), None)
     return None if found == Intervals() else found
 
@@ -154,14 +154,20 @@ def _on_space(
     else:
         sigma = problem.upper.strong_convexity - problem.upper.defect
         low = below(f_parts, sigma, f.value - f.value_error, f.slope, f.slope_error, near)
-    high = f.value + _change(problem, f, near.distance)
+    high = f.value + change_within(problem, f, near.distance)
     return Intervals((low, high), g.value - g.value_error - near.gap)
 
 
-def _evaluate(h: Function, x: Array, parts: Parts | None = None) -> EvaluationWithErrors:
-    """h at x; with its slope in twice the precision if its parts are given and that errs less."""
-    (image,) = h.forward(x)
-    (seen,), _ = h.evaluate([PointWithImage(x, image)])
+def evaluate_with_errors(
+    h: Function, x: Array, parts: Parts | None = None, seen: Minorant | None = None
+) -> EvaluationWithErrors:
+    """h at x; with its slope in twice the precision if its parts are given and that errs less.
+
+    ``seen``: what an evaluation at x has given already.
+    """
+    if seen is None:
+        (image,) = h.forward(x)
+        (seen,), _ = h.evaluate([PointWithImage(x, image)])
     size, terms, n = arrays.norm(x), max(abs(seen.value), seen.size), int(x.shape[0])
     errors = h.rounding_errors(x, size, terms, arrays.norm(seen.slope))
     penalty = split(h)[1]
@@ -175,7 +181,7 @@ def _evaluate(h: Function, x: Array, parts: Parts | None = None) -> EvaluationWi
     return EvaluationWithErrors(seen.value + more, slope, value_error, slope_error, steepness)
 
 
-def _change(problem: Problem, f: EvaluationWithErrors, d: float) -> float:
+def change_within(problem: Problem, f: EvaluationWithErrors, d: float) -> float:
     """How much f can change within a distance d of x, its rounding error included."""
     if not math.isfinite(d):
         return math.inf
@@ -220,7 +226,7 @@ def _ways_in_ball(
     d = g.steepness / growth
     if p is x:
         return (d, d) if d * safe < depth else nowhere
-    e = _evaluate(problem.lower, deep).steepness / growth
+    e = evaluate_with_errors(problem.lower, deep).steepness / growth
     depth -= e * safe
     if not depth > 0.0:
         return nowhere

@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tiebreak.functions.elementary import SquaredNorm
+from tiebreak.functions.losses import LeastSquares
 from tiebreak.functions.sums import summands
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Array, Host
@@ -17,6 +19,7 @@ from tiebreak.proofs.recession.level import CONES, KNOWN, RecessionCone, Recessi
 from tiebreak.proofs.recession.programs import candidates, has_minimum_near
 from tiebreak.proofs.recession.proof import proved_direction
 
+SQUARES = (LeastSquares, SquaredNorm)  # which have a minimum on every polyhedron
 FIRST_PROGRAM, STEPS_PER_SIDE = 32, 4  # steps before a linear program, and per row or column of it
 FURTHER = 12  # doublings of x, in search of a point where no loss is wrong
 DOUBLINGS, FALLING = 4, 0.75  # so often the way to x is doubled, and g falls at least to this share
@@ -68,8 +71,10 @@ class RecessionWatch:
         self._levels: dict[str, RecessionLevel] = {}  # of which it is open whether they fall
         self._cone: RecessionCone | None = None
         self._floor = 0.0  # what a loss whose rows are not at hand is at least, if it is wrong
+        parts = (part for h in problem.smooth_parts for _, part in summands(h.bare))
         can_fall = not (
             problem.is_bounded
+            or all(isinstance(part, SQUARES) for part in parts)
             or any(problem.penalties[1].terms.weights)
             or g.strong_convexity > 0.0
         )

@@ -1,0 +1,75 @@
+"""What is proved about an answer on the small side: intervals for f* and g* on R^n.
+
+All minimisers x* of g share A x*. With delta = x* - x for the solution, in units S = 2^-e A,
+
+    |S delta| = |b - S x| <= c      if S has independent rows: then S x* = b, and
+    |S delta| <= |S'(b - S x)|/sigma <= c   otherwise, sigma the least positive singular value,
+
+some minimiser is c/sigma away from x, and g(x) - g* = w/2 4^e |S delta|². For every y
+
+    f*  >=  f(x) + <s, delta> - |y| c + (curvature of f along delta),    s = grad f(x) + S'y.
+"""
+
+from __future__ import annotations
+
+import math
+
+from tiebreak.exact.bounds.intervals import change_within, evaluate_with_errors
+from tiebreak.exact.constants import SAFE
+from tiebreak.exact.wide import WideAnswer
+from tiebreak.functions.base import Minorant
+from tiebreak.linalg.arrays import Host, rounding_unit
+from tiebreak.linalg.host import host, norm
+from tiebreak.linalg.spectra import EPS
+from tiebreak.problem import Problem
+from tiebreak.proofs.evidence import Intervals
+
+
+def prove_wide(
+    problem: Problem, answer: WideAnswer, upper: Minorant, lower: Minorant
+) -> tuple[Intervals, float]:
+    """Proved intervals, and what is left of the conditions of optimality of both levels, relative.
+
+    ``upper`` and ``lower`` are f and g as they were evaluated at x.
+
+    Where f is sigma-strongly convex it rises by sigma/2 |delta|². Otherwise s is a combination of
+    the rows of F and S: delta counts as far as these see it, the sum of an a that the rows of S
+    span, and of a d with S d = 0. With l from `Reduced`, |a| <= c/sigma and
+    l |d| <= |F delta| + |F| |a|, so that with u = |F delta|
+
+        <s, delta> + ½ u²  >=  -|s| c/sigma (1 + |F|/l) - |s| u/l + ½ u²,    at least at u = |s|/l.
+    """
+    x, equations, gram, rank = host(answer.x), answer.equations, answer.gram, answer.rank
+    f = evaluate_with_errors(problem.upper, answer.x, seen=upper)
+    g = evaluate_with_errors(problem.lower, answer.x, seen=lower)
+    S, size, unit = equations.S, equations.size, rounding_unit(EPS, *equations.S.shape)
+    left, sigma = equations.left(x), math.sqrt(gram.least(rank)) / SAFE
+    unmet, back = norm(left) + equations.error(x, left), norm(S.T @ left)
+    if rank < S.shape[0]:
+        unmet = (back + (unit * norm(left) + equations.error(x, left)) * size) / sigma
+    high = f.value + change_within(problem, f, unmet / sigma * SAFE)
+    more = math.ldexp(unmet, equations.exponent) * SAFE
+    excess = 0.5 * answer.weights[1] * more * more
+    y = -gram.solve(S @ f.slope, rank)
+    rest = f.slope + S.T @ y
+    steep = norm(rest) + f.slope_error + unit * (norm(f.slope) + size * norm(y))
+    fall, terms = _fall(answer, x, steep, unmet / sigma)
+    fall = (fall + norm(y) * unmet) * (1.0 + unit) * SAFE
+    low = f.value - f.value_error - fall - 4.0 * EPS * abs(f.value)
+    own = size * (size * norm(x) + norm(equations.b))
+    residual = max(norm(rest) / terms if terms > 0.0 else 0.0, back / own if own > 0.0 else 0.0)
+    return Intervals((low, high), g.value - g.value_error - excess), residual
+
+
+def _fall(answer: WideAnswer, x: Host, steep: float, away: float) -> tuple[float, float]:
+    """How much <s, delta> and f's curvature can fall, |s| <= steep and |a| <= away.
+
+    And the size of the terms of f's slope at x.
+    """
+    weight, reduced = answer.weights[0], answer.reduced
+    if reduced is None:
+        return 0.5 * steep * (steep / weight), weight * (norm(x) + norm(answer.center))
+    F, least = reduced.equations, reduced.least
+    weight = math.ldexp(weight, 2 * F.exponent)
+    fall = steep * away * (1.0 + F.size / least) + 0.5 * (steep / least) * (steep / least / weight)
+    return fall, weight * F.size * (F.size * norm(x) + norm(F.b))

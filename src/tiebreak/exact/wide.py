@@ -1,0 +1,217 @@
+"""Both levels on R^n where g is least squares with few rows and many variables.
+
+The minimisers of g = w/2 |A x - b|² are the x with A x = b, in the sense of least squares, and f
+is the norm or another sum of squares. All of it is on the small side, by the eigenvalues of A A'
+(`RowGram`), so that A may be sparse and long:
+
+    f = |x - c|²        x = c + A'q,           A A' q = b - A c
+    f = |F x - t|²      x = A'q + M'p,         A A' q = b,   M M' p = t - F A' q
+
+with M = F - (F A')(A A')^+ A, the rows of F without what the rows of A see of them: A M' = 0. The
+same equations again with what is left of b and t, in twice the precision, are the refinement.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from tiebreak.exact.constants import SAFE
+from tiebreak.functions.elementary import SquaredNorm
+from tiebreak.functions.losses import LeastSquares
+from tiebreak.functions.sums import summands
+from tiebreak.linalg import arrays, deadline
+from tiebreak.linalg.arrays import Array, Host, rounding_unit
+from tiebreak.linalg.host import CAREFUL, Sliced, host, norm
+from tiebreak.linalg.matrices.base import DENSE_LIMIT, Matrix
+from tiebreak.linalg.row_gram import RowGram, on_host, row_gram, row_rank, scaled
+from tiebreak.linalg.spectra import EPS, GAP
+from tiebreak.problem import Problem
+from tiebreak.sets.domains import Space
+
+MOST_ROWS = 2896  # whose A A' has as many entries as the largest matrix that is factorised
+MAX_STEPS = 20  # of refinement: three are usual
+MOST_EXPONENT = 256  # of the data and of x: no square is too large or too small
+ORTHOGONAL = 0.1  # the cosine between what M and A see of a variable is at most this
+
+
+class Equations:
+    """S x = b, the rows and the target of a least-squares loss in units of its largest entry."""
+
+    def __init__(self, loss: LeastSquares) -> None:
+        self.S, self.exponent = scaled(on_host(loss.matrix))
+        self.b = np.ldexp(host(loss.b), -self.exponent)
+        is_careful = isinstance(self.S, np.ndarray) and self.S.size <= CAREFUL
+        self._sliced = Sliced(self.S) if is_careful else None
+        self.size = norm(self.S if isinstance(self.S, np.ndarray) else self.S.data)
+
+    def left(self, x: Host) -> Host:
+        """b - S x, in twice the precision where S is not very large or sparse."""
+        if not x.any():
+            return self.b
+        if self._sliced is None:
+            return np.asarray(self.b - self.S @ x)
+        return -self._sliced.times(x, self.b)
+
+    def error(self, x: Host, left: Host) -> float:
+        """A bound on the rounding error of ``left``."""
+        terms = self.size * norm(x) + norm(self.b)
+        if self._sliced is None:
+            return rounding_unit(EPS, *self.S.shape) * terms
+        unit: float = EPS * max(self.S.shape)
+        return 2.0 * EPS * norm(left) + 4.0 * unit * unit * terms
+
+
+class WideProblem(NamedTuple):
+    """f and g, which are no more than that, with the weights of their squares."""
+
+    upper: SquaredNorm | LeastSquares
+    lower: LeastSquares
+    weights: tuple[float, float]
+
+    @property
+    def is_long(self) -> bool:
+        """Are there too many variables for singular values?"""
+        rows, n = self.lower.matrix.shape
+        return max(rows, n) * n > DENSE_LIMIT
+
+    @classmethod
+    def of(cls, problem: Problem) -> WideProblem | None:
+        """None where the problem is another one, or too large."""
+        if not isinstance(problem.domain, Space) or not problem.is_smooth:
+            return None
+        (v, f), *more = summands(problem.upper.bare)
+        (w, g), *others = summands(problem.lower.bare)
+        if more or others or not isinstance(g, LeastSquares) or not _is_wide(g.matrix):
+            return None
+        if isinstance(f, SquaredNorm):
+            return cls(f, g, (v * f.weight, w * g.scale))
+        is_small = isinstance(f, LeastSquares) and math.prod(f.matrix.shape) <= DENSE_LIMIT
+        if not (is_small and isinstance(f, LeastSquares) and _is_wide(f.matrix)):
+            return None
+        return cls(f, g, (v * f.scale, w * g.scale))
+
+
+def _is_wide(matrix: Matrix) -> bool:
+    """Are its entries there, and few enough for A A' and its eigenvalues?"""
+    rows, n = matrix.shape
+    if not 0 < rows <= min(n, MOST_ROWS) or matrix.size > DENSE_LIMIT:
+        return False
+    return matrix.is_explicit or matrix.is_sparse
+
+
+class Reduced(NamedTuple):
+    """F without what the rows of g see of it, in units of F's largest entry."""
+
+    equations: Equations  # F x = t
+    FA: Host  # F S'
+    M: Host  # in units of its own largest entry
+    gram: RowGram  # of M
+    rank: int  # of M
+    least: float  # |F d| >= least |d| for the d with S d = 0 that F's rows see; proved
+
+
+class WideAnswer(NamedTuple):
+    """What both levels have for an answer; in units of S = 2^-exponent A."""
+
+    x: Array
+    weights: tuple[float, float]  # of the squares of f and g
+    equations: Equations  # of g
+    gram: RowGram
+    rank: int
+    rest: float  # singular values of A up to this are rounding; 0 where there are none
+    center: Host  # of f, where that is the norm
+    reduced: Reduced | None  # None where f is the norm
+
+
+def solve_wide(problem: Problem, start: Array) -> WideAnswer | None:
+    """The answer, like ``start``; None where the problem is another one, or A A' does not tell."""
+    wide = WideProblem.of(problem)
+    if wide is None:
+        return None
+    f, g, weights = wide
+    epsilon = max(arrays.epsilon(start), f.data_epsilon, g.data_epsilon)
+    found = row_rank(g.matrix, epsilon)
+    if found is None or not (found.is_exact or wide.is_long):
+        return None
+    rank, rest = found
+    gram = row_gram(g.matrix)
+    equations, reduced, n = Equations(g), None, int(start.shape[0])
+    center = np.zeros(n)
+    if isinstance(f, LeastSquares):
+        reduced = _reduced(f, equations, gram, rank)
+        if reduced is None:
+            return None
+    elif f.center is not None:
+        center = host(f.center)
+    x = _refined(center, equations, gram, rank, reduced)
+    exponents = [some.exponent for some in (equations, reduced and reduced.equations) if some]
+    if x is None or max(map(abs, exponents)) > MOST_EXPONENT:
+        return None
+    return WideAnswer(arrays.like(x, start), weights, equations, gram, rank, rest, center, reduced)
+
+
+def _refined(
+    x: Host, equations: Equations, gram: RowGram, rank: int, reduced: Reduced | None
+) -> Host | None:
+    """x + A'q + M'p; again until nothing changes but the last digit. None where it does not end.
+
+    Every correction is some share of the last one, as rounding errors of A A' are of it: so the
+    next one is known before it is computed.
+    """
+    before, S = 0.0, equations.S
+    for _ in range(MAX_STEPS):
+        deadline.check()
+        q = gram.solve(equations.left(x), rank)
+        d = S.T @ q
+        if reduced is not None:
+            left = np.ldexp(reduced.equations.left(x) - reduced.FA @ q, -reduced.gram.exponent)
+            d = d + reduced.M.T @ reduced.gram.solve(left, reduced.rank)
+        x, length = x + d, norm(d)
+        size = norm(x)
+        if not 2.0**-MOST_EXPONENT < size < 2.0**MOST_EXPONENT and x.any():
+            return None
+        if length <= EPS * size or (before > 0.0 and length * (length / before) <= EPS * size):
+            return x
+        before = length
+    return None
+
+
+def _reduced(f: LeastSquares, g: Equations, gram: RowGram, rank: int) -> Reduced | None:
+    """The rows of F on the slice S d = 0; None where their rank there is not clear.
+
+    It is at most the number of rows, and the dimension of the slice: as many eigenvalues of M M'
+    are clear, or it is in doubt.
+
+    ``least`` is proved, for any Y and M = F - Y S. Let the columns of V be orthonormal and span the
+    rows of S, sigma their least singular value; those of W the same for the singular values of M
+    that count, s the least of them. Then |V'W| <= |S M'|/(sigma s) = e. A vector d with S d = 0
+    that is spanned by the rows of F and S is d = W a + V b, V'd = 0, so that b = -V'W a and
+
+        |W'd|² = |(I - C)a|² >= (1 - e²) <a, (I - C)a> = (1 - e²) |d|²,    C = W'V V'W.
+
+    So |F d| = |M d| >= s |W'd| >= s (1 - e) |d|. (The same for all d with S d = 0, where F has so
+    many rows that V and W span everything.) M is computed, but for an error that is bounded.
+    """
+    equations = Equations(f)
+    F = equations.S if isinstance(equations.S, np.ndarray) else equations.S.toarray()
+    k, n = F.shape
+    full = min(k, n - rank)
+    if full == 0:
+        return None
+    FA = np.asarray(F @ g.S.T)
+    Y = gram.solve(FA.T, rank).T
+    M = F - Y @ g.S
+    of_M = RowGram(M)
+    error = rounding_unit(EPS, k, n) * (equations.size + norm(Y) * g.size)
+    unit = 2.0**of_M.exponent
+    s = unit * math.sqrt(max(of_M.least(full), 0.0)) - error
+    if not (of_M.values[k - full] > GAP * of_M.noise and s > GAP * error):
+        return None
+    across = norm(np.asarray(M @ g.S.T)) + (rounding_unit(EPS, n) * norm(M) + error) * g.size
+    cosine = across / (s * math.sqrt(gram.least(rank)))
+    if not cosine <= ORTHOGONAL:
+        return None
+    return Reduced(equations, FA, M / unit, of_M, full, s * (1.0 - cosine) / SAFE)

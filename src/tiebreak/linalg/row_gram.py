@@ -1,0 +1,179 @@
+"""A matrix with few rows and many columns, by the eigenvalues of A A'.
+
+They cost a fraction of a singular value decomposition, and A itself may stay sparse; but they are
+the squares of the singular values, so that small ones are lost in rounding errors sooner. What is
+computed with them is to be refined, and is refused where they do not tell the rank: see `rank`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from tiebreak.linalg import deadline, spectra
+from tiebreak.linalg.arrays import Host, rounding_unit
+from tiebreak.linalg.host import norm, top_exponent
+from tiebreak.linalg.matrices.base import Matrix
+from tiebreak.linalg.spectra import EPS, GAP, rounding_level
+
+
+class RowGram:
+    """S S' = U diag(values) U', values ascending, where S = 2^-exponent A has entries up to 1.
+
+    Args:
+        A: a NumPy array, or a SciPy matrix in CSR form, in float64, with no more rows than columns.
+    """
+
+    def __init__(self, A: Any) -> None:
+        self.shape, m = A.shape, A.shape[0]
+        S, self.exponent = scaled(A)
+        deadline.check(m * float(S.size) / 4 + deadline.svd(m, m) / 2)
+        product = S @ S.T
+        if not isinstance(product, np.ndarray):
+            product = product.toarray()
+        self.values, self.vectors = np.linalg.eigh(product)
+        self.trace = float(np.sum(self.values))  # |S|²
+        # Of every eigenvalue: S S' is a sum over columns, and rounded by eigh.
+        self.ranks: dict[float, RowRank | None] = {}  # that were asked for: see `row_rank`
+        self.noise = rounding_unit(EPS, *self.shape) * self.trace
+
+    def clear_rank(self, epsilon: float = EPS) -> int:
+        """How many eigenvalues are surely more than rounding, for data of this unit of rounding.
+
+        Those above GAP times their rounding errors, whose roots are above GAP times the rounding
+        level of singular values. The first implies the second where epsilon = EPS: of
+        s² > GAP EPS (64 + max(m, n)/2) |S|² follows s > GAP EPS max(m, n) |S|, for that squared
+        is GAP² EPS² max² |S|² <= GAP EPS max/2 |S|² where max(m, n) <= 1/(2 GAP EPS) ~ 2e12.
+        """
+        level = GAP * rounding_level(self.shape, math.sqrt(max(self.largest, 0.0)), epsilon)
+        return int(np.count_nonzero(self.values > max(GAP * self.noise, level * level)))
+
+    @property
+    def largest(self) -> float:
+        """The largest eigenvalue, as it was computed."""
+        return self.value(1)
+
+    def value(self, rank: int) -> float:
+        """The ``rank``-th largest eigenvalue, as it was computed."""
+        return float(self.values[len(self.values) - rank])
+
+    def least(self, rank: int) -> float:
+        """The same, as it is at least."""
+        return self.value(rank) - self.noise
+
+    def solve(self, r: Host, rank: int) -> Host:
+        """(S S')^+ r with this rank: the smallest y with S S'y = r by least squares."""
+        first = len(self.values) - rank
+        U = self.vectors[:, first:]
+        return np.asarray(U @ ((U.T @ r).T / self.values[first:]).T)
+
+
+def scaled(A: Any) -> tuple[Any, int]:
+    """A in units of a power of two, so that its entries are at most 1, and the exponent of that."""
+    exponent = top_exponent(A if isinstance(A, np.ndarray) else A.data)
+    if exponent == 0:
+        return A, 0
+    if isinstance(A, np.ndarray):
+        return np.ldexp(A, -exponent), exponent
+    S = A.copy()
+    S.data = np.ldexp(S.data, -exponent)
+    return S, exponent
+
+
+_KEPT: WeakKeyDictionary[Matrix, RowGram] = WeakKeyDictionary()
+
+
+def on_host(matrix: Matrix) -> Any:
+    """The entries in float64 on the host; those of a sparse matrix stay sparse."""
+    return matrix.entries.astype(np.float64, copy=False) if matrix.is_sparse else matrix.dense()
+
+
+def row_gram(matrix: Matrix) -> RowGram:
+    """The eigenvalues of A A' for a matrix whose entries are there: as long as that lives."""
+    found = _KEPT.get(matrix)
+    if found is None:
+        found = _KEPT[matrix] = RowGram(on_host(matrix))
+    return found
+
+
+def row_rank(matrix: Matrix, epsilon: float) -> RowRank | None:
+    """Its rank, for data of this unit of rounding; None where A A' does not tell. Kept too."""
+    gram = row_gram(matrix)
+    if epsilon not in gram.ranks:
+        gram.ranks[epsilon] = sure_rank(on_host(matrix), gram, epsilon)
+    return gram.ranks[epsilon]
+
+
+class RowRank(NamedTuple):
+    """A rank that is beyond doubt, and what the other singular values are at most."""
+
+    rank: int
+    rest: float  # 0 where they are exactly 0
+
+    @property
+    def is_exact(self) -> bool:
+        """Is it the rank of the numbers as they are stored, and not only up to rounding?"""
+        return self.rest == 0.0
+
+
+def sure_rank(A: Any, gram: RowGram, epsilon: float) -> RowRank | None:
+    """The rank of A, where it is beyond doubt; None where A A' does not tell.
+
+    As many as have clear eigenvalues are certain. The others may be exactly 0: exact arithmetic
+    tells, for an eigenvalue of A A' that looks like 0 may have a root of 1e-8. Or they are rounding
+    errors: with orthonormal columns U they are at most |U'A|, by the minimax principle. No row or
+    column may look like rounding errors of the others, which `spectra.cleaned` takes for 0.
+    """
+    rank = gram.clear_rank(epsilon)
+    if rank == 0 or not _is_even(A, epsilon):
+        return None
+    others = A.shape[0] - rank
+    if others == 0:
+        return RowRank(rank, 0.0)
+    found = spectra.exact_rank(A) if isinstance(A, np.ndarray) else sparse_rank(A)
+    if found == rank:
+        return RowRank(rank, 0.0)
+    rest = norm(np.asarray(scaled(A)[0].T @ gram.vectors[:, :others]))
+    level = rounding_level(A.shape, math.sqrt(gram.largest), epsilon)
+    return RowRank(rank, math.ldexp(rest, gram.exponent)) if 0.0 < rest <= level else None
+
+
+def _is_even(A: Any, epsilon: float) -> bool:
+    """Is every row, and every column, 0 or clearly larger than rounding errors of the largest?"""
+    size = abs(A)
+    for axis in (0, 1):
+        top = size.max(axis=axis)
+        top = top if isinstance(top, np.ndarray) else top.toarray()
+        top = top[top > 0.0]
+        if top.size and top.min() <= 2.0 * spectra.FEW_UNITS * epsilon * top.max():
+            return False
+    return True
+
+
+def sparse_rank(A: Any) -> int | None:
+    """The rank of a matrix in CSR form, as its numbers are stored; None where that takes too long.
+
+    A row with a column of its own, in which all others are 0, is independent of them. Such rows are
+    taken out, which gives others columns of their own; what is left is small, in texts at least.
+    """
+    rest, known = A.copy(), 0
+    rest.eliminate_zeros()
+    while True:
+        deadline.check()
+        counts = np.bincount(rest.indices, minlength=A.shape[1])
+        row = np.repeat(np.arange(rest.shape[0]), np.diff(rest.indptr))
+        has_own = np.zeros(rest.shape[0], dtype=bool)
+        has_own[row[counts[rest.indices] == 1]] = True
+        if not has_own.any():
+            break
+        known += int(np.count_nonzero(has_own))
+        rest = rest[~has_own]
+    columns = np.flatnonzero(counts)
+    rows = np.flatnonzero(np.diff(rest.indptr))
+    if len(rows) == 0:
+        return known
+    core = spectra.exact_rank(rest[rows][:, columns].toarray())
+    return None if core is None else known + core
