@@ -1,7 +1,7 @@
 """Minimising a quadratic over a slice of a polyhedron: an active-set method, face by face.
 
 `search` is the algorithm; `PolyhedronSlice` poses its quadratic programs, one for each step of
-Newton's method, and `Face` is one linear-algebra problem: the inequalities that hold with equality.
+Newton's method.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tiebreak.exact.constants import ACTIVE, INDEPENDENT, PARALLEL
+from tiebreak.exact.faces import Face, face_of
 from tiebreak.exact.interior_point import Hint, interior_point
 from tiebreak.exact.linear_programs import linear_program
 from tiebreak.functions.parts import Slope
@@ -22,7 +23,8 @@ from tiebreak.linalg.spectra import EPS
 
 FACE_CHANGES = 40  # changes of the face before a general solver is asked where to go on:
 # its 60 factorisations at most then cost less than the search has
-LARGE, FACE_CHANGES_IF_LARGE = 2**12, 6  # of more than LARGE entries each change costs as much
+LARGE, FACE_CHANGES_IF_LARGE = 2**12, 2  # of more than LARGE entries each change costs as much
+# as a few of its steps: two tell whether the search has begun on the right face
 KEPT_FACES = 4  # faces whose factors are kept, for the next step of Newton's method
 
 
@@ -160,60 +162,7 @@ class QuadraticProgram(NamedTuple):
         return Hint(found, (slack - B @ found <= 1e-9 * (np.abs(slack) + norm(found)),))
 
 
-# --- faces ----------------------------------------------------------------------------------------
-
-
-class Face:
-    """{v : fixed v = 0}, for rows of length 1; by a factorisation of fixed'."""
-
-    def __init__(self, fixed: Host, k: int) -> None:
-        self.count, self._order = len(fixed), np.arange(len(fixed))
-        deadline.check(0.5 * deadline.svd(k, self.count, whole=True))
-        Q, triangle = np.linalg.qr(fixed.T, mode="complete")
-        if self.count > k or np.min(np.abs(np.diag(triangle)), initial=1.0) < INDEPENDENT:
-            from scipy.linalg import qr  # takes several times as long
-
-            deadline.check(deadline.svd(k, self.count, whole=True))
-            Q, triangle, self._order = qr(fixed.T, pivoting=True)
-        rank = int(np.count_nonzero(np.abs(np.diag(triangle)) > PARALLEL))
-        self._span, self._triangle = Q[:, :rank], triangle[:rank, :rank]
-        self._first = self._order[:rank]  # rows that all others depend on
-        self.T = Q[:, rank:]  # an orthonormal basis of the face
-        self._factors: tuple[Host, Host, Host] | None = None  # R, and what it was factorised into
-
-    def onto(self, off: Host) -> Host:
-        """The smallest d with fixed d = off, where there is one."""
-        from scipy.linalg import solve_triangular
-
-        return np.asarray(
-            self._span @ solve_triangular(self._triangle, off[self._first], trans="T")
-        )
-
-    def balance(self, slope: Host) -> tuple[Host, Host]:
-        """Weights that make slope + fixed'w smallest, and what is left."""
-        from scipy.linalg import solve_triangular
-
-        weights = np.zeros(self.count)
-        weights[self._first] = -solve_triangular(self._triangle, self._span.T @ slope)
-        return weights, np.asarray(self.T @ (self.T.T @ slope))
-
-    def step(self, R: Host, length: float, slope: Host, size: float) -> tuple[Host, Host]:
-        """The steps to the lowest point of ½|Rv|² + <slope, v>, and down where it is linear.
-
-        ``length`` is that of the whole R, ``size`` that of the slope's terms before they cancel.
-        """
-        if self._factors is None or self._factors[0] is not R:
-            deadline.check(deadline.svd(len(R), self.T.shape[1]))
-            _, s, vt = np.linalg.svd(R @ self.T, full_matrices=False)
-            kept = s > max(R.shape) * EPS * length
-            self._factors = R, s[kept], vt[kept]
-        _, s, vt = self._factors
-        q = self.T.T @ slope
-        across = vt @ q
-        rest = q - vt.T @ across
-        rest -= vt.T @ (vt @ rest)
-        ray = -rest if norm(rest) > ACTIVE * size else 0.0 * rest
-        return self.T @ (vt.T @ (-across / s / s)), self.T @ ray
+# --- slices ---------------------------------------------------------------------------------------
 
 
 class PolyhedronSlice:
@@ -234,7 +183,7 @@ class PolyhedronSlice:
     def face(self, on: Host) -> Face:
         """The face where these inequalities hold with equality."""
         key = on.tobytes()
-        found = self._kept.pop(key, None) or Face(self.B[on], self.N.shape[1])
+        found = self._kept.pop(key, None) or face_of(self.B[on])
         self._kept[key] = found  # as the last one
         if len(self._kept) > KEPT_FACES:
             del self._kept[next(iter(self._kept))]
@@ -313,7 +262,7 @@ def can_be_strict(B: Host) -> Host | None:
     a mean of directions that loosen some of them loosens all of these. None where HiGHS fails.
     """
     m, k = B.shape
-    v = Face(B, k).onto(np.full(m, -1.0))
+    v = face_of(B).onto(np.full(m, -1.0))
     if np.all(B @ v <= -0.5) and np.max(np.abs(v), initial=0.0) < 1.0 / INDEPENDENT:
         return np.ones(m, dtype=bool)  # as where the rows are independent
     known = np.zeros(m, dtype=bool)

@@ -29,7 +29,7 @@ class Hint(NamedTuple):
     guesses: tuple[Host, ...]
 
 
-def interior_point(M: Host, q: Host, B: Host, slack: Host) -> Hint | None:
+def interior_point(M: Host, q: Host, rows: Host, slack: Host) -> Hint | None:
     """A point close to the minimiser; None where the method finds nothing. M and q are not 0.
 
     With slacks s >= 0, B v + s = slack, and multipliers z >= 0: optimal is M'M v + q + B'z = 0
@@ -38,10 +38,10 @@ def interior_point(M: Host, q: Host, B: Host, slack: Host) -> Hint | None:
     M_norm, q_norm = norm(M), norm(q)
     unit = q_norm / M_norm / M_norm  # of v, so that M and q are 1 in size
     M, q, slack = M / M_norm, q / q_norm, slack / unit
-    H = M.T @ M
-    system = NormalEquations(H, B, np.ones(len(B)))
-    v = system.solve(-q + B.T @ slack)  # with M and B of size 1 it can be factorised
-    s, z = slack - B @ v, B @ v - slack
+    H, B = M.T @ M, Inequalities(rows)
+    system = NormalEquations(H, B, np.ones(len(slack)))
+    v = system.solve(-q + B.back(slack))  # with M and B of size 1 it can be factorised
+    s, z = slack - B.times(v), B.times(v) - slack
     s, z = s + max(-1.5 * float(np.min(s)), 0.0), z + max(-1.5 * float(np.min(z)), 0.0)
     both = float(s @ z)
     if both > 0.0:
@@ -49,7 +49,7 @@ def interior_point(M: Host, q: Host, B: Host, slack: Host) -> Hint | None:
     s, z = np.maximum(s, 1e-8), np.maximum(z, 1e-8)
     found = None
     for _ in range(MAX_STEPS):
-        rest = H @ v + q + B.T @ z, B @ v + s - slack
+        rest = H @ v + q + B.back(z), B.times(v) + s - slack
         mu = float(s @ z) / len(s)
         if not np.isfinite(norm(v) + mu):
             break
@@ -74,8 +74,8 @@ def _direction(
 ) -> tuple[Host, Host, Host]:
     """dv, ds and dz that remove the residuals of both conditions, and reduce s z by ``fall``."""
     dual, primal = rest
-    dv = system.solve(-dual - system.B.T @ ((z * primal - fall) / s))
-    ds = -primal - system.B @ dv
+    dv = system.solve(-dual - system.B.back((z * primal - fall) / s))
+    ds = -primal - system.B.times(dv)
     return dv, ds, -(fall + z * ds) / s
 
 
@@ -85,15 +85,47 @@ def _reach(s: Host, ds: Host) -> float:
     return float(np.min(-s[down] / ds[down], initial=np.inf))
 
 
+class Inequalities:
+    """The rows B of some inequalities, of which many may be about single variables."""
+
+    def __init__(self, B: Host) -> None:
+        self._single = np.count_nonzero(B, axis=1) == 1
+        self._columns = np.nonzero(B[self._single])[1]
+        self._entries, self._dense = B[self._single, self._columns], B[~self._single]
+        self.dense_count, self._shape = len(self._dense), B.shape
+
+    def times(self, v: Host) -> Host:
+        """B v."""
+        found = np.empty(self._shape[0])
+        found[self._single] = self._entries * v[self._columns]
+        found[~self._single] = self._dense @ v
+        return found
+
+    def back(self, z: Host) -> Host:
+        """B'z."""
+        return self._dense.T @ z[~self._single] + self._sums(self._entries * z[self._single])
+
+    def add_square(self, matrix: Host, weights: Host) -> None:
+        """Add B' diag(weights) B."""
+        scaled = np.sqrt(weights[~self._single])[:, None] * self._dense
+        matrix += scaled.T @ scaled
+        diagonal = np.einsum("ii->i", matrix)  # a view
+        diagonal += self._sums(self._entries * self._entries * weights[self._single])
+
+    def _sums(self, terms: Host) -> Host:
+        """Of the terms of each variable."""
+        return np.bincount(self._columns, terms, minlength=self._shape[1])
+
+
 class NormalEquations:
     """(H + B' diag(weights) B), factorised."""
 
-    def __init__(self, H: Host, B: Host, weights: Host) -> None:
+    def __init__(self, H: Host, B: Inequalities, weights: Host) -> None:
         from scipy.linalg import LinAlgError, cho_factor
 
-        deadline.check(0.1 * deadline.svd(len(B) + len(H), len(H)))
-        scaled = np.sqrt(weights)[:, None] * B
-        self.B, matrix = B, H + scaled.T @ scaled
+        deadline.check(0.1 * deadline.svd(B.dense_count + len(H), len(H)))
+        self.B, matrix = B, H.copy()
+        B.add_square(matrix, weights)
         diagonal = np.einsum("ii->i", matrix)  # a view
         added, self.is_sound = REGULARISATION, False
         while not self.is_sound and added < 1.0:

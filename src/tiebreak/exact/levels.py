@@ -22,6 +22,7 @@ from tiebreak.exact.newton import SetSlice, minimise, refine
 from tiebreak.exact.polyhedra import Polyhedron, polyhedron
 from tiebreak.exact.scaled_problem import ScaledProblem
 from tiebreak.functions.parts import LeastSquaresPart, LinearPart, LogisticPart, Parts
+from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import host, norm, product
 from tiebreak.linalg.rank import Rank, as_it_is, decide_rank, null_basis
@@ -32,6 +33,8 @@ from tiebreak.sets.domains import Space
 NO_SLOPE = 1e-12  # relative: smaller slopes are rounding errors; between this and TOUCHING, perhaps
 NO_ROOM = 3e-7  # of the radius: a slice of a ball this small is a point, for its distance from the
 # center is the radius up to a share of 5e-14
+
+CLEARLY_CURVED = 1e-8  # of the eigenvalues of R'R the smallest, relative: then there is no doubt
 
 NO_PROGRAM = "HiGHS found no solution of the linear program of the sparsest lower minimiser"
 HARDLY_FALLS = "whether {} is not determined: it hardly falls, if at all"
@@ -75,7 +78,7 @@ def solve(p: ScaledProblem, x0: Host, doubtful: bool) -> ExactSolution:
 
 def no_lower_minimum(p: ScaledProblem) -> Recession:
     """A direction of Z along which g falls without end, None where it has a minimiser."""
-    if p.is_bounded:
+    if p.is_bounded or p.g.only(LeastSquaresPart):
         return Recession(None)
     Z, g = p.polyhedron(), p.g
     curved = [part.rows for part in g.parts if not isinstance(part, LogisticPart | LinearPart)]
@@ -305,6 +308,11 @@ def _flat(R: Host, N: Host) -> Host:
     """A basis of the v with R N v = 0, each row of R in its own units."""
     lengths = np.sqrt(np.sum(R * R, axis=1))
     along = (R[lengths > 0.0] / lengths[lengths > 0.0, None]) @ N
+    if along.shape[0] >= along.shape[1] > 0:
+        deadline.check(0.2 * deadline.svd(*along.shape))
+        squares = np.linalg.eigvalsh(along.T @ along)
+        if squares[0] > CLEARLY_CURVED * squares[-1]:
+            return np.zeros((along.shape[1], 0))
     return null_basis(along, found=decide_rank(along, units=as_it_is(along)))
 
 
@@ -345,7 +353,12 @@ def _doubt(
     if not settled or math.isinf(slope.error):
         return NOT_SETTLED
     least = 1e3 * (whole.normal(slope, x)[1] + slope.error)
-    counted = decide_rank(np.vstack([g.without_negligible(x, least).rows(), pressing])).low
+    seen = g.without_negligible(x, least)
+    if sum(map(len, seen.blocks())) == sum(map(len, g.blocks())):
+        return ""
+    if len(pressing) >= p.n and decide_rank(pressing).low == p.n:
+        return ""
+    counted = decide_rank(np.vstack([seen.rows(), pressing])).low
     return LARGE_MARGINS if counted < decide_rank(np.vstack([g.rows(), pressing])).low else ""
 
 

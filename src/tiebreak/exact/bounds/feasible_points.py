@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
 from tiebreak.exact.constants import ACTIVE, SAFE
+from tiebreak.exact.interior_point import interior_point
 from tiebreak.exact.linear_programs import linear_program
 from tiebreak.exact.polyhedra import Polyhedron, polyhedron
 from tiebreak.linalg.arrays import Host, rounding_unit
@@ -124,23 +126,37 @@ def inward_direction(G: Host, null: Host) -> Host | None:
     """A unit vector d of the span with G d < 0 in all rows, as clearly as possible; None: none."""
     M = G @ null
     best, clearest = None, 0.0
-    candidates = [np.linalg.lstsq(M, -np.ones(len(M)), rcond=1e-10)[0]]
-    for attempt in range(2):
-        for w in candidates:
-            d = null @ w
-            length = norm(d)
-            d = d / length if length > 0.0 else d
-            clear = -float(np.max(G @ d))
-            if clear > clearest:
-                best, clearest = d, clear
-        if attempt or clearest * math.sqrt(len(G)) > 0.1:  # more than this is not to be had
+    for candidate in _candidates(M):
+        d = null @ candidate
+        length = norm(d)
+        d = d / length if length > 0.0 else d
+        clear = -float(np.max(G @ d))
+        if clear > clearest:
+            best, clearest = d, clear
+        if clearest * math.sqrt(len(G)) > 0.1:  # more than this is not to be had
             break
-        k = M.shape[1]
-        found = linear_program(
-            np.append(np.zeros(k), -1.0),
-            np.hstack([M, np.ones((len(M), 1))]),
-            np.zeros(len(M)),
-            [(-1.0, 1.0)] * k + [(None, 1.0)],
-        )
-        candidates = [] if found is None else [found[:k]]
     return best
+
+
+def _candidates(M: Host) -> Iterator[Host]:
+    """Some w for which M w may be negative in all rows."""
+    near = np.linalg.lstsq(M, -np.ones(len(M)), rcond=1e-10)[0]
+    yield near
+    # The shortest w with M w <= -1 is the clearest of all directions.
+    lengths = np.sqrt(np.sum(M * M, axis=1))
+    k = M.shape[1]
+    if near.any() and lengths.all():
+        short = interior_point(np.eye(k), near, M / lengths[:, None], -(1.0 + M @ near) / lengths)
+        if short is not None:
+            w = near + short.point
+            yield w
+            if np.all(M @ w < -0.5):
+                return
+    found = linear_program(
+        np.append(np.zeros(k), -1.0),
+        np.hstack([M, np.ones((len(M), 1))]),
+        np.zeros(len(M)),
+        [(-1.0, 1.0)] * k + [(None, 1.0)],
+    )
+    if found is not None:
+        yield found[:k]

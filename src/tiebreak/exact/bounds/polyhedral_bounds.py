@@ -48,6 +48,7 @@ from tiebreak.exact.bounds.curvature_bounds import (
     is_convex,
     largest_curvature,
     largest_slope_ratio,
+    least_stretch,
     longest_row,
 )
 from tiebreak.exact.bounds.feasible_points import (
@@ -419,8 +420,7 @@ class AroundPoint:
         rows = np.vstack([F / (length or 1.0), C, Z.equal, Z.rows[forced | pressing]])
         if len(rows) < self.n:
             return math.inf
-        smallest = float(np.linalg.svd(rows, compute_uv=False)[-1])
-        tau = smallest - rounding_unit(EPS, *rows.shape) * norm(rows)
+        tau = least_stretch(rows)
         m = r / tau * SAFE if tau > 0.0 else math.inf
         if not m <= float(np.min(multipliers, where=pressing, initial=math.inf)):
             return math.inf
