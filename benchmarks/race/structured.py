@@ -83,19 +83,20 @@ def planted(
         d = rng.standard_normal(m) / np.sqrt(m)
         A = A - np.outer(d, A.T @ d + nu) / float(d @ d)
     domain: Any = tb.Orthant()
+    bound = 0.0
     way = A.T @ rng.standard_normal(m)
     if kind == "orthant":
         x = np.maximum(way, 0.0)
     elif kind == "box":
-        domain = tb.Box(0.0, 1.0)
-        x = np.clip(way, 0.0, 1.0)
+        domain, bound = tb.Box(-1.0, 1.0), -1.0
+        x = np.clip(way, -1.0, 1.0)
     elif kind == "simplex" or not is_met:
         x = np.where(held, 0.0, signs * _on_simplex(np.where(held, -np.inf, signs * way), TOTAL))
         domain = tb.Simplex(TOTAL) if kind == "simplex" else tb.L1Ball(TOTAL)
     else:
         domain = tb.L1Ball(TOTAL)
         x = np.sign(way) * _on_simplex(np.abs(way), TOTAL)
-    x = np.where(held, 0.0, x)
+    x = np.where(held, bound, x)
     return Planted(A, A @ x - d, domain, x)
 
 
@@ -112,7 +113,7 @@ def two_stages(case: Planted) -> Vector:
     x = cp.Variable(case.A.shape[1])
     inside = {
         tb.Orthant: [x >= 0.0],
-        tb.Box: [x >= 0.0, x <= 1.0],
+        tb.Box: [x >= -1.0, x <= 1.0],
         tb.Simplex: [x >= 0.0, cp.sum(x) == TOTAL],
         tb.L1Ball: [cp.norm1(x) <= TOTAL],
     }[type(case.domain)]

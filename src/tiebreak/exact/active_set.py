@@ -23,8 +23,8 @@ from tiebreak.linalg.spectra import EPS
 
 FACE_CHANGES = 40  # changes of the face before a general solver is asked where to go on:
 # its 60 factorisations at most then cost less than the search has
-LARGE, FACE_CHANGES_IF_LARGE = 2**12, 2  # of more than LARGE entries each change costs as much
-# as a few of its steps: two tell whether the search has begun on the right face
+LARGE = 2**12  # of more than so many entries each change costs as much as a few of its steps
+TALL = 1.5  # times as many rows as columns: then fewer do
 KEPT_FACES = 4  # faces whose factors are kept, for the next step of Newton's method
 
 
@@ -37,7 +37,8 @@ def search(program: QuadraticProgram) -> Host:
     A face is the set of the inequalities that are held with equality.
 
     1. Begin at v = 0, on the face of all inequalities that are met there.
-    2. Once, after FACE_CHANGES: go to the point and face of a general solver, if that is lower.
+    2. Once, after FACE_CHANGES (or at once, if the first face was not the right one and faces are
+       LARGE): go to the point and face of a general solver, if that is lower.
     3. Within the face go along a ray without curvature, if the function falls along one, and
        otherwise to the lowest point of the face.
     4. If an inequality is met on the way, stop there and add it to the face; repeat from 2.
@@ -49,11 +50,11 @@ def search(program: QuadraticProgram) -> Host:
     Step 6 always descends, so that no face comes back.
     """
     faces, B = program.faces, program.faces.B
-    changes = FACE_CHANGES_IF_LARGE if B.size > LARGE else FACE_CHANGES
+    changes = 1 if B.size > LARGE else FACE_CHANGES
     v, face, is_lowest = np.zeros(B.shape[1]), program.slack <= 0.0, False  # 1.
     for change in range(changes + 10 * sum(B.shape)):
         deadline.check()
-        if change == changes:
+        if change == changes and not (is_lowest and program.is_minimiser(v, face)):
             v, face = program.ask_general_solver(v, face)  # 2.
             is_lowest = False
         if not is_lowest:
@@ -111,6 +112,11 @@ class QuadraticProgram(NamedTuple):
         length, stops = self._reach(v, lowest, face)
         is_lowest = length >= 1.0
         return v + min(length, 1.0) * lowest, face if is_lowest else face | stops, is_lowest
+
+    def is_minimiser(self, v: Host, face: Host) -> bool:
+        """Are all multipliers positive at the lowest point v of a face, by plain least squares?"""
+        weights, rest = self.faces.face(face).balance(self.slope(v))
+        return bool(np.all(weights >= 0.0)) and norm(rest) <= self.noise(v)
 
     def leave(self, v: Host, met: Host, direction: Host) -> tuple[float, Host]:
         """How far to go from v along the direction, and which inequalities are met there."""
@@ -171,7 +177,7 @@ class PolyhedronSlice:
     is_factorised = False
 
     def __init__(self, rows: Host, offset: Host, N: Host) -> None:
-        moving = rows @ N
+        moving = _products(rows, N)
         lengths = np.sqrt(np.sum(moving * moving, axis=1))
         moves = lengths > PARALLEL
         self.rows, self.offset, self.N = rows[moves], offset[moves], N
@@ -198,7 +204,7 @@ class PolyhedronSlice:
     def step(self, R: Host, slope: Slope, x: Host) -> Host:
         """The d that minimises ½|R d|² + <slope, d> over the slice seen from x."""
         if self._curvature is None or self._curvature[0] is not R:
-            self._curvature = R, R @ self.N
+            self._curvature = R, _reduced(R @ self.N)
         q, M = self.N.T @ slope.vector, self._curvature[1]
         if not len(self.B):
             whole = self.face(np.zeros(0, dtype=bool))
@@ -253,6 +259,24 @@ class PolyhedronSlice:
             weights[used] = better
             return weights, rest
         return weights, slope + B.T @ weights
+
+
+def _products(rows: Host, N: Host) -> Host:
+    """rows N, where many rows have one entry only."""
+    single = np.count_nonzero(rows, axis=1) == 1
+    found = np.empty((len(rows), N.shape[1]))
+    columns = np.nonzero(rows[single])[1]
+    found[single] = rows[single, columns][:, None] * N[columns]
+    found[~single] = rows[~single] @ N
+    return found
+
+
+def _reduced(M: Host) -> Host:
+    """A matrix with the same M'M, of no more rows than columns where M has many more."""
+    if len(M) < TALL * M.shape[1]:
+        return M
+    deadline.check(0.5 * deadline.svd(*M.shape))
+    return np.asarray(np.linalg.qr(M, mode="r"))
 
 
 def can_be_strict(B: Host) -> Host | None:

@@ -19,6 +19,7 @@ from tiebreak.linalg.host import norm
 MAX_STEPS = 60  # 10 to 30 are usual
 CENTRAL_PATH_END = 1e-12  # mean product of slack and multiplier: more than M'M has digits for
 SHARE_OF_WAY = 0.995  # to the boundary, as is usual for this method
+IMPOSSIBLE = 1e-8  # weights of the inequalities with B'z = 0, relative, but slack'z < 0: Farkas
 REGULARISATION = 1e-14  # of |M|², added to all curvatures so that the matrix can be factorised
 
 
@@ -30,7 +31,9 @@ class Hint(NamedTuple):
 
 
 def interior_point(M: Host, q: Host, rows: Host, slack: Host) -> Hint | None:
-    """A point close to the minimiser; None where the method finds nothing. M and q are not 0.
+    """A point close to the minimiser; None where the method finds nothing, or that there is none.
+
+    M and q are not 0.
 
     With slacks s >= 0, B v + s = slack, and multipliers z >= 0: optimal is M'M v + q + B'z = 0
     with s z = 0. A step of Newton's method on these, s z = mu, is (M'M + B' diag(z/s) B) dv = r.
@@ -49,10 +52,13 @@ def interior_point(M: Host, q: Host, rows: Host, slack: Host) -> Hint | None:
     s, z = np.maximum(s, 1e-8), np.maximum(z, 1e-8)
     found = None
     for _ in range(MAX_STEPS):
-        rest = H @ v + q + B.back(z), B.times(v) + s - slack
+        pull = B.back(z)
+        rest = H @ v + q + pull, B.times(v) + s - slack
         mu = float(s @ z) / len(s)
         if not np.isfinite(norm(v) + mu):
             break
+        if norm(pull) <= IMPOSSIBLE * float(np.sum(z)) and float(slack @ z) < 0.0:
+            return None
         # Slacks of 0 without a multiplier are about sqrt(mu). First all small slacks, for a row too
         # many is let go with all others at once; then those smaller than their multipliers.
         found = Hint(unit * v, (s <= mu**0.25, z > s))

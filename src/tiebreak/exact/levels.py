@@ -216,8 +216,8 @@ def _solution_set(
     weights <rows, d>. Of the others that are met at u a linear program finds them.
     """
     if len(pressing):
-        equations = np.vstack([equations, pressing])
-        faces = PolyhedronSlice(Z.rows, Z.offset, null_basis(equations, p.epsilon, doubtful))
+        N = _common_null_basis(equations, pressing, p.epsilon, doubtful)
+        faces, equations = PolyhedronSlice(Z.rows, Z.offset, N), np.vstack([equations, pressing])
     met = faces.slack(u, TOUCHING)[0] == 0.0
     can_move = can_be_strict(faces.B[met])
     if can_move is None:
@@ -230,6 +230,17 @@ def _solution_set(
         moves = np.linalg.svd(Z.lift @ faces.N, compute_uv=False)
         dimension = int(np.count_nonzero(moves > TOUCHING))
     return faces, dimension
+
+
+def _common_null_basis(equations: Host, rows: Host, epsilon: float, doubtful: bool) -> Host:
+    """Of the equations and of further rows of length 1, which may fix single variables."""
+    if np.any(np.count_nonzero(rows, axis=1) != 1):
+        return null_basis(np.vstack([equations, rows]), epsilon, doubtful)
+    free = ~np.any(rows != 0.0, axis=0)
+    inside = null_basis(equations[:, free], epsilon, doubtful)
+    N = np.zeros((len(free), inside.shape[1]))
+    N[free] = inside
+    return N
 
 
 # --- one level ------------------------------------------------------------------------------------

@@ -14,12 +14,11 @@ import numpy as np
 
 from tiebreak.exact.active_set import PolyhedronSlice
 from tiebreak.exact.ball import BallSlice
-from tiebreak.exact.constants import PARALLEL
+from tiebreak.exact.faces import face_of
 from tiebreak.functions.parts import LinearPart, Parts
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
-from tiebreak.linalg.rank import null_basis
 from tiebreak.linalg.spectra import EPS
 
 MAX_NEWTON_STEPS = 100  # ten or so are usual; margins that grow with every step gain 1 each
@@ -62,9 +61,8 @@ def refine(h: Parts, faces: PolyhedronSlice, equal: Host, x: Host, basis: Host) 
     rows = np.vstack([faces.pressing(slope, x), equal])
     if not len(rows):
         return x
-    deadline.check(0.5 * deadline.svd(*rows.shape))
-    weights = np.linalg.lstsq(rows.T, -slope, rcond=PARALLEL)[0]
-    face = PolyhedronSlice(faces.rows, faces.offset, null_basis(rows))
+    weights, _ = face_of(rows).balance(slope)
+    face = PolyhedronSlice(faces.rows, faces.offset, face_of(rows).T)
     balanced = Parts(h.n, (*h.parts, LinearPart(1.0, rows, weights)))
     better, settled = _newton(h, face, x, basis, balanced)
     return better if settled else x

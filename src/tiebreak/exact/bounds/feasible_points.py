@@ -140,18 +140,18 @@ def inward_direction(G: Host, null: Host) -> Host | None:
 
 def _candidates(M: Host) -> Iterator[Host]:
     """Some w for which M w may be negative in all rows."""
-    near = np.linalg.lstsq(M, -np.ones(len(M)), rcond=1e-10)[0]
+    near, k = _equal(M), M.shape[1]
     yield near
     # The shortest w with M w <= -1 is the clearest of all directions.
     lengths = np.sqrt(np.sum(M * M, axis=1))
-    k = M.shape[1]
     if near.any() and lengths.all():
         short = interior_point(np.eye(k), near, M / lengths[:, None], -(1.0 + M @ near) / lengths)
-        if short is not None:
-            w = near + short.point
-            yield w
-            if np.all(M @ w < -0.5):
-                return
+        if short is None:  # some combination of the rows is 0: no direction is clear of all
+            return
+        w = near + short.point
+        yield w
+        if np.all(M @ w < -0.5):
+            return
     found = linear_program(
         np.append(np.zeros(k), -1.0),
         np.hstack([M, np.ones((len(M), 1))]),
@@ -160,3 +160,15 @@ def _candidates(M: Host) -> Iterator[Host]:
     )
     if found is not None:
         yield found[:k]
+
+
+def _equal(M: Host) -> Host:
+    """About the shortest w for which all entries of M w are about -1, if there is one."""
+    from scipy.linalg import LinAlgError, cho_factor, cho_solve
+
+    square, right = M.T @ M, -np.sum(M, axis=0)
+    np.einsum("ii->i", square)[:] += 1e-12 * np.trace(square)
+    try:
+        return np.asarray(cho_solve(cho_factor(square), right))
+    except (LinAlgError, ValueError):
+        return right

@@ -207,6 +207,7 @@ class AroundPoint:
         self.margins = max((float(np.max(np.abs(p.rows @ at))) for p in margins), default=0.0)
         rest, rounding, _ = self._balanced(self.s, np.zeros(len(Z.rows), dtype=bool))
         self.residual = (norm(rest) + self.s_error + self.unit * rounding) * SAFE
+        self._far = 0.0  # the distance for the last R
         self._known: dict[bytes, SharedRows | str] = {}
         self._directions: dict[bytes, Host | None] = {}
 
@@ -254,7 +255,8 @@ class AroundPoint:
             found = self._within(R)
             if not (isinstance(found, str) and found == TOO_FAR):
                 return found
-            R *= 4.0
+            # The distance grows with the root of R: below this it would be too far once more.
+            R = max(4.0 * R, 0.25 * self._far * (self._far / R))
         return TOO_FAR
 
     def _within(self, R: float) -> ProvedDistance | Host | str:
@@ -280,6 +282,7 @@ class AroundPoint:
             far = self._mixture(forced, rows, far)
             if not math.isfinite(far):
                 return NO_SLATER
+        self._far = far
         return ProvedDistance(far, delta, moved, tilted, forced) if far < R else TOO_FAR
 
     def _rows(self, forced: Host) -> SharedRows | str:
@@ -352,6 +355,8 @@ class AroundPoint:
                 continue
             share = float(np.max(violated / (violated + margin))) * SAFE
             best = min(best, (far + share * (length + off + far)) * SAFE)
+            if best <= 2.0 * far:  # it is not less than far for any other
+                break
         return best
 
     def _inward_directions(
