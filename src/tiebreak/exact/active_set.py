@@ -23,7 +23,8 @@ from tiebreak.linalg.spectra import EPS
 
 FACE_CHANGES = 40  # changes of the face before a general solver is asked where to go on:
 # its 60 factorisations at most then cost less than the search has
-LARGE = 2**12  # of more than so many entries each change costs as much as a few of its steps
+LARGE, FACE_CHANGES_IF_LARGE = 2**12, 6  # of more than LARGE entries each change costs as much
+# as a few of its steps: there it is asked first, and then again
 TALL = 1.5  # times as many rows as columns: then fewer do
 KEPT_FACES = 4  # faces whose factors are kept, for the next step of Newton's method
 
@@ -50,7 +51,9 @@ def search(program: QuadraticProgram) -> Host:
     Step 6 always descends, so that no face comes back.
     """
     faces, B = program.faces, program.faces.B
-    changes = 1 if B.size > LARGE else FACE_CHANGES
+    changes = FACE_CHANGES
+    if B.size > LARGE:
+        changes = FACE_CHANGES_IF_LARGE if faces.was_asked else 1
     v, face, is_lowest = np.zeros(B.shape[1]), program.slack <= 0.0, False  # 1.
     for change in range(changes + 10 * sum(B.shape)):
         deadline.check()
@@ -142,7 +145,7 @@ class QuadraticProgram(NamedTuple):
     def ask_general_solver(self, v: Host, face: Host) -> tuple[Host, Host]:
         """The point of a general solver and its face, if that is lower; otherwise v and face."""
         B, slack = self.faces.B, self.slack
-        hint = interior_point(self.M, self.q.vector, B, slack) if self.M.any() else self._vertex()
+        hint = self.faces.hint(self.M, self.q.vector, slack) if self.M.any() else self._vertex()
         if hint is None:
             return v, face
         point = hint.point
@@ -172,11 +175,23 @@ class QuadraticProgram(NamedTuple):
 
 
 class PolyhedronSlice:
-    """{x0 + N v} ∩ {rows x <= offset}. The last faces are kept, with their factors."""
+    """{x0 + N v} ∩ {rows x <= offset}. The last faces are kept, with their factors.
+
+    ``equal``: orthonormal rows that span what N leaves, if they are at hand; ``paired``: are the
+    variables p and q, of which all functions see p - q?
+    """
 
     is_factorised = False
 
-    def __init__(self, rows: Host, offset: Host, N: Host) -> None:
+    def __init__(
+        self,
+        rows: Host,
+        offset: Host,
+        N: Host,
+        equal: Host | None = None,
+        paired: bool = False,
+    ) -> None:
+        self.equal, self.paired, self.was_asked = equal, paired, False
         moving = _products(rows, N)
         lengths = np.sqrt(np.sum(moving * moving, axis=1))
         moves = lengths > PARALLEL
@@ -216,6 +231,18 @@ class PolyhedronSlice:
         here = slope._replace(vector=q + M.T @ (M @ back))
         program = QuadraticProgram(self, M, norm(R), here, *self.slack(x + self.N @ back))
         return np.asarray(self.N @ (back + search(program)))
+
+    def hint(self, M: Host, q: Host, slack: Host) -> Hint | None:
+        """About the minimiser of ½|M v|² + <q, v> over the slice, which `step` has asked for.
+
+        In x where there are few equations, for there most rows are about single variables.
+        """
+        self.was_asked = True
+        if self.equal is None or self._curvature is None or 2 * len(self.equal) > len(q):
+            return interior_point(M, q, self.B, slack)
+        R, slack = self._curvature[0], slack * self.lengths
+        found = interior_point(R, self.N @ q, self.rows, slack, self.equal, paired=self.paired)
+        return found if found is None else found._replace(point=self.N.T @ found.point)
 
     def balance(self, slope: Host, x: Host) -> tuple[Host, Host]:
         """The multipliers of all inequalities at x, and what they leave of the slope."""

@@ -168,7 +168,8 @@ def _on_polyhedron(p: ScaledProblem, x0: Host, Z: Polyhedron, doubtful: bool) ->
         f, g, rows = f.composed(Z.lift), g.composed(Z.lift), rows @ Z.lift
         basis = Z.lift.T @ basis / math.sqrt(2.0)
     # 1. The lower level.
-    whole = PolyhedronSlice(Z.rows, Z.offset, null_basis(Z.equal))
+    paired = Z.lift is not None
+    whole = PolyhedronSlice(Z.rows, Z.offset, null_basis(Z.equal), Z.equal, paired)
     g, u, settled = _lower(p, g, whole, Z.lifted(x0), basis)
     if p.rank.is_determined:
         u = refine(g, whole, Z.equal, u, basis)
@@ -179,9 +180,10 @@ def _on_polyhedron(p: ScaledProblem, x0: Host, Z: Polyhedron, doubtful: bool) ->
     # 2. The set of its solutions.
     equations, rank = np.vstack([rows, Z.equal]), p.rank
     if Z.lift is not None or len(Z.equal):
-        rank = decide_rank(equations, p.epsilon)
+        rank = p.rank.of_pairs() if paired and p.rank.is_plain else decide_rank(equations, p.epsilon)
     N = null_basis(equations, p.epsilon, doubtful, rank)
-    slice_of_Z = PolyhedronSlice(Z.rows, Z.offset, N)
+    held = None if p.is_rescaled else rank.basis[:, : equations.shape[1] - N.shape[1]].T
+    slice_of_Z = PolyhedronSlice(Z.rows, Z.offset, N, held, paired)
     presses = weights > max(TOUCHING * slope.size, INDEPENDENT * float(np.max(weights, initial=0)))
     pressing = whole.rows[presses]
     faces, dimension = _solution_set(p, Z, slice_of_Z, equations, pressing, u, doubtful)

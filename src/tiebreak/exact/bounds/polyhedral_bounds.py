@@ -62,7 +62,7 @@ from tiebreak.exact.bounds.feasible_points import (
 from tiebreak.exact.constants import SAFE
 from tiebreak.exact.polyhedra import Polyhedron
 from tiebreak.functions.parts import LeastSquaresPart, LinearPart, LogisticPart, Parts
-from tiebreak.linalg import spectra
+from tiebreak.linalg import deadline, spectra
 from tiebreak.linalg.arrays import TINY, Host, rounding_unit
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.spectra import EPS, GAP
@@ -160,14 +160,21 @@ def _ldexp(x: float, exponent: int) -> float:
 class SharedRows(NamedTuple):
     """B, on the variables that are not forced onto a bound: its smallest singular value, and so on.
 
-    ``null`` is a basis of the directions that B leaves, None where there are none.
+    ``span`` are orthonormal rows of the same span as those of B, ``null`` is a basis of what they
+    leave, unless that is most.
     """
 
     free: Host
     B: Host
     sigma: float
-    null: Host | None
+    span: Host
     tilt: float  # what <c, .> was multiplied by
+    null: Host | None = None
+
+    @property
+    def is_all(self) -> bool:
+        """Does B leave no direction?"""
+        return self.span.shape[0] == self.span.shape[1]
 
 
 class ProvedDistance(NamedTuple):
@@ -255,8 +262,8 @@ class AroundPoint:
             found = self._within(R)
             if not (isinstance(found, str) and found == TOO_FAR):
                 return found
-            # The distance grows with the root of R: below this it would be too far once more.
-            R = max(4.0 * R, 0.25 * self._far * (self._far / R))
+            # The distance grows with the root of R: just above this it is not too far.
+            R = max(4.0 * R, 1.5 * self._far * (self._far / R))
         return TOO_FAR
 
     def _within(self, R: float) -> ProvedDistance | Host | str:
@@ -278,7 +285,7 @@ class AroundPoint:
             return rows
         tilted = (delta + self.slope_ratio * moved) * SAFE
         far = math.hypot(moved, rows.tilt * tilted) / rows.sigma * SAFE
-        if rows.null is not None:
+        if not rows.is_all:
             far = self._mixture(forced, rows, far)
             if not math.isfinite(far):
                 return NO_SLATER
@@ -313,19 +320,21 @@ class AroundPoint:
         dense = dense[np.any(dense != 0.0, axis=1)]
         B, raw = np.vstack([*blocks, size * dense]), np.vstack([*raws, dense])
         if not B.size:
-            null = np.eye(B.shape[1]) if B.shape[1] else None
-            return NO_RANK if len(tilts) > 1 else SharedRows(free, B, 1.0, null, tilt)
-        _, s, vt = np.linalg.svd(B, full_matrices=len(B) < B.shape[1])
+            span = np.zeros((0, B.shape[1]))
+            return NO_RANK if len(tilts) > 1 else SharedRows(free, B, 1.0, span, tilt)
+        deadline.check(deadline.svd(*B.shape))
+        has_null = len(B) < B.shape[1] <= 3 * len(B)
+        _, s, vt = np.linalg.svd(B, full_matrices=has_null)
         noise = rounding_unit(EPS, *B.shape) * norm(B)
         rank = min(B.shape)
         if not s[rank - 1] > 2.0 * noise:
             rank = int(np.count_nonzero(s > GAP * noise))
             if not rank or spectra.exact_rank(raw) != rank:
                 return NO_RANK
-        null = vt[rank:].T if rank < B.shape[1] else None
-        if null is not None and len(tilts) > 1:  # their sum is known up to rounding only
+        if rank < B.shape[1] and len(tilts) > 1:  # their sum is known up to rounding only
             return NO_RANK
-        return SharedRows(free, B, float(s[rank - 1]) - noise, null, tilt)
+        null = vt[rank:].T if has_null or len(vt) == B.shape[1] else None
+        return SharedRows(free, B, float(s[rank - 1]) - noise, vt[:rank], tilt, null)
 
     # -- Slater's point
 
@@ -367,8 +376,7 @@ class AroundPoint:
             near = slack <= reach * far
             key = near.tobytes() + rows.free.tobytes()
             if key not in self._directions:
-                assert rows.null is not None
-                self._directions[key] = inward_direction(G[near], rows.null)
+                self._directions[key] = inward_direction(G[near], rows.span, rows.null)
             direction = self._directions[key]
             if direction is None:  # nor for more constraints
                 return
