@@ -10,7 +10,8 @@ A x = A x_g.
 Rows: the least norm over logistic losses of one-hot data, of which the rank is not full, in a ball
 that binds and in one that does not. Against `adaptive`, certified at the default tolerance.
 
-One thread, and seconds of the processor: other processes matter less. The best of ``--repeat`` runs.
+One thread, and seconds of the processor, so that other processes matter less; the best of
+``--repeat`` runs of each.
 """
 
 from __future__ import annotations
@@ -70,6 +71,7 @@ def planted(
     HELD variables are put onto the bound by a multiple of nu; so x* is the shortest of all.
     """
     m, n = shape
+    total = TOTAL * n / COLUMNS
     A = rng.standard_normal((m, n)) / np.sqrt(m)
     held, signs = np.zeros(n, dtype=bool), np.ones(n)
     held[rng.permutation(n)[: HELD * n // COLUMNS]] = not is_met
@@ -91,11 +93,11 @@ def planted(
         domain, bound = tb.Box(-1.0, 1.0), -1.0
         x = np.clip(way, -1.0, 1.0)
     elif kind == "simplex" or not is_met:
-        x = np.where(held, 0.0, signs * _on_simplex(np.where(held, -np.inf, signs * way), TOTAL))
-        domain = tb.Simplex(TOTAL) if kind == "simplex" else tb.L1Ball(TOTAL)
+        x = np.where(held, 0.0, signs * _on_simplex(np.where(held, -np.inf, signs * way), total))
+        domain = tb.Simplex(total) if kind == "simplex" else tb.L1Ball(total)
     else:
-        domain = tb.L1Ball(TOTAL)
-        x = np.sign(way) * _on_simplex(np.abs(way), TOTAL)
+        domain = tb.L1Ball(total)
+        x = np.sign(way) * _on_simplex(np.abs(way), total)
     x = np.where(held, bound, x)
     return Planted(A, A @ x - d, domain, x)
 
@@ -104,7 +106,7 @@ def _on_simplex(v: Vector, total: float) -> Vector:
     """The projection of v, where -inf stands for entries that are 0, onto a simplex."""
     top = np.sort(v[np.isfinite(v)])[::-1]
     shifts = (np.cumsum(top) - total) / np.arange(1, len(top) + 1)
-    return np.maximum(v - shifts[np.flatnonzero(top > shifts)[-1]], 0.0)
+    return np.asarray(np.maximum(v - shifts[np.flatnonzero(top > shifts)[-1]], 0.0))
 
 
 def two_stages(case: Planted) -> Vector:
@@ -127,19 +129,19 @@ def one_hot(rng: Generator, rows: int, columns: int) -> tuple[Vector, Vector]:
     """Categories as columns of 0 and 1, some of them rare, and labels that they partly explain."""
     sizes: list[int] = []
     while sum(sizes) < columns:
-        sizes.append(int(min(rng.integers(2, 13), columns - sum(sizes))))
+        sizes.append(min(int(rng.integers(2, 13)), columns - sum(sizes)))
     blocks = [np.eye(k)[rng.choice(k, rows, p=rng.dirichlet(np.full(k, 0.7)))] for k in sizes]
     A = np.hstack(blocks)
     chance = 1.0 / (1.0 + np.exp(-A @ rng.standard_normal(columns) * 0.7))
     return A, np.where(rng.random(rows) < chance, 1.0, -1.0)
 
 
-def best(task: Callable[[], Any], repeat: int) -> tuple[float, Any]:
-    """The shortest time, and the last answer."""
+def best(task: Callable[..., Any], repeat: int, *given: Any) -> tuple[float, Any]:
+    """The shortest time of a task, and its last answer."""
     times = []
     for _ in range(repeat):
         began = time.process_time()
-        answer = task()
+        answer = task(*given)
         times.append(time.process_time() - began)
     return min(times), answer
 
@@ -151,17 +153,27 @@ def faces(seed: int, repeat: int) -> None:
     for is_met in (True, False):
         for kind in ("orthant", "box", "simplex", "l1 ball"):
             case = planted(np.random.default_rng(seed), kind, is_met)
-            seconds, result = best(
-                lambda case=case: tb.solve(case.problem(), "exact", max_time=LIMIT), repeat
-            )
+            seconds, result = best(exact, repeat, case)
             off = abs(result.upper_value - case.value) / case.value
             line = f"{kind:8} g* {'=' if is_met else '>'} 0  exact {seconds:6.2f}  {off:.0e}"
             line += f"  {result.dimension!s:4} {result.status:10}"
             if has_rival:
-                theirs, x = best(lambda case=case: two_stages(case), repeat)
+                theirs, x = best(two_stages, repeat, case)
                 off = abs(0.5 * float(x @ x) - case.value) / case.value
                 line += f"  CVXPY {theirs:6.2f}  {off:.0e}  ratio {seconds / theirs:.2f}"
             print(line, flush=True)
+
+
+def exact(case: Planted) -> Any:
+    """The exact answer."""
+    return tb.solve(case.problem(), "exact", max_time=LIMIT)
+
+
+def in_ball(method: str, A: Vector, y: Vector, radius: float) -> Any:
+    """The least norm over logistic losses in a ball."""
+    lower, domain = tb.Logistic(A, y), tb.Ball(radius)
+    problem = tb.Problem(upper=tb.SquaredNorm(), lower=lower, domain=domain)
+    return tb.solve(problem, method, max_time=LIMIT)
 
 
 def rows(seed: int, repeat: int) -> None:
@@ -170,24 +182,12 @@ def rows(seed: int, repeat: int) -> None:
     for shape in (SMALL_DATA, LARGE_DATA):
         A, y = one_hot(np.random.default_rng(seed), *shape)
         for radius in (1.0, 30.0):
-            times = {}
-            for method in ("exact", "adaptive"):
-                times[method] = best(
-                    lambda method=method, A=A, y=y, radius=radius: tb.solve(
-                        tb.Problem(
-                            upper=tb.SquaredNorm(),
-                            lower=tb.Logistic(A, y),
-                            domain=tb.Ball(radius),
-                        ),
-                        method,
-                        max_time=LIMIT,
-                    ),
-                    repeat,
-                )
-            words = [f"{name} {t:6.2f} {r.status}" for name, (t, r) in times.items()]
-            ratio = times["exact"][0] / times["adaptive"][0]
+            ours, answer = best(in_ball, repeat, "exact", A, y, radius)
+            theirs, other = best(in_ball, 1, "adaptive", A, y, radius)
             label = f"{shape[0]} x {shape[1]}, radius {radius:g}"
-            print(f"{label:24}", "  ".join(words), f"ratio {ratio:.2f}", flush=True)
+            line = f"{label:24} exact {ours:6.2f} {answer.status:9}"
+            line += f"  adaptive {theirs:6.2f} {other.status:9}  ratio {ours / theirs:.2f}"
+            print(line, flush=True)
 
 
 def main() -> None:

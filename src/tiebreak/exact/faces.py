@@ -24,6 +24,8 @@ def face_of(fixed: Host) -> Face:
 class Face:
     """{v : fixed v = 0}, for rows of length 1; by a factorisation of fixed'."""
 
+    known: tuple[Host, Host] | None = None  # the singular values and vectors of R, if at hand
+
     def __init__(self, fixed: Host, k: int) -> None:
         self.count, self._order = len(fixed), np.arange(len(fixed))
         deadline.check(0.5 * deadline.svd(k, self.count, whole=True))
@@ -39,9 +41,14 @@ class Face:
         self.T = Q[:, rank:]  # an orthonormal basis of the face
         self._factors: tuple[Host, Host, Host] | None = None  # R, and what it was factorised into
 
+    def _singular(self, R: Host) -> tuple[Host, Host]:
+        """The singular values and right vectors of R on the face."""
+        deadline.check(deadline.svd(len(R), self.T.shape[1]))
+        return np.linalg.svd(self.along(R), full_matrices=False)[1:]
+
     def along(self, R: Host) -> Host:
         """R on the basis of the face."""
-        return R @ self.T
+        return np.asarray(R @ self.T)
 
     def onto(self, off: Host) -> Host:
         """The smallest d with fixed d = off, where there is one."""
@@ -69,8 +76,7 @@ class Face:
         ``length`` is that of the whole R, ``size`` that of the slope's terms before they cancel.
         """
         if self._factors is None or self._factors[0] is not R:
-            deadline.check(deadline.svd(len(R), self.T.shape[1]))
-            _, s, vt = np.linalg.svd(self.along(R), full_matrices=False)
+            s, vt = self.known or self._singular(R)
             kept = s > max(R.shape) * EPS * length
             self._factors = R, s[kept], vt[kept]
         _, s, vt = self._factors

@@ -155,7 +155,8 @@ class Inequalities:
 
     def back(self, z: Host) -> Host:
         """B'z."""
-        return self.dense.T @ z[~self._single] + self._sums(self._entries * z[self._single])
+        single = self._sums(self._entries * z[self._single])
+        return np.asarray(single + self.dense.T @ z[~self._single] if len(self.dense) else single)
 
     def square(self, weights: Host) -> tuple[Host, Host]:
         """B' diag(weights) B of the rows of single variables, a diagonal; the others' weights."""
@@ -164,15 +165,15 @@ class Inequalities:
 
     def _sums(self, terms: Host) -> Host:
         """Of the terms of each variable."""
-        return np.bincount(self._columns, terms, minlength=self._shape[1])
+        return np.asarray(np.bincount(self._columns, terms, minlength=self._shape[1]))
 
 
 class NormalEquations:
     """(H + B' diag(weights) B) d + E'y = r with E d = 0, factorised.
 
-    Without E and pairs it is one matrix, unless it is a diagonal and a few rows. Otherwise H and the rows of single variables
-    are K, and all others C: with weights w of those of B (and infinite ones of E)
-    d = K^-1 (r - C'u), (C K^-1 C' + 1/w) u = C K^-1 r.
+    Without E and pairs it is one matrix, unless it is a diagonal and a few rows. Otherwise H and
+    the rows of single variables are K, and all others C: with weights w of those of B (and infinite
+    ones of E) d = K^-1 (r - C'u), (C K^-1 C' + 1/w) u = C K^-1 r.
     """
 
     def __init__(self, H: Curvature, B: Inequalities, weights: Host, E: Host) -> None:
@@ -205,14 +206,15 @@ class _Factor:
     def __init__(self, matrix: Host, diagonal: Host, size: float = 1.0) -> None:
         from scipy.linalg import LinAlgError, cho_factor
 
-        self._sum = matrix + np.diag(diagonal)
-        matrix = self._sum.copy()
-        entries = np.einsum("ii->i", matrix)  # a view
+        self._matrix, self._diagonal = matrix, diagonal
+        shifted = np.array(matrix, order="F")
+        entries = np.einsum("ii->i", shifted)  # a view
+        entries += diagonal
         added, self.is_sound = REGULARISATION, False
         while not self.is_sound and added < 1.0:
             entries += added * size
             try:
-                self._factor = cho_factor(matrix, check_finite=False)
+                self._factor = cho_factor(shifted, lower=True, check_finite=False)
                 self.is_sound = True
             except (LinAlgError, ValueError):
                 added *= 100.0
@@ -226,7 +228,7 @@ class _Factor:
         """The same to more digits, in particular without what was added."""
         found = self.solve(right)
         for _ in range(2):
-            found = found + self.solve(right - self._sum @ found)
+            found = found + self.solve(right - self._matrix @ found - self._diagonal * found)
         return found
 
 

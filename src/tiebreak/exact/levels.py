@@ -170,6 +170,8 @@ def _on_polyhedron(p: ScaledProblem, x0: Host, Z: Polyhedron, doubtful: bool) ->
     # 1. The lower level.
     paired = Z.lift is not None
     whole = PolyhedronSlice(Z.rows, Z.offset, null_basis(Z.equal), Z.equal, paired)
+    if g is p.g and not len(Z.equal) and p.rank.is_determined:
+        whole.known = p.factors(p.rank.low)
     g, u, settled = _lower(p, g, whole, Z.lifted(x0), basis)
     if p.rank.is_determined:
         u = refine(g, whole, Z.equal, u, basis)
@@ -179,8 +181,10 @@ def _on_polyhedron(p: ScaledProblem, x0: Host, Z: Polyhedron, doubtful: bool) ->
     doubt = _doubt(p, g, u, settled, whole, np.vstack([whole.rows[weights > 0.0], Z.equal]))
     # 2. The set of its solutions.
     equations, rank = np.vstack([rows, Z.equal]), p.rank
-    if Z.lift is not None or len(Z.equal):
-        rank = p.rank.of_pairs() if paired and p.rank.is_plain else decide_rank(equations, p.epsilon)
+    if paired and rank.is_plain:
+        rank = rank.of_pairs()
+    elif paired or len(Z.equal):
+        rank = decide_rank(equations, p.epsilon)
     N = null_basis(equations, p.epsilon, doubtful, rank)
     held = None if p.is_rescaled else rank.basis[:, : equations.shape[1] - N.shape[1]].T
     slice_of_Z = PolyhedronSlice(Z.rows, Z.offset, N, held, paired)
@@ -236,10 +240,9 @@ def _solution_set(
 
 def _common_null_basis(equations: Host, rows: Host, epsilon: float, doubtful: bool) -> Host:
     """Of the equations and of further rows of length 1, which may fix single variables."""
-    if np.any(np.count_nonzero(rows, axis=1) != 1):
-        return null_basis(np.vstack([equations, rows]), epsilon, doubtful)
-    free = ~np.any(rows != 0.0, axis=0)
-    inside = null_basis(equations[:, free], epsilon, doubtful)
+    single = np.count_nonzero(rows, axis=1) == 1
+    free = ~np.any(rows[single] != 0.0, axis=0)
+    inside = null_basis(np.vstack([equations, rows[~single]])[:, free], epsilon, doubtful)
     N = np.zeros((len(free), inside.shape[1]))
     N[free] = inside
     return N

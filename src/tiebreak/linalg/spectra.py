@@ -210,7 +210,7 @@ def _rank_modulo(A: Host, prime: int) -> int:
     return rank
 
 
-def _independent(panel: Host, prime: int) -> tuple[list[int], list[int]]:
+def _independent(panel: Host, prime: int) -> tuple[Host, Host]:
     """Rows and columns of the panel, as many of each as its rank is, whose entries have that rank.
 
     By elimination.
@@ -227,7 +227,7 @@ def _independent(panel: Host, prime: int) -> tuple[list[int], list[int]]:
         row = left[done] * pow(int(left[done, column]), -1, prime) % prime
         left[done + 1 :] = (left[done + 1 :] - left[done + 1 :, column, None] * row) % prime
         columns.append(column)
-    return [int(i) for i in order[: len(columns)]], columns
+    return order[: len(columns)], np.array(columns, dtype=np.int64)
 
 
 def _inverse(T: Host, prime: int) -> Host:

@@ -87,6 +87,28 @@ def longest_row(rows: Host) -> float:
     return top * math.sqrt(float(np.max(np.sum((rows / top) ** 2, axis=1), initial=0.0))) * SAFE
 
 
+def combined(rows: Host, target: Host) -> Host:
+    """Weights with which the rows add up to the target, or as nearly as they can.
+
+    By rows rows', refined, where that leaves no more than rounding; otherwise by least squares.
+    """
+    from scipy.linalg import LinAlgError, cho_factor, cho_solve
+
+    square, weights = rows @ rows.T, np.zeros(len(rows))
+    np.einsum("ii->i", square)[:] += 1e-14 * np.trace(square)
+    try:
+        factor = cho_factor(square)
+        for _ in range(3):
+            rest = target - rows.T @ weights
+            weights = weights + cho_solve(factor, rows @ rest)
+    except (LinAlgError, ValueError):
+        rest = target
+    if norm(rest) <= 64.0 * EPS * norm(target):
+        return np.asarray(weights)
+    deadline.check(deadline.svd(*rows.shape))
+    return np.asarray(np.linalg.lstsq(rows.T, target, rcond=None)[0])
+
+
 def least_stretch(rows: Host) -> float:
     """|rows d| >= this |d| for all d, surely; it may be negative.
 

@@ -12,6 +12,7 @@ from tiebreak.exact.constants import ACTIVE, SAFE
 from tiebreak.exact.interior_point import interior_point
 from tiebreak.exact.linear_programs import highs
 from tiebreak.exact.polyhedra import Polyhedron, polyhedron
+from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host, rounding_unit
 from tiebreak.linalg.host import host, norm
 from tiebreak.linalg.spectra import EPS
@@ -19,7 +20,6 @@ from tiebreak.sets.boxes import Box
 from tiebreak.sets.domains import Domain, Halfspace
 from tiebreak.sets.monotone import Monotone
 from tiebreak.sets.simplices import L1Ball, Simplex
-
 
 ABOUT = 1e-8  # a direction to four digits is as good as any
 
@@ -125,6 +125,13 @@ def forced_constraints(domain: Domain, s: Host, error: Host) -> Host:
     return np.zeros(0, dtype=bool)
 
 
+def complement(span: Host) -> Host:
+    """An orthonormal basis of what orthonormal rows leave, as columns."""
+    r, k = span.shape
+    deadline.check(0.5 * deadline.svd(k, r, whole=True))
+    return np.linalg.qr(span.T, mode="complete")[0][:, r:]
+
+
 def inward_direction(G: Host, span: Host, null: Host | None) -> Host | None:
     """A unit vector d with G d < 0 in all rows, as clearly as possible; None: none.
 
@@ -185,4 +192,4 @@ def _equal(M: Host) -> Host:
     try:
         return np.asarray(cho_solve(cho_factor(square), right))
     except (LinAlgError, ValueError):
-        return right
+        return np.asarray(right)

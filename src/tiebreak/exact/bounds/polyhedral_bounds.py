@@ -42,6 +42,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tiebreak.exact.bounds.curvature_bounds import (
+    combined,
     curvature_diagonal,
     curvature_kept,
     curvature_rows,
@@ -53,6 +54,7 @@ from tiebreak.exact.bounds.curvature_bounds import (
 )
 from tiebreak.exact.bounds.feasible_points import (
     FeasiblePoint,
+    complement,
     exact_polyhedron,
     feasible_point,
     forced_constraints,
@@ -160,8 +162,7 @@ def _ldexp(x: float, exponent: int) -> float:
 class SharedRows(NamedTuple):
     """B, on the variables that are not forced onto a bound: its smallest singular value, and so on.
 
-    ``span`` are orthonormal rows of the same span as those of B, ``null`` is a basis of what they
-    leave, unless that is most.
+    ``span`` are orthonormal rows of the same span as those of B.
     """
 
     free: Host
@@ -169,12 +170,6 @@ class SharedRows(NamedTuple):
     sigma: float
     span: Host
     tilt: float  # what <c, .> was multiplied by
-    null: Host | None = None
-
-    @property
-    def is_all(self) -> bool:
-        """Does B leave no direction?"""
-        return self.span.shape[0] == self.span.shape[1]
 
 
 class ProvedDistance(NamedTuple):
@@ -217,6 +212,7 @@ class AroundPoint:
         self._far = 0.0  # the distance for the last R
         self._known: dict[bytes, SharedRows | str] = {}
         self._directions: dict[bytes, Host | None] = {}
+        self._nulls: dict[bytes, Host] = {}
 
     def _balanced(self, slope: Host, equal: Host) -> tuple[Host, float, Host]:
         """slope + G'lambda + E'nu, small; the size of what was added up; and lambda.
@@ -285,7 +281,7 @@ class AroundPoint:
             return rows
         tilted = (delta + self.slope_ratio * moved) * SAFE
         far = math.hypot(moved, rows.tilt * tilted) / rows.sigma * SAFE
-        if not rows.is_all:
+        if len(rows.span) < rows.span.shape[1]:
             far = self._mixture(forced, rows, far)
             if not math.isfinite(far):
                 return NO_SLATER
@@ -323,8 +319,7 @@ class AroundPoint:
             span = np.zeros((0, B.shape[1]))
             return NO_RANK if len(tilts) > 1 else SharedRows(free, B, 1.0, span, tilt)
         deadline.check(deadline.svd(*B.shape))
-        has_null = len(B) < B.shape[1] <= 3 * len(B)
-        _, s, vt = np.linalg.svd(B, full_matrices=has_null)
+        _, s, vt = np.linalg.svd(B, full_matrices=False)
         noise = rounding_unit(EPS, *B.shape) * norm(B)
         rank = min(B.shape)
         if not s[rank - 1] > 2.0 * noise:
@@ -333,8 +328,7 @@ class AroundPoint:
                 return NO_RANK
         if rank < B.shape[1] and len(tilts) > 1:  # their sum is known up to rounding only
             return NO_RANK
-        null = vt[rank:].T if has_null or len(vt) == B.shape[1] else None
-        return SharedRows(free, B, float(s[rank - 1]) - noise, vt[:rank], tilt, null)
+        return SharedRows(free, B, float(s[rank - 1]) - noise, vt[:rank], tilt)
 
     # -- Slater's point
 
@@ -376,11 +370,20 @@ class AroundPoint:
             near = slack <= reach * far
             key = near.tobytes() + rows.free.tobytes()
             if key not in self._directions:
-                self._directions[key] = inward_direction(G[near], rows.span, rows.null)
+                self._directions[key] = inward_direction(G[near], rows.span, self._null(rows))
             direction = self._directions[key]
             if direction is None:  # nor for more constraints
                 return
             yield direction
+
+    def _null(self, rows: SharedRows) -> Host | None:
+        """An orthonormal basis of what the span leaves, None where that is most."""
+        if 3 * len(rows.span) < rows.span.shape[1]:
+            return None
+        key = rows.span.tobytes()
+        if key not in self._nulls:
+            self._nulls[key] = complement(rows.span)
+        return self._nulls[key]
 
     # -- from below
 
@@ -408,7 +411,7 @@ class AroundPoint:
         equal = Z.equal[~self.fixed]
         rows = np.vstack([C, c[None], equal])
         target = -slope.vector - np.ldexp(normal, -exponent)
-        weights = np.linalg.lstsq(rows.T, target, rcond=None)[0]
+        weights = combined(rows, target)
         y, nu = weights[: len(C)], float(weights[len(C)])
         rest, size, multipliers = self._balanced(slope.vector + rows.T @ weights, close.forced)
         size += norm(slope.vector) + norm(rows) * norm(weights)
