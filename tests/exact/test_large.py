@@ -181,12 +181,13 @@ def test_the_least_stretch_is_never_too_large():
         assert least_stretch(rows) >= 0.7 * smallest - 1e-13
 
 
-def test_combinations_of_rows(count):
+@pytest.mark.parametrize("tall", [0, 1])
+def test_combinations_of_rows(tall):
     rng = np.random.default_rng(9)
     for condition in (1.0, 1e6, 1e12):
         rows = orthonormal(rng, 6, 20) * np.geomspace(1.0, 1.0 / condition, 6)[:, None]
-        rows = np.vstack([rows, rows[:1]])
-        target = rows.T @ rng.standard_normal(7)
+        rows = np.vstack([rows, rows[:1], np.zeros((20 * tall, 20))])
+        target = rows.T @ rng.standard_normal(len(rows))
         assert np.linalg.norm(rows.T @ combined(rows, target) - target) <= 1e-13
         off = rng.standard_normal(20)
         left = off - rows.T @ combined(rows, off)

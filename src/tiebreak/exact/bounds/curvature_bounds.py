@@ -90,17 +90,21 @@ def longest_row(rows: Host) -> float:
 def combined(rows: Host, target: Host) -> Host:
     """Weights with which the rows add up to the target, or as nearly as they can.
 
-    By rows rows', refined, where that leaves no more than rounding; otherwise by least squares.
+    By rows rows' (or rows'rows, if that is smaller), refined, where that leaves no more than
+    rounding; otherwise by least squares.
     """
     from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-    square, weights = rows @ rows.T, np.zeros(len(rows))
+    m, n = rows.shape
+    deadline.check(0.2 * deadline.svd(m, n))
+    square, weights, rest = rows @ rows.T if m < n else rows.T @ rows, np.zeros(m), target
     np.einsum("ii->i", square)[:] += 1e-14 * np.trace(square)
     try:
         factor = cho_factor(square)
         for _ in range(3):
+            more = cho_solve(factor, rows @ rest if m < n else rest)
+            weights = weights + (more if m < n else rows @ more)
             rest = target - rows.T @ weights
-            weights = weights + cho_solve(factor, rows @ rest)
     except (LinAlgError, ValueError):
         rest = target
     if norm(rest) <= 64.0 * EPS * norm(target):
