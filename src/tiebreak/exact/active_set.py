@@ -1,7 +1,7 @@
 """Minimising a quadratic over a slice of a polyhedron: an active-set method, face by face.
 
 `search` is the algorithm; `PolyhedronSlice` poses its quadratic programs, one for each step of
-Newton's method, and `Face` is one linear-algebra problem: the inequalities that hold with equality.
+Newton's method.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tiebreak.exact.constants import ACTIVE, INDEPENDENT, PARALLEL
+from tiebreak.exact.faces import Face, face_of
 from tiebreak.exact.interior_point import Hint, interior_point
 from tiebreak.exact.linear_programs import linear_program
 from tiebreak.functions.parts import Slope
@@ -23,6 +24,8 @@ from tiebreak.linalg.spectra import EPS
 FACE_CHANGES = 40  # changes of the face before a general solver is asked where to go on:
 # its 60 factorisations at most then cost less than the search has
 LARGE, FACE_CHANGES_IF_LARGE = 2**12, 6  # of more than LARGE entries each change costs as much
+# as a few of its steps: there it is asked first, and then again
+TALL = 1.5  # times as many rows as columns: then fewer do
 KEPT_FACES = 4  # faces whose factors are kept, for the next step of Newton's method
 
 
@@ -35,7 +38,8 @@ def search(program: QuadraticProgram) -> Host:
     A face is the set of the inequalities that are held with equality.
 
     1. Begin at v = 0, on the face of all inequalities that are met there.
-    2. Once, after FACE_CHANGES: go to the point and face of a general solver, if that is lower.
+    2. Once, after FACE_CHANGES (or at once, if the first face was not the right one and faces are
+       LARGE): go to the point and face of a general solver, if that is lower.
     3. Within the face go along a ray without curvature, if the function falls along one, and
        otherwise to the lowest point of the face.
     4. If an inequality is met on the way, stop there and add it to the face; repeat from 2.
@@ -47,11 +51,13 @@ def search(program: QuadraticProgram) -> Host:
     Step 6 always descends, so that no face comes back.
     """
     faces, B = program.faces, program.faces.B
-    changes = FACE_CHANGES_IF_LARGE if B.size > LARGE else FACE_CHANGES
+    changes = FACE_CHANGES
+    if B.size > LARGE:
+        changes = FACE_CHANGES_IF_LARGE if faces.was_asked else 1
     v, face, is_lowest = np.zeros(B.shape[1]), program.slack <= 0.0, False  # 1.
     for change in range(changes + 10 * sum(B.shape)):
         deadline.check()
-        if change == changes:
+        if change == changes and not (is_lowest and program.is_minimiser(v, face)):
             v, face = program.ask_general_solver(v, face)  # 2.
             is_lowest = False
         if not is_lowest:
@@ -110,6 +116,11 @@ class QuadraticProgram(NamedTuple):
         is_lowest = length >= 1.0
         return v + min(length, 1.0) * lowest, face if is_lowest else face | stops, is_lowest
 
+    def is_minimiser(self, v: Host, face: Host) -> bool:
+        """Are all multipliers positive at the lowest point v of a face, by plain least squares?"""
+        weights, rest = self.faces.face(face).balance(self.slope(v))
+        return bool(np.all(weights >= 0.0)) and norm(rest) <= self.noise(v)
+
     def leave(self, v: Host, met: Host, direction: Host) -> tuple[float, Host]:
         """How far to go from v along the direction, and which inequalities are met there."""
         length, stops = self._reach(v, direction, met)
@@ -134,7 +145,7 @@ class QuadraticProgram(NamedTuple):
     def ask_general_solver(self, v: Host, face: Host) -> tuple[Host, Host]:
         """The point of a general solver and its face, if that is lower; otherwise v and face."""
         B, slack = self.faces.B, self.slack
-        hint = interior_point(self.M, self.q.vector, B, slack) if self.M.any() else self._vertex()
+        hint = self.faces.hint(self.M, self.q.vector, slack) if self.M.any() else self._vertex()
         if hint is None:
             return v, face
         point = hint.point
@@ -160,69 +171,29 @@ class QuadraticProgram(NamedTuple):
         return Hint(found, (slack - B @ found <= 1e-9 * (np.abs(slack) + norm(found)),))
 
 
-# --- faces ----------------------------------------------------------------------------------------
-
-
-class Face:
-    """{v : fixed v = 0}, for rows of length 1; by a factorisation of fixed'."""
-
-    def __init__(self, fixed: Host, k: int) -> None:
-        self.count, self._order = len(fixed), np.arange(len(fixed))
-        deadline.check(0.5 * deadline.svd(k, self.count, whole=True))
-        Q, triangle = np.linalg.qr(fixed.T, mode="complete")
-        if self.count > k or np.min(np.abs(np.diag(triangle)), initial=1.0) < INDEPENDENT:
-            from scipy.linalg import qr  # takes several times as long
-
-            deadline.check(deadline.svd(k, self.count, whole=True))
-            Q, triangle, self._order = qr(fixed.T, pivoting=True)
-        rank = int(np.count_nonzero(np.abs(np.diag(triangle)) > PARALLEL))
-        self._span, self._triangle = Q[:, :rank], triangle[:rank, :rank]
-        self._first = self._order[:rank]  # rows that all others depend on
-        self.T = Q[:, rank:]  # an orthonormal basis of the face
-        self._factors: tuple[Host, Host, Host] | None = None  # R, and what it was factorised into
-
-    def onto(self, off: Host) -> Host:
-        """The smallest d with fixed d = off, where there is one."""
-        from scipy.linalg import solve_triangular
-
-        return np.asarray(
-            self._span @ solve_triangular(self._triangle, off[self._first], trans="T")
-        )
-
-    def balance(self, slope: Host) -> tuple[Host, Host]:
-        """Weights that make slope + fixed'w smallest, and what is left."""
-        from scipy.linalg import solve_triangular
-
-        weights = np.zeros(self.count)
-        weights[self._first] = -solve_triangular(self._triangle, self._span.T @ slope)
-        return weights, np.asarray(self.T @ (self.T.T @ slope))
-
-    def step(self, R: Host, length: float, slope: Host, size: float) -> tuple[Host, Host]:
-        """The steps to the lowest point of ½|Rv|² + <slope, v>, and down where it is linear.
-
-        ``length`` is that of the whole R, ``size`` that of the slope's terms before they cancel.
-        """
-        if self._factors is None or self._factors[0] is not R:
-            deadline.check(deadline.svd(len(R), self.T.shape[1]))
-            _, s, vt = np.linalg.svd(R @ self.T, full_matrices=False)
-            kept = s > max(R.shape) * EPS * length
-            self._factors = R, s[kept], vt[kept]
-        _, s, vt = self._factors
-        q = self.T.T @ slope
-        across = vt @ q
-        rest = q - vt.T @ across
-        rest -= vt.T @ (vt @ rest)
-        ray = -rest if norm(rest) > ACTIVE * size else 0.0 * rest
-        return self.T @ (vt.T @ (-across / s / s)), self.T @ ray
+# --- slices ---------------------------------------------------------------------------------------
 
 
 class PolyhedronSlice:
-    """{x0 + N v} ∩ {rows x <= offset}. The last faces are kept, with their factors."""
+    """{x0 + N v} ∩ {rows x <= offset}. The last faces are kept, with their factors.
+
+    ``equal``: orthonormal rows that span what N leaves, if they are at hand; ``paired``: are the
+    variables p and q, of which all functions see p - q?
+    """
 
     is_factorised = False
 
-    def __init__(self, rows: Host, offset: Host, N: Host) -> None:
-        moving = rows @ N
+    def __init__(
+        self,
+        rows: Host,
+        offset: Host,
+        N: Host,
+        equal: Host | None = None,
+        paired: bool = False,
+    ) -> None:
+        self.equal, self.paired, self.was_asked = equal, paired, False
+        self.known: tuple[Host, Host] | None = None  # singular values and vectors of R on all of it
+        moving = _products(rows, N)
         lengths = np.sqrt(np.sum(moving * moving, axis=1))
         moves = lengths > PARALLEL
         self.rows, self.offset, self.N = rows[moves], offset[moves], N
@@ -234,7 +205,8 @@ class PolyhedronSlice:
     def face(self, on: Host) -> Face:
         """The face where these inequalities hold with equality."""
         key = on.tobytes()
-        found = self._kept.pop(key, None) or Face(self.B[on], self.N.shape[1])
+        found = self._kept.pop(key, None) or face_of(self.B[on])
+        found.known = None if on.any() else self.known
         self._kept[key] = found  # as the last one
         if len(self._kept) > KEPT_FACES:
             del self._kept[next(iter(self._kept))]
@@ -249,7 +221,7 @@ class PolyhedronSlice:
     def step(self, R: Host, slope: Slope, x: Host) -> Host:
         """The d that minimises ½|R d|² + <slope, d> over the slice seen from x."""
         if self._curvature is None or self._curvature[0] is not R:
-            self._curvature = R, R @ self.N
+            self._curvature = R, _reduced(R @ self.N)
         q, M = self.N.T @ slope.vector, self._curvature[1]
         if not len(self.B):
             whole = self.face(np.zeros(0, dtype=bool))
@@ -261,6 +233,18 @@ class PolyhedronSlice:
         here = slope._replace(vector=q + M.T @ (M @ back))
         program = QuadraticProgram(self, M, norm(R), here, *self.slack(x + self.N @ back))
         return np.asarray(self.N @ (back + search(program)))
+
+    def hint(self, M: Host, q: Host, slack: Host) -> Hint | None:
+        """About the minimiser of ½|M v|² + <q, v> over the slice, which `step` has asked for.
+
+        In x where there are few equations, for there most rows are about single variables.
+        """
+        self.was_asked = True
+        if self.equal is None or self._curvature is None or 2 * len(self.equal) > len(q):
+            return interior_point(M, q, self.B, slack)
+        R, slack = self._curvature[0], slack * self.lengths
+        found = interior_point(R, self.N @ q, self.rows, slack, self.equal, paired=self.paired)
+        return found if found is None else found._replace(point=self.N.T @ found.point)
 
     def balance(self, slope: Host, x: Host) -> tuple[Host, Host]:
         """The multipliers of all inequalities at x, and what they leave of the slope."""
@@ -306,6 +290,24 @@ class PolyhedronSlice:
         return weights, slope + B.T @ weights
 
 
+def _products(rows: Host, N: Host) -> Host:
+    """rows N, where many rows have one entry only."""
+    single = np.count_nonzero(rows, axis=1) == 1
+    found = np.empty((len(rows), N.shape[1]))
+    columns = np.nonzero(rows[single])[1]
+    found[single] = rows[single, columns][:, None] * N[columns]
+    found[~single] = rows[~single] @ N
+    return found
+
+
+def _reduced(M: Host) -> Host:
+    """A matrix with the same M'M, of no more rows than columns where M has many more."""
+    if len(M) < TALL * M.shape[1]:
+        return M
+    deadline.check(0.5 * deadline.svd(*M.shape))
+    return np.asarray(np.linalg.qr(M, mode="r"))
+
+
 def can_be_strict(B: Host) -> Host | None:
     """Which of the inequalities B v <= 0 can hold strictly, all of these at once; rows of length 1.
 
@@ -313,7 +315,7 @@ def can_be_strict(B: Host) -> Host | None:
     a mean of directions that loosen some of them loosens all of these. None where HiGHS fails.
     """
     m, k = B.shape
-    v = Face(B, k).onto(np.full(m, -1.0))
+    v = face_of(B).onto(np.full(m, -1.0))
     if np.all(B @ v <= -0.5) and np.max(np.abs(v), initial=0.0) < 1.0 / INDEPENDENT:
         return np.ones(m, dtype=bool)  # as where the rows are independent
     known = np.zeros(m, dtype=bool)

@@ -1,6 +1,6 @@
 """About where a quadratic program has its minimiser, and which inequalities are active there.
 
-    minimise ½|M v|² + <q, v>   over   { v : B v <= slack }
+    minimise ½|M v|² + <q, v>   over   { v : B v <= slack, E v = 0 }
 
 Mehrotra's predictor-corrector method (SIAM J. Optim. 1992) with dense matrices. It squares M, so
 that the answer has eight digits or so: a hint which inequalities hold with equality.
@@ -19,6 +19,8 @@ from tiebreak.linalg.host import norm
 MAX_STEPS = 60  # 10 to 30 are usual
 CENTRAL_PATH_END = 1e-12  # mean product of slack and multiplier: more than M'M has digits for
 SHARE_OF_WAY = 0.995  # to the boundary, as is usual for this method
+STALLED = 5  # steps that do not halve the mean product, if that is small, are rounding
+IMPOSSIBLE = 1e-8  # weights of the inequalities with B'z = 0, relative, but slack'z < 0: Farkas
 REGULARISATION = 1e-14  # of |M|², added to all curvatures so that the matrix can be factorised
 
 
@@ -29,36 +31,58 @@ class Hint(NamedTuple):
     guesses: tuple[Host, ...]
 
 
-def interior_point(M: Host, q: Host, B: Host, slack: Host) -> Hint | None:
-    """A point close to the minimiser; None where the method finds nothing. M and q are not 0.
+def interior_point(
+    M: Host,
+    q: Host,
+    rows: Host,
+    slack: Host,
+    equal: Host | None = None,
+    *,
+    paired: bool = False,
+    end: float = CENTRAL_PATH_END,
+) -> Hint | None:
+    """A point close to the minimiser; None where the method finds nothing, or that there is none.
 
     With slacks s >= 0, B v + s = slack, and multipliers z >= 0: optimal is M'M v + q + B'z = 0
     with s z = 0. A step of Newton's method on these, s z = mu, is (M'M + B' diag(z/s) B) dv = r.
+
+    Args:
+        M, q: not 0; M may be a diagonal.
+        rows: B.
+        slack: of the inequalities at v = 0; it may be negative.
+        equal: E, with orthonormal rows.
+        paired: is v = (a, b) and M (a - b) what counts?
+        end: the mean product of slack and multiplier at which it ends.
     """
     M_norm, q_norm = norm(M), norm(q)
     unit = q_norm / M_norm / M_norm  # of v, so that M and q are 1 in size
-    M, q, slack = M / M_norm, q / q_norm, slack / unit
-    H = M.T @ M
-    system = NormalEquations(H, B, np.ones(len(B)))
-    v = system.solve(-q + B.T @ slack)  # with M and B of size 1 it can be factorised
-    s, z = slack - B @ v, B @ v - slack
+    q, slack = q / q_norm, slack / unit
+    H, B = Curvature(M / M_norm, paired), Inequalities(rows)
+    E = np.zeros((0, len(q))) if equal is None else equal
+    system = NormalEquations(H, B, np.ones(len(slack)), E)
+    v = system.solve(-q + B.back(slack))  # with M and B of size 1 it can be factorised
+    s, z = slack - B.times(v), B.times(v) - slack
     s, z = s + max(-1.5 * float(np.min(s)), 0.0), z + max(-1.5 * float(np.min(z)), 0.0)
     both = float(s @ z)
     if both > 0.0:
         s, z = s + 0.5 * both / float(np.sum(z)), z + 0.5 * both / float(np.sum(s))
     s, z = np.maximum(s, 1e-8), np.maximum(z, 1e-8)
-    found = None
+    found, before = None, [np.inf] * STALLED
     for _ in range(MAX_STEPS):
-        rest = H @ v + q + B.T @ z, B @ v + s - slack
+        pull = B.back(z)
+        rest = H.times(v) + q + pull, B.times(v) + s - slack
         mu = float(s @ z) / len(s)
         if not np.isfinite(norm(v) + mu):
             break
+        if norm(pull - E.T @ (E @ pull)) <= IMPOSSIBLE * float(np.sum(z)) and slack @ z < 0.0:
+            return None
         # Slacks of 0 without a multiplier are about sqrt(mu). First all small slacks, for a row too
         # many is let go with all others at once; then those smaller than their multipliers.
         found = Hint(unit * v, (s <= mu**0.25, z > s))
-        system = NormalEquations(H, B, z / s)
-        if mu <= CENTRAL_PATH_END or not system.is_sound:
+        system = NormalEquations(H, B, z / s, E)
+        if mu <= end or 1e-6 > mu > 0.5 * before[-STALLED] or not system.is_sound:
             break
+        before.append(mu)
         _, ds, dz = _direction(system, rest, s, z, s * z)
         length = min(_reach(s, ds), _reach(z, dz), 1.0)
         after = float((s + length * ds) @ (z + length * dz)) / len(s)
@@ -74,8 +98,8 @@ def _direction(
 ) -> tuple[Host, Host, Host]:
     """dv, ds and dz that remove the residuals of both conditions, and reduce s z by ``fall``."""
     dual, primal = rest
-    dv = system.solve(-dual - system.B.T @ ((z * primal - fall) / s))
-    ds = -primal - system.B @ dv
+    dv = system.solve(-dual - system.B.back((z * primal - fall) / s))
+    ds = -primal - system.B.times(dv)
     return dv, ds, -(fall + z * ds) / s
 
 
@@ -85,27 +109,159 @@ def _reach(s: Host, ds: Host) -> float:
     return float(np.min(-s[down] / ds[down], initial=np.inf))
 
 
-class NormalEquations:
-    """(H + B' diag(weights) B), factorised."""
+# --- linear algebra -------------------------------------------------------------------------------
 
-    def __init__(self, H: Host, B: Host, weights: Host) -> None:
+
+class Curvature:
+    """M'M, or its diagonal where that is all; for pairs (a, b) that of M (a - b)."""
+
+    def __init__(self, M: Host, paired: bool) -> None:
+        self.paired = paired
+        if M.ndim == 1:
+            self.matrix = M * M
+            return
+        n = M.shape[1] // 2 if paired else M.shape[1]
+        self.matrix = M[:, :n].T @ M[:, :n]
+        diagonal = np.diag(self.matrix).copy()
+        if np.count_nonzero(self.matrix) == np.count_nonzero(diagonal):
+            self.matrix = diagonal
+
+    def times(self, v: Host) -> Host:
+        """M'M v."""
+        if self.paired:
+            half = self._times(v[: len(v) // 2] - v[len(v) // 2 :])
+            return np.append(half, -half)
+        return self._times(v)
+
+    def _times(self, v: Host) -> Host:
+        return np.asarray(self.matrix * v if self.matrix.ndim == 1 else self.matrix @ v)
+
+
+class Inequalities:
+    """The rows B of some inequalities, of which many may be about single variables."""
+
+    def __init__(self, B: Host) -> None:
+        self._single = np.count_nonzero(B, axis=1) == 1
+        self._columns = np.nonzero(B[self._single])[1]
+        self._entries, self.dense = B[self._single, self._columns], B[~self._single]
+        self._shape = B.shape
+
+    def times(self, v: Host) -> Host:
+        """B v."""
+        found = np.empty(self._shape[0])
+        found[self._single] = self._entries * v[self._columns]
+        found[~self._single] = self.dense @ v
+        return found
+
+    def back(self, z: Host) -> Host:
+        """B'z."""
+        single = self._sums(self._entries * z[self._single])
+        return np.asarray(single + self.dense.T @ z[~self._single] if len(self.dense) else single)
+
+    def square(self, weights: Host) -> tuple[Host, Host]:
+        """B' diag(weights) B of the rows of single variables, a diagonal; the others' weights."""
+        single = self._sums(self._entries * self._entries * weights[self._single])
+        return single, weights[~self._single]
+
+    def _sums(self, terms: Host) -> Host:
+        """Of the terms of each variable."""
+        return np.asarray(np.bincount(self._columns, terms, minlength=self._shape[1]))
+
+
+class NormalEquations:
+    """(H + B' diag(weights) B) d + E'y = r with E d = 0, factorised.
+
+    Without E and pairs it is one matrix, unless it is a diagonal and a few rows. Otherwise H and
+    the rows of single variables are K, and all others C: with weights w of those of B (and infinite
+    ones of E) d = K^-1 (r - C'u), (C K^-1 C' + 1/w) u = C K^-1 r.
+    """
+
+    def __init__(self, H: Curvature, B: Inequalities, weights: Host, E: Host) -> None:
+        self.B, self._rows = B, B.dense[:0]
+        diagonal, others = B.square(weights)
+        n, rows = len(H.matrix), len(B.dense) + len(E)
+        deadline.check(0.1 * deadline.svd(rows + n, n))
+        if H.paired or len(E) or (H.matrix.ndim == 1 and 2 * rows < n):
+            self._rows = np.vstack([B.dense, E])
+            self._kernel = _Kernel(H.matrix, diagonal, H.paired)
+            self._across = self._kernel.solve(self._rows.T)
+            matrix = self._rows @ self._across
+            softness = np.append(1.0 / others, np.zeros(len(E)))
+            self._small = _Factor(matrix, softness, 1e-3 * np.trace(matrix))
+        else:
+            scaled = np.sqrt(others)[:, None] * B.dense
+            matrix = np.diag(H.matrix) if H.matrix.ndim == 1 else H.matrix
+            self._kernel = _Kernel(matrix + scaled.T @ scaled, diagonal, False)
+        self.is_sound = self._kernel.is_sound and (not len(self._rows) or self._small.is_sound)
+
+    def solve(self, right: Host) -> Host:
+        """d for this right side."""
+        d = self._kernel.solve(right)
+        return d - self._across @ self._small.refined(self._rows @ d) if len(self._rows) else d
+
+
+class _Factor:
+    """matrix + diag(diagonal), factorised; with a little more where that is needed."""
+
+    def __init__(self, matrix: Host, diagonal: Host, size: float = 1.0) -> None:
         from scipy.linalg import LinAlgError, cho_factor
 
-        deadline.check(0.1 * deadline.svd(len(B) + len(H), len(H)))
-        scaled = np.sqrt(weights)[:, None] * B
-        self.B, matrix = B, H + scaled.T @ scaled
-        diagonal = np.einsum("ii->i", matrix)  # a view
+        self._matrix, self._diagonal = matrix, diagonal
+        shifted = np.array(matrix, order="F")
+        entries = np.einsum("ii->i", shifted)  # a view
+        entries += diagonal
         added, self.is_sound = REGULARISATION, False
         while not self.is_sound and added < 1.0:
-            diagonal += added
+            entries += added * size
             try:
-                self._factor = cho_factor(matrix)
+                self._factor = cho_factor(shifted, lower=True, check_finite=False)
                 self.is_sound = True
             except (LinAlgError, ValueError):
                 added *= 100.0
 
     def solve(self, right: Host) -> Host:
-        """The solution for this right side."""
         from scipy.linalg import cho_solve
 
-        return np.asarray(cho_solve(self._factor, right))
+        return np.asarray(cho_solve(self._factor, right, check_finite=False))
+
+    def refined(self, right: Host) -> Host:
+        """The same to more digits, in particular without what was added."""
+        found = self.solve(right)
+        for _ in range(2):
+            found = found + self.solve(right - self._matrix @ found - self._diagonal * found)
+        return found
+
+
+class _Kernel:
+    """H + diag(d), factorised; for pairs (a, b) the H of a - b.
+
+    Then d_1 a + d_2 b is the sum of both right sides, and what is left is H + d_1 d_2/(d_1 + d_2).
+    """
+
+    def __init__(self, H: Host, d: Host, paired: bool) -> None:
+        self._paired, self.is_sound = paired, True
+        if paired:
+            self._first, second = d[: len(H)], d[len(H) :]
+            self._sum = self._first + second
+            d = self._first * (second / self._sum)
+        if H.ndim == 1:
+            self._diagonal = H + d + REGULARISATION
+        else:
+            self._factor = _Factor(H, d)
+            self.is_sound = self._factor.is_sound
+        self._is_diagonal = H.ndim == 1
+
+    def solve(self, right: Host) -> Host:
+        """The solution; of several right sides, the columns, too."""
+        if not self._paired:
+            return self._base(right)
+        n = len(self._sum)
+        mean = ((right[:n] + right[n:]).T / self._sum).T
+        share = self._first / self._sum
+        apart = self._base(right[:n] - (self._first * mean.T).T)
+        return np.concatenate([mean + ((1.0 - share) * apart.T).T, mean - (share * apart.T).T])
+
+    def _base(self, right: Host) -> Host:
+        if self._is_diagonal:
+            return np.asarray((right.T / self._diagonal).T)
+        return self._factor.solve(right)

@@ -22,6 +22,7 @@ from tiebreak.exact.newton import SetSlice, minimise, refine
 from tiebreak.exact.polyhedra import Polyhedron, polyhedron
 from tiebreak.exact.scaled_problem import ScaledProblem
 from tiebreak.functions.parts import LeastSquaresPart, LinearPart, LogisticPart, Parts
+from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import host, norm, product
 from tiebreak.linalg.rank import Rank, as_it_is, decide_rank, null_basis
@@ -32,6 +33,8 @@ from tiebreak.sets.domains import Space
 NO_SLOPE = 1e-12  # relative: smaller slopes are rounding errors; between this and TOUCHING, perhaps
 NO_ROOM = 3e-7  # of the radius: a slice of a ball this small is a point, for its distance from the
 # center is the radius up to a share of 5e-14
+
+CLEARLY_CURVED = 1e-8  # of the eigenvalues of R'R the smallest, relative: then there is no doubt
 
 NO_PROGRAM = "HiGHS found no solution of the linear program of the sparsest lower minimiser"
 HARDLY_FALLS = "whether {} is not determined: it hardly falls, if at all"
@@ -75,7 +78,7 @@ def solve(p: ScaledProblem, x0: Host, doubtful: bool) -> ExactSolution:
 
 def no_lower_minimum(p: ScaledProblem) -> Recession:
     """A direction of Z along which g falls without end, None where it has a minimiser."""
-    if p.is_bounded:
+    if p.is_bounded or p.g.only(LeastSquaresPart):
         return Recession(None)
     Z, g = p.polyhedron(), p.g
     curved = [part.rows for part in g.parts if not isinstance(part, LogisticPart | LinearPart)]
@@ -165,7 +168,10 @@ def _on_polyhedron(p: ScaledProblem, x0: Host, Z: Polyhedron, doubtful: bool) ->
         f, g, rows = f.composed(Z.lift), g.composed(Z.lift), rows @ Z.lift
         basis = Z.lift.T @ basis / math.sqrt(2.0)
     # 1. The lower level.
-    whole = PolyhedronSlice(Z.rows, Z.offset, null_basis(Z.equal))
+    paired = Z.lift is not None
+    whole = PolyhedronSlice(Z.rows, Z.offset, null_basis(Z.equal), Z.equal, paired)
+    if g is p.g and not len(Z.equal) and p.rank.is_determined:
+        whole.known = p.factors(p.rank.low)
     g, u, settled = _lower(p, g, whole, Z.lifted(x0), basis)
     if p.rank.is_determined:
         u = refine(g, whole, Z.equal, u, basis)
@@ -175,10 +181,13 @@ def _on_polyhedron(p: ScaledProblem, x0: Host, Z: Polyhedron, doubtful: bool) ->
     doubt = _doubt(p, g, u, settled, whole, np.vstack([whole.rows[weights > 0.0], Z.equal]))
     # 2. The set of its solutions.
     equations, rank = np.vstack([rows, Z.equal]), p.rank
-    if Z.lift is not None or len(Z.equal):
+    if paired and rank.is_plain:
+        rank = rank.of_pairs()
+    elif paired or len(Z.equal):
         rank = decide_rank(equations, p.epsilon)
     N = null_basis(equations, p.epsilon, doubtful, rank)
-    slice_of_Z = PolyhedronSlice(Z.rows, Z.offset, N)
+    held = None if p.is_rescaled else rank.basis[:, : equations.shape[1] - N.shape[1]].T
+    slice_of_Z = PolyhedronSlice(Z.rows, Z.offset, N, held, paired)
     presses = weights > max(TOUCHING * slope.size, INDEPENDENT * float(np.max(weights, initial=0)))
     pressing = whole.rows[presses]
     faces, dimension = _solution_set(p, Z, slice_of_Z, equations, pressing, u, doubtful)
@@ -213,8 +222,8 @@ def _solution_set(
     weights <rows, d>. Of the others that are met at u a linear program finds them.
     """
     if len(pressing):
-        equations = np.vstack([equations, pressing])
-        faces = PolyhedronSlice(Z.rows, Z.offset, null_basis(equations, p.epsilon, doubtful))
+        N = _common_null_basis(equations, pressing, p.epsilon, doubtful)
+        faces, equations = PolyhedronSlice(Z.rows, Z.offset, N), np.vstack([equations, pressing])
     met = faces.slack(u, TOUCHING)[0] == 0.0
     can_move = can_be_strict(faces.B[met])
     if can_move is None:
@@ -227,6 +236,16 @@ def _solution_set(
         moves = np.linalg.svd(Z.lift @ faces.N, compute_uv=False)
         dimension = int(np.count_nonzero(moves > TOUCHING))
     return faces, dimension
+
+
+def _common_null_basis(equations: Host, rows: Host, epsilon: float, doubtful: bool) -> Host:
+    """Of the equations and of further rows of length 1, which may fix single variables."""
+    single = np.count_nonzero(rows, axis=1) == 1
+    free = ~np.any(rows[single] != 0.0, axis=0)
+    inside = null_basis(np.vstack([equations, rows[~single]])[:, free], epsilon, doubtful)
+    N = np.zeros((len(free), inside.shape[1]))
+    N[free] = inside
+    return N
 
 
 # --- one level ------------------------------------------------------------------------------------
@@ -305,6 +324,11 @@ def _flat(R: Host, N: Host) -> Host:
     """A basis of the v with R N v = 0, each row of R in its own units."""
     lengths = np.sqrt(np.sum(R * R, axis=1))
     along = (R[lengths > 0.0] / lengths[lengths > 0.0, None]) @ N
+    if along.shape[0] >= along.shape[1] > 0:
+        deadline.check(0.2 * deadline.svd(*along.shape))
+        squares = np.linalg.eigvalsh(along.T @ along)
+        if squares[0] > CLEARLY_CURVED * squares[-1]:
+            return np.zeros((along.shape[1], 0))
     return null_basis(along, found=decide_rank(along, units=as_it_is(along)))
 
 
@@ -345,7 +369,12 @@ def _doubt(
     if not settled or math.isinf(slope.error):
         return NOT_SETTLED
     least = 1e3 * (whole.normal(slope, x)[1] + slope.error)
-    counted = decide_rank(np.vstack([g.without_negligible(x, least).rows(), pressing])).low
+    seen = g.without_negligible(x, least)
+    if sum(map(len, seen.blocks())) == sum(map(len, g.blocks())):
+        return ""
+    if len(pressing) >= p.n and decide_rank(pressing).low == p.n:
+        return ""
+    counted = decide_rank(np.vstack([seen.rows(), pressing])).low
     return LARGE_MARGINS if counted < decide_rank(np.vstack([g.rows(), pressing])).low else ""
 
 

@@ -14,17 +14,20 @@ import numpy as np
 
 from tiebreak.exact.active_set import PolyhedronSlice
 from tiebreak.exact.ball import BallSlice
-from tiebreak.exact.constants import PARALLEL
+from tiebreak.exact.faces import face_of
 from tiebreak.functions.parts import LinearPart, Parts
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
-from tiebreak.linalg.rank import null_basis
 from tiebreak.linalg.spectra import EPS
 
 MAX_NEWTON_STEPS = 100  # ten or so are usual; margins that grow with every step gain 1 each
 SMALL_CHANGE = 1e-6  # of margins, and of x relative: steps below it are quadratically convergent,
 # so that one which no longer shrinks is rounding
+
+TALL = 2  # times as many rows as columns: then fewer do
+WELL_CONDITIONED = 1e-10  # the smallest of the eigenvalues of R'R over the largest: it errs by less
+# than 1e-5, relative, in all directions, and so much is left of the error of x in each step
 
 SetSlice = BallSlice | PolyhedronSlice
 
@@ -58,9 +61,8 @@ def refine(h: Parts, faces: PolyhedronSlice, equal: Host, x: Host, basis: Host) 
     rows = np.vstack([faces.pressing(slope, x), equal])
     if not len(rows):
         return x
-    deadline.check(0.5 * deadline.svd(*rows.shape))
-    weights = np.linalg.lstsq(rows.T, -slope, rcond=PARALLEL)[0]
-    face = PolyhedronSlice(faces.rows, faces.offset, null_basis(rows))
+    weights, _ = face_of(rows).balance(slope)
+    face = PolyhedronSlice(faces.rows, faces.offset, face_of(rows).T)
     balanced = Parts(h.n, (*h.parts, LinearPart(1.0, rows, weights)))
     better, settled = _newton(h, face, x, basis, balanced)
     return better if settled else x
@@ -93,8 +95,8 @@ def _newton(
         slope = (balanced or near).slope(x)
         if R is None or not h.is_quadratic:
             R = near.curvature(x, above=far)
-            if basis is not None and not where.is_factorised:
-                R = (R @ basis) @ basis.T
+            if not where.is_factorised:
+                R = _small_root(R, basis, keeps_digits=h.is_quadratic)
         if basis is not None and balanced is None:
             slope = slope._replace(vector=basis @ (basis.T @ slope.vector))
         d = where.step(R, slope, x)
@@ -113,13 +115,43 @@ def _newton(
     return x, h.is_quadratic or where.normal(slope, x)[1] <= 8.0 * slope.error < math.inf
 
 
+def _small_root(R: Host, basis: Host | None, keeps_digits: bool) -> Host:
+    """A matrix with the same R'R on the span of the basis, of no more rows than columns; 0 beside.
+
+    From R'R itself where that has all digits that a step of Newton's method needs, unless R is to
+    serve for all steps (``keeps_digits``); otherwise by a factorisation of R.
+    """
+    m, n = R.shape
+    if m < TALL * n:
+        return R if basis is None else (R @ basis) @ basis.T
+    V = np.eye(n) if basis is None else basis
+    if not keeps_digits:
+        deadline.check(0.1 * deadline.svd(m, n))
+        values, vectors = np.linalg.eigh(V.T @ (R.T @ R) @ V)
+        if len(values) and values[0] > WELL_CONDITIONED * values[-1]:
+            return np.asarray(np.sqrt(values)[:, None] * (V @ vectors).T)
+    deadline.check(0.5 * deadline.svd(m, n))
+    _, sigma, vt = np.linalg.svd((np.linalg.qr(R, mode="r") @ V) @ V.T)
+    kept = sigma > m * EPS * norm(R)
+    return np.asarray(sigma[kept, None] * vt[kept])
+
+
 def _line_search(h: Parts, x: Host, d: Host) -> float:
-    """How far to go along d: all the way unless h rises there, then to its lowest point."""
+    """How far to go along d: all the way unless h rises there, then to its lowest point.
+
+    By the rule of Illinois: secants, of which an end that stays counts half.
+    """
     derivative = h.along(x, d)
-    if derivative(1.0) <= 0.0:
+    low, high, at_high = 0.0, 1.0, derivative(1.0)
+    if at_high <= 0.0:
         return 1.0
-    low, high = 0.0, 1.0
-    while high - low > 1e-3 * low and high > 1e-12:
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if derivative(middle) < 0.0 else (low, middle)
+    at_low = derivative(0.0)
+    while high - low > 1e-2 * low and high > 1e-12 and at_low < 0.0:
+        share = max(-at_low / (at_high - at_low), 1e-3)
+        middle = low + share * (high - low)
+        slope = derivative(middle)
+        if slope < 0.0:
+            low, at_low, at_high = middle, slope, 0.5 * at_high
+        else:
+            high, at_high, at_low = middle, slope, 0.5 * at_low
     return high

@@ -162,6 +162,12 @@ class LogisticPart(Part):
         start, change = self.rows @ x, self.rows @ d
         return lambda step: -self.weight * float(change @ self._slopes(start + step * change))
 
+    def lifted(self, lift: float) -> LogisticPart:
+        """The same with another lift; what is known about the rows is kept."""
+        found = replace(self, lift=lift)
+        found.__dict__.update(sliced=self.sliced, norm=self.norm)
+        return found
+
     def scaled(self, top: int) -> Part:
         """The rows stay, for margins have a scale of their own."""
         return LogisticPart(math.ldexp(self.weight, -top), self.rows)
@@ -321,7 +327,9 @@ class Parts:
         if not self.logistic or not self.only(LogisticPart):
             return self
         lift = max(min(float(np.min(part.rows @ x)) for part in self.logistic), 0.0)
-        return Parts(self.n, tuple(replace(part, lift=lift) for part in self.logistic))
+        if all(part.lift == lift for part in self.logistic):
+            return self
+        return Parts(self.n, tuple(part.lifted(lift) for part in self.logistic))
 
     def along(self, x: Host, d: Host) -> Callable[[float], float]:
         """step -> the derivative of h(x + step d)."""

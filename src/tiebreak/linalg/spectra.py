@@ -15,7 +15,8 @@ EPS = 2.0**-52
 GAP = 1e3  # singular values that are so many times larger than rounding leave no doubt
 ALIKE_EXPONENTS = 5  # rows and columns within 2^5 ~ sqrt(GAP) of one another are left as they are
 FEW_UNITS = 64  # rounding errors are a few units in the last place of the numbers they come from
-ELIMINATION_LIMIT = 2**26  # products of residues: about a second in NumPy
+ELIMINATION_LIMIT = 2**28  # products of residues: about a second in NumPy
+PANEL = 32  # columns that are eliminated together: sums of 32 products below 2^47 are exact
 
 
 def extreme_eigenvalues(
@@ -184,26 +185,66 @@ def _may_be_prime(n: int, base: int) -> bool:
 
 
 def _rank_modulo(A: Host, prime: int) -> int:
-    """The rank of A's residues modulo a prime, by elimination."""
+    """The rank of A's residues modulo a prime, by elimination, some columns at a time.
+
+    With k independent rows P of these columns, T their entries in k independent columns J, all
+    other rows lose A_J T^-1 A_P: then they are 0 there. What is left are products of matrices.
+    """
     deadline.check()
     mantissa, exponent = np.frexp(A)
     power = exponent - int(exponent.min(initial=0))
     powers = np.array([pow(2, int(k), prime) for k in range(int(power.max(initial=0)) + 1)])
     rest = (mantissa * 2.0**53).astype(np.int64) % prime * powers[power] % prime
-    deadline.check()
     if rest.shape[0] < rest.shape[1]:
         rest = rest.T.copy()
     rank = 0
-    for column in range(rest.shape[1]):
+    while rest.size:
         deadline.check()
-        found = np.flatnonzero(rest[rank:, column])
+        panel, rest = rest[:, :PANEL], rest[:, PANEL:]
+        rows, columns = _independent(panel, prime)
+        others = np.delete(np.arange(len(panel)), rows)
+        rank += len(rows)
+        inverse = _inverse(panel[np.ix_(rows, columns)], prime)
+        factors = _times_modulo(panel[np.ix_(others, columns)], inverse, prime)
+        rest = (rest[others] - _times_modulo(factors, rest[rows], prime)) % prime
+    return rank
+
+
+def _independent(panel: Host, prime: int) -> tuple[Host, Host]:
+    """Rows and columns of the panel, as many of each as its rank is, whose entries have that rank.
+
+    By elimination.
+    """
+    left, order = panel.copy(), np.arange(len(panel))
+    columns: list[int] = []
+    for column in range(panel.shape[1]):
+        done = len(columns)
+        found = np.flatnonzero(left[done:, column])
         if not found.size:
             continue
-        pivot = rank + int(found[0])
-        rest[[rank, pivot]] = rest[[pivot, rank]]
-        row = rest[rank] * pow(int(rest[rank, column]), -1, prime) % prime
-        rest[rank + 1 :] = (rest[rank + 1 :] - rest[rank + 1 :, column, None] * row) % prime
-        rank += 1
-        if rank == rest.shape[0]:
-            break
-    return rank
+        swapped = [done + int(found[0]), done]
+        left[[done, swapped[0]]], order[[done, swapped[0]]] = left[swapped], order[swapped]
+        row = left[done] * pow(int(left[done, column]), -1, prime) % prime
+        left[done + 1 :] = (left[done + 1 :] - left[done + 1 :, column, None] * row) % prime
+        columns.append(column)
+    return order[: len(columns)], np.array(columns, dtype=np.int64)
+
+
+def _inverse(T: Host, prime: int) -> Host:
+    """Modulo the prime, by elimination."""
+    k = len(T)
+    both = np.hstack([T, np.eye(k, dtype=np.int64)])
+    for i in range(k):
+        pivot = i + int(np.flatnonzero(both[i:, i])[0])
+        both[[i, pivot]] = both[[pivot, i]]
+        both[i] = both[i] * pow(int(both[i, i]), -1, prime) % prime
+        others = np.arange(k) != i
+        both[others] = (both[others] - both[others, i, None] * both[i]) % prime
+    return np.asarray(both[:, k:])
+
+
+def _times_modulo(A: Host, B: Host, prime: int) -> Host:
+    """A B for residues: of halves of 16 bits of A, so that no sum of PANEL products is rounded."""
+    high, low, right = A >> 16, A & 0xFFFF, B.astype(np.float64)
+    parts = [(half.astype(np.float64) @ right).astype(np.int64) % prime for half in (high, low)]
+    return (parts[0] * (1 << 16) + parts[1]) % prime

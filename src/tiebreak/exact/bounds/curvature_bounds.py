@@ -15,7 +15,7 @@ from tiebreak.functions.parts import (
     Parts,
     QuadraticPart,
 )
-from tiebreak.linalg import spectra
+from tiebreak.linalg import deadline, spectra
 from tiebreak.linalg.arrays import Host, rounding_unit
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.spectra import EPS, GAP
@@ -85,6 +85,46 @@ def longest_row(rows: Host) -> float:
     """The length of the longest row."""
     top = float(np.max(np.abs(rows), initial=0.0)) or 1.0
     return top * math.sqrt(float(np.max(np.sum((rows / top) ** 2, axis=1), initial=0.0))) * SAFE
+
+
+def combined(rows: Host, target: Host) -> Host:
+    """Weights with which the rows add up to the target, or as nearly as they can.
+
+    By rows rows' (or rows'rows, if that is smaller), refined, where that leaves no more than
+    rounding; otherwise by least squares.
+    """
+    from scipy.linalg import LinAlgError, cho_factor, cho_solve
+
+    m, n = rows.shape
+    deadline.check(0.2 * deadline.svd(m, n))
+    square, weights, rest = rows @ rows.T if m < n else rows.T @ rows, np.zeros(m), target
+    np.einsum("ii->i", square)[:] += 1e-14 * np.trace(square)
+    try:
+        factor = cho_factor(square)
+        for _ in range(3):
+            more = cho_solve(factor, rows @ rest if m < n else rest)
+            weights = weights + (more if m < n else rows @ more)
+            rest = target - rows.T @ weights
+    except (LinAlgError, ValueError):
+        rest = target
+    if norm(rest) <= 64.0 * EPS * norm(target):
+        return np.asarray(weights)
+    deadline.check(deadline.svd(*rows.shape))
+    return np.asarray(np.linalg.lstsq(rows.T, target, rcond=None)[0])
+
+
+def least_stretch(rows: Host) -> float:
+    """|rows d| >= this |d| for all d, surely; it may be negative.
+
+    By the eigenvalues of rows'rows, where rounding changes the smallest by less than its half.
+    """
+    size, unit = norm(rows), rounding_unit(EPS, *rows.shape)
+    smallest = float(np.linalg.eigvalsh(rows.T @ rows)[0])
+    noise = 4.0 * unit * size * size
+    if smallest > 2.0 * noise:
+        return math.sqrt(smallest - noise) / SAFE
+    deadline.check(deadline.svd(*rows.shape))
+    return float(np.linalg.svd(rows, compute_uv=False)[-1]) - unit * size
 
 
 def curvature_error(h: Parts, x: Host, R: Host, least: float) -> float:

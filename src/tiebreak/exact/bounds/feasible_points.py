@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
 from tiebreak.exact.constants import ACTIVE, SAFE
-from tiebreak.exact.linear_programs import linear_program
+from tiebreak.exact.interior_point import interior_point
+from tiebreak.exact.linear_programs import highs
 from tiebreak.exact.polyhedra import Polyhedron, polyhedron
+from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host, rounding_unit
 from tiebreak.linalg.host import host, norm
 from tiebreak.linalg.spectra import EPS
@@ -17,6 +20,8 @@ from tiebreak.sets.boxes import Box
 from tiebreak.sets.domains import Domain, Halfspace
 from tiebreak.sets.monotone import Monotone
 from tiebreak.sets.simplices import L1Ball, Simplex
+
+ABOUT = 1e-8  # a direction to four digits is as good as any
 
 
 class FeasiblePoint(NamedTuple):
@@ -120,27 +125,71 @@ def forced_constraints(domain: Domain, s: Host, error: Host) -> Host:
     return np.zeros(0, dtype=bool)
 
 
-def inward_direction(G: Host, null: Host) -> Host | None:
-    """A unit vector d of the span with G d < 0 in all rows, as clearly as possible; None: none."""
-    M = G @ null
+def complement(span: Host) -> Host:
+    """An orthonormal basis of what orthonormal rows leave, as columns."""
+    r, k = span.shape
+    deadline.check(0.5 * deadline.svd(k, r, whole=True))
+    return np.linalg.qr(span.T, mode="complete")[0][:, r:]
+
+
+def inward_direction(G: Host, span: Host, null: Host | None) -> Host | None:
+    """A unit vector d with G d < 0 in all rows, as clearly as possible; None: none.
+
+    It is orthogonal to the span, orthonormal rows; ``null`` is a basis of what that leaves, or None
+    where that is most.
+    """
     best, clearest = None, 0.0
-    candidates = [np.linalg.lstsq(M, -np.ones(len(M)), rcond=1e-10)[0]]
-    for attempt in range(2):
-        for w in candidates:
-            d = null @ w
-            length = norm(d)
-            d = d / length if length > 0.0 else d
-            clear = -float(np.max(G @ d))
-            if clear > clearest:
-                best, clearest = d, clear
-        if attempt or clearest * math.sqrt(len(G)) > 0.1:  # more than this is not to be had
+    for d in _candidates(G, span, null):
+        length = norm(d)
+        d = d / length if length > 0.0 else d
+        clear = -float(np.max(G @ d))
+        if clear > clearest:
+            best, clearest = d, clear
+        if clearest * math.sqrt(len(G)) > 0.1:  # more than this is not to be had
             break
-        k = M.shape[1]
-        found = linear_program(
-            np.append(np.zeros(k), -1.0),
-            np.hstack([M, np.ones((len(M), 1))]),
-            np.zeros(len(M)),
-            [(-1.0, 1.0)] * k + [(None, 1.0)],
-        )
-        candidates = [] if found is None else [found[:k]]
     return best
+
+
+def _candidates(G: Host, span: Host, null: Host | None) -> Iterator[Host]:
+    """Some directions d along which G may be negative in all rows, orthogonal to the span."""
+    if null is not None:
+        none = np.zeros((0, null.shape[1]))
+        yield from (null @ w for w in _candidates(G @ null, none, None))
+        return
+    near, k = -np.sum(G, axis=0) if len(span) else _equal(G), G.shape[1]
+    near = near - span.T @ (span @ near)
+    yield near
+    # The shortest d with G d <= -1 is the clearest of all directions.
+    lengths = np.sqrt(np.sum(G * G, axis=1))
+    if near.any() and lengths.all():
+        slack = -(1.0 + G @ near) / lengths
+        rows = G / lengths[:, None]
+        short = interior_point(np.ones(k), near, rows, slack, span, end=ABOUT)
+        if short is None:  # some combination of the rows is 0: no direction is clear of all
+            return
+        d = near + short.point
+        yield d
+        if np.all(G @ d < -0.5):
+            return
+    found = highs(
+        np.append(np.zeros(k), -1.0),
+        A_ub=np.hstack([G, np.ones((len(G), 1))]),
+        b_ub=np.zeros(len(G)),
+        A_eq=np.hstack([span, np.zeros((len(span), 1))]),
+        b_eq=np.zeros(len(span)),
+        bounds=[(-1.0, 1.0)] * k + [(None, 1.0)],
+    )
+    if found is not None:
+        yield np.asarray(found.x[:k])
+
+
+def _equal(M: Host) -> Host:
+    """About the shortest w for which all entries of M w are about -1, if there is one."""
+    from scipy.linalg import LinAlgError, cho_factor, cho_solve
+
+    square, right = M.T @ M, -np.sum(M, axis=0)
+    np.einsum("ii->i", square)[:] += 1e-12 * np.trace(square)
+    try:
+        return np.asarray(cho_solve(cho_factor(square), right))
+    except (LinAlgError, ValueError):
+        return np.asarray(right)

@@ -42,16 +42,19 @@ from typing import NamedTuple
 import numpy as np
 
 from tiebreak.exact.bounds.curvature_bounds import (
+    combined,
     curvature_diagonal,
     curvature_kept,
     curvature_rows,
     is_convex,
     largest_curvature,
     largest_slope_ratio,
+    least_stretch,
     longest_row,
 )
 from tiebreak.exact.bounds.feasible_points import (
     FeasiblePoint,
+    complement,
     exact_polyhedron,
     feasible_point,
     forced_constraints,
@@ -61,7 +64,7 @@ from tiebreak.exact.bounds.feasible_points import (
 from tiebreak.exact.constants import SAFE
 from tiebreak.exact.polyhedra import Polyhedron
 from tiebreak.functions.parts import LeastSquaresPart, LinearPart, LogisticPart, Parts
-from tiebreak.linalg import spectra
+from tiebreak.linalg import deadline, spectra
 from tiebreak.linalg.arrays import TINY, Host, rounding_unit
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.spectra import EPS, GAP
@@ -159,13 +162,13 @@ def _ldexp(x: float, exponent: int) -> float:
 class SharedRows(NamedTuple):
     """B, on the variables that are not forced onto a bound: its smallest singular value, and so on.
 
-    ``null`` is a basis of the directions that B leaves, None where there are none.
+    ``span`` are orthonormal rows of the same span as those of B.
     """
 
     free: Host
     B: Host
     sigma: float
-    null: Host | None
+    span: Host
     tilt: float  # what <c, .> was multiplied by
 
 
@@ -206,8 +209,10 @@ class AroundPoint:
         self.margins = max((float(np.max(np.abs(p.rows @ at))) for p in margins), default=0.0)
         rest, rounding, _ = self._balanced(self.s, np.zeros(len(Z.rows), dtype=bool))
         self.residual = (norm(rest) + self.s_error + self.unit * rounding) * SAFE
+        self._far = 0.0  # the distance for the last R
         self._known: dict[bytes, SharedRows | str] = {}
         self._directions: dict[bytes, Host | None] = {}
+        self._nulls: dict[bytes, Host] = {}
 
     def _balanced(self, slope: Host, equal: Host) -> tuple[Host, float, Host]:
         """slope + G'lambda + E'nu, small; the size of what was added up; and lambda.
@@ -253,7 +258,8 @@ class AroundPoint:
             found = self._within(R)
             if not (isinstance(found, str) and found == TOO_FAR):
                 return found
-            R *= 4.0
+            # The distance grows with the root of R: just above this it is not too far.
+            R = max(4.0 * R, 1.5 * self._far * (self._far / R))
         return TOO_FAR
 
     def _within(self, R: float) -> ProvedDistance | Host | str:
@@ -275,10 +281,11 @@ class AroundPoint:
             return rows
         tilted = (delta + self.slope_ratio * moved) * SAFE
         far = math.hypot(moved, rows.tilt * tilted) / rows.sigma * SAFE
-        if rows.null is not None:
+        if len(rows.span) < rows.span.shape[1]:
             far = self._mixture(forced, rows, far)
             if not math.isfinite(far):
                 return NO_SLATER
+        self._far = far
         return ProvedDistance(far, delta, moved, tilted, forced) if far < R else TOO_FAR
 
     def _rows(self, forced: Host) -> SharedRows | str:
@@ -309,19 +316,19 @@ class AroundPoint:
         dense = dense[np.any(dense != 0.0, axis=1)]
         B, raw = np.vstack([*blocks, size * dense]), np.vstack([*raws, dense])
         if not B.size:
-            null = np.eye(B.shape[1]) if B.shape[1] else None
-            return NO_RANK if len(tilts) > 1 else SharedRows(free, B, 1.0, null, tilt)
-        _, s, vt = np.linalg.svd(B, full_matrices=len(B) < B.shape[1])
+            span = np.zeros((0, B.shape[1]))
+            return NO_RANK if len(tilts) > 1 else SharedRows(free, B, 1.0, span, tilt)
+        deadline.check(deadline.svd(*B.shape))
+        _, s, vt = np.linalg.svd(B, full_matrices=False)
         noise = rounding_unit(EPS, *B.shape) * norm(B)
         rank = min(B.shape)
         if not s[rank - 1] > 2.0 * noise:
             rank = int(np.count_nonzero(s > GAP * noise))
             if not rank or spectra.exact_rank(raw) != rank:
                 return NO_RANK
-        null = vt[rank:].T if rank < B.shape[1] else None
-        if null is not None and len(tilts) > 1:  # their sum is known up to rounding only
+        if rank < B.shape[1] and len(tilts) > 1:  # their sum is known up to rounding only
             return NO_RANK
-        return SharedRows(free, B, float(s[rank - 1]) - noise, null, tilt)
+        return SharedRows(free, B, float(s[rank - 1]) - noise, vt[:rank], tilt)
 
     # -- Slater's point
 
@@ -351,6 +358,8 @@ class AroundPoint:
                 continue
             share = float(np.max(violated / (violated + margin))) * SAFE
             best = min(best, (far + share * (length + off + far)) * SAFE)
+            if best <= 2.0 * far:  # it is not less than far for any other
+                break
         return best
 
     def _inward_directions(
@@ -361,12 +370,20 @@ class AroundPoint:
             near = slack <= reach * far
             key = near.tobytes() + rows.free.tobytes()
             if key not in self._directions:
-                assert rows.null is not None
-                self._directions[key] = inward_direction(G[near], rows.null)
+                self._directions[key] = inward_direction(G[near], rows.span, self._null(rows))
             direction = self._directions[key]
             if direction is None:  # nor for more constraints
                 return
             yield direction
+
+    def _null(self, rows: SharedRows) -> Host | None:
+        """An orthonormal basis of what the span leaves, None where that is most."""
+        if 3 * len(rows.span) < rows.span.shape[1]:
+            return None
+        key = rows.span.tobytes()
+        if key not in self._nulls:
+            self._nulls[key] = complement(rows.span)
+        return self._nulls[key]
 
     # -- from below
 
@@ -394,7 +411,7 @@ class AroundPoint:
         equal = Z.equal[~self.fixed]
         rows = np.vstack([C, c[None], equal])
         target = -slope.vector - np.ldexp(normal, -exponent)
-        weights = np.linalg.lstsq(rows.T, target, rcond=None)[0]
+        weights = combined(rows, target)
         y, nu = weights[: len(C)], float(weights[len(C)])
         rest, size, multipliers = self._balanced(slope.vector + rows.T @ weights, close.forced)
         size += norm(slope.vector) + norm(rows) * norm(weights)
@@ -419,8 +436,7 @@ class AroundPoint:
         rows = np.vstack([F / (length or 1.0), C, Z.equal, Z.rows[forced | pressing]])
         if len(rows) < self.n:
             return math.inf
-        smallest = float(np.linalg.svd(rows, compute_uv=False)[-1])
-        tau = smallest - rounding_unit(EPS, *rows.shape) * norm(rows)
+        tau = least_stretch(rows)
         m = r / tau * SAFE if tau > 0.0 else math.inf
         if not m <= float(np.min(multipliers, where=pressing, initial=math.inf)):
             return math.inf

@@ -1,0 +1,119 @@
+"""One linear-algebra problem: the inequalities that hold with equality on a face."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tiebreak.exact.constants import ACTIVE, INDEPENDENT, PARALLEL
+from tiebreak.linalg import deadline
+from tiebreak.linalg.arrays import Host
+from tiebreak.linalg.host import norm
+from tiebreak.linalg.spectra import EPS
+
+
+def face_of(fixed: Host) -> Face:
+    """{v : fixed v = 0}, for rows of length 1."""
+    single = np.count_nonzero(fixed, axis=1) == 1
+    if single.any():
+        columns = np.nonzero(fixed[single])[1]
+        if len(np.unique(columns)) == len(columns):
+            return BoundedFace(fixed, single, columns)
+    return Face(fixed, fixed.shape[1])
+
+
+class Face:
+    """{v : fixed v = 0}, for rows of length 1; by a factorisation of fixed'."""
+
+    known: tuple[Host, Host] | None = None  # the singular values and vectors of R, if at hand
+
+    def __init__(self, fixed: Host, k: int) -> None:
+        self.count, self._order = len(fixed), np.arange(len(fixed))
+        deadline.check(0.5 * deadline.svd(k, self.count, whole=True))
+        Q, triangle = np.linalg.qr(fixed.T, mode="complete")
+        if self.count > k or np.min(np.abs(np.diag(triangle)), initial=1.0) < INDEPENDENT:
+            from scipy.linalg import qr  # takes several times as long
+
+            deadline.check(deadline.svd(k, self.count, whole=True))
+            Q, triangle, self._order = qr(fixed.T, pivoting=True)
+        rank = int(np.count_nonzero(np.abs(np.diag(triangle)) > PARALLEL))
+        self._span, self._triangle = Q[:, :rank], triangle[:rank, :rank]
+        self._first = self._order[:rank]  # rows that all others depend on
+        self.T = Q[:, rank:]  # an orthonormal basis of the face
+        self._factors: tuple[Host, Host, Host] | None = None  # R, and what it was factorised into
+
+    def _singular(self, R: Host) -> tuple[Host, Host]:
+        """The singular values and right vectors of R on the face."""
+        deadline.check(deadline.svd(len(R), self.T.shape[1]))
+        return np.linalg.svd(self.along(R), full_matrices=False)[1:]
+
+    def along(self, R: Host) -> Host:
+        """R on the basis of the face."""
+        return np.asarray(R @ self.T)
+
+    def onto(self, off: Host) -> Host:
+        """The smallest d with fixed d = off, where there is one."""
+        if not self.count:
+            return np.zeros(len(self.T))
+        from scipy.linalg import solve_triangular
+
+        return np.asarray(
+            self._span @ solve_triangular(self._triangle, off[self._first], trans="T")
+        )
+
+    def balance(self, slope: Host) -> tuple[Host, Host]:
+        """Weights that make slope + fixed'w smallest, and what is left."""
+        from scipy.linalg import solve_triangular
+
+        weights = np.zeros(self.count)
+        if not self.count:
+            return weights, slope
+        weights[self._first] = -solve_triangular(self._triangle, self._span.T @ slope)
+        return weights, np.asarray(self.T @ (self.T.T @ slope))
+
+    def step(self, R: Host, length: float, slope: Host, size: float) -> tuple[Host, Host]:
+        """The steps to the lowest point of ½|Rv|² + <slope, v>, and down where it is linear.
+
+        ``length`` is that of the whole R, ``size`` that of the slope's terms before they cancel.
+        """
+        if self._factors is None or self._factors[0] is not R:
+            s, vt = self.known or self._singular(R)
+            kept = s > max(R.shape) * EPS * length
+            self._factors = R, s[kept], vt[kept]
+        _, s, vt = self._factors
+        q = self.T.T @ slope
+        across = vt @ q
+        rest = q - vt.T @ across
+        rest -= vt.T @ (vt @ rest)
+        ray = -rest if norm(rest) > ACTIVE * size else 0.0 * rest
+        return self.T @ (vt.T @ (-across / s / s)), self.T @ ray
+
+
+class BoundedFace(Face):
+    """The same where some rows fix single variables: the others are about the rest of them."""
+
+    def __init__(self, fixed: Host, single: Host, columns: Host) -> None:
+        k = fixed.shape[1]
+        self.count, self._single, self._columns = len(fixed), single, columns
+        self._entries, free = fixed[single, columns], np.ones(k, dtype=bool)
+        free[columns] = False
+        self._free, dense = free, fixed[~single]
+        self._dense, self._rest = dense, Face(dense[:, free], int(np.count_nonzero(free)))
+        self.T = np.zeros((k, self._rest.T.shape[1]))
+        self.T[free] = self._rest.T
+        self._factors = None
+
+    def along(self, R: Host) -> Host:
+        return R[:, self._free] @ self._rest.T if len(self._dense) else R[:, self._free]
+
+    def onto(self, off: Host) -> Host:
+        d = np.zeros(len(self.T))
+        d[self._columns] = off[self._single] / self._entries
+        d[self._free] = self._rest.onto(off[~self._single] - self._dense @ d)
+        return d
+
+    def balance(self, slope: Host) -> tuple[Host, Host]:
+        weights, rest = np.zeros(self.count), np.zeros(len(slope))
+        weights[~self._single], rest[self._free] = self._rest.balance(slope[self._free])
+        held = slope + self._dense.T @ weights[~self._single]
+        weights[self._single] = -held[self._columns] / self._entries
+        return weights, rest
