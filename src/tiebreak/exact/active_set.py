@@ -192,7 +192,6 @@ class PolyhedronSlice:
         paired: bool = False,
     ) -> None:
         self.equal, self.paired, self.was_asked = equal, paired, False
-        self.known: tuple[Host, Host] | None = None  # singular values and vectors of R on all of it
         moving = _products(rows, N)
         lengths = np.sqrt(np.sum(moving * moving, axis=1))
         moves = lengths > PARALLEL
@@ -206,7 +205,6 @@ class PolyhedronSlice:
         """The face where these inequalities hold with equality."""
         key = on.tobytes()
         found = self._kept.pop(key, None) or face_of(self.B[on])
-        found.known = None if on.any() else self.known
         self._kept[key] = found  # as the last one
         if len(self._kept) > KEPT_FACES:
             del self._kept[next(iter(self._kept))]

@@ -24,8 +24,6 @@ def face_of(fixed: Host) -> Face:
 class Face:
     """{v : fixed v = 0}, for rows of length 1; by a factorisation of fixed'."""
 
-    known: tuple[Host, Host] | None = None  # the singular values and vectors of R, if at hand
-
     def __init__(self, fixed: Host, k: int) -> None:
         self.count, self._order = len(fixed), np.arange(len(fixed))
         deadline.check(0.5 * deadline.svd(k, self.count, whole=True))
@@ -76,7 +74,7 @@ class Face:
         ``length`` is that of the whole R, ``size`` that of the slope's terms before they cancel.
         """
         if self._factors is None or self._factors[0] is not R:
-            s, vt = self.known or self._singular(R)
+            s, vt = self._singular(R)
             kept = s > max(R.shape) * EPS * length
             self._factors = R, s[kept], vt[kept]
         _, s, vt = self._factors

@@ -170,8 +170,6 @@ def _on_polyhedron(p: ScaledProblem, x0: Host, Z: Polyhedron, doubtful: bool) ->
     # 1. The lower level.
     paired = Z.lift is not None
     whole = PolyhedronSlice(Z.rows, Z.offset, null_basis(Z.equal), Z.equal, paired)
-    if g is p.g and not len(Z.equal) and p.rank.is_determined:
-        whole.known = p.factors(p.rank.low)
     g, u, settled = _lower(p, g, whole, Z.lifted(x0), basis)
     if p.rank.is_determined:
         u = refine(g, whole, Z.equal, u, basis)
