@@ -13,11 +13,12 @@ from tiebreak.algorithms.common import is_due
 from tiebreak.driver.counted import Counted
 from tiebreak.driver.result import Row
 from tiebreak.linalg import deadline
-from tiebreak.linalg.arrays import Array
+from tiebreak.linalg.arrays import TINY, Array
 from tiebreak.problem import Problem, with_smooth_parts
 from tiebreak.proofs.accumulator import BoundAccumulator
 from tiebreak.proofs.bounds import Sums
 from tiebreak.proofs.certificate import UNDERFLOW, Certificate, Certifier, Proved, Standing
+from tiebreak.proofs.evidence import value_error
 
 
 class Intermediate(NamedTuple):
@@ -89,6 +90,7 @@ class Run:
         # and what is proved of it.
         self._asked: tuple[Any, Any, tuple[float, float]] | None = None
         self._stated: tuple[Array, Sums, Certificate] | None = None
+        self._x0 = x0
         f1, g1 = (h.sized(x0, problem.domain.project) for h in problem.smooth_parts)
         self.upper, self.lower = Counted(f1), Counted(g1)
         self.problem = with_smooth_parts(problem, self.upper, self.lower)
@@ -208,10 +210,15 @@ class Run:
             self.certifier.value_errors(x, *values), self.absolute, self.relative, strict=True,
         ):  # fmt: skip
             scale = max(abs(value), abs(first))
-            if scale <= error:
+            # At x0 too: a value that drowns in its own terms at x alone is no reason to ask less.
+            if scale <= error and abs(first) <= self._rounding_at_start(h, first):
                 scale = max(scale, h.magnitude(h.extent(x), value, 0.0))
             asked.append(a + r * scale + UNDERFLOW)
         return asked[0], asked[1]
+
+    def _rounding_at_start(self, h: Counted, value: float) -> float:
+        """A bound on the rounding error of the value of h at x0."""
+        return value_error(h, self._x0, h.extent(self._x0), value, abs(value), 0.0) + TINY
 
     @property
     def standing(self) -> Standing:

@@ -81,6 +81,7 @@ class QuadraticProgram(NamedTuple):
     faces: PolyhedronSlice
     M: Host  # R N: the curvature on the slice
     size: float  # |R|
+    rounding: float  # singular values of M up to this are none
     q: Slope
     slack: Host
     least: Host  # slacks up to this are 0
@@ -108,7 +109,7 @@ class QuadraticProgram(NamedTuple):
 
     def descend_within(self, v: Host, face: Host) -> tuple[Host, Host, bool]:
         """One step on the face: where it ends, on which face, and is that its lowest point?"""
-        lowest, ray = self.faces.face(face).step(self.M, self.size, self.slope(v), self.q.size)
+        lowest, ray = self.faces.face(face).step(self.M, self.rounding, self.slope(v), self.q.size)
         length, stops = self._reach(v, ray, face)
         if math.isfinite(length):  # an inequality ends the ray
             return v + length * ray, face | stops, False
@@ -216,20 +217,24 @@ class PolyhedronSlice:
         least = share * (norm(x) + np.abs(self.offset)) / self.lengths
         return np.where(slack <= least, 0.0, slack), least
 
-    def step(self, R: Host, slope: Slope, x: Host) -> Host:
-        """The d that minimises ½|R d|² + <slope, d> over the slice seen from x."""
+    def step(self, R: Host, slope: Slope, x: Host, rows: int = 0) -> Host:
+        """The d that minimises ½|R d|² + <slope, d> over the slice seen from x.
+
+        ``rows``: of the matrix that R stands for, where it has more.
+        """
+        rounding = max(rows, *R.shape) * EPS * norm(R)
         if self._curvature is None or self._curvature[0] is not R:
             self._curvature = R, _reduced(R @ self.N)
         q, M = self.N.T @ slope.vector, self._curvature[1]
         if not len(self.B):
             whole = self.face(np.zeros(0, dtype=bool))
-            return np.asarray(self.N @ whole.step(M, norm(R), q, slope.size)[0])
+            return np.asarray(self.N @ whole.step(M, rounding, q, slope.size)[0])
         # First back onto the inequalities that are met: long steps have left them by rounding.
         off = (self.offset - self.rows @ x) / self.lengths
         on = self.slack(x)[0] == 0.0
         back = self.face(on).onto(off[on]) if off[on].any() else np.zeros(len(q))
         here = slope._replace(vector=q + M.T @ (M @ back))
-        program = QuadraticProgram(self, M, norm(R), here, *self.slack(x + self.N @ back))
+        program = QuadraticProgram(self, M, norm(R), rounding, here, *self.slack(x + self.N @ back))
         return np.asarray(self.N @ (back + search(program)))
 
     def hint(self, M: Host, q: Host, slack: Host) -> Hint | None:

@@ -30,14 +30,14 @@ class BallSlice:
         self.extent, self.is_factorised = radius, known is not None
         self._factors: tuple[Host, Host, Host] | None = None  # R, and what it was factorised into
 
-    def step(self, R: Host, slope: Slope, x: Host) -> Host:
+    def step(self, R: Host, slope: Slope, x: Host, rows: int = 0) -> Host:
         """The d that minimises ½|R d|² + <slope, d> over the slice seen from x.
 
         One singular value decomposition and one scalar root. In the coordinates of R's singular
         vectors, z(mu) = -(a + mu w)/(s² + mu), where w is x seen from the center and a the slope;
         mu = 0, or the root of |w + z(mu)| = radius.
         """
-        s, vt = self._singular(R)
+        s, vt = self._singular(R, rows)
         a, w = vt @ (self.N.T @ slope.vector), vt @ (self.N.T @ (x - self.center))
         flat = s == 0.0
         a[flat & (np.abs(a) <= ACTIVE * slope.size)] = 0.0
@@ -55,7 +55,7 @@ class BallSlice:
             z = -(a + mu * w) / (square + mu) if mu < math.inf else b * (self.radius / norm(b)) - w
         return np.asarray(self.N @ (vt.T @ z))
 
-    def _singular(self, R: Host) -> tuple[Host, Host]:
+    def _singular(self, R: Host, rows: int) -> tuple[Host, Host]:
         """All singular values and right vectors of R on the slice; once where R stays the same."""
         if self._known is not None:
             return self._known
@@ -64,7 +64,7 @@ class BallSlice:
             deadline.check(deadline.svd(m, k, whole=m < k))
             _, s, vt = np.linalg.svd(R @ self.N, full_matrices=m < k)
             s = np.append(s, np.zeros(len(vt) - len(s)))
-            s[s <= max(R.shape) * EPS * norm(R)] = 0.0
+            s[s <= max(rows, *R.shape) * EPS * norm(R)] = 0.0
             self._factors = R, s, vt
         return self._factors[1:]
 

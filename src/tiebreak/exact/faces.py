@@ -8,7 +8,6 @@ from tiebreak.exact.constants import ACTIVE, INDEPENDENT, PARALLEL
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
-from tiebreak.linalg.spectra import EPS
 
 
 def face_of(fixed: Host) -> Face:
@@ -68,14 +67,15 @@ class Face:
         weights[self._first] = -solve_triangular(self._triangle, self._span.T @ slope)
         return weights, np.asarray(self.T @ (self.T.T @ slope))
 
-    def step(self, R: Host, length: float, slope: Host, size: float) -> tuple[Host, Host]:
+    def step(self, R: Host, rounding: float, slope: Host, size: float) -> tuple[Host, Host]:
         """The steps to the lowest point of ½|Rv|² + <slope, v>, and down where it is linear.
 
-        ``length`` is that of the whole R, ``size`` that of the slope's terms before they cancel.
+        Singular values of R up to ``rounding`` are none; ``size`` is that of the slope's terms
+        before they cancel.
         """
         if self._factors is None or self._factors[0] is not R:
             s, vt = self._singular(R)
-            kept = s > max(R.shape) * EPS * length
+            kept = s > rounding
             self._factors = R, s[kept], vt[kept]
         _, s, vt = self._factors
         q = self.T.T @ slope

@@ -22,6 +22,7 @@ from tiebreak.linalg.host import norm
 from tiebreak.linalg.spectra import EPS
 
 MAX_NEWTON_STEPS = 100  # ten or so are usual; margins that grow with every step gain 1 each
+PATIENCE = 3  # refinements of a quadratic's minimiser that do not halve the step: all is rounding
 SMALL_CHANGE = 1e-6  # of margins, and of x relative: steps below it are quadratically convergent,
 # so that one which no longer shrinks is rounding
 
@@ -87,19 +88,21 @@ def _newton(
         balanced: h plus a linear function that is constant on the slice, such that their slopes
             cancel; then what is left is known to more digits.
     """
-    before, far = math.inf, not h.is_quadratic and balanced is None
+    before, stalled, far = math.inf, 0, not h.is_quadratic and balanced is None
     R: Host | None = None
+    rows = 0
     for _ in range(MAX_NEWTON_STEPS):
         deadline.check()
         near = h if far or balanced is not None else h.magnified(x)
         slope = (balanced or near).slope(x)
         if R is None or not h.is_quadratic:
             R = near.curvature(x, above=far)
+            rows = len(R)
             if not where.is_factorised:
                 R = _small_root(R, basis, keeps_digits=h.is_quadratic)
         if basis is not None and balanced is None:
             slope = slope._replace(vector=basis @ (basis.T @ slope.vector))
-        d = where.step(R, slope, x)
+        d = where.step(R, slope, x, rows)
         length, change = norm(d), h.largest_change(d)
         if far:
             far = change > 1.0
@@ -108,6 +111,9 @@ def _newton(
         x = x + (d if h.is_quadratic else _line_search(near, x, d) * d)
         stalls = length > 0.5 * before and length <= SMALL_CHANGE * norm(x)
         if change <= SMALL_CHANGE and (stalls or length <= 2.0 * EPS * norm(x)):
+            return x, True
+        stalled += length > 0.5 * before
+        if h.is_quadratic and stalled >= PATIENCE:
             return x, True
         before = length
     near = h if balanced is not None else h.magnified(x)
