@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 
 from tiebreak.functions.base import Function, Minorant
 from tiebreak.functions.penalties import split
@@ -46,9 +47,6 @@ class BoundAccumulator:
         (zero,) = arrays.doubles([arrays.zeros_like(x0)])
         self._nothing = Model(0.0, 0.0, 0.0, zero, 0.0, 0.0, 0.0)
         self._search = Search(problem, zero)
-        self._growth = 0.0
-        if isinstance(problem.domain, Space):  # a factorisation, for the proof alone
-            self._growth = deadline.unless_too_long(lambda: problem.lower.growth, 0.0)
         self.refuted = False  # was a promise of the user seen to be false?
         self.is_steep = False  # was f seen to rise faster than its Lipschitz constant allows?
         self.part_sizes = (0.0, 0.0)  # of f and g, where they are sums whose parts may cancel
@@ -92,11 +90,22 @@ class BoundAccumulator:
     def _measure(self) -> None:
         """The sizes of all that waits, and what its values say: the questions to a device."""
         self.catch_up()  # in the order of the steps
-        values = [value for evidence in self._queue.measure() for value in evidence.values]
+        waiting = self._queue.measure()
+        values = [value for evidence in waiting for value in evidence.values]
         if values:
             self._lower_ghat(values)
-        if values and self._growth > 0.0:
+        # Not for the start alone, nor where a method has bounds of its own: it costs too much.
+        has_stepped = any(evidence.lower or evidence.cuts for evidence in waiting)
+        has_bounds = any(evidence.intervals is not None for evidence in waiting)
+        if values and has_stepped and not has_bounds and self._growth > 0.0:
             self._raise_lower_bound([near for _, _, near in values])
+
+    @cached_property
+    def _growth(self) -> float:
+        """Of the lower level on R^n: a factorisation, for the proof alone."""
+        if not isinstance(self.problem.domain, Space):
+            return 0.0
+        return deadline.unless_too_long(lambda: self.problem.lower.growth, 0.0)
 
     # -- values of g ----------------------------------------------------------------------------
 
