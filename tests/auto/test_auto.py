@@ -272,6 +272,7 @@ def test_what_was_proved_before_a_polish_is_not_lost_at_the_end_of_steps_or_time
             assert proved <= next(row.iteration for row in rows if row.lower_gap <= 1e-3 * 0.5) + 1
             assert whole.nit > proved + 5
     # A refinement whose point is never proved: time strikes while it is at work.
+    monkeypatch.setattr("tiebreak.auto.portfolio.AGAIN", 1e6)
     monkeypatch.setattr(
         BregmanIteration, "step", lambda self, problem, state: clock.wait(0.01) or state
     )
