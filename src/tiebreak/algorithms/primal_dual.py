@@ -14,6 +14,7 @@ from tiebreak.algorithms.base import Method, StateReport
 from tiebreak.algorithms.common import (
     check_positive,
     first_curvature,
+    is_due,
     out_of_bounds,
     rounding_of_rise,
     typical_curvature,
@@ -22,6 +23,7 @@ from tiebreak.algorithms.common import (
     with_violations,
 )
 from tiebreak.algorithms.fista import need_joint_prox
+from tiebreak.algorithms.primal_dual_proof import with_proof
 from tiebreak.functions.base import Function, Minorant, SmoothFunction
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Array
@@ -136,6 +138,7 @@ class PrimalDual(Method):
         """What the consistency checks have found; y_k is about argmin g + f/Lambda_k."""
         return StateReport(
             eta=1.0 / state.multiplier if state.multiplier > 0.0 else 0.0,
+            is_milestone=len(state.evidence.lower) > 1,  # a proof
             lipschitz_violations=state.lipschitz_violations,
             convexity_violations=state.convexity_violations,
         )
@@ -174,7 +177,9 @@ class PrimalDual(Method):
             if after.L_f == state.L_f and after.L_g == state.L_g:
                 break
             state = state._replace(L_f=after.L_f, L_g=after.L_g)
-        return after._replace(mark=mark)
+        after = after._replace(mark=mark)
+        is_proof_due = after.k % SHORTEST == 0 and is_due(after.k)
+        return after._replace(evidence=with_proof(problem, after)) if is_proof_due else after
 
 
 def _trial(problem: Problem, state: State, sigma: float) -> State:
