@@ -34,19 +34,21 @@ STEPS, ACCURACY, SHARE = 10_000, 1e-6, 0.7
 
 
 class Case(NamedTuple):
-    """A problem with a start, and f* where the catalogue knows it."""
+    """A problem with a start, and f* and g* where the catalogue knows them."""
 
     name: str
     problem: tb.Problem
     x0: Any
     upper_optimum: float | None = None
+    lower_optimum: float | None = None
 
 
 def built_in() -> Iterator[Case]:
     """The catalogue."""
     for instance in tb.instances():
         built = instance.build()
-        yield Case(instance.name, built.problem, built.x0, built.upper_optimum)
+        known = built.upper_optimum, built.lower_optimum
+        yield Case(instance.name, built.problem, built.x0, *known)
 
 
 def raw(a1a: Path | None) -> Iterator[Case]:
@@ -119,7 +121,8 @@ def main() -> None:
         best = exact.upper_value if case.upper_optimum is None else case.upper_optimum
         error = exact.certificate.upper_error / abs(best)
         known = f"exact, {error:.0e}" if case.upper_optimum is None else "catalogue"
-        line = race(case, best, exact.lower_value, asked.steps)
+        least = exact.lower_value if case.lower_optimum is None else case.lower_optimum
+        line = race(case, best, least, asked.steps)
         lines.append(line)
         steps = "-" if line.steps is None else f"{line.steps:,}"
         print(

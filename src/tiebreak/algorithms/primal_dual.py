@@ -32,8 +32,8 @@ from tiebreak.problem import Point, Problem, mixed
 from tiebreak.proofs.evidence import StepEvidence
 
 SAFETY = 0.99  # of the longest step for which convergence is proved: that needs less than 1
-GROWTH, TRIES = 1.3, 100  # L grows at least so much where it was too small, and how often
-BLIND_GROWTH = 8.0  # of L where what is needed is not finite: far too long a step
+# L grows at least and at most so much, and how often: a step that is far too long tells too much.
+GROWTH, MOST_GROWTH, TRIES = 1.3, 8.0, 100
 EPOCH, SHORTEST = 1.5, 16  # sigma changes when k has grown so much, and by so many steps at least
 # The j-th change of sigma is at most by the factor exp(FREEDOM/j^DECAY). The sum of these exponents
 # is finite, as the theorem on changing step sizes asks, and leaves room for any units: over 40.
@@ -249,9 +249,11 @@ def _needed(
     if rise <= 0.5 * L * square or square == 0.0:
         return L
     if not math.isfinite(rise):
-        return BLIND_GROWTH * L
+        return MOST_GROWTH * L
     rise -= rounding_of_rise(h, at, value, square)
-    return max(GROWTH * L, 2.0 * rise / square) if rise > 0.5 * L * square else L
+    if not rise > 0.5 * L * square:
+        return L
+    return min(max(2.0 * rise / square, GROWTH * L), MOST_GROWTH * L)
 
 
 def _known_or_seen(
