@@ -42,9 +42,7 @@ def need_smooth(owner: str, problem: Problem) -> Refusal | None:
     """Refuse a problem with a penalty."""
     for level, h in (("upper", problem.upper), ("lower", problem.lower)):
         if isinstance(h, Composite):
-            others = (
-                "methods for penalties are adaptive, primal-dual, p-agm-bio, r-apm, pb-apg, bi-sg"
-            )
+            others = "methods for penalties: adaptive, primal-dual, p-agm-bio, r-apm, pb-apg, bi-sg"
             return Refusal(owner, level, "must be smooth", str(h), others)
     return None
 
