@@ -11,6 +11,7 @@ from tiebreak.algorithms.adaptive import AdaptiveAGMBiO
 from tiebreak.algorithms.agm_bio import AGMBiO
 from tiebreak.algorithms.levels import FixedLevels, GivenLevels, OnlineLevels
 from tiebreak.algorithms.p_agm_bio import PAGMBiO
+from tiebreak.algorithms.primal_dual import PrimalDual
 from tiebreak.algorithms.rivals.a_irg import AIRG
 from tiebreak.algorithms.rivals.bi_sg import BiSG
 from tiebreak.algorithms.rivals.bisec_bio import BisecBiO
@@ -75,6 +76,7 @@ __all__ = [
     "OnlineLevels",
     "Orthant",
     "PAGMBiO",
+    "PrimalDual",
     "Problem",
     "Quadratic",
     "Result",

@@ -20,7 +20,7 @@ I2 = np.eye(2)
 LS = tb.LeastSquares([[1.0, 1.0]], [1.0])
 GROUPS = "GroupL2: groups must be a vector with the group of each variable (-1: none) or a list of lists of variables, got "
 NO_PROX = "the penalties and the domain must have a joint prox in closed form, got"
-FOR_PENALTIES = "methods for penalties are adaptive, p-agm-bio, r-apm, pb-apg, bi-sg"
+FOR_PENALTIES = "methods for penalties: adaptive, primal-dual, p-agm-bio, r-apm, pb-apg, bi-sg"
 
 
 def sq(x: Any) -> float:
@@ -953,7 +953,7 @@ WRONG = {
     "solve method": (
         lambda: tb.solve(small(), "newton"),
         ValueError,
-        "solve: unknown method 'newton', known are auto, agm-bio, p-agm-bio, adaptive, exact, a-irg, bi-sg, sea, cg-bio, r-apm, pb-apg, bisec-bio",
+        "solve: unknown method 'newton', known are auto, agm-bio, p-agm-bio, adaptive, primal-dual, exact, a-irg, bi-sg, sea, cg-bio, r-apm, pb-apg, bisec-bio",
     ),
     "solve method class": (
         lambda: tb.solve(small(), tb.AGMBiO),

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from tiebreak.algorithms.base import Method, StateReport
-from tiebreak.algorithms.common import with_violations
+from tiebreak.algorithms.common import first_curvature, with_violations
 from tiebreak.algorithms.fista import need_joint_prox
 from tiebreak.algorithms.momentum import Momentum, advance, begin
 from tiebreak.algorithms.shared_passes import run_together
-from tiebreak.functions.base import Minorant, SmoothFunction
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Array
 from tiebreak.linalg.refusals import Refusal
@@ -19,7 +18,6 @@ from tiebreak.problem import Point, Problem
 from tiebreak.proofs.certificate import Proved
 from tiebreak.proofs.evidence import StepEvidence
 
-DIFFERENCE = 1e-4  # of a typical length: the gradient difference for the first estimate of L
 EASIER = 4.0  # eta falls by at most this factor at once, and at least by its root
 SAFETY = 0.8  # of the eta that would just do, for the excess follows it only roughly
 LAVISH = 64.0  # where g is so much better than asked, a larger eta serves f and costs nothing
@@ -109,8 +107,8 @@ class AdaptiveAGMBiO(Method):
         (f_x,), _ = f1.evaluate([x.f])
         (g_x,), _ = g1.evaluate([x.g])
         n = int(x.x.shape[0])
-        L_f, is_f_concave = _curvature(problem, f1, f_x, g_x)
-        L_g, is_g_concave = _curvature(problem, g1, g_x, f_x)
+        L_f, is_f_concave = first_curvature(problem, f1, f_x, g_x)
+        L_g, is_g_concave = first_curvature(problem, g1, g_x, f_x)
         pull_f = arrays.norm(f_x.slope) + f2.terms.steepness(n, 0.0)
         pull_g = arrays.norm(g_x.slope) + g2.terms.steepness(n, 0.0)
         eta = _ratio(L_g, L_f) or _ratio(pull_g, pull_f) or 1.0
@@ -194,33 +192,6 @@ class AdaptiveAGMBiO(Method):
 
 
 # -- what is known at the start, and when nothing is proved ---------------------------------------
-
-
-def _curvature(
-    problem: Problem, h: SmoothFunction, here: Minorant, other: Minorant
-) -> tuple[float, bool]:
-    """How much the gradient of h turns per length on a short way down: a first guess of L_h.
-
-    And whether it turns the wrong way, as that of no convex function does.
-    """
-    way = here.slope if arrays.max_abs(here.slope) > 0.0 else other.slope
-    steepness = arrays.norm(way)
-    if not 0.0 < steepness < math.inf:
-        return 0.0, False
-    # In the units of x: its own length, how far h could fall to 0, or one step with a known L.
-    length = max(arrays.norm(here.at), abs(here.value) / steepness)
-    if 0.0 < h.known_lipschitz < math.inf:
-        length = steepness / h.known_lipschitz
-    there = problem.domain.project(here.at - (DIFFERENCE * (length or 1.0) / steepness) * way)
-    move, turn = there - here.at, h.gradient(there) - here.slope
-    moved, turned, slope = arrays.norm(move), arrays.norm(turn), arrays.norm(here.slope)
-    epsilon = arrays.epsilon(here.at)
-    if not (moved > 0.0 and 64.0 * epsilon * slope < turned < math.inf):
-        return 0.0, False
-    parts = max(abs(here.value), here.size)
-    _, error = h.rounding_errors(here.at, arrays.norm(here.at) + moved, parts, slope)
-    slack = (4.0 * error + 16.0 * epsilon * turned + h.defect * moved) * moved
-    return turned / moved, arrays.dot(turn, move) < -slack
 
 
 def _ratio(p: float, q: float) -> float:

@@ -13,6 +13,7 @@ from tiebreak.linalg.refusals import Refusal
 from tiebreak.problem import Point, Problem, mixed
 
 REFRESH = 64  # steps after which mixed images are multiplied anew: they drift by rounding
+DIFFERENCE = 1e-4  # of a typical length: the gradient difference for the first estimate of L
 DEFAULT_HORIZON = 1000  # planned steps, where a method needs their number and nobody said
 TOLERANCE = 1e-4  # relative accuracy, where a method needs one and nobody said
 
@@ -41,7 +42,7 @@ def need_smooth(owner: str, problem: Problem) -> Refusal | None:
     """Refuse a problem with a penalty."""
     for level, h in (("upper", problem.upper), ("lower", problem.lower)):
         if isinstance(h, Composite):
-            others = "methods for penalties are adaptive, p-agm-bio, r-apm, pb-apg, bi-sg"
+            others = "methods for penalties: adaptive, primal-dual, p-agm-bio, r-apm, pb-apg, bi-sg"
             return Refusal(owner, level, "must be smooth", str(h), others)
     return None
 
@@ -112,6 +113,33 @@ def positive_smoothness(problem: Problem, h: Function, h_0: Minorant, g_0: Minor
     return h.lipschitz or typical_curvature(problem, h, h_0, g_0) or 1.0
 
 
+def first_curvature(
+    problem: Problem, h: SmoothFunction, here: Minorant, other: Minorant
+) -> tuple[float, bool]:
+    """How much the gradient of h turns per length on a short way down: a first guess of L_h.
+
+    And whether it turns the wrong way, as that of no convex function does.
+    """
+    way = here.slope if arrays.max_abs(here.slope) > 0.0 else other.slope
+    steepness = arrays.norm(way)
+    if not 0.0 < steepness < math.inf:
+        return 0.0, False
+    # In the units of x: its own length, how far h could fall to 0, or one step with a known L.
+    length = max(arrays.norm(here.at), abs(here.value) / steepness)
+    if 0.0 < h.known_lipschitz < math.inf:
+        length = steepness / h.known_lipschitz
+    there = problem.domain.project(here.at - (DIFFERENCE * (length or 1.0) / steepness) * way)
+    move, turn = there - here.at, h.gradient(there) - here.slope
+    moved, turned, slope = arrays.norm(move), arrays.norm(turn), arrays.norm(here.slope)
+    epsilon = arrays.epsilon(here.at)
+    if not (moved > 0.0 and 64.0 * epsilon * slope < turned < math.inf):
+        return 0.0, False
+    parts = max(abs(here.value), here.size)
+    _, error = h.rounding_errors(here.at, arrays.norm(here.at) + moved, parts, slope)
+    slack = (4.0 * error + 16.0 * epsilon * turned + h.defect * moved) * moved
+    return turned / moved, arrays.dot(turn, move) < -slack
+
+
 def is_due(k: int) -> bool:
     """Is a costly test due?  After each of the first 16 steps, then 8 to 16 times as k doubles."""
     return k % (1 << max(k.bit_length() - 4, 0)) == 0
@@ -147,14 +175,18 @@ def out_of_bounds(
     few = 64.0 * epsilon * max(abs(value), abs(y.value))  # a quarter of any slack: `rounding_unit`
     if -few <= rise <= curved + few:
         return False, False
-    # Perhaps it is rounding only.
+    slack = rounding_of_rise(h, y, value, square) + 1e-9 * curved  # perhaps it is rounding only
+    return rise > curved + slack, rise < -slack
+
+
+def rounding_of_rise(h: SmoothFunction, y: Minorant, value: float, square: float) -> float:
+    """A bound on the rounding error of h(y + dx) - h(y) - <slope, dx>; see `out_of_bounds`."""
     size = max(arrays.norm(y.at), *arrays.floats([y.reach]))
     reach, slope = size + math.sqrt(square), arrays.norm(y.slope)
     parts = max(abs(value), abs(y.value), y.size)
     errors = h.rounding_errors(y.at, reach, parts, slope)
-    slack = 4.0 * errors[0] + 2.0 * (errors[1] + epsilon * slope) * reach
-    slack += 1e-9 * curved + h.defect * square
-    return rise > curved + slack, rise < -slack
+    slack = 4.0 * errors[0] + 2.0 * (errors[1] + arrays.epsilon(y.at) * slope) * reach
+    return slack + h.defect * square
 
 
 S = TypeVar("S", bound=Any)  # a state with both counts

@@ -36,7 +36,7 @@ from tiebreak.proofs.certificate import UNDERFLOW, Proved, Standing
 from tiebreak.proofs.evidence import StepEvidence
 
 STEP = 1e6  # the work of a step besides its products: some hundred calls of NumPy
-ALLOWANCE = 8.0  # times its forecast may a direct method take: a try costs 1/8 of the next one
+ALLOWANCE = 64.0  # times its forecast may a direct method take: a general solver needs up to sixty
 AGAIN = 1.0  # times the work that a proof or an exact point took may be spent on the other
 CLOSER = 1e-3  # of the lower-level suboptimality of a point is asked of the next, for a proof
 ENDED = "has ended"

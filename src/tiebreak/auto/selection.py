@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from tiebreak.algorithms.adaptive import AdaptiveAGMBiO
+from tiebreak.algorithms.primal_dual import PrimalDual
 from tiebreak.algorithms.rivals.bi_sg import BiSG
 from tiebreak.auto import conjugate_gradients
 from tiebreak.auto.bregman import BregmanIteration
@@ -37,6 +38,8 @@ def choose(problem: Problem) -> Portfolio:
     if not BregmanIteration().check(problem):
         title = "exact, by conjugate gradients" if conjugate_gradients.is_taken(problem) else ""
         candidates.append(Candidate(BregmanIteration(), title, steps, refines=True))
+    if not PrimalDual().check(problem):
+        candidates.append(Candidate(PrimalDual(), "", steps))
     if not first.check(problem):
         candidates.append(Candidate(first, "", steps))
     if refusal is None:

@@ -25,7 +25,15 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from tiebreak.algorithms import accelerated, adaptive, fista, levels, momentum, shared_passes
+from tiebreak.algorithms import (
+    accelerated,
+    adaptive,
+    fista,
+    levels,
+    momentum,
+    primal_dual,
+    shared_passes,
+)
 from tiebreak.algorithms.base import Method
 from tiebreak.algorithms.rivals import a_irg, alternating, bi_sg, bisec_bio, cg_bio, sea
 from tiebreak.auto import (
@@ -97,6 +105,8 @@ TYPES: dict[str, Any] = {
     "multipliers.conjugate": conjugate_gradients.ConjugateGradients,
     "portfolio": portfolio.State,
     "portfolio.runner": portfolio.Runner,
+    "primal-dual": primal_dual.State,
+    "primal-dual.mark": primal_dual.Mark,
     "sea": sea.State,
 }
 PIECES: dict[type, Callable[[Any], Iterable[Any]]] = {

@@ -8,6 +8,7 @@ from tiebreak.algorithms.adaptive import AdaptiveAGMBiO
 from tiebreak.algorithms.agm_bio import AGMBiO
 from tiebreak.algorithms.base import Method
 from tiebreak.algorithms.p_agm_bio import PAGMBiO
+from tiebreak.algorithms.primal_dual import PrimalDual
 from tiebreak.algorithms.rivals.a_irg import AIRG
 from tiebreak.algorithms.rivals.bi_sg import BiSG
 from tiebreak.algorithms.rivals.bisec_bio import BisecBiO
@@ -23,7 +24,7 @@ from tiebreak.problem import Problem
 METHODS = {
     method.name: method
     for method in (
-        *(AGMBiO, PAGMBiO, AdaptiveAGMBiO, Exact),
+        *(AGMBiO, PAGMBiO, AdaptiveAGMBiO, PrimalDual, Exact),
         *(AIRG, BiSG, SEA, CGBiO, RAPM, PBAPG, BisecBiO),
     )
 }

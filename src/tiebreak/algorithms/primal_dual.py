@@ -1,0 +1,267 @@
+"""PrimalDual: Malitsky's primal-dual method, read at its last iterate, with a ratio that adapts.
+
+Malitsky: Chambolle-Pock and Tseng's methods: relationship and extension to the bilevel
+optimization, arXiv 1706.02602, 2017 (a later version has another title).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from tiebreak.algorithms.base import Method, StateReport
+from tiebreak.algorithms.common import (
+    check_positive,
+    first_curvature,
+    is_due,
+    out_of_bounds,
+    rounding_of_rise,
+    typical_curvature,
+    typical_length,
+    with_fresh_images,
+    with_violations,
+)
+from tiebreak.algorithms.fista import need_joint_prox
+from tiebreak.algorithms.primal_dual_proof import with_proof
+from tiebreak.functions.base import Function, Minorant, SmoothFunction
+from tiebreak.linalg import arrays
+from tiebreak.linalg.arrays import Array
+from tiebreak.linalg.refusals import Refusal
+from tiebreak.problem import Point, Problem, mixed
+from tiebreak.proofs.evidence import StepEvidence
+
+SAFETY = 0.99  # of the longest step for which convergence is proved: that needs less than 1
+# L grows at least and at most so much, and how often: a step that is far too long tells too much.
+GROWTH, MOST_GROWTH, TRIES = 1.3, 8.0, 100
+EPOCH, SHORTEST = 1.5, 16  # sigma changes when k has grown so much, and by so many steps at least
+# The j-th change of sigma is at most by the factor exp(FREEDOM/j^DECAY). The sum of these exponents
+# is finite, as the theorem on changing step sizes asks, and leaves room for any units: over 40.
+FREEDOM, DECAY = 10.0, 1.1
+
+
+class Mark(NamedTuple):
+    """Where sigma changed for the last time: x_k, and its multiplier and cut at y_k."""
+
+    x: Array
+    multiplier: float
+    cut: Minorant
+    changes: int  # of sigma, so far
+    due: int  # the step k of the next one
+
+
+class State(NamedTuple):
+    """Everything a run needs to go on, or another to start from; arrays and numbers only."""
+
+    k: int
+    point: Point  # x_k
+    s: Point  # the average of all x_i, weighted by sigma_i
+    multiplier: float  # Lambda_k, the sum of all sigma_i
+    sigma: float  # sigma_k, the next step of the dual, already in y_k
+    L_f: float  # estimates of both Lipschitz constants; they only grow
+    L_g: float
+    f_x: Minorant  # of f1 at x_k
+    g_y: Minorant  # of g1 at y_k
+    mark: Mark
+    upper_value: float  # f(x_k) and g(x_k)
+    lower_value: float
+    lipschitz_violations: tuple[int, int]  # how often f, g were seen to break a promise:
+    convexity_violations: tuple[int, int]  # see `out_of_bounds`
+    evidence: StepEvidence
+
+    @property
+    def x(self) -> Array:
+        """The last iterate."""
+        return self.point.x
+
+
+@dataclass(frozen=True)
+class PrimalDual(Method):
+    """Tseng's accelerated method with a weight of f that falls like 1/k; answers with x_k, not s_k.
+
+        y_k     = (Lambda_k s_k + sigma x_k)/Lambda_{k+1},   Lambda_{k+1} = Lambda_k + sigma
+        x_{k+1} = prox of tau (f2 + Lambda_{k+1} g2) on Z
+                  at x_k - tau (grad f1(x_k) + Lambda_{k+1} grad g1(y_k))
+        s_{k+1} = (Lambda_k s_k + sigma x_{k+1})/Lambda_{k+1},   tau (sigma L_g + L_f/2) < 1
+
+    where f = f1 + f2 and g = g1 + g2, smooth + penalty, Lambda_0 = 0. With sigma held Lambda_k =
+    sigma k, which gives the paper's averages with weights 1/(k+1). For g = ½|Ax - b|² this is
+    Chambolle and Pock's method for min f s.t. Ax = b, that of Condat and Vu where f1 != 0: the dual
+    variable u_k = Lambda_k (A s_k - b) enters by A'u_k = Lambda_k grad g(s_k) alone, and b need not
+    be in the range of A. Lambda_k is the multiplier of g: with the minorants l_f of f1 at x_k and
+    l_g of g1 at y_k, f* >= min over Z of l_f + f2 + Lambda_{k+1} (l_g + g2 - g*) at every step.
+
+    **The ratio of both steps.** The dual step is sigma, the primal one then as long as allowed. The
+    dual is kept in Lambda and s whatever the next sigma is, so that changing it loses nothing. As
+    in PDLP (Applegate et al. 2021) sigma/tau becomes |du|²/|dx|², what dual and primal have moved
+    since the last change: slow modes of g move x little and the dual far, and ask for a larger
+    sigma. |du|² = <A'du, dw>, where du = A dw, is found from gradients of g alone, with x_k in
+    place of a minimiser of g. sigma L_g is kept above L_f/2, below which tau gains nothing.
+
+    L_f and L_g are those of the functions where known, estimates otherwise; both grow where
+    f1(x_{k+1}) or g1(s_{k+1}) lies higher above the minorant at x_k or y_k than they allow.
+
+    Args:
+        ratio: sigma L_g/L_f, held for the whole run (with the slope of f over a typical length for
+            L_f where f1 is linear); None: it is 1 at first, and adapts.
+    """
+
+    ratio: float | None = None
+
+    name: ClassVar[str] = "primal-dual"
+    paper: ClassVar[str] = (
+        "Malitsky: Chambolle-Pock and Tseng's methods: relationship and extension to the bilevel "
+        "optimization, 2017, arXiv 1706.02602"
+    )
+    assumptions: ClassVar[str] = (
+        "f, g convex, each smooth + penalty; both penalties and Z with a joint prox; no constants"
+    )
+    guarantee: ClassVar[str] = (
+        "paper: with a held ratio and f by its prox, g - g* = o(1/k) at the average s_k; the last "
+        "iterate x_k converges where g is least squares and a multiplier exists (Condat, Vu), "
+        "elsewhere no convergence theorem applies to it"
+    )
+
+    def __post_init__(self) -> None:
+        check_positive(self, "ratio")
+
+    def check(self, problem: Problem) -> Refusal | None:
+        """Refuse a problem outside the assumptions."""
+        return need_joint_prox("PrimalDual", problem)
+
+    def describe(self, problem: Problem) -> str:
+        """The method and its ratio, in words."""
+        ratio = "adaptive ratio" if self.ratio is None else f"ratio {self.ratio:g}"
+        return f"primal-dual, {ratio}, last iterate"
+
+    def report(self, state: State) -> StateReport:
+        """What the consistency checks have found; y_k is about argmin g + f/Lambda_k."""
+        return StateReport(
+            is_milestone=len(state.evidence.lower) > 1,  # a proof
+            lipschitz_violations=state.lipschitz_violations,
+            convexity_violations=state.convexity_violations,
+        )
+
+    def init(self, problem: Problem, x0: Array) -> State:
+        """s_0 = x_0, the start, and no multiplier."""
+        (f1, g1), (f2, g2) = problem.smooth_parts, problem.penalties
+        (x,) = problem.forward(problem.domain.project(x0))
+        upper, lower = f1.evaluate_async([x.f]), g1.evaluate_async([x.g])
+        ((f_x,), _), ((g_x,), _) = upper(), lower()
+        L_f, is_f_concave = _known_or_seen(problem, f1, f_x, g_x)
+        L_g, is_g_concave = _known_or_seen(problem, g1, g_x, f_x)
+        L_g = L_g or _stand_in(problem, problem.lower, g_x, g_x)
+        sigma = (self.ratio or 1.0) * (L_f or _stand_in(problem, problem.upper, f_x, g_x)) / L_g
+        g_value = g_x.value + g2.value(x.x)
+        return State(
+            k=0, point=x, s=x, multiplier=0.0,
+            sigma=sigma, L_f=L_f, L_g=L_g, f_x=f_x, g_y=g_x,
+            mark=Mark(x.x, sigma, g_x, changes=0, due=SHORTEST),
+            upper_value=f_x.value + f2.value(x.x), lower_value=g_value, lipschitz_violations=(0, 0),
+            convexity_violations=(int(is_f_concave), int(is_g_concave)),
+            evidence=StepEvidence(values=((g_value, x.x, g_x),)),
+        )  # fmt: skip
+
+    def step(self, problem: Problem, state: State) -> State:
+        """One step with the smallest L_f and L_g >= the estimates that both inequalities allow."""
+        mark, sigma = state.mark, state.sigma  # sigma: of the step after this one
+        if self.ratio is None and state.k >= mark.due:
+            mark, sigma = _changed(state)
+        for _ in range(TRIES):
+            after = _trial(problem, state, sigma)
+            if after.L_f == state.L_f and after.L_g == state.L_g:
+                break
+            state = state._replace(L_f=after.L_f, L_g=after.L_g)
+        after = after._replace(mark=mark)
+        is_proof_due = after.k % SHORTEST == 0 and is_due(after.k)
+        return after._replace(evidence=with_proof(problem, after)) if is_proof_due else after
+
+
+def _trial(problem: Problem, state: State, sigma: float) -> State:
+    """The step with these L_f and L_g; the state after it has larger ones if they are too small.
+
+    y_{k+1}, with the next ``sigma``, is evaluated in the same pass as x_{k+1}.
+    """
+    (f1, g1), (f2, g2) = problem.smooth_parts, problem.penalties
+    f_x, g_y, k = state.f_x, state.g_y, state.k + 1
+    multiplier = state.multiplier + state.sigma  # Lambda_{k+1}
+    share = state.sigma / multiplier
+    tau = SAFETY / (state.sigma * state.L_g + 0.5 * state.L_f)
+    v = state.x - tau * (f_x.slope + multiplier * g_y.slope)
+    (x,) = problem.forward(problem.prox(v, tau, tau * multiplier))
+    s = with_fresh_images(problem, mixed(state.s, x, share), k)
+    y = mixed(s, x, sigma / (multiplier + sigma))
+
+    upper, lower = f1.evaluate_async([x.f]), g1.evaluate_async([y.g], [x.g, s.g])
+    ((f_next,), _), ((g_next,), (g_x, g_s)) = upper(), lower()
+    dx = x.x - state.x  # s_{k+1} - y_k = share dx
+    along_f, along_g, square = arrays.dots((f_x.slope, dx), (g_y.slope, dx), (dx, dx))
+    f_move = f_next.value, along_f, square
+    g_move = g_s, share * along_g, share * share * square
+    of_f, of_g = out_of_bounds(f1, f_x, *f_move), out_of_bounds(g1, g_y, *g_move)
+    g_value = g_x + g2.value(x.x)
+    after = with_violations(state, of_f, of_g)._replace(
+        k=k, point=x, s=s, multiplier=multiplier, sigma=sigma, f_x=f_next, g_y=g_next,
+        upper_value=f_next.value + f2.value(x.x), lower_value=g_value,
+        evidence=StepEvidence(
+            upper=((tau, f_x),),
+            cuts=((tau * multiplier, g_y),),
+            lower=((tau * multiplier, g_y),),
+            values=((g_value, x.x, g_y.reaching(x.g)),),
+        ),
+    )  # fmt: skip
+    L_f = _needed(f1, f_x, state.L_f, *f_move)
+    L_g = _needed(g1, g_y, state.L_g, *g_move)
+    return after._replace(L_f=L_f, L_g=L_g)
+
+
+def _changed(state: State) -> tuple[Mark, float]:
+    """The next sigma, from what x and the dual have moved since the last change, and a new mark."""
+    mark, x, cut, k = state.mark, state.x, state.g_y, state.k
+    multiplier = state.multiplier + state.sigma
+    dx = x - mark.x
+    dw = multiplier * (cut.at - x) - mark.multiplier * (mark.cut.at - x)
+    du = multiplier * cut.slope - mark.multiplier * mark.cut.slope
+    dual, primal, size = arrays.dots((du, dw), (dx, dx), (x, x))
+    sigma, j = state.sigma, mark.changes + 1
+    # What x has moved may be rounding if it is less; sums over many steps lose half of the digits.
+    if dual > 0.0 and primal > arrays.epsilon(x) * size:
+        balanced = math.sqrt(dual / primal / state.L_g)  # tau = 1/(sigma L_g)
+        factor = max(balanced, 0.5 * state.L_f / state.L_g) / sigma
+        freedom = math.exp(FREEDOM / j**DECAY)
+        sigma *= min(max(factor, 1.0 / freedom), freedom)
+    return Mark(x, multiplier, cut, j, max(k + SHORTEST, int(EPOCH * k))), sigma
+
+
+# -- Lipschitz constants --------------------------------------------------------------------------
+
+
+def _needed(
+    h: SmoothFunction, at: Minorant, L: float, value: float, inner: float, square: float
+) -> float:
+    """L, or a larger one if h(at + dx) = value > at.value + <slope, dx> + L/2 |dx|² surely."""
+    rise = value - at.value - inner
+    if rise <= 0.5 * L * square or square == 0.0:
+        return L
+    if not math.isfinite(rise):
+        return MOST_GROWTH * L
+    rise -= rounding_of_rise(h, at, value, square)
+    if not rise > 0.5 * L * square:
+        return L
+    return min(max(2.0 * rise / square, GROWTH * L), MOST_GROWTH * L)
+
+
+def _known_or_seen(
+    problem: Problem, h: SmoothFunction, here: Minorant, other: Minorant
+) -> tuple[float, bool]:
+    """L_h if it is known, otherwise a first estimate; and whether h was seen not to be convex."""
+    if math.isfinite(h.known_lipschitz):
+        return h.known_lipschitz, False
+    return first_curvature(problem, h, here, other)
+
+
+def _stand_in(problem: Problem, h: Function, h_x: Minorant, g_x: Minorant) -> float:
+    """For an L_h of 0: how much the slope of h is per typical length, its penalty included."""
+    if math.isfinite(h.lipschitz):
+        return typical_curvature(problem, h, h_x, g_x) or 1.0
+    return arrays.norm(h_x.slope) / typical_length(problem, g_x) or 1.0
