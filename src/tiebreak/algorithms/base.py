@@ -16,7 +16,7 @@ from tiebreak.problem import Problem
 from tiebreak.proofs.certificate import Proved
 from tiebreak.proofs.evidence import StepEvidence
 
-__all__ = ["Findings", "Method", "Refusal", "State", "StateReport", "StepEvidence"]
+__all__ = ["Findings", "Method", "Multipliers", "Refusal", "State", "StateReport", "StepEvidence"]
 
 NOT_ENDED = ("", "")
 
@@ -52,6 +52,22 @@ class Findings(Protocol):
         """Lines for the report: a label of at most 10 characters, and a text."""
 
 
+class Multipliers(NamedTuple):
+    """What a run has found besides x, for the start of the next one: see `Method.init_from`.
+
+    x is about argmin over Z of g + eta f + eta (<slopes, .> + weight g2), where the slopes are a
+    weighted sum of those of g1 at points whose sum, so weighted, is ``points``. The minorant of g1
+    at x + t c proves that x is optimal.
+    """
+
+    eta: float
+    slopes: Array
+    weight: float
+    points: Array
+    t: float
+    c: Array
+
+
 class StateReport(NamedTuple):
     """What a method says about a state of its own, beyond the four members of every state."""
 
@@ -65,6 +81,7 @@ class StateReport(NamedTuple):
     is_good: bool = True  # is x better than where the method began, as far as can be told?
     is_settling: bool = False  # is f about to become more accurate, whatever is proved already?
     is_milestone: bool = False  # is this a step worth a row?
+    multipliers: Multipliers | None = None  # for a warm start
     lipschitz_violations: tuple[int, int] = (0, 0)  # how often f, g rose more than allowed by L
     convexity_violations: tuple[int, int] = (0, 0)  # how often f, g fell below their own minorants
 
@@ -99,6 +116,10 @@ class Method(ABC):
     def step(self, problem: Problem, state: Any) -> Any:
         """The next state; the one given stays as it is."""
 
+    def init_from(self, problem: Problem, x0: Array, multipliers: Multipliers) -> Any:
+        """The first state of a warm start, from the point and the multipliers of a former run."""
+        return self.init(problem, x0)
+
     def planned(self, steps: int) -> Self:
         """The method with what its parameters leave open filled in, for at most so many steps."""
         return self
@@ -114,3 +135,10 @@ class Method(ABC):
     def report(self, state: Any) -> StateReport:
         """What there is to say about a state besides its point, its values and its evidence."""
         return StateReport()
+
+
+def begun(method: Method, problem: Problem, x0: Array, multipliers: Multipliers | None) -> Any:
+    """The first state: a warm start where there are multipliers of as many variables."""
+    if multipliers is None or multipliers.slopes.shape != x0.shape:
+        return method.init(problem, x0)
+    return method.init_from(problem, x0, multipliers)

@@ -16,7 +16,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tiebreak.algorithms.base import Method, StateReport
+from tiebreak.algorithms.base import Method, Multipliers, StateReport
 from tiebreak.algorithms.common import is_due, out_of_bounds, with_violations
 from tiebreak.algorithms.fista import need_joint_prox
 from tiebreak.auto import conjugate_gradients, refinement_proof
@@ -91,6 +91,7 @@ class BregmanIteration(Method):
             is_good=state.upper_error <= GOOD or is_proving,
             is_settling=not is_proving and not state.finished[0],
             is_milestone=bool(state.evidence.lower),  # the end of a round
+            multipliers=refinement_proof.multipliers(state),
             lipschitz_violations=state.lipschitz_violations,
             convexity_violations=state.convexity_violations,
         )
@@ -115,10 +116,21 @@ class BregmanIteration(Method):
             inverse_hessian=InverseHessian(), hessians=None, hessian_age=0,
             by_cg=by_cg, conjugate=None, least=math.inf, stalled=0,
             scale=1.0 / curvature if curvature > 0.0 else 1.0,
-            rounds=0, lower_residual=math.inf, upper_error=math.inf, proof=None,
+            rounds=0, lower_residual=math.inf, upper_error=math.inf, hint=None, proof=None,
             finished=("", ""), lipschitz_violations=(0, 0), convexity_violations=(0, 0),
             evidence=StepEvidence(values=((values[1], x, g_x),)),
         )  # fmt: skip
+
+    def init_from(self, problem: Problem, x0: Array, multipliers: Multipliers) -> State:
+        """The round that has ended there; where x0 still ends it, the proof comes next."""
+        state, (eta, slopes, weight, points, t, c) = self.init(problem, x0), multipliers
+        if not 0.0 < eta < math.inf:
+            return state
+        slopes, points, c = (arrays.like(vector, state.x) for vector in (slopes, points, c))
+        here = objective_at(problem, state.here.f, state.here.g, eta, slopes, weight)
+        return state._replace(
+            eta=eta, slope_sum=slopes, weight=weight, point_sum=points, hint=(t, c), here=here
+        )
 
     def step(self, problem: Problem, state: State) -> State:
         """One step of L-BFGS, conjugate gradients or the prox; a round may end, the next begin."""

@@ -52,6 +52,7 @@ class Proof(NamedTuple):
     left: Array  # the remaining slope before it, along the face
     best: Array  # the c with the smallest one for this t, and its norm
     least: float
+    made: tuple[float, Array]  # t and c of the last cut
 
 
 class State(NamedTuple):
@@ -77,6 +78,7 @@ class State(NamedTuple):
     rounds: int
     lower_residual: float  # the residual of g at x: the norm of its prox-gradient mapping
     upper_error: float  # about |f(x) - f*|, relative
+    hint: tuple[float, Array] | None  # t and c of the proof of a former run, for a warm start
     proof: Proof | None  # None before f has settled
     finished: tuple[str, str]
     lipschitz_violations: tuple[int, int]  # how often f, g were seen to break a promise:

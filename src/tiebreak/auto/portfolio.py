@@ -27,7 +27,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from tiebreak.algorithms.base import NOT_ENDED, Method, StateReport
+from tiebreak.algorithms.base import NOT_ENDED, Method, Multipliers, StateReport, begun
 from tiebreak.linalg import arrays, deadline
 from tiebreak.linalg.arrays import Array
 from tiebreak.linalg.refusals import Refusal
@@ -213,9 +213,16 @@ class Portfolio(Method):
 
     def init(self, problem: Problem, x0: Array) -> State:
         """The candidate with the least forecast begins."""
+        return self._init(problem, x0, None)
+
+    def init_from(self, problem: Problem, x0: Array, multipliers: Multipliers) -> State:
+        """The same from where a former run has ended."""
+        return self._init(problem, x0, multipliers)
+
+    def _init(self, problem: Problem, x0: Array, multipliers: Multipliers | None) -> State:
         at = min(range(len(self.candidates)), key=lambda i: self.candidates[i].least)
         with deadline.metered() as meter:
-            inner = self.candidates[at].method.init(problem, x0)
+            inner = begun(self.candidates[at].method, problem, x0, multipliers)
         runners = [Runner() for _ in self.candidates]
         runners[at] = Runner(inner=inner, bill=meter.spent)
         report = self.candidates[at].method.report(inner)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 
+from tiebreak.algorithms.base import Multipliers
 from tiebreak.auto.active_face import face_of_terms
 from tiebreak.auto.bregman_state import Proof, State, face_at, minorants_at, objective_at
 from tiebreak.auto.quasi_newton import InverseHessian
@@ -53,6 +54,8 @@ def begin(problem: Problem, state: State) -> State:
     if not 0.0 < t < math.inf:
         t = 1.0 / state.weight
     t *= T_FALL ** -(T_COUNT // 2)
+    if state.hint is not None and state.rounds == 1:  # a warm start at the answer itself
+        t, c = state.hint
     nothing = arrays.zeros_like(x)
     tilt, cost = _tilt(problem, x)
     reach = max(reach, cost)
@@ -62,8 +65,24 @@ def begin(problem: Problem, state: State) -> State:
     first = Proof(
         t=t, c=c, curvature=curvature, rounding=rounding, reach=reach, is_tilted=cost > 0.0,
         tilt=tilt, lean=lean, t_count=0, tries=0, d=nothing, left=nothing, best=c, least=math.inf,
+        made=(t, c),
     )  # fmt: skip
     return state._replace(proof=first)
+
+
+def multipliers(state: State) -> Multipliers | None:
+    """What the next run may begin with: the round that has ended at x, before its own minorant."""
+    proof, last = state.proof, 1.0 / state.eta if state.eta > 0.0 else 0.0
+    if proof is None:
+        return None
+    return Multipliers(
+        eta=state.eta,
+        slopes=state.slope_sum - last * state.here.g.slope,
+        weight=max(state.weight - last, 0.0),
+        points=state.point_sum - last * state.x,
+        t=proof.made[0],
+        c=proof.made[1],
+    )
 
 
 def _in_float64(problem: Problem, state: State) -> State:
@@ -118,6 +137,7 @@ def next_cut(problem: Problem, state: State, proof: Proof) -> State:
     rounds for that of g, and with the length that would have been best for the last step.
     """
     x, here, t = state.x, state.here, proof.t
+    proof = proof._replace(made=(t, proof.c))
     (point,) = problem.forward(problem.domain.project(x + t * proof.c))
     (g_y,), _ = problem.lower.evaluate([point.g])
     f_y, s = here.f, 0.0
@@ -165,6 +185,8 @@ def next_cut(problem: Problem, state: State, proof: Proof) -> State:
     if is_close or proof.tries >= TRIES:
         proof = proof._replace(t=T_FALL * t, t_count=proof.t_count + 1, tries=0, least=math.inf)
     state = state._replace(proof=proof, evidence=evidence)
+    if state.hint is not None:  # what proved the former answer is no proof of this one
+        return begin(problem, state._replace(hint=None))
     if proof.t_count < T_COUNT:
         return state
     why = f"f has settled after {state.rounds} rounds of Bregman iteration"

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, overload
 
 import numpy as np
 
-from tiebreak.algorithms.base import Findings
+from tiebreak.algorithms.base import Findings, Multipliers
 from tiebreak.functions.base import Function
 from tiebreak.functions.callables import Smooth
 from tiebreak.functions.sums import summands
@@ -102,6 +102,7 @@ class Result:
         dimension: of the solution set of the lower level, None where unknown.
         trace: one Row per recorded step; ``trace.to_pandas()``.
         findings: what the method found out besides x (``Exact``: ranks, residuals), or None.
+        multipliers: what a warm start takes along besides x, ``solve(problem, x0=result)``.
     """
 
     x: Array
@@ -117,6 +118,7 @@ class Result:
     trace: Trace = field(repr=False)
     problem: Problem = field(repr=False)
     findings: Findings | None = None
+    multipliers: Multipliers | None = field(default=None, repr=False)
 
     @property
     def upper_value(self) -> float:

@@ -8,10 +8,10 @@ import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from tiebreak.algorithms.base import Method, StateReport
+from tiebreak.algorithms.base import Method, StateReport, begun
 from tiebreak.algorithms.common import is_due
 from tiebreak.driver.counted import Counted
-from tiebreak.driver.result import Row
+from tiebreak.driver.result import Result, Row
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import TINY, Array
 from tiebreak.problem import Problem, with_smooth_parts
@@ -66,7 +66,7 @@ class Run:
     """A method at work on a problem: its state, its bounds, its trace, its counts, its clock.
 
     With ``certifies`` False no bounds are collected, for a race in which only the steps count (but
-    for a method that adapts to what is proved).
+    for a method that adapts to what is proved). A warm start begins where a ``former`` run ended.
     """
 
     def __init__(
@@ -77,6 +77,7 @@ class Run:
         saved: Saved | None = None,
         began: float | None = None,
         certifies: bool = True,
+        former: Result | None = None,
     ) -> None:
         self.method, self.certifies = method, certifies or method.adapts
         self.relative = self.absolute = (0.0, 0.0)  # tolerances, for a loop that has some
@@ -104,8 +105,10 @@ class Run:
             self._note_violations()
         else:
             self.iteration, self.rows = 0, []
-            self.state = method.init(self.problem, x0)
+            self.state = begun(method, self.problem, x0, former.multipliers if former else None)
             self.start_values = (self.state.upper_value, self.state.lower_value)
+            if former is not None:  # a start at the answer is no scale for a tolerance
+                self.start_values = former.start_values
             self.accumulator = BoundAccumulator(self.problem, x0)
             if self.certifies:
                 self._note_least()

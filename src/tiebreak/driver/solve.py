@@ -63,8 +63,10 @@ def solve(
     Args:
         problem: the Problem.
         method: a method or its name; "auto" chooses.
-        x0: where to start; the origin if None. Projected onto the domain, and rounded where the
-            problem is in float32: a start is no part of the data.
+        x0: where to start; the origin if None. The Result of a former call, of this problem or one
+            like it, is a warm start: with its point, its multipliers and the values at its own
+            start, to which tolerances are relative. Projected onto the domain, and rounded where
+            the problem is in float32: a start is no part of the data.
         rtol, atol: one number or a pair (upper, lower). The tolerance of a level is
             atol + rtol * max(|value at x|, |value at x0|); where both values are 0 to rounding, the
             size of the terms that cancel in them takes their place.
@@ -114,6 +116,7 @@ def solve(
     check_limits("solve", max_iter, max_time)
     if callback is not None and not callable(callback):
         raise TypeError(f"solve: callback must be callable, got {type(callback).__name__}")
+    former, x0 = (x0, x0.x) if isinstance(x0, Result) else (None, x0)
     asked, given, is_auto, saved = problem, problem.start(x0), method == "auto", None
     live = LiveLine(problem, progress)
 
@@ -127,7 +130,7 @@ def solve(
             problem, start, chosen = _prepare(asked, given, chosen, is_auto)
             store = Store(checkpoint, problem, chosen, start)
             saved = store.load()
-            run = Run(problem, chosen.planned(max(max_iter, 1)), start, saved, began)
+            run = Run(problem, chosen.planned(max(max_iter, 1)), start, saved, began, former=former)
         except deadline.Over:
             return _unbegun(limit, asked, chosen, given, saved, began)
         run.relative, run.absolute, run.is_guarded = relative, absolute, criterion != "weak"
@@ -154,6 +157,7 @@ def solve(
             trace=Trace(run.rows),
             problem=asked,
             findings=ending.fall or run.report.findings,
+            multipliers=run.report.multipliers,
         )
 
 
