@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -20,7 +21,6 @@ PANEL = 32  # columns that are eliminated together: sums of 32 products below 2^
 TALL = 8  # times as many rows as columns: most rows are combinations of a few
 CHUNK = 4096  # rows that are looked at together
 WHOLE_BITS = 30  # integers up to 2^30 are their own residues modulo larger primes
-KEPT_RANKS = 64
 
 
 def extreme_eigenvalues(
@@ -164,7 +164,7 @@ def exact_rank(A: Host) -> int | None:
     n/2^30 for each of the two primes, which are drawn by the data themselves from all those between
     2^30 and 2^31. Singular values cannot tell an exact zero from 1e-17.
 
-    The answers for the latest data are kept, for these in other units of their columns as well.
+    The answer is kept until the call at work ends, for other units of the columns as well.
     """
     if A.size * min(A.shape) > ELIMINATION_LIMIT:
         return None
@@ -172,17 +172,15 @@ def exact_rank(A: Host) -> int | None:
     S = _in_own_units(A)
     salt = b"".join(length.to_bytes(8, "little") for length in A.shape)
     seed = hashlib.blake2b(np.ascontiguousarray(S).data, digest_size=32, salt=salt).digest()
-    rank = _RANKS.get(seed)
-    if rank is None:
+    call = deadline.call_at_work()
+    kept = {} if call is None else _KEPT.setdefault(call, {})
+    if seed not in kept:
         draw = np.random.default_rng(list(seed))
-        rank = max(_rank_modulo(S, _prime(draw)) for _ in range(2))
-        if len(_RANKS) >= KEPT_RANKS:
-            _RANKS.clear()
-        _RANKS[seed] = rank
-    return rank
+        kept[seed] = max(_rank_modulo(S, _prime(draw)) for _ in range(2))
+    return kept[seed]
 
 
-_RANKS: dict[bytes, int] = {}  # by a digest of the data: 32 bytes, and no data
+_KEPT: WeakKeyDictionary[deadline.Limit, dict[bytes, int]] = WeakKeyDictionary()  # by digests
 
 
 def _in_own_units(A: Host) -> Host:
