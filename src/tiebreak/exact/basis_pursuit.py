@@ -17,7 +17,7 @@ import numpy as np
 from tiebreak.exact.linear_programs import highs
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
-from tiebreak.linalg.host import norm, product
+from tiebreak.linalg.host import Sliced, norm, product
 from tiebreak.linalg.rank import Rank
 from tiebreak.linalg.spectra import EPS
 
@@ -43,7 +43,7 @@ class BasisPursuit(NamedTuple):
     The rows have length 1.
     """
 
-    equations: Host
+    equations: Sliced
     rank: Rank  # of the equations
     start: Host
     rows: Host
@@ -63,7 +63,7 @@ class BasisPursuit(NamedTuple):
 
     def misfit(self, x: Host) -> Host:
         """How far x is from the equations, in the coordinates of the basis: as lengths in x."""
-        off = product(self.equations, self.start - x)
+        off = self.equations.times(self.start - x)
         return np.asarray(self.basis @ self.rank.moved(off, self.rank.low))
 
 

@@ -24,7 +24,7 @@ from tiebreak.exact.scaled_problem import ScaledProblem
 from tiebreak.functions.parts import LeastSquaresPart, LinearPart, LogisticPart, Parts
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
-from tiebreak.linalg.host import host, norm, product
+from tiebreak.linalg.host import Sliced, host, norm
 from tiebreak.linalg.rank import Rank, as_it_is, decide_rank, null_basis
 from tiebreak.linalg.spectra import EPS
 from tiebreak.sets.balls import Ball
@@ -267,7 +267,7 @@ def _lower(
 def _is_met(part: object, x: Host) -> bool:
     """Are all rows of these squares met, up to rounding, each relative to its own terms?"""
     assert isinstance(part, LeastSquaresPart)
-    off = np.abs(product(part.rows, x, part.target))
+    off = np.abs(part.sliced.times(x, part.target))
     return bool(np.all(off <= 64 * EPS * (np.abs(part.rows) @ np.abs(x) + np.abs(part.target))))
 
 
@@ -305,7 +305,7 @@ def _sparsest(
     """Minimise |x|_1 over the slice, from the lower minimiser x."""
     if Z.lift is not None:  # an l1 ball: what is sparser than a point of it is in it too
         Z, x, rank = polyhedron(Space(), p.n), Z.lift @ x, p.rank
-    equations = np.vstack([p.rows, Z.equal])
+    equations = Sliced(np.vstack([p.rows, Z.equal]))
     rank = rank._replace(low=rank.high) if doubtful else rank
     found = sparsest(BasisPursuit(equations, rank, x, Z.rows, Z.offset, p.prices))
     if found is None:

@@ -85,6 +85,8 @@ class ScaledProblem:
         """The rank of g's rows and Z's equations in the units of x."""
         if not self.is_rescaled:
             return rank
+        if not len(Z.equal) and np.array_equal(rank.row_units, self.rank.row_units):
+            return rank._replace(basis=self.rank_in_x.basis, units=self.units * rank.units)
         rows = np.vstack([self.rows, Z.equal]) / self.units
         lengths = np.ones(len(rows))  # Z's equations have length 1 in the units of x too
         lengths[len(self.rows) :] = np.sqrt(np.sum(rows[len(self.rows) :] ** 2, axis=1))

@@ -129,6 +129,14 @@ def limited(seconds: float | None = None, began: float | None = None) -> Iterato
         _LIMIT.reset(token)
 
 
+def call_at_work() -> Limit | None:
+    """What stands for the call at work in this thread, as long as that lasts; None: there is none.
+
+    For what is kept until the call ends.
+    """
+    return _LIMIT.get(None)
+
+
 @contextlib.contextmanager
 def metered(allowed: float = math.inf) -> Iterator[Meter]:
     """Count the work that is done inside; beyond what is allowed, `OverBudget`."""

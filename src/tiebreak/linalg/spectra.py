@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -17,6 +18,9 @@ ALIKE_EXPONENTS = 5  # rows and columns within 2^5 ~ sqrt(GAP) of one another ar
 FEW_UNITS = 64  # rounding errors are a few units in the last place of the numbers they come from
 ELIMINATION_LIMIT = 2**28  # products of residues: about a second in NumPy
 PANEL = 32  # columns that are eliminated together: sums of 32 products below 2^47 are exact
+TALL = 8  # times as many rows as columns: most rows are combinations of a few
+CHUNK = 4096  # rows that are looked at together
+WHOLE_BITS = 30  # integers up to 2^30 are their own residues modulo larger primes
 
 
 def extreme_eigenvalues(
@@ -159,12 +163,38 @@ def exact_rank(A: Host) -> int | None:
     the residues is at most the true one, and smaller only by an accident, of probability about
     n/2^30 for each of the two primes, which are drawn by the data themselves from all those between
     2^30 and 2^31. Singular values cannot tell an exact zero from 1e-17.
+
+    The answer is kept until the call at work ends, for other units of the columns as well.
     """
     if A.size * min(A.shape) > ELIMINATION_LIMIT:
         return None
-    seed = hashlib.blake2b(A.tobytes(), digest_size=32).digest()
-    draw = np.random.default_rng(list(seed))
-    return max(_rank_modulo(A, _prime(draw)) for _ in range(2))
+    deadline.check()
+    S = _in_own_units(A)
+    salt = b"".join(length.to_bytes(8, "little") for length in A.shape)
+    seed = hashlib.blake2b(np.ascontiguousarray(S).data, digest_size=32, salt=salt).digest()
+    call = deadline.call_at_work()
+    kept = {} if call is None else _KEPT.setdefault(call, {})
+    if seed not in kept:
+        draw = np.random.default_rng(list(seed))
+        kept[seed] = max(_rank_modulo(S, _prime(draw)) for _ in range(2))
+    return kept[seed]
+
+
+_KEPT: WeakKeyDictionary[deadline.Limit, dict[bytes, int]] = WeakKeyDictionary()  # by digests
+
+
+def _in_own_units(A: Host) -> Host:
+    """A with each column times a power of two, so that entries are below 2^30: the same rank.
+
+    A column in which that would round an entry (to 0, next to 1e300) is left as it is.
+    """
+    size = np.max(np.abs(A), axis=0, initial=0.0)
+    shift = np.where(size > 0.0, WHOLE_BITS - np.frexp(size)[1], 0)
+    S = np.ldexp(A, shift)
+    for j in np.flatnonzero(shift < 0):  # those times more than 1 are exact
+        if np.any(np.ldexp(S[:, j], -shift[j]) != A[:, j]):
+            S[:, j] = A[:, j]
+    return np.asarray(S)
 
 
 def _prime(draw: np.random.Generator) -> int:
@@ -185,19 +215,106 @@ def _may_be_prime(n: int, base: int) -> bool:
 
 
 def _rank_modulo(A: Host, prime: int) -> int:
-    """The rank of A's residues modulo a prime, by elimination, some columns at a time.
+    """The rank of A's residues modulo a prime."""
+    deadline.check()
+    if A.shape[0] < A.shape[1]:
+        A = A.T
+    if len(A) > TALL * A.shape[1]:
+        return _tall_rank(A, prime)
+    return _square_rank(_residues(A, prime), prime)
+
+
+def _residues(A: Host, prime: int) -> Host:
+    """Integers that A's entries are equal to modulo the prime; of size below it, of either sign.
+
+    Small integers are their own. Others are an integer of 53 bits times a power of two.
+    """
+    is_whole = np.all((np.abs(A) <= 2.0**WHOLE_BITS) & (np.rint(A) == A), axis=0)
+    if is_whole.all():
+        return A.astype(np.int64)
+    found = np.where(is_whole, A, 0.0).astype(np.int64)
+    mantissa, exponent = np.frexp(A[:, ~is_whole])
+    exponent -= 53
+    low, high = int(exponent.min(initial=0)), int(exponent.max(initial=0))
+    powers = np.array([pow(2, k, prime) for k in range(low, high + 1)])
+    whole = (mantissa * 2.0**53).astype(np.int64)
+    found[:, ~is_whole] = whole % prime * powers[exponent - low] % prime
+    return found
+
+
+def _tall_rank(A: Host, prime: int) -> int:
+    """The same for many rows, most of which are combinations of a few.
+
+    Let E = [I F] be a basis of the space of some rows, in the order of columns J and others: the
+    reduced echelon form of those. A row a is in that space if and only if a_J F is what it has in
+    the other columns. Where one is not, what it has more there joins the basis: then the dimension
+    grows, and rows that were in the space still are. So each row is looked at until it is in.
+    """
+    n = A.shape[1]
+    some = np.linspace(0, len(A) - 1, 4 * n).astype(np.int64)
+    J, others, F = np.arange(0), np.arange(n), np.zeros((0, n), dtype=np.int64)
+    chunks = (A[first : first + CHUNK] for first in range(0, len(A), CHUNK))
+    for part in (A[some], *chunks):
+        if not len(others):
+            break
+        deadline.check()
+        rows = _residues(part, prime)
+        while (more := _beyond(rows, J, others, F, prime)).any():
+            # One row for each column that shows some, and some others.
+            failing = np.flatnonzero(more.any(axis=1))
+            spread = failing[np.linspace(0, len(failing) - 1, min(len(failing), n)).astype(int)]
+            new, K = _reduced(more[np.union1d(np.argmax(more != 0, axis=0), spread)], prime)
+            F = np.vstack([(F - _times_modulo(F[:, K], new, prime)) % prime, new])
+            J, others, F = np.append(J, others[K]), np.delete(others, K), np.delete(F, K, axis=1)
+    return len(J)
+
+
+def _beyond(rows: Host, J: Host, others: Host, F: Host, prime: int) -> Host:
+    """What these rows have in the other columns more than the combinations a_J F.
+
+    A residue times a half of 16 bits of F is below 2^47, the sum of PANEL = 32 of these below 2^52:
+    exact in float64. With the high halves' sums as residues times 2^16, below 2^47, a panel takes
+    less than 2^53 from what is left: 2^9 panels, of 2^14 columns, less than 2^62.
+    """
+    left = rows[:, others]
+    for first in range(0, len(J), PANEL):
+        a = rows[:, J[first : first + PANEL]].astype(np.float64)
+        f = F[first : first + PANEL]
+        high = (a @ (f >> 16).astype(np.float64)).astype(np.int64) % prime
+        low = (a @ (f & 0xFFFF).astype(np.float64)).astype(np.int64)
+        left = left - (high << 16) - low
+    return np.asarray(left % prime)
+
+
+def _reduced(rows: Host, prime: int) -> tuple[Host, Host]:
+    """The reduced echelon form of rows of residues: a basis, and the columns J where it is I.
+
+    As in `_square_rank`, but the rows of the basis lose what they have in later columns of J too.
+    """
+    left, n = rows, rows.shape[1]
+    basis, J = np.zeros((0, n), dtype=np.int64), np.zeros(0, dtype=np.int64)
+    for first in range(0, n, PANEL):
+        deadline.check()
+        panel = left[:, first : first + PANEL]
+        chosen, columns = _independent(panel, prime)
+        if not len(chosen):
+            continue
+        inverse = _inverse(panel[np.ix_(chosen, columns)], prime)
+        new, columns = _times_modulo(inverse, left[chosen], prime), columns + first
+        basis = (basis - _times_modulo(basis[:, columns], new, prime)) % prime
+        left = np.delete(left, chosen, axis=0)
+        left = (left - _times_modulo(left[:, columns], new, prime)) % prime
+        basis, J = np.vstack([basis, new]), np.append(J, columns)
+    return basis, J
+
+
+def _square_rank(rest: Host, prime: int) -> int:
+    """The rank of residues, by elimination, some columns at a time.
 
     With k independent rows P of these columns, T their entries in k independent columns J, all
     other rows lose A_J T^-1 A_P: then they are 0 there. What is left are products of matrices.
     """
-    deadline.check()
-    mantissa, exponent = np.frexp(A)
-    power = exponent - int(exponent.min(initial=0))
-    powers = np.array([pow(2, int(k), prime) for k in range(int(power.max(initial=0)) + 1)])
-    rest = (mantissa * 2.0**53).astype(np.int64) % prime * powers[power] % prime
-    if rest.shape[0] < rest.shape[1]:
-        rest = rest.T.copy()
-    rank = 0
+    rest, rank = rest % prime, 0
     while rest.size:
         deadline.check()
         panel, rest = rest[:, :PANEL], rest[:, PANEL:]

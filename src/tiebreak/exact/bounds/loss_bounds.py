@@ -79,8 +79,11 @@ def span(R: Host, *rows: Host) -> Span | None:
 
 def _rank(*rows: Host) -> int:
     """The rank of all these rows, as they are stored; 0 where they are too many."""
-    stacked = np.unique(np.vstack(rows), axis=0)
-    return spectra.exact_rank(stacked) or 0
+    stacked = np.vstack(rows)
+    found = spectra.exact_rank(stacked)
+    if found is None:  # fewer may be different ones
+        found = spectra.exact_rank(np.unique(stacked, axis=0))
+    return found or 0
 
 
 def _contains(found: Span, rows: tuple[Host, ...], *vectors: Host) -> bool:
