@@ -90,8 +90,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name, kind in KINDS.items():
         rng = np.random.default_rng(options.seed)
         made = kind(rng)
-        first = tb.solve(made(0.0), x0=start(made(0.0)))
-        again = tb.solve(made(0.0), x0=first)
+        problem = made(0.0)
+        first = tb.solve(problem, x0=start(problem))
+        again = tb.solve(problem, x0=first)
         counts, seconds, alike = [0, 0], [0.0, 0.0], 0
         for _ in range(options.neighbours):
             problem, statuses = made(0.01 * float(rng.uniform(-1.0, 1.0))), []

@@ -66,6 +66,7 @@ class Multipliers(NamedTuple):
     points: Array
     t: float
     c: Array
+    inverse_hessian: Array | None  # of g + eta f along the face of x, as far as it is known
 
 
 class StateReport(NamedTuple):

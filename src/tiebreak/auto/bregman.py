@@ -123,14 +123,16 @@ class BregmanIteration(Method):
 
     def init_from(self, problem: Problem, x0: Array, multipliers: Multipliers) -> State:
         """The round that has ended there; where x0 still ends it, the proof comes next."""
-        state, (eta, slopes, weight, points, t, c) = self.init(problem, x0), multipliers
+        state, (eta, slopes, weight, points, t, c, inverse) = self.init(problem, x0), multipliers
         if not 0.0 < eta < math.inf:
             return state
         slopes, points, c = (arrays.like(vector, state.x) for vector in (slopes, points, c))
         here = objective_at(problem, state.here.f, state.here.g, eta, slopes, weight)
+        known = None if inverse is None else arrays.like(inverse, state.x)
         return state._replace(
-            eta=eta, slope_sum=slopes, weight=weight, point_sum=points, hint=(t, c), here=here
-        )
+            eta=eta, slope_sum=slopes, weight=weight, point_sum=points, hint=(t, c), here=here,
+            inverse_hessian=InverseHessian(known),
+        )  # fmt: skip
 
     def step(self, problem: Problem, state: State) -> State:
         """One step of L-BFGS, conjugate gradients or the prox; a round may end, the next begin."""

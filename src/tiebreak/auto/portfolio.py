@@ -200,7 +200,7 @@ class Portfolio(Method):
             finished=ending,
             answer=answer,
             readings=answer[1] if answer[0] == "undetermined" else "",
-            is_settling=state.phase == REFINING or self._will_refine(state),
+            is_settling=self._is_settling(state),
             is_milestone=state.at == state.answer or self._report(state).is_milestone,
             lipschitz_violations=state.lipschitz_violations,
             convexity_violations=state.convexity_violations,
@@ -294,6 +294,12 @@ class Portfolio(Method):
         """Can another candidate than the one at work go on?"""
         numbers = range(len(self.candidates))
         return any(self._can_go_on(state, i) for i in numbers if i != state.at)
+
+    def _is_settling(self, state: State) -> bool:
+        """Is a point on its way that is right to rounding?  Not where it is the one that counts."""
+        is_there = self.candidates[state.at].refines and not self._report(state).is_settling
+        is_ahead = state.phase == REFINING or self._will_refine(state)
+        return is_ahead and not (is_there and state.best == state.at)
 
     def _will_refine(self, state: State) -> bool:
         """Does a refinement follow once both gaps are proved?"""

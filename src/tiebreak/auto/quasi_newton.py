@@ -45,7 +45,7 @@ class InverseHessian(NamedTuple):
     def learned(self, s: Array, y: Array) -> InverseHessian:
         """With one more pair: H y = s."""
         product = arrays.dot(s, y)
-        if not product > LEAST * arrays.norm(s) * arrays.norm(y):
+        if not product > LEAST * arrays.norm(s) * arrays.norm(y) > 0.0:
             return self
         n = int(s.shape[0])
         if n > DENSE:

@@ -82,6 +82,7 @@ def multipliers(state: State) -> Multipliers | None:
         points=state.point_sum - last * state.x,
         t=proof.made[0],
         c=proof.made[1],
+        inverse_hessian=state.inverse_hessian.inverse,
     )
 
 

@@ -17,6 +17,7 @@ from tiebreak.functions.sums import summands
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Array, to_numpy
 from tiebreak.problem import Problem, solution_dimension
+from tiebreak.proofs.bounds import Known
 from tiebreak.proofs.certificate import UNDERFLOW, Certificate
 
 STATUSES = {
@@ -119,6 +120,7 @@ class Result:
     problem: Problem = field(repr=False)
     findings: Findings | None = None
     multipliers: Multipliers | None = field(default=None, repr=False)
+    known: Known | None = field(default=None, repr=False)  # all that is proved of f* and g*
 
     @property
     def upper_value(self) -> float:

@@ -219,6 +219,21 @@ class Run:
             asked.append(a + r * scale + UNDERFLOW)
         return asked[0], asked[1]
 
+    def take_over(self, former: Result) -> None:
+        """What a former run has proved of the same problem.
+
+        Only where both levels still have the values they had: functions of yours may have changed.
+        """
+        x = self.state.x
+        errors = self.certifier.value_errors(x, *self.values)
+        before = former.upper_value, former.lower_value
+        is_same = self.iteration == 0 and all(
+            abs(now - then) <= 2.0 * error
+            for now, then, error in zip(self.values, before, errors, strict=True)
+        )
+        if is_same and former.known is not None:
+            self.accumulator.take_over(former.known)
+
     def _rounding_at_start(self, h: Counted, value: float) -> float:
         """A bound on the rounding error of the value of h at x0."""
         return value_error(h, self._x0, h.extent(self._x0), value, abs(value), 0.0) + TINY

@@ -133,6 +133,8 @@ def solve(
             run = Run(problem, chosen.planned(max(max_iter, 1)), start, saved, began, former=former)
         except deadline.Over:
             return _unbegun(limit, asked, chosen, given, saved, began)
+        if former is not None and former.problem is asked:
+            run.take_over(former)
         run.relative, run.absolute, run.is_guarded = relative, absolute, criterion != "weak"
         watch = RecessionWatch(problem, start)
         ending = _iterate(run, limit, max_iter, callback, given, live, store, watch)
@@ -158,6 +160,7 @@ def solve(
             problem=asked,
             findings=ending.fall or run.report.findings,
             multipliers=run.report.multipliers,
+            known=run.accumulator.sums.known,
         )
 
 

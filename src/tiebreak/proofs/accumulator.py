@@ -25,7 +25,7 @@ from tiebreak.functions.penalties import split
 from tiebreak.linalg import arrays, deadline
 from tiebreak.linalg.arrays import TINY, Array, rounding_unit
 from tiebreak.problem import Problem
-from tiebreak.proofs.bounds import HUGE, Block, Bound, Search, Sums, best_of
+from tiebreak.proofs.bounds import HUGE, Block, Bound, Known, Search, Sums, best_of
 from tiebreak.proofs.evidence import (
     EvidenceQueue,
     Intervals,
@@ -219,8 +219,13 @@ class BoundAccumulator:
         """Take over the bounds and the doubts, not the sums, of another run on the same problem."""
         self.refuted |= other.refuted
         self.is_steep |= other.is_steep
-        s, known = self.sums, other.sums
-        self._sums = s._replace(ghat=min(s.ghat, known.ghat))
+        self.take_over(other.sums.known)
+
+    def take_over(self, known: Known) -> None:
+        """Take over what is known about this problem."""
+        s = self.sums
+        guard = known.guard if known.guard.value > s.guard.value else s.guard
+        self._sums = s._replace(ghat=min(s.ghat, known.ghat), guard=guard)
         self._take_over(Intervals((known.upper_bound, known.upper_ceiling), known.lower_bound))
 
     # -- bounds ---------------------------------------------------------------------------------

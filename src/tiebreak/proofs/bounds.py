@@ -61,6 +61,16 @@ class Block(NamedTuple):
     lower: Model
 
 
+class Known(NamedTuple):
+    """What is proved about a problem, without what proves it."""
+
+    upper_bound: float  # these five as in `Sums`
+    upper_ceiling: float
+    lower_bound: float
+    ghat: float
+    guard: Bound
+
+
 class Sums(NamedTuple):
     """All that the certificate remembers; arrays and numbers only, so that it can be saved."""
 
@@ -82,6 +92,11 @@ class Sums(NamedTuple):
     kept_cut: Model | None  # the single cut that served best so far, and its factor
     kept_factor: float
     lower_tail: int  # the block that the best sum for g* began with
+
+    @property
+    def known(self) -> Known:
+        """What they prove."""
+        return Known(self.upper_bound, self.upper_ceiling, self.lower_bound, self.ghat, self.guard)
 
     @property
     def models(self) -> list[Model]:
