@@ -107,7 +107,7 @@ def answer(p: tb.Problem, method: str) -> tuple[Any, ...]:
         proof = tb.certify(p, np.full(N, 0.25), max_iter=6)
         return proof.upper_optimum, proof.lower_optimum, proof.upper_value, proof.lower_value
     try:
-        r = tb.solve(p, method, max_iter=6)
+        r = tb.solve(p, method, max_iter=60 if method == "auto" else 6)
     except ValueError as error:
         return (str(error),)
     x = arrays.to_numpy(r.x).tolist()
