@@ -40,8 +40,8 @@ from tiebreak.auto import (
     bregman_state,
     conjugate_gradients,
     hessian_differences,
-    portfolio,
     quasi_newton,
+    turns,
 )
 from tiebreak.driver.result import Row
 from tiebreak.driver.run import Counts, Least, Run, Saved
@@ -103,8 +103,8 @@ TYPES: dict[str, Any] = {
     "multipliers.curvature": quasi_newton.InverseHessian,
     "multipliers.probes": hessian_differences.HessianDifferences,
     "multipliers.conjugate": conjugate_gradients.ConjugateGradients,
-    "portfolio": portfolio.State,
-    "portfolio.runner": portfolio.Runner,
+    "portfolio": turns.State,
+    "portfolio.runner": turns.Runner,
     "primal-dual": primal_dual.State,
     "primal-dual.mark": primal_dual.Mark,
     "sea": sea.State,
