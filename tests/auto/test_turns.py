@@ -1,0 +1,128 @@
+"""Who works next: forecasts against a planted decay, budgets, warm starts."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import tiebreak as tb
+from tiebreak.auto.portfolio import STEP, Portfolio
+from tiebreak.auto.turns import Candidate, Runner
+from tiebreak.exact.method import Exact
+from tiebreak.linalg import deadline
+
+STEPS = Candidate(tb.AdaptiveAGMBiO())
+
+
+@pytest.mark.parametrize("power", [0.5, 1.0, 2.0])
+def test_a_forecast_is_where_a_planted_power_law_meets_the_tolerance(power):
+    """error = (total/bill)^power: at every bill, total - bill is left."""
+    total, runner = 1e9, Runner()
+    for bill in np.geomspace(1.0, 1e6, 200):
+        runner = runner._replace(bill=float(bill)).measured((total / bill) ** power)
+    assert runner.forecast(STEPS) == pytest.approx(total - runner.bill, rel=1e-9)
+
+
+def test_without_a_measure_as_much_again_is_expected():
+    candidate = STEPS._replace(least=100.0)
+    assert Runner().forecast(candidate) == 100.0
+    assert Runner(bill=30.0).forecast(candidate) == 70.0
+    assert Runner(bill=500.0).forecast(candidate) == 500.0
+    assert Runner(note="failed").forecast(candidate) == math.inf
+    stalled = Runner()
+    for bill in (1e3, 2e3, 4e3, 8e3):
+        stalled = stalled._replace(bill=bill).measured(7.0)
+    assert stalled.forecast(candidate) == math.inf
+
+
+def test_work_is_counted_and_a_budget_ends_it():
+    with deadline.metered(allowed=100.0) as meter:
+        deadline.check(60.0)
+        deadline.spend(30.0)
+        with pytest.raises(deadline.OverBudget):
+            deadline.check(20.0)
+        assert meter.spent == 90.0
+    deadline.check(1e30)  # nobody counts
+
+
+def problem(seed=0, share=0.0, n=20):
+    rng = np.random.default_rng(seed)
+    A, b, move = rng.standard_normal((8, n)), rng.standard_normal(8), rng.standard_normal(8)
+    f = tb.LeastSquares(rng.standard_normal((30, n)), rng.standard_normal(30))
+    lower = tb.LeastSquares(A, b + share * move)
+    return tb.Problem(upper=tb.Smooth(f.value, f.gradient, lower_bound=0.0), lower=lower,
+                      domain=tb.Ball(5.0))  # fmt: skip
+
+
+def test_a_direct_method_beyond_its_budget_waits_and_gets_there_in_the_end():
+    rng = np.random.default_rng(1)
+    built = tb.Problem(
+        upper=tb.SquaredNorm(),
+        lower=tb.LeastSquares(rng.standard_normal((20, 40)), rng.standard_normal(20)),
+        domain=tb.Box(-0.2, 0.2),
+    )
+    exact = Candidate(Exact(), "exact", least=1.0, is_direct=True, refines=True)
+    first = Candidate(tb.AdaptiveAGMBiO(), least=2.0, refines=True)
+    result = tb.solve(built, Portfolio((exact, first)), rtol=1e-12, max_iter=2000)
+    assert result.method.startswith("exact; then adaptive AGM-BiO") or result.nit > 1
+    truth = tb.solve(built, "exact")
+    assert result.upper_value == pytest.approx(truth.upper_value, rel=1e-9)
+    assert STEP > 1.0
+
+
+def test_the_same_call_twice_gives_the_same_bits():
+    one, two = (tb.solve(problem(3), x0=np.zeros(20)) for _ in range(2))
+    np.testing.assert_array_equal(one.x, two.x)
+    assert (one.nit, one.method, one.status) == (two.nit, two.method, two.status)
+
+
+# --- warm starts ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_warm_start_on_the_same_problem_ends_at_once(seed):
+    built = problem(seed)
+    first = tb.solve(built, x0=np.zeros(20))
+    again = tb.solve(built, x0=first)
+    assert first.status == again.status == "certified"
+    assert again.nit <= 3
+    assert again.tolerance == pytest.approx(first.tolerance, rel=1e-6)
+    assert again.upper_value == pytest.approx(first.upper_value, rel=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_neighbour_is_solved_as_well_and_at_half_the_cost(seed):
+    first = tb.solve(problem(seed), x0=np.zeros(20))
+    near = problem(seed, share=0.01)
+    cold, warm = tb.solve(near, x0=np.zeros(20)), tb.solve(near, x0=first)
+    assert warm.status == cold.status == "certified"
+    assert warm.upper_value == pytest.approx(cold.upper_value, rel=1e-8)
+    assert warm.trace[-1].lower_gradients <= 0.5 * cold.trace[-1].lower_gradients
+
+
+def test_what_was_proved_is_not_believed_of_functions_that_have_changed():
+    center = np.zeros(3)
+    built = tb.Problem(
+        upper=tb.Smooth(lambda x: 0.5 * float((x - center) @ (x - center)), lambda x: x - center),
+        lower=tb.LeastSquares([[1.0, 1.0, 1.0]], [3.0]),
+        domain=tb.Ball(10.0),
+    )
+    first = tb.solve(built, x0=np.zeros(3))
+    assert first.status == "certified"
+    assert first.upper_value == pytest.approx(1.5, rel=1e-3)
+    center[0] = 2.0  # f* = 1/6 now, below all that was proved
+    again = tb.solve(built, x0=first)
+    assert again.upper_optimum[0] <= 1.0 / 6.0 <= again.upper_optimum[1]
+    assert again.upper_value == pytest.approx(1.0 / 6.0, rel=1e-3)
+
+
+def test_a_result_of_other_length_or_of_another_method_is_a_start_all_the_same():
+    built = problem(0)
+    exactly = tb.solve(tb.Problem(upper=tb.SquaredNorm(), lower=built.lower), "exact")
+    assert exactly.multipliers is None
+    assert tb.solve(built, x0=exactly).status == "certified"
+    assert tb.solve(built, "adaptive", x0=tb.solve(built, x0=np.zeros(20)), max_iter=5).nit <= 5
+    with pytest.raises(ValueError, match="x0"):
+        tb.solve(problem(0, n=21), x0=exactly)
