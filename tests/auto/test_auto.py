@@ -177,7 +177,7 @@ def test_a_direct_method_begins_after_as_much_work_of_others_as_it_costs_at_leas
     problem = least_squares(domain=tb.Ball(1.0))
     exact = tb.solve(problem, "exact")
     assert [type(c.method).__name__ for c in selection.choose(problem).candidates] == [
-        "BregmanIteration", "AdaptiveAGMBiO", "Exact"
+        "BregmanIteration", "PrimalDual", "AdaptiveAGMBiO", "Exact"
     ]  # fmt: skip
     steps, direct = (
         Candidate(tb.AdaptiveAGMBiO(), refines=True),

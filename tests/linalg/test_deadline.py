@@ -350,7 +350,7 @@ def test_a_call_without_time_for_its_next_step_returns_the_point_of_its_checkpoi
     first = tb.solve(pair(), "adaptive", rtol=0.0, max_iter=50, checkpoint=path)
     before = path.read_bytes()
 
-    def end(*args: Any) -> Run:
+    def end(*args: Any, **options: Any) -> Run:
         raise deadline.TimeIsUp
 
     monkeypatch.setattr(sys.modules["tiebreak.driver.solve"], "Run", end)
