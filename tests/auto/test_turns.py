@@ -39,10 +39,10 @@ def test_without_a_measure_as_much_again_is_expected():
 
 def test_work_is_counted_and_a_budget_ends_it():
     with deadline.metered(allowed=100.0) as meter:
-        deadline.check(60.0)
+        deadline.check(60.0 / deadline.IN_CACHE)
         deadline.spend(30.0)
         with pytest.raises(deadline.OverBudget):
-            deadline.check(20.0)
+            deadline.check(20.0 / deadline.IN_CACHE)
         assert meter.spent == 90.0
     deadline.check(1e30)  # nobody counts
 

@@ -102,9 +102,10 @@ def _entries(h: Function) -> int:
 
 
 def _factorisation(problem: Problem) -> float:
-    """The work of one factorisation of the data of each level, in the units of `deadline.svd`.
+    """The work of one factorisation of the data of each level, as a Meter counts it.
 
     By the smaller side of each matrix: its square costs a product for every entry.
     """
     matrices = [matrix for h in problem.smooth_parts for matrix in matrices_of(h)]
-    return sum(min(m.shape) * (m.size + min(m.shape) ** 2) for m in matrices)
+    work = sum(min(m.shape) * (m.size + min(m.shape) ** 2) for m in matrices)
+    return deadline.IN_CACHE * work
