@@ -262,14 +262,18 @@ def answer_of(row: dict[str, Any]) -> Reference:
     return Reference(**{name: row[name] for name in Reference._fields if name in row})
 
 
-def write_references(data: Data, names: Sequence[str], again: bool) -> None:
-    rows = kept()
+def specs(data: Data, names: Sequence[str]) -> Iterator[tuple[str, Spec]]:
+    """The problems whose data are there; what is absent is said."""
     for name in names:
         try:
-            spec = real_problems.fixed(data, name)
+            yield name, real_problems.fixed(data, name)
         except Absent as reason:
             print(reason, flush=True)
-            continue
+
+
+def write_references(data: Data, names: Sequence[str], again: bool) -> None:
+    rows = kept()
+    for name, spec in specs(data, names):
         if not again and rows.get(name, {}).get("fingerprint") == spec.fingerprint:
             continue
         began = time.perf_counter()
@@ -283,12 +287,7 @@ def write_references(data: Data, names: Sequence[str], again: bool) -> None:
 def entries(data: Data, names: Sequence[str]) -> Iterator[Entry]:
     """The problems that stay; what is skipped is said."""
     rows = kept()
-    for name in names:
-        try:
-            spec = real_problems.fixed(data, name)
-        except Absent as reason:
-            print(reason, flush=True)
-            continue
+    for name, spec in specs(data, names):
         row = rows.get(name)
         if row is None or row["fingerprint"] != spec.fingerprint:
             print(f"{name}: no reference for these data is kept; computing it", flush=True)

@@ -14,8 +14,8 @@ import tiebreak as tb
 from tiebreak.algorithms.base import Method
 from tiebreak.auto import selection
 from tiebreak.auto.bregman import BregmanIteration
+from tiebreak.auto.candidates import Candidate
 from tiebreak.auto.portfolio import STEP, Portfolio
-from tiebreak.auto.turns import Candidate
 from tiebreak.exact.method import Exact
 
 STEPS = tb.AGMBiO(gamma=0.01)

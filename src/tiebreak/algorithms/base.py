@@ -138,7 +138,9 @@ class Method(ABC):
         return StateReport()
 
 
-def begun(method: Method, problem: Problem, x0: Array, multipliers: Multipliers | None) -> Any:
+def first_state(
+    method: Method, problem: Problem, x0: Array, multipliers: Multipliers | None
+) -> Any:
     """The first state: a warm start where there are multipliers of as many variables."""
     if multipliers is None or multipliers.slopes.shape != x0.shape:
         return method.init(problem, x0)

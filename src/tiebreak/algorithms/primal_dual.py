@@ -51,7 +51,7 @@ class Mark(NamedTuple):
 
 
 class State(NamedTuple):
-    """Everything a run needs to go on, or another to start from; arrays and numbers only."""
+    """Everything a run needs to go on; arrays and numbers only."""
 
     k: int
     point: Point  # x_k
@@ -135,7 +135,7 @@ class PrimalDual(Method):
         return f"primal-dual, {ratio}, last iterate"
 
     def report(self, state: State) -> StateReport:
-        """What the consistency checks have found; y_k is about argmin g + f/Lambda_k."""
+        """When there is a proof, and what the consistency checks have found."""
         return StateReport(
             is_milestone=len(state.evidence.lower) > 1,  # a proof
             lipschitz_violations=state.lipschitz_violations,

@@ -1,9 +1,9 @@
 """A portfolio: several methods on one problem, taking turns by what they are seen to achieve.
 
-Every candidate has a bill, the work that it has had, and a forecast of the work that it still
-needs. The one with the least forecast works next. A forecast is
+The work that every candidate has had is counted, and there is a forecast of what it still needs.
+The one with the least forecast works next. A forecast is
 
-    measured:      the error of its point, as proved, was s at half of the bill and is t now; on
+    measured:      the error of its point, as proved, was s after half of its work and is t now; on
                    logarithmic scales that is a line, and the forecast is where it meets 1;
     not measured:  as much again as it has had, and at first what is left of its least. So it is
                    too for a method that proves nothing before it ends.
@@ -27,8 +27,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tiebreak.algorithms.base import NOT_ENDED, Method, Multipliers, StateReport, begun
-from tiebreak.auto.turns import (
+from tiebreak.algorithms.base import NOT_ENDED, Method, Multipliers, StateReport, first_state
+from tiebreak.auto.candidates import (
     NONE,
     OVER,
     PROVING,
@@ -108,12 +108,21 @@ class Portfolio(Method):
         return shown._replace(
             finished=ending,
             answer=answer,
-            readings=answer[1] if answer[0] == "undetermined" else "",
+            readings=self._readings(state),
             is_settling=self._is_settling(state),
             is_milestone=state.at == state.answer or self._report(state).is_milestone,
             lipschitz_violations=state.lipschitz_violations,
             convexity_violations=state.convexity_violations,
         )
+
+    def _readings(self, state: State) -> str:
+        """The two readings of data whose rank rounding decides, whoever works now; "" without."""
+        for candidate, runner in zip(self.candidates, state.runners, strict=True):
+            if candidate.is_direct and runner.inner is not None:
+                report = candidate.method.report(runner.inner)
+                if report.is_ambiguous and report.finished[0] == "undetermined":
+                    return report.finished[1]
+        return ""
 
     def _report(self, state: State) -> StateReport:
         """What the method at work says about its own state."""
@@ -131,9 +140,9 @@ class Portfolio(Method):
     def _init(self, problem: Problem, x0: Array, multipliers: Multipliers | None) -> State:
         at = min(range(len(self.candidates)), key=lambda i: self.candidates[i].least)
         with deadline.metered() as meter:
-            inner = begun(self.candidates[at].method, problem, x0, multipliers)
+            inner = first_state(self.candidates[at].method, problem, x0, multipliers)
         runners = [Runner() for _ in self.candidates]
-        runners[at] = Runner(inner=inner, bill=meter.spent)
+        runners[at] = Runner(inner=inner, spent=meter.spent)
         report = self.candidates[at].method.report(inner)
         return State(
             k=0, start=x0, runners=tuple(runners), order=(at,), at=at, best=at, proved=NONE,
@@ -157,18 +166,18 @@ class Portfolio(Method):
                 deadline.metered(allowed) as meter,
             ):
                 if candidate.is_direct and state.best != state.at:
-                    inner = candidate.method.step(problem, self._begun(problem, state))
+                    inner = candidate.method.step(problem, self._first_state(problem, state))
                 elif runner.inner is None:
-                    inner = self._begun(problem, state)
+                    inner = self._first_state(problem, state)
                 else:
                     inner = candidate.method.step(problem, runner.inner)
         except deadline.OverBudget:  # its turn comes again, from a better point
-            return self._next(state.with_runner(state.at, bill=runner.bill + allowed))
+            return self._next(state.with_runner(state.at, spent=runner.spent + allowed))
         except (np.linalg.LinAlgError, ImportError, MemoryError, deadline.TooLong) as error:
             if not has_others:
                 raise
             return self._next(state.with_runner(state.at, note=f"failed ({error})"))
-        state = state.with_runner(state.at, inner=inner, bill=runner.bill + STEP + meter.spent)
+        state = state.with_runner(state.at, inner=inner, spent=runner.spent + STEP + meter.spent)
         if runner.inner is None:
             state = state._replace(order=(*(i for i in state.order if i != state.at), state.at))
         state = _noted(state, candidate.method.report(inner))._replace(
@@ -176,7 +185,7 @@ class Portfolio(Method):
         )
         return self._concluded(state)
 
-    def _begun(self, problem: Problem, state: State) -> Any:
+    def _first_state(self, problem: Problem, state: State) -> Any:
         """The first state of the candidate at work, at the best point so far."""
         x = arrays.like(state.x, state.start)  # an answer may be in a wider precision
         return self.candidates[state.at].method.init(problem, x)
@@ -259,7 +268,7 @@ class Portfolio(Method):
             if state.phase == PROVING:
                 return state._replace(phase=OVER)
             return self._next(state._replace(best=state.proved, phase=RACING))
-        at = min(left, key=lambda i: (forecasts[i], state.runners[i].bill), default=state.at)
+        at = min(left, key=lambda i: (forecasts[i], state.runners[i].spent), default=state.at)
         return state._replace(at=at)
 
     def adapt(self, state: State, proved: Proved) -> State:
@@ -291,12 +300,10 @@ class Portfolio(Method):
         at, is_good = state.at, self._report(state).is_good
         if state.phase == REFINING:
             return state._replace(best=at if is_good else state.proved)
-        error, best = state.runners[at].error, state.runners[state.best].error
-        return (
-            state._replace(best=at)
-            if state.phase == RACING and is_good and error <= best
-            else state
-        )
+        is_best = state.runners[at].error <= state.runners[state.best].error
+        if state.phase == RACING and is_good and is_best:
+            return state._replace(best=at)
+        return state
 
 
 def _is_refuted(state: State, proved: Proved) -> bool:

@@ -14,8 +14,8 @@ from tiebreak.algorithms.primal_dual import PrimalDual
 from tiebreak.algorithms.rivals.bi_sg import BiSG
 from tiebreak.auto import conjugate_gradients
 from tiebreak.auto.bregman import BregmanIteration
+from tiebreak.auto.candidates import Candidate
 from tiebreak.auto.portfolio import STEP, Portfolio
-from tiebreak.auto.turns import Candidate
 from tiebreak.exact.method import Exact
 from tiebreak.functions.base import Function
 from tiebreak.functions.elementary import Quadratic

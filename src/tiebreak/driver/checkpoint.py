@@ -38,10 +38,10 @@ from tiebreak.algorithms.base import Method
 from tiebreak.algorithms.rivals import a_irg, alternating, bi_sg, bisec_bio, cg_bio, sea
 from tiebreak.auto import (
     bregman_state,
+    candidates,
     conjugate_gradients,
     hessian_differences,
     quasi_newton,
-    turns,
 )
 from tiebreak.driver.result import Row
 from tiebreak.driver.run import Counts, Least, Run, Saved
@@ -103,8 +103,8 @@ TYPES: dict[str, Any] = {
     "multipliers.curvature": quasi_newton.InverseHessian,
     "multipliers.probes": hessian_differences.HessianDifferences,
     "multipliers.conjugate": conjugate_gradients.ConjugateGradients,
-    "portfolio": turns.State,
-    "portfolio.runner": turns.Runner,
+    "portfolio": candidates.State,
+    "portfolio.runner": candidates.Runner,
     "primal-dual": primal_dual.State,
     "primal-dual.mark": primal_dual.Mark,
     "sea": sea.State,

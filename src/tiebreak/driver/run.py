@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from tiebreak.algorithms.base import Method, StateReport, begun
+from tiebreak.algorithms.base import Method, StateReport, first_state
 from tiebreak.algorithms.common import is_due
 from tiebreak.driver.counted import Counted
 from tiebreak.driver.result import Result, Row
@@ -105,7 +105,8 @@ class Run:
             self._note_violations()
         else:
             self.iteration, self.rows = 0, []
-            self.state = begun(method, self.problem, x0, former.multipliers if former else None)
+            multipliers = None if former is None else former.multipliers
+            self.state = first_state(method, self.problem, x0, multipliers)
             self.start_values = (self.state.upper_value, self.state.lower_value)
             if former is not None:  # a start at the answer is no scale for a tolerance
                 self.start_values = former.start_values

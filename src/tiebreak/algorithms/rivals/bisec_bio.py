@@ -297,7 +297,7 @@ def _bound(problem: Problem, state: State, sets: LevelSets) -> float:
         least = -domain.support(-slope)
         if problem.growth > 0.0:
             steep = arrays.norm(run.g_y.slope)
-            bounds.append(run.g_y.value - steep * steep / (2.0 * problem.growth))
+            bounds.append(run.g_y.value - steep * (steep / (2.0 * problem.growth)))
     else:
         least = sets.lowest(slope, call.level)
         if problem.upper.strong_convexity > 0.0:  # |x - argmin f|² <= 2 (f(x) - min f)/sigma

@@ -32,31 +32,31 @@ class Runner(NamedTuple):
     """How far a candidate is."""
 
     inner: Any = None  # the state of its method; None before it begins
-    bill: float = 0.0  # the work that it has had
+    spent: float = 0.0  # the work that it has had
     error: float = math.inf  # of its point, as proved, in units of what is asked
-    marks: tuple[tuple[float, float], ...] = ()  # bill and error at two bills, each twice the last
+    marks: tuple[tuple[float, float], ...] = ()  # work and error, and those when it had doubled
     note: str = ""  # how it ended; "" while it can go on
 
     def measured(self, error: float) -> Runner:
-        """With the error of its point now; a mark where the bill has doubled."""
+        """With the error of its point now; a mark where the work has doubled."""
         error = min(error, self.error)
         marks = self.marks
-        if math.isfinite(error) and (not marks or self.bill >= 2.0 * marks[-1][0] > 0.0):
-            marks = (*marks[-1:], (self.bill, error))
+        if math.isfinite(error) and (not marks or self.spent >= 2.0 * marks[-1][0] > 0.0):
+            marks = (*marks[-1:], (self.spent, error))
         return self._replace(error=error, marks=marks)
 
     def forecast(self, candidate: Candidate) -> float:
         """How much more work it needs, as far as can be told."""
         if self.note:
             return math.inf
-        if self.bill < candidate.least or candidate.refines or len(self.marks) < 2:
-            return max(candidate.least - self.bill, self.bill)
-        bill, error = self.marks[0]
+        if self.spent < candidate.least or candidate.refines or len(self.marks) < 2:
+            return max(candidate.least - self.spent, self.spent)
+        spent, error = self.marks[0]
         gain = math.log(error / self.error) if self.error > 0.0 else math.inf
         if not gain > 0.0:
             return math.inf
-        logarithm = math.log(self.bill / bill) * max(math.log(self.error), 0.0) / gain
-        return self.bill * math.expm1(min(logarithm, 700.0))
+        logarithm = math.log(self.spent / spent) * max(math.log(self.error), 0.0) / gain
+        return self.spent * math.expm1(min(logarithm, 700.0))
 
 
 class State(NamedTuple):
@@ -103,7 +103,7 @@ class State(NamedTuple):
     @property
     def work(self) -> float:
         """The work of all candidates."""
-        return sum(runner.bill for runner in self.runners)
+        return sum(runner.spent for runner in self.runners)
 
     def with_runner(self, number: int, **changes: Any) -> State:
         """With changes of one runner."""
