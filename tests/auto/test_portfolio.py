@@ -126,6 +126,17 @@ def test_a_neighbour_is_solved_as_well_and_at_half_the_cost(seed):
     assert warm.trace[-1].lower_gradients <= 0.5 * cold.trace[-1].lower_gradients
 
 
+@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
+def test_a_former_problem_in_other_units_does_not_change_what_is_asked(unit):
+    built = problem(1)
+    cold = tb.solve(built, x0=np.zeros(20))
+    other = tb.Problem(upper=unit * built.upper, lower=unit * built.lower, domain=built.domain)
+    warm = tb.solve(built, x0=tb.solve(other, x0=np.zeros(20)))
+    assert warm.tolerance == pytest.approx(cold.tolerance, rel=1e-6)
+    assert warm.status == "certified"
+    assert warm.upper_value == pytest.approx(cold.upper_value, rel=1e-8)
+
+
 def test_what_was_proved_is_not_believed_of_functions_that_have_changed():
     center = np.zeros(3)
     built = tb.Problem(

@@ -12,7 +12,7 @@ from tiebreak.algorithms.base import Method, StateReport, first_state
 from tiebreak.algorithms.common import is_due
 from tiebreak.driver.counted import Counted
 from tiebreak.driver.result import Result, Row
-from tiebreak.linalg import deadline
+from tiebreak.linalg import arrays, deadline
 from tiebreak.linalg.arrays import TINY, Array
 from tiebreak.problem import Problem, with_smooth_parts
 from tiebreak.proofs.accumulator import BoundAccumulator
@@ -91,7 +91,7 @@ class Run:
         # and what is proved of it.
         self._asked: tuple[Any, Any, tuple[float, float]] | None = None
         self._stated: tuple[Array, Sums, Certificate] | None = None
-        self._x0 = x0
+        self._x0 = x0  # where the values are those at the start
         f1, g1 = (h.sized(x0, problem.domain.project) for h in problem.smooth_parts)
         self.upper, self.lower = Counted(f1), Counted(g1)
         self.problem = with_smooth_parts(problem, self.upper, self.lower)
@@ -108,8 +108,8 @@ class Run:
             multipliers = None if former is None else former.multipliers
             self.state = first_state(method, self.problem, x0, multipliers)
             self.start_values = (self.state.upper_value, self.state.lower_value)
-            if former is not None:  # a start at the answer is no scale for a tolerance
-                self.start_values = former.start_values
+            if former is not None:
+                self._measure_from_origin()
             self.accumulator = BoundAccumulator(self.problem, x0)
             if self.certifies:
                 self._note_least()
@@ -220,8 +220,15 @@ class Run:
             asked.append(a + r * scale + UNDERFLOW)
         return asked[0], asked[1]
 
+    def _measure_from_origin(self) -> None:
+        """Tolerances as of a start at the origin: one at an answer is no scale for them."""
+        origin = self.problem.domain.project(arrays.zeros_like(self._x0))
+        values = self.problem.upper.value(origin), self.problem.lower.value(origin)
+        if all(map(math.isfinite, values)):
+            self._x0, self.start_values = origin, values
+
     def take_over(self, former: Result) -> None:
-        """What a former run has proved of the same problem.
+        """What a former run has proved of the same problem, and the scale of its tolerances.
 
         Only where both levels still have the values they had: functions of yours may have changed.
         """
@@ -234,6 +241,7 @@ class Run:
         )
         if is_same and former.known is not None:
             self.accumulator.take_over(former.known)
+            self.start_values = former.start_values
 
     def _rounding_at_start(self, h: Counted, value: float) -> float:
         """A bound on the rounding error of the value of h at x0."""

@@ -64,9 +64,10 @@ def solve(
         problem: the Problem.
         method: a method or its name; "auto" chooses.
         x0: where to start; the origin if None. The Result of a former call, of this problem or one
-            like it, is a warm start: with its point, its multipliers and the values at its own
-            start, to which tolerances are relative. If the problem is the same object with the same
-            numbers, what was proved still counts; of a callable only its value at x is compared.
+            like it, is a warm start: with its point and its multipliers; tolerances are relative to
+            the values at the origin then. If the problem is the same object with the same numbers,
+            what was proved still counts, and tolerances stay as they were; of a callable only its
+            value at x is compared.
             Projected onto the domain, and rounded where the problem is in float32: a start is no
             part of the data.
         rtol, atol: one number or a pair (upper, lower). The tolerance of a level is
