@@ -20,9 +20,11 @@ import numpy as np
 from tiebreak.algorithms.base import Method, StateReport
 from tiebreak.exact.bounds.intervals import prove
 from tiebreak.exact.bounds.rescaled import prove_rescaled
+from tiebreak.exact.bounds.tall_bounds import prove_tall
 from tiebreak.exact.bounds.wide_bounds import prove_wide
 from tiebreak.exact.levels import HARDLY_FALLS, ExactSolution, no_lower_minimum, solve
 from tiebreak.exact.scaled_problem import ScaledProblem
+from tiebreak.exact.tall import is_tall, solve_tall
 from tiebreak.exact.wide import WideAnswer, WideProblem, solve_wide
 from tiebreak.functions.elementary import Flat
 from tiebreak.functions.parts import Parts, decompose
@@ -64,6 +66,7 @@ class ExactFindings(NamedTuple):
     upper_range: tuple[float, float]  # f with the smaller and with the larger rank
     residual: float  # of the conditions of optimality, the larger of both levels, relative
     direction: Array | None = None  # along which there is no minimum
+    level: str = ""  # "upper" or "lower": which has none
     one_sided: str = ""  # why f* is not proved from above, where it is not
 
     @property
@@ -131,7 +134,7 @@ class Exact(Method):
         if not isinstance(problem.domain, DOMAINS):
             needed = "must be Space, Ball, Orthant, Box, Simplex, L1Ball, Monotone or Halfspace"
             return Refusal("Exact", "domain", needed, type(problem.domain).__name__)
-        if WideProblem.of(problem) is not None:  # which may be too long for the other way
+        if WideProblem.of(problem) is not None or is_tall(problem):  # too long for the other way
             return None
         return refusal_of(lambda: _parts(problem, problem.dimension or 1))
 
@@ -218,11 +221,37 @@ def _on_small_side(problem: Problem, x0: Array) -> State | None:
         if residual <= ACCURATE:
             # Two-sided: a minorant at x, where the slopes balance, has nothing to add.
             return _solved(_without_minorants(end), findings, intervals)
+    if (end_of_tall := _by_second_derivatives(problem, x0)) is not None:
+        return end_of_tall
     too_long = refusal_of(lambda: _parts(problem, int(x0.shape[0])))
     if too_long is None:
         return None
     end = _without_minorants(_state(problem, 1, x0))
     return end._replace(finished=("undetermined", NO_SQUARES.format(too_long.got)))
+
+
+def _by_second_derivatives(problem: Problem, x0: Array) -> State | None:
+    """The end of the step by `solve_tall`; None where that is not the way."""
+    tall = solve_tall(problem, x0)
+    if tall is None:
+        return None
+    intervals, residual = prove_tall(tall)
+    if not residual <= ACCURATE:
+        return None
+    end = _state(problem, 1, arrays.like(tall.x, x0))
+    n, value = len(tall.x), end.upper_value
+    sigma = np.sqrt(np.maximum(tall.values[::-1], 0.0))
+    findings = ExactFindings(
+        dimension=n - tall.rank,
+        rank=tall.rank,
+        sigma=float(sigma[tall.rank - 1]),
+        sigma_next=0.0 if tall.is_exact or tall.rank == n else float(sigma[tall.rank]),
+        backward_error=EPS * float(sigma[0]),
+        upper_range=(value, value),
+        residual=residual,
+    )
+    end = _without_minorants(end) if intervals.is_two_sided else end
+    return _solved(end, findings, intervals)
 
 
 def _of_wide(answer: WideAnswer, residual: float, value: float) -> ExactFindings:
@@ -329,5 +358,5 @@ def _unbounded(
     findings = _findings(rank, answer, (-math.inf, state.upper_value))
     return state._replace(
         finished=(found.status, found.sentence),
-        findings=findings._replace(direction=arrays.like(found.direction, x)),
+        findings=findings._replace(direction=arrays.like(found.direction, x), level=found.level),
     )

@@ -12,7 +12,7 @@ import numpy as np
 from tiebreak.functions.base import SMALL, PendingEvaluation, PointWithImage, SmoothFunction
 from tiebreak.functions.elementary import in_precision_of
 from tiebreak.linalg import arrays, checks, deadline, tables
-from tiebreak.linalg.arrays import Array, Image, rounding_unit
+from tiebreak.linalg.arrays import Array, Host, Image, rounding_unit
 from tiebreak.linalg.fingerprints import FromData
 from tiebreak.linalg.images import DeferredImage, DeferredProduct, PassPlan, settled
 from tiebreak.linalg.matrices import Matrix
@@ -46,6 +46,9 @@ class LinearLoss(SmoothFunction):
     curvature: float  # the largest second derivative of phi in one row
     target: Array  # what the images are compared with, one number per row
     kernel: str | None = None  # the name of phi in the GPU's pass, None where it has none
+    bend: float | None = (
+        None  # |phi'''| <= bend phi'' in every row; None where there is no such number
+    )
 
     def __init__(self, A: object, mean: bool, lipschitz: float | None) -> None:
         owner = type(self).__name__
@@ -105,6 +108,14 @@ class LinearLoss(SmoothFunction):
         return self._loss_and_slope(image)[0]
 
     def _slopes(self, images: Array, rows: slice) -> Array:
+        raise NotImplementedError
+
+    def evaluate_image(self, image: Array) -> tuple[Array, Array]:
+        """phi and its gradient, as functions of the image."""
+        return self._loss_and_slope(image)
+
+    def second(self, image: Host) -> Host:
+        """The second derivatives of phi at an image on the host, one for each row."""
         raise NotImplementedError
 
     @property

@@ -13,7 +13,7 @@ from tiebreak.functions.base import SPECTRUM_LIMIT, PendingEvaluation, PointWith
 from tiebreak.functions.elementary import Quadratic
 from tiebreak.functions.linear_loss import LinearLoss
 from tiebreak.linalg import arrays, checks, deadline, spectra
-from tiebreak.linalg.arrays import Array, Image, rounding_unit
+from tiebreak.linalg.arrays import Array, Host, Image, rounding_unit
 from tiebreak.linalg.fingerprints import remember
 from tiebreak.linalg.matrices import Dense, Matrix
 from tiebreak.linalg.matrices.base import DENSE_LIMIT
@@ -42,6 +42,7 @@ class LeastSquares(LinearLoss):
     """
 
     curvature = 1.0
+    bend = 0.0
     kernel = "least-squares"
 
     def __init__(
@@ -74,6 +75,9 @@ class LeastSquares(LinearLoss):
 
     def _slopes(self, images: Array, rows: slice) -> Array:
         return images - self.b[rows]
+
+    def second(self, image: Host) -> Host:
+        return np.ones(len(image))
 
     @property
     def shares_passes(self) -> bool:  # type: ignore[override]
@@ -250,6 +254,7 @@ class Logistic(LinearLoss):
     """
 
     curvature = 0.25
+    bend = 1.0
     kernel = "logistic"
 
     def __init__(
@@ -284,6 +289,10 @@ class Logistic(LinearLoss):
     def _slopes(self, images: Array, rows: slice) -> Array:
         y = self.y[rows]
         return -y / (1.0 + np.exp(y * images))  # where the power overflows, that is 0 as it should
+
+    def second(self, image: Host) -> Host:
+        tail = np.exp(-np.abs(image))
+        return np.asarray(tail / (1.0 + tail) ** 2)
 
     def rounding(
         self, reach: float, value: float, slope: float, epsilon: float, n: int

@@ -11,6 +11,7 @@ import numpy as np
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.matrices.base import DENSE_LIMIT
+from tiebreak.linalg.spectra import EPS
 from tiebreak.proofs.recession.level import HostRows, RecessionLevel
 from tiebreak.proofs.recession.proof import MEANT, SLIGHT
 
@@ -167,12 +168,14 @@ def has_minimum_near(level: RecessionLevel, x: Host, slope: Host) -> bool:
     n = len(x)
     if not (level.cone.is_space and n <= NEWTON_LIMIT):
         return False
-    H = sum((rows.gram() for rows in level.fixed), np.zeros((n, n)))
+    H, terms = sum((rows.gram() for rows in level.fixed), np.zeros((n, n))), level.linear.size
     for weight, rows in level.losses:
         margins = np.minimum(np.abs(rows.entries @ x), 700.0)
         H = H + rows.gram(weight / (2.0 + 2.0 * np.cosh(margins)))
+        terms += weight * float(np.sum(rows.sizes))
     v = np.linalg.pinv(H, rcond=SLIGHT, hermitian=True) @ -slope
-    if not norm(H @ v + slope) <= MEANT * norm(H) * norm(v):
+    rounding = n * EPS * terms  # of a slope that is 0
+    if not norm(H @ v + slope) <= MEANT * norm(H) * norm(v) + rounding:
         return False
     changes = [float(np.max(np.abs(rows.entries @ v), initial=0.0)) for _, rows in level.losses]
     return max(changes, default=0.0) <= ROUGH

@@ -1,0 +1,147 @@
+"""What is proved about an answer by second derivatives, n x n: intervals for f* and g* on R^n.
+
+The theory is that of `loss_bounds`: T is the space of g's rows, H g's second derivative at x, and
+
+    lambda = max over v in T of <grad g(x), v>/|v|_H,    rho = bend max_i max_v |<a_i, v>|/|v|_H.
+
+If rho lambda < 1 all minimisers x* of g have |x* - x|_H <= r = -log(1 - rho lambda)/rho, one of
+them with x* - x in T, and g(x) - g* <= lambda r. Here H is known up to an error E: with W the
+eigenvectors of its r largest eigenvalues, the least of them l, and r the dimension of T, by Weyl
+and by Davis and Kahan, for v in T and H as it was computed on the right,
+
+    |v|_H² >= (1 - E/(l - 2E)) v'Hv,    the sine of the angle between T and W <= E/(l - 2E).
+
+For f, delta = x* - x, and z any vector, with s = grad f(x) + H z
+
+    f*  >=  f(x) + <s, delta> - |z|_H r + |delta|_F² w(c),    w(c) = (e^-c + c - 1)/c²  (Bach 2010),
+
+F f's second derivative, c = bend max |<f_i, delta>| (w(0) = ½ for squares). K = a²F + H has a
+smallest eigenvalue tau² > 0, so that |delta| <= (a |delta|_F + r)/tau: with p = |delta|_F, what is
+left is -|s| (a p + r)/tau + p² w(c), at least -|s| r/tau - 0.68 (a |s|/tau)² if c grows slowly.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from tiebreak.exact.constants import SAFE
+from tiebreak.exact.tall import Evaluation, Level, TallAnswer
+from tiebreak.linalg.arrays import Host, rounding_unit
+from tiebreak.linalg.host import norm
+from tiebreak.linalg.spectra import EPS
+from tiebreak.proofs.evidence import Intervals
+
+LARGEST_ERROR = 1e-2  # of H, relative to its least eigenvalue: with more there is no bound
+FAR = 0.5  # rho lambda beyond this: x is too far away for a bound worth having
+NEARLY_SQUARE = 0.68  # see above; with ½ it would be that of squares
+
+
+class _Curvature(NamedTuple):
+    """A level's second derivative at x in the units of u, and a bound on its error."""
+
+    H: Host
+    error: float
+    top: float  # its largest eigenvalue, at most
+    longest: float  # of the rows of its losses, at least 0 where there are none
+
+    @classmethod
+    def of(cls, level: Level, x: Host, units: Host) -> _Curvature:
+        H = np.asarray(units[:, None] * level.hessian(x) * units)
+        longest = level.longest_row(units)
+        # Margins err by rounding, second derivatives by as much, relative, and by their own.
+        margin = rounding_unit(EPS, level.n) * longest * norm(x / units)
+        own = EPS * (16.0 + longest * norm(x / units))
+        trace = float(np.trace(np.abs(H)))
+        error = (
+            4.0 * rounding_unit(EPS, level.rows, level.n) + 2.0 * level.bend * margin + own
+        ) * trace
+        return cls(H, error, trace + error, longest)
+
+
+class _Near(NamedTuple):
+    """The minimisers of g near x."""
+
+    gap: float  # g(x) - g* is at most this
+    change: float  # |x* - x|_H, for all of them
+    distance: float  # of one of them
+
+
+def prove_tall(answer: TallAnswer) -> tuple[Intervals, float]:
+    """Proved intervals, and what is left of both conditions of optimality, relative."""
+    x, units = answer.x, answer.units
+    f, g = (level.evaluate(x, units) for level in (answer.upper, answer.lower))
+    of_f, of_g = (_Curvature.of(level, x, units) for level in (answer.upper, answer.lower))
+    values, vectors = np.linalg.eigh(of_g.H)
+    W, kept = vectors[:, len(units) - answer.rank :], values[len(units) - answer.rank :]
+    rest = f.slope - W @ (W.T @ f.slope)
+    residual = max(
+        _relative(rest, answer.upper, of_f, x, units),
+        _relative(g.slope, answer.lower, of_g, x, units),
+    )
+    near = _near(answer, of_g, W, kept, g)
+    if near is None or not answer.is_exact:
+        return Intervals(), residual
+    low = f.value - f.value_error - _fall(answer, of_f, of_g, (W, kept), rest, f, near)
+    grows = math.exp(min(answer.upper.bend * of_f.longest * near.distance, 700.0))
+    steep = norm(f.slope) + f.slope_error
+    rise = near.distance * (steep + 0.5 * grows * of_f.top * near.distance) * SAFE
+    high = f.value + f.value_error + rise
+    low -= 4.0 * EPS * abs(f.value)
+    return Intervals((low, high), g.value - g.value_error - near.gap), residual
+
+
+def _relative(slope: Host, level: Level, of: _Curvature, x: Host, units: Host) -> float:
+    """What is left of a slope, relative to the terms that cancel in it."""
+    terms = norm(units * level.gradient(np.zeros(level.n))) + of.top * norm(x / units)
+    return norm(slope) / terms if terms > 0.0 else 0.0
+
+
+def _near(answer: TallAnswer, of_g: _Curvature, W: Host, kept: Host, g: Evaluation) -> _Near | None:
+    """What is known of the minimisers of g; None: nothing is."""
+    units, error, least = answer.units, of_g.error, float(kept[0])
+    room = least - 2.0 * error
+    if not (room > 0.0 and error <= LARGEST_ERROR * room):
+        return None
+    angle = error / room if W.shape[1] < len(units) else 0.0
+    more = SAFE / math.sqrt(1.0 - error / room)
+    roots = np.sqrt(kept)
+    inside, size = norm((W.T @ g.slope) / roots), norm(g.slope)
+    decrement = (inside + (size * angle + g.slope_error) / math.sqrt(room)) * more
+    dual = answer.lower.largest_product(units[:, None] * (W / roots))
+    rho = (dual + answer.lower.bend * of_g.longest * angle / math.sqrt(room)) * more
+    far = rho * decrement
+    if not far < FAR:
+        return None
+    change = decrement * (1.0 if far < 1e-9 else -math.log1p(-far) / far) * (1.0 + 1e-9)
+    return _Near(decrement * change * SAFE, change, change / math.sqrt(room) * SAFE)
+
+
+def _fall(
+    answer: TallAnswer,
+    of_f: _Curvature,
+    of_g: _Curvature,
+    eigen: tuple[Host, Host],
+    rest: Host,
+    f: Evaluation,
+    near: _Near,
+) -> float:
+    """How far below f(x) f* can be."""
+    W, kept = eigen
+    z = W @ ((W.T @ f.slope) / kept)
+    price = math.sqrt(float(kept @ (W.T @ z) ** 2) + of_g.error * norm(z) ** 2) * near.change
+    unit = 4.0 * rounding_unit(EPS, *W.shape)
+    steep = norm(rest) + unit * norm(f.slope) + of_g.error * norm(z) + f.slope_error
+    size = float(np.trace(of_f.H))
+    a = math.sqrt(float(np.trace(of_g.H)) / size) if size > 0.0 else 1.0
+    smallest = float(np.linalg.eigvalsh(a * a * of_f.H + of_g.H)[0])
+    smallest -= a * a * of_f.error + of_g.error + unit * (a * a * of_f.top + of_g.top)
+    if not smallest > 0.0:
+        return math.inf
+    tau, bend = math.sqrt(smallest) / SAFE, answer.upper.bend * of_f.longest
+    pull = a * steep / tau
+    if bend * near.change / tau > 0.25 or 2.0 * pull * bend * a / tau > 0.3:
+        return math.inf
+    return (price + steep * near.change / tau + NEARLY_SQUARE * pull * pull) * SAFE

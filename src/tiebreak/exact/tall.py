@@ -1,0 +1,335 @@
+"""Both levels on R^n where the losses have many more rows than variables, on the small side.
+
+Everything is done with second derivatives, n x n. The losses of f and g are sums of squares, or
+such that |phi'''| <= bend phi'' (logistic, Poisson: bend = 1). For these the step
+
+    x + log(1 + c)/c d,    c = bend max_i |<a_i, d>|,    d Newton's direction,
+
+always descends (Sun and Tran-Dinh, Math. Program. 2019), and becomes Newton's as c goes to 0; where
+Newton's own step descends enough, that is taken. The
+eigenvectors of A'A split R^n into what the rows of g see and what they do not: g is minimised along
+the first, f along the others. All of it in units in which the columns of g are alike.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tiebreak.functions.base import SmoothFunction
+from tiebreak.functions.elementary import Flat, Linear, Quadratic, SquaredNorm
+from tiebreak.functions.linear_loss import LinearLoss
+from tiebreak.functions.sums import summands
+from tiebreak.linalg import deadline
+from tiebreak.linalg.arrays import Array, Host, rounding_unit
+from tiebreak.linalg.host import host, norm
+from tiebreak.linalg.row_gram import on_host
+from tiebreak.linalg.spectra import EPS, GAP, exact_rank
+from tiebreak.problem import Problem
+from tiebreak.sets.domains import Space
+
+TALL = 4  # times as many rows as variables: then n x n is much less than all rows
+MOST_VARIABLES = (
+    1024  # of which a factorisation of a second derivative takes a fraction of a second
+)
+MAX_STEPS = 60  # ten or so are usual; where there is no minimiser they never end
+KEEPS = 1e-2  # a step that changes no margin by more leaves the second derivative as it is
+FULL_STEP = 0.2  # below this change of margins Newton's step needs no check: it descends
+ENOUGH = 0.25  # of what the slope promises: the usual rule of a line search
+TINY = 1e-300  # below what is counted: underflow
+SETTLED = 1e-6  # a step that changes no margin by more, and no longer shrinks, is rounding
+
+
+class Evaluation(NamedTuple):
+    """A value and a slope with bounds on their rounding errors, in the units of u."""
+
+    value: float
+    value_error: float
+    slope: Host
+    slope_error: float
+
+
+class Level:
+    """A sum of losses, squares and linear terms, with its second derivative."""
+
+    def __init__(self, h: SmoothFunction, n: int) -> None:
+        self.function, self.n = h, n
+        self.losses: list[tuple[float, LinearLoss, Any]] = []  # weight, loss, rows
+        self.constant = np.zeros((n, n))  # the second derivative of all else
+        self.linear = np.zeros(n)  # the sizes of the linear terms in its slope
+        for weight, part in summands(h):
+            if isinstance(part, LinearLoss):
+                self.losses.append((weight * part.scale, part, on_host(part.matrix)))
+            elif isinstance(part, SquaredNorm):
+                each = weight * np.broadcast_to(host(part.weight), n)
+                self.constant += np.diag(each)
+                self.linear += 0.0 if part.center is None else each * np.abs(host(part.center))
+            elif isinstance(part, Quadratic):
+                self.constant += weight * host(part.matrix.dense())
+            if isinstance(part, Quadratic | Linear):
+                self.linear += weight * np.abs(host(part.c))
+
+    @staticmethod
+    def is_known(h: SmoothFunction) -> bool:
+        """Is it nothing but that, with numbers at hand?"""
+        return all(
+            _is_at_hand(part)
+            if isinstance(part, LinearLoss)
+            else isinstance(part, Linear | Flat | SquaredNorm)
+            or (isinstance(part, Quadratic) and part.matrix.is_explicit)
+            for _, part in summands(h)
+        )
+
+    @property
+    def rows(self) -> int:
+        return sum(A.shape[0] for _, _, A in self.losses)
+
+    @property
+    def bend(self) -> float:
+        """|phi'''| <= bend phi'' for all losses."""
+        return max((loss.bend or 0.0 for _, loss, _ in self.losses), default=0.0)
+
+    def gradient(self, x: Host) -> Host:
+        return host(self.function.gradient(x))
+
+    def hessian(self, x: Host) -> Host:
+        """The second derivative at x."""
+        total = self.constant.copy()
+        for weight, loss, A in self.losses:
+            deadline.check(deadline.svd(*A.shape) / 16)
+            total += _gram(A, weight * loss.second(np.asarray(A @ x)))
+        return total
+
+    def gram(self) -> Host:
+        """A'A of all rows, and the second derivative of all else: the null space is the same."""
+        return self.constant + sum(_gram(A, np.ones(A.shape[0])) for _, _, A in self.losses)
+
+    def change(self, d: Host) -> float:
+        """bend times the largest change of a margin along d."""
+        changes = (
+            (loss.bend or 0.0) * float(np.max(np.abs(A @ d), initial=0.0))
+            for _, loss, A in self.losses
+        )
+        return max(changes, default=0.0)
+
+    def evaluate(self, x: Host, units: Host) -> Evaluation:
+        """Value and slope at x in the units u = x/units, with bounds on their rounding errors.
+
+        Columns of very different sizes are alike there, so that none hides behind another.
+        """
+        u, unit = norm(x / units), rounding_unit(EPS, self.n)
+        value, slope, off, turned = 0.0, np.zeros(self.n), 0.0, 0.0
+        for weight, loss, A in self.losses:
+            t, size = np.asarray(A @ x), math.sqrt(float(np.sum(_squares(A) @ (units * units))))
+            far = unit * self.longest_row(units) * u  # the error of a margin
+            own = rounding_unit(EPS, A.shape[0]) + EPS * float(np.max(np.abs(t), initial=0.0))
+            bends = math.exp(min((loss.bend or 0.0) * far, 1.0))
+            here, slopes = (host(some) for some in loss.evaluate_image(t))
+            second = bends * norm(loss.second(t)) * far
+            value, slope = value + weight * float(here), slope + weight * (A.T @ slopes)
+            off += weight * (
+                far * (float(np.sum(np.abs(slopes))) + len(t) * second) + own * float(here)
+            )
+            turned += weight * size * (second + own * norm(slopes))
+        for weight, part in summands(self.function):
+            if isinstance(part, LinearLoss):
+                continue
+            value, slope = value + weight * part.value(x), slope + weight * host(part.gradient(x))
+            off += 4.0 * unit * weight * part.magnitude(norm(x), 0.0, 0.0)
+        terms = norm(units * self.linear) + norm(_in_units(self.constant, units)) * u
+        off, turned = off + EPS * abs(value), turned + unit * terms
+        return Evaluation(value, off + TINY, units * slope, turned + TINY)
+
+    def longest_row(self, units: Host) -> float:
+        """The length of the longest row of a loss, at most, in these units."""
+        squares = units * units
+        lengths = [_squares(A) @ squares for _, _, A in self.losses]
+        most = max((float(np.max(some, initial=0.0)) for some in lengths), default=0.0)
+        return math.sqrt(most) * (1.0 + rounding_unit(EPS, self.n))
+
+    def largest_product(self, M: Host) -> float:
+        """The length of the longest row of bend A M, at most."""
+        most = 0.0
+        for _, loss, A in self.losses:
+            products = np.asarray(A @ M)
+            longest = math.sqrt(float(np.max(np.sum(products * products, axis=1), initial=0.0)))
+            most = max(most, (loss.bend or 0.0) * longest)
+        return most * (1.0 + rounding_unit(EPS, *M.shape))
+
+
+def _squares(A: Any) -> Any:
+    return A * A if isinstance(A, np.ndarray) else A.multiply(A)
+
+
+def _is_at_hand(loss: LinearLoss) -> bool:
+    """Are its rows NumPy's or SciPy's, in float64, and its second derivatives tame?"""
+    matrix = loss.matrix
+    is_plain = type(loss.prototype) is np.ndarray and loss.prototype.dtype == np.float64
+    is_there = matrix.is_explicit or matrix.is_sparse
+    return loss.bend is not None and is_plain and is_there and not matrix.is_pass_expensive
+
+
+def _gram(A: Any, weights: Host) -> Host:
+    """A' diag(weights) A."""
+    roots = np.sqrt(weights)
+    if isinstance(A, np.ndarray):
+        B = A if np.all(roots == 1.0) else roots[:, None] * A
+        return np.asarray(B.T @ B)
+    B = A.multiply(roots[:, None]).tocsr()
+    return np.asarray((B.T @ B).toarray())
+
+
+class TallAnswer(NamedTuple):
+    """What both levels have for an answer, in units u = x/units."""
+
+    x: Host
+    upper: Level
+    lower: Level
+    units: Host
+    rank: int
+    is_exact: bool  # is that the rank of the numbers as they are stored?
+    values: Host  # the eigenvalues of g's A'A in these units, ascending
+
+
+def solve_tall(problem: Problem, start: Array) -> TallAnswer | None:
+    """The answer; None where the problem is another one, or second derivatives do not tell."""
+    if not is_tall(problem):
+        return None
+    f, g = (Level(h.bare, int(start.shape[0])) for h in problem.smooth_parts)
+    gram = g.gram()
+    units = _units(gram)
+    values, vectors = np.linalg.eigh(_in_units(gram, units))
+    noise = rounding_unit(EPS, g.rows, g.n) * float(np.sum(np.maximum(values, 0.0)))
+    rank = int(np.count_nonzero(values > GAP * noise))
+    if not rank or np.any(values[: g.n - rank] > noise):
+        return None
+    stored = g.n if rank == g.n else _stored_rank(g)
+    if stored is not None and stored != rank:
+        return None
+    N, V = vectors[:, : g.n - rank], vectors[:, g.n - rank :]
+    N = _unseen(g, units, N, V, values[g.n - rank :])
+    x = _lower(g, units, V, _better(problem, host(start)))
+    if x is not None and N.shape[1]:
+        x = _upper(f, g, units, N, V, x)
+    if x is None:
+        return None
+    return TallAnswer(x, f, g, units, rank, stored is not None, values)
+
+
+def is_tall(problem: Problem) -> bool:
+    """Is it a problem for this way?"""
+    n = problem.dimension or 0
+    if not isinstance(problem.domain, Space) or not problem.is_smooth or n > MOST_VARIABLES:
+        return False
+    if sum(part.matrix.shape[0] for part in _losses(problem.lower.bare)) < TALL * n:
+        return False
+    return all(Level.is_known(h.bare) for h in problem.smooth_parts)
+
+
+def _losses(h: Any) -> list[LinearLoss]:
+    return [part for _, part in summands(h) if isinstance(part, LinearLoss)]
+
+
+def _better(problem: Problem, x: Host) -> Host:
+    """x if it is better than the origin, which is never far out; otherwise that."""
+    zero = np.zeros_like(x)
+    return x if problem.lower.value(x) < problem.lower.value(zero) else zero
+
+
+def _units(gram: Host) -> Host:
+    """Powers of two in which the diagonal is about 1."""
+    diagonal = np.diag(gram)
+    exponents = np.zeros(len(gram))
+    seen = diagonal > 0.0
+    exponents[seen] = np.round(-0.5 * np.log2(diagonal[seen]))
+    return np.exp2(exponents)
+
+
+def _in_units(H: Host, units: Host) -> Host:
+    return np.asarray(units[:, None] * H * units)
+
+
+def _stored_rank(g: Level) -> int | None:
+    """The rank of the rows as they are stored; None where that is not known."""
+    if g.constant.any() or len(g.losses) != 1:
+        return None
+    A = g.losses[0][2]
+    return exact_rank(A if isinstance(A, np.ndarray) else A.toarray())
+
+
+def _unseen(g: Level, units: Host, N: Host, V: Host, values: Host) -> Host:
+    """N without what the rows still see of it, which an eigenvector of A'A has."""
+    if not N.shape[1]:
+        return N
+    moved = units[:, None] * N
+    seen = g.constant @ moved + sum(A.T @ (A @ moved) for _, _, A in g.losses)
+    return np.asarray(np.linalg.qr(N - V @ ((V.T @ (units[:, None] * seen)) / values[:, None]))[0])
+
+
+class _Newton:
+    """Newton's directions for one level along the columns of a basis; in units."""
+
+    def __init__(self, level: Level, units: Host, basis: Host) -> None:
+        self.level, self.units, self.basis = level, units, basis
+        self._factor: Any = None
+
+    def step(self, x: Host, fresh: bool) -> tuple[Host, float] | None:
+        """A step d along the basis, and the change of margins along it; None: the level is flat.
+
+        Newton's where the slope falls by a quarter of what it promises or more, otherwise shorter.
+        """
+        from scipy.linalg import LinAlgError, cho_factor, cho_solve
+
+        if fresh or self._factor is None:
+            H = self.basis.T @ _in_units(self.level.hessian(x), self.units) @ self.basis
+            scale = 1.0 / np.sqrt(np.maximum(np.diag(H), 1e-300))
+            try:
+                self._factor = cho_factor(_in_units(H, scale)), scale
+            except (LinAlgError, ValueError):
+                return None
+        factor, scale = self._factor
+        if not np.min(np.diag(factor[0])) ** 2 > GAP * len(scale) * EPS:
+            return None
+        gradient = self.level.gradient(x)
+        slope = self.basis.T @ (self.units * gradient)
+        d = -self.units * (self.basis @ (scale * cho_solve(factor, scale * slope)))
+        if not np.all(np.isfinite(d)):
+            return None
+        change = self.level.change(d)
+        if change > FULL_STEP and not self._descends(x, d, gradient):
+            d = math.log1p(change) / change * d
+        return d, change
+
+    def _descends(self, x: Host, d: Host, gradient: Host) -> bool:
+        h = self.level.function
+        return bool(h.value(x + d) <= h.value(x) + ENOUGH * float(gradient @ d))
+
+
+def _lower(g: Level, units: Host, V: Host, x: Host) -> Host | None:
+    """The minimiser of g in the span of V; None where Newton's method does not settle."""
+    x = units * (V @ (V.T @ (x / units)))
+    return _settled(x, units, _Newton(g, units, V))
+
+
+def _upper(f: Level, g: Level, units: Host, N: Host, V: Host, x: Host) -> Host | None:
+    """The minimiser of f along N, from x; with what that does to g taken back in each step."""
+    return _settled(x, units, _Newton(f, units, N), _Newton(g, units, V))
+
+
+def _settled(x: Host, units: Host, newton: _Newton, *others: _Newton) -> Host | None:
+    """Steps until they are rounding; None where they do not end, or a level is flat."""
+    fresh, before = True, math.inf
+    for _ in range(MAX_STEPS):
+        steps = [one.step(x, fresh and one is newton) for one in (newton, *others)]
+        found = [step for step in steps if step is not None]
+        if len(found) < len(steps):
+            return None
+        d, change = sum(d for d, _ in found), found[0][1]
+        x, length, fresh = x + d, norm(d / units), change > KEEPS
+        is_rounding = length > 0.5 * before or length <= 2.0 * EPS * norm(x / units)
+        if change <= SETTLED and is_rounding:
+            return x
+        before = length if change <= SETTLED else math.inf
+    return None

@@ -1,0 +1,14 @@
+"""Estimators for scikit-learn: among all fits that are equally good, the one that you prefer.
+
+from tiebreak.sklearn import TieBreakRegressor
+
+model = TieBreakRegressor(prefer="validation").fit(X, y, X_val=X_val, y_val=y_val)
+model.n_ties_   # how many directions the training data leave free
+model.proved_   # is it proved that there is no better choice, within rtol?
+"""
+
+from tiebreak.sklearn.classifier import TieBreakClassifier
+from tiebreak.sklearn.fitting import NoMinimiserError, NoMinimiserWarning
+from tiebreak.sklearn.regressor import TieBreakRegressor
+
+__all__ = ["NoMinimiserError", "NoMinimiserWarning", "TieBreakClassifier", "TieBreakRegressor"]

@@ -1,0 +1,86 @@
+"""What the choice gains: f and the loss along a line of equally good fits."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import tiebreak as tb
+from tiebreak.functions.sums import matrices_of
+from tiebreak.linalg.arrays import Host
+from tiebreak.linalg.host import norm
+from tiebreak.linalg.matrices.base import DENSE_LIMIT, Matrix
+from tiebreak.linalg.row_gram import row_gram
+from tiebreak.linalg.spectra import EPS
+
+POINTS = 41  # on the line: a smooth curve
+
+
+class ChoiceCurve(NamedTuple):
+    """Both levels along x + t d, d a direction of ties; t = 0 is the choice."""
+
+    steps: Host
+    upper: Host
+    lower: Host
+
+    def draw(self, axes: Any, title: str) -> None:
+        """The gain above, the loss below it on an axis of its own."""
+        axes.plot(self.steps, self.upper, color="C0", label="what is preferred, f")
+        axes.plot(0.0, self.upper[POINTS // 2], "o", color="C0", label="the choice")
+        axes.set_xlabel("along the ties, in lengths of the coefficients")
+        axes.set_ylabel("f")
+        other = axes.twinx()
+        other.plot(self.steps, self.lower, "--", color="C1", label="training loss, g")
+        size = max(float(np.max(np.abs(self.lower))), 1e-300)
+        middle = float(self.lower[POINTS // 2])
+        if float(np.ptp(self.lower)) <= 1e-6 * size:  # flat: show it as such
+            other.set_ylim(middle - 0.1 * size, middle + 0.1 * size)
+        other.set_ylabel("g")
+        lines = [line for one in (axes, other) for line in one.get_lines()]
+        axes.legend(lines, [str(line.get_label()) for line in lines], loc="upper center")
+        axes.set_title(title)
+
+
+def choice_curve(problem: tb.Problem, x: Host, ties: int | None) -> ChoiceCurve | None:
+    """Along a direction in which no row of the lower level sees a change; None: there is none."""
+    found = [matrix for matrix in matrices_of(problem.smooth_parts[1])]
+    if not ties or len(found) != 1 or not found[0].is_explicit or found[0].size > DENSE_LIMIT:
+        return None
+    d = _unseen(found[0], x)
+    if d is None:
+        return None
+    steps = np.linspace(-1.0, 1.0, POINTS)
+    points = [x + t * d for t in steps]
+    upper = np.array([problem.upper.value(point) for point in points])
+    lower = np.array([problem.lower.value(point) for point in points])
+    return ChoiceCurve(steps, upper, lower)
+
+
+def _unseen(matrix: Matrix, x: Host) -> Host | None:
+    """A vector as long as x that the rows do not see: from x itself, or the first that is one.
+
+    What they do not see of x leads to the smallest of all equally good fits.
+    """
+    A = matrix.dense()
+    rows, n = A.shape
+    if rows <= n:
+        gram = row_gram(matrix)
+        rank = int(np.count_nonzero(gram.values > n * EPS * gram.values[-1]))
+
+        def unseen(v: Host) -> Host:
+            seen = np.ldexp(gram.solve(np.ldexp(A @ v, -gram.exponent), rank), -gram.exponent)
+            return np.asarray(v - A.T @ seen)
+    else:
+        values, vectors = np.linalg.eigh(A.T @ A)
+        N = vectors[:, values <= n * EPS * values[-1] * 1e3]
+
+        def unseen(v: Host) -> Host:
+            return np.asarray(N @ (N.T @ v))
+
+    size = norm(x) or 1.0
+    for v in (x / size, np.random.default_rng(0).standard_normal(n) / np.sqrt(n)):
+        d = unseen(v)
+        if norm(d) > 1e-6:
+            return size * d / norm(d)
+    return None

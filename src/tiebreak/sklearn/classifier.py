@@ -1,0 +1,205 @@
+"""TieBreakClassifier: the best of all equally good logistic regressions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from sklearn.base import ClassifierMixin
+from sklearn.utils.extmath import safe_sparse_dot, softmax
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+
+import tiebreak as tb
+from tiebreak.functions.base import SmoothFunction
+from tiebreak.linalg.arrays import Host
+from tiebreak.sklearn.design import Layout, with_ones, without_zeros
+from tiebreak.sklearn.fitting import Task, fit
+from tiebreak.sklearn.model import SPARSE, TieBreakModel
+
+
+class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
+    """Logistic regression: among all coefficients that fit equally well, those that you prefer.
+
+    Two classes have one row of coefficients; more of them one row each, with the softmax
+    (multinomial) loss. There adding the same to the coefficients of all classes changes nothing:
+    these ties are always there, and count in ``n_ties_``.
+
+    Parameters
+    ----------
+    prefer : str or function, default="norm"
+        "norm": the smallest coefficients; "reference": those closest to ``reference``;
+        "validation": those with the least loss on ``X_val``, ``y_val`` (in ``fit``); "sparse": the
+        least sum of absolute values; "fair": the least covariance of the decision function with
+        ``sensitive_features`` (in ``fit``); "smooth": the least squared differences of neighbouring
+        coefficients; or a function of tiebreak of the coefficients, row by row.
+        The intercept never counts.
+    alpha, l1_ratio : float, default=0.0 and 1.0
+        The training loss, a mean over the samples, includes
+        ``alpha (l1_ratio |coef|_1 + (1 - l1_ratio)/2 |coef|²)``.
+    reference : array, default=None
+        Coefficients of the shape of ``coef_``; zeros if None.
+    fit_intercept : bool, default=True
+        Fit an intercept, which is not penalised.
+    rtol : float, default=1e-4
+        What is proved: both levels are optimal within this, relative.
+    max_iter : int, default=10000
+        The most steps, where it takes steps.
+    warm_start : bool, default=False
+        Start from the coefficients of the last fit.
+    on_no_minimiser : {"error", "warn"}, default="error"
+        Where a direction of the coefficients separates the classes, or some samples of them from
+        others, the loss falls for ever and there is nothing to choose from: an error that names the
+        direction, or a warning and the coefficients of a very weak penalty, which separate too.
+
+    Attributes
+    ----------
+    classes_ : the labels.
+    coef_, intercept_ : the coefficients, in float64 whatever the data are.
+    n_ties_ : the dimension of the set of equally good coefficients; None where it is not known.
+    proved_ : whether it is proved that both levels are optimal within ``rtol``.
+    certificate_ : what is proved, in numbers.
+    report_ : the same in words.
+    n_iter_ : how many steps it took.
+    """
+
+    def __init__(
+        self,
+        prefer: Any = "norm",
+        *,
+        alpha: float = 0.0,
+        l1_ratio: float = 1.0,
+        reference: Any = None,
+        fit_intercept: bool = True,
+        rtol: float = 1e-4,
+        max_iter: int = 10_000,
+        warm_start: bool = False,
+        on_no_minimiser: str = "error",
+    ) -> None:
+        self.prefer = prefer
+        self.alpha = alpha
+        self.l1_ratio = l1_ratio
+        self.reference = reference
+        self.fit_intercept = fit_intercept
+        self.rtol = rtol
+        self.max_iter = max_iter
+        self.warm_start = warm_start
+        self.on_no_minimiser = on_no_minimiser
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        X_val: Any = None,
+        y_val: Any = None,
+        sample_weight_val: Any = None,
+        sensitive_features: Any = None,
+    ) -> TieBreakClassifier:
+        """Fit the coefficients.
+
+        Args:
+            X: the features, dense or sparse.
+            y: the labels, of any kind.
+            sample_weight: a weight of k counts as k samples, a weight of 0 as none.
+            X_val, y_val, sample_weight_val: data to choose by, for ``prefer="validation"``. In
+                cross-validation they are the same in every fold: keep them out of what is scored.
+            sensitive_features: numbers or categories, for ``prefer="fair"``.
+        """
+        settings = self._check_parameters()
+        self._need(X_val=X_val, y_val=y_val, sensitive_features=sensitive_features)
+        X, y = validate_data(self, X, y, accept_sparse=SPARSE, dtype=np.float64)
+        check_classification_targets(y)
+        self.classes_, codes = np.unique(column_or_1d(y), return_inverse=True)
+        weights = self._weights(sample_weight, X)
+        validation = None
+        if self.prefer == "validation":
+            V = validate_data(self, X_val, accept_sparse=SPARSE, dtype=np.float64, reset=False)
+            of_V = self._weights(sample_weight_val, V, "sample_weight_val")
+            validation = V, self._codes(y_val, V.shape[0]), of_V
+        outputs = len(self.classes_) if len(self.classes_) > 2 else 1
+        criterion = self._criterion(X, weights, outputs, sensitive_features)
+        X, codes, weights = without_zeros(X, codes, weights, self._owner)
+        self._need_classes(codes)
+        layout = Layout(X.shape[1], outputs, self.fit_intercept)
+        if validation is not None:
+            criterion = replace(criterion, validation=self._loss(*validation, layout))
+        upper, penalty = criterion.function(layout), self._penalty(layout)
+
+        def separated(x: Host) -> Host:
+            coef, intercept = layout.split(x)
+            return _margins(safe_sparse_dot(X, coef.T) + intercept, codes) > 0.0
+
+        loss = self._loss(X, codes, weights, layout)
+        task = Task(layout, loss, penalty, upper, separated)
+        names = getattr(self, "feature_names_in_", None)
+        ending = fit(task, settings, self._start(layout), names)
+        self._keep([ending])
+        self.coef_, self.intercept_ = layout.split(ending.x)
+        if outputs > 1:  # on which nothing depends
+            self.intercept_ = self.intercept_ - np.mean(self.intercept_)
+        return self
+
+    def _codes(self, labels: Any, rows: int) -> Host:
+        """Labels of validation data as numbers of classes."""
+        found = column_or_1d(labels)
+        codes = np.searchsorted(self.classes_, found)
+        codes = np.minimum(codes, len(self.classes_) - 1)
+        if len(found) != rows or np.any(self.classes_[codes] != found):
+            raise ValueError(
+                f"{self._owner}: y_val must hold a label of the training data for each of the "
+                f"{rows} rows of X_val, got {len(found)} labels, {np.unique(found)[:5]}"
+            )
+        return codes
+
+    def _need_classes(self, codes: Host) -> None:
+        missing = np.setdiff1d(np.arange(len(self.classes_)), codes)
+        if len(self.classes_) < 2 or len(missing):
+            got = len(self.classes_) - len(missing)
+            raise ValueError(
+                f"{self._owner}: y must hold samples of at least 2 classes, and some of positive "
+                f"weight of every class, got {got} class{'' if got == 1 else 'es'}"
+            )
+
+    def _loss(self, X: Any, codes: Host, weights: Host | None, layout: Layout) -> SmoothFunction:
+        """The mean loss of these samples."""
+        A = with_ones(X) if layout.has_column else X
+        if layout.outputs == 1:
+            return tb.Logistic(A, 2.0 * codes - 1.0, mean=True, weights=weights)
+        return tb.Multinomial(A, codes, mean=True, classes=layout.outputs, weights=weights)
+
+    def decision_function(self, X: Any) -> Host:
+        """The scores of the samples X: one for two classes, otherwise one per class."""
+        check_is_fitted(self)
+        X = validate_data(self, X, accept_sparse=SPARSE, dtype=np.float64, reset=False)
+        scores = np.asarray(safe_sparse_dot(X, self.coef_.T) + self.intercept_)
+        return scores[:, 0] if scores.shape[1] == 1 else scores
+
+    def predict(self, X: Any) -> Host:
+        """The most likely classes."""
+        scores = self.decision_function(X)
+        codes = np.argmax(scores, axis=1) if scores.ndim == 2 else (scores > 0.0).astype(int)
+        return np.asarray(self.classes_[codes])
+
+    def predict_proba(self, X: Any) -> Host:
+        """The probabilities of the classes, one column each."""
+        scores = self.decision_function(X)
+        if scores.ndim == 1:  # as softmax does it, so that no digit is lost
+            scores = np.stack([np.zeros_like(scores), scores], axis=1)
+        return np.asarray(softmax(scores))
+
+    def predict_log_proba(self, X: Any) -> Host:
+        """The logarithms of the probabilities."""
+        return np.log(self.predict_proba(X))
+
+
+def _margins(scores: Host, codes: Host) -> Host:
+    """By how much the score of its own class exceeds the next one, for each row."""
+    if scores.shape[1] == 1:
+        return np.asarray((2.0 * codes - 1.0) * scores[:, 0])
+    own = scores[np.arange(len(codes)), codes]
+    others = scores.copy()
+    others[np.arange(len(codes)), codes] = -np.inf
+    return np.asarray(own - np.max(others, axis=1))

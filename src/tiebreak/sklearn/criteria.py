@@ -1,0 +1,121 @@
+"""What to prefer among equally good fits, as a function of the coefficients."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+import tiebreak as tb
+from tiebreak.functions.base import Function, SmoothFunction
+from tiebreak.functions.elementary import Flat
+from tiebreak.functions.linear_loss import LinearLoss
+from tiebreak.functions.penalties import Composite, Penalty
+from tiebreak.functions.sums import Scaled, Sum
+from tiebreak.linalg.arrays import Host
+from tiebreak.sklearn.design import Layout
+
+NAMES = ("norm", "reference", "validation", "sparse", "fair", "smooth")
+
+
+@dataclass(frozen=True)
+class Criterion:
+    """What ``prefer`` says, with the data that it needs; None where they were not given."""
+
+    owner: str
+    prefer: Any
+    reference: Host | None = None  # coefficients, one row per output
+    validation: Function | None = None  # the loss of the validation data
+    covariance: Host | None = None  # of the sensitive features with the features, a row for each
+
+    def of_target(self, k: int) -> Criterion:
+        """That of one target, where there are several."""
+        return (
+            self if self.reference is None else replace(self, reference=self.reference[k : k + 1])
+        )
+
+    def function(self, layout: Layout) -> Function | Penalty:
+        """As a function of all variables, intercepts included."""
+        if not isinstance(self.prefer, str):
+            return on_coefficients(self.owner, self.prefer, layout)
+        return getattr(self, f"_{self.prefer}")(layout)  # type: ignore[no-any-return]
+
+    def _norm(self, layout: Layout) -> Function:
+        return tb.SquaredNorm(layout.penalised)
+
+    def _reference(self, layout: Layout) -> Function:
+        if self.reference is None:
+            return self._norm(layout)
+        center = layout.joined(self.reference, np.zeros(layout.outputs))
+        return tb.SquaredNorm(layout.penalised, center)
+
+    def _sparse(self, layout: Layout) -> Penalty:
+        return tb.L1(layout.penalised)
+
+    def _smooth(self, layout: Layout) -> Function:
+        import scipy.sparse as sp
+
+        n = layout.features
+        steps = sp.diags_array([-np.ones(n), np.ones(n)], offsets=[0, 1], shape=(n - 1, n))
+        return _squares(layout.rows(steps)) if n > 1 else Flat()
+
+    def _fair(self, layout: Layout) -> Function:
+        assert self.covariance is not None
+        return _squares(layout.rows(self.covariance))
+
+    def _validation(self, layout: Layout) -> Function:
+        assert self.validation is not None
+        return self.validation
+
+
+def check_prefer(owner: str, prefer: object) -> None:
+    """One of the names, or a function."""
+    if isinstance(prefer, str) and prefer in NAMES:
+        return
+    if isinstance(prefer, type) or not isinstance(prefer, Function | Penalty):
+        known = ", ".join(map(repr, NAMES))
+        raise ValueError(
+            f"{owner}: prefer must be one of {known} or a function such as "
+            f"tiebreak.SquaredNorm(), got {prefer!r}"
+        )
+
+
+def _squares(rows: Any) -> SmoothFunction:
+    return tb.LeastSquares(rows, np.zeros(rows.shape[0]))
+
+
+def on_coefficients(owner: str, h: Any, layout: Layout) -> Any:
+    """A function of the coefficients as one of all variables, on which intercepts do not count."""
+    given, needed = h.dimension, layout.outputs * layout.features
+    if given is not None and given != needed:
+        raise ValueError(
+            f"{owner}: prefer must be a function of {needed} coefficients, got one of {given}"
+        )
+    return _extended(owner, h, layout) if layout.has_column else h
+
+
+def _extended(owner: str, h: Any, layout: Layout) -> Any:
+    if isinstance(h, Composite):
+        return _extended(owner, h.smooth, layout) + _extended(owner, h.penalty, layout)
+    if isinstance(h, Sum):
+        return _extended(owner, h.first, layout) + _extended(owner, h.second, layout)
+    if isinstance(h, Scaled):
+        return h.weight * _extended(owner, h.function, layout)
+    S = layout.selection
+    if isinstance(h, tb.SquaredNorm | tb.L1) and getattr(h, "operator", None) is None:
+        center = None if h.center is None else S.T @ np.asarray(h.center)
+        return type(h)(S.T @ np.broadcast_to(h.weight, S.shape[0]), center)
+    if isinstance(h, tb.Linear):
+        return tb.Linear(S.T @ np.asarray(h.c))
+    if isinstance(h, tb.Quadratic) and h.matrix.is_explicit:
+        Q = S.T @ (S.T @ h.matrix.dense()).T
+        return tb.Quadratic(Q, S.T @ np.asarray(h.c), h.constant)
+    if isinstance(h, LinearLoss) and h.matrix.is_explicit:
+        return h.of_matrix(np.asarray(h.matrix.dense() @ S))
+    if isinstance(h, tb.Smooth):
+        return tb.Smooth(lambda x: h.value(S @ x), lambda x: S.T @ h.gradient(S @ x))
+    raise ValueError(
+        f"{owner}: prefer must be made of SquaredNorm, L1, Linear, Quadratic, losses of a matrix "
+        f"or Smooth where there is an intercept, got {type(h).__name__}"
+    )

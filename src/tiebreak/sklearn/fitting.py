@@ -1,0 +1,168 @@
+"""One fit: both levels, how it ended, and what is kept of it; nothing here keeps the data."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+import tiebreak as tb
+from tiebreak.functions.base import Function
+from tiebreak.functions.penalties import Penalty
+from tiebreak.linalg.arrays import Host
+from tiebreak.linalg.host import host
+from tiebreak.sklearn.choice import ChoiceCurve, choice_curve
+from tiebreak.sklearn.design import Layout
+
+WEAKER = 16.0  # by this the penalty is divided while it does not do
+MOST_TRIES = 12  # 16^-12 is below the unit of rounding
+
+
+class NoMinimiserError(ValueError):
+    """The loss has no minimiser: it falls for ever along a direction of the coefficients.
+
+    Attributes:
+        coef: the direction, as ``coef_`` would be.
+        intercept: the same for ``intercept_``.
+    """
+
+    def __init__(self, message: str, coef: Host, intercept: Host) -> None:
+        super().__init__(message)
+        self.coef, self.intercept = coef, intercept
+
+
+class NoMinimiserWarning(UserWarning):
+    """The loss has no minimiser, and the coefficients are those of a weak penalty."""
+
+
+class Ending(NamedTuple):
+    """What is kept of a fit."""
+
+    x: Host
+    ties: int | None
+    proved: bool
+    certificate: tb.Certificate
+    steps: int
+    report: str
+    curve: ChoiceCurve | None
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to solve."""
+
+    owner: str
+    rtol: float
+    max_iter: int
+    on_no_minimiser: str
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is to be fitted: the loss with its penalty, and what is preferred among its minimisers.
+
+    Args:
+        layout: which variable is which coefficient.
+        loss: the loss of the training data.
+        penalty: what is added to it: an l1 norm, squares, or both; None if nothing is.
+        upper: what is preferred.
+        separated: which rows the direction x puts on the right side, or None where no row has one.
+    """
+
+    layout: Layout
+    loss: Function
+    penalty: Any
+    upper: Function | Penalty
+    separated: Callable[[Host], Host] | None = None
+
+    def problem(self, more: Any = None) -> tb.Problem:
+        """Both levels, with something added to the lower one."""
+        lower: Any = self.loss
+        for part in (self.penalty, more):
+            lower = lower if part is None else lower + part
+        return tb.Problem(upper=self.upper, lower=lower)
+
+
+def fit(task: Task, settings: Settings, x0: Host | None, names: Sequence[str] | None) -> Ending:
+    """Solve both levels; raise or warn where there is no answer."""
+    problem = task.problem()
+    result = _solve(problem, settings, x0)
+    direction = getattr(result.findings, "direction", None)
+    if result.status == "unbounded" and direction is not None:
+        d, level = host(direction), getattr(result.findings, "level", "lower")
+        if level == "upper":
+            raise ValueError(
+                f"{settings.owner}: prefer must have a minimum among the best fits, but falls for "
+                f"ever along the coefficients {_words(task.layout, d, names)}"
+            )
+        result = _without_minimiser(task, settings, d, names)
+    elif not result.success:
+        warnings.warn(f"{settings.owner}: {result.message}", ConvergenceWarning, stacklevel=4)
+    x = host(result.x)
+    return Ending(
+        x=x,
+        ties=result.dimension,
+        proved=result.proved and result.problem is problem,
+        certificate=result.certificate,
+        steps=max(result.nit, 1),
+        report=str(result),
+        curve=choice_curve(problem, x, result.dimension),
+    )
+
+
+def _solve(problem: tb.Problem, settings: Settings, x0: Host | None = None) -> tb.Result:
+    return tb.solve(problem, x0=x0, rtol=settings.rtol, max_iter=settings.max_iter)
+
+
+def _without_minimiser(
+    task: Task, settings: Settings, d: Host, names: Sequence[str] | None
+) -> tb.Result:
+    """An error, or the fit with a penalty so weak that it does what the direction does."""
+    sentence = (
+        f"{settings.owner}: the loss has no minimiser, it falls for ever along the coefficients "
+        f"{_words(task.layout, d, names)}"
+    )
+    if settings.on_no_minimiser == "error":
+        coef, intercept = task.layout.split(d)
+        raise NoMinimiserError(
+            f"{sentence}; remove what separates the data, add a penalty (alpha), or pass "
+            "on_no_minimiser='warn'",
+            coef,
+            intercept,
+        )
+    warnings.warn(
+        f"{sentence}; the coefficients are those of a very weak penalty, and nothing is proved",
+        NoMinimiserWarning,
+        stacklevel=5,
+    )
+    alpha = settings.rtol
+    for _ in range(MOST_TRIES):
+        weak = tb.SquaredNorm(alpha * np.asarray(task.layout.penalised))
+        result = _solve(task.problem(weak), settings)
+        if task.separated is None or not math.isfinite(alpha):
+            break
+        if np.all(task.separated(host(result.x))[task.separated(d)]):
+            break
+        alpha /= WEAKER
+    return result
+
+
+def _words(layout: Layout, d: Host, names: Sequence[str] | None) -> str:
+    """The largest entries of a direction, with the names of the features."""
+    coef, intercepts = layout.split(d)
+    entries = []
+    for k in range(layout.outputs):
+        of_class = f" of class {k}" if layout.outputs > 1 else ""
+        for j, value in enumerate(coef[k]):
+            name = f"x{j}" if names is None else str(names[j])
+            entries.append((abs(value), f"{name} {value:+.3g}{of_class}"))
+        entries.append((abs(intercepts[k]), f"intercept {intercepts[k]:+.3g}{of_class}"))
+    largest = max(size for size, _ in entries)
+    entries = [entry for entry in entries if entry[0] > 1e-9 * largest]
+    entries.sort(key=lambda entry: -entry[0])
+    return ", ".join(text for _, text in entries[:5]) + (", ..." if len(entries) > 5 else "")

@@ -1,0 +1,180 @@
+"""What the regressor and the classifier share: parameters, checks, and what is kept of a fit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import _check_sample_weight, check_array, check_is_fitted
+
+import tiebreak as tb
+from tiebreak.linalg.arrays import Host
+from tiebreak.sklearn.criteria import Criterion, check_prefer
+from tiebreak.sklearn.design import Layout
+from tiebreak.sklearn.fitting import Ending, Settings
+
+SPARSE = ["csr"]
+
+
+class TieBreakModel(BaseEstimator):  # type: ignore[misc]
+    """A linear model whose coefficients are the best among all that fit equally well."""
+
+    prefer: Any
+    alpha: float
+    l1_ratio: float
+    reference: Any
+    fit_intercept: bool
+    rtol: float
+    max_iter: int
+    warm_start: bool
+    on_no_minimiser: str
+
+    @property
+    def _owner(self) -> str:
+        return type(self).__name__
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def _check_parameters(self) -> Settings:
+        """All that can be said before there are data."""
+        owner = self._owner
+        check_prefer(owner, self.prefer)
+        for name, most in (("alpha", math.inf), ("l1_ratio", 1.0)):
+            value = getattr(self, name)
+            if not 0.0 <= value <= most or not math.isfinite(value):
+                upto = "" if math.isinf(most) else f" and at most {most:g}"
+                raise ValueError(f"{owner}: {name} must be at least 0{upto}, got {value!r}")
+        if self.on_no_minimiser not in ("error", "warn"):
+            raise ValueError(
+                f"{owner}: on_no_minimiser must be 'error' or 'warn', got {self.on_no_minimiser!r}"
+            )
+        return Settings(owner, self.rtol, self.max_iter, self.on_no_minimiser)
+
+    def _weights(self, weights: Any, X: Any, name: str = "sample_weight") -> Host | None:
+        if weights is None:
+            return None
+        found = np.asarray(_check_sample_weight(weights, X, dtype=np.float64))
+        if np.any(found < 0.0):
+            raise ValueError(f"{self._owner}: {name} must not be negative, got {found.min():g}")
+        if not found.any():
+            raise ValueError(f"{self._owner}: {name} must have a positive entry, got zeros only")
+        return found
+
+    def _need(self, **given: Any) -> None:
+        """What ``prefer`` needs in fit must be there."""
+        needs = {"validation": ("X_val", "y_val"), "fair": ("sensitive_features",)}
+        if not isinstance(self.prefer, str):
+            return
+        for name in needs.get(self.prefer, ()):
+            if given[name] is None:
+                raise ValueError(
+                    f"{self._owner}: {name} must be given to fit where prefer is "
+                    f"{self.prefer!r}, got None"
+                )
+
+    def _criterion(
+        self, X: Any, weights: Host | None, outputs: int, sensitive_features: Any
+    ) -> Criterion:
+        """What is preferred, but for validation data."""
+        reference = covariance = None
+        if self.prefer == "reference" and self.reference is not None:
+            reference = self._reference(X.shape[1], outputs)
+        if self.prefer == "fair":
+            Z = _as_columns(self._owner, sensitive_features, X.shape[0])
+            w = np.full(len(Z), 1.0) if weights is None else weights
+            w = w / np.sum(w)
+            covariance = np.asarray((w[:, None] * (Z - w @ Z)).T @ X)
+        return Criterion(self._owner, self.prefer, reference, None, covariance)
+
+    def _reference(self, features: int, outputs: int) -> Host:
+        found = check_array(self.reference, ensure_2d=False, dtype=np.float64)
+        if found.size != features * outputs:
+            raise ValueError(
+                f"{self._owner}: reference must have {outputs} x {features} coefficients, got "
+                f"shape {found.shape}"
+            )
+        return np.reshape(found, (outputs, features))
+
+    def _penalty(self, layout: Layout) -> Any:
+        """alpha (l1_ratio |coef|_1 + (1 - l1_ratio)/2 |coef|²); None where alpha is 0."""
+        l1, square = self.alpha * self.l1_ratio, self.alpha * (1.0 - self.l1_ratio)
+        parts: list[Any] = []
+        if l1 > 0.0:
+            parts.append(tb.L1(l1 * layout.penalised))
+        if square > 0.0:
+            parts.append(tb.SquaredNorm(square * layout.penalised))
+        return sum(parts) if parts else None
+
+    def _start(self, layout: Layout, first: int = 0) -> Host | None:
+        """The coefficients of the last fit from this output on, where a warm start is wanted."""
+        if not self.warm_start or not hasattr(self, "coef_"):
+            return None
+        chosen = slice(first, first + layout.outputs)
+        coef, intercept = np.atleast_2d(self.coef_)[chosen], np.atleast_1d(self.intercept_)[chosen]
+        if coef.shape != (layout.outputs, layout.features):
+            return None
+        return layout.joined(coef, intercept)
+
+    def _keep(self, endings: Sequence[Ending]) -> None:
+        """What is known of the fit, one entry per target where there are several."""
+        ties, certificates = [e.ties for e in endings], tuple(e.certificate for e in endings)
+        self.n_iter_ = max(e.steps for e in endings)
+        self.n_ties_ = ties[0] if len(ties) == 1 else ties
+        self.proved_ = all(e.proved for e in endings)
+        self.certificate_ = certificates[0] if len(certificates) == 1 else certificates
+        self.report_ = "\n".join(e.report for e in endings)
+        self._choice_curves = [e.curve for e in endings]
+
+    def plot_choice(self, ax: Any = None, *, target: int = 0) -> Any:
+        """Draw what the choice gains along the ties; returns the axes.
+
+        f and the training loss along a line of equally good coefficients: towards the smallest ones
+        where the choice is another, otherwise in a direction drawn at random. The loss is constant
+        as long as fits are equally good.
+
+        Args:
+            ax: axes of matplotlib; new ones if None.
+            target: which, where there are several.
+        """
+        check_is_fitted(self)
+        curve = self._choice_curves[target]
+        if curve is None:
+            raise ValueError(
+                f"{self._owner}: plot_choice needs ties among the best fits, and data that can be "
+                f"factorised; got n_ties_ = {self.n_ties_}"
+            )
+        if ax is None:
+            from matplotlib import pyplot
+
+            _, ax = pyplot.subplots(layout="constrained")
+        prefer = self.prefer if isinstance(self.prefer, str) else type(self.prefer).__name__
+        curve.draw(ax, f"{self._owner}(prefer={prefer!r}): {self.n_ties_} dimensions of ties")
+        return ax
+
+
+def _as_columns(owner: str, values: Any, rows: int) -> Host:
+    """Sensitive features as numbers: one column each, and one per category where they are words."""
+    table = np.asarray(values)
+    table = table[:, None] if table.ndim == 1 else table
+    if table.ndim != 2 or table.shape[0] != rows:
+        raise ValueError(
+            f"{owner}: sensitive_features must have one row for each of the {rows} samples, got "
+            f"shape {np.shape(values)}"
+        )
+    columns = []
+    for column in table.T:
+        if column.dtype.kind in "biuf":
+            columns.append(column.astype(np.float64)[:, None])
+        else:
+            kinds, codes = np.unique(column.astype(str), return_inverse=True)
+            columns.append(np.eye(len(kinds))[codes][:, 1:])  # the first is what is left
+    found = np.hstack(columns)
+    if not np.all(np.isfinite(found)):
+        raise ValueError(f"{owner}: sensitive_features must be finite, got NaN or infinity")
+    return found

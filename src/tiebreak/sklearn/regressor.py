@@ -1,0 +1,231 @@
+"""TieBreakRegressor: the best of all equally good regressions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from sklearn.base import RegressorMixin
+from sklearn.utils.extmath import safe_sparse_dot
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+
+import tiebreak as tb
+from tiebreak.functions.base import SmoothFunction
+from tiebreak.functions.sums import matrices_of
+from tiebreak.linalg.arrays import Host
+from tiebreak.linalg.matrices.base import DENSE_LIMIT
+from tiebreak.sklearn.design import Centred, Layout, centred, with_ones, without_zeros
+from tiebreak.sklearn.fitting import Task, fit
+from tiebreak.sklearn.model import SPARSE, TieBreakModel
+
+LOSSES = ("squared", "huber", "poisson")
+
+
+class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
+    """Linear regression: among all coefficients that fit equally well, those that you prefer.
+
+    With more features than samples, or with features that depend on each other, many coefficients
+    have the least training loss, and a solver returns whichever it happens to end at. Here the
+    choice is yours, and it comes with a proof.
+
+    Parameters
+    ----------
+    prefer : str or function, default="norm"
+        "norm": the smallest coefficients; "reference": those closest to ``reference``;
+        "validation": those with the least loss on ``X_val``, ``y_val`` (in ``fit``); "sparse": the
+        least sum of absolute values; "fair": the least covariance of the predictions with
+        ``sensitive_features`` (in ``fit``); "smooth": the least squared differences of neighbouring
+        coefficients; or a function of tiebreak of the coefficients, such as ``tiebreak.Linear(c)``.
+        The intercept never counts.
+    loss : {"squared", "huber", "poisson"}, default="squared"
+        The training loss, a mean over the samples; "poisson" is half the deviance with log link.
+    delta : float, default=1.35
+        Where Huber's loss turns from squares to absolute values, in units of y.
+    alpha, l1_ratio : float, default=0.0 and 1.0
+        The training loss includes ``alpha (l1_ratio |coef|_1 + (1 - l1_ratio)/2 |coef|²)``, as in
+        scikit-learn's ElasticNet. With any share of squares there are no ties.
+    reference : array, default=None
+        Coefficients of the shape of ``coef_``; zeros if None.
+    fit_intercept : bool, default=True
+        Fit an intercept, which is not penalised.
+    rtol : float, default=1e-4
+        What is proved: both levels are optimal within this, relative.
+    max_iter : int, default=10000
+        The most steps, where it takes steps.
+    warm_start : bool, default=False
+        Start from the coefficients of the last fit.
+    on_no_minimiser : {"error", "warn"}, default="error"
+        A Poisson loss may fall for ever (a feature that only samples without counts have). Then
+        there is nothing to choose from: an error that names the direction, or a warning and the
+        coefficients of a very weak penalty.
+
+    Attributes
+    ----------
+    coef_, intercept_ : the coefficients, in float64 whatever the data are.
+    n_ties_ : the dimension of the set of equally good coefficients (a list of them where there are
+        several targets); None where it is not known.
+    proved_ : whether it is proved that both levels are optimal within ``rtol``.
+    certificate_ : what is proved, in numbers.
+    report_ : the same in words.
+    n_iter_ : how many steps it took.
+    """
+
+    def __init__(
+        self,
+        prefer: Any = "norm",
+        *,
+        loss: str = "squared",
+        delta: float = 1.35,
+        alpha: float = 0.0,
+        l1_ratio: float = 1.0,
+        reference: Any = None,
+        fit_intercept: bool = True,
+        rtol: float = 1e-4,
+        max_iter: int = 10_000,
+        warm_start: bool = False,
+        on_no_minimiser: str = "error",
+    ) -> None:
+        self.prefer = prefer
+        self.loss = loss
+        self.delta = delta
+        self.alpha = alpha
+        self.l1_ratio = l1_ratio
+        self.reference = reference
+        self.fit_intercept = fit_intercept
+        self.rtol = rtol
+        self.max_iter = max_iter
+        self.warm_start = warm_start
+        self.on_no_minimiser = on_no_minimiser
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.single_output = True
+        tags.target_tags.multi_output = True
+        tags.target_tags.positive_only = self.loss == "poisson"
+        return tags
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        X_val: Any = None,
+        y_val: Any = None,
+        sample_weight_val: Any = None,
+        sensitive_features: Any = None,
+    ) -> TieBreakRegressor:
+        """Fit the coefficients.
+
+        Args:
+            X: the features, dense or sparse.
+            y: the target, or several as columns.
+            sample_weight: a weight of k counts as k samples, a weight of 0 as none.
+            X_val, y_val, sample_weight_val: data to choose by, for ``prefer="validation"``. In
+                cross-validation they are the same in every fold: keep them out of what is scored.
+            sensitive_features: numbers or categories, for ``prefer="fair"``.
+        """
+        settings = self._check_parameters()
+        if self.loss not in LOSSES:
+            known = ", ".join(map(repr, LOSSES))
+            raise ValueError(f"{self._owner}: loss must be one of {known}, got {self.loss!r}")
+        self._need(X_val=X_val, y_val=y_val, sensitive_features=sensitive_features)
+        X, y = validate_data(
+            self, X, y, accept_sparse=SPARSE, dtype=np.float64, multi_output=True, y_numeric=True
+        )
+        if self.loss == "poisson" and np.any(y < 0.0):
+            raise ValueError(f"{self._owner}: y must not be negative for loss='poisson'")
+        Y = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
+        weights = self._weights(sample_weight, X)
+        validation = None
+        if self.prefer == "validation":
+            V = validate_data(self, X_val, accept_sparse=SPARSE, dtype=np.float64, reset=False)
+            W = check_array(y_val, ensure_2d=False, dtype=np.float64).reshape(V.shape[0], -1)
+            validation = V, W, self._weights(sample_weight_val, V, "sample_weight_val")
+        criterion = self._criterion(X, weights, Y.shape[1], sensitive_features)
+        X, Y, weights = without_zeros(X, Y, weights, self._owner)
+        data = _Training(self, X, Y, weights, validation)
+        names, endings = getattr(self, "feature_names_in_", None), []
+        for k in range(Y.shape[1]):
+            chosen = replace(criterion.of_target(k), validation=data.validation_loss(k))
+            upper, penalty = chosen.function(data.layout), self._penalty(data.layout)
+            task = Task(data.layout, data.training_loss(k), penalty, upper)
+            endings.append(fit(task, settings, self._start(data.layout, k), names))
+        self._keep(endings)
+        pairs = [data.coefficients(ending.x, k) for k, ending in enumerate(endings)]
+        coef, intercept = (np.array(some) for some in zip(*pairs, strict=True))
+        self.coef_ = coef[0] if y.ndim == 1 else coef
+        self.intercept_ = float(intercept[0]) if y.ndim == 1 else intercept
+        return self
+
+    def predict(self, X: Any) -> Host:
+        """The predictions for the samples X."""
+        check_is_fitted(self)
+        X = validate_data(self, X, accept_sparse=SPARSE, dtype=np.float64, reset=False)
+        scores = np.asarray(safe_sparse_dot(X, self.coef_.T) + self.intercept_)
+        return np.exp(scores) if self.loss == "poisson" else scores
+
+
+class _Training:
+    """Training and validation data as losses of the coefficients of one target."""
+
+    def __init__(
+        self,
+        model: TieBreakRegressor,
+        X: Any,
+        Y: Host,
+        weights: Host | None,
+        validation: tuple[Any, Host, Host | None] | None,
+    ) -> None:
+        rows, n = X.shape
+        self.model, self.weights, self.validation = model, weights, validation
+        self.centred: Centred | None = None
+        # Without the intercept's column the data are no longer whole numbers, from which a rank
+        # can be proved; but few rows have as many products, and a penalty has no use for a rank.
+        is_worth = rows <= n or model.alpha > 0.0
+        if model.loss == "squared" and model.fit_intercept and is_worth and rows * n <= DENSE_LIMIT:
+            self.centred = centred(X, Y, weights)
+        self.layout = Layout(n, 1, model.fit_intercept and self.centred is None)
+        self.targets = Y if self.centred is None else self.centred.targets
+        self.rows: Any = X if self.centred is None else self.centred.rows
+        if self.layout.has_column:
+            self.rows = with_ones(X)
+
+    def training_loss(self, k: int) -> SmoothFunction:
+        """The loss of target k."""
+        y = self.targets[:, k]
+        if self.centred is None:
+            loss = _loss(self.model, self.rows, y, self.weights)
+        else:
+            loss = (1.0 / self.centred.total) * tb.LeastSquares(self.rows, y)
+        self.rows = matrices_of(loss)[0] if self.weights is None else self.rows  # factorised once
+        return loss
+
+    def validation_loss(self, k: int) -> SmoothFunction | None:
+        """The same of the validation data."""
+        if self.validation is None:
+            return None
+        V, W, weights = self.validation
+        y = W[:, k]
+        if self.centred is not None:
+            V = V if isinstance(V, np.ndarray) else V.toarray()
+            V, y = V - self.centred.mean, y - self.centred.offset[k]
+        elif self.layout.has_column:
+            V = with_ones(V)
+        return _loss(self.model, V, y, weights)
+
+    def coefficients(self, x: Host, k: int) -> tuple[Host, float]:
+        """The coefficients and the intercept of target k."""
+        coef, intercept = self.layout.split(x)
+        found = self.centred and self.centred.intercept(coef[0], k)
+        return coef[0], float(intercept[0]) if found is None else found
+
+
+def _loss(model: TieBreakRegressor, A: Any, y: Host, weights: Host | None) -> SmoothFunction:
+    """The mean loss of these rows."""
+    if model.loss == "huber":
+        return tb.Huber(A, y, model.delta, mean=True, weights=weights)
+    if model.loss == "poisson":
+        return tb.Poisson(A, y, mean=True, weights=weights)
+    return tb.LeastSquares(A, y, mean=True, weights=weights)

@@ -1,0 +1,190 @@
+"""Tall data by second derivatives: answers and intervals against Newton's method in 40 digits."""
+
+from __future__ import annotations
+
+import mpmath
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import tiebreak as tb
+from tiebreak.exact import tall
+from tiebreak.exact.tall import is_tall
+
+mpmath.mp.dps = 40
+
+
+def one_hot(rng, m, sizes):
+    """Indicator columns and a column of ones: one tie for each variable, known exactly."""
+    blocks = [np.eye(k)[rng.integers(0, k, m)] for k in sizes]
+    A, null, first = np.hstack([*blocks, np.ones((m, 1))]), [], 0
+    for k in sizes:
+        v = np.zeros(A.shape[1])
+        v[first : first + k], v[-1], first = 1.0, -1.0, first + k
+        null.append(v)
+    return A, np.array(null).T
+
+
+class Slow:
+    """A function by its value, slope and second derivative in mpmath; imports nothing of ours."""
+
+    def __init__(self, kind, A=None, y=None, weight=1.0, center=None):
+        self.kind, self.weight = kind, mpmath.mpf(weight)
+        self.A = None if A is None else mpmath.matrix(A.tolist())
+        self.y = None if y is None else [mpmath.mpf(float(v)) for v in y]
+        self.center = center
+
+    def parts(self, x):
+        """Value, slope, second derivative."""
+        n = len(x)
+        if self.kind == "norm":
+            d = x - mpmath.matrix([float(c) for c in self.center])
+            return (d.T * d)[0] / 2, d, mpmath.eye(n)
+        t, value, slope, second = self.A * x, mpmath.mpf(0), [], []
+        for ti, yi in zip(t, self.y, strict=True):
+            if self.kind == "squares":
+                value += (ti - yi) ** 2 / 2
+                slope.append(ti - yi)
+                second.append(mpmath.mpf(1))
+            else:
+                p = 1 / (1 + mpmath.exp(yi * ti))
+                value += mpmath.log(1 + mpmath.exp(-yi * ti))
+                slope.append(-yi * p)
+                second.append(p * (1 - p))
+        D = mpmath.diag(second)
+        w = self.weight
+        return w * value, w * (self.A.T * mpmath.matrix(slope)), w * (self.A.T * D * self.A)
+
+
+def minimised(h, x, B):
+    """A minimiser of h over x + the columns of B, by damped Newton steps."""
+    for _ in range(200):
+        _, slope, H = h.parts(x)
+        d = B * mpmath.lu_solve(B.T * H * B, -(B.T * slope))
+        size = mpmath.norm(d)
+        x = x + (d if h.kind == "squares" or size < 0.1 else d / (1 + size))
+        if size < mpmath.mpf(10) ** -35:
+            return x
+    raise AssertionError("Newton's method did not converge")
+
+
+def truth(f, g, N):
+    """f*, g* and the solution: g along a complement of the ties, then f along the ties."""
+    n = N.shape[0]
+    complement = np.linalg.svd(N.T)[2][N.shape[1] :].T  # any complement does
+    x = minimised(g, mpmath.zeros(n, 1), mpmath.matrix(complement.tolist()))
+    x = minimised(f, x, mpmath.matrix(N.tolist()))
+    return f.parts(x)[0], g.parts(x)[0], np.array([float(v) for v in x])
+
+
+def drawn(seed, lower, upper):
+    rng = np.random.default_rng(seed)
+    m = 60
+    A, N = one_hot(rng, m, (3, 4))
+    n = A.shape[1]
+    if lower == "squares":
+        y = rng.normal(size=m)
+        g, slow_g = tb.LeastSquares(A, y, mean=True), Slow("squares", A, y, 1.0 / m)
+    else:
+        y = np.sign(rng.normal(size=m))
+        g, slow_g = tb.Logistic(A, y), Slow("logistic", A, y, 1.0 / m)
+    F, t = rng.normal(size=(20, n)), rng.normal(size=20)
+    if upper == "norm":
+        center = rng.normal(size=n)
+        f, slow_f = tb.SquaredNorm(1.0, center), Slow("norm", center=center)
+    elif upper == "squares":
+        f, slow_f = tb.LeastSquares(F, t), Slow("squares", F, t)
+    else:
+        f, slow_f = tb.Logistic(F, np.sign(t), mean=False), Slow("logistic", F, np.sign(t))
+    return tb.Problem(upper=f, lower=g), truth(slow_f, slow_g, N)
+
+
+CASES = [
+    (lower, upper) for lower in ("squares", "logistic") for upper in ("norm", "squares", "logistic")
+]
+
+
+@pytest.mark.parametrize(("lower", "upper"), CASES)
+@pytest.mark.parametrize("seed", range(3))
+def test_answers_and_intervals_are_those_of_forty_digits(seed, lower, upper):
+    problem, (f_star, g_star, x) = drawn(seed, lower, upper)
+    assert is_tall(problem)
+    result = tb.solve(problem, "exact", rtol=1e-9)
+    assert result.status == "certified", result.message
+    np.testing.assert_allclose(result.x, x, atol=1e-9 * np.linalg.norm(x))
+    low, high = map(mpmath.mpf, result.upper_optimum)
+    assert low <= f_star <= high
+    assert mpmath.mpf(result.lower_optimum[0]) <= g_star <= mpmath.mpf(result.lower_optimum[1])
+    assert result.dimension == 2
+
+
+@pytest.mark.parametrize(("lower", "upper"), [("logistic", "norm"), ("squares", "squares")])
+def test_columns_of_other_units_change_nothing_else(lower, upper):
+    rng = np.random.default_rng(5)
+    A, _ = one_hot(rng, 80, (3, 4))
+    units = np.exp2(rng.integers(-30, 31, A.shape[1]))
+    y = np.sign(rng.normal(size=80))
+    F, t = rng.normal(size=(20, A.shape[1])), rng.normal(size=20)
+
+    def result(scale):
+        g = tb.Logistic(A / scale, y) if lower == "logistic" else tb.LeastSquares(A / scale, y)
+        f = tb.LeastSquares(np.diag(1.0 / scale), np.zeros(len(scale)), gram=False)
+        f = f if upper == "norm" else tb.LeastSquares(F / scale, t)
+        return tb.solve(tb.Problem(upper=f, lower=g), "exact", rtol=1e-6)
+
+    plain, other = result(np.ones(len(units))), result(units)
+    assert plain.status == other.status == "certified"
+    np.testing.assert_allclose(other.x / units, plain.x, rtol=1e-8, atol=1e-10)
+
+
+def test_sparse_rows_give_the_same_answer():
+    rng = np.random.default_rng(1)
+    A, _ = one_hot(rng, 500, (5, 6))
+    y = np.sign(rng.normal(size=500))
+    f = tb.SquaredNorm()
+    dense = tb.solve(tb.Problem(upper=f, lower=tb.Logistic(A, y)), "exact")
+    sparse = tb.solve(tb.Problem(upper=f, lower=tb.Logistic(sp.csr_array(A), y)), "exact")
+    assert sparse.status == dense.status == "certified"
+    np.testing.assert_allclose(sparse.x, dense.x, atol=1e-12)
+
+
+def test_data_too_large_to_be_factorised_as_a_whole():
+    rng = np.random.default_rng(2)
+    A = rng.normal(size=(30_000, 300))
+    y = np.sign(A @ rng.normal(size=300) * 0.1 + rng.normal(size=30_000))
+    result = tb.solve(tb.Problem(upper=tb.SquaredNorm(), lower=tb.Logistic(A, y)), "exact")
+    assert result.status == "certified"
+    assert np.linalg.norm(tb.Logistic(A, y).gradient(result.x)) < 1e-12
+
+
+def test_separable_rows_are_left_to_the_linear_program():
+    rng = np.random.default_rng(3)
+    A = rng.normal(size=(100, 5))
+    y = np.sign(A @ rng.normal(size=5))
+    result = tb.solve(tb.Problem(upper=tb.SquaredNorm(), lower=tb.Logistic(A, y)), "exact")
+    assert result.status == "unbounded"
+    assert np.min(y * (A @ result.findings.direction)) > -1e-12
+
+
+def test_a_rank_that_rounding_decides_is_left_to_singular_values():
+    rng = np.random.default_rng(4)
+    A = rng.normal(size=(100, 5))
+    A[:, 4] = A[:, 0] + 1e-9 * rng.normal(size=100)
+    problem = tb.Problem(upper=tb.SquaredNorm(), lower=tb.LeastSquares(A, rng.normal(size=100)))
+    assert tall.solve_tall(problem, np.zeros(5)) is None
+    assert tb.solve(problem, "exact").success
+
+
+def test_a_start_close_by_saves_steps(monkeypatch):
+    rng = np.random.default_rng(6)
+    A, _ = one_hot(rng, 400, (5, 5))
+    problem = tb.Problem(
+        upper=tb.SquaredNorm(), lower=tb.Logistic(A, np.sign(rng.normal(size=400)))
+    )
+    cold, calls, hessian = tb.solve(problem, "exact"), [], tall.Level.hessian
+    monkeypatch.setattr(tall.Level, "hessian", lambda *a: (calls.append(1), hessian(*a))[1])
+    tb.solve(problem, "exact", x0=np.zeros(11))
+    from_zero = len(calls)
+    warm = tb.solve(problem, "exact", x0=cold.x)
+    assert len(calls) - from_zero < from_zero
+    np.testing.assert_allclose(warm.x, cold.x, atol=1e-12)
