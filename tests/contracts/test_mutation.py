@@ -36,6 +36,7 @@ def draw(seed: int) -> dict[str, np.ndarray]:
         "lower": lower,
         "upper": upper,
         "normal": rng.standard_normal(N),
+        "w": rng.random(ROWS),
         "labels": rng.permutation([0, 0, 1, 1, 2, 2]),
     }
 
@@ -48,6 +49,9 @@ def low(a: dict[str, Any]) -> tb.LeastSquares:
 MADE: dict[str, tuple[str, Any]] = {
     "LeastSquares": ("A b C d", lambda a: (tb.LeastSquares(a["C"], a["d"], mean=True), low(a))),
     "Logistic": ("A b C y", lambda a: (tb.Logistic(a["C"], a["y"]), low(a))),
+    "weights": ("C d y w", lambda a: (
+        tb.Logistic(a["C"], a["y"], weights=a["w"]),
+        tb.LeastSquares(a["C"], a["d"], weights=a["w"]))),
     "Logistic below": ("C y", lambda a: (
         tb.SquaredNorm(), tb.Logistic(a["C"], a["y"]), tb.Ball(2.0))),
     "Quadratic": ("Q c", lambda a: (tb.SquaredNorm(), tb.Quadratic(a["Q"], a["c"]))),

@@ -10,6 +10,7 @@ import numpy as np
 
 from tiebreak.functions.base import SmoothFunction
 from tiebreak.functions.elementary import Flat, Linear, Quadratic, SquaredNorm
+from tiebreak.functions.linear_loss import LinearLoss
 from tiebreak.functions.losses import LeastSquares, Logistic
 from tiebreak.functions.sums import summands
 from tiebreak.linalg.arrays import Host
@@ -165,7 +166,7 @@ class RecessionLevel(NamedTuple):
 
     cone: RecessionCone
     fixed: list[HostRows]  # whose products with d must be 0
-    losses: list[tuple[float, HostRows]]  # the weight and the rows of logistic losses
+    losses: list[tuple[Host, HostRows]]  # the weights and the rows of logistic losses
     linear: LinearTerm
     hidden: float  # the least weight of logistic losses whose rows are not at hand, or inf
 
@@ -173,13 +174,14 @@ class RecessionLevel(NamedTuple):
     def of(cls, h: SmoothFunction, cone: RecessionCone) -> RecessionLevel | None:
         """h in parts; None where it is not known what it is made of."""
         fixed: list[HostRows] = []
-        losses: list[tuple[float, HostRows]] = []
+        losses: list[tuple[Host, HostRows]] = []
         linear, hidden = LinearTerm(np.zeros(len(cone.low))), math.inf
         for weight, part in summands(h.bare):
             if isinstance(part, Logistic) and _is_at_hand(part.matrix):
-                losses.append((weight * part.scale, HostRows.of(part.matrix, host(part.y))))
+                losses.append((weight * row_weights(part), HostRows.of(part.matrix, host(part.y))))
             elif isinstance(part, Logistic):
-                hidden = min(hidden, weight * part.scale)
+                weights = row_weights(part)
+                hidden = min(hidden, weight * float(np.min(weights[weights > 0.0])))
             elif isinstance(part, LeastSquares | Quadratic) and _is_at_hand(part.matrix):
                 fixed.append(HostRows.of(part.matrix))
             elif not isinstance(part, Linear | Flat | SquaredNorm):
@@ -236,6 +238,13 @@ class RecessionLevel(NamedTuple):
 def _is_at_hand(matrix: Matrix) -> bool:
     """Are the entries in memory, and not too many?"""
     return (matrix.is_explicit or matrix.is_sparse) and matrix.size <= DENSE_LIMIT
+
+
+def row_weights(loss: LinearLoss) -> Host:
+    """What each row of a loss counts, its scale included; 0 for rows of zeros."""
+    if loss.weights is None:
+        return np.full(loss.matrix.shape[0], loss.scale)
+    return np.asarray(loss.scale * host(loss.weights))
 
 
 def is_power_of_two(weight: float) -> bool:
