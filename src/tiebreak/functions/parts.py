@@ -20,7 +20,7 @@ from tiebreak.functions.losses import LeastSquares, Logistic
 from tiebreak.functions.sums import summands
 from tiebreak.linalg import arrays, deadline
 from tiebreak.linalg.arrays import Host
-from tiebreak.linalg.host import Sliced, host, norm, top_exponent, total
+from tiebreak.linalg.host import Sliced, host, norm, power_of_two, top_exponent, total
 from tiebreak.linalg.matrices.base import DENSE_LIMIT
 from tiebreak.linalg.refusals import Refusal
 from tiebreak.linalg.spectra import EPS, GAP, cleaned
@@ -87,22 +87,30 @@ class Part(ABC):
 
 @dataclass(frozen=True)
 class LeastSquaresPart(Part):
-    """weight/2 |A x - b|²."""
+    """weight/2 |A x - b|², or weight/2 times the sum of w_i (A x - b)_i², 0 < w_i <= 1."""
 
     target: Host
+    w: Host | None = None
+
+    @property
+    def roots(self) -> Host:
+        """Of the weights of the rows."""
+        return math.sqrt(self.weight) * (np.ones(len(self.rows)) if self.w is None else self.w**0.5)
 
     def dual(self, x: Host) -> Host:
-        return self.weight * self.sliced.times(x, self.target)
+        off = self.weight * self.sliced.times(x, self.target)
+        return off if self.w is None else self.w * off
 
     def size(self, x: Host) -> float:
         return self.weight * (self.norm * norm(x) + norm(self.target))
 
     def curvature(self, x: Host, above: bool = False) -> Host:
-        return math.sqrt(self.weight) * self.rows
+        return (math.sqrt(self.weight) if self.w is None else self.roots[:, None]) * self.rows
 
     def along(self, x: Host, d: Host) -> Callable[[float], float]:
         start, change = self.rows @ x - self.target, self.rows @ d
-        return lambda step: self.weight * float(change @ (start + step * change))
+        weighted = change if self.w is None else self.w * change
+        return lambda step: self.weight * float(weighted @ (start + step * change))
 
     def scaled(self, top: int) -> Part:
         target = np.ldexp(self.target, -top_exponent(self.rows))
@@ -187,7 +195,7 @@ class QuadraticPart(Part):
 
     def curvature(self, x: Host, above: bool = False) -> Host:
         deadline.check(0.5 * deadline.svd(*self.rows.shape))
-        unit = _power_of_two(np.abs(np.diag(self.rows)), 0.5)  # in which the diagonal is about 1
+        unit = power_of_two(np.abs(np.diag(self.rows)), 0.5)  # in which the diagonal is about 1
         values, vectors = np.linalg.eigh(self.rows / unit / unit[:, None])
         # The root of a rounding error is no rounding error: cut before it is taken.
         kept = values > GAP * len(values) * EPS * values[-1]
@@ -237,13 +245,6 @@ class LinearPart(Part):
 def _logistic(margins: Host, lift: float = 0.0) -> Host:
     """e^lift/(1 + e^t), accurate however small it is (and no more than e^700)."""
     return np.asarray(np.exp(np.minimum(lift - np.logaddexp(0.0, margins), 700.0)))
-
-
-def _power_of_two(sizes: Host, power: float) -> Host:
-    """The powers of two closest to sizes^power; 1 for a size of 0."""
-    with np.errstate(divide="ignore"):
-        exponents = np.round(power * np.log2(sizes))
-    return np.asarray(np.exp2(np.where(np.isfinite(exponents), exponents, 0.0)))
 
 
 class Slope(NamedTuple):
@@ -365,7 +366,7 @@ class Parts:
         Without columns and rows that are rounding errors, for data of this unit of rounding and
         variables of units in which columns of these ``sizes`` are alike (0: not known).
         """
-        units = None if sizes is None else _power_of_two(sizes, -1.0)
+        units = None if sizes is None else power_of_two(sizes, -1.0)
         scaled = [cleaned(block, epsilon, units) / norm(block) for block in self.blocks()]
         return np.vstack([np.zeros((0, self.n)), *scaled])
 
@@ -436,8 +437,7 @@ def decompose(owner: str, level: str, h: Function, n: int) -> Parts:
             signed = host(part.y)[:, None] * part.matrix.dense()
             parts.append(LogisticPart(weight * part.scale, signed))
         elif isinstance(part, SquaredNorm):
-            center = np.zeros(n) if part.center is None else host(part.center)
-            parts.append(LeastSquaresPart(weight * part.weight, np.eye(n), center))
+            parts.append(LeastSquaresPart(*part.in_rows(n, weight)))
         elif isinstance(part, Quadratic):
             parts.append(QuadraticPart(weight, part.matrix.dense()))
             parts.append(LinearPart(weight, host(part.c)[None]))
