@@ -319,10 +319,26 @@ WRONG = {
         TypeError,
         "SquaredNorm: weight must be a positive finite number, got str",
     ),
-    "SquaredNorm w array": (
-        lambda: tb.SquaredNorm(np.ones(2)),
-        TypeError,
-        "SquaredNorm: weight must be a positive finite number, got an array of shape (2,)",
+    "SquaredNorm w matrix": (
+        lambda: tb.SquaredNorm(np.ones((2, 1))),
+        ValueError,
+        "SquaredNorm: weight must be a vector with at least one entry, "
+        "got an array of shape (2, 1)",
+    ),
+    "SquaredNorm w negative": (
+        lambda: tb.SquaredNorm([1.0, -2.0]),
+        ValueError,
+        "SquaredNorm: weight must be non-negative, got -2 at place 1",
+    ),
+    "SquaredNorm w zeros": (
+        lambda: tb.SquaredNorm(np.zeros(2)),
+        ValueError,
+        "SquaredNorm: weight must have a positive entry, got zeros only",
+    ),
+    "SquaredNorm w center": (
+        lambda: tb.SquaredNorm([1.0, 2.0], [1.0]),
+        ValueError,
+        "SquaredNorm: center must have one entry per weight (2), got 1",
     ),
     "SquaredNorm center nan": (
         lambda: tb.SquaredNorm(1.0, [1.0, math.nan]),

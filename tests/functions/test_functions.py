@@ -43,6 +43,7 @@ Y = np.where(B > 0, 1.0, -1.0)
 Q = A.T @ A
 Q = (Q + Q.T) / 2
 C = np.arange(1.0, N + 1) / 3
+W = np.array([0.0, 3.0, 1 / 3, 0.0, 100.0])
 
 
 def _smooth(array: Callable[[Any], Any]) -> Any:
@@ -81,6 +82,11 @@ def _quadratic(number: Any, x: Any) -> Any:
 
 def _norm(number: Any, x: Any) -> Any:
     return sum(((p - number(c)) ** 2 for p, c in zip(x, C, strict=True)), number(0))
+
+
+def _weighted_norm(number: Any, x: Any) -> Any:
+    terms = (number(w) * (p - number(c)) ** 2 for p, c, w in zip(x, C, W, strict=True))
+    return sum(terms, number(0)) / 2
 
 
 CASES: dict[str, Case] = {
@@ -127,6 +133,8 @@ CASES: dict[str, Case] = {
     ),
     "SquaredNorm": Case(lambda a: tb.SquaredNorm(), tight=True),
     "SquaredNorm centre": Case(lambda a: tb.SquaredNorm(2.0, a(C)), _norm, tight=True),
+    "SquaredNorm weights": Case(lambda a: tb.SquaredNorm(a(W), a(C)), _weighted_norm, tight=True),
+    "SquaredNorm weights alone": Case(lambda a: tb.SquaredNorm(a(1.0 + W)), tight=True),
     "Linear": Case(
         lambda a: tb.Linear(a(C)),
         lambda number, x: sum((number(c) * p for c, p in zip(C, x, strict=True)), number(0)),

@@ -34,6 +34,8 @@ NAMED = {
     "two levels": lambda: (tb.LeastSquares(OTHER, PRICE), tb.LeastSquares(TABLE, PRICE)),
     "a sum": lambda: (tb.SquaredNorm(), tb.LeastSquares(TABLE, PRICE) + tb.Linear(OTHER.iloc[0])),
     "center": lambda: (tb.SquaredNorm(1.0, OTHER.iloc[0]), tb.LeastSquares(TABLE, PRICE)),
+    "weight": lambda: (tb.SquaredNorm(OTHER.iloc[0]), tb.LeastSquares(TABLE, PRICE)),
+    "weight and center": lambda: (tb.SquaredNorm(OTHER.iloc[0], TABLE.iloc[0]), tb.SquaredNorm()),
     "Linear": lambda: (tb.Linear(OTHER.iloc[0]), tb.LeastSquares(TABLE, PRICE)),
     "Quadratic": lambda: (tb.Quadratic(TABLE.T @ TABLE), tb.LeastSquares(OTHER, PRICE)),
     "Quadratic itself": lambda: (tb.Quadratic(TABLE.T @ TABLE, OTHER.iloc[0]), tb.SquaredNorm()),

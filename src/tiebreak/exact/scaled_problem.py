@@ -74,6 +74,9 @@ class ScaledProblem:
         if len(self.g.parts) != 1 or not self.g.only(LeastSquaresPart) or not self.rank.is_plain:
             return None
         (part,), sigma = self.g.parts, np.zeros(self.n)
+        assert isinstance(part, LeastSquaresPart)
+        if part.w is not None:  # the rank is that of the rows without their weights
+            return None
         sigma[:rank] = math.sqrt(part.weight) * norm(part.rows) * self.rank.sigma[:rank]
         return sigma, self.rank.basis.T
 

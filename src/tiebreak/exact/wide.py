@@ -5,6 +5,7 @@ is the norm or another sum of squares. All of it is on the small side, by the ei
 (`RowGram`), so that A may be sparse and long:
 
     f = |x - c|²        x = c + A'q,           A A' q = b - A c
+    f = |x - c|²_W      x = c + W⁻¹A'q,        A W⁻¹A' q = b - A c,   weights W > 0
     f = |F x - t|²      x = A'q + M'p,         A A' q = b,   M M' p = t - F A' q
 
 with M = F - (F A')(A A')^+ A, the rows of F without what the rows of A see of them: A M' = 0. The
@@ -14,7 +15,7 @@ same equations again with what is left of b and t, in twice the precision, are t
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,7 +25,7 @@ from tiebreak.functions.losses import LeastSquares
 from tiebreak.functions.sums import summands
 from tiebreak.linalg import arrays, deadline
 from tiebreak.linalg.arrays import Array, Host, rounding_unit
-from tiebreak.linalg.host import CAREFUL, Sliced, host, norm
+from tiebreak.linalg.host import CAREFUL, Sliced, host, norm, top_exponent
 from tiebreak.linalg.matrices.base import DENSE_LIMIT, Matrix
 from tiebreak.linalg.row_gram import RowGram, on_host, row_gram, row_rank, scaled
 from tiebreak.linalg.spectra import EPS, GAP
@@ -86,8 +87,9 @@ class WideProblem(NamedTuple):
         (w, g), *others = summands(problem.lower.bare)
         if more or others or not isinstance(g, LeastSquares) or not _is_wide(g.matrix):
             return None
-        if isinstance(f, SquaredNorm):
-            return cls(f, g, (v * f.weight, w * g.scale))
+        if isinstance(f, SquaredNorm):  # with weights of 0 it is for the other way
+            strong = f.strong_convexity
+            return cls(f, g, (v * strong, w * g.scale)) if strong > 0.0 else None
         is_small = isinstance(f, LeastSquares) and math.prod(f.matrix.shape) <= DENSE_LIMIT
         if not (is_small and isinstance(f, LeastSquares) and _is_wide(f.matrix)):
             return None
@@ -113,6 +115,26 @@ class Reduced(NamedTuple):
     least: float  # |F d| >= least |d| for the d with S d = 0 that F's rows see; proved
 
 
+class Metric(NamedTuple):
+    """The weights W of f's squares, at most 1, and the rows S W^-1/2."""
+
+    weights: Host
+    gram: RowGram
+
+    @classmethod
+    def of(cls, f: SquaredNorm, S: Any) -> Metric:
+        w = host(f.weight)
+        w = np.ldexp(w, -top_exponent(w))
+        return cls(
+            w, RowGram(S * w**-0.5 if isinstance(S, np.ndarray) else S.multiply(w**-0.5).tocsr())
+        )
+
+    def step(self, left: Host, S: Any, rank: int) -> Host:
+        """The d of least |d|_W with S d = left."""
+        unit = 2.0**-self.gram.exponent
+        return np.asarray(S.T @ (unit * self.gram.solve(unit * left, rank)) / self.weights)
+
+
 class WideAnswer(NamedTuple):
     """What both levels have for an answer; in units of S = 2^-exponent A."""
 
@@ -124,6 +146,7 @@ class WideAnswer(NamedTuple):
     rest: float  # singular values of A up to this are rounding; 0 where there are none
     center: Host  # of f, where that is the norm
     reduced: Reduced | None  # None where f is the norm
+    metric: Metric | None = None  # where f is a norm with weights
 
 
 def solve_wide(problem: Problem, start: Array) -> WideAnswer | None:
@@ -138,25 +161,31 @@ def solve_wide(problem: Problem, start: Array) -> WideAnswer | None:
         return None
     rank, rest = found
     gram = row_gram(g.matrix)
-    equations, reduced, n = Equations(g), None, int(start.shape[0])
+    equations, reduced, metric, n = Equations(g), None, None, int(start.shape[0])
     center = np.zeros(n)
     if isinstance(f, LeastSquares):
         reduced = _reduced(f, equations, gram, rank)
         if reduced is None:
             return None
-    elif f.center is not None:
-        center = host(f.center)
-    x = _refined(center, equations, gram, rank, reduced)
+    else:
+        center = center if f.center is None else host(f.center)
+        metric = None if f.is_scalar else Metric.of(f, equations.S)
+        if metric is not None and metric.gram.clear_rank() != rank:
+            return None
+    x = _refined(center, equations, gram, rank, reduced or metric)
     exponents = [some.exponent for some in (equations, reduced and reduced.equations) if some]
     if x is None or max(map(abs, exponents)) > MOST_EXPONENT:
         return None
-    return WideAnswer(arrays.like(x, start), weights, equations, gram, rank, rest, center, reduced)
+    x = arrays.like(x, start)
+    return WideAnswer(x, weights, equations, gram, rank, rest, center, reduced, metric)
 
 
 def _refined(
-    x: Host, equations: Equations, gram: RowGram, rank: int, reduced: Reduced | None
+    x: Host, equations: Equations, gram: RowGram, rank: int, more: Reduced | Metric | None
 ) -> Host | None:
-    """x + A'q + M'p; again until nothing changes but the last digit. None where it does not end.
+    """x + A'q + M'p, or x + W⁻¹A'q; again until nothing changes but the last digit.
+
+    None where it does not end.
 
     Every correction is some share of the last one, as rounding errors of A A' are of it: so the
     next one is known before it is computed.
@@ -164,11 +193,14 @@ def _refined(
     before, S = 0.0, equations.S
     for _ in range(MAX_STEPS):
         deadline.check()
-        q = gram.solve(equations.left(x), rank)
-        d = S.T @ q
-        if reduced is not None:
-            left = np.ldexp(reduced.equations.left(x) - reduced.FA @ q, -reduced.gram.exponent)
-            d = d + reduced.M.T @ reduced.gram.solve(left, reduced.rank)
+        if isinstance(more, Metric):
+            d = more.step(equations.left(x), S, rank)
+        else:
+            q = gram.solve(equations.left(x), rank)
+            d = S.T @ q
+        if isinstance(more, Reduced):
+            left = np.ldexp(more.equations.left(x) - more.FA @ q, -more.gram.exponent)
+            d = d + more.M.T @ more.gram.solve(left, more.rank)
         x, length = x + d, norm(d)
         size = norm(x)
         if not 2.0**-MOST_EXPONENT < size < 2.0**MOST_EXPONENT and x.any():

@@ -17,63 +17,111 @@ from tiebreak.functions.base import (
     SmoothFunction,
 )
 from tiebreak.linalg import arrays, checks, deadline, matrices, spectra, tables
-from tiebreak.linalg.arrays import Array, Image, rounding_unit
+from tiebreak.linalg.arrays import Array, Host, Image, rounding_unit
 from tiebreak.linalg.fingerprints import remember
+from tiebreak.linalg.host import host, top_exponent
 from tiebreak.linalg.matrices import Matrix
 from tiebreak.linalg.matrices.operators import Operator
 
 
 class SquaredNorm(SmoothFunction):
-    """weight/2 |x - center|²; ``center`` is the origin if None, and is copied."""
+    """weight/2 |x - center|², or ½ sum of weight_j (x_j - center_j)².
+
+    Args:
+        weight: a positive number; or a vector, one entry per variable, none negative, at least one
+            positive. Variables of weight 0 are not penalised: an intercept, for example.
+        center: vector, the origin if None; copied, as the weights are.
+    """
 
     lower_bound = 0.0
+    weight: Any  # a number, or a vector like the center
+    _growth: float
 
-    def __init__(self, weight: float = 1.0, center: object = None) -> None:
+    def __init__(self, weight: object = 1.0, center: object = None) -> None:
         remember(self, SquaredNorm, weight=weight, center=center)
-        self.names = tables.names(center)
-        self.weight = checks.positive("SquaredNorm", "weight", weight)
-        self.lipschitz = self.strong_convexity = self.weight
-        self.center = None
-        self._size = 0.0
-        if center is not None:
-            self.center = checks.vector("SquaredNorm", "center", center)
-            self.dimension = int(self.center.shape[0])
-            self.prototype = self.center[:0]
-            self._size = arrays.norm(self.center)
+        both = ("weight", tables.names(weight)), ("center", tables.names(center))
+        self.names = tables.common("SquaredNorm", *both, what="names")
+        self.is_scalar = not checks.is_sequence(weight)
+        self.center = None if center is None else checks.vector("SquaredNorm", "center", center)
+        if self.is_scalar:
+            self.weight = checks.positive("SquaredNorm", "weight", weight)
+            self.lipschitz = self.strong_convexity = self._growth = self.weight
+        else:
+            self._set_weights(checks.weights("SquaredNorm", "weight", weight))
+        self._size = 0.0 if self.center is None else arrays.norm(self.center)
+        vector = self.center if self.is_scalar else self.weight
+        if vector is not None:
+            self.dimension = int(vector.shape[0])
+            self.prototype = vector[:0]
+
+    def _set_weights(self, weights: Array) -> None:
+        """A weight for each variable, in one precision with the center."""
+        if self.center is not None:
+            checks.length("SquaredNorm", "center", self.center, int(weights.shape[0]), "weight")
+            weights, self.center = checks.in_one_precision(
+                "SquaredNorm", ("weight", weights), ("center", self.center)
+            )
+        self.weight, w = weights, arrays.to_numpy(weights)
+        if not w.any():
+            raise ValueError("SquaredNorm: weight must have a positive entry, got zeros only")
+        self.lipschitz, self.strong_convexity = float(w.max()), float(w.min())
+        self._growth = float(w[w > 0.0].min())
+
+    @property
+    def growth(self) -> float:
+        return self._growth
 
     @property
     def in_float64(self) -> SquaredNorm:
-        return SquaredNorm(self.weight, None if self.center is None else arrays.double(self.center))
+        weight = self.weight if self.is_scalar else arrays.double(self.weight)
+        return SquaredNorm(weight, None if self.center is None else arrays.double(self.center))
+
+    def in_rows(self, n: int, factor: float) -> tuple[float, Host, Host, Host | None]:
+        """v, rows, t and w: factor times it is v/2 sum of w_i (rows x - t)_i², w <= 1 (None: 1)."""
+        center = np.zeros(n) if self.center is None else host(self.center)
+        if self.is_scalar:
+            return factor * self.weight, np.eye(n), center, None
+        w = host(self.weight)
+        top, counts = top_exponent(w), w > 0.0
+        w = np.ldexp(w, -top)[counts]
+        return math.ldexp(factor, top), np.eye(n)[counts], center[counts], w
 
     def _shifted(self, x: Array) -> Array:
         return x if self.center is None else x - arrays.like(self.center, x)
 
+    def _weighted(self, shifted: Array) -> Array:
+        return (self.weight if self.is_scalar else arrays.like(self.weight, shifted)) * shifted
+
     def value(self, x: Array) -> float:
         shifted = self._shifted(x)
-        return 0.5 * self.weight * arrays.dot(shifted, shifted)
+        if not self.is_scalar:
+            return 0.5 * arrays.dot(self._weighted(shifted), shifted)
+        return 0.5 * float(self.weight) * arrays.dot(shifted, shifted)
 
     def gradient(self, x: Array) -> Array:
-        return self.weight * self._shifted(x)
+        return self._weighted(self._shifted(x))
 
     def evaluate_async(
         self, at: Sequence[PointWithImage], values_at: Sequence[PointWithImage] = ()
     ) -> PendingEvaluation:
-        shifted, half = [self._shifted(p.x) for p in (*at, *values_at)], 0.5 * self.weight
-        squares = [arrays.inner(s, s) for s in shifted]
+        shifted = [self._shifted(p.x) for p in (*at, *values_at)]
+        half = 0.5 * self.weight if self.is_scalar else 0.5
+        weighted = shifted if self.is_scalar else [self._weighted(s) for s in shifted]
+        squares = [arrays.inner(w, s) for w, s in zip(weighted, shifted, strict=True)]
         losses = arrays.pending_numbers(squares, lambda found: [half * square for square in found])
-        slopes = shifted[: len(at)]
-        if self.weight != 1.0:  # otherwise not worth a copy
+        slopes = weighted[: len(at)]
+        if self.is_scalar and self.weight != 1.0:  # otherwise not worth a copy
             slopes = [self.weight * s for s in slopes]
         return PendingEvaluation.of(at, losses, lambda: slopes)
 
     def rounding(
         self, reach: float, value: float, slope: float, epsilon: float, n: int
     ) -> tuple[float, float]:
-        error = self.weight * rounding_unit(epsilon, n) * (reach + self._size)
+        error = self.lipschitz * rounding_unit(epsilon, n) * (reach + self._size)
         return error * (reach + self._size), error
 
     def magnitude(self, reach: float, value: float, slope: float) -> float:
-        return self.weight * (reach + self._size) ** 2
+        return self.lipschitz * (reach + self._size) ** 2
 
 
 class Linear(SmoothFunction):

@@ -84,7 +84,7 @@ class _Plane:
 def _simple(h: Function) -> _Bowl | _Plane | None:
     """h as a bowl or a plane, if it is one."""
     if isinstance(h, SquaredNorm):
-        return _Bowl(h.weight, h.center)
+        return _Bowl(h.weight, h.center) if h.is_scalar else None
     if isinstance(h, Linear):
         return _Plane(h.c)
     if isinstance(h, Scaled):

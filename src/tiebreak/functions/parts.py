@@ -22,12 +22,11 @@ from tiebreak.functions.quadratic_parts import (
     LinearPart,
     Part,
     QuadraticPart,
-    power_of_two,
 )
 from tiebreak.functions.sums import summands
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Host
-from tiebreak.linalg.host import host, norm, top_exponent, total
+from tiebreak.linalg.host import host, norm, power_of_two, top_exponent, total
 from tiebreak.linalg.matrices.base import DENSE_LIMIT
 from tiebreak.linalg.refusals import Refusal
 from tiebreak.linalg.spectra import EPS, cleaned
@@ -227,8 +226,7 @@ def decompose(owner: str, level: str, h: Function, n: int) -> Parts:
         elif isinstance(part, LinearLoss) and level == "lower" and is_known(part):
             parts.append(loss_part(weight, part))
         elif isinstance(part, SquaredNorm):
-            center = np.zeros(n) if part.center is None else host(part.center)
-            parts.append(LeastSquaresPart(weight * part.weight, np.eye(n), center))
+            parts.append(LeastSquaresPart(*part.in_rows(n, weight)))
         elif isinstance(part, Quadratic):
             parts.append(QuadraticPart(weight, part.matrix.dense()))
             parts.append(LinearPart(weight, host(part.c)[None]))

@@ -16,7 +16,7 @@ import numpy as np
 
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
-from tiebreak.linalg.host import Sliced, norm, top_exponent
+from tiebreak.linalg.host import Sliced, norm, power_of_two, top_exponent
 from tiebreak.linalg.spectra import EPS, GAP
 
 
@@ -105,22 +105,30 @@ class Part(ABC):
 
 @dataclass(frozen=True)
 class LeastSquaresPart(Part):
-    """weight/2 |A x - b|²."""
+    """weight/2 |A x - b|², or weight/2 times the sum of w_i (A x - b)_i², 0 < w_i <= 1."""
 
     target: Host
+    w: Host | None = None
+
+    @property
+    def roots(self) -> Host:
+        """Of the weights of the rows."""
+        return math.sqrt(self.weight) * (np.ones(len(self.rows)) if self.w is None else self.w**0.5)
 
     def dual(self, x: Host) -> Host:
-        return self.weight * self.sliced.times(x, self.target)
+        off = self.weight * self.sliced.times(x, self.target)
+        return off if self.w is None else self.w * off
 
     def size(self, x: Host) -> float:
         return self.weight * (self.norm * norm(x) + norm(self.target))
 
     def curvature(self, x: Host, above: bool = False) -> Host:
-        return math.sqrt(self.weight) * self.rows
+        return (math.sqrt(self.weight) if self.w is None else self.roots[:, None]) * self.rows
 
     def along(self, x: Host, d: Host) -> Callable[[float], float]:
         start, change = self.rows @ x - self.target, self.rows @ d
-        return lambda step: self.weight * float(change @ (start + step * change))
+        weighted = change if self.w is None else self.w * change
+        return lambda step: self.weight * float(weighted @ (start + step * change))
 
     def largest_curvature(self, at: Host, reach: float) -> float:
         return self.weight * self.norm * self.norm
@@ -213,10 +221,3 @@ class LinearPart(Part):
     def slope_ratio(self, at: Host, off: float) -> float:
         """0: it is not counted among the losses."""
         return 0.0
-
-
-def power_of_two(sizes: Host, power: float) -> Host:
-    """The powers of two closest to sizes^power; 1 for a size of 0."""
-    with np.errstate(divide="ignore"):
-        exponents = np.round(power * np.log2(sizes))
-    return np.asarray(np.exp2(np.where(np.isfinite(exponents), exponents, 0.0)))

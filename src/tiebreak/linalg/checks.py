@@ -157,6 +157,36 @@ def vector(owner: str, name: str, value: Any) -> Array:
     return arrays.copied(result)
 
 
+def is_sequence(value: Any) -> bool:
+    """Is it meant as a vector, not as a number?"""
+    return isinstance(value, list | tuple) or bool(getattr(value, "shape", ()))
+
+
+def weights(owner: str, name: str, value: Any) -> Array:
+    """``value`` as a vector of weights, none of them negative: a copy."""
+    result = vector(owner, name, value)
+    found = arrays.to_numpy(result)
+    if found.min() < 0.0:
+        at = int(found.argmin())
+        raise ValueError(f"{owner}: {name} must be non-negative, got {found[at]:g} at place {at}")
+    return result
+
+
+def in_one_precision(
+    owner: str, first: tuple[str, Array], second: tuple[str, Array]
+) -> tuple[Array, Array]:
+    """Two vectors in one precision, float64 where only one of them is in that."""
+    (name, a), (other, b) = first, second
+    if arrays.kind(a) != arrays.kind(b):
+        if arrays.kind(a).split()[0] != arrays.kind(b).split()[0]:
+            raise ValueError(
+                f"{owner}: {name} and {other} must be arrays of the same library, "
+                f"got {arrays.kind(a)} and {arrays.kind(b)}"
+            )
+        a, b = arrays.double(a), arrays.double(b)
+    return a, b
+
+
 def in_precision_of(prototype: Array, value: Array) -> Array | None:
     """``value`` in the library, dtype and device of ``prototype``; None if that would round it.
 

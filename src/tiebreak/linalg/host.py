@@ -87,6 +87,13 @@ def top_exponent(x: Host) -> int:
     return math.frexp(float(np.max(np.abs(x), initial=0.0)))[1]
 
 
+def power_of_two(sizes: Host, power: float) -> Host:
+    """The powers of two closest to sizes^power; 1 for a size of 0."""
+    with np.errstate(divide="ignore"):
+        exponents = np.round(power * np.log2(sizes))
+    return np.asarray(np.exp2(np.where(np.isfinite(exponents), exponents, 0.0)))
+
+
 def _slices(A: Host, bits: int) -> list[Host]:
     """A, at most 1 in size, as the sum of these; the i-th holds multiples of 2^(-i bits)."""
     slices = []

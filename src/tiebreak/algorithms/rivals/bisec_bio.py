@@ -150,8 +150,8 @@ class BisecBiO(Method):
         sets = level_sets.find(f, problem.domain)
         if sets is None:
             needed = (
-                "must have an easy projection onto {upper <= c} ∩ domain, which SquaredNorm and "
-                "Linear have on every domain, Quadratic and LeastSquares on Space"
+                "must have an easy projection onto {upper <= c} ∩ domain, which SquaredNorm of "
+                "one weight and Linear have on every domain, Quadratic and LeastSquares on Space"
             )
             return Refusal("BisecBiO", "upper", needed, f"{type(f).__name__} on {domain}")
         if f.prototype is not None:

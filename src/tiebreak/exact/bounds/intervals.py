@@ -246,6 +246,8 @@ def _growth(problem: Problem, h: Parts, rank: Rank) -> float:
     part = h.parts[0] if len(h.parts) == 1 else None
     if not isinstance(part, LeastSquaresPart) or rank.low < min(part.rows.shape):
         return problem.lower.growth
+    if part.w is not None:  # the rank is that of the rows without their weights
+        return problem.lower.growth
     s = float(rank.sigma[rank.low - 1]) * norm(part.rows)
     s /= float(np.max(rank.row_units) * np.max(rank.units))  # sigma_r(RAC) <= |R| sigma_r(A) |C|
     return part.weight * (s * (1.0 - 1e-3)) ** 2  # 1e3 units of rounding are safe
@@ -378,11 +380,8 @@ class _Multipliers(NamedTuple):
         x, change = self.x, math.sqrt(2.0 * self.unmet)
         unit = rounding_unit(EPS, len(y), len(x))
         residual = sum(
-            math.sqrt(part.weight)
-            * (
-                norm(part.rows @ x - part.target)
-                + unit * (norm(part.rows) * norm(x) + norm(part.target))
-            )
+            norm(part.roots * (part.rows @ x - part.target))
+            + math.sqrt(part.weight) * (unit * (norm(part.rows) * norm(x) + norm(part.target)))
             for part in self.parts.parts
             if isinstance(part, LeastSquaresPart)
         )
@@ -413,7 +412,7 @@ def _weights(h: Parts, rank: Rank, target: Host) -> tuple[Host, float, Host]:
     for part in h.parts:
         if isinstance(part, LeastSquaresPart):  # the equations have its rows scaled to length 1
             mine = weights[done : done + len(part.rows)]
-            y.append(mine / (math.sqrt(part.weight) * norm(part.rows)))
+            y.append(mine / (part.roots * norm(part.rows)))
             done += len(part.rows)
     nu = 0.0
     if h.c.any():

@@ -40,7 +40,10 @@ def prove_rescaled(
     has_other_rows = bool(np.any(factors != 1.0))
     if not isinstance(problem.domain, UNITLESS) or not (scaled.is_rescaled or has_other_rows):
         return intervals
-    twin, u, normal = stretched(problem, units), x / units, units * normal
+    try:
+        twin, u, normal = stretched(problem, units), x / units, units * normal
+    except ValueError:  # weights beyond the range of float64 in these units
+        return intervals
     if scaled.is_rescaled:
         intervals = prove(twin, u, scaled.rank_in_u(rank), normal)
     equations = Equations.of(twin, factors) if has_other_rows else None
@@ -79,12 +82,14 @@ def _part(h: Function, units: Host) -> SmoothFunction:
         return h.of_matrix(h.matrix.dense() * units)
     if isinstance(h, SquaredNorm):
         center = np.zeros(n) if h.center is None else host(h.center)
-        return h.weight * LeastSquares(np.diag(units), center, gram=False)
+        if h.is_scalar:
+            return float(h.weight) * LeastSquares(np.diag(units), center, gram=False)
+        h = SquaredNorm(host(h.weight) * units * units, center / units)
     if isinstance(h, Quadratic):
         return Quadratic(units[:, None] * h.matrix.dense() * units, host(h.c) * units, h.constant)
     if isinstance(h, Linear):
         return Linear(host(h.c) * units)
-    assert isinstance(h, Flat)
+    assert isinstance(h, Flat | SquaredNorm)
     return h
 
 

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from tiebreak.exact.bounds.intervals import change_within, evaluate_with_errors
 from tiebreak.exact.constants import SAFE
 from tiebreak.exact.wide import WideAnswer
@@ -68,7 +70,9 @@ def _fall(answer: WideAnswer, x: Host, steep: float, away: float) -> tuple[float
     """
     weight, reduced = answer.weights[0], answer.reduced
     if reduced is None:
-        return 0.5 * steep * (steep / weight), weight * (norm(x) + norm(answer.center))
+        w = np.ones(1) if answer.metric is None else answer.metric.weights
+        terms = norm(w * x) + norm(w * answer.center)
+        return 0.5 * steep * (steep / weight), weight / float(np.min(w)) * terms
     F, least = reduced.equations, reduced.least
     weight = math.ldexp(weight, 2 * F.exponent)
     fall = steep * away * (1.0 + F.size / least) + 0.5 * (steep / least) * (steep / least / weight)

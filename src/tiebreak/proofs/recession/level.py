@@ -184,7 +184,9 @@ class RecessionLevel(NamedTuple):
                 hidden = min(hidden, weight * float(np.min(weights[weights > 0.0])))
             elif isinstance(part, LeastSquares | Quadratic) and _is_at_hand(part.matrix):
                 fixed.append(HostRows.of(part.matrix))
-            elif not isinstance(part, Linear | Flat | SquaredNorm):
+            elif isinstance(part, SquaredNorm):
+                fixed.append(_penalised(part, len(cone.low)))
+            elif not isinstance(part, Linear | Flat):
                 return None
             if isinstance(part, Quadratic | Linear):
                 linear = linear.plus(weight, host(part.c))
@@ -233,6 +235,14 @@ class RecessionLevel(NamedTuple):
             return None
         shared = [*self.all_rows, *([HostRows(self.linear.c[None])] if self.linear.size else [])]
         return above._replace(fixed=[*shared, *above.fixed])
+
+
+def _penalised(h: SquaredNorm, n: int) -> HostRows:
+    """A row for every variable whose weight is positive."""
+    from scipy.sparse import eye_array
+
+    weights = np.broadcast_to(np.asarray(host(h.weight)), n)
+    return HostRows(eye_array(n, format="csr")[np.flatnonzero(weights > 0.0)])
 
 
 def _is_at_hand(matrix: Matrix) -> bool:
