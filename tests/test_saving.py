@@ -598,6 +598,14 @@ def test_a_damaged_file_is_refused_or_read_as_it_was(what, path):
             assert content(path) == before
 
 
+def test_vectors_of_other_lengths_than_x_are_refused(path):
+    RESULTS["by Bregman iteration"].save(path)
+    header, entries = header_of(path)
+    for name in ("x", "multipliers.slopes"):
+        write(path, header, **{**entries, name: entries[name][:-1]})
+        assert "vectors differ in length" in refused(path)
+
+
 def changed(code: Any, rng: np.random.Generator) -> Any:
     """The JSON with one of its values replaced, lost or renamed."""
     if isinstance(code, dict | list) and len(code) and rng.random() < 0.85:

@@ -33,7 +33,7 @@ from tiebreak.functions.penalties import Composite, Indicator, PenaltySum
 from tiebreak.functions.sums import Scaled, Sum
 from tiebreak.linalg import arrays, checks, tables
 from tiebreak.linalg.arrays import Host
-from tiebreak.linalg.fingerprints import Inputs
+from tiebreak.linalg.fingerprints import FromData, constructor_arguments
 from tiebreak.problem import ErrorBound, Problem
 from tiebreak.problem_files import DOMAINS, FUNCTIONS, PENALTIES
 from tiebreak.proofs.bounds import Bound, Known
@@ -200,13 +200,17 @@ class Writer:
         )
 
 
+def _parameters(kind: Any) -> list[str]:
+    return list(inspect.signature(kind).parameters)
+
+
 def _arguments(value: Any) -> dict[str, Any] | None:
     """What to call the class of ``value`` with for another like it; None where that is unknown."""
+    remembered = constructor_arguments(value) if isinstance(value, FromData) else None
+    if remembered is not None:
+        return remembered
     kind: Any = type(value)
-    inputs: Inputs | None = getattr(value, "_inputs", None)
-    if inputs is not None and vars(kind).get("__init__") is vars(inputs.maker).get("__init__"):
-        return inputs.arguments
-    names = list(inspect.signature(kind).parameters)
+    names = _parameters(kind)
     is_record = dataclasses.is_dataclass(kind) or hasattr(kind, "_fields")
     return {name: getattr(value, name) for name in names} if is_record or not names else None
 
@@ -293,6 +297,10 @@ class Reader:
         _check("Result", parts, {name: get_type_hints(Result)[name] for name in FIELDS})
         if parts["status"] not in STATUSES:
             raise Refused(f"has the unknown status {parts['status']!r}")
+        x, kept = parts["x"], parts["multipliers"]
+        vectors = (x,) if kept is None else (x, kept.slopes, kept.points, kept.c)
+        if x.ndim != 1 or any(vector.shape != x.shape for vector in vectors):
+            raise Refused("holds a Result whose vectors differ in length")
         columns = {name: self.decode(code).tolist() for name, code in content["trace"].items()}
         rows = zip(*(columns[name] for name in Row._fields), strict=True)
         about = content["about_problem"]
@@ -352,8 +360,7 @@ class Reader:
         if any(part.dtype.kind != "i" for name, part in parts.items() if name != "data"):
             raise Refused("has a sparse matrix whose indices are no whole numbers")
         data, *places = parts.values()
-        inside = tuple(places) if form == "coo" else None
-        given = (data, inside) if inside is not None else (data, *places)
+        given = (data, tuple(places)) if form == "coo" else (data, *places)
         try:
             made = getattr(scipy.sparse, code["sparse"])(given, shape=tuple(code["shape"]))
             if form != "coo":  # of which the constructor checks all
@@ -381,15 +388,11 @@ class Reader:
         kind = KINDS[name]
         parts = {name: self.decode(part) for name, part in code["arguments"].items()}
         if kind in RECORDS:
-            _check(name, parts, {key: get_type_hints(kind)[key] for key in _fields(kind)})
+            _check(name, parts, {key: get_type_hints(kind)[key] for key in _parameters(kind)})
         try:
             return kind(**parts)
         except (ValueError, TypeError) as error:
             raise Refused(f"holds what is refused: {_first_line(error)}") from None
-
-
-def _fields(kind: Any) -> list[str]:
-    return list(inspect.signature(kind).parameters)
 
 
 def _check(owner: str, parts: dict[str, Any], hints: dict[str, Any]) -> None:
