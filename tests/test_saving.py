@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import sys
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -199,6 +200,17 @@ def test_arrays_of_another_library_come_back_as_numpys(path):
     loaded = round_trip(tb.Problem(upper=tb.SquaredNorm(), lower=lower), path)
     assert type(loaded.lower.prototype) is np.ndarray
     assert np.array_equal(loaded.lower.matrix.dense(), A)
+
+
+def test_a_table_without_pandas_is_an_import_error_with_the_install_line(path, monkeypatch):
+    PROBLEMS["a table"].save(path)
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ImportError, match=r"load: a table of pandas needs pandas: pip install"):
+        tb.load(path)
+
+
+def test_no_two_classes_share_a_name_in_files():
+    assert len(saving.KINDS) == len([*saving.PARTS, *saving.TRUSTING])
 
 
 def test_every_public_function_penalty_and_set_is_saved_or_refused():
@@ -470,6 +482,20 @@ HEADERS: dict[str, tuple[Any, str]] = {
     "huge groups": (problem_code(made("GroupL2", groups=[[10**15]])), "does not fit into memory"),
     "no array": (problem_code(made("Linear", c={"array": "c"})), "is damaged"),
     "no name": (problem_code(made("Linear", c={"array": ["c"]})), "is damaged"),
+    "half a composite": (  # whose gradient would not be that of its value
+        problem_code(
+            made(
+                "Scaled",
+                weight=2.0,
+                function=made("Composite", smooth=made("SquaredNorm"), penalty=made("L1")),
+            )
+        ),
+        "holds a Scaled whose function is of the wrong kind, Composite",
+    ),
+    "no function": (
+        problem_code(made("Sum", first=made("SquaredNorm"), second=made("L1"))),
+        "holds a Sum whose second is of the wrong kind, L1",
+    ),
     "a record": (saved(made("Bound", value="x", multiplier=1, level=1)), "wrong kind, str"),
 }
 

@@ -198,8 +198,10 @@ def _problem(file: str | None) -> tuple[Problem, dict[str, Any], dict[str, str]]
     """The problem, what to hand to solve, the names of the output files; says what it is."""
     if file is None:
         return _built_in(), {}, problem_files.OUTPUT
+    options: dict[str, Any] = {}
+    names = problem_files.OUTPUT
     if file.endswith(".npz"):
-        problem, options, names = tb.load(file), {}, problem_files.OUTPUT
+        problem = tb.load(file)
         if not isinstance(problem, Problem):
             raise ValueError(f"{file} must hold a problem, got a result")
     else:

@@ -64,12 +64,12 @@ class SavedFindings(NamedTuple):
 
 
 FINDINGS = (ExactFindings, BisectionFindings, NoMinimum, SavedFindings)
-RECORDS = (Certificate, Known, Bound, Multipliers, *FINDINGS)  # which check nothing themselves
-PARTS = (*FUNCTIONS, *PENALTIES, *DOMAINS, Indicator, Scaled, Sum, Composite, PenaltySum, Flat)
+# Those that do not check their arguments: users make them by an operator, or not at all.
+RECORDS = (Certificate, Known, Bound, Multipliers, *FINDINGS)
+TRUSTING = (Scaled, Sum, Composite, PenaltySum, *RECORDS)
+PARTS = (*FUNCTIONS, *PENALTIES, *DOMAINS, Indicator, Groups, Flat, Problem, ErrorBound)
 # All that a file can make, by the names that files use: those are never used for anything else.
-KINDS: dict[str, Any] = {
-    kind.__name__: kind for kind in (Problem, ErrorBound, Groups, *PARTS, *RECORDS)
-}
+KINDS: dict[str, Any] = {kind.__name__: kind for kind in (*PARTS, *TRUSTING)}
 NAMES = {kind: name for name, kind in KINDS.items()}
 # What a result found out about its problem, for its report: kept with it, the problem may be not.
 ABOUT = ("dimension", "_assumed", "_sparsity")
@@ -211,8 +211,13 @@ def _arguments(value: Any) -> dict[str, Any] | None:
         return remembered
     kind: Any = type(value)
     names = _parameters(kind)
-    is_record = dataclasses.is_dataclass(kind) or hasattr(kind, "_fields")
-    return {name: getattr(value, name) for name in names} if is_record or not names else None
+    is_known = _is_record(kind) or not names
+    return {name: getattr(value, name) for name in names} if is_known else None
+
+
+def _is_record(kind: Any) -> bool:
+    """Is it a dataclass or a named tuple, whose parameters are its attributes?"""
+    return dataclasses.is_dataclass(kind) or hasattr(kind, "_fields")
 
 
 def _labels(labels: Any) -> list[Any] | None:
@@ -387,8 +392,9 @@ class Reader:
             raise Refused(f"holds the unknown class {name!r}: another version may know it")
         kind = KINDS[name]
         parts = {name: self.decode(part) for name, part in code["arguments"].items()}
-        if kind in RECORDS:
-            _check(name, parts, {key: get_type_hints(kind)[key] for key in _parameters(kind)})
+        if kind in TRUSTING:
+            hints = get_type_hints(kind if _is_record(kind) else kind.__init__)
+            _check(name, parts, {key: hints[key] for key in _parameters(kind)})
         try:
             return kind(**parts)
         except (ValueError, TypeError) as error:
