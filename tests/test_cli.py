@@ -289,6 +289,30 @@ def test_a_checkpoint_of_a_problem_with_groups_is_continued(here, no_drawing):
     assert main(["solve", "p.toml"]) == 2
 
 
+def test_a_saved_problem_is_solved_and_the_result_saved(here, no_drawing, capsys):
+    (here / "p.toml").write_text(SMALL)
+    problem, *_ = read_problem(here / "p.toml")
+    problem.save(here / "p.npz")
+    assert main(["solve", "p.npz", "--save", "run.npz"]) == 0
+    said = capsys.readouterr().out
+    assert "the problem in p.npz\n  lower level g   LeastSquares, 1 x 2\n" in said
+    assert said.endswith(", run.npz\n")
+    result = tb.load(here / "run.npz")
+    assert str(result) in said
+    assert np.array_equal(result.x, tb.solve(problem).x)
+    assert main(["compare", "p.npz", "--methods", "exact", "adaptive", "--budget", "1"]) == 0
+
+
+def test_a_saved_result_is_no_problem_and_save_needs_a_file_of_its_kind(here, capsys):
+    (here / "p.toml").write_text(SMALL)
+    problem, *_ = read_problem(here / "p.toml")
+    tb.solve(problem).save(here / "run.npz")
+    refused(capsys, ["run.npz"], "run.npz must hold a problem, got a result")
+    needed = "tiebreak solve: --save must be a .npz file, got 'run.pkl'"
+    refused(capsys, ["p.toml", "--save", "run.pkl"], needed)
+    refused(capsys, ["no.npz"], "load: no.npz is not there")
+
+
 # -- bad input ------------------------------------------------------------------------------------
 
 

@@ -35,6 +35,7 @@ from tiebreak.functions.penalties import L1, L2, ElasticNet, GroupL2, Indicator,
 from tiebreak.linalg.matrices.streamed import Streamed
 from tiebreak.problem import ErrorBound, Problem
 from tiebreak.proofs.certificate import Certificate
+from tiebreak.saving import load
 from tiebreak.sets.balls import Ball
 from tiebreak.sets.boxes import Box, Orthant
 from tiebreak.sets.domains import Halfspace, Space
@@ -91,6 +92,7 @@ __all__ = [
     "compare",
     "instance",
     "instances",
+    "load",
     "methods",
     "minimize",
     "solve",

@@ -23,7 +23,7 @@ import tiebreak as tb
 from tiebreak import problem_files
 from tiebreak.catalog.datasets import breast_cancer
 from tiebreak.catalog.instances import table
-from tiebreak.driver.checkpoint import write_atomically
+from tiebreak.driver.checkpoint import npz_path, write_atomically
 from tiebreak.experiments import reproduce
 from tiebreak.experiments.race import write_rows
 from tiebreak.functions.base import Function
@@ -66,12 +66,16 @@ def _parser() -> argparse.ArgumentParser:
     solve = commands.add_parser(
         "solve",
         help="solve a problem, prove how close the answer is",
-        description="Solve the problem in FILE.toml (without it: a built-in one), print what is "
-        "proved, and write x, the report and a plot. Exit code 0 for an answer (certified, or "
-        "solved: the report says which), 1 if there is none, 2 for bad input.",
+        description="Solve the problem in FILE, a .toml file or one saved as .npz (without it: a "
+        "built-in one), print what is proved, and write x, the report and a plot. Exit code 0 for "
+        "an answer (certified, or solved: the report says which), 1 if there is none, 2 for bad "
+        "input.",
     )
-    solve.add_argument("file", nargs="?", metavar="FILE.toml", help="tables [upper], [lower], ...")
+    solve.add_argument(
+        "file", nargs="?", metavar="FILE", help="a .toml file with [upper], [lower], ..., or .npz"
+    )
     solve.add_argument("--out", default="out", metavar="DIR", help="folder for the files (out)")
+    solve.add_argument("--save", metavar="RUN.npz", help="save the result, for tiebreak.load")
     solve.add_argument("--max-iter", type=int, metavar="N", help="the most steps")
     solve.add_argument("--max-time", type=float, metavar="S", help="the most seconds")
     solve.add_argument("--details", action="store_true", help="print the whole report")
@@ -81,14 +85,15 @@ def _parser() -> argparse.ArgumentParser:
     compare = commands.add_parser(
         "compare",
         help="race several methods on one problem",
-        description="Race methods on a built-in instance or on the problem in a TOML file: same "
+        description="Race methods on a built-in instance or on the problem in a file: same "
         "start, oracle calls counted alike, a clock that stops while errors are measured. Prints "
         "who reaches which accuracy first; writes rows.csv, compare.txt and compare.png.",
     )
     compare.add_argument(
         "what",
-        metavar="INSTANCE|FILE.toml",
-        help="see: tiebreak instances; of a file's [solve] and [method] only x0 counts",
+        metavar="INSTANCE|FILE",
+        help="see: tiebreak instances; or a .toml file, of whose [solve] and [method] only x0 "
+        "counts, or a problem saved as .npz",
     )
     compare.add_argument(
         "--methods", nargs="+", metavar="NAME", help="see: tiebreak methods (all that take it)"
@@ -131,6 +136,7 @@ def _parser() -> argparse.ArgumentParser:
 def _solve(arguments: argparse.Namespace) -> int:
     out = Path(arguments.out)
     _check_folder(out)
+    save = None if arguments.save is None else npz_path("tiebreak solve", "--save", arguments.save)
     problem, options, names = _problem(arguments.file)
     for limit in ("max_iter", "max_time"):
         if getattr(arguments, limit) is not None:
@@ -142,6 +148,9 @@ def _solve(arguments: argparse.Namespace) -> int:
         result = tb.solve(problem, **options)
     try:
         written = _write(result, paths)
+        if save is not None:
+            result.save(save)
+            written += f", {save}"
     finally:  # a full disk must not cost the report, nor a closed pipe the files
         print(result.details() if arguments.details else result)
     print(written)
@@ -189,7 +198,14 @@ def _problem(file: str | None) -> tuple[Problem, dict[str, Any], dict[str, str]]
     """The problem, what to hand to solve, the names of the output files; says what it is."""
     if file is None:
         return _built_in(), {}, problem_files.OUTPUT
-    problem, options, names = problem_files.read_problem(file)
+    options: dict[str, Any] = {}
+    names = problem_files.OUTPUT
+    if file.endswith(".npz"):
+        problem = tb.load(file)
+        if not isinstance(problem, Problem):
+            raise ValueError(f"{file} must hold a problem, got a result")
+    else:
+        problem, options, names = problem_files.read_problem(file)
     print(f"the problem in {file}")
     print(f"  lower level g   {_describe(problem.lower)}")
     print(f"  upper level f   {_describe(problem.upper)}")
@@ -275,7 +291,7 @@ def _compare(arguments: argparse.Namespace) -> int:
 
 def _contested(what: str) -> tuple[Problem, dict[str, Any]]:
     """The problem of a race, its start and, where it is known, its answer; says what it is."""
-    if what.endswith(".toml"):
+    if what.endswith((".toml", ".npz")):
         problem, options, _ = _problem(what)
         return problem, {"x0": options.get("x0")}
     built = tb.instance(what)

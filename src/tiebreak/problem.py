@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
@@ -245,6 +246,22 @@ class Problem(FromData):
         if latest is not self:
             assign(self, "_latest", latest)
         return latest
+
+    def save(self, path: str | Path) -> None:
+        """Save to a .npz file, with all its data, for ``tiebreak.load``; nothing is pickled.
+
+        Dtypes and sparse formats are kept (dia, lil and dok become csr), tables of pandas with
+        labels that are text or numbers; arrays of other libraries come back as NumPy's. What lies
+        outside is refused before anything is written: callables, linear operators, streamed and
+        distributed rows, classes of your own.
+
+        Args:
+            path: the .npz file, written whole or not at all. NumPy reads its arrays too, by names
+                such as ``lower.A``.
+        """
+        from tiebreak import saving
+
+        saving.save_problem(self, path)
 
     def _falls_without_end(self) -> bool:
         """Is the lower level linear up to its penalty, and surely unbounded below on Z?"""

@@ -44,6 +44,7 @@ FLOORS = [
     "experiments",
     "distributed",
     "problem_files",
+    "saving",
     "cli",
 ]
 LEVEL = {name: level for level, name in enumerate(FLOORS)}

@@ -125,7 +125,7 @@ class Store:
     def __init__(
         self, path: str | Path | None, problem: Problem, method: Method, x0: Array
     ) -> None:
-        self.path = None if path is None else _checked_path(path)
+        self.path = None if path is None else npz_path("solve", "checkpoint", path)
         self.x0 = x0
         if self.path is not None:
             self.who = identity(problem, method, x0)
@@ -158,14 +158,15 @@ class Store:
             self.save(run)
 
 
-def _checked_path(path: str | Path) -> Path:
+def npz_path(owner: str, name: str, path: str | Path) -> Path:
+    """Where a .npz file is to be written, as an argument of that name says."""
     if not isinstance(path, str | Path):
-        raise TypeError(f"solve: checkpoint must be a file name, got {type(path).__name__}")
+        raise TypeError(f"{owner}: {name} must be a file name, got {type(path).__name__}")
     target = Path(path)
     if target.suffix != ".npz":
-        raise ValueError(f"solve: checkpoint must be a .npz file, got {str(path)!r}")
+        raise ValueError(f"{owner}: {name} must be a .npz file, got {str(path)!r}")
     if not target.parent.is_dir():
-        raise ValueError(f"solve: checkpoint must lie in a folder that exists, got {str(path)!r}")
+        raise ValueError(f"{owner}: {name} must lie in a folder that exists, got {str(path)!r}")
     return target
 
 

@@ -6,7 +6,8 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple, overload
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 
@@ -167,6 +168,21 @@ class Result:
         with deadline.limited(1.0 if is_cut_short else None):
             return deadline.unless_over(lambda: solution_dimension(self.problem), None)
 
+    @cached_property
+    def _assumed(self) -> list[str]:
+        return assumptions(self.problem)
+
+    if not TYPE_CHECKING:  # which would take every name for an attribute
+
+        def __getattr__(self, name: str) -> Any:
+            """Of a result that was saved without its problem, that is missing; nothing else is."""
+            if name == "problem":
+                raise AttributeError(
+                    "Result: problem was not saved with this result, which was loaded from a file; "
+                    "save(path, problem=True) does that"
+                )
+            raise AttributeError(f"'Result' object has no attribute {name!r}")
+
     @property
     def success(self) -> bool:
         """Is there an answer: certified, or solved?"""
@@ -199,7 +215,7 @@ class Result:
             f"  lower  {self._lower_line()}",
             f"  ties   {_ties(self.dimension)}",
         ]
-        doubts = [self.advice, *assumptions(self.problem)]
+        doubts = [self.advice, *self._assumed]
         if any(doubts):
             lines.append(f"  note   {'. '.join(doubt for doubt in doubts if doubt)}")
         return "\n".join(lines)
@@ -242,12 +258,13 @@ class Result:
         ]  # fmt: skip
         if self.status == "unbounded":  # then there is no f* or no g* to speak of
             lines = []
-        lines += [("non-zeros", text) for text in self._sparsity()]
+        lines += [("non-zeros", text) for text in self._sparsity]
         found = [] if self.findings is None else self.findings.lines()
         lines += [*found, ("method", self.method), ("message", self.message)]
-        lines += [("assumed", text) for text in assumptions(self.problem)]
+        lines += [("assumed", text) for text in self._assumed]
         return "\n".join([str(self), *(f"  {label:<10} {text}" for label, text in lines)])
 
+    @cached_property
     def _sparsity(self) -> list[str]:
         """How many entries or groups of x are not (nearly) zero, where a penalty asks for zeros."""
         parts = [penalty.terms for penalty in self.problem.penalties]
@@ -311,6 +328,21 @@ class Result:
                 for row in self.trace
             ],
         }
+
+    def save(self, path: str | Path, problem: bool = False) -> None:
+        """Save to a .npz file for ``tiebreak.load``: the numbers to the last bit, the same report.
+
+        Arrays of other libraries come back as NumPy's. A loaded result is a warm start like any
+        other, ``solve(problem, x0=result)``; what was proved goes along where the problem does,
+        ``solve(result.problem, x0=result)``. Bounds in a file are believed.
+
+        Args:
+            path: the .npz file, written whole or not at all.
+            problem: with the problem and its data, see `Problem.save`; a small file if not.
+        """
+        from tiebreak import saving
+
+        saving.save_result(self, path, problem)
 
     def plot(self, path: str | None = None) -> Any:
         """Draw both levels with the certified band; saved to ``path`` if given.

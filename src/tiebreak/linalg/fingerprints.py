@@ -61,17 +61,27 @@ class FromData:
         changed = inputs.changed() if inputs is not None else {}
         if inputs is None or not changed:
             return self
-        if vars(type(self)).get("__init__") is not vars(inputs.maker).get("__init__"):
+        arguments = constructor_arguments(self)
+        if arguments is None:
             raise ValueError(
                 f"{type(self).__name__}: {', '.join(changed)} must hold the same numbers as when "
                 "it was made, got others; make it anew, for its constructor is not known"
             )
-        return type(self)(**{**inputs.arguments, **changed})
+        return type(self)(**{**arguments, **changed})
 
 
 def remember(made: FromData, maker: type, **arguments: Any) -> None:
     """Note what ``made`` was made from, in a constructor of the class ``maker``."""
     assign(made, "_inputs", Inputs(maker, arguments))
+
+
+def constructor_arguments(made: FromData) -> dict[str, Any] | None:
+    """What the class of ``made`` was called with; None where its constructor did not tell."""
+    inputs: Inputs | None = vars(made).get("_inputs")
+    kind = type(made)
+    if inputs is None or vars(kind).get("__init__") is not vars(inputs.maker).get("__init__"):
+        return None
+    return inputs.arguments
 
 
 def assign(made: object, name: str, value: object) -> None:

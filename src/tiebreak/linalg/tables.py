@@ -72,7 +72,7 @@ def where_not_finite(value: Any) -> str:
         for column in value.columns:
             if not np.all(np.isfinite(value[column].astype(np.float64))):
                 return f" in column {column!r}"
-    elif is_series(value) and not _is_default(value.index):
+    elif is_series(value) and not is_default(value.index):
         bad = ~np.isfinite(value.astype(np.float64).to_numpy())
         return f" at {value.index[int(np.argmax(bad))]!r}"
     return ""
@@ -86,10 +86,11 @@ def names(value: Any) -> tuple[Any, ...] | None:
     if not _is_pandas(value):
         return None
     labels = value.columns if is_frame(value) else value.index
-    return None if _is_default(labels) else tuple(labels.tolist())
+    return None if is_default(labels) else tuple(labels.tolist())
 
 
-def _is_default(labels: Labels) -> bool:
+def is_default(labels: Labels) -> bool:
+    """Has pandas only counted: 0, 1, 2?"""
     return bool(labels.dtype.kind == "i" and np.array_equal(labels, np.arange(len(labels))))
 
 
