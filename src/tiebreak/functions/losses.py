@@ -339,7 +339,7 @@ class Logistic(LinearLoss):
 
     def second(self, image: Host) -> Host:
         tail = np.exp(-np.abs(image))
-        return np.asarray(tail / (1.0 + tail) ** 2)
+        return np.asarray(self._weighted(tail / (1.0 + tail) ** 2))
 
     def rounding(
         self, reach: float, value: float, slope: float, epsilon: float, n: int

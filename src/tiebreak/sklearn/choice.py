@@ -44,7 +44,7 @@ class ChoiceCurve(NamedTuple):
 
 def choice_curve(problem: tb.Problem, x: Host, ties: int | None) -> ChoiceCurve | None:
     """Along a direction in which no row of the lower level sees a change; None: there is none."""
-    found = [matrix for matrix in matrices_of(problem.smooth_parts[1])]
+    found = list(matrices_of(problem.smooth_parts[1]))
     if not ties or len(found) != 1 or not found[0].is_explicit or found[0].size > DENSE_LIMIT:
         return None
     d = _unseen(found[0], x)
