@@ -127,12 +127,11 @@ class Level:
             own = rounding_unit(EPS, A.shape[0]) + EPS * float(np.max(np.abs(t), initial=0.0))
             bends = math.exp(min((loss.bend or 0.0) * far, 1.0))
             here, slopes = (host(some) for some in loss.evaluate_image(t))
-            second = bends * norm(loss.second(t)) * far
+            whole, each = loss.sizes_in_image(t)
+            second, pull = bends * norm(loss.second(t)) * far, float(np.sum(np.abs(slopes)))
             value, slope = value + weight * float(here), slope + weight * (A.T @ slopes)
-            off += weight * (
-                far * (float(np.sum(np.abs(slopes))) + len(t) * second) + own * float(here)
-            )
-            turned += weight * size * (second + own * norm(slopes))
+            off += weight * (far * (pull + len(t) * second) + own * whole)
+            turned += weight * size * (second + own * norm(each))
         for weight, part in summands(self.function):
             if isinstance(part, LinearLoss):
                 continue

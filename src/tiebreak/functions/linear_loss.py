@@ -183,6 +183,11 @@ class LinearLoss(SmoothFunction):
         """phi and its gradient, as functions of the image."""
         return self._loss_and_slope(image)
 
+    def sizes_in_image(self, image: Host) -> tuple[float, Host]:
+        """The sizes of what cancels in phi and in its gradient; by default nothing does."""
+        loss, slopes = self._loss_and_slope(image)
+        return float(loss), np.abs(slopes)
+
     def second(self, image: Host) -> Host:
         """The second derivatives of phi at an image on the host, one for each row."""
         raise NotImplementedError

@@ -18,25 +18,24 @@ POINTS = 41  # on the line: a smooth curve
 
 
 class ChoiceCurve(NamedTuple):
-    """Both levels along x + t d, d a direction of ties; t = 0 is the choice."""
+    """Both levels along x + t d, d a direction of ties as long as x; t = 0 is the choice."""
 
     steps: Host
     upper: Host
     lower: Host
+    without: float  # the lower level where all coefficients are 0
 
-    def draw(self, axes: Any, title: str) -> None:
-        """The gain above, the loss below it on an axis of its own."""
-        axes.plot(self.steps, self.upper, color="C0", label="what is preferred, f")
+    def draw(self, axes: Any, preferred: str, title: str) -> None:
+        """What is preferred, and the loss on an axis of its own, from 0 to what no model has."""
+        axes.plot(self.steps, self.upper, color="C0", label=f"{preferred} (left)")
         axes.plot(0.0, self.upper[POINTS // 2], "o", color="C0", label="the choice")
-        axes.set_xlabel("along the ties, in lengths of the coefficients")
-        axes.set_ylabel("f")
+        axes.set_xlabel("steps along a direction of ties, 1 = the length of the coefficients")
+        axes.set_ylabel(preferred)
         other = axes.twinx()
-        other.plot(self.steps, self.lower, "--", color="C1", label="training loss, g")
-        size = max(float(np.max(np.abs(self.lower))), 1e-300)
-        middle = float(self.lower[POINTS // 2])
-        if float(np.ptp(self.lower)) <= 1e-6 * size:  # flat: show it as such
-            other.set_ylim(middle - 0.1 * size, middle + 0.1 * size)
-        other.set_ylabel("g")
+        other.plot(self.steps, self.lower, "--", color="C1", label="training loss (right)")
+        top = max(self.without, float(np.max(self.lower)))
+        other.set_ylim(min(0.0, float(np.min(self.lower))), 1.05 * top if top > 0.0 else 1.0)
+        other.set_ylabel("training loss; the top is that of zero coefficients")
         lines = [line for one in (axes, other) for line in one.get_lines()]
         axes.legend(lines, [str(line.get_label()) for line in lines], loc="upper center")
         axes.set_title(title)
@@ -54,7 +53,7 @@ def choice_curve(problem: tb.Problem, x: Host, ties: int | None) -> ChoiceCurve 
     points = [x + t * d for t in steps]
     upper = np.array([problem.upper.value(point) for point in points])
     lower = np.array([problem.lower.value(point) for point in points])
-    return ChoiceCurve(steps, upper, lower)
+    return ChoiceCurve(steps, upper, lower, problem.lower.value(np.zeros_like(x)))
 
 
 def _unseen(matrix: Matrix, x: Host) -> Host | None:
