@@ -32,6 +32,7 @@ from tiebreak.functions.callables import Smooth
 from tiebreak.functions.elementary import Linear, Quadratic, SquaredNorm
 from tiebreak.functions.losses import LeastSquares, Logistic
 from tiebreak.functions.penalties import L1, L2, ElasticNet, GroupL2, Indicator, Zero
+from tiebreak.functions.poisson import Poisson
 from tiebreak.linalg.matrices.streamed import Streamed
 from tiebreak.problem import ErrorBound, Problem
 from tiebreak.proofs.certificate import Certificate
@@ -77,6 +78,7 @@ __all__ = [
     "OnlineLevels",
     "Orthant",
     "PAGMBiO",
+    "Poisson",
     "PrimalDual",
     "Problem",
     "Quadratic",

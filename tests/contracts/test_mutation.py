@@ -52,6 +52,8 @@ MADE: dict[str, tuple[str, Any]] = {
     "weights": ("C d y w", lambda a: (
         tb.Logistic(a["C"], a["y"], weights=a["w"]),
         tb.LeastSquares(a["C"], a["d"], weights=a["w"]))),
+    "Poisson below": ("C w", lambda a: (
+        tb.SquaredNorm(), tb.Poisson(a["C"], a["w"]), tb.Ball(2.0))),
     "Logistic below": ("C y", lambda a: (
         tb.SquaredNorm(), tb.Logistic(a["C"], a["y"]), tb.Ball(2.0))),
     "Quadratic": ("Q c", lambda a: (tb.SquaredNorm(), tb.Quadratic(a["Q"], a["c"]))),

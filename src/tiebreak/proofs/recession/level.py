@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tiebreak.functions.base import SmoothFunction
+from tiebreak.functions.base import Function, SmoothFunction
 from tiebreak.functions.elementary import Flat, Linear, Quadratic, SquaredNorm
 from tiebreak.functions.linear_loss import LinearLoss
 from tiebreak.functions.losses import LeastSquares, Logistic
+from tiebreak.functions.poisson import Poisson
 from tiebreak.functions.sums import summands
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import host, norm
@@ -24,7 +25,7 @@ from tiebreak.sets.domains import Domain, Halfspace, Space
 from tiebreak.sets.monotone import Monotone
 
 CONES = (Space, Box, Monotone, Halfspace)
-KNOWN = (LeastSquares, Logistic, Quadratic, Linear, SquaredNorm, Flat)
+KNOWN = (LeastSquares, Logistic, Poisson, Quadratic, Linear, SquaredNorm, Flat)
 
 
 class HostRows:
@@ -68,6 +69,10 @@ class HostRows:
             return RowProducts(self, product, np.zeros(len(product)))
         # 0 where there is nothing to add up.
         return RowProducts(self, product, (self.shape[1] + 4) * EPS * size)
+
+    def only(self, which: Host, sign: float = 1.0) -> HostRows:
+        """Some of the rows, each times a sign."""
+        return HostRows(sign * self.entries[np.flatnonzero(which)])
 
     def some(self, which: Host) -> Host:
         """Some of the rows, dense."""
@@ -161,12 +166,35 @@ class LinearTerm(NamedTuple):
         return LinearTerm(self.c + more, self.size + norm(more), is_exact) if c.any() else self
 
 
+class LossRows(NamedTuple):
+    """Losses that fall for ever where <m_i, d> > 0: weights_i log(1 + exp(-<m_i, x>)).
+
+    Or weights_i exp(-<m_i, x>), ``is_exponential``.
+    """
+
+    weights: Host
+    rows: HostRows
+    is_exponential: bool = False
+
+    @property
+    def slopes(self) -> Host:
+        """What <-m_i, d> > 0 counts in the slope far out."""
+        return np.full(len(self.weights), math.inf) if self.is_exponential else self.weights
+
+    def curvature(self, x: Host) -> Host:
+        """The second derivatives in the products <m_i, x>."""
+        margins = self.rows.entries @ x
+        if self.is_exponential:
+            return np.asarray(self.weights * np.exp(np.clip(-margins, -700.0, 300.0)))
+        return np.asarray(self.weights / (2.0 + 2.0 * np.cosh(np.clip(margins, -700.0, 700.0))))
+
+
 class RecessionLevel(NamedTuple):
     """What a level is made of, as far as directions go, and the directions of Z."""
 
     cone: RecessionCone
     fixed: list[HostRows]  # whose products with d must be 0
-    losses: list[tuple[Host, HostRows]]  # the weights and the rows of logistic losses
+    losses: list[LossRows]  # that fall, or grow, along their rows
     linear: LinearTerm
     hidden: float  # the least weight of logistic losses whose rows are not at hand, or inf
 
@@ -174,14 +202,22 @@ class RecessionLevel(NamedTuple):
     def of(cls, h: SmoothFunction, cone: RecessionCone) -> RecessionLevel | None:
         """h in parts; None where it is not known what it is made of."""
         fixed: list[HostRows] = []
-        losses: list[tuple[Host, HostRows]] = []
+        losses: list[LossRows] = []
         linear, hidden = LinearTerm(np.zeros(len(cone.low))), math.inf
         for weight, part in summands(h.bare):
             if isinstance(part, Logistic) and _is_at_hand(part.matrix):
-                losses.append((weight * row_weights(part), HostRows.of(part.matrix, host(part.y))))
+                rows = HostRows.of(part.matrix, host(part.y))
+                losses.append(LossRows(weight * row_weights(part), rows))
             elif isinstance(part, Logistic):
                 weights = row_weights(part)
                 hidden = min(hidden, weight * float(np.min(weights[weights > 0.0])))
+            elif isinstance(part, Poisson) and _is_at_hand(part.matrix):
+                has_count, rows = host(part.y) > 0.0, HostRows.of(part.matrix)
+                if has_count.any():
+                    fixed.append(rows.only(has_count))
+                if not has_count.all():
+                    weights = weight * row_weights(part)[~has_count]
+                    losses.append(LossRows(weights, rows.only(~has_count, -1.0), True))
             elif isinstance(part, LeastSquares | Quadratic) and _is_at_hand(part.matrix):
                 fixed.append(HostRows.of(part.matrix))
             elif isinstance(part, SquaredNorm):
@@ -195,7 +231,7 @@ class RecessionLevel(NamedTuple):
     @property
     def all_rows(self) -> list[HostRows]:
         """The rows of all squares and losses."""
-        return [*self.fixed, *(rows for _, rows in self.losses)]
+        return [*self.fixed, *(loss.rows for loss in self.losses)]
 
     @property
     def side(self) -> int:
@@ -215,8 +251,8 @@ class RecessionLevel(NamedTuple):
             least, most = rows.column_range()
             is_empty = (least == most) & (most == 0.0)
             up, down = up & is_empty, down & is_empty
-        for _, rows in self.losses:
-            least, most = rows.column_range()
+        for loss in self.losses:
+            least, most = loss.rows.column_range()
             up, down = up & (least >= 0.0), down & (most <= 0.0)
             moves |= (least < most) | (least != 0.0)
         up, down = up & moves & (c <= 0.0), down & moves & (c >= 0.0)
@@ -248,6 +284,11 @@ def _penalised(h: SquaredNorm, n: int) -> HostRows:
 def _is_at_hand(matrix: Matrix) -> bool:
     """Are the entries in memory, and not too many?"""
     return (matrix.is_explicit or matrix.is_sparse) and matrix.size <= DENSE_LIMIT
+
+
+def is_known(h: Function) -> bool:
+    """Is it one of those whose falls are known here?  Of counts that are not at hand none is."""
+    return isinstance(h, KNOWN) and not (isinstance(h, Poisson) and not _is_at_hand(h.matrix))
 
 
 def row_weights(loss: LinearLoss) -> Host:
