@@ -9,7 +9,7 @@ import numpy as np
 
 from tiebreak.functions.linear_loss import LinearLoss
 from tiebreak.linalg import arrays
-from tiebreak.linalg.arrays import Array
+from tiebreak.linalg.arrays import Array, Host
 from tiebreak.linalg.fingerprints import remember
 
 # With m = e^t and the loss D = m - y - y log(m/y) of a row: D/m rises with m/y, and is 1 - 3/e² at
@@ -47,6 +47,7 @@ class Poisson(LinearLoss):
     """
 
     curvature = math.inf
+    bend = 1.0
 
     def __init__(self, A: object, y: object, mean: bool = True, *, weights: object = None) -> None:
         super().__init__(A, mean, None)
@@ -95,6 +96,14 @@ class Poisson(LinearLoss):
 
     def _slopes(self, images: Array, rows: slice) -> Array:
         return self._weighted(np.exp(np.minimum(images, self._most)) - self.y[rows], rows)
+
+    def sizes_in_image(self, image: Host) -> tuple[float, Host]:
+        """As in `rounding`: means and counts cancel, times 1 + |log y| in the value."""
+        each = self._weighted(np.exp(np.minimum(image, self._most)) + self.y)
+        return float(each @ (1.0 + np.abs(self._logs))), np.asarray(each)
+
+    def second(self, image: Host) -> Host:
+        return np.asarray(self._weighted(np.exp(np.minimum(image, self._most))))
 
     def rounding(
         self, reach: float, value: float, slope: float, epsilon: float, n: int
