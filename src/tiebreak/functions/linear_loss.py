@@ -18,7 +18,7 @@ from tiebreak.linalg.images import DeferredImage, DeferredProduct, PassPlan, set
 from tiebreak.linalg.matrices import Matrix
 from tiebreak.linalg.matrices.dense import Fused
 from tiebreak.linalg.matrices.scaled_rows import taken, with_scaled_rows, without_rows
-from tiebreak.linalg.row_gram import on_host, row_gram
+from tiebreak.linalg.row_gram import column_gram, on_host, row_gram
 
 FEW_ROWS = 512  # a matrix with more columns: eigenvalues cost as much as a bound by Lanczos
 FEW_PRODUCTS = 2**29  # the same for A A': multiplications
@@ -363,6 +363,8 @@ class LinearLoss(SmoothFunction):
             if found is not None:
                 return np.asarray(np.ldexp(found.values, 2 * found.exponent))
             deadline.check(0.0 if rows <= SMALL else deadline.svd(rows, rows) / 4)
+        if n < rows:
+            return np.linalg.eigvalsh(column_gram(matrix))
         A = on_host(matrix)
-        product: Any = A.T @ A if n < rows else A @ A.T
+        product: Any = A @ A.T
         return np.linalg.eigvalsh(product.toarray() if self.matrix.is_sparse else product)

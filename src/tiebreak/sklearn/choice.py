@@ -7,14 +7,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import tiebreak as tb
+from tiebreak.functions.base import Function, PointWithImage
 from tiebreak.functions.sums import matrices_of
+from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.matrices.base import DENSE_LIMIT, Matrix
-from tiebreak.linalg.row_gram import row_gram
+from tiebreak.linalg.row_gram import column_gram, row_gram
 from tiebreak.linalg.spectra import EPS
 
-POINTS = 41  # on the line: a smooth curve
+POINTS = 21  # on the line: a smooth curve
 
 
 class ChoiceCurve(NamedTuple):
@@ -50,10 +52,15 @@ def choice_curve(problem: tb.Problem, x: Host, ties: int | None) -> ChoiceCurve 
     if d is None:
         return None
     steps = np.linspace(-1.0, 1.0, POINTS)
-    points = [x + t * d for t in steps]
-    upper = np.array([problem.upper.value(point) for point in points])
-    lower = np.array([problem.lower.value(point) for point in points])
+    upper, lower = (_along(h, x, d, steps) for h in (problem.upper, problem.lower))
     return ChoiceCurve(steps, upper, lower, problem.lower.value(np.zeros_like(x)))
+
+
+def _along(h: Function, x: Host, d: Host, steps: Host) -> Host:
+    """h(x + t d) for all t, with two products."""
+    first, second = h.forward(x, x + d)
+    points = [PointWithImage(x + t * d, arrays.mix(first, second, t)) for t in steps]
+    return np.array(h.evaluate([], points)[1])
 
 
 def _unseen(matrix: Matrix, x: Host) -> Host | None:
@@ -63,7 +70,11 @@ def _unseen(matrix: Matrix, x: Host) -> Host | None:
     """
     A = matrix.dense()
     rows, n = A.shape
-    if rows <= n:
+    if not A.any():
+
+        def unseen(v: Host) -> Host:
+            return v
+    elif rows <= n:
         gram = row_gram(matrix)
         rank = int(np.count_nonzero(gram.values > n * EPS * gram.values[-1]))
 
@@ -71,7 +82,7 @@ def _unseen(matrix: Matrix, x: Host) -> Host | None:
             seen = np.ldexp(gram.solve(np.ldexp(A @ v, -gram.exponent), rank), -gram.exponent)
             return np.asarray(v - A.T @ seen)
     else:
-        values, vectors = np.linalg.eigh(A.T @ A)
+        values, vectors = np.linalg.eigh(column_gram(matrix))
         N = vectors[:, values <= n * EPS * values[-1] * 1e3]
 
         def unseen(v: Host) -> Host:
