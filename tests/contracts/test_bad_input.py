@@ -249,6 +249,16 @@ WRONG = {
         ValueError,
         "LeastSquares: b must have one entry per row of A (0), got 1",
     ),
+    "Huber delta": (
+        lambda: tb.Huber(I2, [0, 1], 0.0),
+        ValueError,
+        "Huber: delta must be a positive finite number, got 0.0",
+    ),
+    "Huber b": (
+        lambda: tb.Huber(I2, [0, 1, 2]),
+        ValueError,
+        "Huber: b must have one entry per row of A (2), got 3",
+    ),
     "Logistic 0/1": (
         lambda: tb.Logistic(I2, [0, 1]),
         ValueError,

@@ -50,6 +50,9 @@ MADE: dict[str, tuple[str, Any]] = {
     "Logistic": ("A b C y", lambda a: (tb.Logistic(a["C"], a["y"]), low(a))),
     "Logistic below": ("C y", lambda a: (
         tb.SquaredNorm(), tb.Logistic(a["C"], a["y"]), tb.Ball(2.0))),
+    "Huber": ("A b C d", lambda a: (tb.Huber(a["C"], a["d"], 0.5), low(a))),
+    "Huber below": ("A b", lambda a: (
+        tb.SquaredNorm(), tb.Huber(a["A"], a["b"], 0.5), tb.Ball(2.0))),
     "Quadratic": ("Q c", lambda a: (tb.SquaredNorm(), tb.Quadratic(a["Q"], a["c"]))),
     "SquaredNorm": ("A b center", lambda a: (tb.SquaredNorm(2.0, a["center"]), low(a))),
     "Linear": ("A b c", lambda a: (tb.Linear(a["c"]), low(a), tb.Ball(3.0))),

@@ -46,6 +46,7 @@ def functions():
             tb.LeastSquares(tb.Streamed(Rows(A), block=2**12), b),
             tb.LeastSquares(*_wide(A, b), gram=False),
         ),
+        "huber": (tb.Huber(A, b, 1.5), tb.Huber(*_wide(A, b), 1.5)),
         "logistic": (tb.Logistic(A, y), tb.Logistic(*_wide(A, y))),
         "quadratic": (tb.Quadratic(0.5 * (Q + Q.T), c), tb.Quadratic(*_wide(0.5 * (Q + Q.T), c))),
         "norm": (tb.SquaredNorm(center=c), tb.SquaredNorm(center=c.astype(float))),

@@ -10,6 +10,7 @@ import numpy as np
 
 from tiebreak.functions.base import SmoothFunction
 from tiebreak.functions.elementary import Flat, Linear, Quadratic, SquaredNorm
+from tiebreak.functions.huber import Huber
 from tiebreak.functions.losses import LeastSquares, Logistic
 from tiebreak.functions.sums import summands
 from tiebreak.linalg.arrays import Host
@@ -23,7 +24,7 @@ from tiebreak.sets.domains import Domain, Halfspace, Space
 from tiebreak.sets.monotone import Monotone
 
 CONES = (Space, Box, Monotone, Halfspace)
-KNOWN = (LeastSquares, Logistic, Quadratic, Linear, SquaredNorm, Flat)
+KNOWN = (LeastSquares, Logistic, Huber, Quadratic, Linear, SquaredNorm, Flat)
 
 
 class HostRows:
@@ -180,7 +181,8 @@ class RecessionLevel(NamedTuple):
                 losses.append((weight * part.scale, HostRows.of(part.matrix, host(part.y))))
             elif isinstance(part, Logistic):
                 hidden = min(hidden, weight * part.scale)
-            elif isinstance(part, LeastSquares | Quadratic) and _is_at_hand(part.matrix):
+            # Huber losses too: less than they allow, for a level may fall faster than they rise.
+            elif isinstance(part, LeastSquares | Huber | Quadratic) and _is_at_hand(part.matrix):
                 fixed.append(HostRows.of(part.matrix))
             elif not isinstance(part, Linear | Flat | SquaredNorm):
                 return None
