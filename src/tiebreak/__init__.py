@@ -32,6 +32,7 @@ from tiebreak.functions.callables import Smooth
 from tiebreak.functions.elementary import Linear, Quadratic, SquaredNorm
 from tiebreak.functions.huber import Huber
 from tiebreak.functions.losses import LeastSquares, Logistic
+from tiebreak.functions.multinomial import Multinomial
 from tiebreak.functions.penalties import L1, L2, ElasticNet, GroupL2, Indicator, Zero
 from tiebreak.linalg.matrices.streamed import Streamed
 from tiebreak.problem import ErrorBound, Problem
@@ -75,6 +76,7 @@ __all__ = [
     "Linear",
     "Logistic",
     "Monotone",
+    "Multinomial",
     "OnlineLevels",
     "Orthant",
     "PAGMBiO",

@@ -37,6 +37,8 @@ def draw(seed: int) -> dict[str, np.ndarray]:
         "upper": upper,
         "normal": rng.standard_normal(N),
         "labels": rng.permutation([0, 0, 1, 1, 2, 2]),
+        "two": rng.standard_normal((ROWS, 2)),
+        "classes": rng.permutation([0, 0, 0, 1, 1, 1, 2, 2, 2]),
     }
 
 
@@ -53,6 +55,8 @@ MADE: dict[str, tuple[str, Any]] = {
     "Huber": ("A b C d", lambda a: (tb.Huber(a["C"], a["d"], 0.5), low(a))),
     "Huber below": ("A b", lambda a: (
         tb.SquaredNorm(), tb.Huber(a["A"], a["b"], 0.5), tb.Ball(2.0))),
+    "Multinomial below": ("two classes", lambda a: (
+        tb.SquaredNorm(), tb.Multinomial(a["two"], a["classes"]), tb.Ball(2.0))),
     "Quadratic": ("Q c", lambda a: (tb.SquaredNorm(), tb.Quadratic(a["Q"], a["c"]))),
     "SquaredNorm": ("A b center", lambda a: (tb.SquaredNorm(2.0, a["center"]), low(a))),
     "Linear": ("A b c", lambda a: (tb.Linear(a["c"]), low(a), tb.Ball(3.0))),

@@ -44,6 +44,7 @@ Y = np.where(B > 0, 1.0, -1.0)
 Q = A.T @ A
 Q = (Q + Q.T) / 2
 C = np.arange(1.0, N + 1) / 3
+LABELS = [0, 1, 2, 3, 4, 1, 2]  # N classes of one variable each
 
 
 def _smooth(array: Callable[[Any], Any]) -> Any:
@@ -161,6 +162,12 @@ CASES: dict[str, Case] = {
     ),
     "Huber all outliers": huber_case(lambda a: tb.Huber(a(A), a(B), 1e-9), huber(A, B, 1e-9)),
     "Huber no rows": Case(lambda a: tb.Huber(a(A[:0]), a(B[:0])), lambda number, x: number(0)),
+    "Multinomial": Case(lambda a: tb.Multinomial(a(A[:, :1]), LABELS)),
+    "Multinomial sum": Case(lambda a: tb.Multinomial(a(A[:, :1]), LABELS, mean=False)),
+    "Multinomial csr": Case(
+        lambda a: tb.Multinomial(sp.csr_array(a(A[:, :1])), LABELS), dense=False
+    ),
+    "Multinomial no rows": Case(lambda a: tb.Multinomial(a(A[:0, :1]), [], classes=N)),
     "Quadratic": Case(lambda a: tb.Quadratic(a(Q), a(C), 3.0), _quadratic, tight=True),
     "Quadratic without c": Case(lambda a: tb.Quadratic(a(Q)), tight=True),
     "Quadratic sparse": Case(

@@ -220,19 +220,25 @@ class LinearLoss(SmoothFunction):
     @cached_property
     def lipschitz(self) -> float:  # type: ignore[override]
         """curvature * lambda_max(A'A) * scale: exact for small matrices, else a Lanczos bound."""
-        if self.matrix.shape[0] == 0:
+        matrix = self._spectral_matrix
+        if matrix.shape[0] == 0:
             return 0.0
         if self._has_eigenvalues:
             top = self._eigenvalues[-1] * (1.0 + 64 * arrays.epsilon(self.prototype))
         else:
-            top = self.matrix.spectral_square
+            top = matrix.spectral_square
         return self.curvature * self.scale * max(float(top), 0.0)
+
+    @property
+    def _spectral_matrix(self) -> Matrix:
+        """A matrix with the largest singular value of A, which may be a smaller one."""
+        return self.matrix
 
     @property
     def known_lipschitz(self) -> float:
         if "lipschitz" in vars(self):
             return self.lipschitz
-        rough = self.curvature * self.scale * self.matrix.frobenius**2
+        rough = self.curvature * self.scale * self._spectral_matrix.frobenius**2
         if self.matrix.is_lanczos_cheap:
             return deadline.unless_too_long(lambda: self.lipschitz, rough)
         return rough
@@ -245,20 +251,22 @@ class LinearLoss(SmoothFunction):
     @property
     def _has_eigenvalues(self) -> bool:
         """Are the entries of A there, and one side small enough for ``_eigenvalues``?"""
-        rows, n = self.matrix.shape
-        is_there = self.matrix.is_explicit or self.matrix.is_sparse
-        is_cheap = rows <= n and rows <= FEW_ROWS and rows * self.matrix.size <= FEW_PRODUCTS
+        matrix = self._spectral_matrix
+        rows, n = matrix.shape
+        is_there = matrix.is_explicit or matrix.is_sparse
+        is_cheap = rows <= n and rows <= FEW_ROWS and rows * matrix.size <= FEW_PRODUCTS
         return is_there and (min(rows, n) <= SMALL or is_cheap)
 
     @cached_property
     def _eigenvalues(self) -> np.ndarray[Any, Any]:
         """Eigenvalues of the smaller of A'A and AA', ascending."""
-        rows, n = self.matrix.shape
+        matrix = self._spectral_matrix
+        rows, n = matrix.shape
         if rows <= n:  # with the vectors, which a factorisation may need, where there is time
-            found = deadline.unless_too_long(lambda: row_gram(self.matrix), None)
+            found = deadline.unless_too_long(lambda: row_gram(matrix), None)
             if found is not None:
                 return np.asarray(np.ldexp(found.values, 2 * found.exponent))
             deadline.check(0.0 if rows <= SMALL else deadline.svd(rows, rows) / 4)
-        A = on_host(self.matrix)
+        A = on_host(matrix)
         product: Any = A.T @ A if n < rows else A @ A.T
-        return np.linalg.eigvalsh(product.toarray() if self.matrix.is_sparse else product)
+        return np.linalg.eigvalsh(product.toarray() if matrix.is_sparse else product)

@@ -12,6 +12,7 @@ from tiebreak.functions.base import SmoothFunction
 from tiebreak.functions.elementary import Flat, Linear, Quadratic, SquaredNorm
 from tiebreak.functions.huber import Huber
 from tiebreak.functions.losses import LeastSquares, Logistic
+from tiebreak.functions.multinomial import Multinomial
 from tiebreak.functions.sums import summands
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import host, norm
@@ -24,7 +25,7 @@ from tiebreak.sets.domains import Domain, Halfspace, Space
 from tiebreak.sets.monotone import Monotone
 
 CONES = (Space, Box, Monotone, Halfspace)
-KNOWN = (LeastSquares, Logistic, Huber, Quadratic, Linear, SquaredNorm, Flat)
+KNOWN = (LeastSquares, Logistic, Multinomial, Huber, Quadratic, Linear, SquaredNorm, Flat)
 
 
 class HostRows:
@@ -166,7 +167,10 @@ class RecessionLevel(NamedTuple):
 
     cone: RecessionCone
     fixed: list[HostRows]  # whose products with d must be 0
-    losses: list[tuple[float, HostRows]]  # the weight and the rows of logistic losses
+    # The weight and the rows of logistic losses. A multinomial one rises no faster than the sum of
+    # its margins' own losses would, and it too falls for ever along a direction in which that sum
+    # has slope 0, if a margin changes.
+    losses: list[tuple[float, HostRows]]
     linear: LinearTerm
     hidden: float  # the least weight of logistic losses whose rows are not at hand, or inf
 
@@ -177,10 +181,12 @@ class RecessionLevel(NamedTuple):
         losses: list[tuple[float, HostRows]] = []
         linear, hidden = LinearTerm(np.zeros(len(cone.low))), math.inf
         for weight, part in summands(h.bare):
-            if isinstance(part, Logistic) and _is_at_hand(part.matrix):
-                losses.append((weight * part.scale, HostRows.of(part.matrix, host(part.y))))
-            elif isinstance(part, Logistic):
-                hidden = min(hidden, weight * part.scale)
+            if isinstance(part, Logistic | Multinomial):
+                rows = _margin_rows(part)
+                if rows is not None:
+                    losses.append((weight * part.scale, rows))
+                else:
+                    hidden = min(hidden, weight * part.scale)
             # Huber losses too: less than they allow, for a level may fall faster than they rise.
             elif isinstance(part, LeastSquares | Huber | Quadratic) and _is_at_hand(part.matrix):
                 fixed.append(HostRows.of(part.matrix))
@@ -233,6 +239,15 @@ class RecessionLevel(NamedTuple):
             return None
         shared = [*self.all_rows, *([HostRows(self.linear.c[None])] if self.linear.size else [])]
         return above._replace(fixed=[*shared, *above.fixed])
+
+
+def _margin_rows(part: Logistic | Multinomial) -> HostRows | None:
+    """The rows whose products with x are the margins of the loss, where they are at hand."""
+    if isinstance(part, Logistic):
+        return HostRows.of(part.matrix, host(part.y)) if _is_at_hand(part.matrix) else None
+    block, count = part.matrix.block, 2 * (part.classes - 1)
+    is_small = _is_at_hand(block) and count * block.size <= DENSE_LIMIT
+    return HostRows(part.margin_rows()) if is_small else None
 
 
 def _is_at_hand(matrix: Matrix) -> bool:
