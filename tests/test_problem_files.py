@@ -444,7 +444,7 @@ LOWER = '[lower]\nkind = "SquaredNorm"\n'
         ),
         (
             LEVELS + "bb = 1\n",
-            "[lower] has no key 'bb', known keys are A, b, gram, lipschitz, mean, penalty",
+            "[lower] has no key 'bb', known keys are A, b, gram, lipschitz, mean, penalty, weights",
         ),
         (
             LEVELS + '[domain]\nkind = "Space"\nradius = 1.0\n',

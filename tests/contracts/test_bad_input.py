@@ -284,10 +284,10 @@ WRONG = {
         ValueError,
         "Multinomial: classes must be a whole number >= 2, got 1",
     ),
-    "Logistic 0/1": (
-        lambda: tb.Logistic(I2, [0, 1]),
+    "Logistic 1/2": (
+        lambda: tb.Logistic(I2, [1, 2]),
         ValueError,
-        "Logistic: y must hold labels -1 and +1, got values 0, 1",
+        "Logistic: y must hold labels -1 and +1, or 0 and 1, got values 1, 2",
     ),
     "Logistic nan": (
         lambda: tb.Logistic(I2, [1.0, math.nan]),

@@ -36,6 +36,7 @@ def draw(seed: int) -> dict[str, np.ndarray]:
         "lower": lower,
         "upper": upper,
         "normal": rng.standard_normal(N),
+        "w": rng.random(ROWS),
         "labels": rng.permutation([0, 0, 1, 1, 2, 2]),
         "two": rng.standard_normal((ROWS, 2)),
         "classes": rng.permutation([0, 0, 0, 1, 1, 1, 2, 2, 2]),
@@ -50,6 +51,9 @@ def low(a: dict[str, Any]) -> tb.LeastSquares:
 MADE: dict[str, tuple[str, Any]] = {
     "LeastSquares": ("A b C d", lambda a: (tb.LeastSquares(a["C"], a["d"], mean=True), low(a))),
     "Logistic": ("A b C y", lambda a: (tb.Logistic(a["C"], a["y"]), low(a))),
+    "weights": ("C d y w", lambda a: (
+        tb.Logistic(a["C"], a["y"], weights=a["w"]),
+        tb.LeastSquares(a["C"], a["d"], weights=a["w"]))),
     "Logistic below": ("C y", lambda a: (
         tb.SquaredNorm(), tb.Logistic(a["C"], a["y"]), tb.Ball(2.0))),
     "Huber": ("A b C d", lambda a: (tb.Huber(a["C"], a["d"], 0.5), low(a))),

@@ -189,7 +189,8 @@ def test_margin_rows_are_the_differences_of_the_label_and_the_others():
     for given in (A, sp.csr_array(A)):
         h = tb.Multinomial(given, y, mean=False)
         W = rng.standard_normal((CLASSES, COLUMNS))
-        margins = h.margin_rows() @ W.reshape(-1)
+        rows, examples = h.margin_rows()
+        margins = rows @ W.reshape(-1)
         expected = [
             a @ (W[label] - W[k])
             for k in range(CLASSES)
@@ -197,6 +198,8 @@ def test_margin_rows_are_the_differences_of_the_label_and_the_others():
             if label != k
         ]
         np.testing.assert_allclose(margins, expected, rtol=1e-12, atol=1e-14)
+        losses = np.log1p(np.bincount(examples, np.exp(-margins)))
+        assert h.value(W.reshape(-1)) == pytest.approx(np.sum(losses), rel=1e-13)
 
 
 def test_single_precision_stays_single_and_in_float64_it_is_the_same_function():

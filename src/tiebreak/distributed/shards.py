@@ -125,6 +125,8 @@ class Shard:
                 self.target = self.loss.b
             else:
                 self.loss = losses.Logistic(A, b, mean=False)
+                if self.loss.note:  # another shard may have labels of the other kind
+                    raise ValueError(f"{kind}: y must hold labels -1 and +1, got values 0, 1")
                 self.target = self.loss.y
         except (ValueError, TypeError, ImportError) as error:
             sentence = str(error).replace(": ", f": shard {number}: ", 1)

@@ -363,8 +363,12 @@ def _asked(tolerance: float) -> str:
 
 
 def assumptions(problem: Problem) -> list[str]:
-    """What every proof about this problem relies on and nobody has checked, in sentences."""
-    said = []
+    """What every proof about this problem relies on and nobody has checked, in sentences.
+
+    And how data were taken where that could surprise.
+    """
+    parts = (part for h in problem.smooth_parts for _, part in summands(h.bare))
+    said = [*dict.fromkeys(part.note for part in parts if part.note)]
     levels = [
         name
         for name, h in zip(("upper", "lower"), problem.smooth_parts, strict=True)

@@ -21,7 +21,9 @@ from tiebreak.exact.linear_programs import Recession, linear_recession, logistic
 from tiebreak.exact.newton import SetSlice, minimise, refine
 from tiebreak.exact.polyhedra import Polyhedron, polyhedron
 from tiebreak.exact.scaled_problem import ScaledProblem
-from tiebreak.functions.parts import LeastSquaresPart, LinearPart, LogisticPart, Parts
+from tiebreak.functions.loss_parts import LossPart
+from tiebreak.functions.parts import Parts
+from tiebreak.functions.quadratic_parts import LeastSquaresPart, LinearPart
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import Sliced, host, norm
@@ -81,19 +83,21 @@ def no_lower_minimum(p: ScaledProblem) -> Recession:
     if p.is_bounded or p.g.only(LeastSquaresPart):
         return Recession(None)
     Z, g = p.polyhedron(), p.g
-    curved = [part.rows for part in g.parts if not isinstance(part, LogisticPart | LinearPart)]
-    N = null_basis(np.vstack([*curved, Z.equal]), p.epsilon)
-    c = N.T @ g.c
-    is_slope, is_clear = _is_slope(norm(c), norm(g.c))
+    curved = [part.rows for part in g.parts if not isinstance(part, LossPart | LinearPart)]
+    losses = [part.far_out(bool(g.c.any())) for part in g.losses]
+    fixed = [*curved, *(loss.fixed for loss in losses)]
+    N = null_basis(np.vstack([*fixed, Z.equal]), p.epsilon)
+    slopes = [g.c, *(loss.slope for loss in losses)]
+    c = N.T @ np.sum(slopes, axis=0)
+    is_slope, is_clear = _is_slope(norm(c), sum(map(norm, slopes)))
     c = c if is_slope else 0.0 * c
     margins, weights = np.zeros((0, N.shape[1])), np.zeros(0)
-    for part in g.parts:
-        if isinstance(part, LogisticPart):
-            along = part.rows @ N
-            lengths = np.sqrt(np.sum(along * along, axis=1))
-            moves = lengths > TOUCHING * np.sqrt(np.sum(part.rows * part.rows, axis=1))
-            margins = np.vstack([margins, along[moves] / lengths[moves, None]])
-            weights = np.append(weights, part.weight * lengths[moves])
+    for loss in losses:
+        along = loss.margins @ N
+        lengths = np.sqrt(np.sum(along * along, axis=1))
+        moves = lengths > TOUCHING * np.sqrt(np.sum(loss.margins * loss.margins, axis=1))
+        margins = np.vstack([margins, along[moves] / lengths[moves, None]])
+        weights = np.append(weights, loss.weights[moves] * lengths[moves])
     B = PolyhedronSlice(Z.rows, Z.offset, N).B
     found = logistic_recession(c, B, margins, weights) if len(margins) else linear_recession(c, B)
     if found.direction is None:

@@ -15,7 +15,8 @@ import numpy as np
 from tiebreak.exact.active_set import PolyhedronSlice
 from tiebreak.exact.ball import BallSlice
 from tiebreak.exact.faces import face_of
-from tiebreak.functions.parts import LinearPart, Parts
+from tiebreak.functions.parts import Parts
+from tiebreak.functions.quadratic_parts import LinearPart
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
@@ -106,7 +107,7 @@ def _newton(
         length, change = norm(d), h.largest_change(d)
         if far:
             far = change > 1.0
-            x = x + d
+            x = x + (d if h.has_quadratic_above else _line_search(h, x, d) * d)
             continue
         x = x + (d if h.is_quadratic else _line_search(near, x, d) * d)
         stalls = length > 0.5 * before and length <= SMALL_CHANGE * norm(x)

@@ -8,7 +8,8 @@ from functools import cached_property
 import numpy as np
 
 from tiebreak.exact.polyhedra import Polyhedron, polyhedron
-from tiebreak.functions.parts import LeastSquaresPart, Parts
+from tiebreak.functions.parts import Parts
+from tiebreak.functions.quadratic_parts import LeastSquaresPart
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.rank import Rank, decide_rank, in_units

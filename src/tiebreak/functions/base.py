@@ -121,6 +121,7 @@ class Function(FromData):
     __array_ufunc__ = None  # so that a NumPy number times a function comes to __rmul__
     prototype: Array | None = None  # an empty vector of the function's library, dtype and device
     data_epsilon: float = 0.0  # unit of rounding of its data, where these are taken in float64
+    note: str = ""  # how its data were taken, for the report, where that could surprise
     names: tuple[Any, ...] | None = None  # of the variables, where a table of pandas has them
 
     def value(self, x: Array) -> float:

@@ -11,11 +11,10 @@ from tiebreak.functions.linear_loss import LinearLoss
 from tiebreak.linalg import arrays, checks
 from tiebreak.linalg.arrays import Array
 from tiebreak.linalg.fingerprints import remember
-from tiebreak.linalg.matrices import Matrix
 
 
 class Huber(LinearLoss):
-    """sum_i h(<a_i, x> - b_i), divided by the number of rows if ``mean``.
+    """sum_i w_i h(<a_i, x> - b_i), divided by the sum of the weights if ``mean``.
 
     h(r) = r²/2 where |r| <= delta and delta |r| - delta²/2 beyond: rows that do not fit at all,
     outliers, pull at x with the force delta and no more.
@@ -26,8 +25,11 @@ class Huber(LinearLoss):
         delta: where a residual begins to count as an outlier, in the units of b. The default is
             Huber's 1.35 for residuals whose standard deviation is 1 (95 % efficient if they are
             normal): divide A and b by that of yours, or multiply delta by it.
-        mean: divide by the number of rows.
-        lipschitz: your own upper bound on lambda_max(A'A) (over the rows if ``mean``).
+        mean: divide by the sum of the weights, which is the number of rows without weights.
+        weights: one number >= 0 per row, all 1 if None: weight 2 is the same row twice, weight 0
+            no row at all.
+        lipschitz: your own upper bound on lambda_max(A'WA) (over the sum of the weights if
+            ``mean``).
     """
 
     curvature = 1.0
@@ -39,38 +41,42 @@ class Huber(LinearLoss):
         delta: float = 1.35,
         mean: bool = False,
         *,
+        weights: object = None,
         lipschitz: float | None = None,
     ) -> None:
         super().__init__(A, mean, lipschitz)
         A = self._source(A)
-        remember(self, Huber, A=A, b=b, delta=delta, mean=mean, lipschitz=lipschitz)
+        known = {"delta": delta, "mean": mean, "weights": weights, "lipschitz": lipschitz}
+        remember(self, Huber, A=A, b=b, **known)
         self.delta = checks.positive("Huber", "delta", delta)
-        self.b = self.target = self._per_row(A, b, "b")
+        self.b = self.target = self._take_weights(A, weights, self._per_row(A, b, "b"))
 
-    def _in_float64(self, matrix: Matrix) -> Huber:
-        b, known = arrays.double(self.b), self.known_lipschitz
-        return Huber(matrix, b, self.delta, self.mean, lipschitz=known)
+    def _of_matrix(self, matrix: object) -> Huber:
+        return Huber(matrix, arrays.double(self.b), self.delta)
 
     def _loss_and_slope(self, image: Array) -> tuple[Array, Array]:
         residual = image - self.b
         slope = arrays.namespace(image).clip(residual, -self.delta, self.delta)
-        return arrays.inner(slope, residual - 0.5 * slope), slope
+        weighted = self._weighted(slope)
+        return arrays.inner(weighted, residual - 0.5 * slope), weighted
 
     def _slopes(self, images: Array, rows: slice) -> Array:
-        return np.clip(images - self.b[rows], -self.delta, self.delta)
+        return self._weighted(np.clip(images - self.b[rows], -self.delta, self.delta), rows)
 
     def rounding(
         self, reach: float, value: float, slope: float, epsilon: float, n: int
     ) -> tuple[float, float]:
-        unit, of_image, of_adjoint = self.matrix.errors(epsilon, self._spectral)
-        # The slopes psi of the rows: psi²/2 <= h and |psi| <= delta.
-        most = self.delta * math.sqrt(self.matrix.shape[0])
-        steep = min(math.sqrt(2.0 * max(value, 0.0) / self.scale), most)
+        total, _, largest = self._weight_sizes
+        unit, of_image, of_adjoint = self.matrix.errors(epsilon, self._matrix_spectral)
+        # The slopes psi of the rows, times the roots of the weights: psi²/2 <= h, |psi| <= delta.
+        steep = math.sqrt(min(2.0 * max(value, 0.0) / self.scale, total * self.delta**2))
         error = of_image * reach + unit * self._size_b  # of the computed residual
-        of_slopes = error + epsilon * steep  # delta may be rounded to single precision
+        root, moved = math.sqrt(largest), math.sqrt(largest) * error
+        # In single precision delta may be rounded.
         return (
-            self.scale * error * (steep + error) + unit * abs(value),
-            self.scale * (self._spectral * of_slopes + of_adjoint * (steep + of_slopes)),
+            self.scale * moved * (steep + moved) + unit * abs(value),
+            self.scale * self._spectral * (moved + epsilon * steep)
+            + self.scale * of_adjoint * root * (steep + moved),
         )
 
     @cached_property
@@ -78,5 +84,6 @@ class Huber(LinearLoss):
         return arrays.norm(self.b)
 
     def magnitude(self, reach: float, value: float, slope: float) -> float:
+        _, size, largest = self._weight_sizes
         residual = self.matrix.frobenius * reach + self._size_b
-        return self.scale * residual * min(residual, self.delta * math.sqrt(self.matrix.shape[0]))
+        return self.scale * residual * min(largest * residual, size * self.delta)

@@ -17,6 +17,7 @@ from tiebreak.linalg.fingerprints import FromData
 from tiebreak.linalg.images import DeferredImage, DeferredProduct, PassPlan, settled
 from tiebreak.linalg.matrices import Matrix
 from tiebreak.linalg.matrices.dense import Fused
+from tiebreak.linalg.matrices.scaled_rows import taken, with_scaled_rows, without_rows
 from tiebreak.linalg.row_gram import on_host, row_gram
 
 FEW_ROWS = 512  # a matrix with more columns: eigenvalues cost as much as a bound by Lanczos
@@ -38,13 +39,17 @@ class LinearLoss(SmoothFunction):
         _loss_and_slope(image)  the sum of phi over all rows, and its gradient in the image
         _loss(image)            the sum alone, where that takes less
         _slopes(images, rows)   the gradients in some images at some rows, on the host
-        _in_float64(matrix)     the same loss of this matrix
+        _of_matrix(matrix)      the same loss of this matrix in float64, but for scale and weights
+
+    With ``weights``, phi is the sum of weights_i phi_i: the first three see to that, with `_total`
+    and `_weighted`. A matrix whose rows are not in memory has rows of zeros where they are 0.
     """
 
     lower_bound = 0.0
     matrix: Matrix
     curvature: float  # the largest second derivative of phi in one row
     target: Array  # what the images are compared with, one number per row
+    weights: Array | None = None  # of the rows; None: all are 1
     kernel: str | None = None  # the name of phi in the GPU's pass, None where it has none
 
     def __init__(self, A: object, mean: bool, lipschitz: float | None) -> None:
@@ -77,10 +82,67 @@ class LinearLoss(SmoothFunction):
         tables.need_same_rows(owner, ("A", A), (name, value))
         vector = checks.length(owner, name, checks.vector(owner, name, value), rows, "row of A")
         vector, matrix = in_precision_of(owner, name, vector, "A", self.matrix)
+        self._change_precision(matrix)
+        return vector
+
+    def _change_precision(self, matrix: Matrix) -> None:
+        """The same entries in float64 from now on, unless they were."""
         if matrix is not self.matrix:
             self.data_epsilon = arrays.epsilon(self.prototype)
             self.matrix, self.prototype = matrix, matrix.prototype
-        return vector
+
+    def _take_weights(self, A: object, weights: object, target: Array) -> Array:
+        """Check the weights and keep them; the target is returned, one number per row that is kept.
+
+        Rows of weight 0 are left out where the matrix is in memory; others become zeros.
+        """
+        if weights is None or self.matrix.shape[0] == 0:
+            return target
+        owner, w = type(self).__name__, self._per_row(A, weights, "weights")
+        found = np.asarray(arrays.to_numpy(w), dtype=np.float64)
+        if np.any(found < 0.0):
+            row = int(np.argmax(found < 0.0))
+            raise ValueError(
+                f"{owner}: weights must be non-negative, got {found[row]:g} in row {row}"
+            )
+        with arrays.quiet():
+            total = float(np.sum(found))
+        if not 0.0 < total < math.inf:
+            got = "0 in all rows" if total == 0.0 else "a sum that overflows"
+            raise ValueError(f"{owner}: weights must have a positive finite sum, got {got}")
+        if self.mean:
+            self.scale = 1.0 / total
+        kept, target = found > 0.0, arrays.like(target, self.prototype)
+        if not kept.all():
+            smaller = without_rows(self.matrix, kept)
+            if smaller is None:
+                zeros_and_ones = arrays.like(kept.astype(np.float64), self.prototype)
+                self.matrix = with_scaled_rows(self.matrix, zeros_and_ones)
+            else:
+                self.matrix, w, target = smaller, taken(w, kept), taken(target, kept)
+        self.weights = w
+        return target
+
+    def _weighted(self, values: Array, rows: Any = None) -> Array:
+        """One number per row, of some rows or of all, times the weights."""
+        if self.weights is None:
+            return values
+        return values * (self.weights if rows is None else self.weights[rows])
+
+    def _total(self, losses: Array) -> Array:
+        """The sum over the rows."""
+        if self.weights is None:
+            return arrays.namespace(losses).sum(losses)
+        return arrays.inner(self.weights, losses)
+
+    @cached_property
+    def _weight_sizes(self) -> tuple[float, float, float]:
+        """The sum, the norm and the largest of the weights."""
+        if self.weights is None:
+            rows = self.target.shape[0]
+            return float(rows), math.sqrt(rows), 1.0
+        found = np.asarray(arrays.to_numpy(self.weights), dtype=np.float64)
+        return float(np.sum(found)), arrays.norm(found), float(np.max(found))
 
     def _source(self, A: object) -> object:
         """What is remembered of the matrix: what the user gave, or the stream made of that."""
@@ -91,11 +153,18 @@ class LinearLoss(SmoothFunction):
         matrix = self.matrix.in_float64
         if matrix is None:
             return None
-        wide = self._in_float64(matrix)
-        wide.data_epsilon = arrays.epsilon(self.prototype)
+        wide = self.of_matrix(matrix)
+        wide.data_epsilon, wide.lipschitz = arrays.epsilon(self.prototype), self.known_lipschitz
         return wide
 
-    def _in_float64(self, matrix: Matrix) -> LinearLoss:
+    def of_matrix(self, matrix: object) -> LinearLoss:
+        """The same loss in float64 of another matrix, of as many rows."""
+        made = self._of_matrix(matrix)
+        made.scale, made.mean, made.note = self.scale, self.mean, self.note
+        made.weights = None if self.weights is None else arrays.like(self.weights, made.prototype)
+        return made
+
+    def _of_matrix(self, matrix: object) -> LinearLoss:
         raise NotImplementedError
 
     def _loss_and_slope(self, image: Array) -> tuple[Array, Array]:
@@ -138,7 +207,7 @@ class LinearLoss(SmoothFunction):
         if not self.matrix.shares_passes:
             return self._plain_pass(images, slopes)
         if isinstance(self.matrix, Fused):
-            if self.kernel is None:
+            if self.kernel is None or self.weights is not None:
                 return self._plain_pass(images, slopes)
             return self._gpu_pass(self.matrix, PassPlan.of(images), slopes)
         return self._shared_pass(PassPlan.of(images), slopes)
@@ -219,14 +288,16 @@ class LinearLoss(SmoothFunction):
 
     @cached_property
     def lipschitz(self) -> float:  # type: ignore[override]
-        """curvature * lambda_max(A'A) * scale: exact for small matrices, else a Lanczos bound."""
-        matrix = self._spectral_matrix
-        if matrix.shape[0] == 0:
+        """curvature * lambda_max(A'A) * scale: exact for small matrices, else a Lanczos bound.
+
+        With weights W it is A'WA.
+        """
+        if self.matrix.shape[0] == 0:
             return 0.0
         if self._has_eigenvalues:
             top = self._eigenvalues[-1] * (1.0 + 64 * arrays.epsilon(self.prototype))
         else:
-            top = matrix.spectral_square
+            top = self._matrix_with_weights.spectral_square
         return self.curvature * self.scale * max(float(top), 0.0)
 
     @property
@@ -238,15 +309,32 @@ class LinearLoss(SmoothFunction):
     def known_lipschitz(self) -> float:
         if "lipschitz" in vars(self):
             return self.lipschitz
-        rough = self.curvature * self.scale * self._spectral_matrix.frobenius**2
+        rough = (
+            self.curvature * self.scale * self._weight_sizes[2] * self._spectral_matrix.frobenius**2
+        )
         if self.matrix.is_lanczos_cheap:
             return deadline.unless_too_long(lambda: self.lipschitz, rough)
         return rough
 
     @property
     def _spectral(self) -> float:
-        """A bound on |A|, the largest singular value."""
+        """A bound on the largest singular value of A; with weights, of `_matrix_with_weights`."""
         return math.sqrt(self.known_lipschitz / (self.curvature * self.scale))
+
+    @property
+    def _matrix_spectral(self) -> float:
+        """A bound on the largest singular value of A itself."""
+        if self.weights is None:
+            return self._spectral
+        return float(self._spectral_matrix.frobenius)
+
+    @property
+    def _matrix_with_weights(self) -> Matrix:
+        """B with B'B = A'WA."""
+        if self.weights is None:
+            return self._spectral_matrix
+        roots = np.sqrt(np.asarray(arrays.to_numpy(self.weights), dtype=np.float64))
+        return with_scaled_rows(self._spectral_matrix, arrays.like(roots, self.prototype))
 
     @property
     def _has_eigenvalues(self) -> bool:
@@ -260,7 +348,7 @@ class LinearLoss(SmoothFunction):
     @cached_property
     def _eigenvalues(self) -> np.ndarray[Any, Any]:
         """Eigenvalues of the smaller of A'A and AA', ascending."""
-        matrix = self._spectral_matrix
+        matrix = self._matrix_with_weights
         rows, n = matrix.shape
         if rows <= n:  # with the vectors, which a factorisation may need, where there is time
             found = deadline.unless_too_long(lambda: row_gram(matrix), None)

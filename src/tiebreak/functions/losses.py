@@ -15,15 +15,16 @@ from tiebreak.functions.linear_loss import LinearLoss
 from tiebreak.linalg import arrays, checks, deadline, spectra
 from tiebreak.linalg.arrays import Array, Image, rounding_unit
 from tiebreak.linalg.fingerprints import remember
-from tiebreak.linalg.matrices import Dense, Matrix
+from tiebreak.linalg.matrices import Dense
 from tiebreak.linalg.matrices.base import DENSE_LIMIT
+from tiebreak.linalg.matrices.scaled_rows import with_scaled_rows
 from tiebreak.linalg.row_gram import row_gram, row_rank
 
 GRAM_LIMIT = 1024  # largest number of columns for which a Gram matrix is formed unasked
 
 
 class LeastSquares(LinearLoss):
-    """½|Ax - b|², divided by the number of rows if ``mean``.
+    """½|Ax - b|², divided by the number of rows if ``mean``; with weights w, ½ sum w_i (Ax - b)_i².
 
     Args:
         A: matrix: dense (any array-API library), scipy.sparse, a linear operator (SciPy, PyLops),
@@ -31,11 +32,15 @@ class LeastSquares(LinearLoss):
             pandas is welcome: then b, if it is a Series, must have the same index.
         b: vector with one entry per row. Nothing is rounded: where A is in float32 and b has
             numbers that float32 does not hold, A is converted to float64.
-        mean: divide by the number of rows.
+        mean: divide by the number of rows, or by the sum of the weights.
+        weights: one number >= 0 per row: weight 2 is the same row twice, weight 0 no row at all.
+            They are absorbed: from here on rows and b are sqrt(w_i) times what they were, in
+            float64, rounded once, and every proof is about those.
         gram: work with A'A instead of A (one product per point instead of two). None decides:
             yes if A is tall and dense, and the residual cannot become so small relative to b that
             the value ½x'A'Ax - b'Ax + ½|b|² would lose more than two digits to cancellation.
-        lipschitz: your own upper bound on lambda_max(A'A) (over the rows if ``mean``).
+        lipschitz: your own upper bound on lambda_max(A'A) (over the rows if ``mean``), or on that
+            of A'WA (over the sum of the weights).
 
     New numbers that you write into your arrays are noticed when you call ``solve``, ``certify`` or
     ``compare``, and the answer is for them. (Not those behind a linear operator: make a new one.)
@@ -50,13 +55,17 @@ class LeastSquares(LinearLoss):
         b: object,
         mean: bool = False,
         *,
+        weights: object = None,
         gram: bool | None = None,
         lipschitz: float | None = None,
     ) -> None:
         super().__init__(A, mean, lipschitz)
         A = self._source(A)
-        remember(self, LeastSquares, A=A, b=b, mean=mean, gram=gram, lipschitz=lipschitz)
-        self.b = self.target = self._per_row(A, b, "b")
+        known = {"mean": mean, "weights": weights, "gram": gram, "lipschitz": lipschitz}
+        remember(self, LeastSquares, A=A, b=b, **known)
+        self.b = self.target = self._take_weights(A, weights, self._per_row(A, b, "b"))
+        if self.weights is not None:
+            self._absorb_weights(self.weights)
         self._use_gram: bool | None = checks.flag("LeastSquares", "gram", gram, None)
         if gram and not self.matrix.is_explicit:
             raise ValueError(
@@ -64,9 +73,24 @@ class LeastSquares(LinearLoss):
                 "can be dense, got True"
             )
 
-    def _in_float64(self, matrix: Matrix) -> LeastSquares:
-        b, known = arrays.double(self.b), self.known_lipschitz
-        return LeastSquares(matrix, b, self.mean, gram=False, lipschitz=known)
+    def _absorb_weights(self, weights: Array) -> None:
+        """Rows and b times the roots of the weights, after which all weights are 1."""
+        if arrays.is_single(self.prototype):
+            wide = self.matrix.in_float64
+            if wide is None:
+                raise ValueError(
+                    "LeastSquares: A must be one that can be converted to float64 where there are "
+                    "weights, got float32 that cannot"
+                )
+            self._change_precision(wide)
+        roots = np.sqrt(np.asarray(arrays.to_numpy(weights), dtype=np.float64))
+        factors = arrays.like(roots, self.prototype)
+        self.matrix = with_scaled_rows(self.matrix, factors)
+        self.b = self.target = factors * arrays.like(self.b, self.prototype)
+        self.weights = None
+
+    def _of_matrix(self, matrix: object) -> LeastSquares:
+        return LeastSquares(matrix, arrays.double(self.b), gram=False)
 
     def _loss_and_slope(self, image: Array) -> tuple[Array, Array]:
         residual = image - self.b
@@ -237,43 +261,65 @@ class LeastSquares(LinearLoss):
 
 
 class Logistic(LinearLoss):
-    """sum_i log(1 + exp(-y_i <a_i, x>)), divided by the number of rows if ``mean``.
+    """sum_i w_i log(1 + exp(-y_i <a_i, x>)), divided by the sum of the weights if ``mean``.
 
     Stable at any margin t: log(1 + e^-t) is computed without overflow, and the slope's weight
     1/(1 + e^t) = exp(-(t + log(1 + e^-t))) keeps its relative accuracy however small it is.
 
     Args:
         A: matrix as in LeastSquares, one row per example.
-        y: labels, -1 or +1; a Series must have the index of A, if A is a DataFrame.
-        mean: divide by the number of rows (the default).
-        lipschitz: your own upper bound on lambda_max(A'A)/4 (over the rows if ``mean``).
+        y: labels, -1 and +1, or 0 and 1, where 0 is taken as -1 (and the report says so); a Series
+            must have the index of A, if A is a DataFrame.
+        mean: divide by the sum of the weights, which is the number of rows without weights (the
+            default).
+        weights: one number >= 0 per row, all 1 if None: weight 2 is the same row twice, weight 0
+            no row at all.
+        lipschitz: your own upper bound on lambda_max(A'WA)/4 (over the sum of the weights if
+            ``mean``).
     """
 
     curvature = 0.25
     kernel = "logistic"
 
     def __init__(
-        self, A: object, y: object, mean: bool = True, *, lipschitz: float | None = None
+        self,
+        A: object,
+        y: object,
+        mean: bool = True,
+        *,
+        weights: object = None,
+        lipschitz: float | None = None,
     ) -> None:
         super().__init__(A, mean, lipschitz)
-        remember(self, Logistic, A=self._source(A), y=y, mean=mean, lipschitz=lipschitz)
-        self.y = self.target = self._per_row(A, y, "y")
-        labels = arrays.to_numpy(self.y)
-        if not bool(np.all(np.abs(labels) == 1.0)):
-            found = ", ".join(f"{v:g}" for v in np.unique(labels)[:5])
-            raise ValueError(f"Logistic: y must hold labels -1 and +1, got values {found}")
+        A = self._source(A)
+        remember(self, Logistic, A=A, y=y, mean=mean, weights=weights, lipschitz=lipschitz)
+        signs = self._signs(self._per_row(A, y, "y"))
+        self.y = self.target = self._take_weights(A, weights, signs)
         self._zeros = arrays.zeros_like(self.y)
 
-    def _in_float64(self, matrix: Matrix) -> Logistic:
-        return Logistic(matrix, arrays.double(self.y), self.mean, lipschitz=self.known_lipschitz)
+    def _signs(self, y: Array) -> Array:
+        """The labels as -1 and +1."""
+        labels = arrays.to_numpy(y)
+        if bool(np.all(np.abs(labels) == 1.0)):
+            return y
+        if not bool(np.all((labels == 0.0) | (labels == 1.0))):
+            found = ", ".join(f"{v:g}" for v in np.unique(labels)[:5])
+            raise ValueError(
+                f"Logistic: y must hold labels -1 and +1, or 0 and 1, got values {found}"
+            )
+        self.note = "Labels 0 and 1 were taken as -1 and +1"
+        return 2.0 * y - 1.0
+
+    def _of_matrix(self, matrix: object) -> Logistic:
+        return Logistic(matrix, arrays.double(self.y))
 
     def _loss(self, image: Array) -> Array:
-        return arrays.namespace(image).sum(self._losses(self.y * image))
+        return self._total(self._losses(self.y * image))
 
     def _loss_and_slope(self, image: Array) -> tuple[Array, Array]:
         xp, margin = arrays.namespace(image), self.y * image
         losses = self._losses(margin)
-        return xp.sum(losses), -self.y * xp.exp(-(margin + losses))
+        return self._total(losses), self._weighted(-self.y * xp.exp(-(margin + losses)))
 
     def _losses(self, margin: Array) -> Array:
         """log(1 + e^-t) for all margins t."""
@@ -283,19 +329,21 @@ class Logistic(LinearLoss):
 
     def _slopes(self, images: Array, rows: slice) -> Array:
         y = self.y[rows]
-        return -y / (1.0 + np.exp(y * images))  # where the power overflows, that is 0 as it should
+        # Where the power overflows, that is 0 as it should.
+        return self._weighted(-y / (1.0 + np.exp(y * images)), rows)
 
     def rounding(
         self, reach: float, value: float, slope: float, epsilon: float, n: int
     ) -> tuple[float, float]:
-        rows = self.matrix.shape[0]
-        unit, of_image, of_adjoint = self.matrix.errors(epsilon, self._spectral)
+        _, size, largest = self._weight_sizes
+        spectral, root = self._spectral, math.sqrt(largest)
+        unit, of_image, of_adjoint = self.matrix.errors(epsilon, self._matrix_spectral)
         error = of_image * reach  # of the computed margins
         return (
-            self.scale * math.sqrt(rows) * error + unit * abs(value),
-            self.scale * (self._spectral * error + of_adjoint * math.sqrt(rows)),
+            self.scale * size * error + unit * abs(value),
+            self.scale * (root * spectral * error + of_adjoint * size),
         )
 
     def magnitude(self, reach: float, value: float, slope: float) -> float:
-        rows = self.matrix.shape[0]
-        return self.scale * (rows + math.sqrt(rows) * self.matrix.frobenius * reach)
+        total, size, _ = self._weight_sizes
+        return self.scale * (total + size * self.matrix.frobenius * reach)

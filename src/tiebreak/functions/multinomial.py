@@ -17,9 +17,9 @@ from tiebreak.linalg.row_gram import on_host
 
 
 class Multinomial(LinearLoss):
-    """sum_i [log(sum_k exp(<a_i, w_k>)) - <a_i, w_{y_i}>], over the number of rows if ``mean``.
+    """sum_i [log(sum_k exp(<a_i, x_k>)) - <a_i, x_{y_i}>], over the number of rows if ``mean``.
 
-    x holds the weights of all classes, w_0, ..., w_{K-1}, one class after the other: with n columns
+    x holds the coefficients of all classes, x_0, ..., x_{K-1}, one after the other: with n columns
     in A it has K n entries, and ``x.reshape(K, n)`` has a row for each class. To add the same
     vector to every class changes nothing: that is a tie for every column of A.
 
@@ -29,13 +29,17 @@ class Multinomial(LinearLoss):
         A: matrix as in LeastSquares, one row per example.
         y: the class of each row, whole numbers 0, ..., K - 1; a Series must have the index of A,
             if A is a DataFrame.
-        mean: divide by the number of rows (the default).
+        mean: divide by the sum of the weights, which is the number of rows without weights (the
+            default).
         classes: K, at least 2; the largest label plus 1 if None.
-        lipschitz: your own upper bound on lambda_max(A'A)/2 (over the rows if ``mean``).
+        weights: one number >= 0 per row, all 1 if None: weight 2 is the same row twice, weight 0
+            no row at all.
+        lipschitz: your own upper bound on lambda_max(A'WA)/2 (over the sum of the weights if
+            ``mean``).
     """
 
     curvature = 0.5  # of log-sum-exp: its Hessian diag(p) - pp' is at most 1/2
-    matrix: Repeated
+    matrix: Repeated  # unless it was made by ``of_matrix``
 
     def __init__(
         self,
@@ -44,44 +48,53 @@ class Multinomial(LinearLoss):
         mean: bool = True,
         *,
         classes: int | None = None,
+        weights: object = None,
         lipschitz: float | None = None,
     ) -> None:
         super().__init__(A, mean, lipschitz)
         A = self._source(A)
-        given = {"A": A, "y": y, "mean": mean, "classes": classes, "lipschitz": lipschitz}
-        remember(self, Multinomial, **given)
-        self.y = self.target = self._per_row(A, y, "y")
-        labels = arrays.to_numpy(self.y)
-        self.classes = _class_count(labels, classes)
-        self._labels = labels.astype(np.int64)
-        chosen = np.arange(self.classes)[:, None] == self._labels
-        self._chosen = arrays.like(chosen.astype(np.float64), self.prototype)
-        self._others = arrays.like((~chosen).astype(np.float64), self.prototype)
+        known = {"mean": mean, "classes": classes, "weights": weights, "lipschitz": lipschitz}
+        remember(self, Multinomial, A=A, y=y, **known)
+        y = self._per_row(A, y, "y")
+        self.classes = _class_count(arrays.to_numpy(y), classes)
+        self.take_labels(self._take_weights(A, weights, y))
         self.matrix = Repeated(self.matrix, self.classes)
         self.dimension = self.matrix.shape[1]
         if self.names is not None:  # as in the index of a stacked table: (class, column)
             self.names = tuple((k, name) for k in range(self.classes) for name in self.names)
 
-    def _in_float64(self, matrix: Matrix) -> Multinomial:
-        assert isinstance(matrix, Repeated)
-        y, known = arrays.double(self.y), self.known_lipschitz
-        return Multinomial(matrix.block, y, self.mean, classes=self.classes, lipschitz=known)
+    def take_labels(self, y: Array) -> None:
+        """Set the class of each row, in a constructor."""
+        self.y = self.target = y
+        self._labels = arrays.to_numpy(y).astype(np.int64)
+        chosen = np.arange(self.classes)[:, None] == self._labels
+        self._chosen = arrays.like(chosen.astype(np.float64), self.prototype)
+        self._others = arrays.like((~chosen).astype(np.float64), self.prototype)
+
+    def _of_matrix(self, matrix: object) -> Multinomial:
+        """Of any matrix whose products are those of all classes, one class after the other."""
+        made = Multinomial.__new__(Multinomial)
+        made.matrix = checks.matrix("Multinomial", "A", matrix)  # type: ignore[assignment]
+        made.dimension, made.prototype = made.matrix.shape[1], made.matrix.prototype
+        made.classes = self.classes
+        made.take_labels(arrays.double(self.y))
+        return made
 
     @property
     def _spectral_matrix(self) -> Matrix:
-        return self.matrix.block
+        return self.matrix.block if isinstance(self.matrix, Repeated) else self.matrix
 
     def _loss(self, image: Array) -> Array:
-        return arrays.namespace(image).sum(self._margins_and_losses(image)[1])
+        return self._total(self._margins_and_losses(image)[1])
 
     def _loss_and_slope(self, image: Array) -> tuple[Array, Array]:
         xp = arrays.namespace(image)
         margins, losses = self._margins_and_losses(image)
         slopes = _slopes(xp, margins, losses, self._chosen, self._others)
-        return xp.sum(losses), xp.reshape(slopes, (-1,))
+        return self._total(losses), xp.reshape(self._weighted(slopes), (-1,))
 
     def _margins_and_losses(self, image: Array) -> tuple[Array, Array]:
-        """<a_i, w_k> - <a_i, w_{y_i}> for all classes and rows, and the loss of every row."""
+        """<a_i, x_k> - <a_i, x_{y_i}> for all classes and rows, and the loss of every row."""
         xp = arrays.namespace(image)
         products = xp.reshape(image, (self.classes, -1))
         return _margins_and_losses(xp, products, self._chosen, self._others)
@@ -92,43 +105,47 @@ class Multinomial(LinearLoss):
         chosen, others = self._chosen[:, here], self._others[:, here]
         products = images.reshape(len(images), self.classes, len(here))
         margins, losses = _margins_and_losses(np, products, chosen, others)
-        return _slopes(np, margins, losses, chosen, others).reshape(images.shape)
+        slopes = _slopes(np, margins, losses, chosen, others)
+        return self._weighted(slopes, here).reshape(images.shape)
 
     def rounding(
         self, reach: float, value: float, slope: float, epsilon: float, n: int
     ) -> tuple[float, float]:
-        rows, spectral = self.matrix.block.shape[0], self._spectral
-        unit, of_image, of_adjoint = self.matrix.errors(epsilon, spectral)
-        # The slopes of a row, p - e_y, are at most sqrt(2) long, and their square at most 2 loss.
-        steep = math.sqrt(2.0 * min(max(value, 0.0) / self.scale, rows))
+        total, _, largest = self._weight_sizes
+        unit, of_image, of_adjoint = self.matrix.errors(epsilon, self._matrix_spectral)
+        # The slopes of a row, p - e_y, are at most sqrt(2) long, and their square at most 2 loss:
+        # here all of them, times the roots of the weights.
+        steep = math.sqrt(2.0 * min(max(value, 0.0) / self.scale, total))
         # Of the computed products; of their differences, and of these less a loss, in exponents.
-        error = (of_image + 16.0 * epsilon * spectral) * reach
-        of_slopes = error + rounding_unit(epsilon, self.classes) * steep
+        error = (of_image + 16.0 * epsilon * self._matrix_spectral) * reach
+        root, moved = math.sqrt(largest), math.sqrt(largest) * error
+        of_slopes = moved + rounding_unit(epsilon, self.classes) * steep
         return (
-            self.scale * error * (steep + error) + unit * abs(value),
-            self.scale * (spectral * of_slopes + of_adjoint * (steep + of_slopes)),
+            self.scale * moved * (steep + moved) + unit * abs(value),
+            self.scale * (self._spectral * of_slopes + of_adjoint * root * (steep + of_slopes)),
         )
 
     def magnitude(self, reach: float, value: float, slope: float) -> float:
-        rows, size = self.matrix.block.shape[0], self.matrix.block.frobenius * reach
-        return self.scale * (rows * math.log(self.classes) + math.sqrt(2.0 * rows) * size)
+        total, size, _ = self._weight_sizes
+        longest = self._spectral_matrix.frobenius * reach
+        return self.scale * (total * math.log(self.classes) + math.sqrt(2.0) * size * longest)
 
-    def margin_rows(self) -> Any:
-        """All <a_i, w_{y_i} - w_k> with k != y_i as rows of a sparse matrix, k by k, on the host.
+    def margin_rows(self) -> tuple[Any, Host]:
+        """All <a_i, x_{y_i} - x_k> with k != y_i as rows of a sparse matrix on the host.
 
-        The loss of row i is log(1 + the sum of exp(-margin) over these k).
+        Class by class k, and the i of each. The loss of row i is log(1 + the sum of exp(-margin)).
         """
         import scipy.sparse as sp
 
         A, y, parts = sp.csr_array(on_host(self.matrix.block)), self._labels, []
-        for k in range(self.classes):
-            rows = np.flatnonzero(y != k)
+        examples = [np.flatnonzero(y != k) for k in range(self.classes)]
+        for k, rows in enumerate(examples):
             signs = [(y[rows] == j).astype(float) - float(k == j) for j in range(self.classes)]
             blocks = [sp.diags_array(sign).tocsr() @ A[rows] for sign in signs]
             parts.append(sp.hstack(blocks, format="csr"))
         found = sp.vstack(parts, format="csr")
         found.eliminate_zeros()
-        return found
+        return found, np.concatenate(examples)
 
 
 def _class_count(labels: Host, classes: int | None) -> int:

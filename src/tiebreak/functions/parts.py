@@ -5,245 +5,34 @@ Everything here is NumPy float64 on the host, for the exact solver.
 
 from __future__ import annotations
 
-import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from tiebreak.functions.base import Function
 from tiebreak.functions.elementary import Flat, Linear, Quadratic, SquaredNorm
-from tiebreak.functions.losses import LeastSquares, Logistic
+from tiebreak.functions.linear_loss import LinearLoss
+from tiebreak.functions.loss_parts import LogisticPart, LossPart, is_known, loss_part
+from tiebreak.functions.losses import LeastSquares
+from tiebreak.functions.quadratic_parts import (
+    LeastSquaresPart,
+    LinearPart,
+    Part,
+    QuadraticPart,
+    power_of_two,
+)
 from tiebreak.functions.sums import summands
-from tiebreak.linalg import arrays, deadline
+from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Host
-from tiebreak.linalg.host import Sliced, host, norm, top_exponent, total
+from tiebreak.linalg.host import host, norm, top_exponent, total
 from tiebreak.linalg.matrices.base import DENSE_LIMIT
 from tiebreak.linalg.refusals import Refusal
-from tiebreak.linalg.spectra import EPS, GAP, cleaned
+from tiebreak.linalg.spectra import EPS, cleaned
 
 KEPT = 4  # slopes that a function remembers: as many points are compared at a time
-
-
-@dataclass(frozen=True)
-class Part(ABC):
-    """weight phi(rows x)."""
-
-    weight: float
-    rows: Host
-    power: ClassVar[int] = 2  # of the rows in the value
-
-    @cached_property
-    def sliced(self) -> Sliced:
-        """The rows for products in twice the precision."""
-        return Sliced(self.rows)
-
-    @cached_property
-    def norm(self) -> float:
-        """The Frobenius norm of the rows."""
-        return norm(self.rows)
-
-    @abstractmethod
-    def dual(self, x: Host) -> Host:
-        """The gradient with respect to rows x."""
-
-    @abstractmethod
-    def size(self, x: Host) -> float:
-        """A bound on the length of the dual before anything in it cancels."""
-
-    def noise(self, x: Host, dual: Host) -> float:
-        """A bound on the error of the dual at x beyond the rounding of its entries, over 8 EPS."""
-        return 0.0
-
-    @abstractmethod
-    def curvature(self, x: Host, above: bool = False) -> Host:
-        """R with R'R the second derivative at x, or ``above`` that of a quadratic above it."""
-
-    @abstractmethod
-    def along(self, x: Host, d: Host) -> Callable[[float], float]:
-        """step -> the derivative at x + step d along d."""
-
-    def composed(self, M: Host) -> Part:
-        """The same as a function of u, x = M u."""
-        return replace(self, rows=self.rows @ M)
-
-    def stretched(self, units: Host) -> Part:
-        """The same as a function of u, x = units u, entry by entry."""
-        return replace(self, rows=self.rows * units)
-
-    def column_sizes(self) -> Host:
-        """The size of each variable's column: that of its largest entry."""
-        return np.asarray(np.max(np.abs(self.rows), axis=0, initial=0.0))
-
-    def scaled(self, top: int) -> Part:
-        """2^-top times the part, with rows near 1."""
-        e = top_exponent(self.rows)
-        weight = math.ldexp(self.weight, self.power * e - top)
-        return replace(self, weight=weight, rows=np.ldexp(self.rows, -e))
-
-
-@dataclass(frozen=True)
-class LeastSquaresPart(Part):
-    """weight/2 |A x - b|²."""
-
-    target: Host
-
-    def dual(self, x: Host) -> Host:
-        return self.weight * self.sliced.times(x, self.target)
-
-    def size(self, x: Host) -> float:
-        return self.weight * (self.norm * norm(x) + norm(self.target))
-
-    def curvature(self, x: Host, above: bool = False) -> Host:
-        return math.sqrt(self.weight) * self.rows
-
-    def along(self, x: Host, d: Host) -> Callable[[float], float]:
-        start, change = self.rows @ x - self.target, self.rows @ d
-        return lambda step: self.weight * float(change @ (start + step * change))
-
-    def scaled(self, top: int) -> Part:
-        target = np.ldexp(self.target, -top_exponent(self.rows))
-        return Part.scaled(replace(self, target=target), top)
-
-
-@dataclass(frozen=True)
-class LogisticPart(Part):
-    """weight times the sum of log(1 + exp(-<a_i, x>)); the rows a_i carry the labels' signs.
-
-    Derivatives are e^lift times what they are: far out they would underflow.
-    """
-
-    lift: float = 0.0
-
-    def dual(self, x: Host) -> Host:
-        return -self.weight * self._slopes(self.sliced.times(x))
-
-    def size(self, x: Host) -> float:
-        """What the terms are, and what a change of all of x would make of them."""
-        t = self.rows @ x
-        slope, bend = norm(self._slopes(t)), norm(self._second(t))
-        return self.weight * (slope + bend * self.norm * norm(x))
-
-    def noise(self, x: Host, dual: Host) -> float:
-        """e^-t errs by t units of rounding, relative, and absolutely by underflow.
-
-        Where rounding changes the margins themselves nothing is known.
-        """
-        if not EPS * len(x) * self.norm * norm(x) < 1e-2:
-            return math.inf
-        slopes = np.maximum(np.abs(dual) / self.weight, 2.0**-1022)
-        return self.weight * norm(slopes * (3.0 + self.lift + np.abs(self.lift - np.log(slopes))))
-
-    def _slopes(self, margins: Host) -> Host:
-        """Minus the derivatives of the losses at these margins."""
-        return _logistic(margins, self.lift)
-
-    def _second(self, margins: Host) -> Host:
-        """The second derivatives of the losses at these margins."""
-        return self._slopes(margins) * _logistic(-margins)
-
-    def curvature(self, x: Host, above: bool = False) -> Host:
-        """The quadratic ``above`` touches the loss and is never below it.
-
-        Its second derivative is tanh(t/2)/(2t) per row (Jaakkola and Jordan 2000), 1/4 at t = 0.
-        """
-        t = self.rows @ x
-        if above:
-            bend = np.full(len(t), 0.25)
-            np.divide(np.tanh(0.5 * t), 2.0 * t, out=bend, where=np.abs(t) > 1e-4)
-        else:
-            bend = self._second(t)
-        return np.sqrt(self.weight * bend)[:, None] * self.rows
-
-    def along(self, x: Host, d: Host) -> Callable[[float], float]:
-        start, change = self.rows @ x, self.rows @ d
-        return lambda step: -self.weight * float(change @ self._slopes(start + step * change))
-
-    def lifted(self, lift: float) -> LogisticPart:
-        """The same with another lift; what is known about the rows is kept."""
-        found = replace(self, lift=lift)
-        found.__dict__.update(sliced=self.sliced, norm=self.norm)
-        return found
-
-    def scaled(self, top: int) -> Part:
-        """The rows stay, for margins have a scale of their own."""
-        return LogisticPart(math.ldexp(self.weight, -top), self.rows)
-
-
-@dataclass(frozen=True)
-class QuadraticPart(Part):
-    """weight/2 x'Qx; its rows are those of Q, for Qx is what all minimisers share."""
-
-    power: ClassVar[int] = 1
-
-    def dual(self, x: Host) -> Host:
-        return self.weight * x
-
-    def size(self, x: Host) -> float:
-        return self.weight * norm(x)
-
-    def curvature(self, x: Host, above: bool = False) -> Host:
-        deadline.check(0.5 * deadline.svd(*self.rows.shape))
-        unit = _power_of_two(np.abs(np.diag(self.rows)), 0.5)  # in which the diagonal is about 1
-        values, vectors = np.linalg.eigh(self.rows / unit / unit[:, None])
-        # The root of a rounding error is no rounding error: cut before it is taken.
-        kept = values > GAP * len(values) * EPS * values[-1]
-        return np.asarray(np.sqrt(self.weight * values[kept])[:, None] * vectors.T[kept] * unit)
-
-    def along(self, x: Host, d: Host) -> Callable[[float], float]:
-        start, change = self.rows @ x, self.rows @ d
-        return lambda step: self.weight * float(d @ (start + step * change))
-
-    def composed(self, M: Host) -> Part:
-        return replace(self, rows=M.T @ (self.rows @ M))
-
-    def stretched(self, units: Host) -> Part:
-        return replace(self, rows=units[:, None] * (self.rows * units))
-
-    def column_sizes(self) -> Host:
-        """The roots of the diagonal, on the scale of the columns of a root of Q."""
-        return np.asarray(np.sqrt(np.abs(np.diag(self.rows))))
-
-
-@dataclass(frozen=True)
-class LinearPart(Part):
-    """weight <c, x>, c the sum of the rows times their weights."""
-
-    weights: Host = field(default_factory=lambda: np.ones(1))
-    power: ClassVar[int] = 1
-
-    @property
-    def c(self) -> Host:
-        """The slope."""
-        return np.asarray(self.weight * (self.weights @ self.rows))
-
-    def dual(self, x: Host) -> Host:
-        return self.weight * self.weights
-
-    def size(self, x: Host) -> float:
-        return self.weight * norm(self.weights)
-
-    def curvature(self, x: Host, above: bool = False) -> Host:
-        return self.rows[:0]
-
-    def along(self, x: Host, d: Host) -> Callable[[float], float]:
-        change = float(self.c @ d)
-        return lambda step: change
-
-
-def _logistic(margins: Host, lift: float = 0.0) -> Host:
-    """e^lift/(1 + e^t), accurate however small it is (and no more than e^700)."""
-    return np.asarray(np.exp(np.minimum(lift - np.logaddexp(0.0, margins), 700.0)))
-
-
-def _power_of_two(sizes: Host, power: float) -> Host:
-    """The powers of two closest to sizes^power; 1 for a size of 0."""
-    with np.errstate(divide="ignore"):
-        exponents = np.round(power * np.log2(sizes))
-    return np.asarray(np.exp2(np.where(np.isfinite(exponents), exponents, 0.0)))
 
 
 class Slope(NamedTuple):
@@ -272,14 +61,19 @@ class Parts:
         return all(isinstance(part, kinds) for part in self.parts)
 
     @cached_property
-    def logistic(self) -> list[LogisticPart]:
-        """The logistic parts."""
-        return [part for part in self.parts if isinstance(part, LogisticPart)]
+    def losses(self) -> list[LossPart]:
+        """The losses that are no squares."""
+        return [part for part in self.parts if isinstance(part, LossPart)]
 
     @property
     def is_quadratic(self) -> bool:
-        """Is there no logistic part?"""
-        return not self.logistic
+        """Are all parts quadratic or linear?"""
+        return all(part.is_quadratic for part in self.parts)
+
+    @property
+    def has_quadratic_above(self) -> bool:
+        """Is ``curvature(x, above=True)`` that of a quadratic above h everywhere?"""
+        return all(part.has_quadratic_above for part in self.parts)
 
     @cached_property
     def _slopes(self) -> dict[bytes, Slope]:
@@ -316,20 +110,21 @@ class Parts:
 
     def largest_change(self, d: Host) -> float:
         """The largest change of a margin along d."""
-        return max((float(np.max(np.abs(part.rows @ d))) for part in self.logistic), default=0.0)
+        return max((float(np.max(np.abs(part.rows @ d))) for part in self.losses), default=0.0)
 
     def largest_margin(self, reach: float) -> float:
         """About the largest margin that a point of this length can have; 0 without margins."""
-        return max((part.norm * reach for part in self.logistic), default=0.0)
+        return max((part.norm * reach for part in self.losses), default=0.0)
 
     def magnified(self, x: Host) -> Parts:
         """The same up to a factor, for derivatives at x: logistic ones do not underflow there."""
-        if not self.logistic or not self.only(LogisticPart):
+        logistic = [part for part in self.parts if isinstance(part, LogisticPart)]
+        if not logistic or len(logistic) < len(self.parts):
             return self
-        lift = max(min(float(np.min(part.rows @ x)) for part in self.logistic), 0.0)
-        if all(part.lift == lift for part in self.logistic):
+        lift = max(min(float(np.min(part.rows @ x)) for part in logistic), 0.0)
+        if all(part.lift == lift for part in logistic):
             return self
-        return Parts(self.n, tuple(part.lifted(lift) for part in self.logistic))
+        return Parts(self.n, tuple(part.lifted(lift) for part in logistic))
 
     def along(self, x: Host, d: Host) -> Callable[[float], float]:
         """step -> the derivative of h(x + step d)."""
@@ -344,18 +139,19 @@ class Parts:
     def with_margins(self, share: float) -> Parts:
         """The same with all margins multiplied by ``share``."""
         parts = [
-            replace(part, rows=share * part.rows) if isinstance(part, LogisticPart) else part
+            replace(part, rows=share * part.rows) if isinstance(part, LossPart) else part
             for part in self.parts
         ]
         return Parts(self.n, tuple(parts))
 
     def without_negligible(self, x: Host, least: float) -> Parts:
-        """The same without the logistic losses that add at most ``least`` to the slope at x."""
+        """The same without the losses that add at most ``least`` to the slope at x."""
         parts = []
         for part in self.parts:
-            if isinstance(part, LogisticPart):
+            if isinstance(part, LossPart):
                 lengths = np.sqrt(np.sum(part.rows * part.rows, axis=1))
-                part = replace(part, rows=part.rows[np.abs(part.dual(x)) * lengths > least])
+                visible = part.weight * part.weights * part.visible(part.rows @ x)
+                part = part.some(visible * lengths > least)
             parts.append(part)
         return Parts(self.n, tuple(part for part in parts if part.rows.any()))
 
@@ -365,7 +161,7 @@ class Parts:
         Without columns and rows that are rounding errors, for data of this unit of rounding and
         variables of units in which columns of these ``sizes`` are alike (0: not known).
         """
-        units = None if sizes is None else _power_of_two(sizes, -1.0)
+        units = None if sizes is None else power_of_two(sizes, -1.0)
         scaled = [cleaned(block, epsilon, units) / norm(block) for block in self.blocks()]
         return np.vstack([np.zeros((0, self.n)), *scaled])
 
@@ -397,11 +193,7 @@ class Parts:
     @property
     def exponent(self) -> int:
         """The power of two that `scaled` divides by."""
-        sizes = [
-            top_exponent(np.array(part.weight)) + part.power * top_exponent(part.rows)
-            for part in self.parts
-        ]
-        return max(sizes, default=0)
+        return max((part.exponent for part in self.parts), default=0)
 
     def scaled(self) -> Parts:
         """The same up to a positive factor, with magnitudes near 1: nothing over- or underflows.
@@ -419,7 +211,7 @@ class Parts:
 def decompose(owner: str, level: str, h: Function, n: int) -> Parts:
     """The parts of ``h``, a function of n variables; a Refusal if they are not all known.
 
-    Logistic is for the lower level alone.
+    Losses that are no squares are for the lower level alone.
     """
     parts: list[Part] = []
     for weight, part in summands(h.bare):
@@ -432,9 +224,8 @@ def decompose(owner: str, level: str, h: Function, n: int) -> Parts:
             raise Refusal(owner, level, needed, f"an operator of {part.matrix.shape[0]} x {n}")
         if isinstance(part, LeastSquares):
             parts.append(LeastSquaresPart(weight * part.scale, part.matrix.dense(), host(part.b)))
-        elif isinstance(part, Logistic) and level == "lower":
-            signed = host(part.y)[:, None] * part.matrix.dense()
-            parts.append(LogisticPart(weight * part.scale, signed))
+        elif isinstance(part, LinearLoss) and level == "lower" and is_known(part):
+            parts.append(loss_part(weight, part))
         elif isinstance(part, SquaredNorm):
             center = np.zeros(n) if part.center is None else host(part.center)
             parts.append(LeastSquaresPart(weight * part.weight, np.eye(n), center))
@@ -444,7 +235,7 @@ def decompose(owner: str, level: str, h: Function, n: int) -> Parts:
         elif isinstance(part, Linear):
             parts.append(LinearPart(weight, host(part.c)[None]))
         elif not isinstance(part, Flat):
-            logistic = "Logistic, " if level == "lower" else ""
-            needed = f"must be made of LeastSquares, {logistic}Quadratic, SquaredNorm and Linear"
+            more = "Logistic, Poisson, " if level == "lower" else ""
+            needed = f"must be made of LeastSquares, {more}Quadratic, SquaredNorm and Linear"
             raise Refusal(owner, level, needed, type(part).__name__)
     return Parts(n, tuple(part for part in parts if part.rows.any()))  # 0 gives a constant

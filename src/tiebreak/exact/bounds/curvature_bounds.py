@@ -7,14 +7,8 @@ import math
 import numpy as np
 
 from tiebreak.exact.constants import SAFE
-from tiebreak.functions.parts import (
-    LeastSquaresPart,
-    LinearPart,
-    LogisticPart,
-    Part,
-    Parts,
-    QuadraticPart,
-)
+from tiebreak.functions.parts import Parts
+from tiebreak.functions.quadratic_parts import QuadraticPart
 from tiebreak.linalg import deadline, spectra
 from tiebreak.linalg.arrays import Host, rounding_unit
 from tiebreak.linalg.host import norm
@@ -22,10 +16,10 @@ from tiebreak.linalg.spectra import EPS, GAP
 
 
 def curvature_kept(change: float) -> float:
-    """The least share of phi''(t) that is left where t has changed by so much, phi logistic.
+    """The least share of phi''(t) that is left where t has changed by so much, phi a `LossPart`.
 
-    |phi'''| <= phi'' for phi(t) = log(1 + e^-t), so that phi'' changes by at most e^change (Bach,
-    Electron. J. Statist. 2010): 1/share bounds it from above.
+    Its third derivative is at most its second one, which changes by e^change at most: 1/share
+    bounds it from above.
     """
     return math.exp(-change)
 
@@ -41,44 +35,23 @@ def is_convex(h: Parts) -> bool:
     return True
 
 
-def largest_curvature(part: Part) -> float:
-    """A bound on the part's curvature, anywhere."""
-    size = norm(part.rows)
-    if isinstance(part, QuadraticPart):
-        return part.weight * size * SAFE
-    share = {LeastSquaresPart: 1.0, LogisticPart: 0.25}.get(type(part), 0.0)
-    return share * part.weight * size * size * SAFE
+def largest_curvature(h: Parts, at: Host, reach: float) -> float:
+    """A bound on the curvature of h within ``reach`` of a point."""
+    return sum(part.largest_curvature(at, reach) for part in h.parts) * SAFE
 
 
-def curvature_rows(part: Part, at: Host) -> Host:
-    """Rows C with |C d|² <= the part's curvature along d; |Q d|² <= |Q| d'Qd for a form."""
-    if isinstance(part, QuadraticPart):
-        return math.sqrt(part.weight / norm(part.rows)) * part.rows
-    return part.curvature(at)
+def curvature_diagonal(h: Parts, at: Host) -> Host:
+    """The diagonal of the second derivative of h, or a little more."""
+    diagonals = (part.curvature_diagonal(at) for part in h.parts)
+    return np.asarray(sum(diagonals, np.zeros(h.n))) * SAFE
 
 
-def curvature_diagonal(part: Part, at: Host) -> Host:
-    """The diagonal of the part's second derivative, or a little more."""
-    if isinstance(part, QuadraticPart):
-        return np.maximum(part.weight * np.diag(part.rows), 0.0) * SAFE
-    return np.asarray(np.sum(curvature_rows(part, at) ** 2, axis=0)) * SAFE
-
-
-def largest_slope_ratio(part: Part, at: Host, off: float) -> float:
+def largest_slope_ratio(h: Parts, at: Host, off: float) -> float:
     """|<grad, d>| <= this times the root of the curvature along d, within ``off`` of a point.
 
-    For the part's losses; (phi')²/phi'' = e^-t for a logistic one.
+    For the losses and squares of h, without its linear terms.
     """
-    root, size = math.sqrt(part.weight), norm(part.rows)
-    if isinstance(part, LinearPart):
-        return 0.0
-    if isinstance(part, QuadraticPart):
-        return root * math.sqrt(size) * (norm(at) + off) * SAFE
-    if isinstance(part, LeastSquaresPart):
-        return (part.size(at) / root + root * size * off) * SAFE
-    error = size * (off + rounding_unit(EPS, *part.rows.shape) * norm(at))
-    falls = np.minimum(error - part.rows @ at, 700.0)
-    return root * math.sqrt(float(np.sum(np.exp(falls)))) * SAFE
+    return math.hypot(*(part.slope_ratio(at, off) for part in h.parts)) * SAFE
 
 
 def longest_row(rows: Host) -> float:
@@ -137,9 +110,8 @@ def curvature_error(h: Parts, x: Host, R: Host, least: float) -> float:
     lost = unit * norm(R) / least
     if any(isinstance(part, QuadraticPart) for part in h.parts):
         lost = lost * norm(R) / least
-    for part in h.parts:
-        if isinstance(part, LogisticPart):
-            longest = float(np.max(np.sqrt(np.sum(part.rows * part.rows, axis=1))))
-            largest = float(np.max(np.abs(part.rows @ x)))
-            lost += rounding_unit(EPS, len(x)) * longest * norm(x) + 8.0 * EPS * (1.0 + largest)
+    for part in h.losses:
+        longest = float(np.max(np.sqrt(np.sum(part.rows * part.rows, axis=1))))
+        largest = float(np.max(np.abs(part.rows @ x)))
+        lost += rounding_unit(EPS, len(x)) * longest * norm(x) + 8.0 * EPS * (1.0 + largest)
     return lost

@@ -12,12 +12,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tiebreak.exact.bounds.curvature_bounds import largest_curvature
 from tiebreak.exact.bounds.loss_bounds import below, below_l1, flattest, nearby_minimisers
 from tiebreak.exact.bounds.polyhedral_bounds import POLYHEDRA, NearestMinimiser, nearest_minimiser
 from tiebreak.exact.polyhedra import polyhedron
 from tiebreak.functions.base import Function, Minorant, PointWithImage
-from tiebreak.functions.parts import LeastSquaresPart, LinearPart, Parts, decompose
+from tiebreak.functions.parts import Parts, decompose
 from tiebreak.functions.penalties import Zero, split
+from tiebreak.functions.quadratic_parts import LeastSquaresPart, LinearPart
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import TINY, Array, Host, rounding_unit
 from tiebreak.linalg.host import host, norm
@@ -77,7 +79,7 @@ def prove(
         return Intervals((f.value - f.value_error - fall, high), g.value - g.value_error - excess)
 
     near, unmet = NearestMinimiser(), math.inf
-    change = change_within(problem, f, _distance_on_sphere(problem, at, g))
+    change = change_within(problem, f, _distance_on_sphere(problem, at, g, g_parts))
     found = [Intervals((f.value - change, f.value + change))]
     way, reach = _ways(problem, x, g, g_parts, rank)
     if not g_parts.parts:  # g is constant, and all of Z its minimisers
@@ -249,7 +251,7 @@ def _growth(problem: Problem, h: Parts, rank: Rank) -> float:
     return part.weight * (s * (1.0 - 1e-3)) ** 2  # 1e3 units of rounding are safe
 
 
-def _distance_on_sphere(problem: Problem, x: Host, g: EvaluationWithErrors) -> float:
+def _distance_on_sphere(problem: Problem, x: Host, g: EvaluationWithErrors, h: Parts) -> float:
     """A bound on |delta| where the ball binds: mu makes the Lagrangian strongly convex.
 
     L(z) = g(z) + mu/2 (|z - center|² - radius²) has L(x*) <= g* <= g(x) + (what x lacks to be in
@@ -267,7 +269,7 @@ def _distance_on_sphere(problem: Problem, x: Host, g: EvaluationWithErrors) -> f
     size = norm(x) + length
     residual = norm(g.slope + mu * w) + g.slope_error + unit * (norm(g.slope) + mu * size)
     outside = max(length - ball.radius, 0.0) + unit * size
-    lacking = g.steepness * outside + 0.5 * problem.lower.lipschitz * outside * outside
+    lacking = g.steepness * outside + 0.5 * largest_curvature(h, x, outside) * outside * outside
     lacking += 0.5 * mu * (abs(ball.radius - length) + unit * size) * (ball.radius + size)
     reach = math.hypot(residual, math.sqrt(2.0 * mu) * math.sqrt(lacking))
     return (residual + reach) / mu + EPS * ball.radius
@@ -281,7 +283,7 @@ def _unmet(problem: Problem, x: Host, g: EvaluationWithErrors, h: Parts) -> floa
     """
     least = _least(problem, Model(0.0, 1.0, 0.0, g.slope, 0.0, 0.0, g.slope_error))
     outside = distance_bound(problem.domain, x)
-    over = g.steepness * outside + 0.5 * problem.lower.lipschitz * outside * outside
+    over = g.steepness * outside + 0.5 * largest_curvature(h, x, outside) * outside * outside
     rounding = (g.slope_error + rounding_unit(EPS, len(x)) * g.steepness) * norm(x)
     # Outside of Z the slope may be lower at x than anywhere in Z: then g(x) < g* <= g(p).
     by_slope = over + max(float(g.slope @ x) + rounding - least, 0.0)

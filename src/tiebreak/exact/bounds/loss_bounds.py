@@ -24,7 +24,8 @@ import numpy as np
 
 from tiebreak.exact.bounds.curvature_bounds import curvature_error
 from tiebreak.exact.constants import SAFE
-from tiebreak.functions.parts import LinearPart, LogisticPart, Parts
+from tiebreak.functions.parts import Parts
+from tiebreak.functions.quadratic_parts import LinearPart
 from tiebreak.linalg import spectra
 from tiebreak.linalg.arrays import Host, rounding_unit
 from tiebreak.linalg.host import norm
@@ -118,7 +119,7 @@ def nearby_minimisers(h: Parts, x: Host, slope: Host, error: float) -> NearbyMin
         return None
     more = (1.0 + doubt) * SAFE
     decrement = (float(found.dual(slope[:, None])[0]) + error / found.least) * more
-    margins = (part.rows for part in h.parts if isinstance(part, LogisticPart))
+    margins = (part.rows for part in h.losses)
     rho = max((float(np.max(found.dual(m.T), initial=0.0)) * more for m in margins), default=0.0)
     if not rho * decrement < 0.5:
         return None

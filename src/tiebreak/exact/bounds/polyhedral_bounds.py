@@ -45,7 +45,6 @@ from tiebreak.exact.bounds.curvature_bounds import (
     combined,
     curvature_diagonal,
     curvature_kept,
-    curvature_rows,
     is_convex,
     largest_curvature,
     largest_slope_ratio,
@@ -63,7 +62,8 @@ from tiebreak.exact.bounds.feasible_points import (
 )
 from tiebreak.exact.constants import SAFE
 from tiebreak.exact.polyhedra import Polyhedron
-from tiebreak.functions.parts import LeastSquaresPart, LinearPart, LogisticPart, Parts
+from tiebreak.functions.parts import Parts
+from tiebreak.functions.quadratic_parts import LeastSquaresPart, LinearPart
 from tiebreak.linalg import deadline, spectra
 from tiebreak.linalg.arrays import TINY, Host, rounding_unit
 from tiebreak.linalg.host import norm
@@ -88,7 +88,7 @@ NO_SLATER = (
 )
 TOO_FAR = "x is not close enough to a lower minimiser for a proof of how close it is"
 NOT_CONVEX = "a quadratic form is convex up to rounding only"
-VANISHED = "some logistic losses have no curvature left at x, relative to rounding"
+VANISHED = "some losses have no curvature left at x, relative to rounding"
 
 
 class NearestMinimiser(NamedTuple):
@@ -195,18 +195,16 @@ class AroundPoint:
         self.fixed = np.count_nonzero(Z.equal, axis=1) == 1
         self.unit = rounding_unit(EPS, self.n, *(len(part.rows) for part in g.parts))
         slope = g.slope(at)
-        self.curvature_bound = sum(largest_curvature(part) for part in g.parts)  # of g, anywhere
+        self.curvature_bound = largest_curvature(g, at, self.away)  # between x and p
         self.s, self.s_error = slope.vector, slope.error + self.curvature_bound * point.off + TINY
         self.slope_bound = norm(self.s) + self.s_error
-        self.C = np.vstack([np.zeros((0, self.n)), *(curvature_rows(part, at) for part in g.parts)])
-        squares = sum((curvature_diagonal(part, at) for part in g.parts), np.zeros(self.n))
+        self.C = np.vstack([np.zeros((0, self.n)), *(part.curvature_rows(at) for part in g.parts)])
+        squares = curvature_diagonal(g, at)
         self.columns = np.sqrt(squares) + UNDERFLOW_ROOT  # squares that underflow count as well
-        ratios = (largest_slope_ratio(part, at, point.off) for part in g.parts)
-        self.slope_ratio = math.hypot(*ratios) * SAFE
+        self.slope_ratio = largest_slope_ratio(g, at, point.off)
         self.c = g.c
-        margins = [part for part in g.parts if isinstance(part, LogisticPart)]
-        self.margin_rows = max((longest_row(part.rows) for part in margins), default=0.0)
-        self.margins = max((float(np.max(np.abs(p.rows @ at))) for p in margins), default=0.0)
+        self.margin_rows = max((longest_row(part.rows) for part in g.losses), default=0.0)
+        self.margins = max((float(np.max(np.abs(p.rows @ at))) for p in g.losses), default=0.0)
         rest, rounding, _ = self._balanced(self.s, np.zeros(len(Z.rows), dtype=bool))
         self.residual = (norm(rest) + self.s_error + self.unit * rounding) * SAFE
         self._far = 0.0  # the distance for the last R
@@ -404,7 +402,7 @@ class AroundPoint:
         if self.Z.lift is not None:
             f, normal = f.composed(self.Z.lift), self.Z.lift.T @ normal
         at, Z = self.point.at, self.Z
-        slope, bend = f.slope(at), sum(largest_curvature(part) for part in f.parts)
+        slope, bend = f.slope(at), largest_curvature(f, at, self.away)
         error = slope.error + bend * self.point.off + TINY
         lost = (norm(slope.vector) + error + 0.5 * bend * self.away) * self.away  # from p to x
         C, c = self.C / (norm(self.C) or 1.0), self.c / (norm(self.c) or 1.0)

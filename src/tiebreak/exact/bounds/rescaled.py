@@ -17,7 +17,8 @@ from tiebreak.exact.constants import SAFE
 from tiebreak.exact.scaled_problem import UNITLESS, ScaledProblem
 from tiebreak.functions.base import Function, SmoothFunction
 from tiebreak.functions.elementary import Flat, Linear, Quadratic, SquaredNorm
-from tiebreak.functions.losses import LeastSquares, Logistic
+from tiebreak.functions.linear_loss import LinearLoss
+from tiebreak.functions.losses import LeastSquares
 from tiebreak.functions.parts import decompose
 from tiebreak.functions.sums import summands
 from tiebreak.linalg import deadline
@@ -74,10 +75,8 @@ def _function(h: Function, units: Host) -> SmoothFunction:
 
 def _part(h: Function, units: Host) -> SmoothFunction:
     n = len(units)
-    if isinstance(h, LeastSquares):
-        return LeastSquares(h.matrix.dense() * units, host(h.b), h.mean, gram=False)
-    if isinstance(h, Logistic):
-        return Logistic(h.matrix.dense() * units, host(h.y), h.mean)
+    if isinstance(h, LinearLoss):
+        return h.of_matrix(h.matrix.dense() * units)
     if isinstance(h, SquaredNorm):
         center = np.zeros(n) if h.center is None else host(h.center)
         return h.weight * LeastSquares(np.diag(units), center, gram=False)

@@ -11,6 +11,7 @@ import numpy as np
 from tiebreak.functions.base import SmoothFunction
 from tiebreak.functions.elementary import Flat, Linear, Quadratic, SquaredNorm
 from tiebreak.functions.huber import Huber
+from tiebreak.functions.linear_loss import LinearLoss
 from tiebreak.functions.losses import LeastSquares, Logistic
 from tiebreak.functions.multinomial import Multinomial
 from tiebreak.functions.sums import summands
@@ -167,10 +168,10 @@ class RecessionLevel(NamedTuple):
 
     cone: RecessionCone
     fixed: list[HostRows]  # whose products with d must be 0
-    # The weight and the rows of logistic losses. A multinomial one rises no faster than the sum of
+    # The weights and the rows of logistic losses. A multinomial one rises no faster than the sum of
     # its margins' own losses would, and it too falls for ever along a direction in which that sum
     # has slope 0, if a margin changes.
-    losses: list[tuple[float, HostRows]]
+    losses: list[tuple[Host, HostRows]]
     linear: LinearTerm
     hidden: float  # the least weight of logistic losses whose rows are not at hand, or inf
 
@@ -178,15 +179,16 @@ class RecessionLevel(NamedTuple):
     def of(cls, h: SmoothFunction, cone: RecessionCone) -> RecessionLevel | None:
         """h in parts; None where it is not known what it is made of."""
         fixed: list[HostRows] = []
-        losses: list[tuple[float, HostRows]] = []
+        losses: list[tuple[Host, HostRows]] = []
         linear, hidden = LinearTerm(np.zeros(len(cone.low))), math.inf
         for weight, part in summands(h.bare):
             if isinstance(part, Logistic | Multinomial):
                 rows = _margin_rows(part)
                 if rows is not None:
-                    losses.append((weight * part.scale, rows))
+                    losses.append((weight * rows.weights, rows.rows))
                 else:
-                    hidden = min(hidden, weight * part.scale)
+                    weights = row_weights(part)
+                    hidden = min(hidden, weight * float(np.min(weights[weights > 0.0])))
             # Huber losses too: less than they allow, for a level may fall faster than they rise.
             elif isinstance(part, LeastSquares | Huber | Quadratic) and _is_at_hand(part.matrix):
                 fixed.append(HostRows.of(part.matrix))
@@ -241,18 +243,36 @@ class RecessionLevel(NamedTuple):
         return above._replace(fixed=[*shared, *above.fixed])
 
 
-def _margin_rows(part: Logistic | Multinomial) -> HostRows | None:
-    """The rows whose products with x are the margins of the loss, where they are at hand."""
+class _MarginRows(NamedTuple):
+    """Rows whose products with x are the margins of a loss, and what each of them counts."""
+
+    weights: Host
+    rows: HostRows
+
+
+def _margin_rows(part: Logistic | Multinomial) -> _MarginRows | None:
+    """Those of a loss whose matrix is at hand."""
+    weights = row_weights(part)
     if isinstance(part, Logistic):
-        return HostRows.of(part.matrix, host(part.y)) if _is_at_hand(part.matrix) else None
+        is_small = _is_at_hand(part.matrix)
+        return _MarginRows(weights, HostRows.of(part.matrix, host(part.y))) if is_small else None
     block, count = part.matrix.block, 2 * (part.classes - 1)
-    is_small = _is_at_hand(block) and count * block.size <= DENSE_LIMIT
-    return HostRows(part.margin_rows()) if is_small else None
+    if not (_is_at_hand(block) and count * block.size <= DENSE_LIMIT):
+        return None
+    entries, examples = part.margin_rows()
+    return _MarginRows(weights[examples], HostRows(entries))
 
 
 def _is_at_hand(matrix: Matrix) -> bool:
     """Are the entries in memory, and not too many?"""
     return (matrix.is_explicit or matrix.is_sparse) and matrix.size <= DENSE_LIMIT
+
+
+def row_weights(loss: LinearLoss) -> Host:
+    """What each row of a loss counts, its scale included; 0 for rows of zeros."""
+    if loss.weights is None:
+        return np.full(loss.target.shape[0], loss.scale)
+    return np.asarray(loss.scale * host(loss.weights))
 
 
 def is_power_of_two(weight: float) -> bool:

@@ -96,7 +96,7 @@ def _programs(level: RecessionLevel, seconds: float) -> Iterator[Host]:
     if not c.any():
         yield from solved(-total, sp.vstack([-moved, within], format="csr"), bounds, MEANT)
         return
-    weights = np.concatenate([np.zeros(0), *(np.full(r.shape[0], w) for w, r in level.losses)])
+    weights = np.concatenate([np.zeros(0), *(w for w, _ in level.losses)])
     cost = np.concatenate([c / norm(c), weights / scale / norm(c)])  # of (d, z), z >= max(-M d, 0)
     more = sp.csr_array((within.shape[0], m))
     losses = sp.hstack([-moved, -sp.eye_array(m)])
@@ -168,9 +168,9 @@ def has_minimum_near(level: RecessionLevel, x: Host, slope: Host) -> bool:
     if not (level.cone.is_space and n <= NEWTON_LIMIT):
         return False
     H = sum((rows.gram() for rows in level.fixed), np.zeros((n, n)))
-    for weight, rows in level.losses:
+    for weights, rows in level.losses:
         margins = np.minimum(np.abs(rows.entries @ x), 700.0)
-        H = H + rows.gram(weight / (2.0 + 2.0 * np.cosh(margins)))
+        H = H + rows.gram(weights / (2.0 + 2.0 * np.cosh(margins)))
     v = np.linalg.pinv(H, rcond=SLIGHT, hermitian=True) @ -slope
     if not norm(H @ v + slope) <= MEANT * norm(H) * norm(v):
         return False

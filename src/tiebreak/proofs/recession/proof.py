@@ -75,13 +75,15 @@ class _Products:
         slope = float(self._linear.product[0])
         error = float(self._linear.error[0]) + reach * linear.size
         error += 0.0 if linear.is_exact else 4.0 * EPS * self._steepest
-        for (weight, rows), a in zip(self._level.losses, self._losses, strict=True):
+        for (weights, rows), a in zip(self._level.losses, self._losses, strict=True):
             down = a.product < 0.0
-            slope -= weight * float(np.sum(a.product[down]))
-            if down.any() and (a.error.any() or not is_power_of_two(weight)):
+            weight = weights[down]
+            slope -= float(weight @ a.product[down])
+            is_exact = len(set(weight)) == 1 and is_power_of_two(weight[0])
+            if down.any() and (a.error.any() or not is_exact):
                 more = a.error[down] + reach * rows.sizes[down]
                 sums = (rows.shape[0] + 4) * EPS * np.abs(a.product[down])
-                error += weight * np.sum(more + sums)
+                error += float(weight @ (more + sums))
         return slope, error
 
     def _distance_to_zeros(self) -> float:

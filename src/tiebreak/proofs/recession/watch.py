@@ -88,7 +88,8 @@ class RecessionWatch:
                 if (above := below.upper_of(problem)) is not None:
                     self._levels["upper"] = above
             elif below is not None and not (below.fixed or below.linear.size):
-                least = min([below.hidden, *(weight for weight, _ in below.losses)])
+                known = (float(np.min(weights)) for weights, _ in below.losses)
+                least = min([below.hidden, *known])
                 self._floor = least * math.log(2.0) * (1.0 - 8.0 * EPS)
 
     def check(

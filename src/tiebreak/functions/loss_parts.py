@@ -1,0 +1,228 @@
+"""The parts of a function that are losses of a linear map and no squares, their matrices at hand.
+
+All that the exact solver and its proofs ask of a loss is a method here; another loss is another
+subclass of `LossPart`, with one more line in `loss_part`.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from tiebreak.functions.linear_loss import LinearLoss
+from tiebreak.functions.losses import Logistic
+from tiebreak.functions.quadratic_parts import Part
+from tiebreak.linalg.arrays import Host, rounding_unit
+from tiebreak.linalg.host import host, norm, top_exponent
+from tiebreak.linalg.spectra import EPS
+
+LARGEST_POWER = 700.0  # e to this is no overflow
+
+
+class FarOut(NamedTuple):
+    """What a loss is far out along a direction d, and how it gets there.
+
+    Where <fixed_i, d> = 0 for all i, its slope along d tends from below to
+
+        <slope, d> + sum of weights_i max(-<margins_i, d>, 0),
+
+    which it never reaches unless all <margins_i, d> are 0. A weight may be infinite.
+    """
+
+    fixed: Host
+    margins: Host
+    weights: Host
+    slope: Host
+
+
+@dataclass(frozen=True)
+class LossPart(Part):
+    """weight times the sum of weights_i phi_i(<a_i, x>), phi_i convex and smooth, no square.
+
+    The third derivative of phi_i is at most its second one, so that this changes by no more than a
+    factor e^s where the margin <a_i, x> changes by s (Bach, Electron. J. Statist. 2010).
+    """
+
+    weights: Host  # of the rows, positive
+    is_quadratic: ClassVar[bool] = False
+
+    # -- a subclass gives these, for all margins
+
+    @abstractmethod
+    def first(self, margins: Host) -> Host:
+        """The derivatives of phi_i."""
+
+    @abstractmethod
+    def second(self, margins: Host) -> Host:
+        """The second derivatives of phi_i."""
+
+    @abstractmethod
+    def second_above(self, margins: Host) -> Host:
+        """Those of quadratics that touch phi_i at the margins and are above it where that counts.
+
+        Everywhere, or with ``has_quadratic_above = False`` on the way to the minimiser of phi_i.
+        """
+
+    @abstractmethod
+    def terms(self, margins: Host) -> Host:
+        """The sizes of the terms of ``first`` before they cancel."""
+
+    @abstractmethod
+    def first_error(self, first: Host) -> Host:
+        """Bounds on the errors of ``first`` beyond its rounding, over 8 EPS, from what it is."""
+
+    @abstractmethod
+    def largest_second(self, low: Host, high: Host) -> Host:
+        """The largest second derivatives between two margins."""
+
+    @abstractmethod
+    def largest_ratio(self, low: Host, high: Host) -> Host:
+        """The largest first'²/second between two margins."""
+
+    @abstractmethod
+    def far_out(self, is_tilted: bool) -> FarOut:
+        """The loss far out; ``is_tilted`` if the whole function has linear terms beside it.
+
+        Otherwise directions along which the loss itself grows do not matter.
+        """
+
+    def some(self, which: Host) -> LossPart:
+        """The same of some rows."""
+        return replace(self, rows=self.rows[which], weights=self.weights[which])
+
+    # -- and these follow
+
+    def visible(self, margins: Host) -> Host:
+        """What must not drown in rounding errors for the losses to decide anything."""
+        return self.terms(margins)
+
+    def dual(self, x: Host) -> Host:
+        return np.asarray(self.weight * self.weights * self.first(self.sliced.times(x)))
+
+    def size(self, x: Host) -> float:
+        """What the terms are, and what a change of all of x would make of them."""
+        t = self.rows @ x
+        slope, bend = norm(self.weights * self.terms(t)), norm(self.weights * self.second(t))
+        return self.weight * (slope + bend * self.norm * norm(x))
+
+    def noise(self, x: Host, dual: Host) -> float:
+        """Where rounding changes the margins themselves nothing is known."""
+        if not EPS * len(x) * self.norm * norm(x) < 1e-2:
+            return math.inf
+        errors = self.first_error(dual / self.weight / self.weights)
+        return self.weight * norm(self.weights * errors)
+
+    def curvature(self, x: Host, above: bool = False) -> Host:
+        t = self.rows @ x
+        bend = self.weights * (self.second_above(t) if above else self.second(t))
+        return np.sqrt(self.weight * bend)[:, None] * self.rows
+
+    def along(self, x: Host, d: Host) -> Callable[[float], float]:
+        start, change = self.rows @ x, self.rows @ d
+        weighted = self.weight * self.weights * change
+        return lambda step: float(weighted @ self.first(start + step * change))
+
+    def largest_curvature(self, at: Host, reach: float) -> float:
+        lengths = np.sqrt(np.sum(self.rows * self.rows, axis=1))
+        t, off = self._margins(at, reach)
+        bends = self.weights * self.largest_second(t - off, t + off)
+        return self.weight * float(np.sum(bends * lengths * lengths))
+
+    def slope_ratio(self, at: Host, off: float) -> float:
+        t, error = self._margins(at, off)
+        return math.sqrt(self.weight) * math.sqrt(
+            float(np.sum(self.weights * self.largest_ratio(t - error, t + error)))
+        )
+
+    def _margins(self, at: Host, reach: float) -> tuple[Host, Host]:
+        """The margins at a point, and how much they change within ``reach``, rounding included."""
+        lengths = np.sqrt(np.sum(self.rows * self.rows, axis=1))
+        error = lengths * (reach + rounding_unit(EPS, *self.rows.shape) * norm(at))
+        return self.rows @ at, np.asarray(error * (1.0 + 1e-9))
+
+    @property
+    def exponent(self) -> int:
+        return super().exponent + top_exponent(self.weights)
+
+    def scaled(self, top: int) -> Part:
+        """The rows stay, for margins have a scale of their own."""
+        return replace(self, weight=math.ldexp(self.weight, -top))
+
+
+@dataclass(frozen=True)
+class LogisticPart(LossPart):
+    """phi(t) = log(1 + e^-t); the rows carry the labels' signs.
+
+    Derivatives are e^lift times what they are: far out they would underflow.
+    """
+
+    lift: float = 0.0
+
+    def first(self, margins: Host) -> Host:
+        return -_logistic(margins, self.lift)
+
+    def second(self, margins: Host) -> Host:
+        return _logistic(margins, self.lift) * _logistic(-margins)
+
+    def second_above(self, margins: Host) -> Host:
+        """tanh(t/2)/(2t) (Jaakkola and Jordan 2000), 1/4 at t = 0: above phi everywhere."""
+        bend = np.full(len(margins), 0.25)
+        where = np.abs(margins) > 1e-4
+        np.divide(np.tanh(0.5 * margins), 2.0 * margins, out=bend, where=where)
+        return bend
+
+    def terms(self, margins: Host) -> Host:
+        return _logistic(margins, self.lift)
+
+    def first_error(self, first: Host) -> Host:
+        """e^-t errs by t units of rounding, relative, and absolutely by underflow."""
+        slopes = np.maximum(np.abs(first), 2.0**-1022)
+        return np.asarray(slopes * (3.0 + self.lift + np.abs(self.lift - np.log(slopes))))
+
+    def largest_second(self, low: Host, high: Host) -> Host:
+        return np.full(len(low), 0.25)
+
+    def largest_ratio(self, low: Host, high: Host) -> Host:
+        """(phi')²/phi'' = e^-t."""
+        return np.asarray(np.exp(np.minimum(-low, LARGEST_POWER)))
+
+    def far_out(self, is_tilted: bool) -> FarOut:
+        n = self.rows.shape[1]
+        return FarOut(np.zeros((0, n)), self.rows, self.weight * self.weights, np.zeros(n))
+
+    def lifted(self, lift: float) -> LogisticPart:
+        """The same with another lift; what is known about the rows is kept."""
+        found = replace(self, lift=lift)
+        found.__dict__.update(sliced=self.sliced, norm=self.norm)
+        return found
+
+
+def _logistic(margins: Host, lift: float = 0.0) -> Host:
+    """e^lift/(1 + e^t), accurate however small it is (and no more than e^700)."""
+    return np.asarray(np.exp(np.minimum(lift - np.logaddexp(0.0, margins), LARGEST_POWER)))
+
+
+# --- losses as parts ------------------------------------------------------------------------------
+
+KNOWN = (Logistic,)
+
+
+def is_known(loss: LinearLoss) -> bool:
+    """Is it one of the losses that `loss_part` knows?"""
+    return isinstance(loss, KNOWN)
+
+
+def loss_part(weight: float, loss: LinearLoss) -> LossPart:
+    """weight times a loss, as a part; rows of weight 0 are left out."""
+    rows, y = loss.matrix.dense(), host(loss.target)
+    weights = np.ones(len(rows)) if loss.weights is None else host(loss.weights)
+    kept = weights > 0.0
+    if not kept.all():
+        rows, y, weights = rows[kept], y[kept], weights[kept]
+    assert isinstance(loss, Logistic)
+    return LogisticPart(weight * loss.scale, y[:, None] * rows, weights)

@@ -1,0 +1,222 @@
+"""The parts of a function: squares, quadratic forms and linear terms, their matrices at hand.
+
+Everything here is NumPy float64 on the host, for the exact solver. Losses are in `loss_parts`.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+
+from tiebreak.linalg import deadline
+from tiebreak.linalg.arrays import Host
+from tiebreak.linalg.host import Sliced, norm, top_exponent
+from tiebreak.linalg.spectra import EPS, GAP
+
+
+@dataclass(frozen=True)
+class Part(ABC):
+    """weight phi(rows x)."""
+
+    weight: float
+    rows: Host
+    power: ClassVar[int] = 2  # of the rows in the value
+    is_quadratic: ClassVar[bool] = True
+    has_quadratic_above: ClassVar[bool] = True  # does ``curvature(x, above=True)`` hold everywhere?
+
+    @cached_property
+    def sliced(self) -> Sliced:
+        """The rows for products in twice the precision."""
+        return Sliced(self.rows)
+
+    @cached_property
+    def norm(self) -> float:
+        """The Frobenius norm of the rows."""
+        return norm(self.rows)
+
+    @abstractmethod
+    def dual(self, x: Host) -> Host:
+        """The gradient with respect to rows x."""
+
+    @abstractmethod
+    def size(self, x: Host) -> float:
+        """A bound on the length of the dual before anything in it cancels."""
+
+    def noise(self, x: Host, dual: Host) -> float:
+        """A bound on the error of the dual at x beyond the rounding of its entries, over 8 EPS."""
+        return 0.0
+
+    @abstractmethod
+    def curvature(self, x: Host, above: bool = False) -> Host:
+        """R with R'R the second derivative at x, or ``above`` that of a quadratic above it."""
+
+    @abstractmethod
+    def along(self, x: Host, d: Host) -> Callable[[float], float]:
+        """step -> the derivative at x + step d along d."""
+
+    @abstractmethod
+    def largest_curvature(self, at: Host, reach: float) -> float:
+        """The largest curvature within ``reach`` of a point, up to the rounding of this number."""
+
+    @abstractmethod
+    def slope_ratio(self, at: Host, off: float) -> float:
+        """|<grad, d>| <= this times the root of the curvature along d, within ``off`` of a point.
+
+        For all d; up to the rounding of this number.
+        """
+
+    def curvature_rows(self, at: Host) -> Host:
+        """Rows C with |C d|² <= the curvature along d."""
+        return self.curvature(at)
+
+    def curvature_diagonal(self, at: Host) -> Host:
+        """The diagonal of the second derivative."""
+        return np.asarray(np.sum(self.curvature(at) ** 2, axis=0))
+
+    @property
+    def exponent(self) -> int:
+        """Of the power of two that its magnitude is near."""
+        return top_exponent(np.array(self.weight)) + self.power * top_exponent(self.rows)
+
+    def composed(self, M: Host) -> Part:
+        """The same as a function of u, x = M u."""
+        return replace(self, rows=self.rows @ M)
+
+    def stretched(self, units: Host) -> Part:
+        """The same as a function of u, x = units u, entry by entry."""
+        return replace(self, rows=self.rows * units)
+
+    def column_sizes(self) -> Host:
+        """The size of each variable's column: that of its largest entry."""
+        return np.asarray(np.max(np.abs(self.rows), axis=0, initial=0.0))
+
+    def scaled(self, top: int) -> Part:
+        """2^-top times the part, with rows near 1."""
+        e = top_exponent(self.rows)
+        weight = math.ldexp(self.weight, self.power * e - top)
+        return replace(self, weight=weight, rows=np.ldexp(self.rows, -e))
+
+
+@dataclass(frozen=True)
+class LeastSquaresPart(Part):
+    """weight/2 |A x - b|²."""
+
+    target: Host
+
+    def dual(self, x: Host) -> Host:
+        return self.weight * self.sliced.times(x, self.target)
+
+    def size(self, x: Host) -> float:
+        return self.weight * (self.norm * norm(x) + norm(self.target))
+
+    def curvature(self, x: Host, above: bool = False) -> Host:
+        return math.sqrt(self.weight) * self.rows
+
+    def along(self, x: Host, d: Host) -> Callable[[float], float]:
+        start, change = self.rows @ x - self.target, self.rows @ d
+        return lambda step: self.weight * float(change @ (start + step * change))
+
+    def largest_curvature(self, at: Host, reach: float) -> float:
+        return self.weight * self.norm * self.norm
+
+    def slope_ratio(self, at: Host, off: float) -> float:
+        root = math.sqrt(self.weight)
+        return self.size(at) / root + root * self.norm * off
+
+    def scaled(self, top: int) -> Part:
+        target = np.ldexp(self.target, -top_exponent(self.rows))
+        return Part.scaled(replace(self, target=target), top)
+
+
+@dataclass(frozen=True)
+class QuadraticPart(Part):
+    """weight/2 x'Qx; its rows are those of Q, for Qx is what all minimisers share."""
+
+    power: ClassVar[int] = 1
+
+    def dual(self, x: Host) -> Host:
+        return self.weight * x
+
+    def size(self, x: Host) -> float:
+        return self.weight * norm(x)
+
+    def curvature(self, x: Host, above: bool = False) -> Host:
+        deadline.check(0.5 * deadline.svd(*self.rows.shape))
+        unit = power_of_two(np.abs(np.diag(self.rows)), 0.5)  # in which the diagonal is about 1
+        values, vectors = np.linalg.eigh(self.rows / unit / unit[:, None])
+        # The root of a rounding error is no rounding error: cut before it is taken.
+        kept = values > GAP * len(values) * EPS * values[-1]
+        return np.asarray(np.sqrt(self.weight * values[kept])[:, None] * vectors.T[kept] * unit)
+
+    def along(self, x: Host, d: Host) -> Callable[[float], float]:
+        start, change = self.rows @ x, self.rows @ d
+        return lambda step: self.weight * float(d @ (start + step * change))
+
+    def largest_curvature(self, at: Host, reach: float) -> float:
+        return self.weight * self.norm
+
+    def slope_ratio(self, at: Host, off: float) -> float:
+        return math.sqrt(self.weight) * math.sqrt(self.norm) * (norm(at) + off)
+
+    def curvature_rows(self, at: Host) -> Host:
+        """|Q d|² <= |Q| d'Qd."""
+        return math.sqrt(self.weight / self.norm) * self.rows
+
+    def curvature_diagonal(self, at: Host) -> Host:
+        return np.maximum(self.weight * np.diag(self.rows), 0.0)
+
+    def composed(self, M: Host) -> Part:
+        return replace(self, rows=M.T @ (self.rows @ M))
+
+    def stretched(self, units: Host) -> Part:
+        return replace(self, rows=units[:, None] * (self.rows * units))
+
+    def column_sizes(self) -> Host:
+        """The roots of the diagonal, on the scale of the columns of a root of Q."""
+        return np.asarray(np.sqrt(np.abs(np.diag(self.rows))))
+
+
+@dataclass(frozen=True)
+class LinearPart(Part):
+    """weight <c, x>, c the sum of the rows times their weights."""
+
+    weights: Host = field(default_factory=lambda: np.ones(1))
+    power: ClassVar[int] = 1
+
+    @property
+    def c(self) -> Host:
+        """The slope."""
+        return np.asarray(self.weight * (self.weights @ self.rows))
+
+    def dual(self, x: Host) -> Host:
+        return self.weight * self.weights
+
+    def size(self, x: Host) -> float:
+        return self.weight * norm(self.weights)
+
+    def curvature(self, x: Host, above: bool = False) -> Host:
+        return self.rows[:0]
+
+    def along(self, x: Host, d: Host) -> Callable[[float], float]:
+        change = float(self.c @ d)
+        return lambda step: change
+
+    def largest_curvature(self, at: Host, reach: float) -> float:
+        return 0.0
+
+    def slope_ratio(self, at: Host, off: float) -> float:
+        """0: it is not counted among the losses."""
+        return 0.0
+
+
+def power_of_two(sizes: Host, power: float) -> Host:
+    """The powers of two closest to sizes^power; 1 for a size of 0."""
+    with np.errstate(divide="ignore"):
+        exponents = np.round(power * np.log2(sizes))
+    return np.asarray(np.exp2(np.where(np.isfinite(exponents), exponents, 0.0)))
