@@ -34,6 +34,7 @@ from tiebreak.functions.huber import Huber
 from tiebreak.functions.losses import LeastSquares, Logistic
 from tiebreak.functions.multinomial import Multinomial
 from tiebreak.functions.penalties import L1, L2, ElasticNet, GroupL2, Indicator, Zero
+from tiebreak.functions.poisson import Poisson
 from tiebreak.linalg.matrices.streamed import Streamed
 from tiebreak.problem import ErrorBound, Problem
 from tiebreak.proofs.certificate import Certificate
@@ -80,6 +81,7 @@ __all__ = [
     "OnlineLevels",
     "Orthant",
     "PAGMBiO",
+    "Poisson",
     "PrimalDual",
     "Problem",
     "Quadratic",

@@ -54,6 +54,8 @@ MADE: dict[str, tuple[str, Any]] = {
     "weights": ("C d y w", lambda a: (
         tb.Logistic(a["C"], a["y"], weights=a["w"]),
         tb.LeastSquares(a["C"], a["d"], weights=a["w"]))),
+    "Poisson below": ("C w", lambda a: (
+        tb.SquaredNorm(), tb.Poisson(a["C"], a["w"]), tb.Ball(2.0))),
     "Logistic below": ("C y", lambda a: (
         tb.SquaredNorm(), tb.Logistic(a["C"], a["y"]), tb.Ball(2.0))),
     "Huber": ("A b C d", lambda a: (tb.Huber(a["C"], a["d"], 0.5), low(a))),

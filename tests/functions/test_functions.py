@@ -114,6 +114,8 @@ def _norm(number: Any, x: Any) -> Any:
     return sum(((p - number(c)) ** 2 for p, c in zip(x, C, strict=True)), number(0))
 
 
+WEIGHTS, COUNTS = [1.0, 0.5, 0, 3, 2, 1, 4], [0.0, 1, 2, 5, 0, 1.5, 3]
+
 CASES: dict[str, Case] = {
     "LeastSquares": Case(lambda a: tb.LeastSquares(a(A), a(B)), squares(A, B), tight=True),
     "LeastSquares wide": Case(
@@ -168,6 +170,14 @@ CASES: dict[str, Case] = {
         lambda a: tb.Multinomial(sp.csr_array(a(A[:, :1])), LABELS), dense=False
     ),
     "Multinomial no rows": Case(lambda a: tb.Multinomial(a(A[:0, :1]), [], classes=N)),
+    "Logistic weights": Case(lambda a: tb.Logistic(a(A), a(Y), weights=a(WEIGHTS))),
+    "Poisson": Case(lambda a: tb.Poisson(a(A / 64), a(COUNTS))),
+    "Poisson weights": Case(
+        lambda a: tb.Poisson(a(A / 64), a(COUNTS), mean=False, weights=a(WEIGHTS))
+    ),
+    "Poisson sparse": Case(lambda a: tb.Poisson(sp.csr_array(a(A / 64)), a(COUNTS)), dense=False),
+    "Poisson no rows": Case(lambda a: tb.Poisson(a(A[:0]), a(B[:0]))),
+    "Poisson sum": Case(lambda a: 2 * tb.Poisson(a(A / 64), a(COUNTS)) + tb.Linear(a(C))),
     "Quadratic": Case(lambda a: tb.Quadratic(a(Q), a(C), 3.0), _quadratic, tight=True),
     "Quadratic without c": Case(lambda a: tb.Quadratic(a(Q)), tight=True),
     "Quadratic sparse": Case(

@@ -48,7 +48,7 @@ def draw(loss: str, rng: np.random.Generator):
 
 @pytest.mark.parametrize("mean", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("loss", ["LeastSquares", "Logistic", "Huber", "Multinomial"])
+@pytest.mark.parametrize("loss", ["LeastSquares", "Logistic", "Poisson", "Huber", "Multinomial"])
 def test_weight_k_is_the_row_k_times_and_weight_0_no_row(loss, kind, mean):
     rng = np.random.default_rng(1)
     for _ in range(40):
@@ -68,7 +68,7 @@ def test_weight_k_is_the_row_k_times_and_weight_0_no_row(loss, kind, mean):
 
 
 @pytest.mark.parametrize("kind", KINDS[:3])
-@pytest.mark.parametrize("loss", ["LeastSquares", "Logistic"])
+@pytest.mark.parametrize("loss", ["LeastSquares", "Logistic", "Poisson"])
 def test_solutions_are_those_of_repeated_rows(loss, kind):
     rng = np.random.default_rng(2)
     for _ in range(12):
@@ -151,7 +151,7 @@ def test_new_numbers_in_weights_are_noticed():
         ("heavy", "weights must be an array of numbers"),
     ],
 )
-@pytest.mark.parametrize("loss", ["LeastSquares", "Logistic", "Huber", "Multinomial"])
+@pytest.mark.parametrize("loss", ["LeastSquares", "Logistic", "Poisson", "Huber", "Multinomial"])
 def test_wrong_weights_get_a_sentence(loss, weights, sentence):
     with pytest.raises((ValueError, TypeError), match=f"{loss}: {sentence}"):
         getattr(tb, loss)(np.eye(3), np.ones(3), weights=weights)

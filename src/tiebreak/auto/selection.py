@@ -22,6 +22,7 @@ from tiebreak.functions.elementary import Quadratic
 from tiebreak.functions.huber import Huber
 from tiebreak.functions.losses import LeastSquares, Logistic
 from tiebreak.functions.multinomial import Multinomial
+from tiebreak.functions.poisson import Poisson
 from tiebreak.functions.sums import matrices_of, summands
 from tiebreak.linalg import arrays, deadline
 from tiebreak.linalg.matrices import DENSE_LIMIT, FLOAT64_COPY_LIMIT, Matrix
@@ -96,6 +97,7 @@ def _sizes(problem: Problem) -> str:
         Logistic: "logistic loss",
         Huber: "Huber loss",
         Multinomial: "multinomial loss",
+        Poisson: "Poisson loss",
         Quadratic: "quadratic",
     }
     g = problem.smooth_parts[1]

@@ -32,7 +32,7 @@ class LossesAndSlopes(NamedTuple):
 
 
 class LinearLoss(SmoothFunction):
-    """scale * phi(A x) with phi a sum over rows: what LeastSquares and Logistic share.
+    """scale * phi(A x) with phi a sum over rows: what LeastSquares, Logistic and Poisson share.
 
     A subclass gives the three attributes below and
 

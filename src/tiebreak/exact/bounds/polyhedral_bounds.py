@@ -10,7 +10,7 @@ s = r - G'lambda - E'nu, with lambda >= 0 and lambda_i > 0 only where G_i p = h_
 
     g(p) - g(y)   and   <grad g(p) - grad g(y), p - y>  >=  kappa |C (p - y)|²,
 
-kappa = 1 for squares; for logistic losses no second derivative falls or rises by more than a factor
+kappa = 1 for squares; for other losses no second derivative falls or rises by more than a factor
 e^(largest change of a margin), for |phi'''| <= phi''. By Cauchy and Schwarz the slopes at p and y
 differ in entry j by at most (length of column j of C) sqrt(delta/kappa).
 

@@ -8,12 +8,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tiebreak.functions.base import SmoothFunction
+from tiebreak.functions.base import Function, SmoothFunction
 from tiebreak.functions.elementary import Flat, Linear, Quadratic, SquaredNorm
 from tiebreak.functions.huber import Huber
 from tiebreak.functions.linear_loss import LinearLoss
 from tiebreak.functions.losses import LeastSquares, Logistic
 from tiebreak.functions.multinomial import Multinomial
+from tiebreak.functions.poisson import Poisson
 from tiebreak.functions.sums import summands
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import host, norm
@@ -26,7 +27,11 @@ from tiebreak.sets.domains import Domain, Halfspace, Space
 from tiebreak.sets.monotone import Monotone
 
 CONES = (Space, Box, Monotone, Halfspace)
-KNOWN = (LeastSquares, Logistic, Multinomial, Huber, Quadratic, Linear, SquaredNorm, Flat)
+KNOWN = (
+    *(LeastSquares, Logistic, Multinomial, Poisson, Huber),
+    *(Quadratic, Linear, SquaredNorm, Flat),
+)
+FALLING = (Logistic, Multinomial, Poisson)  # losses that may fall for ever
 
 
 class HostRows:
@@ -70,6 +75,10 @@ class HostRows:
             return RowProducts(self, product, np.zeros(len(product)))
         # 0 where there is nothing to add up.
         return RowProducts(self, product, (self.shape[1] + 4) * EPS * size)
+
+    def only(self, which: Host, sign: float = 1.0) -> HostRows:
+        """Some of the rows, each times a sign."""
+        return HostRows(sign * self.entries[np.flatnonzero(which)])
 
     def some(self, which: Host) -> Host:
         """Some of the rows, dense."""
@@ -163,15 +172,37 @@ class LinearTerm(NamedTuple):
         return LinearTerm(self.c + more, self.size + norm(more), is_exact) if c.any() else self
 
 
+class LossRows(NamedTuple):
+    """Losses that fall for ever where <m_i, d> > 0: weights_i log(1 + exp(-<m_i, x>)).
+
+    Or weights_i exp(-<m_i, x>), ``is_exponential``. A multinomial loss rises no faster than the sum
+    of its margins' own losses would, and it too falls for ever along a direction in which that sum
+    has slope 0, if a margin changes.
+    """
+
+    weights: Host
+    rows: HostRows
+    is_exponential: bool = False
+
+    @property
+    def slopes(self) -> Host:
+        """What <-m_i, d> > 0 counts in the slope far out."""
+        return np.full(len(self.weights), math.inf) if self.is_exponential else self.weights
+
+    def curvature(self, x: Host) -> Host:
+        """The second derivatives in the products <m_i, x>."""
+        margins = self.rows.entries @ x
+        if self.is_exponential:
+            return np.asarray(self.weights * np.exp(np.clip(-margins, -700.0, 300.0)))
+        return np.asarray(self.weights / (2.0 + 2.0 * np.cosh(np.clip(margins, -700.0, 700.0))))
+
+
 class RecessionLevel(NamedTuple):
     """What a level is made of, as far as directions go, and the directions of Z."""
 
     cone: RecessionCone
     fixed: list[HostRows]  # whose products with d must be 0
-    # The weights and the rows of logistic losses. A multinomial one rises no faster than the sum of
-    # its margins' own losses would, and it too falls for ever along a direction in which that sum
-    # has slope 0, if a margin changes.
-    losses: list[tuple[Host, HostRows]]
+    losses: list[LossRows]  # that fall, or grow, along their rows
     linear: LinearTerm
     hidden: float  # the least weight of logistic losses whose rows are not at hand, or inf
 
@@ -179,16 +210,15 @@ class RecessionLevel(NamedTuple):
     def of(cls, h: SmoothFunction, cone: RecessionCone) -> RecessionLevel | None:
         """h in parts; None where it is not known what it is made of."""
         fixed: list[HostRows] = []
-        losses: list[tuple[Host, HostRows]] = []
+        losses: list[LossRows] = []
         linear, hidden = LinearTerm(np.zeros(len(cone.low))), math.inf
         for weight, part in summands(h.bare):
-            if isinstance(part, Logistic | Multinomial):
-                rows = _margin_rows(part)
-                if rows is not None:
-                    losses.append((weight * rows.weights, rows.rows))
-                else:
-                    weights = row_weights(part)
-                    hidden = min(hidden, weight * float(np.min(weights[weights > 0.0])))
+            if isinstance(part, FALLING) and (found := _loss_rows(weight, part)) is not None:
+                fixed += found[0]
+                losses += found[1]
+            elif isinstance(part, Logistic | Multinomial):
+                weights = row_weights(part)
+                hidden = min(hidden, weight * float(np.min(weights[weights > 0.0])))
             # Huber losses too: less than they allow, for a level may fall faster than they rise.
             elif isinstance(part, LeastSquares | Huber | Quadratic) and _is_at_hand(part.matrix):
                 fixed.append(HostRows.of(part.matrix))
@@ -201,7 +231,7 @@ class RecessionLevel(NamedTuple):
     @property
     def all_rows(self) -> list[HostRows]:
         """The rows of all squares and losses."""
-        return [*self.fixed, *(rows for _, rows in self.losses)]
+        return [*self.fixed, *(loss.rows for loss in self.losses)]
 
     @property
     def side(self) -> int:
@@ -221,8 +251,8 @@ class RecessionLevel(NamedTuple):
             least, most = rows.column_range()
             is_empty = (least == most) & (most == 0.0)
             up, down = up & is_empty, down & is_empty
-        for _, rows in self.losses:
-            least, most = rows.column_range()
+        for loss in self.losses:
+            least, most = loss.rows.column_range()
             up, down = up & (least >= 0.0), down & (most <= 0.0)
             moves |= (least < most) | (least != 0.0)
         up, down = up & moves & (c <= 0.0), down & moves & (c >= 0.0)
@@ -243,29 +273,34 @@ class RecessionLevel(NamedTuple):
         return above._replace(fixed=[*shared, *above.fixed])
 
 
-class _MarginRows(NamedTuple):
-    """Rows whose products with x are the margins of a loss, and what each of them counts."""
-
-    weights: Host
-    rows: HostRows
-
-
-def _margin_rows(part: Logistic | Multinomial) -> _MarginRows | None:
-    """Those of a loss whose matrix is at hand."""
-    weights = row_weights(part)
-    if isinstance(part, Logistic):
-        is_small = _is_at_hand(part.matrix)
-        return _MarginRows(weights, HostRows.of(part.matrix, host(part.y))) if is_small else None
-    block, count = part.matrix.block, 2 * (part.classes - 1)
-    if not (_is_at_hand(block) and count * block.size <= DENSE_LIMIT):
+def _loss_rows(weight: float, part: LinearLoss) -> tuple[list[HostRows], list[LossRows]] | None:
+    """Rows whose products with d must be 0, and losses that fall; None: they are not at hand."""
+    weights = weight * row_weights(part)
+    if isinstance(part, Multinomial):
+        block, count = part.matrix.block, 2 * (part.classes - 1)
+        if not (_is_at_hand(block) and count * block.size <= DENSE_LIMIT):
+            return None
+        entries, examples = part.margin_rows()
+        return [], [LossRows(weights[examples], HostRows(entries))]
+    if not _is_at_hand(part.matrix):
         return None
-    entries, examples = part.margin_rows()
-    return _MarginRows(weights[examples], HostRows(entries))
+    if isinstance(part, Logistic):
+        return [], [LossRows(weights, HostRows.of(part.matrix, host(part.y)))]
+    has_count, rows = host(part.target) > 0.0, HostRows.of(part.matrix)
+    fixed = [rows.only(has_count)] if has_count.any() else []
+    if has_count.all():
+        return fixed, []
+    return fixed, [LossRows(weights[~has_count], rows.only(~has_count, -1.0), True)]
 
 
 def _is_at_hand(matrix: Matrix) -> bool:
     """Are the entries in memory, and not too many?"""
     return (matrix.is_explicit or matrix.is_sparse) and matrix.size <= DENSE_LIMIT
+
+
+def is_known(h: Function) -> bool:
+    """Is it one of those whose falls are known here?  Of counts that are not at hand none is."""
+    return isinstance(h, KNOWN) and not (isinstance(h, Poisson) and not _is_at_hand(h.matrix))
 
 
 def row_weights(loss: LinearLoss) -> Host:
