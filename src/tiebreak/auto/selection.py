@@ -19,7 +19,9 @@ from tiebreak.auto.portfolio import STEP, Portfolio
 from tiebreak.exact.method import Exact
 from tiebreak.functions.base import Function
 from tiebreak.functions.elementary import Quadratic
+from tiebreak.functions.huber import Huber
 from tiebreak.functions.losses import LeastSquares, Logistic
+from tiebreak.functions.multinomial import Multinomial
 from tiebreak.functions.poisson import Poisson
 from tiebreak.functions.sums import matrices_of, summands
 from tiebreak.linalg import arrays, deadline
@@ -93,6 +95,8 @@ def _sizes(problem: Problem) -> str:
     names = {
         LeastSquares: "least squares",
         Logistic: "logistic loss",
+        Huber: "Huber loss",
+        Multinomial: "multinomial loss",
         Poisson: "Poisson loss",
         Quadratic: "quadratic",
     }

@@ -126,7 +126,7 @@ class LinearLoss(SmoothFunction):
         self.weights = w
         return target
 
-    def _weighted(self, values: Array, rows: slice | None = None) -> Array:
+    def _weighted(self, values: Array, rows: Any = None) -> Array:
         """One number per row, of some rows or of all, times the weights."""
         if self.weights is None:
             return values
@@ -142,7 +142,7 @@ class LinearLoss(SmoothFunction):
     def _weight_sizes(self) -> tuple[float, float, float]:
         """The sum, the norm and the largest of the weights."""
         if self.weights is None:
-            rows = self.matrix.shape[0]
+            rows = self.target.shape[0]
             return float(rows), math.sqrt(rows), 1.0
         found = np.asarray(arrays.to_numpy(self.weights), dtype=np.float64)
         return float(np.sum(found)), arrays.norm(found), float(np.max(found))
@@ -317,10 +317,17 @@ class LinearLoss(SmoothFunction):
         return self.curvature * self.scale * max(float(top), 0.0)
 
     @property
+    def _spectral_matrix(self) -> Matrix:
+        """A matrix with the largest singular value of A, which may be a smaller one."""
+        return self.matrix
+
+    @property
     def known_lipschitz(self) -> float:
         if "lipschitz" in vars(self):
             return self.lipschitz
-        rough = self.curvature * self.scale * self._weight_sizes[2] * self.matrix.frobenius**2
+        rough = (
+            self.curvature * self.scale * self._weight_sizes[2] * self._spectral_matrix.frobenius**2
+        )
         if self.matrix.is_lanczos_cheap:
             return deadline.unless_too_long(lambda: self.lipschitz, rough)
         return rough
@@ -335,22 +342,23 @@ class LinearLoss(SmoothFunction):
         """A bound on the largest singular value of A itself."""
         if self.weights is None:
             return self._spectral
-        return float(self.matrix.frobenius)
+        return float(self._spectral_matrix.frobenius)
 
     @property
     def _matrix_with_weights(self) -> Matrix:
         """B with B'B = A'WA."""
         if self.weights is None:
-            return self.matrix
+            return self._spectral_matrix
         roots = np.sqrt(np.asarray(arrays.to_numpy(self.weights), dtype=np.float64))
-        return with_scaled_rows(self.matrix, arrays.like(roots, self.prototype))
+        return with_scaled_rows(self._spectral_matrix, arrays.like(roots, self.prototype))
 
     @property
     def _has_eigenvalues(self) -> bool:
         """Are the entries of A there, and one side small enough for ``_eigenvalues``?"""
-        rows, n = self.matrix.shape
-        is_there = self.matrix.is_explicit or self.matrix.is_sparse
-        is_cheap = rows <= n and rows <= FEW_ROWS and rows * self.matrix.size <= FEW_PRODUCTS
+        matrix = self._spectral_matrix
+        rows, n = matrix.shape
+        is_there = matrix.is_explicit or matrix.is_sparse
+        is_cheap = rows <= n and rows <= FEW_ROWS and rows * matrix.size <= FEW_PRODUCTS
         return is_there and (min(rows, n) <= SMALL or is_cheap)
 
     @cached_property
@@ -367,4 +375,4 @@ class LinearLoss(SmoothFunction):
             return np.linalg.eigvalsh(column_gram(matrix))
         A = on_host(matrix)
         product: Any = A @ A.T
-        return np.linalg.eigvalsh(product.toarray() if self.matrix.is_sparse else product)
+        return np.linalg.eigvalsh(product.toarray() if matrix.is_sparse else product)

@@ -33,13 +33,15 @@ class FarOut(NamedTuple):
 
         <slope, d> + sum of weights_i max(-<margins_i, d>, 0),
 
-    which it never reaches unless all <margins_i, d> are 0. A weight may be infinite.
+    which it never reaches unless all <margins_i, d> are 0. A weight may be infinite. With ``least``
+    it may tend to less than that, but to no less than the same with these weights.
     """
 
     fixed: Host
     margins: Host
     weights: Host
     slope: Host
+    least: Host | None = None
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,9 @@ class LossPart(Part):
 
     weights: Host  # of the rows, positive
     is_quadratic: ClassVar[bool] = False
+    spread: ClassVar[float] = (
+        1.0  # where margins change by s, the second derivative by e^(spread s)
+    )
 
     # -- a subclass gives these, for all margins
 

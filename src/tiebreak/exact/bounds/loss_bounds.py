@@ -119,8 +119,9 @@ def nearby_minimisers(h: Parts, x: Host, slope: Host, error: float) -> NearbyMin
         return None
     more = (1.0 + doubt) * SAFE
     decrement = (float(found.dual(slope[:, None])[0]) + error / found.least) * more
-    margins = (part.rows for part in h.losses)
-    rho = max((float(np.max(found.dual(m.T), initial=0.0)) * more for m in margins), default=0.0)
+    margins = ((part.spread, part.rows) for part in h.losses)
+    sizes = (spread * float(np.max(found.dual(m.T), initial=0.0)) * more for spread, m in margins)
+    rho = max(sizes, default=0.0)
     if not rho * decrement < 0.5:
         return None
     far = rho * decrement

@@ -203,8 +203,9 @@ class AroundPoint:
         self.columns = np.sqrt(squares) + UNDERFLOW_ROOT  # squares that underflow count as well
         self.slope_ratio = largest_slope_ratio(g, at, point.off)
         self.c = g.c
-        self.margin_rows = max((longest_row(part.rows) for part in g.losses), default=0.0)
-        self.margins = max((float(np.max(np.abs(p.rows @ at))) for p in g.losses), default=0.0)
+        self.margin_rows = max((p.spread * longest_row(p.rows) for p in g.losses), default=0.0)
+        sizes = (p.spread * float(np.max(np.abs(p.rows @ at))) for p in g.losses)
+        self.margins = max(sizes, default=0.0)
         rest, rounding, _ = self._balanced(self.s, np.zeros(len(Z.rows), dtype=bool))
         self.residual = (norm(rest) + self.s_error + self.unit * rounding) * SAFE
         self._far = 0.0  # the distance for the last R

@@ -10,8 +10,10 @@ import numpy as np
 
 from tiebreak.functions.base import Function, SmoothFunction
 from tiebreak.functions.elementary import Flat, Linear, Quadratic, SquaredNorm
+from tiebreak.functions.huber import Huber
 from tiebreak.functions.linear_loss import LinearLoss
 from tiebreak.functions.losses import LeastSquares, Logistic
+from tiebreak.functions.multinomial import Multinomial
 from tiebreak.functions.poisson import Poisson
 from tiebreak.functions.sums import summands
 from tiebreak.linalg.arrays import Host
@@ -25,7 +27,11 @@ from tiebreak.sets.domains import Domain, Halfspace, Space
 from tiebreak.sets.monotone import Monotone
 
 CONES = (Space, Box, Monotone, Halfspace)
-KNOWN = (LeastSquares, Logistic, Poisson, Quadratic, Linear, SquaredNorm, Flat)
+KNOWN = (
+    *(LeastSquares, Logistic, Multinomial, Poisson, Huber),
+    *(Quadratic, Linear, SquaredNorm, Flat),
+)
+FALLING = (Logistic, Multinomial, Poisson)  # losses that may fall for ever
 
 
 class HostRows:
@@ -169,7 +175,9 @@ class LinearTerm(NamedTuple):
 class LossRows(NamedTuple):
     """Losses that fall for ever where <m_i, d> > 0: weights_i log(1 + exp(-<m_i, x>)).
 
-    Or weights_i exp(-<m_i, x>), ``is_exponential``.
+    Or weights_i exp(-<m_i, x>), ``is_exponential``. A multinomial loss rises no faster than the sum
+    of its margins' own losses would, and it too falls for ever along a direction in which that sum
+    has slope 0, if a margin changes.
     """
 
     weights: Host
@@ -205,20 +213,14 @@ class RecessionLevel(NamedTuple):
         losses: list[LossRows] = []
         linear, hidden = LinearTerm(np.zeros(len(cone.low))), math.inf
         for weight, part in summands(h.bare):
-            if isinstance(part, Logistic) and _is_at_hand(part.matrix):
-                rows = HostRows.of(part.matrix, host(part.y))
-                losses.append(LossRows(weight * row_weights(part), rows))
-            elif isinstance(part, Logistic):
+            if isinstance(part, FALLING) and (found := _loss_rows(weight, part)) is not None:
+                fixed += found[0]
+                losses += found[1]
+            elif isinstance(part, Logistic | Multinomial):
                 weights = row_weights(part)
                 hidden = min(hidden, weight * float(np.min(weights[weights > 0.0])))
-            elif isinstance(part, Poisson) and _is_at_hand(part.matrix):
-                has_count, rows = host(part.y) > 0.0, HostRows.of(part.matrix)
-                if has_count.any():
-                    fixed.append(rows.only(has_count))
-                if not has_count.all():
-                    weights = weight * row_weights(part)[~has_count]
-                    losses.append(LossRows(weights, rows.only(~has_count, -1.0), True))
-            elif isinstance(part, LeastSquares | Quadratic) and _is_at_hand(part.matrix):
+            # Huber losses too: less than they allow, for a level may fall faster than they rise.
+            elif isinstance(part, LeastSquares | Huber | Quadratic) and _is_at_hand(part.matrix):
                 fixed.append(HostRows.of(part.matrix))
             elif isinstance(part, SquaredNorm):
                 fixed.append(_penalised(part, len(cone.low)))
@@ -281,6 +283,26 @@ def _penalised(h: SquaredNorm, n: int) -> HostRows:
     return HostRows(eye_array(n, format="csr")[np.flatnonzero(weights > 0.0)])
 
 
+def _loss_rows(weight: float, part: LinearLoss) -> tuple[list[HostRows], list[LossRows]] | None:
+    """Rows whose products with d must be 0, and losses that fall; None: they are not at hand."""
+    weights = weight * row_weights(part)
+    if isinstance(part, Multinomial):
+        block, count = part.matrix.block, 2 * (part.classes - 1)
+        if not (_is_at_hand(block) and count * block.size <= DENSE_LIMIT):
+            return None
+        entries, examples = part.margin_rows()
+        return [], [LossRows(weights[examples], HostRows(entries))]
+    if not _is_at_hand(part.matrix):
+        return None
+    if isinstance(part, Logistic):
+        return [], [LossRows(weights, HostRows.of(part.matrix, host(part.y)))]
+    has_count, rows = host(part.target) > 0.0, HostRows.of(part.matrix)
+    fixed = [rows.only(has_count)] if has_count.any() else []
+    if has_count.all():
+        return fixed, []
+    return fixed, [LossRows(weights[~has_count], rows.only(~has_count, -1.0), True)]
+
+
 def _is_at_hand(matrix: Matrix) -> bool:
     """Are the entries in memory, and not too many?"""
     return (matrix.is_explicit or matrix.is_sparse) and matrix.size <= DENSE_LIMIT
@@ -294,7 +316,7 @@ def is_known(h: Function) -> bool:
 def row_weights(loss: LinearLoss) -> Host:
     """What each row of a loss counts, its scale included; 0 for rows of zeros."""
     if loss.weights is None:
-        return np.full(loss.matrix.shape[0], loss.scale)
+        return np.full(loss.target.shape[0], loss.scale)
     return np.asarray(loss.scale * host(loss.weights))
 
 
