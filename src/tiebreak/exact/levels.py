@@ -17,10 +17,17 @@ from tiebreak.exact.active_set import PolyhedronSlice, can_be_strict
 from tiebreak.exact.ball import BallSlice
 from tiebreak.exact.basis_pursuit import BasisPursuit, sparsest
 from tiebreak.exact.constants import INDEPENDENT, TOUCHING
-from tiebreak.exact.linear_programs import Recession, linear_recession, logistic_recession
+from tiebreak.exact.linear_programs import (
+    NO_ZERO,
+    Recession,
+    linear_recession,
+    logistic_recession,
+)
 from tiebreak.exact.newton import SetSlice, minimise, refine
+from tiebreak.exact.outliers import NOT_L1, NOT_ON_BALL, shared_rows
 from tiebreak.exact.polyhedra import Polyhedron, polyhedron
 from tiebreak.exact.scaled_problem import ScaledProblem
+from tiebreak.functions.huber_part import HuberPart
 from tiebreak.functions.loss_parts import LossPart
 from tiebreak.functions.parts import Parts
 from tiebreak.functions.quadratic_parts import LeastSquaresPart, LinearPart
@@ -83,8 +90,10 @@ def no_lower_minimum(p: ScaledProblem) -> Recession:
     if p.is_bounded or p.g.only(LeastSquaresPart):
         return Recession(None)
     Z, g = p.polyhedron(), p.g
-    curved = [part.rows for part in g.parts if not isinstance(part, LossPart | LinearPart)]
+    smooth = LossPart | LinearPart | HuberPart
+    curved = [part.rows for part in g.parts if not isinstance(part, smooth)]
     losses = [part.far_out(bool(g.c.any())) for part in g.losses]
+    losses += [part.far_out() for part in g.huber]
     fixed = [*curved, *(loss.fixed for loss in losses)]
     N = null_basis(np.vstack([*fixed, Z.equal]), p.epsilon)
     slopes = [g.c, *(loss.slope for loss in losses)]
@@ -107,6 +116,11 @@ def no_lower_minimum(p: ScaledProblem) -> Recession:
         found = Recession(None, perhaps.is_certain and perhaps.direction is None)
     if found.direction is None:
         return Recession(None, found.is_certain and is_clear)
+    if g.huber and c.any():  # whose slope far out is reached: where that is 0 there is a minimiser
+        v = found.direction / norm(found.direction)
+        far = float(c @ v + weights @ np.maximum(-(margins @ v), 0.0))
+        if not far < -NO_ZERO * (norm(c) + norm(weights)):
+            return Recession(None, False)
     return Recession(_unit(p.units * (N @ found.direction)))
 
 
@@ -133,6 +147,9 @@ def _on_ball(p: ScaledProblem, x0: Host, ball: Ball, doubtful: bool) -> ExactSol
         pressing, mu = (np.eye(p.n), mu) if is_bound else (N[:, :0].T, 0.0)
         doubt = _doubt(p, g, x, settled, whole, pressing, mu)
         residual = _residual(g, whole, x, x0, basis)
+        none = Polyhedron(N[:, :0].T, np.zeros(0), N[:, :0].T)
+        if shared_rows(g, p.rows, none, pressing, x, p.epsilon).rows is not p.rows:
+            doubt = doubt or NOT_ON_BALL
     across = (x - center) - N @ (N.T @ (x - center))
     part = norm(across) / ball.radius
     room = math.sqrt(max(1.0 - part, 0.0)) * math.sqrt(1.0 + part)  # relative to the radius
@@ -187,19 +204,22 @@ def _on_polyhedron(p: ScaledProblem, x0: Host, Z: Polyhedron, doubtful: bool) ->
     weights, _ = whole.balance(slope.vector, u)
     doubt = _doubt(p, g, u, settled, whole, np.vstack([whole.rows[weights > 0.0], Z.equal]))
     # 2. The set of its solutions.
-    equations, rank = np.vstack([rows, Z.equal]), p.rank
-    if paired and rank.is_plain:
+    presses = weights > max(TOUCHING * slope.size, INDEPENDENT * float(np.max(weights, initial=0)))
+    pressing = whole.rows[presses]
+    shared = shared_rows(g, rows, Z, pressing, u, p.epsilon)
+    is_whole, doubt = shared.rows is rows, doubt or shared.doubt
+    equations, rank = np.vstack([shared.rows, Z.equal]), p.rank
+    if paired and rank.is_plain and is_whole:
         rank = rank.of_pairs()
-    elif paired or len(Z.equal):
+    elif paired or len(Z.equal) or not is_whole:
         rank = decide_rank(equations, p.epsilon)
     N = null_basis(equations, p.epsilon, doubtful, rank)
     held = None if p.is_rescaled else rank.basis[:, : equations.shape[1] - N.shape[1]].T
-    slice_of_Z = PolyhedronSlice(Z.rows, Z.offset, N, held, paired)
-    presses = weights > max(TOUCHING * slope.size, INDEPENDENT * float(np.max(weights, initial=0)))
-    pressing = whole.rows[presses]
-    faces, dimension = _solution_set(p, Z, slice_of_Z, equations, pressing, u, doubtful)
+    slice_of_Z = PolyhedronSlice(shared.Z.rows, shared.Z.offset, N, held, paired)
+    faces, dimension = _solution_set(p, shared.Z, slice_of_Z, equations, pressing, u, doubtful)
     # 3. The upper level.
     if p.is_l1:
+        doubt = doubt if is_whole else doubt or NOT_L1
         answer = _sparsest(p, Z, u, residual, dimension, doubtful, rank)
         return answer._replace(doubt=doubt or answer.doubt)
     answer = _upper(p, f, faces, u, residual, dimension)
@@ -208,7 +228,7 @@ def _on_polyhedron(p: ScaledProblem, x0: Host, Z: Polyhedron, doubtful: bool) ->
         answer = answer._replace(normal=normal)
     answer = answer._replace(x=Z.point(answer.x), doubt=doubt or answer.doubt)
     if Z.lift is None:
-        return answer._replace(rank=p.equations_in_x(rank, Z))
+        return answer._replace(rank=p.equations_in_x(rank, Z) if is_whole else None)
     direction = None if answer.direction is None else Z.lift @ answer.direction
     return answer._replace(normal=0.5 * Z.lift @ answer.normal, direction=direction)
 

@@ -107,12 +107,16 @@ class NearbyMinimisers(NamedTuple):
 def nearby_minimisers(h: Parts, x: Host, slope: Host, error: float) -> NearbyMinimisers | None:
     """What is known of the minimisers of h, from its slope at x and a bound on the error of that.
 
-    None where nothing is: x is too far away, or the rank not sure, or there is no minimiser.
+    None where nothing is: x is too far away, or the rank not sure, or there is no minimiser. Huber
+    losses are squares, and linear functions of rows that the others span, as far as no row passes
+    its kink.
     """
+    h, kinks = h.between_kinks(x)
     rows = tuple(part.rows for part in h.parts if not isinstance(part, LinearPart))
     R = h.curvature(x)
     found = span(R, *rows)
-    if found is None or not _contains(found, rows, h.c):  # then g falls without end, or nearly so
+    # Otherwise g falls without end, or nearly so; or outliers alone see some direction.
+    if found is None or not _contains(found, rows, h.c, *kinks.outliers):
         return None
     doubt = curvature_error(h, x, R, found.least)
     if not doubt <= MAX_CURVATURE_ERROR:
@@ -126,6 +130,8 @@ def nearby_minimisers(h: Parts, x: Host, slope: Host, error: float) -> NearbyMin
         return None
     far = rho * decrement
     change = decrement * (1.0 if far < 1e-9 else -math.log1p(-far) / far) * (1.0 + 1e-9)
+    if not np.all(found.dual(kinks.rows.T) * change * more < kinks.room):
+        return None
     return NearbyMinimisers(
         gap=decrement * change * SAFE,
         change=change * more,
