@@ -15,15 +15,6 @@ from tiebreak.linalg.host import norm
 from tiebreak.linalg.spectra import EPS, GAP
 
 
-def curvature_kept(change: float) -> float:
-    """The least share of phi''(t) that is left where t has changed by so much, phi a `LossPart`.
-
-    Its third derivative is at most its second one, which changes by e^change at most: 1/share
-    bounds it from above.
-    """
-    return math.exp(-change)
-
-
 def is_convex(h: Parts) -> bool:
     """Is it proved? Of a form that as many eigenvalues are positive as its rank has."""
     for part in h.parts:

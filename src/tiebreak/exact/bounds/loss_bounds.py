@@ -5,8 +5,9 @@ its second derivative at x, T the space that its rows span, and for v in T |v|_H
 
     lambda = max <grad g(x), v>/|v|_H    (Newton's decrement)    and    rho = max |<m_i, v>|/|v|_H.
 
-The third derivative of phi is at most its second one (Bach 2010), so that along a v with
-|<m_i, v>| <= s the second derivative of g falls by no more than e^-s. With s <= rho |v|_H
+The third derivative of phi is at most its second one (Bach 2010; or `concordance` times that, which
+counts in rho), so that along a v with |<m_i, v>| <= s the second derivative of g falls by no more
+than e^-s. With s <= rho |v|_H
 
     <grad g(x + v), v>/|v|_H  >=  -lambda + (1 - exp(-rho |v|_H))/rho,
 
@@ -119,12 +120,14 @@ def nearby_minimisers(h: Parts, x: Host, slope: Host, error: float) -> NearbyMin
         return None
     more = (1.0 + doubt) * SAFE
     decrement = (float(found.dual(slope[:, None])[0]) + error / found.least) * more
-    margins = (part.rows for part in h.losses)
-    rho = max((float(np.max(found.dual(m.T), initial=0.0)) * more for m in margins), default=0.0)
+    seen = [float(np.max(found.dual(p.rows.T), initial=0.0)) * more for p in h.losses]
+    rho = max((p.concordance * s for p, s in zip(h.losses, seen, strict=True)), default=0.0)
     if not rho * decrement < 0.5:
         return None
     far = rho * decrement
     change = decrement * (1.0 if far < 1e-9 else -math.log1p(-far) / far) * (1.0 + 1e-9)
+    if any(not s * change * SAFE < p.room(x) for p, s in zip(h.losses, seen, strict=True)):
+        return None
     return NearbyMinimisers(
         gap=decrement * change * SAFE,
         change=change * more,

@@ -44,7 +44,6 @@ import numpy as np
 from tiebreak.exact.bounds.curvature_bounds import (
     combined,
     curvature_diagonal,
-    curvature_kept,
     is_convex,
     largest_curvature,
     largest_slope_ratio,
@@ -267,7 +266,9 @@ class AroundPoint:
         change = change * SAFE + (self.unit * (1.0 + self.margins) if self.margin_rows else 0.0)
         if not (math.isfinite(delta) and change < 50.0):
             return TOO_FAR
-        kappa = curvature_kept(change)
+        kappa = min((p.curvature_kept(self.point.at, change) for p in self.g.losses), default=1.0)
+        if not kappa > 0.0:
+            return TOO_FAR
         moved = math.sqrt(delta / kappa) * SAFE
         forced = forced_constraints(
             self.domain, self.s, (self.columns * moved + self.s_error + self.residual) * SAFE
