@@ -116,6 +116,12 @@ class LossPart(Part):
         """What must not drown in rounding errors for the losses to decide anything."""
         return self.terms(margins)
 
+    def margins_per_curvature(self, x: Host) -> float:
+        """|<a_i, d>| <= this times |R d|, R'R the second derivative at x, for all i and d."""
+        bends = self.weight * self.weights * self.second(self.rows @ x)
+        least = float(np.min(bends, initial=math.inf))
+        return 1.0 / math.sqrt(least) if least > 0.0 else math.inf
+
     def dual(self, x: Host) -> Host:
         return np.asarray(self.weight * self.weights * self.first(self.sliced.times(x)))
 

@@ -209,10 +209,7 @@ class Parts:
 
 
 def decompose(owner: str, level: str, h: Function, n: int) -> Parts:
-    """The parts of ``h``, a function of n variables; a Refusal if they are not all known.
-
-    Losses that are no squares are for the lower level alone.
-    """
+    """The parts of ``h``, a function of n variables; a Refusal if they are not all known."""
     parts: list[Part] = []
     for weight, part in summands(h.bare):
         rows = n if part.matrix is None else max(part.matrix.shape[0], n)
@@ -224,7 +221,7 @@ def decompose(owner: str, level: str, h: Function, n: int) -> Parts:
             raise Refusal(owner, level, needed, f"an operator of {part.matrix.shape[0]} x {n}")
         if isinstance(part, LeastSquares):
             parts.append(LeastSquaresPart(weight * part.scale, part.matrix.dense(), host(part.b)))
-        elif isinstance(part, LinearLoss) and level == "lower" and is_known(part):
+        elif isinstance(part, LinearLoss) and is_known(part):
             parts.append(loss_part(weight, part))
         elif isinstance(part, SquaredNorm):
             center = np.zeros(n) if part.center is None else host(part.center)
@@ -235,7 +232,7 @@ def decompose(owner: str, level: str, h: Function, n: int) -> Parts:
         elif isinstance(part, Linear):
             parts.append(LinearPart(weight, host(part.c)[None]))
         elif not isinstance(part, Flat):
-            more = "Logistic, Poisson, " if level == "lower" else ""
-            needed = f"must be made of LeastSquares, {more}Quadratic, SquaredNorm and Linear"
+            known = "LeastSquares, Logistic, Poisson, Quadratic, SquaredNorm and Linear"
+            needed = f"must be made of {known}"
             raise Refusal(owner, level, needed, type(part).__name__)
     return Parts(n, tuple(part for part in parts if part.rows.any()))  # 0 gives a constant

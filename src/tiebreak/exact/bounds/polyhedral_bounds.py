@@ -43,9 +43,11 @@ import numpy as np
 
 from tiebreak.exact.bounds.curvature_bounds import (
     combined,
+    curvature_below,
     curvature_diagonal,
     is_convex,
     largest_curvature,
+    largest_fall,
     largest_slope_ratio,
     least_stretch,
     longest_row,
@@ -62,7 +64,7 @@ from tiebreak.exact.bounds.feasible_points import (
 from tiebreak.exact.constants import SAFE
 from tiebreak.exact.polyhedra import Polyhedron
 from tiebreak.functions.parts import Parts
-from tiebreak.functions.quadratic_parts import LeastSquaresPart, LinearPart
+from tiebreak.functions.quadratic_parts import LinearPart
 from tiebreak.linalg import deadline, spectra
 from tiebreak.linalg.arrays import TINY, Host, rounding_unit
 from tiebreak.linalg.host import norm
@@ -417,30 +419,28 @@ class AroundPoint:
         r = (norm(rest) + error + rounding_unit(EPS, *rows.shape, self.n) * size) * SAFE
         image, tilt = close.image / (norm(self.C) or 1.0), close.tilt / (norm(self.c) or 1.0)
         lost += (norm(y) * image + abs(nu) * tilt) * SAFE
-        if f.only(LeastSquaresPart, LinearPart):
-            F = f.curvature(at)
-        else:
-            x = np.eye(self.n) if Z.lift is None else Z.lift
-            F = math.sqrt(max(math.ldexp(sigma, -exponent), 0.0)) * x
-        lost += min(r * self._diameter(), self._unseen(F, C, r, image, multipliers, close.forced))
+        lift = np.eye(self.n) if Z.lift is None else Z.lift
+        strong = math.sqrt(math.ldexp(max(sigma, 0.0), -exponent)) * lift, 0.0
+        F, rho = curvature_below(f, at, self.point.off) or strong
+        unseen = self._unseen(F, rho, C, r, image, multipliers, close.forced)
+        lost += min(r * self._diameter(), unseen)
         return _ldexp(lost * SAFE, exponent) + TINY
 
     def _unseen(
-        self, F: Host, C: Host, r: float, image: float, multipliers: Host, forced: Host
+        self, F: Host, rho: float, C: Host, r: float, image: float, weights: Host, forced: Host
     ) -> float:
         """r |d| - ½|F d|² - the sum of lambda_i slack_i(z) is at most this."""
         Z, length = self.Z, norm(F)
-        top = float(np.max(multipliers, where=~forced, initial=0.0))
-        pressing = ~forced & (multipliers > math.sqrt(r) * math.sqrt(top))
+        top = float(np.max(weights, where=~forced, initial=0.0))
+        pressing = ~forced & (weights > math.sqrt(r) * math.sqrt(top))
         rows = np.vstack([F / (length or 1.0), C, Z.equal, Z.rows[forced | pressing]])
         if len(rows) < self.n:
             return math.inf
         tau = least_stretch(rows)
         m = r / tau * SAFE if tau > 0.0 else math.inf
-        if not m <= float(np.min(multipliers, where=pressing, initial=math.inf)):
+        if not m <= float(np.min(weights, where=pressing, initial=math.inf)):
             return math.inf
-        bent = m / length if length > 0.0 else 0.0
-        return 0.5 * bent * bent + m * image
+        return largest_fall(m / length if length > 0.0 else 0.0, rho) + m * image
 
     def _diameter(self) -> float:
         """That of Z, in its own variables."""
