@@ -234,10 +234,7 @@ class Parts:
 
 
 def decompose(owner: str, level: str, h: Function, n: int) -> Parts:
-    """The parts of ``h``, a function of n variables; a Refusal if they are not all known.
-
-    Losses that are no squares are for the lower level alone.
-    """
+    """The parts of ``h``, a function of n variables; a Refusal if they are not all known."""
     parts: list[Part] = []
     for weight, part in summands(h.bare):
         rows = n if part.matrix is None else max(part.matrix.shape[0], n)
@@ -249,7 +246,7 @@ def decompose(owner: str, level: str, h: Function, n: int) -> Parts:
             raise Refusal(owner, level, needed, f"an operator of {part.matrix.shape[0]} x {n}")
         if isinstance(part, LeastSquares):
             parts.append(LeastSquaresPart(weight * part.scale, part.matrix.dense(), host(part.b)))
-        elif level == "lower" and (loss := _loss(weight, part)) is not None:
+        elif (loss := _loss(level, weight, part)) is not None:
             parts.append(loss)
         elif isinstance(part, SquaredNorm):
             center = np.zeros(n) if part.center is None else host(part.center)
@@ -260,16 +257,17 @@ def decompose(owner: str, level: str, h: Function, n: int) -> Parts:
         elif isinstance(part, Linear):
             parts.append(LinearPart(weight, host(part.c)[None]))
         elif not isinstance(part, Flat):
-            more = "Huber, Logistic, Multinomial, Poisson, " if level == "lower" else ""
-            needed = f"must be made of LeastSquares, {more}Quadratic, SquaredNorm and Linear"
+            more = "Huber, " if level == "lower" else ""
+            known = "Logistic, Multinomial, Poisson, Quadratic, SquaredNorm and Linear"
+            needed = f"must be made of {more}LeastSquares, {known}"
             raise Refusal(owner, level, needed, type(part).__name__)
     return Parts(n, tuple(part for part in parts if part.rows.any()))  # 0 gives a constant
 
 
-def _loss(weight: float, loss: Function) -> Part | None:
+def _loss(level: str, weight: float, loss: Function) -> Part | None:
     """A loss that is no square, as a part; None: it is not known, or no loss."""
     if isinstance(loss, Multinomial):
         return multinomial_part(weight, loss)
-    if isinstance(loss, Huber):
+    if isinstance(loss, Huber) and level == "lower":
         return huber_part(weight, loss)
     return loss_part(weight, loss) if isinstance(loss, LinearLoss) and is_known(loss) else None

@@ -44,10 +44,11 @@ import numpy as np
 
 from tiebreak.exact.bounds.curvature_bounds import (
     combined,
+    curvature_below,
     curvature_diagonal,
-    curvature_kept,
     is_convex,
     largest_curvature,
+    largest_fall,
     largest_slope_ratio,
     least_stretch,
     longest_row,
@@ -72,7 +73,7 @@ from tiebreak.exact.bounds.reasons import (
 from tiebreak.exact.constants import SAFE
 from tiebreak.exact.polyhedra import Polyhedron
 from tiebreak.functions.parts import Parts
-from tiebreak.functions.quadratic_parts import LeastSquaresPart, LinearPart
+from tiebreak.functions.quadratic_parts import LinearPart
 from tiebreak.linalg import deadline, spectra
 from tiebreak.linalg.arrays import TINY, Host, rounding_unit
 from tiebreak.linalg.host import ldexp_or_inf, norm
@@ -196,9 +197,8 @@ class AroundPoint:
         self.c = g.c
         if len(self.outliers) and self.c.any():  # whose forces are none of curvature
             self.slope_ratio = math.inf
-        self.margin_rows = max((p.spread * longest_row(p.rows) for p in g.losses), default=0.0)
-        sizes = (p.spread * float(np.max(np.abs(p.rows @ at))) for p in g.losses)
-        self.margins = max(sizes, default=0.0)
+        self.margin_rows = max((longest_row(part.rows) for part in g.losses), default=0.0)
+        self.margins = max((float(np.max(np.abs(p.rows @ at))) for p in g.losses), default=0.0)
         rest, rounding, _ = self._balanced(self.s, np.zeros(len(Z.rows), dtype=bool))
         self.residual = (norm(rest) + self.s_error + self.unit * rounding) * SAFE
         self._far = 0.0  # the distance for the last R
@@ -262,7 +262,9 @@ class AroundPoint:
         is_near = change < 50.0 and R + self.point.off < self.kink
         if not (math.isfinite(delta) and is_near):
             return TOO_FAR
-        kappa = curvature_kept(change)
+        kappa = min((p.curvature_kept(self.point.at, change) for p in self.g.losses), default=1.0)
+        if not kappa > 0.0:
+            return TOO_FAR
         moved = math.sqrt(delta / kappa) * SAFE
         forced = forced_constraints(
             self.domain, self.s, (self.columns * moved + self.s_error + self.residual) * SAFE
@@ -415,30 +417,28 @@ class AroundPoint:
         r = (norm(rest) + error + rounding_unit(EPS, *rows.shape, self.n) * size) * SAFE
         image, tilt = close.image / (norm(self.C) or 1.0), close.tilt / (norm(self.c) or 1.0)
         lost += (norm(y) * image + abs(nu) * tilt) * SAFE
-        if f.only(LeastSquaresPart, LinearPart):
-            F = f.curvature(at)
-        else:
-            x = np.eye(self.n) if Z.lift is None else Z.lift
-            F = math.sqrt(max(math.ldexp(sigma, -exponent), 0.0)) * x
-        lost += min(r * self._diameter(), self._unseen(F, C, r, image, multipliers, close.forced))
+        lift = np.eye(self.n) if Z.lift is None else Z.lift
+        strong = math.sqrt(math.ldexp(max(sigma, 0.0), -exponent)) * lift, 0.0
+        F, rho = curvature_below(f, at, self.point.off) or strong
+        unseen = self._unseen(F, rho, C, r, image, multipliers, close.forced)
+        lost += min(r * self._diameter(), unseen)
         return ldexp_or_inf(lost * SAFE, exponent) + TINY
 
     def _unseen(
-        self, F: Host, C: Host, r: float, image: float, multipliers: Host, forced: Host
+        self, F: Host, rho: float, C: Host, r: float, image: float, weights: Host, forced: Host
     ) -> float:
         """r |d| - ½|F d|² - the sum of lambda_i slack_i(z) is at most this."""
         Z, length = self.Z, norm(F)
-        top = float(np.max(multipliers, where=~forced, initial=0.0))
-        pressing = ~forced & (multipliers > math.sqrt(r) * math.sqrt(top))
+        top = float(np.max(weights, where=~forced, initial=0.0))
+        pressing = ~forced & (weights > math.sqrt(r) * math.sqrt(top))
         rows = np.vstack([F / (length or 1.0), C, Z.equal, Z.rows[forced | pressing]])
         if len(rows) < self.n:
             return math.inf
         tau = least_stretch(rows)
         m = r / tau * SAFE if tau > 0.0 else math.inf
-        if not m <= float(np.min(multipliers, where=pressing, initial=math.inf)):
+        if not m <= float(np.min(weights, where=pressing, initial=math.inf)):
             return math.inf
-        bent = m / length if length > 0.0 else 0.0
-        return 0.5 * bent * bent + m * image
+        return largest_fall(m / length if length > 0.0 else 0.0, rho) + m * image
 
     def _diameter(self) -> float:
         """That of Z, in its own variables."""
