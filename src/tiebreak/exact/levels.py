@@ -17,10 +17,17 @@ from tiebreak.exact.active_set import PolyhedronSlice, can_be_strict
 from tiebreak.exact.ball import BallSlice
 from tiebreak.exact.basis_pursuit import BasisPursuit, sparsest
 from tiebreak.exact.constants import INDEPENDENT, TOUCHING
-from tiebreak.exact.linear_programs import Recession, linear_recession, logistic_recession
+from tiebreak.exact.linear_programs import (
+    NO_ZERO,
+    Recession,
+    linear_recession,
+    logistic_recession,
+)
 from tiebreak.exact.newton import SetSlice, minimise, refine
+from tiebreak.exact.outliers import NOT_L1, NOT_ON_BALL, shared_rows
 from tiebreak.exact.polyhedra import Polyhedron, polyhedron
 from tiebreak.exact.scaled_problem import ScaledProblem
+from tiebreak.functions.huber_part import HuberPart
 from tiebreak.functions.loss_parts import LossPart
 from tiebreak.functions.parts import Parts
 from tiebreak.functions.quadratic_parts import LeastSquaresPart, LinearPart
@@ -44,7 +51,7 @@ DROWNED = (
     "some rows or columns of g are so much larger than others that these are lost in rounding "
     "errors: rescale them"
 )
-NOT_SETTLED = "Newton's method did not settle on a minimiser of g: its losses hardly change there"
+NOT_SETTLED = "Newton's method did not settle on a minimiser of {}: its losses hardly change there"
 LARGE_MARGINS = "the margins are too large: losses that would decide are lost in rounding errors"
 
 
@@ -83,11 +90,25 @@ def no_lower_minimum(p: ScaledProblem) -> Recession:
     if p.is_bounded or p.g.only(LeastSquaresPart):
         return Recession(None)
     Z, g = p.polyhedron(), p.g
-    curved = [part.rows for part in g.parts if not isinstance(part, LossPart | LinearPart)]
-    losses = [part.far_out(bool(g.c.any())) for part in g.losses]
-    fixed = [*curved, *(loss.fixed for loss in losses)]
-    N = null_basis(np.vstack([*fixed, Z.equal]), p.epsilon)
-    slopes = [g.c, *(loss.slope for loss in losses)]
+    N = null_basis(np.vstack([*_fixed_rows(g), Z.equal]), p.epsilon)
+    found = _recession(g, PolyhedronSlice(Z.rows, Z.offset, N))
+    if found.direction is None:
+        return found
+    return Recession(_unit(p.units * found.direction))
+
+
+def _fixed_rows(h: Parts) -> list[Host]:
+    """Rows whose products with a direction must be 0 if h is not to grow along it."""
+    others = LossPart | LinearPart | HuberPart
+    curved = [part.rows for part in h.parts if not isinstance(part, others)]
+    return [*curved, *(part.far_out(bool(h.c.any())).fixed for part in h.losses)]
+
+
+def _recession(h: Parts, where: PolyhedronSlice) -> Recession:
+    """A direction of the slice along which h falls without end; it does not see `_fixed_rows`."""
+    N, losses = where.N, [part.far_out(bool(h.c.any())) for part in h.losses]
+    losses += [part.far_out() for part in h.huber]
+    slopes = [h.c, *(loss.slope for loss in losses)]
     c = N.T @ np.sum(slopes, axis=0)
     is_slope, is_clear = _is_slope(norm(c), sum(map(norm, slopes)))
     c = c if is_slope else 0.0 * c
@@ -100,14 +121,19 @@ def no_lower_minimum(p: ScaledProblem) -> Recession:
         weights = np.append(weights, loss.weights[moves] * lengths[moves])
         lower = loss.weights if loss.least is None else loss.least
         least = np.append(least, lower[moves] * lengths[moves])
-    B = PolyhedronSlice(Z.rows, Z.offset, N).B
+    B = where.B
     found = logistic_recession(c, B, margins, weights) if len(margins) else linear_recession(c, B)
     if found.direction is None and c.any() and np.any(least < weights):
         perhaps = logistic_recession(c, B, margins, least)
         found = Recession(None, perhaps.is_certain and perhaps.direction is None)
     if found.direction is None:
         return Recession(None, found.is_certain and is_clear)
-    return Recession(_unit(p.units * (N @ found.direction)))
+    if h.huber and c.any():  # whose slope far out is reached: where that is 0 there is a minimiser
+        v = found.direction / norm(found.direction)
+        far = float(c @ v + weights @ np.maximum(-(margins @ v), 0.0))
+        if not far < -NO_ZERO * (norm(c) + norm(weights)):
+            return Recession(None, False)
+    return Recession(N @ found.direction)
 
 
 # --- on R^n and the ball --------------------------------------------------------------------------
@@ -133,6 +159,9 @@ def _on_ball(p: ScaledProblem, x0: Host, ball: Ball, doubtful: bool) -> ExactSol
         pressing, mu = (np.eye(p.n), mu) if is_bound else (N[:, :0].T, 0.0)
         doubt = _doubt(p, g, x, settled, whole, pressing, mu)
         residual = _residual(g, whole, x, x0, basis)
+        none = Polyhedron(N[:, :0].T, np.zeros(0), N[:, :0].T)
+        if shared_rows(g, p.rows, none, pressing, x, p.epsilon).rows is not p.rows:
+            doubt = doubt or NOT_ON_BALL
     across = (x - center) - N @ (N.T @ (x - center))
     part = norm(across) / ball.radius
     room = math.sqrt(max(1.0 - part, 0.0)) * math.sqrt(1.0 + part)  # relative to the radius
@@ -187,19 +216,23 @@ def _on_polyhedron(p: ScaledProblem, x0: Host, Z: Polyhedron, doubtful: bool) ->
     weights, _ = whole.balance(slope.vector, u)
     doubt = _doubt(p, g, u, settled, whole, np.vstack([whole.rows[weights > 0.0], Z.equal]))
     # 2. The set of its solutions.
-    equations, rank = np.vstack([rows, Z.equal]), p.rank
-    if paired and rank.is_plain:
+    presses = weights > max(TOUCHING * slope.size, INDEPENDENT * float(np.max(weights, initial=0)))
+    pressing = whole.rows[presses]
+    shared = shared_rows(g, rows, Z, pressing, u, p.epsilon)
+    is_whole, doubt = shared.rows is rows, doubt or shared.doubt
+    equations, rank = np.vstack([shared.rows, Z.equal]), p.rank
+    if paired and rank.is_plain and is_whole:
         rank = rank.of_pairs()
-    elif paired or len(Z.equal):
+    elif paired or len(Z.equal) or not is_whole:
         rank = decide_rank(equations, p.epsilon)
     N = null_basis(equations, p.epsilon, doubtful, rank)
     held = None if p.is_rescaled else rank.basis[:, : equations.shape[1] - N.shape[1]].T
-    slice_of_Z = PolyhedronSlice(Z.rows, Z.offset, N, held, paired)
-    presses = weights > max(TOUCHING * slope.size, INDEPENDENT * float(np.max(weights, initial=0)))
-    pressing = whole.rows[presses]
-    faces, dimension = _solution_set(p, Z, slice_of_Z, equations, pressing, u, doubtful)
+    slice_of_Z = PolyhedronSlice(shared.Z.rows, shared.Z.offset, N, held, paired)
+    faces, dimension = _solution_set(p, shared.Z, slice_of_Z, equations, pressing, u, doubtful)
     # 3. The upper level.
     if p.is_l1:
+        if not is_whole:
+            return ExactSolution(Z.point(u), dimension, residual, 0.0 * x0, doubt=doubt or NOT_L1)
         answer = _sparsest(p, Z, u, residual, dimension, doubtful, rank)
         return answer._replace(doubt=doubt or answer.doubt)
     answer = _upper(p, f, faces, u, residual, dimension)
@@ -208,7 +241,7 @@ def _on_polyhedron(p: ScaledProblem, x0: Host, Z: Polyhedron, doubtful: bool) ->
         answer = answer._replace(normal=normal)
     answer = answer._replace(x=Z.point(answer.x), doubt=doubt or answer.doubt)
     if Z.lift is None:
-        return answer._replace(rank=p.equations_in_x(rank, Z))
+        return answer._replace(rank=p.equations_in_x(rank, Z) if is_whole else None)
     direction = None if answer.direction is None else Z.lift @ answer.direction
     return answer._replace(normal=0.5 * Z.lift @ answer.normal, direction=direction)
 
@@ -284,22 +317,39 @@ def _upper(
     p: ScaledProblem, f: Parts, where: SetSlice, x: Host, residual: float, dimension: int | None
 ) -> ExactSolution:
     """Minimise f over the slice, from the lower minimiser x."""
-    slope, doubt = f.slope(x), ""
+    doubt = ""
     if not p.is_bounded and isinstance(where, PolyhedronSlice):
-        flat = where.N @ _flat(f.curvature(x), where.N)
-        c = flat.T @ slope.vector
-        is_slope, is_clear = _is_slope(norm(c), slope.size)
-        fall = Recession(None, is_clear)
-        if is_slope:
-            fall = linear_recession(c, PolyhedronSlice(where.rows, where.offset, flat).B)
+        fall = _upper_recession(f, where, x)
         if fall.direction is not None:
-            direction = _unit(flat @ fall.direction)
-            return ExactSolution(x, dimension, residual, 0.0 * x, direction)
+            return ExactSolution(x, dimension, residual, 0.0 * x, _unit(fall.direction))
         doubt = "" if fall.is_certain else HARDLY_FALLS.format("f has a minimum")
-    start, (x, _) = x, minimise(f, where, x)
-    normal, _ = where.normal(f.slope(x), x)
-    residual = max(residual, _residual(f, where, x, start))
+    basis = None
+    if not f.is_quadratic:  # whose flat directions are to stay flat in every step
+        rank = decide_rank(f.rows(), units=as_it_is(f.rows()))
+        basis = rank.basis[:, : rank.low]
+    start, (x, settled) = x, minimise(f, where, x, basis)
+    slope = f.slope(x)
+    if not settled or math.isinf(slope.error):
+        doubt = doubt or NOT_SETTLED.format("f")
+    normal, _ = where.normal(slope, x)
+    residual = max(residual, _residual(f, where, x, start, basis))
     return ExactSolution(x, dimension, residual, normal, doubt=doubt)
+
+
+def _upper_recession(f: Parts, where: PolyhedronSlice, x: Host) -> Recession:
+    """A direction of the slice, one of whose points is x, along which f falls without end."""
+    R = f.curvature(x) if f.is_quadratic else np.vstack([np.zeros((0, f.n)), *_fixed_rows(f)])
+    flat = where.N @ _flat(R, where.N)
+    along = PolyhedronSlice(where.rows, where.offset, flat)
+    if not f.is_quadratic:
+        return _recession(f, along)
+    slope = f.slope(x)
+    c = flat.T @ slope.vector
+    is_slope, is_clear = _is_slope(norm(c), slope.size)
+    if not is_slope:
+        return Recession(None, is_clear)
+    found = linear_recession(c, along.B)
+    return found if found.direction is None else Recession(flat @ found.direction)
 
 
 def _sparsest(
@@ -374,7 +424,7 @@ def _doubt(
         return DROWNED if is_lost and least > 1e-6 * math.sqrt(curvature) else ""
     slope = g.slope(x)
     if not settled or math.isinf(slope.error):
-        return NOT_SETTLED
+        return NOT_SETTLED.format("g")
     least = 1e3 * (whole.normal(slope, x)[1] + slope.error)
     seen = g.without_negligible(x, least)
     if sum(map(len, seen.blocks())) == sum(map(len, g.blocks())):

@@ -4,8 +4,8 @@ If g(x) = phi(Ax) + <c, x> with phi strictly convex, all minimisers of g over Z 
 
     X_g* = { x in Z : Ax = A xhat, <c, x> = <c, xhat> }    for any one minimiser xhat.
 
-So: solve the lower level once, to rounding; then minimise f over an affine slice of Z. f is
-quadratic, or weight |x|_1: the sparsest of all lower minimisers, by a linear program.
+So: solve the lower level once, to rounding; then minimise f over an affine slice of Z. f is such a
+sum too, or weight |x|_1: the sparsest of all lower minimisers, by a linear program.
 """
 
 from __future__ import annotations
@@ -120,9 +120,9 @@ class Exact(Method):
     name: ClassVar[str] = "exact"
     paper: ClassVar[str] = "none: the lower level's solution set is an affine slice of Z"
     assumptions: ClassVar[str] = (
-        "g a sum of LeastSquares, Logistic, Poisson, Quadratic, SquaredNorm, Linear; f the same "
-        "without Logistic and Poisson, or L1 alone; Z one of Space, Ball (not with L1), Orthant, "
-        "Box, Simplex, L1Ball, Monotone, Halfspace"
+        "f, g sums of LeastSquares, Logistic, Multinomial, Poisson, Quadratic, SquaredNorm, "
+        "Linear, g of Huber too, or f L1 alone; Z one of Space, Ball (not with L1), Orthant, Box, "
+        "Simplex, L1Ball, Monotone, Halfspace"
     )
     guarantee: ClassVar[str] = (
         "x and f* to rounding, for data within the stated backward error; or the sentence that "

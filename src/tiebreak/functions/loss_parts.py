@@ -48,15 +48,14 @@ class FarOut(NamedTuple):
 class LossPart(Part):
     """weight times the sum of weights_i phi_i(<a_i, x>), phi_i convex and smooth, no square.
 
-    The third derivative of phi_i is at most its second one, so that this changes by no more than a
-    factor e^s where the margin <a_i, x> changes by s (Bach, Electron. J. Statist. 2010).
+    The third derivative of phi_i is at most ``concordance`` times its second one, so that this
+    changes by no more than a factor e^(concordance s) where the margin <a_i, x> changes by s (Bach,
+    Electron. J. Statist. 2010); a loss with kinks in its slope says by `room` how far that holds.
     """
 
     weights: Host  # of the rows, positive
     is_quadratic: ClassVar[bool] = False
-    spread: ClassVar[float] = (
-        1.0  # where margins change by s, the second derivative by e^(spread s)
-    )
+    concordance: ClassVar[float] = 1.0
 
     # -- a subclass gives these, for all margins
 
@@ -102,11 +101,28 @@ class LossPart(Part):
         """The same of some rows."""
         return replace(self, rows=self.rows[which], weights=self.weights[which])
 
+    def room(self, x: Host) -> float:
+        """All margins may change by less than this from x: so far ``concordance`` holds."""
+        return math.inf
+
     # -- and these follow
+
+    def curvature_kept(self, x: Host, change: float) -> float:
+        """The least share of the second derivatives at x that is left where margins change so much.
+
+        1/share bounds what they are at most; 0: nothing is known.
+        """
+        return math.exp(-self.concordance * change) if change < self.room(x) else 0.0
 
     def visible(self, margins: Host) -> Host:
         """What must not drown in rounding errors for the losses to decide anything."""
         return self.terms(margins)
+
+    def margins_per_curvature(self, x: Host) -> float:
+        """|<a_i, d>| <= this times |R d|, R'R the second derivative at x, for all i and d."""
+        bends = self.weight * self.weights * self.second(self.rows @ x)
+        least = float(np.min(bends, initial=math.inf))
+        return 1.0 / math.sqrt(least) if least > 0.0 else math.inf
 
     def dual(self, x: Host) -> Host:
         return np.asarray(self.weight * self.weights * self.first(self.sliced.times(x)))

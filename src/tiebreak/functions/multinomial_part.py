@@ -34,7 +34,7 @@ class MultinomialPart(LossPart):
     """
 
     examples: Host  # the example of each row, by number
-    spread: ClassVar[float] = 2.0
+    concordance: ClassVar[float] = 2.0
 
     def _sums(self, values: Host) -> Host:
         """The sum over all rows of an example, for each row."""
@@ -92,6 +92,12 @@ class MultinomialPart(LossPart):
     def largest_ratio(self, low: Host, high: Host) -> Host:
         """(mean u)²/variance is at most (1 - p_0)/p_0, the sum of all e^-t."""
         return np.asarray(np.exp(np.minimum(-low, LARGEST_POWER)))
+
+    def margins_per_curvature(self, x: Host) -> float:
+        """The least eigenvalue of diag(p) - pp' is at least p_0 times the least p."""
+        p, own = self._probabilities(self.rows @ x)
+        least = float(np.min(self.weight * self.weights * p * own, initial=math.inf))
+        return 1.0 / math.sqrt(least) if least > 0.0 else math.inf
 
     def far_out(self, is_tilted: bool) -> FarOut:
         """Each example counts the largest of its -<m, d>: at most their sum, at least a share."""

@@ -14,6 +14,8 @@ import numpy as np
 
 from tiebreak.functions.base import Function
 from tiebreak.functions.elementary import Flat, Linear, Quadratic, SquaredNorm
+from tiebreak.functions.huber import Huber
+from tiebreak.functions.huber_part import HuberPart, Kinks, huber_part
 from tiebreak.functions.linear_loss import LinearLoss
 from tiebreak.functions.loss_parts import LogisticPart, LossPart, is_known, loss_part
 from tiebreak.functions.losses import LeastSquares
@@ -66,6 +68,26 @@ class Parts:
         """The losses that are no squares."""
         return [part for part in self.parts if isinstance(part, LossPart)]
 
+    @cached_property
+    def huber(self) -> list[HuberPart]:
+        """The Huber losses."""
+        return [part for part in self.parts if isinstance(part, HuberPart)]
+
+    def between_kinks(self, x: Host) -> tuple[Parts, Kinks]:
+        """What has curvature at x, and how far the rows of Huber losses are from their kinks.
+
+        As far as no row passes a kink, h is this and a linear term of the outliers' rows. Those of
+        `blocks` in the same order.
+        """
+        each = [(part, part.kinks(x)) for part in self.huber]
+        parts = {id(part): part.some(~kinks.is_outlier) for part, kinks in each}
+        curved = (parts.get(id(part), part) for part in self.parts)
+        near = Parts(self.n, tuple(part for part in curved if part.rows.any()))
+        rows = np.vstack([np.zeros((0, self.n)), *(kinks.rows for _, kinks in each)])
+        room = np.concatenate([np.zeros(0), *(kinks.room for _, kinks in each)])
+        outside = [np.zeros(0, dtype=bool), *(kinks.is_outlier for _, kinks in each)]
+        return near, Kinks(rows, room, np.concatenate(outside))
+
     @property
     def is_quadratic(self) -> bool:
         """Are all parts quadratic or linear?"""
@@ -110,8 +132,9 @@ class Parts:
         return np.vstack([np.zeros((0, self.n)), *blocks])
 
     def largest_change(self, d: Host) -> float:
-        """The largest change of a margin along d."""
-        return max((float(np.max(np.abs(part.rows @ d))) for part in self.losses), default=0.0)
+        """The largest change of a margin along d, or of a residual of Huber losses over delta."""
+        units = [*((1.0, part) for part in self.losses), *((p.delta, p) for p in self.huber)]
+        return max((float(np.max(np.abs(p.rows @ d))) / unit for unit, p in units), default=0.0)
 
     def largest_margin(self, reach: float) -> float:
         """About the largest margin that a point of this length can have; 0 without margins."""
@@ -210,10 +233,7 @@ class Parts:
 
 
 def decompose(owner: str, level: str, h: Function, n: int) -> Parts:
-    """The parts of ``h``, a function of n variables; a Refusal if they are not all known.
-
-    Losses that are no squares are for the lower level alone.
-    """
+    """The parts of ``h``, a function of n variables; a Refusal if they are not all known."""
     parts: list[Part] = []
     for weight, part in summands(h.bare):
         rows = n if part.matrix is None else max(part.matrix.shape[0], n)
@@ -225,7 +245,7 @@ def decompose(owner: str, level: str, h: Function, n: int) -> Parts:
             raise Refusal(owner, level, needed, f"an operator of {part.matrix.shape[0]} x {n}")
         if isinstance(part, LeastSquares):
             parts.append(LeastSquaresPart(weight * part.scale, part.matrix.dense(), host(part.b)))
-        elif level == "lower" and (loss := _loss(weight, part)) is not None:
+        elif (loss := _loss(level, weight, part)) is not None:
             parts.append(loss)
         elif isinstance(part, SquaredNorm):
             parts.append(LeastSquaresPart(*part.in_rows(n, weight)))
@@ -235,14 +255,17 @@ def decompose(owner: str, level: str, h: Function, n: int) -> Parts:
         elif isinstance(part, Linear):
             parts.append(LinearPart(weight, host(part.c)[None]))
         elif not isinstance(part, Flat):
-            more = "Logistic, Multinomial, Poisson, " if level == "lower" else ""
-            needed = f"must be made of LeastSquares, {more}Quadratic, SquaredNorm and Linear"
+            more = "Huber, " if level == "lower" else ""
+            known = "Logistic, Multinomial, Poisson, Quadratic, SquaredNorm and Linear"
+            needed = f"must be made of {more}LeastSquares, {known}"
             raise Refusal(owner, level, needed, type(part).__name__)
     return Parts(n, tuple(part for part in parts if part.rows.any()))  # 0 gives a constant
 
 
-def _loss(weight: float, loss: Function) -> Part | None:
+def _loss(level: str, weight: float, loss: Function) -> Part | None:
     """A loss that is no square, as a part; None: it is not known, or no loss."""
     if isinstance(loss, Multinomial):
         return multinomial_part(weight, loss)
+    if isinstance(loss, Huber) and level == "lower":
+        return huber_part(weight, loss)
     return loss_part(weight, loss) if isinstance(loss, LinearLoss) and is_known(loss) else None

@@ -125,3 +125,11 @@ def _sums(terms: Host) -> Host:
 
 
 # --- functions ------------------------------------------------------------------------------------
+
+
+def ldexp_or_inf(x: float, exponent: int) -> float:
+    """x times a power of two, which may be inf."""
+    try:
+        return math.ldexp(x, exponent)
+    except OverflowError:
+        return math.inf

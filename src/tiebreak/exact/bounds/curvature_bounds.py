@@ -15,15 +15,6 @@ from tiebreak.linalg.host import norm
 from tiebreak.linalg.spectra import EPS, GAP
 
 
-def curvature_kept(change: float) -> float:
-    """The least share of phi''(t) that is left where t has changed by so much, phi a `LossPart`.
-
-    Its third derivative is at most its second one, which changes by e^change at most: 1/share
-    bounds it from above.
-    """
-    return math.exp(-change)
-
-
 def is_convex(h: Parts) -> bool:
     """Is it proved? Of a form that as many eigenvalues are positive as its rank has."""
     for part in h.parts:
@@ -52,6 +43,47 @@ def largest_slope_ratio(h: Parts, at: Host, off: float) -> float:
     For the losses and squares of h, without its linear terms.
     """
     return math.hypot(*(part.slope_ratio(at, off) for part in h.parts)) * SAFE
+
+
+def largest_rho(f: Parts, x: Host) -> float:
+    """rho with which the second derivative of f at x + d is at least e^(-rho |F d|) times F'F.
+
+    F'F is the one at x. inf: nothing is known.
+    """
+    if any(math.isfinite(part.room(x)) for part in f.losses):
+        return math.inf
+    return max((p.concordance * p.margins_per_curvature(x) for p in f.losses), default=0.0) * SAFE
+
+
+def largest_fall(m: float, rho: float) -> float:
+    """How much m p can be above what f gains by its curvature where p = |F d|.
+
+    That is at least ½p² for squares, and with `largest_rho` otherwise the integral of
+    (1 - exp(-rho p))/rho (Bach 2010). So it is largest at p = -log(1 - rho m)/rho, and less than m
+    times that.
+    """
+    if rho == 0.0:
+        return 0.5 * m * m
+    if not rho * m < 0.5:
+        return math.inf
+    return -m * math.log1p(-rho * m) / rho if rho * m > 1e-9 else m * m * (1.0 + 1e-9)
+
+
+def curvature_below(f: Parts, at: Host, off: float) -> tuple[Host, float] | None:
+    """F with at most the curvature of f within ``off`` of a point, and `largest_rho` for it.
+
+    None where that is not known: of quadratic forms, which would have to be factorised.
+    """
+    if any(isinstance(part, QuadraticPart) for part in f.parts):
+        return None
+    unit = rounding_unit(EPS, f.n, *(len(part.rows) for part in f.parts))
+    longest = max((longest_row(part.rows) for part in f.losses), default=0.0)
+    change = longest * (off + unit * norm(at)) * SAFE + unit
+    kept = min((part.curvature_kept(at, change) for part in f.losses), default=1.0)
+    rho = largest_rho(f, at)
+    if not (math.isfinite(rho) and kept > 0.0):
+        return None
+    return math.sqrt(kept) * f.curvature(at), rho / math.sqrt(kept)
 
 
 def longest_row(rows: Host) -> float:
@@ -111,7 +143,7 @@ def curvature_error(h: Parts, x: Host, R: Host, least: float) -> float:
     if any(isinstance(part, QuadraticPart) for part in h.parts):
         lost = lost * norm(R) / least
     for part in h.losses:
-        longest = part.spread * float(np.max(np.sqrt(np.sum(part.rows * part.rows, axis=1))))
-        largest = part.spread * float(np.max(np.abs(part.rows @ x)))
+        longest = part.concordance * float(np.max(np.sqrt(np.sum(part.rows * part.rows, axis=1))))
+        largest = part.concordance * float(np.max(np.abs(part.rows @ x)))
         lost += rounding_unit(EPS, len(x)) * longest * norm(x) + 8.0 * EPS * (1.0 + largest)
     return lost

@@ -75,11 +75,12 @@ def prove(
 
     def interval(distance: float, excess: float, fall: float = math.inf) -> Intervals:
         """From bounds on the distance to a lower minimiser, on g(x) - g* and on f(x) - f*."""
-        high = f.value + change_within(problem, f, distance)
+        high = f.value + change_within(problem, f, distance, (f_parts, at))
         return Intervals((f.value - f.value_error - fall, high), g.value - g.value_error - excess)
 
     near, unmet = NearestMinimiser(), math.inf
-    change = change_within(problem, f, _distance_on_sphere(problem, at, g, g_parts))
+    sphere = _distance_on_sphere(problem, at, g, g_parts)
+    change = change_within(problem, f, sphere, (f_parts, at))
     found = [Intervals((f.value - change, f.value + change))]
     way, reach = _ways(problem, x, g, g_parts, rank)
     if not g_parts.parts:  # g is constant, and all of Z its minimisers
@@ -158,8 +159,8 @@ def _on_space(
         low = below_l1(problem.penalties[0].terms.l1, x, sign, near)
     else:
         sigma = problem.upper.strong_convexity - problem.upper.defect
-        low = below(f_parts, sigma, f.value - f.value_error, f.slope, f.slope_error, near)
-    high = f.value + change_within(problem, f, near.distance)
+        low = below(f_parts, x, sigma, f.value - f.value_error, f.slope, f.slope_error, near)
+    high = f.value + change_within(problem, f, near.distance, (f_parts, x))
     return Intervals((low, high), g.value - g.value_error - near.gap)
 
 
@@ -195,11 +196,19 @@ def evaluate_with_errors(
     return EvaluationWithErrors(seen.value + more, slope, value_error, slope_error, steepness)
 
 
-def change_within(problem: Problem, f: EvaluationWithErrors, d: float) -> float:
-    """How much f can change within a distance d of x, its rounding error included."""
+def change_within(
+    problem: Problem, f: EvaluationWithErrors, d: float, at: tuple[Parts, Host] | None = None
+) -> float:
+    """How much f can change within a distance d of x, its rounding error included.
+
+    ``at``: f in parts, and x; for an f that has no Lipschitz constant.
+    """
     if not math.isfinite(d):
         return math.inf
-    return f.value_error + f.steepness * d + 0.5 * problem.upper.lipschitz * d * d
+    bend = problem.upper.lipschitz
+    if math.isinf(bend) and at is not None:
+        bend = largest_curvature(*at, d)
+    return f.value_error + f.steepness * d + 0.5 * bend * d * d
 
 
 def _ways(
@@ -302,7 +311,7 @@ def _unmet(problem: Problem, x: Host, g: EvaluationWithErrors, h: Parts) -> floa
     # Outside of Z the slope may be lower at x than anywhere in Z: then g(x) < g* <= g(p).
     by_slope = over + max(float(g.slope @ x) + rounding - least, 0.0)
     above = max(g.value + g.value_error + over - problem.lower.lower_bound, 0.0)
-    if not math.isfinite(above):
+    if not math.isfinite(above) or h.huber:
         return by_slope
     change = (math.sqrt(2.0 * above) + norm(h.curvature(x)) * outside) * (1.0 + 1e-12)
     return min(by_slope, 0.5 * change * change)
@@ -348,7 +357,7 @@ class _Multipliers(NamedTuple):
         if isinstance(problem.domain, Space) and sigma <= 0.0:
             rows = tuple(part.rows for part in self.parts.parts if not isinstance(part, LinearPart))
             change = math.sqrt(2.0 * self.unmet)
-            flat = flattest(f_parts, R, rows, (f_parts.c, c), steep, change)
+            flat = flattest(f_parts, x, R, rows, (f_parts.c, c), steep, change)
             return f.value - f.value_error - (flat + price)
         model = Model(
             upper=1.0,

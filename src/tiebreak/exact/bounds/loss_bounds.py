@@ -5,8 +5,9 @@ its second derivative at x, T the space that its rows span, and for v in T |v|_H
 
     lambda = max <grad g(x), v>/|v|_H    (Newton's decrement)    and    rho = max |<m_i, v>|/|v|_H.
 
-The third derivative of phi is at most its second one (Bach 2010), so that along a v with
-|<m_i, v>| <= s the second derivative of g falls by no more than e^-s. With s <= rho |v|_H
+The third derivative of phi is at most its second one (Bach 2010; or `concordance` times that, which
+counts in rho), so that along a v with |<m_i, v>| <= s the second derivative of g falls by no more
+than e^-s. With s <= rho |v|_H
 
     <grad g(x + v), v>/|v|_H  >=  -lambda + (1 - exp(-rho |v|_H))/rho,
 
@@ -22,7 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tiebreak.exact.bounds.curvature_bounds import curvature_error
+from tiebreak.exact.bounds.curvature_bounds import curvature_error, largest_fall, largest_rho
 from tiebreak.exact.constants import SAFE
 from tiebreak.functions.parts import Parts
 from tiebreak.functions.quadratic_parts import LinearPart
@@ -107,25 +108,32 @@ class NearbyMinimisers(NamedTuple):
 def nearby_minimisers(h: Parts, x: Host, slope: Host, error: float) -> NearbyMinimisers | None:
     """What is known of the minimisers of h, from its slope at x and a bound on the error of that.
 
-    None where nothing is: x is too far away, or the rank not sure, or there is no minimiser.
+    None where nothing is: x is too far away, or the rank not sure, or there is no minimiser. Huber
+    losses are squares, and linear functions of rows that the others span, as far as no row passes
+    its kink.
     """
+    h, kinks = h.between_kinks(x)
     rows = tuple(part.rows for part in h.parts if not isinstance(part, LinearPart))
     R = h.curvature(x)
     found = span(R, *rows)
-    if found is None or not _contains(found, rows, h.c):  # then g falls without end, or nearly so
+    # Otherwise g falls without end, or nearly so; or outliers alone see some direction.
+    if found is None or not _contains(found, rows, h.c, *kinks.outliers):
         return None
     doubt = curvature_error(h, x, R, found.least)
     if not doubt <= MAX_CURVATURE_ERROR:
         return None
     more = (1.0 + doubt) * SAFE
     decrement = (float(found.dual(slope[:, None])[0]) + error / found.least) * more
-    margins = ((part.spread, part.rows) for part in h.losses)
-    sizes = (spread * float(np.max(found.dual(m.T), initial=0.0)) * more for spread, m in margins)
-    rho = max(sizes, default=0.0)
+    seen = [float(np.max(found.dual(p.rows.T), initial=0.0)) * more for p in h.losses]
+    rho = max((p.concordance * s for p, s in zip(h.losses, seen, strict=True)), default=0.0)
     if not rho * decrement < 0.5:
         return None
     far = rho * decrement
     change = decrement * (1.0 if far < 1e-9 else -math.log1p(-far) / far) * (1.0 + 1e-9)
+    if any(not s * change * SAFE < p.room(x) for p, s in zip(h.losses, seen, strict=True)):
+        return None
+    if not np.all(found.dual(kinks.rows.T) * change * more < kinks.room):
+        return None
     return NearbyMinimisers(
         gap=decrement * change * SAFE,
         change=change * more,
@@ -136,7 +144,7 @@ def nearby_minimisers(h: Parts, x: Host, slope: Host, error: float) -> NearbyMin
 
 
 def below(
-    f: Parts, sigma: float, value: float, slope: Host, error: float, g: NearbyMinimisers
+    f: Parts, x: Host, sigma: float, value: float, slope: Host, error: float, g: NearbyMinimisers
 ) -> float:
     """A lower bound on f* on R^n, where f has this value at x and this slope, but for an error.
 
@@ -153,12 +161,13 @@ def below(
     price = norm(y) * g.change
     fall = 0.5 * steep * (steep / sigma) if sigma > 0.0 else math.inf
     if not math.isfinite(fall):
-        fall = flattest(f, R, g.rows, (f.c,), steep, g.change)
+        fall = flattest(f, x, R, g.rows, (f.c,), steep, g.change)
     return value - (fall + price) * (1.0 + unit) - 4.0 * EPS * abs(value)
 
 
 def flattest(
     f: Parts,
+    x: Host,
     R: Host,
     rows: tuple[Host, ...],
     tilts: tuple[Host, ...],
@@ -167,22 +176,24 @@ def flattest(
 ) -> float:
     """How much <s, delta> + ½|F delta|² can fall where |s| <= steep and |R delta| <= change.
 
-    s is spanned by the rows of F and R (which have those of f and ``rows`` for their space) and by
-    ``tilts``, which must be in the same space. There |delta| <= (a|F delta| + |R delta|)/tau, tau
-    the smallest positive singular value of aF and R together, for any a > 0. f is quadratic.
+    F is the root of f's second derivative at x; f's losses that are no squares gain less by their
+    curvature, see `largest_fall`. s is spanned by the rows of F and R (which have those of
+    f and ``rows`` for their space) and by ``tilts``, which must be in the same space. There
+    |delta| <= (a|F delta| + |R delta|)/tau, tau the smallest positive singular value of aF and R
+    together, for any a > 0.
     """
-    origin = np.zeros(f.n)
-    F = f.curvature(origin)
+    F = f.curvature(x)
     a = 2.0 ** round(math.log2(norm(R) / norm(F))) if F.any() and R.any() else 1.0
     every = (*(part.rows for part in f.parts if not isinstance(part, LinearPart)), *rows)
     both = span(np.vstack([a * F, R]), *every)
     if both is None or not _contains(both, every, *tilts):
         return math.inf
-    doubt = curvature_error(f, origin, both.R, both.least)
+    doubt = curvature_error(f, x, both.R, both.least)
     if not doubt <= MAX_CURVATURE_ERROR:
         return math.inf
     tau = both.least / (1.0 + 4.0 * doubt)
-    return (steep * change / tau + 0.5 * (a * steep / tau) * (a * steep / tau)) * SAFE
+    rho = largest_rho(f, x) * (1.0 + 4.0 * doubt)
+    return (steep * change / tau + largest_fall(a * steep / tau, rho)) * SAFE
 
 
 def below_l1(weight: float, x: Host, sign: Host, g: NearbyMinimisers) -> float:

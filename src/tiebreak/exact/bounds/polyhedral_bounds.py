@@ -10,9 +10,10 @@ s = r - G'lambda - E'nu, with lambda >= 0 and lambda_i > 0 only where G_i p = h_
 
     g(p) - g(y)   and   <grad g(p) - grad g(y), p - y>  >=  kappa |C (p - y)|²,
 
-kappa = 1 for squares; for other losses no second derivative falls or rises by more than a factor
-e^(largest change of a margin), for |phi'''| <= phi''. By Cauchy and Schwarz the slopes at p and y
-differ in entry j by at most (length of column j of C) sqrt(delta/kappa).
+kappa = 1 for squares (and Huber losses, if no row passes its kink); for other losses no second
+derivative changes by more than a factor e^(largest change of a margin), for |phi'''| <= phi''. By
+Cauchy and Schwarz the slopes at p and y differ in entry j by at most (length of column j of C)
+sqrt(delta/kappa).
 
 *Which constraints hold with equality.* y has a slope s* = grad g(y) + mu (y - p) with -s* a normal
 of Z at y, mu >= 0 the multiplier of the distance. p lies in Z, so that mu R² <= <grad g(y), p - y>
@@ -43,10 +44,11 @@ import numpy as np
 
 from tiebreak.exact.bounds.curvature_bounds import (
     combined,
+    curvature_below,
     curvature_diagonal,
-    curvature_kept,
     is_convex,
     largest_curvature,
+    largest_fall,
     largest_slope_ratio,
     least_stretch,
     longest_row,
@@ -60,13 +62,21 @@ from tiebreak.exact.bounds.feasible_points import (
     inward_direction,
     moved_onto,
 )
+from tiebreak.exact.bounds.reasons import (
+    NO_RANK,
+    NO_SLATER,
+    NO_SPAN,
+    NOT_CONVEX,
+    TOO_FAR,
+    VANISHED,
+)
 from tiebreak.exact.constants import SAFE
 from tiebreak.exact.polyhedra import Polyhedron
 from tiebreak.functions.parts import Parts
-from tiebreak.functions.quadratic_parts import LeastSquaresPart, LinearPart
+from tiebreak.functions.quadratic_parts import LinearPart
 from tiebreak.linalg import deadline, spectra
 from tiebreak.linalg.arrays import TINY, Host, rounding_unit
-from tiebreak.linalg.host import norm
+from tiebreak.linalg.host import ldexp_or_inf, norm
 from tiebreak.linalg.spectra import EPS, GAP
 from tiebreak.sets.boxes import Box
 from tiebreak.sets.domains import Domain, Halfspace, Space
@@ -77,18 +87,6 @@ POLYHEDRA = (Space, Box, Simplex, L1Ball, Monotone, Halfspace)
 UNDERFLOW_ROOT = 1e-150  # the root of what underflows, in units in which g is near 1
 MAX_GROWTHS = 40  # how often R is made 4 times larger: then it is 1e24 times what was hoped for
 MAX_MOVES = 4  # how often p is moved onto constraints that turned out to hold with equality
-
-NO_RANK = (
-    "the rank of the equations that all lower minimisers share is not proved, "
-    "so that nothing bounds the distance to them"
-)
-NO_SLATER = (
-    "some constraints hold with equality on all lower minimisers, or nearly so, though the slope "
-    "of g does not force them (no strict complementarity): nothing bounds the distance to them"
-)
-TOO_FAR = "x is not close enough to a lower minimiser for a proof of how close it is"
-NOT_CONVEX = "a quadratic form is convex up to rounding only"
-VANISHED = "some losses have no curvature left at x, relative to rounding"
 
 
 class NearestMinimiser(NamedTuple):
@@ -144,16 +142,8 @@ def nearest_minimiser(domain: Domain, g: Parts, x: Host) -> NearestMinimiser:
     if not math.isfinite(distance + image + excess):
         return NearestMinimiser(why=TOO_FAR)
     root = math.ldexp(1.0, exponent // 2) * (math.sqrt(2.0) if exponent % 2 else 1.0)
-    image, excess = image * root * SAFE + TINY, _ldexp(excess, exponent) + TINY
+    image, excess = image * root * SAFE + TINY, ldexp_or_inf(excess, exponent) + TINY
     return NearestMinimiser(distance, image, excess, "", around, found)
-
-
-def _ldexp(x: float, exponent: int) -> float:
-    """x times a power of two, which may be inf."""
-    try:
-        return math.ldexp(x, exponent)
-    except OverflowError:
-        return math.inf
 
 
 # --- the argument ---------------------------------------------------------------------------------
@@ -188,7 +178,7 @@ class AroundPoint:
     def __init__(
         self, domain: Domain, Z: Polyhedron, g: Parts, point: FeasiblePoint, start: Host
     ) -> None:
-        self.domain, self.Z, self.g, self.point = domain, Z, g, point
+        self.domain, self.Z, self.point = domain, Z, point
         self.n, at = g.n, point.at
         self.away = (norm(start - at) + point.off) * SAFE  # from x to p
         self.single = np.count_nonzero(Z.rows, axis=1) == 1
@@ -198,14 +188,17 @@ class AroundPoint:
         self.curvature_bound = largest_curvature(g, at, self.away)  # between x and p
         self.s, self.s_error = slope.vector, slope.error + self.curvature_bound * point.off + TINY
         self.slope_bound = norm(self.s) + self.s_error
+        g, kinks = g.between_kinks(at)
+        self.g, self.outliers, self.kink = g, kinks.outliers, kinks.radius()
         self.C = np.vstack([np.zeros((0, self.n)), *(part.curvature_rows(at) for part in g.parts)])
         squares = curvature_diagonal(g, at)
         self.columns = np.sqrt(squares) + UNDERFLOW_ROOT  # squares that underflow count as well
         self.slope_ratio = largest_slope_ratio(g, at, point.off)
         self.c = g.c
-        self.margin_rows = max((p.spread * longest_row(p.rows) for p in g.losses), default=0.0)
-        sizes = (p.spread * float(np.max(np.abs(p.rows @ at))) for p in g.losses)
-        self.margins = max(sizes, default=0.0)
+        if len(self.outliers) and self.c.any():  # whose forces are none of curvature
+            self.slope_ratio = math.inf
+        self.margin_rows = max((longest_row(part.rows) for part in g.losses), default=0.0)
+        self.margins = max((float(np.max(np.abs(p.rows @ at))) for p in g.losses), default=0.0)
         rest, rounding, _ = self._balanced(self.s, np.zeros(len(Z.rows), dtype=bool))
         self.residual = (norm(rest) + self.s_error + self.unit * rounding) * SAFE
         self._far = 0.0  # the distance for the last R
@@ -266,9 +259,12 @@ class AroundPoint:
         delta = self.residual * R * SAFE + TINY
         change = self.margin_rows * (R + self.point.off + self.unit * norm(self.point.at))
         change = change * SAFE + (self.unit * (1.0 + self.margins) if self.margin_rows else 0.0)
-        if not (math.isfinite(delta) and change < 50.0):
+        is_near = change < 50.0 and R + self.point.off < self.kink
+        if not (math.isfinite(delta) and is_near):
             return TOO_FAR
-        kappa = curvature_kept(change)
+        kappa = min((p.curvature_kept(self.point.at, change) for p in self.g.losses), default=1.0)
+        if not kappa > 0.0:
+            return TOO_FAR
         moved = math.sqrt(delta / kappa) * SAFE
         forced = forced_constraints(
             self.domain, self.s, (self.columns * moved + self.s_error + self.residual) * SAFE
@@ -327,7 +323,11 @@ class AroundPoint:
                 return NO_RANK
         if rank < B.shape[1] and len(tilts) > 1:  # their sum is known up to rounding only
             return NO_RANK
-        return SharedRows(free, B, float(s[rank - 1]) - noise, vt[:rank], tilt)
+        found = SharedRows(free, B, float(s[rank - 1]) - noise, vt[:rank], tilt)
+        if len(self.outliers) and rank < B.shape[1]:
+            every = np.vstack([raw, self.outliers[:, free]])
+            return NO_SPAN if spectra.exact_rank(every) != rank else found
+        return found
 
     # -- Slater's point
 
@@ -417,30 +417,28 @@ class AroundPoint:
         r = (norm(rest) + error + rounding_unit(EPS, *rows.shape, self.n) * size) * SAFE
         image, tilt = close.image / (norm(self.C) or 1.0), close.tilt / (norm(self.c) or 1.0)
         lost += (norm(y) * image + abs(nu) * tilt) * SAFE
-        if f.only(LeastSquaresPart, LinearPart):
-            F = f.curvature(at)
-        else:
-            x = np.eye(self.n) if Z.lift is None else Z.lift
-            F = math.sqrt(max(math.ldexp(sigma, -exponent), 0.0)) * x
-        lost += min(r * self._diameter(), self._unseen(F, C, r, image, multipliers, close.forced))
-        return _ldexp(lost * SAFE, exponent) + TINY
+        lift = np.eye(self.n) if Z.lift is None else Z.lift
+        strong = math.sqrt(math.ldexp(max(sigma, 0.0), -exponent)) * lift, 0.0
+        F, rho = curvature_below(f, at, self.point.off) or strong
+        unseen = self._unseen(F, rho, C, r, image, multipliers, close.forced)
+        lost += min(r * self._diameter(), unseen)
+        return ldexp_or_inf(lost * SAFE, exponent) + TINY
 
     def _unseen(
-        self, F: Host, C: Host, r: float, image: float, multipliers: Host, forced: Host
+        self, F: Host, rho: float, C: Host, r: float, image: float, weights: Host, forced: Host
     ) -> float:
         """r |d| - ½|F d|² - the sum of lambda_i slack_i(z) is at most this."""
         Z, length = self.Z, norm(F)
-        top = float(np.max(multipliers, where=~forced, initial=0.0))
-        pressing = ~forced & (multipliers > math.sqrt(r) * math.sqrt(top))
+        top = float(np.max(weights, where=~forced, initial=0.0))
+        pressing = ~forced & (weights > math.sqrt(r) * math.sqrt(top))
         rows = np.vstack([F / (length or 1.0), C, Z.equal, Z.rows[forced | pressing]])
         if len(rows) < self.n:
             return math.inf
         tau = least_stretch(rows)
         m = r / tau * SAFE if tau > 0.0 else math.inf
-        if not m <= float(np.min(multipliers, where=pressing, initial=math.inf)):
+        if not m <= float(np.min(weights, where=pressing, initial=math.inf)):
             return math.inf
-        bent = m / length if length > 0.0 else 0.0
-        return 0.5 * bent * bent + m * image
+        return largest_fall(m / length if length > 0.0 else 0.0, rho) + m * image
 
     def _diameter(self) -> float:
         """That of Z, in its own variables."""

@@ -1,0 +1,129 @@
+"""What all minimisers share where Huber losses have outliers: see `functions.huber_part`.
+
+Of an outlier they share that it is one: an inequality of the slice, unless the rows that they share
+otherwise tell its product too.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tiebreak.exact.constants import INDEPENDENT, PARALLEL, TOUCHING
+from tiebreak.exact.linear_programs import linear_program
+from tiebreak.exact.polyhedra import Polyhedron
+from tiebreak.functions.huber_part import HuberPart
+from tiebreak.functions.parts import Parts
+from tiebreak.functions.quadratic_parts import LinearPart
+from tiebreak.linalg.arrays import Host
+from tiebreak.linalg.host import norm
+from tiebreak.linalg.rank import decide_rank, null_basis
+
+AT_DELTA = (
+    "which rows are outliers is not determined: some residuals are delta up to rounding, and the "
+    "lower minimisers depend on it"
+)
+NO_RANK = "the rank of the rows that are no outliers is not determined, and f depends on it"
+NOT_ON_BALL = (
+    "outliers alone see some directions of the lower minimisers, which then are no slice of the "
+    "ball: use a Box"
+)
+NOT_L1 = "outliers alone see some directions of the lower minimisers, where f = |x|_1 is not solved"
+
+
+class SharedRows(NamedTuple):
+    """Rows whose products all minimisers share, and Z with the inequalities of the outliers."""
+
+    rows: Host
+    Z: Polyhedron
+    doubt: str = ""
+
+
+class Outliers(NamedTuple):
+    """Which rows are outliers at a point, or may be, and their inequalities, of length 1."""
+
+    seen: Host  # of all rows of g that are not linear: those that are none
+    rows: Host
+    offset: Host
+    touches: Host  # of these inequalities: is the residual delta, up to rounding?
+
+    @classmethod
+    def of(cls, g: Parts, x: Host) -> Outliers:
+        """Those of all Huber losses in g."""
+        none = np.zeros(0, dtype=bool)
+        seen, rows, offsets, touching = [none], [np.zeros((0, g.n))], [np.zeros(0)], [none]
+        for part in g.parts:
+            if isinstance(part, LinearPart):
+                continue
+            outside = np.zeros(len(part.rows), dtype=bool)
+            if isinstance(part, HuberPart):
+                kinks, lengths = part.kinks(x), np.sqrt(np.sum(part.rows * part.rows, axis=1))
+                sizes = lengths * norm(x) + np.abs(part.target) + part.delta
+                touches = kinks.room <= TOUCHING * sizes
+                outside = (kinks.is_outlier | touches) & (lengths > 0.0)
+                length = lengths[outside]
+                sign = np.sign(part.rows[outside] @ x - part.target[outside]) / length
+                rows.append(-sign[:, None] * part.rows[outside])
+                offsets.append(-sign * part.target[outside] - part.delta / length)
+                touching.append(touches[outside])
+            seen.append(~outside)
+        both = np.concatenate(rows), np.concatenate(offsets)
+        return cls(np.concatenate(seen), *both, np.concatenate(touching))
+
+    def are_clear(self, g: Parts, x: Host, Z: Polyhedron, held: Host) -> bool:
+        """Are all of them outliers, surely?
+
+        All minimisers have the same forces psi. So they are if there is another minimiser where
+        none touches, along the rows ``held``: a point with the same slope of g.
+        """
+        if not self.touches.any():
+            return True
+        N = null_basis(held)
+        rows, offset = np.vstack([Z.rows, self.rows]), np.append(Z.offset, self.offset)
+        slack, rates = offset - rows @ x, rows @ N
+        moves = np.sqrt(np.sum(rates * rates, axis=1)) > PARALLEL
+        on = np.append(
+            slack[: len(Z.rows)] <= TOUCHING * (norm(x) + np.abs(Z.offset)), self.touches
+        )
+        on &= moves
+        # The direction in which all of these inequalities are loosened at the same rate at least.
+        B, k = np.hstack([rates[on], np.ones((int(on.sum()), 1))]), N.shape[1]
+        box = [(-1.0, 1.0)] * k + [(0.0, 1.0)]
+        v = linear_program(np.append(np.zeros(k), -1.0), B, np.zeros(len(B)), box)
+        if v is None or not v[k] > INDEPENDENT:
+            return False
+        rate = rates @ v[:k]
+        ahead = moves & ~on & (rate > 0.0)
+        step = float(np.min(slack[ahead] / rate[ahead], initial=1.0 + norm(x)))
+        away = x + 0.5 * step * (N @ v[:k])
+        before, after = g.slope(x), g.slope(away)
+        is_same = norm(after.vector - before.vector) <= TOUCHING * max(before.size, after.size)
+        loose = (offset - rows @ away)[on] > TOUCHING * (norm(away) + np.abs(offset[on]))
+        return bool(is_same and loose.all())
+
+
+def shared_rows(
+    g: Parts, rows: Host, Z: Polyhedron, pressing: Host, x: Host, epsilon: float
+) -> SharedRows:
+    """Of the rows of g those that all of its minimisers share, x being one of them.
+
+    ``pressing``: rows that Z holds at all of them. ``rows`` are g's, up to factors.
+    """
+    found = Outliers.of(g, x)
+    if found.seen.all():
+        return SharedRows(rows, Z)
+    # The linear terms are balanced by the rows that are shared, as the outliers are.
+    seen = np.append(found.seen, np.zeros(len(rows) - len(found.seen), dtype=bool))
+    held = np.vstack([Z.equal, pressing])
+    every = decide_rank(np.vstack([rows, held]), epsilon)
+    mine = decide_rank(np.vstack([rows[seen], held]), epsilon)
+    if mine.low == every.low == every.high:
+        return SharedRows(rows, Z)
+    doubt = "" if mine.is_determined else NO_RANK
+    if not doubt and not found.are_clear(g, x, Z, np.vstack([rows[seen], held])):
+        doubt = AT_DELTA
+    offset = np.append(Z.offset, found.offset)
+    return SharedRows(
+        rows[seen], Z._replace(rows=np.vstack([Z.rows, found.rows]), offset=offset), doubt
+    )
