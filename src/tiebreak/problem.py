@@ -171,12 +171,12 @@ class Problem(FromData):
         for name in ("upper", "lower"):
             smooth, penalty = split(getattr(self, name))
             assign(self, "domain", intersection("Problem", self.domain, penalty.terms.domain))
-            is_smooth = not any(penalty.terms.weights)
+            is_smooth = not penalty.terms.has_weights
             # An indicator is a part of the domain now; a penalty without weight is none.
             assign(self, name, smooth if is_smooth else Composite(smooth, penalty.unrestricted))
         self._check_sizes()
         self._take(*in_one_precision("Problem: upper and lower", self.upper, self.lower))
-        if not all(map(self._holds_domain, self._prototypes)):
+        if not all(map(self._holds_vectors, self._prototypes)):
             upper, lower = self.upper.in_float64, self.lower.in_float64
             if upper is None or lower is None:
                 raise ValueError(
@@ -230,11 +230,12 @@ class Problem(FromData):
     def _prototypes(self) -> list[Array]:
         return [h.prototype for h in (self.upper, self.lower) if h.prototype is not None]
 
-    def _holds_domain(self, prototype: Array) -> bool:
-        """Does this precision hold the vectors of the domain as they are?"""
+    def _holds_vectors(self, prototype: Array) -> bool:
+        """Does this precision hold the vectors of the domain and the penalties as they are?"""
         domain: Any = self.domain
         names = _names(domain) if is_dataclass(domain) else []
         vectors = [v for v in (getattr(domain, name) for name in names) if arrays.is_array(v)]
+        vectors += [v for h in (self.upper, self.lower) for v in split(h)[1].vectors]
         return all(checks.in_precision_of(prototype, v) is not None for v in vectors)
 
     def current(self) -> Problem:
@@ -269,9 +270,9 @@ class Problem(FromData):
         slope = _linear_slope(smooth)
         if slope is None or penalty.terms.square > 0.0:
             return False
-        if not any(penalty.terms.weights):
+        if not penalty.terms.has_weights:
             return math.isinf(self.domain.support(-slope))
-        if not isinstance(self.domain, Space | Orthant):
+        if not isinstance(self.domain, Space | Orthant) or penalty.terms.center is not None:
             return False
         # The penalty p is a norm on a cone: d = prox of p at -slope has <slope, d> + p(d) = -|d|².
         # A weight that is a little larger: rounding must not refuse what is just bounded.
@@ -368,7 +369,7 @@ class Problem(FromData):
         self._check_dimension(int(x.shape[0]))
         prototypes = self._prototypes
         if not prototypes:
-            return x if self._holds_domain(x) else arrays.double(x)
+            return x if self._holds_vectors(x) else arrays.double(x)
         if is_start or checks.in_precision_of(prototypes[0], x) is not None:
             return arrays.own(x, prototypes[0])
         if self.in_float64 is None:
@@ -400,7 +401,7 @@ def with_smooth_parts(problem: Problem, *parts: SmoothFunction) -> Problem:
     twin = object.__new__(type(problem))
     vars(twin).update({name: getattr(problem, name) for name in (*_names(problem), "names")})
     for name, h, penalty in zip(("upper", "lower"), parts, problem.penalties, strict=True):
-        assign(twin, name, h + penalty if any(penalty.terms.weights) else h)
+        assign(twin, name, h + penalty if penalty.terms.has_weights else h)
     return twin
 
 

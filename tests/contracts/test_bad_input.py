@@ -670,15 +670,15 @@ WRONG = {
         ValueError,
         "L1: weight must be a non-negative finite number, got nan",
     ),
-    "L1 vector": (
-        lambda: tb.L1(np.ones(2)),
-        TypeError,
-        "L1: weight must be a non-negative finite number, got an array of shape (2,)",
+    "L1 matrix": (
+        lambda: tb.L1(np.ones((2, 1))),
+        ValueError,
+        "L1: weight must be a vector with at least one entry, got an array of shape (2, 1)",
     ),
     "L1 list": (
-        lambda: tb.L1([0.1, 0.2]),
-        TypeError,
-        "L1: weight must be a non-negative finite number, got list",
+        lambda: tb.L1([0.1, -0.2]),
+        ValueError,
+        "L1: weight must be non-negative, got -0.2 at place 1",
     ),
     "L1 bool": (
         lambda: tb.L1(True),

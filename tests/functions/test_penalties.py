@@ -14,7 +14,7 @@ from helpers.penalties import clarabel, conic, labels, make_set, plain_value
 from tiebreak.functions.penalties import L1, L2, ElasticNet, GroupL2, Indicator, Zero
 from tiebreak.sets import domains
 
-KINDS = ("Zero", "L1", "L2", "ElasticNet", "GroupL2", "Indicator")
+KINDS = ("Zero", "L1", "L2", "ElasticNet", "GroupL2", "Indicator", "L1 weights", "L1 center")
 STEPS = (0.0, 1e-3, 0.7, 30.0)
 
 
@@ -26,6 +26,10 @@ def make(kind, rng, n):
             return Zero()
         case "L1":
             return L1(weight)
+        case "L1 weights" | "L1 center":
+            weights = rng.exponential(size=n) * (rng.random(n) > 0.125)
+            center = rng.normal(size=n) if kind == "L1 center" else None
+            return L1(weights if rng.random() < 0.8 else weight, center)
         case "L2":
             return L2(weight)
         case "ElasticNet":
@@ -87,7 +91,7 @@ def test_prox_agrees_with_a_conic_solver(kind, count):
         np.testing.assert_allclose(z.value, theirs, atol=1e-3 * (1.0 + np.linalg.norm(x)))
 
 
-@pytest.mark.parametrize("kind", ["L1", "L2", "ElasticNet", "GroupL2"])
+@pytest.mark.parametrize("kind", ["L1", "L1 weights", "L2", "ElasticNet", "GroupL2"])
 def test_prox_is_as_good_for_tiny_and_huge_vectors(kind):
     """prox of size step h at size x = size (prox of step h at x); for a square the step stays."""
     rng = np.random.default_rng(3)
@@ -221,6 +225,52 @@ def test_a_number_times_a_penalty_scales_its_weights():
         _ = "2" * L1(1.0)
 
 
+def test_least_with_a_center_is_just_below_the_exact_minimum(count):
+    """In fractions: entry by entry the minimum is at a bound, at the center, or where the slope is 0."""
+    rng = np.random.default_rng(12)
+    for _ in range(count(50, 2000)):
+        n, scale = int(rng.integers(1, 5)), 10.0 ** rng.uniform(-3, 3)
+        w, c, s = rng.exponential(size=n), scale * rng.normal(size=n), rng.normal(size=n)
+        w[rng.random(n) < 0.2] = 0.0
+        square = 0.0 if rng.random() < 0.5 else float(rng.exponential())
+        low, high = np.sort(scale * rng.normal(size=(2, n)), axis=0)
+        penalty = L1(w, c) + ElasticNet(0.0, square) + Indicator(domains.Box(low, high))
+        value, x = penalty.least(s)
+        least = Fraction(0)
+        for j in range(n):
+            W, C, S, q, a, b = (
+                Fraction(float(t)) for t in (w[j], c[j], s[j], square, low[j], high[j])
+            )
+            points = [a, b, C] + ([(-S - W) / q, (-S + W) / q] if q else [])
+            least += min(S * p + W * abs(p - C) + q * p * p / 2 for p in points if a <= p <= b)
+        assert Fraction(value) <= least
+        assert float(least) == pytest.approx(value, rel=1e-11, abs=1e-11 * scale)
+        assert np.all((low <= x) & (x <= high))
+
+
+def test_equal_weights_are_one_weight_and_a_center_of_zero_is_none(count):
+    rng = np.random.default_rng(13)
+    for _ in range(count(20, 500)):
+        x, w = rng.normal(size=5), float(rng.exponential())
+        for other in (L1(np.full(5, w)), L1(w, np.zeros(5)), L1(np.full(5, w), np.zeros(5))):
+            np.testing.assert_array_equal(other.prox(x, 0.3), L1(w).prox(x, 0.3))
+            assert other.value(x) == pytest.approx(L1(w).value(x), rel=1e-15)
+            assert other.terms.extent(5, 2.0) == L1(w).terms.extent(5, 2.0)
+    assert L1([1.0, 0.0]).terms.extent(2, 1.0) == math.inf  # a weight of 0 bounds nothing
+    assert L1([1.0, 2.0]) == L1([1.0, 2.0]) != L1([1.0, 3.0])
+
+
+def test_bounds_on_slopes_and_extents_hold_for_weights_and_centers(count):
+    rng = np.random.default_rng(14)
+    for _ in range(count(100, 2000)):
+        n = int(rng.integers(1, 6))
+        penalty = make("L1 center", rng, n)
+        x, y = rng.normal(size=(2, n)) * 3
+        rise = abs(plain_value(penalty, x) - plain_value(penalty, y))
+        assert rise <= penalty.terms.steepness(n, 10.0) * np.linalg.norm(x - y) * (1 + 1e-12)
+        assert np.linalg.norm(x) <= penalty.terms.extent(n, plain_value(penalty, x))
+
+
 def test_strong_convexity_is_that_of_the_square():
     assert ElasticNet(1.0, 3.0).strong_convexity == 3.0
     assert L1(1.0).strong_convexity == L2(1.0).strong_convexity == Zero().strong_convexity == 0.0
@@ -280,6 +330,10 @@ NEEDED = "GroupL2: groups must be a vector with the group of each variable (-1: 
         (lambda: L1(-1.0), ValueError, "L1: weight must be a non-negative finite number, got -1.0"),
         (lambda: L1(math.inf), ValueError, "L1: weight must be a non-negative finite number, got inf"),
         (lambda: L1("1"), TypeError, "L1: weight must be a non-negative finite number, got str"),
+        (lambda: L1([1.0, -1.0]), ValueError, "L1: weight must be non-negative, got -1 at place 1"),
+        (lambda: L1([1.0, 2.0], [1.0]), ValueError, "L1: weight must have one entry per variable (1), got 2"),
+        (lambda: L1([1.0, 2.0]).check(3), ValueError, "L1: weight must have one entry per variable (3), got 2"),
+        (lambda: L1(1.0, [1.0]).check(3), ValueError, "L1: center must have one entry per variable (3), got 1"),
         (lambda: L2(math.nan), ValueError, "L2: weight must be a non-negative finite number, got nan"),
         (lambda: L2([1.0]), TypeError, "L2: weight must be a non-negative finite number, got list"),
         (lambda: ElasticNet(-1, 1), ValueError, "ElasticNet: l1 must be a non-negative finite number, got -1"),

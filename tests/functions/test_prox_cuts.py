@@ -581,7 +581,7 @@ def test_joint_least_is_never_above_a_value(pair, count):
         for y in [] if value == -math.inf else [x, 0.0 * v, v, -v, found.prox(-c, a, 1.0)]:
             y = terms.domain.project(y).astype(LONG)
             here = c.astype(LONG) @ y + sum(self_value(judge, a, y))
-            slack = 1e-13 if judge.sets and not any(terms.weights) else 0.0
+            slack = 1e-13 if judge.sets and not terms.has_weights else 0.0
             assert value <= here + slack * (abs(value) + abs(here)), (judge.parts, judge.sets, c, y)
 
 
@@ -591,6 +591,75 @@ def self_value(judge, a, y):
     yield l1 * np.sum(np.abs(y))
     yield from (w * size(y[where]) for where, w in judge.shares(group))
     yield l2 * size(y) + square / 2 * np.sum(y * y)
+
+
+# ---------------------------------------------------------------------------- weights and centers
+
+WEIGHTED = [
+    ("weights", "Zero", "Space"),
+    ("Zero", "weights", "Box"),
+    ("weights", "weights", "Box"),
+    ("weights", "L1", "Orthant"),
+    ("weights", "ElasticNet", "Space"),
+    ("L2", "weights", "Orthant"),
+    ("weights", "GroupL2", "Ball"),
+    ("center", "Zero", "Box"),
+    ("Zero", "center", "Space"),
+    ("center", "center", "Box"),
+    ("square", "center", "Box"),
+    ("center", "square", "Box"),
+]
+
+
+def weighted(kind, rng, center):
+    """A penalty of six variables; one in five weights is 0."""
+    weights = rng.exponential(size=6) * (rng.random(6) > 0.2)
+    match kind:
+        case "weights":
+            return L1(weights)
+        case "center":
+            return L1(weights, center)
+        case "square":
+            return ElasticNet(0.0, float(rng.exponential()))
+        case "GroupL2":
+            return GroupL2([0, 0, 1, 1, -1, 2], float(rng.exponential()))
+        case "ElasticNet":
+            return ElasticNet(*map(float, rng.exponential(size=2)))
+        case "L1" | "L2":
+            return {"L1": L1, "L2": L2}[kind](float(rng.exponential()))
+    return Zero()
+
+
+@pytest.mark.parametrize("kinds", WEIGHTED, ids="-".join)
+@pytest.mark.filterwarnings("ignore")
+def test_weights_and_centers_agree_with_a_conic_solver(kinds, count):
+    import cvxpy as cp
+
+    rng = np.random.default_rng([11, WEIGHTED.index(kinds)])
+    for _ in range(count(4, 40)):
+        center, v, c = rng.normal(size=(3, 6))
+        f2, g2 = (weighted(kind, rng, center) for kind in kinds[:2])
+        domain, a = make_set(kinds[2], rng, 6), float(rng.exponential())
+        found, z = joint(f2, g2, domain), cp.Variable(6)
+        (f, _), (g, _) = (conic(penalty, z) for penalty in (f2, g2))
+        inside, square = rules(domain, z), cp.sum_squares(z - v) / 2
+        # The joint prox.
+        solved = clarabel(a * f + g + square, inside)
+        z.value = found.prox(v, a, 1.0)
+        assert float((a * f + g + square).value) <= solved + 1e-7 * (1.0 + solved)
+        assert domain.contains(z.value)
+        # The prox within a cut, which is half as high as where the prox without it is.
+        z.value = free = found.prox(v, a, 0.0)
+        height, least = float((c @ z + g).value), clarabel(c @ z + g, inside)
+        beta = 0.5 * (height + max(least, height - 1.0))
+        solved = clarabel(a * f + square, [*inside, c @ z + g <= beta])
+        z.value, mu = prox_cut(found, v, a, c, beta)
+        assert mu >= 0.0
+        assert float((a * f + square).value) <= solved + 1e-6 * (1.0 + solved)
+        assert float((c @ z + g).value) <= beta + 1e-9 * (1.0 + abs(beta))
+        assert domain.contains(z.value)
+        np.testing.assert_allclose(z.value, found.prox(v - mu * c, a, mu), atol=1e-8)
+        np.testing.assert_allclose(prox_cut(found, v, a, c, height + 1.0)[0], free, atol=1e-12)
 
 
 # -------------------------------------------------------------------------------------- refusals
@@ -610,6 +679,10 @@ NO_PROX = "joint: the penalties and the domain must have a joint prox in closed 
         ((Zero(), L2(1.0), domains.Monotone()), "L2 and Monotone"),
         ((L1(1.0), Zero(), domains.Halfspace([1.0, 0.0], 1.0)), "L1 and Halfspace"),
         ((L1(1.0), Zero(), domains.Ball(1.0, [1.0, 0.0])), "L1 and Ball with another center"),
+        ((L1(1.0, [1.0, 0.0]), L1(1.0)), "L1 and L1 with another center"),
+        ((L1(1.0, [1.0, 0.0]), L1(1.0, [1.0, 1.0])), "L1 and L1 with another center"),
+        ((L1(1.0, [1.0, 0.0]), L2(1.0)), "L1 with a center and another norm"),
+        ((L1(1.0, [1.0, 0.0]), Zero(), domains.Ball(1.0)), "L1 and Ball"),
         ((Indicator(domains.Simplex()), Indicator(domains.Orthant())), "Simplex and Orthant"),
         ((Zero(), Indicator(domains.Ball(1.0)), domains.Box(0, 1)), "Ball and Box"),
         ((Indicator(domains.Simplex(1.0)), Indicator(domains.Simplex(2.0))), "Simplex and Simplex"),

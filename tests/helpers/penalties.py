@@ -40,7 +40,8 @@ def plain_value(penalty, x):
     """The formula, written as it is in the docstrings."""
     match penalty:
         case L1():
-            return penalty.weight * np.sum(np.abs(x))
+            off = x if penalty.center is None else x - penalty.center
+            return np.sum(penalty.weight * np.abs(off))
         case L2():
             return penalty.weight * np.sqrt(np.sum(x * x))
         case ElasticNet():
@@ -64,7 +65,9 @@ def conic(penalty, z):
 
     match penalty:
         case L1():
-            return penalty.weight * cp.norm1(z), []
+            off = z if penalty.center is None else z - penalty.center
+            weight = np.broadcast_to(penalty.weight, z.shape)
+            return cp.norm1(cp.multiply(weight, off)), []
         case L2():
             return penalty.weight * cp.norm(z), []
         case ElasticNet():

@@ -41,7 +41,7 @@ def with_proof(problem: Problem, state: State) -> StepEvidence:
     cut_at = mixed(x, state.s, state.multiplier / best)
     ((cut,), _) = g1.evaluate([cut_at.g])
     inside = 0.0
-    if any(problem.penalties[0].terms.weights):
+    if problem.penalties[0].terms.has_weights:
         inside = min(max(INSIDE, 2.0 * error / (arrays.max_abs(cut.slope) or error)), 1.0)
     return evidence._replace(
         upper=(*evidence.upper, (weight, state.f_x)),

@@ -97,15 +97,23 @@ def face_of_terms(terms: Terms, x: Array) -> tuple[ActiveFace, Array | None]:
     Entries that are 0 stay so where an l1 part has its kink there, groups and the whole likewise.
     """
     face = face_of_domain(terms.domain, x)
-    if not any(terms.weights):
+    if not terms.has_weights:
         return face, None
     xp = arrays.namespace(x)
     zero = arrays.zeros_like(x)
-    slope, signs = terms.square * x, xp.sign(x)
+    # The kinks of an l1 part are at its center, those of a weight 0 are none.
+    kink = zero if terms.center is None else arrays.like(terms.center, x)
+    has_l1 = terms.norms[0] > 0.0
+    l1 = terms.l1 if isinstance(terms.l1, float) else arrays.like(terms.l1, x)
+    slope, signs = terms.square * x, xp.sign(x if terms.center is None else x - kink)
     free = xp.ones_like(x)
-    if terms.l1 > 0.0:
+    if has_l1 and not isinstance(terms.l1, float):
+        signs = signs * xp.astype(l1 > 0.0, x.dtype)
+        free = xp.where(l1 > 0.0, xp.abs(signs), free)
+        slope = slope + l1 * signs
+    elif has_l1:
         free = xp.abs(signs)
-        slope = slope + terms.l1 * signs
+        slope = slope + l1 * signs
     if terms.group > 0.0:
         lengths, layout = terms.lengths(x)
         is_on = (lengths > 0.0) | (layout.penalised == 0.0)
@@ -120,18 +128,18 @@ def face_of_terms(terms: Terms, x: Array) -> tuple[ActiveFace, Array | None]:
 
     def retract(y: Array) -> Array:
         # A step that would change a sign, or turn a group around, ends at 0.
-        if terms.l1 > 0.0:
-            y = xp.where(signs * y < 0.0, zero, y)
+        if has_l1:
+            y = xp.where(signs * (y - kink) < 0.0, kink, y)
         if terms.group > 0.0:
             layout = terms.layout(int(x.shape[0]))
             is_over = (layout.dots(x, y) < 0.0) & (layout.penalised > 0.0)
             y = layout.spread(y, 1.0 - is_over)
         return face.retract(y)
 
-    key = face.key + 4.0 * (free * signs if terms.l1 > 0.0 else free)
+    key = face.key + 4.0 * (free * signs if has_l1 else free)
 
     def room(x: Array, d: Array) -> float:
-        return min(face.room(x, d), _room(signs * x, signs * d) if terms.l1 > 0.0 else math.inf)
+        return min(face.room(x, d), _room(signs * (x - kink), signs * d) if has_l1 else math.inf)
 
     both = None if face.free is None else free * face.free
     return ActiveFace(

@@ -291,7 +291,7 @@ def _curvatures(problem: Problem, f_x: Minorant, g_x: Minorant) -> tuple[float, 
 
 def _steepness(terms: Terms, x: Array) -> float:
     n = int(x.shape[0])
-    return terms.steepness(n, arrays.norm(x)) if any(terms.weights) else 0.0
+    return terms.steepness(n, arrays.norm(x)) if terms.has_weights else 0.0
 
 
 # -- Hessians ------------------------------------------------------------------------------------

@@ -146,7 +146,7 @@ def next_cut(problem: Problem, state: State, proof: Proof) -> State:
         s = TILTED * t * proof.curvature / proof.reach  # as much as the cut is off by anyway
         (leaned,) = problem.forward(problem.domain.project(x + s * proof.lean))
         (f_y,), _ = problem.upper.evaluate([leaned.f])
-    inside = INSIDE if any(problem.penalties[0].terms.weights) else 0.0
+    inside = INSIDE if problem.penalties[0].terms.has_weights else 0.0
     evidence = StepEvidence(
         upper=((1.0, f_y),),
         cuts=(((1.0 - inside) / t, g_y),),

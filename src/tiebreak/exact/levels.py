@@ -26,7 +26,7 @@ from tiebreak.exact.linear_programs import (
 from tiebreak.exact.newton import SetSlice, minimise, refine
 from tiebreak.exact.outliers import NOT_L1, NOT_ON_BALL, shared_rows
 from tiebreak.exact.polyhedra import Polyhedron, polyhedron
-from tiebreak.exact.scaled_problem import ScaledProblem
+from tiebreak.exact.scaled_problem import L1Norm, ScaledProblem
 from tiebreak.functions.huber_part import HuberPart
 from tiebreak.functions.loss_parts import LossPart
 from tiebreak.functions.parts import Parts
@@ -75,7 +75,7 @@ def solve(p: ScaledProblem, x0: Host, doubtful: bool) -> ExactSolution:
     answer = _on_polyhedron(p, x0 / p.units, p.polyhedron(), doubtful)
     if not p.is_rescaled:
         return answer
-    price = p.prices if p.is_l1 else np.ldexp(p.units, -p.exponent)
+    price = np.ldexp(p.units, -p.exponent) if p.l1 is None else p.slope_units
     direction, sign = answer.direction, answer.sign
     return answer._replace(
         x=p.units * answer.x,
@@ -230,10 +230,10 @@ def _on_polyhedron(p: ScaledProblem, x0: Host, Z: Polyhedron, doubtful: bool) ->
     slice_of_Z = PolyhedronSlice(shared.Z.rows, shared.Z.offset, N, held, paired)
     faces, dimension = _solution_set(p, shared.Z, slice_of_Z, equations, pressing, u, doubtful)
     # 3. The upper level.
-    if p.is_l1:
+    if p.l1 is not None:
         if not is_whole:
             return ExactSolution(Z.point(u), dimension, residual, 0.0 * x0, doubt=doubt or NOT_L1)
-        answer = _sparsest(p, Z, u, residual, dimension, doubtful, rank)
+        answer = _sparsest(p, p.l1, Z, u, residual, dimension, doubtful, rank)
         return answer._replace(doubt=doubt or answer.doubt)
     answer = _upper(p, f, faces, u, residual, dimension)
     if slice_of_Z is not faces and answer.direction is None:  # the normal of Z, not of a face
@@ -354,6 +354,7 @@ def _upper_recession(f: Parts, where: PolyhedronSlice, x: Host) -> Recession:
 
 def _sparsest(
     p: ScaledProblem,
+    l1: L1Norm,
     Z: Polyhedron,
     x: Host,
     residual: float,
@@ -361,16 +362,19 @@ def _sparsest(
     doubtful: bool,
     rank: Rank,
 ) -> ExactSolution:
-    """Minimise |x|_1 over the slice, from the lower minimiser x."""
+    """Minimise |x - center|_1 over the slice, from the lower minimiser x."""
     if Z.lift is not None:  # an l1 ball: what is sparser than a point of it is in it too
         Z, x, rank = polyhedron(Space(), p.n), Z.lift @ x, p.rank
     equations = Sliced(np.vstack([p.rows, Z.equal]))
     rank = rank._replace(low=rank.high) if doubtful else rank
-    found = sparsest(BasisPursuit(equations, rank, x, Z.rows, Z.offset, p.prices))
+    center, offset = l1.center / p.units, Z.offset
+    if center.any():
+        offset = offset - Z.rows @ center
+    found = sparsest(BasisPursuit(equations, rank, x - center, Z.rows, offset, p.prices))
     if found is None:
         return ExactSolution(x, dimension, residual, 0.0 * x, doubt=NO_PROGRAM)
     residual, rank = max(residual, found.residual), p.equations_in_x(rank, Z)
-    x = Z.point(found.x)
+    x = Z.point(found.x + center)
     return ExactSolution(x, dimension, residual, found.normal, sign=found.sign, rank=rank)
 
 

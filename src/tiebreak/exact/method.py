@@ -23,13 +23,14 @@ from tiebreak.exact.bounds.rescaled import prove_rescaled
 from tiebreak.exact.bounds.tall_bounds import prove_tall
 from tiebreak.exact.bounds.wide_bounds import prove_wide
 from tiebreak.exact.levels import HARDLY_FALLS, ExactSolution, no_lower_minimum, solve
-from tiebreak.exact.scaled_problem import ScaledProblem
+from tiebreak.exact.scaled_problem import L1Norm, ScaledProblem
 from tiebreak.exact.tall import is_tall, solve_tall
 from tiebreak.exact.wide import WideAnswer, WideProblem, solve_wide
 from tiebreak.functions.elementary import Flat
 from tiebreak.functions.parts import Parts, decompose
 from tiebreak.functions.penalties import Zero, split
 from tiebreak.functions.sums import summands
+from tiebreak.functions.terms import Terms, largest
 from tiebreak.linalg import arrays, deadline
 from tiebreak.linalg.arrays import Array
 from tiebreak.linalg.host import host
@@ -275,11 +276,18 @@ def _scaled(problem: Problem, x: Array) -> tuple[ScaledProblem, Rank, int]:
     parts = (part for h in problem.smooth_parts for _, part in summands(h.bare))
     epsilon = max(arrays.epsilon(x), *(part.data_epsilon for part in parts))
     f, g = _parts(problem, int(x.shape[0]))
-    rows, is_l1 = g.rows(epsilon, f.sizes()), problem.penalties[0] != Zero()
-    scaled = ScaledProblem(problem.domain, f.scaled(), g.scaled(), rows, epsilon, is_l1)
+    rows, penalty = g.rows(epsilon, f.sizes()), problem.penalties[0].terms
+    l1 = _l1_norm(penalty, f.n) if penalty.has_weights else None
+    scaled = ScaledProblem(problem.domain, f.scaled(), g.scaled(), rows, epsilon, l1)
     rank = scaled.rank_in_x
     rank = rank._replace(sigma=g.unit * rank.sigma) if rank.is_plain else rank
     return scaled, rank, f.exponent
+
+
+def _l1_norm(terms: Terms, n: int) -> L1Norm:
+    """Up to a factor, in NumPy."""
+    center = np.zeros(n) if terms.center is None else terms.center
+    return L1Norm(np.broadcast_to(terms.l1 / largest(terms.l1), n), center)
 
 
 def _parts(problem: Problem, n: int) -> tuple[Parts, Parts]:
@@ -289,12 +297,17 @@ def _parts(problem: Problem, n: int) -> tuple[Parts, Parts]:
         raise Refusal("Exact", "lower", "must be without a penalty", repr(problem.lower.bare))
     if penalty == Zero():
         return decompose("Exact", "upper", f, n), decompose("Exact", "lower", g, n)
-    is_alone = isinstance(f.bare, Flat)
-    if not is_alone or any(penalty.terms.weights[1:]):
+    is_alone, terms = isinstance(f.bare, Flat), penalty.terms
+    if not is_alone or any(terms.weights[1:]):
         got = penalty if is_alone else problem.upper.bare
         raise Refusal("Exact", "upper", "must be L1 alone where it has a penalty", repr(got))
     if isinstance(problem.domain, Ball):
         raise Refusal("Exact", "domain", "must be a polyhedron where upper is L1", "Ball")
+    if isinstance(problem.domain, L1Ball) and (
+        terms.center is not None or not isinstance(terms.l1, float)
+    ):
+        needed = "must be no l1 ball where upper is L1 with weights or a center"
+        raise Refusal("Exact", "domain", needed, "L1Ball")
     return Parts(n, ()), decompose("Exact", "lower", g, n)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,6 +21,13 @@ from tiebreak.sets.domains import Domain, Halfspace, Space
 UNITLESS = (Space, Box, Halfspace)  # sets of the same kind whatever units each variable has
 
 
+class L1Norm(NamedTuple):
+    """The sum of weights_j |x_j - center_j|; the largest weight is 1."""
+
+    weights: Host
+    center: Host
+
+
 class ScaledProblem:
     """f quadratic or |x|_1, and g = phi(Ax) + <c, x>, over Z, in NumPy.
 
@@ -33,13 +41,19 @@ class ScaledProblem:
         g: the lower level, scaled.
         rows: those of g as it was before it was scaled.
         epsilon: the unit of rounding of the data.
-        is_l1: is f |x|_1, up to a factor?
+        l1: where f is a sum of weights_j |x_j - center_j|, these, the largest weight being 1.
     """
 
     def __init__(
-        self, domain: Domain, f: Parts, g: Parts, rows: Host, epsilon: float, is_l1: bool
+        self,
+        domain: Domain,
+        f: Parts,
+        g: Parts,
+        rows: Host,
+        epsilon: float,
+        l1: L1Norm | None = None,
     ) -> None:
-        self.domain, self.n, self.epsilon, self.is_l1 = domain, f.n, epsilon, is_l1
+        self.domain, self.n, self.epsilon, self.l1 = domain, f.n, epsilon, l1
         self.is_bounded = math.isfinite(domain.diameter_in(f.n))
         self._f, self._g, self._rows_in_x = f, g, rows
         self.row_factors, columns = equilibrate(rows)
@@ -53,12 +67,14 @@ class ScaledProblem:
             self.f, self.g, self.exponent = f.scaled(), g.scaled(), f.exponent
         self.rows = rows * self.units
         self.rank = decide_rank(self.rows, epsilon, (self.row_factors, columns))
-        self.prices = self.units / np.max(self.units)  # of |x|_1, up to a factor
+        # Of |u_j - center_j/units_j|, up to a factor; and what a slope is divided by in units of x.
+        prices = self.units if l1 is None else l1.weights * self.units
+        self.prices, self.slope_units = prices / np.max(prices), self.units / np.max(prices)
 
     def on_space(self) -> ScaledProblem:
         """The same on R^n."""
         f, g, rows = self._f, self._g, self._rows_in_x
-        return ScaledProblem(Space(), f, g, rows, self.epsilon, self.is_l1)
+        return ScaledProblem(Space(), f, g, rows, self.epsilon, self.l1)
 
     def polyhedron(self) -> Polyhedron:
         """Z, which is no ball, in the units of u."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tiebreak.functions.groups import Host
 from tiebreak.functions.terms import Terms
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Array, to_numpy
@@ -30,7 +31,7 @@ class Joint:
     @cached_property
     def has_norms(self) -> bool:
         """Is there more than squares in them?"""
-        return any(self.upper.weights[:3]) or any(self.lower.weights[:3])
+        return self.upper.has_norms or self.lower.has_norms
 
     def terms(self, a: float, mu: float) -> Terms:
         """a f2 + mu g2 on the common set."""
@@ -53,13 +54,15 @@ def joint(f2: Penalty, g2: Penalty, domain: Domain | None = None, owner: str = "
     """The two penalties on the common set of their domains and ``domain``.
 
     A Refusal, with the names of what does not go together, if their joint prox has no closed form:
-    that is the case for two kinds of groups, for two sets (unless both are boxes or balls around
-    0), for groups or L2 with a box that is not a cone, and for a norm with any other set.
+    that is the case for two kinds of groups, for two centers of L1, for two sets (unless both are
+    boxes or balls around 0), for groups or L2 with a box that is not a cone, for a center of L1
+    with groups, L2 or a ball, and for a norm with any other set.
     """
     f, g = f2.terms, g2.terms
     both = f.groups if f.group > 0.0 else None, g.groups if g.group > 0.0 else None
     if both[0] is not None and both[1] is not None and not both[0].same_as(both[1]):
         raise _no_prox(owner, "GroupL2", "GroupL2 with other groups")
+    center = _common_center(owner, f, g)
     groups = f.groups if f.group > 0.0 else g.groups
     common = intersection(owner, f.domain, g.domain, domain or Space())
     for penalty in (f2, g2):
@@ -67,9 +70,23 @@ def joint(f2: Penalty, g2: Penalty, domain: Domain | None = None, owner: str = "
             off_centre = isinstance(common, Ball) and not _is_centred(common)
             name = type(common).__name__ + " with another center" * off_centre
             raise _no_prox(owner, penalty.label, name)
-    if f.groups is g.groups is groups and f.domain == common == g.domain:
+    if f.groups is g.groups is groups and f.domain == common == g.domain and center is None:
         return Joint(f, g)  # as without penalties
-    return Joint(*(dataclasses.replace(part, groups=groups, domain=common) for part in (f, g)))
+    parts = (dataclasses.replace(p, groups=groups, domain=common, center=center) for p in (f, g))
+    return Joint(*parts)
+
+
+def _common_center(owner: str, f: Terms, g: Terms) -> Host | None:
+    """Of the l1 parts; a Refusal where they have two, or one that goes with no other norm."""
+    centers = [terms.center for terms in (f, g) if terms.norms[0] > 0.0]
+    known = [center for center in centers if center is not None]
+    if not known:
+        return None
+    if len(known) < len(centers) or not all(np.array_equal(known[0], c) for c in known):
+        raise _no_prox(owner, "L1", "L1 with another center")
+    if any(terms.group > 0.0 or terms.l2 > 0.0 for terms in (f, g)):
+        raise _no_prox(owner, "L1 with a center", "another norm")
+    return known[0]
 
 
 def intersection(owner: str, *sets: Domain) -> Domain:
@@ -108,8 +125,10 @@ def _intersection(owner: str, first: Domain, second: Domain) -> Domain:
 
 def _has_prox_on(common: Domain, terms: Terms) -> bool:
     """Do these terms have a prox in closed form on this set?"""
-    if not any(terms.weights) or isinstance(common, Space):
+    if not terms.has_weights or isinstance(common, Space):
         return True
+    if terms.center is not None:
+        return isinstance(common, Box)
     if isinstance(common, Box):
         return (terms.group == 0.0 and terms.l2 == 0.0) or _is_cone(common)
     return isinstance(common, Ball) and _is_centred(common)

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, ClassVar
 
+import numpy as np
+
 from tiebreak.functions.base import (
     Function,
     Outcome,
@@ -23,9 +25,10 @@ from tiebreak.functions.elementary import Flat
 from tiebreak.functions.groups import Groups
 from tiebreak.functions.joint_prox import joint
 from tiebreak.functions.terms import Terms
-from tiebreak.linalg import checks, tables
-from tiebreak.linalg.arrays import Array
+from tiebreak.linalg import arrays, checks, tables
+from tiebreak.linalg.arrays import Array, to_numpy
 from tiebreak.linalg.fingerprints import FromData, assign, remember
+from tiebreak.linalg.host import host
 from tiebreak.sets.cuts import INFINITY, Set
 from tiebreak.sets.domains import Domain
 
@@ -56,6 +59,11 @@ class Penalty(FromData):
     def strong_convexity(self) -> float:
         """The curvature that the penalty has everywhere."""
         return self.terms.square
+
+    @property
+    def vectors(self) -> list[Array]:
+        """The vectors among its parameters."""
+        return []
 
     def check(self, n: int) -> None:
         """Raise ValueError if the parameters do not fit ``n`` variables."""
@@ -109,15 +117,66 @@ class Zero(Penalty):
         return Terms()
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class L1(Penalty):
-    """weight |x|_1, the sum of the absolute entries; its prox is the soft threshold."""
+    """weight |x - center|_1, or the sum of weight_j |x_j - center_j|; its prox is a soft threshold.
 
-    weight: float = 1.0
+    Args:
+        weight: a non-negative number; or a vector, one entry per variable. Variables of weight 0
+            are not penalised.
+        center: vector, the origin if None. With a center that is not 0 there is a joint prox with
+            squares, boxes and L1 of the same center.
+    """
+
+    weight: Any = 1.0
+    center: Any = None
+
+    def __post_init__(self) -> None:
+        remember(self, L1, weight=self.weight, center=self.center)
+        both = ("weight", tables.names(self.weight)), ("center", tables.names(self.center))
+        assign(self, "names", tables.common("L1", *both, what="names"))
+        if not checks.is_sequence(self.weight):
+            super().__post_init__()
+        else:
+            assign(self, "weight", checks.weights("L1", "weight", self.weight))
+            assign(self, "dimension", int(self.weight.shape[0]))
+        if self.center is not None:
+            assign(self, "center", checks.vector("L1", "center", self.center))
+            self.check(int(self.center.shape[0]))
+            assign(self, "dimension", int(self.center.shape[0]))
+
+    def __repr__(self) -> str:
+        weight = f"<{self.dimension} weights>" if arrays.is_array(self.weight) else self.weight
+        return f"L1(weight={weight}{'' if self.center is None else ', center=<vector>'})"
+
+    def scaled(self, factor: float) -> Penalty:
+        made = super().scaled(factor)
+        assign(made, "names", self.names)  # the vectors are no tables any more
+        return made
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, L1):
+            return NotImplemented
+        return _same(self.weight, other.weight) and _same(self.center, other.center)
+
+    def __hash__(self) -> int:
+        return hash(("L1", self.dimension, float(np.sum(to_numpy(self.weight)))))
+
+    @property
+    def vectors(self) -> list[Array]:
+        return [v for v in (self.weight, self.center) if arrays.is_array(v)]
+
+    def check(self, n: int) -> None:
+        for name in ("weight", "center"):
+            value = getattr(self, name)
+            if arrays.is_array(value):
+                checks.length("L1", name, value, n, "variable")
 
     @cached_property
     def terms(self) -> Terms:
-        return Terms(l1=self.weight)
+        weight = self.weight if isinstance(self.weight, float) else host(self.weight)
+        is_off = self.center is not None and arrays.max_abs(self.center) > 0.0
+        return Terms(l1=weight, center=host(self.center) if is_off else None)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -231,6 +290,10 @@ class PenaltySum(Penalty):
     def label(self) -> str:
         return f"{self.first.label} + {self.second.label}"
 
+    @property
+    def vectors(self) -> list[Array]:
+        return [*self.first.vectors, *self.second.vectors]
+
     def check(self, n: int) -> None:
         self.first.check(n)
         self.second.check(n)
@@ -331,6 +394,13 @@ class Composite(Function):
         return Composite(weight * self.smooth, penalty)
 
     __mul__ = __rmul__
+
+
+def _same(first: Any, second: Any) -> bool:
+    """Are two weights or centers, each a number, a vector or None, equal?"""
+    if first is None or second is None:
+        return first is second
+    return np.array_equal(to_numpy(first), to_numpy(second))
 
 
 NOTHING = Zero()  # one for all: its terms are made once

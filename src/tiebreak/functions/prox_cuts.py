@@ -15,14 +15,15 @@ from __future__ import annotations
 import dataclasses
 import math
 import sys
+from typing import Any
 
 import numpy as np
 
 from tiebreak.functions.groups import Host
 from tiebreak.functions.joint_prox import Joint
-from tiebreak.functions.terms import Terms
+from tiebreak.functions.terms import L1Weight, Terms
 from tiebreak.linalg import arrays
-from tiebreak.linalg.arrays import Array, dot, namespace, norm
+from tiebreak.linalg.arrays import Array, dot, namespace, norm, zeros_like
 from tiebreak.linalg.elementwise import into, ldexp, masked, moved
 from tiebreak.sets.balls import Ball
 from tiebreak.sets.boxes import Box
@@ -50,11 +51,29 @@ def prox_cut(
         f = dataclasses.replace(f, square=0.0)
         v = v if divisor == 1.0 else v / divisor
         start = 0.0 if guess is None else float(guess) / divisor
-        if any(f.weights) or any(g.weights):
+        if f.center is not None:
+            z, mu = _around_center(f, g, v, c, float(beta), start)
+        elif f.has_weights or g.has_weights:
             z, mu = _at_ordinary_size(f, g, v, c, float(beta), start)
         else:
             z, mu = f.domain.project_cut(v, c, float(beta), start)
         return z, min(mu * divisor, sys.float_info.max)
+
+
+def _around_center(
+    f: Terms, g: Terms, v: Array, c: Array, beta: float, guess: float
+) -> tuple[Array, float]:
+    """In terms of y = z - center: the square of g is one of y, and more slope of the cut."""
+    center, Z = arrays.like(f.center, v), f.domain
+    domain = Z
+    height = dot(c, center) + 0.5 * g.square * dot(center, center)
+    if isinstance(Z, Box):
+        bounds = (arrays.like(b, v) + zeros_like(v) for b in (Z.lower, Z.upper))
+        domain = Box(*(b - center for b in bounds))
+    f, g = (dataclasses.replace(part, domain=domain, center=None) for part in (f, g))
+    c = c + g.square * center
+    y, mu = _at_ordinary_size(f, g, v - center, c, beta - height, guess)
+    return Z.project(y + center), mu
 
 
 def _at_ordinary_size(
@@ -63,7 +82,7 @@ def _at_ordinary_size(
     """By way of powers of two that make lengths and slopes ordinary, where they are not."""
     if beta == INFINITY:
         return f.prox(v), 0.0
-    slope = max(norm(c), g.l1, g.group, g.l2)
+    slope = max(norm(c), *g.norms)
     length = max(norm(v), getattr(f.domain, "length_scale", 0.0))
     steepest = max(slope, g.square * length)
     if steepest == 0.0:
@@ -96,7 +115,12 @@ def _resized(terms: Terms, length: int, slope: int) -> Terms:
     domain = terms.domain
     if isinstance(domain, Box | Ball):
         domain = domain.scaled(-length)
-    l1, group, l2 = (ldexp(weight, -slope) for weight in terms.weights[:3])
+    l1: L1Weight
+    group, l2 = (ldexp(weight, -slope) for weight in (terms.group, terms.l2))
+    if isinstance(terms.l1, float):
+        l1 = ldexp(terms.l1, -slope)
+    else:
+        l1 = np.minimum(np.ldexp(terms.l1, -slope), sys.float_info.max)
     return Terms(l1, group, l2, ldexp(terms.square, length - slope), terms.groups, domain)
 
 
@@ -137,9 +161,10 @@ class _Path:
         self.total = f.with_weights(
             *(p + mu * q for p, q in zip(f.weights, g.weights, strict=True))
         )
-        l1, divisor = self.total.l1, 1.0 + self.total.square
+        l1, divisor = self._like(self.total.l1), 1.0 + self.total.square
+        has_l1 = self.total.norms[0] > 0.0
         u = self._u = moved(self.v, mu, self.c, self._u)
-        if l1 > 0.0:
+        if has_l1:
             self._t = into(self._t, "clip", u, -l1, l1)
             u -= self._t
         if divisor > 1.0:
@@ -151,18 +176,23 @@ class _Path:
             free = u == self._t
             self._u, self._t = self._t, u
             u = self._u
-        if l1 > 0.0:
-            free = u != 0 if free is None else free & (u != 0)
+        if has_l1:
+            moves = u != 0 if isinstance(l1, float) else (u != 0) | (l1 == 0.0)
+            free = moves if free is None else free & moves
         e = self.c
-        if g.l1 > 0.0:
+        if g.norms[0] > 0.0:
             e = self._e = into(self._e, "sign", u)
-            e *= g.l1
+            e *= self._like(g.l1)
             e += self.c
             self._e = e
         gap, slope, energy = (self._entries if self.entrywise else self._lengths)(
             mu, u, e, free, divisor
         )
         return PathPoint(mu, gap - self.beta, self._bent(gap - self.beta, slope, divisor), energy)
+
+    def _like(self, weight: L1Weight) -> Any:
+        """A weight for each variable, like these."""
+        return weight if isinstance(weight, float) else arrays.like(weight, self.c)
 
     def _bent(self, gap: float, slope: float, divisor: float) -> float:
         """The slope of the line to the root that a square in g2 suggests.
@@ -196,7 +226,9 @@ class _Path:
             energy = (0.5 - divisor) * squared - mu * linear
         elif self.calls > 2:  # before, nobody asks for it
             energy = 0.5 * squared - dot(self.v, u)
-            if f.l1 > 0.0:
+            if not isinstance(f.l1, float):
+                energy += f.value(u)
+            elif f.l1 > 0.0:
                 self._t = into(self._t, "abs", u)
                 energy += f.l1 * float(namespace(u).sum(self._t))
         return linear + 0.5 * g.square * squared, norm(e) / math.sqrt(divisor), energy
@@ -271,9 +303,10 @@ class _Path:
 
     def ordinary(self) -> float:
         """A multiplier of the size of the data."""
-        f, g, size = self.f, self.g, max(self.reach, self.size)
-        steep = self.length + g.l1 + g.group + g.l2 + g.square * size or 1.0
-        return (size + f.l1 + f.group + f.l2) / steep + abs(self.beta) / steep / steep
+        (p, q, r), g, size = self.f.norms, self.g, max(self.reach, self.size)
+        l1, group, l2 = g.norms
+        steep = self.length + l1 + group + l2 + g.square * size or 1.0
+        return (size + p + q + r) / steep + abs(self.beta) / steep / steep
 
     def _accept_the_least(self) -> bool:
         """Where no point meets the cut, be content with one that misses it the least.  Is it so?
@@ -303,7 +336,7 @@ def _polished(path: _Path, z: Array, mu: float) -> Array:
     Newton's step along the piece of the path where z lies closes it and moves z by that error only.
     """
     f, g, c = path.f, path.g, path.c
-    carried = arrays.max_abs(path.v) + mu * arrays.max_abs(c) + max(path.total.weights[:3])
+    carried = arrays.max_abs(path.v) + mu * arrays.max_abs(c) + max(path.total.norms)
     for _ in range(4):
         value = g.value(z)
         gap = dot(c, z) + value - path.beta
@@ -323,7 +356,8 @@ def _polished(path: _Path, z: Array, mu: float) -> Array:
 
 def _slope_along(f: Terms, g: Terms, z: Array, c: Array) -> Array:
     """The gradient of G at z along the entries that are neither 0 nor at a bound."""
-    d = c + g.l1 * namespace(z).sign(z) + g.square * z
+    l1 = g.l1 if isinstance(g.l1, float) else arrays.like(g.l1, z)
+    d = c + l1 * namespace(z).sign(z) + g.square * z
     length = norm(z)
     if g.l2 > 0.0 and length > 0.0:
         d = d + z * (g.l2 / length)
@@ -332,6 +366,8 @@ def _slope_along(f: Terms, g: Terms, z: Array, c: Array) -> Array:
         shares = g.group * layout.penalised / np.where(lengths > 0.0, lengths, 1.0)
         d = d + layout.spread(z, shares)
     free = z != 0
+    if not isinstance(g.l1, float) or not isinstance(f.l1, float):
+        free = free | (zeros_like(z) + arrays.like(g.l1 + f.l1, z) == 0.0)
     if f.box is not None:
         lower, upper = f.box.bounds_like(z)
         free = free & (z > lower) & (z < upper)

@@ -4,19 +4,21 @@ Every penalty, and every weighted sum of two that has a joint prox in closed for
 
     l1 |x|_1 + group sum_G |x_G|_2 + l2 |x|_2 + square/2 |x|_2² + (0 on Z, inf outside)
 
+(or the sum of l1_j |x_j - center_j| instead of the first)
+
 and one chain is the prox of all of them: soft threshold by l1, divide by 1 + square, clip to Z if
 it is a box, shrink each group by group/(1 + square), shrink the whole by l2/(1 + square), scale
 down to Z if it is a ball.  Each link keeps the subgradients of the earlier ones, because these
 parts are positively homogeneous (Jenatton, Mairal, Obozinski, Bach 2011; Yu 2013).  That needs a
 ball centred at 0, and a box that is a cone if there are groups or an l2 part; any other Z stands
-alone.
+alone.  An l1 part with a center goes with squares and boxes, where each entry is for itself.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -29,30 +31,56 @@ from tiebreak.sets.boxes import Box
 from tiebreak.sets.cuts import INFINITY
 from tiebreak.sets.domains import Domain, Space
 
+L1Weight: TypeAlias = float | Host
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Terms:
-    """l1 |x|_1 + group sum_G |x_G|_2 + l2 |x|_2 + square/2 |x|_2², restricted to ``domain``."""
+    """l1 |x|_1 + group sum_G |x_G|_2 + l2 |x|_2 + square/2 |x|_2², restricted to ``domain``.
 
-    l1: float = 0.0
+    l1 is a number, or a vector on the host: one for each variable.
+    """
+
+    l1: L1Weight = 0.0
     group: float = 0.0
     l2: float = 0.0
     square: float = 0.0
     groups: Groups | None = None
     domain: Domain = dataclasses.field(default_factory=Space)
+    center: Host | None = None  # of the l1 part alone
 
     @property
-    def weights(self) -> tuple[float, float, float, float]:
-        """l1, group, l2, square."""
+    def weights(self) -> tuple[Any, float, float, float]:
+        """l1 (a number or a vector), group, l2, square."""
         return self.l1, self.group, self.l2, self.square
+
+    @property
+    def norms(self) -> tuple[float, float, float]:
+        """The weights of the norms: the largest of l1, group, l2."""
+        return largest(self.l1), self.group, self.l2
+
+    @property
+    def has_norms(self) -> bool:
+        """Is there more than a square?"""
+        return any(self.norms)
+
+    @property
+    def has_weights(self) -> bool:
+        """Is there more than the set?"""
+        return self.has_norms or self.square != 0.0
 
     def times(self, factor: float) -> Terms:
         """The same with ``factor`` times the weights; the set stays, also where factor is 0."""
         return self.with_weights(*(factor * weight for weight in self.weights))
 
-    def with_weights(self, l1: float, group: float, l2: float, square: float) -> Terms:
-        """The same groups and set with other weights."""
-        return Terms(l1, group, l2, square, self.groups, self.domain)
+    def with_weights(self, l1: L1Weight, group: float, l2: float, square: float) -> Terms:
+        """The same groups, set and center with other weights."""
+        return Terms(l1, group, l2, square, self.groups, self.domain, self.center)
+
+    @property
+    def uncentred(self) -> Terms:
+        """The same around 0: how it grows along a direction."""
+        return self if self.center is None else dataclasses.replace(self, center=None)
 
     @property
     def radius(self) -> float:
@@ -67,7 +95,9 @@ class Terms:
     def value(self, x: Array) -> float:
         """The value at a point x of the domain."""
         total, xp = 0.0, namespace(x)
-        if self.l1 > 0.0:
+        if not isinstance(self.l1, float) or self.center is not None:
+            total += dot(_like(self.l1, x) + zeros_like(x), abs(self._from_center(x)))
+        elif self.l1 > 0.0:
             total += self.l1 * float(xp.sum(abs(x)))
         if self.group > 0.0:
             lengths, layout = self.lengths(x)
@@ -79,8 +109,12 @@ class Terms:
 
     def prox(self, x: Array) -> Array:
         """argmin over z of this(z) + ½|z - x|²."""
-        if not any(self.weights):
+        if not self.has_weights:
             return self.domain.project(x)
+        if self.center is not None:
+            center = arrays.like(self.center, x)
+            u = center + soft(x - (1.0 + self.square) * center, self.l1) / (1.0 + self.square)
+            return self.domain.project(u)
         u = soft(x, self.l1)
         if self.square > 0.0:
             u = u / (1.0 + self.square)
@@ -100,15 +134,45 @@ class Terms:
         -support(-slope) of the set, to the rounding of that.)
         """
         with arrays.quiet():
-            if not any(self.weights):
+            if not self.has_weights:
                 value = -self.domain.support(-slope)
                 return value, None if value == -INFINITY else self.domain.argmin(slope)
             xp = namespace(slope)
             s = xp.astype(slope, xp.float64)
+            if self.center is not None:
+                value, x = self._least_around_center(s)
+                return value, None if x is None else xp.astype(x, slope.dtype)
             pull = soft(-s, self.l1)
             entrywise = self.box is not None and self.group == 0.0 and self.l2 == 0.0
             value, x = self._least_in_box(s, pull) if entrywise else self._least(pull)
             return value, None if x is None else xp.astype(x, slope.dtype)
+
+    def _least_around_center(self, s: Array) -> tuple[float, Array | None]:
+        """Each entry by itself: it is where it is pulled to from the center, clipped to the box.
+
+        With x = center + y, the square of x is one of y and a linear function of it. What is given
+        is the value at x, less what x may err by: rounding errors of the center and the pull, to
+        first order those of the values, in the square to the second.
+        """
+        center, xp = arrays.like(self.center, s), namespace(s)
+        pull = soft(-(s + self.square * center), self.l1)
+        x = center
+        if self.square > 0.0:
+            x = center + pull / self.square
+        elif arrays.max_abs(pull) > 0.0:
+            low, high = (zeros_like(s) + b for b in self._bounds(s))
+            x = xp.where(pull > 0.0, high, xp.where(pull < 0.0, low, center))
+        if not arrays.all_finite(x):
+            return -INFINITY, None
+        x = self.domain.project(x)
+        unit, reach = (8.0 + s.shape[0]) * arrays.epsilon(s), abs(x) + abs(center)
+        size = dot(abs(s) + _like(self.l1, s), reach) + self.value(x)
+        size += unit * self.square * dot(reach, reach)
+        return dot(s, x) + self.value(x) - unit * size - _lost(s), x
+
+    def _bounds(self, x: Array) -> tuple[Any, Any]:
+        """Of the box, if there is one."""
+        return (-INFINITY, INFINITY) if self.box is None else self.box.bounds_like(x)
 
     def _least_in_box(self, s: Array, pull: Array) -> tuple[float, Array | None]:
         """Each entry by itself: pull/square clipped to the box, or the end that it is pulled to."""
@@ -154,24 +218,33 @@ class Terms:
     def steepness(self, n: int, reach: float) -> float:
         """A bound on the length of every subgradient at points of R^n with |x| <= reach."""
         groups = float(np.sum(self.layout(n).penalised)) if self.group > 0.0 else 0.0
-        norms = self.l1 * math.sqrt(n) + self.group * math.sqrt(groups) + self.l2
+        entries = self.l1 * math.sqrt(n) if isinstance(self.l1, float) else norm(self.l1)
+        norms = entries + self.group * math.sqrt(groups) + self.l2
         return norms + (self.square * reach if self.square > 0.0 else 0.0)
 
     def extent(self, n: int, level: float) -> float:
         """A bound on |x| for all x of R^n where the value is at most ``level``; inf if none is.
 
         |x|_2 is at most |x|_1, and at most the sum of |x_G|_2 where each variable is in a group.
+        A weight of 0 bounds nothing.
         """
-        steep = self.l1 + self.l2 + (self.group if self._covers(n) else 0.0)
-        root = math.hypot(steep, math.sqrt(2.0 * self.square) * math.sqrt(max(level, 0.0)))
-        return 2.0 * level / (steep + root) * (1.0 + 2.0**-48) if steep + root > 0.0 else INFINITY
+        away = 0.0 if self.center is None else norm(self.center) * (1.0 + 2.0**-48)
+        square = self.square if self.center is None else 0.0  # which is around 0
+        steep = smallest(self.l1) + self.l2 + (self.group if self._covers(n) else 0.0)
+        root = math.hypot(steep, math.sqrt(2.0 * square) * math.sqrt(max(level, 0.0)))
+        if not steep + root > 0.0:
+            return INFINITY
+        return 2.0 * level / (steep + root) * (1.0 + 2.0**-48) + away
 
     def eased(self, n: int, error: float) -> Terms | None:
-        """Terms whose value in R^n is at most this(x) - error |x|; None if no norm can bear it."""
+        """Terms whose value in R^n is at most this(x) - error |x|; None if no norm can bear it.
+
+        With a center at most this(x) - error |x - center|.
+        """
         l1, group, l2, square = self.weights
         if l2 >= error:
             l2 = (l2 - error) * (1.0 - 2.0**-52)
-        elif l1 >= error:
+        elif smallest(l1) >= error:
             l1 = (l1 - error) * (1.0 - 2.0**-52)
         elif group >= error and self._covers(n):
             group = (group - error) * (1.0 - 2.0**-52)
@@ -197,6 +270,9 @@ class Terms:
         if self.radius < INFINITY or not total > nearly.l2:
             return None
         return layout.spread(pull, _ratio(kept, lengths) / total)
+
+    def _from_center(self, x: Array) -> Array:
+        return x if self.center is None else x - arrays.like(self.center, x)
 
     def _covers(self, n: int) -> bool:
         """Is every variable in a group?"""
@@ -239,9 +315,27 @@ class Terms:
         return np.maximum(lengths - self.group / divisor * layout.penalised, 0.0)
 
 
-def soft(x: Array, threshold: float) -> Array:
-    """The soft threshold sign(x) max(|x| - threshold, 0)."""
-    return x if threshold == 0.0 else x - into(None, "clip", x, -threshold, threshold)
+def soft(x: Array, threshold: L1Weight) -> Array:
+    """The soft threshold sign(x) max(|x| - threshold, 0), or one for each entry."""
+    if isinstance(threshold, float) and threshold == 0.0:
+        return x
+    threshold = _like(threshold, x)
+    return x - into(None, "clip", x, -threshold, threshold)
+
+
+def _like(weight: L1Weight, x: Array) -> Any:
+    """The weight of an l1 part, as it multiplies x."""
+    return weight if isinstance(weight, float) else arrays.like(weight, x)
+
+
+def largest(weight: L1Weight) -> float:
+    """The largest of some weights, or the only one."""
+    return weight if isinstance(weight, float) else float(np.max(weight))
+
+
+def smallest(weight: L1Weight) -> float:
+    """The smallest of some weights, or the only one."""
+    return weight if isinstance(weight, float) else float(np.min(weight))
 
 
 def _ratio(part: Any, whole: Any) -> Any:

@@ -173,7 +173,7 @@ class Search:
 
     def _floor(self, h: Function) -> Model | None:
         """The constant minorant of the smooth part of h, where a penalty makes it worth mixing."""
-        if not any(split(h)[1].terms.weights) or math.isinf(h.lower_bound):
+        if not split(h)[1].terms.has_weights or math.isinf(h.lower_bound):
             return None
         of_f, of_g = float(h is self._problem.upper), float(h is not self._problem.upper)
         error = self._slack * abs(h.lower_bound)
@@ -226,7 +226,7 @@ class Search:
 
         A cut that was best once stays in the race, for ghat goes on falling.
         """
-        is_curved = upper.curvature > 0.0 or any(self._problem.penalties[0].terms.weights)
+        is_curved = upper.curvature > 0.0 or self._problem.penalties[0].terms.has_weights
         cuts = (s.kept_cut, s.last_cut, s.last_lower) if is_curved else (s.last_cut,)
         race = []
         for cut in cuts:

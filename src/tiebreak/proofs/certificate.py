@@ -247,7 +247,7 @@ class Certifier:
         size, steepness = arrays.norm(x), arrays.norm(upper.slope)
         _, slope_error = minorant_errors(f, upper, size, steepness)
         above = upper_value + value_error(f, x, size, upper_value, upper.size, steepness)
-        if f.lipschitz == 0.0 and steepness == 0.0 and not any(f2.weights):
+        if f.lipschitz == 0.0 and steepness == 0.0 and not f2.has_weights:
             return above  # f is constant
         outside = distance_bound(self._problem.domain, x)
         is_inside = distance <= projection_error(self._problem.domain, x, size)

@@ -252,7 +252,7 @@ class PenalisedRegion:
     def minimum(self, model: Model) -> Low:
         """min of the model and the penalties with its weights."""
         terms = self.penalties.terms(model.upper, model.lower).times(self.safe)
-        if not any(terms.weights[:3]):
+        if not terms.has_norms:
             return self.plain.minimum(model)
         terms = terms.with_weights(*terms.weights[:3], model.curvature * (1.0 - self.slack))
         steepness = arrays.norm(model.slope)
@@ -271,7 +271,7 @@ class PenalisedRegion:
     def _in_ball(self, terms: Terms, slope: Array, steepness: float) -> Low:
         """min of <slope, x> + the terms over their set, with |x| <= reach."""
         reach = self.reach
-        if not isinstance(terms.domain, Box):
+        if not isinstance(terms.domain, Box) and terms.center is None:
             ball = Ball(min(reach, terms.radius))
             return self._least(dataclasses.replace(terms, domain=ball), slope)
         low = self._least(terms, slope)
@@ -295,7 +295,11 @@ class PenalisedRegion:
         """min of <slope, x> - error |x| + the terms over their set."""
         eased = terms.eased(slope.shape[0], error)
         if eased is not None:
-            return self._least(eased, slope)
+            low = self._least(eased, slope)
+            if eased.center is None:
+                return low
+            away = error * arrays.norm(eased.center) * (1.0 + self.slack)  # |x| <= |x - c| + |c|
+            return low._replace(value=low.value - away)
         x = terms.least(slope)[1] if terms.square > 0.0 else None
         if x is None:
             return Low()
@@ -311,7 +315,7 @@ class PenalisedRegion:
             return None
         return lambda model: (
             arrays.dot(model.slope, direction)
-            + self.penalties.terms(model.upper, model.lower).value(direction)
+            + self.penalties.terms(model.upper, model.lower).uncentred.value(direction)
         )
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tiebreak.exact.bounds.curvature_bounds import largest_curvature
-from tiebreak.exact.bounds.loss_bounds import below, below_l1, flattest, nearby_minimisers
+from tiebreak.exact.bounds.loss_bounds import L1Dual, below, below_l1, flattest, nearby_minimisers
 from tiebreak.exact.bounds.polyhedral_bounds import POLYHEDRA, NearestMinimiser, nearest_minimiser
 from tiebreak.exact.polyhedra import polyhedron
 from tiebreak.functions.base import Function, Minorant, PointWithImage
@@ -156,7 +156,7 @@ def _on_space(
     if near is None or not _is_within(problem.domain, x, near.distance):
         return Intervals()
     if sign is not None:
-        low = below_l1(problem.penalties[0].terms.l1, x, sign, near)
+        low = below_l1(L1Dual.of(problem, len(x)), x, sign, near)
     else:
         sigma = problem.upper.strong_convexity - problem.upper.defect
         low = below(f_parts, x, sigma, f.value - f.value_error, f.slope, f.slope_error, near)
@@ -377,7 +377,7 @@ class _Multipliers(NamedTuple):
 
         For every y, nu, q and t >= 0, with f = weight |x|_1: then s = t (R'y + nu c - q) has
         <s, x*> <= f*, and the right side is at most <s, x*>. q is a normal of Z. ``sign`` is a
-        subgradient of |x|_1.
+        subgradient of |x|_1. With a center the same holds of x - center, and <q, center> is added.
         """
         if not math.isfinite(self.unmet):
             return 0.0
@@ -387,14 +387,13 @@ class _Multipliers(NamedTuple):
         equal = np.zeros((0, len(x))) if is_cut else polyhedron(domain, len(x)).equal
         y, nu, others = _weights(self.parts, self.rank, sign + self.normal)
         q, most = _normal(domain, self.normal - equal.T @ others)
-        unit = rounding_unit(EPS, len(R), len(x))
+        unit, dual = rounding_unit(EPS, len(R), len(x)), L1Dual.of(self.problem, len(x))
         size = norm(R) * norm(y) + abs(nu) * norm(c) + norm(q)
-        steepest = float(np.max(np.abs(R.T @ y + nu * c - q))) + unit * size
-        gain = float(y @ (R @ x)) + nu * float(c @ x) - unit * size * norm(x) - most
-        gain -= self._price(y, nu)
-        if not gain > 0.0:
-            return 0.0  # for f >= 0
-        return self.problem.penalties[0].terms.l1 * (gain / steepest) * (1.0 - 4.0 * EPS)
+        w = x if dual.center is None else x - dual.center
+        gain = float(y @ (R @ w)) + nu * float(c @ w) - unit * size * dual.length(x) - most
+        if dual.center is not None:
+            gain += float(q @ dual.center)
+        return dual.below(gain - self._price(y, nu), R.T @ y + nu * c - q, unit * size)
 
     def _price(self, y: Host, nu: float) -> float:
         """A bound on |<y, R delta>| + |nu <c, delta>|."""

@@ -29,8 +29,11 @@ from tiebreak.functions.parts import Parts
 from tiebreak.functions.quadratic_parts import LinearPart
 from tiebreak.linalg import spectra
 from tiebreak.linalg.arrays import Host, rounding_unit
-from tiebreak.linalg.host import norm
+from tiebreak.linalg.host import host, norm
 from tiebreak.linalg.spectra import EPS
+from tiebreak.problem import Problem
+from tiebreak.sets.boxes import Box
+from tiebreak.sets.simplices import Simplex
 
 MAX_CURVATURE_ERROR = 1e-2  # relative: with more than this there is no bound worth having
 
@@ -196,14 +199,57 @@ def flattest(
     return (steep * change / tau + largest_fall(a * steep / tau, rho)) * SAFE
 
 
-def below_l1(weight: float, x: Host, sign: Host, g: NearbyMinimisers) -> float:
+class L1Dual(NamedTuple):
+    """f = the sum of weights_j |x_j - center_j|: what a slope s proves about f*."""
+
+    weights: float | Host
+    center: Host | None
+    reach: Host  # the largest |x_j - center_j| in Z
+
+    @classmethod
+    def of(cls, problem: Problem, n: int) -> L1Dual:
+        """That of a problem whose upper level is L1."""
+        terms, Z = problem.penalties[0].terms, problem.domain
+        reach = np.full(n, math.inf)
+        if isinstance(Z, Box):
+            low, high = (np.broadcast_to(host(b), n) for b in (Z.lower, Z.upper))
+            reach = np.maximum(np.abs(low), np.abs(high))
+        elif isinstance(Z, Simplex):
+            reach = np.full(n, Z.total)
+        return cls(
+            terms.l1, terms.center, reach if terms.center is None else reach + abs(terms.center)
+        )
+
+    def length(self, x: Host) -> float:
+        """A bound on |x - center| before anything cancels."""
+        return norm(x) if self.center is None else norm(x) + norm(self.center)
+
+    def below(self, gain: float, s: Host, error: float) -> float:
+        """f* >= t gain for every t >= 0 with t |s_j| <= weights_j, where <s, x* - center> >= gain.
+
+        s errs by ``error`` at most in every entry. Where a weight is 0 the entry of s is what
+        rounding has left: that times the variable's reach is taken from the gain.
+        """
+        if isinstance(self.weights, float):
+            steepest = float(np.max(np.abs(s), initial=0.0)) + error
+            share = self.weights * (gain / steepest) if gain > 0.0 else 0.0
+            return share * (1.0 - 4.0 * EPS)
+        w = self.weights
+        gain -= float(np.sum((np.abs(s) + error)[w == 0.0] * self.reach[w == 0.0])) * SAFE
+        if not gain > 0.0:
+            return 0.0  # for f >= 0
+        return gain / float(np.max((np.abs(s) + error)[w > 0.0] / w[w > 0.0])) * (1.0 - 4.0 * EPS)
+
+
+def below_l1(dual: L1Dual, x: Host, sign: Host, g: NearbyMinimisers) -> float:
     """The same for f = weight |x|_1, from a subgradient of |x|_1 at x, or about one.
 
-    <R'y, x*> >= <y, R x> - |y| |R delta|, and it is at most |R'y|_inf |x*|_1.
+    <R'y, x*> >= <y, R x> - |y| |R delta|, and it is at most |R'y|_inf |x*|_1; the same of
+    x* - center.
     """
     R, y = g.span.R, g.span.weights(sign)
     unit = rounding_unit(EPS, *R.shape)
     size = norm(R) * norm(y)
-    steepest = float(np.max(np.abs(R.T @ y), initial=0.0)) + unit * size
-    gain = float(y @ (R @ x)) - unit * size * norm(x) - norm(y) * g.change
-    return weight * (gain / steepest) * (1.0 - 4.0 * EPS) if gain > 0.0 else 0.0
+    w = x if dual.center is None else x - dual.center
+    gain = float(y @ (R @ w)) - unit * size * dual.length(x) - norm(y) * g.change
+    return dual.below(gain, R.T @ y, unit * size)

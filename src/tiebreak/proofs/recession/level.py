@@ -266,7 +266,7 @@ class RecessionLevel(NamedTuple):
     def upper_of(self, problem: Problem) -> RecessionLevel | None:
         """The upper level among the minimisers of this one; None: it cannot fall, or unknown."""
         f, penalty = problem.smooth_parts[0], problem.penalties[0]
-        if any(penalty.terms.weights) or f.strong_convexity > 0.0 or not self.linear.is_exact:
+        if penalty.terms.has_weights or f.strong_convexity > 0.0 or not self.linear.is_exact:
             return None
         above = RecessionLevel.of(f, self.cone)
         if above is None or above.hidden < math.inf or not above.can_fall:

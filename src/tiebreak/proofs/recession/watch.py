@@ -75,7 +75,7 @@ class RecessionWatch:
         can_fall = not (
             problem.is_bounded
             or all(isinstance(part, SQUARES) for part in parts)
-            or any(problem.penalties[1].terms.weights)
+            or problem.penalties[1].terms.has_weights
             or g.strong_convexity > 0.0
         )
         self._is_blind = can_fall and not all(is_known(p) for _, p in summands(g.bare))
