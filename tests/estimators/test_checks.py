@@ -12,21 +12,25 @@ from tiebreak.sklearn import NoMinimiserWarning, TieBreakClassifier, TieBreakReg
 
 
 class _Supplied:
-    """With data to choose by, which the checks do not give: every second sample."""
+    """With data to choose by, which the checks do not give: always the same."""
 
     def fit(self, X, y, sample_weight=None):
+        shape = X.shape if hasattr(X, "shape") else np.asarray(X).shape
+        V = np.random.default_rng(0).normal(size=(6, shape[-1]))
         if self.prefer == "fair":
-            rows = np.shape(X)[0] if np.ndim(X) else X.shape[0]
-            return super().fit(X, y, sample_weight, sensitive_features=np.arange(rows) % 2)
-        return super().fit(X, y, sample_weight, X_val=X, y_val=y)
+            return super().fit(X, y, sample_weight, X_val=V, sensitive_features=np.arange(6) % 2)
+        labels = np.arange(6.0) if y is None else self._targets(np.asarray(y))
+        return super().fit(X, y, sample_weight, X_val=V, y_val=labels)
 
 
 class SuppliedRegressor(_Supplied, TieBreakRegressor):
-    pass
+    def _targets(self, y):
+        return np.arange(6.0) if y.ndim < 2 else np.arange(6.0)[:, None] * np.ones(y.shape[1])
 
 
 class SuppliedClassifier(_Supplied, TieBreakClassifier):
-    pass
+    def _targets(self, y):
+        return np.resize(np.unique(y), 6)
 
 
 CHOICES = ("norm", "sparse", "smooth", "reference")

@@ -18,6 +18,8 @@ from tiebreak.sklearn.design import Layout, with_ones, without_zeros
 from tiebreak.sklearn.fitting import Task, fit
 from tiebreak.sklearn.model import SPARSE, TieBreakModel
 
+ROUNDING = 1e-9  # margins below this share of the largest one are 0, as far as a direction tells
+
 
 class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
     """Logistic regression: among all coefficients that fit equally well, those that you prefer.
@@ -111,8 +113,8 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
                 so that other rows X_val, which need no y, are what there is to choose by.
         """
         settings = self._check_parameters()
-        self._need(X_val=X_val, y_val=y_val, sensitive_features=sensitive_features)
         X, y = validate_data(self, X, y, accept_sparse=SPARSE, dtype=np.float64)
+        self._need(X_val=X_val, y_val=y_val, sensitive_features=sensitive_features)
         check_classification_targets(y)
         self.classes_, codes = np.unique(column_or_1d(y), return_inverse=True)
         weights = self._weights(sample_weight, X)
@@ -133,7 +135,8 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
 
         def separated(x: Host) -> Host:
             coef, intercept = layout.split(x)
-            return _margins(safe_sparse_dot(X, coef.T) + intercept, codes) > 0.0
+            margins = _margins(safe_sparse_dot(X, coef.T) + intercept, codes)
+            return np.asarray(margins > ROUNDING * np.max(np.abs(margins)))
 
         loss = self._loss(X, codes, weights, layout)
         task = Task(layout, loss, penalty, upper, separated)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from tiebreak.sklearn.choice import ChoiceCurve, choice_curve
 from tiebreak.sklearn.design import Layout
 
 WEAKER = 16.0  # by this the penalty is divided while it does not do
-MOST_TRIES = 12  # 16^-12 is below the unit of rounding
+MOST_TRIES = 6  # then it is too weak to be told from none
 
 
 class NoMinimiserError(ValueError):
@@ -144,9 +143,7 @@ def _without_minimiser(
     for _ in range(MOST_TRIES):
         weak = tb.SquaredNorm(alpha * np.asarray(task.layout.penalised))
         result = _solve(task.problem(weak), settings)
-        if task.separated is None or not math.isfinite(alpha):
-            break
-        if np.all(task.separated(host(result.x))[task.separated(d)]):
+        if task.separated is None or np.all(task.separated(host(result.x))[task.separated(d)]):
             break
         alpha /= WEAKER
     return result

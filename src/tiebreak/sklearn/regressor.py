@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils.extmath import safe_sparse_dot
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
 
 import tiebreak as tb
 from tiebreak.functions.base import SmoothFunction
@@ -101,7 +101,8 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.single_output = True
-        tags.target_tags.multi_output = True
+        # Counts may have several columns too, but scikit-learn's check of that has negative ones.
+        tags.target_tags.multi_output = self.loss != "poisson"
         tags.target_tags.positive_only = self.loss == "poisson"
         return tags
 
@@ -132,12 +133,16 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
         if self.loss not in LOSSES:
             known = ", ".join(map(repr, LOSSES))
             raise ValueError(f"{self._owner}: loss must be one of {known}, got {self.loss!r}")
-        self._need(X_val=X_val, y_val=y_val, sensitive_features=sensitive_features)
         X, y = validate_data(
             self, X, y, accept_sparse=SPARSE, dtype=np.float64, multi_output=True, y_numeric=True
         )
+        self._need(X_val=X_val, y_val=y_val, sensitive_features=sensitive_features)
         if self.loss == "poisson" and np.any(y < 0.0):
-            raise ValueError(f"{self._owner}: y must not be negative for loss='poisson'")
+            raise ValueError(
+                f"{self._owner}: y must not be negative for loss='poisson', got {np.min(y):g}"
+            )
+        if self.loss == "poisson" and y.shape[1:] == (1,):  # as its tags say
+            y = column_or_1d(y, warn=True)
         Y = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
         weights = self._weights(sample_weight, X)
         criterion, validation = self._criterion(Y.shape[1]), None
