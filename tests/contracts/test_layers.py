@@ -45,6 +45,7 @@ FLOORS = [
     "distributed",
     "problem_files",
     "saving",
+    "sklearn",
     "cli",
 ]
 LEVEL = {name: level for level, name in enumerate(FLOORS)}
