@@ -80,7 +80,9 @@ def test_there_is_no_lipschitz_constant_and_methods_that_need_one_say_so():
     h = tb.Poisson(np.eye(2), [1.0, 2.0])
     assert h.lipschitz == h.known_lipschitz == math.inf
     problem = tb.Problem(upper=tb.SquaredNorm(), lower=h, domain=tb.Ball(1.0))
-    with pytest.raises(ValueError, match="must have a known Lipschitz constant"):
+    with pytest.raises(
+        ValueError, match='known Lipschitz constant, got none; use "auto" or "adaptive"'
+    ):
         tb.solve(problem, "agm-bio")
     with pytest.raises(ValueError, match="Poisson: y must be non-negative, got -1 in row 1"):
         tb.Poisson(np.eye(2), [1.0, -1.0])
