@@ -66,7 +66,7 @@ def test_far_out_values_are_inf_and_never_nan():
     A = np.array([[1.0, -1.0], [-2.0, 0.0], [0.0, 3.0]])
     for kind in (np.float64, np.float32):
         h = tb.Poisson(A.astype(kind), np.array([0, 2, 1], kind))
-        for size in (1e2, 1e4, 1e10, 1e30):
+        for size in (1e2, 1e4, 1e10, 1e30, 1e38):
             for x in ([1, 0], [-1, 0], [0, 1], [0, -1], [1, 1]):
                 point = size * np.array(x, kind)
                 value = h.value(point)
@@ -80,7 +80,9 @@ def test_there_is_no_lipschitz_constant_and_methods_that_need_one_say_so():
     h = tb.Poisson(np.eye(2), [1.0, 2.0])
     assert h.lipschitz == h.known_lipschitz == math.inf
     problem = tb.Problem(upper=tb.SquaredNorm(), lower=h, domain=tb.Ball(1.0))
-    with pytest.raises(ValueError, match="must have a known Lipschitz constant"):
+    with pytest.raises(
+        ValueError, match='known Lipschitz constant, got none; use "auto" or "adaptive"'
+    ):
         tb.solve(problem, "agm-bio")
     with pytest.raises(ValueError, match="Poisson: y must be non-negative, got -1 in row 1"):
         tb.Poisson(np.eye(2), [1.0, -1.0])
@@ -298,6 +300,21 @@ def test_the_adaptive_method_certifies_planted_truth_in_a_ball():
         assert result.certificate.lower_optimum[0] <= 0.0
         assert result.success, result
         assert result.upper_value <= truth * 1.02
+
+
+@pytest.mark.parametrize("method", ["adaptive", "primal-dual"])
+def test_methods_step_back_from_where_the_value_is_infinite(method):
+    """From far out, where steps by the first slope lead to means that overflow."""
+    rng = np.random.default_rng(9)
+    for size in (1.0, 10.0, 100.0):
+        A = rng.standard_normal((4, 3))
+        x0 = size * rng.standard_normal(3)
+        x0 = x0 * min(1.0, 300.0 / np.max(np.abs(A @ x0)))
+        lower = tb.Poisson(A, [0.0, 3.0, 1.0, 20.0])
+        problem = tb.Problem(upper=tb.SquaredNorm(), lower=lower, domain=tb.Ball(1e3))
+        result = tb.solve(problem, method, x0=x0, max_iter=300)
+        assert result.status != "failed", result
+        assert math.isfinite(result.lower_value)
 
 
 class Rows:

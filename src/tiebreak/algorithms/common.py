@@ -7,7 +7,9 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from tiebreak.functions.base import Function, Minorant, SmoothFunction
+from tiebreak.functions.callables import Smooth
 from tiebreak.functions.penalties import Composite, split
+from tiebreak.functions.sums import summands
 from tiebreak.linalg import arrays, checks
 from tiebreak.linalg.refusals import Refusal
 from tiebreak.problem import Point, Problem, mixed
@@ -50,8 +52,12 @@ def need_smooth(owner: str, problem: Problem) -> Refusal | None:
 def need_lipschitz(owner: str, problem: Problem, *levels: str, instead: str = "") -> Refusal | None:
     """Refuse a problem where a Lipschitz constant is needed and not known."""
     for level in levels:
-        if not math.isfinite((problem.upper if level == "upper" else problem.lower).lipschitz):
-            needed, hint = "must have a known Lipschitz constant", "give Smooth(..., lipschitz=...)"
+        h = problem.upper if level == "upper" else problem.lower
+        if not math.isfinite(h.lipschitz):
+            parts = summands(problem.smooth_parts[level == "lower"].bare)
+            is_given = any(isinstance(part, Smooth) for _, part in parts)
+            hint = "give Smooth(..., lipschitz=...)" if is_given else 'use "auto" or "adaptive"'
+            needed = "must have a known Lipschitz constant"
             return Refusal(owner, level, needed, "none", f"{hint}{instead}")
     return None
 

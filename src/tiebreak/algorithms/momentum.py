@@ -87,7 +87,9 @@ def advance(problem: Problem, run: Momentum, eta: float) -> Generator[DataReques
     (f1, g1), L, y = problem.smooth_parts, run.smoothness, run.ahead
     for _ in range(TRIES):
         step, rise, slack, square, of_f, of_g = yield from _trial(problem, run, eta, L, y)
-        if rise <= 0.5 * L * square + slack:
+        if (
+            math.isfinite(rise) and rise <= 0.5 * L * square + slack
+        ):  # where h1 is inf, slack is too
             break
         needed = 2.0 * rise / square if square > 0.0 else math.inf
         L = max(GROWTH * L, MARGIN * needed) if math.isfinite(needed) else BLIND_GROWTH * L

@@ -84,18 +84,18 @@ class Poisson(LinearLoss):
         return self._loss_and_slope(image)[0]
 
     def _loss_and_slope(self, image: Array) -> tuple[Array, Array]:
-        xp, far = arrays.namespace(image), image > self._most
+        xp, far = arrays.namespace(image), ~(image <= self._most)  # NaN too: inf - inf in A x
         with arrays.quiet():
-            t = xp.where(far, 0.0 * image + self._most, image)
+            t = xp.where(far, xp.full_like(image, self._most), image)
             means, u = xp.exp(t), t - self._logs
             # y (e^u - 1 - u) with e^t = y e^u: where the mean is close to the count, nothing is
             # lost; and no more than infinite where t is too large.
             losses = xp.where(self._is_zero, means, self.y * (xp.expm1(u) - u))
-            losses = xp.where(far, 0.0 * image + math.inf, losses)
+            losses = xp.where(far, xp.full_like(image, math.inf), losses)
             return self._total(losses), self._weighted(means - self.y)
 
     def _slopes(self, images: Array, rows: slice) -> Array:
-        return self._weighted(np.exp(np.minimum(images, self._most)) - self.y[rows], rows)
+        return self._weighted(np.exp(np.fmin(images, self._most)) - self.y[rows], rows)
 
     def sizes_in_image(self, image: Host) -> tuple[float, Host]:
         """As in `rounding`: means and counts cancel, times 1 + |log y| in the value."""
