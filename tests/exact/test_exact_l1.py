@@ -332,8 +332,8 @@ def test_what_it_cannot_do_is_refused_with_one_sentence():
             rf"^Exact: {alone} .*, got <SquaredNorm> \+ L1\(weight=1.0\)$",
         ),
         (tb.L1(), lower, tb.Ball(), r"^Exact: domain must be a polyhedron .*, got Ball$"),
-        (tb.L1(), lower + tb.L1(), tb.Space(), r"^Exact: lower must be without a penalty, got "),
-        (tb.SquaredNorm(), tb.L1(), tb.Space(), r"^Exact: lower must be without a penalty, got "),
+        (tb.L1(), lower + tb.L2(), tb.Space(), r"^Exact: lower must have no penalty but L1 "),
+        (tb.SquaredNorm(), tb.L1(), tb.Space(), r"^Exact: lower must be made of LeastSquares, "),
     ):  # fmt: skip
         refusal = Exact().check(tb.Problem(upper=upper, lower=below, domain=domain))
         assert re.search(sentence, refusal.sentence)

@@ -22,6 +22,8 @@ from tiebreak.exact.bounds.intervals import prove
 from tiebreak.exact.bounds.rescaled import prove_rescaled
 from tiebreak.exact.bounds.tall_bounds import prove_tall
 from tiebreak.exact.bounds.wide_bounds import prove_wide
+from tiebreak.exact.lasso import NOT_SETTLED, reduced_lasso
+from tiebreak.exact.lasso import refuse as refuse_penalty
 from tiebreak.exact.levels import HARDLY_FALLS, ExactSolution, no_lower_minimum, solve
 from tiebreak.exact.scaled_problem import L1Norm, ScaledProblem
 from tiebreak.exact.tall import is_tall, solve_tall
@@ -32,7 +34,7 @@ from tiebreak.functions.penalties import Zero, split
 from tiebreak.functions.sums import summands
 from tiebreak.functions.terms import Terms, largest
 from tiebreak.linalg import arrays, deadline
-from tiebreak.linalg.arrays import Array
+from tiebreak.linalg.arrays import Array, rounding_unit
 from tiebreak.linalg.host import host
 from tiebreak.linalg.rank import Rank
 from tiebreak.linalg.refusals import Refusal, refusal_of
@@ -113,6 +115,7 @@ class Exact(Method):
     the slice that all lower minimisers share: by singular values and a scalar root on R^n and the
     ball, face by face on polyhedra (an interior-point method guesses which, where there are many).
     The sparsest lower minimiser, f = L1(weight), is a linear program (HiGHS), solved to rounding.
+    A lower level with an l1 penalty on R^n is reduced to one on an orthant: see `exact.lasso`.
     Rank is a decision: where no gap in the singular values tells, the run ends as "undetermined",
     and also where losses are too small to decide. x0 does not matter: it begins at the
     point of Z nearest to the origin.
@@ -122,8 +125,9 @@ class Exact(Method):
     paper: ClassVar[str] = "none: the lower level's solution set is an affine slice of Z"
     assumptions: ClassVar[str] = (
         "f, g sums of LeastSquares, Logistic, Multinomial, Poisson, Quadratic, SquaredNorm, "
-        "Linear, g of Huber too, or f L1 alone; Z one of Space, Ball (not with L1), Orthant, Box, "
-        "Simplex, L1Ball, Monotone, Halfspace"
+        "Linear, g of Huber too, or f L1 alone; g of LeastSquares, Logistic, SquaredNorm with L1 "
+        "or ElasticNet on Space; Z one of Space, Ball (not with L1), Orthant, Box, Simplex, "
+        "L1Ball, Monotone, Halfspace"
     )
     guarantee: ClassVar[str] = (
         "x and f* to rounding, for data within the stated backward error; or the sentence that "
@@ -161,6 +165,8 @@ class Exact(Method):
 
     def step(self, problem: Problem, state: State) -> State:
         """Everything: the first step is the last."""
+        if problem.penalties[1] != Zero():
+            return self._with_penalty_below(problem, state.x)
         if (end := _on_small_side(problem, state.x)) is not None:
             return end
         scaled, rank, exponent = _scaled(problem, state.x)
@@ -194,6 +200,25 @@ class Exact(Method):
                 intervals = intervals.both(more)
             findings = findings._replace(one_sided=intervals.why)
         return _solved(end, findings, intervals)
+
+    def _with_penalty_below(self, problem: Problem, x0: Array) -> State:
+        """The step where the lower level has an l1 penalty: of the same problem on an orthant."""
+        reduced = reduced_lasso(problem, int(x0.shape[0]))
+        if reduced is None:
+            end = _without_minorants(_state(problem, 1, x0))
+            return end._replace(finished=("undetermined", NOT_SETTLED))
+        inner = self.step(reduced.problem, self.init(reduced.problem, reduced.start))
+        x = arrays.like(reduced.full(host(inner.x)), x0)
+        end, intervals = _state(problem, 1, x), inner.evidence.intervals
+        if intervals is not None:
+            intervals = intervals.raised(reduced.constant, rounding_unit(EPS, reduced.n))
+            if intervals.is_two_sided:  # then a minorant at x has nothing to add
+                end = _without_minorants(end)
+        return end._replace(
+            evidence=end.evidence._replace(intervals=intervals),
+            findings=inner.findings,
+            finished=inner.finished,
+        )
 
 
 def _solved(end: State, findings: ExactFindings, intervals: Intervals | None) -> State:
@@ -294,7 +319,7 @@ def _parts(problem: Problem, n: int) -> tuple[Parts, Parts]:
     """f and g in parts, or a sentence why they are none; L1 above is no part."""
     (f, penalty), (g, below) = split(problem.upper), split(problem.lower)
     if below != Zero():
-        raise Refusal("Exact", "lower", "must be without a penalty", repr(problem.lower.bare))
+        refuse_penalty(problem)
     if penalty == Zero():
         return decompose("Exact", "upper", f, n), decompose("Exact", "lower", g, n)
     is_alone, terms = isinstance(f.bare, Flat), penalty.terms
@@ -333,13 +358,14 @@ def _state(problem: Problem, k: int, x: Array) -> State:
     """Both functions evaluated at x."""
     (point,) = problem.forward(x)
     (f_x,), (g_x,) = problem.upper.evaluate([point.f])[0], problem.lower.evaluate([point.g])[0]
+    f2, g2 = (penalty.value(x) for penalty in problem.penalties)
     evidence = StepEvidence(
         upper=((1.0, f_x),),
         cuts=((1.0, g_x),),
         lower=((1.0, g_x),),
-        values=((g_x.value, g_x.at, g_x),),
+        values=((g_x.value + g2, g_x.at, g_x),),
     )
-    return State(k, x, f_x.value + problem.penalties[0].value(x), g_x.value, evidence)
+    return State(k, x, f_x.value + f2, g_x.value + g2, evidence)
 
 
 def _without_minorants(state: State) -> State:

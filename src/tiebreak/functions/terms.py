@@ -252,6 +252,17 @@ class Terms:
             return None
         return self.with_weights(l1, group, l2, square)
 
+    def penalised(self, n: int) -> Host:
+        """Which of n variables cannot grow without end without the value doing so?"""
+        if self.square > 0.0 or self.l2 > 0.0:
+            return np.ones(n, dtype=bool)
+        found = np.broadcast_to(self.l1, n) > 0.0
+        if self.group > 0.0 and self.groups is not None:
+            layout = self.layout(n)
+            labels = np.zeros(n, dtype=int) if layout.labels is None else layout.labels
+            found = found | (layout.penalised[labels] > 0.0)
+        return np.asarray(found)
+
     def falling(self, slope: Array) -> Array | None:
         """The direction within the set along which <slope, x> + the norms decreases fastest.
 

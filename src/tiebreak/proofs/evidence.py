@@ -38,6 +38,14 @@ class Intervals(NamedTuple):
         why = self.why if math.isinf(high) else ""
         return Intervals((max(low, least), high), max(self.lower, other.lower), why)
 
+    def raised(self, constant: float, unit: float) -> Intervals:
+        """The same for an f that is larger by a constant, which errs by this unit of rounding."""
+        if constant == 0.0:
+            return self
+        low, high = (end + constant for end in self.upper)
+        error = unit * (abs(constant) + abs(self.upper[0]))
+        return self._replace(upper=(low - error, high + error))
+
 
 class StepEvidence(NamedTuple):
     """What one step has found out: weighted minorants, and values of g at points of Z."""

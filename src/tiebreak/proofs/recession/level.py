@@ -223,7 +223,8 @@ class RecessionLevel(NamedTuple):
             elif isinstance(part, LeastSquares | Huber | Quadratic) and _is_at_hand(part.matrix):
                 fixed.append(HostRows.of(part.matrix))
             elif isinstance(part, SquaredNorm):
-                fixed.append(_penalised(part, len(cone.low)))
+                weights = np.broadcast_to(host(part.weight), len(cone.low))
+                fixed.append(unit_rows(weights > 0.0))
             elif not isinstance(part, Linear | Flat):
                 return None
             if isinstance(part, Quadratic | Linear):
@@ -275,12 +276,11 @@ class RecessionLevel(NamedTuple):
         return above._replace(fixed=[*shared, *above.fixed])
 
 
-def _penalised(h: SquaredNorm, n: int) -> HostRows:
-    """A row for every variable whose weight is positive."""
+def unit_rows(which: Host) -> HostRows:
+    """A row for each of these variables, whose products with d must be 0."""
     from scipy.sparse import eye_array
 
-    weights = np.broadcast_to(np.asarray(host(h.weight)), n)
-    return HostRows(eye_array(n, format="csr")[np.flatnonzero(weights > 0.0)])
+    return HostRows(eye_array(len(which), format="csr")[np.flatnonzero(which)])
 
 
 def _loss_rows(weight: float, part: LinearLoss) -> tuple[list[HostRows], list[LossRows]] | None:

@@ -15,7 +15,13 @@ from tiebreak.linalg.arrays import Array, Host
 from tiebreak.linalg.host import host, norm
 from tiebreak.linalg.spectra import EPS
 from tiebreak.problem import Problem
-from tiebreak.proofs.recession.level import CONES, RecessionCone, RecessionLevel, is_known
+from tiebreak.proofs.recession.level import (
+    CONES,
+    RecessionCone,
+    RecessionLevel,
+    is_known,
+    unit_rows,
+)
 from tiebreak.proofs.recession.programs import candidates, has_minimum_near
 from tiebreak.proofs.recession.proof import proved_direction
 
@@ -72,16 +78,19 @@ class RecessionWatch:
         self._cone: RecessionCone | None = None
         self._floor = 0.0  # what a loss whose rows are not at hand is at least, if it is wrong
         parts = (part for h in problem.smooth_parts for _, part in summands(h.bare))
+        penalised = problem.penalties[1].terms.penalised(n)
         can_fall = not (
             problem.is_bounded
             or all(isinstance(part, SQUARES) for part in parts)
-            or problem.penalties[1].terms.has_weights
+            or penalised.all()
             or g.strong_convexity > 0.0
         )
         self._is_blind = can_fall and not all(is_known(p) for _, p in summands(g.bare))
         if can_fall and isinstance(problem.domain, CONES):
             self._cone = RecessionCone(problem.domain, n)
             below = RecessionLevel.of(g, self._cone)
+            if below is not None and penalised.any():  # along which the penalty does not change
+                below = below._replace(fixed=[*below.fixed, unit_rows(penalised)])
             if below is not None and below.hidden == math.inf:
                 if below.can_fall:
                     self._levels["lower"] = below
