@@ -32,9 +32,11 @@ import numpy as np
 from tiebreak.exact.constants import SAFE
 from tiebreak.functions.base import Function, SmoothFunction
 from tiebreak.functions.elementary import Flat, Linear, Quadratic, SquaredNorm
+from tiebreak.functions.loss_parts import LogisticPart
 from tiebreak.functions.losses import LeastSquares, Logistic
-from tiebreak.functions.parts import LeastSquaresPart, LogisticPart, Parts, decompose
+from tiebreak.functions.parts import Parts, decompose
 from tiebreak.functions.penalties import L1, Penalty
+from tiebreak.functions.quadratic_parts import LeastSquaresPart
 from tiebreak.functions.sums import summands
 from tiebreak.functions.terms import soft
 from tiebreak.linalg import arrays, deadline
@@ -143,8 +145,9 @@ def _reach(h: Parts, w: Host, value: float) -> Host:
         others = np.abs(part.rows[:, ~free]) @ reach[~free]
         F = part.rows[:, free]
         if isinstance(part, LogisticPart) and F.shape[1] == 1:
-            t = value / part.weight + math.log(2.0)  # log(1 + e^t) >= t
-            ends = [(t + others[s * F[:, 0] > 0]) / np.abs(F[s * F[:, 0] > 0, 0]) for s in (1, -1)]
+            t = value / (part.weight * part.weights) + math.log(2.0)  # log(1 + e^t) >= t
+            sides = [s * F[:, 0] > 0.0 for s in (1.0, -1.0)]
+            ends = [(t[side] + others[side]) / np.abs(F[side, 0]) for side in sides]
             bounds.append(max(float(np.min(end, initial=math.inf)) for end in ends))
         elif isinstance(part, LeastSquaresPart) and part.w is None and F.any():
             noise = rounding_unit(EPS, *F.shape) * norm(F)
@@ -160,7 +163,7 @@ def _curvatures(h: Parts) -> Host:
     squares = np.zeros(h.n)
     for part in h.parts:
         if isinstance(part, LogisticPart):
-            squares += 0.25 * part.weight * np.sum(part.rows**2, axis=0)
+            squares += 0.25 * part.weight * (part.weights @ part.rows**2)
         else:
             squares += np.sum(part.curvature(np.zeros(h.n)) ** 2, axis=0)
     return np.sqrt(squares) * (1.0 + rounding_unit(EPS, h.n)) + TINY
@@ -201,7 +204,8 @@ def approximate_minimiser(h: Parts, w: Host) -> Host | None:
 def _slope_function(h: Parts, R: Host, square: Host) -> Callable[[Host], Host]:
     """The slope of h, in ordinary precision."""
     squares = [part for part in h.parts if isinstance(part, LeastSquaresPart)]
-    if not h.logistic and len(R) > h.n:
+    losses = [part for part in h.parts if isinstance(part, LogisticPart)]
+    if not losses and len(R) > h.n:
         c = R.T @ np.concatenate([part.roots * part.target for part in squares])
         return lambda x: square @ x - c
 
@@ -209,9 +213,8 @@ def _slope_function(h: Parts, R: Host, square: Host) -> Callable[[Host], Host]:
         found = np.zeros(h.n)
         for part in squares:
             found += part.rows.T @ (part.roots**2 * (part.rows @ x - part.target))
-        for logistic in h.logistic:
-            losses = np.exp(-np.logaddexp(0.0, logistic.rows @ x))
-            found -= logistic.weight * (logistic.rows.T @ losses)
+        for loss in losses:
+            found += loss.weight * (loss.rows.T @ (loss.weights * loss.first(loss.rows @ x)))
         return found
 
     return slope
@@ -314,12 +317,7 @@ def _function(h: Function, kept: Host, signs: Host, n: int) -> tuple[SmoothFunct
 
 def _part(h: Function, kept: Host, signs: Host, n: int) -> tuple[SmoothFunction, float]:
     if isinstance(h, LeastSquares | Logistic):
-        A = h.matrix.dense()[:, kept] * signs
-        loss: LeastSquares | Logistic
-        if isinstance(h, LeastSquares):
-            loss = LeastSquares(A, host(h.b), h.mean)
-        else:
-            loss = Logistic(A, host(h.y), h.mean)
+        loss = h.of_matrix(h.matrix.dense()[:, kept] * signs)
         loss.data_epsilon = max(h.data_epsilon, arrays.epsilon(h.matrix.prototype))
         return loss, 0.0
     if isinstance(h, Quadratic):
