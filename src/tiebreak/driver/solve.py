@@ -312,7 +312,10 @@ def _conclude(
     try:
         store.save(run)
         ending, x = _answer(run, ending)
-        if ending.status in (*SUCCESSES, "max_iter", "max_time"):
+        if (
+            ending.status in (*SUCCESSES, "max_iter", "max_time")
+            and not run.accumulator.has_optimum
+        ):
             is_success = ending.status in SUCCESSES
             fall = watch.check_at_end(run.state.x, run.gaps, is_success, deadline.left())
             ending = Ending.without_end(fall) if fall else ending

@@ -49,6 +49,7 @@ class BoundAccumulator:
         self._search = Search(problem, zero)
         self.refuted = False  # was a promise of the user seen to be false?
         self.is_steep = False  # was f seen to rise faster than its Lipschitz constant allows?
+        self._has_minimiser = False  # is it proved that g has one?
         self.part_sizes = (0.0, 0.0)  # of f and g, where they are sums whose parts may cancel
         self._is_good = True  # was all finite that was summed up since the last add?
         self._sums = sums or Sums(
@@ -208,6 +209,7 @@ class BoundAccumulator:
 
     def _take_over(self, known: Intervals) -> None:
         """Believe what a method, or another run, has proved."""
+        self._has_minimiser |= known.has_minimiser
         (low, high), s = known.upper, self._sums
         self._sums = s._replace(
             upper_bound=max(s.upper_bound, low),
@@ -227,6 +229,11 @@ class BoundAccumulator:
         guard = known.guard if known.guard.value > s.guard.value else s.guard
         self._sums = s._replace(ghat=min(s.ghat, known.ghat), guard=guard)
         self._take_over(Intervals((known.upper_bound, known.upper_ceiling), known.lower_bound))
+
+    @property
+    def has_optimum(self) -> bool:
+        """Is it proved that g has a minimiser, and that f is bounded below on all of them?"""
+        return self.sums.upper_bound > -math.inf and self._has_minimiser
 
     # -- bounds ---------------------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ class Intervals(NamedTuple):
     upper: tuple[float, float] = (-math.inf, math.inf)  # an interval that contains f*
     lower: float = -math.inf  # g* is at least this
     why: str = ""  # why f* has no upper bound, where that is known
+    has_minimiser: bool = False  # is it proved that g has one?
 
     @property
     def is_two_sided(self) -> bool:
@@ -36,7 +37,8 @@ class Intervals(NamedTuple):
         (low, high), (least, most) = self.upper, other.upper
         high = min(high, most)
         why = self.why if math.isinf(high) else ""
-        return Intervals((max(low, least), high), max(self.lower, other.lower), why)
+        known = self.has_minimiser or other.has_minimiser
+        return Intervals((max(low, least), high), max(self.lower, other.lower), why, known)
 
     def raised(self, constant: float, unit: float) -> Intervals:
         """The same for an f that is larger by a constant, which errs by this unit of rounding."""

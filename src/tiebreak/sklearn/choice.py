@@ -12,6 +12,7 @@ from tiebreak.functions.sums import matrices_of
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
+from tiebreak.linalg.matrices import Dense
 from tiebreak.linalg.matrices.base import DENSE_LIMIT, Matrix
 from tiebreak.linalg.row_gram import column_gram, row_gram
 from tiebreak.linalg.spectra import EPS
@@ -48,9 +49,13 @@ def choice_curve(problem: tb.Problem, x: Host, ties: int | None) -> ChoiceCurve 
     found = list(matrices_of(problem.smooth_parts[1]))
     if not ties or len(found) != 1 or not found[0].is_explicit or found[0].size > DENSE_LIMIT:
         return None
-    d = _unseen(found[0], x)
-    if d is None:
+    is_penalised = problem.penalties[1].terms.has_weights
+    moves = np.flatnonzero(x) if is_penalised else np.arange(len(x))  # others would cost at once
+    d = np.zeros_like(x)
+    unseen = _unseen(found[0] if not is_penalised else Dense(found[0].dense()[:, moves]), x[moves])
+    if unseen is None:
         return None
+    d[moves] = unseen
     steps = np.linspace(-1.0, 1.0, POINTS)
     upper, lower = (_along(h, x, d, steps) for h in (problem.upper, problem.lower))
     return ChoiceCurve(steps, upper, lower, problem.lower.value(np.zeros_like(x)))

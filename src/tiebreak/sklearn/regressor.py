@@ -213,7 +213,7 @@ class _Training:
         if self.centred is None:
             loss = _loss(self.model, self.rows, y, self.weights)
         else:
-            loss = (1.0 / self.centred.total) * tb.LeastSquares(self.rows, y)
+            loss = (1.0 / self.centred.total) * tb.LeastSquares(self.rows, y, gram=False)
         self.rows = matrices_of(loss)[0] if self.weights is None else self.rows  # factorised once
         return loss
 

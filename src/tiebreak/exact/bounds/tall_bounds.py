@@ -90,7 +90,8 @@ def prove_tall(answer: TallAnswer) -> tuple[Intervals, float]:
     rise = near.distance * (steep + 0.5 * grows * of_f.top * near.distance) * SAFE
     high = f.value + f.value_error + rise
     low -= 4.0 * EPS * abs(f.value)
-    return Intervals((low, high), g.value - g.value_error - near.gap), residual
+    lower = g.value - g.value_error - near.gap
+    return Intervals((low, high), lower, has_minimiser=True), residual
 
 
 def _relative(slope: Host, level: Level, of: _Curvature, x: Host, units: Host) -> float:
