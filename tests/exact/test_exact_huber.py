@@ -265,3 +265,49 @@ def test_derivatives_and_kinks_of_the_part():
         for z in x + rng.standard_normal((20, 6)):
             top = start + slope.vector @ (z - x) + 0.5 * np.sum((above @ (z - x)) ** 2)
             assert h.value(z) <= top * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("delta", [1e-4, 1e-8, 1e-12, 1e-40, 1e-150])
+def test_a_tiny_delta_is_absolute_values_and_no_false_answer(delta):
+    """delta |r|_1 but for delta²/2 a row: 3 of the residuals are 0 up to delta."""
+    A, b, _ = regression(6, m=12, n=3, ties=0)
+    result = solved(tb.SquaredNorm(), tb.Huber(A, b, delta))
+    if result.success:
+        r = np.abs(A @ result.x - b)
+        assert np.count_nonzero(r <= delta * (1 + 1e-6)) >= 3
+    if delta == 1e-4:
+        assert result.status == "certified"
+
+
+EDGES = {
+    "no rows": (lambda A, b: tb.Huber(A[:0], b[:0]), "certified"),
+    "zeros": (lambda A, b: tb.Huber(0 * A, b), "certified"),
+    "one row": (lambda A, b: tb.Huber(A[:1], b[:1]), "certified"),
+    "one variable": (lambda A, b: tb.Huber(A[:, :1], b), "certified"),
+    "constant": (lambda A, b: tb.Huber(np.ones((12, 3)), b), "certified"),
+    "a row of zeros": (lambda A, b: tb.Huber(A * (b < b.max())[:, None], b), "certified"),
+    "an outlier of 1e12": (lambda A, b: tb.Huber(A, np.append(b[1:], 1e12)), "certified"),
+    "huge": (lambda A, b: tb.Huber(1e150 * A, 1e150 * b, 1e150), "certified"),
+    "weights": (lambda A, b: tb.Huber(A, b, weights=1e-200 * np.arange(12)), "certified"),
+    "float32": (lambda A, b: tb.Huber(A.astype("f"), b.astype("f")), "certified"),
+    "two rows": (lambda A, b: tb.Huber([[1.0], [1.0]], [0.0, 10.0], 1.0), "solved"),
+    "multinomial, no rows": (lambda A, b: tb.Multinomial(A[:0], [], classes=3), "certified"),
+    "multinomial, zeros": (lambda A, b: tb.Multinomial(0 * A, np.arange(12) % 3), "certified"),
+    "multinomial, a class without rows": (
+        lambda A, b: tb.Multinomial(A, np.arange(12) % 3, classes=4),
+        "unbounded",
+    ),
+    "multinomial, constant": (
+        lambda A, b: tb.Multinomial(np.ones((12, 2)), np.arange(12) % 3),
+        "certified",
+    ),
+}
+
+
+@pytest.mark.parametrize("edge", EDGES)
+@pytest.mark.parametrize("method", ["exact", "auto"])
+def test_edges(edge, method):
+    A, b, _ = regression(7, m=12, n=3, ties=0)
+    make, status = EDGES[edge]
+    problem = tb.Problem(upper=tb.SquaredNorm(), lower=make(A, b))
+    assert tb.solve(problem, method, rtol=1e-4).status == status

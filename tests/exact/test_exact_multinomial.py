@@ -218,3 +218,20 @@ def test_the_root_and_the_quadratic_above_and_the_change_of_the_curvature():
                 ratio = part.slope_ratio(x, 0.0) * np.sqrt(before)
                 assert abs(float(slope.vector @ v)) <= ratio * (1 + 1e-9)
                 assert before <= part.largest_curvature(x, 0.0) * float(v @ v) * (1 + 1e-9)
+
+
+def test_above_it_is_a_validation_loss_that_chooses_among_ties():
+    """Few equations below, which x* meets: the loss above has its minimum there."""
+    for seed in range(4):
+        p = multinomial(seed)
+        rng = np.random.default_rng(seed)
+        rows, x = rng.integers(-3, 4, (4, len(p.x))).astype(float), np.array(p.x, dtype=float)
+        upper = tb.Multinomial(p.A, p.y, mean=False)
+        for domain in (tb.Space(), tb.Box(-15.0, 15.0)):
+            lower = tb.LeastSquares(rows, rows @ x)
+            problem = tb.Problem(upper=upper, lower=lower, domain=domain)
+            result = tb.solve(problem, "exact", rtol=1e-8)
+            assert result.status == "certified"
+            low, high = result.upper_optimum  # of rows that err by rounding, and the loss with them
+            assert low - 1e-14 * float(p.g) <= float(p.g) <= high + 1e-14 * float(p.g)
+            assert result.upper_error <= 1e-8

@@ -58,7 +58,7 @@ class Outliers(NamedTuple):
                 continue
             outside = np.zeros(len(part.rows), dtype=bool)
             if isinstance(part, HuberPart):
-                kinks, lengths = part.kinks(x), np.sqrt(np.sum(part.rows * part.rows, axis=1))
+                kinks, lengths = part.kinks(x), part.lengths
                 sizes = lengths * norm(x) + np.abs(part.target) + part.delta
                 touches = kinks.room <= TOUCHING * sizes
                 outside = (kinks.is_outlier | touches) & (lengths > 0.0)

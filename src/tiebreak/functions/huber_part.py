@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -62,8 +63,25 @@ class HuberPart(Part):
         return np.asarray(self.weight * self.weights * np.clip(r, -self.delta, self.delta))
 
     def size(self, x: Host) -> float:
-        largest = float(np.max(self.weights))
-        return self.weight * largest * (self.norm * norm(x) + norm(self.target))
+        return self.weight * norm(self.weights * np.minimum(self._sizes(x), self.delta))
+
+    def noise(self, x: Host, dual: Host) -> float:
+        """Residuals err by more than their slopes, unless they are those of outliers."""
+        shape, kinks = self.rows.shape, self.kinks(x)
+        unit = 4.0 * (EPS * max(shape)) ** 2
+        if self.sliced.is_plain:
+            unit = rounding_unit(EPS, *shape)
+        may_err = ~(kinks.is_outlier & (kinks.room > 0.0))
+        return unit / (8.0 * EPS) * self.weight * norm(self.weights * self._sizes(x) * may_err)
+
+    def _sizes(self, x: Host) -> Host:
+        """The sizes of the terms of the residuals."""
+        return np.asarray(self.lengths * norm(x) + np.abs(self.target))
+
+    @cached_property
+    def lengths(self) -> Host:
+        """The length of every row."""
+        return np.asarray(np.sqrt(np.sum(self.rows * self.rows, axis=1)))
 
     def curvature(self, x: Host, above: bool = False) -> Host:
         """The quadratic ``above`` has the curvature psi/r in every row, as is well known."""
@@ -89,9 +107,7 @@ class HuberPart(Part):
     def kinks(self, x: Host) -> Kinks:
         """How far all rows are from their kinks at x."""
         r = np.abs(self.sliced.times(x, self.target))
-        lengths = np.sqrt(np.sum(self.rows * self.rows, axis=1))
-        sizes = lengths * norm(x) + np.abs(self.target) + self.delta
-        error = 2.0 * rounding_unit(EPS, self.rows.shape[1]) * sizes
+        error = 2.0 * rounding_unit(EPS, self.rows.shape[1]) * (self._sizes(x) + self.delta)
         return Kinks(self.rows, np.abs(r - self.delta) - error, r >= self.delta)
 
     def some(self, which: Host) -> HuberPart:

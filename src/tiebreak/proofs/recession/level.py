@@ -87,6 +87,8 @@ class HostRows:
 
     def column_range(self) -> tuple[Host, Host]:
         """The least and the largest entry of every column."""
+        if not self.shape[0]:
+            return np.zeros(self.shape[1]), np.zeros(self.shape[1])
         least, most = self.entries.min(axis=0), self.entries.max(axis=0)
         if not self._is_dense:
             least, most = least.todense(), most.todense()
