@@ -17,21 +17,13 @@ from tiebreak.exact.active_set import PolyhedronSlice, can_be_strict
 from tiebreak.exact.ball import BallSlice
 from tiebreak.exact.basis_pursuit import BasisPursuit, sparsest
 from tiebreak.exact.constants import INDEPENDENT, TOUCHING
-from tiebreak.exact.linear_programs import (
-    NO_ZERO,
-    Recession,
-    linear_recession,
-    logistic_recession,
-)
 from tiebreak.exact.newton import SetSlice, minimise, refine
 from tiebreak.exact.outliers import NOT_L1, NOT_ON_BALL, shared_rows
 from tiebreak.exact.polyhedra import Polyhedron, polyhedron
+from tiebreak.exact.recession import HARDLY_FALLS, no_lower_minimum, no_upper_minimum, unit
 from tiebreak.exact.scaled_problem import L1Norm, ScaledProblem
-from tiebreak.functions.huber_part import HuberPart
-from tiebreak.functions.loss_parts import LossPart
 from tiebreak.functions.parts import Parts
-from tiebreak.functions.quadratic_parts import LeastSquaresPart, LinearPart
-from tiebreak.linalg import deadline
+from tiebreak.functions.quadratic_parts import LeastSquaresPart
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import Sliced, host, norm
 from tiebreak.linalg.rank import Rank, as_it_is, decide_rank, null_basis
@@ -39,14 +31,10 @@ from tiebreak.linalg.spectra import EPS
 from tiebreak.sets.balls import Ball
 from tiebreak.sets.domains import Space
 
-NO_SLOPE = 1e-12  # relative: smaller slopes are rounding errors; between this and TOUCHING, perhaps
 NO_ROOM = 3e-7  # of the radius: a slice of a ball this small is a point, for its distance from the
 # center is the radius up to a share of 5e-14
 
-CLEARLY_CURVED = 1e-8  # of the eigenvalues of R'R the smallest, relative: then there is no doubt
-
 NO_PROGRAM = "HiGHS found no solution of the linear program of the sparsest lower minimiser"
-HARDLY_FALLS = "whether {} is not determined: it hardly falls, if at all"
 DROWNED = (
     "some rows or columns of g are so much larger than others that these are lost in rounding "
     "errors: rescale them"
@@ -80,60 +68,9 @@ def solve(p: ScaledProblem, x0: Host, doubtful: bool) -> ExactSolution:
     return answer._replace(
         x=p.units * answer.x,
         normal=answer.normal / price,
-        direction=None if direction is None else _unit(p.units * direction),
+        direction=None if direction is None else unit(p.units * direction),
         sign=None if sign is None else sign / price,
     )
-
-
-def no_lower_minimum(p: ScaledProblem) -> Recession:
-    """A direction of Z along which g falls without end, None where it has a minimiser."""
-    if p.is_bounded or p.g.only(LeastSquaresPart):
-        return Recession(None)
-    Z, g = p.polyhedron(), p.g
-    N = null_basis(np.vstack([*_fixed_rows(g), Z.equal]), p.epsilon)
-    found = _recession(g, PolyhedronSlice(Z.rows, Z.offset, N))
-    if found.direction is None:
-        return found
-    return Recession(_unit(p.units * found.direction))
-
-
-def _fixed_rows(h: Parts) -> list[Host]:
-    """Rows whose products with a direction must be 0 if h is not to grow along it."""
-    others = LossPart | LinearPart | HuberPart
-    curved = [part.rows for part in h.parts if not isinstance(part, others)]
-    return [*curved, *(part.far_out(bool(h.c.any())).fixed for part in h.losses)]
-
-
-def _recession(h: Parts, where: PolyhedronSlice) -> Recession:
-    """A direction of the slice along which h falls without end; it does not see `_fixed_rows`."""
-    N, losses = where.N, [part.far_out(bool(h.c.any())) for part in h.losses]
-    losses += [part.far_out() for part in h.huber]
-    slopes = [h.c, *(loss.slope for loss in losses)]
-    c = N.T @ np.sum(slopes, axis=0)
-    is_slope, is_clear = _is_slope(norm(c), sum(map(norm, slopes)))
-    c = c if is_slope else 0.0 * c
-    margins, weights, least = np.zeros((0, N.shape[1])), np.zeros(0), np.zeros(0)
-    for loss in losses:
-        along = loss.margins @ N
-        lengths = np.sqrt(np.sum(along * along, axis=1))
-        moves = lengths > TOUCHING * np.sqrt(np.sum(loss.margins * loss.margins, axis=1))
-        margins = np.vstack([margins, along[moves] / lengths[moves, None]])
-        weights = np.append(weights, loss.weights[moves] * lengths[moves])
-        lower = loss.weights if loss.least is None else loss.least
-        least = np.append(least, lower[moves] * lengths[moves])
-    B = where.B
-    found = logistic_recession(c, B, margins, weights) if len(margins) else linear_recession(c, B)
-    if found.direction is None and c.any() and np.any(least < weights):
-        perhaps = logistic_recession(c, B, margins, least)
-        found = Recession(None, perhaps.is_certain and perhaps.direction is None)
-    if found.direction is None:
-        return Recession(None, found.is_certain and is_clear)
-    if h.huber and c.any():  # whose slope far out is reached: where that is 0 there is a minimiser
-        v = found.direction / norm(found.direction)
-        far = float(c @ v + weights @ np.maximum(-(margins @ v), 0.0))
-        if not far < -NO_ZERO * (norm(c) + norm(weights)):
-            return Recession(None, False)
-    return Recession(N @ found.direction)
 
 
 # --- on R^n and the ball --------------------------------------------------------------------------
@@ -319,9 +256,9 @@ def _upper(
     """Minimise f over the slice, from the lower minimiser x."""
     doubt = ""
     if not p.is_bounded and isinstance(where, PolyhedronSlice):
-        fall = _upper_recession(f, where, x)
+        fall = no_upper_minimum(f, where, x)
         if fall.direction is not None:
-            return ExactSolution(x, dimension, residual, 0.0 * x, _unit(fall.direction))
+            return ExactSolution(x, dimension, residual, 0.0 * x, unit(fall.direction))
         doubt = "" if fall.is_certain else HARDLY_FALLS.format("f has a minimum")
     basis = None
     if not f.is_quadratic:  # whose flat directions are to stay flat in every step
@@ -334,22 +271,6 @@ def _upper(
     normal, _ = where.normal(slope, x)
     residual = max(residual, _residual(f, where, x, start, basis))
     return ExactSolution(x, dimension, residual, normal, doubt=doubt)
-
-
-def _upper_recession(f: Parts, where: PolyhedronSlice, x: Host) -> Recession:
-    """A direction of the slice, one of whose points is x, along which f falls without end."""
-    R = f.curvature(x) if f.is_quadratic else np.vstack([np.zeros((0, f.n)), *_fixed_rows(f)])
-    flat = where.N @ _flat(R, where.N)
-    along = PolyhedronSlice(where.rows, where.offset, flat)
-    if not f.is_quadratic:
-        return _recession(f, along)
-    slope = f.slope(x)
-    c = flat.T @ slope.vector
-    is_slope, is_clear = _is_slope(norm(c), slope.size)
-    if not is_slope:
-        return Recession(None, is_clear)
-    found = linear_recession(c, along.B)
-    return found if found.direction is None else Recession(flat @ found.direction)
 
 
 def _sparsest(
@@ -379,27 +300,6 @@ def _sparsest(
 
 
 # --- what may be rounding -------------------------------------------------------------------------
-
-
-def _flat(R: Host, N: Host) -> Host:
-    """A basis of the v with R N v = 0, each row of R in its own units."""
-    lengths = np.sqrt(np.sum(R * R, axis=1))
-    along = (R[lengths > 0.0] / lengths[lengths > 0.0, None]) @ N
-    if along.shape[0] >= along.shape[1] > 0:
-        deadline.check(0.2 * deadline.svd(*along.shape))
-        squares = np.linalg.eigvalsh(along.T @ along)
-        if squares[0] > CLEARLY_CURVED * squares[-1]:
-            return np.zeros((along.shape[1], 0))
-    return null_basis(along, found=decide_rank(along, units=as_it_is(along)))
-
-
-def _is_slope(slope: float, size: float) -> tuple[bool, bool]:
-    """Is it a slope, relative to its terms, and is that clear?"""
-    return slope > TOUCHING * size, not NO_SLOPE * size < slope <= TOUCHING * size
-
-
-def _unit(d: Host) -> Host:
-    return d / norm(d)
 
 
 def _doubt(

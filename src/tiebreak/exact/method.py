@@ -24,7 +24,8 @@ from tiebreak.exact.bounds.tall_bounds import prove_tall
 from tiebreak.exact.bounds.wide_bounds import prove_wide
 from tiebreak.exact.lasso import NOT_SETTLED, reduced_lasso
 from tiebreak.exact.lasso import refuse as refuse_penalty
-from tiebreak.exact.levels import HARDLY_FALLS, ExactSolution, no_lower_minimum, solve
+from tiebreak.exact.levels import ExactSolution, solve
+from tiebreak.exact.recession import HARDLY_FALLS, no_lower_minimum
 from tiebreak.exact.scaled_problem import L1Norm, ScaledProblem
 from tiebreak.exact.tall import is_tall, solve_tall
 from tiebreak.exact.wide import WideAnswer, WideProblem, solve_wide

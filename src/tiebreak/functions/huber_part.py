@@ -68,7 +68,7 @@ class HuberPart(Part):
     def noise(self, x: Host, dual: Host) -> float:
         """Residuals err by more than their slopes, unless they are those of outliers."""
         shape, kinks = self.rows.shape, self.kinks(x)
-        unit = 4.0 * (EPS * max(shape)) ** 2
+        unit: float = 4.0 * (EPS * max(shape)) ** 2
         if self.sliced.is_plain:
             unit = rounding_unit(EPS, *shape)
         may_err = ~(kinks.is_outlier & (kinks.room > 0.0))
