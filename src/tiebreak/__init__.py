@@ -31,7 +31,15 @@ from tiebreak.experiments.race import Answer
 from tiebreak.functions.callables import Smooth
 from tiebreak.functions.elementary import Linear, Quadratic, SquaredNorm
 from tiebreak.functions.losses import LeastSquares, Logistic
-from tiebreak.functions.penalties import L1, L2, ElasticNet, GroupL2, Indicator, Zero
+from tiebreak.functions.penalties import (
+    L1,
+    L2,
+    ElasticNet,
+    GroupL2,
+    Indicator,
+    TotalVariation,
+    Zero,
+)
 from tiebreak.linalg.matrices.streamed import Streamed
 from tiebreak.problem import ErrorBound, Problem
 from tiebreak.proofs.certificate import Certificate
@@ -85,6 +93,7 @@ __all__ = [
     "Space",
     "SquaredNorm",
     "Streamed",
+    "TotalVariation",
     "Trace",
     "Zero",
     "certify",

@@ -68,7 +68,7 @@ from tiebreak.driver.registry import METHODS
 from tiebreak.driver.solve import solve
 from tiebreak.functions.elementary import Linear, Quadratic, SquaredNorm
 from tiebreak.functions.losses import LeastSquares, Logistic
-from tiebreak.functions.penalties import L1, L2, ElasticNet, GroupL2, Zero
+from tiebreak.functions.penalties import L1, L2, ElasticNet, GroupL2, TotalVariation, Zero
 from tiebreak.problem import ErrorBound, Problem
 from tiebreak.sets.balls import Ball
 from tiebreak.sets.boxes import Box, Orthant
@@ -77,9 +77,9 @@ from tiebreak.sets.monotone import Monotone
 from tiebreak.sets.simplices import L1Ball, Simplex
 
 FUNCTIONS = (LeastSquares, Linear, Logistic, Quadratic, SquaredNorm)
-PENALTIES = (ElasticNet, GroupL2, L1, L2, Zero)
+PENALTIES = (ElasticNet, GroupL2, L1, L2, TotalVariation, Zero)
 DOMAINS = (Ball, Box, Halfspace, L1Ball, Monotone, Orthant, Simplex, Space)
-MATRICES = ("A", "Q")  # arguments that are matrices; all other arrays are vectors
+MATRICES = ("A", "Q", "operator")  # arguments that are matrices; all other arrays are vectors
 LABELS = ("groups",)  # arguments that hold whole numbers
 LEVELS = ("upper", "lower")
 TABLES = (*LEVELS, "domain", "error_bound", "method", "solve", "output")
