@@ -331,7 +331,7 @@ def test_gamma_makes_the_method_that_takes_the_problem(tmp_path):
     assert read_problem(problem_file(tmp_path, both))[1] == {"method": tb.PAGMBiO(gamma=0.5)}
 
 
-PENALTY_KINDS = "known kinds are ElasticNet, GroupL2, L1, L2, Zero"
+PENALTY_KINDS = "known kinds are ElasticNet, GroupL2, L1, L2, TotalVariation, Zero"
 
 
 @pytest.mark.parametrize(
@@ -352,7 +352,7 @@ PENALTY_KINDS = "known kinds are ElasticNet, GroupL2, L1, L2, Zero"
         ),
         (
             '[lower.penalty]\nkind = "L1"\nlam = 0.1\n',
-            "[lower.penalty] has no key 'lam', known keys are weight",
+            "[lower.penalty] has no key 'lam', known keys are center, operator, weight",
         ),
         (
             '[lower.penalty]\nkind = "Zero"\nweight = 0.1\n',
@@ -367,8 +367,8 @@ PENALTY_KINDS = "known kinds are ElasticNet, GroupL2, L1, L2, Zero"
             "[lower.penalty] L1: weight must be a non-negative finite number, got -1",
         ),
         (
-            '[lower.penalty]\nkind = "L1"\nweight = [1, 2]\n',
-            "[lower.penalty] L1: weight must be a non-negative finite number, got list",
+            '[lower.penalty]\nkind = "L1"\nweight = [1, -2]\n',
+            "[lower.penalty] L1: weight must be non-negative, got -2 at place 1",
         ),
         (
             '[lower.penalty]\nkind = "GroupL2"\ngroups = [0, 0, 1]\n',
@@ -407,7 +407,7 @@ def test_labels_that_are_not_whole_get_the_sentence_of_the_penalty(tmp_path):
 
 # -- wrong problems -------------------------------------------------------------------------------
 
-FUNCTION_KINDS = "known kinds are Huber, LeastSquares, Linear, Logistic, Multinomial, Poisson, Quadratic, SquaredNorm, ElasticNet, GroupL2, L1, L2, Zero"
+FUNCTION_KINDS = "known kinds are Huber, LeastSquares, Linear, Logistic, Multinomial, Poisson, Quadratic, SquaredNorm, ElasticNet, GroupL2, L1, L2, TotalVariation, Zero"
 DOMAIN_KINDS = "known kinds are Ball, Box, Halfspace, L1Ball, Monotone, Orthant, Simplex, Space"
 SOLVE_KEYS = (
     "known keys are atol, checkpoint, criterion, gamma, max_iter, max_time, method, progress, "

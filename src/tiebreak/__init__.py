@@ -33,7 +33,15 @@ from tiebreak.functions.elementary import Linear, Quadratic, SquaredNorm
 from tiebreak.functions.huber import Huber
 from tiebreak.functions.losses import LeastSquares, Logistic
 from tiebreak.functions.multinomial import Multinomial
-from tiebreak.functions.penalties import L1, L2, ElasticNet, GroupL2, Indicator, Zero
+from tiebreak.functions.penalties import (
+    L1,
+    L2,
+    ElasticNet,
+    GroupL2,
+    Indicator,
+    TotalVariation,
+    Zero,
+)
 from tiebreak.functions.poisson import Poisson
 from tiebreak.linalg.matrices.streamed import Streamed
 from tiebreak.problem import ErrorBound, Problem
@@ -92,6 +100,7 @@ __all__ = [
     "Space",
     "SquaredNorm",
     "Streamed",
+    "TotalVariation",
     "Trace",
     "Zero",
     "certify",

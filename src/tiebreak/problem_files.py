@@ -70,7 +70,7 @@ from tiebreak.functions.elementary import Linear, Quadratic, SquaredNorm
 from tiebreak.functions.huber import Huber
 from tiebreak.functions.losses import LeastSquares, Logistic
 from tiebreak.functions.multinomial import Multinomial
-from tiebreak.functions.penalties import L1, L2, ElasticNet, GroupL2, Zero
+from tiebreak.functions.penalties import L1, L2, ElasticNet, GroupL2, TotalVariation, Zero
 from tiebreak.functions.poisson import Poisson
 from tiebreak.problem import ErrorBound, Problem
 from tiebreak.sets.balls import Ball
@@ -80,9 +80,9 @@ from tiebreak.sets.monotone import Monotone
 from tiebreak.sets.simplices import L1Ball, Simplex
 
 FUNCTIONS = (Huber, LeastSquares, Linear, Logistic, Multinomial, Poisson, Quadratic, SquaredNorm)
-PENALTIES = (ElasticNet, GroupL2, L1, L2, Zero)
+PENALTIES = (ElasticNet, GroupL2, L1, L2, TotalVariation, Zero)
 DOMAINS = (Ball, Box, Halfspace, L1Ball, Monotone, Orthant, Simplex, Space)
-MATRICES = ("A", "Q")  # arguments that are matrices; all other arrays are vectors
+MATRICES = ("A", "Q", "operator")  # arguments that are matrices; all other arrays are vectors
 LABELS = ("groups",)  # arguments that hold whole numbers
 LEVELS = ("upper", "lower")
 TABLES = (*LEVELS, "domain", "error_bound", "method", "solve", "output")

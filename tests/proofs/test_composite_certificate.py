@@ -244,8 +244,8 @@ def test_a_smooth_upper_level_with_a_norm_is_certified_on_the_whole_space():
 
 def test_nothing_is_claimed_where_nothing_is_known_and_the_advice_says_what_would_help():
     rng = np.random.default_rng(8)
-    A, b = rng.standard_normal((4, 9)), rng.standard_normal(4)
-    groups = [[0, 1], [2, 3]]  # the others are not penalised
+    A, b = rng.standard_normal((6, 9)), rng.standard_normal(6)
+    groups = [[0, 1], [2, 3]]  # the others are not penalised, but A determines them
     problem = tb.Problem(
         upper=tb.Linear(rng.standard_normal(9)), lower=tb.LeastSquares(A, b) + tb.GroupL2(groups)
     )

@@ -61,7 +61,8 @@ NOT_SETTLED = "no minimiser of the lower level, with its l1 penalty, was found t
 def refuse(problem: Problem) -> None:
     """A Refusal where the lower level has a penalty that this is not for."""
     terms, smooth = problem.penalties[1].terms, problem.smooth_parts[1]
-    if terms.group > 0.0 or terms.l2 > 0.0 or terms.center is not None:
+    others = terms.group > 0.0 or terms.l2 > 0.0 or terms.has_operator
+    if others or terms.center is not None:
         needed = "must have no penalty but L1 around 0 and ElasticNet"
         raise Refusal("Exact", "lower", needed, repr(problem.lower.bare))
     if terms.norms[0] == 0.0:

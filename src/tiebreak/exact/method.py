@@ -25,6 +25,8 @@ from tiebreak.exact.bounds.wide_bounds import prove_wide
 from tiebreak.exact.lasso import NOT_SETTLED, reduced_lasso
 from tiebreak.exact.lasso import refuse as refuse_penalty
 from tiebreak.exact.levels import ExactSolution, solve
+from tiebreak.exact.operator_above import refuse as refuse_operator
+from tiebreak.exact.operator_above import with_images
 from tiebreak.exact.recession import HARDLY_FALLS, no_lower_minimum
 from tiebreak.exact.scaled_problem import L1Norm, ScaledProblem
 from tiebreak.exact.tall import is_tall, solve_tall
@@ -166,9 +168,7 @@ class Exact(Method):
 
     def step(self, problem: Problem, state: State) -> State:
         """Everything: the first step is the last."""
-        if problem.penalties[1] != Zero():
-            return self._with_penalty_below(problem, state.x)
-        if (end := _on_small_side(problem, state.x)) is not None:
+        if (end := self._in_other_words(problem, state.x)) is not None:
             return end
         scaled, rank, exponent = _scaled(problem, state.x)
         fall = no_lower_minimum(scaled)
@@ -201,6 +201,27 @@ class Exact(Method):
                 intervals = intervals.both(more)
             findings = findings._replace(one_sided=intervals.why)
         return _solved(end, findings, intervals)
+
+    def _in_other_words(self, problem: Problem, x0: Array) -> State | None:
+        """The step by another problem with the same answer; None where this one is taken."""
+        if problem.penalties[0].terms.has_operator:
+            return self._with_operator_above(problem, x0)
+        if problem.penalties[1] != Zero():
+            return self._with_penalty_below(problem, x0)
+        return _on_small_side(problem, x0)
+
+    def _with_operator_above(self, problem: Problem, x0: Array) -> State:
+        """The step where f = |D x - c|_1: of the same problem in x and v = D x."""
+        n = int(x0.shape[0])
+        wider = with_images(problem, n)
+        inner = self.step(wider, self.init(wider, np.zeros(wider.dimension or 0)))
+        x = problem.domain.project(arrays.like(host(inner.x)[:n], x0))
+        end = _without_minorants(_state(problem, 1, x))
+        found = inner.findings
+        if found is not None and found.direction is not None:
+            found = found._replace(direction=found.direction[:n])
+        evidence = end.evidence._replace(intervals=inner.evidence.intervals)
+        return end._replace(evidence=evidence, findings=found, finished=inner.finished)
 
     def _with_penalty_below(self, problem: Problem, x0: Array) -> State:
         """The step where the lower level has an l1 penalty: of the same problem on an orthant."""
@@ -319,6 +340,8 @@ def _l1_norm(terms: Terms, n: int) -> L1Norm:
 def _parts(problem: Problem, n: int) -> tuple[Parts, Parts]:
     """f and g in parts, or a sentence why they are none; L1 above is no part."""
     (f, penalty), (g, below) = split(problem.upper), split(problem.lower)
+    if penalty.terms.has_operator:
+        refuse_operator(problem)
     if below != Zero():
         refuse_penalty(problem)
     if penalty == Zero():

@@ -59,6 +59,9 @@ def joint(f2: Penalty, g2: Penalty, domain: Domain | None = None, owner: str = "
     with groups, L2 or a ball, and for a norm with any other set.
     """
     f, g = f2.terms, g2.terms
+    for penalty in (f2, g2):
+        if penalty.terms.has_operator:
+            raise _no_prox(owner, penalty.label, "its operator; exact takes it above, alone")
     both = f.groups if f.group > 0.0 else None, g.groups if g.group > 0.0 else None
     if both[0] is not None and both[1] is not None and not both[0].same_as(both[1]):
         raise _no_prox(owner, "GroupL2", "GroupL2 with other groups")

@@ -24,6 +24,7 @@ from tiebreak.functions.base import (
 from tiebreak.functions.elementary import Flat
 from tiebreak.functions.groups import Groups
 from tiebreak.functions.joint_prox import joint
+from tiebreak.functions.operator_terms import OperatorTerms, csr, differences
 from tiebreak.functions.terms import Terms
 from tiebreak.linalg import arrays, checks, tables
 from tiebreak.linalg.arrays import Array, to_numpy
@@ -126,15 +127,22 @@ class L1(Penalty):
             are not penalised.
         center: vector, the origin if None. With a center that is not 0 there is a joint prox with
             squares, boxes and L1 of the same center.
+        operator: matrix D, dense or scipy.sparse, for weight |D x - center|_1: weights and center
+            are one per row of D. It has no prox in closed form; `Exact` takes it as the whole
+            upper level.
     """
 
     weight: Any = 1.0
     center: Any = None
+    operator: Any = None
 
     def __post_init__(self) -> None:
-        remember(self, L1, weight=self.weight, center=self.center)
+        remember(self, L1, weight=self.weight, center=self.center, operator=self.operator)
         both = ("weight", tables.names(self.weight)), ("center", tables.names(self.center))
         assign(self, "names", tables.common("L1", *both, what="names"))
+        if self.operator is not None:
+            self._set_operator()
+            return
         if not checks.is_sequence(self.weight):
             super().__post_init__()
         else:
@@ -145,7 +153,25 @@ class L1(Penalty):
             self.check(int(self.center.shape[0]))
             assign(self, "dimension", int(self.center.shape[0]))
 
+    def _set_operator(self) -> None:
+        """Weights and center for the rows of D, names for its columns."""
+        is_frame = tables.is_frame(self.operator)
+        assign(self, "names", tables.names(self.operator) if is_frame else None)
+        assign(self, "operator", csr("L1", self.operator))
+        rows, n = self.operator.shape
+        assign(self, "dimension", int(n))
+        if checks.is_sequence(self.weight):
+            assign(self, "weight", checks.weights("L1", "weight", self.weight))
+            checks.length("L1", "weight", self.weight, rows, "row of operator")
+        else:
+            super().__post_init__()
+        if self.center is not None:
+            assign(self, "center", checks.vector("L1", "center", self.center))
+            checks.length("L1", "center", self.center, rows, "row of operator")
+
     def __repr__(self) -> str:
+        if self.operator is not None:
+            return "L1(operator=<{} x {}>)".format(*self.operator.shape)
         weight = f"<{self.dimension} weights>" if arrays.is_array(self.weight) else self.weight
         return f"L1(weight={weight}{'' if self.center is None else ', center=<vector>'})"
 
@@ -157,6 +183,8 @@ class L1(Penalty):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, L1):
             return NotImplemented
+        if self.operator is not None or other.operator is not None:
+            return self is other
         return _same(self.weight, other.weight) and _same(self.center, other.center)
 
     def __hash__(self) -> int:
@@ -164,9 +192,18 @@ class L1(Penalty):
 
     @property
     def vectors(self) -> list[Array]:
+        if self.operator is not None:  # which is multiplied in float64
+            return []
         return [v for v in (self.weight, self.center) if arrays.is_array(v)]
 
     def check(self, n: int) -> None:
+        if self.operator is not None:
+            if self.operator.shape[1] != n:
+                raise ValueError(
+                    f"L1: operator must have one column per variable ({n}), "
+                    f"got {self.operator.shape[1]}"
+                )
+            return
         for name in ("weight", "center"):
             value = getattr(self, name)
             if arrays.is_array(value):
@@ -176,7 +213,28 @@ class L1(Penalty):
     def terms(self) -> Terms:
         weight = self.weight if isinstance(self.weight, float) else host(self.weight)
         is_off = self.center is not None and arrays.max_abs(self.center) > 0.0
-        return Terms(l1=weight, center=host(self.center) if is_off else None)
+        center = host(self.center) if is_off else None
+        if self.operator is not None:
+            return OperatorTerms(l1=weight, center=center, matrix=lambda n: self.operator)
+        return Terms(l1=weight, center=center)
+
+
+@dataclasses.dataclass(frozen=True)
+class TotalVariation(Penalty):
+    """weight times the sum of |x_{j+1} - x_j|: few steps between neighbours.
+
+    Like L1 with the operator of first differences: `Exact` takes it as the whole upper level.
+    """
+
+    weight: float = 1.0
+
+    def check(self, n: int) -> None:
+        if n < 2:
+            raise ValueError(f"TotalVariation: x must have at least two variables, got {n}")
+
+    @cached_property
+    def terms(self) -> Terms:
+        return OperatorTerms(l1=self.weight, matrix=differences)
 
 
 @dataclasses.dataclass(frozen=True)

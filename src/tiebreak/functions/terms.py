@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -48,6 +48,7 @@ class Terms:
     groups: Groups | None = None
     domain: Domain = dataclasses.field(default_factory=Space)
     center: Host | None = None  # of the l1 part alone
+    has_operator: ClassVar[bool] = False  # is it |D x - center|_1? See `operator_terms`
 
     @property
     def weights(self) -> tuple[Any, float, float, float]:

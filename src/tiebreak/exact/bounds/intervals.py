@@ -105,7 +105,8 @@ def prove(
     if g_parts.only(LeastSquaresPart, LinearPart):
         unmet = min(unmet, max(near.excess, 0.5 * near.image * near.image))
         multipliers = _Multipliers(problem, at, g_parts, rank, normal, unmet)
-        low = multipliers.below(f, f_parts) if sign is None else multipliers.below_l1(sign)
+        high = min(some.upper[1] for some in found)
+        low = multipliers.below(f, f_parts) if sign is None else multipliers.below_l1(sign, high)
         found.append(Intervals((low, math.inf)))
     proved = functools.reduce(Intervals.both, found)
     if not is_l1 and not f_parts.parts:  # f is constant
@@ -155,12 +156,12 @@ def _on_space(
     near = nearby_minimisers(g_parts, x, g.slope, g.slope_error)
     if near is None or not _is_within(problem.domain, x, near.distance):
         return Intervals()
+    high = f.value + change_within(problem, f, near.distance, (f_parts, x))
     if sign is not None:
-        low = below_l1(L1Dual.of(problem, len(x)), x, sign, near)
+        low = below_l1(L1Dual.of(problem, len(x)), x, sign, near, high)
     else:
         sigma = problem.upper.strong_convexity - problem.upper.defect
         low = below(f_parts, x, sigma, f.value - f.value_error, f.slope, f.slope_error, near)
-    high = f.value + change_within(problem, f, near.distance, (f_parts, x))
     return Intervals((low, high), g.value - g.value_error - near.gap)
 
 
@@ -372,12 +373,13 @@ class _Multipliers(NamedTuple):
         )
         return _least(problem, model) - price
 
-    def below_l1(self, sign: Host) -> float:
+    def below_l1(self, sign: Host, high: float) -> float:
         """f* >= t (<y, R x> + nu <c, x> - max_Z <q, z> - price), t |R'y + nu c - q|_inf <= weight.
 
         For every y, nu, q and t >= 0, with f = weight |x|_1: then s = t (R'y + nu c - q) has
         <s, x*> <= f*, and the right side is at most <s, x*>. q is a normal of Z. ``sign`` is a
-        subgradient of |x|_1. With a center the same holds of x - center, and <q, center> is added.
+        subgradient of |x|_1, ``high`` at least f*. With a center the same holds of
+        x - center, and <q, center> is added.
         """
         if not math.isfinite(self.unmet):
             return 0.0
@@ -393,6 +395,7 @@ class _Multipliers(NamedTuple):
         gain = float(y @ (R @ w)) + nu * float(c @ w) - unit * size * dual.length(x) - most
         if dual.center is not None:
             gain += float(q @ dual.center)
+        dual = dual.within(R, x, math.sqrt(2.0 * self.unmet), high)
         return dual.below(gain - self._price(y, nu), R.T @ y + nu * c - q, unit * size)
 
     def _price(self, y: Host, nu: float) -> float:

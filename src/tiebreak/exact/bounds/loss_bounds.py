@@ -220,6 +220,28 @@ class L1Dual(NamedTuple):
             terms.l1, terms.center, reach if terms.center is None else reach + abs(terms.center)
         )
 
+    def within(self, R: Host, x: Host, change: float, high: float) -> L1Dual:
+        """The same with a reach for the solutions x*: f* <= high, and |R (x* - x)| <= change.
+
+        The variables P with a weight have |x*_P - x_P| <= rho = (f* + f(x))/(their least weight):
+        for the others F, |R_F (x*_F - x_F)| <= change + |R_P| rho.
+        """
+        if isinstance(self.weights, float) or np.all(self.weights > 0.0):
+            return self
+        w = self.weights
+        free, off = w == 0.0, np.abs(x if self.center is None else x - self.center)
+        F, P = R[:, free], R[:, ~free]
+        if len(F) < F.shape[1]:
+            return self
+        sigma = float(np.linalg.svd(F, compute_uv=False)[-1]) - rounding_unit(EPS, *F.shape) * norm(
+            F
+        )
+        if not (sigma > 0.0 and math.isfinite(high + change)):
+            return self
+        rho = (high + float(w @ off)) / float(np.min(w[~free])) * SAFE
+        far = np.where(free, off + (change + norm(P) * rho) / sigma * SAFE, self.reach)
+        return self._replace(reach=np.minimum(self.reach, far))
+
     def length(self, x: Host) -> float:
         """A bound on |x - center| before anything cancels."""
         return norm(x) if self.center is None else norm(x) + norm(self.center)
@@ -241,8 +263,8 @@ class L1Dual(NamedTuple):
         return gain / float(np.max((np.abs(s) + error)[w > 0.0] / w[w > 0.0])) * (1.0 - 4.0 * EPS)
 
 
-def below_l1(dual: L1Dual, x: Host, sign: Host, g: NearbyMinimisers) -> float:
-    """The same for f = weight |x|_1, from a subgradient of |x|_1 at x, or about one.
+def below_l1(dual: L1Dual, x: Host, sign: Host, g: NearbyMinimisers, high: float) -> float:
+    """The same for f = weight |x|_1, from a subgradient of |x|_1 at x, or about one; f* <= high.
 
     <R'y, x*> >= <y, R x> - |y| |R delta|, and it is at most |R'y|_inf |x*|_1; the same of
     x* - center.
@@ -252,4 +274,5 @@ def below_l1(dual: L1Dual, x: Host, sign: Host, g: NearbyMinimisers) -> float:
     size = norm(R) * norm(y)
     w = x if dual.center is None else x - dual.center
     gain = float(y @ (R @ w)) - unit * size * dual.length(x) - norm(y) * g.change
+    dual = dual.within(R, x, g.change, high)
     return dual.below(gain, R.T @ y, unit * size)
