@@ -267,7 +267,7 @@ def test_derivatives_and_kinks_of_the_part():
             assert h.value(z) <= top * (1 + 1e-12)
 
 
-@pytest.mark.parametrize("delta", [1e-4, 1e-8, 1e-12, 1e-40, 1e-150])
+@pytest.mark.parametrize("delta", [1e-4, 1e-6, 1e-8, 1e-12, 1e-40, 1e-150])
 def test_a_tiny_delta_is_absolute_values_and_no_false_answer(delta):
     """delta |r|_1 but for delta²/2 a row: 3 of the residuals are 0 up to delta."""
     A, b, _ = regression(6, m=12, n=3, ties=0)
@@ -275,7 +275,7 @@ def test_a_tiny_delta_is_absolute_values_and_no_false_answer(delta):
     if result.success:
         r = np.abs(A @ result.x - b)
         assert np.count_nonzero(r <= delta * (1 + 1e-6)) >= 3
-    if delta == 1e-4:
+    if delta >= 1e-6:
         assert result.status == "certified"
 
 

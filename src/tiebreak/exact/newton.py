@@ -39,10 +39,16 @@ def minimise(h: Parts, where: SetSlice, x: Host, basis: Host | None = None) -> t
 
     Newton's method. Where the margins of logistic losses grow until the slice ends, it gains 1
     with every step: then from margins of the size of 1, doubled again and again, for the directions
-    of the answers hardly change.
+    of the answers hardly change. Where Huber losses have a small delta, rows pass their kinks with
+    every step: then from a large delta, a quarter of it and so on, along a path of minimisers.
     """
     start = x
     x, settled = _newton(h, where, x, basis)
+    beyond = h.most_beyond(start)
+    if not settled and 1.0 < beyond < 2.0**50:
+        x = start
+        for quarters in range(math.ceil(0.5 * math.log2(beyond)), -1, -1):
+            x, settled = _newton(h.with_delta(4.0**quarters), where, x, basis)
     steepest = h.largest_margin(where.extent)
     if settled or not 1.0 < steepest < 2.0**50:
         return x, settled

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tiebreak.exact.constants import INDEPENDENT, PARALLEL, TOUCHING
+from tiebreak.exact.constants import ACTIVE, INDEPENDENT, PARALLEL, TOUCHING
 from tiebreak.exact.linear_programs import linear_program
 from tiebreak.exact.polyhedra import Polyhedron
 from tiebreak.functions.huber_part import HuberPart
@@ -59,8 +59,8 @@ class Outliers(NamedTuple):
             outside = np.zeros(len(part.rows), dtype=bool)
             if isinstance(part, HuberPart):
                 kinks, lengths = part.kinks(x), part.lengths
-                sizes = lengths * norm(x) + np.abs(part.target) + part.delta
-                touches = kinks.room <= TOUCHING * sizes
+                sizes = lengths * norm(x) + np.abs(part.target)
+                touches = kinks.room <= ACTIVE * sizes + TOUCHING * part.delta
                 outside = (kinks.is_outlier | touches) & (lengths > 0.0)
                 length = lengths[outside]
                 sign = np.sign(part.rows[outside] @ x - part.target[outside]) / length

@@ -68,11 +68,11 @@ class HuberPart(Part):
     def noise(self, x: Host, dual: Host) -> float:
         """Residuals err by more than their slopes, unless they are those of outliers."""
         shape, kinks = self.rows.shape, self.kinks(x)
-        unit: float = 4.0 * (EPS * max(shape)) ** 2
+        unit = 4.0 * (EPS * float(max(shape))) ** 2
         if self.sliced.is_plain:
             unit = rounding_unit(EPS, *shape)
         may_err = ~(kinks.is_outlier & (kinks.room > 0.0))
-        return unit / (8.0 * EPS) * self.weight * norm(self.weights * self._sizes(x) * may_err)
+        return unit / (8.0 * EPS) * self.weight * norm(self._sizes(x) * self.weights * may_err)
 
     def _sizes(self, x: Host) -> Host:
         """The sizes of the terms of the residuals."""

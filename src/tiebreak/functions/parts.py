@@ -168,6 +168,20 @@ class Parts:
         ]
         return Parts(self.n, tuple(parts))
 
+    def with_delta(self, share: float) -> Parts:
+        """The same with the delta of all Huber losses multiplied by ``share``."""
+        parts = [
+            replace(p, delta=share * p.delta) if isinstance(p, HuberPart) else p for p in self.parts
+        ]
+        return Parts(self.n, tuple(parts))
+
+    def most_beyond(self, x: Host) -> float:
+        """The largest residual of Huber losses at x over their delta; 0 without them."""
+        return max(
+            (float(np.max(np.abs(p.rows @ x - p.target))) / p.delta for p in self.huber),
+            default=0.0,
+        )
+
     def without_negligible(self, x: Host, least: float) -> Parts:
         """The same without the losses that add at most ``least`` to the slope at x."""
         parts = []
