@@ -16,7 +16,7 @@ import math
 
 import numpy as np
 
-from tiebreak.exact.bounds.intervals import change_within, evaluate_with_errors
+from tiebreak.exact.bounds.evaluations import change_within, evaluate_with_errors
 from tiebreak.exact.constants import SAFE
 from tiebreak.exact.wide import WideAnswer
 from tiebreak.functions.base import Minorant
