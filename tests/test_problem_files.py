@@ -407,7 +407,7 @@ def test_labels_that_are_not_whole_get_the_sentence_of_the_penalty(tmp_path):
 
 # -- wrong problems -------------------------------------------------------------------------------
 
-FUNCTION_KINDS = "known kinds are LeastSquares, Linear, Logistic, Quadratic, SquaredNorm, ElasticNet, GroupL2, L1, L2, Zero"
+FUNCTION_KINDS = "known kinds are Huber, LeastSquares, Linear, Logistic, Multinomial, Poisson, Quadratic, SquaredNorm, ElasticNet, GroupL2, L1, L2, Zero"
 DOMAIN_KINDS = "known kinds are Ball, Box, Halfspace, L1Ball, Monotone, Orthant, Simplex, Space"
 SOLVE_KEYS = (
     "known keys are atol, checkpoint, criterion, gamma, max_iter, max_time, method, progress, "
@@ -444,7 +444,7 @@ LOWER = '[lower]\nkind = "SquaredNorm"\n'
         ),
         (
             LEVELS + "bb = 1\n",
-            "[lower] has no key 'bb', known keys are A, b, gram, lipschitz, mean, penalty",
+            "[lower] has no key 'bb', known keys are A, b, gram, lipschitz, mean, penalty, weights",
         ),
         (
             LEVELS + '[domain]\nkind = "Space"\nradius = 1.0\n',

@@ -30,8 +30,11 @@ from tiebreak.experiments.compare import Comparison, compare
 from tiebreak.experiments.race import Answer
 from tiebreak.functions.callables import Smooth
 from tiebreak.functions.elementary import Linear, Quadratic, SquaredNorm
+from tiebreak.functions.huber import Huber
 from tiebreak.functions.losses import LeastSquares, Logistic
+from tiebreak.functions.multinomial import Multinomial
 from tiebreak.functions.penalties import L1, L2, ElasticNet, GroupL2, Indicator, Zero
+from tiebreak.functions.poisson import Poisson
 from tiebreak.linalg.matrices.streamed import Streamed
 from tiebreak.problem import ErrorBound, Problem
 from tiebreak.proofs.certificate import Certificate
@@ -68,15 +71,18 @@ __all__ = [
     "GivenLevels",
     "GroupL2",
     "Halfspace",
+    "Huber",
     "Indicator",
     "L1Ball",
     "LeastSquares",
     "Linear",
     "Logistic",
     "Monotone",
+    "Multinomial",
     "OnlineLevels",
     "Orthant",
     "PAGMBiO",
+    "Poisson",
     "PrimalDual",
     "Problem",
     "Quadratic",

@@ -421,6 +421,9 @@ def solution_dimension(problem: Problem) -> int | None:
         return 0
     while isinstance(g, Scaled):
         g = g.function
+    is_empty = isinstance(g, LeastSquares) and g.matrix.shape[0] == 0
+    if is_empty and isinstance(problem.domain, Space):
+        return g.dimension
     # Where there is growth, the rank is sure: full, or confirmed in exact arithmetic.
     if not isinstance(g, LeastSquares) or g.rank is None or not g.growth > 0.0:
         return None

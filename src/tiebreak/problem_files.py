@@ -67,8 +67,11 @@ from tiebreak.algorithms.p_agm_bio import PAGMBiO
 from tiebreak.driver.registry import METHODS
 from tiebreak.driver.solve import solve
 from tiebreak.functions.elementary import Linear, Quadratic, SquaredNorm
+from tiebreak.functions.huber import Huber
 from tiebreak.functions.losses import LeastSquares, Logistic
+from tiebreak.functions.multinomial import Multinomial
 from tiebreak.functions.penalties import L1, L2, ElasticNet, GroupL2, Zero
+from tiebreak.functions.poisson import Poisson
 from tiebreak.problem import ErrorBound, Problem
 from tiebreak.sets.balls import Ball
 from tiebreak.sets.boxes import Box, Orthant
@@ -76,7 +79,7 @@ from tiebreak.sets.domains import Halfspace, Space
 from tiebreak.sets.monotone import Monotone
 from tiebreak.sets.simplices import L1Ball, Simplex
 
-FUNCTIONS = (LeastSquares, Linear, Logistic, Quadratic, SquaredNorm)
+FUNCTIONS = (Huber, LeastSquares, Linear, Logistic, Multinomial, Poisson, Quadratic, SquaredNorm)
 PENALTIES = (ElasticNet, GroupL2, L1, L2, Zero)
 DOMAINS = (Ball, Box, Halfspace, L1Ball, Monotone, Orthant, Simplex, Space)
 MATRICES = ("A", "Q")  # arguments that are matrices; all other arrays are vectors

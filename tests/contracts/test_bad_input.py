@@ -249,6 +249,41 @@ WRONG = {
         ValueError,
         "LeastSquares: b must have one entry per row of A (0), got 1",
     ),
+    "Huber delta": (
+        lambda: tb.Huber(I2, [0, 1], 0.0),
+        ValueError,
+        "Huber: delta must be a positive finite number, got 0.0",
+    ),
+    "Huber b": (
+        lambda: tb.Huber(I2, [0, 1, 2]),
+        ValueError,
+        "Huber: b must have one entry per row of A (2), got 3",
+    ),
+    "Multinomial halves": (
+        lambda: tb.Multinomial(I2, [0.5, 1.0]),
+        ValueError,
+        "Multinomial: y must hold the classes as whole numbers 0, 1, 2, ..., got the value 0.5",
+    ),
+    "Multinomial -1": (
+        lambda: tb.Multinomial(I2, [-1, 1]),
+        ValueError,
+        "Multinomial: y must hold the classes as whole numbers 0, 1, 2, ..., got the value -1",
+    ),
+    "Multinomial strings": (
+        lambda: tb.Multinomial(I2, ["cat", "dog"]),
+        TypeError,
+        "Multinomial: y must be an array of numbers, got strings",
+    ),
+    "Multinomial too many": (
+        lambda: tb.Multinomial(I2, [0, 3], classes=3),
+        ValueError,
+        "Multinomial: y must hold classes below classes = 3, got the value 3",
+    ),
+    "Multinomial one class": (
+        lambda: tb.Multinomial(I2, [0, 0], classes=1),
+        ValueError,
+        "Multinomial: classes must be a whole number >= 2, got 1",
+    ),
     "Logistic 1/2": (
         lambda: tb.Logistic(I2, [1, 2]),
         ValueError,

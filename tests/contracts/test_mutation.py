@@ -38,6 +38,8 @@ def draw(seed: int) -> dict[str, np.ndarray]:
         "normal": rng.standard_normal(N),
         "w": rng.random(ROWS),
         "labels": rng.permutation([0, 0, 1, 1, 2, 2]),
+        "two": rng.standard_normal((ROWS, 2)),
+        "classes": rng.permutation([0, 0, 0, 1, 1, 1, 2, 2, 2]),
     }
 
 
@@ -52,8 +54,15 @@ MADE: dict[str, tuple[str, Any]] = {
     "weights": ("C d y w", lambda a: (
         tb.Logistic(a["C"], a["y"], weights=a["w"]),
         tb.LeastSquares(a["C"], a["d"], weights=a["w"]))),
+    "Poisson below": ("C w", lambda a: (
+        tb.SquaredNorm(), tb.Poisson(a["C"], a["w"]), tb.Ball(2.0))),
     "Logistic below": ("C y", lambda a: (
         tb.SquaredNorm(), tb.Logistic(a["C"], a["y"]), tb.Ball(2.0))),
+    "Huber": ("A b C d", lambda a: (tb.Huber(a["C"], a["d"], 0.5), low(a))),
+    "Huber below": ("A b", lambda a: (
+        tb.SquaredNorm(), tb.Huber(a["A"], a["b"], 0.5), tb.Ball(2.0))),
+    "Multinomial below": ("two classes", lambda a: (
+        tb.SquaredNorm(), tb.Multinomial(a["two"], a["classes"]), tb.Ball(2.0))),
     "Quadratic": ("Q c", lambda a: (tb.SquaredNorm(), tb.Quadratic(a["Q"], a["c"]))),
     "SquaredNorm": ("A b center", lambda a: (tb.SquaredNorm(2.0, a["center"]), low(a))),
     "Linear": ("A b c", lambda a: (tb.Linear(a["c"]), low(a), tb.Ball(3.0))),

@@ -46,6 +46,8 @@ def functions():
             tb.LeastSquares(tb.Streamed(Rows(A), block=2**12), b),
             tb.LeastSquares(*_wide(A, b), gram=False),
         ),
+        "huber": (tb.Huber(A, b, 1.5), tb.Huber(*_wide(A, b), 1.5)),
+        "multinomial": (_few_classes(A, b), _few_classes(*_wide(A, b))),
         "logistic": (tb.Logistic(A, y), tb.Logistic(*_wide(A, y))),
         "quadratic": (tb.Quadratic(0.5 * (Q + Q.T), c), tb.Quadratic(*_wide(0.5 * (Q + Q.T), c))),
         "norm": (tb.SquaredNorm(center=c), tb.SquaredNorm(center=c.astype(float))),
@@ -55,6 +57,11 @@ def functions():
             2.0 * tb.LeastSquares(*_wide(A, b), gram=False) + tb.Linear(c.astype(float)),
         ),
     }
+
+
+def _few_classes(A, b):
+    """N variables as two classes of half as many."""
+    return tb.Multinomial(A[:, : N // 2], b > 0)
 
 
 def _wide(*arrays):

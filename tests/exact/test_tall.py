@@ -42,7 +42,11 @@ class Slow:
             return (d.T * d)[0] / 2, d, mpmath.eye(n)
         t, value, slope, second = self.A * x, mpmath.mpf(0), [], []
         for ti, yi in zip(t, self.y, strict=True):
-            if self.kind == "squares":
+            if self.kind == "poisson":
+                value += mpmath.exp(ti) - yi * ti + (yi * mpmath.log(yi) - yi if yi > 0 else 0)
+                slope.append(mpmath.exp(ti) - yi)
+                second.append(mpmath.exp(ti))
+            elif self.kind == "squares":
                 value += (ti - yi) ** 2 / 2
                 slope.append(ti - yi)
                 second.append(mpmath.mpf(1))
@@ -85,6 +89,9 @@ def drawn(seed, lower, upper):
     if lower == "squares":
         y = rng.normal(size=m)
         g, slow_g = tb.LeastSquares(A, y, mean=True), Slow("squares", A, y, 1.0 / m)
+    elif lower == "poisson":
+        y = rng.poisson(20.0 * np.exp(rng.normal(size=m))).astype(float)
+        g, slow_g = tb.Poisson(A, y), Slow("poisson", A, y, 1.0 / m)
     else:
         y = np.sign(rng.normal(size=m))
         g, slow_g = tb.Logistic(A, y), Slow("logistic", A, y, 1.0 / m)
@@ -94,13 +101,18 @@ def drawn(seed, lower, upper):
         f, slow_f = tb.SquaredNorm(1.0, center), Slow("norm", center=center)
     elif upper == "squares":
         f, slow_f = tb.LeastSquares(F, t), Slow("squares", F, t)
+    elif upper == "poisson":
+        t = rng.poisson(3.0, size=20).astype(float)
+        f, slow_f = tb.Poisson(F, t, mean=False), Slow("poisson", F, t)
     else:
         f, slow_f = tb.Logistic(F, np.sign(t), mean=False), Slow("logistic", F, np.sign(t))
     return tb.Problem(upper=f, lower=g), truth(slow_f, slow_g, N)
 
 
 CASES = [
-    (lower, upper) for lower in ("squares", "logistic") for upper in ("norm", "squares", "logistic")
+    (lower, upper)
+    for lower in ("squares", "logistic", "poisson")
+    for upper in ("norm", "squares", "logistic", "poisson")
 ]
 
 

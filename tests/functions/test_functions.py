@@ -30,6 +30,7 @@ class Case:
     exact: Callable[[Any, Any], Any] | None = None  # (numbers, x) -> value in the numbers' type
     dense: bool = True  # can it be of another library?
     tight: bool = False  # is lipschitz the smallest possible, up to rounding?
+    slope: Callable[[Any, Any], Any] | None = None  # (numbers, x) -> gradient, unless quadratic
 
 
 def data(m: int = 7, n: int = N, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -44,6 +45,7 @@ Q = A.T @ A
 Q = (Q + Q.T) / 2
 C = np.arange(1.0, N + 1) / 3
 W = np.array([0.0, 3.0, 1 / 3, 0.0, 100.0])
+LABELS = [0, 1, 2, 3, 4, 1, 2]  # N classes of one variable each
 
 
 def _smooth(array: Callable[[Any], Any]) -> Any:
@@ -68,6 +70,35 @@ def squares(matrix: Any, b: Any, scale: Any = 1) -> Callable[[Any, Any], Any]:
     return value
 
 
+def huber(matrix: Any, b: Any, delta: float, scale: int = 1) -> tuple[Any, Any]:
+    """Value and gradient of Huber's loss."""
+
+    def rows(number: Any, x: Any) -> Any:
+        most = number(delta)
+        for row, t in zip(matrix, b, strict=True):
+            a = [number(float(s)) for s in row]
+            r = sum((s * p for s, p in zip(a, x, strict=True)), number(0)) - number(float(t))
+            yield a, r, max(-most, min(most, r))
+
+    def value(number: Any, x: Any) -> Any:
+        # r²/2 where |r| <= delta, delta |r| - delta²/2 beyond
+        each = (
+            r * r / 2 if abs(r) <= number(delta) else number(delta) * (abs(r) - number(delta) / 2)
+            for _, r, _ in rows(number, x)
+        )
+        return sum(each, number(0)) / scale
+
+    def slope(number: Any, x: Any) -> Any:
+        parts = [[psi * s for s in a] for a, _, psi in rows(number, x)]
+        return [sum(column, number(0)) / scale for column in zip(*parts, strict=True)]
+
+    return value, slope
+
+
+def huber_case(make: Any, exact: tuple[Any, Any], **options: Any) -> Case:
+    return Case(make, exact[0], slope=exact[1], **options)
+
+
 def _quadratic(number: Any, x: Any) -> Any:
     inner = sum(
         (
@@ -88,6 +119,8 @@ def _weighted_norm(number: Any, x: Any) -> Any:
     terms = (number(w) * (p - number(c)) ** 2 for p, c, w in zip(x, C, W, strict=True))
     return sum(terms, number(0)) / 2
 
+
+WEIGHTS, COUNTS = [1.0, 0.5, 0, 3, 2, 1, 4], [0.0, 1, 2, 5, 0, 1.5, 3]
 
 CASES: dict[str, Case] = {
     "LeastSquares": Case(lambda a: tb.LeastSquares(a(A), a(B)), squares(A, B), tight=True),
@@ -126,6 +159,31 @@ CASES: dict[str, Case] = {
     "Logistic sum": Case(lambda a: tb.Logistic(a(A), a(Y), mean=False)),
     "Logistic coo": Case(lambda a: tb.Logistic(sp.coo_array(a(A)), a(Y)), dense=False),
     "Logistic no rows": Case(lambda a: tb.Logistic(a(A[:0]), a(Y[:0]))),
+    "Huber": huber_case(lambda a: tb.Huber(a(A), a(B)), huber(A, B, 1.35)),
+    "Huber mean": huber_case(lambda a: tb.Huber(a(A), a(B), 0.3, mean=True), huber(A, B, 0.3, 7)),
+    "Huber wide": huber_case(lambda a: tb.Huber(a(WIDE), a(WIDE_B)), huber(WIDE, WIDE_B, 1.35)),
+    "Huber csr": huber_case(
+        lambda a: tb.Huber(sp.csr_array(a(A)), a(B)), huber(A, B, 1.35), dense=False
+    ),
+    "Huber without outliers": huber_case(
+        lambda a: tb.Huber(a(A), a(B), 1e9), huber(A, B, 1e9), tight=True
+    ),
+    "Huber all outliers": huber_case(lambda a: tb.Huber(a(A), a(B), 1e-9), huber(A, B, 1e-9)),
+    "Huber no rows": Case(lambda a: tb.Huber(a(A[:0]), a(B[:0])), lambda number, x: number(0)),
+    "Multinomial": Case(lambda a: tb.Multinomial(a(A[:, :1]), LABELS)),
+    "Multinomial sum": Case(lambda a: tb.Multinomial(a(A[:, :1]), LABELS, mean=False)),
+    "Multinomial csr": Case(
+        lambda a: tb.Multinomial(sp.csr_array(a(A[:, :1])), LABELS), dense=False
+    ),
+    "Multinomial no rows": Case(lambda a: tb.Multinomial(a(A[:0, :1]), [], classes=N)),
+    "Logistic weights": Case(lambda a: tb.Logistic(a(A), a(Y), weights=a(WEIGHTS))),
+    "Poisson": Case(lambda a: tb.Poisson(a(A / 64), a(COUNTS))),
+    "Poisson weights": Case(
+        lambda a: tb.Poisson(a(A / 64), a(COUNTS), mean=False, weights=a(WEIGHTS))
+    ),
+    "Poisson sparse": Case(lambda a: tb.Poisson(sp.csr_array(a(A / 64)), a(COUNTS)), dense=False),
+    "Poisson no rows": Case(lambda a: tb.Poisson(a(A[:0]), a(B[:0]))),
+    "Poisson sum": Case(lambda a: 2 * tb.Poisson(a(A / 64), a(COUNTS)) + tb.Linear(a(C))),
     "Quadratic": Case(lambda a: tb.Quadratic(a(Q), a(C), 3.0), _quadratic, tight=True),
     "Quadratic without c": Case(lambda a: tb.Quadratic(a(Q)), tight=True),
     "Quadratic sparse": Case(
@@ -430,6 +488,7 @@ def test_the_users_own_lipschitz_constant_wins():
     assert tb.LeastSquares(A, B, lipschitz=123.0).lipschitz == 123.0
     assert tb.LeastSquares(A, B, mean=True, lipschitz=123.0).lipschitz == 123.0
     assert tb.Logistic(A, Y, lipschitz=5).lipschitz == 5.0
+    assert tb.Huber(A, B, lipschitz=7).lipschitz == 7.0
     assert tb.Quadratic(Q, lipschitz=99.0).lipschitz == 99.0
     assert (2 * tb.Quadratic(Q, lipschitz=99.0)).lipschitz == 198.0
     assert tb.Smooth(abs, abs).lipschitz == math.inf
@@ -553,6 +612,8 @@ def exactly(name: str, x: np.ndarray) -> tuple[Fraction, list[Fraction]]:
     exact = CASES[name].exact
     assert exact is not None
     p = [Fraction(float(t)) for t in x]
+    if (gradient := CASES[name].slope) is not None:
+        return exact(Fraction, p), gradient(Fraction, p)
     slope = []
     for i in range(len(p)):
         up, down = list(p), list(p)
@@ -815,6 +876,60 @@ def test_logistic_rounding_bounds_the_error_against_extended_precision():
         )
         assert abs(float(long(seen.value) - value)) <= of_value
         assert float(np.sqrt(np.sum((seen.slope.astype(long) - slope) ** 2))) <= of_slope
+
+
+# --- Huber ---------------------------------------------------------------------------------------
+
+
+def test_huber_is_least_squares_within_delta_and_linear_beyond():
+    h = tb.Huber([[1.0]], [0.0], delta=2.0)
+    for r, value, slope in [(1.5, 1.125, 1.5), (2.0, 2.0, 2.0), (5.0, 8.0, 2.0), (-5.0, 8.0, -2.0)]:
+        assert h.value(np.array([r])) == value
+        assert h.gradient(np.array([r]))[0] == slope
+    wide, squares_of = tb.Huber(A, B, 1e9), tb.LeastSquares(A, B, gram=False)
+    for x in points():
+        assert wide.value(x) == pytest.approx(squares_of.value(x), rel=1e-14)
+        np.testing.assert_array_equal(wide.gradient(x), squares_of.gradient(x))
+
+
+@pytest.mark.parametrize("size", [1e-150, 1e-80, 1.0, 1e80, 1e150])
+def test_huber_has_no_scale_of_its_own(size):
+    """h(c r; c delta) = c² h(r; delta), also where the squares of c are at the end of numbers."""
+    h, x = tb.Huber(size * A, size * B, size * 0.7), np.linspace(-1, 1, N)
+    expected = tb.Huber(A, B, 0.7)
+    with np.errstate(all="raise", under="ignore"):
+        value, slope = h.value(x), h.gradient(x)
+    assert value == pytest.approx(expected.value(x) * size**2, rel=1e-12)
+    np.testing.assert_allclose(slope, expected.gradient(x) * size**2, rtol=1e-11)
+    assert h.magnitude(2.0, value, 1.0) >= value
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("delta", [1e-6, 0.1, 1.35, 1e6])
+def test_huber_rounding_bounds_the_errors_on_badly_scaled_data(dtype, delta):
+    """Also of a delta that single precision does not hold."""
+    rng = np.random.default_rng(10)
+    for _ in range(10):
+        matrix = (rng.standard_normal((9, 3)) * 10.0 ** rng.uniform(-4, 4, (9, 1))).astype(dtype)
+        b = (rng.standard_normal(9) * 10.0 ** rng.uniform(-4, 4)).astype(dtype)
+        x = (rng.standard_normal(3) * 10.0 ** rng.uniform(-3, 3)).astype(dtype)
+        h = tb.Huber(matrix, b, delta)
+        value, slope = huber(matrix, b, delta)
+        (seen,), _ = h.evaluate([PointWithImage(x, h.forward(x)[0])])
+        p = [Fraction(float(t)) for t in x]
+        of_value, of_slope = h.rounding(
+            np.linalg.norm(x.astype(float)),
+            seen.value,
+            np.linalg.norm(seen.slope.astype(float)),
+            float(np.finfo(dtype).eps),
+            len(x),
+        )
+        assert abs(float(Fraction(seen.value) - value(Fraction, p))) <= of_value
+        errors = [
+            float(Fraction(float(s)) - t)
+            for s, t in zip(seen.slope, slope(Fraction, p), strict=True)
+        ]
+        assert np.linalg.norm(errors) <= of_slope
 
 
 # --- the Gram road -------------------------------------------------------------------------------

@@ -37,8 +37,10 @@ def draw(loss: str, rng: np.random.Generator):
     target = rng.standard_normal(m)
     if loss == "Logistic":
         target = np.where(rng.random(m) < 0.5, -1.0, 1.0)
-    if loss == "Poisson":
+    if loss in ("Poisson", "Multinomial"):
         target = rng.integers(0, 4, m).astype(float)
+    if loss == "Multinomial":
+        target[-1] = 3.0
     weights = rng.integers(0, 4, m)
     weights[rng.integers(m)] = 2
     return A, target, weights
@@ -46,17 +48,18 @@ def draw(loss: str, rng: np.random.Generator):
 
 @pytest.mark.parametrize("mean", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("loss", ["LeastSquares", "Logistic"])
+@pytest.mark.parametrize("loss", ["LeastSquares", "Logistic", "Poisson", "Huber", "Multinomial"])
 def test_weight_k_is_the_row_k_times_and_weight_0_no_row(loss, kind, mean):
     rng = np.random.default_rng(1)
     for _ in range(40):
         A, target, w = draw(loss, rng)
-        h = getattr(tb, loss)(made(kind, A), target, mean, weights=w)
+        options = {"classes": 4} if loss == "Multinomial" else {}
+        h = getattr(tb, loss)(made(kind, A), target, mean=mean, weights=w, **options)
         times = np.repeat(np.arange(len(w)), w)
-        twin = getattr(tb, loss)(A[times], target[times], mean)
+        twin = getattr(tb, loss)(A[times], target[times], mean=mean, **options)
         assert h.lipschitz >= twin.lipschitz * (1 - 1e-9)
         assert kind == "operator" or h.lipschitz <= twin.lipschitz * 1.3
-        for x in rng.standard_normal((3, A.shape[1])):
+        for x in rng.standard_normal((3, h.dimension)):
             assert h.value(x) == pytest.approx(twin.value(x), rel=1e-12, abs=1e-14)
             np.testing.assert_allclose(h.gradient(x), twin.gradient(x), rtol=1e-10, atol=1e-12)
             errors = h.rounding_errors(x, np.linalg.norm(x), h.value(x), 0.0)
@@ -65,7 +68,7 @@ def test_weight_k_is_the_row_k_times_and_weight_0_no_row(loss, kind, mean):
 
 
 @pytest.mark.parametrize("kind", KINDS[:3])
-@pytest.mark.parametrize("loss", ["LeastSquares", "Logistic"])
+@pytest.mark.parametrize("loss", ["LeastSquares", "Logistic", "Poisson"])
 def test_solutions_are_those_of_repeated_rows(loss, kind):
     rng = np.random.default_rng(2)
     for _ in range(12):
@@ -93,6 +96,10 @@ def test_fractional_weights_weigh_and_a_mean_divides_by_their_sum():
         over = w.sum() if mean else 1.0
         assert tb.LeastSquares(A, b, mean, weights=w).value(x) == pytest.approx(w @ squares / over)
         assert tb.Logistic(A, y, mean, weights=w).value(x) == pytest.approx(w @ logs / over)
+        r = np.abs(A @ x - b)
+        huber = np.where(r <= 0.5, r * r / 2, 0.5 * r - 0.125)
+        h = tb.Huber(A, b, 0.5, mean, weights=w)
+        assert h.value(x) == pytest.approx(w @ huber / over)
 
 
 def test_a_direction_of_fall_does_not_depend_on_positive_weights_and_ignores_rows_of_weight_0():
@@ -144,7 +151,7 @@ def test_new_numbers_in_weights_are_noticed():
         ("heavy", "weights must be an array of numbers"),
     ],
 )
-@pytest.mark.parametrize("loss", ["LeastSquares", "Logistic"])
+@pytest.mark.parametrize("loss", ["LeastSquares", "Logistic", "Poisson", "Huber", "Multinomial"])
 def test_wrong_weights_get_a_sentence(loss, weights, sentence):
     with pytest.raises((ValueError, TypeError), match=f"{loss}: {sentence}"):
         getattr(tb, loss)(np.eye(3), np.ones(3), weights=weights)

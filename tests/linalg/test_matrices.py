@@ -471,7 +471,7 @@ def test_passes_are_shared_by_rows_in_order_beyond_the_cache_that_are_not_too_lo
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("rows", [41, 48])
-@pytest.mark.parametrize("kind", [tb.LeastSquares, tb.Logistic])
+@pytest.mark.parametrize("kind", [tb.LeastSquares, tb.Logistic, tb.Huber])
 def test_a_shared_pass_gives_what_plain_products_give(kind, rows, dtype, shared, monkeypatch):
     A, b, rng = data(rows, dtype=dtype)
     options = {"gram": False} if kind is tb.LeastSquares else {"mean": True}
@@ -550,10 +550,10 @@ def test_runs_with_shared_passes_end_alike_and_go_on_to_the_bit(
         assert [row.passes - rows[0].passes for row in rows] == [2 * k for k in steps]
 
 
-@pytest.mark.parametrize("kind", [tb.LeastSquares, tb.Logistic])
+@pytest.mark.parametrize("kind", [tb.LeastSquares, tb.Logistic, tb.Huber])
 def test_a_point_in_double_is_looked_at_in_double_by_a_shared_pass_too(shared, kind):
     A, b, rng = data(dtype=np.float32)
-    target = b if kind is tb.LeastSquares else np.sign(b)
+    target = np.sign(b) if kind is tb.Logistic else b
     single = kind(A, target)
     assert single.shares_passes
     double = kind(A.astype(np.float64), target.astype(np.float64))

@@ -13,9 +13,9 @@ TABLE = pd.DataFrame({"age": [30.0, 41.0, 7.0], "income": [1.0, 2.0, 3.5]}, inde
 PRICE = pd.Series([1.0, -1.0, 1.0], index=ROWS, name="price")
 
 
-@pytest.mark.parametrize("loss", [tb.LeastSquares, tb.Logistic])
+@pytest.mark.parametrize("loss", [tb.LeastSquares, tb.Logistic, tb.Huber])
 def test_rows_in_another_order_or_with_other_labels_are_refused(loss):
-    name = "b" if loss is tb.LeastSquares else "y"
+    name = "y" if loss is tb.Logistic else "b"
     loss(TABLE, PRICE)
     loss(TABLE, PRICE.to_numpy())
     loss(TABLE.to_numpy(), PRICE)

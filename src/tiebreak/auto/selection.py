@@ -19,7 +19,10 @@ from tiebreak.auto.portfolio import STEP, Portfolio
 from tiebreak.exact.method import Exact
 from tiebreak.functions.base import Function
 from tiebreak.functions.elementary import Quadratic
+from tiebreak.functions.huber import Huber
 from tiebreak.functions.losses import LeastSquares, Logistic
+from tiebreak.functions.multinomial import Multinomial
+from tiebreak.functions.poisson import Poisson
 from tiebreak.functions.sums import matrices_of, summands
 from tiebreak.linalg import arrays, deadline
 from tiebreak.linalg.matrices import DENSE_LIMIT, FLOAT64_COPY_LIMIT, Matrix
@@ -89,7 +92,14 @@ def first_order(problem: Problem) -> AdaptiveAGMBiO | BiSG:
 
 def _sizes(problem: Problem) -> str:
     """The lower level and its size in words, such as "least squares below, 40 x 100"."""
-    names = {LeastSquares: "least squares", Logistic: "logistic loss", Quadratic: "quadratic"}
+    names = {
+        LeastSquares: "least squares",
+        Logistic: "logistic loss",
+        Huber: "Huber loss",
+        Multinomial: "multinomial loss",
+        Poisson: "Poisson loss",
+        Quadratic: "quadratic",
+    }
     g = problem.smooth_parts[1]
     words = [names.get(type(part), type(part).__name__) for _, part in summands(g.bare)]
     size = ", ".join("{} x {}".format(*matrix.shape) for matrix in matrices_of(g))

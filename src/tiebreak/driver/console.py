@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from tiebreak.driver.result import Row
 from tiebreak.functions.sums import matrices_of
 from tiebreak.linalg.deadline import Limit
+from tiebreak.linalg.matrices.repeated import Repeated
 from tiebreak.linalg.matrices.streamed import RowBlocks
 from tiebreak.problem import Problem
 
@@ -46,6 +47,7 @@ class LiveLine:
     def __init__(self, problem: Problem, is_on: bool) -> None:
         self.is_on, self._shown, self._passes = is_on, -math.inf, 0
         found = [matrix for h in problem.smooth_parts for matrix in matrices_of(h)]
+        found = [matrix.block if isinstance(matrix, Repeated) else matrix for matrix in found]
         # One matrix may be in both levels.
         self._swept = list({id(m): m for m in found if isinstance(m, RowBlocks)}.values())
 

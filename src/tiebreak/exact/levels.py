@@ -91,15 +91,20 @@ def no_lower_minimum(p: ScaledProblem) -> Recession:
     c = N.T @ np.sum(slopes, axis=0)
     is_slope, is_clear = _is_slope(norm(c), sum(map(norm, slopes)))
     c = c if is_slope else 0.0 * c
-    margins, weights = np.zeros((0, N.shape[1])), np.zeros(0)
+    margins, weights, least = np.zeros((0, N.shape[1])), np.zeros(0), np.zeros(0)
     for loss in losses:
         along = loss.margins @ N
         lengths = np.sqrt(np.sum(along * along, axis=1))
         moves = lengths > TOUCHING * np.sqrt(np.sum(loss.margins * loss.margins, axis=1))
         margins = np.vstack([margins, along[moves] / lengths[moves, None]])
         weights = np.append(weights, loss.weights[moves] * lengths[moves])
+        lower = loss.weights if loss.least is None else loss.least
+        least = np.append(least, lower[moves] * lengths[moves])
     B = PolyhedronSlice(Z.rows, Z.offset, N).B
     found = logistic_recession(c, B, margins, weights) if len(margins) else linear_recession(c, B)
+    if found.direction is None and c.any() and np.any(least < weights):
+        perhaps = logistic_recession(c, B, margins, least)
+        found = Recession(None, perhaps.is_certain and perhaps.direction is None)
     if found.direction is None:
         return Recession(None, found.is_certain and is_clear)
     return Recession(_unit(p.units * (N @ found.direction)))

@@ -76,6 +76,7 @@ def logistic_recession(c: Host, B: Host, margins: Host, weights: Host) -> Recess
 
     Far out it is <c, v> + sum weights_i max(-<margins_i, v>, 0). It falls without end where that is
     negative, and also where that is 0 and some <margins_i, v> is not: an infimum not attained.
+    With a weight of inf, exp(-<margins_i, v>) takes the place of the logarithm.
     In coordinates u, v = W u, in which the margins have orthonormal columns: then no direction that
     matters is small.
     """
@@ -112,14 +113,17 @@ def _separating(U: Host, cone: Host, r: int) -> Recession:
 def _tilted(tilt: Host, cone: Host, U: Host, weights: Host) -> Recession:
     """A direction along which <tilt, u> + sum weights_i max(-<U_i, u>, 0) falls, or stays at 0."""
     m, k = U.shape
+    is_hard, weights = np.isinf(weights), np.where(np.isinf(weights), 0.0, weights)
     scale = norm(tilt) + norm(weights)
     far = np.concatenate([tilt, weights]) / scale  # of (u, z), z >= max(-U u, 0)
     rows = np.vstack([np.hstack([-U, -np.eye(m)]), np.hstack([cone, np.zeros((len(cone), m))])])
-    zero, box = np.zeros(len(rows)), [(-1.0, 1.0)] * k + [(0.0, math.sqrt(k))] * m
+    zero, most = np.zeros(len(rows)), math.sqrt(k)
+    box = [(-1.0, 1.0)] * k + [(0.0, 0.0 if hard else most) for hard in is_hard]
     v = linear_program(far, rows, zero, box)
     if v is not None and float(far @ v) < -NO_ZERO:
         return Recession(v[:k])
-    is_clear = v is not None and float(np.min(weights)) > NO_ZERO_SUM * scale
+    least = float(np.min(weights[~is_hard], initial=math.inf))
+    is_clear = v is not None and least > NO_ZERO_SUM * scale
     moved = -np.concatenate([np.sum(U, axis=0), 2.0 * np.ones(m)])  # -sum |<U_i, u>|
     v = linear_program(moved, np.vstack([rows, far]), np.append(zero, 0.0), box)
     if v is None or float(moved @ v) >= -NO_ZERO_SUM:

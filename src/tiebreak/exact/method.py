@@ -113,16 +113,16 @@ class Exact(Method):
     ball, face by face on polyhedra (an interior-point method guesses which, where there are many).
     The sparsest lower minimiser, f = L1(weight), is a linear program (HiGHS), solved to rounding.
     Rank is a decision: where no gap in the singular values tells, the run ends as "undetermined",
-    and also where logistic losses are too small to decide. x0 does not matter: it begins at the
+    and also where losses are too small to decide. x0 does not matter: it begins at the
     point of Z nearest to the origin.
     """
 
     name: ClassVar[str] = "exact"
     paper: ClassVar[str] = "none: the lower level's solution set is an affine slice of Z"
     assumptions: ClassVar[str] = (
-        "g a sum of LeastSquares, Logistic, Quadratic, SquaredNorm, Linear; f the same without "
-        "Logistic, or L1 alone; Z one of Space, Ball (not with L1), Orthant, Box, Simplex, L1Ball, "
-        "Monotone, Halfspace"
+        "g a sum of LeastSquares, Logistic, Poisson, Quadratic, SquaredNorm, Linear; f the same "
+        "without Logistic and Poisson, or L1 alone; Z one of Space, Ball (not with L1), Orthant, "
+        "Box, Simplex, L1Ball, Monotone, Halfspace"
     )
     guarantee: ClassVar[str] = (
         "x and f* to rounding, for data within the stated backward error; or the sentence that "

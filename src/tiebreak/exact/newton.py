@@ -79,9 +79,10 @@ def _newton(
 ) -> tuple[Host, bool]:
     """A minimiser of h over the slice, from a point x of it, and whether it is one to rounding.
 
-    Each step minimises the quadratic model over the slice itself. Far away, where logistic losses
-    have hardly any curvature, a quadratic above h takes the model's place: its steps always
-    descend. Steps that no longer shrink, and no longer change the margins, are rounding.
+    Each step minimises the quadratic model over the slice itself. Far away, where losses have
+    hardly any curvature, a quadratic above h takes the model's place: its steps always descend,
+    by a line search where it is not above h everywhere. Steps that no longer shrink, and no longer
+    change the margins, are rounding.
 
     Args:
         basis: the directions in which h is known to vary, as columns; keeps the rounding errors of

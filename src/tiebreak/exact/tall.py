@@ -25,7 +25,7 @@ from tiebreak.functions.sums import summands
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Array, Host, rounding_unit
 from tiebreak.linalg.host import host, norm
-from tiebreak.linalg.row_gram import on_host
+from tiebreak.linalg.row_gram import column_gram, on_host
 from tiebreak.linalg.spectra import EPS, GAP, exact_rank
 from tiebreak.problem import Problem
 from tiebreak.sets.domains import Space
@@ -35,6 +35,7 @@ MOST_VARIABLES = (
     1024  # of which a factorisation of a second derivative takes a fraction of a second
 )
 MAX_STEPS = 60  # ten or so are usual; where there is no minimiser they never end
+WHOLE, MOST_WHOLE = 1e-6, 2.0**20  # so close to whole numbers, no larger than this, ties may be
 KEEPS = 1e-2  # a step that changes no margin by more leaves the second derivative as it is
 FULL_STEP = 0.2  # below this change of margins Newton's step needs no check: it descends
 ENOUGH = 0.25  # of what the slope promises: the usual rule of a line search
@@ -104,7 +105,7 @@ class Level:
 
     def gram(self) -> Host:
         """A'A of all rows, and the second derivative of all else: the null space is the same."""
-        return self.constant + sum(_gram(A, np.ones(A.shape[0])) for _, _, A in self.losses)
+        return self.constant + sum(column_gram(loss.matrix) for _, loss, _ in self.losses)
 
     def change(self, d: Host) -> float:
         """bend times the largest change of a margin along d."""
@@ -127,12 +128,11 @@ class Level:
             own = rounding_unit(EPS, A.shape[0]) + EPS * float(np.max(np.abs(t), initial=0.0))
             bends = math.exp(min((loss.bend or 0.0) * far, 1.0))
             here, slopes = (host(some) for some in loss.evaluate_image(t))
-            second = bends * norm(loss.second(t)) * far
+            whole, each = loss.sizes_in_image(t)
+            second, pull = bends * norm(loss.second(t)) * far, float(np.sum(np.abs(slopes)))
             value, slope = value + weight * float(here), slope + weight * (A.T @ slopes)
-            off += weight * (
-                far * (float(np.sum(np.abs(slopes))) + len(t) * second) + own * float(here)
-            )
-            turned += weight * size * (second + own * norm(slopes))
+            off += weight * (far * (pull + len(t) * second) + own * whole)
+            turned += weight * size * (second + own * norm(each))
         for weight, part in summands(self.function):
             if isinstance(part, LinearLoss):
                 continue
@@ -175,7 +175,7 @@ def _gram(A: Any, weights: Host) -> Host:
     """A' diag(weights) A."""
     roots = np.sqrt(weights)
     if isinstance(A, np.ndarray):
-        B = A if np.all(roots == 1.0) else roots[:, None] * A
+        B = roots[:, None] * A
         return np.asarray(B.T @ B)
     B = A.multiply(roots[:, None]).tocsr()
     return np.asarray((B.T @ B).toarray())
@@ -205,17 +205,19 @@ def solve_tall(problem: Problem, start: Array) -> TallAnswer | None:
     rank = int(np.count_nonzero(values > GAP * noise))
     if not rank or np.any(values[: g.n - rank] > noise):
         return None
-    stored = g.n if rank == g.n else _stored_rank(g)
+    N, V = vectors[:, : g.n - rank], vectors[:, g.n - rank :]
+    stored = rank if _has_whole_ties(g, units[:, None] * N) else _stored_rank(g)
     if stored is not None and stored != rank:
         return None
-    N, V = vectors[:, : g.n - rank], vectors[:, g.n - rank :]
     N = _unseen(g, units, N, V, values[g.n - rank :])
-    x = _lower(g, units, V, _better(problem, host(start)))
-    if x is not None and N.shape[1]:
-        x = _upper(f, g, units, N, V, x)
-    if x is None:
+    below, above = _Newton(g, units, V), _Newton(f, units, N)
+    x = _better(problem, host(start))
+    answer = _settled(units * (V @ (V.T @ (x / units))), units, below)
+    if answer is not None and N.shape[1]:  # what that does to g is taken back in each step
+        answer = _settled(answer, units, above, below)
+    if answer is None:
         return None
-    return TallAnswer(x, f, g, units, rank, stored is not None, values)
+    return TallAnswer(answer, f, g, units, rank, stored is not None, values)
 
 
 def is_tall(problem: Problem) -> bool:
@@ -249,6 +251,35 @@ def _units(gram: Host) -> Host:
 
 def _in_units(H: Host, units: Host) -> Host:
     return np.asarray(units[:, None] * H * units)
+
+
+def _has_whole_ties(g: Level, N: Host) -> bool:
+    """Do whole multiples of the variables, as many as N has columns, change no row at all?
+
+    As for indicators of categories, which add up to 1. Products of whole numbers are exact, and the
+    ties are independent: each has a variable to itself. So the rank is no larger.
+    """
+    from scipy.linalg import qr
+
+    if not N.shape[1]:
+        return True
+    own = qr(N.T, mode="r", pivoting=True)[1][: N.shape[1]]
+    ties = N @ np.linalg.inv(N[own])
+    whole = np.round(ties)
+    if (
+        g.constant.any()
+        or np.max(np.abs(ties - whole)) > WHOLE
+        or np.max(np.abs(whole)) > MOST_WHOLE
+    ):
+        return False
+    return all(_is_whole(A) and not np.any(A @ whole) for _, _, A in g.losses)
+
+
+def _is_whole(A: Any) -> bool:
+    """Are all entries whole numbers, so small that no sum of products with ties is rounded?"""
+    entries = A if isinstance(A, np.ndarray) else A.data
+    size = float(np.max(np.abs(entries), initial=0.0)) * MOST_WHOLE * A.shape[1]
+    return bool(size < 2.0**53 and np.all(entries == np.rint(entries)))
 
 
 def _stored_rank(g: Level) -> int | None:
@@ -305,17 +336,6 @@ class _Newton:
     def _descends(self, x: Host, d: Host, gradient: Host) -> bool:
         h = self.level.function
         return bool(h.value(x + d) <= h.value(x) + ENOUGH * float(gradient @ d))
-
-
-def _lower(g: Level, units: Host, V: Host, x: Host) -> Host | None:
-    """The minimiser of g in the span of V; None where Newton's method does not settle."""
-    x = units * (V @ (V.T @ (x / units)))
-    return _settled(x, units, _Newton(g, units, V))
-
-
-def _upper(f: Level, g: Level, units: Host, N: Host, V: Host, x: Host) -> Host | None:
-    """The minimiser of f along N, from x; with what that does to g taken back in each step."""
-    return _settled(x, units, _Newton(f, units, N), _Newton(g, units, V))
 
 
 def _settled(x: Host, units: Host, newton: _Newton, *others: _Newton) -> Host | None:

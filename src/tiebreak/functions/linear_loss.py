@@ -18,7 +18,7 @@ from tiebreak.linalg.images import DeferredImage, DeferredProduct, PassPlan, set
 from tiebreak.linalg.matrices import Matrix
 from tiebreak.linalg.matrices.dense import Fused
 from tiebreak.linalg.matrices.scaled_rows import taken, with_scaled_rows, without_rows
-from tiebreak.linalg.row_gram import on_host, row_gram
+from tiebreak.linalg.row_gram import column_gram, on_host, row_gram
 
 FEW_ROWS = 512  # a matrix with more columns: eigenvalues cost as much as a bound by Lanczos
 FEW_PRODUCTS = 2**29  # the same for A A': multiplications
@@ -32,7 +32,7 @@ class LossesAndSlopes(NamedTuple):
 
 
 class LinearLoss(SmoothFunction):
-    """scale * phi(A x) with phi a sum over rows: what LeastSquares and Logistic share.
+    """scale * phi(A x) with phi a sum over rows: what LeastSquares, Logistic and Poisson share.
 
     A subclass gives the three attributes below and
 
@@ -126,7 +126,7 @@ class LinearLoss(SmoothFunction):
         self.weights = w
         return target
 
-    def _weighted(self, values: Array, rows: slice | None = None) -> Array:
+    def _weighted(self, values: Array, rows: Any = None) -> Array:
         """One number per row, of some rows or of all, times the weights."""
         if self.weights is None:
             return values
@@ -142,7 +142,7 @@ class LinearLoss(SmoothFunction):
     def _weight_sizes(self) -> tuple[float, float, float]:
         """The sum, the norm and the largest of the weights."""
         if self.weights is None:
-            rows = self.matrix.shape[0]
+            rows = self.target.shape[0]
             return float(rows), math.sqrt(rows), 1.0
         found = np.asarray(arrays.to_numpy(self.weights), dtype=np.float64)
         return float(np.sum(found)), arrays.norm(found), float(np.max(found))
@@ -182,6 +182,11 @@ class LinearLoss(SmoothFunction):
     def evaluate_image(self, image: Array) -> tuple[Array, Array]:
         """phi and its gradient, as functions of the image."""
         return self._loss_and_slope(image)
+
+    def sizes_in_image(self, image: Host) -> tuple[float, Host]:
+        """The sizes of what cancels in phi and in its gradient; by default nothing does."""
+        loss, slopes = self._loss_and_slope(image)
+        return float(loss), np.abs(slopes)
 
     def second(self, image: Host) -> Host:
         """The second derivatives of phi at an image on the host, one for each row."""
@@ -312,10 +317,17 @@ class LinearLoss(SmoothFunction):
         return self.curvature * self.scale * max(float(top), 0.0)
 
     @property
+    def _spectral_matrix(self) -> Matrix:
+        """A matrix with the largest singular value of A, which may be a smaller one."""
+        return self.matrix
+
+    @property
     def known_lipschitz(self) -> float:
         if "lipschitz" in vars(self):
             return self.lipschitz
-        rough = self.curvature * self.scale * self._weight_sizes[2] * self.matrix.frobenius**2
+        rough = (
+            self.curvature * self.scale * self._weight_sizes[2] * self._spectral_matrix.frobenius**2
+        )
         if self.matrix.is_lanczos_cheap:
             return deadline.unless_too_long(lambda: self.lipschitz, rough)
         return rough
@@ -330,22 +342,23 @@ class LinearLoss(SmoothFunction):
         """A bound on the largest singular value of A itself."""
         if self.weights is None:
             return self._spectral
-        return float(self.matrix.frobenius)
+        return float(self._spectral_matrix.frobenius)
 
     @property
     def _matrix_with_weights(self) -> Matrix:
         """B with B'B = A'WA."""
         if self.weights is None:
-            return self.matrix
+            return self._spectral_matrix
         roots = np.sqrt(np.asarray(arrays.to_numpy(self.weights), dtype=np.float64))
-        return with_scaled_rows(self.matrix, arrays.like(roots, self.prototype))
+        return with_scaled_rows(self._spectral_matrix, arrays.like(roots, self.prototype))
 
     @property
     def _has_eigenvalues(self) -> bool:
         """Are the entries of A there, and one side small enough for ``_eigenvalues``?"""
-        rows, n = self.matrix.shape
-        is_there = self.matrix.is_explicit or self.matrix.is_sparse
-        is_cheap = rows <= n and rows <= FEW_ROWS and rows * self.matrix.size <= FEW_PRODUCTS
+        matrix = self._spectral_matrix
+        rows, n = matrix.shape
+        is_there = matrix.is_explicit or matrix.is_sparse
+        is_cheap = rows <= n and rows <= FEW_ROWS and rows * matrix.size <= FEW_PRODUCTS
         return is_there and (min(rows, n) <= SMALL or is_cheap)
 
     @cached_property
@@ -358,6 +371,8 @@ class LinearLoss(SmoothFunction):
             if found is not None:
                 return np.asarray(np.ldexp(found.values, 2 * found.exponent))
             deadline.check(0.0 if rows <= SMALL else deadline.svd(rows, rows) / 4)
+        if n < rows:
+            return np.linalg.eigvalsh(column_gram(matrix))
         A = on_host(matrix)
-        product: Any = A.T @ A if n < rows else A @ A.T
-        return np.linalg.eigvalsh(product.toarray() if self.matrix.is_sparse else product)
+        product: Any = A @ A.T
+        return np.linalg.eigvalsh(product.toarray() if matrix.is_sparse else product)

@@ -16,7 +16,9 @@ import numpy as np
 
 from tiebreak.functions.linear_loss import LinearLoss
 from tiebreak.functions.losses import Logistic
+from tiebreak.functions.poisson import Poisson
 from tiebreak.functions.quadratic_parts import Part
+from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Host, rounding_unit
 from tiebreak.linalg.host import host, norm, top_exponent
 from tiebreak.linalg.spectra import EPS
@@ -31,13 +33,15 @@ class FarOut(NamedTuple):
 
         <slope, d> + sum of weights_i max(-<margins_i, d>, 0),
 
-    which it never reaches unless all <margins_i, d> are 0. A weight may be infinite.
+    which it never reaches unless all <margins_i, d> are 0. A weight may be infinite. With ``least``
+    it may tend to less than that, but to no less than the same with these weights.
     """
 
     fixed: Host
     margins: Host
     weights: Host
     slope: Host
+    least: Host | None = None
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,9 @@ class LossPart(Part):
 
     weights: Host  # of the rows, positive
     is_quadratic: ClassVar[bool] = False
+    spread: ClassVar[float] = (
+        1.0  # where margins change by s, the second derivative by e^(spread s)
+    )
 
     # -- a subclass gives these, for all margins
 
@@ -207,9 +214,84 @@ def _logistic(margins: Host, lift: float = 0.0) -> Host:
     return np.asarray(np.exp(np.minimum(lift - np.logaddexp(0.0, margins), LARGEST_POWER)))
 
 
+@dataclass(frozen=True)
+class PoissonPart(LossPart):
+    """phi(t) = e^t - y t, up to a constant; phi''' = phi''."""
+
+    counts: Host
+    has_quadratic_above: ClassVar[bool] = False
+
+    def first(self, margins: Host) -> Host:
+        return np.asarray(_power(margins) - self.counts)
+
+    def second(self, margins: Host) -> Host:
+        return _power(margins)
+
+    def second_above(self, margins: Host) -> Host:
+        """The slope of the chord of phi' from t to log y, where t is below that; otherwise e^t.
+
+        phi' is convex, hence below the chord between its ends and above it elsewhere: the quadratic
+        is above phi at all margins up to log y. And phi' is above its tangent: the one of e^t is
+        above phi at all margins up to t. Beyond there is none, for e^t grows faster.
+        """
+        has_count = self.counts > 0.0
+        u = np.where(has_count, margins - np.log(np.where(has_count, self.counts, 1.0)), 0.0)
+        u = np.minimum(u, 0.0)
+        chord = np.ones(len(u))
+        np.divide(np.expm1(u), u, out=chord, where=u < 0.0)
+        return np.maximum(self.counts * chord, _power(margins))
+
+    def terms(self, margins: Host) -> Host:
+        return np.asarray(_power(margins) + self.counts)
+
+    def visible(self, margins: Host) -> Host:
+        return _power(margins)
+
+    def first_error(self, first: Host) -> Host:
+        """e^t errs by t units of rounding, relative, and absolutely by underflow."""
+        means = np.maximum(first + self.counts, 2.0**-1022)
+        return np.asarray(means * (3.0 + np.abs(np.log(means))))
+
+    def largest_second(self, low: Host, high: Host) -> Host:
+        with arrays.quiet():
+            return np.asarray(np.exp(high))
+
+    def largest_ratio(self, low: Host, high: Host) -> Host:
+        """phi'/sqrt(phi'') = e^(t/2) - y e^(-t/2) rises with t."""
+        with arrays.quiet():
+            ends = [np.exp(0.5 * t) - self.counts * np.exp(-0.5 * t) for t in (low, high)]
+            return np.asarray(np.maximum(*np.abs(ends)) ** 2)
+
+    def far_out(self, is_tilted: bool) -> FarOut:
+        """It grows faster than any line where <a_i, d> > 0, and like -y_i <a_i, d> otherwise.
+
+        So without linear terms nothing falls unless <a_i, d> = 0 where there is a count.
+        """
+        none, infinite = np.zeros((0, self.rows.shape[1])), np.full(len(self.rows), math.inf)
+        if is_tilted:
+            slope = -self.weight * ((self.weights * self.counts) @ self.rows)
+            return FarOut(none, -self.rows, infinite, slope)
+        is_zero = self.counts == 0.0
+        fixed, margins = self.rows[~is_zero], -self.rows[is_zero]
+        return FarOut(fixed, margins, infinite[is_zero], np.zeros(self.rows.shape[1]))
+
+    def some(self, which: Host) -> PoissonPart:
+        rows, weights = self.rows[which], self.weights[which]
+        return replace(self, rows=rows, weights=weights, counts=self.counts[which])
+
+    @property
+    def exponent(self) -> int:
+        return super().exponent + top_exponent(np.maximum(self.counts, 1.0))
+
+
+def _power(margins: Host) -> Host:
+    """e^t, and no more than e^700."""
+    return np.asarray(np.exp(np.minimum(margins, LARGEST_POWER)))
+
+
 # --- losses as parts ------------------------------------------------------------------------------
 
-KNOWN = (Logistic,)
+KNOWN = (Logistic, Poisson)
 
 
 def is_known(loss: LinearLoss) -> bool:
@@ -224,5 +306,7 @@ def loss_part(weight: float, loss: LinearLoss) -> LossPart:
     kept = weights > 0.0
     if not kept.all():
         rows, y, weights = rows[kept], y[kept], weights[kept]
+    if isinstance(loss, Poisson):
+        return PoissonPart(weight * loss.scale, rows, weights, y)
     assert isinstance(loss, Logistic)
     return LogisticPart(weight * loss.scale, y[:, None] * rows, weights)

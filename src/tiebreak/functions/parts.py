@@ -17,6 +17,8 @@ from tiebreak.functions.elementary import Flat, Linear, Quadratic, SquaredNorm
 from tiebreak.functions.linear_loss import LinearLoss
 from tiebreak.functions.loss_parts import LogisticPart, LossPart, is_known, loss_part
 from tiebreak.functions.losses import LeastSquares
+from tiebreak.functions.multinomial import Multinomial
+from tiebreak.functions.multinomial_part import multinomial_part
 from tiebreak.functions.quadratic_parts import (
     LeastSquaresPart,
     LinearPart,
@@ -223,8 +225,8 @@ def decompose(owner: str, level: str, h: Function, n: int) -> Parts:
             raise Refusal(owner, level, needed, f"an operator of {part.matrix.shape[0]} x {n}")
         if isinstance(part, LeastSquares):
             parts.append(LeastSquaresPart(weight * part.scale, part.matrix.dense(), host(part.b)))
-        elif isinstance(part, LinearLoss) and level == "lower" and is_known(part):
-            parts.append(loss_part(weight, part))
+        elif level == "lower" and (loss := _loss(weight, part)) is not None:
+            parts.append(loss)
         elif isinstance(part, SquaredNorm):
             parts.append(LeastSquaresPart(*part.in_rows(n, weight)))
         elif isinstance(part, Quadratic):
@@ -233,7 +235,14 @@ def decompose(owner: str, level: str, h: Function, n: int) -> Parts:
         elif isinstance(part, Linear):
             parts.append(LinearPart(weight, host(part.c)[None]))
         elif not isinstance(part, Flat):
-            more = "Logistic, Poisson, " if level == "lower" else ""
+            more = "Logistic, Multinomial, Poisson, " if level == "lower" else ""
             needed = f"must be made of LeastSquares, {more}Quadratic, SquaredNorm and Linear"
             raise Refusal(owner, level, needed, type(part).__name__)
     return Parts(n, tuple(part for part in parts if part.rows.any()))  # 0 gives a constant
+
+
+def _loss(weight: float, loss: Function) -> Part | None:
+    """A loss that is no square, as a part; None: it is not known, or no loss."""
+    if isinstance(loss, Multinomial):
+        return multinomial_part(weight, loss)
+    return loss_part(weight, loss) if isinstance(loss, LinearLoss) and is_known(loss) else None

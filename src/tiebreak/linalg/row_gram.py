@@ -83,6 +83,7 @@ def scaled(A: Any) -> tuple[Any, int]:
     return S, exponent
 
 
+_KEPT_COLUMNS: WeakKeyDictionary[Matrix, Host] = WeakKeyDictionary()
 _KEPT: WeakKeyDictionary[Matrix, RowGram] = WeakKeyDictionary()
 
 
@@ -96,6 +97,17 @@ def row_gram(matrix: Matrix) -> RowGram:
     found = _KEPT.get(matrix)
     if found is None:
         found = _KEPT[matrix] = RowGram(on_host(matrix))
+    return found
+
+
+def column_gram(matrix: Matrix) -> Host:
+    """A'A for a matrix whose entries are there: as long as that lives."""
+    found = _KEPT_COLUMNS.get(matrix)
+    if found is None:
+        A = on_host(matrix)
+        product = A.T @ A
+        found = product if isinstance(product, np.ndarray) else product.toarray()
+        _KEPT_COLUMNS[matrix] = found
     return found
 
 

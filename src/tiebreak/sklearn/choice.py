@@ -7,36 +7,37 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import tiebreak as tb
+from tiebreak.functions.base import Function, PointWithImage
 from tiebreak.functions.sums import matrices_of
+from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.matrices.base import DENSE_LIMIT, Matrix
-from tiebreak.linalg.row_gram import row_gram
+from tiebreak.linalg.row_gram import column_gram, row_gram
 from tiebreak.linalg.spectra import EPS
 
-POINTS = 41  # on the line: a smooth curve
+POINTS = 21  # on the line: a smooth curve
 
 
 class ChoiceCurve(NamedTuple):
-    """Both levels along x + t d, d a direction of ties; t = 0 is the choice."""
+    """Both levels along x + t d, d a direction of ties as long as x; t = 0 is the choice."""
 
     steps: Host
     upper: Host
     lower: Host
+    without: float  # the lower level where all coefficients are 0
 
-    def draw(self, axes: Any, title: str) -> None:
-        """The gain above, the loss below it on an axis of its own."""
-        axes.plot(self.steps, self.upper, color="C0", label="what is preferred, f")
+    def draw(self, axes: Any, preferred: str, title: str) -> None:
+        """What is preferred, and the loss on an axis of its own, from 0 to what no model has."""
+        axes.plot(self.steps, self.upper, color="C0", label=f"{preferred} (left)")
         axes.plot(0.0, self.upper[POINTS // 2], "o", color="C0", label="the choice")
-        axes.set_xlabel("along the ties, in lengths of the coefficients")
-        axes.set_ylabel("f")
+        axes.set_xlabel("steps along a direction of ties, 1 = the length of the coefficients")
+        axes.set_ylabel(preferred)
         other = axes.twinx()
-        other.plot(self.steps, self.lower, "--", color="C1", label="training loss, g")
-        size = max(float(np.max(np.abs(self.lower))), 1e-300)
-        middle = float(self.lower[POINTS // 2])
-        if float(np.ptp(self.lower)) <= 1e-6 * size:  # flat: show it as such
-            other.set_ylim(middle - 0.1 * size, middle + 0.1 * size)
-        other.set_ylabel("g")
+        other.plot(self.steps, self.lower, "--", color="C1", label="training loss (right)")
+        top = max(self.without, float(np.max(self.lower)))
+        other.set_ylim(min(0.0, float(np.min(self.lower))), 1.05 * top if top > 0.0 else 1.0)
+        other.set_ylabel("training loss; the top is that of zero coefficients")
         lines = [line for one in (axes, other) for line in one.get_lines()]
         axes.legend(lines, [str(line.get_label()) for line in lines], loc="upper center")
         axes.set_title(title)
@@ -51,10 +52,15 @@ def choice_curve(problem: tb.Problem, x: Host, ties: int | None) -> ChoiceCurve 
     if d is None:
         return None
     steps = np.linspace(-1.0, 1.0, POINTS)
-    points = [x + t * d for t in steps]
-    upper = np.array([problem.upper.value(point) for point in points])
-    lower = np.array([problem.lower.value(point) for point in points])
-    return ChoiceCurve(steps, upper, lower)
+    upper, lower = (_along(h, x, d, steps) for h in (problem.upper, problem.lower))
+    return ChoiceCurve(steps, upper, lower, problem.lower.value(np.zeros_like(x)))
+
+
+def _along(h: Function, x: Host, d: Host, steps: Host) -> Host:
+    """h(x + t d) for all t, with two products."""
+    first, second = h.forward(x, x + d)
+    points = [PointWithImage(x + t * d, arrays.mix(first, second, t)) for t in steps]
+    return np.array(h.evaluate([], points)[1])
 
 
 def _unseen(matrix: Matrix, x: Host) -> Host | None:
@@ -64,7 +70,11 @@ def _unseen(matrix: Matrix, x: Host) -> Host | None:
     """
     A = matrix.dense()
     rows, n = A.shape
-    if rows <= n:
+    if not A.any():
+
+        def unseen(v: Host) -> Host:
+            return v
+    elif rows <= n:
         gram = row_gram(matrix)
         rank = int(np.count_nonzero(gram.values > n * EPS * gram.values[-1]))
 
@@ -72,7 +82,7 @@ def _unseen(matrix: Matrix, x: Host) -> Host | None:
             seen = np.ldexp(gram.solve(np.ldexp(A @ v, -gram.exponent), rank), -gram.exponent)
             return np.asarray(v - A.T @ seen)
     else:
-        values, vectors = np.linalg.eigh(A.T @ A)
+        values, vectors = np.linalg.eigh(column_gram(matrix))
         N = vectors[:, values <= n * EPS * values[-1] * 1e3]
 
         def unseen(v: Host) -> Host:

@@ -106,7 +106,9 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
             sample_weight: a weight of k counts as k samples, a weight of 0 as none.
             X_val, y_val, sample_weight_val: data to choose by, for ``prefer="validation"``. In
                 cross-validation they are the same in every fold: keep them out of what is scored.
-            sensitive_features: numbers or categories, for ``prefer="fair"``.
+            sensitive_features: numbers or categories, for ``prefer="fair"``: one row for each of
+                the rows of X_val, or of X. All best fits predict the same for the training data,
+                so that other rows X_val, which need no y, are what there is to choose by.
         """
         settings = self._check_parameters()
         self._need(X_val=X_val, y_val=y_val, sensitive_features=sensitive_features)
@@ -114,18 +116,19 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
         check_classification_targets(y)
         self.classes_, codes = np.unique(column_or_1d(y), return_inverse=True)
         weights = self._weights(sample_weight, X)
-        validation = None
-        if self.prefer == "validation":
-            V = validate_data(self, X_val, accept_sparse=SPARSE, dtype=np.float64, reset=False)
-            of_V = self._weights(sample_weight_val, V, "sample_weight_val")
-            validation = V, self._codes(y_val, V.shape[0]), of_V
         outputs = len(self.classes_) if len(self.classes_) > 2 else 1
-        criterion = self._criterion(X, weights, outputs, sensitive_features)
+        layout = Layout(X.shape[1], outputs, self.fit_intercept)
+        criterion = self._criterion(outputs)
+        others = self._others(X, X_val, sample_weight, sample_weight_val)
+        if self.prefer == "validation":
+            labels = self._codes(y_val, others.X.shape[0])
+            loss = self._loss(others.X, labels, others.weights, layout)
+            criterion = replace(criterion, validation=loss)
+        elif self.prefer == "fair":
+            covariance = self._covariance(*others, sensitive_features)
+            criterion = replace(criterion, covariance=covariance)
         X, codes, weights = without_zeros(X, codes, weights, self._owner)
         self._need_classes(codes)
-        layout = Layout(X.shape[1], outputs, self.fit_intercept)
-        if validation is not None:
-            criterion = replace(criterion, validation=self._loss(*validation, layout))
         upper, penalty = criterion.function(layout), self._penalty(layout)
 
         def separated(x: Host) -> Host:
@@ -152,7 +155,7 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
                 f"{self._owner}: y_val must hold a label of the training data for each of the "
                 f"{rows} rows of X_val, got {len(found)} labels, {np.unique(found)[:5]}"
             )
-        return codes
+        return np.asarray(codes)
 
     def _need_classes(self, codes: Host) -> None:
         missing = np.setdiff1d(np.arange(len(self.classes_)), codes)

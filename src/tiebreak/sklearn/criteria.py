@@ -39,7 +39,8 @@ class Criterion:
         """As a function of all variables, intercepts included."""
         if not isinstance(self.prefer, str):
             return on_coefficients(self.owner, self.prefer, layout)
-        return getattr(self, f"_{self.prefer}")(layout)  # type: ignore[no-any-return]
+        made: Function | Penalty = getattr(self, f"_{self.prefer}")(layout)
+        return made
 
     def _norm(self, layout: Layout) -> Function:
         return tb.SquaredNorm(layout.penalised)
@@ -85,37 +86,47 @@ def _squares(rows: Any) -> SmoothFunction:
     return tb.LeastSquares(rows, np.zeros(rows.shape[0]))
 
 
-def on_coefficients(owner: str, h: Any, layout: Layout) -> Any:
+def on_coefficients(owner: str, h: Any, layout: Layout) -> Function | Penalty:
     """A function of the coefficients as one of all variables, on which intercepts do not count."""
     given, needed = h.dimension, layout.outputs * layout.features
     if given is not None and given != needed:
         raise ValueError(
             f"{owner}: prefer must be a function of {needed} coefficients, got one of {given}"
         )
-    return _extended(owner, h, layout) if layout.has_column else h
+    found: Function | Penalty = _extended(owner, h, layout) if layout.has_column else h
+    return found
 
 
 def _extended(owner: str, h: Any, layout: Layout) -> Any:
+    """The same with variables that do not count: part by part."""
     if isinstance(h, Composite):
         return _extended(owner, h.smooth, layout) + _extended(owner, h.penalty, layout)
     if isinstance(h, Sum):
         return _extended(owner, h.first, layout) + _extended(owner, h.second, layout)
     if isinstance(h, Scaled):
         return h.weight * _extended(owner, h.function, layout)
-    S = layout.selection
+    found = _extended_part(h, layout.selection)
+    if found is None:
+        raise ValueError(
+            f"{owner}: prefer must be made of SquaredNorm, L1, Linear, Quadratic, losses of a "
+            f"matrix or Smooth where there is an intercept, got {type(h).__name__}"
+        )
+    return found
+
+
+def _extended_part(h: Any, S: Any) -> Any:
+    """h(S x) as a function of x; None where that is not known."""
+    found: Any = None
     if isinstance(h, tb.SquaredNorm | tb.L1) and getattr(h, "operator", None) is None:
         center = None if h.center is None else S.T @ np.asarray(h.center)
-        return type(h)(S.T @ np.broadcast_to(h.weight, S.shape[0]), center)
-    if isinstance(h, tb.Linear):
-        return tb.Linear(S.T @ np.asarray(h.c))
-    if isinstance(h, tb.Quadratic) and h.matrix.is_explicit:
+        found = type(h)(S.T @ np.broadcast_to(h.weight, S.shape[0]), center)
+    elif isinstance(h, tb.Linear):
+        found = tb.Linear(S.T @ np.asarray(h.c))
+    elif isinstance(h, tb.Quadratic) and h.matrix.is_explicit:
         Q = S.T @ (S.T @ h.matrix.dense()).T
-        return tb.Quadratic(Q, S.T @ np.asarray(h.c), h.constant)
-    if isinstance(h, LinearLoss) and h.matrix.is_explicit:
-        return h.of_matrix(np.asarray(h.matrix.dense() @ S))
-    if isinstance(h, tb.Smooth):
-        return tb.Smooth(lambda x: h.value(S @ x), lambda x: S.T @ h.gradient(S @ x))
-    raise ValueError(
-        f"{owner}: prefer must be made of SquaredNorm, L1, Linear, Quadratic, losses of a matrix "
-        f"or Smooth where there is an intercept, got {type(h).__name__}"
-    )
+        found = tb.Quadratic(Q, S.T @ np.asarray(h.c), h.constant)
+    elif isinstance(h, LinearLoss) and h.matrix.is_explicit:
+        found = h.of_matrix(np.asarray(h.matrix.dense() @ S))
+    elif isinstance(h, tb.Smooth):
+        found = tb.Smooth(lambda x: h.value(S @ x), lambda x: S.T @ h.gradient(S @ x))
+    return found

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import _check_sample_weight, check_array, check_is_fitted
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_array,
+    check_is_fitted,
+    validate_data,
+)
 
 import tiebreak as tb
 from tiebreak.linalg.arrays import Host
@@ -17,6 +22,21 @@ from tiebreak.sklearn.design import Layout
 from tiebreak.sklearn.fitting import Ending, Settings
 
 SPARSE = ["csr"]
+WORDS = {
+    "norm": "half the squared length of the coefficients",
+    "reference": "half the squared distance from the reference",
+    "validation": "validation loss",
+    "sparse": "sum of the absolute coefficients",
+    "fair": "half the squared covariance",
+    "smooth": "half the squared differences of neighbours",
+}
+
+
+class Data(NamedTuple):
+    """Samples and their weights."""
+
+    X: Any
+    weights: Host | None
 
 
 class TieBreakModel(BaseEstimator):  # type: ignore[misc]
@@ -56,6 +76,13 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
             )
         return Settings(owner, self.rtol, self.max_iter, self.on_no_minimiser)
 
+    def _others(self, X: Any, X_val: Any, sample_weight: Any, sample_weight_val: Any) -> Data:
+        """The rows to choose by, with their weights: other ones, or where there are none X."""
+        if X_val is None:
+            return Data(X, self._weights(sample_weight, X))
+        V = validate_data(self, X_val, accept_sparse=SPARSE, dtype=np.float64, reset=False)
+        return Data(V, self._weights(sample_weight_val, V, "sample_weight_val"))
+
     def _weights(self, weights: Any, X: Any, name: str = "sample_weight") -> Host | None:
         if weights is None:
             return None
@@ -69,28 +96,25 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
     def _need(self, **given: Any) -> None:
         """What ``prefer`` needs in fit must be there."""
         needs = {"validation": ("X_val", "y_val"), "fair": ("sensitive_features",)}
-        if not isinstance(self.prefer, str):
-            return
-        for name in needs.get(self.prefer, ()):
+        for name in needs.get(self.prefer, ()) if isinstance(self.prefer, str) else ():
             if given[name] is None:
                 raise ValueError(
                     f"{self._owner}: {name} must be given to fit where prefer is "
                     f"{self.prefer!r}, got None"
                 )
 
-    def _criterion(
-        self, X: Any, weights: Host | None, outputs: int, sensitive_features: Any
-    ) -> Criterion:
-        """What is preferred, but for validation data."""
-        reference = covariance = None
-        if self.prefer == "reference" and self.reference is not None:
-            reference = self._reference(X.shape[1], outputs)
-        if self.prefer == "fair":
-            Z = _as_columns(self._owner, sensitive_features, X.shape[0])
-            w = np.full(len(Z), 1.0) if weights is None else weights
-            w = w / np.sum(w)
-            covariance = np.asarray((w[:, None] * (Z - w @ Z)).T @ X)
-        return Criterion(self._owner, self.prefer, reference, None, covariance)
+    def _criterion(self, outputs: int) -> Criterion:
+        """What is preferred, but for data that it needs."""
+        is_used = self.prefer == "reference" and self.reference is not None
+        reference = self._reference(self.n_features_in_, outputs) if is_used else None
+        return Criterion(self._owner, self.prefer, reference)
+
+    def _covariance(self, X: Any, weights: Host | None, sensitive_features: Any) -> Host:
+        """That of each sensitive feature with the features, as rows."""
+        Z = _as_columns(self._owner, sensitive_features, X.shape[0])
+        w = np.ones(len(Z)) if weights is None else weights
+        w = w / np.sum(w)
+        return np.asarray((w[:, None] * (Z - w @ Z)).T @ X)
 
     def _reference(self, features: int, outputs: int) -> Host:
         found = check_array(self.reference, ensure_2d=False, dtype=np.float64)
@@ -153,8 +177,10 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
             from matplotlib import pyplot
 
             _, ax = pyplot.subplots(layout="constrained")
-        prefer = self.prefer if isinstance(self.prefer, str) else type(self.prefer).__name__
-        curve.draw(ax, f"{self._owner}(prefer={prefer!r}): {self.n_ties_} dimensions of ties")
+        name = self.prefer if isinstance(self.prefer, str) else type(self.prefer).__name__
+        ties = self.n_ties_[target] if isinstance(self.n_ties_, list) else self.n_ties_
+        title = f"{self._owner}(prefer={name!r}), {ties} dimensions of ties"
+        curve.draw(ax, WORDS.get(name, name), title)
         return ax
 
 
@@ -164,8 +190,8 @@ def _as_columns(owner: str, values: Any, rows: int) -> Host:
     table = table[:, None] if table.ndim == 1 else table
     if table.ndim != 2 or table.shape[0] != rows:
         raise ValueError(
-            f"{owner}: sensitive_features must have one row for each of the {rows} samples, got "
-            f"shape {np.shape(values)}"
+            f"{owner}: sensitive_features must have one row for each of the {rows} rows of X_val, "
+            f"or of X where that is not given, got shape {np.shape(values)}"
         )
     columns = []
     for column in table.T:

@@ -124,7 +124,9 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
             sample_weight: a weight of k counts as k samples, a weight of 0 as none.
             X_val, y_val, sample_weight_val: data to choose by, for ``prefer="validation"``. In
                 cross-validation they are the same in every fold: keep them out of what is scored.
-            sensitive_features: numbers or categories, for ``prefer="fair"``.
+            sensitive_features: numbers or categories, for ``prefer="fair"``: one row for each of
+                the rows of X_val, or of X. All best fits predict the same for the training data,
+                so that other rows X_val, which need no y, are what there is to choose by.
         """
         settings = self._check_parameters()
         if self.loss not in LOSSES:
@@ -138,12 +140,20 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
             raise ValueError(f"{self._owner}: y must not be negative for loss='poisson'")
         Y = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
         weights = self._weights(sample_weight, X)
-        validation = None
+        criterion, validation = self._criterion(Y.shape[1]), None
+        others = self._others(X, X_val, sample_weight, sample_weight_val)
         if self.prefer == "validation":
-            V = validate_data(self, X_val, accept_sparse=SPARSE, dtype=np.float64, reset=False)
-            W = check_array(y_val, ensure_2d=False, dtype=np.float64).reshape(V.shape[0], -1)
-            validation = V, W, self._weights(sample_weight_val, V, "sample_weight_val")
-        criterion = self._criterion(X, weights, Y.shape[1], sensitive_features)
+            rows = others.X.shape[0]
+            W = check_array(y_val, ensure_2d=False, dtype=np.float64, input_name="y_val")
+            if W.shape[0] != rows or W.size != rows * Y.shape[1]:
+                raise ValueError(
+                    f"{self._owner}: y_val must have {rows} rows, as X_val, and as many columns as "
+                    f"y, got shape {W.shape}"
+                )
+            validation = others.X, W.reshape(rows, -1), others.weights
+        elif self.prefer == "fair":
+            covariance = self._covariance(*others, sensitive_features)
+            criterion = replace(criterion, covariance=covariance)
         X, Y, weights = without_zeros(X, Y, weights, self._owner)
         data = _Training(self, X, Y, weights, validation)
         names, endings = getattr(self, "feature_names_in_", None), []

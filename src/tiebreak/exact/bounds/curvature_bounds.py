@@ -111,7 +111,7 @@ def curvature_error(h: Parts, x: Host, R: Host, least: float) -> float:
     if any(isinstance(part, QuadraticPart) for part in h.parts):
         lost = lost * norm(R) / least
     for part in h.losses:
-        longest = float(np.max(np.sqrt(np.sum(part.rows * part.rows, axis=1))))
-        largest = float(np.max(np.abs(part.rows @ x)))
+        longest = part.spread * float(np.max(np.sqrt(np.sum(part.rows * part.rows, axis=1))))
+        largest = part.spread * float(np.max(np.abs(part.rows @ x)))
         lost += rounding_unit(EPS, len(x)) * longest * norm(x) + 8.0 * EPS * (1.0 + largest)
     return lost

@@ -95,7 +95,7 @@ def prove(
         found.append(interval(near.distance, near.excess, fall))
     # Of a single sum of squares on R^n all is known already.
     is_single = len(g_parts.parts) == 1 and g_parts.only(LeastSquaresPart)
-    if isinstance(problem.domain, Space) and not is_single:
+    if isinstance(problem.domain, Space | Ball) and not is_single:
         found.append(_on_space(problem, at, (f, g), (f_parts, g_parts), sign))
     if math.isinf(unmet):
         unmet = _unmet(problem, at, g, g_parts)
@@ -146,10 +146,13 @@ def _on_space(
     parts: tuple[Parts, Parts],
     sign: Host | None,
 ) -> Intervals:
-    """Both levels on R^n, by the rows that all minimisers of g share."""
+    """Both levels on R^n, by the rows that all minimisers of g share; or in a ball.
+
+    If the nearest of them is in the ball, all minimisers over the ball are some of these.
+    """
     (f, g), (f_parts, g_parts) = values, parts
     near = nearby_minimisers(g_parts, x, g.slope, g.slope_error)
-    if near is None:
+    if near is None or not _is_within(problem.domain, x, near.distance):
         return Intervals()
     if sign is not None:
         low = below_l1(problem.penalties[0].terms.l1, x, sign, near)
@@ -158,6 +161,15 @@ def _on_space(
         low = below(f_parts, sigma, f.value - f.value_error, f.slope, f.slope_error, near)
     high = f.value + change_within(problem, f, near.distance)
     return Intervals((low, high), g.value - g.value_error - near.gap)
+
+
+def _is_within(Z: Domain, x: Host, distance: float) -> bool:
+    """Is all within this distance of x in Z, surely?  Z is R^n or a ball."""
+    if not isinstance(Z, Ball):
+        return True
+    center = 0.0 * x if Z.center is None else host(Z.center)
+    room = Z.radius - norm(x - center)
+    return room > distance + rounding_unit(EPS, len(x)) * (norm(x) + norm(center) + Z.radius)
 
 
 def evaluate_with_errors(

@@ -1,11 +1,11 @@
 """How far x is from the minimisers of g on R^n, for losses of a linear map, without a radius.
 
-g is a sum of squares, logistic losses sum w log(1 + exp(-<m_i, x>)), forms and a linear term. Let H
-be its second derivative at x, T the space that its rows span, and for v in T |v|_H² = <v, H v>,
+g is a sum of squares, losses sum w phi(<m_i, x>) of `loss_parts`, forms and a linear term. Let H be
+its second derivative at x, T the space that its rows span, and for v in T |v|_H² = <v, H v>,
 
     lambda = max <grad g(x), v>/|v|_H    (Newton's decrement)    and    rho = max |<m_i, v>|/|v|_H.
 
-The third derivative of log(1 + e^-t) is at most its second one (Bach 2010), so that along a v with
+The third derivative of phi is at most its second one (Bach 2010), so that along a v with
 |<m_i, v>| <= s the second derivative of g falls by no more than e^-s. With s <= rho |v|_H
 
     <grad g(x + v), v>/|v|_H  >=  -lambda + (1 - exp(-rho |v|_H))/rho,
@@ -119,8 +119,9 @@ def nearby_minimisers(h: Parts, x: Host, slope: Host, error: float) -> NearbyMin
         return None
     more = (1.0 + doubt) * SAFE
     decrement = (float(found.dual(slope[:, None])[0]) + error / found.least) * more
-    margins = (part.rows for part in h.losses)
-    rho = max((float(np.max(found.dual(m.T), initial=0.0)) * more for m in margins), default=0.0)
+    margins = ((part.spread, part.rows) for part in h.losses)
+    sizes = (spread * float(np.max(found.dual(m.T), initial=0.0)) * more for spread, m in margins)
+    rho = max(sizes, default=0.0)
     if not rho * decrement < 0.5:
         return None
     far = rho * decrement

@@ -10,7 +10,7 @@ s = r - G'lambda - E'nu, with lambda >= 0 and lambda_i > 0 only where G_i p = h_
 
     g(p) - g(y)   and   <grad g(p) - grad g(y), p - y>  >=  kappa |C (p - y)|²,
 
-kappa = 1 for squares; for logistic losses no second derivative falls or rises by more than a factor
+kappa = 1 for squares; for other losses no second derivative falls or rises by more than a factor
 e^(largest change of a margin), for |phi'''| <= phi''. By Cauchy and Schwarz the slopes at p and y
 differ in entry j by at most (length of column j of C) sqrt(delta/kappa).
 
@@ -203,8 +203,9 @@ class AroundPoint:
         self.columns = np.sqrt(squares) + UNDERFLOW_ROOT  # squares that underflow count as well
         self.slope_ratio = largest_slope_ratio(g, at, point.off)
         self.c = g.c
-        self.margin_rows = max((longest_row(part.rows) for part in g.losses), default=0.0)
-        self.margins = max((float(np.max(np.abs(p.rows @ at))) for p in g.losses), default=0.0)
+        self.margin_rows = max((p.spread * longest_row(p.rows) for p in g.losses), default=0.0)
+        sizes = (p.spread * float(np.max(np.abs(p.rows @ at))) for p in g.losses)
+        self.margins = max(sizes, default=0.0)
         rest, rounding, _ = self._balanced(self.s, np.zeros(len(Z.rows), dtype=bool))
         self.residual = (norm(rest) + self.s_error + self.unit * rounding) * SAFE
         self._far = 0.0  # the distance for the last R

@@ -18,9 +18,9 @@ DENSE_LIMIT = 2**23  # most entries of a matrix that is factorised or copied as 
 LANCZOS_STEPS = 100
 EXPENSIVE_LANCZOS_STEPS = 30  # where a data pass is expensive: the bound is a fifth too large or so
 
-# some rows, and their products with the vectors x -> what they are weighted with in sums A' w;
-# of both a matrix, with a row for each x or w
-Weigh = Callable[[slice, Array], Array]
+# some rows (a slice, or their places), and their products with the vectors x -> what they are
+# weighted with in sums A' w; of both a matrix, with a row for each x or w
+Weigh = Callable[[Any, Array], Array]
 RowBlock = tuple[slice, Array]  # some rows of A: which, and their entries
 
 

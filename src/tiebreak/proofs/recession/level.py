@@ -8,10 +8,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tiebreak.functions.base import SmoothFunction
+from tiebreak.functions.base import Function, SmoothFunction
 from tiebreak.functions.elementary import Flat, Linear, Quadratic, SquaredNorm
+from tiebreak.functions.huber import Huber
 from tiebreak.functions.linear_loss import LinearLoss
 from tiebreak.functions.losses import LeastSquares, Logistic
+from tiebreak.functions.multinomial import Multinomial
+from tiebreak.functions.poisson import Poisson
 from tiebreak.functions.sums import summands
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import host, norm
@@ -24,7 +27,11 @@ from tiebreak.sets.domains import Domain, Halfspace, Space
 from tiebreak.sets.monotone import Monotone
 
 CONES = (Space, Box, Monotone, Halfspace)
-KNOWN = (LeastSquares, Logistic, Quadratic, Linear, SquaredNorm, Flat)
+KNOWN = (
+    *(LeastSquares, Logistic, Multinomial, Poisson, Huber),
+    *(Quadratic, Linear, SquaredNorm, Flat),
+)
+FALLING = (Logistic, Multinomial, Poisson)  # losses that may fall for ever
 
 
 class HostRows:
@@ -68,6 +75,10 @@ class HostRows:
             return RowProducts(self, product, np.zeros(len(product)))
         # 0 where there is nothing to add up.
         return RowProducts(self, product, (self.shape[1] + 4) * EPS * size)
+
+    def only(self, which: Host, sign: float = 1.0) -> HostRows:
+        """Some of the rows, each times a sign."""
+        return HostRows(sign * self.entries[np.flatnonzero(which)])
 
     def some(self, which: Host) -> Host:
         """Some of the rows, dense."""
@@ -161,12 +172,37 @@ class LinearTerm(NamedTuple):
         return LinearTerm(self.c + more, self.size + norm(more), is_exact) if c.any() else self
 
 
+class LossRows(NamedTuple):
+    """Losses that fall for ever where <m_i, d> > 0: weights_i log(1 + exp(-<m_i, x>)).
+
+    Or weights_i exp(-<m_i, x>), ``is_exponential``. A multinomial loss rises no faster than the sum
+    of its margins' own losses would, and it too falls for ever along a direction in which that sum
+    has slope 0, if a margin changes.
+    """
+
+    weights: Host
+    rows: HostRows
+    is_exponential: bool = False
+
+    @property
+    def slopes(self) -> Host:
+        """What <-m_i, d> > 0 counts in the slope far out."""
+        return np.full(len(self.weights), math.inf) if self.is_exponential else self.weights
+
+    def curvature(self, x: Host) -> Host:
+        """The second derivatives in the products <m_i, x>."""
+        margins = self.rows.entries @ x
+        if self.is_exponential:
+            return np.asarray(self.weights * np.exp(np.clip(-margins, -700.0, 300.0)))
+        return np.asarray(self.weights / (2.0 + 2.0 * np.cosh(np.clip(margins, -700.0, 700.0))))
+
+
 class RecessionLevel(NamedTuple):
     """What a level is made of, as far as directions go, and the directions of Z."""
 
     cone: RecessionCone
     fixed: list[HostRows]  # whose products with d must be 0
-    losses: list[tuple[Host, HostRows]]  # the weights and the rows of logistic losses
+    losses: list[LossRows]  # that fall, or grow, along their rows
     linear: LinearTerm
     hidden: float  # the least weight of logistic losses whose rows are not at hand, or inf
 
@@ -174,15 +210,17 @@ class RecessionLevel(NamedTuple):
     def of(cls, h: SmoothFunction, cone: RecessionCone) -> RecessionLevel | None:
         """h in parts; None where it is not known what it is made of."""
         fixed: list[HostRows] = []
-        losses: list[tuple[Host, HostRows]] = []
+        losses: list[LossRows] = []
         linear, hidden = LinearTerm(np.zeros(len(cone.low))), math.inf
         for weight, part in summands(h.bare):
-            if isinstance(part, Logistic) and _is_at_hand(part.matrix):
-                losses.append((weight * row_weights(part), HostRows.of(part.matrix, host(part.y))))
-            elif isinstance(part, Logistic):
+            if isinstance(part, FALLING) and (found := _loss_rows(weight, part)) is not None:
+                fixed += found[0]
+                losses += found[1]
+            elif isinstance(part, Logistic | Multinomial):
                 weights = row_weights(part)
                 hidden = min(hidden, weight * float(np.min(weights[weights > 0.0])))
-            elif isinstance(part, LeastSquares | Quadratic) and _is_at_hand(part.matrix):
+            # Huber losses too: less than they allow, for a level may fall faster than they rise.
+            elif isinstance(part, LeastSquares | Huber | Quadratic) and _is_at_hand(part.matrix):
                 fixed.append(HostRows.of(part.matrix))
             elif isinstance(part, SquaredNorm):
                 fixed.append(_penalised(part, len(cone.low)))
@@ -195,7 +233,7 @@ class RecessionLevel(NamedTuple):
     @property
     def all_rows(self) -> list[HostRows]:
         """The rows of all squares and losses."""
-        return [*self.fixed, *(rows for _, rows in self.losses)]
+        return [*self.fixed, *(loss.rows for loss in self.losses)]
 
     @property
     def side(self) -> int:
@@ -215,8 +253,8 @@ class RecessionLevel(NamedTuple):
             least, most = rows.column_range()
             is_empty = (least == most) & (most == 0.0)
             up, down = up & is_empty, down & is_empty
-        for _, rows in self.losses:
-            least, most = rows.column_range()
+        for loss in self.losses:
+            least, most = loss.rows.column_range()
             up, down = up & (least >= 0.0), down & (most <= 0.0)
             moves |= (least < most) | (least != 0.0)
         up, down = up & moves & (c <= 0.0), down & moves & (c >= 0.0)
@@ -245,15 +283,40 @@ def _penalised(h: SquaredNorm, n: int) -> HostRows:
     return HostRows(eye_array(n, format="csr")[np.flatnonzero(weights > 0.0)])
 
 
+def _loss_rows(weight: float, part: LinearLoss) -> tuple[list[HostRows], list[LossRows]] | None:
+    """Rows whose products with d must be 0, and losses that fall; None: they are not at hand."""
+    weights = weight * row_weights(part)
+    if isinstance(part, Multinomial):
+        block, count = part.matrix.block, 2 * (part.classes - 1)
+        if not (_is_at_hand(block) and count * block.size <= DENSE_LIMIT):
+            return None
+        entries, examples = part.margin_rows()
+        return [], [LossRows(weights[examples], HostRows(entries))]
+    if not _is_at_hand(part.matrix):
+        return None
+    if isinstance(part, Logistic):
+        return [], [LossRows(weights, HostRows.of(part.matrix, host(part.y)))]
+    has_count, rows = host(part.target) > 0.0, HostRows.of(part.matrix)
+    fixed = [rows.only(has_count)] if has_count.any() else []
+    if has_count.all():
+        return fixed, []
+    return fixed, [LossRows(weights[~has_count], rows.only(~has_count, -1.0), True)]
+
+
 def _is_at_hand(matrix: Matrix) -> bool:
     """Are the entries in memory, and not too many?"""
     return (matrix.is_explicit or matrix.is_sparse) and matrix.size <= DENSE_LIMIT
 
 
+def is_known(h: Function) -> bool:
+    """Is it one of those whose falls are known here?  Of counts that are not at hand none is."""
+    return isinstance(h, KNOWN) and not (isinstance(h, Poisson) and not _is_at_hand(h.matrix))
+
+
 def row_weights(loss: LinearLoss) -> Host:
     """What each row of a loss counts, its scale included; 0 for rows of zeros."""
     if loss.weights is None:
-        return np.full(loss.matrix.shape[0], loss.scale)
+        return np.full(loss.target.shape[0], loss.scale)
     return np.asarray(loss.scale * host(loss.weights))
 
 

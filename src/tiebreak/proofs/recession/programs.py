@@ -74,7 +74,7 @@ def _programs(level: RecessionLevel, seconds: float) -> Iterator[Host]:
     import scipy.sparse as sp
 
     n, cone = len(level.linear.c), level.cone
-    fixed, moved = _stacked(level.fixed, n), _stacked([rows for _, rows in level.losses], n)
+    fixed, moved = _stacked(level.fixed, n), _stacked([loss.rows for loss in level.losses], n)
     within = _stacked([cone.rows], n)
     # In powers of two: columns of the same size, then rows.
     tops = _largest(sp.vstack([fixed, moved, sp.csr_array(level.linear.c[None])], format="csr"), 0)
@@ -97,15 +97,17 @@ def _programs(level: RecessionLevel, seconds: float) -> Iterator[Host]:
     if not c.any():
         yield from solved(-total, sp.vstack([-moved, within], format="csr"), bounds, MEANT)
         return
-    weights = np.concatenate([np.zeros(0), *(w for w, _ in level.losses)])
+    weights = np.concatenate([np.zeros(0), *(loss.slopes for loss in level.losses)])
+    is_hard, weights = np.isinf(weights), np.where(np.isinf(weights), 0.0, weights)
     cost = np.concatenate([c / norm(c), weights / scale / norm(c)])  # of (d, z), z >= max(-M d, 0)
     more = sp.csr_array((within.shape[0], m))
     losses = sp.hstack([-moved, -sp.eye_array(m)])
     rows = sp.vstack([losses, sp.hstack([within, more])], format="csr")
     box = np.vstack([bounds, np.tile([0.0, math.inf], (m, 1))])
+    box[n:, 1][is_hard] = 0.0
     yield from solved(cost, rows, box, SLIGHT)
     if m:  # where the slope is 0 at best, something must move
-        box[n:, 1] = float(n)
+        box[n:, 1] = np.where(is_hard, 0.0, float(n))
         flat = sp.vstack([rows, sp.csr_array(cost[None])], format="csr")
         yield from solved(-np.concatenate([total, 2.0 * np.ones(m)]), flat, box, MEANT)
 
@@ -169,13 +171,12 @@ def has_minimum_near(level: RecessionLevel, x: Host, slope: Host) -> bool:
     if not (level.cone.is_space and n <= NEWTON_LIMIT):
         return False
     H, terms = sum((rows.gram() for rows in level.fixed), np.zeros((n, n))), level.linear.size
-    for weights, rows in level.losses:
-        margins = np.minimum(np.abs(rows.entries @ x), 700.0)
-        H = H + rows.gram(weights / (2.0 + 2.0 * np.cosh(margins)))
-        terms += float(weights @ rows.sizes)
+    for loss in level.losses:
+        H = H + loss.rows.gram(loss.curvature(x))
+        terms += float(loss.weights @ loss.rows.sizes)
     v = np.linalg.pinv(H, rcond=SLIGHT, hermitian=True) @ -slope
     rounding = n * EPS * terms  # of a slope that is 0
     if not norm(H @ v + slope) <= MEANT * norm(H) * norm(v) + rounding:
         return False
-    changes = [float(np.max(np.abs(rows.entries @ v), initial=0.0)) for _, rows in level.losses]
-    return max(changes, default=0.0) <= ROUGH
+    changes = (np.max(np.abs(loss.rows.entries @ v), initial=0.0) for loss in level.losses)
+    return float(max(changes, default=0.0)) <= ROUGH

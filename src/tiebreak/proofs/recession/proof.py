@@ -39,7 +39,7 @@ class _Products:
     def __init__(self, level: RecessionLevel, d: Host) -> None:
         self._level, self._d = level, d
         self._fixed = [rows.along(d) for rows in level.fixed]
-        self._losses = [rows.along(d) for _, rows in level.losses]
+        self._losses = [loss.rows.along(d) for loss in level.losses]
         self._cone = level.cone.rows.along(d)
         self._linear = HostRows(level.linear.c[None]).along(d)
         self._steepest = level.linear.size * norm(d)
@@ -75,15 +75,17 @@ class _Products:
         slope = float(self._linear.product[0])
         error = float(self._linear.error[0]) + reach * linear.size
         error += 0.0 if linear.is_exact else 4.0 * EPS * self._steepest
-        for (weights, rows), a in zip(self._level.losses, self._losses, strict=True):
-            down = a.product < 0.0
-            weight = weights[down]
-            slope -= float(weight @ a.product[down])
-            is_exact = len(set(weight)) == 1 and is_power_of_two(weight[0])
-            if down.any() and (a.error.any() or not is_exact):
+        for loss, a in zip(self._level.losses, self._losses, strict=True):
+            down = (a.product < 0.0) & ~(a.is_near & loss.is_exponential)
+            if not down.any():
+                continue
+            weights, rows = loss.slopes[down], loss.rows
+            slope -= float(weights @ a.product[down])
+            is_exact = len(set(weights)) == 1 and is_power_of_two(weights[0])
+            if a.error.any() or not is_exact:
                 more = a.error[down] + reach * rows.sizes[down]
                 sums = (rows.shape[0] + 4) * EPS * np.abs(a.product[down])
-                error += float(weight @ (more + sums))
+                error += float(weights @ (more + sums))
         return slope, error
 
     def _distance_to_zeros(self) -> float:

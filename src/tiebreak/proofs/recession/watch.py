@@ -15,7 +15,7 @@ from tiebreak.linalg.arrays import Array, Host
 from tiebreak.linalg.host import host, norm
 from tiebreak.linalg.spectra import EPS
 from tiebreak.problem import Problem
-from tiebreak.proofs.recession.level import CONES, KNOWN, RecessionCone, RecessionLevel
+from tiebreak.proofs.recession.level import CONES, RecessionCone, RecessionLevel, is_known
 from tiebreak.proofs.recession.programs import candidates, has_minimum_near
 from tiebreak.proofs.recession.proof import proved_direction
 
@@ -78,7 +78,7 @@ class RecessionWatch:
             or any(problem.penalties[1].terms.weights)
             or g.strong_convexity > 0.0
         )
-        self._is_blind = can_fall and not all(isinstance(p, KNOWN) for _, p in summands(g.bare))
+        self._is_blind = can_fall and not all(is_known(p) for _, p in summands(g.bare))
         if can_fall and isinstance(problem.domain, CONES):
             self._cone = RecessionCone(problem.domain, n)
             below = RecessionLevel.of(g, self._cone)
@@ -88,7 +88,7 @@ class RecessionWatch:
                 if (above := below.upper_of(problem)) is not None:
                     self._levels["upper"] = above
             elif below is not None and not (below.fixed or below.linear.size):
-                known = (float(np.min(weights)) for weights, _ in below.losses)
+                known = (float(np.min(loss.weights)) for loss in below.losses)
                 least = min([below.hidden, *known])
                 self._floor = least * math.log(2.0) * (1.0 - 8.0 * EPS)
 

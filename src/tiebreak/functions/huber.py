@@ -1,0 +1,89 @@
+"""Huber's loss of a linear map: least squares for small residuals, absolute values for large."""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+
+import numpy as np
+
+from tiebreak.functions.linear_loss import LinearLoss
+from tiebreak.linalg import arrays, checks
+from tiebreak.linalg.arrays import Array
+from tiebreak.linalg.fingerprints import remember
+
+
+class Huber(LinearLoss):
+    """sum_i w_i h(<a_i, x> - b_i), divided by the sum of the weights if ``mean``.
+
+    h(r) = r²/2 where |r| <= delta and delta |r| - delta²/2 beyond: rows that do not fit at all,
+    outliers, pull at x with the force delta and no more.
+
+    Args:
+        A: matrix as in LeastSquares.
+        b: vector with one entry per row; a Series must have the index of A, if A is a DataFrame.
+        delta: where a residual begins to count as an outlier, in the units of b. The default is
+            Huber's 1.35 for residuals whose standard deviation is 1 (95 % efficient if they are
+            normal): divide A and b by that of yours, or multiply delta by it.
+        mean: divide by the sum of the weights, which is the number of rows without weights.
+        weights: one number >= 0 per row, all 1 if None: weight 2 is the same row twice, weight 0
+            no row at all.
+        lipschitz: your own upper bound on lambda_max(A'WA) (over the sum of the weights if
+            ``mean``).
+    """
+
+    curvature = 1.0
+
+    def __init__(
+        self,
+        A: object,
+        b: object,
+        delta: float = 1.35,
+        mean: bool = False,
+        *,
+        weights: object = None,
+        lipschitz: float | None = None,
+    ) -> None:
+        super().__init__(A, mean, lipschitz)
+        A = self._source(A)
+        known = {"delta": delta, "mean": mean, "weights": weights, "lipschitz": lipschitz}
+        remember(self, Huber, A=A, b=b, **known)
+        self.delta = checks.positive("Huber", "delta", delta)
+        self.b = self.target = self._take_weights(A, weights, self._per_row(A, b, "b"))
+
+    def _of_matrix(self, matrix: object) -> Huber:
+        return Huber(matrix, arrays.double(self.b), self.delta)
+
+    def _loss_and_slope(self, image: Array) -> tuple[Array, Array]:
+        residual = image - self.b
+        slope = arrays.namespace(image).clip(residual, -self.delta, self.delta)
+        weighted = self._weighted(slope)
+        return arrays.inner(weighted, residual - 0.5 * slope), weighted
+
+    def _slopes(self, images: Array, rows: slice) -> Array:
+        return self._weighted(np.clip(images - self.b[rows], -self.delta, self.delta), rows)
+
+    def rounding(
+        self, reach: float, value: float, slope: float, epsilon: float, n: int
+    ) -> tuple[float, float]:
+        total, _, largest = self._weight_sizes
+        unit, of_image, of_adjoint = self.matrix.errors(epsilon, self._matrix_spectral)
+        # The slopes psi of the rows, times the roots of the weights: psi²/2 <= h, |psi| <= delta.
+        steep = math.sqrt(min(2.0 * max(value, 0.0) / self.scale, total * self.delta**2))
+        error = of_image * reach + unit * self._size_b  # of the computed residual
+        root, moved = math.sqrt(largest), math.sqrt(largest) * error
+        # In single precision delta may be rounded.
+        return (
+            self.scale * moved * (steep + moved) + unit * abs(value),
+            self.scale * self._spectral * (moved + epsilon * steep)
+            + self.scale * of_adjoint * root * (steep + moved),
+        )
+
+    @cached_property
+    def _size_b(self) -> float:
+        return arrays.norm(self.b)
+
+    def magnitude(self, reach: float, value: float, slope: float) -> float:
+        _, size, largest = self._weight_sizes
+        residual = self.matrix.frobenius * reach + self._size_b
+        return self.scale * residual * min(largest * residual, size * self.delta)

@@ -1,0 +1,186 @@
+"""Softmax regression: the logistic loss of more than two classes."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from tiebreak.functions.linear_loss import LinearLoss
+from tiebreak.linalg import arrays, checks
+from tiebreak.linalg.arrays import Array, Host, rounding_unit
+from tiebreak.linalg.fingerprints import remember
+from tiebreak.linalg.matrices import Matrix
+from tiebreak.linalg.matrices.repeated import Repeated
+from tiebreak.linalg.row_gram import on_host
+
+
+class Multinomial(LinearLoss):
+    """sum_i [log(sum_k exp(<a_i, x_k>)) - <a_i, x_{y_i}>], over the number of rows if ``mean``.
+
+    x holds the coefficients of all classes, x_0, ..., x_{K-1}, one after the other: with n columns
+    in A it has K n entries, and ``x.reshape(K, n)`` has a row for each class. To add the same
+    vector to every class changes nothing: that is a tie for every column of A.
+
+    Stable at any margins: losses and slopes are accurate however small they are.
+
+    Args:
+        A: matrix as in LeastSquares, one row per example.
+        y: the class of each row, whole numbers 0, ..., K - 1; a Series must have the index of A,
+            if A is a DataFrame.
+        mean: divide by the sum of the weights, which is the number of rows without weights (the
+            default).
+        classes: K, at least 2; the largest label plus 1 if None.
+        weights: one number >= 0 per row, all 1 if None: weight 2 is the same row twice, weight 0
+            no row at all.
+        lipschitz: your own upper bound on lambda_max(A'WA)/2 (over the sum of the weights if
+            ``mean``).
+    """
+
+    curvature = 0.5  # of log-sum-exp: its Hessian diag(p) - pp' is at most 1/2
+    matrix: Repeated  # unless it was made by ``of_matrix``
+
+    def __init__(
+        self,
+        A: object,
+        y: object,
+        mean: bool = True,
+        *,
+        classes: int | None = None,
+        weights: object = None,
+        lipschitz: float | None = None,
+    ) -> None:
+        super().__init__(A, mean, lipschitz)
+        A = self._source(A)
+        known = {"mean": mean, "classes": classes, "weights": weights, "lipschitz": lipschitz}
+        remember(self, Multinomial, A=A, y=y, **known)
+        y = self._per_row(A, y, "y")
+        self.classes = _class_count(arrays.to_numpy(y), classes)
+        self.take_labels(self._take_weights(A, weights, y))
+        self.matrix = Repeated(self.matrix, self.classes)
+        self.dimension = self.matrix.shape[1]
+        if self.names is not None:  # as in the index of a stacked table: (class, column)
+            self.names = tuple((k, name) for k in range(self.classes) for name in self.names)
+
+    def take_labels(self, y: Array) -> None:
+        """Set the class of each row, in a constructor."""
+        self.y = self.target = y
+        self._labels = arrays.to_numpy(y).astype(np.int64)
+        chosen = np.arange(self.classes)[:, None] == self._labels
+        self._chosen = arrays.like(chosen.astype(np.float64), self.prototype)
+        self._others = arrays.like((~chosen).astype(np.float64), self.prototype)
+
+    def _of_matrix(self, matrix: object) -> Multinomial:
+        """Of any matrix whose products are those of all classes, one class after the other."""
+        made = Multinomial.__new__(Multinomial)
+        made.matrix = checks.matrix("Multinomial", "A", matrix)  # type: ignore[assignment]
+        made.dimension, made.prototype = made.matrix.shape[1], made.matrix.prototype
+        made.classes = self.classes
+        made.take_labels(arrays.double(self.y))
+        return made
+
+    @property
+    def _spectral_matrix(self) -> Matrix:
+        return self.matrix.block if isinstance(self.matrix, Repeated) else self.matrix
+
+    def _loss(self, image: Array) -> Array:
+        return self._total(self._margins_and_losses(image)[1])
+
+    def _loss_and_slope(self, image: Array) -> tuple[Array, Array]:
+        xp = arrays.namespace(image)
+        margins, losses = self._margins_and_losses(image)
+        slopes = _slopes(xp, margins, losses, self._chosen, self._others)
+        return self._total(losses), xp.reshape(self._weighted(slopes), (-1,))
+
+    def _margins_and_losses(self, image: Array) -> tuple[Array, Array]:
+        """<a_i, x_k> - <a_i, x_{y_i}> for all classes and rows, and the loss of every row."""
+        xp = arrays.namespace(image)
+        products = xp.reshape(image, (self.classes, -1))
+        return _margins_and_losses(xp, products, self._chosen, self._others)
+
+    def _slopes(self, images: Array, rows: Any) -> Array:
+        """``rows`` are places in the image: those of some rows of A for every class."""
+        here = np.asarray(rows)[: len(rows) // self.classes]
+        chosen, others = self._chosen[:, here], self._others[:, here]
+        products = images.reshape(len(images), self.classes, len(here))
+        margins, losses = _margins_and_losses(np, products, chosen, others)
+        slopes = _slopes(np, margins, losses, chosen, others)
+        return self._weighted(slopes, here).reshape(images.shape)
+
+    def rounding(
+        self, reach: float, value: float, slope: float, epsilon: float, n: int
+    ) -> tuple[float, float]:
+        total, _, largest = self._weight_sizes
+        unit, of_image, of_adjoint = self.matrix.errors(epsilon, self._matrix_spectral)
+        # The slopes of a row, p - e_y, are at most sqrt(2) long, and their square at most 2 loss:
+        # here all of them, times the roots of the weights.
+        steep = math.sqrt(2.0 * min(max(value, 0.0) / self.scale, total))
+        # Of the computed products; of their differences, and of these less a loss, in exponents.
+        error = (of_image + 16.0 * epsilon * self._matrix_spectral) * reach
+        root, moved = math.sqrt(largest), math.sqrt(largest) * error
+        of_slopes = moved + rounding_unit(epsilon, self.classes) * steep
+        return (
+            self.scale * moved * (steep + moved) + unit * abs(value),
+            self.scale * (self._spectral * of_slopes + of_adjoint * root * (steep + of_slopes)),
+        )
+
+    def magnitude(self, reach: float, value: float, slope: float) -> float:
+        total, size, _ = self._weight_sizes
+        longest = self._spectral_matrix.frobenius * reach
+        return self.scale * (total * math.log(self.classes) + math.sqrt(2.0) * size * longest)
+
+    def margin_rows(self) -> tuple[Any, Host]:
+        """All <a_i, x_{y_i} - x_k> with k != y_i as rows of a sparse matrix on the host.
+
+        Class by class k, and the i of each. The loss of row i is log(1 + the sum of exp(-margin)).
+        """
+        import scipy.sparse as sp
+
+        A, y, parts = sp.csr_array(on_host(self.matrix.block)), self._labels, []
+        examples = [np.flatnonzero(y != k) for k in range(self.classes)]
+        for k, rows in enumerate(examples):
+            signs = [(y[rows] == j).astype(float) - float(k == j) for j in range(self.classes)]
+            blocks = [sp.diags_array(sign).tocsr() @ A[rows] for sign in signs]
+            parts.append(sp.hstack(blocks, format="csr"))
+        found = sp.vstack(parts, format="csr")
+        found.eliminate_zeros()
+        return found, np.concatenate(examples)
+
+
+def _class_count(labels: Host, classes: int | None) -> int:
+    """The number of classes; ValueError for labels that are not among 0, ..., K - 1."""
+    count = None if classes is None else checks.whole("Multinomial", "classes", classes, 2)
+    wrong = labels[(labels != np.floor(labels)) | (labels < 0.0)]
+    if wrong.size:
+        raise ValueError(
+            "Multinomial: y must hold the classes as whole numbers 0, 1, 2, ..., "
+            f"got the value {wrong[0]:g}"
+        )
+    top = int(np.max(labels, initial=0.0))
+    if count is not None and top >= count:
+        raise ValueError(
+            f"Multinomial: y must hold classes below classes = {count}, got the value {top}"
+        )
+    return count or max(top + 1, 2)
+
+
+def _margins_and_losses(
+    xp: Any, products: Array, chosen: Array, others: Array
+) -> tuple[Array, Array]:
+    """u = t - t_y for every class and log(sum exp u), whose terms are 1 for y itself.
+
+    With u_0 = max u >= 0: u_0 + log1p(sum over the others of exp(u - u_0) + (exp(-u_0) - 1)), which
+    is log1p of a sum of small terms where y is the likeliest class.
+    """
+    own = xp.sum(products * chosen, axis=-2)
+    margins = products - own[..., None, :]
+    top = xp.max(margins, axis=-2)
+    rest = xp.sum(xp.exp(margins - top[..., None, :]) * others, axis=-2)
+    return margins, top + xp.log1p(rest + xp.expm1(-top))
+
+
+def _slopes(xp: Any, margins: Array, losses: Array, chosen: Array, others: Array) -> Array:
+    """p_k for the other classes, and minus their sum for y."""
+    likely = xp.exp(margins - losses[..., None, :]) * others
+    return likely - chosen * xp.sum(likely, axis=-2)[..., None, :]

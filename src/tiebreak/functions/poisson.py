@@ -1,0 +1,134 @@
+"""Poisson regression: counts with a logarithmic link."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from tiebreak.functions.linear_loss import LinearLoss
+from tiebreak.linalg import arrays
+from tiebreak.linalg.arrays import Array, Host
+from tiebreak.linalg.fingerprints import remember
+
+# With m = e^t and the loss D = m - y - y log(m/y) of a row: D/m rises with m/y, and is 1 - 3/e² at
+# m = e² y. So m <= MEAN_PER_COUNT y + MEAN_PER_LOSS D in every row; both are rounded up.
+MEAN_PER_COUNT, MEAN_PER_LOSS = 7.4, 1.7
+
+
+class CountSizes(NamedTuple):
+    """Sizes of counts and weights for bounds on rounding errors."""
+
+    counts: float  # |w y|, the norm
+    logs: float  # sum of w y (1 + |log y|)
+    largest_log: float  # of |log y|, y > 0
+    total: float  # sum of w
+
+
+class Poisson(LinearLoss):
+    """sum_i w_i (exp(t_i) - y_i t_i + y_i log y_i - y_i), t = Ax: half the Poisson deviance.
+
+    Divided by the sum of the weights if ``mean``. Every term is at least 0, and 0 where the mean
+    exp(t_i) is the count y_i. The slope has no Lipschitz constant on R^n (``lipschitz`` is inf), so
+    that methods that need one refuse it, and others find out what holds where they are. Where some
+    t_i exceeds 350 (44 in float32) the value is inf: no square of such a mean is a number.
+
+    Args:
+        A: matrix as in LeastSquares, one row per observation.
+        y: counts, or any numbers >= 0; a Series must have the index of A, if A is a DataFrame.
+        mean: divide by the sum of the weights, which is the number of rows without weights (the
+            default).
+        weights: one number >= 0 per row, all 1 if None: weight 2 is the same row twice, weight 0
+            no row at all.
+
+    There is no minimiser where some direction d has <a_i, d> = 0 for all rows with a count and
+    <a_i, d> <= 0, not always 0, for those without: then a run ends as "unbounded".
+    """
+
+    curvature = math.inf
+    bend = 1.0
+
+    def __init__(self, A: object, y: object, mean: bool = True, *, weights: object = None) -> None:
+        super().__init__(A, mean, None)
+        A = self._source(A)
+        remember(self, Poisson, A=A, y=y, mean=mean, weights=weights)
+        counts = self._per_row(A, y, "y")
+        found = arrays.to_numpy(counts)
+        if bool(np.any(found < 0.0)):
+            row = int(np.argmax(found < 0.0))
+            raise ValueError(f"Poisson: y must be non-negative, got {found[row]:g} in row {row}")
+        self.y = self.target = self._take_weights(A, weights, counts)
+        xp = arrays.namespace(self.y)
+        self.lipschitz = math.inf if self.matrix.shape[0] else 0.0
+        self._is_zero = self.y == 0.0
+        self._logs = xp.log(xp.where(self._is_zero, self.y + 1.0, self.y))
+        self._most = 350.0 if arrays.epsilon(self.prototype) < 1e-10 else 44.0
+        self._sizes = self._count_sizes()
+
+    def _count_sizes(self) -> CountSizes:
+        y = np.asarray(arrays.to_numpy(self.y), dtype=np.float64)
+        w = np.ones(len(y)) if self.weights is None else arrays.to_numpy(self.weights)
+        logs = np.abs(np.asarray(arrays.to_numpy(self._logs), dtype=np.float64))
+        largest = float(np.max(logs, initial=0.0))
+        return CountSizes(arrays.norm(w * y), float(w @ (y * (1.0 + logs))), largest, float(sum(w)))
+
+    @property
+    def known_lipschitz(self) -> float:
+        return self.lipschitz
+
+    def _of_matrix(self, matrix: object) -> Poisson:
+        return Poisson(matrix, arrays.double(self.y))
+
+    def _loss(self, image: Array) -> Array:
+        return self._loss_and_slope(image)[0]
+
+    def _loss_and_slope(self, image: Array) -> tuple[Array, Array]:
+        xp, far = arrays.namespace(image), image > self._most
+        with arrays.quiet():
+            t = xp.where(far, 0.0 * image + self._most, image)
+            means, u = xp.exp(t), t - self._logs
+            # y (e^u - 1 - u) with e^t = y e^u: where the mean is close to the count, nothing is
+            # lost; and no more than infinite where t is too large.
+            losses = xp.where(self._is_zero, means, self.y * (xp.expm1(u) - u))
+            losses = xp.where(far, 0.0 * image + math.inf, losses)
+            return self._total(losses), self._weighted(means - self.y)
+
+    def _slopes(self, images: Array, rows: slice) -> Array:
+        return self._weighted(np.exp(np.minimum(images, self._most)) - self.y[rows], rows)
+
+    def sizes_in_image(self, image: Host) -> tuple[float, Host]:
+        """As in `rounding`: means and counts cancel, times 1 + |log y| in the value."""
+        each = self._weighted(np.exp(np.minimum(image, self._most)) + self.y)
+        return float(each @ (1.0 + np.abs(self._logs))), np.asarray(each)
+
+    def second(self, image: Host) -> Host:
+        return np.asarray(self._weighted(np.exp(np.minimum(image, self._most))))
+
+    def rounding(
+        self, reach: float, value: float, slope: float, epsilon: float, n: int
+    ) -> tuple[float, float]:
+        """By the value, which bounds the means: see MEAN_PER_COUNT.
+
+        Where t errs by ``error``, a loss errs by no more than e^t + y times that, and as much again
+        by the rounding of t - log y; the other terms are at most (e^t + y)(1 + |log y|).
+        """
+        size, spectral = self._sizes, float(self.matrix.frobenius)
+        unit, of_image, of_adjoint = self.matrix.errors(epsilon, spectral)
+        error, loss = of_image * reach, max(value, 0.0) / self.scale
+        if not (error < 0.1 and math.isfinite(loss)):  # then the means themselves are not known
+            return math.inf, math.inf
+        steep = 1.01 * ((MEAN_PER_COUNT + 1.0) * size.counts + MEAN_PER_LOSS * loss)
+        terms = 1.01 * (MEAN_PER_COUNT + 1.0) * size.logs
+        terms += 1.01 * MEAN_PER_LOSS * loss * (1.0 + size.largest_log)
+        return (
+            self.scale * (2.5 * error * steep + unit * terms),
+            self.scale * (spectral * (1.2 * error + unit) + of_adjoint) * steep,
+        )
+
+    def magnitude(self, reach: float, value: float, slope: float) -> float:
+        """Where t is as large as it can be within ``reach``; inf where nothing is known by that."""
+        size, t = self._sizes, float(self.matrix.frobenius) * reach
+        if not t < self._most:
+            return math.inf
+        return self.scale * (size.total * math.exp(t) + size.logs * (1.0 + t))

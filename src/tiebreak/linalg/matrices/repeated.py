@@ -1,0 +1,112 @@
+"""One matrix several times on the diagonal: the same data for several vectors side by side."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from tiebreak.linalg.arrays import Array, Host, namespace, rounding_unit
+from tiebreak.linalg.matrices.base import DENSE_LIMIT, Matrix, Weigh
+from tiebreak.linalg.matrices.dense import Fused
+
+
+class Repeated(Matrix):
+    """diag(A, ..., A), ``copies`` times: x is so many vectors of A, one after the other.
+
+    All of them are multiplied in one pass over A, whatever A is.
+    """
+
+    def __init__(self, block: Matrix, copies: int) -> None:
+        self.block, self.copies = block, copies
+        rows, n = block.shape
+        self.shape = (copies * rows, copies * n)
+        self._prototype = block.prototype
+        # A GPU's pass has kernels for one vector of targets: there plain products are made.
+        self.shares_passes = block.shares_passes and not isinstance(block, Fused)
+        self.is_pass_expensive = block.is_pass_expensive
+        self.is_lanczos_cheap = block.is_lanczos_cheap
+
+    def _parts(self, xs: Sequence[Array]) -> list[Array]:
+        """All vectors of A that make up the xs."""
+        size = xs[0].shape[0] // self.copies if xs else 0
+        return [x[k * size : (k + 1) * size] for x in xs for k in range(self.copies)]
+
+    def _joined(self, parts: Sequence[Array]) -> list[Array]:
+        """The other way round."""
+        groups = [parts[i : i + self.copies] for i in range(0, len(parts), self.copies)]
+        return [namespace(group[0]).concat(list(group)) for group in groups]
+
+    def forward(self, *xs: Array) -> list[Array]:
+        return self._joined(self.block.forward(*self._parts(xs)))
+
+    def adjoint(self, *rs: Array) -> list[Array]:
+        return self._joined(self.block.adjoint(*self._parts(rs)))
+
+    def sweep(
+        self,
+        xs: Sequence[Array],
+        weights: int = 0,
+        weigh: Weigh | None = None,
+        products: Array | None = None,
+    ) -> tuple[Array, Array]:
+        """As of every matrix; ``weigh`` gets the places of some rows of A in all of its copies."""
+        (rows, n), copies = self.block.shape, self.copies
+        if products is None:
+            kind = np.result_type(self.prototype.dtype, *xs)
+            products = np.empty((len(xs), copies * rows), dtype=kind)
+        starts = rows * np.arange(copies)[:, None]
+
+        def of_block(here: slice, fresh: Array) -> Array:
+            assert weigh is not None
+            places = (starts + np.arange(rows)[here]).reshape(-1)
+            found = weigh(places, fresh.reshape(len(xs), len(places)))
+            return found.reshape(weights * copies, -1)
+
+        flat = products.reshape(len(xs) * copies, rows)  # the same memory, for it is in one piece
+        assert np.shares_memory(flat, products) or not products.size
+        inner = None if weigh is None else of_block
+        _, sums = self.block.sweep(self._parts(xs), weights * copies, inner, flat)
+        return products, sums.reshape(weights, copies * n)
+
+    @property
+    def size(self) -> int:
+        return self.copies * self.block.size
+
+    @cached_property
+    def frobenius(self) -> float:
+        return math.sqrt(self.copies) * self.block.frobenius
+
+    @cached_property
+    def column_shares(self) -> Host | None:
+        """Over |A|_F, as `errors` are: sum_k |A x_k| is at least the length of all of them."""
+        shares = self.block.column_shares
+        return None if shares is None else np.tile(shares, self.copies)
+
+    def errors(self, epsilon: float, spectral: float) -> tuple[float, float, float]:
+        # Those of A in every copy, so that their squares add up as the squares of the parts do.
+        _, of_image, of_adjoint = self.block.errors(epsilon, spectral)
+        return rounding_unit(epsilon, *self.shape), of_image, of_adjoint
+
+    @property
+    def spectral_square(self) -> float:
+        return self.block.spectral_square
+
+    @property
+    def is_explicit(self) -> bool:
+        return self.block.is_explicit and math.prod(self.shape) <= DENSE_LIMIT
+
+    def dense(self) -> Host:
+        return np.kron(np.eye(self.copies), self.block.dense())
+
+    @property
+    def in_float64(self) -> Matrix | None:
+        wide = self.block.in_float64
+        return None if wide is None else Repeated(wide, self.copies)
+
+    @property
+    def signature(self) -> tuple[Any, ...]:
+        return (*self.block.signature, np.array([float(self.copies)]))
