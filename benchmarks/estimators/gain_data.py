@@ -54,15 +54,15 @@ def products(degree: int) -> Callable[[Matrix], Matrix]:
     return expanded
 
 
-def rectified(features: int) -> Callable[[Matrix], Matrix]:
-    """So many random features max(0, <w, z> + v), the same ones in all splits."""
+def rectified(Z: Matrix, features: int) -> Matrix:
+    """So many random features max(0, <w, z> + v), the same ones in all splits.
 
-    def expanded(Z: Matrix) -> Matrix:
-        rng = np.random.default_rng(0)
-        W = rng.standard_normal((Z.shape[1], features)) / np.sqrt(Z.shape[1])
-        return np.maximum(Z @ W + rng.standard_normal(features), 0.0)
-
-    return expanded
+    They have one unit. Standardised, those that are 0 but for one training row would be huge in
+    others.
+    """
+    rng = np.random.default_rng(0)
+    W = rng.standard_normal((Z.shape[1], features)) / np.sqrt(Z.shape[1])
+    return np.asarray(np.maximum(Z @ W + rng.standard_normal(features), 0.0) / np.sqrt(features))
 
 
 class Split(NamedTuple):
@@ -79,7 +79,8 @@ class Case:
 
     Args:
         what: the target and the features, in words.
-        numbers: columns that are standardised by their training rows, then expanded.
+        numbers: columns that are standardised by their training rows, then expanded and
+            standardised again, but for random features.
         hot: columns of 0 and 1, which stay as they are.
         order: "random" rows; "time": windows of a series, in which the first rows are for training
             and the last for the test; "new": training rows are those where ``is_new`` is false.
@@ -94,6 +95,7 @@ class Case:
     hot: Matrix
     loss: str = "squared"
     expand: Callable[[Matrix], Matrix] = unchanged
+    random_features: int = 0  # instead of expand
     order: str = "random"
     most_rows: int = MOST_ROWS
     is_new: NDArray[np.bool_] | None = None
@@ -120,8 +122,10 @@ class Case:
 
     def features(self, train: Rows) -> Matrix:
         """Of all rows; means and standard deviations are those of the training rows."""
-        Z = standardised(self.expand(standardised(self.numbers, train)), train)
-        return np.column_stack([Z, self.hot])
+        Z = standardised(self.numbers, train)
+        if self.random_features:
+            return rectified(Z, self.random_features)
+        return np.column_stack([standardised(self.expand(Z), train), self.hot])
 
 
 def _shared(rows: Rows) -> Split:
@@ -192,7 +196,7 @@ def digits() -> Case:
     X, y = _load("digits")
     labels = np.where(y % 2 == 0, 1.0, -1.0)
     return Case("digits", "even ±1, 500 random features", labels, X, none(y),
-                expand=rectified(500))  # fmt: skip
+                random_features=500)  # fmt: skip
 
 
 def linnerud() -> Case:
@@ -400,9 +404,8 @@ def wide(folder: Path | None) -> dict[str, Callable[[], Case]]:
 
     def widened(name: str) -> Case:
         case = sources[name]()
-        return replace(
-            case, name=f"{name}-wide", what=f"{WIDE} random features", expand=rectified(WIDE)
-        )
+        words = f"{WIDE} random features"
+        return replace(case, name=f"{name}-wide", what=words, random_features=WIDE)
 
     order = ("diabetes", "cancer", "wine", "digits", "linnerud", "heart", "crime", "cars")
     return {f"{name}-wide": partial(widened, name) for name in order}

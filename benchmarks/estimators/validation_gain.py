@@ -318,7 +318,7 @@ def by_features(case: Case, splits: int) -> dict[float, Summary]:
     found = {}
     for ratio in RATIOS:
         features = round(ratio * len(case.split(0).train))
-        found[ratio] = run_case(replace(case, expand=gain_data.rectified(features)), splits)
+        found[ratio] = run_case(replace(case, random_features=features), splits)
         print(" | ".join(row_of(found[ratio])), flush=True)
     return found
 
