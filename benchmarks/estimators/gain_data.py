@@ -117,8 +117,8 @@ class Case:
         if self.is_new is None:
             return _shared(shuffled[: self.most_rows])
         old, new = (shuffled[self.is_new[shuffled] == wanted] for wanted in (False, True))
-        train, validation, test = (int(share * self.most_rows) for share in SHARES)
-        return Split(old[:train], new[:validation], new[validation : validation + test])
+        sizes = [int(share * self.most_rows) for share in SHARES]
+        return Split(old[: sizes[0]], new[: sizes[1]], new[sizes[1] : sizes[1] + sizes[2]])
 
     def features(self, train: Rows) -> Matrix:
         """Of all rows; means and standard deviations are those of the training rows."""

@@ -119,6 +119,7 @@ def test_the_command_prints_its_table(capsys, tmp_path):
     printed = capsys.readouterr().out
     assert "| linnerud | 8 + 6 + 6 | 20 | 13 |" in printed
     assert "covid is left out: it needs england_covid.json in the folder of --data" in printed
+    assert "chosen against both: 0 better, 0 worse, 0 unclear, 1 the same;" in printed
     assert "Fits by tiebreak that are proved: 6 of 6." in printed
     lines = (tmp_path / "validation_gain.csv").read_text().splitlines()
     assert len(lines) == 1 + 2 * len(gain.FITS)
