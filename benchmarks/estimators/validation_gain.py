@@ -227,7 +227,12 @@ def wins(difference: Vector, size: float) -> str:
 def mean_and_error(values: Vector) -> str:
     if not len(values):
         return ""
-    return f"{np.mean(values):.3g} ± {standard_error(values):.2g}"
+    return f"{rounded(float(np.mean(values)), 3)} ± {rounded(standard_error(values), 2)}"
+
+
+def rounded(value: float, digits: int) -> str:
+    """So many digits, no exponent."""
+    return np.format_float_positional(value, digits, unique=False, fractional=False, trim="-")
 
 
 def against(summary: Summary, fit: str, other: str) -> str:
