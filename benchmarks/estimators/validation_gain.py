@@ -358,9 +358,9 @@ def plot(path: Path, splits: int) -> None:
 
 
 def draw(axes: Any, title: str, found: dict[float, Summary]) -> None:
-    """Geometric means over the splits."""
+    """Means over the splits."""
     for fit, (line, marker, colour, words) in LINES.items():
-        means = [float(np.exp(np.mean(np.log(one.losses(fit))))) for one in found.values()]
+        means = [float(np.mean(one.losses(fit))) for one in found.values()]
         axes.plot(list(found), means, line, marker=marker, color=colour, label=words, lw=2.2, ms=8)
     axes.axhline(1.0, color="0.75", lw=1.0)
     axes.axvline(1.0 + SHARES[1] / SHARES[0], color="0.75", lw=1.0)
