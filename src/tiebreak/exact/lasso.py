@@ -50,6 +50,7 @@ from tiebreak.sets.domains import Space
 
 FIRST_POLISH = 32  # steps of FISTA before the first active-set solution; then twice as many
 MAX_STEPS = 2**14  # of FISTA
+FEW_CHANGES = 16  # of signs while the steps doubled: then FISTA has nearly settled which are 0
 SINGULAR = 1e-13  # relative: directions of less curvature are left alone
 SETTLED = 1e-12  # relative to the weights: slopes that are balanced to this are balanced
 REFINEMENTS = 3  # with slopes in twice the precision
@@ -110,7 +111,7 @@ def reduced_lasso(problem: Problem, n: int) -> ReducedLasso | None:
         return None
     slope = h.slope(z)  # which is kept
     s, error = np.abs(slope.vector), slope.error + TINY
-    reach = _reach(h, w, _value_above(problem, z))
+    reach = _reach(h, w, _value_above(h, w, z))
     balance = np.abs(slope.vector + w * np.sign(z)) + error
     gap = float(np.abs(z) @ balance + np.maximum(s + error - w, 0.0) @ reach) * SAFE + TINY
     moved = _curvatures(h) * math.sqrt(2.0 * gap) * SAFE + error
@@ -124,11 +125,17 @@ def reduced_lasso(problem: Problem, n: int) -> ReducedLasso | None:
     return _on_orthant(problem, w, terms.square, where, signs, n)
 
 
-def _value_above(problem: Problem, z: Host) -> float:
-    """A bound on g(z), which is a sum of numbers that are not negative: it errs little."""
-    prototype = problem.smooth_parts[1].prototype
-    x = z if prototype is None else arrays.like(z, prototype)
-    return 1.001 * problem.lower.value(x)
+def _value_above(h: Parts, w: Host, z: Host) -> float:
+    """A bound on g(z): of a sum of numbers that are not negative, whose terms err little."""
+    value = float(w @ np.abs(z))
+    for part in h.parts:
+        if isinstance(part, LeastSquaresPart):
+            errors = 8.0 * EPS * (np.abs(part.rows) @ np.abs(z) + np.abs(part.target)) * h.n
+            off = part.roots * (np.abs(part.rows @ z - part.target) + errors)
+            value += 0.5 * float(off @ off)
+        else:
+            value += part.weight * float(np.sum(np.logaddexp(0.0, -(part.rows @ z))))
+    return 1.001 * value
 
 
 def _reach(h: Parts, w: Host, value: float) -> Host:
@@ -184,8 +191,9 @@ def approximate_minimiser(h: Parts, w: Host) -> Host | None:
     x = y = np.zeros(h.n)
     if not lipschitz > 0.0:
         return x
-    t, next_polish = 1.0, FIRST_POLISH
+    t, next_polish, before = 1.0, FIRST_POLISH, np.ones(h.n)
     for k in range(1, MAX_STEPS + 1):
+        deadline.check()
         new = soft(y - slope(y) / lipschitz, w / lipschitz)
         if (y - new) @ (new - x) > 0.0:  # against the way: begin again
             t, y = 1.0, new
@@ -194,11 +202,12 @@ def approximate_minimiser(h: Parts, w: Host) -> Host | None:
             y, t = new + ((t - 1.0) / longer) * (new - x), longer
         x = new
         if k == next_polish:
-            deadline.check()
-            found = _polished(h, w, slope, x)
-            if found is not None:
-                return found
-            next_polish *= 2
+            changes = int(np.count_nonzero(np.sign(x) != before))
+            before, next_polish = np.sign(x), 2 * k
+            if changes <= FEW_CHANGES or k == MAX_STEPS:  # each of which takes a step of its own
+                found = _polished(h, w, slope, x)
+                if found is not None:
+                    return found
     return None
 
 
