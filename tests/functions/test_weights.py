@@ -132,6 +132,19 @@ def test_weights_in_single_precision_and_in_tables():
         tb.LeastSquares(frame, b, weights=weights[::-1])
 
 
+@pytest.mark.parametrize("loss", ["LeastSquares", "Logistic", "Poisson"])
+def test_the_same_loss_in_float64_has_the_same_weights_scale_and_rounding_bounds(loss):
+    rng = np.random.default_rng(6)
+    A, target, w = draw(loss, rng)
+    h = getattr(tb, loss)(A, target, True, weights=1e3 * w)
+    twin, x = h.of_matrix(h.matrix.dense()), rng.standard_normal(A.shape[1])
+    assert twin.value(x) == pytest.approx(h.value(x), rel=1e-14)
+    np.testing.assert_allclose(twin.gradient(x), h.gradient(x), rtol=1e-13)
+    errors = [k.rounding_errors(x, 1.0, k.value(x), 0.0) for k in (h, twin)]
+    np.testing.assert_allclose(errors[1], errors[0], rtol=0.5)  # A itself may err more than A'A
+    assert twin.in_float64.value(x) == pytest.approx(h.value(x), rel=1e-14)
+
+
 def test_new_numbers_in_weights_are_noticed():
     A, w = np.array([[1.0], [1.0]]), np.array([1.0, 1.0])
     problem = tb.Problem(upper=tb.SquaredNorm(), lower=tb.LeastSquares(A, [0.0, 1.0], weights=w))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -58,14 +59,17 @@ class Poisson(LinearLoss):
             row = int(np.argmax(found < 0.0))
             raise ValueError(f"Poisson: y must be non-negative, got {found[row]:g} in row {row}")
         self.y = self.target = self._take_weights(A, weights, counts)
+        self._most = 350.0 if arrays.epsilon(self.prototype) < 1e-10 else 44.0
+        if not float(np.max(found, initial=0.0)) < math.exp(self._most):
+            most = f"at most {math.exp(self._most):.1g} in {arrays.kind(self.prototype)}"
+            raise ValueError(f"Poisson: y must be {most}, got {np.max(found):g}")
         xp = arrays.namespace(self.y)
         self.lipschitz = math.inf if self.matrix.shape[0] else 0.0
         self._is_zero = self.y == 0.0
         self._logs = xp.log(xp.where(self._is_zero, self.y + 1.0, self.y))
-        self._most = 350.0 if arrays.epsilon(self.prototype) < 1e-10 else 44.0
-        self._sizes = self._count_sizes()
 
-    def _count_sizes(self) -> CountSizes:
+    @cached_property
+    def _sizes(self) -> CountSizes:
         y = np.asarray(arrays.to_numpy(self.y), dtype=np.float64)
         w = np.ones(len(y)) if self.weights is None else arrays.to_numpy(self.weights)
         logs = np.abs(np.asarray(arrays.to_numpy(self._logs), dtype=np.float64))

@@ -13,12 +13,24 @@ from typing import NamedTuple
 import numpy as np
 
 from tiebreak.exact.bounds.curvature_bounds import largest_curvature
-from tiebreak.exact.bounds.loss_bounds import below, below_l1, flattest, nearby_minimisers
+from tiebreak.exact.bounds.evaluations import (
+    EvaluationWithErrors,
+    change_within,
+    evaluate_with_errors,
+    least_value,
+    least_with_slope,
+)
+from tiebreak.exact.bounds.loss_bounds import (
+    NearbyMinimisers,
+    below,
+    below_l1,
+    flattest,
+    nearby_minimisers,
+)
 from tiebreak.exact.bounds.polyhedral_bounds import POLYHEDRA, NearestMinimiser, nearest_minimiser
+from tiebreak.exact.constants import SAFE
 from tiebreak.exact.polyhedra import polyhedron
-from tiebreak.functions.base import Function, Minorant, PointWithImage
 from tiebreak.functions.parts import Parts, decompose
-from tiebreak.functions.penalties import Zero, split
 from tiebreak.functions.quadratic_parts import LeastSquaresPart, LinearPart
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import TINY, Array, Host, rounding_unit
@@ -28,31 +40,12 @@ from tiebreak.linalg.spectra import EPS
 from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import Intervals
 from tiebreak.proofs.models import Model
-from tiebreak.proofs.regions import SolutionRegion
 from tiebreak.sets.balls import Ball
 from tiebreak.sets.domains import Domain, Halfspace, Space, distance_bound
 from tiebreak.sets.monotone import Monotone
 from tiebreak.sets.simplices import L1Ball
 
 MAX_MULTIPLICATIONS = 2**31  # of a factorisation for a proof: some seconds
-
-
-class EvaluationWithErrors(NamedTuple):
-    """A function at x, with bounds on the rounding errors of its value and its slope.
-
-    The value is that of the whole function, the slope that of its smooth part.
-    """
-
-    value: float
-    slope: Host
-    value_error: float
-    slope_error: float
-    penalty: float  # a bound on the slopes of its penalty L1, anywhere
-
-    @property
-    def steepness(self) -> float:
-        """A bound on the length of the true slope, the penalty's included."""
-        return norm(self.slope) + self.slope_error + self.penalty
 
 
 def prove(
@@ -97,7 +90,7 @@ def prove(
     # Of a single sum of squares on R^n all is known already.
     is_single = len(g_parts.parts) == 1 and g_parts.only(LeastSquaresPart)
     if isinstance(problem.domain, Space | Ball) and not is_single:
-        found.append(_on_space(problem, at, (f, g), (f_parts, g_parts), sign))
+        found.append(_on_space(problem, at, (f, g), (f_parts, g_parts), normal, sign))
     if math.isinf(unmet):
         unmet = _unmet(problem, at, g, g_parts)
         excess = unmet if problem.is_bounded else math.inf
@@ -136,7 +129,7 @@ def prove_at(problem: Problem, x: Array) -> Intervals | None:
     if n * n * sum(len(part.rows) for part in g_parts.parts) > MAX_MULTIPLICATIONS:
         return None
     f, g = evaluate_with_errors(problem.upper, x), evaluate_with_errors(problem.lower, x, g_parts)
-    found = _on_space(problem, host(x), (f, g), (f_parts, g_parts), None)
+    found = _on_space(problem, host(x), (f, g), (f_parts, g_parts), np.zeros(n))
     return None if found == Intervals() else found
 
 
@@ -145,16 +138,19 @@ def _on_space(
     x: Host,
     values: tuple[EvaluationWithErrors, EvaluationWithErrors],
     parts: tuple[Parts, Parts],
-    sign: Host | None,
+    normal: Host,
+    sign: Host | None = None,
 ) -> Intervals:
     """Both levels on R^n, by the rows that all minimisers of g share; or in a ball.
 
-    If the nearest of them is in the ball, all minimisers over the ball are some of these.
+    If one of the minimisers on R^n is in the ball, those over the ball are some of them.
     """
-    (f, g), (f_parts, g_parts) = values, parts
+    (f, g), (f_parts, g_parts), Z = values, parts, problem.domain
     near = nearby_minimisers(g_parts, x, g.slope, g.slope_error)
-    if near is None or not _is_within(problem.domain, x, near.distance):
+    if near is None:
         return Intervals()
+    if isinstance(Z, Ball) and not _room(Z, x) > near.distance:
+        return _across_ball(problem, Z, x, values, parts, normal, near)
     if sign is not None:
         low = below_l1(problem.penalties[0].terms.l1, x, sign, near)
     else:
@@ -164,51 +160,48 @@ def _on_space(
     return Intervals((low, high), g.value - g.value_error - near.gap)
 
 
-def _is_within(Z: Domain, x: Host, distance: float) -> bool:
-    """Is all within this distance of x in Z, surely?  Z is R^n or a ball."""
-    if not isinstance(Z, Ball):
-        return True
-    center = 0.0 * x if Z.center is None else host(Z.center)
-    room = Z.radius - norm(x - center)
-    return room > distance + rounding_unit(EPS, len(x)) * (norm(x) + norm(center) + Z.radius)
+def _room(ball: Ball, x: Host) -> float:
+    """All within this distance of x is in the ball, surely."""
+    center = 0.0 * x if ball.center is None else host(ball.center)
+    size = norm(x) + norm(center) + ball.radius
+    return ball.radius - norm(x - center) - rounding_unit(EPS, len(x)) * size
 
 
-def evaluate_with_errors(
-    h: Function, x: Array, parts: Parts | None = None, seen: Minorant | None = None
-) -> EvaluationWithErrors:
-    """h at x; with its slope in twice the precision if its parts are given and that errs less.
+def _across_ball(
+    problem: Problem,
+    ball: Ball,
+    x: Host,
+    values: tuple[EvaluationWithErrors, EvaluationWithErrors],
+    parts: tuple[Parts, Parts],
+    normal: Host,
+    near: NearbyMinimisers,
+) -> Intervals:
+    """Both levels in a ball, x close to its sphere, from what is known of minimisers on R^n near x.
 
-    ``seen``: what an evaluation at x has given already.
+    p has the same images as x, next to the center, and around some minimiser near p there is a ball
+    of radius ``depth`` in Z. So the minimisers over Z are some of those on R^n, and the mixture of
+    the nearest one to x and of that near p, with the share of `_ways`, is one of them. For all z of
+    them, every y and s = grad f(x) + R'y,
+
+        f(z) >= f(x) + <s, z - x> + sigma/2 |z - x|² - |y| |R (z - x)|.
     """
-    if seen is None:
-        (image,) = h.forward(x)
-        (seen,), _ = h.evaluate([PointWithImage(x, image)])
-    size, terms, n = arrays.norm(x), max(abs(seen.value), seen.size), int(x.shape[0])
-    errors = h.rounding_errors(x, size, terms, arrays.norm(seen.slope))
-    penalty = split(h)[1]
-    more = penalty.value(x)
-    value_error = errors[0] + rounding_unit(arrays.epsilon(x), n) * more + TINY
-    steepness = penalty.terms.steepness(n, math.inf) * (1.0 + 8.0 * EPS)
-    slope, slope_error = host(seen.slope), errors[1] + TINY
-    exact = parts.slope(host(x)) if parts is not None else None
-    if exact is not None and exact.error + TINY < slope_error:
-        slope, slope_error = exact.vector, exact.error + TINY
-    return EvaluationWithErrors(seen.value + more, slope, value_error, slope_error, steepness)
-
-
-def change_within(
-    problem: Problem, f: EvaluationWithErrors, d: float, at: tuple[Parts, Host] | None = None
-) -> float:
-    """How much f can change within a distance d of x, its rounding error included.
-
-    ``at``: f in parts, and x; for an f that has no Lipschitz constant.
-    """
-    if not math.isfinite(d):
-        return math.inf
-    bend = problem.upper.lipschitz
-    if math.isinf(bend) and at is not None:
-        bend = largest_curvature(*at, d)
-    return f.value_error + f.steepness * d + 0.5 * bend * d * d
+    (f, g), (f_parts, g_parts) = values, parts
+    center, V = 0.0 * x if ball.center is None else host(ball.center), near.span.right
+    p = center + V.T @ (V @ (x - center))
+    slope = g_parts.slope(p)
+    deep = nearby_minimisers(g_parts, p, slope.vector, slope.error + TINY)
+    depth = -math.inf if deep is None else _room(ball, p) - deep.distance
+    if deep is None or not depth > 0.0:
+        return Intervals()
+    way = near.distance + distance_bound(ball, x)
+    share = way / (way + depth)
+    reach = near.distance + share * (norm(x - p) + deep.distance + near.distance)
+    high = f.value + change_within(problem, f, reach * SAFE, (f_parts, x))
+    R, y = near.span.R, near.span.weights(-f.slope - normal)
+    unit = rounding_unit(EPS, *R.shape)
+    error = f.slope_error + unit * (norm(f.slope) + norm(R) * norm(y))
+    low = least_with_slope(problem, x, f, f.slope + R.T @ y, error, unit)
+    return Intervals((low - norm(y) * near.change * SAFE, high), g.value - g.value_error - near.gap)
 
 
 def _ways(
@@ -302,7 +295,7 @@ def _unmet(problem: Problem, x: Host, g: EvaluationWithErrors, h: Parts) -> floa
     Either ghat - g(x) - min_Z <grad g(x), z - x>, with ghat = g(p), p the point of Z next to x. Or
     by a lower bound of g: ½|R(p - x*)|² <= g(p) - g* for p in Z, and |R(x - p)| <= |R| |x - p|.
     """
-    least = _least(problem, Model(0.0, 1.0, 0.0, g.slope, 0.0, 0.0, g.slope_error))
+    least = least_value(problem, Model(0.0, 1.0, 0.0, g.slope, 0.0, 0.0, g.slope_error))
     outside = distance_bound(problem.domain, x)
     over = g.steepness * outside + 0.5 * largest_curvature(h, x, outside) * outside * outside
     rounding = (g.slope_error + rounding_unit(EPS, len(x)) * g.steepness) * norm(x)
@@ -313,14 +306,6 @@ def _unmet(problem: Problem, x: Host, g: EvaluationWithErrors, h: Parts) -> floa
         return by_slope
     change = (math.sqrt(2.0 * above) + norm(h.curvature(x)) * outside) * (1.0 + 1e-12)
     return min(by_slope, 0.5 * change * change)
-
-
-def _least(problem: Problem, model: Model) -> float:
-    """A lower bound on the model over Z."""
-    origin = np.zeros(len(host(model.slope)))
-    return (
-        SolutionRegion(Zero(), Zero(), problem.domain, problem.radius, origin).minimum(model).value
-    )
 
 
 class _Multipliers(NamedTuple):
@@ -345,30 +330,19 @@ class _Multipliers(NamedTuple):
         if not math.isfinite(self.unmet):
             return -math.inf
         problem, x = self.problem, self.x
-        R, c, size = self.parts.curvature(x), self.parts.c, norm(x)
+        R, c = self.parts.curvature(x), self.parts.c
         y, nu, _ = _weights(self.parts, self.rank, -f.slope - self.normal)
         unit = rounding_unit(EPS, *R.shape)
         slope = f.slope + R.T @ y + nu * c
         error = f.slope_error + unit * (norm(f.slope) + norm(R) * norm(y) + abs(nu) * norm(c))
-        steep, square, price = norm(slope) + error, size * size, self._price(y, nu)
+        steep, price = norm(slope) + error, self._price(y, nu)
         sigma = problem.upper.strong_convexity - problem.upper.defect
         if isinstance(problem.domain, Space) and sigma <= 0.0:
             rows = tuple(part.rows for part in self.parts.parts if not isinstance(part, LinearPart))
             change = math.sqrt(2.0 * self.unmet)
             flat = flattest(f_parts, x, R, rows, (f_parts.c, c), steep, change)
             return f.value - f.value_error - (flat + price)
-        model = Model(
-            upper=1.0,
-            lower=0.0,
-            constant=f.value - float(slope @ x) + 0.5 * sigma * square,
-            slope=slope - sigma * x,
-            curvature=sigma,
-            value_error=f.value_error
-            + error * size
-            + unit * (abs(f.value) + steep * size + abs(sigma) * square),
-            slope_error=error + unit * (steep + abs(sigma) * size),
-        )
-        return _least(problem, model) - price
+        return least_with_slope(problem, x, f, slope, error, unit) - price
 
     def below_l1(self, sign: Host) -> float:
         """f* >= t (<y, R x> + nu <c, x> - max_Z <q, z> - price), t |R'y + nu c - q|_inf <= weight.

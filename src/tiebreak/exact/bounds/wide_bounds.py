@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 
-from tiebreak.exact.bounds.intervals import change_within, evaluate_with_errors
+from tiebreak.exact.bounds.evaluations import change_within, evaluate_with_errors
 from tiebreak.exact.constants import SAFE
 from tiebreak.exact.wide import WideAnswer
 from tiebreak.functions.base import Minorant

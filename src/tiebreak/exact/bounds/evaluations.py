@@ -1,0 +1,108 @@
+"""f and g at a point, with bounds on their rounding errors, and what follows near it and on Z."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from tiebreak.exact.bounds.curvature_bounds import largest_curvature
+from tiebreak.functions.base import Function, Minorant, PointWithImage
+from tiebreak.functions.parts import Parts
+from tiebreak.functions.penalties import Zero, split
+from tiebreak.linalg import arrays
+from tiebreak.linalg.arrays import TINY, Array, Host, rounding_unit
+from tiebreak.linalg.host import host, norm
+from tiebreak.linalg.spectra import EPS
+from tiebreak.problem import Problem
+from tiebreak.proofs.models import Model
+from tiebreak.proofs.regions import SolutionRegion
+
+
+class EvaluationWithErrors(NamedTuple):
+    """A function at x, with bounds on the rounding errors of its value and its slope.
+
+    The value is that of the whole function, the slope that of its smooth part.
+    """
+
+    value: float
+    slope: Host
+    value_error: float
+    slope_error: float
+    penalty: float  # a bound on the slopes of its penalty L1, anywhere
+
+    @property
+    def steepness(self) -> float:
+        """A bound on the length of the true slope, the penalty's included."""
+        return norm(self.slope) + self.slope_error + self.penalty
+
+
+def evaluate_with_errors(
+    h: Function, x: Array, parts: Parts | None = None, seen: Minorant | None = None
+) -> EvaluationWithErrors:
+    """h at x; with its slope in twice the precision if its parts are given and that errs less.
+
+    ``seen``: what an evaluation at x has given already.
+    """
+    if seen is None:
+        (image,) = h.forward(x)
+        (seen,), _ = h.evaluate([PointWithImage(x, image)])
+    size, terms, n = arrays.norm(x), max(abs(seen.value), seen.size), int(x.shape[0])
+    errors = h.rounding_errors(x, size, terms, arrays.norm(seen.slope))
+    penalty = split(h)[1]
+    more = penalty.value(x)
+    value_error = errors[0] + rounding_unit(arrays.epsilon(x), n) * more + TINY
+    steepness = penalty.terms.steepness(n, math.inf) * (1.0 + 8.0 * EPS)
+    slope, slope_error = host(seen.slope), errors[1] + TINY
+    exact = parts.slope(host(x)) if parts is not None else None
+    if exact is not None and exact.error + TINY < slope_error:
+        slope, slope_error = exact.vector, exact.error + TINY
+    return EvaluationWithErrors(seen.value + more, slope, value_error, slope_error, steepness)
+
+
+def change_within(
+    problem: Problem, f: EvaluationWithErrors, d: float, at: tuple[Parts, Host] | None = None
+) -> float:
+    """How much f can change within a distance d of x, its rounding error included.
+
+    ``at``: f in parts, and x; for an f that has no Lipschitz constant.
+    """
+    if not math.isfinite(d):
+        return math.inf
+    bend = problem.upper.lipschitz
+    if math.isinf(bend) and at is not None:
+        bend = largest_curvature(*at, d)
+    return f.value_error + f.steepness * d + 0.5 * bend * d * d
+
+
+def least_value(problem: Problem, model: Model) -> float:
+    """A lower bound on the model over Z."""
+    origin = np.zeros(len(host(model.slope)))
+    return (
+        SolutionRegion(Zero(), Zero(), problem.domain, problem.radius, origin).minimum(model).value
+    )
+
+
+def least_with_slope(
+    problem: Problem, x: Host, f: EvaluationWithErrors, slope: Host, error: float, unit: float
+) -> float:
+    """A lower bound on f(x) + <slope, z - x> + sigma/2 |z - x|² over z in Z, but for the errors.
+
+    f is sigma-strongly convex; ``error`` is that of the slope, ``unit`` that of a product.
+    """
+    sigma = problem.upper.strong_convexity - problem.upper.defect
+    size, steep = norm(x), norm(slope) + error
+    square = size * size
+    model = Model(
+        upper=1.0,
+        lower=0.0,
+        constant=f.value - float(slope @ x) + 0.5 * sigma * square,
+        slope=slope - sigma * x,
+        curvature=sigma,
+        value_error=f.value_error
+        + error * size
+        + unit * (abs(f.value) + steep * size + abs(sigma) * square),
+        slope_error=error + unit * (steep + abs(sigma) * size),
+    )
+    return least_value(problem, model)
