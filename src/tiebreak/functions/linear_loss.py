@@ -138,11 +138,16 @@ class LinearLoss(SmoothFunction):
             return arrays.namespace(losses).sum(losses)
         return arrays.inner(self.weights, losses)
 
+    @property
+    def _row_count(self) -> int:
+        """How many losses are added up."""
+        return self.matrix.shape[0]
+
     @cached_property
     def _weight_sizes(self) -> tuple[float, float, float]:
         """The sum, the norm and the largest of the weights."""
         if self.weights is None:
-            rows = self.target.shape[0]
+            rows = self._row_count
             return float(rows), math.sqrt(rows), 1.0
         found = np.asarray(arrays.to_numpy(self.weights), dtype=np.float64)
         return float(np.sum(found)), arrays.norm(found), float(np.max(found))

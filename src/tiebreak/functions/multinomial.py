@@ -81,6 +81,10 @@ class Multinomial(LinearLoss):
         return made
 
     @property
+    def _row_count(self) -> int:
+        return len(self._labels)
+
+    @property
     def _spectral_matrix(self) -> Matrix:
         return self.matrix.block if isinstance(self.matrix, Repeated) else self.matrix
 

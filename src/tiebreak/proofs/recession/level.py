@@ -318,7 +318,8 @@ def is_known(h: Function) -> bool:
 def row_weights(loss: LinearLoss) -> Host:
     """What each row of a loss counts, its scale included; 0 for rows of zeros."""
     if loss.weights is None:
-        return np.full(loss.target.shape[0], loss.scale)
+        matrix = loss.matrix.block if isinstance(loss, Multinomial) else loss.matrix
+        return np.full(matrix.shape[0], loss.scale)
     return np.asarray(loss.scale * host(loss.weights))
 
 
