@@ -13,7 +13,7 @@ from tiebreak.driver.checkpoint import identity
 from tiebreak.driver.run import Run
 from tiebreak.functions.base import PointWithImage
 from tiebreak.functions.elementary import Flat
-from tiebreak.functions.penalties import Composite, split
+from tiebreak.functions.penalties.composite import Composite, split
 
 N = 6
 RNG = np.random.default_rng(0)

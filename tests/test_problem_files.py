@@ -260,7 +260,9 @@ def test_every_public_function_and_domain_can_be_named():
     public = {name for name in tb.__all__ if isinstance(getattr(tb, name), type)}
     smooth = {n for n in public if issubclass(getattr(tb, n), tb.functions.base.SmoothFunction)}
     sets = {n for n in public if hasattr(getattr(tb, n), "project_cut")}
-    penalties = {n for n in public if issubclass(getattr(tb, n), tb.functions.penalties.Penalty)}
+    penalties = {
+        n for n in public if issubclass(getattr(tb, n), tb.functions.penalties.penalties.Penalty)
+    }
     assert {cls.__name__ for cls in problem_files.FUNCTIONS} == smooth - {
         "Smooth"
     }  # that needs callables

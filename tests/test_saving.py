@@ -19,7 +19,7 @@ from scipy.sparse.linalg import aslinearoperator
 import tiebreak as tb
 from tiebreak import saving
 from tiebreak.functions.base import Function
-from tiebreak.functions.penalties import Penalty
+from tiebreak.functions.penalties.penalties import Penalty
 from tiebreak.sets.cuts import Set
 
 RNG = np.random.default_rng(17)

@@ -18,9 +18,17 @@ from collections.abc import Iterator
 import numpy as np
 from data_passes import Task, Vector, main
 
-from tiebreak.functions.joint_prox import Joint, joint
-from tiebreak.functions.penalties import L1, L2, ElasticNet, GroupL2, Indicator, Penalty, Zero
-from tiebreak.functions.prox_cuts import prox_cut
+from tiebreak.functions.penalties.joint_prox import Joint, joint
+from tiebreak.functions.penalties.penalties import (
+    L1,
+    L2,
+    ElasticNet,
+    GroupL2,
+    Indicator,
+    Penalty,
+    Zero,
+)
+from tiebreak.functions.penalties.prox_cuts import prox_cut
 from tiebreak.sets import domains
 
 A = 0.7

@@ -24,7 +24,7 @@ import tiebreak as tb
 from tiebreak.catalog.instances import instance
 from tiebreak.experiments.race import Answer
 from tiebreak.functions.base import Function, SmoothFunction
-from tiebreak.functions.penalties import Composite
+from tiebreak.functions.penalties.composite import Composite
 
 Vector = np.ndarray[Any, Any]
 Matrix = Any  # a NumPy array or a scipy.sparse one

@@ -22,7 +22,8 @@ from planting import Huber, Vector
 import tiebreak as tb
 from tiebreak.functions.base import Function, SmoothFunction
 from tiebreak.functions.elementary import Flat, Linear, SquaredNorm
-from tiebreak.functions.penalties import Composite, Penalty
+from tiebreak.functions.penalties.composite import Composite
+from tiebreak.functions.penalties.penalties import Penalty
 from tiebreak.functions.sums import Scaled, Sum
 
 SMALL = 128  # up to so many variables trust-constr is asked

@@ -30,10 +30,12 @@ from tiebreak.experiments.compare import Comparison, compare
 from tiebreak.experiments.race import Answer
 from tiebreak.functions.callables import Smooth
 from tiebreak.functions.elementary import Linear, Quadratic, SquaredNorm
-from tiebreak.functions.huber import Huber
-from tiebreak.functions.losses import LeastSquares, Logistic
-from tiebreak.functions.multinomial import Multinomial
-from tiebreak.functions.penalties import (
+from tiebreak.functions.losses.huber import Huber
+from tiebreak.functions.losses.least_squares import LeastSquares
+from tiebreak.functions.losses.logistic import Logistic
+from tiebreak.functions.losses.multinomial import Multinomial
+from tiebreak.functions.losses.poisson import Poisson
+from tiebreak.functions.penalties.penalties import (
     L1,
     L2,
     ElasticNet,
@@ -42,7 +44,6 @@ from tiebreak.functions.penalties import (
     TotalVariation,
     Zero,
 )
-from tiebreak.functions.poisson import Poisson
 from tiebreak.linalg.matrices.streamed import Streamed
 from tiebreak.problem import ErrorBound, Problem
 from tiebreak.proofs.certificate import Certificate

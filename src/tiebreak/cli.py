@@ -28,7 +28,7 @@ from tiebreak.experiments import reproduce
 from tiebreak.experiments.race import write_rows
 from tiebreak.functions.base import Function
 from tiebreak.functions.elementary import Flat
-from tiebreak.functions.penalties import Composite
+from tiebreak.functions.penalties.composite import Composite
 from tiebreak.linalg.arrays import to_numpy
 from tiebreak.problem import Problem, solution_dimension
 

@@ -12,9 +12,10 @@ import numpy as np
 
 from tiebreak.functions.base import Function, Minorant, PointWithImage, SmoothFunction
 from tiebreak.functions.elementary import Linear
-from tiebreak.functions.joint_prox import Joint, intersection, joint
-from tiebreak.functions.losses import LeastSquares
-from tiebreak.functions.penalties import Composite, Penalty, Zero, split
+from tiebreak.functions.losses.least_squares import LeastSquares
+from tiebreak.functions.penalties.composite import Composite, split
+from tiebreak.functions.penalties.joint_prox import Joint, intersection, joint
+from tiebreak.functions.penalties.penalties import Penalty, Zero
 from tiebreak.functions.sums import Scaled, in_one_precision, summands
 from tiebreak.linalg import arrays, checks, deadline, tables
 from tiebreak.linalg.arrays import Array, Image
@@ -422,8 +423,7 @@ def solution_dimension(problem: Problem) -> int | None:
         return 0
     while isinstance(g, Scaled):
         g = g.function
-    is_empty = isinstance(g, LeastSquares) and g.matrix.shape[0] == 0
-    if is_empty and isinstance(problem.domain, Space):
+    if isinstance(g, LeastSquares) and not g.matrix.shape[0] and isinstance(problem.domain, Space):
         return g.dimension
     # Where there is growth, the rank is sure: full, or confirmed in exact arithmetic.
     if not isinstance(g, LeastSquares) or g.rank is None or not g.growth > 0.0:

@@ -27,11 +27,8 @@ Problems: TOML, for example
 
     [domain]                      # optional, all of R^n if absent
     kind = "Ball"
-
     [error_bound]                 # optional, as in ErrorBound(order, modulus, gradient_bound)
-    order = 2.0
-    modulus = 1.0
-    gradient_bound = 3.0
+    order = 2.0                   # and the other two
 
     [method]                      # optional, "auto" if absent; or its name: method in [solve]
     kind = "RAPM"
@@ -67,11 +64,12 @@ from tiebreak.algorithms.p_agm_bio import PAGMBiO
 from tiebreak.driver.registry import METHODS
 from tiebreak.driver.solve import solve
 from tiebreak.functions.elementary import Linear, Quadratic, SquaredNorm
-from tiebreak.functions.huber import Huber
-from tiebreak.functions.losses import LeastSquares, Logistic
-from tiebreak.functions.multinomial import Multinomial
-from tiebreak.functions.penalties import L1, L2, ElasticNet, GroupL2, TotalVariation, Zero
-from tiebreak.functions.poisson import Poisson
+from tiebreak.functions.losses.huber import Huber
+from tiebreak.functions.losses.least_squares import LeastSquares
+from tiebreak.functions.losses.logistic import Logistic
+from tiebreak.functions.losses.multinomial import Multinomial
+from tiebreak.functions.losses.poisson import Poisson
+from tiebreak.functions.penalties.penalties import L1, L2, ElasticNet, GroupL2, TotalVariation, Zero
 from tiebreak.problem import ErrorBound, Problem
 from tiebreak.sets.balls import Ball
 from tiebreak.sets.boxes import Box, Orthant

@@ -28,8 +28,9 @@ from tiebreak.driver.checkpoint import npz_path, write_atomically
 from tiebreak.driver.result import STATUSES, Result, Row, Trace
 from tiebreak.exact.method import ExactFindings
 from tiebreak.functions.elementary import Flat
-from tiebreak.functions.groups import Groups
-from tiebreak.functions.penalties import Composite, Indicator, PenaltySum
+from tiebreak.functions.penalties.composite import Composite
+from tiebreak.functions.penalties.groups import Groups
+from tiebreak.functions.penalties.penalties import Indicator, PenaltySum
 from tiebreak.functions.sums import Scaled, Sum
 from tiebreak.linalg import arrays, checks, tables
 from tiebreak.linalg.arrays import Host

@@ -16,7 +16,7 @@ from tiebreak.auto.bregman import BregmanIteration
 from tiebreak.auto.bregman_state import face_at
 from tiebreak.auto.hessian_differences import no_columns
 from tiebreak.auto.quasi_newton import InverseHessian
-from tiebreak.functions.terms import Terms
+from tiebreak.functions.penalties.terms import Terms
 
 
 def least_squares(seed=0, m=6, n=12, rows=20):

@@ -21,7 +21,7 @@ from tiebreak.catalog.datasets import breast_cancer
 from tiebreak.catalog.instances import instance, instances, table
 from tiebreak.catalog.wikipedia import DAYS, PAGES
 from tiebreak.functions.elementary import Flat
-from tiebreak.functions.penalties import Composite
+from tiebreak.functions.penalties.composite import Composite
 
 NAMES = [one.name for one in instances()]
 

@@ -15,8 +15,8 @@ from tiebreak.algorithms.base import Method
 from tiebreak.auto import selection
 from tiebreak.driver.counted import Counted
 from tiebreak.driver.run import Run
-from tiebreak.functions import parts
 from tiebreak.functions.base import PointWithImage
+from tiebreak.functions.parts import parts
 from tiebreak.linalg import arrays
 from tiebreak.linalg.matrices import Dense, base, dense
 from tiebreak.linalg.matrices.base import BLOCK

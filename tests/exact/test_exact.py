@@ -21,7 +21,7 @@ from planted.structured import COMBINATIONS, conic_value, instance
 import tiebreak as tb
 from tiebreak.exact import active_set, interior_point, linear_programs
 from tiebreak.exact.method import Exact
-from tiebreak.functions import parts
+from tiebreak.functions.parts import parts
 from tiebreak.linalg import host, spectra
 
 

@@ -9,8 +9,8 @@ import pytest
 from planted.losses import holds, huber
 
 import tiebreak as tb
-from tiebreak.exact.outliers import AT_DELTA, NOT_L1, NOT_ON_BALL
-from tiebreak.functions.parts import decompose
+from tiebreak.exact.reductions.outliers import AT_DELTA, NOT_L1, NOT_ON_BALL
+from tiebreak.functions.parts.parts import decompose
 
 
 def solved(upper, lower, domain=None, **options):

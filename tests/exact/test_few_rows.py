@@ -13,7 +13,7 @@ import scipy.sparse as sp
 import tiebreak as tb
 from tiebreak.exact.bounds.wide_bounds import prove_wide
 from tiebreak.exact.method import Exact, _state
-from tiebreak.exact.wide import Equations, WideAnswer, _reduced, solve_wide
+from tiebreak.exact.reductions.wide import Equations, WideAnswer, _reduced, solve_wide
 from tiebreak.linalg.row_gram import RowGram
 from tiebreak.proofs.evidence import Intervals
 

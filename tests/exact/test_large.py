@@ -21,8 +21,8 @@ from tiebreak.exact.interior_point import (
     interior_point,
 )
 from tiebreak.exact.newton import _line_search, _small_root
-from tiebreak.functions.loss_parts import LogisticPart
-from tiebreak.functions.parts import Parts
+from tiebreak.functions.parts.loss_parts import LogisticPart
+from tiebreak.functions.parts.parts import Parts
 from tiebreak.linalg import spectra
 from tiebreak.linalg.rank import decide_rank
 

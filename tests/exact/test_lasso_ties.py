@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import tiebreak as tb
-from tiebreak.exact import lasso
-from tiebreak.functions.parts import decompose
+from tiebreak.exact.reductions import lasso
+from tiebreak.functions.parts.parts import decompose
 
 LOSSES = ("squares", "logistic")
 

@@ -16,7 +16,7 @@ import pytest
 
 import tiebreak as tb
 from tiebreak.exact.bounds.intervals import prove
-from tiebreak.functions.parts import decompose
+from tiebreak.functions.parts.parts import decompose
 from tiebreak.linalg.rank import decide_rank
 
 DIGITS = 60

@@ -8,8 +8,8 @@ import pytest
 import scipy.sparse as sp
 
 import tiebreak as tb
-from tiebreak.exact import tall
-from tiebreak.exact.tall import is_tall
+from tiebreak.exact.reductions import tall
+from tiebreak.exact.reductions.tall import is_tall
 
 mpmath.mp.dps = 40
 

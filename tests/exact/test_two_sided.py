@@ -17,9 +17,9 @@ from tiebreak.exact.bounds.intervals import prove
 from tiebreak.exact.bounds.polyhedral_bounds import NO_RANK, NO_SLATER, nearest_minimiser
 from tiebreak.exact.method import Exact
 from tiebreak.exact.polyhedra import polyhedron
-from tiebreak.functions.loss_parts import loss_part
-from tiebreak.functions.parts import decompose
-from tiebreak.functions.quadratic_parts import LeastSquaresPart
+from tiebreak.functions.parts.loss_parts import loss_part
+from tiebreak.functions.parts.parts import decompose
+from tiebreak.functions.parts.quadratic_parts import LeastSquaresPart
 from tiebreak.linalg.rank import Rank, decide_rank
 
 Count = Callable[[int, int], int]

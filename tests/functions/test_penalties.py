@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from helpers.penalties import clarabel, conic, labels, make_set, plain_value
 
-from tiebreak.functions.penalties import L1, L2, ElasticNet, GroupL2, Indicator, Zero
+from tiebreak.functions.penalties.penalties import L1, L2, ElasticNet, GroupL2, Indicator, Zero
 from tiebreak.sets import domains
 
 KINDS = ("Zero", "L1", "L2", "ElasticNet", "GroupL2", "Indicator", "L1 weights", "L1 center")

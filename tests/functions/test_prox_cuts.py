@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 from helpers.penalties import clarabel, conic, labels, make_set, members, rules
 
-from tiebreak.functions.joint_prox import joint
-from tiebreak.functions.penalties import L1, L2, ElasticNet, GroupL2, Indicator, Zero
-from tiebreak.functions.prox_cuts import prox_cut
+from tiebreak.functions.penalties.joint_prox import joint
+from tiebreak.functions.penalties.penalties import L1, L2, ElasticNet, GroupL2, Indicator, Zero
+from tiebreak.functions.penalties.prox_cuts import prox_cut
 from tiebreak.sets import domains
 
 LONG = np.longdouble

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tiebreak.functions.penalties import L1, L2, ElasticNet, GroupL2, Indicator
+from tiebreak.functions.penalties.penalties import L1, L2, ElasticNet, GroupL2, Indicator
 from tiebreak.sets import domains
 
 

@@ -24,7 +24,7 @@ from planted.composite import (
 from planted.smooth import EPS, fractions
 
 import tiebreak as tb
-from tiebreak.functions.joint_prox import joint
+from tiebreak.functions.penalties.joint_prox import joint
 
 Count = Callable[[int, int], int]
 plant = functools.lru_cache(maxsize=256)(planted_composite)

@@ -14,9 +14,9 @@ from planted.smooth import EPS
 import tiebreak as tb
 from tiebreak.driver.run import Run
 from tiebreak.functions.elementary import Flat
-from tiebreak.functions.joint_prox import Joint
+from tiebreak.functions.penalties.joint_prox import Joint
+from tiebreak.functions.penalties.terms import Terms
 from tiebreak.functions.sums import Scaled
-from tiebreak.functions.terms import Terms
 from tiebreak.proofs import concave
 from tiebreak.proofs.accumulator import BoundAccumulator
 from tiebreak.proofs.evidence import StepEvidence

@@ -26,7 +26,7 @@ from tiebreak.algorithms.common import (
 )
 from tiebreak.algorithms.levels import FixedLevels, GivenLevels, LevelPoints, LevelRun, OnlineLevels
 from tiebreak.functions.base import Minorant
-from tiebreak.functions.penalties import Composite
+from tiebreak.functions.penalties.composite import Composite
 from tiebreak.linalg import arrays, checks
 from tiebreak.linalg.arrays import Array, Image
 from tiebreak.linalg.refusals import Refusal

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from tiebreak.functions.base import Function, Minorant, SmoothFunction
 from tiebreak.functions.callables import Smooth
-from tiebreak.functions.penalties import Composite, split
+from tiebreak.functions.penalties.composite import Composite, split
 from tiebreak.functions.sums import summands
 from tiebreak.linalg import arrays, checks
 from tiebreak.linalg.refusals import Refusal

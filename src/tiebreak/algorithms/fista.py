@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from tiebreak.algorithms.common import positive_smoothness
 from tiebreak.functions.base import Minorant
-from tiebreak.functions.joint_prox import joint
-from tiebreak.functions.penalties import Penalty
+from tiebreak.functions.penalties.joint_prox import joint
+from tiebreak.functions.penalties.penalties import Penalty
 from tiebreak.linalg.arrays import Array
 from tiebreak.linalg.refusals import Refusal, refusal_of
 from tiebreak.problem import Point, Problem, mixed

@@ -14,7 +14,7 @@ from typing import ClassVar
 from tiebreak.algorithms.accelerated import Accelerated, GradientStep
 from tiebreak.algorithms.agm_bio import AGMBiO
 from tiebreak.algorithms.fista import need_joint_prox
-from tiebreak.functions.prox_cuts import prox_cut
+from tiebreak.functions.penalties.prox_cuts import prox_cut
 from tiebreak.linalg.arrays import Array
 from tiebreak.linalg.refusals import Refusal
 from tiebreak.problem import Problem

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tiebreak.functions.terms import Terms
+from tiebreak.functions.penalties.terms import Terms
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Array
 from tiebreak.sets.balls import Ball

@@ -26,7 +26,7 @@ from tiebreak.auto.conjugate_gradients import ConjugateGradients
 from tiebreak.auto.hessian_differences import no_columns
 from tiebreak.auto.quasi_newton import DENSE, InverseHessian
 from tiebreak.functions.base import Minorant
-from tiebreak.functions.terms import Terms
+from tiebreak.functions.penalties.terms import Terms
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Array
 from tiebreak.linalg.refusals import Refusal

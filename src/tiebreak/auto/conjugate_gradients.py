@@ -13,7 +13,7 @@ from typing import NamedTuple
 from tiebreak.auto.quasi_newton import DENSE
 from tiebreak.functions.base import Minorant
 from tiebreak.functions.elementary import Flat, Linear, Quadratic, SquaredNorm
-from tiebreak.functions.losses import LeastSquares
+from tiebreak.functions.losses.least_squares import LeastSquares
 from tiebreak.functions.sums import summands
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Array

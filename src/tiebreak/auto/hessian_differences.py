@@ -8,7 +8,7 @@ import numpy as np
 
 from tiebreak.auto.active_face import ActiveFace
 from tiebreak.functions.base import Minorant
-from tiebreak.functions.terms import Terms
+from tiebreak.functions.penalties.terms import Terms
 from tiebreak.linalg import arrays, deadline
 from tiebreak.linalg.arrays import Array
 from tiebreak.problem import Problem

@@ -19,10 +19,11 @@ from tiebreak.auto.portfolio import STEP, Portfolio
 from tiebreak.exact.method import Exact
 from tiebreak.functions.base import Function
 from tiebreak.functions.elementary import Quadratic
-from tiebreak.functions.huber import Huber
-from tiebreak.functions.losses import LeastSquares, Logistic
-from tiebreak.functions.multinomial import Multinomial
-from tiebreak.functions.poisson import Poisson
+from tiebreak.functions.losses.huber import Huber
+from tiebreak.functions.losses.least_squares import LeastSquares
+from tiebreak.functions.losses.logistic import Logistic
+from tiebreak.functions.losses.multinomial import Multinomial
+from tiebreak.functions.losses.poisson import Poisson
 from tiebreak.functions.sums import matrices_of, summands
 from tiebreak.linalg import arrays, deadline
 from tiebreak.linalg.matrices import DENSE_LIMIT, FLOAT64_COPY_LIMIT, Matrix

@@ -9,7 +9,7 @@ import numpy as np
 from tiebreak.catalog.built import Built, Matrix, Vector
 from tiebreak.catalog.draws import generator, validation_over_training
 from tiebreak.functions.elementary import SquaredNorm
-from tiebreak.functions.losses import Logistic
+from tiebreak.functions.losses.logistic import Logistic
 from tiebreak.linalg import checks
 from tiebreak.problem import Problem
 from tiebreak.sets.balls import Ball

@@ -16,7 +16,7 @@ from tiebreak.catalog.built import Built, Matrix, Vector
 from tiebreak.catalog.draws import disturbed, generator
 from tiebreak.functions.base import SmoothFunction
 from tiebreak.functions.elementary import SquaredNorm
-from tiebreak.functions.losses import LeastSquares
+from tiebreak.functions.losses.least_squares import LeastSquares
 from tiebreak.linalg import checks
 from tiebreak.problem import Problem
 from tiebreak.sets.boxes import Orthant

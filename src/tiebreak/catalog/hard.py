@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from tiebreak.catalog.built import Built
-from tiebreak.functions.losses import LeastSquares
+from tiebreak.functions.losses.least_squares import LeastSquares
 from tiebreak.linalg import checks
 from tiebreak.problem import Problem
 from tiebreak.sets.balls import Ball

@@ -10,7 +10,7 @@ import numpy as np
 from tiebreak.catalog.built import Built, Matrix
 from tiebreak.catalog.draws import disturbed, generator
 from tiebreak.functions.elementary import Quadratic, SquaredNorm
-from tiebreak.functions.losses import LeastSquares
+from tiebreak.functions.losses.least_squares import LeastSquares
 from tiebreak.linalg import checks
 from tiebreak.problem import ErrorBound, Problem
 from tiebreak.sets.balls import Ball

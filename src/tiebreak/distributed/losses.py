@@ -15,9 +15,10 @@ from typing import Any
 
 from tiebreak.distributed.rows import Rows, Traffic
 from tiebreak.distributed.shards import Source
-from tiebreak.functions import losses
 from tiebreak.functions.base import PendingEvaluation, PointWithImage
-from tiebreak.functions.linear_loss import LinearLoss, LossesAndSlopes
+from tiebreak.functions.losses.least_squares import LeastSquares
+from tiebreak.functions.losses.linear_loss import LinearLoss, LossesAndSlopes
+from tiebreak.functions.losses.logistic import Logistic
 from tiebreak.linalg import checks
 from tiebreak.linalg.arrays import Array, Image
 from tiebreak.linalg.images import PassPlan
@@ -51,7 +52,7 @@ class OnWorkers(LinearLoss):
         return self.matrix.traffic
 
 
-class DistributedLeastSquares(OnWorkers, losses.LeastSquares):
+class DistributedLeastSquares(OnWorkers, LeastSquares):
     """½|Ax - b|², divided by the number of rows if ``mean``, the rows in Ray workers.
 
     Args:
@@ -95,7 +96,7 @@ class DistributedLeastSquares(OnWorkers, losses.LeastSquares):
         return self.matrix.target_size
 
 
-class DistributedLogistic(OnWorkers, losses.Logistic):
+class DistributedLogistic(OnWorkers, Logistic):
     """sum_i log(1 + exp(-y_i <a_i, x>)), over the number of rows if ``mean``, the rows in workers.
 
     Args:

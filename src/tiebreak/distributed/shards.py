@@ -14,8 +14,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from tiebreak.functions import losses
 from tiebreak.functions.base import PointWithImage
+from tiebreak.functions.losses.least_squares import LeastSquares
+from tiebreak.functions.losses.logistic import Logistic
 from tiebreak.linalg import arrays, checks
 from tiebreak.linalg.arrays import Array, mix
 from tiebreak.linalg.images import DeferredImage, DeferredProduct
@@ -119,12 +120,12 @@ class Shard:
                 )
             if A.shape[0] == 0:
                 raise ValueError(f"{kind}: A must have at least one row, got none")
-            self.loss: losses.LeastSquares | losses.Logistic
+            self.loss: LeastSquares | Logistic
             if kind == "LeastSquares":
-                self.loss = losses.LeastSquares(A, b, gram=False)
+                self.loss = LeastSquares(A, b, gram=False)
                 self.target = self.loss.b
             else:
-                self.loss = losses.Logistic(A, b, mean=False)
+                self.loss = Logistic(A, b, mean=False)
                 if self.loss.note:  # another shard may have labels of the other kind
                     raise ValueError(f"{kind}: y must hold labels -1 and +1, got values 0, 1")
                 self.target = self.loss.y

@@ -48,7 +48,7 @@ from tiebreak.driver.run import Counts, Least, Run, Saved
 from tiebreak.exact import method
 from tiebreak.functions.base import Minorant
 from tiebreak.functions.callables import Smooth
-from tiebreak.functions.groups import Groups
+from tiebreak.functions.penalties.groups import Groups
 from tiebreak.linalg import arrays, deadline
 from tiebreak.linalg.arrays import Array
 from tiebreak.linalg.fingerprints import Inputs

@@ -10,7 +10,8 @@ from tiebreak.driver.solve import solve
 from tiebreak.functions.base import Function
 from tiebreak.functions.callables import Smooth
 from tiebreak.functions.gradient_check import check_gradient
-from tiebreak.functions.penalties import Penalty, split
+from tiebreak.functions.penalties.composite import split
+from tiebreak.functions.penalties.penalties import Penalty
 from tiebreak.linalg import arrays, checks
 from tiebreak.linalg.arrays import Array
 from tiebreak.problem import ErrorBound, Problem

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from tiebreak.exact.constants import ACTIVE
-from tiebreak.functions.parts import Slope
+from tiebreak.functions.parts.parts import Slope
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm

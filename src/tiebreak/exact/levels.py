@@ -18,12 +18,12 @@ from tiebreak.exact.ball import BallSlice
 from tiebreak.exact.basis_pursuit import BasisPursuit, sparsest
 from tiebreak.exact.constants import INDEPENDENT, TOUCHING
 from tiebreak.exact.newton import SetSlice, minimise, refine
-from tiebreak.exact.outliers import NOT_L1, NOT_ON_BALL, shared_rows
 from tiebreak.exact.polyhedra import Polyhedron, polyhedron
 from tiebreak.exact.recession import HARDLY_FALLS, no_lower_minimum, no_upper_minimum, unit
+from tiebreak.exact.reductions.outliers import NOT_L1, NOT_ON_BALL, shared_rows
 from tiebreak.exact.scaled_problem import L1Norm, ScaledProblem
-from tiebreak.functions.parts import Parts
-from tiebreak.functions.quadratic_parts import LeastSquaresPart
+from tiebreak.functions.parts.parts import Parts
+from tiebreak.functions.parts.quadratic_parts import LeastSquaresPart
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import Sliced, host, norm
 from tiebreak.linalg.rank import Rank, as_it_is, decide_rank, null_basis

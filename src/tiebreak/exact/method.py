@@ -22,20 +22,21 @@ from tiebreak.exact.bounds.intervals import prove
 from tiebreak.exact.bounds.rescaled import prove_rescaled
 from tiebreak.exact.bounds.tall_bounds import prove_tall
 from tiebreak.exact.bounds.wide_bounds import prove_wide
-from tiebreak.exact.lasso import NOT_SETTLED, reduced_lasso
-from tiebreak.exact.lasso import refuse as refuse_penalty
 from tiebreak.exact.levels import ExactSolution, solve
-from tiebreak.exact.operator_above import refuse as refuse_operator
-from tiebreak.exact.operator_above import with_images
 from tiebreak.exact.recession import HARDLY_FALLS, no_lower_minimum
+from tiebreak.exact.reductions.lasso import NOT_SETTLED, reduced_lasso
+from tiebreak.exact.reductions.lasso import refuse as refuse_penalty
+from tiebreak.exact.reductions.operator_above import refuse as refuse_operator
+from tiebreak.exact.reductions.operator_above import with_images
+from tiebreak.exact.reductions.tall import is_tall, solve_tall
+from tiebreak.exact.reductions.wide import WideAnswer, WideProblem, solve_wide
 from tiebreak.exact.scaled_problem import L1Norm, ScaledProblem
-from tiebreak.exact.tall import is_tall, solve_tall
-from tiebreak.exact.wide import WideAnswer, WideProblem, solve_wide
 from tiebreak.functions.elementary import Flat
-from tiebreak.functions.parts import Parts, decompose
-from tiebreak.functions.penalties import Zero, split
+from tiebreak.functions.parts.parts import Parts, decompose
+from tiebreak.functions.penalties.composite import split
+from tiebreak.functions.penalties.penalties import Zero
+from tiebreak.functions.penalties.terms import Terms, largest
 from tiebreak.functions.sums import summands
-from tiebreak.functions.terms import Terms, largest
 from tiebreak.linalg import arrays, deadline
 from tiebreak.linalg.arrays import Array, rounding_unit
 from tiebreak.linalg.host import host

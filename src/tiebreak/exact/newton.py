@@ -15,8 +15,8 @@ import numpy as np
 from tiebreak.exact.active_set import PolyhedronSlice
 from tiebreak.exact.ball import BallSlice
 from tiebreak.exact.faces import face_of
-from tiebreak.functions.parts import Parts
-from tiebreak.functions.quadratic_parts import LinearPart
+from tiebreak.functions.parts.parts import Parts
+from tiebreak.functions.parts.quadratic_parts import LinearPart
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm

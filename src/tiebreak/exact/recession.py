@@ -13,10 +13,10 @@ from tiebreak.exact.linear_programs import (
     logistic_recession,
 )
 from tiebreak.exact.scaled_problem import ScaledProblem
-from tiebreak.functions.huber_part import HuberPart
-from tiebreak.functions.loss_parts import LossPart
-from tiebreak.functions.parts import Parts
-from tiebreak.functions.quadratic_parts import LeastSquaresPart, LinearPart
+from tiebreak.functions.parts.huber_part import HuberPart
+from tiebreak.functions.parts.loss_parts import LossPart
+from tiebreak.functions.parts.parts import Parts
+from tiebreak.functions.parts.quadratic_parts import LeastSquaresPart, LinearPart
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from tiebreak.exact.polyhedra import Polyhedron, polyhedron
-from tiebreak.functions.parts import Parts
-from tiebreak.functions.quadratic_parts import LeastSquaresPart
+from tiebreak.functions.parts.parts import Parts
+from tiebreak.functions.parts.quadratic_parts import LeastSquaresPart
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.rank import Rank, decide_rank, in_units

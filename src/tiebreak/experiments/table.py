@@ -33,7 +33,7 @@ from tiebreak.experiments.race import Answer, Entrant
 from tiebreak.experiments.rates import PULLS, RATES
 from tiebreak.experiments.scenes import Facts
 from tiebreak.functions.elementary import Linear, SquaredNorm
-from tiebreak.functions.losses import LeastSquares
+from tiebreak.functions.losses.least_squares import LeastSquares
 from tiebreak.linalg.arrays import Array
 from tiebreak.problem import ErrorBound, Problem
 from tiebreak.sets.balls import Ball

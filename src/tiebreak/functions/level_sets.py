@@ -21,7 +21,7 @@ import numpy as np
 
 from tiebreak.functions.base import SPECTRUM_LIMIT, Function
 from tiebreak.functions.elementary import Linear, Quadratic, SquaredNorm
-from tiebreak.functions.losses import LeastSquares
+from tiebreak.functions.losses.least_squares import LeastSquares
 from tiebreak.functions.sums import Scaled, Sum, summands
 from tiebreak.linalg import arrays, deadline
 from tiebreak.linalg.arrays import Array, dot, like, norm, to_numpy, zeros_like

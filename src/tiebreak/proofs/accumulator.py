@@ -21,7 +21,7 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 from tiebreak.functions.base import Function, Minorant
-from tiebreak.functions.penalties import split
+from tiebreak.functions.penalties.composite import split
 from tiebreak.linalg import arrays, deadline
 from tiebreak.linalg.arrays import TINY, Array, rounding_unit
 from tiebreak.problem import Problem

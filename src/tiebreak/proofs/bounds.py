@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tiebreak.functions.base import Function
-from tiebreak.functions.penalties import split
+from tiebreak.functions.penalties.composite import split
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import TINY, Array, rounding_unit
 from tiebreak.problem import Problem

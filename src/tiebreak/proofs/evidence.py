@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tiebreak.functions.base import Function, Minorant
-from tiebreak.functions.penalties import split
+from tiebreak.functions.penalties.composite import split
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Array, rounding_unit
 

@@ -24,9 +24,9 @@ import dataclasses
 import math
 from collections.abc import Callable, Sequence
 
-from tiebreak.functions.joint_prox import Joint, joint
-from tiebreak.functions.penalties import Penalty, Zero
-from tiebreak.functions.terms import Terms
+from tiebreak.functions.penalties.joint_prox import Joint, joint
+from tiebreak.functions.penalties.penalties import Penalty, Zero
+from tiebreak.functions.penalties.terms import Terms
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Array, rounding_unit
 from tiebreak.proofs.models import UNIT, Low, Model

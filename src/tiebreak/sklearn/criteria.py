@@ -10,8 +10,9 @@ import numpy as np
 import tiebreak as tb
 from tiebreak.functions.base import Function, SmoothFunction
 from tiebreak.functions.elementary import Flat
-from tiebreak.functions.linear_loss import LinearLoss
-from tiebreak.functions.penalties import Composite, Penalty
+from tiebreak.functions.losses.linear_loss import LinearLoss
+from tiebreak.functions.penalties.composite import Composite
+from tiebreak.functions.penalties.penalties import Penalty
 from tiebreak.functions.sums import Scaled, Sum
 from tiebreak.linalg.arrays import Host
 from tiebreak.sklearn.design import Layout

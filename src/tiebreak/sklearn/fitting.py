@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import tiebreak as tb
 from tiebreak.functions.base import Function
-from tiebreak.functions.penalties import Penalty
+from tiebreak.functions.penalties.penalties import Penalty
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import host
 from tiebreak.sklearn.choice import ChoiceCurve, choice_curve

@@ -21,7 +21,7 @@ from tiebreak.algorithms.common import (
 from tiebreak.algorithms.fista import need_joint_prox
 from tiebreak.algorithms.rivals import alternating
 from tiebreak.algorithms.rivals.alternating import Alternation
-from tiebreak.functions.penalties import Zero
+from tiebreak.functions.penalties.penalties import Zero
 from tiebreak.linalg.arrays import Array
 from tiebreak.linalg.refusals import Refusal
 from tiebreak.problem import Problem

@@ -7,8 +7,8 @@ import math
 import numpy as np
 
 from tiebreak.exact.constants import SAFE
-from tiebreak.functions.parts import Parts
-from tiebreak.functions.quadratic_parts import QuadraticPart
+from tiebreak.functions.parts.parts import Parts
+from tiebreak.functions.parts.quadratic_parts import QuadraticPart
 from tiebreak.linalg import deadline, spectra
 from tiebreak.linalg.arrays import Host, rounding_unit
 from tiebreak.linalg.host import norm

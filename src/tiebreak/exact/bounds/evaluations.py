@@ -9,8 +9,9 @@ import numpy as np
 
 from tiebreak.exact.bounds.curvature_bounds import largest_curvature
 from tiebreak.functions.base import Function, Minorant, PointWithImage
-from tiebreak.functions.parts import Parts
-from tiebreak.functions.penalties import Zero, split
+from tiebreak.functions.parts.parts import Parts
+from tiebreak.functions.penalties.composite import split
+from tiebreak.functions.penalties.penalties import Zero
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import TINY, Array, Host, rounding_unit
 from tiebreak.linalg.host import host, norm

@@ -31,8 +31,8 @@ from tiebreak.exact.bounds.loss_bounds import (
 from tiebreak.exact.bounds.polyhedral_bounds import POLYHEDRA, NearestMinimiser, nearest_minimiser
 from tiebreak.exact.constants import SAFE
 from tiebreak.exact.polyhedra import polyhedron
-from tiebreak.functions.parts import Parts, decompose
-from tiebreak.functions.quadratic_parts import LeastSquaresPart, LinearPart
+from tiebreak.functions.parts.parts import Parts, decompose
+from tiebreak.functions.parts.quadratic_parts import LeastSquaresPart, LinearPart
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import TINY, Array, Host, rounding_unit
 from tiebreak.linalg.host import host, norm

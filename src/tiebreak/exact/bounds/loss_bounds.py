@@ -25,8 +25,8 @@ import numpy as np
 
 from tiebreak.exact.bounds.curvature_bounds import curvature_error, largest_fall, largest_rho
 from tiebreak.exact.constants import SAFE
-from tiebreak.functions.parts import Parts
-from tiebreak.functions.quadratic_parts import LinearPart
+from tiebreak.functions.parts.parts import Parts
+from tiebreak.functions.parts.quadratic_parts import LinearPart
 from tiebreak.linalg import spectra
 from tiebreak.linalg.arrays import Host, rounding_unit
 from tiebreak.linalg.host import host, norm

@@ -72,8 +72,8 @@ from tiebreak.exact.bounds.reasons import (
 )
 from tiebreak.exact.constants import SAFE
 from tiebreak.exact.polyhedra import Polyhedron
-from tiebreak.functions.parts import Parts
-from tiebreak.functions.quadratic_parts import LinearPart
+from tiebreak.functions.parts.parts import Parts
+from tiebreak.functions.parts.quadratic_parts import LinearPart
 from tiebreak.linalg import deadline, spectra
 from tiebreak.linalg.arrays import TINY, Host, rounding_unit
 from tiebreak.linalg.host import ldexp_or_inf, norm

@@ -17,9 +17,9 @@ from tiebreak.exact.constants import SAFE
 from tiebreak.exact.scaled_problem import UNITLESS, ScaledProblem
 from tiebreak.functions.base import Function, SmoothFunction
 from tiebreak.functions.elementary import Flat, Linear, Quadratic, SquaredNorm
-from tiebreak.functions.linear_loss import LinearLoss
-from tiebreak.functions.losses import LeastSquares
-from tiebreak.functions.parts import decompose
+from tiebreak.functions.losses.least_squares import LeastSquares
+from tiebreak.functions.losses.linear_loss import LinearLoss
+from tiebreak.functions.parts.parts import decompose
 from tiebreak.functions.sums import summands
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import TINY, Host, rounding_unit

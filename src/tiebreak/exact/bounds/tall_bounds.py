@@ -28,7 +28,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tiebreak.exact.constants import SAFE
-from tiebreak.exact.tall import Evaluation, Level, TallAnswer
+from tiebreak.exact.reductions.tall import Evaluation, Level, TallAnswer
 from tiebreak.linalg.arrays import Host, rounding_unit
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.spectra import EPS

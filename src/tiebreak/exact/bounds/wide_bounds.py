@@ -18,7 +18,7 @@ import numpy as np
 
 from tiebreak.exact.bounds.evaluations import change_within, evaluate_with_errors
 from tiebreak.exact.constants import SAFE
-from tiebreak.exact.wide import WideAnswer
+from tiebreak.exact.reductions.wide import WideAnswer
 from tiebreak.functions.base import Minorant
 from tiebreak.linalg.arrays import Host, rounding_unit
 from tiebreak.linalg.host import host, norm

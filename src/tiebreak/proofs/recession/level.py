@@ -10,11 +10,12 @@ import numpy as np
 
 from tiebreak.functions.base import Function, SmoothFunction
 from tiebreak.functions.elementary import Flat, Linear, Quadratic, SquaredNorm
-from tiebreak.functions.huber import Huber
-from tiebreak.functions.linear_loss import LinearLoss
-from tiebreak.functions.losses import LeastSquares, Logistic
-from tiebreak.functions.multinomial import Multinomial
-from tiebreak.functions.poisson import Poisson
+from tiebreak.functions.losses.huber import Huber
+from tiebreak.functions.losses.least_squares import LeastSquares
+from tiebreak.functions.losses.linear_loss import LinearLoss
+from tiebreak.functions.losses.logistic import Logistic
+from tiebreak.functions.losses.multinomial import Multinomial
+from tiebreak.functions.losses.poisson import Poisson
 from tiebreak.functions.sums import summands
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import host, norm

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tiebreak.functions.elementary import SquaredNorm
-from tiebreak.functions.losses import LeastSquares
+from tiebreak.functions.losses.least_squares import LeastSquares
 from tiebreak.functions.sums import summands
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Array, Host

@@ -14,10 +14,10 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from tiebreak.functions.linear_loss import LinearLoss
-from tiebreak.functions.losses import Logistic
-from tiebreak.functions.poisson import Poisson
-from tiebreak.functions.quadratic_parts import Part
+from tiebreak.functions.losses.linear_loss import LinearLoss
+from tiebreak.functions.losses.logistic import Logistic
+from tiebreak.functions.losses.poisson import Poisson
+from tiebreak.functions.parts.quadratic_parts import Part
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Host, rounding_unit
 from tiebreak.linalg.host import host, norm, top_exponent

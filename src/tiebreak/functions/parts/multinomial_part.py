@@ -19,8 +19,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from tiebreak.functions.loss_parts import LARGEST_POWER, FarOut, LossPart
-from tiebreak.functions.multinomial import Multinomial
+from tiebreak.functions.losses.multinomial import Multinomial
+from tiebreak.functions.parts.loss_parts import LARGEST_POWER, FarOut, LossPart
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import host, norm
 from tiebreak.linalg.spectra import EPS

@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from tiebreak.functions.groups import Host
-from tiebreak.functions.joint_prox import Joint
-from tiebreak.functions.terms import L1Weight, Terms
+from tiebreak.functions.penalties.groups import Host
+from tiebreak.functions.penalties.joint_prox import Joint
+from tiebreak.functions.penalties.terms import L1Weight, Terms
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Array, dot, namespace, norm, zeros_like
 from tiebreak.linalg.elementwise import into, ldexp, masked, moved

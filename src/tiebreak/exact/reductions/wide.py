@@ -21,7 +21,7 @@ import numpy as np
 
 from tiebreak.exact.constants import SAFE
 from tiebreak.functions.elementary import SquaredNorm
-from tiebreak.functions.losses import LeastSquares
+from tiebreak.functions.losses.least_squares import LeastSquares
 from tiebreak.functions.sums import summands
 from tiebreak.linalg import arrays, deadline
 from tiebreak.linalg.arrays import Array, Host, rounding_unit

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tiebreak.functions.linear_loss import LinearLoss
+from tiebreak.functions.losses.linear_loss import LinearLoss
 from tiebreak.linalg import arrays, checks
 from tiebreak.linalg.arrays import Array, Host, rounding_unit
 from tiebreak.linalg.fingerprints import remember

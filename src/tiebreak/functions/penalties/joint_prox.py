@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tiebreak.functions.groups import Host
-from tiebreak.functions.terms import Terms
+from tiebreak.functions.penalties.groups import Host
+from tiebreak.functions.penalties.terms import Terms
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Array, to_numpy
 from tiebreak.linalg.refusals import Refusal
@@ -18,7 +18,7 @@ from tiebreak.sets.boxes import Box
 from tiebreak.sets.domains import Domain, Space
 
 if TYPE_CHECKING:
-    from tiebreak.functions.penalties import Penalty
+    from tiebreak.functions.penalties.penalties import Penalty
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

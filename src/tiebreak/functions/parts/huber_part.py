@@ -17,9 +17,9 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from tiebreak.functions.huber import Huber
-from tiebreak.functions.loss_parts import FarOut
-from tiebreak.functions.quadratic_parts import Part
+from tiebreak.functions.losses.huber import Huber
+from tiebreak.functions.parts.loss_parts import FarOut
+from tiebreak.functions.parts.quadratic_parts import Part
 from tiebreak.linalg.arrays import Host, rounding_unit
 from tiebreak.linalg.host import host, norm, top_exponent
 from tiebreak.linalg.spectra import EPS

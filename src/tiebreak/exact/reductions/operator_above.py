@@ -13,9 +13,10 @@ import numpy as np
 
 from tiebreak.functions.base import Function, SmoothFunction
 from tiebreak.functions.elementary import Flat, Linear, Quadratic, SquaredNorm
-from tiebreak.functions.losses import LeastSquares, Logistic
-from tiebreak.functions.operator_terms import OperatorTerms
-from tiebreak.functions.penalties import L1, Zero
+from tiebreak.functions.losses.least_squares import LeastSquares
+from tiebreak.functions.losses.logistic import Logistic
+from tiebreak.functions.penalties.operator_terms import OperatorTerms
+from tiebreak.functions.penalties.penalties import L1, Zero
 from tiebreak.functions.sums import summands
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Host

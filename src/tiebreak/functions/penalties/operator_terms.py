@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tiebreak.functions.groups import Host
-from tiebreak.functions.terms import Terms
+from tiebreak.functions.penalties.groups import Host
+from tiebreak.functions.penalties.terms import Terms
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Array, norm
 from tiebreak.linalg.host import host

@@ -1,31 +1,24 @@
 """Penalties: convex functions with an easy prox, for the non-smooth parts of f and g.
 
-The formulas are in `terms`; here are their names, their sums, and ``smooth + penalty``.
+The formulas are in `terms`; here are their names and sums. ``smooth + penalty`` is in `composite`.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 
 from tiebreak.functions.base import (
-    Function,
-    Outcome,
-    PendingEvaluation,
-    PointWithImage,
     SmoothFunction,
-    delegated,
     is_weight,
 )
-from tiebreak.functions.elementary import Flat
-from tiebreak.functions.groups import Groups
-from tiebreak.functions.joint_prox import joint
-from tiebreak.functions.operator_terms import OperatorTerms, csr, differences
-from tiebreak.functions.terms import Terms
+from tiebreak.functions.penalties.groups import Groups
+from tiebreak.functions.penalties.joint_prox import joint
+from tiebreak.functions.penalties.operator_terms import OperatorTerms, csr, differences
+from tiebreak.functions.penalties.terms import Terms
 from tiebreak.linalg import arrays, checks, tables
 from tiebreak.linalg.arrays import Array, to_numpy
 from tiebreak.linalg.fingerprints import FromData, assign, remember
@@ -101,6 +94,8 @@ class Penalty(FromData):
     def __add__(self, other: object) -> Any:
         if isinstance(other, Penalty):
             return PenaltySum(self, other)
+        from tiebreak.functions.penalties.composite import Composite
+
         return Composite(other, self) if isinstance(other, SmoothFunction) else NotImplemented
 
     def __radd__(self, other: object) -> Any:
@@ -371,104 +366,8 @@ class PenaltySum(Penalty):
         return joint(self.first, self.second).terms(1.0, 1.0)
 
 
-class Composite(Function):
-    """smooth + penalty, written ``smooth + penalty``.
-
-    Values are those of the sum.  All that has to do with slopes (minorants, lipschitz,
-    strong_convexity, rounding) is the smooth part's, and the penalty is taken as it is.
-    """
-
-    def __init__(self, smooth: SmoothFunction, penalty: Penalty) -> None:
-        remember(self, Composite, smooth=smooth, penalty=penalty)
-        self.smooth, self.penalty = smooth, penalty
-        both = ("the smooth part", smooth.names), ("the penalty", penalty.names)
-        self.names = tables.common("Composite", *both)
-        sizes = [p.dimension for p in (smooth, penalty) if p.dimension is not None]
-        self.dimension = sizes[0] if sizes else None
-        if self.dimension is not None:
-            penalty.check(self.dimension)
-        self.prototype = smooth.prototype
-
-    def __repr__(self) -> str:
-        is_flat = isinstance(self.smooth.bare, Flat)
-        return repr(self.penalty) if is_flat else f"{self.smooth!r} + {self.penalty!r}"
-
-    @property
-    def bare(self) -> Function:
-        return Composite(self.smooth.bare, self.penalty)
-
-    @property
-    def in_float64(self) -> Composite | None:
-        smooth = self.smooth.in_float64
-        return None if smooth is None else Composite(smooth, self.penalty)
-
-    lipschitz = delegated("smooth.lipschitz")
-    known_lipschitz = delegated("smooth.known_lipschitz")
-    strong_convexity = delegated("smooth.strong_convexity")
-    defect = delegated("smooth.defect")
-    lower_bound = delegated("smooth.lower_bound")  # penalties are never negative
-    gradient = delegated("smooth.gradient")
-    forward = delegated("smooth.forward")
-    passes = delegated("smooth.passes")
-    rounding = delegated("smooth.rounding")
-    extent = delegated("smooth.extent")
-
-    @property
-    def growth(self) -> float:
-        return 0.0
-
-    def value(self, x: Array) -> float:
-        return self.smooth.value(x) + self.penalty.value(x)
-
-    def evaluate_async(
-        self, at: Sequence[PointWithImage], values_at: Sequence[PointWithImage] = ()
-    ) -> PendingEvaluation:
-        """Minorants of the smooth part, values of the sum."""
-        pending = self.smooth.evaluate_async(at, values_at)
-
-        def end() -> Outcome:
-            minorants, values = pending()
-            both = zip(values, values_at, strict=True)
-            return minorants, [value + self.penalty.value(p.x) for value, p in both]
-
-        return PendingEvaluation(end, pending.slopes)
-
-    def __add__(self, other: object) -> Any:
-        if isinstance(other, Composite):
-            return Composite(self.smooth + other.smooth, self.penalty + other.penalty)
-        if isinstance(other, Penalty):
-            return Composite(self.smooth, self.penalty + other)
-        if isinstance(other, SmoothFunction):
-            return Composite(self.smooth + other, self.penalty)
-        return NotImplemented
-
-    def __radd__(self, other: object) -> Any:
-        return self if isinstance(other, int) and other == 0 else self.__add__(other)
-
-    def __rmul__(self, weight: object) -> Composite:
-        if not is_weight(weight):
-            return NotImplemented
-        penalty = weight * self.penalty  # first: it refuses a negative weight, naming itself
-        return Composite(weight * self.smooth, penalty)
-
-    __mul__ = __rmul__
-
-
 def _same(first: Any, second: Any) -> bool:
     """Are two weights or centers, each a number, a vector or None, equal?"""
     if first is None or second is None:
         return first is second
     return np.array_equal(to_numpy(first), to_numpy(second))
-
-
-NOTHING = Zero()  # one for all: its terms are made once
-
-
-def split(h: Function | Penalty) -> tuple[SmoothFunction, Penalty]:
-    """The smooth part and the penalty of a function; each may be missing, that is 0."""
-    if isinstance(h, Composite):
-        return h.smooth, h.penalty
-    if isinstance(h, Penalty):
-        return Flat(), h
-    assert isinstance(h, SmoothFunction)
-    return h, NOTHING

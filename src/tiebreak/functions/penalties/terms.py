@@ -22,7 +22,7 @@ from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
-from tiebreak.functions.groups import UNGROUPED, Groups, Host, Layout
+from tiebreak.functions.penalties.groups import UNGROUPED, Groups, Host, Layout
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Array, dot, namespace, norm, to_numpy, zeros_like
 from tiebreak.linalg.elementwise import into

@@ -20,7 +20,7 @@ import numpy as np
 
 from tiebreak.functions.base import SmoothFunction
 from tiebreak.functions.elementary import Flat, Linear, Quadratic, SquaredNorm
-from tiebreak.functions.linear_loss import LinearLoss
+from tiebreak.functions.losses.linear_loss import LinearLoss
 from tiebreak.functions.sums import summands
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Array, Host, rounding_unit

@@ -14,14 +14,14 @@ import numpy as np
 
 from tiebreak.functions.base import Function
 from tiebreak.functions.elementary import Flat, Linear, Quadratic, SquaredNorm
-from tiebreak.functions.huber import Huber
-from tiebreak.functions.huber_part import HuberPart, Kinks, huber_part
-from tiebreak.functions.linear_loss import LinearLoss
-from tiebreak.functions.loss_parts import LogisticPart, LossPart, is_known, loss_part
-from tiebreak.functions.losses import LeastSquares
-from tiebreak.functions.multinomial import Multinomial
-from tiebreak.functions.multinomial_part import multinomial_part
-from tiebreak.functions.quadratic_parts import (
+from tiebreak.functions.losses.huber import Huber
+from tiebreak.functions.losses.least_squares import LeastSquares
+from tiebreak.functions.losses.linear_loss import LinearLoss
+from tiebreak.functions.losses.multinomial import Multinomial
+from tiebreak.functions.parts.huber_part import HuberPart, Kinks, huber_part
+from tiebreak.functions.parts.loss_parts import LogisticPart, LossPart, is_known, loss_part
+from tiebreak.functions.parts.multinomial_part import multinomial_part
+from tiebreak.functions.parts.quadratic_parts import (
     LeastSquaresPart,
     LinearPart,
     Part,

@@ -32,13 +32,14 @@ import numpy as np
 from tiebreak.exact.constants import SAFE
 from tiebreak.functions.base import Function, SmoothFunction
 from tiebreak.functions.elementary import Flat, Linear, Quadratic, SquaredNorm
-from tiebreak.functions.loss_parts import LogisticPart
-from tiebreak.functions.losses import LeastSquares, Logistic
-from tiebreak.functions.parts import Parts, decompose
-from tiebreak.functions.penalties import L1, Penalty
-from tiebreak.functions.quadratic_parts import LeastSquaresPart
+from tiebreak.functions.losses.least_squares import LeastSquares
+from tiebreak.functions.losses.logistic import Logistic
+from tiebreak.functions.parts.loss_parts import LogisticPart
+from tiebreak.functions.parts.parts import Parts, decompose
+from tiebreak.functions.parts.quadratic_parts import LeastSquaresPart
+from tiebreak.functions.penalties.penalties import L1, Penalty
+from tiebreak.functions.penalties.terms import soft
 from tiebreak.functions.sums import summands
-from tiebreak.functions.terms import soft
 from tiebreak.linalg import arrays, deadline
 from tiebreak.linalg.arrays import TINY, Host, rounding_unit
 from tiebreak.linalg.host import host, norm

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tiebreak.functions.linear_loss import LinearLoss
+from tiebreak.functions.losses.linear_loss import LinearLoss
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Array, Host
 from tiebreak.linalg.fingerprints import remember

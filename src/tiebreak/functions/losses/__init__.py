@@ -1,0 +1,1 @@
+"""Losses of a linear map, a sum over rows: squares, logistic, multinomial, Poisson, Huber."""

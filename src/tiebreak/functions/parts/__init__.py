@@ -1,0 +1,1 @@
+"""Functions in parts on the host, for the exact solver: squares, forms, losses, linear terms."""
