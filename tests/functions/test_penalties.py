@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from helpers.penalties import clarabel, conic, labels, make_set, plain_value
 
+import tiebreak as tb
 from tiebreak.functions.penalties.penalties import L1, L2, ElasticNet, GroupL2, Indicator, Zero
 from tiebreak.sets import domains
 
@@ -335,7 +336,7 @@ NEEDED = "GroupL2: groups must be a vector with the group of each variable (-1: 
         (lambda: L1([1.0, 2.0]).check(3), ValueError, "L1: weight must have one entry per variable (3), got 2"),
         (lambda: L1(1.0, [1.0]).check(3), ValueError, "L1: center must have one entry per variable (3), got 1"),
         (lambda: L2(math.nan), ValueError, "L2: weight must be a non-negative finite number, got nan"),
-        (lambda: L2([1.0]), TypeError, "L2: weight must be a non-negative finite number, got list"),
+        (lambda: L2("1"), TypeError, "L2: weight must be a non-negative finite number, got str"),
         (lambda: ElasticNet(-1, 1), ValueError, "ElasticNet: l1 must be a non-negative finite number, got -1"),
         (lambda: ElasticNet(1, True), TypeError, "ElasticNet: l2 must be a non-negative finite number, got bool"),
         (lambda: GroupL2([0, 1], -2), ValueError, "GroupL2: weight must be a non-negative finite number, got -2"),
@@ -362,3 +363,20 @@ def test_wrong_parameters_get_one_clear_sentence(make, error, sentence):
     with pytest.raises(error) as caught:
         make()
     assert str(caught.value) == sentence
+
+
+def test_an_l2_norm_of_some_variables():
+    """A weight of 0 leaves a variable out, as if it were in no group."""
+    rng = np.random.default_rng(0)
+    some, group = tb.L2([2.0, 0.0, 2.0, 2.0]), tb.GroupL2([0, -1, 0, 0], 2.0)
+    for x in rng.normal(size=(20, 4)):
+        assert some.value(x) == pytest.approx(2.0 * np.linalg.norm(x[[0, 2, 3]]))
+        np.testing.assert_allclose(some.prox(x, 0.3), group.prox(x, 0.3), rtol=1e-15)
+        assert (0.5 * some).value(x) == pytest.approx(0.5 * some.value(x))
+    x = rng.normal(size=4)
+    np.testing.assert_array_equal(tb.L2(np.full(4, 3.0)).prox(x, 0.1), tb.L2(3.0).prox(x, 0.1))
+    np.testing.assert_array_equal(tb.L2(np.zeros(4)).prox(x, 0.1), x)
+    with pytest.raises(ValueError, match="entries are 0 and one number, got 1 and 2"):
+        tb.L2([1.0, 2.0])
+    with pytest.raises(ValueError, match="weight"):
+        tb.Problem(upper=tb.LeastSquares(np.eye(3), np.ones(3)) + some, lower=tb.SquaredNorm())

@@ -106,8 +106,9 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
             X: the features, dense or sparse.
             y: the labels, of any kind.
             sample_weight: a weight of k counts as k samples, a weight of 0 as none.
-            X_val, y_val, sample_weight_val: data to choose by, for ``prefer="validation"``. In
-                cross-validation they are the same in every fold: keep them out of what is scored.
+            X_val, y_val, sample_weight_val: data to choose by, for ``prefer="validation"``; other
+                choices but "fair" ignore them. In cross-validation they are the same in every fold,
+                unless they have as many rows as X: then scikit-learn cuts them as it cuts X.
             sensitive_features: numbers or categories, for ``prefer="fair"``: one row for each of
                 the rows of X_val, or of X. All best fits predict the same for the training data,
                 so that other rows X_val, which need no y, are what there is to choose by.

@@ -232,15 +232,57 @@ class TotalVariation(Penalty):
         return OperatorTerms(l1=self.weight, matrix=differences)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class L2(Penalty):
-    """weight |x|_2, the Euclidean norm, not squared; its prox is x max(0, 1 - step weight/|x|)."""
+    """weight |x|_2, the Euclidean norm, not squared; its prox is x max(0, 1 - step weight/|x|).
 
-    weight: float = 1.0
+    ``weight`` is a number; or a vector, one entry per variable, of one number and zeros: then
+    variables of weight 0 are not penalised. (With other weights there is no prox in closed form.)
+    """
+
+    weight: Any = 1.0
+
+    def __post_init__(self) -> None:
+        remember(self, L2, weight=self.weight)
+        assign(self, "names", tables.names(self.weight))
+        if not checks.is_sequence(self.weight):
+            super().__post_init__()
+            return
+        assign(self, "weight", checks.weights("L2", "weight", self.weight))
+        assign(self, "dimension", int(self.weight.shape[0]))
+        kinds = np.unique(host(self.weight)[host(self.weight) > 0.0])
+        if len(kinds) > 1:
+            raise ValueError(
+                "L2: weight must be a number, or a vector whose entries are 0 and one number, got "
+                f"{kinds[0]:g} and {kinds[1]:g}"
+            )
+
+    def __repr__(self) -> str:
+        weight = f"<{self.dimension} weights>" if arrays.is_array(self.weight) else self.weight
+        return f"L2(weight={weight})"
+
+    def __eq__(self, other: object) -> bool:
+        return _same(self.weight, other.weight) if isinstance(other, L2) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(("L2", self.dimension, float(np.sum(to_numpy(self.weight)))))
+
+    def check(self, n: int) -> None:
+        if arrays.is_array(self.weight):
+            checks.length("L2", "weight", self.weight, n, "variable")
+
+    @property
+    def vectors(self) -> list[Array]:
+        return [self.weight] if arrays.is_array(self.weight) else []
 
     @cached_property
     def terms(self) -> Terms:
-        return Terms(l2=self.weight)
+        if isinstance(self.weight, float):
+            return Terms(l2=self.weight)
+        weights = host(self.weight)
+        groups = Groups(np.where(weights > 0.0, 0, -1))
+        top = float(np.max(weights, initial=0.0))
+        return Terms(l2=top) if groups.is_everything else Terms(group=top, groups=groups)
 
 
 @dataclasses.dataclass(frozen=True)
