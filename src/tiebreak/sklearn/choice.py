@@ -37,8 +37,9 @@ class ChoiceCurve(NamedTuple):
         other = axes.twinx()
         other.plot(self.steps, self.lower, "--", color="C1", label="training loss (right)")
         top = max(self.without, float(np.max(self.lower)))
-        other.set_ylim(min(0.0, float(np.min(self.lower))), 1.05 * top if top > 0.0 else 1.0)
-        other.set_ylabel("training loss; the top is that of zero coefficients")
+        top = top if top > 0.0 else 1.0
+        other.set_ylim(-0.05 * top, 1.05 * top)  # so that a loss of 0 is seen
+        other.set_ylabel("training loss, up to that of zero coefficients")
         lines = [line for one in (axes, other) for line in one.get_lines()]
         axes.legend(lines, [str(line.get_label()) for line in lines], loc="upper center")
         axes.set_title(title)
