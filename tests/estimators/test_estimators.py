@@ -225,6 +225,27 @@ def test_separable_data_raise_and_others_never(count):
         assert TieBreakClassifier().fit(*both).proved_
 
 
+@pytest.mark.parametrize("seed", [1, 14, 51, 63])
+def test_a_weak_penalty_separates_each_pair_of_classes_that_the_direction_does(seed):
+    rng = np.random.default_rng(seed)
+    rows, n = int(rng.integers(5, 14)), int(rng.integers(1, 4))
+    X = rng.integers(-3, 4, (rows, n)) * 10.0 ** -rng.integers(0, 4)
+    y = rng.integers(0, 3, rows)
+
+    def margins(coef, intercept):
+        scores = X @ coef.T + intercept
+        return scores[np.arange(rows), y][:, None] - scores
+
+    with pytest.raises(NoMinimiserError) as found:
+        TieBreakClassifier().fit(X, y)
+    along = margins(found.value.coef, found.value.intercept)
+    with pytest.warns(NoMinimiserWarning):
+        model = TieBreakClassifier(on_no_minimiser="warn").fit(X, y)
+    here = margins(model.coef_, model.intercept_)
+    assert np.min(along) >= -1e-9 * np.max(along)
+    assert np.min(here[along > 1e-9 * np.max(along)]) > 0.0
+
+
 def test_a_category_with_one_label_is_named():
     pd = pytest.importorskip("pandas")
     X, y = classification()
@@ -349,6 +370,8 @@ def test_extreme_shapes():
         ({"prefer": "best"}, "prefer must be one of 'norm'"),
         ({"loss": "hinge"}, "loss must be one of 'squared'"),
         ({"alpha": -1.0}, "alpha must be at least 0"),
+        ({"alpha": None}, "alpha must be at least 0, got None"),
+        ({"alpha": "0.1"}, "alpha must be at least 0, got '0.1'"),
         ({"l1_ratio": 2.0}, "l1_ratio must be at least 0 and at most 1"),
         ({"on_no_minimiser": "ignore"}, "on_no_minimiser must be 'error' or 'warn'"),
         ({"prefer": "reference", "reference": [1.0]}, "reference must have 1 x 50 coefficients"),

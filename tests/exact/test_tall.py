@@ -200,3 +200,44 @@ def test_a_start_close_by_saves_steps(monkeypatch):
     warm = tb.solve(problem, "exact", x0=cold.x)
     assert len(calls) - from_zero < from_zero
     np.testing.assert_allclose(warm.x, cold.x, atol=1e-12)
+
+
+@pytest.mark.parametrize("slope", [1e-10, 1e-13, 1e-16])
+def test_a_linear_term_along_the_ties_leaves_g_without_a_minimiser(slope):
+    rng = np.random.default_rng(7)
+    A, N = one_hot(rng, 60, (3,))
+    g = tb.LeastSquares(A, rng.normal(size=60), mean=True) + tb.Linear(slope * N[:, 0])
+    result = tb.solve(tb.Problem(upper=tb.SquaredNorm(), lower=g), "exact")
+    assert result.lower_optimum[0] == -np.inf  # no row sees N, and g falls along it for ever
+    assert result.status == "unbounded"
+
+
+def test_margins_that_are_nothing_but_rounding_prove_nothing():
+    # The minimiser of g is (1/3, 1/3), where the margin of f is 0; at the floats next to it the
+    # margin is thousands, and f and its derivatives are 0.
+    for seed in range(4):
+        A = np.random.default_rng(seed).integers(-9, 10, (40, 2)).astype(float)
+        f = tb.Logistic(np.array([[1e20, -1e20]]), np.ones(1))
+        result = tb.solve(
+            tb.Problem(upper=f, lower=tb.LeastSquares(3.0 * A, A @ np.ones(2))), "exact"
+        )
+        low, high = result.upper_optimum
+        assert low <= np.log(2.0) <= high
+
+
+@pytest.mark.parametrize("scale", [1e-140, 1e-100, 1e100, 1e140])
+@pytest.mark.parametrize("loss", [tb.LeastSquares, tb.Logistic, tb.Poisson])
+def test_units_far_from_one(loss, scale):
+    rng = np.random.default_rng(8)
+    A, _ = one_hot(rng, 60, (3,))
+    y = np.sign(rng.normal(size=60)) if loss is tb.Logistic else rng.poisson(3.0, 60).astype(float)
+    plain, other = (
+        tb.solve(tb.Problem(upper=tb.SquaredNorm(), lower=loss(s * A, y)), "exact")
+        for s in (1.0, scale)
+    )
+    assert plain.status == other.status == "certified"
+    np.testing.assert_allclose(scale * other.x, plain.x, rtol=1e-9)
+    # What is not proved of f is the same share of it, whatever the units are.
+    (low, _), (low_there, _) = plain.upper_optimum, other.upper_optimum
+    missing, missing_there = 1.0 - low / plain.upper_value, 1.0 - low_there / other.upper_value
+    assert missing_there >= 0.5 * missing

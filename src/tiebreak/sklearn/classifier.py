@@ -203,10 +203,11 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
 
 
 def _margins(scores: Host, codes: Host) -> Host:
-    """By how much the score of its own class exceeds the next one, for each row."""
+    """By how much the score of its own class exceeds that of each other one, for each row.
+
+    A direction may separate a sample from one class and not from another: then the loss falls too.
+    """
     if scores.shape[1] == 1:
         return np.asarray((2.0 * codes - 1.0) * scores[:, 0])
-    own = scores[np.arange(len(codes)), codes]
-    others = scores.copy()
-    others[np.arange(len(codes)), codes] = -np.inf
-    return np.asarray(own - np.max(others, axis=1))
+    is_other = codes[:, None] != np.arange(scores.shape[1])
+    return np.asarray((scores[np.arange(len(codes)), codes][:, None] - scores)[is_other])

@@ -70,7 +70,8 @@ class Task:
         loss: the loss of the training data.
         penalty: what is added to it: an l1 norm, squares, or both; None if nothing is.
         upper: what is preferred.
-        separated: which rows the direction x puts on the right side, or None where no row has one.
+        separated: which rows the direction x puts on the right side (of each other class, where
+            there are several), or None where no row has one.
     """
 
     layout: Layout

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -67,7 +68,8 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
         check_prefer(owner, self.prefer)
         for name, most in (("alpha", math.inf), ("l1_ratio", 1.0)):
             value = getattr(self, name)
-            if not 0.0 <= value <= most or not math.isfinite(value):
+            is_number = isinstance(value, Real) and math.isfinite(value)
+            if not is_number or not 0.0 <= value <= most:
                 upto = "" if math.isinf(most) else f" and at most {most:g}"
                 raise ValueError(f"{owner}: {name} must be at least 0{upto}, got {value!r}")
         if self.on_no_minimiser not in ("error", "warn"):

@@ -85,10 +85,7 @@ def prove_tall(answer: TallAnswer) -> tuple[Intervals, float]:
     if near is None or not answer.is_exact:
         return Intervals(), residual
     low = f.value - f.value_error - _fall(answer, of_f, of_g, (W, kept), rest, f, near)
-    grows = math.exp(min(answer.upper.bend * of_f.longest * near.distance, 700.0))
-    steep = norm(f.slope) + f.slope_error
-    rise = near.distance * (steep + 0.5 * grows * of_f.top * near.distance) * SAFE
-    high = f.value + f.value_error + rise
+    high = f.value + f.value_error + _rise(answer, of_f, f, near)
     low -= 4.0 * EPS * abs(f.value)
     lower = g.value - g.value_error - near.gap
     return Intervals((low, high), lower, has_minimiser=True), residual
@@ -120,6 +117,15 @@ def _near(answer: TallAnswer, of_g: _Curvature, W: Host, kept: Host, g: Evaluati
     return _Near(decrement * change * SAFE, change, change / math.sqrt(room) * SAFE)
 
 
+def _rise(answer: TallAnswer, of_f: _Curvature, f: Evaluation, near: _Near) -> float:
+    """How far above f(x) f* can be."""
+    grows = answer.upper.bend * of_f.longest * near.distance
+    if grows > 1.0:  # the second derivative at x says nothing there, and may have been 0
+        return math.inf
+    steep = norm(f.slope) + f.slope_error
+    return near.distance * (steep + 0.5 * math.exp(grows) * of_f.top * near.distance) * SAFE
+
+
 def _fall(
     answer: TallAnswer,
     of_f: _Curvature,
@@ -132,7 +138,9 @@ def _fall(
     """How far below f(x) f* can be."""
     W, kept = eigen
     z = W @ ((W.T @ f.slope) / kept)
-    price = math.sqrt(float(kept @ (W.T @ z) ** 2) + of_g.error * norm(z) ** 2) * near.change
+    # By norms, not by squares: those under- and overflow where units are far from 1.
+    of_z = math.hypot(norm(np.sqrt(kept) * (W.T @ z)), math.sqrt(of_g.error) * norm(z))
+    price = of_z * near.change
     unit = 4.0 * rounding_unit(EPS, *W.shape)
     steep = norm(rest) + unit * norm(f.slope) + of_g.error * norm(z) + f.slope_error
     size = float(np.trace(of_f.H))

@@ -126,10 +126,11 @@ class Level:
             t, size = np.asarray(A @ x), math.sqrt(float(np.sum(_squares(A) @ (units * units))))
             far = unit * self.longest_row(units) * u  # the error of a margin
             own = rounding_unit(EPS, A.shape[0]) + EPS * float(np.max(np.abs(t), initial=0.0))
-            bends = math.exp(min((loss.bend or 0.0) * far, 1.0))
+            bend = (loss.bend or 0.0) * far  # where that is large nothing is known of the margin
             here, slopes = (host(some) for some in loss.evaluate_image(t))
             whole, each = loss.sizes_in_image(t)
-            second, pull = bends * norm(loss.second(t)) * far, float(np.sum(np.abs(slopes)))
+            second = math.exp(bend) * norm(loss.second(t)) * far if bend <= 1.0 else math.inf
+            pull = float(np.sum(np.abs(slopes)))
             value, slope = value + weight * float(here), slope + weight * (A.T @ slopes)
             off += weight * (far * (pull + len(t) * second) + own * whole)
             turned += weight * size * (second + own * norm(each))
@@ -203,7 +204,9 @@ def solve_tall(problem: Problem, start: Array) -> TallAnswer | None:
     values, vectors = np.linalg.eigh(_in_units(gram, units))
     noise = rounding_unit(EPS, g.rows, g.n) * float(np.sum(np.maximum(values, 0.0)))
     rank = int(np.count_nonzero(values > GAP * noise))
-    if not rank or np.any(values[: g.n - rank] > noise):
+    # With a linear term g may fall along the ties for ever, however slowly.
+    is_slanted = rank < g.n and g.linear.any()
+    if not rank or is_slanted or np.any(values[: g.n - rank] > noise):
         return None
     N, V = vectors[:, : g.n - rank], vectors[:, g.n - rank :]
     stored = rank if _has_whole_ties(g, units[:, None] * N) else _stored_rank(g)
