@@ -241,3 +241,12 @@ def test_units_far_from_one(loss, scale):
     (low, _), (low_there, _) = plain.upper_optimum, other.upper_optimum
     missing, missing_there = 1.0 - low / plain.upper_value, 1.0 - low_there / other.upper_value
     assert missing_there >= 0.5 * missing
+
+
+def test_what_second_derivatives_do_not_prove_singular_values_may():
+    rng = np.random.default_rng(3)
+    A = np.hstack([rng.normal(size=(60, 2)) + 1e4, np.ones((60, 1))])  # far from their mean
+    g = tb.Logistic(A, np.sign(rng.normal(size=60)))
+    problem = tb.Problem(upper=tb.SquaredNorm(np.array([1.0, 1.0, 0.0])), lower=g)
+    assert tall.solve_tall(problem, np.zeros(3)) is not None
+    assert tb.solve(problem, "exact").status == "certified"

@@ -270,13 +270,22 @@ def _on_small_side(problem: Problem, x0: Array) -> State | None:
         if residual <= ACCURATE:
             # Two-sided: a minorant at x, where the slopes balance, has nothing to add.
             return _solved(_without_minorants(end), findings, intervals)
-    if (end_of_tall := _by_second_derivatives(problem, x0)) is not None:
+    end_of_tall = _by_second_derivatives(problem, x0)
+    if end_of_tall is not None and _is_proved(end_of_tall):
         return end_of_tall
     too_long = refusal_of(lambda: _parts(problem, int(x0.shape[0])))
     if too_long is None:
-        return None
+        return None  # a factorisation of the rows loses half as many digits, and proves more
+    if end_of_tall is not None:
+        return end_of_tall
     end = _without_minorants(_state(problem, 1, x0))
     return end._replace(finished=("undetermined", NO_SQUARES.format(too_long.got)))
+
+
+def _is_proved(state: State) -> bool:
+    """Are there intervals for f* and g*?"""
+    intervals = state.evidence.intervals
+    return intervals is not None and intervals.is_two_sided
 
 
 def _by_second_derivatives(problem: Problem, x0: Array) -> State | None:
