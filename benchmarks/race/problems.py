@@ -194,12 +194,12 @@ def sums(rng: Generator, columns: int = 400) -> Case:
         )
 
     what = f"logistic + least squares, twice, {columns} variables, box that binds"
-    return checked("sums", what, make, x, -nu, slope, order=2.0)
+    return checked("sums", what, make, x, -nu, slope, order=2.0, is_structured=True)
 
 
 def lasso(rng: Generator) -> Case:
     what = "best validation loss over all solutions of a Lasso with copied columns, 80 x 200"
-    return built("lasso", what, "lasso-duplicates", False)
+    return built("lasso", what, "lasso-duplicates", True)
 
 
 def groups(rng: Generator) -> Case:

@@ -709,8 +709,8 @@ REFUSED = [
         BisecBiO(),
         {"upper": tb.LeastSquares(np.eye(2), np.ones(2))},
         "BisecBiO: upper must have an easy projection onto {upper <= c} ∩ domain, which "
-        "SquaredNorm and Linear have on every domain, Quadratic and LeastSquares on Space, "
-        "got LeastSquares on Ball",
+        "SquaredNorm of one weight and Linear have on every domain, Quadratic and LeastSquares on "
+        "Space, got LeastSquares on Ball",
     ),
     (
         BisecBiO(),

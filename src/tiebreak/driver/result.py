@@ -32,6 +32,7 @@ STATUSES = {
     "failed": "no answer: a value is not finite, or a promise was seen to be false",
 }
 
+NO_PROBLEM = "Result: problem was not saved with this result; save(path, problem=True) does that"
 SUCCESSES = ("certified", "solved")
 
 NOTABLE = 1e-3  # the report counts what exceeds this part of the largest: averages are rarely 0
@@ -176,12 +177,11 @@ class Result:
 
         def __getattr__(self, name: str) -> Any:
             """Of a result that was saved without its problem, that is missing; nothing else is."""
-            if name == "problem":
-                raise AttributeError(
-                    "Result: problem was not saved with this result, which was loaded from a file; "
-                    "save(path, problem=True) does that"
-                )
-            raise AttributeError(f"'Result' object has no attribute {name!r}")
+            raise AttributeError(NO_PROBLEM if name == "problem" else f"no attribute {name!r}")
+
+    def is_of(self, problem: Problem) -> bool:
+        """Is it a result of this very problem, which was kept with it?"""
+        return vars(self).get("problem") is problem
 
     @property
     def success(self) -> bool:

@@ -136,7 +136,7 @@ def solve(
             run = Run(problem, chosen.planned(max(max_iter, 1)), start, saved, began, former=former)
         except deadline.Over:
             return _unbegun(limit, asked, chosen, given, saved, began)
-        if former is not None and getattr(former, "problem", None) is asked:
+        if former is not None and former.is_of(asked):
             run.take_over(former)
         run.relative, run.absolute, run.is_guarded = relative, absolute, criterion != "weak"
         watch = RecessionWatch(problem, start)

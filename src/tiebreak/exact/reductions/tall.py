@@ -25,8 +25,9 @@ from tiebreak.functions.sums import summands
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Array, Host, rounding_unit
 from tiebreak.linalg.host import host, norm
+from tiebreak.linalg.matrices.base import DENSE_LIMIT
 from tiebreak.linalg.row_gram import column_gram, on_host
-from tiebreak.linalg.spectra import EPS, GAP, exact_rank
+from tiebreak.linalg.spectra import EPS, GAP, cleaned, exact_rank
 from tiebreak.problem import Problem
 from tiebreak.sets.domains import Space
 
@@ -169,7 +170,17 @@ def _is_at_hand(loss: LinearLoss) -> bool:
     matrix = loss.matrix
     is_plain = type(loss.prototype) is np.ndarray and loss.prototype.dtype == np.float64
     is_there = matrix.is_explicit or matrix.is_sparse
-    return loss.bend is not None and is_plain and is_there and not matrix.is_pass_expensive
+    is_double = is_plain and loss.data_epsilon == 0.0  # or the rank is that of rounded numbers
+    return loss.bend is not None and is_double and is_there and not matrix.is_pass_expensive
+
+
+def _has_rounding_errors(A: Any) -> bool:
+    """Are some of its columns or rows rounding errors?  Not looked for in large ones."""
+    if not isinstance(A, np.ndarray):
+        if math.prod(A.shape) > DENSE_LIMIT:
+            return False
+        A = A.toarray()
+    return cleaned(A) is not A
 
 
 def _gram(A: Any, weights: Host) -> Host:
@@ -199,6 +210,8 @@ def solve_tall(problem: Problem, start: Array) -> TallAnswer | None:
     if not is_tall(problem):
         return None
     f, g = (Level(h.bare, int(start.shape[0])) for h in problem.smooth_parts)
+    if any(_has_rounding_errors(A) for _, _, A in g.losses):
+        return None
     gram = g.gram()
     units = _units(gram)
     values, vectors = np.linalg.eigh(_in_units(gram, units))
