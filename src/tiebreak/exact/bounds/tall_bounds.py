@@ -74,6 +74,8 @@ def prove_tall(answer: TallAnswer) -> tuple[Intervals, float]:
     x, units = answer.x, answer.units
     f, g = (level.evaluate(x, units) for level in (answer.upper, answer.lower))
     of_f, of_g = (_Curvature.of(level, x, units) for level in (answer.upper, answer.lower))
+    if not (np.all(np.isfinite(of_f.H)) and np.all(np.isfinite(of_g.H))):
+        return Intervals(), math.inf
     values, vectors = np.linalg.eigh(of_g.H)
     W, kept = vectors[:, len(units) - answer.rank :], values[len(units) - answer.rank :]
     rest = f.slope - W @ (W.T @ f.slope)

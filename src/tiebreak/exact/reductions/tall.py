@@ -40,6 +40,7 @@ WHOLE, MOST_WHOLE = 1e-6, 2.0**20  # so close to whole numbers, no larger than t
 KEEPS = 1e-2  # a step that changes no margin by more leaves the second derivative as it is
 FULL_STEP = 0.2  # below this change of margins Newton's step needs no check: it descends
 ENOUGH = 0.25  # of what the slope promises: the usual rule of a line search
+LEAST_SQUARE = 1e-290  # of a column: smaller ones have lost digits to underflow
 TINY = 1e-300  # below what is counted: underflow
 SETTLED = 1e-6  # a step that changes no margin by more, and no longer shrinks, is rounding
 
@@ -210,9 +211,9 @@ def solve_tall(problem: Problem, start: Array) -> TallAnswer | None:
     if not is_tall(problem):
         return None
     f, g = (Level(h.bare, int(start.shape[0])) for h in problem.smooth_parts)
-    if any(_has_rounding_errors(A) for _, _, A in g.losses):
-        return None
     gram = g.gram()
+    if not _is_ordinary(gram) or any(_has_rounding_errors(A) for _, _, A in g.losses):
+        return None
     units = _units(gram)
     values, vectors = np.linalg.eigh(_in_units(gram, units))
     noise = rounding_unit(EPS, g.rows, g.n) * float(np.sum(np.maximum(values, 0.0)))
@@ -263,6 +264,12 @@ def _units(gram: Host) -> Host:
     seen = diagonal > 0.0
     exponents[seen] = np.round(-0.5 * np.log2(diagonal[seen]))
     return np.exp2(exponents)
+
+
+def _is_ordinary(gram: Host) -> bool:
+    """Did no square over- or underflow?"""
+    diagonal = np.diag(gram)
+    return bool(np.all(np.isfinite(gram)) and np.all((diagonal == 0.0) | (diagonal > LEAST_SQUARE)))
 
 
 def _in_units(H: Host, units: Host) -> Host:
