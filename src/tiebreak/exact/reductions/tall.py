@@ -40,6 +40,7 @@ WHOLE, MOST_WHOLE = 1e-6, 2.0**20  # so close to whole numbers, no larger than t
 KEEPS = 1e-2  # a step that changes no margin by more leaves the second derivative as it is
 FULL_STEP = 0.2  # below this change of margins Newton's step needs no check: it descends
 ENOUGH = 0.25  # of what the slope promises: the usual rule of a line search
+ALIKE = 1e-9  # the shortest column over the longest: rounding errors are shorter, up to 1e8 rows
 LEAST_SQUARE = 1e-290  # of a column: smaller ones have lost digits to underflow
 TINY = 1e-300  # below what is counted: underflow
 SETTLED = 1e-6  # a step that changes no margin by more, and no longer shrinks, is rounding
@@ -62,6 +63,7 @@ class Level:
         self.losses: list[tuple[float, LinearLoss, Any]] = []  # weight, loss, rows
         self.constant = np.zeros((n, n))  # the second derivative of all else
         self.linear = np.zeros(n)  # the sizes of the linear terms in its slope
+        self._longest: tuple[bytes, float] | None = None  # of its rows, in some units
         for weight, part in summands(h):
             if isinstance(part, LinearLoss):
                 self.losses.append((weight * part.scale, part, on_host(part.matrix)))
@@ -147,10 +149,12 @@ class Level:
 
     def longest_row(self, units: Host) -> float:
         """The length of the longest row of a loss, at most, in these units."""
-        squares = units * units
-        lengths = [_squares(A) @ squares for _, _, A in self.losses]
-        most = max((float(np.max(some, initial=0.0)) for some in lengths), default=0.0)
-        return math.sqrt(most) * (1.0 + rounding_unit(EPS, self.n))
+        key = units.tobytes()
+        if self._longest is None or self._longest[0] != key:
+            lengths = [_squares(A) @ (units * units) for _, _, A in self.losses]
+            most = max((float(np.max(some, initial=0.0)) for some in lengths), default=0.0)
+            self._longest = key, math.sqrt(most) * (1.0 + rounding_unit(EPS, self.n))
+        return self._longest[1]
 
     def largest_product(self, M: Host) -> float:
         """The length of the longest row of bend A M, at most."""
@@ -160,6 +164,13 @@ class Level:
             longest = math.sqrt(float(np.max(np.sum(products * products, axis=1), initial=0.0)))
             most = max(most, (loss.bend or 0.0) * longest)
         return most * (1.0 + rounding_unit(EPS, *M.shape))
+
+
+def _sums_of_squares(A: Any) -> list[Host]:
+    """Of the columns and of the rows."""
+    if isinstance(A, np.ndarray):
+        return [np.einsum("ij,ij->j", A, A), np.einsum("ij,ij->i", A, A)]
+    return [np.asarray(_squares(A).sum(axis=axis)).reshape(-1) for axis in (0, 1)]
 
 
 def _squares(A: Any) -> Any:
@@ -177,6 +188,9 @@ def _is_at_hand(loss: LinearLoss) -> bool:
 
 def _has_rounding_errors(A: Any) -> bool:
     """Are some of its columns or rows rounding errors?  Not looked for in large ones."""
+    sizes = [np.sqrt(some) for some in _sums_of_squares(A)]
+    if all(np.min(some[some > 0.0], initial=np.inf) > ALIKE * np.max(some) for some in sizes):
+        return False
     if not isinstance(A, np.ndarray):
         if math.prod(A.shape) > DENSE_LIMIT:
             return False
