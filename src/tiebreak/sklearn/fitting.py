@@ -11,10 +11,12 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 import tiebreak as tb
+from tiebreak.exact.method import ExactFindings
 from tiebreak.functions.base import Function
 from tiebreak.functions.penalties.penalties import Penalty
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import host
+from tiebreak.proofs.recession.watch import NoMinimum
 from tiebreak.sklearn.choice import ChoiceCurve, choice_curve
 from tiebreak.sklearn.design import Layout
 
@@ -92,10 +94,10 @@ def fit(task: Task, settings: Settings, x0: Host | None, names: Sequence[str] | 
     """Solve both levels; raise or warn where there is no answer."""
     problem = task.problem()
     result = _solve(problem, settings, x0)
-    direction = getattr(result.findings, "direction", None)
-    if result.status == "unbounded" and direction is not None:
-        d, level = host(direction), getattr(result.findings, "level", "lower")
-        if level == "upper":
+    found = result.findings
+    if result.status == "unbounded" and isinstance(found, ExactFindings | NoMinimum):
+        d = host(found.direction)
+        if found.level == "upper":
             raise ValueError(
                 f"{settings.owner}: prefer must have a minimum among the best fits, but falls for "
                 f"ever along the coefficients {_words(task.layout, d, names)}"
