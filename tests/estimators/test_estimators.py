@@ -219,6 +219,8 @@ def test_separable_data_raise_and_others_never(count):
         with pytest.warns(NoMinimiserWarning):
             model = TieBreakClassifier(on_no_minimiser="warn").fit(X, y)
         assert not model.proved_
+        assert model.n_ties_ is None
+        assert "the loss has no minimiser" in model.report_.splitlines()[0]
         assert model.score(X, y) == 1.0
         # The same rows with both labels: no direction separates them.
         both = np.vstack([X, X]), np.concatenate([y, np.where(y == "a", "b", "a")])
@@ -255,6 +257,26 @@ def test_a_category_with_one_label_is_named():
         TieBreakClassifier().fit(X, y)
     model = TieBreakClassifier(alpha=1e-3, l1_ratio=0.0).fit(X, y)  # as the error advises
     assert model.n_ties_ == 0
+
+
+def test_the_classes_of_a_direction_have_their_names():
+    X = np.repeat(np.eye(3), 4, axis=0)
+    y = np.repeat(["red", "green", "blue"], 4)
+    with pytest.raises(NoMinimiserError, match="of class (red|green|blue)"):
+        TieBreakClassifier().fit(X, y)
+
+
+def test_several_weighted_targets_share_one_factorisation(monkeypatch):
+    from tiebreak.linalg import row_gram
+
+    made, init = [], row_gram.RowGram.__init__
+    monkeypatch.setattr(
+        row_gram.RowGram, "__init__", lambda self, A: (made.append(A.shape), init(self, A))[1]
+    )
+    X, y = regression()
+    Y = np.stack([y, 2.0 * y, y + X[:, 0]], axis=1)
+    TieBreakRegressor().fit(X, Y, sample_weight=np.linspace(1.0, 2.0, 20))
+    assert len(made) == 1
 
 
 def test_no_counts_along_a_feature():

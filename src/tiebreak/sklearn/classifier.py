@@ -16,7 +16,7 @@ from tiebreak.functions.base import SmoothFunction
 from tiebreak.linalg.arrays import Host
 from tiebreak.sklearn.design import Layout, with_ones, without_zeros
 from tiebreak.sklearn.fitting import Task, fit
-from tiebreak.sklearn.model import SPARSE, TieBreakModel
+from tiebreak.sklearn.model import SPARSE, Data, TieBreakModel
 
 ROUNDING = 1e-9  # margins below this share of the largest one are 0, as far as a direction tells
 
@@ -122,7 +122,7 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
         outputs = len(self.classes_) if len(self.classes_) > 2 else 1
         layout = Layout(X.shape[1], outputs, self.fit_intercept)
         criterion = self._criterion(outputs)
-        others = self._others(X, X_val, sample_weight, sample_weight_val)
+        others = self._others(Data(X, weights), X_val, sample_weight_val)
         if self.prefer == "validation":
             labels = self._codes(y_val, others.X.shape[0])
             loss = self._loss(others.X, labels, others.weights, layout)
@@ -130,7 +130,7 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
         elif self.prefer == "fair":
             covariance = self._covariance(*others, sensitive_features)
             criterion = replace(criterion, covariance=covariance)
-        X, codes, weights = without_zeros(X, codes, weights, self._owner)
+        X, codes, weights = without_zeros(X, codes, weights)
         self._need_classes(codes)
         upper, penalty = criterion.function(layout), self._penalty(layout)
 
@@ -140,7 +140,8 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
             return np.asarray(margins > ROUNDING * np.max(np.abs(margins)))
 
         loss = self._loss(X, codes, weights, layout)
-        task = Task(layout, loss, penalty, upper, separated)
+        classes = self.classes_ if outputs > 1 else None
+        task = Task(layout, loss, penalty, upper, separated, classes)
         names = getattr(self, "feature_names_in_", None)
         ending = fit(task, settings, self._start(layout), names)
         self._keep([ending])

@@ -58,15 +58,14 @@ class Layout:
 
         M = sp.csr_array(M)
         padded = sp.hstack([M, sp.csr_array((M.shape[0], 1))]) if self.has_column else M
-        found = sp.kron(sp.eye_array(self.outputs), padded, format="csr")
-        return found if found.shape[0] > found.shape[1] else found.toarray()
+        return sp.kron(sp.eye_array(self.outputs), padded, format="csr")
 
     @property
     def selection(self) -> Any:
         """The matrix that takes the coefficients out of a point."""
         import scipy.sparse as sp
 
-        return sp.csr_array(self.rows(sp.eye_array(self.features)))
+        return self.rows(sp.eye_array(self.features))
 
 
 class Centred(NamedTuple):
@@ -93,18 +92,12 @@ def with_ones(X: Any) -> Any:
     return sp.hstack([X, sp.csr_array(ones)], format="csr")
 
 
-def without_zeros(
-    X: Any, Y: Host, weights: Host | None, owner: str
-) -> tuple[Any, Host, Host | None]:
+def without_zeros(X: Any, Y: Host, weights: Host | None) -> tuple[Any, Host, Host | None]:
     """The rows of positive weight."""
-    if weights is None:
-        return X, Y, None
-    if np.any(weights < 0.0):
-        raise ValueError(f"{owner}: sample_weight must not be negative, got {np.min(weights):g}")
+    if weights is None or np.all(weights > 0.0):
+        return X, Y, weights
     kept = weights > 0.0
-    if not kept.any():
-        raise ValueError(f"{owner}: sample_weight must have a positive entry, got zeros only")
-    return (X, Y, weights) if kept.all() else (X[kept], Y[kept], weights[kept])
+    return X[kept], Y[kept], weights[kept]
 
 
 def centred(X: Any, Y: Host, weights: Host | None) -> Centred:

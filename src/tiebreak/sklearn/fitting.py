@@ -74,6 +74,7 @@ class Task:
         upper: what is preferred.
         separated: which rows the direction x puts on the right side (of each other class, where
             there are several), or None where no row has one.
+        classes: the names of the outputs, where there are several.
     """
 
     layout: Layout
@@ -81,6 +82,7 @@ class Task:
     penalty: Any
     upper: Function | Penalty
     separated: Callable[[Host], Host] | None = None
+    classes: Host | None = None
 
     def problem(self, more: Any = None) -> tb.Problem:
         """Both levels, with something added to the lower one."""
@@ -100,20 +102,24 @@ def fit(task: Task, settings: Settings, x0: Host | None, names: Sequence[str] | 
         if found.level == "upper":
             raise ValueError(
                 f"{settings.owner}: prefer must have a minimum among the best fits, but falls for "
-                f"ever along the coefficients {_words(task.layout, d, names)}"
+                f"ever along the coefficients {_words(task, d, names)}"
             )
-        result = _without_minimiser(task, settings, d, names)
-    elif not result.success:
+        return _without_minimiser(task, settings, d, names)
+    if not result.success:
         warnings.warn(f"{settings.owner}: {result.message}", ConvergenceWarning, stacklevel=4)
-    x = host(result.x)
+    ending = _ending(result)
+    return ending._replace(curve=choice_curve(problem, ending.x, ending.ties))
+
+
+def _ending(result: tb.Result) -> Ending:
     return Ending(
-        x=x,
+        x=host(result.x),
         ties=result.dimension,
-        proved=result.proved and result.problem is problem,
+        proved=result.proved,
         certificate=result.certificate,
         steps=max(result.nit, 1),
         report=str(result),
-        curve=choice_curve(problem, x, result.dimension),
+        curve=None,
     )
 
 
@@ -123,11 +129,11 @@ def _solve(problem: tb.Problem, settings: Settings, x0: Host | None = None) -> t
 
 def _without_minimiser(
     task: Task, settings: Settings, d: Host, names: Sequence[str] | None
-) -> tb.Result:
+) -> Ending:
     """An error, or the fit with a penalty so weak that it does what the direction does."""
     sentence = (
         f"{settings.owner}: the loss has no minimiser, it falls for ever along the coefficients "
-        f"{_words(task.layout, d, names)}"
+        f"{_words(task, d, names)}"
     )
     if settings.on_no_minimiser == "error":
         coef, intercept = task.layout.split(d)
@@ -149,15 +155,16 @@ def _without_minimiser(
         if task.separated is None or np.all(task.separated(host(result.x))[task.separated(d)]):
             break
         alpha /= WEAKER
-    return result
+    report = f"{sentence}; with a penalty, alpha = {alpha:.2g} and l1_ratio = 0:\n{result}"
+    return _ending(result)._replace(ties=None, proved=False, report=report)
 
 
-def _words(layout: Layout, d: Host, names: Sequence[str] | None) -> str:
+def _words(task: Task, d: Host, names: Sequence[str] | None) -> str:
     """The largest entries of a direction, with the names of the features."""
-    coef, intercepts = layout.split(d)
+    coef, intercepts = task.layout.split(d)
     entries = []
-    for k in range(layout.outputs):
-        of_class = f" of class {k}" if layout.outputs > 1 else ""
+    for k in range(task.layout.outputs):
+        of_class = "" if task.classes is None else f" of class {task.classes[k]}"
         for j, value in enumerate(coef[k]):
             name = f"x{j}" if names is None else str(names[j])
             entries.append((abs(value), f"{name} {value:+.3g}{of_class}"))

@@ -78,10 +78,10 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
             )
         return Settings(owner, self.rtol, self.max_iter, self.on_no_minimiser)
 
-    def _others(self, X: Any, X_val: Any, sample_weight: Any, sample_weight_val: Any) -> Data:
-        """The rows to choose by, with their weights: other ones, or where there are none X."""
+    def _others(self, training: Data, X_val: Any, sample_weight_val: Any) -> Data:
+        """The rows to choose by, with their weights: other ones, or the training data."""
         if X_val is None:
-            return Data(X, self._weights(sample_weight, X))
+            return training
         V = validate_data(self, X_val, accept_sparse=SPARSE, dtype=np.float64, reset=False)
         return Data(V, self._weights(sample_weight_val, V, "sample_weight_val"))
 

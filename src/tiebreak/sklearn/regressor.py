@@ -17,7 +17,7 @@ from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.matrices.base import DENSE_LIMIT
 from tiebreak.sklearn.design import Centred, Layout, centred, with_ones, without_zeros
 from tiebreak.sklearn.fitting import Task, fit
-from tiebreak.sklearn.model import SPARSE, TieBreakModel
+from tiebreak.sklearn.model import SPARSE, Data, TieBreakModel
 
 LOSSES = ("squared", "huber", "poisson")
 
@@ -147,7 +147,7 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
         Y = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
         weights = self._weights(sample_weight, X)
         criterion, validation = self._criterion(Y.shape[1]), None
-        others = self._others(X, X_val, sample_weight, sample_weight_val)
+        others = self._others(Data(X, weights), X_val, sample_weight_val)
         if self.prefer == "validation":
             rows = others.X.shape[0]
             W = check_array(y_val, ensure_2d=False, dtype=np.float64, input_name="y_val")
@@ -160,7 +160,7 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
         elif self.prefer == "fair":
             covariance = self._covariance(*others, sensitive_features)
             criterion = replace(criterion, covariance=covariance)
-        X, Y, weights = without_zeros(X, Y, weights, self._owner)
+        X, Y, weights = without_zeros(X, Y, weights)
         data = _Training(self, X, Y, weights, validation)
         names, endings = getattr(self, "feature_names_in_", None), []
         for k in range(Y.shape[1]):
@@ -195,7 +195,7 @@ class _Training:
         validation: tuple[Any, Host, Host | None] | None,
     ) -> None:
         rows, n = X.shape
-        self.model, self.weights, self.validation = model, weights, validation
+        self.model, self.weights = model, weights
         self.centred: Centred | None = None
         # Without the intercept's column the data are no longer whole numbers, from which a rank
         # can be proved; but few rows have as many products, and a penalty has no use for a rank.
@@ -207,6 +207,14 @@ class _Training:
         self.rows: Any = X if self.centred is None else self.centred.rows
         if self.layout.has_column:
             self.rows = with_ones(X)
+        self.validation = None if validation is None else self._in_place(*validation)
+
+    def _in_place(self, V: Any, W: Host, weights: Host | None) -> tuple[Any, Host, Host | None]:
+        """Validation data as rows of the same variables."""
+        if self.centred is not None:
+            V = V if isinstance(V, np.ndarray) else V.toarray()
+            return V - self.centred.mean, W - self.centred.offset, weights
+        return with_ones(V) if self.layout.has_column else V, W, weights
 
     def training_loss(self, k: int) -> SmoothFunction:
         """The loss of target k."""
@@ -215,7 +223,8 @@ class _Training:
             loss = _loss(self.model, self.rows, y, self.weights)
         else:
             loss = (1.0 / self.centred.total) * tb.LeastSquares(self.rows, y, gram=False)
-        self.rows = matrices_of(loss)[0] if self.weights is None else self.rows  # factorised once
+        if self.centred is not None or self.weights is None:  # otherwise weights are in the matrix
+            (self.rows,) = matrices_of(loss)  # factorised once for all targets
         return loss
 
     def validation_loss(self, k: int) -> SmoothFunction | None:
@@ -223,13 +232,7 @@ class _Training:
         if self.validation is None:
             return None
         V, W, weights = self.validation
-        y = W[:, k]
-        if self.centred is not None:
-            V = V if isinstance(V, np.ndarray) else V.toarray()
-            V, y = V - self.centred.mean, y - self.centred.offset[k]
-        elif self.layout.has_column:
-            V = with_ones(V)
-        return _loss(self.model, V, y, weights)
+        return _loss(self.model, V, W[:, k], weights)
 
     def coefficients(self, x: Host, k: int) -> tuple[Host, float]:
         """The coefficients and the intercept of target k."""
