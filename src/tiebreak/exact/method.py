@@ -119,10 +119,10 @@ class Exact(Method):
     the slice that all lower minimisers share: by singular values and a scalar root on R^n and the
     ball, face by face on polyhedra (an interior-point method guesses which, where there are many).
     The sparsest lower minimiser, f = L1(weight), is a linear program (HiGHS), solved to rounding.
-    A lower level with an l1 penalty on R^n is reduced to one on an orthant: see `exact.lasso`.
+    A lower level with an l1 penalty on R^n is reduced to one on an orthant (`reductions.lasso`).
     Rank is a decision: where no gap in the singular values tells, the run ends as "undetermined",
-    and also where losses are too small to decide. x0 does not matter: it begins at the
-    point of Z nearest to the origin.
+    and also where losses are too small to decide. x0 does not matter to the answer: it begins at
+    the point of Z nearest to the origin, or at x0 where there are many more rows than variables.
     """
 
     name: ClassVar[str] = "exact"
@@ -258,7 +258,7 @@ def _solved(end: State, findings: ExactFindings, intervals: Intervals | None) ->
 
 
 def _on_small_side(problem: Problem, x0: Array) -> State | None:
-    """The end of the step by `solve_wide`; None where that is not the way."""
+    """The end of the step by `solve_wide` or `solve_tall`; None where that is not the way."""
     wide = solve_wide(problem, x0)
     if wide is not None:
         end = _state(problem, 1, wide.x)
@@ -289,7 +289,7 @@ def _is_proved(state: State) -> bool:
 
 
 def _by_second_derivatives(problem: Problem, x0: Array) -> State | None:
-    """The end of the step by `solve_tall`; None where that is not the way."""
+    """The answer of `solve_tall` with what is proved about it; None where there is none."""
     tall = solve_tall(problem, x0)
     if tall is None:
         return None

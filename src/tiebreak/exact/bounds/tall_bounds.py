@@ -27,8 +27,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tiebreak.exact.bounds.evaluations import EvaluationWithErrors
 from tiebreak.exact.constants import SAFE
-from tiebreak.exact.reductions.tall import Evaluation, Level, TallAnswer
+from tiebreak.exact.reductions.tall import Level, TallAnswer
 from tiebreak.linalg.arrays import Host, rounding_unit
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.spectra import EPS
@@ -99,7 +100,9 @@ def _relative(slope: Host, level: Level, of: _Curvature, x: Host, units: Host) -
     return norm(slope) / terms if terms > 0.0 else 0.0
 
 
-def _near(answer: TallAnswer, of_g: _Curvature, W: Host, kept: Host, g: Evaluation) -> _Near | None:
+def _near(
+    answer: TallAnswer, of_g: _Curvature, W: Host, kept: Host, g: EvaluationWithErrors
+) -> _Near | None:
     """What is known of the minimisers of g; None: nothing is."""
     units, error, least = answer.units, of_g.error, float(kept[0])
     room = least - 2.0 * error
@@ -119,13 +122,12 @@ def _near(answer: TallAnswer, of_g: _Curvature, W: Host, kept: Host, g: Evaluati
     return _Near(decrement * change * SAFE, change, change / math.sqrt(room) * SAFE)
 
 
-def _rise(answer: TallAnswer, of_f: _Curvature, f: Evaluation, near: _Near) -> float:
+def _rise(answer: TallAnswer, of_f: _Curvature, f: EvaluationWithErrors, near: _Near) -> float:
     """How far above f(x) f* can be."""
     grows = answer.upper.bend * of_f.longest * near.distance
     if grows > 1.0:  # the second derivative at x says nothing there, and may have been 0
         return math.inf
-    steep = norm(f.slope) + f.slope_error
-    return near.distance * (steep + 0.5 * math.exp(grows) * of_f.top * near.distance) * SAFE
+    return near.distance * (f.steepness + 0.5 * math.exp(grows) * of_f.top * near.distance) * SAFE
 
 
 def _fall(
@@ -134,7 +136,7 @@ def _fall(
     of_g: _Curvature,
     eigen: tuple[Host, Host],
     rest: Host,
-    f: Evaluation,
+    f: EvaluationWithErrors,
     near: _Near,
 ) -> float:
     """How far below f(x) f* can be."""

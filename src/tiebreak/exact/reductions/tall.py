@@ -6,9 +6,9 @@ such that |phi'''| <= bend phi'' (logistic, Poisson: bend = 1). For these the st
     x + log(1 + c)/c d,    c = bend max_i |<a_i, d>|,    d Newton's direction,
 
 always descends (Sun and Tran-Dinh, Math. Program. 2019), and becomes Newton's as c goes to 0; where
-Newton's own step descends enough, that is taken. The
-eigenvectors of A'A split R^n into what the rows of g see and what they do not: g is minimised along
-the first, f along the others. All of it in units in which the columns of g are alike.
+Newton's own step descends enough, that is taken. The eigenvectors of A'A split R^n into what the
+rows of g see and what they do not: g is minimised along the first, f along the others. All of it in
+units in which the columns of g are alike.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tiebreak.exact.bounds.evaluations import EvaluationWithErrors
 from tiebreak.functions.base import SmoothFunction
 from tiebreak.functions.elementary import Flat, Linear, Quadratic, SquaredNorm
 from tiebreak.functions.losses.linear_loss import LinearLoss
 from tiebreak.functions.sums import summands
 from tiebreak.linalg import deadline
-from tiebreak.linalg.arrays import Array, Host, rounding_unit
+from tiebreak.linalg.arrays import TINY, Array, Host, rounding_unit
 from tiebreak.linalg.host import host, norm
 from tiebreak.linalg.matrices.base import DENSE_LIMIT
 from tiebreak.linalg.row_gram import column_gram, on_host
@@ -32,9 +33,7 @@ from tiebreak.problem import Problem
 from tiebreak.sets.domains import Space
 
 TALL = 4  # times as many rows as variables: then n x n is much less than all rows
-MOST_VARIABLES = (
-    1024  # of which a factorisation of a second derivative takes a fraction of a second
-)
+MOST_VARIABLES = 1024  # a factorisation of n x n then takes a fraction of a second
 MAX_STEPS = 60  # ten or so are usual; where there is no minimiser they never end
 WHOLE, MOST_WHOLE = 1e-6, 2.0**20  # so close to whole numbers, no larger than this, ties may be
 KEEPS = 1e-2  # a step that changes no margin by more leaves the second derivative as it is
@@ -42,17 +41,7 @@ FULL_STEP = 0.2  # below this change of margins Newton's step needs no check: it
 ENOUGH = 0.25  # of what the slope promises: the usual rule of a line search
 ALIKE = 1e-9  # the shortest column over the longest: rounding errors are shorter, up to 1e8 rows
 LEAST_SQUARE = 1e-290  # of a column: smaller ones have lost digits to underflow
-TINY = 1e-300  # below what is counted: underflow
 SETTLED = 1e-6  # a step that changes no margin by more, and no longer shrinks, is rounding
-
-
-class Evaluation(NamedTuple):
-    """A value and a slope with bounds on their rounding errors, in the units of u."""
-
-    value: float
-    value_error: float
-    slope: Host
-    slope_error: float
 
 
 class Level:
@@ -119,7 +108,7 @@ class Level:
         )
         return max(changes, default=0.0)
 
-    def evaluate(self, x: Host, units: Host) -> Evaluation:
+    def evaluate(self, x: Host, units: Host) -> EvaluationWithErrors:
         """Value and slope at x in the units u = x/units, with bounds on their rounding errors.
 
         Columns of very different sizes are alike there, so that none hides behind another.
@@ -145,7 +134,7 @@ class Level:
             off += 4.0 * unit * weight * part.magnitude(norm(x), 0.0, 0.0)
         terms = norm(units * self.linear) + norm(_in_units(self.constant, units)) * u
         off, turned = off + EPS * abs(value), turned + unit * terms
-        return Evaluation(value, off + TINY, units * slope, turned + TINY)
+        return EvaluationWithErrors(value, units * slope, off + TINY, turned + TINY, 0.0)
 
     def longest_row(self, units: Host) -> float:
         """The length of the longest row of a loss, at most, in these units."""
