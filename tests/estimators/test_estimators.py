@@ -262,7 +262,7 @@ def test_a_category_with_one_label_is_named():
 def test_the_classes_of_a_direction_have_their_names():
     X = np.repeat(np.eye(3), 4, axis=0)
     y = np.repeat(["red", "green", "blue"], 4)
-    with pytest.raises(NoMinimiserError, match="of class (red|green|blue)"):
+    with pytest.raises(NoMinimiserError, match=r"of class (red|green|blue)"):
         TieBreakClassifier().fit(X, y)
 
 
