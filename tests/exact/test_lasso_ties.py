@@ -146,8 +146,8 @@ def test_planted_faces_are_found_whole():
             upper=tb.SquaredNorm(), lower=tb.LeastSquares(A, A @ x + r) + tb.L1(1.0)
         )
         reduced = lasso.reduced_lasso(problem, n)
-        np.testing.assert_array_equal(reduced.kept, np.arange(2 * face))
-        np.testing.assert_array_equal(reduced.signs, signs)
+        found = reduced.variables.point(np.ones(reduced.variables.size))
+        np.testing.assert_array_equal(found, np.append(signs, np.zeros(n - 2 * face)))
         # Of two copies each has half of what both have together.
         result = tb.solve(problem, "exact")
         half = signs[:face] * (np.abs(x[:face]) + np.abs(x[face : 2 * face])) / 2
@@ -227,3 +227,15 @@ def test_groups_that_leave_a_variable_out_do_not_hide_that_there_is_no_minimiser
     for penalty in (tb.GroupL2([-1, 0, 0, 1, 1], 0.1), tb.L1([0.0, 1, 1, 1, 1])):
         lower = tb.Logistic(A, np.ones(30)) + penalty
         assert tb.solve(tb.Problem(upper=tb.SquaredNorm(), lower=lower)).status == "unbounded"
+
+
+def test_a_poisson_loss_above_a_lasso():
+    """It once failed with an assertion: the substitution knew two losses alone."""
+    A, _, loss, most = drawn("squares", seed=2)
+    V = np.abs(A[:10]) / 10.0
+    upper, t = tb.Poisson(V, np.full(10, 2.0)), 0.1 * most
+    result = tb.solve(tb.Problem(upper=upper, lower=loss + tb.L1(t)))
+    even = tb.solve(tb.Problem(upper=tb.SquaredNorm(), lower=loss + tb.L1(t)))
+    assert result.success
+    assert result.lower_value == pytest.approx(even.lower_value, rel=1e-9)
+    assert result.upper_value <= float(upper.value(even.x)) * (1.0 + 1e-9)

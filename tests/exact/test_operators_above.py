@@ -160,3 +160,53 @@ def test_a_problem_file_knows_them(tmp_path):
         (tmp_path / "p.toml").write_text(f"[upper]\n{text}{lower}")
         problem, _, _ = read_problem(tmp_path / "p.toml")
         np.testing.assert_allclose(tb.solve(problem).x, np.ones(3), atol=1e-9)
+
+
+def weighted(kind, A, rng):
+    """A loss with weights, and the same loss with every row as often as its weight says.
+
+    Every row stands there twice, with two targets: no x meets both, so that weights matter.
+    """
+    A, b = np.vstack([A, A]), rng.standard_normal(2 * len(A))
+    w = rng.integers(1, 4, len(b))
+    rows = np.repeat(np.arange(len(A)), w)
+    if kind == "logistic":
+        y = np.repeat([1.0, -1.0], len(A) // 2)
+        return tb.Logistic(A, y, weights=w), tb.Logistic(A[rows], y[rows])
+    is_mean = kind == "mean"
+    loss = tb.LeastSquares(A, b, mean=is_mean, weights=w)
+    return loss, tb.LeastSquares(A[rows], b[rows], mean=is_mean)
+
+
+@pytest.mark.parametrize("kind", ["squares", "mean", "logistic"])
+def test_weights_below_are_repeated_rows(kind):
+    """The widened losses once lost their weights."""
+    A, _, rng = drawn(8, seed=3)
+    loss, repeated = weighted(kind, A, rng)
+    first = tb.solve(tb.Problem(upper=tb.TotalVariation(), lower=loss))
+    second = tb.solve(tb.Problem(upper=tb.TotalVariation(), lower=repeated))
+    assert first.success
+    assert second.success
+    assert first.upper_value == pytest.approx(second.upper_value, rel=1e-7)
+
+
+def other_losses(rng):
+    A = rng.standard_normal((8, N))
+    onto = np.repeat(rng.standard_normal((20, 4)), 3, axis=0)
+    return {
+        "poisson": tb.Poisson(A, rng.uniform(0.5, 3.0, 8)),
+        "huber": tb.Huber(A, rng.standard_normal(8)),
+        "multinomial": tb.Multinomial(onto, np.tile(np.arange(3), 20)),
+    }
+
+
+@pytest.mark.parametrize("kind", ["poisson", "huber", "multinomial"])
+def test_every_loss_may_stand_below(kind):
+    """With x among (x, D x) the value of g is what it is without the variation above."""
+    loss = other_losses(np.random.default_rng(4))[kind]
+    result = tb.solve(tb.Problem(upper=tb.TotalVariation(), lower=loss))
+    norm = tb.solve(tb.Problem(upper=tb.SquaredNorm(), lower=loss))
+    assert result.success
+    assert result.lower_value == pytest.approx(norm.lower_value, rel=1e-9, abs=1e-12)
+    variation = float(np.sum(np.abs(np.diff(norm.x))))
+    assert result.upper_value <= variation * (1.0 + 1e-9) + 1e-12

@@ -230,11 +230,12 @@ class Exact(Method):
         if reduced is None:
             end = _without_minorants(_state(problem, 1, x0))
             return end._replace(finished=("undetermined", NOT_SETTLED))
-        inner = self.step(reduced.problem, self.init(reduced.problem, reduced.start))
-        x = arrays.like(reduced.full(host(inner.x)), x0)
+        start = np.zeros(reduced.variables.size)
+        inner = self.step(reduced.problem, self.init(reduced.problem, start))
+        x = arrays.like(reduced.variables.point(host(inner.x)), x0)
         end, intervals = _state(problem, 1, x), inner.evidence.intervals
         if intervals is not None:
-            intervals = intervals.raised(reduced.constant, rounding_unit(EPS, reduced.n))
+            intervals = intervals.raised(reduced.constant, rounding_unit(EPS, int(x0.shape[0])))
             if intervals.is_two_sided:  # then a minorant at x has nothing to add
                 end = _without_minorants(end)
         return end._replace(

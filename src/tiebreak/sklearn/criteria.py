@@ -13,6 +13,7 @@ from tiebreak.functions.elementary import Flat
 from tiebreak.functions.losses.linear_loss import LinearLoss
 from tiebreak.functions.penalties.composite import Composite
 from tiebreak.functions.penalties.penalties import Penalty
+from tiebreak.functions.substitution import Substitution
 from tiebreak.functions.sums import Scaled, Sum
 from tiebreak.linalg.arrays import Host
 from tiebreak.sklearn.design import Layout
@@ -106,28 +107,17 @@ def _extended(owner: str, h: Any, layout: Layout) -> Any:
         return _extended(owner, h.first, layout) + _extended(owner, h.second, layout)
     if isinstance(h, Scaled):
         return h.weight * _extended(owner, h.function, layout)
-    found = _extended_part(h, layout.selection)
-    if found is None:
+    if isinstance(h, tb.Smooth):
+        S = layout.selection
+        return tb.Smooth(lambda x: h.value(S @ x), lambda x: S.T @ h.gradient(S @ x))
+    places = np.flatnonzero(np.broadcast_to(layout.penalised, layout.outputs * layout.width))
+    variables = Substitution(places, layout.outputs * layout.width)
+    if isinstance(h, tb.L1) and h.operator is None:
+        return variables.penalty(h)[0]
+    is_known = isinstance(h, tb.SquaredNorm | tb.Linear | tb.Quadratic | LinearLoss | Flat)
+    if not is_known or (h.matrix is not None and not h.matrix.is_explicit):
         raise ValueError(
             f"{owner}: prefer must be made of SquaredNorm, L1, Linear, Quadratic, losses of a "
             f"matrix or Smooth where there is an intercept, got {type(h).__name__}"
         )
-    return found
-
-
-def _extended_part(h: Any, S: Any) -> Any:
-    """h(S x) as a function of x; None where that is not known."""
-    found: Any = None
-    if isinstance(h, tb.SquaredNorm | tb.L1) and getattr(h, "operator", None) is None:
-        center = None if h.center is None else S.T @ np.asarray(h.center)
-        found = type(h)(S.T @ np.broadcast_to(h.weight, S.shape[0]), center)
-    elif isinstance(h, tb.Linear):
-        found = tb.Linear(S.T @ np.asarray(h.c))
-    elif isinstance(h, tb.Quadratic) and h.matrix.is_explicit:
-        Q = S.T @ (S.T @ h.matrix.dense()).T
-        found = tb.Quadratic(Q, S.T @ np.asarray(h.c), h.constant)
-    elif isinstance(h, LinearLoss) and h.matrix.is_explicit:
-        found = h.of_matrix(np.asarray(h.matrix.dense() @ S))
-    elif isinstance(h, tb.Smooth):
-        found = tb.Smooth(lambda x: h.value(S @ x), lambda x: S.T @ h.gradient(S @ x))
-    return found
+    return variables.function(h)[0]

@@ -30,19 +30,20 @@ from typing import NamedTuple
 import numpy as np
 
 from tiebreak.exact.constants import SAFE
-from tiebreak.functions.base import Function, SmoothFunction
-from tiebreak.functions.elementary import Flat, Linear, Quadratic, SquaredNorm
+from tiebreak.functions.base import SmoothFunction
+from tiebreak.functions.elementary import Linear, SquaredNorm
 from tiebreak.functions.losses.least_squares import LeastSquares
 from tiebreak.functions.losses.logistic import Logistic
 from tiebreak.functions.parts.loss_parts import LogisticPart
 from tiebreak.functions.parts.parts import Parts, decompose
 from tiebreak.functions.parts.quadratic_parts import LeastSquaresPart
-from tiebreak.functions.penalties.penalties import L1, Penalty
+from tiebreak.functions.penalties.penalties import L1
 from tiebreak.functions.penalties.terms import soft
+from tiebreak.functions.substitution import Substitution
 from tiebreak.functions.sums import summands
-from tiebreak.linalg import arrays, deadline
+from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import TINY, Host, rounding_unit
-from tiebreak.linalg.host import host, norm
+from tiebreak.linalg.host import norm
 from tiebreak.linalg.refusals import Refusal
 from tiebreak.linalg.spectra import EPS
 from tiebreak.problem import Problem
@@ -82,21 +83,8 @@ class ReducedLasso(NamedTuple):
     """The problem of u >= 0, x = signs u on the variables that are kept, 0 on all others."""
 
     problem: Problem
-    kept: Host
-    signs: Host
-    n: int
+    variables: Substitution
     constant: float  # what f has more than the upper level of the problem
-
-    @property
-    def start(self) -> Host:
-        """A u to begin with: it does not matter."""
-        return np.zeros(len(self.kept))
-
-    def full(self, u: Host) -> Host:
-        """The x of a u."""
-        x = np.zeros(self.n)
-        x[self.kept] = self.signs * u
-        return x
 
 
 def reduced_lasso(problem: Problem, n: int) -> ReducedLasso | None:
@@ -303,59 +291,15 @@ def _on_orthant(
 ) -> ReducedLasso:
     """Both levels as functions of u."""
     (upper, lower), penalty = problem.smooth_parts, problem.penalties[0]
-    g, _ = _function(lower, kept, signs, n)
-    g = g + Linear(w[kept])
+    places, factors = np.full(n, -1), np.ones(n)
+    places[kept], factors[kept] = np.arange(len(kept)), signs
+    variables = Substitution(places, len(kept), factors)
+    g = variables.function(lower)[0] + Linear(w[kept])
     if square > 0.0:
         g = g + SquaredNorm(square)
-    f: SmoothFunction | Penalty
-    f, constant = _function(upper, kept, signs, n)
-    if penalty.terms.has_weights:
-        f, constant = _penalty(penalty, kept, signs, n)
+    f: SmoothFunction | L1
+    f, constant = variables.function(upper)
+    if isinstance(penalty, L1):
+        f, constant = variables.penalty(penalty)
     domain = Box(np.where(w[kept] > 0.0, 0.0, -np.inf), np.inf)
-    return ReducedLasso(Problem(upper=f, lower=g, domain=domain), kept, signs, n, constant)
-
-
-def _function(h: Function, kept: Host, signs: Host, n: int) -> tuple[SmoothFunction, float]:
-    """h where all other variables are 0, but for a constant; and the constant."""
-    total, constant = None, 0.0
-    for weight, part in summands(h.bare):
-        some, more = _part(part, kept, signs, n)
-        some = some if weight == 1.0 else weight * some
-        total, constant = some if total is None else total + some, constant + weight * more
-    assert total is not None
-    return total, constant
-
-
-def _part(h: Function, kept: Host, signs: Host, n: int) -> tuple[SmoothFunction, float]:
-    if isinstance(h, LeastSquares | Logistic):
-        loss = h.of_matrix(h.matrix.dense()[:, kept] * signs)
-        loss.data_epsilon = max(h.data_epsilon, arrays.epsilon(h.matrix.prototype))
-        return loss, 0.0
-    if isinstance(h, Quadratic):
-        Q = signs[:, None] * h.matrix.dense()[np.ix_(kept, kept)] * signs
-        return Quadratic(Q, host(h.c)[kept] * signs, h.constant), 0.0
-    if isinstance(h, Linear):
-        return Linear(host(h.c)[kept] * signs), 0.0
-    if isinstance(h, SquaredNorm):
-        out = np.ones(n, dtype=bool)
-        out[kept] = False
-        center = np.zeros(n) if h.center is None else host(h.center)
-        weights = np.broadcast_to(host(h.weight), n)
-        constant = 0.5 * float(np.sum(weights[out] * center[out] ** 2))
-        if not weights[kept].any():
-            return Flat(), constant
-        weight = h.weight if h.is_scalar else weights[kept]
-        return SquaredNorm(weight, center[kept] * signs), constant
-    assert isinstance(h, Flat)
-    return h, 0.0
-
-
-def _penalty(penalty: Penalty, kept: Host, signs: Host, n: int) -> tuple[Penalty, float]:
-    """The same of an L1 penalty of the upper level."""
-    terms = penalty.terms
-    weights = np.broadcast_to(np.asarray(terms.l1, dtype=np.float64), n)
-    center = np.zeros(n) if terms.center is None else terms.center
-    out = np.ones(n, dtype=bool)
-    out[kept] = False
-    constant = float(np.sum(weights[out] * np.abs(center[out])))
-    return L1(weights[kept], center[kept] * signs), constant
+    return ReducedLasso(Problem(upper=f, lower=g, domain=domain), variables, constant)

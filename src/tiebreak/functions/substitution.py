@@ -1,0 +1,100 @@
+"""The same function of other variables: x_j = factor_j u_k for some k, or 0.
+
+For a part of the variables, with signs, or among more variables than before.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tiebreak.functions.base import Function, SmoothFunction
+from tiebreak.functions.elementary import Flat, Linear, Quadratic, SquaredNorm
+from tiebreak.functions.losses.linear_loss import LinearLoss
+from tiebreak.functions.penalties.penalties import L1
+from tiebreak.functions.sums import summands
+from tiebreak.linalg import arrays
+from tiebreak.linalg.arrays import Host
+from tiebreak.linalg.host import host
+
+
+class Substitution:
+    """x as a function of u; no two x_j have the same u_k.
+
+    Args:
+        places: the k of each x_j, or -1 where x_j = 0.
+        size: the length of u.
+        factors: one for each x_j; all 1 if None.
+    """
+
+    def __init__(self, places: Host, size: int, factors: Host | None = None) -> None:
+        self.size, self._used = size, places >= 0
+        self._places = places[self._used]
+        ones = np.ones(len(places))
+        self._factors = (ones if factors is None else factors)[self._used]
+
+    def point(self, u: Host) -> Host:
+        """The x of a u."""
+        x = np.zeros(len(self._used))
+        x[self._used] = self._factors * u[self._places]
+        return x
+
+    def rows(self, A: Host) -> Host:
+        """The rows of A, which are multiplied with x, as rows that are multiplied with u."""
+        found = np.zeros((len(A), self.size))
+        found[:, self._places] = A[:, self._used] * self._factors
+        return found
+
+    def slope(self, c: Host) -> Host:
+        """The same of one row."""
+        return np.asarray(self.rows(c[None])[0])
+
+    def function(self, h: Function) -> tuple[SmoothFunction, float]:
+        """h as a function of u, up to a constant; and the constant.
+
+        h is a sum of losses, squares, forms and linear functions whose entries are known.
+        """
+        total: SmoothFunction | None = None
+        constant = 0.0
+        for weight, part in summands(h.bare):
+            some, more = self._part(part)
+            some = some if weight == 1.0 else weight * some
+            total, constant = some if total is None else total + some, constant + weight * more
+        assert total is not None
+        return total, constant
+
+    def _part(self, h: Function) -> tuple[SmoothFunction, float]:
+        if isinstance(h, LinearLoss):
+            loss = h.of_matrix(self.rows(h.matrix.dense()))
+            loss.data_epsilon = max(h.data_epsilon, arrays.epsilon(h.matrix.prototype))
+            return loss, 0.0
+        if isinstance(h, SquaredNorm):
+            return self._squares(h)
+        if isinstance(h, Quadratic):
+            Q = self.rows(self.rows(h.matrix.dense()).T)
+            return Quadratic(Q, self.slope(host(h.c)), h.constant), 0.0
+        if isinstance(h, Linear):
+            return Linear(self.slope(host(h.c))), 0.0
+        assert isinstance(h, Flat)
+        return h, 0.0
+
+    def _squares(self, h: SquaredNorm) -> tuple[SmoothFunction, float]:
+        n = len(self._used)
+        center = np.zeros(n) if h.center is None else host(h.center)
+        weights = np.broadcast_to(host(h.weight), n)
+        constant = 0.5 * float(np.sum((weights * center**2)[~self._used]))
+        if h.is_scalar and len(self._places) == self.size and np.all(np.abs(self._factors) == 1.0):
+            return SquaredNorm(h.weight, self.slope(center)), constant
+        each, middle = np.zeros(self.size), np.zeros(self.size)
+        each[self._places] = weights[self._used] * self._factors**2
+        middle[self._places] = center[self._used] / self._factors
+        return SquaredNorm(each, middle) if each.any() else Flat(), constant
+
+    def penalty(self, h: L1) -> tuple[L1, float]:
+        """The same of an l1 norm without an operator, where all factors are 1 or -1."""
+        n = len(self._used)
+        center = np.zeros(n) if h.center is None else host(h.center)
+        weights = np.broadcast_to(host(h.weight), n)
+        constant = float(np.sum((weights * np.abs(center))[~self._used]))
+        each = np.zeros(self.size)
+        each[self._places] = weights[self._used]
+        return L1(each, self.slope(center)), constant
