@@ -66,7 +66,7 @@ def residual(stage: Stage, at: Multipliers) -> float:
     scale = float(np.max(reach, initial=0.0)) or 1.0
     zero = stage.blocks.zero
     off = max(norm(s[zero]), float(np.max(outside(stage.blocks, s), initial=0.0))) / scale
-    pull = float(np.abs(y) @ reach) + float(stage.slope_terms(w) @ np.abs(w)) or 1.0
+    pull = float(np.sum(np.abs(y))) * scale + float(stage.slope_terms(w) @ np.abs(w)) or 1.0
     complementarity = abs(float(np.delete(y, zero) @ np.delete(s, zero))) / pull
     duals = norm((y - dual_point(stage.blocks, y)) * stage.lengths) / (size or 1.0)
     return max(stationarity, off, complementarity, duals)
