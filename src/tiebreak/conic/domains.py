@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tiebreak.conic.builder import ROUND_UP, Builder, constants
+from tiebreak.conic.builder import ROUND_UP, Builder, constants, entries
 from tiebreak.functions.penalties.operator_terms import differences
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Host
@@ -25,6 +25,8 @@ from tiebreak.sets.domains import (
     Space,
 )
 
+SWEEPS = 10  # over all rows, for bounds that follow from others
+
 
 class Bounds(NamedTuple):
     """lower <= x <= upper and |x| <= radius."""
@@ -38,17 +40,69 @@ class Bounds(NamedTuple):
         lower = np.maximum(self.lower, other.lower)
         return Bounds(lower, np.minimum(self.upper, other.upper), min(self.radius, other.radius))
 
+    def tightened(self, rows: Any, offset: Host) -> Bounds:
+        """Those that follow from rows x <= offset as well, row by row, a few times over.
+
+        A row bounds one variable where all others in it are bounded: x >= 0 and sum x <= 1 are
+        0 <= x <= 1. All are rounded outwards.
+        """
+        found = self
+        for _ in range(SWEEPS):
+            before, found = found, found._swept(rows, offset)
+            if not any(np.any(was != now) for was, now in zip(before[:2], found[:2], strict=True)):
+                break
+        return found
+
+    def _swept(self, rows: Any, offset: Host) -> Bounds:
+        i, j, a = entries(rows)
+        least = a * np.where(a > 0.0, self.lower[j], self.upper[j])  # of each term of a row
+        is_known, count = np.isfinite(least), np.bincount(i, minlength=len(offset))
+        known = np.where(is_known, least, 0.0)
+        total, size = (np.bincount(i, terms, len(offset)) for terms in (known, np.abs(known)))
+        unknown = np.bincount(i, ~is_known, len(offset))[i] - ~is_known  # among the others
+        alone = count[i] == 1
+        rest, size = (np.where(alone, 0.0, sums) for sums in (total[i] - known, size[i]))
+        slack = (ROUND_UP - 1.0) * (size + np.abs(offset[i]))
+        bound = (offset[i] - rest + np.where(alone, 0.0, slack)) / a
+        lower, upper = self.lower.copy(), self.upper.copy()
+        for end, better, some in ((upper, np.minimum, a > 0.0), (lower, np.maximum, a < 0.0)):
+            some = some & (unknown == 0)
+            better.at(end, j[some], _outwards(bound[some], 1.0 if end is upper else -1.0))
+        return Bounds(lower, upper, self.radius)
+
+
+def _outwards(bound: Host, sign: float) -> Host:
+    """Bounds with the rounding error of their quotients; 0 has none."""
+    return np.where(bound == 0.0, 0.0, bound + sign * (ROUND_UP - 1.0) * np.abs(bound))
+
 
 def parts_of(domain: Domain) -> list[Domain]:
     """The sets that it is the intersection of."""
     return [domain]
 
 
-def bounds_on(domain: Domain, n: int) -> Bounds:
-    """What a set says about the sizes of x in R^n; nothing where it is not bounded."""
-    known = _BOUNDS.get(type(domain))
-    nothing = Bounds(np.full(n, -math.inf), np.full(n, math.inf))
-    return nothing if known is None else nothing.within(known(domain, n))
+def bounds_on(sets: Sequence[Domain], n: int) -> Bounds:
+    """What sets together say about the sizes of x in R^n; inf where they do not."""
+    from scipy.sparse import csr_array, vstack
+
+    found = Bounds(np.full(n, -math.inf), np.full(n, math.inf))
+    for part in sets:
+        if type(part) in _BOUNDS:
+            found = found.within(_BOUNDS[type(part)](part, n))
+    linear = [pair for part in sets for pair in _linear_rows(part, n)]
+    if not linear:
+        return found
+    rows = vstack([csr_array(some) for some, _ in linear], format="csr")
+    return found.tightened(rows, np.concatenate([offset for _, offset in linear]))
+
+
+def _linear_rows(domain: Domain, n: int) -> list[tuple[Any, Host]]:
+    """Its linear inequalities rows x <= offset, of a set that has no other bounds here."""
+    if isinstance(domain, Halfspace):
+        return [(host(domain.normal)[None], np.array([domain.offset]))]
+    if isinstance(domain, Monotone) and n > 1:
+        return [(-differences(n), np.zeros(n - 1))]
+    return []
 
 
 def can_represent(domain: Domain) -> bool:
