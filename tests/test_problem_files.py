@@ -15,7 +15,8 @@ import scipy.sparse
 
 import tiebreak as tb
 from tiebreak import problem_files
-from tiebreak.problem_files import read_array, read_problem
+from tiebreak.array_files import read_array
+from tiebreak.problem_files import read_problem
 
 MATRIX = np.array([[1.0, 2.0, 0.0], [0.0, -3.5, 1e-300]])
 VECTOR = np.array([1.0, -2.0])
