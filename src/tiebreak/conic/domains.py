@@ -13,6 +13,7 @@ from tiebreak.functions.penalties.operator_terms import differences
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import host
+from tiebreak.sets.constraints import Intersection, Polyhedron, SecondOrderCone
 from tiebreak.sets.domains import (
     Ball,
     Box,
@@ -25,6 +26,7 @@ from tiebreak.sets.domains import (
     Space,
 )
 
+SMALL = 2**18  # entries of a matrix whose singular values are computed for a bound
 SWEEPS = 10  # over all rows, for bounds that follow from others
 
 
@@ -56,11 +58,11 @@ class Bounds(NamedTuple):
     def _swept(self, rows: Any, offset: Host) -> Bounds:
         i, j, a = entries(rows)
         least = a * np.where(a > 0.0, self.lower[j], self.upper[j])  # of each term of a row
-        is_known, count = np.isfinite(least), np.bincount(i, minlength=len(offset))
+        is_known = np.isfinite(least)
         known = np.where(is_known, least, 0.0)
         total, size = (np.bincount(i, terms, len(offset)) for terms in (known, np.abs(known)))
         unknown = np.bincount(i, ~is_known, len(offset))[i] - ~is_known  # among the others
-        alone = count[i] == 1
+        alone = np.bincount(i, known != 0.0, len(offset))[i] - (known != 0.0) == 0  # exactly
         rest, size = (np.where(alone, 0.0, sums) for sums in (total[i] - known, size[i]))
         slack = (ROUND_UP - 1.0) * (size + np.abs(offset[i]))
         bound = (offset[i] - rest + np.where(alone, 0.0, slack)) / a
@@ -78,7 +80,7 @@ def _outwards(bound: Host, sign: float) -> Host:
 
 def parts_of(domain: Domain) -> list[Domain]:
     """The sets that it is the intersection of."""
-    return [domain]
+    return list(domain.sets) if isinstance(domain, Intersection) else [domain]
 
 
 def bounds_on(sets: Sequence[Domain], n: int) -> Bounds:
@@ -102,6 +104,11 @@ def _linear_rows(domain: Domain, n: int) -> list[tuple[Any, Host]]:
         return [(host(domain.normal)[None], np.array([domain.offset]))]
     if isinstance(domain, Monotone) and n > 1:
         return [(-differences(n), np.zeros(n - 1))]
+    if isinstance(domain, Polyhedron):
+        equal = domain.A_eq, domain.b_eq
+        return [(domain.A, domain.b), equal, (-equal[0], -equal[1])]
+    if isinstance(domain, SecondOrderCone):
+        return [(-domain.c[None], np.array([domain.d]))]
     return []
 
 
@@ -172,6 +179,30 @@ def _halfspace(builder: Builder, domain: Halfspace) -> None:
     builder.nonnegative(builder.of_x(-host(domain.normal)[None], domain.offset))
 
 
+def _polyhedron(builder: Builder, domain: Polyhedron) -> None:
+    if len(domain.b_eq):
+        builder.zero(builder.of_x(domain.A_eq, -domain.b_eq))
+    if len(domain.b):
+        builder.nonnegative(-1.0 * builder.of_x(domain.A, -domain.b))
+
+
+def _second_order_cone(builder: Builder, domain: SecondOrderCone) -> None:
+    top = builder.of_x(domain.c[None], domain.d)
+    builder.second_order(top, builder.of_x(domain.A, domain.b))
+
+
+def _second_order_bounds(domain: SecondOrderCone, n: int) -> Bounds:
+    """s |x| - |b| <= |A x + b| <= |c| |x| + d, where s, the least singular value, is above |c|."""
+    A = domain.A.toarray() if arrays.is_sparse(domain.A) else domain.A
+    radius = math.inf
+    if A.shape[0] >= n and A.size <= SMALL:
+        sizes = np.linalg.svd(A, compute_uv=False)
+        spare = sizes[-1] - (ROUND_UP - 1.0) * sizes[0] - arrays.norm(domain.c) * ROUND_UP
+        if spare > 0.0:
+            radius = max(domain.d + arrays.norm(domain.b), 0.0) / float(spare) * ROUND_UP
+    return Bounds(np.full(n, -radius), np.full(n, radius), radius)
+
+
 def _space(builder: Builder, domain: Space) -> None:
     pass
 
@@ -185,6 +216,8 @@ _CONSTRAINTS: dict[type, Callable[[Builder, Any], None]] = {
     L1Ball: _l1_ball,
     Monotone: _monotone,
     Halfspace: _halfspace,
+    Polyhedron: _polyhedron,
+    SecondOrderCone: _second_order_cone,
 }
 
 _BOUNDS: dict[type, Callable[[Any, int], Bounds]] = {
@@ -193,4 +226,5 @@ _BOUNDS: dict[type, Callable[[Any, int], Bounds]] = {
     Orthant: lambda domain, n: Bounds(*_ends(domain, n)),
     Simplex: _simplex_bounds,
     L1Ball: _l1_ball_bounds,
+    SecondOrderCone: _second_order_bounds,
 }
