@@ -11,6 +11,7 @@ import math
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from scipy.optimize import linprog
 from scipy.special import logsumexp
 
 import tiebreak as tb
@@ -18,7 +19,7 @@ from tiebreak.conic.representation import compile_levels, square_root
 from tiebreak.functions.sums import Scaled
 from tiebreak.linalg.refusals import Refusal
 
-clarabel = pytest.importorskip("clarabel")
+clarabel, cp = pytest.importorskip("clarabel"), pytest.importorskip("cvxpy")
 
 N = 5
 CONES = {
@@ -284,6 +285,7 @@ def test_reach_follows_a_radius_and_is_infinite_without(make):
 
 
 CENTER = np.array([0.5, -1.0, 0.0, 2.0, 0.25])
+ROWS = np.array([[1.0, -1, 0.5, 0, 0], [0, 0, 0, 1, 1], [-1, 0, 2, 0, -0.5]])
 SETS = {
     "space": (tb.Space(), lambda x: True),
     "ball": (tb.Ball(2.0, CENTER), lambda x: np.linalg.norm(x - CENTER) <= 2.0),
@@ -299,6 +301,24 @@ SETS = {
     "l1 ball": (tb.L1Ball(3.0), lambda x: np.sum(np.abs(x)) <= 3.0),
     "monotone": (tb.Monotone(), lambda x: np.all(np.diff(x) >= 0)),
     "halfspace": (tb.Halfspace(CENTER, 0.3), lambda x: CENTER @ x <= 0.3),
+    "polyhedron": (
+        tb.Polyhedron(ROWS, [1.0, 2.0, np.inf], np.eye(N)[2:3], [0.5]),
+        lambda x: np.all(ROWS[:2] @ x <= [1.0, 2.0]) and x[2] == 0.5,
+    ),
+    "sparse polyhedron": (
+        tb.Polyhedron(sp.csr_array(ROWS), [1.0, 2.0, 1.0]),
+        lambda x: np.all(ROWS @ x <= [1.0, 2.0, 1.0]),
+    ),
+    "second-order cone": (
+        tb.SecondOrderCone(ROWS, [0.1, 0, 0], CENTER, 1.5),
+        lambda x: np.linalg.norm(ROWS @ x + [0.1, 0, 0]) <= CENTER @ x + 1.5,
+    ),
+    "intersection": (
+        tb.Ball(4.0) & tb.Orthant() & tb.Polyhedron(ROWS, [1.0, 2.0, 1.0]),
+        lambda x: (
+            np.linalg.norm(x) <= 4.0 and np.all(x >= 0) and np.all(ROWS @ x <= [1.0, 2.0, 1.0])
+        ),
+    ),
 }
 
 
@@ -351,6 +371,55 @@ def test_reach_of_x_is_the_largest_that_is_possible(name):
         "l1 ball": np.full(N, 3.0),
     }[name]
     assert np.allclose(reach, expected, rtol=1e-9)
+
+
+def linear_programs(domain_rows, offset):
+    """The least box around { rows x <= offset }, by linear programs."""
+    ends = []
+    for sign in (1.0, -1.0):
+        found = [linprog(sign * e, domain_rows, offset, bounds=(None, None)) for e in np.eye(N)]
+        ends.append([sign * f.fun if f.status == 0 else -sign * np.inf for f in found])
+    return np.array(ends[0]), np.array(ends[1])
+
+
+def test_bounds_from_rows_hold_and_are_found_row_by_row(count):
+    finite = 0
+    for seed in range(count(10, 200)):
+        rng = np.random.default_rng(seed)
+        A = rng.integers(-1, 3, (6, N)) * (rng.random((6, N)) < 0.6)
+        A = np.vstack([A, -np.eye(N)]).astype(float)
+        b = A @ rng.random(N) + rng.random(len(A)) * (rng.random(len(A)) < 0.5)
+        reach = compile_levels([tb.Zero()], tb.Polyhedron(A, b), N).reach
+        low, high = linear_programs(A, b)
+        most = np.maximum(np.abs(low), np.abs(high))
+        assert np.all(reach >= most * (1 - 1e-9))
+        finite += int(np.sum(np.isfinite(reach)))
+        assert np.all(np.isfinite(most) | np.isinf(reach))
+    assert finite > count(10, 200)
+
+
+def test_bounds_of_a_budget():
+    shares = tb.Polyhedron(-np.eye(N), np.zeros(N), np.ones((1, N)), [3.0])
+    program = compile_levels([tb.L1()], shares, N)
+    assert program.reach == pytest.approx(np.full(N, 3.0), rel=1e-9)
+    assert program.size == N  # |x| = x
+    above = tb.Monotone() & tb.Polyhedron(np.eye(N)[[0, N - 1]] * [[-1], [1]], [0.0, 2.0])
+    assert compile_levels([tb.L1()], above, N).reach == pytest.approx(np.full(N, 2.0))
+
+
+def test_bounds_of_an_ellipsoid(count):
+    for seed in range(count(5, 100)):
+        rng = np.random.default_rng(seed)
+        A, b, c = rng.standard_normal((8, N)), rng.standard_normal(8), 0.2 * rng.standard_normal(N)
+        cone = tb.SecondOrderCone(A, b, c, 4.0)
+        radius = np.max(compile_levels([tb.Zero()], cone, N).reach)
+        if np.linalg.svd(A)[1][-1] > 1.01 * np.linalg.norm(c):
+            assert radius < np.inf
+        e = cp.Variable(N)
+        for sign in (1.0, -1.0):
+            inside = [cp.norm(A @ e + b) <= c @ e + 4.0]
+            found = cp.Problem(cp.Maximize(sign * e[0]), inside).solve(solver="CLARABEL")
+            assert found <= radius * (1 + 1e-6)
 
 
 def test_equal_ends_of_a_box_are_equations():

@@ -227,7 +227,7 @@ def stacked_terms(parts: Sequence[Affine], order: Host | None = None) -> Affine:
     start = 0
     for terms in parts:
         for first, block in terms.blocks:
-            rows, columns, values = _entries(block)
+            rows, columns, values = entries(block)
             shape = (len(offset), block.shape[1])
             blocks.append((first, csr_array((values, (rows + start, columns)), shape=shape)))
         start += len(terms)
@@ -264,7 +264,7 @@ def _order(is_first: Host) -> Host:
     return order
 
 
-def _entries(block: Any) -> tuple[Host, Host, Host]:
+def entries(block: Any) -> tuple[Host, Host, Host]:
     """Rows, columns and values of what is not 0."""
     if arrays.is_sparse(block):
         found = block.tocoo()
@@ -281,7 +281,7 @@ def _sparse(parts: Sequence[Affine], size: int) -> Any:
     start = 0
     for terms in parts:
         for first, block in terms.blocks:
-            i, j, some = _entries(block)
+            i, j, some = entries(block)
             rows.append(i + start)
             columns.append(j + first)
             values.append(some)
@@ -328,6 +328,6 @@ def _row_norms(block: Any) -> Host:
 
 def _frobenius_bound(block: Any) -> float:
     """A bound on the spectral norm: 1 for some of the rows of the identity, else Frobenius'."""
-    rows, columns, values = _entries(block)
+    rows, columns, values = entries(block)
     is_choice = len(set(rows)) == len(rows) and len(set(columns)) == len(columns)
     return float(np.max(np.abs(values), initial=0.0)) if is_choice else arrays.norm(values)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from functools import reduce
 from typing import Any, ClassVar
 
 import numpy as np
@@ -78,7 +77,7 @@ def compile_levels(
             needed = "must be a set that cones can represent, such as Ball, Box or Polyhedron"
             raise Refusal(owner, "domain", needed, f"{type(part).__name__}")
         part.check(n)
-    known = reduce(domains.Bounds.within, (domains.bounds_on(part, n) for part in sets))
+    known = domains.bounds_on(sets, n)
     within = min(known.radius, math.inf if radius is None else float(radius))
     builder = Builder(known.lower, known.upper, within)
     for part in sets:
