@@ -380,10 +380,7 @@ class Problem(FromData):
         return arrays.own(x, arrays.double(prototypes[0]))
 
     def start(self, x0: Any = None) -> Array:
-        """x0 (the origin if None) as a vector of this problem, projected onto the domain.
-
-        As it is where the domain has no cheap projection: the methods for such sets need no start.
-        """
+        """x0 (the origin if None) as a vector of this problem, `projected` onto the domain."""
         if x0 is None:
             if self.dimension is None:
                 raise ValueError(
