@@ -1,24 +1,17 @@
-"""Objectives of CVXPY in the order of their priority, compiled to one conic program.
-
-Level i is compiled as the sum of all levels with weight 1 for itself and 0 for the others: CVXPY
-then writes the same constraints and the same auxiliary variables for every level, and only the
-objective differs. (Weights as cp.Parameters would compile once, but a level that holds a parameter
-itself is no longer DPP under them, and every new value would compile anew.)
-"""
+"""Objectives of CVXPY in the order of their priority, as one conic program."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from tiebreak.conic.chain import Slack
-from tiebreak.conic.program import Cone, ConicProgram, Objective
+from tiebreak.conic.program import Cone, ConicProgram
 from tiebreak.linalg.arrays import Host
-from tiebreak.modelling.square_roots import square_root
+from tiebreak.modelling.cvxpy_compile import Compiler, Part
 
 # Attributes of a variable that are constraints in disguise, and not ones that we take.
 REFUSED = {
@@ -109,55 +102,39 @@ class CvxpyLevels:
         plain = cp.Problem(cp.Minimize(sum(terms)), constraints)
         self.variables, self.parameters = tuple(plain.variables()), tuple(plain.parameters())
         _check_problem(self)
-        self._probe = cp.Parameter(value=0.0)
-        probed = self._probe * sum(variable.sum() for variable in self.variables)
-        self._problems = [
-            cp.Problem(
-                cp.Minimize(sum(float(i == j) * term for j, term in enumerate(terms)) + probed),
-                constraints,
-            )
-            for i in range(len(levels))
-        ]
-        self._squares = True  # quadratic terms stay in the objectives
-        self._compiled: ConicProgram | None = None
-        self._first: Any = None
-        self._columns = np.zeros(0, dtype=int)
-        self._roots: dict[int, tuple[Any, Any]] = {}  # of each level: P and its square root
+        self._compiler = Compiler(terms, constraints, self.variables)
+        self._program: ConicProgram | None = None
+        self._first: Part | None = None
 
     def program(self) -> ConicProgram:
         """The conic program at the present values of the parameters."""
-        if self._compiled is not None and not self.parameters:
-            return self._compiled
+        if self._program is not None and not self.parameters:
+            return self._program
         for parameter in self.parameters:
             if parameter.value is None:
                 raise ValueError(f"from_cvxpy: parameter {parameter.name()} must have a value")
-        compiled = self._compile_all()
-        self._first = first = compiled[0]
-        cones = _cones(first.data["dims"], self)
-        if any(not _same_set(first.data, other.data) for other in compiled[1:]):
-            raise ValueError(
-                "from_cvxpy: CVXPY must compile all levels to the same constraints, got different "
-                "ones; write the levels with fewer constants that are zero"
-            )
-        if self._compiled is None or self._compiled.size != first.size:
-            self._columns = self._user_columns(first)
-        reach = np.full(first.size, math.inf)
+        self._first, objectives = self._compiler.apply()
+        data = self._first.data
+        cones = _cones(data["dims"], self)
+        columns = self._compiler.columns
+        reach = np.full(self._first.size, math.inf)
         if self.radius is not None:
-            reach[self._columns] = self.radius
-        self._compiled = ConicProgram(
-            rows=first.data["A"].tocsc(),
-            offset=np.asarray(first.data["b"], dtype=float),
+            reach[columns] = self.radius
+        self._program = ConicProgram(
+            rows=data["A"].tocsc(),
+            offset=np.asarray(data["b"], dtype=float),
             cones=cones,
-            objectives=tuple(self._objective(i, part) for i, part in enumerate(compiled)),
-            variables=self._columns,
+            objectives=objectives,
+            variables=columns,
             reach=reach,
         )
-        return self._compiled
+        return self._program
 
     def solution(self, z: Host) -> Any:
         """CVXPY's own Solution at ``z``: ``primal_vars`` has the variables' values by their ids."""
         if self._first is None:
             self.program()
+        assert self._first is not None
         return self._first.inverted(z)
 
     def assign(self, z: Host) -> None:
@@ -166,68 +143,6 @@ class CvxpyLevels:
         new = [values[variable.id] for variable in self.variables]
         for variable, value in zip(self.variables, new, strict=True):
             variable.save_value(value)
-
-    def _objective(self, i: int, part: _Compiled) -> Objective:
-        P = part.data.get("P")
-        if P is None:  # no level has squares
-            import scipy.sparse as sp
-
-            P = sp.csc_array((part.size, part.size))
-        known = self._roots.get(i)
-        if known is None or not _same_matrix(known[0], P):
-            self._roots[i] = known = (P.copy(), square_root(P))
-        F = known[1]
-        linear = np.asarray(part.data["c"], dtype=float)
-        return Objective(F, np.zeros(F.shape[0]), linear, part.constant)
-
-    def _compile_all(self) -> list[_Compiled]:
-        try:
-            return [_compile(problem, self._squares) for problem in self._problems]
-        except TypeError:  # CVXPY 1.5 on quad_over_lin(x, y) beside another square
-            if not self._squares:
-                raise
-            self._squares = False
-            return self._compile_all()
-
-    def _user_columns(self, first: _Compiled) -> Host:
-        """Which entries of z are the user's variables: those that a sum of them moves."""
-        self._probe.value = 1.0
-        moved = _compile(self._problems[0], self._squares).data["c"]
-        self._probe.value = 0.0
-        return np.flatnonzero(moved != first.data["c"])
-
-
-class _Compiled:
-    """One level as CVXPY compiled it, with the way back into the user's variables."""
-
-    def __init__(self, data: dict[str, Any], chain: Any, inverse: Any) -> None:
-        self.data, self._chain, self._inverse = data, chain, inverse
-        self.size = int(data["A"].shape[1])
-        self.constant = float(self.inverted(np.zeros(self.size)).opt_val)
-
-    def inverted(self, z: Host) -> Any:
-        """CVXPY's solution at z, as if Clarabel had returned it with multipliers 0."""
-        returned = SimpleNamespace(
-            status="Solved",
-            x=z,
-            z=np.zeros(self.data["A"].shape[0]),
-            obj_val=0.0,
-            solve_time=0.0,
-            iterations=0,
-        )
-        return self._chain.invert(returned, self._inverse)
-
-
-def _compile(problem: Any, squares: bool) -> _Compiled:
-    import cvxpy as cp
-
-    options = {} if squares else {"use_quad_obj": False}
-    try:
-        return _Compiled(*problem.get_problem_data(cp.CLARABEL, solver_opts=options))
-    except cp.SolverError as error:
-        raise ValueError(
-            f"from_cvxpy: the levels must compile for Clarabel, got: {_short(error).rstrip('.')}"
-        ) from error
 
 
 def _cones(dims: Any, levels: CvxpyLevels) -> tuple[Cone, ...]:
@@ -312,19 +227,6 @@ def _check_problem(levels: CvxpyLevels) -> None:
                 f"from_cvxpy: constraints must be convex by CVXPY's rules (DCP), "
                 f"got {_short(constraint)}"
             )
-
-
-def _same_set(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    same = str(one["dims"]) == str(other["dims"]) and np.array_equal(one["b"], other["b"])
-    return bool(same and _same_matrix(one["A"], other["A"]))
-
-
-def _same_matrix(one: Any, other: Any) -> bool:
-    if one.shape != other.shape:
-        return False
-    if np.array_equal(one.indptr, other.indptr) and np.array_equal(one.indices, other.indices):
-        return np.array_equal(one.data, other.data)
-    return bool((one != other).nnz == 0)
 
 
 def _short(value: Any) -> str:
