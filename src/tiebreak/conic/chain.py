@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ from tiebreak.conic.bounds import (
     value_inside,
 )
 from tiebreak.conic.cones import Active, exposed, outside
-from tiebreak.conic.direct import least_squares, on_equations
+from tiebreak.conic.direct import Fall, least_squares, on_equations
 from tiebreak.conic.faces import Constraints, held_rows, remaining, varying
 from tiebreak.conic.polish import Multipliers, polished, residual
 from tiebreak.conic.program import Cone, ConicProgram, Objective
@@ -25,7 +26,6 @@ from tiebreak.conic.stage import Affine, Stage, dense, stage_of
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
-from tiebreak.linalg.rank import as_it_is, decide_rank
 
 Slack = Callable[[float, float], float]  # of the best value and of the value before this level
 
@@ -130,15 +130,26 @@ class _Chain:
         """Solve one level and hold it; an end where there is none."""
         stage = stage_of(objective, *self.constraints, self.where)
         is_fixed = self.where.dimension == 0
-        found = _unchanged(stage) if is_fixed or (number and stage.is_flat) else _solved(stage)
+        is_done = is_fixed or (number > 0 and stage.is_flat)
+        found = _unchanged(stage) if is_done else self._solved(objective, stage)
         if isinstance(found, str):
             return self._end("failed", f"level {number + 1}: {found}")
-        if isinstance(found, np.ndarray):
-            direction = self.where.point(found) - self.where.base
+        if isinstance(found, Fall):
+            direction = self.where.point(found.direction) - self.where.base
             text = f"level {number + 1} falls without end on the minimisers of those before it"
             return self._end("unbounded", text, direction)
         self._hold(number, objective, found)
         return None
+
+    def _solved(self, objective: Objective, stage: Stage) -> _Level | Fall | str:
+        """The level solved; a direction without end, or a sentence why there is no answer."""
+        if stage.cones:
+            return _by_solver(stage)
+        w = least_squares(objective, self.where)
+        if isinstance(w, Fall):
+            return w
+        at = Multipliers(w, np.zeros(0))
+        return _Level(stage, at, NONE, residual(stage, at), "")
 
     def _hold(self, number: int, objective: Objective, found: _Level) -> None:
         """Take the solution of a level, and keep all that shares its image and its faces."""
@@ -188,8 +199,6 @@ class _Chain:
         self, number: int, objective: Objective, found: _Level, gap: float, most: float | None
     ) -> str:
         """Cut at ``most``, or hold image and face; which of them it was."""
-        if number + 1 == len(self.program.objectives):
-            return "last"
         if self.where.dimension == 0:
             return "point"
         if most is None:
@@ -215,7 +224,11 @@ class _Chain:
         held = held_rows(self.constraints, objective.squares, found.active, s, y, reach)
         self.held.append(HeldLevel(held, gap))
         self.constraints = remaining(self.constraints, found.active, s)
-        self.where = _within(self.where, [part.rows for part in held], z)
+        rows = [dense(part.rows) for part in held]
+        if rows:
+            self.where = self.where.within(np.vstack(rows), z)
+        else:
+            self.where = replace(self.where, base=z)
         self.constraints = varying(self.constraints, self.where)
         faces = len(found.active.nonnegative) + len(found.active.vertices) + len(found.active.rays)
         names = ["image"] * bool(objective.squares.shape[0] or len(found.active.curves))
@@ -241,18 +254,13 @@ def _unchanged(stage: Stage) -> _Level:
     return _Level(stage, at, NONE, 0.0, "")
 
 
-def _solved(stage: Stage) -> _Level | Host | str:
-    """The level solved; a direction without end, or a sentence why there is no answer."""
-    if not stage.cones:
-        direct = least_squares(stage)
-        if isinstance(direct, np.ndarray):
-            return direct
-        return _Level(stage, direct, NONE, residual(stage, direct), "")
+def _by_solver(stage: Stage) -> _Level | Fall | str:
+    """The level by Clarabel and Newton's method."""
     answer = clarabel_solve(stage.objective, stage.rows, stage.offset, stage.cones)
     if answer.is_infeasible:
         return f"Clarabel finds no feasible point ({answer.status})"
     if answer.is_unbounded:
-        return answer.z
+        return Fall(answer.z)
     start = Multipliers(answer.z, 0.0 * answer.y if stage.is_flat else answer.y)
     size = norm(stage.slope_terms(answer.z))
     active = exposed(stage.blocks, stage.slack(answer.z), start.y, stage.lengths, size)
@@ -261,17 +269,6 @@ def _solved(stage: Stage) -> _Level | Host | str:
     if not left <= ACCURATE:
         return f"the conditions of optimality hold to {left:.2g} only ({answer.status})"
     return _Level(stage, at, active, left, answer.status, answer.z)
-
-
-def _within(where: Affine, rows: list[Any], base: Host) -> Affine:
-    """The points of an affine set that share the values of these rows with ``base``."""
-    E = np.vstack([dense(part) for part in rows]) if rows else np.zeros((0, len(base)))
-    lengths = np.sqrt(np.sum(E * E, axis=1))
-    E = E[lengths > 0.0] / lengths[lengths > 0.0, None]
-    inner = where.columns(E)
-    rank = decide_rank(np.asarray(inner), units=as_it_is(inner))
-    free = rank.basis[:, rank.low :]
-    return Affine(base, free if where.basis is None else where.basis @ free)
 
 
 class _Cut(NamedTuple):
