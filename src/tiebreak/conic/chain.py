@@ -16,7 +16,7 @@ from tiebreak.conic.bounds import (
     value_error,
     value_inside,
 )
-from tiebreak.conic.cones import Active, exposed, outside
+from tiebreak.conic.cones import NONE, Active, outside
 from tiebreak.conic.direct import Fall, least_squares, on_equations
 from tiebreak.conic.faces import Constraints, held_rows, remaining, varying
 from tiebreak.conic.polish import Multipliers, polished, residual
@@ -25,7 +25,6 @@ from tiebreak.conic.solver import clarabel_solve
 from tiebreak.conic.stage import Affine, Stage, dense, stage_of
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
-from tiebreak.linalg.host import norm
 
 Slack = Callable[[float, float], float]  # of the best value and of the value before this level
 
@@ -133,6 +132,7 @@ class _Chain:
         is_done = is_fixed or (number > 0 and stage.is_flat)
         found = _unchanged(stage) if is_done else self._solved(objective, stage)
         if isinstance(found, str):
+            self._claim(objective, found)
             return self._end("failed", f"level {number + 1}: {found}")
         if isinstance(found, Fall):
             direction = self.where.point(found.direction) - self.where.base
@@ -140,6 +140,16 @@ class _Chain:
             return self._end("unbounded", text, direction)
         self._hold(number, objective, found)
         return None
+
+    def _claim(self, objective: Objective, why: str) -> None:
+        """A level that is not solved: the point of before stays, and nothing is known of it."""
+        value = objective.value(self.previous)
+        dimension = self._dimension()
+        self.found.append(
+            LevelSolution(
+                value, -math.inf, math.inf, value, 0.0, dimension, "nothing", "claimed", None, why
+            )
+        )
 
     def _solved(self, objective: Objective, stage: Stage) -> _Level | Fall | str:
         """The level solved; a direction without end, or a sentence why there is no answer."""
@@ -223,7 +233,7 @@ class _Chain:
         reach = abs(self.constraints.rows) @ most + np.abs(self.constraints.offset)
         held = held_rows(self.constraints, objective.squares, found.active, s, y, reach)
         self.held.append(HeldLevel(held, gap))
-        self.constraints = remaining(self.constraints, found.active, s)
+        self.constraints = remaining(self.constraints, found.active, s, y)
         rows = [dense(part.rows) for part in held]
         if rows:
             self.where = self.where.within(np.vstack(rows), z)
@@ -245,9 +255,6 @@ class _Chain:
         return int(np.count_nonzero(np.linalg.svd(seen, compute_uv=False) > VISIBLE))
 
 
-NONE = Active(*(np.zeros(0, dtype=np.int64), (), (), np.zeros((0, 3), dtype=np.int64), 0))
-
-
 def _unchanged(stage: Stage) -> _Level:
     """A level that is constant on what is left: all of it is optimal, the point of before too."""
     at = Multipliers(np.zeros(stage.rows.shape[1]), np.zeros(len(stage.offset)))
@@ -262,13 +269,10 @@ def _by_solver(stage: Stage) -> _Level | Fall | str:
     if answer.is_unbounded:
         return Fall(answer.z)
     start = Multipliers(answer.z, 0.0 * answer.y if stage.is_flat else answer.y)
-    size = norm(stage.slope_terms(answer.z))
-    active = exposed(stage.blocks, stage.slack(answer.z), start.y, stage.lengths, size)
-    at = polished(stage, active, start)
-    left = residual(stage, at)
-    if not left <= ACCURATE:
-        return f"the conditions of optimality hold to {left:.2g} only ({answer.status})"
-    return _Level(stage, at, active, left, answer.status, answer.z)
+    found = polished(stage, start)
+    if not found.residual <= ACCURATE:
+        return f"the conditions of optimality hold to {found.residual:.2g} only ({answer.status})"
+    return _Level(stage, *found, answer.status, answer.z)
 
 
 class _Cut(NamedTuple):

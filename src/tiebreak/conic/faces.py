@@ -68,7 +68,7 @@ def held_rows(
         found.append(HeldRows(rows[cone], math.sqrt(2.0) / inner, 0.0))
     for cone in active.rays:  # s_0 - a <= gap / y_0, |across|² <= (s_0 - a) (s_0 + a)
         pull, size = max(y[cone[0]], tiny), float(reach[cone[0]])
-        across = _across(s[cone]).T @ rows[cone]
+        across = _across(ray_of(y[cone])).T @ rows[cone]
         found.append(HeldRows(across, 1.0 / pull, math.sqrt(2.0 * size / pull)))
     for cone in active.curves:  # s_1 e^r (e^d - 1 - d) <= gap / y_2, d = s_0 / s_1 - r
         slope, pull = math.exp(s[cone[0]] / s[cone[1]]), max(y[cone[2]], tiny)
@@ -81,7 +81,7 @@ def held_rows(
     return [part for part in found if part.rows.shape[0]]
 
 
-def remaining(constraints: Constraints, active: Active, s: Host) -> Constraints:
+def remaining(constraints: Constraints, active: Active, s: Host, y: Host) -> Constraints:
     """The inequalities that a level's minimisers do not all satisfy with equality."""
     import scipy.sparse as sp
 
@@ -90,9 +90,11 @@ def remaining(constraints: Constraints, active: Active, s: Host) -> Constraints:
     plain = np.setdiff1d(blocks.nonnegative, active.nonnegative)
     kept, offsets = [rows[plain]], [constraints.offset[plain]]
     sizes = len(plain)
-    for cone in (*active.rays, *active.curves):  # along the ray: its length stays positive
-        kept.append(sp.csr_array((s[cone] / norm(s[cone]))[None] @ rows[cone]))
-        offsets.append(np.array([s[cone] @ constraints.offset[cone] / norm(s[cone])]))
+    along = [(cone, ray_of(y[cone])) for cone in active.rays]
+    along += [(cone, s[cone] / norm(s[cone])) for cone in active.curves]
+    for cone, ray in along:  # its length is not negative
+        kept.append(sp.csr_array(ray[None] @ rows[cone]))
+        offsets.append(np.array([ray @ constraints.offset[cone]]))
         sizes += 1
     cones = [Cone("nonnegative", sizes)] if sizes else []
     for cone in blocks.second_order:
@@ -126,6 +128,12 @@ def varying(constraints: Constraints, where: Affine) -> Constraints:
     return Constraints(
         constraints.rows.tocsr()[which].tocsc(), constraints.offset[which], tuple(cones)
     )
+
+
+def ray_of(y: Host) -> Host:
+    """The ray of a second-order cone that is orthogonal to a y on the boundary of its dual."""
+    ray = np.append(norm(y[1:]), -y[1:])
+    return np.asarray(ray / norm(ray))
 
 
 def _across(ray: Host) -> Host:
