@@ -15,7 +15,7 @@ from scipy.optimize import linprog
 from scipy.special import logsumexp
 
 import tiebreak as tb
-from tiebreak.conic.representation import compile_levels, square_root
+from tiebreak.conic.representation import compile_levels, completed_square
 from tiebreak.functions.sums import Scaled
 from tiebreak.linalg.refusals import Refusal
 
@@ -480,10 +480,22 @@ def test_sparse_data_stay_sparse_and_dense_data_dense():
 def test_square_roots_have_the_rank_of_the_matrix_in_whatever_units(seed):
     rng = np.random.default_rng(seed)
     B = rng.standard_normal((3, 8)) * 10.0 ** rng.uniform(-6, 6, 8)
-    F = square_root(B.T @ B, 2.0**-52)
+    F, _ = completed_square(B.T @ B, np.zeros(8), 2.0**-52)
     assert F.shape == (3, 8)
     sizes = np.linalg.norm(B, axis=0)
     assert np.abs(F.T @ F - B.T @ B) / np.outer(sizes, sizes) == pytest.approx(0, abs=1e-13)
+
+
+def test_a_linear_part_within_the_range_of_a_form_is_part_of_its_square(count):
+    for seed in range(count(5, 100)):
+        rng, A, b = drawn(seed, rows=3)
+        form = 2.0 * tb.Quadratic(A.T @ A, -A.T @ b, 0.5 * b @ b)
+        objective = compile_levels([form], tb.Space(), N).objectives[0]
+        assert not objective.linear.any()
+        x = rng.standard_normal(N)
+        assert objective.value(x) == pytest.approx(np.sum((A @ x - b) ** 2), abs=1e-11)
+        outside = tb.Quadratic(A.T @ A, -A.T @ b + np.linalg.svd(A)[2][-1])
+        assert compile_levels([outside], tb.Space(), N).objectives[0].linear.any()
 
 
 # --- refusals -------------------------------------------------------------------------------------
@@ -504,10 +516,27 @@ def refused():
             tb.Space(),
             "LeastSquares of a linear operator",
         ),
+        "dimension": (
+            [tb.Linear(np.ones(3))],
+            tb.Space(),
+            "level 1 must have one variable for each",
+        ),
         "quadratic": ([tb.Quadratic(operator)], tb.Space(), "Quadratic of a linear operator"),
         "set": ([tb.Zero()], MySet(), "domain .* got MySet"),
         "indicator": ([tb.Zero(), tb.Indicator(tb.Orthant())], tb.Space(), "level 2 .* Orthant"),
     }
+
+
+def test_rows_of_a_stream_are_taken_where_they_fit_into_memory(monkeypatch, tmp_path):
+    _, A, b = drawn(0)
+    np.save(tmp_path / "A.npy", A)
+    loss = tb.LeastSquares(tb.Streamed(tmp_path / "A.npy"), b)
+    x = np.ones(N)
+    value = compile_levels([loss], tb.Space(), N).objectives[0].value(x)
+    assert value == pytest.approx(0.5 * np.sum((A @ x - b) ** 2))
+    monkeypatch.setattr("tiebreak.linalg.matrices.streamed.DENSE_LIMIT", 10)
+    with pytest.raises(Refusal, match="LeastSquares of rows not in memory"):
+        compile_levels([loss], tb.Space(), N)
 
 
 @pytest.mark.parametrize("name", refused())
