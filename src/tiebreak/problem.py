@@ -23,9 +23,9 @@ from tiebreak.linalg.fingerprints import FromData, assign, remember
 from tiebreak.linalg.spectra import EPS, GAP, rounding_level
 from tiebreak.sets.balls import Ball
 from tiebreak.sets.boxes import Orthant
-from tiebreak.sets.constraints import arrays_of, has_projection, intersection, projected
+from tiebreak.sets.constraints import arrays_of, intersection
 from tiebreak.sets.cuts import Set
-from tiebreak.sets.domains import Domain, Space
+from tiebreak.sets.domains import Domain, Space, has_projection, projected
 
 DIMENSION_LIMIT = 1024  # largest smaller side of A for which the solution set is measured
 FUNCTION = (
@@ -380,10 +380,7 @@ class Problem(FromData):
         return arrays.own(x, arrays.double(prototypes[0]))
 
     def start(self, x0: Any = None) -> Array:
-        """x0 (the origin if None) as a vector of this problem, projected onto the domain.
-
-        As it is where the domain has no cheap projection: the methods for such sets need no start.
-        """
+        """x0 (the origin if None) as a vector of this problem, `projected` onto the domain."""
         if x0 is None:
             if self.dimension is None:
                 raise ValueError(

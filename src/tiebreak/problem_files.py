@@ -77,12 +77,7 @@ DOMAINS = (
     *(Ball, Box, Halfspace, L1Ball, Monotone, Orthant),
     *(Polyhedron, SecondOrderCone, Simplex, Space),
 )
-MATRICES = (
-    "A",
-    "A_eq",
-    "Q",
-    "operator",
-)  # arguments that are matrices; all other arrays are vectors
+MATRICES = ("A", "A_eq", "Q", "operator")  # arguments; all other arrays are vectors
 LABELS = ("groups",)  # arguments that hold whole numbers
 LEVELS = ("upper", "lower")
 TABLES = (*LEVELS, "domain", "error_bound", "method", "solve", "output")

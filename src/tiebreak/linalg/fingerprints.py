@@ -42,7 +42,7 @@ class Inputs:
         """The arguments that are others now, by name: arrays themselves, parts made anew."""
         found = {}
         for name, value in self.arguments.items():
-            now = _now(value)
+            now = value.current() if isinstance(value, FromData) else _now(value)
             if now is not value or fingerprint(value) != self._before[name]:
                 found[name] = now
         return found
@@ -70,12 +70,10 @@ class FromData:
 
 
 def _now(value: Any) -> Any:
-    """An argument made anew where its numbers have changed: itself if not, or if it is an array."""
-    if isinstance(value, FromData):
-        return value.current()
+    """A tuple with what is made anew in it, because numbers have changed; all else as it is."""
     if not _has_parts(value):
         return value
-    parts = tuple(map(_now, value))
+    parts = tuple(part.current() if isinstance(part, FromData) else part for part in value)
     return parts if any(new is not old for new, old in zip(parts, value, strict=True)) else value
 
 
