@@ -45,6 +45,7 @@ from tiebreak.functions.penalties.penalties import (
     Zero,
 )
 from tiebreak.linalg.matrices.streamed import Streamed
+from tiebreak.modelling import from_cvxpy, register_cvxpy, solve_cvxpy
 from tiebreak.problem import ErrorBound, Problem
 from tiebreak.proofs.certificate import Certificate
 from tiebreak.saving import load
@@ -110,10 +111,13 @@ __all__ = [
     "Zero",
     "certify",
     "compare",
+    "from_cvxpy",
     "instance",
     "instances",
     "load",
     "methods",
     "minimize",
+    "register_cvxpy",
     "solve",
+    "solve_cvxpy",
 ]

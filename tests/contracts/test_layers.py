@@ -38,6 +38,7 @@ FLOORS = [
     "proofs",
     "algorithms",
     "exact",
+    "conic",
     "auto",
     "driver",
     "catalog",
@@ -47,6 +48,7 @@ FLOORS = [
     "problem_files",
     "saving",
     "sklearn",
+    "modelling",
     "cli",
 ]
 LEVEL = {name: level for level, name in enumerate(FLOORS)}
