@@ -23,9 +23,9 @@ from tiebreak.linalg.fingerprints import FromData, assign, remember
 from tiebreak.linalg.spectra import EPS, GAP, rounding_level
 from tiebreak.sets.balls import Ball
 from tiebreak.sets.boxes import Orthant
-from tiebreak.sets.constraints import arrays_of, has_projection, intersection, projected
+from tiebreak.sets.constraints import arrays_of, intersection
 from tiebreak.sets.cuts import Set
-from tiebreak.sets.domains import Domain, Space
+from tiebreak.sets.domains import Domain, Space, has_projection, projected
 
 DIMENSION_LIMIT = 1024  # largest smaller side of A for which the solution set is measured
 FUNCTION = (

@@ -15,7 +15,7 @@ from scipy.optimize import linprog
 from scipy.special import logsumexp
 
 import tiebreak as tb
-from tiebreak.conic.representation import compile_levels, square_root
+from tiebreak.conic.representation import compile_levels, completed_square
 from tiebreak.functions.sums import Scaled
 from tiebreak.linalg.refusals import Refusal
 
@@ -480,10 +480,87 @@ def test_sparse_data_stay_sparse_and_dense_data_dense():
 def test_square_roots_have_the_rank_of_the_matrix_in_whatever_units(seed):
     rng = np.random.default_rng(seed)
     B = rng.standard_normal((3, 8)) * 10.0 ** rng.uniform(-6, 6, 8)
-    F = square_root(B.T @ B, 2.0**-52)
+    F, _ = completed_square(B.T @ B, np.zeros(8), 2.0**-52)
     assert F.shape == (3, 8)
     sizes = np.linalg.norm(B, axis=0)
     assert np.abs(F.T @ F - B.T @ B) / np.outer(sizes, sizes) == pytest.approx(0, abs=1e-13)
+
+
+def test_a_linear_part_within_the_range_of_a_form_is_part_of_its_square(count):
+    for seed in range(count(5, 100)):
+        rng, A, b = drawn(seed, rows=3)
+        form = 2.0 * tb.Quadratic(A.T @ A, -A.T @ b, 0.5 * b @ b)
+        objective = compile_levels([form], tb.Space(), N).objectives[0]
+        assert not objective.linear.any()
+        x = rng.standard_normal(N)
+        assert objective.value(x) == pytest.approx(np.sum((A @ x - b) ** 2), abs=1e-11)
+        outside = tb.Quadratic(A.T @ A, -A.T @ b + np.linalg.svd(A)[2][-1])
+        assert compile_levels([outside], tb.Space(), N).objectives[0].linear.any()
+
+
+# --- whole problems against CVXPY's own atoms -----------------------------------------------------
+
+
+def atoms(rng, x):
+    """Functions with a minimum on a bounded set: ours, and CVXPY's expression."""
+    A, b = rng.standard_normal((6, N)), rng.standard_normal(6)
+    y, counts, c = np.sign(b), rng.poisson(2.0, 6).astype(float), rng.standard_normal(N)
+    Q = A[:3].T @ A[:3]
+    constant = float(np.sum(deviance(np.zeros(6), counts))) - 6
+    return [
+        (tb.LeastSquares(A, b), cp.sum_squares(A @ x - b) / 2),
+        (tb.SquaredNorm(2.0, c), cp.sum_squares(x - c)),
+        (tb.Quadratic(Q, c), cp.sum_squares(A[:3] @ x) / 2 + c @ x),
+        (tb.Linear(c), c @ x),
+        (tb.Logistic(A, y, mean=False), cp.sum(cp.logistic(cp.multiply(-y, A @ x)))),
+        (tb.Huber(A, b, 0.5), cp.sum(cp.huber(A @ x - b, 0.5)) / 2),
+        (tb.Poisson(A, counts, False), cp.sum(cp.exp(A @ x)) - counts @ (A @ x) + constant),
+        (tb.L1(0.5, c), cp.norm1(x - c) / 2),
+        (tb.L1(operator=A), cp.norm1(A @ x)),
+        (tb.TotalVariation(), cp.tv(x)),
+        (tb.L2(0.3), 0.3 * cp.norm(x)),
+        (tb.GroupL2([0, 0, 1, 1, -1]), cp.norm(x[:2]) + cp.norm(x[2:4])),
+        (tb.ElasticNet(0.1, 1.0), 0.1 * cp.norm1(x) + cp.sum_squares(x) / 2),
+    ]
+
+
+def bounded_sets(rng, x):
+    A, b, c = rng.standard_normal((4, N)), rng.random(4) + 0.5, rng.standard_normal(N)
+    return [
+        (tb.Ball(1.5, c), [cp.norm(x - c) <= 1.5]),
+        (tb.Box(c, c + 1), [x >= c, x <= c + 1]),
+        (tb.Simplex(1.5), [x >= 0, cp.sum(x) == 1.5]),
+        (tb.L1Ball(1.5), [cp.norm1(x) <= 1.5]),
+        (tb.Box(-1, 1) & tb.Polyhedron(A, b), [x >= -1, x <= 1, A @ x <= b]),
+        (tb.Ball(2.0) & tb.Halfspace(c, -0.5), [cp.norm(x) <= 2, c @ x <= -0.5]),
+        (tb.Ball(2.0) & tb.Monotone(), [cp.norm(x) <= 2, cp.diff(x) >= 0]),
+        (
+            tb.Box(-2, 2) & tb.SecondOrderCone(A, b, c, 3.0),
+            [x >= -2, x <= 2, cp.norm(A @ x + b) <= c @ x + 3.0],
+        ),
+    ]
+
+
+def test_minima_are_those_of_cvxpy_and_solutions_within_reach(count):
+    compared = 0
+    for seed in range(count(40, 800)):
+        rng, x = np.random.default_rng(seed), cp.Variable(N)
+        kinds, sets = atoms(rng, x), bounded_sets(rng, x)
+        (ours, theirs), (domain, constraints) = kinds[seed % 13], sets[seed % 8]
+        try:
+            best = cp.Problem(cp.Minimize(theirs), constraints).solve(solver="CLARABEL")
+        except cp.SolverError:  # an empty set, for example
+            continue
+        program = compile_levels([ours], domain, N)
+        status, value, z = clarabel_solved(program, program.objectives[0])
+        if not math.isfinite(best):
+            assert "Infeasible" in status
+            continue
+        assert value == pytest.approx(best, rel=1e-6, abs=1e-6)
+        assert np.all(np.isfinite(program.reach))
+        assert np.all(np.abs(z) <= program.reach + 1e-5)
+        compared += 1
+    assert compared >= count(35, 700)
 
 
 # --- refusals -------------------------------------------------------------------------------------
@@ -504,10 +581,27 @@ def refused():
             tb.Space(),
             "LeastSquares of a linear operator",
         ),
+        "dimension": (
+            [tb.Linear(np.ones(3))],
+            tb.Space(),
+            "level 1 must have one variable for each",
+        ),
         "quadratic": ([tb.Quadratic(operator)], tb.Space(), "Quadratic of a linear operator"),
         "set": ([tb.Zero()], MySet(), "domain .* got MySet"),
         "indicator": ([tb.Zero(), tb.Indicator(tb.Orthant())], tb.Space(), "level 2 .* Orthant"),
     }
+
+
+def test_rows_of_a_stream_are_taken_where_they_fit_into_memory(monkeypatch, tmp_path):
+    _, A, b = drawn(0)
+    np.save(tmp_path / "A.npy", A)
+    loss = tb.LeastSquares(tb.Streamed(tmp_path / "A.npy"), b)
+    x = np.ones(N)
+    value = compile_levels([loss], tb.Space(), N).objectives[0].value(x)
+    assert value == pytest.approx(0.5 * np.sum((A @ x - b) ** 2))
+    monkeypatch.setattr("tiebreak.linalg.matrices.streamed.DENSE_LIMIT", 10)
+    with pytest.raises(Refusal, match="LeastSquares of rows not in memory"):
+        compile_levels([loss], tb.Space(), N)
 
 
 @pytest.mark.parametrize("name", refused())

@@ -15,7 +15,7 @@ from tiebreak.linalg.refusals import Refusal
 from tiebreak.problem import Problem
 from tiebreak.proofs.certificate import Proved
 from tiebreak.proofs.evidence import StepEvidence
-from tiebreak.sets.constraints import has_projection
+from tiebreak.sets.domains import has_projection
 
 __all__ = ["Findings", "Method", "Multipliers", "Refusal", "State", "StateReport", "StepEvidence"]
 

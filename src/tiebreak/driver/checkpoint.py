@@ -59,8 +59,8 @@ from tiebreak.proofs.bounds import Block, Bound, Sums
 from tiebreak.proofs.certificate import Standing
 from tiebreak.proofs.evidence import Intervals, StepEvidence
 from tiebreak.proofs.models import Model
-from tiebreak.sets.constraints import projected
 from tiebreak.sets.cuts import Products
+from tiebreak.sets.domains import projected
 
 PAUSE = 20.0  # times what saving took: so long until the next time
 FORMAT = 9  # raised whenever an older file could not be continued faithfully

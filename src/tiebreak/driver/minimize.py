@@ -15,8 +15,7 @@ from tiebreak.functions.penalties.penalties import Penalty
 from tiebreak.linalg import arrays, checks
 from tiebreak.linalg.arrays import Array
 from tiebreak.problem import ErrorBound, Problem
-from tiebreak.sets.constraints import projected
-from tiebreak.sets.domains import Domain, Space
+from tiebreak.sets.domains import Domain, Space, projected
 
 Level = Callable[..., Any] | Function | Penalty
 

@@ -20,7 +20,7 @@ from tiebreak.proofs.accumulator import BoundAccumulator
 from tiebreak.proofs.bounds import Sums
 from tiebreak.proofs.certificate import UNDERFLOW, Certificate, Certifier, Proved, Standing
 from tiebreak.proofs.evidence import value_error
-from tiebreak.sets.constraints import projected
+from tiebreak.sets.domains import projected
 
 
 class Intermediate(NamedTuple):

@@ -23,6 +23,7 @@ from tiebreak.exact.bounds.rescaled import prove_rescaled
 from tiebreak.exact.bounds.tall_bounds import prove_tall
 from tiebreak.exact.bounds.wide_bounds import prove_wide
 from tiebreak.exact.levels import ExactSolution, solve
+from tiebreak.exact.polyhedra import is_linear, start
 from tiebreak.exact.recession import HARDLY_FALLS, no_lower_minimum
 from tiebreak.exact.reductions.lasso import NOT_SETTLED, reduced_lasso
 from tiebreak.exact.reductions.lasso import refuse as refuse_penalty
@@ -47,12 +48,14 @@ from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import Intervals, StepEvidence
 from tiebreak.proofs.recession.watch import NoMinimum
 from tiebreak.sets.balls import Ball
-from tiebreak.sets.boxes import Box
-from tiebreak.sets.domains import Halfspace, Space
-from tiebreak.sets.monotone import Monotone
-from tiebreak.sets.simplices import L1Ball, Simplex
+from tiebreak.sets.domains import has_projection, projected
+from tiebreak.sets.simplices import L1Ball
 
-DOMAINS = (Space, Ball, Box, Simplex, L1Ball, Monotone, Halfspace)  # an Orthant is a Box
+DOMAINS = (Ball, L1Ball)  # besides those of linear constraints
+NEEDED = (
+    "must be Space, Ball, Orthant, Box, Simplex, L1Ball, Monotone, Halfspace, Polyhedron or an "
+    "intersection of such without Ball and L1Ball"
+)
 NO_SQUARES = (
     "rank not determined: the eigenvalues of A A' do not tell, and there are too many variables "
     "for singular values ({})"
@@ -132,7 +135,7 @@ class Exact(Method):
         "f, g sums of LeastSquares, Logistic, Multinomial, Poisson, Quadratic, SquaredNorm, "
         "Linear, g of Huber too, or f L1 alone; g of LeastSquares, Logistic, SquaredNorm with L1 "
         "or ElasticNet on Space; Z one of Space, Ball (not with L1), Orthant, Box, Simplex, "
-        "L1Ball, Monotone, Halfspace"
+        "L1Ball, Monotone, Halfspace, Polyhedron, or an intersection of such without balls"
     )
     guarantee: ClassVar[str] = (
         "x and f* to rounding, for data within the stated backward error; or the sentence that "
@@ -141,9 +144,8 @@ class Exact(Method):
 
     def check(self, problem: Problem) -> Refusal | None:
         """Refuse a problem outside the assumptions."""
-        if not isinstance(problem.domain, DOMAINS):
-            needed = "must be Space, Ball, Orthant, Box, Simplex, L1Ball, Monotone or Halfspace"
-            return Refusal("Exact", "domain", needed, type(problem.domain).__name__)
+        if not (isinstance(problem.domain, DOMAINS) or is_linear(problem.domain)):
+            return Refusal("Exact", "domain", NEEDED, type(problem.domain).__name__)
         if WideProblem.of(problem) is not None or is_tall(problem):  # too long for the other way
             return None
         return refusal_of(lambda: _parts(problem, problem.dimension or 1))
@@ -172,15 +174,15 @@ class Exact(Method):
         """Everything: the first step is the last."""
         if (end := self._in_other_words(problem, state.x)) is not None:
             return end
+        x0 = start(problem.domain, int(state.x.shape[0]))
         scaled, rank, exponent = _scaled(problem, state.x)
         fall = no_lower_minimum(scaled)
         if fall.direction is not None:
             return _unbounded(problem, state.x, rank, NoMinimum("lower", fall.direction))
-        x0 = host(problem.domain.project(arrays.zeros_like(state.x)))
 
         def solved(doubtful: bool) -> tuple[ExactSolution, Array, float]:
             answer = solve(scaled, x0, doubtful)
-            x = problem.domain.project(arrays.like(answer.x, state.x))  # in Z up to rounding
+            x = projected(problem.domain, arrays.like(answer.x, state.x))  # in Z up to rounding
             return answer, x, -math.inf if answer.direction is not None else problem.upper.value(x)
 
         answer, x, low = solved(doubtful=False)
@@ -217,7 +219,7 @@ class Exact(Method):
         n = int(x0.shape[0])
         wider = with_images(problem, n)
         inner = self.step(wider, self.init(wider, np.zeros(wider.dimension or 0)))
-        x = problem.domain.project(arrays.like(host(inner.x)[:n], x0))
+        x = projected(problem.domain, arrays.like(host(inner.x)[:n], x0))
         end = _without_minorants(_state(problem, 1, x))
         found = inner.findings
         if found is not None and found.direction is not None:
@@ -401,7 +403,9 @@ def _state(problem: Problem, k: int, x: Array) -> State:
         lower=((1.0, g_x),),
         values=((g_x.value + g2, g_x.at, g_x),),
     )
-    return State(k, x, f_x.value + f2, g_x.value + g2, evidence)
+    state = State(k, x, f_x.value + f2, g_x.value + g2, evidence)
+    # A minorant is worth what is known of its minimum over Z: without a projection nothing.
+    return state if has_projection(problem.domain) else _without_minorants(state)
 
 
 def _without_minorants(state: State) -> State:

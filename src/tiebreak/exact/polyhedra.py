@@ -8,24 +8,36 @@ from typing import NamedTuple
 import numpy as np
 
 from tiebreak.exact.constants import ACTIVE
+from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import host, norm
+from tiebreak.sets import polyhedra
 from tiebreak.sets.boxes import Box
-from tiebreak.sets.domains import Domain, Halfspace
+from tiebreak.sets.constraints import Intersection
+from tiebreak.sets.domains import Domain, Halfspace, Space, has_projection
 from tiebreak.sets.monotone import Monotone
 from tiebreak.sets.simplices import L1Ball, Simplex
 
+LINEAR = (Space, Box, Simplex, Monotone, Halfspace, polyhedra.Polyhedron)  # an Orthant is a Box
+CLEAR = 1e-6  # a start that is so far inside, in units of the set, needs no care
+NEARLY = 1e-7  # slacks up to this may be 0 where HiGHS says so
+NO_START = (
+    "Polyhedron: the constraints must have a point in common up to rounding, got one that misses "
+    "some by {:.1g}"
+)
+
 
 class Polyhedron(NamedTuple):
-    """{x = lift u : rows u <= offset, equal u constant}, rows of length 1; lift None: x = u.
+    """{x = lift u : rows u <= offset, equal u = right}, rows of length 1; lift None: x = u.
 
-    The constants are those of any feasible start.
+    Where ``right`` is None, the constants are those of any feasible start.
     """
 
     rows: Host
     offset: Host
     equal: Host
     lift: Host | None = None
+    right: Host | None = None
 
     def lifted(self, x: Host) -> Host:
         """A u with lift u = x that is in the set if x is."""
@@ -39,15 +51,28 @@ class Polyhedron(NamedTuple):
         equal = equal / np.sqrt(np.sum(equal * equal, axis=1))[:, None]
         return Polyhedron(rows / lengths[:, None], self.offset / lengths, equal)
 
+    @property
+    def bounds(self) -> Host:
+        """Which inequalities bound a single variable, with the factor 1 or -1?"""
+        entries = np.sum(self.rows, axis=1)
+        single = np.count_nonzero(self.rows, axis=1) == 1
+        return np.asarray(single & (np.abs(entries) == 1.0))
+
     def point(self, u: Host) -> Host:
         """lift u, where entries of u that are on their bounds up to rounding are put there."""
-        bounds = np.count_nonzero(self.rows, axis=1) == 1
-        rows, offset = self.rows[bounds], self.offset[bounds]
+        rows, offset = self.rows[self.bounds], self.offset[self.bounds]
         near = np.abs(offset - rows @ u) <= ACTIVE * (norm(u) + np.abs(offset))
         which, sign = np.nonzero(rows[near])[1], np.sum(rows[near], axis=1)
         u = u.copy()
         u[which] = sign * offset[near]
         return u if self.lift is None else self.lift @ u
+
+
+def is_linear(domain: Domain) -> bool:
+    """Do linear constraints describe the set, as many as it has variables or a few times that?"""
+    if isinstance(domain, Intersection):
+        return all(map(is_linear, domain.sets))
+    return isinstance(domain, LINEAR)
 
 
 def polyhedron(domain: Domain, n: int) -> Polyhedron:
@@ -56,24 +81,113 @@ def polyhedron(domain: Domain, n: int) -> Polyhedron:
     The l1 ball has 2^n faces; as x = p - q with p, q >= 0 and a sum of at most the radius only
     2n + 1. Then <rows, u> are the inequalities of u = (p, q).
     """
+    if isinstance(domain, L1Ball):
+        one, length = np.eye(n), math.sqrt(2 * n)
+        rows = np.vstack([-np.eye(2 * n), np.ones((1, 2 * n)) / length])
+        offset = np.append(np.zeros(2 * n), domain.radius / length)
+        return Polyhedron(rows, offset, np.zeros((0, 2 * n)), np.hstack([one, -one]))
+    found = exact_rows(domain, n)
+    assert found.right is not None
+    rows, offset = _of_length_one(found.rows, found.offset)
+    equal, right = _of_length_one(found.equal, found.right)
+    is_known = isinstance(domain, polyhedra.Polyhedron | Intersection)
+    return Polyhedron(rows, offset, equal, None, right if is_known else None)
+
+
+def _of_length_one(rows: Host, offset: Host) -> tuple[Host, Host]:
+    lengths = np.array([norm(row) for row in rows])
+    return rows / lengths.reshape(-1, 1), offset / lengths
+
+
+# -- exact rows -----------------------------------------------------------------------------------
+
+
+def exact_rows(domain: Domain, n: int) -> Polyhedron:
+    """As `polyhedron`, with rows as they are, up to powers of two; those of a user have lengths
+    from ½ to 1."""
+    if not isinstance(domain, polyhedra.Polyhedron | Intersection):
+        return _exact_rows(domain, n)
+    found = [_exact_rows(one, n) for one in getattr(domain, "sets", (domain,))]
+    rows, offset = _scaled(np.vstack([Z.rows for Z in found]), np.hstack([Z.offset for Z in found]))
+    sides = [Z.right for Z in found if Z.right is not None]
+    equal, right = _scaled(np.vstack([Z.equal for Z in found]), np.hstack(sides))
+    return _without_twins(Polyhedron(rows, offset, equal, None, right))
+
+
+def _exact_rows(domain: Domain, n: int) -> Polyhedron:
     one, none = np.eye(n), np.zeros((0, n))
-    rows, offset, equal = none, np.zeros(0), none
+    rows, offset, equal, right = none, np.zeros(0), none, np.zeros(0)
     if isinstance(domain, Box):  # the orthant too
         low, high = (np.broadcast_to(host(b), n) for b in (domain.lower, domain.upper))
         fixed = low == high
         below, above = np.isfinite(low) & ~fixed, np.isfinite(high) & ~fixed
         rows, offset = np.vstack([-one[below], one[above]]), np.append(-low[below], high[above])
-        equal = one[fixed]
+        equal, right = one[fixed], low[fixed]
     elif isinstance(domain, Simplex):
-        rows, offset, equal = -one, np.zeros(n), np.ones((1, n)) / math.sqrt(n)
+        rows, offset = -one, np.zeros(n)
+        equal, right = np.ones((1, n)), np.array([domain.total])
     elif isinstance(domain, Monotone):
-        rows, offset = (one[:-1] - one[1:]) / math.sqrt(2.0), np.zeros(n - 1)
+        rows, offset = one[:-1] - one[1:], np.zeros(n - 1)
     elif isinstance(domain, Halfspace):
-        normal = host(domain.normal)
-        rows, offset = normal[None] / norm(normal), np.array([domain.offset]) / norm(normal)
-    elif isinstance(domain, L1Ball):
-        length = math.sqrt(2 * n)
-        rows = np.vstack([-np.eye(2 * n), np.ones((1, 2 * n)) / length])
-        offset = np.append(np.zeros(2 * n), domain.radius / length)
-        return Polyhedron(rows, offset, np.zeros((0, 2 * n)), np.hstack([one, -one]))
-    return Polyhedron(rows, offset, equal)
+        rows, offset = host(domain.normal)[None], np.array([domain.offset])
+    elif isinstance(domain, polyhedra.Polyhedron):
+        rows, equal = (A.toarray() if arrays.is_sparse(A) else A for A in (domain.A, domain.A_eq))
+        offset, right = domain.b, domain.b_eq
+    return Polyhedron(rows, offset, equal, None, right)
+
+
+def _scaled(rows: Host, offset: Host) -> tuple[Host, Host]:
+    """By powers of two, to lengths above ½ and up to 1; rows of zeros say nothing."""
+    rows, offset = rows[rows.any(axis=1)], offset[rows.any(axis=1)]
+    mantissas, exponents = np.frexp([norm(row) for row in rows])
+    exponents = (exponents - (mantissas == 0.5)).astype(int)
+    return np.ldexp(rows, -exponents.reshape(-1, 1)), np.ldexp(offset, -exponents)
+
+
+def _without_twins(Z: Polyhedron) -> Polyhedron:
+    """Of inequalities with the same row the strictest; two that leave a plane are an equation."""
+    strictest: dict[bytes, int] = {}
+    rows = Z.rows + 0.0  # without -0
+    for i, row in enumerate(rows):
+        key = row.tobytes()
+        if key not in strictest or Z.offset[i] < Z.offset[strictest[key]]:
+            strictest[key] = i
+    kept, equal = [], []
+    for i in strictest.values():
+        other = strictest.get((0.0 - rows[i]).tobytes())
+        if other is None or Z.offset[i] > -Z.offset[other]:
+            kept.append(i)
+        elif Z.offset[i] < -Z.offset[other]:
+            raise polyhedra.no_point("Polyhedron")
+        elif i < other:
+            equal.append(i)
+    assert Z.right is not None
+    return Z._replace(
+        rows=rows[kept],
+        offset=Z.offset[kept],
+        equal=np.vstack([Z.equal, rows[equal]]),
+        right=np.append(Z.right, Z.offset[equal]),
+    )
+
+
+# -- a start --------------------------------------------------------------------------------------
+
+
+def start(domain: Domain, n: int) -> Host:
+    """A point of the domain up to rounding: next to the origin, or where it has most room."""
+    if has_projection(domain):
+        return host(domain.project(np.zeros(n)))
+    Z = polyhedron(domain, n)
+    assert Z.right is not None
+    size = float(np.max(np.abs(np.append(Z.offset, Z.right)), initial=0.0)) or 1.0
+    x, room = polyhedra.deepest_point(Z.rows, Z.offset / size, Z.equal, Z.right / size)
+    x = size * x
+    held = Z.offset - Z.rows @ x <= NEARLY * size if room < CLEAR else np.zeros(len(Z.rows), bool)
+    rows, target = np.vstack([Z.rows[held], Z.equal]), np.append(Z.offset[held], Z.right)
+    for _ in range(3 if len(rows) else 0):
+        x = x - np.linalg.lstsq(rows, rows @ x - target, rcond=None)[0]
+    off = np.append(np.maximum(Z.rows @ x - Z.offset, 0.0), abs(Z.equal @ x - Z.right))
+    missed = float(np.max(off, initial=0.0)) / (size + norm(x))
+    if missed > ACTIVE:
+        raise ValueError(NO_START.format(missed))
+    return Z.point(x)

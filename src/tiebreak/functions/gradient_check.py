@@ -22,8 +22,7 @@ from tiebreak.functions.base import SmoothFunction
 from tiebreak.functions.callables import Smooth
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import TINY, Array
-from tiebreak.sets.constraints import projected
-from tiebreak.sets.domains import Domain
+from tiebreak.sets.domains import Domain, projected
 
 Value = Callable[[Any], float]  # of a NumPy vector
 

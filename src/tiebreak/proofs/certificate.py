@@ -14,8 +14,7 @@ from tiebreak.proofs.accumulator import BoundAccumulator
 from tiebreak.proofs.evidence import minorant_errors, value_error
 from tiebreak.sets.balls import Ball
 from tiebreak.sets.boxes import Box
-from tiebreak.sets.constraints import distance_from
-from tiebreak.sets.domains import Domain, distance_bound, projection_error
+from tiebreak.sets.domains import Domain, distance_bound, distance_from, projection_error
 
 UNDERFLOW = 1e-290  # a gap below this is 0, a tolerance that is no larger is none
 PROMISING = 1e-6  # growth of less than this share of L_g is as good as none

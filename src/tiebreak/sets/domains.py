@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from functools import cached_property
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from tiebreak.linalg import arrays, checks, tables
 from tiebreak.linalg.arrays import Array, dot, like, norm, zeros_like
@@ -23,6 +23,7 @@ from tiebreak.sets.simplices import L1Ball, Simplex
 __all__ = [
     "Ball",
     "Box",
+    "Constraints",
     "Domain",
     "Halfspace",
     "L1Ball",
@@ -30,6 +31,11 @@ __all__ = [
     "Orthant",
     "Simplex",
     "Space",
+    "distance_bound",
+    "distance_from",
+    "has_projection",
+    "projected",
+    "projection_error",
 ]
 
 
@@ -80,6 +86,52 @@ def projection_error(domain: Domain, z: Array, size: float) -> float:
     """
     cancelling = domain.cancelling_length if isinstance(domain, Set) else 0.0
     return arrays.rounding_unit(arrays.epsilon(z), int(z.shape[0])) * (size + cancelling)
+
+
+def has_projection(domain: Domain) -> bool:
+    """Does the domain project in a time that every step can spend?"""
+    return not isinstance(domain, Set) or domain.has_projection
+
+
+def projected(domain: Domain, x: Array) -> Array:
+    """x projected onto the domain; x itself where that has no cheap projection."""
+    return domain.project(x) if has_projection(domain) else x
+
+
+def distance_from(domain: Domain, x: Array) -> float:
+    """From x to the domain; where that has no projection, at least so much."""
+    if isinstance(domain, Constraints):
+        return domain.excess(x)
+    return norm(x - domain.project(x))
+
+
+class Constraints(Set):
+    """What the sets without a cheap projection have in common."""
+
+    has_projection: ClassVar[bool] = False
+
+    def project(self, x: Array) -> Array:
+        """x itself where it is in the set; elsewhere a ValueError: no projection is computed."""
+        if self.contains(x):
+            return x
+        raise ValueError(
+            f"{type(self).__name__}: x must be in the set, whose projection is not computed, "
+            "got a point outside; the methods conic and exact need none"
+        )
+
+    def contains(self, x: Array, tol: float = 1e-9) -> bool:
+        """Is every constraint met, up to ``tol`` times the lengths in it?"""
+        return arrays.all_finite(x) and self.excess(x) <= tol * max(norm(x), self.length_scale)
+
+    def excess(self, x: Array) -> float:
+        """How far x is outside at least, by the constraint that it violates most."""
+        raise NotImplementedError
+
+    def argmin(self, direction: Array) -> Array:
+        raise ValueError(
+            f"{type(self).__name__}: direction must be asked of a set with a formula or a linear "
+            "program; the method conic takes Linear(direction) as an objective"
+        )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,16 +8,17 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tiebreak.exact.bounds.curvature_bounds import least_stretch
 from tiebreak.exact.constants import ACTIVE, SAFE
 from tiebreak.exact.interior_point import interior_point
 from tiebreak.exact.linear_programs import highs
-from tiebreak.exact.polyhedra import Polyhedron, polyhedron
+from tiebreak.exact.polyhedra import Polyhedron, exact_rows, polyhedron
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host, rounding_unit
 from tiebreak.linalg.host import host, norm
 from tiebreak.linalg.spectra import EPS
 from tiebreak.sets.boxes import Box
-from tiebreak.sets.domains import Domain, Halfspace
+from tiebreak.sets.domains import Domain, Halfspace, has_projection
 from tiebreak.sets.monotone import Monotone
 from tiebreak.sets.simplices import L1Ball, Simplex
 
@@ -36,6 +37,8 @@ class FeasiblePoint(NamedTuple):
 
 def exact_polyhedron(domain: Domain, n: int) -> Polyhedron:
     """As `polyhedron`, with rows that are exact up to a factor; they are no longer than 1."""
+    if not has_projection(domain):
+        return exact_rows(domain, n)
     if not isinstance(domain, Halfspace):
         return polyhedron(domain, n)
     normal = host(domain.normal)
@@ -46,6 +49,14 @@ def exact_polyhedron(domain: Domain, n: int) -> Polyhedron:
 
 def feasible_point(domain: Domain, Z: Polyhedron, v: Host, touch: bool) -> FeasiblePoint | None:
     """A point of Z next to v; with ``touch`` on the sum, or the plane, that bounds Z."""
+    if not has_projection(domain):
+        return point_on_rows(Z, v, Z.offset - Z.rows @ v <= ACTIVE * (norm(v) + abs(Z.offset)))
+    return _point_of_known_set(domain, Z, v, touch)
+
+
+def _point_of_known_set(
+    domain: Domain, Z: Polyhedron, v: Host, touch: bool
+) -> FeasiblePoint | None:
     unit, off = rounding_unit(EPS, len(v)), 0.0
     if isinstance(domain, Box):
         v = np.clip(v, host(domain.lower), host(domain.upper))
@@ -83,6 +94,8 @@ def moved_onto(
 ) -> FeasiblePoint | None:
     """The next point of Z where these constraints hold with equality too."""
     v, touch = point.at.copy(), point.touch
+    if not has_projection(domain):
+        return point_on_rows(Z, v, point.tight | forced)
     if isinstance(domain, Monotone):
         for i in np.flatnonzero(forced):
             v[i + 1] = v[i]
@@ -123,6 +136,65 @@ def forced_constraints(domain: Domain, s: Host, error: Host) -> Host:
         pull = float(normal @ s) / norm(normal)
         return np.array([pull + norm(error) + rounding_unit(EPS, len(s)) * norm(s) < 0.0])
     return np.zeros(0, dtype=bool)
+
+
+# -- constraints of any kind ----------------------------------------------------------------------
+
+
+def point_on_rows(Z: Polyhedron, v: Host, tight: Host) -> FeasiblePoint | None:
+    """The point next to v that meets Z's equations, and with equality these constraints.
+
+    Rows M of rank len(M) have a p with M p = m wherever the right sides come from, at most
+    |M v - m|/sigma away from v. None where the rank is not sure, or p not surely in Z.
+    """
+    assert Z.right is not None
+    bounds, v = tight & Z.bounds, v.copy()
+    which = np.nonzero(Z.rows[bounds])[1]
+    v[which] = np.sum(Z.rows[bounds], axis=1) * Z.offset[bounds]  # exactly on their bounds
+    free = np.ones(len(v), dtype=bool)
+    free[which] = False
+    M = np.vstack([Z.rows[tight & ~bounds], Z.equal])
+    right, off = np.append(Z.offset[tight & ~bounds], Z.right), 0.0
+    unit = rounding_unit(EPS, len(v))
+    if len(set(which.tolist())) < len(which):
+        return None
+    if len(M):
+        rows = M[:, free]
+        if len(rows) > rows.shape[1]:
+            return None
+        sigma = least_stretch(rows.T)
+        if not sigma > 0.0:
+            return None
+        for _ in range(2):
+            v[free] -= np.linalg.lstsq(rows, M @ v - right, rcond=None)[0]
+        error = unit * (norm(M) * norm(v) + norm(right))
+        off = (norm(M @ v - right) + error) / sigma * SAFE
+    slack = Z.offset - Z.rows @ v - off - unit * (np.abs(Z.offset) + norm(v))
+    if np.any(slack[~tight] < 0.0):
+        return None
+    return FeasiblePoint(v, off, tight, np.where(tight, 0.0, slack), False)
+
+
+def forced_rows(Z: Polyhedron, near: Host, s: Host, error: Host) -> Host:
+    """Which inequalities hold with equality wherever minus the slope is a normal of Z.
+
+    The slope is s up to ``error``, entry by entry, and only those that are ``near`` can. Where
+    their rows M and Z's equations are independent, the multipliers are the only ones: with a left
+    inverse P of M', P M' = 1 + D, they are -P (slope) - D (multipliers).
+    """
+    forced = np.zeros(len(Z.rows), dtype=bool)
+    M = np.vstack([Z.rows[near], Z.equal])
+    if not len(M) or len(M) > M.shape[1]:
+        return forced
+    sigma = least_stretch(M.T)
+    if not sigma > 0.0:
+        return forced
+    P, unit = np.linalg.pinv(M.T), rounding_unit(EPS, *M.shape)
+    lengths, size = np.sqrt(np.sum(P * P, axis=1)), norm(s) + norm(error)
+    wrong = np.sqrt(np.sum((P @ M.T - np.eye(len(M))) ** 2, axis=1)) + unit * lengths * norm(M)
+    least = -(P @ s) - np.abs(P) @ error - unit * lengths * size - wrong * (size / sigma)
+    forced[np.flatnonzero(near)] = least[: np.count_nonzero(near)] > 0.0
+    return forced
 
 
 def complement(span: Host) -> Host:

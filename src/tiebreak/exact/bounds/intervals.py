@@ -28,9 +28,9 @@ from tiebreak.exact.bounds.loss_bounds import (
     flattest,
     nearby_minimisers,
 )
-from tiebreak.exact.bounds.polyhedral_bounds import POLYHEDRA, NearestMinimiser, nearest_minimiser
+from tiebreak.exact.bounds.polyhedral_bounds import NearestMinimiser, nearest_minimiser
 from tiebreak.exact.constants import SAFE
-from tiebreak.exact.polyhedra import polyhedron
+from tiebreak.exact.polyhedra import is_linear, polyhedron
 from tiebreak.functions.parts.parts import Parts, decompose
 from tiebreak.functions.parts.quadratic_parts import LeastSquaresPart, LinearPart
 from tiebreak.linalg import arrays
@@ -42,7 +42,7 @@ from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import Intervals
 from tiebreak.proofs.models import Model
 from tiebreak.sets.balls import Ball
-from tiebreak.sets.domains import Domain, Halfspace, Space, distance_bound
+from tiebreak.sets.domains import Domain, Halfspace, Space, distance_bound, has_projection
 from tiebreak.sets.monotone import Monotone
 from tiebreak.sets.simplices import L1Ball
 
@@ -83,7 +83,7 @@ def prove(
     elif math.isfinite(reach):  # some are in Z, which then does not matter to the lower level
         unmet = 0.5 * g.steepness * way
         found.append(interval(reach, unmet))
-    if isinstance(problem.domain, POLYHEDRA) and math.isinf(reach):
+    if math.isinf(reach) and (is_linear(problem.domain) or isinstance(problem.domain, L1Ball)):
         near = nearest_minimiser(problem.domain, g_parts, at)
         sigma = problem.upper.strong_convexity
         fall = math.inf if is_l1 else near.fall(f_parts, sigma, normal)
@@ -92,11 +92,11 @@ def prove(
     is_single = len(g_parts.parts) == 1 and g_parts.only(LeastSquaresPart)
     if isinstance(problem.domain, Space | Ball) and not is_single:
         found.append(_on_space(problem, at, (f, g), (f_parts, g_parts), normal, sign))
-    if math.isinf(unmet):
+    if math.isinf(unmet) and has_projection(problem.domain):
         unmet = _unmet(problem, at, g, g_parts)
         excess = unmet if problem.is_bounded else math.inf
         found.append(Intervals(lower=g.value - g.value_error - excess))
-    if g_parts.only(LeastSquaresPart, LinearPart):
+    if g_parts.only(LeastSquaresPart, LinearPart) and has_projection(problem.domain):
         unmet = min(unmet, max(near.excess, 0.5 * near.image * near.image))
         multipliers = _Multipliers(problem, at, g_parts, rank, normal, unmet)
         high = min(some.upper[1] for some in found)

@@ -59,10 +59,12 @@ from tiebreak.exact.bounds.feasible_points import (
     exact_polyhedron,
     feasible_point,
     forced_constraints,
+    forced_rows,
     inward_direction,
     moved_onto,
 )
 from tiebreak.exact.bounds.reasons import (
+    DEGENERATE,
     NO_RANK,
     NO_SLATER,
     NO_SPAN,
@@ -78,12 +80,9 @@ from tiebreak.linalg import deadline, spectra
 from tiebreak.linalg.arrays import TINY, Host, rounding_unit
 from tiebreak.linalg.host import ldexp_or_inf, norm
 from tiebreak.linalg.spectra import EPS, GAP
-from tiebreak.sets.boxes import Box
-from tiebreak.sets.domains import Domain, Halfspace, Space
-from tiebreak.sets.monotone import Monotone
-from tiebreak.sets.simplices import L1Ball, Simplex
+from tiebreak.sets.domains import Domain, Halfspace, has_projection
+from tiebreak.sets.simplices import L1Ball
 
-POLYHEDRA = (Space, Box, Simplex, L1Ball, Monotone, Halfspace)
 UNDERFLOW_ROOT = 1e-150  # the root of what underflows, in units in which g is near 1
 MAX_GROWTHS = 40  # how often R is made 4 times larger: then it is 1e24 times what was hoped for
 MAX_MOVES = 4  # how often p is moved onto constraints that turned out to hold with equality
@@ -123,7 +122,7 @@ def nearest_minimiser(domain: Domain, g: Parts, x: Host) -> NearestMinimiser:
     point = feasible_point(domain, Z, at, touch=False)
     for _ in range(MAX_MOVES):
         if point is None:
-            return NearestMinimiser(why=TOO_FAR)
+            return NearestMinimiser(why=TOO_FAR if has_projection(domain) else DEGENERATE)
         around = AroundPoint(domain, Z, g, point, start)
         found = around.search()
         if not isinstance(found, np.ndarray):
@@ -239,9 +238,7 @@ class AroundPoint:
         """How close a minimiser is; or which constraints p should meet; or why nothing is known."""
         if not self.g.parts:
             return ProvedDistance(0.0, 0.0, 0.0, 0.0, np.zeros(len(self.Z.rows), dtype=bool))
-        rows = self._rows(
-            forced_constraints(self.domain, self.s, self.s_error + self.residual + 0.0 * self.s)
-        )
+        rows = self._rows(self._forced(self.s_error + self.residual + 0.0 * self.s, 0.0))
         if isinstance(rows, str):
             return rows
         smallest = self.residual / rows.sigma / rows.sigma
@@ -266,9 +263,7 @@ class AroundPoint:
         if not kappa > 0.0:
             return TOO_FAR
         moved = math.sqrt(delta / kappa) * SAFE
-        forced = forced_constraints(
-            self.domain, self.s, (self.columns * moved + self.s_error + self.residual) * SAFE
-        )
+        forced = self._forced((self.columns * moved + self.s_error + self.residual) * SAFE, R)
         if np.any(forced & ~self.point.tight):
             return forced
         rows = self._rows(forced)
@@ -282,6 +277,12 @@ class AroundPoint:
                 return NO_SLATER
         self._far = far
         return ProvedDistance(far, delta, moved, tilted, forced) if far < R else TOO_FAR
+
+    def _forced(self, error: Host, R: float) -> Host:
+        """Constraints that hold with equality at y, the slope there being s up to ``error``."""
+        if has_projection(self.domain):
+            return forced_constraints(self.domain, self.s, error)
+        return forced_rows(self.Z, self.point.slack <= R * SAFE, self.s, error)
 
     def _rows(self, forced: Host) -> SharedRows | str:
         """B for these constraints."""

@@ -12,3 +12,7 @@ TOO_FAR = "x is not close enough to a lower minimiser for a proof of how close i
 NOT_CONVEX = "a quadratic form is convex up to rounding only"
 VANISHED = "some losses have no curvature left at x, relative to rounding"
 NO_SPAN = "outliers alone see some directions of the lower minimisers: nothing bounds the distance"
+DEGENERATE = (
+    "constraints that hold with equality at x, or nearly so, depend on one another: "
+    "that they have a point in common is not proved"
+)

@@ -1,0 +1,260 @@
+"""Sets that linear constraints describe."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from tiebreak.linalg import arrays, checks, deadline, tables
+from tiebreak.linalg.arrays import Array, Host, like, norm
+from tiebreak.linalg.fingerprints import assign, remember
+from tiebreak.linalg.host import host
+from tiebreak.sets.cuts import INFINITY
+from tiebreak.sets.domains import Constraints
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Polyhedron(Constraints):
+    """{x : A x <= b, A_eq x = b_eq}, where one of the two pairs may be left out.
+
+    Matrices are dense or of scipy.sparse. An entry inf of b is no constraint, and its row is left
+    out. The set has no cheap projection: it is a domain for the methods "conic" and "exact".
+    """
+
+    A: Any = None
+    b: Any = None
+    A_eq: Any = None
+    b_eq: Any = None
+
+    def __post_init__(self) -> None:
+        remember(self, Polyhedron, A=self.A, b=self.b, A_eq=self.A_eq, b_eq=self.b_eq)
+        named = (("A", tables.names(self.A)), ("A_eq", tables.names(self.A_eq)))
+        assign(self, "names", tables.common("Polyhedron", *named))
+        below, equal = _rows("A", self.A, "b", self.b), _rows("A_eq", self.A_eq, "b_eq", self.b_eq)
+        if below is None and equal is None:
+            raise ValueError("Polyhedron: A and b, or A_eq and b_eq, must be given, got none")
+        (A, b), (A_eq, b_eq) = below or _no_rows(equal), equal or _no_rows(below)
+        if A.shape[1] != A_eq.shape[1]:
+            raise ValueError(
+                "Polyhedron: A and A_eq must have the same number of columns, "
+                f"got {A.shape[1]} and {A_eq.shape[1]}"
+            )
+        is_needed = b < INFINITY
+        A, b = (A, b) if is_needed.all() else (A[is_needed], b[is_needed])
+        for name, value in (("A", A), ("b", b), ("A_eq", A_eq), ("b_eq", b_eq)):
+            assign(self, name, value)
+        self._check_zero_rows()
+
+    def _check_zero_rows(self) -> None:
+        """Raise ValueError where a row of zeros has no solution."""
+        for name, offset, is_empty in (
+            ("b", self.b, (self.lengths[0] == 0.0) & (self.b < 0.0)),
+            ("b_eq", self.b_eq, (self.lengths[1] == 0.0) & (self.b_eq != 0.0)),
+        ):
+            if is_empty.any():
+                i, needed = int(np.argmax(is_empty)), "at least 0" if name == "b" else "0"
+                raise ValueError(
+                    f"Polyhedron: {name} must be {needed} where a row of zeros belongs to it, "
+                    f"got {offset[i]:g}: no x is in the set"
+                )
+
+    def __repr__(self) -> str:
+        rows = f"{self.b.shape[0]} inequalities, {self.b_eq.shape[0]} equations"
+        return f"Polyhedron({rows}, {self.variables} variables)"
+
+    @property
+    def variables(self) -> int:
+        """How many there are."""
+        return int(self.A.shape[1])
+
+    @cached_property
+    def lengths(self) -> tuple[Host, Host]:
+        """Of the rows of A, and of those of A_eq."""
+        return row_lengths(self.A), row_lengths(self.A_eq)
+
+    @cached_property
+    def bounds(self) -> tuple[Host, Host]:
+        """Bounds of each variable, from the rows with one entry alone; -inf and inf without one."""
+        low, high = np.full(self.variables, -INFINITY), np.full(self.variables, INFINITY)
+        equal = [(sign * self.A_eq, sign * self.b_eq) for sign in (1.0, -1.0)]
+        for rows, offset in ((self.A, self.b), *equal):
+            single, which, entry = _single_entries(rows)
+            bound = offset[single] / entry
+            up = entry > 0.0
+            np.minimum.at(high, which[up], np.nextafter(bound[up], INFINITY))
+            np.maximum.at(low, which[~up], np.nextafter(bound[~up], -INFINITY))
+        return low, high
+
+    def diameter_in(self, n: int) -> float:
+        """A bound on the diameter, finite where rows with one entry alone bound every variable."""
+        low, high = self.bounds
+        return norm(np.maximum(high - low, 0.0))
+
+    def farthest(self, x: Array) -> float:
+        """A bound on max |z - x|, from the same bounds."""
+        (low, high), at = self.bounds, host(x)
+        return norm(np.maximum(abs(at - low), abs(high - at)))
+
+    def check(self, n: int) -> None:
+        """Raise ValueError if the matrices have not ``n`` columns."""
+        if self.variables != n:
+            name = "A" if self.b.shape[0] else "A_eq"
+            raise ValueError(
+                f"Polyhedron: {name} must have one column per variable ({n}), got {self.variables}"
+            )
+
+    @cached_property
+    def length_scale(self) -> float:
+        """The largest distance of a plane from the origin."""
+        offsets = np.append(self.b, self.b_eq)
+        lengths = np.concatenate(self.lengths)
+        distances = np.abs(offsets[lengths > 0.0]) / lengths[lengths > 0.0]
+        return float(np.max(distances, initial=0.0))
+
+    def excess(self, x: Array) -> float:
+        """The largest distance of x from a half-space or a plane of the set."""
+        at = host(x)
+        off = np.append(np.maximum(self.A @ at - self.b, 0.0), abs(self.A_eq @ at - self.b_eq))
+        lengths = np.concatenate(self.lengths)
+        return float(np.max(off[lengths > 0.0] / lengths[lengths > 0.0], initial=0.0))
+
+    def distance_outside(self, x: Array, unit: float) -> float:
+        """0 where all constraints surely hold, otherwise inf: the angles between them decide."""
+        at = host(x)
+        if self.b_eq.shape[0]:
+            return INFINITY
+        errors = unit * (abs(self.A) @ abs(at) + abs(self.b))
+        return 0.0 if bool(np.all(self.A @ at - self.b + errors <= 0.0)) else INFINITY
+
+    def support(self, direction: Array) -> float:
+        """max <direction, z> by a linear program, inf where it is unbounded."""
+        try:
+            return float(host(direction) @ host(self.argmin(-direction)))
+        except Unbounded:
+            return INFINITY
+
+    def argmin(self, direction: Array) -> Array:
+        """A vertex where <direction, .> is smallest, by a linear program (HiGHS)."""
+        found = self._program(host(direction))
+        return like(found, direction)
+
+    def _program(self, c: Host) -> Host:
+        found = _linear_program(c, self.A, self.b, self.A_eq, self.b_eq)
+        if found is None:
+            raise Unbounded(str(self.no_minimiser()))
+        return found
+
+
+class Unbounded(ValueError):
+    """A linear function has no minimiser on a set."""
+
+
+def deepest_point(rows: Host, offset: Host, equal: Host, right: Host) -> tuple[Host, float]:
+    """The x with equal x = right that meets rows x <= offset with most room, at most 1; the room.
+
+    The rows have length 1: around x a ball of that radius, as far as the equations allow, is in
+    the set. By a linear program, to its tolerance; ValueError where it finds the set empty.
+    """
+    n, last = rows.shape[1], np.ones((rows.shape[0], 1))
+    wider = np.hstack([rows, last]), np.hstack([equal, np.zeros((equal.shape[0], 1))])
+    bounds = [(None, None)] * n + [(0.0, 1.0)]
+    found = _linear_program(np.append(np.zeros(n), -1.0), wider[0], offset, wider[1], right, bounds)
+    assert found is not None  # it is bounded
+    return found[:n], float(found[n])
+
+
+def _linear_program(
+    c: Host, A: Any, b: Host, A_eq: Any, b_eq: Host, bounds: Any = (None, None)
+) -> Host | None:
+    """A minimiser by HiGHS, None where there is none; ValueError where no point is feasible."""
+    from scipy.optimize import linprog
+
+    for presolve, tolerance in ((True, 1e-10), (False, 1e-10), (False, 1e-7)):
+        options = {
+            "presolve": presolve,  # without it HiGHS knows what it is that fails
+            "primal_feasibility_tolerance": tolerance,
+            "dual_feasibility_tolerance": tolerance,
+            "time_limit": deadline.left(),
+        }
+        found = linprog(c, A, b, A_eq, b_eq, bounds, "highs", options=options)
+        deadline.check()
+        if found.status == 0:
+            return np.asarray(found.x, dtype=np.float64)
+    if found.status == 2:
+        raise no_point("Polyhedron")
+    if found.status == 3:
+        return None
+    raise ValueError(f"Polyhedron: the linear program was not solved ({found.message})")
+
+
+def no_point(owner: str) -> ValueError:
+    """What is raised where no x meets the constraints."""
+    return ValueError(f"{owner}: the constraints must have a point in common, got none")
+
+
+# -- rows -----------------------------------------------------------------------------------------
+
+
+def host_matrix(owner: str, name: str, value: Any) -> Any:
+    """On the host in float64: a NumPy array, or csr where it was sparse."""
+    matrix = checks.matrix(owner, name, value)
+    entries = getattr(matrix, "entries", None)
+    if entries is None:
+        raise TypeError(
+            f"{owner}: {name} must hold its entries in memory, got {checks.what_it_is(value)}"
+        )
+    return entries.astype(np.float64) if arrays.is_sparse(entries) else host(entries)
+
+
+def _rows(name: str, matrix: Any, other: str, offset: Any) -> tuple[Any, Host] | None:
+    """A matrix and its right-hand side; None where neither is given."""
+    if matrix is None and offset is None:
+        return None
+    if matrix is None or offset is None:
+        given, missing = (other, name) if matrix is None else (name, other)
+        raise ValueError(f"Polyhedron: {missing} must be given with {given}, got None")
+    tables.need_same_rows("Polyhedron", (name, matrix), (other, offset))
+    rows = host_matrix("Polyhedron", name, matrix)
+    found = host(checks.floating("Polyhedron", other, offset))
+    if found.ndim != 1:
+        got = checks.what_it_is(found)
+        raise ValueError(f"Polyhedron: {other} must be a vector, got {got}")
+    checks.length("Polyhedron", other, found, rows.shape[0], f"row of {name}")
+    is_allowed = np.isfinite(found) | ((found == INFINITY) & (other == "b"))
+    if not is_allowed.all():
+        i, needed = int(np.argmin(is_allowed)), "finite or inf" if other == "b" else "finite"
+        raise ValueError(f"Polyhedron: {other} must be {needed}, got {found[i]} at place {i}")
+    return rows, found.copy()
+
+
+def _no_rows(others: Any) -> tuple[Any, Host]:
+    return np.zeros((0, others[0].shape[1])), np.zeros(0)
+
+
+def row_lengths(rows: Any) -> Host:
+    """Of each row, safe against overflow."""
+    if not arrays.is_sparse(rows):
+        largest = np.max(np.abs(rows), axis=1, initial=0.0)
+        scale = np.where(largest > 0.0, largest, 1.0)
+        return np.asarray(largest * np.sqrt(np.sum((rows / scale[:, None]) ** 2, axis=1)))
+    largest = np.asarray(abs(rows).max(axis=1).todense() if rows.shape[0] else []).reshape(-1)
+    which = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
+    scale = np.where(largest > 0.0, largest, 1.0)
+    squares = np.bincount(which, (rows.data / scale[which]) ** 2, rows.shape[0])
+    return np.asarray(largest * np.sqrt(squares))
+
+
+def _single_entries(rows: Any) -> tuple[Host, Host, Host]:
+    """The rows with one entry other than 0: which they are, where it is and what it is."""
+    if arrays.is_sparse(rows):
+        coo = rows.tocoo()
+        which, where, entries = coo.row, coo.col, coo.data
+        which, where, entries = (v[coo.data != 0.0] for v in (which, where, entries))
+    else:
+        which, where = np.nonzero(rows)
+        entries = rows[which, where]
+    single = np.bincount(which, minlength=rows.shape[0])[which] == 1
+    return which[single], where[single], entries[single]
