@@ -65,7 +65,7 @@ class Polyhedron(NamedTuple):
         near = np.abs(offset - rows @ u) <= ACTIVE * (norm(u) + np.abs(offset))
         which, sign = np.nonzero(rows[near])[1], np.sum(rows[near], axis=1)
         u = u.copy()
-        u[which] = sign * offset[near]
+        u[which] = sign * offset[near] + 0.0  # no -0
         return u if self.lift is None else self.lift @ u
 
 
