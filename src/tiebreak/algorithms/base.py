@@ -88,6 +88,15 @@ class StateReport(NamedTuple):
     convexity_violations: tuple[int, int] = (0, 0)  # how often f, g fell below their own minorants
 
 
+def no_projection(owner: str, problem: Problem) -> Refusal | None:
+    """The refusal of a domain that has no cheap projection."""
+    if has_projection(problem.domain):
+        return None
+    hint = "conic and exact are the methods that take such sets"
+    kind = type(problem.domain).__name__
+    return Refusal(owner, "domain", "must have a cheap projection", kind, hint)
+
+
 class Method(ABC):
     """A method: parameters (best a frozen dataclass), a first state, and the way to the next.
 
@@ -109,15 +118,8 @@ class Method(ABC):
 
     def refusal(self, problem: Problem) -> Refusal | None:
         """`check`, and before it the one thing that all methods with projections ask of Z."""
-        if not self.needs_projection or has_projection(problem.domain):
-            return self.check(problem)
-        return Refusal(
-            type(self).__name__,
-            "domain",
-            "must have a cheap projection",
-            type(problem.domain).__name__,
-            "conic and exact are the methods that take such sets",
-        )
+        lacking = no_projection(type(self).__name__, problem) if self.needs_projection else None
+        return lacking or self.check(problem)
 
     @abstractmethod
     def describe(self, problem: Problem) -> str:

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from tiebreak.algorithms.agm_bio import AGMBiO
+from tiebreak.algorithms.base import no_projection
 from tiebreak.algorithms.p_agm_bio import PAGMBiO
 from tiebreak.auto.selection import first_order
 from tiebreak.driver.console import stopping_on_ctrl_c
@@ -36,6 +37,8 @@ def certify(
     problem = need_problem("certify", problem)
     check_limits("certify", max_iter, max_time)
     problem = problem.current()
+    if refusal := no_projection("certify", problem):
+        raise ValueError(refusal.sentence)
     x = problem.point(x, "certify", "x")
     problem = problem.in_precision_of(x)
     start = problem.start(x)

@@ -20,7 +20,7 @@ from tiebreak.proofs.accumulator import BoundAccumulator
 from tiebreak.proofs.bounds import Sums
 from tiebreak.proofs.certificate import UNDERFLOW, Certificate, Certifier, Proved, Standing
 from tiebreak.proofs.evidence import value_error
-from tiebreak.sets.domains import projected
+from tiebreak.sets.domains import has_projection, projected
 
 
 class Intermediate(NamedTuple):
@@ -189,10 +189,11 @@ class Run:
         return True
 
     def _note_least(self) -> None:
-        """Keep the point where g is smallest: nothing worse is returned."""
-        seen = [(value, at) for value, at, _ in self.state.evidence.values]
+        """Keep the point of Z where g is smallest: nothing worse is returned."""
+        seen, Z = [(value, at) for value, at, _ in self.state.evidence.values], self.problem.domain
         for value, at in [*seen, (self.state.lower_value, self.state.x)]:
-            if self.least is None or value < self.least.value:
+            is_in_Z = has_projection(Z) or Z.contains(at)  # a start may not be
+            if is_in_Z and (self.least is None or value < self.least.value):
                 self.least = Least(value, at)
 
     @property

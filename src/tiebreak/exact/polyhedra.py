@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
@@ -64,7 +65,7 @@ class Polyhedron(NamedTuple):
         near = np.abs(offset - rows @ u) <= ACTIVE * (norm(u) + np.abs(offset))
         which, sign = np.nonzero(rows[near])[1], np.sum(rows[near], axis=1)
         u = u.copy()
-        u[which] = sign * offset[near]
+        u[which] = sign * offset[near] + 0.0  # no -0
         return u if self.lift is None else self.lift @ u
 
 
@@ -145,29 +146,63 @@ def _scaled(rows: Host, offset: Host) -> tuple[Host, Host]:
 
 
 def _without_twins(Z: Polyhedron) -> Polyhedron:
-    """Of inequalities with the same row the strictest; two that leave a plane are an equation."""
-    strictest: dict[bytes, int] = {}
-    rows = Z.rows + 0.0  # without -0
-    for i, row in enumerate(rows):
-        key = row.tobytes()
-        if key not in strictest or Z.offset[i] < Z.offset[strictest[key]]:
-            strictest[key] = i
-    kept, equal = [], []
-    for i in strictest.values():
-        other = strictest.get((0.0 - rows[i]).tobytes())
-        if other is None or Z.offset[i] > -Z.offset[other]:
-            kept.append(i)
-        elif Z.offset[i] < -Z.offset[other]:
-            raise polyhedra.no_point("Polyhedron")
-        elif i < other:
-            equal.append(i)
+    """Of inequalities with parallel rows the strictest; two that leave a plane are an equation."""
     assert Z.right is not None
-    return Z._replace(
-        rows=rows[kept],
-        offset=Z.offset[kept],
-        equal=np.vstack([Z.equal, rows[equal]]),
-        right=np.append(Z.right, Z.offset[equal]),
-    )
+    strictest: dict[Key, int] = {}
+    for i, key in enumerate(_directions(Z.rows)):
+        if key not in strictest or _level(Z, i) < _level(Z, strictest[key]):
+            strictest[key] = i
+    kept, planes = [], []
+    for (group, sign), i in strictest.items():
+        other = strictest.get((group, -sign))
+        room = 1 if other is None else _level(Z, i) + _level(Z, other)
+        if room < 0:
+            raise polyhedra.no_point("Polyhedron")
+        if room > 0:
+            kept.append(i)
+        elif sign > 0:
+            planes.append(i)
+    equal = np.vstack([Z.equal, Z.rows[planes]])
+    right = np.append(Z.right, Z.offset[planes])
+    seen: dict[int, int] = {}
+    for i, (group, _) in enumerate(_directions(equal)):
+        first = seen.setdefault(group, i)
+        k = int(np.argmax(np.abs(equal[i])))
+        if Fraction(right[i]) * Fraction(equal[first, k]) != Fraction(right[first]) * Fraction(
+            equal[i, k]
+        ):
+            raise polyhedra.no_point("Polyhedron")
+    once = sorted(seen.values())
+    return Polyhedron(Z.rows[kept], Z.offset[kept], equal[once], None, right[once])
+
+
+Key = tuple[int, int]  # which line a row is parallel to, and which way along it
+
+
+def _directions(rows: Host) -> list[Key]:
+    """The same for rows that are exact multiples of one another, with the sign of the factor."""
+    alike: dict[bytes, list[int]] = {}  # rows that are multiples up to rounding
+    found: list[Key] = []
+    for i, row in enumerate(rows):
+        top = row[np.argmax(np.abs(row))]
+        group = alike.setdefault((row / top + 0.0).tobytes(), [])
+        first = next((j for j in group if _are_parallel(rows[j], row)), None)
+        if first is None:
+            group.append(i)
+            first = i
+        found.append((first, 1 if top > 0.0 else -1))
+    return found
+
+
+def _are_parallel(a: Host, b: Host) -> bool:
+    k = int(np.argmax(np.abs(a)))
+    p, q = Fraction(a[k]), Fraction(b[k])
+    return all(Fraction(s) * q == Fraction(t) * p for s, t in zip(a, b, strict=True))
+
+
+def _level(Z: Polyhedron, i: int) -> Fraction:
+    """The offset of an inequality whose largest entry is made 1 or -1."""
+    return Fraction(Z.offset[i]) / Fraction(float(np.max(np.abs(Z.rows[i]))))
 
 
 # -- a start --------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tiebreak.algorithms.base import Method
+from tiebreak.algorithms.base import Method, no_projection
 from tiebreak.algorithms.p_agm_bio import PAGMBiO
 from tiebreak.driver.registry import METHODS, find_method
 from tiebreak.driver.solve import solve
@@ -147,6 +147,8 @@ def compare(
             f"compare: answer must be an Answer(upper, lower), got {checks.what_it_is(answer)}"
         )
     problem = problem.current()
+    if methods is None and (refusal := no_projection("compare", problem)):
+        raise ValueError(refusal.sentence)
     start = problem.start(x0)
     entrants, refused = _entrants(problem, methods)
     source = "given"

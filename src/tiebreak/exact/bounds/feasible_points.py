@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tiebreak.exact.bounds.curvature_bounds import least_stretch
-from tiebreak.exact.constants import ACTIVE, SAFE
+from tiebreak.exact.constants import ACTIVE, SAFE, TOUCHING
 from tiebreak.exact.interior_point import interior_point
 from tiebreak.exact.linear_programs import highs
 from tiebreak.exact.polyhedra import Polyhedron, exact_rows, polyhedron
@@ -173,6 +173,22 @@ def point_on_rows(Z: Polyhedron, v: Host, tight: Host) -> FeasiblePoint | None:
     if np.any(slack[~tight] < 0.0):
         return None
     return FeasiblePoint(v, off, tight, np.where(tight, 0.0, slack), False)
+
+
+def multiples_of_rows(Z: Polyhedron, normal: Host, x: Host) -> tuple[Host, float, float]:
+    """A normal q = G'lambda + E'nu of Z at x next to this one, lambda >= 0; max <q, z> over Z.
+
+    And the size of the terms of q. The maximum is at most <lambda, offset> + <nu, right>.
+    """
+    from scipy.optimize import nnls
+
+    assert Z.right is not None
+    met = Z.offset - Z.rows @ x <= TOUCHING * (norm(x) + np.abs(Z.offset))
+    rows = np.vstack([Z.rows[met], Z.equal, -Z.equal])
+    sides = np.concatenate([Z.offset[met], Z.right, -Z.right])
+    weights = np.maximum(nnls(rows.T, normal)[0], 0.0) if len(rows) else np.zeros(0)
+    rounding = rounding_unit(EPS, len(sides)) * float(weights @ np.abs(sides))
+    return rows.T @ weights, float(weights @ sides) + rounding, norm(rows) * norm(weights)
 
 
 def forced_rows(Z: Polyhedron, near: Host, s: Host, error: Host) -> Host:

@@ -20,6 +20,7 @@ from tiebreak.exact.bounds.evaluations import (
     least_value,
     least_with_slope,
 )
+from tiebreak.exact.bounds.feasible_points import multiples_of_rows
 from tiebreak.exact.bounds.loss_bounds import (
     L1Dual,
     NearbyMinimisers,
@@ -30,7 +31,7 @@ from tiebreak.exact.bounds.loss_bounds import (
 )
 from tiebreak.exact.bounds.polyhedral_bounds import NearestMinimiser, nearest_minimiser
 from tiebreak.exact.constants import SAFE
-from tiebreak.exact.polyhedra import is_linear, polyhedron
+from tiebreak.exact.polyhedra import exact_rows, is_linear, polyhedron
 from tiebreak.functions.parts.parts import Parts, decompose
 from tiebreak.functions.parts.quadratic_parts import LeastSquaresPart, LinearPart
 from tiebreak.linalg import arrays
@@ -96,7 +97,7 @@ def prove(
         unmet = _unmet(problem, at, g, g_parts)
         excess = unmet if problem.is_bounded else math.inf
         found.append(Intervals(lower=g.value - g.value_error - excess))
-    if g_parts.only(LeastSquaresPart, LinearPart) and has_projection(problem.domain):
+    if g_parts.only(LeastSquaresPart, LinearPart) and (is_l1 or has_projection(problem.domain)):
         unmet = min(unmet, max(near.excess, 0.5 * near.image * near.image))
         multipliers = _Multipliers(problem, at, g_parts, rank, normal, unmet)
         high = min(some.upper[1] for some in found)
@@ -363,9 +364,9 @@ class _Multipliers(NamedTuple):
         is_cut = isinstance(domain, L1Ball)  # which does not cut off what is sparser
         equal = np.zeros((0, len(x))) if is_cut else polyhedron(domain, len(x)).equal
         y, nu, others = _weights(self.parts, self.rank, sign + self.normal)
-        q, most = _normal(domain, self.normal - equal.T @ others)
+        q, most, terms = _normal(domain, self.normal - equal.T @ others, x)
         unit, dual = rounding_unit(EPS, len(R), len(x)), L1Dual.of(self.problem, len(x))
-        size = norm(R) * norm(y) + abs(nu) * norm(c) + norm(q)
+        size = norm(R) * norm(y) + abs(nu) * norm(c) + terms
         w = x if dual.center is None else x - dual.center
         gain = float(y @ (R @ w)) + nu * float(c @ w) - unit * size * dual.length(x) - most
         if dual.center is not None:
@@ -387,20 +388,24 @@ class _Multipliers(NamedTuple):
         return (norm(y) * change + abs(nu) * along_c) * (1.0 + unit)
 
 
-def _normal(Z: Domain, normal: Host) -> tuple[Host, float]:
-    """A normal q of Z next to this one, and a bound on max <q, z> over Z, rounding included."""
+def _normal(Z: Domain, normal: Host, x: Host) -> tuple[Host, float, float]:
+    """A normal q of Z next to this one, a bound on max <q, z> over Z, and the size of q's terms."""
+    if not has_projection(Z):
+        return multiples_of_rows(exact_rows(Z, len(x)), normal, x)
     if isinstance(Z, Monotone):  # q = sum of mu_i (e_i - e_{i+1}), where mu >= 0
         mu = np.maximum(np.cumsum(normal)[:-1], 0.0)
-        return np.append(mu, 0.0) - np.append(0.0, mu), 0.0
-    if isinstance(Z, Halfspace):
+        q, most = np.append(mu, 0.0) - np.append(0.0, mu), 0.0
+    elif isinstance(Z, Halfspace):
         direction = host(Z.normal)
         mu = max(float(direction @ normal) / norm(direction) / norm(direction), 0.0)
-        return mu * direction, mu * Z.offset + EPS * abs(mu * Z.offset)
-    most = Z.support(normal)
-    if not math.isfinite(most):
-        return 0.0 * normal, 0.0
-    far = host(Z.argmin(-normal))
-    return normal, most + rounding_unit(EPS, len(far)) * float(np.abs(normal) @ np.abs(far))
+        q, most = mu * direction, mu * Z.offset + EPS * abs(mu * Z.offset)
+    elif math.isfinite(support := Z.support(normal)):
+        far = host(Z.argmin(-normal))
+        rounding = rounding_unit(EPS, len(far)) * float(np.abs(normal) @ np.abs(far))
+        q, most = normal, support + rounding
+    else:
+        q, most = 0.0 * normal, 0.0
+    return q, most, norm(q)
 
 
 def _weights(h: Parts, rank: Rank, target: Host) -> tuple[Host, float, Host]:
