@@ -51,6 +51,7 @@ from tiebreak.proofs.certificate import Certificate
 from tiebreak.saving import load
 from tiebreak.sets.balls import Ball
 from tiebreak.sets.boxes import Box, Orthant
+from tiebreak.sets.constraints import Intersection, Polyhedron, SecondOrderCone
 from tiebreak.sets.domains import Halfspace, Space
 from tiebreak.sets.monotone import Monotone
 from tiebreak.sets.simplices import L1Ball, Simplex
@@ -83,6 +84,7 @@ __all__ = [
     "Halfspace",
     "Huber",
     "Indicator",
+    "Intersection",
     "L1Ball",
     "LeastSquares",
     "Linear",
@@ -93,10 +95,12 @@ __all__ = [
     "Orthant",
     "PAGMBiO",
     "Poisson",
+    "Polyhedron",
     "PrimalDual",
     "Problem",
     "Quadratic",
     "Result",
+    "SecondOrderCone",
     "Simplex",
     "Smooth",
     "Space",

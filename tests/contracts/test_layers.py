@@ -44,6 +44,7 @@ FLOORS = [
     "catalog",
     "experiments",
     "distributed",
+    "array_files",
     "problem_files",
     "saving",
     "sklearn",
