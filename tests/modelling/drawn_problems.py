@@ -4,7 +4,7 @@ All levels but the last are planted at a point x0: each is a convex function of 
 minimisers over the drawn set are known by construction,
 
     a strictly convex function of A x, least at A x0             S = { A x = A x0 }
-    the same, held back at x0 by a half-space or a ball          S = { A x = A x0, ball: Q x = Q x0 }
+    the same, held back at x0 by a half-space or a ball          S = { A x = A x0 (, Q x = Q x0) }
     a function with a flat part around A x0                      S = { A x in the flat part }
     a linear function with multipliers on some active rows       S = { those rows are equations }
 
