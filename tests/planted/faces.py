@@ -24,7 +24,10 @@ LENGTHS = {
     4: [((1, 1, 1, 1), 2), ((1, 1, 3, 5), 6), ((1, 2, 2, 4), 5)],
 }
 # The same with a power of two, so that v / |v| has no rounding.
-EVEN = {4: [((1, 1, 1, 1), 2)], 5: [((1, 1, 1, 5, 6), 8), ((3, 3, 3, 1, 6), 8), ((2, 3, 5, 1, 5), 8)]}
+EVEN = {
+    4: [((1, 1, 1, 1), 2)],
+    5: [((1, 1, 1, 5, 6), 8), ((3, 3, 3, 1, 6), 8), ((2, 3, 5, 1, 5), 8)],
+}
 
 State = Literal["row", "ray", "apex", "apex to ray"]
 
@@ -316,7 +319,9 @@ def two_levels(seed: int) -> Planted:
         state = {"idle ray": "ray", "idle apex": "apex", "idle row": "row"}[flaw]  # type: ignore[assignment]
         planter.touch(state, 2, 0)
     lower = part_of(rng, kinds[0], planter.x, flaw == "edge")
-    if flaw == "copied row" and len(lower.fixed):  # on the boundary everywhere, without a multiplier
+    if flaw == "copied row" and len(
+        lower.fixed
+    ):  # on the boundary everywhere, without a multiplier
         planter.pieces.append(Piece("row", lower.fixed[:1].copy(), 0))
     planter.level(lower, by_row=bool(rng.random() < 0.5) and kinds[0] != "linear")
     planter.level(part_of(rng, kinds[1], planter.x, False), by_row=bool(rng.random() < 0.4))

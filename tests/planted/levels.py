@@ -148,7 +148,9 @@ class Writer:
         self.blocks: list[Block] = []
         self.terms: list[tuple[Any, Array, list[tuple[int, float]], float]] = []
 
-    def rows(self, kind: str, x_rows: Array, auxiliary: list[tuple[int, int, float]], b: Any) -> None:
+    def rows(
+        self, kind: str, x_rows: Array, auxiliary: list[tuple[int, int, float]], b: Any
+    ) -> None:
         """x_rows on x, and entries (row, column, value) on auxiliary variables."""
         rows = np.zeros((len(x_rows), len(self.reach)))
         rows[:, : x_rows.shape[1]] = x_rows
@@ -175,7 +177,9 @@ class Writer:
             weights = np.ones(len(s)) if level.weights is None else level.weights
             new = self.new(self.reached(B, s))
             for sign in (1.0, -1.0):
-                self.rows("nonnegative", sign * B, [(i, j, -1.0) for i, j in enumerate(new)], sign * s)
+                self.rows(
+                    "nonnegative", sign * B, [(i, j, -1.0) for i, j in enumerate(new)], sign * s
+                )
             found += [(j, float(w)) for j, w in zip(new, weights, strict=True)]
         if level.norm is not None:
             C, p = level.norm
