@@ -15,7 +15,8 @@ import scipy.sparse
 
 import tiebreak as tb
 from tiebreak import problem_files
-from tiebreak.problem_files import read_array, read_problem
+from tiebreak.array_files import read_array
+from tiebreak.problem_files import read_problem
 
 MATRIX = np.array([[1.0, 2.0, 0.0], [0.0, -3.5, 1e-300]])
 VECTOR = np.array([1.0, -2.0])
@@ -269,7 +270,9 @@ def test_every_public_function_and_domain_can_be_named():
     assert {cls.__name__ for cls in problem_files.PENALTIES} == penalties - {
         "Indicator"
     }  # that is [domain]
-    assert {cls.__name__ for cls in problem_files.DOMAINS} == sets
+    assert {cls.__name__ for cls in problem_files.DOMAINS} == sets - {
+        "Intersection"
+    }  # that is [[domain]]
 
 
 # -- penalties ------------------------------------------------------------------------------------
@@ -410,7 +413,7 @@ def test_labels_that_are_not_whole_get_the_sentence_of_the_penalty(tmp_path):
 # -- wrong problems -------------------------------------------------------------------------------
 
 FUNCTION_KINDS = "known kinds are Huber, LeastSquares, Linear, Logistic, Multinomial, Poisson, Quadratic, SquaredNorm, ElasticNet, GroupL2, L1, L2, TotalVariation, Zero"
-DOMAIN_KINDS = "known kinds are Ball, Box, Halfspace, L1Ball, Monotone, Orthant, Simplex, Space"
+DOMAIN_KINDS = "known kinds are Ball, Box, Halfspace, L1Ball, Monotone, Orthant, Polyhedron, SecondOrderCone, Simplex, Space"
 SOLVE_KEYS = (
     "known keys are atol, checkpoint, criterion, gamma, max_iter, max_time, method, progress, "
     "rtol, x0"

@@ -45,11 +45,13 @@ from tiebreak.functions.penalties.penalties import (
     Zero,
 )
 from tiebreak.linalg.matrices.streamed import Streamed
+from tiebreak.modelling import from_cvxpy, register_cvxpy, solve_cvxpy
 from tiebreak.problem import ErrorBound, Problem
 from tiebreak.proofs.certificate import Certificate
 from tiebreak.saving import load
 from tiebreak.sets.balls import Ball
 from tiebreak.sets.boxes import Box, Orthant
+from tiebreak.sets.constraints import Intersection, Polyhedron, SecondOrderCone
 from tiebreak.sets.domains import Halfspace, Space
 from tiebreak.sets.monotone import Monotone
 from tiebreak.sets.simplices import L1Ball, Simplex
@@ -82,6 +84,7 @@ __all__ = [
     "Halfspace",
     "Huber",
     "Indicator",
+    "Intersection",
     "L1Ball",
     "LeastSquares",
     "Linear",
@@ -92,10 +95,12 @@ __all__ = [
     "Orthant",
     "PAGMBiO",
     "Poisson",
+    "Polyhedron",
     "PrimalDual",
     "Problem",
     "Quadratic",
     "Result",
+    "SecondOrderCone",
     "Simplex",
     "Smooth",
     "Space",
@@ -106,10 +111,13 @@ __all__ = [
     "Zero",
     "certify",
     "compare",
+    "from_cvxpy",
     "instance",
     "instances",
     "load",
     "methods",
     "minimize",
+    "register_cvxpy",
     "solve",
+    "solve_cvxpy",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
@@ -14,7 +14,7 @@ from tiebreak.functions.base import Function, Minorant, PointWithImage, SmoothFu
 from tiebreak.functions.elementary import Linear
 from tiebreak.functions.losses.least_squares import LeastSquares
 from tiebreak.functions.penalties.composite import Composite, split
-from tiebreak.functions.penalties.joint_prox import Joint, intersection, joint
+from tiebreak.functions.penalties.joint_prox import Joint, joint
 from tiebreak.functions.penalties.penalties import Penalty, Zero
 from tiebreak.functions.sums import Scaled, in_one_precision, summands
 from tiebreak.linalg import arrays, checks, deadline, tables
@@ -23,6 +23,7 @@ from tiebreak.linalg.fingerprints import FromData, assign, remember
 from tiebreak.linalg.spectra import EPS, GAP, rounding_level
 from tiebreak.sets.balls import Ball
 from tiebreak.sets.boxes import Orthant
+from tiebreak.sets.constraints import arrays_of, has_projection, intersection, projected
 from tiebreak.sets.cuts import Set
 from tiebreak.sets.domains import Domain, Space
 
@@ -233,9 +234,7 @@ class Problem(FromData):
 
     def _holds_vectors(self, prototype: Array) -> bool:
         """Does this precision hold the vectors of the domain and the penalties as they are?"""
-        domain: Any = self.domain
-        names = _names(domain) if is_dataclass(domain) else []
-        vectors = [v for v in (getattr(domain, name) for name in names) if arrays.is_array(v)]
+        vectors = arrays_of(self.domain)
         vectors += [v for h in (self.upper, self.lower) for v in split(h)[1].vectors]
         return all(checks.in_precision_of(prototype, v) is not None for v in vectors)
 
@@ -269,7 +268,7 @@ class Problem(FromData):
         """Is the lower level linear up to its penalty, and surely unbounded below on Z?"""
         smooth, penalty = split(self.lower)
         slope = _linear_slope(smooth)
-        if slope is None or penalty.terms.square > 0.0:
+        if slope is None or penalty.terms.square > 0.0 or not has_projection(self.domain):
             return False
         if not penalty.terms.has_weights:
             return math.isinf(self.domain.support(-slope))
@@ -381,7 +380,7 @@ class Problem(FromData):
         return arrays.own(x, arrays.double(prototypes[0]))
 
     def start(self, x0: Any = None) -> Array:
-        """x0 (the origin if None) as a vector of this problem, projected onto the domain."""
+        """x0 (the origin if None) as a vector of this problem, `projected` onto the domain."""
         if x0 is None:
             if self.dimension is None:
                 raise ValueError(
@@ -389,7 +388,7 @@ class Problem(FromData):
                     "there are"
                 )
             x0 = np.zeros(self.dimension)
-        return self.domain.project(self.point(x0, "solve", "x0", is_start=True))
+        return projected(self.domain, self.point(x0, "solve", "x0", is_start=True))
 
     def forward(self, *xs: Array) -> tuple[Point, ...]:
         """The points ``xs`` with their images under both functions."""

@@ -1,13 +1,6 @@
-"""Reading arrays and problems from files; whatever is wrong gets one sentence that names the file.
+"""Reading problems from TOML files; whatever is wrong gets one sentence that names the file.
 
-Arrays: .npy, .npz (``data.npz:key`` picks one of several), .csv (``train.csv:age,income`` picks
-columns by their names, ``train.csv:!price`` all but some), Matrix Market (.mtx, .mtx.gz).
-
-A .csv may have a header: a first line without a number in it, or the 0,1,2 that pandas writes
-(where that is data, write 0.0). Without a header the columns are called 0, 1, 2. The index that
-pandas writes in front, without a name or as "Unnamed: 0", is no column.
-
-Problems: TOML, for example
+For example, with arrays as `array_files` reads them,
 
     radius = 5.0                  # optional, as in Problem(radius=...)
 
@@ -26,7 +19,8 @@ Problems: TOML, for example
     weight = 0.1
 
     [domain]                      # optional, all of R^n if absent
-    kind = "Ball"
+    kind = "Ball"                 # an intersection: [[domain]] for each set
+
     [error_bound]                 # optional, as in ErrorBound(order, modulus, gradient_bound)
     order = 2.0                   # and the other two
 
@@ -47,12 +41,9 @@ Problems: TOML, for example
 
 from __future__ import annotations
 
-import csv
 import inspect
 import tomllib
-import zipfile
-import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -61,6 +52,7 @@ import numpy as np
 
 from tiebreak.algorithms.agm_bio import AGMBiO
 from tiebreak.algorithms.p_agm_bio import PAGMBiO
+from tiebreak.array_files import first_line, read_array
 from tiebreak.driver.registry import METHODS
 from tiebreak.driver.solve import solve
 from tiebreak.functions.elementary import Linear, Quadratic, SquaredNorm
@@ -70,222 +62,29 @@ from tiebreak.functions.losses.logistic import Logistic
 from tiebreak.functions.losses.multinomial import Multinomial
 from tiebreak.functions.losses.poisson import Poisson
 from tiebreak.functions.penalties.penalties import L1, L2, ElasticNet, GroupL2, TotalVariation, Zero
+from tiebreak.linalg.refusals import Refusal
 from tiebreak.problem import ErrorBound, Problem
 from tiebreak.sets.balls import Ball
 from tiebreak.sets.boxes import Box, Orthant
+from tiebreak.sets.constraints import Polyhedron, SecondOrderCone, intersection
 from tiebreak.sets.domains import Halfspace, Space
 from tiebreak.sets.monotone import Monotone
 from tiebreak.sets.simplices import L1Ball, Simplex
 
 FUNCTIONS = (Huber, LeastSquares, Linear, Logistic, Multinomial, Poisson, Quadratic, SquaredNorm)
 PENALTIES = (ElasticNet, GroupL2, L1, L2, TotalVariation, Zero)
-DOMAINS = (Ball, Box, Halfspace, L1Ball, Monotone, Orthant, Simplex, Space)
-MATRICES = ("A", "Q", "operator")  # arguments that are matrices; all other arrays are vectors
+DOMAINS = (
+    *(Ball, Box, Halfspace, L1Ball, Monotone, Orthant),
+    *(Polyhedron, SecondOrderCone, Simplex, Space),
+)
+MATRICES = ("A", "A_eq", "Q", "operator")  # arguments; all other arrays are vectors
 LABELS = ("groups",)  # arguments that hold whole numbers
 LEVELS = ("upper", "lower")
 TABLES = (*LEVELS, "domain", "error_bound", "method", "solve", "output")
 OUTPUT = {"x": "x.npy", "report": "report.json", "plot": "plot.png"}
 OUTPUT_ENDINGS = {"x": (".npy", ".csv"), "report": (".json",), "plot": (".png", ".pdf", ".svg")}
 
-INDEX = ("", "Unnamed: 0")  # what pandas calls the column in front that is none
-
-# What a file raises that is no such file, or whose header lies about what is in it.
-BROKEN = (ValueError, OverflowError, MemoryError, RecursionError)
-
 Table = dict[str, Any]
-Reader = Callable[[Path, str], Any]  # a path, and which of its arrays or columns
-
-
-# -- arrays ---------------------------------------------------------------------------------------
-
-
-def read_array(name: str | Path, *, matrix: bool = False) -> Any:
-    """The array in a file; a sparse one stays sparse (scipy's csr).
-
-    Args:
-        name: the file; ``data.npz:key`` picks an array of a .npz file that holds several,
-            ``train.csv:age,income`` columns of a .csv file, ``train.csv:!price`` all but some.
-        matrix: is a matrix wanted?  .csv and .mtx cannot tell a vector from a matrix with one row
-            or one column, so there it is a vector unless this is true.
-    """
-    text = str(name)
-    path, pick = Path(text), ""
-    for ending in (".npz", ".csv"):
-        stem, found, key = text.rpartition(f"{ending}:")
-        if found:
-            path, pick = Path(stem + ending), key
-    reader = next((read for end, read in READERS.items() if path.name.endswith(end)), None)
-    if reader is None:
-        raise ValueError(f"{path} has an unknown ending, known are {', '.join(READERS)}")
-    if not path.exists():
-        raise ValueError(f"{path} is not there")
-    if path.is_dir():
-        raise ValueError(f"{path} is a folder, a file is needed")
-    try:
-        array = reader(path, pick)
-    except OSError as error:
-        raise ValueError(f"{path} cannot be read ({error.strerror or error})") from None
-    if array.dtype.kind not in "fiub":
-        raise ValueError(f"{path} must hold real numbers, got entries of type {array.dtype}")
-    if 0 in array.shape:
-        raise ValueError(f"{path} is empty, its shape is {tuple(array.shape)}")
-    is_text = path.suffix not in (".npy", ".npz")
-    if is_text and not matrix and array.ndim == 2 and 1 in array.shape:
-        return (array if isinstance(array, np.ndarray) else array.toarray()).reshape(-1)
-    return array
-
-
-def _npy(path: Path, pick: str) -> Any:
-    with path.open("rb") as file:
-        if file.read(6) != b"\x93NUMPY":
-            raise ValueError(f"{path} is not a .npy file")
-    return _unpickled(path, lambda: np.load(path, allow_pickle=False))
-
-
-def _npz(path: Path, key: str) -> Any:
-    if not zipfile.is_zipfile(path):
-        raise ValueError(f"{path} is not a .npz file")
-    with np.load(path, allow_pickle=False) as file:
-        keys = list(file.files)
-        if not keys:
-            raise ValueError(f"{path} is empty, it holds no arrays")
-        if not key and {"data", "format", "shape"} <= set(keys):
-            return _saved_sparse(path)
-        if not key and len(keys) > 1:
-            raise ValueError(
-                f"{path} holds the arrays {', '.join(keys)}: pick one, as in {path.name}:{keys[0]}"
-            )
-        if key and key not in keys:
-            raise ValueError(f"{path} has no array {key!r}, its arrays are {', '.join(keys)}")
-        array = _unpickled(path, lambda: file[key or keys[0]])
-        if not isinstance(array, np.ndarray):
-            raise ValueError(f"{path} is not a .npz file, {key or keys[0]!r} is no array in it")
-        return array
-
-
-def _unpickled(path: Path, load: Callable[[], Any]) -> Any:
-    """``load()``, a call of NumPy that is not allowed to unpickle."""
-    try:
-        return load()
-    except (*BROKEN, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        if "allow_pickle" in str(error):
-            raise ValueError(
-                f"{path} holds Python objects, which are never unpickled; save numbers instead"
-            ) from None
-        raise ValueError(f"{path} is damaged ({_first_line(error)})") from None
-
-
-def _saved_sparse(path: Path) -> Any:
-    """A matrix saved by scipy.sparse.save_npz."""
-    import scipy.sparse
-
-    try:
-        return scipy.sparse.csr_array(scipy.sparse.load_npz(path))
-    except (*BROKEN, KeyError, TypeError, NotImplementedError) as error:
-        raise ValueError(f"{path} is no sparse matrix ({_first_line(error)})") from None
-
-
-def _csv(path: Path, pick: str) -> Any:
-    try:
-        text = path.read_text(encoding="utf-8-sig").splitlines()
-        lines = {number: line for number, line in enumerate(text, 1) if line.strip()}
-        end, names = next(_rows(lines), (0, []))
-        if _is_header(names, len(lines)):
-            lines = {number: line for number, line in lines.items() if number > end}
-        else:
-            names = []
-        if not lines:
-            raise ValueError(f"{path} is empty, it holds no numbers")
-        width = len(next(_rows(lines))[1])
-        if len(names) != width:  # none, or a line of words
-            names = [str(i) for i in range(width)]
-        columns = _columns(path, names, pick)
-        try:
-            table = np.loadtxt(
-                list(lines.values()), comments=None, delimiter=",", quotechar='"', ndmin=2,
-                converters={i: lambda _: 0.0 for i in range(width) if i not in columns},
-            )  # fmt: skip
-        except ValueError as error:
-            raise ValueError(f"{path}{_mistake(lines, columns) or f': {error}'}") from None
-    except UnicodeDecodeError:
-        raise ValueError(f"{path} is not a .csv file, it is not text") from None
-    except csv.Error as error:
-        raise ValueError(f"{path} is not a .csv file ({error})") from None
-    return table[:, columns]
-
-
-def _rows(lines: dict[int, str]) -> Iterator[tuple[int, list[str]]]:
-    """The entries of each row, and the number of the line where it ends."""
-    numbers, reader = list(lines), csv.reader(lines.values())
-    for entries in reader:
-        yield numbers[reader.line_num - 1], [entry.strip() for entry in entries]
-
-
-def _mistake(lines: dict[int, str], columns: list[int]) -> str:
-    """What is wrong with the first line that NumPy cannot read, for a sentence."""
-    first, width = 0, 0
-    for number, entries in _rows(lines):
-        first, width = first or number, width or len(entries)
-        for entry in (entries[i] for i in columns if i < len(entries)):
-            if not _is_number(entry):
-                return f", line {number}: {entry!r} is not a number"
-        if len(entries) != width:
-            here = "1 entry" if len(entries) == 1 else f"{len(entries)} entries"
-            return f", line {number} has {here}, line {first} has {width}"
-    return ""
-
-
-def _is_header(names: list[str], lines: int) -> bool:
-    """Is the first of so many lines a header: without numbers, or as pandas counts columns?"""
-    if not any(map(_is_number, names)):
-        return True
-    own = names[1:] if names[0] in INDEX else names
-    is_counted = own == [str(i) for i in range(len(own))]
-    return lines > 1 and len(names) > 1 and is_counted  # a lone 0 begins many a vector
-
-
-def _columns(path: Path, names: list[str], pick: str) -> list[int]:
-    """The places of the columns that are wanted; all but the index of pandas if nothing is said."""
-    everything = list(range(len(names)))
-    if len(names) > 1 and names[0] in INDEX:
-        everything = everything[1:]
-    if not pick:
-        return everything
-    wanted = [name.strip() for name in next(csv.reader([pick.removeprefix("!")]))]
-    for name in wanted:
-        if names.count(name) != 1:
-            known, count = ", ".join(names), names.count(name) or "no"
-            raise ValueError(f"{path} has {count} column {name!r}, its columns are {known}")
-    places = [names.index(name) for name in wanted]
-    return [i for i in everything if i not in places] if pick[0] == "!" else places
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return text.isascii() and "_" not in text  # as NumPy reads numbers
-
-
-def _mtx(path: Path, pick: str) -> Any:
-    import scipy.io
-    import scipy.sparse
-
-    try:
-        array = scipy.io.mmread(path)
-        return scipy.sparse.csr_array(array) if scipy.sparse.issparse(array) else array
-    except (*BROKEN, EOFError, OSError, zlib.error) as error:
-        raise ValueError(f"{path} is not a Matrix Market file ({_first_line(error)})") from None
-
-
-READERS: dict[str, Reader] = {
-    ".npy": _npy, ".npz": _npz, ".csv": _csv, ".mtx": _mtx, ".mtx.gz": _mtx,
-}  # fmt: skip
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().split("\n")[0].rstrip(".") or type(error).__name__
 
 
 # -- problems -------------------------------------------------------------------------------------
@@ -300,7 +99,7 @@ def read_problem(path: str | Path) -> tuple[Problem, Table, dict[str, str]]:
         problem = Problem(
             upper=_level("upper", content["upper"], folder),
             lower=_level("lower", content["lower"], folder),
-            domain=_object("domain", content.get("domain", {"kind": "Space"}), DOMAINS, folder),
+            domain=_domain(content.get("domain", {"kind": "Space"}), folder),
             radius=content.get("radius"),
             error_bound=_call("error_bound", ErrorBound, content["error_bound"], folder)
             if "error_bound" in content
@@ -327,13 +126,14 @@ def _read_toml(path: Path) -> Table:
     except RecursionError:
         raise ValueError(f"{path} has arrays or tables that are nested too deeply") from None
     except ValueError as error:  # TOMLDecodeError and UnicodeDecodeError
-        raise ValueError(f"{path} is not a TOML file ({_first_line(error)})") from None
+        raise ValueError(f"{path} is not a TOML file ({first_line(error)})") from None
 
 
 def _check_top(content: Table) -> None:
     for name, value in content.items():
         if name in TABLES:
-            if not isinstance(value, dict):
+            several = name == "domain" and isinstance(value, list) and value
+            if not all(isinstance(table, dict) for table in (value if several else [value])):
                 raise ValueError(f"[{name}] must be a table, got {value!r}")
         elif isinstance(value, dict):
             known = ", ".join(f"[{table}]" for table in TABLES)
@@ -359,6 +159,16 @@ def _level(name: str, table: Table, folder: Path) -> Any:
         except ValueError as error:
             raise ValueError(f"[{name}.penalty] {error}") from None
     return level
+
+
+def _domain(found: Table | list[Table], folder: Path) -> Any:
+    """A set, or the intersection of several: ``[[domain]]`` for each."""
+    if isinstance(found, dict):
+        return _object("domain", found, DOMAINS, folder)
+    try:
+        return intersection("domain", *(_object("domain", one, DOMAINS, folder) for one in found))
+    except Refusal as error:
+        raise ValueError(f"[domain] {error}") from None
 
 
 def _object(name: str, table: Table, classes: Iterable[type], folder: Path) -> Any:

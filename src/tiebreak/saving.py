@@ -34,12 +34,13 @@ from tiebreak.functions.penalties.penalties import Indicator, PenaltySum
 from tiebreak.functions.sums import Scaled, Sum
 from tiebreak.linalg import arrays, checks, tables
 from tiebreak.linalg.arrays import Host
-from tiebreak.linalg.fingerprints import FromData, constructor_arguments
+from tiebreak.linalg.fingerprints import FromData, constructor_arguments, made_from
 from tiebreak.problem import ErrorBound, Problem
 from tiebreak.problem_files import DOMAINS, FUNCTIONS, PENALTIES
 from tiebreak.proofs.bounds import Bound, Known
 from tiebreak.proofs.certificate import Certificate
 from tiebreak.proofs.recession.watch import NoMinimum
+from tiebreak.sets.constraints import Intersection
 
 FORMAT = 1  # raised whenever an older version of tiebreak could not read a file rightly
 HEADER = "tiebreak"  # the name of the JSON text
@@ -68,7 +69,8 @@ FINDINGS = (ExactFindings, BisectionFindings, NoMinimum, SavedFindings)
 # Those that do not check their arguments: users make them by an operator, or not at all.
 RECORDS = (Certificate, Known, Bound, Multipliers, *FINDINGS)
 TRUSTING = (Scaled, Sum, Composite, PenaltySum, *RECORDS)
-PARTS = (*FUNCTIONS, *PENALTIES, *DOMAINS, Indicator, Groups, Flat, Problem, ErrorBound)
+SETS = (*DOMAINS, Intersection)
+PARTS = (*FUNCTIONS, *PENALTIES, *SETS, Indicator, Groups, Flat, Problem, ErrorBound)
 # All that a file can make, by the names that files use: those are never used for anything else.
 KINDS: dict[str, Any] = {kind.__name__: kind for kind in (*PARTS, *TRUSTING)}
 NAMES = {kind: name for name, kind in KINDS.items()}
@@ -397,7 +399,7 @@ class Reader:
             hints = get_type_hints(kind if _is_record(kind) else kind.__init__)
             _check(name, parts, {key: hints[key] for key in _parameters(kind)})
         try:
-            return kind(**parts)
+            return made_from(kind, parts)
         except (ValueError, TypeError) as error:
             raise Refused(f"holds what is refused: {_first_line(error)}") from None
 

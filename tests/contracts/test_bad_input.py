@@ -19,6 +19,8 @@ from tiebreak.linalg.refusals import Refusal
 I2 = np.eye(2)
 LS = tb.LeastSquares([[1.0, 1.0]], [1.0])
 GROUPS = "GroupL2: groups must be a vector with the group of each variable (-1: none) or a list of lists of variables, got "
+NO_PROJECTION = "domain must have a cheap projection"
+TAKES_SUCH_SETS = "conic and exact are the methods that take such sets"
 NO_PROX = "the penalties and the domain must have a joint prox in closed form, got"
 FOR_PENALTIES = "methods for penalties: adaptive, primal-dual, p-agm-bio, r-apm, pb-apg, bi-sg"
 
@@ -808,9 +810,9 @@ WRONG = {
         "Problem: the two boxes must have the same number of variables, got 2 and 3",
     ),
     "box and ball": (
-        lambda: small(upper=LS + tb.Indicator(tb.Box(0.0, 1.0))),
-        Refusal,
-        f"Problem: {NO_PROX} Ball and Box",
+        lambda: tb.solve(small(upper=LS + tb.Indicator(tb.Box(0.0, 1.0))), "agm-bio"),
+        ValueError,
+        f"AGMBiO: {NO_PROJECTION}, got Intersection; {TAKES_SUCH_SETS}",
     ),
     "indicator dims": (
         lambda: small(upper=tb.L1() + tb.Indicator(tb.Box([0.0] * 3, 1.0)), domain=tb.Space()),

@@ -38,14 +38,17 @@ FLOORS = [
     "proofs",
     "algorithms",
     "exact",
+    "conic",
     "auto",
     "driver",
     "catalog",
     "experiments",
     "distributed",
+    "array_files",
     "problem_files",
     "saving",
     "sklearn",
+    "modelling",
     "cli",
 ]
 LEVEL = {name: level for level, name in enumerate(FLOORS)}

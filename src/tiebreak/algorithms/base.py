@@ -15,6 +15,7 @@ from tiebreak.linalg.refusals import Refusal
 from tiebreak.problem import Problem
 from tiebreak.proofs.certificate import Proved
 from tiebreak.proofs.evidence import StepEvidence
+from tiebreak.sets.constraints import has_projection
 
 __all__ = ["Findings", "Method", "Multipliers", "Refusal", "State", "StateReport", "StepEvidence"]
 
@@ -97,6 +98,7 @@ class Method(ABC):
     paper: ClassVar[str] = ""
     assumptions: ClassVar[str] = ""
     guarantee: ClassVar[str] = ""
+    needs_projection: ClassVar[bool] = True  # does it project onto Z in its steps?
     adapts: ClassVar[bool] = False  # does it want to be told what is proved? see `adapt`
     has_own_rule: ClassVar[bool] = False  # does it end by a tolerance of its own?
     remedy: ClassVar[str] = ""  # what else to try where the gaps hardly shrink, after "relax rtol"
@@ -104,6 +106,18 @@ class Method(ABC):
     @abstractmethod
     def check(self, problem: Problem) -> Refusal | None:
         """Why the method does not take the problem, None where it does."""
+
+    def refusal(self, problem: Problem) -> Refusal | None:
+        """`check`, and before it the one thing that all methods with projections ask of Z."""
+        if not self.needs_projection or has_projection(problem.domain):
+            return self.check(problem)
+        return Refusal(
+            type(self).__name__,
+            "domain",
+            "must have a cheap projection",
+            type(problem.domain).__name__,
+            "conic and exact are the methods that take such sets",
+        )
 
     @abstractmethod
     def describe(self, problem: Problem) -> str:

@@ -70,10 +70,11 @@ class Portfolio(Method):
     assumptions: ClassVar[str] = "those of the methods that it takes"
     guarantee: ClassVar[str] = "those of the methods that it takes"
     adapts: ClassVar[bool] = True
+    needs_projection: ClassVar[bool] = False  # the candidates say what they need
 
     def check(self, problem: Problem) -> Refusal | None:
         """Refuse what the first candidate refuses: they were chosen to fit."""
-        return self.candidates[0].method.check(problem)
+        return self.candidates[0].method.refusal(problem)
 
     def planned(self, steps: int) -> Portfolio:
         """The same with the horizons filled in that the methods leave open."""

@@ -37,15 +37,15 @@ PASSES = 6  # over the data in a step: both levels, forward and back, and one le
 
 def choose(problem: Problem) -> Portfolio:
     """The portfolio for this problem; where no method takes it, one that says so when asked."""
-    first, refusal = first_order(problem), Exact().check(problem)
+    first, refusal = first_order(problem), Exact().refusal(problem)
     steps = STEPS * (STEP + PASSES * sum(map(_entries, problem.smooth_parts)))
     candidates = []
-    if not BregmanIteration().check(problem):
+    if not BregmanIteration().refusal(problem):
         title = "exact, by conjugate gradients" if conjugate_gradients.is_taken(problem) else ""
         candidates.append(Candidate(BregmanIteration(), title, steps, refines=True))
-    if not PrimalDual().check(problem):
+    if not PrimalDual().refusal(problem):
         candidates.append(Candidate(PrimalDual(), "", steps))
-    if not first.check(problem):
+    if not first.refusal(problem):
         candidates.append(Candidate(first, "", steps))
     if refusal is None:
         title = f"exact, by direct factorisation ({_sizes(problem)})"
@@ -85,7 +85,7 @@ def _is_clear(matrix: Matrix) -> bool:
 def first_order(problem: Problem) -> AdaptiveAGMBiO | BiSG:
     """The first-order method: the adaptive one; Bi-SG where the penalties have no joint prox."""
     adaptive, other = AdaptiveAGMBiO(), BiSG()
-    return other if adaptive.check(problem) and not other.check(problem) else adaptive
+    return other if adaptive.refusal(problem) and not other.refusal(problem) else adaptive
 
 
 # -- sizes ----------------------------------------------------------------------------------------

@@ -60,7 +60,7 @@ def _certified(
     """The best proof about x of some methods, which are added to ``runs``, one after the other."""
     kind, steps, proof = AGMBiO if problem.is_smooth else PAGMBiO, 0, None
     for method in (first_order(problem), kind(gamma=1e-3), kind(gamma=1e-1)):
-        if refusal := method.check(problem):
+        if refusal := method.refusal(problem):
             if proof is None:
                 raise ValueError(refusal.sentence)
             continue

@@ -59,6 +59,7 @@ from tiebreak.proofs.bounds import Block, Bound, Sums
 from tiebreak.proofs.certificate import Standing
 from tiebreak.proofs.evidence import Intervals, StepEvidence
 from tiebreak.proofs.models import Model
+from tiebreak.sets.constraints import projected
 from tiebreak.sets.cuts import Products
 
 PAUSE = 20.0  # times what saving took: so long until the next time
@@ -195,7 +196,7 @@ def identity(problem: Problem, method: object, x0: Array) -> dict[str, str]:
     probes = [x0]
     for scale in SCALES:
         away = scale * (1.0 + arrays.norm(x0)) * arrays.like(rng.standard_normal(n), x0)
-        probes += [problem.domain.project(x0 + away), problem.domain.project(x0 - away)]
+        probes += [projected(problem.domain, at) for at in (x0 + away, x0 - away)]
     promises = (problem.radius, problem.error_bound)
     _ = problem.upper.lipschitz, problem.lower.lipschitz  # found once, then a part of the digest
     return {

@@ -15,6 +15,7 @@ from tiebreak.functions.penalties.penalties import Penalty
 from tiebreak.linalg import arrays, checks
 from tiebreak.linalg.arrays import Array
 from tiebreak.problem import ErrorBound, Problem
+from tiebreak.sets.constraints import projected
 from tiebreak.sets.domains import Domain, Space
 
 Level = Callable[..., Any] | Function | Penalty
@@ -78,7 +79,7 @@ def minimize(
         radius=radius,
         error_bound=error_bound,
     )
-    start = problem.domain.project(problem.point(x0, "minimize", "x0", is_start=True))
+    start = projected(problem.domain, problem.point(x0, "minimize", "x0", is_start=True))
     if check_gradients:
         for name, level in (("upper", f), ("lower", g)):
             smooth, _ = split(level)

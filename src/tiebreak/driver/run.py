@@ -6,6 +6,7 @@ import contextlib
 import math
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 from tiebreak.algorithms.base import Method, StateReport, first_state
@@ -19,6 +20,7 @@ from tiebreak.proofs.accumulator import BoundAccumulator
 from tiebreak.proofs.bounds import Sums
 from tiebreak.proofs.certificate import UNDERFLOW, Certificate, Certifier, Proved, Standing
 from tiebreak.proofs.evidence import value_error
+from tiebreak.sets.constraints import projected
 
 
 class Intermediate(NamedTuple):
@@ -92,7 +94,7 @@ class Run:
         self._asked: tuple[Any, Any, tuple[float, float]] | None = None
         self._stated: tuple[Array, Sums, Certificate] | None = None
         self._x0 = x0  # where the values are those at the start
-        f1, g1 = (h.sized(x0, problem.domain.project) for h in problem.smooth_parts)
+        f1, g1 = (h.sized(x0, partial(projected, problem.domain)) for h in problem.smooth_parts)
         self.upper, self.lower = Counted(f1), Counted(g1)
         self.problem = with_smooth_parts(problem, self.upper, self.lower)
         self.before = saved.counts if saved else Counts()
@@ -222,7 +224,7 @@ class Run:
 
     def _measure_from_origin(self) -> None:
         """Tolerances as of a start at the origin: one at an answer is no scale for them."""
-        origin = self.problem.domain.project(arrays.zeros_like(self._x0))
+        origin = projected(self.problem.domain, arrays.zeros_like(self._x0))
         values = self.problem.upper.value(origin), self.problem.lower.value(origin)
         if all(map(math.isfinite, values)):
             self._x0, self.start_values = origin, values

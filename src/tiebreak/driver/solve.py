@@ -195,7 +195,7 @@ def _prepare(
         raise ValueError(f"solve: {wrong}")
     if is_auto and (wide := problem_in_float64(problem)) is not problem:
         problem, start, method = wide, arrays.double(start), choose(wide)
-    if refusal := method.check(problem):
+    if refusal := method.refusal(problem):
         raise ValueError(refusal.sentence)
     return problem, start, method
 

@@ -126,6 +126,7 @@ class Exact(Method):
     """
 
     name: ClassVar[str] = "exact"
+    needs_projection: ClassVar[bool] = False
     paper: ClassVar[str] = "none: the lower level's solution set is an affine slice of Z"
     assumptions: ClassVar[str] = (
         "f, g sums of LeastSquares, Logistic, Multinomial, Poisson, Quadratic, SquaredNorm, "

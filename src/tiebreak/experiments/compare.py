@@ -172,7 +172,7 @@ def reference(problem: Problem) -> tuple[Answer, str]:
     limit = math.inf if problem.is_smooth else PENALISED
     if not isinstance(problem.domain, Space | Ball):
         limit = POLYHEDRAL
-    if not Exact().check(problem) and n > limit:
+    if not Exact().refusal(problem) and n > limit:
         size = f"{'' if problem.is_smooth else 'a penalty and '}{n} variables"
         reason = f"Exact may take minutes on {domain} with {size}, so it was not asked"
         return unknown, f"not known: {reason}; g* is the smallest value seen"
@@ -201,7 +201,7 @@ def _entrants(
     entrants: list[Entrant] = []
     refused: dict[str, str] = {}
     for entrant in chosen:
-        if refusal := entrant.method.check(problem):
+        if refusal := entrant.method.refusal(problem):
             refused[entrant.label] = refusal.sentence
         else:
             entrants.append(entrant._replace(label=_unused(entrant.label, entrants)))

@@ -83,7 +83,7 @@ def race(
     start = problem.start(x0)
     rows = []
     for entrant in entrants:
-        if refusal := entrant.method.check(problem):
+        if refusal := entrant.method.refusal(problem):
             raise ValueError(refusal.sentence)
         method = entrant.method.planned(max(steps, 1))
         with arrays.quiet():

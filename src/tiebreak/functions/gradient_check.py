@@ -22,6 +22,7 @@ from tiebreak.functions.base import SmoothFunction
 from tiebreak.functions.callables import Smooth
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import TINY, Array
+from tiebreak.sets.constraints import projected
 from tiebreak.sets.domains import Domain
 
 Value = Callable[[Any], float]  # of a NumPy vector
@@ -119,7 +120,7 @@ def _points_near(domain: Domain, x0: Array) -> Iterator[tuple[Array, Any]]:
     move = lengths * rng.uniform(0.5, 1.5, len(start)) * rng.choice([-1.0, 1.0], len(start))
     for part in MOVES:
         there, back = (
-            arrays.to_numpy(domain.project(arrays.like(start + sign * part * move, x0)))
+            arrays.to_numpy(projected(domain, arrays.like(start + sign * part * move, x0)))
             for sign in (1.0, -1.0)
         )
         # Between two projections, one on either side: inside the domain where it has an inside.

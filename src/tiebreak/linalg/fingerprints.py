@@ -11,6 +11,7 @@ What cannot be known: new numbers behind a linear operator or a plain callable.
 
 from __future__ import annotations
 
+import inspect
 import os
 import zlib
 from collections.abc import Sequence
@@ -41,12 +42,9 @@ class Inputs:
         """The arguments that are others now, by name: arrays themselves, parts made anew."""
         found = {}
         for name, value in self.arguments.items():
-            if isinstance(value, FromData):
-                now = value.current()
-                if now is not value:
-                    found[name] = now
-            elif fingerprint(value) != self._before[name]:
-                found[name] = value
+            now = value.current() if isinstance(value, FromData) else _now(value)
+            if now is not value or fingerprint(value) != self._before[name]:
+                found[name] = now
         return found
 
 
@@ -67,7 +65,29 @@ class FromData:
                 f"{type(self).__name__}: {', '.join(changed)} must hold the same numbers as when "
                 "it was made, got others; make it anew, for its constructor is not known"
             )
-        return type(self)(**{**arguments, **changed})
+        made: Self = made_from(type(self), {**arguments, **changed})
+        return made
+
+
+def _now(value: Any) -> Any:
+    """A tuple with what is made anew in it, because numbers have changed; all else as it is."""
+    if not _has_parts(value):
+        return value
+    parts = tuple(part.current() if isinstance(part, FromData) else part for part in value)
+    return parts if any(new is not old for new, old in zip(parts, value, strict=True)) else value
+
+
+def _has_parts(value: Any) -> bool:
+    """Is it a tuple of objects that know themselves, as an intersection of sets has?"""
+    return isinstance(value, tuple) and any(isinstance(part, FromData) for part in value)
+
+
+def made_from(kind: Any, arguments: dict[str, Any]) -> Any:
+    """An object of a class from its arguments by name, those of ``*sets`` one by one."""
+    named = dict(arguments)
+    parameters = inspect.signature(kind).parameters.values()
+    several = [p.name for p in parameters if p.kind is p.VAR_POSITIONAL and p.name in named]
+    return kind(*(one for name in several for one in named.pop(name)), **named)
 
 
 def remember(made: FromData, maker: type, **arguments: Any) -> None:
@@ -98,7 +118,8 @@ def fingerprint(value: Any) -> object:
     """
     if type(value) is np.ndarray:
         return checksums(value)
-    is_known = value is None or isinstance(value, FromData)  # which knows itself
+    # What is made from data knows itself.
+    is_known = value is None or isinstance(value, FromData) or _has_parts(value)
     return None if is_known else _fingerprint(value)
 
 

@@ -14,6 +14,7 @@ from tiebreak.proofs.accumulator import BoundAccumulator
 from tiebreak.proofs.evidence import minorant_errors, value_error
 from tiebreak.sets.balls import Ball
 from tiebreak.sets.boxes import Box
+from tiebreak.sets.constraints import distance_from
 from tiebreak.sets.domains import Domain, distance_bound, projection_error
 
 UNDERFLOW = 1e-290  # a gap below this is 0, a tolerance that is no larger is none
@@ -201,7 +202,7 @@ class Certifier:
         """The whole statement about x, where f1 is ``upper`` and f and g have the values given."""
         known = self._accumulator
         standing = self.standing(x, upper_value, lower_value, effort=30)
-        distance = arrays.norm(x - self._problem.domain.project(x))
+        distance = distance_from(self._problem.domain, x)
         ceiling = known.sums.upper_ceiling
         if not known.is_steep:
             values = upper_value, lower_value

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -38,6 +38,17 @@ class Set(FromData):
     """
 
     names: tuple[Any, ...] | None = None  # of the variables, where a Series of pandas has them
+    has_projection: ClassVar[bool] = True  # one that every step of a method can spend the time on
+
+    def __and__(self, other: Any) -> Set:
+        """The points that both sets have in common: see ``Intersection``."""
+        from tiebreak.sets.constraints import intersection
+
+        if not isinstance(other, Set):
+            return NotImplemented
+        found = intersection("Intersection", self, other)
+        assert isinstance(found, Set)
+        return found
 
     @property
     def diameter(self) -> float:

@@ -10,11 +10,11 @@ import numpy as np
 
 from tiebreak.functions.penalties.groups import Host
 from tiebreak.functions.penalties.terms import Terms
-from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Array, to_numpy
 from tiebreak.linalg.refusals import Refusal
 from tiebreak.sets.balls import Ball
 from tiebreak.sets.boxes import Box
+from tiebreak.sets.constraints import Intersection, intersection, is_centred
 from tiebreak.sets.domains import Domain, Space
 
 if TYPE_CHECKING:
@@ -67,10 +67,10 @@ def joint(f2: Penalty, g2: Penalty, domain: Domain | None = None, owner: str = "
         raise _no_prox(owner, "GroupL2", "GroupL2 with other groups")
     center = _common_center(owner, f, g)
     groups = f.groups if f.group > 0.0 else g.groups
-    common = intersection(owner, f.domain, g.domain, domain or Space())
+    common = _common(owner, f.domain, g.domain, domain or Space())
     for penalty in (f2, g2):
         if not _has_prox_on(common, penalty.terms):
-            off_centre = isinstance(common, Ball) and not _is_centred(common)
+            off_centre = isinstance(common, Ball) and not is_centred(common)
             name = type(common).__name__ + " with another center" * off_centre
             raise _no_prox(owner, penalty.label, name)
     if f.groups is g.groups is groups and f.domain == common == g.domain and center is None:
@@ -92,38 +92,17 @@ def _common_center(owner: str, f: Terms, g: Terms) -> Host | None:
     return known[0]
 
 
-def intersection(owner: str, *sets: Domain) -> Domain:
-    """The common part of all the sets, where that is one of the library's sets."""
-    common: Domain = Space()
-    for other in sets:
-        common = _intersection(owner, common, other)
-    return common
+def _common(owner: str, *sets: Domain) -> Domain:
+    """The common part of all the sets, where that is one of the library's with a projection."""
+    found = intersection(owner, *sets)
+    if isinstance(found, Intersection):
+        raise _no_prox(owner, *(type(one).__name__ for one in found.sets[:2]))
+    return found
 
 
 def _no_prox(owner: str, first: str, second: str) -> Refusal:
     needed = "must have a joint prox in closed form"
     return Refusal(owner, "the penalties and the domain", needed, f"{first} and {second}")
-
-
-def _intersection(owner: str, first: Domain, second: Domain) -> Domain:
-    if isinstance(first, Space) or first is second:
-        return second
-    if isinstance(second, Space) or (type(first) is type(second) and first == second):
-        return first
-    if isinstance(first, Box) and isinstance(second, Box):
-        bounds = [to_numpy(b) for b in (first.lower, second.lower, first.upper, second.upper)]
-        sizes = {bound.shape[0] for bound in bounds if bound.ndim}
-        if len(sizes) > 1:
-            needed, got = "must have the same number of variables", f"{min(sizes)} and {max(sizes)}"
-            raise Refusal(owner, "the two boxes", needed, got)
-        lower, upper = np.maximum(*bounds[:2]), np.minimum(*bounds[2:])
-        if np.any(lower > upper):
-            raise Refusal(owner, "the two boxes", "must have a point in common")
-        return Box(*(b if b.ndim else float(b) for b in (lower, upper)))
-    balls = [ball for ball in (first, second) if isinstance(ball, Ball) and _is_centred(ball)]
-    if len(balls) == 2:
-        return min(balls, key=lambda ball: ball.radius)
-    raise _no_prox(owner, type(first).__name__, type(second).__name__)
 
 
 def _has_prox_on(common: Domain, terms: Terms) -> bool:
@@ -134,11 +113,7 @@ def _has_prox_on(common: Domain, terms: Terms) -> bool:
         return isinstance(common, Box)
     if isinstance(common, Box):
         return (terms.group == 0.0 and terms.l2 == 0.0) or _is_cone(common)
-    return isinstance(common, Ball) and _is_centred(common)
-
-
-def _is_centred(ball: Ball) -> bool:
-    return ball.center is None or arrays.max_abs(ball.center) == 0.0
+    return isinstance(common, Ball) and is_centred(common)
 
 
 def _is_cone(box: Box) -> bool:

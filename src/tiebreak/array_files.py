@@ -1,0 +1,217 @@
+"""Reading arrays from files; whatever is wrong gets one sentence that names the file.
+
+.npy, .npz (``data.npz:key`` picks one of several), .csv (``train.csv:age,income`` picks columns by
+their names, ``train.csv:!price`` all but some), Matrix Market (.mtx, .mtx.gz).
+
+A .csv may have a header: a first line without a number in it, or the 0,1,2 that pandas writes
+(where that is data, write 0.0). Without a header the columns are called 0, 1, 2. The index that
+pandas writes in front, without a name or as "Unnamed: 0", is no column.
+"""
+
+from __future__ import annotations
+
+import csv
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+INDEX = ("", "Unnamed: 0")  # what pandas calls the column in front that is none
+
+# What a file raises that is no such file, or whose header lies about what is in it.
+BROKEN = (ValueError, OverflowError, MemoryError, RecursionError)
+
+Reader = Callable[[Path, str], Any]  # a path, and which of its arrays or columns
+
+
+def read_array(name: str | Path, *, matrix: bool = False) -> Any:
+    """The array in a file; a sparse one stays sparse (scipy's csr).
+
+    Args:
+        name: the file; ``data.npz:key`` picks an array of a .npz file that holds several,
+            ``train.csv:age,income`` columns of a .csv file, ``train.csv:!price`` all but some.
+        matrix: is a matrix wanted?  .csv and .mtx cannot tell a vector from a matrix with one row
+            or one column, so there it is a vector unless this is true.
+    """
+    text = str(name)
+    path, pick = Path(text), ""
+    for ending in (".npz", ".csv"):
+        stem, found, key = text.rpartition(f"{ending}:")
+        if found:
+            path, pick = Path(stem + ending), key
+    reader = next((read for end, read in READERS.items() if path.name.endswith(end)), None)
+    if reader is None:
+        raise ValueError(f"{path} has an unknown ending, known are {', '.join(READERS)}")
+    if not path.exists():
+        raise ValueError(f"{path} is not there")
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder, a file is needed")
+    try:
+        array = reader(path, pick)
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read ({error.strerror or error})") from None
+    if array.dtype.kind not in "fiub":
+        raise ValueError(f"{path} must hold real numbers, got entries of type {array.dtype}")
+    if 0 in array.shape:
+        raise ValueError(f"{path} is empty, its shape is {tuple(array.shape)}")
+    is_text = path.suffix not in (".npy", ".npz")
+    if is_text and not matrix and array.ndim == 2 and 1 in array.shape:
+        return (array if isinstance(array, np.ndarray) else array.toarray()).reshape(-1)
+    return array
+
+
+def _npy(path: Path, pick: str) -> Any:
+    with path.open("rb") as file:
+        if file.read(6) != b"\x93NUMPY":
+            raise ValueError(f"{path} is not a .npy file")
+    return _unpickled(path, lambda: np.load(path, allow_pickle=False))
+
+
+def _npz(path: Path, key: str) -> Any:
+    if not zipfile.is_zipfile(path):
+        raise ValueError(f"{path} is not a .npz file")
+    with np.load(path, allow_pickle=False) as file:
+        keys = list(file.files)
+        if not keys:
+            raise ValueError(f"{path} is empty, it holds no arrays")
+        if not key and {"data", "format", "shape"} <= set(keys):
+            return _saved_sparse(path)
+        if not key and len(keys) > 1:
+            raise ValueError(
+                f"{path} holds the arrays {', '.join(keys)}: pick one, as in {path.name}:{keys[0]}"
+            )
+        if key and key not in keys:
+            raise ValueError(f"{path} has no array {key!r}, its arrays are {', '.join(keys)}")
+        array = _unpickled(path, lambda: file[key or keys[0]])
+        if not isinstance(array, np.ndarray):
+            raise ValueError(f"{path} is not a .npz file, {key or keys[0]!r} is no array in it")
+        return array
+
+
+def _unpickled(path: Path, load: Callable[[], Any]) -> Any:
+    """``load()``, a call of NumPy that is not allowed to unpickle."""
+    try:
+        return load()
+    except (*BROKEN, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        if "allow_pickle" in str(error):
+            raise ValueError(
+                f"{path} holds Python objects, which are never unpickled; save numbers instead"
+            ) from None
+        raise ValueError(f"{path} is damaged ({first_line(error)})") from None
+
+
+def _saved_sparse(path: Path) -> Any:
+    """A matrix saved by scipy.sparse.save_npz."""
+    import scipy.sparse
+
+    try:
+        return scipy.sparse.csr_array(scipy.sparse.load_npz(path))
+    except (*BROKEN, KeyError, TypeError, NotImplementedError) as error:
+        raise ValueError(f"{path} is no sparse matrix ({first_line(error)})") from None
+
+
+def _csv(path: Path, pick: str) -> Any:
+    try:
+        text = path.read_text(encoding="utf-8-sig").splitlines()
+        lines = {number: line for number, line in enumerate(text, 1) if line.strip()}
+        end, names = next(_rows(lines), (0, []))
+        if _is_header(names, len(lines)):
+            lines = {number: line for number, line in lines.items() if number > end}
+        else:
+            names = []
+        if not lines:
+            raise ValueError(f"{path} is empty, it holds no numbers")
+        width = len(next(_rows(lines))[1])
+        if len(names) != width:  # none, or a line of words
+            names = [str(i) for i in range(width)]
+        columns = _columns(path, names, pick)
+        try:
+            table = np.loadtxt(
+                list(lines.values()), comments=None, delimiter=",", quotechar='"', ndmin=2,
+                converters={i: lambda _: 0.0 for i in range(width) if i not in columns},
+            )  # fmt: skip
+        except ValueError as error:
+            raise ValueError(f"{path}{_mistake(lines, columns) or f': {error}'}") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is not a .csv file, it is not text") from None
+    except csv.Error as error:
+        raise ValueError(f"{path} is not a .csv file ({error})") from None
+    return table[:, columns]
+
+
+def _rows(lines: dict[int, str]) -> Iterator[tuple[int, list[str]]]:
+    """The entries of each row, and the number of the line where it ends."""
+    numbers, reader = list(lines), csv.reader(lines.values())
+    for entries in reader:
+        yield numbers[reader.line_num - 1], [entry.strip() for entry in entries]
+
+
+def _mistake(lines: dict[int, str], columns: list[int]) -> str:
+    """What is wrong with the first line that NumPy cannot read, for a sentence."""
+    first, width = 0, 0
+    for number, entries in _rows(lines):
+        first, width = first or number, width or len(entries)
+        for entry in (entries[i] for i in columns if i < len(entries)):
+            if not _is_number(entry):
+                return f", line {number}: {entry!r} is not a number"
+        if len(entries) != width:
+            here = "1 entry" if len(entries) == 1 else f"{len(entries)} entries"
+            return f", line {number} has {here}, line {first} has {width}"
+    return ""
+
+
+def _is_header(names: list[str], lines: int) -> bool:
+    """Is the first of so many lines a header: without numbers, or as pandas counts columns?"""
+    if not any(map(_is_number, names)):
+        return True
+    own = names[1:] if names[0] in INDEX else names
+    is_counted = own == [str(i) for i in range(len(own))]
+    return lines > 1 and len(names) > 1 and is_counted  # a lone 0 begins many a vector
+
+
+def _columns(path: Path, names: list[str], pick: str) -> list[int]:
+    """The places of the columns that are wanted; all but the index of pandas if nothing is said."""
+    everything = list(range(len(names)))
+    if len(names) > 1 and names[0] in INDEX:
+        everything = everything[1:]
+    if not pick:
+        return everything
+    wanted = [name.strip() for name in next(csv.reader([pick.removeprefix("!")]))]
+    for name in wanted:
+        if names.count(name) != 1:
+            known, count = ", ".join(names), names.count(name) or "no"
+            raise ValueError(f"{path} has {count} column {name!r}, its columns are {known}")
+    places = [names.index(name) for name in wanted]
+    return [i for i in everything if i not in places] if pick[0] == "!" else places
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return text.isascii() and "_" not in text  # as NumPy reads numbers
+
+
+def _mtx(path: Path, pick: str) -> Any:
+    import scipy.io
+    import scipy.sparse
+
+    try:
+        array = scipy.io.mmread(path)
+        return scipy.sparse.csr_array(array) if scipy.sparse.issparse(array) else array
+    except (*BROKEN, EOFError, OSError, zlib.error) as error:
+        raise ValueError(f"{path} is not a Matrix Market file ({first_line(error)})") from None
+
+
+READERS: dict[str, Reader] = {
+    ".npy": _npy, ".npz": _npz, ".csv": _csv, ".mtx": _mtx, ".mtx.gz": _mtx,
+}  # fmt: skip
+
+
+def first_line(error: Exception) -> str:
+    """What an error says, for the end of a sentence."""
+    return str(error).strip().split("\n")[0].rstrip(".") or type(error).__name__

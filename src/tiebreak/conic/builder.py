@@ -1,0 +1,333 @@
+"""A conic program, piece by piece: variables with their sizes, constraints, and objectives."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, get_args
+
+import numpy as np
+
+from tiebreak.conic.program import Cone, ConicProgram, Kind, Objective
+from tiebreak.linalg import arrays
+from tiebreak.linalg.arrays import Host
+
+ROUND_UP = 1.0 + 1e-12  # more than the rounding errors of sums of a thousand terms
+DENSE_SHARE = 0.25  # of entries that are not 0, from which a matrix is faster dense
+
+
+@dataclass(frozen=True, eq=False)
+class Affine:
+    """Numbers that are affine in z: each block times the entries of z from its first, and offset.
+
+    Blocks are NumPy arrays or SciPy's CSR, float64.
+    """
+
+    blocks: tuple[tuple[int, Any], ...]
+    offset: Host
+    __array_ufunc__ = None  # so that a NumPy number times it comes to __rmul__
+
+    def __len__(self) -> int:
+        return len(self.offset)
+
+    def __add__(self, other: Affine | Host | float) -> Affine:
+        if isinstance(other, Affine):
+            return Affine(self.blocks + other.blocks, self.offset + other.offset)
+        return Affine(self.blocks, self.offset + other)
+
+    def __sub__(self, other: Affine | Host | float) -> Affine:
+        return self + (-1.0 * other if isinstance(other, Affine) else -other)
+
+    def __rmul__(self, factor: float) -> Affine:
+        return Affine(tuple((i, factor * block) for i, block in self.blocks), factor * self.offset)
+
+    def scaled(self, factors: Host) -> Affine:
+        """Each of the numbers times its own factor."""
+        return Affine(
+            tuple((i, _scaled_rows(block, factors)) for i, block in self.blocks),
+            factors * self.offset,
+        )
+
+    def some(self, places: Host) -> Affine:
+        """Only some of the numbers: a mask, or their places."""
+        if places.dtype == bool:
+            if places.all():
+                return self
+            places = np.flatnonzero(places)
+        return Affine(tuple((i, block[places]) for i, block in self.blocks), self.offset[places])
+
+    def sum(self) -> Affine:
+        """Their sum, as one number."""
+        blocks = tuple((i, np.asarray(block.sum(axis=0))[None]) for i, block in self.blocks)
+        return Affine(blocks, np.array([np.sum(self.offset)]))
+
+
+def constants(values: Host) -> Affine:
+    """Numbers that do not depend on z."""
+    return Affine((), np.asarray(values, dtype=np.float64))
+
+
+class Cost:
+    """½ of a sum of squares, plus a linear function: an objective in the making."""
+
+    def __init__(self) -> None:
+        self.squares: list[Affine] = []
+        self.linear: list[tuple[Host, Affine]] = []
+        self.constant = 0.0
+
+    def add_squares(self, weights: Host | float, terms: Affine) -> None:
+        """½ sum of weights_i terms_i²."""
+        w = np.broadcast_to(np.asarray(weights, dtype=np.float64), len(terms))
+        self.squares.append(terms.scaled(np.sqrt(w)).some(w > 0.0))
+
+    def add(self, weights: Host | float, terms: Affine) -> None:
+        """The sum of weights_i terms_i."""
+        w = np.broadcast_to(np.asarray(weights, dtype=np.float64), len(terms))
+        self.linear.append((w, terms))
+
+    def objective(self, size: int) -> Objective:
+        """In a program of so many variables."""
+        q, constant = np.zeros(size), self.constant
+        for w, terms in self.linear:
+            constant += float(w @ terms.offset)
+            for first, block in terms.blocks:
+                q[first : first + block.shape[1]] += block.T @ w
+        squares = _stacked(self.squares, size)
+        target = np.concatenate([np.zeros(0), *(-terms.offset for terms in self.squares)])
+        return Objective(squares, target, q, constant)
+
+
+class Builder:
+    """Variables z = (x, auxiliary ones), and constraints on them.
+
+    Args:
+        lower, upper: lower <= x <= upper on the whole feasible set; infinite where not known.
+        radius: |x| <= radius for some solution, inf where not known.
+    """
+
+    def __init__(self, lower: Host, upper: Host, radius: float = math.inf) -> None:
+        self.lower, self.upper = lower, upper
+        farthest = np.maximum(np.abs(lower), np.abs(upper))
+        self.radius = min(radius, arrays.norm(farthest) * ROUND_UP)
+        self._reach = [np.minimum(farthest, self.radius)]
+        self.n = self.size = len(lower)
+        self._constraints: dict[Kind, list[Affine]] = {kind: [] for kind in get_args(Kind)}
+
+    @property
+    def x(self) -> Affine:
+        """The variables of the problem."""
+        return _identity(0, self.n)
+
+    def of_x(self, matrix: Any, offset: Host | float = 0.0) -> Affine:
+        """matrix x + offset; the matrix is NumPy's or SciPy's."""
+        if not arrays.is_sparse(matrix):
+            matrix = np.asarray(matrix, dtype=np.float64)
+        rows = np.broadcast_to(np.asarray(offset, dtype=np.float64), matrix.shape[0])
+        return Affine(((0, matrix),), rows)
+
+    def variables(self, count: int, reach: Host | float = math.inf) -> Affine:
+        """New ones, each at most ``reach`` in size in some solution."""
+        made = _identity(self.size, count)
+        self._reach.append(np.array(np.broadcast_to(reach, count), dtype=np.float64))
+        self.size += count
+        return made
+
+    def zero(self, terms: Affine) -> None:
+        """terms = 0."""
+        self._constraints["zero"].append(terms)
+
+    def nonnegative(self, terms: Affine) -> None:
+        """terms >= 0."""
+        self._constraints["nonnegative"].append(terms)
+
+    def second_order(self, top: Affine, rest: Affine) -> None:
+        """top >= |rest|; top is one number."""
+        self._constraints["second-order"].append(stacked_terms([top, rest]))
+
+    def exponential(self, exponent: Affine, above: Affine) -> None:
+        """exp(exponent_i) <= above_i for every i."""
+        count = len(exponent)
+        each = stacked_terms([exponent, constants(np.ones(count)), above])
+        turns = np.arange(3 * count).reshape(3, count).T.reshape(-1)  # cone by cone
+        self._constraints["exponential"].append(each.some(turns))
+
+    def bound(self, terms: Affine) -> Host:
+        """A bound on the size of each number, from those of the variables."""
+        reach, total = np.concatenate(self._reach), np.abs(terms.offset)
+        for first, block in terms.blocks:
+            size, known = abs(block), reach[first : first + block.shape[1]]
+            most = _product(size, known)
+            if first == 0 and block.shape[1] == self.n and self.radius < math.inf:
+                most = np.minimum(most, _row_norms(block) * self.radius)
+            total = total + most
+        return np.asarray(total * ROUND_UP)
+
+    def signs(self, terms: Affine) -> Host:
+        """1 for numbers that are >= 0 on the whole feasible set, -1 for <= 0, 0 for others.
+
+        terms are of x alone.
+        """
+        found = np.zeros(len(terms))
+        for sign, near, far in ((1.0, self.lower, self.upper), (-1.0, -self.upper, -self.lower)):
+            # The smallest value of sign * terms, and the sizes of what it is the sum of.
+            least, sizes = sign * terms.offset, np.abs(terms.offset)
+            for first, block in terms.blocks:
+                assert first + block.shape[1] <= self.n
+                up, down = _positive(block), _positive(-block)
+                least = least + _product(up, near) - _product(down, far)
+                sizes = sizes + _product(up, np.abs(near)) + _product(down, np.abs(far))
+            sure = least >= (ROUND_UP - 1.0) * sizes
+            found[sure & (found == 0.0)] = sign
+        return found
+
+    def absolute(self, terms: Affine, is_of_x: bool = True) -> Affine:
+        """Numbers that are |terms| where they are minimised."""
+        signs = self.signs(terms) if is_of_x else np.zeros(len(terms))
+        known = signs != 0.0
+        if known.all():
+            return terms.scaled(signs)
+        open_terms = terms.some(~known)
+        sizes = self.variables(len(open_terms), self.bound(open_terms))
+        self.nonnegative(sizes - open_terms)
+        self.nonnegative(sizes + open_terms)
+        return stacked_terms([sizes, terms.scaled(signs).some(known)], _order(~known))
+
+    def length(self, terms: Affine) -> Affine:
+        """One number that is |terms|, the Euclidean norm, where it is minimised."""
+        most = arrays.norm(self.bound(terms)) * ROUND_UP
+        is_of_x = all(first == 0 for first, _ in terms.blocks)
+        if is_of_x and self.radius < math.inf:
+            of_matrix = sum(_frobenius_bound(block) for _, block in terms.blocks)
+            most = min(most, (of_matrix * self.radius + arrays.norm(terms.offset)) * ROUND_UP)
+        size = self.variables(1, most)
+        self.second_order(size, terms)
+        return size
+
+    def program(self, costs: Iterable[Cost]) -> ConicProgram:
+        """All of it, the equations first."""
+        kinds = self._constraints
+        parts = [terms for kind in kinds.values() for terms in kind]
+        offsets = [terms.offset for terms in parts]
+        return ConicProgram(
+            rows=-_sparse(parts, self.size).tocsc(),
+            offset=np.concatenate([np.zeros(0), *offsets]),
+            cones=tuple(_cones(kinds)),
+            objectives=tuple(cost.objective(self.size) for cost in costs),
+            variables=np.arange(self.n),
+            reach=np.concatenate(self._reach),
+        )
+
+
+def stacked_terms(parts: Sequence[Affine], order: Host | None = None) -> Affine:
+    """The numbers of all parts one below the other; in another order, if one is given."""
+    from scipy.sparse import csr_array
+
+    offset, blocks = np.concatenate([terms.offset for terms in parts]), []
+    start = 0
+    for terms in parts:
+        for first, block in terms.blocks:
+            rows, columns, values = entries(block)
+            shape = (len(offset), block.shape[1])
+            blocks.append((first, csr_array((values, (rows + start, columns)), shape=shape)))
+        start += len(terms)
+    whole = Affine(tuple(blocks), offset)
+    return whole if order is None else whole.some(order)
+
+
+def _cones(constraints: dict[Kind, list[Affine]]) -> list[Cone]:
+    """The cones of all constraints in their order; one of all equations, one of all >= 0."""
+    cones: list[Cone] = []
+    for kind, parts in constraints.items():
+        sizes = [len(terms) for terms in parts]
+        if kind == "second-order":
+            cones += [Cone(kind, size) for size in sizes]
+        elif kind == "exponential":
+            cones += [Cone(kind, 3)] * (sum(sizes) // 3)
+        elif sum(sizes):
+            cones.append(Cone(kind, sum(sizes)))
+    return cones
+
+
+def _identity(first: int, count: int) -> Affine:
+    from scipy.sparse import eye_array
+
+    return Affine(((first, eye_array(count, format="csr")),), np.zeros(count))
+
+
+def _order(is_first: Host) -> Host:
+    """Where to find each entry, if those that ``is_first`` came before all others."""
+    order = np.empty(len(is_first), dtype=np.int64)
+    order[np.concatenate([np.flatnonzero(is_first), np.flatnonzero(~is_first)])] = np.arange(
+        len(is_first)
+    )
+    return order
+
+
+def entries(block: Any) -> tuple[Host, Host, Host]:
+    """Rows, columns and values of what is not 0."""
+    if arrays.is_sparse(block):
+        found = block.tocoo()
+        return found.row, found.col, found.data
+    rows, columns = np.nonzero(block)
+    return rows, columns, block[rows, columns]
+
+
+def _sparse(parts: Sequence[Affine], size: int) -> Any:
+    """All parts below each other as one matrix that is multiplied with z, in CSR form."""
+    from scipy.sparse import csr_array
+
+    rows, columns, values = ([np.zeros(0, dtype=kind)] for kind in (np.int64, np.int64, float))
+    start = 0
+    for terms in parts:
+        for first, block in terms.blocks:
+            i, j, some = entries(block)
+            rows.append(i + start)
+            columns.append(j + first)
+            values.append(some)
+        start += len(terms)
+    places = np.concatenate(rows), np.concatenate(columns)
+    made = csr_array((np.concatenate(values), places), shape=(start, size))
+    made.eliminate_zeros()
+    return made
+
+
+def _stacked(parts: Sequence[Affine], size: int) -> Any:
+    """The same, dense where a large share of the entries is not 0."""
+    made = _sparse(parts, size)
+    return made.toarray() if made.nnz > DENSE_SHARE * math.prod(made.shape) else made
+
+
+def _scaled_rows(block: Any, factors: Host) -> Any:
+    if not arrays.is_sparse(block):
+        return factors[:, None] * block
+    from scipy.sparse import diags_array
+
+    return (diags_array(factors) @ block).tocsr()
+
+
+def _product(size: Any, reach: Host) -> Host:
+    """A matrix without negative entries times numbers that may be infinite, where 0 inf = 0."""
+    known = np.isfinite(reach)
+    total = np.asarray(size @ np.where(known, reach, 0.0))
+    if not known.all():
+        for end in (math.inf, -math.inf):
+            total = np.where(np.asarray(size @ (reach == end).astype(float)) > 0.0, end, total)
+    return total
+
+
+def _positive(block: Any) -> Any:
+    """max(entries, 0)."""
+    return block.maximum(0.0) if arrays.is_sparse(block) else np.maximum(block, 0.0)
+
+
+def _row_norms(block: Any) -> Host:
+    squares = (block.multiply(block) if arrays.is_sparse(block) else block * block).sum(axis=1)
+    return np.asarray(np.sqrt(squares))
+
+
+def _frobenius_bound(block: Any) -> float:
+    """A bound on the spectral norm: 1 for some of the rows of the identity, else Frobenius'."""
+    rows, columns, values = entries(block)
+    is_choice = len(set(rows)) == len(rows) and len(set(columns)) == len(columns)
+    return float(np.max(np.abs(values), initial=0.0)) if is_choice else arrays.norm(values)

@@ -1,0 +1,290 @@
+"""Functions, penalties and sets of tiebreak as pieces of a conic program.
+
+Squares stay squares; everything else that is not linear gets auxiliary variables, whose least cost
+for a given x is the function's value at x.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from tiebreak.conic import domains
+from tiebreak.conic.builder import Affine, Builder, Cost, constants
+from tiebreak.conic.program import ConicProgram
+from tiebreak.functions.base import Function
+from tiebreak.functions.callables import Smooth
+from tiebreak.functions.elementary import Flat, Linear, Quadratic, SquaredNorm
+from tiebreak.functions.losses.huber import Huber
+from tiebreak.functions.losses.least_squares import LeastSquares
+from tiebreak.functions.losses.linear_loss import LinearLoss
+from tiebreak.functions.losses.logistic import Logistic
+from tiebreak.functions.losses.multinomial import Multinomial
+from tiebreak.functions.losses.poisson import Poisson
+from tiebreak.functions.penalties.composite import split
+from tiebreak.functions.penalties.operator_terms import OperatorTerms
+from tiebreak.functions.penalties.penalties import (
+    L1,
+    L2,
+    ElasticNet,
+    GroupL2,
+    Indicator,
+    Penalty,
+    PenaltySum,
+    TotalVariation,
+    Zero,
+)
+from tiebreak.functions.penalties.terms import Terms
+from tiebreak.functions.sums import summands
+from tiebreak.linalg import arrays
+from tiebreak.linalg.arrays import Host
+from tiebreak.linalg.host import host, power_of_two
+from tiebreak.linalg.matrices import Matrix, Operator
+from tiebreak.linalg.matrices.repeated import Repeated
+from tiebreak.linalg.refusals import Refusal
+from tiebreak.sets.domains import Domain
+
+PENALTIES = (Zero, L1, TotalVariation, L2, ElasticNet, GroupL2, Indicator)
+RANK_SLACK = 8.0  # eigenvalues of Q up to so many units of rounding per variable are taken as 0
+
+
+def compile_levels(
+    objectives: Sequence[Function | Penalty],
+    domain: Domain,
+    n: int,
+    radius: float | None = None,
+    owner: str = "Levels",
+) -> ConicProgram:
+    """Objectives in the order of their priority on a set in R^n, as a conic program.
+
+    Args:
+        radius: |x| <= radius for some solution, if that is known; it bounds ``reach`` and is no
+            constraint.
+        owner: who refuses, in one sentence (a `Refusal`), what cones cannot represent.
+    """
+    sets = [*domains.parts_of(domain)]
+    for i, h in enumerate(objectives):
+        for restriction in _restrictions(h):
+            if i > 0:  # there it would restrict the levels before it too
+                got = f"the indicator of {type(restriction).__name__}"
+                raise Refusal(owner, f"level {i + 1}", "must have no set of its own", got)
+            sets += domains.parts_of(restriction)
+    for part in sets:
+        if not domains.can_represent(part):
+            needed = "must be a set that cones can represent, such as Ball, Box or Polyhedron"
+            raise Refusal(owner, "domain", needed, f"{type(part).__name__}")
+        part.check(n)
+    known = domains.bounds_on(sets, n)
+    within = min(known.radius, math.inf if radius is None else float(radius))
+    builder = Builder(known.lower, known.upper, within)
+    for part in sets:
+        domains.constrain(builder, part)
+    levels = [_Level(builder, owner, f"level {i + 1}") for i in range(len(objectives))]
+    for level, h in zip(levels, objectives, strict=True):
+        level.add(h)
+    return builder.program(level.cost for level in levels)
+
+
+def _restrictions(h: Function | Penalty) -> Iterator[Domain]:
+    """The sets whose indicators are part of a function."""
+    penalty = split(h)[1]
+    if isinstance(penalty, PenaltySum):
+        yield from _restrictions(penalty.first)
+        yield from _restrictions(penalty.second)
+    elif isinstance(penalty, Indicator):
+        yield penalty.domain
+
+
+class _Level:
+    """One objective: its cost, and constraints on the auxiliary variables that it needs."""
+
+    def __init__(self, builder: Builder, owner: str, name: str) -> None:
+        self.builder, self.cost = builder, Cost()
+        self._owner, self._name = owner, name
+
+    def _refusal(self, got: str) -> Refusal:
+        needed = "must be made of functions that cones can represent"
+        return Refusal(self._owner, self._name, needed, got)
+
+    def add(self, h: Function | Penalty) -> None:
+        """A function of x."""
+        smooth, penalty = split(h if isinstance(h, Penalty) else h.bare)
+        for weight, part in summands(smooth):
+            self._smooth(part.bare, weight)
+        self._penalty(penalty)
+
+    # --- smooth functions -------------------------------------------------------------------------
+
+    def _smooth(self, h: Function, weight: float) -> None:
+        for kind, add in self._kinds:
+            if isinstance(h, kind):
+                add(self, h, weight)
+                return
+        name = type(h).__name__
+        raise self._refusal(f"{name}, known by its callables" if isinstance(h, Smooth) else name)
+
+    def _entries(self, h: Function, matrix: Matrix | None) -> Any:
+        """The entries of its matrix in float64: NumPy, or SciPy's CSR."""
+        assert matrix is not None
+        if isinstance(matrix, Repeated):
+            from scipy.sparse import block_diag, csr_array
+
+            block = csr_array(self._entries(h, matrix.block))
+            return csr_array(block_diag([block] * matrix.copies, format="csr"))
+        if matrix.is_sparse:
+            from scipy.sparse import csr_array
+
+            return csr_array(matrix.entries).astype(np.float64)
+        if not matrix.is_explicit:
+            kind = "a linear operator" if isinstance(matrix, Operator) else "rows not in memory"
+            raise self._refusal(f"{type(h).__name__} of {kind}, whose entries are not known")
+        return matrix.dense()
+
+    def _rows(self, h: LinearLoss, weight: float) -> tuple[Any, Host, Host]:
+        """Matrix, target and weights of the rows of a loss that count."""
+        matrix, target = self._entries(h, h.matrix), host(h.target)
+        w = np.ones(len(target)) if h.weights is None else host(h.weights)
+        return matrix, target, weight * h.scale * w
+
+    def _flat(self, h: Flat, weight: float) -> None:
+        pass
+
+    def _linear(self, h: Linear, weight: float) -> None:
+        self.cost.add(weight * host(h.c), self.builder.x)
+
+    def _squared_norm(self, h: SquaredNorm, weight: float) -> None:
+        center = 0.0 if h.center is None else host(h.center)
+        self.cost.add_squares(weight * host(h.weight), self.builder.x - center)
+
+    def _quadratic(self, h: Quadratic, weight: float) -> None:
+        matrix = self._entries(h, h.matrix)
+        epsilon = max(arrays.epsilon(h.matrix.prototype), h.data_epsilon)
+        self.cost.add_squares(weight, self.builder.of_x(square_root(matrix, epsilon)))
+        self.cost.add(weight * host(h.c), self.builder.x)
+        self.cost.constant += weight * h.constant
+
+    def _least_squares(self, h: LeastSquares, weight: float) -> None:
+        matrix, b, w = self._rows(h, weight)
+        self.cost.add_squares(w, self.builder.of_x(matrix, -b))
+
+    def _huber(self, h: Huber, weight: float) -> None:
+        """The least ½(r - p + m)² + delta (p + m) over p, m >= 0: outliers are p - m."""
+        matrix, b, w = self._rows(h, weight)
+        counts = w > 0.0
+        residual, w = self.builder.of_x(matrix, -b).some(counts), w[counts]
+        most = np.maximum(self.builder.bound(residual) - h.delta, 0.0)
+        above, below = (self.builder.variables(len(w), most) for _ in range(2))
+        for part in (above, below):
+            self.builder.nonnegative(part)
+            self.cost.add(w * h.delta, part)
+        self.cost.add_squares(w, residual - above + below)
+
+    def _logistic(self, h: Logistic, weight: float) -> None:
+        matrix, y, w = self._rows(h, weight)
+        margins = self.builder.of_x(matrix).scaled(-y)
+        self._log_sum_exp(w, [margins])
+
+    def _multinomial(self, h: Multinomial, weight: float) -> None:
+        matrix, y, w = self._rows(h, weight)
+        products, rows = self.builder.of_x(matrix), np.arange(len(y))
+        own = y.astype(np.int64)
+        margins = []
+        for k in range(h.classes - 1):
+            other = k + (k >= own)  # the k-th of the classes that are not y
+            places = other * len(y) + rows, own * len(y) + rows
+            margins.append(products.some(places[0]) - products.some(places[1]))
+        self._log_sum_exp(w, margins)
+
+    def _log_sum_exp(self, weights: Host, margins: Sequence[Affine]) -> None:
+        """weights_i log(1 + sum over the margins m of exp m_i).
+
+        It is the least s with exp(m_i - s) <= p_i for every m and exp(-s) <= 1 - sum of the p.
+        """
+        counts, builder = weights > 0.0, self.builder
+        margins, w = [some.some(counts) for some in margins], weights[counts]
+        sizes = np.max([builder.bound(some) for some in margins], axis=0)
+        s = builder.variables(len(w), sizes + math.log(len(margins) + 1))
+        rest = constants(np.ones(len(w)))
+        for some in margins:
+            p = builder.variables(len(w), 1.0)
+            builder.exponential(some - s, p)
+            rest = rest - p
+        builder.exponential(-1.0 * s, rest)
+        self.cost.add(w, s)
+
+    def _poisson(self, h: Poisson, weight: float) -> None:
+        matrix, y, w = self._rows(h, weight)
+        counts = w > 0.0
+        t, y, w = self.builder.of_x(matrix).some(counts), y[counts], w[counts]
+        with np.errstate(over="ignore"):
+            most = np.exp(self.builder.bound(t))
+        means = self.builder.variables(len(w), most)
+        self.builder.exponential(t, means)
+        self.cost.add(w, means)
+        self.cost.add(-w * y, t)
+        self.cost.constant += float(w @ (y * np.log(np.where(y > 0.0, y, 1.0)) - y))
+
+    _kinds: ClassVar[tuple[tuple[type[Function], Callable[[_Level, Any, float], None]], ...]] = (
+        (LeastSquares, _least_squares),
+        (Logistic, _logistic),
+        (Multinomial, _multinomial),
+        (Poisson, _poisson),
+        (Huber, _huber),
+        (SquaredNorm, _squared_norm),
+        (Quadratic, _quadratic),
+        (Linear, _linear),
+        (Flat, _flat),
+    )
+
+    # --- penalties --------------------------------------------------------------------------------
+
+    def _penalty(self, penalty: Penalty) -> None:
+        if isinstance(penalty, PenaltySum):
+            self._penalty(penalty.first)
+            self._penalty(penalty.second)
+            return
+        if not isinstance(penalty, PENALTIES):
+            raise self._refusal(f"the penalty {type(penalty).__name__}")
+        penalty.check(self.builder.n)
+        self._terms(penalty.terms)
+
+    def _terms(self, terms: Terms) -> None:
+        builder, x = self.builder, self.builder.x
+        inner = builder.of_x(terms.matrix(builder.n)) if isinstance(terms, OperatorTerms) else x
+        weights = np.broadcast_to(np.asarray(terms.l1, dtype=np.float64), len(inner))
+        counts = weights > 0.0
+        if counts.any():
+            off = inner if terms.center is None else inner - terms.center
+            self.cost.add(weights[counts], builder.absolute(off.some(counts)))
+        if terms.square > 0.0:
+            self.cost.add_squares(terms.square, x)
+        if terms.l2 > 0.0:
+            self.cost.add(terms.l2, builder.length(x))
+        if terms.group > 0.0 and terms.groups is not None:
+            layout = terms.groups.layout(builder.n)
+            for group in np.flatnonzero(layout.penalised):
+                members = np.flatnonzero(layout.labels == group)
+                self.cost.add(terms.group, builder.length(x.some(members)))
+
+
+def square_root(Q: Any, epsilon: float) -> Any:
+    """F with F'F = Q, symmetric and positive semidefinite, with as many rows as Q's rank.
+
+    In units of the variables in which the diagonal of Q is about 1, for rank has no units;
+    eigenvalues within the rounding errors of the data (``epsilon``) are taken as 0.
+    """
+    from scipy.sparse import csr_array, diags_array
+
+    diagonal = np.asarray(Q.diagonal(), dtype=np.float64)
+    if (csr_array(Q) - diags_array(diagonal)).count_nonzero() == 0:
+        roots = diags_array(np.sqrt(np.maximum(diagonal, 0.0))).tocsr()
+        return roots[np.flatnonzero(diagonal > 0.0)]
+    Q = Q.toarray() if arrays.is_sparse(Q) else Q
+    units = power_of_two(np.abs(diagonal), 0.5)
+    values, vectors = np.linalg.eigh(Q / units / units[:, None])
+    top = float(np.max(np.abs(values), initial=0.0))
+    kept = values > RANK_SLACK * len(units) * epsilon * top
+    return np.sqrt(values[kept])[:, None] * (vectors.T[kept] * units)

@@ -1,0 +1,69 @@
+"""One conic problem by Clarabel; its status is reported and never believed."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tiebreak.conic.program import Cone, Objective
+from tiebreak.linalg import deadline
+from tiebreak.linalg.arrays import Host
+
+TOLERANCE = 1e-12  # asked of Clarabel, as small as it makes sense: it ends earlier where it stalls
+NO_CLARABEL = "the method 'conic' needs Clarabel: pip install 'tiebreak[conic]'"
+
+
+class SolverAnswer(NamedTuple):
+    """Where Clarabel ended: Az + s = b with s in K, y in the dual cone."""
+
+    z: Host
+    s: Host
+    y: Host
+    status: str
+
+    @property
+    def is_infeasible(self) -> bool:
+        """Does the solver say that no z is feasible?"""
+        return self.status in ("PrimalInfeasible", "AlmostPrimalInfeasible")
+
+    @property
+    def is_unbounded(self) -> bool:
+        """Does the solver say that the objective falls without end, along z?"""
+        return self.status in ("DualInfeasible", "AlmostDualInfeasible")
+
+
+def clarabel_solve(
+    objective: Objective, rows: Any, offset: Host, cones: tuple[Cone, ...]
+) -> SolverAnswer:
+    """A minimiser of the objective over { offset - rows z in K }, as Clarabel finds it."""
+    try:
+        import clarabel
+    except ImportError:
+        raise ImportError(NO_CLARABEL) from None
+    import scipy.sparse as sp
+
+    kinds = {
+        "zero": clarabel.ZeroConeT,
+        "nonnegative": clarabel.NonnegativeConeT,
+        "second-order": clarabel.SecondOrderConeT,
+        "exponential": lambda size: clarabel.ExponentialConeT(),
+    }
+    F = sp.csc_matrix(objective.squares)
+    P = sp.triu(F.T @ F, format="csc")
+    q = objective.linear - F.T @ objective.target
+    settings = clarabel.DefaultSettings()
+    settings.verbose = False
+    settings.max_threads = 1
+    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = TOLERANCE
+    settings.tol_ktratio = 1e-9
+    left = deadline.left()
+    if math.isfinite(left):
+        settings.time_limit = max(left, 1e-3)
+    found = clarabel.DefaultSolver(
+        P, q, sp.csc_matrix(rows), offset, [kinds[c.kind](c.size) for c in cones], settings
+    ).solve()
+    deadline.check()
+    z, s, y = (np.asarray(part, dtype=np.float64) for part in (found.x, found.s, found.z))
+    return SolverAnswer(z, s, y, str(found.status))

@@ -1,0 +1,116 @@
+"""One level in the coordinates of what the levels before it have left: z = base + basis w."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from tiebreak.conic.cones import Blocks
+from tiebreak.conic.program import Cone, Objective
+from tiebreak.linalg.arrays import Host
+
+VANISHING = 1e-11  # of a row's length: what is left of it along the basis is rounding
+
+
+def dense(matrix: Any) -> Host:
+    """As a NumPy array."""
+    return np.asarray(matrix.toarray() if hasattr(matrix, "toarray") else matrix)
+
+
+def row_lengths(rows: Any) -> Host:
+    """Of a dense or sparse matrix."""
+    squares = rows.multiply(rows) if hasattr(rows, "multiply") else rows**2
+    return np.asarray(np.sqrt(np.asarray(squares.sum(axis=1)).ravel()))
+
+
+@dataclass(frozen=True)
+class Affine:
+    """{ base + basis w }, with an orthonormal basis; None: all z."""
+
+    base: Host
+    basis: Host | None = None
+
+    @property
+    def dimension(self) -> int:
+        """Of w."""
+        return len(self.base) if self.basis is None else int(self.basis.shape[1])
+
+    def point(self, w: Host) -> Host:
+        """The z of a w."""
+        return self.base + (w if self.basis is None else self.basis @ w)
+
+    def columns(self, rows: Any) -> Any:
+        """Rows that are multiplied with z, as rows that are multiplied with w."""
+        if self.basis is None:
+            return rows
+        inner = np.asarray(rows @ self.basis)
+        left = np.sqrt(np.sum(inner * inner, axis=1))
+        inner[left <= VANISHING * row_lengths(rows)] = 0.0
+        return inner
+
+    def objective(self, h: Objective) -> Objective:
+        """h as a function of w."""
+        if self.basis is None and not self.base.any():
+            return h
+        squares = self.columns(h.squares)
+        target = h.target - h.squares @ self.base
+        linear = np.asarray(self.columns(h.linear[None]))[0]
+        return Objective(squares, target, linear, h.constant + float(h.linear @ self.base))
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Minimise the objective over { w : offset - rows w in K }."""
+
+    objective: Objective
+    rows: Any
+    offset: Host
+    cones: tuple[Cone, ...]
+
+    @property
+    def is_flat(self) -> bool:
+        """Is the objective constant?"""
+        h = self.objective
+        return not h.linear.any() and not abs(h.squares).sum()
+
+    @cached_property
+    def blocks(self) -> Blocks:
+        """The rows by their kinds."""
+        return Blocks.of(self.cones)
+
+    @cached_property
+    def lengths(self) -> Host:
+        """Of the rows."""
+        return row_lengths(self.rows)
+
+    def slack(self, w: Host) -> Host:
+        """offset - rows w."""
+        return np.asarray(self.offset - self.rows @ w)
+
+    def image(self, w: Host) -> Host:
+        """F w - t."""
+        return np.asarray(self.objective.squares @ w - self.objective.target)
+
+    def slope(self, w: Host) -> Host:
+        """Of the objective."""
+        return np.asarray(self.objective.squares.T @ self.image(w) + self.objective.linear)
+
+    def slope_terms(self, w: Host) -> Host:
+        """The sizes of what is added up in the slope, before anything cancels."""
+        F, t, q = self.objective.squares, self.objective.target, self.objective.linear
+        return np.asarray(abs(F).T @ (abs(F) @ np.abs(w) + np.abs(t)) + np.abs(q))
+
+
+def stage_of(
+    objective: Objective, rows: Any, offset: Host, cones: tuple[Cone, ...], where: Affine
+) -> Stage:
+    """The level in w."""
+    return Stage(
+        where.objective(objective),
+        where.columns(rows),
+        offset - rows @ where.base if where.base.any() else offset,
+        cones,
+    )
