@@ -15,6 +15,7 @@ import os
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+import importlib
 import math
 import statistics
 import time
@@ -49,9 +50,7 @@ class Case(NamedTuple):
             rows=sp.csc_array(self.rows),
             offset=self.right,
             cones=(Cone("nonnegative", len(self.right)),) if len(self.right) else (),
-            objectives=tuple(
-                Objective(sp.csc_array(F), t, np.zeros(n)) for F, t in self.levels
-            ),
+            objectives=tuple(Objective(sp.csc_array(F), t, np.zeros(n)) for F, t in self.levels),
             variables=np.arange(n),
             reach=np.full(n, np.inf),
         )
@@ -123,8 +122,7 @@ def ours(case: Case) -> Host:
 
 def with_cvxpy(case: Case, delta: float) -> Host | None:
     """A cut after each level; None where a solve fails."""
-    import cvxpy as cp
-
+    cp: Any = importlib.import_module("cvxpy")  # its types say less than its names
     x = cp.Variable(case.levels[0][0].shape[1])
     limits = [case.rows @ x <= case.right] if len(case.right) else []
     for F, t in case.levels:

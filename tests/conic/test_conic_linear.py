@@ -19,7 +19,9 @@ def test_linear_levels(count: Count) -> None:
         lp = lexicographic.drawn(seed)
         expected = lexicographic.by_faces(lp)
         sizes = 1.0 + np.abs(expected)
-        np.testing.assert_array_less(np.abs(lexicographic.by_priorities(lp) - expected) / sizes, 1e-7)
+        np.testing.assert_array_less(
+            np.abs(lexicographic.by_priorities(lp) - expected) / sizes, 1e-7
+        )
         problem = lexicographic.problem(lp)
         found = solve_chain(program(problem), [None] * (len(expected) - 1))
         x = found.z[: problem.n]

@@ -66,7 +66,9 @@ def drawn(seed: int) -> Leveled:
         above.append(F)
         scales.append(scale)
         if rng.random() < 0.4:
-            pulls = [rng.integers(-2, 3, len(F)) @ (F / s) for F, s in zip(above, scales, strict=True)]
+            pulls = [
+                rng.integers(-2, 3, len(F)) @ (F / s) for F, s in zip(above, scales, strict=True)
+            ]
             q = scale**2 / 4.0 * np.sum(pulls, axis=0)  # of the size of F't
         levels.append(Level(squares=(F, t), linear=q, constant=float(rng.integers(-2, 3))))
     return Leveled(n, levels)

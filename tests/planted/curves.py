@@ -2,8 +2,8 @@
 
 Problems with losses below, norms and costs above, on R^n, balls, boxes and polyhedra, as arrays
 (``drawn``) from which any form can be built. ``reference`` gives f* at slacks from 1e-4 to 1 times
-what g could lose, each enclosed: from above by the conic solve itself, from below by min f + price g,
-a problem without the cut that has to give the same value by duality.
+what g could lose, each enclosed: from above by the conic solve itself, from below by the least
+f + price g, a problem without the cut that has to give the same value by duality.
 """
 
 from __future__ import annotations

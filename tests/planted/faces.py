@@ -2,9 +2,9 @@
 
 Every piece of the set that x* touches is given the level at which it presses: there its multiplier
 is positive, and from then on all minimisers stay on the face that it exposes, so that its later
-multipliers are free on that face. The same holds for what a level fixes itself: F x for squares, the
-entries of B x - s that are 0 for an l1 norm, the ray of C x - p for a norm. Stationarity of level i
-at x* is then solved for one thing that is left open, its linear term or the normal of one more row.
+multipliers are free on that face. The same holds for what a level fixes itself: F x for squares,
+the entries of B x - s that are 0 for an l1 norm, the ray of C x - p for a norm. Stationarity of
+level i at x* is solved for one thing that is left open: its linear term, or one more row.
 All data are multiples of powers of two (points on cones are Pythagorean): no rounding anywhere.
 """
 
@@ -24,7 +24,10 @@ LENGTHS = {
     4: [((1, 1, 1, 1), 2), ((1, 1, 3, 5), 6), ((1, 2, 2, 4), 5)],
 }
 # The same with a power of two, so that v / |v| has no rounding.
-EVEN = {4: [((1, 1, 1, 1), 2)], 5: [((1, 1, 1, 5, 6), 8), ((3, 3, 3, 1, 6), 8), ((2, 3, 5, 1, 5), 8)]}
+EVEN = {
+    4: [((1, 1, 1, 1), 2)],
+    5: [((1, 1, 1, 5, 6), 8), ((3, 3, 3, 1, 6), 8), ((2, 3, 5, 1, 5), 8)],
+}
 
 State = Literal["row", "ray", "apex", "apex to ray"]
 
@@ -316,7 +319,9 @@ def two_levels(seed: int) -> Planted:
         state = {"idle ray": "ray", "idle apex": "apex", "idle row": "row"}[flaw]  # type: ignore[assignment]
         planter.touch(state, 2, 0)
     lower = part_of(rng, kinds[0], planter.x, flaw == "edge")
-    if flaw == "copied row" and len(lower.fixed):  # on the boundary everywhere, without a multiplier
+    if flaw == "copied row" and len(
+        lower.fixed
+    ):  # on the boundary everywhere, without a multiplier
         planter.pieces.append(Piece("row", lower.fixed[:1].copy(), 0))
     planter.level(lower, by_row=bool(rng.random() < 0.5) and kinds[0] != "linear")
     planter.level(part_of(rng, kinds[1], planter.x, False), by_row=bool(rng.random() < 0.4))

@@ -29,7 +29,7 @@ class Block(NamedTuple):
 
 @dataclass(frozen=True)
 class Level:
-    """One objective; the parts are pairs of a matrix and what is taken off (for logistic: labels)."""
+    """One objective; parts are pairs of a matrix and what is taken off (for logistic: labels)."""
 
     squares: tuple[Array, Array] | None = None
     l1: tuple[Array, Array] | None = None
@@ -108,11 +108,10 @@ class Leveled:
         for kind, rows, offset in self.blocks:
             s = offset - rows @ x
             unit = 1.0 + np.abs(offset) + np.abs(rows) @ np.abs(x)
-            out = {
-                "zero": lambda: np.max(np.abs(s) / unit, initial=0.0),
-                "nonnegative": lambda: np.max(-s / unit, initial=0.0),
-                "second-order": lambda: (np.linalg.norm(s[1:]) - s[0]) / np.max(unit),
-            }[kind]()
+            if kind == "second-order":
+                out = (np.linalg.norm(s[1:]) - s[0]) / np.max(unit)
+            else:
+                out = np.max((np.abs(s) if kind == "zero" else -s) / unit, initial=0.0)
             if out > tolerance:
                 return False
         return True
@@ -150,7 +149,9 @@ class Writer:
         self.blocks: list[Block] = []
         self.terms: list[tuple[Any, Array, list[tuple[int, float]], float]] = []
 
-    def rows(self, kind: str, x_rows: Array, auxiliary: list[tuple[int, int, float]], b: Any) -> None:
+    def rows(
+        self, kind: str, x_rows: Array, auxiliary: list[tuple[int, int, float]], b: Any
+    ) -> None:
         """x_rows on x, and entries (row, column, value) on auxiliary variables."""
         rows = np.zeros((len(x_rows), len(self.reach)))
         rows[:, : x_rows.shape[1]] = x_rows
@@ -177,7 +178,9 @@ class Writer:
             weights = np.ones(len(s)) if level.weights is None else level.weights
             new = self.new(self.reached(B, s))
             for sign in (1.0, -1.0):
-                self.rows("nonnegative", sign * B, [(i, j, -1.0) for i, j in enumerate(new)], sign * s)
+                self.rows(
+                    "nonnegative", sign * B, [(i, j, -1.0) for i, j in enumerate(new)], sign * s
+                )
             found += [(j, float(w)) for j, w in zip(new, weights, strict=True)]
         if level.norm is not None:
             C, p = level.norm
@@ -238,6 +241,10 @@ def program(problem: Leveled) -> Any:
     )
 
 
+class NoReferenceError(Exception):
+    """A problem that Clarabel alone does not solve."""
+
+
 class Least(NamedTuple):
     """A least value, where it is, and the multipliers of the cuts."""
 
@@ -252,7 +259,7 @@ def least(
     cuts: list[tuple[Level, float]],
     plus: tuple[float, Level] | None = None,
 ) -> Least:
-    """The least value on the set and below all cuts, by Clarabel; with ``plus``, of a weighted sum."""
+    """The least value on the set below all cuts, by Clarabel; ``plus``: a weight and its level."""
     import cvxpy as cp
 
     x = cp.Variable(problem.n)
@@ -270,4 +277,4 @@ def least(
         if conic.status == "optimal":
             prices = [float(np.squeeze(limit.dual_value)) for limit in below]
             return Least(float(conic.value), np.array(x.value), prices)
-    raise AssertionError("Clarabel does not solve it")
+    raise NoReferenceError("Clarabel does not solve it")

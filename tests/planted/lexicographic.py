@@ -27,7 +27,9 @@ class LinearProgram(NamedTuple):
     high: Array
 
 
-def transport(rng: np.random.Generator, sources: int, sinks: int, amount: int) -> tuple[Array, Array]:
+def transport(
+    rng: np.random.Generator, sources: int, sinks: int, amount: int
+) -> tuple[Array, Array]:
     """Equations of a transport problem, one of them redundant."""
     ship = np.arange(sources * sinks).reshape(sources, sinks)
     equal = np.zeros((sources + sinks, sources * sinks))
