@@ -2,9 +2,9 @@
 
 Every piece of the set that x* touches is given the level at which it presses: there its multiplier
 is positive, and from then on all minimisers stay on the face that it exposes, so that its later
-multipliers are free on that face. The same holds for what a level fixes itself: F x for squares, the
-entries of B x - s that are 0 for an l1 norm, the ray of C x - p for a norm. Stationarity of level i
-at x* is then solved for one thing that is left open, its linear term or the normal of one more row.
+multipliers are free on that face. The same holds for what a level fixes itself: F x for squares,
+the entries of B x - s that are 0 for an l1 norm, the ray of C x - p for a norm. Stationarity of
+level i at x* is solved for one thing that is left open: its linear term, or one more row.
 All data are multiples of powers of two (points on cones are Pythagorean): no rounding anywhere.
 """
 

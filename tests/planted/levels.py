@@ -7,6 +7,8 @@ here is solved by tiebreak: ``program`` alone imports it, for the form that it t
 
 from __future__ import annotations
 
+import itertools
+import warnings
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -27,7 +29,7 @@ class Block(NamedTuple):
 
 @dataclass(frozen=True)
 class Level:
-    """One objective; the parts are pairs of a matrix and what is taken off (for logistic: labels)."""
+    """One objective; parts are pairs of a matrix and what is taken off (for logistic: labels)."""
 
     squares: tuple[Array, Array] | None = None
     l1: tuple[Array, Array] | None = None
@@ -106,11 +108,10 @@ class Leveled:
         for kind, rows, offset in self.blocks:
             s = offset - rows @ x
             unit = 1.0 + np.abs(offset) + np.abs(rows) @ np.abs(x)
-            out = {
-                "zero": lambda: np.max(np.abs(s) / unit, initial=0.0),
-                "nonnegative": lambda: np.max(-s / unit, initial=0.0),
-                "second-order": lambda: (np.linalg.norm(s[1:]) - s[0]) / np.max(unit),
-            }[kind]()
+            if kind == "second-order":
+                out = (np.linalg.norm(s[1:]) - s[0]) / np.max(unit)
+            else:
+                out = np.max((np.abs(s) if kind == "zero" else -s) / unit, initial=0.0)
             if out > tolerance:
                 return False
         return True
@@ -238,3 +239,42 @@ def program(problem: Leveled) -> Any:
         variables=np.arange(n),
         reach=np.array(writer.reach),
     )
+
+
+class NoReferenceError(Exception):
+    """A problem that Clarabel alone does not solve."""
+
+
+class Least(NamedTuple):
+    """A least value, where it is, and the multipliers of the cuts."""
+
+    value: float
+    x: Array
+    prices: list[float]
+
+
+def least(
+    level: Level,
+    problem: Leveled,
+    cuts: list[tuple[Level, float]],
+    plus: tuple[float, Level] | None = None,
+) -> Least:
+    """The least value on the set below all cuts, by Clarabel; ``plus``: a weight and its level."""
+    import cvxpy as cp
+
+    x = cp.Variable(problem.n)
+    below = [cut.in_cvxpy(x) <= height for cut, height in cuts]
+    total = level.in_cvxpy(x) + (0.0 if plus is None else plus[0] * plus[1].in_cvxpy(x))
+    conic = cp.Problem(cp.Minimize(total), [*problem.in_cvxpy(x), *below])
+    for tol, scale in itertools.product((1e-11, 1e-10, 1e-9, 1e-8), (True, False)):
+        settings = {"tol_gap_abs": tol, "tol_gap_rel": tol, "tol_feas": tol}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # "may be inaccurate": then the next tolerance
+            try:
+                conic.solve(solver="CLARABEL", equilibrate_enable=scale, **settings)
+            except cp.error.SolverError:
+                continue
+        if conic.status == "optimal":
+            prices = [float(np.squeeze(limit.dual_value)) for limit in below]
+            return Least(float(conic.value), np.array(x.value), prices)
+    raise NoReferenceError("Clarabel does not solve it")
