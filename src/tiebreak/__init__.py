@@ -20,7 +20,9 @@ from tiebreak.algorithms.rivals.pb_apg import PBAPG
 from tiebreak.algorithms.rivals.r_apm import RAPM
 from tiebreak.algorithms.rivals.sea import SEA
 from tiebreak.catalog.instances import instance, instances
+from tiebreak.conic.method import Conic
 from tiebreak.driver.certify import certify
+from tiebreak.driver.levels_result import LevelReport, LevelsResult
 from tiebreak.driver.minimize import minimize
 from tiebreak.driver.registry import methods
 from tiebreak.driver.result import Result, Trace
@@ -44,6 +46,7 @@ from tiebreak.functions.penalties.penalties import (
     TotalVariation,
     Zero,
 )
+from tiebreak.levels import Level, Levels, Slack
 from tiebreak.linalg.matrices.streamed import Streamed
 from tiebreak.modelling import from_cvxpy, register_cvxpy, solve_cvxpy
 from tiebreak.problem import ErrorBound, Problem
@@ -75,6 +78,7 @@ __all__ = [
     "CGBiO",
     "Certificate",
     "Comparison",
+    "Conic",
     "ElasticNet",
     "ErrorBound",
     "Exact",
@@ -87,6 +91,10 @@ __all__ = [
     "Intersection",
     "L1Ball",
     "LeastSquares",
+    "Level",
+    "LevelReport",
+    "Levels",
+    "LevelsResult",
     "Linear",
     "Logistic",
     "Monotone",
@@ -102,6 +110,7 @@ __all__ = [
     "Result",
     "SecondOrderCone",
     "Simplex",
+    "Slack",
     "Smooth",
     "Space",
     "SquaredNorm",

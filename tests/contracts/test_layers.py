@@ -35,6 +35,7 @@ FLOORS = [
     "functions",
     "theory",
     "problem",
+    "levels",
     "proofs",
     "algorithms",
     "exact",

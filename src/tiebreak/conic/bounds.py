@@ -28,6 +28,7 @@ from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
 
 EPS = float(np.finfo(float).eps)
+PREFERENCE = 1e6  # how much more an accurate equation may carry than one that is off by more
 
 
 class HeldLevel(NamedTuple):
@@ -66,13 +67,17 @@ def _balanced(r: Host, held: list[HeldLevel]) -> tuple[Host, float]:
     E = np.vstack([dense(part.rows) for part in parts])
     lengths = np.sqrt(np.sum(E * E, axis=1))
     lengths[lengths == 0.0] = 1.0
-    unit = E / lengths[:, None]
-    weights = np.linalg.lstsq(unit.T, -r, rcond=1e-12)[0]
+    counts = [part.rows.shape[0] for part in parts]
+    offs = [part.off(level.gap) for level in held for part in level.parts]
+    # Weights go first to the equations that are off by little.
+    each = np.repeat(offs, counts) / lengths
+    least = float(np.min(each[each > 0.0], initial=1.0))
+    unit = E / (lengths * np.clip(each / least, 1.0, PREFERENCE))[:, None]
+    weights = np.linalg.lstsq(unit.T, -r, rcond=1e-14)[0]
     rest = r + unit.T @ weights
     rounding = EPS * (len(weights) + 8) * (np.abs(r) + np.abs(unit).T @ np.abs(weights))
-    offs = [part.off(level.gap) for level in held for part in level.parts]
-    ends = np.cumsum([part.rows.shape[0] for part in parts])
-    sizes = map(norm, np.split(weights / lengths, ends[:-1]))
+    scaled = weights / (lengths * np.clip(each / least, 1.0, PREFERENCE))
+    sizes = map(norm, np.split(scaled, np.cumsum(counts)[:-1]))
     cost = sum(size * off for size, off in zip(sizes, offs, strict=True) if size > 0.0)
     return np.abs(rest) + rounding, float(cost)
 

@@ -46,6 +46,7 @@ class LevelSolution(NamedTuple):
     word: str  # "proved", "verified" or "claimed"
     price: float | None  # -d(last level)/d(slack), where its slack is positive
     solver: str  # the solver's own word, "" where none was asked
+    residual: float = math.nan  # of the conditions of optimality, relative
 
 
 class ChainSolution(NamedTuple):
@@ -187,6 +188,7 @@ class _Chain:
                 word=word,
                 price=None,
                 solver=found.solver,
+                residual=found.residual,
             )
         )
 

@@ -66,7 +66,7 @@ def polished(stage: Stage, start: Multipliers) -> Polished:
 
 
 def _newton(stage: Stage, active: Active, start: Multipliers) -> tuple[Polished, Multipliers]:
-    """Newton's steps, with these inequalities as equations: the best point on the way, the last one.
+    """Newton's steps with these inequalities as equations: the best point on the way, and the last.
 
     The last solves these equations; it may violate inequalities that are not among them.
     """

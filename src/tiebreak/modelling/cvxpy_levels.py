@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from tiebreak.conic.chain import Slack
 from tiebreak.conic.program import Cone, ConicProgram
+from tiebreak.levels import ConicLevels, Slack
 from tiebreak.linalg.arrays import Host
 from tiebreak.modelling.cvxpy_compile import Compiler, Part
 
@@ -67,7 +67,7 @@ def from_cvxpy(
     return levels
 
 
-class CvxpyLevels:
+class CvxpyLevels(ConicLevels):
     """Levels of CVXPY; made by `from_cvxpy`.
 
     Attributes:
@@ -95,6 +95,7 @@ class CvxpyLevels:
                 f"from_cvxpy: slacks must be one for each level but the last, {len(levels) - 1}, "
                 f"got {len(self.slacks)}"
             )
+        self.rules = (*(slack or Slack() for slack in self.slacks), Slack())
         self.levels, self.constraints, self.radius = tuple(levels), constraints, radius
         self.names = tuple(f"level {i + 1}" for i in range(len(levels)))
         self.signs = tuple(-1 if isinstance(level, cp.Maximize) else 1 for level in levels)
@@ -137,12 +138,16 @@ class CvxpyLevels:
         assert self._first is not None
         return self._first.inverted(z)
 
-    def assign(self, z: Host) -> None:
-        """Write ``z`` into the user's variables: all of them or, if anything fails, none."""
+    def assign(self, z: Host) -> Any:
+        """Write ``z`` into the user's variables: all of them or, if anything fails, none.
+
+        All of them together as one vector are the x of a result.
+        """
         values = self.solution(z).primal_vars
         new = [values[variable.id] for variable in self.variables]
         for variable, value in zip(self.variables, new, strict=True):
             variable.save_value(value)
+        return z[self.program().variables]
 
 
 def _cones(dims: Any, levels: CvxpyLevels) -> tuple[Cone, ...]:
