@@ -20,11 +20,14 @@ from tiebreak.algorithms.rivals.pb_apg import PBAPG
 from tiebreak.algorithms.rivals.r_apm import RAPM
 from tiebreak.algorithms.rivals.sea import SEA
 from tiebreak.catalog.instances import instance, instances
+from tiebreak.conic.method import Conic
 from tiebreak.driver.certify import certify
+from tiebreak.driver.levels_result import LevelReport, LevelsResult
 from tiebreak.driver.minimize import minimize
 from tiebreak.driver.registry import methods
 from tiebreak.driver.result import Result, Trace
 from tiebreak.driver.solve import solve
+from tiebreak.driver.tradeoff import Tradeoff, tradeoff
 from tiebreak.exact.method import Exact
 from tiebreak.experiments.compare import Comparison, compare
 from tiebreak.experiments.race import Answer
@@ -44,7 +47,9 @@ from tiebreak.functions.penalties.penalties import (
     TotalVariation,
     Zero,
 )
+from tiebreak.levels import Level, Levels, Slack
 from tiebreak.linalg.matrices.streamed import Streamed
+from tiebreak.modelling import from_cvxpy, register_cvxpy, solve_cvxpy
 from tiebreak.problem import ErrorBound, Problem
 from tiebreak.proofs.certificate import Certificate
 from tiebreak.saving import load
@@ -74,6 +79,7 @@ __all__ = [
     "CGBiO",
     "Certificate",
     "Comparison",
+    "Conic",
     "ElasticNet",
     "ErrorBound",
     "Exact",
@@ -86,6 +92,10 @@ __all__ = [
     "Intersection",
     "L1Ball",
     "LeastSquares",
+    "Level",
+    "LevelReport",
+    "Levels",
+    "LevelsResult",
     "Linear",
     "Logistic",
     "Monotone",
@@ -101,19 +111,25 @@ __all__ = [
     "Result",
     "SecondOrderCone",
     "Simplex",
+    "Slack",
     "Smooth",
     "Space",
     "SquaredNorm",
     "Streamed",
     "TotalVariation",
     "Trace",
+    "Tradeoff",
     "Zero",
     "certify",
     "compare",
+    "from_cvxpy",
     "instance",
     "instances",
     "load",
     "methods",
     "minimize",
+    "register_cvxpy",
     "solve",
+    "solve_cvxpy",
+    "tradeoff",
 ]

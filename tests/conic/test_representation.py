@@ -11,14 +11,15 @@ import math
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from scipy.optimize import linprog
 from scipy.special import logsumexp
 
 import tiebreak as tb
-from tiebreak.conic.representation import compile_levels, square_root
+from tiebreak.conic.representation import compile_levels, completed_square
 from tiebreak.functions.sums import Scaled
 from tiebreak.linalg.refusals import Refusal
 
-clarabel = pytest.importorskip("clarabel")
+clarabel, cp = pytest.importorskip("clarabel"), pytest.importorskip("cvxpy")
 
 N = 5
 CONES = {
@@ -284,6 +285,7 @@ def test_reach_follows_a_radius_and_is_infinite_without(make):
 
 
 CENTER = np.array([0.5, -1.0, 0.0, 2.0, 0.25])
+ROWS = np.array([[1.0, -1, 0.5, 0, 0], [0, 0, 0, 1, 1], [-1, 0, 2, 0, -0.5]])
 SETS = {
     "space": (tb.Space(), lambda x: True),
     "ball": (tb.Ball(2.0, CENTER), lambda x: np.linalg.norm(x - CENTER) <= 2.0),
@@ -299,6 +301,24 @@ SETS = {
     "l1 ball": (tb.L1Ball(3.0), lambda x: np.sum(np.abs(x)) <= 3.0),
     "monotone": (tb.Monotone(), lambda x: np.all(np.diff(x) >= 0)),
     "halfspace": (tb.Halfspace(CENTER, 0.3), lambda x: CENTER @ x <= 0.3),
+    "polyhedron": (
+        tb.Polyhedron(ROWS, [1.0, 2.0, np.inf], np.eye(N)[2:3], [0.5]),
+        lambda x: np.all(ROWS[:2] @ x <= [1.0, 2.0]) and x[2] == 0.5,
+    ),
+    "sparse polyhedron": (
+        tb.Polyhedron(sp.csr_array(ROWS), [1.0, 2.0, 1.0]),
+        lambda x: np.all(ROWS @ x <= [1.0, 2.0, 1.0]),
+    ),
+    "second-order cone": (
+        tb.SecondOrderCone(ROWS, [0.1, 0, 0], CENTER, 1.5),
+        lambda x: np.linalg.norm(ROWS @ x + [0.1, 0, 0]) <= CENTER @ x + 1.5,
+    ),
+    "intersection": (
+        tb.Ball(4.0) & tb.Orthant() & tb.Polyhedron(ROWS, [1.0, 2.0, 1.0]),
+        lambda x: (
+            np.linalg.norm(x) <= 4.0 and np.all(x >= 0) and np.all(ROWS @ x <= [1.0, 2.0, 1.0])
+        ),
+    ),
 }
 
 
@@ -351,6 +371,55 @@ def test_reach_of_x_is_the_largest_that_is_possible(name):
         "l1 ball": np.full(N, 3.0),
     }[name]
     assert np.allclose(reach, expected, rtol=1e-9)
+
+
+def linear_programs(domain_rows, offset):
+    """The least box around { rows x <= offset }, by linear programs."""
+    ends = []
+    for sign in (1.0, -1.0):
+        found = [linprog(sign * e, domain_rows, offset, bounds=(None, None)) for e in np.eye(N)]
+        ends.append([sign * f.fun if f.status == 0 else -sign * np.inf for f in found])
+    return np.array(ends[0]), np.array(ends[1])
+
+
+def test_bounds_from_rows_hold_and_are_found_row_by_row(count):
+    finite = 0
+    for seed in range(count(10, 200)):
+        rng = np.random.default_rng(seed)
+        A = rng.integers(-1, 3, (6, N)) * (rng.random((6, N)) < 0.6)
+        A = np.vstack([A, -np.eye(N)]).astype(float)
+        b = A @ rng.random(N) + rng.random(len(A)) * (rng.random(len(A)) < 0.5)
+        reach = compile_levels([tb.Zero()], tb.Polyhedron(A, b), N).reach
+        low, high = linear_programs(A, b)
+        most = np.maximum(np.abs(low), np.abs(high))
+        assert np.all(reach >= most * (1 - 1e-9))
+        finite += int(np.sum(np.isfinite(reach)))
+        assert np.all(np.isfinite(most) | np.isinf(reach))
+    assert finite > count(10, 200)
+
+
+def test_bounds_of_a_budget():
+    shares = tb.Polyhedron(-np.eye(N), np.zeros(N), np.ones((1, N)), [3.0])
+    program = compile_levels([tb.L1()], shares, N)
+    assert program.reach == pytest.approx(np.full(N, 3.0), rel=1e-9)
+    assert program.size == N  # |x| = x
+    above = tb.Monotone() & tb.Polyhedron(np.eye(N)[[0, N - 1]] * [[-1], [1]], [0.0, 2.0])
+    assert compile_levels([tb.L1()], above, N).reach == pytest.approx(np.full(N, 2.0))
+
+
+def test_bounds_of_an_ellipsoid(count):
+    for seed in range(count(5, 100)):
+        rng = np.random.default_rng(seed)
+        A, b, c = rng.standard_normal((8, N)), rng.standard_normal(8), 0.2 * rng.standard_normal(N)
+        cone = tb.SecondOrderCone(A, b, c, 4.0)
+        radius = np.max(compile_levels([tb.Zero()], cone, N).reach)
+        if np.linalg.svd(A)[1][-1] > 1.01 * np.linalg.norm(c):
+            assert radius < np.inf
+        e = cp.Variable(N)
+        for sign in (1.0, -1.0):
+            inside = [cp.norm(A @ e + b) <= c @ e + 4.0]
+            found = cp.Problem(cp.Maximize(sign * e[0]), inside).solve(solver="CLARABEL")
+            assert found <= radius * (1 + 1e-6)
 
 
 def test_equal_ends_of_a_box_are_equations():
@@ -411,10 +480,87 @@ def test_sparse_data_stay_sparse_and_dense_data_dense():
 def test_square_roots_have_the_rank_of_the_matrix_in_whatever_units(seed):
     rng = np.random.default_rng(seed)
     B = rng.standard_normal((3, 8)) * 10.0 ** rng.uniform(-6, 6, 8)
-    F = square_root(B.T @ B, 2.0**-52)
+    F, _ = completed_square(B.T @ B, np.zeros(8), 2.0**-52)
     assert F.shape == (3, 8)
     sizes = np.linalg.norm(B, axis=0)
     assert np.abs(F.T @ F - B.T @ B) / np.outer(sizes, sizes) == pytest.approx(0, abs=1e-13)
+
+
+def test_a_linear_part_within_the_range_of_a_form_is_part_of_its_square(count):
+    for seed in range(count(5, 100)):
+        rng, A, b = drawn(seed, rows=3)
+        form = 2.0 * tb.Quadratic(A.T @ A, -A.T @ b, 0.5 * b @ b)
+        objective = compile_levels([form], tb.Space(), N).objectives[0]
+        assert not objective.linear.any()
+        x = rng.standard_normal(N)
+        assert objective.value(x) == pytest.approx(np.sum((A @ x - b) ** 2), abs=1e-11)
+        outside = tb.Quadratic(A.T @ A, -A.T @ b + np.linalg.svd(A)[2][-1])
+        assert compile_levels([outside], tb.Space(), N).objectives[0].linear.any()
+
+
+# --- whole problems against CVXPY's own atoms -----------------------------------------------------
+
+
+def atoms(rng, x):
+    """Functions with a minimum on a bounded set: ours, and CVXPY's expression."""
+    A, b = rng.standard_normal((6, N)), rng.standard_normal(6)
+    y, counts, c = np.sign(b), rng.poisson(2.0, 6).astype(float), rng.standard_normal(N)
+    Q = A[:3].T @ A[:3]
+    constant = float(np.sum(deviance(np.zeros(6), counts))) - 6
+    return [
+        (tb.LeastSquares(A, b), cp.sum_squares(A @ x - b) / 2),
+        (tb.SquaredNorm(2.0, c), cp.sum_squares(x - c)),
+        (tb.Quadratic(Q, c), cp.sum_squares(A[:3] @ x) / 2 + c @ x),
+        (tb.Linear(c), c @ x),
+        (tb.Logistic(A, y, mean=False), cp.sum(cp.logistic(cp.multiply(-y, A @ x)))),
+        (tb.Huber(A, b, 0.5), cp.sum(cp.huber(A @ x - b, 0.5)) / 2),
+        (tb.Poisson(A, counts, False), cp.sum(cp.exp(A @ x)) - counts @ (A @ x) + constant),
+        (tb.L1(0.5, c), cp.norm1(x - c) / 2),
+        (tb.L1(operator=A), cp.norm1(A @ x)),
+        (tb.TotalVariation(), cp.tv(x)),
+        (tb.L2(0.3), 0.3 * cp.norm(x)),
+        (tb.GroupL2([0, 0, 1, 1, -1]), cp.norm(x[:2]) + cp.norm(x[2:4])),
+        (tb.ElasticNet(0.1, 1.0), 0.1 * cp.norm1(x) + cp.sum_squares(x) / 2),
+    ]
+
+
+def bounded_sets(rng, x):
+    A, b, c = rng.standard_normal((4, N)), rng.random(4) + 0.5, rng.standard_normal(N)
+    return [
+        (tb.Ball(1.5, c), [cp.norm(x - c) <= 1.5]),
+        (tb.Box(c, c + 1), [x >= c, x <= c + 1]),
+        (tb.Simplex(1.5), [x >= 0, cp.sum(x) == 1.5]),
+        (tb.L1Ball(1.5), [cp.norm1(x) <= 1.5]),
+        (tb.Box(-1, 1) & tb.Polyhedron(A, b), [x >= -1, x <= 1, A @ x <= b]),
+        (tb.Ball(2.0) & tb.Halfspace(c, -0.5), [cp.norm(x) <= 2, c @ x <= -0.5]),
+        (tb.Ball(2.0) & tb.Monotone(), [cp.norm(x) <= 2, cp.diff(x) >= 0]),
+        (
+            tb.Box(-2, 2) & tb.SecondOrderCone(A, b, c, 3.0),
+            [x >= -2, x <= 2, cp.norm(A @ x + b) <= c @ x + 3.0],
+        ),
+    ]
+
+
+def test_minima_are_those_of_cvxpy_and_solutions_within_reach(count):
+    compared = 0
+    for seed in range(count(40, 800)):
+        rng, x = np.random.default_rng(seed), cp.Variable(N)
+        kinds, sets = atoms(rng, x), bounded_sets(rng, x)
+        (ours, theirs), (domain, constraints) = kinds[seed % 13], sets[seed % 8]
+        try:
+            best = cp.Problem(cp.Minimize(theirs), constraints).solve(solver="CLARABEL")
+        except cp.SolverError:  # an empty set, for example
+            continue
+        program = compile_levels([ours], domain, N)
+        status, value, z = clarabel_solved(program, program.objectives[0])
+        if not math.isfinite(best):
+            assert "Infeasible" in status
+            continue
+        assert value == pytest.approx(best, rel=1e-6, abs=1e-6)
+        assert np.all(np.isfinite(program.reach))
+        assert np.all(np.abs(z) <= program.reach + 1e-5)
+        compared += 1
+    assert compared >= count(35, 700)
 
 
 # --- refusals -------------------------------------------------------------------------------------
@@ -435,10 +581,27 @@ def refused():
             tb.Space(),
             "LeastSquares of a linear operator",
         ),
+        "dimension": (
+            [tb.Linear(np.ones(3))],
+            tb.Space(),
+            "level 1 must have one variable for each",
+        ),
         "quadratic": ([tb.Quadratic(operator)], tb.Space(), "Quadratic of a linear operator"),
         "set": ([tb.Zero()], MySet(), "domain .* got MySet"),
         "indicator": ([tb.Zero(), tb.Indicator(tb.Orthant())], tb.Space(), "level 2 .* Orthant"),
     }
+
+
+def test_rows_of_a_stream_are_taken_where_they_fit_into_memory(monkeypatch, tmp_path):
+    _, A, b = drawn(0)
+    np.save(tmp_path / "A.npy", A)
+    loss = tb.LeastSquares(tb.Streamed(tmp_path / "A.npy"), b)
+    x = np.ones(N)
+    value = compile_levels([loss], tb.Space(), N).objectives[0].value(x)
+    assert value == pytest.approx(0.5 * np.sum((A @ x - b) ** 2))
+    monkeypatch.setattr("tiebreak.linalg.matrices.streamed.DENSE_LIMIT", 10)
+    with pytest.raises(Refusal, match="LeastSquares of rows not in memory"):
+        compile_levels([loss], tb.Space(), N)
 
 
 @pytest.mark.parametrize("name", refused())

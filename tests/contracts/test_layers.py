@@ -35,9 +35,11 @@ FLOORS = [
     "functions",
     "theory",
     "problem",
+    "levels",
     "proofs",
     "algorithms",
     "exact",
+    "conic",
     "auto",
     "driver",
     "catalog",
@@ -47,6 +49,7 @@ FLOORS = [
     "problem_files",
     "saving",
     "sklearn",
+    "modelling",
     "cli",
 ]
 LEVEL = {name: level for level, name in enumerate(FLOORS)}

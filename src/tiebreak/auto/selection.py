@@ -16,6 +16,7 @@ from tiebreak.auto import conjugate_gradients
 from tiebreak.auto.bregman import BregmanIteration
 from tiebreak.auto.candidates import Candidate
 from tiebreak.auto.portfolio import STEP, Portfolio
+from tiebreak.conic.method import Conic
 from tiebreak.exact.method import Exact
 from tiebreak.functions.base import Function
 from tiebreak.functions.elementary import Quadratic
@@ -51,6 +52,8 @@ def choose(problem: Problem) -> Portfolio:
         title = f"exact, by direct factorisation ({_sizes(problem)})"
         least = _factorisation(problem)
         candidates.append(Candidate(Exact(), title, least, is_direct=True, refines=True))
+    if not candidates and not Conic().refusal(problem):
+        candidates.append(Candidate(Conic(), "conic", 0.0, is_direct=True, refines=True))
     why = f"there is no exact method with {refusal.got}" if refusal else ""
     return Portfolio(tuple(candidates) or (Candidate(first),), why)
 

@@ -1,52 +1,145 @@
 """Lower bounds of our own: they need a dual point, and trust no status of a solver.
 
-For any u, any y in the dual cone and all feasible w
+For any u, any y in the dual cone and all feasible z
 
-    ½|F w - t|² + <q, w>  >=  -<u, t> - ½|u|² - <y, offset> + <F'u + q + rows'y, w>,
+    ½|F z - t|² + <q, z>  >=  -<u, t> - ½|u|² - <y, offset> + <r, z>,    r = F'u + q + rows'y.
 
-and the last term is at least -|F'u + q + rows'y| |w|. Rounding errors are counted.
+After other levels z has their images and lies on their faces: E z = E base, up to what these levels
+are off. With weights on these equations, r + E'weights is rounding, and
+
+    <r, z - base>  >=  -|weights| |E (z - base)| - |r + E'weights| |z - base|.
+
+Rounding errors are counted.
 """
 
 from __future__ import annotations
 
+import math
+from typing import Any, NamedTuple
+
 import numpy as np
 
-from tiebreak.conic.cones import dual_point
+from tiebreak.conic.cones import Blocks, dual_point, outside
+from tiebreak.conic.faces import Constraints, HeldRows
 from tiebreak.conic.polish import Multipliers
-from tiebreak.conic.stage import Stage
+from tiebreak.conic.program import Objective
+from tiebreak.conic.stage import Stage, dense
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
 
 EPS = float(np.finfo(float).eps)
+PREFERENCE = 1e6  # how much more an accurate equation may carry than one that is off by more
 
 
-def lower_bound(stage: Stage, at: Multipliers, reach: float) -> float:
-    """The objective is at least this on all feasible w with |w| <= reach."""
-    least = _dual_value(stage, at, reach)
-    if not stage.objective.linear.any():  # squares are not negative
-        return max(least, stage.objective.constant)
-    return least
+class HeldLevel(NamedTuple):
+    """The equations of a level, and how far its value may be from its bound."""
+
+    parts: list[HeldRows]
+    gap: float
 
 
-def _dual_value(stage: Stage, at: Multipliers, reach: float) -> float:
-    y, u = dual_point(stage.blocks, at.y), stage.image(at.w)
-    F, t, q = stage.objective.squares, stage.objective.target, stage.objective.linear
-    rest = F.T @ u + q + stage.rows.T @ y
-    unit = EPS * (max(len(u), len(y), len(q)) + 8)
-    error = unit * (abs(F).T @ np.abs(u) + np.abs(q) + abs(stage.rows).T @ np.abs(y))
-    slope = norm(np.abs(rest) + error) * (1.0 + unit)
-    terms = (float(u @ t), 0.5 * float(u @ u), float(y @ stage.offset))
-    size = float(np.abs(u) @ np.abs(t)) + terms[1] + float(np.abs(y) @ np.abs(stage.offset))
-    least = stage.objective.constant - sum(terms) - (slope * reach if slope > 0.0 else 0.0)
-    return float(least - unit * (size + abs(stage.objective.constant) + abs(least)))
+def lower_bound(
+    h: Objective, constraints: Constraints, y: Host, z: Host, held: list[HeldLevel], most: Host
+) -> float:
+    """h is at least this on all minimisers of the levels that are held with |z_j| <= most_j."""
+    if not h.linear.any() and not held and h.value(z) <= h.constant + EPS:
+        return h.constant  # squares are not negative
+    rows, blocks, u = constraints.rows, Blocks.of(constraints.cones), h.squares @ z - h.target
+    y, exact = _balanced_exponentials(h, rows, blocks, y)
+    y = dual_point(blocks, y)
+    r = h.squares.T @ u + h.linear + rows.T @ y
+    unit = EPS * (max(len(u), len(y), len(z)) + 8)
+    error = unit * (abs(h.squares).T @ np.abs(u) + np.abs(h.linear) + abs(rows).T @ np.abs(y))
+    r[exact], error[exact] = 0.0, 0.0
+    rest, cost = _balanced(r, held)
+    terms = np.array([u @ h.target, 0.5 * (u @ u), y @ constraints.offset, -(r @ z)])
+    sizes = (np.abs(u) @ np.abs(h.target), terms[1], np.abs(y) @ np.abs(constraints.offset))
+    size = float(sum(sizes) + np.abs(r) @ np.abs(z) + abs(h.constant))
+    away = most + np.abs(z)
+    off = float((np.abs(rest) + error) @ np.where(np.abs(rest) + error > 0.0, away, 0.0))
+    least = h.constant - float(np.sum(terms)) - off * (1.0 + unit) - cost * (1.0 + unit)
+    return max(least - unit * size, h.constant if not h.linear.any() else -math.inf)
 
 
-def value_error(stage: Stage, w: Host) -> float:
-    """How far the computed value of the objective at w may be off."""
-    off = stage.image(w)
-    F, q = stage.objective.squares, stage.objective.linear
-    unit = EPS * (max(len(off), len(w)) + 8)
-    size = abs(F) @ np.abs(w) + np.abs(stage.objective.target)
-    return unit * float(np.abs(off) @ size + off @ off + np.abs(q) @ np.abs(w)) + unit * abs(
-        stage.objective.constant
-    )
+def _balanced_exponentials(h: Objective, rows: Any, blocks: Blocks, y: Host) -> tuple[Host, Host]:
+    """y with exactly 0 slope in the variables that stand in one exponential alone, and which.
+
+    Such a variable, the mean of a Poisson loss, may be as large as exp(reach): any rounding error
+    in its slope would be too much.
+    """
+    tops = blocks.exponential[:, 2]
+    if not len(tops):
+        return y, tops
+    columns = rows.tocsc()
+    counts = np.diff(columns.indptr)
+    used = np.asarray(abs(h.squares).sum(axis=0)).ravel() > 0.0
+    single = np.flatnonzero((counts == 1) & ~used)
+    places = columns.indices[columns.indptr[single]]
+    values = columns.data[columns.indptr[single]]
+    mine = np.isin(places, tops) & (np.abs(values) == 1.0) & (-h.linear[single] / values >= 0.0)
+    y = y.copy()
+    y[places[mine]] = -h.linear[single[mine]] / values[mine]
+    return y, single[mine]
+
+
+def _balanced(r: Host, held: list[HeldLevel]) -> tuple[Host, float]:
+    """What no held equation balances of a slope, and what those cost that do."""
+    parts = [part for level in held for part in level.parts]
+    if not parts or not r.any():
+        return r, 0.0
+    E = np.vstack([dense(part.rows) for part in parts])
+    lengths = np.sqrt(np.sum(E * E, axis=1))
+    lengths[lengths == 0.0] = 1.0
+    counts = [part.rows.shape[0] for part in parts]
+    offs = [part.off(level.gap) for level in held for part in level.parts]
+    # Weights go first to the equations that are off by little.
+    each = np.repeat(offs, counts) / lengths
+    least = float(np.min(each[each > 0.0], initial=1.0))
+    unit = E / (lengths * np.clip(each / least, 1.0, PREFERENCE))[:, None]
+    weights = np.linalg.lstsq(unit.T, -r, rcond=1e-14)[0]
+    rest = r + unit.T @ weights
+    rounding = EPS * (len(weights) + 8) * (np.abs(r) + np.abs(unit).T @ np.abs(weights))
+    scaled = weights / (lengths * np.clip(each / least, 1.0, PREFERENCE))
+    sizes = map(norm, np.split(scaled, np.cumsum(counts)[:-1]))
+    cost = sum(size * off for size, off in zip(sizes, offs, strict=True) if size > 0.0)
+    return np.abs(rest) + rounding, float(cost)
+
+
+def value_error(h: Objective, z: Host) -> float:
+    """How far the computed value of the objective at z may be off."""
+    off = h.squares @ z - h.target
+    unit = EPS * (max(len(off), len(z)) + 8)
+    size = abs(h.squares) @ np.abs(z) + np.abs(h.target)
+    sizes = np.abs(off) @ size + off @ off + np.abs(h.linear) @ np.abs(z)
+    return unit * float(sizes + abs(h.constant))
+
+
+def value_inside(stage: Stage, at: Multipliers, inner: Host) -> float | None:
+    """The objective at a feasible point close to ``at``: the least value is at most that.
+
+    ``inner`` is the point of the interior-point method, as a rule a little inside the inequalities;
+    None where it is not. Equations are met up to rounding.
+    """
+    unit = EPS * (stage.rows.shape[1] + 8)
+
+    def depth(w: Host) -> Host:
+        reach = np.abs(stage.offset) + abs(stage.rows) @ np.abs(w)
+        least = unit * float(np.max(reach, initial=0.0))
+        rounding = 4.0 * least * math.sqrt(len(reach) or 1)
+        return np.asarray(-outside(stage.blocks, stage.slack(w)) - rounding)
+
+    near, deep = depth(at.w), depth(inner)
+    if np.any(deep <= 0.0):
+        return None
+    lacking = np.maximum(-near, 0.0)
+    theta = float(np.max(lacking / (lacking + deep), initial=0.0))
+    w = at.w + min(2.0 * theta, 1.0) * (inner - at.w)
+    if np.any(depth(w) < 0.0):
+        return None
+    return stage.objective.value(w) + value_error(stage.objective, w)
+
+
+def assumed_reach(reach: Host, z: Host, times: float) -> tuple[Host, bool]:
+    """A bound on |z_j| for some solution, and whether it is known: if not, ``times`` |z|."""
+    is_known = bool(np.all(np.isfinite(reach)))
+    return np.where(np.isfinite(reach), reach, times * (norm(z) or 1.0)), is_known

@@ -13,7 +13,7 @@ from tiebreak.conic.program import Cone, ConicProgram, Kind, Objective
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Host
 
-ROUND_UP = 1.0 + 1e-12  # more than the rounding errors of sums of a thousand terms
+ROUND_UP = 1.0 + 1e-12  # more than the rounding errors of sums of thousands of terms
 DENSE_SHARE = 0.25  # of entries that are not 0, from which a matrix is faster dense
 
 
@@ -44,6 +44,8 @@ class Affine:
 
     def scaled(self, factors: Host) -> Affine:
         """Each of the numbers times its own factor."""
+        if np.all(factors == 1.0):
+            return self
         return Affine(
             tuple((i, _scaled_rows(block, factors)) for i, block in self.blocks),
             factors * self.offset,
@@ -198,7 +200,7 @@ class Builder:
         most = arrays.norm(self.bound(terms)) * ROUND_UP
         is_of_x = all(first == 0 for first, _ in terms.blocks)
         if is_of_x and self.radius < math.inf:
-            of_matrix = sum(_frobenius_bound(block) for _, block in terms.blocks)
+            of_matrix = sum(_norm_bound(block) for _, block in terms.blocks)
             most = min(most, (of_matrix * self.radius + arrays.norm(terms.offset)) * ROUND_UP)
         size = self.variables(1, most)
         self.second_order(size, terms)
@@ -227,7 +229,7 @@ def stacked_terms(parts: Sequence[Affine], order: Host | None = None) -> Affine:
     start = 0
     for terms in parts:
         for first, block in terms.blocks:
-            rows, columns, values = _entries(block)
+            rows, columns, values = entries(block)
             shape = (len(offset), block.shape[1])
             blocks.append((first, csr_array((values, (rows + start, columns)), shape=shape)))
         start += len(terms)
@@ -264,11 +266,12 @@ def _order(is_first: Host) -> Host:
     return order
 
 
-def _entries(block: Any) -> tuple[Host, Host, Host]:
+def entries(block: Any) -> tuple[Host, Host, Host]:
     """Rows, columns and values of what is not 0."""
     if arrays.is_sparse(block):
         found = block.tocoo()
-        return found.row, found.col, found.data
+        stored = np.flatnonzero(found.data)
+        return found.row[stored], found.col[stored], found.data[stored]
     rows, columns = np.nonzero(block)
     return rows, columns, block[rows, columns]
 
@@ -281,7 +284,7 @@ def _sparse(parts: Sequence[Affine], size: int) -> Any:
     start = 0
     for terms in parts:
         for first, block in terms.blocks:
-            i, j, some = _entries(block)
+            i, j, some = entries(block)
             rows.append(i + start)
             columns.append(j + first)
             values.append(some)
@@ -294,8 +297,24 @@ def _sparse(parts: Sequence[Affine], size: int) -> Any:
 
 def _stacked(parts: Sequence[Affine], size: int) -> Any:
     """The same, dense where a large share of the entries is not 0."""
-    made = _sparse(parts, size)
-    return made.toarray() if made.nnz > DENSE_SHARE * math.prod(made.shape) else made
+    rows = sum(len(terms) for terms in parts)
+    blocks = [block for terms in parts for _, block in terms.blocks]
+    if sum(_count(block) for block in blocks) <= DENSE_SHARE * rows * size:
+        return _sparse(parts, size)
+    if len(blocks) == 1 and blocks[0].shape == (rows, size) and not arrays.is_sparse(blocks[0]):
+        return blocks[0]  # which may be large
+    made, start = np.zeros((rows, size)), 0
+    for terms in parts:
+        for first, block in terms.blocks:
+            here = slice(start, start + len(terms)), slice(first, first + block.shape[1])
+            made[here] += block.toarray() if arrays.is_sparse(block) else block
+        start += len(terms)
+    return made
+
+
+def _count(block: Any) -> int:
+    """Of entries that are not 0."""
+    return int(block.count_nonzero() if arrays.is_sparse(block) else np.count_nonzero(block))
 
 
 def _scaled_rows(block: Any, factors: Host) -> Any:
@@ -326,8 +345,8 @@ def _row_norms(block: Any) -> Host:
     return np.asarray(np.sqrt(squares))
 
 
-def _frobenius_bound(block: Any) -> float:
-    """A bound on the spectral norm: 1 for some of the rows of the identity, else Frobenius'."""
-    rows, columns, values = _entries(block)
-    is_choice = len(set(rows)) == len(rows) and len(set(columns)) == len(columns)
+def _norm_bound(block: Any) -> float:
+    """A bound on the largest singular value, which it is where no two entries share a line."""
+    rows, columns, values = entries(block)
+    is_choice = all(len(np.unique(places)) == len(places) for places in (rows, columns))
     return float(np.max(np.abs(values), initial=0.0)) if is_choice else arrays.norm(values)

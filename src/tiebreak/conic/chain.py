@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tiebreak.conic.bounds import lower_bound, value_error
-from tiebreak.conic.cones import Active, exposed, outside
-from tiebreak.conic.direct import least_squares, on_equations
-from tiebreak.conic.faces import Constraints, HeldRows, held_rows, remaining, varying
+from tiebreak.conic.bounds import (
+    HeldLevel,
+    assumed_reach,
+    lower_bound,
+    value_error,
+    value_inside,
+)
+from tiebreak.conic.cones import NONE, Active, outside
+from tiebreak.conic.direct import Fall, least_squares, on_equations
+from tiebreak.conic.faces import Constraints, held_rows, remaining, varying
 from tiebreak.conic.polish import Multipliers, polished, residual
 from tiebreak.conic.program import Cone, ConicProgram, Objective
 from tiebreak.conic.solver import clarabel_solve
 from tiebreak.conic.stage import Affine, Stage, dense, stage_of
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
-from tiebreak.linalg.host import norm
-from tiebreak.linalg.rank import as_it_is, decide_rank
 
 Slack = Callable[[float, float], float]  # of the best value and of the value before this level
 
@@ -41,6 +46,7 @@ class LevelSolution(NamedTuple):
     word: str  # "proved", "verified" or "claimed"
     price: float | None  # -d(last level)/d(slack), where its slack is positive
     solver: str  # the solver's own word, "" where none was asked
+    residual: float = math.nan  # of the conditions of optimality, relative
 
 
 class ChainSolution(NamedTuple):
@@ -61,6 +67,7 @@ class _Level(NamedTuple):
     active: Active
     residual: float
     solver: str
+    inner: Host | None = None  # the point of the interior-point method
 
 
 def solve_chain(program: ConicProgram, slacks: Sequence[Slack | None]) -> ChainSolution:
@@ -78,9 +85,9 @@ class _Chain:
         rows = sp.csc_array(program.rows)
         self.constraints = Constraints(rows, program.offset, program.cones)
         self.where = Affine(np.zeros(program.size))
-        self.held: list[tuple[list[HeldRows], float]] = []  # of each level, with its gap
+        self.held: list[HeldLevel] = []
+        self.is_proved = True  # do the bounds so far rest on nothing assumed?
         self.cut: _Cut | None = None  # of the level before
-        self.has_cuts = False
         self.found: list[LevelSolution] = []
         self.previous = np.zeros(program.size) if program.start is None else program.start
 
@@ -122,59 +129,53 @@ class _Chain:
     def _level(self, number: int, objective: Objective) -> ChainSolution | None:
         """Solve one level and hold it; an end where there is none."""
         stage = stage_of(objective, *self.constraints, self.where)
-        if self.where.dimension == 0:
-            self._nothing_left(number, objective)
-            return None
-        found = _unchanged(stage) if number and stage.is_flat else _solved(stage)
+        is_fixed = self.where.dimension == 0
+        is_done = is_fixed or (number > 0 and stage.is_flat)
+        found = _unchanged(stage) if is_done else self._solved(objective, stage)
         if isinstance(found, str):
+            self._claim(objective, found)
             return self._end("failed", f"level {number + 1}: {found}")
-        if isinstance(found, np.ndarray):
-            direction = self.where.point(found) - self.where.base
+        if isinstance(found, Fall):
+            direction = self.where.point(found.direction) - self.where.base
             text = f"level {number + 1} falls without end on the minimisers of those before it"
             return self._end("unbounded", text, direction)
         self._hold(number, objective, found)
         return None
 
-    def _nothing_left(self, number: int, objective: Objective) -> None:
+    def _claim(self, objective: Objective, why: str) -> None:
+        """A level that is not solved: the point of before stays, and nothing is known of it."""
         value = objective.value(self.previous)
+        dimension = self._dimension()
         self.found.append(
-            LevelSolution(value, value, 0.0, value, 0.0, 0, "point", self._word(number), None, "")
+            LevelSolution(
+                value, -math.inf, math.inf, value, 0.0, dimension, "nothing", "claimed", None, why
+            )
         )
 
-    def _word(self, number: int) -> str:
-        is_known = bool(np.all(np.isfinite(self.program.reach)))
-        return "proved" if is_known and number < 2 and not self.has_cuts else "verified"
-
-    @property
-    def _reach(self) -> float:
-        """A bound on |z - base|, assumed where none is known."""
-        known = self.program.reach
-        assumed = ASSUMED * (norm(self.previous) + norm(self.where.base))
-        size = norm(np.where(np.isfinite(known), known, assumed))
-        return (size or 1.0) + norm(self.where.base)
+    def _solved(self, objective: Objective, stage: Stage) -> _Level | Fall | str:
+        """The level solved; a direction without end, or a sentence why there is no answer."""
+        if stage.cones:
+            return _by_solver(stage)
+        w = least_squares(objective, self.where)
+        if isinstance(w, Fall):
+            return w
+        at = Multipliers(w, np.zeros(0))
+        return _Level(stage, at, NONE, residual(stage, at), "")
 
     def _hold(self, number: int, objective: Objective, found: _Level) -> None:
-        stage, at = found.stage, found.at
-        z = self.where.point(at.w)
+        """Take the solution of a level, and keep all that shares its image and its faces."""
+        at, z = found.at, self.where.point(found.at.w)
         before, self.previous = self.previous, z
-        best = stage.objective.value(at.w)
-        off = float(np.max(outside(stage.blocks, stage.slack(at.w)), initial=0.0))
-        off = max(off, 0.0) * float(np.sum(np.abs(at.y)))
-        price = self._price_of_held(objective, at)
-        bound = lower_bound(stage, at, self._reach) - price
-        gap = max(best - bound, 0.0) + off + value_error(stage, at.w)
+        best = objective.value(z)
+        most, is_known = assumed_reach(self.program.reach, z, ASSUMED)
+        bound = lower_bound(objective, self.constraints, at.y, z, self.held, most)
+        self.is_proved = self.is_proved and is_known and number < 2
+        word = "proved" if self.is_proved else "verified"
+        gap = max(best - bound, 0.0) + value_error(objective, z) + self._above(found)
         slack_of = self.slacks[number]
         slack = 0.0 if slack_of is None else max(slack_of(best, objective.value(before)), 0.0)
         self._price(number, at)
-        held, is_last = "last", number + 1 == len(self.program.objectives)
-        if not is_last and slack > 0.0:
-            self.cut = _Cut(
-                number, len(self.constraints.offset), *_sublevel(objective, best + slack)
-            )
-            self.has_cuts, held = True, "cut"
-            self.constraints = self.constraints.joined(*self.cut[2:5])
-        elif not is_last:
-            held = self._hold_face(objective, found, gap)
+        held = self._keep(number, objective, found, gap, best + slack if slack > 0.0 else None)
         self.found.append(
             LevelSolution(
                 best=best,
@@ -184,11 +185,40 @@ class _Chain:
                 slack=slack,
                 dimension=self._dimension(),
                 held=held,
-                word=self._word(number),
+                word=word,
                 price=None,
                 solver=found.solver,
+                residual=found.residual,
             )
         )
+
+    def _above(self, found: _Level) -> float:
+        """How far the least value may lie above that at the point, which may be a little outside.
+
+        Proved by a point that is inside; where there is none, by the multipliers, to first order.
+        """
+        stage, at = found.stage, found.at
+        off = float(np.max(outside(stage.blocks, stage.slack(at.w)), initial=0.0))
+        if not stage.blocks.has_inequalities:
+            return 0.0
+        inside = None if found.inner is None else value_inside(stage, at, found.inner)
+        if inside is None:
+            self.is_proved = False
+            return max(off, 0.0) * float(np.sum(np.abs(at.y)))
+        return max(inside - stage.objective.value(at.w), 0.0)
+
+    def _keep(
+        self, number: int, objective: Objective, found: _Level, gap: float, most: float | None
+    ) -> str:
+        """Cut at ``most``, or hold image and face; which of them it was."""
+        if self.where.dimension == 0:
+            return "point"
+        if most is None:
+            return self._hold_face(objective, found, gap)
+        self.cut = _Cut(number, len(self.constraints.offset), *_sublevel(objective, most))
+        self.constraints = self.constraints.joined(*self.cut[2:5])
+        self.is_proved = False
+        return "cut"
 
     def _price(self, number: int, at: Multipliers) -> None:
         """Of the cut of the level before: how fast this level falls with its slack."""
@@ -201,15 +231,16 @@ class _Chain:
     def _hold_face(self, objective: Objective, found: _Level, gap: float) -> str:
         s, y = found.stage.slack(found.at.w), found.at.y
         z = self.previous
-        rows = self.constraints.rows
-        reach = abs(rows) @ np.minimum(self.program.reach, ASSUMED * (norm(z) or 1.0)) + np.abs(
-            self.constraints.offset
-        )
+        most, _ = assumed_reach(self.program.reach, z, ASSUMED)
+        reach = abs(self.constraints.rows) @ most + np.abs(self.constraints.offset)
         held = held_rows(self.constraints, objective.squares, found.active, s, y, reach)
-        self.held.append((held, gap))
-        # The rows of later cuts keep their places among those that remain: they are looked up anew.
-        self.constraints = remaining(self.constraints, found.active, s)
-        self.where = _within(self.where, [part.rows for part in held], z)
+        self.held.append(HeldLevel(held, gap))
+        self.constraints = remaining(self.constraints, found.active, s, y)
+        rows = [dense(part.rows) for part in held]
+        if rows:
+            self.where = self.where.within(np.vstack(rows), z)
+        else:
+            self.where = replace(self.where, base=z)
         self.constraints = varying(self.constraints, self.where)
         faces = len(found.active.nonnegative) + len(found.active.vertices) + len(found.active.rays)
         names = ["image"] * bool(objective.squares.shape[0] or len(found.active.curves))
@@ -225,28 +256,6 @@ class _Chain:
             return 0
         return int(np.count_nonzero(np.linalg.svd(seen, compute_uv=False) > VISIBLE))
 
-    def _price_of_held(self, objective: Objective, at: Multipliers) -> float:
-        """What this level could gain where the held equations are off by as much as they may be."""
-        groups = [part for level, _ in self.held for part in level]
-        if not groups:
-            return 0.0
-        gaps = [gap for level, gap in self.held for _ in level]
-        z = self.where.point(at.w)
-        off = objective.squares @ z - objective.target
-        slope = objective.squares.T @ off + objective.linear + self.constraints.rows.T @ at.y
-        E = np.vstack([dense(part.rows) for part in groups])
-        lengths = np.sqrt(np.sum(E * E, axis=1))
-        lengths[lengths == 0.0] = 1.0
-        weights = np.linalg.lstsq((E / lengths[:, None]).T, -slope, rcond=1e-12)[0] / lengths
-        ends = np.cumsum([part.rows.shape[0] for part in groups])
-        total = 0.0
-        for part, gap, some in zip(groups, gaps, np.split(weights, ends[:-1]), strict=True):
-            total += norm(some) * (part.linear * gap + part.root * math.sqrt(gap))
-        return total
-
-
-NONE = Active(*(np.zeros(0, dtype=np.int64), (), (), np.zeros((0, 3), dtype=np.int64), 0))
-
 
 def _unchanged(stage: Stage) -> _Level:
     """A level that is constant on what is left: all of it is optimal, the point of before too."""
@@ -254,37 +263,18 @@ def _unchanged(stage: Stage) -> _Level:
     return _Level(stage, at, NONE, 0.0, "")
 
 
-def _solved(stage: Stage) -> _Level | Host | str:
-    """The level solved; a direction without end, or a sentence why there is no answer."""
-    if not stage.cones:
-        direct = least_squares(stage)
-        if isinstance(direct, np.ndarray):
-            return direct
-        return _Level(stage, direct, NONE, residual(stage, direct), "")
+def _by_solver(stage: Stage) -> _Level | Fall | str:
+    """The level by Clarabel and Newton's method."""
     answer = clarabel_solve(stage.objective, stage.rows, stage.offset, stage.cones)
     if answer.is_infeasible:
         return f"Clarabel finds no feasible point ({answer.status})"
     if answer.is_unbounded:
-        return answer.z
+        return Fall(answer.z)
     start = Multipliers(answer.z, 0.0 * answer.y if stage.is_flat else answer.y)
-    size = norm(stage.slope_terms(answer.z))
-    active = exposed(stage.blocks, stage.slack(answer.z), start.y, stage.lengths, size)
-    at = polished(stage, active, start)
-    left = residual(stage, at)
-    if not left <= ACCURATE:
-        return f"the conditions of optimality hold to {left:.2g} only ({answer.status})"
-    return _Level(stage, at, active, left, answer.status)
-
-
-def _within(where: Affine, rows: list[Any], base: Host) -> Affine:
-    """The points of an affine set that share the values of these rows with ``base``."""
-    E = np.vstack([dense(part) for part in rows]) if rows else np.zeros((0, len(base)))
-    lengths = np.sqrt(np.sum(E * E, axis=1))
-    E = E[lengths > 0.0] / lengths[lengths > 0.0, None]
-    inner = where.columns(E)
-    rank = decide_rank(np.asarray(inner), units=as_it_is(inner))
-    free = rank.basis[:, rank.low :]
-    return Affine(base, free if where.basis is None else where.basis @ free)
+    found = polished(stage, start)
+    if not found.residual <= ACCURATE:
+        return f"the conditions of optimality hold to {found.residual:.2g} only ({answer.status})"
+    return _Level(stage, *found, answer.status, answer.z)
 
 
 class _Cut(NamedTuple):

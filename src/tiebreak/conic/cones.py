@@ -55,51 +55,66 @@ class Blocks(NamedTuple):
 
 
 class Active(NamedTuple):
-    """Which faces of K are exposed by a complementary pair, and which pairs do not tell."""
+    """Inequalities that hold with equality, by their kinds."""
 
     nonnegative: Host  # indices of rows with s = 0
     vertices: tuple[Host, ...]  # second-order cones with s = 0
     rays: tuple[Host, ...]  # second-order cones with s on a ray
     curves: Host  # exponential cones with s on a ray, (k, 3)
-    doubtful: int  # pairs of which neither number is clearly positive; they count as not exposed
 
 
-def exposed(blocks: Blocks, s: Host, y: Host, lengths: Host, size: float) -> Active:
-    """The faces that y exposes at s.
+NONE = Active(np.zeros(0, dtype=np.int64), (), (), np.zeros((0, 3), dtype=np.int64))
 
-    ``lengths`` are those of the rows: s / length is a distance and y length a slope. Distances are
-    compared relative to the largest, slopes to the ``size`` of the objective's, for a comparison
-    has no units.
+
+class Pairs(NamedTuple):
+    """Complementary numbers, one of s and one of y for each inequality, without units.
+
+    s / length is a distance and y length a slope, for the length of a row; distances are relative
+    to the largest, slopes to ``size``. Of a second-order cone the numbers are its two eigenvalues,
+    of an exponential one the distance from its surface and the largest entry of y.
     """
-    lengths = np.where(lengths > 0.0, lengths, 1.0)
-    slope = max(float(np.max(np.abs(y) * lengths, initial=0.0)), size) or 1.0
-    reach = float(np.max(np.abs(s) / lengths, initial=0.0)) or 1.0
-    doubtful = 0
 
-    def binds(primal: Host | float, dual: Host | float, length: Host | float) -> Host:
-        nonlocal doubtful
-        near = np.abs(primal) / (length * reach)
-        pull = np.abs(dual) * length / slope
-        doubtful += int(np.count_nonzero((near < CLEAR * pull) & (pull < CLEAR * near)))
-        return np.asarray(pull >= CLEAR * near)
+    nonnegative: tuple[Host, Host]
+    second_order: tuple[Host, Host]  # (k, 2): boundary or not, vertex or not
+    exponential: tuple[Host, Host]
 
-    one = blocks.nonnegative
-    nonnegative = one[binds(s[one], y[one], lengths[one])]
-    vertices, rays = [], []
-    for cone in blocks.second_order:
-        length = float(np.max(lengths[cone]))
-        (s0, s1), (y0, y1) = ((v[cone[0]], norm(v[cone[1:]])) for v in (s, y))
-        if binds(s0 + s1, max(y0 - y1, 0.0), length):
-            vertices.append(cone)
-        elif binds(max(s0 - s1, 0.0), y0 + y1, length):
-            rays.append(cone)
-    curves = blocks.exponential
-    if len(curves):
-        above = _above_curve(s[curves])
-        length = np.max(lengths[curves], axis=1)
-        pull = np.max(np.abs(y[curves]), axis=1)
-        curves = curves[binds(above, pull, length) & (s[curves[:, 1]] > 0.0)]
-    return Active(nonnegative, tuple(vertices), tuple(rays), curves, doubtful)
+    @classmethod
+    def of(cls, blocks: Blocks, s: Host, y: Host, lengths: Host, size: float) -> Pairs:
+        """Those of a point; ``size``: of the objective's slope."""
+        lengths = np.where(lengths > 0.0, lengths, 1.0)
+        slope = max(float(np.max(np.abs(y) * lengths, initial=0.0)), size) or 1.0
+        reach = float(np.max(np.abs(s) / lengths, initial=0.0)) or 1.0
+        one, curves = blocks.nonnegative, blocks.exponential
+        near, pull = (
+            np.zeros((len(blocks.second_order), 2)),
+            np.zeros((len(blocks.second_order), 2)),
+        )
+        for k, cone in enumerate(blocks.second_order):
+            length = float(np.max(lengths[cone]))
+            (s0, s1), (y0, y1) = ((v[cone[0]], norm(v[cone[1:]])) for v in (s, y))
+            near[k] = np.abs([s0 - s1, s0 + s1]) / (length * reach)
+            pull[k] = np.abs([y0 + y1, max(y0 - y1, 0.0)]) * length / slope
+        length = np.max(lengths[curves], axis=1, initial=0.0)
+        return cls(
+            (np.abs(s[one]) / (lengths[one] * reach), np.abs(y[one]) * lengths[one] / slope),
+            (near, pull),
+            (
+                np.abs(_above_curve(s[curves])) / (length * reach),
+                np.max(np.abs(y[curves]), axis=1, initial=0.0) * length / slope,
+            ),
+        )
+
+    def active(self, blocks: Blocks, factor: float, least: float = 0.0) -> Active:
+        """Those whose slope is ``factor`` times the distance, and more than ``least``."""
+        binds = [(pull > factor * near) & (pull > least) for near, pull in self]
+        edge, tip = binds[1][:, 0], binds[1][:, 1]
+        cones = blocks.second_order
+        return Active(
+            blocks.nonnegative[binds[0]],
+            tuple(cone for cone, at_tip in zip(cones, tip, strict=True) if at_tip),
+            tuple(c for c, on, at_tip in zip(cones, edge, tip, strict=True) if on and not at_tip),
+            blocks.exponential[binds[2]],
+        )
 
 
 def _above_curve(s: Host) -> Host:
@@ -130,12 +145,20 @@ def dual_point(blocks: Blocks, y: Host) -> Host:
         unit = (len(cone) + 4) * np.finfo(float).eps
         y[cone[0]] = max(y[cone[0]], norm(y[cone[1:]]) * (1.0 + unit))
     if len(blocks.exponential):
-        block = y[blocks.exponential]
-        u, v = np.minimum(block[:, 0], 0.0), block[:, 1]
-        curve = np.where(u < 0.0, -u * np.exp(np.minimum(v / np.minimum(u, -1e-300) - 1.0, 700)), 0)
-        block[:, 0], block[:, 1] = u, np.where(u < 0.0, v, np.maximum(v, 0.0))
-        block[:, 2] = np.maximum(
-            block[:, 2], curve * (1.0 + 1e-14 * (1.0 + np.abs(v / (u - (u == 0)))))
-        )
-        y[blocks.exponential] = block
+        y[blocks.exponential] = _dual_exponential(y[blocks.exponential])
     return y
+
+
+def _dual_exponential(y: Host) -> Host:
+    """{ u < 0, w >= -u exp(v/u - 1) } or { u = 0, v, w >= 0 }, by a larger v.
+
+    v is the multiplier of s_1, as a rule a constant: then nothing else changes.
+    """
+    u, v, w = y.T
+    is_inside = (u < 0.0) & (w > 0.0)
+    slope = np.where(is_inside, u, -1.0)
+    log = np.log(np.where(is_inside, w, 1.0) / -slope)
+    least = slope * (1.0 + log)
+    least = least + 8.0 * np.finfo(float).eps * np.abs(slope) * (1.0 + np.abs(log))
+    free = np.where(is_inside, np.maximum(v, least), np.maximum(v, 0.0))
+    return np.stack([np.where(is_inside, u, 0.0), free, np.maximum(w, 0.0)], axis=1)

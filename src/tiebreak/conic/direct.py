@@ -2,35 +2,46 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from tiebreak.conic.polish import Multipliers
-from tiebreak.conic.stage import Affine, Stage, dense
+from tiebreak.conic.program import Objective
+from tiebreak.conic.stage import CLEAR, Affine, dense
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.rank import decide_rank
+from tiebreak.linalg.spectra import EPS
 
-FLAT = 1e-10  # a slope that is not seen by the squares is rounding below this, relative
+
+class Fall(NamedTuple):
+    """A direction in w along which a level falls without end."""
+
+    direction: Host
 
 
-def least_squares(stage: Stage) -> Multipliers | Host:
-    """The smallest minimiser of ½|F w - t|² + <q, w>; a direction where it falls without end."""
-    F, t, q = dense(stage.objective.squares), stage.objective.target, stage.objective.linear
-    rank = decide_rank(F)
-    none = np.zeros(0)
-    d = F.shape[1]
-    w = rank.moved(t, rank.low) if rank.low else np.zeros(d)
-    if rank.low:  # once more, for what rounding left
-        w = w + rank.moved(t - F @ w, rank.low)
-    if q.any():
-        seen = rank.basis[:, : rank.low]
-        rest = q - seen @ (seen.T @ q)
-        if norm(rest) > FLAT * norm(q):
-            return np.asarray(-rest)
-        # F'F d = -q: u with F'u = -q, and then F d = u.
-        u = rank.weights(-q)
-        w = w + rank.moved(u, rank.low)
-    return Multipliers(w, none)
+def least_squares(h: Objective, where: Affine) -> Host | Fall:
+    """The smallest w that minimises ½|F z - t|² + <q, z>; a direction where it has no minimum.
+
+    In the coordinates of what F sees: there it has full rank, and is not truncated again.
+    """
+    inner = where.objective(h)
+    seen, _, _ = where.split(h.squares)
+    q = inner.linear
+    rest = q - seen @ (seen.T @ q)
+    rest -= seen @ (seen.T @ rest)
+    if norm(rest) > max(where.rounding, CLEAR * len(q) * EPS) * norm(h.linear):
+        return Fall(-rest)
+    if not seen.shape[1]:
+        return np.zeros(len(q))
+    F = dense(inner.squares) @ seen
+    left, R = np.linalg.qr(F)
+    v = np.zeros(seen.shape[1])
+    for _ in range(2):  # once more, for what rounding left
+        off = F @ v - inner.target
+        slope = np.linalg.solve(R.T, F.T @ off + seen.T @ q) if q.any() else left.T @ off
+        v = v - np.linalg.solve(R, slope)
+    return np.asarray(seen @ v)
 
 
 def on_equations(rows: Host, offset: Host) -> Affine | None:

@@ -6,6 +6,7 @@ minimisers. No cut is needed, and no tolerance; a cut would let the next level g
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,48 +37,51 @@ class HeldRows(NamedTuple):
     """Equations that all minimisers of a level satisfy, and how far they may be off.
 
     On the true minimisers |equations z - their values| is at most ``linear`` * gap + ``root`` *
-    sqrt(gap), where gap bounds what the value and the multipliers of the level are off by.
+    sqrt(gap), where the gap is that of the level's value to its bound and at most ``limit``.
     """
 
     rows: Any
     linear: float
     root: float
+    limit: float = np.inf
+
+    def off(self, gap: float) -> float:
+        """How far the equations may be off on the true minimisers."""
+        return self.linear * gap + self.root * math.sqrt(gap) if gap <= self.limit else math.inf
 
 
 def held_rows(
     constraints: Constraints, squares: Any, active: Active, s: Host, y: Host, reach: Host
 ) -> list[HeldRows]:
-    """The equations of a level's minimisers: groups of rows with the same accuracy."""
+    """The equations of a level's minimisers: groups of rows with the same accuracy.
+
+    From <y, s> + ½|F (z - z*)|² <= gap for all minimisers z; |s| <= reach there.
+    """
     import scipy.sparse as sp
 
-    rows = sp.csr_array(constraints.rows)
+    rows, tiny = sp.csr_array(constraints.rows), np.finfo(float).tiny
     blocks = Blocks.of(constraints.cones)
     found = [HeldRows(rows[blocks.zero], 0.0, 0.0)]
-    found += [HeldRows(rows[[j]], 1.0 / y[j], 0.0) for j in active.nonnegative]
-    for cone in active.vertices:
-        inner = max(y[cone[0]] - norm(y[cone[1:]]), np.finfo(float).tiny)
-        found.append(HeldRows(rows[cone], np.sqrt(2.0) / inner, 0.0))
-    for cone in active.rays:
-        pull = y[cone[0]]
-        found.append(
-            HeldRows(
-                _across(s[cone]).T @ rows[cone], 1.0 / pull, np.sqrt(2.0 * reach[cone[0]] / pull)
-            )
-        )
-    for cone in active.curves:
-        r, t = s[cone[0]] / s[cone[1]], s[cone[1]]
-        bend = np.sqrt(2.0 * t / max(y[cone[2]] * np.exp(r), np.finfo(float).tiny))
-        found.append(
-            HeldRows(
-                _across(s[cone]).T @ rows[cone], 1.0 / y[cone[2]], 2.0 * bend * (1.0 + np.exp(r))
-            )
-        )
+    found += [HeldRows(rows[[j]], 1.0 / max(y[j], tiny), 0.0) for j in active.nonnegative]
+    for cone in active.vertices:  # s_0 (y_0 - |y_1|) <= <y, s>
+        inner = max(y[cone[0]] - norm(y[cone[1:]]), tiny)
+        found.append(HeldRows(rows[cone], math.sqrt(2.0) / inner, 0.0))
+    for cone in active.rays:  # s_0 - a <= gap / y_0, |across|² <= (s_0 - a) (s_0 + a)
+        pull, size = max(y[cone[0]], tiny), float(reach[cone[0]])
+        across = _across(ray_of(y[cone])).T @ rows[cone]
+        found.append(HeldRows(across, 1.0 / pull, math.sqrt(2.0 * size / pull)))
+    for cone in active.curves:  # s_1 e^r (e^d - 1 - d) <= gap / y_2, d = s_0 / s_1 - r
+        slope, pull = math.exp(s[cone[0]] / s[cone[1]]), max(y[cone[2]], tiny)
+        bend = math.sqrt(2.0 * s[cone[1]] / max(pull * slope, tiny))
+        across = _across(s[cone]).T @ rows[cone]
+        limit = 0.1 * pull * float(s[cone[1]]) * slope  # where |d| <= 1.3 sqrt(2 gap / ...)
+        found.append(HeldRows(across, 1.0 / pull, 2.0 * bend * (1.0 + slope), limit))
     if squares.shape[0]:
-        found.append(HeldRows(squares, 0.0, np.sqrt(2.0)))
+        found.append(HeldRows(squares, 0.0, math.sqrt(2.0)))
     return [part for part in found if part.rows.shape[0]]
 
 
-def remaining(constraints: Constraints, active: Active, s: Host) -> Constraints:
+def remaining(constraints: Constraints, active: Active, s: Host, y: Host) -> Constraints:
     """The inequalities that a level's minimisers do not all satisfy with equality."""
     import scipy.sparse as sp
 
@@ -86,9 +90,11 @@ def remaining(constraints: Constraints, active: Active, s: Host) -> Constraints:
     plain = np.setdiff1d(blocks.nonnegative, active.nonnegative)
     kept, offsets = [rows[plain]], [constraints.offset[plain]]
     sizes = len(plain)
-    for cone in (*active.rays, *active.curves):  # along the ray: its length stays positive
-        kept.append(sp.csr_array((s[cone] / norm(s[cone]))[None] @ rows[cone]))
-        offsets.append(np.array([s[cone] @ constraints.offset[cone] / norm(s[cone])]))
+    along = [(cone, ray_of(y[cone])) for cone in active.rays]
+    along += [(cone, s[cone] / norm(s[cone])) for cone in active.curves]
+    for cone, ray in along:  # its length is not negative
+        kept.append(sp.csr_array(ray[None] @ rows[cone]))
+        offsets.append(np.array([ray @ constraints.offset[cone]]))
         sizes += 1
     cones = [Cone("nonnegative", sizes)] if sizes else []
     for cone in blocks.second_order:
@@ -122,6 +128,12 @@ def varying(constraints: Constraints, where: Affine) -> Constraints:
     return Constraints(
         constraints.rows.tocsr()[which].tocsc(), constraints.offset[which], tuple(cones)
     )
+
+
+def ray_of(y: Host) -> Host:
+    """The ray of a second-order cone that is orthogonal to a y on the boundary of its dual."""
+    ray = np.append(norm(y[1:]), -y[1:])
+    return np.asarray(ray / norm(ray))
 
 
 def _across(ray: Host) -> Host:

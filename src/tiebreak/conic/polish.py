@@ -15,13 +15,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tiebreak.conic.cones import Active
+from tiebreak.conic.cones import CLEAR, Active, Pairs, dual_point, outside
 from tiebreak.conic.stage import Stage
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
+from tiebreak.linalg.spectra import EPS
 
 STEPS = 6  # of Newton's method: it doubles the digits, and begins with five or more
-ENOUGH = 64 * np.finfo(float).eps  # a residual, relative to its terms, that no step can reduce
+EXCHANGES = 4  # of inequalities that were taken for binding and are not, or the other way round
+ENOUGH = 16 * EPS  # a residual, relative to its terms, that no step can reduce
 
 
 class Multipliers(NamedTuple):
@@ -31,23 +33,64 @@ class Multipliers(NamedTuple):
     y: Host
 
 
-def polished(stage: Stage, active: Active, start: Multipliers) -> Multipliers:
-    """The point and the multipliers after Newton's steps, or the start where these do not help."""
-    best, least = start, residual(stage, start)
+class Polished(NamedTuple):
+    """A solution of a stage, the faces that it exposes, and how well the conditions hold."""
+
+    at: Multipliers
+    exposed: Active
+    residual: float
+
+
+def polished(stage: Stage, start: Multipliers) -> Polished:
+    """The point and the multipliers after Newton's steps, or the start where these do not help.
+
+    Pairs of which neither number is clearly positive may be 0 both: then they count as binding, so
+    that Newton's equations hold, but expose no face.
+    """
+    size = norm(stage.slope_terms(start.w))
+
+    def pairs(at: Multipliers) -> Pairs:
+        return Pairs.of(stage.blocks, stage.slack(at.w), at.y, stage.lengths, size)
+
+    first = pairs(start)
+    active, most = (first.active(stage.blocks, factor) for factor in (CLEAR, 1.0 / CLEAR))
+    best = Polished(start, active, residual(stage, start))
+    for k in range(2 + EXCHANGES):
+        found, last = _newton(stage, active, start)
+        best = min(best, found, key=lambda one: one.residual)
+        if best.residual <= ENOUGH:
+            break
+        active = most if k == 0 else _exchanged(stage, active, last)
+    exposed = pairs(best.at).active(stage.blocks, CLEAR, CLEAR * max(best.residual, EPS))
+    return best._replace(exposed=exposed)
+
+
+def _newton(stage: Stage, active: Active, start: Multipliers) -> tuple[Polished, Multipliers]:
+    """Newton's steps with these inequalities as equations: the best point on the way, and the last.
+
+    The last solves these equations; it may violate inequalities that are not among them.
+    """
     now = start._replace(y=_on_faces(stage, active, start))
-    for _ in range(STEPS):
+    best = Polished(now, active, residual(stage, now))
+    for k in range(STEPS):
         further = _step(stage, active, now)
         if further is None:
             break
-        now = further
-        size = residual(stage, now)
-        if size < least:
-            best, least = now, size
-        elif size > 2.0 * least:
+        now, size = further, residual(stage, further)
+        if size > max(best.residual, ENOUGH) and k > 1:
             break
+        best = min(best, Polished(now, active, size), key=lambda one: one.residual)
         if size <= ENOUGH:
             break
-    return best
+    return best, now
+
+
+def _exchanged(stage: Stage, active: Active, at: Multipliers) -> Active:
+    """Without the rows that pull the wrong way, and with those that are violated."""
+    s, rows = stage.slack(at.w), stage.blocks.nonnegative
+    kept = active.nonnegative[at.y[active.nonnegative] > 0.0]
+    missing = rows[s[rows] < 0.0]
+    return active._replace(nonnegative=np.union1d(kept, missing))
 
 
 def residual(stage: Stage, at: Multipliers) -> float:
@@ -55,8 +98,6 @@ def residual(stage: Stage, at: Multipliers) -> float:
 
     Of stationarity, of feasibility and of complementarity the largest.
     """
-    from tiebreak.conic.cones import dual_point, outside
-
     w, y = at
     s, u = stage.slack(w), stage.image(w)
     F, q = stage.objective.squares, stage.objective.linear

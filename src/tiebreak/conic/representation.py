@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from functools import reduce
 from typing import Any, ClassVar
 
 import numpy as np
@@ -78,7 +77,7 @@ def compile_levels(
             needed = "must be a set that cones can represent, such as Ball, Box or Polyhedron"
             raise Refusal(owner, "domain", needed, f"{type(part).__name__}")
         part.check(n)
-    known = reduce(domains.Bounds.within, (domains.bounds_on(part, n) for part in sets))
+    known = domains.bounds_on(sets, n)
     within = min(known.radius, math.inf if radius is None else float(radius))
     builder = Builder(known.lower, known.upper, within)
     for part in sets:
@@ -113,6 +112,9 @@ class _Level:
     def add(self, h: Function | Penalty) -> None:
         """A function of x."""
         smooth, penalty = split(h if isinstance(h, Penalty) else h.bare)
+        if smooth.dimension not in (None, self.builder.n):
+            needed = f"must have one variable for each of the {self.builder.n}"
+            raise Refusal(self._owner, self._name, needed, f"{smooth.dimension}")
         for weight, part in summands(smooth):
             self._smooth(part.bare, weight)
         self._penalty(penalty)
@@ -163,9 +165,13 @@ class _Level:
     def _quadratic(self, h: Quadratic, weight: float) -> None:
         matrix = self._entries(h, h.matrix)
         epsilon = max(arrays.epsilon(h.matrix.prototype), h.data_epsilon)
-        self.cost.add_squares(weight, self.builder.of_x(square_root(matrix, epsilon)))
-        self.cost.add(weight * host(h.c), self.builder.x)
-        self.cost.constant += weight * h.constant
+        c = host(h.c)
+        root, shift = completed_square(matrix, c, epsilon)
+        if shift is None:
+            self.cost.add(weight * c, self.builder.x)
+            shift = np.zeros(root.shape[0])
+        self.cost.add_squares(weight, self.builder.of_x(root, shift))
+        self.cost.constant += weight * (h.constant - 0.5 * float(shift @ shift))
 
     def _least_squares(self, h: LeastSquares, weight: float) -> None:
         matrix, b, w = self._rows(h, weight)
@@ -271,21 +277,29 @@ class _Level:
                 self.cost.add(terms.group, builder.length(x.some(members)))
 
 
-def square_root(Q: Any, epsilon: float) -> Any:
-    """F with F'F = Q, symmetric and positive semidefinite, with as many rows as Q's rank.
+def completed_square(Q: Any, c: Host, epsilon: float) -> tuple[Any, Host | None]:
+    """F and s with ½x'Qx + <c, x> = ½|F x + s|² - ½|s|², F with as many rows as Q's rank.
 
-    In units of the variables in which the diagonal of Q is about 1, for rank has no units;
-    eigenvalues within the rounding errors of the data (``epsilon``) are taken as 0.
+    Q is symmetric and positive semidefinite. In units of the variables in which its diagonal is
+    about 1, for rank has no units; what is within the rounding errors of the data (``epsilon``) is
+    taken as 0. s is None where c falls in a direction in which F x stays as it is.
     """
     from scipy.sparse import csr_array, diags_array
 
-    diagonal = np.asarray(Q.diagonal(), dtype=np.float64)
+    diagonal = np.maximum(np.asarray(Q.diagonal(), dtype=np.float64), 0.0)
+    used, roots = diagonal > 0.0, np.sqrt(diagonal)
+    falls = bool(c[~used].any())
     if (csr_array(Q) - diags_array(diagonal)).count_nonzero() == 0:
-        roots = diags_array(np.sqrt(np.maximum(diagonal, 0.0))).tocsr()
-        return roots[np.flatnonzero(diagonal > 0.0)]
-    Q = Q.toarray() if arrays.is_sparse(Q) else Q
-    units = power_of_two(np.abs(diagonal), 0.5)
-    values, vectors = np.linalg.eigh(Q / units / units[:, None])
-    top = float(np.max(np.abs(values), initial=0.0))
-    kept = values > RANK_SLACK * len(units) * epsilon * top
-    return np.sqrt(values[kept])[:, None] * (vectors.T[kept] * units)
+        return diags_array(roots).tocsr()[np.flatnonzero(used)], (
+            None if falls else c[used] / roots[used]
+        )
+    units = power_of_two(diagonal, 0.5)
+    scaled = (Q.toarray() if arrays.is_sparse(Q) else Q) / units / units[:, None]
+    values, vectors = np.linalg.eigh(scaled)
+    slack = RANK_SLACK * len(c) * epsilon
+    kept = values > slack * float(np.max(np.abs(values), initial=0.0))
+    roots, basis = np.sqrt(values[kept]), np.where(used, vectors.T[kept], 0.0)
+    wanted = c / units
+    found = basis @ wanted
+    falls = falls or arrays.norm(basis.T @ found - wanted) > slack * arrays.norm(wanted)
+    return roots[:, None] * basis * units, None if falls else found / roots

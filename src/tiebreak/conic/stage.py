@@ -10,9 +10,12 @@ import numpy as np
 
 from tiebreak.conic.cones import Blocks
 from tiebreak.conic.program import Cone, Objective
+from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
+from tiebreak.linalg.rank import decide_rank
+from tiebreak.linalg.spectra import EPS
 
-VANISHING = 1e-11  # of a row's length: what is left of it along the basis is rounding
+CLEAR = 1e3  # times rounding: a direction in which a row of length 1 changes by less is none of it
 
 
 def dense(matrix: Any) -> Host:
@@ -28,10 +31,14 @@ def row_lengths(rows: Any) -> Host:
 
 @dataclass(frozen=True)
 class Affine:
-    """{ base + basis w }, with an orthonormal basis; None: all z."""
+    """{ base + basis w }, with an orthonormal basis; None: all z.
+
+    A direction of the basis may be off by ``error``, relative: the equations that made it decide.
+    """
 
     base: Host
     basis: Host | None = None
+    error: float = EPS
 
     @property
     def dimension(self) -> int:
@@ -42,14 +49,41 @@ class Affine:
         """The z of a w."""
         return self.base + (w if self.basis is None else self.basis @ w)
 
+    @property
+    def rounding(self) -> float:
+        """What is left of a row of length 1 along the basis may be rounding below this."""
+        return CLEAR * len(self.base) * self.error
+
     def columns(self, rows: Any) -> Any:
         """Rows that are multiplied with z, as rows that are multiplied with w."""
         if self.basis is None:
             return rows
         inner = np.asarray(rows @ self.basis)
         left = np.sqrt(np.sum(inner * inner, axis=1))
-        inner[left <= VANISHING * row_lengths(rows)] = 0.0
+        inner[left <= self.rounding * row_lengths(rows)] = 0.0
         return inner
+
+    def split(self, rows: Any) -> tuple[Host, Host, float]:
+        """Orthonormal bases in w of what the rows see and of what they do not; the new error."""
+        lengths = row_lengths(rows)
+        rows = dense(rows)[lengths > 0.0]
+        if self.basis is None:
+            rank = decide_rank(rows)
+            least = rank.pair()[0] / float(np.max(rank.sigma, initial=0.0) or 1.0)
+            return rank.basis[:, : rank.low], rank.basis[:, rank.low :], EPS / (least or 1.0)
+        inner = (rows / lengths[lengths > 0.0, None]) @ self.basis
+        sigma, vt = np.zeros(0), np.eye(self.dimension)
+        if inner.size:
+            deadline.check(deadline.svd(inner.shape[0], inner.shape[1], whole=True))
+            _, sigma, vt = np.linalg.svd(inner)
+        seen = int(np.count_nonzero(sigma > self.rounding))
+        least = float(sigma[seen - 1]) if seen else 1.0
+        return vt[:seen].T, vt[seen:].T, self.error + EPS / min(least, 1.0)
+
+    def within(self, rows: Any, base: Host) -> Affine:
+        """The points that share the values of these rows with ``base``."""
+        _, free, error = self.split(rows)
+        return Affine(base, free if self.basis is None else self.basis @ free, error)
 
     def objective(self, h: Objective) -> Objective:
         """h as a function of w."""

@@ -17,6 +17,7 @@ from tiebreak.algorithms.rivals.pb_apg import PBAPG
 from tiebreak.algorithms.rivals.r_apm import RAPM
 from tiebreak.algorithms.rivals.sea import SEA
 from tiebreak.auto.selection import choose
+from tiebreak.conic.method import Conic
 from tiebreak.exact.method import Exact
 from tiebreak.linalg import checks
 from tiebreak.problem import Problem
@@ -24,7 +25,7 @@ from tiebreak.problem import Problem
 METHODS = {
     method.name: method
     for method in (
-        *(AGMBiO, PAGMBiO, AdaptiveAGMBiO, PrimalDual, Exact),
+        *(AGMBiO, PAGMBiO, AdaptiveAGMBiO, PrimalDual, Exact, Conic),
         *(AIRG, BiSG, SEA, CGBiO, RAPM, PBAPG, BisecBiO),
     )
 }

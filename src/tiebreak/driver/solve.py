@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 from tiebreak.algorithms.base import Method
 from tiebreak.auto.selection import choose, problem_in_float64
@@ -21,9 +21,12 @@ from tiebreak.driver.input_checks import (
     tolerances,
     wrong_gradient,
 )
+from tiebreak.driver.levels_result import LevelsResult
 from tiebreak.driver.registry import find_method
 from tiebreak.driver.result import SUCCESSES, Result, Row, Trace
 from tiebreak.driver.run import Counts, Intermediate, Run, Saved
+from tiebreak.driver.solve_levels import CompiledLevels, of_problem, solve_chained
+from tiebreak.levels import ConicLevels, Levels
 from tiebreak.linalg import arrays, deadline
 from tiebreak.linalg.arrays import Array
 from tiebreak.linalg.deadline import Limit
@@ -44,6 +47,7 @@ CRITERIA = ("absolute", "weak")
 NOTHING = (math.inf, math.inf)  # the gaps where nothing is proved
 
 
+@overload
 def solve(
     problem: Problem,
     method: str | Method = "auto",
@@ -57,11 +61,40 @@ def solve(
     callback: Callable[[Intermediate], object] | None = None,
     progress: bool = False,
     checkpoint: str | Path | None = None,
-) -> Result:
+) -> Result: ...
+
+
+@overload
+def solve(
+    problem: Levels | ConicLevels,
+    method: str = "auto",
+    *,
+    x0: Any = None,
+    rtol: float = 1e-4,
+    max_time: float | None = None,
+) -> LevelsResult: ...
+
+
+def solve(
+    problem: Problem | Levels | ConicLevels,
+    method: str | Method = "auto",
+    *,
+    x0: Any = None,
+    rtol: Tolerance = 1e-4,
+    atol: Tolerance = 0.0,
+    criterion: str = "absolute",
+    max_iter: int = 10_000,
+    max_time: float | None = None,
+    callback: Callable[[Intermediate], object] | None = None,
+    progress: bool = False,
+    checkpoint: str | Path | None = None,
+) -> Result | LevelsResult:
     """Minimise the upper objective over all minimisers of the lower one.
 
     Args:
-        problem: the Problem.
+        problem: the Problem; or Levels, of which three or more, and such with slacks, are solved by
+            the method "conic" and give a LevelsResult with one row for each. They take x0 (for
+            slacks that are a share), rtol and max_time, and no callback or checkpoint.
         method: a method or its name; "auto" chooses.
         x0: where to start; the origin if None. The Result of a former call, of this problem or one
             like it, is a warm start: with its point and its multipliers; tolerances are relative to
@@ -110,6 +143,10 @@ def solve(
     was made or solved before. (Not seen: those behind a linear operator or a plain callable.)
     """
     began = time.perf_counter()
+    if isinstance(problem, Levels | ConicLevels):
+        options = {"criterion": criterion, "max_iter": max_iter, "atol": atol}
+        hooks = {"callback": callback, "progress": progress, "checkpoint": checkpoint}
+        return _solve_levels(problem, method, x0, rtol, max_time, options | hooks)
     problem = need_problem("solve", problem).current()
     chosen = find_method(method, problem)
     relative, absolute = tolerances("rtol", rtol), tolerances("atol", atol)
@@ -165,6 +202,27 @@ def solve(
             multipliers=run.report.multipliers,
             known=run.accumulator.sums.known,
         )
+
+
+def _solve_levels(
+    levels: Levels | ConicLevels,
+    method: str | Method,
+    x0: Any,
+    rtol: Tolerance,
+    max_time: float | None,
+    options: dict[str, Any],
+) -> LevelsResult:
+    """Two levels without slack by any method; all others as a chain."""
+    began = time.perf_counter()
+    if isinstance(levels, Levels) and levels.is_plain:
+        result = solve(levels.problem(), method, x0=x0, rtol=rtol, max_time=max_time, **options)
+        return of_problem(levels, result)
+    for name in ("callback", "checkpoint"):
+        if options[name] is not None:
+            raise ValueError(f"solve: {name} must be None for three levels or more and for slacks")
+    check_limits("solve", options["max_iter"], max_time)
+    compiled = CompiledLevels(levels, x0) if isinstance(levels, Levels) else levels
+    return solve_chained(compiled, method, min(tolerances("rtol", rtol)), max_time, began)
 
 
 class Ending(NamedTuple):

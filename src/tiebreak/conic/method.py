@@ -1,0 +1,144 @@
+"""Conic: both levels by a conic solver, with the image and the face of the lower one held."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from tiebreak.algorithms.base import Method, StateReport
+from tiebreak.conic.chain import ASSUMED, ChainSolution, LevelSolution, solve_chain
+from tiebreak.conic.program import ConicProgram
+from tiebreak.conic.representation import compile_levels
+from tiebreak.linalg import arrays
+from tiebreak.linalg.arrays import Array
+from tiebreak.linalg.host import norm
+from tiebreak.linalg.refusals import Refusal, refusal_of
+from tiebreak.problem import Problem
+from tiebreak.proofs.evidence import Intervals, StepEvidence
+
+ONE_SIDED = "no point is known to minimise the lower level exactly, so nothing bounds f* from above"
+
+
+class ConicFindings(NamedTuple):
+    """What the two solves tell besides x."""
+
+    levels: tuple[LevelSolution, ...]  # lower, upper
+    radius: float  # of the bounds: assumed where the problem gives none
+    direction: Array | None = None  # along which there is no minimum
+
+    @property
+    def dimension(self) -> int | None:
+        """Of the set of lower minimisers."""
+        return self.levels[0].dimension if self.levels else None
+
+    def lines(self) -> list[tuple[str, str]]:
+        """For the report: per level how it was held and what its bound rests on."""
+        said = []
+        for letter, level in zip("gf", self.levels, strict=False):
+            why = {
+                "proved": "proved, rounding included",
+                "verified": f"verified: a dual bound that assumes |x| <= {self.radius:.3g}",
+                "claimed": "claimed by the solver alone",
+            }[level.word]
+            width = f"{letter}* = {level.best:.9g} within {level.error:.2g}, {why}"
+            said.append((f"{letter} bound", width))
+        if self.levels:
+            said.append(("held", f"the lower level by its {self.levels[0].held}"))
+        solvers = [level.solver or "no solver" for level in self.levels]
+        return [*said, ("solver", f"Clarabel: {', '.join(solvers)}")]
+
+
+class State(NamedTuple):
+    """Before the step and after it."""
+
+    k: int
+    x: Array
+    upper_value: float
+    lower_value: float
+    evidence: StepEvidence
+    finished: tuple[str, str] = ("", "")
+    findings: ConicFindings | None = None
+
+
+@dataclass(frozen=True)
+class Conic(Method):
+    """Both levels as conic programs (Clarabel), in one step; for any set made of constraints.
+
+    The lower level is solved once. Its minimisers are then held exactly, by the image of its
+    squares and by the face that its multipliers expose, and not by a cut g <= g* + delta, which
+    would cost sqrt(delta) in f. Bounds come from our own evaluation of the multipliers: a solver's
+    status is reported and never believed. Needs the extra ``conic``.
+    """
+
+    name: ClassVar[str] = "conic"
+    paper: ClassVar[str] = "none: facial reduction by the multipliers of the lower level"
+    needs_projection: ClassVar[bool] = False
+    assumptions: ClassVar[str] = (
+        "f, g sums of our losses, quadratics and penalties whose entries are known; Z any of our "
+        "sets, Polyhedron, SecondOrderCone and their intersections"
+    )
+    guarantee: ClassVar[str] = (
+        "x and f* to rounding where multipliers are strictly complementary; a lower bound on f* "
+        "that is proved on bounded sets, and otherwise rests on an assumed radius"
+    )
+
+    def check(self, problem: Problem) -> Refusal | None:
+        """Refuse what cones cannot represent."""
+        return refusal_of(lambda: _compiled(problem, problem.dimension or 1))
+
+    def describe(self, problem: Problem) -> str:
+        """The method in words."""
+        return f"Conic, by Clarabel, on {type(problem.domain).__name__}"
+
+    def report(self, state: State) -> StateReport:
+        """How it ended, and what it found out."""
+        return StateReport(state.finished, findings=state.findings, one_sided=ONE_SIDED)
+
+    def init(self, problem: Problem, x0: Array) -> State:
+        """The values at x0."""
+        return State(0, x0, problem.upper.value(x0), problem.lower.value(x0), StepEvidence())
+
+    def step(self, problem: Problem, state: State) -> State:
+        """Everything: the first step is the last."""
+        program = _compiled(problem, int(state.x.shape[0]))
+        found = solve_chain(program, [None])
+        x = arrays.like(found.z[program.variables], state.x)
+        direction = None if found.direction is None else found.direction[program.variables]
+        radius = ASSUMED * norm(found.z)
+        findings = ConicFindings(found.levels, radius, direction)
+        return State(
+            1,
+            x,
+            problem.upper.value(x),
+            problem.lower.value(x),
+            StepEvidence(intervals=_intervals(found)),
+            _ending(found, radius),
+            findings,
+        )
+
+
+def _compiled(problem: Problem, n: int) -> ConicProgram:
+    levels = (problem.lower, problem.upper)
+    return compile_levels(levels, problem.domain, n, problem.radius, owner="Conic")
+
+
+def _intervals(found: ChainSolution) -> Intervals:
+    """What is proved."""
+    low = [level.bound if level.word == "proved" else -math.inf for level in found.levels]
+    low += [-math.inf] * (2 - len(low))
+    return Intervals(upper=(low[1], math.inf), lower=low[0], why=ONE_SIDED)
+
+
+def _ending(found: ChainSolution, radius: float) -> tuple[str, str]:
+    if found.status != "solved":
+        return found.status, found.message
+    off, upper = max(level.residual for level in found.levels), found.levels[-1]
+    text = (
+        f"with the {found.levels[0].held} of the lower level held the conditions of optimality of "
+        f"both levels hold to {off:.1g}"
+    )
+    if upper.word == "verified":
+        within = f"f* = {upper.best:.9g} within {upper.error:.2g}"
+        text += f"; verified, assuming |x| <= {radius:.3g}: {within}"
+    return "solved", text

@@ -1,0 +1,210 @@
+"""What ``solve`` returns for levels: one row for each of them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+from tiebreak.driver.result import STATUSES, SUCCESSES, Result
+from tiebreak.linalg.arrays import Array
+
+Interval = tuple[float, float]
+
+HOLDS = {
+    "cut": "a cut at its best value + slack",
+    "point": "the one point that is left",
+    "nothing": "nothing: it is constant there",
+}
+
+
+PROBE = 1e-7  # of a level's size: to give up so little should not matter to the next one
+NOTABLE = 0.01  # of the next level: a change that matters
+
+
+def is_sensitive(price: float, size: float, following: float) -> bool:
+    """Does a ten-millionth of a level of this size change the next one by a hundredth or more?"""
+    return price * PROBE * size > NOTABLE * abs(following)
+
+
+@dataclass(frozen=True)
+class LevelReport:
+    """What is known of one level.
+
+    Attributes:
+        name: of the level.
+        best: an interval for its least value over the minimisers of all levels before it.
+        value: at x.
+        given_up: an interval for value - least value: what it gave up for the levels after it.
+        slack: what it may give up, as a number.
+        dimension: of what is left to choose *after* it, None where unknown.
+        price: what one more unit of slack would gain the next level, None where there is no slack.
+        held: how its minimisers were held for the levels after it.
+        word: what the interval ``best`` rests on. "proved": rounding included. "verified": a dual
+            bound of our own, with a radius that was assumed. "claimed": a solver's word alone.
+    """
+
+    name: str
+    best: Interval
+    value: float
+    slack: float
+    dimension: int | None
+    price: float | None
+    held: str
+    word: str
+
+    @property
+    def given_up(self) -> Interval:
+        """What it gave up for the levels after it, at least and at most."""
+        low, high = self.best
+        return max(self.value - high, 0.0), max(self.value - low, 0.0)
+
+    def row(self) -> tuple[str, ...]:
+        """For the report."""
+        middle, width = sum(self.best) / 2.0, (self.best[1] - self.best[0]) / 2.0
+        best = f"{middle:.9g} ± {width:.1g}" if math.isfinite(width) else "unknown"
+        lost = f"{self.value - self.best[1]:.3g}" if self.slack else f"<= {self.given_up[1]:.1g}"
+        return (
+            self.name,
+            best,
+            f"{self.value:.9g}",
+            f"{lost} ({self.slack:.3g})" if math.isfinite(width) else f"unknown ({self.slack:.3g})",
+            "?" if self.dimension is None else str(self.dimension),
+            "" if self.price is None else f"{self.price:.3g}",
+            self.word,
+        )
+
+
+HEADER = ("level", "best value", "at x", "given up (allowed)", "left", "price", "")
+
+
+@dataclass(repr=False, eq=False)
+class LevelsResult:
+    """The answer of ``solve`` for `Levels`; printing it gives one row for each level.
+
+    Attributes:
+        x: the point.
+        levels: a `LevelReport` for each level that was solved, by name, in the order of priority.
+        status, success, proved, message: how it ended, in the words of `Result`.
+        time: seconds.
+        method: how it was solved.
+        result: of two levels without slack the `Result` of the same `Problem`, otherwise None.
+        direction: along which a level has no minimum, None where all have one.
+    """
+
+    x: Array
+    levels: dict[str, LevelReport]
+    status: str
+    reason: str
+    time: float
+    method: str
+    skipped: tuple[str, ...] = ()
+    result: Result | None = field(default=None, repr=False)
+    direction: Array | None = field(default=None, repr=False)
+
+    @property
+    def success(self) -> bool:
+        """Is there an answer: certified, or solved?"""
+        return self.status in SUCCESSES
+
+    @property
+    def proved(self) -> bool:
+        """Are all levels proved to be within the tolerance?"""
+        return self.status == "certified"
+
+    @property
+    def message(self) -> str:
+        """How it ended in words."""
+        return self.reason or STATUSES[self.status]
+
+    def __repr__(self) -> str:
+        values = ", ".join(f"{name} = {level.value:.6g}" for name, level in self.levels.items())
+        return f"<tiebreak.LevelsResult: {self.status}, {values}>"
+
+    def __str__(self) -> str:
+        status = "solved, not proved," if self.status == "solved" else self.status
+        count = f"{len(self.levels)} level{'' if len(self.levels) == 1 else 's'}"
+        lines = [f"tiebreak: {status} after {count}, {self.time:.3g} s: {self.message}"]
+        lines += [
+            f"  {line}" for line in _table([HEADER, *(r.row() for r in self.levels.values())])
+        ]
+        return "\n".join([*lines, *(f"  {label:<6} {text}" for label, text in self._notes())])
+
+    def _notes(self) -> list[tuple[str, str]]:
+        reports = list(self.levels.values())
+        notes = [("held", "; ".join(f"{r.name} by {_how(r.held)}" for r in reports[:-1]))]
+        notes += [("proof", text) for text in self._senses(reports)]
+        for before, after in pairwise(reports):
+            size = max(abs(before.value), before.slack)
+            if is_sensitive(before.price or 0.0, size, after.value):
+                text = (
+                    f"a ten-millionth of {before.name} changes {after.name} by a hundredth or more"
+                )
+                notes.append(("price", f"sensitive: {text}"))
+        for before, after in pairwise(reports):
+            if before.dimension == 0:
+                notes.append(("ties", f"nothing is left to choose from {after.name} on"))
+                break
+        if self.skipped:
+            notes.append(("rest", f"not reached: {', '.join(self.skipped)}"))
+        return [note for note in notes if note[1]]
+
+    def _senses(self, reports: list[LevelReport]) -> list[str]:
+        """In which sense the bounds hold: of the problem itself, or of one with slacks."""
+        cuts = [r.name for r in reports[:-1] if r.held == "cut"]
+        said = []
+        if len(reports) > 2 or cuts:
+            said.append(
+                "by structure: a level's bound takes the images and faces of those before it as "
+                "found, and counts how far they may be off"
+            )
+        if cuts:
+            said.append(
+                f"after {' and '.join(cuts)}: for the problem with these slacks, counted from the "
+                "best values found"
+            )
+        if any(r.word == "verified" for r in reports):
+            said.append("verified: the bounds assume a radius; Levels(radius=...) would prove them")
+        return said
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as plain data for JSON; inf and nan become None."""
+        return {
+            "status": self.status,
+            "success": self.success,
+            "proved": self.proved,
+            "message": self.message,
+            "time": self.time,
+            "method": self.method,
+            "skipped": list(self.skipped),
+            "levels": {
+                name: {
+                    "best": [_number(end) for end in level.best],
+                    "value": _number(level.value),
+                    "given_up": [_number(end) for end in level.given_up],
+                    "slack": level.slack,
+                    "dimension": level.dimension,
+                    "price": None if level.price is None else _number(level.price),
+                    "held": level.held,
+                    "word": level.word,
+                }
+                for name, level in self.levels.items()
+            },
+        }
+
+
+def _how(held: str) -> str:
+    return HOLDS.get(held, f"its {held}")
+
+
+def _number(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _table(rows: list[tuple[str, ...]]) -> list[str]:
+    """Rows in columns, without blanks at their ends."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(t.ljust(w) for t, w in zip(row, widths, strict=True)).rstrip() for row in rows
+    ]

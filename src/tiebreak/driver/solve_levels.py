@@ -1,0 +1,154 @@
+"""Levels: two without slack are a `Problem`, all others a chain of conic programs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tiebreak.conic.chain import ChainSolution, LevelSolution, solve_chain
+from tiebreak.conic.program import ConicProgram
+from tiebreak.conic.representation import compile_levels
+from tiebreak.driver.levels_result import LevelReport, LevelsResult
+from tiebreak.driver.result import Result
+from tiebreak.levels import ConicLevels, Levels, Slack
+from tiebreak.linalg import arrays, checks, deadline
+from tiebreak.linalg.arrays import Host
+
+CHAINED = ("auto", "conic")
+
+
+def of_problem(levels: Levels, result: Result) -> LevelsResult:
+    """The result of two levels without slack, level by level."""
+    proof = result.certificate
+    word = "proved" if result.proved else "verified" if result.success else "claimed"
+    lower, upper = levels.names
+    (low, high), held = proof.lower_optimum, "image" if "exact" in result.method else "gap"
+    reports = {
+        lower: LevelReport(
+            lower, (low, min(high, proof.lower_value)), proof.lower_value, 0.0, result.dimension,
+            None, held, word,
+        ),
+        upper: LevelReport(
+            upper, proof.upper_optimum, proof.upper_value, 0.0, None, None, "last", word
+        ),
+    }  # fmt: skip
+    return LevelsResult(
+        x=result.x,
+        levels=reports,
+        status=result.status,
+        reason=result.message,
+        time=result.time,
+        method=result.method,
+        result=result,
+    )
+
+
+class CompiledLevels(ConicLevels):
+    """`Levels` of ours as one conic program."""
+
+    def __init__(self, levels: Levels, x0: Any = None) -> None:
+        n = levels.dimension
+        assert n is not None
+        start = np.zeros(n) if x0 is None else checks.vector("solve", "x0", x0)
+        checks.length("solve", "x0", start, n, "variable")
+        objectives = [level.objective for level in levels.levels]
+        self._program = compile_levels(objectives, levels.domain, n, levels.radius)
+        self.names, self.signs = levels.names, (1,) * len(objectives)
+        self.rules = tuple(level.rule for level in levels.levels)
+        self.before = float(objectives[0].value(start))
+
+    def program(self) -> ConicProgram:
+        """Compiled once."""
+        return self._program
+
+    def assign(self, z: Any) -> Any:
+        """x, without the auxiliary variables."""
+        return z[self._program.variables]
+
+
+def solve_chained(
+    levels: ConicLevels, method: object, rtol: float, max_time: float | None, began: float
+) -> LevelsResult:
+    """One conic program after the other."""
+    if method not in CHAINED:
+        known = " or ".join(map(repr, CHAINED))
+        raise ValueError(
+            f"solve: method must be {known} for three levels or more and for slacks, got {method!r}"
+        )
+    program = levels.program()
+    found = chain(program, levels.rules, levels.before, max_time, began)
+    x = levels.assign(found.z) if found.status == "solved" else found.z[program.variables]
+    starts = [h.value(np.zeros(program.size)) for h in program.objectives]
+    return report(found, x, levels, rtol, starts, time.perf_counter() - began)
+
+
+def chain(
+    program: ConicProgram,
+    rules: tuple[Slack, ...],
+    before: float,
+    max_time: float | None,
+    began: float,
+) -> ChainSolution:
+    """Solve the program with these slacks; ``before``: the first level at x0."""
+    slacks: list[Callable[[float, float], float] | None] = [
+        None if rule.is_none else rule for rule in rules[:-1]
+    ]
+    first = rules[0]
+    if not first.is_none:
+        slacks[0] = lambda best, _: first(best, before)
+    with deadline.limited(max_time, began), arrays.quiet():
+        return solve_chain(program, slacks)
+
+
+def report(
+    found: ChainSolution,
+    x: Any,
+    levels: ConicLevels,
+    rtol: float,
+    starts: list[float],
+    seconds: float,
+) -> LevelsResult:
+    """What was found, in the words of a result."""
+    names, signs = levels.names, levels.signs
+    rows = {
+        name: _level(name, level, sign)
+        for name, level, sign in zip(names, found.levels, signs, strict=False)
+    }
+    status, reason = found.status, found.message
+    if status == "solved":
+        widths = [
+            level.error <= rtol * max(abs(level.value), abs(start))
+            for level, start in zip(found.levels, starts, strict=True)
+        ]
+        if all(widths) and all(level.word == "proved" for level in found.levels):
+            status = "certified"
+        else:
+            reason = _how_well(found)
+    direction: Host | None = found.direction
+    return LevelsResult(
+        x=x,
+        levels=rows,
+        status=status,
+        reason=reason,
+        time=seconds,
+        method="conic, images and faces held",
+        skipped=names[len(found.levels) :],
+        direction=direction,
+    )
+
+
+def _how_well(found: ChainSolution) -> str:
+    off = max(level.residual for level in found.levels)
+    return f"the conditions of optimality of all levels hold to {off:.1g}"
+
+
+def _level(name: str, level: LevelSolution, sign: int) -> LevelReport:
+    ends = (level.bound, level.best + level.error)
+    best = ends if sign > 0 else (-ends[1], -ends[0])
+    return LevelReport(
+        name, best, sign * level.value, level.slack, level.dimension, level.price, level.held,
+        level.word,
+    )  # fmt: skip

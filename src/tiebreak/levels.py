@@ -1,0 +1,181 @@
+"""Objectives in the order of their priority: each counts among the minimisers of all before it."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import Any
+
+from tiebreak.functions.base import Function
+from tiebreak.functions.penalties.penalties import Penalty
+from tiebreak.linalg import checks
+from tiebreak.problem import FUNCTION, Problem
+from tiebreak.sets.domains import Domain, Space
+
+
+@dataclass(frozen=True)
+class Slack:
+    """What a level may give up for those after it: the sum of its three parts.
+
+    Args:
+        absolute: in the level's own units.
+        relative: a share of the absolute value of its best value; nothing where that is 0.
+        share: a share of what the level could gain: of its value before it was minimised (at x0
+            for the first level, at the point that the levels before it chose for all others) less
+            its best value.
+    """
+
+    absolute: float = 0.0
+    relative: float = 0.0
+    share: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("absolute", "relative", "share"):
+            checks.at_least("Slack", name, getattr(self, name))
+
+    def __call__(self, best: float, before: float) -> float:
+        """As a number, once the best value is known."""
+        gain = max(before - best, 0.0) if math.isfinite(before) else 0.0
+        return self.absolute + self.relative * abs(best) + self.share * gain
+
+    @property
+    def is_none(self) -> bool:
+        """Is nothing to be given up?"""
+        return not (self.absolute or self.relative or self.share)
+
+
+@dataclass(frozen=True)
+class Level:
+    """An objective to be minimised, with a name for the report.
+
+    Args:
+        objective: a function such as LeastSquares(A, b), a penalty such as L1(), or a sum.
+        name: for the report; "level 1" and so on if None.
+        slack: what it may give up for the levels after it: a number (absolute) or a `Slack`.
+    """
+
+    objective: Function | Penalty
+    name: str | None = None
+    slack: float | Slack = 0.0
+
+    def __post_init__(self) -> None:
+        kind = Function | Penalty
+        if isinstance(self.objective, type) or not isinstance(self.objective, kind):
+            got = checks.what_it_is(self.objective)
+            raise TypeError(f"Level: objective must be {FUNCTION}, got {got}")
+        if self.name is not None and not isinstance(self.name, str):
+            raise TypeError(f"Level: name must be a text, got {checks.what_it_is(self.name)}")
+        if not isinstance(self.slack, Slack):
+            checks.at_least("Level", "slack", self.slack)
+            object.__setattr__(self, "slack", Slack(absolute=float(self.slack)))
+
+    @property
+    def rule(self) -> Slack:
+        """Its slack."""
+        assert isinstance(self.slack, Slack)
+        return self.slack
+
+
+@dataclass(frozen=True, init=False, eq=False)
+class Levels:
+    """Objectives in the order of their priority, the most important first.
+
+        tb.Levels(tb.Level(fit, name="fit", slack=0.1), cost, tb.L1(), domain=tb.Box(0, 1))
+
+    Every level is minimised over the minimisers of all before it, or over the points that give up
+    no more than the slacks of these. ``Problem(upper=f, lower=g)`` is ``Levels(g, f)``.
+
+    Args:
+        levels: two or more; a function alone is a Level without a name and without slack.
+        domain: the set of all x; R^n if not given.
+        radius: some solution has |x| <= radius; not verified, for bounds alone.
+    """
+
+    levels: tuple[Level, ...]
+    domain: Domain = field(default_factory=Space)
+    radius: float | None = None
+
+    def __init__(
+        self,
+        *levels: Level | Function | Penalty,
+        domain: Domain | None = None,
+        radius: float | None = None,
+    ) -> None:
+        found = tuple(h if isinstance(h, Level) else Level(h) for h in levels)
+        if len(found) < 2:
+            raise ValueError(f"Levels: levels must be two or more, got {len(found)}")
+        if not found[-1].rule.is_none:
+            raise ValueError("Levels: the last level must have no slack, for no level follows it")
+        object.__setattr__(self, "levels", found)
+        object.__setattr__(self, "domain", Space() if domain is None else domain)
+        object.__setattr__(self, "radius", radius)
+        names = self.names
+        if len(set(names)) < len(names):
+            raise ValueError(f"Levels: names must differ, got {', '.join(names)}")
+        self._check_pairs()
+
+    def _check_pairs(self) -> None:
+        """Kinds, sizes, names of variables: what `Problem` checks of two, of all."""
+        sizes = sorted({n for n in map(_dimension, self._objectives) if n is not None})
+        if len(sizes) > 1:
+            got = " and ".join(map(str, sizes))
+            raise ValueError(f"Levels: all levels must have as many variables, got {got}")
+        first = self.levels[0].objective
+        for level in self.levels[1:]:
+            Problem(upper=level.objective, lower=first, domain=self.domain, radius=self.radius)
+        if self.dimension is None:
+            raise ValueError("Levels: nothing in the levels says how many variables there are")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the levels, in their order."""
+        return tuple(level.name or f"level {i + 1}" for i, level in enumerate(self.levels))
+
+    @property
+    def dimension(self) -> int | None:
+        """The number of variables, None if nothing says."""
+        return next((n for n in map(_dimension, self._objectives) if n is not None), None)
+
+    @property
+    def _objectives(self) -> tuple[Function | Penalty, ...]:
+        return tuple(level.objective for level in self.levels)
+
+    @property
+    def is_plain(self) -> bool:
+        """Are there two levels without slack: a `Problem`?"""
+        return len(self.levels) == 2 and self.levels[0].rule.is_none
+
+    def problem(self) -> Problem:
+        """The first two levels as a `Problem`."""
+        lower, upper = (level.objective for level in self.levels[:2])
+        return Problem(upper=upper, lower=lower, domain=self.domain, radius=self.radius)
+
+
+class ConicLevels(ABC):
+    """Levels that another modelling language has compiled to one conic program; see `from_cvxpy`.
+
+    Attributes:
+        names: of the levels, in their order.
+        rules: their slacks, the last of them none.
+        signs: 1 for a level that is minimised, -1 for one that is maximised.
+        before: the first level at the start, for a slack that is a share; nan where there is none.
+    """
+
+    names: tuple[str, ...]
+    rules: tuple[Slack, ...]
+    signs: tuple[int, ...]
+    before: float = math.nan
+
+    @abstractmethod
+    def program(self) -> Any:
+        """The `ConicProgram`, for the parameters as they are now."""
+
+    @abstractmethod
+    def assign(self, z: Any) -> Any:
+        """Hand the values of a solved program back to the variables; the x of the result."""
+
+
+def _dimension(h: Any) -> int | None:
+    n = getattr(h, "dimension", None)
+    return None if n is None else int(n)

@@ -1,0 +1,148 @@
+"""Levels of CVXPY compiled to the same constraints.
+
+Level i is compiled as the sum of all levels with weight 1 for itself and 0 for the others: CVXPY
+then writes the same constraints and the same auxiliary variables for every level, and only the
+objective differs. (Weights as cp.Parameters would compile once, but a level that holds a parameter
+itself is no longer DPP under them, and every new value would compile anew.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from tiebreak.conic.program import Objective
+from tiebreak.linalg.arrays import Host
+from tiebreak.modelling.square_roots import square_root
+
+
+class Part:
+    """One level as CVXPY compiled it, with the way back into the user's variables."""
+
+    def __init__(self, data: dict[str, Any], chain: Any, inverse: Any) -> None:
+        self.data, self._chain, self._inverse = data, chain, inverse
+        self.size = int(data["A"].shape[1])
+        self.constant = float(self.inverted(np.zeros(self.size)).opt_val)
+
+    def inverted(self, z: Host) -> Any:
+        """CVXPY's solution at z, as if Clarabel had returned it with value and multipliers 0."""
+        returned = SimpleNamespace(
+            status="Solved",
+            x=z,
+            z=np.zeros(self.data["A"].shape[0]),
+            obj_val=0.0,
+            solve_time=0.0,
+            iterations=0,
+        )
+        return self._chain.invert(returned, self._inverse)
+
+
+class Compiler:
+    """Compiles at the first call of `apply`, and then only what new values of parameters change.
+
+    Args:
+        levels: convex expressions, the most important first.
+        constraints: of CVXPY.
+        variables: the user's.
+    """
+
+    def __init__(
+        self, levels: Sequence[Any], constraints: Sequence[Any], variables: Sequence[Any]
+    ) -> None:
+        import cvxpy as cp
+
+        self._probe = cp.Parameter(value=0.0)
+        probed = self._probe * sum(variable.sum() for variable in variables)
+        self._problems = [
+            cp.Problem(
+                cp.Minimize(sum(float(i == j) * level for j, level in enumerate(levels)) + probed),
+                list(constraints),
+            )
+            for i in range(len(levels))
+        ]
+        dpp = self._problems[0].is_dpp()
+        # The objective of a level without parameters stays; the first carries the constraints.
+        self._changing = [
+            i for i, level in enumerate(levels) if i == 0 or not dpp or level.parameters()
+        ]
+        self._squares = True  # quadratic terms stay in the objectives, not in cones
+        self._objectives: dict[int, Objective] = {}
+        self._roots: dict[int, tuple[Any, Any]] = {}  # of each level: P and its square root
+        self._size = 0
+        self.columns: Host = np.zeros(0, dtype=int)  # which entries of z are the user's variables
+
+    def apply(self) -> tuple[Part, tuple[Objective, ...]]:
+        """The first level, with everybody's constraints, and all objectives."""
+        wanted = self._changing if self._objectives else range(len(self._problems))
+        parts = self._compiled(wanted)
+        first = parts[0]
+        if any(not _same_set(first.data, part.data) for part in parts[1:]):
+            raise ValueError(
+                "from_cvxpy: CVXPY must compile all levels to the same constraints, "
+                "got different ones for this problem"
+            )
+        if first.size != self._size:
+            self._size, self.columns = first.size, self._user_columns(first)
+        for i, part in zip(wanted, parts, strict=True):
+            self._objectives[i] = self._objective(i, part)
+        return first, tuple(self._objectives[i] for i in range(len(self._problems)))
+
+    def _compiled(self, wanted: Sequence[int]) -> list[Part]:
+        try:
+            return [_compile(self._problems[i], self._squares) for i in wanted]
+        except TypeError:  # CVXPY 1.5 on quad_over_lin(x, y) beside another square
+            if not self._squares:
+                raise
+            self._squares = False
+            return self._compiled(wanted)
+
+    def _user_columns(self, first: Part) -> Host:
+        """Those whose costs a sum of the user's variables changes, whatever CVXPY made of them."""
+        self._probe.value = 1.0
+        try:
+            moved = _compile(self._problems[0], self._squares).data["c"]
+        finally:
+            self._probe.value = 0.0
+        return np.flatnonzero(moved != first.data["c"])
+
+    def _objective(self, i: int, part: Part) -> Objective:
+        P = part.data.get("P")
+        if P is None:  # no level has squares
+            import scipy.sparse as sp
+
+            P = sp.csc_array((part.size, part.size))
+        known = self._roots.get(i)
+        if known is None or not _same_matrix(known[0], P):
+            self._roots[i] = known = (P.copy(), square_root(P))
+        F = known[1]
+        linear = np.asarray(part.data["c"], dtype=float)
+        return Objective(F, np.zeros(F.shape[0]), linear, part.constant)
+
+
+def _compile(problem: Any, squares: bool) -> Part:
+    import cvxpy as cp
+
+    options = {} if squares else {"use_quad_obj": False}
+    try:
+        return Part(*problem.get_problem_data(cp.CLARABEL, solver_opts=options))
+    except cp.SolverError as error:
+        reason = " ".join(str(error).split()).rstrip(".")
+        raise ValueError(
+            f"from_cvxpy: the levels must compile for Clarabel, got: {reason}"
+        ) from error
+
+
+def _same_set(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    same = str(one["dims"]) == str(other["dims"]) and np.array_equal(one["b"], other["b"])
+    return bool(same and _same_matrix(one["A"], other["A"]))
+
+
+def _same_matrix(one: Any, other: Any) -> bool:
+    if one.shape != other.shape:
+        return False
+    if np.array_equal(one.indptr, other.indptr) and np.array_equal(one.indices, other.indices):
+        return np.array_equal(one.data, other.data)
+    return bool((one != other).nnz == 0)

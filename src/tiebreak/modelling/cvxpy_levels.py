@@ -1,0 +1,244 @@
+"""Objectives of CVXPY in the order of their priority, as one conic program."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tiebreak.conic.program import Cone, ConicProgram
+from tiebreak.levels import ConicLevels, Slack
+from tiebreak.linalg.arrays import Host
+from tiebreak.modelling.cvxpy_compile import Compiler, Part
+from tiebreak.modelling.definitions import Definitions
+
+# Attributes of a variable that are constraints in disguise, and not ones that we take.
+REFUSED = {
+    "boolean": "boolean",
+    "integer": "integer",
+    "complex": "complex",
+    "imag": "imaginary",
+    "hermitian": "Hermitian",
+    "PSD": "positive semidefinite",
+    "NSD": "negative semidefinite",
+}
+REFUSED_CONES = {"psd": "a semidefinite cone", "p3d": "a power cone", "pnd": "a power cone"}
+
+
+def from_cvxpy(
+    objective: Any,
+    then: Any,
+    constraints: Sequence[Any] = (),
+    radius: float | None = None,
+    slacks: Sequence[Slack | None] | None = None,
+) -> CvxpyLevels:
+    """Levels written in CVXPY: ``then`` chooses among all minimisers of ``objective``.
+
+        x = cp.Variable(50)
+        fit = cp.Minimize(cp.sum_squares(A @ x - b))
+        levels = tb.from_cvxpy(fit, then=[cp.Minimize(cp.norm1(x))], constraints=[G @ x <= h])
+
+    Parameters may change between solves; where the problem follows CVXPY's DPP rules nothing is
+    compiled again. From the first call on, ``problem.solve(method="tiebreak", then=...)`` works
+    too, see `register_cvxpy`.
+
+    Args:
+        objective: the most important level, cp.Minimize or cp.Maximize.
+        then: the levels after it, one or several, in the order of their priority.
+        constraints: of CVXPY, for all levels.
+        radius: no entry of a solution's variables is larger, if you know one: bounds that were
+            "verified" with an assumed radius are then proved.
+        slacks: what each level but the last may give up; None for nothing.
+
+    Raises:
+        TypeError: where something is not an object of CVXPY.
+        ValueError: what cannot be taken: integers, semidefinite and power cones, complex numbers,
+            problems that are not DCP; the message names it.
+    """
+    from tiebreak.modelling.cvxpy_solve import register_cvxpy
+
+    register_cvxpy()
+    if not isinstance(then, list | tuple):
+        then = [then]
+    levels = CvxpyLevels([objective, *then], list(constraints), radius, slacks)
+    if all(parameter.value is not None for parameter in levels.parameters):
+        levels.program()  # what only the compiled form shows is refused here, not later
+    return levels
+
+
+class CvxpyLevels(ConicLevels):
+    """Levels of CVXPY; made by `from_cvxpy`.
+
+    Attributes:
+        names: of the levels.
+        signs: 1 for cp.Minimize, -1 for cp.Maximize, which the program minimises negated.
+        variables, parameters: of CVXPY, of all levels and constraints together.
+        slacks: what each level but the last may give up; None for nothing.
+    """
+
+    def __init__(
+        self,
+        levels: Sequence[Any],
+        constraints: list[Any],
+        radius: float | None = None,
+        slacks: Sequence[Slack | None] | None = None,
+    ) -> None:
+        import cvxpy as cp
+
+        _check_objects(levels, constraints)
+        if radius is not None and not 0 < radius < math.inf:
+            raise ValueError(f"from_cvxpy: radius must be positive and finite, got {radius!r}")
+        self.slacks = tuple(slacks) if slacks is not None else (None,) * (len(levels) - 1)
+        if len(self.slacks) != len(levels) - 1:
+            raise ValueError(
+                f"from_cvxpy: slacks must be one for each level but the last, {len(levels) - 1}, "
+                f"got {len(self.slacks)}"
+            )
+        self.rules = (*(slack or Slack() for slack in self.slacks), Slack())
+        self.levels, self.constraints, self.radius = tuple(levels), constraints, radius
+        self.names = tuple(f"level {i + 1}" for i in range(len(levels)))
+        self.signs = tuple(-1 if isinstance(level, cp.Maximize) else 1 for level in levels)
+        terms = [sign * level.args[0] for sign, level in zip(self.signs, levels, strict=True)]
+        plain = cp.Problem(cp.Minimize(sum(terms)), constraints)
+        self.variables, self.parameters = tuple(plain.variables()), tuple(plain.parameters())
+        _check_problem(self)
+        self._compiler = Compiler(terms, constraints, self.variables)
+        self._program: ConicProgram | None = None
+        self._first: Part | None = None
+        self._definitions: Definitions | None = None
+
+    def program(self) -> ConicProgram:
+        """The conic program at the present values of the parameters."""
+        if self._program is not None and not self.parameters:
+            return self._program
+        for parameter in self.parameters:
+            if parameter.value is None:
+                raise ValueError(f"from_cvxpy: parameter {parameter.name()} must have a value")
+        self._first, objectives = self._compiler.apply()
+        data = self._first.data
+        cones = _cones(data["dims"], self)
+        rows, offset = data["A"].tocsc(), np.asarray(data["b"], dtype=float)
+        columns = self._compiler.columns
+        self._definitions = put = Definitions.of(rows, offset, int(data["dims"].zero), columns)
+        variables = np.searchsorted(put.kept, columns)
+        reach = np.full(len(put.kept), math.inf)
+        if self.radius is not None:
+            reach[variables] = self.radius
+        self._program = ConicProgram(
+            rows=rows[put.rows][:, put.kept],
+            offset=offset[put.rows],
+            cones=put.cones(cones),
+            objectives=tuple(put.objective(objective) for objective in objectives),
+            variables=variables,
+            reach=reach,
+        )
+        return self._program
+
+    def solution(self, z: Host) -> Any:
+        """CVXPY's own Solution at ``z``: ``primal_vars`` has the variables' values by their ids."""
+        if self._first is None or self._definitions is None:
+            raise RuntimeError("CvxpyLevels: program() must be called before solution(z)")
+        return self._first.inverted(self._definitions.lifted(z))
+
+    def assign(self, z: Host) -> Any:
+        """Write ``z`` into the user's variables: all of them or, if anything fails, none.
+
+        All of them together as one vector are the x of a result.
+        """
+        values = self.solution(z).primal_vars
+        new = [values[variable.id] for variable in self.variables]
+        for variable, value in zip(self.variables, new, strict=True):
+            variable.save_value(value)
+        return z[self.program().variables]
+
+
+def _cones(dims: Any, levels: CvxpyLevels) -> tuple[Cone, ...]:
+    """Of CVXPY's rows, in their order."""
+    for name, cone in REFUSED_CONES.items():
+        if getattr(dims, name, None):
+            raise ValueError(
+                f"from_cvxpy: {_owner(levels, name)} needs {cone}, which is not taken yet"
+            )
+    cones = [Cone("zero", int(dims.zero)), Cone("nonnegative", int(dims.nonneg))]
+    cones += [Cone("second-order", int(size)) for size in dims.soc]
+    cones += [Cone("exponential", 3)] * int(dims.exp)
+    return tuple(cone for cone in cones if cone.size)
+
+
+def _owner(levels: CvxpyLevels, cone: str) -> str:
+    """Which level or constraint brings this cone: each is compiled alone."""
+    import cvxpy as cp
+
+    pieces = [
+        (f"{name}, {_short(level.args[0])},", cp.Problem(level))
+        for name, level in zip(levels.names, levels.levels, strict=True)
+    ]
+    pieces += [
+        (f"the constraint {_short(constraint)}", cp.Problem(cp.Minimize(0), [constraint]))
+        for constraint in levels.constraints
+    ]
+    for name, problem in pieces:
+        data = problem.get_problem_data(cp.CLARABEL, solver_opts={})[0]
+        if getattr(data["dims"], cone, None):
+            return name
+    return "the problem"
+
+
+def _check_objects(levels: Sequence[Any], constraints: Sequence[Any]) -> None:
+    import cvxpy as cp
+
+    if len(levels) < 2:
+        raise ValueError("from_cvxpy: then must hold one level or more, got none")
+    for i, level in enumerate(levels):
+        if not isinstance(level, cp.Minimize | cp.Maximize):
+            where = f"then[{i - 1}]" if i else "objective"
+            raise TypeError(
+                f"from_cvxpy: {where} must be cp.Minimize(...) or cp.Maximize(...), "
+                f"got {type(level).__name__}"
+            )
+    for constraint in constraints:
+        if not isinstance(constraint, cp.Constraint | bool | np.bool_):
+            raise TypeError(
+                "from_cvxpy: constraints must be constraints of CVXPY, "
+                f"got {type(constraint).__name__}"
+            )
+
+
+def _check_problem(levels: CvxpyLevels) -> None:
+    """What CVXPY's own tree already shows."""
+    import cvxpy as cp
+
+    if not levels.variables:
+        raise ValueError("from_cvxpy: the levels must hold a variable, got constants only")
+    for variable in levels.variables:
+        for attribute, word in REFUSED.items():
+            if np.any(np.asarray(variable.attributes.get(attribute), dtype=bool)):
+                raise ValueError(
+                    f"from_cvxpy: variables must be real numbers and vectors of them, "
+                    f"got {variable.name()}, which is {word}"
+                )
+    for name, level in zip(levels.names, levels.levels, strict=True):
+        if not level.is_dcp():
+            word = "concave" if isinstance(level, cp.Maximize) else "convex"
+            raise ValueError(
+                f"from_cvxpy: {name} must be {word} by CVXPY's rules (DCP), "
+                f"got {_short(level.args[0])}"
+            )
+    for constraint in levels.constraints:
+        if isinstance(constraint, cp.FiniteSet):
+            raise ValueError(
+                f"from_cvxpy: constraints must not need integers, got {_short(constraint)}"
+            )
+        if not isinstance(constraint, bool | np.bool_) and not constraint.is_dcp():
+            raise ValueError(
+                f"from_cvxpy: constraints must be convex by CVXPY's rules (DCP), "
+                f"got {_short(constraint)}"
+            )
+
+
+def _short(value: Any) -> str:
+    """On one line, and not longer than one."""
+    line = " ".join(str(value).split())
+    return line if len(line) <= 100 else f"{line[:97]}..."

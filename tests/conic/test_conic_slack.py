@@ -1,0 +1,169 @@
+"""Slacks: what a level gave up, the price of a slack, and levels that have nothing in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from planted import chains, curves, faces
+from planted.levels import Array, Block, Level, Leveled, NoReferenceError, least, program
+
+from tiebreak.conic.chain import solve_chain
+
+Count = Callable[[int, int], int]
+TOLERANCE = 1e-7  # relative to the larger of 1 and of the level's size
+
+
+def slack_of(rng: np.random.Generator) -> Callable[[float, float], float] | None:
+    """None, absolute, relative to the best value, or a share of what was gained."""
+    amount = 10.0 ** rng.uniform(-5, 0)
+    return [
+        None,
+        lambda best, before: amount,
+        lambda best, before: amount * abs(best),
+        lambda best, before: amount * max(before - best, 0.0),
+    ][int(rng.integers(4))]
+
+
+def with_values(seed: int) -> tuple[Leveled, list[float]]:
+    """A chain of at most three levels and its values when nothing is given up."""
+    if seed % 5 < 2:
+        chain = chains.solved(chains.drawn(seed))
+        return replace(chain.problem, levels=chain.problem.levels[:3]), [
+            float(v) for v in chain.values[:3]
+        ]
+    p = faces.mixed(seed)
+    return replace(p.problem, levels=p.problem.levels[:3]), [float(v) for v in p.values[:3]]
+
+
+def best_of(i: int, problem: Leveled, exact: list[float], heights: list[float], free: int) -> float:
+    """The least value of level i below the heights of those before it; free is the first slack."""
+    if i <= free:
+        return exact[i]  # nothing was given up before it
+    cuts = list(zip(problem.levels[:i], heights, strict=True))
+    return least(problem.levels[i], problem, cuts).value
+
+
+def test_what_a_level_gave_up(count: Count) -> None:
+    pytest.importorskip("clarabel")
+    total, wrong, failed, slacked, checked, unknown = count(40, 1000), [], [], 0, 0, 0
+    for seed in range(total):
+        problem, exact = with_values(seed)
+        rng = np.random.default_rng([20261117, 6, seed])
+        slacks = [slack_of(rng) for _ in problem.levels[1:]]
+        found = solve_chain(program(problem), slacks)
+        if found.status != "solved":
+            failed.append((seed, found.status, found.message))
+            continue
+        x, heights = found.z[: problem.n], []
+        amounts = [part.slack for part in found.levels]
+        free = next((i for i, amount in enumerate(amounts) if amount > 0.0), len(amounts))
+        for i, (level, part) in enumerate(zip(problem.levels[:-1], found.levels, strict=False)):
+            unit = max(1.0, abs(level.value(np.zeros(problem.n))), abs(part.best))
+            if i > free and amounts[i - 1] == 0.0:
+                break  # a cut of 0 is what no solver can be asked for
+            try:
+                best = best_of(i, problem, exact, heights, free)
+            except NoReferenceError:
+                unknown += 1
+                break
+            given = level.value(x) - best
+            slacked, checked = slacked + (part.slack > 0.0), checked + 1
+            if given > part.slack + TOLERANCE * unit or abs(part.best - best) > TOLERANCE * unit:
+                wrong.append((seed, i, given, part.slack, part.best - best, unit))
+            heights.append(best + part.slack)
+    print(f"{total} chains, {checked} levels checked, {slacked} with a slack, {unknown} unknown")
+    print(f"not solved: {failed}; wrong: {wrong}")  # with pytest -s
+    assert not wrong
+    assert not failed
+    assert unknown <= 0.02 * checked
+
+
+def test_the_price_of_a_slack(count: Count) -> None:
+    pytest.importorskip("clarabel")
+    wrong, worst, total = [], 0.0, count(12, 100)
+    for seed in range(total):
+        curve = curves.drawn(seed)
+        g, f = curve.problem.levels
+        best = least(g, curve.problem, []).value
+        rise = max(g.value(least(f, curve.problem, []).x) - best, 1e-2 * max(1.0, best))
+        slack = float(rise * 10.0 ** np.random.default_rng(seed).uniform(-3.0, -0.3))
+        low, middle, high = (
+            least(f, curve.problem, [(g, best + slack * (1.0 + h))]).value
+            for h in (-0.01, 0.0, 0.01)
+        )
+        # The curve is convex: the price lies between the quotients to both sides.
+        left, right = (low - middle) / (0.01 * slack), (middle - high) / (0.01 * slack)
+        price = solve_chain(program(curve.problem), [lambda *_, d=slack: d]).levels[0].price
+        assert price is not None
+        off = max(0.99 * right - price, price - 1.01 * left)
+        worst = max(worst, abs(price - 0.5 * (left + right)) / max(left, 1e-9))
+        if off > 1e-6:
+            wrong.append((seed, curve.lower, curve.upper, curve.domain, slack, price, left, right))
+    print(f"{total} prices: largest distance from the central quotient {worst:.1e} relative")
+    assert not wrong, wrong
+
+
+def placed(level: Level, before: int, after: int) -> Level:
+    """The level on some of more variables."""
+
+    def wider(matrix: Array) -> Array:
+        rows = np.atleast_2d(matrix)
+        return np.hstack([np.zeros((len(rows), before)), rows, np.zeros((len(rows), after))])
+
+    def pair(part: Any) -> Any:
+        return None if part is None else (wider(part[0]), part[1])
+
+    return replace(
+        level,
+        squares=pair(level.squares),
+        l1=pair(level.l1),
+        norm=pair(level.norm),
+        linear=None if level.linear is None else wider(level.linear)[0],
+    )
+
+
+def side_by_side(first: Leveled, second: Leveled, last: Level) -> Leveled:
+    """The first levels of two problems on separate variables, and one level on all of them."""
+    n, m = first.n, second.n
+    blocks = [
+        *[Block(k, np.hstack([r, np.zeros((len(r), m))]), b) for k, r, b in first.blocks],
+        *[Block(k, np.hstack([np.zeros((len(r), n)), r]), b) for k, r, b in second.blocks],
+    ]
+    levels = [placed(first.levels[0], 0, m), placed(second.levels[0], n, 0), last]
+    return Leveled(n + m, levels, blocks, max(first.reach, second.reach))
+
+
+@pytest.mark.parametrize("kind", ["chains", "polyhedra"])
+def test_independent_levels_in_another_order(kind: str, count: Count) -> None:
+    worst, wrong, total = 0.0, [], count(10, 100)
+    for seed in range(total):
+        draw = chains.drawn if kind == "chains" else lambda number: faces.mixed(number).problem
+        first, second = draw(2 * seed), draw(2 * seed + 1)
+        size = first.n + second.n
+        point = np.random.default_rng(seed).normal(size=size)
+        one = side_by_side(first, second, Level(squares=(np.eye(size), point)))
+        other = replace(one, levels=[one.levels[1], one.levels[0], one.levels[2]])
+        found = solve_chain(program(one), [None, None])
+        swapped = solve_chain(program(other), [None, None])
+        assert found.status == swapped.status == "solved", (seed, found.message, swapped.message)
+        x, y = found.z[:size], swapped.z[:size]
+        off = float(np.max(np.abs(x - y))) / max(1.0, float(np.max(np.abs(x))))
+        for level in one.levels:
+            off = max(off, abs(level.value(x) - level.value(y)) / max(1.0, abs(level.value(x))))
+        worst = max(worst, off)
+        if off > 1e-9:
+            wrong.append((seed, off))
+    print(f"{total} {kind}: largest change {worst:.1e}")  # with pytest -s
+    assert not wrong, wrong
+
+
+def test_a_constant_level_after_a_slack() -> None:
+    """It changes nothing: x stays where the level before it left it."""
+    one = np.eye(1)
+    levels = [Level(squares=(one, np.ones(1))), Level(squares=(0.0 * one, np.ones(1)))]
+    found = solve_chain(program(Leveled(1, levels)), [lambda *_: 0.1])
+    assert levels[0].value(found.z) <= 0.1 + TOLERANCE

@@ -1,0 +1,375 @@
+"""CVXPY's levels: compiled once, the same values, refused by name, variables kept on failure."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import clarabel
+import cvxpy as cp
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from cvxpy.reductions.dcp2cone.dcp2cone import Dcp2Cone
+
+import tiebreak as tb
+from tiebreak.conic.chain import ChainSolution, LevelSolution
+from tiebreak.modelling.square_roots import square_root
+
+RNG = np.random.default_rng(18)
+A, B = RNG.normal(size=(3, 6)), RNG.normal(size=3)
+M = A.T @ A
+
+
+def clarabel_cones(program):
+    made = {
+        "zero": clarabel.ZeroConeT,
+        "nonnegative": clarabel.NonnegativeConeT,
+        "second-order": clarabel.SecondOrderConeT,
+    }
+    return [
+        clarabel.ExponentialConeT() if cone.kind == "exponential" else made[cone.kind](cone.size)
+        for cone in program.cones
+    ]
+
+
+def solved_by_clarabel(program, i):
+    """Objective i alone, by Clarabel, on the program's set."""
+    goal = program.objectives[i]
+    F = sp.csc_array(goal.squares)
+    settings = clarabel.DefaultSettings()
+    settings.verbose = False
+    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = 1e-9
+    found = clarabel.DefaultSolver(
+        sp.triu(F.T @ F).tocsc(),
+        goal.linear - F.T @ goal.target,
+        sp.csc_array(program.rows),
+        program.offset,
+        clarabel_cones(program),
+        settings,
+    ).solve()
+    assert str(found.status) in ("Solved", "AlmostSolved")
+    return np.array(found.x)
+
+
+def atoms(x):
+    """One level of each atom, convex, finite minimum on |x| <= 2, sum(x) == 1."""
+    pos = x + 3
+    return {
+        "sum_squares": cp.sum_squares(A @ x - B),
+        "sum_squares and constants": 2 * cp.sum_squares(A @ x - B) + cp.sum(x[:2]) - 7,
+        "quad_form": cp.quad_form(x, M) + x[0],
+        "quad_form of an affine map": cp.quad_form(A @ x - B, np.diag([1.0, 2.0, 3.0]) + 0.5),
+        "norm1": cp.norm1(A @ x - B),
+        "norm2": cp.norm(x, 2),
+        "norm_inf": cp.norm_inf(x),
+        "max": cp.max(A @ x),
+        "sum_largest": cp.sum_largest(x, 2),
+        "total variation": cp.tv(x),
+        "pos": cp.sum(cp.pos(A @ x - B)),
+        "logistic": cp.sum(cp.logistic(A @ x)),
+        "exp": cp.sum(cp.exp(x)),
+        "huber": cp.sum(cp.huber(A @ x - B, 0.3)),
+        "log_sum_exp": cp.log_sum_exp(x),
+        "quad_over_lin": cp.quad_over_lin(A @ x - 9, 1 + pos[0]),
+        "entropy": -cp.sum(cp.entr(pos)),
+        "kl_div": cp.sum(cp.kl_div(pos, np.ones(6))),
+        "rel_entr": cp.sum(cp.rel_entr(pos, 1.0)),
+        "power 3": cp.sum(cp.power(pos, 3)),
+        "power 1.5": cp.sum(cp.power(pos, 1.5)),
+        "inv_pos": cp.sum(cp.inv_pos(pos)),
+        "log": -cp.sum(cp.log(pos)),
+        "geo_mean": -cp.geo_mean(pos),
+        "sqrt": -cp.sum(cp.sqrt(pos)),
+        "pnorm": cp.pnorm(x, 3),
+        "linear": x[0] - 2 * x[3] + 1,
+    }
+
+
+ATOMS = list(atoms(cp.Variable(6)))
+
+
+@pytest.mark.filterwarnings("ignore:geo_mean is being approximated")
+@pytest.mark.parametrize("name", ATOMS)
+def test_every_level_compiles_to_its_own_value(name):
+    x = cp.Variable(6)
+    levels = [cp.Minimize(atoms(x)[name]), cp.Minimize(cp.sum_squares(x - 0.3) + cp.norm1(x))]
+    constraints = [cp.abs(x) <= 2, cp.sum(x) == 1]
+    made = tb.from_cvxpy(levels[0], then=levels[1:], constraints=constraints)
+    program = made.program()
+    for i, level in enumerate(levels):
+        best = cp.Problem(level, constraints).solve(
+            solver="CLARABEL", tol_gap_abs=1e-9, tol_gap_rel=1e-9, tol_feas=1e-9
+        )
+        z = solved_by_clarabel(program, i)
+        assert program.objectives[i].value(z) == pytest.approx(best, rel=1e-7, abs=1e-7)
+        made.assign(z)
+        assert level.value == pytest.approx(best, rel=1e-6, abs=1e-6)
+        np.testing.assert_array_equal(x.value, z[program.variables])
+
+
+def test_values_at_the_variables_are_the_users():
+    """Squares are squares of x again: no rows are left, and any z has the levels' values."""
+    x, y = cp.Variable(6), cp.Variable((2, 3))
+    first = cp.Minimize(cp.sum_squares(A @ x - B) + 3 * cp.sum(y) + 5)
+    second = cp.Maximize(-cp.quad_form(x, M) - cp.sum_squares(y) + 2)
+    made = tb.from_cvxpy(first, then=second)
+    program = made.program()
+    assert made.signs == (1, -1)
+    assert program.rows.shape == (0, 12)
+    z = RNG.normal(size=12)
+    made.assign(z)
+    assert program.objectives[0].value(z) == pytest.approx(first.value, rel=1e-9)
+    assert -program.objectives[1].value(z) == pytest.approx(second.value, rel=1e-9)
+    assert program.variables.size == 12
+
+
+@pytest.mark.parametrize(
+    ("attributes", "size"),
+    [
+        ({"nonneg": True}, 9),
+        ({"pos": True}, 9),
+        ({"nonpos": True}, 9),
+        ({"symmetric": True}, 6),
+        ({"diag": True}, 3),
+        ({"bounds": [0.1, 0.2]}, 9),
+    ],
+)
+def test_attributes_of_variables(attributes, size):
+    C = RNG.normal(size=(3, 3))
+    X = cp.Variable((3, 3), **attributes)
+    level = cp.Minimize(cp.sum_squares(X - C))
+    made = tb.from_cvxpy(level, then=cp.Minimize(cp.norm1(X)), radius=4.0)
+    program = made.program()
+    assert program.variables.size == size
+    assert np.count_nonzero(np.isfinite(program.reach)) == size
+    best = cp.Problem(level).solve(solver="CLARABEL")
+    made.assign(solved_by_clarabel(program, 0))
+    assert level.value == pytest.approx(best, abs=1e-6)
+
+
+def test_square_root_of_a_form_without_full_rank():
+    factor = RNG.normal(size=(4, 9))
+    block = factor.T @ factor
+    P = sp.block_diag([np.zeros((2, 2)), block, np.diag([4.0, 0.0, 9.0])]).tocsc()
+    F = square_root(P)
+    assert F.shape == (4 + 2, 14)
+    np.testing.assert_allclose((F.T @ F).toarray(), P.toarray(), atol=1e-12 * np.max(block))
+    assert square_root(sp.csc_array((3, 3))).shape == (0, 3)
+
+
+# ---- Parameters ----
+
+
+def test_parameters_are_applied_and_not_compiled_again(monkeypatch):
+    """In the levels and in the constraints, linear and inside the squares."""
+    x = cp.Variable(6)
+    data, weight, bound = cp.Parameter(3), cp.Parameter(nonneg=True), cp.Parameter()
+    levels = [
+        cp.Minimize(cp.sum_squares(A @ x - data)),
+        cp.Minimize(weight * cp.norm1(x) + cp.sum_squares(x)),
+    ]
+    constraints = [x <= bound]
+    made = tb.from_cvxpy(levels[0], then=levels[1], constraints=constraints)
+    with pytest.raises(ValueError, match=r"^from_cvxpy: parameter param\d+ must have a value$"):
+        made.program()
+    compiled = []
+    apply = Dcp2Cone.apply
+    monkeypatch.setattr(Dcp2Cone, "apply", lambda *a: compiled.append(1) or apply(*a))
+    for draw in range(3):
+        data.value, weight.value, bound.value = RNG.normal(size=3), 0.5 + draw, 0.3 + draw
+        program = made.program()
+        assert len(compiled) == 2  # one for each level, at the first values only
+        for i, level in enumerate(levels):
+            best = cp.Problem(level, constraints).solve(solver="CLARABEL")
+            compiled.pop()
+            value = program.objectives[i].value(solved_by_clarabel(program, i))
+            assert value == pytest.approx(best, rel=1e-6, abs=1e-6)
+
+
+def test_parameters_against_dpp_are_taken_all_the_same():
+    x, p, q = cp.Variable(6), cp.Parameter(nonneg=True), cp.Parameter(nonneg=True)
+    levels = [cp.Minimize(cp.sum_squares(A @ x - B)), cp.Minimize(p * q * cp.norm1(x - p * q))]
+    p.value, q.value = 1.0, 2.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # CVXPY's own: it compiles every time
+        made = tb.from_cvxpy(levels[0], then=levels[1])
+        for value in (1.0, 3.0):
+            p.value = value
+            z = np.zeros(made.program().size)
+            best = made.program().objectives[1].value(solved_by_clarabel(made.program(), 1))
+            assert best == pytest.approx(0.0, abs=1e-6)
+            made.assign(z)
+            assert levels[1].value == pytest.approx(2 * value * 6 * 2 * value)
+
+
+# ---- Refusals ----
+
+
+def refused():
+    x, y = cp.Variable(3, name="x"), cp.Variable(3, name="y")
+    S = cp.Variable((2, 2), symmetric=True, name="S")
+    then = cp.Minimize(cp.norm1(x))
+    square = cp.Minimize(cp.sum_squares(x))
+    with_attribute = {
+        word: cp.Variable((2, 2), name="v", **{attribute: True})
+        for attribute, word in [
+            ("integer", "integer"),
+            ("boolean", "boolean"),
+            ("complex", "complex"),
+            ("PSD", "positive semidefinite"),
+            ("NSD", "negative semidefinite"),
+            ("hermitian", "Hermitian"),
+        ]
+    }
+    for word, v in with_attribute.items():
+        yield word, (cp.Minimize(cp.norm1(cp.real(v))), [then], []), f"got v, which is {word}$"
+    yield "PSD", (square, [then], [S >> 0]), r"the constraint S .*>> 0 needs a semidefinite cone"
+    yield (
+        "lambda_max",
+        (cp.Minimize(cp.lambda_max(S)), [then], []),
+        r"level 1, lambda_max\(S\), needs a semidefinite cone",
+    )
+    yield (
+        "pow3d",
+        (square, [then], [cp.PowCone3D(x[0], x[1], x[2], 0.3)]),
+        r"the constraint Pow3D.* needs a power cone",
+    )
+    yield "concave", (cp.Minimize(cp.sqrt(x[0])), [then], []), r"level 1 must be convex"
+    yield "then", (square, [cp.Maximize(cp.norm1(x))], []), r"level 2 must be concave"
+    yield "set", (square, [then], [cp.norm(x) >= 1]), r"constraints must be convex"
+    yield "empty", (square, [], []), r"then must hold one level or more, got none"
+    yield "expression", (cp.sum_squares(x), [then], []), r"objective must be cp.Minimize"
+    yield "function", (square, [then, abs], []), r"then\[1\] must be cp.Minimize.*, got builtin"
+    yield "constraint", (square, [then], [x]), r"constraints must be constraints.*, got Variable"
+    yield "constants", (cp.Minimize(1), [cp.Minimize(2)], []), r"must hold a variable"
+    yield (
+        "y",
+        (square, [then], [cp.FiniteSet(y, [1.0, 2.0])]),
+        r"constraints must not need integers, got FiniteSet",
+    )
+
+
+@pytest.mark.parametrize(("arguments", "sentence"), [case[1:] for case in refused()])
+def test_what_cannot_be_taken_is_named_in_one_sentence(arguments, sentence):
+    first, then, constraints = arguments
+    with pytest.raises((ValueError, TypeError), match=sentence) as error:
+        tb.from_cvxpy(first, then=then, constraints=constraints)
+    message = str(error.value)
+    assert message.startswith("from_cvxpy: ")
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize("radius", [0.0, -1.0, float("inf"), float("nan")])
+def test_a_radius_is_positive(radius):
+    x = cp.Variable()
+    with pytest.raises(ValueError, match="from_cvxpy: radius must be positive and finite"):
+        tb.from_cvxpy(cp.Minimize(x**2), then=cp.Minimize(x), radius=radius)
+
+
+def test_one_slack_for_each_level_but_the_last():
+    x = cp.Variable()
+    with pytest.raises(ValueError, match="one for each level but the last, 1, got 2"):
+        tb.from_cvxpy(cp.Minimize(x**2), then=cp.Minimize(x), slacks=[None, None])
+
+
+# ---- Values into the user's variables ----
+
+
+def chain_that(status, z):
+    level = LevelSolution(
+        best=-2.0,
+        bound=-3.0,
+        error=1.0,
+        value=-1.0,
+        slack=0.0,
+        dimension=1,
+        held="image",
+        word="proved",
+        price=None,
+        solver="Solved",
+    )
+    return lambda program, slacks: ChainSolution(
+        z(program), (level,) * len(program.objectives), status, "it did not work"
+    )
+
+
+@pytest.mark.parametrize("status", ["unbounded", "undetermined", "failed", "max_time"])
+def test_variables_keep_their_values_on_failure(monkeypatch, status):
+    x = cp.Variable(6, name="x")
+    first, then = cp.Minimize(cp.sum_squares(A @ x - B)), cp.Minimize(cp.norm1(x))
+    before = np.arange(6.0)
+    x.value = before
+    chain = chain_that(status, lambda program: np.zeros(program.size))
+    monkeypatch.setattr("tiebreak.modelling.cvxpy_solve.solve_chain", chain)
+    assert tb.solve_cvxpy(tb.from_cvxpy(first, then=then)).status == status
+    np.testing.assert_array_equal(x.value, before)
+    problem = cp.Problem(first)
+    with pytest.raises(cp.SolverError, match=r"^tiebreak: it did not work$"):
+        problem.solve(method="tiebreak", then=then)
+    np.testing.assert_array_equal(x.value, before)
+
+
+def test_compiling_leaves_the_variables_alone():
+    x = cp.Variable(6)
+    levels = tb.from_cvxpy(cp.Minimize(cp.norm1(x)), then=cp.Minimize(x[0]))
+    assert x.value is None
+    with pytest.raises((ValueError, IndexError, TypeError)):
+        levels.assign("not a point")
+    assert x.value is None
+
+
+def test_solve_of_a_problem(monkeypatch):
+    """With a chain that answers z = 2: values, status and signs are the user's."""
+    x = cp.Variable(6)
+    problem = cp.Problem(cp.Maximize(-cp.sum_squares(x) + 1), [x >= -1])
+    problem.solve(solver="CLARABEL")
+    chain = chain_that("solved", lambda program: np.full(program.size, 2.0))
+    monkeypatch.setattr("tiebreak.modelling.cvxpy_solve.solve_chain", chain)
+    tb.register_cvxpy()
+    then = [cp.Minimize(cp.norm1(x))]
+    assert problem.solve(method="tiebreak", then=then) == pytest.approx(1 - 24)
+    assert problem.status == "optimal"
+    assert problem.value == pytest.approx(1 - 24)
+    assert problem.constraints[0].dual_value is None
+    np.testing.assert_array_equal(x.value, np.full(6, 2.0))
+    levels = tb.from_cvxpy(problem.objective, then=then, constraints=problem.constraints)
+    found = tb.solve_cvxpy(levels)
+    assert [level.value for level in found.levels] == [1.0, -1.0]
+    assert [level.bound for level in found.levels] == [3.0, -3.0]
+
+
+def test_solving_a_problem_again_compiles_nothing(monkeypatch):
+    x, p = cp.Variable(6), cp.Parameter(value=1.0)
+    problem, then = cp.Problem(cp.Minimize(cp.sum_squares(A @ x - p))), [cp.Minimize(cp.norm1(x))]
+    chain = chain_that("solved", lambda program: np.zeros(program.size))
+    monkeypatch.setattr("tiebreak.modelling.cvxpy_solve.solve_chain", chain)
+    made = []
+    monkeypatch.setattr(
+        "tiebreak.modelling.cvxpy_solve.from_cvxpy",
+        lambda *a, **k: made.append(1) or tb.from_cvxpy(*a, **k),
+    )
+    tb.register_cvxpy()
+    for value in (1.0, 2.0, 3.0):
+        p.value = value
+        assert problem.solve(method="tiebreak", then=then) == pytest.approx(3 * value**2)
+    assert len(made) == 1
+    problem.solve(method="tiebreak", then=[cp.Minimize(cp.norm_inf(x))])
+    assert len(made) == 2
+    gc.collect()
+
+
+def test_importing_tiebreak_imports_no_cvxpy():
+    script = "import sys, tiebreak.modelling; print('cvxpy' in sys.modules)"
+    path = str(Path(tb.__file__).parent.parent)
+    found = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PYTHONPATH": path, "PATH": ""},
+    )
+    assert found.stdout.strip() == "False"
