@@ -83,8 +83,8 @@ MADE: dict[str, tuple[str, Any]] = {
     "Halfspace": ("A b normal", lambda a: (
         tb.SquaredNorm(), low(a), tb.Halfspace(a["normal"], -1.0))),
     "Polyhedron": ("A b C w", lambda a: (tb.SquaredNorm(), low(a), tb.Polyhedron(a["C"], a["w"]))),
-    "Intersection": ("A b C w lower upper", lambda a: (
-        tb.SquaredNorm(), low(a), tb.Polyhedron(a["C"], a["w"]) & tb.Box(a["lower"], a["upper"]))),
+    "Intersection": ("A b C w normal", lambda a: (
+        tb.SquaredNorm(), low(a), tb.Polyhedron(a["C"], a["w"]) & tb.Halfspace(a["normal"], 0.1))),
 }  # fmt: skip
 KINDS: dict[str, Any] = {
     "numpy": np.array,
