@@ -200,6 +200,8 @@ def _directions(rows: Host) -> list[Key]:
 
 
 def _are_parallel(a: Host, b: Host) -> bool:
+    if np.array_equal(a, b) or np.array_equal(a, -b):
+        return True
     k = int(np.argmax(np.abs(a)))
     p, q = Fraction(a[k]), Fraction(b[k])
     return all(Fraction(s) * q == Fraction(t) * p for s, t in zip(a, b, strict=True))
