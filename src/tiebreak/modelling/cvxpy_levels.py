@@ -11,7 +11,7 @@ import numpy as np
 from tiebreak.conic.program import Cone, ConicProgram
 from tiebreak.levels import ConicLevels, Slack
 from tiebreak.linalg.arrays import Host
-from tiebreak.modelling.cvxpy_compile import Compiler, Part
+from tiebreak.modelling.cvxpy_compile import Compiler, Part, same_matrix
 from tiebreak.modelling.definitions import Definitions
 
 # Attributes of a variable that are constraints in disguise, and not ones that we take.
@@ -107,40 +107,54 @@ class CvxpyLevels(ConicLevels):
         self._compiler = Compiler(terms, constraints, self.variables)
         self._program: ConicProgram | None = None
         self._first: Part | None = None
-        self._definitions: Definitions | None = None
+        self._put: Definitions | None = None
+        self._given: Host = np.zeros(0)
+        self._values: dict[Any, Host] = {}  # of the parameters, that the program has
 
     def program(self) -> ConicProgram:
         """The conic program at the present values of the parameters."""
-        if self._program is not None and not self.parameters:
-            return self._program
         for parameter in self.parameters:
             if parameter.value is None:
                 raise ValueError(f"from_cvxpy: parameter {parameter.name()} must have a value")
-        self._first, objectives = self._compiler.apply()
+        new = self._changed()
+        if self._program is not None and not new:
+            return self._program
+        self._first, objectives = self._compiler.apply(new)
         data = self._first.data
         cones = _cones(data["dims"], self)
-        rows, offset = data["A"].tocsc(), np.asarray(data["b"], dtype=float)
-        columns = self._compiler.columns
-        self._definitions = put = Definitions.of(rows, offset, int(data["dims"].zero), columns)
-        variables = np.searchsorted(put.kept, columns)
+        rows, offset = data["A"], np.asarray(data["b"], dtype=float)
+        if self._put is None or not same_matrix(self._put.matrix, rows):
+            self._put = Definitions(rows, int(data["dims"].zero), self._compiler.columns)
+        put = self._put
+        self._given = given = put.given(offset)
         reach = np.full(len(put.kept), math.inf)
         if self.radius is not None:
-            reach[variables] = self.radius
+            reach[put.variables] = self.radius
         self._program = ConicProgram(
-            rows=rows[put.rows][:, put.kept],
-            offset=offset[put.rows],
+            rows=put.rows,
+            offset=put.offset(offset),
             cones=put.cones(cones),
-            objectives=tuple(put.objective(objective) for objective in objectives),
-            variables=variables,
+            objectives=tuple(put.objective(i, h, given) for i, h in enumerate(objectives)),
+            variables=put.variables,
             reach=reach,
         )
+        self._values = {parameter.id: _copied(parameter.value) for parameter in self.parameters}
         return self._program
+
+    def _changed(self) -> set[Any]:
+        """The ids of the parameters whose values are not those of the program."""
+        return {
+            parameter.id
+            for parameter in self.parameters
+            if parameter.id not in self._values
+            or not np.array_equal(_copied(parameter.value), self._values[parameter.id])
+        }
 
     def solution(self, z: Host) -> Any:
         """CVXPY's own Solution at ``z``: ``primal_vars`` has the variables' values by their ids."""
-        if self._first is None or self._definitions is None:
+        if self._first is None or self._put is None:
             raise RuntimeError("CvxpyLevels: program() must be called before solution(z)")
-        return self._first.inverted(self._definitions.lifted(z))
+        return self._first.inverted(self._put.lifted(z, self._given))
 
     def assign(self, z: Host) -> Any:
         """Write ``z`` into the user's variables: all of them or, if anything fails, none.
@@ -236,6 +250,10 @@ def _check_problem(levels: CvxpyLevels) -> None:
                 f"from_cvxpy: constraints must be convex by CVXPY's rules (DCP), "
                 f"got {_short(constraint)}"
             )
+
+
+def _copied(value: Any) -> Host:
+    return np.array(value.toarray() if hasattr(value, "toarray") else value, dtype=complex)
 
 
 def _short(value: Any) -> str:
