@@ -7,6 +7,7 @@ import subprocess
 import sys
 import warnings
 from pathlib import Path
+from time import perf_counter
 
 import clarabel
 import cvxpy as cp
@@ -14,9 +15,10 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from cvxpy.reductions.dcp2cone.dcp2cone import Dcp2Cone
+from scipy.optimize import lsq_linear
 
 import tiebreak as tb
-from tiebreak.conic.chain import ChainSolution, LevelSolution
+from tiebreak.conic.chain import ChainSolution, LevelSolution, solve_chain
 from tiebreak.modelling.square_roots import square_root
 
 RNG = np.random.default_rng(18)
@@ -373,3 +375,75 @@ def test_importing_tiebreak_imports_no_cvxpy():
         env={"PYTHONPATH": path, "PATH": ""},
     )
     assert found.stdout.strip() == "False"
+
+
+# ---- With the engine ----
+
+
+def norm1_of_ties(data):
+    """The least norm of what fits exactly."""
+    y = cp.Variable(6)
+    return cp.Problem(cp.Minimize(cp.norm1(y)), [A @ y == data, cp.abs(y) <= 1]).solve(
+        solver="CLARABEL"
+    )
+
+
+def test_a_problem_of_cvxpy_with_a_parameter():
+    """Exact fits at first, then data that the box keeps from being fitted: A x by bounded LSQ."""
+    x, data = cp.Variable(6), cp.Parameter(3)
+    constraints = [x >= -1, x <= 1]
+    problem = cp.Problem(cp.Maximize(7 - cp.sum_squares(A @ x - data)), constraints)
+    then = [cp.Minimize(cp.norm1(x)), cp.Maximize(x[0] - cp.sum_squares(x))]
+    tb.register_cvxpy()
+    for scale in (0.3, 0.6):
+        data.value = scale * B
+        value = problem.solve(method="tiebreak", then=then)
+        assert value == problem.value == pytest.approx(7, abs=1e-12)
+        assert problem.status == "optimal"
+        np.testing.assert_allclose(A @ x.value, data.value, atol=1e-12)
+        assert then[0].value == pytest.approx(norm1_of_ties(data.value), rel=1e-7)
+    data.value = 40 * B
+    value = problem.solve(method="tiebreak", then=then)
+    fit = lsq_linear(A, data.value, (-1, 1), tol=1e-14)
+    assert value == pytest.approx(7 - 2 * fit.cost, rel=1e-9)
+    np.testing.assert_allclose(A @ x.value, A @ fit.x, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("constraints", "then"),
+    [
+        (lambda x: [x >= 1, cp.sum(x) <= 2], lambda x: cp.norm1(x)),
+        (lambda x: [x[0] <= 3], lambda x: cp.sum(x)),
+        (lambda x: [x[0] == 1, x[0] == 2], lambda x: cp.norm1(x)),
+    ],
+    ids=["infeasible", "unbounded", "equations that contradict"],
+)
+def test_what_has_no_answer_leaves_the_variables(constraints, then):
+    x = cp.Variable(6)
+    x.value = np.arange(6.0)
+    problem = cp.Problem(cp.Minimize(cp.sum_squares(A @ x - B)), constraints(x))
+    tb.register_cvxpy()
+    with pytest.raises(cp.SolverError, match=r"^tiebreak: .*level|^tiebreak: no point") as error:
+        problem.solve(method="tiebreak", then=cp.Minimize(then(x)))
+    assert "\n" not in str(error.value)
+    np.testing.assert_array_equal(x.value, np.arange(6.0))
+
+
+@pytest.mark.full
+def test_a_solve_by_parameter_costs_little_more_than_its_chain():
+    """Against `solve_chain` alone on the same programs, in the same run."""
+    n, m = 50, 25
+    rows = RNG.normal(size=(m, n))
+    x, data, weight = cp.Variable(n), cp.Parameter(m), cp.Parameter(nonneg=True)
+    first, then = cp.Minimize(cp.sum_squares(rows @ x - data)), cp.Minimize(weight * cp.norm1(x))
+    made = tb.from_cvxpy(first, then=then, constraints=[cp.abs(x) <= 2])
+    ours = alone = 0.0
+    for _ in range(20):
+        data.value, weight.value = RNG.normal(size=m), RNG.uniform(1, 2)
+        begin = perf_counter()
+        assert tb.solve_cvxpy(made).status == "solved"
+        middle = perf_counter()
+        solve_chain(made.program(), made.slacks)
+        ours, alone = ours + middle - begin, alone + perf_counter() - middle
+    print(f"a re-solve costs {ours / alone:.3f} of its chain")
+    assert ours <= 1.2 * alone
