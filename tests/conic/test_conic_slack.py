@@ -78,7 +78,7 @@ def test_what_a_level_gave_up(count: Count) -> None:
     print(f"{total} chains, {checked} levels checked, {slacked} with a slack, {unknown} unknown")
     print(f"not solved: {failed}; wrong: {wrong}")  # with pytest -s
     assert not wrong
-    assert len(failed) <= 0.01 * total  # where Clarabel alone fails as well, mostly
+    assert len(failed) <= max(1, 0.01 * total)  # where Clarabel alone fails as well, mostly
     assert unknown <= 0.02 * checked
 
 
