@@ -80,7 +80,10 @@ class _Chain:
 
     def __init__(self, program: ConicProgram, slacks: Sequence[Slack | None]) -> None:
         self.program, self.slacks = program, [*slacks, None]
-        self.constraints = Constraints(as_rows(program.rows), program.offset, program.cones)
+        whole = Constraints(as_rows(program.rows), program.offset, program.cones)
+        self.first_levels = program.first_levels()
+        self.whole = whole
+        self.constraints = whole.part(self.first_levels == 0)
         self.objectives = [replace(h, squares=as_rows(h.squares)) for h in program.objectives]
         self.where = Affine(np.zeros(program.size))
         self.held: list[HeldLevel] = []
@@ -91,8 +94,6 @@ class _Chain:
 
     def solve(self) -> ChainSolution:
         """All levels."""
-        if (end := self._without_inequalities()) is not None:
-            return end
         for number, objective in enumerate(self.objectives):
             try:
                 end = self._level(number, objective)
@@ -102,17 +103,21 @@ class _Chain:
                 return end
         return self._end("solved")
 
-    def _without_inequalities(self) -> ChainSolution | None:
-        """Where there are equations alone, they are solved at once."""
+    def _enter(self, number: int) -> bool:
+        """Take the rows that a level brings; False where its equations have no solution.
+
+        Where there are equations alone, they are solved at once.
+        """
+        more = self.whole.part(self.first_levels == number) if number else None
+        if more is not None and len(more.offset):
+            self.constraints = self.constraints.joined(*more[:2], *more.cones)
         if any(cone.kind != "zero" for cone in self.constraints.cones):
-            return None
+            return True
         rows, offset, _ = self.constraints
-        where = on_equations(dense(rows), offset)
-        if where is None:
-            return self._end("failed", "no point satisfies the equations")
-        self.where = where
         self.constraints = Constraints(np.zeros((0, rows.shape[1])), np.zeros(0), ())
-        return None
+        where = on_equations(dense(rows), offset, self.where) if len(offset) else self.where
+        self.where = where or self.where
+        return where is not None
 
     def _end(self, status: str, message: str = "", direction: Host | None = None) -> ChainSolution:
         z = self.previous
@@ -124,6 +129,8 @@ class _Chain:
 
     def _level(self, number: int, objective: Objective) -> ChainSolution | None:
         """Solve one level and hold it; an end where there is none."""
+        if not self._enter(number):
+            return self._end("failed", f"level {number + 1}: no point satisfies the equations")
         stage = stage_of(objective, *self.constraints, self.where)
         is_fixed = self.where.dimension == 0
         is_done = is_fixed or (number > 0 and stage.is_flat)
