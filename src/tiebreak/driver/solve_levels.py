@@ -23,16 +23,19 @@ CHAINED = ("auto", "conic")
 def of_problem(levels: Levels, result: Result) -> LevelsResult:
     """The result of two levels without slack, level by level."""
     proof = result.certificate
-    word = "proved" if result.proved else "verified" if result.success else "claimed"
+    words = ["verified" if result.success else "claimed"] * 2
+    for i, ends in enumerate((proof.lower_optimum, proof.upper_optimum)):
+        if np.isfinite(ends).all():  # a certificate is a proof, even if it is wider than asked
+            words[i] = "proved"
     lower, upper = levels.names
-    (low, high), held = proof.lower_optimum, "image" if "exact" in result.method else "gap"
+    (low, high), held = proof.lower_optimum, "solution set" if "exact" in result.method else "gap"
     reports = {
         lower: LevelReport(
             lower, (low, min(high, proof.lower_value)), proof.lower_value, 0.0, result.dimension,
-            None, held, word,
+            None, held, words[0],
         ),
         upper: LevelReport(
-            upper, proof.upper_optimum, proof.upper_value, 0.0, None, None, "last", word
+            upper, proof.upper_optimum, proof.upper_value, 0.0, None, None, "last", words[1]
         ),
     }  # fmt: skip
     return LevelsResult(
