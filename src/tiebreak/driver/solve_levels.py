@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tiebreak.conic.chain import ChainSolution, LevelSolution, solve_chain
+from tiebreak.conic.method import ConicFindings
 from tiebreak.conic.program import ConicProgram
 from tiebreak.conic.representation import compile_levels
 from tiebreak.driver.levels_result import LevelReport, LevelsResult
@@ -22,22 +23,24 @@ CHAINED = ("auto", "conic")
 
 def of_problem(levels: Levels, result: Result) -> LevelsResult:
     """The result of two levels without slack, level by level."""
-    proof = result.certificate
-    words = ["verified" if result.success else "claimed"] * 2
-    for i, ends in enumerate((proof.lower_optimum, proof.upper_optimum)):
-        if np.isfinite(ends).all():  # a certificate is a proof, even if it is wider than asked
-            words[i] = "proved"
-    lower, upper = levels.names
-    (low, high), held = proof.lower_optimum, "solution set" if "exact" in result.method else "gap"
+    proof, (lower, upper) = result.certificate, levels.names
+    low, high = proof.lower_optimum
+    best = (low, min(high, proof.lower_value)), proof.upper_optimum
+    other = "verified" if result.success else "claimed"
+    # A certificate is a proof, even where it is wider than asked.
+    words = ["proved" if np.isfinite(ends).all() else other for ends in best]
+    held = "solution set" if "exact" in result.method.lower() else "gap"
     reports = {
         lower: LevelReport(
-            lower, (low, min(high, proof.lower_value)), proof.lower_value, 0.0, result.dimension,
-            None, held, words[0],
+            lower, best[0], proof.lower_value, 0.0, result.dimension, None, held, words[0]
         ),
         upper: LevelReport(
-            upper, proof.upper_optimum, proof.upper_value, 0.0, None, None, "last", words[1]
+            upper, best[1], proof.upper_value, 0.0, None, None, "last", words[1]
         ),
     }  # fmt: skip
+    if isinstance(result.findings, ConicFindings):  # it knows more than the certificate takes
+        pairs = zip(levels.names, result.findings.levels, strict=False)
+        reports |= {name: _level(name, level, 1) for name, level in pairs}
     return LevelsResult(
         x=result.x,
         levels=reports,
