@@ -75,7 +75,8 @@ def main() -> tb.LevelsResult:
     # A real schedule: within all limits, and never charging and discharging at once.
     _, charged, discharged, _ = result.x.reshape(4, 24)
     assert np.max(np.abs(BALANCE @ result.x - RIGHT)) <= 1e-9
-    assert np.all(result.x >= -1e-9) and np.all(result.x <= MOST + 1e-9)
+    assert np.all(result.x >= -1e-9)
+    assert np.all(result.x <= MOST + 1e-9)
     assert np.max(np.minimum(charged, discharged)) <= 1e-6
     return result
 

@@ -76,7 +76,8 @@ def main() -> tb.LevelsResult:
     best, before = by_hand()
     print(f"turnover {turnover.value:.2f}; {before:.2f} at the portfolio of least fees")
 
-    assert result.success and same.success
+    assert result.success
+    assert same.success
     assert np.max(np.abs(w.value - result.x)) <= 1e-7  # CVXPY's variable has the same answer
     # What was given up is what was allowed, and the values are those of three solves by hand.
     assert variance.given_up[1] <= 0.05 * variance.best[1] + 1e-12
@@ -87,7 +88,8 @@ def main() -> tb.LevelsResult:
     # The cone binds, and the weights are a portfolio.
     assert abs(np.linalg.norm(RISK @ (result.x - EQUAL)) - TRACKING) <= 1e-9
     assert abs(result.x.sum() - 1) <= 1e-9
-    assert -1e-9 <= result.x.min() and result.x.max() <= MOST + 1e-9
+    assert result.x.min() >= -1e-9
+    assert result.x.max() <= MOST + 1e-9
     return result
 
 
