@@ -27,6 +27,7 @@ from tiebreak.driver.minimize import minimize
 from tiebreak.driver.registry import methods
 from tiebreak.driver.result import Result, Trace
 from tiebreak.driver.solve import solve
+from tiebreak.driver.tradeoff import Tradeoff, tradeoff
 from tiebreak.exact.method import Exact
 from tiebreak.experiments.compare import Comparison, compare
 from tiebreak.experiments.race import Answer
@@ -117,6 +118,7 @@ __all__ = [
     "Streamed",
     "TotalVariation",
     "Trace",
+    "Tradeoff",
     "Zero",
     "certify",
     "compare",
@@ -129,4 +131,5 @@ __all__ = [
     "register_cvxpy",
     "solve",
     "solve_cvxpy",
+    "tradeoff",
 ]

@@ -1,4 +1,4 @@
-"""300 drawn problems of CVXPY over 24 atoms and 12 kinds of constraints, against planted answers."""
+"""300 drawn problems of CVXPY over 26 atoms and 12 kinds of constraints: planted answers."""
 
 from __future__ import annotations
 

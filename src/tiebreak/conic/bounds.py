@@ -15,7 +15,7 @@ Rounding errors are counted.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -44,11 +44,13 @@ def lower_bound(
     """h is at least this on all minimisers of the levels that are held with |z_j| <= most_j."""
     if not h.linear.any() and not held and h.value(z) <= h.constant + EPS:
         return h.constant  # squares are not negative
-    y, u = dual_point(Blocks.of(constraints.cones), y), h.squares @ z - h.target
-    rows = constraints.rows
+    rows, blocks, u = constraints.rows, Blocks.of(constraints.cones), h.squares @ z - h.target
+    y, exact = _balanced_exponentials(h, rows, blocks, y)
+    y = dual_point(blocks, y)
     r = h.squares.T @ u + h.linear + rows.T @ y
     unit = EPS * (max(len(u), len(y), len(z)) + 8)
     error = unit * (abs(h.squares).T @ np.abs(u) + np.abs(h.linear) + abs(rows).T @ np.abs(y))
+    r[exact], error[exact] = 0.0, 0.0
     rest, cost = _balanced(r, held)
     terms = np.array([u @ h.target, 0.5 * (u @ u), y @ constraints.offset, -(r @ z)])
     sizes = (np.abs(u) @ np.abs(h.target), terms[1], np.abs(y) @ np.abs(constraints.offset))
@@ -57,6 +59,27 @@ def lower_bound(
     off = float((np.abs(rest) + error) @ np.where(np.abs(rest) + error > 0.0, away, 0.0))
     least = h.constant - float(np.sum(terms)) - off * (1.0 + unit) - cost * (1.0 + unit)
     return max(least - unit * size, h.constant if not h.linear.any() else -math.inf)
+
+
+def _balanced_exponentials(h: Objective, rows: Any, blocks: Blocks, y: Host) -> tuple[Host, Host]:
+    """y with exactly 0 slope in the variables that stand in one exponential alone, and which.
+
+    Such a variable, the mean of a Poisson loss, may be as large as exp(reach): any rounding error
+    in its slope would be too much.
+    """
+    tops = blocks.exponential[:, 2]
+    if not len(tops):
+        return y, tops
+    columns = rows.tocsc()
+    counts = np.diff(columns.indptr)
+    used = np.asarray(abs(h.squares).sum(axis=0)).ravel() > 0.0
+    single = np.flatnonzero((counts == 1) & ~used)
+    places = columns.indices[columns.indptr[single]]
+    values = columns.data[columns.indptr[single]]
+    mine = np.isin(places, tops) & (np.abs(values) == 1.0) & (-h.linear[single] / values >= 0.0)
+    y = y.copy()
+    y[places[mine]] = -h.linear[single[mine]] / values[mine]
+    return y, single[mine]
 
 
 def _balanced(r: Host, held: list[HeldLevel]) -> tuple[Host, float]:

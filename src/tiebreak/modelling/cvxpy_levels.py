@@ -12,6 +12,7 @@ from tiebreak.conic.program import Cone, ConicProgram
 from tiebreak.levels import ConicLevels, Slack
 from tiebreak.linalg.arrays import Host
 from tiebreak.modelling.cvxpy_compile import Compiler, Part
+from tiebreak.modelling.definitions import Definitions
 
 # Attributes of a variable that are constraints in disguise, and not ones that we take.
 REFUSED = {
@@ -106,6 +107,7 @@ class CvxpyLevels(ConicLevels):
         self._compiler = Compiler(terms, constraints, self.variables)
         self._program: ConicProgram | None = None
         self._first: Part | None = None
+        self._definitions: Definitions | None = None
 
     def program(self) -> ConicProgram:
         """The conic program at the present values of the parameters."""
@@ -117,26 +119,28 @@ class CvxpyLevels(ConicLevels):
         self._first, objectives = self._compiler.apply()
         data = self._first.data
         cones = _cones(data["dims"], self)
+        rows, offset = data["A"].tocsc(), np.asarray(data["b"], dtype=float)
         columns = self._compiler.columns
-        reach = np.full(self._first.size, math.inf)
+        self._definitions = put = Definitions.of(rows, offset, int(data["dims"].zero), columns)
+        variables = np.searchsorted(put.kept, columns)
+        reach = np.full(len(put.kept), math.inf)
         if self.radius is not None:
-            reach[columns] = self.radius
+            reach[variables] = self.radius
         self._program = ConicProgram(
-            rows=data["A"].tocsc(),
-            offset=np.asarray(data["b"], dtype=float),
-            cones=cones,
-            objectives=objectives,
-            variables=columns,
+            rows=rows[put.rows][:, put.kept],
+            offset=offset[put.rows],
+            cones=put.cones(cones),
+            objectives=tuple(put.objective(objective) for objective in objectives),
+            variables=variables,
             reach=reach,
         )
         return self._program
 
     def solution(self, z: Host) -> Any:
         """CVXPY's own Solution at ``z``: ``primal_vars`` has the variables' values by their ids."""
-        if self._first is None:
-            self.program()
-        assert self._first is not None
-        return self._first.inverted(z)
+        if self._first is None or self._definitions is None:
+            raise RuntimeError("CvxpyLevels: program() must be called before solution(z)")
+        return self._first.inverted(self._definitions.lifted(z))
 
     def assign(self, z: Host) -> Any:
         """Write ``z`` into the user's variables: all of them or, if anything fails, none.
