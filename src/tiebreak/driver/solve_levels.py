@@ -148,7 +148,7 @@ def report(
 
 def _how_well(found: ChainSolution) -> str:
     off = max(level.residual for level in found.levels)
-    return f"the conditions of optimality of all levels hold to {off:.1g}"
+    return f"all optimality conditions hold to {off:.1g}"
 
 
 def _level(name: str, level: LevelSolution, sign: int) -> LevelReport:
