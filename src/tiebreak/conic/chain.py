@@ -137,7 +137,8 @@ class _Chain:
             return self._end("failed", f"level {number + 1}: {found}")
         if isinstance(found, Fall):
             direction = self.where.point(found.direction) - self.where.base
-            text = f"level {number + 1} falls without end on the minimisers of those before it"
+            where = " on the minimisers of those before it" if number else ""
+            text = f"level {number + 1} falls without end{where}"
             return self._end("unbounded", text, direction)
         self._hold(number, objective, found)
         return None

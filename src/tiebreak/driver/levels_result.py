@@ -44,6 +44,7 @@ class LevelReport:
         held: how its minimisers were held for the levels after it.
         word: what the interval ``best`` rests on. "proved": rounding included. "verified": a dual
             bound of our own, with a radius that was assumed. "claimed": a solver's word alone.
+        sign: 1 where the level is minimised, -1 where it is maximised: best is the largest value.
     """
 
     name: str
@@ -54,18 +55,20 @@ class LevelReport:
     price: float | None
     held: str
     word: str
+    sign: int = 1
 
     @property
     def given_up(self) -> Interval:
         """What it gave up for the levels after it, at least and at most."""
-        low, high = self.best
-        return max(self.value - high, 0.0), max(self.value - low, 0.0)
+        losses = sorted(self.sign * (self.value - end) for end in self.best)
+        return max(losses[0], 0.0), max(losses[1], 0.0)
 
     def row(self) -> tuple[str, ...]:
         """For the report."""
         middle, width = sum(self.best) / 2.0, (self.best[1] - self.best[0]) / 2.0
         best = f"{middle:.9g} ± {width:.1g}" if math.isfinite(width) else "unknown"
-        lost = f"{self.value - self.best[1]:.3g}" if self.slack else f"<= {self.given_up[1]:.1g}"
+        least, most = self.given_up
+        lost = f"{least:.3g}" if self.slack else f"<= {most:.1g}"
         return (
             self.name,
             best,

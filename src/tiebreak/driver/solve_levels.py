@@ -156,5 +156,5 @@ def _level(name: str, level: LevelSolution, sign: int) -> LevelReport:
     best = ends if sign > 0 else (-ends[1], -ends[0])
     return LevelReport(
         name, best, sign * level.value, level.slack, level.dimension, level.price, level.held,
-        level.word,
+        level.word, sign,
     )  # fmt: skip

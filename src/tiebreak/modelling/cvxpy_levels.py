@@ -32,7 +32,7 @@ def from_cvxpy(
     then: Any,
     constraints: Sequence[Any] = (),
     radius: float | None = None,
-    slacks: Sequence[Slack | None] | None = None,
+    slacks: Sequence[float | Slack | None] | None = None,
 ) -> CvxpyLevels:
     """Levels written in CVXPY: ``then`` chooses among all minimisers of ``objective``.
 
@@ -50,7 +50,7 @@ def from_cvxpy(
         constraints: of CVXPY, for all levels.
         radius: no entry of a solution's variables is larger, if you know one: bounds that were
             "verified" with an assumed radius are then proved.
-        slacks: what each level but the last may give up; None for nothing.
+        slacks: what each level but the last may give up, a number or a `Slack`; None for nothing.
 
     Raises:
         TypeError: where something is not an object of CVXPY.
@@ -83,14 +83,15 @@ class CvxpyLevels(ConicLevels):
         levels: Sequence[Any],
         constraints: list[Any],
         radius: float | None = None,
-        slacks: Sequence[Slack | None] | None = None,
+        slacks: Sequence[float | Slack | None] | None = None,
     ) -> None:
         import cvxpy as cp
 
         _check_objects(levels, constraints)
         if radius is not None and not 0 < radius < math.inf:
             raise ValueError(f"from_cvxpy: radius must be positive and finite, got {radius!r}")
-        self.slacks = tuple(slacks) if slacks is not None else (None,) * (len(levels) - 1)
+        found = (None,) * (len(levels) - 1) if slacks is None else slacks
+        self.slacks = tuple(Slack(s) if isinstance(s, int | float) else s for s in found)
         if len(self.slacks) != len(levels) - 1:
             raise ValueError(
                 f"from_cvxpy: slacks must be one for each level but the last, {len(levels) - 1}, "

@@ -1,0 +1,29 @@
+"""The report of levels: what was given up, and lines that fit a terminal."""
+
+from __future__ import annotations
+
+import pytest
+
+import tiebreak as tb
+
+
+def test_a_maximised_level_gives_up_what_it_lost():
+    """x in [0, 2]: 10 % of max x may be given up, and min x takes all of that."""
+    cp = pytest.importorskip("cvxpy", reason="needs CVXPY: pip install 'tiebreak[cvxpy]'")
+    x = cp.Variable()
+    levels = tb.from_cvxpy(cp.Maximize(x), cp.Minimize(x), [x >= 0, x <= 2], slacks=[0.2])
+    first = tb.solve(levels).levels["level 1"]
+    assert first.given_up == pytest.approx((0.2, 0.2), abs=1e-9)
+    assert "0.2 (0.2)" in " ".join(first.row())
+
+
+def test_no_line_of_a_report_is_longer_than_a_terminal():
+    names = [f"the {word} of all the objectives of this model" for word in ("first", "second")]
+    levels = tb.Levels(
+        tb.Level(tb.Linear([1.0, 1.0]), name=names[0]),
+        tb.Level(tb.Linear([-1.0, 0.0]), name=names[1]),
+        tb.L1(),
+        domain=tb.Simplex(),
+    )
+    notes = [line for line in str(tb.solve(levels)).splitlines() if "±" not in line]
+    assert max(map(len, notes)) <= 100
