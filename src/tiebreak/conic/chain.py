@@ -218,6 +218,7 @@ class _Chain:
             return self._hold_face(objective, found, gap)
         self.cut = _Cut(number, len(self.constraints.offset), *_sublevel(objective, most))
         self.constraints = self.constraints.joined(*self.cut[2:5])
+        self.where = replace(self.where, base=self.previous)
         self.is_proved = False
         return "cut"
 
