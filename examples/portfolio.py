@@ -47,6 +47,7 @@ def by_cvxpy(w: cp.Variable) -> tb.LevelsResult:
         then=[cp.Minimize(FEES @ w), cp.Minimize(cp.norm1(w - HELD))],
         constraints=constraints(w),
         slacks=SLACKS,
+        names=("variance", "fees", "turnover"),
     )
     return tb.solve(levels)
 

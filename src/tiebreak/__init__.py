@@ -49,7 +49,7 @@ from tiebreak.functions.penalties.penalties import (
 )
 from tiebreak.levels import Level, Levels, Slack
 from tiebreak.linalg.matrices.streamed import Streamed
-from tiebreak.modelling import from_cvxpy, register_cvxpy, solve_cvxpy
+from tiebreak.modelling import from_cvxpy, register_cvxpy
 from tiebreak.problem import ErrorBound, Problem
 from tiebreak.proofs.certificate import Certificate
 from tiebreak.saving import load
@@ -130,6 +130,5 @@ __all__ = [
     "minimize",
     "register_cvxpy",
     "solve",
-    "solve_cvxpy",
     "tradeoff",
 ]

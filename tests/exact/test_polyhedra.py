@@ -275,3 +275,13 @@ def test_rows_are_dropped_only_where_they_are_exact_multiples():
     # 0.1, 0.3 is no multiple of 1, 3: neither number is what it says.
     assert len(Z.rows) == 3
     assert not len(Z.equal)
+
+
+def test_a_set_that_is_empty_by_rounding_alone_has_an_answer_without_a_proof():
+    Z = tb.Polyhedron([[1.0], [-3.0]], [0.3, -0.9])  # 3 * 0.3 < 0.9 in exact arithmetic
+    assert Fraction(0.3) * 3 < Fraction(0.9)
+    lower = tb.LeastSquares([[1.0]], [3.0])
+    for domain in (Z, tb.Polyhedron(A_eq=[[1.0], [3.0]], b_eq=[0.3, 0.9])):
+        result = tb.solve(tb.Problem(upper=tb.SquaredNorm(), lower=lower, domain=domain), "exact")
+        assert result.status == "solved"
+        assert result.x[0] == pytest.approx(0.3, rel=1e-12)

@@ -172,8 +172,8 @@ class LevelsResult:
             )
         if verified and verified[0] == reports[0].name:
             said.append(
-                "verified, not proved: the bounds assume how large a solution is, auxiliary variables "
-                "included; a bounded domain or radius=... says it of x"
+                "verified, not proved: the bounds assume how large a solution is, auxiliary "
+                "variables included; a bounded domain or radius=... says it of x"
             )
         elif verified:
             said.append(
