@@ -27,3 +27,31 @@ def test_no_line_of_a_report_is_longer_than_a_terminal():
     )
     notes = [line for line in str(tb.solve(levels)).splitlines() if "±" not in line]
     assert max(map(len, notes)) <= 100
+
+
+TIES = tb.Box(0.0, 1.0) & tb.Polyhedron(A_eq=[[1.0, 1.0, 1.0]], b_eq=[1.0])
+
+
+@pytest.mark.parametrize("method", ["auto", "conic"])
+def test_a_bounded_domain_is_not_called_unbounded(method):
+    """By hand: x1 + x2 = 1, x3 = 0 are all minimisers of the first, (1, 0, 0) is the best."""
+    levels = tb.Levels(tb.Linear([1.0, 1.0, 2.0]), tb.Linear([1.0, 2.0, 0.0]), domain=TIES)
+    result = tb.solve(levels, method)
+    assert result.x == pytest.approx([1.0, 0.0, 0.0], abs=1e-9)
+    assert "unbounded" not in str(result)
+
+
+def test_the_bounds_of_two_levels_by_conic_are_in_the_report():
+    levels = tb.Levels(tb.Linear([1.0, 1.0, 2.0]), tb.Linear([1.0, 2.0, 0.0]), domain=TIES)
+    for level in tb.solve(levels, "conic").levels.values():
+        low, high = level.best
+        assert 1.0 - 1e-9 <= low <= 1.0 <= high <= 1.0 + 1e-9
+        assert level.word in ("proved", "verified")
+
+
+def test_a_best_value_that_is_not_known_has_no_word():
+    report = tb.LevelReport(
+        "fit", (-float("inf"), 1.0), 1.0, 0.0, None, None, "gap", word="verified"
+    )
+    assert report.row()[1] == "unknown"
+    assert report.row()[-1] == ""
