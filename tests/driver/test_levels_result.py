@@ -29,6 +29,16 @@ def test_no_line_of_a_report_is_longer_than_a_terminal():
     assert max(map(len, notes)) <= 100
 
 
+@pytest.mark.parametrize("slack", [tb.Slack(relative=0.01), 1e-30])
+def test_a_slack_that_drowns_in_rounding_is_none(slack):
+    """1 % of a perfect fit: the point of least norm on x1 + 3 x2 = 2 is (0.2, 0.6)."""
+    fit = tb.Level(tb.LeastSquares([[1.0, 3.0]], [2.0]), name="fit", slack=slack)
+    result = tb.solve(tb.Levels(fit, tb.SquaredNorm()))
+    assert result.success
+    assert result.x == pytest.approx([0.2, 0.6], abs=1e-12)
+    assert result.levels["fit"].held == "image"
+
+
 TIES = tb.Box(0.0, 1.0) & tb.Polyhedron(A_eq=[[1.0, 1.0, 1.0]], b_eq=[1.0])
 
 
