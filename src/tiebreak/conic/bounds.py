@@ -123,7 +123,7 @@ def value_error(h: Objective, z: Host) -> float:
     unit = EPS * (max(len(off), len(z)) + 8)
     size = abs(h.squares) @ np.abs(z) + np.abs(h.target)
     sizes = np.abs(off) @ size + off @ off + np.abs(h.linear) @ np.abs(z)
-    return unit * float(sizes + abs(h.constant))
+    return unit * float(sizes + abs(h.constant) + unit * (size @ size))  # also where off is 0
 
 
 def value_inside(stage: Stage, at: Multipliers, inner: Host) -> float | None:

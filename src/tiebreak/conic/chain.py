@@ -140,7 +140,8 @@ class _Chain:
             return self._end("failed", f"level {number + 1}: {found}")
         if isinstance(found, Fall):
             direction = self.where.point(found.direction) - self.where.base
-            text = f"level {number + 1} falls without end on the minimisers of those before it"
+            where = " on the minimisers of those before it" if number else ""
+            text = f"level {number + 1} falls without end{where}"
             return self._end("unbounded", text, direction)
         self._hold(number, objective, found)
         return None
@@ -174,9 +175,12 @@ class _Chain:
         bound = lower_bound(objective, self.constraints, at.y, z, self.held, most)
         self.is_proved = self.is_proved and is_known and number < 2
         word = "proved" if self.is_proved else "verified"
-        gap = max(best - bound, 0.0) + value_error(objective, z) + self._above(found)
+        rounding = value_error(objective, z)
+        gap = max(best - bound, 0.0) + rounding + self._above(found)
         slack_of = self.slacks[number]
-        slack = 0.0 if slack_of is None else max(slack_of(best, objective.value(before)), 0.0)
+        slack = 0.0 if slack_of is None else slack_of(best, objective.value(before))
+        if not slack > rounding:  # a cut there would hold rounding errors: 1 % of a perfect fit
+            slack = 0.0
         self._price(number, at)
         held = self._keep(number, objective, found, gap, best + slack if slack > 0.0 else None)
         self.found.append(
