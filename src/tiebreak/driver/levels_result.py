@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 from tiebreak.driver.result import STATUSES, SUCCESSES, Result
@@ -176,6 +177,16 @@ class LevelsResult:
                 for name, level in self.levels.items()
             },
         }
+
+    def save(self, path: str | Path) -> None:
+        """Save to a .npz file for ``tiebreak.load``: the numbers to the last bit, the same report.
+
+        Args:
+            path: the .npz file, written whole or not at all.
+        """
+        from tiebreak import saving
+
+        saving.save_levels_result(self, path)
 
 
 def _how(held: str) -> str:
