@@ -215,7 +215,8 @@ def _problem(file: str | None) -> tuple[Problem | Levels, dict[str, Any], dict[s
     else:
         problem, options, names = problem_files.read_problem(file)
     print(f"the problem in {file}")
-    print(*_description(problem), "", sep="\n", flush=True)
+    for line in _description(problem):
+        print(line, flush=True)
     return problem, options, names
 
 
@@ -229,7 +230,7 @@ def _description(problem: Problem | Levels) -> Iterator[str]:
         parts = dict(zip(problem.names, objectives, strict=True))
     width = max(14, *map(len, parts))
     yield from (f"  {name:<{width}}  {_describe(part)}" for name, part in parts.items())
-    yield f"  {'domain':<{width}}  {type(problem.domain).__name__}"
+    yield f"  {'domain':<{width}}  {type(problem.domain).__name__}\n"
 
 
 def _built_in() -> Problem:
