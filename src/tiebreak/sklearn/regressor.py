@@ -38,6 +38,15 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
         ``sensitive_features`` (in ``fit``); "smooth": the least squared differences of neighbouring
         coefficients; or a function of tiebreak of the coefficients, such as ``tiebreak.Linear(c)``.
         The intercept never counts.
+    slack : float or tiebreak.Slack, default=0.0
+        How much worse than the best fit the training loss (with its penalty) may be, for the sake
+        of what is preferred: 0.01 is "at most 1 % worse". Where the best fit is perfect, a loss of
+        0, that would be nothing, and the share is one of the loss of the constant model: a training
+        R² of at least 0.99, for squares. ``tiebreak.Slack(share=0.01)`` is always 1 % of what the
+        best fit gains over the constant model, ``tiebreak.Slack(absolute=...)`` in units of the
+        loss. (Without an intercept the constant model predicts 0, or 1 with a log link.) Needs the
+        extra ``conic``, and takes seconds or more from a few hundred samples on unless the loss is
+        "squared".
     loss : {"squared", "huber", "poisson"}, default="squared"
         The training loss, a mean over the samples; "poisson" is half the deviance with log link.
     delta : float, default=1.35
@@ -65,9 +74,14 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
     coef_, intercept_ : the coefficients, in float64 whatever the data are.
     n_ties_ : the dimension of the set of equally good coefficients (a list of them where there are
         several targets); None where it is not known.
-    proved_ : whether it is proved that both levels are optimal within ``rtol``.
-    certificate_ : what is proved, in numbers.
+    proved_ : whether it is proved that both levels are optimal within ``rtol``; with a slack the
+        bounds are computed without trust in a solver, but rest on assumptions: False.
+    certificate_ : what is proved, in numbers; with a slack a ``tiebreak.LevelReport`` for each of
+        "fit" and "preference".
     report_ : the same in words.
+    given_up_, slack_ : how much larger the training loss with its penalty is than at the best fit,
+        and how much larger it may be, in its units; 0.0 without a slack; lists of them for several
+        targets.
     n_iter_ : how many steps it took.
     """
 
@@ -75,6 +89,7 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
         self,
         prefer: Any = "norm",
         *,
+        slack: Any = 0.0,
         loss: str = "squared",
         delta: float = 1.35,
         alpha: float = 0.0,
@@ -87,6 +102,7 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
         on_no_minimiser: str = "error",
     ) -> None:
         self.prefer = prefer
+        self.slack = slack
         self.loss = loss
         self.delta = delta
         self.alpha = alpha
