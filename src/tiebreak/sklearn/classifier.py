@@ -39,12 +39,11 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
         The intercept never counts.
     slack : float or tiebreak.Slack, default=0.0
         How much worse than the best fit the training loss (with its penalty) may be, for the sake
-        of what is preferred: 0.01 is "at most 1 % worse". Where the best fit is perfect, a loss of
-        0, that would be nothing, and the share is one of the loss of the constant model.
-        ``tiebreak.Slack(share=0.01)`` is always 1 % of what the
-        best fit gains over the constant model, ``tiebreak.Slack(absolute=...)`` in units of the
-        loss. (Without an intercept the constant model has equal probabilities.) Needs the extra
-        ``conic``, and takes seconds or more from a few hundred samples on.
+        of what is preferred: 0.01 is "at most 1 % worse". ``tiebreak.Slack(share=0.01)`` is 1 % of
+        what the best fit gains over the constant model (without an intercept: over equal
+        probabilities), ``tiebreak.Slack(absolute=...)`` is in units of the loss. Where there is no
+        best fit a slack does not help. Needs the extra ``conic``, and takes seconds or more from a
+        few hundred samples on.
     alpha, l1_ratio : float, default=0.0 and 1.0
         The training loss, a mean over the samples, includes
         ``alpha (l1_ratio |coef|_1 + (1 - l1_ratio)/2 |coef|²)``.

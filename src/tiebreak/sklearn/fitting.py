@@ -19,7 +19,7 @@ from tiebreak.linalg.host import host
 from tiebreak.proofs.recession.watch import NoMinimum
 from tiebreak.sklearn.choice import ChoiceCurve, choice_curve
 from tiebreak.sklearn.design import Layout
-from tiebreak.sklearn.slack import FIT, constant_model, solve_with_slack
+from tiebreak.sklearn.slack import FIT, NOTHING, constant_model, solve_with_slack
 
 WEAKER = 16.0  # by this the penalty is divided while it does not do
 MOST_TRIES = 6  # then it is too weak to be told from none
@@ -116,22 +116,22 @@ def fit(task: Task, settings: Settings, x0: Host | None, names: Sequence[str] | 
         return _without_minimiser(task, settings, d, names)
     ending = _ending(first)
     if settings.slack is not None:
-        result, ending = _with_slack(task, settings, settings.slack, ending)
+        constant = constant_model(task.loss, task.layout)
+        allowed = settings.slack(first.lower_value, task.loss.value(constant))
+        if allowed > NOTHING * task.loss.value(0.0 * constant):
+            result = solve_with_slack(
+                settings.owner, task.lower(), task.upper, settings.slack, constant, settings.rtol
+            )
+            ending = _with_slack(ending, result)
     if not result.success:
         warnings.warn(f"{settings.owner}: {result.message}", ConvergenceWarning, stacklevel=4)
     return ending._replace(curve=choice_curve(problem, ending.x, ending.ties))
 
 
-def _with_slack(
-    task: Task, settings: Settings, rule: tb.Slack, best: Ending
-) -> tuple[tb.LevelsResult, Ending]:
+def _with_slack(best: Ending, result: tb.LevelsResult) -> Ending:
     """The choice among all fits that are a little worse than the best."""
-    constant = constant_model(task.loss, task.layout)
-    result = solve_with_slack(
-        settings.owner, task.lower(), task.upper, rule, constant, settings.rtol
-    )
     fit = result.levels[FIT]
-    return result, best._replace(
+    return best._replace(
         x=host(result.x),
         proved=result.proved,
         certificate=result.levels,

@@ -177,7 +177,9 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
             covariance = self._covariance(*others, sensitive_features)
             criterion = replace(criterion, covariance=covariance)
         X, Y, weights = without_zeros(X, Y, weights)
-        data = _Training(self, X, Y, weights, validation)
+        # With a slack the intercept may serve the validation data, not the training data alone.
+        is_free = settings.slack is not None and validation is not None
+        data = _Training(self, X, Y, weights, validation, is_free)
         names, endings = getattr(self, "feature_names_in_", None), []
         for k in range(Y.shape[1]):
             chosen = replace(criterion.of_target(k), validation=data.validation_loss(k))
@@ -209,13 +211,14 @@ class _Training:
         Y: Host,
         weights: Host | None,
         validation: tuple[Any, Host, Host | None] | None,
+        keeps_intercept: bool,
     ) -> None:
         rows, n = X.shape
         self.model, self.weights = model, weights
         self.centred: Centred | None = None
         # Without the intercept's column the data are no longer whole numbers, from which a rank
         # can be proved; but few rows have as many products, and a penalty has no use for a rank.
-        is_worth = rows <= n or model.alpha > 0.0
+        is_worth = (rows <= n or model.alpha > 0.0) and not keeps_intercept
         if model.loss == "squared" and model.fit_intercept and is_worth and rows * n <= DENSE_LIMIT:
             self.centred = centred(X, Y, weights)
         self.layout = Layout(n, 1, model.fit_intercept and self.centred is None)

@@ -17,6 +17,7 @@ from tiebreak.sklearn.design import Layout
 
 FIT, PREFERENCE = "fit", "preference"  # the names of both levels
 PERFECT = 1e-10  # a loss of this share of the constant model's is none: rounding
+NOTHING = 1e-22  # a slack of this share of the loss without any model is none either
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,9 @@ def constant_model(loss: Function, layout: Layout) -> Host:
         x = layout.joined(none, intercepts)
         return loss.value(x), layout.split(loss.gradient(x))[1]
 
-    found = minimize(along, np.zeros(layout.outputs), jac=True, options={"gtol": 1e-10})
+    first = np.zeros(layout.outputs)
+    least = 1e-12 * float(np.max(np.abs(along(first)[1])))
+    found = minimize(along, first, jac=True, options={"gtol": least})
     return layout.joined(none, found.x)
 
 
