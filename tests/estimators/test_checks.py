@@ -40,8 +40,10 @@ ESTIMATORS = [
     TieBreakRegressor(loss="huber"),
     TieBreakRegressor(loss="poisson", on_no_minimiser="warn"),
     TieBreakRegressor(alpha=0.1),
+    TieBreakRegressor(slack=0.1),
     *(TieBreakClassifier(prefer, on_no_minimiser="warn") for prefer in CHOICES),
     TieBreakClassifier(alpha=0.1),
+    TieBreakClassifier(alpha=0.1, slack=0.1),
     *(SuppliedRegressor(prefer) for prefer in ("validation", "fair")),
     *(SuppliedClassifier(prefer, on_no_minimiser="warn") for prefer in ("validation", "fair")),
 ]
