@@ -27,6 +27,7 @@ from tiebreak.driver.minimize import minimize
 from tiebreak.driver.registry import methods
 from tiebreak.driver.result import Result, Trace
 from tiebreak.driver.solve import solve
+from tiebreak.driver.tradeoff import Tradeoff, tradeoff
 from tiebreak.exact.method import Exact
 from tiebreak.experiments.compare import Comparison, compare
 from tiebreak.experiments.race import Answer
@@ -48,7 +49,7 @@ from tiebreak.functions.penalties.penalties import (
 )
 from tiebreak.levels import Level, Levels, Slack
 from tiebreak.linalg.matrices.streamed import Streamed
-from tiebreak.modelling import from_cvxpy, register_cvxpy, solve_cvxpy
+from tiebreak.modelling import from_cvxpy, register_cvxpy
 from tiebreak.problem import ErrorBound, Problem
 from tiebreak.proofs.certificate import Certificate
 from tiebreak.saving import load
@@ -117,6 +118,7 @@ __all__ = [
     "Streamed",
     "TotalVariation",
     "Trace",
+    "Tradeoff",
     "Zero",
     "certify",
     "compare",
@@ -128,5 +130,5 @@ __all__ = [
     "minimize",
     "register_cvxpy",
     "solve",
-    "solve_cvxpy",
+    "tradeoff",
 ]

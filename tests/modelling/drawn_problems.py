@@ -95,6 +95,11 @@ def image(name: str, rng: Any, x: Any, x0: Any) -> Level:
     A = rng.normal(size=(m, n)) / np.sqrt(n)
     u = A @ (x - x0)
     same = [u == 0]
+    if name == "least squares":  # exact, or with a residual that no x can reduce
+        tall = rng.normal(size=(m + 2, m)) if rng.integers(2) else np.eye(m)
+        rest = rng.normal(size=len(tall))
+        rest -= tall @ np.linalg.lstsq(tall, rest)[0]
+        return Level(cp.sum_squares(tall @ A @ x - (tall @ A @ x0 + rest)), same, [])
     if name == "quad_form":
         return Level(cp.quad_form(x - x0, A.T @ A + 0.0), same, [])
     if name == "huber":
@@ -107,7 +112,8 @@ def image(name: str, rng: Any, x: Any, x0: Any) -> Level:
         return Level(cp.norm_inf(u), same, [])
     if name == "quad_over_lin":
         c = rng.normal(size=n) / np.sqrt(n)
-        return Level(cp.quad_over_lin(u, c @ (x - x0) + rng.uniform(0.5, 2)), same, [])
+        below = c @ (x - x0) + rng.uniform(0.5, 2)
+        return Level(cp.quad_over_lin(u, below), [*same, below >= 0], [])
     if name == "tv":
         k = min(m + 1, n - 2)
         return Level(cp.tv(x[:k] - x0[:k]), [cp.diff(x[:k] - x0[:k]) == 0], [])
@@ -152,8 +158,8 @@ def linear(name: str, rng: Any, x: Any, x0: Any) -> Level:
     return Level(cost @ x, [G[:charged] @ x == h[:charged]], [G @ x <= h], "active rows")
 
 
-IMAGES = ("quad_form", "huber", "norm1", "norm2", "norm_inf", "quad_over_lin", "tv", "max")
-IMAGES += ("log_sum_exp",)
+IMAGES = ("least squares", "quad_form", "huber", "norm1", "norm2", "norm_inf", "quad_over_lin")
+IMAGES += ("tv", "max", "log_sum_exp")
 FLATS = ("flat pos", "flat abs", "flat norm_inf", "flat huber")
 PLANTED: dict[str, Callable[..., Level]] = {
     **dict.fromkeys(STRICT, strict),
@@ -175,6 +181,7 @@ def last(name: str, rng: Any, x: Any, x0: Any) -> Any:
     if name in STRICT:
         return STRICT[name][0](u) + 0.3 * rng.normal(size=n) @ x
     others: dict[str, Callable[[], Any]] = {
+        "least squares": lambda: cp.sum_squares(u),
         "quad_form": lambda: cp.quad_form(u, V.T @ V + np.eye(n)),
         "huber": lambda: cp.sum(cp.huber(u, 0.5)),
         "norm1": lambda: cp.norm1(u),
@@ -194,12 +201,20 @@ def last(name: str, rng: Any, x: Any, x0: Any) -> Any:
 LAST = (*STRICT, *IMAGES, "pos", "sum_largest", "linear")
 
 
-# ---- Constraints: x0 lies strictly inside, or on equations ----
+# ---- Constraints: x0 lies inside, on equations, and on some of the flat sides ----
+
+
+def room(rng: Any, low: float, high: float, size: int) -> Any:
+    """Between low and high; one in two draws has an entry that is 0: x0 touches that side."""
+    sizes = rng.uniform(low, high, size=size)
+    if rng.integers(2):
+        sizes[rng.integers(size)] = 0.0
+    return sizes
 
 
 def halfspaces(rng: Any, x: Any, x0: Any) -> list[Any]:
     G = rng.normal(size=(4, x0.size)) / np.sqrt(x0.size)
-    return [G @ x <= G @ x0 + rng.uniform(0.1, 0.8, size=4)]
+    return [G @ x <= G @ x0 + room(rng, 0.1, 0.8, 4)]
 
 
 def equation(rng: Any, x: Any, x0: Any) -> list[Any]:
@@ -208,13 +223,13 @@ def equation(rng: Any, x: Any, x0: Any) -> list[Any]:
 
 
 def box(rng: Any, x: Any, x0: Any) -> list[Any]:
-    below, above = rng.uniform(0.2, 1.5, size=(2, x0.size))
+    below, above = room(rng, 0.2, 1.5, x0.size), rng.uniform(0.2, 1.5, size=x0.size)
     return [x >= x0 - below, x <= x0 + above]
 
 
 def simplex(rng: Any, x: Any, x0: Any) -> list[Any]:
-    """Of the size of x0, moved so that x0 lies in its relative interior."""
-    corner = x0 - rng.uniform(0.1, 0.8, size=x0.size)
+    """Of the size of x0, moved so that x0 lies in it."""
+    corner = x0 - room(rng, 0.1, 0.8, x0.size)
     return [x >= corner, cp.sum(x) == np.sum(x0)]
 
 
@@ -227,8 +242,8 @@ def ball(rng: Any, x: Any, x0: Any) -> list[Any]:
 def second_order(rng: Any, x: Any, x0: Any) -> list[Any]:
     n = x0.size
     B, c = rng.normal(size=(3, n)) / np.sqrt(n), rng.normal(size=n) / np.sqrt(n)
-    room = np.linalg.norm(B @ x0) - c @ x0 + rng.uniform(0.2, 1.0)
-    return [cp.norm(B @ x) <= c @ x + room]
+    most = np.linalg.norm(B @ x0) - c @ x0 + rng.uniform(0.2, 1.0)
+    return [cp.norm(B @ x) <= c @ x + most]
 
 
 def exponential(rng: Any, x: Any, x0: Any) -> list[Any]:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import warnings
 from pathlib import Path
+from time import perf_counter
 
 import clarabel
 import cvxpy as cp
@@ -14,9 +15,10 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from cvxpy.reductions.dcp2cone.dcp2cone import Dcp2Cone
+from scipy.optimize import lsq_linear
 
 import tiebreak as tb
-from tiebreak.conic.chain import ChainSolution, LevelSolution
+from tiebreak.conic.chain import ChainSolution, LevelSolution, solve_chain
 from tiebreak.modelling.square_roots import square_root
 
 RNG = np.random.default_rng(18)
@@ -112,16 +114,15 @@ def test_every_level_compiles_to_its_own_value(name):
 
 
 def test_values_at_the_variables_are_the_users():
-    """Where auxiliary variables are equations, the program's value is the level's at any z."""
+    """Squares are squares of x again: no rows are left, and any z has the levels' values."""
     x, y = cp.Variable(6), cp.Variable((2, 3))
     first = cp.Minimize(cp.sum_squares(A @ x - B) + 3 * cp.sum(y) + 5)
     second = cp.Maximize(-cp.quad_form(x, M) - cp.sum_squares(y) + 2)
     made = tb.from_cvxpy(first, then=second)
     program = made.program()
     assert made.signs == (1, -1)
-    rows, offset = program.rows.toarray(), program.offset
-    free = np.linalg.svd(rows)[2][np.linalg.matrix_rank(rows) :].T
-    z = np.linalg.lstsq(rows, offset)[0] + free @ RNG.normal(size=free.shape[1])
+    assert program.rows.shape == (0, 12)
+    z = RNG.normal(size=12)
     made.assign(z)
     assert program.objectives[0].value(z) == pytest.approx(first.value, rel=1e-9)
     assert -program.objectives[1].value(z) == pytest.approx(second.value, rel=1e-9)
@@ -274,14 +275,33 @@ def test_a_radius_is_positive(radius):
 def test_one_slack_for_each_level_but_the_last():
     x = cp.Variable()
     with pytest.raises(ValueError, match="one for each level but the last, 1, got 2"):
-        tb.from_cvxpy(cp.Minimize(x**2), then=cp.Minimize(x), slacks=[None, None])
+        tb.from_cvxpy(cp.Minimize(x**2), then=cp.Minimize(x), slacks=[0.1, 0.2])
+    with pytest.raises(ValueError, match="from_cvxpy: slacks must be a non-negative finite number"):
+        tb.from_cvxpy(cp.Minimize(x**2), then=cp.Minimize(x), slacks=[-0.1])
+
+
+def test_names_differ():
+    x = cp.Variable()
+    with pytest.raises(ValueError, match="from_cvxpy: names must be 2 different ones"):
+        tb.from_cvxpy(cp.Minimize(x**2), then=cp.Minimize(x), names=["fit", "fit"])
 
 
 # ---- Values into the user's variables ----
 
 
 def chain_that(status, z):
-    level = LevelSolution(-2.0, -3.0, -1.0, 0.0, 1, "image", "proved", None, "Solved")
+    level = LevelSolution(
+        best=-2.0,
+        bound=-3.0,
+        error=1.0,
+        value=-1.0,
+        slack=0.0,
+        dimension=1,
+        held="image",
+        word="proved",
+        price=None,
+        solver="Solved",
+    )
     return lambda program, slacks: ChainSolution(
         z(program), (level,) * len(program.objectives), status, "it did not work"
     )
@@ -294,8 +314,8 @@ def test_variables_keep_their_values_on_failure(monkeypatch, status):
     before = np.arange(6.0)
     x.value = before
     chain = chain_that(status, lambda program: np.zeros(program.size))
-    monkeypatch.setattr("tiebreak.modelling.cvxpy_solve.solve_chain", chain)
-    assert tb.solve_cvxpy(tb.from_cvxpy(first, then=then)).status == status
+    monkeypatch.setattr("tiebreak.driver.solve_levels.solve_chain", chain)
+    assert tb.solve(tb.from_cvxpy(first, then=then)).status == status
     np.testing.assert_array_equal(x.value, before)
     problem = cp.Problem(first)
     with pytest.raises(cp.SolverError, match=r"^tiebreak: it did not work$"):
@@ -318,7 +338,7 @@ def test_solve_of_a_problem(monkeypatch):
     problem = cp.Problem(cp.Maximize(-cp.sum_squares(x) + 1), [x >= -1])
     problem.solve(solver="CLARABEL")
     chain = chain_that("solved", lambda program: np.full(program.size, 2.0))
-    monkeypatch.setattr("tiebreak.modelling.cvxpy_solve.solve_chain", chain)
+    monkeypatch.setattr("tiebreak.driver.solve_levels.solve_chain", chain)
     tb.register_cvxpy()
     then = [cp.Minimize(cp.norm1(x))]
     assert problem.solve(method="tiebreak", then=then) == pytest.approx(1 - 24)
@@ -327,16 +347,17 @@ def test_solve_of_a_problem(monkeypatch):
     assert problem.constraints[0].dual_value is None
     np.testing.assert_array_equal(x.value, np.full(6, 2.0))
     levels = tb.from_cvxpy(problem.objective, then=then, constraints=problem.constraints)
-    found = tb.solve_cvxpy(levels)
-    assert [level.value for level in found.levels] == [1.0, -1.0]
-    assert [level.bound for level in found.levels] == [3.0, -3.0]
+    found = tb.solve(levels)
+    assert [level.value for level in found.levels.values()] == [1.0, -1.0]
+    assert [level.best for level in found.levels.values()] == [(1.0, 3.0), (-3.0, -1.0)]
+    np.testing.assert_array_equal(found.x, x.value)
 
 
 def test_solving_a_problem_again_compiles_nothing(monkeypatch):
     x, p = cp.Variable(6), cp.Parameter(value=1.0)
     problem, then = cp.Problem(cp.Minimize(cp.sum_squares(A @ x - p))), [cp.Minimize(cp.norm1(x))]
     chain = chain_that("solved", lambda program: np.zeros(program.size))
-    monkeypatch.setattr("tiebreak.modelling.cvxpy_solve.solve_chain", chain)
+    monkeypatch.setattr("tiebreak.driver.solve_levels.solve_chain", chain)
     made = []
     monkeypatch.setattr(
         "tiebreak.modelling.cvxpy_solve.from_cvxpy",
@@ -363,3 +384,90 @@ def test_importing_tiebreak_imports_no_cvxpy():
         env={"PYTHONPATH": path, "PATH": ""},
     )
     assert found.stdout.strip() == "False"
+
+
+# ---- With the engine ----
+
+
+def norm1_of_ties(data):
+    """The least norm of what fits exactly."""
+    y = cp.Variable(6)
+    return cp.Problem(cp.Minimize(cp.norm1(y)), [A @ y == data, cp.abs(y) <= 1]).solve(
+        solver="CLARABEL"
+    )
+
+
+def test_a_problem_of_cvxpy_with_a_parameter():
+    """Exact fits at first, then data that the box keeps from being fitted: A x by bounded LSQ."""
+    x, data = cp.Variable(6), cp.Parameter(3)
+    constraints = [x >= -1, x <= 1]
+    problem = cp.Problem(cp.Maximize(7 - cp.sum_squares(A @ x - data)), constraints)
+    then = [cp.Minimize(cp.norm1(x)), cp.Maximize(x[0] - cp.sum_squares(x))]
+    tb.register_cvxpy()
+    for scale in (0.3, 0.6):
+        data.value = scale * B
+        value = problem.solve(method="tiebreak", then=then)
+        assert value == problem.value == pytest.approx(7, abs=1e-12)
+        assert problem.status == "optimal"
+        np.testing.assert_allclose(A @ x.value, data.value, atol=1e-12)
+        assert then[0].value == pytest.approx(norm1_of_ties(data.value), rel=1e-7)
+    data.value = 40 * B
+    value = problem.solve(method="tiebreak", then=then)
+    fit = lsq_linear(A, data.value, (-1, 1), tol=1e-14)
+    assert value == pytest.approx(7 - 2 * fit.cost, rel=1e-9)
+    np.testing.assert_allclose(A @ x.value, A @ fit.x, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("constraints", "then"),
+    [
+        (lambda x: [x >= 1, cp.sum(x) <= 2], lambda x: cp.norm1(x)),
+        (lambda x: [x[0] <= 3], lambda x: cp.sum(x)),
+        (lambda x: [x[0] == 1, x[0] == 2], lambda x: cp.norm1(x)),
+    ],
+    ids=["infeasible", "unbounded", "equations that contradict"],
+)
+def test_what_has_no_answer_leaves_the_variables(constraints, then):
+    x = cp.Variable(6)
+    x.value = np.arange(6.0)
+    problem = cp.Problem(cp.Minimize(cp.sum_squares(A @ x - B)), constraints(x))
+    tb.register_cvxpy()
+    with pytest.raises(cp.SolverError, match=r"^tiebreak: .*level|^tiebreak: no point") as error:
+        problem.solve(method="tiebreak", then=cp.Minimize(then(x)))
+    assert "\n" not in str(error.value)
+    np.testing.assert_array_equal(x.value, np.arange(6.0))
+
+
+def test_slacks_are_given_up():
+    """min x over (x - 3)² <= slack, from its closed form; half of what was gained from 0 is 4.5."""
+    x = cp.Variable()
+    first, then = cp.Maximize(-((x - 3) ** 2)), cp.Minimize(x)
+    for slack, room in ((0.25, 0.25), (tb.Slack(share=0.5), 4.5)):
+        x.value = 0.0
+        levels = tb.from_cvxpy(first, then=then, slacks=[slack], names=["fit", "small"])
+        found = tb.solve(levels)
+        assert x.value == pytest.approx(3 - np.sqrt(room), abs=1e-6)
+        assert found.levels["fit"].slack == pytest.approx(room)
+        assert found.levels["fit"].value == pytest.approx(-room, abs=1e-6)
+
+
+@pytest.mark.full
+def test_a_solve_by_parameter_costs_little_more_than_its_chain():
+    """Against `solve_chain` alone on the same programs, in the same run."""
+    n, m = 80, 40
+    rows = RNG.normal(size=(m, n))
+    x, data, weight = cp.Variable(n), cp.Parameter(m), cp.Parameter(nonneg=True)
+    first, then = cp.Minimize(cp.sum_squares(rows @ x - data)), cp.Minimize(weight * cp.norm1(x))
+    made = tb.from_cvxpy(first, then=then, constraints=[cp.abs(x) <= 2])
+    ours, alone = [], []
+    for _ in range(12):
+        data.value, weight.value = RNG.normal(size=m), RNG.uniform(1, 2)
+        begin = perf_counter()
+        assert tb.solve(made).status == "solved"
+        middle = perf_counter()
+        solve_chain(made.program(), [None])
+        ours.append(middle - begin)
+        alone.append(perf_counter() - middle)
+    ratio = np.median(ours[1:]) / np.median(alone[1:])
+    print(f"a re-solve costs {ratio:.3f} of its chain")
+    assert ratio <= 1.2

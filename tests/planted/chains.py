@@ -7,7 +7,7 @@ levels, and x where there is one only, are known without any rounding.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -31,46 +31,41 @@ def whole(rng: np.random.Generator, *shape: int, bits: int = 6) -> Array:
     return np.asarray(rng.integers(-(2**bits), 2**bits + 1, shape) / 16.0)
 
 
-def matrix(rng: np.random.Generator, rank: int, n: int, above: list[Array], scale: float) -> Array:
-    """A matrix of a rank, some of its rows made of rows above, rows and columns badly scaled."""
+def matrix(rng: np.random.Generator, rank: int, above: Array, spread: int) -> tuple[Array, Array]:
+    """A matrix of this rank and the rows that it is made of, one of them often of those above."""
+    n = above.shape[1]
     tall = rank + int(rng.integers(0, 4))
     basis = whole(rng, rank, n)
-    if above and rng.random() < 0.5:  # overlaps with what an earlier level holds
-        rows = np.vstack(above)
-        basis[0] = rng.integers(-2, 3, len(rows)) @ rows
+    if len(above) and rng.random() < 0.5:  # overlaps with what an earlier level holds
+        basis[0] = rng.integers(-2, 3, len(above)) @ above / 4.0
     mixed = rng.integers(-3, 4, (tall, rank)).astype(float)
     mixed[:rank] += 8.0 * np.eye(rank)  # its rank is full
-    weights = 2.0 ** rng.integers(-2, 3, tall)
-    return np.asarray(scale * weights[:, None] * (mixed @ basis))
+    weights = 2.0 ** rng.integers(-spread, spread + 1, tall)
+    return weights[:, None] * (mixed @ basis), basis
 
 
 def drawn(seed: int) -> Leveled:
     """Chain number ``seed``: 2 to 5 levels, each bounded below on the minimisers before it."""
     rng = np.random.default_rng([20261117, 1, seed])
     n, count = int(rng.integers(3, 13)), 2 + seed % 4
-    columns = 2.0 ** rng.integers(-3, 3, n) if seed % 3 == 0 else np.ones(n)
+    columns = 2.0 ** rng.integers(-5, 6, n) if seed % 3 == 0 else np.ones(n)
     levels: list[Level] = []
-    above: list[Array] = []
-    scales: list[float] = []
+    above = np.zeros((0, n))
     for i in range(count):
-        is_last = i == count - 1
         rank = int(rng.integers(1, max(2, n // count + 1)))
-        if is_last and rng.random() < 0.5:
+        if i == count - 1 and rng.random() < 0.5:
             rank = n  # one answer
+        F, basis = matrix(rng, rank, above, 5 if seed % 5 == 4 else 1)  # 1e3 between two rows
+        above = np.vstack([above, basis])
         scale = 2.0 ** int(rng.integers(-5, 6)) if seed % 2 else 1.0  # 1e3 between two levels
-        F = matrix(rng, rank, n, above, scale) * columns
-        t = whole(rng, len(F)) * scale
+        t = scale * whole(rng, len(F))
         if rng.random() < 0.2:
-            t = F @ whole(rng, n)  # a level that reaches 0
+            t = scale * F @ whole(rng, n)  # a level that reaches 0
         q = None
-        above.append(F)
-        scales.append(scale)
-        if rng.random() < 0.4:
-            pulls = [
-                rng.integers(-2, 3, len(F)) @ (F / s) for F, s in zip(above, scales, strict=True)
-            ]
-            q = scale**2 / 4.0 * np.sum(pulls, axis=0)  # of the size of F't
-        levels.append(Level(squares=(F, t), linear=q, constant=float(rng.integers(-2, 3))))
+        if rng.random() < 0.4:  # in the rows that are held then, and of the size of F't
+            q = scale**2 * columns * (rng.integers(-2, 3, len(above)) @ above)
+        level = Level(squares=(scale * F * columns, t), linear=q)
+        levels.append(replace(level, constant=float(rng.integers(-2, 3))))
     return Leveled(n, levels)
 
 
@@ -100,6 +95,6 @@ def solved(problem: Leveled) -> Chain:
             for v in null
         ]
         values.append(level.exact(point))
-        sizes.append(max(abs(float(values[-1])), abs(level.value(np.zeros(n)))))
+        sizes.append(max(abs(float(values[-1])), abs(level.value(np.zeros(n)))) or 1.0)
         dimensions.append(len(basis))
     return Chain(problem, values, sizes, dimensions, None if basis else point)

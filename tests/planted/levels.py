@@ -251,6 +251,7 @@ class Least(NamedTuple):
     value: float
     x: Array
     prices: list[float]
+    tolerance: float  # that it was solved to
 
 
 def least(
@@ -276,5 +277,5 @@ def least(
                 continue
         if conic.status == "optimal":
             prices = [float(np.squeeze(limit.dual_value)) for limit in below]
-            return Least(float(conic.value), np.array(x.value), prices)
+            return Least(float(conic.value), np.array(x.value), prices, tol)
     raise NoReferenceError("Clarabel does not solve it")

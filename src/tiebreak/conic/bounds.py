@@ -15,7 +15,7 @@ Rounding errors are counted.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -44,11 +44,13 @@ def lower_bound(
     """h is at least this on all minimisers of the levels that are held with |z_j| <= most_j."""
     if not h.linear.any() and not held and h.value(z) <= h.constant + EPS:
         return h.constant  # squares are not negative
-    y, u = dual_point(Blocks.of(constraints.cones), y), h.squares @ z - h.target
-    rows = constraints.rows
+    rows, blocks, u = constraints.rows, Blocks.of(constraints.cones), h.squares @ z - h.target
+    y, exact = _balanced_exponentials(h, rows, blocks, y)
+    y = dual_point(blocks, y)
     r = h.squares.T @ u + h.linear + rows.T @ y
     unit = EPS * (max(len(u), len(y), len(z)) + 8)
     error = unit * (abs(h.squares).T @ np.abs(u) + np.abs(h.linear) + abs(rows).T @ np.abs(y))
+    r[exact], error[exact] = 0.0, 0.0
     rest, cost = _balanced(r, held)
     terms = np.array([u @ h.target, 0.5 * (u @ u), y @ constraints.offset, -(r @ z)])
     sizes = (np.abs(u) @ np.abs(h.target), terms[1], np.abs(y) @ np.abs(constraints.offset))
@@ -59,6 +61,27 @@ def lower_bound(
     return max(least - unit * size, h.constant if not h.linear.any() else -math.inf)
 
 
+def _balanced_exponentials(h: Objective, rows: Any, blocks: Blocks, y: Host) -> tuple[Host, Host]:
+    """y with exactly 0 slope in the variables that stand in one exponential alone, and which.
+
+    Such a variable, the mean of a Poisson loss, may be as large as exp(reach): any rounding error
+    in its slope would be too much.
+    """
+    tops = blocks.exponential[:, 2]
+    if not len(tops):
+        return y, tops
+    import scipy.sparse as sp
+
+    columns = sp.csc_array(rows)
+    used = np.asarray(abs(h.squares).sum(axis=0)).ravel() > 0.0
+    single = np.flatnonzero((np.diff(columns.indptr) == 1) & ~used)
+    places, values = (part[columns.indptr[single]] for part in (columns.indices, columns.data))
+    mine = np.isin(places, tops) & (np.abs(values) == 1.0) & (-h.linear[single] / values >= 0.0)
+    y = y.copy()
+    y[places[mine]] = -h.linear[single[mine]] / values[mine]
+    return y, single[mine]
+
+
 def _balanced(r: Host, held: list[HeldLevel]) -> tuple[Host, float]:
     """What no held equation balances of a slope, and what those cost that do."""
     parts = [part for level in held for part in level.parts]
@@ -67,19 +90,19 @@ def _balanced(r: Host, held: list[HeldLevel]) -> tuple[Host, float]:
     E = np.vstack([dense(part.rows) for part in parts])
     lengths = np.sqrt(np.sum(E * E, axis=1))
     lengths[lengths == 0.0] = 1.0
-    counts = [part.rows.shape[0] for part in parts]
-    offs = [part.off(level.gap) for level in held for part in level.parts]
+    gaps = [level.gap for level in held for _ in level.parts]
     # Weights go first to the equations that are off by little.
-    each = np.repeat(offs, counts) / lengths
+    offs = [part.off(gap) for part, gap in zip(parts, gaps, strict=True)]
+    each = np.concatenate(offs) / lengths
     least = float(np.min(each[each > 0.0], initial=1.0))
     unit = E / (lengths * np.clip(each / least, 1.0, PREFERENCE))[:, None]
     weights = np.linalg.lstsq(unit.T, -r, rcond=1e-14)[0]
     rest = r + unit.T @ weights
     rounding = EPS * (len(weights) + 8) * (np.abs(r) + np.abs(unit).T @ np.abs(weights))
     scaled = weights / (lengths * np.clip(each / least, 1.0, PREFERENCE))
-    sizes = map(norm, np.split(scaled, np.cumsum(counts)[:-1]))
-    cost = sum(size * off for size, off in zip(sizes, offs, strict=True) if size > 0.0)
-    return np.abs(rest) + rounding, float(cost)
+    some = np.split(scaled, np.cumsum([len(off) for off in offs])[:-1])
+    cost = sum(part.cost(w, gap) for part, w, gap in zip(parts, some, gaps, strict=True))
+    return np.abs(rest) + rounding, cost
 
 
 def value_error(h: Objective, z: Host) -> float:
@@ -100,7 +123,7 @@ def value_inside(stage: Stage, at: Multipliers, inner: Host) -> float | None:
     unit = EPS * (stage.rows.shape[1] + 8)
 
     def depth(w: Host) -> Host:
-        reach = np.abs(stage.offset) + abs(stage.rows) @ np.abs(w)
+        reach = np.abs(stage.offset) + stage.row_sizes @ np.abs(w)
         least = unit * float(np.max(reach, initial=0.0))
         rounding = 4.0 * least * math.sqrt(len(reach) or 1)
         return np.asarray(-outside(stage.blocks, stage.slack(w)) - rounding)

@@ -18,11 +18,11 @@ from tiebreak.conic.bounds import (
 )
 from tiebreak.conic.cones import NONE, Active, outside
 from tiebreak.conic.direct import Fall, least_squares, on_equations
-from tiebreak.conic.faces import Constraints, held_rows, remaining, varying
+from tiebreak.conic.faces import Constraints, held_rows, remaining
 from tiebreak.conic.polish import Multipliers, polished, residual
 from tiebreak.conic.program import Cone, ConicProgram, Objective
 from tiebreak.conic.solver import clarabel_solve
-from tiebreak.conic.stage import Affine, Stage, dense, stage_of
+from tiebreak.conic.stage import Affine, Stage, as_rows, dense, stacked, stage_of
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
 
@@ -79,11 +79,9 @@ class _Chain:
     """What the levels so far have left."""
 
     def __init__(self, program: ConicProgram, slacks: Sequence[Slack | None]) -> None:
-        import scipy.sparse as sp
-
         self.program, self.slacks = program, [*slacks, None]
-        rows = sp.csc_array(program.rows)
-        self.constraints = Constraints(rows, program.offset, program.cones)
+        self.constraints = Constraints(as_rows(program.rows), program.offset, program.cones)
+        self.objectives = [replace(h, squares=as_rows(h.squares)) for h in program.objectives]
         self.where = Affine(np.zeros(program.size))
         self.held: list[HeldLevel] = []
         self.is_proved = True  # do the bounds so far rest on nothing assumed?
@@ -95,7 +93,7 @@ class _Chain:
         """All levels."""
         if (end := self._without_inequalities()) is not None:
             return end
-        for number, objective in enumerate(self.program.objectives):
+        for number, objective in enumerate(self.objectives):
             try:
                 end = self._level(number, objective)
             except deadline.Over:
@@ -106,8 +104,6 @@ class _Chain:
 
     def _without_inequalities(self) -> ChainSolution | None:
         """Where there are equations alone, they are solved at once."""
-        import scipy.sparse as sp
-
         if any(cone.kind != "zero" for cone in self.constraints.cones):
             return None
         rows, offset, _ = self.constraints
@@ -115,12 +111,12 @@ class _Chain:
         if where is None:
             return self._end("failed", "no point satisfies the equations")
         self.where = where
-        self.constraints = Constraints(sp.csc_array((0, rows.shape[1])), np.zeros(0), ())
+        self.constraints = Constraints(np.zeros((0, rows.shape[1])), np.zeros(0), ())
         return None
 
     def _end(self, status: str, message: str = "", direction: Host | None = None) -> ChainSolution:
         z = self.previous
-        values = [h.value(z) for h in self.program.objectives[: len(self.found)]]
+        values = [h.value(z) for h in self.objectives[: len(self.found)]]
         levels = (
             level._replace(value=value) for level, value in zip(self.found, values, strict=True)
         )
@@ -217,6 +213,7 @@ class _Chain:
             return self._hold_face(objective, found, gap)
         self.cut = _Cut(number, len(self.constraints.offset), *_sublevel(objective, most))
         self.constraints = self.constraints.joined(*self.cut[2:5])
+        self.where = replace(self.where, base=self.previous)
         self.is_proved = False
         return "cut"
 
@@ -235,13 +232,11 @@ class _Chain:
         reach = abs(self.constraints.rows) @ most + np.abs(self.constraints.offset)
         held = held_rows(self.constraints, objective.squares, found.active, s, y, reach)
         self.held.append(HeldLevel(held, gap))
-        self.constraints = remaining(self.constraints, found.active, s, y)
-        rows = [dense(part.rows) for part in held]
-        if rows:
-            self.where = self.where.within(np.vstack(rows), z)
+        if held:
+            self.where = self.where.within(stacked([part.rows for part in held]), z)
         else:
             self.where = replace(self.where, base=z)
-        self.constraints = varying(self.constraints, self.where)
+        self.constraints = remaining(self.constraints, found.active, s, y, self.where)
         faces = len(found.active.nonnegative) + len(found.active.vertices) + len(found.active.rays)
         names = ["image"] * bool(objective.squares.shape[0] or len(found.active.curves))
         names += ["face"] * bool(faces)

@@ -145,12 +145,20 @@ def dual_point(blocks: Blocks, y: Host) -> Host:
         unit = (len(cone) + 4) * np.finfo(float).eps
         y[cone[0]] = max(y[cone[0]], norm(y[cone[1:]]) * (1.0 + unit))
     if len(blocks.exponential):
-        block = y[blocks.exponential]
-        u, v = np.minimum(block[:, 0], 0.0), block[:, 1]
-        curve = np.where(u < 0.0, -u * np.exp(np.minimum(v / np.minimum(u, -1e-300) - 1.0, 700)), 0)
-        block[:, 0], block[:, 1] = u, np.where(u < 0.0, v, np.maximum(v, 0.0))
-        block[:, 2] = np.maximum(
-            block[:, 2], curve * (1.0 + 1e-14 * (1.0 + np.abs(v / (u - (u == 0)))))
-        )
-        y[blocks.exponential] = block
+        y[blocks.exponential] = _dual_exponential(y[blocks.exponential])
     return y
+
+
+def _dual_exponential(y: Host) -> Host:
+    """{ u < 0, w >= -u exp(v/u - 1) } or { u = 0, v, w >= 0 }, by a larger v.
+
+    v is the multiplier of s_1, as a rule a constant: then nothing else changes.
+    """
+    u, v, w = y.T
+    is_inside = (u < 0.0) & (w > 0.0)
+    slope = np.where(is_inside, u, -1.0)
+    log = np.log(np.where(is_inside, w, 1.0) / -slope)
+    least = slope * (1.0 + log)
+    least = least + 8.0 * np.finfo(float).eps * np.abs(slope) * (1.0 + np.abs(log))
+    free = np.where(is_inside, np.maximum(v, least), np.maximum(v, 0.0))
+    return np.stack([np.where(is_inside, u, 0.0), free, np.maximum(w, 0.0)], axis=1)

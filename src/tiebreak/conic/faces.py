@@ -13,7 +13,7 @@ import numpy as np
 
 from tiebreak.conic.cones import Active, Blocks
 from tiebreak.conic.program import Cone
-from tiebreak.conic.stage import Affine, row_lengths
+from tiebreak.conic.stage import Affine, row_lengths, stacked
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
 
@@ -27,27 +27,35 @@ class Constraints(NamedTuple):
 
     def joined(self, rows: Any, offset: Host, *cones: Cone) -> Constraints:
         """With more of them."""
-        import scipy.sparse as sp
-
-        both = sp.vstack([self.rows, sp.csc_array(rows)], format="csc")
+        both = stacked([self.rows, rows])
         return Constraints(both, np.append(self.offset, offset), (*self.cones, *cones))
 
 
 class HeldRows(NamedTuple):
     """Equations that all minimisers of a level satisfy, and how far they may be off.
 
-    On the true minimisers |equations z - their values| is at most ``linear`` * gap + ``root`` *
-    sqrt(gap), where the gap is that of the level's value to its bound and at most ``limit``.
+    On the true minimisers each |equation z - its value| is at most ``linear`` * gap, where the gap
+    is that of the level's value to its bound; and if ``root`` is not 0, all together, as a vector,
+    are at most ``linear`` * gap + ``root`` * sqrt(gap), for a gap of at most ``limit``.
     """
 
     rows: Any
-    linear: float
-    root: float
-    limit: float = np.inf
+    linear: Host  # one for each row
+    root: float = 0.0
+    limit: float = math.inf
 
-    def off(self, gap: float) -> float:
-        """How far the equations may be off on the true minimisers."""
-        return self.linear * gap + self.root * math.sqrt(gap) if gap <= self.limit else math.inf
+    def off(self, gap: float) -> Host:
+        """How far each equation may be off."""
+        more = self.root * math.sqrt(gap) if gap <= self.limit else math.inf
+        return self.linear * gap + more
+
+    def cost(self, weights: Host, gap: float) -> float:
+        """What multipliers of the equations can gain where these are off."""
+        if not weights.any():
+            return 0.0
+        if self.root == 0.0:
+            return float(np.abs(weights) @ self.off(gap))
+        return norm(weights) * float(np.max(self.off(gap)))
 
 
 def held_rows(
@@ -57,77 +65,58 @@ def held_rows(
 
     From <y, s> + ½|F (z - z*)|² <= gap for all minimisers z; |s| <= reach there.
     """
-    import scipy.sparse as sp
-
-    rows, tiny = sp.csr_array(constraints.rows), np.finfo(float).tiny
-    blocks = Blocks.of(constraints.cones)
-    found = [HeldRows(rows[blocks.zero], 0.0, 0.0)]
-    found += [HeldRows(rows[[j]], 1.0 / max(y[j], tiny), 0.0) for j in active.nonnegative]
+    rows, tiny = constraints.rows, np.finfo(float).tiny
+    zero, one = Blocks.of(constraints.cones).zero, active.nonnegative
+    found = [HeldRows(rows[zero], np.zeros(len(zero)))]
+    found.append(HeldRows(rows[one], 1.0 / np.maximum(y[one], tiny)))
     for cone in active.vertices:  # s_0 (y_0 - |y_1|) <= <y, s>
         inner = max(y[cone[0]] - norm(y[cone[1:]]), tiny)
-        found.append(HeldRows(rows[cone], math.sqrt(2.0) / inner, 0.0))
+        found.append(HeldRows(rows[cone], np.full(len(cone), 1.0 / inner)))
     for cone in active.rays:  # s_0 - a <= gap / y_0, |across|² <= (s_0 - a) (s_0 + a)
         pull, size = max(y[cone[0]], tiny), float(reach[cone[0]])
         across = _across(ray_of(y[cone])).T @ rows[cone]
-        found.append(HeldRows(across, 1.0 / pull, math.sqrt(2.0 * size / pull)))
+        linear = np.full(len(across), 1.0 / pull)
+        found.append(HeldRows(across, linear, math.sqrt(2.0 * size / pull)))
     for cone in active.curves:  # s_1 e^r (e^d - 1 - d) <= gap / y_2, d = s_0 / s_1 - r
         slope, pull = math.exp(s[cone[0]] / s[cone[1]]), max(y[cone[2]], tiny)
         bend = math.sqrt(2.0 * s[cone[1]] / max(pull * slope, tiny))
         across = _across(s[cone]).T @ rows[cone]
         limit = 0.1 * pull * float(s[cone[1]]) * slope  # where |d| <= 1.3 sqrt(2 gap / ...)
-        found.append(HeldRows(across, 1.0 / pull, 2.0 * bend * (1.0 + slope), limit))
+        linear = np.full(2, 1.0 / pull)
+        found.append(HeldRows(across, linear, 2.0 * bend * (1.0 + slope), limit))
     if squares.shape[0]:
-        found.append(HeldRows(squares, 0.0, math.sqrt(2.0)))
+        found.append(HeldRows(squares, np.zeros(squares.shape[0]), math.sqrt(2.0)))
     return [part for part in found if part.rows.shape[0]]
 
 
-def remaining(constraints: Constraints, active: Active, s: Host, y: Host) -> Constraints:
-    """The inequalities that a level's minimisers do not all satisfy with equality."""
-    import scipy.sparse as sp
+def remaining(
+    constraints: Constraints, active: Active, s: Host, y: Host, where: Affine
+) -> Constraints:
+    """The inequalities that a level's minimisers do not all satisfy with equality.
 
-    rows, blocks = sp.csr_array(constraints.rows), Blocks.of(constraints.cones)
-    taken = {int(cone[0]) for cone in (*active.vertices, *active.rays)}
+    Without those that are constant on ``where``, of which a point is feasible.
+    """
+    rows, offset, blocks = constraints.rows, constraints.offset, Blocks.of(constraints.cones)
     plain = np.setdiff1d(blocks.nonnegative, active.nonnegative)
-    kept, offsets = [rows[plain]], [constraints.offset[plain]]
-    sizes = len(plain)
+    kept, offsets = [rows[plain]], [offset[plain]]
     along = [(cone, ray_of(y[cone])) for cone in active.rays]
     along += [(cone, s[cone] / norm(s[cone])) for cone in active.curves]
     for cone, ray in along:  # its length is not negative
-        kept.append(sp.csr_array(ray[None] @ rows[cone]))
-        offsets.append(np.array([ray @ constraints.offset[cone]]))
-        sizes += 1
-    cones = [Cone("nonnegative", sizes)] if sizes else []
-    for cone in blocks.second_order:
-        if int(cone[0]) not in taken:
+        kept.append(stacked([ray[None] @ rows[cone]]))
+        offsets.append(np.array([ray @ offset[cone]]))
+    linear, limits = stacked(kept), np.concatenate(offsets)
+    moving = row_lengths(where.columns(linear)) > 0.0
+    kept, offsets = [linear[moving]], [limits[moving]]
+    cones = [Cone("nonnegative", int(np.count_nonzero(moving)))]
+    gone = {int(cone[0]) for cone in (*active.vertices, *active.rays, *active.curves)}
+    for cone in (*blocks.second_order, *blocks.exponential):
+        if int(cone[0]) not in gone and row_lengths(where.columns(rows[cone])).any():
             kept.append(rows[cone])
-            offsets.append(constraints.offset[cone])
-            cones.append(Cone("second-order", len(cone)))
-    gone = {int(cone[0]) for cone in active.curves}
-    for cone in blocks.exponential:
-        if int(cone[0]) not in gone:
-            kept.append(rows[cone])
-            offsets.append(constraints.offset[cone])
-            cones.append(Cone("exponential", 3))
-    return Constraints(sp.csc_array(sp.vstack(kept)), np.concatenate(offsets), tuple(cones))
-
-
-def varying(constraints: Constraints, where: Affine) -> Constraints:
-    """Without the inequalities that are constant on an affine set, of which a point is feasible."""
-    lengths = row_lengths(where.columns(constraints.rows))
-    kept, cones, end = [], [], 0
-    for cone in constraints.cones:
-        rows = np.arange(end, end + cone.size)
-        end += cone.size
-        moving = lengths[rows] > 0.0
-        if cone.kind == "nonnegative":
-            rows = rows[moving]
-        if len(rows) and moving.any():
-            kept.append(rows)
-            cones.append(Cone(cone.kind, len(rows)))
-    which = np.concatenate([np.zeros(0, dtype=np.int64), *kept])
-    return Constraints(
-        constraints.rows.tocsr()[which].tocsc(), constraints.offset[which], tuple(cones)
-    )
+            offsets.append(offset[cone])
+            is_round = any(cone is other for other in blocks.second_order)
+            cones.append(Cone("second-order" if is_round else "exponential", len(cone)))
+    found = tuple(cone for cone in cones if cone.size)
+    return Constraints(stacked(kept), np.concatenate(offsets), found)
 
 
 def ray_of(y: Host) -> Host:

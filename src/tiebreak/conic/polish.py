@@ -11,12 +11,12 @@ where the interior-point method put it, in the middle of the minimisers.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from tiebreak.conic.cones import CLEAR, Active, Pairs, dual_point, outside
-from tiebreak.conic.stage import Stage
+from tiebreak.conic.stage import Stage, dense, stacked
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.spectra import EPS
@@ -101,9 +101,9 @@ def residual(stage: Stage, at: Multipliers) -> float:
     w, y = at
     s, u = stage.slack(w), stage.image(w)
     F, q = stage.objective.squares, stage.objective.linear
-    size = norm(stage.slope_terms(w)) + norm(abs(stage.rows).T @ np.abs(y))
+    size = norm(stage.slope_terms(w)) + norm(stage.row_sizes.T @ np.abs(y))
     stationarity = norm(F.T @ u + q + stage.rows.T @ y) / (size or 1.0)
-    reach = np.abs(stage.offset) + abs(stage.rows) @ np.abs(w)
+    reach = np.abs(stage.offset) + stage.row_sizes @ np.abs(w)
     scale = float(np.max(reach, initial=0.0)) or 1.0
     zero = stage.blocks.zero
     off = max(norm(s[zero]), float(np.max(outside(stage.blocks, s), initial=0.0))) / scale
@@ -111,14 +111,6 @@ def residual(stage: Stage, at: Multipliers) -> float:
     complementarity = abs(float(np.delete(y, zero) @ np.delete(s, zero))) / pull
     duals = norm((y - dual_point(stage.blocks, y)) * stage.lengths) / (size or 1.0)
     return max(stationarity, off, complementarity, duals)
-
-
-class _Pieces(NamedTuple):
-    """The equations c = 0, their slopes in s, and the curvature that they add."""
-
-    normals: Any  # G: columns are the slopes of the equations with respect to s, sparse
-    values: Host  # c
-    curvature: Any  # of sum lambda_k c_k, with respect to s, with a minus: positive semidefinite
 
 
 def _on_faces(stage: Stage, active: Active, at: Multipliers) -> Host:
@@ -130,100 +122,90 @@ def _on_faces(stage: Stage, active: Active, at: Multipliers) -> Host:
     return y
 
 
-def _pieces(stage: Stage, active: Active, s: Host, y: Host) -> tuple[_Pieces, Host]:
-    """The equations at s, and the lambda of y."""
-    import scipy.sparse as sp
+class _Curve(NamedTuple):
+    """An equation c(s) = 0 of a cone's surface."""
 
-    m = len(s)
-    flat = np.concatenate([stage.blocks.zero, active.nonnegative, *active.vertices]).astype(int)
-    places, columns, slopes = [flat], [np.arange(len(flat))], [np.ones(len(flat))]
-    values, weights = [s[flat]], [y[flat]]
-    count = len(flat)
-    bends: list[tuple[Host, Host]] = []
-    for cone in active.rays:
+    cone: Host  # its rows
+    normal: Host  # c'(s)
+    value: float  # c(s)
+    bent: Host  # the rows in which it is curved
+    bend: Host  # -c''(s) there: positive semidefinite
+
+    def weight(self, y: Host) -> float:
+        """The lambda of a y = lambda c'(s), by least squares."""
+        return float(self.normal @ y[self.cone]) / float(self.normal @ self.normal)
+
+
+def _curves(active: Active, s: Host) -> list[_Curve] | None:
+    """The surfaces that s is on; None where it is at a tip, or outside of the function's domain."""
+    found = []
+    for cone in active.rays:  # s_0 - |s_1|
         length = norm(s[cone[1:]])
+        if s[cone[0]] <= 0.0 or length == 0.0:
+            return None
         unit = s[cone[1:]] / length
-        normal = np.append(1.0, -unit)
-        weight = float(normal @ y[cone]) / 2.0
-        places.append(cone)
-        columns.append(np.full(len(cone), count))
-        slopes.append(normal)
-        values.append(np.array([s[cone[0]] - length]))
-        weights.append(np.array([weight]))
-        bend = np.eye(len(unit)) - np.outer(unit, unit)
-        bends.append((cone[1:], max(weight, 0.0) / length * bend))
-        count += 1
-    for cone in active.curves:
-        ratio = s[cone[0]] / s[cone[1]]
+        bend = (np.eye(len(unit)) - np.outer(unit, unit)) / length
+        value = float(s[cone[0]] - length)
+        found.append(_Curve(cone, np.append(1.0, -unit), value, cone[1:], bend))
+    for cone in active.curves:  # s_2 - s_1 exp(s_0 / s_1)
+        s0, s1, s2 = s[cone]
+        if s1 <= 0.0:
+            return None
+        ratio = s0 / s1
         rise = float(np.exp(min(ratio, 700.0)))
         normal = np.array([-rise, -rise * (1.0 - ratio), 1.0])
-        weight = float(normal @ y[cone]) / float(normal @ normal)
-        places.append(cone)
-        columns.append(np.full(3, count))
-        slopes.append(normal)
-        values.append(np.array([s[cone[2]] - s[cone[1]] * rise]))
-        weights.append(np.array([weight]))
         side = np.array([1.0, -ratio])
-        bends.append((cone[:2], max(weight, 0.0) * rise / s[cone[1]] * np.outer(side, side)))
-        count += 1
-    G = sp.csr_array(
-        (np.concatenate(slopes), (np.concatenate(places), np.concatenate(columns))), (m, count)
-    )
-    D = sp.csr_array((m, m))
-    if bends:
-        i, j, v = zip(
-            *((np.repeat(p, len(p)), np.tile(p, len(p)), B.ravel()) for p, B in bends), strict=True
-        )
-        D = sp.csr_array((np.concatenate(v), (np.concatenate(i), np.concatenate(j))), (m, m))
-    return _Pieces(G, np.concatenate(values), D), np.concatenate(weights)
+        bend = rise / s1 * np.outer(side, side)
+        found.append(_Curve(cone, normal, float(s2 - s1 * rise), cone[:2], bend))
+    return found
 
 
 def _step(stage: Stage, active: Active, at: Multipliers) -> Multipliers | None:
     """Newton's step, by the least correction; None where the equations cannot be solved."""
-    s = stage.slack(at.w)
-    found, weights = _pieces(stage, active, s, at.y)
-    rows = stage.rows
-    J = (found.normals.T @ rows) if hasattr(rows, "tocsr") else np.asarray(found.normals.T @ rows)
-    D = found.curvature
-    H = rows.T @ (D @ rows) if D.nnz else None
+    s, rows = stage.slack(at.w), stage.rows
+    flat = np.concatenate([stage.blocks.zero, active.nonnegative, *active.vertices]).astype(int)
+    curves = _curves(active, s)
+    if curves is None:
+        return None
+    J = stacked([rows[flat], *(curve.normal[None] @ rows[curve.cone] for curve in curves)])
+    values = np.append(s[flat], [curve.value for curve in curves])
+    weights = np.append(at.y[flat], [curve.weight(at.y) for curve in curves])
+    H = None
+    for curve in curves:
+        bent, weight = dense(rows[curve.bent]), max(curve.weight(at.y), 0.0)
+        more = bent.T @ (weight * curve.bend) @ bent
+        H = more if H is None else H + more
     slope = stage.slope(at.w) + J.T @ weights
-    moved = _corrected(stage.objective.squares, H, J, slope, found.values)
+    moved = _corrected(dense(stage.objective.squares), H, dense(J), slope, values)
     if moved is None:
         return None
-    dw, more = moved
-    w = at.w + dw
-    s = stage.slack(w)
-    if any(s[c[0]] <= 0.0 or norm(s[c[1:]]) == 0.0 for c in active.rays):
+    w, weights = at.w + moved[0], weights + moved[1]
+    curves = _curves(active, stage.slack(w))
+    if curves is None:
         return None
-    if len(active.curves) and np.any(s[active.curves[:, 1]] <= 0.0):
-        return None
-    return Multipliers(w, _lifted(stage, active, s, weights + more))
+    y = np.zeros_like(at.y)
+    y[flat] = weights[: len(flat)]
+    for curve, weight in zip(curves, weights[len(flat) :], strict=True):
+        y[curve.cone] = weight * curve.normal
+    return Multipliers(w, y)
 
 
-def _lifted(stage: Stage, active: Active, s: Host, weights: Host) -> Host:
-    """y of the weights, at the new s: on the boundary of the dual cone."""
-    zeros = np.zeros_like(s)
-    G = _pieces(stage, active, s, zeros)[0].normals
-    return np.asarray(G @ weights)
-
-
-def _corrected(F: Any, H: Any, J: Any, slope: Host, values: Host) -> tuple[Host, Host] | None:
+def _corrected(
+    F: Host, H: Host | None, J: Host, slope: Host, values: Host
+) -> tuple[Host, Host] | None:
     """The smallest (dw, dlambda) with (F'F + H) dw + J' dlambda = -slope, J dw = values.
 
     As one system in (F dw, dw, dlambda), so that F is not squared.
     """
     import scipy.linalg as la
 
-    F = F.toarray() if hasattr(F, "toarray") else np.asarray(F)
-    J = J.toarray() if hasattr(J, "toarray") else np.asarray(J)
-    H = np.zeros((F.shape[1], F.shape[1])) if H is None else H
-    H = H.toarray() if hasattr(H, "toarray") else np.asarray(H)
     p, n, k = len(F), F.shape[1], len(J)
     K = np.zeros((p + n + k, p + n + k))
     K[:p, :p] = -np.eye(p)
     K[:p, p : p + n] = F
     K[p : p + n, :p] = F.T
-    K[p : p + n, p : p + n] = H
+    if H is not None:
+        K[p : p + n, p : p + n] = H
     K[p : p + n, p + n :] = J.T
     K[p + n :, p : p + n] = J
     right = np.concatenate([np.zeros(p), -slope, values])

@@ -50,8 +50,9 @@ def clarabel_solve(
         "second-order": clarabel.SecondOrderConeT,
         "exponential": lambda size: clarabel.ExponentialConeT(),
     }
-    F = sp.csc_matrix(objective.squares)
-    P = sp.triu(F.T @ F, format="csc")
+    F = objective.squares
+    gram = F.T @ F
+    P = sp.csc_matrix(np.triu(gram) if isinstance(gram, np.ndarray) else sp.triu(gram))
     q = objective.linear - F.T @ objective.target
     settings = clarabel.DefaultSettings()
     settings.verbose = False

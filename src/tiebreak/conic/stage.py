@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -15,12 +16,30 @@ from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.rank import decide_rank
 from tiebreak.linalg.spectra import EPS
 
+SMALL = 2**22  # entries of a matrix that is kept dense
 CLEAR = 1e3  # times rounding: a direction in which a row of length 1 changes by less is none of it
 
 
 def dense(matrix: Any) -> Host:
     """As a NumPy array."""
     return np.asarray(matrix.toarray() if hasattr(matrix, "toarray") else matrix)
+
+
+def as_rows(matrix: Any) -> Any:
+    """Dense where that is small, else compressed by rows: a small sparse array is slow."""
+    import scipy.sparse as sp
+
+    m, n = matrix.shape
+    return dense(matrix) if m * n <= SMALL else sp.csr_array(matrix)
+
+
+def stacked(parts: Sequence[Any]) -> Any:
+    """One below the other; dense if the first is."""
+    import scipy.sparse as sp
+
+    if isinstance(parts[0], np.ndarray):
+        return np.vstack([dense(part) for part in parts])
+    return sp.csr_array(sp.vstack(parts))
 
 
 def row_lengths(rows: Any) -> Host:
@@ -132,10 +151,20 @@ class Stage:
         """Of the objective."""
         return np.asarray(self.objective.squares.T @ self.image(w) + self.objective.linear)
 
+    @cached_property
+    def row_sizes(self) -> Any:
+        """|rows|."""
+        return abs(self.rows)
+
+    @cached_property
+    def square_sizes(self) -> Any:
+        """|F|."""
+        return abs(self.objective.squares)
+
     def slope_terms(self, w: Host) -> Host:
         """The sizes of what is added up in the slope, before anything cancels."""
-        F, t, q = self.objective.squares, self.objective.target, self.objective.linear
-        return np.asarray(abs(F).T @ (abs(F) @ np.abs(w) + np.abs(t)) + np.abs(q))
+        F, t, q = self.square_sizes, self.objective.target, self.objective.linear
+        return np.asarray(F.T @ (F @ np.abs(w) + np.abs(t)) + np.abs(q))
 
 
 def stage_of(

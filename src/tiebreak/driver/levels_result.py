@@ -20,6 +20,15 @@ HOLDS = {
 }
 
 
+PROBE = 1e-7  # of a level's size: to give up so little should not matter to the next one
+NOTABLE = 0.01  # of the next level: a change that matters
+
+
+def is_sensitive(price: float, size: float, following: float) -> bool:
+    """Does a ten-millionth of a level of this size change the next one by a hundredth or more?"""
+    return price * PROBE * size > NOTABLE * abs(following)
+
+
 @dataclass(frozen=True)
 class LevelReport:
     """What is known of one level.
@@ -127,6 +136,13 @@ class LevelsResult:
         reports = list(self.levels.values())
         notes = [("held", "; ".join(f"{r.name} by {_how(r.held)}" for r in reports[:-1]))]
         notes += [("proof", text) for text in self._senses(reports)]
+        for before, after in pairwise(reports):
+            size = max(abs(before.value), before.slack)
+            if is_sensitive(before.price or 0.0, size, after.value):
+                text = (
+                    f"a ten-millionth of {before.name} changes {after.name} by a hundredth or more"
+                )
+                notes.append(("price", f"sensitive: {text}"))
         for before, after in pairwise(reports):
             if before.dimension == 0:
                 notes.append(("ties", f"nothing is left to choose from {after.name} on"))

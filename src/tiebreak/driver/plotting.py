@@ -18,6 +18,8 @@ from tiebreak.driver.result import Result
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from tiebreak.driver.tradeoff import Tradeoff
+
 DARK, BAND, GREY = "#1f3b6f", "#c3d0e8", "0.45"
 NOTHING = 1e-100  # a gap below this part of the largest one is drawn as a gap of 0
 
@@ -39,13 +41,7 @@ def convergence(result: Result, path: str | Path | None = None) -> Any:
     Returns:
         The matplotlib figure.
     """
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise ImportError("plotting needs matplotlib: pip install 'tiebreak[plot]'") from None
-    figure = Figure(figsize=(9.0, 6.0), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = _figure(9.0, 6.0)
     axes = figure.subplots(2, 2, sharex=True, height_ratios=(1.0, 1.15))
     step = np.asarray(result.trace.column("iteration"), dtype=float)
     optima = (result.upper_optimum, result.lower_optimum)
@@ -58,6 +54,47 @@ def convergence(result: Result, path: str | Path | None = None) -> Any:
         axes[1, i].set_xlabel("iteration $k$")
     ended = f"{result.status} after {result.nit:,} steps, {result.time:.3g} s"
     figure.suptitle(f"{ended}\n{textwrap.fill(result.method, 100)}", fontsize=10.5)
+    return _saved(figure, path)
+
+
+def tradeoff_curve(curve: Tradeoff, path: str | Path | None = None) -> Any:
+    """f*(slack) with its bounds over the slack as a share of g*, and what each slack gains."""
+    figure = _figure(7.0, 4.2)
+    ax = figure.subplots()
+    slack = np.array([p.slack for p in curve.points])
+    value = np.array([p.value for p in curve.points])
+    low, high = np.array([p.bounds for p in curve.points]).T
+    size = abs(curve.lower[1])
+    is_relative = size > 0.0 and bool(np.all(slack <= size))
+    at = 100.0 * slack / size if is_relative else slack
+    known = np.isfinite(low) & np.isfinite(high)
+    ax.fill_between(at[known], low[known], high[known], color=BAND, linewidth=0)
+    ax.plot(at, value, color=DARK, linewidth=1.6, marker="o", markersize=4)
+    for x, y in zip(at[1:], value[1:], strict=True):
+        ax.annotate(
+            f"{y - value[0]:+.3g}", (x, y),
+            textcoords="offset points", xytext=(4, 6), fontsize=9, color=GREY,
+        )  # fmt: skip
+    ax.set_xlabel("given up of the lower level" + (", per cent of $g^*$" if is_relative else ""))
+    ax.set_ylabel("best value of the upper level, $f^*$")
+    what = "sensitive: " if curve.is_sensitive else ""
+    ax.set_title(f"{what}what giving up a little of $g$ buys in $f$", fontsize=10.5)
+    ax.margins(x=0.06, y=0.12)
+    return _saved(figure, path)
+
+
+def _figure(width: float, height: float) -> Any:
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise ImportError("plotting needs matplotlib: pip install 'tiebreak[plot]'") from None
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def _saved(figure: Any, path: str | Path | None) -> Any:
     if path is not None:
         target = Path(path)
         kind = target.suffix[1:] or "png"

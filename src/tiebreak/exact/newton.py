@@ -24,6 +24,7 @@ from tiebreak.linalg.spectra import EPS
 
 MAX_NEWTON_STEPS = 100  # ten or so are usual; margins that grow with every step gain 1 each
 PATIENCE = 3  # refinements of a quadratic's minimiser that do not halve the step: all is rounding
+NOTHING = 2.0**-200  # of the start: what is left of x by refining again and again where it is 0
 SMALL_CHANGE = 1e-6  # of margins, and of x relative: steps below it are quadratically convergent,
 # so that one which no longer shrinks is rounding
 
@@ -97,6 +98,7 @@ def _newton(
             cancel; then what is left is known to more digits.
     """
     before, stalled, far = math.inf, 0, not h.is_quadratic and balanced is None
+    least = max(NOTHING * norm(x), 2.0**-1022)
     R: Host | None = None
     rows = 0
     for _ in range(MAX_NEWTON_STEPS):
@@ -117,6 +119,7 @@ def _newton(
             x = x + (d if h.has_quadratic_above else _line_search(h, x, d) * d)
             continue
         x = x + (d if h.is_quadratic else _line_search(near, x, d) * d)
+        x[np.abs(x) < least] = 0.0
         stalls = length > 0.5 * before and length <= SMALL_CHANGE * norm(x)
         if change <= SMALL_CHANGE and (stalls or length <= 2.0 * EPS * norm(x)):
             return x, True

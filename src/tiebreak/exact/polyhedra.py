@@ -156,24 +156,29 @@ def _without_twins(Z: Polyhedron) -> Polyhedron:
     for (group, sign), i in strictest.items():
         other = strictest.get((group, -sign))
         room = 1 if other is None else _level(Z, i) + _level(Z, other)
-        if room < 0:
+        if room < -Fraction(ACTIVE) * abs(_level(Z, i)):
             raise polyhedra.no_point("Polyhedron")
-        if room > 0:
+        if room != 0:  # below 0 by rounding: then nothing will be proved
             kept.append(i)
         elif sign > 0:
             planes.append(i)
     equal = np.vstack([Z.equal, Z.rows[planes]])
     right = np.append(Z.right, Z.offset[planes])
-    seen: dict[int, int] = {}
-    for i, (group, _) in enumerate(_directions(equal)):
-        first = seen.setdefault(group, i)
-        k = int(np.argmax(np.abs(equal[i])))
-        if Fraction(right[i]) * Fraction(equal[first, k]) != Fraction(right[first]) * Fraction(
-            equal[i, k]
-        ):
-            raise polyhedra.no_point("Polyhedron")
-    once = sorted(seen.values())
+    once = _different(equal, right)
     return Polyhedron(Z.rows[kept], Z.offset[kept], equal[once], None, right[once])
+
+
+def _different(equal: Host, right: Host) -> list[int]:
+    """Which equations to keep, of those that say exactly the same one."""
+    found, seen = [], dict[int, Fraction]()
+    for i, (group, _) in enumerate(_directions(equal)):
+        level = Fraction(right[i]) / Fraction(equal[i, np.argmax(np.abs(equal[i]))])
+        off = abs(level - seen.setdefault(group, level))
+        if off > Fraction(ACTIVE) * abs(level):
+            raise polyhedra.no_point("Polyhedron")
+        if group == i or off:  # the same up to rounding: then nothing will be proved
+            found.append(i)
+    return found
 
 
 Key = tuple[int, int]  # which line a row is parallel to, and which way along it
@@ -195,6 +200,8 @@ def _directions(rows: Host) -> list[Key]:
 
 
 def _are_parallel(a: Host, b: Host) -> bool:
+    if np.array_equal(a, b) or np.array_equal(a, -b):
+        return True
     k = int(np.argmax(np.abs(a)))
     p, q = Fraction(a[k]), Fraction(b[k])
     return all(Fraction(s) * q == Fraction(t) * p for s, t in zip(a, b, strict=True))
@@ -209,11 +216,13 @@ def _level(Z: Polyhedron, i: int) -> Fraction:
 
 
 def start(domain: Domain, n: int) -> Host:
-    """A point of the domain up to rounding: next to the origin, or where it has most room."""
+    """A point of the domain up to rounding: next to the origin, or where there is most room."""
     if has_projection(domain):
         return host(domain.project(np.zeros(n)))
     Z = polyhedron(domain, n)
     assert Z.right is not None
+    if np.all(Z.offset >= 0.0) and not Z.right.any():
+        return np.zeros(n)
     size = float(np.max(np.abs(np.append(Z.offset, Z.right)), initial=0.0)) or 1.0
     x, room = polyhedra.deepest_point(Z.rows, Z.offset / size, Z.equal, Z.right / size)
     x = size * x

@@ -87,7 +87,7 @@ def made_from(kind: Any, arguments: dict[str, Any]) -> Any:
     named = dict(arguments)
     parameters = inspect.signature(kind).parameters.values()
     several = [p.name for p in parameters if p.kind is p.VAR_POSITIONAL and p.name in named]
-    one_by_one = [one for name in several for one in named.pop(name)]  # before the rest is passed
+    one_by_one = [one for name in several for one in named.pop(name)]
     return kind(*one_by_one, **named)
 
 

@@ -63,10 +63,13 @@ class Compiler:
             )
             for i in range(len(levels))
         ]
-        dpp = self._problems[0].is_dpp()
-        # The objective of a level without parameters stays; the first carries the constraints.
-        self._changing = [
-            i for i, level in enumerate(levels) if i == 0 or not dpp or level.parameters()
+        # Of each level; one that breaks DPP is compiled anew, and the others with it.
+        everything = {parameter.id for parameter in self._problems[0].parameters()}
+        self._parameters = [
+            {parameter.id for parameter in level.parameters()}
+            if self._problems[0].is_dpp()
+            else everything
+            for level in levels
         ]
         self._squares = True  # quadratic terms stay in the objectives, not in cones
         self._objectives: dict[int, Objective] = {}
@@ -74,9 +77,17 @@ class Compiler:
         self._size = 0
         self.columns: Host = np.zeros(0, dtype=int)  # which entries of z are the user's variables
 
-    def apply(self) -> tuple[Part, tuple[Objective, ...]]:
-        """The first level, with everybody's constraints, and all objectives."""
-        wanted = self._changing if self._objectives else range(len(self._problems))
+    def apply(self, new: set[Any]) -> tuple[Part, tuple[Objective, ...]]:
+        """The first level, with everybody's constraints, and all objectives.
+
+        ``new`` are the ids of the parameters that have changed: the objective of a level without
+        them stays.
+        """
+        wanted = [
+            i
+            for i, used in enumerate(self._parameters)
+            if i == 0 or i not in self._objectives or used & new
+        ]
         parts = self._compiled(wanted)
         first = parts[0]
         if any(not _same_set(first.data, part.data) for part in parts[1:]):
@@ -115,11 +126,13 @@ class Compiler:
 
             P = sp.csc_array((part.size, part.size))
         known = self._roots.get(i)
-        if known is None or not _same_matrix(known[0], P):
+        if known is None or not same_matrix(known[0], P):
             self._roots[i] = known = (P.copy(), square_root(P))
         F = known[1]
         linear = np.asarray(part.data["c"], dtype=float)
-        return Objective(F, np.zeros(F.shape[0]), linear, part.constant)
+        new = Objective(F, np.zeros(F.shape[0]), linear, part.constant)
+        old = self._objectives.get(i)
+        return old if old is not None and _same_objective(old, new) else new
 
 
 def _compile(problem: Any, squares: bool) -> Part:
@@ -137,10 +150,16 @@ def _compile(problem: Any, squares: bool) -> Part:
 
 def _same_set(one: dict[str, Any], other: dict[str, Any]) -> bool:
     same = str(one["dims"]) == str(other["dims"]) and np.array_equal(one["b"], other["b"])
-    return bool(same and _same_matrix(one["A"], other["A"]))
+    return bool(same and same_matrix(one["A"], other["A"]))
 
 
-def _same_matrix(one: Any, other: Any) -> bool:
+def _same_objective(one: Objective, other: Objective) -> bool:
+    same = one.squares is other.squares and one.constant == other.constant
+    return same and np.array_equal(one.linear, other.linear)
+
+
+def same_matrix(one: Any, other: Any) -> bool:
+    """Of two sparse matrices, csc."""
     if one.shape != other.shape:
         return False
     if np.array_equal(one.indptr, other.indptr) and np.array_equal(one.indices, other.indices):

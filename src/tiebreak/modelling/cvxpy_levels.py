@@ -10,8 +10,10 @@ import numpy as np
 
 from tiebreak.conic.program import Cone, ConicProgram
 from tiebreak.levels import ConicLevels, Slack
+from tiebreak.linalg import checks
 from tiebreak.linalg.arrays import Host
-from tiebreak.modelling.cvxpy_compile import Compiler, Part
+from tiebreak.modelling.cvxpy_compile import Compiler, Part, same_matrix
+from tiebreak.modelling.definitions import Definitions
 
 # Attributes of a variable that are constraints in disguise, and not ones that we take.
 REFUSED = {
@@ -31,13 +33,16 @@ def from_cvxpy(
     then: Any,
     constraints: Sequence[Any] = (),
     radius: float | None = None,
-    slacks: Sequence[Slack | None] | None = None,
+    slacks: Sequence[float | Slack] | None = None,
+    names: Sequence[str] | None = None,
 ) -> CvxpyLevels:
     """Levels written in CVXPY: ``then`` chooses among all minimisers of ``objective``.
 
         x = cp.Variable(50)
         fit = cp.Minimize(cp.sum_squares(A @ x - b))
         levels = tb.from_cvxpy(fit, then=[cp.Minimize(cp.norm1(x))], constraints=[G @ x <= h])
+        print(tb.solve(levels))
+        x.value
 
     Parameters may change between solves; where the problem follows CVXPY's DPP rules nothing is
     compiled again. From the first call on, ``problem.solve(method="tiebreak", then=...)`` works
@@ -47,9 +52,11 @@ def from_cvxpy(
         objective: the most important level, cp.Minimize or cp.Maximize.
         then: the levels after it, one or several, in the order of their priority.
         constraints: of CVXPY, for all levels.
-        radius: no entry of a solution's variables is larger, if you know one: bounds that were
-            "verified" with an assumed radius are then proved.
-        slacks: what each level but the last may give up; None for nothing.
+        radius: no entry of a solution's variables is larger, if you know one; not verified, for
+            bounds alone.
+        slacks: what each level but the last may give up for those after it, numbers (absolute) or
+            `Slack`; nothing if None.
+        names: of the levels, for the report.
 
     Raises:
         TypeError: where something is not an object of CVXPY.
@@ -61,7 +68,7 @@ def from_cvxpy(
     register_cvxpy()
     if not isinstance(then, list | tuple):
         then = [then]
-    levels = CvxpyLevels([objective, *then], list(constraints), radius, slacks)
+    levels = CvxpyLevels([objective, *then], list(constraints), radius, slacks, names)
     if all(parameter.value is not None for parameter in levels.parameters):
         levels.program()  # what only the compiled form shows is refused here, not later
     return levels
@@ -72,9 +79,10 @@ class CvxpyLevels(ConicLevels):
 
     Attributes:
         names: of the levels.
+        rules: what each may give up.
         signs: 1 for cp.Minimize, -1 for cp.Maximize, which the program minimises negated.
         variables, parameters: of CVXPY, of all levels and constraints together.
-        slacks: what each level but the last may give up; None for nothing.
+        last: what was assigned last, as a Solution of CVXPY.
     """
 
     def __init__(
@@ -82,22 +90,17 @@ class CvxpyLevels(ConicLevels):
         levels: Sequence[Any],
         constraints: list[Any],
         radius: float | None = None,
-        slacks: Sequence[Slack | None] | None = None,
+        slacks: Sequence[float | Slack] | None = None,
+        names: Sequence[str] | None = None,
     ) -> None:
         import cvxpy as cp
 
         _check_objects(levels, constraints)
         if radius is not None and not 0 < radius < math.inf:
             raise ValueError(f"from_cvxpy: radius must be positive and finite, got {radius!r}")
-        self.slacks = tuple(slacks) if slacks is not None else (None,) * (len(levels) - 1)
-        if len(self.slacks) != len(levels) - 1:
-            raise ValueError(
-                f"from_cvxpy: slacks must be one for each level but the last, {len(levels) - 1}, "
-                f"got {len(self.slacks)}"
-            )
-        self.rules = (*(slack or Slack() for slack in self.slacks), Slack())
         self.levels, self.constraints, self.radius = tuple(levels), constraints, radius
-        self.names = tuple(f"level {i + 1}" for i in range(len(levels)))
+        self.rules = _rules(slacks, len(levels))
+        self.names = _names(names, len(levels))
         self.signs = tuple(-1 if isinstance(level, cp.Maximize) else 1 for level in levels)
         terms = [sign * level.args[0] for sign, level in zip(self.signs, levels, strict=True)]
         plain = cp.Problem(cp.Minimize(sum(terms)), constraints)
@@ -106,48 +109,93 @@ class CvxpyLevels(ConicLevels):
         self._compiler = Compiler(terms, constraints, self.variables)
         self._program: ConicProgram | None = None
         self._first: Part | None = None
+        self._put: Definitions | None = None
+        self._given: Host = np.zeros(0)
+        self.last: Any = None
+        self._values: dict[Any, Host] = {}  # of the parameters, that the program has
 
     def program(self) -> ConicProgram:
         """The conic program at the present values of the parameters."""
-        if self._program is not None and not self.parameters:
-            return self._program
         for parameter in self.parameters:
             if parameter.value is None:
                 raise ValueError(f"from_cvxpy: parameter {parameter.name()} must have a value")
-        self._first, objectives = self._compiler.apply()
+        self.before = self._first_value() if self.rules[0].share else math.nan
+        new = self._changed()
+        if self._program is not None and not new:
+            return self._program
+        self._first, objectives = self._compiler.apply(new)
         data = self._first.data
         cones = _cones(data["dims"], self)
-        columns = self._compiler.columns
-        reach = np.full(self._first.size, math.inf)
+        rows, offset = data["A"], np.asarray(data["b"], dtype=float)
+        if self._put is None or not same_matrix(self._put.matrix, rows):
+            self._put = Definitions(rows, int(data["dims"].zero), self._compiler.columns)
+        put = self._put
+        self._given = given = put.given(offset)
+        reach = np.full(len(put.kept), math.inf)
         if self.radius is not None:
-            reach[columns] = self.radius
+            reach[put.variables] = self.radius
         self._program = ConicProgram(
-            rows=data["A"].tocsc(),
-            offset=np.asarray(data["b"], dtype=float),
-            cones=cones,
-            objectives=objectives,
-            variables=columns,
+            rows=put.rows,
+            offset=put.offset(offset),
+            cones=put.cones(cones),
+            objectives=tuple(put.objective(i, h, given) for i, h in enumerate(objectives)),
+            variables=put.variables,
             reach=reach,
         )
+        self._values = {parameter.id: _copied(parameter.value) for parameter in self.parameters}
         return self._program
 
-    def solution(self, z: Host) -> Any:
-        """CVXPY's own Solution at ``z``: ``primal_vars`` has the variables' values by their ids."""
-        if self._first is None:
-            self.program()
-        assert self._first is not None
-        return self._first.inverted(z)
+    def _first_value(self) -> float:
+        """Of the first level at the values that the variables have now; nan where one has none."""
+        first = self.levels[0]
+        if any(variable.value is None for variable in first.variables()):
+            return math.nan
+        return self.signs[0] * float(np.asarray(first.value).item())
+
+    def _changed(self) -> set[Any]:
+        """The ids of the parameters whose values are not those of the program."""
+        return {
+            parameter.id
+            for parameter in self.parameters
+            if parameter.id not in self._values
+            or not np.array_equal(_copied(parameter.value), self._values[parameter.id])
+        }
 
     def assign(self, z: Host) -> Any:
         """Write ``z`` into the user's variables: all of them or, if anything fails, none.
 
         All of them together as one vector are the x of a result.
         """
-        values = self.solution(z).primal_vars
-        new = [values[variable.id] for variable in self.variables]
+        if self._first is None or self._put is None:
+            raise RuntimeError("CvxpyLevels: program() must be called before assign(z)")
+        self.last = self._first.inverted(self._put.lifted(z, self._given))
+        new = [self.last.primal_vars[variable.id] for variable in self.variables]
         for variable, value in zip(self.variables, new, strict=True):
             variable.save_value(value)
-        return z[self.program().variables]
+        return z[self._put.variables]
+
+
+def _rules(slacks: Sequence[float | Slack] | None, count: int) -> tuple[Slack, ...]:
+    slacks = [0.0] * (count - 1) if slacks is None else list(slacks)
+    if len(slacks) != count - 1:
+        raise ValueError(
+            f"from_cvxpy: slacks must be one for each level but the last, {count - 1}, "
+            f"got {len(slacks)}"
+        )
+    for slack in slacks:
+        if not isinstance(slack, Slack):
+            checks.at_least("from_cvxpy", "slacks", slack)
+    rules = (s if isinstance(s, Slack) else Slack(absolute=float(s)) for s in slacks)
+    return (*rules, Slack())
+
+
+def _names(names: Sequence[str] | None, count: int) -> tuple[str, ...]:
+    found = [f"level {i + 1}" for i in range(count)] if names is None else list(names)
+    if len(found) != count or len(set(found)) != count:
+        raise ValueError(
+            f"from_cvxpy: names must be {count} different ones, one for each level, got {found}"
+        )
+    return tuple(found)
 
 
 def _cones(dims: Any, levels: CvxpyLevels) -> tuple[Cone, ...]:
@@ -232,6 +280,10 @@ def _check_problem(levels: CvxpyLevels) -> None:
                 f"from_cvxpy: constraints must be convex by CVXPY's rules (DCP), "
                 f"got {_short(constraint)}"
             )
+
+
+def _copied(value: Any) -> Host:
+    return np.array(value.toarray() if hasattr(value, "toarray") else value, dtype=complex)
 
 
 def _short(value: Any) -> str:

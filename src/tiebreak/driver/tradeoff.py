@@ -1,0 +1,241 @@
+"""What giving up a little of the lower level buys in the upper one: the curve of f*(slack)."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tiebreak.conic.bounds import value_error
+from tiebreak.conic.chain import ChainSolution
+from tiebreak.driver.levels_result import PROBE, is_sensitive
+from tiebreak.driver.solve_levels import CompiledLevels, chain
+from tiebreak.levels import ConicLevels, Level, Levels, Slack
+from tiebreak.linalg import checks
+from tiebreak.linalg.arrays import Array
+from tiebreak.problem import Problem
+
+RELATIVE = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1)  # of g*, or of the fall from x0 where g* is 0
+
+
+@dataclass(frozen=True, eq=False)
+class TradeoffPoint:
+    """f*(slack) = min f over { x in Z : g(x) <= g* + slack }.
+
+    Attributes:
+        slack: what the lower level may give up.
+        value: f at x.
+        bounds: an interval for f*(slack).
+        price: -df*/dslack; inf at slack 0 where only ``Tradeoff.coefficient`` is finite.
+        x: the point.
+        word: what the bounds rest on: "proved", "verified" (an assumed radius) or "claimed".
+    """
+
+    slack: float
+    value: float
+    bounds: tuple[float, float]
+    price: float
+    x: Array
+    word: str
+
+
+@dataclass(frozen=True, eq=False)
+class Tradeoff:
+    """The curve; printing it gives one row for each slack.
+
+    Attributes:
+        points: by slack, the smallest first.
+        lower: an interval for g*.
+        coefficient: c in f*(slack) = f*(0) - c sqrt(slack) + ..., for small slacks: what is finite
+            where the price at slack 0 is not. 0 where the curve has a slope at 0.
+        slope: -df*/dslack at 0 where that is finite, otherwise inf.
+        is_sensitive: does a ten-millionth of g change f by a hundredth or more?
+        time: seconds.
+    """
+
+    points: tuple[TradeoffPoint, ...]
+    lower: tuple[float, float]
+    coefficient: float
+    slope: float
+    is_sensitive: bool
+    time: float
+
+    def __str__(self) -> str:
+        first = self.points[0].value
+        lines = [
+            f"tiebreak: {len(self.points)} slacks, {self.time:.3g} s; g* = {self.lower[1]:.9g}",
+            "       slack        f*(slack)   ± proved or verified    gain        price",
+        ]
+        for p in self.points:
+            width = (p.bounds[1] - p.bounds[0]) / 2.0
+            lines.append(
+                f"  {p.slack:10.4g}  {p.value:15.9g}  {width:9.1g} {p.word:<9}  "
+                f"{first - p.value:9.3g}  {p.price:11.4g}"
+            )
+        if math.isinf(self.slope):
+            lines.append(f"  for small slacks f* falls like {self.coefficient:.4g} sqrt(slack)")
+        if self.is_sensitive:
+            lines.append("  sensitive: a ten-millionth of g changes f by a hundredth or more")
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return f"<tiebreak.Tradeoff: {len(self.points)} slacks from {self.points[0].slack:.3g}>"
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data for JSON; inf and nan become None."""
+
+        def number(value: float) -> float | None:
+            return value if math.isfinite(value) else None
+
+        return {
+            "lower": [number(end) for end in self.lower],
+            "coefficient": number(self.coefficient),
+            "slope": number(self.slope),
+            "sensitive": self.is_sensitive,
+            "points": [
+                {
+                    "slack": p.slack,
+                    "value": number(p.value),
+                    "bounds": [number(end) for end in p.bounds],
+                    "price": number(p.price),
+                    "word": p.word,
+                }
+                for p in self.points
+            ],
+        }
+
+    def plot(self, path: str | None = None) -> Any:
+        """Draw what each share of g buys, with the bounds; saved to ``path`` if given.
+
+        Returns the matplotlib figure (needs the extra ``plot``).
+        """
+        from tiebreak.driver.plotting import tradeoff_curve
+
+        return tradeoff_curve(self, path)
+
+
+def tradeoff(
+    problem: Problem | Levels | ConicLevels,
+    slacks: Sequence[float | Slack] | None = None,
+    *,
+    x0: Any = None,
+    max_time: float | None = None,
+) -> Tradeoff:
+    """f*(slack) = min f over { x in Z : g(x) <= g* + slack }, for several slacks.
+
+    By the method "conic"; what it cannot represent is refused in a sentence.
+
+    Args:
+        problem: a Problem, or Levels (of CVXPY, too) of which the first two are taken.
+        slacks: numbers, or `Slack` for relative ones; 0, 0.1, 0.3, 1, 3 and 10 per cent of g* if
+            None (of the fall from x0 where g* is 0).
+        x0: for slacks that are a share of the fall from there; the origin if None.
+        max_time: the most seconds of this call, for all slacks together.
+    """
+    began = time.perf_counter()
+    levels = _compiled(problem, x0)
+    program = levels.program()
+    if len(program.objectives) != 2:
+        got = len(program.objectives)
+        raise ValueError(f"tradeoff: problem must have two levels, got {got}")
+
+    def solved(slack: float) -> ChainSolution:
+        rules = (Slack(absolute=slack), Slack())
+        found = chain(program, rules, levels.before, max_time, began)
+        if found.status == "max_time":
+            raise TimeoutError("tradeoff: max_time was over before all slacks were solved")
+        if found.status != "solved":
+            raise ValueError(f"tradeoff: {found.message}")
+        return found
+
+    base = solved(0.0)
+    best = base.levels[0].best
+    scale = max(abs(best), levels.before - best if math.isfinite(levels.before) else 0.0)
+    asked = _numbers(slacks, best, levels.before, scale)
+    found = [(slack, base if slack == 0.0 else solved(slack)) for slack in asked]
+    probe = solved(PROBE * scale) if scale > 0.0 else base
+    lower = (base.levels[0].bound, base.levels[0].best + base.levels[0].error)
+    fall = base.levels[1].best - probe.levels[1].best
+    price = probe.levels[0].price or 0.0
+    # By sqrt(slack) the fall is twice price times slack, with a slope it is price times slack.
+    is_root = fall > 1.5 * price * PROBE * scale and price > 0.0
+    slope = math.inf if is_root else price
+    points = tuple(_point(slack, one, base, levels, slope) for slack, one in found)
+    return Tradeoff(
+        points=points,
+        lower=lower,
+        coefficient=2.0 * price * math.sqrt(PROBE * scale) if is_root else 0.0,
+        slope=slope,
+        is_sensitive=is_sensitive(price, scale, base.levels[1].best),
+        time=time.perf_counter() - began,
+    )
+
+
+def _compiled(problem: Any, x0: Any) -> ConicLevels:
+    if isinstance(problem, Problem):
+        current = problem.current()
+        first, then = Level(current.lower), Level(current.upper)
+        problem = Levels(first, then, domain=current.domain, radius=current.radius)
+    if isinstance(problem, Levels):
+        return CompiledLevels(problem, x0)
+    if not isinstance(problem, ConicLevels):
+        got = checks.what_it_is(problem)
+        raise TypeError(f"tradeoff: problem must be a Problem or Levels, got {got}")
+    return problem
+
+
+def _numbers(
+    slacks: Sequence[float | Slack] | None, best: float, before: float, scale: float
+) -> list[float]:
+    """The slacks as numbers, sorted."""
+    if slacks is None:
+        return [share * (abs(best) if abs(best) > PROBE * scale else scale) for share in RELATIVE]
+    rules = [
+        slack
+        if isinstance(slack, Slack)
+        else Slack(absolute=checks.at_least("tradeoff", "slacks", slack))
+        for slack in slacks
+    ]
+    if not rules:
+        raise ValueError("tradeoff: slacks must hold one number or more, got none")
+    return sorted({rule(best, before) for rule in rules})
+
+
+def _point(
+    slack: float, found: ChainSolution, base: ChainSolution, levels: ConicLevels, slope: float
+) -> TradeoffPoint:
+    below, above = found.levels
+    sign = levels.signs[1]
+    high = above.best + above.error if slack == 0.0 else _attained(slack, found, base, levels)
+    ends = (above.bound, high)
+    return TradeoffPoint(
+        slack=slack,
+        value=sign * above.best,
+        bounds=ends if sign > 0 else (-ends[1], -ends[0]),
+        price=slope if slack == 0.0 else float(below.price or 0.0),
+        x=found.z[levels.program().variables],
+        word=above.word if slack == 0.0 else base.levels[0].word,
+    )
+
+
+def _attained(
+    slack: float, found: ChainSolution, base: ChainSolution, levels: ConicLevels
+) -> float:
+    """f at a point with g <= g* + slack for sure: f*(slack) is at most that.
+
+    g* may be a little less than the best value found: towards the minimiser of g by as much.
+    """
+    lower, upper = levels.program().objectives
+    least = base.levels[0].bound
+    most = least + slack
+    z, inner = found.z, base.z
+    value, deep = lower.value(z), lower.value(inner)
+    if value > most:
+        room = value - deep
+        share = min(1.0, 2.0 * (value - most) / room) if room > 0.0 else 1.0
+        z = z + share * (inner - z)
+    if not lower.value(z) <= most:
+        return math.inf
+    return float(upper.value(z)) + value_error(upper, z)

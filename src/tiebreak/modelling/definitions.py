@@ -1,0 +1,94 @@
+"""Auxiliary variables that an equation only defines are put back into the objectives.
+
+CVXPY writes |A x - b|² as |u|² with the rows u = A x - b. Put back, the square is one of x again:
+fewer variables and rows, and its rounding is measured against A x and b, not against u, which is 0
+where the fit is exact.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tiebreak.conic.program import Cone, Objective
+from tiebreak.linalg.arrays import Host
+
+STEADY = 1e-6  # a coefficient below this, relative to its row, defines nothing
+
+
+class Definitions:
+    """u = given - taken w, where z = (w, u) in some order.
+
+    Args:
+        rows: of the program, a sparse array (csc).
+        equations: the first so many of them are equations.
+        variables: the columns that are never put back.
+
+    Attributes:
+        kept, defined: which entries of z are w and u.
+        variables: which entries of w are the variables.
+        rows: those that define nothing, in w.
+    """
+
+    def __init__(self, rows: Any, equations: int, variables: Host) -> None:
+        import scipy.sparse as sp
+
+        self.matrix = rows = sp.csc_array(rows)
+        m, n = rows.shape
+        # u meets one row alone: no other changes when it is put back.
+        alone = np.diff(rows.indptr) == 1
+        alone[variables] = False
+        columns = np.flatnonzero(alone)
+        where, size = rows.indices[rows.indptr[columns]], rows.data[rows.indptr[columns]]
+        largest = abs(rows).max(axis=1).toarray().ravel() if len(columns) else np.zeros(m)
+        good = (where < equations) & (np.abs(size) > STEADY * largest[where])
+        self._where, first = np.unique(where[good], return_index=True)
+        self.defined, self._pivot = columns[good][first], size[good][first]
+        self.kept = np.delete(np.arange(n), self.defined)
+        self.variables = np.searchsorted(self.kept, variables)
+        self._others = np.delete(np.arange(m), self._where)
+        inner = rows[:, self.kept]
+        self.rows = inner[self._others]
+        self._taken = sp.csr_array(inner[self._where].multiply(1.0 / self._pivot[:, None]))
+        self._done: dict[int, tuple[Objective, Any, Objective]] = {}
+
+    def given(self, offset: Host) -> Host:
+        """Of the program's offset."""
+        return np.asarray(offset[self._where] / self._pivot)
+
+    def offset(self, offset: Host) -> Host:
+        """Of the rows that are left."""
+        return np.asarray(offset[self._others])
+
+    def cones(self, cones: tuple[Cone, ...]) -> tuple[Cone, ...]:
+        """Without the equations that are gone: they stood first."""
+        if not len(self.defined):
+            return cones
+        left = Cone("zero", cones[0].size - len(self.defined))
+        return (left, *cones[1:]) if left.size else cones[1:]
+
+    def objective(self, number: int, h: Objective, given: Host) -> Objective:
+        """Level ``number`` in w; where only the offset is new, so is only its target."""
+        known = self._done.get(number)
+        if known is None or known[0] is not h:
+            self._done[number] = known = (h, *self._put(h))
+        _, ours, put = known
+        constant = h.constant + float(h.linear[self.defined] @ given)
+        return Objective(put.squares, h.target - ours @ given, put.linear, constant)
+
+    def _put(self, h: Objective) -> tuple[Any, Objective]:
+        """The columns of F that u has, and the objective at given = 0."""
+        import scipy.sparse as sp
+
+        F = sp.csc_array(h.squares)
+        ours = F[:, self.defined]
+        squares = sp.csr_array(F[:, self.kept] - ours @ self._taken)
+        linear = h.linear[self.kept] - self._taken.T @ h.linear[self.defined]
+        return ours, Objective(squares, h.target, linear, h.constant)
+
+    def lifted(self, w: Host, given: Host) -> Host:
+        """z of w."""
+        z = np.empty(len(self.kept) + len(self.defined))
+        z[self.kept], z[self.defined] = w, given - self._taken @ w
+        return z

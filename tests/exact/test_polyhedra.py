@@ -1,0 +1,287 @@
+"""Exact on polyhedra of any rows and their intersections: planted answers, bounds never wrong."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import NamedTuple
+
+import cvxpy as cp
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from helpers.exact import CVXPY_WORDS, solved, wrong_intervals
+from scipy.optimize import linprog
+
+import tiebreak as tb
+from tiebreak.exact import polyhedra
+
+
+class Planted(NamedTuple):
+    """min ½|x - c|² over the minimisers of ½|A x - b|² on {G x <= h, E x = e}; all whole numbers.
+
+    r = A x* - b, and A'r + G'lambda + E'nu = 0 with lambda >= 0 on rows that x* meets: x* is a
+    lower minimiser. c - x* = A'y + E'mu + G'omega, with omega >= 0 where lambda = 0: x* is the
+    only solution.
+    """
+
+    A: np.ndarray
+    b: np.ndarray
+    G: np.ndarray
+    h: np.ndarray
+    E: np.ndarray
+    e: np.ndarray
+    c: np.ndarray
+    x: np.ndarray
+    f_star: Fraction
+    g_star: Fraction
+
+    def problem(self, domain=None) -> tb.Problem:
+        if domain is None:
+            domain = tb.Polyhedron(self.G, self.h, self.E, self.e)
+        lower, upper = tb.LeastSquares(self.A, self.b), tb.SquaredNorm(1.0, self.c)
+        return tb.Problem(upper=upper, lower=lower, domain=domain)
+
+
+def planted(rng: np.random.Generator, n: int, *, presses: bool, equations: int) -> Planted:
+    def whole(*shape):
+        return rng.integers(-3, 4, shape).astype(float)
+
+    m, k = int(rng.integers(1, n + 1)), int(rng.integers(2, n + 3))
+    x, A, G, E = whole(n), whole(m, n), whole(k, n), whole(equations, n)
+    r = whole(m) if presses else np.zeros(m)
+    if presses:  # the first two rows press, with multipliers 1
+        G[1] = -A.T @ r - E.T @ np.ones(equations) - G[0]
+    met = np.zeros(k, dtype=bool)
+    met[: max(2 * presses, int(rng.integers(0, min(n, k) + 1)))] = True
+    h = G @ x + np.where(met, 0.0, rng.integers(1, 6, k))
+    omega = np.where(met, rng.integers(0, 3, k), 0).astype(float)
+    if presses:
+        omega[:2] = whole(2)
+    c = x + A.T @ whole(m) + E.T @ whole(equations) + G.T @ omega
+    square = [sum(Fraction(t) ** 2 for t in v) for v in (x - c, r)]
+    return Planted(A, A @ x - r, G, h, E, E @ x, c, x, square[0] / 2, square[1] / 2)
+
+
+def drawn(seed: int) -> Planted:
+    rng = np.random.default_rng([17, seed])
+    n = int(rng.integers(1, 9))
+    return planted(rng, n, presses=seed % 2 == 1, equations=seed % 3 if n > 3 else 0)
+
+
+def check(p: Planted, domain=None) -> tb.Result:
+    problem = p.problem(domain)
+    state, result = solved(problem), tb.solve(problem, "exact")
+    assert result.success, result.message
+    size = 1.0 + np.linalg.norm(p.x) + np.linalg.norm(p.c)
+    np.testing.assert_allclose(result.x, p.x, atol=1e-8 * size)
+    assert result.upper_value == pytest.approx(float(p.f_star), abs=1e-8 * size**2)
+    assert result.lower_value == pytest.approx(float(p.g_star), abs=1e-8 * size**2)
+    assert not wrong_intervals(state.evidence.intervals, p.f_star, p.g_star)
+    assert result.upper_optimum[0] <= p.f_star <= result.upper_optimum[1]
+    assert result.lower_optimum[0] <= p.g_star <= result.lower_optimum[1]
+    return result
+
+
+def test_planted_answers_on_polyhedra(count):
+    number = count(60, 3000)
+    ends = [check(drawn(seed)).status for seed in range(number)]
+    assert ends.count("certified") >= 0.7 * number  # whole numbers: many vertices are degenerate
+
+
+def test_redundant_rows_and_zero_rows_change_nothing(count):
+    for seed in range(count(20, 500)):
+        p, rng = drawn(seed), np.random.default_rng(seed)
+        i, j = rng.integers(0, len(p.G), 2)
+        more = np.vstack([p.G, p.G[i] + p.G[j], 2.0 * p.G[i], 3.0 * p.G[j], 0.0 * p.G[i]])
+        sides = np.append(p.h, [p.h[i] + p.h[j], 2.0 * p.h[i], 3.0 * p.h[j] + 1.0, 0.0])
+        again = np.vstack([p.E, 3.0 * p.E, 0.0 * p.E])
+        check(p, tb.Polyhedron(more, sides, again, np.concatenate([p.e, 3.0 * p.e, 0.0 * p.e])))
+
+
+def test_two_inequalities_may_be_an_equation(count):
+    for seed in range(count(20, 300)):
+        p = drawn(seed)
+        check(p, tb.Polyhedron(np.vstack([p.G, p.E, -3.0 * p.E]), np.concatenate([p.h, p.e, -3.0 * p.e])))  # fmt: skip # noqa: E501
+
+
+def test_intersections_are_polyhedra(count):
+    for seed in range(count(20, 500)):
+        p, low, high = drawn(seed), 4.0, 5.0
+        Z = tb.Polyhedron(sp.csr_array(p.G[1:]), p.h[1:], p.E, p.e) & tb.Box(p.x - low, p.x + high)
+        check(p, Z & tb.Halfspace(p.G[0], p.h[0]) if p.G[0].any() else Z)
+
+
+def test_an_intersection_of_known_sets_has_the_answer_of_its_rows():
+    rng, n = np.random.default_rng(3), 6
+    lower, upper = tb.LeastSquares(rng.standard_normal((3, n)), rng.standard_normal(3)), tb.L1()
+    up, down = np.eye(n)[:-1] - np.eye(n)[1:], -np.eye(n)
+    pairs = [
+        (tb.Simplex() & tb.Monotone(), tb.Polyhedron(np.vstack([up, down]), np.zeros(2 * n - 1), np.ones((1, n)), [1.0])),  # noqa: E501
+        (tb.Orthant() & tb.Halfspace(np.ones(n), 1.0), tb.Polyhedron(np.vstack([down, np.ones((1, n))]), np.append(np.zeros(n), 1.0))),  # noqa: E501
+    ]  # fmt: skip
+    for both, rows in pairs:
+        for f in (upper, tb.SquaredNorm(1.0, rng.standard_normal(n))):
+            x, y = (
+                tb.solve(tb.Problem(upper=f, lower=lower, domain=Z), "exact") for Z in (both, rows)
+            )
+            assert x.success
+            assert y.success
+            assert x.upper_value == pytest.approx(y.upper_value, rel=1e-9)
+    one = tb.solve(tb.Problem(upper=upper, lower=lower, domain=tb.Orthant() & tb.Space()), "exact")
+    box = tb.solve(tb.Problem(upper=upper, lower=lower, domain=tb.Orthant()), "exact")
+    assert one.upper_value == box.upper_value
+
+
+def lexicographic(c, d, G, h, E=None, e=None):
+    """min <d, x> over the minimisers of <c, x>, by HiGHS: both levels of one linear program."""
+    first = linprog(c, G, h, E, e, (None, None))
+    if first.status != 0:
+        return None
+    rows = np.vstack([G, c[None]])
+    second = linprog(d, rows, np.append(h, first.fun + 1e-12 * abs(first.fun)), E, e, (None, None))
+    return (first.fun, second.fun) if second.status == 0 else None
+
+
+def test_linear_levels_against_linear_programs(count):
+    tried = 0
+    for seed in range(count(30, 600)):
+        rng = np.random.default_rng([5, seed])
+        n = int(rng.integers(1, 7))
+        G = rng.integers(-2, 3, (2 * n + 3, n)).astype(float)
+        h = np.maximum(np.abs(G).sum(axis=1), 1.0) * rng.integers(0, 2, len(G))
+        G, h = np.vstack([G, np.eye(n), -np.eye(n)]), np.append(h, np.full(2 * n, 4.0))
+        c, d = G[:n].sum(axis=0) * -1.0, rng.standard_normal(n)
+        found = lexicographic(c, d, G, h)
+        if found is None or not c.any():
+            continue
+        tried += 1
+        problem = tb.Problem(upper=tb.Linear(d), lower=tb.Linear(c), domain=tb.Polyhedron(G, h))
+        result = tb.solve(problem, "exact")
+        assert result.success, result.message
+        assert result.lower_value == pytest.approx(found[0], abs=1e-7)
+        assert result.upper_value == pytest.approx(found[1], abs=1e-6)
+        assert result.upper_optimum[0] <= found[1] + 1e-6
+        assert result.upper_optimum[1] >= found[1] - 1e-6
+    assert tried >= 20
+
+
+def test_the_sparsest_point_of_a_polyhedron(count):
+    for seed in range(count(10, 200)):
+        rng = np.random.default_rng([7, seed])
+        n, m = 8, 3
+        A, G = rng.standard_normal((m, n)), rng.standard_normal((5, n))
+        x0 = rng.standard_normal(n)
+        b, h = A @ x0, G @ x0 + rng.random(5)  # every point of the slice has g = 0
+        split = np.hstack([A, -A]), np.hstack([G, -G])
+        best = linprog(np.ones(2 * n), split[1], h, split[0], b, (0.0, None)).fun
+        problem = tb.Problem(upper=tb.L1(), lower=tb.LeastSquares(A, b), domain=tb.Polyhedron(G, h))
+        result = tb.solve(problem, "exact")
+        assert result.status == "certified"
+        assert result.upper_value == pytest.approx(best, rel=1e-8)
+        assert result.upper_optimum[0] <= best * (1.0 + 1e-9)
+        assert result.upper_optimum[1] >= best * (1.0 - 1e-9)
+
+
+@pytest.mark.filterwarnings(CVXPY_WORDS)
+def test_logistic_losses_against_a_conic_solver_that_holds_the_image(count):
+    for seed in range(count(4, 60)):
+        rng = np.random.default_rng([9, seed])
+        n, m = 5, 3
+        A, y = rng.standard_normal((m, n)), rng.choice([-1.0, 1.0], m)
+        G, center = np.vstack([np.eye(n), -np.eye(n), rng.standard_normal((2, n))]), rng.standard_normal(n)  # fmt: skip # noqa: E501
+        h, x = np.append(np.ones(2 * n), [0.2, 0.3]), cp.Variable(n)
+        loss, inside = cp.sum(cp.logistic(-cp.multiply(y, A @ x))) / m, [G @ x <= h]
+        first = cp.Problem(cp.Minimize(loss), inside)
+        first.solve(solver="CLARABEL", tol_gap_abs=1e-12, tol_gap_rel=1e-12, tol_feas=1e-12)
+        held = [*inside, cp.abs(A @ x - A @ x.value) <= 1e-8]
+        second = cp.Problem(cp.Minimize(0.5 * cp.sum_squares(x - center)), held)
+        second.solve(solver="CLARABEL")
+        lower, upper = tb.Logistic(A, y), tb.SquaredNorm(1.0, center)
+        problem = tb.Problem(upper=upper, lower=lower, domain=tb.Polyhedron(G, h))
+        result = tb.solve(problem, "exact")
+        assert result.success, result.message
+        assert result.lower_value == pytest.approx(first.value, abs=1e-7)
+        assert result.upper_value == pytest.approx(second.value, abs=1e-3)
+        assert result.lower_optimum[0] <= first.value + 1e-8
+
+
+# --- what is no problem ---------------------------------------------------------------------------
+
+LS = tb.LeastSquares([[1.0, 1.0]], [3.0])
+EMPTY = {
+    "two half-spaces": tb.Polyhedron([[1.0, 0.0], [-1.0, 0.0]], [0.0, -1.0]),
+    "parallel": tb.Polyhedron([[1.0, 3.0], [-2.0, -6.0]], [0.0, -1.0]),
+    "a triangle": tb.Polyhedron([[1.0, 1.0], [-1.0, 0.0], [0.0, -1.0]], [1.0, -1.0, -1.0]),
+    "two equations": tb.Polyhedron(A_eq=[[1.0, 1.0], [3.0, 3.0]], b_eq=[1.0, 2.0]),
+    "box and plane": tb.Box(0.0, 1.0) & tb.Polyhedron(A_eq=[[1.0, 1.0]], b_eq=[3.0]),
+}
+
+
+@pytest.mark.parametrize("kind", EMPTY)
+def test_an_empty_set_gets_one_sentence(kind):
+    problem = tb.Problem(upper=tb.SquaredNorm(), lower=LS, domain=EMPTY[kind])
+    with pytest.raises(ValueError, match="constraints must have a point in common, got none"):
+        tb.solve(problem, "exact")
+
+
+def test_unbounded_levels_name_their_direction():
+    Z = tb.Polyhedron([[1.0, 0.0]], [1.0])
+    below = tb.solve(tb.Problem(upper=tb.SquaredNorm(), lower=tb.Linear([1.0, 1.0]), domain=Z), "exact")  # fmt: skip # noqa: E501
+    assert below.status == "unbounded"
+    d = below.findings.direction
+    assert d[0] + d[1] < 0.0
+    assert d[0] <= 1e-12
+    above = tb.solve(tb.Problem(upper=tb.Linear([1.0, 0.0]), lower=LS, domain=Z), "exact")
+    assert above.status == "unbounded"
+
+
+def test_one_variable_and_one_point():
+    for Z, x in (
+        (tb.Polyhedron([[3.0]], [1.0]), 1.0 / 3.0),
+        (tb.Polyhedron([[2.0], [-2.0]], [1.0, -1.0]), 0.5),
+        (tb.Polyhedron(A_eq=[[7.0]], b_eq=[1.0]), 1.0 / 7.0),
+    ):
+        problem = tb.Problem(
+            upper=tb.SquaredNorm(), lower=tb.LeastSquares([[1.0]], [3.0]), domain=Z
+        )
+        result = tb.solve(problem, "exact")
+        assert result.status == "certified"
+        assert result.x[0] == pytest.approx(x, rel=1e-14)
+
+
+def test_a_start_outside_changes_nothing_and_is_no_answer():
+    Z = tb.Polyhedron([[-1.0, 0.0]], [-2.0])  # x_1 >= 2, where g is larger than at the origin
+    problem = tb.Problem(
+        upper=tb.SquaredNorm(), lower=tb.LeastSquares([[1.0, 0.0]], [0.5]), domain=Z
+    )
+    for x0 in (None, [9.0, 9.0], [2.0, 0.0]):
+        result = tb.solve(problem, "exact", x0=x0)
+        assert result.status == "certified"
+        np.testing.assert_allclose(result.x, [2.0, 0.0], atol=1e-14)
+    early = tb.solve(problem, "exact", max_iter=0)
+    assert not early.success
+    assert early.upper_optimum == (-np.inf, np.inf) or early.upper_optimum[0] <= 2.0
+
+
+def test_auto_takes_it_by_exact():
+    result = tb.solve(drawn(1).problem())
+    assert result.success
+    assert "exact" in result.method
+
+
+def test_rows_are_dropped_only_where_they_are_exact_multiples():
+    G = np.array([[1.0, 3.0], [2.0, 6.0], [0.1, 0.3], [-1.0, -3.0]])
+    Z = polyhedra.exact_rows(tb.Polyhedron(G, [1.0, 1.0, 5.0, 9.0]), 2)
+    # 0.1, 0.3 is no multiple of 1, 3: neither number is what it says.
+    assert len(Z.rows) == 3
+    assert not len(Z.equal)
+
+
+def test_a_set_that_is_empty_by_rounding_alone_has_an_answer_without_a_proof():
+    Z = tb.Polyhedron([[1.0], [-3.0]], [0.3, -0.9])  # 3 * 0.3 < 0.9 in exact arithmetic
+    assert Fraction(0.3) * 3 < Fraction(0.9)
+    lower = tb.LeastSquares([[1.0]], [3.0])
+    for domain in (Z, tb.Polyhedron(A_eq=[[1.0], [3.0]], b_eq=[0.3, 0.9])):
+        result = tb.solve(tb.Problem(upper=tb.SquaredNorm(), lower=lower, domain=domain), "exact")
+        assert result.status == "solved"
+        assert result.x[0] == pytest.approx(0.3, rel=1e-12)
