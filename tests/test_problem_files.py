@@ -391,7 +391,7 @@ PENALTY_KINDS = "known kinds are ElasticNet, GroupL2, L1, L2, TotalVariation, Ze
             '[lower.penalty]\nkind = "L1"\n[solve]\ngamma = 1\nmethod = "r-apm"\n',
             "[solve] gamma belongs to the method 'p-agm-bio', got 'r-apm'",
         ),
-        ('[penalty]\nkind = "L1"\n', "there is no table [penalty], known tables are [upper], [lower], [domain], [error_bound], [method], [solve], [output]"),
+        ('[penalty]\nkind = "L1"\n', "there is no table [penalty], known tables are [upper], [lower], [level], [domain], [error_bound], [method], [solve], [output]"),
     ],
 )  # fmt: skip
 def test_a_wrong_penalty_gets_one_sentence(tmp_path, text, sentence):
@@ -429,7 +429,7 @@ LOWER = '[lower]\nkind = "SquaredNorm"\n'
         ("upper = 3\n" + LOWER, "[upper] must be a table, got 3"),
         (
             LEVELS + "[domian]\n",
-            "there is no table [domian], known tables are [upper], [lower], [domain], [error_bound], [method], [solve], [output]",
+            "there is no table [domian], known tables are [upper], [lower], [level], [domain], [error_bound], [method], [solve], [output]",
         ),
         (
             LEVELS + '[method]\nkind = "AGMBiO"\n[solve]\nmethod = "agm-bio"\n',

@@ -17,9 +17,9 @@ import scipy.sparse as sp
 from scipy.sparse.linalg import aslinearoperator
 
 import tiebreak as tb
-from tiebreak import saving
 from tiebreak.functions.base import Function
 from tiebreak.functions.penalties.penalties import Penalty
+from tiebreak.saving import kinds
 from tiebreak.sets.cuts import Set
 from tiebreak.sets.domains import distance_from, projected
 
@@ -216,16 +216,16 @@ def test_a_table_without_pandas_is_an_import_error_with_the_install_line(path, m
 
 
 def test_no_two_classes_share_a_name_in_files():
-    assert len(saving.KINDS) == len([*saving.PARTS, *saving.TRUSTING])
+    assert len(kinds.KINDS) == len([*kinds.PARTS, *kinds.TRUSTING])
 
 
 def test_every_public_function_penalty_and_set_is_saved_or_refused():
     public = [getattr(tb, name) for name in tb.__all__]
-    kinds = {kind for kind in public if isinstance(kind, type)}
-    ours = {kind for kind in kinds if issubclass(kind, Function | Penalty)}
-    ours |= {kind for kind in kinds if issubclass(kind, Set)}
+    classes = {kind for kind in public if isinstance(kind, type)}
+    ours = {kind for kind in classes if issubclass(kind, Function | Penalty)}
+    ours |= {kind for kind in classes if issubclass(kind, Set)}
     assert len(ours) >= 20
-    assert ours - {tb.Smooth} <= set(saving.NAMES)
+    assert ours - {tb.Smooth} <= set(kinds.NAMES)
 
 
 class Mine(tb.LeastSquares):
@@ -361,7 +361,7 @@ def test_a_result_comes_back_to_the_last_bit_with_its_report(name, problem, path
     assert loaded.details() == result.details()
     assert json.dumps(loaded.to_dict()) == json.dumps(result.to_dict())
     assert loaded.dimension == result.dimension
-    for field in saving.FIELDS:
+    for field in kinds.FIELDS:
         if field != "certificate":
             assert same(getattr(loaded, field), getattr(result, field)), field
     assert vars(loaded.certificate).keys() == vars(result.certificate).keys()
@@ -451,7 +451,7 @@ def refused(path: Path) -> str:
     return said
 
 
-def saved(content: Any, version: Any = saving.FORMAT, kind: Any = "Problem") -> dict[str, Any]:
+def saved(content: Any, version: Any = kinds.FORMAT, kind: Any = "Problem") -> dict[str, Any]:
     return {"format": version, "kind": kind, "content": content}
 
 
@@ -471,7 +471,10 @@ HEADERS: dict[str, tuple[Any, str]] = {
     "too deep": (DEEP, "is damaged, or was not saved by tiebreak"),
     "newer": (saved({}, 99), "has format 99, this version reads format 1; a newer version"),
     "no version": (saved({}, "x"), "has format 'x', this version reads format 1"),
-    "kind": (saved({}, kind="Estimator"), "holds 'Estimator', known are 'Problem' and 'Result'"),
+    "kind": (
+        saved({}, kind="Estimator"),
+        "holds 'Estimator', known are 'Problem', 'Result', 'Levels', 'LevelsResult'",
+    ),
     "a number": (saved(3), "holds no problem where there should be one"),
     "no problem": (saved(made("Space")), "holds no problem where there should be one"),
     "unknown class": (problem_code(made("Poissson", A=1)), "holds the unknown class 'Poissson'"),

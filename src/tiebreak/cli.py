@@ -24,11 +24,14 @@ from tiebreak import problem_files
 from tiebreak.catalog.datasets import breast_cancer
 from tiebreak.catalog.instances import table
 from tiebreak.driver.checkpoint import npz_path, write_atomically
+from tiebreak.driver.levels_result import LevelsResult
 from tiebreak.experiments import reproduce
 from tiebreak.experiments.race import write_rows
 from tiebreak.functions.base import Function
 from tiebreak.functions.elementary import Flat
 from tiebreak.functions.penalties.composite import Composite
+from tiebreak.functions.penalties.penalties import Penalty
+from tiebreak.levels import Levels
 from tiebreak.linalg.arrays import to_numpy
 from tiebreak.problem import Problem, solution_dimension
 
@@ -67,12 +70,16 @@ def _parser() -> argparse.ArgumentParser:
         "solve",
         help="solve a problem, prove how close the answer is",
         description="Solve the problem in FILE, a .toml file or one saved as .npz (without it: a "
-        "built-in one), print what is proved, and write x, the report and a plot. Exit code 0 for "
-        "an answer (certified, or solved: the report says which), 1 if there is none, 2 for bad "
-        "input.",
+        "built-in one), print what is proved, and write x, the report and a plot (of two levels "
+        "without slack). Exit code 0 for an answer (certified, or solved: the report says which), "
+        "1 if there is none, 2 for bad input.",
     )
     solve.add_argument(
-        "file", nargs="?", metavar="FILE", help="a .toml file with [upper], [lower], ..., or .npz"
+        "file",
+        nargs="?",
+        metavar="FILE",
+        help="a .toml file with [upper] and [lower], or [[level]] "
+        "for each of any number of priorities; or .npz",
     )
     solve.add_argument("--out", default="out", metavar="DIR", help="folder for the files (out)")
     solve.add_argument("--save", metavar="RUN.npz", help="save the result, for tiebreak.load")
@@ -152,7 +159,8 @@ def _solve(arguments: argparse.Namespace) -> int:
             result.save(save)
             written += f", {save}"
     finally:  # a full disk must not cost the report, nor a closed pipe the files
-        print(result.details() if arguments.details else result)
+        run = result.result if isinstance(result, LevelsResult) else result
+        print(run.details() if arguments.details and run is not None else result)
     print(written)
     return 0 if result.success else 1
 
@@ -194,7 +202,7 @@ def _folders(folders: Iterable[Path]) -> Iterator[None]:
         raise
 
 
-def _problem(file: str | None) -> tuple[Problem, dict[str, Any], dict[str, str]]:
+def _problem(file: str | None) -> tuple[Problem | Levels, dict[str, Any], dict[str, str]]:
     """The problem, what to hand to solve, the names of the output files; says what it is."""
     if file is None:
         return _built_in(), {}, problem_files.OUTPUT
@@ -202,15 +210,27 @@ def _problem(file: str | None) -> tuple[Problem, dict[str, Any], dict[str, str]]
     names = problem_files.OUTPUT
     if file.endswith(".npz"):
         problem = tb.load(file)
-        if not isinstance(problem, Problem):
+        if not isinstance(problem, Problem | Levels):
             raise ValueError(f"{file} must hold a problem, got a result")
     else:
         problem, options, names = problem_files.read_problem(file)
     print(f"the problem in {file}")
-    print(f"  lower level g   {_describe(problem.lower)}")
-    print(f"  upper level f   {_describe(problem.upper)}")
-    print(f"  domain          {type(problem.domain).__name__}\n", flush=True)
+    for line in _description(problem):
+        print(line, flush=True)
     return problem, options, names
+
+
+def _description(problem: Problem | Levels) -> Iterator[str]:
+    """What a problem is made of, line by line."""
+    parts: dict[str, Function | Penalty]
+    if isinstance(problem, Problem):
+        parts = {"lower level g": problem.lower, "upper level f": problem.upper}
+    else:
+        objectives = (level.objective for level in problem.levels)
+        parts = dict(zip(problem.names, objectives, strict=True))
+    width = max(14, *map(len, parts))
+    yield from (f"  {name:<{width}}  {_describe(part)}" for name, part in parts.items())
+    yield f"  {'domain':<{width}}  {type(problem.domain).__name__}\n"
 
 
 def _built_in() -> Problem:
@@ -231,8 +251,10 @@ def _built_in() -> Problem:
     return problem
 
 
-def _describe(function: Function) -> str:
+def _describe(function: Function | Penalty) -> str:
     """The kind of a function and its sizes, and its penalty."""
+    if isinstance(function, Penalty):
+        return repr(function)
     if isinstance(function, Composite):
         smooth, penalty = function.smooth, repr(function.penalty)
         return penalty if isinstance(smooth, Flat) else f"{_describe(smooth)} + {penalty}"
@@ -245,7 +267,7 @@ def _describe(function: Function) -> str:
     return f"{kind}, {'sparse ' if matrix.is_sparse else ''}{rows} x {columns}"
 
 
-def _write(result: tb.Result, paths: dict[str, Path]) -> str:
+def _write(result: tb.Result | LevelsResult, paths: dict[str, Path]) -> str:
     """x, the report and the plot, each atomically; where they are, in words."""
     x = to_numpy(result.x)
     if paths["x"].suffix == ".csv":
@@ -255,9 +277,13 @@ def _write(result: tb.Result, paths: dict[str, Path]) -> str:
     report = json.dumps(result.to_dict(), indent=1, allow_nan=False) + "\n"
     write_atomically(paths["report"], lambda file: file.write(report.encode()))
     written, lines = [paths["x"], paths["report"]], []
+    run = result.result if isinstance(result, LevelsResult) else result
     try:
-        result.plot(str(paths["plot"]))
-        written.append(paths["plot"])
+        if run is None:
+            lines.append("  no plot     pictures are of two levels without slack")
+        else:
+            run.plot(str(paths["plot"]))
+            written.append(paths["plot"])
     except ImportError as error:
         lines.append(f"  no plot     {error}")
     return "\n".join([*lines, f"  files       {', '.join(map(str, written))}"])
@@ -293,6 +319,10 @@ def _contested(what: str) -> tuple[Problem, dict[str, Any]]:
     """The problem of a race, its start and, where it is known, its answer; says what it is."""
     if what.endswith((".toml", ".npz")):
         problem, options, _ = _problem(what)
+        if isinstance(problem, Levels):
+            if not problem.is_plain:
+                raise ValueError(f"{what} must hold two levels without slack for a race")
+            problem = problem.problem()
         return problem, {"x0": options.get("x0")}
     built = tb.instance(what)
     print(f"{built}\n", flush=True)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from tiebreak.functions.base import Function
 from tiebreak.functions.penalties.penalties import Penalty
-from tiebreak.linalg import checks
+from tiebreak.linalg import checks, tables
+from tiebreak.linalg.fingerprints import FromData, assign, remember
 from tiebreak.problem import FUNCTION, Problem
 from tiebreak.sets.domains import Domain, Space
 
@@ -46,7 +48,7 @@ class Slack:
 
 
 @dataclass(frozen=True)
-class Level:
+class Level(FromData):
     """An objective to be minimised, with a name for the report.
 
     Args:
@@ -68,7 +70,8 @@ class Level:
             raise TypeError(f"Level: name must be a text, got {checks.what_it_is(self.name)}")
         if not isinstance(self.slack, Slack):
             checks.at_least("Level", "slack", self.slack)
-            object.__setattr__(self, "slack", Slack(absolute=float(self.slack)))
+            assign(self, "slack", Slack(absolute=float(self.slack)))
+        remember(self, Level, objective=self.objective, name=self.name, slack=self.slack)
 
     @property
     def rule(self) -> Slack:
@@ -78,7 +81,7 @@ class Level:
 
 
 @dataclass(frozen=True, init=False, eq=False)
-class Levels:
+class Levels(FromData):
     """Objectives in the order of their priority, the most important first.
 
         tb.Levels(tb.Level(fit, name="fit", slack=0.1), cost, tb.L1(), domain=tb.Box(0, 1))
@@ -107,9 +110,10 @@ class Levels:
             raise ValueError(f"Levels: levels must be two or more, got {len(found)}")
         if not found[-1].rule.is_none:
             raise ValueError("Levels: the last level must have no slack, for no level follows it")
-        object.__setattr__(self, "levels", found)
-        object.__setattr__(self, "domain", Space() if domain is None else domain)
-        object.__setattr__(self, "radius", radius)
+        assign(self, "levels", found)
+        assign(self, "domain", Space() if domain is None else domain)
+        assign(self, "radius", radius)
+        remember(self, Levels, levels=found, domain=self.domain, radius=radius)
         names = self.names
         if len(set(names)) < len(names):
             raise ValueError(f"Levels: names must differ, got {', '.join(names)}")
@@ -142,6 +146,12 @@ class Levels:
         return tuple(level.objective for level in self.levels)
 
     @property
+    def variables(self) -> tuple[Any, ...] | None:
+        """The names of the variables, where tables of pandas have some."""
+        named = [(name, h.names) for name, h in zip(self.names, self._objectives, strict=True)]
+        return tables.common("Levels", *named)
+
+    @property
     def is_plain(self) -> bool:
         """Are there two levels without slack: a `Problem`?"""
         return len(self.levels) == 2 and self.levels[0].rule.is_none
@@ -150,6 +160,16 @@ class Levels:
         """The first two levels as a `Problem`."""
         lower, upper = (level.objective for level in self.levels[:2])
         return Problem(upper=upper, lower=lower, domain=self.domain, radius=self.radius)
+
+    def save(self, path: str | Path) -> None:
+        """Save to a .npz file, with all its data, for ``tiebreak.load``; see `Problem.save`.
+
+        Args:
+            path: the .npz file, written whole or not at all.
+        """
+        from tiebreak import saving
+
+        saving.save_levels(self, path)
 
 
 class ConicLevels(ABC):

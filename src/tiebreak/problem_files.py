@@ -37,13 +37,23 @@ For example, with arrays as `array_files` reads them,
     x = "x.npy"                   # or .csv
     report = "report.json"
     plot = "plot.png"             # or .pdf, .svg
+
+and with more priorities than two, instead of [upper] and [lower] and the most important first,
+
+    [[level]]
+    name = "fit"                  # optional, for the report
+    slack = { relative = 0.01 }   # optional, as in Slack(...); a number is absolute
+    kind = "LeastSquares"         # and so on, [level.penalty] too
+
+    [[level]]
+    kind = "L1"
 """
 
 from __future__ import annotations
 
 import inspect
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -62,6 +72,7 @@ from tiebreak.functions.losses.logistic import Logistic
 from tiebreak.functions.losses.multinomial import Multinomial
 from tiebreak.functions.losses.poisson import Poisson
 from tiebreak.functions.penalties.penalties import L1, L2, ElasticNet, GroupL2, TotalVariation, Zero
+from tiebreak.levels import Level, Levels, Slack
 from tiebreak.linalg.refusals import Refusal
 from tiebreak.problem import ErrorBound, Problem
 from tiebreak.sets.balls import Ball
@@ -80,7 +91,9 @@ DOMAINS = (
 MATRICES = ("A", "A_eq", "Q", "operator")  # arguments; all other arrays are vectors
 LABELS = ("groups",)  # arguments that hold whole numbers
 LEVELS = ("upper", "lower")
-TABLES = (*LEVELS, "domain", "error_bound", "method", "solve", "output")
+TABLES = (*LEVELS, "level", "domain", "error_bound", "method", "solve", "output")
+SEVERAL = ("level", "domain")  # of which there may be more than one: [[level]]
+ABOUT_LEVEL = ("name", "slack")  # keys of [[level]] that say nothing of its function
 OUTPUT = {"x": "x.npy", "report": "report.json", "plot": "plot.png"}
 OUTPUT_ENDINGS = {"x": (".npy", ".csv"), "report": (".json",), "plot": (".png", ".pdf", ".svg")}
 
@@ -90,21 +103,13 @@ Table = dict[str, Any]
 # -- problems -------------------------------------------------------------------------------------
 
 
-def read_problem(path: str | Path) -> tuple[Problem, Table, dict[str, str]]:
+def read_problem(path: str | Path) -> tuple[Problem | Levels, Table, dict[str, str]]:
     """The problem in a TOML file, arguments for ``solve``, and the names of the output files."""
     path = Path(path)
     content, folder = _read_toml(path), path.parent
     try:
         _check_top(content)
-        problem = Problem(
-            upper=_level("upper", content["upper"], folder),
-            lower=_level("lower", content["lower"], folder),
-            domain=_domain(content.get("domain", {"kind": "Space"}), folder),
-            radius=content.get("radius"),
-            error_bound=_call("error_bound", ErrorBound, content["error_bound"], folder)
-            if "error_bound" in content
-            else None,
-        )
+        problem = _levels(content, folder) if "level" in content else _problem(content, folder)
         options = _solve(content.get("solve", {}), folder, problem)
         if "method" in content:
             if "method" in options:
@@ -132,25 +137,68 @@ def _read_toml(path: Path) -> Table:
 def _check_top(content: Table) -> None:
     for name, value in content.items():
         if name in TABLES:
-            several = name == "domain" and isinstance(value, list) and value
-            if not all(isinstance(table, dict) for table in (value if several else [value])):
-                raise ValueError(f"[{name}] must be a table, got {value!r}")
+            _check_table(name, value)
         elif isinstance(value, dict):
             known = ", ".join(f"[{table}]" for table in TABLES)
             raise ValueError(f"there is no table [{name}], known tables are {known}")
         elif name != "radius":
             raise ValueError(f"there is no key {name!r} outside the tables, known is radius")
     for name in LEVELS:
-        if name not in content:
+        if name not in content and "level" not in content:
             raise ValueError(f"the table [{name}] is missing")
+    for name in (*LEVELS, "error_bound"):
+        if name in content and "level" in content:
+            raise ValueError(f"[[level]] excludes the table [{name}]")
 
 
-def _level(name: str, table: Table, folder: Path) -> Any:
-    """A level: a smooth function or a penalty, and the penalties of its sub-tables."""
+def _check_table(name: str, value: object) -> None:
+    several = name in SEVERAL and isinstance(value, list) and value
+    if name == "level" and not several:
+        raise ValueError("[level] must be written [[level]], once for each level")
+    for table in value if several and isinstance(value, list) else [value]:
+        if not isinstance(table, dict):
+            raise ValueError(f"[{name}] must be a table, got {value!r}")
+
+
+def _problem(content: Table, folder: Path) -> Problem:
+    """[upper] and [lower]."""
+    return Problem(
+        upper=_level("upper", content["upper"], folder),
+        lower=_level("lower", content["lower"], folder),
+        domain=_domain(content.get("domain", {"kind": "Space"}), folder),
+        radius=content.get("radius"),
+        error_bound=_call("error_bound", ErrorBound, content["error_bound"], folder)
+        if "error_bound" in content
+        else None,
+    )
+
+
+def _levels(content: Table, folder: Path) -> Levels:
+    """[[level]] for each of them."""
+    found = []
+    for i, table in enumerate(content["level"]):
+        name, slack = f"level {i + 1}", table.get("slack", 0.0)
+        rest = {key: value for key, value in table.items() if key not in ABOUT_LEVEL}
+        objective = _level(name, rest, folder, ABOUT_LEVEL)
+        if isinstance(slack, dict):
+            slack = _call(f"{name}.slack", Slack, slack, folder)
+        try:
+            found.append(Level(objective, table.get("name"), slack))
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"[{name}] {error}") from None
+    domain = _domain(content.get("domain", {"kind": "Space"}), folder)
+    return Levels(*found, domain=domain, radius=content.get("radius"))
+
+
+def _level(name: str, table: Table, folder: Path, more: Sequence[str] = ()) -> Any:
+    """A level: a smooth function or a penalty, and the penalties of its sub-tables.
+
+    ``more``: keys that it may have as well, for the sentence about one that it may not.
+    """
     rest = {key: value for key, value in table.items() if key != "penalty"}
-    level = _object(name, rest, (*FUNCTIONS, *PENALTIES), folder)
-    more = table.get("penalty", [])
-    for one in more if isinstance(more, list) else [more]:
+    level = _object(name, rest, (*FUNCTIONS, *PENALTIES), folder, ("penalty", *more))
+    found = table.get("penalty", [])
+    for one in found if isinstance(found, list) else [found]:
         if not isinstance(one, dict):
             raise ValueError(f"[{name}.penalty] must be a table, got {one!r}")
         penalty = _object(f"{name}.penalty", one, PENALTIES, folder)
@@ -171,7 +219,9 @@ def _domain(found: Table | list[Table], folder: Path) -> Any:
         raise ValueError(f"[domain] {error}") from None
 
 
-def _object(name: str, table: Table, classes: Iterable[type], folder: Path) -> Any:
+def _object(
+    name: str, table: Table, classes: Iterable[type], folder: Path, more: Sequence[str] = ()
+) -> Any:
     """The object that a table describes: its kind, called with its other keys."""
     known = {cls.__name__: cls for cls in classes}
     kinds, kind = f"known kinds are {', '.join(known)}", table.get("kind")
@@ -180,15 +230,15 @@ def _object(name: str, table: Table, classes: Iterable[type], folder: Path) -> A
     if not isinstance(kind, str) or kind not in known:
         raise ValueError(f"[{name}] has the unknown kind {kind!r}, {kinds}")
     arguments = {key: value for key, value in table.items() if key != "kind"}
-    return _call(name, known[kind], arguments, folder)
+    return _call(name, known[kind], arguments, folder, more)
 
 
-def _call(name: str, call: type, arguments: Table, folder: Path) -> Any:
+def _call(name: str, call: type, arguments: Table, folder: Path, more: Sequence[str] = ()) -> Any:
     """``call(**arguments)`` with arrays read from files; the signature says what is allowed."""
     parameters = inspect.signature(call).parameters
     # A dataclass may have fields of another module, where alone their annotations have a meaning.
     hints = get_type_hints(call if is_dataclass(call) else call.__init__)  # type: ignore[misc]
-    _check_keys(name, arguments, [*parameters, *(["penalty"] if name in LEVELS else [])])
+    _check_keys(name, arguments, [*parameters, *more])
     for key, parameter in parameters.items():
         if parameter.default is parameter.empty and key not in arguments:
             raise ValueError(f"[{name}] lacks the key {key!r}")
@@ -224,7 +274,7 @@ def _array(name: str, key: str, value: object, folder: Path) -> Any:
     return array
 
 
-def _solve(table: Table, folder: Path, problem: Problem) -> Table:
+def _solve(table: Table, folder: Path, problem: Problem | Levels) -> Table:
     """Arguments for ``solve``; ``gamma`` makes the method."""
     known = inspect.signature(solve).parameters.keys() - {"problem", "callback"} | {"gamma"}
     _check_keys("solve", table, known)
@@ -236,7 +286,8 @@ def _solve(table: Table, folder: Path, problem: Problem) -> Table:
     if not isinstance(options.get("progress", False), bool):
         raise ValueError(f"[solve] progress must be true or false, got {options['progress']!r}")
     if "gamma" in options:
-        own = AGMBiO if problem.is_smooth else PAGMBiO
+        two = problem.problem() if isinstance(problem, Levels) else problem
+        own = AGMBiO if two.is_smooth else PAGMBiO
         name = options.get("method", own.name)
         if name not in (AGMBiO.name, PAGMBiO.name):
             raise ValueError(f"[solve] gamma belongs to the method {own.name!r}, got {name!r}")

@@ -40,6 +40,7 @@ ESTIMATORS = [
     TieBreakRegressor(loss="huber"),
     TieBreakRegressor(loss="poisson", on_no_minimiser="warn"),
     TieBreakRegressor(alpha=0.1),
+    TieBreakRegressor(slack=0.1),
     *(TieBreakClassifier(prefer, on_no_minimiser="warn") for prefer in CHOICES),
     TieBreakClassifier(alpha=0.1),
     *(SuppliedRegressor(prefer) for prefer in ("validation", "fair")),
@@ -49,10 +50,21 @@ ESTIMATORS = [
 
 @parametrize_with_checks(ESTIMATORS)
 def test_scikit_learns_checks(estimator, check):
+    if estimator.slack:
+        pytest.importorskip("clarabel", reason="needs the extra conic")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         if estimator.on_no_minimiser == "warn":
             warnings.simplefilter("ignore", NoMinimiserWarning)
+        check(estimator)
+
+
+@pytest.mark.full  # minutes: a logistic fit with a slack is slow
+@parametrize_with_checks([TieBreakClassifier(alpha=0.1, slack=0.1)])
+def test_scikit_learns_checks_of_the_classifier_with_a_slack(estimator, check):
+    pytest.importorskip("clarabel", reason="needs the extra conic")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
         check(estimator)
 
 

@@ -6,6 +6,7 @@ import math
 import textwrap
 from dataclasses import dataclass, field
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 from tiebreak.driver.result import STATUSES, SUCCESSES, Result
@@ -206,6 +207,16 @@ class LevelsResult:
                 for name, level in self.levels.items()
             },
         }
+
+    def save(self, path: str | Path) -> None:
+        """Save to a .npz file for ``tiebreak.load``: the numbers to the last bit, the same report.
+
+        Args:
+            path: the .npz file, written whole or not at all.
+        """
+        from tiebreak import saving
+
+        saving.save_levels_result(self, path)
 
 
 def _and(names: list[str]) -> str:

@@ -214,6 +214,7 @@ def _solve_levels(
 ) -> LevelsResult:
     """Two levels without slack by any method; all others as a chain."""
     began = time.perf_counter()
+    levels = levels.current() if isinstance(levels, Levels) else levels
     if isinstance(levels, Levels) and levels.is_plain:
         result = solve(levels.problem(), method, x0=x0, rtol=rtol, max_time=max_time, **options)
         return of_problem(levels, result)

@@ -37,6 +37,13 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
         ``sensitive_features`` (in ``fit``); "smooth": the least squared differences of neighbouring
         coefficients; or a function of tiebreak of the coefficients, row by row.
         The intercept never counts.
+    slack : float or tiebreak.Slack, default=0.0
+        How much worse than the best fit the training loss (with its penalty) may be, for the sake
+        of what is preferred: 0.01 is "at most 1 % worse". ``tiebreak.Slack(share=0.01)`` is 1 % of
+        what the best fit gains over the constant model (without an intercept: over equal
+        probabilities), ``tiebreak.Slack(absolute=...)`` is in units of the loss. Where there is no
+        best fit a slack does not help. Needs the extra ``conic``, and takes seconds or more from a
+        few hundred samples on.
     alpha, l1_ratio : float, default=0.0 and 1.0
         The training loss, a mean over the samples, includes
         ``alpha (l1_ratio |coef|_1 + (1 - l1_ratio)/2 |coef|²)``.
@@ -60,9 +67,13 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
     classes_ : the labels.
     coef_, intercept_ : the coefficients, in float64 whatever the data are.
     n_ties_ : the dimension of the set of equally good coefficients; None where it is not known.
-    proved_ : whether it is proved that both levels are optimal within ``rtol``.
-    certificate_ : what is proved, in numbers.
+    proved_ : whether it is proved that both levels are optimal within ``rtol``; with a slack the
+        bounds are computed without trust in a solver, but rest on assumptions: False.
+    certificate_ : what is proved, in numbers; with a slack a ``tiebreak.LevelReport`` for each of
+        "fit" and "preference".
     report_ : the same in words.
+    given_up_, slack_ : how much larger the training loss with its penalty is than at the best fit,
+        and how much larger it may be, in its units; 0.0 without a slack.
     n_iter_ : how many steps it took.
     """
 
@@ -70,6 +81,7 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
         self,
         prefer: Any = "norm",
         *,
+        slack: Any = 0.0,
         alpha: float = 0.0,
         l1_ratio: float = 1.0,
         reference: Any = None,
@@ -80,6 +92,7 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
         on_no_minimiser: str = "error",
     ) -> None:
         self.prefer = prefer
+        self.slack = slack
         self.alpha = alpha
         self.l1_ratio = l1_ratio
         self.reference = reference

@@ -107,9 +107,10 @@ def centred(X: Any, Y: Host, weights: Host | None) -> Centred:
     total = float(np.sum(roots * roots))
     mean, offset = (np.asarray((roots * roots) @ M / total) for M in (X, Y))
     A, B = roots[:, None] * (X - mean), roots[:, None] * (Y - offset)
-    # What rounding leaves of a constant column is no feature.
-    size = np.sqrt(np.sum(A * A, axis=0))
-    A[:, size <= len(X) * EPS * np.sqrt(total) * np.abs(mean)] = 0.0
+    # What rounding leaves of a constant column is no feature, and nothing to explain.
+    for M, center in ((A, mean), (B, offset)):
+        size = np.sqrt(np.sum(M * M, axis=0))
+        M[:, size <= len(X) * EPS * np.sqrt(total) * np.abs(center)] = 0.0
     v = roots / np.sqrt(total)
     v[0] += 1.0
     v /= np.linalg.norm(v)

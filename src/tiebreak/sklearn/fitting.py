@@ -19,6 +19,7 @@ from tiebreak.linalg.host import host
 from tiebreak.proofs.recession.watch import NoMinimum
 from tiebreak.sklearn.choice import ChoiceCurve, choice_curve
 from tiebreak.sklearn.design import Layout
+from tiebreak.sklearn.slack import FIT, NOTHING, constant_model, solve_with_slack
 
 WEAKER = 16.0  # by this the penalty is divided while it does not do
 MOST_TRIES = 6  # then it is too weak to be told from none
@@ -47,10 +48,12 @@ class Ending(NamedTuple):
     x: Host
     ties: int | None
     proved: bool
-    certificate: tb.Certificate
+    certificate: tb.Certificate | dict[str, tb.LevelReport]
     steps: int
     report: str
     curve: ChoiceCurve | None
+    given_up: float = 0.0
+    slack: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,7 @@ class Settings:
     rtol: float
     max_iter: int
     on_no_minimiser: str
+    slack: tb.Slack | None = None
 
 
 @dataclass(frozen=True)
@@ -84,20 +88,25 @@ class Task:
     separated: Callable[[Host], Host] | None = None
     classes: Host | None = None
 
-    def problem(self, more: Any = None) -> tb.Problem:
-        """Both levels, with something added to the lower one."""
+    def lower(self, more: Any = None) -> Any:
+        """The loss with its penalty, and with something added."""
         lower: Any = self.loss
         for part in (self.penalty, more):
             lower = lower if part is None else lower + part
-        return tb.Problem(upper=self.upper, lower=lower)
+        return lower
+
+    def problem(self, more: Any = None) -> tb.Problem:
+        """Both levels, with something added to the lower one."""
+        return tb.Problem(upper=self.upper, lower=self.lower(more))
 
 
 def fit(task: Task, settings: Settings, x0: Host | None, names: Sequence[str] | None) -> Ending:
     """Solve both levels; raise or warn where there is no answer."""
     problem = task.problem()
-    result = _solve(problem, settings, x0)
-    found = result.findings
-    if result.status == "unbounded" and isinstance(found, ExactFindings | NoMinimum):
+    result: tb.Result | tb.LevelsResult
+    result = first = _solve(problem, settings, x0)
+    found = first.findings
+    if first.status == "unbounded" and isinstance(found, ExactFindings | NoMinimum):
         d = host(found.direction)
         if found.level == "upper":
             raise ValueError(
@@ -105,10 +114,31 @@ def fit(task: Task, settings: Settings, x0: Host | None, names: Sequence[str] | 
                 f"ever along the coefficients {_words(task, d, names)}"
             )
         return _without_minimiser(task, settings, d, names)
+    ending = _ending(first)
+    if settings.slack is not None:
+        constant = constant_model(task.loss, task.layout)
+        allowed = settings.slack(first.lower_value, task.loss.value(constant))
+        if allowed > NOTHING * task.loss.value(0.0 * constant):
+            result = solve_with_slack(
+                settings.owner, task.lower(), task.upper, settings.slack, constant, settings.rtol
+            )
+            ending = _with_slack(ending, result)
     if not result.success:
         warnings.warn(f"{settings.owner}: {result.message}", ConvergenceWarning, stacklevel=4)
-    ending = _ending(result)
     return ending._replace(curve=choice_curve(problem, ending.x, ending.ties))
+
+
+def _with_slack(best: Ending, result: tb.LevelsResult) -> Ending:
+    """The choice among all fits that are a little worse than the best."""
+    fit = result.levels[FIT]
+    return best._replace(
+        x=host(result.x),
+        proved=result.proved,
+        certificate=result.levels,
+        report=str(result),
+        given_up=max(fit.value - sum(fit.best) / 2.0, 0.0),
+        slack=fit.slack,
+    )
 
 
 def _ending(result: tb.Result) -> Ending:

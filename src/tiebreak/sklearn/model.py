@@ -21,6 +21,7 @@ from tiebreak.linalg.arrays import Host
 from tiebreak.sklearn.criteria import Criterion, check_prefer
 from tiebreak.sklearn.design import Layout
 from tiebreak.sklearn.fitting import Ending, Settings
+from tiebreak.sklearn.slack import slack_rule
 
 SPARSE = ["csr"]
 WORDS = {
@@ -44,6 +45,7 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
     """A linear model whose coefficients are the best among all that fit equally well."""
 
     prefer: Any
+    slack: Any
     alpha: float
     l1_ratio: float
     reference: Any
@@ -76,7 +78,8 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
             raise ValueError(
                 f"{owner}: on_no_minimiser must be 'error' or 'warn', got {self.on_no_minimiser!r}"
             )
-        return Settings(owner, self.rtol, self.max_iter, self.on_no_minimiser)
+        slack = slack_rule(owner, self.slack)
+        return Settings(owner, self.rtol, self.max_iter, self.on_no_minimiser, slack)
 
     def _others(self, training: Data, X_val: Any, sample_weight_val: Any) -> Data:
         """The rows to choose by, with their weights: other ones, or the training data."""
@@ -149,11 +152,13 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
 
     def _keep(self, endings: Sequence[Ending]) -> None:
         """What is known of the fit, one entry per target where there are several."""
-        ties, certificates = [e.ties for e in endings], tuple(e.certificate for e in endings)
+        certificates = tuple(e.certificate for e in endings)
         self.n_iter_ = max(e.steps for e in endings)
-        self.n_ties_ = ties[0] if len(ties) == 1 else ties
+        self.n_ties_ = _one_or_all([e.ties for e in endings])
         self.proved_ = all(e.proved for e in endings)
         self.certificate_ = certificates[0] if len(certificates) == 1 else certificates
+        self.given_up_ = _one_or_all([e.given_up for e in endings])
+        self.slack_ = _one_or_all([e.slack for e in endings])
         self.report_ = "\n".join(e.report for e in endings)
         self._choice_curves = [e.curve for e in endings]
 
@@ -184,6 +189,10 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
         title = f"{self._owner}(prefer={name!r}), {ties} dimensions of ties"
         curve.draw(ax, WORDS.get(name, name), title)
         return ax
+
+
+def _one_or_all(found: list[Any]) -> Any:
+    return found[0] if len(found) == 1 else found
 
 
 def _as_columns(owner: str, values: Any, rows: int) -> Host:

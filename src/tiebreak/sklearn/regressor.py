@@ -38,6 +38,15 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
         ``sensitive_features`` (in ``fit``); "smooth": the least squared differences of neighbouring
         coefficients; or a function of tiebreak of the coefficients, such as ``tiebreak.Linear(c)``.
         The intercept never counts.
+    slack : float or tiebreak.Slack, default=0.0
+        How much worse than the best fit the training loss (with its penalty) may be, for the sake
+        of what is preferred: 0.01 is "at most 1 % worse". Where the best fit is perfect, a loss of
+        0, that would be nothing, and the share is one of the loss of the constant model: a training
+        R² of at least 0.99, for squares. ``tiebreak.Slack(share=0.01)`` is always 1 % of what the
+        best fit gains over the constant model, ``tiebreak.Slack(absolute=...)`` in units of the
+        loss. (Without an intercept the constant model predicts 0, or 1 with a log link.) Needs the
+        extra ``conic``, and takes seconds or more from a few hundred samples on unless the loss is
+        "squared".
     loss : {"squared", "huber", "poisson"}, default="squared"
         The training loss, a mean over the samples; "poisson" is half the deviance with log link.
     delta : float, default=1.35
@@ -65,9 +74,14 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
     coef_, intercept_ : the coefficients, in float64 whatever the data are.
     n_ties_ : the dimension of the set of equally good coefficients (a list of them where there are
         several targets); None where it is not known.
-    proved_ : whether it is proved that both levels are optimal within ``rtol``.
-    certificate_ : what is proved, in numbers.
+    proved_ : whether it is proved that both levels are optimal within ``rtol``; with a slack the
+        bounds are computed without trust in a solver, but rest on assumptions: False.
+    certificate_ : what is proved, in numbers; with a slack a ``tiebreak.LevelReport`` for each of
+        "fit" and "preference".
     report_ : the same in words.
+    given_up_, slack_ : how much larger the training loss with its penalty is than at the best fit,
+        and how much larger it may be, in its units; 0.0 without a slack; lists of them for several
+        targets.
     n_iter_ : how many steps it took.
     """
 
@@ -75,6 +89,7 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
         self,
         prefer: Any = "norm",
         *,
+        slack: Any = 0.0,
         loss: str = "squared",
         delta: float = 1.35,
         alpha: float = 0.0,
@@ -87,6 +102,7 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
         on_no_minimiser: str = "error",
     ) -> None:
         self.prefer = prefer
+        self.slack = slack
         self.loss = loss
         self.delta = delta
         self.alpha = alpha
@@ -161,7 +177,9 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
             covariance = self._covariance(*others, sensitive_features)
             criterion = replace(criterion, covariance=covariance)
         X, Y, weights = without_zeros(X, Y, weights)
-        data = _Training(self, X, Y, weights, validation)
+        # With a slack the intercept may serve the validation data, not the training data alone.
+        is_free = settings.slack is not None and validation is not None
+        data = _Training(self, X, Y, weights, validation, is_free)
         names, endings = getattr(self, "feature_names_in_", None), []
         for k in range(Y.shape[1]):
             chosen = replace(criterion.of_target(k), validation=data.validation_loss(k))
@@ -193,13 +211,14 @@ class _Training:
         Y: Host,
         weights: Host | None,
         validation: tuple[Any, Host, Host | None] | None,
+        keeps_intercept: bool,
     ) -> None:
         rows, n = X.shape
         self.model, self.weights = model, weights
         self.centred: Centred | None = None
         # Without the intercept's column the data are no longer whole numbers, from which a rank
         # can be proved; but few rows have as many products, and a penalty has no use for a rank.
-        is_worth = rows <= n or model.alpha > 0.0
+        is_worth = (rows <= n or model.alpha > 0.0) and not keeps_intercept
         if model.loss == "squared" and model.fit_intercept and is_worth and rows * n <= DENSE_LIMIT:
             self.centred = centred(X, Y, weights)
         self.layout = Layout(n, 1, model.fit_intercept and self.centred is None)
