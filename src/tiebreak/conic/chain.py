@@ -16,13 +16,13 @@ from tiebreak.conic.bounds import (
     value_error,
     value_inside,
 )
-from tiebreak.conic.cones import NONE, Active, outside
+from tiebreak.conic.cones import NONE, Active, Blocks, outside
 from tiebreak.conic.direct import Fall, least_squares, on_equations
 from tiebreak.conic.faces import Constraints, held_rows, remaining
 from tiebreak.conic.polish import Multipliers, polished, residual
 from tiebreak.conic.program import Cone, ConicProgram, Objective
 from tiebreak.conic.solver import clarabel_solve
-from tiebreak.conic.stage import Affine, Stage, as_rows, dense, stacked, stage_of
+from tiebreak.conic.stage import Affine, Stage, as_rows, dense, row_lengths, stacked, stage_of
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
 
@@ -30,6 +30,7 @@ Slack = Callable[[float, float], float]  # of the best value and of the value be
 
 ACCURATE = 1e-8  # the conditions of optimality hold to this, or there is no answer
 ASSUMED = 10.0  # times the length of the answer: a solution is assumed to be no longer than that
+OUTSIDE = 1e-7  # relative: a constraint that is violated by more is not met
 VISIBLE = 1e-9  # a direction of z in which x moves less than this is none of x
 
 
@@ -44,7 +45,7 @@ class LevelSolution(NamedTuple):
     dimension: int  # of what is left to choose after it
     held: str  # how it was held: "image", "face", "image and face", "cut", "point", "last"
     word: str  # "proved", "verified" or "claimed"
-    price: float | None  # -d(last level)/d(slack), where its slack is positive
+    price: float | None  # -d(next level)/d(slack), where its slack is positive
     solver: str  # the solver's own word, "" where none was asked
     residual: float = math.nan  # of the conditions of optimality, relative
 
@@ -87,7 +88,8 @@ class _Chain:
         self.objectives = [replace(h, squares=as_rows(h.squares)) for h in program.objectives]
         self.where = Affine(np.zeros(program.size))
         self.held: list[HeldLevel] = []
-        self.is_proved = True  # do the bounds so far rest on nothing assumed?
+        self.is_whole = True  # is no level held yet, so that points can be seen to be feasible?
+        self.is_proved = True  # are the gaps of all levels that are held proved?
         self.cut: _Cut | None = None  # of the level before
         self.found: list[LevelSolution] = []
         self.previous = np.zeros(program.size) if program.start is None else program.start
@@ -121,11 +123,32 @@ class _Chain:
 
     def _end(self, status: str, message: str = "", direction: Host | None = None) -> ChainSolution:
         z = self.previous
-        values = [h.value(z) for h in self.objectives[: len(self.found)]]
+        values = [self._value(number, z) for number in range(len(self.found))]
+        if status == "solved" and self._is_outside(z):
+            status, message = "failed", "the point that was found violates the constraints"
         levels = (
             level._replace(value=value) for level, value in zip(self.found, values, strict=True)
         )
         return ChainSolution(z, tuple(levels), status, message, direction)
+
+    def _value(self, number: int, z: Host) -> float:
+        """Of a level at a point, whose auxiliary variables may be larger than they need be."""
+        if self.program.evaluate is None or self.cut is None:
+            return self.objectives[number].value(z)
+        return self.program.evaluate(number, z)
+
+    def _is_outside(self, z: Host) -> bool:
+        """Is a constraint violated, by more than rounding relative to its own terms?"""
+        rows, offset, cones = self.whole.part(self.first_levels == 0)
+        blocks, s = Blocks.of(cones), offset - rows @ z
+        size = float(np.max(np.abs(z[self.program.variables]), initial=0.0))
+        terms = np.abs(offset) + abs(rows) @ np.abs(z) + size * row_lengths(rows)
+        groups = [*blocks.nonnegative[:, None], *blocks.second_order, *blocks.exponential]
+        sizes = np.array([np.max(terms[group]) for group in groups])
+        return bool(
+            np.any(outside(blocks, s) > OUTSIDE * sizes)
+            or np.any(np.abs(s[blocks.zero]) > OUTSIDE * terms[blocks.zero])
+        )
 
     def _level(self, number: int, objective: Objective) -> ChainSolution | None:
         """Solve one level and hold it; an end where there is none."""
@@ -173,16 +196,16 @@ class _Chain:
         best = objective.value(z)
         most, is_known = assumed_reach(self.program.reach, z, ASSUMED)
         bound = lower_bound(objective, self.constraints, at.y, z, self.held, most)
-        self.is_proved = self.is_proved and is_known and number < 2
-        word = "proved" if self.is_proved else "verified"
+        word = "proved" if self.is_proved and is_known else "verified"
         rounding = value_error(objective, z)
         gap = max(best - bound, 0.0) + rounding + self._above(found)
         slack_of = self.slacks[number]
-        slack = 0.0 if slack_of is None else slack_of(best, objective.value(before))
+        slack = 0.0 if slack_of is None else slack_of(best, self._before(number, before))
         if not slack > rounding:  # a cut there would hold rounding errors: 1 % of a perfect fit
             slack = 0.0
         self._price(number, at)
         held = self._keep(number, objective, found, gap, best + slack if slack > 0.0 else None)
+        self.is_whole, self.is_proved = self.is_whole and slack > 0.0, self.is_proved and is_known
         self.found.append(
             LevelSolution(
                 best=best,
@@ -199,18 +222,25 @@ class _Chain:
             )
         )
 
+    def _before(self, number: int, z: Host) -> float:
+        """Of a level at the point that the levels before it chose, for a slack that is a share."""
+        if self.program.evaluate is not None:
+            return self.program.evaluate(number, z)
+        return self.objectives[number].value(z)
+
     def _above(self, found: _Level) -> float:
         """How far the least value may lie above that at the point, which may be a little outside.
 
         Proved by a point that is inside; where there is none, by the multipliers, to first order.
+        After a level that is held nothing is: no point is known to be one of its minimisers.
         """
         stage, at = found.stage, found.at
-        off = float(np.max(outside(stage.blocks, stage.slack(at.w)), initial=0.0))
-        if not stage.blocks.has_inequalities:
+        if self.is_whole and not stage.blocks.has_inequalities:
             return 0.0
         inside = None if found.inner is None else value_inside(stage, at, found.inner)
+        self.is_proved = self.is_proved and self.is_whole and inside is not None
         if inside is None:
-            self.is_proved = False
+            off = float(np.max(outside(stage.blocks, stage.slack(at.w)), initial=0.0))
             return max(off, 0.0) * float(np.sum(np.abs(at.y)))
         return max(inside - stage.objective.value(at.w), 0.0)
 
@@ -225,7 +255,6 @@ class _Chain:
         self.cut = _Cut(number, len(self.constraints.offset), *_sublevel(objective, most))
         self.constraints = self.constraints.joined(*self.cut[2:5])
         self.where = replace(self.where, base=self.previous)
-        self.is_proved = False
         return "cut"
 
     def _price(self, number: int, at: Multipliers) -> None:
@@ -255,9 +284,12 @@ class _Chain:
 
     def _dimension(self) -> int:
         """Of what is left to choose, in x."""
-        if self.where.basis is None:
+        where, zero = self.where, Blocks.of(self.constraints.cones).zero
+        if len(zero):
+            where = where.within(self.constraints.rows[zero], where.base)
+        if where.basis is None:
             return len(self.program.variables)
-        seen = self.where.basis[self.program.variables]
+        seen = where.basis[self.program.variables]
         if not seen.size:
             return 0
         return int(np.count_nonzero(np.linalg.svd(seen, compute_uv=False) > VISIBLE))

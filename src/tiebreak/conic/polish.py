@@ -24,6 +24,8 @@ from tiebreak.linalg.spectra import EPS
 
 STEPS = 6  # of Newton's method: it doubles the digits, and begins with five or more
 EXCHANGES = 4  # of inequalities that were taken for binding and are not, or the other way round
+NEGLIGIBLE = 1e-10  # of the slope: a multiplier below this holds nothing, for to leave its face
+# costs the level less than rounding in a solver
 ENOUGH = 16 * EPS  # a residual, relative to its terms, that no step can reduce
 
 
@@ -62,7 +64,8 @@ def polished(stage: Stage, start: Multipliers) -> Polished:
         if best.residual <= ENOUGH:
             break
         active = most if k == 0 else _exchanged(stage, active, last)
-    exposed = pairs(best.at).active(stage.blocks, CLEAR, CLEAR * max(best.residual, EPS))
+    least = max(NEGLIGIBLE, CLEAR * best.residual)
+    exposed = pairs(best.at).active(stage.blocks, CLEAR, least)
     return best._replace(exposed=exposed)
 
 

@@ -12,6 +12,7 @@ z = (x, auxiliary variables). K is a product of cones, one after the other along
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -54,6 +55,8 @@ class ConicProgram:
         variables: which entries of z are x, for the dimension of what is left to choose.
         reach: |z_j| <= reach_j for some solution; inf where nothing is known.
         start: a z that is feasible up to rounding, or None.
+        evaluate: the value of a level, by its number, at the x of a z, whatever the auxiliary
+            variables are; None: those of z are taken as they are.
     """
 
     rows: Any
@@ -63,6 +66,7 @@ class ConicProgram:
     variables: Host
     reach: Host
     start: Host | None = None
+    evaluate: Callable[[int, Host], float] | None = None
 
     @property
     def size(self) -> int:
