@@ -21,7 +21,7 @@ from tiebreak.conic.direct import Fall, least_squares, on_equations
 from tiebreak.conic.faces import Constraints, held_rows, remaining
 from tiebreak.conic.polish import Multipliers, polished, residual
 from tiebreak.conic.program import Cone, ConicProgram, Objective
-from tiebreak.conic.solver import clarabel_solve
+from tiebreak.conic.solver import TOLERANCES, clarabel_solve
 from tiebreak.conic.stage import Affine, Stage, as_rows, dense, row_lengths, stacked, stage_of
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
@@ -29,6 +29,7 @@ from tiebreak.linalg.arrays import Host
 Slack = Callable[[float, float], float]  # of the best value and of the value before this level
 
 ACCURATE = 1e-8  # the conditions of optimality hold to this, or there is no answer
+SETTLED = 1e-13  # they hold to this, or a second try is worth its time
 ASSUMED = 10.0  # times the length of the answer: a solution is assumed to be no longer than that
 OUTSIDE = 1e-7  # relative: a constraint that is violated by more is not met
 VISIBLE = 1e-9  # a direction of z in which x moves less than this is none of x
@@ -204,7 +205,7 @@ class _Chain:
         if not slack > rounding:  # a cut there would hold rounding errors: 1 % of a perfect fit
             slack = 0.0
         self._price(number, at)
-        held = self._keep(number, objective, found, gap, best + slack if slack > 0.0 else None)
+        held = self._keep(number, objective, found, gap, slack)
         self.is_whole, self.is_proved = self.is_whole and slack > 0.0, self.is_proved and is_known
         self.found.append(
             LevelSolution(
@@ -245,14 +246,15 @@ class _Chain:
         return max(inside - stage.objective.value(at.w), 0.0)
 
     def _keep(
-        self, number: int, objective: Objective, found: _Level, gap: float, most: float | None
+        self, number: int, objective: Objective, found: _Level, gap: float, slack: float
     ) -> str:
-        """Cut at ``most``, or hold image and face; which of them it was."""
+        """Cut, or without slack hold image and face; which of them it was."""
         if self.where.dimension == 0:
             return "point"
-        if most is None:
+        if slack == 0.0:
             return self._hold_face(objective, found, gap)
-        self.cut = _Cut(number, len(self.constraints.offset), *_sublevel(objective, most))
+        sublevel = _sublevel(objective, self.previous, slack)
+        self.cut = _Cut(number, len(self.constraints.offset), *sublevel)
         self.constraints = self.constraints.joined(*self.cut[2:5])
         self.where = replace(self.where, base=self.previous)
         return "cut"
@@ -302,17 +304,27 @@ def _unchanged(stage: Stage) -> _Level:
 
 
 def _by_solver(stage: Stage) -> _Level | Fall | str:
-    """The level by Clarabel and Newton's method."""
-    answer = clarabel_solve(stage.objective, stage.rows, stage.offset, stage.cones)
-    if answer.is_infeasible:
-        return f"Clarabel finds no feasible point ({answer.status})"
-    if answer.is_unbounded:
-        return Fall(answer.z)
-    start = Multipliers(answer.z, 0.0 * answer.y if stage.is_flat else answer.y)
-    found = polished(stage, start)
-    if not found.residual <= ACCURATE:
-        return f"the conditions of optimality hold to {found.residual:.2g} only ({answer.status})"
-    return _Level(stage, *found, answer.status, answer.z)
+    """The level by Clarabel and Newton's method; where that stalls, once more and less strictly."""
+    best: _Level | None = None
+    why = ""
+    for tolerance in TOLERANCES:
+        answer = clarabel_solve(stage.objective, stage.rows, stage.offset, stage.cones, tolerance)
+        if answer.is_unbounded and best is None:
+            return Fall(answer.z)
+        if answer.is_infeasible or answer.is_unbounded:
+            why = why or f"Clarabel finds no feasible point ({answer.status})"
+            continue
+        start = Multipliers(answer.z, 0.0 * answer.y if stage.is_flat else answer.y)
+        found = _Level(stage, *polished(stage, start), answer.status, answer.z)
+        if best is None or found.residual < best.residual:
+            best = found
+        if best.residual <= SETTLED:
+            break
+    if best is None:
+        return why
+    if not best.residual <= ACCURATE:
+        return f"the conditions of optimality hold to {best.residual:.2g} only ({best.solver})"
+    return best
 
 
 class _Cut(NamedTuple):
@@ -326,19 +338,20 @@ class _Cut(NamedTuple):
     scale: float
 
 
-def _sublevel(h: Objective, most: float) -> tuple[Any, Host, Cone, float]:
-    """Its rows, offset, cone and scale.
+def _sublevel(h: Objective, z: Host, slack: float) -> tuple[Any, Host, Cone, float]:
+    """{ h <= h(z) + slack } for a minimiser z: its rows, offset, cone and scale.
 
-    With tau = most - constant - <q, z>: |F z - t|² <= 2 tau, or |(F z - t, tau/a - a/2)| <= tau/a +
-    a/2 for any a > 0.
+    h(z + d) = h(z) + <slope, d> + ½|F d|². With tau = slack - <slope, d>: |F d|² <= 2 tau, or
+    |(F d, tau/a - a/2)| <= tau/a + a/2 for any a > 0; with a² = 2 slack all are of one size.
     """
-    import scipy.sparse as sp
-
-    room = most - h.constant
+    slope = h.squares.T @ (h.squares @ z - h.target) + h.linear
+    sizes = abs(h.squares)
+    terms = sizes.T @ (sizes @ np.abs(z) + np.abs(h.target)) + np.abs(h.linear)
+    slope[np.abs(slope) <= 64.0 * len(z) * np.finfo(float).eps * terms] = 0.0  # it is rounding
+    room = slack + float(slope @ z)
     if not h.squares.shape[0]:
-        return h.linear[None], np.array([room]), Cone("nonnegative", 1), 1.0
-    a = math.sqrt(2.0 * max(abs(room), np.finfo(float).tiny))
-    q = sp.csr_array(h.linear[None])
-    rows = sp.vstack([q / a, q / a, -sp.csr_array(h.squares)])
-    offset = np.concatenate([[room / a + a / 2.0, room / a - a / 2.0], -h.target])
+        return slope[None], np.array([room]), Cone("nonnegative", 1), 1.0
+    a, F = math.sqrt(2.0 * slack), dense(h.squares)
+    rows = np.vstack([slope / a, slope / a, -F])
+    offset = np.concatenate([[room / a + a / 2.0, room / a - a / 2.0], -(F @ z)])
     return rows, offset, Cone("second-order", len(offset)), a
