@@ -29,7 +29,7 @@ from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
 
 EPS = float(np.finfo(float).eps)
-PREFERENCE = 1e6  # how much more an accurate equation may carry than one that is off by more
+PREFERENCES = (1.0, 1e3, 1e6)  # how much more an accurate equation carries than one that is not
 
 
 class HeldLevel(NamedTuple):
@@ -43,8 +43,6 @@ def lower_bound(
     h: Objective, constraints: Constraints, y: Host, z: Host, held: list[HeldLevel], most: Host
 ) -> float:
     """h is at least this on all minimisers of the levels that are held with |z_j| <= most_j."""
-    if not h.linear.any() and not held and h.value(z) <= h.constant + EPS:
-        return h.constant  # squares are not negative
     rows, blocks, u = constraints.rows, Blocks.of(constraints.cones), h.squares @ z - h.target
     y, exact = _balanced_exponentials(h, rows, blocks, y)
     y = dual_point(blocks, y)
@@ -52,14 +50,20 @@ def lower_bound(
     unit = EPS * (max(len(u), len(y), len(z)) + 8)
     error = unit * (abs(h.squares).T @ np.abs(u) + np.abs(h.linear) + abs(rows).T @ np.abs(y))
     r[exact], error[exact] = 0.0, 0.0
-    rest, cost = _balanced(r, held)
+    away = most + np.abs(z)
+    rest, cost = _balanced(r, held, away)
     terms = np.array([u @ h.target, 0.5 * (u @ u), y @ constraints.offset, -(r @ z)])
     sizes = (np.abs(u) @ np.abs(h.target), terms[1], np.abs(y) @ np.abs(constraints.offset))
     size = float(sum(sizes) + np.abs(r) @ np.abs(z) + abs(h.constant))
-    away = most + np.abs(z)
-    off = float((np.abs(rest) + error) @ np.where(np.abs(rest) + error > 0.0, away, 0.0))
+    off = _times(np.abs(rest) + error, away)
     least = h.constant - float(np.sum(terms)) - off * (1.0 + unit) - cost * (1.0 + unit)
-    return max(least - unit * size, h.constant if not h.linear.any() else -math.inf)
+    is_square = not h.linear.any()  # then it is not below its constant
+    return max(least - unit * size, h.constant if is_square else -math.inf)
+
+
+def _times(sizes: Host, away: Host) -> float:
+    """<sizes, away>, where away may be infinite for a size of 0."""
+    return float(sizes @ np.where(sizes > 0.0, away, 0.0))
 
 
 def _balanced_exponentials(h: Objective, rows: Any, blocks: Blocks, y: Host) -> tuple[Host, Host]:
@@ -83,34 +87,41 @@ def _balanced_exponentials(h: Objective, rows: Any, blocks: Blocks, y: Host) -> 
     return y, single[mine]
 
 
-def _balanced(r: Host, held: list[HeldLevel]) -> tuple[Host, float]:
-    """What no held equation balances of a slope, and what those cost that do."""
-    parts = [part for level in held for part in level.parts]
+def _balanced(r: Host, held: list[HeldLevel], away: Host) -> tuple[Host, float]:
+    """What no held equation balances of a slope, and what those cost that do.
+
+    Any weights give a bound. Of some, that prefer more or less the equations that are off by
+    little, those are taken that cost least.
+    """
+    parts = [(part, level.gap) for level in held for part in level.parts]
     if not parts or not r.any():
         return r, 0.0
-    E = stacked([part.rows for part in parts])
+    E = stacked([part.rows for part, _ in parts])
     lengths = row_lengths(E)
     lengths[lengths == 0.0] = 1.0
-    gaps = [level.gap for level in held for _ in level.parts]
-    # Weights go first to the equations that are off by little.
-    offs = [part.off(gap) for part, gap in zip(parts, gaps, strict=True)]
+    offs = [part.off(gap) for part, gap in parts]
     each = np.concatenate(offs) / lengths
     least = float(np.min(each[each > 0.0], initial=1.0))
-    scale = 1.0 / (lengths * np.clip(each / least, 1.0, PREFERENCE))
-    unit = scale[:, None] * E if isinstance(E, np.ndarray) else E.multiply(scale[:, None]).tocsr()
-    weights = _smallest_weights(unit, -r)
-    rest = r + unit.T @ weights
-    rounding = EPS * (len(weights) + 8) * (np.abs(r) + abs(unit).T @ np.abs(weights))
-    scaled = weights * scale
-    some = np.split(scaled, np.cumsum([len(off) for off in offs])[:-1])
-    cost = sum(part.cost(w, gap) for part, w, gap in zip(parts, some, gaps, strict=True))
-    return np.abs(rest) + rounding, cost
+    ends = np.cumsum([len(off) for off in offs])[:-1]
+    found = []
+    for preference in PREFERENCES:
+        scale = 1.0 / (lengths * np.clip(each / least, 1.0, preference))
+        unit = (
+            E * scale[:, None] if isinstance(E, np.ndarray) else E.multiply(scale[:, None]).tocsr()
+        )
+        weights = _smallest_weights(unit, -r)
+        rounding = EPS * (len(weights) + 8) * (np.abs(r) + abs(unit).T @ np.abs(weights))
+        rest = np.abs(r + unit.T @ weights) + rounding
+        some = np.split(weights * scale, ends)
+        cost = sum(part.cost(w, gap) for (part, gap), w in zip(parts, some, strict=True))
+        found.append((cost + _times(rest, away), rest, cost))
+    return min(found, key=lambda one: one[0])[1:]
 
 
 def _smallest_weights(rows: Any, target: Host) -> Host:
     """With which the rows add up to the target, by least squares; any weights give a bound."""
     if rows.shape[0] <= FEW:
-        return np.asarray(np.linalg.lstsq(dense(rows).T, target, rcond=1e-14)[0])
+        return np.asarray(np.linalg.lstsq(dense(rows).T, target, rcond=1e-12)[0])
     k = rows.shape[0]
     K = kkt_matrix(np.zeros((0, k)), np.eye(k), dense(rows).T)
     found = regularised_solution(K, np.concatenate([np.zeros(k), target]), k)

@@ -13,9 +13,10 @@ import numpy as np
 
 from tiebreak.conic.cones import Active, Blocks
 from tiebreak.conic.program import Cone
-from tiebreak.conic.stage import Affine, row_lengths, stacked
+from tiebreak.conic.stage import CLEAR, Affine, row_lengths, stacked
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
+from tiebreak.linalg.spectra import EPS
 
 
 class Constraints(NamedTuple):
@@ -84,15 +85,15 @@ def held_rows(
         found.append(HeldRows(rows[cone], np.full(len(cone), 1.0 / inner)))
     for cone in active.rays:  # s_0 - a <= gap / y_0, |across|² <= (s_0 - a) (s_0 + a)
         pull, size = max(y[cone[0]], tiny), float(reach[cone[0]])
-        across = _across(ray_of(y[cone])).T @ rows[cone]
-        linear = np.full(len(across), 1.0 / pull)
+        across = _across(ray_of(y[cone]), rows[cone])
+        linear = np.full(across.shape[0], 1.0 / pull)
         found.append(HeldRows(across, linear, math.sqrt(2.0 * size / pull)))
     for cone in active.curves:  # s_1 e^r (e^d - 1 - d) <= gap / y_2, d = s_0 / s_1 - r
         slope, pull = math.exp(s[cone[0]] / s[cone[1]]), max(y[cone[2]], tiny)
         bend = math.sqrt(2.0 * s[cone[1]] / max(pull * slope, tiny))
-        across = _across(s[cone]).T @ rows[cone]
+        across = _across(s[cone], rows[cone])
         limit = 0.1 * pull * float(s[cone[1]]) * slope  # where |d| <= 1.3 sqrt(2 gap / ...)
-        linear = np.full(2, 1.0 / pull)
+        linear = np.full(across.shape[0], 1.0 / pull)
         found.append(HeldRows(across, linear, 2.0 * bend * (1.0 + slope), limit))
     if squares.shape[0]:
         found.append(HeldRows(squares, np.zeros(squares.shape[0]), math.sqrt(2.0)))
@@ -135,6 +136,8 @@ def ray_of(y: Host) -> Host:
     return np.asarray(ray / norm(ray))
 
 
-def _across(ray: Host) -> Host:
-    """Orthonormal columns that complete the direction of a ray."""
-    return np.asarray(np.linalg.svd(ray[None])[2][1:].T)
+def _across(ray: Host, rows: Any) -> Any:
+    """What of these rows is orthogonal to a ray, without combinations that are rounding alone."""
+    basis = np.linalg.svd(ray[None])[2][1:]
+    found, size = basis @ rows, float(np.max(row_lengths(rows)))
+    return found[row_lengths(found) > CLEAR * len(ray) * EPS * size]

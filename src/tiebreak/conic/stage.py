@@ -43,6 +43,13 @@ def stacked(parts: Sequence[Any]) -> Any:
     return sp.csr_array(sp.vstack(parts))
 
 
+def scaled_rows(rows: Any, factors: Host) -> Any:
+    """Every row times its factor."""
+    if isinstance(rows, np.ndarray):
+        return factors[:, None] * rows
+    return rows.multiply(factors[:, None]).tocsr()
+
+
 def row_lengths(rows: Any) -> Host:
     """Of a dense or sparse matrix."""
     squares = rows.multiply(rows) if hasattr(rows, "multiply") else rows**2
