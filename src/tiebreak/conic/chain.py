@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tiebreak.conic.bounds import (
+    EPS,
     HeldLevel,
     assumed_reach,
     lower_bound,
@@ -32,6 +33,7 @@ ACCURATE = 1e-8  # the conditions of optimality hold to this, or there is no ans
 SETTLED = 1e-13  # they hold to this, or a second try is worth its time
 ASSUMED = 10.0  # times the length of the answer: a solution is assumed to be no longer than that
 OUTSIDE = 1e-7  # relative: a constraint that is violated by more is not met
+ROUNDINGS = 1e3  # times the rounding errors of its value: a level that is worse was not held
 VISIBLE = 1e-9  # a direction of z in which x moves less than this is none of x
 
 
@@ -127,10 +129,24 @@ class _Chain:
         values = [self._value(number, z) for number in range(len(self.found))]
         if status == "solved" and self._is_outside(z):
             status, message = "failed", "the point that was found violates the constraints"
+        if status == "solved" and (lost := self._lost(z)) is not None:
+            status, message = "failed", f"level {lost + 1} is not as good at the end as it was"
         levels = (
             level._replace(value=value) for level, value in zip(self.found, values, strict=True)
         )
         return ChainSolution(z, tuple(levels), status, message, direction)
+
+    def _lost(self, z: Host) -> int | None:
+        """The first level that the levels after it made worse than it may be, None if none."""
+        for number, level in enumerate(self.found):
+            h, value = self.objectives[number], self._value(number, z)
+            size = max(abs(level.best), abs(h.value(np.zeros_like(z))), level.slack)
+            # Auxiliary variables that are 0 have the rounding errors of those that are not.
+            least = EPS * float(np.sum(np.abs(h.linear))) * float(np.max(np.abs(z), initial=0.0))
+            rounding = ROUNDINGS * (value_error(h, z) + least)
+            if value > level.best + level.slack + OUTSIDE * size + rounding:
+                return number
+        return None
 
     def _value(self, number: int, z: Host) -> float:
         """Of a level at a point, whose auxiliary variables may be larger than they need be."""
