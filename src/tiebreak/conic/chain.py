@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -104,7 +105,19 @@ class _Chain:
                 return self._end("max_time", f"no time was left for level {number + 1}")
             if end is not None:
                 return end
+        with contextlib.suppress(deadline.Over):
+            self._give_back()
         return self._end("solved")
+
+    def _give_back(self) -> None:
+        """Slacks that no level needed: where ties are left, those levels once more, in order."""
+        for level, objective in zip(self.found, self.objectives, strict=True):
+            if level.slack > 0.0 and self._dimension() > 0:
+                stage = stage_of(objective, *self.constraints, self.where)
+                found = None if stage.is_flat else self._solved(objective, stage)
+                if isinstance(found, _Level):
+                    self.previous = self.where.point(found.at.w)
+                    self._hold_face(objective, found, 0.0)
 
     def _enter(self, number: int) -> bool:
         """Take the rows that a level brings; False where its equations have no solution.
