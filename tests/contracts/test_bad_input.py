@@ -879,7 +879,9 @@ WRONG = {
         f"PAGMBiO: {NO_PROX} L2 and Box",
     ),
     "solve sum in a ball elsewhere": (
-        lambda: tb.solve(small(lower=LS + tb.L1() + tb.L2(), domain=tb.Ball(1.0, [1.0, 0.0]))),
+        lambda: tb.solve(
+            small(lower=LS + tb.L1() + tb.L2(), domain=tb.Ball(1.0, [1.0, 0.0])), "adaptive"
+        ),
         ValueError,
         f"AdaptiveAGMBiO: {NO_PROX} L1 + L2 and Ball with another center",
     ),
@@ -1006,7 +1008,7 @@ WRONG = {
     "solve method": (
         lambda: tb.solve(small(), "newton"),
         ValueError,
-        "solve: unknown method 'newton', known are auto, agm-bio, p-agm-bio, adaptive, primal-dual, exact, a-irg, bi-sg, sea, cg-bio, r-apm, pb-apg, bisec-bio",
+        "solve: unknown method 'newton', known are auto, agm-bio, p-agm-bio, adaptive, primal-dual, exact, conic, a-irg, bi-sg, sea, cg-bio, r-apm, pb-apg, bisec-bio",
     ),
     "solve method class": (
         lambda: tb.solve(small(), tb.AGMBiO),

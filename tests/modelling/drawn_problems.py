@@ -291,7 +291,9 @@ def reference(objective: Any, constraints: list[Any]) -> float | None:
     """Its optimal value by Clarabel alone, None where that is not sure to nine digits."""
     problem = cp.Problem(objective, constraints)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # "may be inaccurate": compared below
+        # "May be inaccurate", and values at points outside a domain by rounding: compared below.
+        warnings.simplefilter("ignore", UserWarning)
+        warnings.simplefilter("ignore", RuntimeWarning)
         values = []
         for options in (TIGHT, {**TIGHT, "equilibrate_enable": False}):
             try:

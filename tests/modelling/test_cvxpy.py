@@ -332,6 +332,18 @@ def test_compiling_leaves_the_variables_alone():
     assert x.value is None
 
 
+def test_values_that_variables_have_do_not_matter():
+    """CVXPY 1.5 compiles quad_over_lin(x, y) with the value of y, if there is one."""
+    x = cp.Variable(6)
+    first, then = cp.quad_over_lin(A @ x - 9, 4 + x[0]), cp.sum_squares(x)
+    best = cp.Problem(cp.Minimize(first), [cp.abs(x) <= 2]).solve(solver="CLARABEL")
+    x.value = np.full(6, 7.0)
+    made = tb.from_cvxpy(cp.Minimize(first), cp.Minimize(then), [cp.abs(x) <= 2])
+    np.testing.assert_array_equal(x.value, np.full(6, 7.0))
+    z = solved_by_clarabel(made.program(), 0)
+    assert made.program().objectives[0].value(z) == pytest.approx(best, rel=1e-6)
+
+
 def test_solve_of_a_problem(monkeypatch):
     """With a chain that answers z = 2: values, status and signs are the user's."""
     x = cp.Variable(6)

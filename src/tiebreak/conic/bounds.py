@@ -20,10 +20,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tiebreak.conic.cones import Blocks, dual_point, outside
+from tiebreak.conic.equations import FEW, kkt_matrix, regularised_solution
 from tiebreak.conic.faces import Constraints, HeldRows
 from tiebreak.conic.polish import Multipliers
 from tiebreak.conic.program import Objective
-from tiebreak.conic.stage import Stage, dense
+from tiebreak.conic.stage import Stage, dense, row_lengths, stacked
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
 
@@ -87,22 +88,33 @@ def _balanced(r: Host, held: list[HeldLevel]) -> tuple[Host, float]:
     parts = [part for level in held for part in level.parts]
     if not parts or not r.any():
         return r, 0.0
-    E = np.vstack([dense(part.rows) for part in parts])
-    lengths = np.sqrt(np.sum(E * E, axis=1))
+    E = stacked([part.rows for part in parts])
+    lengths = row_lengths(E)
     lengths[lengths == 0.0] = 1.0
     gaps = [level.gap for level in held for _ in level.parts]
     # Weights go first to the equations that are off by little.
     offs = [part.off(gap) for part, gap in zip(parts, gaps, strict=True)]
     each = np.concatenate(offs) / lengths
     least = float(np.min(each[each > 0.0], initial=1.0))
-    unit = E / (lengths * np.clip(each / least, 1.0, PREFERENCE))[:, None]
-    weights = np.linalg.lstsq(unit.T, -r, rcond=1e-14)[0]
+    scale = 1.0 / (lengths * np.clip(each / least, 1.0, PREFERENCE))
+    unit = scale[:, None] * E if isinstance(E, np.ndarray) else E.multiply(scale[:, None]).tocsr()
+    weights = _smallest_weights(unit, -r)
     rest = r + unit.T @ weights
-    rounding = EPS * (len(weights) + 8) * (np.abs(r) + np.abs(unit).T @ np.abs(weights))
-    scaled = weights / (lengths * np.clip(each / least, 1.0, PREFERENCE))
+    rounding = EPS * (len(weights) + 8) * (np.abs(r) + abs(unit).T @ np.abs(weights))
+    scaled = weights * scale
     some = np.split(scaled, np.cumsum([len(off) for off in offs])[:-1])
     cost = sum(part.cost(w, gap) for part, w, gap in zip(parts, some, gaps, strict=True))
     return np.abs(rest) + rounding, cost
+
+
+def _smallest_weights(rows: Any, target: Host) -> Host:
+    """With which the rows add up to the target, by least squares; any weights give a bound."""
+    if rows.shape[0] <= FEW:
+        return np.asarray(np.linalg.lstsq(dense(rows).T, target, rcond=1e-14)[0])
+    k = rows.shape[0]
+    K = kkt_matrix(np.zeros((0, k)), np.eye(k), dense(rows).T)
+    found = regularised_solution(K, np.concatenate([np.zeros(k), target]), k)
+    return np.zeros(k) if found is None else found[:k]
 
 
 def value_error(h: Objective, z: Host) -> float:
@@ -111,7 +123,7 @@ def value_error(h: Objective, z: Host) -> float:
     unit = EPS * (max(len(off), len(z)) + 8)
     size = abs(h.squares) @ np.abs(z) + np.abs(h.target)
     sizes = np.abs(off) @ size + off @ off + np.abs(h.linear) @ np.abs(z)
-    return unit * float(sizes + abs(h.constant))
+    return unit * float(sizes + abs(h.constant) + unit * (size @ size))  # also where off is 0
 
 
 def value_inside(stage: Stage, at: Multipliers, inner: Host) -> float | None:

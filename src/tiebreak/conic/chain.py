@@ -16,20 +16,22 @@ from tiebreak.conic.bounds import (
     value_error,
     value_inside,
 )
-from tiebreak.conic.cones import NONE, Active, outside
+from tiebreak.conic.cones import NONE, Active, Blocks, outside
 from tiebreak.conic.direct import Fall, least_squares, on_equations
 from tiebreak.conic.faces import Constraints, held_rows, remaining
 from tiebreak.conic.polish import Multipliers, polished, residual
 from tiebreak.conic.program import Cone, ConicProgram, Objective
-from tiebreak.conic.solver import clarabel_solve
-from tiebreak.conic.stage import Affine, Stage, as_rows, dense, stacked, stage_of
+from tiebreak.conic.solver import TOLERANCES, clarabel_solve
+from tiebreak.conic.stage import Affine, Stage, as_rows, dense, row_lengths, stacked, stage_of
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
 
 Slack = Callable[[float, float], float]  # of the best value and of the value before this level
 
 ACCURATE = 1e-8  # the conditions of optimality hold to this, or there is no answer
+SETTLED = 1e-13  # they hold to this, or a second try is worth its time
 ASSUMED = 10.0  # times the length of the answer: a solution is assumed to be no longer than that
+OUTSIDE = 1e-7  # relative: a constraint that is violated by more is not met
 VISIBLE = 1e-9  # a direction of z in which x moves less than this is none of x
 
 
@@ -44,7 +46,7 @@ class LevelSolution(NamedTuple):
     dimension: int  # of what is left to choose after it
     held: str  # how it was held: "image", "face", "image and face", "cut", "point", "last"
     word: str  # "proved", "verified" or "claimed"
-    price: float | None  # -d(last level)/d(slack), where its slack is positive
+    price: float | None  # -d(next level)/d(slack), where its slack is positive
     solver: str  # the solver's own word, "" where none was asked
     residual: float = math.nan  # of the conditions of optimality, relative
 
@@ -80,19 +82,21 @@ class _Chain:
 
     def __init__(self, program: ConicProgram, slacks: Sequence[Slack | None]) -> None:
         self.program, self.slacks = program, [*slacks, None]
-        self.constraints = Constraints(as_rows(program.rows), program.offset, program.cones)
+        whole = Constraints(as_rows(program.rows), program.offset, program.cones)
+        self.first_levels = program.first_levels()
+        self.whole = whole
+        self.constraints = whole.part(self.first_levels == 0)
         self.objectives = [replace(h, squares=as_rows(h.squares)) for h in program.objectives]
         self.where = Affine(np.zeros(program.size))
         self.held: list[HeldLevel] = []
-        self.is_proved = True  # do the bounds so far rest on nothing assumed?
+        self.is_whole = True  # is no level held yet, so that points can be seen to be feasible?
+        self.is_proved = True  # are the gaps of all levels that are held proved?
         self.cut: _Cut | None = None  # of the level before
         self.found: list[LevelSolution] = []
         self.previous = np.zeros(program.size) if program.start is None else program.start
 
     def solve(self) -> ChainSolution:
         """All levels."""
-        if (end := self._without_inequalities()) is not None:
-            return end
         for number, objective in enumerate(self.objectives):
             try:
                 end = self._level(number, objective)
@@ -102,28 +106,55 @@ class _Chain:
                 return end
         return self._end("solved")
 
-    def _without_inequalities(self) -> ChainSolution | None:
-        """Where there are equations alone, they are solved at once."""
+    def _enter(self, number: int) -> bool:
+        """Take the rows that a level brings; False where its equations have no solution.
+
+        Where there are equations alone, they are solved at once.
+        """
+        more = self.whole.part(self.first_levels == number) if number else None
+        if more is not None and len(more.offset):
+            self.constraints = self.constraints.joined(*more[:2], *more.cones)
         if any(cone.kind != "zero" for cone in self.constraints.cones):
-            return None
+            return True
         rows, offset, _ = self.constraints
-        where = on_equations(dense(rows), offset)
-        if where is None:
-            return self._end("failed", "no point satisfies the equations")
-        self.where = where
         self.constraints = Constraints(np.zeros((0, rows.shape[1])), np.zeros(0), ())
-        return None
+        where = on_equations(dense(rows), offset, self.where) if len(offset) else self.where
+        self.where = where or self.where
+        return where is not None
 
     def _end(self, status: str, message: str = "", direction: Host | None = None) -> ChainSolution:
         z = self.previous
-        values = [h.value(z) for h in self.objectives[: len(self.found)]]
+        values = [self._value(number, z) for number in range(len(self.found))]
+        if status == "solved" and self._is_outside(z):
+            status, message = "failed", "the point that was found violates the constraints"
         levels = (
             level._replace(value=value) for level, value in zip(self.found, values, strict=True)
         )
         return ChainSolution(z, tuple(levels), status, message, direction)
 
+    def _value(self, number: int, z: Host) -> float:
+        """Of a level at a point, whose auxiliary variables may be larger than they need be."""
+        if self.program.evaluate is None or self.cut is None:
+            return self.objectives[number].value(z)
+        return self.program.evaluate(number, z)
+
+    def _is_outside(self, z: Host) -> bool:
+        """Is a constraint violated, by more than rounding relative to its own terms?"""
+        rows, offset, cones = self.whole.part(self.first_levels == 0)
+        blocks, s = Blocks.of(cones), offset - rows @ z
+        size = float(np.max(np.abs(z[self.program.variables]), initial=0.0))
+        terms = np.abs(offset) + abs(rows) @ np.abs(z) + size * row_lengths(rows)
+        groups = [*blocks.nonnegative[:, None], *blocks.second_order, *blocks.exponential]
+        sizes = np.array([np.max(terms[group]) for group in groups])
+        return bool(
+            np.any(outside(blocks, s) > OUTSIDE * sizes)
+            or np.any(np.abs(s[blocks.zero]) > OUTSIDE * terms[blocks.zero])
+        )
+
     def _level(self, number: int, objective: Objective) -> ChainSolution | None:
         """Solve one level and hold it; an end where there is none."""
+        if not self._enter(number):
+            return self._end("failed", f"level {number + 1}: no point satisfies the equations")
         stage = stage_of(objective, *self.constraints, self.where)
         is_fixed = self.where.dimension == 0
         is_done = is_fixed or (number > 0 and stage.is_flat)
@@ -133,7 +164,8 @@ class _Chain:
             return self._end("failed", f"level {number + 1}: {found}")
         if isinstance(found, Fall):
             direction = self.where.point(found.direction) - self.where.base
-            text = f"level {number + 1} falls without end on the minimisers of those before it"
+            where = " on the minimisers of those before it" if number else ""
+            text = f"level {number + 1} falls without end{where}"
             return self._end("unbounded", text, direction)
         self._hold(number, objective, found)
         return None
@@ -165,13 +197,16 @@ class _Chain:
         best = objective.value(z)
         most, is_known = assumed_reach(self.program.reach, z, ASSUMED)
         bound = lower_bound(objective, self.constraints, at.y, z, self.held, most)
-        self.is_proved = self.is_proved and is_known and number < 2
-        word = "proved" if self.is_proved else "verified"
-        gap = max(best - bound, 0.0) + value_error(objective, z) + self._above(found)
+        word = "proved" if self.is_proved and is_known else "verified"
+        rounding = value_error(objective, z)
+        gap = max(best - bound, 0.0) + rounding + self._above(found)
         slack_of = self.slacks[number]
-        slack = 0.0 if slack_of is None else max(slack_of(best, objective.value(before)), 0.0)
+        slack = 0.0 if slack_of is None else slack_of(best, self._before(number, before))
+        if not slack > rounding:  # a cut there would hold rounding errors: 1 % of a perfect fit
+            slack = 0.0
         self._price(number, at)
-        held = self._keep(number, objective, found, gap, best + slack if slack > 0.0 else None)
+        held = self._keep(number, objective, found, gap, slack)
+        self.is_whole, self.is_proved = self.is_whole and slack > 0.0, self.is_proved and is_known
         self.found.append(
             LevelSolution(
                 best=best,
@@ -188,33 +223,40 @@ class _Chain:
             )
         )
 
+    def _before(self, number: int, z: Host) -> float:
+        """Of a level at the point that the levels before it chose, for a slack that is a share."""
+        if self.program.evaluate is not None:
+            return self.program.evaluate(number, z)
+        return self.objectives[number].value(z)
+
     def _above(self, found: _Level) -> float:
         """How far the least value may lie above that at the point, which may be a little outside.
 
         Proved by a point that is inside; where there is none, by the multipliers, to first order.
+        After a level that is held nothing is: no point is known to be one of its minimisers.
         """
         stage, at = found.stage, found.at
-        off = float(np.max(outside(stage.blocks, stage.slack(at.w)), initial=0.0))
-        if not stage.blocks.has_inequalities:
+        if self.is_whole and not stage.blocks.has_inequalities:
             return 0.0
         inside = None if found.inner is None else value_inside(stage, at, found.inner)
+        self.is_proved = self.is_proved and self.is_whole and inside is not None
         if inside is None:
-            self.is_proved = False
+            off = float(np.max(outside(stage.blocks, stage.slack(at.w)), initial=0.0))
             return max(off, 0.0) * float(np.sum(np.abs(at.y)))
         return max(inside - stage.objective.value(at.w), 0.0)
 
     def _keep(
-        self, number: int, objective: Objective, found: _Level, gap: float, most: float | None
+        self, number: int, objective: Objective, found: _Level, gap: float, slack: float
     ) -> str:
-        """Cut at ``most``, or hold image and face; which of them it was."""
+        """Cut, or without slack hold image and face; which of them it was."""
         if self.where.dimension == 0:
             return "point"
-        if most is None:
+        if slack == 0.0:
             return self._hold_face(objective, found, gap)
-        self.cut = _Cut(number, len(self.constraints.offset), *_sublevel(objective, most))
+        sublevel = _sublevel(objective, self.previous, slack)
+        self.cut = _Cut(number, len(self.constraints.offset), *sublevel)
         self.constraints = self.constraints.joined(*self.cut[2:5])
         self.where = replace(self.where, base=self.previous)
-        self.is_proved = False
         return "cut"
 
     def _price(self, number: int, at: Multipliers) -> None:
@@ -244,9 +286,12 @@ class _Chain:
 
     def _dimension(self) -> int:
         """Of what is left to choose, in x."""
-        if self.where.basis is None:
+        where, zero = self.where, Blocks.of(self.constraints.cones).zero
+        if len(zero):
+            where = where.within(self.constraints.rows[zero], where.base)
+        if where.basis is None:
             return len(self.program.variables)
-        seen = self.where.basis[self.program.variables]
+        seen = where.basis[self.program.variables]
         if not seen.size:
             return 0
         return int(np.count_nonzero(np.linalg.svd(seen, compute_uv=False) > VISIBLE))
@@ -259,17 +304,27 @@ def _unchanged(stage: Stage) -> _Level:
 
 
 def _by_solver(stage: Stage) -> _Level | Fall | str:
-    """The level by Clarabel and Newton's method."""
-    answer = clarabel_solve(stage.objective, stage.rows, stage.offset, stage.cones)
-    if answer.is_infeasible:
-        return f"Clarabel finds no feasible point ({answer.status})"
-    if answer.is_unbounded:
-        return Fall(answer.z)
-    start = Multipliers(answer.z, 0.0 * answer.y if stage.is_flat else answer.y)
-    found = polished(stage, start)
-    if not found.residual <= ACCURATE:
-        return f"the conditions of optimality hold to {found.residual:.2g} only ({answer.status})"
-    return _Level(stage, *found, answer.status, answer.z)
+    """The level by Clarabel and Newton's method; where that stalls, once more and less strictly."""
+    best: _Level | None = None
+    why = ""
+    for tolerance in TOLERANCES:
+        answer = clarabel_solve(stage.objective, stage.rows, stage.offset, stage.cones, tolerance)
+        if answer.is_unbounded and best is None:
+            return Fall(answer.z)
+        if answer.is_infeasible or answer.is_unbounded:
+            why = why or f"Clarabel finds no feasible point ({answer.status})"
+            continue
+        start = Multipliers(answer.z, 0.0 * answer.y if stage.is_flat else answer.y)
+        found = _Level(stage, *polished(stage, start), answer.status, answer.z)
+        if best is None or found.residual < best.residual:
+            best = found
+        if best.residual <= SETTLED:
+            break
+    if best is None:
+        return why
+    if not best.residual <= ACCURATE:
+        return f"the conditions of optimality hold to {best.residual:.2g} only ({best.solver})"
+    return best
 
 
 class _Cut(NamedTuple):
@@ -283,19 +338,20 @@ class _Cut(NamedTuple):
     scale: float
 
 
-def _sublevel(h: Objective, most: float) -> tuple[Any, Host, Cone, float]:
-    """Its rows, offset, cone and scale.
+def _sublevel(h: Objective, z: Host, slack: float) -> tuple[Any, Host, Cone, float]:
+    """{ h <= h(z) + slack } for a minimiser z: its rows, offset, cone and scale.
 
-    With tau = most - constant - <q, z>: |F z - t|² <= 2 tau, or |(F z - t, tau/a - a/2)| <= tau/a +
-    a/2 for any a > 0.
+    h(z + d) = h(z) + <slope, d> + ½|F d|². With tau = slack - <slope, d>: |F d|² <= 2 tau, or
+    |(F d, tau/a - a/2)| <= tau/a + a/2 for any a > 0; with a² = 2 slack all are of one size.
     """
-    import scipy.sparse as sp
-
-    room = most - h.constant
+    slope = h.squares.T @ (h.squares @ z - h.target) + h.linear
+    sizes = abs(h.squares)
+    terms = sizes.T @ (sizes @ np.abs(z) + np.abs(h.target)) + np.abs(h.linear)
+    slope[np.abs(slope) <= 64.0 * len(z) * np.finfo(float).eps * terms] = 0.0  # it is rounding
+    room = slack + float(slope @ z)
     if not h.squares.shape[0]:
-        return h.linear[None], np.array([room]), Cone("nonnegative", 1), 1.0
-    a = math.sqrt(2.0 * max(abs(room), np.finfo(float).tiny))
-    q = sp.csr_array(h.linear[None])
-    rows = sp.vstack([q / a, q / a, -sp.csr_array(h.squares)])
-    offset = np.concatenate([[room / a + a / 2.0, room / a - a / 2.0], -h.target])
+        return slope[None], np.array([room]), Cone("nonnegative", 1), 1.0
+    a, F = math.sqrt(2.0 * slack), dense(h.squares)
+    rows = np.vstack([slope / a, slope / a, -F])
+    offset = np.concatenate([[room / a + a / 2.0, room / a - a / 2.0], -(F @ z)])
     return rows, offset, Cone("second-order", len(offset)), a

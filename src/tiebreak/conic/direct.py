@@ -44,13 +44,15 @@ def least_squares(h: Objective, where: Affine) -> Host | Fall:
     return np.asarray(seen @ v)
 
 
-def on_equations(rows: Host, offset: Host) -> Affine | None:
-    """{ z : rows z = offset }; None where there is no such z."""
-    rank = decide_rank(rows)
-    base = rank.moved(offset, rank.low) if rank.low else np.zeros(rows.shape[1])
-    if rank.low:
-        base = base + rank.moved(offset - rows @ base, rank.low)
-    size = np.abs(rows) @ np.abs(base) + np.abs(offset)
-    if norm(offset - rows @ base) > 1e-9 * (norm(size) or 1.0):
+def on_equations(rows: Host, offset: Host, where: Affine) -> Affine | None:
+    """The points of an affine set with rows z = offset; None where there is none."""
+    inner, right = dense(where.columns(rows)), offset - rows @ where.base
+    rank = decide_rank(inner)
+    w = rank.moved(right, rank.low) if rank.low else np.zeros(inner.shape[1])
+    if rank.low:  # once more, for what rounding left
+        w = w + rank.moved(right - inner @ w, rank.low)
+    z = where.point(w)
+    size = np.abs(rows) @ np.abs(z) + np.abs(offset)
+    if norm(offset - rows @ z) > 1e-9 * (norm(size) or 1.0):
         return None
-    return Affine(base, rank.basis[:, rank.low :])
+    return where.within(rows, z)

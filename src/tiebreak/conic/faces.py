@@ -30,6 +30,16 @@ class Constraints(NamedTuple):
         both = stacked([self.rows, rows])
         return Constraints(both, np.append(self.offset, offset), (*self.cones, *cones))
 
+    def part(self, which: Host) -> Constraints:
+        """Some of the rows, those of a cone all or none."""
+        cones, end = [], 0
+        for cone in self.cones:
+            size = int(np.count_nonzero(which[end : end + cone.size]))
+            end += cone.size
+            if size:
+                cones.append(Cone(cone.kind, size))
+        return Constraints(self.rows[which], self.offset[which], tuple(cones))
+
 
 class HeldRows(NamedTuple):
     """Equations that all minimisers of a level satisfy, and how far they may be off.

@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
+import numpy as np
+
 from tiebreak.algorithms.base import Method, StateReport
 from tiebreak.conic.chain import ASSUMED, ChainSolution, LevelSolution, solve_chain
 from tiebreak.conic.program import ConicProgram
@@ -24,7 +26,7 @@ class ConicFindings(NamedTuple):
     """What the two solves tell besides x."""
 
     levels: tuple[LevelSolution, ...]  # lower, upper
-    radius: float  # of the bounds: assumed where the problem gives none
+    assumption: str  # that a bound which is verified alone rests on
     direction: Array | None = None  # along which there is no minimum
 
     @property
@@ -38,7 +40,7 @@ class ConicFindings(NamedTuple):
         for letter, level in zip("gf", self.levels, strict=False):
             why = {
                 "proved": "proved, rounding included",
-                "verified": f"verified: a dual bound that assumes |x| <= {self.radius:.3g}",
+                "verified": f"verified: a dual bound, {self.assumption}",
                 "claimed": "claimed by the solver alone",
             }[level.word]
             width = f"{letter}* = {level.best:.9g} within {level.error:.2g}, {why}"
@@ -105,15 +107,15 @@ class Conic(Method):
         found = solve_chain(program, [None])
         x = arrays.like(found.z[program.variables], state.x)
         direction = None if found.direction is None else found.direction[program.variables]
-        radius = ASSUMED * norm(found.z)
-        findings = ConicFindings(found.levels, radius, direction)
+        assumption = _assumption(program, found)
+        findings = ConicFindings(found.levels, assumption, direction)
         return State(
             1,
             x,
             problem.upper.value(x),
             problem.lower.value(x),
             StepEvidence(intervals=_intervals(found)),
-            _ending(found, radius),
+            _ending(found, assumption),
             findings,
         )
 
@@ -130,7 +132,13 @@ def _intervals(found: ChainSolution) -> Intervals:
     return Intervals(upper=(low[1], math.inf), lower=low[0], why=ONE_SIDED)
 
 
-def _ending(found: ChainSolution, radius: float) -> tuple[str, str]:
+def _assumption(program: ConicProgram, found: ChainSolution) -> str:
+    if not np.isfinite(program.reach).all():
+        return f"assuming |x| <= {ASSUMED * norm(found.z):.3g}"
+    return "with the lower level as it was held"
+
+
+def _ending(found: ChainSolution, assumption: str) -> tuple[str, str]:
     if found.status != "solved":
         return found.status, found.message
     off, upper = max(level.residual for level in found.levels), found.levels[-1]
@@ -140,5 +148,5 @@ def _ending(found: ChainSolution, radius: float) -> tuple[str, str]:
     )
     if upper.word == "verified":
         within = f"f* = {upper.best:.9g} within {upper.error:.2g}"
-        text += f"; verified, assuming |x| <= {radius:.3g}: {within}"
+        text += f"; verified, {assumption}: {within}"
     return "solved", text

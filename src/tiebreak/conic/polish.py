@@ -11,11 +11,12 @@ where the interior-point method put it, in the middle of the minimisers.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tiebreak.conic.cones import CLEAR, Active, Pairs, dual_point, outside
+from tiebreak.conic.equations import FEW, kkt_matrix, least_solution, regularised_solution
 from tiebreak.conic.stage import Stage, dense, stacked
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
@@ -23,6 +24,8 @@ from tiebreak.linalg.spectra import EPS
 
 STEPS = 6  # of Newton's method: it doubles the digits, and begins with five or more
 EXCHANGES = 4  # of inequalities that were taken for binding and are not, or the other way round
+NEGLIGIBLE = 1e-10  # of the slope: a multiplier below this holds nothing, for to leave its face
+# costs the level less than rounding in a solver
 ENOUGH = 16 * EPS  # a residual, relative to its terms, that no step can reduce
 
 
@@ -61,7 +64,8 @@ def polished(stage: Stage, start: Multipliers) -> Polished:
         if best.residual <= ENOUGH:
             break
         active = most if k == 0 else _exchanged(stage, active, last)
-    exposed = pairs(best.at).active(stage.blocks, CLEAR, CLEAR * max(best.residual, EPS))
+    least = max(NEGLIGIBLE, CLEAR * best.residual)
+    exposed = pairs(best.at).active(stage.blocks, CLEAR, least)
     return best._replace(exposed=exposed)
 
 
@@ -176,7 +180,7 @@ def _step(stage: Stage, active: Active, at: Multipliers) -> Multipliers | None:
         more = bent.T @ (weight * curve.bend) @ bent
         H = more if H is None else H + more
     slope = stage.slope(at.w) + J.T @ weights
-    moved = _corrected(dense(stage.objective.squares), H, dense(J), slope, values)
+    moved = _corrected(stage.objective.squares, H, J, slope, values)
     if moved is None:
         return None
     w, weights = at.w + moved[0], weights + moved[1]
@@ -190,27 +194,13 @@ def _step(stage: Stage, active: Active, at: Multipliers) -> Multipliers | None:
     return Multipliers(w, y)
 
 
-def _corrected(
-    F: Host, H: Host | None, J: Host, slope: Host, values: Host
-) -> tuple[Host, Host] | None:
+def _corrected(F: Any, H: Any, J: Any, slope: Host, values: Host) -> tuple[Host, Host] | None:
     """The smallest (dw, dlambda) with (F'F + H) dw + J' dlambda = -slope, J dw = values.
 
     As one system in (F dw, dw, dlambda), so that F is not squared.
     """
-    import scipy.linalg as la
-
-    p, n, k = len(F), F.shape[1], len(J)
-    K = np.zeros((p + n + k, p + n + k))
-    K[:p, :p] = -np.eye(p)
-    K[:p, p : p + n] = F
-    K[p : p + n, :p] = F.T
-    if H is not None:
-        K[p : p + n, p : p + n] = H
-    K[p : p + n, p + n :] = J.T
-    K[p + n :, p : p + n] = J
+    p, n, k = F.shape[0], F.shape[1], J.shape[0]
     right = np.concatenate([np.zeros(p), -slope, values])
-    try:
-        found = la.lstsq(K, right, cond=1e-13, lapack_driver="gelsy")[0]
-    except (la.LinAlgError, ValueError):
-        return None
-    return found[p : p + n], found[p + n :]
+    solve = least_solution if p + n + k <= FEW else regularised_solution
+    found = solve(kkt_matrix(F, H, J), right, p + n)
+    return None if found is None else (found[p : p + n], found[p + n :])

@@ -12,6 +12,7 @@ z = (x, auxiliary variables). K is a product of cones, one after the other along
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -54,6 +55,8 @@ class ConicProgram:
         variables: which entries of z are x, for the dimension of what is left to choose.
         reach: |z_j| <= reach_j for some solution; inf where nothing is known.
         start: a z that is feasible up to rounding, or None.
+        evaluate: the value of a level, by its number, at the x of a z, whatever the auxiliary
+            variables are; None: those of z are taken as they are.
     """
 
     rows: Any
@@ -63,6 +66,7 @@ class ConicProgram:
     variables: Host
     reach: Host
     start: Host | None = None
+    evaluate: Callable[[int, Host], float] | None = None
 
     @property
     def size(self) -> int:
@@ -76,3 +80,39 @@ class ConicProgram:
             (cone, slice(int(end) - cone.size, int(end)))
             for cone, end in zip(self.cones, ends, strict=True)
         ]
+
+    def first_levels(self) -> Host:
+        """For each row the first level that needs it: 0 for constraints, the number of a level for
+        what only represents its objective.
+
+        Auxiliary variables that an objective reaches, through cones and without passing x, are its
+        own; until its turn comes, their rows would only let the solver drift.
+        """
+        import scipy.sparse as sp
+
+        rows = sp.csr_array(self.rows)
+        block = np.empty(rows.shape[0], dtype=np.int64)  # the cone of a row; a row alone if linear
+        end = 0
+        for cone in self.cones:
+            is_linear = cone.kind in ("zero", "nonnegative")
+            place = np.arange(end, end + cone.size)
+            block[place] = place if is_linear else end
+            end += cone.size
+        auxiliary = np.ones(self.size, dtype=bool)
+        auxiliary[self.variables] = False
+        entries = rows.tocoo()
+        pairs = (np.ones(len(entries.data)), (block[entries.row], entries.col))
+        touches = sp.csr_array(pairs, rows.shape)[:, auxiliary].astype(bool)
+        first = np.zeros(rows.shape[0], dtype=np.int64)
+        known = np.zeros(rows.shape[0], dtype=bool)
+        for number, h in enumerate(self.objectives):
+            used = np.asarray(abs(h.squares).sum(axis=0)).ravel() + np.abs(h.linear) > 0.0
+            reached, blocks = used[auxiliary], np.zeros(rows.shape[0], dtype=bool)
+            while True:
+                more = touches @ reached
+                if np.array_equal(more, blocks):
+                    break
+                blocks, reached = more, reached | (touches.T @ more)
+            mine = blocks[block] & ~known
+            first[mine], known = number, known | mine
+        return first

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -85,7 +86,13 @@ def compile_levels(
     levels = [_Level(builder, owner, f"level {i + 1}") for i in range(len(objectives))]
     for level, h in zip(levels, objectives, strict=True):
         level.add(h)
-    return builder.program(level.cost for level in levels)
+
+    def evaluate(number: int, z: Host) -> float:
+        h = objectives[number]
+        prototype = h.prototype if isinstance(h, Function) else None
+        return float(h.value(z[:n] if prototype is None else arrays.like(z[:n], prototype)))
+
+    return replace(builder.program(level.cost for level in levels), evaluate=evaluate)
 
 
 def _restrictions(h: Function | Penalty) -> Iterator[Domain]:

@@ -11,7 +11,9 @@ from tiebreak.conic.program import Cone, Objective
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
 
-TOLERANCE = 1e-12  # asked of Clarabel, as small as it makes sense: it ends earlier where it stalls
+# Asked of Clarabel: first as little as makes sense, for it ends where it stalls; then its own
+# default, with which it does not take a thin set for an empty one.
+TOLERANCES = (1e-12, 1e-8)
 NO_CLARABEL = "the method 'conic' needs Clarabel: pip install 'tiebreak[conic]'"
 
 
@@ -35,7 +37,11 @@ class SolverAnswer(NamedTuple):
 
 
 def clarabel_solve(
-    objective: Objective, rows: Any, offset: Host, cones: tuple[Cone, ...]
+    objective: Objective,
+    rows: Any,
+    offset: Host,
+    cones: tuple[Cone, ...],
+    tolerance: float = TOLERANCES[0],
 ) -> SolverAnswer:
     """A minimiser of the objective over { offset - rows z in K }, as Clarabel finds it."""
     try:
@@ -57,7 +63,7 @@ def clarabel_solve(
     settings = clarabel.DefaultSettings()
     settings.verbose = False
     settings.max_threads = 1
-    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = TOLERANCE
+    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = tolerance
     settings.tol_ktratio = 1e-9
     left = deadline.left()
     if math.isfinite(left):

@@ -17,6 +17,7 @@ from tiebreak.linalg.rank import decide_rank
 from tiebreak.linalg.spectra import EPS
 
 SMALL = 2**22  # entries of a matrix that is kept dense
+MANY = 300  # rows and columns from which singular values take too long
 CLEAR = 1e3  # times rounding: a direction in which a row of length 1 changes by less is none of it
 
 
@@ -90,19 +91,50 @@ class Affine:
             rank = decide_rank(rows)
             least = rank.pair()[0] / float(np.max(rank.sigma, initial=0.0) or 1.0)
             return rank.basis[:, : rank.low], rank.basis[:, rank.low :], EPS / (least or 1.0)
-        inner = (rows / lengths[lengths > 0.0, None]) @ self.basis
-        sigma, vt = np.zeros(0), np.eye(self.dimension)
+        return self._cut((rows / lengths[lengths > 0.0, None]) @ self.basis)
+
+    def _cut(self, inner: Host) -> tuple[Host, Host, float]:
+        """The same, where rows of length 1 in z are these in w."""
+        n = inner.shape[1]
+        if min(inner.shape) > MANY:
+            return self._cut_by_pivots(inner)
+        sigma, vt = np.zeros(0), np.eye(n)
         if inner.size:
-            deadline.check(deadline.svd(inner.shape[0], inner.shape[1], whole=True))
+            deadline.check(deadline.svd(inner.shape[0], n, whole=True))
             _, sigma, vt = np.linalg.svd(inner)
         seen = int(np.count_nonzero(sigma > self.rounding))
         least = float(sigma[seen - 1]) if seen else 1.0
         return vt[:seen].T, vt[seen:].T, self.error + EPS / min(least, 1.0)
 
+    def _cut_by_pivots(self, inner: Host) -> tuple[Host, Host, float]:
+        """The same by a QR factorisation with pivots, for many rows."""
+        from scipy.linalg import qr
+
+        deadline.check(0.2 * deadline.svd(inner.shape[0], inner.shape[1], whole=True))
+        Q, R, _ = qr(inner.T, pivoting=True, check_finite=False)
+        sizes = np.abs(np.diag(R))
+        seen = int(np.count_nonzero(sizes > self.rounding))
+        least = float(sizes[seen - 1]) if seen else 1.0
+        return Q[:, :seen], Q[:, seen:], self.error + EPS / min(least, 1.0)
+
     def within(self, rows: Any, base: Host) -> Affine:
         """The points that share the values of these rows with ``base``."""
-        _, free, error = self.split(rows)
-        return Affine(base, free if self.basis is None else self.basis @ free, error)
+        if self.basis is not None:
+            _, free, error = self.split(rows)
+            return Affine(base, self.basis @ free, error)
+        rows = as_rows(rows)
+        counts = np.asarray((rows != 0).sum(axis=1)).ravel()
+        alone = rows[counts == 1]
+        moves = np.asarray(abs(alone).sum(axis=0)).ravel() == 0.0  # no row fixes these variables
+        others = dense(rows[counts > 1][:, moves])
+        if min(others.shape) > MANY:
+            lengths = np.where((found := row_lengths(others)) > 0.0, found, 1.0)
+            _, free, error = self._cut_by_pivots(others / lengths[:, None])
+        else:
+            _, free, error = self.split(others)
+        basis = np.zeros((len(base), free.shape[1]))
+        basis[moves] = free
+        return Affine(base, basis, error)
 
     def objective(self, h: Objective) -> Objective:
         """h as a function of w."""

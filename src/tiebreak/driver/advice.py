@@ -51,6 +51,8 @@ def _missing_bounds(run: Run, gaps: tuple[float, float]) -> str:
     letters = " or ".join(
         letter for letter, gap in zip(("f*", "g*"), gaps, strict=True) if math.isinf(gap)
     )
+    if math.isfinite(run.problem.domain.diameter_in(int(run.state.x.shape[0]))):
+        return f"This method has no proof that bounds {letters} from below on these constraints"
     return (
         f"Nothing bounds {letters} from below on this unbounded domain: give "
         "Problem(radius=...) if you know that some solution has |x| <= radius, or a "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -44,6 +45,7 @@ class LevelReport:
         held: how its minimisers were held for the levels after it.
         word: what the interval ``best`` rests on. "proved": rounding included. "verified": a dual
             bound of our own, with a radius that was assumed. "claimed": a solver's word alone.
+        sign: 1 where the level is minimised, -1 where it is maximised: best is the largest value.
     """
 
     name: str
@@ -54,18 +56,20 @@ class LevelReport:
     price: float | None
     held: str
     word: str
+    sign: int = 1
 
     @property
     def given_up(self) -> Interval:
         """What it gave up for the levels after it, at least and at most."""
-        low, high = self.best
-        return max(self.value - high, 0.0), max(self.value - low, 0.0)
+        losses = sorted(self.sign * (self.value - end) for end in self.best)
+        return max(losses[0], 0.0), max(losses[1], 0.0)
 
     def row(self) -> tuple[str, ...]:
         """For the report."""
         middle, width = sum(self.best) / 2.0, (self.best[1] - self.best[0]) / 2.0
         best = f"{middle:.9g} ± {width:.1g}" if math.isfinite(width) else "unknown"
-        lost = f"{self.value - self.best[1]:.3g}" if self.slack else f"<= {self.given_up[1]:.1g}"
+        least, most = self.given_up
+        lost = f"{least:.3g}" if self.slack else f"<= {most:.1g}"
         return (
             self.name,
             best,
@@ -73,11 +77,13 @@ class LevelReport:
             f"{lost} ({self.slack:.3g})" if math.isfinite(width) else f"unknown ({self.slack:.3g})",
             "?" if self.dimension is None else str(self.dimension),
             "" if self.price is None else f"{self.price:.3g}",
-            self.word,
+            self.word if math.isfinite(width) or self.word == "claimed" else "",
         )
 
 
-HEADER = ("level", "best value", "at x", "given up (allowed)", "left", "price", "")
+HEADER = ("level", "best value", "at x", "given up (allowed)", "ties", "price", "")
+WIDTH = 100  # columns of a terminal
+CLOCK = "000000.s:"  # in the place of the time, so that lines do not break by it
 
 
 @dataclass(repr=False, eq=False)
@@ -126,11 +132,13 @@ class LevelsResult:
     def __str__(self) -> str:
         status = "solved, not proved," if self.status == "solved" else self.status
         count = f"{len(self.levels)} level{'' if len(self.levels) == 1 else 's'}"
-        lines = [f"tiebreak: {status} after {count}, {self.time:.3g} s: {self.message}"]
-        lines += [
-            f"  {line}" for line in _table([HEADER, *(r.row() for r in self.levels.values())])
-        ]
-        return "\n".join([*lines, *(f"  {label:<6} {text}" for label, text in self._notes())])
+        lines = _wrapped(f"tiebreak: {status} after {count}, ", f"{CLOCK} {self.message}")
+        lines[0] = lines[0].replace(CLOCK, f"{self.time:.3g} s:")
+        rows = [HEADER, *(r.row() for r in self.levels.values())]
+        lines += [f"  {line}" for line in _table(rows)]
+        for label, text in self._notes():
+            lines += _wrapped(f"  {label:<6} ", text)
+        return "\n".join(lines)
 
     def _notes(self) -> list[tuple[str, str]]:
         reports = list(self.levels.values())
@@ -153,20 +161,26 @@ class LevelsResult:
 
     def _senses(self, reports: list[LevelReport]) -> list[str]:
         """In which sense the bounds hold: of the problem itself, or of one with slacks."""
+        if self.result is not None:  # its message says it
+            return []
         cuts = [r.name for r in reports[:-1] if r.held == "cut"]
+        verified = [r.name for r in reports if r.word == "verified"]
         said = []
-        if len(reports) > 2 or cuts:
-            said.append(
-                "by structure: a level's bound takes the images and faces of those before it as "
-                "found, and counts how far they may be off"
-            )
         if cuts:
             said.append(
-                f"after {' and '.join(cuts)}: for the problem with these slacks, counted from the "
-                "best values found"
+                f"after {_and(cuts)}: for the problem with these slacks, counted from the best "
+                "values found"
             )
-        if any(r.word == "verified" for r in reports):
-            said.append("verified: the bounds assume a radius; Levels(radius=...) would prove them")
+        if verified and verified[0] == reports[0].name:
+            said.append(
+                "verified, not proved: the bounds assume how large a solution is, auxiliary "
+                "variables included; a bounded domain or radius=... says it of x"
+            )
+        elif verified:
+            said.append(
+                f"{_and(verified)} verified, not proved: a bound takes the levels before it as "
+                "they were held, and counts how far that may be off"
+            )
         return said
 
     def to_dict(self) -> dict[str, Any]:
@@ -205,6 +219,10 @@ class LevelsResult:
         saving.save_levels_result(self, path)
 
 
+def _and(names: list[str]) -> str:
+    return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
+
+
 def _how(held: str) -> str:
     return HOLDS.get(held, f"its {held}")
 
@@ -213,9 +231,17 @@ def _number(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
+def _wrapped(start: str, text: str) -> list[str]:
+    """Lines of a terminal, those after the first below the text."""
+    indent = " " * (len(start) if start.startswith(" ") else 2)
+    return textwrap.wrap(text, WIDTH, initial_indent=start, subsequent_indent=indent)
+
+
 def _table(rows: list[tuple[str, ...]]) -> list[str]:
-    """Rows in columns, without blanks at their ends."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    """Rows in columns, without blanks at their ends and without columns that say nothing."""
+    columns = [column for column in zip(*rows, strict=True) if any(column[1:])]
+    widths = [max(map(len, column)) for column in columns]
     return [
-        "  ".join(t.ljust(w) for t, w in zip(row, widths, strict=True)).rstrip() for row in rows
+        "  ".join(t.ljust(w) for t, w in zip(row, widths, strict=True)).rstrip()
+        for row in zip(*columns, strict=True)
     ]

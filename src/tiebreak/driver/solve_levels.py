@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tiebreak.conic.chain import ChainSolution, LevelSolution, solve_chain
+from tiebreak.conic.method import ConicFindings
 from tiebreak.conic.program import ConicProgram
 from tiebreak.conic.representation import compile_levels
 from tiebreak.driver.levels_result import LevelReport, LevelsResult
@@ -22,19 +23,24 @@ CHAINED = ("auto", "conic")
 
 def of_problem(levels: Levels, result: Result) -> LevelsResult:
     """The result of two levels without slack, level by level."""
-    proof = result.certificate
-    word = "proved" if result.proved else "verified" if result.success else "claimed"
-    lower, upper = levels.names
-    (low, high), held = proof.lower_optimum, "image" if "exact" in result.method else "gap"
+    proof, (lower, upper) = result.certificate, levels.names
+    low, high = proof.lower_optimum
+    best = (low, min(high, proof.lower_value)), proof.upper_optimum
+    other = "verified" if result.success else "claimed"
+    # A certificate is a proof, even where it is wider than asked.
+    words = ["proved" if np.isfinite(ends).all() else other for ends in best]
+    held = "solution set" if "exact" in result.method.lower() else "gap"
     reports = {
         lower: LevelReport(
-            lower, (low, min(high, proof.lower_value)), proof.lower_value, 0.0, result.dimension,
-            None, held, word,
+            lower, best[0], proof.lower_value, 0.0, result.dimension, None, held, words[0]
         ),
         upper: LevelReport(
-            upper, proof.upper_optimum, proof.upper_value, 0.0, None, None, "last", word
+            upper, best[1], proof.upper_value, 0.0, None, None, "last", words[1]
         ),
     }  # fmt: skip
+    if isinstance(result.findings, ConicFindings):  # it knows more than the certificate takes
+        pairs = zip(levels.names, result.findings.levels, strict=False)
+        reports |= {name: _level(name, level, 1) for name, level in pairs}
     return LevelsResult(
         x=result.x,
         levels=reports,
@@ -142,7 +148,7 @@ def report(
 
 def _how_well(found: ChainSolution) -> str:
     off = max(level.residual for level in found.levels)
-    return f"the conditions of optimality of all levels hold to {off:.1g}"
+    return f"all optimality conditions hold to {off:.1g}"
 
 
 def _level(name: str, level: LevelSolution, sign: int) -> LevelReport:
@@ -150,5 +156,5 @@ def _level(name: str, level: LevelSolution, sign: int) -> LevelReport:
     best = ends if sign > 0 else (-ends[1], -ends[0])
     return LevelReport(
         name, best, sign * level.value, level.slack, level.dimension, level.price, level.held,
-        level.word,
+        level.word, sign,
     )  # fmt: skip

@@ -216,7 +216,7 @@ def _point(
         bounds=ends if sign > 0 else (-ends[1], -ends[0]),
         price=slope if slack == 0.0 else float(below.price or 0.0),
         x=found.z[levels.program().variables],
-        word=above.word if slack == 0.0 else base.levels[0].word,
+        word=above.word,
     )
 
 

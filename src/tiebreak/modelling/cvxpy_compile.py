@@ -8,7 +8,8 @@ itself is no longer DPP under them, and every new value would compile anew.)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -54,6 +55,7 @@ class Compiler:
     ) -> None:
         import cvxpy as cp
 
+        self._variables = variables
         self._probe = cp.Parameter(value=0.0)
         probed = self._probe * sum(variable.sum() for variable in variables)
         self._problems = [
@@ -103,7 +105,8 @@ class Compiler:
 
     def _compiled(self, wanted: Sequence[int]) -> list[Part]:
         try:
-            return [_compile(self._problems[i], self._squares) for i in wanted]
+            with _without_values(self._variables):
+                return [_compile(self._problems[i], self._squares) for i in wanted]
         except TypeError:  # CVXPY 1.5 on quad_over_lin(x, y) beside another square
             if not self._squares:
                 raise
@@ -133,6 +136,19 @@ class Compiler:
         new = Objective(F, np.zeros(F.shape[0]), linear, part.constant)
         old = self._objectives.get(i)
         return old if old is not None and _same_objective(old, new) else new
+
+
+@contextlib.contextmanager
+def _without_values(variables: Sequence[Any]) -> Iterator[None]:
+    """CVXPY 1.5 takes the y of quad_over_lin(x, y) for a constant where it has a value."""
+    values = [variable.value for variable in variables]
+    for variable in variables:
+        variable.save_value(None)
+    try:
+        yield
+    finally:
+        for variable, value in zip(variables, values, strict=True):
+            variable.save_value(value)
 
 
 def _compile(problem: Any, squares: bool) -> Part:

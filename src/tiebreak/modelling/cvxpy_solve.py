@@ -37,7 +37,7 @@ def register_cvxpy() -> None:
     cp.Problem.register_solve("tiebreak", _solve_problem)
 
 
-def _solve_problem(problem: Any, then: Any, **options: Any) -> float:
+def _solve_problem(problem: Any, then: Any = (), **options: Any) -> float:
     import cvxpy as cp
 
     levels = _levels_of(problem, then, {k: v for k, v in options.items() if k in LEVELS})

@@ -1,0 +1,87 @@
+"""The symmetric equations of Newton's method, which have many solutions where there are ties."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tiebreak.linalg import deadline
+from tiebreak.linalg.arrays import Host
+from tiebreak.linalg.host import norm
+
+FEW = 400  # equations that a complete orthogonal factorisation solves in milliseconds
+SHIFT = 1e-8  # relative, which makes the equations regular; what it changes is taken back again
+ROUNDS = 12  # of taking it back
+
+
+def kkt_matrix(F: Any, H: Any, J: Any) -> Any:
+    """Of the unknowns (F dw, dw, dlambda); sparse where J is."""
+    p, n, k = F.shape[0], F.shape[1], J.shape[0]
+    if isinstance(J, np.ndarray):
+        K = np.zeros((p + n + k, p + n + k))
+        K[:p, :p] = -np.eye(p)
+        K[:p, p : p + n] = F if isinstance(F, np.ndarray) else F.toarray()
+        K[p : p + n, :p] = K[:p, p : p + n].T
+        if H is not None:
+            K[p : p + n, p : p + n] = H
+        K[p : p + n, p + n :] = J.T
+        K[p + n :, p : p + n] = J
+        return K
+    import scipy.sparse as sp
+
+    middle = sp.csr_array((n, n)) if H is None else sp.csr_array(H)
+    blocks = [[-sp.eye_array(p), F, None], [sp.csr_array(F).T, middle, J.T], [None, J, None]]
+    return sp.csc_array(sp.block_array(blocks))
+
+
+def least_solution(K: Any, right: Host, primal: int) -> Host | None:
+    """The smallest solution, by a complete orthogonal factorisation."""
+    import scipy.linalg as la
+
+    K = K if isinstance(K, np.ndarray) else K.toarray()
+    try:
+        return np.asarray(la.lstsq(K, right, cond=1e-13, lapack_driver="gelsy")[0])
+    except (la.LinAlgError, ValueError):
+        return None
+
+
+def regularised_solution(K: Any, right: Host, primal: int) -> Host | None:
+    """A solution close to the smallest one: with a shift, positive for the first ``primal``
+    unknowns and negative for the multipliers, whose effect is removed by iterative refinement.
+    """
+    import scipy.linalg as la
+    import scipy.sparse as sp
+    import scipy.sparse.linalg as sla
+
+    if isinstance(K, np.ndarray) and np.count_nonzero(K) < 0.1 * K.size:
+        K = sp.csc_array(K)
+    size = len(right)
+    deadline.check()
+    sizes = np.asarray(abs(K).max(axis=1).todense()).ravel() if sp.issparse(K) else None
+    sizes = np.max(np.abs(K), axis=1) if sizes is None else sizes
+    d = 1.0 / np.sqrt(np.where(sizes > 0.0, sizes, 1.0))
+    shift = SHIFT * np.where(np.arange(size) < primal, 1.0, -1.0)
+    try:
+        if sp.issparse(K):
+            scaled = sp.csc_array(sp.diags_array(d) @ K @ sp.diags_array(d))
+            factors = sla.splu(sp.csc_matrix(scaled + sp.diags_array(shift)))
+            solve = factors.solve
+        else:
+            scaled = d[:, None] * K * d
+            lu = la.lu_factor(scaled + np.diag(shift))
+
+            def solve(b: Host) -> Host:
+                return np.asarray(la.lu_solve(lu, b))
+
+    except (la.LinAlgError, RuntimeError, ValueError):
+        return None
+    x, left = np.zeros(size), d * right
+    least = norm(left)
+    for _ in range(ROUNDS):
+        trial = x + solve(left)
+        left = d * right - scaled @ trial
+        if not norm(left) < 0.5 * least:
+            break
+        x, least = trial, norm(left)
+    return np.asarray(d * x)

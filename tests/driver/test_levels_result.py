@@ -1,0 +1,67 @@
+"""The report of levels: what was given up, and lines that fit a terminal."""
+
+from __future__ import annotations
+
+import pytest
+
+import tiebreak as tb
+
+
+def test_a_maximised_level_gives_up_what_it_lost():
+    """x in [0, 2]: 10 % of max x may be given up, and min x takes all of that."""
+    cp = pytest.importorskip("cvxpy", reason="needs CVXPY: pip install 'tiebreak[cvxpy]'")
+    x = cp.Variable()
+    levels = tb.from_cvxpy(cp.Maximize(x), cp.Minimize(x), [x >= 0, x <= 2], slacks=[0.2])
+    first = tb.solve(levels).levels["level 1"]
+    assert first.given_up == pytest.approx((0.2, 0.2), abs=1e-9)
+    assert "0.2 (0.2)" in " ".join(first.row())
+
+
+def test_no_line_of_a_report_is_longer_than_a_terminal():
+    names = [f"the {word} of all the objectives of this model" for word in ("first", "second")]
+    levels = tb.Levels(
+        tb.Level(tb.Linear([1.0, 1.0]), name=names[0]),
+        tb.Level(tb.Linear([-1.0, 0.0]), name=names[1]),
+        tb.L1(),
+        domain=tb.Simplex(),
+    )
+    notes = [line for line in str(tb.solve(levels)).splitlines() if "±" not in line]
+    assert max(map(len, notes)) <= 100
+
+
+@pytest.mark.parametrize("slack", [tb.Slack(relative=0.01), 1e-30])
+def test_a_slack_that_drowns_in_rounding_is_none(slack):
+    """1 % of a perfect fit: the point of least norm on x1 + 3 x2 = 2 is (0.2, 0.6)."""
+    fit = tb.Level(tb.LeastSquares([[1.0, 3.0]], [2.0]), name="fit", slack=slack)
+    result = tb.solve(tb.Levels(fit, tb.SquaredNorm()))
+    assert result.success
+    assert result.x == pytest.approx([0.2, 0.6], abs=1e-12)
+    assert result.levels["fit"].held == "image"
+
+
+TIES = tb.Box(0.0, 1.0) & tb.Polyhedron(A_eq=[[1.0, 1.0, 1.0]], b_eq=[1.0])
+
+
+@pytest.mark.parametrize("method", ["auto", "conic"])
+def test_a_bounded_domain_is_not_called_unbounded(method):
+    """By hand: x1 + x2 = 1, x3 = 0 are all minimisers of the first, (1, 0, 0) is the best."""
+    levels = tb.Levels(tb.Linear([1.0, 1.0, 2.0]), tb.Linear([1.0, 2.0, 0.0]), domain=TIES)
+    result = tb.solve(levels, method)
+    assert result.x == pytest.approx([1.0, 0.0, 0.0], abs=1e-9)
+    assert "unbounded" not in str(result)
+
+
+def test_the_bounds_of_two_levels_by_conic_are_in_the_report():
+    levels = tb.Levels(tb.Linear([1.0, 1.0, 2.0]), tb.Linear([1.0, 2.0, 0.0]), domain=TIES)
+    for level in tb.solve(levels, "conic").levels.values():
+        low, high = level.best
+        assert 1.0 - 1e-9 <= low <= 1.0 <= high <= 1.0 + 1e-9
+        assert level.word in ("proved", "verified")
+
+
+def test_a_best_value_that_is_not_known_has_no_word():
+    report = tb.LevelReport(
+        "fit", (-float("inf"), 1.0), 1.0, 0.0, None, None, "gap", word="verified"
+    )
+    assert report.row()[1] == "unknown"
+    assert report.row()[-1] == ""
