@@ -7,6 +7,8 @@ Who works when is decided by what they achieve: see `portfolio`.
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 import numpy as np
 
 from tiebreak.algorithms.adaptive import AdaptiveAGMBiO
@@ -19,7 +21,7 @@ from tiebreak.auto.portfolio import STEP, Portfolio
 from tiebreak.conic.method import Conic
 from tiebreak.exact.method import Exact
 from tiebreak.functions.base import Function
-from tiebreak.functions.elementary import Quadratic
+from tiebreak.functions.elementary import Flat, Linear, Quadratic
 from tiebreak.functions.losses.huber import Huber
 from tiebreak.functions.losses.least_squares import LeastSquares
 from tiebreak.functions.losses.logistic import Logistic
@@ -30,6 +32,7 @@ from tiebreak.linalg import arrays, deadline
 from tiebreak.linalg.matrices import DENSE_LIMIT, FLOAT64_COPY_LIMIT, Matrix
 from tiebreak.linalg.spectra import EPS, cleaned, clear_rank, equilibrate
 from tiebreak.problem import Problem
+from tiebreak.sets.domains import has_projection
 
 CLEAR_LIMIT = 512  # largest smaller side of a matrix whose singular values are asked for
 STEPS = 100  # of a first-order method, at least: fewer prove nothing, whatever the problem
@@ -48,7 +51,7 @@ def choose(problem: Problem) -> Portfolio:
         candidates.append(Candidate(PrimalDual(), "", steps))
     if not first.refusal(problem):
         candidates.append(Candidate(first, "", steps))
-    if refusal is None:
+    if refusal is None and not _is_program_for_cones(problem):
         title = f"exact, by direct factorisation ({_sizes(problem)})"
         least = _factorisation(problem)
         candidates.append(Candidate(Exact(), title, least, is_direct=True, refines=True))
@@ -56,6 +59,16 @@ def choose(problem: Problem) -> Portfolio:
         candidates.append(Candidate(Conic(), "conic", 0.0, is_direct=True, refines=True))
     why = f"there is no exact method with {refusal.got}" if refusal else ""
     return Portfolio(tuple(candidates) or (Candidate(first),), why)
+
+
+def _is_program_for_cones(problem: Problem) -> bool:
+    """Is the lower level linear, on a set of constraints?
+
+    Then its minimisers are a face, which `Exact` finds and cannot prove to be one, and `Conic` can.
+    """
+    parts = [part for _, part in summands(problem.smooth_parts[1].bare)]
+    is_linear = all(isinstance(part, Linear | Flat) for part in parts)
+    return is_linear and not has_projection(problem.domain) and find_spec("clarabel") is not None
 
 
 def problem_in_float64(problem: Problem) -> Problem:

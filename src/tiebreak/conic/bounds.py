@@ -104,7 +104,7 @@ def _balanced(r: Host, held: list[HeldLevel], away: Host) -> tuple[Host, float]:
     least = float(np.min(each[each > 0.0], initial=1.0))
     ends = np.cumsum([len(off) for off in offs])[:-1]
     found = []
-    for preference in PREFERENCES:
+    for preference in PREFERENCES if len(each) <= FEW else PREFERENCES[:1]:
         scale = 1.0 / (lengths * np.clip(each / least, 1.0, preference))
         unit = (
             E * scale[:, None] if isinstance(E, np.ndarray) else E.multiply(scale[:, None]).tocsr()
@@ -123,7 +123,9 @@ def _smallest_weights(rows: Any, target: Host) -> Host:
     if rows.shape[0] <= FEW:
         return np.asarray(np.linalg.lstsq(dense(rows).T, target, rcond=1e-12)[0])
     k = rows.shape[0]
-    K = kkt_matrix(np.zeros((0, k)), np.eye(k), dense(rows).T)
+    import scipy.sparse as sp
+
+    K = kkt_matrix(sp.csr_array((0, k)), sp.eye_array(k), sp.csr_array(rows).T)
     found = regularised_solution(K, np.concatenate([np.zeros(k), target]), k)
     return np.zeros(k) if found is None else found[:k]
 

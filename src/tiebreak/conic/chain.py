@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -23,7 +24,16 @@ from tiebreak.conic.faces import Constraints, held_rows, remaining
 from tiebreak.conic.polish import Multipliers, polished, residual
 from tiebreak.conic.program import Cone, ConicProgram, Objective
 from tiebreak.conic.solver import TOLERANCES, clarabel_solve
-from tiebreak.conic.stage import Affine, Stage, as_rows, dense, row_lengths, stacked, stage_of
+from tiebreak.conic.stage import (
+    LARGE,
+    Affine,
+    Stage,
+    as_rows,
+    dense,
+    row_lengths,
+    stacked,
+    stage_of,
+)
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
 
@@ -45,7 +55,7 @@ class LevelSolution(NamedTuple):
     error: float  # how far `best` may be off, on both sides
     value: float  # at the final point
     slack: float  # what it may give up, resolved to a number
-    dimension: int  # of what is left to choose after it
+    dimension: int | None  # of what is left to choose after it; None: too many to count
     held: str  # how it was held: "image", "face", "image and face", "cut", "point", "last"
     word: str  # "proved", "verified" or "claimed"
     price: float | None  # -d(next level)/d(slack), where its slack is positive
@@ -89,6 +99,7 @@ class _Chain:
         self.whole = whole
         self.constraints = whole.part(self.first_levels == 0)
         self.objectives = [replace(h, squares=as_rows(h.squares)) for h in program.objectives]
+        self.equations: Constraints | None = None  # of levels that are held, where z is long
         self.where = Affine(np.zeros(program.size))
         self.held: list[HeldLevel] = []
         self.is_whole = True  # is no level held yet, so that points can be seen to be feasible?
@@ -106,7 +117,19 @@ class _Chain:
                 return self._end("max_time", f"no time was left for level {number + 1}")
             if end is not None:
                 return end
+        with contextlib.suppress(deadline.Over):
+            self._give_back()
         return self._end("solved")
+
+    def _give_back(self) -> None:
+        """Slacks that no level needed: where ties are left, those levels once more, in order."""
+        for level, objective in zip(self.found, self.objectives, strict=True):
+            if level.slack > 0.0 and self._dimension() != 0:
+                stage = self._stage(objective)
+                found = None if stage.is_flat else self._solved(objective, stage)
+                if isinstance(found, _Level):
+                    self.previous = self.where.point(found.at.w)
+                    self._hold_face(objective, found, 0.0)
 
     def _enter(self, number: int) -> bool:
         """Take the rows that a level brings; False where its equations have no solution.
@@ -171,7 +194,7 @@ class _Chain:
         """Solve one level and hold it; an end where there is none."""
         if not self._enter(number):
             return self._end("failed", f"level {number + 1}: no point satisfies the equations")
-        stage = stage_of(objective, *self.constraints, self.where)
+        stage = self._stage(objective)
         is_fixed = self.where.dimension == 0
         is_done = is_fixed or (number > 0 and stage.is_flat)
         found = _unchanged(stage) if is_done else self._solved(objective, stage)
@@ -185,6 +208,13 @@ class _Chain:
             return self._end("unbounded", text, direction)
         self._hold(number, objective, found)
         return None
+
+    def _stage(self, objective: Objective) -> Stage:
+        """A level on what the others have left."""
+        all_of_them = self.constraints
+        if self.equations is not None:
+            all_of_them = all_of_them.joined(*self.equations[:2], *self.equations.cones)
+        return stage_of(objective, *all_of_them, self.where)
 
     def _claim(self, objective: Objective, why: str) -> None:
         """A level that is not solved: the point of before stays, and nothing is known of it."""
@@ -212,7 +242,8 @@ class _Chain:
         before, self.previous = self.previous, z
         best = objective.value(z)
         most, is_known = assumed_reach(self.program.reach, z, ASSUMED)
-        bound = lower_bound(objective, self.constraints, at.y, z, self.held, most)
+        y = at.y[: len(self.constraints.offset)]  # without those of the equations that are held
+        bound = lower_bound(objective, self.constraints, y, z, self.held, most)
         word = "proved" if self.is_proved and is_known else "verified"
         rounding = value_error(objective, z)
         gap = max(best - bound, 0.0) + rounding + self._above(found)
@@ -284,24 +315,32 @@ class _Chain:
         self.found[-1] = self.found[-1]._replace(price=price)
 
     def _hold_face(self, objective: Objective, found: _Level, gap: float) -> str:
-        s, y = found.stage.slack(found.at.w), found.at.y
+        s, y = found.stage.slack(found.at.w), found.at.y[: len(self.constraints.offset)]
         z = self.previous
         most, _ = assumed_reach(self.program.reach, z, ASSUMED)
         reach = abs(self.constraints.rows) @ most + np.abs(self.constraints.offset)
         held = held_rows(self.constraints, objective.squares, found.active, s, y, reach)
         self.held.append(HeldLevel(held, gap))
-        if held:
-            self.where = self.where.within(stacked([part.rows for part in held]), z)
-        else:
+        rows = stacked([part.rows for part in held]) if held else None
+        if rows is None:
             self.where = replace(self.where, base=z)
+        elif self.where.dimension <= LARGE:
+            self.where = self.where.within(rows, z)
+        else:
+            self.where, left = self.where.without_fixed(rows, z)
+            more = Constraints(rows[left], rows[left] @ z, (Cone("zero", int(sum(left))),))
+            former = self.equations
+            self.equations = more if former is None else former.joined(*more[:2], *more.cones)
         self.constraints = remaining(self.constraints, found.active, s, y, self.where)
         faces = len(found.active.nonnegative) + len(found.active.vertices) + len(found.active.rays)
         names = ["image"] * bool(objective.squares.shape[0] or len(found.active.curves))
         names += ["face"] * bool(faces)
         return " and ".join(names) or "nothing"
 
-    def _dimension(self) -> int:
+    def _dimension(self) -> int | None:
         """Of what is left to choose, in x."""
+        if self.equations is not None:
+            return None
         where, zero = self.where, Blocks.of(self.constraints.cones).zero
         if len(zero):
             where = where.within(self.constraints.rows[zero], where.base)

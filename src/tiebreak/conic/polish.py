@@ -111,7 +111,8 @@ def residual(stage: Stage, at: Multipliers) -> float:
     F, q = stage.objective.squares, stage.objective.linear
     size = norm(stage.slope_terms(w)) + norm(stage.row_sizes.T @ np.abs(y))
     stationarity = norm(F.T @ u + q + stage.rows.T @ y) / (size or 1.0)
-    reach = np.abs(stage.offset) + stage.row_sizes @ np.abs(w)
+    # With the length of w: where all that binds is x_j >= 0, nothing else says what is small.
+    reach = np.abs(stage.offset) + stage.lengths * norm(w)
     scale = float(np.max(reach, initial=0.0)) or 1.0
     zero = stage.blocks.zero
     off = max(norm(s[zero]), float(np.max(outside(stage.blocks, s), initial=0.0))) / scale

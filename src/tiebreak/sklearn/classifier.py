@@ -67,8 +67,8 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
     classes_ : the labels.
     coef_, intercept_ : the coefficients, in float64 whatever the data are.
     n_ties_ : the dimension of the set of equally good coefficients; None where it is not known.
-    proved_ : whether it is proved that both levels are optimal within ``rtol``; with a slack the
-        bounds are computed without trust in a solver, but rest on assumptions: False.
+    proved_ : whether it is proved that both levels are optimal within ``rtol``; where a slack
+        is used up the bounds trust no solver, but rest on an assumption: False.
     certificate_ : what is proved, in numbers; with a slack a ``tiebreak.LevelReport`` for each of
         "fit" and "preference".
     report_ : the same in words.

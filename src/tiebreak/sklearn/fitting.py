@@ -19,9 +19,18 @@ from tiebreak.linalg.host import host
 from tiebreak.proofs.recession.watch import NoMinimum
 from tiebreak.sklearn.choice import ChoiceCurve, choice_curve
 from tiebreak.sklearn.design import Layout
-from tiebreak.sklearn.slack import FIT, NOTHING, constant_model, solve_with_slack
+from tiebreak.sklearn.slack import (
+    FIT,
+    NOTHING,
+    constant_model,
+    is_used_up,
+    refitted,
+    solve_with_slack,
+    with_slack_to_spare,
+)
 
 WEAKER = 16.0  # by this the penalty is divided while it does not do
+FEW_STEPS = 500  # for what a faster way did not find
 MOST_TRIES = 6  # then it is too weak to be told from none
 
 
@@ -119,13 +128,29 @@ def fit(task: Task, settings: Settings, x0: Host | None, names: Sequence[str] | 
         constant = constant_model(task.loss, task.layout)
         allowed = settings.slack(first.lower_value, task.loss.value(constant))
         if allowed > NOTHING * task.loss.value(0.0 * constant):
-            result = solve_with_slack(
-                settings.owner, task.lower(), task.upper, settings.slack, constant, settings.rtol
-            )
+            result = _loosened(task, settings, settings.slack, first, constant, allowed)
             ending = _with_slack(ending, result)
     if not result.success:
         warnings.warn(f"{settings.owner}: {result.message}", ConvergenceWarning, stacklevel=4)
     return ending._replace(curve=choice_curve(problem, ending.x, ending.ties))
+
+
+def _loosened(
+    task: Task, settings: Settings, rule: tb.Slack, first: tb.Result, constant: Host, allowed: float
+) -> tb.LevelsResult:
+    """The choice among all fits that give up no more than allowed; ``first`` is a best one."""
+    lower, upper, rtol = task.lower(), task.upper, settings.rtol
+    result = solve_with_slack(settings.owner, lower, upper, rule, constant, rtol)
+    if is_used_up(result):
+        return result
+    ways: list[dict[str, Any]] = [{"method": "conic"}] if result.success else []
+    if not result.success or isinstance(upper, Function):  # others would take long
+        ways.append({"max_iter": min(settings.max_iter, FEW_STEPS)})
+    for options in ways:
+        spare = with_slack_to_spare(lower, upper, first, allowed, rtol=rtol, **options)
+        if spare is not None:
+            return spare
+    return refitted(result, task.loss, task.layout, lower, upper)
 
 
 def _with_slack(best: Ending, result: tb.LevelsResult) -> Ending:

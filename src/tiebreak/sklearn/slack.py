@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from tiebreak.sklearn.design import Layout
 
 FIT, PREFERENCE = "fit", "preference"  # the names of both levels
 PERFECT = 1e-10  # a loss of this share of the constant model's is none: rounding
+USED_UP = 1e-6  # a slack of which no more than this share is left is used up
 NOTHING = 1e-22  # a slack of this share of the loss without any model is none either
 
 
@@ -50,20 +52,24 @@ def slack_rule(owner: str, slack: object) -> tb.Slack | None:
 
 def constant_model(loss: Function, layout: Layout) -> Host:
     """The best model without coefficients."""
+    return with_best_intercepts(loss, layout, np.zeros(layout.outputs * layout.width))
+
+
+def with_best_intercepts(loss: Function, layout: Layout, x: Host) -> Host:
+    """The same coefficients with the intercepts that fit best."""
     from scipy.optimize import minimize
 
-    none = np.zeros((layout.outputs, layout.features))
     if not layout.has_column:  # squares have their best intercept in them, if any
-        return layout.joined(none, np.zeros(layout.outputs))
+        return x
+    coef, first = layout.split(x)
 
     def along(intercepts: Host) -> tuple[float, Host]:
-        x = layout.joined(none, intercepts)
+        x = layout.joined(coef, intercepts)
         return loss.value(x), layout.split(loss.gradient(x))[1]
 
-    first = np.zeros(layout.outputs)
-    least = 1e-12 * float(np.max(np.abs(along(first)[1])))
+    least = 1e-12 * float(np.max(np.abs(along(np.zeros(layout.outputs))[1])))
     found = minimize(along, first, jac=True, options={"gtol": least})
-    return layout.joined(none, found.x)
+    return layout.joined(coef, found.x)
 
 
 def solve_with_slack(
@@ -83,3 +89,53 @@ def solve_with_slack(
             f"{owner}: prefer must be made of functions that cones can represent where there is a "
             f"slack, got {error.got}"
         ) from None
+
+
+def is_used_up(result: tb.LevelsResult) -> bool:
+    """Has the fit given up all that it may?"""
+    fit = result.levels[FIT]
+    return result.success and fit.value >= fit.best[0] + (1.0 - USED_UP) * fit.slack
+
+
+def with_slack_to_spare(
+    lower: Function, upper: Function | Penalty, first: tb.Result, allowed: float, **options: Any
+) -> tb.LevelsResult | None:
+    """The best fit of all that have what is preferred as well as it can be had.
+
+    Where that needs less than the whole slack, the preference alone leaves ties: among them the fit
+    decides. None where it needs more, or was not found.
+    """
+    try:
+        found = tb.solve(tb.Problem(upper=lower, lower=upper), **options)
+    except ValueError:  # no minimum, for one
+        return None
+    proof, best = found.certificate, first.certificate.lower_optimum
+    if not found.success or proof.upper_value > first.lower_value + allowed:
+        return None
+    words = ["proved" if run.proved else "verified" for run in (first, found)]
+    best = best[0], min(best[1], first.lower_value)
+    ends = proof.lower_optimum[0], min(proof.lower_optimum[1], proof.lower_value)
+    reports = (
+        tb.LevelReport(FIT, best, proof.upper_value, allowed, None, 0.0, "cut", words[0]),
+        tb.LevelReport(PREFERENCE, ends, proof.lower_value, 0.0, None, None, "last", words[1]),
+    )
+    return tb.LevelsResult(
+        x=found.x,
+        levels={report.name: report for report in reports},
+        status="certified" if first.proved and found.proved else "solved",
+        reason="the preference needs less than the slack, and the fit decides its ties",
+        time=first.time + found.time,
+        method=found.method,
+    )
+
+
+def refitted(
+    result: tb.LevelsResult, loss: Function, layout: Layout, lower: Function, upper: Any
+) -> tb.LevelsResult:
+    """With the intercepts that fit best, where the preference does not see them."""
+    x = with_best_intercepts(loss, layout, result.x)
+    before, value = result.levels[FIT], float(lower.value(x))
+    if upper.value(x) > upper.value(result.x) or value > before.value:
+        return result
+    levels = result.levels | {FIT: replace(before, value=value)}
+    return replace(result, x=x, levels=levels)
