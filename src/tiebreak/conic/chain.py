@@ -14,7 +14,9 @@ from tiebreak.conic.bounds import (
     EPS,
     HeldLevel,
     assumed_reach,
+    equations_at,
     lower_bound,
+    slack_rounding,
     value_error,
     value_inside,
 )
@@ -61,6 +63,7 @@ class LevelSolution(NamedTuple):
     price: float | None  # -d(next level)/d(slack), where its slack is positive
     solver: str  # the solver's own word, "" where none was asked
     residual: float = math.nan  # of the conditions of optimality, relative
+    is_bound_proved: bool = False  # `bound` alone; the word is of both ends
 
 
 class ChainSolution(NamedTuple):
@@ -101,6 +104,7 @@ class _Chain:
         self.objectives = [replace(h, squares=as_rows(h.squares)) for h in program.objectives]
         self.equations: Constraints | None = None  # of levels that are held, where z is long
         self.where = Affine(np.zeros(program.size))
+        self.eliminated: list[Constraints] = []  # equations that are solved by `where`
         self.held: list[HeldLevel] = []
         self.is_whole = True  # is no level held yet, so that points can be seen to be feasible?
         self.is_proved = True  # are the gaps of all levels that are held proved?
@@ -142,6 +146,8 @@ class _Chain:
         if any(cone.kind != "zero" for cone in self.constraints.cones):
             return True
         rows, offset, _ = self.constraints
+        if len(offset):
+            self.eliminated.append(self.constraints)
         self.constraints = Constraints(np.zeros((0, rows.shape[1])), np.zeros(0), ())
         where = on_equations(dense(rows), offset, self.where) if len(offset) else self.where
         self.where = where or self.where
@@ -243,10 +249,12 @@ class _Chain:
         best = objective.value(z)
         most, is_known = assumed_reach(self.program.reach, z, ASSUMED)
         y = at.y[: len(self.constraints.offset)]  # without those of the equations that are held
-        bound = lower_bound(objective, self.constraints, y, z, self.held, most)
-        word = "proved" if self.is_proved and is_known else "verified"
+        held_so_far = [*self.held, *(equations_at(z, *some[:2]) for some in self.eliminated)]
+        bound = lower_bound(objective, self.constraints, y, z, held_so_far, most)
+        is_bound_proved = self.is_proved and is_known
         rounding = value_error(objective, z)
-        gap = max(best - bound, 0.0) + rounding + self._above(found)
+        gap = max(best - bound, 0.0) + rounding + self._above(found)  # which decides is_proved
+        word = "proved" if self.is_proved and is_known else "verified"
         slack_of = self.slacks[number]
         slack = 0.0 if slack_of is None else slack_of(best, self._before(number, before))
         if not slack > rounding:  # a cut there would hold rounding errors: 1 % of a perfect fit
@@ -267,6 +275,7 @@ class _Chain:
                 price=None,
                 solver=found.solver,
                 residual=found.residual,
+                is_bound_proved=is_bound_proved,
             )
         )
 
@@ -283,13 +292,13 @@ class _Chain:
         After a level that is held nothing is: no point is known to be one of its minimisers.
         """
         stage, at = found.stage, found.at
-        if self.is_whole and not stage.blocks.has_inequalities:
+        if self.is_whole and (stage.is_flat or not stage.blocks.has_inequalities):
             return 0.0
         inside = None if found.inner is None else value_inside(stage, at, found.inner)
         self.is_proved = self.is_proved and self.is_whole and inside is not None
         if inside is None:
             off = float(np.max(outside(stage.blocks, stage.slack(at.w)), initial=0.0))
-            return max(off, 0.0) * float(np.sum(np.abs(at.y)))
+            return (max(off, 0.0) + slack_rounding(stage, at.w)) * float(np.sum(np.abs(at.y)))
         return max(inside - stage.objective.value(at.w), 0.0)
 
     def _keep(
