@@ -11,9 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tiebreak.conic.bounds import (
+    EPS,
     HeldLevel,
     assumed_reach,
+    equations_at,
     lower_bound,
+    slack_rounding,
     value_error,
     value_inside,
 )
@@ -43,6 +46,7 @@ SETTLED = 1e-13  # they hold to this, or a second try is worth its time
 ASSUMED = 10.0  # times the length of the answer: a solution is assumed to be no longer than that
 OUTSIDE = 1e-7  # relative: a constraint that is violated by more is not met
 NOTHING = 1e-24  # of a length in the program: an entry that is smaller is 0, which no sum notices
+ROUNDINGS = 1e3  # times the rounding errors of its value: a level that is worse was not held
 VISIBLE = 1e-9  # a direction of z in which x moves less than this is none of x
 
 
@@ -60,6 +64,7 @@ class LevelSolution(NamedTuple):
     price: float | None  # -d(next level)/d(slack), where its slack is positive
     solver: str  # the solver's own word, "" where none was asked
     residual: float = math.nan  # of the conditions of optimality, relative
+    is_bound_proved: bool = False  # `bound` alone; the word is of both ends
 
 
 class ChainSolution(NamedTuple):
@@ -102,6 +107,7 @@ class _Chain:
         self.where = Affine(np.zeros(program.size))
         rows = [(whole.rows, whole.offset), *((h.squares, h.target) for h in self.objectives)]
         self.unit = max(_distance(*pair) for pair in rows) or 1.0
+        self.eliminated: list[Constraints] = []  # equations that are solved by `where`
         self.held: list[HeldLevel] = []
         self.is_whole = True  # is no level held yet, so that points can be seen to be feasible?
         self.is_proved = True  # are the gaps of all levels that are held proved?
@@ -143,6 +149,8 @@ class _Chain:
         if any(cone.kind != "zero" for cone in self.constraints.cones):
             return True
         rows, offset, _ = self.constraints
+        if len(offset):
+            self.eliminated.append(self.constraints)
         self.constraints = Constraints(np.zeros((0, rows.shape[1])), np.zeros(0), ())
         where = on_equations(dense(rows), offset, self.where) if len(offset) else self.where
         self.where = where or self.where
@@ -153,10 +161,24 @@ class _Chain:
         values = [self._value(number, z) for number in range(len(self.found))]
         if status == "solved" and self._is_outside(z):
             status, message = "failed", "the point that was found violates the constraints"
+        if status == "solved" and (lost := self._lost(z)) is not None:
+            status, message = "failed", f"level {lost + 1} is not as good at the end as it was"
         levels = (
             level._replace(value=value) for level, value in zip(self.found, values, strict=True)
         )
         return ChainSolution(z, tuple(levels), status, message, direction)
+
+    def _lost(self, z: Host) -> int | None:
+        """The first level that the levels after it made worse than it may be, None if none."""
+        for number, level in enumerate(self.found):
+            h, value = self.objectives[number], self._value(number, z)
+            size = max(abs(level.best), abs(h.value(np.zeros_like(z))), level.slack)
+            # Auxiliary variables that are 0 have the rounding errors of those that are not.
+            least = EPS * float(np.sum(np.abs(h.linear))) * float(np.max(np.abs(z), initial=0.0))
+            rounding = ROUNDINGS * (value_error(h, z) + least)
+            if value > level.best + level.slack + OUTSIDE * size + rounding:
+                return number
+        return None
 
     def _value(self, number: int, z: Host) -> float:
         """Of a level at a point, whose auxiliary variables may be larger than they need be."""
@@ -230,10 +252,12 @@ class _Chain:
         best = objective.value(z)
         most, is_known = assumed_reach(self.program.reach, z, ASSUMED)
         y = at.y[: len(self.constraints.offset)]  # without those of the equations that are held
-        bound = lower_bound(objective, self.constraints, y, z, self.held, most)
-        word = "proved" if self.is_proved and is_known else "verified"
+        held_so_far = [*self.held, *(equations_at(z, *some[:2]) for some in self.eliminated)]
+        bound = lower_bound(objective, self.constraints, y, z, held_so_far, most)
+        is_bound_proved = self.is_proved and is_known
         rounding = value_error(objective, z)
-        gap = max(best - bound, 0.0) + rounding + self._above(found)
+        gap = max(best - bound, 0.0) + rounding + self._above(found)  # which decides is_proved
+        word = "proved" if self.is_proved and is_known else "verified"
         slack_of = self.slacks[number]
         slack = 0.0 if slack_of is None else slack_of(best, self._before(number, before))
         if not slack > rounding:  # a cut there would hold rounding errors: 1 % of a perfect fit
@@ -254,6 +278,7 @@ class _Chain:
                 price=None,
                 solver=found.solver,
                 residual=found.residual,
+                is_bound_proved=is_bound_proved,
             )
         )
 
@@ -270,13 +295,13 @@ class _Chain:
         After a level that is held nothing is: no point is known to be one of its minimisers.
         """
         stage, at = found.stage, found.at
-        if self.is_whole and not stage.blocks.has_inequalities:
+        if self.is_whole and (stage.is_flat or not stage.blocks.has_inequalities):
             return 0.0
         inside = None if found.inner is None else value_inside(stage, at, found.inner)
         self.is_proved = self.is_proved and self.is_whole and inside is not None
         if inside is None:
             off = float(np.max(outside(stage.blocks, stage.slack(at.w)), initial=0.0))
-            return max(off, 0.0) * float(np.sum(np.abs(at.y)))
+            return (max(off, 0.0) + slack_rounding(stage, at.w)) * float(np.sum(np.abs(at.y)))
         return max(inside - stage.objective.value(at.w), 0.0)
 
     def _keep(

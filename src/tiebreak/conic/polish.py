@@ -54,9 +54,8 @@ def polished(stage: Stage, start: Multipliers) -> Polished:
     size = norm(stage.slope_terms(start.w))
 
     def pairs(at: Multipliers) -> Pairs:
-        return Pairs.of(
-            stage.blocks, stage.slack(at.w), at.y, stage.lengths, size, SMALL_PART * stage.unit
-        )
+        least = max(float(np.max(np.abs(at.w), initial=0.0)), SMALL_PART * stage.unit)
+        return Pairs.of(stage.blocks, stage.slack(at.w), at.y, stage.lengths, size, least)
 
     first = pairs(start)
     active, most = (first.active(stage.blocks, factor) for factor in (CLEAR, 1.0 / CLEAR))
@@ -67,6 +66,10 @@ def polished(stage: Stage, start: Multipliers) -> Polished:
         if best.residual <= ENOUGH:
             break
         active = most if k == 0 else _exchanged(stage, active, last)
+    if best.residual > ENOUGH:
+        # A cone's tip: a point next to it is small, and nothing is relative to it.
+        tip, _ = _newton(stage, most, start._replace(w=np.zeros_like(start.w)))
+        best = min(best, tip, key=lambda one: one.residual)
     least = max(NEGLIGIBLE, CLEAR * best.residual)
     exposed = pairs(best.at).active(stage.blocks, CLEAR, least)
     return best._replace(exposed=exposed)
