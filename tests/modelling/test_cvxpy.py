@@ -463,6 +463,30 @@ def test_slacks_are_given_up():
         assert found.levels["fit"].value == pytest.approx(-room, abs=1e-6)
 
 
+SHARED = {  # an atom and its value at (2, 2)
+    "norm1": (cp.norm1, 4.0),
+    "norm_inf": (cp.norm_inf, 2.0),
+    "norm2": (cp.norm2, np.sqrt(8.0)),
+    "exp": (lambda y: cp.sum(cp.exp(y)), 2.0 * np.exp(2.0)),
+    "log_sum_exp": (cp.log_sum_exp, 2.0 + np.log(2.0)),
+}
+
+
+@pytest.mark.parametrize("name", SHARED)
+@pytest.mark.parametrize("slack", [0.0, 0.88])
+def test_an_atom_in_a_constraint_and_in_a_later_level(name, slack):
+    """CVXPY writes it once for both: it must restrict the first level all the same."""
+    atom, most = SHARED[name]
+    y = cp.Variable(2)
+    fit = cp.Minimize(cp.sum_squares(y - 3.0))  # 2 at y = (2, 2)
+    levels = tb.from_cvxpy(fit, cp.Minimize(atom(y)), [atom(y) <= most], slacks=[slack])
+    result = tb.solve(levels)
+    assert result.success
+    first = next(iter(result.levels.values()))
+    assert first.best[0] - 1e-9 <= 2.0 <= first.best[1] + 1e-9
+    assert np.allclose(y.value, 3.0 - np.sqrt((2.0 + slack) / 2.0), atol=1e-6)
+
+
 @pytest.mark.full
 def test_a_solve_by_parameter_costs_little_more_than_its_chain():
     """Against `solve_chain` alone on the same programs, in the same run."""

@@ -45,6 +45,7 @@ ACCURATE = 1e-8  # the conditions of optimality hold to this, or there is no ans
 SETTLED = 1e-13  # they hold to this, or a second try is worth its time
 ASSUMED = 10.0  # times the length of the answer: a solution is assumed to be no longer than that
 OUTSIDE = 1e-7  # relative: a constraint that is violated by more is not met
+NOTHING = 1e-24  # of a length in the program: an entry that is smaller is 0, which no sum notices
 ROUNDINGS = 1e3  # times the rounding errors of its value: a level that is worse was not held
 VISIBLE = 1e-9  # a direction of z in which x moves less than this is none of x
 
@@ -104,6 +105,8 @@ class _Chain:
         self.objectives = [replace(h, squares=as_rows(h.squares)) for h in program.objectives]
         self.equations: Constraints | None = None  # of levels that are held, where z is long
         self.where = Affine(np.zeros(program.size))
+        rows = [(whole.rows, whole.offset), *((h.squares, h.target) for h in self.objectives)]
+        self.unit = max(_distance(*pair) for pair in rows) or 1.0
         self.eliminated: list[Constraints] = []  # equations that are solved by `where`
         self.held: list[HeldLevel] = []
         self.is_whole = True  # is no level held yet, so that points can be seen to be feasible?
@@ -154,7 +157,7 @@ class _Chain:
         return where is not None
 
     def _end(self, status: str, message: str = "", direction: Host | None = None) -> ChainSolution:
-        z = self.previous
+        z = np.where(np.abs(self.previous) <= NOTHING * self.unit, 0.0, self.previous)
         values = [self._value(number, z) for number in range(len(self.found))]
         if status == "solved" and self._is_outside(z):
             status, message = "failed", "the point that was found violates the constraints"
@@ -220,7 +223,7 @@ class _Chain:
         all_of_them = self.constraints
         if self.equations is not None:
             all_of_them = all_of_them.joined(*self.equations[:2], *self.equations.cones)
-        return stage_of(objective, *all_of_them, self.where)
+        return stage_of(objective, *all_of_them, self.where, self.unit)
 
     def _claim(self, objective: Objective, why: str) -> None:
         """A level that is not solved: the point of before stays, and nothing is known of it."""
@@ -360,6 +363,13 @@ class _Chain:
         if not seen.size:
             return 0
         return int(np.count_nonzero(np.linalg.svd(seen, compute_uv=False) > VISIBLE))
+
+
+def _distance(rows: Any, offset: Host) -> float:
+    """Of the hyperplanes rows z = offset from the origin, the largest."""
+    lengths = row_lengths(rows)
+    apart = np.abs(offset) / np.where(lengths > 0.0, lengths, np.inf)
+    return float(np.max(apart, initial=0.0))
 
 
 def _unchanged(stage: Stage) -> _Level:

@@ -180,6 +180,7 @@ class Stage:
     rows: Any
     offset: Host
     cones: tuple[Cone, ...]
+    unit: float = 0.0  # a length of z, for a stage in which all that counts is 0
 
     @property
     def is_flat(self) -> bool:
@@ -226,7 +227,12 @@ class Stage:
 
 
 def stage_of(
-    objective: Objective, rows: Any, offset: Host, cones: tuple[Cone, ...], where: Affine
+    objective: Objective,
+    rows: Any,
+    offset: Host,
+    cones: tuple[Cone, ...],
+    where: Affine,
+    unit: float = 0.0,
 ) -> Stage:
     """The level in w."""
     return Stage(
@@ -234,4 +240,5 @@ def stage_of(
         where.columns(rows),
         offset - rows @ where.base if where.base.any() else offset,
         cones,
+        unit,
     )

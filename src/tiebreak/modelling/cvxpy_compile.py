@@ -48,6 +48,11 @@ class Compiler:
         levels: convex expressions, the most important first.
         constraints: of CVXPY.
         variables: the user's.
+
+    Attributes:
+        columns: which entries of z are the user's variables.
+        is_shared: do a level and a constraint have auxiliary variables in common? CVXPY 1.9 writes
+            |x| only once where it stands in both.
     """
 
     def __init__(
@@ -55,16 +60,15 @@ class Compiler:
     ) -> None:
         import cvxpy as cp
 
-        self._variables = variables
+        self._variables, self._constraints = variables, list(constraints)
         self._probe = cp.Parameter(value=0.0)
         probed = self._probe * sum(variable.sum() for variable in variables)
-        self._problems = [
-            cp.Problem(
-                cp.Minimize(sum(float(i == j) * level for j, level in enumerate(levels)) + probed),
-                list(constraints),
-            )
+        costs = [
+            cp.Minimize(sum(float(i == j) * level for j, level in enumerate(levels)) + probed)
             for i in range(len(levels))
         ]
+        self._problems = [cp.Problem(cost, self._constraints) for cost in costs]
+        self._halves = (cp.Problem(costs[0]), cp.Problem(cp.Minimize(probed), self._constraints))
         # Of each level; one that breaks DPP is compiled anew, and the others with it.
         everything = {parameter.id for parameter in self._problems[0].parameters()}
         self._parameters = [
@@ -77,7 +81,8 @@ class Compiler:
         self._objectives: dict[int, Objective] = {}
         self._roots: dict[int, tuple[Any, Any]] = {}  # of each level: P and its square root
         self._size = 0
-        self.columns: Host = np.zeros(0, dtype=int)  # which entries of z are the user's variables
+        self.columns: Host = np.zeros(0, dtype=int)
+        self.is_shared = False
 
     def apply(self, new: set[Any]) -> tuple[Part, tuple[Objective, ...]]:
         """The first level, with everybody's constraints, and all objectives.
@@ -99,6 +104,7 @@ class Compiler:
             )
         if first.size != self._size:
             self._size, self.columns = first.size, self._user_columns(first)
+            self.is_shared = self._shares(first)
         for i, part in zip(wanted, parts, strict=True):
             self._objectives[i] = self._objective(i, part)
         return first, tuple(self._objectives[i] for i in range(len(self._problems)))
@@ -121,6 +127,14 @@ class Compiler:
         finally:
             self._probe.value = 0.0
         return np.flatnonzero(moved != first.data["c"])
+
+    def _shares(self, first: Part) -> bool:
+        """By counting: levels and constraints alone have more variables than both together."""
+        if all(arg.is_affine() for one in self._constraints for arg in getattr(one, "args", ())):
+            return False  # they need no auxiliary variables
+        with _without_values(self._variables):
+            alone = sum(_compile(half, self._squares).size for half in self._halves)
+        return alone - len(self.columns) > first.size
 
     def _objective(self, i: int, part: Part) -> Objective:
         P = part.data.get("P")

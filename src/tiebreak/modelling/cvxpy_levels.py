@@ -74,6 +74,17 @@ def from_cvxpy(
     return levels
 
 
+class SharedProgram(ConicProgram):
+    """A program in which constraints and levels have auxiliary variables in common.
+
+    Rows that a later level needs may then be constraints too, and hold from the first level on.
+    """
+
+    def first_levels(self) -> Host:
+        """All of them the first."""
+        return np.zeros(len(self.offset), dtype=np.int64)
+
+
 class CvxpyLevels(ConicLevels):
     """Levels of CVXPY; made by `from_cvxpy`.
 
@@ -134,7 +145,8 @@ class CvxpyLevels(ConicLevels):
         reach = np.full(len(put.kept), math.inf)
         if self.radius is not None:
             reach[put.variables] = self.radius
-        self._program = ConicProgram(
+        kind = SharedProgram if self._compiler.is_shared else ConicProgram
+        self._program = kind(
             rows=put.rows,
             offset=put.offset(offset),
             cones=put.cones(cones),
