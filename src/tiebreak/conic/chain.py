@@ -25,6 +25,7 @@ from tiebreak.conic.direct import Fall, least_squares, on_equations
 from tiebreak.conic.faces import Constraints, held_rows, remaining
 from tiebreak.conic.polish import Multipliers, polished, residual
 from tiebreak.conic.program import Cone, ConicProgram, Objective
+from tiebreak.conic.scaling import in_units
 from tiebreak.conic.solver import TOLERANCES, clarabel_solve
 from tiebreak.conic.stage import (
     LARGE,
@@ -90,14 +91,17 @@ class _Level(NamedTuple):
 
 def solve_chain(program: ConicProgram, slacks: Sequence[Slack | None]) -> ChainSolution:
     """One level after the other; a slack for each but the last, None for none."""
-    return _Chain(program, slacks).solve()
+    program, units = in_units(program)
+    found = _Chain(program, slacks, units).solve()
+    direction = None if found.direction is None else units * found.direction
+    return found._replace(z=units * found.z, direction=direction)
 
 
 class _Chain:
     """What the levels so far have left."""
 
-    def __init__(self, program: ConicProgram, slacks: Sequence[Slack | None]) -> None:
-        self.program, self.slacks = program, [*slacks, None]
+    def __init__(self, program: ConicProgram, slacks: Sequence[Slack | None], units: Host) -> None:
+        self.program, self.slacks, self.units = program, [*slacks, None], units
         whole = Constraints(as_rows(program.rows), program.offset, program.cones)
         self.first_levels = program.first_levels()
         self.whole = whole
@@ -251,7 +255,7 @@ class _Chain:
         at, z = found.at, self.where.point(found.at.w)
         before, self.previous = self.previous, z
         best = objective.value(z)
-        most, is_known = assumed_reach(self.program.reach, z, ASSUMED)
+        most, is_known = assumed_reach(self.program.reach, z, ASSUMED, self.units)
         y = at.y[: len(self.constraints.offset)]  # without those of the equations that are held
         held_so_far = [*self.held, *(equations_at(z, *some[:2]) for some in self.eliminated)]
         bound = lower_bound(objective, self.constraints, y, z, held_so_far, most)
@@ -303,7 +307,8 @@ class _Chain:
         if inside is None:
             off = np.maximum(outside(stage.blocks, stage.slack(at.w)), 0.0)
             most = float(np.max(off + slack_rounding(stage, at.w)[1], initial=0.0))
-            return most * float(np.sum(np.abs(at.y)))
+            # Twice: where there is no room, a level falls like sqrt(most), and y is half of that.
+            return 2.0 * most * float(np.sum(np.abs(at.y)))
         return max(inside - stage.objective.value(at.w), 0.0)
 
     def _keep(
@@ -331,7 +336,7 @@ class _Chain:
     def _hold_face(self, objective: Objective, found: _Level, gap: float) -> str:
         s, y = found.stage.slack(found.at.w), found.at.y[: len(self.constraints.offset)]
         z = self.previous
-        most, _ = assumed_reach(self.program.reach, z, ASSUMED)
+        most, _ = assumed_reach(self.program.reach, z, ASSUMED, self.units)
         reach = abs(self.constraints.rows) @ most + np.abs(self.constraints.offset)
         held = held_rows(self.constraints, objective.squares, found.active, s, y, reach)
         self.held.append(HeldLevel(held, gap))
@@ -383,8 +388,11 @@ def _by_solver(stage: Stage) -> _Level | Fall | str:
     """The level by Clarabel and Newton's method; where that stalls, once more and less strictly."""
     best: _Level | None = None
     why = ""
-    for tolerance in TOLERANCES:
-        answer = clarabel_solve(stage.objective, stage.rows, stage.offset, stage.cones, tolerance)
+    for tolerance in (*TOLERANCES, TOLERANCES[0]):
+        center = None if best is None else best.at.w
+        answer = clarabel_solve(
+            stage.objective, stage.rows, stage.offset, stage.cones, tolerance, center
+        )
         if answer.is_unbounded and best is None:
             return Fall(answer.z)
         if answer.is_infeasible or answer.is_unbounded:
@@ -394,7 +402,7 @@ def _by_solver(stage: Stage) -> _Level | Fall | str:
         found = _Level(stage, *polished(stage, start), answer.status, answer.z)
         if best is None or found.residual < best.residual:
             best = found
-        if best.residual <= SETTLED:
+        if best.residual <= (SETTLED if tolerance == TOLERANCES[0] else ACCURATE):
             break
     if best is None:
         return why

@@ -14,6 +14,7 @@ from tiebreak.linalg.arrays import Host
 # Asked of Clarabel: first as little as makes sense, for it ends where it stalls; then its own
 # default, with which it does not take a thin set for an empty one.
 TOLERANCES = (1e-12, 1e-8)
+FAR = 2.0**7  # lengths and slopes that differ less from 1 are left as they are
 NO_CLARABEL = "the method 'conic' needs Clarabel: pip install 'tiebreak[conic]'"
 
 
@@ -42,8 +43,13 @@ def clarabel_solve(
     offset: Host,
     cones: tuple[Cone, ...],
     tolerance: float = TOLERANCES[0],
+    center: Host | None = None,
 ) -> SolverAnswer:
-    """A minimiser of the objective over { offset - rows z in K }, as Clarabel finds it."""
+    """A minimiser of the objective over { offset - rows z in K }, as Clarabel finds it.
+
+    Relative to a ``center``, where one is given: its accuracy is one relative to what it is given.
+    Its tolerances are absolute as well, so that lengths and slopes are brought to about 1.
+    """
     try:
         import clarabel
     except ImportError:
@@ -60,6 +66,10 @@ def clarabel_solve(
     gram = F.T @ F
     P = sp.csc_matrix(np.triu(gram) if isinstance(gram, np.ndarray) else sp.triu(gram))
     q = objective.linear - F.T @ objective.target
+    z0 = np.zeros(len(q)) if center is None else center
+    offset, q = offset - rows @ z0, q + gram @ z0
+    length = _unit(offset)
+    slope = _unit(np.append(length * P.data, q)) * length
     settings = clarabel.DefaultSettings()
     settings.verbose = False
     settings.max_threads = 1
@@ -69,8 +79,22 @@ def clarabel_solve(
     if math.isfinite(left):
         settings.time_limit = max(left, 1e-3)
     found = clarabel.DefaultSolver(
-        P, q, sp.csc_matrix(rows), offset, [kinds[c.kind](c.size) for c in cones], settings
+        P * (length / slope * length),
+        q * (length / slope),
+        sp.csc_matrix(rows),
+        offset / length,
+        [kinds[c.kind](c.size) for c in cones],
+        settings,
     ).solve()
     deadline.check()
     z, s, y = (np.asarray(part, dtype=np.float64) for part in (found.x, found.s, found.z))
-    return SolverAnswer(z, s, y, str(found.status))
+    status = str(found.status)
+    answer = SolverAnswer(length * z, length * s, slope / length * y, status)
+    return answer if answer.is_unbounded else answer._replace(z=z0 + answer.z)
+
+
+def _unit(values: Host) -> float:
+    """A power of two next to the largest, 1 where that is not far from 1."""
+    most = float(np.max(np.abs(values), initial=0.0))
+    near = 1.0 / FAR <= most <= FAR or most == 0.0 or not math.isfinite(most)
+    return 1.0 if near else 2.0 ** round(math.log2(most))
