@@ -130,11 +130,8 @@ def _ending(found: ChainSolution, assumption: str) -> tuple[str, str]:
     if found.status != "solved":
         return found.status, found.message
     off, upper = max(level.residual for level in found.levels), found.levels[-1]
-    text = (
-        f"with the {found.levels[0].held} of the lower level held the conditions of optimality of "
-        f"both levels hold to {off:.1g}"
-    )
-    if upper.word == "verified":
+    text = f"optimality conditions of both levels hold to {off:.1g}, {found.levels[0].held} held"
+    if not upper.is_bound_proved:
         within = f"f* = {upper.best:.9g} within {upper.error:.2g}"
         text += f"; verified, {assumption}: {within}"
     return "solved", text
