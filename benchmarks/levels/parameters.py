@@ -52,8 +52,9 @@ def ratios(n: int, m: int, seed: int) -> tuple[float, float, float]:
     fit = cp.Minimize(cp.sum_squares(A @ x - b))
     limits = [G @ x <= 1.0, x >= -1.0, x <= 1.0]
     levels = tb.from_cvxpy(fit, then=[cp.Minimize(cp.norm1(x))], constraints=limits)
-    solver, whole = Clock(chain.clarabel_solve), Clock(solve_levels.solve_chain)
-    chain.clarabel_solve, solve_levels.solve_chain = solver, whole  # type: ignore[assignment]
+    places: tuple[Any, Any] = (chain, solve_levels)
+    solver, whole = Clock(places[0].clarabel_solve), Clock(places[1].solve_chain)
+    places[0].clarabel_solve, places[1].solve_chain = solver, whole
     found = []
     try:
         for _ in range(REPEATS):
@@ -64,8 +65,10 @@ def ratios(n: int, m: int, seed: int) -> tuple[float, float, float]:
             seconds = time.process_time() - began
             found.append((seconds / solver.seconds, seconds / whole.seconds, 1e3 * seconds))
     finally:
-        chain.clarabel_solve, solve_levels.solve_chain = solver.function, whole.function
-    by_solver, by_levels, milliseconds = (statistics.median(part) for part in zip(*found[1:], strict=True))
+        places[0].clarabel_solve, places[1].solve_chain = solver.function, whole.function
+    by_solver, by_levels, milliseconds = (
+        statistics.median(part) for part in zip(*found[1:], strict=True)
+    )
     return by_solver, by_levels, milliseconds
 
 
