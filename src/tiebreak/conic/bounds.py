@@ -39,6 +39,13 @@ class HeldLevel(NamedTuple):
     gap: float
 
 
+def equations_at(z: Host, rows: Any, offset: Host) -> HeldLevel:
+    """rows z = offset, which a point satisfies up to rounding."""
+    terms = abs(rows) @ np.abs(z) + np.abs(offset)
+    off = np.abs(offset - rows @ z) + EPS * (len(z) + 8) * terms
+    return HeldLevel([HeldRows(rows, off)], 1.0)
+
+
 def lower_bound(
     h: Objective, constraints: Constraints, y: Host, z: Host, held: list[HeldLevel], most: Host
 ) -> float:
@@ -104,7 +111,7 @@ def _balanced(r: Host, held: list[HeldLevel], away: Host) -> tuple[Host, float]:
     least = float(np.min(each[each > 0.0], initial=1.0))
     ends = np.cumsum([len(off) for off in offs])[:-1]
     found = []
-    for preference in PREFERENCES:
+    for preference in PREFERENCES if len(each) <= FEW else PREFERENCES[:1]:
         scale = 1.0 / (lengths * np.clip(each / least, 1.0, preference))
         unit = (
             E * scale[:, None] if isinstance(E, np.ndarray) else E.multiply(scale[:, None]).tocsr()
@@ -123,7 +130,9 @@ def _smallest_weights(rows: Any, target: Host) -> Host:
     if rows.shape[0] <= FEW:
         return np.asarray(np.linalg.lstsq(dense(rows).T, target, rcond=1e-12)[0])
     k = rows.shape[0]
-    K = kkt_matrix(np.zeros((0, k)), np.eye(k), dense(rows).T)
+    import scipy.sparse as sp
+
+    K = kkt_matrix(sp.csr_array((0, k)), sp.eye_array(k), sp.csr_array(rows).T)
     found = regularised_solution(K, np.concatenate([np.zeros(k), target]), k)
     return np.zeros(k) if found is None else found[:k]
 
@@ -137,19 +146,23 @@ def value_error(h: Objective, z: Host) -> float:
     return unit * float(sizes + abs(h.constant) + unit * (size @ size))  # also where off is 0
 
 
+def slack_rounding(stage: Stage, w: Host) -> float:
+    """How far the computed distances from the inequalities may be off."""
+    reach = np.abs(stage.offset) + stage.row_sizes @ np.abs(w)
+    least = EPS * (stage.rows.shape[1] + 8) * float(np.max(reach, initial=0.0))
+    return float(4.0 * least * math.sqrt(len(reach) or 1))
+
+
 def value_inside(stage: Stage, at: Multipliers, inner: Host) -> float | None:
     """The objective at a feasible point close to ``at``: the least value is at most that.
 
     ``inner`` is the point of the interior-point method, as a rule a little inside the inequalities;
-    None where it is not. Equations are met up to rounding.
+    None where it is not. Equations are met up to rounding, which costs what their multipliers say.
     """
-    unit = EPS * (stage.rows.shape[1] + 8)
+    zero = stage.blocks.zero
 
     def depth(w: Host) -> Host:
-        reach = np.abs(stage.offset) + stage.row_sizes @ np.abs(w)
-        least = unit * float(np.max(reach, initial=0.0))
-        rounding = 4.0 * least * math.sqrt(len(reach) or 1)
-        return np.asarray(-outside(stage.blocks, stage.slack(w)) - rounding)
+        return np.asarray(-outside(stage.blocks, stage.slack(w)) - slack_rounding(stage, w))
 
     near, deep = depth(at.w), depth(inner)
     if np.any(deep <= 0.0):
@@ -157,9 +170,11 @@ def value_inside(stage: Stage, at: Multipliers, inner: Host) -> float | None:
     lacking = np.maximum(-near, 0.0)
     theta = float(np.max(lacking / (lacking + deep), initial=0.0))
     w = at.w + min(2.0 * theta, 1.0) * (inner - at.w)
-    if np.any(depth(w) < 0.0):
+    unmet, rounding = np.abs(stage.slack(w)[zero]), slack_rounding(stage, w)
+    if np.any(depth(w) < 0.0) or np.any(unmet > rounding):
         return None
-    return stage.objective.value(w) + value_error(stage.objective, w)
+    cost = float(np.abs(at.y[zero]) @ (unmet + rounding))
+    return stage.objective.value(w) + value_error(stage.objective, w) + cost
 
 
 def assumed_reach(reach: Host, z: Host, times: float) -> tuple[Host, bool]:

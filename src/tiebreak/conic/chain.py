@@ -11,9 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tiebreak.conic.bounds import (
+    EPS,
     HeldLevel,
     assumed_reach,
+    equations_at,
     lower_bound,
+    slack_rounding,
     value_error,
     value_inside,
 )
@@ -23,7 +26,16 @@ from tiebreak.conic.faces import Constraints, held_rows, remaining
 from tiebreak.conic.polish import Multipliers, polished, residual
 from tiebreak.conic.program import Cone, ConicProgram, Objective
 from tiebreak.conic.solver import TOLERANCES, clarabel_solve
-from tiebreak.conic.stage import Affine, Stage, as_rows, dense, row_lengths, stacked, stage_of
+from tiebreak.conic.stage import (
+    LARGE,
+    Affine,
+    Stage,
+    as_rows,
+    dense,
+    row_lengths,
+    stacked,
+    stage_of,
+)
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
 
@@ -33,6 +45,8 @@ ACCURATE = 1e-8  # the conditions of optimality hold to this, or there is no ans
 SETTLED = 1e-13  # they hold to this, or a second try is worth its time
 ASSUMED = 10.0  # times the length of the answer: a solution is assumed to be no longer than that
 OUTSIDE = 1e-7  # relative: a constraint that is violated by more is not met
+NOTHING = 1e-24  # of a length in the program: an entry that is smaller is 0, which no sum notices
+ROUNDINGS = 1e3  # times the rounding errors of its value: a level that is worse was not held
 VISIBLE = 1e-9  # a direction of z in which x moves less than this is none of x
 
 
@@ -44,12 +58,13 @@ class LevelSolution(NamedTuple):
     error: float  # how far `best` may be off, on both sides
     value: float  # at the final point
     slack: float  # what it may give up, resolved to a number
-    dimension: int  # of what is left to choose after it
+    dimension: int | None  # of what is left to choose after it; None: too many to count
     held: str  # how it was held: "image", "face", "image and face", "cut", "point", "last"
     word: str  # "proved", "verified" or "claimed"
     price: float | None  # -d(next level)/d(slack), where its slack is positive
     solver: str  # the solver's own word, "" where none was asked
     residual: float = math.nan  # of the conditions of optimality, relative
+    is_bound_proved: bool = False  # `bound` alone; the word is of both ends
 
 
 class ChainSolution(NamedTuple):
@@ -88,7 +103,11 @@ class _Chain:
         self.whole = whole
         self.constraints = whole.part(self.first_levels == 0)
         self.objectives = [replace(h, squares=as_rows(h.squares)) for h in program.objectives]
+        self.equations: Constraints | None = None  # of levels that are held, where z is long
         self.where = Affine(np.zeros(program.size))
+        rows = [(whole.rows, whole.offset), *((h.squares, h.target) for h in self.objectives)]
+        self.unit = max(_distance(*pair) for pair in rows) or 1.0
+        self.eliminated: list[Constraints] = []  # equations that are solved by `where`
         self.held: list[HeldLevel] = []
         self.is_whole = True  # is no level held yet, so that points can be seen to be feasible?
         self.is_proved = True  # are the gaps of all levels that are held proved?
@@ -112,8 +131,8 @@ class _Chain:
     def _give_back(self) -> None:
         """Slacks that no level needed: where ties are left, those levels once more, in order."""
         for level, objective in zip(self.found, self.objectives, strict=True):
-            if level.slack > 0.0 and self._dimension() > 0:
-                stage = stage_of(objective, *self.constraints, self.where)
+            if level.slack > 0.0 and self._dimension() != 0:
+                stage = self._stage(objective)
                 found = None if stage.is_flat else self._solved(objective, stage)
                 if isinstance(found, _Level):
                     self.previous = self.where.point(found.at.w)
@@ -130,20 +149,36 @@ class _Chain:
         if any(cone.kind != "zero" for cone in self.constraints.cones):
             return True
         rows, offset, _ = self.constraints
+        if len(offset):
+            self.eliminated.append(self.constraints)
         self.constraints = Constraints(np.zeros((0, rows.shape[1])), np.zeros(0), ())
         where = on_equations(dense(rows), offset, self.where) if len(offset) else self.where
         self.where = where or self.where
         return where is not None
 
     def _end(self, status: str, message: str = "", direction: Host | None = None) -> ChainSolution:
-        z = self.previous
+        z = np.where(np.abs(self.previous) <= NOTHING * self.unit, 0.0, self.previous)
         values = [self._value(number, z) for number in range(len(self.found))]
         if status == "solved" and self._is_outside(z):
             status, message = "failed", "the point that was found violates the constraints"
+        if status == "solved" and (lost := self._lost(z)) is not None:
+            status, message = "failed", f"level {lost + 1} is not as good at the end as it was"
         levels = (
             level._replace(value=value) for level, value in zip(self.found, values, strict=True)
         )
         return ChainSolution(z, tuple(levels), status, message, direction)
+
+    def _lost(self, z: Host) -> int | None:
+        """The first level that the levels after it made worse than it may be, None if none."""
+        for number, level in enumerate(self.found):
+            h, value = self.objectives[number], self._value(number, z)
+            size = max(abs(level.best), abs(h.value(np.zeros_like(z))), level.slack)
+            # Auxiliary variables that are 0 have the rounding errors of those that are not.
+            least = EPS * float(np.sum(np.abs(h.linear))) * float(np.max(np.abs(z), initial=0.0))
+            rounding = ROUNDINGS * (value_error(h, z) + least)
+            if value > level.best + level.slack + OUTSIDE * size + rounding:
+                return number
+        return None
 
     def _value(self, number: int, z: Host) -> float:
         """Of a level at a point, whose auxiliary variables may be larger than they need be."""
@@ -168,7 +203,7 @@ class _Chain:
         """Solve one level and hold it; an end where there is none."""
         if not self._enter(number):
             return self._end("failed", f"level {number + 1}: no point satisfies the equations")
-        stage = stage_of(objective, *self.constraints, self.where)
+        stage = self._stage(objective)
         is_fixed = self.where.dimension == 0
         is_done = is_fixed or (number > 0 and stage.is_flat)
         found = _unchanged(stage) if is_done else self._solved(objective, stage)
@@ -182,6 +217,13 @@ class _Chain:
             return self._end("unbounded", text, direction)
         self._hold(number, objective, found)
         return None
+
+    def _stage(self, objective: Objective) -> Stage:
+        """A level on what the others have left."""
+        all_of_them = self.constraints
+        if self.equations is not None:
+            all_of_them = all_of_them.joined(*self.equations[:2], *self.equations.cones)
+        return stage_of(objective, *all_of_them, self.where, self.unit)
 
     def _claim(self, objective: Objective, why: str) -> None:
         """A level that is not solved: the point of before stays, and nothing is known of it."""
@@ -209,10 +251,13 @@ class _Chain:
         before, self.previous = self.previous, z
         best = objective.value(z)
         most, is_known = assumed_reach(self.program.reach, z, ASSUMED)
-        bound = lower_bound(objective, self.constraints, at.y, z, self.held, most)
-        word = "proved" if self.is_proved and is_known else "verified"
+        y = at.y[: len(self.constraints.offset)]  # without those of the equations that are held
+        held_so_far = [*self.held, *(equations_at(z, *some[:2]) for some in self.eliminated)]
+        bound = lower_bound(objective, self.constraints, y, z, held_so_far, most)
+        is_bound_proved = self.is_proved and is_known
         rounding = value_error(objective, z)
-        gap = max(best - bound, 0.0) + rounding + self._above(found)
+        gap = max(best - bound, 0.0) + rounding + self._above(found)  # which decides is_proved
+        word = "proved" if self.is_proved and is_known else "verified"
         slack_of = self.slacks[number]
         slack = 0.0 if slack_of is None else slack_of(best, self._before(number, before))
         if not slack > rounding:  # a cut there would hold rounding errors: 1 % of a perfect fit
@@ -233,6 +278,7 @@ class _Chain:
                 price=None,
                 solver=found.solver,
                 residual=found.residual,
+                is_bound_proved=is_bound_proved,
             )
         )
 
@@ -249,13 +295,13 @@ class _Chain:
         After a level that is held nothing is: no point is known to be one of its minimisers.
         """
         stage, at = found.stage, found.at
-        if self.is_whole and not stage.blocks.has_inequalities:
+        if self.is_whole and (stage.is_flat or not stage.blocks.has_inequalities):
             return 0.0
         inside = None if found.inner is None else value_inside(stage, at, found.inner)
         self.is_proved = self.is_proved and self.is_whole and inside is not None
         if inside is None:
             off = float(np.max(outside(stage.blocks, stage.slack(at.w)), initial=0.0))
-            return max(off, 0.0) * float(np.sum(np.abs(at.y)))
+            return (max(off, 0.0) + slack_rounding(stage, at.w)) * float(np.sum(np.abs(at.y)))
         return max(inside - stage.objective.value(at.w), 0.0)
 
     def _keep(
@@ -281,24 +327,32 @@ class _Chain:
         self.found[-1] = self.found[-1]._replace(price=price)
 
     def _hold_face(self, objective: Objective, found: _Level, gap: float) -> str:
-        s, y = found.stage.slack(found.at.w), found.at.y
+        s, y = found.stage.slack(found.at.w), found.at.y[: len(self.constraints.offset)]
         z = self.previous
         most, _ = assumed_reach(self.program.reach, z, ASSUMED)
         reach = abs(self.constraints.rows) @ most + np.abs(self.constraints.offset)
         held = held_rows(self.constraints, objective.squares, found.active, s, y, reach)
         self.held.append(HeldLevel(held, gap))
-        if held:
-            self.where = self.where.within(stacked([part.rows for part in held]), z)
-        else:
+        rows = stacked([part.rows for part in held]) if held else None
+        if rows is None:
             self.where = replace(self.where, base=z)
+        elif self.where.dimension <= LARGE:
+            self.where = self.where.within(rows, z)
+        else:
+            self.where, left = self.where.without_fixed(rows, z)
+            more = Constraints(rows[left], rows[left] @ z, (Cone("zero", int(sum(left))),))
+            former = self.equations
+            self.equations = more if former is None else former.joined(*more[:2], *more.cones)
         self.constraints = remaining(self.constraints, found.active, s, y, self.where)
         faces = len(found.active.nonnegative) + len(found.active.vertices) + len(found.active.rays)
         names = ["image"] * bool(objective.squares.shape[0] or len(found.active.curves))
         names += ["face"] * bool(faces)
         return " and ".join(names) or "nothing"
 
-    def _dimension(self) -> int:
+    def _dimension(self) -> int | None:
         """Of what is left to choose, in x."""
+        if self.equations is not None:
+            return None
         where, zero = self.where, Blocks.of(self.constraints.cones).zero
         if len(zero):
             where = where.within(self.constraints.rows[zero], where.base)
@@ -308,6 +362,13 @@ class _Chain:
         if not seen.size:
             return 0
         return int(np.count_nonzero(np.linalg.svd(seen, compute_uv=False) > VISIBLE))
+
+
+def _distance(rows: Any, offset: Host) -> float:
+    """Of the hyperplanes rows z = offset from the origin, the largest."""
+    lengths = row_lengths(rows)
+    apart = np.abs(offset) / np.where(lengths > 0.0, lengths, np.inf)
+    return float(np.max(apart, initial=0.0))
 
 
 def _unchanged(stage: Stage) -> _Level:

@@ -79,11 +79,17 @@ class Pairs(NamedTuple):
     exponential: tuple[Host, Host]
 
     @classmethod
-    def of(cls, blocks: Blocks, s: Host, y: Host, lengths: Host, size: float) -> Pairs:
-        """Those of a point; ``size``: of the objective's slope."""
+    def of(
+        cls, blocks: Blocks, s: Host, y: Host, lengths: Host, size: float, least: float = 0.0
+    ) -> Pairs:
+        """Those of a point, by its slacks; ``size``: of the objective's slope.
+
+        Where all inequalities bind, slacks are rounding and the largest of them is no unit: then
+        ``least`` is one, a length of the point.
+        """
         lengths = np.where(lengths > 0.0, lengths, 1.0)
         slope = max(float(np.max(np.abs(y) * lengths, initial=0.0)), size) or 1.0
-        reach = float(np.max(np.abs(s) / lengths, initial=0.0)) or 1.0
+        reach = float(np.max(np.abs(s) / lengths, initial=least)) or 1.0
         one, curves = blocks.nonnegative, blocks.exponential
         near, pull = (
             np.zeros((len(blocks.second_order), 2)),

@@ -127,7 +127,7 @@ def _compiled(problem: Problem, n: int) -> ConicProgram:
 
 def _intervals(found: ChainSolution) -> Intervals:
     """What is proved."""
-    low = [level.bound if level.word == "proved" else -math.inf for level in found.levels]
+    low = [level.bound if level.is_bound_proved else -math.inf for level in found.levels]
     low += [-math.inf] * (2 - len(low))
     return Intervals(upper=(low[1], math.inf), lower=low[0], why=ONE_SIDED)
 

@@ -26,6 +26,7 @@ STEPS = 6  # of Newton's method: it doubles the digits, and begins with five or 
 EXCHANGES = 4  # of inequalities that were taken for binding and are not, or the other way round
 NEGLIGIBLE = 1e-10  # of the slope: a multiplier below this holds nothing, for to leave its face
 # costs the level less than rounding in a solver
+SMALL_PART = 1e-3  # of a length in the whole program: a solution that is much shorter is 0
 ENOUGH = 16 * EPS  # a residual, relative to its terms, that no step can reduce
 
 
@@ -53,7 +54,8 @@ def polished(stage: Stage, start: Multipliers) -> Polished:
     size = norm(stage.slope_terms(start.w))
 
     def pairs(at: Multipliers) -> Pairs:
-        return Pairs.of(stage.blocks, stage.slack(at.w), at.y, stage.lengths, size)
+        least = max(float(np.max(np.abs(at.w), initial=0.0)), SMALL_PART * stage.unit)
+        return Pairs.of(stage.blocks, stage.slack(at.w), at.y, stage.lengths, size, least)
 
     first = pairs(start)
     active, most = (first.active(stage.blocks, factor) for factor in (CLEAR, 1.0 / CLEAR))
@@ -64,6 +66,10 @@ def polished(stage: Stage, start: Multipliers) -> Polished:
         if best.residual <= ENOUGH:
             break
         active = most if k == 0 else _exchanged(stage, active, last)
+    if best.residual > ENOUGH:
+        # A cone's tip: a point next to it is small, and nothing is relative to it.
+        tip, _ = _newton(stage, most, start._replace(w=np.zeros_like(start.w)))
+        best = min(best, tip, key=lambda one: one.residual)
     least = max(NEGLIGIBLE, CLEAR * best.residual)
     exposed = pairs(best.at).active(stage.blocks, CLEAR, least)
     return best._replace(exposed=exposed)
@@ -107,8 +113,9 @@ def residual(stage: Stage, at: Multipliers) -> float:
     F, q = stage.objective.squares, stage.objective.linear
     size = norm(stage.slope_terms(w)) + norm(stage.row_sizes.T @ np.abs(y))
     stationarity = norm(F.T @ u + q + stage.rows.T @ y) / (size or 1.0)
-    # With the length of w: where all that binds is x_j >= 0, nothing else says what is small.
-    reach = np.abs(stage.offset) + stage.lengths * norm(w)
+    # With the length of w: where all that binds is x_j >= 0, nothing else says what is small; and
+    # with a part of the program's unit, for a w of 0.
+    reach = np.abs(stage.offset) + stage.lengths * (norm(w) + SMALL_PART * stage.unit)
     scale = float(np.max(reach, initial=0.0)) or 1.0
     zero = stage.blocks.zero
     off = max(norm(s[zero]), float(np.max(outside(stage.blocks, s), initial=0.0))) / scale

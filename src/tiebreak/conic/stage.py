@@ -17,6 +17,7 @@ from tiebreak.linalg.rank import decide_rank
 from tiebreak.linalg.spectra import EPS
 
 SMALL = 2**22  # entries of a matrix that is kept dense
+LARGE = 1200  # variables from which a dense basis is too large
 MANY = 300  # rows and columns from which singular values take too long
 CLEAR = 1e3  # times rounding: a direction in which a row of length 1 changes by less is none of it
 
@@ -58,13 +59,13 @@ def row_lengths(rows: Any) -> Host:
 
 @dataclass(frozen=True)
 class Affine:
-    """{ base + basis w }, with an orthonormal basis; None: all z.
+    """{ base + basis w }, with an orthonormal basis; None: all z; sparse: some variables are fixed.
 
     A direction of the basis may be off by ``error``, relative: the equations that made it decide.
     """
 
     base: Host
-    basis: Host | None = None
+    basis: Any = None
     error: float = EPS
 
     @property
@@ -85,6 +86,8 @@ class Affine:
         """Rows that are multiplied with z, as rows that are multiplied with w."""
         if self.basis is None:
             return rows
+        if not isinstance(self.basis, np.ndarray):
+            return rows @ self.basis
         inner = np.asarray(rows @ self.basis)
         left = np.sqrt(np.sum(inner * inner, axis=1))
         inner[left <= self.rounding * row_lengths(rows)] = 0.0
@@ -124,6 +127,22 @@ class Affine:
         least = float(sizes[seen - 1]) if seen else 1.0
         return Q[:, :seen], Q[:, seen:], self.error + EPS / min(least, 1.0)
 
+    def without_fixed(self, rows: Any, base: Host) -> tuple[Affine, Host]:
+        """Without the variables that a row fixes alone, and the rows that say more than that.
+
+        For many variables, of which a dense basis would have too many numbers.
+        """
+        import scipy.sparse as sp
+
+        inner = sp.csr_array(self.columns(rows))
+        counts = np.diff(inner.indptr)
+        fixed = np.unique(inner[counts == 1].indices)
+        moves = np.setdiff1d(np.arange(self.dimension), fixed)
+        chosen = sp.csc_array(sp.eye_array(self.dimension, format="csc")[:, moves])
+        basis = chosen if self.basis is None else sp.csc_array(self.basis @ chosen)
+        left = np.diff(sp.csr_array(inner[:, moves]).indptr) > 0
+        return Affine(base, basis, self.error), left
+
     def within(self, rows: Any, base: Host) -> Affine:
         """The points that share the values of these rows with ``base``."""
         if self.basis is not None:
@@ -161,6 +180,7 @@ class Stage:
     rows: Any
     offset: Host
     cones: tuple[Cone, ...]
+    unit: float = 0.0  # a length of z, for a stage in which all that counts is 0
 
     @property
     def is_flat(self) -> bool:
@@ -207,7 +227,12 @@ class Stage:
 
 
 def stage_of(
-    objective: Objective, rows: Any, offset: Host, cones: tuple[Cone, ...], where: Affine
+    objective: Objective,
+    rows: Any,
+    offset: Host,
+    cones: tuple[Cone, ...],
+    where: Affine,
+    unit: float = 0.0,
 ) -> Stage:
     """The level in w."""
     return Stage(
@@ -215,4 +240,5 @@ def stage_of(
         where.columns(rows),
         offset - rows @ where.base if where.base.any() else offset,
         cones,
+        unit,
     )

@@ -1,0 +1,81 @@
+"""Where all inequalities bind, where the answer is a tip, and where there is no room inside."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tiebreak as tb
+
+
+def huber(matrix: Any, target: Any, x: Any) -> float:
+    """With delta = 1, written out."""
+    size = np.abs(matrix @ x - target)
+    return float(np.sum(np.where(size <= 1.0, 0.5 * size**2, size - 0.5)))
+
+
+def test_all_inequalities_of_a_level_bind() -> None:
+    """No residual is an outlier: then slacks are rounding, and none of them is a unit."""
+    X = np.array([[1.0, 0.0], [2.0, 1.0], [-1.0, 0.0], [-2.0, 1.0]])
+    y = np.array([1.0, 1.0, -1.0, -1.0])
+    first = tb.Level(tb.Huber(X, y, 1.0), "huber")
+    result = tb.solve(tb.Levels(first, tb.L1(), tb.Linear(np.array([1.0, 0.0]))))
+    assert result.success
+    # Least squares, for all residuals are at most 1: x = (0.6, 0).
+    assert np.max(np.abs(result.x - [0.6, 0.0])) <= 1e-9
+    assert abs(huber(X, y, result.x) - 0.2) <= 1e-12
+    assert abs(result.levels["huber"].value - 0.2) <= 1e-9
+    assert result.levels["huber"].dimension == 0
+
+
+@pytest.mark.parametrize(
+    "rows", [[[1.0, -1.0], [-1.0, -1.0]], [[1.0, 1.0], [-1.0, 0.0], [0.0, -1.0]]]
+)
+def test_the_answer_is_the_tip_of_a_cone(rows: Any) -> None:
+    domain = tb.Polyhedron(rows, np.zeros(len(rows)))
+    first, then = tb.Linear(np.array([1.0, 2.0])), tb.Linear(np.array([1.0, 0.0]))
+    result = tb.solve(tb.Levels(first, then, tb.SquaredNorm(), domain=domain))
+    assert result.success, result.message
+    assert np.max(np.abs(result.x)) <= 1e-12
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_nothing_is_proved_from_above_where_there_is_no_room(seed: int) -> None:
+    """Two balls that touch in one point: the solver ends sqrt(rounding) away from it."""
+    rng = np.random.default_rng(seed)
+    n, unit = int(rng.integers(2, 5)), np.eye(5)[0]
+    center = np.round(8.0 * rng.standard_normal(n)) * 2.0 ** int(rng.integers(-10, 10))
+    radius = 2.0 ** int(rng.integers(-5, 10))
+    other = center + 2.0 * radius * unit[:n]
+    p = center + radius * unit[:n]  # without rounding errors
+    target = np.round(4.0 * rng.standard_normal(n)) * np.max(np.abs(p))
+    truth = {"near": 0.5 * float((p - target) @ (p - target)), "sizes": float(np.sum(np.abs(p)))}
+    levels = [
+        tb.Level(tb.SquaredNorm(center=target), "near"),
+        tb.Level(tb.L1(), "sizes"),
+        tb.Level(tb.Linear(np.ones(n)), "sum"),
+    ]
+    domain = tb.Ball(radius, center=center) & tb.Ball(radius, center=other)
+    result = tb.solve(tb.Levels(*levels[:: 1 if seed % 2 else -1], domain=domain))
+    for name, value in truth.items():
+        low, high = result.levels[name].best
+        rounding = 1e-15 * (value + float(target @ target))
+        assert low <= value + rounding
+        assert high >= value - rounding
+
+
+def test_a_bound_on_equations_alone() -> None:
+    """Its multipliers belong to the bound: without them it was 0."""
+    rng = np.random.default_rng(0)
+    A, b, n = rng.standard_normal((20, 6)), rng.standard_normal(20), 6
+    domain = tb.Polyhedron(A_eq=np.ones((1, n)), b_eq=[1.0])
+    first = tb.Level(tb.LeastSquares(A, b), "fit")
+    result = tb.solve(tb.Levels(first, tb.L1(), tb.SquaredNorm(), domain=domain))
+    K = np.block([[A.T @ A, np.ones((n, 1))], [np.ones((1, n)), np.zeros((1, 1))]])
+    x = np.linalg.solve(K, np.append(A.T @ b, 1.0))[:n]
+    value = 0.5 * float(np.sum((A @ x - b) ** 2))
+    low, high = result.levels["fit"].best
+    assert value - 1e-9 <= low <= value + 1e-14 * value
+    assert value - 1e-14 * value <= high <= value + 1e-9
