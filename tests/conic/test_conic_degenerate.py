@@ -79,3 +79,16 @@ def test_a_bound_on_equations_alone() -> None:
     low, high = result.levels["fit"].best
     assert value - 1e-9 <= low <= value + 1e-14 * value
     assert value - 1e-14 * value <= high <= value + 1e-9
+
+
+def test_the_slope_of_a_curve_from_a_minimiser() -> None:
+    """g and g* are 0 at x0, which gives no unit: the slope was said to be 0."""
+    first, then = tb.Linear(np.array([1.0, 0.0])), tb.Linear(np.array([-1.0, 0.0]))
+    problem = tb.Problem(upper=then, lower=first, domain=tb.Box(0.0, 1.0))
+    curve = tb.tradeoff(problem, [0.0, 0.25])
+    assert abs(curve.slope - 1.0) <= 1e-3  # f*(slack) = -slack
+    assert curve.points[0].price == curve.slope
+    assert not curve.is_sensitive
+    assert len({p.slack for p in tb.tradeoff(problem).points}) == 6
+    with pytest.raises(TypeError, match="tradeoff: slacks must be several numbers, got float"):
+        tb.tradeoff(problem, 0.1)  # type: ignore[arg-type]

@@ -146,11 +146,19 @@ def value_error(h: Objective, z: Host) -> float:
     return unit * float(sizes + abs(h.constant) + unit * (size @ size))  # also where off is 0
 
 
-def slack_rounding(stage: Stage, w: Host) -> float:
-    """How far the computed distances from the inequalities may be off."""
-    reach = np.abs(stage.offset) + stage.row_sizes @ np.abs(w)
-    least = EPS * (stage.rows.shape[1] + 8) * float(np.max(reach, initial=0.0))
-    return float(4.0 * least * math.sqrt(len(reach) or 1))
+def slack_rounding(stage: Stage, w: Host) -> tuple[Host, Host]:
+    """How far the computed slacks of equations and distances of `outside` may be off."""
+    blocks, s = stage.blocks, stage.slack(w)
+    unit = EPS * (sum(stage.rows.shape) + 8)
+    terms = unit * (np.abs(stage.offset) + stage.row_sizes @ np.abs(w))
+    found = [terms[blocks.nonnegative]]
+    found += [np.array([2.0 * norm(terms[cone])]) for cone in blocks.second_order]
+    if len(blocks.exponential):  # of s_2 - s_1 exp(s_0 / s_1), by its derivatives
+        (s0, s1, _), (t0, t1, t2) = s[blocks.exponential].T, terms[blocks.exponential].T
+        ratio = s0 / np.maximum(s1, np.finfo(float).tiny)
+        rise = 2.0 * np.exp(np.minimum(ratio, 700.0))
+        found.append(t2 + rise * (t0 + (1.0 + np.abs(ratio)) * (t1 + 8.0 * EPS * np.abs(s1))))
+    return terms[blocks.zero], np.concatenate(found)
 
 
 def value_inside(stage: Stage, at: Multipliers, inner: Host) -> float | None:
@@ -162,7 +170,7 @@ def value_inside(stage: Stage, at: Multipliers, inner: Host) -> float | None:
     zero = stage.blocks.zero
 
     def depth(w: Host) -> Host:
-        return np.asarray(-outside(stage.blocks, stage.slack(w)) - slack_rounding(stage, w))
+        return np.asarray(-outside(stage.blocks, stage.slack(w)) - slack_rounding(stage, w)[1])
 
     near, deep = depth(at.w), depth(inner)
     if np.any(deep <= 0.0):
@@ -170,7 +178,7 @@ def value_inside(stage: Stage, at: Multipliers, inner: Host) -> float | None:
     lacking = np.maximum(-near, 0.0)
     theta = float(np.max(lacking / (lacking + deep), initial=0.0))
     w = at.w + min(2.0 * theta, 1.0) * (inner - at.w)
-    unmet, rounding = np.abs(stage.slack(w)[zero]), slack_rounding(stage, w)
+    unmet, rounding = np.abs(stage.slack(w)[zero]), slack_rounding(stage, w)[0]
     if np.any(depth(w) < 0.0) or np.any(unmet > rounding):
         return None
     cost = float(np.abs(at.y[zero]) @ (unmet + rounding))

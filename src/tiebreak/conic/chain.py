@@ -301,8 +301,9 @@ class _Chain:
         inside = None if found.inner is None else value_inside(stage, at, found.inner)
         self.is_proved = self.is_proved and self.is_whole and inside is not None
         if inside is None:
-            off = float(np.max(outside(stage.blocks, stage.slack(at.w)), initial=0.0))
-            return (max(off, 0.0) + slack_rounding(stage, at.w)) * float(np.sum(np.abs(at.y)))
+            off = np.maximum(outside(stage.blocks, stage.slack(at.w)), 0.0)
+            most = float(np.max(off + slack_rounding(stage, at.w)[1], initial=0.0))
+            return most * float(np.sum(np.abs(at.y)))
         return max(inside - stage.objective.value(at.w), 0.0)
 
     def _keep(

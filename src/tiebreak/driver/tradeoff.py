@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -153,9 +153,10 @@ def tradeoff(
     base = solved(0.0)
     best = base.levels[0].best
     scale = max(abs(best), levels.before - best if math.isfinite(levels.before) else 0.0)
-    asked = _numbers(slacks, best, levels.before, scale)
+    asked = _numbers(slacks, best, levels.before, scale or 1.0)
+    scale = scale or max(asked) or 1.0  # where g* and g(x0) are 0, nothing else has its units
     found = [(slack, base if slack == 0.0 else solved(slack)) for slack in asked]
-    probe = solved(PROBE * scale) if scale > 0.0 else base
+    probe = solved(PROBE * scale)
     lower = (base.levels[0].bound, base.levels[0].best + base.levels[0].error)
     fall = base.levels[1].best - probe.levels[1].best
     price = probe.levels[0].price or 0.0
@@ -168,7 +169,7 @@ def tradeoff(
         lower=lower,
         coefficient=2.0 * price * math.sqrt(PROBE * scale) if is_root else 0.0,
         slope=slope,
-        is_sensitive=is_sensitive(price, scale, base.levels[1].best),
+        is_sensitive=is_sensitive(price, scale, max(abs(p.value) for p in points)),
         time=time.perf_counter() - began,
     )
 
@@ -192,6 +193,9 @@ def _numbers(
     """The slacks as numbers, sorted."""
     if slacks is None:
         return [share * (abs(best) if abs(best) > PROBE * scale else scale) for share in RELATIVE]
+    if not isinstance(slacks, Iterable):
+        got = checks.what_it_is(slacks)
+        raise TypeError(f"tradeoff: slacks must be several numbers, got {got}")
     rules = [
         slack
         if isinstance(slack, Slack)
