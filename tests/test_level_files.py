@@ -126,7 +126,7 @@ x = "x.csv"
         (FIRST + "slack = { percent = 1 }\n" + LAST, "[level 1.slack] has no key 'percent', known keys are absolute, relative, share"),
         (FIRST + "slack = { relative = -1 }\n" + LAST, "[level 1.slack] Slack: relative must be a non-negative finite number, got -1"),
         (FIRST + "name = 3\n" + LAST, "[level 1] Level: name must be a text, got int"),
-        (FIRST + LAST + "slack = 1.0\n", "Levels: the last level must have no slack, for no level follows it"),
+        (FIRST + LAST + "slack = 1.0\n", "Levels: the last level must have no slack, for no level follows it, got Slack(absolute=1.0, relative=0.0, share=0.0)"),
         (FIRST + 'name = "a"\n' + LAST + 'name = "a"\n', "Levels: names must differ, got a, a"),
         (FIRST + '[[level]]\nkind = "Linear"\nc = [1.0]\n', "Levels: all levels must have as many variables, got 1 and 2"),
     ],

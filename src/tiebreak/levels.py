@@ -12,7 +12,7 @@ from tiebreak.functions.base import Function
 from tiebreak.functions.penalties.penalties import Penalty
 from tiebreak.linalg import checks, tables
 from tiebreak.linalg.fingerprints import FromData, assign, remember
-from tiebreak.problem import FUNCTION, Problem
+from tiebreak.problem import DOMAIN, FUNCTION, Problem
 from tiebreak.sets.domains import Domain, Space
 
 
@@ -105,11 +105,22 @@ class Levels(FromData):
         domain: Domain | None = None,
         radius: float | None = None,
     ) -> None:
+        if len(levels) == 1 and isinstance(levels[0], list | tuple):
+            got = checks.what_it_is(levels[0])
+            raise TypeError(f"Levels: levels must be given one by one, Levels(g, f), got {got}")
         found = tuple(h if isinstance(h, Level) else Level(h) for h in levels)
         if len(found) < 2:
             raise ValueError(f"Levels: levels must be two or more, got {len(found)}")
         if not found[-1].rule.is_none:
-            raise ValueError("Levels: the last level must have no slack, for no level follows it")
+            raise ValueError(
+                f"Levels: the last level must have no slack, for no level follows it, "
+                f"got {found[-1].rule}"
+            )
+        if domain is not None and (isinstance(domain, type) or not isinstance(domain, Domain)):
+            got = checks.what_it_is(domain)
+            raise TypeError(f"Levels: domain must be {DOMAIN}, got {got}")
+        if radius is not None:
+            checks.positive("Levels", "radius", radius)
         assign(self, "levels", found)
         assign(self, "domain", Space() if domain is None else domain)
         assign(self, "radius", radius)

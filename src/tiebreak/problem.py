@@ -28,6 +28,7 @@ from tiebreak.sets.cuts import Set
 from tiebreak.sets.domains import Domain, Space, has_projection, projected
 
 DIMENSION_LIMIT = 1024  # largest smaller side of A for which the solution set is measured
+DOMAIN = "a domain such as Ball(1.0) or Space()"
 FUNCTION = (
     "a function such as LeastSquares(A, b), Smooth(value, gradient), L1(0.1) or a sum of them"
 )
@@ -199,7 +200,7 @@ class Problem(FromData):
         """Raise TypeError if an argument is not of its kind."""
         bound = self.error_bound
         needed = {
-            "domain": (Domain, "a domain such as Ball(1.0) or Space()"),
+            "domain": (Domain, DOMAIN),
             "upper": (Function | Penalty, FUNCTION),
             "lower": (Function | Penalty, FUNCTION),
         }

@@ -960,6 +960,36 @@ WRONG = {
         TypeError,
         "AGMBiO: horizon must be a whole number >= 1, got float",
     ),
+    "Levels list": (
+        lambda: tb.Levels([tb.L1(), tb.L2()]),
+        TypeError,
+        "Levels: levels must be given one by one, Levels(g, f), got list",
+    ),
+    "Levels one": (
+        lambda: tb.Levels(tb.Linear([1.0])),
+        ValueError,
+        "Levels: levels must be two or more, got 1",
+    ),
+    "Levels domain": (
+        lambda: tb.Levels(tb.L1(), tb.Linear([1.0]), domain=tb.Ball),
+        TypeError,
+        "Levels: domain must be a domain such as Ball(1.0) or Space(), got the class Ball",
+    ),
+    "Levels radius": (
+        lambda: tb.Levels(tb.L1(), tb.Linear([1.0]), radius=-1.0),
+        ValueError,
+        "Levels: radius must be a positive finite number, got -1.0",
+    ),
+    "Levels last slack": (
+        lambda: tb.Levels(tb.L1(), tb.Level(tb.Linear([1.0]), slack=0.1)),
+        ValueError,
+        "Levels: the last level must have no slack, for no level follows it, got Slack(absolute=0.1, relative=0.0, share=0.0)",
+    ),
+    "Slack text": (
+        lambda: tb.Slack(relative="1 %"),
+        TypeError,
+        "Slack: relative must be a non-negative finite number, got str",
+    ),
     "FixedLevels 0": (
         lambda: tb.FixedLevels(0),
         ValueError,

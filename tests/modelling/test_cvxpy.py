@@ -176,7 +176,7 @@ def test_parameters_are_applied_and_not_compiled_again(monkeypatch):
     ]
     constraints = [x <= bound]
     made = tb.from_cvxpy(levels[0], then=levels[1], constraints=constraints)
-    with pytest.raises(ValueError, match=r"^from_cvxpy: parameter param\d+ must have a value$"):
+    with pytest.raises(ValueError, match=r"parameter param\d+ must have a value, got None$"):
         made.program()
     compiled = []
     apply = Dcp2Cone.apply
@@ -247,6 +247,7 @@ def refused():
     yield "expression", (cp.sum_squares(x), [then], []), r"objective must be cp.Minimize"
     yield "function", (square, [then, abs], []), r"then\[1\] must be cp.Minimize.*, got builtin"
     yield "constraint", (square, [then], [x]), r"constraints must be constraints.*, got Variable"
+    yield "one", (square, [then], x >= 0), r"constraints must be a list, got Inequality$"
     yield "constants", (cp.Minimize(1), [cp.Minimize(2)], []), r"must hold a variable"
     yield (
         "y",
@@ -268,7 +269,7 @@ def test_what_cannot_be_taken_is_named_in_one_sentence(arguments, sentence):
 @pytest.mark.parametrize("radius", [0.0, -1.0, float("inf"), float("nan")])
 def test_a_radius_is_positive(radius):
     x = cp.Variable()
-    with pytest.raises(ValueError, match="from_cvxpy: radius must be positive and finite"):
+    with pytest.raises(ValueError, match="from_cvxpy: radius must be a positive finite number"):
         tb.from_cvxpy(cp.Minimize(x**2), then=cp.Minimize(x), radius=radius)
 
 
@@ -278,6 +279,21 @@ def test_one_slack_for_each_level_but_the_last():
         tb.from_cvxpy(cp.Minimize(x**2), then=cp.Minimize(x), slacks=[0.1, 0.2])
     with pytest.raises(ValueError, match="from_cvxpy: slacks must be a non-negative finite number"):
         tb.from_cvxpy(cp.Minimize(x**2), then=cp.Minimize(x), slacks=[-0.1])
+
+
+@pytest.mark.parametrize(
+    ("option", "sentence"),
+    [
+        ({"slacks": 0.1}, "slacks must be a list, got float"),
+        ({"names": "ab"}, "names must be a list, got str"),
+        ({"names": [1, 2]}, r"names must be texts, got \[1, 2\]"),
+        ({"radius": "1"}, "radius must be a positive finite number, got str"),
+    ],
+)
+def test_options_of_the_wrong_kind(option, sentence):
+    x = cp.Variable()
+    with pytest.raises(TypeError, match=f"^from_cvxpy: {sentence}$"):
+        tb.from_cvxpy(cp.Minimize(x**2), then=cp.Minimize(x), **option)
 
 
 def test_names_differ():

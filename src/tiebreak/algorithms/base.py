@@ -97,6 +97,18 @@ def no_projection(owner: str, problem: Problem) -> Refusal | None:
     return Refusal(owner, "domain", "must have a cheap projection", kind, hint)
 
 
+class DirectState(NamedTuple):
+    """Of a method whose first step is its last: before the step and after it."""
+
+    k: int
+    x: Array
+    upper_value: float
+    lower_value: float
+    evidence: StepEvidence
+    finished: tuple[str, str] = NOT_ENDED
+    findings: Any = None
+
+
 class Method(ABC):
     """A method: parameters (best a frozen dataclass), a first state, and the way to the next.
 

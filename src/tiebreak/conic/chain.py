@@ -178,8 +178,8 @@ class _Chain:
             h, value = self.objectives[number], self._value(number, z)
             size = max(abs(level.best), abs(h.value(np.zeros_like(z))), level.slack)
             # Auxiliary variables that are 0 have the rounding errors of those that are not.
-            most = float(np.max(np.abs(z), initial=self.unit))
-            least = EPS * float(np.sum(np.abs(h.linear))) * most
+            longest = float(np.max(np.abs(z), initial=self.unit))
+            least = EPS * float(np.sum(np.abs(h.linear))) * longest
             rounding = ROUNDINGS * (value_error(h, z) + least)
             if value > level.best + level.slack + OUTSIDE * size + rounding:
                 return number

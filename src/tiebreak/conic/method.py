@@ -8,7 +8,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from tiebreak.algorithms.base import Method, StateReport
+from tiebreak.algorithms.base import DirectState, Method, StateReport
 from tiebreak.conic.chain import ASSUMED, ChainSolution, LevelSolution, solve_chain
 from tiebreak.conic.program import ConicProgram
 from tiebreak.conic.representation import compile_levels
@@ -51,18 +51,6 @@ class ConicFindings(NamedTuple):
         return [*said, ("solver", f"Clarabel: {', '.join(solvers)}")]
 
 
-class State(NamedTuple):
-    """Before the step and after it."""
-
-    k: int
-    x: Array
-    upper_value: float
-    lower_value: float
-    evidence: StepEvidence
-    finished: tuple[str, str] = ("", "")
-    findings: ConicFindings | None = None
-
-
 @dataclass(frozen=True)
 class Conic(Method):
     """Both levels as conic programs (Clarabel), in one step; for any set made of constraints.
@@ -93,15 +81,15 @@ class Conic(Method):
         """The method in words."""
         return f"Conic, by Clarabel, on {type(problem.domain).__name__}"
 
-    def report(self, state: State) -> StateReport:
+    def report(self, state: DirectState) -> StateReport:
         """How it ended, and what it found out."""
         return StateReport(state.finished, findings=state.findings, one_sided=ONE_SIDED)
 
-    def init(self, problem: Problem, x0: Array) -> State:
+    def init(self, problem: Problem, x0: Array) -> DirectState:
         """The values at x0."""
-        return State(0, x0, problem.upper.value(x0), problem.lower.value(x0), StepEvidence())
+        return DirectState(0, x0, problem.upper.value(x0), problem.lower.value(x0), StepEvidence())
 
-    def step(self, problem: Problem, state: State) -> State:
+    def step(self, problem: Problem, state: DirectState) -> DirectState:
         """Everything: the first step is the last."""
         program = _compiled(problem, int(state.x.shape[0]))
         found = solve_chain(program, [None])
@@ -109,7 +97,7 @@ class Conic(Method):
         direction = None if found.direction is None else found.direction[program.variables]
         assumption = _assumption(program, found)
         findings = ConicFindings(found.levels, assumption, direction)
-        return State(
+        return DirectState(
             1,
             x,
             problem.upper.value(x),
@@ -142,11 +130,8 @@ def _ending(found: ChainSolution, assumption: str) -> tuple[str, str]:
     if found.status != "solved":
         return found.status, found.message
     off, upper = max(level.residual for level in found.levels), found.levels[-1]
-    text = (
-        f"with the {found.levels[0].held} of the lower level held the conditions of optimality of "
-        f"both levels hold to {off:.1g}"
-    )
-    if upper.word == "verified":
+    text = f"optimality conditions of both levels hold to {off:.1g}, {found.levels[0].held} held"
+    if not upper.is_bound_proved:
         within = f"f* = {upper.best:.9g} within {upper.error:.2g}"
         text += f"; verified, {assumption}: {within}"
     return "solved", text

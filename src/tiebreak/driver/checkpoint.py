@@ -34,7 +34,7 @@ from tiebreak.algorithms import (
     primal_dual,
     shared_passes,
 )
-from tiebreak.algorithms.base import Method
+from tiebreak.algorithms.base import DirectState, Method
 from tiebreak.algorithms.rivals import a_irg, alternating, bi_sg, bisec_bio, cg_bio, sea
 from tiebreak.auto import (
     bregman_state,
@@ -43,9 +43,11 @@ from tiebreak.auto import (
     hessian_differences,
     quasi_newton,
 )
+from tiebreak.conic.chain import LevelSolution
+from tiebreak.conic.method import ConicFindings
 from tiebreak.driver.result import Row
 from tiebreak.driver.run import Counts, Least, Run, Saved
-from tiebreak.exact import method
+from tiebreak.exact.method import ExactFindings
 from tiebreak.functions.base import Minorant
 from tiebreak.functions.callables import Smooth
 from tiebreak.functions.penalties.groups import Groups
@@ -96,8 +98,10 @@ TYPES: dict[str, Any] = {
     "bisec-bio": bisec_bio.State,
     "bisec-bio.call": bisec_bio.Call,
     "cg-bio": cg_bio.State,
-    "exact": method.State,
-    "exact.findings": method.ExactFindings,
+    "conic.findings": ConicFindings,
+    "conic.level": LevelSolution,
+    "exact": DirectState,
+    "exact.findings": ExactFindings,
     "multipliers": bregman_state.State,
     "multipliers.look": bregman_state.RoundObjective,
     "multipliers.proof": bregman_state.Proof,

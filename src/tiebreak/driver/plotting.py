@@ -41,7 +41,7 @@ def convergence(result: Result, path: str | Path | None = None) -> Any:
     Returns:
         The matplotlib figure.
     """
-    figure = _figure(9.0, 6.0)
+    figure = new_figure(9.0, 6.0)
     axes = figure.subplots(2, 2, sharex=True, height_ratios=(1.0, 1.15))
     step = np.asarray(result.trace.column("iteration"), dtype=float)
     optima = (result.upper_optimum, result.lower_optimum)
@@ -54,12 +54,12 @@ def convergence(result: Result, path: str | Path | None = None) -> Any:
         axes[1, i].set_xlabel("iteration $k$")
     ended = f"{result.status} after {result.nit:,} steps, {result.time:.3g} s"
     figure.suptitle(f"{ended}\n{textwrap.fill(result.method, 100)}", fontsize=10.5)
-    return _saved(figure, path)
+    return saved(figure, path)
 
 
 def tradeoff_curve(curve: Tradeoff, path: str | Path | None = None) -> Any:
     """f*(slack) with its bounds over the slack as a share of g*, and what each slack gains."""
-    figure = _figure(7.0, 4.2)
+    figure = new_figure(7.0, 4.2)
     ax = figure.subplots()
     slack = np.array([p.slack for p in curve.points])
     value = np.array([p.value for p in curve.points])
@@ -80,10 +80,11 @@ def tradeoff_curve(curve: Tradeoff, path: str | Path | None = None) -> Any:
     what = "sensitive: " if curve.is_sensitive else ""
     ax.set_title(f"{what}what giving up a little of $g$ buys in $f$", fontsize=10.5)
     ax.margins(x=0.06, y=0.12)
-    return _saved(figure, path)
+    return saved(figure, path)
 
 
-def _figure(width: float, height: float) -> Any:
+def new_figure(width: float, height: float) -> Any:
+    """On a canvas of its own; a sentence where matplotlib is missing."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
@@ -94,7 +95,8 @@ def _figure(width: float, height: float) -> Any:
     return figure
 
 
-def _saved(figure: Any, path: str | Path | None) -> Any:
+def saved(figure: Any, path: str | Path | None) -> Any:
+    """The figure, written to ``path`` whole or not at all if one is given."""
     if path is not None:
         target = Path(path)
         kind = target.suffix[1:] or "png"

@@ -17,7 +17,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from tiebreak.algorithms.base import Method, StateReport
+from tiebreak.algorithms.base import DirectState, Method, StateReport
 from tiebreak.exact.bounds.intervals import prove
 from tiebreak.exact.bounds.rescaled import prove_rescaled
 from tiebreak.exact.bounds.tall_bounds import prove_tall
@@ -102,18 +102,6 @@ class ExactFindings(NamedTuple):
         return [*lines, ("one-sided", self.one_sided)] if self.one_sided else lines
 
 
-class State(NamedTuple):
-    """Before the step and after it."""
-
-    k: int
-    x: Array
-    upper_value: float
-    lower_value: float
-    evidence: StepEvidence
-    finished: tuple[str, str] = ("", "")
-    findings: ExactFindings | None = None
-
-
 @dataclass(frozen=True)
 class Exact(Method):
     """The exact answer by direct factorisation, in one step.
@@ -154,7 +142,7 @@ class Exact(Method):
         """The method in words."""
         return f"Exact, by direct factorisation, on {type(problem.domain).__name__}"
 
-    def report(self, state: State) -> StateReport:
+    def report(self, state: DirectState) -> StateReport:
         """How it ended, and what it found out."""
         found = state.findings
         if found is None:
@@ -166,11 +154,11 @@ class Exact(Method):
             one_sided=found.one_sided,
         )
 
-    def init(self, problem: Problem, x0: Array) -> State:
+    def init(self, problem: Problem, x0: Array) -> DirectState:
         """The values at x0, and no minorants: nothing is proved before the step."""
         return _without_minorants(_state(problem, 0, x0))
 
-    def step(self, problem: Problem, state: State) -> State:
+    def step(self, problem: Problem, state: DirectState) -> DirectState:
         """Everything: the first step is the last."""
         if (end := self._in_other_words(problem, state.x)) is not None:
             return end
@@ -206,7 +194,7 @@ class Exact(Method):
             findings = findings._replace(one_sided=intervals.why)
         return _solved(end, findings, intervals)
 
-    def _in_other_words(self, problem: Problem, x0: Array) -> State | None:
+    def _in_other_words(self, problem: Problem, x0: Array) -> DirectState | None:
         """The step by another problem with the same answer; None where this one is taken."""
         if problem.penalties[0].terms.has_operator:
             return self._with_operator_above(problem, x0)
@@ -214,7 +202,7 @@ class Exact(Method):
             return self._with_penalty_below(problem, x0)
         return _on_small_side(problem, x0)
 
-    def _with_operator_above(self, problem: Problem, x0: Array) -> State:
+    def _with_operator_above(self, problem: Problem, x0: Array) -> DirectState:
         """The step where f = |D x - c|_1: of the same problem in x and v = D x."""
         n = int(x0.shape[0])
         wider = with_images(problem, n)
@@ -227,7 +215,7 @@ class Exact(Method):
         evidence = end.evidence._replace(intervals=inner.evidence.intervals)
         return end._replace(evidence=evidence, findings=found, finished=inner.finished)
 
-    def _with_penalty_below(self, problem: Problem, x0: Array) -> State:
+    def _with_penalty_below(self, problem: Problem, x0: Array) -> DirectState:
         """The step where the lower level has an l1 penalty: of the same problem on an orthant."""
         reduced = reduced_lasso(problem, int(x0.shape[0]))
         if reduced is None:
@@ -248,7 +236,7 @@ class Exact(Method):
         )
 
 
-def _solved(end: State, findings: ExactFindings, intervals: Intervals | None) -> State:
+def _solved(end: DirectState, findings: ExactFindings, intervals: Intervals | None) -> DirectState:
     """The answer, with what is proved about it."""
     ending = (
         "by direct factorisation the conditions of optimality of both levels hold to "
@@ -261,7 +249,7 @@ def _solved(end: State, findings: ExactFindings, intervals: Intervals | None) ->
     )
 
 
-def _on_small_side(problem: Problem, x0: Array) -> State | None:
+def _on_small_side(problem: Problem, x0: Array) -> DirectState | None:
     """The end of the step by `solve_wide` or `solve_tall`; None where that is not the way."""
     wide = solve_wide(problem, x0)
     if wide is not None:
@@ -286,13 +274,13 @@ def _on_small_side(problem: Problem, x0: Array) -> State | None:
     return end._replace(finished=("undetermined", NO_SQUARES.format(too_long.got)))
 
 
-def _is_proved(state: State) -> bool:
+def _is_proved(state: DirectState) -> bool:
     """Are there intervals for f* and g*?"""
     intervals = state.evidence.intervals
     return intervals is not None and intervals.is_two_sided
 
 
-def _by_second_derivatives(problem: Problem, x0: Array) -> State | None:
+def _by_second_derivatives(problem: Problem, x0: Array) -> DirectState | None:
     """The answer of `solve_tall` with what is proved about it; None where there is none."""
     tall = solve_tall(problem, x0)
     if tall is None:
@@ -392,7 +380,7 @@ def _doubt(
     return answer.doubt
 
 
-def _state(problem: Problem, k: int, x: Array) -> State:
+def _state(problem: Problem, k: int, x: Array) -> DirectState:
     """Both functions evaluated at x."""
     (point,) = problem.forward(x)
     (f_x,), (g_x,) = problem.upper.evaluate([point.f])[0], problem.lower.evaluate([point.g])[0]
@@ -403,12 +391,12 @@ def _state(problem: Problem, k: int, x: Array) -> State:
         lower=((1.0, g_x),),
         values=((g_x.value + g2, g_x.at, g_x),),
     )
-    state = State(k, x, f_x.value + f2, g_x.value + g2, evidence)
+    state = DirectState(k, x, f_x.value + f2, g_x.value + g2, evidence)
     # A minorant is worth what is known of its minimum over Z: without a projection nothing.
     return state if has_projection(problem.domain) else _without_minorants(state)
 
 
-def _without_minorants(state: State) -> State:
+def _without_minorants(state: DirectState) -> DirectState:
     """Only the value of g at x counts."""
     return state._replace(evidence=StepEvidence(values=state.evidence.values))
 
@@ -431,7 +419,7 @@ def _findings(
 
 def _unbounded(
     problem: Problem, x: Array, rank: Rank, found: NoMinimum, answer: ExactSolution | None = None
-) -> State:
+) -> DirectState:
     """No minimum, and the direction that shows it."""
     state = _without_minorants(_state(problem, 1, x))
     findings = _findings(rank, answer, (-math.inf, state.upper_value))

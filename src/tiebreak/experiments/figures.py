@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tiebreak.driver.checkpoint import write_atomically
+from tiebreak.driver.plotting import new_figure, saved
 from tiebreak.experiments.claims import CUTS
 from tiebreak.experiments.race import Record
 from tiebreak.experiments.rates import PULLS, RATES, measured_slopes
@@ -20,7 +20,6 @@ from tiebreak.experiments.scenes import ROUNDING, Axis, Column, Facts, Scene, Un
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 Numbers = np.ndarray[Any, Any]
 
@@ -104,7 +103,7 @@ def rates(
     rows: Sequence[Record], facts: dict[str, Facts], title: str, path: Path | None = None
 ) -> Any:
     """Measured rates next to the published ones, row by row of the paper's table 1."""
-    figure = _new_figure(10.0, 5.0)
+    figure = new_figure(10.0, 5.0)
     axes = figure.subplots(1, 2, sharey=True)
     scenes = scenes_of(rows, "table1", facts)
     for ax, level in zip(axes, ("upper", "lower"), strict=True):
@@ -142,7 +141,7 @@ def rates(
         loc="outside lower center", ncols=5, frameon=False,
     )  # fmt: skip
     figure.suptitle(title, fontsize=11)
-    return _saved(figure, path)
+    return saved(figure, path)
 
 
 def _dot(marker: str, face: str, label: str) -> Any:
@@ -164,7 +163,7 @@ def _race(
     """Infeasibility on the left, suboptimality on the right; a row per instance and axis."""
     scenes = scenes_of(rows, experiment, {})
     places = [(scenes[name], axis) for name in names if name in scenes for axis in axes]
-    figure = _new_figure(10.0, 1.1 + 3.1 * max(len(places), 1))
+    figure = new_figure(10.0, 1.1 + 3.1 * max(len(places), 1))
     grid = figure.subplots(max(len(places), 1), 2, squeeze=False)
     methods: dict[str, Any] = {}
     for (scene, axis), panels in zip(places, grid, strict=False):
@@ -178,7 +177,7 @@ def _race(
             loc="outside lower center", ncols=4, frameon=False, handlelength=4.0,
         )  # fmt: skip
     figure.suptitle(title, fontsize=11)
-    return _saved(figure, path)
+    return saved(figure, path)
 
 
 def _draw(ax: Axes, scene: Scene, column: Column, axis: Axis) -> dict[str, Any]:
@@ -238,25 +237,7 @@ def _summary(curves: list[tuple[Numbers, Numbers]]) -> tuple[Numbers, Numbers, N
 # -- the sheet ------------------------------------------------------------------------------------
 
 
-def _new_figure(width: float, height: float) -> Figure:
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise ImportError("plotting needs matplotlib: pip install 'tiebreak[plot]'") from None
-    figure = Figure(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure
-
-
 def _tidy(ax: Axes) -> None:
     ax.spines[["top", "right"]].set_visible(False)
     ax.grid(color="0.92", linewidth=0.8)
     ax.set_axisbelow(True)
-
-
-def _saved(figure: Figure, path: Path | None) -> Figure:
-    if path is not None:
-        kind = path.suffix[1:] or "png"
-        write_atomically(path, lambda file: figure.savefig(file, format=kind, dpi=200))
-    return figure

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -68,7 +68,8 @@ def from_cvxpy(
     register_cvxpy()
     if not isinstance(then, list | tuple):
         then = [then]
-    levels = CvxpyLevels([objective, *then], list(constraints), radius, slacks, names)
+    constraints = _listed("constraints", constraints)
+    levels = CvxpyLevels([objective, *then], constraints, radius, slacks, names)
     if all(parameter.value is not None for parameter in levels.parameters):
         levels.program()  # what only the compiled form shows is refused here, not later
     return levels
@@ -107,8 +108,8 @@ class CvxpyLevels(ConicLevels):
         import cvxpy as cp
 
         _check_objects(levels, constraints)
-        if radius is not None and not 0 < radius < math.inf:
-            raise ValueError(f"from_cvxpy: radius must be positive and finite, got {radius!r}")
+        if radius is not None:
+            checks.positive("from_cvxpy", "radius", radius)
         self.levels, self.constraints, self.radius = tuple(levels), constraints, radius
         self.rules = _rules(slacks, len(levels))
         self.names = _names(names, len(levels))
@@ -125,11 +126,16 @@ class CvxpyLevels(ConicLevels):
         self.last: Any = None
         self._values: dict[Any, Host] = {}  # of the parameters, that the program has
 
+    def __repr__(self) -> str:
+        return f"<tiebreak.CvxpyLevels: {', '.join(self.names)}>"
+
     def program(self) -> ConicProgram:
         """The conic program at the present values of the parameters."""
         for parameter in self.parameters:
             if parameter.value is None:
-                raise ValueError(f"from_cvxpy: parameter {parameter.name()} must have a value")
+                raise ValueError(
+                    f"from_cvxpy: parameter {parameter.name()} must have a value, got None"
+                )
         self.before = self._first_value() if self.rules[0].share else math.nan
         new = self._changed()
         if self._program is not None and not new:
@@ -187,8 +193,15 @@ class CvxpyLevels(ConicLevels):
         return z[self._put.variables]
 
 
+def _listed(name: str, value: Any) -> list[Any]:
+    """As a list; one thing alone, or a text, is none."""
+    if not isinstance(value, Iterable) or isinstance(value, str):
+        raise TypeError(f"from_cvxpy: {name} must be a list, got {checks.what_it_is(value)}")
+    return list(value)
+
+
 def _rules(slacks: Sequence[float | Slack] | None, count: int) -> tuple[Slack, ...]:
-    slacks = [0.0] * (count - 1) if slacks is None else list(slacks)
+    slacks = [0.0] * (count - 1) if slacks is None else _listed("slacks", slacks)
     if len(slacks) != count - 1:
         raise ValueError(
             f"from_cvxpy: slacks must be one for each level but the last, {count - 1}, "
@@ -202,7 +215,9 @@ def _rules(slacks: Sequence[float | Slack] | None, count: int) -> tuple[Slack, .
 
 
 def _names(names: Sequence[str] | None, count: int) -> tuple[str, ...]:
-    found = [f"level {i + 1}" for i in range(count)] if names is None else list(names)
+    found = [f"level {i + 1}" for i in range(count)] if names is None else _listed("names", names)
+    if not all(isinstance(name, str) for name in found):
+        raise TypeError(f"from_cvxpy: names must be texts, got {found}")
     if len(found) != count or len(set(found)) != count:
         raise ValueError(
             f"from_cvxpy: names must be {count} different ones, one for each level, got {found}"

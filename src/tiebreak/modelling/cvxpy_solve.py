@@ -32,8 +32,10 @@ def register_cvxpy() -> None:
     Solving again with the same ``then`` objects and new values of the parameters compiles nothing
     again.
     """
-    import cvxpy as cp
-
+    try:
+        import cvxpy as cp
+    except ImportError:
+        raise ImportError("from_cvxpy needs CVXPY: pip install 'tiebreak[cvxpy]'") from None
     cp.Problem.register_solve("tiebreak", _solve_problem)
 
 

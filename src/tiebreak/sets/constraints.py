@@ -118,7 +118,7 @@ class Intersection(Constraints):
             raise ValueError("Intersection: sets must be one or more, got none")
         for one in sets:
             if isinstance(one, type) or not isinstance(one, Set):
-                needed = "sets must be domains of tiebreak such as Ball(1.0)"
+                needed = "sets must be domains of tiebreak, one by one, such as Ball(1.0)"
                 raise TypeError(f"Intersection: {needed}, got {checks.what_it_is(one)}")
         assign(self, "sets", _merged("Intersection", sets))
         named = tuple((type(one).__name__, one.names) for one in self.sets)
@@ -193,8 +193,7 @@ def _merged(owner: str, sets: tuple[Any, ...]) -> tuple[Any, ...]:
     """The parts of the sets, none twice; two that make one of the library's sets are that one."""
     parts = [p for one in sets for p in (one.sets if isinstance(one, Intersection) else (one,))]
     found: list[Any] = []
-    for part in parts:
-        one = part
+    for one in parts:
         for i, other in enumerate(found):
             if (both := common_set(owner, other, one)) is not None:
                 found[i] = both
