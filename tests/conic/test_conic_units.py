@@ -1,4 +1,4 @@
-"""Lexicographic linear programs in odd units and far from the origin, against HiGHS in good ones."""
+"""Lexicographic linear programs in odd units, far from the origin, against HiGHS in good ones."""
 
 from __future__ import annotations
 
