@@ -92,3 +92,27 @@ def test_the_slope_of_a_curve_from_a_minimiser() -> None:
     assert len({p.slack for p in tb.tradeoff(problem).points}) == 6
     with pytest.raises(TypeError, match="tradeoff: slacks must be several numbers, got float"):
         tb.tradeoff(problem, 0.1)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("unit", [1.0, 2.0**-26])
+@pytest.mark.parametrize("first", [tb.L1(), tb.TotalVariation(1.0), tb.L2()])
+def test_the_answer_is_0_up_to_rounding(unit: float, first: tb.L1) -> None:
+    """Then rounding is all that the constraints' terms consist of."""
+    rows = np.array([[2.0, -1.0, 3.0], [-1.0, 1.0, 2.0], [1.0, 1.0, -3.0]])
+    domain = tb.Polyhedron(rows, np.full(3, 2.0 * unit), np.array([[3.0, -1.0, 1.0]]), [0.0])
+    near = tb.SquaredNorm(center=np.array([2.0, -1.0, 1.0]) * unit)
+    levels = tb.Levels(first, tb.L1(2.0), near, domain=domain & tb.L1Ball(5.0 * unit))
+    result = tb.solve(levels)
+    assert result.success, result.message
+    assert np.max(np.abs(result.x)) <= 1e-12 * unit
+
+
+def test_float32_is_no_reason_to_fail() -> None:
+    rng = np.random.default_rng(0)
+    A, b = rng.standard_normal((6, 4)), rng.standard_normal(6)
+    rows = rng.standard_normal((3, 4)) * 2.0 ** rng.integers(-20, 20, 4)
+    c = rng.standard_normal(4).astype(np.float32)
+    fit = tb.LeastSquares(A.astype(np.float32), b.astype(np.float32))
+    domain = tb.Polyhedron(rows.astype(np.float32), np.ones(3)) & tb.Box(-1.0, 1.0)
+    result = tb.solve(tb.Levels(tb.Level(fit, slack=0.1), tb.Linear(c), tb.L1(), domain=domain))
+    assert result.success, result.message

@@ -175,7 +175,8 @@ class _Chain:
     def _lost(self, z: Host) -> int | None:
         """The first level that the levels after it made worse than it may be, None if none."""
         for number, level in enumerate(self.found):
-            h, value = self.objectives[number], self._value(number, z)
+            h = self.objectives[number]
+            value = min(self._value(number, z), h.value(z))  # the first may be in float32
             size = max(abs(level.best), abs(h.value(np.zeros_like(z))), level.slack)
             # Auxiliary variables that are 0 have the rounding errors of those that are not.
             longest = float(np.max(np.abs(z), initial=self.unit))
@@ -192,10 +193,14 @@ class _Chain:
         return self.program.evaluate(number, z)
 
     def _is_outside(self, z: Host) -> bool:
-        """Is a constraint violated, by more than rounding relative to its own terms?"""
+        """Is a constraint violated, by more than rounding relative to its own terms?
+
+        Where an answer is 0, its terms are rounding errors themselves: those of the program's unit.
+        """
         rows, offset, cones = self.whole.part(self.first_levels == 0)
         blocks, s = Blocks.of(cones), offset - rows @ z
-        size = float(np.max(np.abs(z[self.program.variables]), initial=0.0))
+        least = ROUNDINGS * EPS / OUTSIDE * self.unit
+        size = float(np.max(np.abs(z[self.program.variables]), initial=least))
         terms = np.abs(offset) + abs(rows) @ np.abs(z) + size * row_lengths(rows)
         groups = [*blocks.nonnegative[:, None], *blocks.second_order, *blocks.exponential]
         sizes = np.array([np.max(terms[group]) for group in groups])
