@@ -65,7 +65,8 @@ def lower_bound(
     off = _times(np.abs(rest) + error, away)
     least = h.constant - float(np.sum(terms)) - off * (1.0 + unit) - cost * (1.0 + unit)
     is_square = not h.linear.any()  # then it is not below its constant
-    return max(least - unit * size, h.constant if is_square else -math.inf)
+    bound = max(least - unit * size, h.constant if is_square else -math.inf)
+    return bound - h.misfit(most) if h.misfits else bound
 
 
 def _times(sizes: Host, away: Host) -> float:
@@ -143,7 +144,8 @@ def value_error(h: Objective, z: Host) -> float:
     unit = EPS * (max(len(off), len(z)) + 8)
     size = abs(h.squares) @ np.abs(z) + np.abs(h.target)
     sizes = np.abs(off) @ size + off @ off + np.abs(h.linear) @ np.abs(z)
-    return unit * float(sizes + abs(h.constant) + unit * (size @ size))  # also where off is 0
+    rounding = unit * float(sizes + abs(h.constant) + unit * (size @ size))  # also where off is 0
+    return rounding + h.misfit(np.abs(z))
 
 
 def slack_rounding(stage: Stage, w: Host) -> tuple[Host, Host]:

@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from tiebreak.conic.program import Cone, ConicProgram, Kind, Objective
+from tiebreak.conic.program import Cone, ConicProgram, Kind, Misfit, Objective
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Host
 
@@ -77,6 +77,7 @@ class Cost:
         self.squares: list[Affine] = []
         self.linear: list[tuple[Host, Affine]] = []
         self.constant = 0.0
+        self.misfits: list[Misfit] = []
 
     def add_squares(self, weights: Host | float, terms: Affine) -> None:
         """½ sum of weights_i terms_i²."""
@@ -97,7 +98,7 @@ class Cost:
                 q[first : first + block.shape[1]] += block.T @ w
         squares = _stacked(self.squares, size)
         target = np.concatenate([np.zeros(0), *(-terms.offset for terms in self.squares)])
-        return Objective(squares, target, q, constant)
+        return Objective(squares, target, q, constant, tuple(self.misfits))
 
 
 class Builder:

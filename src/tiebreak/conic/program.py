@@ -30,6 +30,31 @@ class Cone(NamedTuple):
     size: int
 
 
+class Misfit(NamedTuple):
+    """How far an objective may be from the function that it represents, at |x| <= sizes.
+
+    A quadratic function is a square up to the rounding errors of a factorisation:
+    ½ sizes' square sizes + <linear, sizes> + constant.
+    """
+
+    square: Any
+    linear: Host
+    constant: float
+
+    def at(self, sizes: Host) -> float:
+        """At most this; sizes are those of x or of z, which begins with it."""
+        x = sizes[: len(self.linear)]
+        return 0.5 * float(x @ (self.square @ x)) + float(self.linear @ x) + self.constant
+
+    def in_units(self, units: Host) -> Misfit:
+        """For x in units of its entries."""
+        from scipy.sparse import csr_array, diags_array
+
+        own = units[: len(self.linear)]
+        square = diags_array(own) @ csr_array(self.square) @ diags_array(own)
+        return Misfit(square, self.linear * own, self.constant)
+
+
 @dataclass(frozen=True)
 class Objective:
     """½|F z - t|² + <q, z> + constant; squares is F, of any number of rows, dense or sparse."""
@@ -38,6 +63,11 @@ class Objective:
     target: Host  # t
     linear: Host  # q
     constant: float = 0.0
+    misfits: tuple[Misfit, ...] = ()
+
+    def misfit(self, sizes: Host) -> float:
+        """How far it may be from what it represents, at |z| <= sizes."""
+        return sum(part.at(sizes) for part in self.misfits)
 
     def value(self, z: Host) -> float:
         """At a point."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from tiebreak.conic import domains
 from tiebreak.conic.builder import Affine, Builder, Cost, constants
-from tiebreak.conic.program import ConicProgram
+from tiebreak.conic.program import ConicProgram, Misfit
 from tiebreak.functions.base import Function
 from tiebreak.functions.callables import Smooth
 from tiebreak.functions.elementary import Flat, Linear, Quadratic, SquaredNorm
@@ -46,6 +46,7 @@ from tiebreak.linalg.host import host, power_of_two
 from tiebreak.linalg.matrices import Matrix, Operator
 from tiebreak.linalg.matrices.repeated import Repeated
 from tiebreak.linalg.refusals import Refusal
+from tiebreak.linalg.spectra import EPS
 from tiebreak.sets.domains import Domain
 
 PENALTIES = (Zero, L1, TotalVariation, L2, ElasticNet, GroupL2, Indicator)
@@ -179,6 +180,7 @@ class _Level:
             shift = np.zeros(root.shape[0])
         self.cost.add_squares(weight, self.builder.of_x(root, shift))
         self.cost.constant += weight * (h.constant - 0.5 * float(shift @ shift))
+        self.cost.misfits.append(_misfit(matrix, c, root, shift, weight, h.constant))
 
     def _least_squares(self, h: LeastSquares, weight: float) -> None:
         matrix, b, w = self._rows(h, weight)
@@ -282,6 +284,16 @@ class _Level:
             for group in np.flatnonzero(layout.penalised):
                 members = np.flatnonzero(layout.labels == group)
                 self.cost.add(terms.group, builder.length(x.some(members)))
+
+
+def _misfit(Q: Any, c: Host, root: Any, shift: Host, weight: float, constant: float) -> Misfit:
+    """How far ½|root x + shift|² - ½|shift|² may be from ½x'Qx + <c, x>, of a small Q."""
+    sizes, unit = abs(root), EPS * (len(c) + 8)
+    square = abs(root.T @ root - Q) + unit * (sizes.T @ sizes + abs(Q))
+    falls = np.zeros_like(c) if shift.any() else c  # then c is a linear part of its own
+    linear = np.abs(root.T @ shift + falls - c) + unit * (sizes.T @ np.abs(shift) + np.abs(c))
+    rest = unit * (float(shift @ shift) + abs(constant))
+    return Misfit(2.0 * weight * square, 2.0 * weight * linear, 2.0 * weight * rest)
 
 
 def completed_square(Q: Any, c: Host, epsilon: float) -> tuple[Any, Host | None]:

@@ -37,7 +37,12 @@ def in_units(program: ConicProgram) -> tuple[ConicProgram, Host]:
         rows=sp.csc_array(sp.diags_array(1.0 / lengths) @ rows @ columns),
         offset=program.offset / lengths,
         objectives=tuple(
-            replace(h, squares=_times(h.squares, units), linear=h.linear * units)
+            replace(
+                h,
+                squares=_times(h.squares, units),
+                linear=h.linear * units,
+                misfits=tuple(part.in_units(units) for part in h.misfits),
+            )
             for h in program.objectives
         ),
         reach=program.reach / units,
