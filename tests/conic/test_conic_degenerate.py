@@ -116,3 +116,21 @@ def test_float32_is_no_reason_to_fail() -> None:
     domain = tb.Polyhedron(rows.astype(np.float32), np.ones(3)) & tb.Box(-1.0, 1.0)
     result = tb.solve(tb.Levels(tb.Level(fit, slack=0.1), tb.Linear(c), tb.L1(), domain=domain))
     assert result.success, result.message
+
+
+@pytest.mark.parametrize("kind", ["logistic", "poisson"])
+def test_a_loss_that_falls_for_ever(kind: str) -> None:
+    """The infimum is no minimum: there is nothing to choose from."""
+    X = np.array([[1.0, 0.0], [2.0, 1.0], [-1.0, 0.0], [-2.0, 1.0]])
+    losses = {
+        "logistic": tb.Logistic(X, np.array([1.0, 1.0, -1.0, -1.0])),
+        "poisson": tb.Poisson(np.abs(X), np.array([0.0, 3.0, 0.0, 0.0])),
+    }
+    levels = (tb.Level(losses[kind], "loss"), tb.SquaredNorm(), tb.Linear(np.ones(2)))
+    result = tb.solve(tb.Levels(*levels))
+    assert result.status == "unbounded"
+    assert not result.success
+    assert result.direction is not None
+    value = losses[kind].value
+    assert value(40.0 * result.direction) <= value(10.0 * result.direction)
+    assert tb.solve(tb.Levels(*levels, domain=tb.Ball(2.0))).success

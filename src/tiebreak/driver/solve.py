@@ -25,7 +25,12 @@ from tiebreak.driver.levels_result import LevelsResult
 from tiebreak.driver.registry import find_method
 from tiebreak.driver.result import SUCCESSES, Result, Row, Trace
 from tiebreak.driver.run import Counts, Intermediate, Run, Saved
-from tiebreak.driver.solve_levels import CompiledLevels, of_problem, solve_chained
+from tiebreak.driver.solve_levels import (
+    CompiledLevels,
+    of_problem,
+    solve_chained,
+    with_a_minimiser,
+)
 from tiebreak.levels import ConicLevels, Levels
 from tiebreak.linalg import arrays, deadline
 from tiebreak.linalg.arrays import Array
@@ -223,7 +228,11 @@ def _solve_levels(
             raise ValueError(f"solve: {name} must be None for three levels or more and for slacks")
     check_limits("solve", options["max_iter"], max_time)
     compiled = CompiledLevels(levels, x0) if isinstance(levels, Levels) else levels
-    return solve_chained(compiled, method, min(tolerances("rtol", rtol)), max_time, began)
+    found = solve_chained(compiled, method, min(tolerances("rtol", rtol)), max_time, began)
+    if not isinstance(levels, Levels) or not found.success:
+        return found
+    left = math.inf if max_time is None else max_time - (time.perf_counter() - began)
+    return with_a_minimiser(levels, found, left)
 
 
 class Ending(NamedTuple):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,9 +16,11 @@ from tiebreak.conic.program import ConicProgram
 from tiebreak.conic.representation import compile_levels
 from tiebreak.driver.levels_result import LevelReport, LevelsResult
 from tiebreak.driver.result import Result
+from tiebreak.functions.base import Function
 from tiebreak.levels import ConicLevels, Levels, Slack
 from tiebreak.linalg import arrays, checks, deadline
 from tiebreak.linalg.arrays import Host
+from tiebreak.proofs.recession.watch import RecessionWatch
 
 CHAINED = ("auto", "conic")
 
@@ -89,6 +93,32 @@ def solve_chained(
     x = levels.assign(found.z) if found.status == "solved" else found.z[program.variables]
     starts = [h.value(np.zeros(program.size)) for h in program.objectives]
     return report(found, x, levels, rtol, starts, time.perf_counter() - began)
+
+
+def with_a_minimiser(levels: Levels, result: LevelsResult, seconds: float) -> LevelsResult:
+    """The result of a chain, if its first level has a minimiser: losses may fall for ever.
+
+    Where it has a slack, it needs none.
+    """
+    first = levels.levels[0]
+    if not first.rule.is_none:
+        return result
+    prototype = first.objective.prototype if isinstance(first.objective, Function) else None
+    x = result.x if prototype is None else arrays.like(result.x, prototype)
+    with arrays.quiet():
+        watch = RecessionWatch(levels.problem(), 0.0 * x)
+        fall = watch.check_at_end(x, (math.inf, math.inf), True, seconds)
+    if fall is None or fall.level != "lower":
+        return result
+    name = levels.names[0]
+    return replace(
+        result,
+        levels={name: result.levels[name]},
+        skipped=levels.names[1:],
+        status=fall.status,
+        reason=fall.sentence,
+        direction=fall.direction,
+    )
 
 
 def chain(
