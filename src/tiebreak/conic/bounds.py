@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tiebreak.conic.cones import Blocks, dual_point, outside
+from tiebreak.conic.cones import Blocks, dual_point, outside, steepness
 from tiebreak.conic.equations import FEW, kkt_matrix, regularised_solution
 from tiebreak.conic.faces import Constraints, HeldRows
 from tiebreak.conic.polish import Multipliers
@@ -39,11 +39,9 @@ class HeldLevel(NamedTuple):
     gap: float
 
 
-def equations_at(z: Host, rows: Any, offset: Host) -> HeldLevel:
-    """rows z = offset, which a point satisfies up to rounding."""
-    terms = abs(rows) @ np.abs(z) + np.abs(offset)
-    off = np.abs(offset - rows @ z) + EPS * (len(z) + 8) * terms
-    return HeldLevel([HeldRows(rows, off)], 1.0)
+def equations(rows: Any, offset: Host) -> HeldLevel:
+    """rows z = offset, which all feasible points satisfy."""
+    return HeldLevel([HeldRows(rows, offset, np.zeros(len(offset)))], 0.0)
 
 
 def lower_bound(
@@ -58,7 +56,7 @@ def lower_bound(
     error = unit * (abs(h.squares).T @ np.abs(u) + np.abs(h.linear) + abs(rows).T @ np.abs(y))
     r[exact], error[exact] = 0.0, 0.0
     away = most + np.abs(z)
-    rest, cost = _balanced(r, held, away)
+    rest, cost = _balanced(r, held, z, away)
     terms = np.array([u @ h.target, 0.5 * (u @ u), y @ constraints.offset, -(r @ z)])
     sizes = (np.abs(u) @ np.abs(h.target), terms[1], np.abs(y) @ np.abs(constraints.offset))
     size = float(sum(sizes) + np.abs(r) @ np.abs(z) + abs(h.constant))
@@ -92,10 +90,12 @@ def _balanced_exponentials(h: Objective, rows: Any, blocks: Blocks, y: Host) -> 
     mine = np.isin(places, tops) & (np.abs(values) == 1.0) & (-h.linear[single] / values >= 0.0)
     y = y.copy()
     y[places[mine]] = -h.linear[single[mine]] / values[mine]
-    return y, single[mine]
+    # Of several such variables in one row y can balance one alone, unless they cost the same.
+    exact = h.linear[single[mine]] + values[mine] * y[places[mine]] == 0.0
+    return y, single[mine][exact]
 
 
-def _balanced(r: Host, held: list[HeldLevel], away: Host) -> tuple[Host, float]:
+def _balanced(r: Host, held: list[HeldLevel], z: Host, away: Host) -> tuple[Host, float]:
     """What no held equation balances of a slope, and what those cost that do.
 
     Any weights give a bound. Of some, that prefer more or less the equations that are off by
@@ -108,7 +108,10 @@ def _balanced(r: Host, held: list[HeldLevel], away: Host) -> tuple[Host, float]:
     lengths = row_lengths(E)
     lengths[lengths == 0.0] = 1.0
     offs = [part.off(gap) for part, gap in parts]
-    each = np.concatenate(offs) / lengths
+    values = np.concatenate([part.values for part, _ in parts])
+    terms = abs(E) @ np.abs(z) + np.abs(values)
+    missed = np.abs(E @ z - values) + EPS * (len(z) + 8) * terms  # by z itself
+    each = (np.concatenate(offs) + missed) / lengths
     least = float(np.min(each[each > 0.0], initial=1.0))
     ends = np.cumsum([len(off) for off in offs])[:-1]
     found = []
@@ -122,6 +125,7 @@ def _balanced(r: Host, held: list[HeldLevel], away: Host) -> tuple[Host, float]:
         rest = np.abs(r + unit.T @ weights) + rounding
         some = np.split(weights * scale, ends)
         cost = sum(part.cost(w, gap) for (part, gap), w in zip(parts, some, strict=True))
+        cost += float(np.abs(weights * scale) @ missed)
         found.append((cost + _times(rest, away), rest, cost))
     return min(found, key=lambda one: one[0])[1:]
 
@@ -172,7 +176,9 @@ def value_inside(stage: Stage, at: Multipliers, inner: Host) -> float | None:
     zero = stage.blocks.zero
 
     def depth(w: Host) -> Host:
-        return np.asarray(-outside(stage.blocks, stage.slack(w)) - slack_rounding(stage, w)[1])
+        s = stage.slack(w)
+        rounding = slack_rounding(stage, w)[1] * steepness(stage.blocks, s)
+        return np.asarray(-outside(stage.blocks, s) - rounding)
 
     near, deep = depth(at.w), depth(inner)
     if np.any(deep <= 0.0):
@@ -181,7 +187,7 @@ def value_inside(stage: Stage, at: Multipliers, inner: Host) -> float | None:
     theta = float(np.max(lacking / (lacking + deep), initial=0.0))
     w = at.w + min(2.0 * theta, 1.0) * (inner - at.w)
     unmet, rounding = np.abs(stage.slack(w)[zero]), slack_rounding(stage, w)[0]
-    if np.any(depth(w) < 0.0) or np.any(unmet > rounding):
+    if not np.all(depth(w) >= 0.0) or np.any(unmet > rounding):  # nan is not inside
         return None
     cost = float(np.abs(at.y[zero]) @ (unmet + rounding))
     return stage.objective.value(w) + value_error(stage.objective, w) + cost

@@ -14,7 +14,7 @@ from tiebreak.conic.bounds import (
     EPS,
     HeldLevel,
     assumed_reach,
-    equations_at,
+    equations,
     lower_bound,
     slack_rounding,
     value_error,
@@ -262,7 +262,7 @@ class _Chain:
         best = objective.value(z)
         most, is_known = assumed_reach(self.program.reach, z, ASSUMED, self.units)
         y = at.y[: len(self.constraints.offset)]  # without those of the equations that are held
-        held_so_far = [*self.held, *(equations_at(z, *some[:2]) for some in self.eliminated)]
+        held_so_far = [*self.held, *(equations(*some[:2]) for some in self.eliminated)]
         bound = lower_bound(objective, self.constraints, y, z, held_so_far, most)
         is_bound_proved = self.is_proved and is_known
         rounding = value_error(objective, z)
@@ -343,7 +343,7 @@ class _Chain:
         z = self.previous
         most, _ = assumed_reach(self.program.reach, z, ASSUMED, self.units)
         reach = abs(self.constraints.rows) @ most + np.abs(self.constraints.offset)
-        held = held_rows(self.constraints, objective.squares, found.active, s, y, reach)
+        held = held_rows(self.constraints, objective.squares, found.active, y, z, reach)
         self.held.append(HeldLevel(held, gap))
         rows = stacked([part.rows for part in held]) if held else None
         if rows is None:

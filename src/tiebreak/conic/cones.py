@@ -22,6 +22,9 @@ CLEAR = 1e2  # of two complementary numbers the larger is this many times the sm
 # is known to be positive; an interior-point method ends with factors of a million where it is clear
 
 
+TINY = float(np.finfo(float).tiny)
+
+
 class Blocks(NamedTuple):
     """The rows of K by their kinds."""
 
@@ -125,8 +128,9 @@ class Pairs(NamedTuple):
 
 def _above_curve(s: Host) -> Host:
     """s_2 - s_1 exp(s_0 / s_1) of exponential cones."""
-    ratio = s[:, 0] / np.maximum(s[:, 1], np.finfo(float).tiny)
-    return np.asarray(s[:, 2] - s[:, 1] * np.exp(np.minimum(ratio, 700.0)))
+    ratio = s[:, 0] / np.maximum(s[:, 1], TINY)
+    rise = np.where(ratio < 700.0, np.exp(np.minimum(ratio, 700.0)), np.inf)
+    return np.asarray(s[:, 2] - s[:, 1] * rise)
 
 
 def outside(blocks: Blocks, s: Host) -> Host:
@@ -141,6 +145,14 @@ def outside(blocks: Blocks, s: Host) -> Host:
         below = np.where(block[:, 1] > 0.0, -_above_curve(block), np.inf)
         found.append(below)
     return np.concatenate(found)
+
+
+def steepness(blocks: Blocks, s: Host) -> Host:
+    """How much faster than s `outside` changes, for every inequality, up to a square root of 2."""
+    flat = np.ones(len(blocks.nonnegative) + len(blocks.second_order))
+    ratio = s[blocks.exponential[:, 0]] / np.maximum(s[blocks.exponential[:, 1]], TINY)
+    rise = np.exp(np.minimum(ratio, 700.0))
+    return np.append(flat, 1.0 + rise * (1.0 + np.abs(ratio)))
 
 
 def dual_point(blocks: Blocks, y: Host) -> Host:

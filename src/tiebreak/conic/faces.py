@@ -45,20 +45,19 @@ class Constraints(NamedTuple):
 class HeldRows(NamedTuple):
     """Equations that all minimisers of a level satisfy, and how far they may be off.
 
-    On the true minimisers each |equation z - its value| is at most ``linear`` * gap, where the gap
+    On the true minimisers each |<row, z> - its value| is at most ``linear`` * gap, where the gap
     is that of the level's value to its bound; and if ``root`` is not 0, all together, as a vector,
-    are at most ``linear`` * gap + ``root`` * sqrt(gap), for a gap of at most ``limit``.
+    are at most ``linear`` * gap + ``root`` * sqrt(gap).
     """
 
     rows: Any
+    values: Host
     linear: Host  # one for each row
     root: float = 0.0
-    limit: float = math.inf
 
     def off(self, gap: float) -> Host:
         """How far each equation may be off."""
-        more = self.root * math.sqrt(gap) if gap <= self.limit else math.inf
-        return self.linear * gap + more
+        return self.linear * gap + self.root * math.sqrt(gap)
 
     def cost(self, weights: Host, gap: float) -> float:
         """What multipliers of the equations can gain where these are off."""
@@ -70,33 +69,36 @@ class HeldRows(NamedTuple):
 
 
 def held_rows(
-    constraints: Constraints, squares: Any, active: Active, s: Host, y: Host, reach: Host
+    constraints: Constraints, squares: Any, active: Active, y: Host, at: Host, reach: Host
 ) -> list[HeldRows]:
     """The equations of a level's minimisers: groups of rows with the same accuracy.
 
-    From <y, s> + ½|F (z - z*)|² <= gap for all minimisers z; |s| <= reach there.
+    From <y, s> + ½|F (z - at)|² <= gap for all minimisers z; |s| <= reach there.
     """
-    rows, tiny = constraints.rows, np.finfo(float).tiny
+    (rows, offset, _), tiny = constraints, np.finfo(float).tiny
     zero, one = Blocks.of(constraints.cones).zero, active.nonnegative
-    found = [HeldRows(rows[zero], np.zeros(len(zero)))]
-    found.append(HeldRows(rows[one], 1.0 / np.maximum(y[one], tiny)))
+    found = [HeldRows(rows[zero], offset[zero], np.zeros(len(zero)))]
+    found.append(HeldRows(rows[one], offset[one], 1.0 / np.maximum(y[one], tiny)))
     for cone in active.vertices:  # s_0 (y_0 - |y_1|) <= <y, s>
         inner = max(y[cone[0]] - norm(y[cone[1:]]), tiny)
-        found.append(HeldRows(rows[cone], np.full(len(cone), 1.0 / inner)))
-    for cone in active.rays:  # s_0 - a <= gap / y_0, |across|² <= (s_0 - a) (s_0 + a)
-        pull, size = max(y[cone[0]], tiny), float(reach[cone[0]])
-        across = _across(ray_of(y[cone]), rows[cone])
+        found.append(HeldRows(rows[cone], offset[cone], np.full(len(cone), 1.0 / inner)))
+    for cone in active.rays:  # s_0 - a <= gap / |y_1|, |across|² <= (s_0 - a) (s_0 + a)
+        pull, size = max(norm(y[cone[1:]]), tiny), float(reach[cone[0]])
+        across, values = _across(ray_of(y[cone]), rows[cone], offset[cone])
         linear = np.full(across.shape[0], 1.0 / pull)
-        found.append(HeldRows(across, linear, math.sqrt(2.0 * size / pull)))
-    for cone in active.curves:  # s_1 e^r (e^d - 1 - d) <= gap / y_2, d = s_0 / s_1 - r
-        slope, pull = math.exp(s[cone[0]] / s[cone[1]]), max(y[cone[2]], tiny)
-        bend = math.sqrt(2.0 * s[cone[1]] / max(pull * slope, tiny))
-        across = _across(s[cone], rows[cone])
-        limit = 0.1 * pull * float(s[cone[1]]) * slope  # where |d| <= 1.3 sqrt(2 gap / ...)
-        linear = np.full(across.shape[0], 1.0 / pull)
-        found.append(HeldRows(across, linear, 2.0 * bend * (1.0 + slope), limit))
+        found.append(HeldRows(across, values, linear, math.sqrt(2.0 * size / pull)))
+    for cone in active.curves:  # y = y_2 (-e^r, -e^r (1 - r), 1), and more of its second
+        # D = |s_0 - r s_1|: e^r D² / (2 s_1 + D) <= gap / y_2, for e^d - 1 - d >= d² / (2 + |d|),
+        # and |s_2 - e^r s_1| <= gap / y_2 + e^r D.
+        pull = max(y[cone[2]], tiny)
+        slope = max(-y[cone[0]], tiny) / pull  # e^r
+        ray = np.array([math.log(slope), 1.0, slope])
+        across, values = _across(ray / norm(ray), rows[cone], offset[cone])
+        linear = np.full(across.shape[0], (2.0 + 1.0 / slope) / pull)
+        root = (1.0 + slope) * math.sqrt(2.0 * float(reach[cone[1]]) / (pull * slope))
+        found.append(HeldRows(across, values, linear, root))
     if squares.shape[0]:
-        found.append(HeldRows(squares, np.zeros(squares.shape[0]), math.sqrt(2.0)))
+        found.append(HeldRows(squares, squares @ at, np.zeros(squares.shape[0]), math.sqrt(2.0)))
     return [part for part in found if part.rows.shape[0]]
 
 
@@ -136,8 +138,9 @@ def ray_of(y: Host) -> Host:
     return np.asarray(ray / norm(ray))
 
 
-def _across(ray: Host, rows: Any) -> Any:
+def _across(ray: Host, rows: Any, offset: Host) -> tuple[Any, Host]:
     """What of these rows is orthogonal to a ray, without combinations that are rounding alone."""
     basis = np.linalg.svd(ray[None])[2][1:]
     found, size = basis @ rows, float(np.max(row_lengths(rows)))
-    return found[row_lengths(found) > CLEAR * len(ray) * EPS * size]
+    kept = row_lengths(found) > CLEAR * len(ray) * EPS * size
+    return found[kept], (basis @ offset)[kept]

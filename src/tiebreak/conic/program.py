@@ -20,6 +20,8 @@ import numpy as np
 
 from tiebreak.linalg.arrays import Host
 
+SMALL = 2**22  # entries of a matrix that is kept dense: a small sparse one is slow
+
 Kind = Literal["zero", "nonnegative", "second-order", "exponential"]
 
 
@@ -118,31 +120,46 @@ class ConicProgram:
         Auxiliary variables that an objective reaches, through cones and without passing x, are its
         own; until its turn comes, their rows would only let the solver drift.
         """
-        import scipy.sparse as sp
-
-        rows = sp.csr_array(self.rows)
-        block = np.empty(rows.shape[0], dtype=np.int64)  # the cone of a row; a row alone if linear
-        end = 0
-        for cone in self.cones:
-            is_linear = cone.kind in ("zero", "nonnegative")
-            place = np.arange(end, end + cone.size)
-            block[place] = place if is_linear else end
-            end += cone.size
         auxiliary = np.ones(self.size, dtype=bool)
         auxiliary[self.variables] = False
-        entries = rows.tocoo()
-        pairs = (np.ones(len(entries.data)), (block[entries.row], entries.col))
-        touches = sp.csr_array(pairs, rows.shape)[:, auxiliary].astype(bool)
-        first = np.zeros(rows.shape[0], dtype=np.int64)
-        known = np.zeros(rows.shape[0], dtype=bool)
+        first = np.zeros(self.rows.shape[0], dtype=np.int64)
+        if not auxiliary.any():
+            return first
+        touches, known = self._touches(auxiliary), np.zeros(len(first), dtype=bool)
         for number, h in enumerate(self.objectives):
             used = np.asarray(abs(h.squares).sum(axis=0)).ravel() + np.abs(h.linear) > 0.0
-            reached, blocks = used[auxiliary], np.zeros(rows.shape[0], dtype=bool)
+            reached, mine = used[auxiliary], np.zeros(len(first), dtype=bool)
             while True:
                 more = touches @ reached
-                if np.array_equal(more, blocks):
+                if np.array_equal(more, mine):
                     break
-                blocks, reached = more, reached | (touches.T @ more)
-            mine = blocks[block] & ~known
-            first[mine], known = number, known | mine
+                mine, reached = more, reached | (touches.T @ more)
+            first[mine & ~known], known = number, known | mine
         return first
+
+    def _touches(self, columns: Host) -> Any:
+        """Which of some variables stand in each row, or in another row of the same cone."""
+        import scipy.sparse as sp
+
+        m, n = self.rows.shape
+        rows = (
+            self.rows if m * n > SMALL or not hasattr(self.rows, "toarray") else self.rows.toarray()
+        )
+        found = (rows if isinstance(rows, np.ndarray) else sp.csr_array(rows))[:, columns] != 0
+        parts = [
+            found[where] if cone.kind in ("zero", "nonnegative") else _alike(found[where])
+            for cone, where in self.blocks()
+        ]
+        if isinstance(found, np.ndarray):
+            return np.vstack([found[:0], *parts])
+        return sp.csr_array(sp.vstack(parts))
+
+
+def _alike(rows: Any) -> Any:
+    """Every row with what any of them has."""
+    import scipy.sparse as sp
+
+    k = rows.shape[0]
+    if isinstance(rows, np.ndarray):
+        return np.broadcast_to(rows.any(axis=0), rows.shape)
+    return sp.csr_array(np.ones((k, k), dtype=bool)) @ rows

@@ -10,13 +10,12 @@ from typing import Any
 import numpy as np
 
 from tiebreak.conic.cones import Blocks
-from tiebreak.conic.program import Cone, Objective
+from tiebreak.conic.program import SMALL, Cone, Objective
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.rank import decide_rank
 from tiebreak.linalg.spectra import EPS
 
-SMALL = 2**22  # entries of a matrix that is kept dense
 LARGE = 1200  # variables from which a dense basis is too large
 MANY = 300  # rows and columns from which singular values take too long
 CLEAR = 1e3  # times rounding: a direction in which a row of length 1 changes by less is none of it
