@@ -21,6 +21,7 @@ from tiebreak.conic.bounds import (
     value_inside,
 )
 from tiebreak.conic.cones import NONE, Active, Blocks, outside
+from tiebreak.conic.cuts import Cut, sublevel
 from tiebreak.conic.direct import Fall, least_squares, on_equations
 from tiebreak.conic.faces import Constraints, held_rows, remaining
 from tiebreak.conic.polish import Multipliers, polished, residual
@@ -48,6 +49,7 @@ ASSUMED = 10.0  # times the length of the answer: a solution is assumed to be no
 OUTSIDE = 1e-7  # relative: a constraint that is violated by more is not met
 NOTHING = 1e-24  # of a length in the program: an entry that is smaller is 0, which no sum notices
 ROUNDINGS = 1e3  # times the rounding errors of its value: a level that is worse was not held
+NARROW = 1e-12  # relative: levels that are known so well need no other units
 VISIBLE = 1e-9  # a direction of z in which x moves less than this is none of x
 
 
@@ -91,10 +93,27 @@ class _Level(NamedTuple):
 
 def solve_chain(program: ConicProgram, slacks: Sequence[Slack | None]) -> ChainSolution:
     """One level after the other; a slack for each but the last, None for none."""
-    program, units = in_units(program)
-    found = _Chain(program, slacks, units).solve()
-    direction = None if found.direction is None else units * found.direction
-    return found._replace(z=units * found.z, direction=direction)
+    found = _Chain(program, slacks, np.ones(program.size)).solve()
+    if found.status not in ("solved", "failed") or _width(found, program) <= NARROW:
+        return found
+    scaled, units = in_units(program)
+    if scaled is program:
+        return found
+    other = _Chain(scaled, slacks, units).solve()  # what is wide may be narrow in other units
+    other = other._replace(z=units * other.z)
+    return min(found, other, key=lambda one: _width(one, program))
+
+
+def _width(found: ChainSolution, program: ConicProgram) -> float:
+    """The largest error of its levels, relative; inf where they are not all solved."""
+    if found.status != "solved":
+        return math.inf
+    nothing = np.zeros(program.size)
+    sizes = [
+        max(abs(h.value(nothing)), abs(level.best)) or 1.0
+        for h, level in zip(program.objectives, found.levels, strict=True)
+    ]
+    return max(level.error / size for level, size in zip(found.levels, sizes, strict=True))
 
 
 class _Chain:
@@ -115,7 +134,7 @@ class _Chain:
         self.held: list[HeldLevel] = []
         self.is_whole = True  # is no level held yet, so that points can be seen to be feasible?
         self.is_proved = True  # are the gaps of all levels that are held proved?
-        self.cut: _Cut | None = None  # of the level before
+        self.cut: Cut | None = None  # of the level before
         self.found: list[LevelSolution] = []
         self.previous = np.zeros(program.size) if program.start is None else program.start
 
@@ -324,8 +343,8 @@ class _Chain:
             return "point"
         if slack == 0.0:
             return self._hold_face(objective, found, gap)
-        sublevel = _sublevel(objective, self.previous, slack)
-        self.cut = _Cut(number, len(self.constraints.offset), *sublevel)
+        rows = sublevel(objective, self.previous, slack)
+        self.cut = Cut(number, len(self.constraints.offset), *rows)
         self.constraints = self.constraints.joined(*self.cut[2:5])
         self.where = replace(self.where, base=self.previous)
         return "cut"
@@ -414,33 +433,3 @@ def _by_solver(stage: Stage) -> _Level | Fall | str:
     if not best.residual <= ACCURATE:
         return f"the conditions of optimality hold to {best.residual:.2g} only ({best.solver})"
     return best
-
-
-class _Cut(NamedTuple):
-    """{ z : h(z) <= most } as rows, an offset and a cone, of a level."""
-
-    level: int
-    row: int  # where it begins among the constraints
-    rows: Any
-    offset: Host
-    cone: Cone
-    scale: float
-
-
-def _sublevel(h: Objective, z: Host, slack: float) -> tuple[Any, Host, Cone, float]:
-    """{ h <= h(z) + slack } for a minimiser z: its rows, offset, cone and scale.
-
-    h(z + d) = h(z) + <slope, d> + ½|F d|². With tau = slack - <slope, d>: |F d|² <= 2 tau, or
-    |(F d, tau/a - a/2)| <= tau/a + a/2 for any a > 0; with a² = 2 slack all are of one size.
-    """
-    slope = h.squares.T @ (h.squares @ z - h.target) + h.linear
-    sizes = abs(h.squares)
-    terms = sizes.T @ (sizes @ np.abs(z) + np.abs(h.target)) + np.abs(h.linear)
-    slope[np.abs(slope) <= 64.0 * len(z) * np.finfo(float).eps * terms] = 0.0  # it is rounding
-    room = slack + float(slope @ z)
-    if not h.squares.shape[0]:
-        return slope[None], np.array([room]), Cone("nonnegative", 1), 1.0
-    a, F = math.sqrt(2.0 * slack), dense(h.squares)
-    rows = np.vstack([slope / a, slope / a, -F])
-    offset = np.concatenate([[room / a + a / 2.0, room / a - a / 2.0], -(F @ z)])
-    return rows, offset, Cone("second-order", len(offset)), a
