@@ -65,6 +65,7 @@ class LevelSolution(NamedTuple):
     solver: str  # the solver's own word, "" where none was asked
     residual: float = math.nan  # of the conditions of optimality, relative
     is_bound_proved: bool = False  # `bound` alone; the word is of both ends
+    why: str = ""  # why it is verified only: "size", "inside" or "held"
 
 
 class ChainSolution(NamedTuple):
@@ -259,6 +260,7 @@ class _Chain:
         rounding = value_error(objective, z)
         gap = max(best - bound, 0.0) + rounding + self._above(found)  # which decides is_proved
         word = "proved" if self.is_proved and is_known else "verified"
+        why = "size" if not is_known else "inside" if self.is_whole else "held"
         slack_of = self.slacks[number]
         slack = 0.0 if slack_of is None else slack_of(best, self._before(number, before))
         if not slack > rounding:  # a cut there would hold rounding errors: 1 % of a perfect fit
@@ -280,6 +282,7 @@ class _Chain:
                 solver=found.solver,
                 residual=found.residual,
                 is_bound_proved=is_bound_proved,
+                why="" if word == "proved" else why,
             )
         )
 
