@@ -68,6 +68,7 @@ class LevelSolution(NamedTuple):
     solver: str  # the solver's own word, "" where none was asked
     residual: float = math.nan  # of the conditions of optimality, relative
     is_bound_proved: bool = False  # `bound` alone; the word is of both ends
+    why: str = ""  # why it is verified only: "size", "inside" or "held"
 
 
 class ChainSolution(NamedTuple):
@@ -287,6 +288,7 @@ class _Chain:
         rounding = value_error(objective, z)
         gap = max(best - bound, 0.0) + rounding + self._above(found)  # which decides is_proved
         word = "proved" if self.is_proved and is_known else "verified"
+        why = "size" if not is_known else "inside" if self.is_whole else "held"
         slack_of = self.slacks[number]
         slack = 0.0 if slack_of is None else slack_of(best, self._before(number, before))
         if not slack > rounding:  # a cut there would hold rounding errors: 1 % of a perfect fit
@@ -308,6 +310,7 @@ class _Chain:
                 solver=found.solver,
                 residual=found.residual,
                 is_bound_proved=is_bound_proved,
+                why="" if word == "proved" else why,
             )
         )
 
@@ -412,7 +415,7 @@ def _by_solver(stage: Stage) -> _Level | Fall | str:
     """The level by Clarabel and Newton's method; where that stalls, once more and less strictly."""
     best: _Level | None = None
     why = ""
-    for tolerance in (*TOLERANCES, TOLERANCES[0]):
+    for tolerance in (*TOLERANCES, TOLERANCES[-1]):
         center = None if best is None else best.at.w
         answer = clarabel_solve(
             stage.objective, stage.rows, stage.offset, stage.cones, tolerance, center

@@ -11,9 +11,10 @@ from tiebreak.conic.program import Cone, Objective
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
 
-# Asked of Clarabel: first as little as makes sense, for it ends where it stalls; then its own
-# default, with which it does not take a thin set for an empty one.
-TOLERANCES = (1e-12, 1e-8)
+# Asked of Clarabel: first what Newton's method can go on from, a little inside the constraints, so
+# that there is a point which is surely feasible; then as little as makes sense, where that was not
+# enough to see which constraints bind.
+TOLERANCES = (1e-8, 1e-12)
 FAR = 2.0**7  # lengths and slopes that differ less from 1 are left as they are
 NO_CLARABEL = "the method 'conic' needs Clarabel: pip install 'tiebreak[conic]'"
 

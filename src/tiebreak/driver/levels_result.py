@@ -44,8 +44,10 @@ class LevelReport:
         price: what one more unit of slack would gain the next level, None where there is no slack.
         held: how its minimisers were held for the levels after it.
         word: what the interval ``best`` rests on. "proved": rounding included. "verified": a dual
-            bound of our own, with a radius that was assumed. "claimed": a solver's word alone.
+            bound of our own that rests on something assumed, see why. "claimed": a solver's word.
         sign: 1 where the level is minimised, -1 where it is maximised: best is the largest value.
+        why: why it is verified and not proved: "size" (a radius is assumed), "inside" (no point is
+            known to be feasible to the last bit) or "held" (after another level).
     """
 
     name: str
@@ -57,6 +59,7 @@ class LevelReport:
     held: str
     word: str
     sign: int = 1
+    why: str = ""
 
     @property
     def given_up(self) -> Interval:
@@ -81,6 +84,14 @@ class LevelReport:
         )
 
 
+REASONS = {  # why an interval is verified, and not proved
+    "size": "the bounds assume how large a solution is, auxiliary variables included; a bounded "
+    "domain or radius=... says it of x",
+    "inside": "no point close to the answer is surely inside all constraints, so that its value "
+    "bounds the best one from above up to rounding only",
+    "held": "a bound takes the levels before it as they were held, and counts how far that may be "
+    "off",
+}
 HEADER = ("level", "best value", "at x", "given up (allowed)", "ties", "price", "")
 WIDTH = 100  # columns of a terminal
 CLOCK = "000000.s:"  # in the place of the time, so that lines do not break by it
@@ -126,8 +137,8 @@ class LevelsResult:
         return self.reason or STATUSES[self.status]
 
     def __repr__(self) -> str:
-        values = ", ".join(f"{name} = {level.value:.6g}" for name, level in self.levels.items())
-        return f"<tiebreak.LevelsResult: {self.status}, {values}>"
+        values = [f"{name} = {level.value:.6g}" for name, level in self.levels.items()]
+        return f"<tiebreak.LevelsResult: {', '.join([self.status, *values])}>"
 
     def __str__(self) -> str:
         status = "solved, not proved," if self.status == "solved" else self.status
@@ -164,23 +175,17 @@ class LevelsResult:
         if self.result is not None:  # its message says it
             return []
         cuts = [r.name for r in reports[:-1] if r.held == "cut"]
-        verified = [r.name for r in reports if r.word == "verified"]
         said = []
         if cuts:
             said.append(
                 f"after {_and(cuts)}: for the problem with these slacks, counted from the best "
                 "values found"
             )
-        if verified and verified[0] == reports[0].name:
-            said.append(
-                "verified, not proved: the bounds assume how large a solution is, auxiliary "
-                "variables included; a bounded domain or radius=... says it of x"
-            )
-        elif verified:
-            said.append(
-                f"{_and(verified)} verified, not proved: a bound takes the levels before it as "
-                "they were held, and counts how far that may be off"
-            )
+        for why, text in REASONS.items():
+            names = [r.name for r in reports if r.word == "verified" and r.why == why]
+            if names:
+                who = "" if len(names) == len(reports) else f"{_and(names)} "
+                said.append(f"{who}verified, not proved: {text}")
         return said
 
     def to_dict(self) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -223,9 +224,12 @@ def _solve_levels(
     if isinstance(levels, Levels) and levels.is_plain:
         result = solve(levels.problem(), method, x0=x0, rtol=rtol, max_time=max_time, **options)
         return of_problem(levels, result)
-    for name in ("callback", "checkpoint"):
-        if options[name] is not None:
-            raise ValueError(f"solve: {name} must be None for three levels or more and for slacks")
+    for name, default in inspect.signature(solve).parameters.items():
+        if name in options and options[name] != default.default:
+            raise ValueError(
+                f"solve: {name} does not apply to three levels or more and to slacks, "
+                f"got {options[name]!r}"
+            )
     check_limits("solve", options["max_iter"], max_time)
     compiled = CompiledLevels(levels, x0) if isinstance(levels, Levels) else levels
     found = solve_chained(compiled, method, min(tolerances("rtol", rtol)), max_time, began)

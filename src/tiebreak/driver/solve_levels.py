@@ -164,6 +164,8 @@ def report(
         else:
             reason = _how_well(found)
     direction: Host | None = found.direction
+    if direction is not None:
+        direction = direction[levels.program().variables]
     return LevelsResult(
         x=x,
         levels=rows,
@@ -186,5 +188,5 @@ def _level(name: str, level: LevelSolution, sign: int) -> LevelReport:
     best = ends if sign > 0 else (-ends[1], -ends[0])
     return LevelReport(
         name, best, sign * level.value, level.slack, level.dimension, level.price, level.held,
-        level.word, sign,
+        level.word, sign, level.why,
     )  # fmt: skip

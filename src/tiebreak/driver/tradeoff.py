@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from collections.abc import Iterable, Sequence
@@ -53,6 +54,8 @@ class Tradeoff:
         slope: -df*/dslack at 0 where that is finite, otherwise inf.
         is_sensitive: does a ten-millionth of g change f by a hundredth or more?
         time: seconds.
+        skipped: the slacks for which no time was left.
+        sign: 1 where f is minimised, -1 where it is maximised (of CVXPY).
     """
 
     points: tuple[TradeoffPoint, ...]
@@ -61,6 +64,8 @@ class Tradeoff:
     slope: float
     is_sensitive: bool
     time: float
+    skipped: tuple[float, ...] = ()
+    sign: int = 1
 
     def __str__(self) -> str:
         first = self.points[0].value
@@ -72,12 +77,14 @@ class Tradeoff:
             width = (p.bounds[1] - p.bounds[0]) / 2.0
             lines.append(
                 f"  {p.slack:10.4g}  {p.value:15.9g}  {width:9.1g} {p.word:<9}  "
-                f"{first - p.value:9.3g}  {p.price:11.4g}"
+                f"{self.sign * (first - p.value):9.3g}  {p.price:11.4g}"
             )
         if math.isinf(self.slope):
-            lines.append(f"  for small slacks f* falls like {self.coefficient:.4g} sqrt(slack)")
+            lines.append(f"  for small slacks f* gains {self.coefficient:.4g} sqrt(slack)")
         if self.is_sensitive:
             lines.append("  sensitive: a ten-millionth of g changes f by a hundredth or more")
+        if self.skipped:
+            lines.append(f"  no time was left for {', '.join(f'{s:.4g}' for s in self.skipped)}")
         return "\n".join(lines)
 
     def __repr__(self) -> str:
@@ -153,25 +160,40 @@ def tradeoff(
     base = solved(0.0)
     best = base.levels[0].best
     scale = max(abs(best), levels.before - best if math.isfinite(levels.before) else 0.0)
-    asked = _numbers(slacks, best, levels.before, scale or 1.0)
+    asked = _numbers(slacks, best, levels.before, scale)
     scale = scale or max(asked) or 1.0  # where g* and g(x0) are 0, nothing else has its units
-    found = [(slack, base if slack == 0.0 else solved(slack)) for slack in asked]
-    probe = solved(PROBE * scale)
-    lower = (base.levels[0].bound, base.levels[0].best + base.levels[0].error)
-    fall = base.levels[1].best - probe.levels[1].best
-    price = probe.levels[0].price or 0.0
-    # By sqrt(slack) the fall is twice price times slack, with a slope it is price times slack.
-    is_root = fall > 1.5 * price * PROBE * scale and price > 0.0
-    slope = math.inf if is_root else price
-    points = tuple(_point(slack, one, base, levels, slope) for slack, one in found)
+    found = {0.0: base}
+    with contextlib.suppress(TimeoutError):  # what there is of the curve survives
+        for slack in (*asked, PROBE * scale):
+            found[slack] = found[slack] if slack in found else solved(slack)
+    ends = (base.levels[0].bound, base.levels[0].best + base.levels[0].error)
+    coefficient, slope = _start_of(base, found.get(PROBE * scale), PROBE * scale)
+    reached = [slack for slack in asked if slack in found]
+    points = tuple(_point(slack, found[slack], base, levels, slope) for slack in reached)
+    price = coefficient / (2.0 * math.sqrt(PROBE * scale)) if math.isinf(slope) else slope
     return Tradeoff(
         points=points,
-        lower=lower,
-        coefficient=2.0 * price * math.sqrt(PROBE * scale) if is_root else 0.0,
+        lower=ends if levels.signs[0] > 0 else (-ends[1], -ends[0]),
+        coefficient=coefficient,
         slope=slope,
         is_sensitive=is_sensitive(price, scale, max(abs(p.value) for p in points)),
         time=time.perf_counter() - began,
+        skipped=tuple(slack for slack in asked if slack not in found),
+        sign=levels.signs[1],
     )
+
+
+def _start_of(
+    base: ChainSolution, probe: ChainSolution | None, slack: float
+) -> tuple[float, float]:
+    """The coefficient of sqrt(slack) and the slope at 0, by a point of the curve close to 0."""
+    if probe is None:
+        return math.nan, math.nan
+    fall, price = base.levels[1].best - probe.levels[1].best, probe.levels[0].price or 0.0
+    # By sqrt(slack) the fall is twice price times slack, with a slope it is price times slack.
+    if fall > 1.5 * price * slack and price > 0.0:
+        return 2.0 * price * math.sqrt(slack), math.inf
+    return 0.0, price
 
 
 def _compiled(problem: Any, x0: Any) -> ConicLevels:
@@ -191,6 +213,10 @@ def _numbers(
     slacks: Sequence[float | Slack] | None, best: float, before: float, scale: float
 ) -> list[float]:
     """The slacks as numbers, sorted."""
+    if slacks is None and scale == 0.0:
+        raise ValueError(
+            "tradeoff: slacks must be given where the best value of the first level is 0, got None"
+        )
     if slacks is None:
         return [share * (abs(best) if abs(best) > PROBE * scale else scale) for share in RELATIVE]
     if not isinstance(slacks, Iterable):
