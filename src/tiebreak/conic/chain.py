@@ -412,7 +412,11 @@ def _unchanged(stage: Stage) -> _Level:
 
 
 def _by_solver(stage: Stage) -> _Level | Fall | str:
-    """The level by Clarabel and Newton's method; where that stalls, once more and less strictly."""
+    """The level by Clarabel and Newton's method; where that stalls, once more and more strictly.
+
+    The last time relative to the point that was found: Clarabel's accuracy is relative to what it
+    is given.
+    """
     best: _Level | None = None
     why = ""
     for tolerance in (*TOLERANCES, TOLERANCES[-1]):

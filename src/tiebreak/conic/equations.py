@@ -10,7 +10,7 @@ from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
 
-FEW = 400  # equations that a complete orthogonal factorisation solves in milliseconds
+FEW = 100  # equations that a complete orthogonal factorisation solves in a millisecond
 SHIFT = 1e-8  # relative, which makes the equations regular; what it changes is taken back again
 ROUNDS = 12  # of taking it back
 

@@ -15,7 +15,8 @@ from tiebreak.conic.program import Cone, ConicProgram
 from tiebreak.linalg.arrays import Host
 
 SWEEPS = 20  # over rows and columns in turn
-WIDE = 2.0**7  # lengths that differ by less are left as they are
+WIDE = 2.0**7  # units of variables that differ by less are left as they are
+LONG = 2.0**20  # the same for rows
 
 
 def in_units(program: ConicProgram) -> tuple[ConicProgram, Host]:
@@ -26,10 +27,10 @@ def in_units(program: ConicProgram) -> tuple[ConicProgram, Host]:
     import scipy.sparse as sp
 
     rows = sp.csr_array(program.rows)
+    if _is_alike(program, rows):
+        return program, np.ones(program.size)
     units = _units(program, rows)
     lengths = _lengths(abs(rows) @ units, program.cones, abs(rows) @ units)
-    if not _is_wide(units) and not _is_wide(lengths):
-        return program, np.ones(program.size)
     columns = sp.diags_array(units)
     evaluate = program.evaluate
     new = replace(
@@ -50,6 +51,18 @@ def in_units(program: ConicProgram) -> tuple[ConicProgram, Host]:
         evaluate=None if evaluate is None else lambda i, z: evaluate(i, units * z),
     )
     return new, units
+
+
+def _is_alike(program: ConicProgram, rows: Any) -> bool:
+    """Are all variables of about one size? Rows may differ more: their lengths are measured."""
+    sizes = np.abs(np.array([h.linear for h in program.objectives])).max(axis=0)
+    for matrix in (rows, *(h.squares for h in program.objectives)):
+        if matrix.shape[0]:
+            most = abs(matrix).max(axis=0)
+            most = most.todense() if hasattr(most, "todense") else most
+            sizes = np.maximum(sizes, np.asarray(most).ravel())
+    longest = abs(rows).max(axis=1).todense().ravel() if rows.shape[0] else np.ones(1)
+    return not _is_wide(_positive(sizes)) and not _is_wide(_positive(longest), LONG)
 
 
 def _times(squares: Any, units: Host) -> Any:
@@ -100,5 +113,5 @@ def _power_of_two(values: Host) -> Host:
     return np.asarray(2.0 ** np.round(np.log2(values)))
 
 
-def _is_wide(values: Host) -> bool:
-    return bool(np.max(values, initial=1.0) > WIDE * np.min(values, initial=1.0))
+def _is_wide(values: Host, factor: float = WIDE) -> bool:
+    return bool(np.max(values) > factor * np.min(values))
