@@ -211,7 +211,7 @@ def test_a_level_without_end_exits_with_1_and_what_solve_refuses_with_2(here, ca
     )
     (here / "p.toml").write_text(THREE + '[solve]\ncheckpoint = "run.npz"\n')
     assert main(["solve", "p.toml"]) == 2
-    assert "checkpoint must be None" in capsys.readouterr().err
+    assert "checkpoint does not apply" in capsys.readouterr().err
 
 
 def test_without_clarabel_the_install_line_is_said(here, capsys, monkeypatch):

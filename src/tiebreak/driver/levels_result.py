@@ -87,10 +87,8 @@ class LevelReport:
 REASONS = {  # why an interval is verified, and not proved
     "size": "the bounds assume how large a solution is, auxiliary variables included; a bounded "
     "domain or radius=... says it of x",
-    "inside": "no point close to the answer is surely inside all constraints, so that its value "
-    "bounds the best one from above up to rounding only",
-    "held": "a bound takes the levels before it as they were held, and counts how far that may be "
-    "off",
+    "inside": "no point is known to be feasible to the last bit",
+    "held": "bounds count how far the held levels may be off",
 }
 HEADER = ("level", "best value", "at x", "given up (allowed)", "ties", "price", "")
 WIDTH = 100  # columns of a terminal
