@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 import tiebreak as tb
-from tiebreak.conic import chain
+from tiebreak.conic import solved
 from tiebreak.driver import solve_levels
 
 REPEATS = 9
@@ -53,7 +53,7 @@ def ratios(n: int, m: int, seed: int) -> tuple[float, float, float]:
     fit = cp.Minimize(cp.sum_squares(A @ x - b))
     limits = [G @ x <= 1.0, x >= -1.0, x <= 1.0]
     levels = tb.from_cvxpy(fit, then=[cp.Minimize(cp.norm1(x))], constraints=limits)
-    places: tuple[Any, Any] = (chain, solve_levels)
+    places: tuple[Any, Any] = (solved, solve_levels)
     solver, whole = Clock(places[0].clarabel_solve), Clock(places[1].solve_chain)
     places[0].clarabel_solve, places[1].solve_chain = solver, whole
     found = []

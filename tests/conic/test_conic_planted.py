@@ -12,7 +12,7 @@ import pytest
 from planted import faces
 from planted.levels import program
 
-from tiebreak.conic import chain
+from tiebreak.conic import solved as stages
 from tiebreak.conic.chain import solve_chain
 
 Count = Callable[[int, int], int]
@@ -125,10 +125,10 @@ def test_no_status_is_believed(
     size: float, status: str, count: Count, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever the solver says: a bound is a bound, and a width holds or is infinite."""
-    solve, total, solved, wrong = chain.clarabel_solve, count(10, 100), 0, []
+    solve, total, solved, wrong = stages.clarabel_solve, count(10, 100), 0, []
     for seed in range(total):
         p = faces.two_levels(seed)
-        monkeypatch.setattr(chain, "clarabel_solve", Liar(solve, size, status, seed))
+        monkeypatch.setattr(stages, "clarabel_solve", Liar(solve, size, status, seed))
         found = solve_chain(program(p.problem), [None])
         if found.status != "solved":
             continue

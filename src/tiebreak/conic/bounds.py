@@ -21,14 +21,14 @@ import numpy as np
 
 from tiebreak.conic.cones import Blocks, dual_point, outside, steepness
 from tiebreak.conic.equations import FEW, kkt_matrix, regularised_solution
-from tiebreak.conic.faces import Constraints, HeldRows
+from tiebreak.conic.faces import ConicSet, HeldRows
 from tiebreak.conic.polish import Multipliers
 from tiebreak.conic.program import Objective
-from tiebreak.conic.stage import Stage, dense, row_lengths, stacked
+from tiebreak.conic.stage import Stage, dense, row_lengths, scaled_rows, stacked
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
+from tiebreak.linalg.spectra import EPS
 
-EPS = float(np.finfo(float).eps)
 PREFERENCES = (1.0, 1e3, 1e6)  # how much more an accurate equation carries than one that is not
 
 
@@ -45,7 +45,7 @@ def equations(rows: Any, offset: Host) -> HeldLevel:
 
 
 def lower_bound(
-    h: Objective, constraints: Constraints, y: Host, z: Host, held: list[HeldLevel], most: Host
+    h: Objective, constraints: ConicSet, y: Host, z: Host, held: list[HeldLevel], most: Host
 ) -> float:
     """h is at least this on all minimisers of the levels that are held with |z_j| <= most_j."""
     rows, blocks, u = constraints.rows, Blocks.of(constraints.cones), h.squares @ z - h.target
@@ -117,9 +117,7 @@ def _balanced(r: Host, held: list[HeldLevel], z: Host, away: Host) -> tuple[Host
     found = []
     for preference in PREFERENCES if len(each) <= FEW else PREFERENCES[:1]:
         scale = 1.0 / (lengths * np.clip(each / least, 1.0, preference))
-        unit = (
-            E * scale[:, None] if isinstance(E, np.ndarray) else E.multiply(scale[:, None]).tocsr()
-        )
+        unit = scaled_rows(E, scale)
         weights = _smallest_weights(unit, -r)
         rounding = EPS * (len(weights) + 8) * (np.abs(r) + abs(unit).T @ np.abs(weights))
         rest = np.abs(r + unit.T @ weights) + rounding

@@ -10,6 +10,7 @@ from typing import Any, get_args
 import numpy as np
 
 from tiebreak.conic.program import Cone, ConicProgram, Kind, Misfit, Objective
+from tiebreak.conic.stage import scaled_rows
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Host
 
@@ -47,7 +48,7 @@ class Affine:
         if np.all(factors == 1.0):
             return self
         return Affine(
-            tuple((i, _scaled_rows(block, factors)) for i, block in self.blocks),
+            tuple((i, scaled_rows(block, factors)) for i, block in self.blocks),
             factors * self.offset,
         )
 
@@ -316,14 +317,6 @@ def _stacked(parts: Sequence[Affine], size: int) -> Any:
 def _count(block: Any) -> int:
     """Of entries that are not 0."""
     return int(block.count_nonzero() if arrays.is_sparse(block) else np.count_nonzero(block))
-
-
-def _scaled_rows(block: Any, factors: Host) -> Any:
-    if not arrays.is_sparse(block):
-        return factors[:, None] * block
-    from scipy.sparse import diags_array
-
-    return (diags_array(factors) @ block).tocsr()
 
 
 def _product(size: Any, reach: Host) -> Host:

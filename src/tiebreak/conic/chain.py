@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tiebreak.conic.bounds import (
-    EPS,
     HeldLevel,
     assumed_reach,
     equations,
@@ -20,17 +19,17 @@ from tiebreak.conic.bounds import (
     value_error,
     value_inside,
 )
-from tiebreak.conic.cones import NONE, Active, Blocks, outside
+from tiebreak.conic.cones import NONE, Blocks, outside
 from tiebreak.conic.cuts import Cut, sublevel
 from tiebreak.conic.direct import Fall, least_squares, on_equations
-from tiebreak.conic.faces import Constraints, held_rows, remaining
-from tiebreak.conic.polish import Multipliers, polished, residual
+from tiebreak.conic.faces import ConicSet, held_rows, remaining
+from tiebreak.conic.polish import Multipliers, residual
 from tiebreak.conic.program import Cone, ConicProgram, Objective
 from tiebreak.conic.scaling import in_units
-from tiebreak.conic.solver import TOLERANCES, clarabel_solve
+from tiebreak.conic.solved import SolvedStage, by_solver, unchanged
 from tiebreak.conic.stage import (
     LARGE,
-    Affine,
+    AffineSet,
     Stage,
     as_rows,
     dense,
@@ -40,11 +39,10 @@ from tiebreak.conic.stage import (
 )
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
+from tiebreak.linalg.spectra import EPS
 
-Slack = Callable[[float, float], float]  # of the best value and of the value before this level
+SlackRule = Callable[[float, float], float]  # of the best value and of that before this level
 
-ACCURATE = 1e-8  # the conditions of optimality hold to this, or there is no answer
-SETTLED = 1e-13  # they hold to this, or a second try is worth its time
 ASSUMED = 10.0  # times the length of the answer: a solution is assumed to be no longer than that
 OUTSIDE = 1e-7  # relative: a constraint that is violated by more is not met
 NOTHING = 1e-24  # of a length in the program: an entry that is smaller is 0, which no sum notices
@@ -81,18 +79,7 @@ class ChainSolution(NamedTuple):
     direction: Host | None = None  # where it is unbounded
 
 
-class _Level(NamedTuple):
-    """A stage and its solution."""
-
-    stage: Stage
-    at: Multipliers
-    active: Active
-    residual: float
-    solver: str
-    inner: Host | None = None  # the point of the interior-point method
-
-
-def solve_chain(program: ConicProgram, slacks: Sequence[Slack | None]) -> ChainSolution:
+def solve_chain(program: ConicProgram, slacks: Sequence[SlackRule | None]) -> ChainSolution:
     """One level after the other; a slack for each but the last, None for none."""
     found = _Chain(program, slacks, np.ones(program.size)).solve()
     if found.status not in ("solved", "failed") or _width(found, program) <= NARROW:
@@ -120,18 +107,20 @@ def _width(found: ChainSolution, program: ConicProgram) -> float:
 class _Chain:
     """What the levels so far have left."""
 
-    def __init__(self, program: ConicProgram, slacks: Sequence[Slack | None], units: Host) -> None:
+    def __init__(
+        self, program: ConicProgram, slacks: Sequence[SlackRule | None], units: Host
+    ) -> None:
         self.program, self.slacks, self.units = program, [*slacks, None], units
-        whole = Constraints(as_rows(program.rows), program.offset, program.cones)
+        whole = ConicSet(as_rows(program.rows), program.offset, program.cones)
         self.first_levels = program.first_levels()
         self.whole = whole
         self.constraints = whole.part(self.first_levels == 0)
         self.objectives = [replace(h, squares=as_rows(h.squares)) for h in program.objectives]
-        self.equations: Constraints | None = None  # of levels that are held, where z is long
-        self.where = Affine(np.zeros(program.size))
+        self.equations: ConicSet | None = None  # of levels that are held, where z is long
+        self.where = AffineSet(np.zeros(program.size))
         rows = [(whole.rows, whole.offset), *((h.squares, h.target) for h in self.objectives)]
         self.unit = max(_distance(*pair) for pair in rows) or 1.0
-        self.eliminated: list[Constraints] = []  # equations that are solved by `where`
+        self.eliminated: list[ConicSet] = []  # equations that are solved by `where`
         self.held: list[HeldLevel] = []
         self.is_whole = True  # is no level held yet, so that points can be seen to be feasible?
         self.is_proved = True  # are the gaps of all levels that are held proved?
@@ -158,7 +147,7 @@ class _Chain:
             if level.slack > 0.0 and self._dimension() != 0:
                 stage = self._stage(objective)
                 found = None if stage.is_flat else self._solved(objective, stage)
-                if isinstance(found, _Level):
+                if isinstance(found, SolvedStage):
                     self.previous = self.where.point(found.at.w)
                     self._hold_face(objective, found, 0.0)
 
@@ -175,7 +164,7 @@ class _Chain:
         rows, offset, _ = self.constraints
         if len(offset):
             self.eliminated.append(self.constraints)
-        self.constraints = Constraints(np.zeros((0, rows.shape[1])), np.zeros(0), ())
+        self.constraints = ConicSet(np.zeros((0, rows.shape[1])), np.zeros(0), ())
         where = on_equations(dense(rows), offset, self.where) if len(offset) else self.where
         self.where = where or self.where
         return where is not None
@@ -236,7 +225,7 @@ class _Chain:
         stage = self._stage(objective)
         is_fixed = self.where.dimension == 0
         is_done = is_fixed or (number > 0 and stage.is_flat)
-        found = _unchanged(stage) if is_done else self._solved(objective, stage)
+        found = unchanged(stage) if is_done else self._solved(objective, stage)
         if isinstance(found, str):
             self._claim(objective, found)
             return self._end("failed", f"level {number + 1}: {found}")
@@ -265,17 +254,17 @@ class _Chain:
             )
         )
 
-    def _solved(self, objective: Objective, stage: Stage) -> _Level | Fall | str:
+    def _solved(self, objective: Objective, stage: Stage) -> SolvedStage | Fall | str:
         """The level solved; a direction without end, or a sentence why there is no answer."""
         if stage.cones:
-            return _by_solver(stage)
+            return by_solver(stage)
         w = least_squares(objective, self.where)
         if isinstance(w, Fall):
             return w
         at = Multipliers(w, np.zeros(0))
-        return _Level(stage, at, NONE, residual(stage, at), "")
+        return SolvedStage(stage, at, NONE, residual(stage, at), "")
 
-    def _hold(self, number: int, objective: Objective, found: _Level) -> None:
+    def _hold(self, number: int, objective: Objective, found: SolvedStage) -> None:
         """Take the solution of a level, and keep all that shares its image and its faces."""
         at, z = found.at, self.where.point(found.at.w)
         before, self.previous = self.previous, z
@@ -320,7 +309,7 @@ class _Chain:
             return self.program.evaluate(number, z)
         return self.objectives[number].value(z)
 
-    def _above(self, found: _Level) -> float:
+    def _above(self, found: SolvedStage) -> float:
         """How far the least value may lie above that at the point, which may be a little outside.
 
         Proved by a point that is inside; where there is none, by the multipliers, to first order.
@@ -339,7 +328,7 @@ class _Chain:
         return max(inside - stage.objective.value(at.w), 0.0)
 
     def _keep(
-        self, number: int, objective: Objective, found: _Level, gap: float, slack: float
+        self, number: int, objective: Objective, found: SolvedStage, gap: float, slack: float
     ) -> str:
         """Cut, or without slack hold image and face; which of them it was."""
         if self.where.dimension == 0:
@@ -360,7 +349,7 @@ class _Chain:
         price = float(y[0]) if self.cut.cone.size == 1 else float(y[0] + y[1]) / self.cut.scale
         self.found[-1] = self.found[-1]._replace(price=price)
 
-    def _hold_face(self, objective: Objective, found: _Level, gap: float) -> str:
+    def _hold_face(self, objective: Objective, found: SolvedStage, gap: float) -> str:
         s, y = found.stage.slack(found.at.w), found.at.y[: len(self.constraints.offset)]
         z = self.previous
         most, _ = assumed_reach(self.program.reach, z, ASSUMED, self.units)
@@ -374,7 +363,7 @@ class _Chain:
             self.where = self.where.within(rows, z)
         else:
             self.where, left = self.where.without_fixed(rows, z)
-            more = Constraints(rows[left], rows[left] @ z, (Cone("zero", int(sum(left))),))
+            more = ConicSet(rows[left], rows[left] @ z, (Cone("zero", int(sum(left))),))
             former = self.equations
             self.equations = more if former is None else former.joined(*more[:2], *more.cones)
         self.constraints = remaining(self.constraints, found.active, s, y, self.where)
@@ -403,40 +392,3 @@ def _distance(rows: Any, offset: Host) -> float:
     lengths = row_lengths(rows)
     apart = np.abs(offset) / np.where(lengths > 0.0, lengths, np.inf)
     return float(np.max(apart, initial=0.0))
-
-
-def _unchanged(stage: Stage) -> _Level:
-    """A level that is constant on what is left: all of it is optimal, the point of before too."""
-    at = Multipliers(np.zeros(stage.rows.shape[1]), np.zeros(len(stage.offset)))
-    return _Level(stage, at, NONE, 0.0, "")
-
-
-def _by_solver(stage: Stage) -> _Level | Fall | str:
-    """The level by Clarabel and Newton's method; where that stalls, once more and more strictly.
-
-    The last time relative to the point that was found: Clarabel's accuracy is relative to what it
-    is given.
-    """
-    best: _Level | None = None
-    why = ""
-    for tolerance in (*TOLERANCES, TOLERANCES[-1]):
-        center = None if best is None else best.at.w
-        answer = clarabel_solve(
-            stage.objective, stage.rows, stage.offset, stage.cones, tolerance, center
-        )
-        if answer.is_unbounded and best is None:
-            return Fall(answer.z)
-        if answer.is_infeasible or answer.is_unbounded:
-            why = why or f"Clarabel finds no feasible point ({answer.status})"
-            continue
-        start = Multipliers(answer.z, 0.0 * answer.y if stage.is_flat else answer.y)
-        found = _Level(stage, *polished(stage, start), answer.status, answer.z)
-        if best is None or found.residual < best.residual:
-            best = found
-        if best.residual <= (SETTLED if tolerance == TOLERANCES[0] else ACCURATE):
-            break
-    if best is None:
-        return why
-    if not best.residual <= ACCURATE:
-        return f"the conditions of optimality hold to {best.residual:.2g} only ({best.solver})"
-    return best

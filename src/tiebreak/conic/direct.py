@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tiebreak.conic.program import Objective
-from tiebreak.conic.stage import CLEAR, Affine, dense
+from tiebreak.conic.stage import CLEAR, AffineSet, dense
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.rank import decide_rank
@@ -20,7 +20,7 @@ class Fall(NamedTuple):
     direction: Host
 
 
-def least_squares(h: Objective, where: Affine) -> Host | Fall:
+def least_squares(h: Objective, where: AffineSet) -> Host | Fall:
     """The smallest w that minimises ½|F z - t|² + <q, z>; a direction where it has no minimum.
 
     In the coordinates of what F sees: there it has full rank, and is not truncated again.
@@ -44,7 +44,7 @@ def least_squares(h: Objective, where: Affine) -> Host | Fall:
     return np.asarray(seen @ v)
 
 
-def on_equations(rows: Host, offset: Host, where: Affine) -> Affine | None:
+def on_equations(rows: Host, offset: Host, where: AffineSet) -> AffineSet | None:
     """The points of an affine set with rows z = offset; None where there is none."""
     inner, right = dense(where.columns(rows)), offset - rows @ where.base
     rank = decide_rank(inner)

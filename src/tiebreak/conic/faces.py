@@ -13,25 +13,25 @@ import numpy as np
 
 from tiebreak.conic.cones import Active, Blocks
 from tiebreak.conic.program import Cone
-from tiebreak.conic.stage import CLEAR, Affine, row_lengths, stacked
+from tiebreak.conic.stage import CLEAR, AffineSet, row_lengths, stacked
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.spectra import EPS
 
 
-class Constraints(NamedTuple):
+class ConicSet(NamedTuple):
     """{ z : offset - rows z in K }."""
 
     rows: Any
     offset: Host
     cones: tuple[Cone, ...]
 
-    def joined(self, rows: Any, offset: Host, *cones: Cone) -> Constraints:
+    def joined(self, rows: Any, offset: Host, *cones: Cone) -> ConicSet:
         """With more of them."""
         both = stacked([self.rows, rows])
-        return Constraints(both, np.append(self.offset, offset), (*self.cones, *cones))
+        return ConicSet(both, np.append(self.offset, offset), (*self.cones, *cones))
 
-    def part(self, which: Host) -> Constraints:
+    def part(self, which: Host) -> ConicSet:
         """Some of the rows, those of a cone all or none."""
         cones, end = [], 0
         for cone in self.cones:
@@ -39,7 +39,7 @@ class Constraints(NamedTuple):
             end += cone.size
             if size:
                 cones.append(Cone(cone.kind, size))
-        return Constraints(self.rows[which], self.offset[which], tuple(cones))
+        return ConicSet(self.rows[which], self.offset[which], tuple(cones))
 
 
 class HeldRows(NamedTuple):
@@ -69,7 +69,7 @@ class HeldRows(NamedTuple):
 
 
 def held_rows(
-    constraints: Constraints, squares: Any, active: Active, y: Host, at: Host, reach: Host
+    constraints: ConicSet, squares: Any, active: Active, y: Host, at: Host, reach: Host
 ) -> list[HeldRows]:
     """The equations of a level's minimisers: groups of rows with the same accuracy.
 
@@ -103,8 +103,8 @@ def held_rows(
 
 
 def remaining(
-    constraints: Constraints, active: Active, s: Host, y: Host, where: Affine
-) -> Constraints:
+    constraints: ConicSet, active: Active, s: Host, y: Host, where: AffineSet
+) -> ConicSet:
     """The inequalities that a level's minimisers do not all satisfy with equality.
 
     Without those that are constant on ``where``, of which a point is feasible.
@@ -129,7 +129,7 @@ def remaining(
             is_round = any(cone is other for other in blocks.second_order)
             cones.append(Cone("second-order" if is_round else "exponential", len(cone)))
     found = tuple(cone for cone in cones if cone.size)
-    return Constraints(stacked(kept), np.concatenate(offsets), found)
+    return ConicSet(stacked(kept), np.concatenate(offsets), found)
 
 
 def ray_of(y: Host) -> Host:

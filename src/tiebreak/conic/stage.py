@@ -57,7 +57,7 @@ def row_lengths(rows: Any) -> Host:
 
 
 @dataclass(frozen=True)
-class Affine:
+class AffineSet:
     """{ base + basis w }, with an orthonormal basis; None: all z; sparse: some variables are fixed.
 
     A direction of the basis may be off by ``error``, relative: the equations that made it decide.
@@ -126,7 +126,7 @@ class Affine:
         least = float(sizes[seen - 1]) if seen else 1.0
         return Q[:, :seen], Q[:, seen:], self.error + EPS / min(least, 1.0)
 
-    def without_fixed(self, rows: Any, base: Host) -> tuple[Affine, Host]:
+    def without_fixed(self, rows: Any, base: Host) -> tuple[AffineSet, Host]:
         """Without the variables that a row fixes alone, and the rows that say more than that.
 
         For many variables, of which a dense basis would have too many numbers.
@@ -140,13 +140,13 @@ class Affine:
         chosen = sp.csc_array(sp.eye_array(self.dimension, format="csc")[:, moves])
         basis = chosen if self.basis is None else sp.csc_array(self.basis @ chosen)
         left = np.diff(sp.csr_array(inner[:, moves]).indptr) > 0
-        return Affine(base, basis, self.error), left
+        return AffineSet(base, basis, self.error), left
 
-    def within(self, rows: Any, base: Host) -> Affine:
+    def within(self, rows: Any, base: Host) -> AffineSet:
         """The points that share the values of these rows with ``base``."""
         if self.basis is not None:
             _, free, error = self.split(rows)
-            return Affine(base, self.basis @ free, error)
+            return AffineSet(base, self.basis @ free, error)
         rows = as_rows(rows)
         counts = np.asarray((rows != 0).sum(axis=1)).ravel()
         alone = rows[counts == 1]
@@ -159,7 +159,7 @@ class Affine:
             _, free, error = self.split(others)
         basis = np.zeros((len(base), free.shape[1]))
         basis[moves] = free
-        return Affine(base, basis, error)
+        return AffineSet(base, basis, error)
 
     def objective(self, h: Objective) -> Objective:
         """h as a function of w."""
@@ -230,7 +230,7 @@ def stage_of(
     rows: Any,
     offset: Host,
     cones: tuple[Cone, ...],
-    where: Affine,
+    where: AffineSet,
     unit: float = 0.0,
 ) -> Stage:
     """The level in w."""

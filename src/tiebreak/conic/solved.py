@@ -1,0 +1,65 @@
+"""One level on what the others have left: by Clarabel and Newton's method, or as it is."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tiebreak.conic.cones import NONE, Active
+from tiebreak.conic.direct import Fall
+from tiebreak.conic.polish import Multipliers, polished
+from tiebreak.conic.solver import TOLERANCES, clarabel_solve
+from tiebreak.conic.stage import Stage
+from tiebreak.linalg.arrays import Host
+
+ACCURATE = 1e-8  # the conditions of optimality hold to this, or there is no answer
+SETTLED = 1e-13  # they hold to this, or a second try is worth its time
+
+
+class SolvedStage(NamedTuple):
+    """A stage and its solution."""
+
+    stage: Stage
+    at: Multipliers
+    active: Active
+    residual: float
+    solver: str
+    inner: Host | None = None  # the point of the interior-point method
+
+
+def unchanged(stage: Stage) -> SolvedStage:
+    """A level that is constant on what is left: all of it is optimal, the point of before too."""
+    at = Multipliers(np.zeros(stage.rows.shape[1]), np.zeros(len(stage.offset)))
+    return SolvedStage(stage, at, NONE, 0.0, "")
+
+
+def by_solver(stage: Stage) -> SolvedStage | Fall | str:
+    """The level by Clarabel and Newton's method; where that stalls, once more and more strictly.
+
+    The last time relative to the point that was found: Clarabel's accuracy is relative to what it
+    is given.
+    """
+    best: SolvedStage | None = None
+    why = ""
+    for tolerance in (*TOLERANCES, TOLERANCES[-1]):
+        center = None if best is None else best.at.w
+        answer = clarabel_solve(
+            stage.objective, stage.rows, stage.offset, stage.cones, tolerance, center
+        )
+        if answer.is_unbounded and best is None:
+            return Fall(answer.z)
+        if answer.is_infeasible or answer.is_unbounded:
+            why = why or f"Clarabel finds no feasible point ({answer.status})"
+            continue
+        start = Multipliers(answer.z, 0.0 * answer.y if stage.is_flat else answer.y)
+        found = SolvedStage(stage, *polished(stage, start), answer.status, answer.z)
+        if best is None or found.residual < best.residual:
+            best = found
+        if best.residual <= (SETTLED if tolerance == TOLERANCES[0] else ACCURATE):
+            break
+    if best is None:
+        return why
+    if not best.residual <= ACCURATE:
+        return f"the conditions of optimality hold to {best.residual:.2g} only ({best.solver})"
+    return best
