@@ -142,8 +142,8 @@ def outside(blocks: Blocks, s: Host) -> Host:
     found += [np.array([norm(s[c[1:]]) - s[c[0]]]) for c in blocks.second_order]
     if len(blocks.exponential):
         block = s[blocks.exponential]
-        below = np.where(block[:, 1] > 0.0, -_above_curve(block), np.inf)
-        found.append(below)
+        edge = np.max(block * [1.0, -1.0, -1.0], axis=1)  # of { s_0 <= 0 = s_1, s_2 >= 0 }
+        found.append(np.where(block[:, 1] > 0.0, -_above_curve(block), edge))
     return np.concatenate(found)
 
 
