@@ -9,7 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from tiebreak.driver.result import STATUSES, SUCCESSES, Result
+from tiebreak.driver.result import STATUSES, Outcome, Result
 from tiebreak.linalg.arrays import Array
 
 Interval = tuple[float, float]
@@ -95,8 +95,20 @@ WIDTH = 100  # columns of a terminal
 CLOCK = "000000.s:"  # in the place of the time, so that lines do not break by it
 
 
+def lower_interval(result: Result) -> tuple[Interval, str, str]:
+    """An interval for g*, its word, and why it is verified only, of two levels without slack.
+
+    That of the certificate counts rounding. Where its upper end is farther off than was asked, as
+    on constraints that no computed point meets to the last bit, g(x) is one up to rounding.
+    """
+    (low, high), value = result.lower_optimum, result.lower_value
+    if high <= value + result.tolerance[1] and math.isfinite(low):
+        return (low, high), "proved", ""
+    return (low, value), "verified" if result.success else "claimed", "inside"
+
+
 @dataclass(repr=False, eq=False)
-class LevelsResult:
+class LevelsResult(Outcome):
     """The answer of ``solve`` for `Levels`; printing it gives one row for each level.
 
     Attributes:
@@ -118,16 +130,6 @@ class LevelsResult:
     skipped: tuple[str, ...] = ()
     result: Result | None = field(default=None, repr=False)
     direction: Array | None = field(default=None, repr=False)
-
-    @property
-    def success(self) -> bool:
-        """Is there an answer: certified, or solved?"""
-        return self.status in SUCCESSES
-
-    @property
-    def proved(self) -> bool:
-        """Are all levels proved to be within the tolerance?"""
-        return self.status == "certified"
 
     @property
     def message(self) -> str:

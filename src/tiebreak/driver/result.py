@@ -87,8 +87,24 @@ class Trace(Sequence[Row]):
         return pandas.DataFrame(list(self._rows), columns=list(Row._fields))
 
 
+class Outcome:
+    """How a run ended, in one of the words of STATUSES."""
+
+    status: str
+
+    @property
+    def success(self) -> bool:
+        """Is there an answer: certified, or solved?"""
+        return self.status in SUCCESSES
+
+    @property
+    def proved(self) -> bool:
+        """Are all levels proved to be within the tolerance?"""
+        return self.status == "certified"
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class Result:
+class Result(Outcome):
     """The answer of ``solve``; printing it gives a short report, ``details()`` the whole one.
 
     Attributes:
@@ -182,16 +198,6 @@ class Result:
     def is_of(self, problem: Problem) -> bool:
         """Is it a result of this very problem, which was kept with it?"""
         return vars(self).get("problem") is problem
-
-    @property
-    def success(self) -> bool:
-        """Is there an answer: certified, or solved?"""
-        return self.status in SUCCESSES
-
-    @property
-    def proved(self) -> bool:
-        """Are both levels proved to be within the tolerance?"""
-        return self.status == "certified"
 
     @property
     def message(self) -> str:

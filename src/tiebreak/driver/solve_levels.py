@@ -14,7 +14,7 @@ from tiebreak.conic.chain import ChainSolution, LevelSolution, solve_chain
 from tiebreak.conic.method import ConicFindings
 from tiebreak.conic.program import ConicProgram
 from tiebreak.conic.representation import compile_levels
-from tiebreak.driver.levels_result import LevelReport, LevelsResult
+from tiebreak.driver.levels_result import LevelReport, LevelsResult, lower_interval
 from tiebreak.driver.result import Result
 from tiebreak.functions.base import Function
 from tiebreak.levels import ConicLevels, Levels, Slack
@@ -28,18 +28,17 @@ CHAINED = ("auto", "conic")
 def of_problem(levels: Levels, result: Result) -> LevelsResult:
     """The result of two levels without slack, level by level."""
     proof, (lower, upper) = result.certificate, levels.names
-    low, high = proof.lower_optimum
-    best = (low, min(high, proof.lower_value)), proof.upper_optimum
+    ends, word, why = lower_interval(result)
+    is_known = np.isfinite(proof.upper_optimum).all()  # a proof, even where wider than asked
     other = "verified" if result.success else "claimed"
-    # A certificate is a proof, even where it is wider than asked.
-    words = ["proved" if np.isfinite(ends).all() else other for ends in best]
     held = "solution set" if "exact" in result.method.lower() else "gap"
     reports = {
         lower: LevelReport(
-            lower, best[0], proof.lower_value, 0.0, result.dimension, None, held, words[0]
+            lower, ends, proof.lower_value, 0.0, result.dimension, None, held, word, why=why
         ),
         upper: LevelReport(
-            upper, best[1], proof.upper_value, 0.0, None, None, "last", words[1]
+            upper, proof.upper_optimum, proof.upper_value, 0.0, None, None, "last",
+            "proved" if is_known else other,
         ),
     }  # fmt: skip
     if isinstance(result.findings, ConicFindings):  # it knows more than the certificate takes

@@ -28,7 +28,8 @@ class TradeoffPoint:
     Attributes:
         slack: what the lower level may give up.
         value: f at x.
-        bounds: an interval for f*(slack).
+        bounds: an interval for f*(slack); the upper end is f at a point that meets the constraints
+            up to rounding and gives up no more than the slack.
         price: -df*/dslack; inf at slack 0 where only ``Tradeoff.coefficient`` is finite.
         x: the point.
         word: what the bounds rest on: "proved", "verified" (an assumed radius) or "claimed".
@@ -50,7 +51,8 @@ class Tradeoff:
         points: by slack, the smallest first.
         lower: an interval for g*.
         coefficient: c in f*(slack) = f*(0) - c sqrt(slack) + ..., for small slacks: what is finite
-            where the price at slack 0 is not. 0 where the curve has a slope at 0.
+            where the price at slack 0 is not. 0 where the curve has a slope at 0; nan where no time
+            was left for it.
         slope: -df*/dslack at 0 where that is finite, otherwise inf.
         is_sensitive: does a ten-millionth of g change f by a hundredth or more?
         time: seconds.
@@ -154,7 +156,7 @@ def tradeoff(
         if found.status == "max_time":
             raise TimeoutError("tradeoff: max_time was over before all slacks were solved")
         if found.status != "solved":
-            raise ValueError(f"tradeoff: {found.message}")
+            raise ValueError(f"tradeoff: slack {slack:.4g}: {found.message}")
         return found
 
     base = solved(0.0)
@@ -261,11 +263,11 @@ def _attained(
     least = base.levels[0].bound
     most = least + slack
     z, inner = found.z, base.z
-    value, deep = lower.value(z), lower.value(inner)
+    value, deep = lower.value(z) + value_error(lower, z), lower.value(inner)
     if value > most:
         room = value - deep
         share = min(1.0, 2.0 * (value - most) / room) if room > 0.0 else 1.0
         z = z + share * (inner - z)
-    if not lower.value(z) <= most:
+    if not lower.value(z) + value_error(lower, z) <= most:
         return math.inf
     return float(upper.value(z)) + value_error(upper, z)

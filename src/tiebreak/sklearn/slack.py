@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 import tiebreak as tb
+from tiebreak.driver.levels_result import lower_interval
 from tiebreak.functions.base import Function
 from tiebreak.functions.penalties.penalties import Penalty
 from tiebreak.linalg.arrays import Host
@@ -109,15 +110,15 @@ def with_slack_to_spare(
         found = tb.solve(tb.Problem(upper=lower, lower=upper), **options)
     except ValueError:  # no minimum, for one
         return None
-    proof, best = found.certificate, first.certificate.lower_optimum
+    proof = found.certificate
     if not found.success or proof.upper_value > first.lower_value + allowed:
         return None
-    words = ["proved" if run.proved else "verified" for run in (first, found)]
-    best = best[0], min(best[1], first.lower_value)
-    ends = proof.lower_optimum[0], min(proof.lower_optimum[1], proof.lower_value)
+    (best, word, why), (ends, other, because) = lower_interval(first), lower_interval(found)
     reports = (
-        tb.LevelReport(FIT, best, proof.upper_value, allowed, None, 0.0, "cut", words[0]),
-        tb.LevelReport(PREFERENCE, ends, proof.lower_value, 0.0, None, None, "last", words[1]),
+        tb.LevelReport(FIT, best, proof.upper_value, allowed, None, 0.0, "cut", word, why=why),
+        tb.LevelReport(
+            PREFERENCE, ends, proof.lower_value, 0.0, None, None, "last", other, why=because
+        ),
     )
     return tb.LevelsResult(
         x=found.x,
