@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tiebreak.conic.cones import Blocks, dual_point, outside, steepness
+from tiebreak.conic.cones import LEAST, Blocks, dual_point, outside, steepness
 from tiebreak.conic.equations import FEW, kkt_matrix, regularised_solution
 from tiebreak.conic.faces import ConicSet, HeldRows
 from tiebreak.conic.polish import Multipliers
@@ -159,7 +159,7 @@ def slack_rounding(stage: Stage, w: Host) -> tuple[Host, Host]:
     found += [np.array([2.0 * norm(terms[cone])]) for cone in blocks.second_order]
     if len(blocks.exponential):  # of s_2 - s_1 exp(s_0 / s_1), by its derivatives
         (s0, s1, _), (t0, t1, t2) = s[blocks.exponential].T, terms[blocks.exponential].T
-        ratio = s0 / np.maximum(s1, np.finfo(float).tiny)
+        ratio = s0 / np.maximum(s1, LEAST)
         rise = 2.0 * np.exp(np.minimum(ratio, 700.0))
         found.append(t2 + rise * (t0 + (1.0 + np.abs(ratio)) * (t1 + 8.0 * EPS * np.abs(s1))))
     return terms[blocks.zero], np.concatenate(found)

@@ -60,7 +60,7 @@ class LevelSolution(NamedTuple):
     value: float  # at the final point
     slack: float  # what it may give up, resolved to a number
     dimension: int | None  # of what is left to choose after it; None: too many to count
-    held: str  # how it was held: "image", "face", "image and face", "cut", "point", "last"
+    held: str  # how it was held: "image", "face", "image and face", "cut", "point", "nothing"
     word: str  # "proved", "verified" or "claimed"
     price: float | None  # -d(next level)/d(slack), where its slack is positive
     solver: str  # the solver's own word, "" where none was asked
@@ -74,7 +74,7 @@ class ChainSolution(NamedTuple):
 
     z: Host
     levels: tuple[LevelSolution, ...]
-    status: str  # "solved", "unbounded", "undetermined", "failed", "max_time"
+    status: str  # "solved", "unbounded", "failed", "max_time"
     message: str = ""
     direction: Host | None = None  # where it is unbounded
 
@@ -126,7 +126,7 @@ class _Chain:
         self.is_proved = True  # are the gaps of all levels that are held proved?
         self.cut: Cut | None = None  # of the level before
         self.found: list[LevelSolution] = []
-        self.previous = np.zeros(program.size) if program.start is None else program.start
+        self.previous = np.zeros(program.size)
 
     def solve(self) -> ChainSolution:
         """All levels."""

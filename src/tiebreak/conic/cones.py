@@ -17,12 +17,11 @@ import numpy as np
 from tiebreak.conic.program import Cone
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
+from tiebreak.linalg.spectra import EPS
 
-CLEAR = 1e2  # of two complementary numbers the larger is this many times the smaller, or neither
+APART = 1e2  # of two complementary numbers the larger is this many times the smaller, or neither
 # is known to be positive; an interior-point method ends with factors of a million where it is clear
-
-
-TINY = float(np.finfo(float).tiny)
+LEAST = float(np.finfo(float).tiny)  # in the place of 0 below a fraction bar
 
 
 class Blocks(NamedTuple):
@@ -128,7 +127,7 @@ class Pairs(NamedTuple):
 
 def _above_curve(s: Host) -> Host:
     """s_2 - s_1 exp(s_0 / s_1) of exponential cones."""
-    ratio = s[:, 0] / np.maximum(s[:, 1], TINY)
+    ratio = s[:, 0] / np.maximum(s[:, 1], LEAST)
     rise = np.where(ratio < 700.0, np.exp(np.minimum(ratio, 700.0)), np.inf)
     return np.asarray(s[:, 2] - s[:, 1] * rise)
 
@@ -150,7 +149,7 @@ def outside(blocks: Blocks, s: Host) -> Host:
 def steepness(blocks: Blocks, s: Host) -> Host:
     """How much faster than s `outside` changes, for every inequality, up to a square root of 2."""
     flat = np.ones(len(blocks.nonnegative) + len(blocks.second_order))
-    ratio = s[blocks.exponential[:, 0]] / np.maximum(s[blocks.exponential[:, 1]], TINY)
+    ratio = s[blocks.exponential[:, 0]] / np.maximum(s[blocks.exponential[:, 1]], LEAST)
     rise = np.exp(np.minimum(ratio, 700.0))
     return np.append(flat, 1.0 + rise * (1.0 + np.abs(ratio)))
 
@@ -160,7 +159,7 @@ def dual_point(blocks: Blocks, y: Host) -> Host:
     y = y.copy()
     y[blocks.nonnegative] = np.maximum(y[blocks.nonnegative], 0.0)
     for cone in blocks.second_order:
-        unit = (len(cone) + 4) * np.finfo(float).eps
+        unit = (len(cone) + 4) * EPS
         y[cone[0]] = max(y[cone[0]], norm(y[cone[1:]]) * (1.0 + unit))
     if len(blocks.exponential):
         y[blocks.exponential] = _dual_exponential(y[blocks.exponential])
@@ -177,6 +176,6 @@ def _dual_exponential(y: Host) -> Host:
     slope = np.where(is_inside, u, -1.0)
     log = np.log(np.where(is_inside, w, 1.0) / -slope)
     least = slope * (1.0 + log)
-    least = least + 8.0 * np.finfo(float).eps * np.abs(slope) * (1.0 + np.abs(log))
+    least = least + 8.0 * EPS * np.abs(slope) * (1.0 + np.abs(log))
     free = np.where(is_inside, np.maximum(v, least), np.maximum(v, 0.0))
     return np.stack([np.where(is_inside, u, 0.0), free, np.maximum(w, 0.0)], axis=1)

@@ -13,6 +13,8 @@ from tiebreak.linalg.host import norm
 from tiebreak.linalg.rank import decide_rank
 from tiebreak.linalg.spectra import EPS
 
+UNMET = 1e-9  # of their terms: equations that least squares miss by more contradict each other
+
 
 class Fall(NamedTuple):
     """A direction in w along which a level falls without end."""
@@ -53,6 +55,6 @@ def on_equations(rows: Host, offset: Host, where: AffineSet) -> AffineSet | None
         w = w + rank.moved(right - inner @ w, rank.low)
     z = where.point(w)
     size = np.abs(rows) @ np.abs(z) + np.abs(offset)
-    if norm(offset - rows @ z) > 1e-9 * (norm(size) or 1.0):
+    if norm(offset - rows @ z) > UNMET * (norm(size) or 1.0):
         return None
     return where.within(rows, z)

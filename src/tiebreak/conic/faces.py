@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tiebreak.conic.cones import Active, Blocks
+from tiebreak.conic.cones import LEAST, Active, Blocks
 from tiebreak.conic.program import Cone
 from tiebreak.conic.stage import CLEAR, AffineSet, row_lengths, stacked
 from tiebreak.linalg.arrays import Host
@@ -75,7 +75,7 @@ def held_rows(
 
     From <y, s> + ½|F (z - at)|² <= gap for all minimisers z; |s| <= reach there.
     """
-    (rows, offset, _), tiny = constraints, np.finfo(float).tiny
+    (rows, offset, _), tiny = constraints, LEAST
     zero, one = Blocks.of(constraints.cones).zero, active.nonnegative
     found = [HeldRows(rows[zero], offset[zero], np.zeros(len(zero)))]
     found.append(HeldRows(rows[one], offset[one], 1.0 / np.maximum(y[one], tiny)))

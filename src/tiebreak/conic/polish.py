@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tiebreak.conic.cones import CLEAR, Active, Pairs, dual_point, outside
+from tiebreak.conic.cones import APART, Active, Pairs, dual_point, outside
 from tiebreak.conic.equations import FEW, kkt_matrix, least_solution, regularised_solution
 from tiebreak.conic.stage import Stage, dense, stacked
 from tiebreak.linalg.arrays import Host
@@ -58,7 +58,7 @@ def polished(stage: Stage, start: Multipliers) -> Polished:
         return Pairs.of(stage.blocks, stage.slack(at.w), at.y, stage.lengths, size, least)
 
     first = pairs(start)
-    active, most = (first.active(stage.blocks, factor) for factor in (CLEAR, 1.0 / CLEAR))
+    active, most = (first.active(stage.blocks, factor) for factor in (APART, 1.0 / APART))
     best = Polished(start, active, residual(stage, start))
     for k in range(2 + EXCHANGES):
         found, last = _newton(stage, active, start)
@@ -70,8 +70,8 @@ def polished(stage: Stage, start: Multipliers) -> Polished:
         # A cone's tip: a point next to it is small, and nothing is relative to it.
         tip, _ = _newton(stage, most, start._replace(w=np.zeros_like(start.w)))
         best = min(best, tip, key=lambda one: one.residual)
-    least = max(NEGLIGIBLE, CLEAR * best.residual)
-    exposed = pairs(best.at).active(stage.blocks, CLEAR, least)
+    least = max(NEGLIGIBLE, APART * best.residual)
+    exposed = pairs(best.at).active(stage.blocks, APART, least)
     return best._replace(exposed=exposed)
 
 

@@ -12,6 +12,7 @@ z = (x, auxiliary variables). K is a product of cones, one after the other along
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -86,7 +87,6 @@ class ConicProgram:
         objectives: one or more.
         variables: which entries of z are x, for the dimension of what is left to choose.
         reach: |z_j| <= reach_j for some solution; inf where nothing is known.
-        start: a z that is feasible up to rounding, or None.
         evaluate: the value of a level, by its number, at the x of a z, whatever the auxiliary
             variables are; None: those of z are taken as they are.
     """
@@ -97,7 +97,6 @@ class ConicProgram:
     objectives: tuple[Objective, ...]
     variables: Host
     reach: Host
-    start: Host | None = None
     evaluate: Callable[[int, Host], float] | None = None
 
     @property
@@ -141,11 +140,8 @@ class ConicProgram:
         """Which of some variables stand in each row, or in another row of the same cone."""
         import scipy.sparse as sp
 
-        m, n = self.rows.shape
-        rows = (
-            self.rows if m * n > SMALL or not hasattr(self.rows, "toarray") else self.rows.toarray()
-        )
-        found = (rows if isinstance(rows, np.ndarray) else sp.csr_array(rows))[:, columns] != 0
+        rows = sp.csr_array(self.rows)[:, columns]
+        found = (rows.toarray() if math.prod(self.rows.shape) <= SMALL else rows) != 0
         parts = [
             found[where] if cone.kind in ("zero", "nonnegative") else _alike(found[where])
             for cone, where in self.blocks()

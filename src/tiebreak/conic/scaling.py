@@ -30,7 +30,7 @@ def in_units(program: ConicProgram) -> tuple[ConicProgram, Host]:
     if _is_alike(program, rows):
         return program, np.ones(program.size)
     units = _units(program, rows)
-    lengths = _lengths(abs(rows) @ units, program.cones, abs(rows) @ units)
+    lengths = _lengths(abs(rows) @ units, program.cones)
     columns = sp.diags_array(units)
     evaluate = program.evaluate
     new = replace(
@@ -47,7 +47,6 @@ def in_units(program: ConicProgram) -> tuple[ConicProgram, Host]:
             for h in program.objectives
         ),
         reach=program.reach / units,
-        start=None if program.start is None else program.start / units,
         evaluate=None if evaluate is None else lambda i, z: evaluate(i, units * z),
     )
     return new, units
@@ -93,13 +92,13 @@ def _units(program: ConicProgram, rows: Any) -> Host:
     return np.asarray(2.0 ** np.round(units - np.median(units)))
 
 
-def _lengths(sizes: Host, cones: tuple[Cone, ...], most: Host) -> Host:
+def _lengths(sizes: Host, cones: tuple[Cone, ...]) -> Host:
     """Of the rows, the same for all rows of a cone that is not linear."""
     found, end = _positive(sizes), 0
     for cone in cones:
         place = slice(end, end + cone.size)
         if cone.kind not in ("zero", "nonnegative"):
-            found[place] = np.max(found[place]) if most[place].any() else 1.0
+            found[place] = np.max(sizes[place]) or 1.0
         end += cone.size
     return _power_of_two(found)
 
