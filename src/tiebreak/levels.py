@@ -136,9 +136,7 @@ class Levels(FromData):
         if len(sizes) > 1:
             got = " and ".join(map(str, sizes))
             raise ValueError(f"Levels: all levels must have as many variables, got {got}")
-        first = self.levels[0].objective
-        for level in self.levels[1:]:
-            Problem(upper=level.objective, lower=first, domain=self.domain, radius=self.radius)
+        self.pairs()
         if self.dimension is None:
             raise ValueError("Levels: nothing in the levels says how many variables there are")
 
@@ -167,10 +165,17 @@ class Levels(FromData):
         """Are there two levels without slack: a `Problem`?"""
         return len(self.levels) == 2 and self.levels[0].rule.is_none
 
+    def pairs(self) -> tuple[Problem, ...]:
+        """The first level with each of the others, as a `Problem`."""
+        lower, *others = self._objectives
+        return tuple(
+            Problem(upper=upper, lower=lower, domain=self.domain, radius=self.radius)
+            for upper in others
+        )
+
     def problem(self) -> Problem:
         """The first two levels as a `Problem`."""
-        lower, upper = (level.objective for level in self.levels[:2])
-        return Problem(upper=upper, lower=lower, domain=self.domain, radius=self.radius)
+        return self.pairs()[0]
 
     def save(self, path: str | Path) -> None:
         """Save to a .npz file, with all its data, for ``tiebreak.load``; see `Problem.save`.
@@ -191,12 +196,14 @@ class ConicLevels(ABC):
         rules: their slacks, the last of them none.
         signs: 1 for a level that is minimised, -1 for one that is maximised.
         before: the first level at the start, for a slack that is a share; nan where there is none.
+        assumed: what the bounds rely on and nobody has checked, in sentences.
     """
 
     names: tuple[str, ...]
     rules: tuple[Slack, ...]
     signs: tuple[int, ...]
     before: float = math.nan
+    assumed: tuple[str, ...] = ()
 
     @abstractmethod
     def program(self) -> Any:

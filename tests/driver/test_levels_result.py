@@ -90,3 +90,20 @@ def test_what_is_proved_of_two_levels_holds_in_rational_arithmetic(kind):
             assert Fraction(report.best[0]) <= best <= Fraction(report.best[1]), seed
         assert report.best[0] == pytest.approx(float(best), rel=1e-9)
     assert proved == (30 if kind == "box" else 0)
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_a_report_says_what_nobody_has_checked(count):
+    """A radius is believed, and so is a function of the user's own."""
+    fit, rest = tb.LeastSquares(np.eye(2, 4), np.ones(2)), [tb.SquaredNorm(), tb.L1()]
+    result = tb.solve(tb.Levels(fit, *rest[: count - 1], radius=7.0))
+    assert "Relies on radius=7.0: user-supplied, not verified" in str(result)
+    assert result.to_dict()["assumed"] == list(result.assumed)
+    assert not tb.solve(tb.Levels(fit, *rest[: count - 1])).assumed
+
+
+def test_a_callable_is_assumed_to_be_convex():
+    own = tb.Smooth(lambda x: 0.5 * float(x @ x), lambda x: x)
+    result = tb.solve(tb.Levels(tb.LeastSquares(np.eye(2, 4), np.ones(2)), own))
+    assert "Assumes that upper is convex, with right gradients" in str(result)
+    assert result.levels["level 1"].held == "gap"  # it was no factorisation that held it

@@ -119,6 +119,7 @@ class LevelsResult(Outcome):
         method: how it was solved.
         result: of two levels without slack the `Result` of the same `Problem`, otherwise None.
         direction: along which a level has no minimum, None where all have one.
+        assumed: what the bounds rely on and nobody has checked, in sentences.
     """
 
     x: Array
@@ -130,6 +131,7 @@ class LevelsResult(Outcome):
     skipped: tuple[str, ...] = ()
     result: Result | None = field(default=None, repr=False)
     direction: Array | None = field(default=None, repr=False)
+    assumed: tuple[str, ...] = ()
 
     @property
     def message(self) -> str:
@@ -168,6 +170,7 @@ class LevelsResult(Outcome):
                 break
         if self.skipped:
             notes.append(("rest", f"not reached: {', '.join(self.skipped)}"))
+        notes += [("note", text) for text in self.assumed]
         return [note for note in notes if note[1]]
 
     def _senses(self, reports: list[LevelReport]) -> list[str]:
@@ -198,6 +201,7 @@ class LevelsResult(Outcome):
             "time": self.time,
             "method": self.method,
             "skipped": list(self.skipped),
+            "assumed": list(self.assumed),
             "levels": {
                 name: {
                     "best": [_number(end) for end in level.best],

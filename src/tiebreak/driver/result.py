@@ -403,6 +403,9 @@ def _asked(tolerance: float) -> str:
     return f" (asked {tolerance:.3g})" if tolerance > UNDERFLOW else ""
 
 
+RELIES_ON = "Relies on {}: user-supplied, not verified"
+
+
 def assumptions(problem: Problem) -> list[str]:
     """What every proof about this problem relies on and nobody has checked, in sentences.
 
@@ -426,7 +429,7 @@ def assumptions(problem: Problem) -> list[str]:
         if (value := getattr(problem, name)) is not None
     ]
     if promises:
-        said.append(f"Relies on {' and '.join(promises)}: user-supplied, not verified")
+        said.append(RELIES_ON.format(" and ".join(promises)))
     return said
 
 

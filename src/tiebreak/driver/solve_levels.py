@@ -15,7 +15,8 @@ from tiebreak.conic.method import ConicFindings
 from tiebreak.conic.program import ConicProgram
 from tiebreak.conic.representation import compile_levels
 from tiebreak.driver.levels_result import LevelReport, LevelsResult, lower_interval
-from tiebreak.driver.result import Result
+from tiebreak.driver.result import Result, assumptions
+from tiebreak.exact.method import ExactFindings
 from tiebreak.functions.base import Function
 from tiebreak.levels import ConicLevels, Levels, Slack
 from tiebreak.linalg import arrays, checks, deadline
@@ -31,7 +32,7 @@ def of_problem(levels: Levels, result: Result) -> LevelsResult:
     ends, word, why = lower_interval(result)
     is_known = np.isfinite(proof.upper_optimum).all()  # a proof, even where wider than asked
     other = "verified" if result.success else "claimed"
-    held = "solution set" if "exact" in result.method.lower() else "gap"
+    held = "solution set" if isinstance(result.findings, ExactFindings) else "gap"
     reports = {
         lower: LevelReport(
             lower, ends, proof.lower_value, 0.0, result.dimension, None, held, word, why=why
@@ -52,6 +53,7 @@ def of_problem(levels: Levels, result: Result) -> LevelsResult:
         time=result.time,
         method=result.method,
         result=result,
+        assumed=tuple(assumptions(result.problem)),
     )
 
 
@@ -68,6 +70,8 @@ class CompiledLevels(ConicLevels):
         self.names, self.signs = levels.names, (1,) * len(objectives)
         self.rules = tuple(level.rule for level in levels.levels)
         self.before = float(objectives[0].value(start))
+        said = (text for pair in levels.pairs() for text in assumptions(pair))
+        self.assumed = tuple(dict.fromkeys(said))
 
     def program(self) -> ConicProgram:
         """Compiled once."""
@@ -174,6 +178,7 @@ def report(
         method="conic, images and faces held",
         skipped=names[len(found.levels) :],
         direction=direction,
+        assumed=levels.assumed,
     )
 
 

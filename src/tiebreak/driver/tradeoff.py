@@ -58,6 +58,7 @@ class Tradeoff:
         time: seconds.
         skipped: the slacks for which no time was left.
         sign: 1 where f is minimised, -1 where it is maximised (of CVXPY).
+        assumed: what the bounds rely on and nobody has checked, in sentences.
     """
 
     points: tuple[TradeoffPoint, ...]
@@ -68,6 +69,7 @@ class Tradeoff:
     time: float
     skipped: tuple[float, ...] = ()
     sign: int = 1
+    assumed: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         first = self.points[0].value
@@ -87,7 +89,7 @@ class Tradeoff:
             lines.append("  sensitive: a ten-millionth of g changes f by a hundredth or more")
         if self.skipped:
             lines.append(f"  no time was left for {', '.join(f'{s:.4g}' for s in self.skipped)}")
-        return "\n".join(lines)
+        return "\n".join([*lines, *(f"  {text}" for text in self.assumed)])
 
     def __repr__(self) -> str:
         return f"<tiebreak.Tradeoff: {len(self.points)} slacks from {self.points[0].slack:.3g}>"
@@ -103,6 +105,7 @@ class Tradeoff:
             "coefficient": number(self.coefficient),
             "slope": number(self.slope),
             "sensitive": self.is_sensitive,
+            "assumed": list(self.assumed),
             "points": [
                 {
                     "slack": p.slack,
@@ -182,6 +185,7 @@ def tradeoff(
         time=time.perf_counter() - began,
         skipped=tuple(slack for slack in asked if slack not in found),
         sign=levels.signs[1],
+        assumed=levels.assumed,
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tiebreak.conic.program import Cone, ConicProgram
+from tiebreak.driver.result import RELIES_ON
 from tiebreak.levels import ConicLevels, Slack
 from tiebreak.linalg import checks
 from tiebreak.linalg.arrays import Host
@@ -111,6 +112,7 @@ class CvxpyLevels(ConicLevels):
         if radius is not None:
             checks.positive("from_cvxpy", "radius", radius)
         self.levels, self.constraints, self.radius = tuple(levels), constraints, radius
+        self.assumed = () if radius is None else (RELIES_ON.format(f"{radius=}"),)
         self.rules = _rules(slacks, len(levels))
         self.names = _names(names, len(levels))
         self.signs = tuple(-1 if isinstance(level, cp.Maximize) else 1 for level in levels)
