@@ -193,7 +193,7 @@ def _draw_runs(ax: Axes, shown: Demo) -> None:
         (60.0, 0.2 * best), fontsize=10, arrowprops={"arrowstyle": "-", "color": GREY},
     )  # fmt: skip
     _draw_methods(ax, shown, lambda row: row.upper_value)
-    ax.text(2.1, 1.04 * best, "exact answer $f^*$", fontsize=10)
+    ax.text(2.1, 0.94 * best, "exact answer $f^*$", va="top", fontsize=10)
     ax.set(xscale="log", ylim=(0.0, 2.1 * best))
     ax.set_ylabel("$f(x_k)$", fontsize=11)
     ax.set_title("First-order methods on the way to it", fontsize=12)
