@@ -72,7 +72,6 @@ def _parser() -> argparse.ArgumentParser:
         description="Of all models that fit 50 tumours best, find the one that is best for 260 "
         "others, compare it with what a least-squares solver returns, and draw the picture.",
     )
-    shown.add_argument("--seed", type=int, default=0, metavar="N", help="of the split (0)")
     shown.add_argument("--out", default="out", metavar="DIR", help="folder for the picture (out)")
     shown.set_defaults(run=_demo)
 
@@ -153,7 +152,7 @@ def _demo(arguments: argparse.Namespace) -> int:
     out = Path(arguments.out)
     _check_folder(out)
     with _folders([out]):
-        shown = demo(arguments.seed)
+        shown = demo()
     print(shown)
     try:
         shown.plot(out / "demo.png")
