@@ -49,7 +49,7 @@ def parts(path: Path) -> tuple[str, str, list[tuple[int, str, str]]]:
         head = re.match(r"(?:# %%.*\n((?:#.*\n)*))?", cell)
         assert head
         prose = re.sub(r"^# ?", "", head[1] or "", flags=re.MULTILINE)
-        cells.append((line + head[0].count("\n"), prose.strip(), cell[head.end() :].strip("\n")))
+        cells.append((line + head[0].count("\n"), prose.strip(), cell[head.end() :]))
         line += cell.count("\n")
     return title.strip().rstrip("."), text.strip(), cells
 
@@ -91,7 +91,7 @@ def page(path: Path, out: Path) -> str:
         if not str(end).startswith("skipped: "):
             raise
         blocks = [*blocks[:2], f"*Not run here: {str(end).removeprefix('skipped: ')}.*"]
-        blocks += [f"{prose}\n\n```python\n{code}\n```" for _, prose, code in cells]
+        blocks += [f"{prose}\n\n```python\n{code.strip()}\n```" for _, prose, code in cells]
     shutil.copy(path, out)
     blocks.append(f"The whole example: [{path.name}]({path.name})\n")
     (out / f"{name}.md").write_text("\n\n".join(blocks), encoding="utf-8")
