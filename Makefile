@@ -13,7 +13,7 @@ QUICK := tests/linalg/test_arrays.py $(wildcard tests/contracts/test_layers.py) 
 	tests/algorithms/test_reference.py tests/test_theory.py tests/contracts/test_recipes.py \
 	tests/test_readme.py
 
-.PHONY: help setup run check test prove bench bench-scale lint docs clean
+.PHONY: help setup run check test prove bench bench-scale lint types floors dist docs clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1\t/' | expand -t 20
@@ -34,8 +34,8 @@ $(TESTS): $(RUNS)
 	@$(PIP) -e '.[test,lint]'
 	@touch $@
 
-run: $(RUNS)  ## solve the built-in problem; files in out/
-	@$(BIN)/tiebreak solve
+run: $(RUNS)  ## what the library is for, on real data; the picture in out/
+	@$(BIN)/tiebreak demo
 
 check: $(TESTS) lint  ## ruff, mypy and the quick tests: for the minute between two edits
 	@$(TEST) -x $(QUICK)
@@ -64,11 +64,29 @@ lint: $(TESTS)  ## ruff and mypy
 	@$(BIN)/ruff format --check
 	@$(BIN)/mypy
 
+types: $(TESTS)  ## how many of the public types pyright knows: at least 95 % (it downloads itself, and Node if none is there)
+	@$(PIP) 'pyright[nodejs]'
+	@PATH="$(CURDIR)/$(BIN):$$PATH" pyright --verifytypes tiebreak --ignoreexternal --outputjson | $(BIN)/python -c \
+	'import json, sys; known = json.load(sys.stdin)["typeCompleteness"]["completenessScore"]; print(f"{known:.1%} of the public types are known"); sys.exit(known < 0.95)'
+
+# uv finds the oldest versions that are allowed. They may be deprecated by what they import: no error here.
+floors: $(TESTS)  ## the tests with the oldest versions that pyproject.toml allows, in .venv-floors
+	@test -x .venv-floors/bin/python || $(PYTHON) -m venv .venv-floors
+	@$(PIP) uv
+	@$(BIN)/uv pip install --quiet --python .venv-floors/bin/python --resolution lowest-direct -e '.[test]'
+	@OPENBLAS_NUM_THREADS=1 .venv-floors/bin/python -m pytest -n auto -W ignore::DeprecationWarning -W ignore::PendingDeprecationWarning
+
+dist: $(TESTS)  ## wheel and source distribution in dist/, checked
+	@$(PIP) build twine
+	@rm -rf dist
+	@$(BIN)/python -m build --quiet
+	@$(BIN)/python -m twine check --strict dist/*
+
 docs: $(TESTS)  ## redraw the picture and the map, and check every example, command and link
 	@$(BIN)/python docs/picture.py
 	@$(BIN)/python docs/modules.py
 	@$(TEST) tests/test_readme.py tests/contracts/test_recipes.py
 
 clean:  ## remove .venv, caches and results
-	@rm -rf .venv out build dist .mypy_cache .ruff_cache .pytest_cache
+	@rm -rf .venv .venv-floors out build dist .mypy_cache .ruff_cache .pytest_cache
 	@find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} +

@@ -44,6 +44,8 @@ def stopping_on_ctrl_c(limit: Limit) -> Iterator[None]:
 class LiveLine:
     """The live line on standard error: the last row, or how far a pass over streamed rows is."""
 
+    is_on: bool
+
     def __init__(self, problem: Problem, is_on: bool) -> None:
         self.is_on, self._shown, self._passes = is_on, -math.inf, 0
         found = [matrix for h in problem.smooth_parts for matrix in matrices_of(h)]

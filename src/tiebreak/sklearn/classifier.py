@@ -77,6 +77,10 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
     n_iter_ : how many steps it took.
     """
 
+    classes_: Host
+    coef_: Host
+    intercept_: Any
+
     def __init__(
         self,
         prefer: Any = "norm",

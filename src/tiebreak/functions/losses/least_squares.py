@@ -46,6 +46,8 @@ class LeastSquares(LinearLoss):
     ``compare``, and the answer is for them. (Not those behind a linear operator: make a new one.)
     """
 
+    b: Array
+
     curvature = 1.0
     bend = 0.0
     kernel = "least-squares"

@@ -30,6 +30,8 @@ class Logistic(LinearLoss):
             ``mean``).
     """
 
+    y: Array
+
     curvature = 0.25
     bend = 1.0
     kernel = "logistic"

@@ -47,6 +47,8 @@ class Poisson(LinearLoss):
     <a_i, d> <= 0, not always 0, for those without: then a run ends as "unbounded".
     """
 
+    y: Array
+
     curvature = math.inf
     bend = 1.0
 
