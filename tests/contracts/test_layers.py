@@ -44,6 +44,7 @@ FLOORS = [
     "driver",
     "catalog",
     "experiments",
+    "display",
     "distributed",
     "array_files",
     "problem_files",

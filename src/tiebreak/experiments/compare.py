@@ -11,6 +11,7 @@ from typing import Any
 from tiebreak.algorithms.base import Method, no_projection
 from tiebreak.algorithms.p_agm_bio import PAGMBiO
 from tiebreak.driver.registry import METHODS, find_method
+from tiebreak.driver.shown import Shown
 from tiebreak.driver.solve import solve
 from tiebreak.exact.method import Exact
 from tiebreak.experiments.race import Answer, Entrant, Record, race
@@ -27,7 +28,7 @@ Contestant = str | Method | tuple[str, Method]
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(Shown):
     """The outcome of ``compare``; printing it gives the tables.
 
     Attributes:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tiebreak.driver.plotting import new_figure, saved
 from tiebreak.experiments.claims import CUTS
 from tiebreak.experiments.race import Record
 from tiebreak.experiments.rates import PULLS, RATES, measured_slopes
@@ -103,6 +102,8 @@ def rates(
     rows: Sequence[Record], facts: dict[str, Facts], title: str, path: Path | None = None
 ) -> Any:
     """Measured rates next to the published ones, row by row of the paper's table 1."""
+    from tiebreak.display.plotting import new_figure, saved
+
     figure = new_figure(10.0, 5.0)
     axes = figure.subplots(1, 2, sharey=True)
     scenes = scenes_of(rows, "table1", facts)
@@ -161,6 +162,8 @@ def _race(
     path: Path | None,
 ) -> Any:
     """Infeasibility on the left, suboptimality on the right; a row per instance and axis."""
+    from tiebreak.display.plotting import new_figure, saved
+
     scenes = scenes_of(rows, experiment, {})
     places = [(scenes[name], axis) for name in names if name in scenes for axis in axes]
     figure = new_figure(10.0, 1.1 + 3.1 * max(len(places), 1))

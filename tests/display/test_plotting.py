@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import builtins
+import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import tiebreak as tb
-from tiebreak.driver.plotting import convergence
+from tiebreak.display.plotting import convergence
 from tiebreak.driver.result import Row, Trace
 
 
@@ -116,6 +117,7 @@ def test_without_matplotlib_the_install_line_is_said(result, monkeypatch):
             raise ImportError(name)
         return real(name, *rest)
 
+    monkeypatch.delitem(sys.modules, "tiebreak.display.figure", raising=False)
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(ImportError) as caught:
         result.plot()
