@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tiebreak.display.markup import TableStyle, escaped, table_html
 from tiebreak.display.svg import picture
-from tiebreak.display.views import View, view_of
+from tiebreak.display.views import View
 
 SIGNS = {"good": "✓", "fair": "~", "poor": "!"}  # of the tones, for those who see no colour
 CELL = "white-space:nowrap;padding:2px 9px;border-bottom:1px solid rgba(128,128,128,.4)"
@@ -16,9 +16,8 @@ STYLE = TableStyle(
 )
 
 
-def notebook_html(shown: object) -> str:
+def notebook_html(view: View) -> str:
     """What is seen of a result in a notebook, in whatever colours it has."""
-    view = view_of(shown)
     return (
         '<div class="tiebreak" style="font-family:system-ui,sans-serif;line-height:1.45">'
         f"<p><strong>{SIGNS[view.tone]} {escaped(view.status)}</strong> · "

@@ -10,24 +10,24 @@ from typing import Any
 from tiebreak.display.browser import open_in_browser
 from tiebreak.display.markup import digest, escaped, json_for_script, resource, table_html
 from tiebreak.display.svg import picture
-from tiebreak.display.views import Panel, Table, View, view_of
+from tiebreak.display.views import Panel, Table, View
 from tiebreak.driver.checkpoint import write_atomically
 
 MOST = 3000  # rows of all groups together that a page holds: about half a megabyte
 STACKED = 4  # rows of a table whose cells go below each other on a narrow screen
 
 
-def write_page(shown: object, path: Path, title: str = "") -> Path:
-    """The page of a result at ``path``, whole or not at all; returns the path."""
-    text = page(view_of(shown), title)
+def write_page(view: View, path: Path, title: str = "") -> Path:
+    """The page at ``path``, whole or not at all; returns the path."""
+    text = page(view, title)
     write_atomically(path, lambda file: file.write(text.encode()))
     return path
 
 
-def open_page(shown: object) -> Path:
-    """The page of a result in a temporary file, opened in the browser; returns the path."""
+def open_page(view: View) -> Path:
+    """The page in a temporary file, opened in the browser; returns the path."""
     folder = Path(tempfile.mkdtemp(prefix="tiebreak-"))
-    path = write_page(shown, folder / "report.html")
+    path = write_page(view, folder / "report.html")
     open_in_browser(path)
     return path
 

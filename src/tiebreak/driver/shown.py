@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tiebreak.display.views import View
 
 
 class Shown:
@@ -22,16 +26,22 @@ class Shown:
         """
         from tiebreak.display.page import write_page
 
-        return write_page(self, Path(path), title)
+        return write_page(self._view(), Path(path), title)
 
     def open(self) -> Path:
         """Write the page to a temporary file and open it in the browser; returns its path."""
         from tiebreak.display.page import open_page
 
-        return open_page(self)
+        return open_page(self._view())
 
     def _repr_html_(self) -> str:
         """For notebooks: the table and a picture, without script."""
         from tiebreak.display.notebook import notebook_html
 
-        return notebook_html(self)
+        return notebook_html(self._view())
+
+    def _view(self) -> View:
+        """What is to be seen."""
+        from tiebreak.display.views import view_of
+
+        return view_of(self)

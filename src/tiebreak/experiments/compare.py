@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tiebreak.algorithms.base import Method, no_projection
 from tiebreak.algorithms.p_agm_bio import PAGMBiO
@@ -19,6 +19,9 @@ from tiebreak.linalg import checks
 from tiebreak.problem import Problem
 from tiebreak.sets.balls import Ball
 from tiebreak.sets.domains import Space
+
+if TYPE_CHECKING:
+    from tiebreak.display.views import View
 
 LEVELS = tuple(10.0**-digits for digits in range(1, 9))  # the accuracies asked for
 POLYHEDRAL = 300  # up to so many variables Exact is quick on every domain
@@ -110,6 +113,11 @@ class Comparison(Shown):
         from tiebreak.experiments.figures import comparison
 
         return comparison(self.rows, path)
+
+    def _view(self) -> View:
+        from tiebreak.experiments.race_view import race_view
+
+        return race_view(self)
 
 
 def compare(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from tiebreak.display.plotting import new_figure, saved
 from tiebreak.experiments.claims import CUTS
 from tiebreak.experiments.race import Record
 from tiebreak.experiments.rates import PULLS, RATES, measured_slopes
@@ -58,6 +59,7 @@ STYLES = {
     "bisec-bio": LineStyle("#7f7f7f", "-", "X"),
     "bisec-bio (last iterate)": LineStyle("#7f7f7f", ":", "x", 1.0),
     "agm-bio": LineStyle("black", "-", "*", 2.2),
+    "adaptive": LineStyle("#b3372f", (0, (5, 1)), "o", 2.2),
     "p-agm-bio": LineStyle("black", "-", "*", 2.2),  # its twin with penalties
     CUTS[0]: LineStyle("black", "-", "*", 2.2),
     CUTS[1]: LineStyle("#0072b2", "--", "o"),
@@ -102,8 +104,6 @@ def rates(
     rows: Sequence[Record], facts: dict[str, Facts], title: str, path: Path | None = None
 ) -> Any:
     """Measured rates next to the published ones, row by row of the paper's table 1."""
-    from tiebreak.display.plotting import new_figure, saved
-
     figure = new_figure(10.0, 5.0)
     axes = figure.subplots(1, 2, sharey=True)
     scenes = scenes_of(rows, "table1", facts)
@@ -162,8 +162,6 @@ def _race(
     path: Path | None,
 ) -> Any:
     """Infeasibility on the left, suboptimality on the right; a row per instance and axis."""
-    from tiebreak.display.plotting import new_figure, saved
-
     scenes = scenes_of(rows, experiment, {})
     places = [(scenes[name], axis) for name in names if name in scenes for axis in axes]
     figure = new_figure(10.0, 1.1 + 3.1 * max(len(places), 1))
