@@ -86,6 +86,8 @@ def tradeoff_curve(curve: Tradeoff, path: str | Path | None = None) -> Any:
 def new_figure(width: float, height: float) -> Any:
     """On a canvas of its own; a sentence where matplotlib is missing."""
     try:
+        import matplotlib.figure  # noqa: F401  (that it is there)
+
         from tiebreak.display.figure import ShownFigure
     except ImportError:
         raise ImportError("plotting needs matplotlib: pip install 'tiebreak[plot]'") from None
