@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tiebreak.catalog.datasets import degree_two, load, unit_rows
-from tiebreak.driver.plotting import BAND, DARK, GREY, new_figure, saved
+from tiebreak.display.plotting import BAND, DARK, GREY, new_figure, saved
 from tiebreak.driver.result import Result, Row
 from tiebreak.driver.solve import solve
 from tiebreak.experiments.figures import style_of
