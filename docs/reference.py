@@ -7,6 +7,7 @@ import inspect
 from pathlib import Path
 from typing import NamedTuple
 
+IMPORTS = "The examples assume `import numpy as np` and `import tiebreak as tb`."
 # Of these classes more is used than the constructor; what else they have is for methods.
 MEMBERS = {
     "Problem": "dimension save",
@@ -131,11 +132,11 @@ def table(group: Group, page: str) -> str:
 def write(out: Path) -> None:
     """The pages of the API, and one with all names."""
     out.mkdir()
-    index = "# API\n\nEvery public name: `import tiebreak as tb`, then `tb.Problem` and so on.\n"
+    index = f"# API\n\nEvery public name. {IMPORTS}\n"
     for group in GROUPS:
         page = f"{group.title.lower().split()[0]}.md"
         index += f"\n## [{group.title}]({page})\n\n{group.text}\n\n{table(group, page)}"
-        text = f"# {group.title}\n\n{group.text}\n\n{table(group, '')}"
+        text = f"# {group.title}\n\n{group.text} {IMPORTS}\n\n{table(group, '')}"
         text += "".join(f"\n::: {name}\n{group.options(name)}" for name in group.names)
         (out / page).write_text(text, encoding="utf-8")
     (out / "index.md").write_text(index, encoding="utf-8")
