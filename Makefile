@@ -45,8 +45,8 @@ $(DOCS): $(RUNS)
 	@$(PIP) -e '.[docs]'
 	@touch $@
 
-run: $(RUNS)  ## solve the built-in problem; files in out/
-	@$(BIN)/tiebreak solve
+run: $(RUNS)  ## what the library is for, on real data; the picture in out/
+	@$(BIN)/tiebreak demo
 
 check: $(TESTS) lint  ## ruff, mypy and the quick tests: for the minute between two edits
 	@$(TEST) -x $(QUICK)

@@ -23,6 +23,8 @@ MEMBERS = {
     "TieBreakRegressor": "fit predict score",
     "TieBreakClassifier": "fit predict predict_proba decision_function score",
 }
+# What a docstring gets when the library is imported, and the pages do not see.
+AFTER = {"tiebreak.solve": "[Every word of a report, explained](../glossary.md)\n"}
 
 
 class Group(NamedTuple):
@@ -41,10 +43,11 @@ class Group(NamedTuple):
     def options(self, name: str) -> str:
         """What is shown of a name, for mkdocstrings."""
         members = MEMBERS.get(name.rpartition(".")[2], "").split()
-        if not members:
-            return ""
-        shown = "".join(f"        - {member}\n" for member in members)
-        return f"    options:\n      inherited_members: true\n      members:\n{shown}"
+        # The estimators' docstrings are those of scikit-learn, the others Google's.
+        style = "auto" if self.package.endswith("sklearn") else "google"
+        shown = f"      inherited_members: true\n      members: [{', '.join(members)}]\n"
+        more = shown if members else ""
+        return f"    options:\n      docstring_style: {style}\n{more}\n{AFTER.get(name, '')}"
 
 
 GROUPS = (

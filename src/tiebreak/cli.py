@@ -1,4 +1,4 @@
-"""The command line: ``tiebreak solve``, ``compare``, ``reproduce``, ``methods``, ``instances``.
+"""The command line: ``tiebreak demo``, ``solve``, ``compare``, ``reproduce``, ``methods``, ...
 
 Exit code 0 if the run is a success, 1 if it is not, 2 for bad input (one line on standard error).
 """
@@ -21,11 +21,11 @@ import numpy as np
 
 import tiebreak as tb
 from tiebreak import problem_files
-from tiebreak.catalog.datasets import breast_cancer
 from tiebreak.catalog.instances import table
 from tiebreak.driver.checkpoint import npz_path, write_atomically
 from tiebreak.driver.levels_result import LevelsResult
 from tiebreak.experiments import reproduce
+from tiebreak.experiments.demo import demo
 from tiebreak.experiments.race import write_rows
 from tiebreak.functions.base import Function
 from tiebreak.functions.elementary import Flat
@@ -33,7 +33,7 @@ from tiebreak.functions.penalties.composite import Composite
 from tiebreak.functions.penalties.penalties import Penalty
 from tiebreak.levels import Levels
 from tiebreak.linalg.arrays import to_numpy
-from tiebreak.problem import Problem, solution_dimension
+from tiebreak.problem import Problem
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -66,17 +66,26 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"tiebreak {tb.__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
+    shown = commands.add_parser(
+        "demo",
+        help="what the library is for, on real data",
+        description="Of all models that fit 50 tumours best, find the one that is best for 260 "
+        "others, compare it with what a least-squares solver returns, and draw the picture.",
+    )
+    shown.add_argument("--seed", type=int, default=0, metavar="N", help="of the split (0)")
+    shown.add_argument("--out", default="out", metavar="DIR", help="folder for the picture (out)")
+    shown.set_defaults(run=_demo)
+
     solve = commands.add_parser(
         "solve",
         help="solve a problem, prove how close the answer is",
-        description="Solve the problem in FILE, a .toml file or one saved as .npz (without it: a "
-        "built-in one), print what is proved, and write x, the report and a plot (of two levels "
-        "without slack). Exit code 0 for an answer (certified, or solved: the report says which), "
-        "1 if there is none, 2 for bad input.",
+        description="Solve the problem in FILE, a .toml file or one saved as .npz, print what is "
+        "proved, and write x, the report and a plot (of two levels without slack). Exit code 0 "
+        "for an answer (certified, or solved: the report says which), 1 if there is none, 2 for "
+        "bad input. For a first look: tiebreak demo.",
     )
     solve.add_argument(
         "file",
-        nargs="?",
         metavar="FILE",
         help="a .toml file with [upper] and [lower], or [[level]] "
         "for each of any number of priorities; or .npz",
@@ -137,7 +146,21 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-# -- tiebreak solve -------------------------------------------------------------------------------
+# -- tiebreak demo, tiebreak solve -----------------------------------------------------------------
+
+
+def _demo(arguments: argparse.Namespace) -> int:
+    out = Path(arguments.out)
+    _check_folder(out)
+    with _folders([out]):
+        shown = demo(arguments.seed)
+    print(shown)
+    try:
+        shown.plot(out / "demo.png")
+        print(f"\nThe picture: {out / 'demo.png'}")
+    except ImportError as error:
+        print(f"\nNo picture: {error}")
+    return 0 if shown.result.success else 1
 
 
 def _solve(arguments: argparse.Namespace) -> int:
@@ -202,10 +225,8 @@ def _folders(folders: Iterable[Path]) -> Iterator[None]:
         raise
 
 
-def _problem(file: str | None) -> tuple[Problem | Levels, dict[str, Any], dict[str, str]]:
+def _problem(file: str) -> tuple[Problem | Levels, dict[str, Any], dict[str, str]]:
     """The problem, what to hand to solve, the names of the output files; says what it is."""
-    if file is None:
-        return _built_in(), {}, problem_files.OUTPUT
     options: dict[str, Any] = {}
     names = problem_files.OUTPUT
     if file.endswith(".npz"):
@@ -231,24 +252,6 @@ def _description(problem: Problem | Levels) -> Iterator[str]:
     width = max(14, *map(len, parts))
     yield from (f"  {name:<{width}}  {_describe(part)}" for name, part in parts.items())
     yield f"  {'domain':<{width}}  {type(problem.domain).__name__}\n"
-
-
-def _built_in() -> Problem:
-    """The problem that runs without a file; says what it is."""
-    train, radius = 50, 10.0
-    problem = breast_cancer(train, radius)
-    print(
-        "the built-in problem: of all models that fit a few tumours, which serves the rest best?\n"
-        "  data            breast cancer, bundled with scikit-learn: 569 tumours, 30 measurements\n"
-        f"                  and all products of two of them, {problem.dimension} columns\n"
-        f"  lower level g   half the mean squared error on {train} tumours\n"
-        f"  upper level f   the same on the other {569 - train}\n"
-        f"  domain          the ball of radius {radius:g}\n"
-        f"  ties            the minimisers of g have dimension {solution_dimension(problem)}, "
-        "f chooses among them\n",
-        flush=True,
-    )
-    return problem
 
 
 def _describe(function: Function | Penalty) -> str:

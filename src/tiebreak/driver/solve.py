@@ -15,6 +15,7 @@ from tiebreak.auto.selection import choose, problem_in_float64
 from tiebreak.driver.advice import after_nonfinite, contradiction, what_next
 from tiebreak.driver.checkpoint import Store
 from tiebreak.driver.console import LiveLine, stopping_on_ctrl_c
+from tiebreak.driver.glossary import with_glossary
 from tiebreak.driver.input_checks import (
     check_functions,
     check_limits,
@@ -81,6 +82,7 @@ def solve(
 ) -> LevelsResult: ...
 
 
+@with_glossary
 def solve(
     problem: Problem | Levels | ConicLevels,
     method: str | Method = "auto",
@@ -128,17 +130,7 @@ def solve(
 
     Returns:
         A Result; ``print(result)`` says what is proved and what is not. Its ``status`` is one of
-
-        certified: proved: f(x) - f* and g(x) - g* are within the tolerances; and f(x) is secured
-            from below: |f(x) - f*| is proved too (``upper_error``), or the guard holds that makes
-            |f(x) - f*| at most two tolerances where g grows quadratically and x is not close to
-            f's own minimiser. The report says which.
-        solved: the conditions of optimality of both levels hold to rounding, or the named
-            method's own rule was met; the proof is wider than asked.
-        unbounded: g has no minimiser on Z, or f falls without end on the minimisers.
-        undetermined: the data allow two readings (a rank that rounding decides).
-        max_iter, max_time, stopped: a limit or Ctrl-C came first.
-        failed: a value is not finite, a promise was seen to be false, a function is not convex.
+        certified, solved, unbounded, undetermined, max_iter, max_time, stopped, failed.
 
         ``success`` is True for the first two, ``proved`` for the first alone. Without success x is
         the last point of the method, or, where its g exceeds the least g seen by more than the
@@ -151,6 +143,8 @@ def solve(
         >>> problem = tb.Problem(lower=tb.LeastSquares([[1, 1]], [2]), upper=tb.SquaredNorm())
         >>> tb.solve(problem).x.round(6)
         array([1., 1.])
+
+    What the words of a report mean:
     """
     began = time.perf_counter()
     if isinstance(problem, Levels | ConicLevels):
