@@ -42,12 +42,9 @@ class Group(NamedTuple):
 
     def options(self, name: str) -> str:
         """What is shown of a name, for mkdocstrings."""
-        members = MEMBERS.get(name.rpartition(".")[2], "").split()
-        # The estimators' docstrings are those of scikit-learn, the others Google's.
-        style = "auto" if self.package.endswith("sklearn") else "google"
-        shown = f"      inherited_members: true\n      members: [{', '.join(members)}]\n"
-        more = shown if members else ""
-        return f"    options:\n      docstring_style: {style}\n{more}\n{AFTER.get(name, '')}"
+        shown = ", ".join(MEMBERS.get(name.rpartition(".")[2], "").split())
+        more = f"    options:\n      inherited_members: true\n      members: [{shown}]\n"
+        return f"{more if shown else ''}\n{AFTER.get(name, '')}"
 
 
 GROUPS = (
