@@ -49,6 +49,13 @@ class LevelReport:
         sign: 1 where the level is minimised, -1 where it is maximised: best is the largest value.
         why: why it is verified and not proved: "size" (a radius is assumed), "inside" (no point is
             known to be feasible to the last bit) or "held" (after another level).
+
+    Examples:
+        >>> cost = tb.Level(tb.Linear([1, 2]), name="cost", slack=0.1)
+        >>> plan = tb.Levels(cost, tb.SquaredNorm(center=[0, 1]), domain=tb.Simplex())
+        >>> report = tb.solve(plan).levels["cost"]
+        >>> round(report.value, 4), report.slack, round(report.price, 4)
+        (1.1, 0.1, 1.8)
     """
 
     name: str
@@ -121,6 +128,13 @@ class LevelsResult(Outcome, Shown):
         result: of two levels without slack the `Result` of the same `Problem`, otherwise None.
         direction: along which a level has no minimum, None where all have one.
         assumed: what the bounds rely on and nobody has checked, in sentences.
+
+    Examples:
+        >>> cost = tb.Level(tb.Linear([1, 2]), name="cost", slack=0.1)
+        >>> change = tb.Level(tb.SquaredNorm(center=[0, 1]), name="change")
+        >>> result = tb.solve(tb.Levels(cost, change, domain=tb.Simplex()))
+        >>> result.success, round(result.levels["change"].value, 4)
+        (True, 0.81)
     """
 
     x: Array

@@ -54,7 +54,12 @@ class Row(NamedTuple):
 
 
 class Trace(Sequence[Row]):
-    """The recorded steps of a run, one Row each."""
+    """The recorded steps of a run, one Row each.
+
+    Examples:
+        >>> tb.solve(tb.instance("toy").problem, "agm-bio", max_iter=50).trace[-1].iteration
+        50
+    """
 
     def __init__(self, rows: Sequence[Row] = ()) -> None:
         self._rows = tuple(rows)
@@ -123,6 +128,10 @@ class Result(Outcome, Shown):
         trace: one Row per recorded step; ``trace.to_pandas()``.
         findings: what the method found out besides x (``Exact``: ranks, residuals), or None.
         multipliers: what a warm start takes along besides x, ``solve(problem, x0=result)``.
+
+    Examples:
+        >>> tb.solve(tb.instance("toy").problem).status
+        'certified'
     """
 
     x: Array

@@ -108,9 +108,8 @@ def solve(
             like it, is a warm start: with its point and its multipliers; tolerances are relative to
             the values at the origin then. If the problem is the same object with the same numbers,
             what was proved still counts, and tolerances stay as they were; of a callable only its
-            value at x is compared.
-            Projected onto the domain, and rounded where the problem is in float32: a start is no
-            part of the data.
+            value at x is compared. Projected onto the domain, and rounded where the problem is in
+            float32: a start is no part of the data.
         rtol, atol: one number or a pair (upper, lower). The tolerance of a level is
             atol + rtol * max(|value at x|, |value at x0|); where both values are 0 to rounding, the
             size of the terms that cancel in them takes their place.
@@ -140,6 +139,11 @@ def solve(
 
     The answer is for the numbers that your arrays hold now, whatever they held when the problem
     was made or solved before. (Not seen: those behind a linear operator or a plain callable.)
+
+    Examples:
+        >>> problem = tb.Problem(lower=tb.LeastSquares([[1, 1]], [2]), upper=tb.SquaredNorm())
+        >>> tb.solve(problem).x.round(6)
+        array([1., 1.])
 
     What the words of a report mean:
     """

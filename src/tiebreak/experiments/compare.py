@@ -40,6 +40,12 @@ class Comparison(Shown):
         source: where the answer comes from, in words.
         scales: max(|value at x*|, |value at x0|) of both levels; accuracies are relative to them.
         refused: the methods that refused the problem, with their sentence.
+
+    Examples:
+        >>> problem = tb.instance("toy").problem
+        >>> race = tb.compare(problem, ["agm-bio", "bi-sg"], max_iter=200)
+        >>> race.methods, race.source
+        (['agm-bio', 'bi-sg'], 'by Exact')
     """
 
     rows: Sequence[Record] = field(repr=False)
@@ -146,6 +152,12 @@ def compare(
 
     Returns:
         A Comparison: ``print`` it, ``.plot()`` it, read its ``.rows``.
+
+    Examples:
+        >>> problem = tb.instance("toy").problem
+        >>> race = tb.compare(problem, ["agm-bio", "r-apm"], max_iter=200)
+        >>> race.first("agm-bio", 1e-2) is not None  # the step that reached 1 % on both levels
+        True
     """
     if not isinstance(problem, Problem):
         raise TypeError(f"compare: problem must be a Problem, got {checks.what_it_is(problem)}")
