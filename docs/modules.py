@@ -1,10 +1,12 @@
-"""Writes the tables of modules in docs/map.md, from the modules' first sentences: `make docs`."""
+"""Writes the tables of modules in docs/map.md, and docs/glossary.md: `make docs`."""
 
 from __future__ import annotations
 
 import ast
 import re
 from pathlib import Path
+
+from tiebreak.driver import glossary
 
 PAGE = Path(__file__).with_name("map.md")
 SOURCE = PAGE.parents[1] / "src" / "tiebreak"
@@ -36,7 +38,7 @@ def table(folder: Path) -> str:
 
 
 def main() -> None:
-    """Rewrite the page in place."""
+    """Rewrite the map in place, and the glossary."""
     page = PAGE.read_text(encoding="utf-8")
 
     def filled(place: re.Match[str]) -> str:
@@ -44,6 +46,7 @@ def main() -> None:
         return f"{place[1]}\n{table(folder)}\n{place[3]}"
 
     PAGE.write_text(PLACE.sub(filled, page), encoding="utf-8")
+    PAGE.with_name("glossary.md").write_text(glossary.page(), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -17,7 +17,6 @@ import scipy.sparse
 
 import tiebreak as tb
 from tiebreak import cli
-from tiebreak.catalog.datasets import breast_cancer
 from tiebreak.cli import main
 from tiebreak.problem_files import read_problem
 
@@ -72,37 +71,6 @@ def without(package, monkeypatch):
 
 
 # -- solve ----------------------------------------------------------------------------------------
-
-
-def test_the_built_in_problem_is_solved_and_proved(here, capsys):
-    assert main(["solve"]) == 0
-    said = capsys.readouterr()
-    assert said.err == ""  # standard error is no terminal here: no live line
-    first, *rest = said.out.splitlines()
-    assert (
-        first
-        == "the built-in problem: of all models that fit a few tumours, which serves the rest best?"
-    )
-    assert "  lower level g   half the mean squared error on 50 tumours" in rest
-    assert "  upper level f   the same on the other 519" in rest
-    assert "  ties            the minimisers of g have dimension 445, f chooses among them" in rest
-    assert "tiebreak: certified after" in said.out
-    assert (
-        rest[-1]
-        == f"  files       {', '.join(os.path.join('out', n) for n in ['x.npy', 'report.json', 'plot.png'])}"
-    )
-    assert names(here / "out") == OUT
-    report = strict_json(here / "out" / "report.json")
-    assert report["success"] is True
-    assert report["dimension"] == 445
-    low, high = report["upper"]["optimum"]
-    assert low <= report["upper"]["value"]
-    assert high is None or report["upper"]["value"] <= high
-    x = np.load(here / "out" / "x.npy", allow_pickle=False)
-    problem = breast_cancer()
-    assert x.shape == (495,)
-    assert problem.upper.value(x) == pytest.approx(report["upper"]["value"])
-    assert problem.lower.value(x) == pytest.approx(report["lower"]["value"])
 
 
 def test_a_run_that_proves_too_little_exits_with_1_and_still_writes(here, no_drawing, capsys):
@@ -364,22 +332,10 @@ def test_the_sentence_of_solve_is_passed_on(here, capsys, text, arguments, optio
 
 def test_without_scikit_learn_the_install_line_is_said(here, capsys, monkeypatch):
     without("sklearn", monkeypatch)
-    refused(capsys, [], "the breast cancer data needs scikit-learn: pip install 'tiebreak[data]'")
-
-
-@pytest.mark.parametrize("train", [0, 569, -1])
-def test_the_built_in_problem_refuses_a_level_without_rows(train):
-    with pytest.raises(
-        ValueError, match=f"^breast_cancer: train must be between 1 and 568, got {train}$"
-    ):
-        breast_cancer(train=train)
-
-
-def test_train_must_be_a_whole_number():
-    with pytest.raises(
-        TypeError, match=r"^breast_cancer: train must be a whole number, got float$"
-    ):
-        breast_cancer(train=50.0)
+    assert main(["demo"]) == 2
+    sentence = "the breast cancer data needs scikit-learn: pip install 'tiebreak[data]'"
+    assert capsys.readouterr().err == f"tiebreak: {sentence}\n"
+    assert not os.path.exists("out")
 
 
 def test_a_write_that_fails_leaves_the_old_file_whole(here, no_drawing, capsys, monkeypatch):
@@ -403,7 +359,7 @@ def test_ctrl_c_outside_the_run_is_one_line(here, capsys, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(cli, "_solve", pressed)
-    assert main(["solve"]) == 130
+    assert main(["solve", "p.toml"]) == 130
     assert capsys.readouterr().err == "tiebreak: interrupted\n"
 
 
@@ -426,7 +382,7 @@ def test_version_and_unknown_commands(capsys):
     with pytest.raises(SystemExit, match=r"^0$"):
         main(["--version"])
     assert capsys.readouterr().out == f"tiebreak {tb.__version__}\n"
-    for wrong in ([], ["slove"], ["solve", "--max-iter", "many"]):
+    for wrong in ([], ["slove"], ["solve"], ["solve", "p.toml", "--max-iter", "many"]):
         with pytest.raises(SystemExit, match=r"^2$"):
             main(wrong)
 
@@ -554,3 +510,53 @@ def test_an_out_that_cannot_be_made_is_said_before_the_work(here, capsys, monkey
     assert "--out must be a folder that can be written, but /proc/nowhere/out cannot" in (
         capsys.readouterr().err
     )
+
+
+def test_html_writes_a_page_where_it_was_asked_for(here, no_drawing, capsys):
+    (here / "p.toml").write_text(SMALL)
+    assert main(["solve", "p.toml", "--html", "pages/run.html"]) == 0
+    assert capsys.readouterr().out.rstrip().endswith(f", {Path('pages/run.html')}")
+    page = (here / "pages" / "run.html").read_text(encoding="utf-8")
+    assert page.startswith("<!DOCTYPE html>")
+    assert "certified" in page
+
+
+def test_open_opens_the_page_in_the_browser(here, no_drawing, monkeypatch):
+    opened = []
+    monkeypatch.setattr("webbrowser.open", lambda address: opened.append(address) or True)
+    (here / "p.toml").write_text(SMALL)
+    assert main(["solve", "p.toml", "--html", "run.html", "--open"]) == 0
+    assert opened == [(here / "run.html").as_uri()]
+    assert main(["solve", "p.toml", "--open"]) == 0
+    assert opened[1].startswith("file:")
+
+
+def test_a_page_that_cannot_be_written_is_refused_before_the_work(here, capsys):
+    (here / "p.toml").write_text(SMALL)
+    assert main(["solve", "p.toml", "--html", "."]) == 2
+    assert main(["solve", "p.toml", "--html", "p.toml/run.html"]) == 2
+    assert capsys.readouterr().err.splitlines() == [
+        "tiebreak: --html must be a file, but . is a folder",
+        "tiebreak: --html must be in a folder, but p.toml is a file",
+    ]
+    assert names(here) == ["p.toml"]
+
+
+def test_compare_writes_a_page_too(here, capsys, monkeypatch):
+    monkeypatch.setattr(tb.Comparison, "plot", lambda self, path: Path(path).touch())
+    (here / "p.toml").write_text(SMALL)
+    what = ["compare", "p.toml", "--methods", "agm-bio", "bi-sg", "--max-iter", "20"]
+    assert main([*what, "--html", "race.html"]) == 0
+    page = (here / "race.html").read_text(encoding="utf-8")
+    assert "agm-bio" in page
+    assert "bi-sg" in page
+    assert capsys.readouterr().out.rstrip().endswith(", race.html")
+
+
+def test_three_levels_are_solved_in_a_terminal_too(here, capsys, monkeypatch):
+    """Progress is for runs of steps; it was asked of all levels where somebody looks at them."""
+    level = '[[level]]\nkind = "SquaredNorm"\ncenter = [1.0, 2.0]\n'
+    (here / "p.toml").write_text(3 * level)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    assert main(["solve", "p.toml"]) == 0
+    assert capsys.readouterr().err == ""

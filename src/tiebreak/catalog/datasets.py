@@ -31,8 +31,8 @@ def breast_cancer(train: int = 50, radius: float = 10.0, seed: int = 0) -> Probl
         radius: of the ball around the origin in which the model lies.
         seed: of the draw.
     """
-    measured, benign = _load("breast cancer")
-    features = _unit_rows(_degree_two(measured))
+    measured, benign = load("breast cancer")
+    features = unit_rows(degree_two(measured))
     return _fit("breast_cancer", features, 2.0 * benign - 1.0, train, radius, seed)
 
 
@@ -49,8 +49,8 @@ def diabetes(train: int = 30, radius: float = 20.0, seed: int = 0) -> Built:
     Args:
         train, radius, seed: as for `breast_cancer`.
     """
-    measured, progress = _load("diabetes")
-    features, target = _unit_rows(_degree_two(measured)), _standardised(progress[:, None])[:, 0]
+    measured, progress = load("diabetes")
+    features, target = unit_rows(degree_two(measured)), _standardised(progress[:, None])[:, 0]
     return _regression(
         "diabetes, degree 2", _fit("diabetes", features, target, train, radius, seed)
     )
@@ -64,8 +64,8 @@ def digits(train: int = 30, radius: float = 20.0, seed: int = 0) -> Built:
     Args:
         train, radius, seed: as for `breast_cancer`.
     """
-    pictures, digit = _load("digits")
-    features = _unit_rows(_standardised(pictures))
+    pictures, digit = load("digits")
+    features = unit_rows(_standardised(pictures))
     problem = _fit("digits", features, 1.0 - 2.0 * (digit % 2), train, radius, seed)
     return _regression("digits, odd or even", problem)
 
@@ -149,7 +149,7 @@ _PAIRS = 10  # measurements; the rank of their 20 columns is 11, the pairs havin
 
 def _low_or_high() -> tuple[Matrix, Vector]:
     """Two columns, low and high, for each of the ten mean measurements; benign or malignant."""
-    measured, benign = _load("breast cancer")
+    measured, benign = load("breast cancer")
     means = measured[:, :_PAIRS]
     high = (means >= np.median(means, axis=0)).astype(np.float64)
     return np.hstack([1.0 - high, high]), 2.0 * benign - 1.0
@@ -174,7 +174,7 @@ def _shortest_minimiser(A: Matrix, y: Vector) -> Vector:
 # --- the data
 
 
-def _load(name: str) -> tuple[Matrix, Vector]:
+def load(name: str) -> tuple[Matrix, Vector]:
     try:
         from sklearn import datasets
     except ImportError:
@@ -186,7 +186,7 @@ def _load(name: str) -> tuple[Matrix, Vector]:
     return measured, target
 
 
-def _degree_two(X: Matrix) -> Matrix:
+def degree_two(X: Matrix) -> Matrix:
     """All columns and all products of two of them, standardised before and after."""
     X = _standardised(X)
     first, second = np.triu_indices(X.shape[1])
@@ -199,5 +199,5 @@ def _standardised(X: Matrix) -> Matrix:
     return np.asarray((X - X.mean(axis=0)) / np.where(spread > 0.0, spread, 1.0))
 
 
-def _unit_rows(X: Matrix) -> Matrix:
+def unit_rows(X: Matrix) -> Matrix:
     return np.asarray(X / np.linalg.norm(X, axis=1, keepdims=True))

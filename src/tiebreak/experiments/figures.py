@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tiebreak.driver.plotting import new_figure, saved
+from tiebreak.display.plotting import new_figure, saved
 from tiebreak.experiments.claims import CUTS
 from tiebreak.experiments.race import Record
 from tiebreak.experiments.rates import PULLS, RATES, measured_slopes
@@ -59,6 +59,7 @@ STYLES = {
     "bisec-bio": LineStyle("#7f7f7f", "-", "X"),
     "bisec-bio (last iterate)": LineStyle("#7f7f7f", ":", "x", 1.0),
     "agm-bio": LineStyle("black", "-", "*", 2.2),
+    "adaptive": LineStyle("#b3372f", (0, (5, 1)), "o", 2.2),
     "p-agm-bio": LineStyle("black", "-", "*", 2.2),  # its twin with penalties
     CUTS[0]: LineStyle("black", "-", "*", 2.2),
     CUTS[1]: LineStyle("#0072b2", "--", "o"),

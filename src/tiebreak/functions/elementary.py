@@ -31,6 +31,12 @@ class SquaredNorm(SmoothFunction):
         weight: a positive number; or a vector, one entry per variable, none negative, at least one
             positive. Variables of weight 0 are not penalised: an intercept, for example.
         center: vector, the origin if None; copied, as the weights are.
+
+    Examples:
+        >>> fit = tb.LeastSquares([[1, 1]], [2])
+        >>> problem = tb.Problem(lower=fit, upper=tb.SquaredNorm(weight=[1, 3]))
+        >>> tb.solve(problem).x.round(4)  # the second counts three times
+        array([1.5, 0.5])
     """
 
     lower_bound = 0.0
@@ -41,7 +47,7 @@ class SquaredNorm(SmoothFunction):
         remember(self, SquaredNorm, weight=weight, center=center)
         both = ("weight", tables.names(weight)), ("center", tables.names(center))
         self.names = tables.common("SquaredNorm", *both, what="names")
-        self.is_scalar = not checks.is_sequence(weight)
+        self.is_scalar: bool = not checks.is_sequence(weight)
         self.center = None if center is None else checks.vector("SquaredNorm", "center", center)
         if self.is_scalar:
             self.weight = checks.positive("SquaredNorm", "weight", weight)
@@ -125,14 +131,20 @@ class SquaredNorm(SmoothFunction):
 
 
 class Linear(SmoothFunction):
-    """<c, x>."""
+    """<c, x>.
+
+    Examples:
+        >>> cost, even = tb.Linear([1, 1, 2]), tb.SquaredNorm()
+        >>> tb.solve(tb.Problem(lower=cost, upper=even, domain=tb.Simplex())).x.round(4)
+        array([0.5, 0.5, 0. ])
+    """
 
     lipschitz = 0.0
 
     def __init__(self, c: object) -> None:
         remember(self, Linear, c=c)
         self.names = tables.names(c)
-        self.c = checks.vector("Linear", "c", c)
+        self.c: Array = checks.vector("Linear", "c", c)
         self.dimension = int(self.c.shape[0])
         self.prototype = self.c[:0]
         self._size = arrays.norm(self.c)
@@ -223,9 +235,17 @@ class Quadratic(SmoothFunction):
             hold, Q is converted to float64.
         constant: number.
         lipschitz: your own upper bound on the largest eigenvalue of Q.
+
+    Examples:
+        >>> risk = tb.Quadratic([[1, 1, 0], [1, 1, 0], [0, 0, 1]])  # two assets are the same
+        >>> problem = tb.Problem(lower=risk, upper=tb.SquaredNorm(), domain=tb.Simplex())
+        >>> tb.solve(problem).x.round(4)
+        array([0.25, 0.25, 0.5 ])
     """
 
     matrix: Matrix
+    c: Array
+    constant: float
 
     def __init__(
         self,

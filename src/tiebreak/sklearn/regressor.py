@@ -83,6 +83,14 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
         and how much larger it may be, in its units; 0.0 without a slack; lists of them for several
         targets.
     n_iter_ : how many steps it took.
+
+    Examples
+    --------
+    >>> from tiebreak.sklearn import TieBreakRegressor
+    >>> X, y = [[1, 1, 0], [0, 1, 1]], [2, 2]  # three features, two samples
+    >>> model = TieBreakRegressor("sparse", fit_intercept=False).fit(X, y)
+    >>> model.n_ties_, model.proved_, model.coef_.round(4)
+    (1, True, array([0., 2., 0.]))
     """
 
     def __init__(
@@ -189,8 +197,8 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
         self._keep(endings)
         pairs = [data.coefficients(ending.x, k) for k, ending in enumerate(endings)]
         coef, intercept = (np.array(some) for some in zip(*pairs, strict=True))
-        self.coef_ = coef[0] if y.ndim == 1 else coef
-        self.intercept_ = float(intercept[0]) if y.ndim == 1 else intercept
+        self.coef_: Host = coef[0] if y.ndim == 1 else coef
+        self.intercept_: float | Host = float(intercept[0]) if y.ndim == 1 else intercept
         return self
 
     def predict(self, X: Any) -> Host:

@@ -30,7 +30,14 @@ class Huber(LinearLoss):
             no row at all.
         lipschitz: your own upper bound on lambda_max(A'WA) (over the sum of the weights if
             ``mean``).
+
+    Examples:
+        >>> loss = tb.Huber([[1, 1], [1, 1], [1, 1]], [2, 2, 50], delta=1.0)  # 50 is an outlier
+        >>> tb.solve(tb.Problem(lower=loss, upper=tb.SquaredNorm())).x.round(3)
+        array([1.25, 1.25])
     """
+
+    b: Array
 
     curvature = 1.0
 
@@ -48,7 +55,7 @@ class Huber(LinearLoss):
         A = self._source(A)
         known = {"delta": delta, "mean": mean, "weights": weights, "lipschitz": lipschitz}
         remember(self, Huber, A=A, b=b, **known)
-        self.delta = checks.positive("Huber", "delta", delta)
+        self.delta: float = checks.positive("Huber", "delta", delta)
         self.b = self.target = self._take_weights(A, weights, self._per_row(A, b, "b"))
 
     def _of_matrix(self, matrix: object) -> Huber:

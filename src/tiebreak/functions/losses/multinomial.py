@@ -36,6 +36,11 @@ class Multinomial(LinearLoss):
             no row at all.
         lipschitz: your own upper bound on lambda_max(A'WA)/2 (over the sum of the weights if
             ``mean``).
+
+    Examples:
+        >>> loss = tb.Multinomial([[1, 0], [0, 1], [1, 1]], [0, 1, 2])  # three classes
+        >>> round(loss.value(np.zeros(6)), 4)  # two coefficients for each class; log 3
+        1.0986
     """
 
     curvature = 0.5  # of log-sum-exp: its Hessian diag(p) - pp' is at most 1/2
@@ -56,7 +61,7 @@ class Multinomial(LinearLoss):
         known = {"mean": mean, "classes": classes, "weights": weights, "lipschitz": lipschitz}
         remember(self, Multinomial, A=A, y=y, **known)
         y = self._per_row(A, y, "y")
-        self.classes = _class_count(arrays.to_numpy(y), classes)
+        self.classes: int = _class_count(arrays.to_numpy(y), classes)
         self.take_labels(self._take_weights(A, weights, y))
         self.matrix = Repeated(self.matrix, self.classes)
         self.dimension = self.matrix.shape[1]
