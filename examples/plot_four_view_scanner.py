@@ -50,12 +50,13 @@ for picture in scanned:
     likely.append(result.x)
     statuses.append(result.success)
 usual, likely = np.array(usual), np.array(likely)
-print(result)
+print("status of the last one:", result.status)
 
 # %%
-# Without the box each answer is proved; with it the many pixels that are 0 stand in the way of the
-# proof, though not of the answer. The box is worth it: a pixel is never darker than black. How much
-# each of the two does, on average over all pixels of the 16 pictures:
+# "Solved" is an answer whose conditions of optimality hold to rounding, but not a proved one: the
+# many pixels that are 0 stand in the way of the proof. Without the box each answer is proved. Still
+# the box is worth it, as no pixel is lighter than white. What it does and what the likelihood does,
+# on average over all pixels of the 16 pictures:
 
 in_box, likely_free = [], []
 for picture in scanned:
@@ -64,6 +65,7 @@ for picture in scanned:
     free = tb.solve(tb.Problem(lower=lower, upper=unlikely))
     assert free.proved
     likely_free.append(free.x)
+print(free)
 wrong = {
     name: float(np.sqrt(np.mean((np.array(answers) - scanned) ** 2)))
     for name, answers in {
