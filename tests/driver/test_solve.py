@@ -341,7 +341,7 @@ def test_a_callable_that_is_not_finite_somewhere_gives_the_last_finite_point_and
 
 
 @pytest.mark.parametrize(
-    "seed", [pytest.param(seed, marks=[pytest.mark.full] if seed % 3 else []) for seed in range(24)]
+    "seed", [pytest.param(seed, marks=[pytest.mark.full] if seed % 8 else []) for seed in range(24)]
 )
 def test_certified_only_when_both_gaps_are_within_the_tolerance_and_true(seed):
     p = planted.planted(seed)
@@ -376,9 +376,9 @@ def check_truth(p: Any, result: Any) -> None:
         assert result.dimension == p.dimension
 
 
-def test_certified_result_meets_its_own_tolerance_in_single_precision_too():
+def test_certified_result_meets_its_own_tolerance_in_single_precision_too(count):
     found = 0
-    for seed in range(8):
+    for seed in range(count(4, 8)):
         rng = np.random.default_rng(seed)
         problem = tb.Problem(
             upper=tb.SquaredNorm(),
@@ -395,7 +395,7 @@ def test_certified_result_meets_its_own_tolerance_in_single_precision_too():
                 found += criterion == "weak"
                 assert result.upper_gap <= result.tolerance[0]
                 assert result.lower_gap <= result.tolerance[1]
-    assert found >= 2
+    assert found >= count(1, 2)
 
 
 def test_a_contradiction_between_the_users_words_and_the_proof_is_never_a_success():
@@ -476,6 +476,7 @@ DOMAINS = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("domain", DOMAINS)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("library", ["numpy", "array_api_strict"])
@@ -628,7 +629,7 @@ def test_to_dict_is_strict_json_and_complete(max_iter):
 
 def test_certify_is_right_on_planted_answers_and_on_wrong_points(count):
     rng = np.random.default_rng(0)
-    for seed in range(count(8, 300)):
+    for seed in range(count(4, 300)):
         p = planted.planted(seed)
         problem = p.problem()
         found = [("x*", p.x_star), *planted.wrong_points(p, rng)]
