@@ -19,7 +19,7 @@ GENERATOR ?= zensical
 GENERATE := $(if $(filter mkdocs,$(GENERATOR)),NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet,$(BIN)/zensical build --clean) \
 	--strict -f build/mkdocs.yml
 
-.PHONY: help setup run check test prove bench bench-scale lint docs pictures clean
+.PHONY: help setup run check test prove bench bench-scale lint types floors dist docs pictures clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1\t/' | expand -t 20
@@ -75,6 +75,24 @@ lint: $(TESTS)  ## ruff and mypy
 	@$(BIN)/ruff format --check
 	@$(BIN)/mypy
 
+types: $(TESTS)  ## how many of the public types pyright knows: at least 95 % (it downloads itself, and Node if none is there)
+	@$(PIP) 'pyright[nodejs]'
+	@PATH="$(CURDIR)/$(BIN):$$PATH" pyright --verifytypes tiebreak --ignoreexternal --outputjson | $(BIN)/python -c \
+	'import json, sys; known = json.load(sys.stdin)["typeCompleteness"]["completenessScore"]; print(f"{known:.1%} of the public types are known"); sys.exit(known < 0.95)'
+
+# uv finds the oldest versions that are allowed. They may be deprecated by what they import: no error here.
+floors: $(TESTS)  ## the tests with the oldest versions that pyproject.toml allows, in .venv-floors
+	@test -x .venv-floors/bin/python || $(PYTHON) -m venv .venv-floors
+	@$(PIP) uv
+	@$(BIN)/uv pip install --quiet --python .venv-floors/bin/python --resolution lowest-direct -e '.[test]'
+	@OPENBLAS_NUM_THREADS=1 .venv-floors/bin/python -m pytest -n auto -W ignore::DeprecationWarning -W ignore::PendingDeprecationWarning
+
+dist: $(TESTS)  ## wheel and source distribution in dist/, checked
+	@$(PIP) build twine
+	@rm -rf dist
+	@$(BIN)/python -m build --quiet
+	@$(BIN)/python -m twine check --strict dist/*
+
 docs: $(DOCS)  ## the documentation as a site in build/site; SITE=--no-gallery runs no example
 	@$(BIN)/python docs/modules.py
 	@OPENBLAS_NUM_THREADS=1 $(BIN)/python docs/site.py $(SITE)
@@ -85,5 +103,5 @@ pictures: $(RUNS)  ## redraw the pictures of the pages
 	@$(BIN)/python docs/picture.py
 
 clean:  ## remove .venv, caches and results
-	@rm -rf .venv out build dist .mypy_cache .ruff_cache .pytest_cache
+	@rm -rf .venv .venv-floors out build dist .mypy_cache .ruff_cache .pytest_cache
 	@find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} +

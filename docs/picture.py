@@ -1,8 +1,8 @@
-"""Draws docs/ties.png, the picture of the README: `make docs`.
+"""Draws docs/demo.png, the picture of the README and of `make run`, and docs/ties.png: `make docs`.
 
-Left: a problem in the plane whose lower level has a whole segment of minimisers. Gradient descent
-on g ends somewhere on it, AGM-BiO at the point of it that f prefers. Right: the portfolio of the
-README by the adaptive method; the value of f and the proved bound below f* close in on f*.
+Of ties.png, left: a problem in the plane whose lower level has a whole segment of minimisers.
+Gradient descent on g ends somewhere on it, AGM-BiO at the point of it that f prefers. Right: a
+portfolio by the adaptive method; f(x) and the proved bound below f* close in on f*.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 import tiebreak as tb
+from tiebreak.experiments.demo import demo
 
+HERE = Path(__file__).parent
 A, b = np.array([[1.0, 1.6]]), np.array([1.2])  # g = 0 on the line x + 1.6 y = 1.2
 Q, WISH = np.array([[1.0, 0.35], [0.35, 0.8]]), np.array([1.5, 1.15])  # f is least at WISH
 START, STEPS = np.array([-1.3, -0.9]), 60
@@ -58,7 +60,7 @@ def agm_bio():
 
 
 def portfolio():
-    """The README's example by a first-order method."""
+    """Of all portfolios that track an index, the one closest to today's, step by step."""
     rng = np.random.default_rng(0)
     returns = rng.normal(0.001, 0.02, (52, 150))
     index = returns @ rng.dirichlet(np.ones(150))
@@ -117,7 +119,8 @@ def main() -> None:
     left, right = figure.subplots(1, 2, width_ratios=(1.15, 1.0))
     draw_plane(left, path, descent(), best)
     draw_proof(right, portfolio())
-    figure.savefig(Path(__file__).with_name("ties.png"), dpi=110)
+    figure.savefig(HERE / "ties.png", dpi=110)
+    demo().plot().savefig(HERE / "demo.png", dpi=110)
 
 
 if __name__ == "__main__":

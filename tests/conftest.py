@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Callable
 
 import pytest
+
+GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
 
 
 class Clock:
@@ -31,13 +35,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "full: a case that only --prove runs, others are the sample")
+    config.addinivalue_line("markers", "sample(n): one case in n of this test; --prove runs all")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if not config.getoption("--prove"):
-        for item in items:
-            if item.get_closest_marker("full"):
-                item.add_marker(pytest.mark.skip(reason="only with --prove"))
+    if config.getoption("--prove"):
+        return
+    seen: Counter[str] = Counter()
+    for item in items:
+        sample = item.get_closest_marker("sample")
+        test = item.nodeid.split("[")[0]
+        # By multiples of the golden ratio: cases of every parameter are met about equally often,
+        # where each n-th case could always have the same value of one of them.
+        left_out = sample is not None and seen[test] * GOLDEN % 1.0 >= 1.0 / sample.args[0]
+        seen[test] += 1
+        if left_out or item.get_closest_marker("full"):
+            item.add_marker(pytest.mark.skip(reason="only with --prove"))
 
 
 @pytest.fixture(scope="session")

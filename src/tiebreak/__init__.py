@@ -60,7 +60,7 @@ from tiebreak.sets.domains import Halfspace, Space
 from tiebreak.sets.monotone import Monotone
 from tiebreak.sets.simplices import L1Ball, Simplex
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "AIRG",
@@ -132,3 +132,8 @@ __all__ = [
     "solve",
     "tradeoff",
 ]
+
+
+def __dir__() -> list[str]:
+    """The public names: packages that an import has bound here are not part of them."""
+    return [*__all__, "__version__"]

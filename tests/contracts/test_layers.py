@@ -42,6 +42,7 @@ FLOORS = [
     "conic",
     "auto",
     "driver",
+    "display",
     "catalog",
     "experiments",
     "distributed",
@@ -108,7 +109,8 @@ def test_imports_go_down_only():
             if target == here[0] or target not in LEVEL:
                 continue
             up = LEVEL[target] >= LEVEL[here[0]]
-            leaf = LEVEL[target] > LEVEL["experiments"]
+            # Results show and save themselves: what does it is imported by the call.
+            leaf = target == "display" or LEVEL[target] > LEVEL["experiments"]
             if up and not (leaf and not at_top):
                 wrong.append(f"{'.'.join(here)} imports {module}")
     assert wrong == []

@@ -194,16 +194,14 @@ def test_callback_whose_other_exceptions_are_not_swallowed():
         tb.solve(small(), callback=callback)
 
 
-def test_progress_writes_a_live_line_to_standard_error_only(capsys):
+def test_progress_writes_lines_to_standard_error_only(capsys):
     tb.solve(small(), STEPS, rtol=0.0, max_iter=40, progress=True)
     out, err = capsys.readouterr()
     assert out == ""
-    lines = err.split("\r")
-    assert len(lines) >= 3  # nothing, the first step, the last; ten a second in a long run
-    assert err.endswith("\n")
-    assert err.count("\n") == 1
+    first, last = err.splitlines()  # no terminal: more of them only in a long run
     for word in ("step", " f ", " g ", "gap", " s"):
-        assert word in lines[-1]
+        assert word in first
+        assert word in last
     tb.solve(small(), STEPS, max_iter=5)
     assert capsys.readouterr() == ("", "")
 

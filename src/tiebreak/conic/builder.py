@@ -77,7 +77,7 @@ class Cost:
     def __init__(self) -> None:
         self.squares: list[Affine] = []
         self.linear: list[tuple[Host, Affine]] = []
-        self.constant = 0.0
+        self.constant: float = 0.0
         self.misfits: list[Misfit] = []
 
     def add_squares(self, weights: Host | float, terms: Affine) -> None:
@@ -110,10 +110,15 @@ class Builder:
         radius: |x| <= radius for some solution, inf where not known.
     """
 
+    lower: Host
+    upper: Host
+    n: int
+    size: int
+
     def __init__(self, lower: Host, upper: Host, radius: float = math.inf) -> None:
         self.lower, self.upper = lower, upper
         farthest = np.maximum(np.abs(lower), np.abs(upper))
-        self.radius = min(radius, arrays.norm(farthest) * ROUND_UP)
+        self.radius: float = min(radius, arrays.norm(farthest) * ROUND_UP)
         self._reach = [np.minimum(farthest, self.radius)]
         self.n = self.size = len(lower)
         self._constraints: dict[Kind, list[Affine]] = {kind: [] for kind in get_args(Kind)}

@@ -130,10 +130,10 @@ class Store:
     def __init__(
         self, path: str | Path | None, problem: Problem, method: Method, x0: Array
     ) -> None:
-        self.path = None if path is None else npz_path("solve", "checkpoint", path)
+        self.path: Path | None = None if path is None else npz_path("solve", "checkpoint", path)
         self.x0 = x0
         if self.path is not None:
-            self.who = identity(problem, method, x0)
+            self.who: dict[str, str] = identity(problem, method, x0)
         self._due, self._has_warned = 0.0, False
 
     def load(self) -> Saved | None:

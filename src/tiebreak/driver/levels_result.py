@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tiebreak.driver.result import STATUSES, Outcome, Result
+from tiebreak.driver.shown import Shown
 from tiebreak.linalg.arrays import Array
 
 Interval = tuple[float, float]
@@ -115,7 +116,7 @@ def lower_interval(result: Result) -> tuple[Interval, str, str]:
 
 
 @dataclass(repr=False, eq=False)
-class LevelsResult(Outcome):
+class LevelsResult(Outcome, Shown):
     """The answer of ``solve`` for `Levels`; printing it gives one row for each level.
 
     Attributes:

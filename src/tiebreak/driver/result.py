@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 import numpy as np
 
 from tiebreak.algorithms.base import Findings, Multipliers
+from tiebreak.driver.shown import Shown
 from tiebreak.functions.base import Function
 from tiebreak.functions.callables import Smooth
 from tiebreak.functions.sums import summands
@@ -109,7 +110,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Result(Outcome):
+class Result(Outcome, Shown):
     """The answer of ``solve``; printing it gives a short report, ``details()`` the whole one.
 
     Attributes:
@@ -367,7 +368,7 @@ class Result(Outcome):
 
         Returns the matplotlib figure (needs the extra ``plot``).
         """
-        from tiebreak.driver.plotting import convergence
+        from tiebreak.display.plotting import convergence
 
         return convergence(self, path)
 

@@ -71,6 +71,19 @@ class Run:
     for a method that adapts to what is proved). A warm start begins where a ``former`` run ended.
     """
 
+    method: Method
+    certifies: bool
+    relative: tuple[float, float]
+    absolute: tuple[float, float]
+    upper: Counted
+    lower: Counted
+    rows: list[Row]
+    accumulator: BoundAccumulator
+    clock: float
+    iteration: int
+    start_values: tuple[Any, Any]
+    state: Any
+
     def __init__(
         self,
         problem: Problem,
@@ -96,9 +109,9 @@ class Run:
         self._x0 = x0  # where the values are those at the start
         f1, g1 = (h.sized(x0, partial(projected, problem.domain)) for h in problem.smooth_parts)
         self.upper, self.lower = Counted(f1), Counted(g1)
-        self.problem = with_smooth_parts(problem, self.upper, self.lower)
-        self.before = saved.counts if saved else Counts()
-        self.seconds_before = saved.seconds if saved else 0.0
+        self.problem: Problem = with_smooth_parts(problem, self.upper, self.lower)
+        self.before: Counts = saved.counts if saved else Counts()
+        self.seconds_before: float = saved.seconds if saved else 0.0
         self.clock = time.perf_counter() if began is None else began
         if saved:
             self.iteration, self.rows, self.state = saved.iteration, list(saved.rows), saved.state
@@ -116,7 +129,7 @@ class Run:
             if self.certifies:
                 self._note_least()
                 self.accumulator.add(self.state.evidence)
-        self.certifier = Certifier(self.accumulator)
+        self.certifier: Certifier = Certifier(self.accumulator)
         # A GPU or workers have f and g to work on by then: the second is begun last.
         self.lower.meanwhile = self.accumulator.catch_up
 

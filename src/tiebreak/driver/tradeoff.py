@@ -12,6 +12,7 @@ from typing import Any
 from tiebreak.conic.bounds import value_error
 from tiebreak.conic.chain import ChainSolution
 from tiebreak.driver.levels_result import PROBE, is_sensitive
+from tiebreak.driver.shown import Shown
 from tiebreak.driver.solve_levels import CompiledLevels, chain
 from tiebreak.levels import ConicLevels, Level, Levels, Slack
 from tiebreak.linalg import checks
@@ -44,7 +45,7 @@ class TradeoffPoint:
 
 
 @dataclass(frozen=True, eq=False)
-class Tradeoff:
+class Tradeoff(Shown):
     """The curve; printing it gives one row for each slack.
 
     Attributes:
@@ -130,7 +131,7 @@ class Tradeoff:
 
         Returns the matplotlib figure (needs the extra ``plot``).
         """
-        from tiebreak.driver.plotting import tradeoff_curve
+        from tiebreak.display.plotting import tradeoff_curve
 
         return tradeoff_curve(self, path)
 

@@ -23,6 +23,8 @@ def face_of(fixed: Host) -> Face:
 class Face:
     """{v : fixed v = 0}, for rows of length 1; by a factorisation of fixed'."""
 
+    count: int
+
     def __init__(self, fixed: Host, k: int) -> None:
         self.count, self._order = len(fixed), np.arange(len(fixed))
         deadline.check(0.5 * deadline.svd(k, self.count, whole=True))
@@ -88,6 +90,8 @@ class Face:
 
 class BoundedFace(Face):
     """The same where some rows fix single variables: the others are about the rest of them."""
+
+    count: int
 
     def __init__(self, fixed: Host, single: Host, columns: Host) -> None:
         k = fixed.shape[1]

@@ -44,6 +44,18 @@ class ScaledProblem:
         l1: where f is a sum of weights_j |x_j - center_j|, these, the largest weight being 1.
     """
 
+    domain: Domain
+    n: int
+    epsilon: float
+    l1: L1Norm | None
+    row_factors: Host
+    units: Host
+    f: Parts
+    g: Parts
+    exponent: int
+    prices: Host
+    slope_units: Host
+
     def __init__(
         self,
         domain: Domain,
@@ -54,19 +66,19 @@ class ScaledProblem:
         l1: L1Norm | None = None,
     ) -> None:
         self.domain, self.n, self.epsilon, self.l1 = domain, f.n, epsilon, l1
-        self.is_bounded = math.isfinite(domain.diameter_in(f.n))
+        self.is_bounded: bool = math.isfinite(domain.diameter_in(f.n))
         self._f, self._g, self._rows_in_x = f, g, rows
         self.row_factors, columns = equilibrate(rows)
         self.units = np.ones(f.n)
         if isinstance(domain, UNITLESS) and np.any(columns != 1.0):
             self.units, columns = _units(columns, rows, f), np.ones(f.n)
-        self.is_rescaled = bool(np.any(self.units != 1.0))
+        self.is_rescaled: bool = bool(np.any(self.units != 1.0))
         self.f, self.g, self.exponent = f, g, 0
         if self.is_rescaled:
             f, g = f.stretched(self.units), g.stretched(self.units)
             self.f, self.g, self.exponent = f.scaled(), g.scaled(), f.exponent
-        self.rows = rows * self.units
-        self.rank = decide_rank(self.rows, epsilon, (self.row_factors, columns))
+        self.rows: Host = rows * self.units
+        self.rank: Rank = decide_rank(self.rows, epsilon, (self.row_factors, columns))
         # Of |u_j - center_j/units_j|, up to a factor; and what a slope is divided by in units of x.
         prices = self.units if l1 is None else l1.weights * self.units
         self.prices, self.slope_units = prices / np.max(prices), self.units / np.max(prices)

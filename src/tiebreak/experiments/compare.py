@@ -6,11 +6,12 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tiebreak.algorithms.base import Method, no_projection
 from tiebreak.algorithms.p_agm_bio import PAGMBiO
 from tiebreak.driver.registry import METHODS, find_method
+from tiebreak.driver.shown import Shown
 from tiebreak.driver.solve import solve
 from tiebreak.exact.method import Exact
 from tiebreak.experiments.race import Answer, Entrant, Record, race
@@ -18,6 +19,9 @@ from tiebreak.linalg import checks
 from tiebreak.problem import Problem
 from tiebreak.sets.balls import Ball
 from tiebreak.sets.domains import Space
+
+if TYPE_CHECKING:
+    from tiebreak.display.views import View
 
 LEVELS = tuple(10.0**-digits for digits in range(1, 9))  # the accuracies asked for
 POLYHEDRAL = 300  # up to so many variables Exact is quick on every domain
@@ -27,7 +31,7 @@ Contestant = str | Method | tuple[str, Method]
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(Shown):
     """The outcome of ``compare``; printing it gives the tables.
 
     Attributes:
@@ -115,6 +119,11 @@ class Comparison:
         from tiebreak.experiments.figures import comparison
 
         return comparison(self.rows, path)
+
+    def _view(self) -> View:
+        from tiebreak.experiments.race_view import race_view
+
+        return race_view(self)
 
 
 def compare(

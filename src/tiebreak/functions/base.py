@@ -65,6 +65,8 @@ class PendingEvaluation:
     `arrays.fetch_together`.
     """
 
+    losses: Callable[[], list[float]] | None
+
     def __init__(
         self,
         end: Callable[[], Outcome],

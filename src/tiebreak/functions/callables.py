@@ -73,7 +73,7 @@ class Smooth(SmoothFunction):
             if not callable(call):
                 raise TypeError(f"Smooth: {name} must be callable, got {type(call).__name__}")
         self._value, self._gradient = value, gradient
-        self.at_start = StartSizes()
+        self.at_start: StartSizes = StartSizes()
         self.lipschitz = (
             math.inf if lipschitz is None else checks.at_least("Smooth", "lipschitz", lipschitz)
         )

@@ -47,7 +47,7 @@ class SquaredNorm(SmoothFunction):
         remember(self, SquaredNorm, weight=weight, center=center)
         both = ("weight", tables.names(weight)), ("center", tables.names(center))
         self.names = tables.common("SquaredNorm", *both, what="names")
-        self.is_scalar = not checks.is_sequence(weight)
+        self.is_scalar: bool = not checks.is_sequence(weight)
         self.center = None if center is None else checks.vector("SquaredNorm", "center", center)
         if self.is_scalar:
             self.weight = checks.positive("SquaredNorm", "weight", weight)
@@ -144,7 +144,7 @@ class Linear(SmoothFunction):
     def __init__(self, c: object) -> None:
         remember(self, Linear, c=c)
         self.names = tables.names(c)
-        self.c = checks.vector("Linear", "c", c)
+        self.c: Array = checks.vector("Linear", "c", c)
         self.dimension = int(self.c.shape[0])
         self.prototype = self.c[:0]
         self._size = arrays.norm(self.c)
@@ -244,6 +244,8 @@ class Quadratic(SmoothFunction):
     """
 
     matrix: Matrix
+    c: Array
+    constant: float
 
     def __init__(
         self,

@@ -37,9 +37,11 @@ def _added(name: str) -> Any:
 class Scaled(SmoothFunction):
     """weight * h, written ``weight * h``."""
 
+    function: SmoothFunction
+
     def __init__(self, weight: float, function: SmoothFunction) -> None:
         remember(self, Scaled, weight=weight, function=function)
-        self.weight = checks.positive("Scaled", "weight", weight)
+        self.weight: float = checks.positive("Scaled", "weight", weight)
         self.function, self.names = function, function.names
         self.dimension, self.prototype = function.dimension, function.prototype
 
@@ -99,6 +101,9 @@ class Scaled(SmoothFunction):
 
 class Sum(SmoothFunction):
     """first + second, written ``first + second``; an image is the pair of their images."""
+
+    first: SmoothFunction
+    second: SmoothFunction
 
     def __init__(self, first: SmoothFunction, second: SmoothFunction) -> None:
         sizes = [h.dimension for h in (first, second) if h.dimension is not None]

@@ -48,6 +48,9 @@ class Interrupted(Over):
 class Meter:
     """Counts the work that is done, in entries of data read once."""
 
+    allowed: float
+    spent: float
+
     def __init__(self, allowed: float) -> None:
         self.spent, self.allowed = 0.0, allowed
 
@@ -59,6 +62,8 @@ class Meter:
 
 class Limit:
     """When a call has to end, by `time.perf_counter`; inf: never."""
+
+    is_closing: bool
 
     def __init__(self, end: float) -> None:
         self.is_interrupted = self.is_closing = False

@@ -36,6 +36,9 @@ class Sliced:
     smaller than those of twice the precision. Very large matrices are multiplied as they are.
     """
 
+    shape: tuple[int, ...]
+    exponent: int
+
     def __init__(self, A: Host) -> None:
         self.shape, self.exponent = A.shape, top_exponent(A)
         self._bits = (53 - max(*A.shape, 1).bit_length()) // 2

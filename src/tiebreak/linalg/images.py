@@ -13,6 +13,8 @@ Terms = Iterable[tuple[float, Any]]  # weights, and what is weighted: arrays or 
 class DeferredProduct:
     """A x for a vector x and a matrix A; ``value`` is None until there is a pass over A."""
 
+    x: Array
+
     def __init__(self, forward: Callable[[Array], list[Array]], x: Array) -> None:
         self._forward, self.x = forward, x
         self.value: Array | None = None
@@ -34,7 +36,7 @@ class DeferredImage:
     __array_ufunc__ = None  # so that NumPy leaves the arithmetic to mix
 
     def __init__(self, parts: Terms) -> None:
-        self.parts = tuple(parts)
+        self.parts: tuple[tuple[float, Any], ...] = tuple(parts)
         self.value: Array | None = None  # the sum itself, once it is known
 
     def mixed(self, p: Image, q: Image, weight: float) -> DeferredImage:

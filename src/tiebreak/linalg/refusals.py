@@ -19,6 +19,12 @@ class Refusal(ValueError):
         hint: what else could be done, "" if nothing.
     """
 
+    owner: str
+    argument: str
+    needed: str
+    got: str
+    hint: str
+
     def __init__(
         self, owner: str, argument: str, needed: str, got: str = "", hint: str = ""
     ) -> None:

@@ -27,6 +27,11 @@ class RowGram:
         A: a NumPy array, or a SciPy matrix in CSR form, in float64, with no more rows than columns.
     """
 
+    shape: tuple[int, int]
+    exponent: int
+    values: Host
+    vectors: Host
+
     def __init__(self, A: Any) -> None:
         self.shape, m = A.shape, A.shape[0]
         S, self.exponent = scaled(A)
@@ -35,10 +40,10 @@ class RowGram:
         if not isinstance(product, np.ndarray):
             product = product.toarray()
         self.values, self.vectors = np.linalg.eigh(product)
-        self.trace = float(np.sum(self.values))  # |S|²
+        self.trace: float = float(np.sum(self.values))  # |S|²
         # Of every eigenvalue: S S' is a sum over columns, and rounded by eigh.
         self.ranks: dict[float, RowRank | None] = {}  # that were asked for: see `row_rank`
-        self.noise = rounding_unit(EPS, *self.shape) * self.trace
+        self.noise: float = rounding_unit(EPS, *self.shape) * self.trace
 
     def clear_rank(self, epsilon: float = EPS) -> int:
         """How many eigenvalues are surely more than rounding, for data of this unit of rounding.

@@ -23,10 +23,12 @@ from tiebreak.modelling.square_roots import square_root
 class Part:
     """One level as CVXPY compiled it, with the way back into the user's variables."""
 
+    data: dict[str, Any]
+
     def __init__(self, data: dict[str, Any], chain: Any, inverse: Any) -> None:
         self.data, self._chain, self._inverse = data, chain, inverse
-        self.size = int(data["A"].shape[1])
-        self.constant = float(self.inverted(np.zeros(self.size)).opt_val)
+        self.size: int = int(data["A"].shape[1])
+        self.constant: float = float(self.inverted(np.zeros(self.size)).opt_val)
 
     def inverted(self, z: Host) -> Any:
         """CVXPY's solution at z, as if Clarabel had returned it with value and multipliers 0."""
@@ -54,6 +56,8 @@ class Compiler:
         is_shared: do a level and a constraint have auxiliary variables in common? CVXPY 1.9 writes
             |x| only once where it stands in both.
     """
+
+    is_shared: bool
 
     def __init__(
         self, levels: Sequence[Any], constraints: Sequence[Any], variables: Sequence[Any]

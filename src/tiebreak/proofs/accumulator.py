@@ -42,6 +42,11 @@ from tiebreak.sets.domains import Space, distance_bound
 class BoundAccumulator:
     """Sums up the evidence of a run, and turns the sums into bounds on f* and g*."""
 
+    problem: Problem
+    part_sizes: tuple[float, float]
+    refuted: bool
+    is_steep: bool
+
     def __init__(self, problem: Problem, x0: Array, sums: Sums | None = None) -> None:
         self.problem, self._queue = problem, EvidenceQueue(x0)
         (zero,) = arrays.doubles([arrays.zeros_like(x0)])

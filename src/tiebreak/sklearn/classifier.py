@@ -85,6 +85,10 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
     (1, array([[0.454, 0.454]]), array([1]))
     """
 
+    classes_: Host
+    coef_: Host
+    intercept_: Any
+
     def __init__(
         self,
         prefer: Any = "norm",

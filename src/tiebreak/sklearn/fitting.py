@@ -42,6 +42,9 @@ class NoMinimiserError(ValueError):
         intercept: the same for ``intercept_``.
     """
 
+    coef: Host
+    intercept: Host
+
     def __init__(self, message: str, coef: Host, intercept: Host) -> None:
         super().__init__(message)
         self.coef, self.intercept = coef, intercept

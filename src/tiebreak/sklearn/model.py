@@ -153,13 +153,13 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
     def _keep(self, endings: Sequence[Ending]) -> None:
         """What is known of the fit, one entry per target where there are several."""
         certificates = tuple(e.certificate for e in endings)
-        self.n_iter_ = max(e.steps for e in endings)
-        self.n_ties_ = _one_or_all([e.ties for e in endings])
-        self.proved_ = all(e.proved for e in endings)
-        self.certificate_ = certificates[0] if len(certificates) == 1 else certificates
-        self.given_up_ = _one_or_all([e.given_up for e in endings])
-        self.slack_ = _one_or_all([e.slack for e in endings])
-        self.report_ = "\n".join(e.report for e in endings)
+        self.n_iter_: int = max(e.steps for e in endings)
+        self.n_ties_: Any = _one_or_all([e.ties for e in endings])
+        self.proved_: bool = all(e.proved for e in endings)
+        self.certificate_: Any = certificates[0] if len(certificates) == 1 else certificates
+        self.given_up_: Any = _one_or_all([e.given_up for e in endings])
+        self.slack_: Any = _one_or_all([e.slack for e in endings])
+        self.report_: str = "\n".join(e.report for e in endings)
         self._choice_curves = [e.curve for e in endings]
 
     def plot_choice(self, ax: Any = None, *, target: int = 0) -> Any:

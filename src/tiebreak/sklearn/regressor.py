@@ -197,8 +197,8 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
         self._keep(endings)
         pairs = [data.coefficients(ending.x, k) for k, ending in enumerate(endings)]
         coef, intercept = (np.array(some) for some in zip(*pairs, strict=True))
-        self.coef_ = coef[0] if y.ndim == 1 else coef
-        self.intercept_ = float(intercept[0]) if y.ndim == 1 else intercept
+        self.coef_: Host = coef[0] if y.ndim == 1 else coef
+        self.intercept_: float | Host = float(intercept[0]) if y.ndim == 1 else intercept
         return self
 
     def predict(self, X: Any) -> Host:

@@ -126,10 +126,14 @@ class Equations:
     magnify.)
     """
 
+    problem: Problem
+    factors: Host
+    b: Host
+
     def __init__(self, problem: Problem, g: LeastSquares, factors: Host) -> None:
         self.problem, self.factors = problem, factors
         self.A, self.b = factors[:, None] * g.matrix.dense(), factors * host(g.b)
-        self.unit = rounding_unit(EPS, *self.A.shape)
+        self.unit: float = rounding_unit(EPS, *self.A.shape)
 
     @classmethod
     def of(cls, problem: Problem, factors: Host) -> Equations | None:

@@ -47,6 +47,11 @@ SETTLED = 1e-6  # a step that changes no margin by more, and no longer shrinks, 
 class Level:
     """A sum of losses, squares and linear terms, with its second derivative."""
 
+    function: SmoothFunction
+    n: int
+    constant: Host
+    linear: Host
+
     def __init__(self, h: SmoothFunction, n: int) -> None:
         self.function, self.n = h, n
         self.losses: list[tuple[float, LinearLoss, Any]] = []  # weight, loss, rows

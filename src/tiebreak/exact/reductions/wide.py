@@ -41,12 +41,14 @@ ORTHOGONAL = 0.1  # the cosine between what M and A see of a variable is at most
 class Equations:
     """S x = b, the rows and the target of a least-squares loss in units of its largest entry."""
 
+    exponent: int
+
     def __init__(self, loss: LeastSquares) -> None:
         self.S, self.exponent = scaled(on_host(loss.matrix))
-        self.b = np.ldexp(host(loss.b), -self.exponent)
+        self.b: Host = np.ldexp(host(loss.b), -self.exponent)
         is_careful = isinstance(self.S, np.ndarray) and self.S.size <= CAREFUL
         self._sliced = Sliced(self.S) if is_careful else None
-        self.size = norm(self.S if isinstance(self.S, np.ndarray) else self.S.data)
+        self.size: float = norm(self.S if isinstance(self.S, np.ndarray) else self.S.data)
 
     def left(self, x: Host) -> Host:
         """b - S x, in twice the precision where S is not very large or sparse."""

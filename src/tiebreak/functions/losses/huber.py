@@ -37,6 +37,8 @@ class Huber(LinearLoss):
         array([1.25, 1.25])
     """
 
+    b: Array
+
     curvature = 1.0
 
     def __init__(
@@ -53,7 +55,7 @@ class Huber(LinearLoss):
         A = self._source(A)
         known = {"delta": delta, "mean": mean, "weights": weights, "lipschitz": lipschitz}
         remember(self, Huber, A=A, b=b, **known)
-        self.delta = checks.positive("Huber", "delta", delta)
+        self.delta: float = checks.positive("Huber", "delta", delta)
         self.b = self.target = self._take_weights(A, weights, self._per_row(A, b, "b"))
 
     def _of_matrix(self, matrix: object) -> Huber:

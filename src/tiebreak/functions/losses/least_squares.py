@@ -54,6 +54,8 @@ class LeastSquares(LinearLoss):
         array([0.2, 1.8])
     """
 
+    b: Array
+
     curvature = 1.0
     bend = 0.0
     kernel = "least-squares"

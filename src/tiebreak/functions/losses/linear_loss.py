@@ -61,8 +61,8 @@ class LinearLoss(SmoothFunction):
         self.names = tables.names(A) if tables.is_frame(A) else None
         rows, self.dimension = self.matrix.shape
         self.prototype = self.matrix.prototype
-        self.mean = checks.flag(owner, "mean", mean)
-        self.scale = 1.0 / rows if mean and rows else 1.0
+        self.mean: bool = checks.flag(owner, "mean", mean)
+        self.scale: float = 1.0 / rows if mean and rows else 1.0
         if lipschitz is not None:
             self.lipschitz = checks.at_least(owner, "lipschitz", lipschitz)
 

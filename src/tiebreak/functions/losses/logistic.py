@@ -36,6 +36,8 @@ class Logistic(LinearLoss):
         array([0.068, 0.068])
     """
 
+    y: Array
+
     curvature = 0.25
     bend = 1.0
     kernel = "logistic"

@@ -61,7 +61,7 @@ class Multinomial(LinearLoss):
         known = {"mean": mean, "classes": classes, "weights": weights, "lipschitz": lipschitz}
         remember(self, Multinomial, A=A, y=y, **known)
         y = self._per_row(A, y, "y")
-        self.classes = _class_count(arrays.to_numpy(y), classes)
+        self.classes: int = _class_count(arrays.to_numpy(y), classes)
         self.take_labels(self._take_weights(A, weights, y))
         self.matrix = Repeated(self.matrix, self.classes)
         self.dimension = self.matrix.shape[1]

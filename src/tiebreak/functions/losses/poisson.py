@@ -53,6 +53,8 @@ class Poisson(LinearLoss):
         array([0.347, 0.347, 1.099])
     """
 
+    y: Array
+
     curvature = math.inf
     bend = 1.0
 

@@ -28,6 +28,9 @@ class Composite(Function):
     strong_convexity, rounding) is the smooth part's, and the penalty is taken as it is.
     """
 
+    smooth: SmoothFunction
+    penalty: Penalty
+
     def __init__(self, smooth: SmoothFunction, penalty: Penalty) -> None:
         remember(self, Composite, smooth=smooth, penalty=penalty)
         self.smooth, self.penalty = smooth, penalty

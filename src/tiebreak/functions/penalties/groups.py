@@ -55,16 +55,16 @@ class Groups(FromData):
 
     def __init__(self, given: Any) -> None:
         remember(self, Groups, given=given)
-        self.names = tables.names(given)
+        self.names: tuple[Any, ...] | None = tables.names(given)
         labels, length = _labels(given)
         inside = labels >= 0
         first, names = np.unique(labels[inside], return_index=True, return_inverse=True)[1:]
         rank = np.empty(len(first), dtype=np.int64)
         rank[np.argsort(first)] = np.arange(len(first))  # numbered as they appear
-        self.labels = np.full(len(labels), -1)
+        self.labels: Host = np.full(len(labels), -1)
         self.labels[inside] = rank[names]
         self.length = length
-        self.count = len(first)
+        self.count: int = len(first)
         self._layouts: dict[int, Layout] = {}
 
     def __repr__(self) -> str:

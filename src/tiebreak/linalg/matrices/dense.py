@@ -34,7 +34,7 @@ class Dense(Matrix):
         is_plain = type(entries) is np.ndarray and entries.flags.c_contiguous
         if is_plain and entries.strides[0] <= LONGEST_ROW and threads.allowed() == 1:
             cached = CACHED_PAIR_BYTES if self.multiplies_pairs else CACHED_BYTES
-            self.shares_passes = entries.nbytes > cached
+            self.shares_passes: bool = entries.nbytes > cached
 
     def _zeros(self, n: int) -> Array:
         xp, device = namespace(self.entries), array_api_compat.device(self.entries)

@@ -34,6 +34,9 @@ class Operator(Matrix):
     that is the operator's dtype.
     """
 
+    operator: Any
+    is_symmetric: bool
+
     def __init__(self, operator: Any, is_symmetric: bool = False) -> None:
         self.operator, self.is_symmetric = operator, is_symmetric
         rows, n = operator.shape

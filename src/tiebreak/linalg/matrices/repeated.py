@@ -20,15 +20,18 @@ class Repeated(Matrix):
     All of them are multiplied in one pass over A, whatever A is.
     """
 
+    block: Matrix
+    copies: int
+
     def __init__(self, block: Matrix, copies: int) -> None:
         self.block, self.copies = block, copies
         rows, n = block.shape
         self.shape = (copies * rows, copies * n)
         self._prototype = block.prototype
         # A GPU's pass has kernels for one vector of targets: there plain products are made.
-        self.shares_passes = block.shares_passes and not isinstance(block, Fused)
-        self.is_pass_expensive = block.is_pass_expensive
-        self.is_lanczos_cheap = block.is_lanczos_cheap
+        self.shares_passes: bool = block.shares_passes and not isinstance(block, Fused)
+        self.is_pass_expensive: bool = block.is_pass_expensive
+        self.is_lanczos_cheap: bool = block.is_lanczos_cheap
 
     def _parts(self, xs: Sequence[Array]) -> list[Array]:
         """All vectors of A that make up the xs."""

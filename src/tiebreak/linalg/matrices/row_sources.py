@@ -106,10 +106,13 @@ def _dtype_of(source: Any) -> Any:
 class SlicedRows:
     """Rows by ``source[i:j]``, whatever the source is."""
 
+    source: Any
+    files: Sequence[str | os.PathLike[str]]
+
     def __init__(self, source: Any, files: Sequence[str | os.PathLike[str]] = ()) -> None:
         self.source, self.files = source, files
-        self.shape = (int(source.shape[0]), int(source.shape[1]))
-        self.dtype = _dtype_of(source)
+        self.shape: tuple[int, int] = (int(source.shape[0]), int(source.shape[1]))
+        self.dtype: Any = _dtype_of(source)
         chunks = getattr(source, "chunks", None) or (1,)
         self.chunk_rows = chunks[0] if isinstance(chunks[0], int) else 1
 
@@ -170,7 +173,7 @@ class ParquetRows:
                 f"{owner}: reading Parquet needs pyarrow: pip install 'tiebreak[parquet]'"
             ) from None
         self.parquet = parquet
-        self.paths = _parquet_paths(owner, source)
+        self.paths: list[Path] = _parquet_paths(owner, source)
         self.files: Sequence[str | os.PathLike[str]] = self.paths
         files = self._open(owner)
         schema = files[0].schema_arrow
@@ -178,15 +181,16 @@ class ParquetRows:
             columns = [name for name in schema.names if name != target]
         if isinstance(columns, str) or not len(columns):
             raise TypeError(f"{owner}: columns must be a list of names, got {columns!r}")
-        self.columns = list(columns)
+        self.columns: list[Any] = list(columns)
         for name in self.columns:
             _check_column(owner, "columns must be columns", schema, self.paths[0], name)
         if target is not None:
             _check_column(owner, "target must be a column", schema, self.paths[0], target)
         is_single = {_dtype_in(schema, name) for name in self.columns} == {np.dtype(np.float32)}
-        self.dtype = np.dtype(np.float32 if is_single else np.float64)
-        self.shape = (sum(file.metadata.num_rows for file in files), len(self.columns))
-        self.target = None if target is None else self._column(target)
+        self.dtype: Any = np.dtype(np.float32 if is_single else np.float64)
+        rows = sum(file.metadata.num_rows for file in files)
+        self.shape: tuple[int, int] = (rows, len(self.columns))
+        self.target: Host | None = None if target is None else self._column(target)
 
     def _open(self, owner: str) -> list[Any]:
         """The files, whose columns must be the same."""

@@ -48,10 +48,13 @@ def with_scaled_rows(matrix: Matrix, factors: Array) -> Matrix:
 class ScaledRows(Matrix):
     """Rows times factors, known by products: for operators, and for entries on a device."""
 
+    matrix: Matrix
+    factors: Array
+
     def __init__(self, matrix: Matrix, factors: Array) -> None:
         self.matrix, self.factors = matrix, factors
         self.shape, self._prototype = matrix.shape, matrix.prototype
-        self.is_lanczos_cheap = matrix.is_lanczos_cheap
+        self.is_lanczos_cheap: bool = matrix.is_lanczos_cheap
 
     def forward(self, *xs: Array) -> list[Array]:
         return [self.factors * image for image in self.matrix.forward(*xs)]
@@ -75,11 +78,14 @@ class ScaledRows(Matrix):
 class ScaledRowBlocks(RowBlocks):
     """Rows times factors, block by block as they are read."""
 
+    matrix: Matrix
+    factors: Host
+
     def __init__(self, matrix: Matrix, factors: Host) -> None:
         self.matrix, self.factors = matrix, factors
         self.shape, self._prototype = matrix.shape, matrix.prototype
-        self.is_pass_expensive = matrix.is_pass_expensive
-        self.is_lanczos_cheap = matrix.is_lanczos_cheap
+        self.is_pass_expensive: bool = matrix.is_pass_expensive
+        self.is_lanczos_cheap: bool = matrix.is_lanczos_cheap
 
     def blocks(self) -> Iterable[RowBlock]:
         return ((here, self.factors[here, None] * block) for here, block in self.matrix.blocks())

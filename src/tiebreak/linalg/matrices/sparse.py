@@ -96,9 +96,9 @@ class RowParts:
     def __init__(self, whole: Any) -> None:
         self.whole = whole
         count = min(threads.allowed(), int(whole.nnz) // THREAD_NONZEROS)
-        self.is_threaded = count > 1
+        self.is_threaded: bool = count > 1
         can_be_split = self.is_threaded and whole.format == "csr"
-        self.parts = _split(whole, count) if can_be_split else [whole]
+        self.parts: list[Any] = _split(whole, count) if can_be_split else [whole]
 
     def __reduce__(self) -> Any:
         """Split anew where it is copied to: a copy of a view would be one of its own."""

@@ -23,7 +23,7 @@ from tiebreak.linalg.matrices.base import (
     block_bytes,
     random_pair,
 )
-from tiebreak.linalg.matrices.row_sources import open_source
+from tiebreak.linalg.matrices.row_sources import RowSource, open_source
 
 
 class RowBlocks(Matrix):
@@ -108,6 +108,8 @@ class Streamed(RowBlocks, FromData):
         array([0.6667, 1.3333, 0.6667])
     """
 
+    bytes_read: int
+
     def __init__(
         self,
         source: Any,
@@ -118,9 +120,9 @@ class Streamed(RowBlocks, FromData):
     ) -> None:
         if isinstance(block, bool) or not isinstance(block, int | np.integer) or block < 1:
             raise ValueError(f"Streamed: block must be a whole number of bytes >= 1, got {block!r}")
-        self.block = int(block)
+        self.block: int = int(block)
         self._given, self._columns = source, columns
-        self.source = open_source(source, columns, target)
+        self.source: RowSource = open_source(source, columns, target)
         self._before: object = stamps(self.source.files) if self.source.files else None
         self.shape = self.source.shape
         is_single = self.source.dtype == np.float32

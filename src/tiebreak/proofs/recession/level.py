@@ -38,9 +38,11 @@ FALLING = (Logistic, Multinomial, Poisson)  # losses that may fall for ever
 class HostRows:
     """Rows on the host, dense or sparse."""
 
+    entries: Any
+
     def __init__(self, entries: Any) -> None:
         self.entries, self._is_dense = entries, isinstance(entries, np.ndarray)
-        self.shape = (int(entries.shape[0]), int(entries.shape[1]))
+        self.shape: tuple[int, int] = (int(entries.shape[0]), int(entries.shape[1]))
 
     @classmethod
     def of(cls, matrix: Matrix, labels: Host | None = None) -> HostRows:
@@ -132,11 +134,15 @@ class RowProducts(NamedTuple):
 class RecessionCone:
     """The directions of Z: {d : low <= d <= high, rows d <= 0}, bounds 0 or infinite."""
 
+    low: Host
+    high: Host
+    rows: HostRows
+
     def __init__(self, domain: Domain, n: int) -> None:
         self.low, self.high = np.full(n, -math.inf), np.full(n, math.inf)
         self.rows = HostRows(np.zeros((0, n)))
         self._is_monotone = isinstance(domain, Monotone)
-        self.is_space = isinstance(domain, Space)
+        self.is_space: bool = isinstance(domain, Space)
         if isinstance(domain, Box):
             low, high = (np.broadcast_to(host(b), n) for b in (domain.lower, domain.upper))
             self.low = np.where(np.isfinite(low), 0.0, -math.inf)
