@@ -1,4 +1,4 @@
-"""Checks the built site: every link and anchor leads somewhere, and nothing comes from elsewhere.
+"""Checks the built site: every link leads somewhere, nothing comes from elsewhere, all is found.
 
 python docs/dead_links.py build/site
 """
@@ -11,6 +11,8 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from reference import GROUPS
+
+SOUGHT = ("ridgeless", "minimum norm", "unbounded", "sparse")
 
 
 class Page(HTMLParser):
@@ -49,10 +51,14 @@ def problems(site: Path) -> list[str]:
                 found.append(f"{path}: no anchor {target}")
     anchors = set().union(*(page.anchors for page in pages.values()))
     names = {name for group in GROUPS for name in group.names}
-    return found + [f"{name}: not in the reference" for name in sorted(names - anchors)]
+    found += [f"{name}: not in the reference" for name in sorted(names - anchors)]
+    index = next(site.rglob("search*.json")).read_text(encoding="utf-8")
+    return found + [
+        f"{words}: the search does not know it" for words in SOUGHT if words not in index
+    ]
 
 
 if __name__ == "__main__":
     wrong = problems(Path(sys.argv[1]))
-    print("\n".join([*wrong, f"{len(wrong)} dead links in {sys.argv[1]}"]))
+    print("\n".join([*wrong, f"{sys.argv[1]}: {len(wrong)} dead links"]))
     sys.exit(bool(wrong))

@@ -93,8 +93,8 @@ GROUPS = (
     ),
     Group(
         "Estimators",
-        "For scikit-learn: of all equally good fits the one that you prefer, such as the "
-        "minimum-norm (ridgeless) one: [estimators](../estimators.md).",
+        "For scikit-learn: of all equally good fits the one that you prefer, such as that of "
+        "minimum norm (ridgeless regression): [estimators](../estimators.md).",
         "TieBreakRegressor TieBreakClassifier",
         "tiebreak.sklearn",
     ),

@@ -35,12 +35,10 @@ def sources() -> dict[Path, str]:
     docs = ROOT / "docs"
     places = {path: path.name for path in [*docs.glob("*.md"), *docs.glob("*.png")]}
     places |= {path: path.name for path in docs.glob("*.svg")}
-    places |= {ROOT / name: name for name in ("CONTRIBUTING.md", "CHANGELOG.md")}
+    places |= {ROOT / name: name for name in ("CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")}
     places |= {ROOT / "README.md": "index.md", docs / "README.md": "contents.md"}
-    for path in sorted((ROOT / "examples").glob("*.py")):
-        name = path.stem.removeprefix("plot_")
-        places[path] = f"{'gallery' if name != path.stem else 'examples'}/{name}.md"
-    return places
+    examples = (ROOT / "examples").glob("plot_*.py")
+    return places | {path: f"gallery/{path.stem.removeprefix('plot_')}.md" for path in examples}
 
 
 def linked(text: str, page: Path, places: dict[Path, str]) -> str:
@@ -77,11 +75,6 @@ def converted(page: Path, places: dict[Path, str]) -> str:
     return "".join(parts)
 
 
-def program(page: Path) -> str:
-    """The page of a program: its text."""
-    return f"# {page.stem}\n\n```python\n{page.read_text(encoding='utf-8')}```\n"
-
-
 def gallery() -> None:
     """The pages of the examples; one that has not changed is not run again."""
     out, rows = SITE / "gallery", list[str]()
@@ -110,8 +103,6 @@ def navigation(entry: Any) -> list[Any]:
     found = sorted(SITE.glob(aim))
     found = [path for path in found if "*" not in aim or path.name != "index.md"]
     pages = [path.relative_to(SITE).as_posix() for path in found]
-    if "*" in aim and title:
-        return [{title: pages}] if pages else []
     return [{title: page} if title else page for page in pages]
 
 
@@ -124,9 +115,7 @@ def main() -> None:
         places = {path: place for path, place in places.items() if "gallery/" not in place}
     for path, place in places.items():
         (SITE / place).parent.mkdir(parents=True, exist_ok=True)
-        if place.startswith("examples/"):
-            (SITE / place).write_text(program(path), encoding="utf-8")
-        elif path.suffix == ".md":
+        if path.suffix == ".md":
             (SITE / place).write_text(converted(path, places), encoding="utf-8")
         elif path.suffix != ".py":
             shutil.copy(path, SITE / place)
