@@ -4,6 +4,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 RUNS := .venv/.runs
 TESTS := .venv/.tests
+DOCS := .venv/.docs
 GIB ?= 1
 # One process for each core, and in it one thread: more would wait for each other.
 TEST := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
@@ -13,7 +14,12 @@ QUICK := tests/linalg/test_arrays.py $(wildcard tests/contracts/test_layers.py) 
 	tests/algorithms/test_reference.py tests/test_theory.py tests/contracts/test_recipes.py \
 	tests/test_readme.py
 
-.PHONY: help setup run check test prove bench bench-scale lint types floors dist docs clean
+# Zensical is young: `make docs GENERATOR=mkdocs` builds the same site by Material for MkDocs.
+GENERATOR ?= zensical
+GENERATE := $(if $(filter mkdocs,$(GENERATOR)),NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet,$(BIN)/zensical build --clean) \
+	--strict -f build/mkdocs.yml
+
+.PHONY: help setup run check test prove bench bench-scale lint types floors dist docs pictures clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */  make \1\t/' | expand -t 20
@@ -32,6 +38,11 @@ $(RUNS): pyproject.toml
 $(TESTS): $(RUNS)
 	@echo "installing what the tests need into .venv (once, one or two minutes)"
 	@$(PIP) -e '.[test,lint]'
+	@touch $@
+
+$(DOCS): $(RUNS)
+	@echo "installing what the documentation needs into .venv (once, a minute)"
+	@$(PIP) -e '.[docs]'
 	@touch $@
 
 run: $(RUNS)  ## what the library is for, on real data; the picture in out/
@@ -82,10 +93,14 @@ dist: $(TESTS)  ## wheel and source distribution in dist/, checked
 	@$(BIN)/python -m build --quiet
 	@$(BIN)/python -m twine check --strict dist/*
 
-docs: $(TESTS)  ## redraw the picture and the map, and check every example, command and link
-	@$(BIN)/python docs/picture.py
+docs: $(DOCS)  ## the documentation as a site in build/site; SITE=--no-gallery runs no example
 	@$(BIN)/python docs/modules.py
-	@$(TEST) tests/test_readme.py tests/contracts/test_recipes.py
+	@OPENBLAS_NUM_THREADS=1 $(BIN)/python docs/site.py $(SITE)
+	@PYTHONPATH=docs $(GENERATE)
+	@$(BIN)/python docs/dead_links.py build/site
+
+pictures: $(RUNS)  ## redraw the pictures of the pages
+	@$(BIN)/python docs/picture.py
 
 clean:  ## remove .venv, caches and results
 	@rm -rf .venv .venv-floors out build dist .mypy_cache .ruff_cache .pytest_cache

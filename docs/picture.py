@@ -60,7 +60,7 @@ def agm_bio():
 
 
 def portfolio():
-    """Of all portfolios that track an index, the one closest to today's; by a first-order method."""
+    """Of all portfolios that track an index, the one closest to today's, step by step."""
     rng = np.random.default_rng(0)
     returns = rng.normal(0.001, 0.02, (52, 150))
     index = returns @ rng.dirichlet(np.ones(150))

@@ -510,3 +510,53 @@ def test_an_out_that_cannot_be_made_is_said_before_the_work(here, capsys, monkey
     assert "--out must be a folder that can be written, but /proc/nowhere/out cannot" in (
         capsys.readouterr().err
     )
+
+
+def test_html_writes_a_page_where_it_was_asked_for(here, no_drawing, capsys):
+    (here / "p.toml").write_text(SMALL)
+    assert main(["solve", "p.toml", "--html", "pages/run.html"]) == 0
+    assert capsys.readouterr().out.rstrip().endswith(f", {Path('pages/run.html')}")
+    page = (here / "pages" / "run.html").read_text(encoding="utf-8")
+    assert page.startswith("<!DOCTYPE html>")
+    assert "certified" in page
+
+
+def test_open_opens_the_page_in_the_browser(here, no_drawing, monkeypatch):
+    opened = []
+    monkeypatch.setattr("webbrowser.open", lambda address: opened.append(address) or True)
+    (here / "p.toml").write_text(SMALL)
+    assert main(["solve", "p.toml", "--html", "run.html", "--open"]) == 0
+    assert opened == [(here / "run.html").as_uri()]
+    assert main(["solve", "p.toml", "--open"]) == 0
+    assert opened[1].startswith("file:")
+
+
+def test_a_page_that_cannot_be_written_is_refused_before_the_work(here, capsys):
+    (here / "p.toml").write_text(SMALL)
+    assert main(["solve", "p.toml", "--html", "."]) == 2
+    assert main(["solve", "p.toml", "--html", "p.toml/run.html"]) == 2
+    assert capsys.readouterr().err.splitlines() == [
+        "tiebreak: --html must be a file, but . is a folder",
+        "tiebreak: --html must be in a folder, but p.toml is a file",
+    ]
+    assert names(here) == ["p.toml"]
+
+
+def test_compare_writes_a_page_too(here, capsys, monkeypatch):
+    monkeypatch.setattr(tb.Comparison, "plot", lambda self, path: Path(path).touch())
+    (here / "p.toml").write_text(SMALL)
+    what = ["compare", "p.toml", "--methods", "agm-bio", "bi-sg", "--max-iter", "20"]
+    assert main([*what, "--html", "race.html"]) == 0
+    page = (here / "race.html").read_text(encoding="utf-8")
+    assert "agm-bio" in page
+    assert "bi-sg" in page
+    assert capsys.readouterr().out.rstrip().endswith(", race.html")
+
+
+def test_three_levels_are_solved_in_a_terminal_too(here, capsys, monkeypatch):
+    """Progress is for runs of steps; it was asked of all levels where somebody looks at them."""
+    level = '[[level]]\nkind = "SquaredNorm"\ncenter = [1.0, 2.0]\n'
+    (here / "p.toml").write_text(3 * level)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    assert main(["solve", "p.toml"]) == 0
+    assert capsys.readouterr().err == ""

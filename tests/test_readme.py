@@ -116,6 +116,14 @@ def test_every_link_leads_somewhere(page):
             assert anchor in {slug(title) for title in titles(aim)}, target
 
 
+def test_every_page_is_in_the_navigation_of_the_site():
+    """A star in mkdocs.yml stands for what `make docs` writes itself."""
+    listed = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").split("\nnav:\n")[1]
+    for page in PAGES[1:]:
+        name = "contents.md" if page.name == "README.md" else page.name
+        assert f": {name}\n" in listed, page.name
+
+
 def titles(page: Path) -> list[str]:
     return re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
 

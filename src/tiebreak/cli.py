@@ -22,8 +22,10 @@ import numpy as np
 import tiebreak as tb
 from tiebreak import problem_files
 from tiebreak.catalog.instances import table
+from tiebreak.display.browser import open_in_browser
 from tiebreak.driver.checkpoint import npz_path, write_atomically
 from tiebreak.driver.levels_result import LevelsResult
+from tiebreak.driver.shown import Shown
 from tiebreak.experiments import reproduce
 from tiebreak.experiments.demo import demo
 from tiebreak.experiments.race import write_rows
@@ -91,6 +93,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     solve.add_argument("--out", default="out", metavar="DIR", help="folder for the files (out)")
     solve.add_argument("--save", metavar="RUN.npz", help="save the result, for tiebreak.load")
+    _add_page(solve)
     solve.add_argument("--max-iter", type=int, metavar="N", help="the most steps")
     solve.add_argument("--max-time", type=float, metavar="S", help="the most seconds")
     solve.add_argument("--details", action="store_true", help="print the whole report")
@@ -120,6 +123,7 @@ def _parser() -> argparse.ArgumentParser:
         "--max-iter", type=int, default=10_000, metavar="N", help="the most steps (10000)"
     )
     compare.add_argument("--out", default="out", metavar="DIR", help="folder for the files (out)")
+    _add_page(compare)
     compare.set_defaults(run=_compare)
 
     reproduced = commands.add_parser(
@@ -145,6 +149,11 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _add_page(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--html", metavar="RUN.html", help="write a page for the browser")
+    command.add_argument("--open", action="store_true", help="open that page in the browser")
+
+
 # -- tiebreak demo, tiebreak solve -----------------------------------------------------------------
 
 
@@ -165,21 +174,24 @@ def _demo(arguments: argparse.Namespace) -> int:
 def _solve(arguments: argparse.Namespace) -> int:
     out = Path(arguments.out)
     _check_folder(out)
+    page = _page_path(arguments)
     save = None if arguments.save is None else npz_path("tiebreak solve", "--save", arguments.save)
     problem, options, names = _problem(arguments.file)
     for limit in ("max_iter", "max_time"):
         if getattr(arguments, limit) is not None:
             options[limit] = getattr(arguments, limit)
-    live = sys.stderr.isatty() and not arguments.quiet
+    has_steps = isinstance(problem, Problem) or problem.is_plain  # other levels have no progress
+    live = sys.stderr.isatty() and not arguments.quiet and has_steps
     options["progress"] = options.get("progress", True) and live
     paths = {what: out / name for what, name in names.items()}
-    with _folders(path.parent for path in paths.values()):
+    with _folders(path.parent for path in (*paths.values(), *([page] if page else []))):
         result = tb.solve(problem, **options)
     try:
         written = _write(result, paths)
         if save is not None:
             result.save(save)
             written += f", {save}"
+        written += _page(result, page, arguments.open)
     finally:  # a full disk must not cost the report, nor a closed pipe the files
         run = result.result if isinstance(result, LevelsResult) else result
         print(run.details() if arguments.details and run is not None else result)
@@ -187,13 +199,34 @@ def _solve(arguments: argparse.Namespace) -> int:
     return 0 if result.success else 1
 
 
-def _check_folder(out: Path) -> None:
+def _page_path(arguments: argparse.Namespace) -> Path | None:
+    """Where --html wants its page; asked before the work, as of --out."""
+    if arguments.html is None:
+        return None
+    page = Path(arguments.html)
+    if page.is_dir():
+        raise ValueError(f"--html must be a file, but {page} is a folder")
+    _check_folder(page.parent, "--html must be in")
+    return page
+
+
+def _page(result: Shown, page: Path | None, is_opened: bool) -> str:
+    """Write the page, open it; where it is, in words."""
+    if page is None:
+        return f", {result.open()}" if is_opened else ""
+    result.to_html(page)
+    if is_opened:
+        open_in_browser(page)
+    return f", {page}"
+
+
+def _check_folder(out: Path, what: str = "--out must be") -> None:
     """Can the results be written there?  Asked before the work, without making anything."""
     existing = next(folder for folder in (out, *out.absolute().parents) if folder.exists())
     if not existing.is_dir():
-        raise ValueError(f"--out must be a folder, but {existing} is a file")
+        raise ValueError(f"{what} a folder, but {existing} is a file")
     if not os.access(existing, os.W_OK):
-        raise ValueError(f"--out must be a folder that can be written, but {existing} cannot")
+        raise ValueError(f"{what} a folder that can be written, but {existing} cannot")
 
 
 @contextlib.contextmanager
@@ -297,9 +330,10 @@ def _write(result: tb.Result | LevelsResult, paths: dict[str, Path]) -> str:
 def _compare(arguments: argparse.Namespace) -> int:
     out = Path(arguments.out)
     _check_folder(out)
+    page = _page_path(arguments)
     problem, options = _contested(arguments.what)
     chosen = arguments.methods and [name for text in arguments.methods for name in text.split(",")]
-    with _folders([out]):
+    with _folders([out] if page is None else [out, page.parent]):
         outcome = tb.compare(
             problem, chosen, arguments.budget, max_iter=arguments.max_iter, name=arguments.what,
             **options,
@@ -313,7 +347,8 @@ def _compare(arguments: argparse.Namespace) -> int:
         written.append(out / "compare.png")
     except ImportError as error:
         print(f"\nno picture: {error}")
-    print(f"\nfiles: {', '.join(map(str, written))}")
+    shown = _page(outcome, page, arguments.open)
+    print(f"\nfiles: {', '.join(map(str, written))}{shown}")
     return 0
 
 

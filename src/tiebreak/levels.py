@@ -26,6 +26,12 @@ class Slack:
         share: a share of what the level could gain: of its value before it was minimised (at x0
             for the first level, at the point that the levels before it chose for all others) less
             its best value.
+
+    Examples:
+        >>> cost = tb.Level(tb.Linear([1, 2]), slack=tb.Slack(relative=0.1))  # 10 % of the best
+        >>> plan = tb.Levels(cost, tb.SquaredNorm(center=[0, 1]), domain=tb.Simplex())
+        >>> tb.solve(plan).x.round(4)  # costs 1.1
+        array([0.9, 0.1])
     """
 
     absolute: float = 0.0
@@ -55,6 +61,12 @@ class Level(FromData):
         objective: a function such as LeastSquares(A, b), a penalty such as L1(), or a sum.
         name: for the report; "level 1" and so on if None.
         slack: what it may give up for the levels after it: a number (absolute) or a `Slack`.
+
+    Examples:
+        >>> cost = tb.Level(tb.Linear([1, 2]), name="cost", slack=tb.Slack(relative=0.1))
+        >>> change = tb.Level(tb.SquaredNorm(center=[0, 1]), name="change")
+        >>> tb.solve(tb.Levels(cost, change, domain=tb.Simplex())).x.round(4)
+        array([0.9, 0.1])
     """
 
     objective: Function | Penalty
@@ -93,6 +105,16 @@ class Levels(FromData):
         levels: two or more; a function alone is a Level without a name and without slack.
         domain: the set of all x; R^n if not given.
         radius: some solution has |x| <= radius; not verified, for bounds alone.
+
+    Examples:
+        >>> plan = tb.Levels(
+        ...     tb.Linear([1, 1, 1]),  # the most important first
+        ...     tb.Linear([1, 2, 2]),
+        ...     tb.SquaredNorm(center=[0, 3, 0]),
+        ...     domain=tb.Box(0.0, 2.0) & tb.Polyhedron([[-1, -1, -1]], [-3]),
+        ... )
+        >>> tb.solve(plan).x.round(4)
+        array([2., 1., 0.])
     """
 
     levels: tuple[Level, ...]

@@ -45,6 +45,12 @@ class ErrorBound:
         modulus: alpha > 0.
         gradient_bound: M >= |grad f| on the solution set; |grad f(x*)| is enough. With a penalty in
             f, a bound on the subgradients of the whole f there.
+
+    Examples:
+        >>> growth = tb.ErrorBound(order=2, modulus=2.0, gradient_bound=2.0)
+        >>> f, g = tb.SquaredNorm(), tb.LeastSquares([[1, 1]], [2])
+        >>> tb.solve(tb.Problem(upper=f, lower=g, error_bound=growth), "agm-bio", rtol=0.1).status
+        'certified'
     """
 
     order: float
@@ -113,11 +119,9 @@ def with_length(at: T, length: float) -> T:
 
 
 def mixed(p: Point, q: Point, weight: float) -> Point:
-    """(1 - weight) p + weight q, with its images, which are not multiplied but mixed too.
-
-    They err by a few units of |1 - weight| |p| + |weight| |q|, or of what went into p and q before:
-    that is the mixture's ``reach``, for the certificate.
-    """
+    """(1 - weight) p + weight q, with its images, which are not multiplied but mixed too."""
+    # They err by a few units of |1 - weight| |p| + |weight| |q|, or of what went into p and q
+    # before: that is the mixture's ``reach``, for the certificate.
     if weight == 1.0:
         return q
     p, q = p.with_reach(), q.with_reach()
@@ -143,6 +147,12 @@ class Problem(FromData):
     Numbers of both precisions in one problem are all taken in float64, unless those in float64
     are vectors of a function or of the domain that float32 holds as they are: nothing is rounded.
     Names of variables, where tables of pandas have some, must be the same everywhere.
+
+    Examples:
+        >>> fit = tb.LeastSquares([[1, 1]], [2])  # one equation, two unknowns: many solutions
+        >>> problem = tb.Problem(lower=fit, upper=tb.SquaredNorm(center=[3, 0]))
+        >>> tb.solve(problem).x.round(6)  # the one nearest to (3, 0)
+        array([ 2.5, -0.5])
     """
 
     upper: Function
@@ -240,10 +250,8 @@ class Problem(FromData):
         return all(checks.in_precision_of(prototype, v) is not None for v in vectors)
 
     def current(self) -> Problem:
-        """The same with the numbers that its arrays hold now: itself, if none has changed.
-
-        What was made anew is kept, with all that is found out about it, for the next call.
-        """
+        """The same with the numbers that its arrays hold now: itself, if none has changed."""
+        # What was made anew is kept, with all that is found out about it, for the next call.
         latest = FromData.current(self._latest or self)
         if latest is not self:
             assign(self, "_latest", latest)
@@ -255,11 +263,8 @@ class Problem(FromData):
         Dtypes and sparse formats are kept (dia, lil and dok become csr), tables of pandas with
         labels that are text or numbers; arrays of other libraries come back as NumPy's. What lies
         outside is refused before anything is written: callables, linear operators, streamed and
-        distributed rows, classes of your own.
-
-        Args:
-            path: the .npz file, written whole or not at all. NumPy reads its arrays too, by names
-                such as ``lower.A``.
+        distributed rows, classes of your own. The file is written whole or not at all; NumPy reads
+        its arrays too, by names such as ``lower.A``.
         """
         from tiebreak import saving
 
@@ -349,20 +354,16 @@ class Problem(FromData):
 
     @property
     def growth(self) -> float:
-        """mu > 0 with g(x) - g* >= mu/2 dist(x, X_g*)² on Z, where that is known; otherwise 0.
-
-        A strongly convex g has it on every Z, least squares on R^n: an error bound of order 2.
-        """
+        """mu > 0 with g(x) - g* >= mu/2 dist(x, X_g*)² on Z, where that is known; otherwise 0."""
+        # A strongly convex g has it on every Z, least squares on R^n: an error bound of order 2.
         on_space = self.lower.growth if isinstance(self.domain, Space) else 0.0
         curvature = self.lower.strong_convexity + self.penalties[1].strong_convexity
         return max(curvature, on_space)
 
     def point(self, x: Any, owner: str, name: str, *, is_start: bool = False) -> Array:
-        """``x`` as a vector of this problem: its library, its dtype, its number of variables.
-
-        In float64 where the data are float32 and would round it: see `in_precision_of`. A start is
-        rounded, for it is no part of the problem.
-        """
+        """``x`` as a vector of this problem: its library, its dtype, its number of variables."""
+        # In float64 where the data are float32 and would round it: see `in_precision_of`. A start
+        # is rounded, for it is no part of the problem.
         tables.common(owner, ("the problem", self.names), (name, tables.names(x)), what="names")
         x = checks.vector(owner, name, x)
         if self.dimension is not None:
@@ -414,9 +415,8 @@ def _names(made: Any) -> list[str]:
 def solution_dimension(problem: Problem) -> int | None:
     """The dimension of the set of minimisers of the lower level, None where it is not known.
 
-    0 where g is strongly convex. Least squares on R^n: n - rank(A), where the rank is determined.
-    In a ball: the same if the least-squares solution closest to the centre lies inside, 0 if it
-    lies outside (then the minimiser is unique), unknown in between.
+    0 where g is strongly convex. Least squares on R^n: n - rank(A), where the rank is determined;
+    in a ball the same if the solution closest to the centre is inside, 0 if outside, or unknown.
     """
     g = problem.lower
     if g.strong_convexity + problem.penalties[1].strong_convexity > 0.0:

@@ -74,6 +74,12 @@ class AdaptiveAGMBiO(Method):
     than asked and f is not, eta rises; if only g* is not known well enough, the second run goes on
     alone.  Where nothing can be proved about f, eta falls once h has settled.  None of this enters
     the proof: the certificate is made by the bound accumulator, as always.
+
+    Examples:
+        >>> fit = tb.LeastSquares([[1, 2]], [4])
+        >>> problem = tb.Problem(lower=fit, upper=tb.SquaredNorm(), domain=tb.Ball(4))
+        >>> tb.solve(problem, tb.AdaptiveAGMBiO(), rtol=1e-2).status
+        'certified'
     """
 
     name: ClassVar[str] = "adaptive"

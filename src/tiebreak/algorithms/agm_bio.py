@@ -37,6 +37,12 @@ class AGMBiO(Accelerated):
             report says so.
         levels: where g_k comes from: OnlineLevels(), FixedLevels(iterations), GivenLevels(values).
         horizon: T of Theorem 2, the planned number of steps; ``solve`` puts max_iter.
+
+    Examples:
+        >>> fit = tb.LeastSquares([[1, 2]], [4])
+        >>> problem = tb.Problem(lower=fit, upper=tb.SquaredNorm(), domain=tb.Ball(4))
+        >>> tb.solve(problem, tb.AGMBiO(gamma=1.0), rtol=1e-2).status
+        'certified'
     """
 
     name: ClassVar[str] = "agm-bio"

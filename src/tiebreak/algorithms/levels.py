@@ -25,7 +25,14 @@ from tiebreak.proofs.evidence import StepEvidence
 
 @dataclass(frozen=True)
 class OnlineLevels:
-    """g_k from an accelerated projected gradient run on g, interleaved with the main loop."""
+    """g_k from an accelerated projected gradient run on g, interleaved with the main loop.
+
+    Examples:
+        >>> fit = tb.LeastSquares([[1, 2]], [4])
+        >>> problem = tb.Problem(lower=fit, upper=tb.SquaredNorm(), domain=tb.Ball(4))
+        >>> tb.solve(problem, tb.AGMBiO(levels=tb.OnlineLevels()), rtol=1e-2).status
+        'certified'
+    """
 
 
 @dataclass(frozen=True)
@@ -33,6 +40,12 @@ class FixedLevels:
     """g_k = g_K for all k: first ``iterations`` steps on g alone, then the main loop.
 
     Removes the logarithms from the bounds; one gradient of g per step less in the main loop.
+
+    Examples:
+        >>> fit = tb.LeastSquares([[1, 2]], [4])
+        >>> problem = tb.Problem(lower=fit, upper=tb.SquaredNorm(), domain=tb.Ball(4))
+        >>> tb.solve(problem, tb.AGMBiO(levels=tb.FixedLevels(iterations=100)), rtol=1e-2).status
+        'certified'
     """
 
     iterations: int
@@ -46,6 +59,12 @@ class GivenLevels:
     """g_k given by you: one number, a sequence (its last entry stays), or a callable of k.
 
     A level below g* may empty the cut; the step is then clipped, and no certificate relies on it.
+
+    Examples:
+        >>> fit = tb.LeastSquares([[1, 2]], [4])
+        >>> problem = tb.Problem(lower=fit, upper=tb.SquaredNorm(), domain=tb.Ball(4))
+        >>> tb.solve(problem, tb.AGMBiO(levels=tb.GivenLevels(0.0)), rtol=1e-2).status
+        'certified'
     """
 
     values: float | Sequence[float] | Callable[[int], float]

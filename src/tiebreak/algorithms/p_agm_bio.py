@@ -40,6 +40,12 @@ class PAGMBiO(Accelerated):
             the rule of Theorem 2 with order 2 also where no error bound is known.
         levels: where g_k comes from: OnlineLevels(), FixedLevels(iterations), GivenLevels(values).
         horizon: T of Theorem 2, the planned number of steps; ``solve`` puts max_iter.
+
+    Examples:
+        >>> fit = tb.LeastSquares([[1, 2]], [4])
+        >>> problem = tb.Problem(lower=fit, upper=tb.L1(), domain=tb.Ball(4))
+        >>> tb.solve(problem, tb.PAGMBiO(), rtol=1e-2).status
+        'certified'
     """
 
     name: ClassVar[str] = "p-agm-bio"

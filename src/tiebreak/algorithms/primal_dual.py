@@ -104,6 +104,12 @@ class PrimalDual(Method):
     Args:
         ratio: sigma L_g/L_f, held for the whole run (with the slope of f over a typical length for
             L_f where f1 is linear); None: it is 1 at first, and adapts.
+
+    Examples:
+        >>> fit = tb.LeastSquares([[1, 2]], [4])
+        >>> problem = tb.Problem(lower=fit, upper=tb.SquaredNorm(), domain=tb.Ball(4))
+        >>> tb.solve(problem, tb.PrimalDual(), rtol=1e-2).status
+        'certified'
     """
 
     ratio: float | None = None

@@ -247,7 +247,14 @@ INSTANCES = (
 
 
 def instances() -> list[Instance]:
-    """The built-in problems; cheap, for nothing is built."""
+    """The built-in problems; cheap, for nothing is built.
+
+    Examples:
+        >>> for built_in in tb.instances()[:2]:
+        ...     print(built_in.name, built_in.variables)
+        toy 2
+        inverse 100
+    """
     return list(INSTANCES)
 
 
@@ -260,6 +267,12 @@ def instance(name: str, **parameters: Any) -> Built:
 
     Returns:
         A Built: the problem, its start, and what is known about it.
+
+    Examples:
+        >>> toy = tb.instance("toy")
+        >>> result = tb.solve(toy.problem)
+        >>> abs(result.upper_value - toy.upper_optimum) <= 1e-4
+        True
     """
     for candidate in INSTANCES:
         if candidate.name == name:

@@ -59,6 +59,12 @@ class Conic(Method):
     squares and by the face that its multipliers expose, and not by a cut g <= g* + delta, which
     would cost sqrt(delta) in f. Bounds come from our own evaluation of the multipliers: a solver's
     status is reported and never believed. Needs the extra ``conic``.
+
+    Examples:
+        >>> fit = tb.LeastSquares([[1, 2]], [4])
+        >>> problem = tb.Problem(lower=fit, upper=tb.SquaredNorm(), domain=tb.Ball(4))
+        >>> tb.solve(problem, tb.Conic(), rtol=1e-2).status
+        'certified'
     """
 
     name: ClassVar[str] = "conic"

@@ -33,6 +33,13 @@ def certify(
     there are penalties) with two gammas, where it takes the problem: none is best everywhere. At
     most ``max_iter`` steps and ``max_time`` seconds in all; Ctrl-C gives what is proved by then.
     The proof does not rely on where x came from.
+
+    Examples:
+        >>> fit = tb.LeastSquares([[1, 1]], [2])
+        >>> problem = tb.Problem(lower=fit, upper=tb.SquaredNorm(), domain=tb.Ball(5.0))
+        >>> proof = tb.certify(problem, [1.0, 1.0])  # a point from anywhere
+        >>> proof.upper_gap < 1e-6, proof.lower_gap < 1e-6
+        (True, True)
     """
     problem = need_problem("certify", problem)
     check_limits("certify", max_iter, max_time)

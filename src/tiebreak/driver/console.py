@@ -6,19 +6,21 @@ import contextlib
 import functools
 import math
 import signal
-import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Protocol
 
 from tiebreak.driver.result import Row
 from tiebreak.functions.sums import matrices_of
+from tiebreak.linalg import checks
 from tiebreak.linalg.deadline import Limit
 from tiebreak.linalg.matrices.repeated import Repeated
 from tiebreak.linalg.matrices.streamed import RowBlocks
 from tiebreak.problem import Problem
 
-EVERY = 0.1  # seconds between two live lines
+if TYPE_CHECKING:
+    from tiebreak.display.progress import Screen
 
 
 @contextlib.contextmanager
@@ -41,55 +43,73 @@ def stopping_on_ctrl_c(limit: Limit) -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
+class Reporter(Protocol):
+    """What may be given as ``progress``: told every recorded row, and when the run is over."""
+
+    def update(self, row: Row) -> object:
+        """A step was recorded."""
+
+    def close(self) -> object:
+        """The run is over, however it ended."""
+
+
+Progress = bool | Reporter | Callable[[Row], object]
+
+
 class LiveLine:
-    """The live line on standard error: the last row, or how far a pass over streamed rows is."""
+    """Progress: the last row, or how far a pass over streamed rows is; see `display.progress`."""
 
     is_on: bool
 
-    def __init__(self, problem: Problem, is_on: bool) -> None:
-        self.is_on, self._shown, self._passes = is_on, -math.inf, 0
+    def __init__(self, problem: Problem, progress: Progress) -> None:
+        if not (isinstance(progress, bool) or callable(progress) or hasattr(progress, "update")):
+            got = checks.what_it_is(progress)
+            raise TypeError(
+                f"solve: progress must be True, False, a function or have update(row), got {got}"
+            )
+        self.is_on, self._progress = progress is not False, progress
+        self._screen: Screen | None = None
+        self._last: Row | None = None
+        self._shown, self._passes = -math.inf, 0
         found = [matrix for h in problem.smooth_parts for matrix in matrices_of(h)]
         found = [matrix.block if isinstance(matrix, Repeated) else matrix for matrix in found]
         # One matrix may be in both levels.
         self._swept = list({id(m): m for m in found if isinstance(m, RowBlocks)}.values())
 
     def __enter__(self) -> None:
+        if self.is_on:
+            from tiebreak.display.progress import screen_for
+
+            self._screen = screen_for(self._progress)
         for matrix in self._swept if self.is_on else ():
             matrix.on_progress = functools.partial(self._pass, matrix.shape[0])
 
     def __exit__(self, *error: object) -> None:
         for matrix in self._swept if self.is_on else ():
             matrix.on_progress = None
+        if self._screen is not None:
+            self._screen.close()
 
     def show(self, row: Row) -> None:
         """The last row, where the one before has been there long enough."""
-        if self.is_on and self._is_due():
-            self._print(_words(row))
+        if self._screen is not None and self._is_due():
+            self._last = row
+            self._screen.row(row)
 
     def end(self, row: Row) -> None:
         """The last row, to stay."""
-        if self.is_on:
-            self._print(_words(row), "\n")
+        if self._screen is not None and row != self._last:
+            self._screen.row(row)
 
     def _pass(self, in_all: int, rows: int) -> None:
         """So many rows of ``in_all`` are done."""
-        if self._is_due():
-            self._print(f"pass {self._passes + 1:,}, rows {rows:,} of {in_all:,}")
+        if self._screen is not None and self._is_due():
+            self._screen.text(f"pass {self._passes + 1:,}, rows {rows:,} of {in_all:,}")
         self._passes += rows == in_all
 
     def _is_due(self) -> bool:
         now = time.perf_counter()
-        if now < self._shown + EVERY:
+        if self._screen is None or now < self._shown + self._screen.every:
             return False
         self._shown = now
         return True
-
-    def _print(self, words: str, end: str = "") -> None:
-        print(f"\r{words:<96}", end=end, file=sys.stderr, flush=True)
-
-
-def _words(row: Row) -> str:
-    return (
-        f"step {row.iteration:>7,}   f {row.upper_value:<13.7g} gap {row.upper_gap:<9.2e}   "
-        f"g {row.lower_value:<13.7g} gap {row.lower_gap:<9.2e}   {row.seconds:7.1f} s"
-    )

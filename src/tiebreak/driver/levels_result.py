@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tiebreak.driver.result import STATUSES, Outcome, Result
+from tiebreak.driver.shown import Shown
 from tiebreak.linalg.arrays import Array
 
 Interval = tuple[float, float]
@@ -48,6 +49,13 @@ class LevelReport:
         sign: 1 where the level is minimised, -1 where it is maximised: best is the largest value.
         why: why it is verified and not proved: "size" (a radius is assumed), "inside" (no point is
             known to be feasible to the last bit) or "held" (after another level).
+
+    Examples:
+        >>> cost = tb.Level(tb.Linear([1, 2]), name="cost", slack=0.1)
+        >>> plan = tb.Levels(cost, tb.SquaredNorm(center=[0, 1]), domain=tb.Simplex())
+        >>> report = tb.solve(plan).levels["cost"]
+        >>> round(report.value, 4), report.slack, round(report.price, 4)
+        (1.1, 0.1, 1.8)
     """
 
     name: str
@@ -108,7 +116,7 @@ def lower_interval(result: Result) -> tuple[Interval, str, str]:
 
 
 @dataclass(repr=False, eq=False)
-class LevelsResult(Outcome):
+class LevelsResult(Outcome, Shown):
     """The answer of ``solve`` for `Levels`; printing it gives one row for each level.
 
     Attributes:
@@ -120,6 +128,13 @@ class LevelsResult(Outcome):
         result: of two levels without slack the `Result` of the same `Problem`, otherwise None.
         direction: along which a level has no minimum, None where all have one.
         assumed: what the bounds rely on and nobody has checked, in sentences.
+
+    Examples:
+        >>> cost = tb.Level(tb.Linear([1, 2]), name="cost", slack=0.1)
+        >>> change = tb.Level(tb.SquaredNorm(center=[0, 1]), name="change")
+        >>> result = tb.solve(tb.Levels(cost, change, domain=tb.Simplex()))
+        >>> result.success, round(result.levels["change"].value, 4)
+        (True, 0.81)
     """
 
     x: Array

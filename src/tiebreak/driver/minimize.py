@@ -61,6 +61,14 @@ def minimize(
 
     No Lipschitz constant is asked for. If you know one, or strong convexity, or a lower bound, give
     ``Smooth(value, gradient, ...)`` in place of the callable: it may help the proof.
+
+    Examples:
+        >>> def f(x):
+        ...     return x @ x, 2 * x  # value and gradient
+        >>> def g(x):
+        ...     return (x[0] + x[1] - 2) ** 2, 2 * (x[0] + x[1] - 2) * np.ones(2)
+        >>> tb.minimize(f, g, np.zeros(2), jac=True, radius=2.0).x.round(2)
+        array([1., 1.])
     """
     checks.flag("minimize", "check_gradients", check_gradients)
     extra = _arguments(args, upper, lower)

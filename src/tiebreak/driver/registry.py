@@ -42,7 +42,13 @@ class MethodInfo:
 
 
 def methods() -> list[MethodInfo]:
-    """The methods that ``solve`` knows by name, with paper, assumptions and guarantee."""
+    """The methods that ``solve`` knows by name, with paper, assumptions and guarantee.
+
+    Examples:
+        >>> for method in tb.methods()[:1]:
+        ...     print(method.name, "|", method.assumptions)
+        agm-bio | f, g convex and smooth; Z closed, with an easy projection
+    """
     return [MethodInfo(m.name, m.paper, m.assumptions, m.guarantee) for m in METHODS.values()]
 
 

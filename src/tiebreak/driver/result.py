@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 import numpy as np
 
 from tiebreak.algorithms.base import Findings, Multipliers
+from tiebreak.driver.shown import Shown
 from tiebreak.functions.base import Function
 from tiebreak.functions.callables import Smooth
 from tiebreak.functions.sums import summands
@@ -53,7 +54,12 @@ class Row(NamedTuple):
 
 
 class Trace(Sequence[Row]):
-    """The recorded steps of a run, one Row each."""
+    """The recorded steps of a run, one Row each.
+
+    Examples:
+        >>> tb.solve(tb.instance("toy").problem, "agm-bio", max_iter=50).trace[-1].iteration
+        50
+    """
 
     def __init__(self, rows: Sequence[Row] = ()) -> None:
         self._rows = tuple(rows)
@@ -104,7 +110,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Result(Outcome):
+class Result(Outcome, Shown):
     """The answer of ``solve``; printing it gives a short report, ``details()`` the whole one.
 
     Attributes:
@@ -122,6 +128,10 @@ class Result(Outcome):
         trace: one Row per recorded step; ``trace.to_pandas()``.
         findings: what the method found out besides x (``Exact``: ranks, residuals), or None.
         multipliers: what a warm start takes along besides x, ``solve(problem, x0=result)``.
+
+    Examples:
+        >>> tb.solve(tb.instance("toy").problem).status
+        'certified'
     """
 
     x: Array
@@ -358,7 +368,7 @@ class Result(Outcome):
 
         Returns the matplotlib figure (needs the extra ``plot``).
         """
-        from tiebreak.driver.plotting import convergence
+        from tiebreak.display.plotting import convergence
 
         return convergence(self, path)
 

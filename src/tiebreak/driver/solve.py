@@ -14,7 +14,7 @@ from tiebreak.algorithms.base import Method
 from tiebreak.auto.selection import choose, problem_in_float64
 from tiebreak.driver.advice import after_nonfinite, contradiction, what_next
 from tiebreak.driver.checkpoint import Store
-from tiebreak.driver.console import LiveLine, stopping_on_ctrl_c
+from tiebreak.driver.console import LiveLine, Progress, stopping_on_ctrl_c
 from tiebreak.driver.glossary import with_glossary
 from tiebreak.driver.input_checks import (
     check_functions,
@@ -66,7 +66,7 @@ def solve(
     max_iter: int = 10_000,
     max_time: float | None = None,
     callback: Callable[[Intermediate], object] | None = None,
-    progress: bool = False,
+    progress: Progress = False,
     checkpoint: str | Path | None = None,
 ) -> Result: ...
 
@@ -94,7 +94,7 @@ def solve(
     max_iter: int = 10_000,
     max_time: float | None = None,
     callback: Callable[[Intermediate], object] | None = None,
-    progress: bool = False,
+    progress: Progress = False,
     checkpoint: str | Path | None = None,
 ) -> Result | LevelsResult:
     """Minimise the upper objective over all minimisers of the lower one.
@@ -108,9 +108,8 @@ def solve(
             like it, is a warm start: with its point and its multipliers; tolerances are relative to
             the values at the origin then. If the problem is the same object with the same numbers,
             what was proved still counts, and tolerances stay as they were; of a callable only its
-            value at x is compared.
-            Projected onto the domain, and rounded where the problem is in float32: a start is no
-            part of the data.
+            value at x is compared. Projected onto the domain, and rounded where the problem is in
+            float32: a start is no part of the data.
         rtol, atol: one number or a pair (upper, lower). The tolerance of a level is
             atol + rtol * max(|value at x|, |value at x0|); where both values are 0 to rounding, the
             size of the terms that cancel in them takes their place.
@@ -124,7 +123,8 @@ def solve(
             take longer than what is left. The certificate of the end may take a second more.
         callback: called at the start and after every step with an ``Intermediate`` (x, nit, both
             values, both proved gaps, time); raising StopIteration stops the run.
-        progress: show a live line on standard error; where rows are streamed, with the pass.
+        progress: show it live on standard error or below a notebook's cell; with the pass where
+            rows are streamed. Or an object of yours with update(row) and close(), or a function.
         checkpoint: a .npz file. The run is saved there now and then; a later call with the same
             problem, method and x0 goes on from it (with the step sizes that it was planned with).
             Where it cannot be written, a RuntimeWarning says so and the run goes on.
@@ -139,6 +139,11 @@ def solve(
 
     The answer is for the numbers that your arrays hold now, whatever they held when the problem
     was made or solved before. (Not seen: those behind a linear operator or a plain callable.)
+
+    Examples:
+        >>> problem = tb.Problem(lower=tb.LeastSquares([[1, 1]], [2]), upper=tb.SquaredNorm())
+        >>> tb.solve(problem).x.round(6)
+        array([1., 1.])
 
     What the words of a report mean:
     """

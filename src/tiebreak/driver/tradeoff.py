@@ -12,6 +12,7 @@ from typing import Any
 from tiebreak.conic.bounds import value_error
 from tiebreak.conic.chain import ChainSolution
 from tiebreak.driver.levels_result import PROBE, is_sensitive
+from tiebreak.driver.shown import Shown
 from tiebreak.driver.solve_levels import CompiledLevels, chain
 from tiebreak.levels import ConicLevels, Level, Levels, Slack
 from tiebreak.linalg import checks
@@ -44,7 +45,7 @@ class TradeoffPoint:
 
 
 @dataclass(frozen=True, eq=False)
-class Tradeoff:
+class Tradeoff(Shown):
     """The curve; printing it gives one row for each slack.
 
     Attributes:
@@ -59,6 +60,13 @@ class Tradeoff:
         skipped: the slacks for which no time was left.
         sign: 1 where f is minimised, -1 where it is maximised (of CVXPY).
         assumed: what the bounds rely on and nobody has checked, in sentences.
+
+    Examples:
+        >>> cost, change = tb.Linear([1, 2]), tb.SquaredNorm(center=[0, 1])
+        >>> problem = tb.Problem(lower=cost, upper=change, domain=tb.Simplex())
+        >>> curve = tb.tradeoff(problem, [0.0, 0.1])
+        >>> [(point.slack, round(point.price, 3)) for point in curve.points]
+        [(0.0, 2.0), (0.1, 1.8)]
     """
 
     points: tuple[TradeoffPoint, ...]
@@ -123,7 +131,7 @@ class Tradeoff:
 
         Returns the matplotlib figure (needs the extra ``plot``).
         """
-        from tiebreak.driver.plotting import tradeoff_curve
+        from tiebreak.display.plotting import tradeoff_curve
 
         return tradeoff_curve(self, path)
 
@@ -145,6 +153,13 @@ def tradeoff(
             None (of the fall from x0 where g* is 0).
         x0: for slacks that are a share of the fall from there; the origin if None.
         max_time: the most seconds of this call, for all slacks together.
+
+    Examples:
+        >>> cost, change = tb.Linear([1, 2]), tb.SquaredNorm(center=[0, 1])
+        >>> problem = tb.Problem(lower=cost, upper=change, domain=tb.Simplex())
+        >>> curve = tb.tradeoff(problem, [0.0, 0.1, 0.5])
+        >>> [round(point.value, 4) for point in curve.points]
+        [1.0, 0.81, 0.25]
     """
     began = time.perf_counter()
     levels = _compiled(problem, x0)

@@ -114,6 +114,12 @@ class Exact(Method):
     Rank is a decision: where no gap in the singular values tells, the run ends as "undetermined",
     and also where losses are too small to decide. x0 does not matter to the answer: it begins at
     the point of Z nearest to the origin, or at x0 where there are many more rows than variables.
+
+    Examples:
+        >>> fit = tb.LeastSquares([[1, 2]], [4])
+        >>> problem = tb.Problem(lower=fit, upper=tb.SquaredNorm(), domain=tb.Ball(4))
+        >>> tb.solve(problem, tb.Exact(), rtol=1e-2).status
+        'certified'
     """
 
     name: ClassVar[str] = "exact"

@@ -6,11 +6,12 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tiebreak.algorithms.base import Method, no_projection
 from tiebreak.algorithms.p_agm_bio import PAGMBiO
 from tiebreak.driver.registry import METHODS, find_method
+from tiebreak.driver.shown import Shown
 from tiebreak.driver.solve import solve
 from tiebreak.exact.method import Exact
 from tiebreak.experiments.race import Answer, Entrant, Record, race
@@ -18,6 +19,9 @@ from tiebreak.linalg import checks
 from tiebreak.problem import Problem
 from tiebreak.sets.balls import Ball
 from tiebreak.sets.domains import Space
+
+if TYPE_CHECKING:
+    from tiebreak.display.views import View
 
 LEVELS = tuple(10.0**-digits for digits in range(1, 9))  # the accuracies asked for
 POLYHEDRAL = 300  # up to so many variables Exact is quick on every domain
@@ -27,7 +31,7 @@ Contestant = str | Method | tuple[str, Method]
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(Shown):
     """The outcome of ``compare``; printing it gives the tables.
 
     Attributes:
@@ -36,6 +40,12 @@ class Comparison:
         source: where the answer comes from, in words.
         scales: max(|value at x*|, |value at x0|) of both levels; accuracies are relative to them.
         refused: the methods that refused the problem, with their sentence.
+
+    Examples:
+        >>> problem = tb.instance("toy").problem
+        >>> race = tb.compare(problem, ["agm-bio", "bi-sg"], max_iter=200)
+        >>> race.methods, race.source
+        (['agm-bio', 'bi-sg'], 'by Exact')
     """
 
     rows: Sequence[Record] = field(repr=False)
@@ -110,6 +120,11 @@ class Comparison:
 
         return comparison(self.rows, path)
 
+    def _view(self) -> View:
+        from tiebreak.experiments.race_view import race_view
+
+        return race_view(self)
+
 
 def compare(
     problem: Problem,
@@ -137,6 +152,12 @@ def compare(
 
     Returns:
         A Comparison: ``print`` it, ``.plot()`` it, read its ``.rows``.
+
+    Examples:
+        >>> problem = tb.instance("toy").problem
+        >>> race = tb.compare(problem, ["agm-bio", "r-apm"], max_iter=200)
+        >>> race.first("agm-bio", 1e-2) is not None  # the step that reached 1 % on both levels
+        True
     """
     if not isinstance(problem, Problem):
         raise TypeError(f"compare: problem must be a Problem, got {checks.what_it_is(problem)}")

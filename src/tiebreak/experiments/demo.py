@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tiebreak.catalog.datasets import degree_two, load, unit_rows
-from tiebreak.driver.plotting import BAND, DARK, GREY, new_figure, saved
+from tiebreak.display.plotting import BAND, DARK, GREY, new_figure, saved
 from tiebreak.driver.result import Result, Row
 from tiebreak.driver.solve import solve
 from tiebreak.experiments.figures import style_of
@@ -184,8 +184,10 @@ def _draw_runs(ax: Axes, shown: Demo) -> None:
     ax.plot(step, bound, color=GREY, linewidth=1.0)
     ax.axhline(best, color="black", linewidth=1.0, linestyle=(0, (6, 3)))
     _draw_methods(ax, shown, lambda row: row.upper_value)
-    beside = {"xycoords": ("axes fraction", "data"), "va": "center", "fontsize": 10}
-    ax.annotate("exact\nanswer\n$f^*$", (1.015, best), **beside)
+    ax.annotate(
+        "exact\nanswer\n$f^*$", (1.015, best), xycoords=("axes fraction", "data"),
+        va="center", fontsize=10,
+    )  # fmt: skip
     ax.set(xscale="log", ylim=(0.0, 2.1 * best))
     ax.set_ylabel("$f(x_k)$", fontsize=11)
     ax.set_title("First-order methods on the way to it", fontsize=12)

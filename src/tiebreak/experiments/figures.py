@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tiebreak.driver.plotting import new_figure, saved
+from tiebreak.display.plotting import new_figure, saved
 from tiebreak.experiments.claims import CUTS
 from tiebreak.experiments.race import Record
 from tiebreak.experiments.rates import PULLS, RATES, measured_slopes

@@ -21,7 +21,13 @@ from tiebreak.problem import Problem
 
 
 class Answer(NamedTuple):
-    """What the errors are measured against; nan or None where it is not known."""
+    """What the errors are measured against; nan or None where it is not known.
+
+    Examples:
+        >>> race = tb.compare(tb.instance("toy").problem, ["agm-bio"], max_iter=20)
+        >>> round(race.answer.upper, 3)  # f*
+        0.196
+    """
 
     upper: float  # f*
     lower: float  # g*

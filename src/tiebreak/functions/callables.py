@@ -47,6 +47,15 @@ class Smooth(SmoothFunction):
     Both callables get a copy of x, which they may write into; gradients are copied, so that the
     same buffer may be returned every time. The data that the callables compute with are unknown
     here: where those change, make a new Smooth.
+
+    Examples:
+        >>> fit = tb.Smooth(
+        ...     lambda x: 0.5 * (x[0] + x[1] - 2) ** 2,
+        ...     lambda x: (x[0] + x[1] - 2) * np.ones(2),
+        ... )
+        >>> problem = tb.Problem(lower=fit, upper=tb.SquaredNorm(), domain=tb.Ball(3.0))
+        >>> tb.solve(problem, x0=np.zeros(2)).x.round(2)
+        array([1., 1.])
     """
 
     # How a wrong answer of a callable is named, in a sentence.

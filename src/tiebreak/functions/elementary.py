@@ -31,6 +31,12 @@ class SquaredNorm(SmoothFunction):
         weight: a positive number; or a vector, one entry per variable, none negative, at least one
             positive. Variables of weight 0 are not penalised: an intercept, for example.
         center: vector, the origin if None; copied, as the weights are.
+
+    Examples:
+        >>> fit = tb.LeastSquares([[1, 1]], [2])
+        >>> problem = tb.Problem(lower=fit, upper=tb.SquaredNorm(weight=[1, 3]))
+        >>> tb.solve(problem).x.round(4)  # the second counts three times
+        array([1.5, 0.5])
     """
 
     lower_bound = 0.0
@@ -125,7 +131,13 @@ class SquaredNorm(SmoothFunction):
 
 
 class Linear(SmoothFunction):
-    """<c, x>."""
+    """<c, x>.
+
+    Examples:
+        >>> cost, even = tb.Linear([1, 1, 2]), tb.SquaredNorm()
+        >>> tb.solve(tb.Problem(lower=cost, upper=even, domain=tb.Simplex())).x.round(4)
+        array([0.5, 0.5, 0. ])
+    """
 
     lipschitz = 0.0
 
@@ -223,6 +235,12 @@ class Quadratic(SmoothFunction):
             hold, Q is converted to float64.
         constant: number.
         lipschitz: your own upper bound on the largest eigenvalue of Q.
+
+    Examples:
+        >>> risk = tb.Quadratic([[1, 1, 0], [1, 1, 0], [0, 0, 1]])  # two assets are the same
+        >>> problem = tb.Problem(lower=risk, upper=tb.SquaredNorm(), domain=tb.Simplex())
+        >>> tb.solve(problem).x.round(4)
+        array([0.25, 0.25, 0.5 ])
     """
 
     matrix: Matrix

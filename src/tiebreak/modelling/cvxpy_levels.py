@@ -63,6 +63,14 @@ def from_cvxpy(
         TypeError: where something is not an object of CVXPY.
         ValueError: what cannot be taken: integers, semidefinite and power cones, complex numbers,
             problems that are not DCP; the message names it.
+
+    Examples:
+        >>> import cvxpy as cp
+        >>> x = cp.Variable(2)
+        >>> cost, even = cp.Minimize(cp.sum(x)), cp.Minimize(cp.sum_squares(x))
+        >>> plan = tb.from_cvxpy(cost, then=even, constraints=[x >= 0, cp.sum(x) >= 4])
+        >>> tb.solve(plan).success, x.value.round(4)
+        (True, array([2., 2.]))
     """
     from tiebreak.modelling.cvxpy_solve import register_cvxpy
 

@@ -31,6 +31,15 @@ def register_cvxpy() -> None:
     cannot be solved, cp.SolverError says why, and the variables keep the values that they had.
     Solving again with the same ``then`` objects and new values of the parameters compiles nothing
     again.
+
+    Examples:
+        >>> import cvxpy as cp
+        >>> tb.register_cvxpy()
+        >>> x = cp.Variable(2)
+        >>> problem = cp.Problem(cp.Minimize(cp.sum(x)), [x >= 0, cp.sum(x) >= 4])
+        >>> value = problem.solve(method="tiebreak", then=cp.Minimize(cp.sum_squares(x)))
+        >>> round(float(value), 4), x.value.round(4)
+        (4.0, array([2., 2.]))
     """
     try:
         import cvxpy as cp

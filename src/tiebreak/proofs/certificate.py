@@ -75,6 +75,13 @@ class Certificate:
         upper_optimum, lower_optimum: intervals that contain f* and g*.
         distance: how far x is from the domain; the gaps speak of x as it is.
         upper_estimate: about |f(x) - f*|; an estimate that assumes quadratic growth of g, no bound.
+
+    Examples:
+        >>> fit = tb.LeastSquares([[1, 1]], [2])
+        >>> proof = tb.solve(tb.Problem(lower=fit, upper=tb.SquaredNorm())).certificate
+        >>> low, high = proof.upper_optimum  # f* lies between them
+        >>> round(low, 6), round(high, 6)
+        (1.0, 1.0)
     """
 
     upper_value: float

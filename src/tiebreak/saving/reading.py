@@ -47,6 +47,12 @@ def load(path: str | Path) -> Any:
 
     Args:
         path: the .npz file.
+
+    Examples:
+        >>> problem = tb.Problem(lower=tb.LeastSquares([[1, 1]], [2]), upper=tb.SquaredNorm())
+        >>> tb.solve(problem).save("run.npz")
+        >>> tb.load("run.npz").status
+        'certified'
     """
     if not isinstance(path, str | Path):
         raise TypeError(f"load: path must be a file name, got {type(path).__name__}")

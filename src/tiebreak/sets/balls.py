@@ -16,7 +16,15 @@ from tiebreak.sets.cuts import CutProjection, Products, Set
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Ball(Set):
-    """{x : |x - center| <= radius}, the Euclidean ball; ``center=None`` is the origin."""
+    """{x : |x - center| <= radius}, the Euclidean ball; ``center=None`` is the origin.
+
+    Examples:
+        >>> fit = tb.LeastSquares([[1, 1]], [2])
+        >>> domain = tb.Ball(1.5)
+        >>> problem = tb.Problem(lower=fit, upper=tb.SquaredNorm(center=[3, 0]), domain=domain)
+        >>> tb.solve(problem).x.round(4)
+        array([1.3536, 0.6464])
+    """
 
     radius: float = 1.0
     center: Any = None

@@ -18,7 +18,15 @@ from tiebreak.sets.cuts import INFINITY, ProjectionPath, Set
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Box(Set):
-    """{x : lower <= x <= upper}, entry by entry; numbers or vectors, -inf and inf allowed."""
+    """{x : lower <= x <= upper}, entry by entry; numbers or vectors, -inf and inf allowed.
+
+    Examples:
+        >>> fit = tb.LeastSquares([[1, 1]], [2])
+        >>> domain = tb.Box(0.0, [1.8, 5])
+        >>> problem = tb.Problem(lower=fit, upper=tb.SquaredNorm(center=[3, 0]), domain=domain)
+        >>> tb.solve(problem).x.round(4)
+        array([1.8, 0.2])
+    """
 
     lower: Any
     upper: Any
@@ -151,7 +159,15 @@ class Box(Set):
 
 
 class Orthant(Box):
-    """{x : x >= 0}, the box from 0 to inf."""
+    """{x : x >= 0}, the box from 0 to inf.
+
+    Examples:
+        >>> fit = tb.LeastSquares([[1, 1]], [2])
+        >>> domain = tb.Orthant()
+        >>> problem = tb.Problem(lower=fit, upper=tb.SquaredNorm(center=[3, 0]), domain=domain)
+        >>> tb.solve(problem).x.round(4)
+        array([2., 0.])
+    """
 
     def __init__(self) -> None:
         super().__init__(0.0, INFINITY)

@@ -30,6 +30,13 @@ class SecondOrderCone(Constraints):
 
     With c = 0 an ellipsoid or a cylinder: |A x + b| <= d. A is dense or of scipy.sparse. The set
     has no cheap projection: it is a domain for the method "conic".
+
+    Examples:
+        >>> fit = tb.LeastSquares([[1, 1]], [2])
+        >>> domain = tb.SecondOrderCone(np.eye(2), d=1.5)  # |x| <= 1.5
+        >>> problem = tb.Problem(lower=fit, upper=tb.SquaredNorm(center=[3, 0]), domain=domain)
+        >>> tb.solve(problem).x.round(4)
+        array([1.3536, 0.6464])
     """
 
     A: Any
@@ -108,6 +115,13 @@ class Intersection(Constraints):
     such as two boxes, that takes their place; of ``Box(0, 1) & Box(0, 2)`` nothing else is left,
     and the result is a Box. All others have no cheap projection: they are domains for the method
     "conic", and for "exact" where all parts are polyhedra.
+
+    Examples:
+        >>> fit = tb.LeastSquares([[1, 1]], [2])
+        >>> domain = tb.Ball(2.0) & tb.Polyhedron([[1, -1]], [1])  # and x_1 <= x_2 + 1
+        >>> problem = tb.Problem(lower=fit, upper=tb.SquaredNorm(center=[3, 0]), domain=domain)
+        >>> tb.solve(problem).x.round(4)
+        array([1.5, 0.5])
     """
 
     sets: tuple[Set, ...]

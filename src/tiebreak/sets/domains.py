@@ -136,7 +136,15 @@ class Constraints(Set):
 
 @dataclasses.dataclass(frozen=True)
 class Space(Set):
-    """The whole space R^n."""
+    """The whole space R^n.
+
+    Examples:
+        >>> problem = tb.Problem(lower=tb.LeastSquares([[1, 1]], [2]), upper=tb.SquaredNorm())
+        >>> problem.domain  # no constraint
+        Space()
+        >>> problem.domain.project(np.array([3.0, -4.0]))
+        array([ 3., -4.])
+    """
 
     def distance_outside(self, x: Array, unit: float) -> float:
         return 0.0
@@ -167,7 +175,15 @@ class Space(Set):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Halfspace(Set):
-    """{x : <normal, x> <= offset}."""
+    """{x : <normal, x> <= offset}.
+
+    Examples:
+        >>> fit = tb.LeastSquares([[1, 1]], [2])
+        >>> domain = tb.Halfspace([1, 0], 1.5)  # x_1 <= 1.5
+        >>> problem = tb.Problem(lower=fit, upper=tb.SquaredNorm(center=[3, 0]), domain=domain)
+        >>> tb.solve(problem).x.round(4)
+        array([1.5, 0.5])
+    """
 
     normal: Any
     offset: float

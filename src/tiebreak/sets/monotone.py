@@ -18,6 +18,13 @@ class Monotone(Set):
 
     The projection is isotonic regression: pooling of adjacent violators, in O(n), on the host
     (scipy.optimize.isotonic_regression).
+
+    Examples:
+        >>> fit = tb.LeastSquares([[1, 0, 0], [0, 0, 1]], [1, 3])
+        >>> domain = tb.Monotone()  # x_1 <= x_2 <= x_3
+        >>> problem = tb.Problem(lower=fit, upper=tb.SquaredNorm(center=[0, 4, 0]), domain=domain)
+        >>> tb.solve(problem).x.round(4)
+        array([1., 3., 3.])
     """
 
     def project(self, x: Array) -> Array:

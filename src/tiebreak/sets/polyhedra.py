@@ -22,6 +22,13 @@ class Polyhedron(Constraints):
 
     Matrices are dense or of scipy.sparse. An entry inf of b is no constraint, and its row is left
     out. The set has no cheap projection: it is a domain for the methods "conic" and "exact".
+
+    Examples:
+        >>> fit = tb.LeastSquares([[1, 1]], [2])
+        >>> domain = tb.Polyhedron([[1, -1]], [0])  # x_1 <= x_2
+        >>> problem = tb.Problem(lower=fit, upper=tb.SquaredNorm(center=[3, 0]), domain=domain)
+        >>> tb.solve(problem).x.round(4)
+        array([1., 1.])
     """
 
     A: Any = None

@@ -34,6 +34,13 @@ class Simplex(_WithVertices):
     The projection is max(x - tau, 0), where tau makes the sum right: the root of a convex
     piecewise linear function, by Newton's method from the left, which never passes it
     (Michelot 1986; Condat 2016).  No sorting.
+
+    Examples:
+        >>> fit = tb.Linear([1, 1, 2])
+        >>> domain = tb.Simplex()
+        >>> problem = tb.Problem(lower=fit, upper=tb.SquaredNorm(center=[1, 0.5, 0]), domain=domain)
+        >>> tb.solve(problem).x.round(4)
+        array([0.75, 0.25, 0.  ])
     """
 
     total: float = 1.0
@@ -95,6 +102,13 @@ class L1Ball(_WithVertices):
 
     Outside, the projection is that of |x| onto the simplex, with the signs of x (Duchi, Shalev-
     Shwartz, Singer, Chandra 2008).
+
+    Examples:
+        >>> fit = tb.LeastSquares([[1, 1]], [2])
+        >>> domain = tb.L1Ball(2.2)
+        >>> problem = tb.Problem(lower=fit, upper=tb.SquaredNorm(center=[3, 0]), domain=domain)
+        >>> tb.solve(problem).x.round(4)
+        array([ 2.1, -0.1])
     """
 
     radius: float = 1.0

@@ -75,6 +75,14 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
     given_up_, slack_ : how much larger the training loss with its penalty is than at the best fit,
         and how much larger it may be, in its units; 0.0 without a slack.
     n_iter_ : how many steps it took.
+
+    Examples
+    --------
+    >>> from tiebreak.sklearn import TieBreakClassifier
+    >>> X, y = [[1, 1], [2, 2], [3, 3], [4, 4]], [0, 1, 0, 1]  # one feature, twice
+    >>> model = TieBreakClassifier("norm").fit(X, y)
+    >>> model.n_ties_, model.coef_.round(3), model.predict([[4, 4]])
+    (1, array([[0.454, 0.454]]), array([1]))
     """
 
     classes_: Host

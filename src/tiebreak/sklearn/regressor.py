@@ -83,6 +83,14 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
         and how much larger it may be, in its units; 0.0 without a slack; lists of them for several
         targets.
     n_iter_ : how many steps it took.
+
+    Examples
+    --------
+    >>> from tiebreak.sklearn import TieBreakRegressor
+    >>> X, y = [[1, 1, 0], [0, 1, 1]], [2, 2]  # three features, two samples
+    >>> model = TieBreakRegressor("sparse", fit_intercept=False).fit(X, y)
+    >>> model.n_ties_, model.proved_, model.coef_.round(4)
+    (1, True, array([0., 2., 0.]))
     """
 
     def __init__(

@@ -63,6 +63,12 @@ class AIRG(Method):
             in units of L_f R0² and one in units of L_g R0².
         b: in (0, 1/2).
         r: of the average's weights, in [0, 1).
+
+    Examples:
+        >>> fit = tb.LeastSquares([[1, 2]], [4])
+        >>> problem = tb.Problem(lower=fit, upper=tb.SquaredNorm(center=[3, 0]), domain=tb.Ball(4))
+        >>> tb.solve(problem, tb.AIRG(), rtol=1e-2).status
+        'certified'
     """
 
     gamma_0: float | None = None

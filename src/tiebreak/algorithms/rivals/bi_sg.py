@@ -73,6 +73,12 @@ class BiSG(Method):
         c: size of the upper steps; 1/L_f if None, with a penalty 1/(L_f + M/D), where M is its
             steepest slope and D how far the lower level moves.
         step_size: t of the lower steps, at most 1/L_g, which it is if None.
+
+    Examples:
+        >>> fit = tb.LeastSquares([[1, 2]], [4])
+        >>> problem = tb.Problem(lower=fit, upper=tb.SquaredNorm(), domain=tb.Ball(4))
+        >>> tb.solve(problem, tb.BiSG(alpha=0.75), rtol=1e-2).status
+        'certified'
     """
 
     alpha: float = 0.75

@@ -118,6 +118,12 @@ class BisecBiO(Method):
         eps_g: the accuracy asked for below; None: 1e-4 of |g(x0)| or, if that is 0, of what a
             gradient step gains.
         gradients: the most gradients of g in a call; the AGM-BiO paper's run has 100.
+
+    Examples:
+        >>> fit = tb.LeastSquares([[1, 2]], [4])
+        >>> problem = tb.Problem(lower=fit, upper=tb.SquaredNorm(), domain=tb.Ball(4))
+        >>> tb.solve(problem, tb.BisecBiO(eps_f=1e-2, eps_g=1e-2), rtol=1e-2).status
+        'solved'
     """
 
     eps_f: float | None = None

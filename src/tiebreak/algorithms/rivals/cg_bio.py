@@ -76,6 +76,12 @@ class CGBiO(Method):
         eps_f, eps_g: the accuracy asked for. None: 1e-4 of the size of f, of g: the value at x0 or,
             if that is 0, what the slope and then the Lipschitz constant allow within Z.
         scale: gamma_k (k+2), in (0, 2]. The theorem needs 2; the AGM-BiO paper's run has 1e-2.
+
+    Examples:
+        >>> fit = tb.LeastSquares([[1, 2]], [4])
+        >>> problem = tb.Problem(lower=fit, upper=tb.SquaredNorm(), domain=tb.Ball(4))
+        >>> tb.solve(problem, tb.CGBiO(eps_f=1e-2, eps_g=1e-2), rtol=1e-2).status
+        'solved'
     """
 
     eps_f: float | None = None

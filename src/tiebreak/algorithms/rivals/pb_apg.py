@@ -60,6 +60,12 @@ class PBAPG(Method):
         accuracy: eps, wanted of f; None: what the theory promises for ``horizon``.
         adaptive: let gamma grow.
         horizon: K, the planned number of steps; ``solve`` puts max_iter.
+
+    Examples:
+        >>> fit = tb.LeastSquares([[1, 2]], [4])
+        >>> problem = tb.Problem(lower=fit, upper=tb.SquaredNorm(center=[3, 0]), domain=tb.Ball(4))
+        >>> tb.solve(problem, tb.PBAPG(adaptive=True), rtol=1e-2).status
+        'certified'
     """
 
     penalty: float | None = None

@@ -45,6 +45,12 @@ class RAPM(Method):
             and g are far apart.
         step_size: s, at most 1/(L_g + eta L_f), which it is if None.
         horizon: K, the planned number of steps; ``solve`` puts max_iter.
+
+    Examples:
+        >>> fit = tb.LeastSquares([[1, 2]], [4])
+        >>> problem = tb.Problem(lower=fit, upper=tb.SquaredNorm(), domain=tb.Ball(4))
+        >>> tb.solve(problem, tb.RAPM(eta=1e-3), rtol=1e-2).status
+        'certified'
     """
 
     eta: float | None = None

@@ -68,6 +68,12 @@ class SEA(Method):
             G = |grad f(x_0)| + L_f D.
         lower_step: t, at most 1/L_g, which it is if None.
         horizon: T, the planned number of steps; ``solve`` puts max_iter.
+
+    Examples:
+        >>> fit = tb.LeastSquares([[1, 2]], [4])
+        >>> problem = tb.Problem(lower=fit, upper=tb.SquaredNorm(center=[3, 0]), domain=tb.Ball(4))
+        >>> tb.solve(problem, tb.SEA(), rtol=5e-2).status
+        'certified'
     """
 
     upper_step: float | None = None

@@ -30,6 +30,11 @@ class Huber(LinearLoss):
             no row at all.
         lipschitz: your own upper bound on lambda_max(A'WA) (over the sum of the weights if
             ``mean``).
+
+    Examples:
+        >>> loss = tb.Huber([[1, 1], [1, 1], [1, 1]], [2, 2, 50], delta=1.0)  # 50 is an outlier
+        >>> tb.solve(tb.Problem(lower=loss, upper=tb.SquaredNorm())).x.round(3)
+        array([1.25, 1.25])
     """
 
     b: Array

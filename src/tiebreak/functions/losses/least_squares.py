@@ -44,6 +44,14 @@ class LeastSquares(LinearLoss):
 
     New numbers that you write into your arrays are noticed when you call ``solve``, ``certify`` or
     ``compare``, and the answer is for them. (Not those behind a linear operator: make a new one.)
+
+    Examples:
+        >>> loss = tb.LeastSquares([[1, 0], [0, 2]], [1, 4])
+        >>> loss.value(np.zeros(2))  # ½ (1² + 4²)
+        8.5
+        >>> problem = tb.Problem(lower=tb.LeastSquares([[1, 1]], [2]), upper=loss)
+        >>> tb.solve(problem).x.round(4)  # of all fits of x_1 + x_2 = 2 the best for other data
+        array([0.2, 1.8])
     """
 
     b: Array

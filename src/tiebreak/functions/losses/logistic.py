@@ -28,6 +28,12 @@ class Logistic(LinearLoss):
             no row at all.
         lipschitz: your own upper bound on lambda_max(A'WA)/4 (over the sum of the weights if
             ``mean``).
+
+    Examples:
+        >>> rows, labels = [[1, 1], [2, 2], [3, 3], [4, 4]], [0, 1, 0, 1]  # one feature, twice
+        >>> problem = tb.Problem(lower=tb.Logistic(rows, labels), upper=tb.SquaredNorm())
+        >>> tb.solve(problem).x.round(3)  # shared by both
+        array([0.068, 0.068])
     """
 
     y: Array

@@ -36,6 +36,11 @@ class Multinomial(LinearLoss):
             no row at all.
         lipschitz: your own upper bound on lambda_max(A'WA)/2 (over the sum of the weights if
             ``mean``).
+
+    Examples:
+        >>> loss = tb.Multinomial([[1, 0], [0, 1], [1, 1]], [0, 1, 2])  # three classes
+        >>> round(loss.value(np.zeros(6)), 4)  # two coefficients for each class; log 3
+        1.0986
     """
 
     curvature = 0.5  # of log-sum-exp: its Hessian diag(p) - pp' is at most 1/2

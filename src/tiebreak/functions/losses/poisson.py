@@ -45,6 +45,12 @@ class Poisson(LinearLoss):
 
     There is no minimiser where some direction d has <a_i, d> = 0 for all rows with a count and
     <a_i, d> <= 0, not always 0, for those without: then a run ends as "unbounded".
+
+    Examples:
+        >>> counts = tb.Poisson([[1, 1, 0], [1, 1, 1]], [2, 6])  # a feature twice, and another one
+        >>> problem = tb.Problem(lower=counts, upper=tb.SquaredNorm())
+        >>> tb.solve(problem).x.round(3)  # log 2 is shared, and log 3
+        array([0.347, 0.347, 1.099])
     """
 
     y: Array

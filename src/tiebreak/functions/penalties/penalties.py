@@ -11,10 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tiebreak.functions.base import (
-    SmoothFunction,
-    is_weight,
-)
+from tiebreak.functions.base import SmoothFunction, is_weight
 from tiebreak.functions.penalties.groups import Groups
 from tiebreak.functions.penalties.joint_prox import joint
 from tiebreak.functions.penalties.operator_terms import OperatorTerms, csr, differences
@@ -104,7 +101,12 @@ class Penalty(FromData):
 
 @dataclasses.dataclass(frozen=True)
 class Zero(Penalty):
-    """0."""
+    """0.
+
+    Examples:
+        >>> tb.Zero() + tb.L1(0.1)
+        Zero() + L1(weight=0.1)
+    """
 
     _weights: ClassVar[tuple[str, ...]] = ()
 
@@ -125,6 +127,11 @@ class L1(Penalty):
         operator: matrix D, dense or scipy.sparse, for weight |D x - center|_1: weights and center
             are one per row of D. It has no prox in closed form; `Exact` takes it as the whole
             upper level.
+
+    Examples:
+        >>> fit = tb.LeastSquares([[1, 2, 4]], [4])
+        >>> tb.solve(tb.Problem(lower=fit, upper=tb.L1())).x.round(4)  # the sparsest solution
+        array([0., 0., 1.])
     """
 
     weight: Any = 1.0
@@ -219,6 +226,11 @@ class TotalVariation(Penalty):
     """weight times the sum of |x_{j+1} - x_j|: few steps between neighbours.
 
     Like L1 with the operator of first differences: `Exact` takes it as the whole upper level.
+
+    Examples:
+        >>> fit = tb.LeastSquares([[1, 0, 0], [0, 0, 1]], [1, 2])  # both ends are known
+        >>> tb.solve(tb.Problem(lower=fit, upper=tb.TotalVariation())).upper_value  # 2 - 1
+        1.0
     """
 
     weight: float = 1.0
@@ -238,6 +250,11 @@ class L2(Penalty):
 
     ``weight`` is a number; or a vector, one entry per variable, of one number and zeros: then
     variables of weight 0 are not penalised. (With other weights there is no prox in closed form.)
+
+    Examples:
+        >>> fit = tb.LeastSquares([[1, 1]], [2])
+        >>> tb.solve(tb.Problem(lower=fit, upper=tb.L2())).x.round(2)  # the shortest solution
+        array([1., 1.])
     """
 
     weight: Any = 1.0
@@ -287,7 +304,13 @@ class L2(Penalty):
 
 @dataclasses.dataclass(frozen=True)
 class ElasticNet(Penalty):
-    """l1 |x|_1 + l2/2 |x|_2²: with strong convexity l2."""
+    """l1 |x|_1 + l2/2 |x|_2²: with strong convexity l2.
+
+    Examples:
+        >>> fit = tb.LeastSquares([[1, 2, 4]], [4])
+        >>> tb.solve(tb.Problem(lower=fit, upper=tb.ElasticNet(1.0, 2.0))).x.round(2)
+        array([0. , 0.2, 0.9])
+    """
 
     l1: float
     l2: float
@@ -305,6 +328,11 @@ class GroupL2(Penalty):
     ``groups`` is a vector of whole numbers, the group of each variable, where -1 is none; or a list
     of lists of variables.  Groups are disjoint.  Variables in no group are not penalised.
     The sums over groups are taken on the host.
+
+    Examples:
+        >>> fit = tb.LeastSquares([[1, 1, 1]], [6])  # one group is enough
+        >>> tb.solve(tb.Problem(lower=fit, upper=tb.GroupL2([0, 0, 1]))).x.round(2)
+        array([3., 3., 0.])
     """
 
     groups: Any
@@ -330,7 +358,13 @@ class GroupL2(Penalty):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Indicator(Penalty):
-    """0 on the set ``domain``, inf outside; its prox is the projection."""
+    """0 on the set ``domain``, inf outside; its prox is the projection.
+
+    Examples:
+        >>> fit = tb.LeastSquares([[1, 1]], [2]) + tb.Indicator(tb.Box(0.0, 1.5))
+        >>> tb.solve(tb.Problem(lower=fit, upper=tb.SquaredNorm(center=[3, 0]))).x.round(4)
+        array([1.5, 0.5])
+    """
 
     domain: Domain
     _weights: ClassVar[tuple[str, ...]] = ()

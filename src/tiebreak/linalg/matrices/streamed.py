@@ -99,6 +99,13 @@ class Streamed(RowBlocks, FromData):
     Attributes:
         bytes_read: bytes of rows that were read so far (of a Parquet file: as numbers, unpacked).
         target: the vector b or y of a Parquet file, None if not asked for.
+
+    Examples:
+        >>> np.save("train.npy", [[1.0, 1.0, 0.0], [0.0, 1.0, 1.0]])  # of any size
+        >>> fit = tb.LeastSquares(tb.Streamed("train.npy"), [2, 2])
+        >>> problem = tb.Problem(lower=fit, upper=tb.SquaredNorm())
+        >>> tb.solve(problem).x.round(4)
+        array([0.6667, 1.3333, 0.6667])
     """
 
     bytes_read: int

@@ -39,7 +39,7 @@ def convergence(result: Result, path: str | Path | None = None) -> Any:
         path: where to save it (.png, .pdf, .svg), atomically; not saved if None.
 
     Returns:
-        The matplotlib figure.
+        The matplotlib figure; a notebook shows it, ``show()`` opens it in the browser.
     """
     figure = new_figure(9.0, 6.0)
     axes = figure.subplots(2, 2, sharex=True, height_ratios=(1.0, 1.15))
@@ -86,13 +86,12 @@ def tradeoff_curve(curve: Tradeoff, path: str | Path | None = None) -> Any:
 def new_figure(width: float, height: float) -> Any:
     """On a canvas of its own; a sentence where matplotlib is missing."""
     try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
+        import matplotlib.figure  # noqa: F401  (that it is there)
+
+        from tiebreak.display.figure import ShownFigure
     except ImportError:
         raise ImportError("plotting needs matplotlib: pip install 'tiebreak[plot]'") from None
-    figure = Figure(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure
+    return ShownFigure(figsize=(width, height), layout="constrained")
 
 
 def saved(figure: Any, path: str | Path | None) -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tiebreak as tb
-from tiebreak.driver.plotting import convergence
+from tiebreak.display.plotting import convergence
 from tiebreak.driver.result import Row, Trace
 
 

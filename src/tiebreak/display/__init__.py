@@ -1,0 +1,1 @@
+"""What a person looks at: pictures, pages for the browser, outputs of notebooks, progress."""

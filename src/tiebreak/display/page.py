@@ -1,0 +1,193 @@
+"""A result as one self-contained HTML page: curves, tables and the whole report."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tiebreak.display.browser import open_in_browser
+from tiebreak.display.markup import digest, escaped, json_for_script, resource, table_html
+from tiebreak.display.svg import picture
+from tiebreak.display.views import Panel, Table, View
+from tiebreak.driver.checkpoint import write_atomically
+
+MOST = 3000  # rows of all groups together that a page holds: about half a megabyte
+STACKED = 4  # rows of a table whose cells go below each other on a narrow screen
+
+
+def write_page(view: View, path: Path, title: str = "") -> Path:
+    """The page at ``path``, whole or not at all; returns the path."""
+    text = page(view, title)
+    write_atomically(path, lambda file: file.write(text.encode()))
+    return path
+
+
+def open_page(view: View) -> Path:
+    """The page in a temporary file, opened in the browser; returns the path."""
+    folder = Path(tempfile.mkdtemp(prefix="tiebreak-"))
+    path = write_page(view, folder / "report.html")
+    open_in_browser(path)
+    return path
+
+
+def page(view: View, title: str = "") -> str:
+    """The page as text. It loads nothing: its policy allows its own style and script alone."""
+    style, script = resource("report.css"), resource("report.js")
+    policy = (
+        f"default-src 'none'; style-src {digest(style)}; script-src {digest(script)}; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    heading = title or f"{view.status}: {view.heading}"
+    return "\n".join([
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        '<meta name="color-scheme" content="light dark">',
+        f"<title>{escaped(heading)} · tiebreak</title>",
+        f"<style>{style}</style>\n</head>\n<body>",
+        _header(view, title),
+        "<main>",
+        *_cards(view),
+        *_curves(view),
+        *map(_table, view.tables),
+        _report(view),
+        "</main>",
+        "<footer>Made by tiebreak. This file is complete in itself: it loads nothing.</footer>",
+        f'<script type="application/json" id="data">{json_for_script(_data(view))}</script>',
+        f"<script>{script}</script>\n</body>\n</html>\n",
+    ])  # fmt: skip
+
+
+def _header(view: View, title: str) -> str:
+    top = f"<h1>{escaped(title or view.heading)}</h1>"
+    below = f'<p class="heading">{escaped(view.heading)}</p>' if title else ""
+    return (
+        '<header><div class="brand"><span>tiebreak</span>'
+        '<button type="button" id="theme">theme: automatic</button></div>'
+        f'<p class="status {view.tone}">{escaped(view.status)}</p>'
+        f'{top}{below}<p class="sentence">{escaped(view.sentence)}</p></header>'
+    )
+
+
+def _cards(view: View) -> Iterator[str]:
+    if view.cards:
+        yield '<section class="cards" aria-label="Summary">'
+        for label, figure, text in view.cards:
+            yield (
+                f'<div class="card"><h2>{escaped(label)}</h2>'
+                f'<p class="figure">{escaped(figure)}</p><p>{escaped(text)}</p></div>'
+            )
+        yield "</section>"
+
+
+def _curves(view: View) -> Iterator[str]:
+    """The controls, a place for every panel, and the readout; the script draws into it."""
+    if not view.has_curves:
+        if drawn := picture(view):
+            name = "What is proved, and what was asked"
+            yield f'<section id="proofs" class="static" aria-label="{name}">{drawn}</section>'
+        return
+    yield '<section id="curves" aria-label="Curves">'
+    yield f'<noscript><div class="static">{picture(view)}</div></noscript>'
+    yield '<div class="controls">'
+    if len(view.axes) > 1:
+        options = "".join(f'<option value="{column}">{name}</option>' for column, name in view.axes)
+        yield f'<label>Horizontal axis <select id="axis">{options}</select></label>'
+    else:
+        yield f"<span>Horizontal axis: {view.axes[0][1]}</span>"
+    yield _scale("x", "Horizontal scale", is_log=False)
+    yield "</div>"
+    if len(view.groups) > 1:
+        yield '<fieldset class="methods"><legend>Methods</legend>'
+        for i, group in enumerate(view.groups):
+            yield (
+                f'<label><input type="checkbox" data-group="{i}" checked>'
+                f'<svg class="key" data-key="{i}" width="34" height="12" aria-hidden="true"></svg>'
+                f"{escaped(group.name)}</label>"
+            )
+        yield "</fieldset>"
+    yield '<div class="panels">'
+    yield from (_panel(panel) for panel in view.panels)
+    yield "</div>"
+    yield _readout(view)
+    yield "</section>"
+
+
+def _panel(panel: Panel) -> str:
+    name = escaped(panel.title)
+    return (
+        f'<figure data-panel="{panel.key}"><figcaption><span>{name}</span>'
+        f"{_scale(panel.key, f'Scale of {name}', panel.is_log)}</figcaption>"
+        f'<svg role="img" aria-label="{name}"></svg><p class="legend"></p></figure>'
+    )
+
+
+def _scale(key: str, name: str, is_log: bool) -> str:
+    """Linear or logarithmic."""
+    choices = "".join(
+        f'<label><input type="radio" name="scale-{key}" value="{kind}"'
+        f"{' checked' if is_log == (kind == 'log') else ''}><span>{kind}</span></label>"
+        for kind in ("linear", "log")
+    )
+    return f'<fieldset class="scale"><legend>{name}</legend>{choices}</fieldset>'
+
+
+def _readout(view: View) -> str:
+    """A slider through the rows, for pointer and keyboard, and the numbers at its place."""
+    names = "".join(f'<th scope="col">{escaped(name)}</th>' for _, name in view.readout)
+    first = '<th scope="col">method</th>' if len(view.groups) > 1 else ""
+    stack = "" if first else ' class="stacked"'
+    return (
+        '<div class="readout"><label for="at">Read off the curves '
+        "<small>(point at a picture, or use the arrow keys here)</small></label>"
+        '<input type="range" id="at" min="0" value="0" step="1">'
+        '<div class="scroll" tabindex="0" role="region" aria-label="Numbers at this place">'
+        f'<table id="numbers"{stack}><caption>Numbers at this place</caption>'
+        f"<thead><tr>{first}{names}</tr></thead>"
+        '<tbody></tbody></table></div><p id="thinned"></p></div>'
+    )
+
+
+def _table(table: Table) -> str:
+    name = escaped(table.caption)
+    stacked = " stacked" if len(table.rows) <= STACKED else ""  # where the screen is narrow
+    return (
+        f'<section class="table scroll{stacked}" tabindex="0" aria-label="{name}">'
+        f"{table_html(table)}</section>"
+    )
+
+
+def _report(view: View) -> str:
+    return (
+        f"<details{'' if view.kind == 'race' else ' open'}><summary>The whole report</summary>"
+        '<pre id="report">'
+        f"{escaped(view.details)}</pre></details>"
+    )
+
+
+def _data(view: View) -> dict[str, Any]:
+    """What the script draws, thinned, and the numbers of ``to_dict``."""
+    drawn = [curve.column for panel in view.panels for curve in panel.curves]
+    most = MOST // max(len(view.groups), 1)
+    kept = [group.thinned(most, drawn) for group in view.groups] if view.has_curves else []
+    return {
+        "kind": view.kind,
+        "report": view.report,
+        "axes": view.axes,
+        "readout": view.readout,
+        "panels": [
+            panel._asdict() | {"curves": [curve._asdict() for curve in panel.curves]}
+            for panel in view.panels
+        ],
+        "groups": [
+            {
+                "name": group.name,
+                "columns": {name: column.tolist() for name, column in group.columns.items()},
+            }
+            for group in kept
+        ],
+        "rows": sum(group.size for group in view.groups),
+        "shown": sum(group.size for group in kept),
+    }

@@ -1,0 +1,172 @@
+"""How far a run is, while it runs: in a notebook, by rich or tqdm, or as one line.
+
+All of it goes to standard error, and only as often as an eye can follow.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tiebreak.driver.console import Progress
+    from tiebreak.driver.result import Row
+
+
+class Screen:
+    """Where progress is shown; this one is the line of a terminal, written over and over."""
+
+    every = 0.1  # seconds between two updates
+    _is_used = False
+
+    def row(self, row: Row) -> None:
+        """Show a recorded row."""
+        self.text(words(row))
+
+    def text(self, said: str) -> None:
+        """Show a line, on the line before; a longer one than the terminal would not go away."""
+        self._is_used = True
+        width = shutil.get_terminal_size((97, 24)).columns - 1
+        print(f"\r{said[:width]:<{min(width, 96)}}", end="", file=sys.stderr, flush=True)
+
+    def close(self) -> None:
+        """The last line stays."""
+        if self._is_used:
+            print(file=sys.stderr, flush=True)
+
+
+class Log(Screen):
+    """For a file or a pipe: a whole line now and then, without control characters."""
+
+    every = 10.0
+
+    def text(self, said: str) -> None:
+        print(said.rstrip(), file=sys.stderr, flush=True)
+
+    def close(self) -> None:
+        pass
+
+
+class Notebook(Screen):
+    """One output below the cell, updated."""
+
+    every = 0.2
+
+    def __init__(self) -> None:
+        self._handle: Any = None
+
+    def text(self, said: str) -> None:
+        from IPython.display import display
+
+        data = {"text/plain": said}
+        if self._handle is None:
+            self._handle = display(data, raw=True, display_id=True)
+        else:
+            self._handle.update(data, raw=True)
+
+    def close(self) -> None:
+        pass
+
+
+class Rich(Screen):
+    """Both levels below each other, drawn by rich."""
+
+    every = 0.5  # one takes more than a millisecond
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        # What a callback prints stays where it was sent to.
+        self._live = Live(
+            console=Console(stderr=True), auto_refresh=False,
+            redirect_stdout=False, redirect_stderr=False,
+        )  # fmt: skip
+
+    def row(self, row: Row) -> None:
+        from rich.table import Table
+
+        table = Table(box=None, pad_edge=False, show_edge=False)
+        table.add_column(f"step {row.iteration:,}, {row.seconds:.1f} s", style="bold")
+        for name in ("value", "proved gap"):
+            table.add_column(name, justify="right", min_width=13)
+        table.add_row("upper level, f", f"{row.upper_value:.9g}", f"{row.upper_gap:.2e}")
+        table.add_row("lower level, g", f"{row.lower_value:.9g}", f"{row.lower_gap:.2e}")
+        self._show(table)
+
+    def text(self, said: str) -> None:
+        from rich.text import Text
+
+        self._show(Text(said, no_wrap=True, overflow="ellipsis"))
+
+    def _show(self, what: Any) -> None:
+        self._live.start()  # the first one does
+        self._live.update(what, refresh=True)
+
+    def close(self) -> None:
+        self._live.stop()
+
+
+class Tqdm(Screen):
+    """A line of tqdm's, below the bars that are there already."""
+
+    def __init__(self) -> None:
+        from tqdm import tqdm
+
+        self._bar = tqdm(bar_format="{desc}", file=sys.stderr, dynamic_ncols=True)
+
+    def text(self, said: str) -> None:
+        self._bar.set_description_str(said)
+
+    def close(self) -> None:
+        self._bar.close()
+
+
+class Told(Screen):
+    """An object of the user's, or a function: told every recorded row."""
+
+    every = 0.0
+
+    def __init__(self, progress: Any) -> None:
+        self._update = progress.update if hasattr(progress, "update") else progress
+        self._close = getattr(progress, "close", None)
+
+    def row(self, row: Row) -> None:
+        self._update(row)
+
+    def text(self, said: str) -> None:
+        pass
+
+    def close(self) -> None:
+        if self._close is not None:
+            self._close()
+
+
+def screen_for(progress: Progress) -> Screen:
+    """Where the progress of this run is shown."""
+    if progress is not True:
+        return Told(progress)
+    if _is_notebook():
+        return Notebook()
+    if not sys.stderr.isatty():
+        return Log()
+    for kind in (Rich, Tqdm):
+        with contextlib.suppress(ImportError):
+            return kind()
+    return Screen()
+
+
+def _is_notebook() -> bool:
+    """Is there a kernel that shows outputs of cells?  Not a terminal's IPython."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return hasattr(shell, "kernel")
+
+
+def words(row: Row) -> str:
+    """A row as one line."""
+    return (
+        f"step {row.iteration:>7,}   f {row.upper_value:<13.7g} gap {row.upper_gap:<9.2e}   "
+        f"g {row.lower_value:<13.7g} gap {row.lower_gap:<9.2e}   {row.seconds:7.1f} s"
+    )
