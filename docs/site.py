@@ -37,6 +37,7 @@ def sources() -> dict[Path, str]:
     places |= {path: path.name for path in docs.glob("*.svg")}
     places |= {ROOT / name: name for name in ("CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")}
     places |= {ROOT / "README.md": "index.md", docs / "README.md": "contents.md"}
+    places[ROOT / "examples" / "README.md"] = "gallery/index.md"  # which the gallery's own replaces
     examples = (ROOT / "examples").glob("plot_*.py")
     return places | {path: f"gallery/{path.stem.removeprefix('plot_')}.md" for path in examples}
 
