@@ -99,8 +99,12 @@ docs: $(DOCS)  ## the documentation as a site in build/site; SITE=--no-gallery r
 	@PYTHONPATH=docs $(GENERATE)
 	@$(BIN)/python docs/dead_links.py build/site
 
-pictures: $(RUNS)  ## redraw the pictures of the pages
+pictures: $(DOCS)  ## redraw the pictures of the pages
 	@$(BIN)/python docs/picture.py
+	@$(BIN)/python docs/page_pictures.py
+	@$(BIN)/python docs/proof_pictures.py
+	@$(BIN)/python docs/gallery.py build/pictures last_months_coefficients dispatch_priorities
+	@cp build/pictures/last_months_coefficients.png build/pictures/dispatch_priorities.png docs/
 
 clean:  ## remove .venv, caches and results
 	@rm -rf .venv .venv-floors out build dist .mypy_cache .ruff_cache .pytest_cache
