@@ -64,9 +64,8 @@ def run(path: Path) -> Iterator[Cell]:
         with contextlib.redirect_stdout(printed), mock.patch.object(plt, "show"):
             exec(compiled, names)
         figures = tuple(plt.figure(n) for n in plt.get_fignums() if n not in before)
-        yield Cell(
-            prose, code.strip(), SECONDS.sub(r"\1… s", printed.getvalue()).strip("\n"), figures
-        )
+        output = SECONDS.sub(r"\1… s", printed.getvalue()).strip("\n")
+        yield Cell(prose, code.strip(), output, figures)
 
 
 def saved(figure: Any, path: Path) -> str:
