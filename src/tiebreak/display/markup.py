@@ -58,7 +58,7 @@ class TableStyle(NamedTuple):
 
 
 def table_html(table: Table, style: TableStyle = TableStyle()) -> str:  # noqa: B008
-    """A table whose cells know their column, for narrow screens."""
+    """A table; for a style sheet its cells know their column, for narrow screens."""
     head = "".join(
         f'<th scope="col"{style.cell if i else style.first}>{escaped(name)}</th>'
         for i, name in enumerate(table.header)
@@ -67,11 +67,14 @@ def table_html(table: Table, style: TableStyle = TableStyle()) -> str:  # noqa: 
     for first, *others in table.rows:
         named = zip(table.header[1:], others, strict=True)
         cells = "".join(
-            f'<td data-label="{escaped(name)}"{style.cell}>{escaped(text)}</td>'
-            for name, text in named
+            f"<td{style.cell or _label(name)}>{escaped(text)}</td>" for name, text in named
         )
         rows.append(f'<tr><th scope="row"{style.first}>{escaped(first)}</th>{cells}</tr>')
     return (
         f"<table{style.table}><caption{style.caption}>{escaped(table.caption)}</caption>"
         f"<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
     )
+
+
+def _label(name: str) -> str:
+    return f' data-label="{escaped(name)}"'

@@ -16,7 +16,7 @@ from tiebreak.display.thinning import kept_rows
 from tiebreak.display.views import Column, Curve, Group, Panel, Proof, View, number
 
 FEW = 12  # points: each is drawn
-POINTS = 700  # of all lines of a panel together, 110 of one at most
+POINTS = 600  # of all lines of a panel together, 110 of one at most
 WIDTH, HEIGHT = 340.0, 190.0  # of one panel
 LEFT, RIGHT, TOP, BOTTOM = 58.0, 10.0, 26.0, 34.0
 FOOT = HEIGHT - BOTTOM

@@ -1,0 +1,274 @@
+"""The page: complete in itself, true to the numbers, and safe whatever the names are."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import math
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+import shown
+
+import tiebreak as tb
+from tiebreak.display.markup import json_for_script
+from tiebreak.display.thinning import kept_rows
+from tiebreak.display.views import view_of
+from tiebreak.driver.result import Row, Trace
+
+VOID = {"meta", "input", "br"}
+every_kind = pytest.mark.parametrize("make", shown.ALL, ids=lambda make: make.__name__)
+
+
+class Tags(HTMLParser):
+    """Every tag must be closed, in its order; text, attributes and tags are kept."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.tags, self.attributes, self.said = [], [], [], ""
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        self.attributes += [(tag, name, value) for name, value in attributes]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.tags.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if not {"script", "style"} & set(self.open):
+            self.said += data
+
+
+def page_of(result, tmp_path, **options):
+    return result.to_html(tmp_path / "p.html", **options).read_text(encoding="utf-8")
+
+
+# --- the page ------------------------------------------------------------------------------------
+
+
+@every_kind
+def test_it_is_well_formed_and_loads_nothing(make, tmp_path):
+    text = page_of(make(), tmp_path)
+    found = Tags(text)
+    loading = {"src", "href", "srcset", "action", "background", "data"}
+    assert [a for a in found.attributes if a[1] in loading or a[1].startswith("on")] == []
+    assert not {"link", "iframe", "img", "object", "embed", "base"} & set(found.tags)
+    assert re.findall(r"@import|url\((?!#)|fetch\(|XMLHttpRequest|innerHTML|eval\(", text) == []
+    assert len(text) < 2_000_000
+
+
+def test_its_policy_allows_its_own_script_and_style_alone(tmp_path):
+    text = page_of(shown.run(), tmp_path)
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', text)[1]
+    assert policy.startswith("default-src 'none'; ")
+    assert "unsafe" not in policy
+    for tag in ("style", "script"):
+        body = re.search(rf"<{tag}>(.*?)</{tag}>", text, re.DOTALL)[1]
+        digest = base64.b64encode(hashlib.sha256(body.encode()).digest()).decode()
+        assert f"{tag}-src 'sha256-{digest}'" in policy
+
+
+def test_the_numbers_are_those_of_to_dict(tmp_path):
+    result = shown.run()
+    path = result.to_html(tmp_path / "p.html")
+    report, data = result.to_dict(), shown.page_data(path)
+    trace = report.pop("trace")
+    assert data["report"] == report
+    (group,) = data["groups"]
+    for name in Row._fields:
+        assert group["columns"][name] == [row[name] for row in trace]
+    found = Tags(path.read_text(encoding="utf-8"))
+    for level in ("upper", "lower"):
+        assert f"{report[level]['value']:.9g}" in found.said
+        assert f"{report[level]['tolerance']:.3g}" in found.said
+    assert result.details() in found.said
+
+
+def test_the_rows_of_a_race_are_all_there_if_they_are_few(tmp_path):
+    race = shown.race()
+    data = shown.page_data(race.to_html(tmp_path / "p.html"))
+    assert [group["name"] for group in data["groups"]] == race.methods
+    for group in data["groups"]:
+        rows = [row for row in race.rows if row.method == group["name"]]
+        assert group["columns"]["upper_error"] == [row.upper_error for row in rows]
+        assert group["columns"]["gradients"] == [row.gradients for row in rows]
+    assert str(race) in Tags((tmp_path / "p.html").read_text(encoding="utf-8")).said
+
+
+def test_what_is_not_finite_survives(tmp_path):
+    rows = [
+        Row(0, 0.0, math.nan, -math.inf, math.inf, math.inf, 0, 0, 0),
+        *(Row(k, 0.1 * k, 1.0, 2.0, math.inf, 1.0 / k, k, k, k) for k in range(1, 6)),
+    ]
+    path = replace(shown.run(), trace=Trace(rows)).to_html(tmp_path / "p.html")
+    columns = shown.page_data(path)["groups"][0]["columns"]
+    assert columns["upper_value"] == [None, 1, 1, 1, 1, 1]
+    assert columns["lower_value"][0] == "-Infinity"
+    assert columns["upper_gap"] == ["Infinity"] * 6
+    assert columns["lower_gap"][1:] == [1, 0.5, 1 / 3, 0.25, 0.2]
+
+
+@pytest.mark.parametrize("make", [shown.levels, shown.race], ids=["levels", "race"])
+def test_a_script_in_a_name_is_text(make, tmp_path):
+    text = page_of(make(), tmp_path, title=f"A title with {shown.SCRIPT}")
+    found = Tags(text)
+    assert found.tags.count("script") == 2  # the data and the one of the page
+    assert f"A title with {shown.SCRIPT}" in found.said
+    assert "alert(" not in re.sub(r"&lt;script&gt;alert|\\u003cscript\\u003ealert", "", text)
+    assert "<script>alert" not in make()._repr_html_()
+
+
+def test_json_cannot_end_its_element():
+    hostile = {"</script>": ["<!--", "]]>", "\u2028 & 'quoted' \"too\""]}
+    text = json_for_script(hostile)
+    assert not set("<>&\u2028") & set(text)
+
+
+def test_a_long_trace_is_thinned_and_says_so(tmp_path):
+    result = shown.long_run()
+    path = result.to_html(tmp_path / "p.html")
+    assert path.stat().st_size < 2_000_000
+    data = shown.page_data(path)
+    columns = data["groups"][0]["columns"]
+    assert data["rows"] == 100_000
+    assert data["shown"] == len(columns["iteration"]) < 4000
+    assert columns["iteration"][0] == 0
+    assert columns["iteration"][-1] == 99_999
+    assert 123.456 in columns["upper_value"]
+    assert columns["upper_gap"][0] == "Infinity"
+    best = np.maximum.accumulate([row.upper_value - row.upper_gap for row in result.trace])
+    assert columns["upper_bound"][-1] == best[-1]  # of all rows, not of those that are shown
+    assert len(result._repr_html_()) < 30_000
+
+
+def test_it_is_written_whole_or_not_at_all(tmp_path):
+    target = tmp_path / "p.html"
+    assert shown.direct().to_html(str(target)) == target
+    assert [path.name for path in tmp_path.iterdir()] == ["p.html"]
+    with pytest.raises(OSError, match="missing"):
+        shown.direct().to_html(tmp_path / "missing" / "p.html")
+
+
+def test_open_shows_a_temporary_page_and_says_where_it_is_if_it_cannot(monkeypatch):
+    opened = []
+    monkeypatch.setattr("webbrowser.open", lambda address: opened.append(address) or True)
+    path = shown.direct().open()
+    assert opened == [path.as_uri()]
+    assert path.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+    monkeypatch.setattr("webbrowser.open", lambda address: False)
+    with pytest.warns(UserWarning, match=r"no browser could be opened; the file is .*\.html"):
+        shown.direct().open()
+
+
+@pytest.mark.parametrize("status", ["unbounded", "max_time", "failed", "max_iter"])
+def test_runs_without_an_answer_have_a_page_too(status, tmp_path):
+    row = Row(0, 0.0, math.nan, math.nan, math.inf, math.inf, 0, 0, 0)
+    for rows in ([row], [], [row, row._replace(iteration=1)]):
+        result = replace(
+            shown.direct(), status=status, trace=Trace(rows), tolerance=(math.nan, math.nan)
+        )
+        found = Tags(page_of(result, tmp_path))
+        assert status in found.said
+        assert status in result._repr_html_()
+
+
+def test_a_run_that_is_over_before_its_first_step_has_a_page(tmp_path):
+    result = tb.solve(shown.problem(), "adaptive", max_time=1e-9)
+    assert result.status == "max_time"
+    assert "max_time" in Tags(page_of(result, tmp_path)).said
+
+
+def test_of_one_step_the_proofs_are_drawn_and_no_line_through_two_points(tmp_path):
+    found = Tags(page_of(shown.direct(), tmp_path))
+    assert "upper level, f: proved gap" in found.said
+    assert "figure" not in found.tags
+    assert "figure" in Tags(page_of(shown.run(), tmp_path)).tags
+
+
+def test_what_cannot_be_shown_is_said():
+    with pytest.raises(TypeError, match="how to show a int"):
+        view_of(3)
+
+
+# --- thinning ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("most", [10, 100, 1000])
+def test_thinning_keeps_the_ends_and_the_extremes(most):
+    rng = np.random.default_rng(0)
+    columns = [rng.standard_normal(50_000), np.where(rng.random(50_000) < 0.1, np.nan, 1.0)]
+    columns[1][777] = np.inf
+    kept = kept_rows(columns, most)
+    assert kept[0] == 0
+    assert kept[-1] == 49_999
+    assert {columns[0].argmin(), columns[0].argmax(), 777} <= set(kept)
+    assert np.all(np.diff(kept) > 0)
+    assert len(kept) <= most + 8
+
+
+def test_few_rows_are_not_thinned():
+    assert kept_rows([np.zeros(7)], 7).tolist() == list(range(7))
+    assert kept_rows([np.zeros(0)], 7).size == 0
+    assert kept_rows([], 7).size == 0
+
+
+# --- notebooks -----------------------------------------------------------------------------------
+
+
+@every_kind
+def test_in_a_notebook_there_is_a_table_and_a_picture_and_no_script(make):
+    text = make()._repr_html_()
+    found = Tags(text)
+    assert not {"script", "style", "link", "img"} & set(found.tags)
+    assert [a for a in found.attributes if a[1].startswith("on")] == []
+    assert "table" in found.tags
+    assert ("svg" in found.tags) is (make is not shown.levels)  # three levels have no curves
+    assert len(text.encode()) < 30_000
+    for picture in re.findall(r"<svg.*?</svg>", text, re.DOTALL):
+        ElementTree.fromstring(picture)
+        assert "<title>" in picture
+
+
+def test_a_race_of_many_methods_is_small_in_a_notebook():
+    few = shown.race()
+    names = few.methods
+    rows = [
+        row._replace(method=f"{row.method[:9]} {i}", iteration=row.iteration + 121 * part,
+                     gradients=row.gradients + 500 * part)
+        for i in range(4) for name in names for part in range(3)
+        for row in few.rows if row.method == name
+    ]  # fmt: skip
+    many = replace(few, rows=rows)
+    assert len(many.methods) == 12
+    assert len(many._repr_html_().encode()) < 30_000
+
+
+def test_a_gap_below_zero_is_not_drawn_as_one_above():
+    rows = [Row(k, 0.0, 1.0, 1.0, -0.5, 0.5, k, k, k) for k in range(5)]
+    text = replace(shown.run(), trace=Trace(rows))._repr_html_()
+    assert "Upper level: proved gap; ○ below it" in text
+    assert "Lower level: proved gap<" in text
+
+
+# --- figures -------------------------------------------------------------------------------------
+
+
+def test_a_figure_shows_itself_in_a_notebook_and_in_the_browser(monkeypatch):
+    pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'tiebreak[plot]'")
+    figure = shown.run().plot()
+    assert figure._repr_png_().startswith(b"\x89PNG")
+    opened = []
+    monkeypatch.setattr("webbrowser.open", lambda address: opened.append(address) or True)
+    figure.show()
+    assert opened[0].endswith(".png")
