@@ -294,8 +294,8 @@ def test_using_a_problem_does_not_change_who_it_is():
 def test_a_run_goes_on_from_its_checkpoint_as_if_it_had_never_stopped(tmp_path, method):
     path = tmp_path / "run.npz"
     problem = sparse_group_problem()
-    whole = tb.solve(sparse_group_problem(), method, rtol=0.0, max_iter=200)
-    for steps in (70, 200):
+    whole = tb.solve(sparse_group_problem(), method, rtol=0.0, max_iter=100)
+    for steps in (35, 100):
         last = tb.solve(problem, method, rtol=0.0, max_iter=steps, checkpoint=path)
         assert last.nit == steps
     np.testing.assert_array_equal(last.x, whole.x)

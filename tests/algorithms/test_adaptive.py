@@ -85,7 +85,7 @@ def test_the_inequality_holds_with_penalties(count):
 
 
 def test_certificates_are_never_wrong(count):
-    number, certified = count(24, 600), 0
+    number, certified = count(13, 600), 0
     for seed in range(number):
         p = planted(seed)
         result = tb.solve(p.problem(), tb.AdaptiveAGMBiO(), x0=p.x0, rtol=1e-6, max_iter=60)
@@ -136,7 +136,7 @@ def gradients(result):
         pytest.param((1e6, 1.0, 1.0), marks=pytest.mark.full),
         pytest.param((1.0, 1e-6, 1.0), marks=pytest.mark.full),
         (1.0, 1e6, 1e6),
-        (1.0, 1.0, 1e-6),
+        pytest.param((1.0, 1.0, 1e-6), marks=pytest.mark.full),
     ],
 )
 def test_units_change_neither_the_work_nor_the_accuracy(units):

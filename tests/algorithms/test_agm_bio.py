@@ -110,7 +110,7 @@ def slack(p: Planted, x: np.ndarray) -> tuple[float, float]:
 def test_theorem_1_holds_at_every_step(count, gamma, fixed):
     levels = tb.OnlineLevels() if fixed is None else tb.FixedLevels(fixed)
     bounded = 0
-    for p in map(planted, range(count(26, 1144))):
+    for p in map(planted, range(count(13, 1144))):
         domain = p.region.build(tb)
         for _, state in walk(p, tb.AGMBiO(gamma, levels), 25 + (fixed or 0)):
             theorem = theory.Theorem1(

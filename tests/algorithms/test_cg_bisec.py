@@ -595,7 +595,7 @@ def test_the_inner_iterate_is_there_to_look_at():
 
 @pytest.mark.parametrize("make", [CGBiO, lambda: BisecBiO(gradients=60)])
 def test_certificates_are_never_wrong_on_planted_problems(make, count):
-    number, runs, finite = count(52, 2288), 0, 0
+    number, runs, finite = count(26, 2288), 0, 0
     for p in map(planted, range(number)):
         problem, method = p.problem(), make()
         if method.check(problem):

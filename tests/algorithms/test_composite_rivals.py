@@ -295,6 +295,7 @@ def test_the_measured_rate_is_at_least_the_published_one(count, kind):
         print(f"\n{method} on {name}: {measured_rate(method, INSTANCES[name](), *published)}")
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", INSTANCES)
 @pytest.mark.parametrize("method", [BiSG(), RAPM(), PBAPG(), PBAPG(adaptive=True)], ids=NAMES)
 def test_no_certificate_is_wrong_and_on_a_bounded_set_it_follows_the_method(method, name):

@@ -116,7 +116,7 @@ def test_the_changes_of_the_ratio_sum_up_to_a_finite_number():
 
 
 def test_planted_answers_are_reached_by_the_last_iterate(count):
-    number, near, of_average = count(20, 400), 0, 0
+    number, near, of_average = count(10, 400), 0, 0
     for seed in range(number):
         p = planted(seed)
         problem = p.problem()
@@ -205,7 +205,7 @@ def test_certificates_are_never_wrong(count):
 
 
 def test_certificates_with_penalties_are_never_wrong(count):
-    number, certified = count(16, 600), 0
+    number, certified = count(8, 600), 0
     for seed in range(number):
         p = planted_composite(seed)
         problem = p.problem()

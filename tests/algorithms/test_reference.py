@@ -390,6 +390,7 @@ def test_agm_bio_equals_algorithm_1_on_every_set(domain, i):
 # --- Algorithm 2
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("f2", PENALTIES)
 @pytest.mark.parametrize("g2", PENALTIES)
 def test_p_agm_bio_equals_algorithm_2_on_every_pair_of_penalties(f2, g2):

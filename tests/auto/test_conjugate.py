@@ -48,7 +48,7 @@ CASES = {
     "validation, rank deficient": (400, 250, "squares", False),
     "operator": (300, None, "norm", True),
 }
-LONG = ("validation, rank deficient",)
+LONG = ("validation, rank deficient", "nearest, inconsistent, rank deficient")
 
 
 @pytest.mark.parametrize(

@@ -64,20 +64,18 @@ def floor_of(module: str) -> str:
 def imports(path: Path, package: str):
     """(module, is it at module level?) of every import of tiebreak in the file."""
     tree = ast.parse(path.read_text())
-    inner = {
-        id(node)
-        for function in ast.walk(tree)
-        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-        for node in ast.walk(function)
-    }
-    typing_only = {
-        id(node)
-        for branch in ast.walk(tree)
-        if isinstance(branch, ast.If) and "TYPE_CHECKING" in ast.unparse(branch.test)
-        for node in ast.walk(branch)
-    }
-    for node in ast.walk(tree):
-        if id(node) in typing_only:
+    inner: set[int] = set()
+    typing_only: set[int] = set()
+    for node in ast.walk(tree):  # a node comes before what is in it
+        within = [id(child) for child in ast.iter_child_nodes(node)]
+        if id(node) in inner or isinstance(
+            node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+        ):
+            inner.update(within)
+        if id(node) in typing_only or (
+            isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        ):
+            typing_only.update(within)
             continue
         found = []
         if isinstance(node, ast.Import):

@@ -137,6 +137,7 @@ def memory(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.setattr(checks, "DENSE_LIMIT", -1)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.usefixtures("memory")
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("made", MADE)
@@ -156,6 +157,7 @@ def test_new_numbers_in_an_array_are_answered_for(made, method):
         assert now != first or len(now) == 1, names
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("made", MADE)
 def test_new_numbers_are_noticed_in_every_kind_of_array(made, kind):

@@ -49,7 +49,7 @@ def test_a_ball_whose_sphere_is_far_closer_than_its_center(method, count):
         x = [b + radius * t / length if length > radius else b + t for b, t in zip(c, away)]  # noqa: B905
         f = sum(a * b for a, b in zip(x, q_, strict=True))
         g = sum((a - b) ** 2 for a, b in zip(x, p_, strict=True)) / 2
-        result = tb.solve(problem, method)
+        result = tb.solve(problem, method, max_iter=count(1000, 10_000))
         assert result.status != "failed", result.message
         assert is_in(f, result.upper_optimum)
         assert is_in(g, result.lower_optimum)
@@ -135,7 +135,7 @@ def test_a_mixed_point_knows_of_what_length_it_was_mixed():
     ["r-apm", "pb-apg", "agm-bio", "p-agm-bio", "adaptive", "a-irg", "sea", "cg-bio", "auto"],
 )
 @pytest.mark.parametrize("length", [10.0, 1e4, 1e6, 1e12])
-def test_a_start_that_is_far_longer_than_the_answer(method, length):
+def test_a_start_that_is_far_longer_than_the_answer(method, length, count):
     """The minimiser of g is unique, and rational."""
     n = 3
     A = np.vstack([1000.0 * np.eye(n), np.zeros((2, n))])
@@ -146,7 +146,7 @@ def test_a_start_that_is_far_longer_than_the_answer(method, length):
     problem = tb.Problem(
         upper=tb.SquaredNorm(1.0, c), lower=tb.LeastSquares(A, b), domain=tb.Ball(10.0 * length)
     )
-    for seed in range(3):
+    for seed in range(count(1, 3)):
         x0 = length * np.random.default_rng(seed).standard_normal(n)
         result = tb.solve(problem, method, x0=x0, rtol=1e-12, max_iter=30)
         assert result.status != "failed", result.message
@@ -162,7 +162,7 @@ def test_a_start_that_is_far_longer_than_the_answer(method, length):
 def test_a_callable_that_starts_where_all_of_it_cancels(method, off, count):
     """½x'Gx - c'x + d in whole numbers, so that g* = 0 at x*; only the sizes of the terms tell."""
     rng = np.random.default_rng(0)
-    for _ in range(count(4, 40)):
+    for _ in range(count(2, 40)):
         A = rng.integers(-9, 10, (3, 2)).astype(float)
         x = 1e5 * rng.integers(1, 9, 2)
         b = A @ x

@@ -135,6 +135,7 @@ def test_another_loss_and_its_interval(seed, k, is_sparse):
     assert tb.solve(problem).status == "certified"
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("off", [1e-14, 1e-10, 1e-6, 1e-2])
 @pytest.mark.parametrize("k", [0, 3, 6])
 @pytest.mark.parametrize("repeated", [False, True])

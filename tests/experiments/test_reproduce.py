@@ -277,7 +277,9 @@ def experiment_of(what):
     return paper_runs.Experiment(what, f"Title of {what}", rows, facts)
 
 
-@pytest.mark.parametrize("what", ALL)
+@pytest.mark.parametrize(  # the many pictures of figure 2 take longest
+    "what", [pytest.param(what, marks=pytest.mark.full if what == "fig2" else ()) for what in ALL]
+)
 def test_report_and_pictures_come_from_rows_csv_and_hold_every_claim(what, tmp_path):
     made = reproduce.write(experiment_of(what), tmp_path, "Made.", lambda line: None)
     text = (tmp_path / "report.md").read_text()

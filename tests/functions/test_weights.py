@@ -49,9 +49,9 @@ def draw(loss: str, rng: np.random.Generator):
 @pytest.mark.parametrize("mean", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("loss", ["LeastSquares", "Logistic", "Poisson", "Huber", "Multinomial"])
-def test_weight_k_is_the_row_k_times_and_weight_0_no_row(loss, kind, mean):
+def test_weight_k_is_the_row_k_times_and_weight_0_no_row(loss, kind, mean, count):
     rng = np.random.default_rng(1)
-    for _ in range(40):
+    for _ in range(count(8, 40)):
         A, target, w = draw(loss, rng)
         options = {"classes": 4} if loss == "Multinomial" else {}
         h = getattr(tb, loss)(made(kind, A), target, mean=mean, weights=w, **options)
@@ -69,9 +69,9 @@ def test_weight_k_is_the_row_k_times_and_weight_0_no_row(loss, kind, mean):
 
 @pytest.mark.parametrize("kind", KINDS[:3])
 @pytest.mark.parametrize("loss", ["LeastSquares", "Logistic", "Poisson"])
-def test_solutions_are_those_of_repeated_rows(loss, kind):
+def test_solutions_are_those_of_repeated_rows(loss, kind, count):
     rng = np.random.default_rng(2)
-    for _ in range(12):
+    for _ in range(count(4, 12)):
         A, target, w = draw(loss, rng)
         n = A.shape[1]
         A[:, -1] = A[:, 0]  # ties

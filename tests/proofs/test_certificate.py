@@ -50,7 +50,7 @@ def check(p: Planted, proof: tb.Certificate, x: np.ndarray) -> None:
 
 def test_never_wrong_at_any_recorded_step(count):
     finite = 0
-    number = count(26, 2288)
+    number = count(13, 2288)
     for p in map(planted, range(number)):
         problem = p.problem(**words(p))
         result = tb.solve(problem, methods(p), x0=p.x0, rtol=0, max_iter=40)
@@ -74,7 +74,7 @@ def test_never_wrong_about_a_point_from_anywhere(count):
     for p in map(planted, range(count(8, 416))):
         problem = p.problem(**words(p))
         rng = np.random.default_rng(p.seed)
-        for _, x in itertools.islice(wrong_points(p, rng), 0, None, 4):
+        for _, x in itertools.islice(wrong_points(p, rng), 0, None, count(12, 4)):
             check(p, tb.certify(problem, x, max_iter=40), x)
             points += 1
         check(p, tb.certify(problem, p.x_star, max_iter=40), p.x_star)
@@ -132,7 +132,7 @@ def rounding_of(accumulator: BoundAccumulator, reach: float) -> float:
 def test_the_papers_inverse_problem_is_certified(n, limit, count):
     """Q = I, A = 1', b = 1, the orthant; gamma by Theorem 2 with r = 2 and K = 1000."""
     worst, loose = -math.inf, 0.0
-    for seed in range(count(3, 20)):
+    for seed in range(count(1, 20)):
         problem = tb.Problem(
             upper=tb.SquaredNorm(),
             lower=tb.LeastSquares(np.ones((1, n)), [1.0]),

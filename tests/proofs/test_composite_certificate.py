@@ -67,7 +67,7 @@ def check(p: PlantedComposite, proof: tb.Certificate, x) -> None:
 
 
 def test_never_wrong_at_any_recorded_step_and_finite_on_every_bounded_one(count):
-    number, finite, bounded = count(26, 520), 0, 0
+    number, finite, bounded = count(13, 520), 0, 0
     widths: list[float] = []
     for p in map(planted_composite, range(0, 520, 520 // number)):
         problem = p.problem(**words(p))
@@ -135,7 +135,7 @@ def test_never_wrong_by_hearsay_with_or_without_a_joint_prox(count):
     """Any minorants with any weights prove something; what has no joint prox is relaxed."""
     finite = total = 0
     for kinds in (None, APART):
-        for seed in range(count(26, 416)):
+        for seed in range(count(13, 416)):
             p = planted_composite(seed) if kinds is None else planted_composite(seed, kinds)
             problem = p.problem(**words(p))
             rng = np.random.default_rng(seed)
@@ -154,14 +154,14 @@ def test_never_wrong_by_hearsay_with_or_without_a_joint_prox(count):
     print(f"\nhearsay: {total} problems, half without a joint prox, none wrong, {finite} finite")
 
 
-def test_the_planted_answers_notice_errors(monkeypatch):
+def test_the_planted_answers_notice_errors(monkeypatch, count):
     """A penalty with too much weight, or the wrong one's, makes a certificate wrong somewhere."""
     sound = Joint.terms
 
     def wrong(error) -> int:
         monkeypatch.setattr(Joint, "terms", error)
         found = 0
-        for seed in range(104):
+        for seed in range(count(26, 104)):
             p = planted_composite(seed)
             problem, rng = p.problem(), np.random.default_rng(seed)
             accumulator = BoundAccumulator(problem, p.x0)
@@ -272,10 +272,10 @@ def test_a_strongly_convex_penalty_below_bounds_the_error_on_both_sides():
     assert result.upper_error < 0.05
 
 
-def test_ties_are_told_from_x_star():
+def test_ties_are_told_from_x_star(count):
     """A tie that is worse for f is judged so: the gap is at least what it gives up."""
     judged = 0
-    for seed in range(208):
+    for seed in range(count(52, 208)):
         p = planted_composite(seed)
         x = next(ties(p, np.random.default_rng(seed)), None)
         if x is None or not is_bounded(problem := p.problem()):
@@ -283,7 +283,7 @@ def test_ties_are_told_from_x_star():
         proof = tb.certify(problem, x, max_iter=60)
         check(p, proof, x)
         judged += p.f(x) > p.f_star
-    assert judged > 5
+    assert judged > count(2, 5)
 
 
 def test_float32_is_certified_with_float32_rounding(count):

@@ -157,7 +157,7 @@ def test_no_minimiser_is_always_said(count, method):
 
 @pytest.mark.parametrize("method", ["auto", "adaptive"])
 def test_where_there_is_one_it_is_never_denied(count, method):
-    for seed in range(count(8, 200)):
+    for seed in range(count(4, 200)):
         result = tb.solve(with_minimiser(seed), method, max_iter=300)
         assert result.status != "unbounded", (seed, result.message)
 
