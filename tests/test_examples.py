@@ -29,12 +29,6 @@ def no_figure_stays_open():
     plt.close("all")
 
 
-def test_the_list_of_examples_has_all_of_them_by_their_titles():
-    said = (ROOT / "examples" / "README.md").read_text(encoding="utf-8")
-    for path in EXAMPLES:
-        assert f"[{gallery.parts(path)[0]}]({path.name})" in said
-
-
 def test_the_quick_ones_are_there():
     assert set(QUICK) <= {path.stem for path in EXAMPLES}
 
