@@ -99,10 +99,13 @@ docs: $(DOCS)  ## the documentation as a site in build/site; SITE=--no-gallery r
 	@PYTHONPATH=docs $(GENERATE)
 	@$(BIN)/python docs/dead_links.py build/site
 
+# Two of the gallery are on the front page.
+SHOWN := last_months_coefficients dispatch_priorities
+
 pictures: $(TESTS)  ## redraw the pictures of the pages
-	@$(BIN)/python docs/picture.py
-	@$(BIN)/python docs/proof_pictures.py
-	@$(BIN)/python docs/page_pictures.py
+	@for script in docs/*picture*.py; do $(BIN)/python $$script; done
+	@$(BIN)/python docs/gallery.py build/shown $(SHOWN)
+	@cp $(SHOWN:%=build/shown/%.png) docs/
 
 clean:  ## remove .venv, caches and results
 	@rm -rf .venv .venv-floors out build dist .mypy_cache .ruff_cache .pytest_cache

@@ -1,10 +1,12 @@
-"""Writes the tables of modules in docs/map.md, and docs/glossary.md: `make docs`."""
+"""Writes the tables of docs/map.md, docs/glossary.md and docs/gallery.md: `make docs`."""
 
 from __future__ import annotations
 
 import ast
 import re
 from pathlib import Path
+
+import gallery
 
 from tiebreak.driver import glossary
 
@@ -37,8 +39,23 @@ def table(folder: Path) -> str:
     return "\n".join(["| module | holds |", "|---|---|", *rows]) + "\n"
 
 
+def examples() -> str:
+    """The page of the examples: what each is, in its first sentence."""
+    rows = [
+        "# Gallery",
+        "",
+        "Jobs that somebody has, each a program that ends in a picture and checks",
+    ]
+    rows += ["what it claims. `make docs` runs them all.", "", "| example | the job |", "|---|---|"]
+    for path in sorted(gallery.EXAMPLES.glob("plot_*.py")):
+        title, text, _ = gallery.parts(path)
+        job = re.split(r"(?<=[.?!])\s", " ".join(text.split()), maxsplit=1)[0].replace("|", "\\|")
+        rows.append(f"| [{title}](../examples/{path.name}) | {job} |")
+    return "\n".join([*rows, ""])
+
+
 def main() -> None:
-    """Rewrite the map in place, and the glossary."""
+    """Rewrite the map in place, the glossary, and the list of examples."""
     page = PAGE.read_text(encoding="utf-8")
 
     def filled(place: re.Match[str]) -> str:
@@ -47,6 +64,7 @@ def main() -> None:
 
     PAGE.write_text(PLACE.sub(filled, page), encoding="utf-8")
     PAGE.with_name("glossary.md").write_text(glossary.page(), encoding="utf-8")
+    PAGE.with_name("gallery.md").write_text(examples(), encoding="utf-8")
 
 
 if __name__ == "__main__":

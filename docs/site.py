@@ -37,6 +37,7 @@ def sources() -> dict[Path, str]:
     places |= {path: path.name for path in docs.glob("*.svg")}
     places |= {ROOT / name: name for name in ("CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")}
     places |= {ROOT / "README.md": "index.md", docs / "README.md": "contents.md"}
+    places[docs / "gallery.md"] = "gallery/index.md"  # the one with pictures takes its place
     examples = (ROOT / "examples").glob("plot_*.py")
     return places | {path: f"gallery/{path.stem.removeprefix('plot_')}.md" for path in examples}
 
@@ -49,9 +50,9 @@ def linked(text: str, page: Path, places: dict[Path, str]) -> str:
         mark, words, target = match.groups()
         words = LINK.sub(link, words)
         path, _, anchor = target.partition("#")
-        if "://" in target or not path:
-            return f"{mark}[{words}]({target})"
         aim = (page.parent / path).resolve()
+        if "://" in target or not path or not aim.exists():  # the last is for the generator to see
+            return f"{mark}[{words}]({target})"
         if aim not in places:
             is_code = "/" in words or words.endswith((".py", ".cff"))
             return f"`{words}`" if is_code and "`" not in words else words
@@ -112,7 +113,7 @@ def main() -> None:
     places = sources()
     has_gallery = "--no-gallery" not in sys.argv and (ROOT / "docs" / "gallery.py").exists()
     if not has_gallery:
-        places = {path: place for path, place in places.items() if "gallery/" not in place}
+        places = {path: place for path, place in places.items() if path.suffix != ".py"}
     for path, place in places.items():
         (SITE / place).parent.mkdir(parents=True, exist_ok=True)
         if path.suffix == ".md":

@@ -119,9 +119,9 @@ def test_every_link_leads_somewhere(page):
 def test_every_page_is_in_the_navigation_of_the_site():
     """A star in mkdocs.yml stands for what `make docs` writes itself."""
     listed = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").split("\nnav:\n")[1]
+    others = {"README.md": ": contents.md", "gallery.md": " gallery/index.md"}
     for page in PAGES[1:]:
-        name = "contents.md" if page.name == "README.md" else page.name
-        assert f": {name}\n" in listed, page.name
+        assert f"{others.get(page.name, f': {page.name}')}\n" in listed, page.name
 
 
 def titles(page: Path) -> list[str]:
@@ -154,6 +154,13 @@ def resolved(name: str) -> Any:
             found = getattr(found, part, None)
         return found
     return None
+
+
+def test_the_gallery_names_every_example():
+    """`make docs` writes the list."""
+    text = (ROOT / "docs" / "gallery.md").read_text(encoding="utf-8")
+    found = {path.name for path in (ROOT / "examples").glob("plot_*.py")}
+    assert set(re.findall(r"\(\.\./examples/(\w+\.py)\)", text)) == found, "run `make docs`"
 
 
 def test_the_map_names_every_module_with_its_first_sentence():

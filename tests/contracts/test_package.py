@@ -44,6 +44,13 @@ def test_the_page_names_every_extra():
         assert f"`{extra}`" in page, extra
 
 
+def test_without_scikit_learn_the_estimators_say_what_to_install():
+    text = "import sys; sys.modules['sklearn'] = None; import tiebreak.sklearn"
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.endswith("scikit-learn 1.6: pip install 'tiebreak[sklearn]'\n")
+
+
 @pytest.mark.skipif(not importlib.util.find_spec("hatchling"), reason="needs hatchling")
 def test_the_wheel_has_all_files_of_the_package_and_no_others(tmp_path):
     made = subprocess.run(

@@ -7,8 +7,14 @@ model.n_ties_   # how many directions the training data leave free
 model.proved_   # is it proved that there is no better choice, within rtol?
 """
 
-from tiebreak.sklearn.classifier import TieBreakClassifier
-from tiebreak.sklearn.fitting import NoMinimiserError, NoMinimiserWarning
-from tiebreak.sklearn.regressor import TieBreakRegressor
+try:
+    from tiebreak.sklearn.classifier import TieBreakClassifier
+    from tiebreak.sklearn.fitting import NoMinimiserError, NoMinimiserWarning
+    from tiebreak.sklearn.regressor import TieBreakRegressor
+except ModuleNotFoundError as error:
+    if (error.name or "").split(".")[0] != "sklearn":
+        raise
+    sentence = "tiebreak.sklearn needs scikit-learn 1.6: pip install 'tiebreak[sklearn]'"
+    raise ImportError(sentence) from None
 
 __all__ = ["NoMinimiserError", "NoMinimiserWarning", "TieBreakClassifier", "TieBreakRegressor"]
