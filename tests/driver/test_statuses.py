@@ -105,6 +105,15 @@ def test_the_weak_criterion_asks_for_the_two_gaps_alone_and_is_met_no_later():
     assert weak.lower_gap <= weak.tolerance[1]
 
 
+def test_what_the_weak_criterion_proves_is_not_called_secured():
+    """The guard was not asked for, so that nothing may be said in its name."""
+    weak = tb.solve(small(), tb.AGMBiO(gamma=0.01), rtol=1e-2, criterion="weak")
+    assert weak.status == "certified"
+    assert weak.upper_error > weak.tolerance[0]
+    assert "guard" not in weak.details()
+    assert "secured    no: criterion='weak'" in weak.details()
+
+
 @pytest.mark.parametrize("criterion", ["strong", "", None, 1, ["weak"]])
 def test_another_criterion_is_refused_with_a_sentence(criterion):
     with pytest.raises(ValueError, match=r"criterion must be 'absolute' or 'weak', got "):

@@ -25,7 +25,7 @@ GLOSSARY: dict[str, dict[str, str]] = {
     },
     "The status": {
         "certified": "f(x) - f* and g(x) - g* are proved to be within the tolerance, and f(x) is "
-        "secured from below (see secured).",
+        "secured from below (see secured); with criterion='weak' the two gaps alone.",
         "solved": "an answer was found: the optimality conditions of both levels hold to rounding, "
         "or the rule of the method you named was met. The proof is wider than asked.",
         "unbounded": "there is no minimiser: g falls without end along a direction of the domain, "

@@ -151,7 +151,8 @@ class LevelsResult(Outcome, Shown):
     @property
     def message(self) -> str:
         """How it ended in words."""
-        return self.reason or STATUSES[self.status]
+        said = STATUSES[self.status]
+        return self.reason or (said.replace("both", "all") if len(self.levels) > 2 else said)
 
     def __repr__(self) -> str:
         values = [f"{name} = {level.value:.6g}" for name, level in self.levels.items()]

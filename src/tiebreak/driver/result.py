@@ -149,6 +149,7 @@ class Result(Outcome, Shown):
     findings: Findings | None = None
     multipliers: Multipliers | None = field(default=None, repr=False)
     known: Known | None = field(default=None, repr=False)  # all that is proved of f* and g*
+    criterion: str = "absolute"  # what was asked of f(x) besides the gap: see ``solve``
 
     @property
     def upper_value(self) -> float:
@@ -309,6 +310,8 @@ class Result(Outcome, Shown):
         proof, asked = self.certificate, self.tolerance[0]
         if proof.upper_error <= asked:
             return f"proved from both sides: |f(x) - f*| <= {proof.upper_error:.3g}"
+        if self.proved and self.criterion == "weak":
+            return "no: criterion='weak' does not ask for it, f(x) may lie below f*"
         if self.proved:
             estimate = f"|f(x) - f*| is about {proof.upper_estimate:.2g}"
             return (

@@ -206,6 +206,7 @@ def solve(
             findings=ending.fall or run.report.findings,
             multipliers=run.report.multipliers,
             known=run.accumulator.sums.known,
+            criterion=criterion,
         )
 
 
