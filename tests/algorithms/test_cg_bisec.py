@@ -538,7 +538,7 @@ def test_bisec_bio_converges_at_its_published_rate(count):
         print(f"\nBisec-BiO: {gradients} gradients for eps = 1e-3, 1e-4, 1e-5")
 
 
-@pytest.mark.parametrize("n", [1, 3, pytest.param(100, marks=pytest.mark.full)])
+@pytest.mark.parametrize("n", [1, *(pytest.param(n, marks=pytest.mark.full) for n in (3, 100))])
 def test_bisec_bio_solves_the_inverse_problem_of_the_paper(n):
     problem = tb.Problem(
         upper=tb.SquaredNorm(),

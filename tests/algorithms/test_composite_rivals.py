@@ -288,6 +288,7 @@ RATES = [
 ]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("kind", [BiSG, RAPM, PBAPG])
 def test_the_measured_rate_is_at_least_the_published_one(count, kind):
     cases = [case for case in RATES if type(case[0]) is kind]

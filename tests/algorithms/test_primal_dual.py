@@ -225,6 +225,7 @@ def _is_right(p, result):
     return result.status == "certified"
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "name", ["toy", "random-inverse", "diabetes", "basis-pursuit", "lasso-duplicates"]
 )

@@ -365,6 +365,7 @@ def smooth(domain: str, kinds: tuple[str, str], rule: str, seed: int) -> Bilevel
     return Bilevel(problem, f1, g1, x_0, lambda v, a, mu: project(v))
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("i", range(4))
 @pytest.mark.parametrize("domain", DOMAINS)
 def test_agm_bio_equals_algorithm_1_on_every_set(domain, i):

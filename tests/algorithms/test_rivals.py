@@ -346,6 +346,7 @@ RATES = [
 ]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("kind", [AIRG, BiSG, SEA, RAPM, PBAPG])
 def test_the_measured_rate_is_at_least_the_published_one(count, kind):
     cases = [case for case in RATES if type(case[0]) is kind]
@@ -448,6 +449,7 @@ def test_no_certificate_is_wrong_at_any_recorded_step(count, method):
     assert finite >= number // 3
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("method", "reach"),
     [(AIRG(), 2e-1), (BiSG(), 1e-2), (SEA(), 3e-2), (RAPM(), 1e-3), (PBAPG(), 1e-2)],
@@ -633,6 +635,7 @@ def test_one_variable_one_point_and_a_start_that_is_optimal(method):
     assert not tb.solve(still, method, max_iter=20, rtol=0).x.any()
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("method", RIVALS, ids=NAMES)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("library", ["numpy", "array_api_strict"])

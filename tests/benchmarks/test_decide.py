@@ -298,6 +298,7 @@ def test_who_is_late_or_fails_has_no_answer(monkeypatch: pytest.MonkeyPatch) -> 
     assert (failed.x, failed.words) == (None, "ArithmeticError: no luck")
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("delta", [0.0, 1e-8])
 def test_two_stages_by_hand_come_close(delta: float) -> None:
     pytest.importorskip("cvxpy", reason="the conic rival needs CVXPY")

@@ -85,6 +85,7 @@ def test_where_nothing_is_proved_there_are_crosses_and_no_band(result):
     assert not figure.axes[1].collections
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("gaps", [[1.0], [0.0, 0.0], [np.inf], [-1.0] * 40, [np.inf] * 40, [1, 0]])
 def test_every_kind_of_trace_can_be_drawn(result, gaps):
     odd = replace(with_gaps(result, gaps, gaps), tolerance=(0.0, 1e-3))

@@ -148,6 +148,7 @@ def the_same(here: tb.Result, far: tb.Result) -> None:
         assert getattr(far, f"{name}_gap") == pytest.approx(gap, rel=1e-9, abs=1e-9 * size)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("method", [tb.AGMBiO(gamma=0.1), tb.AdaptiveAGMBiO()])
 @pytest.mark.parametrize(
     ("name", "kind"),

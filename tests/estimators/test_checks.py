@@ -54,7 +54,7 @@ def test_scikit_learns_checks(estimator, check):
     _pass(estimator, check)
 
 
-@pytest.mark.sample(5)
+@pytest.mark.sample(7)
 @parametrize_with_checks(OTHERS)
 def test_scikit_learns_checks_of_every_option(estimator, check):
     _pass(estimator, check)

@@ -118,6 +118,7 @@ def preferences(n):
     }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("shape", ["tall", "wide"])
 @pytest.mark.parametrize("name", preferences(12))
 def test_squares_with_every_preference(name, shape, count):
@@ -152,6 +153,7 @@ def test_where_the_constant_model_is_perfect_there_is_nothing_to_give_up(rows, v
     np.testing.assert_allclose(sparse.coef_, 0.0, atol=1e-12 * max(value, 1.0))
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("kind", ["squared", "lasso", "logistic"])
 @pytest.mark.parametrize("name", ["norm", "sparse", "smooth", "fair"])
 def test_with_slack_to_spare_the_fit_decides_the_ties(name, kind):

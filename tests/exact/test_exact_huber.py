@@ -132,6 +132,7 @@ def test_ties_are_broken_as_among_the_minimisers_of_the_different_columns(count)
         assert holds(result.lower_optimum, g)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("kind", ["Box", "Simplex", "L1Ball", "Ball", "Monotone", "Halfspace"])
 def test_on_other_sets_it_agrees_with_a_conic_solver(kind, seed):

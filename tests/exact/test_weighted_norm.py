@@ -37,6 +37,7 @@ def solution(A, b, w, c):
         return float((d.T * W * d)[0] / 2)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("m", "n", "zeros"), SHAPES)
 def test_the_answer_on_space_is_the_weighted_projection(m, n, zeros):
     A, b, w, c = drawn(m, n, zeros, seed=n)
@@ -47,6 +48,7 @@ def test_the_answer_on_space_is_the_weighted_projection(m, n, zeros):
     assert abs(result.upper_value - star) <= result.upper_error
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("domain", [tb.Orthant(), tb.Box(-0.5, 0.5), tb.Ball(2.0), tb.Simplex()])
 @pytest.mark.parametrize(("m", "n", "zeros"), SHAPES[:4])
 def test_weights_are_those_of_the_rows_of_least_squares(m, n, zeros, domain):

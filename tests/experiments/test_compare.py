@@ -47,7 +47,14 @@ def test_without_clarabel_the_others_race(monkeypatch):
     assert "agm-bio" in outcome.methods
 
 
-@pytest.mark.parametrize("name", ["basis-pursuit", "group-pursuit", "lasso-duplicates"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("basis-pursuit", marks=pytest.mark.full),
+        "group-pursuit",
+        "lasso-duplicates",
+    ],
+)
 def test_with_a_penalty_those_who_take_one_take_part(name):
     built = tb.instance(name)
     answer = Answer(built.upper_optimum, built.lower_optimum, built.solution)

@@ -366,6 +366,7 @@ def plain_cases(pair, rng, how_many):
             yield found, judge, v, a, c, beta
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("pair", PAIRS, ids=name)
 @pytest.mark.filterwarnings("ignore")
 def test_step_6_agrees_with_a_conic_solver(pair, count):
@@ -386,6 +387,7 @@ def test_step_6_agrees_with_a_conic_solver(pair, count):
         np.testing.assert_allclose(z.value, theirs, atol=1e-3 * (1.0 + np.linalg.norm(v)))
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("pair", PAIRS, ids=name)
 def test_a_guess_does_not_change_the_answer(pair, count):
     rng = np.random.default_rng([2, PAIRS.index(pair)])
@@ -422,6 +424,7 @@ def test_long_vectors_meet_their_optimality_conditions(pair, count):
                 assert value <= TOL, (label, value, judge.parts, judge.sets, a, beta, mu)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("pair", PAIRS, ids=name)
 def test_library_and_dtype_are_kept_and_inputs_left_alone(pair, count):
     rng = np.random.default_rng([5, PAIRS.index(pair)])
@@ -544,6 +547,7 @@ def test_joint_prox_meets_its_optimality_conditions(pair, count):
         assert judge.off_sets(z) <= 1e-13
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("pair", PAIRS, ids=name)
 @pytest.mark.filterwarnings("ignore")
 def test_joint_prox_and_least_agree_with_a_conic_solver(pair, count):
@@ -630,6 +634,7 @@ def weighted(kind, rng, center):
     return Zero()
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("kinds", WEIGHTED, ids="-".join)
 @pytest.mark.filterwarnings("ignore")
 def test_weights_and_centers_agree_with_a_conic_solver(kinds, count):

@@ -414,6 +414,7 @@ def test_threads_want_large_blocks_and_share_no_passes(asked, expected, monkeypa
     assert base.block_bytes() == (base.BLOCK if is_one else base.THREADED_BLOCK)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_products_of_a_shared_pass_are_products(shared, dtype):
     """Within the classical bound, a unit of rounding for every term of a sum."""

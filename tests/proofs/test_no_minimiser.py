@@ -208,6 +208,7 @@ def test_on_every_domain(lower, domain, method):
     assert domain.contains(x + 1e6 * d, 1e-9)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("upper", "domain"),
     [
