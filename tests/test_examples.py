@@ -13,7 +13,7 @@ pytest.importorskip("sklearn", reason="needs scikit-learn: pip install '.[sklear
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-QUICK = ("plot_last_months_coefficients", "plot_dispatch_priorities", "plot_robot_arm")
+QUICK = ("plot_last_months_coefficients", "plot_dispatch_priorities", "plot_sparsest_signal")
 every_example = pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 
 spec = importlib.util.spec_from_file_location("gallery", ROOT / "docs" / "gallery.py")
