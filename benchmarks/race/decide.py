@@ -50,7 +50,8 @@ from scores import FINE, ROUGH, TARGETS, Line, Mark
 
 import tiebreak as tb
 from tiebreak.driver.registry import METHODS
-from tiebreak.driver.result import Result, Row
+from tiebreak.driver.result import Result
+from tiebreak.driver.trace import Row
 
 SUBSET = ("simplex", "callables", "lasso", "drawn 1")
 QUICK, FULL = 2.0, 60.0  # seconds for each method, of the subset and of everything

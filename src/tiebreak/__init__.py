@@ -25,8 +25,9 @@ from tiebreak.driver.certify import certify
 from tiebreak.driver.levels_result import LevelReport, LevelsResult
 from tiebreak.driver.minimize import minimize
 from tiebreak.driver.registry import methods
-from tiebreak.driver.result import Result, Trace
+from tiebreak.driver.result import Result
 from tiebreak.driver.solve import solve
+from tiebreak.driver.trace import Trace
 from tiebreak.driver.tradeoff import Tradeoff, tradeoff
 from tiebreak.exact.method import Exact
 from tiebreak.experiments.compare import Comparison, compare

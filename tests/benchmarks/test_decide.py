@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import tiebreak as tb
-from tiebreak.driver.result import Row
+from tiebreak.driver.trace import Row
 from tiebreak.functions.sums import Scaled, Sum
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks" / "race"))

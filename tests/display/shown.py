@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 import tiebreak as tb
-from tiebreak.driver.result import Row, Trace
+from tiebreak.driver.trace import Row, Trace
 
 SCRIPT = '<script>alert("1")</script>'  # a name that must be shown as text
 

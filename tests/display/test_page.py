@@ -18,7 +18,7 @@ import tiebreak as tb
 from tiebreak.display.markup import json_for_script
 from tiebreak.display.thinning import kept_rows
 from tiebreak.display.views import view_of
-from tiebreak.driver.result import Row, Trace
+from tiebreak.driver.trace import Row, Trace
 
 VOID = {"meta", "input", "br"}
 every_kind = pytest.mark.parametrize("make", shown.ALL, ids=lambda make: make.__name__)

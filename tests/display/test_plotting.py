@@ -10,7 +10,7 @@ import pytest
 
 import tiebreak as tb
 from tiebreak.display.plotting import convergence
-from tiebreak.driver.result import Row, Trace
+from tiebreak.driver.trace import Row, Trace
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import pytest
 
 import tiebreak as tb
 from tiebreak.display import progress
-from tiebreak.driver.result import Row
+from tiebreak.driver.trace import Row
 
 METHOD = "agm-bio"
 ROW = Row(1234, 5.6, 9.5, 1e-10, 3.6e-05, np.inf, 7, 8, 9)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tiebreak.driver.console import Progress
-    from tiebreak.driver.result import Row
+    from tiebreak.driver.trace import Row
 
 
 class Screen:

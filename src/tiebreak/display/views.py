@@ -14,7 +14,8 @@ import numpy as np
 
 from tiebreak.display.thinning import kept_rows
 from tiebreak.driver.levels_result import HEADER, LevelsResult
-from tiebreak.driver.result import Result, Row
+from tiebreak.driver.result import Result
+from tiebreak.driver.trace import Row
 from tiebreak.driver.tradeoff import Tradeoff
 
 TONES = {"certified": "good", "solved": "fair"}  # of a status; all others are "poor"

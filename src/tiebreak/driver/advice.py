@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from tiebreak.driver.result import Row
 from tiebreak.driver.run import Run
+from tiebreak.driver.trace import Row
 from tiebreak.proofs.certificate import UNDERFLOW, Certificate
 
 _OR_PENALTY = ", or a penalty on all variables beside a smooth part whose lower_bound is known"

@@ -45,8 +45,8 @@ from tiebreak.auto import (
 )
 from tiebreak.conic.chain import LevelSolution
 from tiebreak.conic.method import ConicFindings
-from tiebreak.driver.result import Row
 from tiebreak.driver.run import Counts, Least, Run, Saved
+from tiebreak.driver.trace import Row
 from tiebreak.exact.method import ExactFindings
 from tiebreak.functions.base import Minorant
 from tiebreak.functions.callables import Smooth

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
-from tiebreak.driver.result import Row
+from tiebreak.driver.trace import Row
 from tiebreak.functions.sums import matrices_of
 from tiebreak.linalg import checks
 from tiebreak.linalg.deadline import Limit

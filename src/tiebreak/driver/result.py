@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tiebreak.algorithms.base import Findings, Multipliers
 from tiebreak.driver.shown import Shown
+from tiebreak.driver.trace import Trace
 from tiebreak.functions.base import Function
 from tiebreak.functions.callables import Smooth
 from tiebreak.functions.sums import summands
@@ -37,60 +37,6 @@ NO_PROBLEM = "Result: problem was not saved with this result; save(path, problem
 SUCCESSES = ("certified", "solved")
 
 NOTABLE = 1e-3  # the report counts what exceeds this part of the largest: averages are rarely 0
-
-
-class Row(NamedTuple):
-    """One recorded step."""
-
-    iteration: int
-    seconds: float
-    upper_value: float
-    lower_value: float
-    upper_gap: float  # proved bound on f(x) - f*
-    lower_gap: float  # proved bound on g(x) - g*
-    upper_gradients: int  # oracle calls so far
-    lower_gradients: int
-    passes: int  # passes over the data of f and g so far
-
-
-class Trace(Sequence[Row]):
-    """The recorded steps of a run, one Row each.
-
-    Examples:
-        >>> tb.solve(tb.instance("toy").problem, "agm-bio", max_iter=50).trace[-1].iteration
-        50
-    """
-
-    def __init__(self, rows: Sequence[Row] = ()) -> None:
-        self._rows = tuple(rows)
-
-    @overload
-    def __getitem__(self, index: int) -> Row: ...
-    @overload
-    def __getitem__(self, index: slice) -> Trace: ...
-    def __getitem__(self, index: int | slice) -> Row | Trace:
-        return Trace(self._rows[index]) if isinstance(index, slice) else self._rows[index]
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def __iter__(self) -> Iterator[Row]:
-        return iter(self._rows)
-
-    def __repr__(self) -> str:
-        return f"<Trace of {len(self)} rows: {', '.join(Row._fields)}>"
-
-    def column(self, name: str) -> list[float]:
-        """One column as a list."""
-        return [getattr(row, name) for row in self._rows]
-
-    def to_pandas(self) -> Any:
-        """The rows as a pandas DataFrame (needs the extra ``pandas``)."""
-        try:
-            import pandas
-        except ImportError:
-            raise ImportError("to_pandas needs pandas: pip install 'tiebreak[pandas]'") from None
-        return pandas.DataFrame(list(self._rows), columns=list(Row._fields))
 
 
 class Outcome:

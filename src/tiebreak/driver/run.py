@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 from tiebreak.algorithms.base import Method, StateReport, first_state
 from tiebreak.algorithms.common import is_due
 from tiebreak.driver.counted import Counted
-from tiebreak.driver.result import Result, Row
+from tiebreak.driver.result import Result
+from tiebreak.driver.trace import Row
 from tiebreak.linalg import arrays, deadline
 from tiebreak.linalg.arrays import TINY, Array
 from tiebreak.problem import Problem, with_smooth_parts

@@ -25,7 +25,7 @@ from tiebreak.driver.input_checks import (
 )
 from tiebreak.driver.levels_result import LevelsResult
 from tiebreak.driver.registry import find_method
-from tiebreak.driver.result import SUCCESSES, Result, Row, Trace
+from tiebreak.driver.result import SUCCESSES, Result
 from tiebreak.driver.run import Counts, Intermediate, Run, Saved
 from tiebreak.driver.solve_levels import (
     CompiledLevels,
@@ -33,6 +33,7 @@ from tiebreak.driver.solve_levels import (
     solve_chained,
     with_a_minimiser,
 )
+from tiebreak.driver.trace import Row, Trace
 from tiebreak.levels import ConicLevels, Levels
 from tiebreak.linalg import arrays, deadline
 from tiebreak.linalg.arrays import Array

@@ -16,8 +16,9 @@ import numpy as np
 
 from tiebreak.catalog.datasets import degree_two, load, unit_rows
 from tiebreak.display.plotting import BAND, DARK, GREY, new_figure, saved
-from tiebreak.driver.result import Result, Row
+from tiebreak.driver.result import Result
 from tiebreak.driver.solve import solve
+from tiebreak.driver.trace import Row
 from tiebreak.experiments.figures import style_of
 from tiebreak.functions.losses.least_squares import LeastSquares
 from tiebreak.problem import Problem

@@ -13,7 +13,8 @@ import numpy as np
 
 from tiebreak.algorithms.base import Findings
 from tiebreak.driver.levels_result import LevelReport, LevelsResult
-from tiebreak.driver.result import STATUSES, Result, Row, Trace
+from tiebreak.driver.result import STATUSES, Result
+from tiebreak.driver.trace import Row, Trace
 from tiebreak.levels import Levels
 from tiebreak.linalg import checks
 from tiebreak.linalg.arrays import Host

@@ -10,7 +10,8 @@ import numpy as np
 
 from tiebreak.driver.checkpoint import npz_path, write_atomically
 from tiebreak.driver.levels_result import LevelsResult
-from tiebreak.driver.result import Result, Row
+from tiebreak.driver.result import Result
+from tiebreak.driver.trace import Row
 from tiebreak.levels import Levels
 from tiebreak.linalg import arrays, checks, tables
 from tiebreak.linalg.arrays import Host
