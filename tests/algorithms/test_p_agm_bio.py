@@ -450,7 +450,7 @@ def answer(seed):
 def test_theorem_1_and_the_level_bounds_hold_at_every_step(count, gamma, fixed):
     levels = tb.OnlineLevels() if fixed is None else tb.FixedLevels(fixed)
     method, bounded = tb.PAGMBiO(gamma, levels, horizon=100), 0
-    for p in map(answer, range(count(20, 300))):
+    for p in map(answer, range(0, count(60, 300), count(3, 1))):
         problem = p.problem()
         R0 = float(np.linalg.norm(p.star))
         state = method.init(problem, np.zeros(len(p.star)))

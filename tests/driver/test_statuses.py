@@ -41,8 +41,8 @@ def test_certified_is_within_two_tolerances_of_the_optimum_where_the_guard_promi
 
     For auto, whether that holds or not: 99 % within 2 tolerances, none above 10.
     """
-    problems, seen, apart = count(32, 2000), collections.Counter(), []
-    is_full, seeds = problems > 32, range(part, problems, 4)
+    problems, seen, apart = count(60, 2000), collections.Counter(), []
+    is_full, seeds = problems > 60, range(part, problems, 4)
     for seed in seeds:
         d, rng = drawn(seed), np.random.default_rng([1, seed])
         others = NAMES[1:] if is_full else rng.choice(NAMES[1:], 2, replace=False).tolist()
