@@ -180,8 +180,7 @@ def _solve(arguments: argparse.Namespace) -> int:
     for limit in ("max_iter", "max_time"):
         if getattr(arguments, limit) is not None:
             options[limit] = getattr(arguments, limit)
-    has_steps = isinstance(problem, Problem) or problem.is_plain  # other levels have no progress
-    live = sys.stderr.isatty() and not arguments.quiet and has_steps
+    live = sys.stderr.isatty() and not arguments.quiet
     options["progress"] = options.get("progress", True) and live
     paths = {what: out / name for what, name in names.items()}
     with _folders(path.parent for path in (*paths.values(), *([page] if page else []))):
@@ -193,8 +192,7 @@ def _solve(arguments: argparse.Namespace) -> int:
             written += f", {save}"
         written += _page(result, page, arguments.open)
     finally:  # a full disk must not cost the report, nor a closed pipe the files
-        run = result.result if isinstance(result, LevelsResult) else result
-        print(run.details() if arguments.details and run is not None else result)
+        print(result.details() if arguments.details else result)
     print(written)
     return 0 if result.success else 1
 

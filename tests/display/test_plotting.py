@@ -17,7 +17,8 @@ from tiebreak.driver.trace import Row, Trace
 def result():
     rng = np.random.default_rng(0)
     lower = tb.LeastSquares(rng.standard_normal((3, 8)), rng.standard_normal(3))
-    return tb.solve(tb.Problem(upper=tb.SquaredNorm(), lower=lower), max_iter=50)
+    problem = tb.Problem(upper=tb.SquaredNorm(), lower=lower, domain=tb.Ball(3.0))
+    return tb.solve(problem, "adaptive", rtol=1e-9, max_iter=50)
 
 
 def with_gaps(result, upper, lower):
@@ -52,6 +53,22 @@ def test_values_bounds_gaps_and_tolerances_are_those_of_the_result(result):
         assert gaps.get_xlabel() == "iteration $k$"
     assert f"{result.status} after {result.nit} steps" in figure.get_suptitle()
     assert result.method in figure.get_suptitle()
+
+
+def test_a_direct_answer_is_drawn_by_what_was_asked_and_proved():
+    """A line through two points would say nothing."""
+    lower = tb.LeastSquares([[1.0, 2.0]], [1.0])
+    found = tb.solve(tb.Problem(upper=tb.SquaredNorm(), lower=lower))
+    assert found.nit == 1
+    figure = convergence(found)
+    assert "certified after 1 step," in figure.get_suptitle()
+    for ax, tolerance, gap in zip(
+        figure.axes, found.tolerance, (found.upper_gap, found.lower_gap), strict=True
+    ):
+        assert [float(text.get_text()) for text in ax.texts[1:]] == pytest.approx(
+            [tolerance, abs(gap)], rel=0.05
+        )
+        assert not ax.lines
 
 
 def test_a_bound_never_falls_back(result):
@@ -121,3 +138,12 @@ def test_without_matplotlib_the_install_line_is_said(result, monkeypatch):
     with pytest.raises(ImportError) as caught:
         result.plot()
     assert str(caught.value) == "plotting needs matplotlib: pip install 'tiebreak[plot]'"
+
+
+def test_where_nothing_is_asked_the_axis_keeps_to_the_gaps(result, tmp_path):
+    """The tolerance is what underflow may hide then, some 1e-290: no line, and no axis down to it."""
+    found = tb.solve(result.problem, "adaptive", rtol=0.0, max_iter=30)
+    assert 0.0 < found.tolerance[0] < 1e-200
+    figure = convergence(found, tmp_path / "p.png")
+    for axes in figure.axes[2:]:
+        assert axes.get_ylim()[0] > 1e-30

@@ -102,6 +102,17 @@ def test_a_report_says_what_nobody_has_checked(count):
     assert not tb.solve(tb.Levels(fit, *rest[: count - 1])).assumed
 
 
+def test_levels_have_details_and_where_there_are_steps_a_picture():
+    fit, rest = tb.LeastSquares(np.eye(2, 4), np.ones(2)), [tb.SquaredNorm(), tb.L1()]
+    two, three = tb.solve(tb.Levels(fit, rest[0])), tb.solve(tb.Levels(fit, *rest), progress=True)
+    assert two.details() == two.result.details()
+    assert three.details().startswith(str(three))
+    assert three.method in " ".join(three.details().split())
+    assert two.plot().axes
+    with pytest.raises(ValueError, match=r"^plot: three levels or more, and slacks, have no steps"):
+        three.plot()
+
+
 def test_a_callable_is_assumed_to_be_convex():
     own = tb.Smooth(lambda x: 0.5 * float(x @ x), lambda x: x)
     result = tb.solve(tb.Levels(tb.LeastSquares(np.eye(2, 4), np.ones(2)), own))

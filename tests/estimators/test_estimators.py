@@ -445,3 +445,20 @@ def test_nothing_is_said_where_all_is_well():
         warnings.simplefilter("error")
         TieBreakRegressor().fit(*regression())
         TieBreakClassifier().fit(*classification())
+
+
+def test_a_reference_is_in_the_order_of_the_columns_or_refused():
+    pd = pytest.importorskip("pandas", reason="needs pandas: pip install 'tiebreak[pandas]'")
+    X = pd.DataFrame(np.eye(2, 3), columns=["a", "b", "c"])
+    last = pd.Series([1.0, 2.0, 3.0], index=["a", "b", "c"])
+    found = TieBreakRegressor("reference", reference=last).fit(X, [0.0, 1.0])
+    assert found.coef_[2] == pytest.approx(3.0)
+    words = r"^TieBreakRegressor: X and reference must have the same names in the same order"
+    with pytest.raises(ValueError, match=words):
+        TieBreakRegressor("reference", reference=last[::-1]).fit(X, [0.0, 1.0])
+
+
+def test_a_reference_that_is_not_used_is_said():
+    words = r"^TieBreakRegressor: reference is not used where prefer is 'norm'; write prefer="
+    with pytest.warns(UserWarning, match=words):
+        TieBreakRegressor(reference=np.ones(3)).fit(np.eye(2, 3), [0.0, 1.0])

@@ -112,3 +112,12 @@ def test_columns_of_any_numbers_are_taken():
     twice = pd.concat([TABLE, TABLE], axis=1)
     with pytest.raises(ValueError, match=r"^LeastSquares: A must have columns of different names"):
         tb.LeastSquares(twice, PRICE)
+
+
+def test_columns_of_numbers_beside_true_and_false_are_taken():
+    """What get_dummies makes of a table."""
+    table = pd.get_dummies(pd.DataFrame({"age": [1.0, 2.0, 3.0], "sex": ["f", "m", "f"]}))
+    loss = tb.LeastSquares(table, [1.0, 2.0, 3.0])
+    plain = tb.LeastSquares([[1.0, 1, 0], [2, 0, 1], [3, 1, 0]], [1.0, 2.0, 3.0])
+    x = np.array([0.3, -0.2, 0.7])
+    assert loss.value(x) == plain.value(x)

@@ -14,6 +14,7 @@ import numpy as np
 
 from tiebreak.driver.checkpoint import write_atomically
 from tiebreak.driver.result import Result
+from tiebreak.proofs.certificate import UNDERFLOW
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,18 +42,26 @@ def convergence(result: Result, path: str | Path | None = None) -> Any:
     Returns:
         The matplotlib figure; a notebook shows it, ``show()`` opens it in the browser.
     """
-    figure = new_figure(9.0, 6.0)
-    axes = figure.subplots(2, 2, sharex=True, height_ratios=(1.0, 1.15))
+    is_direct = len(result.trace) < 3  # a factorisation: a line through two points says nothing
+    figure = new_figure(9.0, 2.8 if is_direct else 6.0)
+    heights = (1.0,) if is_direct else (1.0, 1.15)
+    axes = figure.subplots(
+        len(heights), 2, sharex=not is_direct, height_ratios=heights, squeeze=False
+    )
     step = np.asarray(result.trace.column("iteration"), dtype=float)
     optima = (result.upper_optimum, result.lower_optimum)
     for i, (level, letter) in enumerate((("upper", "f"), ("lower", "g"))):
         value = np.asarray(result.trace.column(f"{level}_value"), dtype=float)
         gap = np.asarray(result.trace.column(f"{level}_gap"), dtype=float)
+        axes[0, i].set_title(f"{level} level:  ${letter}^*$ {_interval(optima[i])}", fontsize=10.5)
+        if is_direct:
+            _draw_proof(axes[0, i], letter, abs(value[0] - value[-1]), gap[-1], result.tolerance[i])
+            continue
         _draw_values(axes[0, i], letter, step, value, value - gap)
         _draw_gaps(axes[1, i], letter, step, gap, result.tolerance[i])
-        axes[0, i].set_title(f"{level} level:  ${letter}^*$ {_interval(optima[i])}", fontsize=10.5)
         axes[1, i].set_xlabel("iteration $k$")
-    ended = f"{result.status} after {result.nit:,} steps, {result.time:.3g} s"
+    steps = "1 step" if result.nit == 1 else f"{result.nit:,} steps"
+    ended = f"{result.status} after {steps}, {result.time:.3g} s"
     figure.suptitle(f"{ended}\n{textwrap.fill(result.method, 100)}", fontsize=10.5)
     return saved(figure, path)
 
@@ -127,12 +136,33 @@ def _draw_values(ax: Axes, letter: str, step: Column, value: Column, bound: Colu
     ax.legend(frameon=False, fontsize=9)
 
 
+def _draw_proof(ax: Axes, letter: str, way: float, proved: float, asked: float) -> None:
+    """How far the value has come, what was asked and what is proved, on one log axis."""
+    said = f"proved gap of {letter}" if proved >= 0.0 else f"proved: {letter}(x) < {letter}* by"
+    sizes = {f"|{letter}(x0) - {letter}(x)|": way, "asked": asked, said: abs(proved)}
+    known = [size for size in sizes.values() if math.isfinite(size) and size > NOTHING]
+    low, high = 0.1 * min(known, default=1e-16), 10.0 * max(known, default=1.0)
+    for place, (label, size) in enumerate(sizes.items()):
+        if math.isfinite(size):
+            color = DARK if label.startswith("proved") else BAND
+            ax.barh(-place, max(size, low) - low, left=low, height=0.6, color=color)
+        words = f"{size:.2g}" if math.isfinite(size) else "nothing"
+        ax.annotate(
+            words, (max(min(size, high), low), -place), xytext=(4, 0), va="center",
+            textcoords="offset points", fontsize=9.5,
+        )  # fmt: skip
+    ax.set_yticks([0, -1, -2], list(sizes))
+    ax.set(xscale="log", xlim=(low, 30.0 * high))
+    ax.spines[["top", "right"]].set_visible(False)
+
+
 def _draw_gaps(ax: Axes, letter: str, step: Column, gap: Column, tolerance: float) -> None:
     """The proved gap on a log axis: its size where it is negative, crosses where there is none."""
+    is_asked = tolerance > UNDERFLOW  # with rtol=0 the tolerance is what underflow may hide
     known = np.isfinite(gap)
     sizes = np.abs(gap[known])
     sizes = sizes[sizes > NOTHING * np.max(sizes, initial=0.0)]
-    positive = np.append(sizes, tolerance if tolerance > 0.0 else [])
+    positive = np.append(sizes, tolerance if is_asked else [])
     floor = 0.1 * float(positive.min()) if positive.size else 1e-16  # where a gap of 0 is drawn
     shown = np.where(known, np.maximum(np.abs(gap), floor), np.nan)
     above = np.where(gap >= 0.0, shown, np.nan)
@@ -155,7 +185,7 @@ def _draw_gaps(ax: Axes, letter: str, step: Column, gap: Column, tolerance: floa
             color=GREY, linestyle="", marker="x", markersize=5, markevery=_thin(~known),
             label=f"nothing proved about ${letter}^*$",
         )  # fmt: skip
-    if tolerance > 0.0:
+    if is_asked:
         ax.axhline(tolerance, color="black", linewidth=1.0, linestyle="--")
         ax.annotate(
             f"asked: {tolerance:.2g}", (0.0, tolerance), xycoords=("axes fraction", "data"),

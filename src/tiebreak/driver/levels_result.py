@@ -169,6 +169,24 @@ class LevelsResult(Outcome, Shown):
             lines += _wrapped(f"  {label:<6} ", text)
         return "\n".join(lines)
 
+    def details(self) -> str:
+        """The whole report: that of the `Result` where there is one; else with the method."""
+        if self.result is not None:
+            return self.result.details()
+        return "\n".join([str(self), *_wrapped("  method ", self.method)])
+
+    def plot(self, path: str | None = None) -> Any:
+        """Draw both levels of two without slack, see `Result.plot`; others have no steps to draw.
+
+        Returns the matplotlib figure (needs the extra ``plot``).
+        """
+        if self.result is None:
+            raise ValueError(
+                "plot: three levels or more, and slacks, have no steps to draw; "
+                "tradeoff(problem).plot() draws what a slack buys"
+            )
+        return self.result.plot(path)
+
     def _notes(self) -> list[tuple[str, str]]:
         reports = list(self.levels.values())
         notes = [("held", "; ".join(f"{r.name} by {_how(r.held)}" for r in reports[:-1]))]

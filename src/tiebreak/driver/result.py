@@ -150,7 +150,8 @@ class Result(Outcome, Shown):
 
         def __getattr__(self, name: str) -> Any:
             """Of a result that was saved without its problem, that is missing; nothing else is."""
-            raise AttributeError(NO_PROBLEM if name == "problem" else f"no attribute {name!r}")
+            said = f"Result has no attribute {name!r}; its point is x"
+            raise AttributeError(NO_PROBLEM if name == "problem" else said)
 
     def is_of(self, problem: Problem) -> bool:
         """Is it a result of this very problem, which was kept with it?"""

@@ -53,7 +53,9 @@ def numbers(owner: str, name: str, value: Any) -> Host:
             raise TypeError(f"{owner}: {name} must hold numbers, got {_words(series)}{where}")
     if any(not isinstance(series.dtype, np.dtype) for _, series in columns or [(None, value)]):
         value = value.astype(np.float64)  # where missing values are NaN
-    return np.asarray(value)
+    found = np.asarray(value)
+    # Columns of numbers and columns of True and False, as of get_dummies, have no type in common.
+    return found.astype(np.float64) if found.dtype == object else found
 
 
 def _has_numbers(series: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from numbers import Real
 from typing import Any, NamedTuple
@@ -17,6 +18,7 @@ from sklearn.utils.validation import (
 )
 
 import tiebreak as tb
+from tiebreak.linalg import tables
 from tiebreak.linalg.arrays import Host
 from tiebreak.sklearn.criteria import Criterion, check_prefer
 from tiebreak.sklearn.design import Layout
@@ -111,6 +113,12 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
     def _criterion(self, outputs: int) -> Criterion:
         """What is preferred, but for data that it needs."""
         is_used = self.prefer == "reference" and self.reference is not None
+        if self.reference is not None and not is_used:
+            warnings.warn(
+                f"{self._owner}: reference is not used where prefer is {self.prefer!r}; "
+                "write prefer='reference'",
+                stacklevel=3,
+            )
         reference = self._reference(self.n_features_in_, outputs) if is_used else None
         return Criterion(self._owner, self.prefer, reference)
 
@@ -122,6 +130,9 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
         return np.asarray((w[:, None] * (Z - w @ Z)).T @ X)
 
     def _reference(self, features: int, outputs: int) -> Host:
+        seen = getattr(self, "feature_names_in_", None)
+        named = ("X", seen), ("reference", tables.names(self.reference))
+        tables.common(self._owner, *named, what="names")
         found = check_array(self.reference, ensure_2d=False, dtype=np.float64)
         if found.size != features * outputs:
             raise ValueError(
