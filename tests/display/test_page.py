@@ -261,6 +261,45 @@ def test_a_gap_below_zero_is_not_drawn_as_one_above():
     assert "Lower level: proved gap<" in text
 
 
+BAND = re.compile(r'<path d="M([^"]*)Z" fill=')
+BOUND = re.compile(r'<path d="M([^"]*)" stroke="currentColor" stroke-opacity="0.7"')
+
+
+def test_no_band_and_no_bound_is_drawn_where_nothing_is_proved():
+    rows = [
+        Row(k, 0.1 * k, 1.0 / (1 + k), 1.0, math.inf if k < 20 else 0.01, math.inf, k, k, k)
+        for k in range(41)
+    ]
+    text = replace(shown.run(), trace=Trace(rows))._repr_html_()
+    for found in (BAND.findall(text), BOUND.findall(text)):
+        assert len(found) == 1  # of f; of g nothing is proved at all
+        middle = (58.0 + 340.0 - 10.0) / 2.0  # of the panel, where step 20 is
+        assert min(float(point.split(",")[0]) for point in found[0].split("L")) >= middle
+
+
+@pytest.mark.parametrize("other", [1.0, -1.0])
+@pytest.mark.parametrize(
+    "size", [math.inf, -math.inf, math.nan, 1.7e308, -1.7e308, 5e-315, 5e-324, 0.0]
+)
+def test_values_at_the_ends_of_the_floats_can_be_shown(size, other, tmp_path):
+    """A run may diverge, or come to 0; a notebook must not answer with a traceback."""
+    for values in ([size] * 9, [size, other, -size] * 3):
+        rows = [Row(k, 0.1 * k, v, v, v, v, k, k, k) for k, v in enumerate(values)]
+        result = replace(shown.run(), trace=Trace(rows))
+        assert "nan" not in result._repr_html_()
+        assert Tags(page_of(result, tmp_path)).open == []
+
+
+def test_a_long_trace_is_not_made_a_list_of_dictionaries_first(monkeypatch):
+    """Of a million rows that took nine seconds, to be thrown away."""
+
+    def refuse(self):
+        raise AssertionError("to_dict has the whole trace")
+
+    monkeypatch.setattr(tb.Result, "to_dict", refuse)
+    assert "<table" in shown.run()._repr_html_()
+
+
 # --- figures -------------------------------------------------------------------------------------
 
 

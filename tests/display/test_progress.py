@@ -187,6 +187,16 @@ def test_it_takes_less_than_a_hundredth_of_a_run(kind, monkeypatch):
     assert min(seconds) < 0.01 * screen.every
 
 
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_without_a_standard_error_the_run_goes_on(is_closed, monkeypatch, capsys):
+    """As of pythonw, which has none, and of a daemon that has closed it."""
+    nowhere = io.StringIO()
+    nowhere.close()
+    monkeypatch.setattr(sys, "stderr", nowhere if is_closed else None)
+    assert tb.solve(problem(), METHOD, max_iter=3, progress=True).nit == 3
+    assert capsys.readouterr().out == ""
+
+
 def test_a_line_in_a_file_has_no_control_characters(capfd):
     tb.solve(problem(), METHOD, rtol=0.0, max_iter=40, progress=True)
     err = capfd.readouterr().err

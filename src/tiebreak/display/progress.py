@@ -150,6 +150,8 @@ def screen_for(progress: Progress) -> Screen:
         return Told(progress)
     if _is_notebook():
         return Notebook()
+    if sys.stderr is None or sys.stderr.closed:  # a program without a console, or a daemon
+        return Told(lambda row: None)
     if not sys.stderr.isatty():
         return Log()
     for kind in (Rich, Tqdm):

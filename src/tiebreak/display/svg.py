@@ -25,6 +25,7 @@ HUES = (BLUE, "#c8641e", "#2a9070", "#b0609f", "#8f7d14", "#7d8794")
 DASHES = ("", "7 3", "2 3", "8 2 2 2", "4 2")  # five and six hues: thirty methods
 RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 DEPTH = 1e-17  # errors below this part of the largest are rounding
+TINY, HUGE = 1e-300, 1e300  # beyond them sums and quotients of the scale leave the floats
 
 
 class Scale(NamedTuple):
@@ -36,11 +37,9 @@ class Scale(NamedTuple):
 
     def at(self, values: Column) -> Column:
         """The share, nan where there is none."""
-        if not self.is_log:
-            return np.asarray((values - self.low) / (self.high - self.low))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            logs = np.log10(np.where(values > 0.0, values, np.nan))
-        return np.asarray((logs - self.low) / (self.high - self.low))
+        with np.errstate(over="ignore", invalid="ignore"):
+            sizes = np.log10(np.where(values > 0.0, values, np.nan)) if self.is_log else values
+            return np.asarray((sizes - self.low) / (self.high - self.low))
 
     def ticks(self) -> list[tuple[float, str]]:
         """A few round values, with their text."""
@@ -87,7 +86,7 @@ def _open(width: float, height: float, words: str, size: int = 11) -> str:
 
 def _proofs(view: View) -> str:
     """For each level one logarithmic axis: from the gap at the start to the proved one."""
-    known = [p for p in view.proofs if math.isfinite(p.proved) and 0.0 < p.asked < math.inf]
+    known = [p for p in view.proofs if math.isfinite(p.proved) and TINY < p.asked < math.inf]
     return " ".join(map(_proof, known))
 
 
@@ -169,7 +168,11 @@ class Place(NamedTuple):
         )
 
     def up(self, values: Column) -> Column:
-        """From the foot to the top; an error of 0 at the foot of a logarithmic scale."""
+        """From the foot to the top; an error of 0 at the foot of a logarithmic scale.
+
+        Infinite values have no place: a bound of -inf is none, and must not be drawn as one.
+        """
+        values = np.where(np.isfinite(values), values, np.nan)
         if self.vertical.is_log:
             values = np.where(values <= 0.0, 10.0**self.vertical.low, values)
         share = np.clip(self.vertical.at(values), -0.02, 1.02)
@@ -225,7 +228,7 @@ def _scale(panel: Panel, groups: Sequence[Group]) -> Scale | None:
     """From the least to the largest value; a bound far below the values would flatten them."""
     values = np.concatenate([g.columns[c.column] for g in groups for c in panel.curves[:1]])
     values = np.abs(values) if panel.has_signs else values
-    values = values[np.isfinite(values)]
+    values = values[np.abs(values) < HUGE]
     if panel.asked is not None:
         values = np.append(values, panel.asked)
     values = values[values > 0.0] if panel.is_log else values
@@ -241,7 +244,8 @@ def _scale(panel: Panel, groups: Sequence[Group]) -> Scale | None:
     )
     near = bounds[(bounds >= low - (high - low)) & (bounds <= high + (high - low))]
     low, high = min(low, near.min(initial=low)), max(high, near.max(initial=high))
-    pad = max(0.06 * (high - low), 1e-9 * abs(high)) or 1.0
+    pad = max(0.06 * (high - low), 1e-9 * abs(high))
+    pad = pad if pad > TINY else 1.0
     return Scale(low - pad, high + pad, False)
 
 
@@ -269,6 +273,8 @@ def _band(x: Column, low: Column, high: Column) -> str:
 
 def _curve(x: Column, y: Column, curve: Curve, index: int) -> str:
     pieces = _pieces(np.isfinite(y) & np.isfinite(x))
+    if not pieces:
+        return ""
     path = "".join(_path(list(zip(x[piece], y[piece], strict=True))) for piece in pieces)
     if curve.is_dashed:
         look = 'stroke="currentColor" stroke-opacity="0.7" stroke-dasharray="4 2"'

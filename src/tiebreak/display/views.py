@@ -8,13 +8,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tiebreak.display.thinning import kept_rows
 from tiebreak.driver.levels_result import HEADER, LevelsResult
-from tiebreak.driver.result import Result
+from tiebreak.driver.result import Result, without_trace
 from tiebreak.driver.trace import Row
 from tiebreak.driver.tradeoff import Tradeoff
 
@@ -149,8 +150,7 @@ def number(value: float | None, digits: int = 9) -> str:
 
 
 def _of_run(result: Result) -> View:
-    report = result.to_dict()
-    del report["trace"]
+    report = without_trace(result)
     upper, lower, ties = (line[9:] for line in str(result).splitlines()[1:4])
     end = [f"{calls:,}" for calls in (result.trace[-1] if result.trace else NO_ROW)[-3:]]
     steps = f"{result.nit:,} step{'' if result.nit == 1 else 's'}"
@@ -262,9 +262,12 @@ def _proofs(result: Result) -> list[Proof]:
 
 def _run_group(result: Result) -> Group:
     """The trace by columns, with the best bound so far."""
-    columns = {name: np.array(result.trace.column(name), dtype=float) for name in Row._fields}
+    rows, width = result.trace, len(Row._fields)
+    flat = np.fromiter(chain.from_iterable(rows), float, len(rows) * width)  # there may be millions
+    columns = dict(zip(Row._fields, flat.reshape(-1, width).T.copy(), strict=True))
     for level in LETTERS:
-        bound = columns[f"{level}_value"] - columns[f"{level}_gap"]
+        with np.errstate(over="ignore", invalid="ignore"):  # of a run that left the floats
+            bound = columns[f"{level}_value"] - columns[f"{level}_gap"]
         columns[f"{level}_bound"] = np.fmax.accumulate(np.where(np.isnan(bound), -np.inf, bound))
     columns["gradients"] = columns["upper_gradients"] + columns["lower_gradients"]
     return Group("", columns)

@@ -73,9 +73,10 @@ GLOSSARY: dict[str, dict[str, str]] = {
         "the width of the interval that contains it.",
         "at x": "the value of the level at the answer.",
         "given up (allowed)": "how far the value at x is above the best one, for the sake of the "
-        "levels below; in brackets the slack that you allowed.",
+        "less important levels; in brackets the slack that you allowed.",
         "ties": "the dimension of what is left to choose from after this level.",
-        "price": "what one unit more of this level's slack would take off the next level's value.",
+        "price": "how fast the next level's best value falls as this level's slack grows: a slope, "
+        "so that one unit more of slack gains at most this.",
         "proved": "the interval is a theorem, rounding errors included.",
         "verified": "a bound from duality that assumes something, which a line below names.",
         "claimed": "by the solver's word alone.",

@@ -42,7 +42,7 @@ class LevelReport:
         given_up: an interval for value - least value: what it gave up for the levels after it.
         slack: what it may give up, as a number.
         dimension: of what is left to choose *after* it, None where unknown.
-        price: what one more unit of slack would gain the next level, None where there is no slack.
+        price: how fast the next level's best value falls as the slack grows; None without slack.
         held: how its minimisers were held for the levels after it.
         word: what the interval ``best`` rests on. "proved": rounding included. "verified": a dual
             bound of our own that rests on something assumed, see why. "claimed": a solver's word.

@@ -271,27 +271,7 @@ class Result(Outcome, Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain data for JSON; inf and nan become None."""
-        proof = self.certificate
-        return {
-            "status": self.status,
-            "success": self.success,
-            "proved": self.proved,
-            "message": self.message,
-            "nit": self.nit,
-            "time": self.time,
-            "method": self.method,
-            "dimension": self.dimension,
-            "findings": {} if self.findings is None else dict(self.findings.lines()),
-            "upper": _level_dict(
-                proof.upper_value, proof.upper_gap, self.tolerance[0], proof.upper_optimum
-            )
-            | {
-                "error": _number(proof.upper_error),
-                "estimate": _number(proof.upper_estimate),
-            },
-            "lower": _level_dict(
-                proof.lower_value, proof.lower_gap, self.tolerance[1], proof.lower_optimum
-            ),
+        return without_trace(self) | {
             "trace": [
                 {name: _number(value) for name, value in row._asdict().items()}
                 for row in self.trace
@@ -396,6 +376,32 @@ def assumptions(problem: Problem) -> list[str]:
 def _is_foreign(h: Function) -> bool:
     """Is it made of code that is not ours?"""
     return isinstance(h, Smooth) or not type(h).__module__.startswith("tiebreak.")
+
+
+def without_trace(result: Result) -> dict[str, Any]:
+    """What ``to_dict`` returns but for the trace, which may have millions of rows."""
+    proof = result.certificate
+    return {
+        "status": result.status,
+        "success": result.success,
+        "proved": result.proved,
+        "message": result.message,
+        "nit": result.nit,
+        "time": result.time,
+        "method": result.method,
+        "dimension": result.dimension,
+        "findings": {} if result.findings is None else dict(result.findings.lines()),
+        "upper": _level_dict(
+            proof.upper_value, proof.upper_gap, result.tolerance[0], proof.upper_optimum
+        )
+        | {
+            "error": _number(proof.upper_error),
+            "estimate": _number(proof.upper_estimate),
+        },
+        "lower": _level_dict(
+            proof.lower_value, proof.lower_gap, result.tolerance[1], proof.lower_optimum
+        ),
+    }
 
 
 def _interval(letter: str, ends: tuple[float, float]) -> str:
