@@ -311,3 +311,14 @@ def test_a_figure_shows_itself_in_a_notebook_and_in_the_browser(monkeypatch):
     monkeypatch.setattr("webbrowser.open", lambda address: opened.append(address) or True)
     figure.show()
     assert opened[0].endswith(".png")
+
+
+def test_where_nothing_is_asked_no_line_and_no_axis_goes_down_to_underflow():
+    lower = tb.LeastSquares([[1.0, 2.0, 0.5]], [1.0])
+    problem = tb.Problem(upper=tb.SquaredNorm(), lower=lower, domain=tb.Ball(3.0))
+    for method in ("adaptive", "exact"):
+        result = tb.solve(problem, method, rtol=0.0, max_iter=20)
+        assert 0.0 < result.tolerance[0] < 1e-200
+        said = result._repr_html_()
+        assert "e-29" not in said
+        assert "e-30" not in said

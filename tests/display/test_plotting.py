@@ -141,7 +141,7 @@ def test_without_matplotlib_the_install_line_is_said(result, monkeypatch):
 
 
 def test_where_nothing_is_asked_the_axis_keeps_to_the_gaps(result, tmp_path):
-    """The tolerance is what underflow may hide then, some 1e-290: no line, and no axis down to it."""
+    """The tolerance is what underflow may hide then, some 1e-290: no line, no axis to it."""
     found = tb.solve(result.problem, "adaptive", rtol=0.0, max_iter=30)
     assert 0.0 < found.tolerance[0] < 1e-200
     figure = convergence(found, tmp_path / "p.png")

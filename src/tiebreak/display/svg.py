@@ -14,6 +14,7 @@ import numpy as np
 from tiebreak.display.markup import escaped
 from tiebreak.display.thinning import kept_rows
 from tiebreak.display.views import Column, Curve, Group, Panel, Proof, View, number
+from tiebreak.proofs.certificate import UNDERFLOW
 
 FEW = 12  # points: each is drawn
 POINTS = 600  # of all lines of a panel together, 110 of one at most
@@ -86,13 +87,13 @@ def _open(width: float, height: float, words: str, size: int = 11) -> str:
 
 def _proofs(view: View) -> str:
     """For each level one logarithmic axis: from the gap at the start to the proved one."""
-    known = [p for p in view.proofs if math.isfinite(p.proved) and TINY < p.asked < math.inf]
+    known = [p for p in view.proofs if math.isfinite(p.proved) and UNDERFLOW < p.asked < math.inf]
     return " ".join(map(_proof, known))
 
 
 def _proof(proof: Proof) -> str:
     sizes = {"start": proof.start, "asked": proof.asked, "proved": abs(proof.proved)}
-    usable = {name: v for name, v in sizes.items() if 0.0 < v < math.inf}
+    usable = {name: v for name, v in sizes.items() if UNDERFLOW < v < math.inf}
     usable["proved"] = max(abs(proof.proved), min(usable.values()) * 1e-2)  # it may be 0
     low, high = (math.log10(end(usable.values())) for end in (min, max))
     pad = 0.1 * (high - low) + 0.4

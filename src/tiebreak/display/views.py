@@ -18,6 +18,7 @@ from tiebreak.driver.levels_result import HEADER, LevelsResult
 from tiebreak.driver.result import Result, without_trace
 from tiebreak.driver.trace import Row
 from tiebreak.driver.tradeoff import Tradeoff
+from tiebreak.proofs.certificate import UNDERFLOW
 
 TONES = {"certified": "good", "solved": "fair"}  # of a status; all others are "poor"
 WORDS = {"solved": "solved, not proved"}  # where the status itself could mislead
@@ -215,7 +216,7 @@ def _levels_table(report: dict[str, Any]) -> Table:
             number(found["value"]),
             gap,
             number(error, 3) if error is not None else "",
-            number(found["tolerance"], 3),
+            number(asked, 3) if (asked := found["tolerance"] or 0.0) > UNDERFLOW else "",
             low,
             high,
         ])  # fmt: skip
@@ -240,7 +241,7 @@ def _run_panels(tolerance: tuple[float, float]) -> list[Panel]:
                 f"{level}-gap",
                 f"{level.capitalize()} level: proved gap",
                 [Curve(f"{level}_gap", f"{letter}(x) − {letter}* is at most this")],
-                asked=asked if 0.0 < asked < math.inf else None,
+                asked=asked if UNDERFLOW < asked < math.inf else None,  # rtol=0 asks for nothing
                 is_log=True,
                 has_signs=True,
                 below=f"{letter}(x) < {letter}* is proved, by this much",
