@@ -27,7 +27,8 @@ GLOSSARY: dict[str, dict[str, str]] = {
         "certified": "f(x) - f* and g(x) - g* are proved to be within the tolerance, and f(x) is "
         "secured from below (see secured); with criterion='weak' the two gaps alone.",
         "solved": "an answer was found: the optimality conditions of both levels hold to rounding, "
-        "or the rule of the method you named was met. The proof is wider than asked.",
+        "or f has settled over the rounds of an iteration, or the rule of the method you named was "
+        "met. The proof is wider than asked.",
         "unbounded": "there is no minimiser: g falls without end along a direction of the domain, "
         "or f does among the minimisers of g. Separable labels are the usual case.",
         "undetermined": "the data allow two readings, a rank that rounding decides, and the "
@@ -51,7 +52,7 @@ GLOSSARY: dict[str, dict[str, str]] = {
         "suboptimal": "how far g(x) is above g* at most, also as a share of the way from g(x0).",
         "secured": "how f(x) is known not to lie far below f*: by a proof of |f(x) - f*|; or by "
         "the guard, a test which makes |f(x) - f*| at most two tolerances where g grows "
-        "quadratically and x is not close to f's own minimiser.",
+        "quadratically, in no direction very slowly, and x is not close to f's own minimiser.",
         "non-zeros": "how many entries or groups of x are not small, where a penalty wants zeros.",
         "rank": "of the data below, with the singular values on both sides of the decision.",
         "backward": "backward error: x is the exact answer for data that differ from yours by so "

@@ -262,8 +262,8 @@ class Result(Outcome, Shown):
         if self.proved:
             estimate = f"|f(x) - f*| is about {proof.upper_estimate:.2g}"
             return (
-                f"by the guard: {estimate}, and at most 2 tolerances where g grows quadratically "
-                "and x is not close to f's own minimiser"
+                f"by the guard: {estimate}, and at most 2 tolerances where g grows quadratically, "
+                "in no direction very slowly, and x is not close to f's own minimiser"
             )
         if math.isfinite(proof.upper_error):
             return f"not as asked: |f(x) - f*| <= {proof.upper_error:.3g} is proved"

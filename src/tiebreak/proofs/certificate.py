@@ -29,8 +29,9 @@ class Standing(NamedTuple):
     f cannot fall by more than eps between the levels of x and of four times its excess over g*.
     So if f falls at least half as much from the second to the fourth of these excesses as from
     0 to the first, f* - v(4c) >= 1.5 (f* - v(c)) with v(c) = min { f : g <= g* + c }, then
-    |f(x) - f*| <= 2 eps: quadratic growth of g, where x is not close to f's own minimiser. It is
-    a guard, and no proof: that is `upper_error`.
+    |f(x) - f*| <= 2 eps: quadratic growth of g, where x is not close to f's own minimiser. Not so
+    where g grows so slowly in some direction that its growth is lost in c: f* - v(c) has a part
+    then that does not fall with c. It is a guard, and no proof: that is `upper_error`.
     """
 
     upper_gap: float  # f(x) - f* is at most this
