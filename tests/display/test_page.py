@@ -261,6 +261,42 @@ def test_a_gap_below_zero_is_not_drawn_as_one_above():
     assert "Lower level: proved gap<" in text
 
 
+def relying(**promise):
+    lower = tb.Smooth(lambda x: float(x @ x), lambda x: 2.0 * x, 2.0)
+    upper = tb.SquaredNorm(center=np.ones(3))
+    return tb.Problem(upper=upper, lower=lower, domain=tb.Ball(2.0), **promise)
+
+
+def test_what_a_proof_relies_on_is_said_where_it_is_called_proved(tmp_path):
+    """As by print(result): convexity of a callable is a promise, and so is a radius."""
+    promised = "Assumes that lower is convex, with right gradients"
+    result = tb.solve(relying(), "agm-bio", x0=np.ones(3), max_iter=20)
+    assert promised in str(result)
+    assert result.to_dict()["assumed"] == [promised]
+    both = tb.solve(tb.Levels(relying().lower, relying().upper, domain=tb.Ball(2.0)), x0=np.ones(3))
+    result.save(tmp_path / "run.npz")
+    for one in (result, both, tb.load(tmp_path / "run.npz")):
+        assert promised in one._repr_html_()
+        header = page_of(one, tmp_path).partition("</header>")[0]
+        assert promised in header
+
+
+def test_nothing_is_drawn_as_proved_by_a_promise_that_was_false(tmp_path):
+    A, b = np.random.default_rng(0).standard_normal((3, 5)), np.full(3, 10.0)
+    upper = tb.SquaredNorm(center=np.full(5, 9.0))
+    false = tb.Problem(upper=upper, lower=tb.LeastSquares(A, b), radius=0.01)  # all are longer
+    result = tb.solve(false, "adaptive", x0=np.full(5, 0.5), max_iter=50)
+    assert result.status == "failed"
+    assert math.isfinite(result.trace[0].lower_gap)  # before it was seen
+    text = result._repr_html_()
+    assert BAND.findall(text) == BOUND.findall(text) == []
+    page_of(result, tmp_path)
+    (group,) = shown.page_data(tmp_path / "p.html")["groups"]
+    for level in ("upper", "lower"):
+        assert set(group["columns"][f"{level}_gap"]) == {"Infinity"}
+        assert set(group["columns"][f"{level}_bound"]) == {"-Infinity"}
+
+
 BAND = re.compile(r'<path d="M([^"]*)Z" fill=')
 BOUND = re.compile(r'<path d="M([^"]*)" stroke="currentColor" stroke-opacity="0.7"')
 

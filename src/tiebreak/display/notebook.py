@@ -21,7 +21,7 @@ def notebook_html(view: View) -> str:
     return (
         '<div class="tiebreak" style="font-family:system-ui,sans-serif;line-height:1.45">'
         f"<p><strong>{SIGNS[view.tone]} {escaped(view.status)}</strong> · "
-        f"{escaped(view.heading)}<br>{escaped(view.sentence)}</p>"
+        f"{'<br>'.join(map(escaped, (view.heading, view.sentence, *view.assumed)))}</p>"
         f'<div style="overflow-x:auto">{_first_table(view)}</div>'
         f'<div style="overflow-x:auto;margin-top:8px">{picture(view)}</div></div>'
     )

@@ -63,11 +63,12 @@ def page(view: View, title: str = "") -> str:
 def _header(view: View, title: str) -> str:
     top = f"<h1>{escaped(title or view.heading)}</h1>"
     below = f'<p class="heading">{escaped(view.heading)}</p>' if title else ""
+    said = "".join(f'<p class="sentence">{escaped(t)}</p>' for t in (view.sentence, *view.assumed))
     return (
         '<header><div class="brand"><span>tiebreak</span>'
         '<button type="button" id="theme">theme: automatic</button></div>'
         f'<p class="status {view.tone}">{escaped(view.status)}</p>'
-        f'{top}{below}<p class="sentence">{escaped(view.sentence)}</p></header>'
+        f"{top}{below}{said}</header>"
     )
 
 

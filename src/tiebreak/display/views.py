@@ -101,6 +101,7 @@ class View:
         kind: "run", "levels", "race" or "tradeoff".
         status, tone: the word that stands out, and whether it is "good", "fair" or "poor".
         heading, sentence: what it is, and how it ended.
+        assumed: what all that is called proved relies on and nobody has checked, in sentences.
         axes: what may be on the horizontal axis: column and name.
         readout: what is told of a row: column and name.
         proofs: of a run: drawn in the place of curves where there are only two or three points.
@@ -114,6 +115,7 @@ class View:
     heading: str
     sentence: str
     details: str
+    assumed: Sequence[str] = ()
     cards: Sequence[Card] = ()
     tables: Sequence[Table] = ()
     panels: Sequence[Panel] = ()
@@ -172,6 +174,7 @@ def _of_run(result: Result) -> View:
         heading=f"{steps}, {result.time:.3g} s",
         sentence=result.message,
         details=result.details(),
+        assumed=result.assumed,
         cards=cards,
         tables=[_levels_table(report)],
         panels=_run_panels(result.tolerance),
@@ -266,6 +269,9 @@ def _run_group(result: Result) -> Group:
     rows, width = result.trace, len(Row._fields)
     flat = np.fromiter(chain.from_iterable(rows), float, len(rows) * width)  # there may be millions
     columns = dict(zip(Row._fields, flat.reshape(-1, width).T.copy(), strict=True))
+    if result.status == "failed" and math.isinf(result.lower_gap):
+        # A promise was seen to be false: what rows before that moment rested on it is not proved.
+        columns["upper_gap"][:] = columns["lower_gap"][:] = math.inf
     for level in LETTERS:
         with np.errstate(over="ignore", invalid="ignore"):  # of a run that left the floats
             bound = columns[f"{level}_value"] - columns[f"{level}_gap"]
@@ -292,6 +298,7 @@ def _of_levels(result: LevelsResult) -> View:
         heading=f"{count}, {result.time:.3g} s",
         sentence=result.message,
         details=details,
+        assumed=[*dict.fromkeys([*result.assumed, *(() if run is None else run.assumed)])],
         cards=() if run is None else run.cards,
         tables=[table],
         panels=() if run is None else run.panels,
@@ -330,6 +337,7 @@ def _of_tradeoff(curve: Tradeoff) -> View:
         heading=f"{len(curve.points)} slacks, {curve.time:.3g} s",
         sentence="What giving up a little of g buys in f",
         details=str(curve),
+        assumed=curve.assumed,
         cards=[
             Card("g*", number(curve.lower[1]), "the best value of the lower level"),
             Card("f* without slack", number(first.value), first.word),

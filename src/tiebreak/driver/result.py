@@ -71,6 +71,7 @@ class Result(Outcome, Shown):
             answer; ``proved``: and a proof that it is as good as was asked for.
         nit, time, method: steps, seconds, and the method with its step-size rule.
         dimension: of the solution set of the lower level, None where unknown.
+        assumed: what the proofs rely on and nobody has checked, in sentences.
         trace: one Row per recorded step; ``trace.to_pandas()``.
         findings: what the method found out besides x (``Exact``: ranks, residuals), or None.
         multipliers: what a warm start takes along besides x, ``solve(problem, x0=result)``.
@@ -142,8 +143,13 @@ class Result(Outcome, Shown):
         with deadline.limited(1.0 if is_cut_short else None):
             return deadline.unless_over(lambda: solution_dimension(self.problem), None)
 
+    @property
+    def assumed(self) -> tuple[str, ...]:
+        """What the proofs rely on and nobody has checked, in sentences."""
+        return tuple(self._assumed)
+
     @cached_property
-    def _assumed(self) -> list[str]:
+    def _assumed(self) -> list[str]:  # kept with a saved result, under this name
         return assumptions(self.problem)
 
     if not TYPE_CHECKING:  # which would take every name for an attribute
@@ -389,6 +395,7 @@ def without_trace(result: Result) -> dict[str, Any]:
         "nit": result.nit,
         "time": result.time,
         "method": result.method,
+        "assumed": list(result.assumed),
         "dimension": result.dimension,
         "findings": {} if result.findings is None else dict(result.findings.lines()),
         "upper": _level_dict(
