@@ -102,6 +102,14 @@ def test_where_nothing_is_proved_there_are_crosses_and_no_band(result):
     assert not figure.axes[1].collections
 
 
+def test_a_promise_that_was_seen_to_be_false_proves_no_row(result):
+    nothing = replace(result.certificate, upper_gap=np.inf, lower_gap=np.inf)
+    void = replace(with_gaps(result, [1.0, 0.5], [1.0, 0.5]), status="failed", certificate=nothing)
+    figure = convergence(void)
+    assert legend(figure.axes[0]) == ["$f(x_k)$"]
+    assert legend(figure.axes[3]) == ["nothing proved about $g^*$"]
+
+
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("gaps", [[1.0], [0.0, 0.0], [np.inf], [-1.0] * 40, [np.inf] * 40, [1, 0]])
 def test_every_kind_of_trace_can_be_drawn(result, gaps):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tiebreak.driver.checkpoint import write_atomically
-from tiebreak.driver.result import Result
+from tiebreak.driver.result import Result, is_void
 from tiebreak.proofs.certificate import UNDERFLOW
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ def convergence(result: Result, path: str | Path | None = None) -> Any:
     for i, (level, letter) in enumerate((("upper", "f"), ("lower", "g"))):
         value = np.asarray(result.trace.column(f"{level}_value"), dtype=float)
         gap = np.asarray(result.trace.column(f"{level}_gap"), dtype=float)
+        gap = np.full_like(gap, np.inf) if is_void(result) else gap
         axes[0, i].set_title(f"{level} level:  ${letter}^*$ {_interval(optima[i])}", fontsize=10.5)
         if is_direct:
             _draw_proof(axes[0, i], letter, abs(value[0] - value[-1]), gap[-1], result.tolerance[i])

@@ -7,6 +7,7 @@
   const DASHES = ["", "9 4", "2 4", "10 3 2 3", "5 2"];
   const MARKS = ["circle", "square", "triangle", "diamond", "cross"];
   const DEPTH = 1e-17; // errors below this part of the largest are rounding
+  const HUGE = 1e300; // beyond it sums leave the numbers, and ticks would have no end
   const FEW = 12; // points: each is drawn
   const PLACES = 200; // of the slider where several methods share it
 
@@ -50,6 +51,7 @@
     }
     return trim(value.toFixed(Math.max(digits - 1 - exponent, 0)));
   }
+  const hasPlace = (v) => Math.abs(v) < HUGE;
   const whole = (value) => Number.isInteger(value) && Math.abs(value) < 2 ** 53;
   const said = (value) => (whole(value) ? value.toLocaleString("en") : general(value, 9));
 
@@ -167,7 +169,7 @@
       high = Math.max(high, v);
     };
     const size = (v) => (isLog && panel.has_signs ? Math.abs(v) : v);
-    const usable = (v) => Number.isFinite(v) && (!isLog || v > 0);
+    const usable = (v) => hasPlace(v) && (!isLog || v > 0);
     for (const group of visible()) {
       for (const curve of panel.curves) {
         if (!curve.is_dashed) column(group, curve.column).map(size).filter(usable).forEach(take);
@@ -242,7 +244,7 @@
   function drawBand(panel, group, place) {
     const [low, high] = panel.band.map((name) => column(group, name));
     const floor = place.bottom + 20;
-    const edge = (v) => (Number.isFinite(v) && (!place.isLog || v > 0) ? Math.min(place.y(v), floor) : null);
+    const edge = (v) => (hasPlace(v) && (!place.isLog || v > 0) ? Math.min(place.y(v), floor) : null);
     const points = column(group, state.axis).map((at, i) => {
       const top = edge(high[i]);
       // A bound that is not positive lies below every logarithmic scale, and the band reaches down.
@@ -261,7 +263,7 @@
     const values = column(group, curve.column);
     const ats = column(group, state.axis);
     const color = curve.is_dashed ? "dashed" : look.color;
-    const drawable = (v) => Number.isFinite(v) && (!place.isLog || v > 0);
+    const drawable = (v) => hasPlace(v) && (!place.isLog || v > 0);
     const floor = place.bottom;
     const points = values.map((v, i) => {
       if (drawable(v)) return [place.x(ats[i]), Math.min(place.y(v), floor + 30)];
@@ -280,7 +282,7 @@
       shown.forEach(([x, y]) => put(place.body, "circle", { class: "dot", cx: x, cy: y, r: 4 }));
     }
     if (panel.has_signs && place.isLog) {
-      const below = values.map((v, i) => (v < 0 && v > -Infinity ? [place.x(ats[i]), place.y(-v)] : null));
+      const below = values.map((v, i) => (v < 0 && hasPlace(v) ? [place.x(ats[i]), place.y(-v)] : null));
       some(below.filter(Boolean), 40).forEach(([x, y]) => mark(place.body, "circle", x, y, "mark"));
     }
     if (panel.missing) {
@@ -403,7 +405,7 @@
       for (const curve of panel.curves) {
         const value = column(group, curve.column)[row];
         const size = panel.has_signs && place.isLog ? Math.abs(value) : value;
-        if (!Number.isFinite(size) || (place.isLog && size <= 0)) continue;
+        if (!hasPlace(size) || (place.isLog && size <= 0)) continue;
         const cy = place.y(size);
         if (cy > place.bottom + 4 || cy < 0) continue;
         const cx = isRace ? place.x(column(group, state.axis)[row]) : x;

@@ -15,7 +15,7 @@ import numpy as np
 
 from tiebreak.display.thinning import kept_rows
 from tiebreak.driver.levels_result import HEADER, LevelsResult
-from tiebreak.driver.result import Result, without_trace
+from tiebreak.driver.result import Result, is_void, without_trace
 from tiebreak.driver.trace import Row
 from tiebreak.driver.tradeoff import Tradeoff
 from tiebreak.proofs.certificate import UNDERFLOW
@@ -269,8 +269,7 @@ def _run_group(result: Result) -> Group:
     rows, width = result.trace, len(Row._fields)
     flat = np.fromiter(chain.from_iterable(rows), float, len(rows) * width)  # there may be millions
     columns = dict(zip(Row._fields, flat.reshape(-1, width).T.copy(), strict=True))
-    if result.status == "failed" and math.isinf(result.lower_gap):
-        # A promise was seen to be false: what rows before that moment rested on it is not proved.
+    if is_void(result):
         columns["upper_gap"][:] = columns["lower_gap"][:] = math.inf
     for level in LETTERS:
         with np.errstate(over="ignore", invalid="ignore"):  # of a run that left the floats

@@ -384,6 +384,11 @@ def _is_foreign(h: Function) -> bool:
     return isinstance(h, Smooth) or not type(h).__module__.startswith("tiebreak.")
 
 
+def is_void(result: Result) -> bool:
+    """Was a promise seen to be false?  Then what the rows before it call proved is not."""
+    return result.status == "failed" and math.isinf(result.lower_gap)
+
+
 def without_trace(result: Result) -> dict[str, Any]:
     """What ``to_dict`` returns but for the trace, which may have millions of rows."""
     proof = result.certificate
