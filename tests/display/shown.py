@@ -76,6 +76,13 @@ def long_run(rows: int = 100_000) -> tb.Result:
     return replace(run(), trace=Trace(made), nit=rows - 1)
 
 
+def diverged() -> tb.Result:
+    """To the ends of the floats, in both directions."""
+    values = [1.0, -2.0, 1.7e308, -1.7e308, np.inf, np.nan] * 4
+    rows = [Row(k, 0.1 * k, v, -v, v, abs(v), k, k, k) for k, v in enumerate(values)]
+    return replace(run(), trace=Trace(rows))
+
+
 def page_data(path: Path) -> dict[str, Any]:
     """The JSON of a page."""
     text = path.read_text(encoding="utf-8")

@@ -15,7 +15,7 @@ import shown
 
 IS_NEEDED = bool(os.environ.get("CI")) or os.environ.get("TIEBREAK_NEEDS_CHROMIUM") == "1"
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-KINDS = {make.__name__: make for make in (*shown.ALL, shown.long_run)}
+KINDS = {make.__name__: make for make in (*shown.ALL, shown.long_run, shown.diverged)}
 
 
 def absent(reason):
