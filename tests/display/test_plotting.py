@@ -104,7 +104,7 @@ def test_where_nothing_is_proved_there_are_crosses_and_no_band(result):
 
 def test_a_promise_that_was_seen_to_be_false_proves_no_row(result):
     nothing = replace(result.certificate, upper_gap=np.inf, lower_gap=np.inf)
-    void = replace(with_gaps(result, [1.0, 0.5], [1.0, 0.5]), status="failed", certificate=nothing)
+    void = replace(with_gaps(result, [1.0] * 3, [1.0] * 3), status="failed", certificate=nothing)
     figure = convergence(void)
     assert legend(figure.axes[0]) == ["$f(x_k)$"]
     assert legend(figure.axes[3]) == ["nothing proved about $g^*$"]

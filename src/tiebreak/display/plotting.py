@@ -58,7 +58,9 @@ def convergence(result: Result, path: str | Path | None = None) -> Any:
         if is_direct:
             _draw_proof(axes[0, i], letter, abs(value[0] - value[-1]), gap[-1], result.tolerance[i])
             continue
-        _draw_values(axes[0, i], letter, step, value, value - gap)
+        with np.errstate(over="ignore", invalid="ignore"):  # of a run that left the floats
+            bound = value - gap
+        _draw_values(axes[0, i], letter, step, value, bound)
         _draw_gaps(axes[1, i], letter, step, gap, result.tolerance[i])
         axes[1, i].set_xlabel("iteration $k$")
     steps = "1 step" if result.nit == 1 else f"{result.nit:,} steps"
