@@ -83,6 +83,9 @@ GLOSSARY: dict[str, dict[str, str]] = {
         "claimed": "by the solver's word alone.",
         "held": "how a level's minimisers were kept: exactly, by its face or image, or by a cut at "
         "its best value + slack.",
+        "image, face, cut": "the image of a loss of A x: the products A x, the same for all its "
+        "minimisers; the face: those constraints that hold with equality at all minimisers of a "
+        "linear level; a cut: the level's value is at most its best one + slack.",
         "proof": "in which sense the bounds hold, and why a level is verified and not proved.",
         "sensitive": "a tiny slack changes the next level a lot: do not trust its digits.",
         "rest": "levels that were not reached.",
