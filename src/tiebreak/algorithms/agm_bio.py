@@ -54,7 +54,7 @@ class AGMBiO(Accelerated):
     assumptions: ClassVar[str] = "f, g convex and smooth; Z closed, with an easy projection"
     guarantee: ClassVar[str] = (
         "f - f* <= O(1/k²); g - g* <= O(1/k) on a bounded Z, "
-        "both O(k^(-2r/(2r-1))) under an error bound of order r"
+        "both O(K^(-2r/(2r-1))) up to a logarithm under an error bound of order r"
     )
 
     def check(self, problem: Problem) -> Refusal | None:

@@ -42,8 +42,8 @@ GLOSSARY: dict[str, dict[str, str]] = {
     "print(result)": {
         "upper": "f(x), what is proved of f(x) - f* or |f(x) - f*|, and the tolerance asked for.",
         "lower": "the same of g.",
-        "ties": "the dimension of the set of minimisers of g: 0 means that there was nothing to "
-        "choose.",
+        "ties": "the dimension of the set of minimisers of g, by the rank that was decided: 0 "
+        "means that there was nothing to choose.",
         "note": "what is not proved, why, and the one argument that would close the gap; and what "
         "the proof assumes.",
     },
