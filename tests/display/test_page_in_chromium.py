@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import time
 
 import pytest
 import shown
@@ -181,13 +180,11 @@ def test_a_script_in_a_name_is_shown_as_text(opened):
         assert page.locator("script").count() == 2
 
 
-def test_a_long_trace_is_small_quick_and_says_that_it_is_thinned(opened, folder):
+def test_a_long_trace_is_small_and_says_that_it_is_thinned(opened, folder):
     opened("long_run")
     assert (folder / "long_run.html").stat().st_size < 2_000_000
-    began = time.perf_counter()
     page = opened("long_run")
     page.locator("figure path.curve").first.wait_for(state="attached")
-    assert time.perf_counter() - began < 5.0  # 0.3 s on a quiet machine
     assert page.locator("#thinned").inner_text().startswith("Thinned: ")
     moved(page, 0)
     assert numbers(page)[0]["upper_gap"] == "∞"

@@ -147,7 +147,7 @@ def test_trace_is_monotone_starts_at_x0_and_ends_at_the_last_step():
 def test_trace_becomes_a_data_frame_with_the_same_rows():
     result = tb.solve(small(), STEPS, max_iter=30)
     frame = result.trace.to_pandas()
-    assert list(frame.columns) == list(tb.driver.result.Row._fields)
+    assert list(frame.columns) == list(tb.driver.trace.Row._fields)
     assert len(frame) == len(result.trace)
     assert frame["iteration"].tolist() == result.trace.column("iteration")
     assert len(result.trace[2:5]) == 3

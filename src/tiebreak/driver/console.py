@@ -9,7 +9,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from tiebreak.driver.trace import Row
 from tiebreak.functions.sums import matrices_of
@@ -43,6 +43,7 @@ def stopping_on_ctrl_c(limit: Limit) -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
+@runtime_checkable
 class Reporter(Protocol):
     """What may be given as ``progress``: told every recorded row, and when the run is over."""
 
@@ -62,10 +63,10 @@ class LiveLine:
     is_on: bool
 
     def __init__(self, problem: Problem, progress: Progress) -> None:
-        if not (isinstance(progress, bool) or callable(progress) or hasattr(progress, "update")):
-            got = checks.what_it_is(progress)
+        if not (isinstance(progress, bool | Reporter) or callable(progress)):
             raise TypeError(
-                f"solve: progress must be True, False, a function or have update(row), got {got}"
+                "solve: progress must be True, False, a function of a row or have update(row) and "
+                f"close(), got {checks.what_it_is(progress)}"
             )
         self.is_on, self._progress = progress is not False, progress
         self._screen: Screen | None = None
