@@ -581,6 +581,7 @@ class OnWorkers:
         return distributed.Logistic(self.shards(b), mean=False, lipschitz=L)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("method", ["adaptive", "paper"])
 def test_the_ten_problems_of_all_backends(cluster, method, count):
     for number in range(count(2, 10)):

@@ -176,7 +176,7 @@ def test_success_at_a_tighter_tolerance_has_no_larger_error(count, method):
     """
     everything = {known.name for known in tb.instances()}
     names = sorted(everything if count(0, 1) else QUICK)
-    powers, limit = range(2, count(5, 9)), count(1000, 10_000)
+    powers, limit = range(2, count(4, 9)), count(1000, 10_000)
     said = []
     for name in names:
         built = tb.instance(name)
