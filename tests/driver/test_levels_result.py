@@ -118,3 +118,11 @@ def test_a_callable_is_assumed_to_be_convex():
     result = tb.solve(tb.Levels(tb.LeastSquares(np.eye(2, 4), np.ones(2)), own))
     assert "Assumes that upper is convex, with right gradients" in str(result)
     assert result.levels["level 1"].held == "gap"  # it was no factorisation that held it
+
+
+@pytest.mark.parametrize("name", ["callback", "checkpoint"])
+def test_what_does_not_apply_to_chains_is_refused_even_where_it_is_true(name):
+    """Only progress=True is harmless."""
+    levels = tb.Levels(tb.LeastSquares(np.eye(2, 4), np.ones(2)), tb.SquaredNorm(), tb.L1())
+    with pytest.raises(ValueError, match=f"^solve: {name} does not apply"):
+        tb.solve(levels, **{name: True})

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tiebreak.display.views import steps_taken
 from tiebreak.driver.checkpoint import write_atomically
 from tiebreak.driver.result import Result, is_void
 from tiebreak.proofs.certificate import UNDERFLOW
@@ -63,8 +64,7 @@ def convergence(result: Result, path: str | Path | None = None) -> Any:
         _draw_values(axes[0, i], letter, step, value, bound)
         _draw_gaps(axes[1, i], letter, step, gap, result.tolerance[i])
         axes[1, i].set_xlabel("iteration $k$")
-    steps = "1 step" if result.nit == 1 else f"{result.nit:,} steps"
-    ended = f"{result.status} after {steps}, {result.time:.3g} s"
+    ended = f"{result.status} after {steps_taken(result)}, {result.time:.3g} s"
     figure.suptitle(f"{ended}\n{textwrap.fill(result.method, 100)}", fontsize=10.5)
     return saved(figure, path)
 

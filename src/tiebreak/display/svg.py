@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tiebreak.display.markup import escaped
-from tiebreak.display.thinning import kept_rows
 from tiebreak.display.views import Column, Curve, Group, Panel, Proof, View, number
 from tiebreak.proofs.certificate import UNDERFLOW
 
@@ -221,8 +220,7 @@ def _asked(panel: Panel, place: Place) -> str:
 def _thinned(group: Group, axis: str, panel: Panel, most: int) -> Group:
     names = [curve.column for curve in panel.curves]
     columns = {name: group.columns[name] for name in {axis, *names, *(panel.band or ())}}
-    kept = kept_rows([group.columns[name] for name in names], most)
-    return Group(group.name, {name: column[kept] for name, column in columns.items()})
+    return Group(group.name, columns).thinned(most, names)
 
 
 def _scale(panel: Panel, groups: Sequence[Group]) -> Scale | None:

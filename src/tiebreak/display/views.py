@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -142,6 +142,11 @@ def view_of(shown: object) -> View:
     raise TypeError(f"nothing is known about how to show a {type(shown).__name__}")
 
 
+def steps_taken(result: Result) -> str:
+    """How many, in words."""
+    return f"{result.nit:,} step{'' if result.nit == 1 else 's'}"
+
+
 def number(value: float | None, digits: int = 9) -> str:
     """As in the reports; nothing known is a dash."""
     if value is None or math.isnan(value):
@@ -156,7 +161,7 @@ def _of_run(result: Result) -> View:
     report = without_trace(result)
     upper, lower, ties = (line[9:] for line in str(result).splitlines()[1:4])
     end = [f"{calls:,}" for calls in (result.trace[-1] if result.trace else NO_ROW)[-3:]]
-    steps = f"{result.nit:,} step{'' if result.nit == 1 else 's'}"
+    steps = steps_taken(result)
     cards = [
         Card("upper level, f(x)", *_card(upper, "f", result.upper_value)),
         Card("lower level, g(x)", *_card(lower, "g", result.lower_value)),
@@ -288,23 +293,18 @@ def _of_levels(result: LevelsResult) -> View:
     header, *rows = zip(*used, strict=True) if used else [HEADER]
     table = Table("Levels, the most important first", header, rows)
     count = f"{len(result.levels)} level{'' if len(result.levels) == 1 else 's'}"
-    run = None if result.result is None else _of_run(result.result)
-    details = str(result) if run is None else f"{result}\n\n{run.details}"
-    return View(
+    nothing = View("levels", status="", tone="", heading="", sentence="", details="")
+    run = nothing if result.result is None else _of_run(result.result)
+    return replace(
+        run,
         kind="levels",
         status=WORDS.get(result.status, result.status),
         tone=TONES.get(result.status, "poor"),
         heading=f"{count}, {result.time:.3g} s",
         sentence=result.message,
-        details=details,
-        assumed=[*dict.fromkeys([*result.assumed, *(() if run is None else run.assumed)])],
-        cards=() if run is None else run.cards,
+        details=f"{result}\n\n{run.details}".rstrip(),
+        assumed=[*dict.fromkeys([*result.assumed, *run.assumed])],
         tables=[table],
-        panels=() if run is None else run.panels,
-        groups=() if run is None else run.groups,
-        axes=() if run is None else run.axes,
-        readout=() if run is None else run.readout,
-        proofs=() if run is None else run.proofs,
         report=result.to_dict(),
     )
 

@@ -226,8 +226,9 @@ def _solve_levels(
         result = solve(levels.problem(), method, x0=x0, rtol=rtol, max_time=max_time, **options)
         return of_problem(levels, result)
     for name, default in inspect.signature(solve).parameters.items():
-        is_harmless = name == "max_iter" or options.get(name) is True  # there is nothing to show
-        if name in options and not is_harmless and options[name] != default.default:
+        if name == "max_iter" or (name == "progress" and options[name] is True):
+            continue  # harmless: there are no steps to count or to show
+        if name in options and options[name] != default.default:
             raise ValueError(
                 f"solve: {name} does not apply to three levels or more and to slacks, "
                 f"got {options[name]!r}"

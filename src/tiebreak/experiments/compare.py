@@ -100,15 +100,7 @@ class Comparison(Shown):
 
     def _arrivals(self, what: str, form: str) -> list[str]:
         """For every accuracy what each method took to arrive; the best one is marked."""
-        cells = {}
-        for level in LEVELS:
-            arrivals = {method: self.first(method, level) for method in self.methods}
-            costs = {m: getattr(row, what) for m, row in arrivals.items() if row is not None}
-            best = min(costs.values(), default=math.nan)
-            for method in self.methods:
-                cost = costs.get(method)
-                mark = "*" if cost == best else " "
-                cells[method, level] = "-" if cost is None else f"{cost:{form}}{mark}"
+        cells = arrivals(self, what, form, marks=("*", " ", "-"))
         return _table(
             [f"{what} to reach", *(f"{level:.0e}" for level in LEVELS)],
             [[method, *(cells[method, level] for level in LEVELS)] for method in self.methods],
@@ -127,6 +119,26 @@ class Comparison(Shown):
         from tiebreak.experiments.race_view import race_view
 
         return race_view(self)
+
+
+def arrivals(
+    race: Comparison, what: str, form: str, marks: tuple[str, str, str]
+) -> dict[tuple[str, float], str]:
+    """What each method took, "gradients" or "seconds", until both levels stay within each accuracy.
+
+    ``marks`` go behind the least of them and behind the others; the third one stands for never.
+    """
+    least, other, never = marks
+    cells = {}
+    for level in LEVELS:
+        found = {method: race.first(method, level) for method in race.methods}
+        costs = {m: getattr(row, what) for m, row in found.items() if row is not None}
+        best = min(costs.values(), default=math.nan)
+        for method in race.methods:
+            cost = costs.get(method)
+            mark = least if cost == best else other
+            cells[method, level] = never if cost is None else f"{cost:{form}}{mark}"
+    return cells
 
 
 def compare(

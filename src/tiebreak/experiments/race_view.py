@@ -7,9 +7,11 @@ import math
 import numpy as np
 
 from tiebreak.display.views import Card, Curve, Group, Panel, Table, View, number
-from tiebreak.experiments.compare import LEVELS, Comparison
+from tiebreak.experiments.compare import LEVELS, Comparison, arrivals
 
 RACE = ("iteration", "gradients", "seconds", "upper", "lower", "upper_error", "lower_error")
+
+NEVER = "–"  # in the place of a cost
 
 
 def race_view(race: Comparison) -> View:
@@ -74,24 +76,15 @@ def _ends(race: Comparison) -> Table:
 
 def _arrivals(race: Comparison) -> list[Table]:
     """What each method took until both levels stayed within an accuracy; the best is starred."""
-    found = {(name, level): race.first(name, level) for name in race.methods for level in LEVELS}
-    reached = [level for level in LEVELS if any(found[name, level] for name in race.methods)]
     tables = []
     for what, form in (("gradients", ",d"), ("seconds", ".3g")):
-        rows = []
-        costs = {key: getattr(row, what) for key, row in found.items() if row is not None}
-        for name in race.methods:
-            cells = []
-            for level in reached:
-                cost = costs.get((name, level))
-                best = min(c for (_, at), c in costs.items() if at == level)
-                star = " ★" if cost == best else ""
-                cells.append("–" if cost is None else f"{cost:{form}}{star}")
-            rows.append([name, *cells])
+        cells = arrivals(race, what, form, marks=(" ★", "", NEVER))
+        reached = [level for level in LEVELS if any(cells[m, level] != NEVER for m in race.methods)]
+        rows = [[name, *(cells[name, level] for level in reached)] for name in race.methods]
         header = ["method", *(f"{level:.0e}" for level in reached)]
         words = f"{what.capitalize()} until both levels stay within an accuracy (★ the fewest)"
         tables.append(Table(words, header, rows))
-    return tables if reached else []
+    return [table for table in tables if len(table.header) > 1]
 
 
 def _refused(race: Comparison) -> list[Table]:
