@@ -19,6 +19,8 @@ from helpers.backends import both, difference, drawn, solved, squares, truth
 from scipy.sparse.linalg import LinearOperator
 
 import tiebreak as tb
+from tiebreak.auto.quasi_newton import InverseHessian
+from tiebreak.linalg import arrays
 
 BLOCK = 2000  # bytes: a few rows at a time
 
@@ -172,3 +174,36 @@ def test_a_step_asks_a_device_for_few_numbers(monkeypatch):
     per_step = (counts[1] - counts[0]) / 200
     print(f"{per_step:.2f} transfers a step")
     assert 1.0 < per_step <= 5.0
+
+
+# --- a device that is not the default -------------------------------------------------------------
+
+
+def on_a_device(A: np.ndarray) -> Any:
+    """As on a GPU: what is made without naming the device cannot meet it."""
+    return array_api_strict.asarray(A, device=array_api_strict.Device("device1"))
+
+
+def to_host(x: Any) -> np.ndarray:
+    if isinstance(x, np.ndarray | float):
+        return np.asarray(x)
+    return np.asarray(x.to_device(array_api_strict.Device("CPU_DEVICE")))
+
+
+@pytest.mark.parametrize("method", ["auto", "adaptive", "agm-bio", "exact", "primal-dual"])
+def test_all_arrays_are_made_on_the_device_of_the_data(
+    method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arrays, "to_numpy", to_host)
+    data = drawn(0, 20, 10, 12, rank=6)
+    f = tb.LeastSquares(on_a_device(data.C), on_a_device(data.c))
+    g = tb.LeastSquares(on_a_device(data.A), on_a_device(data.b))
+    problem = tb.Problem(upper=f, lower=g, domain=tb.Ball(2.0))
+    result = tb.solve(problem, method, max_iter=50)
+    assert result.x.device == g.b.device
+
+
+def test_quasi_newton_makes_its_matrix_on_the_device_of_the_data() -> None:
+    s, y = (on_a_device(np.array(v)) for v in ([1.0, 0.0], [2.0, 1.0]))
+    H = InverseHessian().learned(s, y)
+    assert float((H.times(y, 1.0) - s) @ (H.times(y, 1.0) - s)) < 1e-30

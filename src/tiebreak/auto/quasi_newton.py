@@ -52,7 +52,7 @@ class InverseHessian(NamedTuple):
             return InverseHessian(None, (*self.pairs, (s, y))[-PAIRS:])
         H = self.inverse
         if H is None:
-            H = (product / arrays.dot(y, y)) * arrays.namespace(s).eye(n, dtype=s.dtype)
+            H = (product / arrays.dot(y, y)) * arrays.like(np.eye(n), s)
         # (I - s y'/<s,y>) H (I - y s'/<s,y>) + s s'/<s,y>, as a change of rank two.
         Hy = H @ y
         p = (0.5 * (1.0 + arrays.dot(y, Hy) / product) * s - Hy) / product

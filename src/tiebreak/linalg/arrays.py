@@ -9,6 +9,8 @@ import contextlib
 import math
 import sys
 from collections.abc import Callable, Sequence
+from functools import lru_cache
+from importlib import import_module
 from typing import Any, TypeAlias, TypeVar
 
 import array_api_compat
@@ -366,9 +368,16 @@ def mix(p: T, q: T, weight: float) -> T:
     for image in (p, q):
         if hasattr(image, "mixed"):  # a `DeferredImage`, which knows how
             return image.mixed(p, q, weight)  # type: ignore[no-any-return]
-    if hasattr(p, "lerp"):  # one call in PyTorch, where calls are what a short vector costs
-        return p.lerp(q, weight)  # type: ignore[no-any-return]
-    return p + weight * (q - p)  # type: ignore[operator, no-any-return]
+    return _interpolated(p, q, weight)  # type: ignore[no-any-return]
+
+
+def _interpolated(p: Array, q: Array, weight: float) -> Array:
+    """p + weight (q - p) by one call, which is what a short vector costs on a device."""
+    if hasattr(p, "lerp"):  # PyTorch
+        return p.lerp(q, weight)
+    if array_api_compat.is_cupy_array(p):
+        return _cupy_kernel("mix", "p + weight * (q - p)")(p, q, weight)
+    return p + weight * (q - p)
 
 
 def plus(x: Array, y: Array, factor: float, out: Array | None = None) -> Array:
@@ -379,4 +388,15 @@ def plus(x: Array, y: Array, factor: float, out: Array | None = None) -> Array:
         return total
     if array_api_compat.is_torch_array(x):
         return x.add(y, alpha=factor)
+    if array_api_compat.is_cupy_array(x):
+        return _cupy_kernel("plus", "p + weight * q")(x, y, factor)
     return x + factor * y
+
+
+@lru_cache
+def _cupy_kernel(name: str, formula: str) -> Callable[[Any, Any, float], Any]:
+    """One launch for a formula of vectors p, q and a number: CuPy has no call of its own."""
+    kernel: Callable[[Any, Any, float], Any] = import_module("cupy").ElementwiseKernel(
+        "T p, T q, T weight", "T result", f"result = {formula}", f"tiebreak_{name}"
+    )
+    return kernel
