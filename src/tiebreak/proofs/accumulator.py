@@ -137,7 +137,7 @@ class BoundAccumulator:
         for (value, at, near), reach in zip(values, reaches, strict=True):
             size, steepness, distance = next(sizes), next(sizes), next(sizes)
             # The point is in Z up to rounding only: this is about the next one that is.
-            outside = distance_bound(self.problem.domain, at)
+            outside = distance_bound(self.problem.domain, at, size)
             if math.isfinite(lipschitz):
                 steepness += lipschitz * (distance + outside)
             extent = max(size, reach) if near.reach is not None else g.extent(at)

@@ -7,6 +7,7 @@ half-spaces are here.
 from __future__ import annotations
 
 import dataclasses
+import math
 from functools import cached_property
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
@@ -62,15 +63,15 @@ class Domain(Protocol):
     ) -> tuple[Array, float]: ...
 
 
-def distance_bound(domain: Domain, x: Array) -> float:
+def distance_bound(domain: Domain, x: Array, length: float | None = None) -> float:
     """A bound on the distance of x from the set, the rounding errors of measuring it included.
 
     The one place that says how far outside a computed point of Z may be. It is 0 where x is surely
-    inside, however large the set is.
+    inside, however large the set is. ``length`` is |x|, where that is known already.
     """
     unit = arrays.rounding_unit(2.0**-52, int(x.shape[0]))
     x = arrays.double(x)
-    if not arrays.all_finite(x):
+    if not (arrays.all_finite(x) if length is None else math.isfinite(length)):
         return INFINITY
     known = domain.distance_outside(x, unit) if isinstance(domain, Set) else None
     if known is None:  # a set of the user, whose projection is taken to err as ours do
