@@ -634,6 +634,8 @@ def npy_header(shape: str) -> bytes:
         ("a.npy", npy_header(f"({10**6}, {10**9})") + b"12345678"),
         ("a.npy", npy_header(f"({10**30},)") + b"12345678"),
         ("a.npy", npy_header("(-3,)") + b"12345678"),
+        ("a.npy", npy_header("(-1,)") + b"12345678"),
+        ("a.npy", npy_header("(1, -1)") + b"12345678"),
         ("a.mtx", f"%%MatrixMarket matrix coordinate real general\n3 3 {10**15}\n1 1 2.0\n"),
         ("a.mtx", f"%%MatrixMarket matrix coordinate real general\n{10**16} 3 1\n1 1 2.0\n"),
         ("a.mtx", f"%%MatrixMarket matrix array real general\n{10**7} {10**7}\n1.0\n"),

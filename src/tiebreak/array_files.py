@@ -15,7 +15,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -67,7 +67,20 @@ def _npy(path: Path, pick: str) -> Any:
     with path.open("rb") as file:
         if file.read(6) != b"\x93NUMPY":
             raise ValueError(f"{path} is not a .npy file")
+        file.seek(0)
+        shape, _ = _unpickled(path, lambda: npy_header(file))
+    if min(shape, default=0) < 0:  # which NumPy 2.1 takes for "as many as there are"
+        raise ValueError(f"{path} is damaged (its shape is {shape})")
     return _unpickled(path, lambda: np.load(path, allow_pickle=False))
+
+
+def npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """The shape and the type that a .npy file says it has; then it is at its first number."""
+    read = np.lib.format.read_array_header_2_0
+    if np.lib.format.read_magic(file) == (1, 0):
+        read = np.lib.format.read_array_header_1_0
+    shape, _, dtype = read(file)
+    return shape, dtype
 
 
 def _npz(path: Path, key: str) -> Any:
