@@ -296,7 +296,7 @@ def refused(capsys, arguments, sentence):
     [
         (None, [], "p.toml is not there"),
         ("", [], "p.toml: the table [upper] is missing"),
-        (SMALL + "cente = [1.0]\n", [], "p.toml: [domain] has no key 'cente', known keys are center, radius"),
+        (SMALL + "cente = [1.0]\n", [], "p.toml: [domain] has no key 'cente' (did you mean 'center'?), known keys are center, radius"),
         (SMALL.replace("[1.0]", '"b.csv"'), [], "p.toml: [lower] b: b.csv is not there"),
         (SMALL, ["--out", "p.toml"], "--out must be a folder, but p.toml is a file"),
         (SMALL, ["--out", "p.toml/x"], "--out must be a folder, but {here}{sep}p.toml is a file"),

@@ -429,7 +429,7 @@ LOWER = '[lower]\nkind = "SquaredNorm"\n'
         ("upper = 3\n" + LOWER, "[upper] must be a table, got 3"),
         (
             LEVELS + "[domian]\n",
-            "there is no table [domian], known tables are [upper], [lower], [level], [domain], [error_bound], [method], [solve], [output]",
+            "there is no table [domian] (did you mean 'domain'?), known tables are [upper], [lower], [level], [domain], [error_bound], [method], [solve], [output]",
         ),
         (
             LEVELS + '[method]\nkind = "AGMBiO"\n[solve]\nmethod = "agm-bio"\n',
@@ -445,11 +445,11 @@ LOWER = '[lower]\nkind = "SquaredNorm"\n'
         (LEVELS + "[domain]\n", f"[domain] lacks the key 'kind', {DOMAIN_KINDS}"),
         (
             LEVELS + '[domain]\nkind = "ball"\n',
-            f"[domain] has the unknown kind 'ball', {DOMAIN_KINDS}",
+            f"[domain] has the unknown kind 'ball' (did you mean 'Ball'?), {DOMAIN_KINDS}",
         ),
         (
             LEVELS + "bb = 1\n",
-            "[lower] has no key 'bb', known keys are A, b, gram, lipschitz, mean, penalty, weights",
+            "[lower] has no key 'bb' (did you mean 'b'?), known keys are A, b, gram, lipschitz, mean, penalty, weights",
         ),
         (
             LEVELS + '[domain]\nkind = "Space"\nradius = 1.0\n',
@@ -462,7 +462,10 @@ LOWER = '[lower]\nkind = "SquaredNorm"\n'
             LEVELS + "[error_bound]\nr = 2\n",
             "[error_bound] has no key 'r', known keys are gradient_bound, modulus, order",
         ),
-        (LEVELS + "[solve]\nmax_itr = 1\n", f"[solve] has no key 'max_itr', {SOLVE_KEYS}"),
+        (
+            LEVELS + "[solve]\nmax_itr = 1\n",
+            f"[solve] has no key 'max_itr' (did you mean 'max_iter'?), {SOLVE_KEYS}",
+        ),
         (LEVELS + "[solve]\ncallback = 1\n", f"[solve] has no key 'callback', {SOLVE_KEYS}"),
         (LEVELS + "[solve]\nprogress = 1\n", "[solve] progress must be true or false, got 1"),
         (

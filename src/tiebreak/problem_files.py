@@ -73,6 +73,7 @@ from tiebreak.functions.losses.multinomial import Multinomial
 from tiebreak.functions.losses.poisson import Poisson
 from tiebreak.functions.penalties.penalties import L1, L2, ElasticNet, GroupL2, TotalVariation, Zero
 from tiebreak.levels import Level, Levels, Slack
+from tiebreak.linalg.checks import did_you_mean
 from tiebreak.linalg.refusals import Refusal
 from tiebreak.problem import ErrorBound, Problem
 from tiebreak.sets.balls import Ball
@@ -140,7 +141,8 @@ def _check_top(content: Table) -> None:
             _check_table(name, value)
         elif isinstance(value, dict):
             known = ", ".join(f"[{table}]" for table in TABLES)
-            raise ValueError(f"there is no table [{name}], known tables are {known}")
+            meant = did_you_mean(name, TABLES)
+            raise ValueError(f"there is no table [{name}]{meant}, known tables are {known}")
         elif name != "radius":
             raise ValueError(f"there is no key {name!r} outside the tables, known is radius")
     for name in LEVELS:
@@ -228,7 +230,8 @@ def _object(
     if kind is None:
         raise ValueError(f"[{name}] lacks the key 'kind', {kinds}")
     if not isinstance(kind, str) or kind not in known:
-        raise ValueError(f"[{name}] has the unknown kind {kind!r}, {kinds}")
+        meant = did_you_mean(kind, known)
+        raise ValueError(f"[{name}] has the unknown kind {kind!r}{meant}, {kinds}")
     arguments = {key: value for key, value in table.items() if key != "kind"}
     return _call(name, known[kind], arguments, folder, more)
 
@@ -258,7 +261,7 @@ def _check_keys(name: str, table: Table, known: Iterable[str]) -> None:
     for key in table:
         if key not in known:
             hint = f"known keys are {listed}" if listed else "this kind has none"
-            raise ValueError(f"[{name}] has no key {key!r}, {hint}")
+            raise ValueError(f"[{name}] has no key {key!r}{did_you_mean(key, known)}, {hint}")
 
 
 def _array(name: str, key: str, value: object, folder: Path) -> Any:

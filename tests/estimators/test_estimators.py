@@ -395,6 +395,8 @@ def test_extreme_shapes():
     ("change", "words"),
     [
         ({"prefer": "best"}, "prefer must be one of 'norm'"),
+        ({"prefer": "nrom"}, "did you mean 'norm'"),
+        ({"loss": "hubber"}, "did you mean 'huber'"),
         ({"loss": "hinge"}, "loss must be one of 'squared'"),
         ({"alpha": -1.0}, "alpha must be at least 0"),
         ({"alpha": None}, "alpha must be at least 0, got None"),
