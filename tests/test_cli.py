@@ -6,6 +6,7 @@ from __future__ import annotations
 import builtins
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -206,6 +207,35 @@ kind = "LeastSquares"
 A = [[1.0, 2.0, 0.5]]
 b = [2.0]
 """
+
+
+TABLE = "smokes,age,income,ill\nTrue,1,1,0\nFalse,2,5,0\nFalse,3,2,1\nTrue,4,0,1\n"
+OF_TABLE = """
+[upper]
+kind = "SquaredNorm"
+[lower]
+kind = "{}"
+A = "t.csv:!ill"
+{} = "t.csv:ill"
+[output]
+x = "deep/x.csv"
+"""
+
+
+def test_the_report_says_where_x_is_and_what_its_entries_are(here, no_drawing):
+    (here / "t.csv").write_text(TABLE)
+    (here / "p.toml").write_text(OF_TABLE.format("LeastSquares", "b"))
+    assert main(["solve", "p.toml"]) == 0
+    report = strict_json(here / "out" / "report.json")
+    assert report["variables"] == ["smokes", "age", "income"]
+    assert len(np.loadtxt(here / "out" / report["x_file"])) == 3
+
+
+def test_a_direction_without_minimum_is_told_by_the_columns_of_the_table(here, no_drawing, capsys):
+    (here / "t.csv").write_text(TABLE)
+    (here / "p.toml").write_text(OF_TABLE.format("Logistic", "y"))
+    assert main(["solve", "p.toml"]) == 1
+    assert re.search(r"along the direction age \+\S+, smokes -", capsys.readouterr().out)
 
 
 def test_a_sparse_problem_is_described_solved_and_reported(here, no_drawing, capsys):

@@ -69,6 +69,18 @@ def test_csv_with_one_row_or_column_is_a_vector_unless_a_matrix_is_wanted(tmp_pa
     assert read_array(tmp_path / "b.csv", matrix=True).ndim == 2
 
 
+@pytest.mark.parametrize("header", ["", "smokes,age,has a cat\n"])
+def test_true_and_false_in_a_csv_are_1_and_0(tmp_path, header):
+    (tmp_path / "a.csv").write_text(header + 'True,31, false\n"FALSE",2.5,true\n')
+    wanted = [[1.0, 31.0, 0.0], [0.0, 2.5, 1.0]]
+    np.testing.assert_array_equal(read_array(tmp_path / "a.csv"), wanted)
+    (tmp_path / "b.csv").write_text("True,False\nFalse,False\n")  # no header
+    np.testing.assert_array_equal(read_array(tmp_path / "b.csv"), [[1.0, 0.0], [0.0, 0.0]])
+    (tmp_path / "c.csv").write_text("a,b\nTrue,1\nyes,2\n")
+    with pytest.raises(ValueError, match=r"c\.csv, line 3: 'yes' is not a number$"):
+        read_array(tmp_path / "c.csv")
+
+
 @pytest.mark.parametrize("sparse", [True, False])
 @pytest.mark.parametrize("ending", [".mtx", ".mtx.gz"])
 def test_matrix_market(tmp_path, sparse, ending):

@@ -62,7 +62,7 @@ import numpy as np
 
 from tiebreak.algorithms.agm_bio import AGMBiO
 from tiebreak.algorithms.p_agm_bio import PAGMBiO
-from tiebreak.array_files import first_line, read_array
+from tiebreak.array_files import column_names, first_line, read_array
 from tiebreak.driver.registry import METHODS
 from tiebreak.driver.solve import solve
 from tiebreak.functions.elementary import Linear, Quadratic, SquaredNorm
@@ -166,7 +166,7 @@ def _problem(content: Table, folder: Path) -> Problem:
     """[upper] and [lower]."""
     return Problem(
         upper=_level("upper", content["upper"], folder),
-        lower=_level("lower", content["lower"], folder),
+        lower=_level("lower", content["lower"], folder, is_first=True),
         domain=_domain(content.get("domain", {"kind": "Space"}), folder),
         radius=content.get("radius"),
         error_bound=_call("error_bound", ErrorBound, content["error_bound"], folder)
@@ -181,7 +181,7 @@ def _levels(content: Table, folder: Path) -> Levels:
     for i, table in enumerate(content["level"]):
         name, slack = f"level {i + 1}", table.get("slack", 0.0)
         rest = {key: value for key, value in table.items() if key not in ABOUT_LEVEL}
-        objective = _level(name, rest, folder, ABOUT_LEVEL)
+        objective = _level(name, rest, folder, ABOUT_LEVEL, is_first=i == 0)
         if isinstance(slack, dict):
             slack = _call(f"{name}.slack", Slack, slack, folder)
         try:
@@ -192,13 +192,19 @@ def _levels(content: Table, folder: Path) -> Levels:
     return Levels(*found, domain=domain, radius=content.get("radius"))
 
 
-def _level(name: str, table: Table, folder: Path, more: Sequence[str] = ()) -> Any:
+def _level(
+    name: str, table: Table, folder: Path, more: Sequence[str] = (), is_first: bool = False
+) -> Any:
     """A level: a smooth function or a penalty, and the penalties of its sub-tables.
 
-    ``more``: keys that it may have as well, for the sentence about one that it may not.
+    ``more``: keys that it may have as well, for the sentence about one that it may not. The
+    columns of the first level's .csv give the variables their names.
     """
     rest = {key: value for key, value in table.items() if key != "penalty"}
     level = _object(name, rest, (*FUNCTIONS, *PENALTIES), folder, ("penalty", *more))
+    if is_first and isinstance(rest.get("A"), str):
+        names = column_names(folder / rest["A"])
+        level.names = names if names and len(names) == level.dimension else None
     found = table.get("penalty", [])
     for one in found if isinstance(found, list) else [found]:
         if not isinstance(one, dict):
