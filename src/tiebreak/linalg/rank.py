@@ -139,8 +139,8 @@ def null_basis(
 def graded_basis(N: Host, R: Host) -> Host:
     """The orthonormal columns of N turned so that R N has orthogonal columns, the longest first.
 
-    Each is orthogonal to the others up to rounding of its own length, however short it is: what
-    |R x|² hardly sees is not drowned by what it sees well.
+    Each is orthogonal to the others up to rounding of its own length, unless it is itself no more
+    than rounding of the longest: what |R x|² hardly sees is not drowned by what it sees well.
     """
     from scipy.linalg import solve_triangular
 
