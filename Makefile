@@ -81,11 +81,16 @@ types: $(TESTS)  ## how many of the public types pyright knows: at least 95 % (i
 	'import json, sys; known = json.load(sys.stdin)["typeCompleteness"]["completenessScore"]; print(f"{known:.1%} of the public types are known"); sys.exit(known < 0.95)'
 
 # uv finds the oldest versions that are allowed. They may be deprecated by what they import: no error here.
+# scikit-learn 1.6 does not import its own checks unless SciPy's array API is on, which no other test wants.
+FLOORS := OPENBLAS_NUM_THREADS=1 .venv-floors/bin/python -m pytest -n auto -W ignore::DeprecationWarning -W ignore::PendingDeprecationWarning
+CHECKS := tests/estimators/test_checks.py
+
 floors: $(TESTS)  ## the tests with the oldest versions that pyproject.toml allows, in .venv-floors
 	@test -x .venv-floors/bin/python || $(PYTHON) -m venv .venv-floors
 	@$(PIP) uv
 	@$(BIN)/uv pip install --quiet --python .venv-floors/bin/python --resolution lowest-direct -e '.[test]'
-	@OPENBLAS_NUM_THREADS=1 .venv-floors/bin/python -m pytest -n auto -W ignore::DeprecationWarning -W ignore::PendingDeprecationWarning
+	@$(FLOORS) --ignore $(CHECKS)
+	@SCIPY_ARRAY_API=1 $(FLOORS) $(CHECKS)
 
 dist: $(TESTS)  ## wheel and source distribution in dist/, checked
 	@$(PIP) build twine

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import hashlib
 import io
 import re
 import shutil
@@ -26,7 +27,8 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
-EXAMPLES = Path(__file__).parent.parent / "examples"
+ROOT = Path(__file__).resolve().parent.parent
+EXAMPLES, LIBRARY = ROOT / "examples", ROOT / "src"
 SECONDS = re.compile(r"^(tiebreak: .*?)[\d.e+-]+ s\b", re.MULTILINE)  # differ from run to run
 
 
@@ -37,6 +39,14 @@ class Cell(NamedTuple):
     code: str
     printed: str = ""
     figures: tuple[Any, ...] = ()
+
+
+def version(example: Path) -> str:
+    """Changes with all that the page of an example is made of: itself, this file, the library."""
+    found = hashlib.sha256()
+    for path in (example, Path(__file__), *sorted(LIBRARY.rglob("*.py"))):
+        found.update(path.name.encode() + path.read_bytes())
+    return found.hexdigest()[:16]
 
 
 def parts(path: Path) -> tuple[str, str, list[tuple[int, str, str]]]:

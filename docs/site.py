@@ -3,13 +3,12 @@
     python docs/site.py [--no-gallery]
 
 The pages of docs/ are written for GitHub. Here they get the links of the site, formulas as MathML
-(so that no page needs the network), the gallery, whose examples run once for each version of them,
-and the reference: one page for each group of public names.
+(so that no page needs the network), the gallery, whose examples run once for each version of them
+and of the library, and the reference: one page for each group of public names.
 """
 
 from __future__ import annotations
 
-import hashlib
 import re
 import shutil
 import subprocess
@@ -19,6 +18,7 @@ from typing import Any
 
 import reference
 import yaml
+from gallery import version
 from latex2mathml.converter import convert
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -77,12 +77,13 @@ def converted(page: Path, places: dict[Path, str]) -> str:
 
 
 def gallery() -> None:
-    """The pages of the examples; one that has not changed is not run again."""
+    """The pages of the examples; where neither one nor the library has changed, it is kept."""
     out, rows = SITE / "gallery", list[str]()
     for path in sorted((ROOT / "examples").glob("plot_*.py")):
-        text = path.read_bytes() + (ROOT / "docs" / "gallery.py").read_bytes()
-        kept = BUILD / "gallery" / f"{path.stem}-{hashlib.sha256(text).hexdigest()[:16]}"
+        kept = BUILD / "gallery" / f"{path.stem}-{version(path)}"
         if not kept.exists():
+            for old in kept.parent.glob(f"{path.stem}-*"):
+                shutil.rmtree(old)
             name, fresh = path.stem.removeprefix("plot_"), kept.with_suffix(".part")
             shutil.rmtree(fresh, ignore_errors=True)
             command = [sys.executable, "docs/gallery.py", str(fresh), name]

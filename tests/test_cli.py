@@ -6,6 +6,7 @@ from __future__ import annotations
 import builtins
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -208,6 +209,35 @@ b = [2.0]
 """
 
 
+TABLE = "smokes,age,income,ill\nTrue,1,1,0\nFalse,2,5,0\nFalse,3,2,1\nTrue,4,0,1\n"
+OF_TABLE = """
+[upper]
+kind = "SquaredNorm"
+[lower]
+kind = "{}"
+A = "t.csv:!ill"
+{} = "t.csv:ill"
+[output]
+x = "deep/x.csv"
+"""
+
+
+def test_the_report_says_where_x_is_and_what_its_entries_are(here, no_drawing):
+    (here / "t.csv").write_text(TABLE)
+    (here / "p.toml").write_text(OF_TABLE.format("LeastSquares", "b"))
+    assert main(["solve", "p.toml"]) == 0
+    report = strict_json(here / "out" / "report.json")
+    assert report["variables"] == ["smokes", "age", "income"]
+    assert len(np.loadtxt(here / "out" / report["x_file"])) == 3
+
+
+def test_a_direction_without_minimum_is_told_by_the_columns_of_the_table(here, no_drawing, capsys):
+    (here / "t.csv").write_text(TABLE)
+    (here / "p.toml").write_text(OF_TABLE.format("Logistic", "y"))
+    assert main(["solve", "p.toml"]) == 1
+    assert re.search(r"along the direction age \+\S+, smokes -", capsys.readouterr().out)
+
+
 def test_a_sparse_problem_is_described_solved_and_reported(here, no_drawing, capsys):
     (here / "p.toml").write_text(SPARSE)
     assert main(["solve", "p.toml"]) == 0
@@ -296,7 +326,7 @@ def refused(capsys, arguments, sentence):
     [
         (None, [], "p.toml is not there"),
         ("", [], "p.toml: the table [upper] is missing"),
-        (SMALL + "cente = [1.0]\n", [], "p.toml: [domain] has no key 'cente', known keys are center, radius"),
+        (SMALL + "cente = [1.0]\n", [], "p.toml: [domain] has no key 'cente' (did you mean 'center'?), known keys are center, radius"),
         (SMALL.replace("[1.0]", '"b.csv"'), [], "p.toml: [lower] b: b.csv is not there"),
         (SMALL, ["--out", "p.toml"], "--out must be a folder, but p.toml is a file"),
         (SMALL, ["--out", "p.toml/x"], "--out must be a folder, but {here}{sep}p.toml is a file"),

@@ -116,3 +116,17 @@ def test_an_error_is_not_swallowed_and_has_its_line(tmp_path):
     assert lines[failed.traceback[-1].lineno] == "assert 1 > 2"
     with pytest.raises(SystemExit, match="wrong"):
         gallery.page(written(tmp_path, 'raise SystemExit("wrong")'), tmp_path)
+
+
+def test_a_page_is_made_anew_when_the_example_or_the_library_changes(tmp_path, monkeypatch):
+    monkeypatch.setattr(gallery, "LIBRARY", tmp_path / "src")
+    (tmp_path / "src" / "deep").mkdir(parents=True)
+    example, module = tmp_path / "plot_a.py", tmp_path / "src" / "deep" / "b.py"
+    example.write_text("1")
+    module.write_text("2")
+    seen = {gallery.version(example)}
+    assert gallery.version(example) in seen
+    for path in (module, example, module.with_name("c.py")):
+        path.write_text("3")
+        assert gallery.version(example) not in seen
+        seen.add(gallery.version(example))

@@ -69,6 +69,18 @@ def test_csv_with_one_row_or_column_is_a_vector_unless_a_matrix_is_wanted(tmp_pa
     assert read_array(tmp_path / "b.csv", matrix=True).ndim == 2
 
 
+@pytest.mark.parametrize("header", ["", "smokes,age,has a cat\n"])
+def test_true_and_false_in_a_csv_are_1_and_0(tmp_path, header):
+    (tmp_path / "a.csv").write_text(header + 'True,31, false\n"FALSE",2.5,true\n')
+    wanted = [[1.0, 31.0, 0.0], [0.0, 2.5, 1.0]]
+    np.testing.assert_array_equal(read_array(tmp_path / "a.csv"), wanted)
+    (tmp_path / "b.csv").write_text("True,False\nFalse,False\n")  # no header
+    np.testing.assert_array_equal(read_array(tmp_path / "b.csv"), [[1.0, 0.0], [0.0, 0.0]])
+    (tmp_path / "c.csv").write_text("a,b\nTrue,1\nyes,2\n")
+    with pytest.raises(ValueError, match=r"c\.csv, line 3: 'yes' is not a number$"):
+        read_array(tmp_path / "c.csv")
+
+
 @pytest.mark.parametrize("sparse", [True, False])
 @pytest.mark.parametrize("ending", [".mtx", ".mtx.gz"])
 def test_matrix_market(tmp_path, sparse, ending):
@@ -429,7 +441,7 @@ LOWER = '[lower]\nkind = "SquaredNorm"\n'
         ("upper = 3\n" + LOWER, "[upper] must be a table, got 3"),
         (
             LEVELS + "[domian]\n",
-            "there is no table [domian], known tables are [upper], [lower], [level], [domain], [error_bound], [method], [solve], [output]",
+            "there is no table [domian] (did you mean 'domain'?), known tables are [upper], [lower], [level], [domain], [error_bound], [method], [solve], [output]",
         ),
         (
             LEVELS + '[method]\nkind = "AGMBiO"\n[solve]\nmethod = "agm-bio"\n',
@@ -445,11 +457,11 @@ LOWER = '[lower]\nkind = "SquaredNorm"\n'
         (LEVELS + "[domain]\n", f"[domain] lacks the key 'kind', {DOMAIN_KINDS}"),
         (
             LEVELS + '[domain]\nkind = "ball"\n',
-            f"[domain] has the unknown kind 'ball', {DOMAIN_KINDS}",
+            f"[domain] has the unknown kind 'ball' (did you mean 'Ball'?), {DOMAIN_KINDS}",
         ),
         (
             LEVELS + "bb = 1\n",
-            "[lower] has no key 'bb', known keys are A, b, gram, lipschitz, mean, penalty, weights",
+            "[lower] has no key 'bb' (did you mean 'b'?), known keys are A, b, gram, lipschitz, mean, penalty, weights",
         ),
         (
             LEVELS + '[domain]\nkind = "Space"\nradius = 1.0\n',
@@ -462,7 +474,10 @@ LOWER = '[lower]\nkind = "SquaredNorm"\n'
             LEVELS + "[error_bound]\nr = 2\n",
             "[error_bound] has no key 'r', known keys are gradient_bound, modulus, order",
         ),
-        (LEVELS + "[solve]\nmax_itr = 1\n", f"[solve] has no key 'max_itr', {SOLVE_KEYS}"),
+        (
+            LEVELS + "[solve]\nmax_itr = 1\n",
+            f"[solve] has no key 'max_itr' (did you mean 'max_iter'?), {SOLVE_KEYS}",
+        ),
         (LEVELS + "[solve]\ncallback = 1\n", f"[solve] has no key 'callback', {SOLVE_KEYS}"),
         (LEVELS + "[solve]\nprogress = 1\n", "[solve] progress must be true or false, got 1"),
         (
@@ -634,6 +649,8 @@ def npy_header(shape: str) -> bytes:
         ("a.npy", npy_header(f"({10**6}, {10**9})") + b"12345678"),
         ("a.npy", npy_header(f"({10**30},)") + b"12345678"),
         ("a.npy", npy_header("(-3,)") + b"12345678"),
+        ("a.npy", npy_header("(-1,)") + b"12345678"),
+        ("a.npy", npy_header("(1, -1)") + b"12345678"),
         ("a.mtx", f"%%MatrixMarket matrix coordinate real general\n3 3 {10**15}\n1 1 2.0\n"),
         ("a.mtx", f"%%MatrixMarket matrix coordinate real general\n{10**16} 3 1\n1 1 2.0\n"),
         ("a.mtx", f"%%MatrixMarket matrix array real general\n{10**7} {10**7}\n1.0\n"),

@@ -5,7 +5,8 @@ their names, ``train.csv:!price`` all but some), Matrix Market (.mtx, .mtx.gz).
 
 A .csv may have a header: a first line without a number in it, or the 0,1,2 that pandas writes
 (where that is data, write 0.0). Without a header the columns are called 0, 1, 2. The index that
-pandas writes in front, without a name or as "Unnamed: 0", is no column.
+pandas writes in front, without a name or as "Unnamed: 0", is no column. True and False, in small or
+capital letters, are 1 and 0.
 """
 
 from __future__ import annotations
@@ -14,17 +15,20 @@ import csv
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
+TRUTH = {"true": 1.0, "false": 0.0}
 INDEX = ("", "Unnamed: 0")  # what pandas calls the column in front that is none
 
 # What a file raises that is no such file, or whose header lies about what is in it.
 BROKEN = (ValueError, OverflowError, MemoryError, RecursionError)
 
 Reader = Callable[[Path, str], Any]  # a path, and which of its arrays or columns
+Converters = dict[int | str, Callable[[str], float]]  # of columns of a .csv
 
 
 def read_array(name: str | Path, *, matrix: bool = False) -> Any:
@@ -36,12 +40,7 @@ def read_array(name: str | Path, *, matrix: bool = False) -> Any:
         matrix: is a matrix wanted?  .csv and .mtx cannot tell a vector from a matrix with one row
             or one column, so there it is a vector unless this is true.
     """
-    text = str(name)
-    path, pick = Path(text), ""
-    for ending in (".npz", ".csv"):
-        stem, found, key = text.rpartition(f"{ending}:")
-        if found:
-            path, pick = Path(stem + ending), key
+    path, pick = _path_and_pick(str(name))
     reader = next((read for end, read in READERS.items() if path.name.endswith(end)), None)
     if reader is None:
         raise ValueError(f"{path} has an unknown ending, known are {', '.join(READERS)}")
@@ -63,11 +62,46 @@ def read_array(name: str | Path, *, matrix: bool = False) -> Any:
     return array
 
 
+def column_names(name: str | Path) -> tuple[str, ...] | None:
+    """The names of the columns that `read_array` reads; None but for a .csv with a header."""
+    path, pick = _path_and_pick(str(name))
+    if path.suffix != ".csv":
+        return None
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        rows = list(islice((row for row in csv.reader(file) if "".join(row).strip()), 2))
+    if len(rows) < 2 or len(rows[0]) != len(rows[1]) or any(map(_is_number, rows[0])):
+        return None
+    names = [entry.strip() for entry in rows[0]]
+    return tuple(names[i] for i in _columns(path, names, pick))
+
+
+def _path_and_pick(text: str) -> tuple[Path, str]:
+    """The file, and which of its arrays or columns."""
+    for ending in (".npz", ".csv"):
+        stem, found, key = text.rpartition(f"{ending}:")
+        if found:
+            return Path(stem + ending), key
+    return Path(text), ""
+
+
 def _npy(path: Path, pick: str) -> Any:
     with path.open("rb") as file:
         if file.read(6) != b"\x93NUMPY":
             raise ValueError(f"{path} is not a .npy file")
+        file.seek(0)
+        shape, _ = _unpickled(path, lambda: npy_header(file))
+    if min(shape, default=0) < 0:  # which NumPy 2.1 takes for "as many as there are"
+        raise ValueError(f"{path} is damaged (its shape is {shape})")
     return _unpickled(path, lambda: np.load(path, allow_pickle=False))
+
+
+def npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """The shape and the type that a .npy file says it has; then it is at its first number."""
+    read = np.lib.format.read_array_header_2_0
+    if np.lib.format.read_magic(file) == (1, 0):
+        read = np.lib.format.read_array_header_1_0
+    shape, _, dtype = read(file)
+    return shape, dtype
 
 
 def _npz(path: Path, key: str) -> Any:
@@ -128,18 +162,33 @@ def _csv(path: Path, pick: str) -> Any:
         if len(names) != width:  # none, or a line of words
             names = [str(i) for i in range(width)]
         columns = _columns(path, names, pick)
-        try:
-            table = np.loadtxt(
-                list(lines.values()), comments=None, delimiter=",", quotechar='"', ndmin=2,
-                converters={i: lambda _: 0.0 for i in range(width) if i not in columns},
-            )  # fmt: skip
-        except ValueError as error:
-            raise ValueError(f"{path}{_mistake(lines, columns) or f': {error}'}") from None
+        table = _table(path, lines, columns, width)
     except UnicodeDecodeError:
         raise ValueError(f"{path} is not a .csv file, it is not text") from None
     except csv.Error as error:
         raise ValueError(f"{path} is not a .csv file ({error})") from None
     return table[:, columns]
+
+
+def _table(path: Path, lines: dict[int, str], columns: list[int], width: int) -> Any:
+    """The numbers of the lines; columns that are not wanted may hold anything, and become 0."""
+    others: Converters = {i: lambda _: 0.0 for i in range(width) if i not in columns}
+
+    def read(converters: Converters) -> Any:
+        return np.loadtxt(
+            list(lines.values()), comments=None, delimiter=",", quotechar='"', ndmin=2,
+            converters=others | converters,
+        )  # fmt: skip
+
+    try:
+        return read({})
+    except ValueError:
+        if mistake := _mistake(lines, columns):
+            raise ValueError(f"{path}{mistake}") from None
+    try:
+        return read(dict.fromkeys(columns, _number))  # slow, but it reads True and False
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
 
 
 def _rows(lines: dict[int, str]) -> Iterator[tuple[int, list[str]]]:
@@ -188,12 +237,22 @@ def _columns(path: Path, names: list[str], pick: str) -> list[int]:
     return [i for i in everything if i not in places] if pick[0] == "!" else places
 
 
+def _number(text: str) -> float:
+    """The number that NumPy reads; True and False are 1 and 0."""
+    text = text.strip()
+    if text.lower() in TRUTH:
+        return TRUTH[text.lower()]
+    if not text.isascii() or "_" in text:
+        raise ValueError
+    return float(text)
+
+
 def _is_number(text: str) -> bool:
     try:
-        float(text)
+        _number(text)
     except ValueError:
         return False
-    return text.isascii() and "_" not in text  # as NumPy reads numbers
+    return True
 
 
 def _mtx(path: Path, pick: str) -> Any:

@@ -186,7 +186,8 @@ def _solve(arguments: argparse.Namespace) -> int:
     with _folders(path.parent for path in (*paths.values(), *([page] if page else []))):
         result = tb.solve(problem, **options)
     try:
-        written = _write(result, paths)
+        variables = problem.names if isinstance(problem, Problem) else problem.variables
+        written = _write(result, paths, variables)
         if save is not None:
             result.save(save)
             written += f", {save}"
@@ -300,14 +301,22 @@ def _describe(function: Function | Penalty) -> str:
     return f"{kind}, {'sparse ' if matrix.is_sparse else ''}{rows} x {columns}"
 
 
-def _write(result: tb.Result | LevelsResult, paths: dict[str, Path]) -> str:
-    """x, the report and the plot, each atomically; where they are, in words."""
+def _write(
+    result: tb.Result | LevelsResult, paths: dict[str, Path], names: Sequence[Any] | None
+) -> str:
+    """x, the report and the plot, each atomically; where they are, in words.
+
+    ``names``: of the variables, where they have some.
+    """
     x = to_numpy(result.x)
     if paths["x"].suffix == ".csv":
         write_atomically(paths["x"], lambda file: np.savetxt(file, x, fmt="%.17g"))
     else:
         write_atomically(paths["x"], lambda file: np.save(file, x, allow_pickle=False))
-    report = json.dumps(result.to_dict(), indent=1, allow_nan=False) + "\n"
+    about_x: dict[str, Any] = {"x_file": os.path.relpath(paths["x"], paths["report"].parent)}
+    if names is not None:
+        about_x["variables"] = [str(name) for name in names]
+    report = json.dumps(about_x | result.to_dict(), indent=1, allow_nan=False) + "\n"
     write_atomically(paths["report"], lambda file: file.write(report.encode()))
     written, lines = [paths["x"], paths["report"]], []
     run = result.result if isinstance(result, LevelsResult) else result

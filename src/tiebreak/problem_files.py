@@ -62,7 +62,7 @@ import numpy as np
 
 from tiebreak.algorithms.agm_bio import AGMBiO
 from tiebreak.algorithms.p_agm_bio import PAGMBiO
-from tiebreak.array_files import first_line, read_array
+from tiebreak.array_files import column_names, first_line, read_array
 from tiebreak.driver.registry import METHODS
 from tiebreak.driver.solve import solve
 from tiebreak.functions.elementary import Linear, Quadratic, SquaredNorm
@@ -73,6 +73,7 @@ from tiebreak.functions.losses.multinomial import Multinomial
 from tiebreak.functions.losses.poisson import Poisson
 from tiebreak.functions.penalties.penalties import L1, L2, ElasticNet, GroupL2, TotalVariation, Zero
 from tiebreak.levels import Level, Levels, Slack
+from tiebreak.linalg.checks import did_you_mean
 from tiebreak.linalg.refusals import Refusal
 from tiebreak.problem import ErrorBound, Problem
 from tiebreak.sets.balls import Ball
@@ -140,7 +141,8 @@ def _check_top(content: Table) -> None:
             _check_table(name, value)
         elif isinstance(value, dict):
             known = ", ".join(f"[{table}]" for table in TABLES)
-            raise ValueError(f"there is no table [{name}], known tables are {known}")
+            meant = did_you_mean(name, TABLES)
+            raise ValueError(f"there is no table [{name}]{meant}, known tables are {known}")
         elif name != "radius":
             raise ValueError(f"there is no key {name!r} outside the tables, known is radius")
     for name in LEVELS:
@@ -164,7 +166,7 @@ def _problem(content: Table, folder: Path) -> Problem:
     """[upper] and [lower]."""
     return Problem(
         upper=_level("upper", content["upper"], folder),
-        lower=_level("lower", content["lower"], folder),
+        lower=_level("lower", content["lower"], folder, is_first=True),
         domain=_domain(content.get("domain", {"kind": "Space"}), folder),
         radius=content.get("radius"),
         error_bound=_call("error_bound", ErrorBound, content["error_bound"], folder)
@@ -179,7 +181,7 @@ def _levels(content: Table, folder: Path) -> Levels:
     for i, table in enumerate(content["level"]):
         name, slack = f"level {i + 1}", table.get("slack", 0.0)
         rest = {key: value for key, value in table.items() if key not in ABOUT_LEVEL}
-        objective = _level(name, rest, folder, ABOUT_LEVEL)
+        objective = _level(name, rest, folder, ABOUT_LEVEL, is_first=i == 0)
         if isinstance(slack, dict):
             slack = _call(f"{name}.slack", Slack, slack, folder)
         try:
@@ -190,13 +192,19 @@ def _levels(content: Table, folder: Path) -> Levels:
     return Levels(*found, domain=domain, radius=content.get("radius"))
 
 
-def _level(name: str, table: Table, folder: Path, more: Sequence[str] = ()) -> Any:
+def _level(
+    name: str, table: Table, folder: Path, more: Sequence[str] = (), is_first: bool = False
+) -> Any:
     """A level: a smooth function or a penalty, and the penalties of its sub-tables.
 
-    ``more``: keys that it may have as well, for the sentence about one that it may not.
+    ``more``: keys that it may have as well, for the sentence about one that it may not. The
+    columns of the first level's .csv give the variables their names.
     """
     rest = {key: value for key, value in table.items() if key != "penalty"}
     level = _object(name, rest, (*FUNCTIONS, *PENALTIES), folder, ("penalty", *more))
+    if is_first and isinstance(rest.get("A"), str):
+        names = column_names(folder / rest["A"])
+        level.names = names if names and len(names) == level.dimension else None
     found = table.get("penalty", [])
     for one in found if isinstance(found, list) else [found]:
         if not isinstance(one, dict):
@@ -228,7 +236,8 @@ def _object(
     if kind is None:
         raise ValueError(f"[{name}] lacks the key 'kind', {kinds}")
     if not isinstance(kind, str) or kind not in known:
-        raise ValueError(f"[{name}] has the unknown kind {kind!r}, {kinds}")
+        meant = did_you_mean(kind, known)
+        raise ValueError(f"[{name}] has the unknown kind {kind!r}{meant}, {kinds}")
     arguments = {key: value for key, value in table.items() if key != "kind"}
     return _call(name, known[kind], arguments, folder, more)
 
@@ -258,7 +267,7 @@ def _check_keys(name: str, table: Table, known: Iterable[str]) -> None:
     for key in table:
         if key not in known:
             hint = f"known keys are {listed}" if listed else "this kind has none"
-            raise ValueError(f"[{name}] has no key {key!r}, {hint}")
+            raise ValueError(f"[{name}] has no key {key!r}{did_you_mean(key, known)}, {hint}")
 
 
 def _array(name: str, key: str, value: object, folder: Path) -> Any:

@@ -218,6 +218,8 @@ def test_a_claimed_optimum_is_the_one_a_conic_solver_finds(name, parameters):
 def test_an_unknown_name_or_parameter_gets_a_sentence():
     with pytest.raises(ValueError, match=r"^instance: unknown name 'nope', known are toy, inverse"):
         instance("nope")
+    with pytest.raises(ValueError, match=r"'breast-cancr' \(did you mean 'breast-cancer'\?\)$"):
+        instance("breast-cancr")
     with pytest.raises(TypeError, match=r"^inverse: unknown parameter 'm', known are n, seed$"):
         instance("inverse", m=3)
     with pytest.raises(TypeError, match=r"^phillips: unknown parameter 'equation', known are n, "):

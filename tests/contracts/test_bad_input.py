@@ -1040,6 +1040,11 @@ WRONG = {
         ValueError,
         "solve: unknown method 'newton', known are auto, agm-bio, p-agm-bio, adaptive, primal-dual, exact, conic, a-irg, bi-sg, sea, cg-bio, r-apm, pb-apg, bisec-bio",
     ),
+    "solve method misspelt": (
+        lambda: tb.solve(small(), "AGM_BIO"),
+        ValueError,
+        "solve: unknown method 'AGM_BIO' (did you mean 'agm-bio'?)",
+    ),
     "solve method class": (
         lambda: tb.solve(small(), tb.AGMBiO),
         TypeError,

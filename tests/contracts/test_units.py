@@ -250,7 +250,7 @@ def test_ties_beside_a_column_of_times_are_broken_as_f_says():
         assert result.status in ANSWERED
         assert result.dimension == 2
         assert result.upper_value == pytest.approx(0.5 * wanted @ wanted, rel=1e-12)
-        np.testing.assert_allclose(result.x, wanted, atol=1e-6)
+        np.testing.assert_allclose(result.x, wanted, atol=1e-12)
 
 
 def test_proofs_with_columns_of_all_sizes_are_never_wrong(count):

@@ -11,6 +11,7 @@ from html.parser import HTMLParser
 from xml.etree import ElementTree
 
 import numpy as np
+import pandas as pd
 import pytest
 import shown
 
@@ -93,6 +94,20 @@ def test_the_numbers_are_those_of_to_dict(tmp_path):
         assert f"{report[level]['value']:.9g}" in found.said
         assert f"{report[level]['tolerance']:.3g}" in found.said
     assert result.details() in found.said
+
+
+def test_the_page_has_x_by_name_or_the_largest_of_many_entries(tmp_path):
+    A = pd.DataFrame([[1.0, 2.0], [0.0, 1.0]], columns=["age", "<b>income"])
+    named = tb.solve(tb.Problem(upper=tb.SquaredNorm(), lower=tb.LeastSquares(A, [1.0, 2.0])))
+    assert view_of(named).tables[1].rows == [["age", "-3"], ["<b>income", "2"]]
+    named.to_html(tmp_path / "a.html")
+    assert "&lt;b&gt;income" in (tmp_path / "a.html").read_text()
+    b = np.arange(30.0) * (-1.0) ** np.arange(30)
+    many = tb.solve(tb.Problem(upper=tb.SquaredNorm(), lower=tb.LeastSquares(np.eye(30), b)))
+    table = view_of(many).tables[1]
+    assert table.caption == "The 20 largest of the 30 entries of x"
+    assert table.rows[:2] == [["x[29]", "-29"], ["x[28]", "28"]]
+    assert len(table.rows) == 20
 
 
 def test_the_rows_of_a_race_are_all_there_if_they_are_few(tmp_path):

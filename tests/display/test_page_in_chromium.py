@@ -124,9 +124,9 @@ def test_nothing_is_loaded_nothing_fails_and_nothing_overflows_on_a_phone(opened
 
 def test_the_numbers_are_those_of_to_dict(opened):
     report, page = shown.run().to_dict(), opened("run")
-    cells = page.eval_on_selector_all(
-        ".table tbody tr", "rows => rows.map(row => [...row.cells].map(cell => cell.textContent))"
-    )
+    rows = "tables => tables.map(t => [...t.rows].map(r => [...r.cells].map(c => c.textContent)))"
+    (_, *cells), (_, *entries) = page.eval_on_selector_all(".table table", rows)
+    assert entries == [[f"x[{i}]", f"{x:.9g}"] for i, x in enumerate(shown.run().x)]
     for level, (name, value, gap, _, asked, low, high) in zip(
         ("upper", "lower"), cells, strict=True
     ):

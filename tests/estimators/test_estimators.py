@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pickle
 import warnings
 
@@ -17,12 +18,15 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import tiebreak as tb
+from tiebreak.algorithms.accelerated import Accelerated
+from tiebreak.driver import advice
 from tiebreak.sklearn import (
     NoMinimiserError,
     NoMinimiserWarning,
     TieBreakClassifier,
     TieBreakRegressor,
 )
+from tiebreak.sklearn.advice import for_estimators
 
 
 def regression(seed=0, rows=20, n=50):
@@ -391,6 +395,8 @@ def test_extreme_shapes():
     ("change", "words"),
     [
         ({"prefer": "best"}, "prefer must be one of 'norm'"),
+        ({"prefer": "nrom"}, "did you mean 'norm'"),
+        ({"loss": "hubber"}, "did you mean 'huber'"),
         ({"loss": "hinge"}, "loss must be one of 'squared'"),
         ({"alpha": -1.0}, "alpha must be at least 0"),
         ({"alpha": None}, "alpha must be at least 0, got None"),
@@ -462,3 +468,35 @@ def test_a_reference_that_is_not_used_is_said():
     words = r"^TieBreakRegressor: reference is not used where prefer is 'norm'; write prefer="
     with pytest.warns(UserWarning, match=words):
         TieBreakRegressor(reference=np.ones(3)).fit(np.eye(2, 3), [0.0, 1.0])
+
+
+NOT_THEIRS = ("Problem(", "radius", "atol", "criterion", "error_bound", "gamma", "domain or")
+
+
+@pytest.mark.parametrize(
+    ("model", "why"),
+    [
+        (TieBreakRegressor("smooth", rtol=1e-16), "as small as rounding allows"),
+        (TieBreakRegressor(), "times as wide as asked"),
+        (TieBreakRegressor(slack=0.1), "assume how large"),
+    ],
+)
+def test_the_advice_of_a_fit_is_about_its_own_parameters(model, why):
+    if model.slack:
+        pytest.importorskip("clarabel", reason="needs the extra conic")
+    X, y = regression(rows=30, n=4)
+    if model.prefer == "norm":  # beside Unix times the proof is wide
+        X = np.column_stack([1.7e12 + 8.64e7 * np.arange(30), X])
+    report = " ".join(model.fit(np.hstack([X, X[:, :2]]), y).report_.split())
+    assert why in report
+    assert not any(word in report for word in NOT_THEIRS)
+    assert model.slack or "relax rtol" in report
+
+
+def test_no_advice_of_solve_is_left_in_that_of_a_fit():
+    result = tb.solve(tb.instance("toy").problem)
+    words = [advice.BOUND, advice.NARROWER, advice.ONE_SIDED, advice.SET_ATOL]
+    everything = ": ".join([*words, f"relax rtol, {Accelerated.remedy}"])
+    said = for_estimators(dataclasses.replace(result, advice=everything)).advice
+    assert any(word in everything for word in NOT_THEIRS)
+    assert not any(word in said for word in NOT_THEIRS)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -121,3 +123,21 @@ def test_columns_of_numbers_beside_true_and_false_are_taken():
     plain = tb.LeastSquares([[1.0, 1, 0], [2, 0, 1], [3, 1, 0]], [1.0, 2.0, 3.0])
     x = np.array([0.3, -0.2, 0.7])
     assert loss.value(x) == plain.value(x)
+
+
+@pytest.mark.parametrize("method", ["auto", "exact", "adaptive"])
+def test_a_direction_without_minimum_is_told_by_the_names_of_the_columns(method):
+    X = pd.DataFrame({"age": [1.0, 2.0, 3.0, 4.0], "income": [1.0, 5.0, 2.0, 0.0]})
+    lower = tb.Logistic(X, [0, 0, 1, 1])
+    result = tb.solve(tb.Problem(lower=lower, upper=tb.SquaredNorm()), method)
+    assert result.status == "unbounded"
+    assert re.search(r"along the direction (age \+\S+, income -|income -\S+, age \+)", str(result))
+    counted = tb.Logistic(X.to_numpy(), [0, 0, 1, 1])
+    result = tb.solve(tb.Problem(lower=counted, upper=tb.SquaredNorm()), method)
+    assert re.search(r"along the direction x\[[01]\]", str(result))
+
+
+def test_a_direction_without_minimum_of_levels_is_told_by_the_names_too():
+    X = pd.DataFrame({"age": [1.0, 2.0, 3.0, 4.0], "income": [1.0, 5.0, 2.0, 0.0]})
+    result = tb.solve(tb.Levels(tb.Logistic(X, [0, 0, 1, 1]), tb.SquaredNorm()))
+    assert "income -" in result.message

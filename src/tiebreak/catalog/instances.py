@@ -19,6 +19,7 @@ from tiebreak.catalog.hard import hard
 from tiebreak.catalog.inverse import inverse, random_inverse, toy
 from tiebreak.catalog.sparse import basis_pursuit, group_pursuit, lasso_duplicates
 from tiebreak.catalog.wikipedia import regression
+from tiebreak.linalg.checks import did_you_mean
 
 __all__ = ["Built", "Instance", "breast_cancer", "instance", "instances", "table"]
 
@@ -50,8 +51,10 @@ class Instance:
         """The problem with its start and its facts."""
         for name in parameters:
             if name not in self.parameters:
-                known = ", ".join(self.parameters)
-                raise TypeError(f"{self.name}: unknown parameter {name!r}, known are {known}")
+                known, meant = ", ".join(self.parameters), did_you_mean(name, self.parameters)
+                raise TypeError(
+                    f"{self.name}: unknown parameter {name!r}{meant}, known are {known}"
+                )
         return self.make(**{**self.preset, **parameters})
 
     def __str__(self) -> str:
@@ -277,8 +280,9 @@ def instance(name: str, **parameters: Any) -> Built:
     for candidate in INSTANCES:
         if candidate.name == name:
             return candidate.build(**parameters)
-    known = ", ".join(candidate.name for candidate in INSTANCES)
-    raise ValueError(f"instance: unknown name {name!r}, known are {known}")
+    known = [candidate.name for candidate in INSTANCES]
+    meant = did_you_mean(name, known) or f", known are {', '.join(known)}"
+    raise ValueError(f"instance: unknown name {name!r}{meant}")
 
 
 def table() -> str:

@@ -18,12 +18,14 @@ from tiebreak.driver.levels_result import HEADER, LevelsResult
 from tiebreak.driver.result import Result, is_void, without_trace
 from tiebreak.driver.trace import Row
 from tiebreak.driver.tradeoff import Tradeoff
+from tiebreak.linalg.arrays import Array, to_numpy
 from tiebreak.proofs.certificate import UNDERFLOW
 
 TONES = {"certified": "good", "solved": "fair"}  # of a status; all others are "poor"
 WORDS = {"solved": "solved, not proved"}  # where the status itself could mislead
 NO_ROW = (0, 0, 0)
 FEW = 3  # rows: no curve
+MOST_ENTRIES = 20  # of x that are shown
 LETTERS = {"upper": "f", "lower": "g"}
 
 Column = np.ndarray[Any, Any]
@@ -158,7 +160,7 @@ def number(value: float | None, digits: int = 9) -> str:
 
 
 def _of_run(result: Result) -> View:
-    report = without_trace(result)
+    report, problem = without_trace(result), vars(result).get("problem")  # None: not saved with it
     upper, lower, ties = (line[9:] for line in str(result).splitlines()[1:4])
     end = [f"{calls:,}" for calls in (result.trace[-1] if result.trace else NO_ROW)[-3:]]
     steps = steps_taken(result)
@@ -181,7 +183,7 @@ def _of_run(result: Result) -> View:
         details=result.details(),
         assumed=result.assumed,
         cards=cards,
-        tables=[_levels_table(report)],
+        tables=[_levels_table(report), _x_table(result.x, getattr(problem, "names", None))],
         panels=_run_panels(result.tolerance),
         groups=[_run_group(result)],
         axes=[
@@ -232,6 +234,19 @@ def _levels_table(report: dict[str, Any]) -> Table:
         "level", "value at x", "proved gap", "proved |error|", "asked", "optimum ≥", "optimum ≤",
     ]  # fmt: skip
     return Table("Both levels", header, rows)
+
+
+def _x_table(x: Array, names: Sequence[Any] | None) -> Table:
+    """All entries of x, or the largest of many, with their names where they have some."""
+    values = to_numpy(x)
+    caption, places = "The point x", list(range(len(values)))
+    if len(values) > MOST_ENTRIES:
+        caption = f"The {MOST_ENTRIES} largest of the {len(values):,} entries of x"
+        places = np.argsort(-np.abs(values), kind="stable")[:MOST_ENTRIES].tolist()
+    rows = [
+        [f"x[{i}]" if names is None else str(names[i]), number(float(values[i]))] for i in places
+    ]
+    return Table(caption, ["variable", "value"], rows)
 
 
 def _run_panels(tolerance: tuple[float, float]) -> list[Panel]:
@@ -304,7 +319,7 @@ def _of_levels(result: LevelsResult) -> View:
         sentence=result.message,
         details=f"{result}\n\n{run.details}".rstrip(),
         assumed=[*dict.fromkeys([*result.assumed, *run.assumed])],
-        tables=[table],
+        tables=[table, _x_table(result.x, None) if result.result is None else run.tables[1]],
         report=result.to_dict(),
     )
 

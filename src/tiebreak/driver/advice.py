@@ -9,6 +9,15 @@ from tiebreak.driver.run import Run
 from tiebreak.driver.trace import Row
 from tiebreak.proofs.certificate import UNDERFLOW, Certificate
 
+# What the caller of `solve` can do; estimators, which have other parameters, replace these words.
+BOUND = (
+    "give Problem(radius=...) if you know that some solution has |x| <= radius, or a bounded "
+    "domain, or"
+)
+NARROWER = "Problem(radius=...) may narrow it, or "
+ONE_SIDED = "Problem(error_bound=...) would close that, criterion='weak' does not ask for it"
+SET_ATOL = "set atol"
+
 _OR_PENALTY = ", or a penalty on all variables beside a smooth part whose lower_bound is known"
 ROUNDING = 16.0  # times the error of a value: a gap up to this is rounding
 
@@ -54,9 +63,8 @@ def _missing_bounds(run: Run, gaps: tuple[float, float]) -> str:
     if math.isfinite(run.problem.domain.diameter_in(int(run.state.x.shape[0]))):
         return f"This method has no proof that bounds {letters} from below on these constraints"
     return (
-        f"Nothing bounds {letters} from below on this unbounded domain: give "
-        "Problem(radius=...) if you know that some solution has |x| <= radius, or a "
-        f"bounded domain, or a strongly convex {names} function{or_penalty}"
+        f"Nothing bounds {letters} from below on this unbounded domain: {BOUND} a strongly "
+        f"convex {names} function{or_penalty}"
     )
 
 
@@ -69,8 +77,7 @@ def _one_sided(run: Run, proof: Certificate, asked: float) -> str:
     why = run.report.one_sided
     return (
         f"That f(x) does not lie below f* by more than was asked for is not proved{width}: "
-        f"{why}{'; ' if why else ''}Problem(error_bound=...) would close that, "
-        "criterion='weak' does not ask for it"
+        f"{why}{'; ' if why else ''}{ONE_SIDED}"
     )
 
 
@@ -81,12 +88,12 @@ def _too_wide(
     gaps = proof.upper_gap, proof.lower_gap
     errors = run.certifier.value_errors(run.state.x, proof.upper_value, proof.lower_value)
     if any(a < g <= ROUNDING * e for g, a, e in zip(gaps, tolerance, errors, strict=True)):
-        return "A gap is as small as rounding allows, and the tolerance is smaller still: set atol"
+        return f"A gap is as small as rounding allows, the tolerance is smaller still: {SET_ATOL}"
     if not min(tolerance) > UNDERFLOW:
         return ""
     missing = max(gap / asked for gap, asked in zip(gaps, tolerance, strict=True))
     if status == "solved":
-        closer = "" if run.problem.is_bounded else "Problem(radius=...) may narrow it, or "
+        closer = "" if run.problem.is_bounded else NARROWER
         return f"The proof is {missing:.2g} times as wide as asked: {closer}relax rtol"
     wider = f"The wider gap is {missing:.2g} times the tolerance"
     if (steps := _steps_needed(run.rows, tolerance)) is not None:

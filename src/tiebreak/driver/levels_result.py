@@ -95,6 +95,7 @@ class LevelReport:
 REASONS = {  # why an interval is verified, and not proved
     "size": "the bounds assume how large a solution is, auxiliary variables included; a bounded "
     "domain or radius=... says it of x",
+    "coefficients": "the bounds assume how large the coefficients are",  # of an estimator
     "inside": "no point is known to be feasible to the last bit",
     "held": "bounds count how far the held levels may be off",
 }

@@ -59,8 +59,9 @@ def find_method(method: str | Method, problem: Problem, owner: str = "solve") ->
             return choose(problem)
         if method in METHODS:
             return METHODS[method]()
-        known = ", ".join(["auto", *METHODS])
-        raise ValueError(f"{owner}: unknown method {method!r}, known are {known}")
+        known = ["auto", *METHODS]
+        meant = checks.did_you_mean(method, known) or f", known are {', '.join(known)}"
+        raise ValueError(f"{owner}: unknown method {method!r}{meant}")
     if not isinstance(method, Method):
         raise TypeError(
             f"{owner}: method must be a name or an object such as AGMBiO(), "

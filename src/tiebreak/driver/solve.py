@@ -250,9 +250,9 @@ class Ending(NamedTuple):
     fall: NoMinimum | None = None  # the direction along which there is no minimum
 
     @classmethod
-    def without_end(cls, fall: NoMinimum) -> Ending:
+    def without_end(cls, fall: NoMinimum, problem: Problem) -> Ending:
         """Along a direction in which a level falls for ever."""
-        return cls(fall.status, fall.sentence, fall)
+        return cls(fall.status, fall.sentence(problem.names), fall)
 
 
 # -- prepare --------------------------------------------------------------------------------------
@@ -345,7 +345,7 @@ def _iterate(
                 if run.is_met and (ending or not run.report.is_settling):
                     ending = Ending("certified")
                 fall = watch.check(run.iteration, run.state.x, run.gaps, deadline.left())
-                ending = Ending.without_end(fall) if fall else ending
+                ending = Ending.without_end(fall, run.problem) if fall else ending
                 is_first = False
             _tell(callback, run, given)
             if ending:
@@ -393,7 +393,7 @@ def _conclude(
         ):
             is_success = ending.status in SUCCESSES
             fall = watch.check_at_end(run.state.x, run.gaps, is_success, deadline.left())
-            ending = Ending.without_end(fall) if fall else ending
+            ending = Ending.without_end(fall, run.problem) if fall else ending
         x = arrays.like(x, given)
         proof = run.certificate(arrays.like(x, run.state.x))  # as it is, in a wider precision too
         ending = _deserved(run, ending, x, proof)

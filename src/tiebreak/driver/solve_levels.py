@@ -119,7 +119,7 @@ def with_a_minimiser(levels: Levels, result: LevelsResult, seconds: float) -> Le
         levels={name: result.levels[name]},
         skipped=levels.names[1:],
         status=fall.status,
-        reason=fall.sentence,
+        reason=fall.sentence(levels.variables),
         direction=fall.direction,
     )
 

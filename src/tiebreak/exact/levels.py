@@ -26,13 +26,16 @@ from tiebreak.functions.parts.parts import Parts
 from tiebreak.functions.parts.quadratic_parts import LeastSquaresPart
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import Sliced, host, norm
-from tiebreak.linalg.rank import Rank, as_it_is, decide_rank, null_basis
+from tiebreak.linalg.rank import Rank, as_it_is, decide_rank, graded_basis, null_basis
 from tiebreak.linalg.spectra import EPS
 from tiebreak.sets.balls import Ball
 from tiebreak.sets.domains import Space
 
 NO_ROOM = 3e-7  # of the radius: a slice of a ball this small is a point, for its distance from the
 # center is the radius up to a share of 5e-14
+
+UNLIKE = 2.0**13  # units this far apart: slopes of f differ by its square, and what is rounding of
+# the large ones is 1e-8 of the small ones
 
 NO_PROGRAM = "HiGHS found no solution of the linear program of the sparsest lower minimiser"
 DROWNED = (
@@ -255,6 +258,9 @@ def _upper(
 ) -> ExactSolution:
     """Minimise f over the slice, from the lower minimiser x."""
     doubt = ""
+    if np.max(p.units) > UNLIKE * np.min(p.units) and isinstance(where, PolyhedronSlice):
+        N = graded_basis(where.N, f.curvature(x))
+        where = PolyhedronSlice(where.rows, where.offset, N, where.equal, where.paired)
     if not p.is_bounded and isinstance(where, PolyhedronSlice):
         fall = no_upper_minimum(f, where, x)
         if fall.direction is not None:

@@ -430,6 +430,6 @@ def _unbounded(
     state = _without_minorants(_state(problem, 1, x))
     findings = _findings(rank, answer, (-math.inf, state.upper_value))
     return state._replace(
-        finished=(found.status, found.sentence),
+        finished=(found.status, found.sentence(problem.names)),
         findings=findings._replace(direction=arrays.like(found.direction, x), level=found.level),
     )

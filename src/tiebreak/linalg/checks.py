@@ -7,7 +7,7 @@ thing is a TypeError, a wrong value a ValueError.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -141,6 +141,18 @@ def what_it_is(value: object) -> str:
         shape = tuple(value.shape)  # type: ignore[attr-defined]
         return f"an array of shape {shape}" if shape else "a single number"
     return type(value).__name__
+
+
+def did_you_mean(wrong: object, known: Iterable[str]) -> str:
+    """A question with the known name that is nearest to a misspelt one; "" where none is near."""
+    from difflib import get_close_matches
+
+    def bare(name: str) -> str:  # squared_norm is SquaredNorm
+        return name.lower().replace("_", "").replace("-", "")
+
+    names = {bare(name): name for name in known}
+    nearest = get_close_matches(bare(wrong), names, n=1) if isinstance(wrong, str) else []
+    return "".join(f" (did you mean {names[name]!r}?)" for name in nearest)
 
 
 def vector(owner: str, name: str, value: Any) -> Array:

@@ -134,3 +134,28 @@ def null_basis(
         return np.linalg.qr(N)[0]
     # Small entries keep their digits, which matter where the rows' are large.
     return np.asarray(np.linalg.solve(np.linalg.cholesky(N.T @ N), N.T).T)
+
+
+def graded_basis(N: Host, R: Host) -> Host:
+    """The orthonormal columns of N turned so that R N has orthogonal columns, the longest first.
+
+    Each is orthogonal to the others up to rounding of its own length, unless it is itself no more
+    than rounding of the longest: what |R x|² hardly sees is not drowned by what it sees well.
+    """
+    from scipy.linalg import solve_triangular
+
+    deadline.check(deadline.svd(len(R), N.shape[1]))
+    M = R @ N
+    N = N @ np.linalg.svd(M, full_matrices=len(M) < N.shape[1])[2].T
+    # Rounding of the longest columns is left in the others. They are made orthogonal once more,
+    # each in its own unit (as in one-sided Jacobi methods: Demmel and Veselic 1992).
+    M = R @ N
+    lengths = np.sqrt(np.sum(M * M, axis=0))
+    seen = lengths > max(M.shape) * EPS * np.max(lengths, initial=0.0)  # others: rounding alone
+    triangle = np.linalg.qr(M[:, seen] / lengths[seen], mode="r")
+    turn = solve_triangular(triangle, np.diag(np.diag(triangle)))
+    N[:, seen] = N[:, seen] @ (turn * lengths[seen] / lengths[seen, None])
+    # Orthonormal again from the last to the first: a little of a short column does a long no harm.
+    last_first = N[:, ::-1]
+    root = np.linalg.cholesky(last_first.T @ last_first)
+    return np.asarray(solve_triangular(root, last_first.T, lower=True).T[:, ::-1])

@@ -12,6 +12,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 import numpy as np
 
 from tiebreak.algorithms.base import Findings
+from tiebreak.array_files import npy_header
 from tiebreak.driver.levels_result import LevelReport, LevelsResult
 from tiebreak.driver.result import STATUSES, Result
 from tiebreak.driver.trace import Row, Trace
@@ -167,13 +168,7 @@ class Reader:
         if entry.compress_type != zipfile.ZIP_STORED or entry.compress_size > self._size:
             raise Refused(f"has the array {name!r} in a form that tiebreak does not write")
         with self._archive.open(entry) as member:
-            version = np.lib.format.read_magic(member)
-            header = (
-                np.lib.format.read_array_header_1_0
-                if version == (1, 0)
-                else np.lib.format.read_array_header_2_0
-            )
-            shape, _, dtype = header(member)
+            shape, dtype = npy_header(member)
             if dtype.kind not in NUMBERS:
                 raise Refused(
                     f"has the array {name!r} with entries of type {dtype}; numbers are needed, "

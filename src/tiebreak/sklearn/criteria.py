@@ -16,6 +16,7 @@ from tiebreak.functions.penalties.penalties import Penalty
 from tiebreak.functions.substitution import Substitution
 from tiebreak.functions.sums import Scaled, Sum
 from tiebreak.linalg.arrays import Host
+from tiebreak.linalg.checks import did_you_mean
 from tiebreak.sklearn.design import Layout
 
 NAMES = ("norm", "reference", "validation", "sparse", "fair", "smooth")
@@ -80,7 +81,7 @@ def check_prefer(owner: str, prefer: object) -> None:
         known = ", ".join(map(repr, NAMES))
         raise ValueError(
             f"{owner}: prefer must be one of {known} or a function such as "
-            f"tiebreak.SquaredNorm(), got {prefer!r}"
+            f"tiebreak.SquaredNorm(), got {prefer!r}{did_you_mean(prefer, NAMES)}"
         )
 
 

@@ -17,6 +17,7 @@ from tiebreak.functions.penalties.penalties import Penalty
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import host
 from tiebreak.proofs.recession.watch import NoMinimum
+from tiebreak.sklearn.advice import for_estimators, levels_for_estimators
 from tiebreak.sklearn.choice import ChoiceCurve, choice_curve
 from tiebreak.sklearn.design import Layout
 from tiebreak.sklearn.slack import (
@@ -163,7 +164,7 @@ def _with_slack(best: Ending, result: tb.LevelsResult) -> Ending:
         x=host(result.x),
         proved=result.proved,
         certificate=result.levels,
-        report=str(result),
+        report=str(levels_for_estimators(result)),
         given_up=max(fit.value - sum(fit.best) / 2.0, 0.0),
         slack=fit.slack,
     )
@@ -182,7 +183,8 @@ def _ending(result: tb.Result) -> Ending:
 
 
 def _solve(problem: tb.Problem, settings: Settings, x0: Host | None = None) -> tb.Result:
-    return tb.solve(problem, x0=x0, rtol=settings.rtol, max_iter=settings.max_iter)
+    found = tb.solve(problem, x0=x0, rtol=settings.rtol, max_iter=settings.max_iter)
+    return for_estimators(found)
 
 
 def _without_minimiser(

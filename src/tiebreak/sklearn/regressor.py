@@ -14,6 +14,7 @@ import tiebreak as tb
 from tiebreak.functions.base import SmoothFunction
 from tiebreak.functions.sums import matrices_of
 from tiebreak.linalg.arrays import Host
+from tiebreak.linalg.checks import did_you_mean
 from tiebreak.linalg.matrices.base import DENSE_LIMIT
 from tiebreak.sklearn.design import Centred, Layout, centred, with_ones, without_zeros
 from tiebreak.sklearn.fitting import Task, fit
@@ -156,8 +157,10 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
         """
         settings = self._check_parameters()
         if self.loss not in LOSSES:
-            known = ", ".join(map(repr, LOSSES))
-            raise ValueError(f"{self._owner}: loss must be one of {known}, got {self.loss!r}")
+            known, meant = ", ".join(map(repr, LOSSES)), did_you_mean(self.loss, LOSSES)
+            raise ValueError(
+                f"{self._owner}: loss must be one of {known}, got {self.loss!r}{meant}"
+            )
         X, y = validate_data(
             self, X, y, accept_sparse=SPARSE, dtype=np.float64, multi_output=True, y_numeric=True
         )

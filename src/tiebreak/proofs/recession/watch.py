@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -48,12 +49,12 @@ class NoMinimum(NamedTuple):
         """With which the run ends."""
         return "unbounded" if self.is_proved else "undetermined"
 
-    @property
-    def sentence(self) -> str:
-        """For the message."""
+    def sentence(self, names: Sequence[Any] | None) -> str:
+        """For the message, with the names of the variables where they are known."""
         d = host(self.direction)
         largest = np.argsort(-np.abs(d), kind="stable")[:3]
-        entries = ", ".join(f"x[{i}] {d[i]:+.3g}" for i in largest if abs(d[i]) > 1e-9)
+        called = {i: f"x[{i}]" if names is None else str(names[i]) for i in largest}
+        entries = ", ".join(f"{called[i]} {d[i]:+.3g}" for i in largest if abs(d[i]) > 1e-9)
         more = ", ..." if np.count_nonzero(np.abs(d) > 1e-9) > len(largest) else ""
         what = (LOWER if self.level == "lower" else UPPER) if self.is_proved else DOUBT
         return f"{what} along the direction {entries}{more}"
