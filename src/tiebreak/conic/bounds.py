@@ -191,11 +191,10 @@ def value_inside(stage: Stage, at: Multipliers, inner: Host) -> float | None:
     return stage.objective.value(w) + value_error(stage.objective, w) + cost
 
 
-def assumed_reach(reach: Host, z: Host, times: float, units: Host) -> tuple[Host, bool]:
+def assumed_reach(reach: Host, z: Host, times: float) -> tuple[Host, bool]:
     """A bound on |z_j| for some solution, and whether it is known: if not, ``times`` |z|.
 
-    z is in ``units``, its length in those that they are measured in.
+    z is in units in which its entries can be compared.
     """
-    is_known = bool(np.all(np.isfinite(reach)))
-    most = times * (norm(units * z) or 1.0) / units
-    return np.where(np.isfinite(reach), reach, most), is_known
+    is_known = np.isfinite(reach)
+    return np.where(is_known, reach, times * (norm(z) or 1.0)), bool(np.all(is_known))
