@@ -111,7 +111,8 @@ def residual(stage: Stage, at: Multipliers) -> float:
     w, y = at
     s, u = stage.slack(w), stage.image(w)
     F, q = stage.objective.squares, stage.objective.linear
-    size = norm(stage.slope_terms(w)) + norm(stage.row_sizes.T @ np.abs(y))
+    terms = stage.slope_terms(w)
+    size = norm(terms) + norm(stage.row_sizes.T @ np.abs(y))
     stationarity = norm(F.T @ u + q + stage.rows.T @ y) / (size or 1.0)
     # With the length of w: where all that binds is x_j >= 0, nothing else says what is small; and
     # with a part of the program's unit, for a w of 0.
@@ -119,8 +120,10 @@ def residual(stage: Stage, at: Multipliers) -> float:
     scale = float(np.max(reach, initial=0.0)) or 1.0
     zero = stage.blocks.zero
     off = max(norm(s[zero]), float(np.max(outside(stage.blocks, s), initial=0.0))) / scale
-    pull = float(np.sum(np.abs(y))) * scale + float(stage.slope_terms(w) @ np.abs(w)) or 1.0
-    complementarity = abs(float(np.delete(y, zero) @ np.delete(s, zero))) / pull
+    pull = float(np.sum(np.abs(y))) * scale + float(terms @ np.abs(w)) or 1.0
+    products = y * s
+    products[zero] = 0.0
+    complementarity = abs(float(np.sum(products))) / pull
     duals = norm((y - dual_point(stage.blocks, y)) * stage.lengths) / (size or 1.0)
     return max(stationarity, off, complementarity, duals)
 

@@ -7,17 +7,17 @@ rounding for one is all there is of another.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tiebreak.conic.program import Cone, ConicProgram, Objective
-from tiebreak.conic.stage import as_rows, row_lengths, stacked
+from tiebreak.conic.stage import as_rows, row_lengths
 from tiebreak.linalg.arrays import Host
 
 SWEEPS = 20  # over rows and columns in turn
+STEADY = 0.25  # powers of two: units that change by less are found
 WIDE = 7.0  # powers of two: units of variables that differ by less are alike
 FARTHEST = 200  # units are between 2^-FARTHEST and 2^FARTHEST
 
@@ -36,13 +36,14 @@ def in_units(program: ConicProgram) -> tuple[ConicProgram, Units]:
     that are small come out dense.
     """
     rows, squares = as_rows(program.rows), [as_rows(h.squares) for h in program.objectives]
-    everything = stacked([rows, *squares, *(h.linear[None] for h in program.objectives)])
-    group = _groups(program.cones, everything.shape[0] - rows.shape[0])
-    lengths = _columns(everything, group)
-    targets = [program.offset, *(h.target for h in program.objectives)]
-    lengths = lengths * _distance([rows, *squares], targets, lengths)
+    linear = np.array([h.linear for h in program.objectives])
+    targets = np.concatenate([program.offset, *(h.target for h in program.objectives)])
+    groups = _groups(program.cones, len(targets) + len(linear))
+    everything = _stacked([rows, *squares, linear])
+    lengths = _columns(everything, groups)
+    lengths = lengths * _distance(_scaled(everything[: len(targets)], lengths), targets)
     rows = _scaled(rows, lengths)
-    widths = _row_widths(rows, group[: rows.shape[0]])
+    widths = _row_widths(rows, groups[groups < rows.shape[0]])
     pairs = [
         _objective(h, _scaled(F, lengths), lengths)
         for h, F in zip(program.objectives, squares, strict=True)
@@ -66,9 +67,8 @@ def in_units(program: ConicProgram) -> tuple[ConicProgram, Units]:
 
 def _objective(h: Objective, F: Any, lengths: Host) -> tuple[Objective, float]:
     """In units in which its slopes are about 1, and this unit; F is in those of z already."""
-    q = h.linear * lengths
-    size = max(float(np.max(_most(F, 0), initial=0.0)) ** 2, float(np.max(np.abs(q), initial=0.0)))
-    root = float(_power_of_two(np.sqrt(size)))
+    q, steepest = h.linear * lengths, float(np.max(_most(F, 0))) ** 2
+    root = float(_power_of_two(np.sqrt(max(steepest, float(np.max(np.abs(q)))))))
     unit = root * root
     new = Objective(
         squares=F / root,
@@ -80,58 +80,79 @@ def _objective(h: Objective, F: Any, lengths: Host) -> tuple[Objective, float]:
     return new, unit
 
 
-def _distance(matrices: Sequence[Any], targets: Sequence[Host], lengths: Host) -> float:
+def _distance(rows: Any, targets: Host) -> float:
     """A length of the program: that of most hyperplanes rows z = target from the origin."""
-    found = []
-    for rows, target in zip(matrices, targets, strict=True):
-        which = target != 0.0
-        widths = row_lengths(_scaled(rows[which], lengths))
-        found.append(np.abs(target[which])[widths > 0.0] / widths[widths > 0.0])
-    every = np.concatenate(found)
-    return float(_power_of_two(np.median(every))) if every.size else 1.0
+    widths = row_lengths(rows)
+    which = (targets != 0.0) & (widths > 0.0)
+    if not which.any():
+        return 1.0
+    return float(_power_of_two(np.median(np.abs(targets[which]) / widths[which])))
 
 
-def _columns(rows: Any, group: Host) -> Host:
+def _columns(rows: Any, groups: Host) -> Host:
     """Of the variables: in these units the entries of every row are as much alike as they can be.
 
     By means of logarithms over rows and columns in turn; 1 where that makes little difference. Rows
     of one cone have one unit. A row of one entry says nothing: it is a bound, in any unit.
     """
-    used, sizes = rows != 0, abs(rows)
-    several = (np.bincount(group, np.asarray(used.sum(axis=1)).ravel()) > 1.0)[group]
-    used, sizes, group = used[several].astype(float), sizes[several], group[several]
-    if isinstance(sizes, np.ndarray):
-        logs = np.log2(sizes, out=np.zeros(sizes.shape), where=sizes > 0.0)
+    logs = rows.copy()
+    if isinstance(rows, np.ndarray):
+        np.log2(np.abs(rows), out=logs, where=rows != 0.0)
     else:
-        logs = sizes
         logs.eliminate_zeros()
-        logs.data = np.log2(logs.data)
+        logs.data = np.log2(np.abs(logs.data))
+    used, logs = _added((rows != 0).astype(float), groups), _added(logs, groups)
+    several = np.asarray(used.sum(axis=1)).ravel() > 1.0
+    used, logs = used[several], logs[several]
     of_rows, of_columns = (np.asarray(logs.sum(axis=axis)).ravel() for axis in (1, 0))
     in_rows, in_columns = (np.asarray(used.sum(axis=axis)).ravel() for axis in (1, 0))
-    in_groups, in_columns = np.bincount(group, in_rows)[group], np.maximum(in_columns, 1.0)
+    in_columns = np.maximum(in_columns, 1.0)
     units = -of_columns / in_columns  # as powers of two
     for _ in range(SWEEPS):
-        of_groups = np.bincount(group, of_rows + used @ units)[group]
-        units = (used.T @ (of_groups / in_groups) - of_columns) / in_columns
+        before = units
+        rest = (of_rows + used @ units) / in_rows
+        units = (used.T @ rest - of_columns) / in_columns
+        if np.max(np.abs(units - before)) < STEADY:
+            break
     if np.ptp(units) <= WIDE:
         return np.ones(len(units))
     return np.asarray(np.exp2(np.round(units - np.median(units))))
 
 
-def _groups(cones: tuple[Cone, ...], more: int) -> Host:
-    """For every row the number of those that have one unit with it, with more rows of their own."""
-    sizes: list[int] = []
+def _groups(cones: tuple[Cone, ...], total: int) -> Host:
+    """The first of the rows that have one unit; those after the cones have their own."""
+    firsts: list[int] = []
+    end = 0
     for cone in cones:
-        sizes += [1] * cone.size if cone.kind in ("zero", "nonnegative") else [cone.size]
-    sizes += [1] * more
-    return np.repeat(np.arange(len(sizes)), sizes)
+        step = 1 if cone.kind in ("zero", "nonnegative") else cone.size
+        firsts += range(end, end + cone.size, step)
+        end += cone.size
+    return np.array([*firsts, *range(end, total)])
 
 
-def _row_widths(rows: Any, group: Host) -> Host:
+def _added(rows: Any, groups: Host) -> Any:
+    """The sums of the rows of each group."""
+    if isinstance(rows, np.ndarray):
+        return np.add.reduceat(rows, groups, axis=0)
+    import scipy.sparse as sp
+
+    m, ends = rows.shape[0], np.append(groups, rows.shape[0])
+    return sp.csr_array((np.ones(m), np.arange(m), ends), shape=(len(groups), m)) @ rows
+
+
+def _row_widths(rows: Any, groups: Host) -> Host:
     """Powers of two next to the largest entries, the same for all rows of a group."""
-    sizes = np.zeros(int(np.max(group, initial=-1)) + 1)
-    np.maximum.at(sizes, group, _most(rows, 1))
-    return _power_of_two(sizes)[group]
+    largest = np.maximum.reduceat(_most(rows, 1), groups) if len(groups) else np.zeros(0)
+    return np.repeat(_power_of_two(largest), np.diff(np.append(groups, rows.shape[0])))
+
+
+def _stacked(parts: list[Any]) -> Any:
+    """One below the other; dense if all are."""
+    if all(isinstance(part, np.ndarray) for part in parts):
+        return np.vstack(parts)
+    import scipy.sparse as sp
+
+    return sp.csr_array(sp.vstack([sp.csr_array(part) for part in parts]))
 
 
 def _scaled(matrix: Any, columns: Host | None, rows: Host | None = None) -> Any:
