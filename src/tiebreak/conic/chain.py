@@ -215,8 +215,8 @@ class _Chain:
         least = ROUNDINGS * EPS / OUTSIDE * self.unit
         size = float(np.max(np.abs(z[self.program.variables]), initial=least))
         terms = np.abs(offset) + abs(rows) @ np.abs(z) + size * row_lengths(rows)
-        groups = [*blocks.nonnegative[:, None], *blocks.second_order, *blocks.exponential]
-        sizes = np.array([np.max(terms[group]) for group in groups])
+        curved = [np.max(terms[cone]) for cone in (*blocks.second_order, *blocks.exponential)]
+        sizes = np.append(terms[blocks.nonnegative], curved)
         return bool(
             np.any(outside(blocks, s) > OUTSIDE * sizes)
             or np.any(np.abs(s[blocks.zero]) > OUTSIDE * terms[blocks.zero])

@@ -11,6 +11,7 @@ where the interior-point method put it, in the middle of the minimisers.
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -59,7 +60,7 @@ def polished(stage: Stage, start: Multipliers) -> Polished:
 
     first = pairs(start)
     active, most = (first.active(stage.blocks, factor) for factor in (APART, 1.0 / APART))
-    best = Polished(start, active, residual(stage, start))
+    best = Polished(start, active, math.inf)
     for k in range(2 + EXCHANGES):
         found, last = _newton(stage, active, start)
         best = min(best, found, key=lambda one: one.residual)
@@ -69,7 +70,8 @@ def polished(stage: Stage, start: Multipliers) -> Polished:
     if best.residual > ENOUGH:
         # A cone's tip: a point next to it is small, and nothing is relative to it.
         tip, _ = _newton(stage, most, start._replace(w=np.zeros_like(start.w)))
-        best = min(best, tip, key=lambda one: one.residual)
+        unpolished = Polished(start, active, residual(stage, start))
+        best = min(best, tip, unpolished, key=lambda one: one.residual)
     least = max(NEGLIGIBLE, APART * best.residual)
     exposed = pairs(best.at).active(stage.blocks, APART, least)
     return best._replace(exposed=exposed)
@@ -80,8 +82,8 @@ def _newton(stage: Stage, active: Active, start: Multipliers) -> tuple[Polished,
 
     The last solves these equations; it may violate inequalities that are not among them.
     """
-    now = start._replace(y=_on_faces(stage, active, start))
-    best = Polished(now, active, residual(stage, now))
+    first = now = start._replace(y=_on_faces(stage, active, start))
+    best = Polished(first, active, math.inf)
     for k in range(STEPS):
         further = _step(stage, active, now)
         if further is None:
@@ -91,8 +93,9 @@ def _newton(stage: Stage, active: Active, start: Multipliers) -> tuple[Polished,
             break
         best = min(best, Polished(now, active, size), key=lambda one: one.residual)
         if size <= ENOUGH:
-            break
-    return best, now
+            return best, now
+    unmoved = Polished(first, active, residual(stage, first))
+    return min(best, unmoved, key=lambda one: one.residual), now
 
 
 def _exchanged(stage: Stage, active: Active, at: Multipliers) -> Active:
@@ -211,7 +214,7 @@ def _corrected(F: Any, H: Any, J: Any, slope: Host, values: Host) -> tuple[Host,
     As one system in (F dw, dw, dlambda), so that F is not squared.
     """
     p, n, k = F.shape[0], F.shape[1], J.shape[0]
-    right = np.concatenate([np.zeros(p), -slope, values])
-    solve = least_solution if p + n + k <= FEW else regularised_solution
-    found = solve(kkt_matrix(F, H, J), right, p + n)
+    K, right = kkt_matrix(F, H, J), np.concatenate([np.zeros(p), -slope, values])
+    is_small = p + n + k <= FEW
+    found = least_solution(K, right) if is_small else regularised_solution(K, right, p + n)
     return None if found is None else (found[p : p + n], found[p + n :])
