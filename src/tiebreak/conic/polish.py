@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tiebreak.conic.cones import APART, Active, Pairs, dual_point, outside
+from tiebreak.conic.direct import UNMET
 from tiebreak.conic.equations import FEW, kkt_matrix, least_solution, regularised_solution
 from tiebreak.conic.stage import Stage, dense, stacked
 from tiebreak.linalg.arrays import Host
@@ -99,11 +100,21 @@ def _newton(stage: Stage, active: Active, start: Multipliers) -> tuple[Polished,
 
 
 def _exchanged(stage: Stage, active: Active, at: Multipliers) -> Active:
-    """Without the rows that pull the wrong way, and with those that are violated."""
-    s, rows = stage.slack(at.w), stage.blocks.nonnegative
-    kept = active.nonnegative[at.y[active.nonnegative] > 0.0]
+    """Without the rows that pull the wrong way, and with those that are violated.
+
+    A cone leaves its tip along a ray where that cannot be reached, or where its multiplier is
+    outside of the dual cone.
+    """
+    (w, y), rows, s = at, stage.blocks.nonnegative, stage.slack(at.w)
+    kept = active.nonnegative[y[active.nonnegative] > 0.0]
     missing = rows[s[rows] < 0.0]
-    return active._replace(nonnegative=np.union1d(kept, missing))
+    terms = np.abs(stage.offset) + stage.row_sizes @ np.abs(w)
+    tips, rays = [], list(active.rays)
+    for cone in active.vertices:
+        is_there = norm(s[cone]) <= UNMET * norm(terms[cone])
+        is_held = y[cone[0]] >= norm(y[cone[1:]])
+        (tips if is_there and is_held else rays).append(cone)
+    return Active(np.union1d(kept, missing), tuple(tips), tuple(rays), active.curves)
 
 
 def residual(stage: Stage, at: Multipliers) -> float:
