@@ -109,7 +109,8 @@ def _exchanged(stage: Stage, active: Active, at: Multipliers) -> Active:
     kept = active.nonnegative[y[active.nonnegative] > 0.0]
     missing = rows[s[rows] < 0.0]
     terms = np.abs(stage.offset) + stage.row_sizes @ np.abs(w)
-    tips, rays = [], list(active.rays)
+    tips: list[Host] = []
+    rays = list(active.rays)
     for cone in active.vertices:
         is_there = norm(s[cone]) <= UNMET * norm(terms[cone])
         is_held = y[cone[0]] >= norm(y[cone[1:]])
