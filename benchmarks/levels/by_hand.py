@@ -47,10 +47,10 @@ class Case(NamedTuple):
     def program(self) -> ConicProgram:
         n = self.levels[0][0].shape[1]
         return ConicProgram(
-            rows=sp.csc_array(self.rows),
+            rows=self.rows,
             offset=self.right,
             cones=(Cone("nonnegative", len(self.right)),) if len(self.right) else (),
-            objectives=tuple(Objective(sp.csc_array(F), t, np.zeros(n)) for F, t in self.levels),
+            objectives=tuple(Objective(F, t, np.zeros(n)) for F, t in self.levels),
             variables=np.arange(n),
             reach=np.full(n, np.inf),
         )

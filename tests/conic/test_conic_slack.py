@@ -86,6 +86,18 @@ def test_what_a_level_gave_up(count: Count) -> None:
     assert unknown <= 0.02 * checked
 
 
+def test_a_narrow_cut_is_not_taken_for_a_point() -> None:
+    """Its cone is small, and Clarabel stalls: the level kept what it could have gained, 2e-4."""
+    pytest.importorskip("clarabel")
+    problem, exact = with_values(172)
+    slack, two = 4.5e-5, replace(problem, levels=problem.levels[:2])
+    best = least(two.levels[1], two, [(two.levels[0], exact[0] + slack)])
+    first, second = solve_chain(program(two), [lambda *_: slack]).levels
+    assert abs(second.best - best.value) <= 1e-8
+    assert second.error <= 1e-6
+    assert first.price == pytest.approx(best.prices[0], rel=1e-2)
+
+
 def test_the_price_of_a_slack(count: Count) -> None:
     pytest.importorskip("clarabel")
     wrong, close, total = [], 0, count(12, 100)

@@ -1,14 +1,21 @@
-"""Lexicographic linear programs in odd units, far from the origin, against HiGHS in good ones."""
+"""Odd units: linear programs far from the origin against HiGHS, planted chains in other units."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pytest
+import scipy.sparse as sp
+from planted import faces
+from planted.levels import program
 from scipy.optimize import linprog
 
 import tiebreak as tb
+from tiebreak.conic.chain import solve_chain
+from tiebreak.conic.program import ConicProgram, Objective
 
 Count = Callable[[int, int], int]
 SIDE = 4.0  # |y| <= SIDE
@@ -60,4 +67,68 @@ def test_units_of_columns_and_points_far_away(count: Count) -> None:
             if not result.success or not is_in or abs(level.value - truth) > near:
                 wrong.append((seed, level.name, result.message, level.value - truth))
     print(f"{total} programs: wrong {wrong}")  # with pytest -s
+    assert not wrong
+
+
+class Units:
+    """Of all that a program measures, powers of two from 2^-30 to 2^30."""
+
+    def __init__(self, old: ConicProgram, kind: str, rng: np.random.Generator) -> None:
+        def drawn(*size: int) -> Any:
+            return 2.0 ** rng.integers(-30, 31, size)
+
+        self.lengths, self.values = np.ones(old.size), np.ones(len(old.objectives))
+        self.rows = np.ones(len(old.offset))
+        if kind == "lengths":
+            self.lengths *= drawn()
+        elif kind == "x":  # and auxiliary variables as they are
+            self.lengths[old.variables] *= drawn()
+        else:
+            self.lengths *= drawn(old.size)
+            self.values *= drawn(len(old.objectives))
+            for cone, where in old.blocks():
+                is_linear = cone.kind in ("zero", "nonnegative")
+                self.rows[where] *= drawn(cone.size) if is_linear else drawn()
+
+    def program(self, old: ConicProgram) -> ConicProgram:
+        """The same problem: values of a level are values² times those of before."""
+        columns = sp.diags_array(1.0 / self.lengths)
+        objectives = [
+            Objective(unit * h.squares @ columns, unit * h.target,
+                      unit**2 * h.linear / self.lengths, unit**2 * h.constant)
+            for h, unit in zip(old.objectives, self.values, strict=True)
+        ]  # fmt: skip
+        return replace(
+            old,
+            rows=sp.csc_array(sp.diags_array(self.rows) @ old.rows @ columns),
+            offset=self.rows * old.offset,
+            objectives=tuple(objectives),
+            reach=self.lengths * old.reach,
+        )
+
+
+@pytest.mark.parametrize("kind", ["lengths", "x", "all"])
+@pytest.mark.parametrize("draw", [faces.mixed, faces.two_levels])
+def test_units_do_not_matter(draw: Callable[[int], faces.Planted], kind: str, count: Count) -> None:
+    """Chains of strictly complementary levels: values, bounds and widths are what they were."""
+    total, wrong = 0, []
+    for seed in range(count(12, 100)):
+        planted = draw(seed)
+        if not planted.is_strict:
+            continue
+        old, total = program(planted.problem), total + 1
+        units = Units(old, kind, np.random.default_rng([seed, 26]))
+        slacks = [None] * (len(planted.values) - 1)
+        usual, found = solve_chain(old, slacks), solve_chain(units.program(old), slacks)
+        if found.status != "solved":
+            wrong.append((seed, found.message))
+            continue
+        for i, value in enumerate(map(float, planted.values)):
+            level, unit = found.levels[i], float(units.values[i] ** 2)
+            size = max(abs(value), abs(planted.problem.levels[i].value(0.0 * planted.x))) or 1.0
+            off = max(abs(level.best / unit - value), abs(level.value / unit - value)) / size
+            width, before = level.error / unit / size, usual.levels[i].error / size
+            if off > 1e-10 or level.bound > unit * value or width > 1e2 * before + 1e-9:
+                wrong.append((seed, i, off, level.bound, width, before))
+    print(f"{total} chains: wrong {wrong}")  # with pytest -s
     assert not wrong

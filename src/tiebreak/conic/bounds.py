@@ -20,11 +20,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tiebreak.conic.cones import LEAST, Blocks, dual_point, outside, steepness
-from tiebreak.conic.equations import FEW, kkt_matrix, regularised_solution
+from tiebreak.conic.equations import FEW, kkt_matrix, least_solution, regularised_solution
 from tiebreak.conic.faces import ConicSet, HeldRows
 from tiebreak.conic.polish import Multipliers
 from tiebreak.conic.program import Objective
-from tiebreak.conic.stage import Stage, dense, row_lengths, scaled_rows, stacked
+from tiebreak.conic.stage import Stage, row_lengths, scaled_rows, stacked
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.spectra import EPS
@@ -131,7 +131,8 @@ def _balanced(r: Host, held: list[HeldLevel], z: Host, away: Host) -> tuple[Host
 def _smallest_weights(rows: Any, target: Host) -> Host:
     """With which the rows add up to the target, by least squares; any weights give a bound."""
     if rows.shape[0] <= FEW:
-        return np.asarray(np.linalg.lstsq(dense(rows).T, target, rcond=1e-12)[0])
+        found = least_solution(rows.T, target, cutoff=1e-12)
+        return np.zeros(rows.shape[0]) if found is None else found
     k = rows.shape[0]
     import scipy.sparse as sp
 
@@ -191,11 +192,10 @@ def value_inside(stage: Stage, at: Multipliers, inner: Host) -> float | None:
     return stage.objective.value(w) + value_error(stage.objective, w) + cost
 
 
-def assumed_reach(reach: Host, z: Host, times: float, units: Host) -> tuple[Host, bool]:
+def assumed_reach(reach: Host, z: Host, times: float) -> tuple[Host, bool]:
     """A bound on |z_j| for some solution, and whether it is known: if not, ``times`` |z|.
 
-    z is in ``units``, its length in those that they are measured in.
+    z is in units in which its entries can be compared.
     """
-    is_known = bool(np.all(np.isfinite(reach)))
-    most = times * (norm(units * z) or 1.0) / units
-    return np.where(np.isfinite(reach), reach, most), is_known
+    is_known = np.isfinite(reach)
+    return np.where(is_known, reach, times * (norm(z) or 1.0)), bool(np.all(is_known))

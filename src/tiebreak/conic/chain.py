@@ -31,7 +31,6 @@ from tiebreak.conic.stage import (
     LARGE,
     AffineSet,
     Stage,
-    as_rows,
     dense,
     row_lengths,
     stacked,
@@ -47,7 +46,6 @@ ASSUMED = 10.0  # times the length of the answer: a solution is assumed to be no
 OUTSIDE = 1e-7  # relative: a constraint that is violated by more is not met
 NOTHING = 1e-24  # of a length in the program: an entry that is smaller is 0, which no sum notices
 ROUNDINGS = 1e3  # times the rounding errors of its value: a level that is worse was not held
-NARROW = 1e-12  # relative: levels that are known so well need no other units
 VISIBLE = 1e-9  # a direction of z in which x moves less than this is none of x
 
 
@@ -68,6 +66,17 @@ class LevelSolution(NamedTuple):
     is_bound_proved: bool = False  # `bound` alone; the word is of both ends
     why: str = ""  # why it is verified only: "size", "inside" or "held"
 
+    def in_unit(self, unit: float, following: float) -> LevelSolution:
+        """In units of 1, if it is in this ``unit`` and the next level in ``following``."""
+        return self._replace(
+            best=unit * self.best,
+            bound=unit * self.bound,
+            error=unit * self.error,
+            value=unit * self.value,
+            slack=unit * self.slack,
+            price=None if self.price is None else following / unit * self.price,
+        )
+
 
 class ChainSolution(NamedTuple):
     """All levels solved, or those before a limit."""
@@ -81,41 +90,36 @@ class ChainSolution(NamedTuple):
 
 def solve_chain(program: ConicProgram, slacks: Sequence[SlackRule | None]) -> ChainSolution:
     """One level after the other; a slack for each but the last, None for none."""
-    found = _Chain(program, slacks, np.ones(program.size)).solve()
-    if found.status not in ("solved", "failed") or _width(found, program) <= NARROW:
-        return found
     scaled, units = in_units(program)
-    if scaled is program:
-        return found
-    other = _Chain(scaled, slacks, units).solve()  # what is wide may be narrow in other units
-    other = other._replace(z=units * other.z)
-    return min(found, other, key=lambda one: _width(one, program))
-
-
-def _width(found: ChainSolution, program: ConicProgram) -> float:
-    """The largest error of its levels, relative; inf where they are not all solved."""
-    if found.status != "solved":
-        return math.inf
-    nothing = np.zeros(program.size)
-    sizes = [
-        max(abs(h.value(nothing)), abs(level.best)) or 1.0
-        for h, level in zip(program.objectives, found.levels, strict=True)
+    rules = [
+        None if rule is None else _in_unit(rule, float(unit))
+        for rule, unit in zip(slacks, units.values, strict=False)
     ]
-    return max(level.error / size for level, size in zip(found.levels, sizes, strict=True))
+    found = _Chain(scaled, rules).solve()
+    following = np.append(units.values[1:], 1.0)
+    levels = (
+        level.in_unit(float(unit), float(after))
+        for level, unit, after in zip(found.levels, units.values, following, strict=False)
+    )
+    direction = None if found.direction is None else units.lengths * found.direction
+    return found._replace(z=units.lengths * found.z, levels=tuple(levels), direction=direction)
+
+
+def _in_unit(rule: SlackRule, unit: float) -> SlackRule:
+    """Of values in this unit."""
+    return lambda best, before: rule(unit * best, unit * before) / unit
 
 
 class _Chain:
     """What the levels so far have left."""
 
-    def __init__(
-        self, program: ConicProgram, slacks: Sequence[SlackRule | None], units: Host
-    ) -> None:
-        self.program, self.slacks, self.units = program, [*slacks, None], units
-        whole = ConicSet(as_rows(program.rows), program.offset, program.cones)
+    def __init__(self, program: ConicProgram, slacks: Sequence[SlackRule | None]) -> None:
+        self.program, self.slacks = program, [*slacks, None]
+        whole = ConicSet(program.rows, program.offset, program.cones)
         self.first_levels = program.first_levels()
         self.whole = whole
         self.constraints = whole.part(self.first_levels == 0)
-        self.objectives = [replace(h, squares=as_rows(h.squares)) for h in program.objectives]
+        self.objectives = program.objectives
         self.equations: ConicSet | None = None  # of levels that are held, where z is long
         self.where = AffineSet(np.zeros(program.size))
         rows = [(whole.rows, whole.offset), *((h.squares, h.target) for h in self.objectives)]
@@ -211,8 +215,8 @@ class _Chain:
         least = ROUNDINGS * EPS / OUTSIDE * self.unit
         size = float(np.max(np.abs(z[self.program.variables]), initial=least))
         terms = np.abs(offset) + abs(rows) @ np.abs(z) + size * row_lengths(rows)
-        groups = [*blocks.nonnegative[:, None], *blocks.second_order, *blocks.exponential]
-        sizes = np.array([np.max(terms[group]) for group in groups])
+        curved = [np.max(terms[cone]) for cone in (*blocks.second_order, *blocks.exponential)]
+        sizes = np.append(terms[blocks.nonnegative], curved)
         return bool(
             np.any(outside(blocks, s) > OUTSIDE * sizes)
             or np.any(np.abs(s[blocks.zero]) > OUTSIDE * terms[blocks.zero])
@@ -269,7 +273,7 @@ class _Chain:
         at, z = found.at, self.where.point(found.at.w)
         before, self.previous = self.previous, z
         best = objective.value(z)
-        most, is_known = assumed_reach(self.program.reach, z, ASSUMED, self.units)
+        most, is_known = assumed_reach(self.program.reach, z, ASSUMED)
         y = at.y[: len(self.constraints.offset)]  # without those of the equations that are held
         held_so_far = [*self.held, *(equations(*some[:2]) for some in self.eliminated)]
         bound = lower_bound(objective, self.constraints, y, z, held_so_far, most)
@@ -352,7 +356,7 @@ class _Chain:
     def _hold_face(self, objective: Objective, found: SolvedStage, gap: float) -> str:
         s, y = found.stage.slack(found.at.w), found.at.y[: len(self.constraints.offset)]
         z = self.previous
-        most, _ = assumed_reach(self.program.reach, z, ASSUMED, self.units)
+        most, _ = assumed_reach(self.program.reach, z, ASSUMED)
         reach = abs(self.constraints.rows) @ most + np.abs(self.constraints.offset)
         held = held_rows(self.constraints, objective.squares, found.active, y, z, reach)
         self.held.append(HeldLevel(held, gap))

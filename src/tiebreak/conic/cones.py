@@ -10,6 +10,7 @@ that are optimal have their s in it, whatever optimal y is taken.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -33,6 +34,7 @@ class Blocks(NamedTuple):
     exponential: Host  # (k, 3)
 
     @classmethod
+    @lru_cache(maxsize=64)  # a level asks several times
     def of(cls, cones: tuple[Cone, ...]) -> Blocks:
         """In the order of the cones."""
         found: dict[str, list[Host]] = {

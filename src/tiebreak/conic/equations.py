@@ -35,13 +35,13 @@ def kkt_matrix(F: Any, H: Any, J: Any) -> Any:
     return sp.csc_array(sp.block_array(blocks))
 
 
-def least_solution(K: Any, right: Host, primal: int) -> Host | None:
-    """The smallest solution, by a complete orthogonal factorisation."""
+def least_solution(K: Any, right: Host, cutoff: float = 1e-13) -> Host | None:
+    """The smallest solution by least squares, by a complete orthogonal factorisation."""
     import scipy.linalg as la
 
     K = K if isinstance(K, np.ndarray) else K.toarray()
     try:
-        return np.asarray(la.lstsq(K, right, cond=1e-13, lapack_driver="gelsy")[0])
+        return np.asarray(la.lstsq(K, right, cond=cutoff, lapack_driver="gelsy")[0])
     except (la.LinAlgError, ValueError):
         return None
 

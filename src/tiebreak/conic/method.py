@@ -14,7 +14,6 @@ from tiebreak.conic.program import ConicProgram
 from tiebreak.conic.representation import compile_levels
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Array
-from tiebreak.linalg.host import norm
 from tiebreak.linalg.refusals import Refusal, refusal_of
 from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import Intervals, StepEvidence
@@ -101,7 +100,7 @@ class Conic(Method):
         found = solve_chain(program, [None])
         x = arrays.like(found.z[program.variables], state.x)
         direction = None if found.direction is None else found.direction[program.variables]
-        assumption = _assumption(program, found)
+        assumption = _assumption(program)
         findings = ConicFindings(found.levels, assumption, direction)
         return DirectState(
             1,
@@ -126,9 +125,9 @@ def _intervals(found: ChainSolution) -> Intervals:
     return Intervals(upper=(low[1], math.inf), lower=low[0], why=ONE_SIDED)
 
 
-def _assumption(program: ConicProgram, found: ChainSolution) -> str:
+def _assumption(program: ConicProgram) -> str:
     if not np.isfinite(program.reach).all():
-        return f"assuming |x| <= {ASSUMED * norm(found.z):.3g}"
+        return f"assuming that no solution is more than {ASSUMED:g} times as long"
     return "with the lower level as it was held"
 
 

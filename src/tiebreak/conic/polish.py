@@ -11,11 +11,13 @@ where the interior-point method put it, in the middle of the minimisers.
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tiebreak.conic.cones import APART, Active, Pairs, dual_point, outside
+from tiebreak.conic.direct import UNMET
 from tiebreak.conic.equations import FEW, kkt_matrix, least_solution, regularised_solution
 from tiebreak.conic.stage import Stage, dense, stacked
 from tiebreak.linalg.arrays import Host
@@ -59,7 +61,7 @@ def polished(stage: Stage, start: Multipliers) -> Polished:
 
     first = pairs(start)
     active, most = (first.active(stage.blocks, factor) for factor in (APART, 1.0 / APART))
-    best = Polished(start, active, residual(stage, start))
+    best = Polished(start, active, math.inf)
     for k in range(2 + EXCHANGES):
         found, last = _newton(stage, active, start)
         best = min(best, found, key=lambda one: one.residual)
@@ -69,7 +71,8 @@ def polished(stage: Stage, start: Multipliers) -> Polished:
     if best.residual > ENOUGH:
         # A cone's tip: a point next to it is small, and nothing is relative to it.
         tip, _ = _newton(stage, most, start._replace(w=np.zeros_like(start.w)))
-        best = min(best, tip, key=lambda one: one.residual)
+        unpolished = Polished(start, active, residual(stage, start))
+        best = min(best, tip, unpolished, key=lambda one: one.residual)
     least = max(NEGLIGIBLE, APART * best.residual)
     exposed = pairs(best.at).active(stage.blocks, APART, least)
     return best._replace(exposed=exposed)
@@ -80,8 +83,8 @@ def _newton(stage: Stage, active: Active, start: Multipliers) -> tuple[Polished,
 
     The last solves these equations; it may violate inequalities that are not among them.
     """
-    now = start._replace(y=_on_faces(stage, active, start))
-    best = Polished(now, active, residual(stage, now))
+    first = now = start._replace(y=_on_faces(stage, active, start))
+    best = Polished(first, active, math.inf)
     for k in range(STEPS):
         further = _step(stage, active, now)
         if further is None:
@@ -91,16 +94,28 @@ def _newton(stage: Stage, active: Active, start: Multipliers) -> tuple[Polished,
             break
         best = min(best, Polished(now, active, size), key=lambda one: one.residual)
         if size <= ENOUGH:
-            break
-    return best, now
+            return best, now
+    unmoved = Polished(first, active, residual(stage, first))
+    return min(best, unmoved, key=lambda one: one.residual), now
 
 
 def _exchanged(stage: Stage, active: Active, at: Multipliers) -> Active:
-    """Without the rows that pull the wrong way, and with those that are violated."""
-    s, rows = stage.slack(at.w), stage.blocks.nonnegative
-    kept = active.nonnegative[at.y[active.nonnegative] > 0.0]
+    """Without the rows that pull the wrong way, and with those that are violated.
+
+    A cone leaves its tip along a ray where that cannot be reached, or where its multiplier is
+    outside of the dual cone.
+    """
+    (w, y), rows, s = at, stage.blocks.nonnegative, stage.slack(at.w)
+    kept = active.nonnegative[y[active.nonnegative] > 0.0]
     missing = rows[s[rows] < 0.0]
-    return active._replace(nonnegative=np.union1d(kept, missing))
+    terms = np.abs(stage.offset) + stage.row_sizes @ np.abs(w)
+    tips: list[Host] = []
+    rays = list(active.rays)
+    for cone in active.vertices:
+        is_there = norm(s[cone]) <= UNMET * norm(terms[cone])
+        is_held = y[cone[0]] >= norm(y[cone[1:]])
+        (tips if is_there and is_held else rays).append(cone)
+    return Active(np.union1d(kept, missing), tuple(tips), tuple(rays), active.curves)
 
 
 def residual(stage: Stage, at: Multipliers) -> float:
@@ -111,7 +126,8 @@ def residual(stage: Stage, at: Multipliers) -> float:
     w, y = at
     s, u = stage.slack(w), stage.image(w)
     F, q = stage.objective.squares, stage.objective.linear
-    size = norm(stage.slope_terms(w)) + norm(stage.row_sizes.T @ np.abs(y))
+    terms = stage.slope_terms(w)
+    size = norm(terms) + norm(stage.row_sizes.T @ np.abs(y))
     stationarity = norm(F.T @ u + q + stage.rows.T @ y) / (size or 1.0)
     # With the length of w: where all that binds is x_j >= 0, nothing else says what is small; and
     # with a part of the program's unit, for a w of 0.
@@ -119,8 +135,10 @@ def residual(stage: Stage, at: Multipliers) -> float:
     scale = float(np.max(reach, initial=0.0)) or 1.0
     zero = stage.blocks.zero
     off = max(norm(s[zero]), float(np.max(outside(stage.blocks, s), initial=0.0))) / scale
-    pull = float(np.sum(np.abs(y))) * scale + float(stage.slope_terms(w) @ np.abs(w)) or 1.0
-    complementarity = abs(float(np.delete(y, zero) @ np.delete(s, zero))) / pull
+    pull = float(np.sum(np.abs(y))) * scale + float(terms @ np.abs(w)) or 1.0
+    products = y * s
+    products[zero] = 0.0
+    complementarity = abs(float(np.sum(products))) / pull
     duals = norm((y - dual_point(stage.blocks, y)) * stage.lengths) / (size or 1.0)
     return max(stationarity, off, complementarity, duals)
 
@@ -208,7 +226,7 @@ def _corrected(F: Any, H: Any, J: Any, slope: Host, values: Host) -> tuple[Host,
     As one system in (F dw, dw, dlambda), so that F is not squared.
     """
     p, n, k = F.shape[0], F.shape[1], J.shape[0]
-    right = np.concatenate([np.zeros(p), -slope, values])
-    solve = least_solution if p + n + k <= FEW else regularised_solution
-    found = solve(kkt_matrix(F, H, J), right, p + n)
+    K, right = kkt_matrix(F, H, J), np.concatenate([np.zeros(p), -slope, values])
+    is_small = p + n + k <= FEW
+    found = least_solution(K, right) if is_small else regularised_solution(K, right, p + n)
     return None if found is None else (found[p : p + n], found[p + n :])

@@ -12,7 +12,6 @@ z = (x, auxiliary variables). K is a product of cones, one after the other along
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -49,13 +48,13 @@ class Misfit(NamedTuple):
         x = sizes[: len(self.linear)]
         return 0.5 * float(x @ (self.square @ x)) + float(self.linear @ x) + self.constant
 
-    def in_units(self, units: Host) -> Misfit:
-        """For x in units of its entries."""
+    def in_units(self, lengths: Host, value: float) -> Misfit:
+        """For x and values in these units."""
         from scipy.sparse import csr_array, diags_array
 
-        own = units[: len(self.linear)]
-        square = diags_array(own) @ csr_array(self.square) @ diags_array(own)
-        return Misfit(square, self.linear * own, self.constant)
+        own = lengths[: len(self.linear)]
+        square = diags_array(own / value) @ csr_array(self.square) @ diags_array(own)
+        return Misfit(square, self.linear * own / value, self.constant / value)
 
 
 @dataclass(frozen=True)
@@ -140,8 +139,7 @@ class ConicProgram:
         """Which of some variables stand in each row, or in another row of the same cone."""
         import scipy.sparse as sp
 
-        rows = sp.csr_array(self.rows)[:, columns]
-        found = (rows.toarray() if math.prod(self.rows.shape) <= SMALL else rows) != 0
+        found = self.rows[:, columns] != 0
         parts = [
             found[where] if cone.kind in ("zero", "nonnegative") else _alike(found[where])
             for cone, where in self.blocks()

@@ -1,116 +1,182 @@
-"""Units in which the entries of a program are about 1: powers of two, so that nothing is rounded.
+"""Units in which the numbers of a program are about 1: powers of two, so that nothing is rounded.
 
-Variables of different units and rows of different lengths hide each other's errors: what is
+An answer must not depend on the units of the question: levels are always solved in these. And
+variables of different units and rows of different lengths hide each other's errors: what is
 rounding for one is all there is of another.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from tiebreak.conic.program import Cone, ConicProgram
+from tiebreak.conic.program import Cone, ConicProgram, Objective
+from tiebreak.conic.stage import as_rows, row_lengths
 from tiebreak.linalg.arrays import Host
 
 SWEEPS = 20  # over rows and columns in turn
-WIDE = 2.0**7  # units of variables that differ by less are left as they are
-LONG = 2.0**20  # the same for rows
+STEADY = 0.25  # powers of two: units that change by less are found
+WIDE = 7.0  # powers of two: units of variables that differ by less are alike
+FARTHEST = 200  # units are between 2^-FARTHEST and 2^FARTHEST
 
 
-def in_units(program: ConicProgram) -> tuple[ConicProgram, Host]:
-    """The program in units of its variables, with rows of about one length, and these units.
+class Units(NamedTuple):
+    """What a program's z and the values of its levels are measured in."""
 
-    z = units * the new z. A program whose entries are alike stays as it is.
+    lengths: Host  # one for each entry of z
+    values: Host  # one for each level
+
+
+def in_units(program: ConicProgram) -> tuple[ConicProgram, Units]:
+    """The same program with z and values in units of their own, rows of about length 1, and these.
+
+    z = units.lengths * the new z, a value of level i = units.values[i] * the new value. Matrices
+    that are small come out dense.
     """
-    import scipy.sparse as sp
+    rows, squares = as_rows(program.rows), [as_rows(h.squares) for h in program.objectives]
+    linear = np.array([h.linear for h in program.objectives])
+    targets = np.concatenate([program.offset, *(h.target for h in program.objectives)])
+    groups = _groups(program.cones, len(targets) + len(linear))
+    everything = _stacked([rows, *squares, linear])
+    lengths = _columns(everything, groups)
+    lengths = lengths * _distance(_scaled(everything[: len(targets)], lengths), targets)
+    rows = _scaled(rows, lengths)
+    widths = _row_widths(rows, groups[groups < rows.shape[0]])
+    pairs = [
+        _objective(h, _scaled(F, lengths), lengths)
+        for h, F in zip(program.objectives, squares, strict=True)
+    ]
+    values, evaluate = np.array([unit for _, unit in pairs]), program.evaluate
 
-    rows = sp.csr_array(program.rows)
-    if _is_alike(program, rows):
-        return program, np.ones(program.size)
-    units = _units(program, rows)
-    lengths = _lengths(abs(rows) @ units, program.cones)
-    columns = sp.diags_array(units)
-    evaluate = program.evaluate
+    def evaluated(i: int, z: Host) -> float:
+        assert evaluate is not None
+        return evaluate(i, lengths * z) / float(values[i])
+
     new = replace(
         program,
-        rows=sp.csc_array(sp.diags_array(1.0 / lengths) @ rows @ columns),
-        offset=program.offset / lengths,
-        objectives=tuple(
-            replace(
-                h,
-                squares=_times(h.squares, units),
-                linear=h.linear * units,
-                misfits=tuple(part.in_units(units) for part in h.misfits),
-            )
-            for h in program.objectives
-        ),
-        reach=program.reach / units,
-        evaluate=None if evaluate is None else lambda i, z: evaluate(i, units * z),
+        rows=_scaled(rows, None, 1.0 / widths),
+        offset=program.offset / widths,
+        objectives=tuple(objective for objective, _ in pairs),
+        reach=program.reach / lengths,
+        evaluate=None if evaluate is None else evaluated,
     )
-    return new, units
+    return new, Units(lengths, values)
 
 
-def _is_alike(program: ConicProgram, rows: Any) -> bool:
-    """Are all variables of about one size? Rows may differ more: their lengths are measured."""
-    sizes = np.abs(np.array([h.linear for h in program.objectives])).max(axis=0)
-    for matrix in (rows, *(h.squares for h in program.objectives)):
-        if matrix.shape[0]:
-            most = abs(matrix).max(axis=0)
-            most = most.todense() if hasattr(most, "todense") else most
-            sizes = np.maximum(sizes, np.asarray(most).ravel())
-    longest = abs(rows).max(axis=1).todense().ravel() if rows.shape[0] else np.ones(1)
-    return not _is_wide(_positive(sizes)) and not _is_wide(_positive(longest), LONG)
+def _objective(h: Objective, F: Any, lengths: Host) -> tuple[Objective, float]:
+    """In units in which its slopes are about 1, and this unit; F is in those of z already."""
+    q, steepest = h.linear * lengths, float(np.max(_most(F, 0))) ** 2
+    root = float(_power_of_two(np.sqrt(max(steepest, float(np.max(np.abs(q)))))))
+    unit = root * root
+    new = Objective(
+        squares=F / root,
+        target=h.target / root,
+        linear=q / unit,
+        constant=h.constant / unit,
+        misfits=tuple(part.in_units(lengths, unit) for part in h.misfits),
+    )
+    return new, unit
 
 
-def _times(squares: Any, units: Host) -> Any:
-    """Each column in its unit."""
-    return squares * units if isinstance(squares, np.ndarray) else squares.multiply(units).tocsr()
+def _distance(rows: Any, targets: Host) -> float:
+    """A length of the program: that of most hyperplanes rows z = target from the origin."""
+    widths = row_lengths(rows)
+    which = (targets != 0.0) & (widths > 0.0)
+    if not which.any():
+        return 1.0
+    return float(_power_of_two(np.median(np.abs(targets[which]) / widths[which])))
 
 
-def _units(program: ConicProgram, rows: Any) -> Host:
-    """Of the variables: in them the entries of every row are as much alike as they can be.
+def _columns(rows: Any, groups: Host) -> Host:
+    """Of the variables: in these units the entries of every row are as much alike as they can be.
 
-    By means of logarithms over rows and columns in turn. Rows of one entry say nothing: they are
-    bounds, in any unit.
+    By means of logarithms over rows and columns in turn; 1 where that makes little difference. Rows
+    of one cone have one unit. A row of one entry says nothing: it is a bound, in any unit.
     """
+    logs = rows.copy()
+    if isinstance(rows, np.ndarray):
+        np.log2(np.abs(rows), out=logs, where=rows != 0.0)
+    else:
+        logs.eliminate_zeros()
+        logs.data = np.log2(np.abs(logs.data))
+    used, logs = _added((rows != 0).astype(float), groups), _added(logs, groups)
+    several = np.asarray(used.sum(axis=1)).ravel() > 1.0
+    used, logs = used[several], logs[several]
+    of_rows, of_columns = (np.asarray(logs.sum(axis=axis)).ravel() for axis in (1, 0))
+    in_rows, in_columns = (np.asarray(used.sum(axis=axis)).ravel() for axis in (1, 0))
+    in_columns = np.maximum(in_columns, 1.0)
+    units = -of_columns / in_columns  # as powers of two
+    for _ in range(SWEEPS):
+        before = units
+        rest = (of_rows + used @ units) / in_rows
+        units = (used.T @ rest - of_columns) / in_columns
+        if np.max(np.abs(units - before)) < STEADY:
+            break
+    if np.ptp(units) <= WIDE:
+        return np.ones(len(units))
+    return np.asarray(np.exp2(np.round(units - np.median(units))))
+
+
+def _groups(cones: tuple[Cone, ...], total: int) -> Host:
+    """The first of the rows that have one unit; those after the cones have their own."""
+    firsts: list[int] = []
+    end = 0
+    for cone in cones:
+        step = 1 if cone.kind in ("zero", "nonnegative") else cone.size
+        firsts += range(end, end + cone.size, step)
+        end += cone.size
+    return np.array([*firsts, *range(end, total)])
+
+
+def _added(rows: Any, groups: Host) -> Any:
+    """The sums of the rows of each group."""
+    if isinstance(rows, np.ndarray):
+        return np.add.reduceat(rows, groups, axis=0)
     import scipy.sparse as sp
 
-    parts = [rows[np.diff(rows.indptr) > 1]]
-    for h in program.objectives:
-        parts += [sp.csr_array(h.squares), sp.csr_array(h.linear[None])]
-    entries = sp.coo_array(sp.vstack(parts))
-    entries.eliminate_zeros()
-    i, j, sizes = entries.row, entries.col, np.log2(np.abs(entries.data))
-    count = np.maximum(np.bincount(i, minlength=entries.shape[0]), 1)
-    many = np.maximum(np.bincount(j, minlength=program.size), 1)
-    units = np.zeros(program.size)  # as powers of two
-    for _ in range(SWEEPS):
-        rest = np.bincount(i, sizes + units[j], entries.shape[0]) / count
-        units = -np.bincount(j, sizes - rest[i], program.size) / many
-    return np.asarray(2.0 ** np.round(units - np.median(units)))
+    m, ends = rows.shape[0], np.append(groups, rows.shape[0])
+    return sp.csr_array((np.ones(m), np.arange(m), ends), shape=(len(groups), m)) @ rows
 
 
-def _lengths(sizes: Host, cones: tuple[Cone, ...]) -> Host:
-    """Of the rows, the same for all rows of a cone that is not linear."""
-    found, end = _positive(sizes), 0
-    for cone in cones:
-        place = slice(end, end + cone.size)
-        if cone.kind not in ("zero", "nonnegative"):
-            found[place] = np.max(sizes[place]) or 1.0
-        end += cone.size
-    return _power_of_two(found)
+def _row_widths(rows: Any, groups: Host) -> Host:
+    """Powers of two next to the largest entries, the same for all rows of a group."""
+    largest = np.maximum.reduceat(_most(rows, 1), groups) if len(groups) else np.zeros(0)
+    return np.repeat(_power_of_two(largest), np.diff(np.append(groups, rows.shape[0])))
+
+
+def _stacked(parts: list[Any]) -> Any:
+    """One below the other; dense if all are."""
+    if all(isinstance(part, np.ndarray) for part in parts):
+        return np.vstack(parts)
+    import scipy.sparse as sp
+
+    return sp.csr_array(sp.vstack([sp.csr_array(part) for part in parts]))
+
+
+def _scaled(matrix: Any, columns: Host | None, rows: Host | None = None) -> Any:
+    """Every column and every row times its factor."""
+    if isinstance(matrix, np.ndarray):
+        matrix = matrix if columns is None else matrix * columns
+        return matrix if rows is None else rows[:, None] * matrix
+    matrix = matrix if columns is None else matrix.multiply(columns[None])
+    return (matrix if rows is None else matrix.multiply(rows[:, None])).tocsr()
+
+
+def _most(matrix: Any, axis: int) -> Host:
+    """The largest sizes of entries."""
+    if not all(matrix.shape):
+        return np.zeros(matrix.shape[1 - axis])
+    most = abs(matrix).max(axis=axis)
+    return np.asarray(most.todense() if hasattr(most, "todense") else most).ravel()
 
 
 def _positive(values: Host) -> Host:
-    values = np.array(values, dtype=float).ravel()
     return np.where(values > 0.0, values, 1.0)
 
 
-def _power_of_two(values: Host) -> Host:
-    return np.asarray(2.0 ** np.round(np.log2(values)))
-
-
-def _is_wide(values: Host, factor: float = WIDE) -> bool:
-    return bool(np.max(values) > factor * np.min(values))
+def _power_of_two(values: Any) -> Host:
+    """Next to these, 1 in the place of 0."""
+    powers = np.round(np.log2(_positive(np.asarray(values))))
+    return np.asarray(np.exp2(np.clip(powers, -FARTHEST, FARTHEST)))

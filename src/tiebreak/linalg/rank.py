@@ -76,8 +76,10 @@ def decide_rank(rows: Host, epsilon: float = EPS, units: tuple[Host, Host] | Non
         one, none = np.eye(n), np.zeros((m, 0))
         return Rank(0, 0, np.zeros(0), one, none, one, np.ones(m), np.ones(n))
     plain = _factorised(rows, epsilon, np.ones(m))
+    if plain.low == min(m, n):
+        return plain
     row_units, columns = units or equilibrate(rows)
-    if plain.low == min(m, n) or (np.all(row_units == 1.0) and np.all(columns == 1.0)):
+    if np.all(row_units == 1.0) and np.all(columns == 1.0):
         return plain
     found = _factorised(rows * columns, epsilon, row_units)
     if plain.low == plain.high == found.low == found.high:
