@@ -29,7 +29,7 @@ from tiebreak.exact.bounds.loss_bounds import (
     flattest,
     nearby_minimisers,
 )
-from tiebreak.exact.bounds.polyhedral_bounds import NearestMinimiser, nearest_minimiser
+from tiebreak.exact.bounds.nearest_minimiser import NearestMinimiser, nearest_minimiser
 from tiebreak.exact.constants import SAFE
 from tiebreak.exact.polyhedra import exact_rows, is_linear, polyhedron
 from tiebreak.functions.parts.parts import Parts, decompose
