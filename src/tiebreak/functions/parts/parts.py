@@ -52,6 +52,15 @@ class Slope(NamedTuple):
     product_error: float = 0.0
 
 
+def product_error(length: float, shape: tuple[int, ...], size: float, is_plain: bool) -> float:
+    """A bound on the error of products in twice the precision (or plain ones) that were rounded.
+
+    ``length`` is that of what came out, ``size`` that of the terms.
+    """
+    error = 2.0 * EPS * length + 4.0 * (EPS * max(shape)) ** 2 * size
+    return error + rounding_unit(EPS, *shape) * size if is_plain else error
+
+
 @dataclass(frozen=True)
 class Parts:
     """h(x) = the sum of its parts, up to a constant, for x of length n."""
@@ -125,9 +134,8 @@ class Parts:
         vector = total([part.sliced.terms(dual, transposed=True) for part, dual in pairs])
         shape = sum(len(part.rows) for part in self.parts), self.n
         size = sum(part.norm * part.size(x) for part in self.parts)
-        error = 2.0 * EPS * norm(vector) + 4.0 * (EPS * max(shape)) ** 2 * size
-        if any(part.sliced.is_plain for part in self.parts):
-            error += rounding_unit(EPS, *shape) * size
+        is_plain = any(part.sliced.is_plain for part in self.parts)
+        error = product_error(norm(vector), shape, size, is_plain)
         in_images, apart = [], error
         for part, dual in pairs:
             of_dual = 8.0 * EPS * part.norm * (norm(dual) + part.noise(x, dual))
