@@ -25,6 +25,7 @@ from tiebreak.proofs.evidence import Intervals
 
 Count = Callable[[int, int], int]
 DOMAINS = ["Space", "Ball", "Box", "Simplex", "L1Ball", "Halfspace"]
+NARROW = {"Space": 0.9, "Ball": 0.9, "Box": 0.9, "Halfspace": 0.9, "Simplex": 0.7, "L1Ball": 0.7}
 ERRORS = [0.0, 1e-15, 1e-12, 1e-9, 1e-6, 1e-3]
 
 
@@ -61,7 +62,9 @@ def _half_square(a: object, b: object) -> Fraction:
 
 
 def planted(domain: str, seed: int, grade: int, multiplier: float = 1.0) -> Planted:
-    """Columns of 2^-grade to 1; a constraint that binds does so with this multiplier.
+    """Columns of 2^-grade to 1 and rows that differ by 2^-grade, so that A has this condition.
+
+    A constraint that binds does so with this multiplier.
 
     s = A'(A x - b) is 0 or minus a normal of Z at x; the last row of A makes it so, for it is what
     all others leave, and its residual is 1.
@@ -71,6 +74,7 @@ def planted(domain: str, seed: int, grade: int, multiplier: float = 1.0) -> Plan
     m = int(rng.integers(1, n))
     d = 2.0 ** -rng.integers(0, grade + 1, n)
     B, r = rng.integers(-4, 5, (m, n)) * d, rng.integers(-3, 4, m).astype(float)
+    B[1:] = B[0] + 2.0**-grade * B[1:]
     x = rng.integers(-3, 4, n).astype(float)
     x[0] = 4.0
     if domain in ("Simplex", "Box"):
@@ -103,6 +107,9 @@ def planted(domain: str, seed: int, grade: int, multiplier: float = 1.0) -> Plan
         A, residual = B, np.zeros(m)
     else:
         A, residual = np.vstack([B, s - B.T @ r]), np.append(r, 1.0)
+    rows = [fractions(column) for column in A.T]
+    slope = [sum(a * t for a, t in zip(row, fractions(residual), strict=True)) for row in rows]
+    assert slope == fractions(s)  # nothing was rounded
     y = rng.integers(-3, 4, len(A)).astype(float)
     return Planted(A, A @ x - residual, x + A.T @ y + outward, x, Z, outward)
 
@@ -121,7 +128,7 @@ def contains(found: Intervals, p: Planted) -> bool:
 def test_proved_where_columns_are_graded(domain: str, count: Count) -> None:
     total, proved = count(16, 200), 0
     for seed in range(total):
-        p = planted(domain, seed, grade=20)
+        p = planted(domain, seed, grade=16 if domain in ("Space", "Ball") else 12)
         result = tb.solve(p.problem, "exact", rtol=1e-4)
         if result.status == "undetermined":  # a rank that rounding decides
             continue
@@ -131,15 +138,15 @@ def test_proved_where_columns_are_graded(domain: str, count: Count) -> None:
         assert Fraction(result.lower_optimum[0]) <= p.g_star <= Fraction(result.lower_optimum[1])
         proved += result.status == "certified"
     print(f"{domain}: {proved} of {total} certified")  # with pytest -s
-    assert proved >= 0.8 * total
+    assert proved >= NARROW[domain] * total
 
 
-@pytest.mark.parametrize("multiplier", [1.0, 2.0**-20, 2.0**-40, 2.0**-52, 0.0])
+@pytest.mark.parametrize("multiplier", [1.0, 2.0**-20, 2.0**-36, 0.0])
 @pytest.mark.parametrize("domain", DOMAINS)
 def test_never_wrong_beside_the_answer(domain: str, multiplier: float, count: Count) -> None:
     """Constraints that hardly press or do not, and points that are off by more than rounding."""
     for seed in range(count(3, 40)):
-        p = planted(domain, seed, grade=20, multiplier=multiplier)
+        p = planted(domain, seed, grade=(0, 10, 20)[seed % 3], multiplier=multiplier)
         problem, n = p.problem, len(p.x)
         rows = decompose("test", "lower", problem.lower, n).rows()
         if domain not in ("Ball", "L1Ball"):

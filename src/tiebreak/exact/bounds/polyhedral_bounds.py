@@ -162,8 +162,8 @@ class AroundPoint:
         """
         Z, nothing = self.Z, np.zeros(len(self.Z.rows), dtype=bool)
         tight = self.point.tight
-        rest, size, _ = self._balanced(self.s, nothing, tight)
-        yield self._residual(slope, 0.0, rest, size)
+        rest, error, _ = self._balanced(self.s, nothing, tight)
+        yield self._residual(slope, 0.0, rest, error)
         if not len(self.C):
             return
         for which in (tight, tight & self.single) if np.any(tight & ~self.single) else (tight,):
@@ -172,18 +172,17 @@ class AroundPoint:
             if left.any():
                 rows = np.vstack([self.C, Z.rows[which & ~self.single], Z.equal[~self.fixed]])
                 eta = combined(rows[:, left], rest[left])[: len(self.C)]
-                rest, size, _ = self._balanced(self.s - self.C.T @ eta, nothing, which)
-                yield self._residual(slope, norm(eta), rest, size)
+                rest, error, _ = self._balanced(self.s - self.C.T @ eta, nothing, which)
+                yield self._residual(slope, norm(eta), rest, error)
 
-    def _residual(self, slope: Slope, eta: float, rest: Host, size: float) -> Residual:
-        """With bounds on what was rounded: ``size`` in sums of multipliers, and C'eta."""
-        rounding = self.unit * norm(self.C) * eta + EPS * norm(rest)
-        rounding += rounding_unit(EPS, len(self.Z.equal), len(self.Z.rows)) * size
-        r = norm(rest) + slope.product_error + rounding + TINY
+    def _residual(self, slope: Slope, eta: float, rest: Host, error: float) -> Residual:
+        """With all rounding errors; ``error`` is that of the multipliers' sums."""
+        error += self.unit * norm(self.C) * eta + EPS * norm(rest)
+        r = norm(rest) + slope.product_error + error + TINY
         return Residual((eta + slope.image_error) * SAFE, r * SAFE)
 
     def _balanced(self, slope: Host, equal: Host, tight: Host) -> tuple[Host, float, Host]:
-        """slope + G'lambda + E'nu, small; the size of what was rounded; and lambda.
+        """slope + G'lambda + E'nu, small; a bound on its rounding error; and lambda.
 
         lambda_i is not 0 only for constraints that are ``tight``: p meets them exactly. It is of
         any sign where ``equal``, otherwise positive.
@@ -195,21 +194,21 @@ class AroundPoint:
         ends |= np.any(Z.rows[equal & self.single] != 0.0, axis=0)
         held = ends | np.any(Z.rows[single] != 0.0, axis=0)
         dense = np.vstack([Z.rows[others], Z.equal[~self.fixed]])
-        size = 0.0
+        error = 0.0
         if len(dense) and not held.all():
             weights = np.linalg.lstsq(dense[:, ~held].T, -r[~held], rcond=None)[0]
             mine = weights[: len(others)]
             mine[:] = np.where(equal[others], mine, np.maximum(mine, 0.0))
             multipliers[others] = mine
             r = r + dense.T @ weights
-            size = norm(slope) + norm(dense) * norm(weights)
+            error = (len(dense) + 2) * EPS * (norm(slope) + norm(dense) * norm(weights))
         for i in np.flatnonzero(single & ~equal):
             (j,) = np.flatnonzero(Z.rows[i])
             if Z.rows[i, j] * r[j] < 0.0 and not ends[j]:
                 multipliers[i] = -r[j] / Z.rows[i, j]
                 r[j] = 0.0
         r[ends] = 0.0
-        return r, size, multipliers
+        return r, error, multipliers
 
     def search(self) -> ProvedDistance | Host | str:
         """How close a minimiser is; or which constraints p should meet; or why nothing is known."""
@@ -397,11 +396,12 @@ class AroundPoint:
         target = -slope.vector - np.ldexp(normal, -exponent)
         weights = combined(rows, target)
         y, nu = weights[: len(C)], float(weights[len(C)])
-        rest, size, multipliers = self._balanced(
+        rest, rounding, multipliers = self._balanced(
             slope.vector + rows.T @ weights, close.forced, self.point.tight
         )
-        size += norm(slope.vector) + norm(rows) * norm(weights)
-        r = (norm(rest) + error + rounding_unit(EPS, *rows.shape, self.n) * size) * SAFE
+        size = norm(slope.vector) + norm(rows) * norm(weights)
+        rounding += rounding_unit(EPS, *rows.shape, self.n) * size
+        r = (norm(rest) + error + rounding) * SAFE
         image, tilt = close.image / (norm(self.C) or 1.0), close.tilt / (norm(self.c) or 1.0)
         lost += (norm(y) * image + abs(nu) * tilt) * SAFE
         lift = np.eye(self.n) if Z.lift is None else Z.lift
