@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import NamedTuple
 
 import numpy as np
 
@@ -20,18 +19,17 @@ from tiebreak.exact.bounds.evaluations import (
     least_value,
     least_with_slope,
 )
-from tiebreak.exact.bounds.feasible_points import multiples_of_rows
 from tiebreak.exact.bounds.loss_bounds import (
     L1Dual,
     NearbyMinimisers,
     below,
     below_l1,
-    flattest,
     nearby_minimisers,
 )
-from tiebreak.exact.bounds.polyhedral_bounds import NearestMinimiser, nearest_minimiser
+from tiebreak.exact.bounds.multipliers import Multipliers, residual_size, slice_weights
+from tiebreak.exact.bounds.nearest_minimiser import NearestMinimiser, nearest_minimiser
 from tiebreak.exact.constants import SAFE
-from tiebreak.exact.polyhedra import exact_rows, is_linear, polyhedron
+from tiebreak.exact.polyhedra import is_linear
 from tiebreak.functions.parts.parts import Parts, decompose
 from tiebreak.functions.parts.quadratic_parts import LeastSquaresPart, LinearPart
 from tiebreak.linalg import arrays
@@ -43,8 +41,7 @@ from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import Intervals
 from tiebreak.proofs.models import Model
 from tiebreak.sets.balls import Ball
-from tiebreak.sets.domains import Domain, Halfspace, Space, distance_bound, has_projection
-from tiebreak.sets.monotone import Monotone
+from tiebreak.sets.domains import Space, distance_bound, has_projection
 from tiebreak.sets.simplices import L1Ball
 
 MAX_MULTIPLICATIONS = 2**31  # of a factorisation for a proof: some seconds
@@ -60,7 +57,7 @@ def prove(
 
     From a distance d: |f* - f(x)| <= |grad f(x)| d + L_f/2 d² where |delta| <= d, and f* is at
     most that much above f(x) where some lower minimiser is within d. From the slice: bounds by
-    `_Multipliers`.
+    `Multipliers`.
     """
     at = host(x)
     is_l1, n = sign is not None, len(at)
@@ -75,15 +72,17 @@ def prove(
 
     near, unmet = NearestMinimiser(), math.inf
     sphere = _distance_on_sphere(problem, at, g, g_parts)
-    change = change_within(problem, f, sphere, (f_parts, at))
-    found = [Intervals((f.value - change, f.value + change))]
-    way, reach = _ways(problem, x, g, g_parts, rank)
+    apart = change_within(problem, f, sphere, (f_parts, at))
+    found = [Intervals((f.value - apart, f.value + apart))]
+    change, reach = _ways(problem, x, g, g_parts, rank)
     if not g_parts.parts:  # g is constant, and all of Z its minimisers
         unmet = 0.0
         found.append(interval(distance_bound(problem.domain, at), unmet))
     elif math.isfinite(reach):  # some are in Z, which then does not matter to the lower level
-        unmet = 0.5 * g.steepness * way
+        unmet = 0.5 * change * change * SAFE
         found.append(interval(reach, unmet))
+        if rank.low == n and rank.is_determined:  # there is only one
+            found.append(interval(reach, unmet, change_within(problem, f, reach, (f_parts, at))))
     if math.isinf(reach) and (is_linear(problem.domain) or isinstance(problem.domain, L1Ball)):
         near = nearest_minimiser(problem.domain, g_parts, at)
         sigma = problem.upper.strong_convexity
@@ -99,7 +98,7 @@ def prove(
         found.append(Intervals(lower=g.value - g.value_error - excess))
     if g_parts.only(LeastSquaresPart, LinearPart) and (is_l1 or has_projection(problem.domain)):
         unmet = min(unmet, max(near.excess, 0.5 * near.image * near.image))
-        multipliers = _Multipliers(problem, at, g_parts, rank, normal, unmet)
+        multipliers = Multipliers(problem, at, g_parts, rank, normal, unmet)
         high = min(some.upper[1] for some in found)
         low = multipliers.below(f, f_parts) if sign is None else multipliers.below_l1(sign, high)
         found.append(Intervals((low, math.inf)))
@@ -210,18 +209,40 @@ def _across_ball(
 def _ways(
     problem: Problem, answer: Array, g: EvaluationWithErrors, h: Parts, rank: Rank
 ) -> tuple[float, float]:
-    """Bounds on the ways from x to the next minimiser of g on R^n, and to one that is in Z.
+    """Bounds on |R delta| and on the way from x to a minimiser of g that is in Z.
 
-    x is the answer; inf where nothing is known. With mu from `_growth` the first is d =
-    |grad g(x)|/mu, and if that much around x is in Z, so is the second. If not, let p be a point of
-    Z at most e away from such a minimiser q, and all within e + depth of p be in Z. By convexity
-    the mixture of q and of x's neighbour with the share t = d/(d + depth) of q is a minimiser in Z:
-    d + t |x - q| away.
+    Where a minimiser of g on R^n is in Z: delta leads to any of these, R'R is the curvature of g. x
+    is the answer; inf where nothing is known. With mu from `_growth` and lambda = |R delta| from
+    `_decrement`, the next minimiser on R^n is d = lambda/sqrt(mu) away. If that much around x is in
+    Z, so is that. If not, let p be a point of Z at most e away from such a minimiser q, and all
+    within e + depth of p be in Z. By convexity the mixture of q and of x's neighbour with the
+    share t = d/(d + depth) of q is a minimiser in Z: d + t |x - q| away.
     """
     if isinstance(problem.domain, Ball):
         return _ways_in_ball(problem, problem.domain, answer, g, h, rank)
     growth = _growth(problem, h, rank) if isinstance(problem.domain, Space) else 0.0
-    return (g.steepness / growth,) * 2 if growth > 0.0 else (math.inf, math.inf)
+    if not growth > 0.0:
+        return math.inf, math.inf
+    change = _decrement(h, host(answer), g, rank, growth)
+    return change, change / math.sqrt(growth) * SAFE
+
+
+def _decrement(h: Parts, x: Host, g: EvaluationWithErrors, rank: Rank, growth: float) -> float:
+    """|R delta| is at most this for the way delta from x to any minimiser of g on R^n.
+
+    |R delta|² <= -<grad g(x), delta> <= |grad g(x)| |delta|. And if grad g(x) = R'y + r, it is at
+    most |y| |R delta| + |r| |delta|: what rounding does to x makes a slope R'y, on which
+    |R|/sqrt(growth) is not lost twice. For squares ½|Rx - s|² y = Rx - s is such a choice, the best
+    one where these can be 0.
+    """
+    plain, root = g.steepness / math.sqrt(growth), math.sqrt(growth)
+    if not h.only(LeastSquaresPart):
+        return plain * SAFE + TINY
+    R, slope = h.curvature(x), h.slope(x)
+    y = slice_weights(h, rank, slope.vector)[0]
+    r = norm(slope.vector - R.T @ y) + slope.product_error
+    r += rounding_unit(EPS, *R.shape) * (norm(slope.vector) + norm(R) * norm(y))
+    return min(plain, residual_size(h, x), norm(y) + slope.image_error + r / root) * SAFE + TINY
 
 
 def _ways_in_ball(
@@ -235,23 +256,25 @@ def _ways_in_ball(
         if not h.only(LeastSquaresPart):
             return nowhere
         # Of all points with the same images, the one next to the center.
-        deep = arrays.like(center + h.curvature(x).T @ _weights(h, rank, w)[0], answer)
+        deep = arrays.like(center + h.curvature(x).T @ slice_weights(h, rank, w)[0], answer)
         p = host(deep)
     # Growth may take all singular values: it is asked for only where it can serve.
     depth = ball.radius - norm(p - center) * safe
     growth = _growth(problem, h, rank) if depth > 0.0 else 0.0
     if not growth > 0.0:
         return nowhere
-    d = g.steepness / growth
+    change = _decrement(h, x, g, rank, growth)
+    d = change / math.sqrt(growth) * SAFE
     if p is x:
-        return (d, d) if d * safe < depth else nowhere
-    e = evaluate_with_errors(problem.lower, deep).steepness / growth
+        return (change, d) if d * safe < depth else nowhere
+    deep_g = evaluate_with_errors(problem.lower, deep, h)
+    e = _decrement(h, p, deep_g, rank, growth) / math.sqrt(growth) * SAFE
     depth -= e * safe
     if not depth > 0.0:
         return nowhere
     outside = max(norm(w) - ball.radius, 0.0) + rounding_unit(EPS, len(x)) * (norm(x) + norm(w))
     share = (d + outside) / (d + outside + depth)
-    return d, (d + 2.0 * outside + share * (norm(x - p) + e + d)) * safe
+    return change, (d + 2.0 * outside + share * (norm(x - p) + e + d)) * safe
 
 
 def _growth(problem: Problem, h: Parts, rank: Rank) -> float:
@@ -311,114 +334,3 @@ def _unmet(problem: Problem, x: Host, g: EvaluationWithErrors, h: Parts) -> floa
         return by_slope
     change = (math.sqrt(2.0 * above) + norm(h.curvature(x)) * outside) * (1.0 + 1e-12)
     return min(by_slope, 0.5 * change * change)
-
-
-class _Multipliers(NamedTuple):
-    """Lower bounds on f* by multipliers of the rows of g = ½|Rx - s|² + <c, x>.
-
-    ``unmet`` bounds ½|R delta|² and the change of g; ``normal`` of Z at x is a part of the balance.
-    """
-
-    problem: Problem
-    x: Host
-    parts: Parts
-    rank: Rank
-    normal: Host
-    unmet: float
-
-    def below(self, f: EvaluationWithErrors, f_parts: Parts) -> float:
-        """f* >= f(x) + min_Z <grad f(x) + R'y + nu c, z - x> - |y| |R delta| - |nu <c, delta>|.
-
-        For every y and nu. |R delta| <= sqrt(2 unmet), and <c, delta> is g's change less that of
-        the squares.
-        """
-        if not math.isfinite(self.unmet):
-            return -math.inf
-        problem, x = self.problem, self.x
-        R, c = self.parts.curvature(x), self.parts.c
-        y, nu, _ = _weights(self.parts, self.rank, -f.slope - self.normal)
-        unit = rounding_unit(EPS, *R.shape)
-        slope = f.slope + R.T @ y + nu * c
-        error = f.slope_error + unit * (norm(f.slope) + norm(R) * norm(y) + abs(nu) * norm(c))
-        steep, price = norm(slope) + error, self._price(y, nu)
-        sigma = problem.upper.strong_convexity - problem.upper.defect
-        if isinstance(problem.domain, Space) and sigma <= 0.0:
-            rows = tuple(part.rows for part in self.parts.parts if not isinstance(part, LinearPart))
-            change = math.sqrt(2.0 * self.unmet)
-            flat = flattest(f_parts, x, R, rows, (f_parts.c, c), steep, change)
-            return f.value - f.value_error - (flat + price)
-        return least_with_slope(problem, x, f, slope, error, unit) - price
-
-    def below_l1(self, sign: Host, high: float) -> float:
-        """f* >= t (<y, R x> + nu <c, x> - max_Z <q, z> - price), t |R'y + nu c - q|_inf <= weight.
-
-        For every y, nu, q and t >= 0, with f = weight |x|_1: then s = t (R'y + nu c - q) has
-        <s, x*> <= f*, and the right side is at most <s, x*>. q is a normal of Z. ``sign`` is a
-        subgradient of |x|_1, ``high`` at least f*. With a center the same holds of
-        x - center, and <q, center> is added.
-        """
-        if not math.isfinite(self.unmet):
-            return 0.0
-        domain, x = self.problem.domain, self.x
-        R, c = self.parts.curvature(x), self.parts.c
-        is_cut = isinstance(domain, L1Ball)  # which does not cut off what is sparser
-        equal = np.zeros((0, len(x))) if is_cut else polyhedron(domain, len(x)).equal
-        y, nu, others = _weights(self.parts, self.rank, sign + self.normal)
-        q, most, terms = _normal(domain, self.normal - equal.T @ others, x)
-        unit, dual = rounding_unit(EPS, len(R), len(x)), L1Dual.of(self.problem, len(x))
-        size = norm(R) * norm(y) + abs(nu) * norm(c) + terms
-        w = x if dual.center is None else x - dual.center
-        gain = float(y @ (R @ w)) + nu * float(c @ w) - unit * size * dual.length(x) - most
-        if dual.center is not None:
-            gain += float(q @ dual.center)
-        dual = dual.within(R, x, math.sqrt(2.0 * self.unmet), high)
-        return dual.below(gain - self._price(y, nu), R.T @ y + nu * c - q, unit * size)
-
-    def _price(self, y: Host, nu: float) -> float:
-        """A bound on |<y, R delta>| + |nu <c, delta>|."""
-        x, change = self.x, math.sqrt(2.0 * self.unmet)
-        unit = rounding_unit(EPS, len(y), len(x))
-        residual = sum(
-            norm(part.roots * (part.rows @ x - part.target))
-            + math.sqrt(part.weight) * (unit * (norm(part.rows) * norm(x) + norm(part.target)))
-            for part in self.parts.parts
-            if isinstance(part, LeastSquaresPart)
-        )
-        along_c = self.unmet + residual * change + 0.5 * change * change
-        return (norm(y) * change + abs(nu) * along_c) * (1.0 + unit)
-
-
-def _normal(Z: Domain, normal: Host, x: Host) -> tuple[Host, float, float]:
-    """A normal q of Z next to this one, a bound on max <q, z> over Z, and the size of q's terms."""
-    if not has_projection(Z):
-        return multiples_of_rows(exact_rows(Z, len(x)), normal, x)
-    if isinstance(Z, Monotone):  # q = sum of mu_i (e_i - e_{i+1}), where mu >= 0
-        mu = np.maximum(np.cumsum(normal)[:-1], 0.0)
-        q, most = np.append(mu, 0.0) - np.append(0.0, mu), 0.0
-    elif isinstance(Z, Halfspace):
-        direction = host(Z.normal)
-        mu = max(float(direction @ normal) / norm(direction) / norm(direction), 0.0)
-        q, most = mu * direction, mu * Z.offset + EPS * abs(mu * Z.offset)
-    elif math.isfinite(support := Z.support(normal)):
-        far = host(Z.argmin(-normal))
-        rounding = rounding_unit(EPS, len(far)) * float(np.abs(normal) @ np.abs(far))
-        q, most = normal, support + rounding
-    else:
-        q, most = 0.0 * normal, 0.0
-    return q, most, norm(q)
-
-
-def _weights(h: Parts, rank: Rank, target: Host) -> tuple[Host, float, Host]:
-    """y, nu and weights w of Z's equations E with R'y + nu c + E'w = target, by least squares."""
-    weights = rank.weights(target)
-    y, done = [], 0
-    for part in h.parts:
-        if isinstance(part, LeastSquaresPart):  # the equations have its rows scaled to length 1
-            mine = weights[done : done + len(part.rows)]
-            y.append(mine / (part.roots * norm(part.rows)))
-            done += len(part.rows)
-    nu = 0.0
-    if h.c.any():
-        nu = float(weights[done]) / norm(h.c)
-        done += 1
-    return np.concatenate([np.zeros(0), *y]), nu, weights[done:]

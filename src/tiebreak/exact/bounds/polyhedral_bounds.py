@@ -5,19 +5,21 @@ then the minimisers are the points of Z that share all <a_i, u> and <c, u> with 
 be a point of Z, s = grad g(p), and C the matrix with C'C the second derivative of the losses at p.
 
 *Near p.* For any R > 0 let y minimise g over the points of Z within R of p (there is one). If
-s = r - G'lambda - E'nu, with lambda >= 0 and lambda_i > 0 only where G_i p = h_i, then
-<s, p - z> <= |r| R for all of these points z, and delta = |r| R bounds
+s = C'eta + r - G'lambda - E'nu, with lambda >= 0 and lambda_i > 0 only where G_i p = h_i, then
+<s, p - z> <= |eta| |C (p - z)| + |r| R for all of these points z. For z = y that bounds
 
     g(p) - g(y)   and   <grad g(p) - grad g(y), p - y>  >=  kappa |C (p - y)|²,
 
 kappa = 1 for squares (and Huber losses, if no row passes its kink); for other losses no second
-derivative changes by more than a factor e^(largest change of a margin), for |phi'''| <= phi''. By
-Cauchy and Schwarz the slopes at p and y differ in entry j by at most (length of column j of C)
-sqrt(delta/kappa).
+derivative changes by more than a factor e^(largest change of a margin), for |phi'''| <= phi''. So
+|C (p - y)| is at most m, the positive root of kappa m² = |eta| m + |r| R, and both numbers are at
+most delta = kappa m². By Cauchy and Schwarz the slopes at p and y differ in entry j by at most
+(length of column j of C) m. Most of what rounding does to p and to s is a C'eta: without eta the
+distance below would be about |C| |eta|/sigma², with it |eta|/sigma.
 
 *Which constraints hold with equality.* y has a slope s* = grad g(y) + mu (y - p) with -s* a normal
 of Z at y, mu >= 0 the multiplier of the distance. p lies in Z, so that mu R² <= <grad g(y), p - y>
-<= delta: s* is known up to that sqrt(delta) and |r|. Where it is positive for certain, a
+<= delta: s* is known up to that m and delta/R. Where it is positive for certain, a
 variable is on its lower bound, and so on: these constraints J hold with equality at y. Nothing
 is taken for zero: a multiplier that may be 0 forces nothing.
 
@@ -30,8 +32,8 @@ in Z, hence g(q) = g(y); and if it is nearer to p than R, then a convex g has a 
 
 So every number is checked here, wherever it comes from (multipliers, the point p0, R): a bad one
 makes the bound wide or infinite, never wrong. R is as small as the argument allows, and then the
-bound is of the size of |r|/sigma². A rank below that of the shape is that of the numbers as stored
-(`spectra.exact_rank`), and so is that of a quadratic form, which must be convex.
+bound is of the size of |eta|/sigma + |r|/sigma². A rank below that of the shape is that of the
+numbers as stored (`spectra.exact_rank`), and so is that of a quadratic form, which must be convex.
 """
 
 from __future__ import annotations
@@ -46,7 +48,6 @@ from tiebreak.exact.bounds.curvature_bounds import (
     combined,
     curvature_below,
     curvature_diagonal,
-    is_convex,
     largest_curvature,
     largest_fall,
     largest_slope_ratio,
@@ -56,96 +57,30 @@ from tiebreak.exact.bounds.curvature_bounds import (
 from tiebreak.exact.bounds.feasible_points import (
     FeasiblePoint,
     complement,
-    exact_polyhedron,
-    feasible_point,
     forced_constraints,
     forced_rows,
     inward_direction,
-    moved_onto,
 )
 from tiebreak.exact.bounds.reasons import (
-    DEGENERATE,
     NO_RANK,
     NO_SLATER,
     NO_SPAN,
-    NOT_CONVEX,
     TOO_FAR,
     VANISHED,
 )
 from tiebreak.exact.constants import SAFE
 from tiebreak.exact.polyhedra import Polyhedron
-from tiebreak.functions.parts.parts import Parts
-from tiebreak.functions.parts.quadratic_parts import LinearPart
+from tiebreak.functions.parts.parts import Parts, Slope
+from tiebreak.functions.parts.quadratic_parts import LinearPart, QuadraticPart
 from tiebreak.linalg import deadline, spectra
 from tiebreak.linalg.arrays import TINY, Host, rounding_unit
 from tiebreak.linalg.host import ldexp_or_inf, norm
 from tiebreak.linalg.spectra import EPS, GAP
-from tiebreak.sets.domains import Domain, Halfspace, has_projection
+from tiebreak.sets.domains import Domain, has_projection
 from tiebreak.sets.simplices import L1Ball
 
 UNDERFLOW_ROOT = 1e-150  # the root of what underflows, in units in which g is near 1
-MAX_GROWTHS = 40  # how often R is made 4 times larger: then it is 1e24 times what was hoped for
-MAX_MOVES = 4  # how often p is moved onto constraints that turned out to hold with equality
-
-
-class NearestMinimiser(NamedTuple):
-    """What is proved about the minimisers of g over Z that are near x; inf where nothing is."""
-
-    distance: float = math.inf  # from x to the next one
-    image: float = math.inf  # |R (x - x*)| for all of them, R'R the curvature of g's squares
-    excess: float = math.inf  # |g(x) - g*|
-    why: str = ""  # nothing is known
-    around: AroundPoint | None = None
-    close: ProvedDistance | None = None
-
-    def fall(self, f: Parts, sigma: float, normal: Host) -> float:
-        """f(x) - f* is at most this; ``normal`` of Z at x balances f's slope on the minimisers.
-
-        sigma: f is so strongly convex.
-        """
-        if self.around is None or self.close is None or not is_convex(f):
-            return math.inf
-        return self.around.fall(f, sigma, normal, self.close)
-
-
-def nearest_minimiser(domain: Domain, g: Parts, x: Host) -> NearestMinimiser:
-    """Bounds for the minimisers of g over a polyhedron, from a point x close to them."""
-    n, exponent = len(x), g.exponent
-    if not is_convex(g):
-        return NearestMinimiser(why=NOT_CONVEX)
-    Z, g = exact_polyhedron(domain, n), g.scaled()
-    if Z.lift is not None:
-        g = g.composed(Z.lift)
-    start = at = Z.lifted(x)
-    if not isinstance(domain, Halfspace):
-        at = Z._replace(lift=None).point(start)
-    point = feasible_point(domain, Z, at, touch=False)
-    for _ in range(MAX_MOVES):
-        if point is None:
-            return NearestMinimiser(why=TOO_FAR if has_projection(domain) else DEGENERATE)
-        around = AroundPoint(domain, Z, g, point, start)
-        found = around.search()
-        if not isinstance(found, np.ndarray):
-            break
-        point = moved_onto(domain, Z, point, found)
-    else:
-        return NearestMinimiser(why=TOO_FAR)
-    if isinstance(found, str):
-        return NearestMinimiser(why=found)
-    size, away = 1.0 if Z.lift is None else math.sqrt(2.0), around.away
-    image = (found.image + norm(around.C) * away) * SAFE
-    excess = (
-        found.delta + (around.slope_bound + 0.5 * around.curvature_bound * away) * away
-    ) * SAFE
-    distance = (found.distance + away) * size * SAFE + TINY
-    if not math.isfinite(distance + image + excess):
-        return NearestMinimiser(why=TOO_FAR)
-    root = math.ldexp(1.0, exponent // 2) * (math.sqrt(2.0) if exponent % 2 else 1.0)
-    image, excess = image * root * SAFE + TINY, ldexp_or_inf(excess, exponent) + TINY
-    return NearestMinimiser(distance, image, excess, "", around, found)
-
-
-# --- the argument ---------------------------------------------------------------------------------
+MAX_GROWTHS = 40  # how often R is made 4 times larger or more: 1e24 times what was hoped for
 
 
 class SharedRows(NamedTuple):
@@ -159,6 +94,13 @@ class SharedRows(NamedTuple):
     sigma: float
     span: Host
     tilt: float  # what <c, .> was multiplied by
+
+
+class Residual(NamedTuple):
+    """Bounds on |eta| and |r|, without what |p - at| adds."""
+
+    eta: float
+    r: float
 
 
 class ProvedDistance(NamedTuple):
@@ -175,7 +117,13 @@ class AroundPoint:
     """The argument around one point p: g scaled, its slope, and what no multiplier balances."""
 
     def __init__(
-        self, domain: Domain, Z: Polyhedron, g: Parts, point: FeasiblePoint, start: Host
+        self,
+        domain: Domain,
+        Z: Polyhedron,
+        g: Parts,
+        slope: Slope,
+        point: FeasiblePoint,
+        start: Host,
     ) -> None:
         self.domain, self.Z, self.point = domain, Z, point
         self.n, at = g.n, point.at
@@ -183,7 +131,6 @@ class AroundPoint:
         self.single = np.count_nonzero(Z.rows, axis=1) == 1
         self.fixed = np.count_nonzero(Z.equal, axis=1) == 1
         self.unit = rounding_unit(EPS, self.n, *(len(part.rows) for part in g.parts))
-        slope = g.slope(at)
         self.curvature_bound = largest_curvature(g, at, self.away)  # between x and p
         self.s, self.s_error = slope.vector, slope.error + self.curvature_bound * point.off + TINY
         self.slope_bound = norm(self.s) + self.s_error
@@ -198,72 +145,100 @@ class AroundPoint:
             self.slope_ratio = math.inf
         self.margin_rows = max((longest_row(part.rows) for part in g.losses), default=0.0)
         self.margins = max((float(np.max(np.abs(p.rows @ at))) for p in g.losses), default=0.0)
-        rest, rounding, _ = self._balanced(self.s, np.zeros(len(Z.rows), dtype=bool))
-        self.residual = (norm(rest) + self.s_error + self.unit * rounding) * SAFE
+        self.residuals = list(self._residuals(slope))
+        self.off_image = norm(self.C) * point.off  # |C (p - at)| is at most this
+        if any(isinstance(part, QuadraticPart) for part in g.parts):  # C'C is less than the form
+            more, self.off_image = self.curvature_bound * point.off, 0.0
+            self.residuals = [Residual(eta, r + more) for eta, r in self.residuals]
         self._far = 0.0  # the distance for the last R
         self._known: dict[bytes, SharedRows | str] = {}
         self._directions: dict[bytes, Host | None] = {}
         self._nulls: dict[bytes, Host] = {}
 
-    def _balanced(self, slope: Host, equal: Host) -> tuple[Host, float, Host]:
-        """slope + G'lambda + E'nu, small; the size of what was added up; and lambda.
+    def _residuals(self, slope: Slope) -> Iterator[Residual]:
+        """Some choices of eta: all of them are valid, and who knows which r is small enough.
 
-        lambda_i is not 0 only for constraints that p meets exactly, and of any sign where
-        ``equal``, otherwise positive.
+        0; one for which constraints of several variables have multipliers; one where none has any.
         """
-        Z, tight, r = self.Z, self.point.tight, slope.copy()
+        Z, nothing = self.Z, np.zeros(len(self.Z.rows), dtype=bool)
+        tight = self.point.tight
+        rest, error, _ = self._balanced(self.s, nothing, tight)
+        yield self._residual(slope, 0.0, rest, error)
+        if not len(self.C):
+            return
+        for which in (tight, tight & self.single) if np.any(tight & ~self.single) else (tight,):
+            rest = self._balanced(self.s, nothing, which)[0]
+            left = rest != 0.0
+            if left.any():
+                rows = np.vstack([self.C, Z.rows[which & ~self.single], Z.equal[~self.fixed]])
+                eta = combined(rows[:, left], rest[left])[: len(self.C)]
+                rest, error, _ = self._balanced(self.s - self.C.T @ eta, nothing, which)
+                yield self._residual(slope, norm(eta), rest, error)
+
+    def _residual(self, slope: Slope, eta: float, rest: Host, error: float) -> Residual:
+        """With all rounding errors; ``error`` is that of the multipliers' sums."""
+        error += self.unit * norm(self.C) * eta + EPS * norm(rest)
+        r = norm(rest) + slope.product_error + error + TINY
+        return Residual((eta + slope.image_error) * SAFE, r * SAFE)
+
+    def _balanced(self, slope: Host, equal: Host, tight: Host) -> tuple[Host, float, Host]:
+        """slope + G'lambda + E'nu, small; a bound on its rounding error; and lambda.
+
+        lambda_i is not 0 only for constraints that are ``tight``: p meets them exactly. It is of
+        any sign where ``equal``, otherwise positive.
+        """
+        Z, r = self.Z, slope.copy()
         multipliers = np.zeros(len(tight))
         single, others = tight & self.single, np.flatnonzero(tight & ~self.single)
         ends = np.any(Z.equal[self.fixed] != 0.0, axis=0)
         ends |= np.any(Z.rows[equal & self.single] != 0.0, axis=0)
         held = ends | np.any(Z.rows[single] != 0.0, axis=0)
         dense = np.vstack([Z.rows[others], Z.equal[~self.fixed]])
-        size = norm(slope)
+        error = 0.0
         if len(dense) and not held.all():
             weights = np.linalg.lstsq(dense[:, ~held].T, -r[~held], rcond=None)[0]
             mine = weights[: len(others)]
             mine[:] = np.where(equal[others], mine, np.maximum(mine, 0.0))
             multipliers[others] = mine
             r = r + dense.T @ weights
-            size += norm(dense) * norm(weights)
+            error = (len(dense) + 2) * EPS * (norm(slope) + norm(dense) * norm(weights))
         for i in np.flatnonzero(single & ~equal):
             (j,) = np.flatnonzero(Z.rows[i])
             if Z.rows[i, j] * r[j] < 0.0 and not ends[j]:
                 multipliers[i] = -r[j] / Z.rows[i, j]
                 r[j] = 0.0
         r[ends] = 0.0
-        return r, size, multipliers
+        return r, error, multipliers
 
     def search(self) -> ProvedDistance | Host | str:
         """How close a minimiser is; or which constraints p should meet; or why nothing is known."""
         if not self.g.parts:
             return ProvedDistance(0.0, 0.0, 0.0, 0.0, np.zeros(len(self.Z.rows), dtype=bool))
-        rows = self._rows(self._forced(self.s_error + self.residual + 0.0 * self.s, 0.0))
+        error = min(self.columns.max() * eta + r for eta, r in self.residuals) + self.s_error
+        rows = self._rows(self._forced(error + 0.0 * self.s, 0.0))
         if isinstance(rows, str):
             return rows
-        smallest = self.residual / rows.sigma / rows.sigma
-        R = max(4.0 * smallest, EPS * norm(self.point.at), TINY)
+        smallest = min(eta + r / rows.sigma for eta, r in self.residuals) + self.off_image
+        R = max(4.0 * smallest / rows.sigma, EPS * norm(self.point.at), TINY)
         for _ in range(MAX_GROWTHS):
             found = self._within(R)
             if not (isinstance(found, str) and found == TOO_FAR):
                 return found
-            # The distance grows with the root of R: just above this it is not too far.
-            R = max(4.0 * R, 1.5 * self._far * (self._far / R))
+            R = max(4.0 * R, 1.5 * self._far)
         return TOO_FAR
 
     def _within(self, R: float) -> ProvedDistance | Host | str:
         """The same for one R."""
-        delta = self.residual * R * SAFE + TINY
-        change = self.margin_rows * (R + self.point.off + self.unit * norm(self.point.at))
-        change = change * SAFE + (self.unit * (1.0 + self.margins) if self.margin_rows else 0.0)
-        is_near = change < 50.0 and R + self.point.off < self.kink
-        if not (math.isfinite(delta) and is_near):
-            return TOO_FAR
-        kappa = min((p.curvature_kept(self.point.at, change) for p in self.g.losses), default=1.0)
+        kappa = self._kept_curvature(R)
         if not kappa > 0.0:
             return TOO_FAR
-        moved = math.sqrt(delta / kappa) * SAFE
-        forced = self._forced((self.columns * moved + self.s_error + self.residual) * SAFE, R)
+        off = self.off_image / kappa
+        moved = min(_root(kappa, eta + off, r * R) for eta, r in self.residuals) + UNDERFLOW_ROOT
+        delta = kappa * moved * moved * SAFE
+        if not math.isfinite(delta):
+            return TOO_FAR
+        error = self.columns * moved + self.s_error + delta / R
+        forced = self._forced(error * SAFE, R)
         if np.any(forced & ~self.point.tight):
             return forced
         rows = self._rows(forced)
@@ -277,6 +252,14 @@ class AroundPoint:
                 return NO_SLATER
         self._far = far
         return ProvedDistance(far, delta, moved, tilted, forced) if far < R else TOO_FAR
+
+    def _kept_curvature(self, R: float) -> float:
+        """kappa for the points within R of p; 0: nothing is known."""
+        change = self.margin_rows * (R + self.point.off + self.unit * norm(self.point.at))
+        change = change * SAFE + (self.unit * (1.0 + self.margins) if self.margin_rows else 0.0)
+        if not (change < 50.0 and R + self.point.off < self.kink):
+            return 0.0
+        return min((p.curvature_kept(self.point.at, change) for p in self.g.losses), default=1.0)
 
     def _forced(self, error: Host, R: float) -> Host:
         """Constraints that hold with equality at y, the slope there being s up to ``error``."""
@@ -413,9 +396,12 @@ class AroundPoint:
         target = -slope.vector - np.ldexp(normal, -exponent)
         weights = combined(rows, target)
         y, nu = weights[: len(C)], float(weights[len(C)])
-        rest, size, multipliers = self._balanced(slope.vector + rows.T @ weights, close.forced)
-        size += norm(slope.vector) + norm(rows) * norm(weights)
-        r = (norm(rest) + error + rounding_unit(EPS, *rows.shape, self.n) * size) * SAFE
+        rest, rounding, multipliers = self._balanced(
+            slope.vector + rows.T @ weights, close.forced, self.point.tight
+        )
+        size = norm(slope.vector) + norm(rows) * norm(weights)
+        rounding += rounding_unit(EPS, *rows.shape, self.n) * size
+        r = (norm(rest) + error + rounding) * SAFE
         image, tilt = close.image / (norm(self.C) or 1.0), close.tilt / (norm(self.c) or 1.0)
         lost += (norm(y) * image + abs(nu) * tilt) * SAFE
         lift = np.eye(self.n) if Z.lift is None else Z.lift
@@ -446,3 +432,8 @@ class AroundPoint:
         if isinstance(self.domain, L1Ball):
             return math.sqrt(2.0) * self.domain.radius * SAFE
         return self.domain.diameter_in(self.n) * SAFE
+
+
+def _root(kappa: float, a: float, b: float) -> float:
+    """The positive root m of kappa m² = a m + b, or a little more."""
+    return 0.5 * (a + math.hypot(a, 2.0 * math.sqrt(kappa * b))) / kappa * SAFE

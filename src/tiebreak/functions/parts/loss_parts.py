@@ -137,8 +137,18 @@ class LossPart(Part):
         """Where rounding changes the margins themselves nothing is known."""
         if not EPS * len(x) * self.norm * norm(x) < 1e-2:
             return math.inf
+        return norm(self._first_errors(dual))
+
+    def _first_errors(self, dual: Host) -> Host:
+        """Those of `first_error`, weighted as the dual is."""
         errors = self.first_error(dual / self.weight / self.weights)
-        return self.weight * norm(self.weights * errors)
+        return np.asarray(self.weight * self.weights * errors)
+
+    def image_error(self, x: Host, dual: Host) -> float:
+        roots = np.sqrt(self.weight * self.weights * self.second(self.rows @ x))
+        if not (math.isfinite(self.noise(x, dual)) and np.all(roots > 0.0)):
+            return math.inf
+        return 8.0 * EPS * norm((np.abs(dual) + self._first_errors(dual)) / roots)
 
     def curvature(self, x: Host, above: bool = False) -> Host:
         t = self.rows @ x

@@ -74,6 +74,10 @@ class MultinomialPart(LossPart):
         likely = np.maximum(np.abs(dual) / self.weight / self.weights, 2.0**-1022)
         return self.weight * norm(self.weights * likely * (8.0 + sizes[self.examples]))
 
+    def image_error(self, x: Host, dual: Host) -> float:
+        """Not known: the second derivative of an example is no diagonal."""
+        return math.inf
+
     def curvature(self, x: Host, above: bool = False) -> Host:
         """The quadratic ``above``: diag(p) - pp' is at most (1 - 11'/K)/2 (Boehning 1992)."""
         p, own = self._probabilities(self.rows @ x)

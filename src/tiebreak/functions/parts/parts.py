@@ -5,6 +5,7 @@ Everything here is NumPy float64 on the host, for the exact solver.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -28,8 +29,7 @@ from tiebreak.functions.parts.quadratic_parts import (
     QuadraticPart,
 )
 from tiebreak.functions.sums import summands
-from tiebreak.linalg import arrays
-from tiebreak.linalg.arrays import Host
+from tiebreak.linalg.arrays import Host, rounding_unit
 from tiebreak.linalg.host import host, norm, power_of_two, top_exponent, total
 from tiebreak.linalg.matrices.base import DENSE_LIMIT
 from tiebreak.linalg.refusals import Refusal
@@ -39,11 +39,26 @@ KEPT = 4  # slopes that a function remembers: as many points are compared at a t
 
 
 class Slope(NamedTuple):
-    """A gradient, the size of its terms before they cancel, and a bound on its rounding error."""
+    """A gradient, the size of its terms before they cancel, and bounds on its rounding error e.
+
+    |e| <= error; and |<e, d>| <= image_error |R d| + product_error |d| for all d, R = `curvature`.
+    Most of e is what the rows make of errors of the duals: R sees that in proportion.
+    """
 
     vector: Host
     size: float
     error: float
+    image_error: float = 0.0
+    product_error: float = 0.0
+
+
+def product_error(length: float, shape: tuple[int, ...], size: float, is_plain: bool) -> float:
+    """A bound on the error of products in twice the precision (or plain ones) that were rounded.
+
+    ``length`` is that of what came out, ``size`` that of the terms.
+    """
+    error = 2.0 * EPS * length + 4.0 * (EPS * max(shape)) ** 2 * size
+    return error + rounding_unit(EPS, *shape) * size if is_plain else error
 
 
 @dataclass(frozen=True)
@@ -119,12 +134,18 @@ class Parts:
         vector = total([part.sliced.terms(dual, transposed=True) for part, dual in pairs])
         shape = sum(len(part.rows) for part in self.parts), self.n
         size = sum(part.norm * part.size(x) for part in self.parts)
-        error = 2.0 * EPS * norm(vector) + 4.0 * (EPS * max(shape)) ** 2 * size
-        if any(part.sliced.is_plain for part in self.parts):
-            error += arrays.rounding_unit(EPS, *shape) * size
+        is_plain = any(part.sliced.is_plain for part in self.parts)
+        error = product_error(norm(vector), shape, size, is_plain)
+        in_images, apart = [], error
         for part, dual in pairs:
-            error += 8.0 * EPS * part.norm * (norm(dual) + part.noise(x, dual))
-        return Slope(vector, size, error)
+            of_dual = 8.0 * EPS * part.norm * (norm(dual) + part.noise(x, dual))
+            error += of_dual
+            seen = part.image_error(x, dual)
+            if math.isfinite(seen):
+                in_images.append(seen)
+                of_dual *= rounding_unit(EPS, self.n)  # R is rounded too
+            apart += of_dual
+        return Slope(vector, size, error, math.hypot(*in_images), apart)
 
     def curvature(self, x: Host, above: bool = False) -> Host:
         """R with R'R the second derivative at x, or ``above`` that of a quadratic above h."""

@@ -52,6 +52,13 @@ class Part(ABC):
         """A bound on the error of the dual at x beyond the rounding of its entries, over 8 EPS."""
         return 0.0
 
+    def image_error(self, x: Host, dual: Host) -> float:
+        """|<e, rows d>| <= this times |R d| for all d: e is the dual's error, R its `curvature`.
+
+        Up to the rounding of R; inf where it is not known.
+        """
+        return math.inf
+
     @abstractmethod
     def curvature(self, x: Host, above: bool = False) -> Host:
         """R with R'R the second derivative at x, or ``above`` that of a quadratic above it."""
@@ -121,6 +128,9 @@ class LeastSquaresPart(Part):
 
     def size(self, x: Host) -> float:
         return self.weight * (self.norm * norm(x) + norm(self.target))
+
+    def image_error(self, x: Host, dual: Host) -> float:
+        return 8.0 * EPS * norm(dual / self.roots)
 
     def curvature(self, x: Host, above: bool = False) -> Host:
         return (math.sqrt(self.weight) if self.w is None else self.roots[:, None]) * self.rows

@@ -1,0 +1,161 @@
+"""Lower bounds on f* by multipliers of the rows of g, sums of squares and a linear term."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from tiebreak.exact.bounds.evaluations import EvaluationWithErrors, least_with_slope
+from tiebreak.exact.bounds.feasible_points import multiples_of_rows
+from tiebreak.exact.bounds.loss_bounds import L1Dual, flattest
+from tiebreak.exact.polyhedra import exact_rows, polyhedron
+from tiebreak.functions.parts.parts import Parts, product_error
+from tiebreak.functions.parts.quadratic_parts import LeastSquaresPart, LinearPart
+from tiebreak.linalg.arrays import Host, rounding_unit
+from tiebreak.linalg.host import host, norm, total
+from tiebreak.linalg.rank import Rank
+from tiebreak.linalg.spectra import EPS
+from tiebreak.problem import Problem
+from tiebreak.sets.domains import Domain, Halfspace, Space, has_projection
+from tiebreak.sets.monotone import Monotone
+from tiebreak.sets.simplices import L1Ball
+
+
+class Multipliers(NamedTuple):
+    """Lower bounds on f* by multipliers of the rows of g = ½|Rx - s|² + <c, x>.
+
+    ``unmet`` bounds ½|R delta|² and the change of g; ``normal`` of Z at x is a part of the balance.
+    """
+
+    problem: Problem
+    x: Host
+    parts: Parts
+    rank: Rank
+    normal: Host
+    unmet: float
+
+    def below(self, f: EvaluationWithErrors, f_parts: Parts) -> float:
+        """f* >= f(x) + min_Z <grad f(x) + R'y + nu c, z - x> - |y| |R delta| - |nu <c, delta>|.
+
+        For every y and nu. |R delta| <= sqrt(2 unmet), and <c, delta> is g's change less that of
+        the squares.
+        """
+        if not math.isfinite(self.unmet):
+            return -math.inf
+        problem, x = self.problem, self.x
+        R, c = self.parts.curvature(x), self.parts.c
+        y, nu, _ = slice_weights(self.parts, self.rank, -f.slope - self.normal)
+        unit = rounding_unit(EPS, *R.shape)
+        slope, error = self._combination(y, nu, f.slope)
+        error += f.slope_error
+        steep, price = norm(slope) + error, self._price(y, nu)
+        sigma = problem.upper.strong_convexity - problem.upper.defect
+        if isinstance(problem.domain, Space) and sigma <= 0.0:
+            rows = tuple(part.rows for part in self.parts.parts if not isinstance(part, LinearPart))
+            change = math.sqrt(2.0 * self.unmet)
+            flat = flattest(f_parts, x, R, rows, (f_parts.c, c), steep, change)
+            return f.value - f.value_error - (flat + price)
+        return least_with_slope(problem, x, f, slope, error, unit) - price
+
+    def below_l1(self, sign: Host, high: float) -> float:
+        """f* >= t (<y, R x> + nu <c, x> - max_Z <q, z> - price), t |R'y + nu c - q|_inf <= weight.
+
+        For every y, nu, q and t >= 0, with f = weight |x|_1: then s = t (R'y + nu c - q) has
+        <s, x*> <= f*, and the right side is at most <s, x*>. q is a normal of Z. ``sign`` is a
+        subgradient of |x|_1, ``high`` at least f*. With a center the same holds of
+        x - center, and <q, center> is added.
+        """
+        if not math.isfinite(self.unmet):
+            return 0.0
+        domain, x = self.problem.domain, self.x
+        R = self.parts.curvature(x)
+        is_cut = isinstance(domain, L1Ball)  # which does not cut off what is sparser
+        equal = np.zeros((0, len(x))) if is_cut else polyhedron(domain, len(x)).equal
+        y, nu, others = slice_weights(self.parts, self.rank, sign + self.normal)
+        q, most, terms = _normal(domain, self.normal - equal.T @ others, x)
+        unit, dual = rounding_unit(EPS, len(x)), L1Dual.of(self.problem, len(x))
+        s, error = self._combination(y, nu, np.zeros(len(x)))
+        w = x if dual.center is None else x - dual.center
+        gain = float(s @ w) - (unit * norm(s) + error) * dual.length(x) - most
+        if dual.center is not None:
+            gain += float(q @ dual.center) - unit * terms * norm(dual.center)
+        dual = dual.within(R, x, math.sqrt(2.0 * self.unmet), high)
+        error += unit * (norm(s) + terms)
+        return dual.below(gain - self._price(y, nu), s - q, error)
+
+    def _combination(self, y: Host, nu: float, more: Host) -> tuple[Host, float]:
+        """R'y + nu c + more, in twice the precision and rounded, and a bound on its error."""
+        terms, size, done = [(more[:, None], 0)], norm(more), 0
+        squares = [part for part in self.parts.parts if isinstance(part, LeastSquaresPart)]
+        for part in squares:
+            mine = part.roots * y[done : done + len(part.rows)]
+            terms.append(part.sliced.terms(mine, transposed=True))
+            size, done = size + part.norm * norm(mine), done + len(part.rows)
+        terms.append(((nu * self.parts.c)[:, None], 0))
+        size += abs(nu) * norm(self.parts.c)
+        vector = total(terms)
+        is_plain = any(part.sliced.is_plain for part in squares)
+        error = product_error(norm(vector), (len(y), len(more)), size, is_plain)
+        return vector, error + 4.0 * EPS * abs(nu) * norm(self.parts.c)
+
+    def _price(self, y: Host, nu: float) -> float:
+        """A bound on |<y, R delta>| + |nu <c, delta>|."""
+        x, change = self.x, math.sqrt(2.0 * self.unmet)
+        unit = rounding_unit(EPS, len(y), len(x))
+        residual = sum(
+            norm(part.roots * (part.rows @ x - part.target))
+            + math.sqrt(part.weight) * (unit * (norm(part.rows) * norm(x) + norm(part.target)))
+            for part in self.parts.parts
+            if isinstance(part, LeastSquaresPart)
+        )
+        along_c = self.unmet + residual * change + 0.5 * change * change
+        return (norm(y) * change + abs(nu) * along_c) * (1.0 + unit)
+
+
+def _normal(Z: Domain, normal: Host, x: Host) -> tuple[Host, float, float]:
+    """A normal q of Z next to this one, a bound on max <q, z> over Z, and the size of q's terms."""
+    if not has_projection(Z):
+        return multiples_of_rows(exact_rows(Z, len(x)), normal, x)
+    if isinstance(Z, Monotone):  # q = sum of mu_i (e_i - e_{i+1}), where mu >= 0
+        mu = np.maximum(np.cumsum(normal)[:-1], 0.0)
+        q, most = np.append(mu, 0.0) - np.append(0.0, mu), 0.0
+    elif isinstance(Z, Halfspace):
+        direction = host(Z.normal)
+        mu = max(float(direction @ normal) / norm(direction) / norm(direction), 0.0)
+        q, most = mu * direction, mu * Z.offset + EPS * abs(mu * Z.offset)
+    elif math.isfinite(support := Z.support(normal)):
+        far = host(Z.argmin(-normal))
+        rounding = rounding_unit(EPS, len(far)) * float(np.abs(normal) @ np.abs(far))
+        q, most = normal, support + rounding
+    else:
+        q, most = 0.0 * normal, 0.0
+    return q, most, norm(q)
+
+
+def slice_weights(h: Parts, rank: Rank, target: Host) -> tuple[Host, float, Host]:
+    """y, nu and weights w of Z's equations E with R'y + nu c + E'w = target, by least squares."""
+    weights = rank.weights(target)
+    y, done = [], 0
+    for part in h.parts:
+        if isinstance(part, LeastSquaresPart):  # the equations have its rows scaled to length 1
+            mine = weights[done : done + len(part.rows)]
+            y.append(mine / (part.roots * norm(part.rows)))
+            done += len(part.rows)
+    nu = 0.0
+    if h.c.any():
+        nu = float(weights[done]) / norm(h.c)
+        done += 1
+    return np.concatenate([np.zeros(0), *y]), nu, weights[done:]
+
+
+def residual_size(h: Parts, x: Host) -> float:
+    """A bound on |Rx - s|, for h = ½|Rx - s|² in one or several parts."""
+    sizes = []
+    for part in h.parts:
+        assert isinstance(part, LeastSquaresPart)
+        dual, size = part.dual(x), part.size(x) / math.sqrt(part.weight)
+        found = norm(dual / part.roots)
+        sizes.append(found + product_error(found, part.rows.shape, size, part.sliced.is_plain))
+    return math.hypot(*sizes)

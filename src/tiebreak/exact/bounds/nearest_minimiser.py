@@ -1,0 +1,87 @@
+"""From an answer x to the nearest minimiser of g over a polyhedron, proved.
+
+The argument is that of `polyhedral_bounds`, around a point p of the polyhedron that is close to x.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from tiebreak.exact.bounds.curvature_bounds import is_convex
+from tiebreak.exact.bounds.feasible_points import exact_polyhedron, feasible_point, moved_onto
+from tiebreak.exact.bounds.polyhedral_bounds import AroundPoint, ProvedDistance
+from tiebreak.exact.bounds.reasons import DEGENERATE, NOT_CONVEX, TOO_FAR
+from tiebreak.exact.constants import SAFE
+from tiebreak.functions.parts.parts import Parts, Slope
+from tiebreak.linalg.arrays import TINY, Host
+from tiebreak.linalg.host import ldexp_or_inf, norm
+from tiebreak.sets.domains import Domain, Halfspace, has_projection
+
+MAX_MOVES = 4  # how often p is moved onto constraints that turned out to hold with equality
+
+
+class NearestMinimiser(NamedTuple):
+    """What is proved about the minimisers of g over Z that are near x; inf where nothing is."""
+
+    distance: float = math.inf  # from x to the next one
+    image: float = math.inf  # |R (x - x*)| for all of them, R'R the curvature of g's squares
+    excess: float = math.inf  # |g(x) - g*|
+    why: str = ""  # nothing is known
+    around: AroundPoint | None = None
+    close: ProvedDistance | None = None
+
+    def fall(self, f: Parts, sigma: float, normal: Host) -> float:
+        """f(x) - f* is at most this; ``normal`` of Z at x balances f's slope on the minimisers.
+
+        sigma: f is so strongly convex.
+        """
+        if self.around is None or self.close is None or not is_convex(f):
+            return math.inf
+        return self.around.fall(f, sigma, normal, self.close)
+
+
+def nearest_minimiser(domain: Domain, g: Parts, x: Host) -> NearestMinimiser:
+    """Bounds for the minimisers of g over a polyhedron, from a point x close to them."""
+    n, exponent = len(x), g.exponent
+    if not is_convex(g):
+        return NearestMinimiser(why=NOT_CONVEX)
+    Z, g = exact_polyhedron(domain, n), g.scaled()
+    lifted = g if Z.lift is None else g.composed(Z.lift)
+    start = at = Z.lifted(x)
+    if not isinstance(domain, Halfspace):
+        at = Z._replace(lift=None).point(start)
+    point = feasible_point(domain, Z, at, touch=False)
+    for _ in range(MAX_MOVES):
+        if point is None:
+            return NearestMinimiser(why=TOO_FAR if has_projection(domain) else DEGENERATE)
+        slope = g.slope(point.at) if Z.lift is None else _lifted(g.slope(Z.lift @ point.at), Z.lift)
+        around = AroundPoint(domain, Z, lifted, slope, point, start)
+        found = around.search()
+        if not isinstance(found, np.ndarray):
+            break
+        point = moved_onto(domain, Z, point, found)
+    else:
+        return NearestMinimiser(why=TOO_FAR)
+    if isinstance(found, str):
+        return NearestMinimiser(why=found)
+    size, away = 1.0 if Z.lift is None else math.sqrt(2.0), around.away
+    image = (found.image + norm(around.C) * away) * SAFE
+    excess = (
+        found.delta + (around.slope_bound + 0.5 * around.curvature_bound * away) * away
+    ) * SAFE
+    distance = (found.distance + away) * size * SAFE + TINY
+    if not math.isfinite(distance + image + excess):
+        return NearestMinimiser(why=TOO_FAR)
+    root = math.ldexp(1.0, exponent // 2) * (math.sqrt(2.0) if exponent % 2 else 1.0)
+    image, excess = image * root * SAFE + TINY, ldexp_or_inf(excess, exponent) + TINY
+    return NearestMinimiser(distance, image, excess, "", around, found)
+
+
+def _lifted(slope: Slope, lift: Host) -> Slope:
+    """That of g(p - q), where p - q is exact: of a matrix half as wide."""
+    two = math.sqrt(2.0) * SAFE  # the norm of the lift
+    vector, size, error, image_error, product_error = slope
+    return Slope(lift.T @ vector, two * size, two * error, image_error, two * product_error)
