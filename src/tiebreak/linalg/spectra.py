@@ -67,6 +67,29 @@ def largest_eigenvalue_bound(
     return theta * rounding / (1.0 - share)
 
 
+# --- diagonal matrices, whose factors are at hand -------------------------------------------------
+
+
+def is_diagonal(A: Host) -> bool:
+    """Is it square, with nothing but zeros beside its diagonal?  So are norms where g is flat."""
+    m, n = A.shape
+    return m == n and np.count_nonzero(A) == np.count_nonzero(np.diag(A))
+
+
+def eigenvalues(S: Host) -> Host:
+    """The eigenvalues of a symmetric matrix, ascending."""
+    return np.sort(np.diag(S)) if is_diagonal(S) else np.linalg.eigvalsh(S)
+
+
+def singular(A: Host, whole: bool = False) -> tuple[Host, Host]:
+    """The singular values, descending, and the right singular vectors as rows, all if ``whole``."""
+    if not is_diagonal(A):
+        return np.linalg.svd(A, full_matrices=whole)[1:]
+    sizes = np.abs(np.diag(A))
+    order = np.argsort(-sizes, kind="stable")
+    return sizes[order], np.eye(len(sizes))[order]
+
+
 # --- rank is a decision ---------------------------------------------------------------------------
 
 
