@@ -90,8 +90,8 @@ def test_units_change_neither_status_nor_values_nor_the_point(method, count):
             worst = max(worst, error)
             assert error <= 1e-5, (seed, name, error)
     print(
-        f"\n{method}, {number} problems in other units: same status, dimension and values; x to {worst:.1e};"
-        f" {proofs} proved in both"
+        f"\n{method}, {number} problems in other units: same status, dimension and values; "
+        f"x to {worst:.1e}; {proofs} proved in both"
     )
 
 
