@@ -672,6 +672,15 @@ def test_gradients_are_counted_as_they_are_spent():
     assert result.trace[-1].lower_gradients >= result.nit
 
 
+@pytest.mark.parametrize("scale", [1e-200, 1e-120, 1.0])
+def test_the_tolerance_of_bisec_bio_has_the_scale_of_g(scale):
+    """g is 0 at the start: its slope tells the scale, though the square of that underflows."""
+    lower = tb.Quadratic(scale * np.diag([2.0, 1.0, 0.0]), scale * np.array([1.0, -1.0, 0.0]))
+    problem = tb.Problem(upper=tb.SquaredNorm(), lower=lower, domain=tb.Space())
+    result = tb.solve(problem, "bisec-bio")
+    np.testing.assert_allclose(result.x, [-0.5, 1.0, 0.0], atol=0.02)
+
+
 @pytest.mark.parametrize("method", [CGBiO(), BisecBiO()])
 def test_linear_levels_and_one_variable(method):
     """Linear above, linear below, one variable, a start that is the answer already."""

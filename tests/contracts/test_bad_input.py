@@ -43,6 +43,23 @@ def small(**changes: Any) -> tb.Problem:
 
 
 WRONG = {
+    "entries whose squares overflow": (
+        lambda: tb.solve(small(lower=tb.LeastSquares([[1e160, 1.0]], [1.0]))),
+        ValueError,
+        "solve: A of LeastSquares in lower must be between 1e-152 and 1e+152 in size, or squares of its entries are no numbers; got |A| = 1e+160: rescale it",
+    ),
+    "entries whose squares underflow": (
+        lambda: tb.solve(small(upper=tb.Logistic(1e-160 * I2, [1.0, -1.0])), "exact"),
+        ValueError,
+        "solve: A of Logistic in upper must be between 1e-152 and 1e+152 in size, or squares of its entries are no numbers; got |A| = 1.4e-160: rescale it",
+    ),
+    "a point of a problem whose squares overflow": (
+        lambda: tb.certify(
+            small(lower=tb.LeastSquares(sp.csr_array(1e200 * I2), [1.0, 1.0])), I2[0]
+        ),
+        ValueError,
+        "certify: A of LeastSquares in lower must be between 1e-152 and 1e+152 in size, or squares of its entries are no numbers; got |A| = 1.4e+200: rescale it",
+    ),
     "operator wrong adjoint": (
         lambda: tb.LeastSquares(
             LinearOperator((2, 3), lambda x: x[:2], lambda r: np.full(3, r[0]), dtype=float),

@@ -23,6 +23,16 @@ def test_extreme_numbers_give_an_infinite_gap_not_an_exception():
         assert tb.solve(problem, max_iter=20).status
 
 
+def test_weights_that_underflow_divide_nothing():
+    """With |A|² = 1e300 above, a step of adaptive has a weight of 0 in the bound."""
+    rng = np.random.default_rng(0)
+    A, b = rng.standard_normal((30, 4)), rng.standard_normal(30)
+    upper, lower = tb.Logistic(1e150 * A, np.sign(b)), tb.LeastSquares(A[:2], b[:2])
+    for domain in (tb.Space(), tb.Box(-1.0, 1.0)):
+        problem = tb.Problem(upper=upper, lower=lower, domain=domain)
+        assert not tb.solve(problem, "adaptive", max_iter=500).proved
+
+
 def test_an_honest_radius_never_crashes_and_never_lies(count):
     rng = np.random.default_rng(1)
     for seed in range(count(24, 600)):

@@ -9,6 +9,7 @@ import mpmath
 import numpy as np
 import pytest
 import scipy.optimize
+import scipy.sparse
 
 import tiebreak as tb
 from tiebreak.exact.bounds.curvature_bounds import combined, least_stretch
@@ -280,3 +281,51 @@ def test_separable_data_in_a_large_ball():
         slope = lower.gradient(result.x)
         cosine = -slope @ result.x / np.linalg.norm(slope) / np.linalg.norm(result.x)
         assert cosine >= 1.0 - 1e-9
+
+
+@pytest.mark.parametrize("kind", [np.array, scipy.sparse.csr_array])
+def test_a_zero_matrix_is_not_factorised(kind, monkeypatch):
+    """All x are minimisers of g, and f has a formula; its curvature is a diagonal matrix."""
+    for name in ("svd", "eigvalsh", "eigh"):
+        monkeypatch.setattr(np.linalg, name, _only_small(getattr(np.linalg, name)))
+    n = 300
+    center = np.linspace(-2.0, 2.0, n)
+    lower = tb.LeastSquares(kind(np.zeros((5, n))), np.ones(5))
+    for weight in (1.0, 1.0 + np.arange(n) / n):
+        upper = tb.SquaredNorm(center=center, weight=weight)
+        for domain in (tb.Space(), tb.Orthant(), tb.Box(-1.0, 1.0), tb.Ball(1e3)):
+            problem = tb.Problem(upper=upper, lower=lower, domain=domain)
+            result = tb.solve(problem, "exact")
+            assert result.status == "certified"
+            assert (result.findings.rank, result.dimension) == (0, n)
+            np.testing.assert_allclose(result.x, domain.project(center), rtol=0, atol=1e-14)
+
+
+def _only_small(factorise):
+    def checked(A, *args, **options):
+        assert min(A.shape) <= 5, "factorised"
+        return factorise(A, *args, **options)
+
+    return checked
+
+
+def test_linear_programs_with_few_equations_are_sparse(monkeypatch):
+    """Posed in x, where a bound is one entry, and not in coordinates of the slice."""
+    entries = []
+    solve = scipy.optimize.linprog
+
+    def counted(cost, **program):
+        entries.append(sum(np.size(getattr(program[k], "data", 0)) for k in ("A_ub", "A_eq")))
+        return solve(cost, **program)
+
+    monkeypatch.setattr(scipy.optimize, "linprog", counted)
+    rng, n = np.random.default_rng(3), 200
+    A, c = rng.standard_normal((3, n)), rng.standard_normal(n)
+    b = A @ rng.uniform(-0.5, 0.5, n)
+    problem = tb.Problem(upper=tb.Linear(c), lower=tb.LeastSquares(A, b), domain=tb.Box(-1.0, 1.0))
+    result = tb.solve(problem, "exact")
+    assert result.status == "certified"
+    assert entries
+    assert max(entries) <= 2 * n + A.size
+    truth = solve(c, A_eq=A, b_eq=b, bounds=(-1.0, 1.0))
+    assert result.upper_value == pytest.approx(truth.fun, rel=1e-9)

@@ -119,3 +119,19 @@ def test_the_answer_is_kept_for_a_call_and_for_other_units_of_columns(monkeypatc
     with deadline.limited():
         assert spectra.exact_rank(A) == 6
     assert len(calls) == 14
+
+
+@pytest.mark.parametrize("shape", [(4, 4), (6, 4), (4, 6), (3, 0), (0, 3)])
+def test_singular_values_that_are_at_hand_are_those_of_a_factorisation(shape):
+    rng = np.random.default_rng(0)
+    single = np.zeros(shape)
+    for i, j in zip(rng.permutation(shape[0]), rng.permutation(shape[1])[:3], strict=False):
+        single[i, j] = rng.standard_normal()
+    for A in (single, np.zeros(shape), rng.standard_normal(shape)):
+        s, vt = spectra.singular(A)
+        np.testing.assert_allclose(s, np.linalg.svd(A, compute_uv=False), atol=1e-15)
+        np.testing.assert_allclose((vt.T * s**2) @ vt, A.T @ A, atol=1e-14)
+        S = A.T @ A
+        np.testing.assert_allclose(spectra.eigenvalues(S), np.linalg.eigvalsh(S), atol=1e-14)
+    turned = np.array([[0.0, 1.0], [1.0, 0.0]])
+    np.testing.assert_allclose(spectra.eigenvalues(turned), [-1.0, 1.0])

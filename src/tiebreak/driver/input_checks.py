@@ -7,11 +7,15 @@ from collections.abc import Collection
 from typing import Any
 
 from tiebreak.functions import gradient_check
+from tiebreak.functions.base import Function
 from tiebreak.functions.callables import Smooth
+from tiebreak.functions.losses.linear_loss import LinearLoss
 from tiebreak.functions.sums import summands
 from tiebreak.linalg import arrays, checks
 from tiebreak.linalg.arrays import Array
 from tiebreak.problem import Problem
+
+SMALLEST, LARGEST = 1e-152, 1e152  # the roots of the smallest and largest numbers, nearly
 
 
 def need_problem(owner: str, problem: object) -> Problem:
@@ -41,6 +45,7 @@ def tolerances(name: str, value: Any) -> tuple[float, float]:
 def check_functions(owner: str, problem: Problem, x: Array) -> None:
     """Do both functions give a finite number and a finite vector of the right length at x?"""
     for name, h in (("upper", problem.upper), ("lower", problem.lower)):
+        _check_size(owner, name, h)
         value = h.value(x)
         if not math.isfinite(value):
             raise ValueError(
@@ -62,6 +67,21 @@ def check_functions(owner: str, problem: Problem, x: Array) -> None:
                 f"{owner}: the gradient of {name} must be finite at the start, "
                 "got NaN or infinite entries"
             )
+
+
+def _check_size(owner: str, name: str, h: Function) -> None:
+    """Are the squares of the entries of A numbers?  Asked where a pass over A costs little."""
+    for _, part in summands(h.bare):
+        if not isinstance(part, LinearLoss) or part.matrix.is_pass_expensive:
+            continue
+        if part.matrix.is_explicit or part.matrix.is_sparse:
+            size = part.matrix.frobenius
+            if size != 0.0 and not SMALLEST <= size <= LARGEST:
+                raise ValueError(
+                    f"{owner}: A of {type(part).__name__} in {name} must be between {SMALLEST:g} "
+                    f"and {LARGEST:g} in size, or squares of its entries are no numbers; "
+                    f"got |A| = {size:.2g}: rescale it"
+                )
 
 
 def wrong_gradient(problem: Problem, x: Array) -> str:

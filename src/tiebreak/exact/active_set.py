@@ -146,7 +146,8 @@ class QuadraticProgram(NamedTuple):
     def ask_general_solver(self, v: Host, face: Host) -> tuple[Host, Host]:
         """The point of a general solver and its face, if that is lower; otherwise v and face."""
         B, slack = self.faces.B, self.slack
-        hint = self.faces.hint(self.M, self.q.vector, slack) if self.M.any() else self._vertex()
+        q = self.q.vector
+        hint = self.faces.hint(self.M, q, slack) if self.M.any() else self.faces.vertex(q, slack)
         if hint is None:
             return v, face
         point = hint.point
@@ -162,14 +163,6 @@ class QuadraticProgram(NamedTuple):
             point = point * float(np.min(slack[over] / rate[over], initial=1.0))
         is_lower = self.value(point) < self.value(v)
         return (point, slack - B @ point <= least) if is_lower else (v, face)
-
-    def _vertex(self) -> Hint | None:
-        """A minimiser of <q, v> over the inequalities by HiGHS, and which ones are met there."""
-        q, B, slack = self.q.vector, self.faces.B, self.slack
-        found = linear_program(q / norm(q), B, slack, (None, None))
-        if found is None:
-            return None
-        return Hint(found, (slack - B @ found <= 1e-9 * (np.abs(slack) + norm(found)),))
 
 
 # --- slices ---------------------------------------------------------------------------------------
@@ -246,16 +239,33 @@ class PolyhedronSlice:
         return np.asarray(self.N @ (back + search(program)))
 
     def hint(self, M: Host, q: Host, slack: Host) -> Hint | None:
-        """About the minimiser of ½|M v|² + <q, v> over the slice, which `step` has asked for.
-
-        In x where there are few equations, for there most rows are about single variables.
-        """
+        """About the minimiser of ½|M v|² + <q, v> over the slice, which `step` has asked for."""
         self.was_asked = True
-        if self.equal is None or self._curvature is None or 2 * len(self.equal) > len(q):
+        if (equal := self._few_equations()) is None or self._curvature is None:
             return interior_point(M, q, self.B, slack)
         R, slack = self._curvature[0], slack * self.lengths
-        found = interior_point(R, self.N @ q, self.rows, slack, self.equal, paired=self.paired)
+        found = interior_point(R, self.N @ q, self.rows, slack, equal, paired=self.paired)
         return found if found is None else found._replace(point=self.N.T @ found.point)
+
+    def vertex(self, q: Host, slack: Host) -> Hint | None:
+        """A minimiser of <q, v> over the slice by HiGHS, and which inequalities are met there."""
+        cost, B = q / norm(q), self.B
+        if (equal := self._few_equations()) is None:
+            found = linear_program(cost, B, slack, (None, None))
+        else:
+            from scipy.sparse import csr_array
+
+            rows, right = csr_array(self.rows), slack * self.lengths
+            found = linear_program(self.N @ cost, rows, right, (None, None), equal)
+            found = found if found is None else self.N.T @ found
+        if found is None:
+            return None
+        return Hint(found, (slack - B @ found <= 1e-9 * (np.abs(slack) + norm(found)),))
+
+    def _few_equations(self) -> Host | None:
+        """The equations, if there are few: most rows are about single variables in x, not in v."""
+        is_few = self.equal is not None and 2 * len(self.equal) <= self.N.shape[1]
+        return self.equal if is_few else None
 
     def balance(self, slope: Host, x: Host) -> tuple[Host, Host]:
         """The multipliers of all inequalities at x, and what they leave of the slope."""

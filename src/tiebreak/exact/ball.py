@@ -11,7 +11,7 @@ from tiebreak.functions.parts.parts import Slope
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
-from tiebreak.linalg.spectra import EPS
+from tiebreak.linalg.spectra import EPS, singular
 
 SMALLEST = 1e-300  # multipliers below this are not sought: just above the denormal numbers
 
@@ -67,7 +67,7 @@ class BallSlice:
         if self._factors is None or self._factors[0] is not R:
             m, k = len(R), self.N.shape[1]
             deadline.check(deadline.svd(m, k, whole=m < k))
-            _, s, vt = np.linalg.svd(R @ self.N, full_matrices=m < k)
+            s, vt = singular(R @ self.N, whole=m < k)
             s = np.append(s, np.zeros(len(vt) - len(s)))
             s[s <= max(rows, *R.shape) * EPS * norm(R)] = 0.0
             self._factors = R, s, vt

@@ -8,6 +8,7 @@ from tiebreak.exact.constants import ACTIVE, INDEPENDENT, PARALLEL
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
+from tiebreak.linalg.spectra import singular
 
 
 def face_of(fixed: Host) -> Face:
@@ -43,7 +44,7 @@ class Face:
     def _singular(self, R: Host) -> tuple[Host, Host]:
         """The singular values and right vectors of R on the face."""
         deadline.check(deadline.svd(len(R), self.T.shape[1]))
-        return np.linalg.svd(self.along(R), full_matrices=False)[1:]
+        return singular(self.along(R))
 
     def along(self, R: Host) -> Host:
         """R on the basis of the face."""

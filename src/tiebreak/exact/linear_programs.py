@@ -25,9 +25,15 @@ NO_ZERO_SUM = 1e-6  # the same for a sum of products
 SURE_ZERO = 1e-9  # below this it is surely 0: with the first of the tolerances
 
 
-def linear_program(cost: Host, rows: Host, right: Host, bounds: Any) -> Host | None:
-    """A minimiser of <cost, v> over {rows v <= right} and bounds; None where HiGHS finds none."""
-    found = highs(cost, A_ub=rows, b_ub=right, bounds=bounds)
+def linear_program(
+    cost: Host, rows: Any, right: Host, bounds: Any, equal: Host | None = None
+) -> Host | None:
+    """A minimiser of <cost, v> over {rows v <= right, equal v = 0} and bounds.
+
+    None where HiGHS finds none.
+    """
+    zero = None if equal is None else np.zeros(len(equal))
+    found = highs(cost, A_ub=rows, b_ub=right, A_eq=equal, b_eq=zero, bounds=bounds)
     return None if found is None else np.asarray(found.x)
 
 

@@ -317,7 +317,7 @@ def _of_wide(answer: WideAnswer, residual: float, value: float) -> ExactFindings
     return ExactFindings(
         dimension=gram.shape[1] - answer.rank,
         rank=answer.rank,
-        sigma=sigma[0],
+        sigma=sigma[0] if answer.rank else 0.0,
         sigma_next=answer.rest,
         backward_error=max(answer.rest, EPS * sigma[1]),
         upper_range=(value, value),

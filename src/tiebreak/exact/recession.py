@@ -21,6 +21,7 @@ from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.rank import as_it_is, decide_rank, null_basis
+from tiebreak.linalg.spectra import eigenvalues
 
 NO_SLOPE = 1e-12  # relative: smaller slopes are rounding errors; between this and TOUCHING, perhaps
 CLEARLY_CURVED = 1e-8  # of the eigenvalues of R'R the smallest, relative: then there is no doubt
@@ -100,7 +101,7 @@ def _flat(R: Host, N: Host) -> Host:
     along = (R[lengths > 0.0] / lengths[lengths > 0.0, None]) @ N
     if along.shape[0] >= along.shape[1] > 0:
         deadline.check(0.2 * deadline.svd(*along.shape))
-        squares = np.linalg.eigvalsh(along.T @ along)
+        squares = eigenvalues(along.T @ along)
         if squares[0] > CLEARLY_CURVED * squares[-1]:
             return np.zeros((along.shape[1], 0))
     return null_basis(along, found=decide_rank(along, units=as_it_is(along)))

@@ -62,8 +62,8 @@ class RowGram:
         return self.value(1)
 
     def value(self, rank: int) -> float:
-        """The ``rank``-th largest eigenvalue, as it was computed."""
-        return float(self.values[len(self.values) - rank])
+        """The ``rank``-th largest eigenvalue, as it was computed; inf for a rank of 0."""
+        return float(self.values[len(self.values) - rank]) if rank else math.inf
 
     def least(self, rank: int) -> float:
         """The same, as it is at least."""
@@ -145,6 +145,8 @@ def sure_rank(A: Any, gram: RowGram, epsilon: float) -> RowRank | None:
     column may look like rounding errors of the others, which `spectra.cleaned` takes for 0.
     """
     rank = gram.clear_rank(epsilon)
+    if gram.trace == 0.0:  # nothing but zeros
+        return RowRank(0, 0.0)
     if rank == 0 or not _is_even(A, epsilon):
         return None
     others = A.shape[0] - rank

@@ -67,6 +67,30 @@ def largest_eigenvalue_bound(
     return theta * rounding / (1.0 - share)
 
 
+# --- factors that are at hand ---------------------------------------------------------------------
+
+
+def eigenvalues(S: Host) -> Host:
+    """The eigenvalues of a symmetric matrix, ascending; those of a diagonal one are its entries."""
+    is_diagonal = np.count_nonzero(S) == np.count_nonzero(np.diag(S))
+    return np.sort(np.diag(S)) if is_diagonal else np.linalg.eigvalsh(S)
+
+
+def singular(A: Host, whole: bool = False) -> tuple[Host, Host]:
+    """The singular values, descending, and the right singular vectors as rows, all if ``whole``.
+
+    They are the entries and unit vectors where no row and no column has more than one, as for a
+    norm with nothing but bounds on the variables.
+    """
+    m, n = A.shape
+    is_single = m >= n and all(np.max(np.count_nonzero(A, axis=k), initial=0) <= 1 for k in (0, 1))
+    if not is_single:
+        return np.linalg.svd(A, full_matrices=whole)[1:]
+    sizes = np.max(np.abs(A), axis=0, initial=0.0)
+    order = np.argsort(-sizes, kind="stable")
+    return sizes[order], np.eye(n)[order]
+
+
 # --- rank is a decision ---------------------------------------------------------------------------
 
 

@@ -184,12 +184,13 @@ class BoundAccumulator:
             *before, block = blocks
             sums = map(_plus_all, block, (uppers, sane, lowers))
             steps, blocks = steps + 1, (*before, Block(*sums))
+        has_ratio = cuts and uppers and uppers[-1][0] > 0.0  # which may have underflowed
         self._sums = s._replace(
             steps=steps, blocks=blocks,
             last_upper=uppers[-1][1] if uppers else s.last_upper,
             last_cut=cuts[-1][1] if cuts else s.last_cut,
             last_lower=lowers[-1][1] if lowers else s.last_lower,
-            last_ratio=cuts[-1][0] / uppers[-1][0] if cuts and uppers else s.last_ratio,
+            last_ratio=cuts[-1][0] / uppers[-1][0] if has_ratio else s.last_ratio,
         )  # fmt: skip
         return True
 

@@ -124,7 +124,7 @@ def least_stretch(rows: Host) -> float:
     By the eigenvalues of rows'rows, where rounding changes the smallest by less than its half.
     """
     size, unit = norm(rows), rounding_unit(EPS, *rows.shape)
-    smallest = float(np.linalg.eigvalsh(rows.T @ rows)[0])
+    smallest = float(spectra.eigenvalues(rows.T @ rows)[0])
     noise = 4.0 * unit * size * size
     if smallest > 2.0 * noise:
         return math.sqrt(smallest - noise) / SAFE
