@@ -8,12 +8,12 @@ with y = x, or y = x - center, the same for all norms; l1 may be one number for 
 
 For y = x one chain is the prox of all of them: soft threshold by l1, divide by 1 + square, clip to
 Z if it is a box, shrink each group by group/(1 + square), shrink the whole by l2/(1 + square),
-scale down to Z if it is a ball.  Each link keeps the subgradients of the earlier ones, because these
-parts are positively homogeneous (Jenatton, Mairal, Obozinski, Bach 2011; Yu 2013).  That needs a
-ball centred at 0, and a box that is a cone if there are groups or an l2 part; any other Z stands
-alone.  With a center the chain is one for y, as square/2 |y + center|² is a square of y and a
-linear function; a box then goes with squares and an l1 part alone, where each entry is for itself,
-and a ball with none.
+scale down to Z if it is a ball.  Each link keeps the subgradients of the earlier ones, because
+these parts are positively homogeneous (Jenatton, Mairal, Obozinski, Bach 2011; Yu 2013).  That
+needs a ball centred at 0, and a box that is a cone if there are groups or an l2 part; any other Z
+stands alone.  With a center the chain is one for y, as square/2 |y + center|² is a square of y and
+a linear function; a box then goes with squares and an l1 part alone, where each entry is for
+itself, and a ball with none.
 """
 
 from __future__ import annotations
