@@ -259,7 +259,7 @@ def decompose(owner: str, level: str, h: Function, n: int) -> Parts:
             raise Refusal(owner, level, needed, f"an operator of {part.matrix.shape[0]} x {n}")
         if isinstance(part, LeastSquares):
             parts.append(LeastSquaresPart(weight * part.scale, part.matrix.dense(), host(part.b)))
-        elif (loss := _loss(level, weight, part)) is not None:
+        elif (loss := _loss(weight, part)) is not None:
             parts.append(loss)
         elif isinstance(part, SquaredNorm):
             parts.append(LeastSquaresPart(*part.in_rows(n, weight)))
@@ -269,17 +269,16 @@ def decompose(owner: str, level: str, h: Function, n: int) -> Parts:
         elif isinstance(part, Linear):
             parts.append(LinearPart(weight, host(part.c)[None]))
         elif not isinstance(part, Flat):
-            more = "Huber, " if level == "lower" else ""
-            known = "Logistic, Multinomial, Poisson, Quadratic, SquaredNorm and Linear"
-            needed = f"must be made of {more}LeastSquares, {known}"
+            known = "Huber, Logistic, Multinomial, Poisson, Quadratic, SquaredNorm and Linear"
+            needed = f"must be made of LeastSquares, {known}"
             raise Refusal(owner, level, needed, type(part).__name__)
     return Parts(n, tuple(part for part in parts if part.rows.any()))  # 0 gives a constant
 
 
-def _loss(level: str, weight: float, loss: Function) -> Part | None:
+def _loss(weight: float, loss: Function) -> Part | None:
     """A loss that is no square, as a part; None: it is not known, or no loss."""
     if isinstance(loss, Multinomial):
         return multinomial_part(weight, loss)
-    if isinstance(loss, Huber) and level == "lower":
+    if isinstance(loss, Huber):
         return huber_part(weight, loss)
     return loss_part(weight, loss) if isinstance(loss, LinearLoss) and is_known(loss) else None

@@ -139,7 +139,10 @@ class CentredNorm(Penalty):
         if self.center is not None:
             assign(self, "center", checks.vector(self.label, "center", self.center))
 
-    def check(self, n: int, per: str = "variable") -> None:
+    def check(self, n: int) -> None:
+        self._check_lengths(n, "variable")
+
+    def _check_lengths(self, n: int, per: str) -> None:
         for name in ("weight", "center"):
             value = getattr(self, name)
             if arrays.is_array(value):
@@ -200,12 +203,12 @@ class L1(CentredNorm):
         if self.operator is None:
             super().__post_init__()
             return
-        is_frame = tables.is_frame(self.operator)
-        assign(self, "names", tables.names(self.operator) if is_frame else None)
+        if tables.is_frame(self.operator):
+            assign(self, "names", tables.names(self.operator))
         assign(self, "operator", csr("L1", self.operator))
         assign(self, "dimension", int(self.operator.shape[1]))
         self._set_vectors()
-        super().check(self.operator.shape[0], "row of operator")
+        self._check_lengths(self.operator.shape[0], "row of operator")
 
     def __repr__(self) -> str:
         if self.operator is None:
@@ -223,9 +226,9 @@ class L1(CentredNorm):
     def vectors(self) -> list[Array]:
         return super().vectors if self.operator is None else []  # which is multiplied in float64
 
-    def check(self, n: int, per: str = "variable") -> None:
+    def check(self, n: int) -> None:
         if self.operator is None:
-            super().check(n, per)
+            super().check(n)
         elif self.operator.shape[1] != n:
             raise ValueError(
                 f"L1: operator must have one column per variable ({n}), "
@@ -292,13 +295,11 @@ class L2(CentredNorm):
 
     @cached_property
     def terms(self) -> Terms:
-        if isinstance(self.weight, float):
-            return Terms(l2=self.weight, center=self._origin)
         weights = host(self.weight)
-        groups = Groups(np.where(weights > 0.0, 0, -1))
-        top = float(np.max(weights, initial=0.0))
-        if groups.is_everything:
+        top = float(np.max(weights))
+        if np.min(weights) > 0.0 or isinstance(self.weight, float):
             return Terms(l2=top, center=self._origin)
+        groups = Groups(np.where(weights > 0.0, 0, -1))
         return Terms(group=top, groups=groups, center=self._origin)
 
 
