@@ -5,6 +5,7 @@ Everything here is NumPy float64 on the host, for the exact solver.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -258,7 +259,7 @@ def decompose(owner: str, level: str, h: Function, n: int) -> Parts:
             needed = "must have matrices whose entries are known to be factorised"
             raise Refusal(owner, level, needed, f"an operator of {part.matrix.shape[0]} x {n}")
         if isinstance(part, LeastSquares):
-            parts.append(LeastSquaresPart(weight * part.scale, part.matrix.dense(), host(part.b)))
+            parts.append(_squares(weight, part))
         elif (loss := _loss(weight, part)) is not None:
             parts.append(loss)
         elif isinstance(part, SquaredNorm):
@@ -273,6 +274,17 @@ def decompose(owner: str, level: str, h: Function, n: int) -> Parts:
             needed = f"must be made of LeastSquares, {known}"
             raise Refusal(owner, level, needed, type(part).__name__)
     return Parts(n, tuple(part for part in parts if part.rows.any()))  # 0 gives a constant
+
+
+def _squares(weight: float, loss: LeastSquares) -> LeastSquaresPart:
+    """Least squares as a part: rows as they were given, with their weights."""
+    given = loss.unweighted
+    if given is None or not given.weights.all():
+        return LeastSquaresPart(weight * loss.scale, loss.matrix.dense(), host(loss.b))
+    top = top_exponent(given.weights)
+    w = np.ldexp(given.weights, -top)
+    scale = math.ldexp(weight * loss.scale, top)
+    return LeastSquaresPart(scale, given.matrix.dense(), host(given.b), w)
 
 
 def _loss(weight: float, loss: Function) -> Part | None:
