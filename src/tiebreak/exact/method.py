@@ -30,6 +30,7 @@ from tiebreak.exact.reductions.lasso import refuse as refuse_penalty
 from tiebreak.exact.reductions.norm_above import in_squares, root_intervals, root_value
 from tiebreak.exact.reductions.operator_above import refuse as refuse_operator
 from tiebreak.exact.reductions.operator_above import with_images
+from tiebreak.exact.reductions.residuals_above import Levels, with_residuals
 from tiebreak.exact.reductions.tall import is_tall, solve_tall
 from tiebreak.exact.reductions.wide import WideAnswer, WideProblem, solve_wide
 from tiebreak.exact.scaled_problem import L1Norm, ScaledProblem
@@ -142,8 +143,8 @@ class Exact(Method):
         problem = in_squares(problem) or problem
         if not (isinstance(problem.domain, DOMAINS) or is_linear(problem.domain)):
             return Refusal("Exact", "domain", NEEDED, type(problem.domain).__name__)
-        if WideProblem.of(problem) is not None or is_tall(problem):  # too long for the other way
-            return None
+        if WideProblem.of(problem) or is_tall(problem) or Levels.of(problem):
+            return None  # which may be too long for the other way
         return refusal_of(lambda: _parts(problem, problem.dimension or 1))
 
     def describe(self, problem: Problem) -> str:
@@ -205,17 +206,18 @@ class Exact(Method):
     def _in_other_words(self, problem: Problem, x0: Array) -> DirectState | None:
         """The step by another problem with the same answer; None where this one is taken."""
         if problem.penalties[0].terms.has_operator:
-            return self._with_operator_above(problem, x0)
+            return self._with_more_variables(problem, with_images(problem, len(x0)), x0)
         if (squares := in_squares(problem)) is not None:
             return self._with_norm_above(problem, squares, x0)
         if problem.penalties[1] != Zero():
             return self._with_penalty_below(problem, x0)
+        if (wider := with_residuals(problem)) is not None:
+            return self._with_more_variables(problem, wider, x0)
         return _on_small_side(problem, x0)
 
-    def _with_operator_above(self, problem: Problem, x0: Array) -> DirectState:
-        """The step where f = |D x - c|_1: of the same problem in x and v = D x."""
+    def _with_more_variables(self, problem: Problem, wider: Problem, x0: Array) -> DirectState:
+        """The step of the same problem in x and images v = D x or v = F x - t."""
         n = int(x0.shape[0])
-        wider = with_images(problem, n)
         inner = self.step(wider, self.init(wider, np.zeros(wider.dimension or 0)))
         x = projected(problem.domain, arrays.like(host(inner.x)[:n], x0))
         end = _without_minorants(_state(problem, 1, x))
@@ -284,7 +286,8 @@ def _on_small_side(problem: Problem, x0: Array) -> DirectState | None:
             # Two-sided: a minorant at x, where the slopes balance, has nothing to add.
             return _solved(_without_minorants(end), findings, intervals)
     end_of_tall = _by_second_derivatives(problem, x0)
-    if end_of_tall is not None and _is_proved(end_of_tall):
+    proved = None if end_of_tall is None else end_of_tall.evidence.intervals
+    if proved is not None and proved.is_two_sided:
         return end_of_tall
     too_long = refusal_of(lambda: _parts(problem, int(x0.shape[0])))
     if too_long is None:
@@ -293,12 +296,6 @@ def _on_small_side(problem: Problem, x0: Array) -> DirectState | None:
         return end_of_tall
     end = _without_minorants(_state(problem, 1, x0))
     return end._replace(finished=("undetermined", NO_SQUARES.format(too_long.got)))
-
-
-def _is_proved(state: DirectState) -> bool:
-    """Are there intervals for f* and g*?"""
-    intervals = state.evidence.intervals
-    return intervals is not None and intervals.is_two_sided
 
 
 def _by_second_derivatives(problem: Problem, x0: Array) -> DirectState | None:
