@@ -318,6 +318,12 @@ def test_several_penalties_are_an_array_of_tables(tmp_path):
     assert problem.lower.penalty.value(np.array([3.0, 4.0])) == 7.0 + 10.0
 
 
+def test_the_norm_takes_a_center(tmp_path):
+    more = '[[lower.penalty]]\nkind = "L2"\nweight = [2.0, 0.0]\ncenter = [1.0, 5.0]\n'
+    problem, *_ = read_problem(problem_file(tmp_path, LEVELS + more))
+    assert problem.lower.penalty.value(np.array([3.0, 4.0])) == 4.0
+
+
 @pytest.mark.parametrize("ending", ["npy", "npz", "csv", "mtx"])
 def test_groups_are_an_array_or_a_file(tmp_path, ending):
     labels = np.array([1, 0])

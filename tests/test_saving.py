@@ -72,6 +72,7 @@ PENALTIES: dict[str, Any] = {
     "Zero": tb.Zero(),
     "L1": tb.L1(0.1),
     "L2": tb.L2(0.1),
+    "L2, center": tb.L2(pd.Series(np.arange(N) % 2, index=COLUMNS), C),
     "ElasticNet": tb.ElasticNet(0.1, 0.2),
     "GroupL2": tb.GroupL2([0, 0, 1, 1, -1, 2, 2, 2, 2], 0.3),
     "GroupL2, lists": tb.GroupL2([[0, 4], range(1, 3), (5,)]),

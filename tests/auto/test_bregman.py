@@ -426,13 +426,16 @@ def test_probes_give_the_newton_step_along_the_face(domain):
         Terms(l1=0.4, square=0.3, domain=tb.Box(-0.2, 0.5)),
         Terms(l2=0.7, l1=0.1),
         tb.GroupL2([0, 0, 1, 1, 2, 2], 0.6).terms,
+        (tb.L1(0.3, np.ones(6)) + tb.L2(0.6, np.ones(6))).terms,
+        tb.L2([0.6, 0.6, 0.0, 0.6, 0.0, 0.6], np.arange(6.0)).terms,
+        tb.L2([0.6, 0.6, 0.0, 0.0, 0.0, 0.0], np.arange(6.0)).terms,
     ],
 )
 def test_the_slope_of_penalties_along_their_face(terms):
     rng = np.random.default_rng(1)
     for _ in range(5):
         x = terms.domain.project(rng.standard_normal(6))
-        x[:2] = 0.0
+        x[:2] = 0.0 if terms.center is None else terms.center[:2]
         face, slope = face_of_terms(terms, x)
         d = face.along(rng.standard_normal(6))
         step = min(1e-6, 0.5 * face.room(x, d))

@@ -186,6 +186,16 @@ def l2_of_some(seed):
     return tb.L2([2.0, 0, 2, 0, 2]), lambda x: 2.0 * np.linalg.norm(x[[0, 2, 4]])
 
 
+def l2_center(seed):
+    center = drawn(seed)[0].standard_normal(N)
+    return tb.L2(0.6, center), lambda x: 0.6 * np.linalg.norm(x - center)
+
+
+def l2_of_some_around_a_center(seed):
+    center = drawn(seed)[0].standard_normal(N)
+    return tb.L2([2.0, 0, 2, 0, 2], center), lambda x: 2.0 * np.linalg.norm((x - center)[[0, 2, 4]])
+
+
 def group_l2(seed):
     ours = tb.GroupL2([0, 1, -1, 0, 1], 0.5)
     return ours, lambda x: 0.5 * (np.linalg.norm(x[[0, 3]]) + np.linalg.norm(x[[1, 4]]))
@@ -232,6 +242,8 @@ WITH_VARIABLES = [
     total_variation,
     l2,
     l2_of_some,
+    l2_center,
+    l2_of_some_around_a_center,
     group_l2,
     elastic_net,
     a_sum,

@@ -914,11 +914,6 @@ def test_what_it_cannot_do_is_refused_with_one_sentence():
     smooth = tb.Smooth(lambda x: 0.0, lambda x: 0 * x, lipschitz=1.0)
     for f, g, sentence in (
         (smooth, lower, r"^Exact: upper must be made of LeastSquares, .* got Smooth$"),
-        (
-            tb.Huber([[1.0, 1.0]], [1.0]),
-            lower,
-            r"^Exact: upper must be made of .* got Huber$",
-        ),
         (upper, lower + smooth, r"^Exact: lower must be made of .*Logistic.* got Smooth$"),
         (upper + 2.0 * smooth, lower, r"^Exact: upper must be made of .* got Smooth$"),
     ):

@@ -227,9 +227,6 @@ def test_what_is_not_determined_or_not_solved_is_said():
     assert (on_ball.status, on_ball.message) == ("undetermined", NOT_ON_BALL)
     sparsest = solved(tb.L1(), tb.Huber(A, b, 1.0))
     assert (sparsest.status, sparsest.message) == ("undetermined", NOT_L1)
-    above = tb.Problem(upper=tb.Huber(A, b), lower=tb.LeastSquares(A, b))
-    with pytest.raises(ValueError, match="Exact: upper must be made of LeastSquares, Logistic"):
-        tb.solve(above, "exact")
 
 
 def test_the_sparsest_minimiser_where_rows_within_delta_tell_all():

@@ -15,7 +15,7 @@ import tiebreak as tb
 from tiebreak.functions.penalties.penalties import L1, L2, ElasticNet, GroupL2, Indicator, Zero
 from tiebreak.sets import domains
 
-KINDS = ("Zero", "L1", "L2", "ElasticNet", "GroupL2", "Indicator", "L1 weights", "L1 center")
+KINDS = ("Zero", "L1", "L2", "ElasticNet", "GroupL2", "Indicator", "L1 weights", "L1 center", "L2 center")  # fmt: skip
 STEPS = (0.0, 1e-3, 0.7, 30.0)
 
 
@@ -33,6 +33,9 @@ def make(kind, rng, n):
             return L1(weights if rng.random() < 0.8 else weight, center)
         case "L2":
             return L2(weight)
+        case "L2 center":
+            weights = weight * (rng.random(n) > 0.25)
+            return L2(weights if rng.random() < 0.5 else weight, rng.normal(size=n))
         case "ElasticNet":
             return ElasticNet(weight, 0.0 if rng.random() < 0.125 else float(rng.exponential()))
         case "GroupL2":
@@ -144,6 +147,12 @@ def exact(x):
     return [Fraction(float(t)) for t in x]
 
 
+def root(t):
+    """The root of a fraction, to forty digits."""
+    shift = 10**80 * t.denominator
+    return Fraction(math.isqrt(t.numerator * shift), 10**40 * t.denominator)
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_least_of_a_norm_is_zero_only_if_the_dual_norm_of_the_slope_is_within_the_weight(
     dtype, count
@@ -187,6 +196,33 @@ def test_least_of_an_elastic_net_is_just_below_the_exact_minimum(dtype, count):
         value, x = ElasticNet(l1, l2).least(slope)
         assert Fraction(value) <= least
         assert float(least) - value <= 1e-14 * (n + 9) * abs(float(least)) + 1e-300
+        assert x.dtype == dtype
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_least_of_a_norm_around_a_center_and_a_square_is_just_below_the_exact_minimum(dtype, count):
+    """In fractions but for one root: y = x - center has the slope s + square center."""
+    rng = np.random.default_rng(12)
+    for _ in range(count(150, 5000)):
+        n = int(rng.integers(1, 9))
+        unit = 2.0 ** int(rng.integers(-200, 200) if dtype is np.float64 else rng.integers(-20, 20))
+        weight, square = (10.0 ** rng.uniform(-6, 6, 2)).tolist()
+        weight, center = weight * unit, rng.normal(size=n) * 10.0 ** rng.uniform(-6, 6)
+        slope = (rng.normal(size=n) * weight * 10.0 ** rng.uniform(-2, 4)).astype(dtype)
+        square *= unit
+        value, x = (L2(weight, center) + ElasticNet(0.0, square)).least(slope)
+        s, c, q = exact(slope), exact(center), Fraction(square)
+        turned = [a + q * b for a, b in zip(s, c, strict=True)]
+        length = root(sum(t * t for t in turned))
+        left = max(length - Fraction(weight), Fraction(0))
+        at_center = sum(a * b for a, b in zip(s, c, strict=True)) + q / 2 * sum(b * b for b in c)
+        least = at_center - left * left / (2 * q)
+        size = sum(abs(a * b) for a, b in zip(s, c, strict=True)) + q / 2 * sum(b * b for b in c)
+        size += left * left / (2 * q)
+        assert Fraction(value) <= least + size * Fraction(1, 10**30)
+        # An error of the slope s + square center counts |y| times: that is what size has twice.
+        reach = left / q * (root(sum(a * a for a in s)) + q * root(sum(b * b for b in c)))
+        assert float(least - Fraction(value)) <= 1e-14 * (n + 9) * float(size + reach)
         assert x.dtype == dtype
 
 
@@ -376,6 +412,9 @@ def test_an_l2_norm_of_some_variables():
     x = rng.normal(size=4)
     np.testing.assert_array_equal(tb.L2(np.full(4, 3.0)).prox(x, 0.1), tb.L2(3.0).prox(x, 0.1))
     np.testing.assert_array_equal(tb.L2(np.zeros(4)).prox(x, 0.1), x)
+    np.testing.assert_allclose(
+        tb.L2(some.weight, x).prox(2.0 * x, 0.3) - x, group.prox(x, 0.3), atol=1e-15
+    )
     with pytest.raises(ValueError, match="entries are 0 and one number, got 1 and 2"):
         tb.L2([1.0, 2.0])
     with pytest.raises(ValueError, match="weight"):

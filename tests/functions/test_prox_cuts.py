@@ -612,6 +612,14 @@ WEIGHTED = [
     ("center", "center", "Box"),
     ("square", "center", "Box"),
     ("center", "square", "Box"),
+    ("L2 center", "Zero", "Space"),
+    ("Zero", "L2 center", "Space"),
+    ("L2 center", "L2 center", "Space"),
+    ("L2 center", "center", "Space"),
+    ("L2 center", "square", "Space"),
+    ("square", "L2 center", "Space"),
+    ("L2 some", "L2 some", "Space"),
+    ("center", "L2 some", "Space"),
 ]
 
 
@@ -623,6 +631,10 @@ def weighted(kind, rng, center):
             return L1(weights)
         case "center":
             return L1(weights, center)
+        case "L2 center":
+            return L2(float(rng.exponential()), center)
+        case "L2 some":
+            return L2(float(rng.exponential()) * np.array([1, 1, 0, 1, 0, 1]), center)
         case "square":
             return ElasticNet(0.0, float(rng.exponential()))
         case "GroupL2":
@@ -686,7 +698,11 @@ NO_PROX = "joint: the penalties and the domain must have a joint prox in closed 
         ((L1(1.0), Zero(), domains.Ball(1.0, [1.0, 0.0])), "L1 and Ball with another center"),
         ((L1(1.0, [1.0, 0.0]), L1(1.0)), "L1 and L1 with another center"),
         ((L1(1.0, [1.0, 0.0]), L1(1.0, [1.0, 1.0])), "L1 and L1 with another center"),
-        ((L1(1.0, [1.0, 0.0]), L2(1.0)), "L1 with a center and another norm"),
+        ((L1(1.0, [1.0, 0.0]), L2(1.0)), "L1 and L2 with another center"),
+        ((L2(1.0, [1.0, 0.0]), L2(1.0, [0.0, 1.0])), "L2 and L2 with another center"),
+        ((GroupL2([0, 1]), L2(1.0, [1.0, 0.0])), "GroupL2 and L2 with another center"),
+        ((L2(1.0, [1.0, 0.0]), Zero(), domains.Orthant()), "L2 and Orthant"),
+        ((L2(1.0, [1.0, 0.0]), Zero(), domains.Ball(1.0)), "L2 and Ball"),
         ((L1(1.0, [1.0, 0.0]), Zero(), domains.Ball(1.0)), "L1 and Ball"),
         ((Indicator(domains.Simplex()), Indicator(domains.Orthant())), "Simplex and Orthant"),
         ((Zero(), Indicator(domains.Ball(1.0)), domains.Box(0, 1)), "Ball and Box"),

@@ -43,7 +43,8 @@ def plain_value(penalty, x):
             off = x if penalty.center is None else x - penalty.center
             return np.sum(penalty.weight * np.abs(off))
         case L2():
-            return penalty.weight * np.sqrt(np.sum(x * x))
+            off = x if penalty.center is None else x - penalty.center
+            return np.sqrt(np.sum((penalty.weight * off) ** 2))
         case ElasticNet():
             return penalty.l1 * np.sum(np.abs(x)) + penalty.l2 / 2 * np.sum(x * x)
         case GroupL2():
@@ -69,7 +70,9 @@ def conic(penalty, z):
             weight = np.broadcast_to(penalty.weight, z.shape)
             return cp.norm1(cp.multiply(weight, off)), []
         case L2():
-            return penalty.weight * cp.norm(z), []
+            off = z if penalty.center is None else z - penalty.center
+            weight = np.broadcast_to(penalty.weight, z.shape)
+            return cp.norm(cp.multiply(weight, off)), []
         case ElasticNet():
             return penalty.l1 * cp.norm1(z) + penalty.l2 / 2 * cp.sum_squares(z), []
         case GroupL2():

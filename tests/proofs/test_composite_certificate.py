@@ -272,6 +272,35 @@ def test_a_strongly_convex_penalty_below_bounds_the_error_on_both_sides():
     assert result.upper_error < 0.05
 
 
+@pytest.mark.parametrize("method", ["p-agm-bio", "adaptive", "auto"])
+def test_norms_around_a_center_are_certified_like_those_around_0(method, count):
+    """The same problem after a translation: the same f*, within what is proved of it."""
+    for seed in range(count(4, 40)):
+        rng = np.random.default_rng([17, seed])
+        A, b, c = rng.standard_normal((4, 7)), rng.standard_normal(4), rng.standard_normal(7)
+        some = np.where(rng.random(7) < 0.7, 0.6, 0.0) if seed % 2 else 0.6
+
+        def problem(center, b, above=seed % 4 < 2, some=some, A=A):  # at 0 or at c
+            norm, fit = tb.L2(some, center), tb.LeastSquares(A, b)
+            if above:
+                return tb.Problem(upper=norm, lower=fit)
+            near = tb.SquaredNorm(center=np.ones(7) + (0.0 if center is None else center))
+            return tb.Problem(upper=near, lower=fit + tb.L2(0.4, center))
+
+        there = problem(None, b - A @ c)
+        around_0 = tb.solve(there, "conic", rtol=1e-9)
+        same = tb.solve(there, method, x0=-c, max_iter=100)
+        result = tb.solve(problem(c, b), method, x0=np.zeros(7), max_iter=100)
+        low, high = result.upper_optimum
+        assert low - 1e-6 <= around_0.upper_value <= high + 1e-6
+        low, high = result.certificate.lower_optimum
+        assert low - 1e-6 <= around_0.lower_value <= high + 1e-6
+        # The other two take steps by what is proved, and that is not the same far from 0.
+        np.testing.assert_allclose(
+            result.x - c, same.x, atol=1e-6 if method == "p-agm-bio" else 0.1
+        )
+
+
 def test_ties_are_told_from_x_star(count):
     """A tie that is worse for f is judged so: the gap is at least what it gives up."""
     judged = 0

@@ -94,18 +94,20 @@ def _in_box(box: Box, x: Array) -> ActiveFace:
 def face_of_terms(terms: Terms, x: Array) -> tuple[ActiveFace, Array | None]:
     """The face of the set where the terms are smooth, and their slope along it; None: it is 0.
 
-    Entries that are 0 stay so where an l1 part has its kink there, groups and the whole likewise.
+    Entries that are 0 stay so where an l1 part has its kink there, groups and the whole likewise;
+    with a center, what is there stays there.
     """
     face = face_of_domain(terms.domain, x)
     if not terms.has_weights:
         return face, None
     xp = arrays.namespace(x)
     zero = arrays.zeros_like(x)
-    # The kinks of an l1 part are at its center, those of a weight 0 are none.
+    # The kinks of the norms are at their center, those of a weight 0 are none.
     kink = zero if terms.center is None else arrays.like(terms.center, x)
+    off = terms.from_center(x)
     has_l1 = terms.norms[0] > 0.0
     l1 = terms.l1 if isinstance(terms.l1, float) else arrays.like(terms.l1, x)
-    slope, signs = terms.square * x, xp.sign(x if terms.center is None else x - kink)
+    slope, signs = terms.square * x, xp.sign(off)
     free = xp.ones_like(x)
     if has_l1 and not isinstance(terms.l1, float):
         signs = signs * xp.astype(l1 > 0.0, x.dtype)
@@ -115,25 +117,26 @@ def face_of_terms(terms: Terms, x: Array) -> tuple[ActiveFace, Array | None]:
         free = xp.abs(signs)
         slope = slope + l1 * signs
     if terms.group > 0.0:
-        lengths, layout = terms.lengths(x)
+        lengths, layout = terms.lengths(off)
         is_on = (lengths > 0.0) | (layout.penalised == 0.0)
         free = layout.spread(free, is_on.astype(np.float64))
         slope = slope + layout.spread(
-            x, terms.group * layout.penalised / np.where(lengths > 0.0, lengths, np.inf)
+            off, terms.group * layout.penalised / np.where(lengths > 0.0, lengths, np.inf)
         )
     if terms.l2 > 0.0:
-        length = arrays.norm(x)
+        length = arrays.norm(off)
         free = free if length > 0.0 else zero
-        slope = slope + (terms.l2 / length if length > 0.0 else 0.0) * x
+        slope = slope + (terms.l2 / length if length > 0.0 else 0.0) * off
 
     def retract(y: Array) -> Array:
-        # A step that would change a sign, or turn a group around, ends at 0.
+        # A step that would change a sign, or turn a group around, ends at the kink.
         if has_l1:
             y = xp.where(signs * (y - kink) < 0.0, kink, y)
         if terms.group > 0.0:
             layout = terms.layout(int(x.shape[0]))
-            is_over = (layout.dots(x, y) < 0.0) & (layout.penalised > 0.0)
-            y = layout.spread(y, 1.0 - is_over)
+            beyond = terms.from_center(y)
+            is_over = (layout.dots(off, beyond) < 0.0) & (layout.penalised > 0.0)
+            y = kink + layout.spread(beyond, 1.0 - is_over)
         return face.retract(y)
 
     key = face.key + 4.0 * (free * signs if has_l1 else free)

@@ -272,18 +272,18 @@ class _Level:
         inner = builder.of_x(terms.matrix(builder.n)) if isinstance(terms, OperatorTerms) else x
         weights = np.broadcast_to(np.asarray(terms.l1, dtype=np.float64), len(inner))
         counts = weights > 0.0
+        off = inner if terms.center is None else inner - terms.center
         if counts.any():
-            off = inner if terms.center is None else inner - terms.center
             self.cost.add(weights[counts], builder.absolute(off.some(counts)))
         if terms.square > 0.0:
             self.cost.add_squares(terms.square, x)
         if terms.l2 > 0.0:
-            self.cost.add(terms.l2, builder.length(x))
+            self.cost.add(terms.l2, builder.length(off))
         if terms.group > 0.0 and terms.groups is not None:
             layout = terms.groups.layout(builder.n)
             for group in np.flatnonzero(layout.penalised):
                 members = np.flatnonzero(layout.labels == group)
-                self.cost.add(terms.group, builder.length(x.some(members)))
+                self.cost.add(terms.group, builder.length(off.some(members)))
 
 
 def _misfit(Q: Any, c: Host, root: Any, shift: Host, weight: float, constant: float) -> Misfit:

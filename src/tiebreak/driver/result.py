@@ -238,11 +238,9 @@ class Result(Outcome, Shown):
     def _sparsity(self) -> list[str]:
         """How many entries or groups of x are not (nearly) zero, where a penalty asks for zeros."""
         parts = [penalty.terms for penalty in self.problem.penalties]
+        parts = [terms for terms in parts if terms.center is None and not terms.has_operator]
         said = []
-        if any(
-            terms.norms[0] > 0.0 and terms.center is None and not terms.has_operator
-            for terms in parts
-        ):
+        if any(terms.norms[0] > 0.0 for terms in parts):
             said.append(_notable(np.abs(to_numpy(self.x)), "entries"))
         for terms in [terms for terms in parts if terms.group > 0.0][:1]:
             lengths, layout = terms.lengths(self.x)

@@ -27,8 +27,10 @@ from tiebreak.exact.polyhedra import is_linear, start
 from tiebreak.exact.recession import HARDLY_FALLS, no_lower_minimum
 from tiebreak.exact.reductions.lasso import NOT_SETTLED, reduced_lasso
 from tiebreak.exact.reductions.lasso import refuse as refuse_penalty
+from tiebreak.exact.reductions.norm_above import in_squares, root_intervals, root_value
 from tiebreak.exact.reductions.operator_above import refuse as refuse_operator
 from tiebreak.exact.reductions.operator_above import with_images
+from tiebreak.exact.reductions.residuals_above import Levels, with_residuals
 from tiebreak.exact.reductions.tall import is_tall, solve_tall
 from tiebreak.exact.reductions.wide import WideAnswer, WideProblem, solve_wide
 from tiebreak.exact.scaled_problem import L1Norm, ScaledProblem
@@ -126,10 +128,10 @@ class Exact(Method):
     needs_projection: ClassVar[bool] = False
     paper: ClassVar[str] = "none: the lower level's solution set is an affine slice of Z"
     assumptions: ClassVar[str] = (
-        "f, g sums of LeastSquares, Logistic, Multinomial, Poisson, Quadratic, SquaredNorm, "
-        "Linear, g of Huber too, or f L1 alone; g of LeastSquares, Logistic, SquaredNorm with L1 "
-        "or ElasticNet on Space; Z one of Space, Ball (not with L1), Orthant, Box, Simplex, "
-        "L1Ball, Monotone, Halfspace, Polyhedron, or an intersection of such without balls"
+        "f, g sums of LeastSquares, Huber, Logistic, Multinomial, Poisson, Quadratic, "
+        "SquaredNorm, Linear, or f L1 or L2 alone; g of LeastSquares, Logistic, SquaredNorm "
+        "with L1 or ElasticNet on Space; Z one of Space, Ball (not with L1), Orthant, Box, "
+        "Simplex, L1Ball, Monotone, Halfspace, Polyhedron, or an intersection of such without balls"
     )
     guarantee: ClassVar[str] = (
         "x and f* to rounding, for data within the stated backward error; or the sentence that "
@@ -138,10 +140,11 @@ class Exact(Method):
 
     def check(self, problem: Problem) -> Refusal | None:
         """Refuse a problem outside the assumptions."""
+        problem = in_squares(problem) or problem
         if not (isinstance(problem.domain, DOMAINS) or is_linear(problem.domain)):
             return Refusal("Exact", "domain", NEEDED, type(problem.domain).__name__)
-        if WideProblem.of(problem) is not None or is_tall(problem):  # too long for the other way
-            return None
+        if WideProblem.of(problem) or is_tall(problem) or Levels.of(problem):
+            return None  # which may be too long for the other way
         return refusal_of(lambda: _parts(problem, problem.dimension or 1))
 
     def describe(self, problem: Problem) -> str:
@@ -203,23 +206,35 @@ class Exact(Method):
     def _in_other_words(self, problem: Problem, x0: Array) -> DirectState | None:
         """The step by another problem with the same answer; None where this one is taken."""
         if problem.penalties[0].terms.has_operator:
-            return self._with_operator_above(problem, x0)
+            return self._with_more_variables(problem, with_images(problem, len(x0)), x0)
+        if (squares := in_squares(problem)) is not None:
+            return self._with_norm_above(problem, squares, x0)
         if problem.penalties[1] != Zero():
             return self._with_penalty_below(problem, x0)
+        if (wider := with_residuals(problem)) is not None:
+            return self._with_more_variables(problem, wider, x0)
         return _on_small_side(problem, x0)
 
-    def _with_operator_above(self, problem: Problem, x0: Array) -> DirectState:
-        """The step where f = |D x - c|_1: of the same problem in x and v = D x."""
+    def _with_more_variables(self, problem: Problem, wider: Problem, x0: Array) -> DirectState:
+        """The step of the same problem in x and images v = D x or v = F x - t."""
         n = int(x0.shape[0])
-        wider = with_images(problem, n)
         inner = self.step(wider, self.init(wider, np.zeros(wider.dimension or 0)))
         x = projected(problem.domain, arrays.like(host(inner.x)[:n], x0))
         end = _without_minorants(_state(problem, 1, x))
         found = inner.findings
         if found is not None and found.direction is not None:
             found = found._replace(direction=found.direction[:n])
-        evidence = end.evidence._replace(intervals=inner.evidence.intervals)
-        return end._replace(evidence=evidence, findings=found, finished=inner.finished)
+        return _ended(end, inner.finished, found, inner.evidence.intervals)
+
+    def _with_norm_above(self, problem: Problem, squares: Problem, x0: Array) -> DirectState:
+        """The step where f = |x - c|_2: of the same problem with its square."""
+        inner = self.step(squares, self.init(squares, x0))
+        end = _without_minorants(_state(problem, 1, inner.x))
+        found, intervals = inner.findings, inner.evidence.intervals
+        if found is not None:
+            low, high = (root_value(problem, value) for value in found.upper_range)
+            found = found._replace(upper_range=(low, high))
+        return _ended(end, inner.finished, found, root_intervals(problem, intervals))
 
     def _with_penalty_below(self, problem: Problem, x0: Array) -> DirectState:
         """The step where the lower level has an l1 penalty: of the same problem on an orthant."""
@@ -235,11 +250,7 @@ class Exact(Method):
             intervals = intervals.raised(reduced.constant, rounding_unit(EPS, int(x0.shape[0])))
             if intervals.is_two_sided:  # then a minorant at x has nothing to add
                 end = _without_minorants(end)
-        return end._replace(
-            evidence=end.evidence._replace(intervals=intervals),
-            findings=inner.findings,
-            finished=inner.finished,
-        )
+        return _ended(end, inner.finished, inner.findings, intervals)
 
 
 def _solved(end: DirectState, findings: ExactFindings, intervals: Intervals | None) -> DirectState:
@@ -248,11 +259,17 @@ def _solved(end: DirectState, findings: ExactFindings, intervals: Intervals | No
         "by direct factorisation the conditions of optimality of both levels hold to "
         f"{findings.residual:.1g}, with a backward error of {findings.backward_error:.1g}"
     )
-    return end._replace(
-        evidence=end.evidence._replace(intervals=intervals),
-        findings=findings,
-        finished=("solved", ending),
-    )
+    return _ended(end, ("solved", ending), findings, intervals)
+
+
+def _ended(
+    end: DirectState,
+    finished: tuple[str, str],
+    findings: ExactFindings | None,
+    intervals: Intervals | None,
+) -> DirectState:
+    evidence = end.evidence._replace(intervals=intervals)
+    return end._replace(evidence=evidence, findings=findings, finished=finished)
 
 
 def _on_small_side(problem: Problem, x0: Array) -> DirectState | None:
@@ -269,7 +286,8 @@ def _on_small_side(problem: Problem, x0: Array) -> DirectState | None:
             # Two-sided: a minorant at x, where the slopes balance, has nothing to add.
             return _solved(_without_minorants(end), findings, intervals)
     end_of_tall = _by_second_derivatives(problem, x0)
-    if end_of_tall is not None and _is_proved(end_of_tall):
+    proved = None if end_of_tall is None else end_of_tall.evidence.intervals
+    if proved is not None and proved.is_two_sided:
         return end_of_tall
     too_long = refusal_of(lambda: _parts(problem, int(x0.shape[0])))
     if too_long is None:
@@ -278,12 +296,6 @@ def _on_small_side(problem: Problem, x0: Array) -> DirectState | None:
         return end_of_tall
     end = _without_minorants(_state(problem, 1, x0))
     return end._replace(finished=("undetermined", NO_SQUARES.format(too_long.got)))
-
-
-def _is_proved(state: DirectState) -> bool:
-    """Are there intervals for f* and g*?"""
-    intervals = state.evidence.intervals
-    return intervals is not None and intervals.is_two_sided
 
 
 def _by_second_derivatives(problem: Problem, x0: Array) -> DirectState | None:
@@ -357,7 +369,7 @@ def _parts(problem: Problem, n: int) -> tuple[Parts, Parts]:
     is_alone, terms = isinstance(f.bare, Flat), penalty.terms
     if not is_alone or any(terms.weights[1:]):
         got = penalty if is_alone else problem.upper.bare
-        raise Refusal("Exact", "upper", "must be L1 alone where it has a penalty", repr(got))
+        raise Refusal("Exact", "upper", "must be L1 or L2 alone where it has a penalty", repr(got))
     if isinstance(problem.domain, Ball):
         raise Refusal("Exact", "domain", "must be a polyhedron where upper is L1", "Ball")
     if isinstance(problem.domain, L1Ball) and (

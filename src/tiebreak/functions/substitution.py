@@ -66,7 +66,7 @@ class Substitution:
 
     def _part(self, h: Function) -> tuple[SmoothFunction, float]:
         if isinstance(h, LinearLoss):
-            loss = h.of_matrix(self.rows(h.matrix.dense()))
+            loss = h.of_columns(self.rows)
             loss.data_epsilon = max(h.data_epsilon, arrays.epsilon(h.matrix.prototype))
             return loss, 0.0
         if isinstance(h, SquaredNorm):

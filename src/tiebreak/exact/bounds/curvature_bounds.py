@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from tiebreak.exact.constants import SAFE
+from tiebreak.functions.parts.huber_part import HuberPart
 from tiebreak.functions.parts.parts import Parts
 from tiebreak.functions.parts.quadratic_parts import QuadraticPart
 from tiebreak.linalg import deadline, spectra
@@ -72,8 +73,10 @@ def largest_fall(m: float, rho: float) -> float:
 def curvature_below(f: Parts, at: Host, off: float) -> tuple[Host, float] | None:
     """F with at most the curvature of f within ``off`` of a point, and `largest_rho` for it.
 
-    None where that is not known: of quadratic forms, which would have to be factorised.
+    None where that is not known: of quadratic forms, which would have to be factorised. That of
+    Huber losses ends at their kinks: it does not count.
     """
+    f = Parts(f.n, tuple(part for part in f.parts if not isinstance(part, HuberPart)))
     if any(isinstance(part, QuadraticPart) for part in f.parts):
         return None
     unit = rounding_unit(EPS, f.n, *(len(part.rows) for part in f.parts))

@@ -184,7 +184,15 @@ def flattest(
     f and ``rows`` for their space) and by ``tilts``, which must be in the same space. There
     |delta| <= (a|F delta| + |R delta|)/tau, tau the smallest positive singular value of aF and R
     together, for any a > 0.
+
+    Of Huber losses F has the rows that are no outliers, and ``tilts`` are outliers too. No row
+    passes its kink where |delta| <= radius, surely where p = |F delta| <= p1 = (radius tau -
+    change)/a. Farther out the gain of f is convex along the ray, of which it is known up to a share
+    t = radius tau/(a p + change): it is at least ½(t p)²/t, and t p >= p1. So it is at least
+    ½p1 p, more than the a steep p/tau that <s, delta> falls there if that is no more than ½p1 p.
     """
+    f, kinks = f.between_kinks(x)
+    tilts = (*tilts, *kinks.outliers)
     F = f.curvature(x)
     a = 2.0 ** round(math.log2(norm(R) / norm(F))) if F.any() and R.any() else 1.0
     every = (*(part.rows for part in f.parts if not isinstance(part, LinearPart)), *rows)
@@ -196,6 +204,11 @@ def flattest(
         return math.inf
     tau = both.least / (1.0 + 4.0 * doubt)
     rho = largest_rho(f, x) * (1.0 + 4.0 * doubt)
+    radius = kinks.some(~kinks.is_outlier).radius()
+    if math.isfinite(radius):
+        p1 = (radius * tau - change) / a
+        if rho > 0.0 or not a * steep / tau * SAFE <= 0.5 * p1:
+            return math.inf
     return (steep * change / tau + largest_fall(a * steep / tau, rho)) * SAFE
 
 

@@ -79,7 +79,7 @@ def _function(h: Function, units: Host) -> SmoothFunction:
 def _part(h: Function, units: Host) -> SmoothFunction:
     n = len(units)
     if isinstance(h, LinearLoss):
-        return h.of_matrix(h.matrix.dense() * units)
+        return h.of_columns(lambda A: A * units)
     if isinstance(h, SquaredNorm):
         center = np.zeros(n) if h.center is None else host(h.center)
         if h.is_scalar:
@@ -132,7 +132,10 @@ class Equations:
 
     def __init__(self, problem: Problem, g: LeastSquares, factors: Host) -> None:
         self.problem, self.factors = problem, factors
-        self.A, self.b = factors[:, None] * g.matrix.dense(), factors * host(g.b)
+        given = g.unweighted
+        b = g.b if given is None else given.b
+        self.A, self.b = factors[:, None] * g.given_matrix.dense(), factors * host(b)
+        self.roots: Host = np.ones(len(self.b)) if given is None else np.sqrt(given.weights)
         self.unit: float = rounding_unit(EPS, *self.A.shape)
 
     @classmethod
@@ -159,7 +162,7 @@ class Equations:
         m, n = self.A.shape
         if m < n:
             return math.inf
-        weights = 1.0 / self.factors
+        weights = self.roots / self.factors
         deadline.check(deadline.svd(m, n))
         heavy = qr((weights[:, None] * self.A).T, mode="r", pivoting=True)[1]
         chosen, others = heavy[:n], heavy[n:]

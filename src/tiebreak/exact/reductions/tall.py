@@ -21,6 +21,7 @@ import numpy as np
 from tiebreak.exact.bounds.evaluations import EvaluationWithErrors
 from tiebreak.functions.base import SmoothFunction
 from tiebreak.functions.elementary import Flat, Linear, Quadratic, SquaredNorm
+from tiebreak.functions.losses.least_squares import LeastSquares
 from tiebreak.functions.losses.linear_loss import LinearLoss
 from tiebreak.functions.sums import summands
 from tiebreak.linalg import deadline
@@ -84,6 +85,13 @@ class Level:
     @property
     def rows(self) -> int:
         return sum(A.shape[0] for _, _, A in self.losses)
+
+    def given_rows(self) -> list[Any]:
+        """Those of the losses without weights, whose ties are the same."""
+        return [
+            on_host(loss.given_matrix) if isinstance(loss, LeastSquares) else A
+            for _, loss, A in self.losses
+        ]
 
     @property
     def bend(self) -> float:
@@ -303,7 +311,7 @@ def _has_whole_ties(g: Level, N: Host) -> bool:
         or np.max(np.abs(whole)) > MOST_WHOLE
     ):
         return False
-    return all(_is_whole(A) and not np.any(A @ whole) for _, _, A in g.losses)
+    return all(_is_whole(A) and not np.any(A @ whole) for A in g.given_rows())
 
 
 def _is_whole(A: Any) -> bool:
@@ -317,7 +325,7 @@ def _stored_rank(g: Level) -> int | None:
     """The rank of the rows as they are stored; None where that is not known."""
     if g.constant.any() or len(g.losses) != 1:
         return None
-    A = g.losses[0][2]
+    (A,) = g.given_rows()
     return exact_rank(A if isinstance(A, np.ndarray) else A.toarray())
 
 

@@ -43,9 +43,9 @@ class Equations:
 
     exponent: int
 
-    def __init__(self, loss: LeastSquares) -> None:
-        self.S, self.exponent = scaled(on_host(loss.matrix))
-        self.b: Host = np.ldexp(host(loss.b), -self.exponent)
+    def __init__(self, matrix: Matrix, b: Array) -> None:
+        self.S, self.exponent = scaled(on_host(matrix))
+        self.b: Host = np.ldexp(host(b), -self.exponent)
         is_careful = isinstance(self.S, np.ndarray) and self.S.size <= CAREFUL
         self._sliced = Sliced(self.S) if is_careful else None
         self.size: float = norm(self.S if isinstance(self.S, np.ndarray) else self.S.data)
@@ -79,6 +79,17 @@ class WideProblem(NamedTuple):
         """Are there too many variables for singular values?"""
         rows, n = self.lower.matrix.shape
         return max(rows, n) * n > DENSE_LIMIT
+
+    def equations(self, epsilon: float) -> tuple[Matrix, Array, float]:
+        """Rows and target whose least-squares solutions are g's minimisers; the largest weight.
+
+        Where rows are independent all equations are met, whatever their weights.
+        """
+        given = self.lower.unweighted
+        found = None if given is None else row_rank(given.matrix, epsilon)
+        if given is not None and found is not None and found.rank == given.matrix.shape[0]:
+            return given.matrix, given.b, float(np.max(given.weights))
+        return self.lower.matrix, self.lower.b, 1.0
 
     @classmethod
     def of(cls, problem: Problem) -> WideProblem | None:
@@ -158,12 +169,14 @@ def solve_wide(problem: Problem, start: Array) -> WideAnswer | None:
         return None
     f, g, weights = wide
     epsilon = max(arrays.epsilon(start), f.data_epsilon, g.data_epsilon)
-    found = row_rank(g.matrix, epsilon)
-    if found is None or not (found.is_exact or wide.is_long):
+    A, b, heaviest = wide.equations(epsilon)
+    found = row_rank(A, epsilon)
+    is_exact = found is not None and found.is_exact and A is g.given_matrix
+    if found is None or not (is_exact or wide.is_long):
         return None
     rank, rest = found
-    gram = row_gram(g.matrix)
-    equations, reduced, metric, n = Equations(g), None, None, int(start.shape[0])
+    weights, gram = (weights[0], weights[1] * heaviest), row_gram(A)
+    equations, reduced, metric, n = Equations(A, b), None, None, int(start.shape[0])
     center = np.zeros(n)
     if isinstance(f, LeastSquares):
         reduced = _reduced(f, equations, gram, rank)
@@ -229,7 +242,7 @@ def _reduced(f: LeastSquares, g: Equations, gram: RowGram, rank: int) -> Reduced
     So |F d| = |M d| >= s |W'd| >= s (1 - e) |d|. (The same for all d with S d = 0, where F has so
     many rows that V and W span everything.) M is computed, but for an error that is bounded.
     """
-    equations = Equations(f)
+    equations = Equations(f.matrix, f.b)
     F = equations.S if isinstance(equations.S, np.ndarray) else equations.S.toarray()
     k, n = F.shape
     full = min(k, n - rank)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,12 +15,21 @@ from tiebreak.functions.losses.linear_loss import LinearLoss
 from tiebreak.linalg import arrays, checks, deadline, spectra
 from tiebreak.linalg.arrays import Array, Host, Image, rounding_unit
 from tiebreak.linalg.fingerprints import remember
-from tiebreak.linalg.matrices import Dense
+from tiebreak.linalg.host import host
+from tiebreak.linalg.matrices import Dense, Matrix
 from tiebreak.linalg.matrices.base import DENSE_LIMIT
 from tiebreak.linalg.matrices.scaled_rows import with_scaled_rows
 from tiebreak.linalg.row_gram import row_gram, row_rank
 
 GRAM_LIMIT = 1024  # largest number of columns for which a Gram matrix is formed unasked
+
+
+class Unweighted(NamedTuple):
+    """Rows, b and weights as they were given, without rows of weight 0 if they are in memory."""
+
+    matrix: Matrix
+    b: Array
+    weights: Host
 
 
 class LeastSquares(LinearLoss):
@@ -35,7 +44,7 @@ class LeastSquares(LinearLoss):
         mean: divide by the number of rows, or by the sum of the weights.
         weights: one number >= 0 per row: weight 2 is the same row twice, weight 0 no row at all.
             They are absorbed: from here on rows and b are sqrt(w_i) times what they were, in
-            float64, rounded once, and every proof is about those.
+            float64, rounded once. Ranks are those of the rows as you gave them.
         gram: work with A'A instead of A (one product per point instead of two). None decides:
             yes if A is tall and dense, and the residual cannot become so small relative to b that
             the value ½x'A'Ax - b'Ax + ½|b|² would lose more than two digits to cancellation.
@@ -55,6 +64,7 @@ class LeastSquares(LinearLoss):
     """
 
     b: Array
+    unweighted: Unweighted | None = None
 
     curvature = 1.0
     bend = 0.0
@@ -85,7 +95,10 @@ class LeastSquares(LinearLoss):
             )
 
     def _absorb_weights(self, weights: Array) -> None:
-        """Rows and b times the roots of the weights, after which all weights are 1."""
+        """Rows and b times the roots of the weights, after which all weights are 1.
+
+        What that rounds, two units in every entry, is among the 64 of `rounding_unit`.
+        """
         if arrays.is_single(self.prototype):
             wide = self.matrix.in_float64
             if wide is None:
@@ -94,14 +107,32 @@ class LeastSquares(LinearLoss):
                     "weights, got float32 that cannot"
                 )
             self._change_precision(wide)
-        roots = np.sqrt(np.asarray(arrays.to_numpy(weights), dtype=np.float64))
-        factors = arrays.like(roots, self.prototype)
+        w = np.asarray(arrays.to_numpy(weights), dtype=np.float64)
+        self.unweighted = Unweighted(self.matrix, arrays.like(self.b, self.prototype), w)
+        factors = arrays.like(np.sqrt(w), self.prototype)
         self.matrix = with_scaled_rows(self.matrix, factors)
         self.b = self.target = factors * arrays.like(self.b, self.prototype)
         self.weights = None
 
     def _of_matrix(self, matrix: object) -> LeastSquares:
         return LeastSquares(matrix, arrays.double(self.b), gram=False)
+
+    def of_columns(self, change: Callable[[Host], Host]) -> LinearLoss:
+        given = self.unweighted
+        if given is None:
+            return super().of_columns(change)
+        rows, b = change(given.matrix.dense()), host(given.b)
+        made = LeastSquares(rows, b, weights=given.weights, gram=False)
+        made.scale, made.mean, made.note = self.scale, self.mean, self.note
+        return made
+
+    @property
+    def given_matrix(self) -> Matrix:
+        """The matrix without weights, whose rank and null space are the same.
+
+        Rounding after a product with roots of weights may change them.
+        """
+        return self.matrix if self.unweighted is None else self.unweighted.matrix
 
     def _loss_and_slope(self, image: Array) -> tuple[Array, Array]:
         residual = image - self.b
@@ -200,7 +231,7 @@ class LeastSquares(LinearLoss):
         is_small = 0 < rows <= min(n, SPECTRUM_LIMIT) and rows * n <= DENSE_LIMIT
         if not (is_small and self.matrix.is_explicit):
             return None
-        found = row_rank(self.matrix, self._epsilon)
+        found = row_rank(self.given_matrix, self._epsilon)
         return found.rank if found is not None and found.is_exact else None
 
     @cached_property
@@ -256,7 +287,7 @@ class LeastSquares(LinearLoss):
         rank, smaller = self.rank, min(self.matrix.shape)
         if not rank or self.singular_values is None or self._equilibrated is None:
             return 0.0
-        if rank < smaller and spectra.exact_rank(self.matrix.dense()) != rank:
+        if rank < smaller and spectra.exact_rank(self.given_matrix.dense()) != rank:
             return 0.0  # singular values that look like zero are not: nothing is bounded by s
         alike, share = self._equilibrated
         noise = max(self.matrix.shape) * spectra.EPS * float(self.singular_values[0])

@@ -172,6 +172,10 @@ class LinearLoss(SmoothFunction):
         made.weights = None if self.weights is None else arrays.like(self.weights, made.prototype)
         return made
 
+    def of_columns(self, change: Callable[[Host], Host]) -> LinearLoss:
+        """The same loss in float64 of another matrix, whose rows are a linear map of these."""
+        return self.of_matrix(change(self.matrix.dense()))
+
     def _of_matrix(self, matrix: object) -> LinearLoss:
         raise NotImplementedError
 

@@ -41,6 +41,10 @@ class Kinks(NamedTuple):
         """The rows of the outliers."""
         return np.asarray(self.rows[self.is_outlier])
 
+    def some(self, which: Host) -> Kinks:
+        """Those of some rows."""
+        return Kinks(*(of_all[which] for of_all in self))
+
     def radius(self) -> float:
         """No row of a point that is closer than this passes its kink; inf without rows."""
         lengths = np.sqrt(np.sum(self.rows * self.rows, axis=1)) * (1.0 + 1e-12)

@@ -279,8 +279,8 @@ def decompose(owner: str, level: str, h: Function, n: int) -> Parts:
             needed = "must have matrices whose entries are known to be factorised"
             raise Refusal(owner, level, needed, f"an operator of {part.matrix.shape[0]} x {n}")
         if isinstance(part, LeastSquares):
-            parts.append(LeastSquaresPart(weight * part.scale, part.matrix.dense(), host(part.b)))
-        elif (loss := _loss(level, weight, part)) is not None:
+            parts.append(_squares(weight, part))
+        elif (loss := _loss(weight, part)) is not None:
             parts.append(loss)
         elif isinstance(part, SquaredNorm):
             parts.append(LeastSquaresPart(*part.in_rows(n, weight)))
@@ -290,17 +290,27 @@ def decompose(owner: str, level: str, h: Function, n: int) -> Parts:
         elif isinstance(part, Linear):
             parts.append(LinearPart(weight, host(part.c)[None]))
         elif not isinstance(part, Flat):
-            more = "Huber, " if level == "lower" else ""
-            known = "Logistic, Multinomial, Poisson, Quadratic, SquaredNorm and Linear"
-            needed = f"must be made of {more}LeastSquares, {known}"
+            known = "Huber, Logistic, Multinomial, Poisson, Quadratic, SquaredNorm and Linear"
+            needed = f"must be made of LeastSquares, {known}"
             raise Refusal(owner, level, needed, type(part).__name__)
     return Parts(n, tuple(part for part in parts if part.rows.any()))  # 0 gives a constant
 
 
-def _loss(level: str, weight: float, loss: Function) -> Part | None:
+def _squares(weight: float, loss: LeastSquares) -> LeastSquaresPart:
+    """Least squares as a part: rows as they were given, with their weights."""
+    given = loss.unweighted
+    if given is None or not given.weights.all():
+        return LeastSquaresPart(weight * loss.scale, loss.matrix.dense(), host(loss.b))
+    top = top_exponent(given.weights)
+    w = np.ldexp(given.weights, -top)
+    scale = math.ldexp(weight * loss.scale, top)
+    return LeastSquaresPart(scale, given.matrix.dense(), host(given.b), w)
+
+
+def _loss(weight: float, loss: Function) -> Part | None:
     """A loss that is no square, as a part; None: it is not known, or no loss."""
     if isinstance(loss, Multinomial):
         return multinomial_part(weight, loss)
-    if isinstance(loss, Huber) and level == "lower":
+    if isinstance(loss, Huber):
         return huber_part(weight, loss)
     return loss_part(weight, loss) if isinstance(loss, LinearLoss) and is_known(loss) else None

@@ -54,9 +54,9 @@ def joint(f2: Penalty, g2: Penalty, domain: Domain | None = None, owner: str = "
     """The two penalties on the common set of their domains and ``domain``.
 
     A Refusal, with the names of what does not go together, if their joint prox has no closed form:
-    that is the case for two kinds of groups, for two centers of L1, for two sets (unless both are
-    boxes or balls around 0), for groups or L2 with a box that is not a cone, for a center of L1
-    with groups, L2 or a ball, and for a norm with any other set.
+    that is the case for two kinds of groups, for norms with two centers, for two sets (unless both
+    are boxes or balls around 0), for groups or L2 with a box that is not a cone, for L2 with a
+    center and a box, for a center with a ball, and for a norm with any other set.
     """
     f, g = f2.terms, g2.terms
     for penalty in (f2, g2):
@@ -65,7 +65,7 @@ def joint(f2: Penalty, g2: Penalty, domain: Domain | None = None, owner: str = "
     both = f.groups if f.group > 0.0 else None, g.groups if g.group > 0.0 else None
     if both[0] is not None and both[1] is not None and not both[0].same_as(both[1]):
         raise _no_prox(owner, "GroupL2", "GroupL2 with other groups")
-    center = _common_center(owner, f, g)
+    center = _common_center(owner, f2, g2)
     groups = f.groups if f.group > 0.0 else g.groups
     common = _common(owner, f.domain, g.domain, domain or Space())
     for penalty in (f2, g2):
@@ -79,16 +79,14 @@ def joint(f2: Penalty, g2: Penalty, domain: Domain | None = None, owner: str = "
     return Joint(*parts)
 
 
-def _common_center(owner: str, f: Terms, g: Terms) -> Host | None:
-    """Of the l1 parts; a Refusal where they have two, or one that goes with no other norm."""
-    centers = [terms.center for terms in (f, g) if terms.norms[0] > 0.0]
+def _common_center(owner: str, f2: Penalty, g2: Penalty) -> Host | None:
+    """Of the norms; a Refusal where they have two."""
+    centers = [penalty.terms.center for penalty in (f2, g2) if penalty.terms.has_norms]
     known = [center for center in centers if center is not None]
     if not known:
         return None
     if len(known) < len(centers) or not all(np.array_equal(known[0], c) for c in known):
-        raise _no_prox(owner, "L1", "L1 with another center")
-    if any(terms.group > 0.0 or terms.l2 > 0.0 for terms in (f, g)):
-        raise _no_prox(owner, "L1 with a center", "another norm")
+        raise _no_prox(owner, f2.label, f"{g2.label} with another center")
     return known[0]
 
 
@@ -109,11 +107,10 @@ def _has_prox_on(common: Domain, terms: Terms) -> bool:
     """Do these terms have a prox in closed form on this set?"""
     if not terms.has_weights or isinstance(common, Space):
         return True
-    if terms.center is not None:
-        return isinstance(common, Box)
     if isinstance(common, Box):
-        return (terms.group == 0.0 and terms.l2 == 0.0) or _is_cone(common)
-    return isinstance(common, Ball) and is_centred(common)
+        entrywise = terms.group == 0.0 and terms.l2 == 0.0
+        return entrywise or (terms.center is None and _is_cone(common))
+    return terms.center is None and isinstance(common, Ball) and is_centred(common)
 
 
 def _is_cone(box: Box) -> bool:

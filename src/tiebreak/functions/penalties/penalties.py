@@ -17,7 +17,7 @@ from tiebreak.functions.penalties.joint_prox import joint
 from tiebreak.functions.penalties.operator_terms import OperatorTerms, csr, differences
 from tiebreak.functions.penalties.terms import Terms
 from tiebreak.linalg import arrays, checks, tables
-from tiebreak.linalg.arrays import Array, to_numpy
+from tiebreak.linalg.arrays import Array, Host, to_numpy
 from tiebreak.linalg.fingerprints import FromData, assign, remember
 from tiebreak.linalg.host import host
 from tiebreak.sets.cuts import INFINITY, Set
@@ -115,15 +115,77 @@ class Zero(Penalty):
         return Terms()
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class L1(Penalty):
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class CentredNorm(Penalty):
+    """A norm of x - center with a weight, or with one for each variable."""
+
+    weight: Any = 1.0
+    center: Any = None
+
+    def __post_init__(self) -> None:
+        names = [(name, tables.names(getattr(self, name))) for name in ("weight", "center")]
+        assign(self, "names", tables.common(self.label, *names, what="names"))
+        self._set_vectors()
+        if self.vectors:
+            assign(self, "dimension", int(self.vectors[-1].shape[0]))
+            self.check(int(self.vectors[-1].shape[0]))
+
+    def _set_vectors(self) -> None:
+        """Weight and center as arrays, or the weight as a number."""
+        if checks.is_sequence(self.weight):
+            assign(self, "weight", checks.weights(self.label, "weight", self.weight))
+        else:
+            super().__post_init__()
+        if self.center is not None:
+            assign(self, "center", checks.vector(self.label, "center", self.center))
+
+    def check(self, n: int) -> None:
+        self._check_lengths(n, "variable")
+
+    def _check_lengths(self, n: int, per: str) -> None:
+        for name in ("weight", "center"):
+            value = getattr(self, name)
+            if arrays.is_array(value):
+                checks.length(self.label, name, value, n, per)
+
+    def __repr__(self) -> str:
+        weight = f"<{self.dimension} weights>" if arrays.is_array(self.weight) else self.weight
+        center = "" if self.center is None else ", center=<vector>"
+        return f"{self.label}(weight={weight}{center})"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, type(self)):
+            return NotImplemented
+        return _same(self.weight, other.weight) and _same(self.center, other.center)
+
+    def __hash__(self) -> int:
+        return hash((self.label, self.dimension, float(np.sum(to_numpy(self.weight)))))
+
+    def scaled(self, factor: float) -> Penalty:
+        made = super().scaled(factor)
+        assign(made, "names", self.names)  # the vectors are no tables any more
+        return made
+
+    @property
+    def vectors(self) -> list[Array]:
+        return [v for v in (self.weight, self.center) if arrays.is_array(v)]
+
+    @property
+    def _origin(self) -> Host | None:
+        """The center on the host; None where it is 0."""
+        is_off = self.center is not None and arrays.max_abs(self.center) > 0.0
+        return host(self.center) if is_off else None
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class L1(CentredNorm):
     """weight |x - center|_1, or the sum of weight_j |x_j - center_j|; its prox is a soft threshold.
 
     Args:
         weight: a non-negative number; or a vector, one entry per variable. Variables of weight 0
             are not penalised.
         center: vector, the origin if None. With a center that is not 0 there is a joint prox with
-            squares, boxes and L1 of the same center.
+            squares, boxes, and L1 and L2 of the same center.
         operator: matrix D, dense or scipy.sparse, for weight |D x - center|_1: weights and center
             are one per row of D. It has no prox in closed form; `Exact` takes it as the whole
             upper level.
@@ -134,91 +196,51 @@ class L1(Penalty):
         array([0., 0., 1.])
     """
 
-    weight: Any = 1.0
-    center: Any = None
     operator: Any = None
 
     def __post_init__(self) -> None:
         remember(self, L1, weight=self.weight, center=self.center, operator=self.operator)
-        both = ("weight", tables.names(self.weight)), ("center", tables.names(self.center))
-        assign(self, "names", tables.common("L1", *both, what="names"))
-        if self.operator is not None:
-            self._set_operator()
+        if self.operator is None:
+            super().__post_init__()
             return
-        if not checks.is_sequence(self.weight):
-            super().__post_init__()
-        else:
-            assign(self, "weight", checks.weights("L1", "weight", self.weight))
-            assign(self, "dimension", int(self.weight.shape[0]))
-        if self.center is not None:
-            assign(self, "center", checks.vector("L1", "center", self.center))
-            self.check(int(self.center.shape[0]))
-            assign(self, "dimension", int(self.center.shape[0]))
-
-    def _set_operator(self) -> None:
-        """Weights and center for the rows of D, names for its columns."""
-        is_frame = tables.is_frame(self.operator)
-        assign(self, "names", tables.names(self.operator) if is_frame else None)
+        if tables.is_frame(self.operator):
+            assign(self, "names", tables.names(self.operator))
         assign(self, "operator", csr("L1", self.operator))
-        rows, n = self.operator.shape
-        assign(self, "dimension", int(n))
-        if checks.is_sequence(self.weight):
-            assign(self, "weight", checks.weights("L1", "weight", self.weight))
-            checks.length("L1", "weight", self.weight, rows, "row of operator")
-        else:
-            super().__post_init__()
-        if self.center is not None:
-            assign(self, "center", checks.vector("L1", "center", self.center))
-            checks.length("L1", "center", self.center, rows, "row of operator")
+        assign(self, "dimension", int(self.operator.shape[1]))
+        self._set_vectors()
+        self._check_lengths(self.operator.shape[0], "row of operator")
 
     def __repr__(self) -> str:
-        if self.operator is not None:
-            return "L1(operator=<{} x {}>)".format(*self.operator.shape)
-        weight = f"<{self.dimension} weights>" if arrays.is_array(self.weight) else self.weight
-        return f"L1(weight={weight}{'' if self.center is None else ', center=<vector>'})"
-
-    def scaled(self, factor: float) -> Penalty:
-        made = super().scaled(factor)
-        assign(made, "names", self.names)  # the vectors are no tables any more
-        return made
+        if self.operator is None:
+            return super().__repr__()
+        return "L1(operator=<{} x {}>)".format(*self.operator.shape)
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, L1):
-            return NotImplemented
-        if self.operator is not None or other.operator is not None:
+        if isinstance(other, L1) and (self.operator is not None or other.operator is not None):
             return self is other
-        return _same(self.weight, other.weight) and _same(self.center, other.center)
+        return super().__eq__(other)
 
-    def __hash__(self) -> int:
-        return hash(("L1", self.dimension, float(np.sum(to_numpy(self.weight)))))
+    __hash__ = CentredNorm.__hash__
 
     @property
     def vectors(self) -> list[Array]:
-        if self.operator is not None:  # which is multiplied in float64
-            return []
-        return [v for v in (self.weight, self.center) if arrays.is_array(v)]
+        return super().vectors if self.operator is None else []  # which is multiplied in float64
 
     def check(self, n: int) -> None:
-        if self.operator is not None:
-            if self.operator.shape[1] != n:
-                raise ValueError(
-                    f"L1: operator must have one column per variable ({n}), "
-                    f"got {self.operator.shape[1]}"
-                )
-            return
-        for name in ("weight", "center"):
-            value = getattr(self, name)
-            if arrays.is_array(value):
-                checks.length("L1", name, value, n, "variable")
+        if self.operator is None:
+            super().check(n)
+        elif self.operator.shape[1] != n:
+            raise ValueError(
+                f"L1: operator must have one column per variable ({n}), "
+                f"got {self.operator.shape[1]}"
+            )
 
     @cached_property
     def terms(self) -> Terms:
         weight = self.weight if isinstance(self.weight, float) else host(self.weight)
-        is_off = self.center is not None and arrays.max_abs(self.center) > 0.0
-        center = host(self.center) if is_off else None
         if self.operator is not None:
-            return OperatorTerms(l1=weight, center=center, matrix=lambda n: self.operator)
-        return Terms(l1=weight, center=center)
+            return OperatorTerms(l1=weight, center=self._origin, matrix=lambda n: self.operator)
+        return Terms(l1=weight, center=self._origin)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -244,12 +266,16 @@ class TotalVariation(Penalty):
         return OperatorTerms(l1=self.weight, matrix=differences)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class L2(Penalty):
-    """weight |x|_2, the Euclidean norm, not squared; its prox is x max(0, 1 - step weight/|x|).
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class L2(CentredNorm):
+    """weight |x - center|_2, the Euclidean norm, not squared; its prox shortens x - center.
 
-    ``weight`` is a number; or a vector, one entry per variable, of one number and zeros: then
-    variables of weight 0 are not penalised. (With other weights there is no prox in closed form.)
+    Args:
+        weight: a non-negative number; or a vector, one entry per variable, of one number and zeros:
+            then variables of weight 0 are not penalised. (With other weights there is no prox in
+            closed form. Alone above, `SquaredNorm` with their squares has the same minimisers.)
+        center: vector, the origin if None. With a center that is not 0 there is a joint prox with
+            squares, and L1 and L2 of the same center.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 1]], [2])
@@ -257,16 +283,9 @@ class L2(Penalty):
         array([1., 1.])
     """
 
-    weight: Any = 1.0
-
     def __post_init__(self) -> None:
-        remember(self, L2, weight=self.weight)
-        assign(self, "names", tables.names(self.weight))
-        if not checks.is_sequence(self.weight):
-            super().__post_init__()
-            return
-        assign(self, "weight", checks.weights("L2", "weight", self.weight))
-        assign(self, "dimension", int(self.weight.shape[0]))
+        remember(self, L2, weight=self.weight, center=self.center)
+        super().__post_init__()
         kinds = np.unique(host(self.weight)[host(self.weight) > 0.0])
         if len(kinds) > 1:
             raise ValueError(
@@ -274,32 +293,14 @@ class L2(Penalty):
                 f"{kinds[0]:g} and {kinds[1]:g}"
             )
 
-    def __repr__(self) -> str:
-        weight = f"<{self.dimension} weights>" if arrays.is_array(self.weight) else self.weight
-        return f"L2(weight={weight})"
-
-    def __eq__(self, other: object) -> bool:
-        return _same(self.weight, other.weight) if isinstance(other, L2) else NotImplemented
-
-    def __hash__(self) -> int:
-        return hash(("L2", self.dimension, float(np.sum(to_numpy(self.weight)))))
-
-    def check(self, n: int) -> None:
-        if arrays.is_array(self.weight):
-            checks.length("L2", "weight", self.weight, n, "variable")
-
-    @property
-    def vectors(self) -> list[Array]:
-        return [self.weight] if arrays.is_array(self.weight) else []
-
     @cached_property
     def terms(self) -> Terms:
-        if isinstance(self.weight, float):
-            return Terms(l2=self.weight)
         weights = host(self.weight)
+        top = float(np.max(weights))
+        if np.min(weights) > 0.0 or isinstance(self.weight, float):
+            return Terms(l2=top, center=self._origin)
         groups = Groups(np.where(weights > 0.0, 0, -1))
-        top = float(np.max(weights, initial=0.0))
-        return Terms(l2=top) if groups.is_everything else Terms(group=top, groups=groups)
+        return Terms(group=top, groups=groups, center=self._origin)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,16 +2,18 @@
 
 Every penalty, and every weighted sum of two that has a joint prox in closed form, is of the form
 
-    l1 |x|_1 + group sum_G |x_G|_2 + l2 |x|_2 + square/2 |x|_2² + (0 on Z, inf outside)
+    l1 |y|_1 + group sum_G |y_G|_2 + l2 |y|_2 + square/2 |x|_2² + (0 on Z, inf outside)
 
-(or the sum of l1_j |x_j - center_j| instead of the first)
+with y = x, or y = x - center, the same for all norms; l1 may be one number for each variable.
 
-and one chain is the prox of all of them: soft threshold by l1, divide by 1 + square, clip to Z if
-it is a box, shrink each group by group/(1 + square), shrink the whole by l2/(1 + square), scale
-down to Z if it is a ball.  Each link keeps the subgradients of the earlier ones, because these
-parts are positively homogeneous (Jenatton, Mairal, Obozinski, Bach 2011; Yu 2013).  That needs a
-ball centred at 0, and a box that is a cone if there are groups or an l2 part; any other Z stands
-alone.  An l1 part with a center goes with squares and boxes, where each entry is for itself.
+For y = x one chain is the prox of all of them: soft threshold by l1, divide by 1 + square, clip to
+Z if it is a box, shrink each group by group/(1 + square), shrink the whole by l2/(1 + square),
+scale down to Z if it is a ball.  Each link keeps the subgradients of the earlier ones, because
+these parts are positively homogeneous (Jenatton, Mairal, Obozinski, Bach 2011; Yu 2013).  That
+needs a ball centred at 0, and a box that is a cone if there are groups or an l2 part; any other Z
+stands alone.  With a center the chain is one for y, as square/2 |y + center|² is a square of y and
+a linear function; a box then goes with squares and an l1 part alone, where each entry is for
+itself, and a ball with none.
 """
 
 from __future__ import annotations
@@ -36,9 +38,10 @@ L1Weight: TypeAlias = float | Host
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Terms:
-    """l1 |x|_1 + group sum_G |x_G|_2 + l2 |x|_2 + square/2 |x|_2², restricted to ``domain``.
+    """l1 |y|_1 + group sum_G |y_G|_2 + l2 |y|_2 + square/2 |x|_2², restricted to ``domain``.
 
-    l1 is a number, or a vector on the host: one for each variable.
+    y = x - center, or x where that is None.  l1 is a number, or a vector on the host: one for each
+    variable.
     """
 
     l1: L1Weight = 0.0
@@ -47,7 +50,7 @@ class Terms:
     square: float = 0.0
     groups: Groups | None = None
     domain: Domain = dataclasses.field(default_factory=Space)
-    center: Host | None = None  # of the l1 part alone
+    center: Host | None = None  # of the norms; the square is around 0
     has_operator: ClassVar[bool] = False  # is it |D x - center|_1? See `operator_terms`
 
     @property
@@ -95,17 +98,19 @@ class Terms:
 
     def value(self, x: Array) -> float:
         """The value at a point x of the domain."""
-        total, xp = 0.0, namespace(x)
-        if not isinstance(self.l1, float) or self.center is not None:
-            total += dot(_like(self.l1, x) + zeros_like(x), abs(self._from_center(x)))
+        total, y = 0.0, self.from_center(x)
+        if not isinstance(self.l1, float) or (self.l1 > 0.0 and self.center is not None):
+            total += dot(_like(self.l1, x) + zeros_like(x), abs(y))
         elif self.l1 > 0.0:
-            total += self.l1 * float(xp.sum(abs(x)))
+            total += self.l1 * float(namespace(x).sum(abs(x)))
         if self.group > 0.0:
-            lengths, layout = self.lengths(x)
+            lengths, layout = self.lengths(y)
             total += self.group * float(layout.penalised @ lengths)
-        if self.l2 > 0.0 or self.square > 0.0:
+        if self.l2 > 0.0:
+            total += self.l2 * norm(y)
+        if self.square > 0.0:
             length = norm(x)
-            total += self.l2 * length + 0.5 * (self.square * length) * length
+            total += 0.5 * (self.square * length) * length
         return total
 
     def prox(self, x: Array) -> Array:
@@ -114,8 +119,8 @@ class Terms:
             return self.domain.project(x)
         if self.center is not None:
             center = arrays.like(self.center, x)
-            u = center + soft(x - (1.0 + self.square) * center, self.l1) / (1.0 + self.square)
-            return self.domain.project(u)
+            around = dataclasses.replace(self, center=None, domain=Space())
+            return self.domain.project(center + around.prox(x - (1.0 + self.square) * center))
         u = soft(x, self.l1)
         if self.square > 0.0:
             u = u / (1.0 + self.square)
@@ -140,15 +145,42 @@ class Terms:
                 return value, None if value == -INFINITY else self.domain.argmin(slope)
             xp = namespace(slope)
             s = xp.astype(slope, xp.float64)
+            entrywise = self.group == 0.0 and self.l2 == 0.0
             if self.center is not None:
-                value, x = self._least_around_center(s)
-                return value, None if x is None else xp.astype(x, slope.dtype)
-            pull = soft(-s, self.l1)
-            entrywise = self.box is not None and self.group == 0.0 and self.l2 == 0.0
-            value, x = self._least_in_box(s, pull) if entrywise else self._least(pull)
+                found = self._entries_around_center if entrywise else self._least_around_center
+                value, x = found(s)
+            elif entrywise and self.box is not None:
+                value, x = self._least_in_box(s, soft(-s, self.l1))
+            else:
+                value, x = self._least(soft(-s, self.l1))
             return value, None if x is None else xp.astype(x, slope.dtype)
 
     def _least_around_center(self, s: Array) -> tuple[float, Array | None]:
+        """In y = x - center the slope is s + square center, for which rounding errors are paid.
+
+        An error e of it changes the values by at most |e| |y| <= theta/2 |y|² + |e|²/(2 theta), for
+        which a part theta of the square is given up.
+        """
+        center = arrays.like(self.center, s)
+        around = dataclasses.replace(self, center=None)
+        unit = (8.0 + s.shape[0]) * arrays.epsilon(s)
+        turned = s + self.square * center
+        value, y = around.least(turned)
+        if y is None:
+            return -INFINITY, None
+        paid = 0.0
+        if self.square > 0.0:
+            error = unit * (norm(s) + self.square * norm(center))
+            length = norm(y)
+            theta = min(error / length if length > 0.0 else INFINITY, 0.5 * self.square)
+            value = around.with_weights(*self.weights[:3], self.square - theta).least(turned)[0]
+            paid = error * (error / theta) if theta > 0.0 else INFINITY
+        at_center = 0.5 * (self.square * norm(center)) * norm(center)
+        sizes = abs(value) + dot(abs(s), abs(center)) + at_center
+        value += dot(s, center) + at_center
+        return value - paid - unit * sizes - _lost(s) - _lost(center), center + y
+
+    def _entries_around_center(self, s: Array) -> tuple[float, Array | None]:
         """Each entry by itself: it is where it is pulled to from the center, clipped to the box.
 
         With x = center + y, the square of x is one of y and a linear function of it. What is given
@@ -283,7 +315,8 @@ class Terms:
             return None
         return layout.spread(pull, _ratio(kept, lengths) / total)
 
-    def _from_center(self, x: Array) -> Array:
+    def from_center(self, x: Array) -> Array:
+        """y = x - center."""
         return x if self.center is None else x - arrays.like(self.center, x)
 
     def _covers(self, n: int) -> bool:
