@@ -152,8 +152,9 @@ def test_never_wrong_beside_the_answer(domain: str, multiplier: float, count: Co
         if domain not in ("Ball", "L1Ball"):
             rows = np.vstack([rows, polyhedron(p.domain, n).equal])
         rank, rng = decide_rank(rows), np.random.default_rng(seed)
-        for error in ERRORS:
-            off = error * rng.standard_normal(n)
+        ties = np.linalg.svd(p.A)[2][rank.low :]  # minimisers of g, or nearly, that f likes less
+        for error in [*ERRORS, *([1.0] if len(ties) else [])]:
+            off = error * rng.standard_normal(n) if error < 1.0 else 0.1 * np.sum(ties, axis=0)
             for x in (p.x + off, np.where(p.x == 0.0, 0.0, p.x + off)):
                 for normal in (p.normal, 0.0 * p.normal):
                     assert contains(prove(problem, x, rank, normal), p), (seed, error)
@@ -167,7 +168,8 @@ def test_errors_of_a_slope_in_two_pieces(loss: str, count: Count) -> None:
         A = rng.standard_normal((9, 4)) * 2.0 ** -rng.integers(0, 12, 4)
         x = rng.standard_normal(4) * 2.0 ** rng.integers(0, 12, 4)
         x *= 4.0 / float(np.max(np.abs(A @ x)))
-        b = A @ x + rng.standard_normal(9)
+        r = rng.standard_normal(9)  # at a minimiser of the squares: their slope is rounding alone
+        b = A @ x + r - A @ np.linalg.lstsq(A, r, rcond=None)[0]
         labels, counts = np.where(rng.random(9) < 0.5, -1.0, 1.0), rng.integers(0, 5, 9) * 1.0
         function: tb.SmoothFunction = tb.LeastSquares(A, b)
         if loss == "logistic":
