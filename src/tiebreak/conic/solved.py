@@ -55,6 +55,9 @@ def by_solver(stage: Stage) -> SolvedStage | Fall | str:
         if answer.is_infeasible or answer.is_unbounded:
             why = why or f"Clarabel finds no feasible point ({answer.status})"
             continue
+        if not (np.isfinite(answer.z).all() and np.isfinite(answer.y).all()):
+            why = why or f"Clarabel ends with numbers that are not finite ({answer.status})"
+            continue
         lengths.append(norm(answer.z))
         start = Multipliers(answer.z, 0.0 * answer.y if stage.is_flat else answer.y)
         found = SolvedStage(stage, *polished(stage, start), answer.status, answer.z)
