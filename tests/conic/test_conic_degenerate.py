@@ -108,6 +108,27 @@ def test_the_answer_is_0_up_to_rounding(unit: float, first: tb.L1) -> None:
     assert np.max(np.abs(result.x)) <= 1e-12 * unit
 
 
+@pytest.mark.parametrize(
+    ("cost", "inside", "has_minimiser"),
+    [
+        ([1.0, 0.0], ([[0.0, 0.0], [1.0, -1.0]], [2.0, 0.0], [1.0, 1.0]), False),  # x, xy >= 1
+        ([1.0, 1.0], ([[0.0, 0.0], [1.0, -1.0]], [2.0, 0.0], [1.0, 1.0]), True),  # x + y
+        ([1.0, -1.0], ([[0.0, 1.0], [0.0, 0.0]], [0.0, 1.0], [1.0, 0.0]), False),  # |(y, 1)| - y
+        ([1.0, -0.5], ([[0.0, 1.0], [0.0, 0.0]], [0.0, 1.0], [1.0, 0.0]), True),
+    ],
+)
+@pytest.mark.parametrize("unit", [1.0, 2.0**-20, 2.0**20])
+def test_an_infimum_that_is_not_attained(
+    cost: list[float], inside: Any, has_minimiser: bool, unit: float
+) -> None:
+    A, b, c = map(np.array, inside)
+    domain = tb.SecondOrderCone(A, unit * b, c, 0.0)
+    levels = tb.Levels(tb.Linear(np.array(cost)), tb.L1(), tb.SquaredNorm(), domain=domain)
+    result = tb.solve(levels)
+    assert result.success == has_minimiser
+    assert has_minimiser or "no minimiser" in result.message
+
+
 def test_float32_is_no_reason_to_fail() -> None:
     rng = np.random.default_rng(0)
     A, b = rng.standard_normal((6, 4)), rng.standard_normal(6)

@@ -41,9 +41,10 @@ def in_units(program: ConicProgram) -> tuple[ConicProgram, Units]:
     groups = _groups(program.cones, len(targets) + len(linear))
     everything = _stacked([rows, *squares, linear])
     lengths = _columns(everything, groups)
-    lengths = lengths * _distance(_scaled(everything[: len(targets)], lengths), targets)
+    sizes = _of_groups(row_lengths(_scaled(everything, lengths)), groups)[: len(targets)]
+    lengths = lengths * _distance(sizes, targets)
     rows = _scaled(rows, lengths)
-    widths = _row_widths(rows, groups[groups < rows.shape[0]])
+    widths = _power_of_two(_of_groups(_most(rows, 1), groups[groups < rows.shape[0]]))
     pairs = [
         _objective(h, _scaled(F, lengths), lengths)
         for h, F in zip(program.objectives, squares, strict=True)
@@ -80,13 +81,12 @@ def _objective(h: Objective, F: Any, lengths: Host) -> tuple[Objective, float]:
     return new, unit
 
 
-def _distance(rows: Any, targets: Host) -> float:
-    """A length of the program: that of most hyperplanes rows z = target from the origin."""
-    widths = row_lengths(rows)
-    which = (targets != 0.0) & (widths > 0.0)
+def _distance(sizes: Host, targets: Host) -> float:
+    """A length of the program: the distance of most hyperplanes rows z = target from the origin."""
+    which = (targets != 0.0) & (sizes > 0.0)
     if not which.any():
         return 1.0
-    return float(_power_of_two(np.median(np.abs(targets[which]) / widths[which])))
+    return float(_power_of_two(np.median(np.abs(targets[which]) / sizes[which])))
 
 
 def _columns(rows: Any, groups: Host) -> Host:
@@ -140,10 +140,12 @@ def _added(rows: Any, groups: Host) -> Any:
     return sp.csr_array((np.ones(m), np.arange(m), ends), shape=(len(groups), m)) @ rows
 
 
-def _row_widths(rows: Any, groups: Host) -> Host:
-    """Powers of two next to the largest entries, the same for all rows of a group."""
-    largest = np.maximum.reduceat(_most(rows, 1), groups) if len(groups) else np.zeros(0)
-    return np.repeat(_power_of_two(largest), np.diff(np.append(groups, rows.shape[0])))
+def _of_groups(sizes: Host, groups: Host) -> Host:
+    """For every row the largest in its group."""
+    if not len(groups):
+        return sizes
+    largest = np.maximum.reduceat(sizes, groups)
+    return np.repeat(largest, np.diff(np.append(groups, len(sizes))))
 
 
 def _stacked(parts: list[Any]) -> Any:

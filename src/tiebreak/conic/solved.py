@@ -12,9 +12,12 @@ from tiebreak.conic.polish import Multipliers, polished
 from tiebreak.conic.solver import TOLERANCES, clarabel_solve
 from tiebreak.conic.stage import Stage
 from tiebreak.linalg.arrays import Host
+from tiebreak.linalg.host import norm
 
 ACCURATE = 1e-8  # the conditions of optimality hold to this, or there is no answer
 SETTLED = 1e-13  # they hold to this, or a second try is worth its time
+GROWS = 2.0  # an answer that the second try makes so many times longer runs after an infimum: where
+# there is a minimiser, both tries are next to it
 
 
 class SolvedStage(NamedTuple):
@@ -41,7 +44,7 @@ def by_solver(stage: Stage) -> SolvedStage | Fall | str:
     is given.
     """
     best: SolvedStage | None = None
-    why = ""
+    why, lengths = "", [stage.unit]
     for tolerance in (*TOLERANCES, TOLERANCES[-1]):
         center = None if best is None else best.at.w
         answer = clarabel_solve(
@@ -52,6 +55,10 @@ def by_solver(stage: Stage) -> SolvedStage | Fall | str:
         if answer.is_infeasible or answer.is_unbounded:
             why = why or f"Clarabel finds no feasible point ({answer.status})"
             continue
+        if not (np.isfinite(answer.z).all() and np.isfinite(answer.y).all()):
+            why = why or f"Clarabel ends with numbers that are not finite ({answer.status})"
+            continue
+        lengths.append(norm(answer.z))
         start = Multipliers(answer.z, 0.0 * answer.y if stage.is_flat else answer.y)
         found = SolvedStage(stage, *polished(stage, start), answer.status, answer.z)
         if best is None or found.residual < best.residual:
@@ -60,6 +67,9 @@ def by_solver(stage: Stage) -> SolvedStage | Fall | str:
             break
     if best is None:
         return why
+    if best.residual > SETTLED and len(lengths) > 2 and lengths[2] > GROWS * max(lengths[:2]):
+        grown = f"its answer is {lengths[2] / lengths[1]:.2g} times as long"
+        return f"there may be no minimiser: solved more strictly, {grown}"
     if not best.residual <= ACCURATE:
         return f"the conditions of optimality hold to {best.residual:.2g} only ({best.solver})"
     return best
