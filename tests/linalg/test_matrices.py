@@ -324,7 +324,7 @@ def test_every_byte_is_read_once_per_step_and_the_loop_counts_the_passes(tmp_pat
     rng = np.random.default_rng(5)
     np.save(tmp_path / "A.npy", rng.standard_normal((40, 10)))
     S = tb.Streamed(tmp_path / "A.npy", block=640)
-    lower = tb.LeastSquares(S, rng.standard_normal(40), lipschitz=200.0)
+    lower = tb.LeastSquares(S, rng.standard_normal(40), gram=False, lipschitz=200.0)
     problem = tb.Problem(upper=tb.SquaredNorm(), lower=lower, domain=tb.Ball(1.0))
     seen = []
     result = tb.solve(
@@ -334,6 +334,53 @@ def test_every_byte_is_read_once_per_step_and_the_loop_counts_the_passes(tmp_pat
     assert {later - before for before, later in itertools.pairwise(seen)} == {3200}
     rows = [row for row in result.trace if row.iteration > 0]
     assert all(row.passes - rows[0].passes == row.iteration - rows[0].iteration for row in rows)
+
+
+@pytest.mark.parametrize("has_ties", [False, True])
+def test_least_squares_of_few_streamed_columns_reads_the_rows_a_few_times(
+    has_ties, tmp_path, monkeypatch
+):
+    """By A'A, where the residual is no rounding error; answer and proof against dense rows."""
+    monkeypatch.setattr("tiebreak.linalg.matrices.streamed.DENSE_LIMIT", 1000)  # as if it were long
+    rng = np.random.default_rng(6)
+    A = rng.integers(-9, 10, (4000, 6)).astype(float)
+    if has_ties:
+        A[:, 5] = A[:, 0] + A[:, 1]
+    b = A @ rng.standard_normal(6) + 3.0 * rng.standard_normal(4000)
+    np.save(tmp_path / "A.npy", A)
+    S = tb.Streamed(tmp_path / "A.npy")
+    best = np.linalg.lstsq(A, b, rcond=1e-9)[0]
+    f_best, g_best = 0.5 * best @ best, 0.5 * np.sum((A @ best - b) ** 2)
+    lower = tb.LeastSquares(S, b)
+    assert lower.gram is not None
+    for domain in (tb.Space(), tb.Box(-9.0, 9.0)):
+        S.bytes_read = 0
+        result = tb.solve(tb.Problem(upper=tb.SquaredNorm(), lower=lower, domain=domain))
+        assert result.success
+        assert S.bytes_read <= 10 * A.nbytes
+        assert result.trace[-1].passes <= 10
+        np.testing.assert_allclose(result.x, best, atol=1e-6)
+        assert result.upper_optimum[0] <= f_best * (1.0 + 1e-12)
+        assert result.lower_optimum[0] <= g_best * (1.0 + 1e-12)
+        assert result.lower_optimum[1] >= g_best * (1.0 - 1e-12)
+    x = rng.standard_normal(6)  # values and slopes err by no more than they say
+    value, slope = 0.5 * np.sum((A @ x - b) ** 2), A.T @ (A @ x - b)
+    sizes = np.linalg.norm(x), value, np.linalg.norm(slope)
+    of_value, of_slope = lower.rounding(*sizes, 2.0**-52, 6)
+    assert abs(lower.value(x) - value) <= of_value <= 1e-9 * value
+    assert np.linalg.norm(lower.gradient(x) - slope) <= of_slope
+
+
+def test_rows_are_read_where_the_gram_matrix_would_cost_digits(tmp_path):
+    rng = np.random.default_rng(7)
+    A = rng.standard_normal((40, 4))
+    np.save(tmp_path / "A.npy", A)
+    assert tb.LeastSquares(tb.Streamed(tmp_path / "A.npy"), A @ np.ones(4)).gram is None
+    np.save(tmp_path / "B.npy", A * np.array([1.0, 1.0, 1.0, 1e-6]))
+    assert tb.LeastSquares(tb.Streamed(tmp_path / "B.npy"), np.ones(40)).gram is None
+    np.save(tmp_path / "C.npy", A.astype(np.float32))
+    C = tb.Streamed(tmp_path / "C.npy")
+    assert tb.LeastSquares(C, np.ones(40, np.float32)).gram is None
 
 
 def test_parquet_gives_the_columns_that_are_asked_for_and_the_target(tmp_path):

@@ -15,7 +15,8 @@ import numpy as np
 
 from tiebreak.linalg import deadline, spectra
 from tiebreak.linalg.arrays import Host, rounding_unit
-from tiebreak.linalg.host import norm, top_exponent
+from tiebreak.linalg.host import host, norm, top_exponent
+from tiebreak.linalg.matrices import RowBlocks
 from tiebreak.linalg.matrices.base import Matrix
 from tiebreak.linalg.spectra import EPS, GAP, rounding_level
 
@@ -106,14 +107,23 @@ def row_gram(matrix: Matrix) -> RowGram:
 
 
 def column_gram(matrix: Matrix) -> Host:
-    """A'A for a matrix whose entries are there: as long as that lives."""
+    """A'A for a matrix whose entries are there, or come block by block: as long as that lives."""
     found = _KEPT_COLUMNS.get(matrix)
     if found is None:
-        A = on_host(matrix)
-        product = A.T @ A
-        found = product if isinstance(product, np.ndarray) else product.toarray()
-        _KEPT_COLUMNS[matrix] = found
+        found = _KEPT_COLUMNS[matrix] = _column_gram(matrix)
     return found
+
+
+def _column_gram(matrix: Matrix) -> Host:
+    if isinstance(matrix, RowBlocks):
+        total = np.zeros((matrix.shape[1],) * 2)
+        for _, block in matrix.blocks():
+            rows = host(block)
+            total += rows.T @ rows
+        return total
+    A = on_host(matrix)
+    product = A.T @ A
+    return product if isinstance(product, np.ndarray) else np.asarray(product.toarray())
 
 
 def row_rank(matrix: Matrix, epsilon: float) -> RowRank | None:

@@ -16,10 +16,10 @@ from tiebreak.linalg import arrays, checks, deadline, spectra
 from tiebreak.linalg.arrays import Array, Host, Image, rounding_unit
 from tiebreak.linalg.fingerprints import remember
 from tiebreak.linalg.host import host
-from tiebreak.linalg.matrices import Dense, Matrix
+from tiebreak.linalg.matrices import Dense, Matrix, RowBlocks
 from tiebreak.linalg.matrices.base import DENSE_LIMIT
 from tiebreak.linalg.matrices.scaled_rows import with_scaled_rows
-from tiebreak.linalg.row_gram import row_gram, row_rank
+from tiebreak.linalg.row_gram import column_gram, row_gram, row_rank
 
 GRAM_LIMIT = 1024  # largest number of columns for which a Gram matrix is formed unasked
 
@@ -47,7 +47,8 @@ class LeastSquares(LinearLoss):
             float64, rounded once. Ranks are those of the rows as you gave them.
         gram: work with A'A instead of A (one product per point instead of two). None decides:
             yes if A is tall and dense, and the residual cannot become so small relative to b that
-            the value ½x'A'Ax - b'Ax + ½|b|² would lose more than two digits to cancellation.
+            the value ½x'A'Ax - b'Ax + ½|b|² would lose more than two digits to cancellation. So
+            it does for rows that are streamed: then they are read a few times only.
         lipschitz: your own upper bound on lambda_max(A'A) (over the rows if ``mean``), or on that
             of A'WA (over the sum of the weights).
 
@@ -150,35 +151,50 @@ class LeastSquares(LinearLoss):
 
     @cached_property
     def gram(self) -> Quadratic | None:
-        """The same function as ½x'Gx - c'x + const with G = A'A, where that is cheaper and safe."""
+        """The same function as ½x'Gx - c'x + const with G = A'A, where that is cheaper and safe.
+
+        Of rows that are streamed it takes three passes, and then none.
+        """
         rows, n = self.matrix.shape
         is_plain = type(self.matrix) is Dense  # dense and in memory
         wanted = self._use_gram
         if wanted is None:
-            wanted = is_plain and n <= rows and n <= GRAM_LIMIT and self._gram_is_safe()
+            is_tall = n <= rows and n <= GRAM_LIMIT
+            wanted = (is_plain or self._is_streamed) and is_tall and self._gram_is_safe()
         if not wanted or rows == 0:
             return None
         deadline.check(deadline.svd(rows, n) / 16)
-        A = self.matrix.entries if is_plain else self.matrix.dense()
-        G = A.T @ A
+        A = self.matrix.entries if is_plain else None
+        G = column_gram(self.matrix) if A is None else A.T @ A  # where the entries are
         Q = arrays.like(self.scale * G, self.prototype)
         c = -self.scale * self.matrix.adjoint(self.b)[0]
         constant = 0.5 * self.scale * arrays.dot(self.b, self.b)
         return Quadratic.trusted(Dense(Q), c, constant)
 
+    @property
+    def _is_streamed(self) -> bool:
+        """Do the rows come block by block, and stay where they are?"""
+        return isinstance(self.matrix, RowBlocks) and self.matrix.is_pass_expensive
+
     def _gram_is_safe(self) -> bool:
-        """Is the smallest residual at least a tenth of b, and the arithmetic float64?"""
+        """Is the smallest residual at least a tenth of b, and the arithmetic float64?
+
+        Where a pass is expensive there may be ties: eigenvalues of A'A that are rounding errors.
+        """
         if arrays.epsilon(self.prototype) > 1e-15:
             return False
-        deadline.check(deadline.svd(*self.matrix.shape) / 8)  # once more for `gram` itself
-        A = self.matrix.dense()
-        b = np.asarray(arrays.to_numpy(self.b), dtype=np.float64)
-        G = A.T @ A
-        smallest, *_, largest = np.linalg.eigvalsh(G) if G.shape[0] > 1 else (G[0, 0], G[0, 0])
-        if smallest <= 1e-8 * largest:  # the smallest residual cannot be found from G
-            return False
-        x = np.linalg.solve(G, A.T @ b)
-        return bool(np.linalg.norm(A @ x - b) >= 0.1 * np.linalg.norm(b) > 0.0)
+        rows, n = self.matrix.shape
+        deadline.check(deadline.svd(rows, n) / 8)  # once more for `gram` itself
+        values, vectors = np.linalg.eigh(G := column_gram(self.matrix))
+        noise = rounding_unit(spectra.EPS, rows, n) * float(np.trace(G))
+        seen = values > (noise if self._is_streamed else -math.inf)
+        values, vectors = values[seen], vectors[:, seen]
+        if not len(values) or values[0] <= 1e-8 * values[-1]:
+            return False  # the smallest residual cannot be found from G
+        b = host(self.b)
+        x = vectors @ ((vectors.T @ host(self.matrix.adjoint(self.b)[0])) / values)
+        residual = host(self.matrix.forward(arrays.like(x, self.prototype))[0]) - b
+        return bool(np.linalg.norm(residual) >= 0.1 * np.linalg.norm(b) > 0.0)
 
     def extent(self, x: Array) -> float:
         return arrays.norm(x) if self.gram is not None else super().extent(x)
@@ -194,7 +210,9 @@ class LeastSquares(LinearLoss):
         return super().evaluate_async(at, values_at)
 
     def passes(self, forwards: int, slopes: int, values: int) -> int:
-        return forwards if self.gram is not None else super().passes(forwards, slopes, values)
+        if self.gram is None:
+            return super().passes(forwards, slopes, values)
+        return 0 if self._is_streamed else forwards  # no row is read
 
     def rounding(
         self, reach: float, value: float, slope: float, epsilon: float, n: int
