@@ -306,7 +306,7 @@ def test_a_streamed_pass_ends_between_two_blocks(tmp_path, clock, quick):
     rng = np.random.default_rng(0)
     np.save(tmp_path / "A.npy", rng.standard_normal((400, 8)))
     matrix = tb.Streamed(tmp_path / "A.npy", block=50 * 8 * 8)
-    lower = tb.LeastSquares(matrix, rng.standard_normal(400), lipschitz=1e3)
+    lower = tb.LeastSquares(matrix, rng.standard_normal(400), gram=False, lipschitz=1e3)
     problem = tb.Problem(upper=tb.SquaredNorm(), lower=lower, domain=tb.Ball(1.0))
     blocks = []
     matrix.on_progress = lambda rows: (blocks.append(rows), clock.wait(1.0))
