@@ -6,8 +6,9 @@ RUNS := .venv/.runs
 TESTS := .venv/.tests
 DOCS := .venv/.docs
 GIB ?= 1
-# One process for each core, and in it one thread: more would wait for each other.
-TEST := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
+# One process for each core, and in it one thread: more would wait for each other. Neighbours stay together,
+# so that what a module prepares is prepared once.
+TEST := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal
 # For the minute between two edits: the layers of imports, sets, functions, Algorithms 1 and 2 against
 # the reference, the theory, the recipes, and the examples, commands and links of the pages.
 QUICK := tests/linalg/test_arrays.py $(wildcard tests/contracts/test_layers.py) tests/sets tests/functions/test_functions.py \
