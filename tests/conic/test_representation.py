@@ -625,3 +625,11 @@ def test_what_cones_cannot_represent_is_refused_in_one_sentence(name):
     assert sentence.startswith("Levels: ")
     assert "\n" not in sentence
     assert ". " not in sentence
+
+
+def test_where_nothing_says_how_many_variables_there_are_x0_does():
+    """Norms on a ball with a center: the method is asked before x0 is known."""
+    problem = tb.Problem(upper=tb.SquaredNorm(), lower=tb.L1(), domain=tb.Ball(1.0, [3.0, 0.0]))
+    result = tb.solve(problem, "conic", x0=[3.0, 0.0])
+    assert result.success
+    np.testing.assert_allclose(result.x, [2.0, 0.0], atol=1e-6)

@@ -10,6 +10,7 @@ import numpy as np
 
 from tiebreak.algorithms.base import DirectState, Method, StateReport
 from tiebreak.conic.chain import ASSUMED, ChainSolution, LevelSolution, solve_chain
+from tiebreak.conic.domains import can_represent, parts_of
 from tiebreak.conic.program import ConicProgram
 from tiebreak.conic.representation import compile_levels
 from tiebreak.linalg import arrays
@@ -17,6 +18,7 @@ from tiebreak.linalg.arrays import Array
 from tiebreak.linalg.refusals import Refusal, refusal_of
 from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import Intervals, StepEvidence
+from tiebreak.sets.domains import Domain, Space
 
 ONE_SIDED = "no point is known to minimise the lower level exactly, so nothing bounds f* from above"
 
@@ -80,7 +82,10 @@ class Conic(Method):
 
     def check(self, problem: Problem) -> Refusal | None:
         """Refuse what cones cannot represent."""
-        return refusal_of(lambda: _compiled(problem, problem.dimension or 1))
+        n, domain = problem.dimension, problem.domain
+        if n is None and all(map(can_represent, parts_of(domain))):
+            domain = Space()  # its size is compared with that of x0, which is not known here
+        return refusal_of(lambda: _compiled(problem, domain, n or 1))
 
     def describe(self, problem: Problem) -> str:
         """The method in words."""
@@ -96,7 +101,7 @@ class Conic(Method):
 
     def step(self, problem: Problem, state: DirectState) -> DirectState:
         """Everything: the first step is the last."""
-        program = _compiled(problem, int(state.x.shape[0]))
+        program = _compiled(problem, problem.domain, int(state.x.shape[0]))
         found = solve_chain(program, [None])
         x = arrays.like(found.z[program.variables], state.x)
         direction = None if found.direction is None else found.direction[program.variables]
@@ -113,9 +118,9 @@ class Conic(Method):
         )
 
 
-def _compiled(problem: Problem, n: int) -> ConicProgram:
+def _compiled(problem: Problem, domain: Domain, n: int) -> ConicProgram:
     levels = (problem.lower, problem.upper)
-    return compile_levels(levels, problem.domain, n, problem.radius, owner="Conic")
+    return compile_levels(levels, domain, n, problem.radius, owner="Conic")
 
 
 def _intervals(found: ChainSolution) -> Intervals:
