@@ -95,3 +95,15 @@ def test_other_units_and_penalties_keep_the_weights():
     result = tb.solve(tb.Problem(upper=far, lower=fit), "exact", rtol=1e-9)
     assert result.status == "certified"
     np.testing.assert_allclose(result.x * units, x, atol=1e-9)
+
+
+def test_weights_whose_small_ones_are_rounding_of_the_large_ones():
+    """The rows are independent, but of the weighted ones no eigenvalue tells it."""
+    A, b, w = np.array([[1.0, 1.0, 0.0], [1.0, 2.0, 1.0]]), [1.0, 3.0], [1e-9, 1e9]
+    fit = tb.LeastSquares(A, b, weights=w)
+    assert fit.rank == 2
+    assert 0.0 <= fit.growth <= 1e-9
+    for domain in (tb.Space(), tb.Orthant()):
+        result = tb.solve(tb.Problem(upper=tb.SquaredNorm(), lower=fit, domain=domain))
+        assert abs(result.upper_value - 1.0) <= result.upper_error
+        assert result.lower_value <= result.lower_gap

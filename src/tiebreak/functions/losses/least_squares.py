@@ -300,7 +300,8 @@ class LeastSquares(LinearLoss):
         """
         if (by_rows := self._row_rank) is not None:
             gram = row_gram(self.matrix)
-            least = math.ldexp(math.sqrt(gram.least(by_rows)) * (1.0 - 1e-3), gram.exponent)
+            square = max(gram.least(by_rows), 0.0)  # of weights far apart rounding leaves nothing
+            least = math.ldexp(math.sqrt(square) * (1.0 - 1e-3), gram.exponent)
             return self.scale * least * least
         rank, smaller = self.rank, min(self.matrix.shape)
         if not rank or self.singular_values is None or self._equilibrated is None:
