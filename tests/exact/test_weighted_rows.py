@@ -107,3 +107,17 @@ def test_weights_whose_small_ones_are_rounding_of_the_large_ones():
         result = tb.solve(tb.Problem(upper=tb.SquaredNorm(), lower=fit, domain=domain))
         assert abs(result.upper_value - 1.0) <= result.upper_error
         assert result.lower_value <= result.lower_gap
+
+
+def test_streamed_rows_of_weight_0_and_others_far_apart(tmp_path):
+    """Rows of weight 0 are left out in memory only: the number of rows is the same for all."""
+    rng = np.random.default_rng(4)
+    A, b = rng.integers(-9, 10, size=(12, 2)).astype(float), rng.integers(-9, 10, size=12)
+    w = np.where(np.arange(12) % 3 > 0, 10.0 ** rng.integers(-3, 4, size=12), 0.0)
+    np.save(tmp_path / "A.npy", A)
+    fit = tb.LeastSquares(tb.Streamed(tmp_path / "A.npy", block=640), b.astype(float), weights=w)
+    result = tb.solve(tb.Problem(upper=tb.SquaredNorm(), lower=fit))
+    x = least_norm(A, b, w, np.eye(2))
+    low, high = result.upper_optimum
+    assert low <= float(x.dot(x) / 2) <= high
+    assert result.status == "certified"

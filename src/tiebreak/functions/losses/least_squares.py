@@ -25,7 +25,7 @@ GRAM_LIMIT = 1024  # largest number of columns for which a Gram matrix is formed
 
 
 class Unweighted(NamedTuple):
-    """Rows, b and weights as they were given, without rows of weight 0 if they are in memory."""
+    """Rows, b and weights as they were given, where all weights are positive."""
 
     matrix: Matrix
     b: Array
@@ -109,7 +109,8 @@ class LeastSquares(LinearLoss):
                 )
             self._change_precision(wide)
         w = np.asarray(arrays.to_numpy(weights), dtype=np.float64)
-        self.unweighted = Unweighted(self.matrix, arrays.like(self.b, self.prototype), w)
+        if w.all():  # otherwise rows of weight 0 are still there, as zeros
+            self.unweighted = Unweighted(self.matrix, arrays.like(self.b, self.prototype), w)
         factors = arrays.like(np.sqrt(w), self.prototype)
         self.matrix = with_scaled_rows(self.matrix, factors)
         self.b = self.target = factors * arrays.like(self.b, self.prototype)

@@ -299,7 +299,7 @@ def decompose(owner: str, level: str, h: Function, n: int) -> Parts:
 def _squares(weight: float, loss: LeastSquares) -> LeastSquaresPart:
     """Least squares as a part: rows as they were given, with their weights."""
     given = loss.unweighted
-    if given is None or not given.weights.all():
+    if given is None:
         return LeastSquaresPart(weight * loss.scale, loss.matrix.dense(), host(loss.b))
     top = top_exponent(given.weights)
     w = np.ldexp(given.weights, -top)
