@@ -156,3 +156,15 @@ def test_a_loss_that_falls_for_ever(kind: str) -> None:
     value = losses[kind].value
     assert value(40.0 * result.direction) <= value(10.0 * result.direction)
     assert tb.solve(tb.Levels(*levels, domain=tb.Ball(2.0))).success
+
+
+@pytest.mark.parametrize("rise", [0.0, 1e-13])
+def test_a_fall_along_ties_that_may_be_rounding_is_not_called_unbounded(rise):
+    """g sees the direction of f's fall by 1e-13 of its size: a minimiser is far away."""
+    A = np.array([[1.0, 2.0], [1.0, 2.0 + 2.0 * rise]])
+    lower = tb.LeastSquares(A, np.array([1.0, 1.0]))
+    problem = tb.Problem(upper=tb.Linear([2.0, -1.5]), lower=lower, domain=tb.Monotone())
+    result = tb.solve(problem, "conic")
+    assert result.status == ("undetermined" if rise else "unbounded"), result.message
+    levels = tb.solve(tb.Levels(lower, tb.Linear([2.0, -1.5]), domain=tb.Monotone()), "conic")
+    assert levels.status == result.status

@@ -6,6 +6,7 @@ import contextlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -46,6 +47,10 @@ ASSUMED = 10.0  # times the length of the answer: a solution is assumed to be no
 OUTSIDE = 1e-7  # relative: a constraint that is violated by more is not met
 NOTHING = 1e-24  # of a length in the program: an entry that is smaller is 0, which no sum notices
 ROUNDINGS = 1e3  # times the rounding errors of its value: a level that is worse was not held
+HARDLY_A_TIE = (
+    "falls without end along a direction that those before it hardly see: rounding decides whether "
+    "that is one of ties"
+)
 VISIBLE = 1e-9  # a direction of z in which x moves less than this is none of x
 
 
@@ -83,7 +88,7 @@ class ChainSolution(NamedTuple):
 
     z: Host
     levels: tuple[LevelSolution, ...]
-    status: str  # "solved", "unbounded", "failed", "max_time"
+    status: str  # "solved", "unbounded", "undetermined", "failed", "max_time"
     message: str = ""
     direction: Host | None = None  # where it is unbounded
 
@@ -103,6 +108,13 @@ def solve_chain(program: ConicProgram, slacks: Sequence[SlackRule | None]) -> Ch
     )
     direction = None if found.direction is None else units.lengths * found.direction
     return found._replace(z=units.lengths * found.z, levels=tuple(levels), direction=direction)
+
+
+def _rises_a_little(direction: Host, h: Objective) -> bool:
+    """Do the squares of a level see a direction of ties by more than rounding of a product?"""
+    unit, length = EPS * (sum(h.squares.shape) + 8), float(np.linalg.norm(direction))
+    seen = np.abs(h.squares @ direction)
+    return bool(np.any(seen > unit * length * row_lengths(h.squares)))
 
 
 def _in_unit(rule: SlackRule, unit: float) -> SlackRule:
@@ -235,6 +247,8 @@ class _Chain:
             return self._end("failed", f"level {number + 1}: {found}")
         if isinstance(found, Fall):
             direction = self.where.point(found.direction) - self.where.base
+            if any(map(partial(_rises_a_little, direction), self.objectives[:number])):
+                return self._end("undetermined", f"level {number + 1} {HARDLY_A_TIE}")
             where = " on the minimisers of those before it" if number else ""
             text = f"level {number + 1} falls without end{where}"
             return self._end("unbounded", text, direction)
