@@ -74,31 +74,39 @@ def test_proved_from_both_sides(domain: str, count: Count) -> None:
 @pytest.mark.parametrize("domain", planted_ties.DOMAINS)
 def test_never_wrong_at_bad_points(domain: str, flaw: str, count: Count) -> None:
     for seed in range(count(3, 48)):
-        p = planted_ties.ties(domain, seed, flaw)
-        problem, n = p.build(tb), len(p.x_star)
-        g, rank = decompose("test", "lower", problem.lower, n), equations(problem, n)
-        rng = np.random.default_rng([5, seed])
-        unit = float(np.min(np.abs(p.x_star), where=p.x_star != 0.0, initial=math.inf))
-        rows = [planted.fractions(row) for row in p.rows]
-        for x in points(p.x_star, unit, rng):
-            normal = rng.standard_normal(n) * float(rng.integers(2))
-            intervals = prove(problem, x, rank, normal)
-            assert holds(intervals.upper[0], p.f_star, intervals.upper[1]), (p.kind, seed)
-            assert holds(intervals.lower, p.g_star, math.inf), (p.kind, seed)
-            near = nearest_minimiser(problem.domain, g, x)
-            if math.isinf(near.distance):
-                assert near.why
-                continue
-            # All minimisers share rows @ x: |rows (x - x*)| <= |row| distance, row by row.
-            moved = planted.fractions(x)
-            moved = [s - t for s, t in zip(moved, planted.fractions(p.x_star), strict=True)]
-            for row in rows:
-                reach = Fraction(near.distance) ** 2 * planted.dot(row, row)
-                assert planted.dot(row, moved) ** 2 <= reach, (p.kind, seed)
-            if g.only(LeastSquaresPart):
-                square = sum((planted.dot(row, moved) ** 2 for row in rows), Fraction(0))
-                assert square <= Fraction(near.image) ** 2, (p.kind, seed)
-                assert abs(p.lower.exact(x)[0] - p.g_star) <= Fraction(near.excess), (p.kind, seed)
+        _check_bad_points(domain, flaw, seed)
+
+
+def test_a_search_for_an_inward_direction_may_overflow() -> None:
+    _check_bad_points("L1Ball", "", 34)
+
+
+def _check_bad_points(domain: str, flaw: str, seed: int) -> None:
+    p = planted_ties.ties(domain, seed, flaw)
+    problem, n = p.build(tb), len(p.x_star)
+    g, rank = decompose("test", "lower", problem.lower, n), equations(problem, n)
+    rng = np.random.default_rng([5, seed])
+    unit = float(np.min(np.abs(p.x_star), where=p.x_star != 0.0, initial=math.inf))
+    rows = [planted.fractions(row) for row in p.rows]
+    for x in points(p.x_star, unit, rng):
+        normal = rng.standard_normal(n) * float(rng.integers(2))
+        intervals = prove(problem, x, rank, normal)
+        assert holds(intervals.upper[0], p.f_star, intervals.upper[1]), (p.kind, seed)
+        assert holds(intervals.lower, p.g_star, math.inf), (p.kind, seed)
+        near = nearest_minimiser(problem.domain, g, x)
+        if math.isinf(near.distance):
+            assert near.why
+            continue
+        # All minimisers share rows @ x: |rows (x - x*)| <= |row| distance, row by row.
+        moved = planted.fractions(x)
+        moved = [s - t for s, t in zip(moved, planted.fractions(p.x_star), strict=True)]
+        for row in rows:
+            reach = Fraction(near.distance) ** 2 * planted.dot(row, row)
+            assert planted.dot(row, moved) ** 2 <= reach, (p.kind, seed)
+        if g.only(LeastSquaresPart):
+            square = sum((planted.dot(row, moved) ** 2 for row in rows), Fraction(0))
+            assert square <= Fraction(near.image) ** 2, (p.kind, seed)
+            assert abs(p.lower.exact(x)[0] - p.g_star) <= Fraction(near.excess), (p.kind, seed)
 
 
 def test_never_wrong_on_all_polyhedra(count: Count) -> None:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tiebreak.linalg import deadline
+from tiebreak.linalg import arrays, deadline
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
 
@@ -68,28 +68,29 @@ def interior_point(
         s, z = s + 0.5 * both / float(np.sum(z)), z + 0.5 * both / float(np.sum(s))
     s, z = np.maximum(s, 1e-8), np.maximum(z, 1e-8)
     found, before = None, [np.inf] * STALLED
-    for _ in range(MAX_STEPS):
-        pull = B.back(z)
-        rest = H.times(v) + q + pull, B.times(v) + s - slack
-        mu = float(s @ z) / len(s)
-        if not np.isfinite(norm(v) + mu):
-            break
-        if norm(pull - E.T @ (E @ pull)) <= IMPOSSIBLE * float(np.sum(z)) and slack @ z < 0.0:
-            return None
-        # Slacks of 0 without a multiplier are about sqrt(mu). First all small slacks, for a row too
-        # many is let go with all others at once; then those smaller than their multipliers.
-        found = Hint(unit * v, (s <= mu**0.25, z > s))
-        system = NormalEquations(H, B, z / s, E)
-        if mu <= end or 1e-6 > mu > 0.5 * before[-STALLED] or not system.is_sound:
-            break
-        before.append(mu)
-        _, ds, dz = _direction(system, rest, s, z, s * z)
-        length = min(_reach(s, ds), _reach(z, dz), 1.0)
-        after = float((s + length * ds) @ (z + length * dz)) / len(s)
-        centre = (after / mu) ** 3 * mu
-        dv, ds, dz = _direction(system, rest, s, z, s * z + ds * dz - centre)
-        length = min(SHARE_OF_WAY * _reach(s, ds), SHARE_OF_WAY * _reach(z, dz), 1.0)
-        v, s, z = v + length * dv, s + length * ds, z + length * dz
+    with arrays.quiet():  # a slack that underflows makes numbers that are none: the end
+        for _ in range(MAX_STEPS):
+            pull = B.back(z)
+            rest = H.times(v) + q + pull, B.times(v) + s - slack
+            mu = float(s @ z) / len(s)
+            if not np.isfinite(norm(v) + mu):
+                break
+            if norm(pull - E.T @ (E @ pull)) <= IMPOSSIBLE * float(np.sum(z)) and slack @ z < 0.0:
+                return None
+            # Slacks of 0 without a multiplier are about sqrt(mu). First all small slacks, for a row
+            # too many is let go with all others at once; then those smaller than their multipliers.
+            found = Hint(unit * v, (s <= mu**0.25, z > s))
+            system = NormalEquations(H, B, z / s, E)
+            if mu <= end or 1e-6 > mu > 0.5 * before[-STALLED] or not system.is_sound:
+                break
+            before.append(mu)
+            _, ds, dz = _direction(system, rest, s, z, s * z)
+            length = min(_reach(s, ds), _reach(z, dz), 1.0)
+            after = float((s + length * ds) @ (z + length * dz)) / len(s)
+            centre = (after / mu) ** 3 * mu
+            dv, ds, dz = _direction(system, rest, s, z, s * z + ds * dz - centre)
+            length = min(SHARE_OF_WAY * _reach(s, ds), SHARE_OF_WAY * _reach(z, dz), 1.0)
+            v, s, z = v + length * dv, s + length * ds, z + length * dz
     return found
 
 
