@@ -6,7 +6,6 @@ import contextlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,6 +38,7 @@ from tiebreak.conic.stage import (
 )
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
+from tiebreak.linalg.host import norm
 from tiebreak.linalg.spectra import EPS
 
 SlackRule = Callable[[float, float], float]  # of the best value and of that before this level
@@ -110,16 +110,16 @@ def solve_chain(program: ConicProgram, slacks: Sequence[SlackRule | None]) -> Ch
     return found._replace(z=units.lengths * found.z, levels=tuple(levels), direction=direction)
 
 
-def _rises_a_little(direction: Host, h: Objective) -> bool:
-    """Do the squares of a level see a direction of ties by more than rounding of a product?"""
-    unit, length = EPS * (sum(h.squares.shape) + 8), float(np.linalg.norm(direction))
-    seen = np.abs(h.squares @ direction)
-    return bool(np.any(seen > unit * length * row_lengths(h.squares)))
-
-
 def _in_unit(rule: SlackRule, unit: float) -> SlackRule:
     """Of values in this unit."""
     return lambda best, before: rule(unit * best, unit * before) / unit
+
+
+def _rises_a_little(h: Objective, direction: Host) -> bool:
+    """Do the squares of a level see a direction of ties by more than rounding of a product?"""
+    unit = EPS * (sum(h.squares.shape) + 8)
+    seen = np.abs(h.squares @ direction)
+    return bool(np.any(seen > unit * norm(direction) * row_lengths(h.squares)))
 
 
 class _Chain:
@@ -247,7 +247,7 @@ class _Chain:
             return self._end("failed", f"level {number + 1}: {found}")
         if isinstance(found, Fall):
             direction = self.where.point(found.direction) - self.where.base
-            if any(map(partial(_rises_a_little, direction), self.objectives[:number])):
+            if any(_rises_a_little(h, direction) for h in self.objectives[:number]):
                 return self._end("undetermined", f"level {number + 1} {HARDLY_A_TIE}")
             where = " on the minimisers of those before it" if number else ""
             text = f"level {number + 1} falls without end{where}"

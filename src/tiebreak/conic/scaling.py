@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tiebreak.conic.program import Cone, ConicProgram, Objective
-from tiebreak.conic.stage import as_rows, row_lengths
+from tiebreak.conic.stage import as_rows, row_lengths, scaled_rows
 from tiebreak.linalg.arrays import Host
+from tiebreak.linalg.host import power_of_two
 
 SWEEPS = 20  # over rows and columns in turn
 STEADY = 0.25  # powers of two: units that change by less are found
@@ -57,7 +58,7 @@ def in_units(program: ConicProgram) -> tuple[ConicProgram, Units]:
 
     new = replace(
         program,
-        rows=_scaled(rows, None, 1.0 / widths),
+        rows=scaled_rows(rows, 1.0 / widths),
         offset=program.offset / widths,
         objectives=tuple(objective for objective, _ in pairs),
         reach=program.reach / lengths,
@@ -157,13 +158,11 @@ def _stacked(parts: list[Any]) -> Any:
     return sp.csr_array(sp.vstack([sp.csr_array(part) for part in parts]))
 
 
-def _scaled(matrix: Any, columns: Host | None, rows: Host | None = None) -> Any:
-    """Every column and every row times its factor."""
+def _scaled(matrix: Any, columns: Host) -> Any:
+    """Every column times its factor."""
     if isinstance(matrix, np.ndarray):
-        matrix = matrix if columns is None else matrix * columns
-        return matrix if rows is None else rows[:, None] * matrix
-    matrix = matrix if columns is None else matrix.multiply(columns[None])
-    return (matrix if rows is None else matrix.multiply(rows[:, None])).tocsr()
+        return matrix * columns
+    return matrix.multiply(columns[None]).tocsr()
 
 
 def _most(matrix: Any, axis: int) -> Host:
@@ -174,11 +173,6 @@ def _most(matrix: Any, axis: int) -> Host:
     return np.asarray(most.todense() if hasattr(most, "todense") else most).ravel()
 
 
-def _positive(values: Host) -> Host:
-    return np.where(values > 0.0, values, 1.0)
-
-
 def _power_of_two(values: Any) -> Host:
     """Next to these, 1 in the place of 0."""
-    powers = np.round(np.log2(_positive(np.asarray(values))))
-    return np.asarray(np.exp2(np.clip(powers, -FARTHEST, FARTHEST)))
+    return np.clip(power_of_two(np.asarray(values), 1.0), 2.0**-FARTHEST, 2.0**FARTHEST)

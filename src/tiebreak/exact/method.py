@@ -30,7 +30,7 @@ from tiebreak.exact.reductions.lasso import refuse as refuse_penalty
 from tiebreak.exact.reductions.norm_above import in_squares, root_intervals, root_value
 from tiebreak.exact.reductions.operator_above import refuse as refuse_operator
 from tiebreak.exact.reductions.operator_above import with_images
-from tiebreak.exact.reductions.residuals_above import Levels, with_residuals
+from tiebreak.exact.reductions.residuals_above import SquaresAbove, with_residuals
 from tiebreak.exact.reductions.tall import is_tall, solve_tall
 from tiebreak.exact.reductions.wide import WideAnswer, WideProblem, solve_wide
 from tiebreak.exact.scaled_problem import L1Norm, ScaledProblem
@@ -143,7 +143,7 @@ class Exact(Method):
         problem = in_squares(problem) or problem
         if not (isinstance(problem.domain, DOMAINS) or is_linear(problem.domain)):
             return Refusal("Exact", "domain", NEEDED, type(problem.domain).__name__)
-        if WideProblem.of(problem) or is_tall(problem) or Levels.of(problem):
+        if WideProblem.of(problem) or is_tall(problem) or SquaresAbove.of(problem):
             return None  # which may be too long for the other way
         return refusal_of(lambda: _parts(problem, problem.dimension or 1))
 

@@ -26,7 +26,7 @@ from tiebreak.exact.bounds.loss_bounds import (
     below_l1,
     nearby_minimisers,
 )
-from tiebreak.exact.bounds.multipliers import Multipliers, residual_size, slice_weights
+from tiebreak.exact.bounds.multipliers import RowMultipliers, residual_size, slice_weights
 from tiebreak.exact.bounds.nearest_minimiser import NearestMinimiser, nearest_minimiser
 from tiebreak.exact.constants import SAFE
 from tiebreak.exact.polyhedra import is_linear
@@ -57,7 +57,7 @@ def prove(
 
     From a distance d: |f* - f(x)| <= |grad f(x)| d + L_f/2 d² where |delta| <= d, and f* is at
     most that much above f(x) where some lower minimiser is within d. From the slice: bounds by
-    `Multipliers`.
+    `RowMultipliers`.
     """
     at = host(x)
     is_l1, n = sign is not None, len(at)
@@ -98,7 +98,7 @@ def prove(
         found.append(Intervals(lower=g.value - g.value_error - excess))
     if g_parts.only(LeastSquaresPart, LinearPart) and (is_l1 or has_projection(problem.domain)):
         unmet = min(unmet, max(near.excess, 0.5 * near.image * near.image))
-        multipliers = Multipliers(problem, at, g_parts, rank, normal, unmet)
+        multipliers = RowMultipliers(problem, at, g_parts, rank, normal, unmet)
         high = min(some.upper[1] for some in found)
         low = multipliers.below(f, f_parts) if sign is None else multipliers.below_l1(sign, high)
         found.append(Intervals((low, math.inf)))

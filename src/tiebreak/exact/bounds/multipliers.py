@@ -23,7 +23,7 @@ from tiebreak.sets.monotone import Monotone
 from tiebreak.sets.simplices import L1Ball
 
 
-class Multipliers(NamedTuple):
+class RowMultipliers(NamedTuple):
     """Lower bounds on f* by multipliers of the rows of g = ½|Rx - s|² + <c, x>.
 
     ``unmet`` bounds ½|R delta|² and the change of g; ``normal`` of Z at x is a part of the balance.

@@ -24,7 +24,7 @@ from tiebreak.problem import Problem
 from tiebreak.sets.domains import Space
 
 
-class Levels(NamedTuple):
+class SquaresAbove(NamedTuple):
     """f = v/2 |F x - t|² + s times a norm, g = w/2 |A x - b|²."""
 
     residuals: LeastSquares
@@ -35,15 +35,16 @@ class Levels(NamedTuple):
     w: float
 
     @classmethod
-    def of(cls, problem: Problem) -> Levels | None:
+    def of(cls, problem: Problem) -> SquaresAbove | None:
         """None where the problem is another one, or too large, or has more rows than variables."""
         if not isinstance(problem.domain, Space) or not problem.is_smooth:
             return None
-        above = {type(part): (weight, part) for weight, part in summands(problem.upper.bare)}
+        terms = summands(problem.upper.bare)
+        above = {type(part): (weight, part) for weight, part in terms}
         (w, g), *others = summands(problem.lower.bare)
         if set(above) != {LeastSquares, SquaredNorm} or others or not isinstance(g, LeastSquares):
             return None
-        if len(summands(problem.upper.bare)) > len(above):
+        if len(terms) > len(above):
             return None
         (v, f), (s, norm) = above[LeastSquares], above[SquaredNorm]
         assert isinstance(f, LeastSquares)
@@ -65,7 +66,7 @@ class Levels(NamedTuple):
 
 def with_residuals(problem: Problem) -> Problem | None:
     """The problem of (x, v); None where it is another one, or g's rows depend on one another."""
-    levels = Levels.of(problem)
+    levels = SquaresAbove.of(problem)
     if levels is None or not levels.has_independent_rows:
         return None
     f, g, norm = levels.residuals, levels.lower, levels.norm
