@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import collections
 import subprocess
 import sys
 from pathlib import Path
@@ -112,3 +113,13 @@ def test_imports_go_down_only():
             if up and not (leaf and not at_top):
                 wrong.append(f"{'.'.join(here)} imports {module}")
     assert wrong == []
+
+
+def test_one_name_one_class():
+    """But State, of which every method has its own."""
+    places = collections.defaultdict(list)
+    for path in sorted(SOURCE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.ClassDef) and node.name != "State":
+                places[node.name].append(str(path.relative_to(SOURCE)))
+    assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}

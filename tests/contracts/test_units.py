@@ -315,7 +315,7 @@ def test_weights_of_rows_do_not_spoil_a_proof_nor_make_a_wrong_one(count):
         lower = tb.LeastSquares(weights[:, None] * A, weights * b)
         domain = tb.Box(-1e3, 1e3) if seed % 3 else tb.Space()
         problem = tb.Problem(upper=tb.SquaredNorm(), lower=lower, domain=domain)
-        found = rescaled.Equations.of(problem, 1.0 / weights)
+        found = rescaled.WeightedEquations.of(problem, 1.0 / weights)
         for off in (0.0, 1e-12, 1e-6, 1e-2):  # bad points make wide bounds, no wrong ones
             x = np.array([float(v) for v in best]) + off * rng.standard_normal(n)
             away = sum((v - Fraction(u)) ** 2 for v, u in zip(best, x, strict=True))

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 import tiebreak as tb
 from tiebreak.exact.bounds.wide_bounds import prove_wide
 from tiebreak.exact.method import Exact, _state
-from tiebreak.exact.reductions.wide import Equations, WideAnswer, _reduced, solve_wide
+from tiebreak.exact.reductions.wide import ScaledEquations, WideAnswer, _reduced, solve_wide
 from tiebreak.linalg.row_gram import RowGram
 from tiebreak.proofs.evidence import Intervals
 
@@ -161,7 +161,10 @@ def test_the_least_curvature_on_the_slice_is_no_more_than_it_is():
     for k, n, tilt in ((2, 9, 0.0), (4, 9, 1e-3), (6, 9, 1e-1), (3, 5, 1.0)):
         A, F = rng.standard_normal((3, n)), rng.standard_normal((k, n))
         F[0] = A[0] + tilt * F[0]  # nearly a row of A: hardly any curvature is left
-        equations, gram = Equations(tb.LeastSquares(A, np.zeros(3)).matrix, np.zeros(3)), RowGram(A)
+        equations, gram = (
+            ScaledEquations(tb.LeastSquares(A, np.zeros(3)).matrix, np.zeros(3)),
+            RowGram(A),
+        )
         loss = tb.LeastSquares(F, np.zeros(k))
         found = _reduced(loss, equations, gram, 3)
         if tilt == 0.0:

@@ -22,7 +22,7 @@ import numpy as np
 from tiebreak.conic.cones import LEAST, Blocks, dual_point, outside, steepness
 from tiebreak.conic.equations import FEW, kkt_matrix, least_solution, regularised_solution
 from tiebreak.conic.faces import ConicSet, HeldRows
-from tiebreak.conic.polish import Multipliers
+from tiebreak.conic.polish import PrimalDualPoint
 from tiebreak.conic.program import Objective
 from tiebreak.conic.stage import Stage, row_lengths, scaled_rows, stacked
 from tiebreak.linalg.arrays import Host
@@ -166,7 +166,7 @@ def slack_rounding(stage: Stage, w: Host) -> tuple[Host, Host]:
     return terms[blocks.zero], np.concatenate(found)
 
 
-def value_inside(stage: Stage, at: Multipliers, inner: Host) -> float | None:
+def value_inside(stage: Stage, at: PrimalDualPoint, inner: Host) -> float | None:
     """The objective at a feasible point close to ``at``: the least value is at most that.
 
     ``inner`` is the point of the interior-point method, as a rule a little inside the inequalities;

@@ -23,7 +23,7 @@ from tiebreak.conic.cones import NONE, Blocks, outside
 from tiebreak.conic.cuts import Cut, sublevel
 from tiebreak.conic.direct import Fall, least_squares, on_equations
 from tiebreak.conic.faces import ConicSet, held_rows, remaining
-from tiebreak.conic.polish import Multipliers, residual
+from tiebreak.conic.polish import PrimalDualPoint, residual
 from tiebreak.conic.program import Cone, ConicProgram, Objective
 from tiebreak.conic.scaling import in_units
 from tiebreak.conic.solved import SolvedStage, by_solver, unchanged
@@ -279,7 +279,7 @@ class _Chain:
         w = least_squares(objective, self.where)
         if isinstance(w, Fall):
             return w
-        at = Multipliers(w, np.zeros(0))
+        at = PrimalDualPoint(w, np.zeros(0))
         return SolvedStage(stage, at, NONE, residual(stage, at), "")
 
     def _hold(self, number: int, objective: Objective, found: SolvedStage) -> None:
@@ -359,7 +359,7 @@ class _Chain:
         self.where = replace(self.where, base=self.previous)
         return "cut"
 
-    def _price(self, number: int, at: Multipliers) -> None:
+    def _price(self, number: int, at: PrimalDualPoint) -> None:
         """Of the cut of the level before: how fast this level falls with its slack."""
         if self.cut is None or self.cut.level != number - 1:
             return

@@ -32,7 +32,7 @@ SMALL_PART = 1e-3  # of a length in the whole program: a solution that is much s
 ENOUGH = 16 * EPS  # a residual, relative to its terms, that no step can reduce
 
 
-class Multipliers(NamedTuple):
+class PrimalDualPoint(NamedTuple):
     """A point of the stage with multipliers."""
 
     w: Host
@@ -42,12 +42,12 @@ class Multipliers(NamedTuple):
 class Polished(NamedTuple):
     """A solution of a stage, the faces that it exposes, and how well the conditions hold."""
 
-    at: Multipliers
+    at: PrimalDualPoint
     exposed: Active
     residual: float
 
 
-def polished(stage: Stage, start: Multipliers) -> Polished:
+def polished(stage: Stage, start: PrimalDualPoint) -> Polished:
     """The point and the multipliers after Newton's steps, or the start where these do not help.
 
     Pairs of which neither number is clearly positive may be 0 both: then they count as binding, so
@@ -55,7 +55,7 @@ def polished(stage: Stage, start: Multipliers) -> Polished:
     """
     size = norm(stage.slope_terms(start.w))
 
-    def pairs(at: Multipliers) -> Pairs:
+    def pairs(at: PrimalDualPoint) -> Pairs:
         least = max(float(np.max(np.abs(at.w), initial=0.0)), SMALL_PART * stage.unit)
         return Pairs.of(stage.blocks, stage.slack(at.w), at.y, stage.lengths, size, least)
 
@@ -78,7 +78,9 @@ def polished(stage: Stage, start: Multipliers) -> Polished:
     return best._replace(exposed=exposed)
 
 
-def _newton(stage: Stage, active: Active, start: Multipliers) -> tuple[Polished, Multipliers]:
+def _newton(
+    stage: Stage, active: Active, start: PrimalDualPoint
+) -> tuple[Polished, PrimalDualPoint]:
     """Newton's steps with these inequalities as equations: the best point on the way, and the last.
 
     The last solves these equations; it may violate inequalities that are not among them.
@@ -99,7 +101,7 @@ def _newton(stage: Stage, active: Active, start: Multipliers) -> tuple[Polished,
     return min(best, unmoved, key=lambda one: one.residual), now
 
 
-def _exchanged(stage: Stage, active: Active, at: Multipliers) -> Active:
+def _exchanged(stage: Stage, active: Active, at: PrimalDualPoint) -> Active:
     """Without the rows that pull the wrong way, and with those that are violated.
 
     A cone leaves its tip along a ray where that cannot be reached, or where its multiplier is
@@ -118,7 +120,7 @@ def _exchanged(stage: Stage, active: Active, at: Multipliers) -> Active:
     return Active(np.union1d(kept, missing), tuple(tips), tuple(rays), active.curves)
 
 
-def residual(stage: Stage, at: Multipliers) -> float:
+def residual(stage: Stage, at: PrimalDualPoint) -> float:
     """How far the conditions of optimality are from holding, relative to their terms.
 
     Of stationarity, of feasibility and of complementarity the largest.
@@ -143,7 +145,7 @@ def residual(stage: Stage, at: Multipliers) -> float:
     return max(stationarity, off, complementarity, duals)
 
 
-def _on_faces(stage: Stage, active: Active, at: Multipliers) -> Host:
+def _on_faces(stage: Stage, active: Active, at: PrimalDualPoint) -> Host:
     """y where only what binds has a multiplier."""
     y = np.zeros_like(at.y)
     for rows in (stage.blocks.zero, active.nonnegative, *active.vertices, *active.rays):
@@ -190,7 +192,7 @@ def _curves(active: Active, s: Host) -> list[_Curve] | None:
     return found
 
 
-def _step(stage: Stage, active: Active, at: Multipliers) -> Multipliers | None:
+def _step(stage: Stage, active: Active, at: PrimalDualPoint) -> PrimalDualPoint | None:
     """Newton's step, by the least correction; None where the equations cannot be solved."""
     s, rows = stage.slack(at.w), stage.rows
     flat = np.concatenate([stage.blocks.zero, active.nonnegative, *active.vertices]).astype(int)
@@ -217,7 +219,7 @@ def _step(stage: Stage, active: Active, at: Multipliers) -> Multipliers | None:
     y[flat] = weights[: len(flat)]
     for curve, weight in zip(curves, weights[len(flat) :], strict=True):
         y[curve.cone] = weight * curve.normal
-    return Multipliers(w, y)
+    return PrimalDualPoint(w, y)
 
 
 def _corrected(F: Any, H: Any, J: Any, slope: Host, values: Host) -> tuple[Host, Host] | None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from tiebreak.conic.cones import NONE, Active
 from tiebreak.conic.direct import Fall
-from tiebreak.conic.polish import Multipliers, polished
+from tiebreak.conic.polish import PrimalDualPoint, polished
 from tiebreak.conic.solver import TOLERANCES, clarabel_solve
 from tiebreak.conic.stage import Stage
 from tiebreak.linalg.arrays import Host
@@ -24,7 +24,7 @@ class SolvedStage(NamedTuple):
     """A stage and its solution."""
 
     stage: Stage
-    at: Multipliers
+    at: PrimalDualPoint
     active: Active
     residual: float
     solver: str
@@ -33,7 +33,7 @@ class SolvedStage(NamedTuple):
 
 def unchanged(stage: Stage) -> SolvedStage:
     """A level that is constant on what is left: all of it is optimal, the point of before too."""
-    at = Multipliers(np.zeros(stage.rows.shape[1]), np.zeros(len(stage.offset)))
+    at = PrimalDualPoint(np.zeros(stage.rows.shape[1]), np.zeros(len(stage.offset)))
     return SolvedStage(stage, at, NONE, 0.0, "")
 
 
@@ -59,7 +59,7 @@ def by_solver(stage: Stage) -> SolvedStage | Fall | str:
             why = why or f"Clarabel ends with numbers that are not finite ({answer.status})"
             continue
         lengths.append(norm(answer.z))
-        start = Multipliers(answer.z, 0.0 * answer.y if stage.is_flat else answer.y)
+        start = PrimalDualPoint(answer.z, 0.0 * answer.y if stage.is_flat else answer.y)
         found = SolvedStage(stage, *polished(stage, start), answer.status, answer.z)
         if best is None or found.residual < best.residual:
             best = found

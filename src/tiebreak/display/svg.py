@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tiebreak.display.markup import escaped
-from tiebreak.display.views import Column, Curve, Group, Panel, Proof, View, number
+from tiebreak.display.views import Column, Curve, Group, Panel, ProvedGap, View, number
 from tiebreak.proofs.certificate import UNDERFLOW
 
 FEW = 12  # points: each is drawn
@@ -90,7 +90,7 @@ def _proofs(view: View) -> str:
     return " ".join(map(_proof, known))
 
 
-def _proof(proof: Proof) -> str:
+def _proof(proof: ProvedGap) -> str:
     sizes = {"start": proof.start, "asked": proof.asked, "proved": abs(proof.proved)}
     usable = {name: v for name, v in sizes.items() if UNDERFLOW < v < math.inf}
     usable["proved"] = max(abs(proof.proved), min(usable.values()) * 1e-2)  # it may be 0

@@ -69,7 +69,7 @@ class Panel(NamedTuple):
     missing: str = ""  # what a value of infinity says, drawn as a cross
 
 
-class Proof(NamedTuple):
+class ProvedGap(NamedTuple):
     """Of one level: the proved gap at the start and at the end, and what was asked."""
 
     level: str
@@ -124,7 +124,7 @@ class View:
     groups: Sequence[Group] = ()
     axes: Sequence[tuple[str, str]] = ()
     readout: Sequence[tuple[str, str]] = ()
-    proofs: Sequence[Proof] = ()
+    proofs: Sequence[ProvedGap] = ()
     report: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -274,12 +274,12 @@ def _run_panels(tolerance: tuple[float, float]) -> list[Panel]:
     return panels
 
 
-def _proofs(result: Result) -> list[Proof]:
+def _proofs(result: Result) -> list[ProvedGap]:
     first = result.trace[0] if result.trace else None
     starts = (math.nan, math.nan) if first is None else (first.upper_gap, first.lower_gap)
     ends = zip(starts, (result.upper_gap, result.lower_gap), result.tolerance, strict=True)
     return [
-        Proof(f"{level} level, {letter}", *three)
+        ProvedGap(f"{level} level, {letter}", *three)
         for (level, letter), three in zip(LETTERS.items(), ends, strict=True)
     ]
 

@@ -18,7 +18,7 @@ from tiebreak.exact.ball import BallSlice
 from tiebreak.exact.basis_pursuit import BasisPursuit, sparsest
 from tiebreak.exact.constants import INDEPENDENT, TOUCHING
 from tiebreak.exact.newton import SetSlice, minimise, refine
-from tiebreak.exact.polyhedra import Polyhedron, polyhedron
+from tiebreak.exact.polyhedra import PolyhedralRows, polyhedron
 from tiebreak.exact.recession import HARDLY_FALLS, no_lower_minimum, no_upper_minimum, unit
 from tiebreak.exact.reductions.outliers import NOT_L1, NOT_ON_BALL, shared_rows
 from tiebreak.exact.scaled_problem import L1Norm, ScaledProblem
@@ -99,7 +99,7 @@ def _on_ball(p: ScaledProblem, x0: Host, ball: Ball, doubtful: bool) -> ExactSol
         pressing, mu = (np.eye(p.n), mu) if is_bound else (N[:, :0].T, 0.0)
         doubt = _doubt(p, g, x, settled, whole, pressing, mu)
         residual = _residual(g, whole, x, x0, basis)
-        none = Polyhedron(N[:, :0].T, np.zeros(0), N[:, :0].T)
+        none = PolyhedralRows(N[:, :0].T, np.zeros(0), N[:, :0].T)
         if shared_rows(g, p.rows, none, pressing, x, p.epsilon).rows is not p.rows:
             doubt = doubt or NOT_ON_BALL
     across = (x - center) - N @ (N.T @ (x - center))
@@ -139,7 +139,7 @@ def _inside_ball(
 # --- on polyhedra ---------------------------------------------------------------------------------
 
 
-def _on_polyhedron(p: ScaledProblem, x0: Host, Z: Polyhedron, doubtful: bool) -> ExactSolution:
+def _on_polyhedron(p: ScaledProblem, x0: Host, Z: PolyhedralRows, doubtful: bool) -> ExactSolution:
     """Both levels on a polyhedron, R^n included."""
     f, g, rows, basis = p.f, p.g, p.rows, p.basis(doubtful)
     if Z.lift is not None:
@@ -188,7 +188,7 @@ def _on_polyhedron(p: ScaledProblem, x0: Host, Z: Polyhedron, doubtful: bool) ->
 
 def _solution_set(
     p: ScaledProblem,
-    Z: Polyhedron,
+    Z: PolyhedralRows,
     faces: PolyhedronSlice,
     equations: Host,
     pressing: Host,
@@ -282,7 +282,7 @@ def _upper(
 def _sparsest(
     p: ScaledProblem,
     l1: L1Norm,
-    Z: Polyhedron,
+    Z: PolyhedralRows,
     x: Host,
     residual: float,
     dimension: int | None,

@@ -28,7 +28,7 @@ NO_START = (
 )
 
 
-class Polyhedron(NamedTuple):
+class PolyhedralRows(NamedTuple):
     """{x = lift u : rows u <= offset, equal u = right}, rows of length 1; lift None: x = u.
 
     Where ``right`` is None, the constants are those of any feasible start.
@@ -44,13 +44,13 @@ class Polyhedron(NamedTuple):
         """A u with lift u = x that is in the set if x is."""
         return x if self.lift is None else np.concatenate([np.maximum(x, 0), np.maximum(-x, 0)])
 
-    def stretched(self, units: Host) -> Polyhedron:
+    def stretched(self, units: Host) -> PolyhedralRows:
         """The same for u / units (lift None): exact for bounds of entries and powers of two."""
         assert self.lift is None
         rows, equal = self.rows * units, self.equal * units
         lengths = np.sqrt(np.sum(rows * rows, axis=1))
         equal = equal / np.sqrt(np.sum(equal * equal, axis=1))[:, None]
-        return Polyhedron(rows / lengths[:, None], self.offset / lengths, equal)
+        return PolyhedralRows(rows / lengths[:, None], self.offset / lengths, equal)
 
     @property
     def bounds(self) -> Host:
@@ -76,7 +76,7 @@ def is_linear(domain: Domain) -> bool:
     return isinstance(domain, LINEAR)
 
 
-def polyhedron(domain: Domain, n: int) -> Polyhedron:
+def polyhedron(domain: Domain, n: int) -> PolyhedralRows:
     """The domain (any but the ball) in R^n as inequalities.
 
     The l1 ball has 2^n faces; as x = p - q with p, q >= 0 and a sum of at most the radius only
@@ -86,13 +86,13 @@ def polyhedron(domain: Domain, n: int) -> Polyhedron:
         one, length = np.eye(n), math.sqrt(2 * n)
         rows = np.vstack([-np.eye(2 * n), np.ones((1, 2 * n)) / length])
         offset = np.append(np.zeros(2 * n), domain.radius / length)
-        return Polyhedron(rows, offset, np.zeros((0, 2 * n)), np.hstack([one, -one]))
+        return PolyhedralRows(rows, offset, np.zeros((0, 2 * n)), np.hstack([one, -one]))
     found = exact_rows(domain, n)
     assert found.right is not None
     rows, offset = _of_length_one(found.rows, found.offset)
     equal, right = _of_length_one(found.equal, found.right)
     is_known = isinstance(domain, polyhedra.Polyhedron | Intersection)
-    return Polyhedron(rows, offset, equal, None, right if is_known else None)
+    return PolyhedralRows(rows, offset, equal, None, right if is_known else None)
 
 
 def _of_length_one(rows: Host, offset: Host) -> tuple[Host, Host]:
@@ -103,7 +103,7 @@ def _of_length_one(rows: Host, offset: Host) -> tuple[Host, Host]:
 # -- exact rows -----------------------------------------------------------------------------------
 
 
-def exact_rows(domain: Domain, n: int) -> Polyhedron:
+def exact_rows(domain: Domain, n: int) -> PolyhedralRows:
     """As `polyhedron`, with rows as they are, up to powers of two; those of a user have lengths
     from ½ to 1."""
     if not isinstance(domain, polyhedra.Polyhedron | Intersection):
@@ -112,10 +112,10 @@ def exact_rows(domain: Domain, n: int) -> Polyhedron:
     rows, offset = _scaled(np.vstack([Z.rows for Z in found]), np.hstack([Z.offset for Z in found]))
     sides = [Z.right for Z in found if Z.right is not None]
     equal, right = _scaled(np.vstack([Z.equal for Z in found]), np.hstack(sides))
-    return _without_twins(Polyhedron(rows, offset, equal, None, right))
+    return _without_twins(PolyhedralRows(rows, offset, equal, None, right))
 
 
-def _exact_rows(domain: Domain, n: int) -> Polyhedron:
+def _exact_rows(domain: Domain, n: int) -> PolyhedralRows:
     one, none = np.eye(n), np.zeros((0, n))
     rows, offset, equal, right = none, np.zeros(0), none, np.zeros(0)
     if isinstance(domain, Box):  # the orthant too
@@ -134,7 +134,7 @@ def _exact_rows(domain: Domain, n: int) -> Polyhedron:
     elif isinstance(domain, polyhedra.Polyhedron):
         rows, equal = (A.toarray() if arrays.is_sparse(A) else A for A in (domain.A, domain.A_eq))
         offset, right = domain.b, domain.b_eq
-    return Polyhedron(rows, offset, equal, None, right)
+    return PolyhedralRows(rows, offset, equal, None, right)
 
 
 def _scaled(rows: Host, offset: Host) -> tuple[Host, Host]:
@@ -145,7 +145,7 @@ def _scaled(rows: Host, offset: Host) -> tuple[Host, Host]:
     return np.ldexp(rows, -exponents.reshape(-1, 1)), np.ldexp(offset, -exponents)
 
 
-def _without_twins(Z: Polyhedron) -> Polyhedron:
+def _without_twins(Z: PolyhedralRows) -> PolyhedralRows:
     """Of inequalities with parallel rows the strictest; two that leave a plane are an equation."""
     assert Z.right is not None
     strictest: dict[Key, int] = {}
@@ -165,7 +165,7 @@ def _without_twins(Z: Polyhedron) -> Polyhedron:
     equal = np.vstack([Z.equal, Z.rows[planes]])
     right = np.append(Z.right, Z.offset[planes])
     once = _different(equal, right)
-    return Polyhedron(Z.rows[kept], Z.offset[kept], equal[once], None, right[once])
+    return PolyhedralRows(Z.rows[kept], Z.offset[kept], equal[once], None, right[once])
 
 
 def _different(equal: Host, right: Host) -> list[int]:
@@ -207,7 +207,7 @@ def _are_parallel(a: Host, b: Host) -> bool:
     return all(Fraction(s) * q == Fraction(t) * p for s, t in zip(a, b, strict=True))
 
 
-def _level(Z: Polyhedron, i: int) -> Fraction:
+def _level(Z: PolyhedralRows, i: int) -> Fraction:
     """The offset of an inequality whose largest entry is made 1 or -1."""
     return Fraction(Z.offset[i]) / Fraction(float(np.max(np.abs(Z.rows[i]))))
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tiebreak.exact.polyhedra import Polyhedron, polyhedron
+from tiebreak.exact.polyhedra import PolyhedralRows, polyhedron
 from tiebreak.functions.parts.parts import Parts
 from tiebreak.functions.parts.quadratic_parts import LeastSquaresPart
 from tiebreak.linalg.arrays import Host
@@ -88,7 +88,7 @@ class ScaledProblem:
         f, g, rows = self._f, self._g, self._rows_in_x
         return ScaledProblem(Space(), f, g, rows, self.epsilon, self.l1)
 
-    def polyhedron(self) -> Polyhedron:
+    def polyhedron(self) -> PolyhedralRows:
         """Z, which is no ball, in the units of u."""
         Z = polyhedron(self.domain, self.n)
         return Z.stretched(self.units) if self.is_rescaled else Z
@@ -113,7 +113,7 @@ class ScaledProblem:
         """The rank with multipliers and directions in the units of x."""
         return in_units(self.rank, self._rows_in_x, self.units) if self.is_rescaled else self.rank
 
-    def equations_in_x(self, rank: Rank, Z: Polyhedron) -> Rank:
+    def equations_in_x(self, rank: Rank, Z: PolyhedralRows) -> Rank:
         """The rank of g's rows and Z's equations in the units of x."""
         if not self.is_rescaled:
             return rank

@@ -20,7 +20,7 @@ from tiebreak.linalg.arrays import Host
 from tiebreak.modelling.square_roots import square_root
 
 
-class Part:
+class CompiledLevel:
     """One level as CVXPY compiled it, with the way back into the user's variables."""
 
     data: dict[str, Any]
@@ -88,7 +88,7 @@ class Compiler:
         self.columns: Host = np.zeros(0, dtype=int)
         self.is_shared = False
 
-    def apply(self, new: set[Any]) -> tuple[Part, tuple[Objective, ...]]:
+    def apply(self, new: set[Any]) -> tuple[CompiledLevel, tuple[Objective, ...]]:
         """The first level, with everybody's constraints, and all objectives.
 
         ``new`` are the ids of the parameters that have changed: the objective of a level without
@@ -113,7 +113,7 @@ class Compiler:
             self._objectives[i] = self._objective(i, part)
         return first, tuple(self._objectives[i] for i in range(len(self._problems)))
 
-    def _compiled(self, wanted: Sequence[int]) -> list[Part]:
+    def _compiled(self, wanted: Sequence[int]) -> list[CompiledLevel]:
         try:
             with _without_values(self._variables):
                 return [_compile(self._problems[i], self._squares) for i in wanted]
@@ -123,7 +123,7 @@ class Compiler:
             self._squares = False
             return self._compiled(wanted)
 
-    def _user_columns(self, first: Part) -> Host:
+    def _user_columns(self, first: CompiledLevel) -> Host:
         """Those whose costs a sum of the user's variables changes, whatever CVXPY made of them."""
         self._probe.value = 1.0
         try:
@@ -132,7 +132,7 @@ class Compiler:
             self._probe.value = 0.0
         return np.flatnonzero(moved != first.data["c"])
 
-    def _shares(self, first: Part) -> bool:
+    def _shares(self, first: CompiledLevel) -> bool:
         """By counting: levels and constraints alone have more variables than both together."""
         if all(arg.is_affine() for one in self._constraints for arg in getattr(one, "args", ())):
             return False  # they need no auxiliary variables
@@ -140,7 +140,7 @@ class Compiler:
             alone = sum(_compile(half, self._squares).size for half in self._halves)
         return alone - len(self.columns) > first.size
 
-    def _objective(self, i: int, part: Part) -> Objective:
+    def _objective(self, i: int, part: CompiledLevel) -> Objective:
         P = part.data.get("P")
         if P is None:  # no level has squares
             import scipy.sparse as sp
@@ -169,12 +169,12 @@ def _without_values(variables: Sequence[Any]) -> Iterator[None]:
             variable.save_value(value)
 
 
-def _compile(problem: Any, squares: bool) -> Part:
+def _compile(problem: Any, squares: bool) -> CompiledLevel:
     import cvxpy as cp
 
     options = {} if squares else {"use_quad_obj": False}
     try:
-        return Part(*problem.get_problem_data(cp.CLARABEL, solver_opts=options))
+        return CompiledLevel(*problem.get_problem_data(cp.CLARABEL, solver_opts=options))
     except cp.SolverError as error:
         reason = " ".join(str(error).split()).rstrip(".")
         if reason.endswith("not installed"):

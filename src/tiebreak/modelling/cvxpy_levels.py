@@ -13,7 +13,7 @@ from tiebreak.driver.result import RELIES_ON
 from tiebreak.levels import ConicLevels, Slack
 from tiebreak.linalg import checks
 from tiebreak.linalg.arrays import Host
-from tiebreak.modelling.cvxpy_compile import Compiler, Part, same_matrix
+from tiebreak.modelling.cvxpy_compile import CompiledLevel, Compiler, same_matrix
 from tiebreak.modelling.definitions import Definitions
 
 # Attributes of a variable that are constraints in disguise, and not ones that we take.
@@ -136,7 +136,7 @@ class CvxpyLevels(ConicLevels):
         _check_problem(self)
         self._compiler = Compiler(terms, constraints, self.variables)
         self._program: ConicProgram | None = None
-        self._first: Part | None = None
+        self._first: CompiledLevel | None = None
         self._put: Definitions | None = None
         self._given: Host = np.zeros(0)
         self.last: Any = None

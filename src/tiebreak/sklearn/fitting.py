@@ -55,7 +55,7 @@ class NoMinimiserWarning(UserWarning):
     """The loss has no minimiser, and the coefficients are those of a weak penalty."""
 
 
-class Ending(NamedTuple):
+class FitOutcome(NamedTuple):
     """What is kept of a fit."""
 
     x: Host
@@ -113,7 +113,7 @@ class Task:
         return tb.Problem(upper=self.upper, lower=self.lower(more))
 
 
-def fit(task: Task, settings: Settings, x0: Host | None, names: Sequence[str] | None) -> Ending:
+def fit(task: Task, settings: Settings, x0: Host | None, names: Sequence[str] | None) -> FitOutcome:
     """Solve both levels; raise or warn where there is no answer."""
     problem = task.problem()
     result: tb.Result | tb.LevelsResult
@@ -157,7 +157,7 @@ def _loosened(
     return refitted(result, task.loss, task.layout, lower, upper)
 
 
-def _with_slack(best: Ending, result: tb.LevelsResult) -> Ending:
+def _with_slack(best: FitOutcome, result: tb.LevelsResult) -> FitOutcome:
     """The choice among all fits that are a little worse than the best."""
     fit = result.levels[FIT]
     return best._replace(
@@ -170,8 +170,8 @@ def _with_slack(best: Ending, result: tb.LevelsResult) -> Ending:
     )
 
 
-def _ending(result: tb.Result) -> Ending:
-    return Ending(
+def _ending(result: tb.Result) -> FitOutcome:
+    return FitOutcome(
         x=host(result.x),
         ties=result.dimension,
         proved=result.proved,
@@ -189,7 +189,7 @@ def _solve(problem: tb.Problem, settings: Settings, x0: Host | None = None) -> t
 
 def _without_minimiser(
     task: Task, settings: Settings, d: Host, names: Sequence[str] | None
-) -> Ending:
+) -> FitOutcome:
     """An error, or the fit with a penalty so weak that it does what the direction does."""
     sentence = (
         f"{settings.owner}: the loss has no minimiser, it falls for ever along the coefficients "

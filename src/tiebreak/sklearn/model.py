@@ -22,7 +22,7 @@ from tiebreak.linalg import tables
 from tiebreak.linalg.arrays import Host
 from tiebreak.sklearn.criteria import Criterion, check_prefer
 from tiebreak.sklearn.design import Layout
-from tiebreak.sklearn.fitting import Ending, Settings
+from tiebreak.sklearn.fitting import FitOutcome, Settings
 from tiebreak.sklearn.slack import slack_rule
 
 SPARSE = ["csr"]
@@ -161,7 +161,7 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
             return None
         return layout.joined(coef, intercept)
 
-    def _keep(self, endings: Sequence[Ending]) -> None:
+    def _keep(self, endings: Sequence[FitOutcome]) -> None:
         """What is known of the fit, one entry per target where there are several."""
         certificates = tuple(e.certificate for e in endings)
         self.n_iter_: int = max(e.steps for e in endings)

@@ -12,7 +12,7 @@ from tiebreak.exact.bounds.curvature_bounds import least_stretch
 from tiebreak.exact.constants import ACTIVE, SAFE, TOUCHING
 from tiebreak.exact.interior_point import interior_point
 from tiebreak.exact.linear_programs import highs
-from tiebreak.exact.polyhedra import Polyhedron, exact_rows, polyhedron
+from tiebreak.exact.polyhedra import PolyhedralRows, exact_rows, polyhedron
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host, rounding_unit
 from tiebreak.linalg.host import host, norm
@@ -35,7 +35,7 @@ class FeasiblePoint(NamedTuple):
     touch: bool  # was p put onto the one inequality that is not about single variables?
 
 
-def exact_polyhedron(domain: Domain, n: int) -> Polyhedron:
+def exact_polyhedron(domain: Domain, n: int) -> PolyhedralRows:
     """As `polyhedron`, with rows that are exact up to a factor; they are no longer than 1."""
     if not has_projection(domain):
         return exact_rows(domain, n)
@@ -44,10 +44,10 @@ def exact_polyhedron(domain: Domain, n: int) -> Polyhedron:
     normal = host(domain.normal)
     exponent = math.frexp(norm(normal))[1]
     rows, offset = np.ldexp(normal, -exponent)[None], math.ldexp(domain.offset, -exponent)
-    return Polyhedron(rows, np.array([offset]), np.zeros((0, n)))
+    return PolyhedralRows(rows, np.array([offset]), np.zeros((0, n)))
 
 
-def feasible_point(domain: Domain, Z: Polyhedron, v: Host, touch: bool) -> FeasiblePoint | None:
+def feasible_point(domain: Domain, Z: PolyhedralRows, v: Host, touch: bool) -> FeasiblePoint | None:
     """A point of Z next to v; with ``touch`` on the sum, or the plane, that bounds Z."""
     if not has_projection(domain):
         return point_on_rows(Z, v, Z.offset - Z.rows @ v <= ACTIVE * (norm(v) + abs(Z.offset)))
@@ -55,7 +55,7 @@ def feasible_point(domain: Domain, Z: Polyhedron, v: Host, touch: bool) -> Feasi
 
 
 def _point_of_known_set(
-    domain: Domain, Z: Polyhedron, v: Host, touch: bool
+    domain: Domain, Z: PolyhedralRows, v: Host, touch: bool
 ) -> FeasiblePoint | None:
     unit, off = rounding_unit(EPS, len(v)), 0.0
     if isinstance(domain, Box):
@@ -90,7 +90,7 @@ def _point_of_known_set(
 
 
 def moved_onto(
-    domain: Domain, Z: Polyhedron, point: FeasiblePoint, forced: Host
+    domain: Domain, Z: PolyhedralRows, point: FeasiblePoint, forced: Host
 ) -> FeasiblePoint | None:
     """The next point of Z where these constraints hold with equality too."""
     v, touch = point.at.copy(), point.touch
@@ -141,7 +141,7 @@ def forced_constraints(domain: Domain, s: Host, error: Host) -> Host:
 # -- constraints of any kind ----------------------------------------------------------------------
 
 
-def point_on_rows(Z: Polyhedron, v: Host, tight: Host) -> FeasiblePoint | None:
+def point_on_rows(Z: PolyhedralRows, v: Host, tight: Host) -> FeasiblePoint | None:
     """The point next to v that meets Z's equations, and with equality these constraints.
 
     Rows M of rank len(M) have a p with M p = m wherever the right sides come from, at most
@@ -175,7 +175,7 @@ def point_on_rows(Z: Polyhedron, v: Host, tight: Host) -> FeasiblePoint | None:
     return FeasiblePoint(v, off, tight, np.where(tight, 0.0, slack), False)
 
 
-def multiples_of_rows(Z: Polyhedron, normal: Host, x: Host) -> tuple[Host, float, float]:
+def multiples_of_rows(Z: PolyhedralRows, normal: Host, x: Host) -> tuple[Host, float, float]:
     """A normal q = G'lambda + E'nu of Z at x next to this one, lambda >= 0; max <q, z> over Z.
 
     And the size of the terms of q. The maximum is at most <lambda, offset> + <nu, right>.
@@ -191,7 +191,7 @@ def multiples_of_rows(Z: Polyhedron, normal: Host, x: Host) -> tuple[Host, float
     return rows.T @ weights, float(weights @ sides) + rounding, norm(rows) * norm(weights)
 
 
-def forced_rows(Z: Polyhedron, near: Host, s: Host, error: Host) -> Host:
+def forced_rows(Z: PolyhedralRows, near: Host, s: Host, error: Host) -> Host:
     """Which inequalities hold with equality wherever minus the slope is a normal of Z.
 
     The slope is s up to ``error``, entry by entry, and only those that are ``near`` can. Where

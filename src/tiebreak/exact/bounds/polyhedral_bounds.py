@@ -69,7 +69,7 @@ from tiebreak.exact.bounds.reasons import (
     VANISHED,
 )
 from tiebreak.exact.constants import SAFE
-from tiebreak.exact.polyhedra import Polyhedron
+from tiebreak.exact.polyhedra import PolyhedralRows
 from tiebreak.functions.parts.parts import Parts, Slope
 from tiebreak.functions.parts.quadratic_parts import LinearPart, QuadraticPart
 from tiebreak.linalg import deadline, spectra
@@ -83,7 +83,7 @@ UNDERFLOW_ROOT = 1e-150  # the root of what underflows, in units in which g is n
 MAX_GROWTHS = 40  # how often R is made 4 times larger or more: 1e24 times what was hoped for
 
 
-class SharedRows(NamedTuple):
+class FreeRows(NamedTuple):
     """B, on the variables that are not forced onto a bound: its smallest singular value, and so on.
 
     ``span`` are orthonormal rows of the same span as those of B.
@@ -119,7 +119,7 @@ class AroundPoint:
     def __init__(
         self,
         domain: Domain,
-        Z: Polyhedron,
+        Z: PolyhedralRows,
         g: Parts,
         slope: Slope,
         point: FeasiblePoint,
@@ -151,7 +151,7 @@ class AroundPoint:
             more, self.off_image = self.curvature_bound * point.off, 0.0
             self.residuals = [Residual(eta, r + more) for eta, r in self.residuals]
         self._far = 0.0  # the distance for the last R
-        self._known: dict[bytes, SharedRows | str] = {}
+        self._known: dict[bytes, FreeRows | str] = {}
         self._directions: dict[bytes, Host | None] = {}
         self._nulls: dict[bytes, Host] = {}
 
@@ -267,14 +267,14 @@ class AroundPoint:
             return forced_constraints(self.domain, self.s, error)
         return forced_rows(self.Z, self.point.slack <= R * SAFE, self.s, error)
 
-    def _rows(self, forced: Host) -> SharedRows | str:
+    def _rows(self, forced: Host) -> FreeRows | str:
         """B for these constraints."""
         key = forced.tobytes()
         if key not in self._known:
             self._known[key] = self._factorised(forced)
         return self._known[key]
 
-    def _factorised(self, forced: Host) -> SharedRows | str:
+    def _factorised(self, forced: Host) -> FreeRows | str:
         Z = self.Z
         bounds = np.vstack([Z.rows[forced & self.single], Z.equal[self.fixed]])
         free = ~np.any(bounds != 0.0, axis=0)
@@ -296,7 +296,7 @@ class AroundPoint:
         B, raw = np.vstack([*blocks, size * dense]), np.vstack([*raws, dense])
         if not B.size:
             span = np.zeros((0, B.shape[1]))
-            return NO_RANK if len(tilts) > 1 else SharedRows(free, B, 1.0, span, tilt)
+            return NO_RANK if len(tilts) > 1 else FreeRows(free, B, 1.0, span, tilt)
         deadline.check(deadline.svd(*B.shape))
         _, s, vt = np.linalg.svd(B, full_matrices=False)
         noise = rounding_unit(EPS, *B.shape) * norm(B)
@@ -307,7 +307,7 @@ class AroundPoint:
                 return NO_RANK
         if rank < B.shape[1] and len(tilts) > 1:  # their sum is known up to rounding only
             return NO_RANK
-        found = SharedRows(free, B, float(s[rank - 1]) - noise, vt[:rank], tilt)
+        found = FreeRows(free, B, float(s[rank - 1]) - noise, vt[:rank], tilt)
         if len(self.outliers) and rank < B.shape[1]:
             every = np.vstack([raw, self.outliers[:, free]])
             return NO_SPAN if spectra.exact_rank(every) != rank else found
@@ -315,7 +315,7 @@ class AroundPoint:
 
     # -- Slater's point
 
-    def _mixture(self, forced: Host, rows: SharedRows, far: float) -> float:
+    def _mixture(self, forced: Host, rows: FreeRows, far: float) -> float:
         """A bound on |q - p|, q the mixture of p1 (|p1 - p| <= far) and of p0 moved onto W."""
         G = self.Z.rows[:, rows.free]
         live = ~forced & np.any(G != 0.0, axis=1)
@@ -346,7 +346,7 @@ class AroundPoint:
         return best
 
     def _inward_directions(
-        self, G: Host, slack: Host, rows: SharedRows, far: float
+        self, G: Host, slack: Host, rows: FreeRows, far: float
     ) -> Iterator[Host]:
         """Directions of length 1 that W leaves and that lead away from the nearest constraints."""
         for reach in (1e2, 1e4, 1e6, 1e8):
@@ -359,7 +359,7 @@ class AroundPoint:
                 return
             yield direction
 
-    def _null(self, rows: SharedRows) -> Host | None:
+    def _null(self, rows: FreeRows) -> Host | None:
         """An orthonormal basis of what the span leaves, None where that is most."""
         if 3 * len(rows.span) < rows.span.shape[1]:
             return None

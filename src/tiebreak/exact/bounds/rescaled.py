@@ -3,7 +3,7 @@
 Units are powers of two, so that no number is rounded; f*, g* and all values are the same. Rounding
 errors of products are bounded by sizes of vectors and matrices: these are smallest in units in
 which columns are alike. And where equations can be met, or nearly, their weights hardly matter: see
-`Equations`.
+`WeightedEquations`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def prove_rescaled(
         return intervals
     if scaled.is_rescaled:
         intervals = prove(twin, u, scaled.rank_in_u(rank), normal)
-    equations = Equations.of(twin, factors) if has_other_rows else None
+    equations = WeightedEquations.of(twin, factors) if has_other_rows else None
     if equations is None:
         return intervals
     if equations.can_be_met(u):
@@ -105,7 +105,7 @@ def _domain(Z: Domain, units: Host) -> Domain:
 # --- rows ---------------------------------------------------------------------------------------
 
 
-class Equations:
+class WeightedEquations:
     """Those of a least-squares problem below on R^n or a box, ``factors`` times what they are.
 
     The factors are powers of two, with which the rows are alike. Where the equations can be met, or
@@ -139,7 +139,7 @@ class Equations:
         self.unit: float = rounding_unit(EPS, *self.A.shape)
 
     @classmethod
-    def of(cls, problem: Problem, factors: Host) -> Equations | None:
+    def of(cls, problem: Problem, factors: Host) -> WeightedEquations | None:
         """None where the problem is another one."""
         (_, g), *others = summands(problem.lower.bare)
         if others or not isinstance(g, LeastSquares) or not isinstance(problem.domain, Space | Box):

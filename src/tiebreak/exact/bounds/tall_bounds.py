@@ -29,7 +29,7 @@ import numpy as np
 
 from tiebreak.exact.bounds.evaluations import EvaluationWithErrors
 from tiebreak.exact.constants import SAFE
-from tiebreak.exact.reductions.tall import Level, TallAnswer
+from tiebreak.exact.reductions.tall import TallAnswer, TallLevel
 from tiebreak.linalg.arrays import Host, rounding_unit
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.spectra import EPS
@@ -49,7 +49,7 @@ class _Curvature(NamedTuple):
     longest: float  # of the rows of its losses, at least 0 where there are none
 
     @classmethod
-    def of(cls, level: Level, x: Host, units: Host) -> _Curvature:
+    def of(cls, level: TallLevel, x: Host, units: Host) -> _Curvature:
         H = np.asarray(units[:, None] * level.hessian(x) * units)
         longest = level.longest_row(units)
         # Margins err by rounding, second derivatives by as much, relative, and by their own.
@@ -94,7 +94,7 @@ def prove_tall(answer: TallAnswer) -> tuple[Intervals, float]:
     return Intervals((low, high), lower, has_minimiser=True), residual
 
 
-def _relative(slope: Host, level: Level, of: _Curvature, x: Host, units: Host) -> float:
+def _relative(slope: Host, level: TallLevel, of: _Curvature, x: Host, units: Host) -> float:
     """What is left of a slope, relative to the terms that cancel in it."""
     terms = norm(units * level.gradient(np.zeros(level.n))) + of.top * norm(x / units)
     return norm(slope) / terms if terms > 0.0 else 0.0

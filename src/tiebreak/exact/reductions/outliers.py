@@ -12,7 +12,7 @@ import numpy as np
 
 from tiebreak.exact.constants import ACTIVE, INDEPENDENT, PARALLEL, TOUCHING
 from tiebreak.exact.linear_programs import linear_program
-from tiebreak.exact.polyhedra import Polyhedron
+from tiebreak.exact.polyhedra import PolyhedralRows
 from tiebreak.functions.parts.huber_part import HuberPart
 from tiebreak.functions.parts.parts import Parts
 from tiebreak.functions.parts.quadratic_parts import LinearPart
@@ -36,7 +36,7 @@ class SharedRows(NamedTuple):
     """Rows whose products all minimisers share, and Z with the inequalities of the outliers."""
 
     rows: Host
-    Z: Polyhedron
+    Z: PolyhedralRows
     doubt: str = ""
 
 
@@ -71,7 +71,7 @@ class Outliers(NamedTuple):
         both = np.concatenate(rows), np.concatenate(offsets)
         return cls(np.concatenate(seen), *both, np.concatenate(touching))
 
-    def are_clear(self, g: Parts, x: Host, Z: Polyhedron, held: Host) -> bool:
+    def are_clear(self, g: Parts, x: Host, Z: PolyhedralRows, held: Host) -> bool:
         """Are all of them outliers, surely?
 
         All minimisers have the same forces psi. So they are if there is another minimiser where
@@ -104,7 +104,7 @@ class Outliers(NamedTuple):
 
 
 def shared_rows(
-    g: Parts, rows: Host, Z: Polyhedron, pressing: Host, x: Host, epsilon: float
+    g: Parts, rows: Host, Z: PolyhedralRows, pressing: Host, x: Host, epsilon: float
 ) -> SharedRows:
     """Of the rows of g those that all of its minimisers share, x being one of them.
 

@@ -45,7 +45,7 @@ LEAST_SQUARE = 1e-290  # of a column: smaller ones have lost digits to underflow
 SETTLED = 1e-6  # a step that changes no margin by more, and no longer shrinks, is rounding
 
 
-class Level:
+class TallLevel:
     """A sum of losses, squares and linear terms, with its second derivative."""
 
     function: SmoothFunction
@@ -214,8 +214,8 @@ class TallAnswer(NamedTuple):
     """What both levels have for an answer, in units u = x/units."""
 
     x: Host
-    upper: Level
-    lower: Level
+    upper: TallLevel
+    lower: TallLevel
     units: Host
     rank: int
     is_exact: bool  # is that the rank of the numbers as they are stored?
@@ -226,7 +226,7 @@ def solve_tall(problem: Problem, start: Array) -> TallAnswer | None:
     """The answer; None where the problem is another one, or second derivatives do not tell."""
     if not is_tall(problem):
         return None
-    f, g = (Level(h.bare, int(start.shape[0])) for h in problem.smooth_parts)
+    f, g = (TallLevel(h.bare, int(start.shape[0])) for h in problem.smooth_parts)
     gram = g.gram()
     if not _is_ordinary(gram) or any(_has_rounding_errors(A) for _, _, A in g.losses):
         return None
@@ -260,7 +260,7 @@ def is_tall(problem: Problem) -> bool:
         return False
     if sum(part.matrix.shape[0] for part in _losses(problem.lower.bare)) < TALL * n:
         return False
-    return all(Level.is_known(h.bare) for h in problem.smooth_parts)
+    return all(TallLevel.is_known(h.bare) for h in problem.smooth_parts)
 
 
 def _losses(h: Any) -> list[LinearLoss]:
@@ -292,7 +292,7 @@ def _in_units(H: Host, units: Host) -> Host:
     return np.asarray(units[:, None] * H * units)
 
 
-def _has_whole_ties(g: Level, N: Host) -> bool:
+def _has_whole_ties(g: TallLevel, N: Host) -> bool:
     """Do whole multiples of the variables, as many as N has columns, change no row at all?
 
     As for indicators of categories, which add up to 1. Products of whole numbers are exact, and the
@@ -321,7 +321,7 @@ def _is_whole(A: Any) -> bool:
     return bool(size < 2.0**53 and np.all(entries == np.rint(entries)))
 
 
-def _stored_rank(g: Level) -> int | None:
+def _stored_rank(g: TallLevel) -> int | None:
     """The rank of the rows as they are stored; None where that is not known."""
     if g.constant.any() or len(g.losses) != 1:
         return None
@@ -329,7 +329,7 @@ def _stored_rank(g: Level) -> int | None:
     return exact_rank(A if isinstance(A, np.ndarray) else A.toarray())
 
 
-def _unseen(g: Level, units: Host, N: Host, V: Host, values: Host) -> Host:
+def _unseen(g: TallLevel, units: Host, N: Host, V: Host, values: Host) -> Host:
     """N without what the rows still see of it, which an eigenvector of A'A has."""
     if not N.shape[1]:
         return N
@@ -341,7 +341,7 @@ def _unseen(g: Level, units: Host, N: Host, V: Host, values: Host) -> Host:
 class _Newton:
     """Newton's directions for one level along the columns of a basis; in units."""
 
-    def __init__(self, level: Level, units: Host, basis: Host) -> None:
+    def __init__(self, level: TallLevel, units: Host, basis: Host) -> None:
         self.level, self.units, self.basis = level, units, basis
         self._factor: Any = None
 

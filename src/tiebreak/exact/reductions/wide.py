@@ -38,7 +38,7 @@ MOST_EXPONENT = 256  # of the data and of x: no square is too large or too small
 ORTHOGONAL = 0.1  # the cosine between what M and A see of a variable is at most this
 
 
-class Equations:
+class ScaledEquations:
     """S x = b, the rows and the target of a least-squares loss in units of its largest entry."""
 
     exponent: int
@@ -120,7 +120,7 @@ def _is_wide(matrix: Matrix) -> bool:
 class Reduced(NamedTuple):
     """F without what the rows of g see of it, in units of F's largest entry."""
 
-    equations: Equations  # F x = t
+    equations: ScaledEquations  # F x = t
     FA: Host  # F S'
     M: Host  # in units of its own largest entry
     gram: RowGram  # of M
@@ -153,7 +153,7 @@ class WideAnswer(NamedTuple):
 
     x: Array
     weights: tuple[float, float]  # of the squares of f and g
-    equations: Equations  # of g
+    equations: ScaledEquations  # of g
     gram: RowGram
     rank: int
     rest: float  # singular values of A up to this are rounding; 0 where there are none
@@ -176,7 +176,7 @@ def solve_wide(problem: Problem, start: Array) -> WideAnswer | None:
         return None
     rank, rest = found
     weights, gram = (weights[0], weights[1] * heaviest), row_gram(A)
-    equations, reduced, metric, n = Equations(A, b), None, None, int(start.shape[0])
+    equations, reduced, metric, n = ScaledEquations(A, b), None, None, int(start.shape[0])
     center = np.zeros(n)
     if isinstance(f, LeastSquares):
         reduced = _reduced(f, equations, gram, rank)
@@ -196,7 +196,7 @@ def solve_wide(problem: Problem, start: Array) -> WideAnswer | None:
 
 
 def _refined(
-    x: Host, equations: Equations, gram: RowGram, rank: int, more: Reduced | Metric | None
+    x: Host, equations: ScaledEquations, gram: RowGram, rank: int, more: Reduced | Metric | None
 ) -> Host | None:
     """x + A'q + M'p, or x + W⁻¹A'q; again until nothing changes but the last digit.
 
@@ -226,7 +226,7 @@ def _refined(
     return None
 
 
-def _reduced(f: LeastSquares, g: Equations, gram: RowGram, rank: int) -> Reduced | None:
+def _reduced(f: LeastSquares, g: ScaledEquations, gram: RowGram, rank: int) -> Reduced | None:
     """The rows of F on the slice S d = 0; None where their rank there is not clear.
 
     It is at most the number of rows, and the dimension of the slice: as many eigenvalues of M M'
@@ -242,7 +242,7 @@ def _reduced(f: LeastSquares, g: Equations, gram: RowGram, rank: int) -> Reduced
     So |F d| = |M d| >= s |W'd| >= s (1 - e) |d|. (The same for all d with S d = 0, where F has so
     many rows that V and W span everything.) M is computed, but for an error that is bounded.
     """
-    equations = Equations(f.matrix, f.b)
+    equations = ScaledEquations(f.matrix, f.b)
     F = equations.S if isinstance(equations.S, np.ndarray) else equations.S.toarray()
     k, n = F.shape
     full = min(k, n - rank)

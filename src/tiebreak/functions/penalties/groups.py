@@ -16,7 +16,7 @@ Host = np.ndarray[Any, Any]
 LONG_RUN = 20  # from about this length on, the sums of runs are faster than those by labels
 
 
-class Layout(NamedTuple):
+class GroupLayout(NamedTuple):
     """The groups in R^n; if there are variables in none, they are one more, the last."""
 
     labels: Host | None  # the group of each variable; None: all are in one
@@ -43,7 +43,7 @@ class Layout(NamedTuple):
         return np.multiply(x, each, out=each)
 
 
-UNGROUPED = Layout(None, np.zeros(1))
+UNGROUPED = GroupLayout(None, np.zeros(1))
 
 
 class Groups(FromData):
@@ -65,7 +65,7 @@ class Groups(FromData):
         self.labels[inside] = rank[names]
         self.length = length
         self.count: int = len(first)
-        self._layouts: dict[int, Layout] = {}
+        self._layouts: dict[int, GroupLayout] = {}
 
     def __repr__(self) -> str:
         return f"<{self.count} groups of {np.count_nonzero(self.labels >= 0)} variables>"
@@ -90,7 +90,7 @@ class Groups(FromData):
                 f"GroupL2: groups must hold variables below {n}, got {len(self.labels) - 1}"
             )
 
-    def layout(self, n: int) -> Layout:
+    def layout(self, n: int) -> GroupLayout:
         """The groups in R^n; computed once for every n."""
         if n not in self._layouts:
             labels = np.full(n, self.count)
@@ -98,7 +98,7 @@ class Groups(FromData):
             penalised = np.arange(np.max(labels) + 1) < self.count
             runs = n >= LONG_RUN * len(penalised) and bool(np.all(labels[1:] >= labels[:-1]))
             starts = np.searchsorted(labels, np.arange(len(penalised))) if runs else None
-            self._layouts[n] = Layout(labels, penalised.astype(np.float64), starts)
+            self._layouts[n] = GroupLayout(labels, penalised.astype(np.float64), starts)
         return self._layouts[n]
 
 

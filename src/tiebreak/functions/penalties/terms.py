@@ -24,7 +24,7 @@ from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
-from tiebreak.functions.penalties.groups import UNGROUPED, Groups, Host, Layout
+from tiebreak.functions.penalties.groups import UNGROUPED, GroupLayout, Groups, Host
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Array, dot, namespace, norm, to_numpy, zeros_like
 from tiebreak.linalg.elementwise import into
@@ -325,13 +325,13 @@ class Terms:
 
     # --- the links of the chain for groups, l2 and the ball, in terms of the groups' lengths
 
-    def layout(self, n: int) -> Layout:
+    def layout(self, n: int) -> GroupLayout:
         """The groups in R^n; all variables in one where groups have no weight."""
         if self.group == 0.0 or self.groups is None:
             return UNGROUPED
         return self.groups.layout(n)
 
-    def lengths(self, x: Array) -> tuple[Host, Layout]:
+    def lengths(self, x: Array) -> tuple[Host, GroupLayout]:
         """|x_G| for each group, also if its square is not a number; without groups just |x|."""
         layout = self.layout(x.shape[0])
         if layout is UNGROUPED:
@@ -343,7 +343,7 @@ class Terms:
         return top * np.sqrt(layout.dots(part, part)), layout
 
     def shrunk(
-        self, lengths: Host, layout: Layout, divisor: float = 1.0
+        self, lengths: Host, layout: GroupLayout, divisor: float = 1.0
     ) -> tuple[Host, Host, float, float]:
         """What groups, l2 and the ball leave of a vector whose groups have these lengths.
 
@@ -355,7 +355,7 @@ class Terms:
         length = min(max(total - self.l2 / divisor, 0.0), self.radius)
         return kept, _ratio(kept, lengths) * _ratio(length, total), total, length
 
-    def kept(self, lengths: Host, layout: Layout, divisor: float = 1.0) -> Host:
+    def kept(self, lengths: Host, layout: GroupLayout, divisor: float = 1.0) -> Host:
         """The lengths of the groups after shrinking each."""
         return np.maximum(lengths - self.group / divisor * layout.penalised, 0.0)
 
