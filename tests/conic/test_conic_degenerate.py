@@ -41,6 +41,35 @@ def test_the_answer_is_the_tip_of_a_cone(rows: Any) -> None:
     assert np.max(np.abs(result.x)) <= 1e-12
 
 
+@pytest.mark.parametrize("weight", [1.0, 0.94, 8080214056.152639])
+def test_the_answer_is_the_origin_where_nothing_but_the_ball_has_a_size(weight: float) -> None:
+    problem = tb.Problem(
+        upper=tb.LeastSquares([[0.21183638]], [0.01129466]),
+        lower=tb.SquaredNorm(weight=weight),
+        domain=tb.L1Ball(0.17114444395307937),
+    )
+    result = tb.solve(problem, "conic")
+    assert result.success, result.message
+    assert abs(result.x[0]) <= 1e-15
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_ties_between_two_bounds_that_leave_no_room(seed: int) -> None:
+    """x_0 + x_2 = 0 is held, both are >= 0: the point of before misses that by rounding."""
+    rng = np.random.default_rng(seed)
+    half = rng.standard_normal((4, 2)) / 10.0
+    rows = np.vstack([half, half])[:, [0, 1, 0]]
+    center = 20.0 * rng.standard_normal(3)
+    problem = tb.Problem(
+        upper=tb.SquaredNorm(center=center),
+        lower=tb.Logistic(rows, np.repeat([1.0, -1.0], 4)),  # of every row both labels
+        domain=tb.Orthant(),
+    )
+    result = tb.solve(problem, "conic")
+    assert result.success, result.message
+    assert np.max(np.abs(result.x)) <= 1e-12 * np.max(np.abs(center))
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_nothing_is_proved_from_above_where_there_is_no_room(seed: int) -> None:
     """Two balls that touch in one point: the solver ends sqrt(rounding) away from it."""

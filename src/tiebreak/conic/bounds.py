@@ -155,7 +155,7 @@ def slack_rounding(stage: Stage, w: Host) -> tuple[Host, Host]:
     """How far the computed slacks of equations and distances of `outside` may be off."""
     blocks, s = stage.blocks, stage.slack(w)
     unit = EPS * (sum(stage.rows.shape) + 8)
-    terms = unit * (np.abs(stage.offset) + stage.row_sizes @ np.abs(w))
+    terms = unit * (np.abs(stage.offset) + stage.row_sizes @ np.abs(w)) + stage.offset_error
     found = [terms[blocks.nonnegative]]
     found += [np.array([2.0 * norm(terms[cone])]) for cone in blocks.second_order]
     if len(blocks.exponential):  # of s_2 - s_1 exp(s_0 / s_1), by its derivatives

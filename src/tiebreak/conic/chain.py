@@ -29,6 +29,7 @@ from tiebreak.conic.scaling import in_units
 from tiebreak.conic.solved import SolvedStage, by_solver, unchanged
 from tiebreak.conic.stage import (
     LARGE,
+    ROUNDINGS,
     AffineSet,
     Stage,
     dense,
@@ -46,7 +47,6 @@ SlackRule = Callable[[float, float], float]  # of the best value and of that bef
 ASSUMED = 10.0  # times the length of the answer: a solution is assumed to be no longer than that
 OUTSIDE = 1e-7  # relative: a constraint that is violated by more is not met
 NOTHING = 1e-24  # of a length in the program: an entry that is smaller is 0, which no sum notices
-ROUNDINGS = 1e3  # times the rounding errors of its value: a level that is worse was not held
 HARDLY_A_TIE = (
     "falls without end along a direction that those before it hardly see: rounding decides whether "
     "that is one of ties"

@@ -128,12 +128,13 @@ def residual(stage: Stage, at: PrimalDualPoint) -> float:
     w, y = at
     s, u = stage.slack(w), stage.image(w)
     F, q = stage.objective.squares, stage.objective.linear
-    terms = stage.slope_terms(w)
+    # A part of the program's unit, too: at a w of 0 nothing else may say what is small.
+    least = SMALL_PART * stage.unit
+    terms = stage.slope_terms(np.maximum(np.abs(w), least))
     size = norm(terms) + norm(stage.row_sizes.T @ np.abs(y))
     stationarity = norm(F.T @ u + q + stage.rows.T @ y) / (size or 1.0)
-    # With the length of w: where all that binds is x_j >= 0, nothing else says what is small; and
-    # with a part of the program's unit, for a w of 0.
-    reach = np.abs(stage.offset) + stage.lengths * (norm(w) + SMALL_PART * stage.unit)
+    # With the length of w: where all that binds is x_j >= 0, nothing else says what is small.
+    reach = np.abs(stage.offset) + stage.lengths * (norm(w) + least)
     scale = float(np.max(reach, initial=0.0)) or 1.0
     zero = stage.blocks.zero
     off = max(norm(s[zero]), float(np.max(outside(stage.blocks, s), initial=0.0))) / scale

@@ -19,6 +19,7 @@ from tiebreak.linalg.spectra import EPS
 LARGE = 1200  # variables from which a dense basis is too large
 MANY = 300  # rows and columns from which singular values take too long
 CLEAR = 1e3  # times rounding: a direction in which a row of length 1 changes by less is none of it
+ROUNDINGS = 1e3  # times rounding: what an answer may be off, in a constraint or in a value
 
 
 def dense(matrix: Any) -> Host:
@@ -179,7 +180,8 @@ class Stage:
     rows: Any
     offset: Host
     cones: tuple[Cone, ...]
-    unit: float = 0.0  # a length of z, for a stage in which all that counts is 0
+    offset_error: Host  # how far the offset may be off
+    unit: float  # a length of z, for a stage in which all that counts is 0
 
     @property
     def is_flat(self) -> bool:
@@ -231,13 +233,20 @@ def stage_of(
     offset: Host,
     cones: tuple[Cone, ...],
     where: AffineSet,
-    unit: float = 0.0,
+    unit: float,
 ) -> Stage:
-    """The level in w."""
-    return Stage(
-        where.objective(objective),
-        where.columns(rows),
-        offset - rows @ where.base if where.base.any() else offset,
-        cones,
-        unit,
-    )
+    """The level in w.
+
+    The base meets the inequalities up to rounding. What it misses is given to them: without any
+    room, as between x >= 0 and x <= 0, they would have no point in common.
+    """
+    moved, error = offset, np.zeros_like(offset)
+    if where.base.any():
+        moved = offset - rows @ where.base
+        sizes = np.abs(offset) + abs(rows) @ np.abs(where.base)
+        error = EPS * (len(where.base) + 8) * sizes
+        missed = np.maximum(-moved[one := Blocks.of(cones).nonnegative], 0.0)
+        missed[missed > ROUNDINGS * EPS * unit * row_lengths(rows)[one]] = 0.0
+        moved[one] += missed
+        error[one] += missed
+    return Stage(where.objective(objective), where.columns(rows), moved, cones, error, unit)
