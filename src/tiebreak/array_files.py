@@ -22,7 +22,7 @@ from typing import IO, Any
 import numpy as np
 
 TRUTH = {"true": 1.0, "false": 0.0}
-INDEX = ("", "Unnamed: 0")  # what pandas calls the column in front that is none
+INDEX = ("", "Unnamed: 0")  # what pandas calls the index when it writes it as a first column
 
 # What a file raises that is no such file, or whose header lies about what is in it.
 BROKEN = (ValueError, OverflowError, MemoryError, RecursionError)

@@ -48,10 +48,10 @@ ASSUMED = 10.0  # times the length of the answer: a solution is assumed to be no
 OUTSIDE = 1e-7  # relative: a constraint that is violated by more is not met
 NOTHING = 1e-24  # of a length in the program: an entry that is smaller is 0, which no sum notices
 HARDLY_A_TIE = (
-    "falls without end along a direction that those before it hardly see: rounding decides whether "
-    "that is one of ties"
+    "falls without end along a direction in which those before it hardly change: rounding decides "
+    "whether they do"
 )
-VISIBLE = 1e-9  # a direction of z in which x moves less than this is none of x
+VISIBLE = 1e-9  # a direction of z that moves x by less than this leaves x as it is
 
 
 class LevelSolution(NamedTuple):
@@ -116,7 +116,7 @@ def _in_unit(rule: SlackRule, unit: float) -> SlackRule:
 
 
 def _rises_a_little(h: Objective, direction: Host) -> bool:
-    """Do the squares of a level see a direction of ties by more than rounding of a product?"""
+    """Do the squares of a level change along a direction by more than the rounding of a product?"""
     unit = EPS * (sum(h.squares.shape) + 8)
     seen = np.abs(h.squares @ direction)
     return bool(np.any(seen > unit * norm(direction) * row_lengths(h.squares)))

@@ -68,7 +68,7 @@ def interior_point(
         s, z = s + 0.5 * both / float(np.sum(z)), z + 0.5 * both / float(np.sum(s))
     s, z = np.maximum(s, 1e-8), np.maximum(z, 1e-8)
     found, before = None, [np.inf] * STALLED
-    with arrays.quiet():  # a slack that underflows makes numbers that are none: the end
+    with arrays.quiet():  # a slack that underflows makes NaN, which ends the search
         for _ in range(MAX_STEPS):
             pull = B.back(z)
             rest = H.times(v) + q + pull, B.times(v) + s - slack

@@ -37,7 +37,7 @@ LABEL = str | bool | int | float  # of a row or a column of a table
 
 
 class SavedFindings(NamedTuple):
-    """What a method that is none of ours had found out, in its words."""
+    """What a method from outside this library had found out, in its own words."""
 
     dimension: int | None
     said: tuple[tuple[str, str], ...]

@@ -197,7 +197,7 @@ class Reader:
             if form != "coo":  # of which the constructor checks all
                 made.check_format(full_check=True)  # a wrong index would read foreign memory
         except (ValueError, TypeError, IndexError) as error:
-            raise Refused(f"has a sparse matrix that is none ({_first_line(error)})") from None
+            raise Refused(f"has a damaged sparse matrix ({_first_line(error)})") from None
         return made
 
     def _table(self, code: dict[str, Any]) -> Any:

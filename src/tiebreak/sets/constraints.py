@@ -191,7 +191,7 @@ def arrays_of(domain: Any) -> list[Array]:
 def intersection(owner: str, *sets: Domain) -> Domain:
     """The common part of the sets: one of them or of the library's sets, or an Intersection.
 
-    A Refusal where a set that is none of the library's would have to be intersected.
+    A Refusal where a set from outside the library would have to be intersected.
     """
     found: tuple[Domain, ...] = _merged(owner, sets)
     if len(found) == 1:

@@ -21,7 +21,7 @@ POINTS = 21  # on the line: a smooth curve
 
 
 class ChoiceCurve(NamedTuple):
-    """Both levels along x + t d, d a direction of ties as long as x; t = 0 is the choice."""
+    """Both levels along x + t d, g constant along d, which is as long as x; t = 0 is the choice."""
 
     steps: Host
     upper: Host
@@ -32,7 +32,7 @@ class ChoiceCurve(NamedTuple):
         """What is preferred, and the loss on an axis of its own, from 0 to what no model has."""
         axes.plot(self.steps, self.upper, color="C0", label=f"{preferred} (left)")
         axes.plot(0.0, self.upper[POINTS // 2], "o", color="C0", label="the choice")
-        axes.set_xlabel("steps along a direction of ties, 1 = the length of the coefficients")
+        axes.set_xlabel("steps among equally good fits (1: as long as the coefficients)")
         axes.set_ylabel(preferred)
         other = axes.twinx()
         other.plot(self.steps, self.lower, "--", color="C1", label="training loss (right)")

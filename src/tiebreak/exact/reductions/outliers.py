@@ -43,7 +43,7 @@ class SharedRows(NamedTuple):
 class Outliers(NamedTuple):
     """Which rows are outliers at a point, or may be, and their inequalities, of length 1."""
 
-    seen: Host  # of all rows of g that are not linear: those that are none
+    seen: Host  # the rows of g that are not linear and no outliers
     rows: Host
     offset: Host
     touches: Host  # of these inequalities: is the residual delta, up to rounding?
