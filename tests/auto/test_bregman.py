@@ -14,7 +14,7 @@ import tiebreak as tb
 from tiebreak.auto.active_face import face_of_domain, face_of_terms
 from tiebreak.auto.bregman import BregmanIteration
 from tiebreak.auto.bregman_state import face_at
-from tiebreak.auto.hessian_differences import no_columns
+from tiebreak.auto.hessian_differences import HessianDifferences, no_columns
 from tiebreak.auto.quasi_newton import InverseHessian
 from tiebreak.functions.penalties.terms import Terms
 
@@ -442,6 +442,27 @@ def test_the_slope_of_penalties_along_their_face(terms):
         rise = (terms.value(x + step * d) - terms.value(x - step * d)) / (2.0 * step)
         assert rise == pytest.approx(slope @ d, rel=1e-6, abs=1e-8)
         assert np.all((face.along(d) == 0.0) >= (face.free == 0.0))
+
+
+@pytest.mark.parametrize(
+    "terms",
+    [
+        Terms(l2=0.7, square=0.2),
+        tb.GroupL2([0, 0, 1, 1, 2, 2], 0.6).terms,
+        tb.L2(0.6, np.arange(6.0)).terms,
+        tb.L2([0.6, 0.6, 0.0, 0.6, 0.0, 0.6], np.arange(6.0)).terms,
+    ],
+)
+def test_the_hessian_of_penalties_where_they_are_smooth(terms):
+    x = np.random.default_rng(5).standard_normal(6)
+    face = face_of_terms(terms, x)[0]
+    none = np.zeros((6, 6))
+    inverse = HessianDifferences(none, none + np.eye(6), np.ones(6)).inverse(1.0, terms, x, face)
+    slopes = [
+        (face_of_terms(terms, x + d)[1] - face_of_terms(terms, x - d)[1]) / 2e-5
+        for d in 1e-5 * np.eye(6)
+    ]
+    np.testing.assert_allclose(inverse @ (np.eye(6) + slopes), np.eye(6), atol=1e-7)
 
 
 # --- faces ---------------------------------------------------------------------------------------

@@ -99,18 +99,18 @@ def no_columns(x: Array) -> HessianDifferences:
 
 def _hessian_of_terms(terms: Terms, x: Host) -> Host:
     """The Hessian of the terms where they are smooth."""
-    n = len(x)
+    n, off = len(x), terms.from_center(x)
     H = terms.square * np.eye(n)
-    length = float(np.linalg.norm(x))
+    length = float(np.linalg.norm(off))
     if terms.l2 > 0.0 and length > 0.0:
-        u = x / length
+        u = off / length
         H += terms.l2 / length * (np.eye(n) - np.outer(u, u))
     if terms.group > 0.0:
-        lengths, layout = terms.lengths(x)
+        lengths, layout = terms.lengths(off)
         for i in np.nonzero((lengths > 0.0) & (layout.penalised > 0.0))[0]:
             labels = np.zeros(n) if layout.labels is None else layout.labels
             group = np.nonzero(labels == i)[0]
-            u = x[group] / lengths[i]
+            u = off[group] / lengths[i]
             H[np.ix_(group, group)] += (
                 terms.group / lengths[i] * (np.eye(len(group)) - np.outer(u, u))
             )
