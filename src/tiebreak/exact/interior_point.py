@@ -181,8 +181,10 @@ class NormalEquations:
         self.B, self._rows = B, B.dense[:0]
         diagonal, others = B.square(weights)
         n, rows = len(H.matrix), len(B.dense) + len(E)
-        deadline.check(0.1 * deadline.svd(rows + n, n))
-        if H.paired or len(E) or (H.matrix.ndim == 1 and 2 * rows < n):
+        is_split = H.paired or len(E) or (H.matrix.ndim == 1 and 2 * rows < n)
+        small, large = (rows, n) if is_split and H.matrix.ndim == 1 else (n, rows + n)
+        deadline.check(0.1 * deadline.svd(small, large))  # products and a Cholesky factorisation
+        if is_split:
             self._rows = np.vstack([B.dense, E])
             self._kernel = _Kernel(H.matrix, diagonal, H.paired)
             self._across = self._kernel.solve(self._rows.T)

@@ -193,6 +193,7 @@ class Exact(Method):
             findings = findings._replace(dimension=None)
             return end._replace(findings=findings, finished=("undetermined", doubt))
         intervals = None
+        deadline.allow_as_much_again()
         with contextlib.suppress(deadline.Over):  # x is there, whatever can still be proved of it
             normal = np.ldexp(answer.normal, exponent)
             equations = answer.rank or scaled.rank_in_x

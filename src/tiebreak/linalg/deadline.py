@@ -170,6 +170,12 @@ def spend(work: float) -> None:
         meter.spend(work)
 
 
+def allow_as_much_again() -> None:
+    """An answer is there: its proof may take as much work as it has, where somebody counts."""
+    if (meter := _METER.get()) is not None:
+        meter.allowed = max(meter.allowed, 2.0 * meter.spent)
+
+
 def half() -> contextlib.AbstractContextManager[None]:
     """Half of the time that is left for what is done inside: beyond it, `TooLong`."""
     return _LIMIT.get(_NONE).half()
