@@ -221,6 +221,25 @@ def test_no_factorisation_is_begun_that_does_not_fit(slow, monkeypatch):
     assert [len(shapes) for shapes in calls] == [0] * len(names)
 
 
+def test_no_square_root_is_begun_that_does_not_fit(slow, monkeypatch):
+    """Of a quadratic form, which is needed to write a level as cones."""
+    calls = counted(monkeypatch, "eigh")
+    rows = np.random.default_rng(4).standard_normal((3, 5))
+    lower = tb.Quadratic(rows.T @ rows, np.zeros(5))
+    cone = tb.SecondOrderCone(np.eye(5), np.zeros(5), np.zeros(5), 2.0)
+    problem = tb.Problem(upper=tb.SquaredNorm(), lower=lower, domain=cone)
+    for method in ("conic", "auto"):
+        result = tb.solve(problem, method, max_time=1e3)
+        assert (result.status, result.nit) == ("max_time", 0)
+    levels = tb.Levels(lower, tb.L1(), tb.Linear(np.ones(5)), domain=tb.Box(-1.0, 1.0))
+    of_levels = tb.solve(levels, x0=np.ones(5), max_time=1e3)
+    assert of_levels.status == "max_time"
+    assert not of_levels.levels
+    assert np.all(of_levels.x == 1.0)
+    assert calls == []
+    assert "max_time" in str(of_levels)
+
+
 @pytest.mark.parametrize("problem", [one_hot(), pair()], ids=["logistic", "least squares"])
 def test_auto_takes_the_next_road_where_a_factorisation_does_not_fit(problem, slow):
     result = tb.solve(problem, max_time=1e3)

@@ -62,7 +62,7 @@ class LevelSolution(NamedTuple):
     error: float  # how far `best` may be off, on both sides
     value: float  # at the final point
     slack: float  # what it may give up, resolved to a number
-    dimension: int | None  # of what is left to choose after it; None: too many to count
+    dimension: int | None  # of what is left to choose after it; None: too many to count in time
     held: str  # how it was held: "image", "face", "image and face", "cut", "point", "nothing"
     word: str  # "proved", "verified" or "claimed"
     price: float | None  # -d(next level)/d(slack), where its slack is positive
@@ -402,7 +402,13 @@ class _Chain:
         seen = where.basis[self.program.variables]
         if not seen.size:
             return 0
-        return int(np.count_nonzero(np.linalg.svd(seen, compute_uv=False) > VISIBLE))
+        return deadline.unless_too_long(lambda: _visible_directions(seen), None)
+
+
+def _visible_directions(basis: Host) -> int:
+    """In how many directions these columns move x."""
+    deadline.check(0.5 * deadline.svd(*basis.shape))
+    return int(np.count_nonzero(np.linalg.svd(basis, compute_uv=False) > VISIBLE))
 
 
 def _distance(rows: Any, offset: Host) -> float:

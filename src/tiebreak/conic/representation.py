@@ -40,7 +40,7 @@ from tiebreak.functions.penalties.penalties import (
 )
 from tiebreak.functions.penalties.terms import Terms
 from tiebreak.functions.sums import summands
-from tiebreak.linalg import arrays
+from tiebreak.linalg import arrays, deadline
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import host, power_of_two
 from tiebreak.linalg.matrices import Matrix, Operator
@@ -314,6 +314,7 @@ def completed_square(Q: Any, c: Host, epsilon: float) -> tuple[Any, Host | None]
         )
     units = power_of_two(diagonal, 0.5)
     scaled = (Q.toarray() if arrays.is_sparse(Q) else Q) / units / units[:, None]
+    deadline.check(0.5 * deadline.svd(*scaled.shape))
     values, vectors = np.linalg.eigh(scaled)
     slack = RANK_SLACK * len(c) * epsilon
     kept = values > slack * float(np.max(np.abs(values), initial=0.0))

@@ -28,7 +28,6 @@ from tiebreak.driver.registry import find_method
 from tiebreak.driver.result import SUCCESSES, Result
 from tiebreak.driver.run import Counts, Intermediate, Run, Saved
 from tiebreak.driver.solve_levels import (
-    CompiledLevels,
     of_problem,
     solve_chained,
     with_a_minimiser,
@@ -154,7 +153,6 @@ def solve(
         hooks = {"callback": callback, "progress": progress, "checkpoint": checkpoint}
         return _solve_levels(problem, method, x0, rtol, max_time, options | hooks)
     problem = need_problem("solve", problem).current()
-    chosen = find_method(method, problem)
     relative, absolute = tolerances("rtol", rtol), tolerances("atol", atol)
     if criterion not in CRITERIA:
         known = " or ".join(map(repr, CRITERIA))
@@ -173,12 +171,13 @@ def solve(
         arrays.quiet(),
     ):
         try:
-            problem, start, chosen = _prepare(asked, given, chosen, is_auto)
+            problem, start, chosen = _prepare(asked, given, method)
             store = Store(checkpoint, problem, chosen, start)
             saved = store.load()
             run = Run(problem, chosen.planned(max(max_iter, 1)), start, saved, began, former=former)
         except deadline.Over:
-            return _unbegun(limit, asked, chosen, given, saved, began)
+            name = method if isinstance(method, str) else method.name
+            return _unbegun(limit, asked, name, given, saved, began)
         if former is not None and former.is_of(asked):
             run.take_over(former)
         run.relative, run.absolute, run.is_guarded = relative, absolute, criterion != "weak"
@@ -234,8 +233,7 @@ def _solve_levels(
                 f"got {options[name]!r}"
             )
     check_limits("solve", options["max_iter"], max_time)
-    compiled = CompiledLevels(levels, x0) if isinstance(levels, Levels) else levels
-    found = solve_chained(compiled, method, min(tolerances("rtol", rtol)), max_time, began)
+    found = solve_chained(levels, method, x0, min(tolerances("rtol", rtol)), max_time, began)
     if not isinstance(levels, Levels) or not found.success:
         return found
     left = math.inf if max_time is None else max_time - (time.perf_counter() - began)
@@ -258,25 +256,24 @@ class Ending(NamedTuple):
 # -- prepare --------------------------------------------------------------------------------------
 
 
-def _prepare(
-    problem: Problem, start: Array, method: Method, is_auto: bool
-) -> tuple[Problem, Array, Method]:
+def _prepare(problem: Problem, start: Array, method: str | Method) -> tuple[Problem, Array, Method]:
     """The problem, the start and the method that the run is made of, all of them checked.
 
     Where "auto" solves a problem in single precision in double, those of the problem in float64.
     """
+    chosen = find_method(method, problem)
     check_functions("solve", problem, start)
     if wrong := wrong_gradient(problem, start):
         raise ValueError(f"solve: {wrong}")
-    if is_auto and (wide := problem_in_float64(problem)) is not problem:
-        problem, start, method = wide, arrays.double(start), choose(wide)
-    if refusal := method.refusal(problem):
+    if method == "auto" and (wide := problem_in_float64(problem)) is not problem:
+        problem, start, chosen = wide, arrays.double(start), choose(wide)
+    if refusal := chosen.refusal(problem):
         raise ValueError(refusal.sentence)
-    return problem, start, method
+    return problem, start, chosen
 
 
 def _unbegun(
-    limit: Limit, problem: Problem, method: Method, x0: Array, saved: Saved | None, began: float
+    limit: Limit, problem: Problem, name: str, x0: Array, saved: Saved | None, began: float
 ) -> Result:
     """The start, or the last point of the checkpoint, for a call that had to end before a step."""
     limit.close()
@@ -300,7 +297,7 @@ def _unbegun(
         advice=NO_START,
         nit=nit,
         time=seconds,
-        method=method.name,
+        method=name,
         trace=Trace(rows or [Row(nit, seconds, *values, *NOTHING, *Counts())]),
         problem=problem,
     )

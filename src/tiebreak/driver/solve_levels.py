@@ -24,6 +24,7 @@ from tiebreak.linalg.arrays import Host
 from tiebreak.proofs.recession.watch import RecessionWatch
 
 CHAINED = ("auto", "conic")
+METHOD = "conic, images and faces held"
 
 
 def of_problem(levels: Levels, result: Result) -> LevelsResult:
@@ -83,7 +84,12 @@ class CompiledLevels(ConicLevels):
 
 
 def solve_chained(
-    levels: ConicLevels, method: object, rtol: float, max_time: float | None, began: float
+    given: Levels | ConicLevels,
+    method: object,
+    x0: Any,
+    rtol: float,
+    max_time: float | None,
+    began: float,
 ) -> LevelsResult:
     """One conic program after the other."""
     if method not in CHAINED:
@@ -91,11 +97,24 @@ def solve_chained(
         raise ValueError(
             f"solve: method must be {known} for three levels or more and for slacks, got {method!r}"
         )
-    program = levels.program()
+    try:
+        with deadline.limited(max_time, began):
+            levels = CompiledLevels(given, x0) if isinstance(given, Levels) else given
+            program = levels.program()
+    except deadline.Over:
+        return _unbegun(given, x0, time.perf_counter() - began)
     found = chain(program, levels.rules, levels.before, max_time, began)
     x = levels.assign(found.z) if found.status == "solved" else found.z[program.variables]
     starts = [h.value(np.zeros(program.size)) for h in program.objectives]
     return report(found, x, levels, rtol, starts, time.perf_counter() - began)
+
+
+def _unbegun(levels: Levels | ConicLevels, x0: Any, seconds: float) -> LevelsResult:
+    """For a call that had to end before its first level: the start."""
+    assert isinstance(levels, Levels)  # a compiler from elsewhere does not look at the clock
+    x = np.zeros(levels.dimension or 0) if x0 is None else checks.vector("solve", "x0", x0)
+    why = "no time was left for level 1"
+    return LevelsResult(x, {}, "max_time", why, seconds, METHOD, skipped=levels.names)
 
 
 def with_a_minimiser(levels: Levels, result: LevelsResult, seconds: float) -> LevelsResult:
@@ -175,7 +194,7 @@ def report(
         status=status,
         reason=reason,
         time=seconds,
-        method="conic, images and faces held",
+        method=METHOD,
         skipped=names[len(found.levels) :],
         direction=direction,
         assumed=levels.assumed,

@@ -24,6 +24,7 @@ from tiebreak.exact.reductions.outliers import NOT_L1, NOT_ON_BALL, shared_rows
 from tiebreak.exact.scaled_problem import L1Norm, ScaledProblem
 from tiebreak.functions.parts.parts import Parts
 from tiebreak.functions.parts.quadratic_parts import LeastSquaresPart
+from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import Sliced, host, norm
 from tiebreak.linalg.rank import Rank, as_it_is, decide_rank, graded_basis, null_basis
@@ -213,6 +214,7 @@ def _solution_set(
         faces = PolyhedronSlice(Z.rows, Z.offset, null_basis(equations, p.epsilon, doubtful))
     dimension = faces.N.shape[1]
     if Z.lift is not None and dimension:  # (p, q) may move where p - q does not
+        deadline.check(0.5 * deadline.svd(len(Z.lift), dimension))
         moves = np.linalg.svd(Z.lift @ faces.N, compute_uv=False)
         dimension = int(np.count_nonzero(moves > TOUCHING))
     return faces, dimension
@@ -328,6 +330,7 @@ def _doubt(
         if p.rank.is_plain:
             return ""
         R = g.curvature(x)
+        deadline.check(0.5 * deadline.svd(*R.shape))
         sigma = np.linalg.svd(R, compute_uv=False)
         least = max(R.shape) * EPS * norm(R)
         is_lost = np.count_nonzero(sigma > least) < p.rank.low

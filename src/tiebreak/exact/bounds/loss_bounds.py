@@ -27,7 +27,7 @@ from tiebreak.exact.bounds.curvature_bounds import curvature_error, largest_fall
 from tiebreak.exact.constants import SAFE
 from tiebreak.functions.parts.parts import Parts
 from tiebreak.functions.parts.quadratic_parts import LinearPart
-from tiebreak.linalg import spectra
+from tiebreak.linalg import deadline, spectra
 from tiebreak.linalg.arrays import Host, rounding_unit
 from tiebreak.linalg.host import host, norm
 from tiebreak.linalg.spectra import EPS
@@ -69,6 +69,7 @@ def span(R: Host, *rows: Host) -> Span | None:
     n = R.shape[1]
     if not any(some.any() for some in rows):
         return Span(R, np.zeros((len(R), 0)), np.zeros(0), np.zeros((0, n)), math.inf, 0.0)
+    deadline.check(deadline.svd(*R.shape))
     left, sigma, right = np.linalg.svd(R, full_matrices=False)
     noise = rounding_unit(EPS, *R.shape) * norm(R)
     rank, is_whole = len(sigma), len(R) == sum(map(len, rows))
@@ -246,9 +247,9 @@ class L1Dual(NamedTuple):
         F, P = R[:, free], R[:, ~free]
         if len(F) < F.shape[1]:
             return self
-        sigma = float(np.linalg.svd(F, compute_uv=False)[-1]) - rounding_unit(EPS, *F.shape) * norm(
-            F
-        )
+        deadline.check(0.5 * deadline.svd(*F.shape))
+        least = float(np.linalg.svd(F, compute_uv=False)[-1])
+        sigma = least - rounding_unit(EPS, *F.shape) * norm(F)
         if not (sigma > 0.0 and math.isfinite(high + change)):
             return self
         rho = (high + float(w @ off)) / float(np.min(w[~free])) * SAFE

@@ -274,6 +274,7 @@ class LeastSquares(LinearLoss):
         r, c = spectra.equilibrate(A)
         if np.all(r == 1.0) and np.all(c == 1.0):
             return self.singular_values, 1.0
+        deadline.check(0.5 * deadline.svd(*A.shape))
         sigma = np.linalg.svd(r[:, None] * A * c, compute_uv=False)
         return sigma, 1.0 / float(np.max(r, initial=1.0) * np.max(c, initial=1.0))
 
