@@ -438,7 +438,7 @@ def _dimension_in_ball(g: LeastSquares, rank: int, domain: Domain) -> int | None
         return None
     n, center = g.matrix.shape[1], domain.center
     offset = np.zeros(n) if center is None else arrays.to_numpy(arrays.like(center, g.b))
-    deadline.check(deadline.svd(*g.matrix.shape))
+    deadline.check(deadline.svd_work(*g.matrix.shape))
     u, s, vt = np.linalg.svd(g.matrix.dense(), full_matrices=False)
     if rank and s[rank - 1] <= GAP * rounding_level(g.matrix.shape, float(s[0]), EPS):
         return None  # in the units of the ball, which are those of x, it cannot be solved

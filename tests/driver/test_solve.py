@@ -327,7 +327,9 @@ def test_a_callable_that_is_not_finite_somewhere_gives_the_last_finite_point_and
     assert np.all(np.isfinite(result.x))
     assert result.x[0] <= 0.3 or what == "gradient"
     assert result.nit < 1000
-    assert result.message.startswith(f"step {result.nit + 1} gave a value of the upper or lower")
+    assert result.message.startswith(
+        f"by step {result.nit + 1} the upper or lower level had a value"
+    )
     assert "check the functions" in result.message
     json.dumps(result.to_dict(), allow_nan=False)
     assert "nan" not in str(result).replace("failed", "")

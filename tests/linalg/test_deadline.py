@@ -171,8 +171,8 @@ def test_a_limit_is_that_of_its_thread(clock):
 
 
 def test_the_work_of_a_factorisation_is_counted_as_its_multiplications():
-    assert deadline.svd(10, 3) == deadline.svd(3, 10) == 90
-    assert deadline.svd(10, 3, whole=True) == 300
+    assert deadline.svd_work(10, 3) == deadline.svd_work(3, 10) == 90
+    assert deadline.svd_work(10, 3, whole=True) == 300
 
 
 # --- where it is asked ---------------------------------------------------------------------------

@@ -140,7 +140,7 @@ class BregmanIteration(Method):
         if state.proof is not None:
             return refinement_proof.next_cut(problem.in_precision_of(state.x), state, state.proof)
         if not 0.0 < state.eta < math.inf:
-            return _failed(state, "there is no slope to follow")
+            return _gave_up(state, "there is no slope to follow")
         if state.conjugate is not None:
             return self._cg_step(problem, state, state.conjugate)
         face = face_at(problem, state, state.here.x)
@@ -167,7 +167,7 @@ class BregmanIteration(Method):
             state = state._replace(here=_objective_at(problem, state, state.x))
             return refinement_proof.begin(problem, state)  # of the point of the round before
         if state.stalled >= ROUND_PATIENCE:
-            return _failed(state, "a round could not be solved to rounding")
+            return _gave_up(state, "a round could not be solved to rounding")
         if state.by_cg:
             return self._cg_step(problem, state, conjugate_gradients.begin(here.g, here.smooth))
         if arrays.norm(here.slope) < RELEASE * left:
@@ -233,7 +233,7 @@ def _end_round(problem: Problem, state: State, lower_residual: float) -> State:
     if is_settled or lower_residual <= _rounding_of_slope(state):
         return refinement_proof.begin(problem, state)
     if state.rounds >= MAX_ROUNDS:
-        return _failed(state, "f does not settle")
+        return _gave_up(state, "f does not settle")
     if slower:
         eta *= ETA_FALL
     here = objective_at(problem, here.f, here.g, eta, slope_sum, weight)
@@ -241,7 +241,7 @@ def _end_round(problem: Problem, state: State, lower_residual: float) -> State:
     return _with_inverse_hessian(problem, state, face_at(problem, state, x)) if slower else state
 
 
-def _failed(state: State, why: str) -> State:
+def _gave_up(state: State, why: str) -> State:
     """The end without an answer."""
     return state._replace(finished=("undetermined", why))
 

@@ -90,7 +90,7 @@ def _is_clear(matrix: Matrix) -> bool:
     rows, n = matrix.shape
     if min(rows, n) > CLEAR_LIMIT or rows * n > DENSE_LIMIT or not matrix.is_explicit:
         return False
-    deadline.check(0.5 * deadline.svd(rows, n))
+    deadline.check(0.5 * deadline.svd_work(rows, n))
     epsilon = arrays.epsilon(matrix.prototype)
     A = cleaned(matrix.dense(), epsilon)
     r, c = equilibrate(A)

@@ -407,7 +407,7 @@ class _Chain:
 
 def _visible_directions(basis: Host) -> int:
     """In how many directions these columns move x."""
-    deadline.check(0.5 * deadline.svd(*basis.shape))
+    deadline.check(0.5 * deadline.svd_work(*basis.shape))
     return int(np.count_nonzero(np.linalg.svd(basis, compute_uv=False) > VISIBLE))
 
 

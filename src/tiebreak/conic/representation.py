@@ -314,7 +314,7 @@ def completed_square(Q: Any, c: Host, epsilon: float) -> tuple[Any, Host | None]
         )
     units = power_of_two(diagonal, 0.5)
     scaled = (Q.toarray() if arrays.is_sparse(Q) else Q) / units / units[:, None]
-    deadline.check(0.5 * deadline.svd(*scaled.shape))
+    deadline.check(0.5 * deadline.svd_work(*scaled.shape))
     values, vectors = np.linalg.eigh(scaled)
     slack = RANK_SLACK * len(c) * epsilon
     kept = values > slack * float(np.max(np.abs(values), initial=0.0))

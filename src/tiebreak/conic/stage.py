@@ -110,7 +110,7 @@ class AffineSet:
             return self._cut_by_pivots(inner)
         sigma, vt = np.zeros(0), np.eye(n)
         if inner.size:
-            deadline.check(deadline.svd(inner.shape[0], n, whole=True))
+            deadline.check(deadline.svd_work(inner.shape[0], n, whole=True))
             _, sigma, vt = np.linalg.svd(inner)
         seen = int(np.count_nonzero(sigma > self.rounding))
         least = float(sigma[seen - 1]) if seen else 1.0
@@ -120,7 +120,7 @@ class AffineSet:
         """The same by a QR factorisation with pivots, for many rows."""
         from scipy.linalg import qr
 
-        deadline.check(0.2 * deadline.svd(inner.shape[0], inner.shape[1], whole=True))
+        deadline.check(0.2 * deadline.svd_work(inner.shape[0], inner.shape[1], whole=True))
         Q, R, _ = qr(inner.T, pivoting=True, check_finite=False)
         sizes = np.abs(np.diag(R))
         seen = int(np.count_nonzero(sizes > self.rounding))

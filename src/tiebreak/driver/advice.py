@@ -23,10 +23,10 @@ ROUNDING = 16.0  # times the error of a value: a gap up to this is rounding
 
 
 def after_nonfinite(run: Run) -> str:
-    """Where a value was not finite."""
+    """Where a value or a gradient was not finite."""
     return (
-        f"step {run.iteration + 1} gave a value of the upper or lower level that is not finite: "
-        "check the functions away from x0, and their scale"
+        f"by step {run.iteration + 1} the upper or lower level had a value or a gradient that is "
+        "not finite: check the functions away from x0, and their scale"
     )
 
 

@@ -65,7 +65,7 @@ from tiebreak.sets.cuts import Products
 from tiebreak.sets.domains import projected
 
 PAUSE = 20.0  # times what saving took: so long until the next time
-FORMAT = 9  # raised whenever an older file could not be continued faithfully
+FORMAT = 10  # raised whenever an older file could not be continued faithfully
 SCALES = (1e-2, 1.0, 1e6)  # how far from x0 callables are asked, relative to 1 + |x0|
 
 # Everything that a run is made of, by the names that files use: never to be changed or used again.
@@ -79,9 +79,9 @@ TYPES: dict[str, Any] = {
     "bound": Bound,
     "block": Block,
     "model": Model,
-    "news": StepEvidence,
-    "claims": Intervals,
-    "seen": Minorant,
+    "evidence": StepEvidence,
+    "intervals": Intervals,
+    "minorant": Minorant,
     "point": Point,
     "products": Products,
     "a-irg": a_irg.State,
@@ -90,10 +90,10 @@ TYPES: dict[str, Any] = {
     "accelerated.auxiliary": levels.LevelRun,
     "adaptive": adaptive.State,
     "adaptive.momentum": momentum.Momentum,
-    "adaptive.looks": shared_passes.Minorants,
-    "alternate.turns": alternating.Alternation,
-    "apg": fista.State,
-    "apg.fista": fista.Fista,
+    "adaptive.minorants": shared_passes.Minorants,
+    "adaptive.alternation": alternating.Alternation,
+    "fista": fista.State,
+    "fista.iterate": fista.Fista,
     "bi-sg": bi_sg.State,
     "bisec-bio": bisec_bio.State,
     "bisec-bio.call": bisec_bio.Call,
@@ -102,12 +102,12 @@ TYPES: dict[str, Any] = {
     "conic.level": LevelSolution,
     "exact": DirectState,
     "exact.findings": ExactFindings,
-    "multipliers": bregman_state.State,
-    "multipliers.look": bregman_state.RoundObjective,
-    "multipliers.proof": bregman_state.Proof,
-    "multipliers.curvature": quasi_newton.InverseHessian,
-    "multipliers.probes": hessian_differences.HessianDifferences,
-    "multipliers.conjugate": conjugate_gradients.ConjugateGradients,
+    "bregman": bregman_state.State,
+    "bregman.objective": bregman_state.RoundObjective,
+    "bregman.proof": bregman_state.Proof,
+    "bregman.inverse-hessian": quasi_newton.InverseHessian,
+    "bregman.hessians": hessian_differences.HessianDifferences,
+    "bregman.conjugate-gradients": conjugate_gradients.ConjugateGradients,
     "portfolio": candidates.State,
     "portfolio.runner": candidates.Runner,
     "primal-dual": primal_dual.State,

@@ -296,7 +296,7 @@ class PolyhedronSlice:
         from scipy.optimize import nnls
 
         B, scale = self.B[on], norm(slope) or 1.0
-        deadline.check(deadline.svd(*B.shape))
+        deadline.check(deadline.svd_work(*B.shape))
         try:
             weights = scale * nnls(B.T, -slope / scale)[0]
         except RuntimeError:  # it has its own limit of steps
@@ -325,7 +325,7 @@ def _reduced(M: Host) -> Host:
     """A matrix with the same M'M, of no more rows than columns where M has many more."""
     if len(M) < TALL * M.shape[1]:
         return M
-    deadline.check(0.5 * deadline.svd(*M.shape))
+    deadline.check(0.5 * deadline.svd_work(*M.shape))
     return np.asarray(np.linalg.qr(M, mode="r"))
 
 

@@ -66,7 +66,7 @@ class BallSlice:
             return self._known
         if self._factors is None or self._factors[0] is not R:
             m, k = len(R), self.N.shape[1]
-            deadline.check(deadline.svd(m, k, whole=m < k))
+            deadline.check(deadline.svd_work(m, k, whole=m < k))
             s, vt = singular(R @ self.N, whole=m < k)
             s = np.append(s, np.zeros(len(vt) - len(s)))
             s[s <= max(rows, *R.shape) * EPS * norm(R)] = 0.0

@@ -112,7 +112,7 @@ def _snapped(program: BasisPursuit, guess: Host, tolerance: float) -> tuple[Host
         for _ in range(REFINEMENTS):
             off = program.offset[touches] - product(program.rows[touches], x)
             right = np.concatenate([program.misfit(x), off])
-            deadline.check(0.5 * deadline.svd(*matrix.shape))
+            deadline.check(0.5 * deadline.svd_work(*matrix.shape))
             x[kept] += np.linalg.lstsq(matrix[:, kept], right, rcond=64 * EPS)[0]
         off = program.offset - program.rows @ x
         worst = max(norm(program.misfit(x)), norm(off[touches]), -float(np.min(off, initial=0.0)))
@@ -138,7 +138,7 @@ def _proved(program: BasisPursuit, x: Host, touches: Host, multipliers: Host) ->
         m = multipliers
         for _ in range(REFINEMENTS):
             off = wanted - product(matrix.T[exact], m)
-            deadline.check(0.5 * deadline.svd(*matrix.shape))
+            deadline.check(0.5 * deadline.svd_work(*matrix.shape))
             m = m + np.linalg.lstsq(matrix.T[exact], off, rcond=64 * EPS)[0]
         candidates.append(m)
     answers = [_answer(program, x, touches, m) for m in (*candidates, multipliers)]

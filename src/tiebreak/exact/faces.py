@@ -28,12 +28,12 @@ class Face:
 
     def __init__(self, fixed: Host, k: int) -> None:
         self.count, self._order = len(fixed), np.arange(len(fixed))
-        deadline.check(0.5 * deadline.svd(k, self.count, whole=True))
+        deadline.check(0.5 * deadline.svd_work(k, self.count, whole=True))
         Q, triangle = np.linalg.qr(fixed.T, mode="complete")
         if self.count > k or np.min(np.abs(np.diag(triangle)), initial=1.0) < INDEPENDENT:
             from scipy.linalg import qr  # takes several times as long
 
-            deadline.check(deadline.svd(k, self.count, whole=True))
+            deadline.check(deadline.svd_work(k, self.count, whole=True))
             Q, triangle, self._order = qr(fixed.T, pivoting=True)
         rank = int(np.count_nonzero(np.abs(np.diag(triangle)) > PARALLEL))
         self._span, self._triangle = Q[:, :rank], triangle[:rank, :rank]
@@ -43,7 +43,7 @@ class Face:
 
     def _singular(self, R: Host) -> tuple[Host, Host]:
         """The singular values and right vectors of R on the face."""
-        deadline.check(deadline.svd(len(R), self.T.shape[1]))
+        deadline.check(deadline.svd_work(len(R), self.T.shape[1]))
         return singular(self.along(R))
 
     def along(self, R: Host) -> Host:

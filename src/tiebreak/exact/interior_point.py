@@ -183,7 +183,9 @@ class NormalEquations:
         n, rows = len(H.matrix), len(B.dense) + len(E)
         is_split = H.paired or len(E) or (H.matrix.ndim == 1 and 2 * rows < n)
         small, large = (rows, n) if is_split and H.matrix.ndim == 1 else (n, rows + n)
-        deadline.check(0.1 * deadline.svd(small, large))  # products and a Cholesky factorisation
+        deadline.check(
+            0.1 * deadline.svd_work(small, large)
+        )  # products and a Cholesky factorisation
         if is_split:
             self._rows = np.vstack([B.dense, E])
             self._kernel = _Kernel(H.matrix, diagonal, H.paired)

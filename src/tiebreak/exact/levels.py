@@ -214,7 +214,7 @@ def _solution_set(
         faces = PolyhedronSlice(Z.rows, Z.offset, null_basis(equations, p.epsilon, doubtful))
     dimension = faces.N.shape[1]
     if Z.lift is not None and dimension:  # (p, q) may move where p - q does not
-        deadline.check(0.5 * deadline.svd(len(Z.lift), dimension))
+        deadline.check(0.5 * deadline.svd_work(len(Z.lift), dimension))
         moves = np.linalg.svd(Z.lift @ faces.N, compute_uv=False)
         dimension = int(np.count_nonzero(moves > TOUCHING))
     return faces, dimension
@@ -330,7 +330,7 @@ def _doubt(
         if p.rank.is_plain:
             return ""
         R = g.curvature(x)
-        deadline.check(0.5 * deadline.svd(*R.shape))
+        deadline.check(0.5 * deadline.svd_work(*R.shape))
         sigma = np.linalg.svd(R, compute_uv=False)
         least = max(R.shape) * EPS * norm(R)
         is_lost = np.count_nonzero(sigma > least) < p.rank.low

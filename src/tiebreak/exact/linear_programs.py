@@ -144,7 +144,7 @@ def _to_rounding(u: Host, downs: Host, cone: Host) -> Recession:
     """u with downs u <= 0 and not 0, and in the cone: to rounding, or it is not certain."""
     rows, size = np.vstack([downs, cone]), norm(downs @ u)
     near = np.abs(rows @ u) <= NO_ZERO * size
-    deadline.check(0.5 * deadline.svd(*rows.shape))
+    deadline.check(0.5 * deadline.svd_work(*rows.shape))
     u = u - np.linalg.lstsq(rows[near], rows[near] @ u, rcond=PARALLEL)[0]
     is_inside = np.all(rows @ u <= 16 * len(u) * EPS * norm(u))
     return Recession(u) if is_inside and norm(downs @ u) > 0.5 * size else Recession(None, False)

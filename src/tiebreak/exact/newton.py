@@ -143,11 +143,11 @@ def _small_root(R: Host, basis: Host | None, keeps_digits: bool) -> Host:
         return R if basis is None else (R @ basis) @ basis.T
     V = np.eye(n) if basis is None else basis
     if not keeps_digits:
-        deadline.check(0.1 * deadline.svd(m, n))
+        deadline.check(0.1 * deadline.svd_work(m, n))
         values, vectors = np.linalg.eigh(V.T @ (R.T @ R) @ V)
         if len(values) and values[0] > WELL_CONDITIONED * values[-1]:
             return np.asarray(np.sqrt(values)[:, None] * (V @ vectors).T)
-    deadline.check(0.5 * deadline.svd(m, n))
+    deadline.check(0.5 * deadline.svd_work(m, n))
     _, sigma, vt = np.linalg.svd((np.linalg.qr(R, mode="r") @ V) @ V.T)
     kept = sigma > m * EPS * norm(R)
     return np.asarray(sigma[kept, None] * vt[kept])

@@ -100,7 +100,7 @@ def _flat(R: Host, N: Host) -> Host:
     lengths = np.sqrt(np.sum(R * R, axis=1))
     along = (R[lengths > 0.0] / lengths[lengths > 0.0, None]) @ N
     if along.shape[0] >= along.shape[1] > 0:
-        deadline.check(0.2 * deadline.svd(*along.shape))
+        deadline.check(0.2 * deadline.svd_work(*along.shape))
         squares = eigenvalues(along.T @ along)
         if squares[0] > CLEARLY_CURVED * squares[-1]:
             return np.zeros((along.shape[1], 0))

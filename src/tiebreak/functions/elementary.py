@@ -342,7 +342,7 @@ class Quadratic(SmoothFunction):
         """Smallest and largest eigenvalue of Q (Ritz values where Q is large)."""
         n = self.matrix.shape[0]
         if self._has_spectrum:
-            deadline.check(0.25 * deadline.svd(n, n))
+            deadline.check(0.25 * deadline.svd_work(n, n))
             values = np.linalg.eigvalsh(self.matrix.dense())
             return float(values[0]), float(values[-1])
         return spectra.extreme_eigenvalues(self._apply, self.prototype, n)

@@ -264,7 +264,7 @@ def _spectrum(h: Quadratic | LeastSquares) -> tuple[Host, Host]:
     """The positive eigenvalues of the Hessian of h and their eigenvectors; computed once."""
     if h not in _SPECTRA:
         dense = h.matrix.dense()
-        deadline.check(deadline.svd(*dense.shape))
+        deadline.check(deadline.svd_work(*dense.shape))
         if isinstance(h, LeastSquares):
             _, sigma, rows = np.linalg.svd(dense, full_matrices=False)
             values, vectors = sigma**2 / (len(dense) if h.mean else 1.0), rows.T

@@ -21,8 +21,10 @@ from typing import TypeVar
 T = TypeVar("T")
 
 GRACE = 1.0  # seconds for what is done after the end: the last row, the certificate
-IN_CACHE = 0.25  # of the time of an entry read once: a unit of `svd`, for blocks stay in the cache
-SPEED = 5e8  # of the work that `svd` counts, in a second: a core of today does twice as much
+IN_CACHE = (
+    0.25  # of the time of an entry read once: a unit of `svd_work`, for blocks stay in the cache
+)
+SPEED = 5e8  # of the work that `svd_work` counts, in a second: a core of today does twice as much
 
 
 class Over(Exception):
@@ -157,7 +159,7 @@ def metered(allowed: float = math.inf) -> Iterator[Meter]:
 def check(work: float = 0.0) -> None:
     """Go on, or raise `Over`.
 
-    ``work``: of a call that cannot be stopped once it has begun, as `svd` counts it.
+    ``work``: of a call that cannot be stopped once it has begun, as `svd_work` counts it.
     """
     _LIMIT.get(_NONE).check(work)
     if work:
@@ -202,7 +204,7 @@ def unless_over(task: Callable[[], T], otherwise: T) -> T:
         return otherwise
 
 
-def svd(rows: int, columns: int, whole: bool = False) -> float:
+def svd_work(rows: int, columns: int, whole: bool = False) -> float:
     """The work of a singular value decomposition; ``whole``: all vectors of the larger side too.
 
     Other factorisations are counted as parts of one.

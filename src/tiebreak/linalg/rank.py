@@ -90,7 +90,7 @@ def decide_rank(rows: Host, epsilon: float = EPS, units: tuple[Host, Host] | Non
 def _factorised(rows: Host, epsilon: float, row_units: Host) -> Rank:
     """The singular values of diag(row_units) rows, and which of them count."""
     m, n = rows.shape
-    deadline.check(deadline.svd(m, n, whole=m < n))
+    deadline.check(deadline.svd_work(m, n, whole=m < n))
     left, sigma, vt = np.linalg.svd(row_units[:, None] * rows, full_matrices=m < n)
     low, high = clear_rank(sigma, (m, n), epsilon)
     return Rank(low, high, sigma, vt.T, left, vt.T, row_units, np.ones(n))
@@ -130,7 +130,7 @@ def null_basis(
     N = found.basis[:, rank:].copy()
     if rank == 0 or N.size == 0 or rows.size * N.shape[1] > CAREFUL:
         return N
-    deadline.check(deadline.svd(*N.shape))
+    deadline.check(deadline.svd_work(*N.shape))
     N -= found.moved(Sliced(rows).times(N), rank)
     if np.all(found.units == 1.0):
         return np.linalg.qr(N)[0]
@@ -146,7 +146,7 @@ def graded_basis(N: Host, R: Host) -> Host:
     """
     from scipy.linalg import solve_triangular
 
-    deadline.check(deadline.svd(len(R), N.shape[1]))
+    deadline.check(deadline.svd_work(len(R), N.shape[1]))
     M = R @ N
     N = N @ np.linalg.svd(M, full_matrices=len(M) < N.shape[1])[2].T
     # Rounding of the longest columns is left in the others. They are made orthogonal once more,

@@ -36,7 +36,7 @@ class RowGram:
     def __init__(self, A: Any) -> None:
         self.shape, m = A.shape, A.shape[0]
         S, self.exponent = scaled(A)
-        deadline.check(m * float(S.size) / 4 + deadline.svd(m, m) / 2)
+        deadline.check(m * float(S.size) / 4 + deadline.svd_work(m, m) / 2)
         product = S @ S.T
         if not isinstance(product, np.ndarray):
             product = product.toarray()

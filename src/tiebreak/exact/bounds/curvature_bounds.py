@@ -104,7 +104,7 @@ def combined(rows: Host, target: Host) -> Host:
     from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
     m, n = rows.shape
-    deadline.check(0.2 * deadline.svd(m, n))
+    deadline.check(0.2 * deadline.svd_work(m, n))
     square, weights, rest = rows @ rows.T if m < n else rows.T @ rows, np.zeros(m), target
     np.einsum("ii->i", square)[:] += 1e-14 * np.trace(square)
     try:
@@ -117,7 +117,7 @@ def combined(rows: Host, target: Host) -> Host:
         rest = target
     if norm(rest) <= 64.0 * EPS * norm(target):
         return np.asarray(weights)
-    deadline.check(deadline.svd(*rows.shape))
+    deadline.check(deadline.svd_work(*rows.shape))
     return np.asarray(np.linalg.lstsq(rows.T, target, rcond=None)[0])
 
 
@@ -131,7 +131,7 @@ def least_stretch(rows: Host) -> float:
     noise = 4.0 * unit * size * size
     if smallest > 2.0 * noise:
         return math.sqrt(smallest - noise) / SAFE
-    deadline.check(deadline.svd(*rows.shape))
+    deadline.check(deadline.svd_work(*rows.shape))
     return float(np.linalg.svd(rows, compute_uv=False)[-1]) - unit * size
 
 

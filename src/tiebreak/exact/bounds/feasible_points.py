@@ -216,7 +216,7 @@ def forced_rows(Z: PolyhedralRows, near: Host, s: Host, error: Host) -> Host:
 def complement(span: Host) -> Host:
     """An orthonormal basis of what orthonormal rows leave, as columns."""
     r, k = span.shape
-    deadline.check(0.5 * deadline.svd(k, r, whole=True))
+    deadline.check(0.5 * deadline.svd_work(k, r, whole=True))
     return np.linalg.qr(span.T, mode="complete")[0][:, r:]
 
 

@@ -69,7 +69,7 @@ def span(R: Host, *rows: Host) -> Span | None:
     n = R.shape[1]
     if not any(some.any() for some in rows):
         return Span(R, np.zeros((len(R), 0)), np.zeros(0), np.zeros((0, n)), math.inf, 0.0)
-    deadline.check(deadline.svd(*R.shape))
+    deadline.check(deadline.svd_work(*R.shape))
     left, sigma, right = np.linalg.svd(R, full_matrices=False)
     noise = rounding_unit(EPS, *R.shape) * norm(R)
     rank, is_whole = len(sigma), len(R) == sum(map(len, rows))
@@ -247,7 +247,7 @@ class L1Dual(NamedTuple):
         F, P = R[:, free], R[:, ~free]
         if len(F) < F.shape[1]:
             return self
-        deadline.check(0.5 * deadline.svd(*F.shape))
+        deadline.check(0.5 * deadline.svd_work(*F.shape))
         least = float(np.linalg.svd(F, compute_uv=False)[-1])
         sigma = least - rounding_unit(EPS, *F.shape) * norm(F)
         if not (sigma > 0.0 and math.isfinite(high + change)):

@@ -297,7 +297,7 @@ class AroundPoint:
         if not B.size:
             span = np.zeros((0, B.shape[1]))
             return NO_RANK if len(tilts) > 1 else FreeRows(free, B, 1.0, span, tilt)
-        deadline.check(deadline.svd(*B.shape))
+        deadline.check(deadline.svd_work(*B.shape))
         _, s, vt = np.linalg.svd(B, full_matrices=False)
         noise = rounding_unit(EPS, *B.shape) * norm(B)
         rank = min(B.shape)

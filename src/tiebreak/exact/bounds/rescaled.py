@@ -163,7 +163,7 @@ class WeightedEquations:
         if m < n:
             return math.inf
         weights = self.roots / self.factors
-        deadline.check(deadline.svd(m, n))
+        deadline.check(deadline.svd_work(m, n))
         heavy = qr((weights[:, None] * self.A).T, mode="r", pivoting=True)[1]
         chosen, others = heavy[:n], heavy[n:]
         way, sigma = self._way(x, chosen)
@@ -182,7 +182,7 @@ class WeightedEquations:
         free = self.A[np.ix_(rows, room > 0.0)]
         if np.min(room) < 0.0 or free.shape[1] < len(rows):
             return math.inf, 0.0
-        deadline.check(deadline.svd(*free.shape))
+        deadline.check(deadline.svd_work(*free.shape))
         sigma = float(np.linalg.svd(free, compute_uv=False)[-1]) - self.unit * norm(free)
         off = norm(self._residual(x)[rows]) + math.sqrt(len(rows)) * self._error(x)
         is_near = off * SAFE < 0.5 * sigma * float(np.min(room[room > 0.0]))

@@ -78,7 +78,7 @@ def prove_tall(answer: TallAnswer) -> tuple[Intervals, float]:
     of_f, of_g = (_Curvature.of(level, x, units) for level in (answer.upper, answer.lower))
     if not (np.all(np.isfinite(of_f.H)) and np.all(np.isfinite(of_g.H))):
         return Intervals(), math.inf
-    deadline.check(0.5 * deadline.svd(*of_g.H.shape))
+    deadline.check(0.5 * deadline.svd_work(*of_g.H.shape))
     values, vectors = np.linalg.eigh(of_g.H)
     W, kept = vectors[:, len(units) - answer.rank :], values[len(units) - answer.rank :]
     rest = f.slope - W @ (W.T @ f.slope)

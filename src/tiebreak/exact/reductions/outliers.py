@@ -1,4 +1,4 @@
-"""What all minimisers share where Huber losses have outliers: see `functions.huber_part`.
+"""What all minimisers share where Huber losses have outliers: see `functions.parts.huber_part`.
 
 Of an outlier they share that it is one: an inequality of the slice, unless the rows that they share
 otherwise tell its product too.

@@ -105,7 +105,7 @@ class TallLevel:
         """The second derivative at x."""
         total = self.constant.copy()
         for weight, loss, A in self.losses:
-            deadline.check(deadline.svd(*A.shape) / 16)
+            deadline.check(deadline.svd_work(*A.shape) / 16)
             total += _gram(A, weight * loss.second(np.asarray(A @ x)))
         return total
 

@@ -164,7 +164,7 @@ class LeastSquares(LinearLoss):
             wanted = (is_plain or self._is_streamed) and is_tall and self._gram_is_safe()
         if not wanted or rows == 0:
             return None
-        deadline.check(deadline.svd(rows, n) / 16)
+        deadline.check(deadline.svd_work(rows, n) / 16)
         A = self.matrix.entries if is_plain else None
         G = column_gram(self.matrix) if A is None else A.T @ A  # where the entries are
         Q = arrays.like(self.scale * G, self.prototype)
@@ -185,7 +185,7 @@ class LeastSquares(LinearLoss):
         if arrays.epsilon(self.prototype) > 1e-15:
             return False
         rows, n = self.matrix.shape
-        deadline.check(deadline.svd(rows, n) / 8)  # once more for `gram` itself
+        deadline.check(deadline.svd_work(rows, n) / 8)  # once more for `gram` itself
         values, vectors = np.linalg.eigh(G := column_gram(self.matrix))
         noise = rounding_unit(spectra.EPS, rows, n) * float(np.trace(G))
         seen = values > (noise if self._is_streamed else -math.inf)
@@ -259,7 +259,7 @@ class LeastSquares(LinearLoss):
         rows, n = self.matrix.shape
         if min(rows, n) > SPECTRUM_LIMIT or rows * n > DENSE_LIMIT or not self.matrix.is_explicit:
             return None
-        deadline.check(0.5 * deadline.svd(rows, n))
+        deadline.check(0.5 * deadline.svd_work(rows, n))
         return np.linalg.svd(self.matrix.dense(), compute_uv=False)
 
     @cached_property
@@ -274,7 +274,7 @@ class LeastSquares(LinearLoss):
         r, c = spectra.equilibrate(A)
         if np.all(r == 1.0) and np.all(c == 1.0):
             return self.singular_values, 1.0
-        deadline.check(0.5 * deadline.svd(*A.shape))
+        deadline.check(0.5 * deadline.svd_work(*A.shape))
         sigma = np.linalg.svd(r[:, None] * A * c, compute_uv=False)
         return sigma, 1.0 / float(np.max(r, initial=1.0) * np.max(c, initial=1.0))
 

@@ -379,7 +379,7 @@ class LinearLoss(SmoothFunction):
             found = deadline.unless_too_long(lambda: row_gram(matrix), None)
             if found is not None:
                 return np.asarray(np.ldexp(found.values, 2 * found.exponent))
-            deadline.check(0.0 if rows <= SMALL else deadline.svd(rows, rows) / 4)
+            deadline.check(0.0 if rows <= SMALL else deadline.svd_work(rows, rows) / 4)
         if n < rows:
             return np.linalg.eigvalsh(column_gram(matrix))
         A = on_host(matrix)

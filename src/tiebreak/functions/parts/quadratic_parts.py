@@ -165,7 +165,7 @@ class QuadraticPart(Part):
         return self.weight * norm(x)
 
     def curvature(self, x: Host, above: bool = False) -> Host:
-        deadline.check(0.5 * deadline.svd(*self.rows.shape))
+        deadline.check(0.5 * deadline.svd_work(*self.rows.shape))
         unit = power_of_two(np.abs(np.diag(self.rows)), 0.5)  # in which the diagonal is about 1
         values, vectors = np.linalg.eigh(self.rows / unit / unit[:, None])
         # The root of a rounding error is no rounding error: cut before it is taken.
