@@ -31,7 +31,8 @@ GLOSSARY: dict[str, dict[str, str]] = {
         "met. The proof is wider than asked.",
         "unbounded": "there is no minimiser: g falls without end along a direction of the domain, "
         "or f does among the minimisers of g. Separable labels are the usual case.",
-        "undetermined": "the data allow two readings, a rank that rounding decides, and the "
+        "undetermined": "the method can vouch for no answer, and the message says why; as a rule "
+        "the data allow two readings, a rank that rounding decides, and the "
         "answers differ; both are shown.",
         "max_iter, max_time, stopped": "a limit, or Ctrl-C, came before both levels were within "
         "the tolerance; x is the last point, or that of the least g seen where that is clearly "
