@@ -9,7 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from tiebreak.driver.result import STATUSES, Outcome, Result
+from tiebreak.driver.result import STATUSES, Outcome, Result, number_or_none
 from tiebreak.driver.shown import Shown
 from tiebreak.linalg.arrays import Array
 
@@ -239,12 +239,12 @@ class LevelsResult(Outcome, Shown):
             "assumed": list(self.assumed),
             "levels": {
                 name: {
-                    "best": [_number(end) for end in level.best],
-                    "value": _number(level.value),
-                    "given_up": [_number(end) for end in level.given_up],
+                    "best": [number_or_none(end) for end in level.best],
+                    "value": number_or_none(level.value),
+                    "given_up": [number_or_none(end) for end in level.given_up],
                     "slack": level.slack,
                     "dimension": level.dimension,
-                    "price": None if level.price is None else _number(level.price),
+                    "price": None if level.price is None else number_or_none(level.price),
                     "held": level.held,
                     "word": level.word,
                 }
@@ -269,10 +269,6 @@ def _and(names: list[str]) -> str:
 
 def _how(held: str) -> str:
     return HOLDS.get(held, f"its {held}")
-
-
-def _number(value: float) -> float | None:
-    return value if math.isfinite(value) else None
 
 
 def _wrapped(start: str, text: str) -> list[str]:

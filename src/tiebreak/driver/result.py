@@ -277,7 +277,7 @@ class Result(Outcome, Shown):
         """The report as plain data for JSON; inf and nan become None."""
         return without_trace(self) | {
             "trace": [
-                {name: _number(value) for name, value in row._asdict().items()}
+                {name: number_or_none(value) for name, value in row._asdict().items()}
                 for row in self.trace
             ],
         }
@@ -311,7 +311,8 @@ def _steps(nit: int) -> str:
     return f"{nit} step{'' if nit == 1 else 's'}"
 
 
-def _number(value: float) -> float | None:
+def number_or_none(value: float) -> float | None:
+    """For JSON, which has no infinity."""
     return value if math.isfinite(value) else None
 
 
@@ -327,10 +328,10 @@ def _level_dict(
     value: float, gap: float, asked: float, optimum: tuple[float, float]
 ) -> dict[str, Any]:
     return {
-        "value": _number(value),
-        "gap": _number(gap),
-        "tolerance": _number(asked),
-        "optimum": [_number(end) for end in optimum],
+        "value": number_or_none(value),
+        "gap": number_or_none(gap),
+        "tolerance": number_or_none(asked),
+        "optimum": [number_or_none(end) for end in optimum],
     }
 
 
@@ -405,8 +406,8 @@ def without_trace(result: Result) -> dict[str, Any]:
             proof.upper_value, proof.upper_gap, result.tolerance[0], proof.upper_optimum
         )
         | {
-            "error": _number(proof.upper_error),
-            "estimate": _number(proof.upper_estimate),
+            "error": number_or_none(proof.upper_error),
+            "estimate": number_or_none(proof.upper_estimate),
         },
         "lower": _level_dict(
             proof.lower_value, proof.lower_gap, result.tolerance[1], proof.lower_optimum

@@ -12,6 +12,7 @@ from typing import Any
 from tiebreak.conic.bounds import value_error
 from tiebreak.conic.chain import ChainSolution
 from tiebreak.driver.levels_result import PROBE, is_sensitive
+from tiebreak.driver.result import number_or_none
 from tiebreak.driver.shown import Shown
 from tiebreak.driver.solve_levels import CompiledLevels, chain
 from tiebreak.levels import ConicLevels, Level, Levels, Slack
@@ -104,22 +105,18 @@ class Tradeoff(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data for JSON; inf and nan become None."""
-
-        def number(value: float) -> float | None:
-            return value if math.isfinite(value) else None
-
         return {
-            "lower": [number(end) for end in self.lower],
-            "coefficient": number(self.coefficient),
-            "slope": number(self.slope),
+            "lower": [number_or_none(end) for end in self.lower],
+            "coefficient": number_or_none(self.coefficient),
+            "slope": number_or_none(self.slope),
             "sensitive": self.is_sensitive,
             "assumed": list(self.assumed),
             "points": [
                 {
                     "slack": p.slack,
-                    "value": number(p.value),
-                    "bounds": [number(end) for end in p.bounds],
-                    "price": number(p.price),
+                    "value": number_or_none(p.value),
+                    "bounds": [number_or_none(end) for end in p.bounds],
+                    "price": number_or_none(p.price),
                     "word": p.word,
                 }
                 for p in self.points
