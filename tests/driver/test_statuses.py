@@ -94,6 +94,20 @@ def test_a_point_that_is_proved_to_be_too_low_is_not_certified(method, count):
         assert weak.lower_gap <= weak.tolerance[1]
 
 
+@pytest.mark.parametrize("method", NAMES)
+def test_the_start_is_not_certified_for_being_the_minimiser_of_f(method):
+    """g(0) - g* is within the tolerance, and f(0) = 0 at its minimum: that says nothing of f*."""
+    known = drawn(904)
+    assert not known.x0.any()
+    try:
+        result = tb.solve(known.problem, method, x0=known.x0, rtol=1e-3, max_iter=300)
+    except ValueError:  # outside its assumptions
+        return
+    if result.proved:
+        assert abs(result.upper_value - known.f_star) <= 2.0 * result.tolerance[0]
+    assert result.proved or method not in ("auto", "exact", "adaptive")
+
+
 def test_the_weak_criterion_asks_for_the_two_gaps_alone_and_is_met_no_later():
     strong = tb.solve(small(), tb.AGMBiO(gamma=0.01), rtol=1e-2)
     weak = tb.solve(small(), tb.AGMBiO(gamma=0.01), rtol=1e-2, criterion="weak")
