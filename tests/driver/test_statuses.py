@@ -108,6 +108,34 @@ def test_the_start_is_not_certified_for_being_the_minimiser_of_f(method):
     assert result.proved or method not in ("auto", "exact", "adaptive")
 
 
+@pytest.mark.parametrize("least", [0.0, 1e-3])
+@pytest.mark.parametrize("method", ["auto", "adaptive", "agm-bio"])
+def test_nor_with_an_absolute_tolerance(method, least):
+    """x* = (0, 1), f* = 1/2 more than at x0; what g loses there is within its tolerance."""
+    problem = tb.Problem(
+        upper=tb.LeastSquares([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]], [0.0, 0.0, least]),
+        lower=tb.LeastSquares([[1.0, 0.0], [0.0, 0.01], [0.0, 0.0]], [0.0, 0.01, 3.0]),
+        domain=tb.Box(-5.0, 5.0),
+    )
+    result = tb.solve(problem, method, atol=1e-9, max_iter=400)
+    assert result.success == (method == "auto")
+    assert not result.success or abs(result.upper_value - 0.5 - 0.5 * least**2) <= 1e-9
+
+
+@pytest.mark.parametrize("method", ["auto", "adaptive", "agm-bio", "primal-dual"])
+@pytest.mark.parametrize("scale", [1.0, 1e6])
+def test_a_start_that_is_the_answer_is_certified_at_once(method, scale):
+    """Where nothing is to be gained on the orthant, and x0 = 0 is the shortest as well."""
+    rows = scale * np.abs(np.random.default_rng(0).standard_normal((40, 20)))
+    problem = tb.Problem(
+        upper=tb.SquaredNorm(), lower=tb.LeastSquares(rows, -np.ones(40)), domain=tb.Orthant()
+    )
+    result = tb.solve(problem, method)
+    assert result.proved
+    assert result.nit <= 1
+    assert not result.x.any()
+
+
 def test_the_weak_criterion_asks_for_the_two_gaps_alone_and_is_met_no_later():
     strong = tb.solve(small(), tb.AGMBiO(gamma=0.01), rtol=1e-2)
     weak = tb.solve(small(), tb.AGMBiO(gamma=0.01), rtol=1e-2, criterion="weak")

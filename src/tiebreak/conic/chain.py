@@ -402,7 +402,7 @@ class _Chain:
         seen = where.basis[self.program.variables]
         if not seen.size:
             return 0
-        return deadline.unless_too_long(lambda: _visible_directions(seen), None)
+        return deadline.unless_over(lambda: _visible_directions(seen), None)
 
 
 def _visible_directions(basis: Host) -> int:

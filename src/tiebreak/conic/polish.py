@@ -128,9 +128,10 @@ def residual(stage: Stage, at: PrimalDualPoint) -> float:
     w, y = at
     s, u = stage.slack(w), stage.image(w)
     F, q = stage.objective.squares, stage.objective.linear
-    # A part of the program's unit, too: at a w of 0 nothing else may say what is small.
+    # A part of the program's unit where nothing else says what is small: at a w of 0.
     least = SMALL_PART * stage.unit
-    terms = stage.slope_terms(np.maximum(np.abs(w), least))
+    has_size = stage.objective.target.any() or q.any()
+    terms = stage.slope_terms(w if has_size else np.maximum(np.abs(w), least))
     size = norm(terms) + norm(stage.row_sizes.T @ np.abs(y))
     stationarity = norm(F.T @ u + q + stage.rows.T @ y) / (size or 1.0)
     # With the length of w: where all that binds is x_j >= 0, nothing else says what is small.

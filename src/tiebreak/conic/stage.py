@@ -245,8 +245,9 @@ def stage_of(
         moved = offset - rows @ where.base
         sizes = np.abs(offset) + abs(rows) @ np.abs(where.base)
         error = EPS * (len(where.base) + 8) * sizes
-        missed = np.maximum(-moved[one := Blocks.of(cones).nonnegative], 0.0)
-        missed[missed > ROUNDINGS * EPS * unit * row_lengths(rows)[one]] = 0.0
-        moved[one] += missed
-        error[one] += missed
+        inequalities = Blocks.of(cones).nonnegative
+        missed = np.maximum(-moved[inequalities], 0.0)
+        missed[missed > ROUNDINGS * EPS * unit * row_lengths(rows)[inequalities]] = 0.0
+        moved[inequalities] += missed
+        error[inequalities] += missed
     return Stage(where.objective(objective), where.columns(rows), moved, cones, error, unit)

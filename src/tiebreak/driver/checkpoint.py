@@ -68,7 +68,7 @@ PAUSE = 20.0  # times what saving took: so long until the next time
 FORMAT = 10  # raised whenever an older file could not be continued faithfully
 SCALES = (1e-2, 1.0, 1e6)  # how far from x0 callables are asked, relative to 1 + |x0|
 
-# Everything that a run is made of, by the names that files use: never to be changed or used again.
+# Everything that a run is made of, by the names that files use. They change only with the format.
 TYPES: dict[str, Any] = {
     "run": Saved,
     "least": Least,

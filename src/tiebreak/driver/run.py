@@ -23,6 +23,8 @@ from tiebreak.proofs.certificate import UNDERFLOW, Certificate, Certifier, Prove
 from tiebreak.proofs.evidence import value_error
 from tiebreak.sets.domains import has_projection, projected
 
+ROUNDINGS = 1e3  # times the error of a value: a gap below this is one of rounding
+
 
 class Intermediate(NamedTuple):
     """What a callback sees after every step; the gaps are proved ones."""
@@ -291,9 +293,22 @@ class Run:
         tolerance = self.asked
         if not standing.is_within(tolerance):
             return False
-        if not self.is_guarded or (standing.is_guarded(tolerance[0]) and not self.report.readings):
+        if not self.is_guarded or self._is_secured(standing, tolerance[0]):
             return True
         return self.certificate(self.state.x).upper_error <= tolerance[0]
+
+    def _is_secured(self, standing: Standing, tolerance: float) -> bool:
+        """Does the guard secure f(x) from below?
+
+        Where its price is 0, f(x) is f's own minimum over Z. If that was already so at x0, nothing
+        says what would be little for f, and g must be at its minimum, but for rounding.
+        """
+        if self.report.readings or not standing.is_guarded(tolerance):
+            return False
+        if standing.price > 0.0 or self.values[0] < self.start_values[0]:
+            return True
+        error = self.certifier.value_errors(self.state.x, *self.values, self.report.reach)[1]
+        return standing.lower_gap <= ROUNDINGS * error
 
     def is_proved(self, proof: Certificate) -> bool:
         """The same of a certificate of this step's point, which may have been rounded."""
@@ -302,8 +317,7 @@ class Run:
             return False
         if not self.is_guarded or proof.upper_error <= asked[0]:
             return True
-        is_secured = self.standing.is_guarded(asked[0]) and not self.report.readings
-        return is_secured and proof.upper_gap >= -asked[0]
+        return self._is_secured(self.standing, asked[0]) and proof.upper_gap >= -asked[0]
 
     def is_exact(self, x: Array, proof: Certificate) -> bool:
         """Are |f(x) - f*| and g(x) - g* proved to be within the tolerances, at any point x?"""

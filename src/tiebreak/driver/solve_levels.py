@@ -102,14 +102,14 @@ def solve_chained(
             levels = CompiledLevels(given, x0) if isinstance(given, Levels) else given
             program = levels.program()
     except deadline.Over:
-        return _unbegun(given, x0, time.perf_counter() - began)
+        return _out_of_time(given, x0, time.perf_counter() - began)
     found = chain(program, levels.rules, levels.before, max_time, began)
     x = levels.assign(found.z) if found.status == "solved" else found.z[program.variables]
     starts = [h.value(np.zeros(program.size)) for h in program.objectives]
     return report(found, x, levels, rtol, starts, time.perf_counter() - began)
 
 
-def _unbegun(levels: Levels | ConicLevels, x0: Any, seconds: float) -> LevelsResult:
+def _out_of_time(levels: Levels | ConicLevels, x0: Any, seconds: float) -> LevelsResult:
     """For a call that had to end before its first level: the start."""
     assert isinstance(levels, Levels)  # a compiler from elsewhere does not look at the clock
     x = np.zeros(levels.dimension or 0) if x0 is None else checks.vector("solve", "x0", x0)

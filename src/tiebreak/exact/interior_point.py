@@ -182,10 +182,10 @@ class NormalEquations:
         diagonal, others = B.square(weights)
         n, rows = len(H.matrix), len(B.dense) + len(E)
         is_split = H.paired or len(E) or (H.matrix.ndim == 1 and 2 * rows < n)
-        small, large = (rows, n) if is_split and H.matrix.ndim == 1 else (n, rows + n)
-        deadline.check(
-            0.1 * deadline.svd_work(small, large)
-        )  # products and a Cholesky factorisation
+        # Products and Cholesky factorisations: of the kernel, and of the rows across it.
+        work = 0 if is_split and H.matrix.ndim == 1 else n * n * (n + rows)
+        work += rows * rows * (n + rows) if is_split else 0
+        deadline.check(0.1 * work)
         if is_split:
             self._rows = np.vstack([B.dense, E])
             self._kernel = _Kernel(H.matrix, diagonal, H.paired)

@@ -44,14 +44,8 @@ class Standing(NamedTuple):
         return self.upper_gap <= tolerance[0] and self.lower_gap <= tolerance[1]
 
     def is_guarded(self, tolerance: float) -> bool:
-        """Does the guard secure f(x) from below?
-
-        Not where f is 0 at x and at x0: that is f's own minimum as a rule, which hides f*, and
-        nothing says what would be little for f.
-        """
+        """Does the guard secure f(x) from below?"""
         half = 0.5 * tolerance
-        if tolerance <= UNDERFLOW < self.lower_gap:
-            return False
         return self.guard_gap <= half and -half <= self.upper_gap and self.price <= 0.25 * half
 
     @property
