@@ -6,7 +6,7 @@ import contextlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -33,6 +33,7 @@ from tiebreak.conic.stage import (
     AffineSet,
     Stage,
     dense,
+    nearby,
     row_lengths,
     stacked,
     stage_of,
@@ -134,8 +135,8 @@ class _Chain:
         self.objectives = program.objectives
         self.equations: ConicSet | None = None  # of levels that are held, where z is long
         self.where = AffineSet(np.zeros(program.size))
-        rows = [(whole.rows, whole.offset), *((h.squares, h.target) for h in self.objectives)]
-        self.unit = max(_distance(*pair) for pair in rows) or 1.0
+        blocks = Blocks.of(whole.cones)
+        self.unit = nearby(blocks, *whole[:2], self.objectives)[0] or 1.0
         self.eliminated: list[ConicSet] = []  # equations that are solved by `where`
         self.held: list[HeldLevel] = []
         self.is_whole = True  # is no level held yet, so that points can be seen to be feasible?
@@ -409,10 +410,3 @@ def _visible_directions(basis: Host) -> int:
     """In how many directions these columns move x."""
     deadline.check(0.5 * deadline.svd_work(*basis.shape))
     return int(np.count_nonzero(np.linalg.svd(basis, compute_uv=False) > VISIBLE))
-
-
-def _distance(rows: Any, offset: Host) -> float:
-    """Of the hyperplanes rows z = offset from the origin, the largest."""
-    lengths = row_lengths(rows)
-    apart = np.abs(offset) / np.where(lengths > 0.0, lengths, np.inf)
-    return float(np.max(apart, initial=0.0))

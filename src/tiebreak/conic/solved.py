@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
-from tiebreak.conic.cones import NONE, Active
+from tiebreak.conic.cones import NONE, Active, outside
 from tiebreak.conic.direct import Fall
 from tiebreak.conic.polish import PrimalDualPoint, polished
 from tiebreak.conic.solver import TOLERANCES, clarabel_solve
@@ -38,7 +39,25 @@ def unchanged(stage: Stage) -> SolvedStage:
 
 
 def by_solver(stage: Stage) -> SolvedStage | Fall | str:
-    """The level by Clarabel and Newton's method; where that stalls, once more and more strictly.
+    """The level by Clarabel and Newton's method, first without bounds that are far away.
+
+    A minimiser without them that meets them is one with them.
+    """
+    if (near := stage.without_far_bounds()) is not None:
+        found = _by_solver(near)
+        if isinstance(found, SolvedStage) and _is_inside(stage, near, found.at.w):
+            return found._replace(stage=replace(stage, unit=near.unit))
+    return _by_solver(stage)
+
+
+def _is_inside(stage: Stage, near: Stage, w: Host) -> bool:
+    """Does w meet what was left out, with room to spare?"""
+    extra = np.maximum(outside(stage.blocks, stage.slack(w)), 0.0)
+    return bool(np.all(extra <= np.maximum(outside(near.blocks, near.slack(w)), 0.0)))
+
+
+def _by_solver(stage: Stage) -> SolvedStage | Fall | str:
+    """The same with these constraints; where that stalls, once more and more strictly.
 
     The last time relative to the point that was found: Clarabel's accuracy is relative to what it
     is given.

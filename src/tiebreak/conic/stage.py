@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -13,12 +13,14 @@ from tiebreak.conic.cones import Blocks
 from tiebreak.conic.program import SMALL, Cone, Objective
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
+from tiebreak.linalg.host import norm
 from tiebreak.linalg.rank import decide_rank
 from tiebreak.linalg.spectra import EPS
 
 LARGE = 1200  # variables from which a dense basis is too large
 MANY = 300  # rows and columns from which singular values take too long
 CLEAR = 1e3  # times rounding: a direction in which a row of length 1 changes by less is none of it
+FARAWAY = 1e3  # times all other lengths: a solver's eight digits are five for what is not as large
 ROUNDINGS = 1e3  # times rounding: what an answer may be off, in a constraint or in a value
 
 
@@ -226,6 +228,50 @@ class Stage:
         F, t, q = self.square_sizes, self.objective.target, self.objective.linear
         return np.asarray(F.T @ (F @ np.abs(w) + np.abs(t)) + np.abs(q))
 
+    def without_far_bounds(self) -> Stage | None:
+        """The stage without inequalities and cones that are far from w = 0 relative to all else.
+
+        None where all are near. A solver's accuracy is relative to the largest number that it is
+        given, and a generous bound may be a million times what counts. In its place is 0 w <= unit.
+        """
+        unit, room = nearby(self.blocks, self.rows, self.offset, [self.objective])
+        far = room > unit
+        if not far.any():
+            return None
+        offset = np.where(far, 0.0, self.offset)
+        firsts = [cone[0] for cone in self.blocks.second_order]
+        for first in (self.blocks.nonnegative, np.array(firsts, dtype=int)):
+            offset[first] = np.where(far[first], unit, offset[first])
+        rows, error = scaled_rows(self.rows, 1.0 - far), np.where(far, 0.0, self.offset_error)
+        return replace(self, rows=rows, offset=offset, offset_error=error, unit=unit)
+
+
+def nearby(
+    blocks: Blocks, rows: Any, offset: Host, objectives: Sequence[Objective]
+) -> tuple[float, Host]:
+    """A length: how far w = 0 is from all that counts; and from inside of which rows, how far.
+
+    What must be met counts, and bounds that are not FARAWAY times as far; where all is met, bounds
+    that are near relative to the nearest. The rows of a cone are as far as the cone is.
+    """
+    apart, lengths = distances(rows, offset), row_lengths(rows)
+    room = np.zeros_like(apart)
+    room[blocks.nonnegative] = np.where(offset > 0.0, apart, 0.0)[blocks.nonnegative]
+    for cone in blocks.second_order:
+        inside = float(offset[cone[0]]) - norm(offset[cone[1:]])
+        room[cone] = max(inside, 0.0) / (norm(lengths[cone]) or np.inf)
+    targets = (distances(h.squares, h.target) for h in objectives)
+    unit = float(np.max(np.concatenate([apart[room == 0.0], *targets]), initial=0.0))
+    if unit == 0.0 and room.any():
+        unit = float(np.min(room[room > 0.0]))
+    return float(np.max(room[room <= FARAWAY * unit], initial=unit)), room
+
+
+def distances(rows: Any, offset: Host) -> Host:
+    """Of the hyperplanes rows w = offset from the origin; 0 where there is none."""
+    lengths = row_lengths(rows)
+    return np.asarray(np.abs(offset) / np.where(lengths > 0.0, lengths, np.inf))
+
 
 def stage_of(
     objective: Objective,
@@ -247,7 +293,8 @@ def stage_of(
         error = EPS * (len(where.base) + 8) * sizes
         inequalities = Blocks.of(cones).nonnegative
         missed = np.maximum(-moved[inequalities], 0.0)
-        missed[missed > ROUNDINGS * EPS * unit * row_lengths(rows)[inequalities]] = 0.0
+        most = ROUNDINGS * EPS * (unit * row_lengths(rows) + sizes)[inequalities]
+        missed[missed > most] = 0.0
         moved[inequalities] += missed
         error[inequalities] += missed
     return Stage(where.objective(objective), where.columns(rows), moved, cones, error, unit)
