@@ -53,6 +53,7 @@ def takes(name: str, problem: tb.Problem) -> bool:
 
 def outcomes(seed: int) -> Iterator[tuple[str, list[str]]]:
     """A few runs of problem number ``seed``: what each was, and what is wrong with it."""
+    assert mpmath.mp.dps == 60  # no other module has changed it: the truth would be none
     known = hostile(seed)
     rng = np.random.default_rng([41, seed])
     names = [name for name in METHODS if takes(name, known.problem)]

@@ -11,7 +11,7 @@ import tiebreak as tb
 from tiebreak.exact.reductions import tall
 from tiebreak.exact.reductions.tall import is_tall
 
-mpmath.mp.dps = 40
+mpmath.mp.dps = 60  # one number for all tests: see `planted.adversary`
 
 
 def one_hot(rng, m, sizes):
@@ -194,8 +194,8 @@ def test_a_start_close_by_saves_steps(monkeypatch):
     problem = tb.Problem(
         upper=tb.SquaredNorm(), lower=tb.Logistic(A, np.sign(rng.normal(size=400)))
     )
-    cold, calls, hessian = tb.solve(problem, "exact"), [], tall.Level.hessian
-    monkeypatch.setattr(tall.Level, "hessian", lambda *a: (calls.append(1), hessian(*a))[1])
+    cold, calls, hessian = tb.solve(problem, "exact"), [], tall.TallLevel.hessian
+    monkeypatch.setattr(tall.TallLevel, "hessian", lambda *a: (calls.append(1), hessian(*a))[1])
     tb.solve(problem, "exact", x0=np.zeros(11))
     from_zero = len(calls)
     warm = tb.solve(problem, "exact", x0=cold.x)

@@ -102,7 +102,7 @@ def _snapped(program: BasisPursuit, guess: Host, tolerance: float) -> tuple[Host
 
     With as few entries and as many equalities as the equations allow, to the tolerance.
     """
-    best = None
+    best, has_fit = None, False
     for share in ZERO_SHARES:
         size = float(np.max(np.abs(guess)))
         kept = np.abs(guess) > share * size
@@ -118,9 +118,10 @@ def _snapped(program: BasisPursuit, guess: Host, tolerance: float) -> tuple[Host
         worst = max(norm(program.misfit(x)), norm(off[touches]), -float(np.min(off, initial=0.0)))
         fits = worst <= tolerance * (norm(x) + norm(program.offset[touches]))
         fits &= bool(np.all(x * guess >= 0.0))
-        if best is not None and not fits:
+        if has_fit and not fits:
             break
-        best = x, touches
+        if best is None or fits:
+            best, has_fit = (x, touches), fits
     assert best is not None
     return best
 

@@ -226,12 +226,30 @@ def start(domain: Domain, n: int) -> Host:
     size = float(np.max(np.abs(np.append(Z.offset, Z.right)), initial=0.0)) or 1.0
     x, room = polyhedra.deepest_point(Z.rows, Z.offset / size, Z.equal, Z.right / size)
     x = size * x
-    held = Z.offset - Z.rows @ x <= NEARLY * size if room < CLEAR else np.zeros(len(Z.rows), bool)
-    rows, target = np.vstack([Z.rows[held], Z.equal]), np.append(Z.offset[held], Z.right)
-    for _ in range(3 if len(rows) else 0):
-        x = x - np.linalg.lstsq(rows, rows @ x - target, rcond=None)[0]
-    off = np.append(np.maximum(Z.rows @ x - Z.offset, 0.0), abs(Z.equal @ x - Z.right))
-    missed = float(np.max(off, initial=0.0)) / (size + norm(x))
+    # It meets the equations to nine digits, and inequalities too, where there is hardly any room.
+    held = np.zeros(len(Z.rows), dtype=bool)
+    points = [_meeting(Z, x, held)]
+    if room < CLEAR:
+        for _ in range(3):  # those that are missed, one after the other; or all that are close
+            held = held | (Z.rows @ points[-1] > Z.offset)
+            points.append(_meeting(Z, x, held))
+        points.append(_meeting(Z, x, Z.offset - Z.rows @ x <= NEARLY * size))
+    missed, x = min(((_missed(Z, point, size), point) for point in points), key=lambda one: one[0])
     if missed > ACTIVE:
         raise ValueError(NO_START.format(missed))
     return Z.point(x)
+
+
+def _meeting(Z: PolyhedralRows, x: Host, held: Host) -> Host:
+    """The point next to x that meets the equations, and some inequalities with equality."""
+    assert Z.right is not None
+    rows, target = np.vstack([Z.rows[held], Z.equal]), np.append(Z.offset[held], Z.right)
+    for _ in range(3 if len(rows) else 0):
+        x = x - np.linalg.lstsq(rows, rows @ x - target, rcond=None)[0]
+    return x
+
+
+def _missed(Z: PolyhedralRows, x: Host, size: float) -> float:
+    """By how much x misses the constraints, relative."""
+    off = np.append(np.maximum(Z.rows @ x - Z.offset, 0.0), abs(Z.equal @ x - Z.right))
+    return float(np.max(off, initial=0.0)) / (size + norm(x))

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from tiebreak.exact.constants import SAFE
+from tiebreak.exact.constants import SAFE, UNDERFLOW_ROOT
 from tiebreak.functions.parts.huber_part import HuberPart
 from tiebreak.functions.parts.parts import Parts
 from tiebreak.functions.parts.quadratic_parts import QuadraticPart
@@ -104,6 +104,8 @@ def combined(rows: Host, target: Host) -> Host:
     from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
     m, n = rows.shape
+    if norm(rows) < UNDERFLOW_ROOT:  # next to nothing adds up to nothing
+        return np.zeros(m)
     deadline.check(0.2 * deadline.svd_work(m, n))
     square, weights, rest = rows @ rows.T if m < n else rows.T @ rows, np.zeros(m), target
     np.einsum("ii->i", square)[:] += 1e-14 * np.trace(square)

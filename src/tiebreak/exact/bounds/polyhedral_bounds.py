@@ -68,7 +68,7 @@ from tiebreak.exact.bounds.reasons import (
     TOO_FAR,
     VANISHED,
 )
-from tiebreak.exact.constants import SAFE
+from tiebreak.exact.constants import SAFE, UNDERFLOW_ROOT
 from tiebreak.exact.polyhedra import PolyhedralRows
 from tiebreak.functions.parts.parts import Parts, Slope
 from tiebreak.functions.parts.quadratic_parts import LinearPart, QuadraticPart
@@ -79,7 +79,6 @@ from tiebreak.linalg.spectra import EPS, GAP
 from tiebreak.sets.domains import Domain, has_projection
 from tiebreak.sets.simplices import L1Ball
 
-UNDERFLOW_ROOT = 1e-150  # the root of what underflows, in units in which g is near 1
 MAX_GROWTHS = 40  # how often R is made 4 times larger or more: 1e24 times what was hoped for
 
 
