@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import tiebreak as tb
+from tiebreak.conic.program import Cone, Objective
+from tiebreak.conic.solver import clarabel_solve
 
 
 def huber(matrix: Any, target: Any, x: Any) -> float:
@@ -197,3 +201,17 @@ def test_a_fall_along_ties_that_may_be_rounding_is_not_called_unbounded(rise):
     assert result.status == ("undetermined" if rise else "unbounded"), result.message
     levels = tb.solve(tb.Levels(lower, tb.Linear([2.0, -1.5]), domain=tb.Monotone()), "conic")
     assert levels.status == result.status
+
+
+def test_many_variables_without_a_square() -> None:
+    """The Hessian is nothing, and not a dense matrix of zeros."""
+    n, none = 4000, np.zeros((0, 4000))
+    bounds = sp.csr_array(-sp.eye_array(n))
+    tracemalloc.start()
+    answer = clarabel_solve(
+        Objective(none, np.zeros(0), np.ones(n)), bounds, np.ones(n), (Cone("nonnegative", n),)
+    )
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert np.max(np.abs(answer.z + 1.0)) <= 1e-6
+    assert peak < 8 * n * n / 4

@@ -64,6 +64,8 @@ def clarabel_solve(
         "exponential": lambda size: clarabel.ExponentialConeT(),
     }
     F = objective.squares
+    if F.size == 0:  # a dense square of nothing would be large
+        F = sp.csr_array(F)
     gram = F.T @ F
     q = objective.linear - F.T @ objective.target
     z0 = np.zeros(len(q)) if center is None else center
