@@ -20,6 +20,7 @@ from tiebreak.conic.cones import APART, Active, Pairs, dual_point, outside
 from tiebreak.conic.direct import UNMET
 from tiebreak.conic.equations import FEW, kkt_matrix, least_solution, regularised_solution
 from tiebreak.conic.stage import Stage, dense, stacked
+from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.spectra import EPS
@@ -206,6 +207,7 @@ def _step(stage: Stage, active: Active, at: PrimalDualPoint) -> PrimalDualPoint 
     weights = np.append(at.y[flat], [curve.weight(at.y) for curve in curves])
     H = None
     for curve in curves:
+        deadline.check()
         bent, weight = dense(rows[curve.bent]), max(curve.weight(at.y), 0.0)
         more = bent.T @ (weight * curve.bend) @ bent
         H = more if H is None else H + more

@@ -140,20 +140,16 @@ class ConicProgram:
         import scipy.sparse as sp
 
         found = self.rows[:, columns] != 0
-        parts = [
-            found[where] if cone.kind in ("zero", "nonnegative") else _alike(found[where])
-            for cone, where in self.blocks()
+        kinds = [
+            np.arange(cone.size) if cone.kind in ("zero", "nonnegative") else np.zeros(cone.size)
+            for cone in self.cones
         ]
-        if isinstance(found, np.ndarray):
-            return np.vstack([found[:0], *parts])
-        return sp.csr_array(sp.vstack(parts))
-
-
-def _alike(rows: Any) -> Any:
-    """Every row with what any of them has."""
-    import scipy.sparse as sp
-
-    k = rows.shape[0]
-    if isinstance(rows, np.ndarray):
-        return np.broadcast_to(rows.any(axis=0), rows.shape)
-    return sp.csr_array(np.ones((k, k), dtype=bool)) @ rows
+        ends = np.cumsum([0, *(int(kind[-1]) + 1 if len(kind) else 0 for kind in kinds)])
+        groups = np.concatenate([np.zeros(0), *(a + b for a, b in zip(kinds, ends, strict=False))])
+        count = len(groups)
+        one = sp.csr_array(
+            (np.ones(count, dtype=bool), (groups.astype(int), np.arange(count))),
+            shape=(int(ends[-1]), count),
+        )
+        alike = one.T @ (one @ found)
+        return alike if isinstance(found, np.ndarray) else sp.csr_array(alike)
