@@ -135,8 +135,8 @@ class _Chain:
         self.objectives = program.objectives
         self.equations: ConicSet | None = None  # of levels that are held, where z is long
         self.where = AffineSet(np.zeros(program.size))
-        blocks = Blocks.of(whole.cones)
-        self.unit = nearby(blocks, *whole[:2], self.objectives)[0] or 1.0
+        blocks, lengths = Blocks.of(whole.cones), row_lengths(whole.rows)
+        self.unit = nearby(blocks, lengths, whole.offset, self.objectives)[0] or 1.0
         self.eliminated: list[ConicSet] = []  # equations that are solved by `where`
         self.held: list[HeldLevel] = []
         self.is_whole = True  # is no level held yet, so that points can be seen to be feasible?

@@ -140,16 +140,21 @@ class ConicProgram:
         import scipy.sparse as sp
 
         found = self.rows[:, columns] != 0
-        kinds = [
-            np.arange(cone.size) if cone.kind in ("zero", "nonnegative") else np.zeros(cone.size)
-            for cone in self.cones
-        ]
-        ends = np.cumsum([0, *(int(kind[-1]) + 1 if len(kind) else 0 for kind in kinds)])
-        groups = np.concatenate([np.zeros(0), *(a + b for a, b in zip(kinds, ends, strict=False))])
-        count = len(groups)
+        firsts, m = cone_groups(self.cones), found.shape[0]
+        group = np.repeat(np.arange(len(firsts)), np.diff(np.append(firsts, m)))
         one = sp.csr_array(
-            (np.ones(count, dtype=bool), (groups.astype(int), np.arange(count))),
-            shape=(int(ends[-1]), count),
+            (np.ones(m, dtype=bool), group, np.arange(m + 1)), shape=(m, len(firsts))
         )
-        alike = one.T @ (one @ found)
+        alike = one @ (one.T @ found)
         return alike if isinstance(found, np.ndarray) else sp.csr_array(alike)
+
+
+def cone_groups(cones: tuple[Cone, ...]) -> Host:
+    """The first of the rows that belong together: those of a cone; linear ones are alone."""
+    firsts: list[int] = []
+    end = 0
+    for cone in cones:
+        step = 1 if cone.kind in ("zero", "nonnegative") else cone.size
+        firsts += range(end, end + cone.size, step)
+        end += cone.size
+    return np.array(firsts, dtype=int)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tiebreak.conic.program import Cone, ConicProgram, Objective
+from tiebreak.conic.program import ConicProgram, Objective, cone_groups
 from tiebreak.conic.stage import as_rows, row_lengths, scaled_rows
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import power_of_two
@@ -39,7 +39,9 @@ def in_units(program: ConicProgram) -> tuple[ConicProgram, Units]:
     rows, squares = as_rows(program.rows), [as_rows(h.squares) for h in program.objectives]
     linear = np.array([h.linear for h in program.objectives])
     targets = np.concatenate([program.offset, *(h.target for h in program.objectives)])
-    groups = _groups(program.cones, len(targets) + len(linear))
+    # Rows of one cone have one unit, those of the objectives their own.
+    more = np.arange(len(program.offset), len(targets) + len(linear))
+    groups = np.append(cone_groups(program.cones), more)
     everything = _stacked([rows, *squares, linear])
     lengths = _columns(everything, groups)
     sizes = _of_groups(row_lengths(_scaled(everything, lengths)), groups)[: len(targets)]
@@ -118,17 +120,6 @@ def _columns(rows: Any, groups: Host) -> Host:
     if np.ptp(units) <= WIDE:
         return np.ones(len(units))
     return np.asarray(np.exp2(np.round(units - np.median(units))))
-
-
-def _groups(cones: tuple[Cone, ...], total: int) -> Host:
-    """The first of the rows that have one unit; those after the cones have their own."""
-    firsts: list[int] = []
-    end = 0
-    for cone in cones:
-        step = 1 if cone.kind in ("zero", "nonnegative") else cone.size
-        firsts += range(end, end + cone.size, step)
-        end += cone.size
-    return np.array([*firsts, *range(end, total)])
 
 
 def _added(rows: Any, groups: Host) -> Any:

@@ -234,7 +234,7 @@ class Stage:
         None where all are near. A solver's accuracy is relative to the largest number that it is
         given, and a generous bound may be a million times what counts. In its place is 0 w <= unit.
         """
-        unit, room = nearby(self.blocks, self.rows, self.offset, [self.objective])
+        unit, room = nearby(self.blocks, self.lengths, self.offset, [self.objective])
         far = room > unit
         if not far.any():
             return None
@@ -247,29 +247,28 @@ class Stage:
 
 
 def nearby(
-    blocks: Blocks, rows: Any, offset: Host, objectives: Sequence[Objective]
+    blocks: Blocks, lengths: Host, offset: Host, objectives: Sequence[Objective]
 ) -> tuple[float, Host]:
     """A length: how far w = 0 is from all that counts; and from inside of which rows, how far.
 
     What must be met counts, and bounds that are not FARAWAY times as far; where all is met, bounds
     that are near relative to the nearest. The rows of a cone are as far as the cone is.
     """
-    apart, lengths = distances(rows, offset), row_lengths(rows)
+    apart = _distances(lengths, offset)
     room = np.zeros_like(apart)
     room[blocks.nonnegative] = np.where(offset > 0.0, apart, 0.0)[blocks.nonnegative]
     for cone in blocks.second_order:
         inside = float(offset[cone[0]]) - norm(offset[cone[1:]])
         room[cone] = max(inside, 0.0) / (norm(lengths[cone]) or np.inf)
-    targets = (distances(h.squares, h.target) for h in objectives)
+    targets = (_distances(row_lengths(h.squares), h.target) for h in objectives)
     unit = float(np.max(np.concatenate([apart[room == 0.0], *targets]), initial=0.0))
     if unit == 0.0 and room.any():
         unit = float(np.min(room[room > 0.0]))
     return float(np.max(room[room <= FARAWAY * unit], initial=unit)), room
 
 
-def distances(rows: Any, offset: Host) -> Host:
-    """Of the hyperplanes rows w = offset from the origin; 0 where there is none."""
-    lengths = row_lengths(rows)
+def _distances(lengths: Host, offset: Host) -> Host:
+    """Of hyperplanes with normals of these lengths from the origin; 0 where there is none."""
     return np.asarray(np.abs(offset) / np.where(lengths > 0.0, lengths, np.inf))
 
 

@@ -62,10 +62,8 @@ class CompiledLevels(ConicLevels):
     """`Levels` of ours as one conic program."""
 
     def __init__(self, levels: Levels, x0: Any = None) -> None:
-        n = levels.dimension
-        assert n is not None
-        start = np.zeros(n) if x0 is None else checks.vector("solve", "x0", x0)
-        checks.length("solve", "x0", start, n, "variable")
+        start = _start(levels, x0)
+        n = len(start)
         objectives = [level.objective for level in levels.levels]
         self._program = compile_levels(objectives, levels.domain, n, levels.radius)
         self.names, self.signs = levels.names, (1,) * len(objectives)
@@ -112,9 +110,17 @@ def solve_chained(
 def _out_of_time(levels: Levels | ConicLevels, x0: Any, seconds: float) -> LevelsResult:
     """For a call that had to end before its first level: the start."""
     assert isinstance(levels, Levels)  # a compiler from elsewhere does not look at the clock
-    x = np.zeros(levels.dimension or 0) if x0 is None else checks.vector("solve", "x0", x0)
-    why = "no time was left for level 1"
+    x, why = _start(levels, x0), "no time was left for level 1"
     return LevelsResult(x, {}, "max_time", why, seconds, METHOD, skipped=levels.names)
+
+
+def _start(levels: Levels, x0: Any) -> Any:
+    """x0 as a vector of all variables, or 0."""
+    n = levels.dimension
+    assert n is not None
+    start = np.zeros(n) if x0 is None else checks.vector("solve", "x0", x0)
+    checks.length("solve", "x0", start, n, "variable")
+    return start
 
 
 def with_a_minimiser(levels: Levels, result: LevelsResult, seconds: float) -> LevelsResult:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -226,18 +227,30 @@ def start(domain: Domain, n: int) -> Host:
     size = float(np.max(np.abs(np.append(Z.offset, Z.right)), initial=0.0)) or 1.0
     x, room = polyhedra.deepest_point(Z.rows, Z.offset / size, Z.equal, Z.right / size)
     x = size * x
-    # It meets the equations to nine digits, and inequalities too, where there is hardly any room.
+    missed = math.inf
+    for point in _candidates(Z, x, NEARLY * size if room < CLEAR else None):
+        missed = min(missed, _missed(Z, point, size))
+        if missed <= ACTIVE:
+            return Z.point(point)
+    raise ValueError(NO_START.format(missed))
+
+
+def _candidates(Z: PolyhedralRows, x: Host, close: float | None) -> Iterator[Host]:
+    """Points next to x that meet the equations, which HiGHS meets to nine digits.
+
+    Where there is hardly any room, those that meet inequalities with equality too: what the former
+    one misses, then all that x is ``close`` to.
+    """
     held = np.zeros(len(Z.rows), dtype=bool)
-    points = [_meeting(Z, x, held)]
-    if room < CLEAR:
-        for _ in range(3):  # those that are missed, one after the other; or all that are close
-            held = held | (Z.rows @ points[-1] > Z.offset)
-            points.append(_meeting(Z, x, held))
-        points.append(_meeting(Z, x, Z.offset - Z.rows @ x <= NEARLY * size))
-    missed, x = min(((_missed(Z, point, size), point) for point in points), key=lambda one: one[0])
-    if missed > ACTIVE:
-        raise ValueError(NO_START.format(missed))
-    return Z.point(x)
+    point = _meeting(Z, x, held)
+    yield point
+    if close is None:
+        return
+    for _ in range(3):
+        held = held | (Z.rows @ point > Z.offset)
+        point = _meeting(Z, x, held)
+        yield point
+    yield _meeting(Z, x, Z.offset - Z.rows @ x <= close)
 
 
 def _meeting(Z: PolyhedralRows, x: Host, held: Host) -> Host:

@@ -21,9 +21,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 GRACE = 1.0  # seconds for what is done after the end: the last row, the certificate
-IN_CACHE = (
-    0.25  # of the time of an entry read once: a unit of `svd_work`, for blocks stay in the cache
-)
+IN_CACHE = 0.25  # of the time of an entry read once: a unit of `svd_work`, whose blocks are cached
 SPEED = 5e8  # of the work that `svd_work` counts, in a second: a core of today does twice as much
 
 
