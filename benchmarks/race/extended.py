@@ -16,6 +16,7 @@ EPS = float(np.finfo(Q).eps)
 CLEAR = 1e-11  # relative sizes of scaled columns above this count as rank ...
 ROUNDING = 1e-15  # ... below this as rounding of the data, and in between nobody knows
 STEPS = 200  # of a method, at most
+FALL = 1e-3  # of the first value: what counts is relative to smaller ones, but for rounding in it
 SPREAD = 1e6  # products of room and multiplier stay within this factor of the barrier's
 TINY = 1e-13  # values that count as 0
 
@@ -277,12 +278,13 @@ def interior_point(h: Local, region: Region, w: Vector, end: float) -> tuple[Vec
     w = np.array(w, dtype=Q)
     room = region.slack(w)
     size = max(abs(h.value(w)), Q(1e-30))
-    first = _steepness(h, w)
+    first, least = _steepness(h, w), FALL * size
     gram = None if region.P is None else region.P.T @ region.P
     z = (size / max(len(room), 1)) / np.maximum(room, Q(1e-300))
     target = size / max(len(room), 1)
     for _ in range(STEPS):
-        _, slope, H = h.at(w)
+        f, slope, H = h.at(w)
+        size = max(min(size, abs(f)), least)
         room, G = region.slack(w), region.slopes(w)
         mu = (room @ z) / max(len(room), 1)
         dual = slope + G.T @ z

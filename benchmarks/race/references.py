@@ -152,8 +152,10 @@ def once(
         sizes = np.append(sizes, Q(region.radius) ** 2)
     share = np.asarray(room / np.maximum(sizes, Q(1e-300)), dtype=np.float64)
     face = share < FACE
-    if ((share > FACE * 1e-3) & (share < FACE * 1e2)).any():
-        raise Unclear(f"a face is not clear: {share[share > FACE * 1e-3].min():.1e}")
+    unclear = (share > FACE * 1e-3) & (share < FACE * 1e2)
+    unclear &= ~face | np.asarray(z <= FACE * z.max(initial=0))  # a multiplier says that it binds
+    if unclear.any():
+        raise Unclear(f"a face is not clear: {share[unclear].min():.1e}")
     if region.P is not None and face[-1]:  # the sphere, and a multiplier: a single minimiser
         if float(z[-1] * sizes[-1] / max(abs(g), Q(1e-300))) < 1e-12:
             raise Unclear("the sphere is only touched")

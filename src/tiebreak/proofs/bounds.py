@@ -190,14 +190,17 @@ class Search:
                 if bound > best:
                     best, favourite = bound, last
         tails = tails_of([block.lower for block in s.blocks])
-        for start in _starts(len(s.blocks), s.lower_tail, s.steps):
+        race = []  # among the tails alone: one of a single step is a tie with the last minorant
+        for start in sorted(_starts(len(s.blocks), s.lower_tail, s.steps)):
             tail = tails[start]
             if tail.weight > 0.0:
                 model = tail.scaled(1.0 / tail.weight)
-                bound = self._region.minimum(model).value
-                if bound >= best:
-                    best, favourite = bound, model
-                    s = s._replace(lower_tail=start)
+                race.append((self._region.minimum(model).value, start, model))
+        if race:
+            bound, start, model = max(race, key=lambda entry: entry[:2])
+            s = s._replace(lower_tail=start)
+            if bound >= best:
+                best, favourite = bound, model
         mixed = self._mixed(self._floors[1], favourite)
         return s._replace(lower_bound=best_of(s.lower_bound, best, mixed))
 
