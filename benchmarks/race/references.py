@@ -32,7 +32,7 @@ from real_spec import Level, Matrix, Spec, Vector, value
 
 AGREE = 1e-9  # what two settings may differ by, relative
 DAMPING = 1e-4  # of curvature where valleys may be level, as a multiple of the end's accuracy
-FACE = 1e-8  # room that a constraint leaves on the minimisers, relative, to count as inactive
+FACE = 1e-8  # relative: room or a multiplier that is much more is not 0
 
 
 class Reference(NamedTuple):
@@ -151,10 +151,9 @@ def once(
     if region.P is not None:
         sizes = np.append(sizes, Q(region.radius) ** 2)
     share = np.asarray(room / np.maximum(sizes, Q(1e-300)), dtype=np.float64)
-    face = share < FACE
-    unclear = (share > FACE * 1e-3) & (share < FACE * 1e2)
-    unclear &= ~face | np.asarray(z <= FACE * z.max(initial=0))  # a multiplier says that it binds
-    if unclear.any():
+    is_near, binds = share < FACE * 1e2, np.asarray(z > FACE * z.max(initial=0))
+    face = (share <= FACE * 1e-3) | (is_near & binds)
+    if (unclear := is_near & ~face).any():
         raise Unclear(f"a face is not clear: {share[unclear].min():.1e}")
     if region.P is not None and face[-1]:  # the sphere, and a multiplier: a single minimiser
         if float(z[-1] * sizes[-1] / max(abs(g), Q(1e-300))) < 1e-12:

@@ -13,7 +13,8 @@ def test_a_graded_basis_keeps_what_a_function_hardly_sees(spread):
     units = 10.0 ** np.linspace(0.0, -2.0 * spread, k)
     pairs = np.kron(np.eye(k), [[np.sqrt(0.5)], [-np.sqrt(0.5)]])
     R, turn = np.diag(np.repeat(units, 2)), np.linalg.qr(rng.standard_normal((k, k)))[0]
-    N = graded_basis(pairs @ turn, R)
+    rounded = (pairs @ turn) * (1.0 + 2.0**-53 * rng.choice([-1.0, 0.0, 1.0], (2 * k, k)))
+    N = graded_basis(rounded, R, np.abs(pairs.T))
     np.testing.assert_allclose(N.T @ N, np.eye(k), atol=1e-14)
     np.testing.assert_allclose(pairs @ (pairs.T @ N), N, atol=1e-14)  # the same space
     if spread:  # each column is one of the pairs, seen by R to the last digits
@@ -23,10 +24,11 @@ def test_a_graded_basis_keeps_what_a_function_hardly_sees(spread):
 
 def test_a_graded_basis_of_directions_that_a_function_does_not_see():
     rng = np.random.default_rng(1)
-    N = np.linalg.qr(rng.standard_normal((7, 5)))[0]
+    Q = np.linalg.qr(rng.standard_normal((7, 7)))[0]
+    N, across = Q[:, :5], Q[:, 5:].T
     for R in (np.zeros((7, 7)), rng.standard_normal((2, 7)), np.diag([1.0, 1e-9, 0, 0, 0, 0, 0])):
-        graded = graded_basis(N, R)
+        graded = graded_basis(N, R, across)
         np.testing.assert_allclose(graded.T @ graded, np.eye(5), atol=1e-14)
         np.testing.assert_allclose(N @ (N.T @ graded), graded, atol=1e-14)
-    empty = graded_basis(N[:, :0], np.eye(7))
+    empty = graded_basis(N[:, :0], np.eye(7), np.eye(7))
     assert empty.shape == (7, 0)

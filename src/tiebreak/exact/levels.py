@@ -169,14 +169,20 @@ def _on_polyhedron(p: ScaledProblem, x0: Host, Z: PolyhedralRows, doubtful: bool
     N = null_basis(equations, p.epsilon, doubtful, rank)
     held = None if p.is_rescaled else rank.basis[:, : equations.shape[1] - N.shape[1]].T
     slice_of_Z = PolyhedronSlice(shared.Z.rows, shared.Z.offset, N, held, paired)
-    faces, dimension = _solution_set(p, shared.Z, slice_of_Z, equations, pressing, u, doubtful)
+    faces, equations, dimension = _solution_set(
+        p, shared.Z, slice_of_Z, equations, pressing, u, doubtful
+    )
     # 3. The upper level.
     if p.l1 is not None:
         if not is_whole:
             return ExactSolution(Z.point(u), dimension, residual, 0.0 * x0, doubt=doubt or NOT_L1)
         answer = _sparsest(p, p.l1, Z, u, residual, dimension, doubtful, rank)
         return answer._replace(doubt=doubt or answer.doubt)
-    answer = _upper(p, f, faces, u, residual, dimension)
+    graded = faces
+    if np.max(p.units) > UNLIKE * np.min(p.units):
+        N = graded_basis(faces.N, f.curvature(u), equations)
+        graded = PolyhedronSlice(faces.rows, faces.offset, N, faces.equal, faces.paired)
+    answer = _upper(p, f, graded, u, residual, dimension)
     if slice_of_Z is not faces and answer.direction is None:  # the normal of Z, not of a face
         normal, _ = slice_of_Z.normal(f.slope(answer.x), answer.x)
         answer = answer._replace(normal=normal)
@@ -195,8 +201,8 @@ def _solution_set(
     pressing: Host,
     u: Host,
     doubtful: bool,
-) -> tuple[PolyhedronSlice, int | None]:
-    """The slice of all minimisers, one of them u, and its dimension (None: not determined).
+) -> tuple[PolyhedronSlice, Host, int | None]:
+    """The slice of all minimisers, u among them, its equations and dimension (None: not known).
 
     Inequalities that hold with equality on all of the slice belong to its equations. Those with
     positive multipliers do (``pressing``): along the slice g's slope is 0, and so is the sum of
@@ -208,7 +214,7 @@ def _solution_set(
     met = faces.slack(u, TOUCHING)[0] == 0.0
     can_move = can_be_strict(faces.B[met])
     if can_move is None:
-        return faces, None
+        return faces, equations, None
     if not can_move.all():
         equations = np.vstack([equations, faces.rows[met][~can_move]])
         faces = PolyhedronSlice(Z.rows, Z.offset, null_basis(equations, p.epsilon, doubtful))
@@ -217,7 +223,7 @@ def _solution_set(
         deadline.check(0.5 * deadline.svd_work(len(Z.lift), dimension))
         moves = np.linalg.svd(Z.lift @ faces.N, compute_uv=False)
         dimension = int(np.count_nonzero(moves > TOUCHING))
-    return faces, dimension
+    return faces, equations, dimension
 
 
 def _common_null_basis(equations: Host, rows: Host, epsilon: float, doubtful: bool) -> Host:
@@ -260,9 +266,6 @@ def _upper(
 ) -> ExactSolution:
     """Minimise f over the slice, from the lower minimiser x."""
     doubt = ""
-    if np.max(p.units) > UNLIKE * np.min(p.units) and isinstance(where, PolyhedronSlice):
-        N = graded_basis(where.N, f.curvature(x))
-        where = PolyhedronSlice(where.rows, where.offset, N, where.equal, where.paired)
     if not p.is_bounded and isinstance(where, PolyhedronSlice):
         fall = no_upper_minimum(f, where, x)
         if fall.direction is not None:

@@ -138,8 +138,8 @@ def null_basis(
     return np.asarray(np.linalg.solve(np.linalg.cholesky(N.T @ N), N.T).T)
 
 
-def graded_basis(N: Host, R: Host) -> Host:
-    """The orthonormal columns of N turned so that R N has orthogonal columns, the longest first.
+def graded_basis(N: Host, R: Host, rows: Host) -> Host:
+    """The basis N of {d: rows d = 0} turned so that R N has orthogonal columns, the longest first.
 
     Each is orthogonal to the others up to rounding of its own length, unless it is itself no more
     than rounding of the longest: what |R x|² hardly sees is not drowned by what it sees well.
@@ -157,6 +157,11 @@ def graded_basis(N: Host, R: Host) -> Host:
     triangle = np.linalg.qr(M[:, seen] / lengths[seen], mode="r")
     turn = solve_triangular(triangle, np.diag(np.diag(triangle)))
     N[:, seen] = N[:, seen] @ (turn * lengths[seen] / lengths[seen, None])
+    # The products left rounding of their largest entries in directions that the rows see, where R
+    # may be large.
+    rank = len(N) - N.shape[1]
+    if rank and N.size and rows.size * N.shape[1] <= CAREFUL:
+        N = N - decide_rank(rows).moved(Sliced(rows).times(N), rank)
     # Orthonormal again from the last to the first: a little of a short column does a long no harm.
     last_first = N[:, ::-1]
     root = np.linalg.cholesky(last_first.T @ last_first)
