@@ -89,14 +89,17 @@ class ChainSolution(NamedTuple):
 
     z: Host
     levels: tuple[LevelSolution, ...]
-    status: str  # "solved", "unbounded", "undetermined", "failed", "max_time"
+    status: str  # "solved", "unbounded", "undetermined", "failed", "max_time", "stopped"
     message: str = ""
     direction: Host | None = None  # where it is unbounded
 
 
 def solve_chain(program: ConicProgram, slacks: Sequence[SlackRule | None]) -> ChainSolution:
     """One level after the other; a slack for each but the last, None for none."""
-    scaled, units = in_units(program)
+    try:
+        scaled, units = in_units(program)
+    except deadline.Over as over:
+        return ChainSolution(np.zeros(program.size), (), *_cut_short(over, 0))
     rules = [
         None if rule is None else _in_unit(rule, float(unit))
         for rule, unit in zip(slacks, units.values, strict=False)
@@ -114,6 +117,13 @@ def solve_chain(program: ConicProgram, slacks: Sequence[SlackRule | None]) -> Ch
 def _in_unit(rule: SlackRule, unit: float) -> SlackRule:
     """Of values in this unit."""
     return lambda best, before: rule(unit * best, unit * before) / unit
+
+
+def _cut_short(over: deadline.Over, number: int) -> tuple[str, str]:
+    """Status and message where a level, by its number, was not solved."""
+    if isinstance(over, deadline.Interrupted):
+        return "stopped", f"stopped before level {number + 1} was solved"
+    return "max_time", f"no time was left for level {number + 1}"
 
 
 def _rises_a_little(h: Objective, direction: Host) -> bool:
@@ -150,8 +160,8 @@ class _Chain:
         for number, objective in enumerate(self.objectives):
             try:
                 end = self._level(number, objective)
-            except deadline.Over:
-                return self._end("max_time", f"no time was left for level {number + 1}")
+            except deadline.Over as over:
+                return self._end(*_cut_short(over, number))
             if end is not None:
                 return end
         with contextlib.suppress(deadline.Over):

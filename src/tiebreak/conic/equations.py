@@ -13,6 +13,7 @@ from tiebreak.linalg.host import norm
 FEW = 100  # equations that a complete orthogonal factorisation solves in a millisecond
 SHIFT = 1e-8  # relative, which makes the equations regular; what it changes is taken back again
 ROUNDS = 12  # of taking it back
+DENSE_SHARE = 0.1  # of entries that are not 0, from which a dense factorisation is faster
 
 
 def kkt_matrix(F: Any, H: Any, J: Any) -> Any:
@@ -54,9 +55,10 @@ def regularised_solution(K: Any, right: Host, primal: int) -> Host | None:
     import scipy.sparse as sp
     import scipy.sparse.linalg as sla
 
-    if isinstance(K, np.ndarray) and np.count_nonzero(K) < 0.1 * K.size:
-        K = sp.csc_array(K)
     size = len(right)
+    is_dense = (K.nnz if sp.issparse(K) else np.count_nonzero(K)) >= DENSE_SHARE * size * size
+    if is_dense == sp.issparse(K):
+        K = K.toarray() if is_dense else sp.csc_array(K)
     deadline.check()
     sizes = np.asarray(abs(K).max(axis=1).todense()).ravel() if sp.issparse(K) else None
     sizes = np.max(np.abs(K), axis=1) if sizes is None else sizes
@@ -65,9 +67,11 @@ def regularised_solution(K: Any, right: Host, primal: int) -> Host | None:
     try:
         if sp.issparse(K):
             scaled = sp.csc_array(sp.diags_array(d) @ K @ sp.diags_array(d))
-            factors = sla.splu(sp.csc_matrix(scaled + sp.diags_array(shift)))
+            shifted = sp.csc_matrix(scaled + sp.diags_array(shift))
+            factors = sla.splu(shifted, permc_spec="MMD_AT_PLUS_A")  # for symmetric patterns
             solve = factors.solve
         else:
+            deadline.check(0.05 * deadline.svd_work(size, size))
             scaled = d[:, None] * K * d
             lu = la.lu_factor(scaled + np.diag(shift))
 

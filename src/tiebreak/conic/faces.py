@@ -14,6 +14,7 @@ import numpy as np
 from tiebreak.conic.cones import LEAST, Active, Blocks
 from tiebreak.conic.program import Cone
 from tiebreak.conic.stage import CLEAR, AffineSet, row_lengths, stacked
+from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.spectra import EPS
@@ -115,6 +116,7 @@ def remaining(
     along = [(cone, ray_of(y[cone])) for cone in active.rays]
     along += [(cone, s[cone] / norm(s[cone])) for cone in active.curves]
     for cone, ray in along:  # its length is not negative
+        deadline.check()
         kept.append(stacked([ray[None] @ rows[cone]]))
         offsets.append(np.array([ray @ offset[cone]]))
     linear, limits = stacked(kept), np.concatenate(offsets)
@@ -140,6 +142,7 @@ def ray_of(y: Host) -> Host:
 
 def _across(ray: Host, rows: Any, offset: Host) -> tuple[Any, Host]:
     """What of these rows is orthogonal to a ray, without combinations that are rounding alone."""
+    deadline.check()  # there may be thousands of cones
     basis = np.linalg.svd(ray[None])[2][1:]
     found, size = basis @ rows, float(np.max(row_lengths(rows)))
     kept = row_lengths(found) > CLEAR * len(ray) * EPS * size

@@ -19,7 +19,7 @@ import numpy as np
 from tiebreak.conic.cones import APART, Active, Pairs, dual_point, outside
 from tiebreak.conic.direct import UNMET
 from tiebreak.conic.equations import FEW, kkt_matrix, least_solution, regularised_solution
-from tiebreak.conic.stage import Stage, dense, stacked
+from tiebreak.conic.stage import Stage, stacked
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
@@ -202,15 +202,11 @@ def _step(stage: Stage, active: Active, at: PrimalDualPoint) -> PrimalDualPoint 
     curves = _curves(active, s)
     if curves is None:
         return None
-    J = stacked([rows[flat], *(curve.normal[None] @ rows[curve.cone] for curve in curves)])
+    J = stacked([rows[flat], _normals(curves, len(s)) @ rows])
     values = np.append(s[flat], [curve.value for curve in curves])
     weights = np.append(at.y[flat], [curve.weight(at.y) for curve in curves])
-    H = None
-    for curve in curves:
-        deadline.check()
-        bent, weight = dense(rows[curve.bent]), max(curve.weight(at.y), 0.0)
-        more = bent.T @ (weight * curve.bend) @ bent
-        H = more if H is None else H + more
+    deadline.check()
+    H = rows.T @ (_bends(curves, weights[len(flat) :], len(s)) @ rows) if curves else None
     slope = stage.slope(at.w) + J.T @ weights
     moved = _corrected(stage.objective.squares, H, J, slope, values)
     if moved is None:
@@ -224,6 +220,29 @@ def _step(stage: Stage, active: Active, at: PrimalDualPoint) -> PrimalDualPoint 
     for curve, weight in zip(curves, weights[len(flat) :], strict=True):
         y[curve.cone] = weight * curve.normal
     return PrimalDualPoint(w, y)
+
+
+def _normals(curves: list[_Curve], m: int) -> Any:
+    """A row for each, of m entries."""
+    from scipy.sparse import csr_array
+
+    ends = np.cumsum([0, *(len(curve.cone) for curve in curves)])
+    cones, normals = ([curve[i] for curve in curves] or [np.zeros(0, dtype=int)] for i in (0, 1))
+    places = np.concatenate(cones), ends
+    return csr_array((np.concatenate(normals), *places), shape=(len(curves), m))
+
+
+def _bends(curves: list[_Curve], weights: Host, m: int) -> Any:
+    """The sum of all, each at its rows and times its weight."""
+    from scipy.sparse import csr_array
+
+    rows = np.concatenate([np.repeat(curve.bent, len(curve.bent)) for curve in curves])
+    columns = np.concatenate([np.tile(curve.bent, len(curve.bent)) for curve in curves])
+    values = [
+        max(weight, 0.0) * curve.bend.reshape(-1)
+        for curve, weight in zip(curves, weights, strict=True)
+    ]
+    return csr_array((np.concatenate(values), (rows, columns)), shape=(m, m))
 
 
 def _corrected(F: Any, H: Any, J: Any, slope: Host, values: Host) -> tuple[Host, Host] | None:

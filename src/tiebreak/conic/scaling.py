@@ -14,6 +14,7 @@ import numpy as np
 
 from tiebreak.conic.program import ConicProgram, Objective, cone_groups
 from tiebreak.conic.stage import as_rows, row_lengths, scaled_rows
+from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import power_of_two
 
@@ -42,8 +43,10 @@ def in_units(program: ConicProgram) -> tuple[ConicProgram, Units]:
     # Rows of one cone have one unit, those of the objectives their own.
     more = np.arange(len(program.offset), len(targets) + len(linear))
     groups = np.append(cone_groups(program.cones), more)
+    deadline.check()
     everything = _stacked([rows, *squares, linear])
     lengths = _columns(everything, groups)
+    deadline.check()
     sizes = _of_groups(row_lengths(_scaled(everything, lengths)), groups)[: len(targets)]
     lengths = lengths * _distance(sizes, targets)
     rows = _scaled(rows, lengths)
@@ -71,6 +74,7 @@ def in_units(program: ConicProgram) -> tuple[ConicProgram, Units]:
 
 def _objective(h: Objective, F: Any, lengths: Host) -> tuple[Objective, float]:
     """In units in which its slopes are about 1, and this unit; F is in those of z already."""
+    deadline.check()
     q, steepest = h.linear * lengths, float(np.max(_most(F, 0))) ** 2
     root = float(_power_of_two(np.sqrt(max(steepest, float(np.max(np.abs(q)))))))
     unit = root * root
@@ -112,6 +116,7 @@ def _columns(rows: Any, groups: Host) -> Host:
     in_columns = np.maximum(in_columns, 1.0)
     units = -of_columns / in_columns  # as powers of two
     for _ in range(SWEEPS):
+        deadline.check()
         before = units
         rest = (of_rows + used @ units) / in_rows
         units = (used.T @ rest - of_columns) / in_columns

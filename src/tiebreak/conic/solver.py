@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tiebreak.conic.effort import ask_for_factor
 from tiebreak.conic.program import Cone, Objective
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
@@ -63,38 +64,77 @@ def clarabel_solve(
         "second-order": clarabel.SecondOrderConeT,
         "exponential": lambda size: clarabel.ExponentialConeT(),
     }
-    F = objective.squares
-    if F.size == 0:  # a dense square of nothing would be large
-        F = sp.csr_array(F)
-    gram = F.T @ F
-    q = objective.linear - F.T @ objective.target
-    z0 = np.zeros(len(q)) if center is None else center
-    offset, q = offset - rows @ z0, q + gram @ z0
+    n = len(objective.linear)
+    z0 = np.zeros(n) if center is None else center
+    gram, q, rows, offset, cones = _standard_form(objective, rows, offset, cones, z0)
+    added = len(q) - n
     length = _unit(offset)
-    steepest = length * float(abs(gram).max()) if gram.shape[0] else 0.0
+    steepest = length * float(abs(gram).max()) if len(q) else 0.0
     slope = _unit(np.append(q, steepest)) * length
     P = gram * (length / slope * length)
+    P = _compressed(np.triu(P) if isinstance(P, np.ndarray) else sp.triu(P))
+    rows = _compressed(rows)
+    ask_for_factor(P, rows)
     settings = clarabel.DefaultSettings()
     settings.verbose = False
     settings.max_threads = 1
     settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = tolerance
     settings.tol_ktratio = 1e-9
-    left = deadline.left()
-    if math.isfinite(left):
-        settings.time_limit = max(left, 1e-3)
-    found = clarabel.DefaultSolver(
-        _compressed(np.triu(P) if isinstance(P, np.ndarray) else sp.triu(P)),
-        q * (length / slope),
-        _compressed(rows),
-        offset / length,
-        [kinds[c.kind](c.size) for c in cones],
-        settings,
-    ).solve()
+    every = [kinds[cone.kind](cone.size) for cone in cones]
+    q, b = q * (length / slope), offset / length
+    solver = clarabel.DefaultSolver(P, q, rows, b, every, settings)
+    solver.set_termination_callback(lambda info: deadline.is_over())  # in every iteration
+    found = solver.solve()
     deadline.check()
     z, s, y = (np.asarray(part, dtype=np.float64) for part in (found.x, found.s, found.z))
     status = str(found.status)
-    answer = SolverAnswer(length * z, length * s, slope / length * y, status)
+    answer = SolverAnswer(length * z[:n], length * s[added:], slope / length * y[added:], status)
     return answer if answer.is_unbounded else answer._replace(z=z0 + answer.z)
+
+
+class _StandardForm(NamedTuple):
+    """Minimise ½ w'gram w + <q, w> over { offset - rows w in K }."""
+
+    gram: Any
+    q: Host
+    rows: Any
+    offset: Host
+    cones: tuple[Cone, ...]
+
+
+def _standard_form(
+    objective: Objective, rows: Any, offset: Host, cones: tuple[Cone, ...], z0: Host
+) -> _StandardForm:
+    """In w = z - z0, with r = F z - t as further variables where F'F would be large.
+
+    Their equations come before all others.
+    """
+    import scipy.sparse as sp
+
+    F, q, n = objective.squares, objective.linear, len(z0)
+    if F.size == 0:  # a dense square of nothing would be large
+        F = sp.csr_array(F)
+    offset, target, p = offset - rows @ z0, objective.target - F @ z0, F.shape[0]
+    if not _has_large_square(F):
+        return _StandardForm(F.T @ F, q - F.T @ target, rows, offset, cones)
+    return _StandardForm(
+        sp.csc_array(sp.diags_array(np.append(np.zeros(n), np.ones(p)))),
+        np.append(q, np.zeros(p)),
+        sp.block_array([[F, -sp.eye_array(p)], [sp.csr_array(rows), None]]),
+        np.append(target, offset),
+        (Cone("zero", p), *cones),
+    )
+
+
+def _has_large_square(F: Any) -> bool:
+    """Has F'F so many more entries than F that r = F z is better added to the variables?
+
+    A dense F'F is factorised in large blocks, which makes up for four times as many entries.
+    """
+    p, n = F.shape
+    in_rows = np.full(p, n) if isinstance(F, np.ndarray) else np.diff(F.tocsr().indptr)
+    of_square = min(float(np.sum(in_rows.astype(float) ** 2)), float(n) * n) / 2.0
+    return bool(4.0 * (np.sum(in_rows) + p) < of_square)
 
 
 def _compressed(matrix: Any) -> Any:

@@ -14,6 +14,7 @@ from tiebreak.conic.chain import ChainSolution, LevelSolution, solve_chain
 from tiebreak.conic.method import ConicFindings
 from tiebreak.conic.program import ConicProgram
 from tiebreak.conic.representation import compile_levels
+from tiebreak.driver.console import stopping_on_ctrl_c
 from tiebreak.driver.levels_result import LevelReport, LevelsResult, lower_interval
 from tiebreak.driver.result import Result, assumptions
 from tiebreak.exact.method import ExactFindings
@@ -163,7 +164,7 @@ def chain(
     first = rules[0]
     if not first.is_none:
         slacks[0] = lambda best, _: first(best, before)
-    with deadline.limited(max_time, began), arrays.quiet():
+    with deadline.limited(max_time, began) as limit, stopping_on_ctrl_c(limit), arrays.quiet():
         return solve_chain(program, slacks)
 
 

@@ -170,6 +170,8 @@ def tradeoff(
         found = chain(program, rules, levels.before, max_time, began)
         if found.status == "max_time":
             raise TimeoutError("tradeoff: max_time was over before all slacks were solved")
+        if found.status == "stopped":  # a part of a curve is none
+            raise KeyboardInterrupt
         if found.status != "solved":
             raise ValueError(f"tradeoff: slack {slack:.4g}: {found.message}")
         return found

@@ -164,6 +164,15 @@ def check(work: float = 0.0) -> None:
         spend(IN_CACHE * work)
 
 
+def is_over() -> bool:
+    """Has the call to end? For whoever cannot raise."""
+    try:
+        check()
+    except Over:
+        return True
+    return False
+
+
 def spend(work: float) -> None:
     """Count so much work, where somebody counts."""
     if (meter := _METER.get()) is not None:
