@@ -96,6 +96,20 @@ def test_two_readings_of_the_rank_stay_in_doubt_though_their_point_is_no_answer(
     assert "if it is rounding" in result.message
 
 
+@pytest.mark.parametrize("is_astray", [False, True])
+def test_the_next_one_begins_at_the_best_point_but_not_far_away(is_astray):
+    rng = np.random.default_rng(0)
+    A, x0 = rng.standard_normal((5, 10)), rng.standard_normal(10)
+    problem = tb.Problem(upper=tb.SquaredNorm(), lower=tb.LeastSquares(A, np.ones(5)))
+    exact = Candidate(Exact(), "exact", is_direct=True, refines=True)
+    portfolio = Portfolio((exact, Candidate(tb.AdaptiveAGMBiO(), least=1.0)))
+    state = portfolio.init(problem, x0)
+    at = x0 + 1e6 if is_astray else np.linalg.lstsq(A, np.ones(5))[0]
+    state = state.with_runner(0, inner=state.runners[0].inner._replace(x=at))._replace(at=1)
+    begun = portfolio._first_state(problem, state)
+    np.testing.assert_array_equal(begun.x, x0 if is_astray else at)
+
+
 def test_the_same_call_twice_gives_the_same_bits():
     one, two = (tb.solve(problem(3), x0=np.zeros(20)) for _ in range(2))
     np.testing.assert_array_equal(one.x, two.x)

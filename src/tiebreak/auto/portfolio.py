@@ -187,8 +187,13 @@ class Portfolio(Method):
         return self._concluded(state)
 
     def _first_state(self, problem: Problem, state: State) -> Any:
-        """The first state of the candidate at work, at the best point so far."""
+        """The first state of the candidate at work, at the best point so far.
+
+        At x0 where that is better below: whoever worked before may have gone astray.
+        """
         x = arrays.like(state.x, state.start)  # an answer may be in a wider precision
+        if not problem.lower.value(x) <= problem.lower.value(state.start):
+            x = state.start
         return self.candidates[state.at].method.init(problem, x)
 
     def _allowed(self, state: State) -> float:

@@ -15,6 +15,7 @@ import numpy as np
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
 
+SMALL = 300  # rows and variables of which a factor takes milliseconds, whatever it is like
 FEW = 3  # entries of a row that couples next to nothing: a bound, a difference, a row of a cone
 MANY = 10.0  # times the square root of their number: nodes with more neighbours than that come last
 DENSE = 1 / 16  # of a unit of `deadline.svd_work`: a product within a dense part of the factor
@@ -29,14 +30,16 @@ def ask_for_factor(P: Any, rows: Any) -> None:
     """
     import scipy.sparse as sp
 
+    if sum(rows.shape) <= SMALL:
+        return
     data = sp.csr_array(rows)
     data = data[np.diff(data.indptr) > FEW]
     in_rows, in_columns = np.diff(data.indptr), np.bincount(data.indices, minlength=data.shape[1])
     searched = SPARSE * _squares(in_columns[in_columns <= _many(sum(data.shape))])
     deadline.check(searched)
-    couples = P.nnz > np.count_nonzero(P.diagonal())
-    # A variable of a single row goes with that row.
-    shared = (in_columns > 1) | (couples & (np.diff(sp.csc_array(P + P.T).indptr) > 1))
+    shared = in_columns > 1  # a variable of a single row goes with that row
+    if couples := P.nnz > np.count_nonzero(P.diagonal()):
+        shared |= np.diff(sp.csc_array(P + P.T).indptr) > 1
     by_rows = not couples and len(in_rows) < np.count_nonzero(shared)
     count = len(in_rows) if by_rows else int(np.count_nonzero(shared))
     try:
