@@ -35,7 +35,7 @@ def ask_for_factor(P: Any, rows: Any) -> None:
     data = sp.csr_array(rows)
     data = data[np.diff(data.indptr) > FEW]
     in_rows, in_columns = np.diff(data.indptr), np.bincount(data.indices, minlength=data.shape[1])
-    searched = SPARSE * _squares(in_columns[in_columns <= _many(sum(data.shape))])
+    searched = SPARSE * _squares(in_columns[in_columns <= _many(sum(rows.shape))])
     deadline.check(searched)
     shared = in_columns > 1  # a variable of a single row goes with that row
     if couples := P.nnz > np.count_nonzero(P.diagonal()):

@@ -37,7 +37,7 @@ def linear_program(
     return None if found is None else np.asarray(found.x)
 
 
-def highs(cost: Host, **program: Any) -> Any:
+def highs(cost: Host, presolve: bool = True, **program: Any) -> Any:
     """SciPy's answer to a linear program; None where HiGHS finds no minimiser."""
     from scipy.optimize import linprog
 
@@ -47,6 +47,7 @@ def highs(cost: Host, **program: Any) -> Any:
             "primal_feasibility_tolerance": tolerance,
             "dual_feasibility_tolerance": tolerance,
             "time_limit": deadline.left(),
+            "presolve": presolve,
         }
         found = linprog(cost, **program, options=options)
         deadline.check()
