@@ -32,7 +32,7 @@ from real_spec import Level, Matrix, Spec, Vector, value
 
 AGREE = 1e-9  # what two settings may differ by, relative
 DAMPING = 1e-4  # of curvature where valleys may be level, as a multiple of the end's accuracy
-FACE = 1e-8  # relative: room or a multiplier that is much more is not 0
+FACE = 1e-8  # relative: a room or a multiplier that is well above this is not 0
 
 
 class Reference(NamedTuple):

@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 
 import tiebreak as tb
-from tiebreak.conic import effort
+from tiebreak.conic import effort, solver
 from tiebreak.linalg import deadline
 
 clarabel = pytest.importorskip("clarabel")
@@ -35,43 +35,71 @@ def banded(n: int, width: int) -> sp.csr_array:
     return sp.csr_array(sp.diags_array([np.ones(n)] * width, offsets=offsets, shape=(n, n)))
 
 
-@pytest.mark.parametrize("dense_rows", [0, 2])
-def test_the_widths_of_a_banded_matrix_bound_its_factor(dense_rows: int) -> None:
+def test_the_counts_of_a_banded_matrix_bound_its_factor() -> None:
     rng, n = np.random.default_rng(0), 1_000
     rows = sp.csr_array(banded(n, 5)[:, rng.permutation(n)])
-    rows = sp.csr_array(sp.vstack([rows, np.ones((dense_rows, n))]))
-    sparse_part = sp.csr_array(rows[:n].T @ rows[:n])
-    widths = effort._widths(sparse_part)
-    true = factor_entries(sp.csc_array((n, n)), sp.csc_array(rows[:n]))
-    assert true <= np.sum(widths) + n <= 2 * true
-    by_rows = effort._widths(sp.csr_array(rows @ rows.T))
-    assert np.sum(by_rows) <= 2 * true + dense_rows * 2 * n  # a dense row is one row more
+    true = factor_entries(sp.csc_array((n, n)), sp.csc_array(rows))
+    for graph in (rows.T @ rows, rows @ rows.T):
+        counts = effort.column_counts(sp.csr_array(graph))
+        assert true <= np.sum(counts) + n <= 2 * true
+    full = sp.csr_array(sp.vstack([rows, np.ones((2, n))]))
+    by_rows = effort.column_counts(sp.csr_array(full @ full.T))
+    by_columns = effort.column_counts(sp.csr_array(rows.T @ rows), lasts=2)
+    for counts in (by_rows, by_columns):  # two more in each column
+        assert np.sum(counts) <= 2 * true + 2 * n + 1
+        assert np.max(counts) <= 16
 
 
-def test_a_problem_with_few_entries_is_not_refused_for_its_size() -> None:
-    """20,000 variables in a chain: a dense factor would take half an hour."""
-    rows, n = banded(20_000, 5), 20_000
-    with deadline.limited(5.0):
-        effort.ask_for_factor(sp.csc_array((n, n)), sp.csc_array(rows))
+@pytest.mark.parametrize("has_hessian", [False, True])
+@pytest.mark.parametrize("full_rows", [0, 1])
+def test_a_problem_with_few_entries_is_not_refused_for_its_size(
+    has_hessian: bool, full_rows: int
+) -> None:
+    """20,000 variables in a chain, with a budget: a dense factor would take half an hour."""
+    n = 20_000
+    rows = sp.vstack([banded(n, 5), np.ones((full_rows, n))])
+    P = sp.csc_array(sp.triu(banded(n, 2))) if has_hessian else sp.csc_array((n, n))
+    with deadline.limited(5.0) as limit:
+        effort.ask_for_factor(P, sp.csc_array(rows))
+        assert limit.left > 3.0
         with pytest.raises(deadline.TooLong):
-            effort._ask(np.arange(n), 0.0)
+            effort.check_factor(np.arange(n), 0.0)
 
 
 def test_a_factor_without_room_is_refused_in_a_sentence() -> None:
     with pytest.raises(MemoryError, match=r"Conic: .* GiB, more than there is"):
-        effort._ask(np.array([2**50]), 0.0)
+        effort.check_factor(np.array([2**50]), 0.0)
 
 
-def test_work_that_does_not_fit_is_not_begun() -> None:
-    rng = np.random.default_rng(0)
-    A = rng.standard_normal((1_200, 1_500))
-    problem = tb.Problem(
-        upper=tb.Linear(np.ones(1_500)),
-        lower=tb.LeastSquares(A, A @ np.ones(1_500)),
-        domain=tb.Ball(10.0),
-    )
-    result = tb.solve(problem, "conic", max_time=0.3)
-    assert result.status == "max_time"
+def test_levels_are_kept_where_the_next_has_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def ask(P: object, rows: object) -> None:
+        asked.append(rows)
+        if len(asked) > 1:
+            raise MemoryError("too large")
+
+    monkeypatch.setattr(solver, "ask_for_factor", ask)
+    first = tb.Level(tb.LeastSquares([[1.0, 1.0]], [1.0]), "fit")
+    levels = tb.Levels(first, tb.Level(tb.L1(), "sizes"), domain=tb.Box(-1.0, 2.0))
+    result = tb.solve(levels, "conic")
+    assert (result.status, len(asked)) == ("failed", 2)
+    assert "level 2: too large" in result.message
+    assert result.levels["fit"].value == pytest.approx(0.0, abs=1e-12)
+
+
+@pytest.mark.parametrize("is_dense", [False, True])
+def test_work_that_does_not_fit_is_not_begun(is_dense: bool) -> None:
+    """A dense Hessian, and rows that share their variables with all others."""
+    rng, n = np.random.default_rng(0), 4_000
+    P, rows = sp.csc_array((n, n)), sp.csc_array(sp.eye_array(n))
+    if is_dense:
+        P = sp.csc_array(sp.triu(np.ones((n, n))))
+    else:
+        rows = sp.csc_array(sp.random_array((n, n), density=0.005, rng=rng))
+    effort.ask_for_factor(P, rows)
+    with deadline.limited(2.0), pytest.raises(deadline.TooLong):
+        effort.ask_for_factor(P, rows)
 
 
 @pytest.mark.parametrize("is_sparse", [False, True])

@@ -189,10 +189,10 @@ class Portfolio(Method):
     def _first_state(self, problem: Problem, state: State) -> Any:
         """The first state of the candidate at work, at the best point so far.
 
-        At x0 where that is better below: whoever worked before may have gone astray.
+        At x0 where that is clearly better below: whoever worked before may have gone astray.
         """
         x = arrays.like(state.x, state.start)  # an answer may be in a wider precision
-        if not problem.lower.value(x) <= problem.lower.value(state.start):
+        if not problem.lower.value(x) <= problem.lower.value(state.start) + state.allowed:
             x = state.start
         return self.candidates[state.at].method.init(problem, x)
 

@@ -162,6 +162,8 @@ class _Chain:
                 end = self._level(number, objective)
             except deadline.Over as over:
                 return self._end(*_cut_short(over, number))
+            except MemoryError as error:
+                return self._end("failed", f"level {number + 1}: {error}")
             if end is not None:
                 return end
         with contextlib.suppress(deadline.Over):

@@ -1,9 +1,10 @@
 """How long Clarabel works before it looks at the clock for the first time, and in how much memory.
 
 It puts the variables of its equations in order (minimum degree) and factorises them once. How many
-entries the factor has is known only then, but it can be bounded: by those of a dense factor of the
-rows or of the variables, whichever are fewer, and by those between the diagonal and the outermost
-entries of each row in an order that keeps these close to it (Cuthill and McKee 1969).
+entries the factor has is known only then. It is estimated: as a dense factor of the rows or of the
+variables, whichever are fewer; and where there is no time or memory for that, by an order that
+keeps entries close to the diagonal (Cuthill and McKee 1969), in which trees look worse than they
+are.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
 
 SMALL = 300  # rows and variables of which a factor takes milliseconds, whatever it is like
-FEW = 3  # entries of a row that couples next to nothing: a bound, a difference, a row of a cone
+FEW = 3  # entries of a row that is left out: most are bounds, differences of neighbours, and cones
 MANY = 10.0  # times the square root of their number: nodes with more neighbours than that come last
 DENSE = 1 / 16  # of a unit of `deadline.svd_work`: a product within a dense part of the factor
 SPARSE = 4.0  # the same for one that is found by its indices, in the order or in the factor
@@ -35,19 +36,24 @@ def ask_for_factor(P: Any, rows: Any) -> None:
     data = sp.csr_array(rows)
     data = data[np.diff(data.indptr) > FEW]
     in_rows, in_columns = np.diff(data.indptr), np.bincount(data.indices, minlength=data.shape[1])
-    searched = SPARSE * _squares(in_columns[in_columns <= _many(sum(rows.shape))])
-    deadline.check(searched)
+    ordering = SPARSE * _squares(in_columns[in_columns <= _many(sum(rows.shape))])
+    deadline.check(ordering)
     shared = in_columns > 1  # a variable of a single row goes with that row
     if couples := P.nnz > np.count_nonzero(P.diagonal()):
         shared |= np.diff(sp.csc_array(P + P.T).indptr) > 1
     by_rows = not couples and len(in_rows) < np.count_nonzero(shared)
     count = len(in_rows) if by_rows else int(np.count_nonzero(shared))
     try:
-        _ask(np.arange(count), searched)
+        check_factor(np.arange(count), ordering)
     except (deadline.TooLong, MemoryError):
-        deadline.check(SPARSE * _squares(in_columns if by_rows else in_rows))
-        graph = data @ data.T if by_rows else (data.T @ data + P + P.T)[shared][:, shared]
-        _ask(_widths(sp.csr_array(graph)), searched)
+        if 8 * P.nnz > count * count:  # no order makes much of that
+            raise
+        full = np.zeros(len(in_rows), dtype=bool) if by_rows else in_rows > _many(count)
+        few = data[~full]  # a full row would make a full graph
+        deadline.check(SPARSE * _squares(in_columns if by_rows else in_rows[~full]))
+        graph = few @ few.T if by_rows else (few.T @ few + P + P.T)[shared][:, shared]
+        lasts = int(np.count_nonzero(full))
+        check_factor(column_counts(sp.csr_array(graph), lasts), ordering)
 
 
 def _squares(counts: Host) -> float:
@@ -58,34 +64,33 @@ def _many(nodes: int) -> float:
     return MANY * float(np.sqrt(nodes))
 
 
-def _ask(widths: Host, searched: float) -> None:
-    """For a factor with so many entries in each row."""
-    deadline.check(searched + DENSE * _squares(widths))
-    size = ENTRY * int(np.sum(widths))
-    try:  # here it can be refused: there that would end the process
+def check_factor(columns: Host, ordering: float) -> None:
+    """Is there time and memory for a factor with so many entries in each column?"""
+    deadline.check(ordering + DENSE * _squares(columns))
+    size = ENTRY * int(np.sum(columns))
+    try:  # where the system refuses it now, Clarabel's own request would end the process
         np.empty(size, dtype=np.uint8)
     except MemoryError:
-        told = f"the factor of Clarabel's equations may take {size / 2**30:.3g} GiB"
-        raise MemoryError(f"Conic: {told}, more than there is: choose another method") from None
+        factor = f"the factor of Clarabel's equations may take {size / 2**30:.3g} GiB"
+        raise MemoryError(f"Conic: {factor}, more than there is: choose another method") from None
 
 
-def _widths(graph: Any) -> Host:
-    """For each node how many may be between it and its first neighbour, in a good order.
+def column_counts(graph: Any, lasts: int = 0) -> Host:
+    """How many entries each column of a factor may have, in a good order; with so many full rows.
 
-    Nodes with very many neighbours come last, and have all before them.
+    Nodes with very many neighbours come last, as full rows do.
     """
     from scipy.sparse.csgraph import reverse_cuthill_mckee
 
-    neighbours = np.diff(graph.indptr)
-    last = neighbours > _many(graph.shape[0])
-    if last.all():
-        return np.arange(len(last))
-    inner = graph[~last][:, ~last]
-    order = reverse_cuthill_mckee(inner, symmetric_mode=True)
-    place = np.empty(len(order), dtype=np.int64)
-    place[order] = np.arange(len(order))
-    first = np.arange(len(order))
-    row = np.repeat(place, np.diff(inner.indptr))
-    np.minimum.at(first, row, place[inner.indices])
-    ends = len(order) + np.arange(int(np.count_nonzero(last)))
-    return np.concatenate([np.arange(len(order)) - first, ends])
+    is_last = np.diff(graph.indptr) > _many(graph.shape[0])
+    inner = graph[~is_last][:, ~is_last]
+    n, last = inner.shape[0], lasts + int(np.count_nonzero(is_last))
+    ends = np.arange(last)
+    if n == 0:
+        return ends
+    place = np.empty(n, dtype=np.int64)
+    place[reverse_cuthill_mckee(inner, symmetric_mode=True)] = np.arange(n)
+    first = np.arange(n)  # in each row
+    np.minimum.at(first, np.repeat(place, np.diff(inner.indptr)), place[inner.indices])
+    begun = np.cumsum(np.bincount(first, minlength=n))  # rows that begin at or before a column
+    return np.concatenate([last + begun - np.arange(1, n + 1), ends])

@@ -19,7 +19,7 @@ import numpy as np
 from tiebreak.conic.cones import APART, Active, Pairs, dual_point, outside
 from tiebreak.conic.direct import UNMET
 from tiebreak.conic.equations import FEW, kkt_matrix, least_solution, regularised_solution
-from tiebreak.conic.stage import Stage, stacked
+from tiebreak.conic.stage import Stage, dense, stacked
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
@@ -206,7 +206,7 @@ def _step(stage: Stage, active: Active, at: PrimalDualPoint) -> PrimalDualPoint 
     values = np.append(s[flat], [curve.value for curve in curves])
     weights = np.append(at.y[flat], [curve.weight(at.y) for curve in curves])
     deadline.check()
-    H = rows.T @ (_bends(curves, weights[len(flat) :], len(s)) @ rows) if curves else None
+    H = _curvature(rows, curves, weights[len(flat) :])
     slope = stage.slope(at.w) + J.T @ weights
     moved = _corrected(stage.objective.squares, H, J, slope, values)
     if moved is None:
@@ -232,17 +232,29 @@ def _normals(curves: list[_Curve], m: int) -> Any:
     return csr_array((np.concatenate(normals), *places), shape=(len(curves), m))
 
 
-def _bends(curves: list[_Curve], weights: Host, m: int) -> Any:
-    """The sum of all, each at its rows and times its weight."""
+def _curvature(rows: Any, curves: list[_Curve], weights: Host) -> Any:
+    """The Hessian of the weighted curves in w; None where there is none."""
     from scipy.sparse import csr_array
 
-    rows = np.concatenate([np.repeat(curve.bent, len(curve.bent)) for curve in curves])
-    columns = np.concatenate([np.tile(curve.bent, len(curve.bent)) for curve in curves])
-    values = [
-        max(weight, 0.0) * curve.bend.reshape(-1)
-        for curve, weight in zip(curves, weights, strict=True)
-    ]
-    return csr_array((np.concatenate(values), (rows, columns)), shape=(m, m))
+    total, pairs = None, []
+    for curve, weight in zip(curves, np.maximum(weights, 0.0), strict=True):
+        if len(curve.bent) == 2:
+            pairs.append((curve.bent, weight * curve.bend))
+            continue
+        deadline.check()
+        bent = dense(rows[curve.bent])
+        more = bent.T @ (weight * curve.bend) @ bent
+        total = more if total is None else total + more
+    if pairs:  # there may be thousands: all at once
+        bent, bends = (np.array(part) for part in zip(*pairs, strict=True))
+        count = 2 * len(pairs)
+        columns = np.repeat(np.arange(count).reshape(-1, 2), 2, axis=0)
+        places = columns.reshape(-1), 2 * np.arange(count + 1)
+        blocks = csr_array((bends.reshape(-1), *places), shape=(count, count))
+        those = rows[bent.reshape(-1)]
+        more = those.T @ (blocks @ those)
+        total = more if total is None else total + more
+    return total
 
 
 def _corrected(F: Any, H: Any, J: Any, slope: Host, values: Host) -> tuple[Host, Host] | None:

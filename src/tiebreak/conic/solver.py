@@ -80,9 +80,9 @@ def clarabel_solve(
     settings.max_threads = 1
     settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = tolerance
     settings.tol_ktratio = 1e-9
-    every = [kinds[cone.kind](cone.size) for cone in cones]
+    of_clarabel = [kinds[cone.kind](cone.size) for cone in cones]
     q, b = q * (length / slope), offset / length
-    solver = clarabel.DefaultSolver(P, q, rows, b, every, settings)
+    solver = clarabel.DefaultSolver(P, q, rows, b, of_clarabel, settings)
     solver.set_termination_callback(lambda info: deadline.is_over())  # in every iteration
     found = solver.solve()
     deadline.check()
@@ -129,7 +129,7 @@ def _standard_form(
 def _has_large_square(F: Any) -> bool:
     """Has F'F so many more entries than F that r = F z is better added to the variables?
 
-    A dense F'F is factorised in large blocks, which makes up for four times as many entries.
+    A dense F'F is factorised in large blocks: it may have four times as many before r pays.
     """
     p, n = F.shape
     in_rows = np.full(p, n) if isinstance(F, np.ndarray) else np.diff(F.tocsr().indptr)

@@ -152,17 +152,22 @@ def graded_basis(N: Host, R: Host, rows: Host) -> Host:
     # Rounding of the longest columns is left in the others. They are made orthogonal once more,
     # each in its own unit (as in one-sided Jacobi methods: Demmel and Veselic 1992).
     M = R @ N
-    lengths = np.sqrt(np.sum(M * M, axis=0))
+    lengths = _lengths(M)
     seen = lengths > max(M.shape) * EPS * np.max(lengths, initial=0.0)  # others: rounding alone
     triangle = np.linalg.qr(M[:, seen] / lengths[seen], mode="r")
     turn = solve_triangular(triangle, np.diag(np.diag(triangle)))
     N[:, seen] = N[:, seen] @ (turn * lengths[seen] / lengths[seen, None])
     # The products left rounding of their largest entries in directions that the rows see, where R
-    # may be large.
+    # may be large. That makes columns longer in R; cleaning them has rounding errors of its own.
     rank = len(N) - N.shape[1]
     if rank and N.size and rows.size * N.shape[1] <= CAREFUL:
-        N = N - decide_rank(rows).moved(Sliced(rows).times(N), rank)
+        cleaned = N - decide_rank(rows).moved(Sliced(rows).times(N), rank)
+        N = np.where(_lengths(R @ cleaned) <= _lengths(R @ N), cleaned, N)
     # Orthonormal again from the last to the first: a little of a short column does a long no harm.
     last_first = N[:, ::-1]
     root = np.linalg.cholesky(last_first.T @ last_first)
     return np.asarray(solve_triangular(root, last_first.T, lower=True).T[:, ::-1])
+
+
+def _lengths(columns: Host) -> Host:
+    return np.asarray(np.sqrt(np.sum(columns * columns, axis=0)))

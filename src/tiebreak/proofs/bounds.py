@@ -190,14 +190,14 @@ class Search:
                 if bound > best:
                     best, favourite = bound, last
         tails = tails_of([block.lower for block in s.blocks])
-        race = []  # among the tails alone: one of a single step is a tie with the last minorant
+        tried = []  # the tails alone: one of a single step is a tie with the last minorant
         for start in sorted(_starts(len(s.blocks), s.lower_tail, s.steps)):
             tail = tails[start]
             if tail.weight > 0.0:
                 model = tail.scaled(1.0 / tail.weight)
-                race.append((self._region.minimum(model).value, start, model))
-        if race:
-            bound, start, model = max(race, key=lambda entry: entry[:2])
+                tried.append((self._region.minimum(model).value, start, model))
+        if tried:
+            bound, start, model = max(tried, key=lambda entry: entry[:2])
             s = s._replace(lower_tail=start)
             if bound >= best:
                 best, favourite = bound, model
