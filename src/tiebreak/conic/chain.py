@@ -99,7 +99,7 @@ def solve_chain(program: ConicProgram, slacks: Sequence[SlackRule | None]) -> Ch
     try:
         scaled, units = in_units(program)
     except deadline.Over as over:
-        return ChainSolution(np.zeros(program.size), (), *_cut_short(over, 0))
+        return ChainSolution(np.zeros(program.size), (), *cut_short(over, 0))
     rules = [
         None if rule is None else _in_unit(rule, float(unit))
         for rule, unit in zip(slacks, units.values, strict=False)
@@ -119,7 +119,7 @@ def _in_unit(rule: SlackRule, unit: float) -> SlackRule:
     return lambda best, before: rule(unit * best, unit * before) / unit
 
 
-def _cut_short(over: deadline.Over, number: int) -> tuple[str, str]:
+def cut_short(over: deadline.Over, number: int) -> tuple[str, str]:
     """Status and message where a level, by its number, was not solved."""
     if isinstance(over, deadline.Interrupted):
         return "stopped", f"stopped before level {number + 1} was solved"
@@ -161,7 +161,7 @@ class _Chain:
             try:
                 end = self._level(number, objective)
             except deadline.Over as over:
-                return self._end(*_cut_short(over, number))
+                return self._end(*cut_short(over, number))
             except MemoryError as error:
                 return self._end("failed", f"level {number + 1}: {error}")
             if end is not None:

@@ -227,24 +227,23 @@ def _normals(curves: list[_Curve], m: int) -> Any:
     from scipy.sparse import csr_array
 
     ends = np.cumsum([0, *(len(curve.cone) for curve in curves)])
-    cones, normals = ([curve[i] for curve in curves] or [np.zeros(0, dtype=int)] for i in (0, 1))
-    places = np.concatenate(cones), ends
-    return csr_array((np.concatenate(normals), *places), shape=(len(curves), m))
+    columns = np.concatenate([np.zeros(0, dtype=int), *(curve.cone for curve in curves)])
+    values = np.concatenate([np.zeros(0), *(curve.normal for curve in curves)])
+    return csr_array((values, columns, ends), shape=(len(curves), m))
 
 
 def _curvature(rows: Any, curves: list[_Curve], weights: Host) -> Any:
     """The Hessian of the weighted curves in w; None where there is none."""
     from scipy.sparse import csr_array
 
-    total, pairs = None, []
+    parts, pairs = [], []
     for curve, weight in zip(curves, np.maximum(weights, 0.0), strict=True):
         if len(curve.bent) == 2:
             pairs.append((curve.bent, weight * curve.bend))
             continue
         deadline.check()
         bent = dense(rows[curve.bent])
-        more = bent.T @ (weight * curve.bend) @ bent
-        total = more if total is None else total + more
+        parts.append(bent.T @ (weight * curve.bend) @ bent)
     if pairs:  # there may be thousands: all at once
         bent, bends = (np.array(part) for part in zip(*pairs, strict=True))
         count = 2 * len(pairs)
@@ -252,9 +251,8 @@ def _curvature(rows: Any, curves: list[_Curve], weights: Host) -> Any:
         places = columns.reshape(-1), 2 * np.arange(count + 1)
         blocks = csr_array((bends.reshape(-1), *places), shape=(count, count))
         those = rows[bent.reshape(-1)]
-        more = those.T @ (blocks @ those)
-        total = more if total is None else total + more
-    return total
+        parts.append(those.T @ (blocks @ those))
+    return sum(parts[1:], parts[0]) if parts else None
 
 
 def _corrected(F: Any, H: Any, J: Any, slope: Host, values: Host) -> tuple[Host, Host] | None:

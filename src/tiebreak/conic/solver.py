@@ -80,9 +80,9 @@ def clarabel_solve(
     settings.max_threads = 1
     settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = tolerance
     settings.tol_ktratio = 1e-9
-    of_clarabel = [kinds[cone.kind](cone.size) for cone in cones]
+    cone_types = [kinds[cone.kind](cone.size) for cone in cones]
     q, b = q * (length / slope), offset / length
-    solver = clarabel.DefaultSolver(P, q, rows, b, of_clarabel, settings)
+    solver = clarabel.DefaultSolver(P, q, rows, b, cone_types, settings)
     solver.set_termination_callback(lambda info: deadline.is_over())  # in every iteration
     found = solver.solve()
     deadline.check()

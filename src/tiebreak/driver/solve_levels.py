@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tiebreak.conic.chain import ChainSolution, LevelSolution, solve_chain
+from tiebreak.conic.chain import ChainSolution, LevelSolution, cut_short, solve_chain
 from tiebreak.conic.method import ConicFindings
 from tiebreak.conic.program import ConicProgram
 from tiebreak.conic.representation import compile_levels
@@ -100,19 +100,22 @@ def solve_chained(
         with deadline.limited(max_time, began):
             levels = CompiledLevels(given, x0) if isinstance(given, Levels) else given
             program = levels.program()
-    except deadline.Over:
-        return _out_of_time(given, x0, time.perf_counter() - began)
+    except deadline.Over as over:
+        return _out_of_time(given, x0, over, time.perf_counter() - began)
     found = chain(program, levels.rules, levels.before, max_time, began)
     x = levels.assign(found.z) if found.status == "solved" else found.z[program.variables]
     starts = [h.value(np.zeros(program.size)) for h in program.objectives]
     return report(found, x, levels, rtol, starts, time.perf_counter() - began)
 
 
-def _out_of_time(levels: Levels | ConicLevels, x0: Any, seconds: float) -> LevelsResult:
+def _out_of_time(
+    levels: Levels | ConicLevels, x0: Any, over: deadline.Over, seconds: float
+) -> LevelsResult:
     """For a call that had to end before its first level: the start."""
     assert isinstance(levels, Levels)  # a compiler from elsewhere does not look at the clock
-    x, why = _start(levels, x0), "no time was left for level 1"
-    return LevelsResult(x, {}, "max_time", why, seconds, METHOD, skipped=levels.names)
+    status, why = cut_short(over, 0)
+    x = _start(levels, x0)
+    return LevelsResult(x, {}, status, why, seconds, METHOD, skipped=levels.names)
 
 
 def _start(levels: Levels, x0: Any) -> Any:

@@ -191,7 +191,7 @@ class Search:
                     best, favourite = bound, last
         tails = tails_of([block.lower for block in s.blocks])
         tried = []  # the tails alone: one of a single step is a tie with the last minorant
-        for start in sorted(_starts(len(s.blocks), s.lower_tail, s.steps)):
+        for start in _starts(len(s.blocks), s.lower_tail, s.steps):
             tail = tails[start]
             if tail.weight > 0.0:
                 model = tail.scaled(1.0 / tail.weight)
