@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from tiebreak.functions.base import Function
+from tiebreak.functions.penalties.composite import split
 from tiebreak.functions.penalties.penalties import Penalty
-from tiebreak.linalg import checks, tables
+from tiebreak.linalg import arrays, checks, tables
+from tiebreak.linalg.arrays import Array
 from tiebreak.linalg.fingerprints import FromData, assign, remember
 from tiebreak.problem import DOMAIN, FUNCTION, Problem
+from tiebreak.sets.cuts import Set, Violation
 from tiebreak.sets.domains import Domain, Space
 
 
@@ -187,6 +190,14 @@ class Levels(FromData):
         """Are there two levels without slack: a `Problem`?"""
         return len(self.levels) == 2 and self.levels[0].rule.is_none
 
+    def values(self, x: Array) -> list[tuple[float, float]]:
+        """Each level at x by its own ``value``, with a bound on the rounding error of its terms."""
+        return [value_with_error(objective, x) for objective in self._objectives]
+
+    def violations(self, x: Array) -> list[Violation]:
+        """The constraints that x misses."""
+        return self.domain.violations(x) if isinstance(self.domain, Set) else []
+
     def pairs(self) -> tuple[Problem, ...]:
         """The first level with each of the others, as a `Problem`."""
         lower, *others = self._objectives
@@ -232,8 +243,25 @@ class ConicLevels(ABC):
         """The `ConicProgram`, for the parameters as they are now."""
 
     @abstractmethod
+    def values(self, x: Any) -> list[tuple[float, float]]:
+        """Each level at x as the user wrote it, with a bound on its rounding error."""
+
+    @abstractmethod
+    def violations(self, x: Any) -> list[Violation]:
+        """The constraints that x misses."""
+
+    @abstractmethod
     def assign(self, z: Any) -> Any:
         """Hand the values of a solved program back to the variables; the x of the result."""
+
+
+def value_with_error(h: Function | Penalty, x: Array) -> tuple[float, float]:
+    """The value at x, and a bound on the rounding errors of all that is added up in it."""
+    smooth, penalty = split(h)
+    at = x if smooth.prototype is None else arrays.like(x, smooth.prototype)
+    value, size = float(h.value(at)), penalty.terms.size(at)
+    error, _ = smooth.rounding_errors(at, smooth.extent(at), abs(value) + size, 0.0)
+    return value, error + arrays.rounding_unit(arrays.epsilon(at), int(x.shape[0])) * size
 
 
 def _dimension(h: Any) -> int | None:

@@ -55,6 +55,14 @@ HARDLY_A_TIE = (
 VISIBLE = 1e-9  # a direction of z that moves x by less than this leaves x as it is
 
 
+def estimate(value: float, error: float) -> str:
+    """A value that is not proved, to the digits that its error leaves."""
+    if not math.isfinite(error):
+        return "unknown"
+    digits = math.log10(abs(value) / error) if value and error else 9.0
+    return f"about {value:.{min(max(round(digits), 1), 9)}g}"
+
+
 class LevelSolution(NamedTuple):
     """What was found of one level."""
 
@@ -65,12 +73,12 @@ class LevelSolution(NamedTuple):
     slack: float  # what it may give up, resolved to a number
     dimension: int | None  # of what is left to choose after it; None: too many to count in time
     held: str  # how it was held: "image", "face", "image and face", "cut", "point", "nothing"
-    word: str  # "proved", "verified" or "claimed"
+    word: str  # "proved" or "estimated"
     price: float | None  # -d(next level)/d(slack), where its slack is positive
     solver: str  # the solver's own word, "" where none was asked
     residual: float = math.nan  # of the conditions of optimality, relative
     is_bound_proved: bool = False  # `bound` alone; the word is of both ends
-    why: str = ""  # why it is verified only: "size", "inside" or "held"
+    why: str = ""  # why it is estimated only: "size", "inside" or "held"
 
     def in_unit(self, unit: float, following: float) -> LevelSolution:
         """In units of 1, if it is in this ``unit`` and the next level in ``following``."""
@@ -281,7 +289,7 @@ class _Chain:
         dimension = self._dimension()
         self.found.append(
             LevelSolution(
-                value, -math.inf, math.inf, value, 0.0, dimension, "nothing", "claimed", None, why
+                value, -math.inf, math.inf, value, 0.0, dimension, "nothing", "estimated", None, why
             )
         )
 
@@ -307,7 +315,7 @@ class _Chain:
         is_bound_proved = self.is_proved and is_known
         rounding = value_error(objective, z)
         gap = max(best - bound, 0.0) + rounding + self._above(found)  # which decides is_proved
-        word = "proved" if self.is_proved and is_known else "verified"
+        word = "proved" if self.is_proved and is_known else "estimated"
         why = "size" if not is_known else "inside" if self.is_whole else "held"
         slack_of = self.slacks[number]
         slack = 0.0 if slack_of is None else slack_of(best, self._before(number, before))

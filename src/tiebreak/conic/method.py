@@ -9,7 +9,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from tiebreak.algorithms.base import DirectState, Method, StateReport
-from tiebreak.conic.chain import ASSUMED, ChainSolution, LevelSolution, solve_chain
+from tiebreak.conic.chain import ASSUMED, ChainSolution, LevelSolution, estimate, solve_chain
 from tiebreak.conic.domains import can_represent, parts_of
 from tiebreak.conic.program import ConicProgram
 from tiebreak.conic.representation import compile_levels
@@ -27,7 +27,7 @@ class ConicFindings(NamedTuple):
     """What the two solves tell besides x."""
 
     levels: tuple[LevelSolution, ...]  # lower, upper
-    assumption: str  # that a bound which is verified alone rests on
+    assumption: str  # that an estimate rests on
     direction: Array | None = None  # along which there is no minimum
 
     @property
@@ -39,13 +39,10 @@ class ConicFindings(NamedTuple):
         """For the report: per level how it was held and what its bound rests on."""
         said = []
         for letter, level in zip("gf", self.levels, strict=False):
-            why = {
-                "proved": "proved, rounding included",
-                "verified": f"verified: a dual bound, {self.assumption}",
-                "claimed": "claimed by the solver alone",
-            }[level.word]
-            width = f"{letter}* = {level.best:.9g} within {level.error:.2g}, {why}"
-            said.append((f"{letter} bound", width))
+            width = f"{level.best:.9g} ± {level.error:.2g}, proved, rounding included"
+            if level.word != "proved":
+                width = f"{estimate(level.best, level.error)}, {self.assumption}"
+            said.append((f"{letter} bound", f"{letter}* = {width}"))
         if self.levels:
             said.append(("held", f"the lower level by its {self.levels[0].held}"))
         solvers = [level.solver or "no solver" for level in self.levels]
@@ -142,6 +139,5 @@ def _ending(found: ChainSolution, assumption: str) -> tuple[str, str]:
     off, upper = max(level.residual for level in found.levels), found.levels[-1]
     text = f"optimality conditions of both levels hold to {off:.1g}, {found.levels[0].held} held"
     if not upper.is_bound_proved:
-        within = f"f* = {upper.best:.9g} within {upper.error:.2g}"
-        text += f"; verified, {assumption}: {within}"
+        text += f"; estimated, {assumption}: f* = {estimate(upper.best, upper.error)}"
     return "solved", text

@@ -62,7 +62,7 @@ GLOSSARY: dict[str, dict[str, str]] = {
         "f by rank": "f* by both readings, where rounding decides the rank.",
         "one-sided": "why f* is not proved from above, where it is not.",
         "g bound, f bound": "of the method conic: the optimum, its error, and what the bound rests "
-        "on (proved, verified or claimed, see below).",
+        "on (proved or estimated, see below).",
         "held": "of the method conic: how the minimisers of the level were kept for the next one.",
         "solver": "of the method conic: how the interior-point solver ended, level by level.",
         "bisection": "of the method bisec-bio: where its own tests have enclosed f*.",
@@ -71,23 +71,23 @@ GLOSSARY: dict[str, dict[str, str]] = {
         "assumed": "what the proofs rely on and nobody has checked.",
     },
     "Levels, one row each": {
-        "best value": "the least value of the level, all more important ones being kept, and half "
-        "the width of the interval that contains it.",
-        "at x": "the value of the level at the answer.",
+        "best value": "the least value of the level, all more important ones being kept: ± half the "
+        "width of an interval that is proved to contain it, or about, to the digits that an "
+        "estimate leaves.",
+        "at x": "the value of the level at the answer, by the objective's own value.",
         "given up (allowed)": "how far the value at x is above the best one, for the sake of the "
         "less important levels; in brackets the slack that you allowed.",
         "ties": "the dimension of what is left to choose from after this level.",
         "price": "how fast the next level's best value falls as this level's slack grows: a slope, "
         "so that one unit more of slack gains at most this.",
         "proved": "the interval is a theorem, rounding errors included.",
-        "verified": "a bound from duality that assumes something, which a line below names.",
-        "claimed": "by the solver's word alone.",
+        "estimated": "a bound from duality that assumes something, which a line below names.",
         "held": "how a level's minimisers were kept: exactly, by its face or image, or by a cut at "
         "its best value + slack.",
         "image, face, cut": "the image of a loss of A x: the products A x, the same for all its "
         "minimisers; the face: those constraints that hold with equality at all minimisers of a "
         "linear level; a cut: the level's value is at most its best one + slack.",
-        "proof": "in which sense the bounds hold, and why a level is verified and not proved.",
+        "proof": "in which sense the bounds hold, and why a level is estimated and not proved.",
         "sensitive": "a tiny slack changes the next level a lot: do not trust its digits.",
         "rest": "levels that were not reached.",
     },

@@ -9,6 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from tiebreak.conic.chain import estimate
 from tiebreak.driver.result import STATUSES, Outcome, Result, number_or_none
 from tiebreak.driver.shown import Shown
 from tiebreak.linalg.arrays import Array
@@ -37,18 +38,19 @@ class LevelReport:
 
     Attributes:
         name: of the level.
-        best: an interval for its least value over the minimisers of all levels before it.
+        best: an interval for its least value over the minimisers of all levels before it: a proof
+            or an estimate, see word.
         value: at x.
         given_up: an interval for value - least value: what it gave up for the levels after it.
         slack: what it may give up, as a number.
         dimension: of what is left to choose *after* it, None where unknown.
         price: how fast the next level's best value falls as the slack grows; None without slack.
         held: how its minimisers were held for the levels after it.
-        word: what the interval ``best`` rests on. "proved": rounding included. "verified": a dual
-            bound of our own that rests on something assumed, see why. "claimed": a solver's word.
+        word: what the interval ``best`` is. "proved": it contains the least value, rounding
+            included. "estimated": it rests on something that nobody has proved, see why.
         sign: 1 where the level is minimised, -1 where it is maximised: best is the largest value.
-        why: why it is verified and not proved: "size" (a radius is assumed), "inside" (no point is
-            known to be feasible to the last bit) or "held" (after another level).
+        why: why it is estimated: "size" (a radius is assumed), "inside" (no point is known to be
+            feasible to the last bit) or "held" (after another level).
 
     Examples:
         >>> cost = tb.Level(tb.Linear([1, 2]), name="cost", slack=0.1)
@@ -78,21 +80,23 @@ class LevelReport:
     def row(self) -> tuple[str, ...]:
         """For the report."""
         middle, width = sum(self.best) / 2.0, (self.best[1] - self.best[0]) / 2.0
-        best = f"{middle:.9g} ± {width:.1g}" if math.isfinite(width) else "unknown"
-        least, most = self.given_up
-        lost = f"{least:.3g}" if self.slack else f"<= {most:.1g}"
+        (least, most), best = self.given_up, estimate(middle, width)
+        lost = f"{least:.3g}" if self.slack else f"about {(least + most) / 2.0:.1g}"
+        if self.word == "proved" and math.isfinite(width):
+            best = f"{middle:.9g} ± {width:.1g}"
+            lost = lost if self.slack else f"<= {most:.1g}"
         return (
             self.name,
             best,
             f"{self.value:.9g}",
-            f"{lost} ({self.slack:.3g})" if math.isfinite(width) else f"unknown ({self.slack:.3g})",
+            f"{lost if math.isfinite(width) else 'unknown'} ({self.slack:.3g})",
             "?" if self.dimension is None else str(self.dimension),
             "" if self.price is None else f"{self.price:.3g}",
-            self.word if math.isfinite(width) or self.word == "claimed" else "",
+            self.word if math.isfinite(width) else "",
         )
 
 
-REASONS = {  # why an interval is verified, and not proved
+REASONS = {  # why an interval is estimated, and not proved
     "size": "the bounds assume how large a solution is, auxiliary variables included; a bounded "
     "domain or radius=... says it of x",
     "coefficients": "the bounds assume how large the coefficients are",  # of an estimator
@@ -105,7 +109,7 @@ CLOCK = "000000.s:"  # in the place of the time, so that lines do not break by i
 
 
 def lower_interval(result: Result) -> tuple[Interval, str, str]:
-    """An interval for g*, its word, and why it is verified only, of two levels without slack.
+    """An interval for g*, its word, and why it is an estimate, of two levels without slack.
 
     That of the certificate counts rounding. Where its upper end is farther off than was asked, as
     on constraints that no computed point meets to the last bit, g(x) is one up to rounding.
@@ -113,7 +117,7 @@ def lower_interval(result: Result) -> tuple[Interval, str, str]:
     (low, high), value = result.lower_optimum, result.lower_value
     if high <= value + result.tolerance[1] and math.isfinite(low):
         return (low, high), "proved", ""
-    return (low, value), "verified" if result.success else "claimed", "inside"
+    return (low, value), "estimated", "inside"
 
 
 @dataclass(repr=False, eq=False)
@@ -220,10 +224,10 @@ class LevelsResult(Outcome, Shown):
                 "values found"
             )
         for why, text in REASONS.items():
-            names = [r.name for r in reports if r.word == "verified" and r.why == why]
+            names = [r.name for r in reports if r.word == "estimated" and r.why == why]
             if names:
                 who = "" if len(names) == len(reports) else f"{_and(names)} "
-                said.append(f"{who}verified, not proved: {text}")
+                said.append(f"{who}estimated, not proved: {text}")
         return said
 
     def to_dict(self) -> dict[str, Any]:

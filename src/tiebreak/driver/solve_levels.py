@@ -14,6 +14,7 @@ from tiebreak.conic.chain import ChainSolution, LevelSolution, cut_short, solve_
 from tiebreak.conic.method import ConicFindings
 from tiebreak.conic.program import ConicProgram
 from tiebreak.conic.representation import compile_levels
+from tiebreak.conic.stage import ROUNDINGS
 from tiebreak.driver.console import stopping_on_ctrl_c
 from tiebreak.driver.levels_result import LevelReport, LevelsResult, lower_interval
 from tiebreak.driver.result import Result, assumptions
@@ -33,7 +34,6 @@ def of_problem(levels: Levels, result: Result) -> LevelsResult:
     proof, (lower, upper) = result.certificate, levels.names
     ends, word, why = lower_interval(result)
     is_known = np.isfinite(proof.upper_optimum).all()  # a proof, even where wider than asked
-    other = "verified" if result.success else "claimed"
     held = "solution set" if isinstance(result.findings, ExactFindings) else "gap"
     reports = {
         lower: LevelReport(
@@ -41,12 +41,13 @@ def of_problem(levels: Levels, result: Result) -> LevelsResult:
         ),
         upper: LevelReport(
             upper, proof.upper_optimum, proof.upper_value, 0.0, None, None, "last",
-            "proved" if is_known else other,
+            "proved" if is_known else "estimated",
         ),
     }  # fmt: skip
     if isinstance(result.findings, ConicFindings):  # it knows more than the certificate takes
-        pairs = zip(levels.names, result.findings.levels, strict=False)
-        reports |= {name: _level(name, level, 1) for name, level in pairs}
+        values = proof.lower_value, proof.upper_value
+        triples = zip(levels.names, result.findings.levels, values, strict=False)
+        reports |= {name: _level(name, level, value, 1) for name, level, value in triples}
     return LevelsResult(
         x=result.x,
         levels=reports,
@@ -66,6 +67,7 @@ class CompiledLevels(ConicLevels):
         start = _start(levels, x0)
         n = len(start)
         objectives = [level.objective for level in levels.levels]
+        self.values, self.violations = levels.values, levels.violations
         self._program = compile_levels(objectives, levels.domain, n, levels.radius)
         self.names, self.signs = levels.names, (1,) * len(objectives)
         self.rules = tuple(level.rule for level in levels.levels)
@@ -180,16 +182,14 @@ def report(
     seconds: float,
 ) -> LevelsResult:
     """What was found, in the words of a result."""
-    names, signs = levels.names, levels.signs
-    rows = {
-        name: _level(name, level, sign)
-        for name, level, sign in zip(names, found.levels, signs, strict=False)
-    }
+    names, at = levels.names, levels.values(x)
+    each = zip(names, found.levels, at, levels.signs, strict=False)
+    rows = {name: _level(name, level, value, sign) for name, level, (value, _), sign in each}
     status, reason = found.status, found.message
     if status == "solved":
         widths = [
-            level.error <= rtol * max(abs(level.value), abs(start))
-            for level, start in zip(found.levels, starts, strict=True)
+            level.error <= max(rtol * max(abs(value), abs(start)), ROUNDINGS * rounding)
+            for level, (value, rounding), start in zip(found.levels, at, starts, strict=True)
         ]
         if all(widths) and all(level.word == "proved" for level in found.levels):
             status = "certified"
@@ -216,10 +216,10 @@ def _how_well(found: ChainSolution) -> str:
     return f"all optimality conditions hold to {off:.1g}"
 
 
-def _level(name: str, level: LevelSolution, sign: int) -> LevelReport:
+def _level(name: str, level: LevelSolution, value: float, sign: int) -> LevelReport:
     ends = (level.bound, level.best + level.error)
     best = ends if sign > 0 else (-ends[1], -ends[0])
     return LevelReport(
-        name, best, sign * level.value, level.slack, level.dimension, level.price, level.held,
+        name, best, value, level.slack, level.dimension, level.price, level.held,
         level.word, sign, level.why,
     )  # fmt: skip

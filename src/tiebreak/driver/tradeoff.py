@@ -30,11 +30,11 @@ class TradeoffPoint:
     Attributes:
         slack: what the lower level may give up.
         value: f at x.
-        bounds: an interval for f*(slack); the upper end is f at a point that meets the constraints
-            up to rounding and gives up no more than the slack.
+        bounds: an interval for f*(slack), a proof or an estimate, see word; the upper end is f at
+            a point that meets the constraints up to rounding and gives up no more than the slack.
         price: -df*/dslack; inf at slack 0 where only ``Tradeoff.coefficient`` is finite.
         x: the point.
-        word: what the bounds rest on: "proved", "verified" (an assumed radius) or "claimed".
+        word: what the bounds are: "proved" or "estimated" (see `LevelReport`).
     """
 
     slack: float
@@ -84,12 +84,12 @@ class Tradeoff(Shown):
         first = self.points[0].value
         lines = [
             f"tiebreak: {len(self.points)} slacks, {self.time:.3g} s; g* = {self.lower[1]:.9g}",
-            "       slack        f*(slack)   ± proved or verified    gain        price",
+            "       slack        f*(slack)               ±          gain        price",
         ]
         for p in self.points:
-            width = (p.bounds[1] - p.bounds[0]) / 2.0
+            width = f"{(p.bounds[1] - p.bounds[0]) / 2.0:.1g}" if p.word == "proved" else p.word
             lines.append(
-                f"  {p.slack:10.4g}  {p.value:15.9g}  {width:9.1g} {p.word:<9}  "
+                f"  {p.slack:10.4g}  {p.value:15.9g}  {width:>14}  "
                 f"{self.sign * (first - p.value):9.3g}  {p.price:11.4g}"
             )
         if math.isinf(self.slope):
@@ -257,15 +257,15 @@ def _point(
     slack: float, found: ChainSolution, base: ChainSolution, levels: ConicLevels, slope: float
 ) -> TradeoffPoint:
     below, above = found.levels
-    sign = levels.signs[1]
+    sign, x = levels.signs[1], found.z[levels.program().variables]
     high = above.best + above.error if slack == 0.0 else _attained(slack, found, base, levels)
     ends = (above.bound, high)
     return TradeoffPoint(
         slack=slack,
-        value=sign * above.best,
+        value=levels.values(x)[1][0],
         bounds=ends if sign > 0 else (-ends[1], -ends[0]),
         price=slope if slack == 0.0 else float(below.price or 0.0),
-        x=found.z[levels.program().variables],
+        x=x,
         word=above.word,
     )
 

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
+from tiebreak.conic.bounds import value_error
 from tiebreak.conic.program import Cone, ConicProgram
 from tiebreak.driver.result import RELIES_ON
 from tiebreak.levels import ConicLevels, Slack
 from tiebreak.linalg import checks
 from tiebreak.linalg.arrays import Host
+from tiebreak.linalg.spectra import EPS
 from tiebreak.modelling.cvxpy_compile import CompiledLevel, Compiler, same_matrix
 from tiebreak.modelling.definitions import Definitions
+from tiebreak.sets.cuts import Violation
 
 # Attributes of a variable that are constraints in disguise, and not ones that we take.
 REFUSED = {
@@ -203,10 +208,72 @@ class CvxpyLevels(ConicLevels):
         if self._first is None or self._put is None:
             raise RuntimeError("CvxpyLevels: program() must be called before assign(z)")
         self.last = self._first.inverted(self._put.lifted(z, self._given))
-        new = [self.last.primal_vars[variable.id] for variable in self.variables]
-        for variable, value in zip(self.variables, new, strict=True):
-            variable.save_value(value)
+        _save(self.variables, [self.last.primal_vars[variable.id] for variable in self.variables])
         return z[self._put.variables]
+
+    @contextlib.contextmanager
+    def _at(self, x: Host) -> Iterator[Host]:
+        """With x in the user's variables for a while; the z with auxiliary variables of 0."""
+        program, former, last = self.program(), [v.value for v in self.variables], self.last
+        z = np.zeros(program.size)
+        z[program.variables] = x
+        self.assign(z)
+        try:
+            yield z
+        finally:
+            _save(self.variables, former)
+            self.last = last
+
+    def values(self, x: Host) -> list[tuple[float, float]]:
+        """Each level at x by CVXPY's own value, with a bound on the rounding errors of its terms.
+
+        An auxiliary variable is as large as the rows that it stands in.
+        """
+        with self._at(x) as z:
+            found = [float(np.asarray(level.args[0].value).item()) for level in self.levels]
+        program = self.program()
+        i, j, entries = sparse.find(program.rows)
+        sizes = np.abs(z)
+        np.maximum.at(sizes, j, (abs(program.rows) @ sizes + np.abs(program.offset))[i] / abs(entries))
+        sizes[program.variables] = np.abs(x)
+        unit = EPS * (len(z) + 8)
+        return [
+            (value, value_error(h, sizes) + unit * abs(value))
+            for value, h in zip(found, program.objectives, strict=True)
+        ]
+
+    def violations(self, x: Host) -> list[Violation]:
+        """The constraints that x misses, as CVXPY measures it."""
+        found = []
+        with self._at(x):
+            for constraint in self.constraints:
+                if isinstance(constraint, bool | np.bool_):
+                    amounts, sizes = np.array([0.0 if constraint else math.inf]), np.zeros(1)
+                else:
+                    amounts = np.atleast_1d(constraint.violation()).ravel(order="F")
+                    sizes = np.zeros(len(amounts))
+                    for part in map(_term_sizes, constraint.args):  # of a cone the largest counts
+                        sizes += part if len(part) == len(amounts) else np.max(part)
+                found += [
+                    Violation(_short(constraint), float(amount), float(size))
+                    for amount, size in zip(amounts, sizes, strict=True)
+                    if not amount <= 0.0
+                ]
+        return found
+
+
+def _save(variables: Sequence[Any], values: Sequence[Any]) -> None:
+    for variable, value in zip(variables, values, strict=True):
+        variable.save_value(value)
+
+
+def _term_sizes(expression: Any) -> Host:
+    """Of what is added up in each number of an expression, to first order: |value| + |slope||x|."""
+    sizes = np.abs(np.ravel(expression.value, order="F"))
+    for variable, slope in expression.grad.items():
+        if slope is not None:
+            sizes = sizes + abs(slope).T @ np.abs(np.ravel(variable.value, order="F"))
+    return np.asarray(sizes)
 
 
 def _listed(name: str, value: Any) -> list[Any]:

@@ -30,6 +30,14 @@ INFINITY = math.inf
 ProjectionPath = Callable[[float], tuple[Array, float, float]]  # mu -> z(mu), <c, z(mu)>, |d(mu)|
 
 
+class Violation(NamedTuple):
+    """A constraint that a point misses."""
+
+    what: str
+    amount: float  # in the constraint's own units
+    size: float  # of its own terms: sum |a_j x_j| + |b| for a row
+
+
 class Set(FromData):
     """What every domain has in common; the formulas are in the domains themselves.
 
@@ -88,6 +96,10 @@ class Set(FromData):
             return False
         z = self.project(x)
         return arrays.norm(x - z) <= tol * max(arrays.norm(x), arrays.norm(z))
+
+    def violations(self, x: Array) -> list[Violation]:
+        """The constraints that x misses, each with the size of its own terms."""
+        raise NotImplementedError
 
     def project_cut(
         self, x: Array, normal: Array, offset: float, guess: float | None = None
