@@ -15,7 +15,7 @@ from tiebreak.linalg import arrays, checks, tables
 from tiebreak.linalg.arrays import Array
 from tiebreak.linalg.fingerprints import FromData, assign, remember
 from tiebreak.problem import DOMAIN, FUNCTION, Problem
-from tiebreak.sets.cuts import Set, Violation
+from tiebreak.sets.cuts import Violation
 from tiebreak.sets.domains import Domain, Space
 
 
@@ -196,7 +196,7 @@ class Levels(FromData):
 
     def violations(self, x: Array) -> list[Violation]:
         """The constraints that x misses."""
-        return self.domain.violations(x) if isinstance(self.domain, Set) else []
+        return self.problem().violations(x)
 
     def pairs(self) -> tuple[Problem, ...]:
         """The first level with each of the others, as a `Problem`."""
