@@ -259,9 +259,10 @@ def value_with_error(h: Function | Penalty, x: Array) -> tuple[float, float]:
     """The value at x, and a bound on the rounding errors of all that is added up in it."""
     smooth, penalty = split(h)
     at = x if smooth.prototype is None else arrays.like(x, smooth.prototype)
-    value, size = float(h.value(at)), penalty.terms.size(at)
-    error, _ = smooth.rounding_errors(at, smooth.extent(at), abs(value) + size, 0.0)
-    return value, error + arrays.rounding_unit(arrays.epsilon(at), int(x.shape[0])) * size
+    value, n, length = float(h.value(at)), int(x.shape[0]), arrays.norm(at)
+    error, _ = smooth.rounding_errors(at, smooth.extent(at), abs(value), 0.0)
+    moved = abs(value) + length * penalty.terms.steepness(n, length)
+    return value, error + arrays.rounding_unit(arrays.epsilon(at), n) * moved
 
 
 def _dimension(h: Any) -> int | None:

@@ -33,10 +33,6 @@ class OperatorTerms(Terms):
         off = image if self.center is None else image - self.center
         return float(np.sum(self.l1 * np.abs(off)))
 
-    def size(self, x: Array) -> float:
-        image = abs(self.matrix(int(x.shape[0]))) @ np.abs(host(x))
-        return float(np.sum(self.l1 * (image + (0.0 if self.center is None else abs(self.center)))))
-
     def prox(self, x: Array) -> Array:
         raise Refusal("L1", "operator", "must be None for a prox in closed form", "a matrix")
 

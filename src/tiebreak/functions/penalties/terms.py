@@ -96,11 +96,6 @@ class Terms:
         """The box that x is restricted to, if there is one."""
         return self.domain if isinstance(self.domain, Box) else None
 
-    def size(self, x: Array) -> float:
-        """Of what is added up in the value, before anything cancels: at least the value."""
-        around = 0.0 if self.center is None else self.uncentred.value(_like(abs(self.center), x))
-        return self.uncentred.value(x) + around
-
     def value(self, x: Array) -> float:
         """The value at a point x of the domain."""
         total, y = 0.0, self.from_center(x)
