@@ -23,13 +23,18 @@ from tiebreak.conic.cones import LEAST, Blocks, dual_point, outside, steepness
 from tiebreak.conic.equations import FEW, kkt_matrix, least_solution, regularised_solution
 from tiebreak.conic.faces import ConicSet, HeldRows
 from tiebreak.conic.polish import PrimalDualPoint
-from tiebreak.conic.program import Objective
+from tiebreak.conic.program import Cone, Objective
+from tiebreak.conic.solver import clarabel_solve
 from tiebreak.conic.stage import Stage, row_lengths, scaled_rows, stacked
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.spectra import EPS
+from tiebreak.sets.polyhedra import contradicts
 
 PREFERENCES = (1.0, 1e3, 1e6)  # how much more an accurate equation carries than one that is not
+
+NEGLIGIBLE = 1e-6  # of the largest multiplier: a solver of eight digits leaves less where it is 0
+BALANCINGS = 3  # each gains the digits of a solution by least squares
 
 
 class HeldLevel(NamedTuple):
@@ -139,6 +144,46 @@ def _smallest_weights(rows: Any, target: Host) -> Host:
     K = kkt_matrix(sp.csr_array((0, k)), sp.eye_array(k), sp.csr_array(rows).T)
     found = regularised_solution(K, np.concatenate([np.zeros(k), target]), k)
     return np.zeros(k) if found is None else found[:k]
+
+
+def contradiction(constraints: ConicSet) -> Host | None:
+    """Multipliers that show that the constraints have no point in common; None: none are found.
+
+    Those of the least t with which all constraints, each moved by t times its own size, have one.
+    They are balanced to rounding: changed as little as possible relative to their sizes.
+    """
+    import scipy.sparse as sp
+
+    (rows, offset, cones), blocks = constraints, Blocks.of(constraints.cones)
+    zero, one, (m, n) = blocks.zero, blocks.nonnegative, rows.shape
+    curved, inwards = (*blocks.second_order, *blocks.exponential), np.ones(m)
+    sizes = row_lengths(rows)
+    for cone in curved:
+        sizes[cone] = np.max(sizes[cone])
+    inwards[blocks.exponential[:, 0]] = -1.0
+    inwards[[i for cone in blocks.second_order for i in cone[1:]]] = 0.0
+    sizes[sizes == 0.0] = 1.0
+    moved = sp.csr_array(scaled_rows(rows, 1.0 / sizes))
+    both = [[moved, -inwards[:, None]], [-moved[zero], -np.ones((len(zero), 1))], [None, [[-1.0]]]]
+    right = np.concatenate([offset / sizes, -offset[zero] / sizes[zero], [1.0]])
+    kinds = [cone._replace(kind="nonnegative") if cone.kind == "zero" else cone for cone in cones]
+    least = Objective(sp.csr_array((0, n + 1)), np.zeros(0), np.eye(n + 1)[n])
+    more = Cone("nonnegative", len(zero) + 1)
+    answer = clarabel_solve(least, sp.csr_array(sp.block_array(both)), right, (*kinds, more), 1e-12)
+    y = answer.y[:m]
+    y[zero] -= answer.y[m:-1]
+    pulls = np.abs(y) / sizes * row_lengths(rows)
+    y[pulls < NEGLIGIBLE * float(np.max(pulls))] = 0.0
+    y = dual_point(blocks, y / sizes)
+    for _ in range(BALANCINGS):
+        scale = np.abs(y)
+        for cone in curved:
+            scale[cone] = norm(y[cone])
+        weights = _smallest_weights(scaled_rows(rows, scale), -(rows.T @ y))
+        y = dual_point(blocks, y + scale * weights)
+    others = np.concatenate([zero, *curved])
+    is_shown = contradicts(rows[one], offset[one], rows[others], offset[others], y[one], y[others])
+    return y if is_shown else None
 
 
 def value_error(h: Objective, z: Host) -> float:

@@ -122,6 +122,8 @@ class Builder:
         self._reach = [np.minimum(farthest, self.radius)]
         self.n = self.size = len(lower)
         self._constraints: dict[Kind, list[Affine]] = {kind: [] for kind in get_args(Kind)}
+        self._owners: dict[Kind, list[str]] = {kind: [] for kind in get_args(Kind)}
+        self.owner = ""  # of the constraints to come, in words, with {} for the number of the row
 
     @property
     def x(self) -> Affine:
@@ -144,22 +146,39 @@ class Builder:
 
     def zero(self, terms: Affine) -> None:
         """terms = 0."""
-        self._constraints["zero"].append(terms)
+        self._add("zero", terms)
 
     def nonnegative(self, terms: Affine) -> None:
         """terms >= 0."""
-        self._constraints["nonnegative"].append(terms)
+        self._add("nonnegative", terms)
 
     def second_order(self, top: Affine, rest: Affine) -> None:
         """top >= |rest|; top is one number."""
-        self._constraints["second-order"].append(stacked_terms([top, rest]))
+        self._add("second-order", stacked_terms([top, rest]))
 
     def exponential(self, exponent: Affine, above: Affine) -> None:
         """exp(exponent_i) <= above_i for every i."""
         count = len(exponent)
         each = stacked_terms([exponent, constants(np.ones(count)), above])
         turns = np.arange(3 * count).reshape(3, count).T.reshape(-1)  # cone by cone
-        self._constraints["exponential"].append(each.some(turns))
+        self._add("exponential", each.some(turns))
+
+    def _add(self, kind: Kind, terms: Affine) -> None:
+        self._constraints[kind].append(terms)
+        self._owners[kind].append(self.owner)
+
+    def owners(self, multipliers: Host) -> list[str]:
+        """Whose rows have multipliers other than 0, in words."""
+        found, start = list[str](), 0
+        for kind, parts in self._constraints.items():
+            for terms, owner in zip(parts, self._owners[kind], strict=True):
+                for i in np.flatnonzero(multipliers[start : start + len(terms)]):
+                    blocks = terms.some(np.array([i])).blocks
+                    used = [first + j for first, block in blocks for j in entries(block)[1]]
+                    is_bound = kind != "second-order" and "{}" not in owner and len(used) == 1
+                    found.append(f"the bound of x[{used[0]}]" if is_bound else owner.format(i))
+                start += len(terms)
+        return list(dict.fromkeys(found))
 
     def bound(self, terms: Affine) -> Host:
         """A bound on the size of each number, from those of the variables."""

@@ -12,6 +12,7 @@ import numpy as np
 
 from tiebreak.conic.bounds import (
     HeldLevel,
+    contradiction,
     assumed_reach,
     equations,
     lower_bound,
@@ -32,6 +33,7 @@ from tiebreak.conic.stage import (
     ROUNDINGS,
     AffineSet,
     Stage,
+    as_rows,
     dense,
     nearby,
     row_lengths,
@@ -52,6 +54,8 @@ HARDLY_A_TIE = (
     "falls without end along a direction in which those before it hardly change: rounding decides "
     "whether they do"
 )
+MANY = 8  # names in a message
+NO_POINT = "no point meets all constraints"
 VISIBLE = 1e-9  # a direction of z that moves x by less than this leaves x as it is
 
 
@@ -97,9 +101,11 @@ class ChainSolution(NamedTuple):
 
     z: Host
     levels: tuple[LevelSolution, ...]
-    status: str  # "solved", "unbounded", "undetermined", "failed", "max_time", "stopped"
+    status: str  # "solved", "unbounded", "undetermined", "infeasible", "failed", or a limit
     message: str = ""
     direction: Host | None = None  # where it is unbounded
+    contradiction: Host | None = None  # where it is infeasible: multipliers of the program's rows
+    is_least: bool = False  # did the least norm of x choose among points that all levels leave?
 
 
 def solve_chain(program: ConicProgram, slacks: Sequence[SlackRule | None]) -> ChainSolution:
@@ -112,14 +118,20 @@ def solve_chain(program: ConicProgram, slacks: Sequence[SlackRule | None]) -> Ch
         None if rule is None else _in_unit(rule, float(unit))
         for rule, unit in zip(slacks, units.values, strict=False)
     ]
-    found = _Chain(scaled, rules).solve()
+    found = _Chain(scaled, rules, units.lengths).solve()
     following = np.append(units.values[1:], 1.0)
     levels = (
         level.in_unit(float(unit), float(after))
         for level, unit, after in zip(found.levels, units.values, following, strict=False)
     )
     direction = None if found.direction is None else units.lengths * found.direction
-    return found._replace(z=units.lengths * found.z, levels=tuple(levels), direction=direction)
+    against, z = found.contradiction, units.lengths * found.z
+    if against is not None:
+        against = against / units.rows
+        names = [] if program.owners is None else program.owners(against)
+        said = [*names[:MANY], f"{len(names) - MANY} more"][: len(names)]
+        found = found._replace(message=": ".join([NO_POINT, *[" and ".join(said)] * bool(said)]))
+    return found._replace(z=z, levels=tuple(levels), direction=direction, contradiction=against)
 
 
 def _in_unit(rule: SlackRule, unit: float) -> SlackRule:
@@ -144,8 +156,10 @@ def _rises_a_little(h: Objective, direction: Host) -> bool:
 class _Chain:
     """What the levels so far have left."""
 
-    def __init__(self, program: ConicProgram, slacks: Sequence[SlackRule | None]) -> None:
-        self.program, self.slacks = program, [*slacks, None]
+    def __init__(
+        self, program: ConicProgram, slacks: Sequence[SlackRule | None], lengths: Host
+    ) -> None:
+        self.program, self.slacks, self.lengths = program, [*slacks, None], lengths
         whole = ConicSet(program.rows, program.offset, program.cones)
         self.first_levels = program.first_levels()
         self.whole = whole
@@ -162,6 +176,7 @@ class _Chain:
         self.cut: Cut | None = None  # of the level before
         self.found: list[LevelSolution] = []
         self.previous = np.zeros(program.size)
+        self.is_least = False
 
     def solve(self) -> ChainSolution:
         """All levels."""
@@ -174,8 +189,9 @@ class _Chain:
                 return self._end("failed", f"level {number + 1}: {error}")
             if end is not None:
                 return end
-        with contextlib.suppress(deadline.Over):
+        with contextlib.suppress(deadline.Over, MemoryError):
             self._give_back()
+            self._least_norm()
         return self._end("solved")
 
     def _give_back(self) -> None:
@@ -187,6 +203,29 @@ class _Chain:
                 if isinstance(found, SolvedStage):
                     self.previous = self.where.point(found.at.w)
                     self._hold_face(objective, found, 0.0)
+
+    def _least_norm(self) -> None:
+        """What all levels leave open is decided by the least |x|, in the units given.
+
+        Only where no level is worse for it than its rounding explains.
+        """
+        if self._dimension() == 0:
+            return
+        own, former = self.program.variables, self.previous
+        weights = self.lengths[own] / np.max(self.lengths[own])
+        rows = np.zeros((len(own), len(former)))
+        rows[np.arange(len(own)), own] = weights
+        size = Objective(as_rows(rows), np.zeros(len(own)), np.zeros(len(former)))
+        found = self._solved(size, self._stage(size))
+        if not isinstance(found, SolvedStage):
+            return
+        z = self.where.point(found.at.w)
+        for h in self.objectives:
+            if h.value(z) > h.value(former) + ROUNDINGS * value_error(h, former):
+                return
+        if not self._is_outside(z) and size.value(z) < size.value(former):
+            self.is_least = norm(weights * (z - former)[own]) > VISIBLE * norm(weights * former[own])
+            self.previous = z
 
     def _enter(self, number: int) -> bool:
         """Take the rows that a level brings; False where its equations have no solution.
@@ -210,13 +249,17 @@ class _Chain:
         z = np.where(np.abs(self.previous) <= NOTHING * self.unit, 0.0, self.previous)
         values = [self._value(number, z) for number in range(len(self.found))]
         if status == "solved" and self._is_outside(z):
+            if (empty := deadline.unless_over(self._infeasible, None)) is not None:
+                return empty
             status, message = "failed", "the point that was found violates the constraints"
         if status == "solved" and (lost := self._lost(z)) is not None:
             status, message = "failed", f"level {lost + 1} is not as good at the end as it was"
         levels = (
             level._replace(value=value) for level, value in zip(self.found, values, strict=True)
         )
-        return ChainSolution(z, tuple(levels), status, message, direction)
+        return ChainSolution(
+            z, tuple(levels), status, message, direction, is_least=self.is_least
+        )
 
     def _lost(self, z: Host) -> int | None:
         """The first level that the levels after it made worse than it may be, None if none."""
@@ -233,10 +276,9 @@ class _Chain:
         return None
 
     def _value(self, number: int, z: Host) -> float:
-        """Of a level at a point, whose auxiliary variables may be larger than they need be."""
-        if self.program.evaluate is None or self.cut is None:
-            return self.objectives[number].value(z)
-        return self.program.evaluate(number, z)
+        """Of a level at the x of z, whose auxiliary variables may be larger than they need be."""
+        evaluate = self.program.evaluate
+        return self.objectives[number].value(z) if evaluate is None else evaluate(number, z)
 
     def _is_outside(self, z: Host) -> bool:
         """Is a constraint violated, by more than rounding relative to its own terms?
@@ -258,14 +300,13 @@ class _Chain:
     def _level(self, number: int, objective: Objective) -> ChainSolution | None:
         """Solve one level and hold it; an end where there is none."""
         if not self._enter(number):
-            return self._end("failed", f"level {number + 1}: no point satisfies the equations")
+            return self._no_answer(number, "no point satisfies the equations")
         stage = self._stage(objective)
         is_fixed = self.where.dimension == 0
         is_done = is_fixed or (number > 0 and stage.is_flat)
         found = unchanged(stage) if is_done else self._solved(objective, stage)
         if isinstance(found, str):
-            self._claim(objective, found)
-            return self._end("failed", f"level {number + 1}: {found}")
+            return self._no_answer(number, found)
         if isinstance(found, Fall):
             direction = self.where.point(found.direction) - self.where.base
             if any(_rises_a_little(h, direction) for h in self.objectives[:number]):
@@ -283,15 +324,26 @@ class _Chain:
             all_of_them = all_of_them.joined(*self.equations[:2], *self.equations.cones)
         return stage_of(objective, *all_of_them, self.where, self.unit)
 
-    def _claim(self, objective: Objective, why: str) -> None:
-        """A level that is not solved: the point of before stays, and nothing is known of it."""
-        value = objective.value(self.previous)
-        dimension = self._dimension()
+    def _no_answer(self, number: int, why: str) -> ChainSolution:
+        """A level that is not solved: no point is feasible, or nothing is known of it."""
+        if number == 0 and (empty := self._infeasible()) is not None:
+            return empty
+        value, dimension = self.objectives[number].value(self.previous), self._dimension()
         self.found.append(
             LevelSolution(
                 value, -math.inf, math.inf, value, 0.0, dimension, "nothing", "estimated", None, why
             )
         )
+        return self._end("failed", f"level {number + 1}: {why}")
+
+    def _infeasible(self) -> ChainSolution | None:
+        """The end where multipliers show that no point meets the constraints."""
+        first = self.first_levels == 0
+        against, y = np.zeros(len(first)), contradiction(self.whole.part(first))
+        if y is None:
+            return None
+        against[first] = y
+        return ChainSolution(self.previous, (), "infeasible", NO_POINT, contradiction=against)
 
     def _solved(self, objective: Objective, stage: Stage) -> SolvedStage | Fall | str:
         """The level solved; a direction without end, or a sentence why there is no answer."""
@@ -318,7 +370,8 @@ class _Chain:
         word = "proved" if self.is_proved and is_known else "estimated"
         why = "size" if not is_known else "inside" if self.is_whole else "held"
         slack_of = self.slacks[number]
-        slack = 0.0 if slack_of is None else slack_of(best, self._before(number, before))
+        sure = 0.0 if abs(best) <= (gap if math.isfinite(gap) else rounding) else best
+        slack = 0.0 if slack_of is None else slack_of(sure, self._value(number, before))
         if not slack > rounding:  # a cut there would hold rounding errors: 1 % of a perfect fit
             slack = 0.0
         self._price(number, at)
@@ -341,12 +394,6 @@ class _Chain:
                 why="" if word == "proved" else why,
             )
         )
-
-    def _before(self, number: int, z: Host) -> float:
-        """Of a level at the point that the levels before it chose, for a slack that is a share."""
-        if self.program.evaluate is not None:
-            return self.program.evaluate(number, z)
-        return self.objectives[number].value(z)
 
     def _above(self, found: SolvedStage) -> float:
         """How far the least value may lie above that at the point, which may be a little outside.

@@ -120,6 +120,7 @@ def can_represent(domain: Domain) -> bool:
 
 def constrain(builder: Builder, domain: Domain) -> None:
     """x in the domain."""
+    builder.owner = type(domain).__name__
     _CONSTRAINTS[type(domain)](builder, domain)
 
 
@@ -182,8 +183,10 @@ def _halfspace(builder: Builder, domain: Halfspace) -> None:
 
 def _polyhedron(builder: Builder, domain: Polyhedron) -> None:
     if len(domain.b_eq):
+        builder.owner = "row {} of A_eq"
         builder.zero(builder.of_x(domain.A_eq, -domain.b_eq))
     if len(domain.b):
+        builder.owner = "row {} of A"
         builder.nonnegative(-1.0 * builder.of_x(domain.A, -domain.b))
 
 

@@ -88,6 +88,7 @@ class ConicProgram:
         reach: |z_j| <= reach_j for some solution; inf where nothing is known.
         evaluate: the value of a level, by its number, at the x of a z, whatever the auxiliary
             variables are; None: those of z are taken as they are.
+        owners: whose rows have multipliers other than 0, in the user's words.
     """
 
     rows: Any
@@ -97,6 +98,7 @@ class ConicProgram:
     variables: Host
     reach: Host
     evaluate: Callable[[int, Host], float] | None = None
+    owners: Callable[[Host], list[str]] | None = None
 
     @property
     def size(self) -> int:

@@ -93,7 +93,8 @@ def compile_levels(
         prototype = h.prototype if isinstance(h, Function) else None
         return float(h.value(z[:n] if prototype is None else arrays.like(z[:n], prototype)))
 
-    return replace(builder.program(level.cost for level in levels), evaluate=evaluate)
+    program = builder.program(level.cost for level in levels)
+    return replace(program, evaluate=evaluate, owners=builder.owners)
 
 
 def _restrictions(h: Function | Penalty) -> Iterator[Domain]:

@@ -29,6 +29,7 @@ class Units(NamedTuple):
 
     lengths: Host  # one for each entry of z
     values: Host  # one for each level
+    rows: Host  # one for each row
 
 
 def in_units(program: ConicProgram) -> tuple[ConicProgram, Units]:
@@ -69,7 +70,7 @@ def in_units(program: ConicProgram) -> tuple[ConicProgram, Units]:
         reach=program.reach / lengths,
         evaluate=None if evaluate is None else evaluated,
     )
-    return new, Units(lengths, values)
+    return new, Units(lengths, values, widths)
 
 
 def _objective(h: Objective, F: Any, lengths: Host) -> tuple[Objective, float]:

@@ -24,6 +24,7 @@ from tiebreak.levels import ConicLevels, Levels, Slack
 from tiebreak.linalg import arrays, checks, deadline
 from tiebreak.linalg.arrays import Host
 from tiebreak.proofs.recession.watch import RecessionWatch
+from tiebreak.sets.cuts import Violation
 
 CHAINED = ("auto", "conic")
 METHOD = "conic, images and faces held"
@@ -67,8 +68,7 @@ class CompiledLevels(ConicLevels):
         start = _start(levels, x0)
         n = len(start)
         objectives = [level.objective for level in levels.levels]
-        self.values, self.violations = levels.values, levels.violations
-        self._program = compile_levels(objectives, levels.domain, n, levels.radius)
+        self._program, self._levels = compile_levels(objectives, levels.domain, n, levels.radius), levels
         self.names, self.signs = levels.names, (1,) * len(objectives)
         self.rules = tuple(level.rule for level in levels.levels)
         self.before = float(objectives[0].value(start))
@@ -78,6 +78,14 @@ class CompiledLevels(ConicLevels):
     def program(self) -> ConicProgram:
         """Compiled once."""
         return self._program
+
+    def values(self, x: Any) -> list[tuple[float, float]]:
+        """Each level by its own value."""
+        return self._levels.values(x)
+
+    def violations(self, x: Any) -> list[Violation]:
+        """Those of the domain."""
+        return self._levels.violations(x)
 
     def assign(self, z: Any) -> Any:
         """x, without the auxiliary variables."""

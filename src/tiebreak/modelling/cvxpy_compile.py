@@ -30,12 +30,12 @@ class CompiledLevel:
         self.size: int = int(data["A"].shape[1])
         self.constant: float = float(self.inverted(np.zeros(self.size)).opt_val)
 
-    def inverted(self, z: Host) -> Any:
-        """CVXPY's solution at z, as if Clarabel had returned it with value and multipliers 0."""
+    def inverted(self, z: Host, y: Host | None = None) -> Any:
+        """CVXPY's solution at z, as if Clarabel had returned it with value 0 and multipliers y."""
         returned = SimpleNamespace(
             status="Solved",
             x=z,
-            z=np.zeros(self.data["A"].shape[0]),
+            z=np.zeros(self.data["A"].shape[0]) if y is None else y,
             obj_val=0.0,
             solve_time=0.0,
             iterations=0,

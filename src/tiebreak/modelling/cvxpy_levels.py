@@ -180,9 +180,18 @@ class CvxpyLevels(ConicLevels):
             objectives=tuple(put.objective(i, h, given) for i, h in enumerate(objectives)),
             variables=put.variables,
             reach=reach,
+            owners=self._owners,
         )
         self._values = {parameter.id: _copied(parameter.value) for parameter in self.parameters}
         return self._program
+
+    def _owners(self, y: Host) -> list[str]:
+        """The constraints whose rows have multipliers other than 0."""
+        assert self._first is not None and self._put is not None
+        z = np.zeros(self._first.size)
+        found = self._first.inverted(z, self._put.multipliers(y)).dual_vars
+        duals = ((one, found.get(getattr(one, "id", None), 0.0)) for one in self.constraints)
+        return [_short(one) for one, dual in duals if any(np.any(part) for part in _parts(dual))]
 
     def _first_value(self) -> float:
         """Of the first level at the values that the variables have now; nan where one has none."""
@@ -390,6 +399,11 @@ def _check_problem(levels: CvxpyLevels) -> None:
                 f"from_cvxpy: constraints must be convex by CVXPY's rules (DCP), "
                 f"got {_short(constraint)}"
             )
+
+
+def _parts(dual: Any) -> list[Any]:
+    """Of a cone's multipliers there may be several."""
+    return dual if isinstance(dual, list) else [dual]
 
 
 def _copied(value: Any) -> Host:

@@ -61,6 +61,12 @@ class Definitions:
         """Of the rows that are left."""
         return np.asarray(offset[self._others])
 
+    def multipliers(self, y: Host) -> Host:
+        """Of all rows, 0 for those that define something."""
+        found = np.zeros(self.matrix.shape[0])
+        found[self._others] = y
+        return found
+
     def cones(self, cones: tuple[Cone, ...]) -> tuple[Cone, ...]:
         """Without the equations that are gone: they stood first."""
         if not len(self.defined):

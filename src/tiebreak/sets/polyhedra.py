@@ -12,8 +12,12 @@ from tiebreak.linalg import arrays, checks, deadline, tables
 from tiebreak.linalg.arrays import Array, Host, like, norm
 from tiebreak.linalg.fingerprints import assign, remember
 from tiebreak.linalg.host import host
+from tiebreak.linalg.spectra import EPS
 from tiebreak.sets.cuts import INFINITY, Violation, violations_of
 from tiebreak.sets.domains import Constraints
+
+ROUNDINGS = 1e3  # times the rounding of one operation: what multipliers of a solver are off
+MISSED = 1e-9  # of its terms: a point that misses a row by less counts as one that meets it
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -201,9 +205,27 @@ def _linear_program(
     raise ValueError(f"Polyhedron: the linear program was not solved ({found.message})")
 
 
-def no_point(owner: str) -> ValueError:
+class EmptySet(ValueError):
+    """No x meets the constraints."""
+
+
+def no_point(owner: str) -> EmptySet:
     """What is raised where no x meets the constraints."""
-    return ValueError(f"{owner}: the constraints must have a point in common, got none")
+    return EmptySet(f"{owner}: the constraints must have a point in common, got none")
+
+
+def contradicts(A: Any, b: Host, A_eq: Any, b_eq: Host, y: Host, y_eq: Host) -> bool:
+    """Do these multipliers show that no x has A x <= b and A_eq x = b_eq?
+
+    Every such x would have (y'A + y_eq'A_eq) x <= y'b + y_eq'b_eq for y >= 0. The left side is 0,
+    up to the rounding of its own terms, entry by entry; the right side is below 0, by more than
+    points that count as feasible may miss the rows by.
+    """
+    slope, terms = A.T @ y + A_eq.T @ y_eq, abs(A).T @ np.abs(y) + abs(A_eq).T @ np.abs(y_eq)
+    right, size = b @ y + b_eq @ y_eq, np.abs(b) @ np.abs(y) + np.abs(b_eq) @ np.abs(y_eq)
+    unit = ROUNDINGS * EPS * (len(y) + len(y_eq) + 8)
+    is_balanced = np.all(y >= 0.0) and np.all(np.abs(slope) <= unit * terms)
+    return bool(is_balanced and right < -MISSED * size)
 
 
 # -- rows -----------------------------------------------------------------------------------------
