@@ -257,8 +257,8 @@ class Run:
                 scale = max(scale, h.magnitude(h.extent(x), value, 0.0))
             wanted = a + r * scale
             if wanted > 0.0 or r > 0.0:  # no more than the rounding of x and of the level allow
-                moved = rounding_unit(arrays.epsilon(x), n) * size * penalty.terms.steepness(n, size)
-                wanted = max(wanted, error + moved)
+                unit = rounding_unit(arrays.epsilon(x), n)
+                wanted = max(wanted, error + unit * size * penalty.terms.steepness(n, size))
             asked.append(wanted + UNDERFLOW)
         return asked[0], asked[1]
 

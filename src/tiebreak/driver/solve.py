@@ -318,7 +318,7 @@ def _ended(run: Run, limit: Limit, max_iter: int) -> Ended | None:
     report = run.report
     if report.finished[0]:
         run.fall = report.fall
-        return Ended(*report.finished)
+        return Ended.of(*report.finished)
     if limit.is_interrupted:
         return Ended("stopped")
     if run.iteration < max_iter and not limit.is_over:

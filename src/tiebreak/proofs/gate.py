@@ -60,11 +60,11 @@ class Ended(NamedTuple):
     why: str = ""
     sentence: str = ""
 
-    @property
-    def reason(self) -> str:
-        """One of the reasons above: the word of a method from outside is its own rule, or doubt."""
-        own = RULE if self.why in SUCCESSES else DOUBT
-        return self.why if self.why in KNOWN else own
+    @classmethod
+    def of(cls, why: str, sentence: str) -> Ended:
+        """With one of the reasons above: a method from outside may say that it has `solved` it."""
+        own = ANSWER if why in SUCCESSES else DOUBT
+        return cls(why if why in KNOWN else own, sentence)
 
 
 class Model(Protocol):
@@ -105,7 +105,7 @@ class Verdict(NamedTuple):
 
 def judge(claim: Claim) -> Verdict:
     """The word that a claim deserves."""
-    why, sentence = claim.ended.reason, claim.ended.sentence
+    why, sentence = claim.ended
     if not arrays.all_finite(claim.x):
         return Verdict("failed", sentence or STATUSES["failed"])
     if why in (FALLS, EMPTY):
@@ -132,7 +132,7 @@ def violated(model: Model, x: Array) -> Violation | None:
 
 def _of_a_no(claim: Claim) -> Verdict:
     """There is no answer, if that is shown."""
-    why, sentence = claim.ended.reason, claim.ended.sentence
+    why, sentence = claim.ended
     if claim.is_shown:
         return Verdict("unbounded" if why == FALLS else "infeasible", sentence)
     return Verdict("undetermined", f"{sentence}; {UNSEEN}" if sentence else UNSEEN)
@@ -155,7 +155,7 @@ def _how(claim: Claim) -> str:
 
 def _of_hope(claim: Claim) -> Verdict:
     """A point in Z of which not all is proved that was asked for."""
-    why, sentence = claim.ended.reason, claim.ended.sentence
+    why, sentence = claim.ended
     if why == DOUBT:
         return Verdict("undetermined", sentence)
     if why == BROKEN:
