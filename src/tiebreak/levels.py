@@ -228,6 +228,8 @@ class ConicLevels(ABC):
         names: of the levels, in their order.
         rules: their slacks, the last of them none.
         signs: 1 for a level that is minimised, -1 for one that is maximised.
+        model: what the user wrote, which has ``values(x)`` and ``violations(x)``.
+        promises: the arguments that the bounds rely on, such as radius=1.0.
         before: the first level at the start, for a slack that is a share; nan where there is none.
         assumed: what the bounds rely on and nobody has checked, in sentences.
     """
@@ -235,20 +237,14 @@ class ConicLevels(ABC):
     names: tuple[str, ...]
     rules: tuple[Slack, ...]
     signs: tuple[int, ...]
+    model: Any
+    promises: tuple[str, ...] = ()
     before: float = math.nan
     assumed: tuple[str, ...] = ()
 
     @abstractmethod
     def program(self) -> Any:
         """The `ConicProgram`, for the parameters as they are now."""
-
-    @abstractmethod
-    def values(self, x: Any) -> list[tuple[float, float]]:
-        """Each level at x as the user wrote it, with a bound on its rounding error."""
-
-    @abstractmethod
-    def violations(self, x: Any) -> list[Violation]:
-        """The constraints that x misses."""
 
     @abstractmethod
     def assign(self, z: Any) -> Any:

@@ -134,7 +134,7 @@ def test_no_status_is_believed(
             continue
         solved += 1
         bad = too_high(found, p) + too_narrow(found, p)
-        is_shy = all(math.isfinite(part.error) or part.word == "claimed" for part in found.levels)
+        is_shy = all(math.isfinite(part.error) or part.word == "estimated" for part in found.levels)
         if bad or not is_shy:
             words = [
                 (part.word, part.error, part.best - float(v))

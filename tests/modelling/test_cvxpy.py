@@ -320,7 +320,11 @@ def chain_that(status, z):
         solver="Solved",
     )
     return lambda program, slacks: ChainSolution(
-        z(program), (level,) * len(program.objectives), status, "it did not work"
+        z(program),
+        (level,) * len(program.objectives),
+        status,
+        "it did not work",
+        direction=np.zeros(program.size) if status == "unbounded" else None,
     )
 
 
@@ -377,7 +381,7 @@ def test_solve_of_a_problem(monkeypatch):
     np.testing.assert_array_equal(x.value, np.full(6, 2.0))
     levels = tb.from_cvxpy(problem.objective, then=then, constraints=problem.constraints)
     found = tb.solve(levels)
-    assert [level.value for level in found.levels.values()] == [1.0, -1.0]
+    assert [level.value for level in found.levels.values()] == [1 - 24, 12.0]  # at x
     assert [level.best for level in found.levels.values()] == [(1.0, 3.0), (-3.0, -1.0)]
     np.testing.assert_array_equal(found.x, x.value)
 

@@ -24,7 +24,7 @@ from tiebreak.conic.equations import FEW, kkt_matrix, least_solution, regularise
 from tiebreak.conic.faces import ConicSet, HeldRows
 from tiebreak.conic.polish import PrimalDualPoint
 from tiebreak.conic.program import Cone, Objective
-from tiebreak.conic.solver import clarabel_solve
+from tiebreak.conic.solver import TOLERANCES, clarabel_solve
 from tiebreak.conic.stage import Stage, row_lengths, scaled_rows, stacked
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
@@ -149,40 +149,32 @@ def _smallest_weights(rows: Any, target: Host) -> Host:
 def contradiction(constraints: ConicSet) -> Host | None:
     """Multipliers that show that the constraints have no point in common; None: none are found.
 
-    Those of the least t with which all constraints, each moved by t times its own size, have one.
+    Those of the least t with which all constraints, moved by t, have one; rows are about 1 long.
     They are balanced to rounding: changed as little as possible relative to their sizes.
     """
     import scipy.sparse as sp
 
     (rows, offset, cones), blocks = constraints, Blocks.of(constraints.cones)
-    zero, one, (m, n) = blocks.zero, blocks.nonnegative, rows.shape
-    curved, inwards = (*blocks.second_order, *blocks.exponential), np.ones(m)
-    sizes = row_lengths(rows)
-    for cone in curved:
-        sizes[cone] = np.max(sizes[cone])
-    inwards[blocks.exponential[:, 0]] = -1.0
-    inwards[[i for cone in blocks.second_order for i in cone[1:]]] = 0.0
-    sizes[sizes == 0.0] = 1.0
-    moved = sp.csr_array(scaled_rows(rows, 1.0 / sizes))
-    both = [[moved, -inwards[:, None]], [-moved[zero], -np.ones((len(zero), 1))], [None, [[-1.0]]]]
-    right = np.concatenate([offset / sizes, -offset[zero] / sizes[zero], [1.0]])
+    zero, one, (m, n), move = blocks.zero, blocks.nonnegative, rows.shape, np.ones((len(offset), 1))
+    move[blocks.exponential[:, 0]] = -1.0
+    move[[i for cone in blocks.second_order for i in cone[1:]]] = 0.0
+    moved = [[sp.csr_array(rows), -move], [-sp.csr_array(rows[zero]), -move[zero]], [None, [[-1.0]]]]
     kinds = [cone._replace(kind="nonnegative") if cone.kind == "zero" else cone for cone in cones]
-    least = Objective(sp.csr_array((0, n + 1)), np.zeros(0), np.eye(n + 1)[n])
-    more = Cone("nonnegative", len(zero) + 1)
-    answer = clarabel_solve(least, sp.csr_array(sp.block_array(both)), right, (*kinds, more), 1e-12)
+    answer = clarabel_solve(
+        Objective(sp.csr_array((0, n + 1)), np.zeros(0), np.eye(1, n + 1, n)[0]),
+        sp.csr_array(sp.block_array(moved)),
+        np.concatenate([offset, -offset[zero], [1.0]]),
+        (*kinds, Cone("nonnegative", len(zero) + 1)),
+        TOLERANCES[-1],
+    )
     y = answer.y[:m]
     y[zero] -= answer.y[m:-1]
-    pulls = np.abs(y) / sizes * row_lengths(rows)
-    y[pulls < NEGLIGIBLE * float(np.max(pulls))] = 0.0
-    y = dual_point(blocks, y / sizes)
+    y[np.abs(y) < NEGLIGIBLE * np.max(np.abs(y), initial=0.0)] = 0.0
     for _ in range(BALANCINGS):
-        scale = np.abs(y)
-        for cone in curved:
-            scale[cone] = norm(y[cone])
-        weights = _smallest_weights(scaled_rows(rows, scale), -(rows.T @ y))
-        y = dual_point(blocks, y + scale * weights)
-    others = np.concatenate([zero, *curved])
-    is_shown = contradicts(rows[one], offset[one], rows[others], offset[others], y[one], y[others])
+        y = dual_point(blocks, y)
+        y += np.abs(y) * _smallest_weights(scaled_rows(rows, np.abs(y)), -(rows.T @ y))
+    y, rest = dual_point(blocks, y), np.setdiff1d(np.arange(m), one)
+    is_shown = contradicts(rows[one], offset[one], rows[rest], offset[rest], y[one], y[rest])
     return y if is_shown else None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -122,8 +123,8 @@ class Builder:
         self._reach = [np.minimum(farthest, self.radius)]
         self.n = self.size = len(lower)
         self._constraints: dict[Kind, list[Affine]] = {kind: [] for kind in get_args(Kind)}
-        self._owners: dict[Kind, list[str]] = {kind: [] for kind in get_args(Kind)}
-        self.owner = ""  # of the constraints to come, in words, with {} for the number of the row
+        self._names: dict[Kind, list[tuple[str, Any]]] = {kind: [] for kind in get_args(Kind)}
+        self.owner = ""  # of the constraints to come, in words, with {} for the number of a row
 
     @property
     def x(self) -> Affine:
@@ -144,13 +145,13 @@ class Builder:
         self.size += count
         return made
 
-    def zero(self, terms: Affine) -> None:
-        """terms = 0."""
-        self._add("zero", terms)
+    def zero(self, terms: Affine, numbers: Host | None = None) -> None:
+        """terms = 0; ``numbers``: of the rows, for their names."""
+        self._add("zero", terms, numbers)
 
-    def nonnegative(self, terms: Affine) -> None:
-        """terms >= 0."""
-        self._add("nonnegative", terms)
+    def nonnegative(self, terms: Affine, numbers: Host | None = None) -> None:
+        """terms >= 0; ``numbers``: of the rows, for their names."""
+        self._add("nonnegative", terms, numbers)
 
     def second_order(self, top: Affine, rest: Affine) -> None:
         """top >= |rest|; top is one number."""
@@ -163,22 +164,15 @@ class Builder:
         turns = np.arange(3 * count).reshape(3, count).T.reshape(-1)  # cone by cone
         self._add("exponential", each.some(turns))
 
-    def _add(self, kind: Kind, terms: Affine) -> None:
+    def _add(self, kind: Kind, terms: Affine, numbers: Host | None = None) -> None:
         self._constraints[kind].append(terms)
-        self._owners[kind].append(self.owner)
+        self._names[kind].append((self.owner, range(len(terms)) if numbers is None else numbers))
 
     def owners(self, multipliers: Host) -> list[str]:
         """Whose rows have multipliers other than 0, in words."""
-        found, start = list[str](), 0
-        for kind, parts in self._constraints.items():
-            for terms, owner in zip(parts, self._owners[kind], strict=True):
-                for i in np.flatnonzero(multipliers[start : start + len(terms)]):
-                    blocks = terms.some(np.array([i])).blocks
-                    used = [first + j for first, block in blocks for j in entries(block)[1]]
-                    is_bound = kind != "second-order" and "{}" not in owner and len(used) == 1
-                    found.append(f"the bound of x[{used[0]}]" if is_bound else owner.format(i))
-                start += len(terms)
-        return list(dict.fromkeys(found))
+        owners = itertools.chain(*self._names.values())
+        names = (owner.format(i) for owner, numbers in owners for i in numbers)
+        return list(dict.fromkeys(itertools.compress(names, multipliers)))
 
     def bound(self, terms: Affine) -> Host:
         """A bound on the size of each number, from those of the variables."""

@@ -44,6 +44,7 @@ from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.spectra import EPS
+from tiebreak.sets.polyhedra import single_entries
 
 SlackRule = Callable[[float, float], float]  # of the best value and of that before this level
 
@@ -54,6 +55,7 @@ HARDLY_A_TIE = (
     "falls without end along a direction in which those before it hardly change: rounding decides "
     "whether they do"
 )
+LEAST = "all levels leave directions of x open: there x is the point of least norm"
 MANY = 8  # names in a message
 NO_POINT = "no point meets all constraints"
 VISIBLE = 1e-9  # a direction of z that moves x by less than this leaves x as it is
@@ -207,25 +209,21 @@ class _Chain:
     def _least_norm(self) -> None:
         """What all levels leave open is decided by the least |x|, in the units given.
 
-        Only where no level is worse for it than its rounding explains.
+        Only where no level is worse for it than rounding explains.
         """
+        from scipy.sparse import csr_array
+
         if self._dimension() == 0:
             return
         own, former = self.program.variables, self.previous
-        weights = self.lengths[own] / np.max(self.lengths[own])
-        rows = np.zeros((len(own), len(former)))
-        rows[np.arange(len(own)), own] = weights
+        places, lengths = (np.arange(len(own)), own), self.lengths[own]
+        rows = csr_array((lengths / np.max(lengths), places), shape=(len(own), len(former)))
         size = Objective(as_rows(rows), np.zeros(len(own)), np.zeros(len(former)))
         found = self._solved(size, self._stage(size))
-        if not isinstance(found, SolvedStage):
-            return
-        z = self.where.point(found.at.w)
-        for h in self.objectives:
-            if h.value(z) > h.value(former) + ROUNDINGS * value_error(h, former):
-                return
-        if not self._is_outside(z) and size.value(z) < size.value(former):
-            self.is_least = norm(weights * (z - former)[own]) > VISIBLE * norm(weights * former[own])
-            self.previous = z
+        z = self.where.point(found.at.w) if isinstance(found, SolvedStage) else former
+        excess = [h.value(z) - h.value(former) - ROUNDINGS * value_error(h, z) for h in self.objectives]
+        if z is not former and max(excess) <= 0.0 and not self._is_outside(z):
+            self.previous, self.is_least = z, True
 
     def _enter(self, number: int) -> bool:
         """Take the rows that a level brings; False where its equations have no solution.
@@ -246,7 +244,7 @@ class _Chain:
         return where is not None
 
     def _end(self, status: str, message: str = "", direction: Host | None = None) -> ChainSolution:
-        z = np.where(np.abs(self.previous) <= NOTHING * self.unit, 0.0, self.previous)
+        z = self._within_bounds(self.previous)
         values = [self._value(number, z) for number in range(len(self.found))]
         if status == "solved" and self._is_outside(z):
             if (empty := deadline.unless_over(self._infeasible, None)) is not None:
@@ -260,6 +258,16 @@ class _Chain:
         return ChainSolution(
             z, tuple(levels), status, message, direction, is_least=self.is_least
         )
+
+    def _within_bounds(self, z: Host) -> Host:
+        """z where rounding has neither left a 0 nor crossed what a row says of one variable."""
+        z = np.where(np.abs(z) <= NOTHING * self.unit, 0.0, z)
+        row, place, entry = single_entries(self.whole.rows)
+        is_bound = np.isin(row, Blocks.of(self.whole.cones).nonnegative)
+        for some, ufunc in ((entry > 0.0, np.minimum), (entry < 0.0, np.maximum)):
+            some = some & is_bound
+            ufunc.at(z, place[some], self.whole.offset[row[some]] / entry[some])
+        return z
 
     def _lost(self, z: Host) -> int | None:
         """The first level that the levels after it made worse than it may be, None if none."""

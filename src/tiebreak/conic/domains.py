@@ -147,12 +147,13 @@ def _ball_bounds(domain: Ball, n: int) -> Bounds:
 def _box(builder: Builder, domain: Box) -> None:
     lower, upper = _ends(domain, builder.n)
     x, is_point = builder.x, lower == upper
+    builder.owner = "the bound of x[{}]"
     if is_point.any():
-        builder.zero(x.some(is_point) - lower[is_point])
+        builder.zero(x.some(is_point) - lower[is_point], np.flatnonzero(is_point))
     for end, sign in ((lower, 1.0), (upper, -1.0)):
         counts = np.isfinite(end) & ~is_point
         if counts.any():
-            builder.nonnegative(sign * (x.some(counts) - end[counts]))
+            builder.nonnegative(sign * (x.some(counts) - end[counts]), np.flatnonzero(counts))
 
 
 def _simplex(builder: Builder, domain: Simplex) -> None:

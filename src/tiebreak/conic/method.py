@@ -9,7 +9,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from tiebreak.algorithms.base import DirectState, Method, StateReport
-from tiebreak.conic.chain import ASSUMED, ChainSolution, LevelSolution, estimate, solve_chain
+from tiebreak.conic.chain import ASSUMED, LEAST, ChainSolution, LevelSolution, estimate, solve_chain
 from tiebreak.conic.domains import can_represent, parts_of
 from tiebreak.conic.program import ConicProgram
 from tiebreak.conic.representation import compile_levels
@@ -22,7 +22,7 @@ from tiebreak.proofs.gate import ANSWER, BROKEN, DOUBT, EMPTY, FALLS, Ended
 from tiebreak.proofs.recession.watch import NoMinimum
 from tiebreak.sets.domains import Domain, Space
 
-WHY = {"undetermined": DOUBT, "unbounded": FALLS, "infeasible": EMPTY, "failed": BROKEN}
+WHY = {"undetermined": DOUBT, "unbounded": FALLS, "infeasible": EMPTY, "failed": BROKEN, "solved": ANSWER}
 ONE_SIDED = "no point is known to minimise the lower level exactly, so nothing bounds f* from above"
 
 
@@ -32,6 +32,7 @@ class ConicFindings(NamedTuple):
     levels: tuple[LevelSolution, ...]  # lower, upper
     assumption: str  # that an estimate rests on
     direction: Array | None = None  # along which there is no minimum
+    is_least: bool = False  # did the least norm choose among points that both levels leave?
 
     @property
     def dimension(self) -> int | None:
@@ -54,6 +55,7 @@ class ConicFindings(NamedTuple):
             said.append((f"{letter} bound", f"{letter}* = {width}"))
         if self.levels:
             said.append(("held", f"the lower level by its {self.levels[0].held}"))
+        said += [("open", LEAST)] * self.is_least
         solvers = [level.solver or "no solver" for level in self.levels]
         return [*said, ("solver", f"Clarabel: {', '.join(solvers)}")]
 
@@ -114,7 +116,7 @@ class Conic(Method):
         x = arrays.like(found.z[program.variables], state.x)
         direction = None if found.direction is None else found.direction[program.variables]
         assumption = _assumption(program)
-        findings = ConicFindings(found.levels, assumption, direction)
+        findings = ConicFindings(found.levels, assumption, direction, found.is_least)
         return DirectState(
             1,
             x,

@@ -134,6 +134,7 @@ class LevelsResult(Outcome, Shown):
         result: of two levels without slack the `Result` of the same `Problem`, otherwise None.
         direction: along which a level has no minimum, None where all have one.
         assumed: what the bounds rely on and nobody has checked, in sentences.
+        note: what decided where all levels leave something open.
 
     Examples:
         >>> cost = tb.Level(tb.Linear([1, 2]), name="cost", slack=0.1)
@@ -153,6 +154,7 @@ class LevelsResult(Outcome, Shown):
     result: Result | None = field(default=None, repr=False)
     direction: Array | None = field(default=None, repr=False)
     assumed: tuple[str, ...] = ()
+    note: str = ""
 
     @property
     def message(self) -> str:
@@ -208,6 +210,7 @@ class LevelsResult(Outcome, Shown):
             if before.dimension == 0:
                 notes.append(("ties", f"nothing is left to choose from {after.name} on"))
                 break
+        notes.append(("ties", self.note))
         if self.skipped:
             notes.append(("rest", f"not reached: {', '.join(self.skipped)}"))
         notes += [("note", text) for text in self.assumed]

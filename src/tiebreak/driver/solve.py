@@ -48,6 +48,7 @@ from tiebreak.proofs.gate import (
     HOPES,
     MET,
     RULE,
+    UNKNOWN,
     Claim,
     Ended,
     LevelClaim,
@@ -65,7 +66,6 @@ NO_TIME = "there was no time left for a certificate: give a longer max_time"
 NO_START = "there was no time left for the first step: give a longer max_time"
 CRITERIA = ("absolute", "weak")
 NOTHING = (math.inf, math.inf)  # the gaps where nothing is proved
-UNKNOWN = LevelClaim(math.inf, math.inf, 0.0)  # a level of which nothing is proved
 
 
 @overload

@@ -10,21 +10,20 @@ from typing import Any
 
 import numpy as np
 
-from tiebreak.conic.chain import ChainSolution, LevelSolution, cut_short, solve_chain
-from tiebreak.conic.method import ConicFindings
-from tiebreak.conic.program import ConicProgram
+from tiebreak.conic.chain import LEAST, ChainSolution, LevelSolution, cut_short, solve_chain
+from tiebreak.conic.method import WHY, ConicFindings
+from tiebreak.conic.program import ConicProgram, Objective
 from tiebreak.conic.representation import compile_levels
 from tiebreak.conic.stage import ROUNDINGS
 from tiebreak.driver.console import stopping_on_ctrl_c
 from tiebreak.driver.levels_result import LevelReport, LevelsResult, lower_interval
-from tiebreak.driver.result import Result, assumptions
+from tiebreak.driver.result import Result, assumptions, promises
 from tiebreak.exact.method import ExactFindings
 from tiebreak.functions.base import Function
 from tiebreak.levels import ConicLevels, Levels, Slack
 from tiebreak.linalg import arrays, checks, deadline
-from tiebreak.linalg.arrays import Host
+from tiebreak.proofs.gate import UNKNOWN, Claim, Ended, LevelClaim, judge
 from tiebreak.proofs.recession.watch import RecessionWatch
-from tiebreak.sets.cuts import Violation
 
 CHAINED = ("auto", "conic")
 METHOD = "conic, images and faces held"
@@ -68,7 +67,8 @@ class CompiledLevels(ConicLevels):
         start = _start(levels, x0)
         n = len(start)
         objectives = [level.objective for level in levels.levels]
-        self._program, self._levels = compile_levels(objectives, levels.domain, n, levels.radius), levels
+        self._program = compile_levels(objectives, levels.domain, n, levels.radius)
+        self.model, self.promises = levels, tuple(promises(levels.problem()))
         self.names, self.signs = levels.names, (1,) * len(objectives)
         self.rules = tuple(level.rule for level in levels.levels)
         self.before = float(objectives[0].value(start))
@@ -78,14 +78,6 @@ class CompiledLevels(ConicLevels):
     def program(self) -> ConicProgram:
         """Compiled once."""
         return self._program
-
-    def values(self, x: Any) -> list[tuple[float, float]]:
-        """Each level by its own value."""
-        return self._levels.values(x)
-
-    def violations(self, x: Any) -> list[Violation]:
-        """Those of the domain."""
-        return self._levels.violations(x)
 
     def assign(self, z: Any) -> Any:
         """x, without the auxiliary variables."""
@@ -113,9 +105,10 @@ def solve_chained(
     except deadline.Over as over:
         return _out_of_time(given, x0, over, time.perf_counter() - began)
     found = chain(program, levels.rules, levels.before, max_time, began)
-    x = levels.assign(found.z) if found.status == "solved" else found.z[program.variables]
-    starts = [h.value(np.zeros(program.size)) for h in program.objectives]
-    return report(found, x, levels, rtol, starts, time.perf_counter() - began)
+    result = report(found, levels, rtol, time.perf_counter() - began)
+    if result.success:
+        levels.assign(found.z)
+    return result
 
 
 def _out_of_time(
@@ -182,45 +175,51 @@ def chain(
 
 
 def report(
-    found: ChainSolution,
-    x: Any,
-    levels: ConicLevels,
-    rtol: float,
-    starts: list[float],
-    seconds: float,
+    found: ChainSolution, levels: ConicLevels, rtol: float, seconds: float
 ) -> LevelsResult:
     """What was found, in the words of a result."""
-    names, at = levels.names, levels.values(x)
-    each = zip(names, found.levels, at, levels.signs, strict=False)
-    rows = {name: _level(name, level, value, sign) for name, level, (value, _), sign in each}
-    status, reason = found.status, found.message
-    if status == "solved":
-        widths = [
-            level.error <= max(rtol * max(abs(value), abs(start)), ROUNDINGS * rounding)
-            for level, (value, rounding), start in zip(found.levels, at, starts, strict=True)
-        ]
-        if all(widths) and all(level.word == "proved" for level in found.levels):
-            status = "certified"
-        else:
-            reason = _how_well(found)
-    direction: Host | None = found.direction
-    if direction is not None:
-        direction = direction[levels.program().variables]
+    program, names, own = levels.program(), levels.names, levels.program().variables
+    x = found.z[own]
+    at = levels.model.values(x)
+    each = list(zip(names, found.levels, at, levels.signs, program.objectives, strict=False))
+    claims = [_claim(level, sign * value, error, h, rtol) for _, level, (value, error), sign, h in each]
+    ended = Ended(WHY.get(found.status, found.status), found.message or _how_well(found))
+    claim = Claim(
+        model=levels.model,
+        x=x,
+        ended=ended,
+        levels=(*claims, *[UNKNOWN] * (len(names) - len(claims))),
+        is_shown=found.direction is not None or found.contradiction is not None,
+        assumed=" and ".join(levels.promises),
+    )
+    status, reason = judge(claim)
     return LevelsResult(
         x=x,
-        levels=rows,
+        levels={name: _level(name, level, value, sign) for name, level, (value, _), sign, _ in each},
         status=status,
         reason=reason,
         time=seconds,
         method=METHOD,
         skipped=names[len(found.levels) :],
-        direction=direction,
+        direction=None if found.direction is None else found.direction[own],
         assumed=levels.assumed,
+        note=LEAST if found.is_least else "",
     )
 
 
+def _claim(
+    level: LevelSolution, value: float, rounding: float, h: Objective, rtol: float
+) -> LevelClaim:
+    """What is proved of a level whose value at x is this, and what is asked: not below rounding."""
+    if level.word != "proved":
+        return UNKNOWN
+    scale = max(abs(value), abs(h.value(np.zeros(len(h.linear)))))
+    off = max(level.best + level.error, value - level.slack) - level.bound + rounding
+    return LevelClaim(off, off, max(rtol * scale, ROUNDINGS * rounding))
+
+
 def _how_well(found: ChainSolution) -> str:
-    off = max(level.residual for level in found.levels)
+    off = max((level.residual for level in found.levels), default=0.0)
     return f"all optimality conditions hold to {off:.1g}"
 
 

@@ -262,7 +262,7 @@ def _point(
     ends = (above.bound, high)
     return TradeoffPoint(
         slack=slack,
-        value=levels.values(x)[1][0],
+        value=levels.model.values(x)[1][0],
         bounds=ends if sign > 0 else (-ends[1], -ends[0]),
         price=slope if slack == 0.0 else float(below.price or 0.0),
         x=x,

@@ -131,7 +131,8 @@ class CvxpyLevels(ConicLevels):
         if radius is not None:
             checks.positive("from_cvxpy", "radius", radius)
         self.levels, self.constraints, self.radius = tuple(levels), constraints, radius
-        self.assumed = () if radius is None else (RELIES_ON.format(f"{radius=}"),)
+        self.model, self.promises = self, () if radius is None else (f"{radius=}",)
+        self.assumed = tuple(map(RELIES_ON.format, self.promises))
         self.rules = _rules(slacks, len(levels))
         self.names = _names(names, len(levels))
         self.signs = tuple(-1 if isinstance(level, cp.Maximize) else 1 for level in levels)
@@ -184,14 +185,6 @@ class CvxpyLevels(ConicLevels):
         )
         self._values = {parameter.id: _copied(parameter.value) for parameter in self.parameters}
         return self._program
-
-    def _owners(self, y: Host) -> list[str]:
-        """The constraints whose rows have multipliers other than 0."""
-        assert self._first is not None and self._put is not None
-        z = np.zeros(self._first.size)
-        found = self._first.inverted(z, self._put.multipliers(y)).dual_vars
-        duals = ((one, found.get(getattr(one, "id", None), 0.0)) for one in self.constraints)
-        return [_short(one) for one, dual in duals if any(np.any(part) for part in _parts(dual))]
 
     def _first_value(self) -> float:
         """Of the first level at the values that the variables have now; nan where one has none."""
@@ -252,37 +245,39 @@ class CvxpyLevels(ConicLevels):
         ]
 
     def violations(self, x: Host) -> list[Violation]:
-        """The constraints that x misses, as CVXPY measures it."""
-        found = []
-        with self._at(x):
-            for constraint in self.constraints:
+        """The constraints that x misses, as CVXPY measures it; of each where that is most."""
+        found, program = [], self.program()
+        with self._at(x) as z:
+            terms = abs(program.rows) @ np.abs(z) + np.abs(program.offset)
+            for constraint, own in zip(self.constraints, self._by_constraint(terms), strict=True):
                 if isinstance(constraint, bool | np.bool_):
-                    amounts, sizes = np.array([0.0 if constraint else math.inf]), np.zeros(1)
-                else:
-                    amounts = np.atleast_1d(constraint.violation()).ravel(order="F")
-                    sizes = np.zeros(len(amounts))
-                    for part in map(_term_sizes, constraint.args):  # of a cone the largest counts
-                        sizes += part if len(part) == len(amounts) else np.max(part)
-                found += [
-                    Violation(_short(constraint), float(amount), float(size))
-                    for amount, size in zip(amounts, sizes, strict=True)
-                    if not amount <= 0.0
-                ]
-        return found
+                    found += [] if constraint else [Violation("False", math.inf, 1.0)]
+                    continue
+                amounts = np.ravel(constraint.violation(), order="F")
+                shown = sum(float(np.max(np.abs(arg.value))) for arg in constraint.args)
+                sizes = shown + (own if own.shape == amounts.shape else np.full_like(amounts, np.max(own)))
+                worst = int(np.argmax(amounts / np.where(sizes > 0.0, sizes, 1.0)))
+                found += [Violation(_short(constraint), float(amounts[worst]), float(sizes[worst]))]
+        return [one for one in found if not one.amount <= 0.0]
+
+    def _by_constraint(self, y: Host) -> list[Host]:
+        """The sizes of numbers that belong to the rows of the program, for each constraint."""
+        assert self._first is not None and self._put is not None
+        z = np.zeros(self._first.size)
+        found = self._first.inverted(z, self._put.multipliers(y)).dual_vars
+        duals = [found.get(getattr(one, "id", None), 0.0) for one in self.constraints]
+        parts = [dual if isinstance(dual, list) else [dual] for dual in duals]  # several of a cone
+        return [np.abs(np.concatenate([np.ravel(p, order="F") for p in part])) for part in parts]
+
+    def _owners(self, y: Host) -> list[str]:
+        """The constraints whose rows have multipliers other than 0."""
+        pairs = zip(self.constraints, self._by_constraint(y), strict=True)
+        return [_short(one) for one, sizes in pairs if sizes.any()]
 
 
 def _save(variables: Sequence[Any], values: Sequence[Any]) -> None:
     for variable, value in zip(variables, values, strict=True):
         variable.save_value(value)
-
-
-def _term_sizes(expression: Any) -> Host:
-    """Of what is added up in each number of an expression, to first order: |value| + |slope||x|."""
-    sizes = np.abs(np.ravel(expression.value, order="F"))
-    for variable, slope in expression.grad.items():
-        if slope is not None:
-            sizes = sizes + abs(slope).T @ np.abs(np.ravel(variable.value, order="F"))
-    return np.asarray(sizes)
 
 
 def _listed(name: str, value: Any) -> list[Any]:
@@ -399,11 +394,6 @@ def _check_problem(levels: CvxpyLevels) -> None:
                 f"from_cvxpy: constraints must be convex by CVXPY's rules (DCP), "
                 f"got {_short(constraint)}"
             )
-
-
-def _parts(dual: Any) -> list[Any]:
-    """Of a cone's multipliers there may be several."""
-    return dual if isinstance(dual, list) else [dual]
 
 
 def _copied(value: Any) -> Host:

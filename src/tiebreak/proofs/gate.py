@@ -8,6 +8,7 @@ not contradicted; the bounds, for that x, are as narrow as was asked. Then the w
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -80,6 +81,9 @@ class LevelClaim(NamedTuple):
     gap: float  # its value less the best one is at most this
     error: float  # and differs from it by at most this
     asked: float  # the tolerance
+
+
+UNKNOWN = LevelClaim(math.inf, math.inf, 0.0)  # a level of which nothing is proved
 
 
 class Claim(NamedTuple):

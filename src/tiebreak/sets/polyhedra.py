@@ -92,7 +92,7 @@ class Polyhedron(Constraints):
         low, high = np.full(self.variables, -INFINITY), np.full(self.variables, INFINITY)
         equal = [(sign * self.A_eq, sign * self.b_eq) for sign in (1.0, -1.0)]
         for rows, offset in ((self.A, self.b), *equal):
-            single, which, entry = _single_entries(rows)
+            single, which, entry = single_entries(rows)
             bound = offset[single] / entry
             up = entry > 0.0
             np.minimum.at(high, which[up], np.nextafter(bound[up], INFINITY))
@@ -280,7 +280,7 @@ def row_lengths(rows: Any) -> Host:
     return np.asarray(largest * np.sqrt(squares))
 
 
-def _single_entries(rows: Any) -> tuple[Host, Host, Host]:
+def single_entries(rows: Any) -> tuple[Host, Host, Host]:
     """The rows with one entry other than 0: which they are, where it is and what it is."""
     if arrays.is_sparse(rows):
         coo = rows.tocoo()
