@@ -50,6 +50,8 @@ SlackRule = Callable[[float, float], float]  # of the best value and of that bef
 
 ASSUMED = 10.0  # times the length of the answer: a solution is assumed to be no longer than that
 OUTSIDE = 1e-7  # relative: a constraint that is violated by more is not met
+LOOSE = 0.01  # of its size: a level whose auxiliary variables are off by more is not solved
+NOT_TIGHT = "its auxiliary variables are not what they stand for: too many digits cancel"
 NOTHING = 1e-24  # of a length in the program: an entry that is smaller is 0, which no sum notices
 HARDLY_A_TIE = (
     "falls without end along a direction in which those before it hardly change: rounding decides "
@@ -272,14 +274,10 @@ class _Chain:
     def _lost(self, z: Host) -> int | None:
         """The first level that the levels after it made worse than it may be, None if none."""
         for number, level in enumerate(self.found):
-            h = self.objectives[number]
-            value = min(self._value(number, z), h.value(z))  # the first may be in float32
-            size = max(abs(level.best), abs(h.value(np.zeros_like(z))), level.slack)
-            # Auxiliary variables that are 0 have the rounding errors of those that are not.
-            longest = float(np.max(np.abs(z), initial=self.unit))
-            least = EPS * float(np.sum(np.abs(h.linear))) * longest
-            rounding = ROUNDINGS * (value_error(h, z) + least)
-            if value > level.best + level.slack + OUTSIDE * size + rounding:
+            # The first may be in float32.
+            value = min(self._value(number, z), self.objectives[number].value(z))
+            allowed = level.slack + OUTSIDE * self._size(number) + self._rounding(number, z)
+            if value > level.best + allowed:
                 return number
         return None
 
@@ -323,7 +321,21 @@ class _Chain:
             text = f"level {number + 1} falls without end{where}"
             return self._end("unbounded", text, direction)
         self._hold(number, objective, found)
+        best, value = self.found[-1].best, self._value(number, self.previous)
+        if abs(best - value) > LOOSE * self._size(number) + self._rounding(number, self.previous):
+            return self._end("failed", f"level {number + 1}: {NOT_TIGHT}")
         return None
+
+    def _size(self, number: int) -> float:
+        """Of a level: what is little for it is little relative to that."""
+        level, at_zero = self.found[number], self.objectives[number].value(np.zeros_like(self.previous))
+        return max(abs(level.best), abs(at_zero), level.slack)
+
+    def _rounding(self, number: int, z: Host) -> float:
+        """What the value of a level may be off; auxiliary variables that are 0 have the rounding
+        errors of those that are not."""
+        h, longest = self.objectives[number], float(np.max(np.abs(z), initial=self.unit))
+        return ROUNDINGS * (value_error(h, z) + EPS * float(np.sum(np.abs(h.linear))) * longest)
 
     def _stage(self, objective: Objective) -> Stage:
         """A level on what the others have left."""

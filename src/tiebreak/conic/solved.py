@@ -17,6 +17,7 @@ from tiebreak.linalg.host import norm
 
 ACCURATE = 1e-8  # the conditions of optimality hold to this, or there is no answer
 SETTLED = 1e-13  # they hold to this, or a second try is worth its time
+HARDLY = 1e-6  # of its terms: a slope of which a solver of eight digits sees two
 GROWS = 2.0  # an answer that the second try makes so many times longer runs after an infimum: where
 # there is a minimiser, both tries are next to it
 
@@ -56,6 +57,13 @@ def _is_inside(stage: Stage, near: Stage, w: Host) -> bool:
     return bool(np.all(extra <= np.maximum(outside(near.blocks, near.slack(w)), 0.0)))
 
 
+def _is_drowned(found: SolvedStage) -> bool:
+    """Is the slope there smaller than what a solver sees beside its terms, and yet not rounding?"""
+    terms = float(np.max(found.stage.slope_terms(found.at.w), initial=0.0))
+    slope = float(np.max(np.abs(found.stage.slope(found.at.w)), initial=0.0))
+    return SETTLED * terms < slope < HARDLY * terms
+
+
 def _by_solver(stage: Stage) -> SolvedStage | Fall | str:
     """The same with these constraints; where that stalls, once more and more strictly.
 
@@ -80,9 +88,10 @@ def _by_solver(stage: Stage) -> SolvedStage | Fall | str:
         lengths.append(norm(answer.z))
         start = PrimalDualPoint(answer.z, 0.0 * answer.y if stage.is_flat else answer.y)
         found = SolvedStage(stage, *polished(stage, start), answer.status, answer.z)
-        if best is None or found.residual < best.residual:
+        if best is None or found.residual <= max(best.residual, SETTLED):
             best = found
-        if best.residual <= (SETTLED if tolerance == TOLERANCES[0] else ACCURATE):
+        is_settled = best.residual <= (SETTLED if tolerance == TOLERANCES[0] else ACCURATE)
+        if is_settled and not _is_drowned(best):
             break
     if best is None:
         return why

@@ -16,6 +16,7 @@ from tiebreak.linalg.arrays import Host
 # that there is a point which is surely feasible; then as little as makes sense, where that was not
 # enough to see which constraints bind.
 TOLERANCES = (1e-8, 1e-12)
+DROWNED = 2.0**-30  # of what cancels in a slope: the least that is looked for around a center
 FAR = 2.0**7  # lengths and slopes that differ less from 1 are left as they are
 NO_CLARABEL = "the method 'conic' needs Clarabel: pip install 'tiebreak[conic]'"
 
@@ -70,7 +71,8 @@ def clarabel_solve(
     added = len(q) - n
     length = _unit(offset)
     steepest = length * float(abs(gram).max()) if len(q) else 0.0
-    slope = _unit(np.append(q, steepest)) * length
+    # Next to a minimiser slopes may be far smaller than what cancels in them.
+    slope = _unit(np.append(q, steepest if center is None else DROWNED * steepest)) * length
     P = gram * (length / slope * length)
     P = _compressed(np.triu(P) if isinstance(P, np.ndarray) else sp.triu(P))
     rows = _compressed(rows)
