@@ -28,7 +28,11 @@ def test_no_line_of_a_report_is_longer_than_a_terminal():
         tb.L1(),
         domain=tb.Simplex(),
     )
-    notes = [line for line in str(tb.solve(levels)).splitlines() if "±" not in line and "about" not in line]
+    notes = [
+        line
+        for line in str(tb.solve(levels)).splitlines()
+        if "±" not in line and "about" not in line
+    ]
     assert max(map(len, notes)) <= 100
 
 

@@ -528,3 +528,51 @@ def test_a_solve_by_parameter_costs_little_more_than_its_chain():
     ratio = np.median(ours[1:]) / np.median(alone[1:])
     print(f"a re-solve costs {ratio:.3f} of its chain")
     assert ratio <= 1.2
+
+
+# ---- What the gate asks ----
+
+
+def test_values_and_violations_are_those_of_cvxpy_at_x():
+    x = cp.Variable(3)
+    x.value = np.arange(3.0)
+    constraints = [x <= 1, cp.norm(x) <= 2, cp.sum(x) == 1]
+    levels = tb.from_cvxpy(
+        cp.Minimize(cp.tv(x)), [cp.Maximize(-cp.norm1(x)), cp.Minimize(x[0])], constraints
+    )
+    at = np.array([1.0, 1.0, 3.0])
+    (tv, tv_error), (norm, norm_error), (entry, _) = levels.values(at)
+    assert (tv, norm, entry) == (2.0, -5.0, 1.0)
+    assert 0.0 < max(tv_error, norm_error) <= 1e-12
+    assert levels.values(np.full(3, 1e6))[0][1] >= 1e-10  # nothing is left of terms of 1e6
+    amounts = [one.amount for one in levels.violations(at)]
+    assert amounts == pytest.approx([2.0, np.sqrt(11.0) - 2.0, 4.0])
+    assert all(one.size >= 1.0 for one in levels.violations(at))
+    assert levels.violations(np.array([1.0, 0.0, 0.0])) == []
+    np.testing.assert_array_equal(x.value, np.arange(3.0))
+
+
+@pytest.mark.parametrize(
+    ("constraints", "count"),
+    [
+        (lambda x: [x >= 1, cp.sum(x) <= 2, x <= 9], 2),
+        (lambda x: [cp.norm(x) <= 1, x[0] >= 2, x[1] <= 5], 2),
+        (lambda x: [cp.exp(x[0]) <= 1, x[0] >= 1, x[1] >= 0], 2),
+    ],
+)
+def test_constraints_that_contradict_each_other_are_named(constraints, count):
+    x = cp.Variable(3)
+    given = constraints(x)
+    result = tb.solve(tb.from_cvxpy(cp.Minimize(cp.sum_squares(x)), cp.Minimize(x[0]), given))
+    assert result.status == "infeasible"
+    assert [str(one) in result.message for one in given] == [True] * count + [False]
+
+
+def test_the_norm_of_the_users_variables_decides_at_last():
+    """|x - 1| over two entries, then the sum: what is left is the sum of two others."""
+    x = cp.Variable(4)
+    levels = [cp.Minimize(cp.norm1(x[:2] - 1)), cp.Minimize(cp.abs(cp.sum(x) - 5))]
+    result = tb.solve(tb.from_cvxpy(levels[0], [levels[1], cp.Minimize(cp.max(x[:1]))], [x >= -9]))
+    assert result.success
+    assert x.value == pytest.approx([1.0, 1.0, 1.5, 1.5], abs=1e-9)
+    assert "point of least norm" in str(result)

@@ -158,7 +158,11 @@ def contradiction(constraints: ConicSet) -> Host | None:
     zero, one, (m, n), move = blocks.zero, blocks.nonnegative, rows.shape, np.ones((len(offset), 1))
     move[blocks.exponential[:, 0]] = -1.0
     move[[i for cone in blocks.second_order for i in cone[1:]]] = 0.0
-    moved = [[sp.csr_array(rows), -move], [-sp.csr_array(rows[zero]), -move[zero]], [None, [[-1.0]]]]
+    moved = [
+        [sp.csr_array(rows), -move],
+        [-sp.csr_array(rows[zero]), -move[zero]],
+        [None, [[-1.0]]],
+    ]
     kinds = [cone._replace(kind="nonnegative") if cone.kind == "zero" else cone for cone in cones]
     answer = clarabel_solve(
         Objective(sp.csr_array((0, n + 1)), np.zeros(0), np.eye(1, n + 1, n)[0]),

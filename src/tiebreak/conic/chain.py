@@ -223,7 +223,9 @@ class _Chain:
         size = Objective(as_rows(rows), np.zeros(len(own)), np.zeros(len(former)))
         found = self._solved(size, self._stage(size))
         z = self.where.point(found.at.w) if isinstance(found, SolvedStage) else former
-        excess = [h.value(z) - h.value(former) - ROUNDINGS * value_error(h, z) for h in self.objectives]
+        excess = [
+            h.value(z) - h.value(former) - ROUNDINGS * value_error(h, z) for h in self.objectives
+        ]
         if z is not former and max(excess) <= 0.0 and not self._is_outside(z):
             self.previous, self.is_least = z, True
 
@@ -257,9 +259,7 @@ class _Chain:
         levels = (
             level._replace(value=value) for level, value in zip(self.found, values, strict=True)
         )
-        return ChainSolution(
-            z, tuple(levels), status, message, direction, is_least=self.is_least
-        )
+        return ChainSolution(z, tuple(levels), status, message, direction, is_least=self.is_least)
 
     def _within_bounds(self, z: Host) -> Host:
         """z where rounding has neither left a 0 nor crossed what a row says of one variable."""
@@ -328,7 +328,10 @@ class _Chain:
 
     def _size(self, number: int) -> float:
         """Of a level: what is little for it is little relative to that."""
-        level, at_zero = self.found[number], self.objectives[number].value(np.zeros_like(self.previous))
+        level, at_zero = (
+            self.found[number],
+            self.objectives[number].value(np.zeros_like(self.previous)),
+        )
         return max(abs(level.best), abs(at_zero), level.slack)
 
     def _rounding(self, number: int, z: Host) -> float:
@@ -390,7 +393,7 @@ class _Chain:
         word = "proved" if self.is_proved and is_known else "estimated"
         why = "size" if not is_known else "inside" if self.is_whole else "held"
         slack_of = self.slacks[number]
-        sure = 0.0 if abs(best) <= (gap if math.isfinite(gap) else rounding) else best
+        sure = 0.0 if abs(best) <= self._rounding(number, z) else best
         slack = 0.0 if slack_of is None else slack_of(sure, self._value(number, before))
         if not slack > rounding:  # a cut there would hold rounding errors: 1 % of a perfect fit
             slack = 0.0

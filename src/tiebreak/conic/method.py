@@ -22,7 +22,13 @@ from tiebreak.proofs.gate import ANSWER, BROKEN, DOUBT, EMPTY, FALLS, Ended
 from tiebreak.proofs.recession.watch import NoMinimum
 from tiebreak.sets.domains import Domain, Space
 
-WHY = {"undetermined": DOUBT, "unbounded": FALLS, "infeasible": EMPTY, "failed": BROKEN, "solved": ANSWER}
+WHY = {
+    "undetermined": DOUBT,
+    "unbounded": FALLS,
+    "infeasible": EMPTY,
+    "failed": BROKEN,
+    "solved": ANSWER,
+}
 ONE_SIDED = "no point is known to minimise the lower level exactly, so nothing bounds f* from above"
 
 

@@ -74,9 +74,9 @@ GLOSSARY: dict[str, dict[str, str]] = {
         "assumed": "what the proofs rely on and nobody has checked.",
     },
     "Levels, one row each": {
-        "best value": "the least value of the level, all more important ones being kept: ± half the "
-        "width of an interval that is proved to contain it, or about, to the digits that an "
-        "estimate leaves.",
+        "best value": "the least value of the level, all more important ones being kept: ± half "
+        "the width of an interval that is proved to contain it; or, after about, the digits that "
+        "an estimate leaves.",
         "at x": "the value of the level at the answer, by the objective's own value.",
         "given up (allowed)": "how far the value at x is above the best one, for the sake of the "
         "less important levels; in brackets the slack that you allowed.",

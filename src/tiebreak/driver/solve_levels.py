@@ -174,15 +174,15 @@ def chain(
         return solve_chain(program, slacks)
 
 
-def report(
-    found: ChainSolution, levels: ConicLevels, rtol: float, seconds: float
-) -> LevelsResult:
+def report(found: ChainSolution, levels: ConicLevels, rtol: float, seconds: float) -> LevelsResult:
     """What was found, in the words of a result."""
     program, names, own = levels.program(), levels.names, levels.program().variables
     x = found.z[own]
     at = levels.model.values(x)
     each = list(zip(names, found.levels, at, levels.signs, program.objectives, strict=False))
-    claims = [_claim(level, sign * value, error, h, rtol) for _, level, (value, error), sign, h in each]
+    claims = [
+        _claim(level, sign * value, error, h, rtol) for _, level, (value, error), sign, h in each
+    ]
     ended = Ended(WHY.get(found.status, found.status), found.message or _how_well(found))
     claim = Claim(
         model=levels.model,
@@ -195,7 +195,9 @@ def report(
     status, reason = judge(claim)
     return LevelsResult(
         x=x,
-        levels={name: _level(name, level, value, sign) for name, level, (value, _), sign, _ in each},
+        levels={
+            name: _level(name, level, value, sign) for name, level, (value, _), sign, _ in each
+        },
         status=status,
         reason=reason,
         time=seconds,

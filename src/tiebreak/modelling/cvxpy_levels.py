@@ -236,7 +236,9 @@ class CvxpyLevels(ConicLevels):
         program = self.program()
         i, j, entries = sparse.find(program.rows)
         sizes = np.abs(z)
-        np.maximum.at(sizes, j, (abs(program.rows) @ sizes + np.abs(program.offset))[i] / abs(entries))
+        np.maximum.at(
+            sizes, j, (abs(program.rows) @ sizes + np.abs(program.offset))[i] / abs(entries)
+        )
         sizes[program.variables] = np.abs(x)
         unit = EPS * (len(z) + 8)
         return [
@@ -255,7 +257,9 @@ class CvxpyLevels(ConicLevels):
                     continue
                 amounts = np.ravel(constraint.violation(), order="F")
                 shown = sum(float(np.max(np.abs(arg.value))) for arg in constraint.args)
-                sizes = shown + (own if own.shape == amounts.shape else np.full_like(amounts, np.max(own)))
+                sizes = shown + (
+                    own if own.shape == amounts.shape else np.full_like(amounts, np.max(own))
+                )
                 worst = int(np.argmax(amounts / np.where(sizes > 0.0, sizes, 1.0)))
                 found += [Violation(_short(constraint), float(amounts[worst]), float(sizes[worst]))]
         return [one for one in found if not one.amount <= 0.0]

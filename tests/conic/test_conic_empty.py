@@ -1,0 +1,94 @@
+"""No point meets the constraints: multipliers that contradict them, found and checked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tiebreak as tb
+from tiebreak.conic.chain import solve_chain
+from tiebreak.conic.representation import compile_levels
+from tiebreak.sets.polyhedra import contradicts
+
+EMPTY = {
+    "two rows": (
+        tb.Polyhedron([[1.0, 1.0], [-1.0, -1.0]], [-1.0, -1.0]),
+        "row 0 of A and row 1 of A",
+    ),
+    "two equations": (
+        tb.Polyhedron(A_eq=[[1.0, 1.0], [2.0, 2.0]], b_eq=[1.0, 3.0]),
+        "row 0 of A_eq and row 1 of A_eq",
+    ),
+    "a row and bounds": (
+        tb.Box(0.0, 1.0) & tb.Polyhedron([[-1.0, -1.0]], [-2.00001]),
+        "the bound of x[0] and the bound of x[1] and row 0 of A",
+    ),
+    "a ball": (tb.Ball(1.0) & tb.Halfspace(np.array([3.0, 4.0]), -6.0), "Halfspace and Ball"),
+    "two balls": (tb.Ball(1.0, center=[3.0, 0.0]) & tb.Ball(1.0, center=[0.0, 1.5]), "Ball"),
+    "an l1 ball": (
+        tb.L1Ball(1.0) & tb.Halfspace(np.array([1.0, 1.0]), -1.5),
+        "L1Ball and Halfspace",
+    ),
+    "a far bound": (tb.Box(0.0, 1e9) & tb.Polyhedron([[1.0, 1.0]], [-2.0]), "row 0 of A"),
+    "a cone": (tb.SecondOrderCone(np.eye(2), c=[0.1, 0.2], d=-1.0), "SecondOrderCone"),
+}
+
+
+@pytest.mark.parametrize("kind", EMPTY)
+def test_what_contradicts_is_named(kind: str) -> None:
+    domain, names = EMPTY[kind]
+    levels = tb.Levels(tb.Linear([1.0, 0.0]), tb.L1(), tb.SquaredNorm(), domain=domain)
+    result = tb.solve(levels)
+    assert result.status == "infeasible"
+    assert not result.success
+    assert names in result.message
+    problem = tb.Problem(lower=tb.Linear([1.0, 0.0]), upper=tb.L1(), domain=domain)
+    assert names in tb.solve(problem, "conic").message
+
+
+def rows_of(seed: int, is_empty: bool) -> tuple[Any, Any]:
+    """Rows that a planted point meets, some of them just so; or with one more, which none meets."""
+    rng = np.random.default_rng(seed)
+    n, m = int(rng.integers(2, 9)), int(rng.integers(3, 20))
+    A = rng.standard_normal((m, n)) if seed % 2 else rng.integers(-2, 3, (m, n)).astype(float)
+    b = A @ rng.standard_normal(n) + rng.integers(0, 2, m) * rng.random(m)
+    if is_empty:
+        y = rng.random(m) * (rng.random(m) < 0.5) + (np.arange(m) == 0)
+        A, b = (
+            np.vstack([A, -(y @ A)]),
+            np.append(b, -(y @ b) - 10.0 ** rng.integers(-6, 2) * (1.0 + y @ np.abs(b))),
+        )
+    if seed % 3 == 0:
+        scales = 10.0 ** rng.integers(-6, 7, len(b))
+        A, b = A * scales[:, None], b * scales
+    return A[A.any(axis=1)], b[A.any(axis=1)]
+
+
+def test_planted_contradictions_and_planted_points(count: Any) -> None:
+    for seed in range(count(40, 400)):
+        A, b = rows_of(seed, is_empty=True)
+        program = compile_levels([tb.Linear(np.zeros(A.shape[1]))], tb.Polyhedron(A, b), A.shape[1])
+        found = solve_chain(program, [])
+        assert found.status == "infeasible", (seed, found.message)
+        none = np.zeros((0, A.shape[1])), np.zeros(0)
+        assert contradicts(A, b, *none, found.contradiction, np.zeros(0)), seed
+        A, b = rows_of(seed, is_empty=False)
+        program = compile_levels([tb.Linear(np.zeros(A.shape[1]))], tb.Polyhedron(A, b), A.shape[1])
+        assert solve_chain(program, []).status != "infeasible", seed
+
+
+def test_the_check_of_multipliers_believes_nobody() -> None:
+    """x <= -1 and -x <= -1 contradict each other by y = (1, 1), and by nothing else."""
+    A, b, none = np.array([[1.0], [-1.0]]), np.array([-1.0, -1.0]), (np.zeros((0, 1)), np.zeros(0))
+    assert contradicts(A, b, *none, np.array([1.0, 1.0]), np.zeros(0))
+    for y in ([1.0, 1.1], [-1.0, -1.0], [0.0, 0.0], [np.nan, 1.0]):
+        assert not contradicts(A, b, *none, np.array(y), np.zeros(0)), y
+    assert not contradicts(A, np.array([1.0, -1.0]), *none, np.array([1.0, 1.0]), np.zeros(0))
+    almost = np.array([1.0, -1.0 - 1e-12])  # a point that misses it by so little counts as feasible
+    assert not contradicts(A, almost, *none, np.array([1.0, 1.0]), np.zeros(0))
+    tiny = np.array([[1.0, 0.0], [-1.0, -1e-14]])  # (-1, 1e14) meets both
+    assert not contradicts(
+        tiny, b, np.zeros((0, 2)), np.zeros(0), np.array([1.0, 1.0]), np.zeros(0)
+    )
