@@ -576,3 +576,11 @@ def test_the_norm_of_the_users_variables_decides_at_last():
     assert result.success
     assert x.value == pytest.approx([1.0, 1.0, 1.5, 1.5], abs=1e-9)
     assert "point of least norm" in str(result)
+
+
+def test_a_far_bound_does_not_hide_what_another_entry_violates():
+    x = cp.Variable(2)
+    levels = tb.from_cvxpy(cp.Minimize(cp.sum(x)), cp.Minimize(x[0]), [x <= [1e9, 0.5], x >= -1e9])
+    (found,) = levels.violations(np.array([0.0, 1.0]))
+    assert found.amount == 0.5
+    assert found.size <= 10.0

@@ -157,16 +157,25 @@ class Compiler:
 
 
 @contextlib.contextmanager
-def _without_values(variables: Sequence[Any]) -> Iterator[None]:
-    """CVXPY 1.5 takes the y of quad_over_lin(x, y) for a constant where it has a value."""
-    values = [variable.value for variable in variables]
-    for variable in variables:
-        variable.save_value(None)
+def with_values(variables: Sequence[Any], values: Sequence[Any]) -> Iterator[None]:
+    """The variables have these values for a while."""
+    former = [variable.value for variable in variables]
+    save_values(variables, values)
     try:
         yield
     finally:
-        for variable, value in zip(variables, values, strict=True):
-            variable.save_value(value)
+        save_values(variables, former)
+
+
+def save_values(variables: Sequence[Any], values: Sequence[Any]) -> None:
+    """Give each variable its value."""
+    for variable, value in zip(variables, values, strict=True):
+        variable.save_value(value)
+
+
+def _without_values(variables: Sequence[Any]) -> contextlib.AbstractContextManager[None]:
+    """CVXPY 1.5 takes the y of quad_over_lin(x, y) for a constant where it has a value."""
+    return with_values(variables, [None] * len(variables))
 
 
 def _compile(problem: Any, squares: bool) -> CompiledLevel:

@@ -17,7 +17,13 @@ from tiebreak.levels import ConicLevels, Slack
 from tiebreak.linalg import checks
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.spectra import EPS
-from tiebreak.modelling.cvxpy_compile import CompiledLevel, Compiler, same_matrix
+from tiebreak.modelling.cvxpy_compile import (
+    CompiledLevel,
+    Compiler,
+    same_matrix,
+    save_values,
+    with_values,
+)
 from tiebreak.modelling.definitions import Definitions
 from tiebreak.sets.cuts import Violation
 
@@ -210,68 +216,67 @@ class CvxpyLevels(ConicLevels):
         if self._first is None or self._put is None:
             raise RuntimeError("CvxpyLevels: program() must be called before assign(z)")
         self.last = self._first.inverted(self._put.lifted(z, self._given))
-        _save(self.variables, [self.last.primal_vars[variable.id] for variable in self.variables])
+        save_values(self.variables, self._of_variables(self.last.primal_vars))
         return z[self._put.variables]
 
+    def _of_variables(self, found: dict[Any, Any]) -> list[Any]:
+        return [found[variable.id] for variable in self.variables]
+
     @contextlib.contextmanager
-    def _at(self, x: Host) -> Iterator[Host]:
-        """With x in the user's variables for a while; the z with auxiliary variables of 0."""
-        program, former, last = self.program(), [v.value for v in self.variables], self.last
-        z = np.zeros(program.size)
+    def _at(self, x: Host) -> Iterator[tuple[Host, Host]]:
+        """With x in the user's variables for a while: |z|, and the terms of the program's rows.
+
+        Auxiliary variables are taken as 0.
+        """
+        program, z = self.program(), np.zeros(self.program().size)
+        assert self._first is not None
+        assert self._put is not None
         z[program.variables] = x
-        self.assign(z)
-        try:
-            yield z
-        finally:
-            _save(self.variables, former)
-            self.last = last
+        found = self._first.inverted(self._put.lifted(z, self._given)).primal_vars
+        with with_values(self.variables, self._of_variables(found)):
+            yield np.abs(z), abs(program.rows) @ np.abs(z) + np.abs(program.offset)
 
     def values(self, x: Host) -> list[tuple[float, float]]:
         """Each level at x by CVXPY's own value, with a bound on the rounding errors of its terms.
 
         An auxiliary variable is as large as the rows that it stands in.
         """
-        with self._at(x) as z:
+        with self._at(x) as (sizes, terms):
             found = [float(np.asarray(level.args[0].value).item()) for level in self.levels]
         program = self.program()
         i, j, entries = sparse.find(program.rows)
-        sizes = np.abs(z)
-        np.maximum.at(
-            sizes, j, (abs(program.rows) @ sizes + np.abs(program.offset))[i] / abs(entries)
-        )
+        np.maximum.at(sizes, j, terms[i] / np.abs(entries))
         sizes[program.variables] = np.abs(x)
-        unit = EPS * (len(z) + 8)
-        return [
-            (value, value_error(h, sizes) + unit * abs(value))
-            for value, h in zip(found, program.objectives, strict=True)
-        ]
+        errors = [value_error(h, sizes) for h in program.objectives]
+        unit = EPS * (len(sizes) + 8)
+        return [(v, error + unit * abs(v)) for v, error in zip(found, errors, strict=True)]
 
     def violations(self, x: Host) -> list[Violation]:
         """The constraints that x misses, as CVXPY measures it; of each where that is most."""
-        found, program = [], self.program()
-        with self._at(x) as z:
-            terms = abs(program.rows) @ np.abs(z) + np.abs(program.offset)
+        found = []
+        with self._at(x) as (_, terms):
             for constraint, own in zip(self.constraints, self._by_constraint(terms), strict=True):
                 if isinstance(constraint, bool | np.bool_):
                     found += [] if constraint else [Violation("False", math.inf, 1.0)]
                     continue
                 amounts = np.ravel(constraint.violation(), order="F")
-                shown = sum(float(np.max(np.abs(arg.value))) for arg in constraint.args)
-                sizes = shown + (
-                    own if own.shape == amounts.shape else np.full_like(amounts, np.max(own))
-                )
+                sizes = np.zeros_like(amounts)
+                for part in (own, *map(_sizes, constraint.args)):  # of a cone the largest counts
+                    sizes += part if part.shape == amounts.shape else np.max(part)
                 worst = int(np.argmax(amounts / np.where(sizes > 0.0, sizes, 1.0)))
                 found += [Violation(_short(constraint), float(amounts[worst]), float(sizes[worst]))]
         return [one for one in found if not one.amount <= 0.0]
 
     def _by_constraint(self, y: Host) -> list[Host]:
         """The sizes of numbers that belong to the rows of the program, for each constraint."""
-        assert self._first is not None and self._put is not None
-        z = np.zeros(self._first.size)
-        found = self._first.inverted(z, self._put.multipliers(y)).dual_vars
+        assert self._first is not None
+        assert self._put is not None
+        full = self._put.multipliers(y)
+        found = self._first.inverted(np.zeros(self._first.size), full).dual_vars
         duals = [found.get(getattr(one, "id", None), 0.0) for one in self.constraints]
-        parts = [dual if isinstance(dual, list) else [dual] for dual in duals]  # several of a cone
-        return [np.abs(np.concatenate([np.ravel(p, order="F") for p in part])) for part in parts]
+        return [
+            np.concatenate([_sizes(v) for v in (d if isinstance(d, list) else [d])]) for d in duals
+        ]
 
     def _owners(self, y: Host) -> list[str]:
         """The constraints whose rows have multipliers other than 0."""
@@ -279,9 +284,9 @@ class CvxpyLevels(ConicLevels):
         return [_short(one) for one, sizes in pairs if sizes.any()]
 
 
-def _save(variables: Sequence[Any], values: Sequence[Any]) -> None:
-    for variable, value in zip(variables, values, strict=True):
-        variable.save_value(value)
+def _sizes(numbers: Any) -> Host:
+    """Of an array, or of an expression's values, entry by entry."""
+    return np.abs(np.ravel(getattr(numbers, "value", numbers), order="F"))
 
 
 def _listed(name: str, value: Any) -> list[Any]:
