@@ -246,9 +246,8 @@ class ConicLevels(ABC):
     def program(self) -> Any:
         """The `ConicProgram`, for the parameters as they are now."""
 
-    @abstractmethod
     def assign(self, z: Any) -> Any:
-        """Hand the values of a solved program back to the variables; the x of the result."""
+        """Hand the values of a solved program back to the variables, where there are some."""
 
 
 def value_with_error(h: Function | Penalty, x: Array) -> tuple[float, float]:

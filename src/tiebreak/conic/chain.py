@@ -12,8 +12,8 @@ import numpy as np
 
 from tiebreak.conic.bounds import (
     HeldLevel,
-    contradiction,
     assumed_reach,
+    contradiction,
     equations,
     lower_bound,
     slack_rounding,
@@ -44,7 +44,7 @@ from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.spectra import EPS
-from tiebreak.sets.polyhedra import single_entries
+from tiebreak.sets.polyhedra import MISSED, single_entries
 
 SlackRule = Callable[[float, float], float]  # of the best value and of that before this level
 
@@ -215,7 +215,7 @@ class _Chain:
         """
         from scipy.sparse import csr_array
 
-        if self._dimension() == 0:
+        if self.found[-1].dimension == 0 or self.where.dimension == 0:
             return
         own, former = self.program.variables, self.previous
         places, lengths = (np.arange(len(own)), own), self.lengths[own]
@@ -269,7 +269,10 @@ class _Chain:
         for some, ufunc in ((entry > 0.0, np.minimum), (entry < 0.0, np.maximum)):
             some = some & is_bound
             ufunc.at(z, place[some], self.whole.offset[row[some]] / entry[some])
-        return z
+        # Where all terms of a row are rounding errors, it is met by exact zeros alone.
+        plain = np.where(np.abs(z) <= ROUNDINGS * EPS * self.unit, 0.0, z)
+        is_met = self._is_outside(z, strictly=True) and not self._is_outside(plain, strictly=True)
+        return plain if is_met else z
 
     def _lost(self, z: Host) -> int | None:
         """The first level that the levels after it made worse than it may be, None if none."""
@@ -286,21 +289,23 @@ class _Chain:
         evaluate = self.program.evaluate
         return self.objectives[number].value(z) if evaluate is None else evaluate(number, z)
 
-    def _is_outside(self, z: Host) -> bool:
+    def _is_outside(self, z: Host, strictly: bool = False) -> bool:
         """Is a constraint violated, by more than rounding relative to its own terms?
 
-        Where an answer is 0, its terms are rounding errors themselves: those of the program's unit.
+        Where an answer is 0, its terms are rounding errors themselves: those of the program's unit,
+        which do not count ``strictly``.
         """
         rows, offset, cones = self.whole.part(self.first_levels == 0)
         blocks, s = Blocks.of(cones), offset - rows @ z
         least = ROUNDINGS * EPS / OUTSIDE * self.unit
         size = float(np.max(np.abs(z[self.program.variables]), initial=least))
-        terms = np.abs(offset) + abs(rows) @ np.abs(z) + size * row_lengths(rows)
+        terms = np.abs(offset) + abs(rows) @ np.abs(z) + (not strictly) * size * row_lengths(rows)
+        share = MISSED if strictly else OUTSIDE
         curved = [np.max(terms[cone]) for cone in (*blocks.second_order, *blocks.exponential)]
         sizes = np.append(terms[blocks.nonnegative], curved)
         return bool(
-            np.any(outside(blocks, s) > OUTSIDE * sizes)
-            or np.any(np.abs(s[blocks.zero]) > OUTSIDE * terms[blocks.zero])
+            np.any(outside(blocks, s) > share * sizes)
+            or np.any(np.abs(s[blocks.zero]) > share * terms[blocks.zero])
         )
 
     def _level(self, number: int, objective: Objective) -> ChainSolution | None:

@@ -14,7 +14,7 @@ from tiebreak.conic.domains import can_represent, parts_of
 from tiebreak.conic.program import ConicProgram
 from tiebreak.conic.representation import compile_levels
 from tiebreak.linalg import arrays
-from tiebreak.linalg.arrays import Array
+from tiebreak.linalg.arrays import Array, Host
 from tiebreak.linalg.refusals import Refusal, refusal_of
 from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import Intervals, StepEvidence
@@ -38,6 +38,7 @@ class ConicFindings(NamedTuple):
     levels: tuple[LevelSolution, ...]  # lower, upper
     assumption: str  # that an estimate rests on
     direction: Array | None = None  # along which there is no minimum
+    contradiction: Host | None = None  # multipliers that show that no point is feasible
     is_least: bool = False  # did the least norm choose among points that both levels leave?
 
     @property
@@ -122,7 +123,8 @@ class Conic(Method):
         x = arrays.like(found.z[program.variables], state.x)
         direction = None if found.direction is None else found.direction[program.variables]
         assumption = _assumption(program)
-        findings = ConicFindings(found.levels, assumption, direction, found.is_least)
+        against, is_least = found.contradiction, found.is_least
+        findings = ConicFindings(found.levels, assumption, direction, against, is_least)
         return DirectState(
             1,
             x,

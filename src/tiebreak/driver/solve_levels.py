@@ -79,10 +79,6 @@ class CompiledLevels(ConicLevels):
         """Compiled once."""
         return self._program
 
-    def assign(self, z: Any) -> Any:
-        """x, without the auxiliary variables."""
-        return z[self._program.variables]
-
 
 def solve_chained(
     given: Levels | ConicLevels,
