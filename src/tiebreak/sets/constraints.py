@@ -205,9 +205,13 @@ def intersection(owner: str, *sets: Domain) -> Domain:
 
 def _merged(owner: str, sets: tuple[Any, ...]) -> tuple[Any, ...]:
     """The parts of the sets, none twice; two that make one of the library's sets are that one."""
-    parts = [p for one in sets for p in (one.sets if isinstance(one, Intersection) else (one,))]
+    parts = [
+        part
+        for one in map(known, sets)
+        for part in (one.sets if isinstance(one, Intersection) else (one,))
+    ]
     found: list[Any] = []
-    for one in map(known, parts):
+    for one in parts:
         for i, other in enumerate(found):
             if (both := common_set(owner, other, one)) is not None:
                 found[i] = both
