@@ -24,9 +24,9 @@ from tiebreak.proofs.gate import (
     BROKEN,
     DOUBT,
     OUTSIDE,
-    Claim,
     Ended,
     LevelClaim,
+    ResultClaim,
     judge,
     violated,
 )
@@ -118,7 +118,7 @@ def _judged(
         LevelClaim(proof.upper_gap, proof.upper_error, upper),
     )
     assumed = " and ".join(promises(problem))
-    word, sentence = judge(Claim(problem, x, ended, levels, assumed=assumed))
+    word, sentence = judge(ResultClaim(problem, x, ended, levels, assumed=assumed))
     return replace(proof, status=word, message=sentence)
 
 
