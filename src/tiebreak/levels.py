@@ -13,7 +13,7 @@ from tiebreak.functions.penalties.composite import split
 from tiebreak.functions.penalties.penalties import Penalty
 from tiebreak.linalg import arrays, checks, tables
 from tiebreak.linalg.arrays import Array
-from tiebreak.linalg.fingerprints import FromData, assign, remember
+from tiebreak.linalg.fingerprints import FromData, assign, known, remember
 from tiebreak.problem import DOMAIN, FUNCTION, Problem
 from tiebreak.sets.cuts import Violation
 from tiebreak.sets.domains import Domain, Space
@@ -87,6 +87,7 @@ class Level(FromData):
             checks.at_least("Level", "slack", self.slack)
             assign(self, "slack", Slack(absolute=float(self.slack)))
         remember(self, Level, objective=self.objective, name=self.name, slack=self.slack)
+        assign(self, "objective", known(self.objective))
 
     @property
     def rule(self) -> Slack:
@@ -150,14 +151,13 @@ class Levels(FromData):
         assign(self, "domain", Space() if domain is None else domain)
         assign(self, "radius", radius)
         remember(self, Levels, levels=found, domain=self.domain, radius=radius)
-        names = self.names
-        if len(set(names)) < len(names):
-            raise ValueError(f"Levels: names must differ, got {', '.join(names)}")
+        if len(set(self.names)) < len(self.names):
+            raise ValueError(f"Levels: names must differ, got {', '.join(self.names)}")
         self._check_pairs()
 
     def _check_pairs(self) -> None:
         """Kinds, sizes, names of variables: what `Problem` checks of two, of all."""
-        sizes = sorted({n for n in map(_dimension, self._objectives) if n is not None})
+        sizes = sorted({h.dimension for h in self._objectives if h.dimension is not None})
         if len(sizes) > 1:
             got = " and ".join(map(str, sizes))
             raise ValueError(f"Levels: all levels must have as many variables, got {got}")
@@ -173,7 +173,7 @@ class Levels(FromData):
     @property
     def dimension(self) -> int | None:
         """The number of variables, None if nothing says."""
-        return next((n for n in map(_dimension, self._objectives) if n is not None), None)
+        return next((h.dimension for h in self._objectives if h.dimension is not None), None)
 
     @property
     def _objectives(self) -> tuple[Function | Penalty, ...]:
@@ -247,7 +247,8 @@ class ConicLevels(ABC):
         """The `ConicProgram`, for the parameters as they are now."""
 
     def assign(self, z: Any) -> Any:
-        """Hand the values of a solved program back to the variables, where there are some."""
+        """x; and where there are variables of the user, these get its values."""
+        return z[self.program().variables]
 
 
 def value_with_error(h: Function | Penalty, x: Array) -> tuple[float, float]:
@@ -258,8 +259,3 @@ def value_with_error(h: Function | Penalty, x: Array) -> tuple[float, float]:
     error, _ = smooth.rounding_errors(at, smooth.extent(at), abs(value), 0.0)
     moved = abs(value) + length * penalty.terms.steepness(n, length)
     return value, error + arrays.rounding_unit(arrays.epsilon(at), n) * moved
-
-
-def _dimension(h: Any) -> int | None:
-    n = getattr(h, "dimension", None)
-    return None if n is None else int(n)

@@ -95,7 +95,7 @@ def test_certificates_are_never_wrong(count):
         low, high = result.lower_optimum
         slack = 64 * EPS * (abs(p.g_star) + abs(result.lower_value) + p.g_scale)
         assert low - slack <= p.g_star <= high + slack, seed
-        certified += result.status == "certified"
+        certified += result.success
     print(f"\nadaptive: {number} planted problems, none wrong, {certified} certified in 60 steps")
 
 
@@ -143,7 +143,8 @@ def test_units_change_neither_the_work_nor_the_accuracy(units):
     """Issue 5: the number of gradients by less than 10 %, the relative accuracy not at all."""
     for which in range(len(IN_UNITS)):
         plain, scaled = solved_in_units(which, (1.0, 1.0, 1.0)), solved_in_units(which, units)
-        assert plain.status == scaled.status == "certified"
+        assert plain.success
+        assert scaled.success
         assert abs(gradients(scaled) - gradients(plain)) < 0.1 * gradients(plain)
         # A restart may come a step later by rounding, on one machine and not on another: f may
         # change by what is allowed, no more.
@@ -161,7 +162,7 @@ def test_nothing_needs_to_be_known():
     exact = tb.solve(tb.Problem(upper=f, lower=g, domain=ball), "exact")
     blind = tb.Problem(upper=hidden(f), lower=hidden(g), domain=ball)
     result = tb.solve(blind, tb.AdaptiveAGMBiO(), x0=np.zeros(40), rtol=1e-5)
-    assert result.status == "certified"
+    assert result.success
     assert abs(result.upper_value - exact.upper_value) <= 2 * result.tolerance[0]
     assert result.lower_value <= exact.lower_value + 1e-5 * g.value(np.zeros(40))
     assert result.upper_optimum[0] <= exact.upper_value
@@ -175,7 +176,7 @@ def test_it_arrives_in_a_fraction_of_the_gradients_of_agm_bio(name):
     """Issue 5 asks for 0.6 in the median; `benchmarks/race/decide.py` has the whole table."""
     known = tb.instance(name)
     result = tb.solve(known.problem, tb.AdaptiveAGMBiO(), x0=known.x0)
-    assert result.status == "certified"
+    assert result.success
     own = tb.AGMBiO() if known.problem.is_smooth else tb.PAGMBiO()
     limit = gradients(result) // 2  # AGM-BiO takes three gradients a step
     other = tb.solve(known.problem, own, x0=known.x0, max_iter=limit)
@@ -219,7 +220,7 @@ def test_degenerate_problems_end_well(start):
         tb.Problem(upper=tb.SquaredNorm(), lower=tb.Linear(np.ones(3)), domain=tb.Box(-1.0, 1.0)),
     ):
         result = tb.solve(problem, tb.AdaptiveAGMBiO(), x0=x0, max_iter=2000)
-        assert result.status == "certified", (problem, result)
+        assert result.success, (problem, result)
 
 
 def test_a_function_that_overflows_far_away_is_approached_with_shorter_steps():
@@ -231,5 +232,5 @@ def test_a_function_that_overflows_far_away_is_approached_with_shorter_steps():
     lower = tb.LeastSquares([[1.0, 1.0]], [2.0])
     problem = tb.Problem(upper=lipschitz_violations, lower=lower, domain=tb.Box(-50.0, 50.0))
     result = tb.solve(problem, tb.AdaptiveAGMBiO(), x0=np.array([-5.0, 8.0]), rtol=1e-6)
-    assert result.status == "certified"
+    assert result.success
     np.testing.assert_allclose(result.x, [1.0, 1.0], atol=3e-2)

@@ -49,10 +49,10 @@ from tiebreak.proofs.gate import (
     MET,
     RULE,
     UNKNOWN,
-    Claim,
     Ended,
     LevelClaim,
-    Verdict,
+    ResultClaim,
+    Word,
     judge,
 )
 from tiebreak.proofs.recession.watch import NoMinimum, RecessionWatch
@@ -198,19 +198,19 @@ def solve(
         watch = RecessionWatch(problem, start)
         ended = _iterate(run, limit, max_iter, callback, given, live, store, watch)
         limit.close()
-        verdict, x, proof = _conclude(run, ended, asked, given, store, watch)
+        word, x, proof = _conclude(run, ended, asked, given, store, watch)
         live.end(run.rows[-1])
         tolerance = run.tolerance(x, proof.upper_value, proof.lower_value)
         advice = NO_TIME
         with contextlib.suppress(deadline.Over):
-            advice = what_next(run, verdict.status, proof, tolerance, max_iter)
+            advice = what_next(run, word.status, proof, tolerance, max_iter)
         return Result(
             x=x,
             certificate=proof,
             tolerance=tolerance,
             start_values=run.start_values,
-            status=verdict.status,
-            reason=verdict.sentence,
+            status=word.status,
+            reason=word.sentence,
             advice=advice,
             nit=run.iteration,
             time=run.seconds,
@@ -388,7 +388,7 @@ def _failed(run: Run) -> Ended:
 
 def _conclude(
     run: Run, ended: Ended, asked: Problem, given: Array, store: Store, watch: RecessionWatch
-) -> tuple[Verdict, Array, Certificate]:
+) -> tuple[Word, Array, Certificate]:
     """The word that the run deserves, the point that is returned, what is proved about it.
 
     Where there is no time left for that: the last point, with what was proved about it before.
@@ -402,13 +402,13 @@ def _conclude(
                 run.fall, ended = fall, _without_end(fall, run.problem)
         x = arrays.like(x, given)
         proof = run.certificate(arrays.like(x, run.state.x))  # as it is, in a wider precision too
-        verdict = judge(_claim(run, ended, asked, x, proof))
+        word = judge(_claim(run, ended, asked, x, proof))
     except deadline.Over:
         x = arrays.like(run.state.x, given)
         limits = ended if ended.why not in HOPES else Ended("max_time")
-        return judge(Claim(asked, x, limits, (UNKNOWN, UNKNOWN))), x, _last_proof(run, x)
+        return judge(ResultClaim(asked, x, limits, (UNKNOWN, UNKNOWN))), x, _last_proof(run, x)
     run.record_answer(proof)
-    return verdict, x, proof.without_upper() if verdict.status == "unbounded" else proof
+    return word, x, proof.without_upper() if word.status == "unbounded" else proof
 
 
 def _answer(run: Run, ended: Ended) -> tuple[Ended, Array]:
@@ -429,7 +429,7 @@ def _answer(run: Run, ended: Ended) -> tuple[Ended, Array]:
     return ended, better.x
 
 
-def _claim(run: Run, ended: Ended, asked: Problem, x: Array, proof: Certificate) -> Claim:
+def _claim(run: Run, ended: Ended, asked: Problem, x: Array, proof: Certificate) -> ResultClaim:
     """What the run would like to say about x, for the gate."""
     broken = ""
     if run.accumulator.is_contradicted:
@@ -437,8 +437,8 @@ def _claim(run: Run, ended: Ended, asked: Problem, x: Array, proof: Certificate)
     if ended.why == MET and not run.is_proved(proof) and x.dtype != run.state.x.dtype:
         ended = Ended(MET, ROUNDED)
     upper, lower = run.tolerance(x, proof.upper_value, proof.lower_value)
-    return Claim(
-        model=asked,
+    return ResultClaim(
+        problem=asked,
         x=x,
         ended=ended,
         levels=(

@@ -22,7 +22,7 @@ from tiebreak.exact.method import ExactFindings
 from tiebreak.functions.base import Function
 from tiebreak.levels import ConicLevels, Levels, Slack
 from tiebreak.linalg import arrays, checks, deadline
-from tiebreak.proofs.gate import UNKNOWN, Claim, Ended, LevelClaim, judge
+from tiebreak.proofs.gate import UNKNOWN, Ended, LevelClaim, ResultClaim, judge
 from tiebreak.proofs.recession.watch import RecessionWatch
 
 CHAINED = ("auto", "conic")
@@ -180,8 +180,8 @@ def report(found: ChainSolution, levels: ConicLevels, rtol: float, seconds: floa
         _claim(level, sign * value, error, h, rtol) for _, level, (value, error), sign, h in each
     ]
     ended = Ended(WHY.get(found.status, found.status), found.message or _how_well(found))
-    claim = Claim(
-        model=levels.model,
+    claim = ResultClaim(
+        problem=levels.model,
         x=x,
         ended=ended,
         levels=(*claims, *[UNKNOWN] * (len(names) - len(claims))),

@@ -68,7 +68,7 @@ class Ended(NamedTuple):
         return cls(why if why in KNOWN else own, sentence)
 
 
-class Model(Protocol):
+class Constrained(Protocol):
     """What the gate asks of a problem: a Problem, Levels, or a model of another language."""
 
     def violations(self, x: Any) -> Sequence[Violation]:
@@ -86,10 +86,10 @@ class LevelClaim(NamedTuple):
 UNKNOWN = LevelClaim(math.inf, math.inf, 0.0)  # a level of which nothing is proved
 
 
-class Claim(NamedTuple):
+class ResultClaim(NamedTuple):
     """What somebody would like to say about a point."""
 
-    model: Model
+    problem: Constrained
     x: Array
     ended: Ended
     levels: tuple[LevelClaim, ...]  # the most important first
@@ -100,49 +100,49 @@ class Claim(NamedTuple):
     assumed: str = ""  # what the proof rests on besides the data
 
 
-class Verdict(NamedTuple):
+class Word(NamedTuple):
     """The word, and a sentence where it does not say it all."""
 
     status: str
     sentence: str = ""
 
 
-def judge(claim: Claim) -> Verdict:
+def judge(claim: ResultClaim) -> Word:
     """The word that a claim deserves."""
     why, sentence = claim.ended
     if not arrays.all_finite(claim.x):
-        return Verdict("failed", sentence or STATUSES["failed"])
+        return Word("failed", sentence or STATUSES["failed"])
     if why in (FALLS, EMPTY):
         return _of_a_no(claim)
-    outside = violated(claim.model, claim.x)
+    outside = violated(claim.problem, claim.x)
     broken = claim.broken
     if outside is not None and why in HOPES:
         broken = broken or OUTSIDE.format(outside.what, outside.amount)
     if broken:
-        return Verdict("failed", broken)
+        return Word("failed", broken)
     if outside is None and why != "stopped" and _is_proved(claim):
-        return Verdict("certified", _how(claim))
+        return Word("certified", _how(claim))
     if claim.readings and why in (*HOPES, "max_iter"):
-        return Verdict("undetermined", claim.readings)
+        return Word("undetermined", claim.readings)
     return _of_hope(claim)
 
 
-def violated(model: Model, x: Array) -> Violation | None:
+def violated(problem: Constrained, x: Array) -> Violation | None:
     """The constraint that x violates most relative to its own terms; None where x is in Z."""
     unit = int(x.shape[0]) * arrays.epsilon(x)
-    found = [one for one in model.violations(x) if one.exceeds(INSIDE, unit)]
+    found = [one for one in problem.violations(x) if one.exceeds(INSIDE, unit)]
     return max(found, key=lambda one: one.amount / (one.size or 1.0), default=None)
 
 
-def _of_a_no(claim: Claim) -> Verdict:
+def _of_a_no(claim: ResultClaim) -> Word:
     """There is no answer, if that is shown."""
     why, sentence = claim.ended
     if claim.is_shown:
-        return Verdict("unbounded" if why == FALLS else "infeasible", sentence)
-    return Verdict("undetermined", f"{sentence}; {UNSEEN}" if sentence else UNSEEN)
+        return Word("unbounded" if why == FALLS else "infeasible", sentence)
+    return Word("undetermined", f"{sentence}; {UNSEEN}" if sentence else UNSEEN)
 
 
-def _is_proved(claim: Claim) -> bool:
+def _is_proved(claim: ResultClaim) -> bool:
     """Are all levels proved to be within their tolerances?"""
     first, *others = claim.levels
     if claim.criterion == "weak":
@@ -150,23 +150,23 @@ def _is_proved(claim: Claim) -> bool:
     return first.gap <= first.asked and all(level.error <= level.asked for level in others)
 
 
-def _how(claim: Claim) -> str:
+def _how(claim: ResultClaim) -> str:
     """What is proved, in a sentence where the word alone would say too much."""
     is_weak = claim.criterion == "weak" and claim.levels[-1].error > claim.levels[-1].asked
     said = WEAK if is_weak else ""
     return ASSUMING.format(said or STATUSES["certified"], claim.assumed) if claim.assumed else said
 
 
-def _of_hope(claim: Claim) -> Verdict:
+def _of_hope(claim: ResultClaim) -> Word:
     """A point in Z of which not all is proved that was asked for."""
     why, sentence = claim.ended
     if why == DOUBT:
-        return Verdict("undetermined", sentence)
+        return Word("undetermined", sentence)
     if why == BROKEN:
-        return Verdict("failed", sentence)
+        return Word("failed", sentence)
     if why not in HOPES:
-        return Verdict(why, sentence)
+        return Word(why, sentence)
     for level in claim.levels[1:]:
         if -level.gap > level.asked and why != RULE:
-            return Verdict("failed", REFUTED.format(-level.gap))
-    return Verdict("solved", sentence or (GUARDED if why == MET else ""))
+            return Word("failed", REFUTED.format(-level.gap))
+    return Word("solved", sentence or (GUARDED if why == MET else ""))
