@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from tiebreak.conic.bounds import value_error
 from tiebreak.conic.program import Cone, ConicProgram
@@ -241,10 +240,12 @@ class CvxpyLevels(ConicLevels):
 
         An auxiliary variable is as large as the rows that it stands in.
         """
+        from scipy.sparse import find
+
         with self._at(x) as (sizes, terms):
             found = [float(np.asarray(level.args[0].value).item()) for level in self.levels]
         program = self.program()
-        i, j, entries = sparse.find(program.rows)
+        i, j, entries = find(program.rows)
         np.maximum.at(sizes, j, terms[i] / np.abs(entries))
         sizes[program.variables] = np.abs(x)
         errors = [value_error(h, sizes) for h in program.objectives]
