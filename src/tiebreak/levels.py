@@ -208,7 +208,8 @@ class Levels(FromData):
 
     def problem(self) -> Problem:
         """The first two levels as a `Problem`."""
-        return self.pairs()[0]
+        lower, upper = self._objectives[:2]
+        return Problem(upper=upper, lower=lower, domain=self.domain, radius=self.radius)
 
     def save(self, path: str | Path) -> None:
         """Save to a .npz file, with all its data, for ``tiebreak.load``; see `Problem.save`.

@@ -68,11 +68,12 @@ class CompiledLevels(ConicLevels):
         n = len(start)
         objectives = [level.objective for level in levels.levels]
         self._program = compile_levels(objectives, levels.domain, n, levels.radius)
-        self.model, self.promises = levels, tuple(promises(levels.problem()))
+        pairs = levels.pairs()
+        self.model, self.promises = levels, tuple(promises(pairs[0]))
         self.names, self.signs = levels.names, (1,) * len(objectives)
         self.rules = tuple(level.rule for level in levels.levels)
         self.before = float(objectives[0].value(start))
-        said = (text for pair in levels.pairs() for text in assumptions(pair))
+        said = (text for pair in pairs for text in assumptions(pair))
         self.assumed = tuple(dict.fromkeys(said))
 
     def program(self) -> ConicProgram:
