@@ -41,7 +41,7 @@ def test_planted_answers_on_all_combinations(count):
         p, is_unique = instance(seed)
         state = solved(p.problem(), p.x0)
         found, where = state.findings, f"{seed}: {p.kind}, n = {p.n}"
-        assert state.finished[0] == "solved", (where, state.finished)
+        assert state.finished.why == "answer", (where, state.finished)
         f_scale = max(p.f_scale, p.L_f * p.unit**2, np.linalg.norm(p.grad_f(p.x_star)) * p.unit)
         g_scale = max(p.g_scale, p.L_g * p.unit**2, np.linalg.norm(p.grad_g(p.x_star)) * p.unit)
         errors = {
@@ -144,10 +144,10 @@ def test_a_singular_value_of_the_size_of_rounding_is_zero_a_larger_one_is_in_dou
     assert state.findings.sigma == pytest.approx(1.0)
     assert state.findings.sigma_next == pytest.approx(tiny, rel=0.3)
     if tiny < 4e-15:
-        assert state.finished[0] == "solved"
+        assert state.finished.why == "answer"
         assert state.findings.dimension == 2
     else:  # both readings: f is large if the direction counts
-        assert state.finished[0] == "undetermined"
+        assert state.finished.why == "doubt"
         assert state.findings.dimension is None
         assert state.findings.upper_range[1] > 1e20
     assert state.findings.backward_error == state.findings.sigma_next
@@ -188,7 +188,7 @@ def test_a_larger_polyhedron_is_solved_like_a_conic_solver_does_it(domain, const
     f = cp.sum_squares(B @ x - target) / 2 if upper == "squares" else B[0] @ x
     conic = cp.Problem(cp.Minimize(f), [*constraints(x), A @ x == b])
     conic.solve(solver=cp.CLARABEL)
-    assert state.finished[0] == "solved"
+    assert state.finished.why == "answer"
     assert domain.contains(state.x, 1e-14)
     assert np.linalg.norm(A @ state.x - b) <= 1e-13 * np.linalg.norm(b)
     assert state.findings.dimension == 60 - isinstance(domain, tb.Simplex)
@@ -210,7 +210,7 @@ def test_logistic_regression_agrees_with_a_conic_solver(domain):
     }[type(domain)]  # fmt: skip
     loss = cp.sum(cp.logistic(-cp.multiply(y, A @ x))) / 60
     cp.Problem(cp.Minimize(loss), inside).solve(solver=cp.CLARABEL)
-    assert state.finished[0] == "solved"
+    assert state.finished.why == "answer"
     assert state.lower_value == pytest.approx(problem.lower.value(x.value), rel=1e-7)
     assert state.lower_value <= problem.lower.value(problem.domain.project(x.value)) * (1 + 1e-15)
     if isinstance(domain, tb.Space):  # the one of least norm
@@ -274,7 +274,7 @@ def test_separable_data_on_a_bounded_set(make, constraint, size):
     u = cp.Variable(5)
     terms = -size * SEPARABLE @ u
     cp.Problem(cp.Minimize(cp.log_sum_exp(terms) / size), [constraint(u)]).solve(cp.CLARABEL)
-    assert state.finished[0] == "solved"
+    assert state.finished.why == "answer"
     assert state.findings.dimension == 0
     assert np.linalg.norm(state.x / size - u.value) <= 1e-4
     margins = SEPARABLE @ state.x
@@ -287,7 +287,7 @@ def test_separable_data_on_a_bounded_set(make, constraint, size):
 def test_huge_margins_give_the_direction_of_the_largest_one(size, scale):
     lower = tb.Logistic(scale * THIN, [1.0, 1.0])
     state = solved(tb.Problem(upper=tb.SquaredNorm(), lower=lower, domain=tb.Ball(size)))
-    assert state.finished[0] == "solved"
+    assert state.finished.why == "answer"
     assert state.findings.dimension == 0
     np.testing.assert_allclose(state.x / size, np.array([1.0, 4.0]) / math.sqrt(17.0), rtol=1e-5)
 
@@ -308,7 +308,7 @@ def test_losses_too_small_to_decide_are_not_decided(rows, domain):
     problem = tb.Problem(upper=tb.SquaredNorm(), lower=lower, domain=domain)
     for start in (None, [1e15, 1e15]):
         state = solved(problem, start)
-        assert state.finished[0] == "undetermined"
+        assert state.finished.why == "doubt"
         assert state.findings.dimension is None
         assert state.evidence.intervals is None
 
@@ -317,7 +317,7 @@ def test_a_loss_that_is_small_but_heard_decides():
     for domain in (tb.Ball(10.0), tb.Box(-10.0, 10.0), tb.L1Ball(10.0)):
         lower = tb.Logistic(OPEN, np.ones(3))
         state = solved(tb.Problem(upper=tb.SquaredNorm(), lower=lower, domain=domain))
-        assert state.finished[0] == "solved"
+        assert state.finished.why == "answer"
         np.testing.assert_allclose(state.x, [0.0, 10.0], rtol=1e-9, atol=1e-9)
 
 
@@ -331,7 +331,7 @@ def test_without_a_gap_the_rank_is_not_determined_and_nothing_is_claimed(domain)
     )
     state = solved(problem)
     status, sentence = state.finished
-    assert status == "undetermined"
+    assert status == "doubt"
     assert sentence.startswith("rank not determined: singular values ")
     assert state.evidence.intervals is None
     found = state.findings
@@ -389,7 +389,7 @@ def test_a_lower_level_without_minimiser_is_named_with_its_direction(lower, doma
     state = solved(problem)
     status, sentence = state.finished
     d = state.findings.direction
-    assert status == "unbounded"
+    assert status == "falls"
     assert sentence.startswith("g has no minimiser: it falls along the direction x[")
     assert np.linalg.norm(d) == pytest.approx(1.0)
     assert falls_for_ever(lower, 0.1 * d, state.x)
@@ -406,7 +406,7 @@ def test_a_slow_fall_is_a_fall(rows, size):
     for turn in (np.eye(2), np.array(turned)) if size >= 1e-10 else (np.eye(2),):
         lower = tb.Logistic(rows @ turn, np.ones(len(rows)))
         state = solved(tb.Problem(upper=tb.SquaredNorm(), lower=lower))
-        assert state.finished[0] == "unbounded"
+        assert state.finished.why == "falls"
         changes = rows @ turn @ state.findings.direction
         assert np.min(changes) >= -1e-15
         assert np.max(changes) >= 0.5 * size
@@ -414,7 +414,7 @@ def test_a_slow_fall_is_a_fall(rows, size):
             continue
         opposed = tb.Logistic(np.vstack([rows, -rows]) @ turn, np.ones(2 * len(rows)))
         state = solved(tb.Problem(upper=tb.SquaredNorm(), lower=opposed), [3.0, 4.0])
-        assert state.finished[0] == "solved"
+        assert state.finished.why == "answer"
         assert np.linalg.norm(state.x) <= 1e-6
         assert state.findings.dimension == 0
 
@@ -429,7 +429,7 @@ def test_where_it_hardly_falls_nothing_is_said():
         (tb.Linear([1.0, 1.0 + 1e-11]), flat),
     ):
         status, sentence = solved(tb.Problem(upper=upper, lower=lower)).finished
-        assert status == "undetermined"
+        assert status == "doubt"
         assert sentence.endswith("is not determined: it hardly falls, if at all")
 
 
@@ -437,7 +437,7 @@ def test_a_failed_linear_program_is_no_answer(monkeypatch):
     monkeypatch.setattr(linear_programs, "linear_program", lambda *_: None)
     lower = tb.Logistic([[1.0, 0.0], [-1.0, 1.0]], np.ones(2))
     state = solved(tb.Problem(upper=tb.SquaredNorm(), lower=lower))
-    assert state.finished[0] == "undetermined"
+    assert state.finished.why == "doubt"
     assert "whether g has a minimiser is not determined" in state.finished[1]
 
 
@@ -470,7 +470,7 @@ def test_the_direction_of_a_fall_has_no_idle_part_and_nothing_is_proved_there():
 )
 def test_a_lower_level_that_has_a_minimiser_is_solved(lower, domain):
     state = solved(tb.Problem(upper=tb.SquaredNorm(), lower=lower, domain=domain), [0.3, 0.4])
-    assert state.finished[0] == "solved"
+    assert state.finished.why == "answer"
     rng = np.random.default_rng(0)
     for _ in range(200):
         other = domain.project(state.x + rng.standard_normal(2) * 10.0 ** rng.uniform(-3, 1))
@@ -491,7 +491,7 @@ def test_an_upper_level_that_falls_for_ever_on_the_slice_is_named(upper, domain)
     lower = tb.LeastSquares([[1.0, 1.0, 0.0]], [1.0])
     state = solved(tb.Problem(upper=upper, lower=lower, domain=domain))
     d = state.findings.direction
-    assert state.finished[0] == "unbounded"
+    assert state.finished.why == "falls"
     assert "f has no minimum over the minimisers of g" in state.finished[1]
     assert falls_for_ever(upper, d, state.x)
     assert lower.value(state.x + 1e3 * d) == pytest.approx(state.lower_value, abs=1e-20)
@@ -560,7 +560,7 @@ def hostile_matrices(number):
 
 def test_claims_on_ill_posed_matrices_are_never_wrong(count):
     number = count(24, 600)
-    statuses, below, above = {"solved": 0, "undetermined": 0}, 0, 0
+    statuses, below, above = {"answer": 0, "doubt": 0}, 0, 0
     for A, b in hostile_matrices(number):
         truth = least_norm(A, b)
         reach = 4.0 * math.sqrt(2.0 * truth[0]) + 1e-300  # x* is far inside
@@ -572,7 +572,7 @@ def test_claims_on_ill_posed_matrices_are_never_wrong(count):
                 assert not wrong_intervals(state.evidence.intervals, *truth), (A, b, domain)
                 below += state.evidence.intervals.upper[0] > 0.0
                 above += math.isfinite(state.evidence.intervals.upper[1])
-    assert statuses["undetermined"] > number // 20
+    assert statuses["doubt"] > number // 20
     assert min(below, above) > number // 4
     print(
         f"\nExact on {number} ill-posed systems and 3 domains: {statuses}; f* bounded from below "
@@ -754,7 +754,7 @@ def test_larger_polyhedra_where_the_lower_level_presses(kind):
     B -= np.outer(weights, B.T @ weights - slope) / (weights @ weights)
     f, g = tb.LeastSquares(B, B @ x - weights), tb.LeastSquares(A, A @ x - dual)
     state = solved(tb.Problem(upper=f, lower=g, domain=domain))
-    assert state.finished[0] == "solved"
+    assert state.finished.why == "answer"
     np.testing.assert_allclose(state.x, x, atol=1e-9)
     assert state.upper_value == pytest.approx(f.value(x), rel=1e-11)
 
@@ -840,7 +840,7 @@ def test_the_answer_does_not_depend_on_the_scale(size):
             scaled = tb.SquaredNorm(size if A[0][0] == 1.0 else 1.0, center=[1.0, 0.5])
             problem = tb.Problem(upper=scaled, lower=tb.LeastSquares(A, b), domain=domain)
             state = solved(problem)
-            assert state.finished[0] == "solved"
+            assert state.finished.why == "answer"
             np.testing.assert_allclose(state.x, [0.8, 0.1], rtol=1e-12)
 
 
@@ -859,7 +859,7 @@ def test_tiny_and_huge_balls(radius):
     expected = np.ones(2) * min(1.0, radius / math.sqrt(2.0))
     for upper in (tb.SquaredNorm(), tb.SquaredNorm(center=[1.0, 1.0])):
         state = solved(tb.Problem(upper=upper, lower=lower, domain=ball))
-        assert state.finished[0] == "solved"
+        assert state.finished.why == "answer"
         np.testing.assert_allclose(state.x, expected, rtol=1e-9)
         assert state.findings.dimension == (1 if radius > 1.0 else 0)
     if radius < 1.0:  # g's slope at 0 is that of -<(0, 1), x>
@@ -944,7 +944,7 @@ def test_too_large_a_matrix_is_refused_before_it_is_made_dense():
 def test_a_large_problem_needs_no_other_solver(monkeypatch):
     problem, *_ = large(tb.L1Ball(6.0), "squares")
     monkeypatch.setitem(sys.modules, "clarabel", None)
-    assert solved(problem).finished[0] == "solved"
+    assert solved(problem).finished.why == "answer"
 
 
 def test_a_run_can_be_saved_and_its_first_step_is_its_last(tmp_path):

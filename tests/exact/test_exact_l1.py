@@ -65,7 +65,7 @@ def test_planted_answers_on_all_polyhedra(count):
         problem, region, lower, _, _, is_unique, where = sparse_instance(seed)
         x, weight = region.x_star, problem.upper.penalty.weight
         state = solved(problem)
-        assert state.finished[0] == "solved", (where, state.finished)
+        assert state.finished.why == "answer", (where, state.finished)
         f_star = Fraction(weight) * sum(map(abs, planted.fractions(x)))
         g_star, _, g_scale = lower.exact(x)
         size = max(np.abs(x).sum(), np.linalg.norm(state.x), 2.0**-8)
@@ -108,7 +108,7 @@ def test_basis_pursuit_recovers_the_planted_vector(count):
         state = solved(problem)
         error = np.linalg.norm(state.x - x) / np.linalg.norm(x)
         print(f"\nbasis pursuit {m} x {n}, {k} non-zeros: error {error:.1e}")
-        assert state.finished[0] == "solved"
+        assert state.finished.why == "answer"
         assert error <= 1e-9
         assert np.array_equal(state.x != 0.0, x != 0.0)
         assert state.findings.dimension == n - m
@@ -155,7 +155,7 @@ def test_the_value_is_that_of_a_conic_solver(count, name):
         inside = domain.project(rng.standard_normal(16))
         b = A @ inside + (seed % 2) * rng.standard_normal(9)
         state = solved(tb.Problem(upper=tb.L1(2.0), lower=tb.LeastSquares(A, b), domain=domain))
-        assert state.finished[0] == "solved", state.finished
+        assert state.finished.why == "answer", state.finished
         assert state.findings.residual <= 1e-9
         assert domain.contains(state.x, 1e-12)
         x = cp.Variable(16)
@@ -177,7 +177,7 @@ def test_a_logistic_lower_level_has_a_sparsest_minimiser_too():
     A = rng.standard_normal((60, 4)) @ rng.standard_normal((4, 12))
     y = np.sign(A @ rng.standard_normal(12) + 8.0 * rng.standard_normal(60))
     state = solved(tb.Problem(upper=tb.L1(), lower=tb.Logistic(A, y)))
-    assert state.finished[0] == "solved"
+    assert state.finished.why == "answer"
     assert np.count_nonzero(state.x) <= 4
     dense = solved(tb.Problem(upper=tb.SquaredNorm(), lower=tb.Logistic(A, y)))
     np.testing.assert_allclose(A @ state.x, A @ dense.x, atol=1e-9)
@@ -190,7 +190,7 @@ def test_a_logistic_lower_level_has_a_sparsest_minimiser_too():
 def test_degenerate_problems():
     for lower in (tb.LeastSquares(np.zeros((0, 3)), []), tb.LeastSquares(np.zeros((2, 3)), [1, 2])):
         state = solved(tb.Problem(upper=tb.L1(), lower=lower))
-        assert state.finished[0] == "solved"
+        assert state.finished.why == "answer"
         assert not state.x.any()
         assert state.findings.dimension == 3
     line = tb.LeastSquares([[1.0, 2.0, 0.0]], [0.0])
@@ -224,7 +224,7 @@ def test_on_the_simplex_all_minimisers_are_alike():
 def test_many_sparsest_points_are_as_good_as_one():
     lower = tb.LeastSquares([[1.0, 1.0, -1.0]], [2.0])
     state = solved(tb.Problem(upper=tb.L1(), lower=lower))
-    assert state.finished[0] == "solved"
+    assert state.finished.why == "answer"
     assert state.upper_value == pytest.approx(2.0, rel=1e-14)
 
 
@@ -243,7 +243,7 @@ def test_small_entries_are_entries():
 def test_without_a_gap_the_rank_is_not_determined_and_nothing_is_claimed():
     problem = tb.Problem(upper=tb.L1(), lower=tb.LeastSquares(hilbert(14), np.ones(14)))
     state = solved(problem)
-    assert state.finished[0] == "undetermined"
+    assert state.finished.why == "doubt"
     assert state.finished[1].startswith("rank not determined: singular values ")
     assert state.evidence.intervals is None
     assert state.findings.dimension is None
@@ -264,7 +264,7 @@ def test_a_lower_level_without_minimiser_is_named_with_its_direction():
 def test_a_failed_linear_program_is_no_answer(monkeypatch):
     monkeypatch.setattr("tiebreak.exact.basis_pursuit.highs", lambda *_, **__: None)
     state = solved(tb.Problem(upper=tb.L1(), lower=tb.LeastSquares([[1.0, 2.0]], [1.0])))
-    assert state.finished[0] == "undetermined"
+    assert state.finished.why == "doubt"
     assert "HiGHS found no solution" in state.finished[1]
     assert state.evidence.intervals is None
     assert linear_programs.highs(np.ones(1), A_ub=[[1.0]], b_ub=[-1.0]) is None
