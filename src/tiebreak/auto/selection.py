@@ -7,8 +7,6 @@ Who works when is decided by what they achieve: see `portfolio`.
 
 from __future__ import annotations
 
-from importlib.util import find_spec
-
 import numpy as np
 
 from tiebreak.algorithms.adaptive import AdaptiveAGMBiO
@@ -68,7 +66,7 @@ def _is_program_for_cones(problem: Problem) -> bool:
     """
     parts = [part for _, part in summands(problem.smooth_parts[1].bare)]
     is_linear = all(isinstance(part, Linear | Flat) for part in parts)
-    return is_linear and not has_projection(problem.domain) and find_spec("clarabel") is not None
+    return is_linear and not has_projection(problem.domain)
 
 
 def problem_in_float64(problem: Problem) -> Problem:

@@ -5,14 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tiebreak.algorithms.base import Method, no_projection
 from tiebreak.algorithms.p_agm_bio import PAGMBiO
-from tiebreak.conic.method import Conic
-from tiebreak.conic.solver import NO_CLARABEL
 from tiebreak.driver.registry import METHODS, find_method
 from tiebreak.driver.shown import Shown
 from tiebreak.driver.solve import solve
@@ -241,8 +238,6 @@ def _entrants(
     for entrant in chosen:
         if refusal := entrant.method.refusal(problem):
             refused[entrant.label] = refusal.sentence
-        elif methods is None and entrant.label == Conic.name and find_spec("clarabel") is None:
-            refused[entrant.label] = NO_CLARABEL  # nobody asked for it by name: no error
         else:
             entrants.append(entrant._replace(label=_unused(entrant.label, entrants)))
     if not entrants:

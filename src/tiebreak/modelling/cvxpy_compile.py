@@ -177,8 +177,6 @@ def _compile(problem: Any, squares: bool) -> CompiledLevel:
         return CompiledLevel(*problem.get_problem_data(cp.CLARABEL, solver_opts=options))
     except cp.SolverError as error:
         reason = " ".join(str(error).split()).rstrip(".")
-        if reason.endswith("not installed"):
-            raise ImportError("from_cvxpy needs Clarabel: pip install 'tiebreak[cvxpy]'") from None
         raise ValueError(
             f"from_cvxpy: the levels must compile for Clarabel, got: {reason}"
         ) from error
