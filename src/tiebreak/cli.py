@@ -22,7 +22,7 @@ import numpy as np
 import tiebreak as tb
 from tiebreak import problem_files
 from tiebreak.catalog.instances import table
-from tiebreak.display.browser import open_in_browser
+from tiebreak.display.page import open_in_browser
 from tiebreak.driver.checkpoint import npz_path, write_atomically
 from tiebreak.driver.levels_result import LevelsResult
 from tiebreak.driver.shown import Shown

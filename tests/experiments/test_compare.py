@@ -232,7 +232,7 @@ def test_instances_lists_them_all(capsys):
 
 def test_reproduce_passes_everything_on_and_prints_the_verdicts(here, capsys, monkeypatch):
     from tiebreak.experiments import reproduce
-    from tiebreak.experiments.verdicts import Verdict
+    from tiebreak.experiments.claims import Verdict
 
     def fake(what, out, data, quick, say):
         say("running")

@@ -91,11 +91,9 @@ class AdaptiveAGMBiO(Method):
     guarantee: ClassVar[str] = "with eta held: f - f* <= O(1/k²), g - g* <= O(1/k²) + eta (f* - f)"
 
     def check(self, problem: Problem) -> Refusal | None:
-        """Refuse a problem outside the assumptions."""
         return need_joint_prox("AdaptiveAGMBiO", problem)
 
     def describe(self, problem: Problem) -> str:
-        """The method in words."""
         return "adaptive AGM-BiO, no constants"
 
     def report(self, state: State) -> StateReport:

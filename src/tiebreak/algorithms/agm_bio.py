@@ -58,7 +58,6 @@ class AGMBiO(Accelerated):
     )
 
     def check(self, problem: Problem) -> Refusal | None:
-        """Refuse a problem outside the assumptions."""
         return need_smooth("AGMBiO", problem) or super().check(problem)
 
     def line_6(

@@ -57,7 +57,6 @@ class PAGMBiO(Accelerated):
     guarantee: ClassVar[str] = AGMBiO.guarantee
 
     def check(self, problem: Problem) -> Refusal | None:
-        """Refuse a problem outside the assumptions."""
         return super().check(problem) or need_joint_prox("PAGMBiO", problem)
 
     def line_6(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import tempfile
+import warnings
+import webbrowser
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tiebreak.display.browser import open_in_browser
 from tiebreak.display.markup import digest, escaped, json_for_script, resource, table_html
 from tiebreak.display.svg import picture
 from tiebreak.display.views import Panel, Table, View
@@ -192,3 +193,9 @@ def _data(view: View) -> dict[str, Any]:
         "rows": sum(group.size for group in view.groups),
         "shown": sum(group.size for group in kept),
     }
+
+
+def open_in_browser(path: Path) -> None:
+    """Open a file in the browser; where there is none, a warning says where the file is."""
+    if not webbrowser.open(path.resolve().as_uri()):
+        warnings.warn(f"no browser could be opened; the file is {path}", stacklevel=3)

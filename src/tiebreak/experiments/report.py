@@ -8,12 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 
 from tiebreak.catalog.built import in_words
-from tiebreak.experiments.claims import CLAIMS
+from tiebreak.experiments.claims import CLAIMS, Verdict, verdicts
 from tiebreak.experiments.paper_runs import Experiment
 from tiebreak.experiments.race import Record
 from tiebreak.experiments.rates import PULLS, RATES, measured_slopes
 from tiebreak.experiments.scenes import Scene, UnknownHere, scenes_of
-from tiebreak.experiments.verdicts import Verdict, verdicts
 
 
 def report(found: Experiment, rows: Sequence[Record], pictures: Sequence[str], made: str) -> str:

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from tiebreak.driver.checkpoint import write_atomically
 from tiebreak.experiments import figures, paper_runs, table
+from tiebreak.experiments.claims import Verdict, verdicts
 from tiebreak.experiments.paper_runs import Experiment, Say
 from tiebreak.experiments.race import Record, read_rows, write_rows
 from tiebreak.experiments.report import report
-from tiebreak.experiments.verdicts import Verdict, verdicts
 
 
 @dataclass(frozen=True)

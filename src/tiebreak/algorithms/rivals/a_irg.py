@@ -90,7 +90,6 @@ class AIRG(Method):
         check_within(self, "r", "a number in [0, 1)", lambda r: 0.0 <= r < 1.0)
 
     def check(self, problem: Problem) -> Refusal | None:
-        """Refuse a problem outside the assumptions."""
         refusal = need_smooth("AIRG", problem)
         if refusal or not (self.gamma_0 is None or self.eta_0 is None):
             return refusal
@@ -98,7 +97,6 @@ class AIRG(Method):
         return need_lipschitz("AIRG", problem, "upper", "lower", instead=instead)
 
     def describe(self, problem: Problem) -> str:
-        """The method and its step sizes, in words."""
         gamma = "1/(L_g + eta_0 L_f)" if self.gamma_0 is None else f"{self.gamma_0:g}"
         eta = "L_g/(sqrt(8) L_f)" if self.eta_0 is None else f"{self.eta_0:g}"
         return f"a-IRG, gamma_0 = {gamma}, eta_0 = {eta}, b = {self.b:g}, averaged"

@@ -101,7 +101,6 @@ class BiSG(Method):
         check_positive(self, "c", "step_size")
 
     def check(self, problem: Problem) -> Refusal | None:
-        """Refuse a problem outside the assumptions."""
         refusal = need_joint_prox("BiSG", problem, Zero())
         if self.c is None:
             refusal = refusal or need_lipschitz("BiSG", problem, "upper", instead=" or BiSG(c=...)")
@@ -112,7 +111,6 @@ class BiSG(Method):
         return refusal or need_short_step("BiSG", "step_size", step, problem.lower.lipschitz)
 
     def describe(self, problem: Problem) -> str:
-        """The method and its step sizes, in words."""
         smoothness = "L_f" if problem.penalties[0] == Zero() else "(L_f + M/D)"
         c = f"1/{smoothness}" if self.c is None else f"{self.c:g}"
         t = "1/L_g" if self.step_size is None else f"{self.step_size:g}"

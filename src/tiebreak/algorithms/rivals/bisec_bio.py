@@ -148,7 +148,6 @@ class BisecBiO(Method):
         checks.whole("BisecBiO", "gradients", self.gradients, 2)
 
     def check(self, problem: Problem) -> Refusal | None:
-        """Refuse a problem outside the assumptions."""
         refusal = need_smooth("BisecBiO", problem)
         if refusal:
             return refusal
@@ -169,7 +168,6 @@ class BisecBiO(Method):
         return need_lipschitz("BisecBiO", problem, "lower")
 
     def describe(self, problem: Problem) -> str:
-        """The method and its limit, in words."""
         return f"Bisec-BiO, at most {self.gradients} gradients of g in a call"
 
     def report(self, state: State) -> StateReport:

@@ -103,7 +103,6 @@ class CGBiO(Method):
         check_within(self, "scale", "a number in (0, 2]", lambda scale: 0.0 < scale <= 2.0)
 
     def check(self, problem: Problem) -> Refusal | None:
-        """Refuse a problem outside the assumptions."""
         refusal = need_smooth("CGBiO", problem)
         if not refusal and not problem.is_bounded:
             needed = "must be bounded, for linear functions are minimised over it"
@@ -111,7 +110,6 @@ class CGBiO(Method):
         return refusal or need_lipschitz("CGBiO", problem, "lower")
 
     def describe(self, problem: Problem) -> str:
-        """The method and its step sizes, in words."""
         return f"CG-BiO, gamma_k = {self.scale:g}/(k+2)"
 
     def report(self, state: State) -> StateReport:
