@@ -372,9 +372,6 @@ def _of_tradeoff(curve: Tradeoff) -> View:
     )  # fmt: skip
 
 
-Column = np.ndarray[Any, Any]
-
-
 def kept_rows(columns: Sequence[Column], most: int) -> Column:
     """The indices of about ``most`` rows or fewer, in order; all where there are no more.
 

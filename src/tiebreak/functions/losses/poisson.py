@@ -92,9 +92,6 @@ class Poisson(LinearLoss):
     def _of_matrix(self, matrix: object) -> Poisson:
         return Poisson(matrix, arrays.double(self.y))
 
-    def _loss(self, image: Array) -> Array:
-        return self._loss_and_slope(image)[0]
-
     def _loss_and_slope(self, image: Array) -> tuple[Array, Array]:
         xp, far = arrays.namespace(image), ~(image <= self._most)  # NaN too: inf - inf in A x
         with arrays.quiet():

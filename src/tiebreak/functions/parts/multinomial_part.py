@@ -14,7 +14,7 @@ the second derivative changes by no more than e^(2s) where no margin changes by 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -108,10 +108,6 @@ class MultinomialPart(LossPart):
         n, counts = self.rows.shape[1], self._sums(np.ones(len(self.rows)))
         weights = self.weight * self.weights
         return FarOut(np.zeros((0, n)), self.rows, weights, np.zeros(n), weights / counts)
-
-    def some(self, which: Host) -> LossPart:
-        smaller = replace(self, rows=self.rows[which], weights=self.weights[which])
-        return replace(smaller, examples=self.examples[which])
 
 
 def multinomial_part(weight: float, loss: Multinomial) -> MultinomialPart:

@@ -8,9 +8,9 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -39,6 +39,17 @@ class Part(ABC):
     def norm(self) -> float:
         """The Frobenius norm of the rows."""
         return norm(self.rows)
+
+    @cached_property
+    def lengths(self) -> Host:
+        """The length of every row."""
+        return np.asarray(np.sqrt(np.sum(self.rows * self.rows, axis=1)))
+
+    def some(self, which: Host) -> Self:
+        """The same of some rows: every array among its fields has an entry for each of them."""
+        each = {part.name: getattr(self, part.name) for part in fields(self)}
+        arrays = {name: value for name, value in each.items() if isinstance(value, np.ndarray)}
+        return replace(self, **{name: value[which] for name, value in arrays.items()})
 
     @abstractmethod
     def dual(self, x: Host) -> Host:
