@@ -25,9 +25,8 @@ from tiebreak.experiments.claims import (
     verdicts,
 )
 from tiebreak.experiments.race import Answer, Entrant, Record, race, read_rows, write_rows
-from tiebreak.experiments.rates import PULLS, RATES
-from tiebreak.experiments.report import report
-from tiebreak.experiments.scenes import Facts
+from tiebreak.experiments.reproduce import report
+from tiebreak.experiments.scenes import PULLS, RATES, Facts
 from tiebreak.experiments.table import CutAt
 
 STEPS = [0, 1, 10, 100, 600, 1000]

@@ -9,8 +9,7 @@ from typing import ClassVar, NamedTuple
 from tiebreak.algorithms.base import Method, StateReport
 from tiebreak.algorithms.common import first_curvature, with_violations
 from tiebreak.algorithms.fista import need_joint_prox
-from tiebreak.algorithms.momentum import Momentum, advance, begin
-from tiebreak.algorithms.shared_passes import run_together
+from tiebreak.algorithms.momentum import Momentum, advance, begin, run_together
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Array
 from tiebreak.linalg.refusals import Refusal

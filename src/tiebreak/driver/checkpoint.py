@@ -32,7 +32,6 @@ from tiebreak.algorithms import (
     levels,
     momentum,
     primal_dual,
-    shared_passes,
 )
 from tiebreak.algorithms.base import DirectState, Method
 from tiebreak.algorithms.rivals import a_irg, alternating, bi_sg, bisec_bio, cg_bio, sea
@@ -90,7 +89,7 @@ TYPES: dict[str, Any] = {
     "accelerated.auxiliary": levels.LevelRun,
     "adaptive": adaptive.State,
     "adaptive.momentum": momentum.Momentum,
-    "adaptive.minorants": shared_passes.Minorants,
+    "adaptive.minorants": momentum.Minorants,
     "adaptive.alternation": alternating.Alternation,
     "fista": fista.State,
     "fista.iterate": fista.Fista,

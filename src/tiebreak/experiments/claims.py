@@ -11,15 +11,18 @@ from statistics import median
 from typing import NamedTuple
 
 from tiebreak.experiments.race import Record
-from tiebreak.experiments.rates import PULLS, RATES, PublishedRate, measured_slopes
 from tiebreak.experiments.scenes import (
+    PULLS,
+    RATES,
     Axis,
     Column,
     Facts,
+    PublishedRate,
     Scene,
     UnknownHere,
     error_of,
     last_tenth,
+    measured_slopes,
     scenes_of,
 )
 

@@ -30,8 +30,7 @@ from tiebreak.catalog.instances import instance
 from tiebreak.experiments.claims import CUTS
 from tiebreak.experiments.paper_runs import Experiment, Say
 from tiebreak.experiments.race import Answer, Entrant
-from tiebreak.experiments.rates import PULLS, RATES
-from tiebreak.experiments.scenes import Facts
+from tiebreak.experiments.scenes import PULLS, RATES, Facts
 from tiebreak.functions.elementary import Linear, SquaredNorm
 from tiebreak.functions.losses.least_squares import LeastSquares
 from tiebreak.linalg import arrays
