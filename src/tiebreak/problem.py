@@ -24,7 +24,7 @@ from tiebreak.linalg.spectra import EPS, GAP, rounding_level
 from tiebreak.sets.balls import Ball
 from tiebreak.sets.boxes import Orthant
 from tiebreak.sets.constraints import arrays_of, intersection
-from tiebreak.sets.cuts import Set
+from tiebreak.sets.cuts import Set, Violation, distance_violation
 from tiebreak.sets.domains import Domain, Space, has_projection, projected
 
 DIMENSION_LIMIT = 1024  # largest smaller side of A for which the solution set is measured
@@ -391,6 +391,13 @@ class Problem(FromData):
                 )
             x0 = np.zeros(self.dimension)
         return projected(self.domain, self.point(x0, "solve", "x0", is_start=True))
+
+    def violations(self, x: Array) -> list[Violation]:
+        """The constraints of the domain that x does not meet."""
+        Z = self.domain
+        if isinstance(Z, Set):
+            return Z.violations(x)
+        return distance_violation(type(Z).__name__, x, Z.project(x))
 
     def forward(self, *xs: Array) -> tuple[Point, ...]:
         """The points ``xs`` with their images under both functions."""

@@ -21,6 +21,7 @@ from tiebreak.experiments.table import CutAt
 from tiebreak.linalg.refusals import Refusal
 from tiebreak.proofs.certificate import Proved
 from tiebreak.proofs.evidence import StepEvidence
+from tiebreak.proofs.gate import RULE, Ended
 
 A = np.random.default_rng(0).standard_normal((4, 7))
 PROBLEM = tb.Problem(
@@ -55,8 +56,7 @@ def test_a_method_is_a_frozen_dataclass_with_the_declared_members(method):
     assert type(method).__dataclass_params__.frozen
     for name in ("name", "paper", "assumptions", "guarantee", "remedy"):
         assert isinstance(inspect.getattr_static(method, name), str)
-    for name in ("adapts", "has_own_rule"):
-        assert isinstance(inspect.getattr_static(method, name), bool)
+    assert isinstance(inspect.getattr_static(method, "adapts"), bool)
     assert method.adapts == (type(method).adapt is not Method.adapt)
     for name, declared in inspect.getmembers(Method, inspect.isfunction):
         given = list(inspect.signature(inspect.getattr_static(type(method), name)).parameters)
@@ -182,8 +182,9 @@ def test_what_a_method_says_about_its_state_counts():
             has_ended = state.lower_value < 1e-3
             return StateReport(("solved", "g is small") if has_ended else ("", ""))
 
-    class Convinced(Stopping):
-        has_own_rule = True
+    class Convinced(Descent):
+        def report(self, state):
+            return StateReport(Ended(RULE if state.lower_value < 1e-3 else "", "g is small"))
 
     first, second = (tb.solve(PROBLEM, method()) for method in (Stopping, Convinced))
     assert first.nit == second.nit

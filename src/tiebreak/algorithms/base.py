@@ -16,11 +16,22 @@ from tiebreak.linalg.refusals import Refusal
 from tiebreak.problem import Problem
 from tiebreak.proofs.certificate import Proved
 from tiebreak.proofs.evidence import StepEvidence
+from tiebreak.proofs.gate import Ended
+from tiebreak.proofs.recession.watch import NoMinimum
 from tiebreak.sets.domains import has_projection
 
-__all__ = ["Findings", "Method", "Multipliers", "Refusal", "State", "StateReport", "StepEvidence"]
+__all__ = [
+    "Ended",
+    "Findings",
+    "Method",
+    "Multipliers",
+    "Refusal",
+    "State",
+    "StateReport",
+    "StepEvidence",
+]
 
-NOT_ENDED = ("", "")
+NOT_ENDED = Ended()
 
 
 class State(Protocol):
@@ -74,8 +85,9 @@ class Multipliers(NamedTuple):
 class StateReport(NamedTuple):
     """What a method says about a state of its own, beyond the four members of every state."""
 
-    finished: tuple[str, str] = NOT_ENDED  # status and sentence of a method that ends by itself
-    answer: tuple[str, str] = NOT_ENDED  # the same where only the proof is missing
+    finished: Ended = NOT_ENDED  # why a method has ended by itself
+    answer: Ended = NOT_ENDED  # why it would end, but for the proof that is missing
+    fall: NoMinimum | None = None  # the direction along which it found no minimum
     readings: str = ""  # the two readings of data whose rank rounding decides, in a sentence
     is_ambiguous: bool = False  # does f depend on a rank that rounding decides?
     findings: Findings | None = None
@@ -106,7 +118,7 @@ class DirectState(NamedTuple):
     upper_value: float
     lower_value: float
     evidence: StepEvidence
-    finished: tuple[str, str] = NOT_ENDED
+    finished: Ended = NOT_ENDED
     findings: Any = None
 
 
@@ -122,7 +134,6 @@ class Method(ABC):
     guarantee: ClassVar[str] = ""
     needs_projection: ClassVar[bool] = True  # does it project onto Z in its steps?
     adapts: ClassVar[bool] = False  # does it want to be told what is proved? see `adapt`
-    has_own_rule: ClassVar[bool] = False  # does it end by a tolerance of its own?
     remedy: ClassVar[str] = ""  # what else to try where the gaps hardly shrink, after "relax rtol"
 
     @abstractmethod

@@ -16,7 +16,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tiebreak.algorithms.base import Method, Multipliers, StateReport
+from tiebreak.algorithms.base import NOT_ENDED, Method, Multipliers, StateReport
 from tiebreak.algorithms.common import is_due, out_of_bounds, with_violations
 from tiebreak.algorithms.fista import need_joint_prox
 from tiebreak.auto import conjugate_gradients, refinement_proof
@@ -32,6 +32,7 @@ from tiebreak.linalg.arrays import Array
 from tiebreak.linalg.refusals import Refusal
 from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import StepEvidence
+from tiebreak.proofs.gate import DOUBT, Ended
 
 # The rounds. eta is measured in units of curvature of g over curvature of f.
 FIRST_ETA = 0.2  # both levels of one size, and a few rounds
@@ -89,7 +90,7 @@ class BregmanIteration(Method):
         return StateReport(
             finished=state.finished,
             is_good=state.upper_error <= GOOD or is_proving,
-            is_settling=not is_proving and not state.finished[0],
+            is_settling=not is_proving and not state.finished.why,
             is_milestone=bool(state.evidence.lower),  # the end of a round
             multipliers=refinement_proof.multipliers(state),
             lipschitz_violations=state.lipschitz_violations,
@@ -117,7 +118,7 @@ class BregmanIteration(Method):
             by_cg=by_cg, conjugate=None, least=math.inf, stalled=0,
             scale=1.0 / curvature if curvature > 0.0 else 1.0,
             rounds=0, lower_residual=math.inf, upper_error=math.inf, hint=None, proof=None,
-            finished=("", ""), lipschitz_violations=(0, 0), convexity_violations=(0, 0),
+            finished=NOT_ENDED, lipschitz_violations=(0, 0), convexity_violations=(0, 0),
             evidence=StepEvidence(values=((values[1], x, g_x),)),
         )  # fmt: skip
 
@@ -243,7 +244,7 @@ def _end_round(problem: Problem, state: State, lower_residual: float) -> State:
 
 def _gave_up(state: State, why: str) -> State:
     """The end without an answer."""
-    return state._replace(finished=("undetermined", why))
+    return state._replace(finished=Ended(DOUBT, why))
 
 
 # -- sizes ----------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Array
 from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import StepEvidence
+from tiebreak.proofs.gate import Ended
 
 
 class RoundObjective(NamedTuple):
@@ -80,7 +81,7 @@ class State(NamedTuple):
     upper_error: float  # about |f(x) - f*|, relative
     hint: tuple[float, Array] | None  # t and c of the proof of a former run, for a warm start
     proof: Proof | None  # None before f has settled
-    finished: tuple[str, str]
+    finished: Ended
     lipschitz_violations: tuple[int, int]  # how often f, g were seen to break a promise:
     convexity_violations: tuple[int, int]  # see `out_of_bounds`
     evidence: StepEvidence

@@ -44,6 +44,7 @@ from tiebreak.linalg.refusals import Refusal
 from tiebreak.problem import Problem
 from tiebreak.proofs.certificate import UNDERFLOW, Proved, Standing
 from tiebreak.proofs.evidence import StepEvidence
+from tiebreak.proofs.gate import ANSWER, BROKEN, DOUBT, EMPTY, FALLS
 
 STEP = 1e6  # the work of a step besides its products: some hundred calls of NumPy
 ALLOWANCE = 64.0  # times its forecast may a direct method take: a general solver needs up to sixty
@@ -121,8 +122,8 @@ class Portfolio(Method):
         for candidate, runner in zip(self.candidates, state.runners, strict=True):
             if candidate.is_direct and runner.inner is not None:
                 report = candidate.method.report(runner.inner)
-                if report.is_ambiguous and report.finished[0] == "undetermined":
-                    return report.finished[1]
+                if report.is_ambiguous and report.finished.why == DOUBT:
+                    return report.finished.sentence
         return ""
 
     def _report(self, state: State) -> StateReport:
@@ -221,7 +222,10 @@ class Portfolio(Method):
 
     def _is_settling(self, state: State) -> bool:
         """Is a point on its way that is right to rounding?  Not where it is the one that counts."""
-        is_there = self.candidates[state.at].refines and not self._report(state).is_settling
+        candidate, runner = self.candidates[state.at], state.runners[state.at]
+        if candidate.is_direct and runner.inner is None:  # its one step decides, and proves more
+            return True
+        is_there = candidate.refines and not self._report(state).is_settling
         is_ahead = state.phase == REFINING or self._will_refine(state)
         return is_ahead and not (is_there and state.best == state.at)
 
@@ -239,17 +243,17 @@ class Portfolio(Method):
     def _concluded(self, state: State) -> State:
         """The state after a step, where the method at work may have ended."""
         inner, report = state.runners[state.at].inner, self._report(state)
-        status, said = report.finished
-        is_answer = status == "solved" or (status == "undetermined" and report.is_ambiguous)
+        why, said = report.finished
+        is_answer = why == ANSWER or (why == DOUBT and report.is_ambiguous)
         if not (math.isfinite(inner.upper_value) and math.isfinite(inner.lower_value)):
-            is_answer, status, said = False, "failed", "a value that is not finite"
+            is_answer, why, said = False, BROKEN, "a value that is not finite"
         elif is_answer and inner.lower_value > state.least + state.allowed:
             is_answer, said = False, WORSE
-        if not status:
+        if not why:
             return state
         if is_answer and state.answer == NONE:
             return self._hold_answer(state)
-        if status == "unbounded" or not (self._has_others(state) or state.phase != RACING):
+        if why in (FALLS, EMPTY) or not (self._has_others(state) or state.phase != RACING):
             return state._replace(best=state.at, phase=OVER)
         note = f"ended without an answer: {said}" if state.answer == NONE else ENDED
         return self._next(state.with_runner(state.at, note=note))

@@ -23,6 +23,7 @@ from tiebreak.linalg.arrays import Array
 from tiebreak.problem import Problem
 from tiebreak.proofs.bounds import HUGE
 from tiebreak.proofs.evidence import StepEvidence
+from tiebreak.proofs.gate import ANSWER, Ended
 from tiebreak.sets.boxes import Box
 
 T_FALL, T_COUNT = 0.25, 7  # t from one cut to the next, and how many: the best is a guess
@@ -191,4 +192,4 @@ def next_cut(problem: Problem, state: State, proof: Proof) -> State:
     if proof.t_count < T_COUNT:
         return state
     why = f"f has settled after {state.rounds} rounds of Bregman iteration"
-    return state._replace(finished=("solved", why))
+    return state._replace(finished=Ended(ANSWER, why))

@@ -18,8 +18,11 @@ from tiebreak.linalg.arrays import Array
 from tiebreak.linalg.refusals import Refusal, refusal_of
 from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import Intervals, StepEvidence
+from tiebreak.proofs.gate import ANSWER, BROKEN, DOUBT, EMPTY, FALLS, Ended
+from tiebreak.proofs.recession.watch import NoMinimum
 from tiebreak.sets.domains import Domain, Space
 
+WHY = {"undetermined": DOUBT, "unbounded": FALLS, "infeasible": EMPTY, "failed": BROKEN}
 ONE_SIDED = "no point is known to minimise the lower level exactly, so nothing bounds f* from above"
 
 
@@ -34,6 +37,12 @@ class ConicFindings(NamedTuple):
     def dimension(self) -> int | None:
         """Of the set of lower minimisers."""
         return self.levels[0].dimension if self.levels else None
+
+    @property
+    def fall(self) -> NoMinimum | None:
+        """The level that falls, which is the one that was not solved, and the direction."""
+        level = "upper" if self.levels else "lower"
+        return None if self.direction is None else NoMinimum(level, self.direction)
 
     def lines(self) -> list[tuple[str, str]]:
         """For the report: per level how it was held and what its bound rests on."""
@@ -93,7 +102,9 @@ class Conic(Method):
 
     def report(self, state: DirectState) -> StateReport:
         """How it ended, and what it found out."""
-        return StateReport(state.finished, findings=state.findings, one_sided=ONE_SIDED)
+        found: ConicFindings | None = state.findings
+        fall = None if found is None else found.fall
+        return StateReport(state.finished, fall=fall, findings=found, one_sided=ONE_SIDED)
 
     def init(self, problem: Problem, x0: Array) -> DirectState:
         """The values at x0."""
@@ -113,7 +124,7 @@ class Conic(Method):
             problem.upper.value(x),
             problem.lower.value(x),
             StepEvidence(intervals=_intervals(found)),
-            _ending(found, assumption),
+            _ended(found, assumption),
             findings,
         )
 
@@ -136,12 +147,12 @@ def _assumption(program: ConicProgram) -> str:
     return "with the lower level as it was held"
 
 
-def _ending(found: ChainSolution, assumption: str) -> tuple[str, str]:
+def _ended(found: ChainSolution, assumption: str) -> Ended:
     if found.status != "solved":
-        return found.status, found.message
+        return Ended(WHY.get(found.status, found.status), found.message)
     off, upper = max(level.residual for level in found.levels), found.levels[-1]
     text = f"optimality conditions of both levels hold to {off:.1g}, {found.levels[0].held} held"
     if not upper.is_bound_proved:
         within = f"f* = {upper.best:.9g} within {upper.error:.2g}"
         text += f"; verified, {assumption}: {within}"
-    return "solved", text
+    return Ended(ANSWER, text)

@@ -59,12 +59,13 @@ from tiebreak.problem import Point, Problem
 from tiebreak.proofs.bounds import Block, Bound, Sums
 from tiebreak.proofs.certificate import Standing
 from tiebreak.proofs.evidence import Intervals, StepEvidence
+from tiebreak.proofs.gate import Ended
 from tiebreak.proofs.models import Model
 from tiebreak.sets.cuts import Products
 from tiebreak.sets.domains import projected
 
 PAUSE = 20.0  # times what saving took: so long until the next time
-FORMAT = 10  # raised whenever an older file could not be continued faithfully
+FORMAT = 11  # raised whenever an older file could not be continued faithfully
 SCALES = (1e-2, 1.0, 1e6)  # how far from x0 callables are asked, relative to 1 + |x0|
 
 # Everything that a run is made of, by the names that files use. They change only with the format.
@@ -72,6 +73,7 @@ TYPES: dict[str, Any] = {
     "run": Saved,
     "least": Least,
     "standing": Standing,
+    "ended": Ended,
     "counts": Counts,
     "row": Row,
     "sums": Sums,

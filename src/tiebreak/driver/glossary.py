@@ -24,13 +24,16 @@ GLOSSARY: dict[str, dict[str, str]] = {
         "ties": "the minimisers of g, the set that f chooses from.",
     },
     "The status": {
-        "certified": "f(x) - f* and g(x) - g* are proved to be within the tolerance, and f(x) is "
-        "secured from below (see secured); with criterion='weak' the two gaps alone.",
-        "solved": "an answer was found: the optimality conditions of both levels hold to rounding, "
-        "or f has settled over the rounds of an iteration, or the rule of the method you named was "
-        "met. The proof is wider than asked.",
+        "certified": "|f(x) - f*| and g(x) - g* are proved to be within the tolerance, at a point "
+        "of the domain; with criterion='weak' f(x) - f* and g(x) - g*. Where radius= or "
+        "error_bound= was given, the first line says that it is assumed.",
+        "solved": "an answer was found, and not all of it is proved: the optimality conditions of "
+        "both levels hold to rounding, or the stopping rule that the report names was met. The "
+        "report says which half is proved, how wide the rest is, and what would close it.",
         "unbounded": "there is no minimiser: g falls without end along a direction of the domain, "
         "or f does among the minimisers of g. Separable labels are the usual case.",
+        "infeasible": "no point meets the constraints; the message names rows that contradict each "
+        "other.",
         "undetermined": "the method can vouch for no answer, and the message says why; as a rule "
         "the data allow two readings, a rank that rounding decides, and the "
         "answers differ; both are shown.",

@@ -9,9 +9,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from tiebreak.driver.result import STATUSES, Outcome, Result, number_or_none
+from tiebreak.driver.result import Outcome, Result, number_or_none
 from tiebreak.driver.shown import Shown
 from tiebreak.linalg.arrays import Array
+from tiebreak.proofs.gate import STATUSES
 
 Interval = tuple[float, float]
 

@@ -21,20 +21,9 @@ from tiebreak.linalg.arrays import Array, to_numpy
 from tiebreak.problem import Problem, solution_dimension
 from tiebreak.proofs.bounds import Known
 from tiebreak.proofs.certificate import UNDERFLOW, Certificate
-
-STATUSES = {
-    "certified": "both levels are proved to be within the tolerance",
-    "solved": "an answer was found, its proof is wider than asked",
-    "unbounded": "there is no minimiser: a level falls without end along a direction",
-    "undetermined": "the data allow two readings, and nothing tells which is meant",
-    "max_iter": "max_iter steps were taken before both levels were within the tolerance",
-    "max_time": "max_time passed before both levels were within the tolerance",
-    "stopped": "stopped from outside; x is the best point so far",
-    "failed": "no answer: a value is not finite, or a promise was seen to be false",
-}
+from tiebreak.proofs.gate import GUARDED, STATUSES, SUCCESSES
 
 NO_PROBLEM = "Result: problem was not saved with this result; save(path, problem=True) does that"
-SUCCESSES = ("certified", "solved")
 
 NOTABLE = 1e-3  # the report counts what exceeds this part of the largest: averages are rarely 0
 
@@ -97,6 +86,7 @@ class Result(Outcome, Shown):
     multipliers: Multipliers | None = field(default=None, repr=False)
     known: Known | None = field(default=None, repr=False)  # all that is proved of f* and g*
     criterion: str = "absolute"  # what was asked of f(x) besides the gap: see ``solve``
+    claims: tuple[str, ...] = ()  # what a method from outside the package claims, in sentences
 
     @property
     def upper_value(self) -> float:
@@ -150,7 +140,7 @@ class Result(Outcome, Shown):
 
     @cached_property
     def _assumed(self) -> list[str]:  # kept with a saved result, under this name
-        return assumptions(self.problem)
+        return [*assumptions(self.problem), *self.claims]
 
     if not TYPE_CHECKING:  # which would take every name for an attribute
 
@@ -162,6 +152,11 @@ class Result(Outcome, Shown):
     def is_of(self, problem: Problem) -> bool:
         """Is it a result of this very problem, which was kept with it?"""
         return vars(self).get("problem") is problem
+
+    @property
+    def is_guarded(self) -> bool:
+        """Do the guard and both proved gaps stand behind f(x), and no proof from both sides?"""
+        return self.reason == GUARDED
 
     @property
     def message(self) -> str:
@@ -201,7 +196,7 @@ class Result(Outcome, Shown):
             below = f"proved f(x) <= f* - {-proof.upper_gap:.3g}"
             return f"{value}, {below}{_asked(asked)}: x is not quite optimal below"
         said = f"{value}, {_gap('f', proof.upper_gap, asked)}"
-        if self.proved and math.isfinite(proof.upper_estimate):
+        if self.is_guarded and math.isfinite(proof.upper_estimate):
             said += f", |f(x) - f*| about {proof.upper_estimate:.2g} (an estimate)"
         return said
 
@@ -263,7 +258,7 @@ class Result(Outcome, Shown):
             return f"proved from both sides: |f(x) - f*| <= {proof.upper_error:.3g}"
         if self.proved and self.criterion == "weak":
             return "no: criterion='weak' does not ask for it, f(x) may lie below f*"
-        if self.proved:
+        if self.is_guarded:
             estimate = f"|f(x) - f*| is about {proof.upper_estimate:.2g}"
             return (
                 f"by the guard: {estimate}, and at most 2 tolerances where g grows quadratically, "
@@ -368,14 +363,18 @@ def assumptions(problem: Problem) -> list[str]:
             f"Assumes that {' and '.join(levels)} {'is' if len(levels) == 1 else 'are'} convex, "
             "with right gradients"
         )
-    promises = [
+    if promised := promises(problem):
+        said.append(RELIES_ON.format(" and ".join(promised)))
+    return said
+
+
+def promises(problem: Problem) -> list[str]:
+    """The arguments that a proof rests on and nobody has checked."""
+    return [
         f"{name}={value!r}"
         for name in ("radius", "error_bound")
         if (value := getattr(problem, name)) is not None
     ]
-    if promises:
-        said.append(RELIES_ON.format(" and ".join(promises)))
-    return said
 
 
 def _is_foreign(h: Function) -> bool:

@@ -15,12 +15,13 @@ from tiebreak.driver.counted import Counted
 from tiebreak.driver.result import Result
 from tiebreak.driver.trace import Row
 from tiebreak.linalg import arrays, deadline
-from tiebreak.linalg.arrays import TINY, Array
+from tiebreak.linalg.arrays import TINY, Array, rounding_unit
 from tiebreak.problem import Problem, with_smooth_parts
 from tiebreak.proofs.accumulator import BoundAccumulator
 from tiebreak.proofs.bounds import Sums
 from tiebreak.proofs.certificate import UNDERFLOW, Certificate, Certifier, Proved, Standing
-from tiebreak.proofs.evidence import value_error
+from tiebreak.proofs.evidence import StepEvidence, evaluated_again, value_error
+from tiebreak.proofs.recession.watch import NoMinimum
 from tiebreak.sets.domains import has_projection, projected
 
 ROUNDINGS = 1e3  # times the error of a value: a gap below this is one of rounding
@@ -100,6 +101,10 @@ class Run:
         self.method, self.certifies = method, certifies or method.adapts
         self.relative = self.absolute = (0.0, 0.0)  # tolerances, for a loop that has some
         self.is_guarded = True  # is f(x) to be secured from below, too?
+        self.fall: NoMinimum | None = None  # the direction along which there is no minimum
+        self.is_foreign = not type(method).__module__.startswith("tiebreak.")
+        self.has_claims = False  # has a method from outside claimed an interval?
+        self._own_values: tuple[Any, tuple[float, float]] = (None, (math.nan, math.nan))
         self.least: Least | None = saved.least if saved else None
         # The last state of which all was proved that was asked for, and how it stood then.
         self.certified = saved.certified if saved else None
@@ -111,7 +116,7 @@ class Run:
         self._stated: tuple[Array, Sums, Certificate] | None = None
         self._x0 = x0  # where the values are those at the start
         f1, g1 = (h.sized(x0, partial(projected, problem.domain)) for h in problem.smooth_parts)
-        self.upper, self.lower = Counted(f1), Counted(g1)
+        self.upper, self.lower, self._uncounted = Counted(f1), Counted(g1), problem
         self.problem: Problem = with_smooth_parts(problem, self.upper, self.lower)
         self.before: Counts = saved.counts if saved else Counts()
         self.seconds_before: float = saved.seconds if saved else 0.0
@@ -125,13 +130,13 @@ class Run:
             self.iteration, self.rows = 0, []
             multipliers = None if former is None else former.multipliers
             self.state = first_state(method, self.problem, x0, multipliers)
-            self.start_values = (self.state.upper_value, self.state.lower_value)
+            self.start_values = self.values
             if former is not None:
                 self._measure_from_origin()
             self.accumulator = BoundAccumulator(self.problem, x0)
             if self.certifies:
                 self._note_least()
-                self.accumulator.add(self.state.evidence)
+                self.accumulator.add(self._evidence())
         self.certifier: Certifier = Certifier(self.accumulator)
         # A GPU or workers have f and g to work on by then: the second is begun last.
         self.lower.meanwhile = self.accumulator.catch_up
@@ -168,7 +173,20 @@ class Run:
     @property
     def values(self) -> tuple[float, float]:
         """f and g at this point."""
-        return self.state.upper_value, self.state.lower_value
+        if not self.is_foreign:
+            return self.state.upper_value, self.state.lower_value
+        if self._own_values[0] is not self.state:
+            problem, x = self._uncounted, self.state.x
+            self._own_values = self.state, (problem.upper.value(x), problem.lower.value(x))
+        return self._own_values[1]
+
+    def _evidence(self) -> StepEvidence:
+        """Of this step; that of a method from outside is evaluated again."""
+        evidence: StepEvidence = self.state.evidence
+        if not self.is_foreign:
+            return evidence
+        self.has_claims |= evidence.intervals is not None
+        return evaluated_again(self._uncounted, evidence)
 
     @property
     def gaps(self) -> tuple[float, float]:
@@ -191,7 +209,7 @@ class Run:
         before, self.state = self.state, self.method.step(self.problem, self._adapted())
         is_good = all(map(math.isfinite, self.values))
         try:
-            is_good = is_good and (not self.certifies or self.accumulator.add(self.state.evidence))
+            is_good = is_good and (not self.certifies or self.accumulator.add(self._evidence()))
         except deadline.Over:
             self.state = before
             raise
@@ -206,8 +224,9 @@ class Run:
 
     def _note_least(self) -> None:
         """Keep the point of Z where g is smallest: nothing worse is returned."""
-        seen, Z = [(value, at) for value, at, _ in self.state.evidence.values], self.problem.domain
-        for value, at in [*seen, (self.state.lower_value, self.state.x)]:
+        Z, own = self.problem.domain, (self.values[1], self.state.x)
+        seen = [] if self.is_foreign else self.state.evidence.values
+        for value, at in [*((value, at) for value, at, _ in seen), own]:
             is_in_Z = has_projection(Z) or Z.contains(at)  # a start may not be
             if is_in_Z and (self.least is None or value < self.least.value):
                 self.least = Least(value, at)
@@ -226,17 +245,21 @@ class Run:
         Where both are 0 to rounding, the size of the level's terms at x takes their place: a
         residual that cancels is no scale. And UNDERFLOW, for a proof pays for underflow.
         """
-        values = upper_value, lower_value
+        values, n, size = (upper_value, lower_value), int(x.shape[0]), arrays.norm(x)
         asked = []
-        for h, value, first, error, a, r in zip(
-            (self.upper, self.lower), values, self.start_values,
+        for h, penalty, value, first, error, a, r in zip(
+            (self.upper, self.lower), self.problem.penalties, values, self.start_values,
             self.certifier.value_errors(x, *values), self.absolute, self.relative, strict=True,
         ):  # fmt: skip
             scale = max(abs(value), abs(first))
             # At x0 too: a value that drowns in its own terms at x alone is no reason to ask less.
             if scale <= error and abs(first) <= self._rounding_at_start(h, first):
                 scale = max(scale, h.magnitude(h.extent(x), value, 0.0))
-            asked.append(a + r * scale + UNDERFLOW)
+            wanted = a + r * scale
+            if wanted > 0.0 or r > 0.0:  # no more than the rounding of x and of the level allow
+                unit = rounding_unit(arrays.epsilon(x), n)
+                wanted = max(wanted, error + unit * size * penalty.terms.steepness(n, size))
+            asked.append(wanted + UNDERFLOW)
         return asked[0], asked[1]
 
     def _measure_from_origin(self) -> None:
@@ -290,8 +313,10 @@ class Run:
 
     def _is_enough(self, standing: Standing) -> bool:
         """Is all proved that was asked for, where this point stands like that?"""
-        tolerance = self.asked
+        tolerance, Z = self.asked, self.problem.domain
         if not standing.is_within(tolerance):
+            return False
+        if not (has_projection(Z) or Z.contains(self.state.x)):  # a start may be outside
             return False
         if not self.is_guarded or self._is_secured(standing, tolerance[0]):
             return True
@@ -319,11 +344,6 @@ class Run:
             return True
         return self._is_secured(self.standing, asked[0]) and proof.upper_gap >= -asked[0]
 
-    def is_exact(self, x: Array, proof: Certificate) -> bool:
-        """Are |f(x) - f*| and g(x) - g* proved to be within the tolerances, at any point x?"""
-        asked = self.tolerance(x, proof.upper_value, proof.lower_value)
-        return proof.upper_error <= asked[0] and proof.lower_gap <= asked[1]
-
     def has_gone_back(self) -> bool:
         """Back to the last state that was certified; not where what is known now speaks against it.
 
@@ -343,7 +363,7 @@ class Run:
     def better_below(self) -> Least | None:
         """The point of least g, where g at this one exceeds it by more than the tolerance."""
         least, tolerance = self.least, self.asked[1]
-        if least is None or not self.state.lower_value - least.value > tolerance > UNDERFLOW:
+        if least is None or not self.values[1] - least.value > tolerance > UNDERFLOW:
             return None
         return least if math.isfinite(self.problem.upper.value(least.x)) else None
 

@@ -8,7 +8,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, overload
+from typing import Any, overload
 
 from tiebreak.algorithms.base import Method
 from tiebreak.auto.selection import choose, problem_in_float64
@@ -25,7 +25,7 @@ from tiebreak.driver.input_checks import (
 )
 from tiebreak.driver.levels_result import LevelsResult
 from tiebreak.driver.registry import find_method
-from tiebreak.driver.result import SUCCESSES, Result
+from tiebreak.driver.result import Result, promises
 from tiebreak.driver.run import Counts, Intermediate, Run, Saved
 from tiebreak.driver.solve_levels import (
     of_problem,
@@ -38,20 +38,34 @@ from tiebreak.linalg import arrays, deadline
 from tiebreak.linalg.arrays import Array
 from tiebreak.linalg.deadline import Limit
 from tiebreak.problem import Problem
-from tiebreak.proofs.certificate import UNDERFLOW, Certificate
+from tiebreak.proofs.certificate import Certificate
+from tiebreak.proofs.gate import (
+    ANSWER,
+    BROKEN,
+    DOUBT,
+    EMPTY,
+    FALLS,
+    HOPES,
+    MET,
+    RULE,
+    Claim,
+    Ended,
+    LevelClaim,
+    Verdict,
+    judge,
+)
 from tiebreak.proofs.recession.watch import NoMinimum, RecessionWatch
 
 Tolerance = float | tuple[float, float]
 
 ROUNDED = "rounded to single precision, x is not as good as asked: pass data in float64"
 WORSE = "the method ended where g is {:.3g}, but had seen {:.3g}: x is the point of least g"
-REFUTED = (
-    "f(x) is proved to lie below f* by {:.3g}: x does not minimise the lower level well enough"
-)
+CLAIMED = "The intervals of the method {} are its own claim: they prove nothing here"
 NO_TIME = "there was no time left for a certificate: give a longer max_time"
 NO_START = "there was no time left for the first step: give a longer max_time"
 CRITERIA = ("absolute", "weak")
 NOTHING = (math.inf, math.inf)  # the gaps where nothing is proved
+UNKNOWN = LevelClaim(math.inf, math.inf, 0.0)  # a level of which nothing is proved
 
 
 @overload
@@ -182,31 +196,32 @@ def solve(
             run.take_over(former)
         run.relative, run.absolute, run.is_guarded = relative, absolute, criterion != "weak"
         watch = RecessionWatch(problem, start)
-        ending = _iterate(run, limit, max_iter, callback, given, live, store, watch)
+        ended = _iterate(run, limit, max_iter, callback, given, live, store, watch)
         limit.close()
-        ending, x, proof = _conclude(run, ending, given, store, watch)
+        verdict, x, proof = _conclude(run, ended, asked, given, store, watch)
         live.end(run.rows[-1])
         tolerance = run.tolerance(x, proof.upper_value, proof.lower_value)
         advice = NO_TIME
         with contextlib.suppress(deadline.Over):
-            advice = what_next(run, ending.status, proof, tolerance, max_iter)
+            advice = what_next(run, verdict.status, proof, tolerance, max_iter)
         return Result(
             x=x,
             certificate=proof,
             tolerance=tolerance,
             start_values=run.start_values,
-            status=ending.status,
-            reason=ending.reason,
+            status=verdict.status,
+            reason=verdict.sentence,
             advice=advice,
             nit=run.iteration,
             time=run.seconds,
             method=f"{'auto: ' if is_auto else ''}{run.method.history(run.problem, run.state)}",
             trace=Trace(run.rows),
             problem=asked,
-            findings=ending.fall or run.report.findings,
+            findings=run.fall or run.report.findings,
             multipliers=run.report.multipliers,
             known=run.accumulator.sums.known,
             criterion=criterion,
+            claims=(CLAIMED.format(run.method.name),) if run.has_claims else (),
         )
 
 
@@ -240,17 +255,9 @@ def _solve_levels(
     return with_a_minimiser(levels, found, left)
 
 
-class Ending(NamedTuple):
-    """How a run ended: its status, and a sentence where that does not say it all."""
-
-    status: str
-    reason: str = ""
-    fall: NoMinimum | None = None  # the direction along which there is no minimum
-
-    @classmethod
-    def without_end(cls, fall: NoMinimum, problem: Problem) -> Ending:
-        """Along a direction in which a level falls for ever."""
-        return cls(fall.status, fall.sentence(problem.names), fall)
+def _without_end(fall: NoMinimum, problem: Problem) -> Ended:
+    """The end of a run that has met a direction along which a level falls for ever."""
+    return Ended(FALLS if fall.is_proved else DOUBT, fall.sentence(problem.names))
 
 
 # -- prepare --------------------------------------------------------------------------------------
@@ -306,18 +313,19 @@ def _unbegun(
 # -- iterate --------------------------------------------------------------------------------------
 
 
-def _ending(run: Run, limit: Limit, max_iter: int) -> Ending | None:
-    """How the run ends here; None where it goes on."""
+def _ended(run: Run, limit: Limit, max_iter: int) -> Ended | None:
+    """Why the run ends here; None where it goes on."""
     report = run.report
     if report.finished[0]:
-        return Ending(*report.finished)
+        run.fall = report.fall
+        return Ended.of(*report.finished)
     if limit.is_interrupted:
-        return Ending("stopped")
+        return Ended("stopped")
     if run.iteration < max_iter and not limit.is_over:
         return None
-    if report.answer[0]:  # only the proof is missing
-        return Ending(*report.answer)
-    return Ending("max_iter" if run.iteration >= max_iter else "max_time")
+    if report.answer.why:  # only the proof is missing
+        return report.answer
+    return Ended("max_iter" if run.iteration >= max_iter else "max_time")
 
 
 def _iterate(
@@ -329,33 +337,37 @@ def _iterate(
     live: LiveLine,
     store: Store,
     watch: RecessionWatch,
-) -> Ending:
+) -> Ended:
     """Step by step until something ends the run."""
     is_first = run.is_recorded  # a run that goes on may have its row already
     while True:
-        ending = _ending(run, limit, max_iter)
+        ended = _ended(run, limit, max_iter)
         if limit.is_over or limit.is_interrupted:
             limit.close()
         try:
-            if is_first or run.due or ending or (run.is_adapting and run.is_met):
+            if is_first or run.due or ended or (run.is_adapting and run.is_met):
                 live.show(run.record())
-                if run.is_met and (ending or not run.report.is_settling):
-                    ending = Ending("certified")
-                fall = watch.check(run.iteration, run.state.x, run.gaps, deadline.left())
-                ending = Ending.without_end(fall, run.problem) if fall else ending
-                is_first = False
+                ended, is_first = _after_record(run, ended, watch), False
             _tell(callback, run, given)
-            if ending:
-                return ending
+            if ended:
+                return ended
             if not run.step():
                 return _failed(run)
             store.save_when_due(run)
         except (StopIteration, KeyboardInterrupt):
-            return ending or Ending("stopped")
+            return ended or Ended("stopped")
         except deadline.Over:  # the next turn is the last, unless this one was
             if limit.is_closing:
-                return ending or Ending(limit.ending)
+                return ended or Ended(limit.ending)
             limit.close()
+
+
+def _after_record(run: Run, ended: Ended | None, watch: RecessionWatch) -> Ended | None:
+    """Why the run ends, as the bounds of a recorded step say; None where it goes on."""
+    if fall := watch.check(run.iteration, run.state.x, run.gaps, deadline.left()):
+        run.fall = fall
+        return _without_end(fall, run.problem)
+    return Ended(MET) if run.is_met and (ended or not run.report.is_settling) else ended
 
 
 def _tell(callback: Callable[[Intermediate], object] | None, run: Run, given: Array) -> None:
@@ -365,76 +377,80 @@ def _tell(callback: Callable[[Intermediate], object] | None, run: Run, given: Ar
         callback(now._replace(x=arrays.own(now.x, given)))  # theirs to write into
 
 
-def _failed(run: Run) -> Ending:
+def _failed(run: Run) -> Ended:
     """The end at a value that is not finite; an answer that only lacks its proof stays one."""
     answer = run.report.answer
-    return Ending(*answer) if answer[0] else Ending("failed", after_nonfinite(run))
+    return answer if answer.why else Ended(BROKEN, after_nonfinite(run))
 
 
 # -- conclude -------------------------------------------------------------------------------------
 
 
 def _conclude(
-    run: Run, ending: Ending, given: Array, store: Store, watch: RecessionWatch
-) -> tuple[Ending, Array, Certificate]:
-    """The status that the run deserves, the point that is returned, what is proved about it.
+    run: Run, ended: Ended, asked: Problem, given: Array, store: Store, watch: RecessionWatch
+) -> tuple[Verdict, Array, Certificate]:
+    """The word that the run deserves, the point that is returned, what is proved about it.
 
     Where there is no time left for that: the last point, with what was proved about it before.
     """
     try:
         store.save(run)
-        ending, x = _answer(run, ending)
-        if (
-            ending.status in (*SUCCESSES, "max_iter", "max_time")
-            and not run.accumulator.has_optimum
-        ):
-            is_success = ending.status in SUCCESSES
-            fall = watch.check_at_end(run.state.x, run.gaps, is_success, deadline.left())
-            ending = Ending.without_end(fall, run.problem) if fall else ending
+        ended, x = _answer(run, ended)
+        if ended.why in (*HOPES, "max_iter", "max_time") and not run.accumulator.has_optimum:
+            is_hope = ended.why in HOPES
+            if fall := watch.check_at_end(run.state.x, run.gaps, is_hope, deadline.left()):
+                run.fall, ended = fall, _without_end(fall, run.problem)
         x = arrays.like(x, given)
         proof = run.certificate(arrays.like(x, run.state.x))  # as it is, in a wider precision too
-        ending = _deserved(run, ending, x, proof)
+        verdict = judge(_claim(run, ended, asked, x, proof))
     except deadline.Over:
         x = arrays.like(run.state.x, given)
-        return ending, x, _last_proof(run, x)
+        limits = ended if ended.why not in HOPES else Ended("max_time")
+        return judge(Claim(asked, x, limits, (UNKNOWN, UNKNOWN))), x, _last_proof(run, x)
     run.record_answer(proof)
-    return ending, x, proof.without_upper() if ending.status == "unbounded" else proof
+    return verdict, x, proof.without_upper() if verdict.status == "unbounded" else proof
 
 
-def _answer(run: Run, ending: Ending) -> tuple[Ending, Array]:
+def _answer(run: Run, ended: Ended) -> tuple[Ended, Array]:
     """The point that is returned.
 
-    A certified point is never given up. Otherwise the last point of the method stays, unless its g
-    exceeds the least one seen by more than the tolerance.
+    One with all that was asked for is never given up. Otherwise the last point of the method stays,
+    unless its g exceeds the least one seen by more than the tolerance.
     """
-    if ending.status in ("certified", "unbounded"):
-        return ending, run.state.x
+    if ended.why in (MET, FALLS, EMPTY):
+        return ended, run.state.x
     if run.has_gone_back():
-        return Ending("certified"), run.state.x
+        return Ended(MET), run.state.x
     better = run.better_below
-    if better is None or (ending.status == "solved" and run.method.has_own_rule):
-        return ending, run.state.x
-    if ending.status == "solved":
-        ending = Ending("failed", WORSE.format(run.state.lower_value, better.value))
-    return ending, better.x
+    if better is None or ended.why == RULE:
+        return ended, run.state.x
+    if ended.why == ANSWER:
+        ended = Ended(BROKEN, WORSE.format(run.values[1], better.value))
+    return ended, better.x
 
 
-def _deserved(run: Run, ending: Ending, x: Array, proof: Certificate) -> Ending:
-    """The status of a point, by its certificate: more or less than that of the run."""
-    if ending.fall or ending.status == "unbounded":
-        return ending
+def _claim(run: Run, ended: Ended, asked: Problem, x: Array, proof: Certificate) -> Claim:
+    """What the run would like to say about x, for the gate."""
+    broken = ""
     if run.accumulator.is_contradicted:
-        return Ending("failed", wrong_gradient(run.problem, run.state.x) or contradiction(run))
-    if run.is_exact(x, proof) and ending.status != "stopped":
-        return Ending("certified")
-    if ending.status == "certified" and not run.is_proved(proof):
-        ending = Ending("solved", ROUNDED if x.dtype != run.state.x.dtype else "")
-    if ending.status in ("solved", "max_iter") and run.report.readings:
-        ending = Ending("undetermined", run.report.readings)
-    is_too_low = -proof.upper_gap > run.asked[0] > UNDERFLOW
-    if ending.status == "solved" and is_too_low and not run.method.has_own_rule:
-        ending = Ending("failed", REFUTED.format(-proof.upper_gap))
-    return ending
+        broken = wrong_gradient(run.problem, run.state.x) or contradiction(run)
+    if ended.why == MET and not run.is_proved(proof) and x.dtype != run.state.x.dtype:
+        ended = Ended(MET, ROUNDED)
+    upper, lower = run.tolerance(x, proof.upper_value, proof.lower_value)
+    return Claim(
+        model=asked,
+        x=x,
+        ended=ended,
+        levels=(
+            LevelClaim(proof.lower_gap, proof.lower_gap, lower),
+            LevelClaim(proof.upper_gap, proof.upper_error, upper),
+        ),
+        criterion="absolute" if run.is_guarded else "weak",
+        is_shown=run.fall is not None,
+        broken=broken,
+        readings=run.report.readings,
+        assumed=" and ".join(promises(asked)),
+    )
 
 
 def _last_proof(run: Run, x: Array) -> Certificate:

@@ -48,6 +48,7 @@ from tiebreak.linalg.refusals import Refusal, refusal_of
 from tiebreak.linalg.spectra import EPS
 from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import Intervals, StepEvidence
+from tiebreak.proofs.gate import ANSWER, DOUBT, FALLS, Ended
 from tiebreak.proofs.recession.watch import NoMinimum
 from tiebreak.sets.balls import Ball
 from tiebreak.sets.domains import has_projection, projected
@@ -156,8 +157,10 @@ class Exact(Method):
         found = state.findings
         if found is None:
             return StateReport(state.finished)
+        d = found.direction
         return StateReport(
             state.finished,
+            fall=None if d is None else NoMinimum(found.level, d),
             is_ambiguous=found.is_ambiguous,
             findings=found,
             one_sided=found.one_sided,
@@ -191,7 +194,7 @@ class Exact(Method):
         findings, end = _findings(rank, answer, (low, high)), _state(problem, 1, x)
         if doubt := _doubt(findings, rank.is_determined, fall.is_certain, answer):
             findings = findings._replace(dimension=None)
-            return end._replace(findings=findings, finished=("undetermined", doubt))
+            return end._replace(findings=findings, finished=Ended(DOUBT, doubt))
         intervals = None
         deadline.allow_as_much_again()
         with contextlib.suppress(deadline.Over):  # x is there, whatever can still be proved of it
@@ -242,7 +245,7 @@ class Exact(Method):
         reduced = reduced_lasso(problem, int(x0.shape[0]))
         if reduced is None:
             end = _without_minorants(_state(problem, 1, x0))
-            return end._replace(finished=("undetermined", NOT_SETTLED))
+            return end._replace(finished=Ended(DOUBT, NOT_SETTLED))
         start = np.zeros(reduced.variables.size)
         inner = self.step(reduced.problem, self.init(reduced.problem, start))
         x = arrays.like(reduced.variables.point(host(inner.x)), x0)
@@ -260,12 +263,12 @@ def _solved(end: DirectState, findings: ExactFindings, intervals: Intervals | No
         "by direct factorisation the conditions of optimality of both levels hold to "
         f"{findings.residual:.1g}, with a backward error of {findings.backward_error:.1g}"
     )
-    return _ended(end, ("solved", ending), findings, intervals)
+    return _ended(end, Ended(ANSWER, ending), findings, intervals)
 
 
 def _ended(
     end: DirectState,
-    finished: tuple[str, str],
+    finished: Ended,
     findings: ExactFindings | None,
     intervals: Intervals | None,
 ) -> DirectState:
@@ -296,7 +299,7 @@ def _on_small_side(problem: Problem, x0: Array) -> DirectState | None:
     if end_of_tall is not None:
         return end_of_tall
     end = _without_minorants(_state(problem, 1, x0))
-    return end._replace(finished=("undetermined", NO_SQUARES.format(too_long.got)))
+    return end._replace(finished=Ended(DOUBT, NO_SQUARES.format(too_long.got)))
 
 
 def _by_second_derivatives(problem: Problem, x0: Array) -> DirectState | None:
@@ -443,6 +446,6 @@ def _unbounded(
     state = _without_minorants(_state(problem, 1, x))
     findings = _findings(rank, answer, (-math.inf, state.upper_value))
     return state._replace(
-        finished=(found.status, found.sentence(problem.names)),
+        finished=Ended(FALLS, found.sentence(problem.names)),
         findings=findings._replace(direction=arrays.like(found.direction, x), level=found.level),
     )

@@ -98,7 +98,7 @@ def race(
             run = Run(problem, method, start, certifies=False)
             due, going = 0, True
             while going:
-                has_ended = bool(run.report.finished[0])
+                has_ended = bool(run.report.finished.why)
                 going = run.iteration < steps and run.seconds < seconds and not has_ended
                 if run.iteration >= due or not going:
                     with run.paused():

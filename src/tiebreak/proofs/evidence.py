@@ -9,14 +9,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tiebreak.functions.base import Function, Minorant
+from tiebreak.functions.base import Function, Minorant, PointWithImage, SmoothFunction
 from tiebreak.functions.penalties.composite import split
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Array, rounding_unit
+from tiebreak.problem import Problem
 
 BATCH = 8  # steps that are measured together: see EvidenceQueue
 HOST_LENGTH = 2**14  # entries of a vector that may wait in the host's memory: megabytes in all
 DEVICE_LENGTH = 2**20  # the same on a device, which has gigabytes
+
+
+Weighted = tuple[tuple[float, Minorant], ...]
 
 
 class Intervals(NamedTuple):
@@ -52,11 +56,34 @@ class Intervals(NamedTuple):
 class StepEvidence(NamedTuple):
     """What one step has found out: weighted minorants, and values of g at points of Z."""
 
-    upper: tuple[tuple[float, Minorant], ...] = ()  # of f1
-    cuts: tuple[tuple[float, Minorant], ...] = ()  # of g1, weighted by the cuts' multipliers
-    lower: tuple[tuple[float, Minorant], ...] = ()  # of g1, weighted for a bound on g* itself
+    upper: Weighted = ()  # of f1
+    cuts: Weighted = ()  # of g1, weighted by the cuts' multipliers
+    lower: Weighted = ()  # of g1, weighted for a bound on g* itself
     values: tuple[tuple[float, Array, Minorant], ...] = ()  # g at a point of Z, a minorant close by
     intervals: Intervals | None = None  # what the method has proved in its own way
+
+
+def evaluated_again(problem: Problem, evidence: StepEvidence) -> StepEvidence:
+    """The evidence of a method from outside the package, of which only weights and points count.
+
+    Minorants and values are evaluated anew; a weight that is not positive, which proves nothing,
+    and intervals of its own are left out.
+    """
+    (f1, g1), g2 = problem.smooth_parts, problem.penalties[1]
+
+    def at(h: SmoothFunction, x: Array) -> Minorant:
+        return h.evaluate([PointWithImage(x, *h.forward(x))])[0][0]
+
+    def anew(h: SmoothFunction, given: Weighted) -> Weighted:
+        return tuple((weight, at(h, m.at)) for weight, m in given if 0.0 < weight < math.inf)
+
+    points = [at(g1, x) for _, x, _ in evidence.values]
+    return StepEvidence(
+        upper=anew(f1, evidence.upper),
+        cuts=anew(g1, evidence.cuts),
+        lower=anew(g1, evidence.lower),
+        values=tuple((m.value + g2.value(m.at), m.at, m) for m in points),
+    )
 
 
 class Measured(NamedTuple):

@@ -14,13 +14,14 @@ import numpy as np
 from tiebreak.algorithms.base import Findings
 from tiebreak.array_files import npy_header
 from tiebreak.driver.levels_result import LevelReport, LevelsResult
-from tiebreak.driver.result import STATUSES, Result
+from tiebreak.driver.result import Result
 from tiebreak.driver.trace import Row, Trace
 from tiebreak.levels import Levels
 from tiebreak.linalg import checks
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.fingerprints import made_from
 from tiebreak.problem import Problem
+from tiebreak.proofs.gate import STATUSES
 from tiebreak.saving.kinds import (
     ABOUT,
     FIELDS,

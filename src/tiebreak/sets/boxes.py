@@ -13,7 +13,8 @@ from tiebreak.linalg import arrays, checks, tables
 from tiebreak.linalg.arrays import Array, dot, like, namespace, norm, to_numpy, zeros_like
 from tiebreak.linalg.elementwise import into, masked, moved, negligible
 from tiebreak.linalg.fingerprints import assign, remember
-from tiebreak.sets.cuts import INFINITY, ProjectionPath, Set
+from tiebreak.linalg.host import host
+from tiebreak.sets.cuts import INFINITY, ProjectionPath, Set, Violation, violations_of
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -125,6 +126,11 @@ class Box(Set):
         xp, (lower, upper) = namespace(x), self.bounds_like(x)
         beyond = xp.maximum(lower - x, x - upper)
         return norm(xp.maximum(beyond, zeros_like(x))) * (1.0 + unit)
+
+    def violations(self, x: Array) -> list[Violation]:
+        at, near = host(x), host(self.project(x))
+        size = np.maximum(np.abs(at), np.abs(near))
+        return violations_of("the bound of x[{}]", np.abs(at - near), size, norm(at))
 
     def scaled(self, exponent: int) -> Box:
         return Box(self.lower * 2.0**exponent, self.upper * 2.0**exponent)

@@ -19,7 +19,7 @@ from tiebreak.linalg.host import host
 from tiebreak.linalg.refusals import Refusal
 from tiebreak.sets.balls import Ball
 from tiebreak.sets.boxes import Box
-from tiebreak.sets.cuts import INFINITY, Set
+from tiebreak.sets.cuts import INFINITY, Set, Violation
 from tiebreak.sets.domains import Constraints, Domain, Space, distance_bound, distance_from
 from tiebreak.sets.polyhedra import Polyhedron, host_matrix, row_lengths
 
@@ -84,15 +84,21 @@ class SecondOrderCone(Constraints):
         """A Lipschitz constant of |A x + b| - <c, x> - d."""
         return norm(row_lengths(self.A)) + norm(self.c)
 
-    @property
-    def length_scale(self) -> float:
-        return (norm(self.b) + abs(self.d)) / self.steepness if self.steepness else 0.0
-
     def excess(self, x: Array) -> float:
         """By how much the inequality is violated, in units of its steepness."""
         at = host(x)
         off = norm(self.A @ at + self.b) - float(self.c @ at) - self.d
         return max(off, 0.0) / (self.steepness or 1.0)
+
+    def violations(self, x: Array) -> list[Violation]:
+        """The one inequality."""
+        at = host(x)
+        image, right = self.A @ at + self.b, float(self.c @ at) + self.d
+        size, length = norm(abs(self.A) @ np.abs(at) + np.abs(self.b)), norm(at)
+        size += float(np.abs(self.c) @ np.abs(at)) + abs(self.d)
+        off = norm(image) - right
+        found = Violation("the second-order cone", off, size, self.steepness * length)
+        return [] if off <= 0.0 else [found]
 
     def distance_outside(self, x: Array, unit: float) -> float:
         """0 where the inequality surely holds, otherwise inf."""
@@ -159,13 +165,13 @@ class Intersection(Constraints):
         """A bound: the least of the parts'."""
         return min(one.farthest(x) for one in self.sets)
 
-    @property
-    def length_scale(self) -> float:
-        return max(one.length_scale for one in self.sets)
-
     def excess(self, x: Array) -> float:
         """The largest of the parts'."""
         return max(distance_from(one, x) for one in self.sets)
+
+    def violations(self, x: Array) -> list[Violation]:
+        """Those of all parts."""
+        return [found for one in self.sets for found in one.violations(x)]
 
     def distance_outside(self, x: Array, unit: float) -> float:
         """0 where x is surely in every part, otherwise inf: the angles between them decide."""

@@ -30,6 +30,35 @@ INFINITY = math.inf
 ProjectionPath = Callable[[float], tuple[Array, float, float]]  # mu -> z(mu), <c, z(mu)>, |d(mu)|
 
 
+class Violation(NamedTuple):
+    """A constraint that a point does not meet."""
+
+    what: str  # the constraint in words
+    amount: float  # by how much it is violated, in its own units
+    size: float  # of its own terms at that point
+    reach: float = 0.0  # the length of the point in the same units: a unit of its precision counts
+
+    def exceeds(self, share: float, unit: float) -> bool:
+        """Is it more than this share of its own terms, and more than ``unit`` of the reach?"""
+        return not self.amount <= max(share * self.size, unit * self.reach)
+
+
+def violations_of(what: str, excess: Any, size: Any, reach: Any) -> list[Violation]:
+    """One for each positive entry of ``excess``; ``what`` is a text with a place for its number."""
+    excess, size, reach = np.broadcast_arrays(excess, size, reach)
+    return [
+        Violation(what.format(i), float(excess[i]), float(size[i]), float(reach[i]))
+        for i in np.flatnonzero(~(excess <= 0.0))
+    ]
+
+
+def distance_violation(what: str, x: Array, nearest: Array) -> list[Violation]:
+    """The distance from a set whose nearest point to x is known."""
+    length = arrays.norm(x)
+    off, size = arrays.norm(x - nearest), max(length, arrays.norm(nearest))
+    return [] if off == 0.0 else [Violation(what, off, size, length)]
+
+
 class Set(FromData):
     """What every domain has in common; the formulas are in the domains themselves.
 
@@ -83,11 +112,15 @@ class Set(FromData):
         return INFINITY
 
     def contains(self, x: Array, tol: float = 1e-9) -> bool:
-        """Is ``x`` in Z, up to a distance of ``tol`` times the larger of |x| and its projection?"""
+        """Does ``x`` meet every constraint, up to ``tol`` of that constraint's own terms?"""
         if not arrays.all_finite(x):
             return False
-        z = self.project(x)
-        return arrays.norm(x - z) <= tol * max(arrays.norm(x), arrays.norm(z))
+        unit = int(x.shape[0]) * arrays.epsilon(x)
+        return not any(one.exceeds(tol, unit) for one in self.violations(x))
+
+    def violations(self, x: Array) -> list[Violation]:
+        """The constraints of Z that ``x`` does not meet: here one, the distance from Z."""
+        return distance_violation(type(self).__name__, x, self.project(x))
 
     def project_cut(
         self, x: Array, normal: Array, offset: float, guess: float | None = None

@@ -120,10 +120,6 @@ class Constraints(Set):
             "got a point outside; the methods conic and exact need none"
         )
 
-    def contains(self, x: Array, tol: float = 1e-9) -> bool:
-        """Is every constraint met, up to ``tol`` times the lengths in it?"""
-        return arrays.all_finite(x) and self.excess(x) <= tol * max(norm(x), self.length_scale)
-
     def excess(self, x: Array) -> float:
         """How far x is outside at least, by the constraint that it violates most."""
         raise NotImplementedError

@@ -9,7 +9,7 @@ import numpy as np
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Array, Host, dot, like, norm, to_numpy, zeros_like
 from tiebreak.linalg.elementwise import moved
-from tiebreak.sets.cuts import INFINITY, ProjectionPath, Set
+from tiebreak.sets.cuts import INFINITY, ProjectionPath, Set, Violation, violations_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,6 +47,11 @@ class Monotone(Set):
     def distance_outside(self, x: Array, unit: float) -> float:
         host = _host(x)
         return norm(np.maximum.accumulate(host) - host) * (1.0 + unit)
+
+    def violations(self, x: Array) -> list[Violation]:
+        at = _host(x)
+        size = np.abs(at[:-1]) + np.abs(at[1:])
+        return violations_of("the order of x[{}] and the next", -np.diff(at), size, norm(at))
 
     def projection_path(self, x: Array, c: Array) -> ProjectionPath:
         x_host, c_host = _host(x), _host(c)

@@ -12,7 +12,7 @@ from tiebreak.linalg import arrays, checks, deadline, tables
 from tiebreak.linalg.arrays import Array, Host, like, norm
 from tiebreak.linalg.fingerprints import assign, remember
 from tiebreak.linalg.host import host
-from tiebreak.sets.cuts import INFINITY
+from tiebreak.sets.cuts import INFINITY, Violation, violations_of
 from tiebreak.sets.domains import Constraints
 
 
@@ -113,20 +113,24 @@ class Polyhedron(Constraints):
                 f"Polyhedron: {name} must have one column per variable ({n}), got {self.variables}"
             )
 
-    @cached_property
-    def length_scale(self) -> float:
-        """The largest distance of a plane from the origin."""
-        offsets = np.append(self.b, self.b_eq)
-        lengths = np.concatenate(self.lengths)
-        distances = np.abs(offsets[lengths > 0.0]) / lengths[lengths > 0.0]
-        return float(np.max(distances, initial=0.0))
-
     def excess(self, x: Array) -> float:
         """The largest distance of x from a half-space or a plane of the set."""
         at = host(x)
         off = np.append(np.maximum(self.A @ at - self.b, 0.0), abs(self.A_eq @ at - self.b_eq))
         lengths = np.concatenate(self.lengths)
         return float(np.max(off[lengths > 0.0] / lengths[lengths > 0.0], initial=0.0))
+
+    def violations(self, x: Array) -> list[Violation]:
+        """Row by row, each with its own terms."""
+        at, found = host(x), []
+        for name, rows, offset, lengths in (
+            ("A", self.A, self.b, self.lengths[0]),
+            ("A_eq", self.A_eq, self.b_eq, self.lengths[1]),
+        ):
+            off, size = rows @ at - offset, abs(rows) @ np.abs(at) + np.abs(offset)
+            off = np.abs(off) if name == "A_eq" else off
+            found += violations_of(f"row {{}} of {name}", off, size, lengths * norm(at))
+        return found
 
     def distance_outside(self, x: Array, unit: float) -> float:
         """0 where all constraints surely hold, otherwise inf: the angles between them decide."""

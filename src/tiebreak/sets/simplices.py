@@ -5,11 +5,14 @@ from __future__ import annotations
 import dataclasses
 import math
 
+import numpy as np
+
 from tiebreak.linalg import arrays, checks
 from tiebreak.linalg.arrays import Array, dot, namespace, norm
 from tiebreak.linalg.elementwise import into, masked, moved, negligible, shrunk, smallest_normal
 from tiebreak.linalg.fingerprints import assign
-from tiebreak.sets.cuts import ProjectionPath, Set
+from tiebreak.linalg.host import host
+from tiebreak.sets.cuts import ProjectionPath, Set, Violation, violations_of
 
 
 class _WithVertices(Set):
@@ -80,6 +83,13 @@ class Simplex(_WithVertices):
         positive = xp.maximum(x, arrays.zeros_like(x))
         total = float(xp.sum(positive))
         return norm(x - positive) * (1.0 + unit) + abs(total - self.total) + unit * total
+
+    def violations(self, x: Array) -> list[Violation]:
+        at, total = host(x), self.total
+        length, size = norm(at), float(np.sum(np.abs(at)))
+        off = Violation("the sum of x", abs(float(np.sum(at)) - total), size + total, size)
+        below = violations_of("the sign of x[{}]", -at, np.abs(at), length)
+        return [off, *below] if off.amount > 0.0 else below
 
     def scaled(self, exponent: int) -> Simplex:
         return Simplex(shrunk(self.total, exponent))

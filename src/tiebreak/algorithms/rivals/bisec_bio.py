@@ -14,7 +14,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from tiebreak.algorithms import fista
-from tiebreak.algorithms.base import Method, StateReport
+from tiebreak.algorithms.base import NOT_ENDED, Method, StateReport
 from tiebreak.algorithms.common import (
     TOLERANCE,
     check_positive,
@@ -32,6 +32,7 @@ from tiebreak.linalg.arrays import Array
 from tiebreak.linalg.refusals import Refusal
 from tiebreak.problem import Point, Problem
 from tiebreak.proofs.evidence import StepEvidence
+from tiebreak.proofs.gate import DOUBT, RULE, Ended
 
 
 class Call(NamedTuple):
@@ -83,7 +84,7 @@ class State(NamedTuple):
     smoothness: float  # L_g, or its stand-in
     upper_tolerance: float  # eps_f
     lower_tolerance: float  # eps_g
-    finished: tuple[str, str]
+    finished: Ended
     evidence: StepEvidence
 
     @property
@@ -138,7 +139,6 @@ class BisecBiO(Method):
     assumptions: ClassVar[str] = (
         "f convex with an easy projection onto Z ∩ {f <= c}; g convex and smooth; Z closed"
     )
-    has_own_rule: ClassVar[bool] = True
     guarantee: ClassVar[str] = (
         "f - f* <= eps_f and g - g* <= eps_g after O(log(1/eps_f)/sqrt(eps_g)) gradients"
     )
@@ -188,7 +188,7 @@ class BisecBiO(Method):
             low=_level_sets(problem).least(x.x), high=math.inf, ghat=math.inf,
             calls=0, capped=0, smoothness=L_g,
             upper_tolerance=self.eps_f or math.inf, lower_tolerance=self.eps_g or TOLERANCE * size,
-            finished=("", ""), evidence=StepEvidence(values=((g_x, x.x, call.run.g_y),)),
+            finished=NOT_ENDED, evidence=StepEvidence(values=((g_x, x.x, call.run.g_y),)),
         )  # fmt: skip
 
     def step(self, problem: Problem, state: State) -> State:
@@ -314,7 +314,7 @@ def _bound(problem: Problem, state: State, sets: LevelSets) -> float:
     return max(filter(math.isfinite, bounds), default=-math.inf)
 
 
-def _ending(state: State) -> tuple[str, str]:
+def _ending(state: State) -> Ended:
     """The rule by which the run ended, and whether every answer was proved."""
     width = state.high - state.low
     rule = (
@@ -323,8 +323,9 @@ def _ending(state: State) -> tuple[str, str]:
     if width > state.upper_tolerance:
         rule = f"Bisec-BiO stops where no number is left between l and u = l + {width:.3g}"
     if state.capped:
-        return "undetermined", (
+        return Ended(
+            DOUBT,
             f"{rule}, but {state.capped} of {state.calls + 1} calls were cut off, so nothing is "
-            "guaranteed: allow more gradients"
+            "guaranteed: allow more gradients",
         )
-    return "solved", rule
+    return Ended(RULE, rule)

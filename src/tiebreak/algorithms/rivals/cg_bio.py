@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from tiebreak.algorithms import fista
-from tiebreak.algorithms.base import Method, StateReport
+from tiebreak.algorithms.base import NOT_ENDED, Method, StateReport
 from tiebreak.algorithms.common import (
     TOLERANCE,
     averaged,
@@ -29,6 +29,7 @@ from tiebreak.linalg.arrays import Array, Image
 from tiebreak.linalg.refusals import Refusal
 from tiebreak.problem import Point, Problem
 from tiebreak.proofs.evidence import StepEvidence
+from tiebreak.proofs.gate import RULE, Ended
 from tiebreak.sets.lmo import argmin_cut
 
 
@@ -48,7 +49,7 @@ class State(NamedTuple):
     level: float  # g at the first point of the second phase
     upper_tolerance: float  # eps_f
     lower_tolerance: float  # eps_g
-    finished: tuple[str, str]
+    finished: Ended
     evidence: StepEvidence
 
 
@@ -95,7 +96,6 @@ class CGBiO(Method):
         "arXiv 2206.08868"
     )
     assumptions: ClassVar[str] = "f, g convex and smooth; Z bounded, with easy linear minimisation"
-    has_own_rule: ClassVar[bool] = True
     guarantee: ClassVar[str] = "f - f* <= O(1/k); g - g* <= O(1/k) + eps_g/2"
 
     def __post_init__(self) -> None:
@@ -129,7 +129,7 @@ class CGBiO(Method):
             f_x=None, g_x=None, level=math.inf,
             upper_tolerance=self.eps_f or TOLERANCE * _size(problem, f, f_x),
             lower_tolerance=self.eps_g or TOLERANCE * _size(problem, g, run.g_y),
-            finished=("", ""), evidence=StepEvidence(values=((run.g_x, x.x, run.g_y),)),
+            finished=NOT_ENDED, evidence=StepEvidence(values=((run.g_x, x.x, run.g_y),)),
         )  # fmt: skip
         return _second_phase_if_ready(problem, state, x, run.g_y)
 
@@ -198,9 +198,10 @@ def _size(problem: Problem, h: Function, h_0: Minorant) -> float:
     return next((size for size in sizes if 0.0 < size < math.inf), 1.0)
 
 
-def _ending(state: State, upper_gap: float, lower_gap: float) -> tuple[str, str]:
-    return "solved", (
+def _ending(state: State, upper_gap: float, lower_gap: float) -> Ended:
+    return Ended(
+        RULE,
         f"CG-BiO stops where <grad f, x - s> = {upper_gap:.3g} is at most "
         f"eps_f = {state.upper_tolerance:.3g} and <grad g, x - s> = {lower_gap:.3g} at most "
-        f"eps_g/2 = {0.5 * state.lower_tolerance:.3g}"
+        f"eps_g/2 = {0.5 * state.lower_tolerance:.3g}",
     )
