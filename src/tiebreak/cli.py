@@ -29,12 +29,9 @@ from tiebreak.driver.shown import Shown
 from tiebreak.experiments import reproduce
 from tiebreak.experiments.demo import demo
 from tiebreak.experiments.race import write_rows
-from tiebreak.functions.base import Function
-from tiebreak.functions.elementary import Flat
-from tiebreak.functions.penalties.composite import Composite
-from tiebreak.functions.penalties.penalties import Penalty
+from tiebreak.functions import Composite, Flat, Function, Penalty
 from tiebreak.levels import Levels
-from tiebreak.linalg.arrays import to_numpy
+from tiebreak.linalg import to_numpy
 from tiebreak.problem import Problem
 
 

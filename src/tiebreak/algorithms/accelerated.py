@@ -25,14 +25,11 @@ from tiebreak.algorithms.common import (
     with_violations,
 )
 from tiebreak.algorithms.levels import FixedLevels, GivenLevels, LevelPoints, LevelRun, OnlineLevels
-from tiebreak.functions.base import Minorant
-from tiebreak.functions.penalties.composite import Composite
-from tiebreak.linalg import arrays, checks
-from tiebreak.linalg.arrays import Array, Image
-from tiebreak.linalg.refusals import Refusal
+from tiebreak.functions import Composite, Minorant
+from tiebreak.linalg import Array, Image, Refusal, arrays, checks
 from tiebreak.problem import PendingReach, Point, Problem, mixed, with_length
 from tiebreak.proofs.evidence import StepEvidence
-from tiebreak.sets.cuts import Products
+from tiebreak.sets import Products
 
 
 class GradientStep(NamedTuple):

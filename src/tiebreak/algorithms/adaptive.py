@@ -10,9 +10,7 @@ from tiebreak.algorithms.base import Method, StateReport
 from tiebreak.algorithms.common import first_curvature, with_violations
 from tiebreak.algorithms.fista import need_joint_prox
 from tiebreak.algorithms.momentum import Momentum, advance, begin, run_together
-from tiebreak.linalg import arrays
-from tiebreak.linalg.arrays import Array
-from tiebreak.linalg.refusals import Refusal
+from tiebreak.linalg import Array, Refusal, arrays
 from tiebreak.problem import Point, Problem
 from tiebreak.proofs.certificate import Proved
 from tiebreak.proofs.evidence import StepEvidence

@@ -14,9 +14,8 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
 from tiebreak.algorithms.common import REFRESH, out_of_bounds
-from tiebreak.functions.base import Minorant, PointWithImage, SmoothFunction
-from tiebreak.linalg import arrays
-from tiebreak.linalg.arrays import Array, Image
+from tiebreak.functions import Minorant, PointWithImage, SmoothFunction
+from tiebreak.linalg import Array, Image, arrays
 from tiebreak.problem import Point, Problem, mixed
 
 LARGEST_A = 2.0**900  # far from overflow, with room for its products with values

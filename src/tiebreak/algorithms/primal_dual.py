@@ -23,10 +23,8 @@ from tiebreak.algorithms.common import (
     with_violations,
 )
 from tiebreak.algorithms.fista import need_joint_prox
-from tiebreak.functions.base import Function, Minorant, SmoothFunction
-from tiebreak.linalg import arrays
-from tiebreak.linalg.arrays import Array
-from tiebreak.linalg.refusals import Refusal
+from tiebreak.functions import Function, Minorant, SmoothFunction
+from tiebreak.linalg import Array, Refusal, arrays
 from tiebreak.problem import Point, Problem, mixed
 from tiebreak.proofs.evidence import StepEvidence
 

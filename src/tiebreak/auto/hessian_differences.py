@@ -7,10 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from tiebreak.auto.active_face import ActiveFace
-from tiebreak.functions.base import Minorant
-from tiebreak.functions.penalties.terms import Terms
-from tiebreak.linalg import arrays, deadline
-from tiebreak.linalg.arrays import Array, Host
+from tiebreak.functions import Minorant, Terms
+from tiebreak.linalg import Array, Host, arrays, deadline
 from tiebreak.problem import Problem
 
 LENGTH = 1e-6  # of a difference, relative to |x|: between rounding and third derivatives

@@ -12,13 +12,10 @@ import numpy as np
 
 from tiebreak.catalog.built import Built, Matrix
 from tiebreak.catalog.draws import disturbed, generator
-from tiebreak.functions.elementary import Quadratic, SquaredNorm
-from tiebreak.functions.losses.least_squares import LeastSquares
+from tiebreak.functions import LeastSquares, Quadratic, SquaredNorm
 from tiebreak.linalg import checks
 from tiebreak.problem import ErrorBound, Problem
-from tiebreak.sets.balls import Ball
-from tiebreak.sets.boxes import Orthant
-from tiebreak.sets.domains import Domain, Space
+from tiebreak.sets import Ball, Domain, Orthant, Space
 
 ORTHANT = Orthant()
 

@@ -17,7 +17,7 @@ from tiebreak.driver.levels_result import HEADER, LevelsResult
 from tiebreak.driver.result import Result, is_void, without_trace
 from tiebreak.driver.trace import Row
 from tiebreak.driver.tradeoff import Tradeoff
-from tiebreak.linalg.arrays import Array, to_numpy
+from tiebreak.linalg import Array, to_numpy
 from tiebreak.proofs.certificate import UNDERFLOW
 
 TONES = {"certified": "good", "solved": "fair"}  # of a status; all others are "poor"

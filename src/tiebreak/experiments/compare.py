@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tiebreak.algorithms.base import Method, no_projection
-from tiebreak.algorithms.p_agm_bio import PAGMBiO
+from tiebreak.algorithms import Method, PAGMBiO, no_projection
 from tiebreak.display.views import Card, Curve, Group, Panel, Table, View, number
 from tiebreak.driver.registry import METHODS, find_method
 from tiebreak.driver.shown import Shown
@@ -20,8 +19,7 @@ from tiebreak.exact.method import Exact
 from tiebreak.experiments.race import Answer, Entrant, Record, race
 from tiebreak.linalg import checks
 from tiebreak.problem import Problem
-from tiebreak.sets.balls import Ball
-from tiebreak.sets.domains import Space
+from tiebreak.sets import Ball, Space
 
 LEVELS = tuple(10.0**-digits for digits in range(1, 9))  # the accuracies asked for
 POLYHEDRAL = 300  # up to so many variables Exact is quick on every domain

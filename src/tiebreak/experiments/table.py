@@ -16,30 +16,18 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from tiebreak import theory
-from tiebreak.algorithms.agm_bio import AGMBiO
-from tiebreak.algorithms.base import Method
-from tiebreak.algorithms.rivals.a_irg import AIRG
-from tiebreak.algorithms.rivals.bi_sg import BiSG
-from tiebreak.algorithms.rivals.bisec_bio import BisecBiO
-from tiebreak.algorithms.rivals.cg_bio import CGBiO
-from tiebreak.algorithms.rivals.pb_apg import PBAPG
-from tiebreak.algorithms.rivals.r_apm import RAPM
-from tiebreak.algorithms.rivals.sea import SEA
+from tiebreak.algorithms import AIRG, PBAPG, RAPM, SEA, AGMBiO, BisecBiO, BiSG, CGBiO, Method
 from tiebreak.catalog.built import Matrix
 from tiebreak.catalog.instances import instance
 from tiebreak.experiments.claims import CUTS
 from tiebreak.experiments.paper_runs import Experiment, Say
 from tiebreak.experiments.race import Answer, Entrant
 from tiebreak.experiments.scenes import PULLS, RATES, Facts
-from tiebreak.functions.elementary import Linear, SquaredNorm
-from tiebreak.functions.losses.least_squares import LeastSquares
-from tiebreak.linalg import arrays
-from tiebreak.linalg.arrays import Array, mix
-from tiebreak.linalg.refusals import Refusal
+from tiebreak.functions import LeastSquares, Linear, SquaredNorm
+from tiebreak.linalg import Array, Refusal, arrays, mix
 from tiebreak.problem import ErrorBound, Problem
 from tiebreak.proofs.evidence import StepEvidence
-from tiebreak.sets.balls import Ball
-from tiebreak.sets.boxes import Box
+from tiebreak.sets import Ball, Box
 
 SIZE = 20  # variables of the planted instances
 

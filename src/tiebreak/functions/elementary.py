@@ -16,12 +16,22 @@ from tiebreak.functions.base import (
     PointWithImage,
     SmoothFunction,
 )
-from tiebreak.linalg import arrays, checks, deadline, matrices, spectra, tables
-from tiebreak.linalg.arrays import Array, Host, Image, rounding_unit
-from tiebreak.linalg.fingerprints import remember
+from tiebreak.linalg import (
+    Array,
+    Host,
+    Image,
+    Matrix,
+    Operator,
+    arrays,
+    checks,
+    deadline,
+    matrices,
+    remember,
+    rounding_unit,
+    spectra,
+    tables,
+)
 from tiebreak.linalg.host import host, top_exponent
-from tiebreak.linalg.matrices import Matrix
-from tiebreak.linalg.matrices.operators import Operator
 
 
 class SquaredNorm(SmoothFunction):

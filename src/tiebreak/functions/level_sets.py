@@ -25,8 +25,7 @@ from tiebreak.functions.losses.least_squares import LeastSquares
 from tiebreak.functions.sums import Scaled, Sum, summands
 from tiebreak.linalg import arrays, deadline
 from tiebreak.linalg.arrays import Array, Host, dot, like, norm, to_numpy, zeros_like
-from tiebreak.sets.domains import Domain, Space
-from tiebreak.sets.lmo import argmin_cut
+from tiebreak.sets import Domain, Space, argmin_cut
 from tiebreak.sets.roots import middle
 
 

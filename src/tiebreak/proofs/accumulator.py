@@ -20,10 +20,8 @@ import math
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
-from tiebreak.functions.base import Function, Minorant
-from tiebreak.functions.penalties.composite import split
-from tiebreak.linalg import arrays, deadline
-from tiebreak.linalg.arrays import TINY, Array, rounding_unit
+from tiebreak.functions import Function, Minorant, split
+from tiebreak.linalg import TINY, Array, arrays, deadline, rounding_unit
 from tiebreak.problem import Problem
 from tiebreak.proofs.bounds import HUGE, Block, Bound, Known, Search, Sums, best_of
 from tiebreak.proofs.evidence import (
@@ -36,7 +34,7 @@ from tiebreak.proofs.evidence import (
     value_error,
 )
 from tiebreak.proofs.models import UNIT, Model
-from tiebreak.sets.domains import Space, distance_bound
+from tiebreak.sets import Space, distance_bound
 
 
 class BoundAccumulator:

@@ -20,9 +20,8 @@ from tiebreak.algorithms.common import (
     positive_smoothness,
     values_at,
 )
-from tiebreak.functions.base import Minorant
-from tiebreak.linalg.arrays import Array
-from tiebreak.linalg.refusals import Refusal
+from tiebreak.functions import Minorant
+from tiebreak.linalg import Array, Refusal
 from tiebreak.problem import Point, Problem
 from tiebreak.proofs.evidence import StepEvidence
 

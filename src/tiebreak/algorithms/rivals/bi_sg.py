@@ -21,9 +21,8 @@ from tiebreak.algorithms.common import (
 from tiebreak.algorithms.fista import need_joint_prox
 from tiebreak.algorithms.rivals import alternating
 from tiebreak.algorithms.rivals.alternating import Alternation
-from tiebreak.functions.penalties.penalties import Zero
-from tiebreak.linalg.arrays import Array
-from tiebreak.linalg.refusals import Refusal
+from tiebreak.functions import Zero
+from tiebreak.linalg import Array, Refusal
 from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import StepEvidence
 

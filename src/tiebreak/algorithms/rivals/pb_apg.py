@@ -23,10 +23,8 @@ from tiebreak.algorithms.common import (
     typical_length,
 )
 from tiebreak.algorithms.fista import State
-from tiebreak.functions.base import Minorant
-from tiebreak.linalg import checks
-from tiebreak.linalg.arrays import Array
-from tiebreak.linalg.refusals import Refusal
+from tiebreak.functions import Minorant
+from tiebreak.linalg import Array, Refusal, checks
 from tiebreak.problem import ErrorBound, Problem
 from tiebreak.proofs.evidence import StepEvidence
 

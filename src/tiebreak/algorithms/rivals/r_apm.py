@@ -19,8 +19,7 @@ from tiebreak.algorithms.common import (
     need_short_step,
 )
 from tiebreak.algorithms.fista import State
-from tiebreak.linalg.arrays import Array
-from tiebreak.linalg.refusals import Refusal
+from tiebreak.linalg import Array, Refusal
 from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import StepEvidence
 

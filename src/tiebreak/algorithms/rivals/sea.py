@@ -25,10 +25,8 @@ from tiebreak.algorithms.common import (
 )
 from tiebreak.algorithms.rivals import alternating
 from tiebreak.algorithms.rivals.alternating import Alternation
-from tiebreak.functions.base import Minorant
-from tiebreak.linalg import arrays
-from tiebreak.linalg.arrays import Array
-from tiebreak.linalg.refusals import Refusal
+from tiebreak.functions import Minorant
+from tiebreak.linalg import Array, Refusal, arrays
 from tiebreak.problem import Point, Problem
 from tiebreak.proofs.evidence import StepEvidence
 

@@ -19,19 +19,22 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tiebreak.exact.bounds.evaluations import EvaluationWithErrors
-from tiebreak.functions.base import SmoothFunction
-from tiebreak.functions.elementary import Flat, Linear, Quadratic, SquaredNorm
-from tiebreak.functions.losses.least_squares import LeastSquares
-from tiebreak.functions.losses.linear_loss import LinearLoss
-from tiebreak.functions.sums import summands
-from tiebreak.linalg import deadline
-from tiebreak.linalg.arrays import TINY, Array, Host, rounding_unit
+from tiebreak.functions import (
+    Flat,
+    LeastSquares,
+    Linear,
+    LinearLoss,
+    Quadratic,
+    SmoothFunction,
+    SquaredNorm,
+    summands,
+)
+from tiebreak.linalg import DENSE_LIMIT, TINY, Array, Host, deadline, rounding_unit
 from tiebreak.linalg.host import host, norm
-from tiebreak.linalg.matrices.base import DENSE_LIMIT
 from tiebreak.linalg.row_gram import column_gram, on_host
 from tiebreak.linalg.spectra import EPS, GAP, cleaned, exact_rank
 from tiebreak.problem import Problem
-from tiebreak.sets.domains import Space
+from tiebreak.sets import Space
 
 TALL = 4  # times as many rows as variables: then n x n is much less than all rows
 MOST_VARIABLES = 1024  # a factorisation of n x n then takes a fraction of a second

@@ -19,9 +19,8 @@ import numpy as np
 from tiebreak.functions.losses.huber import Huber
 from tiebreak.functions.parts.loss_parts import FarOut
 from tiebreak.functions.parts.quadratic_parts import Part
-from tiebreak.linalg.arrays import Host, rounding_unit
+from tiebreak.linalg import EPS, Host, rounding_unit
 from tiebreak.linalg.host import host, norm, top_exponent
-from tiebreak.linalg.spectra import EPS
 
 # Outliers have no curvature. This share of that of a quadratic above them keeps steps of Newton's
 # method finite where outliers alone see a direction; x gains six digits with a step all the same.

@@ -18,10 +18,8 @@ from tiebreak.functions.losses.linear_loss import LinearLoss
 from tiebreak.functions.losses.logistic import Logistic
 from tiebreak.functions.losses.poisson import Poisson
 from tiebreak.functions.parts.quadratic_parts import Part
-from tiebreak.linalg import arrays
-from tiebreak.linalg.arrays import Host, rounding_unit
+from tiebreak.linalg import EPS, Host, arrays, rounding_unit
 from tiebreak.linalg.host import host, norm, top_exponent
-from tiebreak.linalg.spectra import EPS
 
 LARGEST_POWER = 700.0  # e to this is no overflow
 

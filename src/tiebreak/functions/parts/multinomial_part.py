@@ -21,9 +21,8 @@ import numpy as np
 
 from tiebreak.functions.losses.multinomial import Multinomial
 from tiebreak.functions.parts.loss_parts import LARGEST_POWER, FarOut, LossPart
-from tiebreak.linalg.arrays import Host
+from tiebreak.linalg import EPS, Host
 from tiebreak.linalg.host import host, norm
-from tiebreak.linalg.spectra import EPS
 
 
 @dataclass(frozen=True)

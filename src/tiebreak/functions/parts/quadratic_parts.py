@@ -10,14 +10,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from tiebreak.linalg import deadline
-from tiebreak.linalg.arrays import Host
+from tiebreak.linalg import EPS, GAP, Host, deadline
 from tiebreak.linalg.host import Sliced, norm, power_of_two, top_exponent
-from tiebreak.linalg.spectra import EPS, GAP
 
 
 @dataclass(frozen=True)
@@ -47,9 +45,10 @@ class Part(ABC):
 
     def some(self, which: Host) -> Self:
         """The same of some rows: every array among its fields has an entry for each of them."""
-        each = {part.name: getattr(self, part.name) for part in fields(self)}
+        each: dict[str, Any] = {part.name: getattr(self, part.name) for part in fields(self)}
         arrays = {name: value for name, value in each.items() if isinstance(value, np.ndarray)}
-        return replace(self, **{name: value[which] for name, value in arrays.items()})
+        chosen: dict[str, Any] = {name: value[which] for name, value in arrays.items()}
+        return replace(self, **chosen)
 
     @abstractmethod
     def dual(self, x: Host) -> Host:
