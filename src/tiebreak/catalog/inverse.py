@@ -108,8 +108,9 @@ def random_inverse(
     b = A @ truth
     if noise > 0.0:
         b = disturbed(b, noise, rng)
+    of_noise = f"noise {noise:g}" if noise > 0.0 else "no noise"
     return Built(
-        label=f"random inverse problem, {rows} x {n}, rank {rank}, {_noise(noise)}",
+        label=f"random inverse problem, {rows} x {n}, rank {rank}, {of_noise}",
         problem=Problem(upper=Quadratic(0.5 * (Q + Q.T)), lower=LeastSquares(A, b), domain=domain),
         x0=np.zeros(n),
         lower_optimum=None if noise > 0.0 else 0.0,
@@ -125,10 +126,6 @@ def _whole_numbers(rng: np.random.Generator, rows: int, columns: int) -> Matrix:
         drawn = rng.integers(-3, 4, (rows, columns)).astype(np.float64)
         if np.linalg.cond(drawn) < 1e6:
             return drawn
-
-
-def _noise(level: float) -> str:
-    return f"noise {level:g}" if level > 0.0 else "no noise"
 
 
 def toy(center: Sequence[float] = (0.9, 0.8), stretch: float = 4.0) -> Built:

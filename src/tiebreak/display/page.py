@@ -223,14 +223,11 @@ STYLE = TableStyle(
 
 def notebook_html(view: View) -> str:
     """What is seen of a result in a notebook, in whatever colours it has."""
+    first = "".join(table_html(table, STYLE) for table in view.tables[:1])
     return (
         '<div class="tiebreak" style="font-family:system-ui,sans-serif;line-height:1.45">'
         f"<p><strong>{SIGNS[view.tone]} {escaped(view.status)}</strong> · "
         f"{'<br>'.join(map(escaped, (view.heading, view.sentence, *view.assumed)))}</p>"
-        f'<div style="overflow-x:auto">{_first_table(view)}</div>'
+        f'<div style="overflow-x:auto">{first}</div>'
         f'<div style="overflow-x:auto;margin-top:8px">{picture(view)}</div></div>'
     )
-
-
-def _first_table(view: View) -> str:
-    return "".join(table_html(table, STYLE) for table in view.tables[:1])

@@ -30,7 +30,7 @@ from tiebreak.functions import (
     summands,
 )
 from tiebreak.linalg import DENSE_LIMIT, TINY, Array, Host, deadline, rounding_unit
-from tiebreak.linalg.host import host, norm
+from tiebreak.linalg.host import host, norm, power_of_two
 from tiebreak.linalg.row_gram import column_gram, on_host
 from tiebreak.linalg.spectra import EPS, GAP, cleaned, exact_rank
 from tiebreak.problem import Problem
@@ -233,7 +233,7 @@ def solve_tall(problem: Problem, start: Array) -> TallAnswer | None:
     gram = g.gram()
     if not _is_ordinary(gram) or any(_has_rounding_errors(A) for _, _, A in g.losses):
         return None
-    units = _units(gram)
+    units = power_of_two(np.maximum(np.diag(gram), 0.0), -0.5)  # the diagonal is about 1
     values, vectors = np.linalg.eigh(_in_units(gram, units))
     noise = rounding_unit(EPS, g.rows, g.n) * float(np.sum(np.maximum(values, 0.0)))
     rank = int(np.count_nonzero(values > GAP * noise))
@@ -274,15 +274,6 @@ def _better(problem: Problem, x: Host) -> Host:
     """x if it is better than the origin, which is never far out; otherwise that."""
     zero = np.zeros_like(x)
     return x if problem.lower.value(x) < problem.lower.value(zero) else zero
-
-
-def _units(gram: Host) -> Host:
-    """Powers of two in which the diagonal is about 1."""
-    diagonal = np.diag(gram)
-    exponents = np.zeros(len(gram))
-    seen = diagonal > 0.0
-    exponents[seen] = np.round(-0.5 * np.log2(diagonal[seen]))
-    return np.exp2(exponents)
 
 
 def _is_ordinary(gram: Host) -> bool:
