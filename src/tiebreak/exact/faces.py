@@ -91,8 +91,6 @@ class Face:
 class BoundedFace(Face):
     """The same where some rows fix single variables: the others are about the rest of them."""
 
-    count: int
-
     def __init__(self, fixed: Host, single: Host, columns: Host) -> None:
         k = fixed.shape[1]
         self.count, self._single, self._columns = len(fixed), single, columns

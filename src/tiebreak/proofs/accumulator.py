@@ -41,19 +41,17 @@ class BoundAccumulator:
     """Sums up the evidence of a run, and turns the sums into bounds on f* and g*."""
 
     problem: Problem
-    part_sizes: tuple[float, float]
-    refuted: bool
-    is_steep: bool
 
     def __init__(self, problem: Problem, x0: Array, sums: Sums | None = None) -> None:
         self.problem, self._queue = problem, EvidenceQueue(x0)
         (zero,) = arrays.doubles([arrays.zeros_like(x0)])
         self._nothing = Model(0.0, 0.0, 0.0, zero, 0.0, 0.0, 0.0)
         self._search = Search(problem, zero)
-        self.refuted = False  # was a promise of the user seen to be false?
-        self.is_steep = False  # was f seen to rise faster than its Lipschitz constant allows?
+        self.refuted: bool = False  # was a promise of the user seen to be false?
+        self.is_steep: bool = False  # was f seen to rise faster than its constant allows?
         self._has_minimiser = False  # is it proved that g has one?
-        self.part_sizes = (0.0, 0.0)  # of f and g, where they are sums whose parts may cancel
+        # Of f and g, where they are sums whose parts may cancel.
+        self.part_sizes: tuple[float, float] = (0.0, 0.0)
         self._is_good = True  # was all finite that was summed up since the last add?
         self._sums = sums or Sums(
             steps=0, blocks=(), last_upper=None, last_cut=None, last_lower=None, last_ratio=0.0,

@@ -128,12 +128,11 @@ class WeightedEquations:
     magnify.)
     """
 
-    problem: Problem
-    factors: Host
     b: Host
 
     def __init__(self, problem: Problem, g: LeastSquares, factors: Host) -> None:
-        self.problem, self.factors = problem, factors
+        self.problem: Problem = problem
+        self.factors: Host = factors
         given = g.unweighted
         b = g.b if given is None else given.b
         self.A, self.b = factors[:, None] * g.given_matrix.dense(), factors * host(b)

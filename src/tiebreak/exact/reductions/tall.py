@@ -51,16 +51,12 @@ SETTLED = 1e-6  # a step that changes no margin by more, and no longer shrinks, 
 class TallLevel:
     """A sum of losses, squares and linear terms, with its second derivative."""
 
-    function: SmoothFunction
-    n: int
-    constant: Host
-    linear: Host
-
     def __init__(self, h: SmoothFunction, n: int) -> None:
-        self.function, self.n = h, n
+        self.function: SmoothFunction = h
+        self.n: int = n
         self.losses: list[tuple[float, LinearLoss, Any]] = []  # weight, loss, rows
-        self.constant = np.zeros((n, n))  # the second derivative of all else
-        self.linear = np.zeros(n)  # the sizes of the linear terms in its slope
+        self.constant: Host = np.zeros((n, n))  # the second derivative of all else
+        self.linear: Host = np.zeros(n)  # the sizes of the linear terms in its slope
         self._longest: tuple[bytes, float] | None = None  # of its rows, in some units
         for weight, part in summands(h):
             if isinstance(part, LinearLoss):
