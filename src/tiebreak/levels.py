@@ -11,7 +11,7 @@ from typing import Any
 from tiebreak.functions.base import Function
 from tiebreak.functions.penalties.penalties import Penalty
 from tiebreak.linalg import checks, tables
-from tiebreak.linalg.fingerprints import FromData, assign, remember
+from tiebreak.linalg.fingerprints import FromData, assign, known, remember
 from tiebreak.problem import DOMAIN, FUNCTION, Problem
 from tiebreak.sets.domains import Domain, Space
 
@@ -84,6 +84,7 @@ class Level(FromData):
             checks.at_least("Level", "slack", self.slack)
             assign(self, "slack", Slack(absolute=float(self.slack)))
         remember(self, Level, objective=self.objective, name=self.name, slack=self.slack)
+        assign(self, "objective", known(self.objective))
 
     @property
     def rule(self) -> Slack:
@@ -147,14 +148,13 @@ class Levels(FromData):
         assign(self, "domain", Space() if domain is None else domain)
         assign(self, "radius", radius)
         remember(self, Levels, levels=found, domain=self.domain, radius=radius)
-        names = self.names
-        if len(set(names)) < len(names):
-            raise ValueError(f"Levels: names must differ, got {', '.join(names)}")
+        if len(set(self.names)) < len(self.names):
+            raise ValueError(f"Levels: names must differ, got {', '.join(self.names)}")
         self._check_pairs()
 
     def _check_pairs(self) -> None:
         """Kinds, sizes, names of variables: what `Problem` checks of two, of all."""
-        sizes = sorted({n for n in map(_dimension, self._objectives) if n is not None})
+        sizes = sorted({h.dimension for h in self._objectives if h.dimension is not None})
         if len(sizes) > 1:
             got = " and ".join(map(str, sizes))
             raise ValueError(f"Levels: all levels must have as many variables, got {got}")
@@ -170,7 +170,7 @@ class Levels(FromData):
     @property
     def dimension(self) -> int | None:
         """The number of variables, None if nothing says."""
-        return next((n for n in map(_dimension, self._objectives) if n is not None), None)
+        return next((h.dimension for h in self._objectives if h.dimension is not None), None)
 
     @property
     def _objectives(self) -> tuple[Function | Penalty, ...]:
@@ -234,8 +234,3 @@ class ConicLevels(ABC):
     @abstractmethod
     def assign(self, z: Any) -> Any:
         """Hand the values of a solved program back to the variables; the x of the result."""
-
-
-def _dimension(h: Any) -> int | None:
-    n = getattr(h, "dimension", None)
-    return None if n is None else int(n)

@@ -19,7 +19,7 @@ from tiebreak.functions.penalties.penalties import Penalty, Zero
 from tiebreak.functions.sums import Scaled, in_one_precision, summands
 from tiebreak.linalg import arrays, checks, deadline, tables
 from tiebreak.linalg.arrays import Array, Image
-from tiebreak.linalg.fingerprints import FromData, assign, remember
+from tiebreak.linalg.fingerprints import FromData, assign, known, remember
 from tiebreak.linalg.spectra import EPS, GAP, rounding_level
 from tiebreak.sets.balls import Ball
 from tiebreak.sets.boxes import Orthant
@@ -182,7 +182,7 @@ class Problem(FromData):
         named = ("upper", self.upper.names), ("lower", self.lower.names), ("domain", of_domain)
         assign(self, "names", tables.common("Problem", *named))
         for name in ("upper", "lower"):
-            smooth, penalty = split(getattr(self, name))
+            smooth, penalty = split(known(getattr(self, name)))
             assign(self, "domain", intersection("Problem", self.domain, penalty.terms.domain))
             is_smooth = not penalty.terms.has_weights
             # An indicator is a part of the domain now; a penalty without weight is none.

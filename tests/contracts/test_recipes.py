@@ -18,6 +18,8 @@ from functions import test_functions
 from sets import test_domains
 
 import tiebreak as tb
+from tiebreak.functions.losses.linear_loss import LinearLoss
+from tiebreak.functions.substitution import Substitution
 
 PAGE = Path(__file__).parents[2] / "CONTRIBUTING.md"
 
@@ -183,6 +185,24 @@ def test_the_loss_with_a_wide_band_is_least_squares(recipe):
         assert values[0] == pytest.approx(values[1], rel=1e-12)
         slopes = [problem.lower.gradient(x) for problem in problems]
         np.testing.assert_allclose(slopes[0], slopes[1], rtol=1e-12)
+
+
+def test_the_loss_is_one_of_other_variables_too(recipe):
+    """A prior above has no say on an intercept, which is one variable more."""
+    make = recipe("Add a loss")["PseudoHuber"]
+    h, places = make(A, B, 0.3, mean=True), np.array([2, 0, 1, 4, 5, 3][: A.shape[1]])
+    variables = Substitution(places, A.shape[1] + 1)
+    moved, constant = variables.function(2.0 * h)
+    for u in np.random.default_rng(0).standard_normal((5, A.shape[1] + 1)):
+        assert moved.value(u) + constant == pytest.approx(2.0 * h.value(variables.point(u)))
+
+
+def test_a_loss_without_other_matrices_says_what_is_missing(recipe):
+    class Bare(recipe("Add a loss")["PseudoHuber"]):
+        _of_matrix = LinearLoss._of_matrix
+
+    with pytest.raises(ValueError, match=r"^Bare: _of_matrix must be defined where the same loss"):
+        Substitution(np.arange(A.shape[1]), A.shape[1] + 1).function(Bare(A, B))
 
 
 # --- a set ---------------------------------------------------------------------------------------

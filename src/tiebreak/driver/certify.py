@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 from tiebreak.algorithms.agm_bio import AGMBiO
@@ -10,7 +11,8 @@ from tiebreak.algorithms.base import no_projection
 from tiebreak.algorithms.p_agm_bio import PAGMBiO
 from tiebreak.auto.selection import first_order
 from tiebreak.driver.console import stopping_on_ctrl_c
-from tiebreak.driver.input_checks import check_functions, check_limits, need_problem
+from tiebreak.driver.input_checks import check_functions, check_limits, need_problem, tolerances
+from tiebreak.driver.result import promises
 from tiebreak.driver.run import Run
 from tiebreak.exact.bounds.intervals import prove_at
 from tiebreak.linalg import arrays, deadline
@@ -18,13 +20,32 @@ from tiebreak.linalg.arrays import Array
 from tiebreak.problem import Problem
 from tiebreak.proofs.certificate import Certificate
 from tiebreak.proofs.evidence import StepEvidence
+from tiebreak.proofs.gate import (
+    BROKEN,
+    DOUBT,
+    OUTSIDE,
+    Claim,
+    Ended,
+    LevelClaim,
+    judge,
+    violated,
+)
 
+Tolerance = float | tuple[float, float]
+
+WIDE = "the bounds have settled, and are wider than the tolerance"
 FIRST_CHECK = 256  # steps before the gaps are compared for the first time; then twice as many
 SHRINKING = 1e-2  # a gap that has shrunk by less than this part has settled
 
 
 def certify(
-    problem: Problem, x: Any, max_iter: int = 10_000, max_time: float | None = None
+    problem: Problem,
+    x: Any,
+    max_iter: int = 10_000,
+    max_time: float | None = None,
+    *,
+    rtol: Tolerance = 1e-4,
+    atol: Tolerance = 0.0,
 ) -> Certificate:
     """What can be proved about ``x``, a point from anywhere.
 
@@ -34,12 +55,17 @@ def certify(
     most ``max_iter`` steps and ``max_time`` seconds in all; Ctrl-C gives what is proved by then.
     The proof does not rely on where x came from.
 
+    The ``status`` of the certificate is "certified" where |f(x) - f*| and g(x) - g* are proved to
+    be within the tolerances, which are those of `solve` (the start is the point of the domain
+    nearest to x); "failed" where x is not in the domain; otherwise a limit, or "undetermined"
+    where the bounds have settled and are wider than that.
+
     Examples:
         >>> fit = tb.LeastSquares([[1, 1]], [2])
         >>> problem = tb.Problem(lower=fit, upper=tb.SquaredNorm(), domain=tb.Ball(5.0))
         >>> proof = tb.certify(problem, [1.0, 1.0])  # a point from anywhere
-        >>> proof.upper_gap < 1e-6, proof.lower_gap < 1e-6
-        (True, True)
+        >>> proof.upper_gap < 1e-6, proof.lower_gap < 1e-6, proof.status
+        (True, True, 'certified')
     """
     problem = need_problem("certify", problem)
     check_limits("certify", max_iter, max_time)
@@ -48,26 +74,58 @@ def certify(
         raise ValueError(refusal.sentence)
     x = problem.point(x, "certify", "x")
     problem = problem.in_precision_of(x)
-    start = problem.start(x)
+    asked = tolerances("rtol", rtol, "certify"), tolerances("atol", atol, "certify")
+    runs: list[Run] = []
     with deadline.limited(max_time) as limit, stopping_on_ctrl_c(limit), arrays.quiet():
-        runs: list[Run] = []
         try:
+            start = problem.start(x)
             check_functions("certify", problem, start)
-            return _certified(problem, x, start, max_iter, runs)
+            steps, proof = _collected(problem, x, start, max_iter, runs)
+            ended = Ended("max_iter") if steps >= max_iter else Ended(DOUBT, WIDE)
         except deadline.Over:
             limit.close()
-        try:
-            for run in runs[-1:]:
-                return run.certificate(x)
-            return Certificate.of_gaps(problem.upper.value(x), problem.lower.value(x))
-        except deadline.Over:
-            return Certificate.of_gaps(math.nan, math.nan)
+            ended, proof = Ended(limit.ending), _after_limit(problem, x, runs)
+        return _judged(problem, x, ended, proof, runs, asked)
 
 
-def _certified(
-    problem: Problem, x: Array, start: Array, max_iter: int, runs: list[Run]
+def _after_limit(problem: Problem, x: Array, runs: list[Run]) -> Certificate:
+    """What is proved about x by the end of the time."""
+    try:
+        if runs:
+            return runs[-1].certificate(x)
+        return Certificate.of_gaps(problem.upper.value(x), problem.lower.value(x))
+    except deadline.Over:
+        return Certificate.of_gaps(math.nan, math.nan)
+
+
+def _judged(
+    problem: Problem,
+    x: Array,
+    ended: Ended,
+    proof: Certificate,
+    runs: list[Run],
+    asked: tuple[tuple[float, float], tuple[float, float]],
 ) -> Certificate:
-    """The best proof about x of some methods, which are added to ``runs``, one after the other."""
+    """The certificate with the word that the gate gives it."""
+    upper, lower = 0.0, 0.0
+    if runs and math.isfinite(proof.upper_value):
+        runs[-1].relative, runs[-1].absolute = asked
+        upper, lower = runs[-1].tolerance(x, proof.upper_value, proof.lower_value)
+    if (outside := violated(problem, x)) is not None:
+        ended = Ended(BROKEN, OUTSIDE.format(outside.what, outside.amount))
+    levels = (
+        LevelClaim(proof.lower_gap, proof.lower_gap, lower),
+        LevelClaim(proof.upper_gap, proof.upper_error, upper),
+    )
+    assumed = " and ".join(promises(problem))
+    word, sentence = judge(Claim(problem, x, ended, levels, assumed=assumed))
+    return replace(proof, status=word, message=sentence)
+
+
+def _collected(
+    problem: Problem, x: Array, start: Array, max_iter: int, runs: list[Run]
+) -> tuple[int, Certificate]:
+    """The best proof about x of some methods, which are added to ``runs``, and their steps."""
     kind, steps, proof = AGMBiO if problem.is_smooth else PAGMBiO, 0, None
     for method in (first_order(problem), kind(gamma=1e-3), kind(gamma=1e-1)):
         if refusal := method.refusal(problem):
@@ -95,7 +153,7 @@ def _certified(
         if steps >= max_iter:
             break
     assert proof is not None
-    return proof
+    return steps, proof
 
 
 def _settled(before: float, after: float, value: float) -> bool:

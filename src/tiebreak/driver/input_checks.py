@@ -27,13 +27,13 @@ def check_limits(owner: str, max_iter: object, max_time: object) -> None:
         checks.positive(owner, "max_time", max_time)
 
 
-def tolerances(name: str, value: Any) -> tuple[float, float]:
+def tolerances(name: str, value: Any, owner: str = "solve") -> tuple[float, float]:
     """One tolerance for both levels, or a pair of them, as a pair."""
     is_pair = isinstance(value, Collection) and not isinstance(value, str)
     pair = list(value) if is_pair else [value] * 2
     if len(pair) != 2:
-        raise ValueError(f"solve: {name} must be one number or a pair, got {len(pair)} numbers")
-    upper, lower = (checks.at_least("solve", name, number) for number in pair)
+        raise ValueError(f"{owner}: {name} must be one number or a pair, got {len(pair)} numbers")
+    upper, lower = (checks.at_least(owner, name, number) for number in pair)
     return upper, lower
 
 

@@ -161,9 +161,8 @@ class LevelsResult(Outcome, Shown):
         return f"<tiebreak.LevelsResult: {', '.join([self.status, *values])}>"
 
     def __str__(self) -> str:
-        status = "solved, not proved," if self.status == "solved" else self.status
         count = f"{len(self.levels)} level{'' if len(self.levels) == 1 else 's'}"
-        lines = _wrapped(f"tiebreak: {status} after {count}, ", f"{CLOCK} {self.message}")
+        lines = _wrapped(f"tiebreak: {self.word} after {count}, ", f"{CLOCK} {self.message}")
         lines[0] = lines[0].replace(CLOCK, f"{self.time:.3g} s:")
         rows = [HEADER, *(r.row() for r in self.levels.values())]
         lines += [f"  {line}" for line in _table(rows)]

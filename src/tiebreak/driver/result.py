@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -32,6 +32,13 @@ class Outcome:
     """How a run ended, in one of the words of STATUSES."""
 
     status: str
+    is_loaded: ClassVar[bool] = False  # from a file, whose words nobody has checked again
+
+    @property
+    def word(self) -> str:
+        """The status as the first line of a report says it."""
+        said = "solved, not proved," if self.status == "solved" else self.status
+        return f"{said} (as saved)" if self.is_loaded else said
 
     @property
     def success(self) -> bool:
@@ -173,9 +180,8 @@ class Result(Outcome, Shown):
 
     def __str__(self) -> str:
         """Four lines: the status, both levels with what is proved, the ties; a fifth for doubts."""
-        status = "solved, not proved," if self.status == "solved" else self.status
         lines = [
-            f"tiebreak: {status} after {_steps(self.nit)}, {self.time:.3g} s: {self._headline}",
+            f"tiebreak: {self.word} after {_steps(self.nit)}, {self.time:.3g} s: {self._headline}",
             f"  upper  {self._upper_line()}",
             f"  lower  {self._lower_line()}",
             f"  ties   {_ties(self.dimension)}",

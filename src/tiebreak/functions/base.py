@@ -105,7 +105,7 @@ class PendingEvaluation:
         return [minorant.slope for minorant in self()[0]]
 
 
-class Function(FromData):
+class Function(FromData, is_open=True):
     """What a level can be: a convex function, smooth or the sum of a smooth one and a penalty.
 
     ``lipschitz`` is an upper bound on the gradient's Lipschitz constant (inf if unknown),
@@ -239,7 +239,7 @@ def is_weight(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float | np.number) and not isinstance(value, bool)
 
 
-class SmoothFunction(Function):
+class SmoothFunction(Function, is_open=True):
     """A convex function with Lipschitz gradient."""
 
     @property
@@ -253,6 +253,20 @@ class SmoothFunction(Function):
     def sized(self, x0: Array, project: Projection) -> SmoothFunction:
         """The same for a run from x0 in Z, with the sizes that its rounding errors need."""
         return self
+
+    def without_structure(self, own: tuple[str, ...]) -> SmoothFunction:
+        """Its value and its gradient, with the constants that its class states."""
+        from tiebreak.functions.callables import Smooth
+
+        constants = {"lipschitz", "strong_convexity", "lower_bound"}.intersection(own)
+        smooth = Smooth(self.value, self.gradient, **{c: getattr(self, c) for c in constants})
+        vars(smooth).update(
+            dimension=self.dimension,
+            prototype=self.prototype,
+            names=self.names,
+            note=f"{type(self).__name__} has its own {', '.join(own)}: taken as a Smooth",
+        )
+        return smooth
 
     def __add__(self, other: object) -> SmoothFunction:
         from tiebreak.functions.sums import Sum

@@ -18,7 +18,7 @@ from tiebreak.functions.base import (
 )
 from tiebreak.linalg import arrays, checks, tables
 from tiebreak.linalg.arrays import Array, Image
-from tiebreak.linalg.fingerprints import remember
+from tiebreak.linalg.fingerprints import known, remember
 from tiebreak.linalg.matrices import Matrix
 
 F = TypeVar("F", bound=Function)
@@ -42,7 +42,7 @@ class Scaled(SmoothFunction):
     def __init__(self, weight: float, function: SmoothFunction) -> None:
         remember(self, Scaled, weight=weight, function=function)
         self.weight: float = checks.positive("Scaled", "weight", weight)
-        self.function, self.names = function, function.names
+        self.function, self.names = known(function), function.names
         self.dimension, self.prototype = function.dimension, function.prototype
 
     @property
@@ -114,7 +114,7 @@ class Sum(SmoothFunction):
             )
         remember(self, Sum, first=first, second=second)
         self.names = tables.common("Sum", ("first", first.names), ("second", second.names))
-        first, second = in_one_precision("Sum: both functions", first, second)
+        first, second = in_one_precision("Sum: both functions", known(first), known(second))
         self.first, self.second = first, second
         self.dimension = sizes[0] if sizes else None
         self.prototype = first.prototype if first.prototype is not None else second.prototype

@@ -7,6 +7,10 @@ who may write new numbers into them. So each remembers its arguments with a fing
 first: their answers are for the numbers as they are now.
 
 What cannot be known: new numbers behind a linear operator or a plain callable.
+
+Subclasses of the user are looked at here too. The library knows more of its own classes than their
+values, such as Hessians, faces and cones, and none of that holds for a subclass that overrides
+something: `overridden` decides it, and sums, levels and problems take what is `known` of an object.
 """
 
 from __future__ import annotations
@@ -15,9 +19,9 @@ import inspect
 import os
 import zlib
 from collections.abc import Sequence
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -52,9 +56,18 @@ class Inputs:
 
 
 class FromData:
-    """An object that was made from arrays of the user, or from such objects."""
+    """An object that was made from arrays of the user, or from such objects.
+
+    A class that ``is_open`` is made to be derived from: its subclasses say themselves what they
+    are, and nothing else is known of them.
+    """
 
     _inputs: Inputs | None = None
+    is_open: ClassVar[bool] = True
+
+    def __init_subclass__(cls, is_open: bool = False, **others: Any) -> None:
+        super().__init_subclass__(**others)
+        cls.is_open = is_open
 
     def current(self: Self) -> Self:
         """The same with the numbers that its arrays hold now: itself, if none has changed."""
@@ -70,6 +83,40 @@ class FromData:
             )
         made: Self = made_from(type(self), {**arguments, **changed})
         return made
+
+    def without_structure(self, own: tuple[str, ...]) -> Any:
+        """What is left of it where its class overrides these members of one of the package.
+
+        TypeError where that is not enough, as for a penalty.
+        """
+        raise TypeError(
+            f"{type(self).__name__}: {', '.join(own)} must be as in the class of tiebreak's that "
+            "it is derived from, got its own; a smooth function of yours is Smooth(value, gradient)"
+        )
+
+
+def known(made: Any) -> Any:
+    """The object, without the structure of a class of the package that its own class overrides."""
+    own = overridden(made.__class__)
+    return made.without_structure(own) if own else made
+
+
+@lru_cache
+def overridden(kind: type) -> tuple[str, ...]:
+    """The members that a class overrides of one of the package that is not made for that.
+
+    Another default of a parameter and what only Python calls, such as ``__init__`` and
+    ``__repr__``, change nothing that is known.
+    """
+    ours = (c for c in kind.__mro__ if c.__module__.startswith("tiebreak."))
+    base = next((c for c in ours if issubclass(c, FromData) and not c.is_open), object)
+    members = set(dir(base)).difference(getattr(base, "__dataclass_fields__", ()))
+    return tuple(
+        name
+        for name in sorted(members)
+        if not name.startswith("__")
+        and inspect.getattr_static(kind, name) is not inspect.getattr_static(base, name)
+    )
 
 
 def _now(value: Any) -> Any:

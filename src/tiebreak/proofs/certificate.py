@@ -74,6 +74,7 @@ class Certificate:
         upper_optimum, lower_optimum: intervals that contain f* and g*.
         distance: how far x is from the domain; the gaps speak of x as it is.
         upper_estimate: about |f(x) - f*|; an estimate that assumes quadratic growth of g, no bound.
+        status, message: of ``certify``, in the words of a Result; of a Result "", see there.
 
     Examples:
         >>> fit = tb.LeastSquares([[1, 1]], [2])
@@ -92,6 +93,8 @@ class Certificate:
     lower_optimum: tuple[float, float]
     distance: float
     upper_estimate: float = math.inf
+    status: str = ""
+    message: str = ""
 
     @classmethod
     def of_gaps(
@@ -116,6 +119,8 @@ class Certificate:
         ]
         if math.isfinite(self.upper_error):
             lines.append(f"both sides    |f(x) - f*| <= {self.upper_error:.3g}")
+        if self.status:
+            lines.insert(0, f"{self.status}{': ' if self.message else ''}{self.message}")
         if self.distance > 0.0:
             lines.append(f"outside       x is {self.distance:.3g} away from the domain")
         return "\n".join(lines)

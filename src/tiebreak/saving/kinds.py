@@ -20,7 +20,7 @@ from tiebreak.proofs.certificate import Certificate
 from tiebreak.proofs.recession.watch import NoMinimum
 from tiebreak.sets import Intersection
 
-FORMAT = 1  # raised whenever an older version of tiebreak could not read a file rightly
+FORMAT = 2  # raised whenever an older version of tiebreak could not read a file rightly
 HEADER = "tiebreak"  # the name of the JSON text
 NUMBERS = "fiub"  # the kinds of dtypes of arrays that are saved
 SPARSE = {  # the arrays that a matrix of this format consists of; others are saved as csr

@@ -128,7 +128,9 @@ class Reader:
             raise Refused(f"has the unknown status {parts['status']!r}")
         result = None if run is None else self._result(run)
         levels = {report.name: report for report in reports}
-        return LevelsResult(levels=levels, result=result, **parts)
+        loaded = LevelsResult(levels=levels, result=result, **parts)
+        vars(loaded)["is_loaded"] = True
+        return loaded
 
     def _result(self, content: dict[str, Any]) -> Result:
         parts = {name: self.decode(code) for name, code in content["fields"].items()}
@@ -145,7 +147,8 @@ class Reader:
         hints = (int | None, list[str], list[str])
         _check("Result", about, dict(zip(ABOUT, hints, strict=True)))
         result = object.__new__(Result)  # without a problem, perhaps
-        vars(result).update(parts, trace=Trace([Row(*row) for row in rows]), **about)
+        trace = Trace([Row(*row) for row in rows])
+        vars(result).update(parts, is_loaded=True, trace=trace, **about)
         if content["problem"] is not None:
             vars(result)["problem"] = self._problem(content["problem"])
         return result

@@ -14,7 +14,7 @@ import numpy as np
 
 from tiebreak.linalg import arrays, checks, tables
 from tiebreak.linalg.arrays import Array, norm, to_numpy
-from tiebreak.linalg.fingerprints import assign, remember
+from tiebreak.linalg.fingerprints import assign, known, remember
 from tiebreak.linalg.host import host
 from tiebreak.linalg.refusals import Refusal
 from tiebreak.sets.balls import Ball
@@ -211,7 +211,11 @@ def intersection(owner: str, *sets: Domain) -> Domain:
 
 def _merged(owner: str, sets: tuple[Any, ...]) -> tuple[Any, ...]:
     """The parts of the sets, none twice; two that make one of the library's sets are that one."""
-    parts = [p for one in sets for p in (one.sets if isinstance(one, Intersection) else (one,))]
+    parts = [
+        part
+        for one in map(known, sets)
+        for part in (one.sets if isinstance(one, Intersection) else (one,))
+    ]
     found: list[Any] = []
     for one in parts:
         for i, other in enumerate(found):

@@ -15,17 +15,18 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Array, dot, namespace
 from tiebreak.linalg.elementwise import into, ldexp, smallest_normal
-from tiebreak.linalg.fingerprints import FromData
+from tiebreak.linalg.fingerprints import FromData, assign
 from tiebreak.sets.roots import PathPoint, past_a_breakpoint, root
 
 INFINITY = math.inf
+NEEDED = ("project", "project_cut", "support", "argmin")  # of one set: all are its own, or none
 
 ProjectionPath = Callable[[float], tuple[Array, float, float]]  # mu -> z(mu), <c, z(mu)>, |d(mu)|
 
@@ -59,7 +60,7 @@ def distance_violation(what: str, x: Array, nearest: Array) -> list[Violation]:
     return [] if off == 0.0 else [Violation(what, off, size, length)]
 
 
-class Set(FromData):
+class Set(FromData, is_open=True):
     """What every domain has in common; the formulas are in the domains themselves.
 
     For the cut a set gives either ``cut_projection`` itself, or ``projection_path`` and
@@ -69,15 +70,29 @@ class Set(FromData):
     names: tuple[Any, ...] | None = None  # of the variables, where a Series of pandas has them
     has_projection: ClassVar[bool] = True  # one that every step of a method can spend the time on
 
+    def without_structure(self, own: tuple[str, ...]) -> Set:
+        """A set that answers as this one where its class says how, and otherwise knows nothing."""
+        if missing := [name for name in NEEDED if name not in own]:
+            raise TypeError(
+                f"{type(self).__name__}: {', '.join(missing)} must be its own where "
+                f"{', '.join(own)} is, got those of another set, which has other points"
+            )
+        answers = {
+            name: staticmethod(getattr(self, name))
+            for name in ("check", *NEEDED, "contains", "farthest", "diameter_in")
+            if name == "check" or name in own
+        }
+        alone: Set = type(type(self).__name__, (Set,), answers)()
+        assign(alone, "given", self)  # by which a saved run tells it from others
+        return alone
+
     def __and__(self, other: Any) -> Set:
         """The points that both sets have in common: see ``Intersection``."""
         from tiebreak.sets.constraints import intersection
 
         if not isinstance(other, Set):
             return NotImplemented
-        found = intersection("Intersection", self, other)
-        assert isinstance(found, Set)
-        return found
+        return cast("Set", intersection("Intersection", self, other))
 
     @property
     def diameter(self) -> float:

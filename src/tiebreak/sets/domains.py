@@ -106,7 +106,7 @@ def distance_from(domain: Domain, x: Array) -> float:
     return norm(x - domain.project(x))
 
 
-class Constraints(Set):
+class Constraints(Set, is_open=True):
     """What the sets without a cheap projection have in common."""
 
     has_projection: ClassVar[bool] = False

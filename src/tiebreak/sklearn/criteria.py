@@ -17,6 +17,7 @@ from tiebreak.functions.substitution import Substitution
 from tiebreak.functions.sums import Scaled, Sum
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.checks import did_you_mean
+from tiebreak.linalg.fingerprints import known
 from tiebreak.sklearn.design import Layout
 
 NAMES = ("norm", "reference", "validation", "sparse", "fair", "smooth")
@@ -96,7 +97,7 @@ def on_coefficients(owner: str, h: Any, layout: Layout) -> Function | Penalty:
         raise ValueError(
             f"{owner}: prefer must be a function of {needed} coefficients, got one of {given}"
         )
-    found: Function | Penalty = _extended(owner, h, layout) if layout.has_column else h
+    found: Function | Penalty = _extended(owner, known(h), layout) if layout.has_column else h
     return found
 
 

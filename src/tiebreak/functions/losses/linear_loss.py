@@ -18,6 +18,7 @@ from tiebreak.linalg.images import DeferredImage, DeferredProduct, PassPlan, set
 from tiebreak.linalg.matrices import Matrix
 from tiebreak.linalg.matrices.dense import Fused
 from tiebreak.linalg.matrices.scaled_rows import taken, with_scaled_rows, without_rows
+from tiebreak.linalg.refusals import Refusal
 from tiebreak.linalg.row_gram import column_gram, on_host, row_gram
 
 FEW_ROWS = 512  # a matrix with more columns: eigenvalues cost as much as a bound by Lanczos
@@ -31,7 +32,7 @@ class LossesAndSlopes(NamedTuple):
     slopes: Callable[[], list[Array]]
 
 
-class LinearLoss(SmoothFunction):
+class LinearLoss(SmoothFunction, is_open=True):
     """scale * phi(A x) with phi a sum over rows: what LeastSquares, Logistic and Poisson share.
 
     A subclass gives the three attributes below and
@@ -177,7 +178,11 @@ class LinearLoss(SmoothFunction):
         return self.of_matrix(change(self.matrix.dense()))
 
     def _of_matrix(self, matrix: object) -> LinearLoss:
-        raise NotImplementedError
+        raise Refusal(
+            type(self).__name__,
+            "_of_matrix",
+            "must be defined where the same loss of another matrix is needed",
+        )
 
     def _loss_and_slope(self, image: Array) -> tuple[Array, Array]:
         raise NotImplementedError

@@ -18,7 +18,7 @@ from tiebreak.functions.elementary import Flat
 from tiebreak.functions.penalties.penalties import Penalty, Zero
 from tiebreak.linalg import tables
 from tiebreak.linalg.arrays import Array
-from tiebreak.linalg.fingerprints import remember
+from tiebreak.linalg.fingerprints import known, remember
 
 
 class Composite(Function):
@@ -33,7 +33,7 @@ class Composite(Function):
 
     def __init__(self, smooth: SmoothFunction, penalty: Penalty) -> None:
         remember(self, Composite, smooth=smooth, penalty=penalty)
-        self.smooth, self.penalty = smooth, penalty
+        self.smooth, self.penalty = known(smooth), known(penalty)
         both = ("the smooth part", smooth.names), ("the penalty", penalty.names)
         self.names = tables.common("Composite", *both)
         sizes = [p.dimension for p in (smooth, penalty) if p.dimension is not None]

@@ -18,13 +18,13 @@ from tiebreak.functions.penalties.operator_terms import OperatorTerms, csr, diff
 from tiebreak.functions.penalties.terms import Terms
 from tiebreak.linalg import arrays, checks, tables
 from tiebreak.linalg.arrays import Array, Host, to_numpy
-from tiebreak.linalg.fingerprints import FromData, assign, remember
+from tiebreak.linalg.fingerprints import FromData, assign, known, remember
 from tiebreak.linalg.host import host
 from tiebreak.sets.cuts import INFINITY, Set
 from tiebreak.sets.domains import Domain
 
 
-class Penalty(FromData):
+class Penalty(FromData, is_open=True):
     """What every penalty has in common; the formulas are in `Terms`."""
 
     __array_ufunc__ = None  # so that a NumPy number times a penalty comes to __rmul__
@@ -44,7 +44,7 @@ class Penalty(FromData):
     @property
     def terms(self) -> Terms:
         """The penalty as a sum of standard parts."""
-        raise NotImplementedError
+        raise TypeError(f"{type(self).__name__}: terms must be defined, from which all follows")
 
     @property
     def strong_convexity(self) -> float:
@@ -116,7 +116,7 @@ class Zero(Penalty):
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class CentredNorm(Penalty):
+class CentredNorm(Penalty, is_open=True):
     """A norm of x - center with a weight, or with one for each variable."""
 
     weight: Any = 1.0
@@ -406,7 +406,7 @@ class PenaltySum(Penalty):
     second: Penalty
 
     def __post_init__(self) -> None:
-        joint(self.first, self.second, owner="PenaltySum")
+        joint(known(self.first), known(self.second), owner="PenaltySum")
         remember(self, PenaltySum, first=self.first, second=self.second)
         both = ("first", self.first.names), ("second", self.second.names)
         assign(self, "names", tables.common("PenaltySum", *both))
