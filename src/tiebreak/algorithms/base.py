@@ -11,14 +11,13 @@ from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
-from tiebreak.linalg.arrays import Array
-from tiebreak.linalg.refusals import Refusal
+from tiebreak.linalg import Array, Refusal
 from tiebreak.problem import Problem
 from tiebreak.proofs.certificate import Proved
 from tiebreak.proofs.evidence import StepEvidence
 from tiebreak.proofs.gate import Ended
 from tiebreak.proofs.recession.watch import NoMinimum
-from tiebreak.sets.domains import has_projection
+from tiebreak.sets import has_projection
 
 __all__ = [
     "Ended",

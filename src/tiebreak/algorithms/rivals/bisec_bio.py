@@ -24,12 +24,9 @@ from tiebreak.algorithms.common import (
     positive_smoothness,
 )
 from tiebreak.algorithms.fista import Fista
-from tiebreak.functions import level_sets
-from tiebreak.functions.base import Minorant
+from tiebreak.functions import Minorant, level_sets
 from tiebreak.functions.level_sets import LevelSets
-from tiebreak.linalg import arrays, checks
-from tiebreak.linalg.arrays import Array
-from tiebreak.linalg.refusals import Refusal
+from tiebreak.linalg import Array, Refusal, arrays, checks
 from tiebreak.problem import Point, Problem
 from tiebreak.proofs.evidence import StepEvidence
 from tiebreak.proofs.gate import DOUBT, RULE, Ended

@@ -23,14 +23,12 @@ from tiebreak.algorithms.common import (
     positive_smoothness,
 )
 from tiebreak.algorithms.fista import Fista
-from tiebreak.functions.base import Function, Minorant
-from tiebreak.linalg import arrays
-from tiebreak.linalg.arrays import Array, Image
-from tiebreak.linalg.refusals import Refusal
+from tiebreak.functions import Function, Minorant
+from tiebreak.linalg import Array, Image, Refusal, arrays
 from tiebreak.problem import Point, Problem
 from tiebreak.proofs.evidence import StepEvidence
 from tiebreak.proofs.gate import RULE, Ended
-from tiebreak.sets.lmo import argmin_cut
+from tiebreak.sets import argmin_cut
 
 
 class State(NamedTuple):
