@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 
 import numpy as np
 import pytest
@@ -141,7 +140,6 @@ def test_wrong_levels_get_one_sentence(tmp_path, text, sentence):
 
 
 def test_three_levels_are_solved_printed_and_written(here, capsys):
-    pytest.importorskip("clarabel", reason="needs the extra conic")
     (here / "p.toml").write_text(THREE)
     assert main(["solve", "p.toml", "--save", "run.npz", "--details", "--max-iter", "5"]) == 0
     said = capsys.readouterr().out
@@ -171,7 +169,6 @@ def test_three_levels_are_solved_printed_and_written(here, capsys):
 
 
 def test_saved_levels_are_solved(here, capsys):
-    pytest.importorskip("clarabel", reason="needs the extra conic")
     levels, *_ = read(here, THREE)
     levels.save("levels.npz")
     assert main(["solve", "levels.npz"]) == 0
@@ -199,7 +196,6 @@ def test_two_levels_without_slack_are_a_problem_with_its_plot_details_and_races(
 
 
 def test_a_level_without_end_exits_with_1_and_what_solve_refuses_with_2(here, capsys):
-    pytest.importorskip("clarabel", reason="needs the extra conic")
     (here / "p.toml").write_text(THREE.replace('kind = "L1"', 'kind = "Linear"\nc = [1.0, -2.0]'))
     assert main(["solve", "p.toml"]) == 1
     assert strict_json(here / "out" / "report.json")["status"] == "unbounded"
@@ -212,10 +208,3 @@ def test_a_level_without_end_exits_with_1_and_what_solve_refuses_with_2(here, ca
     (here / "p.toml").write_text(THREE + '[solve]\ncheckpoint = "run.npz"\n')
     assert main(["solve", "p.toml"]) == 2
     assert "checkpoint does not apply" in capsys.readouterr().err
-
-
-def test_without_clarabel_the_install_line_is_said(here, capsys, monkeypatch):
-    monkeypatch.setitem(sys.modules, "clarabel", None)
-    (here / "p.toml").write_text(THREE)
-    assert main(["solve", "p.toml"]) == 2
-    assert "pip install 'tiebreak[conic]'" in capsys.readouterr().err

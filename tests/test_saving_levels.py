@@ -14,8 +14,6 @@ import scipy.sparse as sp
 
 import tiebreak as tb
 
-pytest.importorskip("clarabel", reason="needs the extra conic")
-
 RNG = np.random.default_rng(18)
 M, N = 4, 6
 A, B, C = RNG.standard_normal((M, N)), RNG.standard_normal(M), RNG.standard_normal(N)

@@ -7,18 +7,22 @@ and proves how close the answer is.
     print(tb.solve(problem))
 """
 
-from tiebreak.algorithms.adaptive import AdaptiveAGMBiO
-from tiebreak.algorithms.agm_bio import AGMBiO
-from tiebreak.algorithms.levels import FixedLevels, GivenLevels, OnlineLevels
-from tiebreak.algorithms.p_agm_bio import PAGMBiO
-from tiebreak.algorithms.primal_dual import PrimalDual
-from tiebreak.algorithms.rivals.a_irg import AIRG
-from tiebreak.algorithms.rivals.bi_sg import BiSG
-from tiebreak.algorithms.rivals.bisec_bio import BisecBiO
-from tiebreak.algorithms.rivals.cg_bio import CGBiO
-from tiebreak.algorithms.rivals.pb_apg import PBAPG
-from tiebreak.algorithms.rivals.r_apm import RAPM
-from tiebreak.algorithms.rivals.sea import SEA
+from tiebreak.algorithms import (
+    AIRG,
+    PBAPG,
+    RAPM,
+    SEA,
+    AdaptiveAGMBiO,
+    AGMBiO,
+    BisecBiO,
+    BiSG,
+    CGBiO,
+    FixedLevels,
+    GivenLevels,
+    OnlineLevels,
+    PAGMBiO,
+    PrimalDual,
+)
 from tiebreak.catalog.instances import instance, instances
 from tiebreak.conic.method import Conic
 from tiebreak.driver.certify import certify
@@ -32,34 +36,43 @@ from tiebreak.driver.tradeoff import Tradeoff, tradeoff
 from tiebreak.exact.method import Exact
 from tiebreak.experiments.compare import Comparison, compare
 from tiebreak.experiments.race import Answer
-from tiebreak.functions.callables import Smooth
-from tiebreak.functions.elementary import Linear, Quadratic, SquaredNorm
-from tiebreak.functions.losses.huber import Huber
-from tiebreak.functions.losses.least_squares import LeastSquares
-from tiebreak.functions.losses.logistic import Logistic
-from tiebreak.functions.losses.multinomial import Multinomial
-from tiebreak.functions.losses.poisson import Poisson
-from tiebreak.functions.penalties.penalties import (
+from tiebreak.functions import (
     L1,
     L2,
     ElasticNet,
     GroupL2,
+    Huber,
     Indicator,
+    LeastSquares,
+    Linear,
+    Logistic,
+    Multinomial,
+    Poisson,
+    Quadratic,
+    Smooth,
+    SquaredNorm,
     TotalVariation,
     Zero,
 )
 from tiebreak.levels import Level, Levels, Slack
-from tiebreak.linalg.matrices.streamed import Streamed
+from tiebreak.linalg import Streamed
 from tiebreak.modelling import from_cvxpy, register_cvxpy
 from tiebreak.problem import ErrorBound, Problem
 from tiebreak.proofs.certificate import Certificate
 from tiebreak.saving import load
-from tiebreak.sets.balls import Ball
-from tiebreak.sets.boxes import Box, Orthant
-from tiebreak.sets.constraints import Intersection, Polyhedron, SecondOrderCone
-from tiebreak.sets.domains import Halfspace, Space
-from tiebreak.sets.monotone import Monotone
-from tiebreak.sets.simplices import L1Ball, Simplex
+from tiebreak.sets import (
+    Ball,
+    Box,
+    Halfspace,
+    Intersection,
+    L1Ball,
+    Monotone,
+    Orthant,
+    Polyhedron,
+    SecondOrderCone,
+    Simplex,
+    Space,
+)
 
 __version__ = "0.2.0"
 

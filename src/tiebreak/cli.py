@@ -22,19 +22,16 @@ import numpy as np
 import tiebreak as tb
 from tiebreak import problem_files
 from tiebreak.catalog.instances import table
-from tiebreak.display.browser import open_in_browser
+from tiebreak.display.page import open_in_browser
 from tiebreak.driver.checkpoint import npz_path, write_atomically
 from tiebreak.driver.levels_result import LevelsResult
 from tiebreak.driver.shown import Shown
 from tiebreak.experiments import reproduce
 from tiebreak.experiments.demo import demo
 from tiebreak.experiments.race import write_rows
-from tiebreak.functions.base import Function
-from tiebreak.functions.elementary import Flat
-from tiebreak.functions.penalties.composite import Composite
-from tiebreak.functions.penalties.penalties import Penalty
+from tiebreak.functions import Composite, Flat, Function, Penalty
 from tiebreak.levels import Levels
-from tiebreak.linalg.arrays import to_numpy
+from tiebreak.linalg import to_numpy
 from tiebreak.problem import Problem
 
 

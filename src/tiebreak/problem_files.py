@@ -60,28 +60,43 @@ from typing import Any, get_type_hints
 
 import numpy as np
 
-from tiebreak.algorithms.agm_bio import AGMBiO
-from tiebreak.algorithms.p_agm_bio import PAGMBiO
+from tiebreak.algorithms import AGMBiO, PAGMBiO
 from tiebreak.array_files import column_names, first_line, read_array
 from tiebreak.driver.registry import METHODS
 from tiebreak.driver.solve import solve
-from tiebreak.functions.elementary import Linear, Quadratic, SquaredNorm
-from tiebreak.functions.losses.huber import Huber
-from tiebreak.functions.losses.least_squares import LeastSquares
-from tiebreak.functions.losses.logistic import Logistic
-from tiebreak.functions.losses.multinomial import Multinomial
-from tiebreak.functions.losses.poisson import Poisson
-from tiebreak.functions.penalties.penalties import L1, L2, ElasticNet, GroupL2, TotalVariation, Zero
+from tiebreak.functions import (
+    L1,
+    L2,
+    ElasticNet,
+    GroupL2,
+    Huber,
+    LeastSquares,
+    Linear,
+    Logistic,
+    Multinomial,
+    Poisson,
+    Quadratic,
+    SquaredNorm,
+    TotalVariation,
+    Zero,
+)
 from tiebreak.levels import Level, Levels, Slack
+from tiebreak.linalg import Refusal
 from tiebreak.linalg.checks import did_you_mean
-from tiebreak.linalg.refusals import Refusal
 from tiebreak.problem import ErrorBound, Problem
-from tiebreak.sets.balls import Ball
-from tiebreak.sets.boxes import Box, Orthant
-from tiebreak.sets.constraints import Polyhedron, SecondOrderCone, intersection
-from tiebreak.sets.domains import Halfspace, Space
-from tiebreak.sets.monotone import Monotone
-from tiebreak.sets.simplices import L1Ball, Simplex
+from tiebreak.sets import (
+    Ball,
+    Box,
+    Halfspace,
+    L1Ball,
+    Monotone,
+    Orthant,
+    Polyhedron,
+    SecondOrderCone,
+    Simplex,
+    Space,
+    intersection,
+)
 
 FUNCTIONS = (Huber, LeastSquares, Linear, Logistic, Multinomial, Poisson, Quadratic, SquaredNorm)
 PENALTIES = (ElasticNet, GroupL2, L1, L2, TotalVariation, Zero)

@@ -29,7 +29,7 @@ from tiebreak.algorithms.rivals.bi_sg import BiSG
 from tiebreak.algorithms.rivals.pb_apg import FIRST_PHASE, PBAPG, accuracy_after, penalty_for
 from tiebreak.algorithms.rivals.r_apm import RAPM
 from tiebreak.algorithms.rivals.sea import SEA
-from tiebreak.experiments.rates import slope
+from tiebreak.experiments.scenes import slope
 from tiebreak.theory import upper_floor
 
 RIVALS = [AIRG(), BiSG(), SEA(), RAPM(), PBAPG(), PBAPG(adaptive=True)]

@@ -120,8 +120,6 @@ def test_the_check_of_planted_answers_finds_a_wrong_one() -> None:
 def test_exact_agrees_with_the_planted_answer(name: str) -> None:
     case = problems.fixed(name)
     assert case.is_structured
-    if name == "simplex":
-        pytest.importorskip("clarabel")
     result = tb.solve(case.problem(informed=False), "exact")
     scale = decide.scale_of(case)
     assert max(scale.errors(result.upper_value, result.lower_value)) <= 1e-9
@@ -302,7 +300,6 @@ def test_who_is_late_or_fails_has_no_answer(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize("delta", [0.0, 1e-8])
 def test_two_stages_by_hand_come_close(delta: float) -> None:
     pytest.importorskip("cvxpy", reason="the conic rival needs CVXPY")
-    pytest.importorskip("clarabel", reason="the conic rival needs Clarabel")
     chosen = small_cases()
     for case in (chosen[i] for i in (0, 2, 3, 5)):
         found = rivals_outside.limited(rivals_outside.conic(delta), case, 60.0)

@@ -48,7 +48,6 @@ def best_of(i: int, problem: Leveled, exact: list[float], heights: list[float], 
 
 
 def test_what_a_level_gave_up(count: Count) -> None:
-    pytest.importorskip("clarabel")
     total, wrong, failed, slacked, checked, unknown = count(40, 1000), [], [], 0, 0, 0
     wide = []  # a solver that stalled, and a result that says so by its error
     for seed in range(total):
@@ -88,7 +87,6 @@ def test_what_a_level_gave_up(count: Count) -> None:
 
 def test_a_narrow_cut_is_not_taken_for_a_point() -> None:
     """Its cone is small, and Clarabel stalls: the level kept what it could have gained, 2e-4."""
-    pytest.importorskip("clarabel")
     problem, exact = with_values(172)
     slack, two = 4.5e-5, replace(problem, levels=problem.levels[:2])
     best = least(two.levels[1], two, [(two.levels[0], exact[0] + slack)])
@@ -99,7 +97,6 @@ def test_a_narrow_cut_is_not_taken_for_a_point() -> None:
 
 
 def test_the_price_of_a_slack(count: Count) -> None:
-    pytest.importorskip("clarabel")
     wrong, close, total = [], 0, count(12, 100)
     for seed in range(total):
         curve = curves.drawn(seed)

@@ -21,7 +21,6 @@ CASES = {"free": by_hand.free, "bound": by_hand.bound, "four": by_hand.four}
 @pytest.mark.parametrize("kind", CASES)
 def test_errors_beside_every_cut(kind: str, count: Count) -> None:
     pytest.importorskip("cvxpy")
-    pytest.importorskip("clarabel")
     for seed in range(count(1, 10)):
         case = CASES[kind](seed)
         mine = case.error(by_hand.ours(case))

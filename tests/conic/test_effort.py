@@ -12,8 +12,6 @@ import tiebreak as tb
 from tiebreak.conic import effort, solver
 from tiebreak.linalg import deadline
 
-clarabel = pytest.importorskip("clarabel")
-
 
 def factor_entries(P: sp.csc_array, rows: sp.csc_array) -> int:
     """Of the Cholesky factor of P + rows'rows in the best of a few orders, by plain elimination."""

@@ -17,7 +17,7 @@ from tiebreak.algorithms.base import Method, StateReport
 from tiebreak.auto.bregman import BregmanIteration
 from tiebreak.auto.selection import choose
 from tiebreak.driver.registry import METHODS
-from tiebreak.experiments.ablation import CutAt
+from tiebreak.experiments.table import CutAt
 from tiebreak.linalg.refusals import Refusal
 from tiebreak.proofs.certificate import Proved
 from tiebreak.proofs.evidence import StepEvidence

@@ -15,26 +15,14 @@ import pytest
 import tiebreak as tb
 
 NEEDS = {
-    "conic": "clarabel",
     "sklearn": "sklearn",
     "cvxpy": "cvxpy",
 }
 EXTRAS = {
-    "Conic": "conic",
-    "Intersection": "conic",
-    "Level": "conic",
-    "LevelReport": "conic",
-    "Levels": "conic",
-    "LevelsResult": "conic",
-    "Polyhedron": "conic",
-    "SecondOrderCone": "conic",
-    "Slack": "conic",
     "TieBreakClassifier": "sklearn",
     "TieBreakRegressor": "sklearn",
-    "Tradeoff": "conic",
     "from_cvxpy": "cvxpy",
     "register_cvxpy": "cvxpy",
-    "tradeoff": "conic",
 }
 NAMES = [*tb.__all__, "TieBreakClassifier", "TieBreakRegressor"]
 OPTIONS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS

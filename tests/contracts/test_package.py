@@ -33,9 +33,9 @@ def test_the_version_is_in_one_place_and_the_papers_of_a_release_agree():
     assert versions == sorted(versions, reverse=True)
 
 
-def test_a_plain_install_is_three_packages():
+def test_a_plain_install_is_four_packages():
     names = sorted(re.match(r"[\w-]+", line)[0] for line in PROJECT["dependencies"])
-    assert names == ["array-api-compat", "numpy", "scipy"]
+    assert names == ["array-api-compat", "clarabel", "numpy", "scipy"]
 
 
 def test_the_page_names_every_extra():

@@ -17,8 +17,7 @@ import shown
 
 import tiebreak as tb
 from tiebreak.display.markup import json_for_script
-from tiebreak.display.thinning import kept_rows
-from tiebreak.display.views import view_of
+from tiebreak.display.views import kept_rows, view_of
 from tiebreak.driver.trace import Row, Trace
 
 VOID = {"meta", "input", "br"}

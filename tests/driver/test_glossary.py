@@ -7,7 +7,6 @@ import re
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 import tiebreak as tb
 from tiebreak.driver.glossary import GLOSSARY, page, plain
@@ -55,7 +54,6 @@ def test_every_label_of_a_report_is_explained():
 
 
 def test_every_label_of_the_conic_method_is_explained():
-    pytest.importorskip("clarabel", reason="needs Clarabel: pip install 'tiebreak[conic]'")
     cut = tb.Ball(3.0) & tb.Polyhedron([[1.0, 0.0]], [1.0])
     result = tb.solve(tb.Problem(upper=tb.SquaredNorm(), lower=ROW, domain=cut), "conic")
     added = result.details().splitlines()[len(str(result).splitlines()) :]

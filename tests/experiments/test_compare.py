@@ -40,13 +40,6 @@ def test_everybody_who_takes_the_problem_takes_part():
     assert all(sentence in str(outcome) for sentence in outcome.refused.values())
 
 
-def test_without_clarabel_the_others_race(monkeypatch):
-    monkeypatch.setattr("tiebreak.experiments.compare.find_spec", lambda name: None)
-    outcome = tb.compare(tb.instance("toy").problem, max_iter=3)
-    assert outcome.refused["conic"].endswith("pip install 'tiebreak[conic]'")
-    assert "agm-bio" in outcome.methods
-
-
 @pytest.mark.parametrize(
     "name",
     [
@@ -239,7 +232,7 @@ def test_instances_lists_them_all(capsys):
 
 def test_reproduce_passes_everything_on_and_prints_the_verdicts(here, capsys, monkeypatch):
     from tiebreak.experiments import reproduce
-    from tiebreak.experiments.verdicts import Verdict
+    from tiebreak.experiments.claims import Verdict
 
     def fake(what, out, data, quick, say):
         say("running")

@@ -12,13 +12,22 @@ import tiebreak as tb
 from tiebreak.catalog.built import Built
 from tiebreak.exact.method import Exact
 from tiebreak.experiments import figures, paper_runs, reproduce, table
-from tiebreak.experiments.ablation import CutAt
-from tiebreak.experiments.claims import AGM, BISECTION, CLAIMS, CUTS, FIG1, FIG2
+from tiebreak.experiments.claims import (
+    AGM,
+    BISECTION,
+    CLAIMS,
+    CONFIRMED,
+    CUTS,
+    FIG1,
+    FIG2,
+    NOT_CONFIRMED,
+    NOT_TESTABLE,
+    verdicts,
+)
 from tiebreak.experiments.race import Answer, Entrant, Record, race, read_rows, write_rows
-from tiebreak.experiments.rates import PULLS, RATES
-from tiebreak.experiments.report import report
-from tiebreak.experiments.scenes import Facts
-from tiebreak.experiments.verdicts import CONFIRMED, NOT_CONFIRMED, NOT_TESTABLE, verdicts
+from tiebreak.experiments.reproduce import report
+from tiebreak.experiments.scenes import PULLS, RATES, Facts
+from tiebreak.experiments.table import CutAt
 
 STEPS = [0, 1, 10, 100, 600, 1000]
 PAPER = "75 % for training"

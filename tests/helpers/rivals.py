@@ -9,7 +9,7 @@ import numpy as np
 
 import tiebreak as tb
 from tiebreak.algorithms.rivals.pb_apg import PBAPG
-from tiebreak.experiments.rates import slope
+from tiebreak.experiments.scenes import slope
 
 EPS = float(np.finfo(np.float64).eps)
 

@@ -19,7 +19,7 @@ from scipy.optimize import lsq_linear
 
 import tiebreak as tb
 from tiebreak.conic.chain import ChainSolution, LevelSolution, solve_chain
-from tiebreak.modelling.square_roots import square_root
+from tiebreak.modelling.cvxpy_compile import square_root
 
 RNG = np.random.default_rng(18)
 A, B = RNG.normal(size=(3, 6)), RNG.normal(size=3)

@@ -8,8 +8,8 @@ speed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, NamedTuple, Self
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple
 
 from tiebreak import theory
 from tiebreak.algorithms.base import Method, StateReport
@@ -25,14 +25,11 @@ from tiebreak.algorithms.common import (
     with_violations,
 )
 from tiebreak.algorithms.levels import FixedLevels, GivenLevels, LevelPoints, LevelRun, OnlineLevels
-from tiebreak.functions.base import Minorant
-from tiebreak.functions.penalties.composite import Composite
-from tiebreak.linalg import arrays, checks
-from tiebreak.linalg.arrays import Array, Image
-from tiebreak.linalg.refusals import Refusal
+from tiebreak.functions import Composite, Minorant
+from tiebreak.linalg import Array, Image, Refusal, arrays, checks
 from tiebreak.problem import PendingReach, Point, Problem, mixed, with_length
 from tiebreak.proofs.evidence import StepEvidence
-from tiebreak.sets.cuts import Products
+from tiebreak.sets import Products
 
 
 class GradientStep(NamedTuple):
@@ -92,16 +89,10 @@ class Accelerated(Method):
         check_whole(self, "horizon")
 
     def check(self, problem: Problem) -> Refusal | None:
-        """Refuse a problem outside the assumptions."""
         return need_lipschitz(type(self).__name__, problem, "upper", "lower")
 
     def describe(self, problem: Problem) -> str:
-        """The method, its step-size rule and the source of its levels, in words."""
         return f"{self.title}, {self.theorem(problem)}, {type(self.levels).__name__}"
-
-    def planned(self, steps: int) -> Self:
-        """This method with T of Theorem 2 filled in, for a run of at most ``steps`` steps."""
-        return self if self.horizon is not None else replace(self, horizon=steps)
 
     def report(self, state: State) -> StateReport:
         """The reach of x, and what the consistency checks have found."""

@@ -9,11 +9,8 @@ from typing import ClassVar, NamedTuple
 from tiebreak.algorithms.base import Method, StateReport
 from tiebreak.algorithms.common import first_curvature, with_violations
 from tiebreak.algorithms.fista import need_joint_prox
-from tiebreak.algorithms.momentum import Momentum, advance, begin
-from tiebreak.algorithms.shared_passes import run_together
-from tiebreak.linalg import arrays
-from tiebreak.linalg.arrays import Array
-from tiebreak.linalg.refusals import Refusal
+from tiebreak.algorithms.momentum import Momentum, advance, begin, run_together
+from tiebreak.linalg import Array, Refusal, arrays
 from tiebreak.problem import Point, Problem
 from tiebreak.proofs.certificate import Proved
 from tiebreak.proofs.evidence import StepEvidence
@@ -91,11 +88,9 @@ class AdaptiveAGMBiO(Method):
     guarantee: ClassVar[str] = "with eta held: f - f* <= O(1/k²), g - g* <= O(1/k²) + eta (f* - f)"
 
     def check(self, problem: Problem) -> Refusal | None:
-        """Refuse a problem outside the assumptions."""
         return need_joint_prox("AdaptiveAGMBiO", problem)
 
     def describe(self, problem: Problem) -> str:
-        """The method in words."""
         return "adaptive AGM-BiO, no constants"
 
     def report(self, state: State) -> StateReport:

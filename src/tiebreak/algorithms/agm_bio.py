@@ -13,10 +13,9 @@ from typing import ClassVar
 
 from tiebreak.algorithms.accelerated import Accelerated, GradientStep
 from tiebreak.algorithms.common import need_smooth
-from tiebreak.linalg.arrays import Array
-from tiebreak.linalg.refusals import Refusal
+from tiebreak.linalg import Array, Refusal
 from tiebreak.problem import Problem
-from tiebreak.sets.cuts import Set
+from tiebreak.sets import Set
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,6 @@ class AGMBiO(Accelerated):
     )
 
     def check(self, problem: Problem) -> Refusal | None:
-        """Refuse a problem outside the assumptions."""
         return need_smooth("AGMBiO", problem) or super().check(problem)
 
     def line_6(

@@ -8,16 +8,16 @@ not declared here.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
-from tiebreak.linalg.arrays import Array
-from tiebreak.linalg.refusals import Refusal
+from tiebreak.linalg import Array, Refusal
 from tiebreak.problem import Problem
 from tiebreak.proofs.certificate import Proved
 from tiebreak.proofs.evidence import StepEvidence
 from tiebreak.proofs.gate import Ended
 from tiebreak.proofs.recession.watch import NoMinimum
-from tiebreak.sets.domains import has_projection
+from tiebreak.sets import has_projection
 
 __all__ = [
     "Ended",
@@ -161,8 +161,10 @@ class Method(ABC):
         return self.init(problem, x0)
 
     def planned(self, steps: int) -> Self:
-        """The method with what its parameters leave open filled in, for at most so many steps."""
-        return self
+        """The method for at most so many steps: they are its ``horizon``, where that is open."""
+        mine: Any = self
+        is_open = getattr(mine, "horizon", steps) is None
+        return replace(mine, horizon=max(steps, 1)) if is_open else self
 
     def adapt(self, state: Any, proved: Proved) -> Any:
         """The state for a run that is told, now and then, what is proved; only if it `adapts`."""

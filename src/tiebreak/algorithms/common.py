@@ -6,12 +6,16 @@ import math
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from tiebreak.functions.base import Function, Minorant, SmoothFunction
-from tiebreak.functions.callables import Smooth
-from tiebreak.functions.penalties.composite import Composite, split
-from tiebreak.functions.sums import summands
-from tiebreak.linalg import arrays, checks
-from tiebreak.linalg.refusals import Refusal
+from tiebreak.functions import (
+    Composite,
+    Function,
+    Minorant,
+    Smooth,
+    SmoothFunction,
+    split,
+    summands,
+)
+from tiebreak.linalg import Refusal, arrays, checks
 from tiebreak.problem import Point, Problem, mixed
 
 REFRESH = 64  # steps after which mixed images are multiplied anew: they drift by rounding

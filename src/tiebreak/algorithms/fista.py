@@ -13,11 +13,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from tiebreak.algorithms.common import positive_smoothness
-from tiebreak.functions.base import Minorant
-from tiebreak.functions.penalties.joint_prox import joint
-from tiebreak.functions.penalties.penalties import Penalty
-from tiebreak.linalg.arrays import Array
-from tiebreak.linalg.refusals import Refusal, refusal_of
+from tiebreak.functions import Minorant, Penalty, joint
+from tiebreak.linalg import Array, Refusal, refusal_of
 from tiebreak.problem import Point, Problem, mixed
 from tiebreak.proofs.evidence import StepEvidence
 

@@ -16,9 +16,8 @@ from typing import Any, NamedTuple
 
 from tiebreak import theory
 from tiebreak.algorithms.common import REFRESH
-from tiebreak.functions.base import Minorant
-from tiebreak.linalg import arrays, checks
-from tiebreak.linalg.arrays import Array, Image
+from tiebreak.functions import Minorant
+from tiebreak.linalg import Array, Image, arrays, checks
 from tiebreak.problem import Point, Problem, mixed
 from tiebreak.proofs.evidence import StepEvidence
 

@@ -15,8 +15,7 @@ from tiebreak.algorithms.accelerated import Accelerated, GradientStep
 from tiebreak.algorithms.agm_bio import AGMBiO
 from tiebreak.algorithms.fista import need_joint_prox
 from tiebreak.functions.penalties.prox_cuts import prox_cut
-from tiebreak.linalg.arrays import Array
-from tiebreak.linalg.refusals import Refusal
+from tiebreak.linalg import Array, Refusal
 from tiebreak.problem import Problem
 
 
@@ -57,7 +56,6 @@ class PAGMBiO(Accelerated):
     guarantee: ClassVar[str] = AGMBiO.guarantee
 
     def check(self, problem: Problem) -> Refusal | None:
-        """Refuse a problem outside the assumptions."""
         return super().check(problem) or need_joint_prox("PAGMBiO", problem)
 
     def line_6(

@@ -8,14 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tiebreak.functions.penalties.terms import Terms
-from tiebreak.linalg import arrays
-from tiebreak.linalg.arrays import Array
-from tiebreak.sets.balls import Ball
-from tiebreak.sets.boxes import Box
-from tiebreak.sets.domains import Domain, Halfspace
-from tiebreak.sets.monotone import Monotone
-from tiebreak.sets.simplices import L1Ball, Simplex
+from tiebreak.functions import Terms
+from tiebreak.linalg import Array, arrays
+from tiebreak.sets import Ball, Box, Domain, Halfspace, L1Ball, Monotone, Simplex
 
 TOUCHING = 1e-12  # relative: closer to a bound than this is on it, whatever rounding has done
 

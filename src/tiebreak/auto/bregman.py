@@ -25,11 +25,8 @@ from tiebreak.auto.bregman_state import RoundObjective, State, face_at, minorant
 from tiebreak.auto.conjugate_gradients import ConjugateGradients
 from tiebreak.auto.hessian_differences import no_columns
 from tiebreak.auto.quasi_newton import DENSE, InverseHessian
-from tiebreak.functions.base import Minorant
-from tiebreak.functions.penalties.terms import Terms
-from tiebreak.linalg import arrays
-from tiebreak.linalg.arrays import Array
-from tiebreak.linalg.refusals import Refusal
+from tiebreak.functions import Minorant, Terms
+from tiebreak.linalg import Array, Refusal, arrays
 from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import StepEvidence
 from tiebreak.proofs.gate import DOUBT, Ended

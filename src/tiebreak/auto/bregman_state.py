@@ -13,9 +13,8 @@ from tiebreak.auto.active_face import ActiveFace, face_of_terms
 from tiebreak.auto.conjugate_gradients import ConjugateGradients
 from tiebreak.auto.hessian_differences import HessianDifferences
 from tiebreak.auto.quasi_newton import InverseHessian
-from tiebreak.functions.base import Minorant
-from tiebreak.linalg import arrays
-from tiebreak.linalg.arrays import Array
+from tiebreak.functions import Minorant
+from tiebreak.linalg import Array, arrays
 from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import StepEvidence
 from tiebreak.proofs.gate import Ended

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-from tiebreak.algorithms.base import Method
-from tiebreak.linalg.arrays import Array
+from tiebreak.algorithms import Method
+from tiebreak.linalg import Array
 from tiebreak.proofs.evidence import StepEvidence
 
 NONE = -1  # the number of no candidate

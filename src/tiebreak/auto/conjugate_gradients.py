@@ -11,15 +11,18 @@ import math
 from typing import NamedTuple
 
 from tiebreak.auto.quasi_newton import DENSE
-from tiebreak.functions.base import Minorant
-from tiebreak.functions.elementary import Flat, Linear, Quadratic, SquaredNorm
-from tiebreak.functions.losses.least_squares import LeastSquares
-from tiebreak.functions.sums import summands
-from tiebreak.linalg import arrays
-from tiebreak.linalg.arrays import Array
+from tiebreak.functions import (
+    Flat,
+    LeastSquares,
+    Linear,
+    Minorant,
+    Quadratic,
+    SquaredNorm,
+    summands,
+)
+from tiebreak.linalg import Array, arrays
 from tiebreak.problem import Problem
-from tiebreak.sets.balls import Ball
-from tiebreak.sets.domains import Space
+from tiebreak.sets import Ball, Space
 
 QUADRATIC = (LeastSquares, Quadratic, SquaredNorm, Linear, Flat)
 

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from tiebreak.auto.active_face import ActiveFace
-from tiebreak.functions.base import Minorant
-from tiebreak.functions.penalties.terms import Terms
-from tiebreak.linalg import arrays, deadline
-from tiebreak.linalg.arrays import Array
+from tiebreak.functions import Minorant, Terms
+from tiebreak.linalg import Array, Host, arrays, deadline
 from tiebreak.problem import Problem
 
 LENGTH = 1e-6  # of a difference, relative to |x|: between rounding and third derivatives
 CHUNK = 16  # entries in one step, so that a run can be stopped between them
 RIDGES = (1e-12, 1e-10, 1e-8, 1e-6, 1e-4)  # relative to the largest curvature: there is noise
-
-Host = np.ndarray[Any, Any]
 
 
 class HessianDifferences(NamedTuple):

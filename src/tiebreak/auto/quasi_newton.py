@@ -11,8 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tiebreak.auto.active_face import ActiveFace
-from tiebreak.linalg import arrays
-from tiebreak.linalg.arrays import Array
+from tiebreak.linalg import Array, arrays
 
 DENSE = 1000  # variables up to which the matrix is kept: 8 MB in float64
 PAIRS = 12  # how many are kept where it is not

@@ -13,18 +13,17 @@ from __future__ import annotations
 
 import math
 
-from tiebreak.algorithms.base import Multipliers
+from tiebreak.algorithms import Multipliers
 from tiebreak.auto.active_face import face_of_terms
 from tiebreak.auto.bregman_state import Proof, State, face_at, minorants_at, objective_at
 from tiebreak.auto.quasi_newton import InverseHessian
-from tiebreak.functions.base import Minorant
-from tiebreak.linalg import arrays
-from tiebreak.linalg.arrays import Array
+from tiebreak.functions import Minorant
+from tiebreak.linalg import Array, arrays
 from tiebreak.problem import Problem
 from tiebreak.proofs.bounds import HUGE
 from tiebreak.proofs.evidence import StepEvidence
 from tiebreak.proofs.gate import ANSWER, Ended
-from tiebreak.sets.boxes import Box
+from tiebreak.sets import Box
 
 T_FALL, T_COUNT = 0.25, 7  # t from one cut to the next, and how many: the best is a guess
 TILTED = 0.5  # of <c, Hc> t, for the right signs of a slope: as much as the cut is off by anyway

@@ -7,32 +7,32 @@ Who works when is decided by what they achieve: see `portfolio`.
 
 from __future__ import annotations
 
-from importlib.util import find_spec
-
 import numpy as np
 
-from tiebreak.algorithms.adaptive import AdaptiveAGMBiO
-from tiebreak.algorithms.primal_dual import PrimalDual
-from tiebreak.algorithms.rivals.bi_sg import BiSG
+from tiebreak.algorithms import AdaptiveAGMBiO, BiSG, PrimalDual
 from tiebreak.auto import conjugate_gradients
 from tiebreak.auto.bregman import BregmanIteration
 from tiebreak.auto.candidates import Candidate
 from tiebreak.auto.portfolio import STEP, Portfolio
 from tiebreak.conic.method import Conic
 from tiebreak.exact.method import Exact
-from tiebreak.functions.base import Function
-from tiebreak.functions.elementary import Flat, Linear, Quadratic
-from tiebreak.functions.losses.huber import Huber
-from tiebreak.functions.losses.least_squares import LeastSquares
-from tiebreak.functions.losses.logistic import Logistic
-from tiebreak.functions.losses.multinomial import Multinomial
-from tiebreak.functions.losses.poisson import Poisson
-from tiebreak.functions.sums import matrices_of, summands
-from tiebreak.linalg import arrays, deadline
+from tiebreak.functions import (
+    Flat,
+    Function,
+    Huber,
+    LeastSquares,
+    Linear,
+    Logistic,
+    Multinomial,
+    Poisson,
+    Quadratic,
+    matrices_of,
+    summands,
+)
+from tiebreak.linalg import EPS, arrays, cleaned, clear_rank, deadline, equilibrate
 from tiebreak.linalg.matrices import DENSE_LIMIT, FLOAT64_COPY_LIMIT, Matrix
-from tiebreak.linalg.spectra import EPS, cleaned, clear_rank, equilibrate
 from tiebreak.problem import Problem
-from tiebreak.sets.domains import has_projection
+from tiebreak.sets import has_projection
 
 CLEAR_LIMIT = 512  # largest smaller side of a matrix whose singular values are asked for
 STEPS = 100  # of a first-order method, at least: fewer prove nothing, whatever the problem
@@ -68,7 +68,7 @@ def _is_program_for_cones(problem: Problem) -> bool:
     """
     parts = [part for _, part in summands(problem.smooth_parts[1].bare)]
     is_linear = all(isinstance(part, Linear | Flat) for part in parts)
-    return is_linear and not has_projection(problem.domain) and find_spec("clarabel") is not None
+    return is_linear and not has_projection(problem.domain)
 
 
 def problem_in_float64(problem: Problem) -> Problem:

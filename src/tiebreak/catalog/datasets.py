@@ -8,12 +8,10 @@ import numpy as np
 
 from tiebreak.catalog.built import Built, Matrix, Vector
 from tiebreak.catalog.draws import generator, validation_over_training
-from tiebreak.functions.elementary import SquaredNorm
-from tiebreak.functions.losses.logistic import Logistic
+from tiebreak.functions import Logistic, SquaredNorm
 from tiebreak.linalg import checks
 from tiebreak.problem import Problem
-from tiebreak.sets.balls import Ball
-from tiebreak.sets.simplices import L1Ball
+from tiebreak.sets import Ball, L1Ball
 
 # --- over-parameterised regression: fewer training rows than columns
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from tiebreak.catalog.built import Matrix, Vector
-from tiebreak.functions.losses.least_squares import LeastSquares
+from tiebreak.functions import LeastSquares
 from tiebreak.linalg import checks
 from tiebreak.problem import Problem
-from tiebreak.sets.balls import Ball
+from tiebreak.sets import Ball
 
 
 def generator(owner: str, seed: int) -> np.random.Generator:

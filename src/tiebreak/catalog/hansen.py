@@ -14,13 +14,10 @@ import numpy as np
 
 from tiebreak.catalog.built import Built, Matrix, Vector
 from tiebreak.catalog.draws import disturbed, generator
-from tiebreak.functions.base import SmoothFunction
-from tiebreak.functions.elementary import SquaredNorm
-from tiebreak.functions.losses.least_squares import LeastSquares
+from tiebreak.functions import LeastSquares, SmoothFunction, SquaredNorm
 from tiebreak.linalg import checks
 from tiebreak.problem import Problem
-from tiebreak.sets.boxes import Orthant
-from tiebreak.sets.domains import Domain, Space
+from tiebreak.sets import Domain, Orthant, Space
 
 SPACE = Space()
 

@@ -15,8 +15,7 @@ from typing import Any
 from tiebreak.catalog import datasets, hansen
 from tiebreak.catalog.built import Built, in_words
 from tiebreak.catalog.datasets import breast_cancer
-from tiebreak.catalog.hard import hard
-from tiebreak.catalog.inverse import inverse, random_inverse, toy
+from tiebreak.catalog.inverse import hard, inverse, random_inverse, toy
 from tiebreak.catalog.sparse import basis_pursuit, group_pursuit, lasso_duplicates
 from tiebreak.catalog.wikipedia import regression
 from tiebreak.linalg.checks import did_you_mean

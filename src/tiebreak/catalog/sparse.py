@@ -8,8 +8,7 @@ import numpy as np
 
 from tiebreak.catalog.built import Built, Matrix, Vector
 from tiebreak.catalog.draws import generator
-from tiebreak.functions.losses.least_squares import LeastSquares
-from tiebreak.functions.penalties.penalties import L1, GroupL2, Penalty
+from tiebreak.functions import L1, GroupL2, LeastSquares, Penalty
 from tiebreak.linalg import checks
 from tiebreak.problem import Problem
 

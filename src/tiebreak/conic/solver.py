@@ -18,7 +18,6 @@ from tiebreak.linalg.arrays import Host
 TOLERANCES = (1e-8, 1e-12)
 DROWNED = 2.0**-30  # of what cancels in a slope: the least that is looked for around a center
 FAR = 2.0**7  # lengths and slopes that differ less from 1 are left as they are
-NO_CLARABEL = "the method 'conic' needs Clarabel: pip install 'tiebreak[conic]'"
 
 
 class SolverAnswer(NamedTuple):
@@ -53,10 +52,7 @@ def clarabel_solve(
     Relative to a ``center``, where one is given: its accuracy is one relative to what it is given.
     Its tolerances are absolute as well, so that lengths and slopes are brought to about 1.
     """
-    try:
-        import clarabel
-    except ImportError:
-        raise ImportError(NO_CLARABEL) from None
+    import clarabel
     import scipy.sparse as sp
 
     kinds = {

@@ -10,7 +10,7 @@ from typing import Any
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from tiebreak.display.browser import open_in_browser
+from tiebreak.display.page import open_in_browser
 
 
 class ShownFigure(Figure):

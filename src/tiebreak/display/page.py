@@ -1,14 +1,25 @@
-"""A result as one self-contained HTML page: curves, tables and the whole report."""
+"""A result as one self-contained HTML page: curves, tables and the whole report.
+
+And as the output of a notebook's cell: how it ended, the table, a picture, and no script.
+"""
 
 from __future__ import annotations
 
 import tempfile
+import warnings
+import webbrowser
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tiebreak.display.browser import open_in_browser
-from tiebreak.display.markup import digest, escaped, json_for_script, resource, table_html
+from tiebreak.display.markup import (
+    TableStyle,
+    digest,
+    escaped,
+    json_for_script,
+    resource,
+    table_html,
+)
 from tiebreak.display.svg import picture
 from tiebreak.display.views import Panel, Table, View
 from tiebreak.driver.checkpoint import write_atomically
@@ -192,3 +203,31 @@ def _data(view: View) -> dict[str, Any]:
         "rows": sum(group.size for group in view.groups),
         "shown": sum(group.size for group in kept),
     }
+
+
+def open_in_browser(path: Path) -> None:
+    """Open a file in the browser; where there is none, a warning says where the file is."""
+    if not webbrowser.open(path.resolve().as_uri()):
+        warnings.warn(f"no browser could be opened; the file is {path}", stacklevel=3)
+
+
+SIGNS = {"good": "✓", "fair": "~", "poor": "!"}  # of the tones, for those who see no colour
+CELL = "white-space:nowrap;padding:2px 9px;border-bottom:1px solid rgba(128,128,128,.4)"
+STYLE = TableStyle(
+    table=' style="border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:13px"',
+    caption=' style="text-align:left;font-weight:600"',
+    first=f' style="text-align:left;{CELL}"',
+    cell=f' style="text-align:right;{CELL}"',
+)
+
+
+def notebook_html(view: View) -> str:
+    """What is seen of a result in a notebook, in whatever colours it has."""
+    first = "".join(table_html(table, STYLE) for table in view.tables[:1])
+    return (
+        '<div class="tiebreak" style="font-family:system-ui,sans-serif;line-height:1.45">'
+        f"<p><strong>{SIGNS[view.tone]} {escaped(view.status)}</strong> · "
+        f"{'<br>'.join(map(escaped, (view.heading, view.sentence, *view.assumed)))}</p>"
+        f'<div style="overflow-x:auto">{first}</div>'
+        f'<div style="overflow-x:auto;margin-top:8px">{picture(view)}</div></div>'
+    )

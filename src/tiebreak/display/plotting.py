@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tiebreak.display.views import steps_taken
+from tiebreak.display.views import Column, steps_taken
 from tiebreak.driver.checkpoint import write_atomically
 from tiebreak.driver.result import Result, is_void
 from tiebreak.proofs.certificate import UNDERFLOW
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 DARK, BAND, GREY = "#1f3b6f", "#c3d0e8", "0.45"
 NOTHING = 1e-100  # a gap below this part of the largest one is drawn as a gap of 0
-
-Column = np.ndarray[Any, Any]
 
 
 def convergence(result: Result, path: str | Path | None = None) -> Any:

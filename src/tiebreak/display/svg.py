@@ -66,8 +66,10 @@ def picture(view: View) -> str:
     columns = min(2, len(view.panels))
     rows = math.ceil(len(view.panels) / columns)
     keys = _keys(view.groups) if len(view.groups) > 1 else ""
-    width, height = WIDTH * columns, HEIGHT * rows + (18.0 * _key_rows(view.groups) if keys else 0)
-    parts = [_open(width, height, _alternative(view))]
+    key_rows = math.ceil(len(view.groups) / 3) if keys else 0
+    words = "; ".join(panel.title for panel in view.panels)  # for those who do not see it
+    about = f"{words}. {view.status}, {view.heading}"
+    parts = [_open(WIDTH * columns, HEIGHT * rows + 18.0 * key_rows, about)]
     for i, panel in enumerate(view.panels):
         x, y = WIDTH * (i % columns), HEIGHT * (i // columns)
         parts.append(f'<g transform="translate({x:g},{y:g})">{_panel(view, panel)}</g>')
@@ -130,11 +132,6 @@ def _spot(x: float, y: float, fill: str, radius: float = 5.0) -> str:
         f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:g}" fill="{fill}" stroke="{BLUE}" '
         'stroke-width="1.8"/>'
     )
-
-
-def _alternative(view: View) -> str:
-    """What the picture shows, for those who do not see it."""
-    return "; ".join(panel.title for panel in view.panels) + f". {view.status}, {view.heading}"
 
 
 def _panel(view: View, panel: Panel) -> str:
@@ -318,10 +315,6 @@ def _keys(groups: Sequence[Group]) -> str:
         )
         parts.append(_label(x + 40.0, y + 4.0, group.name[:26], "start"))
     return "".join(parts)
-
-
-def _key_rows(groups: Sequence[Group]) -> int:
-    return math.ceil(len(groups) / 3)
 
 
 def _amount(value: float) -> str:

@@ -8,17 +8,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tiebreak.display.thinning import kept_rows
 from tiebreak.driver.levels_result import HEADER, LevelsResult
 from tiebreak.driver.result import Result, is_void, without_trace
 from tiebreak.driver.trace import Row
 from tiebreak.driver.tradeoff import Tradeoff
-from tiebreak.linalg.arrays import Array, to_numpy
+from tiebreak.linalg import Array, to_numpy
 from tiebreak.proofs.certificate import UNDERFLOW
 
 TONES = {"certified": "good", "solved": "fair"}  # of a status; all others are "poor"
@@ -134,7 +133,7 @@ class View:
 
 
 def view_of(shown: object) -> View:
-    """The view of a Result, a LevelsResult or a Tradeoff; of a race: `experiments.race_view`."""
+    """The view of a Result, a LevelsResult or a Tradeoff; of a race: `experiments.compare`."""
     if isinstance(shown, Result):
         return _of_run(shown)
     if isinstance(shown, LevelsResult):
@@ -371,3 +370,26 @@ def _of_tradeoff(curve: Tradeoff) -> View:
         ],
         report=curve.to_dict(),
     )  # fmt: skip
+
+
+def kept_rows(columns: Sequence[Column], most: int) -> Column:
+    """The indices of about ``most`` rows or fewer, in order; all where there are no more.
+
+    The first, the last, some at even and some at geometric distances (an axis may be logarithmic),
+    and in every stretch those where a column is smallest and largest, infinite values included.
+    """
+    count = len(columns[0]) if columns else 0
+    if count <= most:
+        return np.arange(count)
+    few = max(most // 4, 2)
+    chosen = [np.linspace(0, count - 1, few), np.geomspace(1, count, few) - 1.0]
+    stretches = max((most - 2 * few) // (2 * len(columns)), 1)
+    edges = np.unique(np.linspace(0, count, stretches + 1).astype(int))
+    for column in columns:
+        # Not a number: neither smallest nor largest.
+        low = np.where(np.isnan(column), np.inf, column)
+        high = np.where(np.isnan(column), -np.inf, column)
+        for start, end in pairwise(edges):
+            chosen.append(np.array([start + low[start:end].argmin()]))
+            chosen.append(np.array([start + high[start:end].argmax()]))
+    return np.unique(np.concatenate(chosen).round().astype(int))

@@ -15,13 +15,9 @@ from typing import Any
 
 from tiebreak.distributed.rows import Rows, Traffic
 from tiebreak.distributed.shards import Source
-from tiebreak.functions.base import PendingEvaluation, PointWithImage
-from tiebreak.functions.losses.least_squares import LeastSquares
+from tiebreak.functions import LeastSquares, Logistic, PendingEvaluation, PointWithImage
 from tiebreak.functions.losses.linear_loss import LinearLoss, LossesAndSlopes
-from tiebreak.functions.losses.logistic import Logistic
-from tiebreak.linalg import checks
-from tiebreak.linalg.arrays import Array, Image
-from tiebreak.linalg.images import PassPlan
+from tiebreak.linalg import Array, Image, PassPlan, checks
 
 
 class OnWorkers(LinearLoss):

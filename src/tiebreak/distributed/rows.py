@@ -33,9 +33,7 @@ from tiebreak.distributed.shards import (
     summed,
     total,
 )
-from tiebreak.linalg.arrays import Array, Image, mix
-from tiebreak.linalg.images import DeferredImage
-from tiebreak.linalg.matrices import Matrix
+from tiebreak.linalg import Array, DeferredImage, Image, Matrix, mix
 
 RESTARTS = 8  # of a worker: one that dies more often would do so for ever
 INLINE = 100 * 1024  # bytes: what is larger, Ray puts into its store, and once is enough for all

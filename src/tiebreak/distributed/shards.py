@@ -14,13 +14,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from tiebreak.functions.base import PointWithImage
-from tiebreak.functions.losses.least_squares import LeastSquares
-from tiebreak.functions.losses.logistic import Logistic
-from tiebreak.linalg import arrays, checks
-from tiebreak.linalg.arrays import Array, mix
-from tiebreak.linalg.images import DeferredImage, DeferredProduct
-from tiebreak.linalg.matrices.dense import Dense
+from tiebreak.functions import LeastSquares, Logistic, PointWithImage
+from tiebreak.linalg import Array, DeferredImage, DeferredProduct, Dense, arrays, checks, mix
 from tiebreak.linalg.matrices.row_sources import ParquetRows
 from tiebreak.linalg.matrices.sparse import Sparse
 

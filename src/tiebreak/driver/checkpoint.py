@@ -26,15 +26,15 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from tiebreak.algorithms import (
+    DirectState,
+    Method,
     accelerated,
     adaptive,
     fista,
     levels,
     momentum,
     primal_dual,
-    shared_passes,
 )
-from tiebreak.algorithms.base import DirectState, Method
 from tiebreak.algorithms.rivals import a_irg, alternating, bi_sg, bisec_bio, cg_bio, sea
 from tiebreak.auto import (
     bregman_state,
@@ -48,22 +48,16 @@ from tiebreak.conic.method import ConicFindings
 from tiebreak.driver.run import Counts, Least, Run, Saved
 from tiebreak.driver.trace import Row
 from tiebreak.exact.method import ExactFindings
-from tiebreak.functions.base import Minorant
-from tiebreak.functions.callables import Smooth
-from tiebreak.functions.penalties.groups import Groups
-from tiebreak.linalg import arrays, deadline
-from tiebreak.linalg.arrays import Array
+from tiebreak.functions import Groups, Minorant, Smooth
+from tiebreak.linalg import Array, DeferredImage, Matrix, arrays, deadline
 from tiebreak.linalg.fingerprints import Inputs
-from tiebreak.linalg.images import DeferredImage
-from tiebreak.linalg.matrices import Matrix
 from tiebreak.problem import Point, Problem
 from tiebreak.proofs.bounds import Block, Bound, Sums
 from tiebreak.proofs.certificate import Standing
 from tiebreak.proofs.evidence import Intervals, StepEvidence
 from tiebreak.proofs.gate import Ended
 from tiebreak.proofs.models import Model
-from tiebreak.sets.cuts import Products
-from tiebreak.sets.domains import projected
+from tiebreak.sets import Products, projected
 
 PAUSE = 20.0  # times what saving took: so long until the next time
 FORMAT = 11  # raised whenever an older file could not be continued faithfully
@@ -92,7 +86,7 @@ TYPES: dict[str, Any] = {
     "accelerated.auxiliary": levels.LevelRun,
     "adaptive": adaptive.State,
     "adaptive.momentum": momentum.Momentum,
-    "adaptive.minorants": shared_passes.Minorants,
+    "adaptive.minorants": momentum.Minorants,
     "adaptive.alternation": alternating.Alternation,
     "fista": fista.State,
     "fista.iterate": fista.Fista,

@@ -12,11 +12,10 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from tiebreak.driver.trace import Row
-from tiebreak.functions.sums import matrices_of
-from tiebreak.linalg import checks
+from tiebreak.functions import matrices_of
+from tiebreak.linalg import RowBlocks, checks
 from tiebreak.linalg.deadline import Limit
 from tiebreak.linalg.matrices.repeated import Repeated
-from tiebreak.linalg.matrices.streamed import RowBlocks
 from tiebreak.problem import Problem
 
 if TYPE_CHECKING:

@@ -6,10 +6,9 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from operator import attrgetter
 
+from tiebreak.functions import matrices_of
 from tiebreak.functions.base import Outcome, PendingEvaluation, PointWithImage, SmoothFunction
-from tiebreak.functions.sums import matrices_of
-from tiebreak.linalg import arrays, deadline
-from tiebreak.linalg.arrays import Array, Image
+from tiebreak.linalg import Array, Image, arrays, deadline
 
 
 class Counted(SmoothFunction):

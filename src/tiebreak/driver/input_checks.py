@@ -6,13 +6,8 @@ import math
 from collections.abc import Collection
 from typing import Any
 
-from tiebreak.functions import gradient_check
-from tiebreak.functions.base import Function
-from tiebreak.functions.callables import Smooth
-from tiebreak.functions.losses.linear_loss import LinearLoss
-from tiebreak.functions.sums import summands
-from tiebreak.linalg import arrays, checks
-from tiebreak.linalg.arrays import Array
+from tiebreak.functions import Function, LinearLoss, Smooth, gradient_check, summands
+from tiebreak.linalg import Array, arrays, checks
 from tiebreak.problem import Problem
 
 SMALLEST, LARGEST = 1e-152, 1e152  # the roots of the smallest and largest numbers, nearly

@@ -7,15 +7,11 @@ from typing import Any
 
 from tiebreak.driver.result import Result
 from tiebreak.driver.solve import solve
-from tiebreak.functions.base import Function
-from tiebreak.functions.callables import Smooth
+from tiebreak.functions import Function, Penalty, Smooth, split
 from tiebreak.functions.gradient_check import check_gradient
-from tiebreak.functions.penalties.composite import split
-from tiebreak.functions.penalties.penalties import Penalty
-from tiebreak.linalg import arrays, checks
-from tiebreak.linalg.arrays import Array
+from tiebreak.linalg import Array, arrays, checks
 from tiebreak.problem import ErrorBound, Problem
-from tiebreak.sets.domains import Domain, Space, projected
+from tiebreak.sets import Domain, Space, projected
 
 Level = Callable[..., Any] | Function | Penalty
 

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tiebreak.algorithms.adaptive import AdaptiveAGMBiO
-from tiebreak.algorithms.agm_bio import AGMBiO
-from tiebreak.algorithms.base import Method
-from tiebreak.algorithms.p_agm_bio import PAGMBiO
-from tiebreak.algorithms.primal_dual import PrimalDual
-from tiebreak.algorithms.rivals.a_irg import AIRG
-from tiebreak.algorithms.rivals.bi_sg import BiSG
-from tiebreak.algorithms.rivals.bisec_bio import BisecBiO
-from tiebreak.algorithms.rivals.cg_bio import CGBiO
-from tiebreak.algorithms.rivals.pb_apg import PBAPG
-from tiebreak.algorithms.rivals.r_apm import RAPM
-from tiebreak.algorithms.rivals.sea import SEA
+from tiebreak.algorithms import (
+    AIRG,
+    PBAPG,
+    RAPM,
+    SEA,
+    AdaptiveAGMBiO,
+    AGMBiO,
+    BisecBiO,
+    BiSG,
+    CGBiO,
+    Method,
+    PAGMBiO,
+    PrimalDual,
+)
 from tiebreak.auto.selection import choose
 from tiebreak.conic.method import Conic
 from tiebreak.exact.method import Exact

@@ -36,7 +36,7 @@ class Shown:
 
     def _repr_html_(self) -> str:
         """For notebooks: the table and a picture, without script."""
-        from tiebreak.display.notebook import notebook_html
+        from tiebreak.display.page import notebook_html
 
         return notebook_html(self._view())
 

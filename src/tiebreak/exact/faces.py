@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tiebreak.exact.constants import ACTIVE, INDEPENDENT, PARALLEL
-from tiebreak.linalg import deadline
-from tiebreak.linalg.arrays import Host
+from tiebreak.linalg import Host, deadline
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.spectra import singular
 
@@ -91,8 +90,6 @@ class Face:
 
 class BoundedFace(Face):
     """The same where some rows fix single variables: the others are about the rest of them."""
-
-    count: int
 
     def __init__(self, fixed: Host, single: Host, columns: Host) -> None:
         k = fixed.shape[1]

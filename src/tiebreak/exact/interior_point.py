@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tiebreak.linalg import arrays, deadline
-from tiebreak.linalg.arrays import Host
+from tiebreak.linalg import Host, arrays, deadline
 from tiebreak.linalg.host import norm
 
 MAX_STEPS = 60  # 10 to 30 are usual

@@ -13,11 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tiebreak.exact.constants import PARALLEL
-from tiebreak.linalg import deadline
-from tiebreak.linalg.arrays import Host
+from tiebreak.linalg import EPS, Host, as_it_is, deadline, decide_rank
 from tiebreak.linalg.host import norm
-from tiebreak.linalg.rank import as_it_is, decide_rank
-from tiebreak.linalg.spectra import EPS
 
 HIGHS_TOLERANCES = (1e-10, 1e-7)  # the second if the first fails: it may be too strict for HiGHS
 NO_ZERO = 1e-7  # what HiGHS gives for a product of unit vectors is 0 up to its tolerance, or this

@@ -15,12 +15,9 @@ import numpy as np
 from tiebreak.exact.active_set import PolyhedronSlice
 from tiebreak.exact.ball import BallSlice
 from tiebreak.exact.faces import face_of
-from tiebreak.functions.parts.parts import Parts
-from tiebreak.functions.parts.quadratic_parts import LinearPart
-from tiebreak.linalg import deadline
-from tiebreak.linalg.arrays import Host
+from tiebreak.functions import LinearPart, Parts
+from tiebreak.linalg import EPS, Host, deadline
 from tiebreak.linalg.host import norm
-from tiebreak.linalg.spectra import EPS
 
 MAX_NEWTON_STEPS = 100  # ten or so are usual; margins that grow with every step gain 1 each
 PATIENCE = 3  # refinements of a quadratic's minimiser that do not halve the step: all is rounding

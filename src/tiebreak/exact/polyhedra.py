@@ -10,15 +10,20 @@ from typing import NamedTuple
 import numpy as np
 
 from tiebreak.exact.constants import ACTIVE
-from tiebreak.linalg import arrays
-from tiebreak.linalg.arrays import Host
+from tiebreak.linalg import Host, arrays
 from tiebreak.linalg.host import host, norm
-from tiebreak.sets import polyhedra
-from tiebreak.sets.boxes import Box
-from tiebreak.sets.constraints import Intersection
-from tiebreak.sets.domains import Domain, Halfspace, Space, has_projection
-from tiebreak.sets.monotone import Monotone
-from tiebreak.sets.simplices import L1Ball, Simplex
+from tiebreak.sets import (
+    Box,
+    Domain,
+    Halfspace,
+    Intersection,
+    L1Ball,
+    Monotone,
+    Simplex,
+    Space,
+    has_projection,
+    polyhedra,
+)
 
 LINEAR = (Space, Box, Simplex, Monotone, Halfspace, polyhedra.Polyhedron)  # an Orthant is a Box
 CLEAR = 1e-6  # a start that is so far inside, in units of the set, needs no care

@@ -10,8 +10,21 @@ from itertools import pairwise
 from statistics import median
 from typing import NamedTuple
 
-from tiebreak.experiments.rates import PULLS, RATES, PublishedRate, measured_slopes
-from tiebreak.experiments.scenes import Axis, Column, Scene, UnknownHere, error_of, last_tenth
+from tiebreak.experiments.race import Record
+from tiebreak.experiments.scenes import (
+    PULLS,
+    RATES,
+    Axis,
+    Column,
+    Facts,
+    PublishedRate,
+    Scene,
+    UnknownHere,
+    error_of,
+    last_tenth,
+    measured_slopes,
+    scenes_of,
+)
 
 MARGIN = 1.01  # "smaller" means by at least one per cent: less is a matter of the machine
 CLEARLY = 2.0  # "significantly", "keeps reducing", "inconsistent": at least by this factor
@@ -349,3 +362,59 @@ for _name, _keys in (("fig1", ("1.1", "1.2", "1.3")), ("fig2", ("2.1", "2.3"))):
         for claim in CLAIMS[_name]
         if claim.key in _keys
     )
+
+
+CONFIRMED, NOT_CONFIRMED, NOT_TESTABLE = "confirmed", "not confirmed", "not testable here"
+
+
+class Verdict(NamedTuple):
+    """One claim, judged at one place."""
+
+    claim: str  # its number in the report
+    quote: str
+    place: str  # instance and axis
+    outcome: str  # confirmed, not confirmed, not testable here
+    numbers: str  # what decided it
+
+
+def verdicts(
+    rows: Sequence[Record], experiment: str, facts: Mapping[str, Facts] | None = None
+) -> list[Verdict]:
+    """Every claim about an experiment, judged by the rows of ``rows.csv`` and nothing else.
+
+    Args:
+        rows: of a race; those of other experiments are passed over.
+        experiment: "fig1", "fig2" or "table1".
+        facts: by instance, what the rows do not say (shapes, dimensions, f*, whether the data are a
+            synthetic twin).
+
+    Returns:
+        At least one Verdict per claim: one per instance and axis that the claim speaks of. Where
+        rows are missing or not finite it is "not testable here", and a sentence says why. On a
+        synthetic twin a claim about the data is "not testable here" too; the numbers say what the
+        twin shows.
+    """
+    scenes = scenes_of(rows, experiment, facts or {})
+    found = []
+    for claim in CLAIMS[experiment]:
+        mine = [scene for name, scene in scenes.items() if re.fullmatch(claim.only, name)]
+        if not mine:
+            missing = f"there are no rows of {experiment} that it speaks of"
+            found.append(Verdict(claim.key, claim.quote, "", NOT_TESTABLE, missing))
+        for scene in mine:
+            for axis in claim.axes:
+                place = f"{scene.name}, by {axis}" if len(claim.axes) > 1 else scene.name
+                outcome, numbers = _judged(claim, Evidence(scene, axis, scenes))
+                found.append(Verdict(claim.key, claim.quote, place, outcome, numbers))
+    return found
+
+
+def _judged(claim: Claim, seen: Evidence) -> tuple[str, str]:
+    try:
+        holds, numbers = claim.judge(seen)
+    except UnknownHere as reason:
+        return NOT_TESTABLE, str(reason)
+    if claim.about_data and seen.scene.facts.is_twin:
+        shows = "holds" if holds else "does not hold"
+        return NOT_TESTABLE, f"the twin is not the data; on the twin it {shows}: {numbers}"
+    return CONFIRMED if holds else NOT_CONFIRMED, numbers

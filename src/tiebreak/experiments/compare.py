@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tiebreak.algorithms.base import Method, no_projection
-from tiebreak.algorithms.p_agm_bio import PAGMBiO
-from tiebreak.conic.method import Conic
-from tiebreak.conic.solver import NO_CLARABEL
+import numpy as np
+
+from tiebreak.algorithms import Method, PAGMBiO, no_projection
+from tiebreak.display.views import Card, Curve, Group, Panel, Table, View, number
 from tiebreak.driver.registry import METHODS, find_method
 from tiebreak.driver.shown import Shown
 from tiebreak.driver.solve import solve
@@ -20,11 +19,7 @@ from tiebreak.exact.method import Exact
 from tiebreak.experiments.race import Answer, Entrant, Record, race
 from tiebreak.linalg import checks
 from tiebreak.problem import Problem
-from tiebreak.sets.balls import Ball
-from tiebreak.sets.domains import Space
-
-if TYPE_CHECKING:
-    from tiebreak.display.views import View
+from tiebreak.sets import Ball, Space
 
 LEVELS = tuple(10.0**-digits for digits in range(1, 9))  # the accuracies asked for
 POLYHEDRAL = 300  # up to so many variables Exact is quick on every domain
@@ -116,8 +111,6 @@ class Comparison(Shown):
         return comparison(self.rows, path)
 
     def _view(self) -> View:
-        from tiebreak.experiments.race_view import race_view
-
         return race_view(self)
 
 
@@ -241,8 +234,6 @@ def _entrants(
     for entrant in chosen:
         if refusal := entrant.method.refusal(problem):
             refused[entrant.label] = refusal.sentence
-        elif methods is None and entrant.label == Conic.name and find_spec("clarabel") is None:
-            refused[entrant.label] = NO_CLARABEL  # nobody asked for it by name: no error
         else:
             entrants.append(entrant._replace(label=_unused(entrant.label, entrants)))
     if not entrants:
@@ -277,3 +268,86 @@ def _table(header: list[str], rows: list[list[str]]) -> list[str]:
         ).rstrip()
         for first, *others in (header, *rows)
     ]
+
+
+RACE = ("iteration", "gradients", "seconds", "upper", "lower", "upper_error", "lower_error")
+
+NEVER = "–"  # in the place of a cost
+
+
+def race_view(race: Comparison) -> View:
+    """For the page and for notebooks."""
+    names = race.methods
+    groups = []
+    for name in names:
+        rows = [row for row in race.rows if row.method == name]
+        found = {c: np.array([getattr(row, c) for row in rows], dtype=float) for c in RACE}
+        groups.append(Group(name, found))
+    instance = race.rows[0].instance if race.rows else ""
+    has_upper = not math.isnan(race.answer.upper)
+    panels = [Panel("lower", "Lower level: g(x) − g*", [Curve("lower_error", "")], is_log=True)]
+    if has_upper:
+        panel = Panel("upper", "Upper level: |f(x) − f*|", [Curve("upper_error", "")], is_log=True)
+        panels.insert(0, panel)
+    count = f"{len(names)} method{'' if len(names) == 1 else 's'}"
+    return View(
+        kind="race",
+        status="compared",
+        tone="good",
+        heading=f"{count} on {instance}",
+        sentence=f"Same start, oracle calls counted alike; the answer is {race.source}",
+        details=str(race),
+        cards=[
+            Card("f*", number(race.answer.upper), race.source),
+            Card("g*", number(race.answer.lower), race.source),
+        ],
+        tables=[_ends(race), *_arrivals(race), *_refused(race)],
+        panels=panels,
+        groups=groups,
+        axes=[
+            ("gradients", "gradients of f and g"),
+            ("seconds", "seconds"),
+            ("iteration", "steps"),
+        ],
+        readout=[
+            ("iteration", "step"),
+            ("gradients", "gradients"),
+            ("seconds", "seconds"),
+            ("upper_error", "|f(x) − f*|"),
+            ("lower_error", "g(x) − g*"),
+        ],
+        report={
+            "upper": number(race.answer.upper, 17),
+            "lower": number(race.answer.lower, 17),
+            "source": race.source,
+        },
+    )
+
+
+def _ends(race: Comparison) -> Table:
+    header = ["method", "steps", "gradients", "seconds", "|f(x) − f*|", "g(x) − g*", "|x − x*|"]
+    rows = []
+    for name in race.methods:
+        last = race.last(name)
+        errors = [number(e, 3) for e in (last.upper_error, last.lower_error, last.distance)]
+        count = [f"{last.iteration:,}", f"{last.gradients:,}", f"{last.seconds:.3g}"]
+        rows.append([name, *count, *errors])
+    return Table("At the end", header, rows)
+
+
+def _arrivals(race: Comparison) -> list[Table]:
+    """What each method took until both levels stayed within an accuracy; the best is starred."""
+    tables = []
+    for what, form in (("gradients", ",d"), ("seconds", ".3g")):
+        cells = arrivals(race, what, form, marks=(" ★", "", NEVER))
+        reached = [level for level in LEVELS if any(cells[m, level] != NEVER for m in race.methods)]
+        rows = [[name, *(cells[name, level] for level in reached)] for name in race.methods]
+        header = ["method", *(f"{level:.0e}" for level in reached)]
+        words = f"{what.capitalize()} until both levels stay within an accuracy (★ the fewest)"
+        tables.append(Table(words, header, rows))
+    return [table for table in tables if len(table.header) > 1]
+
+
+def _refused(race: Comparison) -> list[Table]:
+    rows = list(race.refused.items())
+    return [Table("Did not take part", ["method", "why"], rows)] if rows else []

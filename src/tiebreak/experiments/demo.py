@@ -20,9 +20,9 @@ from tiebreak.driver.result import Result
 from tiebreak.driver.solve import solve
 from tiebreak.driver.trace import Row
 from tiebreak.experiments.figures import style_of
-from tiebreak.functions.losses.least_squares import LeastSquares
+from tiebreak.functions import LeastSquares
 from tiebreak.problem import Problem
-from tiebreak.sets.balls import Ball
+from tiebreak.sets import Ball
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -15,8 +15,18 @@ import numpy as np
 from tiebreak.display.plotting import new_figure, saved
 from tiebreak.experiments.claims import CUTS
 from tiebreak.experiments.race import Record
-from tiebreak.experiments.rates import PULLS, RATES, measured_slopes
-from tiebreak.experiments.scenes import ROUNDING, Axis, Column, Facts, Scene, UnknownHere, scenes_of
+from tiebreak.experiments.scenes import (
+    PULLS,
+    RATES,
+    ROUNDING,
+    Axis,
+    Column,
+    Facts,
+    Scene,
+    UnknownHere,
+    measured_slopes,
+    scenes_of,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

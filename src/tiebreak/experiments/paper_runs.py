@@ -14,16 +14,18 @@ from typing import Any
 
 import numpy as np
 
-from tiebreak.algorithms.agm_bio import AGMBiO
-from tiebreak.algorithms.base import Method
-from tiebreak.algorithms.levels import GivenLevels
-from tiebreak.algorithms.rivals.a_irg import AIRG
-from tiebreak.algorithms.rivals.bi_sg import BiSG
-from tiebreak.algorithms.rivals.bisec_bio import BisecBiO
-from tiebreak.algorithms.rivals.cg_bio import CGBiO
-from tiebreak.algorithms.rivals.pb_apg import PBAPG
-from tiebreak.algorithms.rivals.r_apm import RAPM
-from tiebreak.algorithms.rivals.sea import SEA
+from tiebreak.algorithms import (
+    AIRG,
+    PBAPG,
+    RAPM,
+    SEA,
+    AGMBiO,
+    BisecBiO,
+    BiSG,
+    CGBiO,
+    GivenLevels,
+    Method,
+)
 from tiebreak.catalog.built import Built
 from tiebreak.catalog.instances import instance
 from tiebreak.driver.solve import solve
@@ -32,9 +34,9 @@ from tiebreak.experiments.claims import AGM, BISECTION
 from tiebreak.experiments.compare import reference
 from tiebreak.experiments.race import Answer, Entrant, Record, race
 from tiebreak.experiments.scenes import TAIL, Facts
-from tiebreak.linalg.arrays import Array
+from tiebreak.linalg import Array
 from tiebreak.problem import Problem
-from tiebreak.sets.domains import Space
+from tiebreak.sets import Space
 
 # Steps of figure 1: the paper's instance (eta = 1/(K+1) = 1.25e-5), the variant, other splits.
 FULL, QUICK = (79_999, 20_000, 5_000), (8_000, 8_000, 500)

@@ -12,11 +12,10 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tiebreak.algorithms.base import Method
+from tiebreak.algorithms import Method
 from tiebreak.driver.checkpoint import write_atomically
 from tiebreak.driver.run import Run
-from tiebreak.linalg import arrays
-from tiebreak.linalg.arrays import Array
+from tiebreak.linalg import Array, arrays
 from tiebreak.problem import Problem
 
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
+from tiebreak.catalog.built import in_words
 from tiebreak.driver.checkpoint import write_atomically
 from tiebreak.experiments import figures, paper_runs, table
+from tiebreak.experiments.claims import CLAIMS, Verdict, verdicts
 from tiebreak.experiments.paper_runs import Experiment, Say
 from tiebreak.experiments.race import Record, read_rows, write_rows
-from tiebreak.experiments.report import report
-from tiebreak.experiments.verdicts import Verdict, verdicts
+from tiebreak.experiments.scenes import PULLS, RATES, Scene, UnknownHere, measured_slopes, scenes_of
 
 
 @dataclass(frozen=True)
@@ -107,3 +111,149 @@ def _pictures(found: Experiment, rows: list[Record], folder: Path) -> list[Path]
                 return []
             pictures.append(path)
     return pictures
+
+
+def report(found: Experiment, rows: Sequence[Record], pictures: Sequence[str], made: str) -> str:
+    """The whole text.
+
+    Args:
+        found: instances, parameters and notes of the experiment.
+        rows: as read back from rows.csv.
+        pictures: their file names; where there are none, the text says why.
+        made: the command, and how long it took.
+    """
+    judged = verdicts(rows, found.name, found.facts)
+    scenes = scenes_of(rows, found.name, found.facts)
+    lines = [f"# {found.title}", "", made, ""]
+    if any(facts.is_twin for facts in found.facts.values()):
+        lines += [
+            "**Data: synthetic twin.** The paper's data set was not given (`--data FILE`); a "
+            "made-up one of the same shape and scale takes its place in every number and picture "
+            "below. What the paper says about its data cannot be tested on it.",
+            "",
+        ]
+    counts = Counter(verdict.outcome for verdict in judged)
+    outcomes = ", ".join(f"{number} {outcome}" for outcome, number in counts.items())
+    lines += [f"Verdicts: {outcomes} (a claim is judged once per instance and axis).", ""]
+    lines += ["## The paper's claims", "", *_verdict_table(judged)]
+    lines += _checks(found, rows)
+    lines += ["## Instances", "", *_instance_table(scenes)]
+    if found.name == "table1":
+        lines += ["## Rates", "", *_rate_table(scenes)]
+    lines += ["## Where every method ended", "", *_final_tables(scenes)]
+    lines += ["## Parameters", "", *_parameter_tables(found, scenes)]
+    rules = [[claim.key, claim.rule] for claim in CLAIMS[found.name]]
+    lines += ["## How the claims are judged", "", *_table(["", "Rule"], rules)]
+    lines += ["## Files", "", "- `rows.csv`: every number above comes from it."]
+    lines += [f"- `{name}`: drawn from `rows.csv`." for name in pictures]
+    if not pictures:
+        lines.append("- No pictures: matplotlib is missing, `pip install 'tiebreak[plot]'`.")
+    return "\n".join(lines) + "\n"
+
+
+def _verdict_table(judged: Sequence[Verdict]) -> list[str]:
+    cells = [
+        [v.claim, f"“{v.quote}”", v.place or "-", f"**{v.outcome}**", v.numbers] for v in judged
+    ]
+    return _table(["", "The paper says", "Instance", "Verdict", "Decided by"], cells)
+
+
+def _checks(found: Experiment, rows: Sequence[Record]) -> list[str]:
+    """The same claims with one thing varied, and what a formula says."""
+    judged = []
+    if f"{found.name} checks" in CLAIMS:
+        judged = verdicts(rows, f"{found.name} checks", found.facts)
+    if not judged and not found.notes:
+        return []
+    lines = ["## Is it our mistake?", ""]
+    lines += [f"{note}\n" for note in found.notes]
+    if judged:
+        lines += [
+            "The same claims, judged by the same rules, with one thing varied at a time.",
+            "",
+            *_table(
+                ["", "Varied", "Verdict", "Decided by"],
+                [[v.claim, v.place or "-", f"**{v.outcome}**", v.numbers] for v in judged],
+            ),
+        ]
+    return lines
+
+
+def _instance_table(scenes: Mapping[str, Scene]) -> list[str]:
+    cells = []
+    for name, scene in scenes.items():
+        facts, dimension = scene.facts, scene.facts.dimension
+        solutions = "-" if dimension is None else f"dimension {dimension} ({in_words(dimension)})"
+        cells.append([
+            name, facts.label or "-", solutions, _number(facts.upper_optimum, 12),
+            _number(facts.lower_optimum, 12), facts.source or "-",
+            *(_number(L, 6) for L in facts.smoothness), f"{len(scene.runs)}",
+        ])  # fmt: skip
+    header = ["Instance", "Data", "Solution set", "f*", "g*", "Source", "L_f", "L_g", "Starts"]
+    return _table(header, cells)
+
+
+def _final_tables(scenes: Mapping[str, Scene]) -> list[str]:
+    lines = []
+    for name, scene in scenes.items():
+        cells = []
+        for method in dict.fromkeys(method for run in scene.runs for method in run):
+            ends = [run[method][-1] for run in scene.runs if run.get(method)]
+            middle = [_middle(getattr(row, what) for row in ends) for what in Record._fields[3:]]
+            steps, gradients, seconds, _, _, *errors = middle
+            shown = [f"{steps:,.0f}", f"{gradients:,.0f}", _number(seconds, 3)]
+            cells.append([method, *shown, *(_number(error, 3) for error in errors)])
+        several = f" (medians over {len(scene.runs)} starts)" if len(scene.runs) > 1 else ""
+        header = ["Method", "steps", "gradients", "seconds", "|f - f*|", "g - g*", "|x - x*|"]
+        lines += [f"**{name}**{several}", "", *_table(header, cells)]
+    return lines
+
+
+def _middle(values: Iterable[float]) -> float:
+    """The median of the numbers that are there."""
+    known = [value for value in values if not math.isnan(value)]
+    return median(known) if known else math.nan
+
+
+def _rate_table(scenes: Mapping[str, Scene]) -> list[str]:
+    cells = []
+    for row, name in ((row, row.label + ending) for row in RATES for ending in PULLS.values()):
+        try:
+            measured = measured_slopes(scenes[name], row).values()
+        except (KeyError, UnknownHere):
+            continue
+        upper, lower, absolute = ("-" if math.isnan(s) else f"{s:.2f}" for s in measured)
+        label = scenes[name].facts.label
+        cells.append(
+            [name, f"{-row.upper:.3g}", upper, absolute, f"{-row.lower:.3g}", lower, label]
+        )
+    header = [
+        "Method", "f - f*: published", "measured", "|f - f*| measured",
+        "g - g*: published", "measured", "Planted instance",
+    ]  # fmt: skip
+    return [
+        "Slopes of log error over log steps (gradients for Bisec-BiO), over the last two decades; "
+        "-inf: the error is zero to rounding, or f <= f*, all along. The pull is how hard the "
+        "slope of f at x* points away from the minimisers of g.",
+        "",
+        *_table(header, cells),
+    ]
+
+
+def _parameter_tables(found: Experiment, scenes: Mapping[str, Scene]) -> list[str]:
+    lines = []
+    for name in scenes:
+        if name in found.parameters:
+            cells = [[label, text] for label, text in found.parameters[name]]
+            lines += [f"**{name}**", "", *_table(["Method", "Parameters"], cells)]
+    return lines
+
+
+def _number(value: float, digits: int) -> str:
+    return "-" if math.isnan(value) else f"{value:.{digits}g}"
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """A table in Markdown, with an empty line after it."""
+    lines = [header, ["---"] * len(header), *rows]
+    return ["| " + " | ".join(c.replace("|", "\\|") for c in line) + " |" for line in lines] + [""]

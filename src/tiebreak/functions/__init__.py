@@ -1,1 +1,85 @@
 """What a level is made of: smooth losses and penalties, their prox, with a cut, and level sets."""
+
+from tiebreak.functions.base import (
+    Function,
+    Minorant,
+    PendingEvaluation,
+    PointWithImage,
+    SmoothFunction,
+)
+from tiebreak.functions.callables import Smooth
+from tiebreak.functions.elementary import Flat, Linear, Quadratic, SquaredNorm
+from tiebreak.functions.losses.huber import Huber
+from tiebreak.functions.losses.least_squares import LeastSquares
+from tiebreak.functions.losses.linear_loss import LinearLoss
+from tiebreak.functions.losses.logistic import Logistic
+from tiebreak.functions.losses.multinomial import Multinomial
+from tiebreak.functions.losses.poisson import Poisson
+from tiebreak.functions.parts.huber_part import HuberPart
+from tiebreak.functions.parts.parts import Parts, Slope, decompose
+from tiebreak.functions.parts.quadratic_parts import LeastSquaresPart, LinearPart, QuadraticPart
+from tiebreak.functions.penalties.composite import Composite, split
+from tiebreak.functions.penalties.groups import Groups
+from tiebreak.functions.penalties.joint_prox import Joint, joint
+from tiebreak.functions.penalties.operator_terms import OperatorTerms
+from tiebreak.functions.penalties.penalties import (
+    L1,
+    L2,
+    ElasticNet,
+    GroupL2,
+    Indicator,
+    Penalty,
+    PenaltySum,
+    TotalVariation,
+    Zero,
+)
+from tiebreak.functions.penalties.terms import Terms
+from tiebreak.functions.substitution import Substitution
+from tiebreak.functions.sums import Scaled, Sum, matrices_of, summands
+
+__all__ = [
+    "L1",
+    "L2",
+    "Composite",
+    "ElasticNet",
+    "Flat",
+    "Function",
+    "GroupL2",
+    "Groups",
+    "Huber",
+    "HuberPart",
+    "Indicator",
+    "Joint",
+    "LeastSquares",
+    "LeastSquaresPart",
+    "Linear",
+    "LinearLoss",
+    "LinearPart",
+    "Logistic",
+    "Minorant",
+    "Multinomial",
+    "OperatorTerms",
+    "Parts",
+    "Penalty",
+    "PenaltySum",
+    "PendingEvaluation",
+    "PointWithImage",
+    "Poisson",
+    "Quadratic",
+    "QuadraticPart",
+    "Scaled",
+    "Slope",
+    "Smooth",
+    "SmoothFunction",
+    "SquaredNorm",
+    "Substitution",
+    "Sum",
+    "Terms",
+    "TotalVariation",
+    "Zero",
+    "decompose",
+    "joint",
+    "matrices_of",
+    "split",
+    "summands",
+]

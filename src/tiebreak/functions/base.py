@@ -19,10 +19,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeGuard
 
 import numpy as np
 
-from tiebreak.linalg import arrays
-from tiebreak.linalg.arrays import Array, Image
-from tiebreak.linalg.fingerprints import FromData
-from tiebreak.linalg.matrices import Matrix
+from tiebreak.linalg import Array, FromData, Image, Matrix, arrays
 
 SMALL = 256  # up to this size eigenvalues are computed exactly, beyond it bounded by Lanczos
 SPECTRUM_LIMIT = 2048  # largest smaller side for which a whole spectrum is computed: seconds

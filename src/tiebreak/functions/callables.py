@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tiebreak.functions.base import Projection, SmoothFunction
-from tiebreak.linalg import arrays, checks
-from tiebreak.linalg.arrays import Array, rounding_unit
+from tiebreak.linalg import Array, arrays, checks, rounding_unit
 
 PROBE = 1e-4  # distance from the start at which gradients are compared, relative to |x0|
 

@@ -16,12 +16,22 @@ from tiebreak.functions.base import (
     PointWithImage,
     SmoothFunction,
 )
-from tiebreak.linalg import arrays, checks, deadline, matrices, spectra, tables
-from tiebreak.linalg.arrays import Array, Host, Image, rounding_unit
-from tiebreak.linalg.fingerprints import remember
+from tiebreak.linalg import (
+    Array,
+    Host,
+    Image,
+    Matrix,
+    Operator,
+    arrays,
+    checks,
+    deadline,
+    matrices,
+    remember,
+    rounding_unit,
+    spectra,
+    tables,
+)
 from tiebreak.linalg.host import host, top_exponent
-from tiebreak.linalg.matrices import Matrix
-from tiebreak.linalg.matrices.operators import Operator
 
 
 class SquaredNorm(SmoothFunction):
@@ -257,10 +267,12 @@ class Quadratic(SmoothFunction):
     ) -> None:
         matrix = checks.matrix("Quadratic", "Q", Q, is_symmetric=True)
         remember(self, Quadratic, Q=Q, c=c, constant=constant, lipschitz=lipschitz)
+        frame: Any = Q if tables.is_frame(Q) else None
+        column = frame.iloc[:, 0] if frame is not None and frame.shape[1] else None
         self.names = tables.common(
             "Quadratic",
-            ("the columns of Q", tables.names(Q) if tables.is_frame(Q) else None),
-            ("the index of Q", tables.names(_first_column(Q))),
+            ("the columns of Q", tables.names(frame)),
+            ("the index of Q", tables.names(column)),
             ("c", tables.names(c)),
             what="names",
         )
@@ -420,11 +432,6 @@ class Quadratic(SmoothFunction):
 
     def magnitude(self, reach: float, value: float, slope: float) -> float:
         return (self.matrix.frobenius * reach + self._size_c) * reach + abs(self.constant)
-
-
-def _first_column(Q: Any) -> Any:
-    """That of a DataFrame, which has the names of its rows; None of anything else."""
-    return Q.iloc[:, 0] if tables.is_frame(Q) and Q.shape[1] else None
 
 
 def _symmetric(matrix: Matrix) -> Matrix:

@@ -20,9 +20,8 @@ import numpy as np
 
 from tiebreak.functions.base import SmoothFunction
 from tiebreak.functions.callables import Smooth
-from tiebreak.linalg import arrays
-from tiebreak.linalg.arrays import TINY, Array
-from tiebreak.sets.domains import Domain, projected
+from tiebreak.linalg import TINY, Array, arrays
+from tiebreak.sets import Domain, projected
 
 Value = Callable[[Any], float]  # of a NumPy vector
 

@@ -24,12 +24,9 @@ from tiebreak.functions.elementary import Linear, Quadratic, SquaredNorm
 from tiebreak.functions.losses.least_squares import LeastSquares
 from tiebreak.functions.sums import Scaled, Sum, summands
 from tiebreak.linalg import arrays, deadline
-from tiebreak.linalg.arrays import Array, dot, like, norm, to_numpy, zeros_like
-from tiebreak.sets.domains import Domain, Space
-from tiebreak.sets.lmo import argmin_cut
+from tiebreak.linalg.arrays import Array, Host, dot, like, norm, to_numpy, zeros_like
+from tiebreak.sets import Domain, Space, argmin_cut
 from tiebreak.sets.roots import middle
-
-Host = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
 
 class LevelSets(Protocol):

@@ -12,8 +12,7 @@ from tiebreak.functions.elementary import Flat, Linear, Quadratic, SquaredNorm
 from tiebreak.functions.losses.linear_loss import LinearLoss
 from tiebreak.functions.penalties.penalties import L1
 from tiebreak.functions.sums import summands
-from tiebreak.linalg import arrays
-from tiebreak.linalg.arrays import Host
+from tiebreak.linalg import Host, arrays
 from tiebreak.linalg.host import host
 
 

@@ -16,10 +16,8 @@ from tiebreak.functions.base import (
     SmoothFunction,
     delegated,
 )
-from tiebreak.linalg import arrays, checks, tables
-from tiebreak.linalg.arrays import Array, Image
+from tiebreak.linalg import Array, Image, Matrix, arrays, checks, tables
 from tiebreak.linalg.fingerprints import known, remember
-from tiebreak.linalg.matrices import Matrix
 
 F = TypeVar("F", bound=Function)
 

@@ -1,1 +1,54 @@
-"""Arrays of any library, input checks, and matrices as their two products."""
+"""Arrays of any library, input checks, and matrices as their two products.
+
+The front door: the words that every other room uses. What a single room needs, it takes from the
+module that has it.
+"""
+
+from tiebreak.linalg.arrays import TINY, Array, Host, Image, mix, rounding_unit, to_numpy
+from tiebreak.linalg.elementwise import into, ldexp, masked, moved, negligible, smallest_normal
+from tiebreak.linalg.fingerprints import FromData, assign, remember
+from tiebreak.linalg.images import DeferredImage, DeferredProduct, PassPlan, settled
+from tiebreak.linalg.matrices import DENSE_LIMIT, Dense, Matrix, Operator, RowBlocks, Streamed
+from tiebreak.linalg.rank import Rank, as_it_is, decide_rank, null_basis
+from tiebreak.linalg.refusals import Refusal, refusal_of
+from tiebreak.linalg.spectra import EPS, GAP, cleaned, clear_rank, equilibrate
+
+__all__ = [
+    "DENSE_LIMIT",
+    "EPS",
+    "GAP",
+    "TINY",
+    "Array",
+    "DeferredImage",
+    "DeferredProduct",
+    "Dense",
+    "FromData",
+    "Host",
+    "Image",
+    "Matrix",
+    "Operator",
+    "PassPlan",
+    "Rank",
+    "Refusal",
+    "RowBlocks",
+    "Streamed",
+    "as_it_is",
+    "assign",
+    "cleaned",
+    "clear_rank",
+    "decide_rank",
+    "equilibrate",
+    "into",
+    "ldexp",
+    "masked",
+    "mix",
+    "moved",
+    "negligible",
+    "null_basis",
+    "refusal_of",
+    "remember",
+    "rounding_unit",
+    "settled",
+    "smallest_normal",
+    "to_numpy",
+]

@@ -48,11 +48,9 @@ class Interrupted(Over):
 class Meter:
     """Counts the work that is done, in entries of data read once."""
 
-    allowed: float
-    spent: float
-
     def __init__(self, allowed: float) -> None:
-        self.spent, self.allowed = 0.0, allowed
+        self.spent: float = 0.0
+        self.allowed: float = allowed
 
     def spend(self, work: float) -> None:
         if self.spent + work > self.allowed:

@@ -36,11 +36,9 @@ class Sliced:
     smaller than those of twice the precision. Very large matrices are multiplied as they are.
     """
 
-    shape: tuple[int, ...]
-    exponent: int
-
     def __init__(self, A: Host) -> None:
-        self.shape, self.exponent = A.shape, top_exponent(A)
+        self.shape: tuple[int, ...] = A.shape
+        self.exponent: int = top_exponent(A)
         self._bits = (53 - max(*A.shape, 1).bit_length()) // 2
         self._slices = [A]
         if A.size <= CAREFUL:

@@ -19,18 +19,15 @@ class Refusal(ValueError):
         hint: what else could be done, "" if nothing.
     """
 
-    owner: str
-    argument: str
-    needed: str
-    got: str
-    hint: str
-
     def __init__(
         self, owner: str, argument: str, needed: str, got: str = "", hint: str = ""
     ) -> None:
         super().__init__(owner, argument, needed, got, hint)
-        self.owner, self.argument, self.needed = owner, argument, needed
-        self.got, self.hint = got, hint
+        self.owner: str = owner
+        self.argument: str = argument
+        self.needed: str = needed
+        self.got: str = got
+        self.hint: str = hint
 
     @property
     def sentence(self) -> str:

@@ -17,7 +17,6 @@ import numpy as np
 
 from tiebreak.conic.program import Objective
 from tiebreak.linalg.arrays import Host
-from tiebreak.modelling.square_roots import square_root
 
 
 class CompiledLevel:
@@ -186,8 +185,6 @@ def _compile(problem: Any, squares: bool) -> CompiledLevel:
         return CompiledLevel(*problem.get_problem_data(cp.CLARABEL, solver_opts=options))
     except cp.SolverError as error:
         reason = " ".join(str(error).split()).rstrip(".")
-        if reason.endswith("not installed"):
-            raise ImportError("from_cvxpy needs Clarabel: pip install 'tiebreak[cvxpy]'") from None
         raise ValueError(
             f"from_cvxpy: the levels must compile for Clarabel, got: {reason}"
         ) from error
@@ -210,3 +207,36 @@ def same_matrix(one: Any, other: Any) -> bool:
     if np.array_equal(one.indptr, other.indptr) and np.array_equal(one.indices, other.indices):
         return np.array_equal(one.data, other.data)
     return bool((one != other).nnz == 0)
+
+
+RANK = 1e-12  # eigenvalues below this times the largest of their block are rounding
+
+
+def square_root(P: Any) -> Any:
+    """F with F'F = P, sparse, no rows where P does nothing.
+
+    Block by block: an interface that writes squares as auxiliary variables gives a diagonal, and
+    one dense quadratic form must not make everything else dense.
+    """
+    import scipy.sparse as sp
+    from scipy.sparse.csgraph import connected_components
+
+    P = sp.csr_array(P)
+    P.eliminate_zeros()
+    n = P.shape[0]
+    used = np.unique(P.nonzero()[0])
+    diagonal = P.diagonal()
+    if P.nnz == np.count_nonzero(diagonal):
+        roots = np.sqrt(np.maximum(diagonal[used], 0.0))
+        return sp.csr_array((roots, (np.arange(used.size), used)), shape=(used.size, n))
+    blocks, block_of = connected_components(P[used][:, used], directed=False)
+    pieces = []
+    for block in range(blocks):
+        columns = used[block_of == block]
+        values, vectors = np.linalg.eigh(P[columns][:, columns].toarray())
+        kept = values > max(RANK, columns.size * np.finfo(float).eps) * values[-1]
+        factor = np.sqrt(values[kept])[:, None] * vectors[:, kept].T
+        row, column = np.nonzero(factor)
+        piece = (factor[row, column], (row, columns[column]))
+        pieces.append(sp.csr_array(piece, shape=(factor.shape[0], n)))
+    return sp.csr_array(sp.vstack(pieces, format="csr"))

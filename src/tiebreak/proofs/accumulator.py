@@ -20,10 +20,8 @@ import math
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
-from tiebreak.functions.base import Function, Minorant
-from tiebreak.functions.penalties.composite import split
-from tiebreak.linalg import arrays, deadline
-from tiebreak.linalg.arrays import TINY, Array, rounding_unit
+from tiebreak.functions import Function, Minorant, split
+from tiebreak.linalg import TINY, Array, arrays, deadline, rounding_unit
 from tiebreak.problem import Problem
 from tiebreak.proofs.bounds import HUGE, Block, Bound, Known, Search, Sums, best_of
 from tiebreak.proofs.evidence import (
@@ -36,26 +34,24 @@ from tiebreak.proofs.evidence import (
     value_error,
 )
 from tiebreak.proofs.models import UNIT, Model
-from tiebreak.sets.domains import Space, distance_bound
+from tiebreak.sets import Space, distance_bound
 
 
 class BoundAccumulator:
     """Sums up the evidence of a run, and turns the sums into bounds on f* and g*."""
 
     problem: Problem
-    part_sizes: tuple[float, float]
-    refuted: bool
-    is_steep: bool
 
     def __init__(self, problem: Problem, x0: Array, sums: Sums | None = None) -> None:
         self.problem, self._queue = problem, EvidenceQueue(x0)
         (zero,) = arrays.doubles([arrays.zeros_like(x0)])
         self._nothing = Model(0.0, 0.0, 0.0, zero, 0.0, 0.0, 0.0)
         self._search = Search(problem, zero)
-        self.refuted = False  # was a promise of the user seen to be false?
-        self.is_steep = False  # was f seen to rise faster than its Lipschitz constant allows?
+        self.refuted: bool = False  # was a promise of the user seen to be false?
+        self.is_steep: bool = False  # was f seen to rise faster than its constant allows?
         self._has_minimiser = False  # is it proved that g has one?
-        self.part_sizes = (0.0, 0.0)  # of f and g, where they are sums whose parts may cancel
+        # Of f and g, where they are sums whose parts may cancel.
+        self.part_sizes: tuple[float, float] = (0.0, 0.0)
         self._is_good = True  # was all finite that was summed up since the last add?
         self._sums = sums or Sums(
             steps=0, blocks=(), last_upper=None, last_cut=None, last_lower=None, last_ratio=0.0,

@@ -17,16 +17,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tiebreak.functions.base import Function
-from tiebreak.functions.penalties.composite import split
-from tiebreak.linalg import arrays
-from tiebreak.linalg.arrays import TINY, Array, rounding_unit
+from tiebreak.functions import Function, split
+from tiebreak.linalg import TINY, Array, arrays, rounding_unit
 from tiebreak.problem import Problem
 from tiebreak.proofs.concave import Concave, largest
 from tiebreak.proofs.models import UNIT, Low, Model
 from tiebreak.proofs.regions import SolutionRegion
-from tiebreak.sets.cuts import Set
-from tiebreak.sets.domains import Domain
+from tiebreak.sets import Domain, Set
 
 HUGE = 1e150  # multipliers beyond this drown everything else in rounding errors
 MIXTURES = 4  # how many mixtures of a minorant with a constant one are tried

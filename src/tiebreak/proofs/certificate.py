@@ -7,13 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from tiebreak import theory
-from tiebreak.functions.base import Minorant
-from tiebreak.linalg import arrays, deadline
-from tiebreak.linalg.arrays import TINY, Array, rounding_unit
+from tiebreak.functions import Minorant
+from tiebreak.linalg import TINY, Array, arrays, deadline, rounding_unit
 from tiebreak.proofs.accumulator import BoundAccumulator
 from tiebreak.proofs.evidence import minorant_errors, value_error
-from tiebreak.sets.balls import Ball
-from tiebreak.sets.boxes import Box
+from tiebreak.sets import Ball, Box
 from tiebreak.sets.domains import Domain, distance_bound, distance_from, projection_error
 
 UNDERFLOW = 1e-290  # a gap below this is 0, a tolerance that is no larger is none

@@ -9,10 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tiebreak.functions.base import Function, Minorant, PointWithImage, SmoothFunction
-from tiebreak.functions.penalties.composite import split
-from tiebreak.linalg import arrays
-from tiebreak.linalg.arrays import Array, rounding_unit
+from tiebreak.functions import Function, Minorant, PointWithImage, SmoothFunction, split
+from tiebreak.linalg import Array, arrays, rounding_unit
 from tiebreak.problem import Problem
 
 BATCH = 8  # steps that are measured together: see EvidenceQueue

@@ -6,8 +6,7 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-from tiebreak.linalg import arrays
-from tiebreak.linalg.arrays import Array
+from tiebreak.linalg import Array, arrays
 
 UNIT = 2.0**-52  # models are kept in float64 whatever the problem's own precision
 

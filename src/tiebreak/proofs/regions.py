@@ -24,14 +24,10 @@ import dataclasses
 import math
 from collections.abc import Callable, Sequence
 
-from tiebreak.functions.penalties.joint_prox import Joint, joint
-from tiebreak.functions.penalties.penalties import Penalty, Zero
-from tiebreak.functions.penalties.terms import Terms
-from tiebreak.linalg import arrays
-from tiebreak.linalg.arrays import Array, rounding_unit
+from tiebreak.functions import Joint, Penalty, Terms, Zero, joint
+from tiebreak.linalg import Array, arrays, rounding_unit
 from tiebreak.proofs.models import UNIT, Low, Model
-from tiebreak.sets.balls import Ball
-from tiebreak.sets.boxes import Box
+from tiebreak.sets import Ball, Box
 from tiebreak.sets.domains import Domain, Space, projection_error
 
 SMALLEST = 2.0**-500  # a radius below this is as good as 0

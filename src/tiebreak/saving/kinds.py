@@ -6,23 +6,19 @@ import dataclasses
 import inspect
 from typing import Any, NamedTuple
 
-from tiebreak.algorithms.base import Multipliers
+from tiebreak.algorithms import Multipliers
 from tiebreak.algorithms.rivals.bisec_bio import BisectionFindings
 from tiebreak.driver.levels_result import LevelReport, LevelsResult
 from tiebreak.driver.result import Result
 from tiebreak.exact.method import ExactFindings
-from tiebreak.functions.elementary import Flat
-from tiebreak.functions.penalties.composite import Composite
-from tiebreak.functions.penalties.groups import Groups
-from tiebreak.functions.penalties.penalties import Indicator, PenaltySum
-from tiebreak.functions.sums import Scaled, Sum
+from tiebreak.functions import Composite, Flat, Groups, Indicator, PenaltySum, Scaled, Sum
 from tiebreak.levels import Level, Levels, Slack
 from tiebreak.problem import ErrorBound, Problem
 from tiebreak.problem_files import DOMAINS, FUNCTIONS, PENALTIES
 from tiebreak.proofs.bounds import Bound, Known
 from tiebreak.proofs.certificate import Certificate
 from tiebreak.proofs.recession.watch import NoMinimum
-from tiebreak.sets.constraints import Intersection
+from tiebreak.sets import Intersection
 
 FORMAT = 2  # raised whenever an older version of tiebreak could not read a file rightly
 HEADER = "tiebreak"  # the name of the JSON text

@@ -11,14 +11,13 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-from tiebreak.algorithms.base import Findings
+from tiebreak.algorithms import Findings
 from tiebreak.array_files import npy_header
 from tiebreak.driver.levels_result import LevelReport, LevelsResult
 from tiebreak.driver.result import Result
 from tiebreak.driver.trace import Row, Trace
 from tiebreak.levels import Levels
-from tiebreak.linalg import checks
-from tiebreak.linalg.arrays import Host
+from tiebreak.linalg import Host, checks
 from tiebreak.linalg.fingerprints import made_from
 from tiebreak.problem import Problem
 from tiebreak.proofs.gate import STATUSES

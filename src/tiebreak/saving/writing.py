@@ -13,8 +13,7 @@ from tiebreak.driver.levels_result import LevelsResult
 from tiebreak.driver.result import Result
 from tiebreak.driver.trace import Row
 from tiebreak.levels import Levels
-from tiebreak.linalg import arrays, checks, tables
-from tiebreak.linalg.arrays import Host
+from tiebreak.linalg import Host, arrays, checks, tables
 from tiebreak.linalg.fingerprints import FromData, constructor_arguments
 from tiebreak.problem import Problem
 from tiebreak.saving.kinds import (

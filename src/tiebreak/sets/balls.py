@@ -7,10 +7,9 @@ import math
 from functools import cached_property
 from typing import Any
 
-from tiebreak.linalg import arrays, checks, tables
+from tiebreak.linalg import arrays, assign, checks, remember, tables
 from tiebreak.linalg.arrays import Array, dot, like, norm, zeros_like
 from tiebreak.linalg.elementwise import moved, shrunk
-from tiebreak.linalg.fingerprints import assign, remember
 from tiebreak.sets.cuts import CutProjection, Products, Set
 
 

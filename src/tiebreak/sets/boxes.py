@@ -9,10 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from tiebreak.linalg import arrays, checks, tables
+from tiebreak.linalg import (
+    arrays,
+    assign,
+    checks,
+    into,
+    masked,
+    moved,
+    negligible,
+    remember,
+    tables,
+)
 from tiebreak.linalg.arrays import Array, dot, like, namespace, norm, to_numpy, zeros_like
-from tiebreak.linalg.elementwise import into, masked, moved, negligible
-from tiebreak.linalg.fingerprints import assign, remember
 from tiebreak.linalg.host import host
 from tiebreak.sets.cuts import INFINITY, ProjectionPath, Set, Violation, violations_of
 

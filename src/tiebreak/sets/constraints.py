@@ -12,11 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from tiebreak.linalg import arrays, checks, tables
+from tiebreak.linalg import Refusal, arrays, checks, tables
 from tiebreak.linalg.arrays import Array, norm, to_numpy
 from tiebreak.linalg.fingerprints import assign, known, remember
 from tiebreak.linalg.host import host
-from tiebreak.linalg.refusals import Refusal
 from tiebreak.sets.balls import Ball
 from tiebreak.sets.boxes import Box
 from tiebreak.sets.cuts import INFINITY, Set, Violation

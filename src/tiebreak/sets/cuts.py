@@ -19,10 +19,8 @@ from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 
-from tiebreak.linalg import arrays
+from tiebreak.linalg import FromData, arrays, assign, into, ldexp, smallest_normal
 from tiebreak.linalg.arrays import Array, dot, namespace
-from tiebreak.linalg.elementwise import into, ldexp, smallest_normal
-from tiebreak.linalg.fingerprints import FromData, assign
 from tiebreak.sets.roots import PathPoint, past_a_breakpoint, root
 
 INFINITY = math.inf

@@ -13,9 +13,8 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from tiebreak.linalg import arrays
+from tiebreak.linalg import arrays, ldexp, moved, smallest_normal
 from tiebreak.linalg.arrays import Array, dot, like, mix, norm, zeros_like
-from tiebreak.linalg.elementwise import ldexp, moved, smallest_normal
 from tiebreak.sets.balls import Ball
 from tiebreak.sets.domains import Domain
 from tiebreak.sets.roots import middle

@@ -6,9 +6,8 @@ import dataclasses
 
 import numpy as np
 
-from tiebreak.linalg import arrays
+from tiebreak.linalg import arrays, moved
 from tiebreak.linalg.arrays import Array, Host, dot, like, norm, to_numpy, zeros_like
-from tiebreak.linalg.elementwise import moved
 from tiebreak.sets.cuts import INFINITY, ProjectionPath, Set, Violation, violations_of
 
 

@@ -7,10 +7,9 @@ import math
 
 import numpy as np
 
-from tiebreak.linalg import arrays, checks
+from tiebreak.linalg import arrays, assign, checks
 from tiebreak.linalg.arrays import Array, dot, namespace, norm
 from tiebreak.linalg.elementwise import into, masked, moved, negligible, shrunk, smallest_normal
-from tiebreak.linalg.fingerprints import assign
 from tiebreak.linalg.host import host
 from tiebreak.sets.cuts import ProjectionPath, Set, Violation, violations_of
 

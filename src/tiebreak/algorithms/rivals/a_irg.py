@@ -20,9 +20,8 @@ from tiebreak.algorithms.common import (
     positive_smoothness,
     values_at,
 )
-from tiebreak.functions.base import Minorant
-from tiebreak.linalg.arrays import Array
-from tiebreak.linalg.refusals import Refusal
+from tiebreak.functions import Minorant
+from tiebreak.linalg import Array, Refusal
 from tiebreak.problem import Point, Problem
 from tiebreak.proofs.evidence import StepEvidence
 
@@ -90,7 +89,6 @@ class AIRG(Method):
         check_within(self, "r", "a number in [0, 1)", lambda r: 0.0 <= r < 1.0)
 
     def check(self, problem: Problem) -> Refusal | None:
-        """Refuse a problem outside the assumptions."""
         refusal = need_smooth("AIRG", problem)
         if refusal or not (self.gamma_0 is None or self.eta_0 is None):
             return refusal
@@ -98,7 +96,6 @@ class AIRG(Method):
         return need_lipschitz("AIRG", problem, "upper", "lower", instead=instead)
 
     def describe(self, problem: Problem) -> str:
-        """The method and its step sizes, in words."""
         gamma = "1/(L_g + eta_0 L_f)" if self.gamma_0 is None else f"{self.gamma_0:g}"
         eta = "L_g/(sqrt(8) L_f)" if self.eta_0 is None else f"{self.eta_0:g}"
         return f"a-IRG, gamma_0 = {gamma}, eta_0 = {eta}, b = {self.b:g}, averaged"

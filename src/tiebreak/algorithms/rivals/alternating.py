@@ -17,8 +17,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tiebreak.functions.base import Minorant, PointWithImage
-from tiebreak.linalg.arrays import Array
+from tiebreak.functions import Minorant, PointWithImage
+from tiebreak.linalg import Array
 from tiebreak.problem import Point, Problem
 from tiebreak.proofs.evidence import StepEvidence
 

@@ -21,9 +21,8 @@ from tiebreak.algorithms.common import (
 from tiebreak.algorithms.fista import need_joint_prox
 from tiebreak.algorithms.rivals import alternating
 from tiebreak.algorithms.rivals.alternating import Alternation
-from tiebreak.functions.penalties.penalties import Zero
-from tiebreak.linalg.arrays import Array
-from tiebreak.linalg.refusals import Refusal
+from tiebreak.functions import Zero
+from tiebreak.linalg import Array, Refusal
 from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import StepEvidence
 
@@ -101,7 +100,6 @@ class BiSG(Method):
         check_positive(self, "c", "step_size")
 
     def check(self, problem: Problem) -> Refusal | None:
-        """Refuse a problem outside the assumptions."""
         refusal = need_joint_prox("BiSG", problem, Zero())
         if self.c is None:
             refusal = refusal or need_lipschitz("BiSG", problem, "upper", instead=" or BiSG(c=...)")
@@ -112,7 +110,6 @@ class BiSG(Method):
         return refusal or need_short_step("BiSG", "step_size", step, problem.lower.lipschitz)
 
     def describe(self, problem: Problem) -> str:
-        """The method and its step sizes, in words."""
         smoothness = "L_f" if problem.penalties[0] == Zero() else "(L_f + M/D)"
         c = f"1/{smoothness}" if self.c is None else f"{self.c:g}"
         t = "1/L_g" if self.step_size is None else f"{self.step_size:g}"

@@ -24,12 +24,9 @@ from tiebreak.algorithms.common import (
     positive_smoothness,
 )
 from tiebreak.algorithms.fista import Fista
-from tiebreak.functions import level_sets
-from tiebreak.functions.base import Minorant
+from tiebreak.functions import Minorant, level_sets
 from tiebreak.functions.level_sets import LevelSets
-from tiebreak.linalg import arrays, checks
-from tiebreak.linalg.arrays import Array
-from tiebreak.linalg.refusals import Refusal
+from tiebreak.linalg import Array, Refusal, arrays, checks
 from tiebreak.problem import Point, Problem
 from tiebreak.proofs.evidence import StepEvidence
 from tiebreak.proofs.gate import DOUBT, RULE, Ended
@@ -148,7 +145,6 @@ class BisecBiO(Method):
         checks.whole("BisecBiO", "gradients", self.gradients, 2)
 
     def check(self, problem: Problem) -> Refusal | None:
-        """Refuse a problem outside the assumptions."""
         refusal = need_smooth("BisecBiO", problem)
         if refusal:
             return refusal
@@ -169,7 +165,6 @@ class BisecBiO(Method):
         return need_lipschitz("BisecBiO", problem, "lower")
 
     def describe(self, problem: Problem) -> str:
-        """The method and its limit, in words."""
         return f"Bisec-BiO, at most {self.gradients} gradients of g in a call"
 
     def report(self, state: State) -> StateReport:

@@ -23,14 +23,12 @@ from tiebreak.algorithms.common import (
     positive_smoothness,
 )
 from tiebreak.algorithms.fista import Fista
-from tiebreak.functions.base import Function, Minorant
-from tiebreak.linalg import arrays
-from tiebreak.linalg.arrays import Array, Image
-from tiebreak.linalg.refusals import Refusal
+from tiebreak.functions import Function, Minorant
+from tiebreak.linalg import Array, Image, Refusal, arrays
 from tiebreak.problem import Point, Problem
 from tiebreak.proofs.evidence import StepEvidence
 from tiebreak.proofs.gate import RULE, Ended
-from tiebreak.sets.lmo import argmin_cut
+from tiebreak.sets import argmin_cut
 
 
 class State(NamedTuple):
@@ -103,7 +101,6 @@ class CGBiO(Method):
         check_within(self, "scale", "a number in (0, 2]", lambda scale: 0.0 < scale <= 2.0)
 
     def check(self, problem: Problem) -> Refusal | None:
-        """Refuse a problem outside the assumptions."""
         refusal = need_smooth("CGBiO", problem)
         if not refusal and not problem.is_bounded:
             needed = "must be bounded, for linear functions are minimised over it"
@@ -111,7 +108,6 @@ class CGBiO(Method):
         return refusal or need_lipschitz("CGBiO", problem, "lower")
 
     def describe(self, problem: Problem) -> str:
-        """The method and its step sizes, in words."""
         return f"CG-BiO, gamma_k = {self.scale:g}/(k+2)"
 
     def report(self, state: State) -> StateReport:

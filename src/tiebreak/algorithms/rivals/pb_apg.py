@@ -7,7 +7,7 @@ bounds, NeurIPS 2024.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 from tiebreak.algorithms import fista
@@ -23,10 +23,8 @@ from tiebreak.algorithms.common import (
     typical_length,
 )
 from tiebreak.algorithms.fista import State
-from tiebreak.functions.base import Minorant
-from tiebreak.linalg import checks
-from tiebreak.linalg.arrays import Array
-from tiebreak.linalg.refusals import Refusal
+from tiebreak.functions import Minorant
+from tiebreak.linalg import Array, Refusal, checks
 from tiebreak.problem import ErrorBound, Problem
 from tiebreak.proofs.evidence import StepEvidence
 
@@ -89,10 +87,6 @@ class PBAPG(Method):
         checks.flag("PBAPG", "adaptive", self.adaptive)
         check_whole(self, "horizon")
 
-    def planned(self, steps: int) -> PBAPG:
-        """The same for a run of at most so many steps."""
-        return self if self.horizon is not None else replace(self, horizon=max(steps, 1))
-
     def check(self, problem: Problem) -> Refusal | None:
         """Refuse a problem outside the assumptions.
 
@@ -109,7 +103,6 @@ class PBAPG(Method):
         return Refusal("PBAPG", "accuracy", needed, "none", f"{hint} or PBAPG(penalty=...)")
 
     def describe(self, problem: Problem) -> str:
-        """The method and its penalty, in words."""
         bound = problem.error_bound
         if self.penalty is not None:
             gamma = f"penalty {self.penalty:g}"

@@ -6,7 +6,7 @@ optimization problems, 2023.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 from tiebreak.algorithms import fista
@@ -19,8 +19,7 @@ from tiebreak.algorithms.common import (
     need_short_step,
 )
 from tiebreak.algorithms.fista import State
-from tiebreak.linalg.arrays import Array
-from tiebreak.linalg.refusals import Refusal
+from tiebreak.linalg import Array, Refusal
 from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import StepEvidence
 
@@ -73,12 +72,7 @@ class RAPM(Method):
         check_positive(self, "eta", "step_size")
         check_whole(self, "horizon")
 
-    def planned(self, steps: int) -> RAPM:
-        """The same for a run of at most so many steps."""
-        return self if self.horizon is not None else replace(self, horizon=max(steps, 1))
-
     def check(self, problem: Problem) -> Refusal | None:
-        """Refuse a problem outside the assumptions."""
         refusal, step = fista.need_joint_prox("RAPM", problem), self.step_size
         if refusal:
             return refusal
@@ -89,7 +83,6 @@ class RAPM(Method):
         return need_short_step("RAPM", "step_size", step, smoothness)
 
     def describe(self, problem: Problem) -> str:
-        """The method and its weight, in words."""
         if self.eta is None and not _is_weakly_sharp(problem):
             return "R-APM, eta = 1/(K+1), K the planned steps"
         reason = " = alpha/(2 M) (weak sharpness)" if self.eta is None else ""

@@ -7,7 +7,7 @@ optimization, Math. Program. 2023.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from tiebreak.algorithms.base import Method, StateReport
@@ -25,10 +25,8 @@ from tiebreak.algorithms.common import (
 )
 from tiebreak.algorithms.rivals import alternating
 from tiebreak.algorithms.rivals.alternating import Alternation
-from tiebreak.functions.base import Minorant
-from tiebreak.linalg import arrays
-from tiebreak.linalg.arrays import Array
-from tiebreak.linalg.refusals import Refusal
+from tiebreak.functions import Minorant
+from tiebreak.linalg import Array, Refusal, arrays
 from tiebreak.problem import Point, Problem
 from tiebreak.proofs.evidence import StepEvidence
 
@@ -92,10 +90,6 @@ class SEA(Method):
         check_positive(self, "upper_step", "lower_step")
         check_whole(self, "horizon")
 
-    def planned(self, steps: int) -> SEA:
-        """The same for a run of at most so many steps."""
-        return self if self.horizon is not None else replace(self, horizon=max(steps, 1))
-
     def check(self, problem: Problem) -> Refusal | None:
         """Refuse a problem outside the assumptions.
 
@@ -114,7 +108,6 @@ class SEA(Method):
         return refusal or need_short_step("SEA", "lower_step", step, problem.lower.lipschitz)
 
     def describe(self, problem: Problem) -> str:
-        """The method and its step sizes, in words."""
         s = f"{self.upper_step:g}" if self.upper_step is not None else "D/(G sqrt(T))"
         t = f"{self.lower_step:g}" if self.lower_step is not None else "1/L_g"
         proved = "" if problem.is_bounded else ", no convergence theorem applies (unbounded domain)"

@@ -7,13 +7,9 @@ import math
 import numpy as np
 
 from tiebreak.exact.constants import SAFE, UNDERFLOW_ROOT
-from tiebreak.functions.parts.huber_part import HuberPart
-from tiebreak.functions.parts.parts import Parts
-from tiebreak.functions.parts.quadratic_parts import QuadraticPart
-from tiebreak.linalg import deadline, spectra
-from tiebreak.linalg.arrays import Host, rounding_unit
+from tiebreak.functions import HuberPart, Parts, QuadraticPart
+from tiebreak.linalg import EPS, GAP, Host, deadline, rounding_unit, spectra
 from tiebreak.linalg.host import norm
-from tiebreak.linalg.spectra import EPS, GAP
 
 
 def is_convex(h: Parts) -> bool:

@@ -8,14 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from tiebreak.exact.bounds.curvature_bounds import largest_curvature
-from tiebreak.functions.base import Function, Minorant, PointWithImage
-from tiebreak.functions.parts.parts import Parts
-from tiebreak.functions.penalties.composite import split
-from tiebreak.functions.penalties.penalties import Zero
-from tiebreak.linalg import arrays
-from tiebreak.linalg.arrays import TINY, Array, Host, rounding_unit
+from tiebreak.functions import Function, Minorant, Parts, PointWithImage, Zero, split
+from tiebreak.linalg import EPS, TINY, Array, Host, arrays, rounding_unit
 from tiebreak.linalg.host import host, norm
-from tiebreak.linalg.spectra import EPS
 from tiebreak.problem import Problem
 from tiebreak.proofs.models import Model
 from tiebreak.proofs.regions import SolutionRegion

@@ -13,14 +13,9 @@ from tiebreak.exact.constants import ACTIVE, SAFE, TOUCHING
 from tiebreak.exact.interior_point import interior_point
 from tiebreak.exact.linear_programs import highs
 from tiebreak.exact.polyhedra import PolyhedralRows, exact_rows, polyhedron
-from tiebreak.linalg import deadline
-from tiebreak.linalg.arrays import Host, rounding_unit
+from tiebreak.linalg import EPS, Host, deadline, rounding_unit
 from tiebreak.linalg.host import host, norm
-from tiebreak.linalg.spectra import EPS
-from tiebreak.sets.boxes import Box
-from tiebreak.sets.domains import Domain, Halfspace, has_projection
-from tiebreak.sets.monotone import Monotone
-from tiebreak.sets.simplices import L1Ball, Simplex
+from tiebreak.sets import Box, Domain, Halfspace, L1Ball, Monotone, Simplex, has_projection
 
 ABOUT = 1e-8  # a direction to four digits is as good as any
 

@@ -30,19 +30,13 @@ from tiebreak.exact.bounds.multipliers import RowMultipliers, residual_size, sli
 from tiebreak.exact.bounds.nearest_minimiser import NearestMinimiser, nearest_minimiser
 from tiebreak.exact.constants import SAFE
 from tiebreak.exact.polyhedra import is_linear
-from tiebreak.functions.parts.parts import Parts, decompose
-from tiebreak.functions.parts.quadratic_parts import LeastSquaresPart, LinearPart
-from tiebreak.linalg import arrays
-from tiebreak.linalg.arrays import TINY, Array, Host, rounding_unit
+from tiebreak.functions import LeastSquaresPart, LinearPart, Parts, decompose
+from tiebreak.linalg import EPS, TINY, Array, Host, Rank, arrays, rounding_unit
 from tiebreak.linalg.host import host, norm
-from tiebreak.linalg.rank import Rank
-from tiebreak.linalg.spectra import EPS
 from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import Intervals
 from tiebreak.proofs.models import Model
-from tiebreak.sets.balls import Ball
-from tiebreak.sets.domains import Space, distance_bound, has_projection
-from tiebreak.sets.simplices import L1Ball
+from tiebreak.sets import Ball, L1Ball, Space, distance_bound, has_projection
 
 MAX_MULTIPLICATIONS = 2**31  # of a factorisation for a proof: some seconds
 

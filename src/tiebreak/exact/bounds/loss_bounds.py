@@ -25,15 +25,11 @@ import numpy as np
 
 from tiebreak.exact.bounds.curvature_bounds import curvature_error, largest_fall, largest_rho
 from tiebreak.exact.constants import SAFE
-from tiebreak.functions.parts.parts import Parts
-from tiebreak.functions.parts.quadratic_parts import LinearPart
-from tiebreak.linalg import deadline, spectra
-from tiebreak.linalg.arrays import Host, rounding_unit
+from tiebreak.functions import LinearPart, Parts
+from tiebreak.linalg import EPS, Host, deadline, rounding_unit, spectra
 from tiebreak.linalg.host import host, norm
-from tiebreak.linalg.spectra import EPS
 from tiebreak.problem import Problem
-from tiebreak.sets.boxes import Box
-from tiebreak.sets.simplices import Simplex
+from tiebreak.sets import Box, Simplex
 
 MAX_CURVATURE_ERROR = 1e-2  # relative: with more than this there is no bound worth having
 

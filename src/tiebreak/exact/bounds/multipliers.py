@@ -11,16 +11,12 @@ from tiebreak.exact.bounds.evaluations import EvaluationWithErrors, least_with_s
 from tiebreak.exact.bounds.feasible_points import multiples_of_rows
 from tiebreak.exact.bounds.loss_bounds import L1Dual, flattest
 from tiebreak.exact.polyhedra import exact_rows, polyhedron
+from tiebreak.functions import LeastSquaresPart, LinearPart
 from tiebreak.functions.parts.parts import Parts, product_error
-from tiebreak.functions.parts.quadratic_parts import LeastSquaresPart, LinearPart
-from tiebreak.linalg.arrays import Host, rounding_unit
+from tiebreak.linalg import EPS, Host, Rank, rounding_unit
 from tiebreak.linalg.host import host, norm, total
-from tiebreak.linalg.rank import Rank
-from tiebreak.linalg.spectra import EPS
 from tiebreak.problem import Problem
-from tiebreak.sets.domains import Domain, Halfspace, Space, has_projection
-from tiebreak.sets.monotone import Monotone
-from tiebreak.sets.simplices import L1Ball
+from tiebreak.sets import Domain, Halfspace, L1Ball, Monotone, Space, has_projection
 
 
 class RowMultipliers(NamedTuple):

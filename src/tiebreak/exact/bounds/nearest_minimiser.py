@@ -15,10 +15,10 @@ from tiebreak.exact.bounds.feasible_points import exact_polyhedron, feasible_poi
 from tiebreak.exact.bounds.polyhedral_bounds import AroundPoint, ProvedDistance
 from tiebreak.exact.bounds.reasons import DEGENERATE, NOT_CONVEX, TOO_FAR
 from tiebreak.exact.constants import SAFE
-from tiebreak.functions.parts.parts import Parts, Slope
-from tiebreak.linalg.arrays import TINY, Host
+from tiebreak.functions import Parts, Slope
+from tiebreak.linalg import TINY, Host
 from tiebreak.linalg.host import ldexp_or_inf, norm
-from tiebreak.sets.domains import Domain, Halfspace, has_projection
+from tiebreak.sets import Domain, Halfspace, has_projection
 
 MAX_MOVES = 4  # how often p is moved onto constraints that turned out to hold with equality
 

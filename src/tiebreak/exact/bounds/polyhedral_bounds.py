@@ -70,14 +70,10 @@ from tiebreak.exact.bounds.reasons import (
 )
 from tiebreak.exact.constants import SAFE, UNDERFLOW_ROOT
 from tiebreak.exact.polyhedra import PolyhedralRows
-from tiebreak.functions.parts.parts import Parts, Slope
-from tiebreak.functions.parts.quadratic_parts import LinearPart, QuadraticPart
-from tiebreak.linalg import deadline, spectra
-from tiebreak.linalg.arrays import TINY, Host, rounding_unit
+from tiebreak.functions import LinearPart, Parts, QuadraticPart, Slope
+from tiebreak.linalg import EPS, GAP, TINY, Host, deadline, rounding_unit, spectra
 from tiebreak.linalg.host import ldexp_or_inf, norm
-from tiebreak.linalg.spectra import EPS, GAP
-from tiebreak.sets.domains import Domain, has_projection
-from tiebreak.sets.simplices import L1Ball
+from tiebreak.sets import Domain, L1Ball, has_projection
 
 MAX_GROWTHS = 40  # how often R is made 4 times larger or more: 1e24 times what was hoped for
 

@@ -15,21 +15,23 @@ import numpy as np
 from tiebreak.exact.bounds.intervals import prove, prove_within
 from tiebreak.exact.constants import SAFE
 from tiebreak.exact.scaled_problem import UNITLESS, ScaledProblem
-from tiebreak.functions.base import Function, SmoothFunction
-from tiebreak.functions.elementary import Flat, Linear, Quadratic, SquaredNorm
-from tiebreak.functions.losses.least_squares import LeastSquares
-from tiebreak.functions.losses.linear_loss import LinearLoss
-from tiebreak.functions.parts.parts import decompose
-from tiebreak.functions.sums import summands
-from tiebreak.linalg import deadline
-from tiebreak.linalg.arrays import TINY, Host, rounding_unit
+from tiebreak.functions import (
+    Flat,
+    Function,
+    LeastSquares,
+    Linear,
+    LinearLoss,
+    Quadratic,
+    SmoothFunction,
+    SquaredNorm,
+    decompose,
+    summands,
+)
+from tiebreak.linalg import EPS, TINY, Host, Rank, deadline, decide_rank, rounding_unit
 from tiebreak.linalg.host import host, norm
-from tiebreak.linalg.rank import Rank, decide_rank
-from tiebreak.linalg.spectra import EPS
 from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import Intervals
-from tiebreak.sets.boxes import Box
-from tiebreak.sets.domains import Domain, Halfspace, Space
+from tiebreak.sets import Box, Domain, Halfspace, Space
 
 
 def prove_rescaled(
@@ -126,12 +128,11 @@ class WeightedEquations:
     magnify.)
     """
 
-    problem: Problem
-    factors: Host
     b: Host
 
     def __init__(self, problem: Problem, g: LeastSquares, factors: Host) -> None:
-        self.problem, self.factors = problem, factors
+        self.problem: Problem = problem
+        self.factors: Host = factors
         given = g.unweighted
         b = g.b if given is None else given.b
         self.A, self.b = factors[:, None] * g.given_matrix.dense(), factors * host(b)

@@ -30,10 +30,8 @@ import numpy as np
 from tiebreak.exact.bounds.evaluations import EvaluationWithErrors
 from tiebreak.exact.constants import SAFE
 from tiebreak.exact.reductions.tall import TallAnswer, TallLevel
-from tiebreak.linalg import deadline
-from tiebreak.linalg.arrays import Host, rounding_unit
+from tiebreak.linalg import EPS, Host, deadline, rounding_unit
 from tiebreak.linalg.host import norm
-from tiebreak.linalg.spectra import EPS
 from tiebreak.proofs.evidence import Intervals
 
 LARGEST_ERROR = 1e-2  # of H, relative to its least eigenvalue: with more there is no bound

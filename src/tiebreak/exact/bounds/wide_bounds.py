@@ -19,10 +19,9 @@ import numpy as np
 from tiebreak.exact.bounds.evaluations import change_within, evaluate_with_errors
 from tiebreak.exact.constants import SAFE
 from tiebreak.exact.reductions.wide import WideAnswer
-from tiebreak.functions.base import Minorant
-from tiebreak.linalg.arrays import Host, rounding_unit
+from tiebreak.functions import Minorant
+from tiebreak.linalg import EPS, Host, rounding_unit
 from tiebreak.linalg.host import host, norm
-from tiebreak.linalg.spectra import EPS
 from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import Intervals
 

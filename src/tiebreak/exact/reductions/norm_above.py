@@ -8,9 +8,7 @@ from __future__ import annotations
 import dataclasses
 import math
 
-from tiebreak.functions.elementary import Flat, SquaredNorm
-from tiebreak.functions.penalties.composite import split
-from tiebreak.functions.penalties.penalties import L2
+from tiebreak.functions import L2, Flat, SquaredNorm, split
 from tiebreak.functions.penalties.terms import largest
 from tiebreak.linalg import arrays
 from tiebreak.linalg.host import host

@@ -12,16 +12,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tiebreak.exact.reductions.wide import MOST_ROWS
-from tiebreak.functions.elementary import SquaredNorm
-from tiebreak.functions.losses.least_squares import LeastSquares
-from tiebreak.functions.sums import summands
-from tiebreak.linalg.arrays import Host
+from tiebreak.functions import LeastSquares, SquaredNorm, summands
+from tiebreak.linalg import DENSE_LIMIT, EPS, Host, Matrix
 from tiebreak.linalg.host import host
-from tiebreak.linalg.matrices.base import DENSE_LIMIT, Matrix
 from tiebreak.linalg.row_gram import on_host, row_rank
-from tiebreak.linalg.spectra import EPS
 from tiebreak.problem import Problem
-from tiebreak.sets.domains import Space
+from tiebreak.sets import Space
 
 
 class SquaresAbove(NamedTuple):

@@ -19,19 +19,22 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tiebreak.exact.bounds.evaluations import EvaluationWithErrors
-from tiebreak.functions.base import SmoothFunction
-from tiebreak.functions.elementary import Flat, Linear, Quadratic, SquaredNorm
-from tiebreak.functions.losses.least_squares import LeastSquares
-from tiebreak.functions.losses.linear_loss import LinearLoss
-from tiebreak.functions.sums import summands
-from tiebreak.linalg import deadline
-from tiebreak.linalg.arrays import TINY, Array, Host, rounding_unit
-from tiebreak.linalg.host import host, norm
-from tiebreak.linalg.matrices.base import DENSE_LIMIT
+from tiebreak.functions import (
+    Flat,
+    LeastSquares,
+    Linear,
+    LinearLoss,
+    Quadratic,
+    SmoothFunction,
+    SquaredNorm,
+    summands,
+)
+from tiebreak.linalg import DENSE_LIMIT, TINY, Array, Host, deadline, rounding_unit
+from tiebreak.linalg.host import host, norm, power_of_two
 from tiebreak.linalg.row_gram import column_gram, on_host
 from tiebreak.linalg.spectra import EPS, GAP, cleaned, exact_rank
 from tiebreak.problem import Problem
-from tiebreak.sets.domains import Space
+from tiebreak.sets import Space
 
 TALL = 4  # times as many rows as variables: then n x n is much less than all rows
 MOST_VARIABLES = 1024  # a factorisation of n x n then takes a fraction of a second
@@ -48,16 +51,12 @@ SETTLED = 1e-6  # a step that changes no margin by more, and no longer shrinks, 
 class TallLevel:
     """A sum of losses, squares and linear terms, with its second derivative."""
 
-    function: SmoothFunction
-    n: int
-    constant: Host
-    linear: Host
-
     def __init__(self, h: SmoothFunction, n: int) -> None:
-        self.function, self.n = h, n
+        self.function: SmoothFunction = h
+        self.n: int = n
         self.losses: list[tuple[float, LinearLoss, Any]] = []  # weight, loss, rows
-        self.constant = np.zeros((n, n))  # the second derivative of all else
-        self.linear = np.zeros(n)  # the sizes of the linear terms in its slope
+        self.constant: Host = np.zeros((n, n))  # the second derivative of all else
+        self.linear: Host = np.zeros(n)  # the sizes of the linear terms in its slope
         self._longest: tuple[bytes, float] | None = None  # of its rows, in some units
         for weight, part in summands(h):
             if isinstance(part, LinearLoss):
@@ -230,7 +229,7 @@ def solve_tall(problem: Problem, start: Array) -> TallAnswer | None:
     gram = g.gram()
     if not _is_ordinary(gram) or any(_has_rounding_errors(A) for _, _, A in g.losses):
         return None
-    units = _units(gram)
+    units = power_of_two(np.maximum(np.diag(gram), 0.0), -0.5)  # the diagonal is about 1
     values, vectors = np.linalg.eigh(_in_units(gram, units))
     noise = rounding_unit(EPS, g.rows, g.n) * float(np.sum(np.maximum(values, 0.0)))
     rank = int(np.count_nonzero(values > GAP * noise))
@@ -271,15 +270,6 @@ def _better(problem: Problem, x: Host) -> Host:
     """x if it is better than the origin, which is never far out; otherwise that."""
     zero = np.zeros_like(x)
     return x if problem.lower.value(x) < problem.lower.value(zero) else zero
-
-
-def _units(gram: Host) -> Host:
-    """Powers of two in which the diagonal is about 1."""
-    diagonal = np.diag(gram)
-    exponents = np.zeros(len(gram))
-    seen = diagonal > 0.0
-    exponents[seen] = np.round(-0.5 * np.log2(diagonal[seen]))
-    return np.exp2(exponents)
 
 
 def _is_ordinary(gram: Host) -> bool:

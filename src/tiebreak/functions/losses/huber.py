@@ -8,9 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from tiebreak.functions.losses.linear_loss import LinearLoss
-from tiebreak.linalg import arrays, checks
-from tiebreak.linalg.arrays import Array
-from tiebreak.linalg.fingerprints import remember
+from tiebreak.linalg import Array, arrays, checks, remember
 
 
 class Huber(LinearLoss):

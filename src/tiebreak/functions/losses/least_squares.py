@@ -12,12 +12,22 @@ import numpy as np
 from tiebreak.functions.base import SPECTRUM_LIMIT, PendingEvaluation, PointWithImage
 from tiebreak.functions.elementary import Quadratic
 from tiebreak.functions.losses.linear_loss import LinearLoss
-from tiebreak.linalg import arrays, checks, deadline, spectra
-from tiebreak.linalg.arrays import Array, Host, Image, rounding_unit
-from tiebreak.linalg.fingerprints import remember
+from tiebreak.linalg import (
+    DENSE_LIMIT,
+    Array,
+    Dense,
+    Host,
+    Image,
+    Matrix,
+    RowBlocks,
+    arrays,
+    checks,
+    deadline,
+    remember,
+    rounding_unit,
+    spectra,
+)
 from tiebreak.linalg.host import host
-from tiebreak.linalg.matrices import Dense, Matrix, RowBlocks
-from tiebreak.linalg.matrices.base import DENSE_LIMIT
 from tiebreak.linalg.matrices.scaled_rows import with_scaled_rows
 from tiebreak.linalg.row_gram import column_gram, row_gram, row_rank
 

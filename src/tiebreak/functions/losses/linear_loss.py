@@ -11,14 +11,25 @@ import numpy as np
 
 from tiebreak.functions.base import SMALL, PendingEvaluation, PointWithImage, SmoothFunction
 from tiebreak.functions.elementary import in_precision_of
-from tiebreak.linalg import arrays, checks, deadline, tables
-from tiebreak.linalg.arrays import Array, Host, Image, rounding_unit
-from tiebreak.linalg.fingerprints import FromData
-from tiebreak.linalg.images import DeferredImage, DeferredProduct, PassPlan, settled
-from tiebreak.linalg.matrices import Matrix
+from tiebreak.linalg import (
+    Array,
+    DeferredImage,
+    DeferredProduct,
+    FromData,
+    Host,
+    Image,
+    Matrix,
+    PassPlan,
+    Refusal,
+    arrays,
+    checks,
+    deadline,
+    rounding_unit,
+    settled,
+    tables,
+)
 from tiebreak.linalg.matrices.dense import Fused
 from tiebreak.linalg.matrices.scaled_rows import taken, with_scaled_rows, without_rows
-from tiebreak.linalg.refusals import Refusal
 from tiebreak.linalg.row_gram import column_gram, on_host, row_gram
 
 FEW_ROWS = 512  # a matrix with more columns: eigenvalues cost as much as a bound by Lanczos

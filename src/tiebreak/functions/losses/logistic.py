@@ -7,9 +7,7 @@ import math
 import numpy as np
 
 from tiebreak.functions.losses.linear_loss import LinearLoss
-from tiebreak.linalg import arrays
-from tiebreak.linalg.arrays import Array, Host
-from tiebreak.linalg.fingerprints import remember
+from tiebreak.linalg import Array, Host, arrays, remember
 
 
 class Logistic(LinearLoss):

@@ -8,10 +8,7 @@ from typing import Any
 import numpy as np
 
 from tiebreak.functions.losses.linear_loss import LinearLoss
-from tiebreak.linalg import arrays, checks
-from tiebreak.linalg.arrays import Array, Host, rounding_unit
-from tiebreak.linalg.fingerprints import remember
-from tiebreak.linalg.matrices import Matrix
+from tiebreak.linalg import Array, Host, Matrix, arrays, checks, remember, rounding_unit
 from tiebreak.linalg.matrices.repeated import Repeated
 from tiebreak.linalg.row_gram import on_host
 

@@ -9,9 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tiebreak.functions.losses.linear_loss import LinearLoss
-from tiebreak.linalg import arrays
-from tiebreak.linalg.arrays import Array, Host
-from tiebreak.linalg.fingerprints import remember
+from tiebreak.linalg import Array, Host, arrays, remember
 
 # With m = e^t and the loss D = m - y - y log(m/y) of a row: D/m rises with m/y, and is 1 - 3/e² at
 # m = e² y. So m <= MEAN_PER_COUNT y + MEAN_PER_LOSS D in every row; both are rounded up.
@@ -91,9 +89,6 @@ class Poisson(LinearLoss):
 
     def _of_matrix(self, matrix: object) -> Poisson:
         return Poisson(matrix, arrays.double(self.y))
-
-    def _loss(self, image: Array) -> Array:
-        return self._loss_and_slope(image)[0]
 
     def _loss_and_slope(self, image: Array) -> tuple[Array, Array]:
         xp, far = arrays.namespace(image), ~(image <= self._most)  # NaN too: inf - inf in A x

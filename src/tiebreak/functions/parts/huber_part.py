@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -20,9 +19,8 @@ import numpy as np
 from tiebreak.functions.losses.huber import Huber
 from tiebreak.functions.parts.loss_parts import FarOut
 from tiebreak.functions.parts.quadratic_parts import Part
-from tiebreak.linalg.arrays import Host, rounding_unit
+from tiebreak.linalg import EPS, Host, rounding_unit
 from tiebreak.linalg.host import host, norm, top_exponent
-from tiebreak.linalg.spectra import EPS
 
 # Outliers have no curvature. This share of that of a quadratic above them keeps steps of Newton's
 # method finite where outliers alone see a direction; x gains six digits with a step all the same.
@@ -82,11 +80,6 @@ class HuberPart(Part):
         """The sizes of the terms of the residuals."""
         return np.asarray(self.lengths * norm(x) + np.abs(self.target))
 
-    @cached_property
-    def lengths(self) -> Host:
-        """The length of every row."""
-        return np.asarray(np.sqrt(np.sum(self.rows * self.rows, axis=1)))
-
     def curvature(self, x: Host, above: bool = False) -> Host:
         """The quadratic ``above`` has the curvature psi/r in every row, as is well known."""
         r = np.abs(self.rows @ x - self.target)
@@ -113,11 +106,6 @@ class HuberPart(Part):
         r = np.abs(self.sliced.times(x, self.target))
         error = 2.0 * rounding_unit(EPS, self.rows.shape[1]) * (self._sizes(x) + self.delta)
         return Kinks(self.rows, np.abs(r - self.delta) - error, r >= self.delta)
-
-    def some(self, which: Host) -> HuberPart:
-        """The same of some rows."""
-        rows, target, weights = self.rows[which], self.target[which], self.weights[which]
-        return replace(self, rows=rows, target=target, weights=weights)
 
     def far_out(self) -> FarOut:
         """The slope far out: the sum of weights_i delta |<a_i, d>|, which here is reached."""

@@ -18,10 +18,8 @@ from tiebreak.functions.losses.linear_loss import LinearLoss
 from tiebreak.functions.losses.logistic import Logistic
 from tiebreak.functions.losses.poisson import Poisson
 from tiebreak.functions.parts.quadratic_parts import Part
-from tiebreak.linalg import arrays
-from tiebreak.linalg.arrays import Host, rounding_unit
+from tiebreak.linalg import EPS, Host, arrays, rounding_unit
 from tiebreak.linalg.host import host, norm, top_exponent
-from tiebreak.linalg.spectra import EPS
 
 LARGEST_POWER = 700.0  # e to this is no overflow
 
@@ -97,10 +95,6 @@ class LossPart(Part):
         Otherwise directions along which the loss itself grows do not matter.
         """
 
-    def some(self, which: Host) -> LossPart:
-        """The same of some rows."""
-        return replace(self, rows=self.rows[which], weights=self.weights[which])
-
     def room(self, x: Host) -> float:
         """All margins may change by less than this from x: so far ``concordance`` holds."""
         return math.inf
@@ -161,10 +155,9 @@ class LossPart(Part):
         return lambda step: float(weighted @ self.first(start + step * change))
 
     def largest_curvature(self, at: Host, reach: float) -> float:
-        lengths = np.sqrt(np.sum(self.rows * self.rows, axis=1))
         t, off = self._margins(at, reach)
         bends = self.weights * self.largest_second(t - off, t + off)
-        return self.weight * float(np.sum(bends * lengths * lengths))
+        return self.weight * float(np.sum(bends * self.lengths * self.lengths))
 
     def slope_ratio(self, at: Host, off: float) -> float:
         t, error = self._margins(at, off)
@@ -174,8 +167,7 @@ class LossPart(Part):
 
     def _margins(self, at: Host, reach: float) -> tuple[Host, Host]:
         """The margins at a point, and how much they change within ``reach``, rounding included."""
-        lengths = np.sqrt(np.sum(self.rows * self.rows, axis=1))
-        error = lengths * (reach + rounding_unit(EPS, *self.rows.shape) * norm(at))
+        error = self.lengths * (reach + rounding_unit(EPS, *self.rows.shape) * norm(at))
         return self.rows @ at, np.asarray(error * (1.0 + 1e-9))
 
     @property
@@ -301,10 +293,6 @@ class PoissonPart(LossPart):
         fixed, margins = self.rows[~is_zero], -self.rows[is_zero]
         return FarOut(fixed, margins, infinite[is_zero], np.zeros(self.rows.shape[1]))
 
-    def some(self, which: Host) -> PoissonPart:
-        rows, weights = self.rows[which], self.weights[which]
-        return replace(self, rows=rows, weights=weights, counts=self.counts[which])
-
     @property
     def exponent(self) -> int:
         return super().exponent + top_exponent(np.maximum(self.counts, 1.0))
@@ -316,13 +304,6 @@ def _power(margins: Host) -> Host:
 
 
 # --- losses as parts ------------------------------------------------------------------------------
-
-KNOWN = (Logistic, Poisson)
-
-
-def is_known(loss: LinearLoss) -> bool:
-    """Is it one of the losses that `loss_part` knows?"""
-    return isinstance(loss, KNOWN)
 
 
 def loss_part(weight: float, loss: LinearLoss) -> LossPart:

@@ -14,16 +14,15 @@ the second derivative changes by no more than e^(2s) where no margin changes by 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from tiebreak.functions.losses.multinomial import Multinomial
 from tiebreak.functions.parts.loss_parts import LARGEST_POWER, FarOut, LossPart
-from tiebreak.linalg.arrays import Host
+from tiebreak.linalg import EPS, Host
 from tiebreak.linalg.host import host, norm
-from tiebreak.linalg.spectra import EPS
 
 
 @dataclass(frozen=True)
@@ -108,10 +107,6 @@ class MultinomialPart(LossPart):
         n, counts = self.rows.shape[1], self._sums(np.ones(len(self.rows)))
         weights = self.weight * self.weights
         return FarOut(np.zeros((0, n)), self.rows, weights, np.zeros(n), weights / counts)
-
-    def some(self, which: Host) -> LossPart:
-        smaller = replace(self, rows=self.rows[which], weights=self.weights[which])
-        return replace(smaller, examples=self.examples[which])
 
 
 def multinomial_part(weight: float, loss: Multinomial) -> MultinomialPart:

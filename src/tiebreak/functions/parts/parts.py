@@ -17,10 +17,11 @@ from tiebreak.functions.base import Function
 from tiebreak.functions.elementary import Flat, Linear, Quadratic, SquaredNorm
 from tiebreak.functions.losses.huber import Huber
 from tiebreak.functions.losses.least_squares import LeastSquares
-from tiebreak.functions.losses.linear_loss import LinearLoss
+from tiebreak.functions.losses.logistic import Logistic
 from tiebreak.functions.losses.multinomial import Multinomial
+from tiebreak.functions.losses.poisson import Poisson
 from tiebreak.functions.parts.huber_part import HuberPart, Kinks, huber_part
-from tiebreak.functions.parts.loss_parts import LogisticPart, LossPart, is_known, loss_part
+from tiebreak.functions.parts.loss_parts import LogisticPart, LossPart, loss_part
 from tiebreak.functions.parts.multinomial_part import multinomial_part
 from tiebreak.functions.parts.quadratic_parts import (
     LeastSquaresPart,
@@ -208,9 +209,8 @@ class Parts:
         parts = []
         for part in self.parts:
             if isinstance(part, LossPart):
-                lengths = np.sqrt(np.sum(part.rows * part.rows, axis=1))
                 visible = part.weight * part.weights * part.visible(part.rows @ x)
-                part = part.some(visible * lengths > least)
+                part = part.some(visible * part.lengths > least)
             parts.append(part)
         return Parts(self.n, tuple(part for part in parts if part.rows.any()))
 
@@ -313,4 +313,4 @@ def _loss(weight: float, loss: Function) -> Part | None:
         return multinomial_part(weight, loss)
     if isinstance(loss, Huber):
         return huber_part(weight, loss)
-    return loss_part(weight, loss) if isinstance(loss, LinearLoss) and is_known(loss) else None
+    return loss_part(weight, loss) if isinstance(loss, Logistic | Poisson) else None

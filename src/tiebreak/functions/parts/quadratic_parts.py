@@ -8,16 +8,14 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from tiebreak.linalg import deadline
-from tiebreak.linalg.arrays import Host
+from tiebreak.linalg import EPS, GAP, Host, deadline
 from tiebreak.linalg.host import Sliced, norm, power_of_two, top_exponent
-from tiebreak.linalg.spectra import EPS, GAP
 
 
 @dataclass(frozen=True)
@@ -39,6 +37,18 @@ class Part(ABC):
     def norm(self) -> float:
         """The Frobenius norm of the rows."""
         return norm(self.rows)
+
+    @cached_property
+    def lengths(self) -> Host:
+        """The length of every row."""
+        return np.asarray(np.sqrt(np.sum(self.rows * self.rows, axis=1)))
+
+    def some(self, which: Host) -> Self:
+        """The same of some rows: every array among its fields has an entry for each of them."""
+        each: dict[str, Any] = {part.name: getattr(self, part.name) for part in fields(self)}
+        arrays = {name: value for name, value in each.items() if isinstance(value, np.ndarray)}
+        chosen: dict[str, Any] = {name: value[which] for name, value in arrays.items()}
+        return replace(self, **chosen)
 
     @abstractmethod
     def dual(self, x: Host) -> Host:

@@ -16,8 +16,7 @@ from tiebreak.functions.base import (
 )
 from tiebreak.functions.elementary import Flat
 from tiebreak.functions.penalties.penalties import Penalty, Zero
-from tiebreak.linalg import tables
-from tiebreak.linalg.arrays import Array
+from tiebreak.linalg import Array, tables
 from tiebreak.linalg.fingerprints import known, remember
 
 

@@ -7,12 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tiebreak.linalg import arrays, checks, tables
-from tiebreak.linalg.arrays import Array, dot, like, to_numpy
-from tiebreak.linalg.elementwise import into
-from tiebreak.linalg.fingerprints import FromData, remember
+from tiebreak.linalg import FromData, arrays, checks, into, remember, tables
+from tiebreak.linalg.arrays import Array, Host, dot, like, to_numpy
 
-Host = np.ndarray[Any, Any]
 LONG_RUN = 20  # from about this length on, the sums of runs are faster than those by labels
 
 

@@ -8,14 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tiebreak.functions.penalties.groups import Host
 from tiebreak.functions.penalties.terms import Terms
-from tiebreak.linalg.arrays import Array, to_numpy
-from tiebreak.linalg.refusals import Refusal
-from tiebreak.sets.balls import Ball
-from tiebreak.sets.boxes import Box
+from tiebreak.linalg import Array, Host, Refusal, to_numpy
+from tiebreak.sets import Ball, Box, Domain, Space
 from tiebreak.sets.constraints import Intersection, intersection, is_centred
-from tiebreak.sets.domains import Domain, Space
 
 if TYPE_CHECKING:
     from tiebreak.functions.penalties.penalties import Penalty

@@ -9,13 +9,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tiebreak.functions.penalties.groups import Host
 from tiebreak.functions.penalties.terms import Terms
-from tiebreak.linalg import arrays
+from tiebreak.linalg import Host, Refusal, arrays
 from tiebreak.linalg.arrays import Array, norm
 from tiebreak.linalg.host import host
-from tiebreak.linalg.refusals import Refusal
-from tiebreak.sets.cuts import INFINITY
+from tiebreak.sets import INFINITY
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -16,12 +16,10 @@ from tiebreak.functions.penalties.groups import Groups
 from tiebreak.functions.penalties.joint_prox import joint
 from tiebreak.functions.penalties.operator_terms import OperatorTerms, csr, differences
 from tiebreak.functions.penalties.terms import Terms
-from tiebreak.linalg import arrays, checks, tables
-from tiebreak.linalg.arrays import Array, Host, to_numpy
+from tiebreak.linalg import Array, Host, arrays, checks, tables, to_numpy
 from tiebreak.linalg.fingerprints import FromData, assign, known, remember
 from tiebreak.linalg.host import host
-from tiebreak.sets.cuts import INFINITY, Set
-from tiebreak.sets.domains import Domain
+from tiebreak.sets import INFINITY, Domain, Set
 
 
 class Penalty(FromData, is_open=True):

@@ -19,15 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from tiebreak.functions.penalties.groups import Host
 from tiebreak.functions.penalties.joint_prox import Joint
 from tiebreak.functions.penalties.terms import L1Weight, Terms
-from tiebreak.linalg import arrays
+from tiebreak.linalg import Host, arrays, into, ldexp, masked, moved
 from tiebreak.linalg.arrays import Array, dot, namespace, norm, zeros_like
-from tiebreak.linalg.elementwise import into, ldexp, masked, moved
-from tiebreak.sets.balls import Ball
-from tiebreak.sets.boxes import Box
-from tiebreak.sets.cuts import INFINITY
+from tiebreak.sets import INFINITY, Ball, Box
 from tiebreak.sets.roots import PathPoint, root
 
 FAR = 2.0**300  # multipliers of problems of ordinary size are smaller

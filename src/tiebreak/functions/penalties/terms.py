@@ -24,14 +24,10 @@ from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
-from tiebreak.functions.penalties.groups import UNGROUPED, GroupLayout, Groups, Host
-from tiebreak.linalg import arrays
+from tiebreak.functions.penalties.groups import UNGROUPED, GroupLayout, Groups
+from tiebreak.linalg import Host, arrays, into
 from tiebreak.linalg.arrays import Array, dot, namespace, norm, to_numpy, zeros_like
-from tiebreak.linalg.elementwise import into
-from tiebreak.sets.balls import Ball
-from tiebreak.sets.boxes import Box
-from tiebreak.sets.cuts import INFINITY
-from tiebreak.sets.domains import Domain, Space
+from tiebreak.sets import INFINITY, Ball, Box, Domain, Space
 
 L1Weight: TypeAlias = float | Host
 

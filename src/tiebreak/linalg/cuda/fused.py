@@ -29,8 +29,7 @@ from tiebreak.linalg.cuda.kernel import (
     kernel_for,
     works,
 )
-from tiebreak.linalg.cuda.libraries import contiguous, current_stream, pointer
-from tiebreak.linalg.cuda.tiling import tiling_for
+from tiebreak.linalg.cuda.tiling import contiguous, current_stream, pointer, tiling_for
 
 KINDS = ("least-squares", "logistic")
 

@@ -34,11 +34,9 @@ class Operator(Matrix):
     that is the operator's dtype.
     """
 
-    operator: Any
-    is_symmetric: bool
-
     def __init__(self, operator: Any, is_symmetric: bool = False) -> None:
-        self.operator, self.is_symmetric = operator, is_symmetric
+        self.operator: Any = operator
+        self.is_symmetric: bool = is_symmetric
         rows, n = operator.shape
         self.shape = (int(rows), int(n))
         is_single = np.dtype(getattr(operator, "dtype", None) or np.float64) == np.float32

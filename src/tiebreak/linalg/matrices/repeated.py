@@ -20,11 +20,9 @@ class Repeated(Matrix):
     All of them are multiplied in one pass over A, whatever A is.
     """
 
-    block: Matrix
-    copies: int
-
     def __init__(self, block: Matrix, copies: int) -> None:
-        self.block, self.copies = block, copies
+        self.block: Matrix = block
+        self.copies: int = copies
         rows, n = block.shape
         self.shape = (copies * rows, copies * n)
         self._prototype = block.prototype

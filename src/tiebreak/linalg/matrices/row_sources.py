@@ -106,11 +106,9 @@ def _dtype_of(source: Any) -> Any:
 class SlicedRows:
     """Rows by ``source[i:j]``, whatever the source is."""
 
-    source: Any
-    files: Sequence[str | os.PathLike[str]]
-
     def __init__(self, source: Any, files: Sequence[str | os.PathLike[str]] = ()) -> None:
-        self.source, self.files = source, files
+        self.source: Any = source
+        self.files: Sequence[str | os.PathLike[str]] = files
         self.shape: tuple[int, int] = (int(source.shape[0]), int(source.shape[1]))
         self.dtype: Any = _dtype_of(source)
         chunks = getattr(source, "chunks", None) or (1,)

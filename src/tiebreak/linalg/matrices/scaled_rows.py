@@ -48,11 +48,9 @@ def with_scaled_rows(matrix: Matrix, factors: Array) -> Matrix:
 class ScaledRows(Matrix):
     """Rows times factors, known by products: for operators, and for entries on a device."""
 
-    matrix: Matrix
-    factors: Array
-
     def __init__(self, matrix: Matrix, factors: Array) -> None:
-        self.matrix, self.factors = matrix, factors
+        self.matrix: Matrix = matrix
+        self.factors: Array = factors
         self.shape, self._prototype = matrix.shape, matrix.prototype
         self.is_lanczos_cheap: bool = matrix.is_lanczos_cheap
 
@@ -78,11 +76,9 @@ class ScaledRows(Matrix):
 class ScaledRowBlocks(RowBlocks):
     """Rows times factors, block by block as they are read."""
 
-    matrix: Matrix
-    factors: Host
-
     def __init__(self, matrix: Matrix, factors: Host) -> None:
-        self.matrix, self.factors = matrix, factors
+        self.matrix: Matrix = matrix
+        self.factors: Host = factors
         self.shape, self._prototype = matrix.shape, matrix.prototype
         self.is_pass_expensive: bool = matrix.is_pass_expensive
         self.is_lanczos_cheap: bool = matrix.is_lanczos_cheap

@@ -108,8 +108,6 @@ class Streamed(RowBlocks, FromData):
         array([0.6667, 1.3333, 0.6667])
     """
 
-    bytes_read: int
-
     def __init__(
         self,
         source: Any,
@@ -127,7 +125,7 @@ class Streamed(RowBlocks, FromData):
         self.shape = self.source.shape
         is_single = self.source.dtype == np.float32
         self._prototype = np.empty(0, dtype=np.float32 if is_single else np.float64)
-        self.bytes_read = 0
+        self.bytes_read: int = 0
         self.target: Host | None = getattr(self.source, "target", None)
         # Two buffers: one is read into while the other is worked on.
         width = self._prototype.itemsize * self.shape[1]
