@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -11,13 +12,14 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 import tiebreak as tb
+from tiebreak.driver.advice import REMEDIES
 from tiebreak.exact.method import ExactFindings
 from tiebreak.functions.base import Function
 from tiebreak.functions.penalties.penalties import Penalty
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import host
 from tiebreak.proofs.recession.watch import NoMinimum
-from tiebreak.sklearn.advice import for_estimators, levels_for_estimators
+from tiebreak.sklearn.advice import FOR_ESTIMATORS, levels_for_estimators
 from tiebreak.sklearn.choice import ChoiceCurve, choice_curve
 from tiebreak.sklearn.design import Layout
 from tiebreak.sklearn.slack import (
@@ -183,8 +185,11 @@ def _ending(result: tb.Result) -> FitOutcome:
 
 
 def _solve(problem: tb.Problem, settings: Settings, x0: Host | None = None) -> tb.Result:
-    found = tb.solve(problem, x0=x0, rtol=settings.rtol, max_iter=settings.max_iter)
-    return for_estimators(found)
+    """Both levels, with advice about the parameters of an estimator."""
+    context = copy_context()
+    context.run(REMEDIES.set, FOR_ESTIMATORS)
+    options = {"x0": x0, "rtol": settings.rtol, "max_iter": settings.max_iter}
+    return context.run(tb.solve, problem, **options)
 
 
 def _without_minimiser(
@@ -208,13 +213,11 @@ def _without_minimiser(
         NoMinimiserWarning,
         stacklevel=5,
     )
-    alpha = settings.rtol
-    for _ in range(MOST_TRIES):
+    for alpha in settings.rtol * WEAKER ** -np.arange(float(MOST_TRIES)):
         weak = tb.SquaredNorm(alpha * np.asarray(task.layout.penalised))
         result = _solve(task.problem(weak), settings)
         if task.separated is None or np.all(task.separated(host(result.x))[task.separated(d)]):
             break
-        alpha /= WEAKER
     report = f"{sentence}; with a penalty, alpha = {alpha:.2g} and l1_ratio = 0:\n{result}"
     return _ending(result)._replace(ties=None, proved=False, report=report)
 

@@ -108,7 +108,7 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
         rtol: float = 1e-4,
         max_iter: int = 10_000,
         warm_start: bool = False,
-        on_no_minimiser: str = "error",
+        on_no_minimiser: str = "warn",
     ) -> None:
         self.prefer = prefer
         self.slack = slack
