@@ -491,8 +491,8 @@ NOT_THEIRS = ("Problem(", "radius", "atol", "criterion", "error_bound", "gamma",
 )
 def test_the_advice_of_a_fit_is_about_its_own_parameters(model, why):
     X, y = regression(rows=30, n=4)
-    if model.prefer == "norm":  # beside Unix times the proof is wide
-        X = np.column_stack([1.7e12 + 8.64e7 * np.arange(30), X])
+    if model.prefer == "norm":  # beside times with fractions the proof is wide
+        X = np.column_stack([1.7e12 + 0.25 + 8.64e7 * np.arange(30), X])
     report = " ".join(model.fit(np.hstack([X, X[:, :2]]), y).report_.split())
     assert why in report
     assert not any(word in report for word in NOT_THEIRS)

@@ -27,8 +27,8 @@ class Remedies(NamedTuple):
     has_method: bool = True  # can the caller choose the method, and its parameters?
 
 
-# Estimators, which have other parameters than `solve`, set their own.
-REMEDIES = ContextVar("remedies", default=Remedies())
+FOR_SOLVE = Remedies()
+REMEDIES = ContextVar("remedies", default=FOR_SOLVE)  # estimators set their own for their solves
 
 _OR_PENALTY = ", or a penalty on all variables beside a smooth part whose lower_bound is known"
 ROUNDING = 16.0  # times the error of a value: a gap up to this is rounding

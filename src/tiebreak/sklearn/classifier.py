@@ -14,9 +14,9 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 import tiebreak as tb
 from tiebreak.functions.base import SmoothFunction
 from tiebreak.linalg.arrays import Host
-from tiebreak.sklearn.design import Layout, with_ones, without_zeros
+from tiebreak.sklearn.design import Data, Layout, with_ones, without_zeros
 from tiebreak.sklearn.fitting import Task, fit
-from tiebreak.sklearn.model import SPARSE, Data, TieBreakModel
+from tiebreak.sklearn.model import FLOATS, SPARSE, TieBreakModel
 
 ROUNDING = 1e-9  # margins below this share of the largest one are 0, as far as a direction tells
 
@@ -139,23 +139,23 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
                 so that other rows X_val, which need no y, are what there is to choose by.
         """
         settings = self._check_parameters()
-        X, y = validate_data(self, X, y, accept_sparse=SPARSE, dtype=np.float64)
+        X, y = validate_data(self, X, y, accept_sparse=SPARSE, dtype=FLOATS)
         self._need(X_val=X_val, y_val=y_val, sensitive_features=sensitive_features)
         check_classification_targets(y)
         self.classes_, codes = np.unique(column_or_1d(y), return_inverse=True)
-        weights = self._weights(sample_weight, X)
+        training = self._training(X, sample_weight)
         outputs = len(self.classes_) if len(self.classes_) > 2 else 1
         layout = Layout(X.shape[1], outputs, self.fit_intercept)
         criterion = self._criterion(outputs)
-        others = self._others(Data(X, weights), X_val, sample_weight_val)
+        others = self._others(training, X_val, sample_weight_val)
         if self.prefer == "validation":
             labels = self._codes(y_val, others.X.shape[0])
-            loss = self._loss(others.X, labels, others.weights, layout)
-            criterion = replace(criterion, validation=loss)
+            criterion = replace(criterion, validation=self._loss(others, labels, layout))
         elif self.prefer == "fair":
-            covariance = self._covariance(*others, sensitive_features)
+            covariance = self._covariance(others, sensitive_features)
             criterion = replace(criterion, covariance=covariance)
-        X, codes, weights = without_zeros(X, codes, weights)
+        X, codes, weights = without_zeros(training.X, codes, training.weights)
+        training = training._replace(X=X, weights=weights)
         self._need_classes(codes)
         upper, penalty = criterion.function(layout), self._penalty(layout)
 
@@ -164,13 +164,14 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
             margins = _margins(safe_sparse_dot(X, coef.T) + intercept, codes)
             return np.asarray(margins > ROUNDING * np.max(np.abs(margins)))
 
-        loss = self._loss(X, codes, weights, layout)
+        loss = self._loss(training, codes, layout)
         classes = self.classes_ if outputs > 1 else None
         task = Task(layout, loss, penalty, upper, separated, classes)
         names = getattr(self, "feature_names_in_", None)
-        ending = fit(task, settings, self._start(layout), names)
+        ending = fit(task, settings, self._start(layout, training.offset), names)
         self._keep([ending])
-        self.coef_, self.intercept_ = layout.split(ending.x)
+        self.coef_, intercept = layout.split(ending.x)
+        self.intercept_ = self._intercepts(self.coef_, intercept, training)
         if outputs > 1:  # on which nothing depends
             self.intercept_ = self.intercept_ - np.mean(self.intercept_)
         return self
@@ -196,12 +197,13 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
                 f"weight of every class, got {got} class{'' if got == 1 else 'es'}"
             )
 
-    def _loss(self, X: Any, codes: Host, weights: Host | None, layout: Layout) -> SmoothFunction:
+    def _loss(self, data: Data, codes: Host, layout: Layout) -> SmoothFunction:
         """The mean loss of these samples."""
-        A = with_ones(X) if layout.has_column else X
-        if layout.outputs == 1:
-            return tb.Logistic(A, 2.0 * codes - 1.0, mean=True, weights=weights)
-        return tb.Multinomial(A, codes, mean=True, classes=layout.outputs, weights=weights)
+        A = with_ones(data.X) if layout.has_column else data.X
+        k, w = layout.outputs, data.weights
+        if k > 1:
+            return data.described(tb.Multinomial(A, codes, mean=True, classes=k, weights=w))
+        return data.described(tb.Logistic(A, 2.0 * codes - 1.0, mean=True, weights=w))
 
     def decision_function(self, X: Any) -> Host:
         """The scores of the samples X: one for two classes, otherwise one per class."""

@@ -188,8 +188,8 @@ def _solve(problem: tb.Problem, settings: Settings, x0: Host | None = None) -> t
     """Both levels, with advice about the parameters of an estimator."""
     context = copy_context()
     context.run(REMEDIES.set, FOR_ESTIMATORS)
-    options = {"x0": x0, "rtol": settings.rtol, "max_iter": settings.max_iter}
-    return context.run(tb.solve, problem, **options)
+    rtol, max_iter = settings.rtol, settings.max_iter
+    return context.run(lambda: tb.solve(problem, x0=x0, rtol=rtol, max_iter=max_iter))
 
 
 def _without_minimiser(
