@@ -8,7 +8,12 @@ import numpy as np
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from tiebreak.sklearn import NoMinimiserWarning, TieBreakClassifier, TieBreakRegressor
+from tiebreak.sklearn import (
+    InterpolatedWarning,
+    NoMinimiserWarning,
+    TieBreakClassifier,
+    TieBreakRegressor,
+)
 
 
 class _Supplied:
@@ -64,6 +69,7 @@ def _pass(estimator, check):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.simplefilter("ignore", NoMinimiserWarning)
+        warnings.simplefilter("ignore", InterpolatedWarning)
         check(estimator)
 
 

@@ -50,11 +50,11 @@ def ties(X):
 
 def test_validation_is_least_squares_along_the_ties():
     X, y = regression()
-    V, w = regression(1, 15)
+    V, w = regression(1, 40)
     V, w = V + 1.0, w - 1.0
     model = TieBreakRegressor("validation").fit(X, y, X_val=V, y_val=w)
     coef, b = slow_fits.least_norm("squared", X, y)
-    N, A = ties(X), np.hstack([V, np.ones((15, 1))])
+    N, A = ties(X), np.hstack([V, np.ones((40, 1))])
     best = np.append(coef, b)
     best = best - N @ np.linalg.lstsq(A @ N, A @ best - w, rcond=None)[0]
     loss = 0.5 * np.mean((A @ best - w) ** 2)
@@ -334,7 +334,7 @@ def test_a_warm_start_changes_nothing_but_the_time():
 
 def test_validation_data_go_through_a_pipeline():
     X, y = regression()
-    V, w = regression(1, 15)
+    V, w = regression(1, 40)
     with sklearn.config_context(enable_metadata_routing=True):
         choose = TieBreakRegressor("validation").set_fit_request(X_val=True, y_val=True)
         model = make_pipeline(StandardScaler(), choose, transform_input=["X_val"])
@@ -441,7 +441,7 @@ def test_the_picture_of_the_choice():
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("Agg")
     X, y = regression()
-    V, w = regression(1, 15)
+    V, w = regression(1, 40)
     model = TieBreakRegressor("validation").fit(X, y, X_val=V, y_val=w)
     (curve,) = model._choice_curves
     middle = len(curve.steps) // 2

@@ -42,8 +42,7 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
         of what is preferred: 0.01 is "at most 1 % worse". ``tiebreak.Slack(share=0.01)`` is 1 % of
         what the best fit gains over the constant model (without an intercept: over equal
         probabilities), ``tiebreak.Slack(absolute=...)`` is in units of the loss. Where there is no
-        best fit a slack does not help. Needs the extra ``conic``, and takes seconds or more from a
-        few hundred samples on.
+        best fit a slack does not help. It takes seconds or more from a few hundred samples on.
     alpha, l1_ratio : float, default=0.0 and 1.0
         The training loss, a mean over the samples, includes
         ``alpha (l1_ratio |coef|_1 + (1 - l1_ratio)/2 |coef|²)``.
@@ -57,10 +56,11 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
         The most steps, where it takes steps.
     warm_start : bool, default=False
         Start from the coefficients of the last fit.
-    on_no_minimiser : {"error", "warn"}, default="error"
-        Where a direction of the coefficients separates the classes, or some samples of them from
-        others, the loss falls for ever and there is nothing to choose from: an error that names the
-        direction, or a warning and the coefficients of a very weak penalty, which separate too.
+    on_no_minimiser : {"warn", "error"}, default="warn"
+        If a direction of the coefficients separates the classes, or some samples of them from
+        others, the loss has no minimiser: it falls for ever along that direction. "warn" names the
+        direction and returns the fit with the weakest penalty that can be told from none, which
+        separates what the direction does; "error" raises ``NoMinimiserError``.
 
     Attributes
     ----------
@@ -84,10 +84,6 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
     >>> model.n_ties_, model.coef_.round(3), model.predict([[4, 4]])
     (1, array([[0.454, 0.454]]), array([1]))
     """
-
-    classes_: Host
-    coef_: Host
-    intercept_: Any
 
     def __init__(
         self,
@@ -154,18 +150,16 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
         elif self.prefer == "fair":
             covariance = self._covariance(others, sensitive_features)
             criterion = replace(criterion, covariance=covariance)
-        X, codes, weights = without_zeros(training.X, codes, training.weights)
-        training = training._replace(X=X, weights=weights)
+        training, codes = without_zeros(training, codes)
         self._need_classes(codes)
         upper, penalty = criterion.function(layout), self._penalty(layout)
 
         def separated(x: Host) -> Host:
             coef, intercept = layout.split(x)
-            margins = _margins(safe_sparse_dot(X, coef.T) + intercept, codes)
+            margins = _margins(safe_sparse_dot(training.X, coef.T) + intercept, codes)
             return np.asarray(margins > ROUNDING * np.max(np.abs(margins)))
 
-        loss = self._loss(training, codes, layout)
-        classes = self.classes_ if outputs > 1 else None
+        classes, loss = self.classes_ if outputs > 1 else None, self._loss(training, codes, layout)
         task = Task(layout, loss, penalty, upper, separated, classes)
         names = getattr(self, "feature_names_in_", None)
         ending = fit(task, settings, self._start(layout, training.offset), names)

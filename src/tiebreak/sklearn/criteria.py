@@ -109,8 +109,13 @@ def _extended(owner: str, h: Any, layout: Layout) -> Any:
     if isinstance(h, Scaled):
         return h.weight * _extended(owner, h.function, layout)
     if isinstance(h, tb.Smooth):
-        S = layout.selection
-        return tb.Smooth(lambda x: h.value(S @ x), lambda x: S.T @ h.gradient(S @ x))
+        return tb.Smooth(
+            lambda x: h.value(np.ravel(layout.split(x)[0])),
+            lambda x: layout.joined(
+                np.reshape(h.gradient(np.ravel(layout.split(x)[0])), (layout.outputs, -1)),
+                np.zeros(layout.outputs),
+            ),
+        )
     places = np.flatnonzero(np.broadcast_to(layout.penalised, layout.outputs * layout.width))
     variables = Substitution(places, layout.outputs * layout.width)
     if isinstance(h, tb.L1) and h.operator is None:

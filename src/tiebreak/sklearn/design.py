@@ -64,13 +64,6 @@ class Layout:
         padded = sp.hstack([M, sp.csr_array((M.shape[0], 1))]) if self.has_column else M
         return sp.kron(sp.eye_array(self.outputs), padded, format="csr")
 
-    @property
-    def selection(self) -> Any:
-        """The matrix that takes the coefficients out of a point."""
-        import scipy.sparse as sp
-
-        return self.rows(sp.eye_array(self.features))
-
 
 class Data(NamedTuple):
     """Samples in float64, their weights, and how exact they are."""
@@ -83,7 +76,9 @@ class Data(NamedTuple):
     @classmethod
     def of(cls, X: Any, weights: Host | None, offset: Host) -> Data:
         """The samples X, whose type tells how they were rounded, with this offset subtracted."""
-        is_exact = X.dtype == np.float64 or np.all(_whole(X if _is_dense(X) else X.data))
+        is_exact = X.dtype == np.float64 or np.all(
+            _whole(X if isinstance(X, np.ndarray) else X.data)
+        )
         epsilon = 0.0 if is_exact else float(np.finfo(X.dtype).eps)
         return cls(_minus(X.astype(np.float64, copy=False), offset), weights, offset, epsilon)
 
@@ -108,8 +103,9 @@ class Centred(NamedTuple):
         return float(self.offset[target] - self.mean @ coefficients)
 
 
-def _is_dense(X: Any) -> bool:
-    return isinstance(X, np.ndarray)
+def as_dense(X: Any) -> Host:
+    """The same entries as an array of NumPy."""
+    return np.asarray(X if isinstance(X, np.ndarray) else X.toarray())
 
 
 def _whole(entries: Host) -> Host:
@@ -123,17 +119,17 @@ def exact_offset(X: Any) -> Host:
 
     Numbers within a factor of two have an exact difference (Sterbenz), so nothing is rounded.
     """
-    low, high = (np.ravel(M if _is_dense(M) else M.toarray()) for M in (X.min(0), X.max(0)))
+    low, high = (np.ravel(as_dense(M)) for M in (X.min(0), X.max(0)))
     near, far = np.where(low > 0.0, (low, high), (np.minimum(high, 0.0), low))
     is_far = (near != 0.0) & (np.abs(far) <= 2.0 * np.abs(near))
-    columns = X[:, np.flatnonzero(is_far)]  # which have no zeros
-    is_far[is_far] = np.all(_whole(columns if _is_dense(X) else columns.toarray()), axis=0)
+    columns = as_dense(X[:, np.flatnonzero(is_far)])  # which have no zeros
+    is_far[is_far] = np.all(_whole(columns), axis=0)
     return np.where(is_far, near, 0.0).astype(np.float64)
 
 
 def _minus(X: Any, offset: Host) -> Any:
     """X with each column minus its offset."""
-    if _is_dense(X) or not offset.any():
+    if isinstance(X, np.ndarray) or not offset.any():
         return X - offset if offset.any() else X
     import scipy.sparse as sp
 
@@ -143,35 +139,35 @@ def _minus(X: Any, offset: Host) -> Any:
 def with_ones(X: Any) -> Any:
     """X with a column of ones at its end."""
     ones = np.ones((X.shape[0], 1))
-    if _is_dense(X):
+    if isinstance(X, np.ndarray):
         return np.hstack([X, ones])
     import scipy.sparse as sp
 
     return sp.hstack([X, sp.csr_array(ones)], format="csr")
 
 
-def without_zeros(X: Any, Y: Host, weights: Host | None) -> tuple[Any, Host, Host | None]:
+def without_zeros(data: Data, Y: Host) -> tuple[Data, Host]:
     """The rows of positive weight."""
-    if weights is None or np.all(weights > 0.0):
-        return X, Y, weights
-    kept = weights > 0.0
-    return X[kept], Y[kept], weights[kept]
+    if data.weights is None or np.all(data.weights > 0.0):
+        return data, Y
+    kept = data.weights > 0.0
+    return data._replace(X=data.X[kept], weights=data.weights[kept]), Y[kept]
 
 
 def centred(X: Any, Y: Host, weights: Host | None) -> Centred:
     """Squares without the intercept: see above."""
-    X = X if _is_dense(X) else X.toarray()
+    X = as_dense(X)
     roots = np.ones(len(X)) if weights is None else np.sqrt(weights)
     total = float(np.sum(roots * roots))
     mean, offset = (np.asarray((roots * roots) @ M / total) for M in (X, Y))
     A, B = roots[:, None] * (X - mean), roots[:, None] * (Y - offset)
-    before, after = (np.sqrt(np.sum(M * M, axis=0)) for M in (roots[:, None] * X, A))
     # What rounding leaves of a constant column is no feature, and nothing to explain.
     for M, center in ((A, mean), (B, offset)):
         size = np.sqrt(np.sum(M * M, axis=0))
         M[:, size <= len(X) * EPS * np.sqrt(total) * np.abs(center)] = 0.0
-    varies = A.any(axis=0)
-    growth = np.sqrt(np.mean((before[varies] / after[varies]) ** 2)) if varies.any() else 1.0
+    squares, varies = np.sum(A * A, axis=0), A.any(axis=0)
+    ratios = total * mean[varies] ** 2 / squares[varies]
+    growth = np.sqrt(1.0 + np.mean(ratios)) if varies.any() else 1.0
     v = roots / np.sqrt(total)
     v[0] += 1.0
     v /= np.linalg.norm(v)

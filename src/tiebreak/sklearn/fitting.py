@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
@@ -16,6 +17,7 @@ from tiebreak.driver.advice import REMEDIES
 from tiebreak.exact.method import ExactFindings
 from tiebreak.functions.base import Function
 from tiebreak.functions.penalties.penalties import Penalty
+from tiebreak.functions.sums import matrices_of
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import host
 from tiebreak.proofs.recession.watch import NoMinimum
@@ -25,16 +27,21 @@ from tiebreak.sklearn.design import Layout
 from tiebreak.sklearn.slack import (
     FIT,
     NOTHING,
-    constant_model,
+    PERFECT,
     is_used_up,
     refitted,
     solve_with_slack,
+    with_best_intercepts,
     with_slack_to_spare,
 )
 
-WEAKER = 16.0  # by this the penalty is divided while it does not do
+WEAKER = 16.0  # factor by which the penalty shrinks until it separates what the direction does
 FEW_STEPS = 500  # for what a faster way did not find
 MOST_TRIES = 6  # then it is too weak to be told from none
+INTERPOLATED = (
+    "the criterion is interpolated: some best fits reach its own minimum, which says little about "
+    "other data; choose by more rows, or prefer='norm'"
+)
 
 
 class NoMinimiserError(ValueError):
@@ -45,9 +52,6 @@ class NoMinimiserError(ValueError):
         intercept: the same for ``intercept_``.
     """
 
-    coef: Host
-    intercept: Host
-
     def __init__(self, message: str, coef: Host, intercept: Host) -> None:
         super().__init__(message)
         self.coef, self.intercept = coef, intercept
@@ -55,6 +59,10 @@ class NoMinimiserError(ValueError):
 
 class NoMinimiserWarning(UserWarning):
     """The loss has no minimiser, and the coefficients are those of a weak penalty."""
+
+
+class InterpolatedWarning(UserWarning):
+    """The data to choose by are fitted perfectly, so they say little about the choice."""
 
 
 class FitOutcome(NamedTuple):
@@ -131,14 +139,24 @@ def fit(task: Task, settings: Settings, x0: Host | None, names: Sequence[str] | 
         return _without_minimiser(task, settings, d, names)
     ending = _ending(first)
     if settings.slack is not None:
-        constant = constant_model(task.loss, task.layout)
+        constant = with_best_intercepts(task.loss, task.layout, 0.0 * ending.x)
         allowed = settings.slack(first.lower_value, task.loss.value(constant))
         if allowed > NOTHING * task.loss.value(0.0 * constant):
             result = _loosened(task, settings, settings.slack, first, constant, allowed)
             ending = _with_slack(ending, result)
     if not result.success:
         warnings.warn(f"{settings.owner}: {result.message}", ConvergenceWarning, stacklevel=4)
+    if ending.ties and _is_interpolated(problem.smooth_parts[0], ending.x):
+        warnings.warn(f"{settings.owner}: {INTERPOLATED}", InterpolatedWarning, stacklevel=4)
+        ending = ending._replace(report=f"{ending.report}\n  choice {INTERPOLATED}")
     return ending._replace(curve=choice_curve(problem, ending.x, ending.ties))
+
+
+def _is_interpolated(upper: Function, x: Host) -> bool:
+    """Is this loss of data at its own minimum, which zero coefficients do not reach?"""
+    least, has_data = upper.lower_bound, bool(matrices_of(upper))
+    most = PERFECT * (upper.value(0.0 * x) - least)
+    return has_data and math.isfinite(least) and upper.value(x) - least < most
 
 
 def _loosened(

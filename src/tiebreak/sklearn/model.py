@@ -40,18 +40,10 @@ WORDS = {
 
 
 class TieBreakModel(BaseEstimator):  # type: ignore[misc]
-    """A linear model whose coefficients are the best among all that fit equally well."""
+    """A linear model whose coefficients are the best among all that fit equally well.
 
-    prefer: Any
-    slack: Any
-    alpha: float
-    l1_ratio: float
-    reference: Any
-    fit_intercept: bool
-    rtol: float
-    max_iter: int
-    warm_start: bool
-    on_no_minimiser: str
+    Its parameters are attributes that the regressor and the classifier set.
+    """
 
     @property
     def _owner(self) -> str:
@@ -176,11 +168,10 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
 
     def _keep(self, endings: Sequence[FitOutcome]) -> None:
         """What is known of the fit, one entry per target where there are several."""
-        certificates = tuple(e.certificate for e in endings)
         self.n_iter_: int = max(e.steps for e in endings)
         self.n_ties_: Any = _one_or_all([e.ties for e in endings])
         self.proved_: bool = all(e.proved for e in endings)
-        self.certificate_: Any = certificates[0] if len(certificates) == 1 else certificates
+        self.certificate_: Any = _one_or_all([e.certificate for e in endings])
         self.given_up_: Any = _one_or_all([e.given_up for e in endings])
         self.slack_: Any = _one_or_all([e.slack for e in endings])
         self.report_: str = "\n".join(e.report for e in endings)

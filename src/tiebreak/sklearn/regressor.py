@@ -17,7 +17,15 @@ from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.checks import did_you_mean
 from tiebreak.linalg.matrices.base import DENSE_LIMIT
 from tiebreak.linalg.spectra import EPS
-from tiebreak.sklearn.design import Centred, Data, Layout, centred, with_ones, without_zeros
+from tiebreak.sklearn.design import (
+    Centred,
+    Data,
+    Layout,
+    as_dense,
+    centred,
+    with_ones,
+    without_zeros,
+)
 from tiebreak.sklearn.fitting import Task, fit
 from tiebreak.sklearn.model import FLOATS, SPARSE, TieBreakModel
 
@@ -46,9 +54,8 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
         0, that would be nothing, and the share is one of the loss of the constant model: a training
         R² of at least 0.99, for squares. ``tiebreak.Slack(share=0.01)`` is always 1 % of what the
         best fit gains over the constant model, ``tiebreak.Slack(absolute=...)`` in units of the
-        loss. (Without an intercept the constant model predicts 0, or 1 with a log link.) Needs the
-        extra ``conic``, and takes seconds or more from a few hundred samples on unless the loss is
-        "squared".
+        loss. (Without an intercept the constant model predicts 0, or 1 with a log link.) It takes
+        seconds or more from a few hundred samples on unless the loss is "squared".
     loss : {"squared", "huber", "poisson"}, default="squared"
         The training loss, a mean over the samples; "poisson" is half the deviance with log link.
     delta : float, default=1.35
@@ -66,10 +73,10 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
         The most steps, where it takes steps.
     warm_start : bool, default=False
         Start from the coefficients of the last fit.
-    on_no_minimiser : {"error", "warn"}, default="error"
-        A Poisson loss may fall for ever (a feature that only samples without counts have). Then
-        there is nothing to choose from: an error that names the direction, or a warning and the
-        coefficients of a very weak penalty.
+    on_no_minimiser : {"warn", "error"}, default="warn"
+        A Poisson loss may fall for ever (along a feature that only samples without counts have).
+        "warn" names the direction and returns the coefficients of a very weak penalty; "error"
+        raises ``NoMinimiserError``.
 
     Attributes
     ----------
@@ -188,8 +195,7 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
         elif self.prefer == "fair":
             covariance = self._covariance(others, sensitive_features)
             criterion = replace(criterion, covariance=covariance)
-        X, Y, weights = without_zeros(training.X, Y, training.weights)
-        training = training._replace(X=X, weights=weights)
+        training, Y = without_zeros(training, Y)
         # With a slack the intercept may serve the validation data, not the training data alone.
         is_free = settings.slack is not None and validation is not None
         data = _Training(self, training, Y, validation, is_free)
@@ -243,11 +249,10 @@ class _Training:
 
     def _in_place(self, data: Data, W: Host) -> tuple[Data, Host]:
         """Validation data as rows of the same variables."""
-        V = data.X
         if self.centred is not None:
-            V = (V if isinstance(V, np.ndarray) else V.toarray()) - self.centred.mean
+            V = as_dense(data.X) - self.centred.mean
             return data._replace(X=V), W - self.centred.offset
-        return data._replace(X=with_ones(V)) if self.layout.has_column else data, W
+        return data._replace(X=with_ones(data.X)) if self.layout.has_column else data, W
 
     def training_loss(self, k: int) -> SmoothFunction:
         """The loss of target k."""

@@ -45,11 +45,6 @@ def slack_rule(owner: str, slack: object) -> tb.Slack | None:
     return None if rule.is_none else rule
 
 
-def constant_model(loss: Function, layout: Layout) -> Host:
-    """The best model without coefficients."""
-    return with_best_intercepts(loss, layout, np.zeros(layout.outputs * layout.width))
-
-
 def with_best_intercepts(loss: Function, layout: Layout, x: Host) -> Host:
     """The same coefficients with the intercepts that fit best."""
     from scipy.optimize import minimize
