@@ -17,7 +17,7 @@ from tiebreak.functions.substitution import Substitution
 from tiebreak.functions.sums import Scaled, Sum
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.checks import did_you_mean
-from tiebreak.sklearn.design import Layout
+from tiebreak.sklearn.design import Data, Layout
 
 NAMES = ("norm", "reference", "validation", "sparse", "fair", "smooth")
 
@@ -30,7 +30,7 @@ class Criterion:
     prefer: Any
     reference: Host | None = None  # coefficients, one row per output
     validation: Function | None = None  # the loss of the validation data
-    covariance: Host | None = None  # of the sensitive features with the features, a row for each
+    covariance: Data | None = None  # of the sensitive features with the features, a row for each
 
     def of_target(self, k: int) -> Criterion:
         """That of one target, where there are several."""
@@ -66,7 +66,7 @@ class Criterion:
 
     def _fair(self, layout: Layout) -> Function:
         assert self.covariance is not None
-        return _squares(layout.rows(self.covariance))
+        return self.covariance.described(_squares(layout.rows(self.covariance.X)))
 
     def _validation(self, layout: Layout) -> Function:
         assert self.validation is not None

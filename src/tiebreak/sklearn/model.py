@@ -21,6 +21,7 @@ from sklearn.utils.validation import (
 import tiebreak as tb
 from tiebreak.linalg import tables
 from tiebreak.linalg.arrays import Host
+from tiebreak.linalg.host import norm
 from tiebreak.linalg.spectra import EPS
 from tiebreak.sklearn.criteria import Criterion, check_prefer
 from tiebreak.sklearn.design import Data, Layout, exact_offset
@@ -116,12 +117,16 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
         reference = self._reference(self.n_features_in_, outputs) if is_used else None
         return Criterion(self._owner, self.prefer, reference)
 
-    def _covariance(self, data: Data, sensitive_features: Any) -> Host:
+    def _covariance(self, data: Data, sensitive_features: Any) -> Data:
         """That of each sensitive feature with the features, as rows."""
         Z = _as_columns(self._owner, sensitive_features, data.X.shape[0])
         w = np.ones(len(Z)) if data.weights is None else data.weights
         w = w / np.sum(w)
-        return np.asarray((w[:, None] * (Z - w @ Z)).T @ data.X)
+        C = (w[:, None] * (Z - w @ Z)).T
+        found, terms = np.asarray(C @ data.X), np.asarray(np.abs(C) @ abs(data.X))
+        # Terms cancel, and what their rounding leaves is not for the criterion to see.
+        epsilon = max(math.sqrt(len(Z)) * EPS, data.epsilon) * norm(terms) / (norm(found) or np.inf)
+        return data._replace(X=found, weights=None, epsilon=epsilon)
 
     def _reference(self, features: int, outputs: int) -> Host:
         seen = getattr(self, "feature_names_in_", None)
