@@ -24,7 +24,7 @@ from tiebreak.sklearn import (
     TieBreakClassifier,
     TieBreakRegressor,
 )
-from tiebreak.sklearn.advice import FOR_ESTIMATORS
+from tiebreak.sklearn.fitting import FOR_ESTIMATORS
 
 
 def regression(seed=0, rows=20, n=50):

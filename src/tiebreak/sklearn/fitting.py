@@ -6,14 +6,14 @@ import math
 import warnings
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 import tiebreak as tb
-from tiebreak.driver.advice import REMEDIES
+from tiebreak.driver.advice import REMEDIES, Remedies
 from tiebreak.exact.method import ExactFindings
 from tiebreak.functions.base import Function
 from tiebreak.functions.penalties.penalties import Penalty
@@ -21,7 +21,6 @@ from tiebreak.functions.sums import matrices_of
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import host
 from tiebreak.proofs.recession.watch import NoMinimum
-from tiebreak.sklearn.advice import FOR_ESTIMATORS, levels_for_estimators
 from tiebreak.sklearn.choice import ChoiceCurve, choice_curve
 from tiebreak.sklearn.design import Layout
 from tiebreak.sklearn.slack import (
@@ -38,6 +37,13 @@ from tiebreak.sklearn.slack import (
 WEAKER = 16.0  # factor by which the penalty shrinks until it separates what the direction does
 FEW_STEPS = 500  # for what a faster way did not find
 MOST_TRIES = 6  # then it is too weak to be told from none
+FOR_ESTIMATORS = Remedies(
+    bound="alpha, or another prefer, gives",
+    narrower="",
+    one_sided="relax rtol",
+    below_rounding="relax rtol",
+    has_method=False,
+)
 INTERPOLATED = (
     "the criterion is interpolated: some best fits reach its own minimum, which says little about "
     "other data; choose by more rows, or prefer='norm'"
@@ -180,11 +186,15 @@ def _loosened(
 def _with_slack(best: FitOutcome, result: tb.LevelsResult) -> FitOutcome:
     """The choice among all fits that are a little worse than the best."""
     fit = result.levels[FIT]
+    levels = {  # whose proofs rely on the size of the coefficients, as an estimator calls x
+        name: replace(level, why="coefficients") if level.why == "size" else level
+        for name, level in result.levels.items()
+    }
     return best._replace(
         x=host(result.x),
         proved=result.proved,
         certificate=result.levels,
-        report=str(levels_for_estimators(result)),
+        report=str(replace(result, levels=levels)),
         given_up=max(fit.value - sum(fit.best) / 2.0, 0.0),
         slack=fit.slack,
     )
