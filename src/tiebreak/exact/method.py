@@ -80,6 +80,12 @@ class ExactFindings(NamedTuple):
     direction: Array | None = None  # along which there is no minimum
     level: str = ""  # "upper" or "lower": which has none
     one_sided: str = ""  # why f* is not proved from above, where it is not
+    left_open: int = 0  # directions of these minimisers in which f does not change either, at most
+
+    @property
+    def is_flat(self) -> bool:
+        """Is f the same for all lower minimisers, of which there are many?"""
+        return 0 < self.left_open == self.dimension
 
     @property
     def is_ambiguous(self) -> bool:
@@ -101,6 +107,10 @@ class ExactFindings(NamedTuple):
         if low != high:
             text = f"{low:.9g} with the smaller rank, {high:.9g} with the larger"
             lines.append(("f by rank", text))
+        if self.left_open:
+            seen = "f is the same for all lower minimisers" if self.is_flat else "f leaves some open"
+            text = f"{seen}: the least norm decides in {self.left_open} dimensions"
+            lines.append(("left open", text))
         return [*lines, ("one-sided", self.one_sided)] if self.one_sided else lines
 
 
@@ -183,7 +193,8 @@ class Exact(Method):
             return answer, x, -math.inf if answer.direction is not None else problem.upper.value(x)
 
         answer, x, low = solved(doubtful=False)
-        high = low if rank.is_determined else solved(doubtful=True)[2]
+        is_clear = rank.is_determined and answer.is_clear
+        high = low if is_clear else solved(doubtful=True)[2]
         is_certain = rank.is_determined and fall.is_certain and not answer.doubt
         if is_certain and answer.direction is not None:
             found = NoMinimum("upper", answer.direction)
@@ -433,6 +444,7 @@ def _findings(
         backward_error=max(following, EPS * float(np.max(rank.sigma, initial=0.0))),
         upper_range=uppers,
         residual=math.nan if answer is None else answer.residual,
+        left_open=0 if answer is None else answer.left_open,
     )
 
 

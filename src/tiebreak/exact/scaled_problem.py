@@ -42,6 +42,7 @@ class ScaledProblem:
         rows: those of g as it was before it was scaled.
         epsilon: the unit of rounding of the data.
         l1: where f is a sum of weights_j |x_j - center_j|, these, the largest weight being 1.
+        counts: 1 for the variables whose norm decides what f leaves open, 0 for others; None: all.
     """
 
     domain: Domain
@@ -64,7 +65,9 @@ class ScaledProblem:
         rows: Host,
         epsilon: float,
         l1: L1Norm | None = None,
+        counts: Host | None = None,
     ) -> None:
+        self.counts: Host = np.ones(f.n) if counts is None else counts
         self.domain, self.n, self.epsilon, self.l1 = domain, f.n, epsilon, l1
         self.is_bounded: bool = math.isfinite(domain.diameter_in(f.n))
         self._f, self._g, self._rows_in_x = f, g, rows
@@ -92,6 +95,12 @@ class ScaledProblem:
         """Z, which is no ball, in the units of u."""
         Z = polyhedron(self.domain, self.n)
         return Z.stretched(self.units) if self.is_rescaled else Z
+
+    def norm_of_x(self, lift: Host | None = None) -> Parts:
+        """Half the square of |x| as a function of u, or of what is lifted to u."""
+        square = LeastSquaresPart(1.0, np.diag(self.counts * self.units), np.zeros(self.n))
+        h = Parts(self.n, (square,)).scaled()
+        return h if lift is None else h.composed(lift)
 
     def basis(self, doubtful: bool) -> Host:
         """The directions in which g varies, as columns."""
