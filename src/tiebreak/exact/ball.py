@@ -42,6 +42,8 @@ class BallSlice:
         vectors, z(mu) = -(a + mu w)/(s² + mu), where w is x seen from the center and a the slope;
         mu = 0, or the root of |w + z(mu)| = radius.
         """
+        if self.radius == 0.0:  # a point
+            return 0.0 * x
         s, vt = self._singular(R, rows)
         a, w = vt @ (self.N.T @ slope.vector), vt @ (self.N.T @ (x - self.center))
         flat = s == 0.0

@@ -16,7 +16,7 @@ import numpy as np
 
 from tiebreak.exact.active_set import PolyhedronSlice, can_be_strict
 from tiebreak.exact.ball import BallSlice
-from tiebreak.exact.basis_pursuit import BasisPursuit, sparsest
+from tiebreak.exact.basis_pursuit import BasisPursuit, face_of_sparsest, sparsest
 from tiebreak.exact.constants import INDEPENDENT, TOUCHING
 from tiebreak.exact.newton import SetSlice, minimise, refine
 from tiebreak.exact.polyhedra import PolyhedralRows, polyhedron
@@ -60,8 +60,9 @@ class ExactSolution(NamedTuple):
     doubt: str = ""  # a sentence, where x may not be what it should be
     sign: Host | None = None  # where f = |x|_1: its subgradient that balances the slice and normal
     rank: Rank | None = None  # of the slice's equations, where it is not that of g's rows
-    left_open: int = 0  # directions in which f does not change either, at most: by the least norm
-    is_clear: bool = True  # is it known which these are?
+    left_open: int = 0  # dimension of what f leaves of that set, at most; the least norm decides
+    is_flat: bool = False  # f is the same on all of that set, which is more than a point
+    is_clear: bool = True  # is it known what f leaves?
 
 
 def solve(p: ScaledProblem, x0: Host, doubtful: bool) -> ExactSolution:
@@ -293,7 +294,8 @@ def _upper(
     normal, _ = where.normal(slope, x)
     residual = max(residual, _residual(f, where, x, start, basis))
     answer = ExactSolution(x, dimension, residual, normal, doubt=doubt, is_clear=left.is_clear)
-    return answer._replace(left_open=_moves(left.unseen, where.N, lift))
+    left_open = _moves(left.unseen, where.N, lift)
+    return answer._replace(left_open=left_open, is_flat=left_open > 0 and not left.seen.size)
 
 
 def _left_open(
@@ -355,12 +357,18 @@ def _sparsest(
     center, offset = l1.center / p.units, Z.offset
     if center.any():
         offset = offset - Z.rows @ center
-    found = sparsest(BasisPursuit(equations, rank, x - center, Z.rows, offset, p.prices))
+    program = BasisPursuit(equations, rank, x - center, Z.rows, offset, p.prices)
+    found = sparsest(program)
     if found is None:
         return ExactSolution(x, dimension, residual, 0.0 * x, doubt=NO_PROGRAM)
     residual, rank = max(residual, found.residual), p.equations_in_x(rank, Z)
-    x = Z.point(found.x + center)
-    return ExactSolution(x, dimension, residual, found.normal, sign=found.sign, rank=rank)
+    x, face = found.x + center, face_of_sparsest(program, found, center)
+    if face.N.size:
+        at_ends = PolyhedralRows(face.rows, face.offset, face.rows[:0])
+        x = at_ends.point(minimise(p.norm_of_x(), face, x)[0])
+    answer = ExactSolution(Z.point(x), dimension, residual, found.normal, sign=found.sign, rank=rank)
+    left_open = face.N.shape[1]
+    return answer._replace(left_open=left_open if dimension is None else min(left_open, dimension))
 
 
 # --- what may be rounding -------------------------------------------------------------------------

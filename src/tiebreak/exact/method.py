@@ -62,6 +62,10 @@ NO_SQUARES = (
     "rank not determined: the eigenvalues of A A' do not tell, and there are too many variables "
     "for singular values ({})"
 )
+SEEN_OR_NOT = (
+    "whether f changes along some of the lower minimisers is not determined: what it changes is "
+    "not clear of rounding by 1e3; f is {:.6g} if it is rounding, {:.6g} if not"
+)
 ACCURATE = 1e-9  # the conditions of optimality hold to this, or there is no answer
 
 
@@ -80,12 +84,8 @@ class ExactFindings(NamedTuple):
     direction: Array | None = None  # along which there is no minimum
     level: str = ""  # "upper" or "lower": which has none
     one_sided: str = ""  # why f* is not proved from above, where it is not
-    left_open: int = 0  # directions of these minimisers in which f does not change either, at most
-
-    @property
-    def is_flat(self) -> bool:
-        """Is f the same for all lower minimisers, of which there are many?"""
-        return 0 < self.left_open == self.dimension
+    left_open: int = 0  # dimension of what f leaves of that set, at most; the least norm decides
+    is_flat: bool = False  # f is the same for all lower minimisers, of which there are many
 
     @property
     def is_ambiguous(self) -> bool:
@@ -108,8 +108,8 @@ class ExactFindings(NamedTuple):
             text = f"{low:.9g} with the smaller rank, {high:.9g} with the larger"
             lines.append(("f by rank", text))
         if self.left_open:
-            seen = "f is the same for all lower minimisers" if self.is_flat else "f leaves some open"
-            text = f"{seen}: the least norm decides in {self.left_open} dimensions"
+            which = "f is the same for all of them" if self.is_flat else "f is the same for many"
+            text = f"{which}, in {self.left_open} dimensions: of these the one of least norm"
             lines.append(("left open", text))
         return [*lines, ("one-sided", self.one_sided)] if self.one_sided else lines
 
@@ -346,6 +346,7 @@ def _of_wide(answer: WideAnswer, residual: float, value: float) -> ExactFindings
         backward_error=max(answer.rest, EPS * sigma[1]),
         upper_range=(value, value),
         residual=residual,
+        left_open=answer.left_open,
     )
 
 
@@ -357,7 +358,8 @@ def _scaled(problem: Problem, x: Array) -> tuple[ScaledProblem, Rank, int]:
     f, g = _parts(problem, int(x.shape[0]))
     rows, penalty = g.rows(epsilon, f.sizes()), problem.penalties[0].terms
     l1 = _l1_norm(penalty, f.n) if penalty.has_weights else None
-    scaled = ScaledProblem(problem.domain, f.scaled(), g.scaled(), rows, epsilon, l1)
+    counted = None if problem.counted is None else host(problem.counted)
+    scaled = ScaledProblem(problem.domain, f.scaled(), g.scaled(), rows, epsilon, l1, counted)
     rank = scaled.rank_in_x
     rank = rank._replace(sigma=g.unit * rank.sigma) if rank.is_plain else rank
     return scaled, rank, f.exponent
@@ -403,6 +405,8 @@ def _doubt(
             f"{findings.sigma_next:.3g}, of which the smaller is not clear of rounding by 1e3; "
             f"f is {low:.6g} if it is rounding, {high:.6g} if not"
         )
+    if findings.is_ambiguous:
+        return SEEN_OR_NOT.format(*findings.upper_range)
     if not is_minimum:
         return HARDLY_FALLS.format("g has a minimiser")
     if not answer.doubt and not answer.residual <= ACCURATE:
@@ -445,6 +449,7 @@ def _findings(
         upper_range=uppers,
         residual=math.nan if answer is None else answer.residual,
         left_open=0 if answer is None else answer.left_open,
+        is_flat=answer is not None and answer.is_flat,
     )
 
 

@@ -42,7 +42,7 @@ class ScaledProblem:
         rows: those of g as it was before it was scaled.
         epsilon: the unit of rounding of the data.
         l1: where f is a sum of weights_j |x_j - center_j|, these, the largest weight being 1.
-        counts: 1 for the variables whose norm decides what f leaves open, 0 for others; None: all.
+        counted: the weights of the variables in the norm that decides what f leaves open; or all 1.
     """
 
     domain: Domain
@@ -65,9 +65,9 @@ class ScaledProblem:
         rows: Host,
         epsilon: float,
         l1: L1Norm | None = None,
-        counts: Host | None = None,
+        counted: Host | None = None,
     ) -> None:
-        self.counts: Host = np.ones(f.n) if counts is None else counts
+        self.counted: Host = np.ones(f.n) if counted is None else np.sqrt(counted)
         self.domain, self.n, self.epsilon, self.l1 = domain, f.n, epsilon, l1
         self.is_bounded: bool = math.isfinite(domain.diameter_in(f.n))
         self._f, self._g, self._rows_in_x = f, g, rows
@@ -98,7 +98,7 @@ class ScaledProblem:
 
     def norm_of_x(self, lift: Host | None = None) -> Parts:
         """Half the square of |x| as a function of u, or of what is lifted to u."""
-        square = LeastSquaresPart(1.0, np.diag(self.counts * self.units), np.zeros(self.n))
+        square = LeastSquaresPart(1.0, np.diag(self.counted * self.units), np.zeros(self.n))
         h = Parts(self.n, (square,)).scaled()
         return h if lift is None else h.composed(lift)
 

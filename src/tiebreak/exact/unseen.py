@@ -8,10 +8,10 @@ import numpy as np
 
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
-from tiebreak.linalg.spectra import EPS, clear_rank, eigenvalues
+from tiebreak.linalg.host import norm
+from tiebreak.linalg.spectra import EPS, clear_rank, eigenvalues, equilibrate
 
-CLEARLY_SEEN = 1e-8  # the least eigenvalue of M'M, whose rows have terms of length 1: with more
-# there is no doubt
+CLEARLY_SEEN = 1e-8  # the least eigenvalue of M'M, relative to the terms: with more there is no doubt
 
 
 class Directions(NamedTuple):
@@ -25,21 +25,21 @@ class Directions(NamedTuple):
 def directions(rows: Host, N: Host, epsilon: float = EPS, doubtful: bool = False) -> Directions:
     """Those of the columns of N; doubtful ones are seen only if asked.
 
-    A product of a row and a column is rounding relative to its own terms, whatever the units are
-    and whatever the other rows see: where all products are rounding, nothing is seen.
+    A product of a row and a column is rounding relative to its own terms, in units in which these
+    are alike: where all products are rounding, nothing is seen.
     """
     k, terms = N.shape[1], np.abs(rows) @ np.abs(N)
-    lengths = np.sqrt(np.sum(terms * terms, axis=1))
-    M = (rows[lengths > 0.0] @ N) / lengths[lengths > 0.0, None]
-    if not M.size:
+    if not terms.size:
         return Directions(np.zeros((k, 0)), np.eye(k))
+    row_units, units = equilibrate(terms)
+    M, size = row_units[:, None] * (rows @ N) * units, norm(row_units[:, None] * terms * units)
     if len(M) >= k:
         deadline.check(0.2 * deadline.svd_work(*M.shape))
-        if eigenvalues(M.T @ M)[0] > CLEARLY_SEEN:
+        if eigenvalues(M.T @ M)[0] > CLEARLY_SEEN * size * size:
             return Directions(np.eye(k), np.zeros((k, 0)))
     deadline.check(deadline.svd_work(*M.shape, whole=len(M) < k))
     _, sigma, vt = np.linalg.svd(M, full_matrices=len(M) < k)
-    # 1 is the length of the terms, with which the singular values are compared.
-    low, high = (some - 1 for some in clear_rank(np.append(sigma, 1.0), rows.shape, epsilon))
-    rank = high if doubtful else low
-    return Directions(vt[:rank].T, vt[rank:].T, low == high)
+    low, high = clear_rank(np.append(sigma, size), rows.shape, epsilon)
+    rank = (high if doubtful else low) - (size > 0.0)
+    Q = np.linalg.qr(units[:, None] * vt[rank:].T, mode="complete")[0]
+    return Directions(Q[:, k - rank :], Q[:, : k - rank], low == high)
