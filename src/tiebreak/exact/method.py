@@ -22,7 +22,7 @@ from tiebreak.exact.bounds.intervals import prove
 from tiebreak.exact.bounds.rescaled import prove_rescaled
 from tiebreak.exact.bounds.tall_bounds import prove_tall
 from tiebreak.exact.bounds.wide_bounds import prove_wide
-from tiebreak.exact.levels import ExactSolution, solve
+from tiebreak.exact.levels import DROWNED, LARGE_MARGINS, ExactSolution, solve
 from tiebreak.exact.polyhedra import is_linear, start
 from tiebreak.exact.recession import HARDLY_FALLS, no_lower_minimum
 from tiebreak.exact.reductions.lasso import NOT_SETTLED, reduced_lasso
@@ -30,6 +30,7 @@ from tiebreak.exact.reductions.lasso import refuse as refuse_penalty
 from tiebreak.exact.reductions.norm_above import in_squares, root_intervals, root_value
 from tiebreak.exact.reductions.operator_above import refuse as refuse_operator
 from tiebreak.exact.reductions.operator_above import with_images
+from tiebreak.exact.reductions.outliers import AT_DELTA, NO_RANK
 from tiebreak.exact.reductions.residuals_above import SquaresAbove, with_residuals
 from tiebreak.exact.reductions.tall import is_tall, solve_tall
 from tiebreak.exact.reductions.wide import WideAnswer, WideProblem, solve_wide
@@ -66,6 +67,10 @@ SEEN_OR_NOT = (
     "whether f changes along some of the lower minimisers is not determined: what it changes is "
     "not clear of rounding by 1e3; f is {:.6g} if it is rounding, {:.6g} if not"
 )
+NO_LOWER, NO_UPPER = "g has a minimiser", "f has a minimum"
+READINGS = (  # doubts that are about the data, and not about how far a computation came
+    *map(HARDLY_FALLS.format, (NO_LOWER, NO_UPPER)), DROWNED, LARGE_MARGINS, AT_DELTA, NO_RANK,
+)  # fmt: skip
 ACCURATE = 1e-9  # the conditions of optimality hold to this, or there is no answer
 
 
@@ -168,7 +173,7 @@ class Exact(Method):
             return StateReport(state.finished)
         return StateReport(
             state.finished,
-            is_ambiguous=found.is_ambiguous,
+            is_ambiguous=found.is_ambiguous or state.finished[1] in READINGS,
             findings=found,
             one_sided=found.one_sided,
         )
@@ -408,7 +413,7 @@ def _doubt(
     if findings.is_ambiguous:
         return SEEN_OR_NOT.format(*findings.upper_range)
     if not is_minimum:
-        return HARDLY_FALLS.format("g has a minimiser")
+        return HARDLY_FALLS.format(NO_LOWER)
     if not answer.doubt and not answer.residual <= ACCURATE:
         return f"the conditions of optimality hold to {answer.residual:.2g} only, relative"
     return answer.doubt
