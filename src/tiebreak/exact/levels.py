@@ -311,7 +311,7 @@ def _left_open(
     if k == 0 or p.f.has_norm:
         return Directions(np.eye(k), np.zeros((k, 0)))
     rows = f.rows(p.epsilon) if rows is None else rows
-    found = directions(rows, where.N, p.epsilon, doubtful)
+    found = directions(rows, where.N, p.epsilon, doubtful, len(p.rows))
     if _moves(found.unseen, where.N, lift):
         return found
     return Directions(np.eye(k), found.unseen[:, :0], found.is_clear)

@@ -22,8 +22,10 @@ class Directions(NamedTuple):
     is_clear: bool = True  # is it known which are which?
 
 
-def directions(rows: Host, N: Host, epsilon: float = EPS, doubtful: bool = False) -> Directions:
-    """Those of the columns of N; doubtful ones are seen only if asked.
+def directions(
+    rows: Host, N: Host, epsilon: float = EPS, doubtful: bool = False, others: int = 0
+) -> Directions:
+    """Those of the columns of N, the null space of so many other rows; doubtful ones if asked.
 
     A product of a row and a column is rounding relative to its own terms, in units in which these
     are alike: where all products are rounding, nothing is seen.
@@ -39,7 +41,7 @@ def directions(rows: Host, N: Host, epsilon: float = EPS, doubtful: bool = False
             return Directions(np.eye(k), np.zeros((k, 0)))
     deadline.check(deadline.svd_work(*M.shape, whole=len(M) < k))
     _, sigma, vt = np.linalg.svd(M, full_matrices=len(M) < k)
-    low, high = clear_rank(np.append(sigma, size), rows.shape, epsilon)
+    low, high = clear_rank(np.append(sigma, size), (len(rows) + others, len(N)), epsilon)
     rank = (high if doubtful else low) - (size > 0.0)
     Q = np.linalg.qr(units[:, None] * vt[rank:].T, mode="complete")[0]
     return Directions(Q[:, k - rank :], Q[:, : k - rank], low == high)
