@@ -42,6 +42,8 @@ class BallSlice:
         vectors, z(mu) = -(a + mu w)/(s² + mu), where w is x seen from the center and a the slope;
         mu = 0, or the root of |w + z(mu)| = radius.
         """
+        if self.radius == 0.0:  # a point
+            return 0.0 * x
         s, vt = self._singular(R, rows)
         a, w = vt @ (self.N.T @ slope.vector), vt @ (self.N.T @ (x - self.center))
         flat = s == 0.0
@@ -59,6 +61,13 @@ class BallSlice:
             mu = self._root(b, square)
             z = -(a + mu * w) / (square + mu) if mu < math.inf else b * (self.radius / norm(b)) - w
         return np.asarray(self.N @ (vt.T @ z))
+
+    def along(self, directions: Host, x: Host) -> BallSlice:
+        """What of the slice is seen from x along some of its directions v."""
+        w = self.N.T @ (x - self.center)
+        across = norm(w - directions @ (directions.T @ w))
+        room = math.sqrt(max(self.radius - across, 0.0)) * math.sqrt(self.radius + across)
+        return BallSlice(self.center, room, self.N @ directions)
 
     def _singular(self, R: Host, rows: int) -> tuple[Host, Host]:
         """All singular values and right vectors of R on the slice; once where R stays the same."""

@@ -161,6 +161,11 @@ class WideAnswer(NamedTuple):
     reduced: Reduced | None  # None where f is the norm
     metric: Metric | None = None  # where f is a norm with weights
 
+    @property
+    def left_open(self) -> int:
+        """How many directions f does not see either; x is in the span of its rows and of g's."""
+        return 0 if self.reduced is None else self.gram.shape[1] - self.rank - self.reduced.rank
+
 
 def solve_wide(problem: Problem, start: Array) -> WideAnswer | None:
     """The answer, like ``start``; None where the problem is another one, or A A' does not tell."""
@@ -192,7 +197,8 @@ def solve_wide(problem: Problem, start: Array) -> WideAnswer | None:
     if x is None or max(map(abs, exponents)) > MOST_EXPONENT:
         return None
     x = arrays.like(x, start)
-    return WideAnswer(x, weights, equations, gram, rank, rest, center, reduced, metric)
+    answer = WideAnswer(x, weights, equations, gram, rank, rest, center, reduced, metric)
+    return answer if problem.counted is None or not answer.left_open else None
 
 
 def _refined(
