@@ -81,6 +81,14 @@ def test_whole_numbers_in_float32_are_exact(loss):
         assert single.n_ties_ == 2
 
 
+def test_the_data_to_choose_by_may_be_in_float32():
+    X, y = with_sums(0, "squared", rows=6)
+    V, w = with_sums(1, "squared", rows=30)
+    single = TieBreakRegressor("validation").fit(X, y, X_val=V.astype(np.float32), y_val=w)
+    double = TieBreakRegressor("validation").fit(X, y, X_val=V, y_val=w)
+    np.testing.assert_allclose(single.predict(V), double.predict(V), rtol=1e-3, atol=1e-4)
+
+
 # --- columns far from 0 ---------------------------------------------------------------------------
 
 

@@ -44,6 +44,7 @@ FOR_ESTIMATORS = Remedies(
     below_rounding="relax rtol",
     has_method=False,
 )
+FLAT = "the criterion is the same for all best fits: these are the smallest of their coefficients"
 INTERPOLATED = (
     "the criterion is interpolated: some best fits reach its own minimum, which says little about "
     "other data; choose by more rows, or prefer='norm'"
@@ -126,7 +127,8 @@ class Task:
 
     def problem(self, more: Any = None) -> tb.Problem:
         """Both levels, with something added to the lower one."""
-        return tb.Problem(upper=self.upper, lower=self.lower(more))
+        counted = np.asarray(self.layout.penalised) if self.layout.has_column else None
+        return tb.Problem(upper=self.upper, lower=self.lower(more), counted=counted)
 
 
 def fit(task: Task, settings: Settings, x0: Host | None, names: Sequence[str] | None) -> FitOutcome:
@@ -201,13 +203,14 @@ def _with_slack(best: FitOutcome, result: tb.LevelsResult) -> FitOutcome:
 
 
 def _ending(result: tb.Result) -> FitOutcome:
+    is_flat = isinstance(result.findings, ExactFindings) and result.findings.is_flat
     return FitOutcome(
         x=host(result.x),
         ties=result.dimension,
         proved=result.proved,
         certificate=result.certificate,
         steps=max(result.nit, 1),
-        report=str(result),
+        report=f"{result}\n  choice {FLAT}" if is_flat else str(result),
         curve=None,
     )
 
