@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pickle
 import warnings
 
@@ -18,6 +19,7 @@ from tiebreak.sklearn import (
     TieBreakClassifier,
     TieBreakRegressor,
 )
+from tiebreak.sklearn.slack import with_slack_to_spare
 
 cp = pytest.importorskip("cvxpy", reason="the independent truth")
 
@@ -286,6 +288,25 @@ def test_what_cones_cannot_represent_is_refused_by_the_name_of_the_parameter():
     X, y = data(11, 20, 3)
     with pytest.raises(ValueError, match=r"^TieBreakRegressor: prefer must be made of .* Smooth"):
         TieBreakRegressor(prefer, slack=0.1).fit(X, y)
+
+
+def test_an_error_in_what_is_preferred_is_not_taken_for_no_slack():
+    def broken(x):
+        raise ValueError("broken")
+
+    lower = tb.LeastSquares(np.eye(2), np.ones(2))
+    first = tb.solve(tb.Problem(lower=lower, upper=tb.SquaredNorm()))
+    with pytest.raises(ValueError, match="broken"):
+        with_slack_to_spare(lower, tb.Smooth(broken, lambda x: x, lipschitz=1.0), first, 0.1)
+
+
+@pytest.mark.parametrize("status", ["certified", "solved", "undetermined"])
+def test_with_slack_to_spare_the_word_is_the_weaker_of_both(status):
+    lower = tb.LeastSquares(np.eye(2), np.ones(2))
+    first = tb.solve(tb.Problem(lower=lower, upper=tb.SquaredNorm()))
+    first = dataclasses.replace(first, status=status)
+    found = with_slack_to_spare(lower, tb.SquaredNorm(), first, 10.0)
+    assert found.status == status
 
 
 def test_where_there_is_no_best_fit_a_slack_does_not_help():
