@@ -44,7 +44,7 @@ FOR_ESTIMATORS = Remedies(
     below_rounding="relax rtol",
     has_method=False,
 )
-FLAT = "the criterion is the same for all best fits: these are the smallest of their coefficients"
+FLAT = "the criterion is the same for all best fits, so these are the smallest coefficients"
 INTERPOLATED = (
     "the criterion is interpolated: some best fits reach its own minimum, which says little about "
     "other data; choose by more rows, or prefer='norm'"

@@ -95,7 +95,8 @@ def with_slack_to_spare(
     Where that needs less than the whole slack, the preference alone leaves ties: among them the fit
     decides. None where it needs more, or was not found.
     """
-    found = tb.solve(tb.Problem(upper=lower, lower=upper), **options)
+    swapped = tb.Problem(upper=lower, lower=upper, counted=first.problem.counted)
+    found = tb.solve(swapped, **options)
     proof = found.certificate
     if not found.success or proof.upper_value > first.lower_value + allowed:
         return None
