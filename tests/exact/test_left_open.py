@@ -76,9 +76,7 @@ def test_the_least_norm_on_a_face_of_the_sparsest(name, seed):
     A[:, N // 2 :] = A[:, : N - N // 2]  # columns that are there twice
     b = A @ rng.uniform(0.0, 0.3, N)
     weights = np.where(rng.random(N) < 0.2, 0.0, 1.0) if seed == 3 else np.ones(N)
-    problem = tb.Problem(
-        upper=tb.L1(weights), lower=tb.LeastSquares(A, b), domain=DOMAINS[name]
-    )
+    problem = tb.Problem(upper=tb.L1(weights), lower=tb.LeastSquares(A, b), domain=DOMAINS[name])
     found = tb.solve(problem, "exact")
     assert found.success
     x = cp.Variable(N)

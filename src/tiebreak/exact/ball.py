@@ -42,8 +42,6 @@ class BallSlice:
         vectors, z(mu) = -(a + mu w)/(s² + mu), where w is x seen from the center and a the slope;
         mu = 0, or the root of |w + z(mu)| = radius.
         """
-        if self.radius == 0.0:  # a point
-            return 0.0 * x
         s, vt = self._singular(R, rows)
         a, w = vt @ (self.N.T @ slope.vector), vt @ (self.N.T @ (x - self.center))
         flat = s == 0.0
@@ -65,9 +63,10 @@ class BallSlice:
     def along(self, directions: Host, x: Host) -> BallSlice:
         """What of the slice is seen from x along some of its directions v."""
         w = self.N.T @ (x - self.center)
-        across = norm(w - directions @ (directions.T @ w))
-        room = math.sqrt(max(self.radius - across, 0.0)) * math.sqrt(self.radius + across)
-        return BallSlice(self.center, room, self.N @ directions)
+        across = norm(w - directions @ (directions.T @ w)) / self.radius
+        room = math.sqrt(max(1.0 - across, 0.0)) * math.sqrt(1.0 + across)
+        N = self.N @ (directions if room > 0.0 else directions[:, :0])
+        return BallSlice(self.center, self.radius * room, N)
 
     def _singular(self, R: Host, rows: int) -> tuple[Host, Host]:
         """All singular values and right vectors of R on the slice; once where R stays the same."""

@@ -111,9 +111,8 @@ def face_of_sparsest(program: BasisPursuit, found: SparsestPoint, center: Host) 
     inside = null_basis(np.vstack([program.basis, found.normal])[:, free])
     N, signs = np.zeros((len(center), inside.shape[1])), np.zeros((len(free), len(center)))
     N[free], signs[np.arange(len(free)), free] = inside, -np.sign(found.sign[free])
-    rows = np.vstack([program.rows, signs])
-    offset = np.append(program.offset, np.zeros(len(free))) + rows @ center
-    return PolyhedronSlice(rows, offset, N)
+    rows, offset = np.vstack([program.rows, signs]), np.append(program.offset, np.zeros(len(free)))
+    return PolyhedronSlice(rows, offset + rows @ center, N)
 
 
 def _snapped(program: BasisPursuit, guess: Host, tolerance: float) -> tuple[Host, Host]:

@@ -23,13 +23,20 @@ from tiebreak.exact.polyhedra import PolyhedralRows, polyhedron
 from tiebreak.exact.recession import HARDLY_FALLS, no_lower_minimum, no_upper_minimum, unit
 from tiebreak.exact.reductions.outliers import NOT_L1, NOT_ON_BALL, shared_rows
 from tiebreak.exact.scaled_problem import L1Norm, ScaledProblem
-from tiebreak.exact.unseen import Directions, directions
 from tiebreak.functions.parts.parts import Parts
 from tiebreak.functions.parts.quadratic_parts import LeastSquaresPart
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import Sliced, host, norm
-from tiebreak.linalg.rank import Rank, as_it_is, decide_rank, graded_basis, null_basis
+from tiebreak.linalg.rank import (
+    Directions,
+    Rank,
+    as_it_is,
+    decide_rank,
+    directions,
+    graded_basis,
+    null_basis,
+)
 from tiebreak.linalg.spectra import EPS
 from tiebreak.sets.balls import Ball
 from tiebreak.sets.domains import Space
@@ -108,15 +115,12 @@ def _on_ball(p: ScaledProblem, x0: Host, ball: Ball, doubtful: bool) -> ExactSol
         none = PolyhedralRows(N[:, :0].T, np.zeros(0), N[:, :0].T)
         if shared_rows(g, p.rows, none, pressing, x, p.epsilon).rows is not p.rows:
             doubt = doubt or NOT_ON_BALL
-    across = (x - center) - N @ (N.T @ (x - center))
-    part = norm(across) / ball.radius
-    room = math.sqrt(max(1.0 - part, 0.0)) * math.sqrt(1.0 + part)  # relative to the radius
-    if is_bound or room <= NO_ROOM:
+    solutions = BallSlice(center, ball.radius, np.eye(p.n)).along(N, x)
+    if is_bound or solutions.radius <= NO_ROOM * ball.radius:
         # The ball binds, or just touches the solutions: then x is the only one.
-        dimension, N, room = (0 if is_bound or N.shape[1] == 0 else None), N[:, :0], 0.0
-    solutions = BallSlice(center, ball.radius * room, N)
-    answer = _upper(p, p.f, solutions, x, residual, dimension, doubtful)
-    return answer._replace(doubt=doubt)
+        dimension = 0 if is_bound or N.shape[1] == 0 else None
+        solutions = BallSlice(center, 0.0, N[:, :0])
+    return _upper(p, p.f, solutions, x, residual, dimension, doubtful)._replace(doubt=doubt)
 
 
 def _inside_ball(
@@ -280,47 +284,40 @@ def _upper(
             return ExactSolution(x, dimension, residual, 0.0 * x, unit(fall.direction))
         doubt = "" if fall.is_certain else HARDLY_FALLS.format("f has a minimum")
     left, basis = _left_open(p, f, where, doubtful, lift), None
-    if len(left.unseen.T):
+    if left.unseen.size:
         basis = where.N @ left.seen
     elif not f.is_quadratic:  # whose flat directions are to stay flat in every step
         rank = decide_rank(f.rows(), units=as_it_is(f.rows()))
         basis = rank.basis[:, : rank.low]
     start, (x, settled) = x, minimise(f, where, x, basis)
-    if len(left.unseen.T):
+    if left.unseen.size:
         x = _least_norm(p, f, where, x, left, lift)
     slope = f.slope(x)
     if not settled or math.isinf(slope.error):
         doubt = doubt or NOT_SETTLED.format("f")
     normal, _ = where.normal(slope, x)
     residual = max(residual, _residual(f, where, x, start, basis))
-    answer = ExactSolution(x, dimension, residual, normal, doubt=doubt, is_clear=left.is_clear)
-    left_open = _moves(left.unseen, where.N, lift)
-    return answer._replace(left_open=left_open, is_flat=left_open > 0 and not left.seen.size)
+    left_open, is_flat = _moves(left.unseen, where.N, lift), left.unseen.size > left.seen.size == 0
+    return ExactSolution(
+        x, dimension, residual, normal, None, doubt, None, None, left_open, is_flat, left.is_clear
+    )
 
 
 def _left_open(
-    p: ScaledProblem,
-    f: Parts,
-    where: SetSlice,
-    doubtful: bool,
-    lift: Host | None,
-    rows: Host | None = None,
+    p: ScaledProblem, f: Parts, where: SetSlice, doubtful: bool, lift: Host | None
 ) -> Directions:
-    """The directions of the slice that f sees, or its rows if given, and those it leaves open."""
-    k = where.N.shape[1]
-    if k == 0 or p.f.has_norm:
-        return Directions(np.eye(k), np.zeros((k, 0)))
-    rows = f.rows(p.epsilon) if rows is None else rows
-    found = directions(rows, where.N, p.epsilon, doubtful, len(p.rows))
-    if _moves(found.unseen, where.N, lift):
-        return found
-    return Directions(np.eye(k), found.unseen[:, :0], found.is_clear)
+    """The directions of the slice that f sees, and those along which x moves unseen."""
+    N, every = where.N, np.eye(where.N.shape[1])
+    if p.f.has_norm:
+        return Directions(every, every[:, :0])
+    found = directions(f.rows(p.epsilon), N, p.epsilon, doubtful, len(p.rows))
+    return found if _moves(found.unseen, N, lift) else Directions(every, every[:, :0])
 
 
 def _moves(unseen: Host, N: Host, lift: Host | None) -> int:
     """In how many of these directions x moves: (p, q) may where p - q does not."""
     if lift is None or not unseen.size:
-        return unseen.shape[1]
+        return int(unseen.shape[1])
     deadline.check(0.5 * deadline.svd_work(len(lift), unseen.shape[1]))
     moves = np.linalg.svd(lift @ (N @ unseen), compute_uv=False)
     return int(np.count_nonzero(moves > TOUCHING))
@@ -335,7 +332,7 @@ def _least_norm(
         shared = shared_rows(f, f.rows(p.epsilon), Z, Z.equal[:0], x, p.epsilon)
         if not shared.doubt:
             where = PolyhedronSlice(shared.Z.rows, shared.Z.offset, where.N)
-            left = _left_open(p, f, where, False, lift, shared.rows)
+            left = directions(shared.rows, where.N, p.epsilon)
     return minimise(p.norm_of_x(lift), where.along(left.unseen, x), x)[0]
 
 
@@ -366,9 +363,10 @@ def _sparsest(
     if face.N.size:
         at_ends = PolyhedralRows(face.rows, face.offset, face.rows[:0])
         x = at_ends.point(minimise(p.norm_of_x(), face, x)[0])
-    answer = ExactSolution(Z.point(x), dimension, residual, found.normal, sign=found.sign, rank=rank)
-    left_open = face.N.shape[1]
-    return answer._replace(left_open=left_open if dimension is None else min(left_open, dimension))
+    left_open = min(face.N.shape[1], p.n if dimension is None else dimension)
+    return ExactSolution(
+        Z.point(x), dimension, residual, found.normal, None, "", found.sign, rank, left_open
+    )
 
 
 # --- what may be rounding -------------------------------------------------------------------------

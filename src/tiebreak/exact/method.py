@@ -113,9 +113,8 @@ class ExactFindings(NamedTuple):
             text = f"{low:.9g} with the smaller rank, {high:.9g} with the larger"
             lines.append(("f by rank", text))
         if self.left_open:
-            which = "f is the same for all of them" if self.is_flat else "f is the same for many"
-            text = f"{which}, in {self.left_open} dimensions: of these the one of least norm"
-            lines.append(("left open", text))
+            which = "all of them" if self.is_flat else f"many, in {self.left_open} dimensions"
+            lines.append(("left open", f"f is the same for {which}: x has the least norm"))
         return [*lines, ("one-sided", self.one_sided)] if self.one_sided else lines
 
 
@@ -198,8 +197,7 @@ class Exact(Method):
             return answer, x, -math.inf if answer.direction is not None else problem.upper.value(x)
 
         answer, x, low = solved(doubtful=False)
-        is_clear = rank.is_determined and answer.is_clear
-        high = low if is_clear else solved(doubtful=True)[2]
+        high = low if rank.is_determined and answer.is_clear else solved(doubtful=True)[2]
         is_certain = rank.is_determined and fall.is_certain and not answer.doubt
         if is_certain and answer.direction is not None:
             found = NoMinimum("upper", answer.direction)
@@ -351,7 +349,7 @@ def _of_wide(answer: WideAnswer, residual: float, value: float) -> ExactFindings
         backward_error=max(answer.rest, EPS * sigma[1]),
         upper_range=(value, value),
         residual=residual,
-        left_open=answer.left_open,
+        left_open=gram.shape[1] - answer.rank - answer.reduced.rank if answer.reduced else 0,
     )
 
 

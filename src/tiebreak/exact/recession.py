@@ -13,14 +13,13 @@ from tiebreak.exact.linear_programs import (
     logistic_recession,
 )
 from tiebreak.exact.scaled_problem import ScaledProblem
-from tiebreak.exact.unseen import directions
 from tiebreak.functions.parts.huber_part import HuberPart
 from tiebreak.functions.parts.loss_parts import LossPart
 from tiebreak.functions.parts.parts import Parts
 from tiebreak.functions.parts.quadratic_parts import LeastSquaresPart, LinearPart
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
-from tiebreak.linalg.rank import null_basis
+from tiebreak.linalg.rank import directions, null_basis
 
 NO_SLOPE = 1e-12  # relative: smaller slopes are rounding errors; between this and TOUCHING, perhaps
 HARDLY_FALLS = "whether {} is not determined: it hardly falls, if at all"

@@ -98,9 +98,9 @@ class ScaledProblem:
 
     def norm_of_x(self, lift: Host | None = None) -> Parts:
         """Half the square of |x| as a function of u, or of what is lifted to u."""
-        square = LeastSquaresPart(1.0, np.diag(self.counted * self.units), np.zeros(self.n))
-        h = Parts(self.n, (square,)).scaled()
-        return h if lift is None else h.composed(lift)
+        weights = self.counted * self.units
+        rows = np.diag(weights) if lift is None else weights[:, None] * lift
+        return Parts(rows.shape[1], (LeastSquaresPart(1.0, rows, np.zeros(self.n)),)).scaled()
 
     def basis(self, doubtful: bool) -> Host:
         """The directions in which g varies, as columns."""

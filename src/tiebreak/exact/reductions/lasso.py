@@ -303,5 +303,6 @@ def _on_orthant(
         f, constant = variables.penalty(penalty)
     domain = Box(np.where(w[kept] > 0.0, 0.0, -np.inf), np.inf)
     counted = None if problem.counted is None else host(problem.counted)[kept]
-    reduced = Problem(upper=f, lower=g, domain=domain, counted=counted)
-    return ReducedLasso(reduced, variables, constant)
+    return ReducedLasso(
+        Problem(upper=f, lower=g, domain=domain, counted=counted), variables, constant
+    )

@@ -103,8 +103,10 @@ class WideProblem(NamedTuple):
         if isinstance(f, SquaredNorm):  # with weights of 0 it is for the other way
             strong = f.strong_convexity
             return cls(f, g, (v * strong, w * g.scale)) if strong > 0.0 else None
-        is_small = isinstance(f, LeastSquares) and math.prod(f.matrix.shape) <= DENSE_LIMIT
-        if not (is_small and isinstance(f, LeastSquares) and _is_wide(f.matrix)):
+        # x is a combination of the rows of both, so that all variables count in its norm.
+        if not (isinstance(f, LeastSquares) and problem.counted is None and _is_wide(f.matrix)):
+            return None
+        if math.prod(f.matrix.shape) > DENSE_LIMIT:
             return None
         return cls(f, g, (v * f.scale, w * g.scale))
 
@@ -161,11 +163,6 @@ class WideAnswer(NamedTuple):
     reduced: Reduced | None  # None where f is the norm
     metric: Metric | None = None  # where f is a norm with weights
 
-    @property
-    def left_open(self) -> int:
-        """How many directions f does not see either; x is in the span of its rows and of g's."""
-        return 0 if self.reduced is None else self.gram.shape[1] - self.rank - self.reduced.rank
-
 
 def solve_wide(problem: Problem, start: Array) -> WideAnswer | None:
     """The answer, like ``start``; None where the problem is another one, or A A' does not tell."""
@@ -197,8 +194,7 @@ def solve_wide(problem: Problem, start: Array) -> WideAnswer | None:
     if x is None or max(map(abs, exponents)) > MOST_EXPONENT:
         return None
     x = arrays.like(x, start)
-    answer = WideAnswer(x, weights, equations, gram, rank, rest, center, reduced, metric)
-    return answer if problem.counted is None or not answer.left_open else None
+    return WideAnswer(x, weights, equations, gram, rank, rest, center, reduced, metric)
 
 
 def _refined(

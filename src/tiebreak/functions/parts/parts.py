@@ -93,7 +93,9 @@ class Parts:
         """Is a norm of all variables among the parts, so that no two points are alike for h?"""
         return any(
             isinstance(part, LeastSquaresPart)
-            and len(part.rows) == np.count_nonzero(part.rows) == np.count_nonzero(np.diag(part.rows))
+            and len(part.rows)
+            == np.count_nonzero(part.rows)
+            == np.count_nonzero(np.diag(part.rows))
             for part in self.parts
             if part.rows.shape == (self.n, self.n)
         )
