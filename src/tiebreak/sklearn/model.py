@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import (
     _check_sample_weight,
     check_array,
@@ -163,7 +162,7 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
     def _intercepts(self, coef: Host, shifted: Host, data: Data) -> Host:
         """The intercepts for features as they were given, from those for shifted ones."""
         lost = EPS * np.abs(coef) @ np.abs(data.offset)
-        if np.any(lost > self.rtol * np.ptp(safe_sparse_dot(data.X, coef.T), axis=0)):
+        if lost.any() and np.any(lost > self.rtol * np.ptp(data.X @ coef.T, axis=0)):
             warnings.warn(
                 f"{self._owner}: predictions have rounding errors of up to {np.max(lost):.1g}, "
                 "because columns of X are far from 0; subtract a constant from them",
