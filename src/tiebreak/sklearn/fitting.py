@@ -110,7 +110,8 @@ class Task:
 
     def problem(self, more: Any = None) -> tb.Problem:
         """Both levels, with something added to the lower one."""
-        return tb.Problem(upper=self.upper, lower=self.lower(more))
+        counted = self.layout.penalised if self.layout.has_column else None
+        return tb.Problem(upper=self.upper, lower=self.lower(more), counted=counted)
 
 
 def fit(task: Task, settings: Settings, x0: Host | None, names: Sequence[str] | None) -> FitOutcome:
