@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import cvxpy as cp
+import mpmath
 import numpy as np
 import pytest
 
@@ -194,3 +195,22 @@ def test_whether_f_sees_a_direction_may_be_undetermined():
     assert low == pytest.approx(18.0, rel=1e-6)
     assert high == pytest.approx(0.0, abs=1e-3)
     assert np.linalg.norm(found.x) == pytest.approx(np.sqrt(2.0), rel=1e-6)
+
+
+def test_columns_in_units_of_their_own():
+    """Units of both levels up to 1e12 apart, f flat or not: f is right, and so is the norm."""
+    for seed in range(30):
+        rng = np.random.default_rng([44, seed])
+        A, C = (rng.standard_normal((2, 6)) * 10.0 ** rng.integers(-6, 7, 6) for _ in range(2))
+        C, b, t = A[:1] if seed % 3 == 1 else C[: 1 + seed % 2], *rng.standard_normal((2, 2))
+        problem = tb.Problem(upper=tb.LeastSquares(C, t[: len(C)]), lower=tb.LeastSquares(A, b))
+        found = tb.solve(problem, "exact")
+        assert found.success
+        with mpmath.workdps(80):
+            K = mpmath.matrix(A.tolist() if seed % 3 == 1 else np.vstack([A, C]).tolist())
+            images = [*b] if seed % 3 == 1 else [*b, *t[: len(C)]]
+            least = mpmath.norm(K.T * mpmath.lu_solve(K * K.T, mpmath.matrix(images)))
+            f_star = 0.5 * (mpmath.mpf(b[0]) - mpmath.mpf(t[0])) ** 2 if seed % 3 == 1 else 0.0
+            ratio = float(mpmath.norm(mpmath.matrix(found.x.tolist())) / least)
+        assert found.upper_value == pytest.approx(float(f_star), rel=1e-9, abs=1e-12)
+        assert ratio == pytest.approx(1.0, abs=1e-3)

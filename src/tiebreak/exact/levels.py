@@ -291,7 +291,8 @@ def _upper(
         basis = rank.basis[:, : rank.low]
     start, (x, settled) = x, minimise(f, where, x, basis)
     if left.unseen.size:
-        x = _least_norm(p, f, where, x, left, lift)
+        # And f once more: a long way along what it does not see leaves rounding that it sees.
+        x, settled = minimise(f, where, _least_norm(p, f, where, x, left, lift), basis)
     slope = f.slope(x)
     if not settled or math.isinf(slope.error):
         doubt = doubt or NOT_SETTLED.format("f")
@@ -333,7 +334,11 @@ def _least_norm(
         if not shared.doubt:
             where = PolyhedronSlice(shared.Z.rows, shared.Z.offset, where.N)
             left = directions(shared.rows, where.N, p.epsilon)
-    return minimise(p.norm_of_x(lift), where.along(left.unseen, x), x)[0]
+    size, part = p.norm_of_x(lift), where.along(left.unseen, x)
+    if isinstance(part, PolyhedronSlice) and np.max(p.units) > UNLIKE * np.min(p.units):
+        N = graded_basis(part.N, size.curvature(x), null_basis(part.N.T).T)
+        part = PolyhedronSlice(part.rows, part.offset, N)
+    return minimise(size, part, x)[0]
 
 
 def _sparsest(

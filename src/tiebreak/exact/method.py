@@ -128,7 +128,8 @@ class Exact(Method):
     The sparsest lower minimiser, f = L1(weight), is a linear program (HiGHS), solved to rounding.
     A lower level with an l1 penalty on R^n is reduced to one on an orthant (`reductions.lasso`).
     Rank is a decision: where no gap in the singular values tells, the run ends as "undetermined",
-    and also where losses are too small to decide. x0 does not matter to the answer: it begins at
+    and also where losses are too small to decide. What f leaves open is decided by the least norm
+    (of some variables: ``Problem(counted=...)``). x0 does not matter to the answer: it begins at
     the point of Z nearest to the origin, or at x0 where there are many more rows than variables.
 
     Examples:

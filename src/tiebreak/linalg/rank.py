@@ -158,6 +158,7 @@ def graded_basis(N: Host, R: Host, rows: Host) -> Host:
     M = R @ N
     lengths = _lengths(M)
     seen = lengths > max(M.shape) * EPS * np.max(lengths, initial=0.0)  # others: rounding alone
+    seen[len(M) :] = False
     triangle = np.linalg.qr(M[:, seen] / lengths[seen], mode="r")
     turn = solve_triangular(triangle, np.diag(np.diag(triangle)))
     N[:, seen] = N[:, seen] @ (turn * lengths[seen] / lengths[seen, None])

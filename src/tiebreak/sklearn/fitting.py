@@ -127,7 +127,7 @@ class Task:
 
     def problem(self, more: Any = None) -> tb.Problem:
         """Both levels, with something added to the lower one."""
-        counted = np.asarray(self.layout.penalised) if self.layout.has_column else None
+        counted = self.layout.penalised if self.layout.has_column else None
         return tb.Problem(upper=self.upper, lower=self.lower(more), counted=counted)
 
 
