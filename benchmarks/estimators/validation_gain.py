@@ -84,8 +84,8 @@ def predictions(model: Any, X: Matrix) -> Vector:
 
 def tie_break(kind: str, prefer: str) -> Any:
     if kind == "logistic":
-        return TieBreakClassifier(prefer)
-    return TieBreakRegressor(prefer, loss=kind)
+        return TieBreakClassifier(prefer, on_no_minimiser="error")
+    return TieBreakRegressor(prefer, loss=kind, on_no_minimiser="error")
 
 
 def ridge(kind: str, penalty: float, rows: int) -> Any:

@@ -143,6 +143,8 @@ class Problem(FromData):
             ``lower`` is a part of Z, for both levels.
         radius: some solution has |x| <= radius; not verified, used by the certificate alone.
         error_bound: how g grows away from its minimisers; not verified either.
+        counted: the weights of the variables in the norm that decides what both levels leave open,
+            0 for one that does not count, such as an intercept; all count alike if not given.
 
     Numbers of both precisions in one problem are all taken in float64, unless those in float64
     are vectors of a function or of the domain that float32 holds as they are: nothing is rounded.
@@ -160,6 +162,7 @@ class Problem(FromData):
     domain: Domain = field(default_factory=Space)
     radius: float | None = None
     error_bound: ErrorBound | None = None
+    counted: Array | None = None
     names: ClassVar[tuple[Any, ...] | None] = None  # of the variables, where pandas has them
     _latest: ClassVar[Problem | None] = None  # with the numbers of the last call
 
@@ -173,6 +176,7 @@ class Problem(FromData):
             domain: Domain = ...,
             radius: float | None = None,
             error_bound: ErrorBound | None = None,
+            counted: Array | None = None,
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -199,6 +203,8 @@ class Problem(FromData):
             self._take(upper, lower)
         if self.radius is not None:
             checks.positive("Problem", "radius", self.radius)
+        if self.counted is not None:
+            assign(self, "counted", checks.weights("Problem", "counted", self.counted))
         if self.dimension is not None:
             self._check_dimension(self.dimension)
         if self._falls_without_end():
@@ -294,6 +300,8 @@ class Problem(FromData):
     def _check_dimension(self, n: int) -> None:
         """Raise ValueError if the domain or a penalty does not fit ``n`` variables."""
         self.domain.check(n)
+        if self.counted is not None:
+            checks.length("Problem", "counted", self.counted, n, "variable")
         for penalty in self.penalties:
             penalty.check(n)
 

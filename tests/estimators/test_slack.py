@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pickle
-import sys
 import warnings
 
 import numpy as np
@@ -19,9 +19,9 @@ from tiebreak.sklearn import (
     TieBreakClassifier,
     TieBreakRegressor,
 )
+from tiebreak.sklearn.slack import with_slack_to_spare
 
 cp = pytest.importorskip("cvxpy", reason="the independent truth")
-pytest.importorskip("clarabel", reason="needs the extra conic")
 
 
 def data(seed, rows, n):
@@ -283,13 +283,6 @@ def test_a_wrong_slack_gets_one_sentence(slack):
         TieBreakRegressor(slack=slack).fit([[0.0], [1.0]], [0.0, 1.0])
 
 
-def test_without_clarabel_the_install_line_is_said_before_the_work(monkeypatch):
-    monkeypatch.setitem(sys.modules, "clarabel", None)
-    with pytest.raises(ImportError, match=r"^TieBreakRegressor: slack needs Clarabel: pip install"):
-        TieBreakRegressor(slack=0.1).fit([[0.0], [1.0]], [0.0, 1.0])
-    TieBreakRegressor().fit([[0.0], [1.0]], [0.0, 1.0])
-
-
 def test_what_cones_cannot_represent_is_refused_by_the_name_of_the_parameter():
     prefer = tb.Smooth(lambda x: float(x @ x), lambda x: 2.0 * x, lipschitz=2.0)
     X, y = data(11, 20, 3)
@@ -297,11 +290,30 @@ def test_what_cones_cannot_represent_is_refused_by_the_name_of_the_parameter():
         TieBreakRegressor(prefer, slack=0.1).fit(X, y)
 
 
+def test_an_error_in_what_is_preferred_is_not_taken_for_no_slack():
+    def broken(x):
+        raise ValueError("broken")
+
+    lower = tb.LeastSquares(np.eye(2), np.ones(2))
+    first = tb.solve(tb.Problem(lower=lower, upper=tb.SquaredNorm()))
+    with pytest.raises(ValueError, match="broken"):
+        with_slack_to_spare(lower, tb.Smooth(broken, lambda x: x, lipschitz=1.0), first, 0.1)
+
+
+@pytest.mark.parametrize("status", ["certified", "solved", "undetermined"])
+def test_with_slack_to_spare_the_word_is_the_weaker_of_both(status):
+    lower = tb.LeastSquares(np.eye(2), np.ones(2))
+    first = tb.solve(tb.Problem(lower=lower, upper=tb.SquaredNorm()))
+    first = dataclasses.replace(first, status=status)
+    found = with_slack_to_spare(lower, tb.SquaredNorm(), first, 10.0)
+    assert found.status == status
+
+
 def test_where_there_is_no_best_fit_a_slack_does_not_help():
     X, y = [[0.0], [1.0], [2.0], [3.0]], ["no", "no", "yes", "yes"]
     with pytest.raises(NoMinimiserError, match="no minimiser"):
-        TieBreakClassifier(slack=0.1).fit(X, y)
+        TieBreakClassifier(slack=0.1, on_no_minimiser="error").fit(X, y)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NoMinimiserWarning)
-        model = TieBreakClassifier(slack=0.1, on_no_minimiser="warn").fit(X, y)
+        model = TieBreakClassifier(slack=0.1).fit(X, y)
     assert (model.given_up_, model.slack_) == (0.0, 0.0)

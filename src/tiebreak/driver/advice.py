@@ -4,19 +4,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextvars import ContextVar
+from typing import NamedTuple
 
 from tiebreak.driver.run import Run
 from tiebreak.driver.trace import Row
 from tiebreak.proofs.certificate import UNDERFLOW, Certificate
 
-# What the caller of `solve` can do; estimators, which have other parameters, replace these words.
-BOUND = (
-    "give Problem(radius=...) if you know that some solution has |x| <= radius, or a bounded "
-    "domain, or"
-)
-NARROWER = "Problem(radius=...) may narrow it, or "
-ONE_SIDED = "Problem(error_bound=...) would close that, criterion='weak' does not ask for it"
-SET_ATOL = "set atol"
+
+class Remedies(NamedTuple):
+    """What the caller can do, in words that name the caller's own parameters."""
+
+    bound: str = (
+        "give Problem(radius=...) if you know that some solution has |x| <= radius, or a bounded "
+        "domain, or"
+    )
+    narrower: str = "Problem(radius=...) may narrow it, or "
+    one_sided: str = (
+        "Problem(error_bound=...) would close that, criterion='weak' does not ask for it"
+    )
+    below_rounding: str = "set atol"
+    has_method: bool = True  # can the caller choose the method, and its parameters?
+
+
+FOR_SOLVE = Remedies()
+REMEDIES = ContextVar("remedies", default=FOR_SOLVE)  # estimators set their own for their solves
 
 _OR_PENALTY = ", or a penalty on all variables beside a smooth part whose lower_bound is known"
 ROUNDING = 16.0  # times the error of a value: a gap up to this is rounding
@@ -63,8 +75,8 @@ def _missing_bounds(run: Run, gaps: tuple[float, float]) -> str:
     if math.isfinite(run.problem.domain.diameter_in(int(run.state.x.shape[0]))):
         return f"This method has no proof that bounds {letters} from below on these constraints"
     return (
-        f"Nothing bounds {letters} from below on this unbounded domain: {BOUND} a strongly "
-        f"convex {names} function{or_penalty}"
+        f"Nothing bounds {letters} from below on this unbounded domain: "
+        f"{REMEDIES.get().bound} a strongly convex {names} function{or_penalty}"
     )
 
 
@@ -77,7 +89,7 @@ def _one_sided(run: Run, proof: Certificate, asked: float) -> str:
     why = run.report.one_sided
     return (
         f"That f(x) does not lie below f* by more than was asked for is not proved{width}: "
-        f"{why}{'; ' if why else ''}{ONE_SIDED}"
+        f"{why}{'; ' if why else ''}{REMEDIES.get().one_sided}"
     )
 
 
@@ -86,20 +98,22 @@ def _too_wide(
 ) -> str:
     """How wide the proof is, why, and what would close it."""
     gaps = proof.upper_gap, proof.lower_gap
+    words = REMEDIES.get()
     errors = run.certifier.value_errors(run.state.x, proof.upper_value, proof.lower_value)
     if any(a < g <= ROUNDING * e for g, a, e in zip(gaps, tolerance, errors, strict=True)):
-        return f"A gap is as small as rounding allows, the tolerance is smaller still: {SET_ATOL}"
+        smallest = "A gap is as small as rounding allows, the tolerance is smaller still"
+        return f"{smallest}: {words.below_rounding}"
     if not min(tolerance) > UNDERFLOW:
         return ""
     missing = max(gap / asked for gap, asked in zip(gaps, tolerance, strict=True))
     if status == "solved":
-        closer = "" if run.problem.is_bounded else NARROWER
+        closer = "" if run.problem.is_bounded else words.narrower
         return f"The proof is {missing:.2g} times as wide as asked: {closer}relax rtol"
     wider = f"The wider gap is {missing:.2g} times the tolerance"
     if (steps := _steps_needed(run.rows, tolerance)) is not None:
         rate = f"at the present rate about {steps:,} steps would do (max_iter is {max_iter:,})"
         return f"{wider}; {rate}"
-    remedy = run.method.remedy
+    remedy = run.method.remedy if words.has_method else ""
     return f"{wider} and hardly shrinks: relax rtol{', ' if remedy else ''}{remedy}"
 
 

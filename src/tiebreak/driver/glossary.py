@@ -63,6 +63,7 @@ GLOSSARY: dict[str, dict[str, str]] = {
         "much, in units of the singular values.",
         "residual": "by how much the conditions of optimality are violated, relative.",
         "f by rank": "f* by both readings, where rounding decides the rank.",
+        "left open": "f is the same for many minimisers of g, or for all: the one of least norm.",
         "one-sided": "why f* is not proved from above, where it is not.",
         "g bound, f bound": "of the method conic: the optimum, its error, and what the bound rests "
         "on (proved or estimated, see below).",

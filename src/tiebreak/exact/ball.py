@@ -60,6 +60,14 @@ class BallSlice:
             z = -(a + mu * w) / (square + mu) if mu < math.inf else b * (self.radius / norm(b)) - w
         return np.asarray(self.N @ (vt.T @ z))
 
+    def along(self, directions: Host, x: Host) -> BallSlice:
+        """What of the slice is seen from x along some of its directions v."""
+        w = self.N.T @ (x - self.center)
+        across = norm(w - directions @ (directions.T @ w)) / self.radius
+        room = math.sqrt(max(1.0 - across, 0.0)) * math.sqrt(1.0 + across)
+        N = self.N @ (directions if room > 0.0 else directions[:, :0])
+        return BallSlice(self.center, self.radius * room, N)
+
     def _singular(self, R: Host, rows: int) -> tuple[Host, Host]:
         """All singular values and right vectors of R on the slice; once where R stays the same."""
         if self._known is not None:

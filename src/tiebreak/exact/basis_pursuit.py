@@ -14,11 +14,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tiebreak.exact.active_set import PolyhedronSlice
+from tiebreak.exact.constants import TOUCHING
 from tiebreak.exact.linear_programs import highs
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import Sliced, norm, product
-from tiebreak.linalg.rank import Rank
+from tiebreak.linalg.rank import Rank, null_basis
 from tiebreak.linalg.spectra import EPS
 
 FEASIBLE = 1e-12  # relative: equations met to this are met
@@ -96,6 +98,21 @@ def sparsest(program: BasisPursuit) -> SparsestPoint | None:
         if best.residual <= OPTIMAL:
             break
     return best
+
+
+def face_of_sparsest(program: BasisPursuit, found: SparsestPoint, center: Host) -> PolyhedronSlice:
+    """All minimisers, each plus the center.
+
+    As for any linear program they are the points that balance with one solution of the dual: 0
+    where the subgradient is less than the price, of its sign elsewhere, and with the same product
+    with the normal.
+    """
+    free = np.flatnonzero(np.abs(found.sign) >= (1.0 - TOUCHING) * program.prices)
+    inside = null_basis(np.vstack([program.basis, found.normal])[:, free])
+    N, signs = np.zeros((len(center), inside.shape[1])), np.zeros((len(free), len(center)))
+    N[free], signs[np.arange(len(free)), free] = inside, -np.sign(found.sign[free])
+    rows, offset = np.vstack([program.rows, signs]), np.append(program.offset, np.zeros(len(free)))
+    return PolyhedronSlice(rows, offset + rows @ center, N)
 
 
 def _snapped(program: BasisPursuit, guess: Host, tolerance: float) -> tuple[Host, Host]:

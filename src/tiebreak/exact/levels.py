@@ -4,6 +4,7 @@
 2. Its minimisers are an affine slice of Z: { x in Z : Ax = A xhat, <c, x> = <c, xhat> }. On a
    polyhedron inequalities that hold with equality on all of the slice become equations of it.
 3. Minimise f over that slice in the same way, or |x|_1 by a linear program.
+4. What f leaves open is a slice too, or a face of the linear program: there minimise |x|².
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 
 from tiebreak.exact.active_set import PolyhedronSlice, can_be_strict
 from tiebreak.exact.ball import BallSlice
-from tiebreak.exact.basis_pursuit import BasisPursuit, sparsest
+from tiebreak.exact.basis_pursuit import BasisPursuit, face_of_sparsest, sparsest
 from tiebreak.exact.constants import INDEPENDENT, TOUCHING
 from tiebreak.exact.newton import SetSlice, minimise, refine
 from tiebreak.exact.polyhedra import PolyhedralRows, polyhedron
@@ -27,7 +28,15 @@ from tiebreak.functions.parts.quadratic_parts import LeastSquaresPart
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import Sliced, host, norm
-from tiebreak.linalg.rank import Rank, as_it_is, decide_rank, graded_basis, null_basis
+from tiebreak.linalg.rank import (
+    Directions,
+    Rank,
+    as_it_is,
+    decide_rank,
+    directions,
+    graded_basis,
+    null_basis,
+)
 from tiebreak.linalg.spectra import EPS
 from tiebreak.sets.balls import Ball
 from tiebreak.sets.domains import Space
@@ -58,6 +67,9 @@ class ExactSolution(NamedTuple):
     doubt: str = ""  # a sentence, where x may not be what it should be
     sign: Host | None = None  # where f = |x|_1: its subgradient that balances the slice and normal
     rank: Rank | None = None  # of the slice's equations, where it is not that of g's rows
+    left_open: int = 0  # dimension of what f leaves of that set, at most; the least norm decides
+    is_flat: bool = False  # f is the same on all of that set, which is more than a point
+    is_clear: bool = True  # is it known what f leaves?
 
 
 def solve(p: ScaledProblem, x0: Host, doubtful: bool) -> ExactSolution:
@@ -103,14 +115,12 @@ def _on_ball(p: ScaledProblem, x0: Host, ball: Ball, doubtful: bool) -> ExactSol
         none = PolyhedralRows(N[:, :0].T, np.zeros(0), N[:, :0].T)
         if shared_rows(g, p.rows, none, pressing, x, p.epsilon).rows is not p.rows:
             doubt = doubt or NOT_ON_BALL
-    across = (x - center) - N @ (N.T @ (x - center))
-    part = norm(across) / ball.radius
-    room = math.sqrt(max(1.0 - part, 0.0)) * math.sqrt(1.0 + part)  # relative to the radius
-    if is_bound or room <= NO_ROOM:
+    solutions = BallSlice(center, ball.radius, np.eye(p.n)).along(N, x)
+    if is_bound or solutions.radius <= NO_ROOM * ball.radius:
         # The ball binds, or just touches the solutions: then x is the only one.
-        dimension, N, room = (0 if is_bound or N.shape[1] == 0 else None), N[:, :0], 0.0
-    solutions = BallSlice(center, ball.radius * room, N)
-    return _upper(p, p.f, solutions, x, residual, dimension)._replace(doubt=doubt)
+        dimension = 0 if is_bound or N.shape[1] == 0 else None
+        solutions = BallSlice(center, 0.0, N[:, :0])
+    return _upper(p, p.f, solutions, x, residual, dimension, doubtful)._replace(doubt=doubt)
 
 
 def _inside_ball(
@@ -182,7 +192,7 @@ def _on_polyhedron(p: ScaledProblem, x0: Host, Z: PolyhedralRows, doubtful: bool
     if np.max(p.units) > UNLIKE * np.min(p.units):
         N = graded_basis(faces.N, f.curvature(u), equations)
         graded = PolyhedronSlice(faces.rows, faces.offset, N, faces.equal, faces.paired)
-    answer = _upper(p, f, graded, u, residual, dimension)
+    answer = _upper(p, f, graded, u, residual, dimension, doubtful, Z.lift)
     if slice_of_Z is not faces and answer.direction is None:  # the normal of Z, not of a face
         normal, _ = slice_of_Z.normal(f.slope(answer.x), answer.x)
         answer = answer._replace(normal=normal)
@@ -218,12 +228,7 @@ def _solution_set(
     if not can_move.all():
         equations = np.vstack([equations, faces.rows[met][~can_move]])
         faces = PolyhedronSlice(Z.rows, Z.offset, null_basis(equations, p.epsilon, doubtful))
-    dimension = faces.N.shape[1]
-    if Z.lift is not None and dimension:  # (p, q) may move where p - q does not
-        deadline.check(0.5 * deadline.svd_work(len(Z.lift), dimension))
-        moves = np.linalg.svd(Z.lift @ faces.N, compute_uv=False)
-        dimension = int(np.count_nonzero(moves > TOUCHING))
-    return faces, equations, dimension
+    return faces, equations, _moves(np.eye(faces.N.shape[1]), faces.N, Z.lift)
 
 
 def _common_null_basis(equations: Host, rows: Host, epsilon: float, doubtful: bool) -> Host:
@@ -262,26 +267,78 @@ def _is_met(part: object, x: Host) -> bool:
 
 
 def _upper(
-    p: ScaledProblem, f: Parts, where: SetSlice, x: Host, residual: float, dimension: int | None
+    p: ScaledProblem,
+    f: Parts,
+    where: SetSlice,
+    x: Host,
+    residual: float,
+    dimension: int | None,
+    doubtful: bool,
+    lift: Host | None = None,
 ) -> ExactSolution:
-    """Minimise f over the slice, from the lower minimiser x."""
+    """Minimise f over the slice, from the lower minimiser x, and then the norm."""
     doubt = ""
     if not p.is_bounded and isinstance(where, PolyhedronSlice):
         fall = no_upper_minimum(f, where, x)
         if fall.direction is not None:
             return ExactSolution(x, dimension, residual, 0.0 * x, unit(fall.direction))
         doubt = "" if fall.is_certain else HARDLY_FALLS.format("f has a minimum")
-    basis = None
-    if not f.is_quadratic:  # whose flat directions are to stay flat in every step
+    left, basis = _left_open(p, f, where, doubtful, lift), None
+    if left.unseen.size:
+        basis = where.N @ left.seen
+    elif not f.is_quadratic:  # whose flat directions are to stay flat in every step
         rank = decide_rank(f.rows(), units=as_it_is(f.rows()))
         basis = rank.basis[:, : rank.low]
     start, (x, settled) = x, minimise(f, where, x, basis)
+    if left.unseen.size:
+        # And f once more: a long way along what it does not see leaves rounding that it sees.
+        x, settled = minimise(f, where, _least_norm(p, f, where, x, left, lift), basis)
     slope = f.slope(x)
     if not settled or math.isinf(slope.error):
         doubt = doubt or NOT_SETTLED.format("f")
     normal, _ = where.normal(slope, x)
     residual = max(residual, _residual(f, where, x, start, basis))
-    return ExactSolution(x, dimension, residual, normal, doubt=doubt)
+    left_open, is_flat = _moves(left.unseen, where.N, lift), left.unseen.size > left.seen.size == 0
+    return ExactSolution(
+        x, dimension, residual, normal, None, doubt, None, None, left_open, is_flat, left.is_clear
+    )
+
+
+def _left_open(
+    p: ScaledProblem, f: Parts, where: SetSlice, doubtful: bool, lift: Host | None
+) -> Directions:
+    """The directions of the slice that f sees, and those along which x moves unseen."""
+    N, every = where.N, np.eye(where.N.shape[1])
+    if p.f.has_norm:
+        return Directions(every, every[:, :0])
+    found = directions(f.rows(p.epsilon), N, p.epsilon, doubtful, len(p.rows))
+    return found if _moves(found.unseen, N, lift) else Directions(every, every[:, :0])
+
+
+def _moves(unseen: Host, N: Host, lift: Host | None) -> int:
+    """In how many of these directions x moves: (p, q) may where p - q does not."""
+    if lift is None or not unseen.size:
+        return int(unseen.shape[1])
+    deadline.check(0.5 * deadline.svd_work(len(lift), unseen.shape[1]))
+    moves = np.linalg.svd(lift @ (N @ unseen), compute_uv=False)
+    return int(np.count_nonzero(moves > TOUCHING))
+
+
+def _least_norm(
+    p: ScaledProblem, f: Parts, where: SetSlice, x: Host, left: Directions, lift: Host | None
+) -> Host:
+    """Of all minimisers of f over the slice, x among them, the one of least norm."""
+    if f.huber and isinstance(where, PolyhedronSlice):  # outliers are seen as inequalities
+        Z = PolyhedralRows(where.rows, where.offset, null_basis(where.N.T).T)
+        shared = shared_rows(f, f.rows(p.epsilon), Z, Z.equal[:0], x, p.epsilon)
+        if not shared.doubt:
+            where = PolyhedronSlice(shared.Z.rows, shared.Z.offset, where.N)
+            left = directions(shared.rows, where.N, p.epsilon)
+    size, part = p.norm_of_x(lift), where.along(left.unseen, x)
+    if isinstance(part, PolyhedronSlice) and np.max(p.units) > UNLIKE * np.min(p.units):
+        N = graded_basis(part.N, size.curvature(x), null_basis(part.N.T).T)
+        part = PolyhedronSlice(part.rows, part.offset, N)
+    return minimise(size, part, x)[0]
 
 
 def _sparsest(
@@ -302,12 +359,19 @@ def _sparsest(
     center, offset = l1.center / p.units, Z.offset
     if center.any():
         offset = offset - Z.rows @ center
-    found = sparsest(BasisPursuit(equations, rank, x - center, Z.rows, offset, p.prices))
+    program = BasisPursuit(equations, rank, x - center, Z.rows, offset, p.prices)
+    found = sparsest(program)
     if found is None:
         return ExactSolution(x, dimension, residual, 0.0 * x, doubt=NO_PROGRAM)
     residual, rank = max(residual, found.residual), p.equations_in_x(rank, Z)
-    x = Z.point(found.x + center)
-    return ExactSolution(x, dimension, residual, found.normal, sign=found.sign, rank=rank)
+    x, face = found.x + center, face_of_sparsest(program, found, center)
+    if face.N.size:
+        at_ends = PolyhedralRows(face.rows, face.offset, face.rows[:0])
+        x = at_ends.point(minimise(p.norm_of_x(), face, x)[0])
+    left_open = min(face.N.shape[1], p.n if dimension is None else dimension)
+    return ExactSolution(
+        Z.point(x), dimension, residual, found.normal, None, "", found.sign, rank, left_open
+    )
 
 
 # --- what may be rounding -------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from tiebreak.exact.bounds.intervals import prove
 from tiebreak.exact.bounds.rescaled import prove_rescaled
 from tiebreak.exact.bounds.tall_bounds import prove_tall
 from tiebreak.exact.bounds.wide_bounds import prove_wide
-from tiebreak.exact.levels import ExactSolution, solve
+from tiebreak.exact.levels import DROWNED, LARGE_MARGINS, ExactSolution, solve
 from tiebreak.exact.polyhedra import is_linear, start
 from tiebreak.exact.recession import HARDLY_FALLS, no_lower_minimum
 from tiebreak.exact.reductions.lasso import NOT_SETTLED, reduced_lasso
@@ -30,6 +30,7 @@ from tiebreak.exact.reductions.lasso import refuse as refuse_penalty
 from tiebreak.exact.reductions.norm_above import in_squares, root_intervals, root_value
 from tiebreak.exact.reductions.operator_above import refuse as refuse_operator
 from tiebreak.exact.reductions.operator_above import with_images
+from tiebreak.exact.reductions.outliers import AT_DELTA, NO_RANK
 from tiebreak.exact.reductions.residuals_above import SquaresAbove, with_residuals
 from tiebreak.exact.reductions.tall import is_tall, solve_tall
 from tiebreak.exact.reductions.wide import WideAnswer, WideProblem, solve_wide
@@ -63,6 +64,14 @@ NO_SQUARES = (
     "rank not determined: the eigenvalues of A A' do not tell, and there are too many variables "
     "for singular values ({})"
 )
+SEEN_OR_NOT = (
+    "whether f changes along some of the lower minimisers is not determined: what it changes is "
+    "not clear of rounding by 1e3; f is {:.6g} if it is rounding, {:.6g} if not"
+)
+NO_LOWER, NO_UPPER = "g has a minimiser", "f has a minimum"
+READINGS = (  # doubts that are about the data, and not about how far a computation came
+    *map(HARDLY_FALLS.format, (NO_LOWER, NO_UPPER)), DROWNED, LARGE_MARGINS, AT_DELTA, NO_RANK,
+)  # fmt: skip
 ACCURATE = 1e-9  # the conditions of optimality hold to this, or there is no answer
 
 
@@ -81,6 +90,8 @@ class ExactFindings(NamedTuple):
     direction: Array | None = None  # along which there is no minimum
     level: str = ""  # "upper" or "lower": which has none
     one_sided: str = ""  # why f* is not proved from above, where it is not
+    left_open: int = 0  # dimension of what f leaves of that set, at most; the least norm decides
+    is_flat: bool = False  # f is the same for all lower minimisers, of which there are many
 
     @property
     def is_ambiguous(self) -> bool:
@@ -102,6 +113,9 @@ class ExactFindings(NamedTuple):
         if low != high:
             text = f"{low:.9g} with the smaller rank, {high:.9g} with the larger"
             lines.append(("f by rank", text))
+        if self.left_open:
+            which = "all of them" if self.is_flat else f"many, in {self.left_open} dimensions"
+            lines.append(("left open", f"f is the same for {which}: x has the least norm"))
         return [*lines, ("one-sided", self.one_sided)] if self.one_sided else lines
 
 
@@ -115,7 +129,8 @@ class Exact(Method):
     The sparsest lower minimiser, f = L1(weight), is a linear program (HiGHS), solved to rounding.
     A lower level with an l1 penalty on R^n is reduced to one on an orthant (`reductions.lasso`).
     Rank is a decision: where no gap in the singular values tells, the run ends as "undetermined",
-    and also where losses are too small to decide. x0 does not matter to the answer: it begins at
+    and also where losses are too small to decide. What f leaves open is decided by the least norm
+    (of some variables: ``Problem(counted=...)``). x0 does not matter to the answer: it begins at
     the point of Z nearest to the origin, or at x0 where there are many more rows than variables.
 
     Examples:
@@ -161,7 +176,7 @@ class Exact(Method):
         return StateReport(
             state.finished,
             fall=None if d is None else NoMinimum(found.level, d),
-            is_ambiguous=found.is_ambiguous,
+            is_ambiguous=found.is_ambiguous or state.finished[1] in READINGS,
             findings=found,
             one_sided=found.one_sided,
         )
@@ -186,7 +201,7 @@ class Exact(Method):
             return answer, x, -math.inf if answer.direction is not None else problem.upper.value(x)
 
         answer, x, low = solved(doubtful=False)
-        high = low if rank.is_determined else solved(doubtful=True)[2]
+        high = low if rank.is_determined and answer.is_clear else solved(doubtful=True)[2]
         is_certain = rank.is_determined and fall.is_certain and not answer.doubt
         if is_certain and answer.direction is not None:
             found = NoMinimum("upper", answer.direction)
@@ -338,6 +353,7 @@ def _of_wide(answer: WideAnswer, residual: float, value: float) -> ExactFindings
         backward_error=max(answer.rest, EPS * sigma[1]),
         upper_range=(value, value),
         residual=residual,
+        left_open=gram.shape[1] - answer.rank - answer.reduced.rank if answer.reduced else 0,
     )
 
 
@@ -349,7 +365,8 @@ def _scaled(problem: Problem, x: Array) -> tuple[ScaledProblem, Rank, int]:
     f, g = _parts(problem, int(x.shape[0]))
     rows, penalty = g.rows(epsilon, f.sizes()), problem.penalties[0].terms
     l1 = _l1_norm(penalty, f.n) if penalty.has_weights else None
-    scaled = ScaledProblem(problem.domain, f.scaled(), g.scaled(), rows, epsilon, l1)
+    counted = None if problem.counted is None else host(problem.counted)
+    scaled = ScaledProblem(problem.domain, f.scaled(), g.scaled(), rows, epsilon, l1, counted)
     rank = scaled.rank_in_x
     rank = rank._replace(sigma=g.unit * rank.sigma) if rank.is_plain else rank
     return scaled, rank, f.exponent
@@ -395,8 +412,10 @@ def _doubt(
             f"{findings.sigma_next:.3g}, of which the smaller is not clear of rounding by 1e3; "
             f"f is {low:.6g} if it is rounding, {high:.6g} if not"
         )
+    if findings.is_ambiguous:
+        return SEEN_OR_NOT.format(*findings.upper_range)
     if not is_minimum:
-        return HARDLY_FALLS.format("g has a minimiser")
+        return HARDLY_FALLS.format(NO_LOWER)
     if not answer.doubt and not answer.residual <= ACCURATE:
         return f"the conditions of optimality hold to {answer.residual:.2g} only, relative"
     return answer.doubt
@@ -436,6 +455,8 @@ def _findings(
         backward_error=max(following, EPS * float(np.max(rank.sigma, initial=0.0))),
         upper_range=uppers,
         residual=math.nan if answer is None else answer.residual,
+        left_open=0 if answer is None else answer.left_open,
+        is_flat=answer is not None and answer.is_flat,
     )
 
 

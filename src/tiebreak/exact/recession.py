@@ -17,14 +17,11 @@ from tiebreak.functions.parts.huber_part import HuberPart
 from tiebreak.functions.parts.loss_parts import LossPart
 from tiebreak.functions.parts.parts import Parts
 from tiebreak.functions.parts.quadratic_parts import LeastSquaresPart, LinearPart
-from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
-from tiebreak.linalg.rank import as_it_is, decide_rank, null_basis
-from tiebreak.linalg.spectra import eigenvalues
+from tiebreak.linalg.rank import directions, null_basis
 
 NO_SLOPE = 1e-12  # relative: smaller slopes are rounding errors; between this and TOUCHING, perhaps
-CLEARLY_CURVED = 1e-8  # of the eigenvalues of R'R the smallest, relative: then there is no doubt
 HARDLY_FALLS = "whether {} is not determined: it hardly falls, if at all"
 
 
@@ -81,8 +78,10 @@ def _recession(h: Parts, where: PolyhedronSlice) -> Recession:
 
 def no_upper_minimum(f: Parts, where: PolyhedronSlice, x: Host) -> Recession:
     """A direction of the slice, one of whose points is x, along which f falls without end."""
+    if f.has_norm:  # which grows faster than anything falls
+        return Recession(None)
     R = f.curvature(x) if f.is_quadratic else np.vstack([np.zeros((0, f.n)), *_fixed_rows(f)])
-    flat = where.N @ _flat(R, where.N)
+    flat = where.N @ directions(R, where.N).unseen
     along = PolyhedronSlice(where.rows, where.offset, flat)
     if not f.is_quadratic:
         return _recession(f, along)
@@ -93,18 +92,6 @@ def no_upper_minimum(f: Parts, where: PolyhedronSlice, x: Host) -> Recession:
         return Recession(None, is_clear)
     found = linear_recession(c, along.B)
     return found if found.direction is None else Recession(flat @ found.direction)
-
-
-def _flat(R: Host, N: Host) -> Host:
-    """A basis of the v with R N v = 0, each row of R in its own units."""
-    lengths = np.sqrt(np.sum(R * R, axis=1))
-    along = (R[lengths > 0.0] / lengths[lengths > 0.0, None]) @ N
-    if along.shape[0] >= along.shape[1] > 0:
-        deadline.check(0.2 * deadline.svd_work(*along.shape))
-        squares = eigenvalues(along.T @ along)
-        if squares[0] > CLEARLY_CURVED * squares[-1]:
-            return np.zeros((along.shape[1], 0))
-    return null_basis(along, found=decide_rank(along, units=as_it_is(along)))
 
 
 def _is_slope(slope: float, size: float) -> tuple[bool, bool]:

@@ -42,6 +42,7 @@ class ScaledProblem:
         rows: those of g as it was before it was scaled.
         epsilon: the unit of rounding of the data.
         l1: where f is a sum of weights_j |x_j - center_j|, these, the largest weight being 1.
+        counted: the weights of the variables in the norm that decides what f leaves open; or all 1.
     """
 
     domain: Domain
@@ -64,7 +65,9 @@ class ScaledProblem:
         rows: Host,
         epsilon: float,
         l1: L1Norm | None = None,
+        counted: Host | None = None,
     ) -> None:
+        self.counted: Host = np.ones(f.n) if counted is None else np.sqrt(counted)
         self.domain, self.n, self.epsilon, self.l1 = domain, f.n, epsilon, l1
         self.is_bounded: bool = math.isfinite(domain.diameter_in(f.n))
         self._f, self._g, self._rows_in_x = f, g, rows
@@ -92,6 +95,12 @@ class ScaledProblem:
         """Z, which is no ball, in the units of u."""
         Z = polyhedron(self.domain, self.n)
         return Z.stretched(self.units) if self.is_rescaled else Z
+
+    def norm_of_x(self, lift: Host | None = None) -> Parts:
+        """Half the square of |x| as a function of u, or of what is lifted to u."""
+        weights = self.counted * self.units
+        rows = np.diag(weights) if lift is None else weights[:, None] * lift
+        return Parts(rows.shape[1], (LeastSquaresPart(1.0, rows, np.zeros(self.n)),)).scaled()
 
     def basis(self, doubtful: bool) -> Host:
         """The directions in which g varies, as columns."""

@@ -9,8 +9,12 @@ import numpy as np
 
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
-from tiebreak.linalg.host import CAREFUL, Sliced
-from tiebreak.linalg.spectra import EPS, clear_rank, equilibrate
+from tiebreak.linalg.host import CAREFUL, Sliced, norm
+from tiebreak.linalg.spectra import EPS, clear_rank, eigenvalues, equilibrate
+
+CLEARLY_SEEN = (
+    1e-8  # the least eigenvalue of M'M, relative to the terms: with more there is no doubt
+)
 
 
 class Rank(NamedTuple):
@@ -154,6 +158,7 @@ def graded_basis(N: Host, R: Host, rows: Host) -> Host:
     M = R @ N
     lengths = _lengths(M)
     seen = lengths > max(M.shape) * EPS * np.max(lengths, initial=0.0)  # others: rounding alone
+    seen[len(M) :] = False
     triangle = np.linalg.qr(M[:, seen] / lengths[seen], mode="r")
     turn = solve_triangular(triangle, np.diag(np.diag(triangle)))
     N[:, seen] = N[:, seen] @ (turn * lengths[seen] / lengths[seen, None])
@@ -171,3 +176,37 @@ def graded_basis(N: Host, R: Host, rows: Host) -> Host:
 
 def _lengths(columns: Host) -> Host:
     return np.asarray(np.sqrt(np.sum(columns * columns, axis=0)))
+
+
+# --- what rows see of a slice ---------------------------------------------------------------------
+
+
+class Directions(NamedTuple):
+    """The directions v of a slice, x0 + N v, that rows see and that they do not: orthonormal."""
+
+    seen: Host
+    unseen: Host
+    is_clear: bool = True  # is it known which are which?
+
+
+def directions(
+    rows: Host, N: Host, epsilon: float = EPS, doubtful: bool = False, others: int = 0
+) -> Directions:
+    """Those of the columns of N, the null space of so many other rows; doubtful ones if asked.
+
+    A product of a row and a column is rounding relative to its own terms, in units in which these
+    are alike: where all products are rounding, nothing is seen.
+    """
+    k, terms = N.shape[1], np.abs(rows) @ np.abs(N)
+    row_units, units = equilibrate(terms)
+    M, size = row_units[:, None] * (rows @ N) * units, norm(row_units[:, None] * terms * units)
+    if len(M) >= k > 0:
+        deadline.check(0.2 * deadline.svd_work(*M.shape))
+        if eigenvalues(M.T @ M)[0] > CLEARLY_SEEN * size * size:
+            return Directions(np.eye(k), np.zeros((k, 0)))
+    deadline.check(deadline.svd_work(len(M), k, whole=len(M) < k))
+    _, sigma, vt = np.linalg.svd(M, full_matrices=len(M) < k)
+    low, high = clear_rank(np.append(sigma, size), (len(rows) + others, len(N)), epsilon)
+    rank = (high if doubtful else low) - (size > 0.0)
+    Q = np.linalg.qr(units[:, None] * vt[rank:].T, mode="complete")[0]
+    return Directions(Q[:, k - rank :], Q[:, : k - rank], low == high)

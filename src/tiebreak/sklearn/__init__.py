@@ -9,7 +9,7 @@ model.proved_   # is it proved that there is no better choice, within rtol?
 
 try:
     from tiebreak.sklearn.classifier import TieBreakClassifier
-    from tiebreak.sklearn.fitting import NoMinimiserError, NoMinimiserWarning
+    from tiebreak.sklearn.fitting import InterpolatedWarning, NoMinimiserError, NoMinimiserWarning
     from tiebreak.sklearn.regressor import TieBreakRegressor
 except ModuleNotFoundError as error:
     if (error.name or "").split(".")[0] != "sklearn":
@@ -17,4 +17,10 @@ except ModuleNotFoundError as error:
     sentence = "tiebreak.sklearn needs scikit-learn 1.6: pip install 'tiebreak[sklearn]'"
     raise ImportError(sentence) from None
 
-__all__ = ["NoMinimiserError", "NoMinimiserWarning", "TieBreakClassifier", "TieBreakRegressor"]
+__all__ = [
+    "InterpolatedWarning",
+    "NoMinimiserError",
+    "NoMinimiserWarning",
+    "TieBreakClassifier",
+    "TieBreakRegressor",
+]

@@ -76,13 +76,9 @@ def _unseen(matrix: Matrix, x: Host) -> Host | None:
     """
     A = matrix.dense()
     rows, n = A.shape
-    if not A.any():
-
-        def unseen(v: Host) -> Host:
-            return v
-    elif rows <= n:
+    if rows <= n:
         gram = row_gram(matrix)
-        rank = int(np.count_nonzero(gram.values > n * EPS * gram.values[-1]))
+        rank = int(np.count_nonzero(gram.values > n * EPS * np.max(gram.values, initial=0.0)))
 
         def unseen(v: Host) -> Host:
             seen = np.ldexp(gram.solve(np.ldexp(A @ v, -gram.exponent), rank), -gram.exponent)

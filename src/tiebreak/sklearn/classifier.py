@@ -14,9 +14,9 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 import tiebreak as tb
 from tiebreak.functions.base import SmoothFunction
 from tiebreak.linalg.arrays import Host
-from tiebreak.sklearn.design import Layout, with_ones, without_zeros
+from tiebreak.sklearn.design import Data, Layout, with_ones, without_zeros
 from tiebreak.sklearn.fitting import Task, fit
-from tiebreak.sklearn.model import SPARSE, Data, TieBreakModel
+from tiebreak.sklearn.model import FLOATS, SPARSE, TieBreakModel
 
 ROUNDING = 1e-9  # margins below this share of the largest one are 0, as far as a direction tells
 
@@ -42,8 +42,7 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
         of what is preferred: 0.01 is "at most 1 % worse". ``tiebreak.Slack(share=0.01)`` is 1 % of
         what the best fit gains over the constant model (without an intercept: over equal
         probabilities), ``tiebreak.Slack(absolute=...)`` is in units of the loss. Where there is no
-        best fit a slack does not help. Needs the extra ``conic``, and takes seconds or more from a
-        few hundred samples on.
+        best fit a slack does not help. It takes seconds or more from a few hundred samples on.
     alpha, l1_ratio : float, default=0.0 and 1.0
         The training loss, a mean over the samples, includes
         ``alpha (l1_ratio |coef|_1 + (1 - l1_ratio)/2 |coef|²)``.
@@ -57,10 +56,11 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
         The most steps, where it takes steps.
     warm_start : bool, default=False
         Start from the coefficients of the last fit.
-    on_no_minimiser : {"error", "warn"}, default="error"
-        Where a direction of the coefficients separates the classes, or some samples of them from
-        others, the loss falls for ever and there is nothing to choose from: an error that names the
-        direction, or a warning and the coefficients of a very weak penalty, which separate too.
+    on_no_minimiser : {"warn", "error"}, default="warn"
+        If a direction of the coefficients separates the classes, or some samples of them from
+        others, the loss has no minimiser: it falls for ever along that direction. "warn" names the
+        direction and returns the fit with the weakest penalty that can be told from none, which
+        separates what the direction does; "error" raises ``NoMinimiserError``.
 
     Attributes
     ----------
@@ -85,10 +85,6 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
     (1, array([[0.454, 0.454]]), array([1]))
     """
 
-    classes_: Host
-    coef_: Host
-    intercept_: Any
-
     def __init__(
         self,
         prefer: Any = "norm",
@@ -101,7 +97,7 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
         rtol: float = 1e-4,
         max_iter: int = 10_000,
         warm_start: bool = False,
-        on_no_minimiser: str = "error",
+        on_no_minimiser: str = "warn",
     ) -> None:
         self.prefer = prefer
         self.slack = slack
@@ -139,38 +135,37 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
                 so that other rows X_val, which need no y, are what there is to choose by.
         """
         settings = self._check_parameters()
-        X, y = validate_data(self, X, y, accept_sparse=SPARSE, dtype=np.float64)
+        X, y = validate_data(self, X, y, accept_sparse=SPARSE, dtype=FLOATS)
         self._need(X_val=X_val, y_val=y_val, sensitive_features=sensitive_features)
         check_classification_targets(y)
         self.classes_, codes = np.unique(column_or_1d(y), return_inverse=True)
-        weights = self._weights(sample_weight, X)
+        training = self._training(X, sample_weight)
         outputs = len(self.classes_) if len(self.classes_) > 2 else 1
         layout = Layout(X.shape[1], outputs, self.fit_intercept)
         criterion = self._criterion(outputs)
-        others = self._others(Data(X, weights), X_val, sample_weight_val)
+        others = self._others(training, X_val, sample_weight_val)
         if self.prefer == "validation":
             labels = self._codes(y_val, others.X.shape[0])
-            loss = self._loss(others.X, labels, others.weights, layout)
-            criterion = replace(criterion, validation=loss)
+            criterion = replace(criterion, validation=self._loss(others, labels, layout))
         elif self.prefer == "fair":
-            covariance = self._covariance(*others, sensitive_features)
+            covariance = self._covariance(others, sensitive_features)
             criterion = replace(criterion, covariance=covariance)
-        X, codes, weights = without_zeros(X, codes, weights)
+        training, codes = without_zeros(training, codes)
         self._need_classes(codes)
         upper, penalty = criterion.function(layout), self._penalty(layout)
 
         def separated(x: Host) -> Host:
             coef, intercept = layout.split(x)
-            margins = _margins(safe_sparse_dot(X, coef.T) + intercept, codes)
+            margins = _margins(safe_sparse_dot(training.X, coef.T) + intercept, codes)
             return np.asarray(margins > ROUNDING * np.max(np.abs(margins)))
 
-        loss = self._loss(X, codes, weights, layout)
-        classes = self.classes_ if outputs > 1 else None
+        classes, loss = self.classes_ if outputs > 1 else None, self._loss(training, codes, layout)
         task = Task(layout, loss, penalty, upper, separated, classes)
         names = getattr(self, "feature_names_in_", None)
-        ending = fit(task, settings, self._start(layout), names)
+        ending = fit(task, settings, self._start(layout, training.offset), names)
         self._keep([ending])
-        self.coef_, self.intercept_ = layout.split(ending.x)
+        self.coef_, intercept = layout.split(ending.x)
+        self.intercept_ = self._intercepts(self.coef_, intercept, training)
         if outputs > 1:  # on which nothing depends
             self.intercept_ = self.intercept_ - np.mean(self.intercept_)
         return self
@@ -196,12 +191,13 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
                 f"weight of every class, got {got} class{'' if got == 1 else 'es'}"
             )
 
-    def _loss(self, X: Any, codes: Host, weights: Host | None, layout: Layout) -> SmoothFunction:
+    def _loss(self, data: Data, codes: Host, layout: Layout) -> SmoothFunction:
         """The mean loss of these samples."""
-        A = with_ones(X) if layout.has_column else X
-        if layout.outputs == 1:
-            return tb.Logistic(A, 2.0 * codes - 1.0, mean=True, weights=weights)
-        return tb.Multinomial(A, codes, mean=True, classes=layout.outputs, weights=weights)
+        A = with_ones(data.X) if layout.has_column else data.X
+        k, w = layout.outputs, data.weights
+        if k > 1:
+            return data.described(tb.Multinomial(A, codes, mean=True, classes=k, weights=w))
+        return data.described(tb.Logistic(A, 2.0 * codes - 1.0, mean=True, weights=w))
 
     def decision_function(self, X: Any) -> Host:
         """The scores of the samples X: one for two classes, otherwise one per class."""

@@ -18,7 +18,7 @@ from tiebreak.functions.sums import Scaled, Sum
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.checks import did_you_mean
 from tiebreak.linalg.fingerprints import known
-from tiebreak.sklearn.design import Layout
+from tiebreak.sklearn.design import Data, Layout
 
 NAMES = ("norm", "reference", "validation", "sparse", "fair", "smooth")
 
@@ -31,7 +31,7 @@ class Criterion:
     prefer: Any
     reference: Host | None = None  # coefficients, one row per output
     validation: Function | None = None  # the loss of the validation data
-    covariance: Host | None = None  # of the sensitive features with the features, a row for each
+    covariance: Data | None = None  # of the sensitive features with the features, a row for each
 
     def of_target(self, k: int) -> Criterion:
         """That of one target, where there are several."""
@@ -67,7 +67,7 @@ class Criterion:
 
     def _fair(self, layout: Layout) -> Function:
         assert self.covariance is not None
-        return _squares(layout.rows(self.covariance))
+        return self.covariance.described(_squares(layout.rows(self.covariance.X)))
 
     def _validation(self, layout: Layout) -> Function:
         assert self.validation is not None
@@ -110,8 +110,13 @@ def _extended(owner: str, h: Any, layout: Layout) -> Any:
     if isinstance(h, Scaled):
         return h.weight * _extended(owner, h.function, layout)
     if isinstance(h, tb.Smooth):
-        S = layout.selection
-        return tb.Smooth(lambda x: h.value(S @ x), lambda x: S.T @ h.gradient(S @ x))
+        return tb.Smooth(
+            lambda x: h.value(np.ravel(layout.split(x)[0])),
+            lambda x: layout.joined(
+                np.reshape(h.gradient(np.ravel(layout.split(x)[0])), (layout.outputs, -1)),
+                np.zeros(layout.outputs),
+            ),
+        )
     places = np.flatnonzero(np.broadcast_to(layout.penalised, layout.outputs * layout.width))
     variables = Substitution(places, layout.outputs * layout.width)
     if isinstance(h, tb.L1) and h.operator is None:

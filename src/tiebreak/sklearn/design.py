@@ -8,6 +8,9 @@ whatever the coefficients are, the best intercept makes the weighted residuals s
 
 with H the reflection that maps the vector of the roots of the weights onto the first axis. That is
 one row less, of the same rank as the centred data.
+
+Next to a large offset (the time in nanoseconds, say) the column of ones is all that rounding leaves
+of a column of whole numbers. An intercept makes up for any offset, so such columns are shifted.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tiebreak.functions.base import SmoothFunction
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.spectra import EPS
 
@@ -60,12 +64,28 @@ class Layout:
         padded = sp.hstack([M, sp.csr_array((M.shape[0], 1))]) if self.has_column else M
         return sp.kron(sp.eye_array(self.outputs), padded, format="csr")
 
-    @property
-    def selection(self) -> Any:
-        """The matrix that takes the coefficients out of a point."""
-        import scipy.sparse as sp
 
-        return self.rows(sp.eye_array(self.features))
+class Data(NamedTuple):
+    """Samples in float64, their weights, and how exact they are."""
+
+    X: Any
+    weights: Host | None
+    offset: Host  # what was subtracted from each column
+    epsilon: float  # the unit of rounding of the entries; 0.0 for float64 and for whole numbers
+
+    @classmethod
+    def of(cls, X: Any, weights: Host | None, offset: Host) -> Data:
+        """The samples X, whose type tells how they were rounded, with this offset subtracted."""
+        is_exact = X.dtype == np.float64 or np.all(
+            _whole(X if isinstance(X, np.ndarray) else X.data)
+        )
+        epsilon = 0.0 if is_exact else float(np.finfo(X.dtype).eps)
+        return cls(_minus(X.astype(np.float64, copy=False), offset), weights, offset, epsilon)
+
+    def described(self, loss: SmoothFunction) -> SmoothFunction:
+        """The loss of these samples, told how they were rounded."""
+        loss.data_epsilon = self.epsilon
+        return loss
 
 
 class Centred(NamedTuple):
@@ -76,10 +96,44 @@ class Centred(NamedTuple):
     mean: Host  # of the features
     offset: Host  # the means of the targets
     total: float  # the sum of the weights
+    growth: float  # of the rounding of the features, relative to what is left of them
 
     def intercept(self, coefficients: Host, target: int) -> float:
         """The best one with these coefficients."""
         return float(self.offset[target] - self.mean @ coefficients)
+
+
+def as_dense(X: Any) -> Host:
+    """The same entries as an array of NumPy."""
+    return np.asarray(X if isinstance(X, np.ndarray) else X.toarray())
+
+
+def _whole(entries: Host) -> Host:
+    """Which entries are whole numbers that their type holds without rounding."""
+    largest = 1.0 / np.finfo(entries.dtype).eps
+    return np.asarray((np.rint(entries) == entries) & (np.abs(entries) <= largest))
+
+
+def exact_offset(X: Any) -> Host:
+    """The smallest entry of each column of whole numbers that are far from 0; otherwise 0.
+
+    Numbers within a factor of two have an exact difference (Sterbenz), so nothing is rounded.
+    """
+    low, high = (np.ravel(as_dense(M)) for M in (X.min(0), X.max(0)))
+    near, far = np.where(low > 0.0, (low, high), (np.minimum(high, 0.0), low))
+    is_far = (near != 0.0) & (np.abs(far) <= 2.0 * np.abs(near))
+    columns = as_dense(X[:, np.flatnonzero(is_far)])  # which have no zeros
+    is_far[is_far] = np.all(_whole(columns), axis=0)
+    return np.where(is_far, near, 0.0).astype(np.float64)
+
+
+def _minus(X: Any, offset: Host) -> Any:
+    """X with each column minus its offset."""
+    if isinstance(X, np.ndarray) or not offset.any():
+        return X - offset if offset.any() else X
+    import scipy.sparse as sp
+
+    return X - sp.csr_array(np.ones((X.shape[0], 1))) @ sp.csr_array(offset[None])
 
 
 def with_ones(X: Any) -> Any:
@@ -92,17 +146,17 @@ def with_ones(X: Any) -> Any:
     return sp.hstack([X, sp.csr_array(ones)], format="csr")
 
 
-def without_zeros(X: Any, Y: Host, weights: Host | None) -> tuple[Any, Host, Host | None]:
+def without_zeros(data: Data, Y: Host) -> tuple[Data, Host]:
     """The rows of positive weight."""
-    if weights is None or np.all(weights > 0.0):
-        return X, Y, weights
-    kept = weights > 0.0
-    return X[kept], Y[kept], weights[kept]
+    if data.weights is None or np.all(data.weights > 0.0):
+        return data, Y
+    kept = data.weights > 0.0
+    return data._replace(X=data.X[kept], weights=data.weights[kept]), Y[kept]
 
 
 def centred(X: Any, Y: Host, weights: Host | None) -> Centred:
     """Squares without the intercept: see above."""
-    X = X if isinstance(X, np.ndarray) else X.toarray()
+    X = as_dense(X)
     roots = np.ones(len(X)) if weights is None else np.sqrt(weights)
     total = float(np.sum(roots * roots))
     mean, offset = (np.asarray((roots * roots) @ M / total) for M in (X, Y))
@@ -111,8 +165,11 @@ def centred(X: Any, Y: Host, weights: Host | None) -> Centred:
     for M, center in ((A, mean), (B, offset)):
         size = np.sqrt(np.sum(M * M, axis=0))
         M[:, size <= len(X) * EPS * np.sqrt(total) * np.abs(center)] = 0.0
+    squares, varies = np.sum(A * A, axis=0), A.any(axis=0)
+    ratios = total * mean[varies] ** 2 / squares[varies]
+    growth = np.sqrt(1.0 + np.mean(ratios)) if varies.any() else 1.0
     v = roots / np.sqrt(total)
     v[0] += 1.0
     v /= np.linalg.norm(v)
     A, B = (M - np.outer(2.0 * v, v @ M) for M in (A, B))
-    return Centred(A[1:], B[1:], mean, offset, total)
+    return Centred(A[1:], B[1:], mean, offset, total, float(growth))

@@ -2,37 +2,53 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from contextvars import copy_context
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 import tiebreak as tb
+from tiebreak.driver.advice import REMEDIES, Remedies
 from tiebreak.exact.method import ExactFindings
 from tiebreak.functions.base import Function
 from tiebreak.functions.penalties.penalties import Penalty
+from tiebreak.functions.sums import matrices_of
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import host
 from tiebreak.proofs.recession.watch import NoMinimum
-from tiebreak.sklearn.advice import for_estimators, levels_for_estimators
 from tiebreak.sklearn.choice import ChoiceCurve, choice_curve
 from tiebreak.sklearn.design import Layout
 from tiebreak.sklearn.slack import (
     FIT,
     NOTHING,
-    constant_model,
+    PERFECT,
     is_used_up,
     refitted,
     solve_with_slack,
+    with_best_intercepts,
     with_slack_to_spare,
 )
 
-WEAKER = 16.0  # by this the penalty is divided while it does not do
+WEAKER = 16.0  # factor by which the penalty shrinks until it separates what the direction does
 FEW_STEPS = 500  # for what a faster way did not find
 MOST_TRIES = 6  # then it is too weak to be told from none
+FOR_ESTIMATORS = Remedies(
+    bound="alpha, or another prefer, gives",
+    narrower="",
+    one_sided="relax rtol",
+    below_rounding="relax rtol",
+    has_method=False,
+)
+FLAT = "the criterion is the same for all best fits, so these are the smallest coefficients"
+INTERPOLATED = (
+    "the criterion is interpolated: some best fits reach its own minimum, which says little about "
+    "other data; choose by more rows, or prefer='norm'"
+)
 
 
 class NoMinimiserError(ValueError):
@@ -43,9 +59,6 @@ class NoMinimiserError(ValueError):
         intercept: the same for ``intercept_``.
     """
 
-    coef: Host
-    intercept: Host
-
     def __init__(self, message: str, coef: Host, intercept: Host) -> None:
         super().__init__(message)
         self.coef, self.intercept = coef, intercept
@@ -53,6 +66,10 @@ class NoMinimiserError(ValueError):
 
 class NoMinimiserWarning(UserWarning):
     """The loss has no minimiser, and the coefficients are those of a weak penalty."""
+
+
+class InterpolatedWarning(UserWarning):
+    """The data to choose by are fitted perfectly, so they say little about the choice."""
 
 
 class FitOutcome(NamedTuple):
@@ -110,7 +127,8 @@ class Task:
 
     def problem(self, more: Any = None) -> tb.Problem:
         """Both levels, with something added to the lower one."""
-        return tb.Problem(upper=self.upper, lower=self.lower(more))
+        counted = self.layout.penalised if self.layout.has_column else None
+        return tb.Problem(upper=self.upper, lower=self.lower(more), counted=counted)
 
 
 def fit(task: Task, settings: Settings, x0: Host | None, names: Sequence[str] | None) -> FitOutcome:
@@ -129,14 +147,24 @@ def fit(task: Task, settings: Settings, x0: Host | None, names: Sequence[str] | 
         return _without_minimiser(task, settings, d, names)
     ending = _ending(first)
     if settings.slack is not None:
-        constant = constant_model(task.loss, task.layout)
+        constant = with_best_intercepts(task.loss, task.layout, 0.0 * ending.x)
         allowed = settings.slack(first.lower_value, task.loss.value(constant))
         if allowed > NOTHING * task.loss.value(0.0 * constant):
             result = _loosened(task, settings, settings.slack, first, constant, allowed)
             ending = _with_slack(ending, result)
     if not result.success:
         warnings.warn(f"{settings.owner}: {result.message}", ConvergenceWarning, stacklevel=4)
+    if ending.ties and _is_interpolated(problem.smooth_parts[0], ending.x):
+        warnings.warn(f"{settings.owner}: {INTERPOLATED}", InterpolatedWarning, stacklevel=4)
+        ending = ending._replace(report=f"{ending.report}\n  choice {INTERPOLATED}")
     return ending._replace(curve=choice_curve(problem, ending.x, ending.ties))
+
+
+def _is_interpolated(upper: Function, x: Host) -> bool:
+    """Is this loss of data at its own minimum, which zero coefficients do not reach?"""
+    least, has_data = upper.lower_bound, bool(matrices_of(upper))
+    most = PERFECT * (upper.value(0.0 * x) - least)
+    return has_data and math.isfinite(least) and upper.value(x) - least < most
 
 
 def _loosened(
@@ -160,31 +188,39 @@ def _loosened(
 def _with_slack(best: FitOutcome, result: tb.LevelsResult) -> FitOutcome:
     """The choice among all fits that are a little worse than the best."""
     fit = result.levels[FIT]
+    levels = {  # whose proofs rely on the size of the coefficients, as an estimator calls x
+        name: replace(level, why="coefficients") if level.why == "size" else level
+        for name, level in result.levels.items()
+    }
     return best._replace(
         x=host(result.x),
         proved=result.proved,
         certificate=result.levels,
-        report=str(levels_for_estimators(result)),
+        report=str(replace(result, levels=levels)),
         given_up=max(fit.value - sum(fit.best) / 2.0, 0.0),
         slack=fit.slack,
     )
 
 
 def _ending(result: tb.Result) -> FitOutcome:
+    is_flat = isinstance(result.findings, ExactFindings) and result.findings.is_flat
     return FitOutcome(
         x=host(result.x),
         ties=result.dimension,
         proved=result.proved,
         certificate=result.certificate,
         steps=max(result.nit, 1),
-        report=str(result),
+        report=f"{result}\n  choice {FLAT}" if is_flat else str(result),
         curve=None,
     )
 
 
 def _solve(problem: tb.Problem, settings: Settings, x0: Host | None = None) -> tb.Result:
-    found = tb.solve(problem, x0=x0, rtol=settings.rtol, max_iter=settings.max_iter)
-    return for_estimators(found)
+    """Both levels, with advice about the parameters of an estimator."""
+    context = copy_context()
+    context.run(REMEDIES.set, FOR_ESTIMATORS)
+    rtol, max_iter = settings.rtol, settings.max_iter
+    return context.run(lambda: tb.solve(problem, x0=x0, rtol=rtol, max_iter=max_iter))
 
 
 def _without_minimiser(
@@ -208,13 +244,11 @@ def _without_minimiser(
         NoMinimiserWarning,
         stacklevel=5,
     )
-    alpha = settings.rtol
-    for _ in range(MOST_TRIES):
+    for alpha in settings.rtol * WEAKER ** -np.arange(float(MOST_TRIES)):
         weak = tb.SquaredNorm(alpha * np.asarray(task.layout.penalised))
         result = _solve(task.problem(weak), settings)
         if task.separated is None or np.all(task.separated(host(result.x))[task.separated(d)]):
             break
-        alpha /= WEAKER
     report = f"{sentence}; with a penalty, alpha = {alpha:.2g} and l1_ratio = 0:\n{result}"
     return _ending(result)._replace(ties=None, proved=False, report=report)
 

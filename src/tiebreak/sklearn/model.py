@@ -6,7 +6,7 @@ import math
 import warnings
 from collections.abc import Sequence
 from numbers import Real
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -20,12 +20,15 @@ from sklearn.utils.validation import (
 import tiebreak as tb
 from tiebreak.linalg import tables
 from tiebreak.linalg.arrays import Host
+from tiebreak.linalg.host import norm
+from tiebreak.linalg.spectra import EPS
 from tiebreak.sklearn.criteria import Criterion, check_prefer
-from tiebreak.sklearn.design import Layout
+from tiebreak.sklearn.design import Data, Layout, exact_offset
 from tiebreak.sklearn.fitting import FitOutcome, Settings
 from tiebreak.sklearn.slack import slack_rule
 
 SPARSE = ["csr"]
+FLOATS = [np.float64, np.float32, np.float16]  # taken as they are: the type tells the rounding
 WORDS = {
     "norm": "half the squared length of the coefficients",
     "reference": "half the squared distance from the reference",
@@ -36,26 +39,11 @@ WORDS = {
 }
 
 
-class Data(NamedTuple):
-    """Samples and their weights."""
-
-    X: Any
-    weights: Host | None
-
-
 class TieBreakModel(BaseEstimator):  # type: ignore[misc]
-    """A linear model whose coefficients are the best among all that fit equally well."""
+    """A linear model whose coefficients are the best among all that fit equally well.
 
-    prefer: Any
-    slack: Any
-    alpha: float
-    l1_ratio: float
-    reference: Any
-    fit_intercept: bool
-    rtol: float
-    max_iter: int
-    warm_start: bool
-    on_no_minimiser: str
+    Its parameters are attributes that the regressor and the classifier set.
+    """
 
     @property
     def _owner(self) -> str:
@@ -83,12 +71,18 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
         slack = slack_rule(owner, self.slack)
         return Settings(owner, self.rtol, self.max_iter, self.on_no_minimiser, slack)
 
+    def _training(self, X: Any, sample_weight: Any) -> Data:
+        """The training data, shifted where an intercept makes up for it."""
+        offset = exact_offset(X) if self.fit_intercept else np.zeros(X.shape[1])
+        return Data.of(X, self._weights(sample_weight, X), offset)
+
     def _others(self, training: Data, X_val: Any, sample_weight_val: Any) -> Data:
         """The rows to choose by, with their weights: other ones, or the training data."""
         if X_val is None:
             return training
-        V = validate_data(self, X_val, accept_sparse=SPARSE, dtype=np.float64, reset=False)
-        return Data(V, self._weights(sample_weight_val, V, "sample_weight_val"))
+        V = validate_data(self, X_val, accept_sparse=SPARSE, dtype=FLOATS, reset=False)
+        weights = self._weights(sample_weight_val, V, "sample_weight_val")
+        return Data.of(V, weights, training.offset)
 
     def _weights(self, weights: Any, X: Any, name: str = "sample_weight") -> Host | None:
         if weights is None:
@@ -122,12 +116,16 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
         reference = self._reference(self.n_features_in_, outputs) if is_used else None
         return Criterion(self._owner, self.prefer, reference)
 
-    def _covariance(self, X: Any, weights: Host | None, sensitive_features: Any) -> Host:
+    def _covariance(self, data: Data, sensitive_features: Any) -> Data:
         """That of each sensitive feature with the features, as rows."""
-        Z = _as_columns(self._owner, sensitive_features, X.shape[0])
-        w = np.ones(len(Z)) if weights is None else weights
+        Z = _as_columns(self._owner, sensitive_features, data.X.shape[0])
+        w = np.ones(len(Z)) if data.weights is None else data.weights
         w = w / np.sum(w)
-        return np.asarray((w[:, None] * (Z - w @ Z)).T @ X)
+        C = (w[:, None] * (Z - w @ Z)).T
+        found, terms = np.asarray(C @ data.X), np.asarray(np.abs(C) @ abs(data.X))
+        # Terms cancel, and what their rounding leaves is not for the criterion to see.
+        epsilon = max(math.sqrt(len(Z)) * EPS, data.epsilon) * norm(terms) / (norm(found) or np.inf)
+        return data._replace(X=found, weights=None, epsilon=epsilon)
 
     def _reference(self, features: int, outputs: int) -> Host:
         seen = getattr(self, "feature_names_in_", None)
@@ -151,7 +149,7 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
             parts.append(tb.SquaredNorm(square * layout.penalised))
         return sum(parts) if parts else None
 
-    def _start(self, layout: Layout, first: int = 0) -> Host | None:
+    def _start(self, layout: Layout, offset: Host, first: int = 0) -> Host | None:
         """The coefficients of the last fit from this output on, where a warm start is wanted."""
         if not self.warm_start or not hasattr(self, "coef_"):
             return None
@@ -159,15 +157,25 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
         coef, intercept = np.atleast_2d(self.coef_)[chosen], np.atleast_1d(self.intercept_)[chosen]
         if coef.shape != (layout.outputs, layout.features):
             return None
-        return layout.joined(coef, intercept)
+        return layout.joined(coef, intercept + coef @ offset)
+
+    def _intercepts(self, coef: Host, shifted: Host, data: Data) -> Host:
+        """The intercepts for features as they were given, from those for shifted ones."""
+        lost = EPS * np.abs(coef) @ np.abs(data.offset)
+        if lost.any() and np.any(lost > self.rtol * np.ptp(data.X @ coef.T, axis=0)):
+            warnings.warn(
+                f"{self._owner}: predictions have rounding errors of up to {np.max(lost):.1g}, "
+                "because columns of X are far from 0; subtract a constant from them",
+                stacklevel=3,
+            )
+        return np.asarray(shifted - coef @ data.offset)
 
     def _keep(self, endings: Sequence[FitOutcome]) -> None:
         """What is known of the fit, one entry per target where there are several."""
-        certificates = tuple(e.certificate for e in endings)
         self.n_iter_: int = max(e.steps for e in endings)
         self.n_ties_: Any = _one_or_all([e.ties for e in endings])
         self.proved_: bool = all(e.proved for e in endings)
-        self.certificate_: Any = certificates[0] if len(certificates) == 1 else certificates
+        self.certificate_: Any = _one_or_all([e.certificate for e in endings])
         self.given_up_: Any = _one_or_all([e.given_up for e in endings])
         self.slack_: Any = _one_or_all([e.slack for e in endings])
         self.report_: str = "\n".join(e.report for e in endings)

@@ -16,9 +16,18 @@ from tiebreak.functions.sums import matrices_of
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.checks import did_you_mean
 from tiebreak.linalg.matrices.base import DENSE_LIMIT
-from tiebreak.sklearn.design import Centred, Layout, centred, with_ones, without_zeros
+from tiebreak.linalg.spectra import EPS
+from tiebreak.sklearn.design import (
+    Centred,
+    Data,
+    Layout,
+    as_dense,
+    centred,
+    with_ones,
+    without_zeros,
+)
 from tiebreak.sklearn.fitting import Task, fit
-from tiebreak.sklearn.model import SPARSE, Data, TieBreakModel
+from tiebreak.sklearn.model import FLOATS, SPARSE, TieBreakModel
 
 LOSSES = ("squared", "huber", "poisson")
 
@@ -45,9 +54,8 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
         0, that would be nothing, and the share is one of the loss of the constant model: a training
         R² of at least 0.99, for squares. ``tiebreak.Slack(share=0.01)`` is always 1 % of what the
         best fit gains over the constant model, ``tiebreak.Slack(absolute=...)`` in units of the
-        loss. (Without an intercept the constant model predicts 0, or 1 with a log link.) Needs the
-        extra ``conic``, and takes seconds or more from a few hundred samples on unless the loss is
-        "squared".
+        loss. (Without an intercept the constant model predicts 0, or 1 with a log link.) It takes
+        seconds or more from a few hundred samples on unless the loss is "squared".
     loss : {"squared", "huber", "poisson"}, default="squared"
         The training loss, a mean over the samples; "poisson" is half the deviance with log link.
     delta : float, default=1.35
@@ -65,10 +73,10 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
         The most steps, where it takes steps.
     warm_start : bool, default=False
         Start from the coefficients of the last fit.
-    on_no_minimiser : {"error", "warn"}, default="error"
-        A Poisson loss may fall for ever (a feature that only samples without counts have). Then
-        there is nothing to choose from: an error that names the direction, or a warning and the
-        coefficients of a very weak penalty.
+    on_no_minimiser : {"warn", "error"}, default="warn"
+        A Poisson loss may fall for ever (along a feature that only samples without counts have).
+        "warn" names the direction and returns the coefficients of a very weak penalty; "error"
+        raises ``NoMinimiserError``.
 
     Attributes
     ----------
@@ -108,7 +116,7 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
         rtol: float = 1e-4,
         max_iter: int = 10_000,
         warm_start: bool = False,
-        on_no_minimiser: str = "error",
+        on_no_minimiser: str = "warn",
     ) -> None:
         self.prefer = prefer
         self.slack = slack
@@ -162,7 +170,7 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
                 f"{self._owner}: loss must be one of {known}, got {self.loss!r}{meant}"
             )
         X, y = validate_data(
-            self, X, y, accept_sparse=SPARSE, dtype=np.float64, multi_output=True, y_numeric=True
+            self, X, y, accept_sparse=SPARSE, dtype=FLOATS, multi_output=True, y_numeric=True
         )
         self._need(X_val=X_val, y_val=y_val, sensitive_features=sensitive_features)
         if self.loss == "poisson" and np.any(y < 0.0):
@@ -172,9 +180,9 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
         if self.loss == "poisson" and y.shape[1:] == (1,):  # as its tags say
             y = column_or_1d(y, warn=True)
         Y = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
-        weights = self._weights(sample_weight, X)
+        training = self._training(X, sample_weight)
         criterion, validation = self._criterion(Y.shape[1]), None
-        others = self._others(Data(X, weights), X_val, sample_weight_val)
+        others = self._others(training, X_val, sample_weight_val)
         if self.prefer == "validation":
             rows = others.X.shape[0]
             W = check_array(y_val, ensure_2d=False, dtype=np.float64, input_name="y_val")
@@ -183,23 +191,24 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
                     f"{self._owner}: y_val must have {rows} rows, as X_val, and as many columns as "
                     f"y, got shape {W.shape}"
                 )
-            validation = others.X, W.reshape(rows, -1), others.weights
+            validation = others, W.reshape(rows, -1)
         elif self.prefer == "fair":
-            covariance = self._covariance(*others, sensitive_features)
+            covariance = self._covariance(others, sensitive_features)
             criterion = replace(criterion, covariance=covariance)
-        X, Y, weights = without_zeros(X, Y, weights)
+        training, Y = without_zeros(training, Y)
         # With a slack the intercept may serve the validation data, not the training data alone.
         is_free = settings.slack is not None and validation is not None
-        data = _Training(self, X, Y, weights, validation, is_free)
+        data = _Training(self, training, Y, validation, is_free)
         names, endings = getattr(self, "feature_names_in_", None), []
         for k in range(Y.shape[1]):
             chosen = replace(criterion.of_target(k), validation=data.validation_loss(k))
             upper, penalty = chosen.function(data.layout), self._penalty(data.layout)
             task = Task(data.layout, data.training_loss(k), penalty, upper)
-            endings.append(fit(task, settings, self._start(data.layout, k), names))
+            endings.append(fit(task, settings, self._start(data.layout, training.offset, k), names))
         self._keep(endings)
         pairs = [data.coefficients(ending.x, k) for k, ending in enumerate(endings)]
         coef, intercept = (np.array(some) for some in zip(*pairs, strict=True))
+        intercept = self._intercepts(coef, intercept, training)
         self.coef_: Host = coef[0] if y.ndim == 1 else coef
         self.intercept_: float | Host = float(intercept[0]) if y.ndim == 1 else intercept
         return self
@@ -218,42 +227,43 @@ class _Training:
     def __init__(
         self,
         model: TieBreakRegressor,
-        X: Any,
+        data: Data,
         Y: Host,
-        weights: Host | None,
-        validation: tuple[Any, Host, Host | None] | None,
+        validation: tuple[Data, Host] | None,
         keeps_intercept: bool,
     ) -> None:
-        rows, n = X.shape
-        self.model, self.weights = model, weights
+        rows, n = data.X.shape
+        self.model, self.data = model, data
         self.centred: Centred | None = None
         # Without the intercept's column the data are no longer whole numbers, from which a rank
         # can be proved; but few rows have as many products, and a penalty has no use for a rank.
         is_worth = (rows <= n or model.alpha > 0.0) and not keeps_intercept
         if model.loss == "squared" and model.fit_intercept and is_worth and rows * n <= DENSE_LIMIT:
-            self.centred = centred(X, Y, weights)
+            self.centred = centred(data.X, Y, data.weights)
         self.layout = Layout(n, 1, model.fit_intercept and self.centred is None)
         self.targets = Y if self.centred is None else self.centred.targets
-        self.rows: Any = X if self.centred is None else self.centred.rows
+        self.rows: Any = data.X if self.centred is None else self.centred.rows
         if self.layout.has_column:
-            self.rows = with_ones(X)
+            self.rows = with_ones(data.X)
         self.validation = None if validation is None else self._in_place(*validation)
 
-    def _in_place(self, V: Any, W: Host, weights: Host | None) -> tuple[Any, Host, Host | None]:
+    def _in_place(self, data: Data, W: Host) -> tuple[Data, Host]:
         """Validation data as rows of the same variables."""
         if self.centred is not None:
-            V = V if isinstance(V, np.ndarray) else V.toarray()
-            return V - self.centred.mean, W - self.centred.offset, weights
-        return with_ones(V) if self.layout.has_column else V, W, weights
+            V = as_dense(data.X) - self.centred.mean
+            return data._replace(X=V), W - self.centred.offset
+        return data._replace(X=with_ones(data.X)) if self.layout.has_column else data, W
 
     def training_loss(self, k: int) -> SmoothFunction:
         """The loss of target k."""
-        y = self.targets[:, k]
+        y, data = self.targets[:, k], self.data
         if self.centred is None:
-            loss = _loss(self.model, self.rows, y, self.weights)
+            loss = _loss(self.model, data._replace(X=self.rows), y)
         else:
-            loss = (1.0 / self.centred.total) * tb.LeastSquares(self.rows, y, gram=False)
-        if self.centred is not None or self.weights is None:  # otherwise weights are in the matrix
+            rounded = data._replace(epsilon=(data.epsilon or EPS) * self.centred.growth)
+            squares = rounded.described(tb.LeastSquares(self.rows, y, gram=False))
+            loss = (1.0 / self.centred.total) * squares
+        if self.centred is not None or data.weights is None:  # otherwise weights are in the matrix
             (self.rows,) = matrices_of(loss)  # factorised once for all targets
         return loss
 
@@ -261,8 +271,8 @@ class _Training:
         """The same of the validation data."""
         if self.validation is None:
             return None
-        V, W, weights = self.validation
-        return _loss(self.model, V, W[:, k], weights)
+        data, W = self.validation
+        return _loss(self.model, data, W[:, k])
 
     def coefficients(self, x: Host, k: int) -> tuple[Host, float]:
         """The coefficients and the intercept of target k."""
@@ -271,10 +281,11 @@ class _Training:
         return coef[0], float(intercept[0]) if found is None else found
 
 
-def _loss(model: TieBreakRegressor, A: Any, y: Host, weights: Host | None) -> SmoothFunction:
+def _loss(model: TieBreakRegressor, data: Data, y: Host) -> SmoothFunction:
     """The mean loss of these rows."""
+    X, w = data.X, data.weights
     if model.loss == "huber":
-        return tb.Huber(A, y, model.delta, mean=True, weights=weights)
+        return data.described(tb.Huber(X, y, model.delta, mean=True, weights=w))
     if model.loss == "poisson":
-        return tb.Poisson(A, y, mean=True, weights=weights)
-    return tb.LeastSquares(A, y, mean=True, weights=weights)
+        return data.described(tb.Poisson(X, y, mean=True, weights=w))
+    return data.described(tb.LeastSquares(X, y, mean=True, weights=w))

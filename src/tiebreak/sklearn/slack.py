@@ -33,7 +33,7 @@ class OfBestFit(tb.Slack):
 
 
 def slack_rule(owner: str, slack: object) -> tb.Slack | None:
-    """What the parameter ``slack`` says, None where nothing is to be given up; needs Clarabel."""
+    """What the parameter ``slack`` says, None where nothing is to be given up."""
     rule = slack
     if isinstance(slack, Real) and 0.0 <= float(slack) < math.inf:
         rule = OfBestFit(relative=float(slack))
@@ -42,18 +42,7 @@ def slack_rule(owner: str, slack: object) -> tb.Slack | None:
             f"{owner}: slack must be a share of the best fit, at least 0, or a tiebreak.Slack, "
             f"got {slack!r}"
         )
-    if rule.is_none:
-        return None
-    try:
-        import clarabel  # noqa: F401 (said now, not after the work)
-    except ImportError:
-        raise ImportError(f"{owner}: slack needs Clarabel: pip install 'tiebreak[conic]'") from None
-    return rule
-
-
-def constant_model(loss: Function, layout: Layout) -> Host:
-    """The best model without coefficients."""
-    return with_best_intercepts(loss, layout, np.zeros(layout.outputs * layout.width))
+    return None if rule.is_none else rule
 
 
 def with_best_intercepts(loss: Function, layout: Layout, x: Host) -> Host:
@@ -106,10 +95,8 @@ def with_slack_to_spare(
     Where that needs less than the whole slack, the preference alone leaves ties: among them the fit
     decides. None where it needs more, or was not found.
     """
-    try:
-        found = tb.solve(tb.Problem(upper=lower, lower=upper), **options)
-    except ValueError:  # no minimum, for one
-        return None
+    swapped = tb.Problem(upper=lower, lower=upper, counted=first.problem.counted)
+    found = tb.solve(swapped, **options)
     proof = found.certificate
     if not found.success or proof.upper_value > first.lower_value + allowed:
         return None
@@ -123,7 +110,7 @@ def with_slack_to_spare(
     return tb.LevelsResult(
         x=found.x,
         levels={report.name: report for report in reports},
-        status="certified" if first.proved and found.proved else "solved",
+        status=found.status if first.proved else first.status,  # the weaker of both
         reason="the preference needs less than the slack, and the fit decides its ties",
         time=first.time + found.time,
         method=found.method,

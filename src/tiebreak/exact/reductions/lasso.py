@@ -43,7 +43,7 @@ from tiebreak.functions.substitution import Substitution
 from tiebreak.functions.sums import summands
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import TINY, Host, rounding_unit
-from tiebreak.linalg.host import norm
+from tiebreak.linalg.host import host, norm
 from tiebreak.linalg.refusals import Refusal
 from tiebreak.linalg.spectra import EPS
 from tiebreak.problem import Problem
@@ -302,4 +302,7 @@ def _on_orthant(
     if isinstance(penalty, L1):
         f, constant = variables.penalty(penalty)
     domain = Box(np.where(w[kept] > 0.0, 0.0, -np.inf), np.inf)
-    return ReducedLasso(Problem(upper=f, lower=g, domain=domain), variables, constant)
+    counted = None if problem.counted is None else host(problem.counted)[kept]
+    return ReducedLasso(
+        Problem(upper=f, lower=g, domain=domain, counted=counted), variables, constant
+    )

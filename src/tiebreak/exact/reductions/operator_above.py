@@ -41,7 +41,9 @@ def with_images(problem: Problem, n: int) -> Problem:
     weights = np.append(np.zeros(n), np.broadcast_to(terms.l1, m))
     center = np.zeros(m) if terms.center is None else terms.center
     upper = L1(weights, np.append(np.zeros(n), center))
-    return Problem(upper=upper, lower=lower, domain=_wider_domain(problem.domain, n, m))
+    given, domain = problem.counted, _wider_domain(problem.domain, n, m)
+    counted = np.append(np.ones(n) if given is None else host(given), np.zeros(m))
+    return Problem(upper=upper, lower=lower, domain=domain, counted=counted)
 
 
 def _wider_domain(Z: Domain, n: int, m: int) -> Domain:

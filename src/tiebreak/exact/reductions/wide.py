@@ -103,8 +103,10 @@ class WideProblem(NamedTuple):
         if isinstance(f, SquaredNorm):  # with weights of 0 it is for the other way
             strong = f.strong_convexity
             return cls(f, g, (v * strong, w * g.scale)) if strong > 0.0 else None
-        is_small = isinstance(f, LeastSquares) and math.prod(f.matrix.shape) <= DENSE_LIMIT
-        if not (is_small and isinstance(f, LeastSquares) and _is_wide(f.matrix)):
+        # x is a combination of the rows of both, so that all variables count in its norm.
+        if not (isinstance(f, LeastSquares) and problem.counted is None and _is_wide(f.matrix)):
+            return None
+        if math.prod(f.matrix.shape) > DENSE_LIMIT:
             return None
         return cls(f, g, (v * f.scale, w * g.scale))
 

@@ -89,6 +89,18 @@ class Parts:
         """The Huber losses."""
         return [part for part in self.parts if isinstance(part, HuberPart)]
 
+    @cached_property
+    def has_norm(self) -> bool:
+        """Is a norm of all variables among the parts, so that no two points are alike for h?"""
+        return any(
+            isinstance(part, LeastSquaresPart)
+            and len(part.rows)
+            == np.count_nonzero(part.rows)
+            == np.count_nonzero(np.diag(part.rows))
+            for part in self.parts
+            if part.rows.shape == (self.n, self.n)
+        )
+
     def between_kinks(self, x: Host) -> tuple[Parts, Kinks]:
         """What has curvature at x, and how far the rows of Huber losses are from their kinks.
 
