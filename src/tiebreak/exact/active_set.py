@@ -203,10 +203,6 @@ class PolyhedronSlice:
         self._kept: dict[bytes, Face] = {}
         self._curvature: tuple[Host, Host] | None = None  # R, and R on the slice
 
-    def along(self, directions: Host, x: Host) -> PolyhedronSlice:
-        """What of the slice is seen from x along some of its directions v."""
-        return PolyhedronSlice(self.rows, self.offset, self.N @ directions)
-
     def face(self, on: Host) -> Face:
         """The face where these inequalities hold with equality."""
         key = on.tobytes()

@@ -328,17 +328,17 @@ def _least_norm(
     p: ScaledProblem, f: Parts, where: SetSlice, x: Host, left: Directions, lift: Host | None
 ) -> Host:
     """Of all minimisers of f over the slice, x among them, the one of least norm."""
-    if f.huber and isinstance(where, PolyhedronSlice):  # outliers are seen as inequalities
-        Z = PolyhedralRows(where.rows, where.offset, null_basis(where.N.T).T)
-        shared = shared_rows(f, f.rows(p.epsilon), Z, Z.equal[:0], x, p.epsilon)
+    size = p.norm_of_x(lift)
+    if isinstance(where, BallSlice):
+        return minimise(size, where.along(left.unseen, x), x)[0]
+    Z, N = PolyhedralRows(where.rows, where.offset, where.rows[:0]), where.N @ left.unseen
+    if f.huber:  # whose outliers are seen as inequalities
+        shared = shared_rows(f, f.rows(p.epsilon), Z, null_basis(where.N.T).T, x, p.epsilon)
         if not shared.doubt:
-            where = PolyhedronSlice(shared.Z.rows, shared.Z.offset, where.N)
-            left = directions(shared.rows, where.N, p.epsilon)
-    size, part = p.norm_of_x(lift), where.along(left.unseen, x)
-    if isinstance(part, PolyhedronSlice) and np.max(p.units) > UNLIKE * np.min(p.units):
-        N = graded_basis(part.N, size.curvature(x), null_basis(part.N.T).T)
-        part = PolyhedronSlice(part.rows, part.offset, N)
-    return minimise(size, part, x)[0]
+            Z, N = shared.Z, where.N @ directions(shared.rows, where.N, p.epsilon).unseen
+    if np.max(p.units) > UNLIKE * np.min(p.units):
+        N = graded_basis(N, size.curvature(x), null_basis(N.T).T)
+    return minimise(size, PolyhedronSlice(Z.rows, Z.offset, N), x)[0]
 
 
 def _sparsest(
@@ -366,8 +366,8 @@ def _sparsest(
     residual, rank = max(residual, found.residual), p.equations_in_x(rank, Z)
     x, face = found.x + center, face_of_sparsest(program, found, center)
     if face.N.size:
-        at_ends = PolyhedralRows(face.rows, face.offset, face.rows[:0])
-        x = at_ends.point(minimise(p.norm_of_x(), face, x)[0])
+        x = minimise(p.norm_of_x(), face, x)[0]
+        x = PolyhedralRows(face.rows, face.offset, face.rows[:0]).point(x)
     left_open = min(face.N.shape[1], p.n if dimension is None else dimension)
     return ExactSolution(
         Z.point(x), dimension, residual, found.normal, None, "", found.sign, rank, left_open
