@@ -19,7 +19,7 @@ from tiebreak.conic.bounds import (
     value_error,
     value_inside,
 )
-from tiebreak.conic.cones import NONE, Blocks, outside
+from tiebreak.conic.cones import NONE, Blocks, of_inequalities, outside
 from tiebreak.conic.cuts import Cut, sublevel
 from tiebreak.conic.direct import Fall, least_squares, on_equations
 from tiebreak.conic.faces import ConicSet, held_rows, remaining
@@ -240,10 +240,8 @@ class _Chain:
         least = ROUNDINGS * EPS / OUTSIDE * self.unit
         size = float(np.max(np.abs(z[self.program.variables]), initial=least))
         terms = np.abs(offset) + abs(rows) @ np.abs(z) + size * row_lengths(rows)
-        curved = [np.max(terms[cone]) for cone in (*blocks.second_order, *blocks.exponential)]
-        sizes = np.append(terms[blocks.nonnegative], curved)
         return bool(
-            np.any(outside(blocks, s) > OUTSIDE * sizes)
+            np.any(outside(blocks, s) > OUTSIDE * of_inequalities(blocks, terms))
             or np.any(np.abs(s[blocks.zero]) > OUTSIDE * terms[blocks.zero])
         )
 

@@ -148,6 +148,13 @@ def outside(blocks: Blocks, s: Host) -> Host:
     return np.concatenate(found)
 
 
+def of_inequalities(blocks: Blocks, sizes: Host) -> Host:
+    """A size for every inequality in the order of `outside`: the largest of its rows; 1 for 0."""
+    cones = (*blocks.second_order, *blocks.exponential)
+    found = np.append(sizes[blocks.nonnegative], [np.max(sizes[cone]) for cone in cones])
+    return np.where(found > 0.0, found, 1.0)
+
+
 def steepness(blocks: Blocks, s: Host) -> Host:
     """How much faster than s `outside` changes, for every inequality, up to a square root of 2."""
     flat = np.ones(len(blocks.nonnegative) + len(blocks.second_order))

@@ -16,14 +16,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tiebreak.conic.cones import APART, Active, Pairs, dual_point, outside
+from tiebreak.conic.cones import APART, Active, Pairs, dual_point, of_inequalities, outside
 from tiebreak.conic.direct import UNMET
 from tiebreak.conic.equations import FEW, kkt_matrix, least_solution, regularised_solution
 from tiebreak.conic.stage import Stage, dense, stacked
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
-from tiebreak.linalg.spectra import EPS
+from tiebreak.linalg.spectra import EPS, equilibrate
 
 STEPS = 6  # of Newton's method: it doubles the digits, and begins with five or more
 EXCHANGES = 4  # of inequalities that were taken for binding and are not, or the other way round
@@ -137,10 +137,12 @@ def residual(stage: Stage, at: PrimalDualPoint) -> float:
     stationarity = norm(F.T @ u + q + stage.rows.T @ y) / (size or 1.0)
     # With the length of w: where all that binds is x_j >= 0, nothing else says what is small.
     reach = np.abs(stage.offset) + stage.lengths * (norm(w) + least)
-    scale = float(np.max(reach, initial=0.0)) or 1.0
     zero = stage.blocks.zero
-    off = max(norm(s[zero]), float(np.max(outside(stage.blocks, s), initial=0.0))) / scale
-    pull = float(np.sum(np.abs(y))) * scale + float(terms @ np.abs(w)) or 1.0
+    # Each constraint by its own terms: a far one says nothing about what is small for another.
+    beyond = outside(stage.blocks, s) / of_inequalities(stage.blocks, reach)
+    unmet = np.abs(s[zero]) / np.where(reach[zero] > 0.0, reach[zero], 1.0)
+    off = max(norm(unmet), float(np.max(beyond, initial=0.0)))
+    pull = float(np.abs(y) @ reach) + float(terms @ np.abs(w)) or 1.0
     products = y * s
     products[zero] = 0.0
     complementarity = abs(float(np.sum(products))) / pull
@@ -263,5 +265,12 @@ def _corrected(F: Any, H: Any, J: Any, slope: Host, values: Host) -> tuple[Host,
     p, n, k = F.shape[0], F.shape[1], J.shape[0]
     K, right = kkt_matrix(F, H, J), np.concatenate([np.zeros(p), -slope, values])
     is_small = p + n + k <= FEW
-    found = least_solution(K, right) if is_small else regularised_solution(K, right, p + n)
+    found = _in_equal_units(K, right) if is_small else regularised_solution(K, right, p + n)
     return None if found is None else (found[p : p + n], found[p + n :])
+
+
+def _in_equal_units(K: Any, right: Host) -> Host | None:
+    """The smallest solution in units in which a row of little weight is no rounding error."""
+    rows, columns = equilibrate(dense(K))
+    found = least_solution(rows[:, None] * dense(K) * columns, rows * right)
+    return None if found is None else columns * found
