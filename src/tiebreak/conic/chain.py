@@ -153,6 +153,7 @@ class _Chain:
         self.is_proved = True  # are the gaps of all levels that are held proved?
         self.cut: Cut | None = None  # of the level before
         self.found: list[LevelSolution] = []
+        self.doubt = ""  # why a level may have other minimisers than those that are held
         self.previous = np.zeros(program.size)
 
     def solve(self) -> ChainSolution:
@@ -168,7 +169,7 @@ class _Chain:
                 return end
         with contextlib.suppress(deadline.Over):
             self._give_back()
-        return self._end("solved")
+        return self._end("undetermined" if self.doubt else "solved", self.doubt)
 
     def _give_back(self) -> None:
         """Slacks that no level needed: where ties are left, those levels once more, in order."""
@@ -263,6 +264,8 @@ class _Chain:
             where = " on the minimisers of those before it" if number else ""
             text = f"level {number + 1} falls without end{where}"
             return self._end("unbounded", text, direction)
+        if found.doubt:
+            self.doubt = self.doubt or f"level {number + 1} {found.doubt}"
         self._hold(number, objective, found)
         return None
 
@@ -291,7 +294,7 @@ class _Chain:
         if isinstance(w, Fall):
             return w
         at = PrimalDualPoint(w, np.zeros(0))
-        return SolvedStage(stage, at, NONE, residual(stage, at), "")
+        return SolvedStage(stage, at, NONE, residual(stage, at), 0.0, "")
 
     def _hold(self, number: int, objective: Objective, found: SolvedStage) -> None:
         """Take the solution of a level, and keep all that shares its image and its faces."""

@@ -115,8 +115,16 @@ class Pairs(NamedTuple):
         )
 
     def active(self, blocks: Blocks, factor: float, least: float = 0.0) -> Active:
-        """Those whose slope is ``factor`` times the distance, and more than ``least``."""
-        binds = [(pull > factor * near) & (pull > least) for near, pull in self]
+        """Those whose slope is ``factor`` times the distance, and more than ``least``.
+
+        The slope of an exponential cone is a loss's weight, as a rule: it is given and not found,
+        so that a small one counts if it is no rounding error.
+        """
+        least_of = (least, least, min(least, 16.0 * EPS))
+        binds = [
+            (pull > factor * near) & (pull > most)
+            for (near, pull), most in zip(self, least_of, strict=True)
+        ]
         edge, tip = binds[1][:, 0], binds[1][:, 1]
         cones = blocks.second_order
         return Active(

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tiebreak.conic.cones import APART, Active, Pairs, dual_point, of_inequalities, outside
+from tiebreak.conic.cones import APART, LEAST, Active, Pairs, dual_point, of_inequalities, outside
 from tiebreak.conic.direct import UNMET
 from tiebreak.conic.equations import FEW, kkt_matrix, least_solution, regularised_solution
 from tiebreak.conic.stage import Stage, dense, stacked
@@ -30,6 +30,7 @@ EXCHANGES = 4  # of inequalities that were taken for binding and are not, or the
 NEGLIGIBLE = 1e-10  # of the slope: a multiplier below this holds nothing, for to leave its face
 # costs the level less than rounding in a solver
 SMALL_PART = 1e-3  # of a length in the whole program: a solution that is much shorter is 0
+SMALL_CHANGE = 1e-6  # of margins: Newton's method doubles the digits, so that the rest is rounding
 ENOUGH = 16 * EPS  # a residual, relative to its terms, that no step can reduce
 
 
@@ -46,6 +47,7 @@ class Polished(NamedTuple):
     at: PrimalDualPoint
     exposed: Active
     residual: float
+    change: float = 0.0  # of the margins of losses by one more step: see `_settled`
 
 
 def polished(stage: Stage, start: PrimalDualPoint) -> Polished:
@@ -74,9 +76,38 @@ def polished(stage: Stage, start: PrimalDualPoint) -> Polished:
         tip, _ = _newton(stage, most, start._replace(w=np.zeros_like(start.w)))
         unpolished = Polished(start, active, residual(stage, start))
         best = min(best, tip, unpolished, key=lambda one: one.residual)
+    best = _settled(stage, best) if len(best.exposed.curves) else best
     least = max(NEGLIGIBLE, APART * best.residual)
     exposed = pairs(best.at).active(stage.blocks, APART, least)
     return best._replace(exposed=exposed)
+
+
+def _settled(stage: Stage, best: Polished) -> Polished:
+    """The solution after more steps that the sum of all slopes does not ask for.
+
+    What is left of it may be rounding for losses of large weight, and all that those of little
+    weight have. So the largest change of a margin is asked for: it has no units.
+    """
+    change = math.inf
+    for _ in range(STEPS):
+        further = _step(stage, best.exposed, best.at)
+        if further is None:
+            break
+        before, after = (_margins(stage, best.exposed, at.w) for at in (best.at, further))
+        last, change = change, float(np.max(np.abs(after - before) / (1.0 + np.abs(after))))
+        size = residual(stage, further)
+        if not (change < last and size <= max(best.residual, ENOUGH)):
+            break
+        best = Polished(further, best.exposed, size)
+        if change <= SMALL_CHANGE:
+            break
+    return best._replace(change=change)
+
+
+def _margins(stage: Stage, active: Active, w: Host) -> Host:
+    """s_0 / s_1 of the exponential cones that bind."""
+    s = stage.slack(w)[active.curves]
+    return np.asarray(s[:, 0] / np.maximum(s[:, 1], LEAST))
 
 
 def _newton(
@@ -143,10 +174,11 @@ def residual(stage: Stage, at: PrimalDualPoint) -> float:
     unmet = np.abs(s[zero]) / np.where(reach[zero] > 0.0, reach[zero], 1.0)
     off = max(norm(unmet), float(np.max(beyond, initial=0.0)))
     pull = float(np.abs(y) @ reach) + float(terms @ np.abs(w)) or 1.0
-    products = y * s
+    inside = dual_point(stage.blocks, y)
+    products = inside * s
     products[zero] = 0.0
     complementarity = abs(float(np.sum(products))) / pull
-    duals = norm((y - dual_point(stage.blocks, y)) * stage.lengths) / (size or 1.0)
+    duals = norm((y - inside) * stage.lengths) / (size or 1.0)
     return max(stationarity, off, complementarity, duals)
 
 
