@@ -19,10 +19,11 @@ import numpy as np
 from tiebreak.conic.cones import APART, LEAST, Active, Pairs, dual_point, of_inequalities, outside
 from tiebreak.conic.direct import UNMET
 from tiebreak.conic.equations import FEW, kkt_matrix, least_solution, regularised_solution
-from tiebreak.conic.stage import Stage, dense, stacked
+from tiebreak.conic.stage import CLEAR, LARGE, Stage, dense, row_lengths, stacked
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
+from tiebreak.linalg.rank import decide_rank
 from tiebreak.linalg.spectra import EPS, equilibrate
 
 STEPS = 6  # of Newton's method: it doubles the digits, and begins with five or more
@@ -76,7 +77,8 @@ def polished(stage: Stage, start: PrimalDualPoint) -> Polished:
         tip, _ = _newton(stage, most, start._replace(w=np.zeros_like(start.w)))
         unpolished = Polished(start, active, residual(stage, start))
         best = min(best, tip, unpolished, key=lambda one: one.residual)
-    best = _settled(stage, best) if len(best.exposed.curves) else best
+    if len(stage.blocks.exponential):
+        best = _settled(stage, best)
     least = max(NEGLIGIBLE, APART * best.residual)
     exposed = pairs(best.at).active(stage.blocks, APART, least)
     return best._replace(exposed=exposed)
@@ -88,25 +90,44 @@ def _settled(stage: Stage, best: Polished) -> Polished:
     What is left of it may be rounding for losses of large weight, and all that those of little
     weight have. So the largest change of a margin is asked for: it has no units.
     """
-    change = math.inf
-    for _ in range(STEPS):
+    change = 0.0
+    for k in range(STEPS if len(best.exposed.curves) else 0):
         further = _step(stage, best.exposed, best.at)
         if further is None:
+            change = math.inf
             break
-        before, after = (_margins(stage, best.exposed, at.w) for at in (best.at, further))
+        before, after = (_margins(stage, best.exposed.curves, at.w) for at in (best.at, further))
         last, change = change, float(np.max(np.abs(after - before) / (1.0 + np.abs(after))))
         size = residual(stage, further)
-        if not (change < last and size <= max(best.residual, ENOUGH)):
+        if (k and not change < last) or not size <= max(best.residual, ENOUGH):
             break
         best = Polished(further, best.exposed, size)
         if change <= SMALL_CHANGE:
             break
-    return best._replace(change=change)
+    return best._replace(change=math.inf if _loses_rows(stage, best) else change)
 
 
-def _margins(stage: Stage, active: Active, w: Host) -> Host:
-    """s_0 / s_1 of the exponential cones that bind."""
-    s = stage.slack(w)[active.curves]
+def _loses_rows(stage: Stage, best: Polished) -> bool:
+    """Are there directions that only losses see whose forces are next to rounding errors?"""
+    (w, y), curves, F = best.at, stage.blocks.exponential, stage.objective.squares
+    rise = np.exp(np.minimum(_margins(stage, curves, w), 0.0))
+    forces = np.abs(y[curves[:, 2]]) * rise * stage.lengths[curves[:, 0]]
+    of_squares = row_lengths(F) * (stage.square_sizes @ np.abs(w) + np.abs(stage.objective.target))
+    forces = np.append(forces, of_squares)
+    seen = forces > CLEAR * max(best.residual, EPS) * norm(stage.slope_terms(w))
+    if seen.all() or len(w) > LARGE:
+        return False
+    rows = np.vstack([dense(stage.rows[curves[:, 0]]), dense(F)])
+    exposed = best.exposed
+    held = np.concatenate([stage.blocks.zero, exposed.nonnegative, *exposed.vertices, *exposed.rays])
+    held = dense(stage.rows[held.astype(int)])
+    counts = (decide_rank(np.vstack([some, held])).low for some in (rows[seen], rows))
+    return next(counts) < next(counts)
+
+
+def _margins(stage: Stage, curves: Host, w: Host) -> Host:
+    """s_0 / s_1 of exponential cones."""
+    s = stage.slack(w)[curves]
     return np.asarray(s[:, 0] / np.maximum(s[:, 1], LEAST))
 
 

@@ -20,8 +20,8 @@ SETTLED = 1e-13  # they hold to this, or a second try is worth its time
 GROWS = 2.0  # an answer that the second try makes so many times longer runs after an infimum: where
 # there is a minimiser, both tries are next to it
 LOST = (
-    "is solved up to rounding, but some of its losses are so light beside others that they are "
-    "lost in it: one more step of Newton's method would change margins by {:.2g}"
+    "is solved up to rounding, but some of its losses are so small beside others, or beside "
+    "rounding errors, that what they decide is lost"
 )
 
 
@@ -39,7 +39,7 @@ class SolvedStage(NamedTuple):
     @property
     def doubt(self) -> str:
         """Why the answer may not be one, or ""."""
-        return "" if self.change <= SMALL_CHANGE else LOST.format(self.change)
+        return "" if self.change <= SMALL_CHANGE else LOST
 
     def is_better(self, other: SolvedStage) -> bool:
         """Do the conditions of optimality hold better?"""
