@@ -30,6 +30,7 @@ def drawn(seed: int) -> Drawn:
     n, m = int(rng.integers(2, 5)), int(rng.integers(2, 6))
     units = rng.choice(UNITS, n) if rng.random() < 0.6 else np.ones(n)
     A = rng.integers(-2, 3, (m, n)).astype(float)
+    A[0, 0] = 1.0  # something depends on x
     if rng.random() < 0.5:
         A[:, -1] = A[:, 0]
     A = A / units
@@ -48,9 +49,7 @@ def drawn(seed: int) -> Drawn:
     f = tb.SquaredNorm(price, center)
     with mp.workdps(DIGITS):
         x, lower = _minimiser(kind, A, y, weights, center, price)
-        upper = sum(
-            _m(p) * (t - _m(c)) ** 2 for p, t, c in zip(price, x, center, strict=True)
-        ) / 2
+        upper = sum(_m(p) * (t - _m(c)) ** 2 for p, t, c in zip(price, x, center, strict=True)) / 2
         far = [float(10 * abs(t)) + 10 * unit for t, unit in zip(x, units, strict=True)]
     sets = {
         "space": tb.Space(),
@@ -136,7 +135,10 @@ def wrong_words(drawn: Drawn, result: tb.Result) -> list[str]:
                 said.append(f"{name} = {mp.nstr(truth, 20)} is not in [{low!r}, {high!r}]")
         if result.status in ("unbounded", "infeasible"):
             said.append(result.status)
-        off, above = result.upper_value - float(drawn.upper), result.lower_value - float(drawn.lower)
+        off, above = (
+            result.upper_value - float(drawn.upper),
+            result.lower_value - float(drawn.lower),
+        )
         rounding = 1e-13 * abs(float(drawn.lower))
         if result.status == "certified" and (
             abs(off) > 1.001 * result.tolerance[0] or above > 1.001 * result.tolerance[1] + rounding

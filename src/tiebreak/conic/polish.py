@@ -77,8 +77,7 @@ def polished(stage: Stage, start: PrimalDualPoint) -> Polished:
         tip, _ = _newton(stage, most, start._replace(w=np.zeros_like(start.w)))
         unpolished = Polished(start, active, residual(stage, start))
         best = min(best, tip, unpolished, key=lambda one: one.residual)
-    if len(stage.blocks.exponential):
-        best = _settled(stage, best)
+    best = _settled(stage, best)
     least = max(NEGLIGIBLE, APART * best.residual)
     exposed = pairs(best.at).active(stage.blocks, APART, least)
     return best._replace(exposed=exposed)
@@ -112,14 +111,18 @@ def _loses_rows(stage: Stage, best: Polished) -> bool:
     (w, y), curves, F = best.at, stage.blocks.exponential, stage.objective.squares
     rise = np.exp(np.minimum(_margins(stage, curves, w), 0.0))
     forces = np.abs(y[curves[:, 2]]) * rise * stage.lengths[curves[:, 0]]
-    of_squares = row_lengths(F) * (stage.square_sizes @ np.abs(w) + np.abs(stage.objective.target))
-    forces = np.append(forces, of_squares)
-    seen = forces > CLEAR * max(best.residual, EPS) * norm(stage.slope_terms(w))
-    if seen.all() or len(w) > LARGE:
+    # Of squares, what they pull where they are off by the length of w.
+    of_squares = row_lengths(F) ** 2 * (norm(w) + SMALL_PART * stage.unit)
+    size = max(norm(stage.slope_terms(w)), float(np.max(of_squares, initial=0.0)))
+    seen = np.append(forces, of_squares) > CLEAR * max(best.residual, EPS) * size
+    lengths = np.append(stage.lengths[curves[:, 0]], row_lengths(F))
+    if np.all(seen | (lengths == 0.0)) or len(w) > LARGE:
         return False
     rows = np.vstack([dense(stage.rows[curves[:, 0]]), dense(F)])
     exposed = best.exposed
-    held = np.concatenate([stage.blocks.zero, exposed.nonnegative, *exposed.vertices, *exposed.rays])
+    held = np.concatenate(
+        [stage.blocks.zero, exposed.nonnegative, *exposed.vertices, *exposed.rays]
+    )
     held = dense(stage.rows[held.astype(int)])
     counts = (decide_rank(np.vstack([some, held])).low for some in (rows[seen], rows))
     return next(counts) < next(counts)
