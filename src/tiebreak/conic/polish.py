@@ -48,7 +48,14 @@ class Polished(NamedTuple):
     at: PrimalDualPoint
     exposed: Active
     residual: float
-    change: float = 0.0  # of the margins of losses by one more step: see `_settled`
+    # Of the margins of losses by the last step. What is left of the slopes may be rounding for
+    # losses of large weight, and all that those of little weight have.
+    change: float = math.inf
+
+    @property
+    def is_enough(self) -> bool:
+        """Can no step do better?"""
+        return self.residual <= ENOUGH and self.change <= SMALL_CHANGE
 
 
 def polished(stage: Stage, start: PrimalDualPoint) -> Polished:
@@ -69,41 +76,17 @@ def polished(stage: Stage, start: PrimalDualPoint) -> Polished:
     for k in range(2 + EXCHANGES):
         found, last = _newton(stage, active, start)
         best = min(best, found, key=lambda one: one.residual)
-        if best.residual <= ENOUGH:
+        if best.is_enough:
             break
         active = most if k == 0 else _exchanged(stage, active, last)
-    if best.residual > ENOUGH:
+    if not best.is_enough:
         # A cone's tip: a point next to it is small, and nothing is relative to it.
         tip, _ = _newton(stage, most, start._replace(w=np.zeros_like(start.w)))
-        unpolished = Polished(start, active, residual(stage, start))
+        unpolished = Polished(start, active, residual(stage, start), best.change)
         best = min(best, tip, unpolished, key=lambda one: one.residual)
-    best = _settled(stage, best)
     least = max(NEGLIGIBLE, APART * best.residual)
-    exposed = pairs(best.at).active(stage.blocks, APART, least)
-    return best._replace(exposed=exposed)
-
-
-def _settled(stage: Stage, best: Polished) -> Polished:
-    """The solution after more steps that the sum of all slopes does not ask for.
-
-    What is left of it may be rounding for losses of large weight, and all that those of little
-    weight have. So the largest change of a margin is asked for: it has no units.
-    """
-    change = 0.0
-    for k in range(STEPS if len(best.exposed.curves) else 0):
-        further = _step(stage, best.exposed, best.at)
-        if further is None:
-            change = math.inf
-            break
-        before, after = (_margins(stage, best.exposed.curves, at.w) for at in (best.at, further))
-        last, change = change, float(np.max(np.abs(after - before) / (1.0 + np.abs(after))))
-        size = residual(stage, further)
-        if (k and not change < last) or not size <= max(best.residual, ENOUGH):
-            break
-        best = Polished(further, best.exposed, size)
-        if change <= SMALL_CHANGE:
-            break
-    return best._replace(change=math.inf if _loses_rows(stage, best) else change)
+    best = best._replace(exposed=pairs(best.at).active(stage.blocks, APART, least))
+    return best._replace(change=math.inf) if _loses_rows(stage, best) else best
 
 
 def _loses_rows(stage: Stage, best: Polished) -> bool:
@@ -130,8 +113,8 @@ def _loses_rows(stage: Stage, best: Polished) -> bool:
 
 def _margins(stage: Stage, curves: Host, w: Host) -> Host:
     """s_0 / s_1 of exponential cones."""
-    s = stage.slack(w)[curves]
-    return np.asarray(s[:, 0] / np.maximum(s[:, 1], LEAST))
+    first, second, _ = stage.slack(w)[curves].T
+    return np.asarray(first / np.maximum(second, LEAST))
 
 
 def _newton(
@@ -147,13 +130,18 @@ def _newton(
         further = _step(stage, active, now)
         if further is None:
             break
+        before, after = (_margins(stage, active.curves, w) for w in (now.w, further.w))
+        change = float(np.max(np.abs(after - before) / (1.0 + np.abs(after)), initial=0.0))
         now, size = further, residual(stage, further)
         if size > max(best.residual, ENOUGH) and k > 1:
             break
-        best = min(best, Polished(now, active, size), key=lambda one: one.residual)
-        if size <= ENOUGH:
+        if size <= max(best.residual, ENOUGH):
+            best = Polished(now, active, size, change)
+        if best.is_enough:
             return best, now
-    unmoved = Polished(first, active, residual(stage, first))
+    unmoved = Polished(
+        first, active, residual(stage, first), math.inf if len(active.curves) else 0.0
+    )
     return min(best, unmoved, key=lambda one: one.residual), now
 
 
@@ -320,13 +308,10 @@ def _corrected(F: Any, H: Any, J: Any, slope: Host, values: Host) -> tuple[Host,
     """
     p, n, k = F.shape[0], F.shape[1], J.shape[0]
     K, right = kkt_matrix(F, H, J), np.concatenate([np.zeros(p), -slope, values])
-    is_small = p + n + k <= FEW
-    found = _in_equal_units(K, right) if is_small else regularised_solution(K, right, p + n)
+    if p + n + k > FEW:
+        found = regularised_solution(K, right, p + n)
+    else:  # in units in which a row of little weight is no rounding error
+        rows, columns = equilibrate(dense(K))
+        found = least_solution(rows[:, None] * dense(K) * columns, rows * right)
+        found = None if found is None else columns * found
     return None if found is None else (found[p : p + n], found[p + n :])
-
-
-def _in_equal_units(K: Any, right: Host) -> Host | None:
-    """The smallest solution in units in which a row of little weight is no rounding error."""
-    rows, columns = equilibrate(dense(K))
-    found = least_solution(rows[:, None] * dense(K) * columns, rows * right)
-    return None if found is None else columns * found

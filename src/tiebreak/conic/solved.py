@@ -41,10 +41,6 @@ class SolvedStage(NamedTuple):
         """Why the answer may not be one, or ""."""
         return "" if self.change <= SMALL_CHANGE else LOST
 
-    def is_better(self, other: SolvedStage) -> bool:
-        """Do the conditions of optimality hold better?"""
-        return (bool(self.doubt), self.residual) < (bool(other.doubt), other.residual)
-
 
 def unchanged(stage: Stage) -> SolvedStage:
     """A level that is constant on what is left: all of it is optimal, the point of before too."""
@@ -94,8 +90,9 @@ def _by_solver(stage: Stage) -> SolvedStage | Fall | str:
         lengths.append(norm(answer.z))
         start = PrimalDualPoint(answer.z, 0.0 * answer.y if stage.is_flat else answer.y)
         found = SolvedStage(stage, *polished(stage, start), answer.status, answer.z)
-        if best is None or found.is_better(best):
-            best = found
+        best = min(
+            [found] if best is None else [best, found], key=lambda one: (one.doubt, one.residual)
+        )
         enough = SETTLED if tolerance == TOLERANCES[0] else ACCURATE
         if best.residual <= enough and not best.doubt:
             break
