@@ -20,7 +20,7 @@ from tiebreak.conic.bounds import (
     value_error,
     value_inside,
 )
-from tiebreak.conic.cones import NONE, Blocks, outside
+from tiebreak.conic.cones import NONE, Blocks, of_inequalities, outside
 from tiebreak.conic.cuts import Cut, sublevel
 from tiebreak.conic.direct import Fall, least_squares, on_equations
 from tiebreak.conic.faces import ConicSet, held_rows, remaining
@@ -179,6 +179,7 @@ class _Chain:
         self.is_proved = True  # are the gaps of all levels that are held proved?
         self.cut: Cut | None = None  # of the level before
         self.found: list[LevelSolution] = []
+        self.doubt = ""  # why a level may have other minimisers than those that are held
         self.previous = np.zeros(program.size)
         self.is_least = False
 
@@ -196,7 +197,7 @@ class _Chain:
         with contextlib.suppress(deadline.Over, MemoryError):
             self._give_back()
             self._least_norm()
-        return self._end("solved")
+        return self._end("undetermined" if self.doubt else "solved", self.doubt)
 
     def _give_back(self) -> None:
         """Slacks that no level needed: where ties are left, those levels once more, in order."""
@@ -301,10 +302,8 @@ class _Chain:
         size = float(np.max(np.abs(z[self.program.variables]), initial=least))
         terms = np.abs(offset) + abs(rows) @ np.abs(z) + (not strictly) * size * row_lengths(rows)
         share = MISSED if strictly else OUTSIDE
-        curved = [np.max(terms[cone]) for cone in (*blocks.second_order, *blocks.exponential)]
-        sizes = np.append(terms[blocks.nonnegative], curved)
         return bool(
-            np.any(outside(blocks, s) > share * sizes)
+            np.any(outside(blocks, s) > share * of_inequalities(blocks, terms))
             or np.any(np.abs(s[blocks.zero]) > share * terms[blocks.zero])
         )
 
@@ -325,6 +324,8 @@ class _Chain:
             where = " on the minimisers of those before it" if number else ""
             text = f"level {number + 1} falls without end{where}"
             return self._end("unbounded", text, direction)
+        if found.doubt:
+            self.doubt = self.doubt or f"level {number + 1} {found.doubt}"
         self._hold(number, objective, found)
         best, value = self.found[-1].best, self._value(number, self.previous)
         if abs(best - value) > LOOSE * self._size(number) + self._rounding(number, self.previous):
@@ -381,7 +382,7 @@ class _Chain:
         if isinstance(w, Fall):
             return w
         at = PrimalDualPoint(w, np.zeros(0))
-        return SolvedStage(stage, at, NONE, residual(stage, at), "")
+        return SolvedStage(stage, at, NONE, residual(stage, at), 0.0, "")
 
     def _hold(self, number: int, objective: Objective, found: SolvedStage) -> None:
         """Take the solution of a level, and keep all that shares its image and its faces."""

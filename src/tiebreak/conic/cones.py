@@ -115,8 +115,16 @@ class Pairs(NamedTuple):
         )
 
     def active(self, blocks: Blocks, factor: float, least: float = 0.0) -> Active:
-        """Those whose slope is ``factor`` times the distance, and more than ``least``."""
-        binds = [(pull > factor * near) & (pull > least) for near, pull in self]
+        """Those whose slope is ``factor`` times the distance, and more than ``least``.
+
+        The slope of an exponential cone is a loss's weight, as a rule: it is given and not found,
+        so that a small one counts if it is no rounding error.
+        """
+        least_of = (least, least, min(least, 16.0 * EPS))
+        binds = [
+            (pull > factor * near) & (pull > most)
+            for (near, pull), most in zip(self, least_of, strict=True)
+        ]
         edge, tip = binds[1][:, 0], binds[1][:, 1]
         cones = blocks.second_order
         return Active(
@@ -146,6 +154,13 @@ def outside(blocks: Blocks, s: Host) -> Host:
         edge = np.max(block * [1.0, -1.0, -1.0], axis=1)  # of { s_0 <= 0 = s_1, s_2 >= 0 }
         found.append(np.where(block[:, 1] > 0.0, -_above_curve(block), edge))
     return np.concatenate(found)
+
+
+def of_inequalities(blocks: Blocks, sizes: Host) -> Host:
+    """A size for every inequality in the order of `outside`: the largest of its rows; 1 for 0."""
+    cones = (*blocks.second_order, *blocks.exponential)
+    found = np.append(sizes[blocks.nonnegative], [np.max(sizes[cone]) for cone in cones])
+    return np.where(found > 0.0, found, 1.0)
 
 
 def steepness(blocks: Blocks, s: Host) -> Host:

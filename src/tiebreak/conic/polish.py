@@ -16,20 +16,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tiebreak.conic.cones import APART, Active, Pairs, dual_point, outside
+from tiebreak.conic.cones import APART, LEAST, Active, Pairs, dual_point, of_inequalities, outside
 from tiebreak.conic.direct import UNMET
 from tiebreak.conic.equations import FEW, kkt_matrix, least_solution, regularised_solution
-from tiebreak.conic.stage import Stage, dense, stacked
+from tiebreak.conic.stage import CLEAR, LARGE, Stage, dense, row_lengths, stacked
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
-from tiebreak.linalg.spectra import EPS
+from tiebreak.linalg.rank import decide_rank
+from tiebreak.linalg.spectra import EPS, equilibrate
 
 STEPS = 6  # of Newton's method: it doubles the digits, and begins with five or more
 EXCHANGES = 4  # of inequalities that were taken for binding and are not, or the other way round
 NEGLIGIBLE = 1e-10  # of the slope: a multiplier below this holds nothing, for to leave its face
 # costs the level less than rounding in a solver
 SMALL_PART = 1e-3  # of a length in the whole program: a solution that is much shorter is 0
+SMALL_CHANGE = 1e-6  # of margins: Newton's method doubles the digits, so that the rest is rounding
 ENOUGH = 16 * EPS  # a residual, relative to its terms, that no step can reduce
 
 
@@ -46,6 +48,14 @@ class Polished(NamedTuple):
     at: PrimalDualPoint
     exposed: Active
     residual: float
+    # Of the margins of losses by the last step. What is left of the slopes may be rounding for
+    # losses of large weight, and all that those of little weight have.
+    change: float = math.inf
+
+    @property
+    def is_enough(self) -> bool:
+        """Can no step do better?"""
+        return self.residual <= ENOUGH and self.change <= SMALL_CHANGE
 
 
 def polished(stage: Stage, start: PrimalDualPoint) -> Polished:
@@ -66,17 +76,45 @@ def polished(stage: Stage, start: PrimalDualPoint) -> Polished:
     for k in range(2 + EXCHANGES):
         found, last = _newton(stage, active, start)
         best = min(best, found, key=lambda one: one.residual)
-        if best.residual <= ENOUGH:
+        if best.is_enough:
             break
         active = most if k == 0 else _exchanged(stage, active, last)
-    if best.residual > ENOUGH:
+    if not best.is_enough:
         # A cone's tip: a point next to it is small, and nothing is relative to it.
         tip, _ = _newton(stage, most, start._replace(w=np.zeros_like(start.w)))
-        unpolished = Polished(start, active, residual(stage, start))
+        unpolished = Polished(start, active, residual(stage, start), best.change)
         best = min(best, tip, unpolished, key=lambda one: one.residual)
     least = max(NEGLIGIBLE, APART * best.residual)
-    exposed = pairs(best.at).active(stage.blocks, APART, least)
-    return best._replace(exposed=exposed)
+    best = best._replace(exposed=pairs(best.at).active(stage.blocks, APART, least))
+    return best._replace(change=math.inf) if _loses_rows(stage, best) else best
+
+
+def _loses_rows(stage: Stage, best: Polished) -> bool:
+    """Are there directions that only losses see whose forces are next to rounding errors?"""
+    (w, y), curves, F = best.at, stage.blocks.exponential, stage.objective.squares
+    rise = np.exp(np.minimum(_margins(stage, curves, w), 0.0))
+    forces = np.abs(y[curves[:, 2]]) * rise * stage.lengths[curves[:, 0]]
+    # Of squares, what they pull where they are off by the length of w.
+    of_squares = row_lengths(F) ** 2 * (norm(w) + SMALL_PART * stage.unit)
+    size = max(norm(stage.slope_terms(w)), float(np.max(of_squares, initial=0.0)))
+    seen = np.append(forces, of_squares) > CLEAR * max(best.residual, EPS) * size
+    lengths = np.append(stage.lengths[curves[:, 0]], row_lengths(F))
+    if np.all(seen | (lengths == 0.0)) or len(w) > LARGE:
+        return False
+    rows = np.vstack([dense(stage.rows[curves[:, 0]]), dense(F)])
+    exposed = best.exposed
+    held = np.concatenate(
+        [stage.blocks.zero, exposed.nonnegative, *exposed.vertices, *exposed.rays]
+    )
+    held = dense(stage.rows[held.astype(int)])
+    counts = (decide_rank(np.vstack([some, held])).low for some in (rows[seen], rows))
+    return next(counts) < next(counts)
+
+
+def _margins(stage: Stage, curves: Host, w: Host) -> Host:
+    """s_0 / s_1 of exponential cones."""
+    first, second, _ = stage.slack(w)[curves].T
+    return np.asarray(first / np.maximum(second, LEAST))
 
 
 def _newton(
@@ -92,13 +130,18 @@ def _newton(
         further = _step(stage, active, now)
         if further is None:
             break
+        before, after = (_margins(stage, active.curves, w) for w in (now.w, further.w))
+        change = float(np.max(np.abs(after - before) / (1.0 + np.abs(after)), initial=0.0))
         now, size = further, residual(stage, further)
         if size > max(best.residual, ENOUGH) and k > 1:
             break
-        best = min(best, Polished(now, active, size), key=lambda one: one.residual)
-        if size <= ENOUGH:
+        if size <= max(best.residual, ENOUGH):
+            best = Polished(now, active, size, change)
+        if best.is_enough:
             return best, now
-    unmoved = Polished(first, active, residual(stage, first))
+    unmoved = Polished(
+        first, active, residual(stage, first), math.inf if len(active.curves) else 0.0
+    )
     return min(best, unmoved, key=lambda one: one.residual), now
 
 
@@ -137,14 +180,17 @@ def residual(stage: Stage, at: PrimalDualPoint) -> float:
     stationarity = norm(F.T @ u + q + stage.rows.T @ y) / (size or 1.0)
     # With the length of w: where all that binds is x_j >= 0, nothing else says what is small.
     reach = np.abs(stage.offset) + stage.lengths * (norm(w) + least)
-    scale = float(np.max(reach, initial=0.0)) or 1.0
     zero = stage.blocks.zero
-    off = max(norm(s[zero]), float(np.max(outside(stage.blocks, s), initial=0.0))) / scale
-    pull = float(np.sum(np.abs(y))) * scale + float(terms @ np.abs(w)) or 1.0
-    products = y * s
+    # Each constraint by its own terms: a far one says nothing about what is small for another.
+    beyond = outside(stage.blocks, s) / of_inequalities(stage.blocks, reach)
+    unmet = np.abs(s[zero]) / np.where(reach[zero] > 0.0, reach[zero], 1.0)
+    off = max(norm(unmet), float(np.max(beyond, initial=0.0)))
+    pull = float(np.abs(y) @ reach) + float(terms @ np.abs(w)) or 1.0
+    inside = dual_point(stage.blocks, y)
+    products = inside * s
     products[zero] = 0.0
     complementarity = abs(float(np.sum(products))) / pull
-    duals = norm((y - dual_point(stage.blocks, y)) * stage.lengths) / (size or 1.0)
+    duals = norm((y - inside) * stage.lengths) / (size or 1.0)
     return max(stationarity, off, complementarity, duals)
 
 
@@ -262,6 +308,10 @@ def _corrected(F: Any, H: Any, J: Any, slope: Host, values: Host) -> tuple[Host,
     """
     p, n, k = F.shape[0], F.shape[1], J.shape[0]
     K, right = kkt_matrix(F, H, J), np.concatenate([np.zeros(p), -slope, values])
-    is_small = p + n + k <= FEW
-    found = least_solution(K, right) if is_small else regularised_solution(K, right, p + n)
+    if p + n + k > FEW:
+        found = regularised_solution(K, right, p + n)
+    else:  # in units in which a row of little weight is no rounding error
+        rows, columns = equilibrate(dense(K))
+        found = least_solution(rows[:, None] * dense(K) * columns, rows * right)
+        found = None if found is None else columns * found
     return None if found is None else (found[p : p + n], found[p + n :])

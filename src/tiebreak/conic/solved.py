@@ -9,7 +9,7 @@ import numpy as np
 
 from tiebreak.conic.cones import NONE, Active, outside
 from tiebreak.conic.direct import Fall
-from tiebreak.conic.polish import PrimalDualPoint, polished
+from tiebreak.conic.polish import SMALL_CHANGE, PrimalDualPoint, polished
 from tiebreak.conic.solver import TOLERANCES, clarabel_solve
 from tiebreak.conic.stage import Stage
 from tiebreak.linalg.arrays import Host
@@ -20,6 +20,10 @@ SETTLED = 1e-13  # they hold to this, or a second try is worth its time
 HARDLY = 1e-6  # of its terms: a slope of which a solver of eight digits sees two
 GROWS = 2.0  # an answer that the second try makes so many times longer runs after an infimum: where
 # there is a minimiser, both tries are next to it
+LOST = (
+    "is solved up to rounding, but some of its losses are so small beside others, or beside "
+    "rounding errors, that what they decide is lost"
+)
 
 
 class SolvedStage(NamedTuple):
@@ -29,14 +33,20 @@ class SolvedStage(NamedTuple):
     at: PrimalDualPoint
     active: Active
     residual: float
+    change: float  # of the margins of losses by one more step of Newton's method
     solver: str
     inner: Host | None = None  # the point of the interior-point method
+
+    @property
+    def doubt(self) -> str:
+        """Why the answer may not be one, or ""."""
+        return "" if self.change <= SMALL_CHANGE else LOST
 
 
 def unchanged(stage: Stage) -> SolvedStage:
     """A level that is constant on what is left: all of it is optimal, the point of before too."""
     at = PrimalDualPoint(np.zeros(stage.rows.shape[1]), np.zeros(len(stage.offset)))
-    return SolvedStage(stage, at, NONE, 0.0, "")
+    return SolvedStage(stage, at, NONE, 0.0, 0.0, "")
 
 
 def by_solver(stage: Stage) -> SolvedStage | Fall | str:
@@ -88,14 +98,18 @@ def _by_solver(stage: Stage) -> SolvedStage | Fall | str:
         lengths.append(norm(answer.z))
         start = PrimalDualPoint(answer.z, 0.0 * answer.y if stage.is_flat else answer.y)
         found = SolvedStage(stage, *polished(stage, start), answer.status, answer.z)
-        if best is None or found.residual <= max(best.residual, SETTLED):
+        if best is None or (found.doubt, found.residual) <= (
+            best.doubt,
+            max(best.residual, SETTLED),
+        ):
             best = found
         is_settled = best.residual <= (SETTLED if tolerance == TOLERANCES[0] else ACCURATE)
-        if is_settled and not _is_drowned(best):
+        if is_settled and not (best.doubt or _is_drowned(best)):
             break
     if best is None:
         return why
-    if best.residual > SETTLED and len(lengths) > 2 and lengths[2] > GROWS * max(lengths[:2]):
+    is_clear = best.residual <= SETTLED and not best.doubt
+    if not is_clear and len(lengths) > 2 and lengths[2] > GROWS * max(lengths[:2]):
         grown = f"its answer is {lengths[2] / lengths[1]:.2g} times as long"
         return f"there may be no minimiser: solved more strictly, {grown}"
     if not best.residual <= ACCURATE:

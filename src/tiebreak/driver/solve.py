@@ -249,7 +249,7 @@ def _solve_levels(
             )
     check_limits("solve", options["max_iter"], max_time)
     found = solve_chained(levels, method, x0, min(tolerances("rtol", rtol)), max_time, began)
-    if not isinstance(levels, Levels) or not found.success:
+    if not isinstance(levels, Levels) or not (found.success or found.status == "undetermined"):
         return found
     left = math.inf if max_time is None else max_time - (time.perf_counter() - began)
     return with_a_minimiser(levels, found, left)

@@ -49,7 +49,7 @@ UNLIKE = 2.0**13  # units this far apart: slopes of f differ by its square, and 
 
 NO_PROGRAM = "HiGHS found no solution of the linear program of the sparsest lower minimiser"
 DROWNED = (
-    "some rows or columns of g are so much larger than others that these are lost in rounding "
+    "some rows or columns of {} are so much larger than others that these are lost in rounding "
     "errors: rescale them"
 )
 NOT_SETTLED = "Newton's method did not settle on a minimiser of {}: its losses hardly change there"
@@ -296,6 +296,15 @@ def _upper(
     slope = f.slope(x)
     if not settled or math.isinf(slope.error):
         doubt = doubt or NOT_SETTLED.format("f")
+    sizes = f.sizes()[f.sizes() > 0.0]
+    if (
+        f.is_quadratic
+        and not p.is_rescaled
+        and np.max(sizes, initial=0.0) > UNLIKE * np.min(sizes, initial=math.inf)
+    ):
+        R = f.curvature(x)  # whose largest rows drown the others, in units that Z does not change
+        if _is_drowned(R @ where.N, norm(R), decide_rank(R @ where.N).low):
+            doubt = doubt or DROWNED.format("f")
     normal, _ = where.normal(slope, x)
     residual = max(residual, _residual(f, where, x, start, basis))
     left_open, is_flat = _moves(left.unseen, where.N, lift), left.unseen.size > left.seen.size == 0
@@ -393,15 +402,17 @@ def _doubt(
     vanish beside the rounding errors of the others: they do no harm if the other losses, and the
     constraints that press, determine x as well.
     """
+    if not p.rank.is_plain:
+        R, rank = g.curvature(x), p.rank.low
+        size = norm(R)
+        if not g.is_quadratic:  # constraints that press may see what the losses do not
+            R = np.vstack([R, size * pressing])
+            rank = decide_rank(np.vstack([g.rows(), pressing])).low
+        matters = max(R.shape) * EPS * size > 1e-6 * math.sqrt(curvature)
+        if matters and _is_drowned(R, size, rank):
+            return DROWNED.format("g")
     if g.is_quadratic:
-        if p.rank.is_plain:
-            return ""
-        R = g.curvature(x)
-        deadline.check(0.5 * deadline.svd_work(*R.shape))
-        sigma = np.linalg.svd(R, compute_uv=False)
-        least = max(R.shape) * EPS * norm(R)
-        is_lost = np.count_nonzero(sigma > least) < p.rank.low
-        return DROWNED if is_lost and least > 1e-6 * math.sqrt(curvature) else ""
+        return ""
     slope = g.slope(x)
     if not settled or math.isinf(slope.error):
         return NOT_SETTLED.format("g")
@@ -413,6 +424,13 @@ def _doubt(
         return ""
     counted = decide_rank(np.vstack([seen.rows(), pressing])).low
     return LARGE_MARGINS if counted < decide_rank(np.vstack([g.rows(), pressing])).low else ""
+
+
+def _is_drowned(R: Host, size: float, rank: int) -> bool:
+    """Are directions that count, by the rank, rounding errors beside others of this size?"""
+    deadline.check(0.5 * deadline.svd_work(*R.shape))
+    clear = np.linalg.svd(R, compute_uv=False) > max(R.shape) * EPS * size
+    return bool(np.count_nonzero(clear) < rank)
 
 
 def _residual(h: Parts, where: SetSlice, x: Host, start: Host, basis: Host | None = None) -> float:

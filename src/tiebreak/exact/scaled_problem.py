@@ -14,7 +14,7 @@ from tiebreak.functions.parts.quadratic_parts import LeastSquaresPart
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.rank import Rank, decide_rank, in_units
-from tiebreak.linalg.spectra import equilibrate
+from tiebreak.linalg.spectra import ALIKE_EXPONENTS, equilibrate
 from tiebreak.sets.boxes import Box
 from tiebreak.sets.domains import Domain, Halfspace, Space
 
@@ -73,7 +73,7 @@ class ScaledProblem:
         self._f, self._g, self._rows_in_x = f, g, rows
         self.row_factors, columns = equilibrate(rows)
         self.units = np.ones(f.n)
-        if isinstance(domain, UNITLESS) and np.any(columns != 1.0):
+        if isinstance(domain, UNITLESS):
             self.units, columns = _units(columns, rows, f), np.ones(f.n)
         self.is_rescaled: bool = bool(np.any(self.units != 1.0))
         self.f, self.g, self.exponent = f, g, 0
@@ -148,9 +148,11 @@ def _units(columns: Host, rows: Host, f: Parts) -> Host:
     """These units of x; of variables that g does not depend on those of f, with the same mean."""
     sizes, in_g = f.sizes(), rows.any(axis=0)
     in_both, in_f_alone = in_g & (sizes > 0.0), ~in_g & (sizes > 0.0)
-    units = np.where(in_g, columns, np.median(columns[in_g]))
+    units = np.where(in_g, columns, np.median(columns[in_g]) if in_g.any() else 1.0)
     if in_f_alone.any():
         products = columns[in_both] * sizes[in_both]
         scale = np.median(np.log2(products)) if in_both.any() else 0.0
-        units[in_f_alone] = np.exp2(np.round(scale - np.log2(sizes[in_f_alone])))
+        exponents = np.round(scale - np.log2(sizes[in_f_alone]))
+        if np.any(columns != 1.0) or np.max(np.abs(exponents)) > ALIKE_EXPONENTS:
+            units[in_f_alone] = np.exp2(exponents)
     return units

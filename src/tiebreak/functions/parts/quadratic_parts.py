@@ -157,6 +157,9 @@ class LeastSquaresPart(Part):
         root = math.sqrt(self.weight)
         return self.size(at) / root + root * self.norm * off
 
+    def column_sizes(self) -> Host:
+        return np.asarray(np.max(np.abs(self.roots[:, None] * self.rows), axis=0, initial=0.0))
+
     def scaled(self, top: int) -> Part:
         target = np.ldexp(self.target, -top_exponent(self.rows))
         return Part.scaled(replace(self, target=target), top)
