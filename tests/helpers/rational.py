@@ -84,7 +84,8 @@ class Objective:
 
     def __add__(self, other: Objective) -> Objective:
         first, second = (h.Q or [[ZERO] * self.n] * self.n for h in (self, other))
-        summed = [[s + t for s, t in zip(*rows, strict=True)] for rows in zip(first, second)]
+        pairs = zip(first, second, strict=True)
+        summed = [[s + t for s, t in zip(*rows, strict=True)] for rows in pairs]
         return Objective(
             self.n,
             self.squares + other.squares,
@@ -98,7 +99,7 @@ class Objective:
     def value(self, x: Sequence[Fraction]) -> Fraction:
         """At x, exactly."""
         found = self.constant + dot(self.c, x)
-        found += sum((dot(row, x) * t for row, t in zip(self.Q, x)), ZERO) / 2
+        found += sum((dot(row, x) * x[i] for i, row in enumerate(self.Q)), ZERO) / 2
         found += sum((w * (dot(a, x) - b) ** 2 for w, a, b, _ in self.squares), ZERO) / 2
         found += sum((w * abs(dot(a, x) - b) for w, a, b, _ in self.absolutes), ZERO)
         return found + sum((w * _huber(dot(a, x) - b, d) for w, a, b, d in self.hubers), ZERO)
@@ -108,7 +109,7 @@ class Objective:
         at = [abs(t) for t in x]
         reach = [(t, dot(list(map(abs, t.a)), at) + abs(t.b)) for t in self._terms]
         found = abs(self.constant) + dot(list(map(abs, self.c)), at)
-        found += sum((dot(list(map(abs, row)), at) * t for row, t in zip(self.Q, at)), ZERO)
+        found += sum((dot(list(map(abs, row)), at) * at[i] for i, row in enumerate(self.Q)), ZERO)
         squares = len(self.squares)
         found += sum((t.w * r * r for t, r in reach[:squares]), ZERO)
         return found + sum((t.w * r * (t.delta or ONE) for t, r in reach[squares:]), ZERO)
@@ -182,13 +183,14 @@ class Region:
     radii: list[Fraction] = field(default_factory=list)  # of l1 balls
 
     def add_below(self, A: Any, b: Any) -> None:
-        self.below += [Row(fractions(a), *fractions([t])) for a, t in zip(A, b) if t < math.inf]
+        rows = [(a, t) for a, t in zip(A, b, strict=True) if t < math.inf]
+        self.below += [Row(fractions(a), *fractions([t])) for a, t in rows]
 
     def add_equal(self, A: Any, b: Any) -> None:
-        self.equal += [Row(fractions(a), *fractions([t])) for a, t in zip(A, b)]
+        self.equal += [Row(fractions(a), *fractions([t])) for a, t in zip(A, b, strict=True)]
 
     def add_bounds(self, lower: Any, upper: Any) -> None:
-        for j, (low, high) in enumerate(zip(lower, upper)):
+        for j, (low, high) in enumerate(zip(lower, upper, strict=True)):
             self.add_below([unit(self.n, j)], [high])
             self.add_below([negated(unit(self.n, j))], [-low])
 
@@ -428,13 +430,13 @@ def _solve(h: Objective, within: Slice, rows: list[Row]) -> tuple[Vector, Vector
                 H[i][j] += w * a[i] * a[j]
 
     if h.Q:
-        wide = [along(row) for row in h.Q]
-        for i in range(size):
-            column = [*columns, negated([sum(t, ZERO) for t in zip(*columns)] or [ZERO] * h.n)]
-            if i < free:
-                d[i] += sum((dot(row, within.start) * t for row, t in zip(h.Q, column[i])), ZERO)
-                for j in range(free):
-                    H[i][j] += sum((column[i][m] * wide[m][j] for m in range(h.n)), ZERO)
+        back = negated([sum(entries, ZERO) for entries in zip(*columns, strict=True)])
+        ways = [*columns, back or [ZERO] * h.n]
+        pull, wide = [dot(row, within.start) for row in h.Q], [along(row) for row in h.Q]
+        for i, way in enumerate(ways):
+            d[i] += dot(pull, way)
+            for j in range(free):
+                H[i][j] += dot(way, [row[j] for row in wide])
     for w, a, b, _ in h.squares:
         add_square(w, along(a), b - dot(a, within.start))
     for i, (w, a, b, _) in enumerate(h.absolutes, free):

@@ -7,7 +7,6 @@ from fractions import Fraction as F
 
 import numpy as np
 import pytest
-
 from helpers import rational
 from helpers.rational import Allowance, Region, fractions
 

@@ -1,0 +1,74 @@
+"""python -m truth.count --seed S --draws N: draws against the truth, with all that is false.
+
+Run with the folder of the tests and that of a source tree on PYTHONPATH.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis.strategies import SearchStrategy
+from truth import draws, extremes
+from truth.cases import Case
+from truth.judge import Tally, Verdict, judged
+
+CHUNK = 9  # hypothesis varies what it has drawn after ten draws, the first of which is the simplest
+
+
+def count(
+    strategy: SearchStrategy[Case],
+    number: int,
+    start: int,
+    check: Callable[[Verdict], None],
+    *,
+    shrink: bool = False,
+) -> Tally:
+    """The verdicts on so many draws, from seed ``start`` on; ``check`` sees each of them.
+
+    Where it raises and ``shrink`` is true, hypothesis looks for a simpler case that raises, too.
+    """
+    tally = Tally()
+
+    def run(case: Case) -> None:
+        verdicts = judged(case)
+        tally.add(verdicts)
+        for verdict in verdicts:
+            check(verdict)
+
+    phases = [Phase.generate, Phase.shrink] if shrink else [Phase.generate]
+    for chunk in range(-(-number // CHUNK)):
+        options = settings(
+            max_examples=1 + min(CHUNK, number - chunk * CHUNK),
+            database=None,
+            deadline=None,
+            phases=phases,
+            suppress_health_check=list(HealthCheck),
+        )
+        seed(start + chunk)(options(given(strategy)(run)))()
+    return tally
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--draws", type=int, default=300)
+    parser.add_argument("--extremes", action="store_true", help="weights of 1e14, units of 1e±12")
+    parser.add_argument("--all", action="store_true", help="show what is off or lost, too")
+    options = parser.parse_args()
+
+    def show(verdict: Verdict) -> None:
+        if verdict.is_bad or (options.all and verdict.is_doubtful):
+            print(verdict, flush=True)
+
+    strategy = extremes.problems() if options.extremes else draws.problems()
+    began = time.perf_counter()
+    tally = count(strategy, options.draws, 10_000 * options.seed, show)
+    print(tally.table())
+    print(f"  {time.perf_counter() - began:.0f} s")
+
+
+if __name__ == "__main__":
+    main()
