@@ -59,12 +59,31 @@ def count(
     return tally
 
 
+class Found(Exception):
+    """What was looked for, in its simplest case."""
+
+
+def find(strategy: SearchStrategy[Case], number: int, start: int, text: str) -> str:
+    """The simplest case of which a complaint has this text; nothing where no draw has one."""
+
+    def check(verdict: Verdict) -> None:
+        if any(text in kind for kind in verdict.kinds) or text == verdict.status:
+            raise Found(verdict)
+
+    try:
+        count(strategy, number, start, check, shrink=True)
+    except Found as found:
+        return str(found)
+    return ""
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(description="Draws against the truth, and all that is false.")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--draws", type=int, default=300)
     parser.add_argument("--extremes", action="store_true", help="weights of 1e14, units of 1e±12")
     parser.add_argument("--all", action="store_true", help="show what is off or lost, too")
+    parser.add_argument("--find", help="a status or a part of a complaint: its simplest case")
     options = parser.parse_args()
 
     def show(verdict: Verdict) -> None:
@@ -72,9 +91,11 @@ def main() -> None:
             print(verdict, flush=True)
 
     strategy = extremes.problems() if options.extremes else draws.problems()
-    began = time.perf_counter()
-    tally = count(strategy, options.draws, 10_000 * options.seed, show)
-    print(tally.table())
+    began, start = time.perf_counter(), 10_000 * options.seed
+    if options.find:
+        print(find(strategy, options.draws, start, options.find))
+    else:
+        print(count(strategy, options.draws, start, show).table())
     print(f"  {time.perf_counter() - began:.0f} s")
 
 

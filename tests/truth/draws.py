@@ -242,7 +242,7 @@ def problems(draw: Any) -> Case:
     )
     if case.is_chain:
         return case
-    other = draw(st.sampled_from(["exact", "conic", "exact", "conic", *FIRST_ORDER]))
+    other = draw(st.sampled_from(["conic", "exact", "conic", "exact", *FIRST_ORDER]))
     return with_methods(case, "auto", other)
 
 

@@ -51,6 +51,13 @@ class Verdict:
         """Is it one of those that may happen, but not often?"""
         return bool(self.off) or self.status in LOST
 
+    @property
+    def kinds(self) -> set[str]:
+        """What is said of it, in short."""
+        found = {f"FALSE: {self.status}: {_kind(text)}" for text in self.false}
+        found |= {f"WRONG: {self.status}: {_kind(text)}" for text in self.wrong}
+        return found | {f"note: {_kind(text)}" for text in [*self.off, *self.notes]}
+
     def __str__(self) -> str:
         truth = self.case.truth
         known = [float(v) for v in truth.values]
@@ -249,13 +256,13 @@ class Tally:
             lines.append(f"  {' '.join(group):<{width}}  {said}")
         false = sum(bool(v.false) for v in self.verdicts)
         wrong = sum(bool(v.wrong) for v in self.verdicts)
-        notes = Counter(_note(text) for v in self.verdicts for text in v.notes)
         lines.append(f"  false words {false}, points or values that are wrong {wrong}")
         lines.append(f"  solved beyond two tolerances {len(self.off)} ({self.share(self.off):.2%})")
         lines.append(
             f"  failed, undetermined, exception {len(self.lost)} ({self.share(self.lost):.2%})"
         )
-        lines += [f"  note: {text} {count}" for text, count in notes.items()]
+        kinds = Counter((_group(v), text) for v in self.verdicts for text in v.kinds)
+        lines += [f"  {count:5} {text} ({group})" for (group, text), count in kinds.most_common()]
         return "\n".join(lines)
 
 
@@ -265,5 +272,16 @@ def _group(verdict: Verdict) -> str:
     return verdict.method if verdict.method in ("auto", "exact", "conic") else "first-order"
 
 
-def _note(text: str) -> str:
-    return "x not of least norm" if "least norm" in text else "an estimated interval misses"
+KINDS = {  # how a complaint is told, in short
+    "outside Z": "outside Z",
+    "reported": "a value that is not the value at x",
+    "misses": "an interval misses",
+    "falls without end": "a bound of a level without one",
+    "least norm": "x not of least norm",
+    "certified: ": "certified beyond its tolerance",
+    "solved: ": "solved beyond two tolerances",
+}
+
+
+def _kind(text: str) -> str:
+    return next((said for part, said in KINDS.items() if part in text), text)

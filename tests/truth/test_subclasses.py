@@ -25,7 +25,7 @@ BEND = 5.0
 def answer(problem, method):
     """The result where there is one, None where the problem is refused."""
     try:
-        return tb.solve(problem, method, max_iter=300)
+        return tb.solve(problem, method, max_iter=100)
     except (ValueError, TypeError):
         return None
 
@@ -140,7 +140,9 @@ def test_a_doubled_penalty_below(name, method):
         upper=tb.SquaredNorm(center=np.ones(3)),
     )
     result = answer(problem, method)
-    check(problem, result, problem.upper.value(x), 0.5 * (x - b) @ (x - b) + 2 * make(kind).value(x))
+    check(
+        problem, result, problem.upper.value(x), 0.5 * (x - b) @ (x - b) + 2 * make(kind).value(x)
+    )
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from truth import draws, extremes
 from truth.count import count
 from truth.judge import Verdict

@@ -1,4 +1,4 @@
-"""A method from outside the package whose evidence is wrong: whatever it says, none is certified."""
+"""A method from outside the package whose evidence is wrong is never certified."""
 
 from __future__ import annotations
 
