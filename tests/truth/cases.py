@@ -69,8 +69,8 @@ class Aim:
 class Case:
     """A chain, and how it is to be solved: printing it gives the call.
 
-    ``start`` is one of "", "given" and "warm": the second of two calls begins where the
-    first, with a large tolerance, ended.
+    ``start`` is "", "given" (x0), "answer" (the answer, rounded) or "warm": the second of two calls
+    begins where the first, with a large tolerance, ended.
     """
 
     n: int
@@ -111,8 +111,15 @@ class Case:
             lines.append(f"first = {first}.x" if self.is_chain else f"first = {first}")
             options += ", x0=first"
         elif self.start:
-            options += f", x0={list(self.x0)}"
+            options += f", x0={list(self.start_point)}"
         return "\n".join([*lines, f"r = tb.solve(p, {options})"])
+
+    @property
+    def start_point(self) -> tuple[float, ...]:
+        """Where it starts, as far as the caller says."""
+        if self.start == "answer" and self.truth.x is not None:
+            return tuple(map(float, self.truth.x))
+        return self.x0 or (0.0,) * self.n
 
     def __repr__(self) -> str:
         return "\n" + "\n".join(self.call(method) for method in self.methods)
@@ -126,6 +133,18 @@ class Case:
         scope = dict(NAMES)
         exec(self.call(method), scope)
         return scope["r"]
+
+    @cached_property
+    def length(self) -> Fraction:
+        """How long x is, or what it is compared with in the levels: 1 where all of that is 0.
+
+        A computed x can be no closer to the truth than some units of it.
+        """
+        sizes = [abs(t) for t in (*(self.truth.x or ()), *map(Fraction, self.x0))]
+        for h in (aim.objective for aim in self.aims):
+            terms = [t for t in (*h.squares, *h.absolutes, *h.hubers) if any(t.a)]
+            sizes += [abs(t.b) / max(map(abs, t.a)) for t in terms]
+        return max(sizes, default=Fraction(0)) or Fraction(1)
 
     @cached_property
     def region(self) -> Region:

@@ -11,10 +11,15 @@ from collections.abc import Callable
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis.strategies import SearchStrategy
-from truth import draws, extremes
+from truth import balls, draws, extremes
 from truth.cases import Case
 from truth.judge import Tally, Verdict, judged
 
+STRATEGIES = {
+    "polyhedra": draws.problems(),
+    "balls": balls.problems(),
+    "extremes": extremes.problems(),  # weights of 1e14, units of 1e±12
+}
 # Hypothesis begins with the simplest case, which is always the same and is left out, and varies
 # what it has drawn before after ten: more seeds give draws that do not depend on each other.
 CHUNK = 9
@@ -81,7 +86,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Draws against the truth, and all that is false.")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--draws", type=int, default=300)
-    parser.add_argument("--extremes", action="store_true", help="weights of 1e14, units of 1e±12")
+    parser.add_argument("--of", choices=STRATEGIES, default="polyhedra")
     parser.add_argument("--all", action="store_true", help="show what is off or lost, too")
     parser.add_argument("--find", help="a status or a part of a complaint: its simplest case")
     options = parser.parse_args()
@@ -90,7 +95,7 @@ def main() -> None:
         if verdict.is_bad or (options.all and verdict.is_doubtful):
             print(verdict, flush=True)
 
-    strategy = extremes.problems() if options.extremes else draws.problems()
+    strategy = STRATEGIES[options.of]
     began, start = time.perf_counter(), 10_000 * options.seed
     if options.find:
         print(find(strategy, options.draws, start, options.find))

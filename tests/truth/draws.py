@@ -228,7 +228,7 @@ def problems(draw: Any) -> Case:
         levels = [draw(slacks(aim, unit)) for aim in levels[:-1]] + levels[-1:]
     if not any(aim.says_size for aim in levels):
         levels[-1] = cases.squared_norm(n, 1.0, [0.0] * n)
-    start = draw(st.sampled_from(["", "", "given", "given", "warm"]))
+    start = draw(st.sampled_from(["", "", "", "given", "given", "answer", "warm"]))
     x0 = numbers(draw, n, 3, draw(st.sampled_from([unit, unit, 2.0**10 * unit])))
     case = Case(
         n,

@@ -178,7 +178,7 @@ def _tolerances(result: Any, case: Case, x: Vector) -> list[Fraction]:
     if not hasattr(result, "levels"):
         upper, lower = result.tolerance
         return [Fraction(lower), Fraction(upper)]
-    start = fractions(case.x0) if case.start == "given" else [Fraction(0)] * case.n
+    start = fractions(case.start_point)
     rtol = Fraction(case.rtol)
     found = []
     for aim, best in zip(case.aims, case.truth.values, strict=True):
@@ -199,9 +199,7 @@ def _judge_errors(verdict: Verdict, result: Any, x: Vector, truth: Truth) -> Non
         text = f"level {i + 1} is {float(error):.3g} off, asked {float(asked[i]):.3g}"
         if verdict.status == "certified" and beyond > asked[i]:
             verdict.false.append(f"certified: {text}")
-        # Where x itself can be no closer, its largest entries decide.
-        reach = [max(map(abs, x))] * case.n
-        least = max(abs(best) / 10**12, rounding(aim.objective, reach))
+        least = max(abs(best) / 10**12, rounding(aim.objective, [case.length] * case.n))
         if verdict.status == "solved" and beyond > 2 * max(asked[i], least):
             verdict.off.append(f"solved: {text}")
 

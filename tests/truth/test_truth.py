@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from truth import draws, extremes
+from truth import balls, draws, extremes
 from truth.count import count
 from truth.judge import Verdict
 
@@ -25,6 +25,14 @@ def number(count, request):
 @pytest.mark.parametrize("number", [(200, 2000)], indirect=True)
 def test_no_false_word_on_every_set_with_every_level(number):
     tally = count(draws.problems(), number, FIRST_SEED, refute, shrink=True)
+    print(tally.table())
+    assert tally.share(tally.off) <= 0.01, "\n".join(map(str, tally.off))
+    assert tally.share(tally.lost) <= 0.05, "\n".join(map(str, tally.lost))
+
+
+@pytest.mark.parametrize("number", [(30, 300)], indirect=True)
+def test_no_false_word_on_balls(number):
+    tally = count(balls.problems(), number, FIRST_SEED, refute, shrink=True)
     print(tally.table())
     assert tally.share(tally.off) <= 0.01, "\n".join(map(str, tally.off))
     assert tally.share(tally.lost) <= 0.05, "\n".join(map(str, tally.lost))
