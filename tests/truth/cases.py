@@ -105,9 +105,10 @@ class Case:
     def call(self, method: str) -> str:
         """The call as a user writes it."""
         lines = [f"p = {self.code}"]
-        options = f"{method!r}, rtol={self.rtol!r}{'' if method == 'auto' else ', max_iter=100'}"
+        more = "" if self.is_chain else f", max_iter={1000 if method == 'auto' else 100}"
+        options = f"{method!r}, rtol={self.rtol!r}{more}"
         if self.start == "warm":
-            first = "tb.solve(p, rtol=0.1)"
+            first = f"tb.solve(p, rtol=0.1{more})"
             lines.append(f"first = {first}.x" if self.is_chain else f"first = {first}")
             options += ", x0=first"
         elif self.start:
