@@ -25,7 +25,7 @@ STRATEGIES = {
 CHUNK = 9
 
 
-def count(
+def tallied(
     strategy: SearchStrategy[Case],
     number: int,
     start: int,
@@ -69,14 +69,14 @@ class Found(Exception):
 
 
 def find(strategy: SearchStrategy[Case], number: int, start: int, text: str) -> str:
-    """The simplest case of which a complaint has this text; nothing where no draw has one."""
+    """The simplest case of which this is said; nothing where no draw is one."""
 
     def check(verdict: Verdict) -> None:
-        if any(text in kind for kind in verdict.kinds) or text == verdict.status:
+        if any(text in said for said in (verdict.ending, *verdict.kinds)):
             raise Found(verdict)
 
     try:
-        count(strategy, number, start, check, shrink=True)
+        tallied(strategy, number, start, check, shrink=True)
     except Found as found:
         return str(found)
     return ""
@@ -88,7 +88,7 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=300)
     parser.add_argument("--of", choices=STRATEGIES, default="polyhedra")
     parser.add_argument("--all", action="store_true", help="show what is off or lost, too")
-    parser.add_argument("--find", help="a status or a part of a complaint: its simplest case")
+    parser.add_argument("--find", help="a complaint, or 'failed where optimal': its simplest case")
     options = parser.parse_args()
 
     def show(verdict: Verdict) -> None:
@@ -100,7 +100,7 @@ def main() -> None:
     if options.find:
         print(find(strategy, options.draws, start, options.find))
     else:
-        print(count(strategy, options.draws, start, show).table())
+        print(tallied(strategy, options.draws, start, show).table())
     print(f"  {time.process_time() - began:.0f} s of the processor")
 
 

@@ -52,6 +52,11 @@ class Verdict:
         return bool(self.off) or self.status in LOST
 
     @property
+    def ending(self) -> str:
+        """Who said what, and what is true."""
+        return f"{_group(self)}: {self.status} where {self.case.truth.word}"
+
+    @property
     def kinds(self) -> set[str]:
         """What is said of it, in short."""
         found = {f"FALSE: {self.status}: {_kind(text)}" for text in self.false}
