@@ -248,6 +248,11 @@ class Tally:
         """`failed`, `undetermined` or an exception."""
         return [v for v in self.verdicts if v.status in LOST]
 
+    @property
+    def right(self) -> list[Verdict]:
+        """Successes of which nothing is false, wrong or off."""
+        return [v for v in self.verdicts if v.status in SUCCESS and not (v.is_bad or v.off)]
+
     def table(self) -> str:
         """Statuses by method and by what is true."""
         groups = Counter((_group(v), v.case.truth.word, v.status) for v in self.verdicts)
@@ -260,6 +265,7 @@ class Tally:
         false = sum(bool(v.false) for v in self.verdicts)
         wrong = sum(bool(v.wrong) for v in self.verdicts)
         lines.append(f"  false words {false}, points or values that are wrong {wrong}")
+        lines.append(f"  success, rightly {len(self.right)}")
         lines.append(f"  solved beyond two tolerances {len(self.off)} ({self.share(self.off):.2%})")
         lines.append(
             f"  failed, undetermined, exception {len(self.lost)} ({self.share(self.lost):.2%})"
