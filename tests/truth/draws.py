@@ -85,8 +85,8 @@ def rows_equal(draw: Any, n: int, inside: Any) -> tuple[Any, Any]:
 
 
 def a_box(draw: Any, n: int, inside: Any, unit: float) -> Zone:
-    lower = [t - unit * draw(st.integers(0, 2)) for t in inside]
-    upper = [t + unit * draw(st.integers(0, 2)) for t in inside]
+    lower = [t - unit * draw(st.integers(0, 2)) for t in inside.tolist()]
+    upper = [t + unit * draw(st.integers(0, 2)) for t in inside.tolist()]
     for j in range(n):
         how = draw(st.integers(0, 9))
         lower[j], upper[j] = {1: (-np.inf, upper[j]), 2: (-FAR, FAR)}.get(how, (lower[j], upper[j]))

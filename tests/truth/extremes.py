@@ -59,8 +59,8 @@ def sets(draw: Any, n: int, units: Any) -> Zone:
     kind = draw(st.sampled_from(["space", "box", "box", "polyhedron", "both"]))
     if kind == "space":
         return cases.space()
-    low = [t - draw(st.integers(0, 2)) for t in inside]
-    high = [t + draw(st.integers(0, 2)) for t in inside]
+    low = [t - draw(st.integers(0, 2)) for t in inside.tolist()]
+    high = [t + draw(st.integers(0, 2)) for t in inside.tolist()]
     box = cases.box((np.array(low) / units).tolist(), (np.array(high) / units).tolist())
     if kind == "box":
         return box
