@@ -180,8 +180,9 @@ def rounding(objective: Objective, x: Vector) -> Fraction:
 
 def _tolerances(result: Any, case: Case, x: Vector) -> list[Fraction]:
     """What was asked of each level, the lowest first."""
-    if not hasattr(result, "levels"):
-        upper, lower = result.tolerance
+    plain = getattr(result, "result", result)  # of two levels without slack
+    if plain is not None:
+        upper, lower = plain.tolerance
         return [Fraction(lower), Fraction(upper)]
     start = fractions(case.start_point)
     rtol = Fraction(case.rtol)
