@@ -10,12 +10,10 @@ import numpy as np
 
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
-from tiebreak.linalg.matrices.base import DENSE_LIMIT
+from tiebreak.proofs.recession.direction import MEANT, SLIGHT, as_meant
 from tiebreak.proofs.recession.level import HostRows, RecessionLevel
-from tiebreak.proofs.recession.proof import MEANT, SLIGHT
 
 NEWTON_LIMIT = 512  # variables: a Newton step on more of them costs more than a linear program
-LARGEST = 12  # directions with whole numbers up to this are tried: their products are exact
 LONG = 2**28  # multiplications of a factorisation: beyond this a linear program takes minutes
 ROUGH = 0.5  # of 1: a Newton step that changes no margin by more shows that there is a minimiser
 FEASIBILITY = 1e-9  # asked of HiGHS: well below MEANT, and not below what it can do
@@ -26,42 +24,18 @@ def candidates(level: RecessionLevel, seconds: float) -> Iterator[Host]:
 
     Where there is one at all, one of these is close to one.
     """
-    is_idle = not level.losses and not level.linear.c.any()
+    is_idle = not level.has_tails and not level.linear.c.any()
     if is_idle or sum(rows.stored for rows in level.all_rows) * level.side > LONG:
         return
     is_plain = not level.losses and level.cone.is_space
     for d in _projections(level) if is_plain else _programs(level, seconds):
-        yield from _variants(level, d)
-
-
-def _variants(level: RecessionLevel, d: Host) -> Iterator[Host]:
-    """A direction of a linear program as it may be meant: whole numbers, or products that are 0."""
-    d = d / float(np.max(np.abs(d)))
-    d = np.where(np.abs(d) <= MEANT, 0.0, d)
-    for most in range(1, LARGEST + 1):
-        whole = np.round(most * d)
-        if np.all(np.abs(whole - most * d) <= MEANT * most):
-            yield whole
-            break
-    moves, c, near = d != 0.0, level.linear.c, []
-    for rows in (*level.all_rows, level.cone.rows):
-        is_near = np.abs(rows.along(d).product) <= MEANT * rows.sizes * norm(d)
-        near.append(rows.some(is_near)[:, moves])
-    if c.any() and abs(float(c @ d)) <= MEANT * norm(c) * norm(d):
-        near.append(c[None, moves])
-    E = np.vstack(near)
-    E = E[np.any(E != 0.0, axis=1)]
-    if len(E) and E.size <= DENSE_LIMIT:
-        E = E / np.sqrt(np.sum(E * E, axis=1))[:, None]
-        for _ in range(2):
-            d[moves] -= np.linalg.lstsq(E, E @ d[moves], rcond=SLIGHT)[0]
-    yield d
+        yield from as_meant([level], d)
 
 
 def _projections(level: RecessionLevel) -> Iterator[Host]:
     """On R^n, where there is only a linear term: against it, as far as nothing holds it."""
     c = level.linear.c
-    E = np.vstack([np.zeros((0, len(c))), *(r.some(np.ones(r.shape[0])) for r in level.fixed)])
+    E = np.vstack([np.zeros((0, len(c))), *(r.some(np.ones(r.shape[0])) for r in level.still)])
     d = -c / norm(c)
     d -= np.linalg.lstsq(E, E @ d, rcond=SLIGHT)[0]
     if norm(d) > MEANT:
@@ -73,7 +47,7 @@ def _programs(level: RecessionLevel, seconds: float) -> Iterator[Host]:
     import scipy.sparse as sp
 
     n, cone = len(level.linear.c), level.cone
-    fixed, moved = _stacked(level.fixed, n), _stacked([loss.rows for loss in level.losses], n)
+    fixed, moved = _stacked(level.still, n), _stacked([loss.rows for loss in level.losses], n)
     within = _stacked([cone.rows], n)
     # In powers of two: columns of the same size, then rows.
     tops = _largest(sp.vstack([fixed, moved, sp.csr_array(level.linear.c[None])], format="csr"), 0)
@@ -92,7 +66,9 @@ def _programs(level: RecessionLevel, seconds: float) -> Iterator[Host]:
             yield column * found[:n]
 
     m, c = moved.shape[0], level.linear.c * column
-    total = np.asarray(moved.sum(axis=0)).reshape(-1)
+    falls = [np.full(len(loss.weights), float(bool(loss.tail))) for loss in level.losses]
+    tails = np.concatenate([np.zeros(0), *falls])
+    total = np.asarray(tails @ moved).reshape(-1)
     if not c.any():
         yield from solved(-total, sp.vstack([-moved, within], format="csr"), bounds, MEANT)
         return
@@ -105,10 +81,10 @@ def _programs(level: RecessionLevel, seconds: float) -> Iterator[Host]:
     box = np.vstack([bounds, np.tile([0.0, math.inf], (m, 1))])
     box[n:, 1][is_hard] = 0.0
     yield from solved(cost, rows, box, SLIGHT)
-    if m:  # where the slope is 0 at best, something must move
+    if tails.any():  # where the slope is 0 at best, something must move
         box[n:, 1] = np.where(is_hard, 0.0, float(n))
         flat = sp.vstack([rows, sp.csr_array(cost[None])], format="csr")
-        yield from solved(-np.concatenate([total, 2.0 * np.ones(m)]), flat, box, MEANT)
+        yield from solved(-np.concatenate([total, 2.0 * tails]), flat, box, MEANT)
 
 
 def _stacked(rows: Sequence[HostRows], n: int) -> Any:
@@ -169,7 +145,7 @@ def has_minimum_near(level: RecessionLevel, x: Host, slope: Host) -> bool:
     n = len(x)
     if not (level.cone.is_space and n <= NEWTON_LIMIT):
         return False
-    H = sum((rows.gram() for rows in level.fixed), np.zeros((n, n)))
+    H = sum((rows.gram() for rows in level.still), np.zeros((n, n)))
     for loss in level.losses:
         H = H + loss.rows.gram(loss.curvature(x))
     v = np.linalg.pinv(H, rcond=SLIGHT, hermitian=True) @ -slope

@@ -12,10 +12,8 @@ from tiebreak.linalg.host import norm
 from tiebreak.linalg.matrices.base import DENSE_LIMIT
 from tiebreak.linalg.rank import decide_rank
 from tiebreak.linalg.spectra import EPS
+from tiebreak.proofs.recession.direction import MEANT, SLIGHT
 from tiebreak.proofs.recession.level import HostRows, RecessionLevel, is_power_of_two
-
-SLIGHT = 1e-10  # relative: slopes this small are rounding errors of what they were computed from
-MEANT = 1e-7  # relative: where a linear program means 0
 
 
 def proved_direction(level: RecessionLevel, d: Host) -> Host | None:
@@ -38,7 +36,7 @@ class _Products:
 
     def __init__(self, level: RecessionLevel, d: Host) -> None:
         self._level, self._d = level, d
-        self._fixed = [rows.along(d) for rows in level.fixed]
+        self._fixed = [rows.along(d) for rows in level.still]
         self._losses = [loss.rows.along(d) for loss in level.losses]
         self._cone = level.cone.rows.along(d)
         self._linear = HostRows(level.linear.c[None]).along(d)
@@ -54,11 +52,11 @@ class _Products:
         signs = [sign for a in self._losses if (sign := a.signs(reach)) is not None]
         if len(signs) < len(self._losses):
             return False
+        tails = [np.any(s) for s, loss in zip(signs, self._level.losses, strict=True) if loss.tail]
         if self._is_flat:
-            is_up = all(np.all(sign >= 0.0) for sign in signs)
-            return is_up and any(np.any(sign > 0.0) for sign in signs)
+            return any(tails) and all(np.all(sign >= 0.0) for sign in signs)
         slope, error = self._slope(reach)
-        is_zero = slope == error == 0.0 and any(np.any(sign) for sign in signs)
+        is_zero = slope == error == 0.0 and any(tails)
         return is_zero or slope + error < -SLIGHT * self._steepest
 
     def _is_in_cone(self, reach: float) -> bool:
@@ -76,7 +74,7 @@ class _Products:
         error = float(self._linear.error[0]) + reach * linear.size
         error += 0.0 if linear.is_exact else 4.0 * EPS * self._steepest
         for loss, a in zip(self._level.losses, self._losses, strict=True):
-            down = (a.product < 0.0) & ~(a.is_near & loss.is_exponential)
+            down = (a.product < 0.0) & ~(a.is_near & (loss.tail == "exp"))
             if not down.any():
                 continue
             weights, rows = loss.slopes[down], loss.rows

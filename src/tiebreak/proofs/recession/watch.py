@@ -8,25 +8,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tiebreak.functions.elementary import SquaredNorm
-from tiebreak.functions.losses.least_squares import LeastSquares
 from tiebreak.functions.sums import summands
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Array, Host
 from tiebreak.linalg.host import host, norm
 from tiebreak.linalg.spectra import EPS
 from tiebreak.problem import Problem
-from tiebreak.proofs.recession.level import (
-    CONES,
-    RecessionCone,
-    RecessionLevel,
-    is_known,
-    unit_rows,
-)
+from tiebreak.proofs.recession.level import RecessionCone, RecessionLevel, is_known
 from tiebreak.proofs.recession.programs import candidates, has_minimum_near
 from tiebreak.proofs.recession.proof import proved_direction
 
-SQUARES = (LeastSquares, SquaredNorm)  # which have a minimum on every polyhedron
 FIRST_PROGRAM, STEPS_PER_SIDE = 32, 4  # steps before a linear program, and per row or column of it
 FURTHER = 12  # doublings of x, in search of a point where no loss is wrong
 DOUBLINGS, FALLING = 4, 0.75  # so often the way to x is doubled, and g falls at least to this share
@@ -78,29 +69,26 @@ class RecessionWatch:
         self._levels: dict[str, RecessionLevel] = {}  # of which it is open whether they fall
         self._cone: RecessionCone | None = None
         self._floor = 0.0  # what a loss whose rows are not at hand is at least, if it is wrong
-        parts = (part for h in problem.smooth_parts for _, part in summands(h.bare))
-        penalised = problem.penalties[1].terms.penalised(n)
         can_fall = not (
             problem.is_bounded
-            or all(isinstance(part, SQUARES) for part in parts)
-            or penalised.all()
+            or problem.penalties[1].terms.penalised(n).all()
             or g.strong_convexity > 0.0
         )
         self._is_blind = can_fall and not all(is_known(p) for _, p in summands(g.bare))
-        if can_fall and isinstance(problem.domain, CONES):
-            self._cone = RecessionCone(problem.domain, n)
-            below = RecessionLevel.of(g, self._cone)
-            if below is not None and penalised.any():  # along which the penalty does not change
-                below = below._replace(fixed=[*below.fixed, unit_rows(penalised)])
-            if below is not None and below.hidden == math.inf:
-                if below.can_fall:
-                    self._levels["lower"] = below
-                if (above := below.upper_of(problem)) is not None:
-                    self._levels["upper"] = above
-            elif below is not None and not (below.fixed or below.linear.size):
-                known = (float(np.min(loss.weights)) for loss in below.losses)
-                least = min([below.hidden, *known])
-                self._floor = least * math.log(2.0) * (1.0 - 8.0 * EPS)
+        cone = RecessionCone(problem.domain, n)
+        below = RecessionLevel.of(problem.lower, cone) if can_fall and cone.is_polyhedral else None
+        if below is None:
+            return
+        self._cone = cone
+        if not below.hidden:
+            if below.can_fall:
+                self._levels["lower"] = below
+            if (above := below.upper_of(problem)) is not None:
+                self._levels["upper"] = above
+        elif not (below.still or below.linear.size or any(s.tail != "log" for s in below.losses)):
+            weights = [loss.weights for loss in below.losses]
+            weights += [some[some > 0.0] for some, _ in below.hidden]
+            self._floor = float(np.min(np.concatenate(weights))) * math.log(2.0) * (1.0 - 8.0 * EPS)
 
     def check(
         self, step: int, x: Array, gaps: tuple[float, float], seconds: float = math.inf
@@ -118,10 +106,10 @@ class RecessionWatch:
         if not self._levels:
             return None
         for name, gap in zip(("upper", "lower"), gaps, strict=True):
-            if gap < math.inf and name in self._levels and not self._levels[name].losses:
+            if gap < math.inf and name in self._levels and not self._levels[name].has_tails:
                 del self._levels[name]
         lower = self._levels.get("lower")
-        if lower is not None and lower.losses:
+        if lower is not None and lower.has_tails:
             ways = [] if arrays.norm(self._x0) == 0.0 else [x - self._x0]
             for d in map(host, [x, *ways]) if step else lower.single_variables():
                 if (found := proved_direction(lower, d)) is not None:
@@ -140,12 +128,10 @@ class RecessionWatch:
             return self._still_falls(x)
         if not self._levels:
             return None
-        if is_success:
-            lower = self._levels.get("lower")
-            if lower is None:
-                return None
-            if has_minimum_near(lower, host(x), host(self._problem.lower.gradient(x))):
-                return None
+        for name, h in (("lower", self._problem.lower), ("upper", self._problem.upper)):
+            level = self._levels.get(name) if is_success else None
+            if level is not None and has_minimum_near(level, host(x), host(h.gradient(x))):
+                del self._levels[name]
         return self.check(max(self._next, 1), x, gaps, seconds) or self._settle(seconds)
 
     def _is_below_floor(self, x: Array) -> bool:
