@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tiebreak.conic.attained import escape, fall_along
 from tiebreak.conic.bounds import (
     HeldLevel,
     assumed_reach,
@@ -26,7 +27,7 @@ from tiebreak.conic.faces import ConicSet, held_rows, remaining
 from tiebreak.conic.polish import PrimalDualPoint, residual
 from tiebreak.conic.program import Cone, ConicProgram, Objective
 from tiebreak.conic.scaling import in_units
-from tiebreak.conic.solved import SolvedStage, by_solver, unchanged
+from tiebreak.conic.solved import ACCURATE, SolvedStage, by_solver, unchanged
 from tiebreak.conic.stage import (
     LARGE,
     ROUNDINGS,
@@ -48,10 +49,11 @@ SlackRule = Callable[[float, float], float]  # of the best value and of that bef
 ASSUMED = 10.0  # times the length of the answer: a solution is assumed to be no longer than that
 OUTSIDE = 1e-7  # relative: a constraint that is violated by more is not met
 NOTHING = 1e-24  # of a length in the program: an entry that is smaller is 0, which no sum notices
-HARDLY_A_TIE = (
-    "falls without end along a direction in which those before it hardly change: rounding decides "
-    "whether they do"
+HARDLY_FALLS = (
+    "seems to fall without end, along a direction in which rounding decides what a constraint or a "
+    "level before it does"
 )
+RUNS_AWAY = "may have no minimiser: it still falls, or seems to, far beyond the point that was found"
 VISIBLE = 1e-9  # a direction of z that moves x by less than this leaves x as it is
 
 
@@ -124,13 +126,6 @@ def cut_short(over: deadline.Over, number: int) -> tuple[str, str]:
     if isinstance(over, deadline.Interrupted):
         return "stopped", f"stopped before level {number + 1} was solved"
     return "max_time", f"no time was left for level {number + 1}"
-
-
-def _rises_a_little(h: Objective, direction: Host) -> bool:
-    """Do the squares of a level change along a direction by more than the rounding of a product?"""
-    unit = EPS * (sum(h.squares.shape) + 8)
-    seen = np.abs(h.squares @ direction)
-    return bool(np.any(seen > unit * norm(direction) * row_lengths(h.squares)))
 
 
 class _Chain:
@@ -249,6 +244,7 @@ class _Chain:
 
     def _level(self, number: int, objective: Objective) -> ChainSolution | None:
         """Solve one level and hold it; an end where there is none."""
+        own = len(self.constraints.offset) if number else 0
         if not self._enter(number):
             return self._end("failed", f"level {number + 1}: no point satisfies the equations")
         stage = self._stage(objective)
@@ -260,13 +256,29 @@ class _Chain:
             return self._end("failed", f"level {number + 1}: {found}")
         if isinstance(found, Fall):
             direction = self.where.point(found.direction) - self.where.base
-            if any(_rises_a_little(h, direction) for h in self.objectives[:number]):
-                return self._end("undetermined", f"level {number + 1} {HARDLY_A_TIE}")
+            fall = fall_along(self.program, number, direction)
+            if fall is None:
+                return self._end("undetermined", f"level {number + 1} {HARDLY_FALLS}", direction)
             where = " on the minimisers of those before it" if number else ""
             text = f"level {number + 1} falls without end{where}"
-            return self._end("unbounded", text, direction)
+            return self._end("unbounded", text, fall)
+        if not is_done and (w := self._escape(number, found, own)) is not None:
+            direction = self.where.point(w) - self.where.base
+            return self._end("undetermined", f"level {number + 1} {RUNS_AWAY}", direction)
         self._hold(number, objective, found)
         return None
+
+    def _escape(self, number: int, found: SolvedStage, own: int) -> Host | None:
+        """A direction along which a level may have no minimum; its losses are the rows from own.
+
+        A level with a slack that the solver can see needs none.
+        """
+        slack_of, best = self.slacks[number], found.stage.objective.value(found.at.w)
+        if slack_of is not None and slack_of(best, self._before(number, self.previous)) > ACCURATE:
+            return None
+        if np.isfinite(self.program.reach[self.program.variables]).all():
+            return None
+        return escape(found.stage, found.at, None if self.program.evaluate is None else own)
 
     def _stage(self, objective: Objective) -> Stage:
         """A level on what the others have left."""

@@ -18,6 +18,8 @@ from tiebreak.linalg.arrays import Array
 from tiebreak.linalg.refusals import Refusal, refusal_of
 from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import Intervals, StepEvidence
+from tiebreak.proofs.recession.direction import settled_direction
+from tiebreak.proofs.recession.watch import NoMinimum
 from tiebreak.sets.domains import Domain, Space
 
 ONE_SIDED = "no point is known to minimise the lower level exactly, so nothing bounds f* from above"
@@ -104,8 +106,15 @@ class Conic(Method):
         program = _compiled(problem, problem.domain, int(state.x.shape[0]))
         found = solve_chain(program, [None])
         x = arrays.like(found.z[program.variables], state.x)
-        direction = None if found.direction is None else found.direction[program.variables]
-        assumption = _assumption(program)
+        assumption, direction, ending = _assumption(program), None, None
+        if found.direction is not None:
+            level = len(found.levels)
+            direction = settled_direction(problem, level, found.direction[program.variables])
+            if direction is not None:
+                fall = NoMinimum("upper" if level else "lower", direction)
+                ending = fall.status, fall.sentence(problem.names)
+            elif found.status == "unbounded":
+                found = found._replace(status="undetermined")
         findings = ConicFindings(found.levels, assumption, direction)
         return DirectState(
             1,
@@ -113,7 +122,7 @@ class Conic(Method):
             problem.upper.value(x),
             problem.lower.value(x),
             StepEvidence(intervals=_intervals(found)),
-            _ending(found, assumption),
+            ending or _ending(found, assumption),
             findings,
         )
 

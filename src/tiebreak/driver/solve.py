@@ -30,7 +30,7 @@ from tiebreak.driver.run import Counts, Intermediate, Run, Saved
 from tiebreak.driver.solve_levels import (
     of_problem,
     solve_chained,
-    with_a_minimiser,
+    with_proved_direction,
 )
 from tiebreak.driver.trace import Row, Trace
 from tiebreak.levels import ConicLevels, Levels
@@ -234,10 +234,8 @@ def _solve_levels(
             )
     check_limits("solve", options["max_iter"], max_time)
     found = solve_chained(levels, method, x0, min(tolerances("rtol", rtol)), max_time, began)
-    if not isinstance(levels, Levels) or not found.success:
-        return found
-    left = math.inf if max_time is None else max_time - (time.perf_counter() - began)
-    return with_a_minimiser(levels, found, left)
+    is_open = isinstance(levels, Levels) and found.direction is not None
+    return with_proved_direction(levels, found) if is_open else found
 
 
 class Ending(NamedTuple):

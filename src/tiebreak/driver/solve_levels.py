@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,11 +17,10 @@ from tiebreak.driver.console import stopping_on_ctrl_c
 from tiebreak.driver.levels_result import LevelReport, LevelsResult, lower_interval
 from tiebreak.driver.result import Result, assumptions
 from tiebreak.exact.method import ExactFindings
-from tiebreak.functions.base import Function
 from tiebreak.levels import ConicLevels, Levels, Slack
 from tiebreak.linalg import arrays, checks, deadline
 from tiebreak.linalg.arrays import Host
-from tiebreak.proofs.recession.watch import RecessionWatch
+from tiebreak.proofs.recession.direction import settled_direction
 
 CHAINED = ("auto", "conic")
 METHOD = "conic, images and faces held"
@@ -127,30 +125,15 @@ def _start(levels: Levels, x0: Any) -> Any:
     return start
 
 
-def with_a_minimiser(levels: Levels, result: LevelsResult, seconds: float) -> LevelsResult:
-    """The result of a chain, if its first level has a minimiser: losses may fall for ever.
-
-    Where it has a slack, it needs none.
-    """
-    first = levels.levels[0]
-    if not first.rule.is_none:
-        return result
-    prototype = first.objective.prototype if isinstance(first.objective, Function) else None
-    x = result.x if prototype is None else arrays.like(result.x, prototype)
-    with arrays.quiet():
-        watch = RecessionWatch(levels.problem(), 0.0 * x)
-        fall = watch.check_at_end(x, (math.inf, math.inf), True, seconds)
-    if fall is None or fall.level != "lower":
-        return result
-    name = levels.names[0]
-    return replace(
-        result,
-        levels={name: result.levels[name]},
-        skipped=levels.names[1:],
-        status=fall.status,
-        reason=fall.sentence(levels.variables),
-        direction=fall.direction,
-    )
+def with_proved_direction(levels: Levels, result: LevelsResult) -> LevelsResult:
+    """The result of a chain that ended at a direction: is a level proved to fall along it?"""
+    number = len(result.levels)
+    direction = settled_direction(levels, number, result.direction)
+    if direction is None:
+        return replace(result, status="undetermined")
+    where = " on the minimisers of those before it" if number else ""
+    reason = f"level {number + 1} has no minimiser{where}: it falls without end"
+    return replace(result, status="unbounded", reason=reason, direction=direction)
 
 
 def chain(
