@@ -273,8 +273,10 @@ class _Chain:
 
         A level with a slack that the solver can see needs none.
         """
-        slack_of, best = self.slacks[number], found.stage.objective.value(found.at.w)
-        if slack_of is not None and slack_of(best, self._before(number, self.previous)) > ACCURATE:
+        z = self.where.point(found.at.w)
+        best = self.objectives[number].value(z)
+        # A share of what is 0 to the solver's accuracy is nothing.
+        if self._slack(number, best if abs(best) > ACCURATE else 0.0, z, self.previous) > 0.0:
             return None
         if np.isfinite(self.program.reach[self.program.variables]).all():
             return None
@@ -321,10 +323,7 @@ class _Chain:
         gap = max(best - bound, 0.0) + rounding + self._above(found)  # which decides is_proved
         word = "proved" if self.is_proved and is_known else "verified"
         why = "size" if not is_known else "inside" if self.is_whole else "held"
-        slack_of = self.slacks[number]
-        slack = 0.0 if slack_of is None else slack_of(best, self._before(number, before))
-        if not slack > rounding:  # a cut there would hold rounding errors: 1 % of a perfect fit
-            slack = 0.0
+        slack = self._slack(number, best, z, before)
         self._price(number, at)
         held = self._keep(number, objective, found, gap, slack)
         self.is_whole, self.is_proved = self.is_whole and slack > 0.0, self.is_proved and is_known
@@ -345,6 +344,16 @@ class _Chain:
                 why="" if word == "proved" else why,
             )
         )
+
+    def _slack(self, number: int, best: float, z: Host, before: Host) -> float:
+        """What a level may give up; nothing where a cut would hold rounding errors of z alone."""
+        slack_of, h = self.slacks[number], self.objectives[number]
+        if slack_of is None:
+            return 0.0
+        longest = float(np.max(np.abs(z), initial=self.unit))
+        rounding = value_error(h, z) + EPS * float(np.sum(np.abs(h.linear))) * longest
+        slack = slack_of(best, self._before(number, before))
+        return slack if slack > rounding else 0.0
 
     def _before(self, number: int, z: Host) -> float:
         """Of a level at the point that the levels before it chose, for a slack that is a share."""
