@@ -1,14 +1,12 @@
 """Is this a direction along which a level falls for ever, from every point that is left to it?
 
-The points that earlier levels leave are { x in Z : level_j(x) <= v_j }, with a slack or without, and
-such a set has the directions of Z along which no level_j has a positive slope far out. So one
-question is asked of every level: its slope far out along d. Everything is decided row by row, to the
-rounding of the row's own terms.
+This is what a status "unbounded" rests on, whoever found the direction: no method and no solver is
+asked here. Everything is decided row by row, with the rounding errors of the row's own terms.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -18,9 +16,8 @@ from tiebreak.linalg.host import host, norm
 from tiebreak.linalg.matrices.base import DENSE_LIMIT
 from tiebreak.problem import Problem
 from tiebreak.proofs.recession.level import HostRows, RecessionCone, RecessionLevel
+from tiebreak.proofs.recession.proof import MEANT, SLIGHT, proved_direction
 
-SLIGHT = 1e-10  # relative: slopes this small are rounding errors of what they were computed from
-MEANT = 1e-7  # relative: where a linear program means 0
 LARGEST = 12  # directions with whole numbers up to this are tried: their products are exact
 
 
@@ -34,39 +31,30 @@ def is_direction_of_descent(problem: Problem | Levels, level: int, direction: Ar
             which no earlier level rises; the level itself has a negative slope far out, or a slope
             of 0 that it never reaches, because a loss such as log(1 + exp(-t)) changes.
     """
-    d = host(direction)
-    known = _known(problem, level, len(d))
-    return known is not None and _falls(known, d)
+    found = level_of(problem, level, len(direction))
+    return found is not None and proved_direction(found, host(direction)) is not None
 
 
 def settled_direction(problem: Problem | Levels, level: int, direction: Array) -> Host | None:
     """A direction of descent next to what a solver found of one; None where there is none."""
-    d = host(direction)
-    known = _known(problem, level, len(d))
-    if known is None or not (d.any() and np.isfinite(d).all()):
+    found, d = level_of(problem, level, len(direction)), host(direction)
+    if found is None or not (d.any() and np.isfinite(d).all()):
         return None
-    tried = (known[-1].cone.nearest(some) for some in (d, *as_meant(known, d)))
-    return next((some / norm(some) for some in tried if _falls(known, some)), None)
+    tried = (proved_direction(found, some) for some in (d, *as_meant(found, d)))
+    return next((some / norm(some) for some in tried if some is not None), None)
 
 
-def _known(problem: Problem | Levels, level: int, n: int) -> list[RecessionLevel] | None:
-    """The level and those before it; None where a part of them is not known here."""
+def level_of(problem: Problem | Levels, level: int, n: int) -> RecessionLevel | None:
+    """A level among the minimisers of those before it; None where a part is not known here."""
     pairs = problem.pairs() if isinstance(problem, Levels) else (problem,)
     objectives = [pairs[0].lower, *(pair.upper for pair in pairs)][: level + 1]
     cone = RecessionCone(pairs[max(level - 1, 0)].domain, n)
-    found = [RecessionLevel.of(h, cone) for h in objectives]
-    return [h for h in found if h is not None] if cone.is_known and None not in found else None
+    found = [known for h in objectives if (known := RecessionLevel.of(h, cone)) is not None]
+    is_known = cone.is_known and len(found) == len(objectives)
+    return found[-1].after(found[:-1]) if is_known else None
 
 
-def _falls(levels: Sequence[RecessionLevel], d: Host) -> bool:
-    """Does the last of these levels fall along d, where none before it rises?"""
-    if not (d.any() and np.isfinite(d).all() and levels[-1].cone.admits(d)):
-        return False
-    *before, last = (level.far_slope(d) for level in levels)
-    return last.is_fall and all(slope.value <= slope.error for slope in before)
-
-
-def as_meant(levels: Sequence[RecessionLevel], d: Host) -> Iterator[Host]:
+def as_meant(level: RecessionLevel, d: Host) -> Iterator[Host]:
     """A solver's direction as it may be meant: whole numbers, or with products that are 0."""
     d = d / float(np.max(np.abs(d)))
     d = np.where(np.abs(d) <= MEANT, 0.0, d)
@@ -75,10 +63,8 @@ def as_meant(levels: Sequence[RecessionLevel], d: Host) -> Iterator[Host]:
         if np.all(np.abs(whole - most * d) <= MEANT * most):
             yield whole
             break
-    linear = [HostRows(level.linear.c[None]) for level in levels if level.linear.c.any()]
-    rows = [some for level in levels for some in level.all_rows]
-    moves, near = d != 0.0, []
-    for some in (*rows, levels[-1].cone.rows, *linear):
+    moves, near, c = d != 0.0, [], level.linear.c
+    for some in (*level.all_rows, level.cone.rows, *([HostRows(c[None])] if c.any() else [])):
         is_near = np.abs(some.along(d).product) <= MEANT * some.sizes * norm(d)
         near.append(some.some(is_near)[:, moves])
     E = np.vstack(near)

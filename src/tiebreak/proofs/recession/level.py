@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from copy import copy
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
@@ -27,7 +29,6 @@ from tiebreak.linalg.host import host, norm
 from tiebreak.linalg.matrices import Matrix
 from tiebreak.linalg.matrices.base import DENSE_LIMIT
 from tiebreak.linalg.spectra import EPS
-from tiebreak.problem import Problem
 from tiebreak.sets.boxes import Box, Orthant
 from tiebreak.sets.constraints import Intersection, Polyhedron, SecondOrderCone
 from tiebreak.sets.domains import Domain, Halfspace, Space
@@ -37,7 +38,7 @@ KNOWN = (
     *(LeastSquares, Logistic, Multinomial, Poisson, Huber),
     *(Quadratic, Linear, SquaredNorm, Flat),
 )
-CLEAR = 2.0**10  # times its rounding error: a product is not 0, and a slope falls
+CLEAR = 2.0**10  # times its rounding error: a product is not 0
 
 
 class HostRows:
@@ -128,11 +129,6 @@ class RowProducts(NamedTuple):
         """Which may be 0, and may be not?"""
         return np.asarray((self.error > 0.0) & (np.abs(self.product) <= self.error))
 
-    @property
-    def is_clear(self) -> Host:
-        """Which are not 0, beyond all doubt?"""
-        return np.asarray(np.abs(self.product) > CLEAR * self.error)
-
     def signs(self, reach: float) -> Host | None:
         """The signs of all products within ``reach`` of d, near ones taken as 0; None: not sure."""
         near, lost = self.is_near, self.error + reach * self.rows.sizes
@@ -169,12 +165,22 @@ class RecessionCone:
             elif type(part) is Polyhedron:
                 linear += [part.A, part.A_eq, -part.A_eq]
             elif type(part) is SecondOrderCone:
-                self.curves.append((HostRows(part.A), HostRows(part.c[None])))
+                if part.c.any():
+                    self.curves.append((HostRows(part.A), HostRows(part.c[None])))
+                else:
+                    linear += [part.A, -part.A]
             else:
                 self.is_known = self.is_known and type(part) is Space
         self.rows = _all_of(linear, n)
         self._is_monotone = type(domain) is Monotone
         self.is_space: bool = type(domain) is Space
+
+    def within(self, rows: HostRows) -> RecessionCone:
+        """Those of its directions with rows d <= 0."""
+        found = copy(self)
+        found.rows = _all_of([self.rows.entries, rows.entries], len(self.low))
+        found.is_space = False
+        return found
 
     @property
     def is_polyhedral(self) -> bool:
@@ -188,14 +194,13 @@ class RecessionCone:
         _, product, error = self.rows.along(d)
         return self._is_between(d) and not self.curves and bool(np.all(product + error <= 0.0))
 
-    def admits(self, d: Host) -> bool:
-        """Is d one of them, every row to the rounding of its own terms?"""
-        _, product, error = self.rows.along(d)
-        is_inside = self.is_known and self._is_between(d) and bool(np.all(product <= error))
+    def is_inside_curves(self, d: Host, reach: float) -> bool:
+        """Are all within ``reach`` of d directions of the second-order cones, to rounding?"""
+        is_inside = True
         for rows, c in self.curves:
-            image, reach = rows.along(d), c.along(d)
-            most = float(reach.product[0] + reach.error[0]) + norm(image.error)
-            is_inside = is_inside and norm(image.product) <= most
+            image, most = rows.along(d), c.along(d)
+            room = float(most.product[0] + most.error[0]) + norm(image.error)
+            is_inside = is_inside and norm(image.product) <= room - reach * float(c.sizes[0])
         return is_inside
 
     def _is_between(self, d: Host) -> bool:
@@ -255,33 +260,19 @@ class LossRows(NamedTuple):
         return np.asarray(self.weights * bends if self.tail else 0.0 * margins)
 
 
-class FarSlope(NamedTuple):
-    """The slope of a level far out along a direction, and a bound on its rounding error."""
-
-    value: float
-    error: float
-    moves: bool  # does a loss with a tail change?
-
-    @property
-    def is_fall(self) -> bool:
-        """Is it negative, or 0 and never reached?"""
-        return self.value < -CLEAR * self.error or (self.moves and self.value <= self.error)
-
-
 class RecessionLevel(NamedTuple):
     """What a level is made of, as far as directions go, and the directions of Z."""
 
     cone: RecessionCone
     fixed: list[HostRows]  # whose products with d must be 0
     losses: list[LossRows]  # that fall, or grow, along their rows
-    norms: list[tuple[float, HostRows]]  # weight |rows x|
     linear: LinearTerm
-    hidden: list[tuple[Host, LinearLoss]]  # logistic losses whose rows are not at hand
+    hidden: list[tuple[Host, LinearLoss]]  # weights and logistic losses whose rows are not at hand
 
     @classmethod
     def of(cls, h: Function | Penalty, cone: RecessionCone) -> RecessionLevel | None:
         """h in parts; None where it is not known what it is made of."""
-        found = cls(cone, [], [], [], LinearTerm(np.zeros(len(cone.low))), [])
+        found = cls(cone, [], [], LinearTerm(np.zeros(len(cone.low))), [])
         smooth, penalty = split(h if isinstance(h, Penalty) else h.bare)
         found._add_terms(penalty.terms)
         for weight, part in summands(smooth):
@@ -311,54 +302,23 @@ class RecessionLevel(NamedTuple):
         return True
 
     def _add_terms(self, terms: Terms) -> None:
-        """The norms and the square of a penalty."""
+        """The square of a penalty and its norms, of which |y|_2 grows no faster than |y|_1."""
         n = len(self.linear.c)
-        rows = unit_rows(np.ones(n, dtype=bool))
-        inner = HostRows(terms.matrix(n)) if isinstance(terms, OperatorTerms) else rows
-        weights = np.broadcast_to(np.asarray(terms.l1, dtype=np.float64), inner.shape[0])
-        if (counts := weights > 0.0).any():
-            self.losses.extend(_both_signs(weights[counts], inner.only(counts)))
+        inner = unit_rows(np.ones(n, dtype=bool))
         if terms.square > 0.0:
-            self.fixed.append(rows)
-        if terms.l2 > 0.0:
-            self.norms.append((terms.l2, rows))
+            self.fixed.append(inner)
+        inner = HostRows(terms.matrix(n)) if isinstance(terms, OperatorTerms) else inner
+        weights = terms.l2 + np.broadcast_to(np.asarray(terms.l1, float), inner.shape[0])
         if terms.group > 0.0 and terms.groups is not None:
             layout = terms.groups.layout(n)
-            groups = np.zeros(n, dtype=int) if layout.labels is None else layout.labels
-            for group in np.flatnonzero(layout.penalised):
-                self.norms.append((terms.group, unit_rows(groups == group)))
-
-    def far_slope(self, d: Host) -> FarSlope:
-        """Along d; products that are 0 to the rounding of their terms are 0."""
-        if any(np.any(np.abs(a.product) > a.error) for a in (r.along(d) for r in self.fixed)):
-            return FarSlope(math.inf, 0.0, False)
-        linear = HostRows(self.linear.c[None]).along(d)
-        more = 0.0 if self.linear.is_exact else 4.0 * EPS * self.linear.size * norm(d)
-        slopes, errors, moves = [float(linear.product[0])], [float(linear.error[0]) + more], False
-        for weight, rows in self.norms:
-            a = rows.along(d)
-            slopes.append(weight * norm(a.product))
-            errors.append(weight * norm(a.error))
-        pairs = [(loss, loss.rows.along(d)) for loss in self.losses]
-        pairs += [_hidden_products(*some, d) for some in self.hidden]
-        for loss, a in pairs:
-            rises = a.product < -a.error
-            slopes.append(float(loss.slopes[rises] @ -a.product[rises]))
-            errors.append(float(loss.slopes[rises] @ a.error[rises]))
-            moves = moves or bool(loss.tail and np.any(a.is_clear))
-        terms = len(d) + sum(len(a.product) for _, a in pairs)
-        errors.append(EPS * terms * sum(map(abs, slopes)))
-        return FarSlope(sum(slopes), sum(errors), moves)
-
-    @property
-    def still(self) -> list[HostRows]:
-        """The rows of all squares, and of norms: a fall is looked for where these are 0."""
-        return [*self.fixed, *(rows for _, rows in self.norms)]
+            weights = weights + terms.group * layout.penalised[layout.labels]
+        if (counts := weights > 0.0).any():
+            self.losses.extend(_both_signs(weights[counts], inner.only(counts)))
 
     @property
     def all_rows(self) -> list[HostRows]:
-        """The rows of all squares, norms and losses."""
-        return [*self.still, *(loss.rows for loss in self.losses)]
+        """The rows of all squares and losses."""
+        return [*self.fixed, *(loss.rows for loss in self.losses)]
 
     @property
     def side(self) -> int:
@@ -383,7 +343,7 @@ class RecessionLevel(NamedTuple):
         """A direction that changes one variable only, such as a category with one label."""
         n, c = len(self.linear.c), self.linear.c
         up, down, moves = self.cone.high > 0.0, self.cone.low < 0.0, np.zeros(n, dtype=bool)
-        for rows in self.still:
+        for rows in self.fixed:
             least, most = rows.column_range()
             is_empty = (least == most) & (most == 0.0)
             up, down = up & is_empty, down & is_empty
@@ -397,15 +357,25 @@ class RecessionLevel(NamedTuple):
         d[j] = 1.0 if up[j] else -1.0
         return [d] if up[j] or down[j] else []
 
-    def upper_of(self, problem: Problem) -> RecessionLevel | None:
-        """The upper level among the minimisers of this one; None: it cannot fall, or unknown."""
-        if problem.smooth_parts[0].strong_convexity > 0.0 or not self.linear.is_exact:
-            return None
-        above = RecessionLevel.of(problem.upper, self.cone)
-        if above is None or above.hidden or not above.can_fall:
-            return None
-        shared = [*self.all_rows, *([HostRows(self.linear.c[None])] if self.linear.size else [])]
-        return above._replace(fixed=[*shared, *above.fixed])
+    def after(self, before: Sequence[RecessionLevel]) -> RecessionLevel | None:
+        """This level among the minimisers of others; None where too little is known of these.
+
+        They are { x in Z : level_j(x) <= v_j }, which has the directions of Z along which no slope
+        of a level_j far out is positive, with a slack or without. Losses with a tail do not change
+        at all among minimisers, and nothing does that a linear term might outweigh.
+        """
+        fixed, cone = [*self.fixed], self.cone
+        for level in before:
+            if level.hidden or not level.linear.is_exact:
+                return None
+            fixed += level.fixed
+            for loss in level.losses:
+                if loss.tail or level.linear.size:
+                    fixed.append(loss.rows)
+                else:
+                    cone = cone.within(HostRows(-loss.rows.entries))
+            fixed += [HostRows(level.linear.c[None])] if level.linear.size else []
+        return self._replace(fixed=fixed, cone=cone)
 
 
 def unit_rows(which: Host) -> HostRows:
@@ -440,22 +410,22 @@ def _both_signs(weights: Host, rows: HostRows) -> list[LossRows]:
     return [LossRows(weights, side, "") for side in (rows, HostRows(-rows.entries))]
 
 
-def _hidden_products(weights: Host, part: LinearLoss, d: Host) -> tuple[LossRows, RowProducts]:
-    """The margins of a logistic loss along d, by one product with its rows.
+def clearly_falls(part: LinearLoss, d: Host) -> bool:
+    """Does a logistic loss whose rows are not at hand fall in every row, beyond all doubt?
 
-    Their rounding errors are taken from the largest of them, for their terms are not at hand.
+    Rounding errors are taken from the largest product, for the terms of the others are not known.
     """
     product = host(part.matrix.forward(arrays.like(d, part.prototype))[0])
     labels = host(part.target)
     if isinstance(part, Multinomial):
         images, own = product.reshape(part.classes, -1), labels.astype(np.int64)
-        margins = (images[own, np.arange(len(own))] - images).ravel()
-        weights = np.tile(weights, part.classes)
+        others = np.where(np.arange(part.classes)[:, None] == own, -np.inf, images)
+        margins = images[own, np.arange(len(own))] - np.max(others, axis=0)
     else:
         margins = labels * product
-    error = (len(d) + 4) * EPS * float(np.max(np.abs(margins), initial=0.0))
-    rows = HostRows(np.zeros((len(margins), 0)))
-    return LossRows(weights, rows), RowProducts(rows, margins, np.full(len(margins), error))
+    margins = margins[row_weights(part) > 0.0]
+    least = CLEAR * (len(d) + 4) * EPS * float(np.max(np.abs(product)))
+    return bool(np.all(margins > least))
 
 
 def _is_at_hand(matrix: Matrix) -> bool:

@@ -10,8 +10,9 @@ import numpy as np
 
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
-from tiebreak.proofs.recession.direction import MEANT, SLIGHT, as_meant
+from tiebreak.proofs.recession.direction import as_meant
 from tiebreak.proofs.recession.level import HostRows, RecessionLevel
+from tiebreak.proofs.recession.proof import MEANT, SLIGHT
 
 NEWTON_LIMIT = 512  # variables: a Newton step on more of them costs more than a linear program
 LONG = 2**28  # multiplications of a factorisation: beyond this a linear program takes minutes
@@ -29,13 +30,13 @@ def candidates(level: RecessionLevel, seconds: float) -> Iterator[Host]:
         return
     is_plain = not level.losses and level.cone.is_space
     for d in _projections(level) if is_plain else _programs(level, seconds):
-        yield from as_meant([level], d)
+        yield from as_meant(level, d)
 
 
 def _projections(level: RecessionLevel) -> Iterator[Host]:
     """On R^n, where there is only a linear term: against it, as far as nothing holds it."""
     c = level.linear.c
-    E = np.vstack([np.zeros((0, len(c))), *(r.some(np.ones(r.shape[0])) for r in level.still)])
+    E = np.vstack([np.zeros((0, len(c))), *(r.some(np.ones(r.shape[0])) for r in level.fixed)])
     d = -c / norm(c)
     d -= np.linalg.lstsq(E, E @ d, rcond=SLIGHT)[0]
     if norm(d) > MEANT:
@@ -47,7 +48,7 @@ def _programs(level: RecessionLevel, seconds: float) -> Iterator[Host]:
     import scipy.sparse as sp
 
     n, cone = len(level.linear.c), level.cone
-    fixed, moved = _stacked(level.still, n), _stacked([loss.rows for loss in level.losses], n)
+    fixed, moved = _stacked(level.fixed, n), _stacked([loss.rows for loss in level.losses], n)
     within = _stacked([cone.rows], n)
     # In powers of two: columns of the same size, then rows.
     tops = _largest(sp.vstack([fixed, moved, sp.csr_array(level.linear.c[None])], format="csr"), 0)
@@ -145,7 +146,7 @@ def has_minimum_near(level: RecessionLevel, x: Host, slope: Host) -> bool:
     n = len(x)
     if not (level.cone.is_space and n <= NEWTON_LIMIT):
         return False
-    H = sum((rows.gram() for rows in level.still), np.zeros((n, n)))
+    H = sum((rows.gram() for rows in level.fixed), np.zeros((n, n)))
     for loss in level.losses:
         H = H + loss.rows.gram(loss.curvature(x))
     v = np.linalg.pinv(H, rcond=SLIGHT, hermitian=True) @ -slope

@@ -12,8 +12,15 @@ from tiebreak.linalg.host import norm
 from tiebreak.linalg.matrices.base import DENSE_LIMIT
 from tiebreak.linalg.rank import decide_rank
 from tiebreak.linalg.spectra import EPS
-from tiebreak.proofs.recession.direction import MEANT, SLIGHT
-from tiebreak.proofs.recession.level import HostRows, RecessionLevel, is_power_of_two
+from tiebreak.proofs.recession.level import (
+    HostRows,
+    RecessionLevel,
+    clearly_falls,
+    is_power_of_two,
+)
+
+SLIGHT = 1e-10  # relative: slopes this small are rounding errors of what they were computed from
+MEANT = 1e-7  # relative: where a linear program means 0
 
 
 def proved_direction(level: RecessionLevel, d: Host) -> Host | None:
@@ -36,7 +43,7 @@ class _Products:
 
     def __init__(self, level: RecessionLevel, d: Host) -> None:
         self._level, self._d = level, d
-        self._fixed = [rows.along(d) for rows in level.still]
+        self._fixed = [rows.along(d) for rows in level.fixed]
         self._losses = [loss.rows.along(d) for loss in level.losses]
         self._cone = level.cone.rows.along(d)
         self._linear = HostRows(level.linear.c[None]).along(d)
@@ -53,6 +60,9 @@ class _Products:
         if len(signs) < len(self._losses):
             return False
         tails = [np.any(s) for s, loss in zip(signs, self._level.losses, strict=True) if loss.tail]
+        tails += [clearly_falls(part, self._d) for _, part in self._level.hidden]
+        if not all(tails[len(tails) - len(self._level.hidden) :]):
+            return False
         if self._is_flat:
             return any(tails) and all(np.all(sign >= 0.0) for sign in signs)
         slope, error = self._slope(reach)
@@ -65,6 +75,7 @@ class _Products:
         bounded = (cone.low == 0.0) | (cone.high == 0.0)
         signs = self._cone.signs(reach)
         is_inside = signs is not None and not np.any(signs > 0.0)
+        is_inside = is_inside and cone.is_inside_curves(self._d, reach)
         return is_inside and not np.any(bounded & (d != 0.0) & (d <= reach))
 
     def _slope(self, reach: float) -> tuple[float, float]:

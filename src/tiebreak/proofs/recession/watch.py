@@ -14,6 +14,7 @@ from tiebreak.linalg.arrays import Array, Host
 from tiebreak.linalg.host import host, norm
 from tiebreak.linalg.spectra import EPS
 from tiebreak.problem import Problem
+from tiebreak.proofs.recession.direction import level_of
 from tiebreak.proofs.recession.level import RecessionCone, RecessionLevel, is_known
 from tiebreak.proofs.recession.programs import candidates, has_minimum_near
 from tiebreak.proofs.recession.proof import proved_direction
@@ -75,17 +76,15 @@ class RecessionWatch:
             or g.strong_convexity > 0.0
         )
         self._is_blind = can_fall and not all(is_known(p) for _, p in summands(g.bare))
-        cone = RecessionCone(problem.domain, n)
-        below = RecessionLevel.of(problem.lower, cone) if can_fall and cone.is_polyhedral else None
-        if below is None:
+        found = [level_of(problem, level, n) for level in (0, 1)] if can_fall else [None]
+        below = found[0]
+        if below is None or below.cone.curves:
             return
-        self._cone = cone
+        self._cone = below.cone
         if not below.hidden:
-            if below.can_fall:
-                self._levels["lower"] = below
-            if (above := below.upper_of(problem)) is not None:
-                self._levels["upper"] = above
-        elif not (below.still or below.linear.size or any(s.tail != "log" for s in below.losses)):
+            levels = zip(("lower", "upper"), found, strict=True)
+            self._levels = {name: h for name, h in levels if h is not None and h.can_fall}
+        elif not (below.fixed or below.linear.size or any(s.tail != "log" for s in below.losses)):
             weights = [loss.weights for loss in below.losses]
             weights += [some[some > 0.0] for some, _ in below.hidden]
             self._floor = float(np.min(np.concatenate(weights))) * math.log(2.0) * (1.0 - 8.0 * EPS)
