@@ -41,12 +41,16 @@ class _Curved(NamedTuple):
     is_exponential: bool
     is_loss: bool  # is it a part of the level's own value?
 
-    def room(self, s: Host, v: Host) -> float:
-        """How far s is from the edge that the cone tends to along v; inf if it is left behind."""
+    def is_on_edge(self, s: Host, v: Host, little: float) -> bool:
+        """Does s tend to a part of the edge along v that it cannot reach?
+
+        Not if the cone is left behind; nor if a second-order cone's s is on the ray of v already.
+        """
         if self.is_exponential:
-            return math.inf if v[2] > AWAY * norm(v) else float(s[2])
-        is_left = v[0] - norm(v[1:]) > AWAY * v[0]
-        return math.inf if is_left else float(s[0] * v[0] - s[1:] @ v[1:]) / float(v[0])
+            return bool(v[2] <= AWAY * norm(v) and s[2] <= little)
+        ray = v[1:] / v[0]
+        is_left = 1.0 - norm(ray) > AWAY or s[0] - s[1:] @ ray > little
+        return not is_left and norm(s[1:] - (s[1:] @ ray) * ray) > little
 
 
 def escape(stage: Stage, at: PrimalDualPoint, own: int | None) -> Host | None:
@@ -64,7 +68,7 @@ def escape(stage: Stage, at: PrimalDualPoint, own: int | None) -> Host | None:
             return None
         for cone in moved:
             unit = max(float(np.max(np.abs(stage.offset[cone.rows]))), stage.unit)
-            if cone.is_loss or cone.room(s[cone.rows], v[cone.rows]) <= AWAY * unit:
+            if cone.is_loss or cone.is_on_edge(s[cone.rows], v[cone.rows], AWAY * unit):
                 return w
         dropped += moved
         curved = [cone for cone, moves in zip(curved, is_moved, strict=True) if not moves]

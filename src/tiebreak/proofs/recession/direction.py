@@ -27,12 +27,12 @@ def is_direction_of_descent(problem: Problem | Levels, level: int, direction: Ar
     Args:
         problem: the problem as it was given.
         level: its place in the order, 0 for the first: for a `Problem` 0 is g, 1 is f.
-        direction: of any length. It must be a direction of Z (so never on a bounded set) along
+        direction: of any length; one next to it will do, which has been rounded. It must be a
+            direction of Z (so never on a bounded set) along
             which no earlier level rises; the level itself has a negative slope far out, or a slope
             of 0 that it never reaches, because a loss such as log(1 + exp(-t)) changes.
     """
-    found = level_of(problem, level, len(direction))
-    return found is not None and proved_direction(found, host(direction)) is not None
+    return settled_direction(problem, level, direction) is not None
 
 
 def settled_direction(problem: Problem | Levels, level: int, direction: Array) -> Host | None:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
-from tiebreak.proofs.recession.direction import as_meant
+from tiebreak.problem import Problem
+from tiebreak.proofs.recession.direction import as_meant, level_of
 from tiebreak.proofs.recession.level import HostRows, RecessionLevel
-from tiebreak.proofs.recession.proof import MEANT, SLIGHT
+from tiebreak.proofs.recession.proof import MEANT, SLIGHT, proved_direction
 
 NEWTON_LIMIT = 512  # variables: a Newton step on more of them costs more than a linear program
 LONG = 2**28  # multiplications of a factorisation: beyond this a linear program takes minutes
@@ -20,13 +22,40 @@ ROUGH = 0.5  # of 1: a Newton step that changes no margin by more shows that the
 FEASIBILITY = 1e-9  # asked of HiGHS: well below MEANT, and not below what it can do
 
 
+class Recession(NamedTuple):
+    """A direction along which a level falls for ever, or None; and whether that is certain."""
+
+    direction: Host | None
+    is_certain: bool = True
+
+
+def recession(problem: Problem, level: int, n: int) -> Recession:
+    """Does a level of a problem fall for ever (0: g, 1: f among the minimisers of g)?
+
+    Not certain: a linear program sees such a direction, and rounding decides whether it is one.
+    """
+    found, is_certain = level_of(problem, level, n), True
+    if found is None or not found.cone.is_polyhedral:
+        return Recession(None)
+    for d in candidates(found, deadline.left()):
+        if (proved := proved_direction(found, d)) is not None:
+            return Recession(proved / norm(proved))
+        is_certain = False
+    deadline.check()
+    return Recession(None, is_certain)
+
+
+def is_long(level: RecessionLevel) -> bool:
+    """Does a linear program with so many numbers take minutes?"""
+    return sum(rows.stored for rows in level.all_rows) * level.side > LONG
+
+
 def candidates(level: RecessionLevel, seconds: float) -> Iterator[Host]:
     """Directions along which the level may fall, in time, if there are not too many numbers.
 
     Where there is one at all, one of these is close to one.
     """
-    is_idle = not level.has_tails and not level.linear.c.any()
-    if is_idle or sum(rows.stored for rows in level.all_rows) * level.side > LONG:
+    if not (level.has_tails or level.linear.c.any()):
         return
     is_plain = not level.losses and level.cone.is_space
     for d in _projections(level) if is_plain else _programs(level, seconds):
@@ -63,7 +92,9 @@ def _programs(level: RecessionLevel, seconds: float) -> Iterator[Host]:
         more = sp.csr_array((fixed.shape[0], len(cost) - n))
         equal = sp.hstack([fixed, more], format="csr")
         found = _minimiser(cost, rows, equal, box, seconds)
-        if found is not None and float(cost @ found) < -least:
+        if found is None:
+            yield np.full(n, math.nan)  # it is not known
+        elif float(cost @ found) < -least:
             yield column * found[:n]
 
     m, c = moved.shape[0], level.linear.c * column
@@ -120,7 +151,7 @@ def _minimiser(cost: Host, rows: Any, equal: Any, bounds: Host, seconds: float) 
 
     largest = float(np.max(np.abs(cost), initial=0.0))
     if not largest > 0.0:
-        return None
+        return np.zeros(len(cost))
     options = dict.fromkeys(
         ("primal_feasibility_tolerance", "dual_feasibility_tolerance"), FEASIBILITY
     )

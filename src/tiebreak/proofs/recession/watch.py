@@ -16,7 +16,7 @@ from tiebreak.linalg.spectra import EPS
 from tiebreak.problem import Problem
 from tiebreak.proofs.recession.direction import level_of
 from tiebreak.proofs.recession.level import RecessionCone, RecessionLevel, is_known
-from tiebreak.proofs.recession.programs import candidates, has_minimum_near
+from tiebreak.proofs.recession.programs import candidates, has_minimum_near, is_long
 from tiebreak.proofs.recession.proof import proved_direction
 
 FIRST_PROGRAM, STEPS_PER_SIDE = 32, 4  # steps before a linear program, and per row or column of it
@@ -168,7 +168,7 @@ class RecessionWatch:
             return None
         levels, self._levels = self._levels, {}
         for name, level in levels.items():
-            for d in candidates(level, seconds):
+            for d in () if is_long(level) else candidates(level, seconds):
                 if (found := proved_direction(level, d)) is not None:
                     return self._found(name, found)
         return None
