@@ -9,7 +9,6 @@ infimum lies on the edge of that cone at infinity, where no point is.
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 import numpy as np

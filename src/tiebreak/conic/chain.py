@@ -41,7 +41,6 @@ from tiebreak.conic.stage import (
 )
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
-from tiebreak.linalg.host import norm
 from tiebreak.linalg.spectra import EPS
 
 SlackRule = Callable[[float, float], float]  # of the best value and of that before this level

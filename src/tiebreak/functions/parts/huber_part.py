@@ -18,7 +18,6 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from tiebreak.functions.losses.huber import Huber
-from tiebreak.functions.parts.loss_parts import FarOut
 from tiebreak.functions.parts.quadratic_parts import Part
 from tiebreak.linalg.arrays import Host, rounding_unit
 from tiebreak.linalg.host import host, norm, top_exponent
@@ -118,12 +117,6 @@ class HuberPart(Part):
         """The same of some rows."""
         rows, target, weights = self.rows[which], self.target[which], self.weights[which]
         return replace(self, rows=rows, target=target, weights=weights)
-
-    def far_out(self) -> FarOut:
-        """The slope far out: the sum of weights_i delta |<a_i, d>|, which here is reached."""
-        n, weights = self.rows.shape[1], self.weight * self.weights * self.delta
-        rows = np.vstack([self.rows, -self.rows])
-        return FarOut(np.zeros((0, n)), rows, np.tile(weights, 2), np.zeros(n))
 
     @property
     def exponent(self) -> int:

@@ -20,6 +20,7 @@ NEWTON_LIMIT = 512  # variables: a Newton step on more of them costs more than a
 LONG = 2**28  # multiplications of a factorisation: beyond this a linear program takes minutes
 ROUGH = 0.5  # of 1: a Newton step that changes no margin by more shows that there is a minimiser
 FEASIBILITY = 1e-9  # asked of HiGHS: well below MEANT, and not below what it can do
+HARDLY_FALLS = "whether {} is not determined: it hardly falls, if at all"
 
 
 class Recession(NamedTuple):
