@@ -11,6 +11,7 @@ import numpy as np
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
+from tiebreak.linalg.rank import as_it_is, decide_rank
 from tiebreak.problem import Problem
 from tiebreak.proofs.recession.direction import as_meant, level_of
 from tiebreak.proofs.recession.level import HostRows, RecessionLevel
@@ -20,6 +21,9 @@ NEWTON_LIMIT = 512  # variables: a Newton step on more of them costs more than a
 LONG = 2**28  # multiplications of a factorisation: beyond this a linear program takes minutes
 ROUGH = 0.5  # of 1: a Newton step that changes no margin by more shows that there is a minimiser
 FEASIBILITY = 1e-9  # asked of HiGHS: well below MEANT, and not below what it can do
+SURE_ZERO = 1e-9  # a slope of unit vectors above this, as HiGHS finds it, is surely 0
+NO_SLOPE = 1e-12  # relative: a slope that is left of a vector and is smaller is rounding
+LEAST = float(np.finfo(float).tiny)  # in the place of 0 below a fraction bar
 HARDLY_FALLS = "whether {} is not determined: it hardly falls, if at all"
 
 
@@ -58,9 +62,38 @@ def candidates(level: RecessionLevel, seconds: float) -> Iterator[Host]:
     """
     if not (level.has_tails or level.linear.c.any()):
         return
-    is_plain = not level.losses and level.cone.is_space
-    for d in _projections(level) if is_plain else _programs(level, seconds):
-        yield from as_meant(level, d)
+    if not level.losses and level.cone.is_space:
+        yield from _projections(level)
+        return
+    other, W = _in_own_units(level)
+    for u in _programs(other, seconds):
+        if W is not None:
+            yield from (W @ v for v in as_meant(other, u))
+        yield from as_meant(level, u if W is None else W @ u)
+
+
+def _in_own_units(level: RecessionLevel) -> tuple[RecessionLevel, Host | None]:
+    """The level in u, x = W u, where its rows have orthonormal columns: no fall is slow there.
+
+    Only on R^n, and where that does not take long; otherwise the level itself and None.
+    """
+    n = len(level.linear.c)
+    if not level.cone.is_space or n > NEWTON_LIMIT or is_long(level):
+        return level, None
+    rows = np.vstack([some.some(np.ones(some.shape[0])) for some in level.all_rows])
+    rows = rows / np.maximum(np.sqrt(np.sum(rows * rows, axis=1)), LEAST)[:, None]
+    rank = decide_rank(rows, units=as_it_is(rows))
+    scale = np.append(1.0 / rank.sigma[: rank.low], np.ones(n - rank.low))
+    W = rank.basis * scale
+    sees = np.arange(n) < rank.low  # the rest is rounding
+
+    def turned(some: HostRows) -> HostRows:
+        return HostRows(np.where(sees, some.entries @ W, 0.0))
+
+    losses = [loss._replace(rows=turned(loss.rows)) for loss in level.losses]
+    fixed = [turned(some) for some in level.fixed]
+    linear = level.linear._replace(c=W.T @ level.linear.c)
+    return level._replace(fixed=fixed, losses=losses, linear=linear), W
 
 
 def _projections(level: RecessionLevel) -> Iterator[Host]:
@@ -69,8 +102,8 @@ def _projections(level: RecessionLevel) -> Iterator[Host]:
     E = np.vstack([np.zeros((0, len(c))), *(r.some(np.ones(r.shape[0])) for r in level.fixed)])
     d = -c / norm(c)
     d -= np.linalg.lstsq(E, E @ d, rcond=SLIGHT)[0]
-    if norm(d) > MEANT:
-        yield d
+    if norm(d) > NO_SLOPE:
+        yield from as_meant(level, d)
 
 
 def _programs(level: RecessionLevel, seconds: float) -> Iterator[Host]:
@@ -99,9 +132,7 @@ def _programs(level: RecessionLevel, seconds: float) -> Iterator[Host]:
             yield column * found[:n]
 
     m, c = moved.shape[0], level.linear.c * column
-    falls = [np.full(len(loss.weights), float(bool(loss.tail))) for loss in level.losses]
-    tails = np.concatenate([np.zeros(0), *falls])
-    total = np.asarray(tails @ moved).reshape(-1)
+    total = np.asarray(moved.sum(axis=0)).reshape(-1)
     if not c.any():
         yield from solved(-total, sp.vstack([-moved, within], format="csr"), bounds, MEANT)
         return
@@ -113,11 +144,11 @@ def _programs(level: RecessionLevel, seconds: float) -> Iterator[Host]:
     rows = sp.vstack([losses, sp.hstack([within, more])], format="csr")
     box = np.vstack([bounds, np.tile([0.0, math.inf], (m, 1))])
     box[n:, 1][is_hard] = 0.0
-    yield from solved(cost, rows, box, SLIGHT)
-    if tails.any():  # where the slope is 0 at best, something must move
+    yield from solved(cost, rows, box, SURE_ZERO)
+    if m:  # where the slope is 0 at best, something must move
         box[n:, 1] = np.where(is_hard, 0.0, float(n))
         flat = sp.vstack([rows, sp.csr_array(cost[None])], format="csr")
-        yield from solved(-np.concatenate([total, 2.0 * tails]), flat, box, MEANT)
+        yield from solved(-np.concatenate([total, 2.0 * np.ones(m)]), flat, box, MEANT)
 
 
 def _stacked(rows: Sequence[HostRows], n: int) -> Any:

@@ -25,7 +25,7 @@ DOUBLINGS, FALLING = 4, 0.75  # so often the way to x is doubled, and g falls at
 
 LOWER = "g has no minimiser: it falls"
 UPPER = "f has no minimum over the minimisers of g: it falls"
-DOUBT = "whether g has a minimiser is not determined: it still falls far beyond x,"
+DOUBT = "whether {} has a minimiser is not determined: it still falls far beyond x,"
 
 
 class NoMinimum(NamedTuple):
@@ -48,7 +48,8 @@ class NoMinimum(NamedTuple):
         called = {i: f"x[{i}]" if names is None else str(names[i]) for i in largest}
         entries = ", ".join(f"{called[i]} {d[i]:+.3g}" for i in largest if abs(d[i]) > 1e-9)
         more = ", ..." if np.count_nonzero(np.abs(d) > 1e-9) > len(largest) else ""
-        what = (LOWER if self.level == "lower" else UPPER) if self.is_proved else DOUBT
+        letter, what = ("g", LOWER) if self.level == "lower" else ("f", UPPER)
+        what = what if self.is_proved else DOUBT.format(letter)
         return f"{what} along the direction {entries}{more}"
 
     def lines(self) -> list[tuple[str, str]]:
@@ -90,7 +91,12 @@ class RecessionWatch:
             self._floor = float(np.min(np.concatenate(weights))) * math.log(2.0) * (1.0 - 8.0 * EPS)
 
     def check(
-        self, step: int, x: Array, gaps: tuple[float, float], seconds: float = math.inf
+        self,
+        step: int,
+        x: Array,
+        gaps: tuple[float, float],
+        seconds: float = math.inf,
+        is_success: bool = False,
     ) -> NoMinimum | None:
         """At a step on the way: is there no minimum?
 
@@ -115,7 +121,7 @@ class RecessionWatch:
                     return self._found("lower", found)
         side = max((level.side for level in self._levels.values()), default=0)
         is_worth = step >= FIRST_PROGRAM + STEPS_PER_SIDE * side
-        return self._settle(seconds) if is_worth else None
+        return self._settle(seconds, is_success) if is_worth or is_success else None
 
     def check_at_end(
         self, x: Array, gaps: tuple[float, float], is_success: bool, seconds: float = math.inf
@@ -131,7 +137,8 @@ class RecessionWatch:
             level = self._levels.get(name) if is_success else None
             if level is not None and has_minimum_near(level, host(x), host(h.gradient(x))):
                 del self._levels[name]
-        return self.check(max(self._next, 1), x, gaps, seconds) or self._settle(seconds)
+        found = self.check(max(self._next, 1), x, gaps, seconds, is_success)
+        return found or self._settle(seconds, is_success)
 
     def _is_below_floor(self, x: Array) -> bool:
         """Is g(x) so small that x is a direction along which it falls?
@@ -162,16 +169,22 @@ class RecessionWatch:
                 return None
         return NoMinimum("lower", d / length, is_proved=False)
 
-    def _settle(self, seconds: float) -> NoMinimum | None:
-        """All directions at once, by linear programs, where there are not too many numbers."""
+    def _settle(self, seconds: float, is_success: bool = False) -> NoMinimum | None:
+        """All directions at once, by linear programs, where there are not too many numbers.
+
+        A success needs more than that no direction is proved: none may be seen.
+        """
         if not seconds > 0.0:
             return None
         levels, self._levels = self._levels, {}
+        doubt = None
         for name, level in levels.items():
             for d in () if is_long(level) else candidates(level, seconds):
                 if (found := proved_direction(level, d)) is not None:
                     return self._found(name, found)
-        return None
+                if is_success and np.isfinite(d).all() and d.any():
+                    doubt = self._found(name, d)._replace(is_proved=False)
+        return doubt
 
     def _found(self, level: str, d: Host) -> NoMinimum:
         self._levels = {}
