@@ -435,7 +435,7 @@ def test_where_it_hardly_falls_nothing_is_said():
 
 
 def test_a_failed_linear_program_is_no_answer(monkeypatch):
-    monkeypatch.setattr(programs, "_minimiser", lambda *_: None)
+    monkeypatch.setattr(programs, "linear_program", lambda *_: None)
     lower = tb.Logistic([[1.0, 0.0], [-1.0, 1.0]], np.ones(2))
     state = solved(tb.Problem(upper=tb.SquaredNorm(), lower=lower))
     assert state.finished[0] == "undetermined"

@@ -93,7 +93,9 @@ def fall_along(program: ConicProgram, level: int, direction: Host) -> Host | Non
         domain = domain & SecondOrderCone(rows[cone[1:]], c=-rows[[cone[0]]].toarray()[0])
     flat = Linear(np.zeros(program.size))
     squares = [LeastSquares(h.squares, h.target) for h in program.objectives]
-    objectives = [part + Linear(h.linear) for part, h in zip(squares, program.objectives, strict=True)]
+    objectives = [
+        part + Linear(h.linear) for part, h in zip(squares, program.objectives, strict=True)
+    ]
     return settled_direction(Levels(*objectives, flat, domain=domain), level, direction)
 
 

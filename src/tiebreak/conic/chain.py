@@ -52,7 +52,9 @@ HARDLY_FALLS = (
     "seems to fall without end, along a direction in which rounding decides what a constraint or a "
     "level before it does"
 )
-RUNS_AWAY = "may have no minimiser: it still falls, or seems to, far beyond the point that was found"
+RUNS_AWAY = (
+    "may have no minimiser: it still falls, or seems to, far beyond the point that was found"
+)
 VISIBLE = 1e-9  # a direction of z that moves x by less than this leaves x as it is
 
 

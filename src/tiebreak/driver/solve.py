@@ -234,8 +234,9 @@ def _solve_levels(
             )
     check_limits("solve", options["max_iter"], max_time)
     found = solve_chained(levels, method, x0, min(tolerances("rtol", rtol)), max_time, began)
-    is_open = isinstance(levels, Levels) and found.direction is not None
-    return with_proved_direction(levels, found) if is_open else found
+    if not isinstance(levels, Levels) or found.direction is None:
+        return found
+    return with_proved_direction(levels, found)
 
 
 class Ending(NamedTuple):

@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tiebreak.exact.linear_programs import highs
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import Sliced, norm, product
+from tiebreak.linalg.linear_programs import highs
 from tiebreak.linalg.rank import Rank
 from tiebreak.linalg.spectra import EPS
 

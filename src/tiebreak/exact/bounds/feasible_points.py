@@ -11,11 +11,11 @@ import numpy as np
 from tiebreak.exact.bounds.curvature_bounds import least_stretch
 from tiebreak.exact.constants import ACTIVE, SAFE, TOUCHING
 from tiebreak.exact.interior_point import interior_point
-from tiebreak.exact.linear_programs import highs
 from tiebreak.exact.polyhedra import PolyhedralRows, exact_rows, polyhedron
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host, rounding_unit
 from tiebreak.linalg.host import host, norm
+from tiebreak.linalg.linear_programs import highs
 from tiebreak.linalg.spectra import EPS
 from tiebreak.sets.boxes import Box
 from tiebreak.sets.domains import Domain, Halfspace, has_projection

@@ -11,13 +11,13 @@ from typing import NamedTuple
 import numpy as np
 
 from tiebreak.exact.constants import ACTIVE, INDEPENDENT, PARALLEL, TOUCHING
-from tiebreak.exact.linear_programs import linear_program
 from tiebreak.exact.polyhedra import PolyhedralRows
 from tiebreak.functions.parts.huber_part import HuberPart
 from tiebreak.functions.parts.parts import Parts
 from tiebreak.functions.parts.quadratic_parts import LinearPart
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
+from tiebreak.linalg.linear_programs import linear_program
 from tiebreak.linalg.rank import decide_rank, null_basis
 
 AT_DELTA = (

@@ -154,7 +154,7 @@ class RecessionCone:
         linear: list[Any] = []
         parts = domain.sets if isinstance(domain, Intersection) else (domain,)
         for part in parts:
-            if type(part) in (Box, Orthant):
+            if isinstance(part, Box) and type(part) in (Box, Orthant):
                 low, high = (np.broadcast_to(host(b), n) for b in (part.lower, part.upper))
                 self.low = np.where(np.isfinite(low), 0.0, self.low)
                 self.high = np.where(np.isfinite(high), 0.0, self.high)
@@ -187,13 +187,6 @@ class RecessionCone:
         """Is it given by linear inequalities alone?"""
         return self.is_known and not self.curves
 
-    def contains(self, d: Host) -> bool:
-        """Is d one of them, surely?"""
-        if self._is_monotone:
-            return bool(np.all(d[:-1] <= d[1:]))
-        _, product, error = self.rows.along(d)
-        return self._is_between(d) and not self.curves and bool(np.all(product + error <= 0.0))
-
     def is_inside_curves(self, d: Host, reach: float) -> bool:
         """Are all within ``reach`` of d directions of the second-order cones, to rounding?"""
         is_inside = True
@@ -202,9 +195,6 @@ class RecessionCone:
             room = float(most.product[0] + most.error[0]) + norm(image.error)
             is_inside = is_inside and norm(image.product) <= room - reach * float(c.sizes[0])
         return is_inside
-
-    def _is_between(self, d: Host) -> bool:
-        return bool(np.all((self.low <= d) & (d <= self.high)))
 
     def nearest(self, d: Host) -> Host:
         """d with what is in the way of its signs taken away."""
@@ -342,6 +332,8 @@ class RecessionLevel(NamedTuple):
     def single_variables(self) -> list[Host]:
         """A direction that changes one variable only, such as a category with one label."""
         n, c = len(self.linear.c), self.linear.c
+        if self.hidden:
+            return []
         up, down, moves = self.cone.high > 0.0, self.cone.low < 0.0, np.zeros(n, dtype=bool)
         for rows in self.fixed:
             least, most = rows.column_range()

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
+from tiebreak.linalg.linear_programs import linear_program
 from tiebreak.linalg.rank import as_it_is, decide_rank
 from tiebreak.problem import Problem
 from tiebreak.proofs.recession.direction import as_meant, level_of
@@ -20,7 +20,6 @@ from tiebreak.proofs.recession.proof import MEANT, SLIGHT, proved_direction
 NEWTON_LIMIT = 512  # variables: a Newton step on more of them costs more than a linear program
 LONG = 2**28  # multiplications of a factorisation: beyond this a linear program takes minutes
 ROUGH = 0.5  # of 1: a Newton step that changes no margin by more shows that there is a minimiser
-FEASIBILITY = 1e-9  # asked of HiGHS: well below MEANT, and not below what it can do
 SURE_ZERO = 1e-9  # a slope of unit vectors above this, as HiGHS finds it, is surely 0
 NO_SLOPE = 1e-12  # relative: a slope that is left of a vector and is smaller is rounding
 LEAST = float(np.finfo(float).tiny)  # in the place of 0 below a fraction bar
@@ -42,11 +41,10 @@ def recession(problem: Problem, level: int, n: int) -> Recession:
     found, is_certain = level_of(problem, level, n), True
     if found is None or not found.cone.is_polyhedral:
         return Recession(None)
-    for d in candidates(found, deadline.left()):
+    for d in candidates(found):
         if (proved := proved_direction(found, d)) is not None:
             return Recession(proved / norm(proved))
         is_certain = False
-    deadline.check()
     return Recession(None, is_certain)
 
 
@@ -55,18 +53,18 @@ def is_long(level: RecessionLevel) -> bool:
     return sum(rows.stored for rows in level.all_rows) * level.side > LONG
 
 
-def candidates(level: RecessionLevel, seconds: float) -> Iterator[Host]:
-    """Directions along which the level may fall, in time, if there are not too many numbers.
+def candidates(level: RecessionLevel) -> Iterator[Host]:
+    """Directions along which the level may fall, by linear programs.
 
     Where there is one at all, one of these is close to one.
     """
-    if not (level.has_tails or level.linear.c.any()):
+    if level.hidden or not (level.has_tails or level.linear.c.any()):
         return
     if not level.losses and level.cone.is_space:
         yield from _projections(level)
         return
     other, W = _in_own_units(level)
-    for u in _programs(other, seconds):
+    for u in _programs(other):
         if W is not None:
             yield from (W @ v for v in as_meant(other, u))
         yield from as_meant(level, u if W is None else W @ u)
@@ -106,7 +104,7 @@ def _projections(level: RecessionLevel) -> Iterator[Host]:
         yield from as_meant(level, d)
 
 
-def _programs(level: RecessionLevel, seconds: float) -> Iterator[Host]:
+def _programs(level: RecessionLevel) -> Iterator[Host]:
     """Directions d with |d_j| <= 1 (in scaled variables) that may serve, from HiGHS."""
     import scipy.sparse as sp
 
@@ -125,7 +123,8 @@ def _programs(level: RecessionLevel, seconds: float) -> Iterator[Host]:
     def solved(cost: Host, rows: Any, box: Host, least: float) -> Iterator[Host]:
         more = sp.csr_array((fixed.shape[0], len(cost) - n))
         equal = sp.hstack([fixed, more], format="csr")
-        found = _minimiser(cost, rows, equal, box, seconds)
+        top = float(np.max(np.abs(cost), initial=0.0)) or 1.0
+        found = linear_program(cost / top, rows, np.zeros(rows.shape[0]), box, equal)
         if found is None:
             yield np.full(n, math.nan)  # it is not known
         elif float(cost @ found) < -least:
@@ -177,27 +176,6 @@ def _scaled_rows(rows: Any) -> tuple[Any, Host]:
     return (sp.diags_array(scale) @ rows).tocsr(), scale
 
 
-def _minimiser(cost: Host, rows: Any, equal: Any, bounds: Host, seconds: float) -> Host | None:
-    """Of <cost, v> over {rows v <= 0, equal v = 0, bounds}; None where HiGHS finds none."""
-    from scipy.optimize import linprog
-
-    largest = float(np.max(np.abs(cost), initial=0.0))
-    if not largest > 0.0:
-        return np.zeros(len(cost))
-    options = dict.fromkeys(
-        ("primal_feasibility_tolerance", "dual_feasibility_tolerance"), FEASIBILITY
-    )
-    if math.isfinite(seconds):
-        options["time_limit"] = seconds
-    some: dict[str, Any] = {}
-    if rows.shape[0]:
-        some |= {"A_ub": rows, "b_ub": np.zeros(rows.shape[0])}
-    if equal.shape[0]:
-        some |= {"A_eq": equal, "b_eq": np.zeros(equal.shape[0])}
-    found = linprog(cost / largest, **some, bounds=bounds, options=options)
-    return np.asarray(found.x) if found.status == 0 else None
-
-
 def has_minimum_near(level: RecessionLevel, x: Host, slope: Host) -> bool:
     """Does a Newton step from x, where this is the slope, show that there is a minimiser?
 
@@ -207,7 +185,7 @@ def has_minimum_near(level: RecessionLevel, x: Host, slope: Host) -> bool:
     proves nothing to anybody, it spares a linear program.
     """
     n = len(x)
-    if not (level.cone.is_space and n <= NEWTON_LIMIT):
+    if level.hidden or not (level.cone.is_space and n <= NEWTON_LIMIT):
         return False
     H = sum((rows.gram() for rows in level.fixed), np.zeros((n, n)))
     for loss in level.losses:

@@ -59,7 +59,8 @@ class _Products:
         signs = [sign for a in self._losses if (sign := a.signs(reach)) is not None]
         if len(signs) < len(self._losses):
             return False
-        tails = [np.any(s) for s, loss in zip(signs, self._level.losses, strict=True) if loss.tail]
+        pairs = zip(signs, self._level.losses, strict=True)
+        tails = [bool(np.any(sign)) for sign, loss in pairs if loss.tail]
         tails += [clearly_falls(part, self._d) for _, part in self._level.hidden]
         if not all(tails[len(tails) - len(self._level.hidden) :]):
             return False

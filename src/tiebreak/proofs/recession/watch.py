@@ -12,15 +12,13 @@ from tiebreak.functions.sums import summands
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Array, Host
 from tiebreak.linalg.host import host, norm
-from tiebreak.linalg.spectra import EPS
 from tiebreak.problem import Problem
 from tiebreak.proofs.recession.direction import level_of
-from tiebreak.proofs.recession.level import RecessionCone, RecessionLevel, is_known
+from tiebreak.proofs.recession.level import RecessionLevel, is_known
 from tiebreak.proofs.recession.programs import candidates, has_minimum_near, is_long
 from tiebreak.proofs.recession.proof import proved_direction
 
 FIRST_PROGRAM, STEPS_PER_SIDE = 32, 4  # steps before a linear program, and per row or column of it
-FURTHER = 12  # doublings of x, in search of a point where no loss is wrong
 DOUBLINGS, FALLING = 4, 0.75  # so often the way to x is doubled, and g falls at least to this share
 
 LOWER = "g has no minimiser: it falls"
@@ -69,8 +67,6 @@ class RecessionWatch:
         n, g = int(x0.shape[0]), problem.smooth_parts[1]
         self._problem, self._x0, self._next = problem, x0, 0
         self._levels: dict[str, RecessionLevel] = {}  # of which it is open whether they fall
-        self._cone: RecessionCone | None = None
-        self._floor = 0.0  # what a loss whose rows are not at hand is at least, if it is wrong
         can_fall = not (
             problem.is_bounded
             or problem.penalties[1].terms.penalised(n).all()
@@ -81,14 +77,8 @@ class RecessionWatch:
         below = found[0]
         if below is None or below.cone.curves:
             return
-        self._cone = below.cone
-        if not below.hidden:
-            levels = zip(("lower", "upper"), found, strict=True)
-            self._levels = {name: h for name, h in levels if h is not None and h.can_fall}
-        elif not (below.fixed or below.linear.size or any(s.tail != "log" for s in below.losses)):
-            weights = [loss.weights for loss in below.losses]
-            weights += [some[some > 0.0] for some, _ in below.hidden]
-            self._floor = float(np.min(np.concatenate(weights))) * math.log(2.0) * (1.0 - 8.0 * EPS)
+        levels = zip(("lower", "upper"), found, strict=True)
+        self._levels = {name: h for name, h in levels if h is not None and h.can_fall}
 
     def check(
         self,
@@ -106,8 +96,6 @@ class RecessionWatch:
         if step < self._next:
             return None
         self._next = 2 * step or 1
-        if step > 0 and self._is_below_floor(x):
-            return self._found("lower", host(x))
         if not self._levels:
             return None
         for name, gap in zip(("upper", "lower"), gaps, strict=True):
@@ -120,15 +108,14 @@ class RecessionWatch:
                 if (found := proved_direction(lower, d)) is not None:
                     return self._found("lower", found)
         side = max((level.side for level in self._levels.values()), default=0)
-        is_worth = step >= FIRST_PROGRAM + STEPS_PER_SIDE * side
+        is_hidden = lower is not None and lower.hidden
+        is_worth = step >= FIRST_PROGRAM + STEPS_PER_SIDE * side and not is_hidden
         return self._settle(seconds, is_success) if is_worth or is_success else None
 
     def check_at_end(
         self, x: Array, gaps: tuple[float, float], is_success: bool, seconds: float = math.inf
     ) -> NoMinimum | None:
         """At the end: is there no minimum?  A success needs that g has a minimiser."""
-        if is_success and any(self._is_below_floor(2.0**k * x) for k in range(FURTHER)):
-            return self._found("lower", host(x))
         if is_success and self._is_blind:
             return self._still_falls(x)
         if not self._levels:
@@ -139,18 +126,6 @@ class RecessionWatch:
                 del self._levels[name]
         found = self.check(max(self._next, 1), x, gaps, seconds, is_success)
         return found or self._settle(seconds, is_success)
-
-    def _is_below_floor(self, x: Array) -> bool:
-        """Is g(x) so small that x is a direction along which it falls?
-
-        A loss with <m_i, x> <= 0 is at least log 2 times its weight.
-        """
-        if not self._floor > 0.0 or self._cone is None or not self._cone.contains(host(x)):
-            return False
-        g, size = self._problem.lower, arrays.norm(x)
-        value = g.value(x)
-        error, _ = g.rounding_errors(x, size, value, 0.0)
-        return value + error < self._floor
 
     def _still_falls(self, x: Array) -> NoMinimum | None:
         """Does g, of which only values are known, fall and fall along the way that led to x?
@@ -179,7 +154,7 @@ class RecessionWatch:
         levels, self._levels = self._levels, {}
         doubt = None
         for name, level in levels.items():
-            for d in () if is_long(level) else candidates(level, seconds):
+            for d in () if is_long(level) else candidates(level):
                 if (found := proved_direction(level, d)) is not None:
                     return self._found(name, found)
                 if is_success and np.isfinite(d).all() and d.any():

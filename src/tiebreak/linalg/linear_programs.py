@@ -13,13 +13,13 @@ HIGHS_TOLERANCES = (1e-10, 1e-7)  # the second if the first fails: it may be too
 
 
 def linear_program(
-    cost: Host, rows: Any, right: Host, bounds: Any, equal: Host | None = None
+    cost: Host, rows: Any, right: Host, bounds: Any, equal: Any = None
 ) -> Host | None:
     """A minimiser of <cost, v> over {rows v <= right, equal v = 0} and bounds.
 
     None where HiGHS finds none.
     """
-    zero = None if equal is None else np.zeros(len(equal))
+    zero = None if equal is None else np.zeros(equal.shape[0])
     found = highs(cost, A_ub=rows, b_ub=right, A_eq=equal, b_eq=zero, bounds=bounds)
     return None if found is None else np.asarray(found.x)
 
