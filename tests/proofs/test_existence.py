@@ -98,7 +98,7 @@ def loss(rng, kind, rows, across):
 
 
 def draw(seed, is_attained):
-    """The loss, a set, a direction that levels before the loss must not see, and where it stands."""
+    """The loss, a set, a direction that no level before the loss sees, and where it stands."""
     rng = np.random.default_rng(seed)
     n = int(rng.integers(2, 6))
     kind, place = LOSSES[seed % len(LOSSES)], PLACES[int(rng.integers(len(PLACES)))]
