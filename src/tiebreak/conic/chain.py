@@ -27,7 +27,7 @@ from tiebreak.conic.faces import ConicSet, held_rows, remaining
 from tiebreak.conic.polish import PrimalDualPoint, residual
 from tiebreak.conic.program import Cone, ConicProgram, Objective
 from tiebreak.conic.scaling import in_units
-from tiebreak.conic.solved import ACCURATE, SolvedStage, by_solver, unchanged
+from tiebreak.conic.solved import ACCURATE, Doubt, SolvedStage, by_solver, unchanged
 from tiebreak.conic.stage import (
     LARGE,
     ROUNDINGS,
@@ -254,7 +254,10 @@ class _Chain:
         found = unchanged(stage) if is_done else self._solved(objective, stage)
         if isinstance(found, str):
             self._claim(objective, found)
-            return self._end("failed", f"level {number + 1}: {found}")
+            is_open = isinstance(found, Doubt) and not self._is_bounded
+            return self._end(
+                "undetermined" if is_open else "failed", f"level {number + 1}: {found}"
+            )
         if isinstance(found, Fall):
             direction = self.where.point(found.direction) - self.where.base
             fall = fall_along(self.program, number, direction)
@@ -279,9 +282,13 @@ class _Chain:
         # A share of what is 0 to the solver's accuracy is nothing.
         if self._slack(number, best if abs(best) > ACCURATE else 0.0, z, self.previous) > 0.0:
             return None
-        if np.isfinite(self.program.reach[self.program.variables]).all():
+        if self._is_bounded:
             return None
         return escape(found.stage, found.at, None if self.program.evaluate is None else own)
+
+    @property
+    def _is_bounded(self) -> bool:
+        return bool(np.isfinite(self.program.reach[self.program.variables]).all())
 
     def _stage(self, objective: Objective) -> Stage:
         """A level on what the others have left."""

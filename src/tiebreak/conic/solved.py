@@ -22,6 +22,10 @@ GROWS = 2.0  # an answer that the second try makes so many times longer runs aft
 # there is a minimiser, both tries are next to it
 
 
+class Doubt(str):
+    """Why there may be no minimiser: a sentence in the place of an answer."""
+
+
 class SolvedStage(NamedTuple):
     """A stage and its solution."""
 
@@ -98,7 +102,7 @@ def _by_solver(stage: Stage) -> SolvedStage | Fall | str:
         return why
     if best.residual > SETTLED and len(lengths) > 2 and lengths[2] > GROWS * max(lengths[:2]):
         grown = f"its answer is {lengths[2] / lengths[1]:.2g} times as long"
-        return f"there may be no minimiser: solved more strictly, {grown}"
+        return Doubt(f"there may be no minimiser: solved more strictly, {grown}")
     if not best.residual <= ACCURATE:
         return f"the conditions of optimality hold to {best.residual:.2g} only ({best.solver})"
     return best
