@@ -19,10 +19,11 @@ from planted import smooth as planted
 from planted.structured import COMBINATIONS, conic_value, instance
 
 import tiebreak as tb
-from tiebreak.exact import active_set, interior_point, linear_programs
+from tiebreak.exact import active_set, interior_point
 from tiebreak.exact.method import Exact
 from tiebreak.functions.parts import parts
 from tiebreak.linalg import host, spectra
+from tiebreak.proofs.recession import programs
 
 
 def seeds(number):
@@ -434,7 +435,7 @@ def test_where_it_hardly_falls_nothing_is_said():
 
 
 def test_a_failed_linear_program_is_no_answer(monkeypatch):
-    monkeypatch.setattr(linear_programs, "linear_program", lambda *_: None)
+    monkeypatch.setattr(programs, "linear_program", lambda *_: None)
     lower = tb.Logistic([[1.0, 0.0], [-1.0, 1.0]], np.ones(2))
     state = solved(tb.Problem(upper=tb.SquaredNorm(), lower=lower))
     assert state.finished.why == "doubt"

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tiebreak.conic.attained import escape, fall_along
 from tiebreak.conic.bounds import (
     HeldLevel,
     assumed_reach,
@@ -27,7 +28,7 @@ from tiebreak.conic.faces import ConicSet, held_rows, remaining
 from tiebreak.conic.polish import PrimalDualPoint, residual
 from tiebreak.conic.program import Cone, ConicProgram, Objective
 from tiebreak.conic.scaling import in_units
-from tiebreak.conic.solved import SolvedStage, by_solver, unchanged
+from tiebreak.conic.solved import ACCURATE, Doubt, SolvedStage, by_solver, unchanged
 from tiebreak.conic.stage import (
     LARGE,
     ROUNDINGS,
@@ -42,7 +43,6 @@ from tiebreak.conic.stage import (
 )
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
-from tiebreak.linalg.host import norm
 from tiebreak.linalg.spectra import EPS
 from tiebreak.sets.polyhedra import MISSED, single_entries
 
@@ -53,9 +53,12 @@ OUTSIDE = 1e-7  # relative: a constraint that is violated by more is not met
 LOOSE = 0.01  # of its size: a level whose auxiliary variables are off by more is not solved
 NOT_TIGHT = "its auxiliary variables are not what they stand for: too many digits cancel"
 NOTHING = 1e-24  # of a length in the program: an entry that is smaller is 0, which no sum notices
-HARDLY_A_TIE = (
-    "falls without end along a direction in which those before it hardly change: rounding decides "
-    "whether they do"
+HARDLY_FALLS = (
+    "seems to fall without end, along a direction in which rounding decides what a constraint or a "
+    "level before it does"
+)
+RUNS_AWAY = (
+    "may have no minimiser: it still falls, or seems to, far beyond the point that was found"
 )
 LEAST = "all levels leave directions of x open: there x is the point of least norm"
 MANY = 8  # names in a message
@@ -148,13 +151,6 @@ def cut_short(over: deadline.Over, number: int) -> tuple[str, str]:
     if isinstance(over, deadline.Interrupted):
         return "stopped", f"stopped before level {number + 1} was solved"
     return "max_time", f"no time was left for level {number + 1}"
-
-
-def _rises_a_little(h: Objective, direction: Host) -> bool:
-    """Do the squares of a level change along a direction by more than the rounding of a product?"""
-    unit = EPS * (sum(h.squares.shape) + 8)
-    seen = np.abs(h.squares @ direction)
-    return bool(np.any(seen > unit * norm(direction) * row_lengths(h.squares)))
 
 
 class _Chain:
@@ -309,6 +305,7 @@ class _Chain:
 
     def _level(self, number: int, objective: Objective) -> ChainSolution | None:
         """Solve one level and hold it; an end where there is none."""
+        own = len(self.constraints.offset) if number else 0
         if not self._enter(number):
             return self._no_answer(number, "no point satisfies the equations")
         stage = self._stage(objective)
@@ -316,14 +313,13 @@ class _Chain:
         is_done = is_fixed or (number > 0 and stage.is_flat)
         found = unchanged(stage) if is_done else self._solved(objective, stage)
         if isinstance(found, str):
-            return self._no_answer(number, found)
+            is_open = isinstance(found, Doubt) and not self._is_bounded
+            return self._no_answer(number, found, "undetermined" if is_open else "failed")
         if isinstance(found, Fall):
-            direction = self.where.point(found.direction) - self.where.base
-            if any(_rises_a_little(h, direction) for h in self.objectives[:number]):
-                return self._end("undetermined", f"level {number + 1} {HARDLY_A_TIE}")
-            where = " on the minimisers of those before it" if number else ""
-            text = f"level {number + 1} falls without end{where}"
-            return self._end("unbounded", text, direction)
+            return self._falls(number, self.where.point(found.direction) - self.where.base)
+        if not is_done and (w := self._escape(number, found, own)) is not None:
+            direction = self.where.point(w) - self.where.base
+            return self._end("undetermined", f"level {number + 1} {RUNS_AWAY}", direction)
         if found.doubt:
             self.doubt = self.doubt or f"level {number + 1} {found.doubt}"
         self._hold(number, objective, found)
@@ -346,6 +342,31 @@ class _Chain:
         h, longest = self.objectives[number], float(np.max(np.abs(z), initial=self.unit))
         return ROUNDINGS * (value_error(h, z) + EPS * float(np.sum(np.abs(h.linear))) * longest)
 
+    def _falls(self, number: int, direction: Host) -> ChainSolution:
+        """The end at a direction along which a level falls, if that is sure."""
+        fall = fall_along(self.program, number, direction)
+        if fall is None:
+            return self._end("undetermined", f"level {number + 1} {HARDLY_FALLS}", direction)
+        where = " on the minimisers of those before it" if number else ""
+        return self._end("unbounded", f"level {number + 1} falls without end{where}", fall)
+
+    def _escape(self, number: int, found: SolvedStage, own: int) -> Host | None:
+        """A direction along which a level may have no minimum; its losses are the rows from own.
+
+        A level with a slack that the solver can see needs none.
+        """
+        z = self.where.point(found.at.w)
+        best = self.objectives[number].value(z)
+        # A share of what is 0 to the solver's accuracy is nothing.
+        best = best if abs(best) > ACCURATE else 0.0
+        if self._is_bounded or self._slack(number, best, z, self.previous) > 0.0:
+            return None
+        return escape(found.stage, found.at, None if self.program.evaluate is None else own)
+
+    @property
+    def _is_bounded(self) -> bool:
+        return bool(np.isfinite(self.program.reach[self.program.variables]).all())
+
     def _stage(self, objective: Objective) -> Stage:
         """A level on what the others have left."""
         all_of_them = self.constraints
@@ -353,7 +374,7 @@ class _Chain:
             all_of_them = all_of_them.joined(*self.equations[:2], *self.equations.cones)
         return stage_of(objective, *all_of_them, self.where, self.unit)
 
-    def _no_answer(self, number: int, why: str) -> ChainSolution:
+    def _no_answer(self, number: int, why: str, status: str = "failed") -> ChainSolution:
         """A level that is not solved: no point is feasible, or nothing is known of it."""
         if number == 0 and (empty := self._infeasible()) is not None:
             return empty
@@ -363,7 +384,7 @@ class _Chain:
                 value, -math.inf, math.inf, value, 0.0, dimension, "nothing", "estimated", None, why
             )
         )
-        return self._end("failed", f"level {number + 1}: {why}")
+        return self._end(status, f"level {number + 1}: {why}")
 
     def _infeasible(self) -> ChainSolution | None:
         """The end where multipliers show that no point meets the constraints."""
@@ -398,11 +419,7 @@ class _Chain:
         gap = max(best - bound, 0.0) + rounding + self._above(found)  # which decides is_proved
         word = "proved" if self.is_proved and is_known else "estimated"
         why = "size" if not is_known else "inside" if self.is_whole else "held"
-        slack_of = self.slacks[number]
-        sure = 0.0 if abs(best) <= self._rounding(number, z) else best
-        slack = 0.0 if slack_of is None else slack_of(sure, self._value(number, before))
-        if not slack > rounding:  # a cut there would hold rounding errors: 1 % of a perfect fit
-            slack = 0.0
+        slack = self._slack(number, best, z, before)
         self._price(number, at)
         held = self._keep(number, objective, found, gap, slack)
         self.is_whole, self.is_proved = self.is_whole and slack > 0.0, self.is_proved and is_known
@@ -423,6 +440,14 @@ class _Chain:
                 why="" if word == "proved" else why,
             )
         )
+
+    def _slack(self, number: int, best: float, z: Host, before: Host) -> float:
+        """What a level may give up; nothing where a cut would hold rounding errors of z alone."""
+        slack_of, rounding = self.slacks[number], self._rounding(number, z)
+        if slack_of is None:
+            return 0.0
+        slack = slack_of(best if abs(best) > rounding else 0.0, self._value(number, before))
+        return slack if slack > rounding else 0.0
 
     def _above(self, found: SolvedStage) -> float:
         """How far the least value may lie above that at the point, which may be a little outside.

@@ -19,6 +19,7 @@ from tiebreak.linalg.refusals import Refusal, refusal_of
 from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import Intervals, StepEvidence
 from tiebreak.proofs.gate import ANSWER, BROKEN, DOUBT, EMPTY, FALLS, Ended
+from tiebreak.proofs.recession.direction import settled_direction
 from tiebreak.proofs.recession.watch import NoMinimum
 from tiebreak.sets.domains import Domain, Space
 
@@ -121,17 +122,23 @@ class Conic(Method):
         program = _compiled(problem, problem.domain, int(state.x.shape[0]))
         found = solve_chain(program, [None])
         x = arrays.like(found.z[program.variables], state.x)
-        direction = None if found.direction is None else found.direction[program.variables]
-        assumption = _assumption(program)
+        assumption, fall, ended = _assumption(program), None, None
+        if found.direction is not None:
+            level = len(found.levels)
+            fall = settled_direction(problem, level, found.direction[program.variables])
+            ended = Ended(DOUBT, found.message)
+        if fall is not None:
+            no_minimum = NoMinimum("upper" if level else "lower", fall)
+            ended = Ended(FALLS, no_minimum.sentence(problem.names))
         against, is_least = found.contradiction, found.is_least
-        findings = ConicFindings(found.levels, assumption, direction, against, is_least)
+        findings = ConicFindings(found.levels, assumption, fall, against, is_least)
         return DirectState(
             1,
             x,
             problem.upper.value(x),
             problem.lower.value(x),
             StepEvidence(intervals=_intervals(found)),
-            _ended(found, assumption),
+            ended or _ended(found, assumption),
             findings,
         )
 

@@ -11,19 +11,24 @@ from tiebreak.conic.cones import NONE, Active, outside
 from tiebreak.conic.direct import Fall
 from tiebreak.conic.polish import SMALL_CHANGE, PrimalDualPoint, polished
 from tiebreak.conic.solver import TOLERANCES, clarabel_solve
-from tiebreak.conic.stage import Stage
+from tiebreak.conic.stage import Stage, row_lengths
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
 
 ACCURATE = 1e-8  # the conditions of optimality hold to this, or there is no answer
 SETTLED = 1e-13  # they hold to this, or a second try is worth its time
 HARDLY = 1e-6  # of its terms: a slope of which a solver of eight digits sees two
+PERHAPS = 1e-6  # relative: a direction that violates a constraint by less may be one of the set
 GROWS = 2.0  # an answer that the second try makes so many times longer runs after an infimum: where
 # there is a minimiser, both tries are next to it
 LOST = (
     "is solved up to rounding, but some of its losses are so small beside others, or beside "
     "rounding errors, that what they decide is lost"
 )
+
+
+class Doubt(str):
+    """Why there may be no minimiser: a sentence in the place of an answer."""
 
 
 class SolvedStage(NamedTuple):
@@ -74,6 +79,15 @@ def _is_drowned(found: SolvedStage) -> bool:
     return SETTLED * terms < slope < HARDLY * terms
 
 
+def _is_way_down(stage: Stage, w: Host) -> bool:
+    """Is this, to the accuracy of a solver, a direction of the set along which the level falls?"""
+    h, v, little = stage.objective, -(stage.rows @ w), PERHAPS * norm(w)
+    off = np.append(outside(stage.blocks, v), np.abs(v[stage.blocks.zero]))
+    bends = np.abs(h.squares @ w) > little * row_lengths(h.squares)
+    is_inside = not np.any(off > little * np.max(stage.lengths, initial=0.0))
+    return is_inside and not np.any(bends) and float(h.linear @ w) < 0.0
+
+
 def _by_solver(stage: Stage) -> SolvedStage | Fall | str:
     """The same with these constraints; where that stalls, once more and more strictly.
 
@@ -87,7 +101,7 @@ def _by_solver(stage: Stage) -> SolvedStage | Fall | str:
         answer = clarabel_solve(
             stage.objective, stage.rows, stage.offset, stage.cones, tolerance, center
         )
-        if answer.is_unbounded and best is None:
+        if answer.is_unbounded and best is None and _is_way_down(stage, answer.z):
             return Fall(answer.z)
         if answer.is_infeasible or answer.is_unbounded:
             why = why or f"Clarabel finds no feasible point ({answer.status})"
@@ -111,7 +125,7 @@ def _by_solver(stage: Stage) -> SolvedStage | Fall | str:
     is_clear = best.residual <= SETTLED and not best.doubt
     if not is_clear and len(lengths) > 2 and lengths[2] > GROWS * max(lengths[:2]):
         grown = f"its answer is {lengths[2] / lengths[1]:.2g} times as long"
-        return f"there may be no minimiser: solved more strictly, {grown}"
+        return Doubt(f"there may be no minimiser: solved more strictly, {grown}")
     if not best.residual <= ACCURATE:
         return f"the conditions of optimality hold to {best.residual:.2g} only ({best.solver})"
     return best

@@ -30,7 +30,6 @@ from tiebreak.driver.run import Counts, Intermediate, Run, Saved
 from tiebreak.driver.solve_levels import (
     of_problem,
     solve_chained,
-    with_a_minimiser,
 )
 from tiebreak.driver.trace import Row, Trace
 from tiebreak.levels import ConicLevels, Levels
@@ -248,11 +247,7 @@ def _solve_levels(
                 f"got {options[name]!r}"
             )
     check_limits("solve", options["max_iter"], max_time)
-    found = solve_chained(levels, method, x0, min(tolerances("rtol", rtol)), max_time, began)
-    if not isinstance(levels, Levels) or not (found.success or found.status == "undetermined"):
-        return found
-    left = math.inf if max_time is None else max_time - (time.perf_counter() - began)
-    return with_a_minimiser(levels, found, left)
+    return solve_chained(levels, method, x0, min(tolerances("rtol", rtol)), max_time, began)
 
 
 def _without_end(fall: NoMinimum, problem: Problem) -> Ended:
@@ -437,6 +432,7 @@ def _claim(run: Run, ended: Ended, asked: Problem, x: Array, proof: Certificate)
     if ended.why == MET and not run.is_proved(proof) and x.dtype != run.state.x.dtype:
         ended = Ended(MET, ROUNDED)
     upper, lower = run.tolerance(x, proof.upper_value, proof.lower_value)
+    fall = run.fall
     return ResultClaim(
         problem=asked,
         x=x,
@@ -446,7 +442,8 @@ def _claim(run: Run, ended: Ended, asked: Problem, x: Array, proof: Certificate)
             LevelClaim(proof.upper_gap, proof.upper_error, upper),
         ),
         criterion="absolute" if run.is_guarded else "weak",
-        is_shown=run.fall is not None,
+        fall=None if fall is None else (int(fall.level == "upper"), fall.direction),
+        is_shown=getattr(run.report.findings, "contradiction", None) is not None,
         broken=broken,
         readings=run.report.readings,
         assumed=" and ".join(promises(asked)),

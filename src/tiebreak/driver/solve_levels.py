@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,11 +17,10 @@ from tiebreak.driver.console import stopping_on_ctrl_c
 from tiebreak.driver.levels_result import LevelReport, LevelsResult, lower_interval
 from tiebreak.driver.result import Result, assumptions, promises
 from tiebreak.exact.method import ExactFindings
-from tiebreak.functions.base import Function
 from tiebreak.levels import ConicLevels, Levels, Slack
 from tiebreak.linalg import arrays, checks, deadline
-from tiebreak.proofs.gate import UNKNOWN, Ended, LevelClaim, ResultClaim, judge
-from tiebreak.proofs.recession.watch import RecessionWatch
+from tiebreak.proofs.gate import DOUBT, FALLS, UNKNOWN, Ended, LevelClaim, ResultClaim, judge
+from tiebreak.proofs.recession.direction import settled_direction
 
 CHAINED = ("auto", "conic")
 METHOD = "conic, images and faces held"
@@ -127,32 +124,6 @@ def _start(levels: Levels, x0: Any) -> Any:
     return start
 
 
-def with_a_minimiser(levels: Levels, result: LevelsResult, seconds: float) -> LevelsResult:
-    """The result of a chain, if its first level has a minimiser: losses may fall for ever.
-
-    Where it has a slack, it needs none.
-    """
-    first = levels.levels[0]
-    if not first.rule.is_none:
-        return result
-    prototype = first.objective.prototype if isinstance(first.objective, Function) else None
-    x = result.x if prototype is None else arrays.like(result.x, prototype)
-    with arrays.quiet():
-        watch = RecessionWatch(levels.problem(), 0.0 * x)
-        fall = watch.check_at_end(x, (math.inf, math.inf), True, seconds)
-    if fall is None or fall.level != "lower":
-        return result
-    name = levels.names[0]
-    return replace(
-        result,
-        levels={name: result.levels[name]},
-        skipped=levels.names[1:],
-        status=fall.status,
-        reason=fall.sentence(levels.variables),
-        direction=fall.direction,
-    )
-
-
 def chain(
     program: ConicProgram,
     rules: tuple[Slack, ...],
@@ -180,13 +151,19 @@ def report(found: ChainSolution, levels: ConicLevels, rtol: float, seconds: floa
     claims = [
         _claim(level, sign * value, error, h, rtol) for _, level, (value, error), sign, h in each
     ]
-    ended = Ended(WHY.get(found.status, found.status), found.message or _how_well(found))
+    ended, direction, number = _ended(found), found.direction, len(found.levels)
+    if direction is not None:
+        direction = direction[own]
+        if isinstance(levels.model, Levels):  # one next to it, or it is not sure that there is one
+            settled = settled_direction(levels.model, number, direction)
+            ended, direction = Ended(DOUBT if settled is None else FALLS, found.message), settled
     claim = ResultClaim(
         problem=levels.model,
         x=x,
         ended=ended,
         levels=(*claims, *[UNKNOWN] * (len(names) - len(claims))),
-        is_shown=found.direction is not None or found.contradiction is not None,
+        fall=None if direction is None else (number, direction),
+        is_shown=found.status in ("unbounded", "infeasible"),
         assumed=" and ".join(levels.promises),
     )
     status, reason = judge(claim)
@@ -200,10 +177,14 @@ def report(found: ChainSolution, levels: ConicLevels, rtol: float, seconds: floa
         time=seconds,
         method=METHOD,
         skipped=names[len(found.levels) :],
-        direction=None if found.direction is None else found.direction[own],
+        direction=direction,
         assumed=levels.assumed,
         note=LEAST if found.is_least else "",
     )
+
+
+def _ended(found: ChainSolution) -> Ended:
+    return Ended(WHY.get(found.status, found.status), found.message or _how_well(found))
 
 
 def _claim(

@@ -14,11 +14,11 @@ import numpy as np
 from tiebreak.exact.constants import ACTIVE, INDEPENDENT, PARALLEL
 from tiebreak.exact.faces import Face, face_of
 from tiebreak.exact.interior_point import Hint, interior_point
-from tiebreak.exact.linear_programs import linear_program
 from tiebreak.functions.parts.parts import Slope
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
+from tiebreak.linalg.linear_programs import linear_program
 from tiebreak.linalg.spectra import EPS
 
 FACE_CHANGES = 40  # changes of the face before a general solver is asked where to go on:

@@ -16,10 +16,10 @@ import numpy as np
 
 from tiebreak.exact.active_set import PolyhedronSlice
 from tiebreak.exact.constants import TOUCHING
-from tiebreak.exact.linear_programs import highs
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import Sliced, norm, product
+from tiebreak.linalg.linear_programs import highs
 from tiebreak.linalg.rank import Rank, null_basis
 from tiebreak.linalg.spectra import EPS
 

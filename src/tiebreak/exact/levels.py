@@ -20,7 +20,6 @@ from tiebreak.exact.basis_pursuit import BasisPursuit, face_of_sparsest, sparses
 from tiebreak.exact.constants import INDEPENDENT, TOUCHING
 from tiebreak.exact.newton import SetSlice, minimise, refine
 from tiebreak.exact.polyhedra import PolyhedralRows, polyhedron
-from tiebreak.exact.recession import HARDLY_FALLS, no_lower_minimum, no_upper_minimum, unit
 from tiebreak.exact.reductions.outliers import NOT_L1, NOT_ON_BALL, shared_rows
 from tiebreak.exact.scaled_problem import L1Norm, ScaledProblem
 from tiebreak.functions.parts.parts import Parts
@@ -38,6 +37,7 @@ from tiebreak.linalg.rank import (
     null_basis,
 )
 from tiebreak.linalg.spectra import EPS
+from tiebreak.proofs.recession.programs import HARDLY_FALLS, recession
 from tiebreak.sets.balls import Ball
 from tiebreak.sets.domains import Space
 
@@ -80,13 +80,8 @@ def solve(p: ScaledProblem, x0: Host, doubtful: bool) -> ExactSolution:
     if not p.is_rescaled:
         return answer
     price = np.ldexp(p.units, -p.exponent) if p.l1 is None else p.slope_units
-    direction, sign = answer.direction, answer.sign
-    return answer._replace(
-        x=p.units * answer.x,
-        normal=answer.normal / price,
-        direction=None if direction is None else unit(p.units * direction),
-        sign=None if sign is None else sign / price,
-    )
+    sign = None if answer.sign is None else answer.sign / price
+    return answer._replace(x=p.units * answer.x, normal=answer.normal / price, sign=sign)
 
 
 # --- on R^n and the ball --------------------------------------------------------------------------
@@ -131,7 +126,7 @@ def _inside_ball(
     In g's own units, in which a ball is none; so it serves only where the ball does not matter.
     """
     free = p.on_space()
-    fall = no_lower_minimum(free)
+    fall = recession(free.problem, 0, p.n)
     if fall.direction is not None or not fall.is_certain:
         return None
     none, start = N[:, :0].T, np.zeros(p.n)
@@ -199,8 +194,7 @@ def _on_polyhedron(p: ScaledProblem, x0: Host, Z: PolyhedralRows, doubtful: bool
     answer = answer._replace(x=Z.point(answer.x), doubt=doubt or answer.doubt)
     if Z.lift is None:
         return answer._replace(rank=p.equations_in_x(rank, Z) if is_whole else None)
-    direction = None if answer.direction is None else Z.lift @ answer.direction
-    return answer._replace(normal=0.5 * Z.lift @ answer.normal, direction=direction)
+    return answer._replace(normal=0.5 * Z.lift @ answer.normal)
 
 
 def _solution_set(
@@ -279,9 +273,9 @@ def _upper(
     """Minimise f over the slice, from the lower minimiser x, and then the norm."""
     doubt = ""
     if not p.is_bounded and isinstance(where, PolyhedronSlice):
-        fall = no_upper_minimum(f, where, x)
+        fall = recession(p.problem, 1, p.n)
         if fall.direction is not None:
-            return ExactSolution(x, dimension, residual, 0.0 * x, unit(fall.direction))
+            return ExactSolution(x, dimension, residual, 0.0 * x, fall.direction)
         doubt = "" if fall.is_certain else HARDLY_FALLS.format("f has a minimum")
     left, basis = _left_open(p, f, where, doubtful, lift), None
     if left.unseen.size:

@@ -24,7 +24,6 @@ from tiebreak.exact.bounds.tall_bounds import prove_tall
 from tiebreak.exact.bounds.wide_bounds import prove_wide
 from tiebreak.exact.levels import DROWNED, LARGE_MARGINS, ExactSolution, solve
 from tiebreak.exact.polyhedra import is_linear, start
-from tiebreak.exact.recession import HARDLY_FALLS, no_lower_minimum
 from tiebreak.exact.reductions.lasso import NOT_SETTLED, reduced_lasso
 from tiebreak.exact.reductions.lasso import refuse as refuse_penalty
 from tiebreak.exact.reductions.norm_above import in_squares, root_intervals, root_value
@@ -50,6 +49,7 @@ from tiebreak.linalg.spectra import EPS
 from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import Intervals, StepEvidence
 from tiebreak.proofs.gate import ANSWER, DOUBT, FALLS, Ended
+from tiebreak.proofs.recession.programs import HARDLY_FALLS, recession
 from tiebreak.proofs.recession.watch import NoMinimum
 from tiebreak.sets.balls import Ball
 from tiebreak.sets.domains import has_projection, projected
@@ -191,7 +191,7 @@ class Exact(Method):
             return end
         x0 = start(problem.domain, int(state.x.shape[0]))
         scaled, rank, exponent = _scaled(problem, state.x)
-        fall = no_lower_minimum(scaled)
+        fall = recession(problem, 0, scaled.n)
         if fall.direction is not None:
             return _unbounded(problem, state.x, rank, NoMinimum("lower", fall.direction))
 
@@ -366,7 +366,7 @@ def _scaled(problem: Problem, x: Array) -> tuple[ScaledProblem, Rank, int]:
     rows, penalty = g.rows(epsilon, f.sizes()), problem.penalties[0].terms
     l1 = _l1_norm(penalty, f.n) if penalty.has_weights else None
     counted = None if problem.counted is None else host(problem.counted)
-    scaled = ScaledProblem(problem.domain, f.scaled(), g.scaled(), rows, epsilon, l1, counted)
+    scaled = ScaledProblem(problem, f.scaled(), g.scaled(), rows, epsilon, l1, counted)
     rank = scaled.rank_in_x
     rank = rank._replace(sigma=g.unit * rank.sigma) if rank.is_plain else rank
     return scaled, rank, f.exponent

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -15,6 +16,7 @@ from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.rank import Rank, decide_rank, in_units
 from tiebreak.linalg.spectra import ALIKE_EXPONENTS, equilibrate
+from tiebreak.problem import Problem
 from tiebreak.sets.boxes import Box
 from tiebreak.sets.domains import Domain, Halfspace, Space
 
@@ -36,7 +38,7 @@ class ScaledProblem:
     the variables, and so have units of their own: there only the rank is decided in others.
 
     Args:
-        domain: Z.
+        problem: as it was given; Z is its domain.
         f: the upper level, scaled; without parts where it is |x|_1.
         g: the lower level, scaled.
         rows: those of g as it was before it was scaled.
@@ -59,7 +61,7 @@ class ScaledProblem:
 
     def __init__(
         self,
-        domain: Domain,
+        problem: Problem,
         f: Parts,
         g: Parts,
         rows: Host,
@@ -68,7 +70,8 @@ class ScaledProblem:
         counted: Host | None = None,
     ) -> None:
         self.counted: Host = np.ones(f.n) if counted is None else np.sqrt(counted)
-        self.domain, self.n, self.epsilon, self.l1 = domain, f.n, epsilon, l1
+        self.problem, self.n, self.epsilon, self.l1 = problem, f.n, epsilon, l1
+        self.domain = domain = problem.domain
         self.is_bounded: bool = math.isfinite(domain.diameter_in(f.n))
         self._f, self._g, self._rows_in_x = f, g, rows
         self.row_factors, columns = equilibrate(rows)
@@ -89,7 +92,8 @@ class ScaledProblem:
     def on_space(self) -> ScaledProblem:
         """The same on R^n."""
         f, g, rows = self._f, self._g, self._rows_in_x
-        return ScaledProblem(Space(), f, g, rows, self.epsilon, self.l1)
+        free = replace(self.problem, domain=Space())
+        return ScaledProblem(free, f, g, rows, self.epsilon, self.l1)
 
     def polyhedron(self) -> PolyhedralRows:
         """Z, which is no ball, in the units of u."""

@@ -12,8 +12,11 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
+from tiebreak.levels import Levels
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Array
+from tiebreak.problem import Problem
+from tiebreak.proofs.recession.direction import is_direction_of_descent
 from tiebreak.sets.cuts import Violation
 
 STATUSES = {
@@ -94,7 +97,8 @@ class ResultClaim(NamedTuple):
     ended: Ended
     levels: tuple[LevelClaim, ...]  # the most important first
     criterion: str = "absolute"
-    is_shown: bool = False  # do a direction or multipliers show that there is no answer?
+    fall: tuple[int, Array] | None = None  # the place of a level, and along what it falls
+    is_shown: bool = False  # do multipliers show it, or the rows of a program from elsewhere?
     broken: str = ""  # which promise was seen to be false
     readings: str = ""  # the two readings of data whose rank rounding decides
     assumed: str = ""  # what the proof rests on besides the data
@@ -137,7 +141,10 @@ def violated(problem: Constrained, x: Array) -> Violation | None:
 def _of_a_no(claim: ResultClaim) -> Word:
     """There is no answer, if that is shown."""
     why, sentence = claim.ended
-    if claim.is_shown:
+    is_shown = claim.is_shown
+    if why == FALLS and isinstance(claim.problem, Problem | Levels):
+        is_shown = claim.fall is not None and is_direction_of_descent(claim.problem, *claim.fall)
+    if is_shown:
         return Word("unbounded" if why == FALLS else "infeasible", sentence)
     return Word("undetermined", f"{sentence}; {UNSEEN}" if sentence else UNSEEN)
 

@@ -11,10 +11,10 @@ import numpy as np
 from tiebreak.exact.bounds.curvature_bounds import least_stretch
 from tiebreak.exact.constants import ACTIVE, SAFE, TOUCHING
 from tiebreak.exact.interior_point import interior_point
-from tiebreak.exact.linear_programs import highs
 from tiebreak.exact.polyhedra import PolyhedralRows, exact_rows, polyhedron
 from tiebreak.linalg import EPS, Host, deadline, rounding_unit
 from tiebreak.linalg.host import host, norm
+from tiebreak.linalg.linear_programs import highs
 from tiebreak.sets import Box, Domain, Halfspace, L1Ball, Monotone, Simplex, has_projection
 
 ABOUT = 1e-8  # a direction to four digits is as good as any

@@ -11,11 +11,11 @@ from typing import NamedTuple
 import numpy as np
 
 from tiebreak.exact.constants import ACTIVE, INDEPENDENT, PARALLEL, TOUCHING
-from tiebreak.exact.linear_programs import linear_program
 from tiebreak.exact.polyhedra import PolyhedralRows
 from tiebreak.functions import HuberPart, LinearPart, Parts
 from tiebreak.linalg import Host, decide_rank, null_basis
 from tiebreak.linalg.host import norm
+from tiebreak.linalg.linear_programs import linear_program
 
 AT_DELTA = (
     "which rows are outliers is not determined: some residuals are delta up to rounding, and the "

@@ -17,7 +17,6 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from tiebreak.functions.losses.huber import Huber
-from tiebreak.functions.parts.loss_parts import FarOut
 from tiebreak.functions.parts.quadratic_parts import Part
 from tiebreak.linalg import EPS, Host, rounding_unit
 from tiebreak.linalg.host import host, norm, top_exponent
@@ -106,12 +105,6 @@ class HuberPart(Part):
         r = np.abs(self.sliced.times(x, self.target))
         error = 2.0 * rounding_unit(EPS, self.rows.shape[1]) * (self._sizes(x) + self.delta)
         return Kinks(self.rows, np.abs(r - self.delta) - error, r >= self.delta)
-
-    def far_out(self) -> FarOut:
-        """The slope far out: the sum of weights_i delta |<a_i, d>|, which here is reached."""
-        n, weights = self.rows.shape[1], self.weight * self.weights * self.delta
-        rows = np.vstack([self.rows, -self.rows])
-        return FarOut(np.zeros((0, n)), rows, np.tile(weights, 2), np.zeros(n))
 
     @property
     def exponent(self) -> int:

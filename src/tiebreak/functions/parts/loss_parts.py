@@ -10,7 +10,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 
@@ -22,24 +22,6 @@ from tiebreak.linalg import EPS, Host, arrays, rounding_unit
 from tiebreak.linalg.host import host, norm, top_exponent
 
 LARGEST_POWER = 700.0  # e to this is no overflow
-
-
-class FarOut(NamedTuple):
-    """What a loss is far out along a direction d, and how it gets there.
-
-    Where <fixed_i, d> = 0 for all i, its slope along d tends from below to
-
-        <slope, d> + sum of weights_i max(-<margins_i, d>, 0),
-
-    which it never reaches unless all <margins_i, d> are 0. A weight may be infinite. With ``least``
-    it may tend to less than that, but to no less than the same with these weights.
-    """
-
-    fixed: Host
-    margins: Host
-    weights: Host
-    slope: Host
-    least: Host | None = None
 
 
 @dataclass(frozen=True)
@@ -87,13 +69,6 @@ class LossPart(Part):
     @abstractmethod
     def largest_ratio(self, low: Host, high: Host) -> Host:
         """The largest first'²/second between two margins."""
-
-    @abstractmethod
-    def far_out(self, is_tilted: bool) -> FarOut:
-        """The loss far out; ``is_tilted`` if the whole function has linear terms beside it.
-
-        Otherwise directions along which the loss itself grows do not matter.
-        """
 
     def room(self, x: Host) -> float:
         """All margins may change by less than this from x: so far ``concordance`` holds."""
@@ -216,10 +191,6 @@ class LogisticPart(LossPart):
         """(phi')²/phi'' = e^-t."""
         return np.asarray(np.exp(np.minimum(-low, LARGEST_POWER)))
 
-    def far_out(self, is_tilted: bool) -> FarOut:
-        n = self.rows.shape[1]
-        return FarOut(np.zeros((0, n)), self.rows, self.weight * self.weights, np.zeros(n))
-
     def lifted(self, lift: float) -> LogisticPart:
         """The same with another lift; what is known about the rows is kept."""
         found = replace(self, lift=lift)
@@ -279,19 +250,6 @@ class PoissonPart(LossPart):
         with arrays.quiet():
             ends = [np.exp(0.5 * t) - self.counts * np.exp(-0.5 * t) for t in (low, high)]
             return np.asarray(np.maximum(*np.abs(ends)) ** 2)
-
-    def far_out(self, is_tilted: bool) -> FarOut:
-        """It grows faster than any line where <a_i, d> > 0, and like -y_i <a_i, d> otherwise.
-
-        So without linear terms nothing falls unless <a_i, d> = 0 where there is a count.
-        """
-        none, infinite = np.zeros((0, self.rows.shape[1])), np.full(len(self.rows), math.inf)
-        if is_tilted:
-            slope = -self.weight * ((self.weights * self.counts) @ self.rows)
-            return FarOut(none, -self.rows, infinite, slope)
-        is_zero = self.counts == 0.0
-        fixed, margins = self.rows[~is_zero], -self.rows[is_zero]
-        return FarOut(fixed, margins, infinite[is_zero], np.zeros(self.rows.shape[1]))
 
     @property
     def exponent(self) -> int:

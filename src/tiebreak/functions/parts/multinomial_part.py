@@ -20,7 +20,7 @@ from typing import ClassVar
 import numpy as np
 
 from tiebreak.functions.losses.multinomial import Multinomial
-from tiebreak.functions.parts.loss_parts import LARGEST_POWER, FarOut, LossPart
+from tiebreak.functions.parts.loss_parts import LARGEST_POWER, LossPart
 from tiebreak.linalg import EPS, Host
 from tiebreak.linalg.host import host, norm
 
@@ -101,12 +101,6 @@ class MultinomialPart(LossPart):
         p, own = self._probabilities(self.rows @ x)
         least = float(np.min(self.weight * self.weights * p * own, initial=math.inf))
         return 1.0 / math.sqrt(least) if least > 0.0 else math.inf
-
-    def far_out(self, is_tilted: bool) -> FarOut:
-        """Each example counts the largest of its -<m, d>: at most their sum, at least a share."""
-        n, counts = self.rows.shape[1], self._sums(np.ones(len(self.rows)))
-        weights = self.weight * self.weights
-        return FarOut(np.zeros((0, n)), self.rows, weights, np.zeros(n), weights / counts)
 
 
 def multinomial_part(weight: float, loss: Multinomial) -> MultinomialPart:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from copy import copy
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from tiebreak.functions.base import Function, SmoothFunction
+from tiebreak.functions.base import Function
 from tiebreak.functions.elementary import Flat, Linear, Quadratic, SquaredNorm
 from tiebreak.functions.losses.huber import Huber
 from tiebreak.functions.losses.least_squares import LeastSquares
@@ -16,23 +18,27 @@ from tiebreak.functions.losses.linear_loss import LinearLoss
 from tiebreak.functions.losses.logistic import Logistic
 from tiebreak.functions.losses.multinomial import Multinomial
 from tiebreak.functions.losses.poisson import Poisson
+from tiebreak.functions.penalties.composite import split
+from tiebreak.functions.penalties.operator_terms import OperatorTerms, differences
+from tiebreak.functions.penalties.penalties import Penalty
+from tiebreak.functions.penalties.terms import Terms
 from tiebreak.functions.sums import summands
+from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import host, norm
 from tiebreak.linalg.matrices import Matrix
 from tiebreak.linalg.matrices.base import DENSE_LIMIT
 from tiebreak.linalg.spectra import EPS
-from tiebreak.problem import Problem
-from tiebreak.sets.boxes import Box
+from tiebreak.sets.boxes import Box, Orthant
+from tiebreak.sets.constraints import Intersection, Polyhedron, SecondOrderCone
 from tiebreak.sets.domains import Domain, Halfspace, Space
 from tiebreak.sets.monotone import Monotone
 
-CONES = (Space, Box, Monotone, Halfspace)
 KNOWN = (
     *(LeastSquares, Logistic, Multinomial, Poisson, Huber),
     *(Quadratic, Linear, SquaredNorm, Flat),
 )
-FALLING = (Logistic, Multinomial, Poisson)  # losses that may fall for ever
+CLEAR = 2.0**10  # times its rounding error: a product is not 0
 
 
 class HostRows:
@@ -132,40 +138,76 @@ class RowProducts(NamedTuple):
 
 
 class RecessionCone:
-    """The directions of Z: {d : low <= d <= high, rows d <= 0}, bounds 0 or infinite."""
+    """The directions of Z: {d : low <= d <= high, rows d <= 0, |A d| <= <c, d>}.
+
+    The bounds are 0 or infinite. Of sets that are not known here ``is_known`` is False.
+    """
 
     low: Host
     high: Host
     rows: HostRows
+    curves: list[tuple[HostRows, HostRows]]  # A and c of every second-order cone
 
     def __init__(self, domain: Domain, n: int) -> None:
         self.low, self.high = np.full(n, -math.inf), np.full(n, math.inf)
-        self.rows = HostRows(np.zeros((0, n)))
-        self._is_monotone = isinstance(domain, Monotone)
-        self.is_space: bool = isinstance(domain, Space)
-        if isinstance(domain, Box):
-            low, high = (np.broadcast_to(host(b), n) for b in (domain.lower, domain.upper))
-            self.low = np.where(np.isfinite(low), 0.0, -math.inf)
-            self.high = np.where(np.isfinite(high), 0.0, math.inf)
-        elif isinstance(domain, Halfspace):
-            self.rows = HostRows(host(domain.normal)[None])
-        elif isinstance(domain, Monotone) and n > 1:
-            from scipy.sparse import diags_array
+        self.curves, self.is_known = [], True
+        linear: list[Any] = []
+        parts = domain.sets if isinstance(domain, Intersection) else (domain,)
+        for part in parts:
+            if isinstance(part, Box) and type(part) in (Box, Orthant):
+                low, high = (np.broadcast_to(host(b), n) for b in (part.lower, part.upper))
+                self.low = np.where(np.isfinite(low), 0.0, self.low)
+                self.high = np.where(np.isfinite(high), 0.0, self.high)
+            elif type(part) is Halfspace:
+                linear.append(host(part.normal)[None])
+            elif type(part) is Monotone:
+                linear.append(-differences(n))
+            elif type(part) is Polyhedron:
+                linear += [part.A, part.A_eq, -part.A_eq]
+            elif type(part) is SecondOrderCone:
+                if part.c.any():
+                    self.curves.append((HostRows(part.A), HostRows(part.c[None])))
+                else:
+                    linear += [part.A, -part.A]
+            else:
+                self.is_known = self.is_known and type(part) is Space
+        self.rows = _all_of(linear, n)
+        self._is_monotone = type(domain) is Monotone
+        self.is_space: bool = type(domain) is Space
 
-            steps = diags_array([np.ones(n - 1), -np.ones(n - 1)], offsets=[0, 1], shape=(n - 1, n))
-            self.rows = HostRows(steps.tocsr())
+    def within(self, rows: HostRows) -> RecessionCone:
+        """Those of its directions with rows d <= 0."""
+        found = copy(self)
+        found.rows = _all_of([self.rows.entries, rows.entries], len(self.low))
+        found.is_space = False
+        return found
 
-    def contains(self, d: Host) -> bool:
-        """Is d one of them, surely?"""
-        if self._is_monotone:
-            return bool(np.all(d[:-1] <= d[1:]))
-        _, product, error = self.rows.along(d)
-        is_between = (self.low <= d) & (d <= self.high)
-        return bool(np.all(product + error <= 0.0) and np.all(is_between))
+    @property
+    def is_polyhedral(self) -> bool:
+        """Is it given by linear inequalities alone?"""
+        return self.is_known and not self.curves
+
+    def is_inside_curves(self, d: Host, reach: float) -> bool:
+        """Are all within ``reach`` of d directions of the second-order cones, to rounding?"""
+        is_inside = True
+        for rows, c in self.curves:
+            image, most = rows.along(d), c.along(d)
+            room = float(most.product[0] + most.error[0]) + norm(image.error)
+            is_inside = is_inside and norm(image.product) <= room - reach * float(c.sizes[0])
+        return is_inside
 
     def nearest(self, d: Host) -> Host:
         """d with what is in the way of its signs taken away."""
         return host(Monotone().project(d)) if self._is_monotone else np.clip(d, self.low, self.high)
+
+
+def _all_of(linear: list[Any], n: int) -> HostRows:
+    """These rows, one below the other; sparse if one of them is."""
+    if all(isinstance(rows, np.ndarray) for rows in linear):
+        return HostRows(np.vstack([np.zeros((0, n)), *linear]))
+    from scipy.sparse import csr_array, vstack
+
+    return HostRows(csr_array(vstack([csr_array(rows) for rows in linear], format="csr")))
 
 
 class LinearTerm(NamedTuple):
@@ -182,28 +224,30 @@ class LinearTerm(NamedTuple):
 
 
 class LossRows(NamedTuple):
-    """Losses that fall for ever where <m_i, d> > 0: weights_i log(1 + exp(-<m_i, x>)).
+    """Losses that rise like weights_i max(-<m_i, d>, 0) far out along d.
 
-    Or weights_i exp(-<m_i, x>), ``is_exponential``. A multinomial loss rises no faster than the sum
-    of its margins' own losses would, and it too falls for ever along a direction in which that sum
-    has slope 0, if a margin changes.
+    They fall for ever where <m_i, d> > 0 if they have a tail: weights_i log(1 + exp(-<m_i, x>)) or
+    weights_i exp(-<m_i, x>). A multinomial loss rises no faster than the sum of its margins' own
+    losses would, and it too falls for ever along a direction in which that sum has slope 0, if a
+    margin changes. Without a tail they are |<m_i, x>| and Huber losses, once for each sign.
     """
 
     weights: Host
     rows: HostRows
-    is_exponential: bool = False
+    tail: Literal["log", "exp", ""] = "log"
 
     @property
     def slopes(self) -> Host:
         """What <-m_i, d> > 0 counts in the slope far out."""
-        return np.full(len(self.weights), math.inf) if self.is_exponential else self.weights
+        return np.full(len(self.weights), math.inf) if self.tail == "exp" else self.weights
 
     def curvature(self, x: Host) -> Host:
-        """The second derivatives in the products <m_i, x>."""
+        """The second derivatives in the products <m_i, x>; at most these."""
         margins = self.rows.entries @ x
-        if self.is_exponential:
+        if self.tail == "exp":
             return np.asarray(self.weights * np.exp(np.clip(-margins, -700.0, 300.0)))
-        return np.asarray(self.weights / (2.0 + 2.0 * np.cosh(np.clip(margins, -700.0, 700.0))))
+        bends = 1.0 / (2.0 + 2.0 * np.cosh(np.clip(margins, -700.0, 700.0)))
+        return np.asarray(self.weights * bends if self.tail else 0.0 * margins)
 
 
 class RecessionLevel(NamedTuple):
@@ -213,32 +257,53 @@ class RecessionLevel(NamedTuple):
     fixed: list[HostRows]  # whose products with d must be 0
     losses: list[LossRows]  # that fall, or grow, along their rows
     linear: LinearTerm
-    hidden: float  # the least weight of logistic losses whose rows are not at hand, or inf
+    hidden: list[tuple[Host, LinearLoss]]  # weights and logistic losses whose rows are not at hand
 
     @classmethod
-    def of(cls, h: SmoothFunction, cone: RecessionCone) -> RecessionLevel | None:
+    def of(cls, h: Function | Penalty, cone: RecessionCone) -> RecessionLevel | None:
         """h in parts; None where it is not known what it is made of."""
-        fixed: list[HostRows] = []
-        losses: list[LossRows] = []
-        linear, hidden = LinearTerm(np.zeros(len(cone.low))), math.inf
-        for weight, part in summands(h.bare):
-            if isinstance(part, FALLING) and (found := _loss_rows(weight, part)) is not None:
-                fixed += found[0]
-                losses += found[1]
-            elif isinstance(part, Logistic | Multinomial):
-                weights = row_weights(part)
-                hidden = min(hidden, weight * float(np.min(weights[weights > 0.0])))
-            # Huber losses too: less than they allow, for a level may fall faster than they rise.
-            elif isinstance(part, LeastSquares | Huber | Quadratic) and _is_at_hand(part.matrix):
-                fixed.append(HostRows.of(part.matrix))
-            elif isinstance(part, SquaredNorm):
-                weights = np.broadcast_to(host(part.weight), len(cone.low))
-                fixed.append(unit_rows(weights > 0.0))
-            elif not isinstance(part, Linear | Flat):
+        found = cls(cone, [], [], LinearTerm(np.zeros(len(cone.low))), [])
+        smooth, penalty = split(h if isinstance(h, Penalty) else h.bare)
+        found._add_terms(penalty.terms)
+        for weight, part in summands(smooth):
+            if type(part) not in KNOWN or not found._add(weight, part):
                 return None
             if isinstance(part, Quadratic | Linear):
-                linear = linear.plus(weight, host(part.c))
-        return cls(cone, fixed, losses, linear, hidden)
+                found = found._replace(linear=found.linear.plus(weight, host(part.c)))
+        return found
+
+    def _add(self, weight: float, part: Function) -> bool:
+        """One summand; False where its rows are not at hand."""
+        if isinstance(part, SquaredNorm):
+            weights = np.broadcast_to(host(part.weight), len(self.linear.c))
+            self.fixed.append(unit_rows(weights > 0.0))
+        elif isinstance(part, LeastSquares | Quadratic):
+            if not _is_at_hand(part.matrix):
+                return False
+            self.fixed.append(HostRows.of(part.matrix))
+        elif isinstance(part, LinearLoss):
+            weights = weight * row_weights(part)
+            losses = _loss_rows(weights, part)
+            self.losses.extend(losses)
+            if not losses and not isinstance(part, Logistic | Multinomial):
+                return False
+            if not losses:
+                self.hidden.append((weights, part))
+        return True
+
+    def _add_terms(self, terms: Terms) -> None:
+        """The square of a penalty and its norms, of which |y|_2 grows no faster than |y|_1."""
+        n = len(self.linear.c)
+        inner = unit_rows(np.ones(n, dtype=bool))
+        if terms.square > 0.0:
+            self.fixed.append(inner)
+        inner = HostRows(terms.matrix(n)) if isinstance(terms, OperatorTerms) else inner
+        weights = terms.l2 + np.broadcast_to(np.asarray(terms.l1, float), inner.shape[0])
+        if terms.group > 0.0 and terms.groups is not None:
+            layout = terms.groups.layout(n)
+            weights = weights + terms.group * layout.penalised[layout.labels]
+        if (counts := weights > 0.0).any():
+            self.losses.extend(_both_signs(weights[counts], inner.only(counts)))
 
     @property
     def all_rows(self) -> list[HostRows]:
@@ -251,13 +316,24 @@ class RecessionLevel(NamedTuple):
         return min(len(self.linear.c), sum(rows.shape[0] for rows in self.all_rows))
 
     @property
+    def has_tails(self) -> bool:
+        """Is there a loss that may fall for ever and stay above its infimum?
+
+        Without one a level on a polyhedron is piecewise linear and quadratic, or a norm: if it is
+        bounded below, it has a minimum (Frank and Wolfe).
+        """
+        return any(loss.tail for loss in self.losses) or bool(self.hidden)
+
+    @property
     def can_fall(self) -> bool:
-        """Is there anything but squares?"""
-        return bool(self.losses or self.linear.size)
+        """Is there anything but squares and norms?"""
+        return self.has_tails or self.linear.size > 0.0
 
     def single_variables(self) -> list[Host]:
         """A direction that changes one variable only, such as a category with one label."""
         n, c = len(self.linear.c), self.linear.c
+        if self.hidden:
+            return []
         up, down, moves = self.cone.high > 0.0, self.cone.low < 0.0, np.zeros(n, dtype=bool)
         for rows in self.fixed:
             least, most = rows.column_range()
@@ -266,23 +342,32 @@ class RecessionLevel(NamedTuple):
         for loss in self.losses:
             least, most = loss.rows.column_range()
             up, down = up & (least >= 0.0), down & (most <= 0.0)
-            moves |= (least < most) | (least != 0.0)
+            moves |= bool(loss.tail) & ((least < most) | (least != 0.0))
         up, down = up & moves & (c <= 0.0), down & moves & (c >= 0.0)
         j = int(np.argmax(up | down))
         d = np.zeros(n)
         d[j] = 1.0 if up[j] else -1.0
         return [d] if up[j] or down[j] else []
 
-    def upper_of(self, problem: Problem) -> RecessionLevel | None:
-        """The upper level among the minimisers of this one; None: it cannot fall, or unknown."""
-        f, penalty = problem.smooth_parts[0], problem.penalties[0]
-        if penalty.terms.has_weights or f.strong_convexity > 0.0 or not self.linear.is_exact:
-            return None
-        above = RecessionLevel.of(f, self.cone)
-        if above is None or above.hidden < math.inf or not above.can_fall:
-            return None
-        shared = [*self.all_rows, *([HostRows(self.linear.c[None])] if self.linear.size else [])]
-        return above._replace(fixed=[*shared, *above.fixed])
+    def after(self, before: Sequence[RecessionLevel]) -> RecessionLevel | None:
+        """This level among the minimisers of others; None where too little is known of these.
+
+        They are { x in Z : level_j(x) <= v_j }, which has the directions of Z along which no slope
+        of a level_j far out is positive, with a slack or without. Losses with a tail do not change
+        at all among minimisers, and nothing does that a linear term might outweigh.
+        """
+        fixed, cone = [*self.fixed], self.cone
+        for level in before:
+            if level.hidden or not level.linear.is_exact:
+                return None
+            fixed += level.fixed
+            for loss in level.losses:
+                if loss.tail or level.linear.size:
+                    fixed.append(loss.rows)
+                else:
+                    cone = cone.within(HostRows(-loss.rows.entries))
+            fixed += [HostRows(level.linear.c[None])] if level.linear.size else []
+        return self._replace(fixed=fixed, cone=cone)
 
 
 def unit_rows(which: Host) -> HostRows:
@@ -292,24 +377,47 @@ def unit_rows(which: Host) -> HostRows:
     return HostRows(eye_array(len(which), format="csr")[np.flatnonzero(which)])
 
 
-def _loss_rows(weight: float, part: LinearLoss) -> tuple[list[HostRows], list[LossRows]] | None:
-    """Rows whose products with d must be 0, and losses that fall; None: they are not at hand."""
-    weights = weight * row_weights(part)
+def _loss_rows(weights: Host, part: LinearLoss) -> list[LossRows]:
+    """The rows of a loss with how it grows along them; none: they are not at hand."""
     if isinstance(part, Multinomial):
         block, count = part.matrix.block, 2 * (part.classes - 1)
         if not (_is_at_hand(block) and count * block.size <= DENSE_LIMIT):
-            return None
+            return []
         entries, examples = part.margin_rows()
-        return [], [LossRows(weights[examples], HostRows(entries))]
+        return [LossRows(weights[examples], HostRows(entries))]
     if not _is_at_hand(part.matrix):
-        return None
+        return []
     if isinstance(part, Logistic):
-        return [], [LossRows(weights, HostRows.of(part.matrix, host(part.y)))]
-    has_count, rows = host(part.target) > 0.0, HostRows.of(part.matrix)
-    fixed = [rows.only(has_count)] if has_count.any() else []
-    if has_count.all():
-        return fixed, []
-    return fixed, [LossRows(weights[~has_count], rows.only(~has_count, -1.0), True)]
+        return [LossRows(weights, HostRows.of(part.matrix, host(part.y)))]
+    rows = HostRows.of(part.matrix)
+    if isinstance(part, Huber):
+        return _both_signs(part.delta * weights, rows)
+    counts = host(part.target)
+    falls = [LossRows((weights * counts)[counts > 0.0], rows.only(counts > 0.0), "")]
+    return [LossRows(weights, rows.only(counts >= 0.0, -1.0), "exp"), *falls]
+
+
+def _both_signs(weights: Host, rows: HostRows) -> list[LossRows]:
+    """weights_i |<row_i, x>|, far out."""
+    return [LossRows(weights, side, "") for side in (rows, HostRows(-rows.entries))]
+
+
+def clearly_falls(part: LinearLoss, d: Host) -> bool:
+    """Does a logistic loss whose rows are not at hand fall in every row, beyond all doubt?
+
+    Rounding errors are taken from the largest product, for the terms of the others are not known.
+    """
+    product = host(part.matrix.forward(arrays.like(d, part.prototype))[0])
+    labels = host(part.target)
+    if isinstance(part, Multinomial):
+        images, own = product.reshape(part.classes, -1), labels.astype(np.int64)
+        others = np.where(np.arange(part.classes)[:, None] == own, -np.inf, images)
+        margins = images[own, np.arange(len(own))] - np.max(others, axis=0)
+    else:
+        margins = labels * product
+    margins = margins[row_weights(part) > 0.0]
+    least = CLEAR * (len(d) + 4) * EPS * float(np.max(np.abs(product)))
+    return bool(np.all(margins > least))
 
 
 def _is_at_hand(matrix: Matrix) -> bool:

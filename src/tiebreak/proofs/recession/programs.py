@@ -4,58 +4,94 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
-from tiebreak.linalg.matrices.base import DENSE_LIMIT
+from tiebreak.linalg.linear_programs import linear_program
+from tiebreak.linalg.rank import as_it_is, decide_rank
+from tiebreak.problem import Problem
+from tiebreak.proofs.recession.direction import as_meant, level_of
 from tiebreak.proofs.recession.level import HostRows, RecessionLevel
-from tiebreak.proofs.recession.proof import MEANT, SLIGHT
+from tiebreak.proofs.recession.proof import MEANT, SLIGHT, proved_direction
 
 NEWTON_LIMIT = 512  # variables: a Newton step on more of them costs more than a linear program
-LARGEST = 12  # directions with whole numbers up to this are tried: their products are exact
 LONG = 2**28  # multiplications of a factorisation: beyond this a linear program takes minutes
 ROUGH = 0.5  # of 1: a Newton step that changes no margin by more shows that there is a minimiser
-FEASIBILITY = 1e-9  # asked of HiGHS: well below MEANT, and not below what it can do
+SURE_ZERO = 1e-9  # a slope of unit vectors above this, as HiGHS finds it, is surely 0
+NO_SLOPE = 1e-12  # relative: a slope that is left of a vector and is smaller is rounding
+LEAST = float(np.finfo(float).tiny)  # in the place of 0 below a fraction bar
+HARDLY_FALLS = "whether {} is not determined: it hardly falls, if at all"
 
 
-def candidates(level: RecessionLevel, seconds: float) -> Iterator[Host]:
-    """Directions along which the level may fall, in time, if there are not too many numbers.
+class Recession(NamedTuple):
+    """A direction along which a level falls for ever, or None; and whether that is certain."""
+
+    direction: Host | None
+    is_certain: bool = True
+
+
+def recession(problem: Problem, level: int, n: int) -> Recession:
+    """Does a level of a problem fall for ever (0: g, 1: f among the minimisers of g)?
+
+    Not certain: a linear program sees such a direction, and rounding decides whether it is one.
+    """
+    found, is_certain = level_of(problem, level, n), True
+    if found is None or not found.cone.is_polyhedral:
+        return Recession(None)
+    for d in candidates(found):
+        if (proved := proved_direction(found, d)) is not None:
+            return Recession(proved / norm(proved))
+        is_certain = False
+    return Recession(None, is_certain)
+
+
+def is_long(level: RecessionLevel) -> bool:
+    """Does a linear program with so many numbers take minutes?"""
+    return sum(rows.stored for rows in level.all_rows) * level.side > LONG
+
+
+def candidates(level: RecessionLevel) -> Iterator[Host]:
+    """Directions along which the level may fall, by linear programs.
 
     Where there is one at all, one of these is close to one.
     """
-    is_idle = not level.losses and not level.linear.c.any()
-    if is_idle or sum(rows.stored for rows in level.all_rows) * level.side > LONG:
+    if level.hidden or not (level.has_tails or level.linear.c.any()):
         return
-    is_plain = not level.losses and level.cone.is_space
-    for d in _projections(level) if is_plain else _programs(level, seconds):
-        yield from _variants(level, d)
+    if not level.losses and level.cone.is_space:
+        yield from _projections(level)
+        return
+    other, W = _in_own_units(level)
+    for u in _programs(other):
+        if W is not None:
+            yield from (W @ v for v in as_meant(other, u))
+        yield from as_meant(level, u if W is None else W @ u)
 
 
-def _variants(level: RecessionLevel, d: Host) -> Iterator[Host]:
-    """A direction of a linear program as it may be meant: whole numbers, or products that are 0."""
-    d = d / float(np.max(np.abs(d)))
-    d = np.where(np.abs(d) <= MEANT, 0.0, d)
-    for most in range(1, LARGEST + 1):
-        whole = np.round(most * d)
-        if np.all(np.abs(whole - most * d) <= MEANT * most):
-            yield whole
-            break
-    moves, c, near = d != 0.0, level.linear.c, []
-    for rows in (*level.all_rows, level.cone.rows):
-        is_near = np.abs(rows.along(d).product) <= MEANT * rows.sizes * norm(d)
-        near.append(rows.some(is_near)[:, moves])
-    if c.any() and abs(float(c @ d)) <= MEANT * norm(c) * norm(d):
-        near.append(c[None, moves])
-    E = np.vstack(near)
-    E = E[np.any(E != 0.0, axis=1)]
-    if len(E) and E.size <= DENSE_LIMIT:
-        E = E / np.sqrt(np.sum(E * E, axis=1))[:, None]
-        for _ in range(2):
-            d[moves] -= np.linalg.lstsq(E, E @ d[moves], rcond=SLIGHT)[0]
-    yield d
+def _in_own_units(level: RecessionLevel) -> tuple[RecessionLevel, Host | None]:
+    """The level in u, x = W u, where its rows have orthonormal columns: no fall is slow there.
+
+    Only on R^n, and where that does not take long; otherwise the level itself and None.
+    """
+    n = len(level.linear.c)
+    if not level.cone.is_space or n > NEWTON_LIMIT or is_long(level):
+        return level, None
+    rows = np.vstack([some.some(np.ones(some.shape[0])) for some in level.all_rows])
+    rows = rows / np.maximum(np.sqrt(np.sum(rows * rows, axis=1)), LEAST)[:, None]
+    rank = decide_rank(rows, units=as_it_is(rows))
+    scale = np.append(1.0 / rank.sigma[: rank.low], np.ones(n - rank.low))
+    W = rank.basis * scale
+    sees = np.arange(n) < rank.low  # the rest is rounding
+
+    def turned(some: HostRows) -> HostRows:
+        return HostRows(np.where(sees, some.entries @ W, 0.0))
+
+    losses = [loss._replace(rows=turned(loss.rows)) for loss in level.losses]
+    fixed = [turned(some) for some in level.fixed]
+    linear = level.linear._replace(c=W.T @ level.linear.c)
+    return level._replace(fixed=fixed, losses=losses, linear=linear), W
 
 
 def _projections(level: RecessionLevel) -> Iterator[Host]:
@@ -64,11 +100,11 @@ def _projections(level: RecessionLevel) -> Iterator[Host]:
     E = np.vstack([np.zeros((0, len(c))), *(r.some(np.ones(r.shape[0])) for r in level.fixed)])
     d = -c / norm(c)
     d -= np.linalg.lstsq(E, E @ d, rcond=SLIGHT)[0]
-    if norm(d) > MEANT:
-        yield d
+    if norm(d) > NO_SLOPE:
+        yield from as_meant(level, d)
 
 
-def _programs(level: RecessionLevel, seconds: float) -> Iterator[Host]:
+def _programs(level: RecessionLevel) -> Iterator[Host]:
     """Directions d with |d_j| <= 1 (in scaled variables) that may serve, from HiGHS."""
     import scipy.sparse as sp
 
@@ -87,8 +123,11 @@ def _programs(level: RecessionLevel, seconds: float) -> Iterator[Host]:
     def solved(cost: Host, rows: Any, box: Host, least: float) -> Iterator[Host]:
         more = sp.csr_array((fixed.shape[0], len(cost) - n))
         equal = sp.hstack([fixed, more], format="csr")
-        found = _minimiser(cost, rows, equal, box, seconds)
-        if found is not None and float(cost @ found) < -least:
+        top = float(np.max(np.abs(cost), initial=0.0)) or 1.0
+        found = linear_program(cost / top, rows, np.zeros(rows.shape[0]), box, equal)
+        if found is None:
+            yield np.full(n, math.nan)  # it is not known
+        elif float(cost @ found) < -least:
             yield column * found[:n]
 
     m, c = moved.shape[0], level.linear.c * column
@@ -104,7 +143,7 @@ def _programs(level: RecessionLevel, seconds: float) -> Iterator[Host]:
     rows = sp.vstack([losses, sp.hstack([within, more])], format="csr")
     box = np.vstack([bounds, np.tile([0.0, math.inf], (m, 1))])
     box[n:, 1][is_hard] = 0.0
-    yield from solved(cost, rows, box, SLIGHT)
+    yield from solved(cost, rows, box, SURE_ZERO)
     if m:  # where the slope is 0 at best, something must move
         box[n:, 1] = np.where(is_hard, 0.0, float(n))
         flat = sp.vstack([rows, sp.csr_array(cost[None])], format="csr")
@@ -137,27 +176,6 @@ def _scaled_rows(rows: Any) -> tuple[Any, Host]:
     return (sp.diags_array(scale) @ rows).tocsr(), scale
 
 
-def _minimiser(cost: Host, rows: Any, equal: Any, bounds: Host, seconds: float) -> Host | None:
-    """Of <cost, v> over {rows v <= 0, equal v = 0, bounds}; None where HiGHS finds none."""
-    from scipy.optimize import linprog
-
-    largest = float(np.max(np.abs(cost), initial=0.0))
-    if not largest > 0.0:
-        return None
-    options = dict.fromkeys(
-        ("primal_feasibility_tolerance", "dual_feasibility_tolerance"), FEASIBILITY
-    )
-    if math.isfinite(seconds):
-        options["time_limit"] = seconds
-    some: dict[str, Any] = {}
-    if rows.shape[0]:
-        some |= {"A_ub": rows, "b_ub": np.zeros(rows.shape[0])}
-    if equal.shape[0]:
-        some |= {"A_eq": equal, "b_eq": np.zeros(equal.shape[0])}
-    found = linprog(cost / largest, **some, bounds=bounds, options=options)
-    return np.asarray(found.x) if found.status == 0 else None
-
-
 def has_minimum_near(level: RecessionLevel, x: Host, slope: Host) -> bool:
     """Does a Newton step from x, where this is the slope, show that there is a minimiser?
 
@@ -167,7 +185,7 @@ def has_minimum_near(level: RecessionLevel, x: Host, slope: Host) -> bool:
     proves nothing to anybody, it spares a linear program.
     """
     n = len(x)
-    if not (level.cone.is_space and n <= NEWTON_LIMIT):
+    if level.hidden or not (level.cone.is_space and n <= NEWTON_LIMIT):
         return False
     H = sum((rows.gram() for rows in level.fixed), np.zeros((n, n)))
     for loss in level.losses:

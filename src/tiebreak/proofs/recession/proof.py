@@ -12,7 +12,12 @@ from tiebreak.linalg.host import norm
 from tiebreak.linalg.matrices.base import DENSE_LIMIT
 from tiebreak.linalg.rank import decide_rank
 from tiebreak.linalg.spectra import EPS
-from tiebreak.proofs.recession.level import HostRows, RecessionLevel, is_power_of_two
+from tiebreak.proofs.recession.level import (
+    HostRows,
+    RecessionLevel,
+    clearly_falls,
+    is_power_of_two,
+)
 
 SLIGHT = 1e-10  # relative: slopes this small are rounding errors of what they were computed from
 MEANT = 1e-7  # relative: where a linear program means 0
@@ -54,11 +59,15 @@ class _Products:
         signs = [sign for a in self._losses if (sign := a.signs(reach)) is not None]
         if len(signs) < len(self._losses):
             return False
+        pairs = zip(signs, self._level.losses, strict=True)
+        tails = [bool(np.any(sign)) for sign, loss in pairs if loss.tail]
+        tails += [clearly_falls(part, self._d) for _, part in self._level.hidden]
+        if not all(tails[len(tails) - len(self._level.hidden) :]):
+            return False
         if self._is_flat:
-            is_up = all(np.all(sign >= 0.0) for sign in signs)
-            return is_up and any(np.any(sign > 0.0) for sign in signs)
+            return any(tails) and all(np.all(sign >= 0.0) for sign in signs)
         slope, error = self._slope(reach)
-        is_zero = slope == error == 0.0 and any(np.any(sign) for sign in signs)
+        is_zero = slope == error == 0.0 and any(tails)
         return is_zero or slope + error < -SLIGHT * self._steepest
 
     def _is_in_cone(self, reach: float) -> bool:
@@ -67,6 +76,7 @@ class _Products:
         bounded = (cone.low == 0.0) | (cone.high == 0.0)
         signs = self._cone.signs(reach)
         is_inside = signs is not None and not np.any(signs > 0.0)
+        is_inside = is_inside and cone.is_inside_curves(self._d, reach)
         return is_inside and not np.any(bounded & (d != 0.0) & (d <= reach))
 
     def _slope(self, reach: float) -> tuple[float, float]:
@@ -76,7 +86,7 @@ class _Products:
         error = float(self._linear.error[0]) + reach * linear.size
         error += 0.0 if linear.is_exact else 4.0 * EPS * self._steepest
         for loss, a in zip(self._level.losses, self._losses, strict=True):
-            down = (a.product < 0.0) & ~(a.is_near & loss.is_exponential)
+            down = (a.product < 0.0) & ~(a.is_near & (loss.tail == "exp"))
             if not down.any():
                 continue
             weights, rows = loss.slopes[down], loss.rows

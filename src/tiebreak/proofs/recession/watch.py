@@ -8,32 +8,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tiebreak.functions.elementary import SquaredNorm
-from tiebreak.functions.losses.least_squares import LeastSquares
 from tiebreak.functions.sums import summands
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Array, Host
 from tiebreak.linalg.host import host, norm
-from tiebreak.linalg.spectra import EPS
 from tiebreak.problem import Problem
-from tiebreak.proofs.recession.level import (
-    CONES,
-    RecessionCone,
-    RecessionLevel,
-    is_known,
-    unit_rows,
-)
-from tiebreak.proofs.recession.programs import candidates, has_minimum_near
+from tiebreak.proofs.recession.direction import level_of
+from tiebreak.proofs.recession.level import RecessionLevel, is_known
+from tiebreak.proofs.recession.programs import candidates, has_minimum_near, is_long
 from tiebreak.proofs.recession.proof import proved_direction
 
-SQUARES = (LeastSquares, SquaredNorm)  # which have a minimum on every polyhedron
 FIRST_PROGRAM, STEPS_PER_SIDE = 32, 4  # steps before a linear program, and per row or column of it
-FURTHER = 12  # doublings of x, in search of a point where no loss is wrong
 DOUBLINGS, FALLING = 4, 0.75  # so often the way to x is doubled, and g falls at least to this share
 
 LOWER = "g has no minimiser: it falls"
 UPPER = "f has no minimum over the minimisers of g: it falls"
-DOUBT = "whether g has a minimiser is not determined: it still falls far beyond x,"
+DOUBT = "whether {} has a minimiser is not determined: it still falls far beyond x,"
 
 
 class NoMinimum(NamedTuple):
@@ -56,7 +46,8 @@ class NoMinimum(NamedTuple):
         called = {i: f"x[{i}]" if names is None else str(names[i]) for i in largest}
         entries = ", ".join(f"{called[i]} {d[i]:+.3g}" for i in largest if abs(d[i]) > 1e-9)
         more = ", ..." if np.count_nonzero(np.abs(d) > 1e-9) > len(largest) else ""
-        what = (LOWER if self.level == "lower" else UPPER) if self.is_proved else DOUBT
+        letter, what = ("g", LOWER) if self.level == "lower" else ("f", UPPER)
+        what = what if self.is_proved else DOUBT.format(letter)
         return f"{what} along the direction {entries}{more}"
 
     def lines(self) -> list[tuple[str, str]]:
@@ -76,34 +67,26 @@ class RecessionWatch:
         n, g = int(x0.shape[0]), problem.smooth_parts[1]
         self._problem, self._x0, self._next = problem, x0, 0
         self._levels: dict[str, RecessionLevel] = {}  # of which it is open whether they fall
-        self._cone: RecessionCone | None = None
-        self._floor = 0.0  # what a loss whose rows are not at hand is at least, if it is wrong
-        parts = (part for h in problem.smooth_parts for _, part in summands(h.bare))
-        penalised = problem.penalties[1].terms.penalised(n)
         can_fall = not (
             problem.is_bounded
-            or all(isinstance(part, SQUARES) for part in parts)
-            or penalised.all()
+            or problem.penalties[1].terms.penalised(n).all()
             or g.strong_convexity > 0.0
         )
         self._is_blind = can_fall and not all(is_known(p) for _, p in summands(g.bare))
-        if can_fall and isinstance(problem.domain, CONES):
-            self._cone = RecessionCone(problem.domain, n)
-            below = RecessionLevel.of(g, self._cone)
-            if below is not None and penalised.any():  # along which the penalty does not change
-                below = below._replace(fixed=[*below.fixed, unit_rows(penalised)])
-            if below is not None and below.hidden == math.inf:
-                if below.can_fall:
-                    self._levels["lower"] = below
-                if (above := below.upper_of(problem)) is not None:
-                    self._levels["upper"] = above
-            elif below is not None and not (below.fixed or below.linear.size):
-                known = (float(np.min(loss.weights)) for loss in below.losses)
-                least = min([below.hidden, *known])
-                self._floor = least * math.log(2.0) * (1.0 - 8.0 * EPS)
+        found = [level_of(problem, level, n) for level in (0, 1)] if can_fall else [None]
+        below = found[0]
+        if below is None or below.cone.curves:
+            return
+        levels = zip(("lower", "upper"), found, strict=True)
+        self._levels = {name: h for name, h in levels if h is not None and h.can_fall}
 
     def check(
-        self, step: int, x: Array, gaps: tuple[float, float], seconds: float = math.inf
+        self,
+        step: int,
+        x: Array,
+        gaps: tuple[float, float],
+        seconds: float = math.inf,
+        is_success: bool = False,
     ) -> NoMinimum | None:
         """At a step on the way: is there no minimum?
 
@@ -113,52 +96,36 @@ class RecessionWatch:
         if step < self._next:
             return None
         self._next = 2 * step or 1
-        if step > 0 and self._is_below_floor(x):
-            return self._found("lower", host(x))
         if not self._levels:
             return None
         for name, gap in zip(("upper", "lower"), gaps, strict=True):
-            if gap < math.inf and name in self._levels and not self._levels[name].losses:
+            if gap < math.inf and name in self._levels and not self._levels[name].has_tails:
                 del self._levels[name]
         lower = self._levels.get("lower")
-        if lower is not None and lower.losses:
+        if lower is not None and lower.has_tails:
             ways = [] if arrays.norm(self._x0) == 0.0 else [x - self._x0]
             for d in map(host, [x, *ways]) if step else lower.single_variables():
                 if (found := proved_direction(lower, d)) is not None:
                     return self._found("lower", found)
         side = max((level.side for level in self._levels.values()), default=0)
-        is_worth = step >= FIRST_PROGRAM + STEPS_PER_SIDE * side
-        return self._settle(seconds) if is_worth else None
+        is_hidden = lower is not None and lower.hidden
+        is_worth = step >= FIRST_PROGRAM + STEPS_PER_SIDE * side and not is_hidden
+        return self._settle(seconds, is_success) if is_worth or is_success else None
 
     def check_at_end(
         self, x: Array, gaps: tuple[float, float], is_success: bool, seconds: float = math.inf
     ) -> NoMinimum | None:
         """At the end: is there no minimum?  A success needs that g has a minimiser."""
-        if is_success and any(self._is_below_floor(2.0**k * x) for k in range(FURTHER)):
-            return self._found("lower", host(x))
         if is_success and self._is_blind:
             return self._still_falls(x)
         if not self._levels:
             return None
-        if is_success:
-            lower = self._levels.get("lower")
-            if lower is None:
-                return None
-            if has_minimum_near(lower, host(x), host(self._problem.lower.gradient(x))):
-                return None
-        return self.check(max(self._next, 1), x, gaps, seconds) or self._settle(seconds)
-
-    def _is_below_floor(self, x: Array) -> bool:
-        """Is g(x) so small that x is a direction along which it falls?
-
-        A loss with <m_i, x> <= 0 is at least log 2 times its weight.
-        """
-        if not self._floor > 0.0 or self._cone is None or not self._cone.contains(host(x)):
-            return False
-        g, size = self._problem.lower, arrays.norm(x)
-        value = g.value(x)
-        error, _ = g.rounding_errors(x, size, value, 0.0)
-        return value + error < self._floor
+        for name, h in (("lower", self._problem.lower), ("upper", self._problem.upper)):
+            level = self._levels.get(name) if is_success else None
+            if level is not None and has_minimum_near(level, host(x), host(h.gradient(x))):
+                del self._levels[name]
+        found = self.check(max(self._next, 1), x, gaps, seconds, is_success)
+        return found or self._settle(seconds, is_success)
 
     def _still_falls(self, x: Array) -> NoMinimum | None:
         """Does g, of which only values are known, fall and fall along the way that led to x?
@@ -177,16 +144,22 @@ class RecessionWatch:
                 return None
         return NoMinimum("lower", d / length, is_proved=False)
 
-    def _settle(self, seconds: float) -> NoMinimum | None:
-        """All directions at once, by linear programs, where there are not too many numbers."""
+    def _settle(self, seconds: float, is_success: bool = False) -> NoMinimum | None:
+        """All directions at once, by linear programs, where there are not too many numbers.
+
+        A success needs more than that no direction is proved: none may be seen.
+        """
         if not seconds > 0.0:
             return None
         levels, self._levels = self._levels, {}
+        doubt = None
         for name, level in levels.items():
-            for d in candidates(level, seconds):
+            for d in () if is_long(level) else candidates(level):
                 if (found := proved_direction(level, d)) is not None:
                     return self._found(name, found)
-        return None
+                if is_success and np.isfinite(d).all() and d.any():
+                    doubt = self._found(name, d)._replace(is_proved=False)
+        return doubt
 
     def _found(self, level: str, d: Host) -> NoMinimum:
         self._levels = {}

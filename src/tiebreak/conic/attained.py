@@ -1,0 +1,161 @@
+"""Whether a level that was solved has a minimiser at all, or only runs after an infimum.
+
+On { w : offset - rows w in K } consider the directions w of the set along which the level does not
+rise: F w = 0, <q, w> <= 0. If none of them changes what a curved cone (second-order, exponential)
+sees, the rest is a quadratic function on a polyhedron, and there is a minimiser (Rockafellar,
+Theorem 27.3). One that does either leaves the cone behind, so that it may be dropped, or the
+infimum lies on the edge of that cone at infinity, where no point is.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tiebreak.conic.cones import LEAST, Blocks
+from tiebreak.conic.faces import ConicSet
+from tiebreak.conic.polish import PrimalDualPoint
+from tiebreak.conic.program import Cone, ConicProgram, Objective
+from tiebreak.conic.solver import clarabel_solve
+from tiebreak.conic.stage import Stage, row_lengths, scaled_rows
+from tiebreak.functions.elementary import Linear
+from tiebreak.functions.losses.least_squares import LeastSquares
+from tiebreak.levels import Levels
+from tiebreak.linalg.arrays import Host
+from tiebreak.linalg.host import norm
+from tiebreak.proofs.recession.direction import settled_direction
+from tiebreak.sets.constraints import Polyhedron, SecondOrderCone
+from tiebreak.sets.cuts import Set
+
+PULLS = 1e-6  # of the largest: a loss with such a multiplier has a slope that balances the others
+AWAY = 1e-4  # of a length: a point that is so far from the edge of a cone is not on it
+MOVED = 0.5  # where the answer is 0 or 1
+
+
+class _Curved(NamedTuple):
+    """A curved cone that a direction may move."""
+
+    rows: Host  # their indices
+    is_exponential: bool
+    is_loss: bool  # is it a part of the level's own value?
+
+    def is_on_edge(self, s: Host, v: Host, little: float) -> bool:
+        """Does s tend to a part of the edge along v that it cannot reach?
+
+        Not if the cone is left behind; nor if a second-order cone's s is on the ray of v already.
+        """
+        if self.is_exponential:
+            return bool(v[2] <= AWAY * norm(v) and s[2] <= little)
+        ray = v[1:] / v[0]
+        is_left = 1.0 - norm(ray) > AWAY or s[0] - s[1:] @ ray > little
+        return not is_left and norm(s[1:] - (s[1:] @ ray) * ray) > little
+
+
+def escape(stage: Stage, at: PrimalDualPoint, own: int | None) -> Host | None:
+    """A direction along which the level seems to fall for ever; None where it has a minimiser.
+
+    ``own``: exponential cones from this row on are losses of the level itself, and if one of them
+    changes along a direction the level falls. None: which they are is not known.
+    """
+    curved, s, dropped = _suspects(stage, at, own), stage.slack(at.w), list[_Curved]()
+    while curved:
+        w, is_moved = _direction(stage, curved, dropped)
+        v = -(stage.rows @ w)
+        moved = [cone for cone, moves in zip(curved, is_moved, strict=True) if moves]
+        if not moved:
+            return None
+        for cone in moved:
+            unit = max(float(np.max(np.abs(stage.offset[cone.rows]))), stage.unit)
+            if cone.is_loss or cone.is_on_edge(s[cone.rows], v[cone.rows], AWAY * unit):
+                return w
+        dropped += moved
+        curved = [cone for cone, moves in zip(curved, is_moved, strict=True) if not moves]
+    return None
+
+
+def fall_along(program: ConicProgram, level: int, direction: Host) -> Host | None:
+    """A direction next to this one along which a level of the program falls; None: there is none.
+
+    The directions of an exponential cone are those with s_0 <= 0 = s_1, s_2 >= 0, of the others
+    the cones themselves: so this is asked of the same objectives on a set of their directions.
+    """
+    from scipy.sparse import csr_array, vstack
+
+    needed = program.first_levels() <= level
+    rows, _, cones = ConicSet(csr_array(program.rows), program.offset, program.cones).part(needed)
+    blocks = Blocks.of(cones)
+    curves = blocks.exponential
+    A = vstack([rows[blocks.nonnegative], -rows[curves[:, 0]], rows[curves[:, 2]]])
+    E = vstack([rows[blocks.zero], rows[curves[:, 1]]])
+    domain: Set = Polyhedron(A, np.zeros(A.shape[0]), E, np.zeros(E.shape[0]))
+    for cone in blocks.second_order:
+        domain = domain & SecondOrderCone(rows[cone[1:]], c=-rows[[cone[0]]].toarray()[0])
+    flat = Linear(np.zeros(program.size))
+    squares = [LeastSquares(h.squares, h.target) for h in program.objectives]
+    objectives = [
+        part + Linear(h.linear) for part, h in zip(squares, program.objectives, strict=True)
+    ]
+    return settled_direction(Levels(*objectives, flat, domain=domain), level, direction)
+
+
+def _suspects(stage: Stage, at: PrimalDualPoint, own: int | None) -> list[_Curved]:
+    """The curved cones but for losses whose multipliers are clearly not 0: these do not move.
+
+    For <q, w> = <y, v> >= 0 along every direction, with v = -rows w in K: where <q, w> <= 0 too,
+    both are 0 (Stiemke).
+    """
+    blocks, y, lengths = stage.blocks, np.abs(at.y), stage.lengths
+    sees = [cone for cone in blocks.second_order if lengths[cone].any()]
+    found = [_Curved(cone, False, False) for cone in sees]
+    pulls = np.minimum(y[blocks.exponential[:, 0]], y[blocks.exponential[:, 2]])
+    slack = pulls <= PULLS * float(np.max(y, initial=0.0))
+    for cone in blocks.exponential[slack & lengths[blocks.exponential].any(axis=1)]:
+        found.append(_Curved(cone, True, own is not None and int(cone[0]) >= own))
+    return found
+
+
+def _direction(stage: Stage, curved: list[_Curved], dropped: list[_Curved]) -> tuple[Host, Host]:
+    """A direction that moves as many of these cones as can be moved, and which they are.
+
+    With t_i <= 1 for every cone, and at most what v = -rows w moves in it: the largest sum of the
+    t_i. What has no units is 0 or 1, for a direction may be of any length.
+    """
+    import scipy.sparse as sp
+
+    h, blocks, gone = stage.objective, stage.blocks, {int(cone.rows[0]) for cone in dropped}
+    rows = sp.csr_array(stage.rows)
+    curves = blocks.exponential[[int(cone[0]) not in gone for cone in blocks.exponential]]
+    varies = stage.lengths[curves[:, 1]] > 0.0
+    smooth = curves[~varies]
+    cones = [cone for cone in blocks.second_order if int(cone[0]) not in gone]
+    squares = sp.csr_array(scaled_rows(h.squares, 1.0 / (row_lengths(h.squares) + LEAST)))
+    slope = sp.csr_array(h.linear[None] / (norm(h.linear) or 1.0))
+    tips = [int(cone.rows[2 if cone.is_exponential else 0]) for cone in dropped]
+    moves = sp.vstack([_movement(rows, cone) for cone in curved])
+    n, k = rows.shape[1], len(curved)
+    above = [rows[blocks.nonnegative], -rows[smooth[:, 0]], rows[smooth[:, 2]], rows[tips], slope]
+    linear = sp.vstack([*above, moves])
+    parts: list[Any] = [rows[blocks.zero], squares, linear, sp.csr_array((k, n))]
+    parts += [rows[cone] for cone in (*cones, *curves[varies])]
+    G = sp.vstack(parts, format="csr")
+    equal, unequal = len(blocks.zero) + squares.shape[0], linear.shape[0]
+    T = sp.csr_array(
+        (np.ones(2 * k), (equal + unequal - k + np.arange(2 * k), np.tile(np.arange(k), 2))),
+        shape=(G.shape[0], k),
+    )
+    kinds = [Cone("zero", equal), Cone("nonnegative", unequal + k)]
+    kinds += [Cone("second-order", len(cone)) for cone in cones]
+    kinds += [Cone("exponential", 3)] * int(np.count_nonzero(varies))
+    offset = np.zeros(G.shape[0])
+    offset[equal + unequal : equal + unequal + k] = 1.0
+    gain = Objective(np.zeros((0, n + k)), np.zeros(0), np.append(np.zeros(n), -np.ones(k)))
+    found = clarabel_solve(gain, sp.hstack([G, T]), offset, tuple(kinds)).z
+    w = np.where(np.isfinite(found[:n]), found[:n], 0.0)
+    return w, np.asarray(-(moves @ w) > MOVED)
+
+
+def _movement(rows: Any, cone: _Curved) -> Any:
+    """A row whose product with w is negative wherever v = -rows w is not 0, in the cone."""
+    first, *_, last = cone.rows
+    return rows[[last]] - rows[[first]] if cone.is_exponential else rows[[first]]

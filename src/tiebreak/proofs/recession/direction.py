@@ -1,0 +1,76 @@
+"""Is this a direction along which a level falls for ever, from every point that is left to it?
+
+This is what a status "unbounded" rests on, whoever found the direction: no method and no solver is
+asked here. Everything is decided row by row, with the rounding errors of the row's own terms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from tiebreak.levels import Levels
+from tiebreak.linalg.arrays import Array, Host
+from tiebreak.linalg.host import host, norm
+from tiebreak.linalg.matrices.base import DENSE_LIMIT
+from tiebreak.problem import Problem
+from tiebreak.proofs.recession.level import HostRows, RecessionCone, RecessionLevel
+from tiebreak.proofs.recession.proof import MEANT, SLIGHT, proved_direction
+
+LARGEST = 12  # directions with whole numbers up to this are tried: their products are exact
+
+
+def is_direction_of_descent(problem: Problem | Levels, level: int, direction: Array) -> bool:
+    """Does a level have no minimiser, because it falls along the direction from everywhere?
+
+    Args:
+        problem: the problem as it was given.
+        level: its place in the order, 0 for the first: for a `Problem` 0 is g, 1 is f.
+        direction: of any length; one next to it will do, which has been rounded. It must be a
+            direction of Z (so never on a bounded set) along
+            which no earlier level rises; the level itself has a negative slope far out, or a slope
+            of 0 that it never reaches, because a loss such as log(1 + exp(-t)) changes.
+    """
+    return settled_direction(problem, level, direction) is not None
+
+
+def settled_direction(problem: Problem | Levels, level: int, direction: Array) -> Host | None:
+    """A direction of descent next to what a solver found of one; None where there is none."""
+    found, d = level_of(problem, level, len(direction)), host(direction)
+    if found is None or not (d.any() and np.isfinite(d).all()):
+        return None
+    tried = (proved_direction(found, some) for some in (d, *as_meant(found, d)))
+    return next((some / norm(some) for some in tried if some is not None), None)
+
+
+def level_of(problem: Problem | Levels, level: int, n: int) -> RecessionLevel | None:
+    """A level among the minimisers of those before it; None where a part is not known here."""
+    pairs = problem.pairs() if isinstance(problem, Levels) else (problem,)
+    objectives = [pairs[0].lower, *(pair.upper for pair in pairs)][: level + 1]
+    cone = RecessionCone(pairs[max(level - 1, 0)].domain, n)
+    found = [known for h in objectives if (known := RecessionLevel.of(h, cone)) is not None]
+    is_known = cone.is_known and len(found) == len(objectives)
+    return found[-1].after(found[:-1]) if is_known else None
+
+
+def as_meant(level: RecessionLevel, d: Host) -> Iterator[Host]:
+    """A solver's direction as it may be meant: whole numbers, or with products that are 0."""
+    d = d / float(np.max(np.abs(d)))
+    d = np.where(np.abs(d) <= MEANT, 0.0, d)
+    for most in range(1, LARGEST + 1):
+        whole = np.round(most * d)
+        if np.all(np.abs(whole - most * d) <= MEANT * most):
+            yield whole
+            break
+    moves, near, c = d != 0.0, [], level.linear.c
+    for some in (*level.all_rows, level.cone.rows, *([HostRows(c[None])] if c.any() else [])):
+        is_near = np.abs(some.along(d).product) <= MEANT * some.sizes * norm(d)
+        near.append(some.some(is_near)[:, moves])
+    E = np.vstack(near)
+    E = E[np.any(E != 0.0, axis=1)]
+    if len(E) and E.size <= DENSE_LIMIT:
+        E = E / np.sqrt(np.sum(E * E, axis=1))[:, None]
+        for _ in range(2):
+            d[moves] -= np.linalg.lstsq(E, E @ d[moves], rcond=SLIGHT)[0]
+    yield d
