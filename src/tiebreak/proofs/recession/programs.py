@@ -90,7 +90,9 @@ def _in_own_units(level: RecessionLevel) -> tuple[RecessionLevel, Host | None]:
 
     losses = [loss._replace(rows=turned(loss.rows)) for loss in level.losses]
     fixed = [turned(some) for some in level.fixed]
-    linear = level.linear._replace(c=W.T @ level.linear.c)
+    c = W.T @ level.linear.c
+    c = np.where(sees | (np.abs(c) > NO_SLOPE * norm(level.linear.c)), c, 0.0)
+    linear = level.linear._replace(c=c)
     return level._replace(fixed=fixed, losses=losses, linear=linear), W
 
 
