@@ -102,6 +102,7 @@ class Run:
         self.relative = self.absolute = (0.0, 0.0)  # tolerances, for a loop that has some
         self.is_guarded = True  # is f(x) to be secured from below, too?
         self.fall: NoMinimum | None = None  # the direction along which there is no minimum
+        self.is_empty = False  # do multipliers show that Z is?
         self.is_foreign = not type(method).__module__.startswith("tiebreak.")
         self.has_claims = False  # has a method from outside claimed an interval?
         self._own_values: tuple[Any, tuple[float, float]] = (None, (math.nan, math.nan))

@@ -10,8 +10,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, overload
 
+import numpy as np
+
 from tiebreak.algorithms.base import Method
 from tiebreak.auto.selection import choose, problem_in_float64
+from tiebreak.conic.chain import NO_POINT, solve_chain
+from tiebreak.conic.representation import compile_levels
 from tiebreak.driver.advice import after_nonfinite, contradiction, what_next
 from tiebreak.driver.checkpoint import Store
 from tiebreak.driver.console import LiveLine, Progress, stopping_on_ctrl_c
@@ -32,6 +36,7 @@ from tiebreak.driver.solve_levels import (
     solve_chained,
 )
 from tiebreak.driver.trace import Row, Trace
+from tiebreak.functions import Linear
 from tiebreak.levels import ConicLevels, Levels
 from tiebreak.linalg import arrays, deadline
 from tiebreak.linalg.arrays import Array
@@ -55,6 +60,7 @@ from tiebreak.proofs.gate import (
     judge,
 )
 from tiebreak.proofs.recession.watch import NoMinimum, RecessionWatch
+from tiebreak.sets.polyhedra import EmptySet
 
 Tolerance = float | tuple[float, float]
 
@@ -351,10 +357,20 @@ def _iterate(
             store.save_when_due(run)
         except (StopIteration, KeyboardInterrupt):
             return ended or Ended("stopped")
+        except EmptySet:
+            return _empty(run)
         except deadline.Over:  # the next turn is the last, unless this one was
             if limit.is_closing:
                 return ended or Ended(limit.ending)
             limit.close()
+
+
+def _empty(run: Run) -> Ended:
+    """The end on an empty set, with multipliers that show it and the names of their rows."""
+    n = int(run.state.x.shape[0])
+    found = solve_chain(compile_levels([Linear(np.zeros(n))], run.problem.domain, n), [])
+    run.is_empty = found.contradiction is not None
+    return Ended(EMPTY, found.message or NO_POINT)
 
 
 def _after_record(run: Run, ended: Ended | None, watch: RecessionWatch) -> Ended | None:
@@ -443,7 +459,7 @@ def _claim(run: Run, ended: Ended, asked: Problem, x: Array, proof: Certificate)
         ),
         criterion="absolute" if run.is_guarded else "weak",
         fall=None if fall is None else (int(fall.level == "upper"), fall.direction),
-        is_shown=getattr(run.report.findings, "contradiction", None) is not None,
+        is_shown=run.is_empty or getattr(run.report.findings, "contradiction", None) is not None,
         broken=broken,
         readings=run.report.readings,
         assumed=" and ".join(promises(asked)),

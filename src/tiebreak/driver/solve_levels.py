@@ -155,8 +155,8 @@ def report(found: ChainSolution, levels: ConicLevels, rtol: float, seconds: floa
     if direction is not None:
         direction = direction[own]
         if isinstance(levels.model, Levels):  # one next to it, or it is not sure that there is one
-            settled = settled_direction(levels.model, number, direction)
-            ended, direction = Ended(DOUBT if settled is None else FALLS, found.message), settled
+            direction = settled_direction(levels.model, number, direction)
+            ended = _without_end(number) if direction is not None else Ended(DOUBT, found.message)
     claim = ResultClaim(
         problem=levels.model,
         x=x,
@@ -181,6 +181,11 @@ def report(found: ChainSolution, levels: ConicLevels, rtol: float, seconds: floa
         assumed=levels.assumed,
         note=LEAST if found.is_least else "",
     )
+
+
+def _without_end(number: int) -> Ended:
+    where = " on the minimisers of those before it" if number else ""
+    return Ended(FALLS, f"level {number + 1} has no minimiser{where}: it falls without end")
 
 
 def _ended(found: ChainSolution) -> Ended:

@@ -237,7 +237,7 @@ def start(domain: Domain, n: int) -> Host:
         missed = min(missed, _missed(Z, point, size))
         if missed <= ACTIVE:
             return Z.point(point)
-    raise ValueError(NO_START.format(missed))
+    raise polyhedra.EmptySet(NO_START.format(missed))
 
 
 def _candidates(Z: PolyhedralRows, x: Host, close: float | None) -> Iterator[Host]:
