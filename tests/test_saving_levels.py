@@ -45,6 +45,16 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "saved.npz"
 
 
+def as_saved(report):
+    """The report of a result that was loaded: nobody has checked its words again."""
+    return words(report.replace(" after ", " (as saved) after ", 1))
+
+
+def words(report):
+    """Without line breaks, which differ."""
+    return " ".join(report.split())
+
+
 def round_trip(what: Any, path: Path) -> Any:
     what.save(path)
     return tb.load(path)
@@ -126,7 +136,7 @@ def test_a_result_comes_back_to_the_last_bit_with_its_report(name, path):
     result = RESULTS[name]
     loaded = round_trip(result, path)
     assert type(loaded) is tb.LevelsResult
-    assert str(loaded) == str(result)
+    assert words(str(loaded)) == as_saved(str(result))
     assert repr(loaded) == repr(result)
     assert json.dumps(loaded.to_dict()) == json.dumps(result.to_dict())
     assert list(loaded.levels) == list(result.levels)
@@ -135,7 +145,7 @@ def test_a_result_comes_back_to_the_last_bit_with_its_report(name, path):
         assert same(getattr(loaded, field), getattr(result, field)), field
     assert (loaded.result is None) == (result.result is None)
     if result.result is not None:
-        assert loaded.result.details() == result.result.details()
+        assert words(loaded.result.details()) == as_saved(result.result.details())
         assert same(loaded.result.x, result.result.x)
 
 

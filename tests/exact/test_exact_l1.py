@@ -16,8 +16,8 @@ from planted import smooth as planted
 from planted import structured as planted_exact
 
 import tiebreak as tb
-from tiebreak.exact import linear_programs
 from tiebreak.exact.method import Exact
+from tiebreak.linalg.linear_programs import highs
 
 DOMAINS = [domain for domain in planted.DOMAINS if domain != "Ball"]
 LOWERS = ["consistent", "inconsistent", "Quadratic", "LeastSquares+Linear"]
@@ -267,7 +267,7 @@ def test_a_failed_linear_program_is_no_answer(monkeypatch):
     assert state.finished.why == "doubt"
     assert "HiGHS found no solution" in state.finished[1]
     assert state.evidence.intervals is None
-    assert linear_programs.highs(np.ones(1), A_ub=[[1.0]], b_ub=[-1.0]) is None
+    assert highs(np.ones(1), A_ub=[[1.0]], b_ub=[-1.0]) is None
 
 
 # --- in the library's words -----------------------------------------------------------------------

@@ -220,8 +220,11 @@ EMPTY = {
 @pytest.mark.parametrize("kind", EMPTY)
 def test_an_empty_set_gets_one_sentence(kind):
     problem = tb.Problem(upper=tb.SquaredNorm(), lower=LS, domain=EMPTY[kind])
-    with pytest.raises(ValueError, match="constraints must have a point in common, got none"):
-        tb.solve(problem, "exact")
+    for method in ("auto", "exact", "conic"):
+        result = tb.solve(problem, method)
+        assert result.status == "infeasible"
+        assert not result.success
+        assert result.message.startswith("no point meets all constraints: ")
 
 
 def test_unbounded_levels_name_their_direction():

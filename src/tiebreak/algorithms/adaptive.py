@@ -75,8 +75,8 @@ class AdaptiveAGMBiO(Method):
     Examples:
         >>> fit = tb.LeastSquares([[1, 2]], [4])
         >>> problem = tb.Problem(lower=fit, upper=tb.SquaredNorm(), domain=tb.Ball(4))
-        >>> tb.solve(problem, tb.AdaptiveAGMBiO(), rtol=1e-2).status
-        'certified'
+        >>> tb.solve(problem, tb.AdaptiveAGMBiO(), rtol=1e-2).success
+        True
     """
 
     name: ClassVar[str] = "adaptive"

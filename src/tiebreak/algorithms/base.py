@@ -87,6 +87,7 @@ class StateReport(NamedTuple):
     finished: Ended = NOT_ENDED  # why a method has ended by itself
     answer: Ended = NOT_ENDED  # why it would end, but for the proof that is missing
     fall: NoMinimum | None = None  # the direction along which it found no minimum
+    is_empty: bool = False  # do multipliers show that Z is?
     readings: str = ""  # the two readings of data whose rank rounding decides, in a sentence
     is_ambiguous: bool = False  # does f depend on a rank that rounding decides?
     findings: Findings | None = None

@@ -62,8 +62,8 @@ class GivenLevels:
     Examples:
         >>> fit = tb.LeastSquares([[1, 2]], [4])
         >>> problem = tb.Problem(lower=fit, upper=tb.SquaredNorm(), domain=tb.Ball(4))
-        >>> tb.solve(problem, tb.AGMBiO(levels=tb.GivenLevels(0.0)), rtol=1e-2).status
-        'certified'
+        >>> tb.solve(problem, tb.AGMBiO(levels=tb.GivenLevels(0.0)), rtol=1e-2).success
+        True
     """
 
     values: float | Sequence[float] | Callable[[int], float]

@@ -223,8 +223,8 @@ class Portfolio(Method):
     def _is_settling(self, state: State) -> bool:
         """Is a point on its way that is right to rounding?  Not where it is the one that counts."""
         candidate, runner = self.candidates[state.at], state.runners[state.at]
-        if candidate.is_direct and runner.inner is None:  # its one step decides, and proves more
-            return True
+        if candidate.is_direct and (runner.inner is None or self._report(state).is_settling):
+            return True  # its one step decides, and proves more
         is_there = candidate.refines and not self._report(state).is_settling
         is_ahead = state.phase == REFINING or self._will_refine(state)
         return is_ahead and not (is_there and state.best == state.at)

@@ -111,8 +111,15 @@ class Conic(Method):
     def report(self, state: DirectState) -> StateReport:
         """How it ended, and what it found out."""
         found: ConicFindings | None = state.findings
-        fall = None if found is None else found.fall
-        return StateReport(state.finished, fall=fall, findings=found, one_sided=ONE_SIDED)
+        if found is None:
+            return StateReport(is_settling=True)
+        return StateReport(
+            state.finished,
+            fall=found.fall,
+            is_empty=found.contradiction is not None,
+            findings=found,
+            one_sided=ONE_SIDED,
+        )
 
     def init(self, problem: Problem, x0: Array) -> DirectState:
         """The values at x0."""

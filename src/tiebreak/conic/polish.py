@@ -19,11 +19,10 @@ import numpy as np
 from tiebreak.conic.cones import APART, LEAST, Active, Pairs, dual_point, of_inequalities, outside
 from tiebreak.conic.direct import UNMET
 from tiebreak.conic.equations import FEW, kkt_matrix, least_solution, regularised_solution
-from tiebreak.conic.stage import CLEAR, LARGE, Stage, dense, row_lengths, stacked
+from tiebreak.conic.stage import Stage, dense, stacked
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
-from tiebreak.linalg.rank import decide_rank
 from tiebreak.linalg.spectra import EPS, equilibrate
 
 STEPS = 6  # of Newton's method: it doubles the digits, and begins with five or more
@@ -85,30 +84,8 @@ def polished(stage: Stage, start: PrimalDualPoint) -> Polished:
         unpolished = Polished(start, active, residual(stage, start), best.change)
         best = min(best, tip, unpolished, key=lambda one: one.residual)
     least = max(NEGLIGIBLE, APART * best.residual)
-    best = best._replace(exposed=pairs(best.at).active(stage.blocks, APART, least))
-    return best._replace(change=math.inf) if _loses_rows(stage, best) else best
-
-
-def _loses_rows(stage: Stage, best: Polished) -> bool:
-    """Are there directions that only losses see whose forces are next to rounding errors?"""
-    (w, y), curves, F = best.at, stage.blocks.exponential, stage.objective.squares
-    rise = np.exp(np.minimum(_margins(stage, curves, w), 0.0))
-    forces = np.abs(y[curves[:, 2]]) * rise * stage.lengths[curves[:, 0]]
-    # Of squares, what they pull where they are off by the length of w.
-    of_squares = row_lengths(F) ** 2 * (norm(w) + SMALL_PART * stage.unit)
-    size = max(norm(stage.slope_terms(w)), float(np.max(of_squares, initial=0.0)))
-    seen = np.append(forces, of_squares) > CLEAR * max(best.residual, EPS) * size
-    lengths = np.append(stage.lengths[curves[:, 0]], row_lengths(F))
-    if np.all(seen | (lengths == 0.0)) or len(w) > LARGE:
-        return False
-    rows = np.vstack([dense(stage.rows[curves[:, 0]]), dense(F)])
-    exposed = best.exposed
-    held = np.concatenate(
-        [stage.blocks.zero, exposed.nonnegative, *exposed.vertices, *exposed.rays]
-    )
-    held = dense(stage.rows[held.astype(int)])
-    counts = (decide_rank(np.vstack([some, held])).low for some in (rows[seen], rows))
-    return next(counts) < next(counts)
+    exposed = pairs(best.at).active(stage.blocks, APART, least)
+    return best._replace(exposed=exposed)
 
 
 def _margins(stage: Stage, curves: Host, w: Host) -> Host:

@@ -103,7 +103,8 @@ class Run:
         self.is_guarded = True  # is f(x) to be secured from below, too?
         self.fall: NoMinimum | None = None  # the direction along which there is no minimum
         self.is_empty = False  # do multipliers show that Z is?
-        self.is_foreign = not type(method).__module__.startswith("tiebreak.")
+        is_ours = type(method).__module__.startswith("tiebreak.")
+        self.is_foreign = self.certifies and not is_ours
         self.has_claims = False  # has a method from outside claimed an interval?
         self._own_values: tuple[Any, tuple[float, float]] = (None, (math.nan, math.nan))
         self.least: Least | None = saved.least if saved else None
@@ -177,7 +178,8 @@ class Run:
         if not self.is_foreign:
             return self.state.upper_value, self.state.lower_value
         if self._own_values[0] is not self.state:
-            problem, x = self._uncounted, self.state.x
+            x = self.state.x
+            problem = self._uncounted.in_precision_of(x)
             self._own_values = self.state, (problem.upper.value(x), problem.lower.value(x))
         return self._own_values[1]
 
@@ -187,7 +189,7 @@ class Run:
         if not self.is_foreign:
             return evidence
         self.has_claims |= evidence.intervals is not None
-        return evaluated_again(self._uncounted, evidence)
+        return evaluated_again(self._uncounted.in_precision_of(self.state.x), evidence)
 
     @property
     def gaps(self) -> tuple[float, float]:
@@ -208,7 +210,8 @@ class Run:
         later: a projection onto a cut leaves such a cut out, and x need not show it.
         """
         before, self.state = self.state, self.method.step(self.problem, self._adapted())
-        is_good = all(map(math.isfinite, self.values))
+        own = self.state.upper_value, self.state.lower_value
+        is_good = all(map(math.isfinite, (*own, *self.values)))
         try:
             is_good = is_good and (not self.certifies or self.accumulator.add(self._evidence()))
         except deadline.Over:
@@ -240,28 +243,36 @@ class Run:
             self._asked = self.state, key, self.tolerance(self.state.x, *self.values)
         return self._asked[2]
 
-    def tolerance(self, x: Array, upper_value: float, lower_value: float) -> tuple[float, float]:
+    def tolerance(
+        self, x: Array, upper_value: float, lower_value: float, has_floor: bool = True
+    ) -> tuple[float, float]:
         """absolute + relative max(|value at x|, |value at x0|), for both levels.
 
         Where both are 0 to rounding, the size of the level's terms at x takes their place: a
-        residual that cancels is no scale. And UNDERFLOW, for a proof pays for underflow.
+        residual that cancels is no scale. And of f, what it may change by over the distance that
+        the tolerance of g leaves open: so f = 0 has a scale too. And UNDERFLOW, for a proof pays
+        for underflow.
         """
         values, n, size = (upper_value, lower_value), int(x.shape[0]), arrays.norm(x)
-        asked = []
-        for h, penalty, value, first, error, a, r in zip(
+        asked, way = [], 0.0  # the lower level first
+        for h, penalty, value, first, error, a, r in reversed(list(zip(
             (self.upper, self.lower), self.problem.penalties, values, self.start_values,
             self.certifier.value_errors(x, *values), self.absolute, self.relative, strict=True,
-        ):  # fmt: skip
+        ))):  # fmt: skip
             scale = max(abs(value), abs(first))
             # At x0 too: a value that drowns in its own terms at x alone is no reason to ask less.
             if scale <= error and abs(first) <= self._rounding_at_start(h, first):
-                scale = max(scale, h.magnitude(h.extent(x), value, 0.0))
+                change = way * penalty.terms.steepness(n, way)
+                scale = max(scale, h.magnitude(max(h.extent(x), way), value, 0.0), change)
             wanted = a + r * scale
-            if wanted > 0.0 or r > 0.0:  # no more than the rounding of x and of the level allow
+            # No more than the rounding of x and of the level allow; not to stop early by that.
+            if has_floor and a + r > 0.0:
                 unit = rounding_unit(arrays.epsilon(x), n)
                 wanted = max(wanted, error + unit * size * penalty.terms.steepness(n, size))
             asked.append(wanted + UNDERFLOW)
-        return asked[0], asked[1]
+            L = h.known_lipschitz
+            way = math.sqrt(2.0 * wanted / L) if 0.0 < L < math.inf else 0.0
+        return asked[1], asked[0]
 
     def _measure_from_origin(self) -> None:
         """Tolerances as of a start at the origin: one at an answer is no scale for them."""
@@ -314,7 +325,7 @@ class Run:
 
     def _is_enough(self, standing: Standing) -> bool:
         """Is all proved that was asked for, where this point stands like that?"""
-        tolerance, Z = self.asked, self.problem.domain
+        Z, tolerance = self.problem.domain, self.tolerance(self.state.x, *self.values, False)
         if not standing.is_within(tolerance):
             return False
         if not (has_projection(Z) or Z.contains(self.state.x)):  # a start may be outside

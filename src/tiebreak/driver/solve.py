@@ -52,7 +52,6 @@ from tiebreak.proofs.gate import (
     HOPES,
     MET,
     RULE,
-    UNKNOWN,
     Ended,
     LevelClaim,
     ResultClaim,
@@ -409,15 +408,16 @@ def _conclude(
         ended, x = _answer(run, ended)
         if ended.why in (*HOPES, "max_iter", "max_time") and not run.accumulator.has_optimum:
             is_hope = ended.why in HOPES
-            if fall := watch.check_at_end(run.state.x, run.gaps, is_hope, deadline.left()):
+            seconds = 0.0 if ended.why == "max_time" else deadline.left()
+            if fall := watch.check_at_end(run.state.x, run.gaps, is_hope, seconds):
                 run.fall, ended = fall, _without_end(fall, run.problem)
         x = arrays.like(x, given)
         proof = run.certificate(arrays.like(x, run.state.x))  # as it is, in a wider precision too
         word = judge(_claim(run, ended, asked, x, proof))
     except deadline.Over:
         x = arrays.like(run.state.x, given)
-        limits = ended if ended.why not in HOPES else Ended("max_time")
-        return judge(ResultClaim(asked, x, limits, (UNKNOWN, UNKNOWN))), x, _last_proof(run, x)
+        proof = _last_proof(run, x)
+        return judge(_claim(run, ended, asked, x, proof)), x, proof
     run.record_answer(proof)
     return word, x, proof.without_upper() if word.status == "unbounded" else proof
 
@@ -459,7 +459,7 @@ def _claim(run: Run, ended: Ended, asked: Problem, x: Array, proof: Certificate)
         ),
         criterion="absolute" if run.is_guarded else "weak",
         fall=None if fall is None else (int(fall.level == "upper"), fall.direction),
-        is_shown=run.is_empty or getattr(run.report.findings, "contradiction", None) is not None,
+        is_shown=run.is_empty or run.report.is_empty,
         broken=broken,
         readings=run.report.readings,
         assumed=" and ".join(promises(asked)),

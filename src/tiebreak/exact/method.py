@@ -170,8 +170,8 @@ class Exact(Method):
     def report(self, state: DirectState) -> StateReport:
         """How it ended, and what it found out."""
         found = state.findings
-        if found is None:
-            return StateReport(state.finished)
+        if found is None:  # its one step decides, and proves more than any start
+            return StateReport(state.finished, is_settling=not state.finished.why)
         d = found.direction
         return StateReport(
             state.finished,

@@ -66,8 +66,8 @@ class AIRG(Method):
     Examples:
         >>> fit = tb.LeastSquares([[1, 2]], [4])
         >>> problem = tb.Problem(lower=fit, upper=tb.SquaredNorm(center=[3, 0]), domain=tb.Ball(4))
-        >>> tb.solve(problem, tb.AIRG(), rtol=1e-2).status
-        'certified'
+        >>> tb.solve(problem, tb.AIRG(), rtol=1e-2).success
+        True
     """
 
     gamma_0: float | None = None

@@ -62,8 +62,8 @@ class PBAPG(Method):
     Examples:
         >>> fit = tb.LeastSquares([[1, 2]], [4])
         >>> problem = tb.Problem(lower=fit, upper=tb.SquaredNorm(center=[3, 0]), domain=tb.Ball(4))
-        >>> tb.solve(problem, tb.PBAPG(adaptive=True), rtol=1e-2).status
-        'certified'
+        >>> tb.solve(problem, tb.PBAPG(adaptive=True), rtol=1e-2).success
+        True
     """
 
     penalty: float | None = None

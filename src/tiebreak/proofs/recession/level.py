@@ -380,8 +380,8 @@ def unit_rows(which: Host) -> HostRows:
 def _loss_rows(weights: Host, part: LinearLoss) -> list[LossRows]:
     """The rows of a loss with how it grows along them; none: they are not at hand."""
     if isinstance(part, Multinomial):
-        block, count = part.matrix.block, 2 * (part.classes - 1)
-        if not (_is_at_hand(block) and count * block.size <= DENSE_LIMIT):
+        block, count = getattr(part.matrix, "block", None), 2 * (part.classes - 1)
+        if block is None or not (_is_at_hand(block) and count * block.size <= DENSE_LIMIT):
             return []
         entries, examples = part.margin_rows()
         return [LossRows(weights[examples], HostRows(entries))]
@@ -433,8 +433,8 @@ def is_known(h: Function) -> bool:
 def row_weights(loss: LinearLoss) -> Host:
     """What each row of a loss counts, its scale included; 0 for rows of zeros."""
     if loss.weights is None:
-        matrix = loss.matrix.block if isinstance(loss, Multinomial) else loss.matrix
-        return np.full(matrix.shape[0], loss.scale)
+        count = len(loss.y) if isinstance(loss, Multinomial) else loss.matrix.shape[0]
+        return np.full(count, loss.scale)
     return np.asarray(loss.scale * host(loss.weights))
 
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.linear_programs import linear_program
@@ -80,6 +81,7 @@ def _in_own_units(level: RecessionLevel) -> tuple[RecessionLevel, Host | None]:
         return level, None
     rows = np.vstack([some.some(np.ones(some.shape[0])) for some in level.all_rows])
     rows = rows / np.maximum(np.sqrt(np.sum(rows * rows, axis=1)), LEAST)[:, None]
+    deadline.check(deadline.svd_work(*rows.shape))
     rank = decide_rank(rows, units=as_it_is(rows))
     scale = np.append(1.0 / rank.sigma[: rank.low], np.ones(n - rank.low))
     W = rank.basis * scale
