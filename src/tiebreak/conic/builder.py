@@ -111,11 +111,6 @@ class Builder:
         radius: |x| <= radius for some solution, inf where not known.
     """
 
-    lower: Host
-    upper: Host
-    n: int
-    size: int
-
     def __init__(self, lower: Host, upper: Host, radius: float = math.inf) -> None:
         self.lower, self.upper = lower, upper
         farthest = np.maximum(np.abs(lower), np.abs(upper))

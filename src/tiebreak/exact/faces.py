@@ -23,8 +23,6 @@ def face_of(fixed: Host) -> Face:
 class Face:
     """{v : fixed v = 0}, for rows of length 1; by a factorisation of fixed'."""
 
-    count: int
-
     def __init__(self, fixed: Host, k: int) -> None:
         self.count, self._order = len(fixed), np.arange(len(fixed))
         deadline.check(0.5 * deadline.svd_work(k, self.count, whole=True))

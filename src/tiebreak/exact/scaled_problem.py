@@ -47,18 +47,6 @@ class ScaledProblem:
         counted: the weights of the variables in the norm that decides what f leaves open; or all 1.
     """
 
-    domain: Domain
-    n: int
-    epsilon: float
-    l1: L1Norm | None
-    row_factors: Host
-    units: Host
-    f: Parts
-    g: Parts
-    exponent: int
-    prices: Host
-    slope_units: Host
-
     def __init__(
         self,
         problem: Problem,

@@ -61,8 +61,6 @@ class Meter:
 class Limit:
     """When a call has to end, by `time.perf_counter`; inf: never."""
 
-    is_closing: bool
-
     def __init__(self, end: float) -> None:
         self.is_interrupted = self.is_closing = False
         self._end = self._share = end

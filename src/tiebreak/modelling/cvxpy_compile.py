@@ -22,8 +22,6 @@ from tiebreak.linalg.arrays import Host
 class CompiledLevel:
     """One level as CVXPY compiled it, with the way back into the user's variables."""
 
-    data: dict[str, Any]
-
     def __init__(self, data: dict[str, Any], chain: Any, inverse: Any) -> None:
         self.data, self._chain, self._inverse = data, chain, inverse
         self.size: int = int(data["A"].shape[1])
@@ -55,8 +53,6 @@ class Compiler:
         is_shared: do a level and a constraint have auxiliary variables in common? CVXPY 1.9 writes
             |x| only once where it stands in both.
     """
-
-    is_shared: bool
 
     def __init__(
         self, levels: Sequence[Any], constraints: Sequence[Any], variables: Sequence[Any]

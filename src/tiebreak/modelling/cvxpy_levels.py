@@ -116,12 +116,6 @@ class CvxpyLevels(ConicLevels):
         last: what was assigned last, as a Solution of CVXPY.
     """
 
-    levels: tuple[Any, ...]
-    constraints: list[Any]
-    radius: float | None
-    variables: tuple[Any, ...]
-    parameters: tuple[Any, ...]
-
     def __init__(
         self,
         levels: Sequence[Any],

@@ -44,8 +44,6 @@ CLEAR = 2.0**10  # times its rounding error: a product is not 0
 class HostRows:
     """Rows on the host, dense or sparse."""
 
-    entries: Any
-
     def __init__(self, entries: Any) -> None:
         self.entries, self._is_dense = entries, isinstance(entries, np.ndarray)
         self.shape: tuple[int, int] = (int(entries.shape[0]), int(entries.shape[1]))
@@ -143,9 +141,6 @@ class RecessionCone:
     The bounds are 0 or infinite. Of sets that are not known here ``is_known`` is False.
     """
 
-    low: Host
-    high: Host
-    rows: HostRows
     curves: list[tuple[HostRows, HostRows]]  # A and c of every second-order cone
 
     def __init__(self, domain: Domain, n: int) -> None:
