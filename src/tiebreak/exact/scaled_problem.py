@@ -18,7 +18,7 @@ from tiebreak.linalg.rank import Rank, decide_rank, in_units
 from tiebreak.linalg.spectra import ALIKE_EXPONENTS, equilibrate
 from tiebreak.problem import Problem
 from tiebreak.sets.boxes import Box
-from tiebreak.sets.domains import Domain, Halfspace, Space
+from tiebreak.sets.domains import Halfspace, Space
 
 UNITLESS = (Space, Box, Halfspace)  # sets of the same kind whatever units each variable has
 
