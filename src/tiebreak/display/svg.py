@@ -186,7 +186,8 @@ def _axes(place: Place, name: str) -> str:
     for value in (0.0, 10.0, place.last) if place.is_wide else (0.0, place.last):
         x = float(place.across(np.array([value]))[0])
         anchor = "end" if value == place.last else "middle"
-        parts.append(_label(x, FOOT + 14, _amount(value), anchor))
+        text = f"{value:,.0f}" if value.is_integer() else number(value, 3)
+        parts.append(_label(x, FOOT + 14, text, anchor))
     return "".join([*parts, _label((LEFT + WIDTH) / 2, FOOT + 28, name, "middle")])
 
 
@@ -315,10 +316,6 @@ def _keys(groups: Sequence[Group]) -> str:
         )
         parts.append(_label(x + 40.0, y + 4.0, group.name[:26], "start"))
     return "".join(parts)
-
-
-def _amount(value: float) -> str:
-    return f"{value:,.0f}" if value.is_integer() else number(value, 3)
 
 
 def _power(exponent: int) -> str:
