@@ -62,7 +62,8 @@ class Scale(NamedTuple):
 def picture(view: View) -> str:
     """All panels in two columns; of a run of one step its proofs, where there are any."""
     if not view.has_curves:
-        return _proofs(view)
+        proved = [p for p in view.proofs if math.isfinite(p.proved)]
+        return " ".join(_proof(p) for p in proved if UNDERFLOW < p.asked < math.inf)
     columns = min(2, len(view.panels))
     rows = math.ceil(len(view.panels) / columns)
     keys = _keys(view.groups) if len(view.groups) > 1 else ""
@@ -84,12 +85,6 @@ def _open(width: float, height: float, words: str, size: int = 11) -> str:
         'fill="none" font-family="system-ui, sans-serif" '
         f'font-size="{size}" preserveAspectRatio="xMinYMin"><title>{escaped(words)}</title>'
     )
-
-
-def _proofs(view: View) -> str:
-    """For each level one logarithmic axis: from the gap at the start to the proved one."""
-    known = [p for p in view.proofs if math.isfinite(p.proved) and UNDERFLOW < p.asked < math.inf]
-    return " ".join(map(_proof, known))
 
 
 def _proof(proof: ProvedGap) -> str:

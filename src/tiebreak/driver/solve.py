@@ -197,7 +197,7 @@ def solve(
         except deadline.Over:
             name = method if isinstance(method, str) else method.name
             return _unbegun(limit, asked, name, given, saved, began)
-        if former is not None and former.is_of(asked):
+        if former is not None and vars(former).get("problem") is asked:  # which it may have lost
             run.take_over(former)
         run.relative, run.absolute, run.is_guarded = relative, absolute, criterion != "weak"
         watch = RecessionWatch(problem, start)
@@ -353,7 +353,8 @@ def _iterate(
             if ended:
                 return ended
             if not run.step():
-                return _failed(run)
+                answer = run.report.answer  # one that only lacks its proof stays one
+                return answer if answer.why else Ended(BROKEN, after_nonfinite(run))
             store.save_when_due(run)
         except (StopIteration, KeyboardInterrupt):
             return ended or Ended("stopped")
@@ -386,12 +387,6 @@ def _tell(callback: Callable[[Intermediate], object] | None, run: Run, given: Ar
     if callback is not None:
         now = run.intermediate()
         callback(now._replace(x=arrays.own(now.x, given)))  # theirs to write into
-
-
-def _failed(run: Run) -> Ended:
-    """The end at a value that is not finite; an answer that only lacks its proof stays one."""
-    answer = run.report.answer
-    return answer if answer.why else Ended(BROKEN, after_nonfinite(run))
 
 
 # -- conclude -------------------------------------------------------------------------------------

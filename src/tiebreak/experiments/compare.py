@@ -289,6 +289,7 @@ def race_view(race: Comparison) -> View:
     if has_upper:
         panel = Panel("upper", "Upper level: |f(x) − f*|", [Curve("upper_error", "")], is_log=True)
         panels.insert(0, panel)
+    refused = Table("Did not take part", ["method", "why"], list(race.refused.items()))
     count = f"{len(names)} method{'' if len(names) == 1 else 's'}"
     return View(
         kind="race",
@@ -301,7 +302,7 @@ def race_view(race: Comparison) -> View:
             Card("f*", number(race.answer.upper), race.source),
             Card("g*", number(race.answer.lower), race.source),
         ],
-        tables=[_ends(race), *_arrivals(race), *_refused(race)],
+        tables=[_ends(race), *_arrivals(race), *([refused] if refused.rows else [])],
         panels=panels,
         groups=groups,
         axes=[
@@ -346,8 +347,3 @@ def _arrivals(race: Comparison) -> list[Table]:
         words = f"{what.capitalize()} until both levels stay within an accuracy (★ the fewest)"
         tables.append(Table(words, header, rows))
     return [table for table in tables if len(table.header) > 1]
-
-
-def _refused(race: Comparison) -> list[Table]:
-    rows = list(race.refused.items())
-    return [Table("Did not take part", ["method", "why"], rows)] if rows else []

@@ -177,11 +177,6 @@ class RecessionCone:
         found.is_space = False
         return found
 
-    @property
-    def is_polyhedral(self) -> bool:
-        """Is it given by linear inequalities alone?"""
-        return self.is_known and not self.curves
-
     def is_inside_curves(self, d: Host, reach: float) -> bool:
         """Are all within ``reach`` of d directions of the second-order cones, to rounding?"""
         is_inside = True
