@@ -157,6 +157,10 @@ class Result(Outcome, Shown):
             said = f"Result has no attribute {name!r}; its point is x"
             raise AttributeError(NO_PROBLEM if name == "problem" else said)
 
+    def is_of(self, problem: Problem) -> bool:
+        """Is it a result of this very problem, which was kept with it?"""
+        return vars(self).get("problem") is problem
+
     @property
     def is_guarded(self) -> bool:
         """Do the guard and both proved gaps stand behind f(x), and no proof from both sides?"""

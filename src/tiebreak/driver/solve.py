@@ -197,7 +197,7 @@ def solve(
         except deadline.Over:
             name = method if isinstance(method, str) else method.name
             return _unbegun(limit, asked, name, given, saved, began)
-        if former is not None and vars(former).get("problem") is asked:  # which it may have lost
+        if former is not None and former.is_of(asked):
             run.take_over(former)
         run.relative, run.absolute, run.is_guarded = relative, absolute, criterion != "weak"
         watch = RecessionWatch(problem, start)
