@@ -30,6 +30,7 @@ WHY = {
     "failed": BROKEN,
     "solved": ANSWER,
 }
+NOT_SURE = ", as far as a solver can tell: rounding decides whether it does"
 ONE_SIDED = "no point is known to minimise the lower level exactly, so nothing bounds f* from above"
 
 
@@ -126,7 +127,7 @@ class Conic(Method):
         if found.direction is not None:
             level = len(found.levels)
             fall = settled_direction(problem, level, found.direction[program.variables])
-            ended = Ended(DOUBT, found.message)
+            ended = Ended(DOUBT, found.message + NOT_SURE)
         if fall is not None:
             no_minimum = NoMinimum("upper" if level else "lower", fall)
             ended = Ended(FALLS, no_minimum.sentence(problem.names))

@@ -53,6 +53,8 @@ GLOSSARY: dict[str, dict[str, str]] = {
     },
     "result.details()": {
         "optimum": "proved intervals that contain f* and g*.",
+        "rests on": "why f* is not above the upper end of its interval: a minimiser of g that is "
+        "proved to be near x.",
         "suboptimal": "how far g(x) is above g* at most, also as a share of the way from g(x0).",
         "secured": "how f(x) is known not to lie far below f*: by a proof of |f(x) - f*|; or by "
         "the guard, a test which makes |f(x) - f*| at most two tolerances where g grows "

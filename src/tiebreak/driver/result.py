@@ -225,6 +225,7 @@ class Result(Outcome, Shown):
         lines = [
             ("optimum", f"{_interval('f', proof.upper_optimum)}, "
                         f"{_interval('g', proof.lower_optimum)}"),
+            *([("rests on", proof.rests)] if proof.rests else []),
             ("suboptimal", self._suboptimality()),
             ("secured", self._secured()),
         ]  # fmt: skip

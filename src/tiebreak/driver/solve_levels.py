@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tiebreak.conic.chain import LEAST, ChainSolution, LevelSolution, cut_short, solve_chain
-from tiebreak.conic.method import WHY, ConicFindings
+from tiebreak.conic.method import NOT_SURE, WHY, ConicFindings
 from tiebreak.conic.program import ConicProgram, Objective
 from tiebreak.conic.representation import compile_levels
 from tiebreak.conic.stage import ROUNDINGS
@@ -156,7 +156,11 @@ def report(found: ChainSolution, levels: ConicLevels, rtol: float, seconds: floa
         direction = direction[own]
         if isinstance(levels.model, Levels):  # one next to it, or it is not sure that there is one
             direction = settled_direction(levels.model, number, direction)
-            ended = _without_end(number) if direction is not None else Ended(DOUBT, found.message)
+            ended = (
+                _without_end(number)
+                if direction is not None
+                else Ended(DOUBT, found.message + NOT_SURE)
+            )
     claim = ResultClaim(
         problem=levels.model,
         x=x,

@@ -214,6 +214,7 @@ class BoundAccumulator:
         self._sums = s._replace(
             upper_bound=max(s.upper_bound, low),
             upper_ceiling=min(s.upper_ceiling, high),
+            rests=known.rests if high < s.upper_ceiling else s.rests,
             lower_bound=max(s.lower_bound, known.lower),
         )
 
@@ -228,7 +229,8 @@ class BoundAccumulator:
         s = self.sums
         guard = known.guard if known.guard.value > s.guard.value else s.guard
         self._sums = s._replace(ghat=min(s.ghat, known.ghat), guard=guard)
-        self._take_over(Intervals((known.upper_bound, known.upper_ceiling), known.lower_bound))
+        ends = known.upper_bound, known.upper_ceiling
+        self._take_over(Intervals(ends, known.lower_bound, rests=known.rests))
 
     @property
     def has_optimum(self) -> bool:

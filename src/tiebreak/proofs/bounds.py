@@ -66,6 +66,7 @@ class Known(NamedTuple):
     lower_bound: float
     ghat: float
     guard: Bound
+    rests: str = ""  # on what the upper end of f* rests, see `Intervals`
 
 
 class Sums(NamedTuple):
@@ -89,11 +90,13 @@ class Sums(NamedTuple):
     kept_cut: Model | None  # the single cut that served best so far, and its factor
     kept_factor: float
     lower_tail: int  # the block that the best sum for g* began with
+    rests: str = ""  # on what the upper end of f* rests, see `Intervals`
 
     @property
     def known(self) -> Known:
         """What they prove."""
-        return Known(self.upper_bound, self.upper_ceiling, self.lower_bound, self.ghat, self.guard)
+        ends = self.upper_bound, self.upper_ceiling, self.lower_bound, self.ghat
+        return Known(*ends, self.guard, self.rests)
 
     @property
     def models(self) -> list[Model]:

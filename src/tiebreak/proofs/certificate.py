@@ -16,6 +16,7 @@ from tiebreak.sets.domains import Domain, distance_bound, distance_from, project
 
 UNDERFLOW = 1e-290  # a gap below this is 0, a tolerance that is no larger is none
 PROMISING = 1e-6  # growth of less than this share of L_g is as good as none
+BY_GROWTH = "the distance from x to a minimiser of g, by how g grows"
 NOWHERE = (-math.inf, math.inf)  # the interval of what is not known
 
 
@@ -74,6 +75,7 @@ class Certificate:
         upper_optimum, lower_optimum: intervals that contain f* and g*.
         distance: how far x is from the domain; the gaps speak of x as it is.
         upper_estimate: about |f(x) - f*|; an estimate that assumes quadratic growth of g, no bound.
+        rests: on which point of Z, or which distance to one, the upper end of f*'s interval rests.
         status, message: of ``certify``, in the words of a Result; of a Result "", see there.
 
     Examples:
@@ -93,6 +95,7 @@ class Certificate:
     lower_optimum: tuple[float, float]
     distance: float
     upper_estimate: float = math.inf
+    rests: str = ""
     status: str = ""
     message: str = ""
 
@@ -213,11 +216,11 @@ class Certifier:
         known = self._accumulator
         standing = self.standing(x, upper_value, lower_value, effort=30)
         distance = distance_from(self._problem.domain, x)
-        ceiling = known.sums.upper_ceiling
+        ceiling, rests = known.sums.upper_ceiling, known.sums.rests
         if not known.is_steep:
             values = upper_value, lower_value
             own = self._upper_ceiling(upper, *values, standing.lower_gap, distance)
-            ceiling = min(own, ceiling)
+            ceiling, rests = min((ceiling, rests), (own, BY_GROWTH))
         if not ceiling >= known.sums.upper_bound:
             known.refuted = True  # an error bound or a Lipschitz constant that cannot be true
         if known.is_contradicted:
@@ -234,6 +237,7 @@ class Certifier:
             lower_optimum=(known.sums.lower_bound, known.sums.ghat),
             distance=distance,
             upper_estimate=standing.estimate,
+            rests=rests if math.isfinite(ceiling) else "",
         )
 
     def _upper_ceiling(

@@ -21,6 +21,10 @@ DEVICE_LENGTH = 2**20  # the same on a device, which has gigabytes
 Weighted = tuple[tuple[float, Minorant], ...]
 
 
+WITHIN = "a minimiser of g in the domain, within {:.2g} of x"  # what an upper end rests on
+ALL_WITHIN = "all minimisers of g being within {:.2g} of x"
+
+
 class Intervals(NamedTuple):
     """Bounds that a method has proved in its own way, by factorisation and not by minorants."""
 
@@ -28,6 +32,7 @@ class Intervals(NamedTuple):
     lower: float = -math.inf  # g* is at least this
     why: str = ""  # why f* has no upper bound, where that is known
     has_minimiser: bool = False  # is it proved that g has one?
+    rests: str = ""  # on which point of Z, or which distance to one, the upper end of f* rests
 
     @property
     def is_two_sided(self) -> bool:
@@ -37,10 +42,10 @@ class Intervals(NamedTuple):
     def both(self, other: Intervals) -> Intervals:
         """What both say, of the same problem."""
         (low, high), (least, most) = self.upper, other.upper
-        high = min(high, most)
+        high, rests = min((high, self.rests), (most, other.rests))
         why = self.why if math.isinf(high) else ""
         known = self.has_minimiser or other.has_minimiser
-        return Intervals((max(low, least), high), max(self.lower, other.lower), why, known)
+        return Intervals((max(low, least), high), max(self.lower, other.lower), why, known, rests)
 
     def raised(self, constant: float, unit: float) -> Intervals:
         """The same for an f that is larger by a constant, which errs by this unit of rounding."""

@@ -34,7 +34,7 @@ from tiebreak.functions import LeastSquaresPart, LinearPart, Parts, decompose
 from tiebreak.linalg import EPS, TINY, Array, Host, Rank, arrays, rounding_unit
 from tiebreak.linalg.host import host, norm
 from tiebreak.problem import Problem
-from tiebreak.proofs.evidence import Intervals
+from tiebreak.proofs.evidence import ALL_WITHIN, WITHIN, Intervals
 from tiebreak.proofs.models import Model
 from tiebreak.sets import Ball, L1Ball, Space, distance_bound, has_projection
 
@@ -62,12 +62,13 @@ def prove(
     def interval(distance: float, excess: float, fall: float = math.inf) -> Intervals:
         """From bounds on the distance to a lower minimiser, on g(x) - g* and on f(x) - f*."""
         high = f.value + change_within(problem, f, distance, (f_parts, at))
-        return Intervals((f.value - f.value_error - fall, high), g.value - g.value_error - excess)
+        low, least = f.value - f.value_error - fall, g.value - g.value_error - excess
+        return Intervals((low, high), least, rests=WITHIN.format(distance))
 
     near, unmet = NearestMinimiser(), math.inf
     sphere = _distance_on_sphere(problem, at, g, g_parts)
     apart = change_within(problem, f, sphere, (f_parts, at))
-    found = [Intervals((f.value - apart, f.value + apart))]
+    found = [Intervals((f.value - apart, f.value + apart), rests=ALL_WITHIN.format(sphere))]
     change, reach = _ways(problem, x, g, g_parts, rank)
     if not g_parts.parts:  # g is constant, and all of Z its minimisers
         unmet = 0.0
@@ -98,7 +99,8 @@ def prove(
         found.append(Intervals((low, math.inf)))
     proved = functools.reduce(Intervals.both, found)
     if not is_l1 and not f_parts.parts:  # f is constant
-        proved = proved._replace(upper=(f.value - f.value_error, f.value + f.value_error))
+        same = f.value - f.value_error, f.value + f.value_error
+        proved = proved._replace(upper=same, rests="f being constant")
     return proved._replace(why=near.why if math.isinf(proved.upper[1]) else "")
 
 
@@ -106,7 +108,7 @@ def prove_within(problem: Problem, x: Array, d: float) -> Intervals:
     """f*, where all minimisers of g over Z are within a distance d of x."""
     f = evaluate_with_errors(problem.upper, x)
     change = change_within(problem, f, d)
-    return Intervals((f.value - change, f.value + change))
+    return Intervals((f.value - change, f.value + change), rests=ALL_WITHIN.format(d))
 
 
 def prove_at(problem: Problem, x: Array) -> Intervals | None:
@@ -153,7 +155,8 @@ def _on_space(
     else:
         sigma = problem.upper.strong_convexity - problem.upper.defect
         low = below(f_parts, x, sigma, f.value - f.value_error, f.slope, f.slope_error, near)
-    return Intervals((low, high), g.value - g.value_error - near.gap)
+    rests = WITHIN.format(near.distance)
+    return Intervals((low, high), g.value - g.value_error - near.gap, rests=rests)
 
 
 def _room(ball: Ball, x: Host) -> float:
@@ -197,7 +200,9 @@ def _across_ball(
     unit = rounding_unit(EPS, *R.shape)
     error = f.slope_error + unit * (norm(f.slope) + norm(R) * norm(y))
     low = least_with_slope(problem, x, f, f.slope + R.T @ y, error, unit)
-    return Intervals((low - norm(y) * near.change * SAFE, high), g.value - g.value_error - near.gap)
+    low -= norm(y) * near.change * SAFE
+    least, rests = g.value - g.value_error - near.gap, WITHIN.format(reach)
+    return Intervals((low, high), least, rests=rests)
 
 
 def _ways(

@@ -32,7 +32,7 @@ from tiebreak.exact.constants import SAFE
 from tiebreak.exact.reductions.tall import TallAnswer, TallLevel
 from tiebreak.linalg import EPS, Host, deadline, rounding_unit
 from tiebreak.linalg.host import norm
-from tiebreak.proofs.evidence import Intervals
+from tiebreak.proofs.evidence import WITHIN, Intervals
 
 LARGEST_ERROR = 1e-2  # of H, relative to its least eigenvalue: with more there is no bound
 FAR = 0.5  # rho lambda beyond this: x is too far away for a bound worth having
@@ -91,7 +91,8 @@ def prove_tall(answer: TallAnswer) -> tuple[Intervals, float]:
     high = f.value + f.value_error + _rise(answer, of_f, f, near)
     low -= 4.0 * EPS * abs(f.value)
     lower = g.value - g.value_error - near.gap
-    return Intervals((low, high), lower, has_minimiser=True), residual
+    rests = WITHIN.format(near.distance)
+    return Intervals((low, high), lower, has_minimiser=True, rests=rests), residual
 
 
 def _relative(slope: Host, level: TallLevel, of: _Curvature, x: Host, units: Host) -> float:

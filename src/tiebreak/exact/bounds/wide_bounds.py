@@ -23,7 +23,7 @@ from tiebreak.functions import Minorant
 from tiebreak.linalg import EPS, Host, rounding_unit
 from tiebreak.linalg.host import host, norm
 from tiebreak.problem import Problem
-from tiebreak.proofs.evidence import Intervals
+from tiebreak.proofs.evidence import WITHIN, Intervals
 
 
 def prove_wide(
@@ -59,7 +59,8 @@ def prove_wide(
     low = f.value - f.value_error - fall - 4.0 * EPS * abs(f.value)
     own = size * (size * norm(x) + norm(equations.b))
     residual = max(norm(rest) / terms if terms > 0.0 else 0.0, back / own if own > 0.0 else 0.0)
-    return Intervals((low, high), g.value - g.value_error - excess), residual
+    rests = WITHIN.format(unmet / sigma)
+    return Intervals((low, high), g.value - g.value_error - excess, rests=rests), residual
 
 
 def _fall(answer: WideAnswer, x: Host, steep: float, away: float) -> tuple[float, float]:

@@ -114,13 +114,14 @@ def _programs(level: RecessionLevel) -> Iterator[Host]:
     fixed, moved = _stacked(level.fixed, n), _stacked([loss.rows for loss in level.losses], n)
     within = _stacked([cone.rows], n)
     # In powers of two: columns of the same size, then rows.
-    tops = _largest(sp.vstack([fixed, moved, sp.csr_array(level.linear.c[None])], format="csr"), 0)
-    column = _powers(tops) if not within.shape[0] else np.ones(n)  # whose rows stay as they are
+    every = [fixed, moved, within, sp.csr_array(level.linear.c[None])]
+    tops = _largest(sp.vstack(every, format="csr"), 0)
+    column = _powers(tops)
     fixed, _ = _scaled_rows(fixed @ sp.diags_array(column))
     moved, scale = _scaled_rows(moved @ sp.diags_array(column))
+    within, _ = _scaled_rows(within @ sp.diags_array(column))
     bounds = np.stack([np.maximum(cone.low, -1.0), np.minimum(cone.high, 1.0)], axis=1)
-    if not within.shape[0]:
-        bounds[tops == 0.0] = 0.0
+    bounds[tops == 0.0] = 0.0
 
     def solved(cost: Host, rows: Any, box: Host, least: float) -> Iterator[Host]:
         more = sp.csr_array((fixed.shape[0], len(cost) - n))
