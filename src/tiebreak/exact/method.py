@@ -38,7 +38,7 @@ from tiebreak.functions.elementary import Flat
 from tiebreak.functions.parts.parts import Parts, decompose
 from tiebreak.functions.penalties.composite import split
 from tiebreak.functions.penalties.penalties import Zero
-from tiebreak.functions.penalties.terms import Terms, largest
+from tiebreak.functions.penalties.terms import largest
 from tiebreak.functions.sums import summands
 from tiebreak.linalg import arrays, deadline
 from tiebreak.linalg.arrays import Array, rounding_unit
@@ -364,18 +364,15 @@ def _scaled(problem: Problem, x: Array) -> tuple[ScaledProblem, Rank, int]:
     epsilon = max(arrays.epsilon(x), *(part.data_epsilon for part in parts))
     f, g = _parts(problem, int(x.shape[0]))
     rows, penalty = g.rows(epsilon, f.sizes()), problem.penalties[0].terms
-    l1 = _l1_norm(penalty, f.n) if penalty.has_weights else None
+    l1 = None
+    if penalty.has_weights:  # up to a factor
+        center = np.zeros(f.n) if penalty.center is None else penalty.center
+        l1 = L1Norm(np.broadcast_to(penalty.l1 / largest(penalty.l1), f.n), center)
     counted = None if problem.counted is None else host(problem.counted)
     scaled = ScaledProblem(problem, f.scaled(), g.scaled(), rows, epsilon, l1, counted)
     rank = scaled.rank_in_x
     rank = rank._replace(sigma=g.unit * rank.sigma) if rank.is_plain else rank
     return scaled, rank, f.exponent
-
-
-def _l1_norm(terms: Terms, n: int) -> L1Norm:
-    """Up to a factor, in NumPy."""
-    center = np.zeros(n) if terms.center is None else terms.center
-    return L1Norm(np.broadcast_to(terms.l1 / largest(terms.l1), n), center)
 
 
 def _parts(problem: Problem, n: int) -> tuple[Parts, Parts]:

@@ -234,7 +234,9 @@ def start(domain: Domain, n: int) -> Host:
     x = size * x
     missed = math.inf
     for point in _candidates(Z, x, NEARLY * size if room < CLEAR else None):
-        missed = min(missed, _missed(Z, point, size))
+        off = [np.maximum(Z.rows @ point - Z.offset, 0.0), abs(Z.equal @ point - Z.right)]
+        most = float(np.max(np.concatenate(off), initial=0.0))
+        missed = min(missed, most / (size + norm(point)))
         if missed <= ACTIVE:
             return Z.point(point)
     raise polyhedra.EmptySet(NO_START.format(missed))
@@ -265,9 +267,3 @@ def _meeting(Z: PolyhedralRows, x: Host, held: Host) -> Host:
     for _ in range(3 if len(rows) else 0):
         x = x - np.linalg.lstsq(rows, rows @ x - target, rcond=None)[0]
     return x
-
-
-def _missed(Z: PolyhedralRows, x: Host, size: float) -> float:
-    """By how much x misses the constraints, relative."""
-    off = np.append(np.maximum(Z.rows @ x - Z.offset, 0.0), abs(Z.equal @ x - Z.right))
-    return float(np.max(off, initial=0.0)) / (size + norm(x))

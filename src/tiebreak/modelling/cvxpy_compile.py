@@ -147,8 +147,9 @@ class Compiler:
         F = known[1]
         linear = np.asarray(part.data["c"], dtype=float)
         new = Objective(F, np.zeros(F.shape[0]), linear, part.constant)
-        old = self._objectives.get(i)
-        return old if old is not None and _same_objective(old, new) else new
+        old = self._objectives.get(i, new)
+        is_same = old.squares is new.squares and old.constant == new.constant
+        return old if is_same and np.array_equal(old.linear, new.linear) else new
 
 
 @contextlib.contextmanager
@@ -189,11 +190,6 @@ def _compile(problem: Any, squares: bool) -> CompiledLevel:
 def _same_set(one: dict[str, Any], other: dict[str, Any]) -> bool:
     same = str(one["dims"]) == str(other["dims"]) and np.array_equal(one["b"], other["b"])
     return bool(same and same_matrix(one["A"], other["A"]))
-
-
-def _same_objective(one: Objective, other: Objective) -> bool:
-    same = one.squares is other.squares and one.constant == other.constant
-    return same and np.array_equal(one.linear, other.linear)
 
 
 def same_matrix(one: Any, other: Any) -> bool:
