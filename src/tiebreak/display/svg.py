@@ -43,7 +43,9 @@ class Scale(NamedTuple):
 
     def ticks(self) -> list[tuple[float, str]]:
         """A few round values, with their text."""
-        step = _nice((self.high - self.low) / 4.0)
+        raw = (self.high - self.low) / 4.0
+        unit = 10.0 ** math.floor(math.log10(raw))
+        step = next(k * unit for k in (1.0, 2.0, 5.0, 10.0) if k * unit >= 0.999 * raw)
         if self.is_log:
             step = max(1.0, math.ceil(step))
         first = math.ceil(self.low / step - 1e-9)
@@ -329,8 +331,3 @@ def _round(value: float, step: float) -> str:
 
 def _digits(value: float, step: float) -> int:
     return min(max(math.ceil(math.log10(abs(value) / step)) + 1, 2), 15)
-
-
-def _nice(raw: float) -> float:
-    unit = 10.0 ** math.floor(math.log10(raw))
-    return next(factor * unit for factor in (1.0, 2.0, 5.0, 10.0) if factor * unit >= 0.999 * raw)

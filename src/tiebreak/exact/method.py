@@ -32,7 +32,7 @@ from tiebreak.exact.reductions.operator_above import with_images
 from tiebreak.exact.reductions.outliers import AT_DELTA, NO_RANK
 from tiebreak.exact.reductions.residuals_above import SquaresAbove, with_residuals
 from tiebreak.exact.reductions.tall import is_tall, solve_tall
-from tiebreak.exact.reductions.wide import WideAnswer, WideProblem, solve_wide
+from tiebreak.exact.reductions.wide import WideProblem, solve_wide
 from tiebreak.exact.scaled_problem import L1Norm, ScaledProblem
 from tiebreak.functions.elementary import Flat
 from tiebreak.functions.parts.parts import Parts, decompose
@@ -298,7 +298,20 @@ def _on_small_side(problem: Problem, x0: Array) -> DirectState | None:
         end = _state(problem, 1, wide.x)
         ((_, f_x),), ((_, g_x),) = end.evidence.upper, end.evidence.lower
         intervals, residual = prove_wide(problem, wide, f_x, g_x)
-        findings = _of_wide(wide, residual, end.upper_value)
+        gram, rank = wide.gram, wide.rank
+        least, top = (
+            math.ldexp(math.sqrt(s), gram.exponent) for s in (gram.value(rank), gram.largest)
+        )
+        findings = ExactFindings(
+            dimension=gram.shape[1] - rank,
+            rank=rank,
+            sigma=least if rank else 0.0,
+            sigma_next=wide.rest,
+            backward_error=max(wide.rest, EPS * top),
+            upper_range=(end.upper_value, end.upper_value),
+            residual=residual,
+            left_open=gram.shape[1] - rank - wide.reduced.rank if wide.reduced else 0,
+        )
         if residual <= ACCURATE and wide.rest > 0.0:  # the numbers, as stored, have another rank
             return _solved(end, findings, None)
         if residual <= ACCURATE:
@@ -339,22 +352,6 @@ def _by_second_derivatives(problem: Problem, x0: Array) -> DirectState | None:
     )
     end = _without_minorants(end) if intervals.is_two_sided else end
     return _solved(end, findings, intervals)
-
-
-def _of_wide(answer: WideAnswer, residual: float, value: float) -> ExactFindings:
-    """What is known of an answer on the small side."""
-    gram, exponent = answer.gram, answer.gram.exponent
-    sigma = [math.ldexp(math.sqrt(s), exponent) for s in (gram.value(answer.rank), gram.largest)]
-    return ExactFindings(
-        dimension=gram.shape[1] - answer.rank,
-        rank=answer.rank,
-        sigma=sigma[0] if answer.rank else 0.0,
-        sigma_next=answer.rest,
-        backward_error=max(answer.rest, EPS * sigma[1]),
-        upper_range=(value, value),
-        residual=residual,
-        left_open=gram.shape[1] - answer.rank - answer.reduced.rank if answer.reduced else 0,
-    )
 
 
 def _scaled(problem: Problem, x: Array) -> tuple[ScaledProblem, Rank, int]:

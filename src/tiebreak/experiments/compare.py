@@ -235,7 +235,10 @@ def _entrants(
         if refusal := entrant.method.refusal(problem):
             refused[entrant.label] = refusal.sentence
         else:
-            entrants.append(entrant._replace(label=_unused(entrant.label, entrants)))
+            label, taken = entrant.label, {former.label for former in entrants}
+            numbered = (f"{label} ({i})" for i in range(2, len(taken) + 3))
+            unused = next(name for name in (label, *numbered) if name not in taken)
+            entrants.append(entrant._replace(label=unused))
     if not entrants:
         raise ValueError(f"compare: no method takes this problem: {'; '.join(refused.values())}")
     return entrants, refused
@@ -249,13 +252,6 @@ def _entrant(problem: Problem, method: Contestant) -> Entrant:
         return Entrant(label, find_method(method, problem, "compare"))
     found = find_method(method, problem, "compare")
     return Entrant(method if isinstance(method, str) else found.name, found)
-
-
-def _unused(label: str, entrants: list[Entrant]) -> str:
-    """The label, with a number where it is taken already."""
-    taken = {entrant.label for entrant in entrants}
-    numbers = (f"{label} ({i})" for i in range(2, len(taken) + 3))
-    return next(name for name in (label, *numbers) if name not in taken)
 
 
 def _table(header: list[str], rows: list[list[str]]) -> list[str]:
