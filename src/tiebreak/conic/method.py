@@ -130,11 +130,11 @@ class Conic(Method):
             level = len(found.levels)
             fall = settled_direction(problem, level, found.direction[program.variables])
             ended = Ended(DOUBT, found.message + NOT_SURE)
-        if fall is not None:
-            no_minimum = NoMinimum("upper" if level else "lower", fall)
-            ended = Ended(FALLS, no_minimum.sentence(problem.names))
-        against, is_least = found.contradiction, found.is_least
-        findings = ConicFindings(found.levels, assumption, fall, against, is_least)
+        findings = ConicFindings(
+            found.levels, assumption, fall, found.contradiction, found.is_least
+        )
+        if findings.fall is not None:
+            ended = Ended(FALLS, findings.fall.sentence(problem.names))
         return DirectState(
             1,
             x,
