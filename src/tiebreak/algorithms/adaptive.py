@@ -134,12 +134,13 @@ class AdaptiveAGMBiO(Method):
             step = next(steps)
             f_y, g_y = step.y
             assert f_y is not None
+            age, marks = state.age + 1, state.marks
             state = with_violations(state, *step.violations)._replace(
                 main=step.run.restarted_if_risen(state.main),
                 upper_value=step.f_x,
                 lower_value=step.g_x,
-                age=state.age + 1,
-                marks=_marked(state, step.run.value),
+                age=age,
+                marks=(marks[1], step.run.value) if age & (age - 1) == 0 else marks,
             )
             evidence = StepEvidence(
                 upper=((state.eta * step.a, f_y),), cuts=((step.a, g_y),), values=(step.value,)
@@ -198,12 +199,6 @@ class AdaptiveAGMBiO(Method):
 def _ratio(p: float, q: float) -> float:
     """p/q, or 0 where that says nothing."""
     return p / q if p > 0.0 and q > 0.0 and math.isfinite(p / q) else 0.0
-
-
-def _marked(state: State, value: float) -> tuple[float, float]:
-    """h(x) at the last two powers of two of the age, which becomes one more."""
-    age = state.age + 1
-    return (state.marks[1], value) if age & (age - 1) == 0 else state.marks
 
 
 def _has_settled(state: State, excess: float) -> bool:

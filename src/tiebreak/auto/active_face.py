@@ -69,7 +69,10 @@ def _on_surface(domain: Domain, x: Array) -> ActiveFace | None:
     if isinstance(domain, Ball):
         away = x if domain.center is None else x - arrays.like(domain.center, x)
         if arrays.norm(away) >= domain.radius * (1.0 - TOUCHING):
-            return _across(domain, away)._replace(curvature=lambda slope: _pressed(away, slope))
+            # |slope|/radius, for x + d lies |d|²/(2 radius) below the tangent plane of a sphere.
+            return _across(domain, away)._replace(
+                curvature=lambda slope: max(-arrays.dot(away, slope) / arrays.dot(away, away), 0.0)
+            )
     return None
 
 
@@ -174,11 +177,6 @@ def _across(domain: Domain, normal: Array) -> ActiveFace:
     unit = normal / arrays.norm(normal)
     one = arrays.namespace(normal).ones_like(normal)
     return ActiveFace(lambda v: v - arrays.dot(unit, v) * unit, one, domain.project, one)
-
-
-def _pressed(away: Array, slope: Array) -> float:
-    """|slope|/radius on a sphere, where x + d lies |d|²/(2 radius) below its tangent plane."""
-    return max(-arrays.dot(away, slope) / arrays.dot(away, away), 0.0)
 
 
 def _in_blocks(domain: Domain, x: Array) -> ActiveFace:

@@ -182,8 +182,14 @@ class Portfolio(Method):
         state = state.with_runner(state.at, inner=inner, spent=runner.spent + STEP + meter.spent)
         if runner.inner is None:
             state = state._replace(order=(*(i for i in state.order if i != state.at), state.at))
-        state = _noted(state, candidate.method.report(inner))._replace(
-            evidence=inner.evidence, least=_least(inner.evidence, state.least)
+        report = candidate.method.report(inner)
+        (a, b), (c, d) = report.lipschitz_violations, report.convexity_violations
+        (s, t), (u, v) = state.lipschitz_violations, state.convexity_violations
+        state = state._replace(
+            evidence=inner.evidence,
+            least=_least(inner.evidence, state.least),
+            lipschitz_violations=(max(a, s), max(b, t)),
+            convexity_violations=(max(c, u), max(d, v)),
         )
         return self._concluded(state)
 
@@ -366,12 +372,3 @@ def _words(candidate: Candidate, problem: Problem) -> str:
 def _least(evidence: StepEvidence, before: float) -> float:
     """The least value of g, with those of a step."""
     return min(before, *(value for value, _, _ in evidence.values), math.inf)
-
-
-def _noted(state: State, report: StateReport) -> State:
-    """With what the consistency checks of the method at work have found, and those before it."""
-    (a, b), (c, d) = report.lipschitz_violations, report.convexity_violations
-    (s, t), (u, v) = state.lipschitz_violations, state.convexity_violations
-    return state._replace(
-        lipschitz_violations=(max(a, s), max(b, t)), convexity_violations=(max(c, u), max(d, v))
-    )

@@ -51,7 +51,10 @@ def choose(problem: Problem) -> Portfolio:
         candidates.append(Candidate(PrimalDual(), "", steps))
     if not first.refusal(problem):
         candidates.append(Candidate(first, "", steps))
-    if refusal is None and not _is_program_for_cones(problem):
+    below = [part for _, part in summands(problem.smooth_parts[1].bare)]
+    is_linear = all(isinstance(part, Linear | Flat) for part in below)
+    # On constraints the minimisers of a linear level are a face, which Conic alone can prove.
+    if refusal is None and not (is_linear and not has_projection(problem.domain)):
         title = f"exact, by direct factorisation ({_sizes(problem)})"
         least = _factorisation(problem)
         candidates.append(Candidate(Exact(), title, least, is_direct=True, refines=True))
@@ -59,16 +62,6 @@ def choose(problem: Problem) -> Portfolio:
         candidates.append(Candidate(Conic(), "conic", 0.0, is_direct=True, refines=True))
     why = f"there is no exact method with {refusal.got}" if refusal else ""
     return Portfolio(tuple(candidates) or (Candidate(first),), why)
-
-
-def _is_program_for_cones(problem: Problem) -> bool:
-    """Is the lower level linear, on a set of constraints?
-
-    Then its minimisers are a face, which `Exact` finds and cannot prove to be one, and `Conic` can.
-    """
-    parts = [part for _, part in summands(problem.smooth_parts[1].bare)]
-    is_linear = all(isinstance(part, Linear | Flat) for part in parts)
-    return is_linear and not has_projection(problem.domain)
 
 
 def problem_in_float64(problem: Problem) -> Problem:

@@ -110,9 +110,8 @@ def _suspects(stage: Stage, at: PrimalDualPoint, own: int | None) -> list[_Curve
     found = [_Curved(cone, False, False) for cone in sees]
     pulls = np.minimum(y[blocks.exponential[:, 0]], y[blocks.exponential[:, 2]])
     slack = pulls <= PULLS * float(np.max(y, initial=0.0))
-    for cone in blocks.exponential[slack & lengths[blocks.exponential].any(axis=1)]:
-        found.append(_Curved(cone, True, own is not None and int(cone[0]) >= own))
-    return found
+    curves = blocks.exponential[slack & lengths[blocks.exponential].any(axis=1)]
+    return found + [_Curved(c, True, own is not None and int(c[0]) >= own) for c in curves]
 
 
 def _direction(stage: Stage, curved: list[_Curved], dropped: list[_Curved]) -> tuple[Host, Host]:

@@ -111,11 +111,6 @@ class Builder:
         radius: |x| <= radius for some solution, inf where not known.
     """
 
-    lower: Host
-    upper: Host
-    n: int
-    size: int
-
     def __init__(self, lower: Host, upper: Host, radius: float = math.inf) -> None:
         self.lower, self.upper = lower, upper
         farthest = np.maximum(np.abs(lower), np.abs(upper))
@@ -181,7 +176,8 @@ class Builder:
             size, known = abs(block), reach[first : first + block.shape[1]]
             most = _product(size, known)
             if first == 0 and block.shape[1] == self.n and self.radius < math.inf:
-                most = np.minimum(most, _row_norms(block) * self.radius)
+                squares = block.multiply(block) if arrays.is_sparse(block) else block * block
+                most = np.minimum(most, np.sqrt(squares.sum(axis=1)) * self.radius)
             total = total + most
         return np.asarray(total * ROUND_UP)
 
@@ -319,7 +315,8 @@ def _stacked(parts: Sequence[Affine], size: int) -> Any:
     """The same, dense where a large share of the entries is not 0."""
     rows = sum(len(terms) for terms in parts)
     blocks = [block for terms in parts for _, block in terms.blocks]
-    if sum(_count(block) for block in blocks) <= DENSE_SHARE * rows * size:
+    counts = (b.count_nonzero() if arrays.is_sparse(b) else np.count_nonzero(b) for b in blocks)
+    if sum(counts) <= DENSE_SHARE * rows * size:
         return _sparse(parts, size)
     if len(blocks) == 1 and blocks[0].shape == (rows, size) and not arrays.is_sparse(blocks[0]):
         return blocks[0]  # which may be large
@@ -330,11 +327,6 @@ def _stacked(parts: Sequence[Affine], size: int) -> Any:
             made[here] += block.toarray() if arrays.is_sparse(block) else block
         start += len(terms)
     return made
-
-
-def _count(block: Any) -> int:
-    """Of entries that are not 0."""
-    return int(block.count_nonzero() if arrays.is_sparse(block) else np.count_nonzero(block))
 
 
 def _product(size: Any, reach: Host) -> Host:
@@ -350,11 +342,6 @@ def _product(size: Any, reach: Host) -> Host:
 def _positive(block: Any) -> Any:
     """max(entries, 0)."""
     return block.maximum(0.0) if arrays.is_sparse(block) else np.maximum(block, 0.0)
-
-
-def _row_norms(block: Any) -> Host:
-    squares = (block.multiply(block) if arrays.is_sparse(block) else block * block).sum(axis=1)
-    return np.asarray(np.sqrt(squares))
 
 
 def _norm_bound(block: Any) -> float:

@@ -248,7 +248,8 @@ class _Chain:
         z = self._within_bounds(self.previous)
         values = [self._value(number, z) for number in range(len(self.found))]
         if status == "solved" and self._is_outside(z):
-            if (empty := deadline.unless_over(self._infeasible, None)) is not None:
+            empty = deadline.unless_too_long(self._infeasible, None, deadline.Over)
+            if empty is not None:
                 return empty
             status, message = "failed", "the point that was found violates the constraints"
         if status == "solved" and (lost := self._lost(z)) is not None:
@@ -524,7 +525,7 @@ class _Chain:
         seen = where.basis[self.program.variables]
         if not seen.size:
             return 0
-        return deadline.unless_over(lambda: _visible_directions(seen), None)
+        return deadline.unless_too_long(lambda: _visible_directions(seen), None, deadline.Over)
 
 
 def _visible_directions(basis: Host) -> int:

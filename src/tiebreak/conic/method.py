@@ -130,16 +130,18 @@ class Conic(Method):
         program = _compiled(problem, problem.domain, int(state.x.shape[0]))
         found = solve_chain(program, [None])
         x = arrays.like(found.z[program.variables], state.x)
-        assumption, fall, ended = _assumption(program), None, None
+        assumption, fall, ended = "with the lower level as it was held", None, None
+        if not np.isfinite(program.reach).all():
+            assumption = f"assuming that no solution is more than {ASSUMED:g} times as long"
         if found.direction is not None:
             level = len(found.levels)
             fall = settled_direction(problem, level, found.direction[program.variables])
             ended = Ended(DOUBT, found.message + NOT_SURE)
-        if fall is not None:
-            no_minimum = NoMinimum("upper" if level else "lower", fall)
-            ended = Ended(FALLS, no_minimum.sentence(problem.names))
-        against, is_least = found.contradiction, found.is_least
-        findings = ConicFindings(found.levels, assumption, fall, against, is_least)
+        findings = ConicFindings(
+            found.levels, assumption, fall, found.contradiction, found.is_least
+        )
+        if findings.fall is not None:
+            ended = Ended(FALLS, findings.fall.sentence(problem.names))
         return DirectState(
             1,
             x,
@@ -161,12 +163,6 @@ def _intervals(found: ChainSolution) -> Intervals:
     low = [level.bound if level.is_bound_proved else -math.inf for level in found.levels]
     low += [-math.inf] * (2 - len(low))
     return Intervals(upper=(low[1], math.inf), lower=low[0], why=ONE_SIDED)
-
-
-def _assumption(program: ConicProgram) -> str:
-    if not np.isfinite(program.reach).all():
-        return f"assuming that no solution is more than {ASSUMED:g} times as long"
-    return "with the lower level as it was held"
 
 
 def _ended(found: ChainSolution, assumption: str) -> Ended:

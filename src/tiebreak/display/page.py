@@ -63,7 +63,8 @@ def page(view: View, title: str = "") -> str:
         *_cards(view),
         *_curves(view),
         *map(_table, view.tables),
-        _report(view),
+        f"<details{'' if view.kind == 'race' else ' open'}><summary>The whole report</summary>"
+        f'<pre id="report">{escaped(view.details)}</pre></details>',
         "</main>",
         "<footer>Made by tiebreak. This file is complete in itself: it loads nothing.</footer>",
         f'<script type="application/json" id="data">{json_for_script(_data(view))}</script>',
@@ -168,14 +169,6 @@ def _table(table: Table) -> str:
     return (
         f'<section class="table scroll{stacked}" tabindex="0" aria-label="{name}">'
         f"{table_html(table)}</section>"
-    )
-
-
-def _report(view: View) -> str:
-    return (
-        f"<details{'' if view.kind == 'race' else ' open'}><summary>The whole report</summary>"
-        '<pre id="report">'
-        f"{escaped(view.details)}</pre></details>"
     )
 
 

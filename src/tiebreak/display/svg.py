@@ -43,7 +43,9 @@ class Scale(NamedTuple):
 
     def ticks(self) -> list[tuple[float, str]]:
         """A few round values, with their text."""
-        step = _nice((self.high - self.low) / 4.0)
+        raw = (self.high - self.low) / 4.0
+        unit = 10.0 ** math.floor(math.log10(raw))
+        step = next(k * unit for k in (1.0, 2.0, 5.0, 10.0) if k * unit >= 0.999 * raw)
         if self.is_log:
             step = max(1.0, math.ceil(step))
         first = math.ceil(self.low / step - 1e-9)
@@ -62,7 +64,8 @@ class Scale(NamedTuple):
 def picture(view: View) -> str:
     """All panels in two columns; of a run of one step its proofs, where there are any."""
     if not view.has_curves:
-        return _proofs(view)
+        proved = [p for p in view.proofs if math.isfinite(p.proved)]
+        return " ".join(_proof(p) for p in proved if UNDERFLOW < p.asked < math.inf)
     columns = min(2, len(view.panels))
     rows = math.ceil(len(view.panels) / columns)
     keys = _keys(view.groups) if len(view.groups) > 1 else ""
@@ -84,12 +87,6 @@ def _open(width: float, height: float, words: str, size: int = 11) -> str:
         'fill="none" font-family="system-ui, sans-serif" '
         f'font-size="{size}" preserveAspectRatio="xMinYMin"><title>{escaped(words)}</title>'
     )
-
-
-def _proofs(view: View) -> str:
-    """For each level one logarithmic axis: from the gap at the start to the proved one."""
-    known = [p for p in view.proofs if math.isfinite(p.proved) and UNDERFLOW < p.asked < math.inf]
-    return " ".join(map(_proof, known))
 
 
 def _proof(proof: ProvedGap) -> str:
@@ -186,7 +183,8 @@ def _axes(place: Place, name: str) -> str:
     for value in (0.0, 10.0, place.last) if place.is_wide else (0.0, place.last):
         x = float(place.across(np.array([value]))[0])
         anchor = "end" if value == place.last else "middle"
-        parts.append(_label(x, FOOT + 14, _amount(value), anchor))
+        text = f"{value:,.0f}" if value.is_integer() else number(value, 3)
+        parts.append(_label(x, FOOT + 14, text, anchor))
     return "".join([*parts, _label((LEFT + WIDTH) / 2, FOOT + 28, name, "middle")])
 
 
@@ -317,10 +315,6 @@ def _keys(groups: Sequence[Group]) -> str:
     return "".join(parts)
 
 
-def _amount(value: float) -> str:
-    return f"{value:,.0f}" if value.is_integer() else number(value, 3)
-
-
 def _power(exponent: int) -> str:
     """A power of ten."""
     if -3 <= exponent <= 3:
@@ -337,8 +331,3 @@ def _round(value: float, step: float) -> str:
 
 def _digits(value: float, step: float) -> int:
     return min(max(math.ceil(math.log10(abs(value) / step)) + 1, 2), 15)
-
-
-def _nice(raw: float) -> float:
-    unit = 10.0 ** math.floor(math.log10(raw))
-    return next(factor * unit for factor in (1.0, 2.0, 5.0, 10.0) if factor * unit >= 0.999 * raw)

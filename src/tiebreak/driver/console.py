@@ -59,8 +59,6 @@ Progress = bool | Reporter | Callable[[Row], object]
 class LiveLine:
     """Progress: the last row, or how far a pass over streamed rows is; see `display.progress`."""
 
-    is_on: bool
-
     def __init__(self, problem: Problem, progress: Progress) -> None:
         if not (isinstance(progress, bool | Reporter) or callable(progress)):
             raise TypeError(

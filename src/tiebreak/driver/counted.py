@@ -20,7 +20,6 @@ class Counted(SmoothFunction):
     """
 
     meanwhile: Callable[[], object] = staticmethod(lambda: None)  # done while an evaluation runs
-    function: SmoothFunction
 
     def __init__(self, function: SmoothFunction, counter: Counted | None = None) -> None:
         self.function, self._counter = function, counter or self

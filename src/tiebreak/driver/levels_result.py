@@ -196,7 +196,14 @@ class LevelsResult(Outcome, Shown):
 
     def _notes(self) -> list[tuple[str, str]]:
         reports = list(self.levels.values())
-        notes = [("held", "; ".join(f"{r.name} by {_how(r.held)}" for r in reports[:-1]))]
+        notes = [
+            (
+                "held",
+                "; ".join(
+                    f"{r.name} by {HOLDS.get(r.held, f'its {r.held}')}" for r in reports[:-1]
+                ),
+            )
+        ]
         notes += [("proof", text) for text in self._senses(reports)]
         for before, after in pairwise(reports):
             size = max(abs(before.value), before.slack)
@@ -272,10 +279,6 @@ class LevelsResult(Outcome, Shown):
 
 def _and(names: list[str]) -> str:
     return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
-
-
-def _how(held: str) -> str:
-    return HOLDS.get(held, f"its {held}")
 
 
 def _wrapped(start: str, text: str) -> list[str]:

@@ -13,7 +13,6 @@ import numpy as np
 from tiebreak.algorithms.base import Findings, Multipliers
 from tiebreak.driver.shown import Shown
 from tiebreak.driver.trace import Trace
-from tiebreak.functions.base import Function
 from tiebreak.functions.callables import Smooth
 from tiebreak.functions.sums import summands
 from tiebreak.linalg import deadline
@@ -138,7 +137,9 @@ class Result(Outcome, Shown):
             return found
         is_cut_short = self.status in ("max_time", "stopped")  # who had no time has none now
         with deadline.limited(1.0 if is_cut_short else None):
-            return deadline.unless_over(lambda: solution_dimension(self.problem), None)
+            return deadline.unless_too_long(
+                lambda: solution_dimension(self.problem), None, deadline.Over
+            )
 
     @property
     def assumed(self) -> tuple[str, ...]:
@@ -363,7 +364,10 @@ def assumptions(problem: Problem) -> list[str]:
     levels = [
         name
         for name, h in zip(("upper", "lower"), problem.smooth_parts, strict=True)
-        if any(_is_foreign(part) for _, part in summands(h.bare))
+        if any(
+            isinstance(part, Smooth) or not type(part).__module__.startswith("tiebreak.")
+            for _, part in summands(h.bare)
+        )
     ]
     if levels:
         said.append(
@@ -382,11 +386,6 @@ def promises(problem: Problem) -> list[str]:
         for name in ("radius", "error_bound")
         if (value := getattr(problem, name)) is not None
     ]
-
-
-def _is_foreign(h: Function) -> bool:
-    """Is it made of code that is not ours?"""
-    return isinstance(h, Smooth) or not type(h).__module__.startswith("tiebreak.")
 
 
 def is_void(result: Result) -> bool:

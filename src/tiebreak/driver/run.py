@@ -75,19 +75,6 @@ class Run:
     for a method that adapts to what is proved). A warm start begins where a ``former`` run ended.
     """
 
-    method: Method
-    certifies: bool
-    relative: tuple[float, float]
-    absolute: tuple[float, float]
-    upper: Counted
-    lower: Counted
-    rows: list[Row]
-    accumulator: BoundAccumulator
-    clock: float
-    iteration: int
-    start_values: tuple[Any, Any]
-    state: Any
-
     def __init__(
         self,
         problem: Problem,

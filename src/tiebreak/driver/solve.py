@@ -352,7 +352,8 @@ def _iterate(
             if ended:
                 return ended
             if not run.step():
-                return _failed(run)
+                answer = run.report.answer  # one that only lacks its proof stays one
+                return answer if answer.why else Ended(BROKEN, after_nonfinite(run))
             store.save_when_due(run)
         except (StopIteration, KeyboardInterrupt):
             return ended or Ended("stopped")
@@ -385,12 +386,6 @@ def _tell(callback: Callable[[Intermediate], object] | None, run: Run, given: Ar
     if callback is not None:
         now = run.intermediate()
         callback(now._replace(x=arrays.own(now.x, given)))  # theirs to write into
-
-
-def _failed(run: Run) -> Ended:
-    """The end at a value that is not finite; an answer that only lacks its proof stays one."""
-    answer = run.report.answer
-    return answer if answer.why else Ended(BROKEN, after_nonfinite(run))
 
 
 # -- conclude -------------------------------------------------------------------------------------

@@ -193,7 +193,9 @@ def _without_end(number: int) -> Ended:
 
 
 def _ended(found: ChainSolution) -> Ended:
-    return Ended(WHY.get(found.status, found.status), found.message or _how_well(found))
+    off = max((level.residual for level in found.levels), default=0.0)
+    sentence = found.message or f"all optimality conditions hold to {off:.1g}"
+    return Ended(WHY.get(found.status, found.status), sentence)
 
 
 def _claim(
@@ -205,11 +207,6 @@ def _claim(
     scale = max(abs(value), abs(h.value(np.zeros(len(h.linear)))))
     off = max(level.best + level.error, value - level.slack) - level.bound + rounding
     return LevelClaim(off, off, max(rtol * scale, ROUNDINGS * rounding))
-
-
-def _how_well(found: ChainSolution) -> str:
-    off = max((level.residual for level in found.levels), default=0.0)
-    return f"all optimality conditions hold to {off:.1g}"
 
 
 def _level(name: str, level: LevelSolution, value: float, sign: int) -> LevelReport:

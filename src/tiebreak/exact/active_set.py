@@ -175,14 +175,6 @@ class PolyhedronSlice:
     variables p and q, of which all functions see p - q?
     """
 
-    equal: Host | None
-    paired: bool
-    rows: Host
-    offset: Host
-    lengths: Host
-    extent: float
-    was_asked: bool
-
     is_factorised = False
 
     def __init__(

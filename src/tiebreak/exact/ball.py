@@ -23,11 +23,6 @@ class BallSlice:
     ``known``: the singular values and right vectors of R on the slice, if that is always the same.
     """
 
-    center: Host
-    radius: float
-    extent: float
-    is_factorised: bool
-
     def __init__(
         self, center: Host, radius: float, N: Host, known: tuple[Host, Host] | None = None
     ) -> None:

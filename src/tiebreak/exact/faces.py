@@ -23,8 +23,6 @@ def face_of(fixed: Host) -> Face:
 class Face:
     """{v : fixed v = 0}, for rows of length 1; by a factorisation of fixed'."""
 
-    count: int
-
     def __init__(self, fixed: Host, k: int) -> None:
         self.count, self._order = len(fixed), np.arange(len(fixed))
         deadline.check(0.5 * deadline.svd_work(k, self.count, whole=True))
@@ -39,11 +37,6 @@ class Face:
         self._first = self._order[:rank]  # rows that all others depend on
         self.T = Q[:, rank:]  # an orthonormal basis of the face
         self._factors: tuple[Host, Host, Host] | None = None  # R, and what it was factorised into
-
-    def _singular(self, R: Host) -> tuple[Host, Host]:
-        """The singular values and right vectors of R on the face."""
-        deadline.check(deadline.svd_work(len(R), self.T.shape[1]))
-        return singular(self.along(R))
 
     def along(self, R: Host) -> Host:
         """R on the basis of the face."""
@@ -76,7 +69,8 @@ class Face:
         before they cancel.
         """
         if self._factors is None or self._factors[0] is not R:
-            s, vt = self._singular(R)
+            deadline.check(deadline.svd_work(len(R), self.T.shape[1]))
+            s, vt = singular(self.along(R))
             kept = s > rounding
             self._factors = R, s[kept], vt[kept]
         _, s, vt = self._factors

@@ -32,13 +32,13 @@ from tiebreak.exact.reductions.operator_above import with_images
 from tiebreak.exact.reductions.outliers import AT_DELTA, NO_RANK
 from tiebreak.exact.reductions.residuals_above import SquaresAbove, with_residuals
 from tiebreak.exact.reductions.tall import is_tall, solve_tall
-from tiebreak.exact.reductions.wide import WideAnswer, WideProblem, solve_wide
+from tiebreak.exact.reductions.wide import WideProblem, solve_wide
 from tiebreak.exact.scaled_problem import L1Norm, ScaledProblem
 from tiebreak.functions.elementary import Flat
 from tiebreak.functions.parts.parts import Parts, decompose
 from tiebreak.functions.penalties.composite import split
 from tiebreak.functions.penalties.penalties import Zero
-from tiebreak.functions.penalties.terms import Terms, largest
+from tiebreak.functions.penalties.terms import largest
 from tiebreak.functions.sums import summands
 from tiebreak.linalg import arrays, deadline
 from tiebreak.linalg.arrays import Array, rounding_unit
@@ -298,7 +298,20 @@ def _on_small_side(problem: Problem, x0: Array) -> DirectState | None:
         end = _state(problem, 1, wide.x)
         ((_, f_x),), ((_, g_x),) = end.evidence.upper, end.evidence.lower
         intervals, residual = prove_wide(problem, wide, f_x, g_x)
-        findings = _of_wide(wide, residual, end.upper_value)
+        gram, rank = wide.gram, wide.rank
+        least, top = (
+            math.ldexp(math.sqrt(s), gram.exponent) for s in (gram.value(rank), gram.largest)
+        )
+        findings = ExactFindings(
+            dimension=gram.shape[1] - rank,
+            rank=rank,
+            sigma=least if rank else 0.0,
+            sigma_next=wide.rest,
+            backward_error=max(wide.rest, EPS * top),
+            upper_range=(end.upper_value, end.upper_value),
+            residual=residual,
+            left_open=gram.shape[1] - rank - wide.reduced.rank if wide.reduced else 0,
+        )
         if residual <= ACCURATE and wide.rest > 0.0:  # the numbers, as stored, have another rank
             return _solved(end, findings, None)
         if residual <= ACCURATE:
@@ -341,22 +354,6 @@ def _by_second_derivatives(problem: Problem, x0: Array) -> DirectState | None:
     return _solved(end, findings, intervals)
 
 
-def _of_wide(answer: WideAnswer, residual: float, value: float) -> ExactFindings:
-    """What is known of an answer on the small side."""
-    gram, exponent = answer.gram, answer.gram.exponent
-    sigma = [math.ldexp(math.sqrt(s), exponent) for s in (gram.value(answer.rank), gram.largest)]
-    return ExactFindings(
-        dimension=gram.shape[1] - answer.rank,
-        rank=answer.rank,
-        sigma=sigma[0] if answer.rank else 0.0,
-        sigma_next=answer.rest,
-        backward_error=max(answer.rest, EPS * sigma[1]),
-        upper_range=(value, value),
-        residual=residual,
-        left_open=gram.shape[1] - answer.rank - answer.reduced.rank if answer.reduced else 0,
-    )
-
-
 def _scaled(problem: Problem, x: Array) -> tuple[ScaledProblem, Rank, int]:
     """The problem in NumPy, its rank in the units of the data, and the exponent that f lost."""
     # Where data in single precision were converted to double, the rank is still theirs.
@@ -364,18 +361,15 @@ def _scaled(problem: Problem, x: Array) -> tuple[ScaledProblem, Rank, int]:
     epsilon = max(arrays.epsilon(x), *(part.data_epsilon for part in parts))
     f, g = _parts(problem, int(x.shape[0]))
     rows, penalty = g.rows(epsilon, f.sizes()), problem.penalties[0].terms
-    l1 = _l1_norm(penalty, f.n) if penalty.has_weights else None
+    l1 = None
+    if penalty.has_weights:  # up to a factor
+        center = np.zeros(f.n) if penalty.center is None else penalty.center
+        l1 = L1Norm(np.broadcast_to(penalty.l1 / largest(penalty.l1), f.n), center)
     counted = None if problem.counted is None else host(problem.counted)
     scaled = ScaledProblem(problem, f.scaled(), g.scaled(), rows, epsilon, l1, counted)
     rank = scaled.rank_in_x
     rank = rank._replace(sigma=g.unit * rank.sigma) if rank.is_plain else rank
     return scaled, rank, f.exponent
-
-
-def _l1_norm(terms: Terms, n: int) -> L1Norm:
-    """Up to a factor, in NumPy."""
-    center = np.zeros(n) if terms.center is None else terms.center
-    return L1Norm(np.broadcast_to(terms.l1 / largest(terms.l1), n), center)
 
 
 def _parts(problem: Problem, n: int) -> tuple[Parts, Parts]:

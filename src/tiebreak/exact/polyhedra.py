@@ -37,14 +37,14 @@ NO_START = (
 class PolyhedralRows(NamedTuple):
     """{x = lift u : rows u <= offset, equal u = right}, rows of length 1; lift None: x = u.
 
-    Where ``right`` is None, the constants are those of any feasible start.
+    Without ``right`` the constants are those of any feasible start.
     """
 
     rows: Host
     offset: Host
     equal: Host
     lift: Host | None = None
-    right: Host | None = None
+    right: Host = np.zeros(0)
 
     def lifted(self, x: Host) -> Host:
         """A u with lift u = x that is in the set if x is."""
@@ -94,11 +94,9 @@ def polyhedron(domain: Domain, n: int) -> PolyhedralRows:
         offset = np.append(np.zeros(2 * n), domain.radius / length)
         return PolyhedralRows(rows, offset, np.zeros((0, 2 * n)), np.hstack([one, -one]))
     found = exact_rows(domain, n)
-    assert found.right is not None
     rows, offset = _of_length_one(found.rows, found.offset)
     equal, right = _of_length_one(found.equal, found.right)
-    is_known = isinstance(domain, polyhedra.Polyhedron | Intersection)
-    return PolyhedralRows(rows, offset, equal, None, right if is_known else None)
+    return PolyhedralRows(rows, offset, equal, None, right)
 
 
 def _of_length_one(rows: Host, offset: Host) -> tuple[Host, Host]:
@@ -116,8 +114,7 @@ def exact_rows(domain: Domain, n: int) -> PolyhedralRows:
         return _exact_rows(domain, n)
     found = [_exact_rows(one, n) for one in getattr(domain, "sets", (domain,))]
     rows, offset = _scaled(np.vstack([Z.rows for Z in found]), np.hstack([Z.offset for Z in found]))
-    sides = [Z.right for Z in found if Z.right is not None]
-    equal, right = _scaled(np.vstack([Z.equal for Z in found]), np.hstack(sides))
+    equal, right = _scaled(np.vstack([Z.equal for Z in found]), np.hstack([Z.right for Z in found]))
     return _without_twins(PolyhedralRows(rows, offset, equal, None, right))
 
 
@@ -153,7 +150,6 @@ def _scaled(rows: Host, offset: Host) -> tuple[Host, Host]:
 
 def _without_twins(Z: PolyhedralRows) -> PolyhedralRows:
     """Of inequalities with parallel rows the strictest; two that leave a plane are an equation."""
-    assert Z.right is not None
     strictest: dict[Key, int] = {}
     for i, key in enumerate(_directions(Z.rows)):
         if key not in strictest or _level(Z, i) < _level(Z, strictest[key]):
@@ -226,7 +222,6 @@ def start(domain: Domain, n: int) -> Host:
     if has_projection(domain):
         return host(domain.project(np.zeros(n)))
     Z = polyhedron(domain, n)
-    assert Z.right is not None
     if np.all(Z.offset >= 0.0) and not Z.right.any():
         return np.zeros(n)
     size = float(np.max(np.abs(np.append(Z.offset, Z.right)), initial=0.0)) or 1.0
@@ -234,7 +229,9 @@ def start(domain: Domain, n: int) -> Host:
     x = size * x
     missed = math.inf
     for point in _candidates(Z, x, NEARLY * size if room < CLEAR else None):
-        missed = min(missed, _missed(Z, point, size))
+        off = [np.maximum(Z.rows @ point - Z.offset, 0.0), abs(Z.equal @ point - Z.right)]
+        most = float(np.max(np.concatenate(off), initial=0.0))
+        missed = min(missed, most / (size + norm(point)))
         if missed <= ACTIVE:
             return Z.point(point)
     raise polyhedra.EmptySet(NO_START.format(missed))
@@ -260,14 +257,7 @@ def _candidates(Z: PolyhedralRows, x: Host, close: float | None) -> Iterator[Hos
 
 def _meeting(Z: PolyhedralRows, x: Host, held: Host) -> Host:
     """The point next to x that meets the equations, and some inequalities with equality."""
-    assert Z.right is not None
     rows, target = np.vstack([Z.rows[held], Z.equal]), np.append(Z.offset[held], Z.right)
     for _ in range(3 if len(rows) else 0):
         x = x - np.linalg.lstsq(rows, rows @ x - target, rcond=None)[0]
     return x
-
-
-def _missed(Z: PolyhedralRows, x: Host, size: float) -> float:
-    """By how much x misses the constraints, relative."""
-    off = np.append(np.maximum(Z.rows @ x - Z.offset, 0.0), abs(Z.equal @ x - Z.right))
-    return float(np.max(off, initial=0.0)) / (size + norm(x))

@@ -18,7 +18,7 @@ from tiebreak.linalg.rank import Rank, decide_rank, in_units
 from tiebreak.linalg.spectra import ALIKE_EXPONENTS, equilibrate
 from tiebreak.problem import Problem
 from tiebreak.sets.boxes import Box
-from tiebreak.sets.domains import Domain, Halfspace, Space
+from tiebreak.sets.domains import Halfspace, Space
 
 UNITLESS = (Space, Box, Halfspace)  # sets of the same kind whatever units each variable has
 
@@ -46,18 +46,6 @@ class ScaledProblem:
         l1: where f is a sum of weights_j |x_j - center_j|, these, the largest weight being 1.
         counted: the weights of the variables in the norm that decides what f leaves open; or all 1.
     """
-
-    domain: Domain
-    n: int
-    epsilon: float
-    l1: L1Norm | None
-    row_factors: Host
-    units: Host
-    f: Parts
-    g: Parts
-    exponent: int
-    prices: Host
-    slope_units: Host
 
     def __init__(
         self,

@@ -235,7 +235,10 @@ def _entrants(
         if refusal := entrant.method.refusal(problem):
             refused[entrant.label] = refusal.sentence
         else:
-            entrants.append(entrant._replace(label=_unused(entrant.label, entrants)))
+            label, taken = entrant.label, {former.label for former in entrants}
+            numbered = (f"{label} ({i})" for i in range(2, len(taken) + 3))
+            unused = next(name for name in (label, *numbered) if name not in taken)
+            entrants.append(entrant._replace(label=unused))
     if not entrants:
         raise ValueError(f"compare: no method takes this problem: {'; '.join(refused.values())}")
     return entrants, refused
@@ -249,13 +252,6 @@ def _entrant(problem: Problem, method: Contestant) -> Entrant:
         return Entrant(label, find_method(method, problem, "compare"))
     found = find_method(method, problem, "compare")
     return Entrant(method if isinstance(method, str) else found.name, found)
-
-
-def _unused(label: str, entrants: list[Entrant]) -> str:
-    """The label, with a number where it is taken already."""
-    taken = {entrant.label for entrant in entrants}
-    numbers = (f"{label} ({i})" for i in range(2, len(taken) + 3))
-    return next(name for name in (label, *numbers) if name not in taken)
 
 
 def _table(header: list[str], rows: list[list[str]]) -> list[str]:
@@ -289,6 +285,7 @@ def race_view(race: Comparison) -> View:
     if has_upper:
         panel = Panel("upper", "Upper level: |f(x) − f*|", [Curve("upper_error", "")], is_log=True)
         panels.insert(0, panel)
+    refused = Table("Did not take part", ["method", "why"], list(race.refused.items()))
     count = f"{len(names)} method{'' if len(names) == 1 else 's'}"
     return View(
         kind="race",
@@ -301,7 +298,7 @@ def race_view(race: Comparison) -> View:
             Card("f*", number(race.answer.upper), race.source),
             Card("g*", number(race.answer.lower), race.source),
         ],
-        tables=[_ends(race), *_arrivals(race), *_refused(race)],
+        tables=[_ends(race), *_arrivals(race), *([refused] if refused.rows else [])],
         panels=panels,
         groups=groups,
         axes=[
@@ -346,8 +343,3 @@ def _arrivals(race: Comparison) -> list[Table]:
         words = f"{what.capitalize()} until both levels stay within an accuracy (★ the fewest)"
         tables.append(Table(words, header, rows))
     return [table for table in tables if len(table.header) > 1]
-
-
-def _refused(race: Comparison) -> list[Table]:
-    rows = list(race.refused.items())
-    return [Table("Did not take part", ["method", "why"], rows)] if rows else []

@@ -135,7 +135,11 @@ def report(found: Experiment, rows: Sequence[Record], pictures: Sequence[str], m
     counts = Counter(verdict.outcome for verdict in judged)
     outcomes = ", ".join(f"{number} {outcome}" for outcome, number in counts.items())
     lines += [f"Verdicts: {outcomes} (a claim is judged once per instance and axis).", ""]
-    lines += ["## The paper's claims", "", *_verdict_table(judged)]
+    cells = [
+        [v.claim, f"“{v.quote}”", v.place or "-", f"**{v.outcome}**", v.numbers] for v in judged
+    ]
+    header = ["", "The paper says", "Instance", "Verdict", "Decided by"]
+    lines += ["## The paper's claims", "", *_table(header, cells)]
     lines += _checks(found, rows)
     lines += ["## Instances", "", *_instance_table(scenes)]
     if found.name == "table1":
@@ -149,13 +153,6 @@ def report(found: Experiment, rows: Sequence[Record], pictures: Sequence[str], m
     if not pictures:
         lines.append("- No pictures: matplotlib is missing, `pip install 'tiebreak[plot]'`.")
     return "\n".join(lines) + "\n"
-
-
-def _verdict_table(judged: Sequence[Verdict]) -> list[str]:
-    cells = [
-        [v.claim, f"“{v.quote}”", v.place or "-", f"**{v.outcome}**", v.numbers] for v in judged
-    ]
-    return _table(["", "The paper says", "Instance", "Verdict", "Decided by"], cells)
 
 
 def _checks(found: Experiment, rows: Sequence[Record]) -> list[str]:

@@ -80,19 +80,15 @@ def last_tenth(run: Curves, method: str, axis: Axis, share: float) -> list[Recor
     """The rows of a method in the last tenth of ``share`` of the way; the last one always."""
     if not run.get(method):
         raise UnknownHere(f"there are no rows of {method}")
-    limit = share * _end(run, axis)
+    last = [rows[-1] for rows in run.values() if rows]
+    steps = max(row.iteration for row in last)
+    # The race ends where the first of those that took all steps has taken them.
+    limit = share * min(getattr(row, axis) for row in last if row.iteration == steps)
     reached = [row for row in run[method] if getattr(row, axis) <= limit]
     if not reached:
         raise UnknownHere(f"{method} has no row within {limit:g} {axis}")
     tenth = [row for row in reached if getattr(row, axis) > (1.0 - TAIL) * limit]
     return tenth or reached[-1:]
-
-
-def _end(run: Curves, axis: Axis) -> float:
-    """Where the race ends: where the first of those that took all steps has taken them."""
-    last = [rows[-1] for rows in run.values() if rows]
-    steps = max(row.iteration for row in last)
-    return float(min(getattr(row, axis) for row in last if row.iteration == steps))
 
 
 def scenes_of(

@@ -25,8 +25,6 @@ class Substitution:
         factors: one for each x_j; all 1 if None.
     """
 
-    size: int
-
     def __init__(self, places: Host, size: int, factors: Host | None = None) -> None:
         self.size, self._used = size, places >= 0
         self._places = places[self._used]

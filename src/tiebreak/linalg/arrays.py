@@ -244,8 +244,6 @@ def dots_async(*pairs: tuple[Array, Array]) -> Callable[[], list[float]]:
 class PendingNumbers:
     """Numbers that a device was asked for: a call waits for them, as does `fetch_together`."""
 
-    vector: Array
-
     def __init__(self, vector: Array, then: Callable[[list[float]], list[float]]) -> None:
         self.vector, self._then = vector, then
         self._found: list[float] | None = None

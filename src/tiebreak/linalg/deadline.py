@@ -61,8 +61,6 @@ class Meter:
 class Limit:
     """When a call has to end, by `time.perf_counter`; inf: never."""
 
-    is_closing: bool
-
     def __init__(self, end: float) -> None:
         self.is_interrupted = self.is_closing = False
         self._end = self._share = end
@@ -193,19 +191,14 @@ def left() -> float:
     return _LIMIT.get(_NONE).left
 
 
-def unless_too_long(task: Callable[[], T], otherwise: T) -> T:
-    """What the task gives, or ``otherwise`` where there is no time for it."""
+def unless_too_long(task: Callable[[], T], otherwise: T, over: type[Over] = TooLong) -> T:
+    """What the task gives, or ``otherwise`` where there is no time for it.
+
+    With `Over`, also where the time is up meanwhile.
+    """
     try:
         return task()
-    except TooLong:
-        return otherwise
-
-
-def unless_over(task: Callable[[], T], otherwise: T) -> T:
-    """The same, also where the time is up meanwhile."""
-    try:
-        return task()
-    except Over:
+    except over:
         return otherwise
 
 

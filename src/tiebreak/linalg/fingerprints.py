@@ -38,9 +38,6 @@ Self = TypeVar("Self", bound="FromData")
 class Inputs:
     """The arguments that an object of the class ``maker`` was made from, and what was in them."""
 
-    maker: type[Any]
-    arguments: dict[str, Any]
-
     def __init__(self, maker: type, arguments: dict[str, Any]) -> None:
         self.maker, self.arguments = maker, arguments
         self._before = {name: fingerprint(value) for name, value in arguments.items()}

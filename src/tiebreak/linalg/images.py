@@ -13,8 +13,6 @@ Terms = Iterable[tuple[float, Any]]  # weights, and what is weighted: arrays or 
 class DeferredProduct:
     """A x for a vector x and a matrix A; ``value`` is None until there is a pass over A."""
 
-    x: Array
-
     def __init__(self, forward: Callable[[Array], list[Array]], x: Array) -> None:
         self._forward, self.x = forward, x
         self.value: Array | None = None

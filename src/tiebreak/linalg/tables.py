@@ -48,24 +48,17 @@ def numbers(owner: str, name: str, value: Any) -> Host:
             f"{owner}: {name} must have columns of different names, got {twice!r} twice"
         )
     for column, series in columns or [(value.name, value)]:
-        if not _has_numbers(series):
+        kind = getattr(series.dtype, "numpy_dtype", series.dtype)  # of a dtype that can be missing
+        if getattr(kind, "kind", "O") not in "fiub" or series.dtype.name == "category":
             where = f" in column {column!r}" if column is not None else ""
-            raise TypeError(f"{owner}: {name} must hold numbers, got {_words(series)}{where}")
+            is_text = any(isinstance(entry, str) for entry in series.iloc[:100])
+            got = "text" if is_text else f"entries of type {series.dtype}"
+            raise TypeError(f"{owner}: {name} must hold numbers, got {got}{where}")
     if any(not isinstance(series.dtype, np.dtype) for _, series in columns or [(None, value)]):
         value = value.astype(np.float64)  # where missing values are NaN
     found = np.asarray(value)
     # Columns of numbers and columns of True and False, as of get_dummies, have no type in common.
     return found.astype(np.float64) if found.dtype == object else found
-
-
-def _has_numbers(series: Any) -> bool:
-    kind = getattr(series.dtype, "numpy_dtype", series.dtype)  # of a dtype that can be missing
-    return getattr(kind, "kind", "O") in "fiub" and series.dtype.name != "category"
-
-
-def _words(series: Any) -> str:
-    is_text = any(isinstance(entry, str) for entry in series.iloc[:100])
-    return "text" if is_text else f"entries of type {series.dtype}"
 
 
 def where_not_finite(value: Any) -> str:

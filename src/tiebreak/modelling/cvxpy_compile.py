@@ -22,8 +22,6 @@ from tiebreak.linalg.arrays import Host
 class CompiledLevel:
     """One level as CVXPY compiled it, with the way back into the user's variables."""
 
-    data: dict[str, Any]
-
     def __init__(self, data: dict[str, Any], chain: Any, inverse: Any) -> None:
         self.data, self._chain, self._inverse = data, chain, inverse
         self.size: int = int(data["A"].shape[1])
@@ -55,8 +53,6 @@ class Compiler:
         is_shared: do a level and a constraint have auxiliary variables in common? CVXPY 1.9 writes
             |x| only once where it stands in both.
     """
-
-    is_shared: bool
 
     def __init__(
         self, levels: Sequence[Any], constraints: Sequence[Any], variables: Sequence[Any]
@@ -151,8 +147,9 @@ class Compiler:
         F = known[1]
         linear = np.asarray(part.data["c"], dtype=float)
         new = Objective(F, np.zeros(F.shape[0]), linear, part.constant)
-        old = self._objectives.get(i)
-        return old if old is not None and _same_objective(old, new) else new
+        old = self._objectives.get(i, new)
+        is_same = old.squares is new.squares and old.constant == new.constant
+        return old if is_same and np.array_equal(old.linear, new.linear) else new
 
 
 @contextlib.contextmanager
@@ -193,11 +190,6 @@ def _compile(problem: Any, squares: bool) -> CompiledLevel:
 def _same_set(one: dict[str, Any], other: dict[str, Any]) -> bool:
     same = str(one["dims"]) == str(other["dims"]) and np.array_equal(one["b"], other["b"])
     return bool(same and same_matrix(one["A"], other["A"]))
-
-
-def _same_objective(one: Objective, other: Objective) -> bool:
-    same = one.squares is other.squares and one.constant == other.constant
-    return same and np.array_equal(one.linear, other.linear)
 
 
 def same_matrix(one: Any, other: Any) -> bool:

@@ -116,12 +116,6 @@ class CvxpyLevels(ConicLevels):
         last: what was assigned last, as a Solution of CVXPY.
     """
 
-    levels: tuple[Any, ...]
-    constraints: list[Any]
-    radius: float | None
-    variables: tuple[Any, ...]
-    parameters: tuple[Any, ...]
-
     def __init__(
         self,
         levels: Sequence[Any],
@@ -164,7 +158,12 @@ class CvxpyLevels(ConicLevels):
                     f"from_cvxpy: parameter {parameter.name()} must have a value, got None"
                 )
         self.before = self._first_value() if self.rules[0].share else math.nan
-        new = self._changed()
+        new = {
+            parameter.id  # of those whose values are not those of the program
+            for parameter in self.parameters
+            if parameter.id not in self._values
+            or not np.array_equal(_copied(parameter.value), self._values[parameter.id])
+        }
         if self._program is not None and not new:
             return self._program
         self._first, objectives = self._compiler.apply(new)
@@ -197,15 +196,6 @@ class CvxpyLevels(ConicLevels):
         if any(variable.value is None for variable in first.variables()):
             return math.nan
         return self.signs[0] * float(np.asarray(first.value).item())
-
-    def _changed(self) -> set[Any]:
-        """The ids of the parameters whose values are not those of the program."""
-        return {
-            parameter.id
-            for parameter in self.parameters
-            if parameter.id not in self._values
-            or not np.array_equal(_copied(parameter.value), self._values[parameter.id])
-        }
 
     def assign(self, z: Host) -> Any:
         """Write ``z`` into the user's variables: all of them or, if anything fails, none.

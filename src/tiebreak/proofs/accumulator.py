@@ -40,8 +40,6 @@ from tiebreak.sets import Space, distance_bound
 class BoundAccumulator:
     """Sums up the evidence of a run, and turns the sums into bounds on f* and g*."""
 
-    problem: Problem
-
     def __init__(self, problem: Problem, x0: Array, sums: Sums | None = None) -> None:
         self.problem, self._queue = problem, EvidenceQueue(x0)
         (zero,) = arrays.doubles([arrays.zeros_like(x0)])

@@ -296,7 +296,7 @@ class Certifier:
         g - inf g >= mu/2 dist² on R^n: if a ball of that radius around x is in Z, so is the nearest
         minimiser, and it is one on Z too.
         """
-        g, depth = self._problem.lower, _depth(self._problem.domain, x)
+        g, depth = self._problem.lower, depth_in(self._problem.domain, x)
         if depth == 0.0:
             return math.inf
         error = self.value_errors(x, 0.0, lower_value)[1]
@@ -309,7 +309,7 @@ class Certifier:
         return d if d < depth else math.inf
 
 
-def _depth(domain: Domain, x: Array) -> float:
+def depth_in(domain: Domain, x: Array) -> float:
     """A ball of this radius around x lies in the set; 0 where none is known."""
     size, unit = arrays.norm(x), rounding_unit(arrays.epsilon(x), int(x.shape[0]))
     if isinstance(domain, Ball):

@@ -85,31 +85,6 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
     (1, array([[0.454, 0.454]]), array([1]))
     """
 
-    def __init__(
-        self,
-        prefer: Any = "norm",
-        *,
-        slack: Any = 0.0,
-        alpha: float = 0.0,
-        l1_ratio: float = 1.0,
-        reference: Any = None,
-        fit_intercept: bool = True,
-        rtol: float = 1e-4,
-        max_iter: int = 10_000,
-        warm_start: bool = False,
-        on_no_minimiser: str = "warn",
-    ) -> None:
-        self.prefer = prefer
-        self.slack = slack
-        self.alpha = alpha
-        self.l1_ratio = l1_ratio
-        self.reference = reference
-        self.fit_intercept = fit_intercept
-        self.rtol = rtol
-        self.max_iter = max_iter
-        self.warm_start = warm_start
-        self.on_no_minimiser = on_no_minimiser
-
     def fit(
         self,
         X: Any,

@@ -118,18 +118,20 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
         warm_start: bool = False,
         on_no_minimiser: str = "warn",
     ) -> None:
-        self.prefer = prefer
-        self.slack = slack
+        super().__init__(
+            prefer,
+            slack=slack,
+            alpha=alpha,
+            l1_ratio=l1_ratio,
+            reference=reference,
+            fit_intercept=fit_intercept,
+            rtol=rtol,
+            max_iter=max_iter,
+            warm_start=warm_start,
+            on_no_minimiser=on_no_minimiser,
+        )
         self.loss = loss
         self.delta = delta
-        self.alpha = alpha
-        self.l1_ratio = l1_ratio
-        self.reference = reference
-        self.fit_intercept = fit_intercept
-        self.rtol = rtol
-        self.max_iter = max_iter
-        self.warm_start = warm_start
-        self.on_no_minimiser = on_no_minimiser
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -149,7 +149,12 @@ class CGBiO(Method):
         )
         upper_gap, lower_gap = (arrays.dot(h.slope, h.at - s_new) for h in (f_x, g_x))
         if upper_gap <= state.upper_tolerance and lower_gap <= 0.5 * state.lower_tolerance:
-            return state._replace(evidence=evidence, finished=_ending(state, upper_gap, lower_gap))
+            sentence = (
+                f"CG-BiO stops where <grad f, x - s> = {upper_gap:.3g} is at most "
+                f"eps_f = {state.upper_tolerance:.3g} and <grad g, x - s> = {lower_gap:.3g} at "
+                f"most eps_g/2 = {0.5 * state.lower_tolerance:.3g}"
+            )
+            return state._replace(evidence=evidence, finished=Ended(RULE, sentence))
 
         (s,) = problem.forward(s_new)
         k = state.k + 1
@@ -194,12 +199,3 @@ def _size(problem: Problem, h: Function, h_0: Minorant) -> float:
     curve = 0.5 * h.lipschitz * diameter * diameter
     sizes = (abs(h_0.value), arrays.norm(h_0.slope) * diameter, curve)
     return next((size for size in sizes if 0.0 < size < math.inf), 1.0)
-
-
-def _ending(state: State, upper_gap: float, lower_gap: float) -> Ended:
-    return Ended(
-        RULE,
-        f"CG-BiO stops where <grad f, x - s> = {upper_gap:.3g} is at most "
-        f"eps_f = {state.upper_tolerance:.3g} and <grad g, x - s> = {lower_gap:.3g} at most "
-        f"eps_g/2 = {0.5 * state.lower_tolerance:.3g}",
-    )

@@ -34,14 +34,6 @@ def curvature_diagonal(h: Parts, at: Host) -> Host:
     return np.asarray(sum(diagonals, np.zeros(h.n))) * SAFE
 
 
-def largest_slope_ratio(h: Parts, at: Host, off: float) -> float:
-    """|<grad, d>| <= this times the root of the curvature along d, within ``off`` of a point.
-
-    For the losses and squares of h, without its linear terms.
-    """
-    return math.hypot(*(part.slope_ratio(at, off) for part in h.parts)) * SAFE
-
-
 def largest_rho(f: Parts, x: Host) -> float:
     """rho with which the second derivative of f at x + d is at least e^(-rho |F d|) times F'F.
 

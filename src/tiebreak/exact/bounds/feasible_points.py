@@ -142,7 +142,6 @@ def point_on_rows(Z: PolyhedralRows, v: Host, tight: Host) -> FeasiblePoint | No
     Rows M of rank len(M) have a p with M p = m wherever the right sides come from, at most
     |M v - m|/sigma away from v. None where the rank is not sure, or p not surely in Z.
     """
-    assert Z.right is not None
     bounds, v = tight & Z.bounds, v.copy()
     which = np.nonzero(Z.rows[bounds])[1]
     v[which] = np.sum(Z.rows[bounds], axis=1) * Z.offset[bounds]  # exactly on their bounds
@@ -177,7 +176,6 @@ def multiples_of_rows(Z: PolyhedralRows, normal: Host, x: Host) -> tuple[Host, f
     """
     from scipy.optimize import nnls
 
-    assert Z.right is not None
     met = Z.offset - Z.rows @ x <= TOUCHING * (norm(x) + np.abs(Z.offset))
     rows = np.vstack([Z.rows[met], Z.equal, -Z.equal])
     sides = np.concatenate([Z.offset[met], Z.right, -Z.right])

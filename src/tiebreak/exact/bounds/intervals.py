@@ -34,6 +34,7 @@ from tiebreak.functions import LeastSquaresPart, LinearPart, Parts, decompose
 from tiebreak.linalg import EPS, TINY, Array, Host, Rank, arrays, rounding_unit
 from tiebreak.linalg.host import host, norm
 from tiebreak.problem import Problem
+from tiebreak.proofs.certificate import depth_in
 from tiebreak.proofs.evidence import ALL_WITHIN, WITHIN, Intervals
 from tiebreak.proofs.models import Model
 from tiebreak.sets import Ball, L1Ball, Space, distance_bound, has_projection
@@ -147,7 +148,7 @@ def _on_space(
     near = nearby_minimisers(g_parts, x, g.slope, g.slope_error)
     if near is None:
         return Intervals()
-    if isinstance(Z, Ball) and not _room(Z, x) > near.distance:
+    if isinstance(Z, Ball) and not depth_in(Z, x) > near.distance:
         return _across_ball(problem, Z, x, values, parts, normal, near)
     high = f.value + change_within(problem, f, near.distance, (f_parts, x))
     if sign is not None:
@@ -157,13 +158,6 @@ def _on_space(
         low = below(f_parts, x, sigma, f.value - f.value_error, f.slope, f.slope_error, near)
     rests = WITHIN.format(near.distance)
     return Intervals((low, high), g.value - g.value_error - near.gap, rests=rests)
-
-
-def _room(ball: Ball, x: Host) -> float:
-    """All within this distance of x is in the ball, surely."""
-    center = 0.0 * x if ball.center is None else host(ball.center)
-    size = norm(x) + norm(center) + ball.radius
-    return ball.radius - norm(x - center) - rounding_unit(EPS, len(x)) * size
 
 
 def _across_ball(
@@ -189,7 +183,7 @@ def _across_ball(
     p = center + V.T @ (V @ (x - center))
     slope = g_parts.slope(p)
     deep = nearby_minimisers(g_parts, p, slope.vector, slope.error + TINY)
-    depth = -math.inf if deep is None else _room(ball, p) - deep.distance
+    depth = -math.inf if deep is None else depth_in(ball, p) - deep.distance
     if deep is None or not depth > 0.0:
         return Intervals()
     way = near.distance + distance_bound(ball, x)

@@ -50,7 +50,6 @@ from tiebreak.exact.bounds.curvature_bounds import (
     curvature_diagonal,
     largest_curvature,
     largest_fall,
-    largest_slope_ratio,
     least_stretch,
     longest_row,
 )
@@ -134,7 +133,9 @@ class AroundPoint:
         self.C = np.vstack([np.zeros((0, self.n)), *(part.curvature_rows(at) for part in g.parts)])
         squares = curvature_diagonal(g, at)
         self.columns = np.sqrt(squares) + UNDERFLOW_ROOT  # squares that underflow count as well
-        self.slope_ratio = largest_slope_ratio(g, at, point.off)
+        # Along d the slope of losses and squares is at most this times the root of the curvature.
+        ratios = (part.slope_ratio(at, point.off) for part in g.parts)
+        self.slope_ratio = math.hypot(*ratios) * SAFE
         self.c = g.c
         if len(self.outliers) and self.c.any():  # whose forces are none of curvature
             self.slope_ratio = math.inf

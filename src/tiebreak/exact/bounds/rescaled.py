@@ -128,8 +128,6 @@ class WeightedEquations:
     magnify.)
     """
 
-    b: Host
-
     def __init__(self, problem: Problem, g: LeastSquares, factors: Host) -> None:
         self.problem: Problem = problem
         self.factors: Host = factors

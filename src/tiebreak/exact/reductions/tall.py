@@ -227,7 +227,9 @@ def solve_tall(problem: Problem, start: Array) -> TallAnswer | None:
         return None
     f, g = (TallLevel(h.bare, int(start.shape[0])) for h in problem.smooth_parts)
     gram = g.gram()
-    if not _is_ordinary(gram) or any(_has_rounding_errors(A) for _, _, A in g.losses):
+    squares = np.diag(gram)
+    is_ordinary = np.isfinite(gram).all() and np.all((squares == 0.0) | (squares > LEAST_SQUARE))
+    if not is_ordinary or any(_has_rounding_errors(A) for _, _, A in g.losses):
         return None
     units = power_of_two(np.maximum(np.diag(gram), 0.0), -0.5)  # the diagonal is about 1
     values, vectors = np.linalg.eigh(_in_units(gram, units))
@@ -270,12 +272,6 @@ def _better(problem: Problem, x: Host) -> Host:
     """x if it is better than the origin, which is never far out; otherwise that."""
     zero = np.zeros_like(x)
     return x if problem.lower.value(x) < problem.lower.value(zero) else zero
-
-
-def _is_ordinary(gram: Host) -> bool:
-    """Did no square over- or underflow?"""
-    diagonal = np.diag(gram)
-    return bool(np.all(np.isfinite(gram)) and np.all((diagonal == 0.0) | (diagonal > LEAST_SQUARE)))
 
 
 def _in_units(H: Host, units: Host) -> Host:
@@ -358,13 +354,10 @@ class _Newton:
         if not np.all(np.isfinite(d)):
             return None
         change = self.level.change(d)
-        if change > FULL_STEP and not self._descends(x, d, gradient):
+        h, promised = self.level.function, ENOUGH * float(gradient @ d)
+        if change > FULL_STEP and not h.value(x + d) <= h.value(x) + promised:
             d = math.log1p(change) / change * d
         return d, change
-
-    def _descends(self, x: Host, d: Host, gradient: Host) -> bool:
-        h = self.level.function
-        return bool(h.value(x + d) <= h.value(x) + ENOUGH * float(gradient @ d))
 
 
 def _settled(x: Host, units: Host, newton: _Newton, *others: _Newton) -> Host | None:

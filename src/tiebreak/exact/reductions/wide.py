@@ -41,8 +41,6 @@ ORTHOGONAL = 0.1  # the cosine between what M and A see of a variable is at most
 class ScaledEquations:
     """S x = b, the rows and the target of a least-squares loss in units of its largest entry."""
 
-    exponent: int
-
     def __init__(self, matrix: Matrix, b: Array) -> None:
         self.S, self.exponent = scaled(on_host(matrix))
         self.b: Host = np.ldexp(host(b), -self.exponent)

@@ -170,10 +170,6 @@ class Parts:
         units = [*((1.0, part) for part in self.losses), *((p.delta, p) for p in self.huber)]
         return max((float(np.max(np.abs(p.rows @ d))) / unit for unit, p in units), default=0.0)
 
-    def largest_margin(self, reach: float) -> float:
-        """About the largest margin that a point of this length can have; 0 without margins."""
-        return max((part.norm * reach for part in self.losses), default=0.0)
-
     def magnified(self, x: Host) -> Parts:
         """The same up to a factor, for derivatives at x: logistic ones do not underflow there."""
         logistic = [part for part in self.parts if isinstance(part, LogisticPart)]
@@ -208,13 +204,6 @@ class Parts:
             replace(p, delta=share * p.delta) if isinstance(p, HuberPart) else p for p in self.parts
         ]
         return Parts(self.n, tuple(parts))
-
-    def most_beyond(self, x: Host) -> float:
-        """The largest residual of Huber losses at x over their delta; 0 without them."""
-        return max(
-            (float(np.max(np.abs(p.rows @ x - p.target))) / p.delta for p in self.huber),
-            default=0.0,
-        )
 
     def without_negligible(self, x: Host, least: float) -> Parts:
         """The same without the losses that add at most ``least`` to the slope at x."""

@@ -67,11 +67,6 @@ class Groups(FromData):
     def __repr__(self) -> str:
         return f"<{self.count} groups of {np.count_nonzero(self.labels >= 0)} variables>"
 
-    @property
-    def is_everything(self) -> bool:
-        """Is there one group, which holds all variables?"""
-        return self.count == 1 and self.length is not None and bool(np.all(self.labels == 0))
-
     def same_as(self, other: Groups) -> bool:
         """Are these the same groups?"""
         return np.array_equal(

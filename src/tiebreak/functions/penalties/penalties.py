@@ -350,9 +350,10 @@ class GroupL2(Penalty):
 
     @cached_property
     def terms(self) -> Terms:
-        if self.groups.is_everything:
-            return Terms(l2=self.weight)
-        return Terms(group=self.weight if self.groups.count else 0.0, groups=self.groups)
+        groups = self.groups
+        if groups.count == 1 and groups.length is not None and not groups.labels.any():
+            return Terms(l2=self.weight)  # all variables are in one
+        return Terms(group=self.weight if groups.count else 0.0, groups=groups)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -189,7 +189,8 @@ class Terms:
         if self.square > 0.0:
             x = center + pull / self.square
         elif arrays.max_abs(pull) > 0.0:
-            low, high = (zeros_like(s) + b for b in self._bounds(s))
+            box = (-INFINITY, INFINITY) if self.box is None else self.box.bounds_like(s)
+            low, high = (zeros_like(s) + b for b in box)
             x = xp.where(pull > 0.0, high, xp.where(pull < 0.0, low, center))
         if not arrays.all_finite(x):
             return -INFINITY, None
@@ -198,10 +199,6 @@ class Terms:
         size = dot(abs(s) + _like(self.l1, s), reach) + self.value(x)
         size += unit * self.square * dot(reach, reach)
         return dot(s, x) + self.value(x) - unit * size - _lost(s), x
-
-    def _bounds(self, x: Array) -> tuple[Any, Any]:
-        """Of the box, if there is one."""
-        return (-INFINITY, INFINITY) if self.box is None else self.box.bounds_like(x)
 
     def _least_in_box(self, s: Array, pull: Array) -> tuple[float, Array | None]:
         """Each entry by itself: pull/square clipped to the box, or the end that it is pulled to."""

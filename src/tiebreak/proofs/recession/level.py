@@ -44,8 +44,6 @@ CLEAR = 2.0**10  # times its rounding error: a product is not 0
 class HostRows:
     """Rows on the host, dense or sparse."""
 
-    entries: Any
-
     def __init__(self, entries: Any) -> None:
         self.entries, self._is_dense = entries, isinstance(entries, np.ndarray)
         self.shape: tuple[int, int] = (int(entries.shape[0]), int(entries.shape[1]))
@@ -143,9 +141,6 @@ class RecessionCone:
     The bounds are 0 or infinite. Of sets that are not known here ``is_known`` is False.
     """
 
-    low: Host
-    high: Host
-    rows: HostRows
     curves: list[tuple[HostRows, HostRows]]  # A and c of every second-order cone
 
     def __init__(self, domain: Domain, n: int) -> None:
@@ -181,11 +176,6 @@ class RecessionCone:
         found.rows = _all_of([self.rows.entries, rows.entries], len(self.low))
         found.is_space = False
         return found
-
-    @property
-    def is_polyhedral(self) -> bool:
-        """Is it given by linear inequalities alone?"""
-        return self.is_known and not self.curves
 
     def is_inside_curves(self, d: Host, reach: float) -> bool:
         """Are all within ``reach`` of d directions of the second-order cones, to rounding?"""

@@ -40,7 +40,7 @@ def recession(problem: Problem, level: int, n: int) -> Recession:
     Not certain: a linear program sees such a direction, and rounding decides whether it is one.
     """
     found, is_certain = level_of(problem, level, n), True
-    if found is None or not found.cone.is_polyhedral:
+    if found is None or found.cone.curves:
         return Recession(None)
     for d in candidates(found):
         if (proved := proved_direction(found, d)) is not None:

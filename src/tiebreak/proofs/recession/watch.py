@@ -34,11 +34,6 @@ class NoMinimum(NamedTuple):
     is_proved: bool = True  # False: only seen, for g is nothing but callables
     dimension: int | None = None
 
-    @property
-    def status(self) -> str:
-        """With which the run ends."""
-        return "unbounded" if self.is_proved else "undetermined"
-
     def sentence(self, names: Sequence[Any] | None) -> str:
         """For the message, with the names of the variables where they are known."""
         d = host(self.direction)
