@@ -232,7 +232,9 @@ def _is_right(p, result):
 def test_the_last_iterate_is_proved(name):
     built = tb.instance(name)
     result = tb.solve(built.problem, "primal-dual", x0=built.x0)
-    assert result.status == "certified"
+    assert result.success
+    assert result.upper_gap <= result.tolerance[0]
+    assert result.lower_gap <= result.tolerance[1]
 
 
 # -- hard input ----------------------------------------------------------------------------------
