@@ -67,7 +67,7 @@ Tolerance = float | tuple[float, float]
 ROUNDED = "rounded to single precision, x is not as good as asked: pass data in float64"
 WORSE = "the method ended where g is {:.3g}, but had seen {:.3g}: x is the point of least g"
 CLAIMED = "The intervals of the method {} are its own claim: they prove nothing here"
-INSTEAD = "{}; x is the point of least g seen, {:.3g}, for g is {:.3g} at the last one"
+INSTEAD = "{}; x is the point of least g seen: at the last one g is larger by {:.2g}"
 NO_TIME = "there was no time left for a certificate: give a longer max_time"
 NO_START = "there was no time left for the first step: give a longer max_time"
 CRITERIA = ("absolute", "weak")
@@ -435,7 +435,7 @@ def _answer(run: Run, ended: Ended) -> tuple[Ended, Array]:
     if ended.why == ANSWER:
         ended = Ended(BROKEN, WORSE.format(run.values[1], better.value))
     elif ended.why in STATUSES:  # a limit
-        said = INSTEAD.format(STATUSES[ended.why], better.value, run.values[1])
+        said = INSTEAD.format(STATUSES[ended.why], run.values[1] - better.value)
         ended = Ended(ended.why, said)
     return ended, better.x
 
