@@ -33,10 +33,10 @@ def small(**changes):
 
 
 @pytest.mark.parametrize("part", range(4))
-def test_certified_is_within_two_tolerances_of_the_optimum_where_the_guard_promises_that(
-    part, count
-):
+def test_the_guard_is_within_two_tolerances_of_the_optimum_where_it_promises_that(part, count):
     """For every method: none above 2, where f* - v(4c) >= 1.5 (f* - v(c)), c = g(x) - g*.
+
+    What is certified is within one tolerance, whether that holds or not.
 
     For auto, whether that holds or not: 99 % within 2 tolerances, none above 10.
     """
@@ -58,21 +58,26 @@ def test_certified_is_within_two_tolerances_of_the_optimum_where_the_guard_promi
             except ValueError:  # outside its assumptions
                 continue
             error = abs(result.upper_value - d.f_star) / result.tolerance[0]
-            seen[method, result.status] += 1
+            seen[method, "guarded" if result.is_guarded else result.status] += 1
+            assert not result.proved or error <= 1.0 + 1e-9, (d.kind, seed, method, error)
             if method == "auto" and result.success:
                 seen["auto, success"] += 1
                 seen["auto, above 2"] += error > 2.0
                 assert error <= 10.0, (d.kind, seed, rtol, error)
-            if result.proved and error > 2.0:
+            if result.is_guarded and error > 2.0:
                 case = f"{d.kind} {seed}, {method}, rtol {rtol:.0e}, error {error:.3g}"
                 assert not (d.knows(result.x) and d.meets_the_condition(result.x)), case
                 apart.append((error, case))
-    certified = sum(many for key, many in seen.items() if key[1] == "certified")
-    print(f"\n{len(seeds)} problems, {certified} certified: none of those above 2 tolerances")
+    certified, guarded = (
+        sum(many for key, many in seen.items() if key[1] == word)
+        for word in ("certified", "guarded")
+    )
+    said = f"{certified} certified and {guarded} guarded"
+    print(f"\n{len(seeds)} problems, {said}: none of these above 2 tolerances")
     print(f"that do not meet the condition: {len(apart)}, worst {max(apart, default='none')}")
     print(f"auto: {seen['auto, above 2']} of {seen['auto, success']} above 2 tolerances")
     assert seen["auto, above 2"] <= 0.01 * seen["auto, success"]
-    assert certified >= len(seeds) // 2
+    assert certified + guarded >= len(seeds) // 2
 
 
 @pytest.mark.parametrize("method", ["auto", "adaptive", "agm-bio", "r-apm", "pb-apg"])
