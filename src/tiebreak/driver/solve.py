@@ -467,9 +467,13 @@ def _claim(run: Run, ended: Ended, asked: Problem, x: Array, proof: Certificate)
 
 
 def _last_proof(run: Run, x: Array) -> Certificate:
-    """What the last row says, for a run that has no time left for more."""
+    """What is known of the point by now, for a run that has no time left for more.
+
+    By its own standing: the last row may be about another point, which was given up for this one.
+    """
+    gaps = run.gaps if run.is_recorded else NOTHING
     if not run.is_recorded:
         run.append_row(NOTHING)
     if arrays.epsilon(x) > arrays.epsilon(run.state.x):  # it is about x before rounding
         return Certificate.of_gaps(*run.values)
-    return Certificate.of_gaps(*run.values, run.rows[-1].upper_gap, run.rows[-1].lower_gap)
+    return Certificate.of_gaps(*run.values, *gaps)
