@@ -25,8 +25,8 @@ from tiebreak.proofs.gate import (
     DOUBT,
     OUTSIDE,
     Ended,
-    LevelClaim,
     ResultClaim,
+    claims_of,
     judge,
     violated,
 )
@@ -107,16 +107,13 @@ def _judged(
     asked: tuple[tuple[float, float], tuple[float, float]],
 ) -> Certificate:
     """The certificate with the word that the gate gives it."""
-    upper, lower = 0.0, 0.0
+    tolerance = (0.0, 0.0)
     if runs and math.isfinite(proof.upper_value):
         runs[-1].relative, runs[-1].absolute = asked
-        upper, lower = runs[-1].tolerance(x, proof.upper_value, proof.lower_value)
+        tolerance = runs[-1].tolerance(x, proof.upper_value, proof.lower_value)
     if (outside := violated(problem, x)) is not None:
         ended = Ended(BROKEN, OUTSIDE.format(outside.what, outside.amount))
-    levels = (
-        LevelClaim(proof.lower_gap, proof.lower_gap, lower),
-        LevelClaim(proof.upper_gap, proof.upper_error, upper),
-    )
+    levels = claims_of(proof, tolerance)
     assumed = " and ".join(promises(problem))
     word, sentence = judge(ResultClaim(problem, x, ended, levels, assumed=assumed))
     return replace(proof, status=word, message=sentence)

@@ -54,9 +54,9 @@ from tiebreak.proofs.gate import (
     RULE,
     STATUSES,
     Ended,
-    LevelClaim,
     ResultClaim,
     Word,
+    claims_of,
     judge,
 )
 from tiebreak.proofs.recession.watch import NoMinimum, RecessionWatch
@@ -447,16 +447,12 @@ def _claim(run: Run, ended: Ended, asked: Problem, x: Array, proof: Certificate)
         broken = wrong_gradient(run.problem, run.state.x) or contradiction(run)
     if ended.why == MET and not run.is_proved(proof) and x.dtype != run.state.x.dtype:
         ended = Ended(MET, ROUNDED)
-    upper, lower = run.tolerance(x, proof.upper_value, proof.lower_value)
     fall = run.fall
     return ResultClaim(
         problem=asked,
         x=x,
         ended=ended,
-        levels=(
-            LevelClaim(proof.lower_gap, proof.lower_gap, lower),
-            LevelClaim(proof.upper_gap, proof.upper_error, upper),
-        ),
+        levels=claims_of(proof, run.tolerance(x, proof.upper_value, proof.lower_value)),
         criterion="absolute" if run.is_guarded else "weak",
         fall=None if fall is None else (int(fall.level == "upper"), fall.direction),
         is_shown=run.is_empty or run.report.is_empty,

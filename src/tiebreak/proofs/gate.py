@@ -16,6 +16,7 @@ from tiebreak.levels import Levels
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Array
 from tiebreak.problem import Problem
+from tiebreak.proofs.certificate import Certificate
 from tiebreak.proofs.recession.direction import is_direction_of_descent
 from tiebreak.sets.cuts import Violation
 
@@ -102,6 +103,14 @@ class ResultClaim(NamedTuple):
     broken: str = ""  # which promise was seen to be false
     readings: str = ""  # the two readings of data whose rank rounding decides
     assumed: str = ""  # what the proof rests on besides the data
+
+
+def claims_of(proof: Certificate, asked: tuple[float, float]) -> tuple[LevelClaim, LevelClaim]:
+    """What a certificate says of both levels, g first; the tolerances are those of f and g."""
+    return (
+        LevelClaim(proof.lower_gap, proof.lower_gap, asked[1]),
+        LevelClaim(proof.upper_gap, proof.upper_error, asked[0]),
+    )
 
 
 class Word(NamedTuple):
