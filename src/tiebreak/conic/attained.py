@@ -18,11 +18,12 @@ from tiebreak.conic.faces import ConicSet
 from tiebreak.conic.polish import PrimalDualPoint
 from tiebreak.conic.program import Cone, ConicProgram, Objective
 from tiebreak.conic.solver import clarabel_solve
-from tiebreak.conic.stage import Stage, row_lengths, scaled_rows
+from tiebreak.conic.stage import Stage, row_lengths
 from tiebreak.functions.elementary import Linear
 from tiebreak.functions.losses.least_squares import LeastSquares
 from tiebreak.levels import Levels
 from tiebreak.linalg.arrays import Host
+from tiebreak.linalg.conic_form import scaled_rows
 from tiebreak.linalg.host import norm
 from tiebreak.proofs.recession.direction import settled_direction
 from tiebreak.sets.constraints import Polyhedron, SecondOrderCone

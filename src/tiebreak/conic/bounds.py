@@ -25,8 +25,9 @@ from tiebreak.conic.faces import ConicSet, HeldRows
 from tiebreak.conic.polish import PrimalDualPoint
 from tiebreak.conic.program import Cone, Objective
 from tiebreak.conic.solver import TOLERANCES, clarabel_solve
-from tiebreak.conic.stage import Stage, row_lengths, scaled_rows, stacked
+from tiebreak.conic.stage import Stage, row_lengths, stacked
 from tiebreak.linalg.arrays import Host
+from tiebreak.linalg.conic_form import scaled_rows
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.spectra import EPS
 from tiebreak.sets.polyhedra import contradicts

@@ -5,102 +5,16 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, get_args
 
 import numpy as np
 
-from tiebreak.conic.program import Cone, ConicProgram, Kind, Misfit, Objective
-from tiebreak.conic.stage import scaled_rows
+from tiebreak.conic.program import Cone, ConicProgram, Kind, Objective
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Host
+from tiebreak.linalg.conic_form import ROUND_UP, Affine, Cost, constants, entries, stacked_terms
 
-ROUND_UP = 1.0 + 1e-12  # more than the rounding errors of sums of thousands of terms
 DENSE_SHARE = 0.25  # of entries that are not 0, from which a matrix is faster dense
-
-
-@dataclass(frozen=True, eq=False)
-class Affine:
-    """Numbers that are affine in z: each block times the entries of z from its first, and offset.
-
-    Blocks are NumPy arrays or SciPy's CSR, float64.
-    """
-
-    blocks: tuple[tuple[int, Any], ...]
-    offset: Host
-    __array_ufunc__ = None  # so that a NumPy number times it comes to __rmul__
-
-    def __len__(self) -> int:
-        return len(self.offset)
-
-    def __add__(self, other: Affine | Host | float) -> Affine:
-        if isinstance(other, Affine):
-            return Affine(self.blocks + other.blocks, self.offset + other.offset)
-        return Affine(self.blocks, self.offset + other)
-
-    def __sub__(self, other: Affine | Host | float) -> Affine:
-        return self + (-1.0 * other if isinstance(other, Affine) else -other)
-
-    def __rmul__(self, factor: float) -> Affine:
-        return Affine(tuple((i, factor * block) for i, block in self.blocks), factor * self.offset)
-
-    def scaled(self, factors: Host) -> Affine:
-        """Each of the numbers times its own factor."""
-        if np.all(factors == 1.0):
-            return self
-        return Affine(
-            tuple((i, scaled_rows(block, factors)) for i, block in self.blocks),
-            factors * self.offset,
-        )
-
-    def some(self, places: Host) -> Affine:
-        """Only some of the numbers: a mask, or their places."""
-        if places.dtype == bool:
-            if places.all():
-                return self
-            places = np.flatnonzero(places)
-        return Affine(tuple((i, block[places]) for i, block in self.blocks), self.offset[places])
-
-    def sum(self) -> Affine:
-        """Their sum, as one number."""
-        blocks = tuple((i, np.asarray(block.sum(axis=0))[None]) for i, block in self.blocks)
-        return Affine(blocks, np.array([np.sum(self.offset)]))
-
-
-def constants(values: Host) -> Affine:
-    """Numbers that do not depend on z."""
-    return Affine((), np.asarray(values, dtype=np.float64))
-
-
-class Cost:
-    """½ of a sum of squares, plus a linear function: an objective in the making."""
-
-    def __init__(self) -> None:
-        self.squares: list[Affine] = []
-        self.linear: list[tuple[Host, Affine]] = []
-        self.constant: float = 0.0
-        self.misfits: list[Misfit] = []
-
-    def add_squares(self, weights: Host | float, terms: Affine) -> None:
-        """½ sum of weights_i terms_i²."""
-        w = np.broadcast_to(np.asarray(weights, dtype=np.float64), len(terms))
-        self.squares.append(terms.scaled(np.sqrt(w)).some(w > 0.0))
-
-    def add(self, weights: Host | float, terms: Affine) -> None:
-        """The sum of weights_i terms_i."""
-        w = np.broadcast_to(np.asarray(weights, dtype=np.float64), len(terms))
-        self.linear.append((w, terms))
-
-    def objective(self, size: int) -> Objective:
-        """In a program of so many variables."""
-        q, constant = np.zeros(size), self.constant
-        for w, terms in self.linear:
-            constant += float(w @ terms.offset)
-            for first, block in terms.blocks:
-                q[first : first + block.shape[1]] += block.T @ w
-        squares = _stacked(self.squares, size)
-        target = np.concatenate([np.zeros(0), *(-terms.offset for terms in self.squares)])
-        return Objective(squares, target, q, constant, tuple(self.misfits))
 
 
 class Builder:
@@ -231,26 +145,22 @@ class Builder:
             rows=-_sparse(parts, self.size).tocsc(),
             offset=np.concatenate([np.zeros(0), *offsets]),
             cones=tuple(_cones(kinds)),
-            objectives=tuple(cost.objective(self.size) for cost in costs),
+            objectives=tuple(_objective(cost, self.size) for cost in costs),
             variables=np.arange(self.n),
             reach=np.concatenate(self._reach),
         )
 
 
-def stacked_terms(parts: Sequence[Affine], order: Host | None = None) -> Affine:
-    """The numbers of all parts one below the other; in another order, if one is given."""
-    from scipy.sparse import csr_array
-
-    offset, blocks = np.concatenate([terms.offset for terms in parts]), []
-    start = 0
-    for terms in parts:
+def _objective(cost: Cost, size: int) -> Objective:
+    """In a program of so many variables."""
+    q, constant = np.zeros(size), cost.constant
+    for w, terms in cost.linear:
+        constant += float(w @ terms.offset)
         for first, block in terms.blocks:
-            rows, columns, values = entries(block)
-            shape = (len(offset), block.shape[1])
-            blocks.append((first, csr_array((values, (rows + start, columns)), shape=shape)))
-        start += len(terms)
-    whole = Affine(tuple(blocks), offset)
-    return whole if order is None else whole.some(order)
+            q[first : first + block.shape[1]] += block.T @ w
+    squares = _stacked(cost.squares, size)
+    target = np.concatenate([np.zeros(0), *(-terms.offset for terms in cost.squares)])
+    return Objective(squares, target, q, constant, tuple(cost.misfits))
 
 
 def _cones(constraints: dict[Kind, list[Affine]]) -> list[Cone]:
@@ -280,16 +190,6 @@ def _order(is_first: Host) -> Host:
         len(is_first)
     )
     return order
-
-
-def entries(block: Any) -> tuple[Host, Host, Host]:
-    """Rows, columns and values of what is not 0."""
-    if arrays.is_sparse(block):
-        found = block.tocoo()
-        stored = np.flatnonzero(found.data)
-        return found.row[stored], found.col[stored], found.data[stored]
-    rows, columns = np.nonzero(block)
-    return rows, columns, block[rows, columns]
 
 
 def _sparse(parts: Sequence[Affine], size: int) -> Any:

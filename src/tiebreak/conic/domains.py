@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tiebreak.conic.builder import ROUND_UP, Builder, constants, entries
+from tiebreak.conic.builder import Builder
 from tiebreak.functions.penalties.operator_terms import differences
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Host
+from tiebreak.linalg.conic_form import ROUND_UP, constants, entries
 from tiebreak.linalg.host import host
 from tiebreak.sets.constraints import Intersection, Polyhedron, SecondOrderCone
 from tiebreak.sets.domains import (

@@ -19,6 +19,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from tiebreak.linalg.arrays import Host
+from tiebreak.linalg.conic_form import Misfit
 
 SMALL = 2**22  # entries of a matrix that is kept dense: a small sparse one is slow
 
@@ -30,31 +31,6 @@ class Cone(NamedTuple):
 
     kind: Kind
     size: int
-
-
-class Misfit(NamedTuple):
-    """How far an objective may be from the function that it represents, at |x| <= sizes.
-
-    A quadratic function is a square up to the rounding errors of a factorisation:
-    ½ sizes' square sizes + <linear, sizes> + constant.
-    """
-
-    square: Any
-    linear: Host
-    constant: float
-
-    def at(self, sizes: Host) -> float:
-        """At most this; sizes are those of x or of z, which begins with it."""
-        x = sizes[: len(self.linear)]
-        return 0.5 * float(x @ (self.square @ x)) + float(self.linear @ x) + self.constant
-
-    def in_units(self, lengths: Host, value: float) -> Misfit:
-        """For x and values in these units."""
-        from scipy.sparse import csr_array, diags_array
-
-        own = lengths[: len(self.linear)]
-        square = diags_array(own / value) @ csr_array(self.square) @ diags_array(own)
-        return Misfit(square, self.linear * own / value, self.constant / value)
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tiebreak.conic import domains
-from tiebreak.conic.builder import Affine, Builder, Cost, constants
-from tiebreak.conic.program import ConicProgram, Misfit
+from tiebreak.conic.builder import Builder
+from tiebreak.conic.program import ConicProgram
 from tiebreak.functions.base import Function
 from tiebreak.functions.callables import Smooth
 from tiebreak.functions.elementary import Flat, Linear, Quadratic, SquaredNorm
@@ -42,6 +42,7 @@ from tiebreak.functions.penalties.terms import Terms
 from tiebreak.functions.sums import summands
 from tiebreak.linalg import arrays, deadline
 from tiebreak.linalg.arrays import Host
+from tiebreak.linalg.conic_form import Affine, Cost, Misfit, constants
 from tiebreak.linalg.host import host, power_of_two
 from tiebreak.linalg.matrices import Matrix, Operator
 from tiebreak.linalg.matrices.repeated import Repeated

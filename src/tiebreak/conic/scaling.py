@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tiebreak.conic.program import ConicProgram, Objective, cone_groups
-from tiebreak.conic.stage import as_rows, row_lengths, scaled_rows
+from tiebreak.conic.stage import as_rows, row_lengths
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
+from tiebreak.linalg.conic_form import scaled_rows
 from tiebreak.linalg.host import power_of_two
 
 SWEEPS = 20  # over rows and columns in turn

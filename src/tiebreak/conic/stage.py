@@ -13,6 +13,7 @@ from tiebreak.conic.cones import Blocks
 from tiebreak.conic.program import SMALL, Cone, Objective
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
+from tiebreak.linalg.conic_form import scaled_rows
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.rank import decide_rank
 from tiebreak.linalg.spectra import EPS
@@ -44,13 +45,6 @@ def stacked(parts: Sequence[Any]) -> Any:
     if isinstance(parts[0], np.ndarray):
         return np.vstack([dense(part) for part in parts])
     return sp.csr_array(sp.vstack(parts))
-
-
-def scaled_rows(rows: Any, factors: Host) -> Any:
-    """Every row times its factor."""
-    if isinstance(rows, np.ndarray):
-        return factors[:, None] * rows
-    return rows.multiply(factors[:, None]).tocsr()
 
 
 def row_lengths(rows: Any) -> Host:

@@ -13,9 +13,10 @@ import numpy as np
 from tiebreak.levels import Levels
 from tiebreak.linalg.arrays import Array, Host
 from tiebreak.linalg.host import host, norm
+from tiebreak.linalg.host_rows import HostRows
 from tiebreak.linalg.matrices.base import DENSE_LIMIT
 from tiebreak.problem import Problem
-from tiebreak.proofs.recession.level import HostRows, RecessionCone, RecessionLevel
+from tiebreak.proofs.recession.level import RecessionCone, RecessionLevel
 from tiebreak.proofs.recession.proof import MEANT, SLIGHT, proved_direction
 
 LARGEST = 12  # directions with whole numbers up to this are tried: their products are exact

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from copy import copy
-from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tiebreak.functions.base import Function
 from tiebreak.functions.elementary import Flat, Linear, Quadratic, SquaredNorm
+from tiebreak.functions.far_slopes import LossRows
 from tiebreak.functions.losses.huber import Huber
 from tiebreak.functions.losses.least_squares import LeastSquares
 from tiebreak.functions.losses.linear_loss import LinearLoss
@@ -26,6 +26,7 @@ from tiebreak.functions.sums import summands
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import host, norm
+from tiebreak.linalg.host_rows import HostRows
 from tiebreak.linalg.matrices import Matrix
 from tiebreak.linalg.matrices.base import DENSE_LIMIT
 from tiebreak.linalg.spectra import EPS
@@ -39,100 +40,6 @@ KNOWN = (
     *(Quadratic, Linear, SquaredNorm, Flat),
 )
 CLEAR = 2.0**10  # times its rounding error: a product is not 0
-
-
-class HostRows:
-    """Rows on the host, dense or sparse."""
-
-    def __init__(self, entries: Any) -> None:
-        self.entries, self._is_dense = entries, isinstance(entries, np.ndarray)
-        self.shape: tuple[int, int] = (int(entries.shape[0]), int(entries.shape[1]))
-
-    @classmethod
-    def of(cls, matrix: Matrix, labels: Host | None = None) -> HostRows:
-        """The rows of a matrix, each times its label."""
-        entries: Any = matrix.entries.astype(np.float64) if matrix.is_sparse else matrix.dense()
-        if labels is None:
-            return cls(entries)
-        signs = labels[:, None]
-        return cls(entries.multiply(signs).tocsr() if matrix.is_sparse else signs * entries)
-
-    @property
-    def stored(self) -> int:
-        """How many entries are not known to be 0."""
-        return math.prod(self.shape) if self._is_dense else int(self.entries.nnz)
-
-    @cached_property
-    def _is_whole(self) -> bool:
-        """Are all entries whole numbers?"""
-        stored = self.entries if self._is_dense else self.entries.data
-        return bool(np.all(stored == np.floor(stored)))
-
-    @cached_property
-    def sizes(self) -> Host:
-        """The length of every row, rounded up."""
-        squares = self.entries**2 if self._is_dense else self.entries.multiply(self.entries)
-        lengths = np.sqrt(np.asarray(squares.sum(axis=1)).reshape(-1))
-        return np.asarray(lengths * (1.0 + self.shape[1] * EPS))
-
-    def along(self, d: Host) -> RowProducts:
-        """Their products with d, and bounds on the rounding errors of these."""
-        product, size = self.entries @ d, abs(self.entries) @ np.abs(d)
-        if self._is_whole and not np.any(d != np.floor(d)) and np.max(size, initial=0.0) < 2.0**53:
-            return RowProducts(self, product, np.zeros(len(product)))
-        # 0 where there is nothing to add up.
-        return RowProducts(self, product, (self.shape[1] + 4) * EPS * size)
-
-    def only(self, which: Host, sign: float = 1.0) -> HostRows:
-        """Some of the rows, each times a sign."""
-        return HostRows(sign * self.entries[np.flatnonzero(which)])
-
-    def some(self, which: Host) -> Host:
-        """Some of the rows, dense."""
-        rows = self.entries[np.flatnonzero(which)]
-        return np.asarray(rows if self._is_dense else rows.toarray())
-
-    def column_range(self) -> tuple[Host, Host]:
-        """The least and the largest entry of every column."""
-        if not self.shape[0]:
-            return np.zeros(self.shape[1]), np.zeros(self.shape[1])
-        least, most = self.entries.min(axis=0), self.entries.max(axis=0)
-        if not self._is_dense:
-            least, most = least.todense(), most.todense()
-        return np.asarray(least).reshape(-1), np.asarray(most).reshape(-1)
-
-    def gram(self, weights: Host | None = None) -> Host:
-        """The sum of weight_i m_i m_i'."""
-        A = self.entries
-        if self._is_dense:
-            return np.asarray(A.T @ (A if weights is None else weights[:, None] * A))
-        weighted = A if weights is None else A.multiply(weights[:, None]).tocsr()
-        return np.asarray((A.T @ weighted).toarray())
-
-
-class RowProducts(NamedTuple):
-    """Rows times a direction d: the products, and bounds on their errors."""
-
-    rows: HostRows
-    product: Host
-    error: Host
-
-    @property
-    def is_open(self) -> Host:
-        """Which are not known to be exactly 0?"""
-        return np.asarray((self.product != 0.0) | (self.error > 0.0))
-
-    @property
-    def is_near(self) -> Host:
-        """Which may be 0, and may be not?"""
-        return np.asarray((self.error > 0.0) & (np.abs(self.product) <= self.error))
-
-    def signs(self, reach: float) -> Host | None:
-        """The signs of all products within ``reach`` of d, near ones taken as 0; None: not sure."""
-        near, lost = self.is_near, self.error + reach * self.rows.sizes
-        if np.any(~near & (self.product != 0.0) & (np.abs(self.product) <= lost)):
-            return None
-        return np.where(near, 0.0, np.sign(self.product))
 
 
 class RecessionCone:
@@ -211,33 +118,6 @@ class LinearTerm(NamedTuple):
         """This and one more term."""
         more, is_exact = weight * c, self.size == 0.0 and is_power_of_two(weight)
         return LinearTerm(self.c + more, self.size + norm(more), is_exact) if c.any() else self
-
-
-class LossRows(NamedTuple):
-    """Losses that rise like weights_i max(-<m_i, d>, 0) far out along d.
-
-    They fall for ever where <m_i, d> > 0 if they have a tail: weights_i log(1 + exp(-<m_i, x>)) or
-    weights_i exp(-<m_i, x>). A multinomial loss rises no faster than the sum of its margins' own
-    losses would, and it too falls for ever along a direction in which that sum has slope 0, if a
-    margin changes. Without a tail they are |<m_i, x>| and Huber losses, once for each sign.
-    """
-
-    weights: Host
-    rows: HostRows
-    tail: Literal["log", "exp", ""] = "log"
-
-    @property
-    def slopes(self) -> Host:
-        """What <-m_i, d> > 0 counts in the slope far out."""
-        return np.full(len(self.weights), math.inf) if self.tail == "exp" else self.weights
-
-    def curvature(self, x: Host) -> Host:
-        """The second derivatives in the products <m_i, x>; at most these."""
-        margins = self.rows.entries @ x
-        if self.tail == "exp":
-            return np.asarray(self.weights * np.exp(np.clip(-margins, -700.0, 300.0)))
-        bends = 1.0 / (2.0 + 2.0 * np.cosh(np.clip(margins, -700.0, 700.0)))
-        return np.asarray(self.weights * bends if self.tail else 0.0 * margins)
 
 
 class RecessionLevel(NamedTuple):

@@ -11,11 +11,12 @@ import numpy as np
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
+from tiebreak.linalg.host_rows import HostRows
 from tiebreak.linalg.linear_programs import linear_program
 from tiebreak.linalg.rank import as_it_is, decide_rank
 from tiebreak.problem import Problem
 from tiebreak.proofs.recession.direction import as_meant, level_of
-from tiebreak.proofs.recession.level import HostRows, RecessionLevel
+from tiebreak.proofs.recession.level import RecessionLevel
 from tiebreak.proofs.recession.proof import MEANT, SLIGHT, proved_direction
 
 NEWTON_LIMIT = 512  # variables: a Newton step on more of them costs more than a linear program

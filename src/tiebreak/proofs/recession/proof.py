@@ -9,11 +9,11 @@ import numpy as np
 from tiebreak.linalg import spectra
 from tiebreak.linalg.arrays import Host, rounding_unit
 from tiebreak.linalg.host import norm
+from tiebreak.linalg.host_rows import HostRows
 from tiebreak.linalg.matrices.base import DENSE_LIMIT
 from tiebreak.linalg.rank import decide_rank
 from tiebreak.linalg.spectra import EPS
 from tiebreak.proofs.recession.level import (
-    HostRows,
     RecessionLevel,
     clearly_falls,
     is_power_of_two,
