@@ -401,8 +401,10 @@ class Problem(FromData):
         return projected(self.domain, self.point(x0, "solve", "x0", is_start=True))
 
     def violations(self, x: Array) -> list[Violation]:
-        """The constraints of the domain that x does not meet."""
-        Z = self.domain
+        """What x does not meet: the number of variables, or constraints of the domain."""
+        Z, n = self.domain, self.dimension
+        if x.ndim != 1 or n not in (None, x.shape[0]):
+            return [Violation(f"the shape ({n},)", math.inf, 1.0)]
         if isinstance(Z, Set):
             return Z.violations(x)
         return distance_violation(type(Z).__name__, x, Z.project(x))

@@ -61,6 +61,28 @@ def test_no_success_outside_of_the_set_or_where_x_is_not_finite(why):
         assert word(why, x=np.array(x)) not in gate.SUCCESSES
 
 
+def test_no_success_for_a_point_of_another_shape():
+    for x in (np.ones(3), np.ones((2, 1)), np.ones(())):
+        assert word(gate.ANSWER, x=x) == "failed"
+
+
+def test_the_points_of_a_tradeoff_pass_too(monkeypatch):
+    """The solver of the chain says "solved" of a point outside of Z."""
+    from tiebreak.driver import tradeoff
+
+    plan = tb.Levels(tb.Linear([1.0, 2.0]), tb.SquaredNorm(center=[0.0, 1.0]), domain=tb.Simplex())
+    true_chain = tradeoff.chain
+    assert len(tb.tradeoff(plan, [0.1]).points) == 1
+
+    def outside(*arguments):
+        found = true_chain(*arguments)
+        return found._replace(z=found.z + 1e-5)
+
+    monkeypatch.setattr(tradeoff, "chain", outside)
+    with pytest.raises(ValueError, match=r"^tradeoff: slack 0: x violates .* it is not in the dom"):
+        tb.tradeoff(plan, [0.1])
+
+
 def test_a_constraint_is_measured_by_its_own_terms():
     """A row far away is no excuse for another one; n units of the precision of x are."""
     rows = tb.Polyhedron([[1.0, 0.0], [0.0, 1.0]], [1e9, 1.0])

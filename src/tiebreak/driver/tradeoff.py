@@ -14,7 +14,7 @@ from tiebreak.conic.chain import ChainSolution
 from tiebreak.driver.levels_result import PROBE, is_sensitive
 from tiebreak.driver.result import number_or_none
 from tiebreak.driver.shown import Shown
-from tiebreak.driver.solve_levels import CompiledLevels, chain
+from tiebreak.driver.solve_levels import CompiledLevels, chain, report
 from tiebreak.levels import ConicLevels, Level, Levels, Slack
 from tiebreak.linalg import checks
 from tiebreak.linalg.arrays import Array
@@ -168,12 +168,13 @@ def tradeoff(
     def solved(slack: float) -> ChainSolution:
         rules = (Slack(absolute=slack), Slack())
         found = chain(program, rules, levels.before, max_time, began)
-        if found.status == "max_time":
+        result = report(found, levels, 0.0, 0.0)  # the gate looks at every point of the curve
+        if result.status == "max_time":
             raise TimeoutError("tradeoff: max_time was over before all slacks were solved")
-        if found.status == "stopped":  # a part of a curve is none
+        if result.status == "stopped":  # a part of a curve is none
             raise KeyboardInterrupt
-        if found.status != "solved":
-            raise ValueError(f"tradeoff: slack {slack:.4g}: {found.message}")
+        if not result.success:
+            raise ValueError(f"tradeoff: slack {slack:.4g}: {result.message}")
         return found
 
     base = solved(0.0)

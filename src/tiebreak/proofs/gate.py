@@ -1,7 +1,7 @@
 """The gate: every word that a result bears is given here, after its point has been looked at.
 
 Methods and solvers hope: they hand over the reason why they ended. What is claimed is checked in
-the order in which a reader would do it: x is finite and has the right shape; x is in Z, each
+the order in which a reader would do it: x is finite; x has the right shape and is in Z, each
 constraint by its own terms; a no has a direction or multipliers that show it; what was promised is
 not contradicted; the bounds, for that x, are as narrow as was asked. Then the word is given.
 """
@@ -142,7 +142,7 @@ def judge(claim: ResultClaim) -> Word:
 
 def violated(problem: Constrained, x: Array) -> Violation | None:
     """The constraint that x violates most relative to its own terms; None where x is in Z."""
-    unit = int(x.shape[0]) * arrays.epsilon(x)
+    unit = math.prod(x.shape) * arrays.epsilon(x)
     found = [one for one in problem.violations(x) if one.exceeds(INSIDE, unit)]
     return max(found, key=lambda one: one.amount / (one.size or 1.0), default=None)
 
