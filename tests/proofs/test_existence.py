@@ -185,3 +185,14 @@ def test_with_one_nothing_is_denied(count):
         assert result.status != "unbounded", (seed, case[3], result.message)
         doubted += [(seed, case[3], result.message)] if result.status == "undetermined" else []
     assert len(doubted) <= total // 20, doubted
+
+
+def test_a_direction_whose_variables_have_units_far_apart():
+    """Huber losses that hardly count beside a linear term: the fall along it is not overlooked."""
+    a, b = 2.0**-30, 2.0**-60
+    below = tb.Huber([[-a, a], [a, a], [a, -a]], [b, b, -2.0 * b], 2.0 * b) + tb.Linear([0.1, 0.0])
+    domain = tb.Box([-math.inf, -math.inf], [a, -a])
+    above = tb.LeastSquares([[0.0, 2.0], [1.0, -1.0], [0.0, 1.0]], [0.0, 3.0 * a, -3.0 * a])
+    problem = tb.Problem(lower=below, upper=above, domain=domain)
+    for method in ("auto", "exact", "adaptive"):
+        assert tb.solve(problem, method, max_iter=1000).status == "unbounded"

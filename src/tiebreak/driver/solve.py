@@ -359,16 +359,21 @@ def _iterate(
             store.save_when_due(run)
         except (StopIteration, KeyboardInterrupt):
             return ended or Ended("stopped")
-        except EmptySet:
-            return _empty(run)
+        except (EmptySet, np.linalg.LinAlgError) as error:
+            return ended or _without_answer(run, error)
         except deadline.Over:  # the next turn is the last, unless this one was
             if limit.is_closing:
                 return ended or Ended(limit.ending)
             limit.close()
 
 
-def _empty(run: Run) -> Ended:
-    """The end on an empty set, with multipliers that show it and the names of their rows."""
+def _without_answer(run: Run, error: Exception) -> Ended:
+    """The end on an empty set, with multipliers that show it and the names of their rows.
+
+    Or where LAPACK gave up, as it may where units are too far apart.
+    """
+    if not isinstance(error, EmptySet):
+        return Ended(BROKEN, f"a factorisation failed ({error}): check the units of the data")
     n = int(run.state.x.shape[0])
     found = solve_chain(compile_levels([Linear(np.zeros(n))], run.problem.domain, n), [])
     run.is_empty = found.contradiction is not None

@@ -41,7 +41,7 @@ def settled_direction(problem: Problem | Levels, level: int, direction: Array) -
     found, d = level_of(problem, level, len(direction)), host(direction)
     if found is None or not (d.any() and np.isfinite(d).all()):
         return None
-    tried = (proved_direction(found, some) for some in (d, *as_meant(found, d)))
+    tried = (proved_direction(found, some) for some in as_meant(found, d))
     return next((some / norm(some) for some in tried if some is not None), None)
 
 
@@ -56,8 +56,11 @@ def level_of(problem: Problem | Levels, level: int, n: int) -> RecessionLevel | 
 
 
 def as_meant(level: RecessionLevel, d: Host) -> Iterator[Host]:
-    """A solver's direction as it may be meant: whole numbers, or with products that are 0."""
-    d = d / float(np.max(np.abs(d)))
+    """A solver's direction as it may be meant: whole numbers, products that are 0, or as it is.
+
+    Entries that are small beside others are no rounding errors where variables have other units.
+    """
+    given, d = d, d / float(np.max(np.abs(d)))
     d = np.where(np.abs(d) <= MEANT, 0.0, d)
     for most in range(1, LARGEST + 1):
         whole = np.round(most * d)
@@ -75,3 +78,4 @@ def as_meant(level: RecessionLevel, d: Host) -> Iterator[Host]:
         for _ in range(2):
             d[moves] -= np.linalg.lstsq(E, E @ d[moves], rcond=SLIGHT)[0]
     yield d
+    yield given
