@@ -17,7 +17,7 @@ import shown
 
 import tiebreak as tb
 from tiebreak.display.markup import json_for_script
-from tiebreak.display.views import kept_rows, view_of
+from tiebreak.display.views import kept_rows
 from tiebreak.driver.trace import Row, Trace
 
 VOID = {"meta", "input", "br"}
@@ -98,12 +98,12 @@ def test_the_numbers_are_those_of_to_dict(tmp_path):
 def test_the_page_has_x_by_name_or_the_largest_of_many_entries(tmp_path):
     A = pd.DataFrame([[1.0, 2.0], [0.0, 1.0]], columns=["age", "<b>income"])
     named = tb.solve(tb.Problem(upper=tb.SquaredNorm(), lower=tb.LeastSquares(A, [1.0, 2.0])))
-    assert view_of(named).tables[1].rows == [["age", "-3"], ["<b>income", "2"]]
+    assert named._view().tables[1].rows == [["age", "-3"], ["<b>income", "2"]]
     named.to_html(tmp_path / "a.html")
     assert "&lt;b&gt;income" in (tmp_path / "a.html").read_text()
     b = np.arange(30.0) * (-1.0) ** np.arange(30)
     many = tb.solve(tb.Problem(upper=tb.SquaredNorm(), lower=tb.LeastSquares(np.eye(30), b)))
-    table = view_of(many).tables[1]
+    table = many._view().tables[1]
     assert table.caption == "The 20 largest of the 30 entries of x"
     assert table.rows[:2] == [["x[29]", "-29"], ["x[28]", "28"]]
     assert len(table.rows) == 20
@@ -208,11 +208,6 @@ def test_of_one_step_the_proofs_are_drawn_and_no_line_through_two_points(tmp_pat
     assert "upper level, f: proved gap" in found.said
     assert "figure" not in found.tags
     assert "figure" in Tags(page_of(shown.run(), tmp_path)).tags
-
-
-def test_what_cannot_be_shown_is_said():
-    with pytest.raises(TypeError, match="how to show a int"):
-        view_of(3)
 
 
 # --- thinning ------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import pytest
 
 import tiebreak as tb
 from tiebreak.display.plotting import convergence
+from tiebreak.driver.result_views import run_view
 from tiebreak.driver.trace import Row, Trace
 
 
@@ -39,7 +40,7 @@ def legend(axes):
 
 
 def test_values_bounds_gaps_and_tolerances_are_those_of_the_result(result):
-    figure = convergence(result)
+    figure = convergence(run_view(result))
     for i, (level, letter) in enumerate((("upper", "f"), ("lower", "g"))):
         values, gaps = figure.axes[i], figure.axes[2 + i]
         value = np.array(result.trace.column(f"{level}_value"))
@@ -60,7 +61,7 @@ def test_a_direct_answer_is_drawn_by_what_was_asked_and_proved():
     lower = tb.LeastSquares([[1.0, 2.0]], [1.0])
     found = tb.solve(tb.Problem(upper=tb.SquaredNorm(), lower=lower))
     assert found.nit == 1
-    figure = convergence(found)
+    figure = convergence(run_view(found))
     assert "certified after 1 step," in figure.get_suptitle()
     for ax, tolerance, gap in zip(
         figure.axes, found.tolerance, (found.upper_gap, found.lower_gap), strict=True
@@ -72,13 +73,13 @@ def test_a_direct_answer_is_drawn_by_what_was_asked_and_proved():
 
 
 def test_a_bound_never_falls_back(result):
-    figure = convergence(with_gaps(result, [3.0, 1.0, 2.0], [1.0, 1.0, 1.0]))
+    figure = convergence(run_view(with_gaps(result, [3.0, 1.0, 2.0], [1.0, 1.0, 1.0])))
     bound = lines(figure.axes[0])["proved lower bound on $f^*$"].get_ydata()
     np.testing.assert_array_equal(bound, [-1.0, 1.0, 1.0])
 
 
 def test_negative_gaps_are_open_markers_at_their_size(result):
-    figure = convergence(with_gaps(result, [1.0, -0.5, -0.25], [1.0, 1.0, 1.0]))
+    figure = convergence(run_view(with_gaps(result, [1.0, -0.5, -0.25], [1.0, 1.0, 1.0])))
     label = "$f(x_k) < f^*$ proved, by this much"
     below = lines(figure.axes[2])[label]
     np.testing.assert_array_equal(below.get_xdata(), [1, 2])
@@ -92,7 +93,7 @@ def test_negative_gaps_are_open_markers_at_their_size(result):
 
 def test_where_nothing_is_proved_there_are_crosses_and_no_band(result):
     inf = np.inf
-    figure = convergence(with_gaps(result, [inf, inf, 1.0], [inf, inf, inf]))
+    figure = convergence(run_view(with_gaps(result, [inf, inf, 1.0], [inf, inf, inf])))
     crosses = lines(figure.axes[2])["nothing proved about $f^*$"]
     np.testing.assert_array_equal(crosses.get_xdata(), [0, 1])
     bound = lines(figure.axes[0])["proved lower bound on $f^*$"]
@@ -105,7 +106,7 @@ def test_where_nothing_is_proved_there_are_crosses_and_no_band(result):
 def test_a_promise_that_was_seen_to_be_false_proves_no_row(result):
     nothing = replace(result.certificate, upper_gap=np.inf, lower_gap=np.inf)
     void = replace(with_gaps(result, [1.0] * 3, [1.0] * 3), status="failed", certificate=nothing)
-    figure = convergence(void)
+    figure = convergence(run_view(void))
     assert legend(figure.axes[0]) == ["$f(x_k)$"]
     assert legend(figure.axes[3]) == ["nothing proved about $g^*$"]
 
@@ -123,14 +124,14 @@ def test_every_kind_of_trace_can_be_drawn(result, gaps):
 def test_it_is_saved_in_the_format_of_its_ending_and_nothing_is_left_over(
     result, tmp_path, ending, magic
 ):
-    convergence(result, tmp_path / f"p.{ending}")
+    convergence(run_view(result), tmp_path / f"p.{ending}")
     assert (tmp_path / f"p.{ending}").read_bytes().startswith(magic)
     assert [path.name for path in tmp_path.iterdir()] == [f"p.{ending}"]
 
 
 def test_a_format_that_matplotlib_does_not_know_leaves_nothing(result, tmp_path):
     with pytest.raises(ValueError, match="xyz"):
-        convergence(result, tmp_path / "p.xyz")
+        convergence(run_view(result), tmp_path / "p.xyz")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -152,6 +153,6 @@ def test_where_nothing_is_asked_the_axis_keeps_to_the_gaps(result, tmp_path):
     """The tolerance is what underflow may hide then, some 1e-290: no line, no axis to it."""
     found = tb.solve(result.problem, "adaptive", rtol=0.0, max_iter=30)
     assert 0.0 < found.tolerance[0] < 1e-200
-    figure = convergence(found, tmp_path / "p.png")
+    figure = convergence(run_view(found), tmp_path / "p.png")
     for axes in figure.axes[2:]:
         assert axes.get_ylim()[0] > 1e-30

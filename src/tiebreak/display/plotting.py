@@ -12,21 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tiebreak.display.views import Column, steps_taken
-from tiebreak.driver.checkpoint import write_atomically
-from tiebreak.driver.result import Result, is_void
+from tiebreak.display.views import LETTERS, Column, View
+from tiebreak.linalg.archive import write_atomically
 from tiebreak.proofs.certificate import UNDERFLOW
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from tiebreak.driver.tradeoff import Tradeoff
-
 DARK, BAND, GREY = "#1f3b6f", "#c3d0e8", "0.45"
 NOTHING = 1e-100  # a gap below this part of the largest one is drawn as a gap of 0
 
 
-def convergence(result: Result, path: str | Path | None = None) -> Any:
+def convergence(run: View, path: str | Path | None = None) -> Any:
     """Values with their proved bounds above, proved gaps below; the upper level on the left.
 
     The lower edge of the band is proved: no minimiser of the lower level has a smaller f, no
@@ -35,46 +32,43 @@ def convergence(result: Result, path: str | Path | None = None) -> Any:
     nothing is proved are marked by crosses on the upper rim of the gaps.
 
     Args:
-        result: what ``solve`` returned.
+        run: the view of what ``solve`` returned.
         path: where to save it (.png, .pdf, .svg), atomically; not saved if None.
 
     Returns:
         The matplotlib figure; a notebook shows it, ``show()`` opens it in the browser.
     """
-    is_direct = len(result.trace) < 3  # a factorisation: a line through two points says nothing
+    columns, report = run.groups[0].columns, run.report
+    step = columns["iteration"]
+    is_direct = len(step) < 3  # a factorisation: a line through two points says nothing
     figure = new_figure(9.0, 2.8 if is_direct else 6.0)
     heights = (1.0,) if is_direct else (1.0, 1.15)
     axes = figure.subplots(
         len(heights), 2, sharex=not is_direct, height_ratios=heights, squeeze=False
     )
-    step = np.asarray(result.trace.column("iteration"), dtype=float)
-    optima = (result.upper_optimum, result.lower_optimum)
-    for i, (level, letter) in enumerate((("upper", "f"), ("lower", "g"))):
-        value = np.asarray(result.trace.column(f"{level}_value"), dtype=float)
-        gap = np.asarray(result.trace.column(f"{level}_gap"), dtype=float)
-        gap = np.full_like(gap, np.inf) if is_void(result) else gap
-        axes[0, i].set_title(f"{level} level:  ${letter}^*$ {_interval(optima[i])}", fontsize=10.5)
+    for i, (level, letter) in enumerate(LETTERS.items()):
+        value, gap = columns[f"{level}_value"], columns[f"{level}_gap"]
+        optimum, asked = report[level]["optimum"], report[level]["tolerance"] or 0.0
+        axes[0, i].set_title(f"{level} level:  ${letter}^*$ {_interval(*optimum)}", fontsize=10.5)
         if is_direct:
-            _draw_proof(axes[0, i], letter, abs(value[0] - value[-1]), gap[-1], result.tolerance[i])
+            _draw_proof(axes[0, i], letter, abs(value[0] - value[-1]), gap[-1], asked)
             continue
-        with np.errstate(over="ignore", invalid="ignore"):  # of a run that left the floats
-            bound = value - gap
-        _draw_values(axes[0, i], letter, step, value, bound)
-        _draw_gaps(axes[1, i], letter, step, gap, result.tolerance[i])
+        _draw_values(axes[0, i], letter, step, value, columns[f"{level}_bound"])
+        _draw_gaps(axes[1, i], letter, step, gap, asked)
         axes[1, i].set_xlabel("iteration $k$")
-    ended = f"{result.status} after {steps_taken(result)}, {result.time:.3g} s"
-    figure.suptitle(f"{ended}\n{textwrap.fill(result.method, 100)}", fontsize=10.5)
+    ended = f"{report['status']} after {run.heading}"
+    figure.suptitle(f"{ended}\n{textwrap.fill(report['method'], 100)}", fontsize=10.5)
     return saved(figure, path)
 
 
-def tradeoff_curve(curve: Tradeoff, path: str | Path | None = None) -> Any:
+def tradeoff_curve(curve: View, path: str | Path | None = None) -> Any:
     """f*(slack) with its bounds over the slack as a share of g*, and what each slack gains."""
     figure = new_figure(7.0, 4.2)
     ax = figure.subplots()
-    slack = np.array([p.slack for p in curve.points])
-    value = np.array([p.value for p in curve.points])
-    low, high = np.array([p.bounds for p in curve.points]).T
-    size = abs(curve.lower[1])
+    slack, value, low, high = map(
+        curve.groups[0].columns.__getitem__, ("slack", "value", "low", "high")
+    )
+    size = abs(curve.report["lower"][1] or 0.0)
     is_relative = size > 0.0 and bool(np.all(slack <= size))
     at = 100.0 * slack / size if is_relative else slack
     known = np.isfinite(low) & np.isfinite(high)
@@ -87,7 +81,7 @@ def tradeoff_curve(curve: Tradeoff, path: str | Path | None = None) -> Any:
         )  # fmt: skip
     ax.set_xlabel("given up of the lower level" + (", per cent of $g^*$" if is_relative else ""))
     ax.set_ylabel("best value of the upper level, $f^*$")
-    what = "sensitive: " if curve.is_sensitive else ""
+    what = "sensitive: " if curve.report["sensitive"] else ""
     ax.set_title(f"{what}what giving up a little of $g$ buys in $f$", fontsize=10.5)
     ax.margins(x=0.06, y=0.12)
     return saved(figure, path)
@@ -113,9 +107,8 @@ def saved(figure: Any, path: str | Path | None) -> Any:
     return figure
 
 
-def _draw_values(ax: Axes, letter: str, step: Column, value: Column, bound: Column) -> None:
+def _draw_values(ax: Axes, letter: str, step: Column, value: Column, best: Column) -> None:
     """f(x_k), the best bound proved so far, and the band between them."""
-    best = np.maximum.accumulate(bound)
     known = np.isfinite(best)
     ax.plot(step, value, color=DARK, linewidth=1.6, marker=_dots(step), label=f"${letter}(x_k)$")
     if known.any():
@@ -217,8 +210,7 @@ def _scale_steps(ax: Axes, step: Column) -> None:
     ax.set_axisbelow(True)
 
 
-def _interval(ends: tuple[float, float]) -> str:
-    low, high = ends
-    if math.isinf(low):
-        return "unknown" if math.isinf(high) else f"$\\leq$ {high:.6g}"
-    return f"$\\geq$ {low:.6g}" if math.isinf(high) else f"in [{low:.6g}, {high:.6g}]"
+def _interval(low: float | None, high: float | None) -> str:
+    if low is None:
+        return "unknown" if high is None else f"$\\leq$ {high:.6g}"
+    return f"$\\geq$ {low:.6g}" if high is None else f"in [{low:.6g}, {high:.6g}]"

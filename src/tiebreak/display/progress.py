@@ -11,7 +11,6 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tiebreak.driver.console import Progress
     from tiebreak.driver.trace import Row
 
 
@@ -144,7 +143,7 @@ class Told(Screen):
             self._close()
 
 
-def screen_for(progress: Progress) -> Screen:
+def screen_for(progress: object) -> Screen:
     """Where the progress of this run is shown."""
     if progress is not True:
         return Told(progress)

@@ -14,14 +14,13 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
 import re
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
@@ -50,6 +49,7 @@ from tiebreak.driver.trace import Row
 from tiebreak.exact.method import ExactFindings
 from tiebreak.functions import Groups, Minorant, Smooth
 from tiebreak.linalg import Array, DeferredImage, Matrix, arrays, deadline
+from tiebreak.linalg.archive import write_atomically
 from tiebreak.linalg.fingerprints import Inputs
 from tiebreak.problem import Point, Problem
 from tiebreak.proofs.bounds import Block, Bound, Sums
@@ -169,20 +169,6 @@ def npz_path(owner: str, name: str, path: str | Path) -> Path:
     if not target.parent.is_dir():
         raise ValueError(f"{owner}: {name} must lie in a folder that exists, got {str(path)!r}")
     return target
-
-
-def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Write to a temporary name beside ``path``, then rename: it is old or new, never half."""
-    temporary = path.with_name(f".{path.name}.part")  # one name: a killed run leaves one at most
-    try:
-        with temporary.open("wb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
 
 
 def identity(problem: Problem, method: object, x0: Array) -> dict[str, str]:

@@ -9,17 +9,15 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
+from tiebreak.display.progress import Screen, screen_for
 from tiebreak.driver.trace import Row
 from tiebreak.functions import matrices_of
 from tiebreak.linalg import RowBlocks, checks
 from tiebreak.linalg.deadline import Limit
 from tiebreak.linalg.matrices.repeated import Repeated
 from tiebreak.problem import Problem
-
-if TYPE_CHECKING:
-    from tiebreak.display.progress import Screen
 
 
 @contextlib.contextmanager
@@ -76,8 +74,6 @@ class LiveLine:
 
     def __enter__(self) -> None:
         if self.is_on:
-            from tiebreak.display.progress import screen_for
-
             self._screen = screen_for(self._progress)
         for matrix in self._swept if self.is_on else ():
             matrix.on_progress = functools.partial(self._pass, matrix.shape[0])

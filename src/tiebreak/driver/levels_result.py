@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tiebreak.conic.chain import estimate
+from tiebreak.display.views import View
 from tiebreak.driver.result import Outcome, Result, number_or_none
 from tiebreak.driver.shown import Shown
 from tiebreak.linalg.arrays import Array
@@ -181,6 +182,11 @@ class LevelsResult(Outcome, Shown):
         if self.result is not None:
             return self.result.details()
         return "\n".join([str(self), *_wrapped("  method ", self.method)])
+
+    def _view(self) -> View:
+        from tiebreak.driver.result_views import levels_view
+
+        return levels_view(self)
 
     def plot(self, path: str | None = None) -> Any:
         """Draw both levels of two without slack, see `Result.plot`; others have no steps to draw.

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from tiebreak.algorithms.base import Findings, Multipliers
+from tiebreak.display.plotting import convergence
+from tiebreak.display.views import View
 from tiebreak.driver.shown import Shown
 from tiebreak.driver.trace import Trace
 from tiebreak.functions.callables import Smooth
@@ -300,14 +302,17 @@ class Result(Outcome, Shown):
 
         saving.save_result(self, path, problem)
 
+    def _view(self) -> View:
+        from tiebreak.driver.result_views import run_view
+
+        return run_view(self)
+
     def plot(self, path: str | None = None) -> Any:
         """Draw both levels with the certified band; saved to ``path`` if given.
 
         Returns the matplotlib figure (needs the extra ``plot``).
         """
-        from tiebreak.display.plotting import convergence
-
-        return convergence(self, path)
+        return convergence(self._view(), path)
 
 
 def _steps(nit: int) -> str:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from tiebreak.display.views import View
+from tiebreak.display.page import notebook_html, open_page, write_page
+from tiebreak.display.views import View
 
 
 class Shown:
@@ -24,24 +24,16 @@ class Shown:
         Returns:
             The path.
         """
-        from tiebreak.display.page import write_page
-
         return write_page(self._view(), Path(path), title)
 
     def open(self) -> Path:
         """Write the page to a temporary file and open it in the browser; returns its path."""
-        from tiebreak.display.page import open_page
-
         return open_page(self._view())
 
     def _repr_html_(self) -> str:
         """For notebooks: the table and a picture, without script."""
-        from tiebreak.display.page import notebook_html
-
         return notebook_html(self._view())
 
+    @abstractmethod
     def _view(self) -> View:
         """What is to be seen."""
-        from tiebreak.display.views import view_of
-
-        return view_of(self)

@@ -11,6 +11,8 @@ from typing import Any
 
 from tiebreak.conic.bounds import value_error
 from tiebreak.conic.chain import ChainSolution
+from tiebreak.display.plotting import tradeoff_curve
+from tiebreak.display.views import View
 from tiebreak.driver.levels_result import PROBE, is_sensitive
 from tiebreak.driver.result import number_or_none
 from tiebreak.driver.shown import Shown
@@ -123,14 +125,17 @@ class Tradeoff(Shown):
             ],
         }
 
+    def _view(self) -> View:
+        from tiebreak.driver.result_views import tradeoff_view
+
+        return tradeoff_view(self)
+
     def plot(self, path: str | None = None) -> Any:
         """Draw what each share of g buys, with the bounds; saved to ``path`` if given.
 
         Returns the matplotlib figure (needs the extra ``plot``).
         """
-        from tiebreak.display.plotting import tradeoff_curve
-
-        return tradeoff_curve(self, path)
+        return tradeoff_curve(self._view(), path)
 
 
 def tradeoff(

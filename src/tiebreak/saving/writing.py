@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from tiebreak.driver.checkpoint import npz_path, write_atomically
+from tiebreak.driver.checkpoint import npz_path
 from tiebreak.driver.levels_result import LevelsResult
 from tiebreak.driver.result import Result
 from tiebreak.driver.trace import Row
 from tiebreak.levels import Levels
 from tiebreak.linalg import Host, arrays, checks, tables
+from tiebreak.linalg.archive import write_atomically
 from tiebreak.linalg.fingerprints import FromData, constructor_arguments
 from tiebreak.problem import Problem
 from tiebreak.saving.kinds import (
