@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tiebreak.driver.checkpoint import write_atomically
+from tiebreak.linalg.archive import write_atomically
 
 
 class Line(NamedTuple):

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from planting import Case
 
-from tiebreak.driver.checkpoint import write_atomically
+from tiebreak.linalg.archive import write_atomically
 
 ROUGH, FINE = 1e-3, 1e-6
 CERTIFICATE = "proof"

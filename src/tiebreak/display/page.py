@@ -22,7 +22,7 @@ from tiebreak.display.markup import (
 )
 from tiebreak.display.svg import picture
 from tiebreak.display.views import Panel, Table, View
-from tiebreak.driver.checkpoint import write_atomically
+from tiebreak.linalg.archive import write_atomically
 
 MOST = 3000  # rows of all groups together that a page holds: about half a megabyte
 STACKED = 4  # rows of a table whose cells go below each other on a narrow screen

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tiebreak.display.views import Column, steps_taken
-from tiebreak.driver.checkpoint import write_atomically
 from tiebreak.driver.result import Result, is_void
+from tiebreak.linalg.archive import write_atomically
 from tiebreak.proofs.certificate import UNDERFLOW
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tiebreak.algorithms import Method
-from tiebreak.driver.checkpoint import write_atomically
 from tiebreak.driver.run import Run
 from tiebreak.linalg import Array, arrays
+from tiebreak.linalg.archive import write_atomically
 from tiebreak.problem import Problem
 
 

@@ -11,12 +11,12 @@ from pathlib import Path
 from statistics import median
 
 from tiebreak.catalog.built import in_words
-from tiebreak.driver.checkpoint import write_atomically
 from tiebreak.experiments import figures, paper_runs, table
 from tiebreak.experiments.claims import CLAIMS, Verdict, verdicts
 from tiebreak.experiments.paper_runs import Experiment, Say
 from tiebreak.experiments.race import Record, read_rows, write_rows
 from tiebreak.experiments.scenes import PULLS, RATES, Scene, UnknownHere, measured_slopes, scenes_of
+from tiebreak.linalg.archive import write_atomically
 
 
 @dataclass(frozen=True)
