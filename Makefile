@@ -33,7 +33,7 @@ $(RUNS): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("tiebreak needs Python 3.11 or newer, this is " + sys.version.split()[0] + ": make PYTHON=...") if sys.version_info < (3, 11) else None'
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@echo "installing tiebreak into .venv (once)"
-	@$(PIP) --no-compile -e '.[plot,data]'
+	@$(PIP) --no-compile -e '.[plot,sklearn]'
 	@touch $@
 
 $(TESTS): $(RUNS)

@@ -364,7 +364,7 @@ def test_the_sentence_of_solve_is_passed_on(here, capsys, text, arguments, optio
 def test_without_scikit_learn_the_install_line_is_said(here, capsys, monkeypatch):
     without("sklearn", monkeypatch)
     assert main(["demo"]) == 2
-    sentence = "the breast cancer data needs scikit-learn: pip install 'tiebreak[data]'"
+    sentence = "the breast cancer data needs scikit-learn: pip install 'tiebreak[sklearn]'"
     assert capsys.readouterr().err == f"tiebreak: {sentence}\n"
     assert not os.path.exists("out")
 

@@ -276,15 +276,13 @@ def test_every_public_function_and_domain_can_be_named():
     penalties = {
         n for n in public if issubclass(getattr(tb, n), tb.functions.penalties.penalties.Penalty)
     }
-    assert {cls.__name__ for cls in problem_files.FUNCTIONS} == smooth - {
-        "Smooth"
-    }  # that needs callables
-    assert {cls.__name__ for cls in problem_files.PENALTIES} == penalties - {
-        "Indicator"
-    }  # that is [domain]
-    assert {cls.__name__ for cls in problem_files.DOMAINS} == sets - {
-        "Intersection"
-    }  # that is [[domain]]
+
+    def named(base: type) -> set[str]:
+        return set(problem_files._kinds(base))
+
+    assert named(tb.functions.Function) == smooth - {"Smooth"}  # that needs callables
+    assert named(tb.functions.Penalty) == penalties - {"Indicator"}  # that is [domain]
+    assert named(tb.sets.Set) == sets - {"Intersection"}  # that is [[domain]]
 
 
 # -- penalties ------------------------------------------------------------------------------------

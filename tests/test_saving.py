@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import json
 import os
@@ -19,6 +20,7 @@ from scipy.sparse.linalg import aslinearoperator
 import tiebreak as tb
 from tiebreak.functions.base import Function
 from tiebreak.functions.penalties.penalties import Penalty
+from tiebreak.linalg.registry import KEYWORDS, KINDS
 from tiebreak.saving import kinds
 from tiebreak.sets.cuts import Set
 from tiebreak.sets.domains import distance_from, projected
@@ -222,7 +224,11 @@ def test_a_table_without_pandas_is_an_import_error_with_the_install_line(path, m
 
 
 def test_no_two_classes_share_a_name_in_files():
-    assert len(kinds.KINDS) == len([*kinds.PARTS, *kinds.TRUSTING])
+    assert {KINDS[name]: name for name in KINDS} == KEYWORDS
+    with pytest.raises(ValueError, match=r"^Ball: keyword must be its own, got 'Ball', by which "):
+
+        class Ball(tb.sets.Set, keyword="Ball"):
+            """Another one."""
 
 
 def test_every_public_function_penalty_and_set_is_saved_or_refused():
@@ -231,7 +237,78 @@ def test_every_public_function_penalty_and_set_is_saved_or_refused():
     ours = {kind for kind in classes if issubclass(kind, Function | Penalty)}
     ours |= {kind for kind in classes if issubclass(kind, Set)}
     assert len(ours) >= 20
-    assert ours - {tb.Smooth} <= set(kinds.NAMES)
+    assert ours - {tb.Smooth} <= set(KEYWORDS)
+
+
+OUTSIDE = """
+import dataclasses
+
+import tiebreak as tb
+from tiebreak.linalg.fingerprints import remember
+
+
+class Shifted(tb.functions.SmoothFunction, keyword="Shifted"):
+    lipschitz = strong_convexity = 1.0
+
+    def __init__(self, by):
+        remember(self, Shifted, by=by)
+        self.by, self.dimension = by, len(by)
+
+    def value(self, x):
+        return 0.5 * float((x - self.by) @ (x - self.by))
+
+    def gradient(self, x):
+        return x - self.by
+
+    def rounding(self, reach, value, slope, epsilon, n):
+        return 100.0 * epsilon * (reach + 10.0) ** 2, 100.0 * epsilon * (reach + 10.0)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Here(tb.sets.Set, keyword="Here"):
+    radius: float
+
+    def project(self, x):
+        return tb.Ball(self.radius).project(x)
+
+    def project_cut(self, x, normal, offset, guess=None):
+        return tb.Ball(self.radius).project_cut(x, normal, offset)
+
+    def support(self, slope):
+        return tb.Ball(self.radius).support(slope)
+
+    def argmin(self, slope):
+        return tb.Ball(self.radius).argmin(slope)
+"""
+
+
+def test_a_class_from_outside_is_saved_by_its_keyword_and_loaded_once_it_is_imported(
+    path, monkeypatch
+):
+    def forget() -> None:
+        sys.modules.pop("outside", None)
+        for name in ("Shifted", "Here"):
+            KEYWORDS.pop(KINDS.pop(name, None), None)
+
+    (path.parent / "outside.py").write_text(OUTSIDE)
+    monkeypatch.syspath_prepend(path.parent)
+    try:
+        ours = importlib.import_module("outside")
+        upper, domain = ours.Shifted(C), ours.Here(2.0)
+        problem = tb.Problem(upper=upper, lower=tb.LeastSquares(A, B), domain=domain)
+        result = tb.solve(problem, "adaptive", rtol=1e-3)
+        result.save(path, problem=True)
+        forget()
+        sys.modules["outside"] = ours
+        assert "holds the unknown class 'Shifted': import the module" in refused(path)
+        importlib.reload(ours)  # another class by now, as in another process
+        loaded = tb.load(path)
+        assert type(loaded.problem.upper) is ours.Shifted
+        assert loaded.problem.domain.radius == 2.0
+        again = tb.solve(loaded.problem, "adaptive", rtol=1e-3)
+        assert again.x.tobytes() == result.x.tobytes() == loaded.x.tobytes()
+    finally:
+        forget()
 
 
 class Mine(tb.LeastSquares):

@@ -33,15 +33,19 @@ from tiebreak.functions.base import SmoothFunction
 
 WORKERS = 2
 LIMIT = 0.65  # of the single-process time
+CURVATURES = {"LeastSquares": 1.0, "Logistic": 0.25, "Huber": 1.0, "Multinomial": 0.5}
 
 
-def write_shards(folder: Path, rows: int, n: int) -> list[tuple[Path, Path]]:
-    """Random rows in one pair of files for each worker, with targets -1 and +1 for both losses."""
+def write_shards(
+    folder: Path, rows: int, n: int, has_classes: bool = False
+) -> list[tuple[Path, Path]]:
+    """Random rows in one pair of files for each worker, with targets -1 and +1, or 0, 1 and 2."""
     shards = []
     for i in range(WORKERS):
         rng = np.random.default_rng(i)
         A = rng.standard_normal((rows // WORKERS, n))
-        b = np.where(A[:, 0] + rng.standard_normal(len(A)) > 0.0, 1.0, -1.0)
+        noisy = A[:, 0] + rng.standard_normal(len(A))
+        b = np.digitize(noisy, (-0.5, 0.5)) * 1.0 if has_classes else np.where(noisy > 0, 1.0, -1.0)
         shards.append((folder / f"A{i}.npy", folder / f"b{i}.npy"))
         for path, array in zip(shards[-1], (A, b), strict=True):
             np.save(path, array)
@@ -67,17 +71,15 @@ def alternating(
 
 def compare(kind: str, rows: int, n: int, steps: int, rounds: int, folder: Path) -> bool:
     """A line of the table; is the ratio within its limit?"""
-    shards = write_shards(folder, rows, n)
+    has_classes = kind == "Multinomial"
+    shards = write_shards(folder, rows, n, has_classes)
     A, b = (np.concatenate([np.load(pair[i]) for pair in shards]) for i in (0, 1))
-    lipschitz = (np.sqrt(rows) + 2.0 * np.sqrt(n)) ** 2
-    here: SmoothFunction
-    far: distributed.LeastSquares | distributed.Logistic
-    if kind == "LeastSquares":
-        here = tb.LeastSquares(A, b, gram=False, lipschitz=lipschitz)
-        far = distributed.LeastSquares(shards, lipschitz=lipschitz)
-    else:
-        here = tb.Logistic(A, b, lipschitz=0.25 * lipschitz / rows)
-        far = distributed.Logistic(shards, lipschitz=0.25 * lipschitz / rows)
+    lipschitz = (np.sqrt(rows) + 2.0 * np.sqrt(n)) ** 2 * CURVATURES[kind] / rows
+    options: dict[str, Any] = {"mean": True, "lipschitz": lipschitz}
+    options |= {"classes": 3} if has_classes else {}
+    no_gram = {"gram": False} if kind == "LeastSquares" else {}
+    here = getattr(tb, kind)(A, b, **options, **no_gram)
+    far = getattr(distributed, kind)(shards, **options)
     pairs = alternating((here, far), steps, rounds)
     one, two = (statistics.median(times) for times in zip(*pairs, strict=True))
     ratio = statistics.median(far_time / here_time for here_time, far_time in pairs)
@@ -152,7 +154,7 @@ def main() -> int:
     )
     within = True
     print(f"{'a step (ms)':>32} {'one':>9} {'two':>9} {'ratio':>7} {'limit':>6}")
-    for kind in ("LeastSquares", "Logistic"):
+    for kind in CURVATURES:
         with tempfile.TemporaryDirectory() as folder:
             within &= compare(
                 kind, options.rows, options.columns, options.steps, options.rounds, Path(folder)

@@ -17,9 +17,11 @@ import zlib
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
+
+from tiebreak.linalg.archive import NUMBERS, first_line, npy_header
 
 TRUTH = {"true": 1.0, "false": 0.0}
 INDEX = ("", "Unnamed: 0")  # what pandas calls the index when it writes it as a first column
@@ -52,7 +54,7 @@ def read_array(name: str | Path, *, matrix: bool = False) -> Any:
         array = reader(path, pick)
     except OSError as error:
         raise ValueError(f"{path} cannot be read ({error.strerror or error})") from None
-    if array.dtype.kind not in "fiub":
+    if array.dtype.kind not in NUMBERS:
         raise ValueError(f"{path} must hold real numbers, got entries of type {array.dtype}")
     if 0 in array.shape:
         raise ValueError(f"{path} is empty, its shape is {tuple(array.shape)}")
@@ -93,15 +95,6 @@ def _npy(path: Path, pick: str) -> Any:
     if min(shape, default=0) < 0:  # which NumPy 2.1 takes for "as many as there are"
         raise ValueError(f"{path} is damaged (its shape is {shape})")
     return _unpickled(path, lambda: np.load(path, allow_pickle=False))
-
-
-def npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    """The shape and the type that a .npy file says it has; then it is at its first number."""
-    read = np.lib.format.read_array_header_2_0
-    if np.lib.format.read_magic(file) == (1, 0):
-        read = np.lib.format.read_array_header_1_0
-    shape, _, dtype = read(file)
-    return shape, dtype
 
 
 def _npz(path: Path, key: str) -> Any:
@@ -269,8 +262,3 @@ def _mtx(path: Path, pick: str) -> Any:
 READERS: dict[str, Reader] = {
     ".npy": _npy, ".npz": _npz, ".csv": _csv, ".mtx": _mtx, ".mtx.gz": _mtx,
 }  # fmt: skip
-
-
-def first_line(error: Exception) -> str:
-    """What an error says, for the end of a sentence."""
-    return str(error).strip().split("\n")[0].rstrip(".") or type(error).__name__

@@ -23,7 +23,6 @@ import tiebreak as tb
 from tiebreak import problem_files
 from tiebreak.catalog.instances import table
 from tiebreak.display.page import open_in_browser
-from tiebreak.driver.checkpoint import npz_path
 from tiebreak.driver.levels_result import LevelsResult
 from tiebreak.driver.shown import Shown
 from tiebreak.experiments import reproduce
@@ -32,7 +31,7 @@ from tiebreak.experiments.race import write_rows
 from tiebreak.functions import Composite, Flat, Function, Penalty
 from tiebreak.levels import Levels
 from tiebreak.linalg import to_numpy
-from tiebreak.linalg.archive import write_atomically
+from tiebreak.linalg.archive import npz_path, write_atomically
 from tiebreak.problem import Problem
 
 

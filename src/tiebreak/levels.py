@@ -11,7 +11,7 @@ from typing import Any
 from tiebreak.functions.base import Function
 from tiebreak.functions.penalties.composite import split
 from tiebreak.functions.penalties.penalties import Penalty
-from tiebreak.linalg import arrays, checks, tables
+from tiebreak.linalg import arrays, checks, in_files, tables
 from tiebreak.linalg.arrays import Array
 from tiebreak.linalg.fingerprints import FromData, assign, known, remember
 from tiebreak.problem import DOMAIN, FUNCTION, Problem
@@ -19,6 +19,7 @@ from tiebreak.sets.cuts import Violation
 from tiebreak.sets.domains import Domain, Space
 
 
+@in_files("Slack")
 @dataclass(frozen=True)
 class Slack:
     """What a level may give up for those after it: the sum of its three parts.

@@ -17,7 +17,7 @@ from tiebreak.functions.penalties.composite import Composite, split
 from tiebreak.functions.penalties.joint_prox import Joint, joint
 from tiebreak.functions.penalties.penalties import Penalty, Zero
 from tiebreak.functions.sums import Scaled, in_one_precision, summands
-from tiebreak.linalg import arrays, checks, deadline, tables
+from tiebreak.linalg import arrays, checks, deadline, in_files, tables
 from tiebreak.linalg.arrays import Array, Image
 from tiebreak.linalg.fingerprints import FromData, assign, known, remember
 from tiebreak.linalg.spectra import EPS, GAP, rounding_level
@@ -34,6 +34,7 @@ FUNCTION = (
 )
 
 
+@in_files("ErrorBound")
 @dataclass(frozen=True)
 class ErrorBound:
     """The Hölderian error bound of the lower level, and a bound on the upper slope; not verified.
@@ -69,6 +70,7 @@ def _linear_slope(h: Function) -> Array | None:
     return sum(slopes[1:], slopes[0]) if len(slopes) == len(summands(h)) else None
 
 
+@in_files("point")
 class Point(NamedTuple):
     """A point with its images under the matrices of the upper and of the lower function."""
 

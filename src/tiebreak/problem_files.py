@@ -53,7 +53,7 @@ from __future__ import annotations
 
 import inspect
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -61,49 +61,18 @@ from typing import Any, get_type_hints
 import numpy as np
 
 from tiebreak.algorithms import AGMBiO, PAGMBiO
-from tiebreak.array_files import column_names, first_line, read_array
+from tiebreak.array_files import column_names, read_array
 from tiebreak.driver.registry import METHODS
 from tiebreak.driver.solve import solve
-from tiebreak.functions import (
-    L1,
-    L2,
-    ElasticNet,
-    GroupL2,
-    Huber,
-    LeastSquares,
-    Linear,
-    Logistic,
-    Multinomial,
-    Poisson,
-    Quadratic,
-    SquaredNorm,
-    TotalVariation,
-    Zero,
-)
+from tiebreak.functions import Function, Penalty
 from tiebreak.levels import Level, Levels, Slack
 from tiebreak.linalg import Refusal
+from tiebreak.linalg.archive import first_line
 from tiebreak.linalg.checks import did_you_mean
+from tiebreak.linalg.registry import KINDS
 from tiebreak.problem import ErrorBound, Problem
-from tiebreak.sets import (
-    Ball,
-    Box,
-    Halfspace,
-    L1Ball,
-    Monotone,
-    Orthant,
-    Polyhedron,
-    SecondOrderCone,
-    Simplex,
-    Space,
-    intersection,
-)
+from tiebreak.sets import Set, intersection
 
-FUNCTIONS = (Huber, LeastSquares, Linear, Logistic, Multinomial, Poisson, Quadratic, SquaredNorm)
-PENALTIES = (ElasticNet, GroupL2, L1, L2, TotalVariation, Zero)
-DOMAINS = (
-    *(Ball, Box, Halfspace, L1Ball, Monotone, Orthant),
-    *(Polyhedron, SecondOrderCone, Simplex, Space),
-)
 MATRICES = ("A", "A_eq", "Q", "operator")  # arguments; all other arrays are vectors
 LABELS = ("groups",)  # arguments that hold whole numbers
 LEVELS = ("upper", "lower")
@@ -130,7 +99,8 @@ def read_problem(path: str | Path) -> tuple[Problem | Levels, Table, dict[str, s
         if "method" in content:
             if "method" in options:
                 raise ValueError("[method] excludes the keys 'method' and 'gamma' of [solve]")
-            options["method"] = _object("method", content["method"], METHODS.values(), folder)
+            known = {method.__name__: method for method in METHODS.values()}
+            options["method"] = _object("method", content["method"], known, folder)
         return problem, options, _output(content.get("output", {}))
     except (ValueError, TypeError) as error:
         raise ValueError(f"{path}: {error}") from None
@@ -216,7 +186,7 @@ def _level(
     columns of the first level's .csv give the variables their names.
     """
     rest = {key: value for key, value in table.items() if key != "penalty"}
-    level = _object(name, rest, (*FUNCTIONS, *PENALTIES), folder, ("penalty", *more))
+    level = _object(name, rest, _kinds(Function, Penalty), folder, ("penalty", *more))
     if is_first and isinstance(rest.get("A"), str):
         names = column_names(folder / rest["A"])
         level.names = names if names and len(names) == level.dimension else None
@@ -224,7 +194,7 @@ def _level(
     for one in found if isinstance(found, list) else [found]:
         if not isinstance(one, dict):
             raise ValueError(f"[{name}.penalty] must be a table, got {one!r}")
-        penalty = _object(f"{name}.penalty", one, PENALTIES, folder)
+        penalty = _object(f"{name}.penalty", one, _kinds(Penalty), folder)
         try:
             level = level + penalty
         except ValueError as error:
@@ -235,18 +205,24 @@ def _level(
 def _domain(found: Table | list[Table], folder: Path) -> Any:
     """A set, or the intersection of several: ``[[domain]]`` for each."""
     if isinstance(found, dict):
-        return _object("domain", found, DOMAINS, folder)
+        return _object("domain", found, _kinds(Set), folder)
     try:
-        return intersection("domain", *(_object("domain", one, DOMAINS, folder) for one in found))
+        sets = (_object("domain", one, _kinds(Set), folder) for one in found)
+        return intersection("domain", *sets)
     except Refusal as error:
         raise ValueError(f"[domain] {error}") from None
 
 
+def _kinds(*bases: type) -> dict[str, type]:
+    """What a table may describe of all that files may name: the subclasses of these."""
+    found = sorted(KINDS.items())
+    return {k: v for base in bases for k, v in found if issubclass(v, base) and v.in_tables}
+
+
 def _object(
-    name: str, table: Table, classes: Iterable[type], folder: Path, more: Sequence[str] = ()
+    name: str, table: Table, known: Mapping[str, type], folder: Path, more: Sequence[str] = ()
 ) -> Any:
     """The object that a table describes: its kind, called with its other keys."""
-    known = {cls.__name__: cls for cls in classes}
     kinds, kind = f"known kinds are {', '.join(known)}", table.get("kind")
     if kind is None:
         raise ValueError(f"[{name}] lacks the key 'kind', {kinds}")

@@ -40,8 +40,8 @@ pytestmark = [
 COLUMNS = 60
 
 
-def in_memory(A: Any, b: Any) -> Callable[[], tuple[Any, Any]]:
-    return lambda: (A, b)
+def in_memory(*given: Any) -> Callable[[], tuple[Any, ...]]:
+    return lambda: given
 
 
 def saved(folder: Path, A: np.ndarray, b: np.ndarray, count: int = 2) -> list[tuple[str, str]]:
@@ -102,7 +102,39 @@ def twins(
         tables.append(str(folder / f"part{i}.parquet"))
         parquet.write_table(pa.table(columns), tables[-1])
     L, of_mean = data.L, data.L / 4 / 41
+    weights = np.arange(41.0) % 4.0  # some rows count for nothing
+    counts, labels = np.round(np.abs(4.0 * data.b)), np.arange(41) % 3
+    weighed = []
+    for i, rows in enumerate(halves):
+        columns = {"b": data.b[rows], "w": weights[rows]}
+        columns |= dict(zip(names, data.A[rows].T, strict=True))
+        weighed.append(str(folder / f"weighed{i}.parquet"))
+        parquet.write_table(pa.table(columns), weighed[-1])
     return {
+        "huber": (
+            tb.Huber(data.A, data.b, 0.5, weights=weights, lipschitz=3 * L),
+            distributed.Huber(weighed, target="b", weights="w", delta=0.5, lipschitz=3 * L),
+        ),
+        "poisson": (
+            tb.Poisson(data.A, counts, mean=True),
+            distributed.Poisson([in_memory(data.A[rows], counts[rows]) for rows in halves], True),
+        ),
+        "multinomial": (
+            tb.Multinomial(data.A, labels, weights=weights, lipschitz=L),
+            distributed.Multinomial(
+                [in_memory(data.A[rows], labels[rows], weights[rows]) for rows in halves],
+                classes=3,
+                lipschitz=L,
+            ),
+        ),
+        "weighted least squares": (
+            tb.LeastSquares(data.A, data.b, True, weights=weights, gram=False, lipschitz=L),
+            distributed.LeastSquares(
+                [in_memory(data.A[rows], data.b[rows], weights[rows]) for rows in halves],
+                mean=True,
+                lipschitz=L,
+            ),
+        ),
         "least squares": (
             tb.LeastSquares(data.A, data.b, gram=False, lipschitz=L),
             distributed.LeastSquares(saved(folder, data.A, data.b, 3), workers=2, lipschitz=L),
@@ -158,15 +190,49 @@ def the_same(here: tb.Result, far: tb.Result) -> None:
         ("sparse", "plain"),
         ("least squares", "sum above"),
         ("logistic", "penalty"),
+        ("huber", "plain"),
+        ("poisson", "plain"),
+        ("weighted least squares", "plain"),
     ],
 )
 def test_workers_give_the_same_answer_as_one_process(twins, data, name, kind, method):
     if kind == "penalty" and isinstance(method, tb.AGMBiO):
         method = tb.PAGMBiO(gamma=0.1)
+    if name == "poisson":  # which has no Lipschitz constant
+        method = tb.AdaptiveAGMBiO()
     here, far = (
         tb.solve(problems(kind, h, data), method, rtol=0, max_iter=70) for h in twins[name]
     )
     the_same(here, far)
+
+
+def test_several_classes_on_workers_have_the_same_answer_as_in_one_process(twins):
+    here, far = (
+        tb.solve(
+            tb.Problem(upper=tb.SquaredNorm(), lower=h, domain=tb.Ball(3.0)),
+            tb.AGMBiO(gamma=0.1),
+            rtol=0,
+            max_iter=60,
+        )
+        for h in twins["multinomial"]
+    )
+    the_same(here, far)
+
+
+def test_any_loss_of_a_linear_map_can_be_on_workers(cluster, data):
+    kind = distributed.on_workers(tb.Huber)
+    far = kind([in_memory(data.A, data.b)], delta=2.0)
+    assert far.value(np.ones(COLUMNS)) == pytest.approx(
+        tb.Huber(data.A, data.b, 2.0).value(np.ones(COLUMNS)), rel=1e-12
+    )
+    with pytest.raises(ValueError, match=r"^Huber: shards must all have weights or none"):
+        kind([in_memory(data.A, data.b), in_memory(data.A, data.b, np.ones(41))])
+    with pytest.raises(ValueError, match=r"^Multinomial: shards must have as many columns each"):
+        distributed.Multinomial(
+            [in_memory(ROWS, np.array([0, 1, k])) for k in (1, 2)]  # without classes=3
+        )
+    with pytest.raises(TypeError, match=r"type Result|distributed|must be numbers in memory"):
+        tb.Problem(upper=tb.SquaredNorm(), lower=far).save("here.npz")
 
 
 @pytest.mark.parametrize("method", ["a-irg", "bi-sg", "sea", "cg-bio", "r-apm", "pb-apg", "auto"])
@@ -181,16 +247,22 @@ def test_every_method_that_needs_only_gradients_takes_rows_in_workers(twins, dat
 
 
 def test_value_gradient_and_constants_are_those_of_one_process(twins):
-    x = np.random.default_rng(0).standard_normal(COLUMNS)
-    for here, far in twins.values():
+    rng = np.random.default_rng(0)
+    for name, (here, far) in twins.items():
+        x = rng.standard_normal(here.dimension)
+        if name == "poisson":
+            x = 0.1 * x
         assert far.value(x) == pytest.approx(here.value(x), rel=1e-12)
         np.testing.assert_allclose(far.gradient(x), here.gradient(x), rtol=1e-11, atol=1e-12)
         assert far.matrix.frobenius == pytest.approx(here.matrix.frobenius, rel=1e-12)
         assert far.matrix.shape == here.matrix.shape
         np.testing.assert_allclose(far.matrix.normal(x), here.matrix.normal(x), rtol=1e-11)
+        if name == "poisson":
+            continue
         del vars(far)["lipschitz"]
-        exact = here.curvature * here.scale * np.linalg.norm(here.matrix.dense(), 2) ** 2
-        assert exact <= far.lipschitz <= 1.3 * exact
+        size = np.linalg.norm(here._matrix_with_weights.dense(), 2) ** 2
+        exact, most = here.curvature * here.scale * size, 1.3 if here.weights is None else 1.8
+        assert exact <= far.lipschitz <= most * exact
         far.lipschitz = here.lipschitz
 
 

@@ -28,6 +28,7 @@ import tiebreak as tb
 from tiebreak.algorithms.base import Method
 from tiebreak.algorithms.common import REFRESH
 from tiebreak.driver import checkpoint
+from tiebreak.linalg.registry import KEYWORDS, KINDS
 
 SOURCE = Path(tb.__file__).parent.parent
 STEPS = tb.AGMBiO(gamma=0.01)  # a method that takes many steps, for tests of the loop
@@ -863,11 +864,11 @@ def garbage(path: Path, kind: str) -> None:
     elif kind == "other npz":
         np.savez(path, x=np.zeros(3))
     elif kind == "other header":
-        np.savez(path, header=np.frombuffer(b"[1, 2]", dtype=np.uint8))
+        np.savez(path, checkpoint=np.frombuffer(b"[1, 2]", dtype=np.uint8))
     elif kind == "header without method":
-        np.savez(path, header=np.frombuffer(b'{"format": 1}', dtype=np.uint8))
+        np.savez(path, checkpoint=np.frombuffer(b'{"format": 1}', dtype=np.uint8))
     elif kind == "pickle":
-        np.savez(path, header=np.array([{"a": 1}], dtype=object))
+        np.savez(path, checkpoint=np.array([{"a": 1}], dtype=object))
     elif kind == "folder":
         path.mkdir()
 
@@ -914,75 +915,76 @@ def test_a_checkpoint_whose_parts_are_not_those_of_this_version_is_refused_with_
 ):
     path = tmp_path / "run.npz"
     tb.solve(small(), STEPS, max_iter=5, checkpoint=path)
-    with np.load(path) as file:
-        stored = dict(file)
-    header = json.loads(stored["header"].tobytes())
-    header["run"]["parts"][-1]["parts"].pop()  # as if State had one field less
-    stored["header"] = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
-    np.savez(path, **stored)
+    forge(path, lambda run, stored: run["arguments"]["state"]["arguments"].popitem())
     with pytest.raises(ValueError, match=r"^checkpoint: .*run.npz "):
         tb.solve(small(), STEPS, checkpoint=path)
 
 
 FORGERIES = {
-    "a type of another module": lambda run: run.update(tuple="tiebreak.__main__:x"),
-    "a type by its old name": lambda run: run.update(tuple="tiebreak.driver.run:Saved"),
-    "another type": lambda run: run.update(tuple="row"),
-    "no type": lambda run: run.update(tuple=""),
-    "a type that is no text": lambda run: run.update(tuple=["run"]),
-    "a step that is no number": lambda run: run["parts"].__setitem__(0, None),
-    "time before the start": lambda run: run["parts"].__setitem__(1, -1.0),
-    "values that are not finite": lambda run: run["parts"][3].update(parts=[math.nan, 1.0]),
-    "an infinite bound": lambda run: field(run, "sums", "upper_bound", math.inf),
-    "a bound that is no number": lambda run: field(run, "sums", "lower_bound", math.nan),
-    "a value of g that is -inf": lambda run: field(run, "sums", "ghat", -math.inf),
-    "an error below 0": lambda run: field(block(run), "model", "value_error", -1.0),
-    "an error that is no number": lambda run: field(block(run), "model", "slope_error", math.nan),
-    "a shorter vector": lambda run: slope(run).update(shape=[1]),
-    "a square of a vector": lambda run: slope(run).update(shape=[1, 2]),
-    "more than there is": lambda run: slope(run).update(shape=[10**12]),
-    "whole numbers": lambda run: slope(run).update(dtype="<i8"),
-    "objects": lambda run: slope(run).update(dtype="|O"),
-    "elsewhere in the data": lambda run: slope(run).update(at=10**9),
-    "nested without end": lambda run: run.update(parts=nested(5000)),
+    "a type of another module": lambda run, stored: run.update({"class": "tiebreak.__main__:x"}),
+    "a type by its old name": lambda run, stored: run.update(
+        {"class": "tiebreak.driver.run:Saved"}
+    ),
+    "another type": lambda run, stored: run.update({"class": "row"}),
+    "no type": lambda run, stored: run.update({"class": ""}),
+    "a type that is no text": lambda run, stored: run.update({"class": ["run"]}),
+    "no record": lambda run, stored: run.update(run.pop("arguments")),
+    "a step that is no number": lambda run, stored: run["arguments"].update(iteration=None),
+    "time before the start": lambda run, stored: run["arguments"].update(seconds=-1.0),
+    "values that are not finite": lambda run, stored: run["arguments"].update(
+        start_values={"tuple": [math.nan, 1.0]}
+    ),
+    "an infinite bound": lambda run, stored: sums(run).update(upper_bound=math.inf),
+    "a bound that is no number": lambda run, stored: sums(run).update(lower_bound=math.nan),
+    "a value of g that is -inf": lambda run, stored: sums(run).update(ghat=-math.inf),
+    "an error below 0": lambda run, stored: model(run).update(value_error=-1.0),
+    "an error that is no number": lambda run, stored: model(run).update(slope_error=math.nan),
+    "a shorter vector": lambda run, stored: reshape(run, stored, lambda v: v[:1]),
+    "a square of a vector": lambda run, stored: reshape(run, stored, lambda v: v[None]),
+    "whole numbers": lambda run, stored: reshape(run, stored, lambda v: v.astype(np.int64)),
+    "objects": lambda run, stored: reshape(run, stored, lambda v: v.astype(object)),
+    "an infinite entry": lambda run, stored: reshape(run, stored, lambda v: v / 0.0),
+    "an array that is not there": lambda run, stored: model(run).update(slope={"array": "no"}),
+    "a name that is no text": lambda run, stored: model(run).update(slope={"array": ["x"]}),
+    "nested without end": lambda run, stored: run["arguments"].update(rows=nested(5000)),
 }
 
 
-def field(code: dict[str, Any], name: str, which: str, value: Any) -> Any:
-    """The part of a stored named tuple, of the first with this name; set where a value is given."""
-    if code["tuple"] != name:
-        code = next(p for p in code["parts"] if isinstance(p, dict) and p.get("tuple") == name)
-    place = checkpoint.TYPES[name]._fields.index(which)
-    if value is not None:
-        code["parts"][place] = value
-    return code["parts"][place]
+def sums(run: dict[str, Any]) -> Any:
+    return run["arguments"]["sums"]["arguments"]
 
 
-def block(run: dict[str, Any]) -> Any:
-    return field(run, "sums", "blocks", None)["parts"][0]
+def model(run: dict[str, Any]) -> Any:
+    """The first model of the first block."""
+    (first, *_) = sums(run)["blocks"]["tuple"]
+    found = next(v for v in first["arguments"].values() if isinstance(v, dict))
+    assert found["class"] == "model"
+    return found["arguments"]
 
 
-def slope(run: dict[str, Any]) -> Any:
-    return field(block(run), "model", "slope", None)
+def reshape(run: dict[str, Any], stored: dict[str, Any], change: Any) -> None:
+    name = model(run)["slope"]["array"]
+    with np.errstate(all="ignore"):
+        stored[name] = change(stored[name])
 
 
-def nested(depth: int) -> list[Any]:
-    parts: list[Any] = []
+def nested(depth: int) -> Any:
+    parts: Any = []
     for _ in range(depth):
-        parts = [{"tuple": "", "parts": parts}]
+        parts = {"tuple": [parts]}
     return parts
 
 
 def forge(path: Path, change: Any) -> None:
     with np.load(path) as file:
         stored = dict(file)
-    header = json.loads(stored["header"].tobytes())
-    change(header["run"])
+    header = json.loads(stored["checkpoint"].tobytes())
+    change(header["run"], stored)
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(10**5)  # for writing what is nested
     text = json.dumps(header)
     sys.setrecursionlimit(limit)
-    stored["header"] = np.frombuffer(text.encode(), dtype=np.uint8)
+    stored["checkpoint"] = np.frombuffer(text.encode(), dtype=np.uint8)
     np.savez(path, **stored)
 
 
@@ -1005,11 +1007,7 @@ def test_a_checkpoint_that_holds_what_no_run_can_hold_is_refused_with_a_sentence
 def test_a_vector_that_holds_nan_is_refused(tmp_path):
     path = tmp_path / "run.npz"
     tb.solve(small(), STEPS, rtol=0.0, max_iter=5, checkpoint=path)
-    with np.load(path) as file:
-        stored = {name: part.copy() for name, part in file.items()}
-    at = slope(json.loads(stored["header"].tobytes())["run"])["at"]
-    stored["data"][at : at + 8] = np.frombuffer(np.array([math.nan]).tobytes(), np.uint8)
-    np.savez(path, **stored)
+    forge(path, lambda run, stored: reshape(run, stored, lambda v: v * math.nan))
     with pytest.raises(ValueError, match="holds no run of this version of tiebreak"):
         tb.solve(small(), STEPS, checkpoint=path)
 
@@ -1032,8 +1030,8 @@ def test_every_part_of_a_run_has_a_name_for_checkpoints():
         for info in pkgutil.iter_modules(importlib.import_module(name).__path__, f"{name}."):
             visit(getattr(importlib.import_module(info.name), "State", None))
     assert len(found) > 30
-    assert found <= set(checkpoint.NAMES)
-    assert len(checkpoint.NAMES) == len(checkpoint.TYPES)  # no type has two names
+    assert found <= set(KEYWORDS)
+    assert len(KEYWORDS) == len(KINDS)  # no type has two names
 
 
 def test_callables_that_differ_on_one_side_of_the_start_only_are_told_apart(tmp_path):

@@ -26,12 +26,13 @@ from tiebreak.algorithms.common import (
 )
 from tiebreak.algorithms.levels import FixedLevels, GivenLevels, LevelPoints, LevelRun, OnlineLevels
 from tiebreak.functions import Composite, Minorant
-from tiebreak.linalg import Array, Image, Refusal, arrays, checks
+from tiebreak.linalg import Array, Image, Refusal, arrays, checks, in_files
 from tiebreak.problem import PendingReach, Point, Problem, mixed, with_length
 from tiebreak.proofs.evidence import StepEvidence
 from tiebreak.sets import Products
 
 
+@in_files("accelerated.ahead")
 class GradientStep(NamedTuple):
     """z_k - a_k grad f1(y_k), from where line 6 goes, and its products with the normal of the cut.
 
@@ -42,6 +43,7 @@ class GradientStep(NamedTuple):
     known: Products
 
 
+@in_files("accelerated")
 class State(NamedTuple):
     """Everything a run needs to go on; arrays and numbers only."""
 

@@ -10,7 +10,7 @@ from tiebreak.algorithms.base import Method, StateReport
 from tiebreak.algorithms.common import first_curvature, with_violations
 from tiebreak.algorithms.fista import need_joint_prox
 from tiebreak.algorithms.momentum import Momentum, advance, begin, run_together
-from tiebreak.linalg import Array, Refusal, arrays
+from tiebreak.linalg import Array, Refusal, arrays, in_files
 from tiebreak.problem import Point, Problem
 from tiebreak.proofs.certificate import Proved
 from tiebreak.proofs.evidence import StepEvidence
@@ -21,6 +21,7 @@ LAVISH = 64.0  # where g is so much better than asked, a larger eta serves f and
 ROOM = 0.5  # of the lower tolerance is for x, the rest for the proof of g*
 
 
+@in_files("adaptive")
 class State(NamedTuple):
     """Everything a run needs to go on; arrays and numbers only."""
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import replace
-from typing import Any, ClassVar, NamedTuple, Protocol, Self
+from typing import Any, ClassVar, NamedTuple, Protocol, Self, runtime_checkable
 
-from tiebreak.linalg import Array, Refusal
+from tiebreak.linalg import Array, Refusal, in_files
 from tiebreak.problem import Problem
 from tiebreak.proofs.certificate import Proved
 from tiebreak.proofs.evidence import StepEvidence
@@ -53,6 +53,7 @@ class State(Protocol):
         """The minorants and values of the last step, for the certificate; may be empty."""
 
 
+@runtime_checkable
 class Findings(Protocol):
     """What a method found out besides x, in its own words."""
 
@@ -64,6 +65,7 @@ class Findings(Protocol):
         """Lines for the report: a label of at most 10 characters, and a text."""
 
 
+@in_files("Multipliers")
 class Multipliers(NamedTuple):
     """What a run has found besides x, for the start of the next one: see `Method.init_from`.
 
@@ -110,6 +112,7 @@ def no_projection(owner: str, problem: Problem) -> Refusal | None:
     return Refusal(owner, "domain", "must have a cheap projection", kind, hint)
 
 
+@in_files("exact")
 class DirectState(NamedTuple):
     """Of a method whose first step is its last: before the step and after it."""
 

@@ -14,11 +14,12 @@ from typing import NamedTuple
 
 from tiebreak.algorithms.common import positive_smoothness
 from tiebreak.functions import Minorant, Penalty, joint
-from tiebreak.linalg import Array, Refusal, refusal_of
+from tiebreak.linalg import Array, Refusal, in_files, refusal_of
 from tiebreak.problem import Point, Problem, mixed
 from tiebreak.proofs.evidence import StepEvidence
 
 
+@in_files("fista.iterate")
 class Fista(NamedTuple):
     """Where an accelerated run is; the next step starts from y."""
 
@@ -32,6 +33,7 @@ class Fista(NamedTuple):
     g_x: float
 
 
+@in_files("fista")
 class State(NamedTuple):
     """A method that runs FISTA on a weighted sum of f and g and nothing else; x is in Z."""
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from tiebreak import theory
 from tiebreak.algorithms.common import REFRESH
 from tiebreak.functions import Minorant
-from tiebreak.linalg import Array, Image, arrays, checks
+from tiebreak.linalg import Array, Image, arrays, checks, in_files
 from tiebreak.problem import Point, Problem, mixed
 from tiebreak.proofs.evidence import StepEvidence
 
@@ -94,6 +94,7 @@ class LevelPoints(NamedTuple):
     w: Point  # w_{k+1}, where the next step starts
 
 
+@in_files("accelerated.auxiliary")
 class LevelRun(NamedTuple):
     """The accelerated run on g after k steps."""
 

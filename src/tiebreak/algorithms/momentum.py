@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeVar
 
 from tiebreak.algorithms.common import REFRESH, out_of_bounds
 from tiebreak.functions import Minorant, PointWithImage, SmoothFunction
-from tiebreak.linalg import Array, Image, arrays
+from tiebreak.linalg import Array, Image, arrays, in_files
 from tiebreak.problem import Point, Problem, mixed
 
 LARGEST_A = 2.0**900  # far from overflow, with room for its products with values
@@ -25,6 +25,7 @@ GROWTH, MARGIN = 1.3, 1.02  # L grows at least so much, and to so much more than
 BLIND_GROWTH = 8.0  # of L where what is needed is not finite: far too long a step
 
 
+@in_files("adaptive.momentum")
 class Momentum(NamedTuple):
     """A run on h since its last restart."""
 
@@ -158,6 +159,7 @@ def _step_size(L: float, A: float) -> float:
 T = TypeVar("T")
 
 
+@in_files("adaptive.minorants")
 class Minorants(NamedTuple):
     """f1 and g1 at one point."""
 

@@ -24,7 +24,7 @@ from tiebreak.algorithms.common import (
 )
 from tiebreak.algorithms.fista import need_joint_prox
 from tiebreak.functions import Function, Minorant, SmoothFunction
-from tiebreak.linalg import Array, Refusal, arrays
+from tiebreak.linalg import Array, Refusal, arrays, in_files
 from tiebreak.problem import Point, Problem, mixed
 from tiebreak.proofs.evidence import StepEvidence
 
@@ -37,6 +37,7 @@ EPOCH, SHORTEST = 1.5, 16  # sigma changes when k has grown so much, and by so m
 FREEDOM, DECAY = 10.0, 1.1
 
 
+@in_files("primal-dual.mark")
 class Mark(NamedTuple):
     """Where sigma changed for the last time: x_k, and its multiplier and cut at y_k."""
 
@@ -47,6 +48,7 @@ class Mark(NamedTuple):
     due: int  # the step k of the next one
 
 
+@in_files("primal-dual")
 class State(NamedTuple):
     """Everything a run needs to go on; arrays and numbers only."""
 

@@ -14,12 +14,13 @@ from tiebreak.auto.conjugate_gradients import ConjugateGradients
 from tiebreak.auto.hessian_differences import HessianDifferences
 from tiebreak.auto.quasi_newton import InverseHessian
 from tiebreak.functions import Minorant
-from tiebreak.linalg import Array, arrays
+from tiebreak.linalg import Array, arrays, in_files
 from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import StepEvidence
 from tiebreak.proofs.gate import Ended
 
 
+@in_files("bregman.objective")
 class RoundObjective(NamedTuple):
     """The objective of a round at a point; f and g are minorants of f1 and g1."""
 
@@ -35,6 +36,7 @@ class RoundObjective(NamedTuple):
         return self.f.at
 
 
+@in_files("bregman.proof")
 class Proof(NamedTuple):
     """Where the proof is; its next cut is the minorant of g1 at x + t c."""
 
@@ -55,6 +57,7 @@ class Proof(NamedTuple):
     made: tuple[float, Array]  # t and c of the last cut
 
 
+@in_files("bregman")
 class State(NamedTuple):
     """Where the rounds are; x is the last point that a round ended with."""
 

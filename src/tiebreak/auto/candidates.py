@@ -6,7 +6,7 @@ import math
 from typing import Any, NamedTuple
 
 from tiebreak.algorithms import Method
-from tiebreak.linalg import Array
+from tiebreak.linalg import Array, in_files
 from tiebreak.proofs.evidence import StepEvidence
 
 NONE = -1  # the number of no candidate
@@ -28,6 +28,7 @@ class Candidate(NamedTuple):
     refines: bool = False
 
 
+@in_files("portfolio.runner")
 class Runner(NamedTuple):
     """How far a candidate is."""
 
@@ -59,6 +60,7 @@ class Runner(NamedTuple):
         return self.spent * math.expm1(min(logarithm, 700.0))
 
 
+@in_files("portfolio")
 class State(NamedTuple):
     """Where a portfolio is; x and the values are those of the candidate that is best so far."""
 

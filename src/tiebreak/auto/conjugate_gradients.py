@@ -20,7 +20,7 @@ from tiebreak.functions import (
     SquaredNorm,
     summands,
 )
-from tiebreak.linalg import Array, arrays
+from tiebreak.linalg import Array, arrays, in_files
 from tiebreak.problem import Problem
 from tiebreak.sets import Ball, Space
 
@@ -45,6 +45,7 @@ def is_taken(problem: Problem) -> bool:
     return (problem.dimension or 0) > DENSE and applies(problem)
 
 
+@in_files("bregman.conjugate-gradients")
 class ConjugateGradients(NamedTuple):
     """The iterates of conjugate gradients from x, the point where a round began."""
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from tiebreak.auto.active_face import ActiveFace
 from tiebreak.functions import Minorant, Terms
-from tiebreak.linalg import Array, Host, arrays, deadline
+from tiebreak.linalg import Array, Host, arrays, deadline, in_files
 from tiebreak.problem import Problem
 
 LENGTH = 1e-6  # of a difference, relative to |x|: between rounding and third derivatives
@@ -16,6 +16,7 @@ CHUNK = 16  # entries in one step, so that a run can be stopped between them
 RIDGES = (1e-12, 1e-10, 1e-8, 1e-6, 1e-4)  # relative to the largest curvature: there is noise
 
 
+@in_files("bregman.hessians")
 class HessianDifferences(NamedTuple):
     """Columns of the Hessians of f1 and g1, times the projection onto the face."""
 

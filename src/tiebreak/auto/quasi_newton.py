@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tiebreak.auto.active_face import ActiveFace
-from tiebreak.linalg import Array, arrays
+from tiebreak.linalg import Array, arrays, in_files
 
 DENSE = 1000  # variables up to which the matrix is kept: 8 MB in float64
 PAIRS = 12  # how many are kept where it is not
@@ -19,6 +19,7 @@ KEPT = 0.9  # a pair stays where so much of its step is along the new face
 LEAST = 1e-14  # of |s| |y|: a smaller <s, y> is rounding
 
 
+@in_files("bregman.inverse-hessian")
 class InverseHessian(NamedTuple):
     """The inverse Hessian: a matrix, or pairs of changes of x and slope, the latest last."""
 

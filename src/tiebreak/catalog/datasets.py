@@ -177,7 +177,7 @@ def load(name: str) -> tuple[Matrix, Vector]:
         from sklearn import datasets
     except ImportError:
         raise ImportError(
-            f"the {name} data needs scikit-learn: pip install 'tiebreak[data]'"
+            f"the {name} data needs scikit-learn: pip install 'tiebreak[sklearn]'"
         ) from None
     load: Any = getattr(datasets, f"load_{name.replace(' ', '_')}")
     measured, target = load(return_X_y=True)

@@ -41,7 +41,7 @@ from tiebreak.conic.stage import (
     stacked,
     stage_of,
 )
-from tiebreak.linalg import deadline
+from tiebreak.linalg import deadline, in_files
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.spectra import EPS
 from tiebreak.sets.polyhedra import MISSED, single_entries
@@ -74,6 +74,7 @@ def estimate(value: float, error: float) -> str:
     return f"about {value:.{min(max(round(digits), 1), 9)}g}"
 
 
+@in_files("conic.level")
 class LevelSolution(NamedTuple):
     """What was found of one level."""
 

@@ -13,7 +13,7 @@ from tiebreak.conic.chain import ASSUMED, LEAST, ChainSolution, LevelSolution, e
 from tiebreak.conic.domains import can_represent, parts_of
 from tiebreak.conic.program import ConicProgram
 from tiebreak.conic.representation import compile_levels
-from tiebreak.linalg import arrays
+from tiebreak.linalg import arrays, in_files
 from tiebreak.linalg.arrays import Array, Host
 from tiebreak.linalg.refusals import Refusal, refusal_of
 from tiebreak.problem import Problem
@@ -34,6 +34,7 @@ NOT_SURE = ", as far as a solver can tell: rounding decides whether it does"
 ONE_SIDED = "no point is known to minimise the lower level exactly, so nothing bounds f* from above"
 
 
+@in_files("conic.findings")
 class ConicFindings(NamedTuple):
     """What the two solves tell besides x."""
 

@@ -1,6 +1,15 @@
-"""Least squares and logistic regression whose rows live in Ray workers, on one machine or many."""
+"""Losses whose rows live in Ray workers, on one machine or many.
 
-from tiebreak.distributed.losses import DistributedLeastSquares as LeastSquares
-from tiebreak.distributed.losses import DistributedLogistic as Logistic
+``on_workers(loss)`` makes one of any loss of a linear map, of your own too.
+"""
 
-__all__ = ["LeastSquares", "Logistic"]
+from tiebreak import functions
+from tiebreak.distributed.losses import on_workers
+
+Huber = on_workers(functions.Huber)
+LeastSquares = on_workers(functions.LeastSquares)
+Logistic = on_workers(functions.Logistic)
+Multinomial = on_workers(functions.Multinomial)
+Poisson = on_workers(functions.Poisson)
+
+__all__ = ["Huber", "LeastSquares", "Logistic", "Multinomial", "Poisson", "on_workers"]

@@ -1,7 +1,8 @@
-"""Least squares and logistic regression whose rows live in Ray workers, on one machine or many.
+"""Losses whose rows live in Ray workers, on one machine or many.
 
     f(x) = scale * sum over the workers of phi_i(A_i x)
 
+A worker has the same loss of its own rows; here is the loss of all of them, whose matrix is `Rows`.
 Nothing in tiebreak imports this package, and it imports Ray only where a function is made.
 """
 
@@ -11,19 +12,66 @@ import functools
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
+
+import numpy as np
 
 from tiebreak.distributed.rows import Rows, Traffic
 from tiebreak.distributed.shards import Source
-from tiebreak.functions import LeastSquares, Logistic, PendingEvaluation, PointWithImage
+from tiebreak.functions import PendingEvaluation, PointWithImage
 from tiebreak.functions.losses.linear_loss import LinearLoss, LossesAndSlopes
 from tiebreak.linalg import Array, Image, PassPlan, checks
 
 
-class OnWorkers(LinearLoss):
-    """A loss whose matrix is Rows: its evaluations go to the workers."""
+class OnWorkers(LinearLoss, is_open=True):
+    """A loss of which each worker evaluates the part of its rows.
 
+    Args:
+        shards: a list of where the rows are: pairs (A, b) of .npy files, Parquet files, or
+            functions without arguments that return (A, b), dense or scipy.sparse; with weights of
+            the rows as a third file or array. A worker reads its shards itself, again where it has
+            to be restarted; so a file must be readable on all machines, and a function must give
+            the same rows every time. One number per row, b, is kept by the driver too.
+        mean: divide by the number of rows of all shards, or by the sum of their weights; as the
+            loss itself does if None.
+        target: in Parquet files the column that is b; all other columns are A.
+        weights: in Parquet files the column with the weights of the rows, if there is one.
+        workers: how many Ray actors share the shards, as many as there are shards if None. Each
+            computes with one thread: give every core a shard.
+        lipschitz: your own upper bound, as for the loss itself.
+        parameters: those of the loss by name, such as Huber's ``delta``. Multinomial needs its
+            ``classes``, unless every shard has the last one.
+
+    Where Ray has not been initialised (``ray.init(address=...)`` for a cluster), that is done
+    quietly with Ray's defaults: the cluster that RAY_ADDRESS names, or this machine alone.
+    """
+
+    kind: ClassVar[type[LinearLoss]]  # the same loss of rows in one process
     matrix: Rows
+
+    def __init__(
+        self,
+        shards: Sequence[Source],
+        mean: bool | None = None,
+        *,
+        target: str | None = None,
+        weights: str | None = None,
+        workers: int | None = None,
+        lipschitz: float | None = None,
+        **parameters: Any,
+    ) -> None:
+        columns = {"target": target, "weights": weights}
+        rows = Rows(self.kind, *_checked(self.kind.__name__, shards, workers, columns), parameters)
+        b, w = rows.targets()
+        given = {"mean": mean, "weights": w, "lipschitz": lipschitz}
+        known = {name: value for name, value in given.items() if value is not None}
+        # All that does not depend on the matrix, labels and scale included, is that of zeros.
+        zeros = np.zeros((len(b), 1), dtype=rows.dtype)
+        of_zeros: Any = self.kind
+        template: LinearLoss = of_zeros(zeros, b, **known, **parameters)
+        vars(self).update(vars(template.of_matrix(rows)))
+        if lipschitz is not None:
+            self.lipschitz = template.lipschitz
 
     def _images(self, *xs: Array) -> tuple[Image, ...]:
         return tuple(map(self.matrix.remote_image, xs))
@@ -42,97 +90,42 @@ class OnWorkers(LinearLoss):
         pulled = functools.cache(lambda: self._scaled_slopes(list(reply().slopes)))
         return LossesAndSlopes(lambda: self._scaled_losses(reply().losses), pulled)
 
+    @functools.cached_property
+    def lipschitz(self) -> float:  # type: ignore[override]
+        """As in one process; with weights the sum of what each worker finds for its rows."""
+        return super().lipschitz if self.weights is None else self.scale * self.matrix.lipschitz()
+
     @property
     def traffic(self) -> Traffic:
         """The numbers that went out and came back so far, for one worker."""
         return self.matrix.traffic
 
 
-class DistributedLeastSquares(OnWorkers, LeastSquares):
-    """½|Ax - b|², divided by the number of rows if ``mean``, the rows in Ray workers.
-
-    Args:
-        shards: a list of where the rows are: pairs (A, b) of .npy files, Parquet files, or
-            functions without arguments that return (A, b), dense or scipy.sparse. A worker reads
-            its shards itself, again where it has to be restarted; so a file must be readable on
-            all machines, and a function must give the same rows every time.
-        mean: divide by the number of rows of all shards.
-        target: in Parquet files the column that is b; all other columns are A.
-        workers: how many Ray actors share the shards, as many as there are shards if None. Each
-            computes with one thread: give every core a shard.
-        lipschitz: an upper bound on lambda_max(A'A) (over the rows if ``mean``), if you know one.
-
-    Where Ray has not been initialised (``ray.init(address=...)`` for a cluster), that is done
-    quietly with Ray's defaults: the cluster that RAY_ADDRESS names, or this machine alone.
-    """
-
-    gram = None  # never formed: a step reads the rows once
-    singular_values = None
-    strong_convexity = 0.0
-
-    def __init__(
-        self,
-        shards: Sequence[Source],
-        mean: bool = False,
-        *,
-        target: str | None = None,
-        workers: int | None = None,
-        lipschitz: float | None = None,
-    ) -> None:
-        rows = _rows("LeastSquares", shards, target, workers)
-        LinearLoss.__init__(self, rows, mean, lipschitz)
-
-    @property
-    def b(self) -> Array:
-        """Refused: b is with its rows, in the workers."""
-        return self.matrix.dense()
-
-    @property
-    def _size_b(self) -> float:
-        return self.matrix.target_size
+def on_workers(kind: type[LinearLoss]) -> type[OnWorkers]:
+    """The same loss with its rows in Ray workers: a class that is called with shards."""
+    members = {
+        "__doc__": f"{kind.__name__} with its rows in Ray workers.\n\n{OnWorkers.__doc__}",
+        "__module__": kind.__module__,
+        "kind": kind,
+    }
+    return type(f"Distributed{kind.__name__}", (OnWorkers, kind), members, keyword="")
 
 
-class DistributedLogistic(OnWorkers, Logistic):
-    """sum_i log(1 + exp(-y_i <a_i, x>)), over the number of rows if ``mean``, the rows in workers.
-
-    Args:
-        shards: where the rows and their labels -1 and +1 are, as for LeastSquares.
-        mean: divide by the number of rows of all shards (the default).
-        target: in Parquet files the column with the labels; all other columns are A.
-        workers: how many Ray actors share the shards, as many as there are shards if None.
-        lipschitz: an upper bound on lambda_max(A'A)/4 (over the rows if ``mean``), if known.
-    """
-
-    def __init__(
-        self,
-        shards: Sequence[Source],
-        mean: bool = True,
-        *,
-        target: str | None = None,
-        workers: int | None = None,
-        lipschitz: float | None = None,
-    ) -> None:
-        LinearLoss.__init__(self, _rows("Logistic", shards, target, workers), mean, lipschitz)
-
-    @property
-    def y(self) -> Array:
-        """Refused: y is with its rows, in the workers."""
-        return self.matrix.dense()
-
-
-def _rows(owner: str, shards: Any, target: Any, workers: Any) -> Rows:
-    """The rows of the shards, once everything that can be checked here is right."""
+def _checked(
+    owner: str, shards: Any, workers: Any, columns: dict[str, Any]
+) -> tuple[list[Source], dict[str, Any], int]:
+    """Where the rows are and how many workers share them, once all that can be checked is right."""
     kinds = "a pair of .npy files, a Parquet file or a function that returns (A, b)"
     if isinstance(shards, str | Path | tuple) or not hasattr(shards, "__len__") or len(shards) == 0:
         what = checks.what_it_is(shards)
         raise ValueError(f"{owner}: shards must be a list with at least one shard, got {what}")
     sources: list[Source] = []
     for i, shard in enumerate(shards):
-        is_pair = isinstance(shard, tuple | list) and len(shard) == 2
-        if is_pair and all(isinstance(path, str | Path) for path in shard):
+        is_tuple = isinstance(shard, tuple | list) and len(shard) in (2, 3)
+        if is_tuple and all(isinstance(path, str | Path) for path in shard):
             sources.append(tuple(os.path.abspath(path) for path in shard))
         elif isinstance(shard, str | Path):
-            if target is None:
+            if columns["target"] is None:
                 raise ValueError(f"{owner}: target must name the column that is b, got None")
             sources.append(os.path.abspath(shard))
         elif callable(shard):
@@ -140,9 +133,9 @@ def _rows(owner: str, shards: Any, target: Any, workers: Any) -> Rows:
         else:
             what = checks.what_it_is(shard)
             raise TypeError(f"{owner}: shard {i} must be {kinds}, got {what}")
-    if target is not None and not isinstance(target, str):
-        raise TypeError(f"{owner}: target must be a column name, got {checks.what_it_is(target)}")
-    if workers is None:
-        workers = len(sources)
-    checks.whole(owner, "workers", workers, 1)
-    return Rows(owner, sources, target, min(workers, len(sources)))
+    for name, column in columns.items():
+        if column is not None and not isinstance(column, str):
+            what = checks.what_it_is(column)
+            raise TypeError(f"{owner}: {name} must be a column name, got {what}")
+    workers = len(sources) if workers is None else checks.whole(owner, "workers", workers, 1)
+    return sources, columns, min(workers, len(sources))

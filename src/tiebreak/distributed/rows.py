@@ -33,7 +33,8 @@ from tiebreak.distributed.shards import (
     summed,
     total,
 )
-from tiebreak.linalg import Array, DeferredImage, Image, Matrix, mix
+from tiebreak.functions.losses.linear_loss import LinearLoss
+from tiebreak.linalg import Array, DeferredImage, Host, Image, Matrix, mix
 
 RESTARTS = 8  # of a worker: one that dies more often would do so for ever
 INLINE = 100 * 1024  # bytes: what is larger, Ray puts into its store, and once is enough for all
@@ -62,7 +63,7 @@ class Stored:
 
         self.reference = ray.put(loader)
 
-    def __call__(self) -> tuple[Any, Any]:
+    def __call__(self) -> tuple[Any, ...]:
         import ray
 
         loader: Loader = ray.get(self.reference)
@@ -133,10 +134,15 @@ class Rows(Matrix):
     in_float64 = None  # the workers compute in the precision of their rows
 
     def __init__(
-        self, kind: str, sources: Sequence[Source], target: str | None, workers: int
+        self,
+        kind: type[LinearLoss],
+        sources: Sequence[Source],
+        columns: dict[str, Any],
+        workers: int,
+        parameters: dict[str, Any],
     ) -> None:
-        ray = _ray(kind)
-        self.kind, self.traffic = kind, Traffic()
+        self.kind, self.traffic = kind.__name__, Traffic()
+        ray = _ray(self.kind)
         self._lock = threading.Lock()  # for all that changes from round to round
         self._recent = deque[Remote](maxlen=RECENT)
         self._kept: WeakValueDictionary[int, Remote] = WeakValueDictionary()
@@ -149,15 +155,14 @@ class Rows(Matrix):
         self.sources = sources  # what is in Ray's store stays there as long as these do
         ends = [len(sources) * i // workers for i in range(workers + 1)]
         self.workers = [
-            actor.remote(kind, {i: sources[i] for i in range(first, last)}, target)
+            actor.remote(kind, {i: sources[i] for i in range(first, last)}, **columns, **parameters)
             for first, last in itertools.pairwise(ends)
         ]
         facts = [one for reply in self._ask("facts") for one in reply]
-        check_alike(kind, facts)
+        check_alike(self.kind, facts)
         self.shape = (sum(one.rows for one in facts), facts[0].columns)
         self.dtype = np.dtype(facts[0].dtype)
         self.frobenius = math.hypot(*(one.size for one in facts))
-        self.target_size = math.hypot(*(one.target_size for one in facts))
 
     @property
     def prototype(self) -> Array:
@@ -173,6 +178,18 @@ class Rows(Matrix):
     def signature(self) -> tuple[Any, ...]:
         """Short names for the data of all shards, found where they are."""
         return tuple(self._ask("digest"))
+
+    def targets(self) -> tuple[Host, Host | None]:
+        """What the images of all rows are compared with, and the weights if there are any."""
+        found = [one for reply in self._ask("targets") for one in reply]
+        b, weights = zip(*found, strict=True)
+        if len({w is None for w in weights}) > 1:
+            raise ValueError(f"{self.kind}: shards must all have weights or none, got some of each")
+        return np.concatenate(b), None if weights[0] is None else np.concatenate(weights)
+
+    def lipschitz(self) -> float:
+        """The sum of the constants of all shards, which is one of their sum."""
+        return float(sum(self._ask("lipschitz")))
 
     def remote(self, image: Image) -> Remote:
         """An image; a plain array is the point itself, as it comes from a checkpoint."""

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import itertools
-import math
 import operator
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
@@ -14,15 +12,19 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from tiebreak.functions import LeastSquares, Logistic, PointWithImage
+from tiebreak.functions import PointWithImage
+from tiebreak.functions.losses.linear_loss import LinearLoss
 from tiebreak.linalg import Array, DeferredImage, DeferredProduct, Dense, arrays, checks, mix
+from tiebreak.linalg.fingerprints import digest
 from tiebreak.linalg.matrices.row_sources import ParquetRows
+from tiebreak.linalg.matrices.scaled_rows import without_rows
 from tiebreak.linalg.matrices.sparse import Sparse
+from tiebreak.linalg.registry import KINDS
 
 LISTS, WHOLE = 6, np.dtype(np.int32)  # of a request: lists of whole numbers, and how they travel
 
-Loader: TypeAlias = Callable[[], tuple[Any, Any]]
-Source: TypeAlias = "tuple[str | Path, str | Path] | str | Path | Loader"
+Loader: TypeAlias = Callable[[], tuple[Any, ...]]
+Source: TypeAlias = "tuple[str | Path, ...] | str | Path | Loader"
 
 
 # -- what travels ---------------------------------------------------------------------------------
@@ -96,47 +98,52 @@ class ShardFacts(NamedTuple):
     dtype: str
     names: tuple[str, ...]  # of the columns, in Parquet
     size: float  # |A|_F
-    target_size: float  # |b|
 
 
 # -- in a worker ----------------------------------------------------------------------------------
 
 
 class Shard:
-    """Some rows, and the images under them that are kept for the driver."""
+    """The loss of some rows, and the images under them that are kept for the driver."""
 
-    def __init__(self, kind: str, number: int, source: Source, target: str | None) -> None:
+    def __init__(
+        self,
+        kind: type[LinearLoss],
+        number: int,
+        source: Source,
+        columns: dict[str, Any],
+        parameters: dict[str, Any],
+    ) -> None:
+        owner = kind.__name__
         try:
-            A, b, self.names = _read(kind, source, target)
-            A = checks.matrix(kind, "A", arrays.to_numpy(A) if arrays.is_array(A) else A)
+            A, self.b, self.weights, self.names = _read(owner, source, **columns)
+            A = checks.matrix(owner, "A", arrays.to_numpy(A) if arrays.is_array(A) else A)
             if type(A) not in (Dense, Sparse):
                 raise TypeError(
-                    f"{kind}: A must be a dense or sparse matrix, got {type(A).__name__}"
+                    f"{owner}: A must be a dense or sparse matrix, got {type(A).__name__}"
                 )
+            if np.shape(self.weights) == np.shape(self.b) == A.shape[:1]:  # none of weight 0 count
+                kept = np.asarray(self.weights) != 0.0
+                A = without_rows(A, kept)
+                self.b, self.weights = np.asarray(self.b)[kept], np.asarray(self.weights)[kept]
             if A.shape[0] == 0:
-                raise ValueError(f"{kind}: A must have at least one row, got none")
-            self.loss: LeastSquares | Logistic
-            if kind == "LeastSquares":
-                self.loss = LeastSquares(A, b, gram=False)
-                self.target = self.loss.b
-            else:
-                self.loss = Logistic(A, b, mean=False)
-                if self.loss.note:  # another shard may have labels of the other kind
-                    raise ValueError(f"{kind}: y must hold labels -1 and +1, got values 0, 1")
-                self.target = self.loss.y
+                raise ValueError(f"{owner}: A must have at least one row, got none")
+            known = parameters if self.weights is None else {"weights": self.weights, **parameters}
+            made_of: Any = kind
+            made: LinearLoss = made_of(A, self.b, mean=False, **known)
+            if made.note:  # another shard may have labels of the other kind
+                raise ValueError(f"{owner}: y must hold labels -1 and +1, got values 0, 1")
         except (ValueError, TypeError, ImportError) as error:
             sentence = str(error).replace(": ", f": shard {number}: ", 1)
             raise type(error)(sentence) from None
+        self.loss = made.of_matrix(made.matrix)  # which never forms A'A: a step reads the rows once
         self.kept: dict[int, PointWithImage] = {}
 
     @property
     def facts(self) -> ShardFacts:
         matrix = self.loss.matrix
-        stored = [matrix.stored] if matrix.is_sparse else (block for _, block in matrix.blocks())
-        sizes = (arrays.norm(np.ravel(some).astype(np.float64)) for some in stored)
-        target = arrays.norm(self.target.astype(np.float64))
         dtype = str(matrix.prototype.dtype)
-        return ShardFacts(*matrix.shape, dtype, self.names, math.hypot(*sizes), target)
+        return ShardFacts(*matrix.shape, dtype, self.names, float(matrix.frobenius))
 
     def evaluate(self, request: Request) -> Reply | None:
         """The reply; None if an image is not known here, because this worker is a new one."""
@@ -160,19 +167,13 @@ class Shard:
     def normal(self, x: Array) -> Array:
         """A'A x."""
         matrix = self.loss.matrix
-        if matrix.is_sparse:
+        if type(matrix) is not Dense:
             return matrix.normal(x)
         return matrix.sweep((x,), 1, lambda rows, fresh: fresh)[1][0]
 
     def digest(self) -> str:
-        """A short name for the rows and their targets."""
-        state = hashlib.blake2b(digest_size=16)
-        A = self.loss.matrix.entries
-        parts = (A.indices, A.indptr, A.data) if self.loss.matrix.is_sparse else (A,)
-        for piece in (self.target, *parts):
-            state.update(f"{piece.dtype.str}{piece.shape}".encode())
-            state.update(np.ascontiguousarray(piece).data)
-        return state.hexdigest()
+        """A short name for the rows, their targets and their weights."""
+        return digest((self.b, self.weights, self.loss.matrix.signature))
 
 
 def _settled(place: PointWithImage) -> PointWithImage:
@@ -188,12 +189,22 @@ def _settled(place: PointWithImage) -> PointWithImage:
 class Worker:
     """Some shards. As a Ray actor it loads them again by itself where it has to begin anew."""
 
-    def __init__(self, kind: str, sources: dict[int, Source], target: str | None) -> None:
-        self._kind, self._sources, self._target = kind, sources, target
+    def __init__(
+        self,
+        kind: str | type[LinearLoss],  # by its keyword too
+        sources: dict[int, Source],
+        target: str | None = None,
+        weights: str | None = None,
+        **parameters: Any,
+    ) -> None:
+        self._kind: type[LinearLoss] = KINDS[kind] if isinstance(kind, str) else kind
+        self._sources, self._parameters = sources, parameters
+        self._columns = {"target": target, "weights": weights}
 
     @cached_property
     def shards(self) -> list[Shard]:
-        return [Shard(self._kind, i, s, self._target) for i, s in self._sources.items()]
+        known = self._columns, self._parameters
+        return [Shard(self._kind, i, source, *known) for i, source in self._sources.items()]
 
     def facts(self) -> list[ShardFacts]:
         return [shard.facts for shard in self.shards]
@@ -214,6 +225,12 @@ class Worker:
         """A'A x."""
         return summed(shard.normal(x) for shard in self.shards)
 
+    def lipschitz(self) -> float:
+        return sum(shard.loss.lipschitz for shard in self.shards)
+
+    def targets(self) -> list[tuple[Any, Any]]:
+        return [(shard.b, shard.weights) for shard in self.shards]
+
     def digest(self) -> list[str]:
         return [shard.digest() for shard in self.shards]
 
@@ -232,23 +249,34 @@ def total(replies: Sequence[Reply]) -> Reply:
 # -- reading a shard ------------------------------------------------------------------------------
 
 
-def _read(owner: str, source: Source, target: str | None) -> tuple[Any, Any, tuple[str, ...]]:
-    """A and b, from wherever they are, and the names of the columns if they have any."""
+def _read(
+    owner: str, source: Source, target: str | None, weights: str | None
+) -> tuple[Any, Any, Any, tuple[str, ...]]:
+    """A, b and the weights, from wherever they are, and the names of columns, if there are any."""
     if isinstance(source, tuple):
-        return _npy(owner, "A", source[0]), _npy(owner, "b", source[1]), ()
+        named = zip(("A", "b", "weights"), source, strict=False)
+        return *_three([_npy(owner, name, path) for name, path in named]), ()
     if isinstance(source, str | Path):
-        assert target is not None
         rows = ParquetRows(owner, source, None, target)
-        return rows.whole(), rows.target, tuple(rows.columns)
+        if weights is None:
+            return rows.whole(), rows.target, None, tuple(rows.columns)
+        w = ParquetRows(owner, source, None, weights).target
+        rows = ParquetRows(owner, source, [c for c in rows.columns if c != weights], target)
+        return rows.whole(), rows.target, w, tuple(rows.columns)
     try:
         loaded = source()
     except Exception as error:  # whatever the user's own function may raise
         what = f"{type(error).__name__}: {error}"[:80]
         raise ValueError(f"{owner}: the loader failed with {what}") from None
-    if not (isinstance(loaded, tuple) and len(loaded) == 2):
+    if not (isinstance(loaded, tuple) and len(loaded) in (2, 3)):
         what = checks.what_it_is(loaded)
         raise TypeError(f"{owner}: the loader must return a pair (A, b), got {what}")
-    return *loaded, ()
+    return *_three(loaded), ()
+
+
+def _three(given: Sequence[Any]) -> tuple[Any, Any, Any]:
+    """A, b and the weights, or None."""
+    return given[0], given[1], given[2] if len(given) == 3 else None
 
 
 def _npy(owner: str, name: str, path: str | Path) -> Array:

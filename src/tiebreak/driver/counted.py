@@ -11,7 +11,7 @@ from tiebreak.functions.base import Outcome, PendingEvaluation, PointWithImage, 
 from tiebreak.linalg import Array, Image, arrays, deadline
 
 
-class Counted(SmoothFunction):
+class Counted(SmoothFunction, keyword=""):
     """A function that counts how often it is asked; otherwise the function itself.
 
     The certificate takes an evaluation to be as precise as its point. So points in more than the

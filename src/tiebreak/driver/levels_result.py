@@ -13,6 +13,7 @@ from tiebreak.conic.chain import estimate
 from tiebreak.display.views import View
 from tiebreak.driver.result import Outcome, Result, number_or_none
 from tiebreak.driver.shown import Shown
+from tiebreak.linalg import in_files
 from tiebreak.linalg.arrays import Array
 from tiebreak.proofs.gate import STATUSES
 
@@ -34,6 +35,7 @@ def is_sensitive(price: float, size: float, following: float) -> bool:
     return price * PROBE * size > NOTABLE * abs(following)
 
 
+@in_files("LevelReport")
 @dataclass(frozen=True)
 class LevelReport:
     """What is known of one level.

@@ -93,7 +93,7 @@ def minimize(
     return solve(problem, x0=start, **options)
 
 
-class Callables(Smooth):
+class Callables(Smooth, keyword=""):
     """A level given by callables: a Smooth that names the level in its sentences."""
 
     _owner = "minimize"

@@ -14,7 +14,7 @@ from tiebreak.algorithms.common import is_due
 from tiebreak.driver.counted import Counted
 from tiebreak.driver.result import Result
 from tiebreak.driver.trace import Row
-from tiebreak.linalg import arrays, deadline
+from tiebreak.linalg import arrays, deadline, in_files
 from tiebreak.linalg.arrays import TINY, Array, rounding_unit
 from tiebreak.problem import Problem, with_smooth_parts
 from tiebreak.proofs.accumulator import BoundAccumulator
@@ -39,6 +39,7 @@ class Intermediate(NamedTuple):
     time: float
 
 
+@in_files("counts")
 class Counts(NamedTuple):
     """Oracle calls and passes over the data so far."""
 
@@ -47,6 +48,7 @@ class Counts(NamedTuple):
     passes: int = 0
 
 
+@in_files("least")
 class Least(NamedTuple):
     """The smallest value of g that was seen, and where in Z."""
 
@@ -54,6 +56,7 @@ class Least(NamedTuple):
     x: Array
 
 
+@in_files("run")
 class Saved(NamedTuple):
     """A run as it is saved."""
 

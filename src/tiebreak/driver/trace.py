@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, overload
 
+from tiebreak.linalg import in_files
 
+
+@in_files("row")
 class Row(NamedTuple):
     """One recorded step."""
 

@@ -40,7 +40,7 @@ from tiebreak.functions.penalties.composite import split
 from tiebreak.functions.penalties.penalties import Zero
 from tiebreak.functions.penalties.terms import largest
 from tiebreak.functions.sums import summands
-from tiebreak.linalg import arrays, deadline
+from tiebreak.linalg import arrays, deadline, in_files
 from tiebreak.linalg.arrays import Array, rounding_unit
 from tiebreak.linalg.host import host
 from tiebreak.linalg.rank import Rank
@@ -75,6 +75,7 @@ READINGS = (  # doubts that are about the data, and not about how far a computat
 ACCURATE = 1e-9  # the conditions of optimality hold to this, or there is no answer
 
 
+@in_files("ExactFindings")
 class ExactFindings(NamedTuple):
     """What the factorisations tell besides x."""
 

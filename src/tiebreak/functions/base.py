@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeGuard
 
 import numpy as np
 
-from tiebreak.linalg import Array, FromData, Image, Matrix, arrays
+from tiebreak.linalg import Array, FromData, Image, Matrix, arrays, in_files
 
 SMALL = 256  # up to this size eigenvalues are computed exactly, beyond it bounded by Lanczos
 SPECTRUM_LIMIT = 2048  # largest smaller side for which a whole spectrum is computed: seconds
@@ -33,6 +33,7 @@ class PointWithImage(NamedTuple):
     reach: Any = None  # see `Minorant`
 
 
+@in_files("minorant")
 class Minorant(NamedTuple):
     """A minorant of a convex function: h(x) >= value + <slope, x - at> for all x."""
 

@@ -24,7 +24,7 @@ class StartSizes(NamedTuple):
     change: float = 0.0  # of the slope, per length
 
 
-class Smooth(SmoothFunction):
+class Smooth(SmoothFunction, keyword=""):
     """A convex function given by two plain callables.
 
     Args:

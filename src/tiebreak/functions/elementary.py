@@ -190,7 +190,7 @@ class Linear(SmoothFunction):
         return self._size * reach
 
 
-class Flat(SmoothFunction):
+class Flat(SmoothFunction, in_tables=False):
     """0: the smooth part of a function that is a penalty and nothing else."""
 
     lipschitz = 0.0

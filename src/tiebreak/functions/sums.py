@@ -32,7 +32,7 @@ def _added(name: str) -> Any:
     return property(lambda self: getattr(self.first, name) + getattr(self.second, name))
 
 
-class Scaled(SmoothFunction):
+class Scaled(SmoothFunction, in_tables=False):
     """weight * h, written ``weight * h``."""
 
     function: SmoothFunction
@@ -97,7 +97,7 @@ class Scaled(SmoothFunction):
         return self.weight * self.function.turning(reach, slope / self.weight)
 
 
-class Sum(SmoothFunction):
+class Sum(SmoothFunction, in_tables=False):
     """first + second, written ``first + second``; an image is the pair of their images."""
 
     first: SmoothFunction

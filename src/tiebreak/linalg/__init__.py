@@ -11,6 +11,7 @@ from tiebreak.linalg.images import DeferredImage, DeferredProduct, PassPlan, set
 from tiebreak.linalg.matrices import DENSE_LIMIT, Dense, Matrix, Operator, RowBlocks, Streamed
 from tiebreak.linalg.rank import Rank, as_it_is, decide_rank, null_basis
 from tiebreak.linalg.refusals import Refusal, refusal_of
+from tiebreak.linalg.registry import in_files
 from tiebreak.linalg.spectra import EPS, GAP, cleaned, clear_rank, equilibrate
 
 __all__ = [
@@ -38,6 +39,7 @@ __all__ = [
     "clear_rank",
     "decide_rank",
     "equilibrate",
+    "in_files",
     "into",
     "ldexp",
     "masked",

@@ -15,11 +15,12 @@ something: `overridden` decides it, and sums, levels and problems take what is `
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import os
 import zlib
-from collections.abc import Sequence
-from functools import lru_cache, partial
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -27,6 +28,7 @@ import numpy as np
 
 from tiebreak.linalg import arrays, tables, threads
 from tiebreak.linalg.arrays import Array, Host
+from tiebreak.linalg.registry import in_files
 
 PIECE = 2**20  # bytes that one checksum is of: enough work for a thread, small changes are found
 DEVICE_PIECE = 2**18  # the same on a device, in words of 32 bits
@@ -57,14 +59,29 @@ class FromData:
 
     A class that ``is_open`` is made to be derived from: its subclasses say themselves what they
     are, and nothing else is known of them.
+
+    Files name a class by its ``keyword``. Without one, that is its name for those of the package
+    that are not open; "" keeps a class out of files. One that is made of other objects, most often
+    by an operator, is not ``in_tables``: no table of a problem file describes it.
     """
 
     _inputs: Inputs | None = None
     is_open: ClassVar[bool] = True
+    in_tables: ClassVar[bool] = True
 
-    def __init_subclass__(cls, is_open: bool = False, **others: Any) -> None:
+    def __init_subclass__(
+        cls,
+        is_open: bool = False,
+        keyword: str | None = None,
+        in_tables: bool = True,
+        **others: Any,
+    ) -> None:
         super().__init_subclass__(**others)
-        cls.is_open = is_open
+        cls.is_open, cls.in_tables = is_open, in_tables
+        if keyword is None and cls.__module__.startswith("tiebreak.") and not is_open:
+            keyword = "" if cls.__name__.startswith("_") else cls.__name__
+        if keyword:
+            in_files(keyword)(cls)
 
     def current(self: Self) -> Self:
         """The same with the numbers that its arrays hold now: itself, if none has changed."""
@@ -243,3 +260,51 @@ def _sums(words: Array) -> object:
         rest = some[whole:]
         found.append(xp.reshape(xp.sum(rest * weights[: rest.shape[0]]), (1,)))
     return tuple(arrays.numbers(xp.concat(found))) if found else ()
+
+
+def digest(value: object, pieces: Callable[[Any], Iterable[Any] | None] = lambda part: None) -> str:
+    """A short name for all that ``value`` consists of, down to the last bit.
+
+    A part that has a ``signature`` is known by that. ``pieces`` may say what else tells a part from
+    others, where that is neither its numbers nor its members.
+    """
+    state = hashlib.blake2b(digest_size=16)
+
+    def take(part: Any) -> None:
+        found = _pieces(part) if (own := pieces(part)) is None else own
+        if found is not None:
+            for piece in found:
+                take(piece)
+        elif arrays.is_array(part):
+            array = arrays.to_numpy(part)
+            state.update(f"{array.dtype.str}{array.shape}".encode())
+            state.update(np.ascontiguousarray(array).tobytes())
+        elif hasattr(part, "__dict__"):
+            state.update(type(part).__qualname__.encode())
+            for name, piece in _members(part):
+                state.update(name.encode())
+                take(piece)
+        else:
+            state.update(repr(part).encode())
+
+    take(value)
+    return state.hexdigest()
+
+
+def _pieces(part: Any) -> Iterable[Any] | None:
+    if isinstance(part, Inputs):  # the arrays of the user, of which the object has its own
+        return ()
+    if isinstance(part, tuple | list):
+        return part
+    if arrays.is_sparse(part):
+        return [part.data, part.indices, part.indptr, np.asarray(part.shape)]
+    signature: Iterable[Any] | None = getattr(part, "signature", None)
+    return signature
+
+
+def _members(part: Any) -> Iterator[tuple[str, Any]]:
+    """The members of an object by their names, without what was only found out once and kept."""
+    for name, piece in sorted(vars(part).items()):
+        is_cache = isinstance(getattr(type(part), name, None), cached_property)
+        if name == "lipschitz" or not is_cache:  # the user's own constants count
+            yield name, piece

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tiebreak.functions import Function, split
-from tiebreak.linalg import TINY, Array, arrays, rounding_unit
+from tiebreak.linalg import TINY, Array, arrays, in_files, rounding_unit
 from tiebreak.problem import Problem
 from tiebreak.proofs.concave import Concave, largest
 from tiebreak.proofs.models import UNIT, Low, Model
@@ -32,6 +32,7 @@ GUARDED = 4.0  # how much less well g may be known, for the guard: see `certific
 NEARBY = 2**16  # entries of a vector that is copied to the host, where the search asks a lot
 
 
+@in_files("Bound")
 class Bound(NamedTuple):
     """min { f : g <= c } >= value - multiplier (c - level) for all c, and so for c = g* of f*.
 
@@ -50,6 +51,7 @@ class Bound(NamedTuple):
         )
 
 
+@in_files("block")
 class Block(NamedTuple):
     """The sums of the steps from one power of two to the next."""
 
@@ -58,6 +60,7 @@ class Block(NamedTuple):
     lower: Model
 
 
+@in_files("Known")
 class Known(NamedTuple):
     """What is proved about a problem, without what proves it."""
 
@@ -69,6 +72,7 @@ class Known(NamedTuple):
     rests: str = ""  # on what the upper end of f* rests, see `Intervals`
 
 
+@in_files("sums")
 class Sums(NamedTuple):
     """All that the certificate remembers; arrays and numbers only, so that it can be saved."""
 

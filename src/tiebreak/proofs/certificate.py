@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from tiebreak import theory
 from tiebreak.functions import Minorant
-from tiebreak.linalg import TINY, Array, arrays, deadline, rounding_unit
+from tiebreak.linalg import TINY, Array, arrays, deadline, in_files, rounding_unit
 from tiebreak.proofs.accumulator import BoundAccumulator
 from tiebreak.proofs.evidence import minorant_errors, value_error
 from tiebreak.sets import Ball, Box
@@ -20,6 +20,7 @@ BY_GROWTH = "the distance from x to a minimiser of g, by how g grows"
 NOWHERE = (-math.inf, math.inf)  # the interval of what is not known
 
 
+@in_files("standing")
 class Standing(NamedTuple):
     """How a point stands: the proved gaps, and how far below f* its value may be.
 
@@ -63,6 +64,7 @@ class Proved(NamedTuple):
     is_guarded: bool  # is f(x) to be secured from below, too?
 
 
+@in_files("Certificate")
 @dataclass(frozen=True)
 class Certificate:
     """What is proved about a point x.

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tiebreak.functions import Function, Minorant, PointWithImage, SmoothFunction, split
-from tiebreak.linalg import Array, arrays, rounding_unit
+from tiebreak.linalg import Array, arrays, in_files, rounding_unit
 from tiebreak.problem import Problem
 
 BATCH = 8  # steps that are measured together: see EvidenceQueue
@@ -25,6 +25,7 @@ WITHIN = "a minimiser of g in the domain, within {:.2g} of x"  # what an upper e
 ALL_WITHIN = "all minimisers of g being within {:.2g} of x"
 
 
+@in_files("intervals")
 class Intervals(NamedTuple):
     """Bounds that a method has proved in its own way, by factorisation and not by minorants."""
 
@@ -56,6 +57,7 @@ class Intervals(NamedTuple):
         return self._replace(upper=(low - error, high + error))
 
 
+@in_files("evidence")
 class StepEvidence(NamedTuple):
     """What one step has found out: weighted minorants, and values of g at points of Z."""
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 from tiebreak.levels import Levels
-from tiebreak.linalg import arrays
+from tiebreak.linalg import arrays, in_files
 from tiebreak.linalg.arrays import Array
 from tiebreak.problem import Problem
 from tiebreak.proofs.certificate import Certificate
@@ -59,6 +59,7 @@ REFUTED = (
 UNSEEN = "a direction without end was reported, but it does not stand up to a check"
 
 
+@in_files("ended")
 class Ended(NamedTuple):
     """Why a run ended, and a sentence where the word does not say it all."""
 

@@ -6,11 +6,12 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-from tiebreak.linalg import Array, arrays
+from tiebreak.linalg import Array, arrays, in_files
 
 UNIT = 2.0**-52  # models are kept in float64 whatever the problem's own precision
 
 
+@in_files("model")
 class Model(NamedTuple):
     """A weighted sum of minorants of f1 and g1: constant + <slope, x> + curvature/2 |x|².
 

@@ -1,9 +1,7 @@
-"""Loading: nothing is made but what `kinds` has, and no array is larger than the file."""
+"""Loading problems and results: what the parts of a file must be to be one of these."""
 
 from __future__ import annotations
 
-import json
-import math
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -11,34 +9,16 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-from tiebreak.algorithms import Findings
-from tiebreak.array_files import npy_header
 from tiebreak.driver.levels_result import LevelReport, LevelsResult
 from tiebreak.driver.result import Result
 from tiebreak.driver.trace import Row, Trace
 from tiebreak.levels import Levels
-from tiebreak.linalg import Host, checks
-from tiebreak.linalg.fingerprints import made_from
+from tiebreak.linalg import FromData, checks
+from tiebreak.linalg.archive import HEADER, Reader, Refused, is_record, parameters
+from tiebreak.linalg.registry import KEYWORDS
 from tiebreak.problem import Problem
 from tiebreak.proofs.gate import STATUSES
-from tiebreak.saving.kinds import (
-    ABOUT,
-    FIELDS,
-    FINDINGS,
-    FORMAT,
-    HEADER,
-    KINDS,
-    LEVELS_FIELDS,
-    NUMBERS,
-    SPARSE,
-    TRUSTING,
-    is_record,
-    parameters,
-)
-
-
-class Refused(ValueError):
-    """Why a file is not taken: a sentence without its subject, which is the file."""
+from tiebreak.saving.kinds import ABOUT, FIELDS, FORMAT, LEVELS_FIELDS
 
 
 def load(path: str | Path) -> Any:
@@ -64,7 +44,7 @@ def load(path: str | Path) -> Any:
         raise ValueError(f"load: {file} {what}")
     try:
         with zipfile.ZipFile(file) as archive:
-            return Reader(archive, file.stat().st_size).content()
+            return ResultReader(archive, file.stat().st_size).content()
     except Refused as error:
         raise ValueError(f"load: {file} {error}") from None
     except ImportError:
@@ -77,25 +57,14 @@ def load(path: str | Path) -> Any:
         ) from None
 
 
-class Reader:
-    """What is in an archive of ``size`` bytes."""
-
-    def __init__(self, archive: zipfile.ZipFile, size: int) -> None:
-        self._archive, self._size = archive, size
-        self._arrays: dict[str, Host] = {}
-        self._decoders: dict[str, Callable[[Any], Any]] = {
-            "tuple": lambda code: tuple(map(self.decode, code["tuple"])),
-            "array": lambda code: self._array(code["array"]),
-            "sparse": self._sparse,
-            "table": self._table,
-            "class": self._object,
-        }
+class ResultReader(Reader):
+    """The problem or the result that is in an archive."""
 
     def content(self) -> Any:
         """The problem or the result, of whichever kind."""
         if f"{HEADER}.npy" not in self._archive.namelist():
             raise Refused("holds no problem and no result saved by tiebreak")
-        header = json.loads(self._array(HEADER).tobytes())
+        header = self.header()
         version, kind, content = header["format"], header["kind"], header["content"]
         if version != FORMAT:
             newer = isinstance(version, int) and version > FORMAT
@@ -152,82 +121,14 @@ class Reader:
             vars(result)["problem"] = self._problem(content["problem"])
         return result
 
-    def decode(self, code: Any) -> Any:
-        """What the JSON stands for."""
-        if isinstance(code, list):
-            return [self.decode(part) for part in code]
-        if not isinstance(code, dict):
-            return code
-        tag = next(iter(code), "")
-        if tag not in self._decoders:
-            raise Refused(f"holds something unknown ({tag!r})")
-        return self._decoders[tag](code)
+    def check(self, kind: Any, parts: dict[str, Any]) -> None:
+        """Of records, and of what is made of other objects, by what their arguments are said to be.
 
-    def _array(self, name: str) -> Host:
-        """An array, once its size is known to be that of its bytes in the file."""
-        if name in self._arrays:
-            return self._arrays[name]
-        entry = self._archive.getinfo(f"{name}.npy")
-        if entry.compress_type != zipfile.ZIP_STORED or entry.compress_size > self._size:
-            raise Refused(f"has the array {name!r} in a form that tiebreak does not write")
-        with self._archive.open(entry) as member:
-            shape, dtype = npy_header(member)
-            if dtype.kind not in NUMBERS:
-                raise Refused(
-                    f"has the array {name!r} with entries of type {dtype}; numbers are needed, "
-                    "and nothing is unpickled"
-                )
-            needed = math.prod(shape) * dtype.itemsize
-            if min(shape, default=0) < 0 or needed != entry.file_size - member.tell():
-                raise Refused(f"has the array {name!r} of another size than it says")
-        with self._archive.open(entry) as member:
-            self._arrays[name] = np.lib.format.read_array(member, allow_pickle=False)
-        return self._arrays[name]
-
-    def _sparse(self, code: dict[str, Any]) -> Any:
-        import scipy.sparse
-
-        form, _, kind = str(code["sparse"]).partition("_")
-        if form not in SPARSE or kind not in ("array", "matrix"):
-            raise Refused(f"has a sparse matrix of the unknown format {code['sparse']!r}")
-        parts = {name: self._array(code["parts"][name]) for name in SPARSE[form]}
-        if any(part.dtype.kind != "i" for name, part in parts.items() if name != "data"):
-            raise Refused("has a sparse matrix whose indices are no whole numbers")
-        data, *places = parts.values()
-        given = (data, tuple(places)) if form == "coo" else (data, *places)
-        try:
-            made = getattr(scipy.sparse, code["sparse"])(given, shape=tuple(code["shape"]))
-            if form != "coo":  # of which the constructor checks all
-                made.check_format(full_check=True)  # a wrong index would read foreign memory
-        except (ValueError, TypeError, IndexError) as error:
-            raise Refused(f"has a damaged sparse matrix ({_first_line(error)})") from None
-        return made
-
-    def _table(self, code: dict[str, Any]) -> Any:
-        try:
-            import pandas
-        except ImportError:
-            raise ImportError(
-                "load: a table of pandas needs pandas: pip install 'tiebreak[pandas]'"
-            ) from None
-        values, index, columns = self._array(code["values"]), code["index"], code["columns"]
-        if code["table"] == "Series":
-            return pandas.Series(values, index=index)
-        return pandas.DataFrame(values, index=index, columns=columns)
-
-    def _object(self, code: dict[str, Any]) -> Any:
-        name = code["class"]
-        if not isinstance(name, str) or name not in KINDS:
-            raise Refused(f"holds the unknown class {name!r}: another version may know it")
-        kind = KINDS[name]
-        parts = {name: self.decode(part) for name, part in code["arguments"].items()}
-        if kind in TRUSTING:
+        All others check their arguments themselves.
+        """
+        if not issubclass(kind, FromData) or not kind.in_tables:
             hints = get_type_hints(kind if is_record(kind) else kind.__init__)
-            _check(name, parts, {key: hints[key] for key in parameters(kind)})
-        try:
-            return made_from(kind, parts)
-        except (ValueError, TypeError) as error:
-            raise Refused(f"holds what is refused: {_first_line(error)}") from None
+            _check(KEYWORDS[kind], parts, {name: hints[name] for name in parameters(kind)})
 
 
 def _check(owner: str, parts: dict[str, Any], hints: dict[str, Any]) -> None:
@@ -245,8 +146,6 @@ def _fits(value: Any, hint: Any) -> bool:
     """Is the value of that type?  An array of any library is one of NumPy here."""
     if hint is Any:
         return isinstance(value, np.ndarray) and value.dtype.kind == "f"
-    if hint is Findings:
-        return isinstance(value, FINDINGS)
     if hint is float:
         return isinstance(value, int | float) and not isinstance(value, bool)
     kind, inner = get_origin(hint), get_args(hint)
@@ -257,7 +156,3 @@ def _fits(value: Any, hint: Any) -> bool:
         hints = [inner[0]] * len(value) if alike else list(inner)
         return len(hints) == len(value) and all(map(_fits, value, hints))
     return any(_fits(value, one) for one in inner) if inner else isinstance(value, hint)
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().split("\n")[0] or type(error).__name__

@@ -113,7 +113,7 @@ class SecondOrderCone(Constraints):
 
 
 @dataclasses.dataclass(frozen=True, eq=False, init=False, repr=False)
-class Intersection(Constraints):
+class Intersection(Constraints, in_tables=False):
     """The points that several sets have in common, written ``Ball(1.0) & Polyhedron(A, b)``.
 
     Intersections of intersections are one. Where two of the sets make another of the library's,

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 
-from tiebreak.linalg import FromData, arrays, assign, into, ldexp, smallest_normal
+from tiebreak.linalg import FromData, arrays, assign, in_files, into, ldexp, smallest_normal
 from tiebreak.linalg.arrays import Array, dot, namespace
 from tiebreak.sets.roots import PathPoint, past_a_breakpoint, root
 
@@ -205,6 +205,7 @@ class Set(FromData, is_open=True):
         raise NotImplementedError
 
 
+@in_files("products")
 class Products(NamedTuple):
     """What is known of a normal c and a point x."""
 

@@ -12,9 +12,9 @@ from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d,
 
 import tiebreak as tb
 from tiebreak.functions.base import SmoothFunction
+from tiebreak.functions.losses.linear_loss import LinearLoss
 from tiebreak.functions.sums import matrices_of
 from tiebreak.linalg.arrays import Host
-from tiebreak.linalg.checks import did_you_mean
 from tiebreak.linalg.matrices.base import DENSE_LIMIT
 from tiebreak.linalg.spectra import EPS
 from tiebreak.sklearn.design import (
@@ -23,13 +23,14 @@ from tiebreak.sklearn.design import (
     Layout,
     as_dense,
     centred,
+    check_loss,
+    losses,
+    mean_loss,
     with_ones,
     without_zeros,
 )
 from tiebreak.sklearn.fitting import Task, fit
 from tiebreak.sklearn.model import FLOATS, SPARSE, TieBreakModel
-
-LOSSES = ("squared", "huber", "poisson")
 
 
 class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
@@ -137,9 +138,15 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
         tags = super().__sklearn_tags__()
         tags.target_tags.single_output = True
         # Counts may have several columns too, but scikit-learn's check of that has negative ones.
-        tags.target_tags.multi_output = self.loss != "poisson"
-        tags.target_tags.positive_only = self.loss == "poisson"
+        tags.target_tags.multi_output = not self._kind.has_counts
+        tags.target_tags.positive_only = self._kind.has_counts
         return tags
+
+    @property
+    def _kind(self) -> type[LinearLoss]:
+        """The loss; where there is none by that name, fit says so."""
+        known = losses("regression", "squared")
+        return known.get(self.loss, known["squared"])
 
     def fit(
         self,
@@ -166,20 +173,16 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
                 so that other rows X_val, which need no y, are what there is to choose by.
         """
         settings = self._check_parameters()
-        if self.loss not in LOSSES:
-            known, meant = ", ".join(map(repr, LOSSES)), did_you_mean(self.loss, LOSSES)
-            raise ValueError(
-                f"{self._owner}: loss must be one of {known}, got {self.loss!r}{meant}"
-            )
+        check_loss(self._owner, self.loss, losses("regression", "squared"))
         X, y = validate_data(
             self, X, y, accept_sparse=SPARSE, dtype=FLOATS, multi_output=True, y_numeric=True
         )
         self._need(X_val=X_val, y_val=y_val, sensitive_features=sensitive_features)
-        if self.loss == "poisson" and np.any(y < 0.0):
+        if self._kind.has_counts and np.any(y < 0.0):
             raise ValueError(
-                f"{self._owner}: y must not be negative for loss='poisson', got {np.min(y):g}"
+                f"{self._owner}: y must not be negative for loss={self.loss!r}, got {np.min(y):g}"
             )
-        if self.loss == "poisson" and y.shape[1:] == (1,):  # as its tags say
+        if self._kind.has_counts and y.shape[1:] == (1,):  # as its tags say
             y = column_or_1d(y, warn=True)
         Y = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
         training = self._training(X, sample_weight)
@@ -200,7 +203,7 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
         training, Y = without_zeros(training, Y)
         # With a slack the intercept may serve the validation data, not the training data alone.
         is_free = settings.slack is not None and validation is not None
-        data = _Training(self, training, Y, validation, is_free)
+        data = _Training(self, self._kind, training, Y, validation, is_free)
         names, endings = getattr(self, "feature_names_in_", None), []
         for k in range(Y.shape[1]):
             chosen = replace(criterion.of_target(k), validation=data.validation_loss(k))
@@ -220,7 +223,7 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse=SPARSE, dtype=np.float64, reset=False)
         scores = np.asarray(safe_sparse_dot(X, self.coef_.T) + self.intercept_)
-        return np.exp(scores) if self.loss == "poisson" else scores
+        return self._kind.predicted(scores)
 
 
 class _Training:
@@ -229,13 +232,14 @@ class _Training:
     def __init__(
         self,
         model: TieBreakRegressor,
+        kind: type[LinearLoss],
         data: Data,
         Y: Host,
         validation: tuple[Data, Host] | None,
         keeps_intercept: bool,
     ) -> None:
         rows, n = data.X.shape
-        self.model, self.data = model, data
+        self.model, self.data, self.kind = model, data, kind
         self.centred: Centred | None = None
         # Without the intercept's column the data are no longer whole numbers, from which a rank
         # can be proved; but few rows have as many products, and a penalty has no use for a rank.
@@ -260,7 +264,7 @@ class _Training:
         """The loss of target k."""
         y, data = self.targets[:, k], self.data
         if self.centred is None:
-            loss = _loss(self.model, data._replace(X=self.rows), y)
+            loss = mean_loss(self.kind, self.model, data._replace(X=self.rows), y)
         else:
             rounded = data._replace(epsilon=(data.epsilon or EPS) * self.centred.growth)
             squares = rounded.described(tb.LeastSquares(self.rows, y, gram=False))
@@ -274,20 +278,10 @@ class _Training:
         if self.validation is None:
             return None
         data, W = self.validation
-        return _loss(self.model, data, W[:, k])
+        return mean_loss(self.kind, self.model, data, W[:, k])
 
     def coefficients(self, x: Host, k: int) -> tuple[Host, float]:
         """The coefficients and the intercept of target k."""
         coef, intercept = self.layout.split(x)
         found = self.centred and self.centred.intercept(coef[0], k)
         return coef[0], float(intercept[0]) if found is None else found
-
-
-def _loss(model: TieBreakRegressor, data: Data, y: Host) -> SmoothFunction:
-    """The mean loss of these rows."""
-    X, w = data.X, data.weights
-    if model.loss == "huber":
-        return data.described(tb.Huber(X, y, model.delta, mean=True, weights=w))
-    if model.loss == "poisson":
-        return data.described(tb.Poisson(X, y, mean=True, weights=w))
-    return data.described(tb.LeastSquares(X, y, mean=True, weights=w))

@@ -21,11 +21,12 @@ from tiebreak.algorithms.common import (
     values_at,
 )
 from tiebreak.functions import Minorant
-from tiebreak.linalg import Array, Refusal
+from tiebreak.linalg import Array, Refusal, in_files
 from tiebreak.problem import Point, Problem
 from tiebreak.proofs.evidence import StepEvidence
 
 
+@in_files("a-irg")
 class State(NamedTuple):
     """Everything a run needs to go on; arrays and numbers only."""
 

@@ -18,11 +18,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tiebreak.functions import Minorant, PointWithImage
-from tiebreak.linalg import Array
+from tiebreak.linalg import Array, in_files
 from tiebreak.problem import Point, Problem
 from tiebreak.proofs.evidence import StepEvidence
 
 
+@in_files("adaptive.alternation")
 class Alternation(NamedTuple):
     """After k pairs of steps: x_k, and the upper step from there; the lower one comes next."""
 

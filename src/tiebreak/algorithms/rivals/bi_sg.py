@@ -22,11 +22,12 @@ from tiebreak.algorithms.fista import need_joint_prox
 from tiebreak.algorithms.rivals import alternating
 from tiebreak.algorithms.rivals.alternating import Alternation
 from tiebreak.functions import Zero
-from tiebreak.linalg import Array, Refusal
+from tiebreak.linalg import Array, Refusal, in_files
 from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import StepEvidence
 
 
+@in_files("bi-sg")
 class State(NamedTuple):
     """Everything a run needs to go on; arrays and numbers only."""
 

@@ -26,12 +26,13 @@ from tiebreak.algorithms.common import (
 from tiebreak.algorithms.fista import Fista
 from tiebreak.functions import Minorant, level_sets
 from tiebreak.functions.level_sets import LevelSets
-from tiebreak.linalg import Array, Refusal, arrays, checks
+from tiebreak.linalg import Array, Refusal, arrays, checks, in_files
 from tiebreak.problem import Point, Problem
 from tiebreak.proofs.evidence import StepEvidence
 from tiebreak.proofs.gate import DOUBT, RULE, Ended
 
 
+@in_files("bisec-bio.call")
 class Call(NamedTuple):
     """One question: minimise g over Z ∩ {f <= level}, by FISTA."""
 
@@ -43,6 +44,7 @@ class Call(NamedTuple):
     slope: Array
 
 
+@in_files("BisectionFindings")
 class BisectionFindings(NamedTuple):
     """How far the bisection has come."""
 
@@ -65,6 +67,7 @@ class BisectionFindings(NamedTuple):
         ]
 
 
+@in_files("bisec-bio")
 class State(NamedTuple):
     """Everything a run needs to go on; arrays and numbers only."""
 

@@ -24,13 +24,14 @@ from tiebreak.algorithms.common import (
 )
 from tiebreak.algorithms.fista import Fista
 from tiebreak.functions import Function, Minorant
-from tiebreak.linalg import Array, Image, Refusal, arrays
+from tiebreak.linalg import Array, Image, Refusal, arrays, in_files
 from tiebreak.problem import Point, Problem
 from tiebreak.proofs.evidence import StepEvidence
 from tiebreak.proofs.gate import RULE, Ended
 from tiebreak.sets import argmin_cut
 
 
+@in_files("cg-bio")
 class State(NamedTuple):
     """Everything a run needs to go on; arrays and numbers only."""
 

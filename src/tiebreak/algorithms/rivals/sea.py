@@ -26,11 +26,12 @@ from tiebreak.algorithms.common import (
 from tiebreak.algorithms.rivals import alternating
 from tiebreak.algorithms.rivals.alternating import Alternation
 from tiebreak.functions import Minorant
-from tiebreak.linalg import Array, Refusal, arrays
+from tiebreak.linalg import Array, Refusal, arrays, in_files
 from tiebreak.problem import Point, Problem
 from tiebreak.proofs.evidence import StepEvidence
 
 
+@in_files("sea")
 class State(NamedTuple):
     """Everything a run needs to go on; arrays and numbers only."""
 

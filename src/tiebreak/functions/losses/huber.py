@@ -38,6 +38,7 @@ class Huber(LinearLoss):
     b: Array
 
     curvature = 1.0
+    loss_name = "huber"
 
     def __init__(
         self,

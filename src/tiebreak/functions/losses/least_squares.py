@@ -80,6 +80,7 @@ class LeastSquares(LinearLoss):
     curvature = 1.0
     bend = 0.0
     kernel = "least-squares"
+    loss_name = "squared"
 
     def __init__(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -67,6 +67,10 @@ class LinearLoss(SmoothFunction, is_open=True):
         None  # |phi'''| <= bend phi'' in every row; None where there is no such number
     )
 
+    loss_name: ClassVar[str] = ""  # of estimators that fit it, their argument; "" where none does
+    task: ClassVar[str] = "regression"  # of these; or "two classes", "more classes"
+    has_counts: ClassVar[bool] = False  # must the targets not be negative?
+
     def __init__(self, A: object, mean: bool, lipschitz: float | None) -> None:
         owner = type(self).__name__
         self.matrix = checks.matrix(owner, "A", A)
@@ -77,6 +81,11 @@ class LinearLoss(SmoothFunction, is_open=True):
         self.scale: float = 1.0 / rows if mean and rows else 1.0
         if lipschitz is not None:
             self.lipschitz = checks.at_least(owner, "lipschitz", lipschitz)
+
+    @staticmethod
+    def predicted(scores: Host) -> Host:
+        """What is predicted for rows whose products with the coefficients are these."""
+        return scores
 
     def extent(self, x: Array) -> float:
         """sum of |a_j| |x_j| over |A|, a_j the columns, bounds the error of A x as |x| does."""

@@ -39,6 +39,7 @@ class Logistic(LinearLoss):
     curvature = 0.25
     bend = 1.0
     kernel = "logistic"
+    loss_name, task = "logistic", "two classes"
 
     def __init__(
         self,

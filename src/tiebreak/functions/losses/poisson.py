@@ -56,6 +56,8 @@ class Poisson(LinearLoss):
     curvature = math.inf
     bend = 1.0
 
+    loss_name, has_counts = "poisson", True
+
     def __init__(self, A: object, y: object, mean: bool = True, *, weights: object = None) -> None:
         super().__init__(A, mean, None)
         A = self._source(A)
@@ -82,6 +84,10 @@ class Poisson(LinearLoss):
         logs = np.abs(np.asarray(arrays.to_numpy(self._logs), dtype=np.float64))
         largest = float(np.max(logs, initial=0.0))
         return CountSizes(arrays.norm(w * y), float(w @ (y * (1.0 + logs))), largest, float(sum(w)))
+
+    @staticmethod
+    def predicted(scores: Host) -> Host:
+        return np.asarray(np.exp(scores))
 
     @property
     def known_lipschitz(self) -> float:

@@ -20,7 +20,7 @@ from tiebreak.linalg import Array, tables
 from tiebreak.linalg.fingerprints import known, remember
 
 
-class Composite(Function):
+class Composite(Function, in_tables=False):
     """smooth + penalty, written ``smooth + penalty``.
 
     Values are those of the sum.  All that has to do with slopes (minorants, lipschitz,

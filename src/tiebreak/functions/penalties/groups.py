@@ -64,6 +64,11 @@ class Groups(FromData):
         self.count: int = len(first)
         self._layouts: dict[int, GroupLayout] = {}
 
+    @property
+    def signature(self) -> tuple[Any, ...]:
+        """What tells these groups from others, for a checkpoint."""
+        return self.labels, self.length
+
     def __repr__(self) -> str:
         return f"<{self.count} groups of {np.count_nonzero(self.labels >= 0)} variables>"
 

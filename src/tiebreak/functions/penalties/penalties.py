@@ -357,7 +357,7 @@ class GroupL2(Penalty):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Indicator(Penalty):
+class Indicator(Penalty, in_tables=False):
     """0 on the set ``domain``, inf outside; its prox is the projection.
 
     Examples:
@@ -398,7 +398,7 @@ class Indicator(Penalty):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class PenaltySum(Penalty):
+class PenaltySum(Penalty, in_tables=False):
     """first + second, written ``first + second``; both must have a joint prox in closed form."""
 
     first: Penalty

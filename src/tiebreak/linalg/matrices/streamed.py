@@ -72,7 +72,7 @@ class Float64Rows(RowBlocks):
         return self._matrix.frobenius
 
 
-class Streamed(RowBlocks, FromData):
+class Streamed(RowBlocks, FromData, keyword=""):
     """A matrix whose rows stay on a disk (or wherever they are) and are read in every pass.
 
         A = tb.Streamed("train.npy")

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tiebreak.functions.sums import summands
-from tiebreak.linalg import arrays
+from tiebreak.linalg import arrays, in_files
 from tiebreak.linalg.arrays import Array, Host
 from tiebreak.linalg.host import host, norm
 from tiebreak.problem import Problem
@@ -26,6 +26,7 @@ UPPER = "f has no minimum over the minimisers of g: it falls"
 DOUBT = "whether {} has a minimiser is not determined: it still falls far beyond x,"
 
 
+@in_files("NoMinimum")
 class NoMinimum(NamedTuple):
     """A level falls for ever along ``direction``, which has length 1; findings of a run."""
 

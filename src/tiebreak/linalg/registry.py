@@ -1,0 +1,33 @@
+"""The classes that files may name, each by its keyword: reading a file makes nothing but these.
+
+Classes of the package enter where they are defined. A class from outside enters with a keyword,
+``class Cosh(LinearLoss, keyword="Cosh")``: then what was made of it is saved, and loaded again once
+its module has been imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+Kind = TypeVar("Kind", bound=type)
+
+KINDS: dict[str, Any] = {}  # by keyword; a keyword is never used for anything else
+KEYWORDS: dict[type, str] = {}
+
+
+def in_files(keyword: str) -> Callable[[Kind], Kind]:
+    """Let files name a class by this keyword; ValueError where another class has it."""
+
+    def enter(kind: Kind) -> Kind:
+        other = KINDS.get(keyword, kind)
+        if (other.__module__, other.__qualname__) != (kind.__module__, kind.__qualname__):
+            raise ValueError(
+                f"{kind.__name__}: keyword must be its own, got {keyword!r}, by which files name "
+                f"{other.__module__}.{other.__qualname__}"
+            )
+        KINDS[keyword] = kind  # a class that is defined anew, as in a notebook, takes its place
+        KEYWORDS[kind] = keyword
+        return kind
+
+    return enter
