@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeGuard
 import numpy as np
 
 from tiebreak.linalg import Array, FromData, Image, Matrix, arrays
+from tiebreak.linalg.conic_form import ConicForm, Cost
 
 SMALL = 256  # up to this size eigenvalues are computed exactly, beyond it bounded by Lanczos
 SPECTRUM_LIMIT = 2048  # largest smaller side for which a whole spectrum is computed: seconds
@@ -122,6 +123,7 @@ class Function(FromData, is_open=True):
     data_epsilon: float = 0.0  # unit of rounding of its data, where these are taken in float64
     note: str = ""  # how its data were taken, for the report, where that could surprise
     names: tuple[Any, ...] | None = None  # of the variables, where a table of pandas has them
+    known_by: str = ""  # all that is known of it, where that is less than a description
 
     def value(self, x: Array) -> float:
         """h(x)."""
@@ -202,6 +204,12 @@ class Function(FromData, is_open=True):
         """How far a slope of norm ``slope`` turns within ``reach``; a guess where L is unknown."""
         known = self.known_lipschitz
         return known * reach if math.isfinite(known) else slope
+
+    # --- what it says of itself; "unknown" is the default ---
+
+    def add_to_conic(self, form: ConicForm, cost: Cost, weight: float) -> bool:
+        """Add ``weight`` times the function to a conic program; False: its form is not known."""
+        return False
 
     @property
     def bare(self) -> Function:

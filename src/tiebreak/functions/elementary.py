@@ -31,6 +31,7 @@ from tiebreak.linalg import (
     spectra,
     tables,
 )
+from tiebreak.linalg.conic_form import ConicForm, Cost, add_quadratic
 from tiebreak.linalg.host import host, top_exponent
 
 
@@ -102,6 +103,11 @@ class SquaredNorm(SmoothFunction):
         w = np.ldexp(w, -top)[counts]
         return math.ldexp(factor, top), np.eye(n)[counts], center[counts], w
 
+    def add_to_conic(self, form: ConicForm, cost: Cost, weight: float) -> bool:
+        center = 0.0 if self.center is None else host(self.center)
+        cost.add_squares(weight * host(self.weight), form.x - center)
+        return True
+
     def _shifted(self, x: Array) -> Array:
         return x if self.center is None else x - arrays.like(self.center, x)
 
@@ -165,6 +171,10 @@ class Linear(SmoothFunction):
     def in_float64(self) -> Linear:
         return Linear(arrays.double(self.c))
 
+    def add_to_conic(self, form: ConicForm, cost: Cost, weight: float) -> bool:
+        cost.add(weight * host(self.c), form.x)
+        return True
+
     def value(self, x: Array) -> float:
         return arrays.dot(self.c, x)
 
@@ -202,6 +212,9 @@ class Flat(SmoothFunction):
     @property
     def in_float64(self) -> Flat:
         return self
+
+    def add_to_conic(self, form: ConicForm, cost: Cost, weight: float) -> bool:
+        return True
 
     def value(self, x: Array) -> float:
         return 0.0
@@ -315,6 +328,15 @@ class Quadratic(SmoothFunction):
         wide = Quadratic.trusted(matrix, arrays.double(self.c), self.constant)
         wide.data_epsilon = arrays.epsilon(self.prototype)
         return wide
+
+    def add_to_conic(self, form: ConicForm, cost: Cost, weight: float) -> bool:
+        if not self.matrix.is_at_hand:
+            return False
+        epsilon = max(arrays.epsilon(self.prototype), self.data_epsilon)
+        add_quadratic(
+            form, cost, weight, self.matrix.on_host(), host(self.c), self.constant, epsilon
+        )
+        return True
 
     def value(self, x: Array) -> float:
         return float(self._inner(x, self._apply(x))) + self.constant

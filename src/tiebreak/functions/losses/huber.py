@@ -8,7 +8,8 @@ from functools import cached_property
 import numpy as np
 
 from tiebreak.functions.losses.linear_loss import LinearLoss
-from tiebreak.linalg import Array, arrays, checks, remember
+from tiebreak.linalg import Array, Host, arrays, checks, remember
+from tiebreak.linalg.conic_form import Affine, ConicForm, Cost
 
 
 class Huber(LinearLoss):
@@ -67,6 +68,19 @@ class Huber(LinearLoss):
 
     def _slopes(self, images: Array, rows: slice) -> Array:
         return self._weighted(np.clip(images - self.b[rows], -self.delta, self.delta), rows)
+
+    def _conic_rows(
+        self, form: ConicForm, cost: Cost, weights: Host, products: Affine, target: Host
+    ) -> bool:
+        """The least ½(r - p + m)² + delta (p + m) over p, m >= 0: outliers are p - m."""
+        residual = products - target
+        most = np.maximum(form.bound(residual) - self.delta, 0.0)
+        above, below = (form.variables(len(weights), most) for _ in range(2))
+        for part in (above, below):
+            form.nonnegative(part)
+            cost.add(weights * self.delta, part)
+        cost.add_squares(weights, residual - above + below)
+        return True
 
     def rounding(
         self, reach: float, value: float, slope: float, epsilon: float, n: int

@@ -27,6 +27,7 @@ from tiebreak.linalg import (
     rounding_unit,
     spectra,
 )
+from tiebreak.linalg.conic_form import Affine, ConicForm, Cost
 from tiebreak.linalg.host import host
 from tiebreak.linalg.matrices.scaled_rows import with_scaled_rows
 from tiebreak.linalg.row_gram import column_gram, row_gram, row_rank
@@ -152,6 +153,12 @@ class LeastSquares(LinearLoss):
 
     def _slopes(self, images: Array, rows: slice) -> Array:
         return images - self.b[rows]
+
+    def _conic_rows(
+        self, form: ConicForm, cost: Cost, weights: Host, products: Affine, target: Host
+    ) -> bool:
+        cost.add_squares(weights, products - target)
+        return True
 
     def second(self, image: Host) -> Host:
         return np.ones(len(image))

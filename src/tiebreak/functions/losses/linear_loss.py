@@ -28,6 +28,8 @@ from tiebreak.linalg import (
     settled,
     tables,
 )
+from tiebreak.linalg.conic_form import Affine, ConicForm, Cost
+from tiebreak.linalg.host import host
 from tiebreak.linalg.matrices.dense import Fused
 from tiebreak.linalg.matrices.scaled_rows import taken, with_scaled_rows, without_rows
 from tiebreak.linalg.row_gram import column_gram, on_host, row_gram
@@ -52,6 +54,7 @@ class LinearLoss(SmoothFunction, is_open=True):
         _loss(image)            the sum alone, where that takes less
         _slopes(images, rows)   the gradients in some images at some rows, on the host
         _of_matrix(matrix)      the same loss of this matrix in float64, but for scale and weights
+        _conic_rows(form, ...)  its conic form, if it is to be solved by ``conic``
 
     With ``weights``, phi is the sum of weights_i phi_i: the first three see to that, with `_total`
     and `_weighted`. A matrix whose rows are not in memory has rows of zeros where they are 0.
@@ -216,6 +219,25 @@ class LinearLoss(SmoothFunction, is_open=True):
     def second(self, image: Host) -> Host:
         """The second derivatives of phi at an image on the host, one for each row."""
         raise NotImplementedError
+
+    def row_weights(self, weight: float = 1.0) -> Host:
+        """What each row counts in ``weight`` times the loss; 0 for rows that became zeros."""
+        each = np.ones(self._row_count) if self.weights is None else host(self.weights)
+        return np.asarray(weight * self.scale * each)
+
+    def add_to_conic(self, form: ConicForm, cost: Cost, weight: float) -> bool:
+        if not self.matrix.is_at_hand:
+            return False
+        w, products = self.row_weights(weight), form.of_x(self.matrix.on_host())
+        counts = w > 0.0
+        target = host(self.target)[counts]
+        return self._conic_rows(form, cost, w[counts], products.some(counts), target)
+
+    def _conic_rows(
+        self, form: ConicForm, cost: Cost, weights: Host, products: Affine, target: Host
+    ) -> bool:
+        """Add the sum of weights_i phi_i(products_i); False: its form is not known."""
+        return False
 
     @property
     def shares_passes(self) -> bool:  # type: ignore[override]

@@ -8,6 +8,7 @@ import numpy as np
 
 from tiebreak.functions.losses.linear_loss import LinearLoss
 from tiebreak.linalg import Array, Host, arrays, remember
+from tiebreak.linalg.conic_form import Affine, ConicForm, Cost, add_log_sum_exp
 
 
 class Logistic(LinearLoss):
@@ -94,6 +95,12 @@ class Logistic(LinearLoss):
     def second(self, image: Host) -> Host:
         tail = np.exp(-np.abs(image))
         return np.asarray(self._weighted(tail / (1.0 + tail) ** 2))
+
+    def _conic_rows(
+        self, form: ConicForm, cost: Cost, weights: Host, products: Affine, target: Host
+    ) -> bool:
+        add_log_sum_exp(form, cost, weights, [products.scaled(-target)])
+        return True
 
     def rounding(
         self, reach: float, value: float, slope: float, epsilon: float, n: int

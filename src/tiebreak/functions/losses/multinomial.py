@@ -9,6 +9,7 @@ import numpy as np
 
 from tiebreak.functions.losses.linear_loss import LinearLoss
 from tiebreak.linalg import Array, Host, Matrix, arrays, checks, remember, rounding_unit
+from tiebreak.linalg.conic_form import ConicForm, Cost, add_log_sum_exp
 from tiebreak.linalg.matrices.repeated import Repeated
 from tiebreak.linalg.row_gram import on_host
 
@@ -113,6 +114,20 @@ class Multinomial(LinearLoss):
         margins, losses = _margins_and_losses(np, products, chosen, others)
         slopes = _slopes(np, margins, losses, chosen, others)
         return self._weighted(slopes, here).reshape(images.shape)
+
+    def add_to_conic(self, form: ConicForm, cost: Cost, weight: float) -> bool:
+        if not self.matrix.is_at_hand:
+            return False
+        w, products = self.row_weights(weight), form.of_x(self.matrix.on_host())
+        examples, m = np.flatnonzero(w > 0.0), len(w)
+        own = self._labels[examples]
+        margins = []
+        for k in range(self.classes - 1):
+            other = k + (k >= own)  # the k-th of the classes that are not y
+            places = other * m + examples, own * m + examples
+            margins.append(products.some(places[0]) - products.some(places[1]))
+        add_log_sum_exp(form, cost, w[examples], margins)
+        return True
 
     def rounding(
         self, reach: float, value: float, slope: float, epsilon: float, n: int

@@ -10,6 +10,7 @@ import numpy as np
 
 from tiebreak.functions.losses.linear_loss import LinearLoss
 from tiebreak.linalg import Array, Host, arrays, remember
+from tiebreak.linalg.conic_form import Affine, ConicForm, Cost
 
 # With m = e^t and the loss D = m - y - y log(m/y) of a row: D/m rises with m/y, and is 1 - 3/e² at
 # m = e² y. So m <= MEAN_PER_COUNT y + MEAN_PER_LOSS D in every row; both are rounded up.
@@ -111,6 +112,19 @@ class Poisson(LinearLoss):
 
     def second(self, image: Host) -> Host:
         return np.asarray(self._weighted(np.exp(np.minimum(image, self._most))))
+
+    def _conic_rows(
+        self, form: ConicForm, cost: Cost, weights: Host, products: Affine, target: Host
+    ) -> bool:
+        with np.errstate(over="ignore"):
+            most = np.exp(form.bound(products))
+        means = form.variables(len(weights), most)
+        form.exponential(products, means)
+        cost.add(weights, means)
+        cost.add(-weights * target, products)
+        logs = np.log(np.where(target > 0.0, target, 1.0))
+        cost.constant += float(weights @ (target * logs - target))
+        return True
 
     def rounding(
         self, reach: float, value: float, slope: float, epsilon: float, n: int
