@@ -16,6 +16,7 @@ from typing import Any
 from tiebreak.distributed.rows import Rows, Traffic
 from tiebreak.distributed.shards import Source
 from tiebreak.functions import LeastSquares, Logistic, PendingEvaluation, PointWithImage
+from tiebreak.functions.far_slopes import FarRows
 from tiebreak.functions.losses.linear_loss import LinearLoss, LossesAndSlopes
 from tiebreak.linalg import Array, Image, PassPlan, checks
 
@@ -24,6 +25,9 @@ class OnWorkers(LinearLoss):
     """A loss whose matrix is Rows: its evaluations go to the workers."""
 
     matrix: Rows
+
+    def far_rows(self, weight: float, n: int) -> FarRows | None:
+        return None  # the labels are with the rows
 
     def _images(self, *xs: Array) -> tuple[Image, ...]:
         return tuple(map(self.matrix.remote_image, xs))

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeGuard
 
 import numpy as np
 
+from tiebreak.functions.far_slopes import FarRows
 from tiebreak.linalg import Array, FromData, Image, Matrix, arrays
 from tiebreak.linalg.conic_form import ConicForm, Cost
 
@@ -123,6 +124,7 @@ class Function(FromData, is_open=True):
     data_epsilon: float = 0.0  # unit of rounding of its data, where these are taken in float64
     note: str = ""  # how its data were taken, for the report, where that could surprise
     names: tuple[Any, ...] | None = None  # of the variables, where a table of pandas has them
+    falls_unseen: bool = True  # may it fall for ever, never reaching its infimum, unnoticed?
     known_by: str = ""  # all that is known of it, where that is less than a description
 
     def value(self, x: Array) -> float:
@@ -210,6 +212,10 @@ class Function(FromData, is_open=True):
     def add_to_conic(self, form: ConicForm, cost: Cost, weight: float) -> bool:
         """Add ``weight`` times the function to a conic program; False: its form is not known."""
         return False
+
+    def far_rows(self, weight: float, n: int) -> FarRows | None:
+        """How ``weight`` times a function of n variables grows far out; None: not known."""
+        return None
 
     @property
     def bare(self) -> Function:

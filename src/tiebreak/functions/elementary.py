@@ -16,6 +16,7 @@ from tiebreak.functions.base import (
     PointWithImage,
     SmoothFunction,
 )
+from tiebreak.functions.far_slopes import FarRows
 from tiebreak.linalg import (
     Array,
     Host,
@@ -33,6 +34,7 @@ from tiebreak.linalg import (
 )
 from tiebreak.linalg.conic_form import ConicForm, Cost, add_quadratic
 from tiebreak.linalg.host import host, top_exponent
+from tiebreak.linalg.host_rows import HostRows
 
 
 class SquaredNorm(SmoothFunction):
@@ -51,6 +53,7 @@ class SquaredNorm(SmoothFunction):
     """
 
     lower_bound = 0.0
+    falls_unseen = False
     weight: Any  # a number, or a vector like the center
     _growth: float
 
@@ -108,6 +111,9 @@ class SquaredNorm(SmoothFunction):
         cost.add_squares(weight * host(self.weight), form.x - center)
         return True
 
+    def far_rows(self, weight: float, n: int) -> FarRows:
+        return FarRows([HostRows.unit(np.broadcast_to(host(self.weight), n) > 0.0)])
+
     def _shifted(self, x: Array) -> Array:
         return x if self.center is None else x - arrays.like(self.center, x)
 
@@ -156,6 +162,7 @@ class Linear(SmoothFunction):
     """
 
     lipschitz = 0.0
+    falls_unseen = False
 
     def __init__(self, c: object) -> None:
         remember(self, Linear, c=c)
@@ -174,6 +181,9 @@ class Linear(SmoothFunction):
     def add_to_conic(self, form: ConicForm, cost: Cost, weight: float) -> bool:
         cost.add(weight * host(self.c), form.x)
         return True
+
+    def far_rows(self, weight: float, n: int) -> FarRows:
+        return FarRows(linear=host(self.c))
 
     def value(self, x: Array) -> float:
         return arrays.dot(self.c, x)
@@ -205,6 +215,7 @@ class Flat(SmoothFunction):
 
     lipschitz = 0.0
     lower_bound = 0.0
+    falls_unseen = False
 
     def __repr__(self) -> str:
         return "0"
@@ -215,6 +226,9 @@ class Flat(SmoothFunction):
 
     def add_to_conic(self, form: ConicForm, cost: Cost, weight: float) -> bool:
         return True
+
+    def far_rows(self, weight: float, n: int) -> FarRows:
+        return FarRows()
 
     def value(self, x: Array) -> float:
         return 0.0
@@ -269,6 +283,7 @@ class Quadratic(SmoothFunction):
     matrix: Matrix
     c: Array
     constant: float
+    falls_unseen = False
 
     def __init__(
         self,
@@ -337,6 +352,10 @@ class Quadratic(SmoothFunction):
             form, cost, weight, self.matrix.on_host(), host(self.c), self.constant, epsilon
         )
         return True
+
+    def far_rows(self, weight: float, n: int) -> FarRows | None:
+        rows = HostRows.of(self.matrix)
+        return None if rows is None else FarRows([rows], linear=host(self.c))
 
     def value(self, x: Array) -> float:
         return float(self._inner(x, self._apply(x))) + self.constant

@@ -7,9 +7,11 @@ from functools import cached_property
 
 import numpy as np
 
+from tiebreak.functions.far_slopes import FarRows, both_signs
 from tiebreak.functions.losses.linear_loss import LinearLoss
 from tiebreak.linalg import Array, Host, arrays, checks, remember
 from tiebreak.linalg.conic_form import Affine, ConicForm, Cost
+from tiebreak.linalg.host_rows import HostRows
 
 
 class Huber(LinearLoss):
@@ -39,6 +41,7 @@ class Huber(LinearLoss):
     b: Array
 
     curvature = 1.0
+    falls_unseen = False
 
     def __init__(
         self,
@@ -81,6 +84,9 @@ class Huber(LinearLoss):
             cost.add(weights * self.delta, part)
         cost.add_squares(weights, residual - above + below)
         return True
+
+    def _far_rows(self, weights: Host, rows: HostRows, target: Host) -> FarRows:
+        return FarRows(losses=both_signs(self.delta * weights, rows))
 
     def rounding(
         self, reach: float, value: float, slope: float, epsilon: float, n: int

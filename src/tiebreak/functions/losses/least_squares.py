@@ -11,6 +11,7 @@ import numpy as np
 
 from tiebreak.functions.base import SPECTRUM_LIMIT, PendingEvaluation, PointWithImage
 from tiebreak.functions.elementary import Quadratic
+from tiebreak.functions.far_slopes import FarRows
 from tiebreak.functions.losses.linear_loss import LinearLoss
 from tiebreak.linalg import (
     DENSE_LIMIT,
@@ -29,6 +30,7 @@ from tiebreak.linalg import (
 )
 from tiebreak.linalg.conic_form import Affine, ConicForm, Cost
 from tiebreak.linalg.host import host
+from tiebreak.linalg.host_rows import HostRows
 from tiebreak.linalg.matrices.scaled_rows import with_scaled_rows
 from tiebreak.linalg.row_gram import column_gram, row_gram, row_rank
 
@@ -80,6 +82,7 @@ class LeastSquares(LinearLoss):
 
     curvature = 1.0
     bend = 0.0
+    falls_unseen = False
     kernel = "least-squares"
 
     def __init__(
@@ -159,6 +162,9 @@ class LeastSquares(LinearLoss):
     ) -> bool:
         cost.add_squares(weights, products - target)
         return True
+
+    def _far_rows(self, weights: Host, rows: HostRows, target: Host) -> FarRows:
+        return FarRows([rows])
 
     def second(self, image: Host) -> Host:
         return np.ones(len(image))

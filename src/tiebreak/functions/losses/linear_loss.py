@@ -11,6 +11,7 @@ import numpy as np
 
 from tiebreak.functions.base import SMALL, PendingEvaluation, PointWithImage, SmoothFunction
 from tiebreak.functions.elementary import in_precision_of
+from tiebreak.functions.far_slopes import FarRows
 from tiebreak.linalg import (
     Array,
     DeferredImage,
@@ -30,6 +31,7 @@ from tiebreak.linalg import (
 )
 from tiebreak.linalg.conic_form import Affine, ConicForm, Cost
 from tiebreak.linalg.host import host
+from tiebreak.linalg.host_rows import HostRows
 from tiebreak.linalg.matrices.dense import Fused
 from tiebreak.linalg.matrices.scaled_rows import taken, with_scaled_rows, without_rows
 from tiebreak.linalg.row_gram import column_gram, on_host, row_gram
@@ -55,6 +57,7 @@ class LinearLoss(SmoothFunction, is_open=True):
         _slopes(images, rows)   the gradients in some images at some rows, on the host
         _of_matrix(matrix)      the same loss of this matrix in float64, but for scale and weights
         _conic_rows(form, ...)  its conic form, if it is to be solved by ``conic``
+        _far_rows(weights, ...) its slopes far out, if existence of a minimiser is to be decided
 
     With ``weights``, phi is the sum of weights_i phi_i: the first three see to that, with `_total`
     and `_weighted`. A matrix whose rows are not in memory has rows of zeros where they are 0.
@@ -238,6 +241,16 @@ class LinearLoss(SmoothFunction, is_open=True):
     ) -> bool:
         """Add the sum of weights_i phi_i(products_i); False: its form is not known."""
         return False
+
+    def far_rows(self, weight: float, n: int) -> FarRows | None:
+        rows = HostRows.of(self.matrix)
+        if rows is None:
+            return None
+        return self._far_rows(self.row_weights(weight), rows, host(self.target))
+
+    def _far_rows(self, weights: Host, rows: HostRows, target: Host) -> FarRows | None:
+        """How the sum of weights_i phi_i(<row_i, x>) grows far out; None: not known."""
+        return None
 
     @property
     def shares_passes(self) -> bool:  # type: ignore[override]

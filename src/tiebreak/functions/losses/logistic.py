@@ -6,9 +6,12 @@ import math
 
 import numpy as np
 
+from tiebreak.functions.far_slopes import FarRows, LossRows, are_clear
 from tiebreak.functions.losses.linear_loss import LinearLoss
 from tiebreak.linalg import Array, Host, arrays, remember
 from tiebreak.linalg.conic_form import Affine, ConicForm, Cost, add_log_sum_exp
+from tiebreak.linalg.host import host
+from tiebreak.linalg.host_rows import HostRows
 
 
 class Logistic(LinearLoss):
@@ -39,6 +42,7 @@ class Logistic(LinearLoss):
 
     curvature = 0.25
     bend = 1.0
+    falls_unseen = False
     kernel = "logistic"
 
     def __init__(
@@ -101,6 +105,16 @@ class Logistic(LinearLoss):
     ) -> bool:
         add_log_sum_exp(form, cost, weights, [products.scaled(-target)])
         return True
+
+    def far_rows(self, weight: float, n: int) -> FarRows | None:
+        return super().far_rows(weight, n) or FarRows(hidden=self._clearly_falls)
+
+    def _far_rows(self, weights: Host, rows: HostRows, target: Host) -> FarRows:
+        return FarRows(losses=[LossRows(weights, rows.scaled(target))])
+
+    def _clearly_falls(self, d: Host) -> bool:
+        labels, counts = host(self.y), self.row_weights() > 0.0
+        return are_clear(self.matrix, lambda products: (labels * products)[counts], d)
 
     def rounding(
         self, reach: float, value: float, slope: float, epsilon: float, n: int

@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from tiebreak.functions.far_slopes import FarRows, LossRows, are_clear
 from tiebreak.functions.losses.linear_loss import LinearLoss
 from tiebreak.linalg import Array, Host, Matrix, arrays, checks, remember, rounding_unit
 from tiebreak.linalg.conic_form import ConicForm, Cost, add_log_sum_exp
+from tiebreak.linalg.host_rows import HostRows
 from tiebreak.linalg.matrices.repeated import Repeated
 from tiebreak.linalg.row_gram import on_host
 
@@ -42,6 +44,7 @@ class Multinomial(LinearLoss):
     """
 
     curvature = 0.5  # of log-sum-exp: its Hessian diag(p) - pp' is at most 1/2
+    falls_unseen = False
     matrix: Repeated  # unless it was made by ``of_matrix``
 
     def __init__(
@@ -128,6 +131,24 @@ class Multinomial(LinearLoss):
             margins.append(products.some(places[0]) - products.some(places[1]))
         add_log_sum_exp(form, cost, w[examples], margins)
         return True
+
+    def far_rows(self, weight: float, n: int) -> FarRows:
+        block = getattr(self.matrix, "block", None)
+        if block is None or not HostRows.can_hold(block, 2 * (self.classes - 1)):
+            return FarRows(hidden=self._clearly_falls)
+        entries, examples = self.margin_rows()
+        return FarRows(losses=[LossRows(self.row_weights(weight)[examples], HostRows(entries))])
+
+    def _clearly_falls(self, d: Host) -> bool:
+        counts, own = self.row_weights() > 0.0, self._labels
+
+        def least_margins(products: Host) -> Host:
+            images = products.reshape(self.classes, -1)
+            others = np.where(np.arange(self.classes)[:, None] == own, -np.inf, images)
+            least = images[own, np.arange(len(own))] - np.max(others, axis=0)
+            return np.asarray(least[counts])
+
+        return are_clear(self.matrix, least_margins, d)
 
     def rounding(
         self, reach: float, value: float, slope: float, epsilon: float, n: int

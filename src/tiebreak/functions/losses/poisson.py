@@ -8,9 +8,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tiebreak.functions.far_slopes import FarRows, LossRows
 from tiebreak.functions.losses.linear_loss import LinearLoss
 from tiebreak.linalg import Array, Host, arrays, remember
 from tiebreak.linalg.conic_form import Affine, ConicForm, Cost
+from tiebreak.linalg.host_rows import HostRows
 
 # With m = e^t and the loss D = m - y - y log(m/y) of a row: D/m rises with m/y, and is 1 - 3/e² at
 # m = e² y. So m <= MEAN_PER_COUNT y + MEAN_PER_LOSS D in every row; both are rounded up.
@@ -125,6 +127,16 @@ class Poisson(LinearLoss):
         logs = np.log(np.where(target > 0.0, target, 1.0))
         cost.constant += float(weights @ (target * logs - target))
         return True
+
+    @property
+    def falls_unseen(self) -> bool:  # type: ignore[override]
+        return not HostRows.can_hold(self.matrix)
+
+    def _far_rows(self, weights: Host, rows: HostRows, target: Host) -> FarRows:
+        """exp(t) for all rows, and a slope of -y for those with a count."""
+        has_count, every = target > 0.0, target >= 0.0
+        falls = LossRows((weights * target)[has_count], rows.only(has_count), "")
+        return FarRows(losses=[LossRows(weights, rows.only(every, -1.0), "exp"), falls])
 
     def rounding(
         self, reach: float, value: float, slope: float, epsilon: float, n: int
