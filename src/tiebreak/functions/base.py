@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeGuard
 import numpy as np
 
 from tiebreak.functions.far_slopes import FarRows
+from tiebreak.functions.parts.quadratic_parts import Part
 from tiebreak.linalg import Array, FromData, Image, Matrix, arrays
 from tiebreak.linalg.conic_form import ConicForm, Cost
 
@@ -215,6 +216,13 @@ class Function(FromData, is_open=True):
 
     def far_rows(self, weight: float, n: int) -> FarRows | None:
         """How ``weight`` times a function of n variables grows far out; None: not known."""
+        return None
+
+    def parts(self, weight: float, n: int) -> Sequence[Part] | None:
+        """What ``weight`` times a function of n variables is made of, for ``exact``.
+
+        None: not known. It is asked for only if the entries of its matrix are at hand.
+        """
         return None
 
     @property

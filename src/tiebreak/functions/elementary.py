@@ -17,9 +17,14 @@ from tiebreak.functions.base import (
     SmoothFunction,
 )
 from tiebreak.functions.far_slopes import FarRows
+from tiebreak.functions.parts.quadratic_parts import (
+    LeastSquaresPart,
+    LinearPart,
+    Part,
+    QuadraticPart,
+)
 from tiebreak.linalg import (
     Array,
-    Host,
     Image,
     Matrix,
     Operator,
@@ -96,15 +101,14 @@ class SquaredNorm(SmoothFunction):
         weight = self.weight if self.is_scalar else arrays.double(self.weight)
         return SquaredNorm(weight, None if self.center is None else arrays.double(self.center))
 
-    def in_rows(self, n: int, factor: float) -> tuple[float, Host, Host, Host | None]:
-        """v, rows, t and w: factor times it is v/2 sum of w_i (rows x - t)_i², w <= 1 (None: 1)."""
+    def parts(self, weight: float, n: int) -> list[Part]:
         center = np.zeros(n) if self.center is None else host(self.center)
         if self.is_scalar:
-            return factor * self.weight, np.eye(n), center, None
+            return [LeastSquaresPart(weight * self.weight, np.eye(n), center)]
         w = host(self.weight)
         top, counts = top_exponent(w), w > 0.0
-        w = np.ldexp(w, -top)[counts]
-        return math.ldexp(factor, top), np.eye(n)[counts], center[counts], w
+        rows, w = np.eye(n)[counts], np.ldexp(w, -top)[counts]
+        return [LeastSquaresPart(math.ldexp(weight, top), rows, center[counts], w)]
 
     def add_to_conic(self, form: ConicForm, cost: Cost, weight: float) -> bool:
         center = 0.0 if self.center is None else host(self.center)
@@ -185,6 +189,9 @@ class Linear(SmoothFunction):
     def far_rows(self, weight: float, n: int) -> FarRows:
         return FarRows(linear=host(self.c))
 
+    def parts(self, weight: float, n: int) -> list[Part]:
+        return [LinearPart(weight, host(self.c)[None])]
+
     def value(self, x: Array) -> float:
         return arrays.dot(self.c, x)
 
@@ -229,6 +236,9 @@ class Flat(SmoothFunction):
 
     def far_rows(self, weight: float, n: int) -> FarRows:
         return FarRows()
+
+    def parts(self, weight: float, n: int) -> list[Part]:
+        return []
 
     def value(self, x: Array) -> float:
         return 0.0
@@ -356,6 +366,10 @@ class Quadratic(SmoothFunction):
     def far_rows(self, weight: float, n: int) -> FarRows | None:
         rows = HostRows.of(self.matrix)
         return None if rows is None else FarRows([rows], linear=host(self.c))
+
+    def parts(self, weight: float, n: int) -> list[Part]:
+        tilt = LinearPart(weight, host(self.c)[None])
+        return [QuadraticPart(weight, self.matrix.dense()), tilt]
 
     def value(self, x: Array) -> float:
         return float(self._inner(x, self._apply(x))) + self.constant

@@ -9,6 +9,8 @@ import numpy as np
 
 from tiebreak.functions.far_slopes import FarRows, both_signs
 from tiebreak.functions.losses.linear_loss import LinearLoss
+from tiebreak.functions.parts.clipped_part import ClippedPart
+from tiebreak.functions.parts.quadratic_parts import Part
 from tiebreak.linalg import Array, Host, arrays, checks, remember
 from tiebreak.linalg.conic_form import Affine, ConicForm, Cost
 from tiebreak.linalg.host_rows import HostRows
@@ -87,6 +89,9 @@ class Huber(LinearLoss):
 
     def _far_rows(self, weights: Host, rows: HostRows, target: Host) -> FarRows:
         return FarRows(losses=both_signs(self.delta * weights, rows))
+
+    def _part(self, weight: float, rows: Host, weights: Host, target: Host) -> Part:
+        return ClippedPart(weight, rows, target, weights, -self.delta, self.delta)
 
     def rounding(
         self, reach: float, value: float, slope: float, epsilon: float, n: int

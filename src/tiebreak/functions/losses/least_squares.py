@@ -13,6 +13,7 @@ from tiebreak.functions.base import SPECTRUM_LIMIT, PendingEvaluation, PointWith
 from tiebreak.functions.elementary import Quadratic
 from tiebreak.functions.far_slopes import FarRows
 from tiebreak.functions.losses.linear_loss import LinearLoss
+from tiebreak.functions.parts.quadratic_parts import LeastSquaresPart, Part
 from tiebreak.linalg import (
     DENSE_LIMIT,
     Array,
@@ -29,7 +30,7 @@ from tiebreak.linalg import (
     spectra,
 )
 from tiebreak.linalg.conic_form import Affine, ConicForm, Cost
-from tiebreak.linalg.host import host
+from tiebreak.linalg.host import host, top_exponent
 from tiebreak.linalg.host_rows import HostRows
 from tiebreak.linalg.matrices.scaled_rows import with_scaled_rows
 from tiebreak.linalg.row_gram import column_gram, row_gram, row_rank
@@ -165,6 +166,15 @@ class LeastSquares(LinearLoss):
 
     def _far_rows(self, weights: Host, rows: HostRows, target: Host) -> FarRows:
         return FarRows([rows])
+
+    def parts(self, weight: float, n: int) -> list[Part]:
+        """Rows as they were given, with their weights."""
+        given = self.unweighted
+        if given is None:
+            return [LeastSquaresPart(weight * self.scale, self.matrix.dense(), host(self.b))]
+        top = top_exponent(given.weights)
+        w, scale = np.ldexp(given.weights, -top), math.ldexp(weight * self.scale, top)
+        return [LeastSquaresPart(scale, given.matrix.dense(), host(given.b), w)]
 
     def second(self, image: Host) -> Host:
         return np.ones(len(image))

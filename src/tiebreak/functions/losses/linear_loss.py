@@ -12,6 +12,7 @@ import numpy as np
 from tiebreak.functions.base import SMALL, PendingEvaluation, PointWithImage, SmoothFunction
 from tiebreak.functions.elementary import in_precision_of
 from tiebreak.functions.far_slopes import FarRows
+from tiebreak.functions.parts.quadratic_parts import Part
 from tiebreak.linalg import (
     Array,
     DeferredImage,
@@ -57,6 +58,7 @@ class LinearLoss(SmoothFunction, is_open=True):
         _slopes(images, rows)   the gradients in some images at some rows, on the host
         _of_matrix(matrix)      the same loss of this matrix in float64, but for scale and weights
         _conic_rows(form, ...)  its conic form, if it is to be solved by ``conic``
+        _part(weight, rows, ...) its derivatives and their bounds, if ``exact`` is to solve it
         _far_rows(weights, ...) its slopes far out, if existence of a minimiser is to be decided
 
     With ``weights``, phi is the sum of weights_i phi_i: the first three see to that, with `_total`
@@ -250,6 +252,19 @@ class LinearLoss(SmoothFunction, is_open=True):
 
     def _far_rows(self, weights: Host, rows: HostRows, target: Host) -> FarRows | None:
         """How the sum of weights_i phi_i(<row_i, x>) grows far out; None: not known."""
+        return None
+
+    def parts(self, weight: float, n: int) -> Sequence[Part] | None:
+        rows, target = self.matrix.dense(), host(self.target)
+        weights = np.ones(len(rows)) if self.weights is None else host(self.weights)
+        kept = weights > 0.0
+        if not kept.all():
+            rows, weights, target = rows[kept], weights[kept], target[kept]
+        part = self._part(weight * self.scale, rows, weights, target)
+        return None if part is None else [part]
+
+    def _part(self, weight: float, rows: Host, weights: Host, target: Host) -> Part | None:
+        """weight times the sum of weights_i phi_i(<row_i, x>) as a part; None: not known."""
         return None
 
     @property
