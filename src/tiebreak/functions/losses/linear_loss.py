@@ -65,6 +65,10 @@ class LinearLoss(SmoothFunction, is_open=True):
     and `_weighted`. A matrix whose rows are not in memory has rows of zeros where they are 0.
     """
 
+    descriptions = (
+        *SmoothFunction.descriptions,
+        *("_conic_rows", "_far_rows", "_part", "bend", "second", "sizes_in_image"),
+    )
     lower_bound = 0.0
     matrix: Matrix
     curvature: float  # the largest second derivative of phi in one row

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -35,7 +35,7 @@ class MultinomialLoss(ScalarLoss):
     margin changes by more than s.
     """
 
-    concordance: ClassVar[float] = 2.0
+    concordance = 2.0
 
     def probabilities(self, margins: Host, examples: Host) -> tuple[Host, Host]:
         """p of every row, and p_0 of its example."""

@@ -29,7 +29,7 @@ class ScalarLoss(ABC):
     Electron. J. Statist. 2010); a loss with kinks in its slope says by `room` how far that holds.
     """
 
-    concordance: ClassVar[float] = 1.0
+    concordance: float = 1.0
     has_quadratic_above: ClassVar[bool] = True  # is the quadratic of `second_above` so everywhere?
     lift: float | None = None  # derivatives are e^lift times what they are; None: it has no lift
 

@@ -272,7 +272,7 @@ def decompose(owner: str, level: str, h: Function, n: int) -> Parts:
             raise Refusal(owner, level, needed, f"an operator of {part.matrix.shape[0]} x {n}")
         found = part.parts(weight, n)
         if found is None:
-            needed = "must be made of LeastSquares, Quadratic and others that know their parts"
+            needed = "must be made of LeastSquares, Logistic and others that know their parts"
             raise Refusal(owner, level, needed, type(part).__name__)
         parts.extend(found)
     return Parts(n, tuple(part for part in parts if part.rows.any()))  # 0 gives a constant
