@@ -16,8 +16,9 @@ from scipy.optimize import linprog
 from scipy.special import logsumexp
 
 import tiebreak as tb
-from tiebreak.conic.representation import compile_levels, completed_square
+from tiebreak.conic.representation import compile_levels
 from tiebreak.functions.sums import Scaled
+from tiebreak.linalg.conic_form import completed_square
 from tiebreak.linalg.refusals import Refusal
 
 cp = pytest.importorskip("cvxpy")

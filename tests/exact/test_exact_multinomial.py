@@ -10,7 +10,7 @@ import pytest
 from planted.losses import holds, multinomial
 
 import tiebreak as tb
-from tiebreak.functions.parts.multinomial_part import MultinomialPart
+from tiebreak.functions.losses.multinomial import MultinomialPart
 from tiebreak.functions.parts.parts import decompose
 
 SETS = {"Space": tb.Space(), "Ball": tb.Ball(20.0), "Box": tb.Box(-15.0, 15.0)}

@@ -22,7 +22,8 @@ from tiebreak.exact.interior_point import (
     interior_point,
 )
 from tiebreak.exact.newton import _line_search, _small_root
-from tiebreak.functions.parts.loss_parts import LogisticPart
+from tiebreak.functions.losses.logistic import LogisticLoss
+from tiebreak.functions.parts.loss_parts import LossPart
 from tiebreak.functions.parts.parts import Parts
 from tiebreak.linalg import spectra
 from tiebreak.linalg.rank import decide_rank
@@ -155,7 +156,8 @@ def test_the_rank_of_pairs():
 
 def test_the_line_search_finds_the_lowest_point():
     rng = np.random.default_rng(7)
-    h = Parts(4, (LogisticPart(1.0, rng.standard_normal((50, 4)), np.ones(50)),))
+    ones = np.ones(50)
+    h = Parts(4, (LossPart(1.0, rng.standard_normal((50, 4)), ones, ones, LogisticLoss()),))
     for length in (1e-3, 1.0, 1e2, 1e4):
         d = -length * h.slope(np.zeros(4)).vector
         found = _line_search(h, np.zeros(4), d)

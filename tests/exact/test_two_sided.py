@@ -18,7 +18,7 @@ from tiebreak.exact.bounds.nearest_minimiser import nearest_minimiser
 from tiebreak.exact.bounds.reasons import NO_RANK, NO_SLATER
 from tiebreak.exact.method import Exact
 from tiebreak.exact.polyhedra import polyhedron
-from tiebreak.functions.parts.loss_parts import loss_part
+from tiebreak.functions.parts.loss_parts import LossPart
 from tiebreak.functions.parts.parts import decompose
 from tiebreak.functions.parts.quadratic_parts import LeastSquaresPart
 from tiebreak.linalg.rank import Rank, decide_rank
@@ -199,20 +199,22 @@ def test_what_a_loss_says_about_its_derivatives(loss) -> None:
     """phi'' changes by at most e^change, and the bounds between two margins are bounds."""
     t = np.linspace(-20.0, 20.0, 81)
     y = np.ones(81) if loss == "Logistic" else np.arange(81) % 4.0
-    part = loss_part(1.0, getattr(tb, loss)(np.ones((81, 1)), y, mean=False))
+    (part,) = getattr(tb, loss)(np.ones((81, 1)), y, mean=False).parts(1.0, 1)
+    assert isinstance(part, LossPart)
+    phi, y = part.phi, part.target
     bend = 0.25 / np.cosh(0.5 * t) ** 2 if loss == "Logistic" else np.exp(t)
-    np.testing.assert_allclose(part.second(t), bend, rtol=1e-12)
+    np.testing.assert_allclose(phi.second(t, y), bend, rtol=1e-12)
     slope = -1.0 / (1.0 + np.exp(t)) if loss == "Logistic" else np.exp(t) - y
-    np.testing.assert_allclose(part.first(t), slope, rtol=1e-12)
+    np.testing.assert_allclose(phi.first(t, y), slope, rtol=1e-12)
     for change in (0.5, 1.0, 4.0):
         step, kept = round(change / 0.5), part.curvature_kept(np.zeros(1), change)
         assert np.all(bend[step:] >= kept * bend[:-step] * (1 - 1e-12))
         assert np.all(bend[:-step] >= kept * bend[step:] * (1 - 1e-12))
         for s in np.linspace(-change, change, 9):
-            second, first = part.second(t + s), part.first(t + s)
+            second, first = phi.second(t + s, y), phi.first(t + s, y)
             low, high = t - change, t + change
-            assert np.all(second <= part.largest_second(low, high) * (1 + 1e-12))
-            assert np.all(first**2 / second <= part.largest_ratio(low, high) * (1 + 1e-9))
+            assert np.all(second <= phi.largest_second(low, high, y) * (1 + 1e-12))
+            assert np.all(first**2 / second <= phi.largest_ratio(low, high, y) * (1 + 1e-9))
 
 
 @pytest.mark.parametrize("loss", ["Logistic", "Poisson"])
@@ -220,13 +222,15 @@ def test_the_quadratic_above_is_above_as_far_as_it_says(loss) -> None:
     t, y = np.linspace(-8.0, 5.0, 53), np.array([1.0] if loss == "Logistic" else [0, 0.5, 1, 20.0])
     for count in y:
         label = np.full(53, count)
-        part = loss_part(1.0, getattr(tb, loss)(np.ones((53, 1)), label, mean=False))
+        (part,) = getattr(tb, loss)(np.ones((53, 1)), label, mean=False).parts(1.0, 1)
+        assert isinstance(part, LossPart)
+        slope, bend = part.phi.first(t, label), part.phi.second_above(t, label)
 
         def phi(s, count=count):
             return np.logaddexp(0, -s) if loss == "Logistic" else np.exp(s) - count * s
 
         for s in np.linspace(-30.0, 8.0, 77):
-            above = phi(t) + part.first(t) * (s - t) + 0.5 * part.second_above(t) * (s - t) ** 2
+            above = phi(t) + slope * (s - t) + 0.5 * bend * (s - t) ** 2
             limit = np.maximum(t, math.log(count) if count > 0 else -math.inf)
             counts = (s <= limit) | part.has_quadratic_above
             assert np.all((above >= phi(s) - 1e-9 * (1 + abs(phi(s))))[counts])

@@ -19,6 +19,7 @@ import numpy as np
 from tiebreak.distributed.rows import Rows, Traffic
 from tiebreak.distributed.shards import Source
 from tiebreak.functions import PendingEvaluation, PointWithImage
+from tiebreak.functions.far_slopes import FarRows
 from tiebreak.functions.losses.linear_loss import LinearLoss, LossesAndSlopes
 from tiebreak.linalg import Array, Image, PassPlan, checks
 
@@ -72,6 +73,9 @@ class OnWorkers(LinearLoss, is_open=True):
         vars(self).update(vars(template.of_matrix(rows)))
         if lipschitz is not None:
             self.lipschitz = template.lipschitz
+
+    def far_rows(self, weight: float, n: int) -> FarRows | None:
+        return None  # the labels are with the rows
 
     def _images(self, *xs: Array) -> tuple[Image, ...]:
         return tuple(map(self.matrix.remote_image, xs))

@@ -19,6 +19,7 @@ from tiebreak.functions.callables import Smooth
 from tiebreak.functions.sums import summands
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Array, to_numpy
+from tiebreak.linalg.fingerprints import is_described_outside
 from tiebreak.problem import Problem, solution_dimension
 from tiebreak.proofs.bounds import Known
 from tiebreak.proofs.certificate import UNDERFLOW, Certificate
@@ -385,12 +386,22 @@ def assumptions(problem: Problem) -> list[str]:
 
 
 def promises(problem: Problem) -> list[str]:
-    """The arguments that a proof rests on and nobody has checked."""
-    return [
+    """The arguments that a proof rests on and nobody has checked, and what classes of yours say."""
+    given = [
         f"{name}={value!r}"
         for name in ("radius", "error_bound")
         if (value := getattr(problem, name)) is not None
     ]
+    return given + descriptions(problem)
+
+
+def descriptions(problem: Problem) -> list[str]:
+    """What classes from outside the package say of themselves, where proofs rest on it."""
+    smooth = (part for h in problem.smooth_parts for _, part in summands(h.bare))
+    domain = problem.domain
+    kinds = map(type, (*smooth, *problem.penalties, *getattr(domain, "sets", (domain,))))
+    said = (f"the description of {kind.__name__}" for kind in kinds if is_described_outside(kind))
+    return [*dict.fromkeys(said)]
 
 
 def is_void(result: Result) -> bool:

@@ -15,7 +15,7 @@ from tiebreak.conic.representation import compile_levels
 from tiebreak.conic.stage import ROUNDINGS
 from tiebreak.driver.console import stopping_on_ctrl_c
 from tiebreak.driver.levels_result import LevelReport, LevelsResult, lower_interval
-from tiebreak.driver.result import Result, assumptions, promises
+from tiebreak.driver.result import Result, assumptions, descriptions, promises
 from tiebreak.exact.method import ExactFindings
 from tiebreak.levels import ConicLevels, Levels, Slack
 from tiebreak.linalg import arrays, checks, deadline
@@ -66,7 +66,8 @@ class CompiledLevels(ConicLevels):
         objectives = [level.objective for level in levels.levels]
         self._program = compile_levels(objectives, levels.domain, n, levels.radius)
         pairs = levels.pairs()
-        self.model, self.promises = levels, tuple(promises(pairs[0]))
+        promised = promises(pairs[0]) + [text for pair in pairs for text in descriptions(pair)]
+        self.model, self.promises = levels, tuple(dict.fromkeys(promised))
         self.names, self.signs = levels.names, (1,) * len(objectives)
         self.rules = tuple(level.rule for level in levels.levels)
         self.before = float(objectives[0].value(start))

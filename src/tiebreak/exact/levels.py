@@ -335,7 +335,7 @@ def _least_norm(
     if isinstance(where, BallSlice):
         return minimise(size, where.along(left.unseen, x), x)[0]
     Z, N = PolyhedralRows(where.rows, where.offset, where.rows[:0]), where.N @ left.unseen
-    if f.huber:  # whose outliers are seen as inequalities
+    if f.kinked:  # whose outliers are seen as inequalities
         shared = shared_rows(f, f.rows(p.epsilon), Z, null_basis(where.N.T).T, x, p.epsilon)
         if not shared.doubt:
             Z, N = shared.Z, where.N @ directions(shared.rows, where.N, p.epsilon).unseen

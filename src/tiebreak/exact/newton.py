@@ -42,12 +42,11 @@ def minimise(h: Parts, where: SetSlice, x: Host, basis: Host | None = None) -> t
     """
     start = x
     x, settled = _newton(h, where, x, basis)
-    off = [float(np.max(np.abs(p.rows @ start - p.target))) / p.delta for p in h.huber]
-    beyond = max(off, default=0.0)
+    beyond = max((part.beyond(start) for part in h.kinked), default=0.0)
     if not settled and 1.0 < beyond < 2.0**50:
         x = start
         for quarters in range(math.ceil(0.5 * math.log2(beyond)), -1, -1):
-            x, settled = _newton(h.with_delta(4.0**quarters), where, x, basis)
+            x, settled = _newton(h.with_kinks(4.0**quarters), where, x, basis)
     steepest = max((part.norm * where.extent for part in h.losses), default=0.0)  # of margins
     if settled or not 1.0 < steepest < 2.0**50:
         return x, settled

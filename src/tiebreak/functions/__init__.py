@@ -15,7 +15,6 @@ from tiebreak.functions.losses.linear_loss import LinearLoss
 from tiebreak.functions.losses.logistic import Logistic
 from tiebreak.functions.losses.multinomial import Multinomial
 from tiebreak.functions.losses.poisson import Poisson
-from tiebreak.functions.parts.huber_part import HuberPart
 from tiebreak.functions.parts.parts import Parts, Slope, decompose
 from tiebreak.functions.parts.quadratic_parts import LeastSquaresPart, LinearPart, QuadraticPart
 from tiebreak.functions.penalties.composite import Composite, split
@@ -47,7 +46,6 @@ __all__ = [
     "GroupL2",
     "Groups",
     "Huber",
-    "HuberPart",
     "Indicator",
     "Joint",
     "LeastSquares",

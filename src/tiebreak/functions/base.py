@@ -15,11 +15,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from operator import attrgetter
-from typing import Any, NamedTuple, TypeAlias, TypeGuard
+from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeGuard
 
 import numpy as np
 
+from tiebreak.functions.far_slopes import FarRows
+from tiebreak.functions.parts.quadratic_parts import Part
 from tiebreak.linalg import Array, FromData, Image, Matrix, arrays, in_files
+from tiebreak.linalg.conic_form import ConicForm, Cost
 
 SMALL = 256  # up to this size eigenvalues are computed exactly, beyond it bounded by Lanczos
 SPECTRUM_LIMIT = 2048  # largest smaller side for which a whole spectrum is computed: seconds
@@ -123,6 +126,9 @@ class Function(FromData, is_open=True):
     data_epsilon: float = 0.0  # unit of rounding of its data, where these are taken in float64
     note: str = ""  # how its data were taken, for the report, where that could surprise
     names: tuple[Any, ...] | None = None  # of the variables, where a table of pandas has them
+    descriptions: ClassVar[tuple[str, ...]] = ("add_to_conic", "far_rows", "parts", "falls_unseen")
+    falls_unseen: bool = True  # may it fall for ever, never reaching its infimum, unnoticed?
+    known_by: str = ""  # all that is known of it, where that is less than a description
 
     def value(self, x: Array) -> float:
         """h(x)."""
@@ -203,6 +209,23 @@ class Function(FromData, is_open=True):
         """How far a slope of norm ``slope`` turns within ``reach``; a guess where L is unknown."""
         known = self.known_lipschitz
         return known * reach if math.isfinite(known) else slope
+
+    # --- what it says of itself; "unknown" is the default ---
+
+    def add_to_conic(self, form: ConicForm, cost: Cost, weight: float) -> bool:
+        """Add ``weight`` times the function to a conic program; False: its form is not known."""
+        return False
+
+    def far_rows(self, weight: float, n: int) -> FarRows | None:
+        """How ``weight`` times a function of n variables grows far out; None: not known."""
+        return None
+
+    def parts(self, weight: float, n: int) -> Sequence[Part] | None:
+        """What ``weight`` times a function of n variables is made of, for ``exact``.
+
+        None: not known. It is asked for only if the entries of its matrix are at hand.
+        """
+        return None
 
     @property
     def bare(self) -> Function:

@@ -59,6 +59,7 @@ class Smooth(SmoothFunction, keyword=""):
 
     # How a wrong answer of a callable is named, in a sentence.
     _owner, _value_name = "Smooth", "value"
+    known_by = "its callables"
 
     def __init__(
         self,

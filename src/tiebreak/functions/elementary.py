@@ -16,9 +16,15 @@ from tiebreak.functions.base import (
     PointWithImage,
     SmoothFunction,
 )
+from tiebreak.functions.far_slopes import FarRows
+from tiebreak.functions.parts.quadratic_parts import (
+    LeastSquaresPart,
+    LinearPart,
+    Part,
+    QuadraticPart,
+)
 from tiebreak.linalg import (
     Array,
-    Host,
     Image,
     Matrix,
     Operator,
@@ -31,7 +37,9 @@ from tiebreak.linalg import (
     spectra,
     tables,
 )
+from tiebreak.linalg.conic_form import ConicForm, Cost, add_quadratic
 from tiebreak.linalg.host import host, top_exponent
+from tiebreak.linalg.host_rows import HostRows
 
 
 class SquaredNorm(SmoothFunction):
@@ -50,6 +58,7 @@ class SquaredNorm(SmoothFunction):
     """
 
     lower_bound = 0.0
+    falls_unseen = False
     weight: Any  # a number, or a vector like the center
     _growth: float
 
@@ -92,15 +101,22 @@ class SquaredNorm(SmoothFunction):
         weight = self.weight if self.is_scalar else arrays.double(self.weight)
         return SquaredNorm(weight, None if self.center is None else arrays.double(self.center))
 
-    def in_rows(self, n: int, factor: float) -> tuple[float, Host, Host, Host | None]:
-        """v, rows, t and w: factor times it is v/2 sum of w_i (rows x - t)_i², w <= 1 (None: 1)."""
+    def parts(self, weight: float, n: int) -> list[Part]:
         center = np.zeros(n) if self.center is None else host(self.center)
         if self.is_scalar:
-            return factor * self.weight, np.eye(n), center, None
+            return [LeastSquaresPart(weight * self.weight, np.eye(n), center)]
         w = host(self.weight)
         top, counts = top_exponent(w), w > 0.0
-        w = np.ldexp(w, -top)[counts]
-        return math.ldexp(factor, top), np.eye(n)[counts], center[counts], w
+        rows, w = np.eye(n)[counts], np.ldexp(w, -top)[counts]
+        return [LeastSquaresPart(math.ldexp(weight, top), rows, center[counts], w)]
+
+    def add_to_conic(self, form: ConicForm, cost: Cost, weight: float) -> bool:
+        center = 0.0 if self.center is None else host(self.center)
+        cost.add_squares(weight * host(self.weight), form.x - center)
+        return True
+
+    def far_rows(self, weight: float, n: int) -> FarRows:
+        return FarRows([HostRows.unit(np.broadcast_to(host(self.weight), n) > 0.0)])
 
     def _shifted(self, x: Array) -> Array:
         return x if self.center is None else x - arrays.like(self.center, x)
@@ -150,6 +166,7 @@ class Linear(SmoothFunction):
     """
 
     lipschitz = 0.0
+    falls_unseen = False
 
     def __init__(self, c: object) -> None:
         remember(self, Linear, c=c)
@@ -164,6 +181,16 @@ class Linear(SmoothFunction):
     @property
     def in_float64(self) -> Linear:
         return Linear(arrays.double(self.c))
+
+    def add_to_conic(self, form: ConicForm, cost: Cost, weight: float) -> bool:
+        cost.add(weight * host(self.c), form.x)
+        return True
+
+    def far_rows(self, weight: float, n: int) -> FarRows:
+        return FarRows(linear=host(self.c))
+
+    def parts(self, weight: float, n: int) -> list[Part]:
+        return [LinearPart(weight, host(self.c)[None])]
 
     def value(self, x: Array) -> float:
         return arrays.dot(self.c, x)
@@ -195,6 +222,7 @@ class Flat(SmoothFunction, in_tables=False):
 
     lipschitz = 0.0
     lower_bound = 0.0
+    falls_unseen = False
 
     def __repr__(self) -> str:
         return "0"
@@ -202,6 +230,15 @@ class Flat(SmoothFunction, in_tables=False):
     @property
     def in_float64(self) -> Flat:
         return self
+
+    def add_to_conic(self, form: ConicForm, cost: Cost, weight: float) -> bool:
+        return True
+
+    def far_rows(self, weight: float, n: int) -> FarRows:
+        return FarRows()
+
+    def parts(self, weight: float, n: int) -> list[Part]:
+        return []
 
     def value(self, x: Array) -> float:
         return 0.0
@@ -256,6 +293,7 @@ class Quadratic(SmoothFunction):
     matrix: Matrix
     c: Array
     constant: float
+    falls_unseen = False
 
     def __init__(
         self,
@@ -315,6 +353,23 @@ class Quadratic(SmoothFunction):
         wide = Quadratic.trusted(matrix, arrays.double(self.c), self.constant)
         wide.data_epsilon = arrays.epsilon(self.prototype)
         return wide
+
+    def add_to_conic(self, form: ConicForm, cost: Cost, weight: float) -> bool:
+        if not self.matrix.is_at_hand:
+            return False
+        epsilon = max(arrays.epsilon(self.prototype), self.data_epsilon)
+        add_quadratic(
+            form, cost, weight, self.matrix.on_host(), host(self.c), self.constant, epsilon
+        )
+        return True
+
+    def far_rows(self, weight: float, n: int) -> FarRows | None:
+        rows = HostRows.of(self.matrix)
+        return None if rows is None else FarRows([rows], linear=host(self.c))
+
+    def parts(self, weight: float, n: int) -> list[Part]:
+        tilt = LinearPart(weight, host(self.c)[None])
+        return [QuadraticPart(weight, self.matrix.dense()), tilt]
 
     def value(self, x: Array) -> float:
         return float(self._inner(x, self._apply(x))) + self.constant

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
 
-from tiebreak.linalg import Host
+from tiebreak.linalg import EPS, Host, Matrix, arrays
+from tiebreak.linalg.host import host
 from tiebreak.linalg.host_rows import HostRows
+
+CLEAR = 2.0**10  # times its rounding error: a product is not 0
 
 
 class LossRows(NamedTuple):
@@ -17,12 +21,18 @@ class LossRows(NamedTuple):
     They fall for ever where <m_i, d> > 0 if they have a tail: weights_i log(1 + exp(-<m_i, x>)) or
     weights_i exp(-<m_i, x>). A multinomial loss rises no faster than the sum of its margins' own
     losses would, and it too falls for ever along a direction in which that sum has slope 0, if a
-    margin changes. Without a tail they are |<m_i, x>| and Huber losses, once for each sign.
+    margin changes. Without a tail they are |<m_i, x>| and Huber losses, once for each sign. Those
+    that grow faster than any slope have infinite weights, unless their tail is "exp".
     """
 
     weights: Host
     rows: HostRows
     tail: Literal["log", "exp", ""] = "log"
+
+    @property
+    def is_steep(self) -> bool:
+        """Do they grow faster than any slope?"""
+        return self.tail == "exp" or bool(np.isinf(self.weights).any())
 
     @property
     def slopes(self) -> Host:
@@ -36,3 +46,28 @@ class LossRows(NamedTuple):
             return np.asarray(self.weights * np.exp(np.clip(-margins, -700.0, 300.0)))
         bends = 1.0 / (2.0 + 2.0 * np.cosh(np.clip(margins, -700.0, 700.0)))
         return np.asarray(self.weights * bends if self.tail else 0.0 * margins)
+
+
+class FarRows(NamedTuple):
+    """What a function is far out along d: it grows without end unless the products stay 0."""
+
+    fixed: Sequence[HostRows] = ()  # whose products with d must be 0, or it grows like a square
+    losses: Sequence[LossRows] = ()
+    linear: Host | None = None  # c of a term <c, x>, without the function's weight
+    # Where its rows are not at hand: does it fall in every row along d, beyond all doubt?
+    hidden: Callable[[Host], bool] | None = None
+
+
+def both_signs(weights: Host, rows: HostRows) -> list[LossRows]:
+    """weights_i |<row_i, x>|, far out."""
+    return [LossRows(weights, side, "") for side in (rows, HostRows(-rows.entries))]
+
+
+def are_clear(matrix: Matrix, margins: Callable[[Host], Host], d: Host) -> bool:
+    """Are all margins, which the products with a matrix make, positive beyond all doubt along d?
+
+    Rounding errors are taken from the largest product, for the terms of the others are not known.
+    """
+    products = host(matrix.forward(arrays.like(d, matrix.prototype))[0])
+    least = CLEAR * (len(d) + 4) * EPS * float(np.max(np.abs(products)))
+    return bool(np.all(margins(products) > least))

@@ -13,9 +13,12 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from tiebreak.linalg import arrays
+from tiebreak.linalg import arrays, deadline
 from tiebreak.linalg.arrays import Host
+from tiebreak.linalg.host import power_of_two
+from tiebreak.linalg.spectra import EPS
 
+RANK_SLACK = 8.0  # eigenvalues of Q up to so many units of rounding per variable are taken as 0
 ROUND_UP = 1.0 + 1e-12  # more than the rounding errors of sums of thousands of terms
 
 
@@ -189,3 +192,71 @@ def entries(block: Any) -> tuple[Host, Host, Host]:
         return found.row[stored], found.col[stored], found.data[stored]
     rows, columns = np.nonzero(block)
     return rows, columns, block[rows, columns]
+
+
+def add_log_sum_exp(form: ConicForm, cost: Cost, weights: Host, margins: Sequence[Affine]) -> None:
+    """Add weights_i log(1 + sum over the margins m of exp m_i), for positive weights.
+
+    It is the least s with exp(m_i - s) <= p_i for every m and exp(-s) <= 1 - sum of the p.
+    """
+    sizes = np.max([form.bound(some) for some in margins], axis=0)
+    s = form.variables(len(weights), sizes + math.log(len(margins) + 1))
+    rest = constants(np.ones(len(weights)))
+    for some in margins:
+        p = form.variables(len(weights), 1.0)
+        form.exponential(some - s, p)
+        rest = rest - p
+    form.exponential(-1.0 * s, rest)
+    cost.add(weights, s)
+
+
+def add_quadratic(
+    form: ConicForm, cost: Cost, weight: float, Q: Any, c: Host, constant: float, epsilon: float
+) -> None:
+    """Add weight (½x'Qx + <c, x> + constant), for data with this unit of rounding."""
+    root, shift = completed_square(Q, c, epsilon)
+    if shift is None:
+        cost.add(weight * c, form.x)
+        shift = np.zeros(root.shape[0])
+    cost.add_squares(weight, form.of_x(root, shift))
+    cost.constant += weight * (constant - 0.5 * float(shift @ shift))
+    cost.misfits.append(_misfit(Q, c, root, shift, weight, constant))
+
+
+def _misfit(Q: Any, c: Host, root: Any, shift: Host, weight: float, constant: float) -> Misfit:
+    """How far ½|root x + shift|² - ½|shift|² may be from ½x'Qx + <c, x>, of a small Q."""
+    sizes, unit = abs(root), EPS * (len(c) + 8)
+    square = abs(root.T @ root - Q) + unit * (sizes.T @ sizes + abs(Q))
+    falls = np.zeros_like(c) if shift.any() else c  # then c is a linear part of its own
+    linear = np.abs(root.T @ shift + falls - c) + unit * (sizes.T @ np.abs(shift) + np.abs(c))
+    rest = unit * (float(shift @ shift) + abs(constant))
+    return Misfit(2.0 * weight * square, 2.0 * weight * linear, 2.0 * weight * rest)
+
+
+def completed_square(Q: Any, c: Host, epsilon: float) -> tuple[Any, Host | None]:
+    """F and s with ½x'Qx + <c, x> = ½|F x + s|² - ½|s|², F with as many rows as Q's rank.
+
+    Q is symmetric and positive semidefinite. In units of the variables in which its diagonal is
+    about 1, for rank has no units; what is within the rounding errors of the data (``epsilon``) is
+    taken as 0. s is None where c falls in a direction in which F x stays as it is.
+    """
+    from scipy.sparse import csr_array, diags_array
+
+    diagonal = np.maximum(np.asarray(Q.diagonal(), dtype=np.float64), 0.0)
+    used, roots = diagonal > 0.0, np.sqrt(diagonal)
+    falls = bool(c[~used].any())
+    if (csr_array(Q) - diags_array(diagonal)).count_nonzero() == 0:
+        return diags_array(roots).tocsr()[np.flatnonzero(used)], (
+            None if falls else c[used] / roots[used]
+        )
+    units = power_of_two(diagonal, 0.5)
+    scaled = (Q.toarray() if arrays.is_sparse(Q) else Q) / units / units[:, None]
+    deadline.check(0.5 * deadline.svd_work(*scaled.shape))
+    values, vectors = np.linalg.eigh(scaled)
+    slack = RANK_SLACK * len(c) * epsilon
+    kept = values > slack * float(np.max(np.abs(values), initial=0.0))
+    roots, basis = np.sqrt(values[kept]), np.where(used, vectors.T[kept], 0.0)
+    wanted = c / units
+    found = basis @ wanted
+    falls = falls or arrays.norm(basis.T @ found - wanted) > slack * arrays.norm(wanted)
+    return roots[:, None] * basis * units, None if falls else found / roots

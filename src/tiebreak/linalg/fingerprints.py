@@ -68,6 +68,7 @@ class FromData:
     _inputs: Inputs | None = None
     is_open: ClassVar[bool] = True
     in_tables: ClassVar[bool] = True
+    descriptions: ClassVar[tuple[str, ...]] = ()  # members by which proofs know it beyond values
 
     def __init_subclass__(
         cls,
@@ -131,6 +132,14 @@ def overridden(kind: type) -> tuple[str, ...]:
         if not name.startswith("__")
         and inspect.getattr_static(kind, name) is not inspect.getattr_static(base, name)
     )
+
+
+@lru_cache
+def is_described_outside(kind: type) -> bool:
+    """Does a class from outside the package say itself what proofs rest on?"""
+    owners = (vars(c) for c in kind.__mro__ if not c.__module__.startswith("tiebreak."))
+    names = getattr(kind, "descriptions", ())
+    return any(name in own for own in owners for name in names)
 
 
 def _now(value: Any) -> Any:

@@ -9,7 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tiebreak.linalg.arrays import Host
+from tiebreak.linalg.conic_form import scaled_rows
 from tiebreak.linalg.matrices import Matrix
+from tiebreak.linalg.matrices.base import DENSE_LIMIT
 from tiebreak.linalg.spectra import EPS
 
 
@@ -21,13 +23,25 @@ class HostRows:
         self.shape: tuple[int, int] = (int(entries.shape[0]), int(entries.shape[1]))
 
     @classmethod
-    def of(cls, matrix: Matrix, labels: Host | None = None) -> HostRows:
-        """The rows of a matrix, each times its label."""
-        entries: Any = matrix.entries.astype(np.float64) if matrix.is_sparse else matrix.dense()
-        if labels is None:
-            return cls(entries)
-        signs = labels[:, None]
-        return cls(entries.multiply(signs).tocsr() if matrix.is_sparse else signs * entries)
+    def of(cls, matrix: Matrix) -> HostRows | None:
+        """The rows of a matrix; None: they are not in memory, or too many."""
+        return cls(matrix.on_host()) if cls.can_hold(matrix) else None
+
+    @staticmethod
+    def can_hold(matrix: Matrix, times: int = 1) -> bool:
+        """Are the entries in memory, and not too many, even so many times over?"""
+        return matrix.is_at_hand and times * matrix.size <= DENSE_LIMIT
+
+    @classmethod
+    def unit(cls, which: Host) -> HostRows:
+        """A row for each of these variables, 1 there and 0 elsewhere."""
+        from scipy.sparse import eye_array
+
+        return cls(eye_array(len(which), format="csr")[np.flatnonzero(which)])
+
+    def scaled(self, factors: Host) -> HostRows:
+        """Every row times its factor."""
+        return HostRows(scaled_rows(self.entries, factors))
 
     @property
     def stored(self) -> int:

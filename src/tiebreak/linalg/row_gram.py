@@ -90,7 +90,7 @@ _KEPT: WeakKeyDictionary[Matrix, RowGram] = WeakKeyDictionary()
 
 def on_host(matrix: Matrix) -> Any:
     """The entries in float64 on the host; those of a sparse matrix stay sparse."""
-    return matrix.entries.astype(np.float64, copy=False) if matrix.is_sparse else matrix.dense()
+    return matrix.on_host()
 
 
 def row_gram(matrix: Matrix) -> RowGram:

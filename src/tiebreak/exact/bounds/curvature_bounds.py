@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from tiebreak.exact.constants import SAFE, UNDERFLOW_ROOT
-from tiebreak.functions import HuberPart, Parts, QuadraticPart
+from tiebreak.functions import Parts, QuadraticPart
 from tiebreak.linalg import EPS, GAP, Host, deadline, rounding_unit, spectra
 from tiebreak.linalg.host import norm
 
@@ -64,7 +64,7 @@ def curvature_below(f: Parts, at: Host, off: float) -> tuple[Host, float] | None
     None where that is not known: of quadratic forms, which would have to be factorised. That of
     Huber losses ends at their kinks: it does not count.
     """
-    f = Parts(f.n, tuple(part for part in f.parts if not isinstance(part, HuberPart)))
+    f = Parts(f.n, tuple(part for part in f.parts if not part.has_kinks))
     if any(isinstance(part, QuadraticPart) for part in f.parts):
         return None
     unit = rounding_unit(EPS, f.n, *(len(part.rows) for part in f.parts))

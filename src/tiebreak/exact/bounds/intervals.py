@@ -323,7 +323,7 @@ def _unmet(problem: Problem, x: Host, g: EvaluationWithErrors, h: Parts) -> floa
     # Outside of Z the slope may be lower at x than anywhere in Z: then g(x) < g* <= g(p).
     by_slope = over + max(float(g.slope @ x) + rounding - least, 0.0)
     above = max(g.value + g.value_error + over - problem.lower.lower_bound, 0.0)
-    if not math.isfinite(above) or h.huber:
+    if not math.isfinite(above) or h.kinked:
         return by_slope
     change = (math.sqrt(2.0 * above) + norm(h.curvature(x)) * outside) * (1.0 + 1e-12)
     return min(by_slope, 0.5 * change * change)

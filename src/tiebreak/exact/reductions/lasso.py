@@ -34,7 +34,7 @@ from tiebreak.functions.base import SmoothFunction
 from tiebreak.functions.elementary import Linear, SquaredNorm
 from tiebreak.functions.losses.least_squares import LeastSquares
 from tiebreak.functions.losses.logistic import Logistic
-from tiebreak.functions.parts.loss_parts import LogisticPart
+from tiebreak.functions.parts.loss_parts import LossPart
 from tiebreak.functions.parts.parts import Parts, decompose
 from tiebreak.functions.parts.quadratic_parts import LeastSquaresPart
 from tiebreak.functions.penalties.penalties import L1
@@ -141,7 +141,7 @@ def _reach(h: Parts, w: Host, value: float) -> Host:
     for part in h.parts if free.any() else ():
         others = np.abs(part.rows[:, ~free]) @ reach[~free]
         F = part.rows[:, free]
-        if isinstance(part, LogisticPart) and F.shape[1] == 1:
+        if isinstance(part, LossPart) and F.shape[1] == 1:
             t = value / (part.weight * part.weights) + math.log(2.0)  # log(1 + e^t) >= t
             sides = [s * F[:, 0] > 0.0 for s in (1.0, -1.0)]
             ends = [(t[side] + others[side]) / np.abs(F[side, 0]) for side in sides]
@@ -159,7 +159,7 @@ def _curvatures(h: Parts) -> Host:
     """The roots of the largest curvatures of h along each variable."""
     squares = np.zeros(h.n)
     for part in h.parts:
-        if isinstance(part, LogisticPart):
+        if isinstance(part, LossPart):
             squares += 0.25 * part.weight * (part.weights @ part.rows**2)
         else:
             squares += np.sum(part.curvature(np.zeros(h.n)) ** 2, axis=0)
@@ -203,7 +203,7 @@ def approximate_minimiser(h: Parts, w: Host) -> Host | None:
 def _slope_function(h: Parts, R: Host, square: Host) -> Callable[[Host], Host]:
     """The slope of h, in ordinary precision."""
     squares = [part for part in h.parts if isinstance(part, LeastSquaresPart)]
-    losses = [part for part in h.parts if isinstance(part, LogisticPart)]
+    losses = h.losses
     if not losses and len(R) > h.n:
         c = R.T @ np.concatenate([part.roots * part.target for part in squares])
         return lambda x: square @ x - c
@@ -213,7 +213,8 @@ def _slope_function(h: Parts, R: Host, square: Host) -> Callable[[Host], Host]:
         for part in squares:
             found += part.rows.T @ (part.roots**2 * (part.rows @ x - part.target))
         for loss in losses:
-            found += loss.weight * (loss.rows.T @ (loss.weights * loss.first(loss.rows @ x)))
+            first = loss.phi.first(loss.rows @ x, loss.target)
+            found += loss.weight * (loss.rows.T @ (loss.weights * first))
         return found
 
     return slope

@@ -1,4 +1,4 @@
-"""What all minimisers share where Huber losses have outliers: see `functions.parts.huber_part`.
+"""What all minimisers share where Huber losses have outliers: see `functions.parts.clipped_part`.
 
 Of an outlier they share that it is one: an inequality of the slice, unless the rows that they share
 otherwise tell its product too.
@@ -12,7 +12,8 @@ import numpy as np
 
 from tiebreak.exact.constants import ACTIVE, INDEPENDENT, PARALLEL, TOUCHING
 from tiebreak.exact.polyhedra import PolyhedralRows
-from tiebreak.functions import HuberPart, LinearPart, Parts
+from tiebreak.functions import LinearPart, Parts
+from tiebreak.functions.parts.clipped_part import ClippedPart
 from tiebreak.linalg import Host, decide_rank, null_basis
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.linear_programs import linear_program
@@ -54,15 +55,15 @@ class Outliers(NamedTuple):
             if isinstance(part, LinearPart):
                 continue
             outside = np.zeros(len(part.rows), dtype=bool)
-            if isinstance(part, HuberPart):
+            if isinstance(part, ClippedPart):
                 kinks, lengths = part.kinks(x), part.lengths
                 sizes = lengths * norm(x) + np.abs(part.target)
-                touches = kinks.room <= ACTIVE * sizes + TOUCHING * part.delta
+                touches = kinks.room <= ACTIVE * sizes + TOUCHING * part.kink
                 outside = (kinks.is_outlier | touches) & (lengths > 0.0)
                 length = lengths[outside]
-                sign = np.sign(part.rows[outside] @ x - part.target[outside]) / length
+                sign = kinks.side[outside] / length
                 rows.append(-sign[:, None] * part.rows[outside])
-                offsets.append(-sign * part.target[outside] - part.delta / length)
+                offsets.append(-sign * part.target[outside] - kinks.bound[outside] / length)
                 touching.append(touches[outside])
             seen.append(~outside)
         both = np.concatenate(rows), np.concatenate(offsets)

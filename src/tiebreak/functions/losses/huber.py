@@ -7,8 +7,13 @@ from functools import cached_property
 
 import numpy as np
 
+from tiebreak.functions.far_slopes import FarRows, both_signs
 from tiebreak.functions.losses.linear_loss import LinearLoss
-from tiebreak.linalg import Array, arrays, checks, remember
+from tiebreak.functions.parts.clipped_part import ClippedPart
+from tiebreak.functions.parts.quadratic_parts import Part
+from tiebreak.linalg import Array, Host, arrays, checks, remember
+from tiebreak.linalg.conic_form import Affine, ConicForm, Cost
+from tiebreak.linalg.host_rows import HostRows
 
 
 class Huber(LinearLoss):
@@ -39,6 +44,7 @@ class Huber(LinearLoss):
 
     curvature = 1.0
     loss_name = "huber"
+    falls_unseen = False
 
     def __init__(
         self,
@@ -68,6 +74,25 @@ class Huber(LinearLoss):
 
     def _slopes(self, images: Array, rows: slice) -> Array:
         return self._weighted(np.clip(images - self.b[rows], -self.delta, self.delta), rows)
+
+    def _conic_rows(
+        self, form: ConicForm, cost: Cost, weights: Host, products: Affine, target: Host
+    ) -> bool:
+        """The least ½(r - p + m)² + delta (p + m) over p, m >= 0: outliers are p - m."""
+        residual = products - target
+        most = np.maximum(form.bound(residual) - self.delta, 0.0)
+        above, below = (form.variables(len(weights), most) for _ in range(2))
+        for part in (above, below):
+            form.nonnegative(part)
+            cost.add(weights * self.delta, part)
+        cost.add_squares(weights, residual - above + below)
+        return True
+
+    def _far_rows(self, weights: Host, rows: HostRows, target: Host) -> FarRows:
+        return FarRows(losses=both_signs(self.delta * weights, rows))
+
+    def _part(self, weight: float, rows: Host, weights: Host, target: Host) -> Part:
+        return ClippedPart(weight, rows, target, weights, -self.delta, self.delta)
 
     def rounding(
         self, reach: float, value: float, slope: float, epsilon: float, n: int

@@ -11,7 +11,9 @@ import numpy as np
 
 from tiebreak.functions.base import SPECTRUM_LIMIT, PendingEvaluation, PointWithImage
 from tiebreak.functions.elementary import Quadratic
+from tiebreak.functions.far_slopes import FarRows
 from tiebreak.functions.losses.linear_loss import LinearLoss
+from tiebreak.functions.parts.quadratic_parts import LeastSquaresPart, Part
 from tiebreak.linalg import (
     DENSE_LIMIT,
     Array,
@@ -27,7 +29,9 @@ from tiebreak.linalg import (
     rounding_unit,
     spectra,
 )
-from tiebreak.linalg.host import host
+from tiebreak.linalg.conic_form import Affine, ConicForm, Cost
+from tiebreak.linalg.host import host, top_exponent
+from tiebreak.linalg.host_rows import HostRows
 from tiebreak.linalg.matrices.scaled_rows import with_scaled_rows
 from tiebreak.linalg.row_gram import column_gram, row_gram, row_rank
 
@@ -79,6 +83,7 @@ class LeastSquares(LinearLoss):
 
     curvature = 1.0
     bend = 0.0
+    falls_unseen = False
     kernel = "least-squares"
     loss_name = "squared"
 
@@ -153,6 +158,24 @@ class LeastSquares(LinearLoss):
 
     def _slopes(self, images: Array, rows: slice) -> Array:
         return images - self.b[rows]
+
+    def _conic_rows(
+        self, form: ConicForm, cost: Cost, weights: Host, products: Affine, target: Host
+    ) -> bool:
+        cost.add_squares(weights, products - target)
+        return True
+
+    def _far_rows(self, weights: Host, rows: HostRows, target: Host) -> FarRows:
+        return FarRows([rows])
+
+    def parts(self, weight: float, n: int) -> list[Part]:
+        """Rows as they were given, with their weights."""
+        given = self.unweighted
+        if given is None:
+            return [LeastSquaresPart(weight * self.scale, self.matrix.dense(), host(self.b))]
+        top = top_exponent(given.weights)
+        w, scale = np.ldexp(given.weights, -top), math.ldexp(weight * self.scale, top)
+        return [LeastSquaresPart(scale, given.matrix.dense(), host(given.b), w)]
 
     def second(self, image: Host) -> Host:
         return np.ones(len(image))

@@ -11,6 +11,8 @@ import numpy as np
 
 from tiebreak.functions.base import SMALL, PendingEvaluation, PointWithImage, SmoothFunction
 from tiebreak.functions.elementary import in_precision_of
+from tiebreak.functions.far_slopes import FarRows
+from tiebreak.functions.parts.quadratic_parts import Part
 from tiebreak.linalg import (
     Array,
     DeferredImage,
@@ -28,6 +30,9 @@ from tiebreak.linalg import (
     settled,
     tables,
 )
+from tiebreak.linalg.conic_form import Affine, ConicForm, Cost
+from tiebreak.linalg.host import host
+from tiebreak.linalg.host_rows import HostRows
 from tiebreak.linalg.matrices.dense import Fused
 from tiebreak.linalg.matrices.scaled_rows import taken, with_scaled_rows, without_rows
 from tiebreak.linalg.row_gram import column_gram, on_host, row_gram
@@ -52,11 +57,18 @@ class LinearLoss(SmoothFunction, is_open=True):
         _loss(image)            the sum alone, where that takes less
         _slopes(images, rows)   the gradients in some images at some rows, on the host
         _of_matrix(matrix)      the same loss of this matrix in float64, but for scale and weights
+        _conic_rows(form, ...)  its conic form, if it is to be solved by ``conic``
+        _part(weight, rows, ...) its derivatives and their bounds, if ``exact`` is to solve it
+        _far_rows(weights, ...) its slopes far out, if existence of a minimiser is to be decided
 
     With ``weights``, phi is the sum of weights_i phi_i: the first three see to that, with `_total`
     and `_weighted`. A matrix whose rows are not in memory has rows of zeros where they are 0.
     """
 
+    descriptions = (
+        *SmoothFunction.descriptions,
+        *("_conic_rows", "_far_rows", "_part", "bend", "second", "sizes_in_image"),
+    )
     lower_bound = 0.0
     matrix: Matrix
     curvature: float  # the largest second derivative of phi in one row
@@ -225,6 +237,48 @@ class LinearLoss(SmoothFunction, is_open=True):
     def second(self, image: Host) -> Host:
         """The second derivatives of phi at an image on the host, one for each row."""
         raise NotImplementedError
+
+    def row_weights(self, weight: float = 1.0) -> Host:
+        """What each row counts in ``weight`` times the loss; 0 for rows that became zeros."""
+        each = np.ones(self._row_count) if self.weights is None else host(self.weights)
+        return np.asarray(weight * self.scale * each)
+
+    def add_to_conic(self, form: ConicForm, cost: Cost, weight: float) -> bool:
+        if not self.matrix.is_at_hand:
+            return False
+        w, products = self.row_weights(weight), form.of_x(self.matrix.on_host())
+        counts = w > 0.0
+        target = host(self.target)[counts]
+        return self._conic_rows(form, cost, w[counts], products.some(counts), target)
+
+    def _conic_rows(
+        self, form: ConicForm, cost: Cost, weights: Host, products: Affine, target: Host
+    ) -> bool:
+        """Add the sum of weights_i phi_i(products_i); False: its form is not known."""
+        return False
+
+    def far_rows(self, weight: float, n: int) -> FarRows | None:
+        rows = HostRows.of(self.matrix)
+        if rows is None:
+            return None
+        return self._far_rows(self.row_weights(weight), rows, host(self.target))
+
+    def _far_rows(self, weights: Host, rows: HostRows, target: Host) -> FarRows | None:
+        """How the sum of weights_i phi_i(<row_i, x>) grows far out; None: not known."""
+        return None
+
+    def parts(self, weight: float, n: int) -> Sequence[Part] | None:
+        rows, target = self.matrix.dense(), host(self.target)
+        weights = np.ones(len(rows)) if self.weights is None else host(self.weights)
+        kept = weights > 0.0
+        if not kept.all():
+            rows, weights, target = rows[kept], weights[kept], target[kept]
+        part = self._part(weight * self.scale, rows, weights, target)
+        return None if part is None else [part]
+
+    def _part(self, weight: float, rows: Host, weights: Host, target: Host) -> Part | None:
+        """weight times the sum of weights_i phi_i(<row_i, x>) as a part; None: not known."""
+        return None
 
     @property
     def shares_passes(self) -> bool:  # type: ignore[override]

@@ -3,11 +3,64 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
+from tiebreak.functions.far_slopes import FarRows, LossRows, are_clear
 from tiebreak.functions.losses.linear_loss import LinearLoss
+from tiebreak.functions.parts.loss_parts import LARGEST_POWER, LossPart, ScalarLoss
+from tiebreak.functions.parts.quadratic_parts import Part
 from tiebreak.linalg import Array, Host, arrays, remember
+from tiebreak.linalg.conic_form import Affine, ConicForm, Cost, add_log_sum_exp
+from tiebreak.linalg.host import host
+from tiebreak.linalg.host_rows import HostRows
+
+
+@dataclass(frozen=True)
+class LogisticLoss(ScalarLoss):
+    """phi(t) = log(1 + e^-t); the rows carry the labels' signs, and there is no target.
+
+    Derivatives are e^lift times what they are: far out they would underflow.
+    """
+
+    lift: float = 0.0
+
+    def lifted(self, lift: float) -> LogisticLoss:
+        return LogisticLoss(lift)
+
+    def first(self, margins: Host, target: Host) -> Host:
+        return -_logistic(margins, self.lift)
+
+    def second(self, margins: Host, target: Host) -> Host:
+        return _logistic(margins, self.lift) * _logistic(-margins)
+
+    def second_above(self, margins: Host, target: Host) -> Host:
+        """tanh(t/2)/(2t) (Jaakkola and Jordan 2000), 1/4 at t = 0: above phi everywhere."""
+        bend = np.full(len(margins), 0.25)
+        where = np.abs(margins) > 1e-4
+        np.divide(np.tanh(0.5 * margins), 2.0 * margins, out=bend, where=where)
+        return bend
+
+    def terms(self, margins: Host, target: Host) -> Host:
+        return _logistic(margins, self.lift)
+
+    def first_error(self, first: Host, target: Host) -> Host:
+        """e^-t errs by t units of rounding, relative, and absolutely by underflow."""
+        slopes = np.maximum(np.abs(first), 2.0**-1022)
+        return np.asarray(slopes * (3.0 + self.lift + np.abs(self.lift - np.log(slopes))))
+
+    def largest_second(self, low: Host, high: Host, target: Host) -> Host:
+        return np.full(len(low), 0.25)
+
+    def largest_ratio(self, low: Host, high: Host, target: Host) -> Host:
+        """(phi')²/phi'' = e^-t."""
+        return np.asarray(np.exp(np.minimum(-low, LARGEST_POWER)))
+
+
+def _logistic(margins: Host, lift: float = 0.0) -> Host:
+    """e^lift/(1 + e^t), accurate however small it is (and no more than e^700)."""
+    return np.asarray(np.exp(np.minimum(lift - np.logaddexp(0.0, margins), LARGEST_POWER)))
 
 
 class Logistic(LinearLoss):
@@ -38,6 +91,7 @@ class Logistic(LinearLoss):
 
     curvature = 0.25
     bend = 1.0
+    falls_unseen = False
     kernel = "logistic"
     loss_name, task = "logistic", "two classes"
 
@@ -95,6 +149,25 @@ class Logistic(LinearLoss):
     def second(self, image: Host) -> Host:
         tail = np.exp(-np.abs(image))
         return np.asarray(self._weighted(tail / (1.0 + tail) ** 2))
+
+    def _conic_rows(
+        self, form: ConicForm, cost: Cost, weights: Host, products: Affine, target: Host
+    ) -> bool:
+        add_log_sum_exp(form, cost, weights, [products.scaled(-target)])
+        return True
+
+    def far_rows(self, weight: float, n: int) -> FarRows | None:
+        return super().far_rows(weight, n) or FarRows(hidden=self._clearly_falls)
+
+    def _far_rows(self, weights: Host, rows: HostRows, target: Host) -> FarRows:
+        return FarRows(losses=[LossRows(weights, rows.scaled(target))])
+
+    def _part(self, weight: float, rows: Host, weights: Host, target: Host) -> Part:
+        return LossPart(weight, target[:, None] * rows, weights, target, LogisticLoss())
+
+    def _clearly_falls(self, d: Host) -> bool:
+        labels, counts = host(self.y), self.row_weights() > 0.0
+        return are_clear(self.matrix, lambda products: (labels * products)[counts], d)
 
     def rounding(
         self, reach: float, value: float, slope: float, epsilon: float, n: int

@@ -3,14 +3,121 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from tiebreak.functions.far_slopes import FarRows, LossRows, are_clear
 from tiebreak.functions.losses.linear_loss import LinearLoss
-from tiebreak.linalg import Array, Host, Matrix, arrays, checks, remember, rounding_unit
+from tiebreak.functions.parts.loss_parts import LARGEST_POWER, LossPart, ScalarLoss
+from tiebreak.functions.parts.quadratic_parts import Part
+from tiebreak.linalg import EPS, Array, Host, Matrix, arrays, checks, remember, rounding_unit
+from tiebreak.linalg.conic_form import ConicForm, Cost, add_log_sum_exp
+from tiebreak.linalg.host import host, norm
+from tiebreak.linalg.host_rows import HostRows
 from tiebreak.linalg.matrices.repeated import Repeated
 from tiebreak.linalg.row_gram import on_host
+
+
+class MultinomialLoss(ScalarLoss):
+    """log(1 + sum of e^-t) over several margins t of an example; the target is a row's example.
+
+    With p_k = e^-t_k/(1 + sum of e^-t) the second derivative in the margins of one example is
+    diag(p) - pp', and with p_0 = 1 - sum of p_k the probability of its own class
+
+        diag(p) - pp' = S'S,   S = diag(sqrt p) (1 - p'/(1 + sqrt p_0) in every row).
+
+    It is the variance of a variable that is u_k with probability p_k, and 0 with p_0, along a
+    change u of the margins. Its derivative along another change w is the mean of
+    (u - mean u)² (w - mean w), up to the sign: at most the range of w, which is twice the largest
+    |w_k|, times that variance. So the second derivative changes by no more than e^(2s) where no
+    margin changes by more than s.
+    """
+
+    concordance = 2.0
+
+    def probabilities(self, margins: Host, examples: Host) -> tuple[Host, Host]:
+        """p of every row, and p_0 of its example."""
+        top = np.zeros(int(np.max(examples, initial=-1)) + 1)
+        np.maximum.at(top, examples, -margins)  # at least 0, which is that of p_0
+        top = top[examples]
+        powers = np.exp(-margins - top)
+        total = np.exp(-top) + _sums(powers, examples)
+        return powers / total, np.exp(-top) / total
+
+    def first(self, margins: Host, target: Host) -> Host:
+        return -self.probabilities(margins, target)[0]
+
+    def second(self, margins: Host, target: Host) -> Host:
+        """The diagonal, or more: diag(p) - pp' is at most diag(p)."""
+        return self.probabilities(margins, target)[0]
+
+    def second_above(self, margins: Host, target: Host) -> Host:
+        return np.full(len(margins), 0.5)
+
+    def terms(self, margins: Host, target: Host) -> Host:
+        return self.probabilities(margins, target)[0]
+
+    def first_error(self, first: Host, target: Host) -> Host:
+        raise NotImplementedError  # that depends on the margins: see `MultinomialPart.noise`
+
+    def largest_second(self, low: Host, high: Host, target: Host) -> Host:
+        return np.full(len(low), 0.5)
+
+    def largest_ratio(self, low: Host, high: Host, target: Host) -> Host:
+        """(mean u)²/variance is at most (1 - p_0)/p_0, the sum of all e^-t."""
+        return np.asarray(np.exp(np.minimum(-low, LARGEST_POWER)))
+
+
+def _sums(values: Host, examples: Host) -> Host:
+    """The sum over all rows of an example, for each row."""
+    return np.asarray(np.bincount(examples, values)[examples])
+
+
+@dataclass(frozen=True)
+class MultinomialPart(LossPart):
+    """weight times the sum over examples of weight log(1 + sum of e^-<m, x>), m its rows.
+
+    ``weights`` are those of the rows: the same for all rows of an example. The second derivative
+    of an example is no diagonal.
+    """
+
+    phi: MultinomialLoss
+
+    def _at(self, x: Host) -> tuple[Host, Host]:
+        return self.phi.probabilities(self.rows @ x, self.target)
+
+    def noise(self, x: Host, dual: Host) -> float:
+        """p errs by as many units as the largest margins of the example have, relative."""
+        if not EPS * len(x) * self.norm * norm(x) < 1e-2:
+            return math.inf
+        sizes = np.zeros(int(np.max(self.target, initial=-1)) + 1)
+        np.maximum.at(sizes, self.target, np.abs(self.rows @ x))
+        likely = np.maximum(np.abs(dual) / self.weight / self.weights, 2.0**-1022)
+        return self.weight * norm(self.weights * likely * (8.0 + sizes[self.target]))
+
+    def image_error(self, x: Host, dual: Host) -> float:
+        """Not known: the second derivative of an example is no diagonal."""
+        return math.inf
+
+    def curvature(self, x: Host, above: bool = False) -> Host:
+        """The quadratic ``above``: diag(p) - pp' is at most (1 - 11'/K)/2 (Boehning 1992)."""
+        p, own = self._at(x)
+        counts = _sums(np.ones(len(p)), self.target)
+        if above:  # the same root for p = 1/K, times the root of K/2
+            p, own = 1.0 / (counts + 1.0), 1.0 / (counts + 1.0)
+        means = np.zeros((int(np.max(self.target, initial=-1)) + 1, self.rows.shape[1]))
+        np.add.at(means, self.target, p[:, None] * self.rows)
+        root = self.rows - means[self.target] / (1.0 + np.sqrt(own))[:, None]
+        bend = self.weight * self.weights * p * (0.5 * (counts + 1.0) if above else 1.0)
+        return np.asarray(np.sqrt(bend)[:, None] * root)
+
+    def margins_per_curvature(self, x: Host) -> float:
+        """The least eigenvalue of diag(p) - pp' is at least p_0 times the least p."""
+        p, own = self._at(x)
+        least = float(np.min(self.weight * self.weights * p * own, initial=math.inf))
+        return 1.0 / math.sqrt(least) if least > 0.0 else math.inf
 
 
 class Multinomial(LinearLoss):
@@ -42,6 +149,7 @@ class Multinomial(LinearLoss):
 
     curvature = 0.5  # of log-sum-exp: its Hessian diag(p) - pp' is at most 1/2
     loss_name, task = "logistic", "more classes"
+    falls_unseen = False
     matrix: Repeated  # unless it was made by ``of_matrix``
 
     def __init__(
@@ -114,6 +222,50 @@ class Multinomial(LinearLoss):
         margins, losses = _margins_and_losses(np, products, chosen, others)
         slopes = _slopes(np, margins, losses, chosen, others)
         return self._weighted(slopes, here).reshape(images.shape)
+
+    def add_to_conic(self, form: ConicForm, cost: Cost, weight: float) -> bool:
+        if not self.matrix.is_at_hand:
+            return False
+        w, products = self.row_weights(weight), form.of_x(self.matrix.on_host())
+        examples, m = np.flatnonzero(w > 0.0), len(w)
+        own = self._labels[examples]
+        margins = []
+        for k in range(self.classes - 1):
+            other = k + (k >= own)  # the k-th of the classes that are not y
+            places = other * m + examples, own * m + examples
+            margins.append(products.some(places[0]) - products.some(places[1]))
+        add_log_sum_exp(form, cost, w[examples], margins)
+        return True
+
+    def far_rows(self, weight: float, n: int) -> FarRows:
+        block = getattr(self.matrix, "block", None)
+        if block is None or not HostRows.can_hold(block, 2 * (self.classes - 1)):
+            return FarRows(hidden=self._clearly_falls)
+        entries, examples = self.margin_rows()
+        return FarRows(losses=[LossRows(self.row_weights(weight)[examples], HostRows(entries))])
+
+    def parts(self, weight: float, n: int) -> list[Part]:
+        """Its rows are a_i for the class of i less a_i for another one: differences of 0 only."""
+        products, y, m = self.matrix.dense(), self._labels, self._row_count
+        weights = np.ones(m) if self.weights is None else host(self.weights)
+        which, other = np.nonzero(
+            (np.arange(self.classes) != y[:, None]) & (weights > 0.0)[:, None]
+        )
+        rows = products[y[which] * m + which] - products[other * m + which]
+        return [
+            MultinomialPart(weight * self.scale, rows, weights[which], which, MultinomialLoss())
+        ]
+
+    def _clearly_falls(self, d: Host) -> bool:
+        counts, own = self.row_weights() > 0.0, self._labels
+
+        def least_margins(products: Host) -> Host:
+            images = products.reshape(self.classes, -1)
+            others = np.where(np.arange(self.classes)[:, None] == own, -np.inf, images)
+            least = images[own, np.arange(len(own))] - np.max(others, axis=0)
+            return np.asarray(least[counts])
+
+        return are_clear(self.matrix, least_margins, d)
 
     def rounding(
         self, reach: float, value: float, slope: float, epsilon: float, n: int

@@ -4,16 +4,77 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from tiebreak.functions.far_slopes import FarRows, LossRows
 from tiebreak.functions.losses.linear_loss import LinearLoss
+from tiebreak.functions.parts.loss_parts import LARGEST_POWER, LossPart, ScalarLoss
+from tiebreak.functions.parts.quadratic_parts import Part
 from tiebreak.linalg import Array, Host, arrays, remember
+from tiebreak.linalg.conic_form import Affine, ConicForm, Cost
+from tiebreak.linalg.host import top_exponent
+from tiebreak.linalg.host_rows import HostRows
 
 # With m = e^t and the loss D = m - y - y log(m/y) of a row: D/m rises with m/y, and is 1 - 3/e² at
 # m = e² y. So m <= MEAN_PER_COUNT y + MEAN_PER_LOSS D in every row; both are rounded up.
 MEAN_PER_COUNT, MEAN_PER_LOSS = 7.4, 1.7
+
+
+class PoissonLoss(ScalarLoss):
+    """phi(t) = e^t - y t, up to a constant; phi''' = phi''; the target is y."""
+
+    has_quadratic_above: ClassVar[bool] = False
+
+    def first(self, margins: Host, target: Host) -> Host:
+        return np.asarray(_power(margins) - target)
+
+    def second(self, margins: Host, target: Host) -> Host:
+        return _power(margins)
+
+    def second_above(self, margins: Host, target: Host) -> Host:
+        """The slope of the chord of phi' from t to log y, where t is below that; otherwise e^t.
+
+        phi' is convex, hence below the chord between its ends and above it elsewhere: the quadratic
+        is above phi at all margins up to log y. And phi' is above its tangent: the one of e^t is
+        above phi at all margins up to t. Beyond there is none, for e^t grows faster.
+        """
+        has_count = target > 0.0
+        u = np.where(has_count, margins - np.log(np.where(has_count, target, 1.0)), 0.0)
+        u = np.minimum(u, 0.0)
+        chord = np.ones(len(u))
+        np.divide(np.expm1(u), u, out=chord, where=u < 0.0)
+        return np.maximum(target * chord, _power(margins))
+
+    def terms(self, margins: Host, target: Host) -> Host:
+        return np.asarray(_power(margins) + target)
+
+    def visible(self, margins: Host, target: Host) -> Host:
+        return _power(margins)
+
+    def first_error(self, first: Host, target: Host) -> Host:
+        """e^t errs by t units of rounding, relative, and absolutely by underflow."""
+        means = np.maximum(first + target, 2.0**-1022)
+        return np.asarray(means * (3.0 + np.abs(np.log(means))))
+
+    def largest_second(self, low: Host, high: Host, target: Host) -> Host:
+        with arrays.quiet():
+            return np.asarray(np.exp(high))
+
+    def largest_ratio(self, low: Host, high: Host, target: Host) -> Host:
+        """phi'/sqrt(phi'') = e^(t/2) - y e^(-t/2) rises with t."""
+        with arrays.quiet():
+            ends = [np.exp(0.5 * t) - target * np.exp(-0.5 * t) for t in (low, high)]
+            return np.asarray(np.maximum(*np.abs(ends)) ** 2)
+
+    def exponent(self, target: Host) -> int:
+        return top_exponent(np.maximum(target, 1.0))
+
+
+def _power(margins: Host) -> Host:
+    """e^t, and no more than e^700."""
+    return np.asarray(np.exp(np.minimum(margins, LARGEST_POWER)))
 
 
 class CountSizes(NamedTuple):
@@ -117,6 +178,32 @@ class Poisson(LinearLoss):
 
     def second(self, image: Host) -> Host:
         return np.asarray(self._weighted(np.exp(np.minimum(image, self._most))))
+
+    def _conic_rows(
+        self, form: ConicForm, cost: Cost, weights: Host, products: Affine, target: Host
+    ) -> bool:
+        with np.errstate(over="ignore"):
+            most = np.exp(form.bound(products))
+        means = form.variables(len(weights), most)
+        form.exponential(products, means)
+        cost.add(weights, means)
+        cost.add(-weights * target, products)
+        logs = np.log(np.where(target > 0.0, target, 1.0))
+        cost.constant += float(weights @ (target * logs - target))
+        return True
+
+    @property
+    def falls_unseen(self) -> bool:  # type: ignore[override]
+        return not HostRows.can_hold(self.matrix)
+
+    def _far_rows(self, weights: Host, rows: HostRows, target: Host) -> FarRows:
+        """exp(t) for all rows, and a slope of -y for those with a count."""
+        has_count, every = target > 0.0, target >= 0.0
+        falls = LossRows((weights * target)[has_count], rows.only(has_count), "")
+        return FarRows(losses=[LossRows(weights, rows.only(every, -1.0), "exp"), falls])
+
+    def _part(self, weight: float, rows: Host, weights: Host, target: Host) -> Part:
+        return LossPart(weight, rows, weights, target, PoissonLoss())
 
     def rounding(
         self, reach: float, value: float, slope: float, epsilon: float, n: int

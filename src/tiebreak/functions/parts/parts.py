@@ -14,24 +14,16 @@ from typing import NamedTuple
 import numpy as np
 
 from tiebreak.functions.base import Function
-from tiebreak.functions.elementary import Flat, Linear, Quadratic, SquaredNorm
-from tiebreak.functions.losses.huber import Huber
-from tiebreak.functions.losses.least_squares import LeastSquares
-from tiebreak.functions.losses.logistic import Logistic
-from tiebreak.functions.losses.multinomial import Multinomial
-from tiebreak.functions.losses.poisson import Poisson
-from tiebreak.functions.parts.huber_part import HuberPart, Kinks, huber_part
-from tiebreak.functions.parts.loss_parts import LogisticPart, LossPart, loss_part
-from tiebreak.functions.parts.multinomial_part import multinomial_part
+from tiebreak.functions.parts.clipped_part import ClippedPart, Kinks
+from tiebreak.functions.parts.loss_parts import LossPart
 from tiebreak.functions.parts.quadratic_parts import (
     LeastSquaresPart,
     LinearPart,
     Part,
-    QuadraticPart,
 )
 from tiebreak.functions.sums import summands
 from tiebreak.linalg.arrays import Host, rounding_unit
-from tiebreak.linalg.host import host, norm, power_of_two, top_exponent, total
+from tiebreak.linalg.host import norm, power_of_two, top_exponent, total
 from tiebreak.linalg.matrices.base import DENSE_LIMIT
 from tiebreak.linalg.refusals import Refusal
 from tiebreak.linalg.spectra import EPS, cleaned
@@ -85,9 +77,9 @@ class Parts:
         return [part for part in self.parts if isinstance(part, LossPart)]
 
     @cached_property
-    def huber(self) -> list[HuberPart]:
-        """The Huber losses."""
-        return [part for part in self.parts if isinstance(part, HuberPart)]
+    def kinked(self) -> list[ClippedPart]:
+        """The losses whose slopes have kinks."""
+        return [part for part in self.parts if isinstance(part, ClippedPart)]
 
     @cached_property
     def has_norm(self) -> bool:
@@ -102,19 +94,19 @@ class Parts:
         )
 
     def between_kinks(self, x: Host) -> tuple[Parts, Kinks]:
-        """What has curvature at x, and how far the rows of Huber losses are from their kinks.
+        """What has curvature at x, and how far the rows of losses with kinks are from these.
 
         As far as no row passes a kink, h is this and a linear term of the outliers' rows. Those of
         `blocks` in the same order.
         """
-        each = [(part, part.kinks(x)) for part in self.huber]
+        each = [(part, part.kinks(x)) for part in self.kinked]
         parts = {id(part): part.some(~kinks.is_outlier) for part, kinks in each}
         curved = (parts.get(id(part), part) for part in self.parts)
         near = Parts(self.n, tuple(part for part in curved if part.rows.any()))
-        rows = np.vstack([np.zeros((0, self.n)), *(kinks.rows for _, kinks in each)])
-        room = np.concatenate([np.zeros(0), *(kinks.room for _, kinks in each)])
-        outside = [np.zeros(0, dtype=bool), *(kinks.is_outlier for _, kinks in each)]
-        return near, Kinks(rows, room, np.concatenate(outside))
+        nothing = np.zeros(0)
+        none = Kinks(np.zeros((0, self.n)), nothing, np.zeros(0, dtype=bool), nothing, nothing)
+        every = zip(none, *(kinks for _, kinks in each), strict=True)
+        return near, Kinks(*map(np.concatenate, every))
 
     @property
     def is_quadratic(self) -> bool:
@@ -166,19 +158,19 @@ class Parts:
         return np.vstack([np.zeros((0, self.n)), *blocks])
 
     def largest_change(self, d: Host) -> float:
-        """The largest change of a margin along d, or of a residual of Huber losses over delta."""
-        units = [*((1.0, part) for part in self.losses), *((p.delta, p) for p in self.huber)]
+        """The largest change of a margin along d, or of a residual in units of its kinks."""
+        units = [*((1.0, part) for part in self.losses), *((p.unit, p) for p in self.kinked)]
         return max((float(np.max(np.abs(p.rows @ d))) / unit for unit, p in units), default=0.0)
 
     def magnified(self, x: Host) -> Parts:
         """The same up to a factor, for derivatives at x: logistic ones do not underflow there."""
-        logistic = [part for part in self.parts if isinstance(part, LogisticPart)]
-        if not logistic or len(logistic) < len(self.parts):
+        lifts = [part.phi.lift for part in self.losses]
+        if not lifts or len(lifts) < len(self.parts) or None in lifts:
             return self
-        lift = max(min(float(np.min(part.rows @ x)) for part in logistic), 0.0)
-        if all(part.lift == lift for part in logistic):
+        lift = max(min(float(np.min(part.rows @ x)) for part in self.losses), 0.0)
+        if all(of_part == lift for of_part in lifts):
             return self
-        return Parts(self.n, tuple(part.lifted(lift) for part in logistic))
+        return Parts(self.n, tuple(part.lifted(lift) for part in self.losses))
 
     def along(self, x: Host, d: Host) -> Callable[[float], float]:
         """step -> the derivative of h(x + step d)."""
@@ -198,11 +190,9 @@ class Parts:
         ]
         return Parts(self.n, tuple(parts))
 
-    def with_delta(self, share: float) -> Parts:
-        """The same with the delta of all Huber losses multiplied by ``share``."""
-        parts = [
-            replace(p, delta=share * p.delta) if isinstance(p, HuberPart) else p for p in self.parts
-        ]
+    def with_kinks(self, share: float) -> Parts:
+        """The same with the distances of all kinks from their targets multiplied by ``share``."""
+        parts = [p.with_kinks(share) if isinstance(p, ClippedPart) else p for p in self.parts]
         return Parts(self.n, tuple(parts))
 
     def without_negligible(self, x: Host, least: float) -> Parts:
@@ -210,7 +200,8 @@ class Parts:
         parts = []
         for part in self.parts:
             if isinstance(part, LossPart):
-                visible = part.weight * part.weights * part.visible(part.rows @ x)
+                visible = part.phi.visible(part.rows @ x, part.target)
+                visible = part.weight * part.weights * visible
                 part = part.some(visible * part.lengths > least)
             parts.append(part)
         return Parts(self.n, tuple(part for part in parts if part.rows.any()))
@@ -279,39 +270,9 @@ def decompose(owner: str, level: str, h: Function, n: int) -> Parts:
         if part.matrix is not None and not part.matrix.is_explicit:
             needed = "must have matrices whose entries are known to be factorised"
             raise Refusal(owner, level, needed, f"an operator of {part.matrix.shape[0]} x {n}")
-        if isinstance(part, LeastSquares):
-            parts.append(_squares(weight, part))
-        elif (loss := _loss(weight, part)) is not None:
-            parts.append(loss)
-        elif isinstance(part, SquaredNorm):
-            parts.append(LeastSquaresPart(*part.in_rows(n, weight)))
-        elif isinstance(part, Quadratic):
-            parts.append(QuadraticPart(weight, part.matrix.dense()))
-            parts.append(LinearPart(weight, host(part.c)[None]))
-        elif isinstance(part, Linear):
-            parts.append(LinearPart(weight, host(part.c)[None]))
-        elif not isinstance(part, Flat):
-            known = "Huber, Logistic, Multinomial, Poisson, Quadratic, SquaredNorm and Linear"
-            needed = f"must be made of LeastSquares, {known}"
+        found = part.parts(weight, n)
+        if found is None:
+            needed = "must be made of LeastSquares, Logistic and others that know their parts"
             raise Refusal(owner, level, needed, type(part).__name__)
+        parts.extend(found)
     return Parts(n, tuple(part for part in parts if part.rows.any()))  # 0 gives a constant
-
-
-def _squares(weight: float, loss: LeastSquares) -> LeastSquaresPart:
-    """Least squares as a part: rows as they were given, with their weights."""
-    given = loss.unweighted
-    if given is None:
-        return LeastSquaresPart(weight * loss.scale, loss.matrix.dense(), host(loss.b))
-    top = top_exponent(given.weights)
-    w = np.ldexp(given.weights, -top)
-    scale = math.ldexp(weight * loss.scale, top)
-    return LeastSquaresPart(scale, given.matrix.dense(), host(given.b), w)
-
-
-def _loss(weight: float, loss: Function) -> Part | None:
-    """A loss that is no square, as a part; None: it is not known, or no loss."""
-    if isinstance(loss, Multinomial):
-        return multinomial_part(weight, loss)
-    if isinstance(loss, Huber):
-        return huber_part(weight, loss)
-    return loss_part(weight, loss) if isinstance(loss, Logistic | Poisson) else None

@@ -26,6 +26,7 @@ class Part(ABC):
     rows: Host
     power: ClassVar[int] = 2  # of the rows in the value
     is_quadratic: ClassVar[bool] = True
+    has_kinks: ClassVar[bool] = False  # in its slope?
     has_quadratic_above: ClassVar[bool] = True  # does ``curvature(x, above=True)`` hold everywhere?
 
     @cached_property

@@ -51,6 +51,7 @@ class Matrix:
     _prototype: Array
 
     is_sparse = False
+    known_by = "rows not in memory"  # in the words of a refusal, where the entries are not at hand
     shares_passes = False  # do products wait for an evaluation, which does all in one data pass?
     is_pass_expensive = False  # is a data pass so expensive that few are spent on constants?
     is_lanczos_cheap = True  # do a few dozen data passes cost little relative to a run?
@@ -159,6 +160,15 @@ class Matrix:
     def is_explicit(self) -> bool:
         """May ``dense`` be called: are the entries there, and few enough?"""
         return False
+
+    @property
+    def is_at_hand(self) -> bool:
+        """May ``on_host`` be called: are the entries in memory, dense or sparse?"""
+        return self.is_explicit or self.is_sparse
+
+    def on_host(self) -> Any:
+        """The entries in float64 on the host: NumPy, or SciPy's CSR where they are sparse."""
+        return self.dense()
 
     def dense(self) -> Host:
         """The entries as a NumPy float64 array on the host, for the small factorisations."""

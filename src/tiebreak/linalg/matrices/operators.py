@@ -34,6 +34,8 @@ class Operator(Matrix):
     that is the operator's dtype.
     """
 
+    known_by = "a linear operator"
+
     def __init__(self, operator: Any, is_symmetric: bool = False) -> None:
         self.operator: Any = operator
         self.is_symmetric: bool = is_symmetric

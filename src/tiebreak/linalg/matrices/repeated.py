@@ -100,6 +100,16 @@ class Repeated(Matrix):
     def is_explicit(self) -> bool:
         return self.block.is_explicit and math.prod(self.shape) <= DENSE_LIMIT
 
+    @property
+    def is_at_hand(self) -> bool:
+        return self.block.is_at_hand
+
+    def on_host(self) -> Any:
+        from scipy.sparse import block_diag, csr_array
+
+        block = csr_array(self.block.on_host())
+        return csr_array(block_diag([block] * self.copies, format="csr"))
+
     def dense(self) -> Host:
         return np.kron(np.eye(self.copies), self.block.dense())
 

@@ -82,6 +82,11 @@ class Sparse(Matrix):
     def is_explicit(self) -> bool:
         return math.prod(self.shape) <= DENSE_LIMIT
 
+    def on_host(self) -> Any:
+        from scipy.sparse import csr_array
+
+        return csr_array(self.entries).astype(np.float64, copy=False)
+
     def dense(self) -> Host:
         return np.asarray(self.entries.toarray(), dtype=np.float64)
 

@@ -3,43 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tiebreak.functions.base import Function
-from tiebreak.functions.elementary import Flat, Linear, Quadratic, SquaredNorm
-from tiebreak.functions.far_slopes import LossRows
-from tiebreak.functions.losses.huber import Huber
-from tiebreak.functions.losses.least_squares import LeastSquares
-from tiebreak.functions.losses.linear_loss import LinearLoss
-from tiebreak.functions.losses.logistic import Logistic
-from tiebreak.functions.losses.multinomial import Multinomial
-from tiebreak.functions.losses.poisson import Poisson
+from tiebreak.functions.far_slopes import LossRows, both_signs
 from tiebreak.functions.penalties.composite import split
 from tiebreak.functions.penalties.operator_terms import OperatorTerms, differences
 from tiebreak.functions.penalties.penalties import Penalty
 from tiebreak.functions.penalties.terms import Terms
 from tiebreak.functions.sums import summands
-from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import host, norm
 from tiebreak.linalg.host_rows import HostRows
-from tiebreak.linalg.matrices import Matrix
-from tiebreak.linalg.matrices.base import DENSE_LIMIT
-from tiebreak.linalg.spectra import EPS
 from tiebreak.sets.boxes import Box, Orthant
 from tiebreak.sets.constraints import Intersection, Polyhedron, SecondOrderCone
 from tiebreak.sets.domains import Domain, Halfspace, Space
 from tiebreak.sets.monotone import Monotone
-
-KNOWN = (
-    *(LeastSquares, Logistic, Multinomial, Poisson, Huber),
-    *(Quadratic, Linear, SquaredNorm, Flat),
-)
-CLEAR = 2.0**10  # times its rounding error: a product is not 0
 
 
 class RecessionCone:
@@ -127,7 +110,7 @@ class RecessionLevel(NamedTuple):
     fixed: list[HostRows]  # whose products with d must be 0
     losses: list[LossRows]  # that fall, or grow, along their rows
     linear: LinearTerm
-    hidden: list[tuple[Host, LinearLoss]]  # weights and logistic losses whose rows are not at hand
+    hidden: list[Callable[[Host], bool]]  # of losses whose rows are not at hand: do they all fall?
 
     @classmethod
     def of(cls, h: Function | Penalty, cone: RecessionCone) -> RecessionLevel | None:
@@ -136,35 +119,20 @@ class RecessionLevel(NamedTuple):
         smooth, penalty = split(h if isinstance(h, Penalty) else h.bare)
         found._add_terms(penalty.terms)
         for weight, part in summands(smooth):
-            if type(part) not in KNOWN or not found._add(weight, part):
+            far = part.far_rows(weight, len(cone.low))
+            if far is None:
                 return None
-            if isinstance(part, Quadratic | Linear):
-                found = found._replace(linear=found.linear.plus(weight, host(part.c)))
+            found.fixed.extend(far.fixed)
+            found.losses.extend(far.losses)
+            found.hidden.extend([] if far.hidden is None else [far.hidden])
+            if far.linear is not None:
+                found = found._replace(linear=found.linear.plus(weight, far.linear))
         return found
-
-    def _add(self, weight: float, part: Function) -> bool:
-        """One summand; False where its rows are not at hand."""
-        if isinstance(part, SquaredNorm):
-            weights = np.broadcast_to(host(part.weight), len(self.linear.c))
-            self.fixed.append(unit_rows(weights > 0.0))
-        elif isinstance(part, LeastSquares | Quadratic):
-            if not _is_at_hand(part.matrix):
-                return False
-            self.fixed.append(HostRows.of(part.matrix))
-        elif isinstance(part, LinearLoss):
-            weights = weight * row_weights(part)
-            losses = _loss_rows(weights, part)
-            self.losses.extend(losses)
-            if not losses and not isinstance(part, Logistic | Multinomial):
-                return False
-            if not losses:
-                self.hidden.append((weights, part))
-        return True
 
     def _add_terms(self, terms: Terms) -> None:
         """The square of a penalty and its norms, of which |y|_2 grows no faster than |y|_1."""
         n = len(self.linear.c)
-        inner = unit_rows(np.ones(n, dtype=bool))
+        inner = HostRows.unit(np.ones(n, dtype=bool))
         if terms.square > 0.0:
             self.fixed.append(inner)
         inner = HostRows(terms.matrix(n)) if isinstance(terms, OperatorTerms) else inner
@@ -173,7 +141,7 @@ class RecessionLevel(NamedTuple):
             layout = terms.groups.layout(n)
             weights = weights + terms.group * layout.penalised[layout.labels]
         if (counts := weights > 0.0).any():
-            self.losses.extend(_both_signs(weights[counts], inner.only(counts)))
+            self.losses.extend(both_signs(weights[counts], inner.only(counts)))
 
     @property
     def all_rows(self) -> list[HostRows]:
@@ -232,80 +200,12 @@ class RecessionLevel(NamedTuple):
                 return None
             fixed += level.fixed
             for loss in level.losses:
-                if loss.tail or level.linear.size:
+                if loss.tail or (level.linear.size and not loss.is_steep):
                     fixed.append(loss.rows)
                 else:
                     cone = cone.within(HostRows(-loss.rows.entries))
             fixed += [HostRows(level.linear.c[None])] if level.linear.size else []
         return self._replace(fixed=fixed, cone=cone)
-
-
-def unit_rows(which: Host) -> HostRows:
-    """A row for each of these variables, whose products with d must be 0."""
-    from scipy.sparse import eye_array
-
-    return HostRows(eye_array(len(which), format="csr")[np.flatnonzero(which)])
-
-
-def _loss_rows(weights: Host, part: LinearLoss) -> list[LossRows]:
-    """The rows of a loss with how it grows along them; none: they are not at hand."""
-    if isinstance(part, Multinomial):
-        block, count = getattr(part.matrix, "block", None), 2 * (part.classes - 1)
-        if block is None or not (_is_at_hand(block) and count * block.size <= DENSE_LIMIT):
-            return []
-        entries, examples = part.margin_rows()
-        return [LossRows(weights[examples], HostRows(entries))]
-    if not _is_at_hand(part.matrix):
-        return []
-    if isinstance(part, Logistic):
-        return [LossRows(weights, HostRows.of(part.matrix, host(part.y)))]
-    rows = HostRows.of(part.matrix)
-    if isinstance(part, Huber):
-        return _both_signs(part.delta * weights, rows)
-    counts = host(part.target)
-    falls = [LossRows((weights * counts)[counts > 0.0], rows.only(counts > 0.0), "")]
-    return [LossRows(weights, rows.only(counts >= 0.0, -1.0), "exp"), *falls]
-
-
-def _both_signs(weights: Host, rows: HostRows) -> list[LossRows]:
-    """weights_i |<row_i, x>|, far out."""
-    return [LossRows(weights, side, "") for side in (rows, HostRows(-rows.entries))]
-
-
-def clearly_falls(part: LinearLoss, d: Host) -> bool:
-    """Does a logistic loss whose rows are not at hand fall in every row, beyond all doubt?
-
-    Rounding errors are taken from the largest product, for the terms of the others are not known.
-    """
-    product = host(part.matrix.forward(arrays.like(d, part.prototype))[0])
-    labels = host(part.target)
-    if isinstance(part, Multinomial):
-        images, own = product.reshape(part.classes, -1), labels.astype(np.int64)
-        others = np.where(np.arange(part.classes)[:, None] == own, -np.inf, images)
-        margins = images[own, np.arange(len(own))] - np.max(others, axis=0)
-    else:
-        margins = labels * product
-    margins = margins[row_weights(part) > 0.0]
-    least = CLEAR * (len(d) + 4) * EPS * float(np.max(np.abs(product)))
-    return bool(np.all(margins > least))
-
-
-def _is_at_hand(matrix: Matrix) -> bool:
-    """Are the entries in memory, and not too many?"""
-    return (matrix.is_explicit or matrix.is_sparse) and matrix.size <= DENSE_LIMIT
-
-
-def is_known(h: Function) -> bool:
-    """Is it one of those whose falls are known here?  Of counts that are not at hand none is."""
-    return isinstance(h, KNOWN) and not (isinstance(h, Poisson) and not _is_at_hand(h.matrix))
-
-
-def row_weights(loss: LinearLoss) -> Host:
-    """What each row of a loss counts, its scale included; 0 for rows of zeros."""
-    if loss.weights is None:
-        count = len(loss.y) if isinstance(loss, Multinomial) else loss.matrix.shape[0]
-        return np.full(count, loss.scale)
-    return np.asarray(loss.scale * host(loss.weights))
 
 
 def is_power_of_two(weight: float) -> bool:

@@ -137,7 +137,10 @@ def _programs(level: RecessionLevel) -> Iterator[Host]:
             yield column * found[:n]
 
     m, c = moved.shape[0], level.linear.c * column
-    total = np.asarray(moved.sum(axis=0)).reshape(-1)
+    # Losses that reach their least value do not fall for ever, however far they move.
+    may_fall = [bool(loss.tail) or not loss.is_steep for loss in level.losses]
+    which = np.repeat(may_fall, [len(loss.weights) for loss in level.losses])
+    total = np.asarray(moved[np.flatnonzero(which)].sum(axis=0)).reshape(-1)
     if not c.any():
         yield from solved(-total, sp.vstack([-moved, within], format="csr"), bounds, MEANT)
         return

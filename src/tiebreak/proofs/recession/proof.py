@@ -13,11 +13,7 @@ from tiebreak.linalg.host_rows import HostRows
 from tiebreak.linalg.matrices.base import DENSE_LIMIT
 from tiebreak.linalg.rank import decide_rank
 from tiebreak.linalg.spectra import EPS
-from tiebreak.proofs.recession.level import (
-    RecessionLevel,
-    clearly_falls,
-    is_power_of_two,
-)
+from tiebreak.proofs.recession.level import RecessionLevel, is_power_of_two
 
 SLIGHT = 1e-10  # relative: slopes this small are rounding errors of what they were computed from
 MEANT = 1e-7  # relative: where a linear program means 0
@@ -61,7 +57,7 @@ class _Products:
             return False
         pairs = zip(signs, self._level.losses, strict=True)
         tails = [bool(np.any(sign)) for sign, loss in pairs if loss.tail]
-        tails += [clearly_falls(part, self._d) for _, part in self._level.hidden]
+        tails += [falls(self._d) for falls in self._level.hidden]
         if not all(tails[len(tails) - len(self._level.hidden) :]):
             return False
         if self._is_flat:
@@ -86,7 +82,7 @@ class _Products:
         error = float(self._linear.error[0]) + reach * linear.size
         error += 0.0 if linear.is_exact else 4.0 * EPS * self._steepest
         for loss, a in zip(self._level.losses, self._losses, strict=True):
-            down = (a.product < 0.0) & ~(a.is_near & (loss.tail == "exp"))
+            down = (a.product < 0.0) & ~(a.is_near & loss.is_steep)
             if not down.any():
                 continue
             weights, rows = loss.slopes[down], loss.rows

@@ -14,7 +14,7 @@ from tiebreak.linalg.arrays import Array, Host
 from tiebreak.linalg.host import host, norm
 from tiebreak.problem import Problem
 from tiebreak.proofs.recession.direction import level_of
-from tiebreak.proofs.recession.level import RecessionLevel, is_known
+from tiebreak.proofs.recession.level import RecessionLevel
 from tiebreak.proofs.recession.programs import candidates, has_minimum_near, is_long
 from tiebreak.proofs.recession.proof import proved_direction
 
@@ -68,7 +68,7 @@ class RecessionWatch:
             or problem.penalties[1].terms.penalised(n).all()
             or g.strong_convexity > 0.0
         )
-        self._is_blind = can_fall and not all(is_known(p) for _, p in summands(g.bare))
+        self._is_blind = can_fall and any(part.falls_unseen for _, part in summands(g.bare))
         found = [level_of(problem, level, n) for level in (0, 1)] if can_fall else [None]
         below = found[0]
         if below is None or below.cone.curves:

@@ -1,0 +1,155 @@
+"""Losses whose slopes are residuals, clipped: squares near their targets, and no curvature beyond.
+
+With r = Ax - target the slopes are psi = clip(r, low, high): those of Huber's loss, where the
+bounds are -delta and delta, and of squares of positive parts, where they are -inf and 0. All
+minimisers of g have the same psi: what they minimise has the conjugate psi²/2 + <target, psi> on
+low <= psi <= high, which is strictly convex. So they share <a_i, x> in the rows where psi_i is
+between its bounds; of the others, outliers, they share that r_i >= high (or <= low) and no more.
+Where the outliers' rows are combinations of the others (and of what Z holds), that makes no
+difference: all of Ax is shared.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from tiebreak.functions.parts.quadratic_parts import Part
+from tiebreak.linalg import EPS, Host, rounding_unit
+from tiebreak.linalg.host import norm, top_exponent
+
+# Outliers have no curvature. This share of that of a quadratic above them keeps steps of Newton's
+# method finite where outliers alone see a direction; x gains six digits with a step all the same.
+OUTLIER_CURVATURE = 1e-6
+
+
+class Kinks(NamedTuple):
+    """How far rows are from the kinks of their slopes at a point, rounding errors subtracted."""
+
+    rows: Host
+    room: Host  # negative: nothing is known
+    is_outlier: Host
+    side: Host  # of the nearest kink: 1 where outliers have side r >= bound above it, -1 below
+    bound: Host
+
+    @property
+    def outliers(self) -> Host:
+        """The rows of the outliers."""
+        return np.asarray(self.rows[self.is_outlier])
+
+    def some(self, which: Host) -> Kinks:
+        """Those of some rows."""
+        return Kinks(*(of_all[which] for of_all in self))
+
+    def radius(self) -> float:
+        """No row of a point that is closer than this passes its kink; inf without rows."""
+        lengths = np.sqrt(np.sum(self.rows * self.rows, axis=1)) * (1.0 + 1e-12)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ways = np.where(self.room > 0.0, self.room / lengths, 0.0)
+        return float(np.min(ways, where=lengths > 0.0, initial=math.inf))
+
+
+@dataclass(frozen=True)
+class ClippedPart(Part):
+    """weight times the sum of weights_i phi(<a_i, x> - target_i), phi' the clipped residual.
+
+    The bounds are -delta and delta, or -inf and 0.
+    """
+
+    target: Host
+    weights: Host  # of the rows, positive
+    low: float
+    high: float
+    is_quadratic: ClassVar[bool] = False
+    has_kinks: ClassVar[bool] = True
+
+    @property
+    def kink(self) -> float:
+        """How far the kinks are from the targets."""
+        return self.high
+
+    @property
+    def unit(self) -> float:
+        """A change of residuals that counts: the kinks' distance, or that of 0 from the targets."""
+        return self.kink or float(np.max(np.abs(self.target), initial=0.0)) or 1.0
+
+    def beyond(self, x: Host) -> float:
+        """The largest residual over delta; 0 where the kinks are at the targets."""
+        off = float(np.max(np.abs(self.rows @ x - self.target)))
+        return off / self.kink if self.kink else 0.0
+
+    def _clipped(self, r: Host) -> Host:
+        return np.clip(r, self.low, self.high)
+
+    def dual(self, x: Host) -> Host:
+        r = self.sliced.times(x, self.target)
+        return np.asarray(self.weight * self.weights * self._clipped(r))
+
+    def size(self, x: Host) -> float:
+        return self.weight * norm(self.weights * np.minimum(self._sizes(x), -self.low))
+
+    def noise(self, x: Host, dual: Host) -> float:
+        """Residuals err by more than their slopes, unless they are those of outliers."""
+        shape, kinks = self.rows.shape, self.kinks(x)
+        unit = 4.0 * (EPS * float(max(shape))) ** 2
+        if self.sliced.is_plain:
+            unit = rounding_unit(EPS, *shape)
+        may_err = ~(kinks.is_outlier & (kinks.room > 0.0))
+        return unit / (8.0 * EPS) * self.weight * norm(self._sizes(x) * self.weights * may_err)
+
+    def _sizes(self, x: Host) -> Host:
+        """The sizes of the terms of the residuals."""
+        return np.asarray(self.lengths * norm(x) + np.abs(self.target))
+
+    def curvature(self, x: Host, above: bool = False) -> Host:
+        """The quadratic ``above`` a loss of Huber's has the curvature psi/r, as is well known.
+
+        Above the square of a positive part it is 1: nothing flatter stays above it far out.
+        """
+        r = self.rows @ x - self.target
+        bend = self.high / np.maximum(np.abs(r), self.high) if self.kink else np.ones(len(r))
+        if not above:
+            is_inside = (r > self.low) & (r < self.high)
+            bend = np.where(is_inside, 1.0, OUTLIER_CURVATURE * bend)
+        return np.asarray(np.sqrt(self.weight * self.weights * bend)[:, None] * self.rows)
+
+    def along(self, x: Host, d: Host) -> Callable[[float], float]:
+        start, change = self.rows @ x - self.target, self.rows @ d
+        weighted = self.weight * self.weights * change
+        return lambda step: float(weighted @ self._clipped(start + step * change))
+
+    def largest_curvature(self, at: Host, reach: float) -> float:
+        return self.weight * float(np.max(self.weights)) * self.norm * self.norm
+
+    def slope_ratio(self, at: Host, off: float) -> float:
+        """Of squares: for rows that are no outliers."""
+        r = np.abs(self.rows @ at - self.target) + self.norm * off
+        return math.sqrt(self.weight) * norm(np.sqrt(self.weights) * r)
+
+    def kinks(self, x: Host) -> Kinks:
+        """How far all rows are from their kinks at x."""
+        r = self.sliced.times(x, self.target)
+        ways = np.abs(r - self.low), np.abs(r - self.high)
+        side = np.where(ways[0] < ways[1], -1.0, 1.0)
+        error = 2.0 * rounding_unit(EPS, self.rows.shape[1]) * (self._sizes(x) + self.kink)
+        is_outlier = (r <= self.low) | (r >= self.high)
+        bound = np.where(side > 0.0, self.high, -self.low)
+        return Kinks(self.rows, np.minimum(*ways) - error, is_outlier, side, bound)
+
+    @property
+    def exponent(self) -> int:
+        return super().exponent + top_exponent(self.weights)
+
+    def with_kinks(self, share: float) -> ClippedPart:
+        """The same with the kinks' distances multiplied by ``share``."""
+        return replace(self, low=share * self.low, high=share * self.high)
+
+    def scaled(self, top: int) -> Part:
+        """Residuals in units in which rows are near 1: their kinks too."""
+        e = top_exponent(self.rows)
+        target, (low, high) = np.ldexp(self.target, -e), np.ldexp((self.low, self.high), -e)
+        return Part.scaled(replace(self, target=target, low=float(low), high=float(high)), top)

@@ -1,0 +1,94 @@
+"""A class from outside the package that describes itself is solved, and its word is named."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.optimize
+from helpers.log_cosh import LogCosh
+
+import tiebreak as tb
+from tiebreak.linalg.fingerprints import is_described_outside
+
+SAID = "the description of LogCosh"
+
+
+def fit(seed: int, ties: int = 2) -> tuple[LogCosh, np.ndarray]:
+    """A loss with ties: some columns are sums of others."""
+    rng = np.random.default_rng(seed)
+    A = (rng.integers(-3, 4, (9, 3)) @ rng.integers(-2, 3, (3, 3 + ties))).astype(float)
+    return LogCosh(A, 3.0 * rng.standard_normal(9)), A
+
+
+def truth(loss: LogCosh, A: np.ndarray, bounds: tuple[np.ndarray, np.ndarray] | None = None):
+    """The least value of the loss, and the point of least norm that has its products."""
+    n = A.shape[1]
+    rows = () if bounds is None else scipy.optimize.LinearConstraint(bounds[0], -np.inf, bounds[1])
+    found = scipy.optimize.minimize(
+        loss.value, np.zeros(n), jac=loss.gradient, method="SLSQP", constraints=rows,
+        options={"ftol": 1e-16, "maxiter": 1000},
+    )  # fmt: skip
+    return found.fun, np.linalg.pinv(A) @ (A @ found.x)
+
+
+def is_named(result: tb.Result | tb.LevelsResult) -> bool:
+    said = result.message.partition("assuming ")[2]  # the first line, after the word
+    return result.status == "certified" and SAID in said
+
+
+def polyhedron(seed: int) -> tuple[np.ndarray, np.ndarray]:
+    row = np.random.default_rng([9, seed]).standard_normal(5)
+    return np.vstack([np.eye(5), -np.eye(5), row]), np.full(11, 0.4)
+
+
+@pytest.mark.parametrize("method", ["auto", "exact", "conic"])
+@pytest.mark.parametrize("seed", range(4))
+def test_below_on_the_whole_space(method: str, seed: int) -> None:
+    loss, A = fit(seed)
+    result = tb.solve(tb.Problem(lower=loss, upper=tb.SquaredNorm()), method)
+    least, x = truth(loss, A)
+    assert result.lower_value == pytest.approx(least, abs=1e-9)
+    np.testing.assert_allclose(result.x, x, atol=1e-5)
+    # The cones see that the conditions hold, and prove no more of ties, whatever the loss is.
+    assert is_named(result) if method != "conic" else result.status == "solved"
+
+
+@pytest.mark.parametrize("method", ["auto", "exact", "conic"])
+@pytest.mark.parametrize("seed", range(4))
+def test_below_on_a_polyhedron(method: str, seed: int) -> None:
+    loss, A = fit(seed)
+    rows, offset = polyhedron(seed)
+    problem = tb.Problem(lower=loss, upper=tb.SquaredNorm(), domain=tb.Polyhedron(rows, offset))
+    result = tb.solve(problem, method)
+    assert result.lower_value == pytest.approx(truth(loss, A, (rows, offset))[0], abs=1e-8)
+    assert is_named(result) if method != "conic" else result.status == "solved"
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_above_by_cones(seed: int) -> None:
+    """On R^n with a radius, and in levels with a slack on a polyhedron."""
+    loss = fit(seed)[0]
+    rng = np.random.default_rng([8, seed])
+    B = rng.integers(-3, 4, (2, 5)).astype(float)
+    lower = tb.LeastSquares(B, B @ (rng.integers(-2, 3, 5) / 10.0))
+    result = tb.solve(tb.Problem(lower=lower, upper=loss, radius=10.0), "conic")
+    assert is_named(result)
+    exact = tb.solve(tb.Problem(lower=lower, upper=loss), "exact")
+    assert is_named(exact)
+    assert result.upper_value == pytest.approx(exact.upper_value, abs=1e-8)
+    below, Z = tb.Level(lower, slack=tb.Slack(absolute=1e-2)), tb.Polyhedron(*polyhedron(seed))
+    found = tb.solve(tb.Levels(below, loss, domain=Z))
+    assert is_named(found) or (seed in (1, 2) and found.status == "solved")
+
+
+def test_a_certificate_names_it_too() -> None:
+    problem = tb.Problem(lower=fit(0)[0], upper=tb.SquaredNorm())
+    assert SAID in tb.certify(problem, tb.solve(problem, "exact").x).message
+
+
+def test_what_says_nothing_of_itself_is_not_named() -> None:
+    class Plain(tb.LeastSquares):
+        pass
+
+    assert is_described_outside(LogCosh)
+    assert not any(map(is_described_outside, (Plain, tb.LeastSquares, tb.Smooth)))
