@@ -13,7 +13,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tiebreak.conic import domains
 from tiebreak.conic.builder import Builder
 from tiebreak.conic.program import ConicProgram
 from tiebreak.functions.base import Function
@@ -48,7 +47,8 @@ from tiebreak.linalg.matrices import Matrix, Operator
 from tiebreak.linalg.matrices.repeated import Repeated
 from tiebreak.linalg.refusals import Refusal
 from tiebreak.linalg.spectra import EPS
-from tiebreak.sets.domains import Domain
+from tiebreak.sets import Domain, Set, described
+from tiebreak.sets.descriptions import bounds_on
 
 PENALTIES = (Zero, L1, TotalVariation, L2, ElasticNet, GroupL2, Indicator)
 RANK_SLACK = 8.0  # eigenvalues of Q up to so many units of rounding per variable are taken as 0
@@ -68,23 +68,24 @@ def compile_levels(
             constraint.
         owner: who refuses, in one sentence (a `Refusal`), what cones cannot represent.
     """
-    sets = [*domains.parts_of(domain)]
+    sets = [*described(domain).parts]
     for i, h in enumerate(objectives):
         for restriction in _restrictions(h):
             if i > 0:  # there it would restrict the levels before it too
                 got = f"the indicator of {type(restriction).__name__}"
                 raise Refusal(owner, f"level {i + 1}", "must have no set of its own", got)
-            sets += domains.parts_of(restriction)
+            sets += described(restriction).parts
     for part in sets:
-        if not domains.can_represent(part):
+        if not part.is_conic:
             needed = "must be a set that cones can represent, such as Ball, Box or Polyhedron"
-            raise Refusal(owner, "domain", needed, f"{type(part).__name__}")
+            nameless = type(part) is Set  # it stands for one that says nothing of itself
+            raise Refusal(owner, "domain", needed, type(domain if nameless else part).__name__)
         part.check(n)
-    known = domains.bounds_on(sets, n)
-    within = min(known.radius, math.inf if radius is None else float(radius))
-    builder = Builder(known.lower, known.upper, within)
+    lower, upper, reach = bounds_on(sets, n)
+    builder = Builder(lower, upper, min(reach, math.inf if radius is None else float(radius)))
     for part in sets:
-        domains.constrain(builder, part)
+        builder.owner = type(part).__name__
+        part.conic_form(builder)
     levels = [_Level(builder, owner, f"level {i + 1}") for i in range(len(objectives))]
     for level, h in zip(levels, objectives, strict=True):
         level.add(h)

@@ -57,14 +57,6 @@ class OperatorTerms(Terms):
         return None
 
 
-def differences(n: int) -> Any:
-    """The matrix of x_{j+1} - x_j."""
-    from scipy.sparse import diags_array
-
-    ones = np.ones(n - 1)
-    return diags_array([-ones, ones], offsets=[0, 1], shape=(n - 1, n), format="csr")
-
-
 def csr(owner: str, operator: Any) -> Any:
     """A matrix of the user, dense or sparse, in CSR form and float64."""
     from scipy.sparse import csr_array

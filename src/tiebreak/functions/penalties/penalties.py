@@ -14,12 +14,13 @@ import numpy as np
 from tiebreak.functions.base import SmoothFunction, is_weight
 from tiebreak.functions.penalties.groups import Groups
 from tiebreak.functions.penalties.joint_prox import joint
-from tiebreak.functions.penalties.operator_terms import OperatorTerms, csr, differences
+from tiebreak.functions.penalties.operator_terms import OperatorTerms, csr
 from tiebreak.functions.penalties.terms import Terms
 from tiebreak.linalg import Array, Host, arrays, checks, tables, to_numpy
 from tiebreak.linalg.fingerprints import FromData, assign, known, remember
 from tiebreak.linalg.host import host
 from tiebreak.sets import INFINITY, Domain, Set
+from tiebreak.sets.monotone import differences
 
 
 class Penalty(FromData, is_open=True):

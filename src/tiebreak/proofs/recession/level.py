@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from copy import copy
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from tiebreak.functions.losses.logistic import Logistic
 from tiebreak.functions.losses.multinomial import Multinomial
 from tiebreak.functions.losses.poisson import Poisson
 from tiebreak.functions.penalties.composite import split
-from tiebreak.functions.penalties.operator_terms import OperatorTerms, differences
+from tiebreak.functions.penalties.operator_terms import OperatorTerms
 from tiebreak.functions.penalties.penalties import Penalty
 from tiebreak.functions.penalties.terms import Terms
 from tiebreak.functions.sums import summands
@@ -30,10 +30,8 @@ from tiebreak.linalg.host_rows import HostRows
 from tiebreak.linalg.matrices import Matrix
 from tiebreak.linalg.matrices.base import DENSE_LIMIT
 from tiebreak.linalg.spectra import EPS
-from tiebreak.sets.boxes import Box, Orthant
-from tiebreak.sets.constraints import Intersection, Polyhedron, SecondOrderCone
-from tiebreak.sets.domains import Domain, Halfspace, Space
-from tiebreak.sets.monotone import Monotone
+from tiebreak.sets import Domain, described
+from tiebreak.sets.descriptions import stacked
 
 KNOWN = (
     *(LeastSquares, Logistic, Multinomial, Poisson, Huber),
@@ -52,35 +50,21 @@ class RecessionCone:
 
     def __init__(self, domain: Domain, n: int) -> None:
         self.low, self.high = np.full(n, -math.inf), np.full(n, math.inf)
-        self.curves, self.is_known = [], True
-        linear: list[Any] = []
-        parts = domain.sets if isinstance(domain, Intersection) else (domain,)
-        for part in parts:
-            if isinstance(part, Box) and type(part) in (Box, Orthant):
-                low, high = (np.broadcast_to(host(b), n) for b in (part.lower, part.upper))
-                self.low = np.where(np.isfinite(low), 0.0, self.low)
-                self.high = np.where(np.isfinite(high), 0.0, self.high)
-            elif type(part) is Halfspace:
-                linear.append(host(part.normal)[None])
-            elif type(part) is Monotone:
-                linear.append(-differences(n))
-            elif type(part) is Polyhedron:
-                linear += [part.A, part.A_eq, -part.A_eq]
-            elif type(part) is SecondOrderCone:
-                if part.c.any():
-                    self.curves.append((HostRows(part.A), HostRows(part.c[None])))
-                else:
-                    linear += [part.A, -part.A]
-            else:
-                self.is_known = self.is_known and type(part) is Space
-        self.rows = _all_of(linear, n)
-        self._is_monotone = type(domain) is Monotone
-        self.is_space: bool = type(domain) is Space
+        found = [part.recession(n) for part in described(domain).parts]
+        known = [some for some in found if some is not None]
+        self.is_known = len(known) == len(found)
+        for some in known:
+            self.low, self.high = np.maximum(self.low, some.low), np.minimum(self.high, some.high)
+        self.rows = HostRows(stacked([rows for some in known for rows in some.rows], n))
+        self.curves = [(HostRows(A), HostRows(c[None])) for some in known for A, c in some.curves]
+        self._project = known[0].project if len(found) == len(known) == 1 else None
+        is_free = np.isinf(self.low).all() and np.isinf(self.high).all() and not self.curves
+        self.is_space: bool = self.is_known and bool(is_free) and not self.rows.shape[0]
 
     def within(self, rows: HostRows) -> RecessionCone:
         """Those of its directions with rows d <= 0."""
         found = copy(self)
-        found.rows = _all_of([self.rows.entries, rows.entries], len(self.low))
+        found.rows = HostRows(stacked([self.rows.entries, rows.entries], len(self.low)))
         found.is_space = False
         return found
 
@@ -95,16 +79,7 @@ class RecessionCone:
 
     def nearest(self, d: Host) -> Host:
         """d with what is in the way of its signs taken away."""
-        return host(Monotone().project(d)) if self._is_monotone else np.clip(d, self.low, self.high)
-
-
-def _all_of(linear: list[Any], n: int) -> HostRows:
-    """These rows, one below the other; sparse if one of them is."""
-    if all(isinstance(rows, np.ndarray) for rows in linear):
-        return HostRows(np.vstack([np.zeros((0, n)), *linear]))
-    from scipy.sparse import csr_array, vstack
-
-    return HostRows(csr_array(vstack([csr_array(rows) for rows in linear], format="csr")))
+        return np.clip(d, self.low, self.high) if self._project is None else self._project(d)
 
 
 class LinearTerm(NamedTuple):
