@@ -7,7 +7,7 @@ for a given x is the function's value at x.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -25,19 +25,7 @@ from tiebreak.functions.losses.logistic import Logistic
 from tiebreak.functions.losses.multinomial import Multinomial
 from tiebreak.functions.losses.poisson import Poisson
 from tiebreak.functions.penalties.composite import split
-from tiebreak.functions.penalties.operator_terms import OperatorTerms
-from tiebreak.functions.penalties.penalties import (
-    L1,
-    L2,
-    ElasticNet,
-    GroupL2,
-    Indicator,
-    Penalty,
-    PenaltySum,
-    TotalVariation,
-    Zero,
-)
-from tiebreak.functions.penalties.terms import Terms
+from tiebreak.functions.penalties.penalties import Penalty
 from tiebreak.functions.sums import summands
 from tiebreak.linalg import arrays, deadline
 from tiebreak.linalg.arrays import Host
@@ -50,7 +38,6 @@ from tiebreak.linalg.spectra import EPS
 from tiebreak.sets import Domain, Set, described
 from tiebreak.sets.descriptions import bounds_on
 
-PENALTIES = (Zero, L1, TotalVariation, L2, ElasticNet, GroupL2, Indicator)
 RANK_SLACK = 8.0  # eigenvalues of Q up to so many units of rounding per variable are taken as 0
 
 
@@ -70,11 +57,13 @@ def compile_levels(
     """
     sets = [*described(domain).parts]
     for i, h in enumerate(objectives):
-        for restriction in _restrictions(h):
-            if i > 0:  # there it would restrict the levels before it too
-                got = f"the indicator of {type(restriction).__name__}"
-                raise Refusal(owner, f"level {i + 1}", "must have no set of its own", got)
-            sets += described(restriction).parts
+        restriction = split(h)[1].terms.domain
+        if described(restriction).is_space:
+            continue
+        if i > 0:  # there it would restrict the levels before it too
+            got = f"the indicator of {type(restriction).__name__}"
+            raise Refusal(owner, f"level {i + 1}", "must have no set of its own", got)
+        sets += described(restriction).parts
     for part in sets:
         if not part.is_conic:
             needed = "must be a set that cones can represent, such as Ball, Box or Polyhedron"
@@ -99,16 +88,6 @@ def compile_levels(
     return replace(program, evaluate=evaluate, owners=builder.owners)
 
 
-def _restrictions(h: Function | Penalty) -> Iterator[Domain]:
-    """The sets whose indicators are part of a function."""
-    penalty = split(h)[1]
-    if isinstance(penalty, PenaltySum):
-        yield from _restrictions(penalty.first)
-        yield from _restrictions(penalty.second)
-    elif isinstance(penalty, Indicator):
-        yield penalty.domain
-
-
 class _Level:
     """One objective: its cost, and constraints on the auxiliary variables that it needs."""
 
@@ -128,7 +107,9 @@ class _Level:
             raise Refusal(self._owner, self._name, needed, f"{smooth.dimension}")
         for weight, part in summands(smooth):
             self._smooth(part.bare, weight)
-        self._penalty(penalty)
+        penalty.check(self.builder.n)
+        if not penalty.add_to_conic(self.builder, self.cost):
+            raise self._refusal(f"the penalty {penalty.label}")
 
     # --- smooth functions -------------------------------------------------------------------------
 
@@ -257,36 +238,6 @@ class _Level:
         (Linear, _linear),
         (Flat, _flat),
     )
-
-    # --- penalties --------------------------------------------------------------------------------
-
-    def _penalty(self, penalty: Penalty) -> None:
-        if isinstance(penalty, PenaltySum):
-            self._penalty(penalty.first)
-            self._penalty(penalty.second)
-            return
-        if not isinstance(penalty, PENALTIES):
-            raise self._refusal(f"the penalty {type(penalty).__name__}")
-        penalty.check(self.builder.n)
-        self._terms(penalty.terms)
-
-    def _terms(self, terms: Terms) -> None:
-        builder, x = self.builder, self.builder.x
-        inner = builder.of_x(terms.matrix(builder.n)) if isinstance(terms, OperatorTerms) else x
-        weights = np.broadcast_to(np.asarray(terms.l1, dtype=np.float64), len(inner))
-        counts = weights > 0.0
-        off = inner if terms.center is None else inner - terms.center
-        if counts.any():
-            self.cost.add(weights[counts], builder.absolute(off.some(counts)))
-        if terms.square > 0.0:
-            self.cost.add_squares(terms.square, x)
-        if terms.l2 > 0.0:
-            self.cost.add(terms.l2, builder.length(off))
-        if terms.group > 0.0 and terms.groups is not None:
-            layout = terms.groups.layout(builder.n)
-            for group in np.flatnonzero(layout.penalised):
-                members = np.flatnonzero(layout.labels == group)
-                self.cost.add(terms.group, builder.length(off.some(members)))
 
 
 def _misfit(Q: Any, c: Host, root: Any, shift: Host, weight: float, constant: float) -> Misfit:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -36,3 +37,10 @@ class LossRows(NamedTuple):
             return np.asarray(self.weights * np.exp(np.clip(-margins, -700.0, 300.0)))
         bends = 1.0 / (2.0 + 2.0 * np.cosh(np.clip(margins, -700.0, 700.0)))
         return np.asarray(self.weights * bends if self.tail else 0.0 * margins)
+
+
+class FarRows(NamedTuple):
+    """What a function is far out along d: it grows without end unless the products stay 0."""
+
+    fixed: Sequence[HostRows] = ()  # whose products with d must be 0, or it grows like a square
+    losses: Sequence[LossRows] = ()

@@ -19,9 +19,7 @@ from tiebreak.functions.losses.logistic import Logistic
 from tiebreak.functions.losses.multinomial import Multinomial
 from tiebreak.functions.losses.poisson import Poisson
 from tiebreak.functions.penalties.composite import split
-from tiebreak.functions.penalties.operator_terms import OperatorTerms
 from tiebreak.functions.penalties.penalties import Penalty
-from tiebreak.functions.penalties.terms import Terms
 from tiebreak.functions.sums import summands
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Host
@@ -109,7 +107,11 @@ class RecessionLevel(NamedTuple):
         """h in parts; None where it is not known what it is made of."""
         found = cls(cone, [], [], LinearTerm(np.zeros(len(cone.low))), [])
         smooth, penalty = split(h if isinstance(h, Penalty) else h.bare)
-        found._add_terms(penalty.terms)
+        far = penalty.far_rows(len(cone.low))
+        if far is None:
+            return None
+        found.fixed.extend(far.fixed)
+        found.losses.extend(far.losses)
         for weight, part in summands(smooth):
             if type(part) not in KNOWN or not found._add(weight, part):
                 return None
@@ -135,20 +137,6 @@ class RecessionLevel(NamedTuple):
             if not losses:
                 self.hidden.append((weights, part))
         return True
-
-    def _add_terms(self, terms: Terms) -> None:
-        """The square of a penalty and its norms, of which |y|_2 grows no faster than |y|_1."""
-        n = len(self.linear.c)
-        inner = unit_rows(np.ones(n, dtype=bool))
-        if terms.square > 0.0:
-            self.fixed.append(inner)
-        inner = HostRows(terms.matrix(n)) if isinstance(terms, OperatorTerms) else inner
-        weights = terms.l2 + np.broadcast_to(np.asarray(terms.l1, float), inner.shape[0])
-        if terms.group > 0.0 and terms.groups is not None:
-            layout = terms.groups.layout(n)
-            weights = weights + terms.group * layout.penalised[layout.labels]
-        if (counts := weights > 0.0).any():
-            self.losses.extend(_both_signs(weights[counts], inner.only(counts)))
 
     @property
     def all_rows(self) -> list[HostRows]:
