@@ -36,8 +36,8 @@ def refuse(problem: Problem) -> None:
         raise Refusal("Exact", "lower", needed, repr(problem.lower.bare))
 
 
-def with_images(problem: Problem, n: int) -> Problem:
-    """The problem of (x, v), or of (x, p, q), in NumPy float64."""
+def with_images(problem: Problem, n: int) -> tuple[Problem, int]:
+    """The problem of (x, v), or of (x, p, q), in NumPy float64; and how many p + q are open."""
     rows = problem.penalties[0].terms.rows_above(n)
     assert rows is not None
     D, (_, center, up, down) = rows[0].toarray(), rows
@@ -55,7 +55,8 @@ def with_images(problem: Problem, n: int) -> Problem:
     )
     given, domain = problem.counted, _wider_domain(problem.domain, n, low)
     counted = np.append(np.ones(n) if given is None else host(given), np.zeros(k))
-    return Problem(upper=upper, lower=fit + below, domain=domain, counted=counted)
+    wider = Problem(upper=upper, lower=fit + below, domain=domain, counted=counted)
+    return wider, k - m
 
 
 def _wider_domain(Z: Domain, n: int, low: np.ndarray) -> Domain:
