@@ -19,10 +19,12 @@ from tiebreak.functions.callables import Smooth
 from tiebreak.functions.sums import summands
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Array, to_numpy
+from tiebreak.linalg.fingerprints import described_outside
 from tiebreak.problem import Problem, solution_dimension
 from tiebreak.proofs.bounds import Known
 from tiebreak.proofs.certificate import UNDERFLOW, Certificate
 from tiebreak.proofs.gate import GUARDED, STATUSES, SUCCESSES
+from tiebreak.sets import described
 
 NO_PROBLEM = "Result: problem was not saved with this result; save(path, problem=True) does that"
 
@@ -385,12 +387,18 @@ def assumptions(problem: Problem) -> list[str]:
 
 
 def promises(problem: Problem) -> list[str]:
-    """The arguments that a proof rests on and nobody has checked."""
+    """The arguments that a proof rests on and nobody has checked, and classes from outside."""
+    parts = [
+        *described(problem.domain).parts,
+        *(part for penalty in problem.penalties for part in penalty.summands),
+        *(part for h in problem.smooth_parts for _, part in summands(h.bare)),
+    ]
+    outside = dict.fromkeys(type(part).__name__ for part in parts if described_outside(part))
     return [
         f"{name}={value!r}"
         for name in ("radius", "error_bound")
         if (value := getattr(problem, name)) is not None
-    ]
+    ] + [f"the description of {name}" for name in outside]
 
 
 def is_void(result: Result) -> bool:

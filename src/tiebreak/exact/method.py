@@ -23,7 +23,7 @@ from tiebreak.exact.bounds.rescaled import prove_rescaled
 from tiebreak.exact.bounds.tall_bounds import prove_tall
 from tiebreak.exact.bounds.wide_bounds import prove_wide
 from tiebreak.exact.levels import DROWNED, LARGE_MARGINS, ExactSolution, solve
-from tiebreak.exact.polyhedra import is_linear, start
+from tiebreak.exact.polyhedra import is_linear, on_rows, start
 from tiebreak.exact.reductions.lasso import NOT_SETTLED, reduced_lasso
 from tiebreak.exact.reductions.lasso import refuse as refuse_penalty
 from tiebreak.exact.reductions.norm_above import in_squares, root_intervals, root_value
@@ -187,6 +187,7 @@ class Exact(Method):
 
     def step(self, problem: Problem, state: DirectState) -> DirectState:
         """Everything: the first step is the last."""
+        problem = on_rows(problem, int(state.x.shape[0]))
         if (end := self._in_other_words(problem, state.x)) is not None:
             return end
         x0 = start(problem.domain, int(state.x.shape[0]))

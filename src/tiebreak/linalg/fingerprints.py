@@ -61,6 +61,7 @@ class FromData:
 
     _inputs: Inputs | None = None
     is_open: ClassVar[bool] = True
+    describing: ClassVar[tuple[str, ...]] = ()  # the members by which it says what else it is
 
     def __init_subclass__(cls, is_open: bool = False, **others: Any) -> None:
         super().__init_subclass__(**others)
@@ -96,6 +97,12 @@ def known(made: Any) -> Any:
     """The object, without the structure of a class of the package that its own class overrides."""
     own = overridden(made.__class__)
     return made.without_structure(own) if own else made
+
+
+def described_outside(made: FromData) -> bool:
+    """Does a class from outside the package say what this object is?  Then proofs assume that."""
+    outside = (c for c in type(made).__mro__ if not c.__module__.startswith("tiebreak."))
+    return any(name in vars(c) for c in outside for name in made.describing)
 
 
 @lru_cache

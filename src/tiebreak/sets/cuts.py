@@ -28,7 +28,6 @@ from tiebreak.sets.roots import PathPoint, past_a_breakpoint, root
 
 INFINITY = math.inf
 NEEDED = ("project", "project_cut", "support", "argmin")  # of one set: all are its own, or none
-DESCRIBING = ("linear_rows", "conic_form", "recession", "bounds_in")  # by its own, or unknown
 
 ProjectionPath = Callable[[float], tuple[Array, float, float]]  # mu -> z(mu), <c, z(mu)>, |d(mu)|
 
@@ -71,6 +70,7 @@ class Set(FromData, is_open=True):
 
     names: tuple[Any, ...] | None = None  # of the variables, where a Series of pandas has them
     has_projection: ClassVar[bool] = True  # one that every step of a method can spend the time on
+    describing = ("linear_rows", "conic_form", "recession", "bounds_in")
 
     def without_structure(self, own: tuple[str, ...]) -> Set:
         """A set that answers as this one where its class says how, and otherwise knows nothing."""
@@ -81,10 +81,11 @@ class Set(FromData, is_open=True):
             )
         answers = {
             name: staticmethod(getattr(self, name))
-            for name in ("check", *NEEDED, "contains", "farthest", "diameter_in", *DESCRIBING)
+            for name in ("check", *NEEDED, "contains", "farthest", "diameter_in", *self.describing)
             if name == "check" or name in own
         }
-        alone: Set = type(type(self).__name__, (Set,), answers)()
+        where = {"__module__": type(self).__module__}
+        alone: Set = type(type(self).__name__, (Set,), {**answers, **where})()
         assign(alone, "given", self)  # by which a saved run tells it from others
         return alone
 

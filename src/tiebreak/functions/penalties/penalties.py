@@ -32,6 +32,7 @@ class Penalty(FromData, is_open=True):
     _weights: ClassVar[tuple[str, ...]] = ("weight",)
     names: ClassVar[tuple[Any, ...] | None] = None  # of the variables, as in Function
     dimension: ClassVar[int | None] = None  # the number of variables, None if it fits any
+    describing = ("terms", "add_to_conic", "far_rows")
 
     def __post_init__(self) -> None:
         for name in self._weights:
@@ -51,6 +52,11 @@ class Penalty(FromData, is_open=True):
     def strong_convexity(self) -> float:
         """The curvature that the penalty has everywhere."""
         return self.terms.square
+
+    @property
+    def summands(self) -> tuple[Penalty, ...]:
+        """The penalties that it is the sum of."""
+        return (self,)
 
     @property
     def vectors(self) -> list[Array]:
@@ -429,6 +435,10 @@ class PenaltySum(Penalty):
     @property
     def label(self) -> str:
         return f"{self.first.label} + {self.second.label}"
+
+    @property
+    def summands(self) -> tuple[Penalty, ...]:
+        return self.first.summands + self.second.summands
 
     @property
     def vectors(self) -> list[Array]:
