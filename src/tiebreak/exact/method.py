@@ -23,7 +23,7 @@ from tiebreak.exact.bounds.rescaled import prove_rescaled
 from tiebreak.exact.bounds.tall_bounds import prove_tall
 from tiebreak.exact.bounds.wide_bounds import prove_wide
 from tiebreak.exact.levels import DROWNED, LARGE_MARGINS, ExactSolution, solve
-from tiebreak.exact.polyhedra import is_linear, on_rows, start
+from tiebreak.exact.polyhedra import is_linear, start
 from tiebreak.exact.reductions.lasso import NOT_SETTLED, reduced_lasso
 from tiebreak.exact.reductions.lasso import refuse as refuse_penalty
 from tiebreak.exact.reductions.norm_above import in_squares, root_intervals, root_value
@@ -33,7 +33,7 @@ from tiebreak.exact.reductions.outliers import AT_DELTA, NO_RANK
 from tiebreak.exact.reductions.residuals_above import SquaresAbove, with_residuals
 from tiebreak.exact.reductions.tall import is_tall, solve_tall
 from tiebreak.exact.reductions.wide import WideProblem, solve_wide
-from tiebreak.exact.scaled_problem import L1Norm, ScaledProblem
+from tiebreak.exact.scaled_problem import L1Norm, ScaledProblem, on_rows
 from tiebreak.functions.elementary import Flat
 from tiebreak.functions.parts.parts import Parts, decompose
 from tiebreak.functions.penalties.composite import split

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterator
 from fractions import Fraction
@@ -12,10 +11,8 @@ import numpy as np
 
 from tiebreak.exact.constants import ACTIVE
 from tiebreak.linalg import Host, arrays
-from tiebreak.linalg.fingerprints import described_outside
 from tiebreak.linalg.host import host, norm
-from tiebreak.problem import Problem
-from tiebreak.sets import Domain, Space, described, has_projection, polyhedra
+from tiebreak.sets import Domain, described, has_projection, polyhedra
 
 CLEAR = 1e-6  # a start that is so far inside, in units of the set, needs no care
 NEARLY = 1e-7  # slacks up to this may be 0 where HiGHS says so
@@ -69,16 +66,6 @@ class PolyhedralRows(NamedTuple):
 def is_linear(domain: Domain) -> bool:
     """Do linear constraints describe the set, as many as it has variables or a few times that?"""
     return described(domain).is_linear
-
-
-def on_rows(problem: Problem, n: int) -> Problem:
-    """The same problem, on the rows of a set from outside: of its faces nothing else is known."""
-    domain = described(problem.domain)
-    if not described_outside(domain):
-        return problem
-    _, Z = domain.lifted_rows(n)
-    made = polyhedra.Polyhedron(Z.A, Z.b, Z.A_eq, Z.b_eq) if len(Z.b) + len(Z.b_eq) else Space()
-    return dataclasses.replace(problem, domain=made)
 
 
 def polyhedron(domain: Domain, n: int) -> PolyhedralRows:
