@@ -55,6 +55,7 @@ PENALTIES: dict[str, Any] = {
     "Quantile": lambda kind: kind(A, B, 0.3),
     "Hinge": lambda kind: kind(A, np.sign(B)),
     "LInf": lambda kind: kind(),
+    "NuclearNorm": lambda kind: kind((2, 2)),
     "Zero": lambda kind: kind(),
 }
 SETS: dict[str, Any] = {

@@ -37,6 +37,10 @@ def face_of_terms(terms: Terms, x: Array) -> tuple[ActiveFace, Array | None]:
     face = face_of_domain(terms.domain, x)
     if not terms.has_weights:
         return face, None
+    return terms.face_at(x) or _face_of_norms(terms, x, face)
+
+
+def _face_of_norms(terms: Terms, x: Array, face: ActiveFace) -> tuple[ActiveFace, Array]:
     xp = arrays.namespace(x)
     zero = arrays.zeros_like(x)
     # The kinks of the norms are at their center, those of a weight 0 are none.

@@ -390,7 +390,7 @@ def _parts(problem: Problem, n: int) -> tuple[Parts, Parts]:
     if penalty == Zero():
         return decompose("Exact", "upper", f, n), decompose("Exact", "lower", g, n)
     is_alone, terms = isinstance(f.bare, Flat), penalty.terms
-    if not is_alone or any(terms.weights[1:]):
+    if not is_alone or any(terms.weights[1:]) or not terms.norms[0]:
         got = penalty if is_alone else problem.upper.bare
         raise Refusal("Exact", "upper", "must be L1 or L2 alone where it has a penalty", repr(got))
     if isinstance(problem.domain, Ball):

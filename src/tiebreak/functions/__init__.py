@@ -22,6 +22,7 @@ from tiebreak.functions.penalties.composite import Composite, split
 from tiebreak.functions.penalties.groups import Groups
 from tiebreak.functions.penalties.joint_prox import Joint, joint
 from tiebreak.functions.penalties.largest_entry import LInf
+from tiebreak.functions.penalties.nuclear import NuclearNorm
 from tiebreak.functions.penalties.operator_terms import OperatorTerms
 from tiebreak.functions.penalties.penalties import (
     L1,
@@ -62,6 +63,7 @@ __all__ = [
     "Logistic",
     "Minorant",
     "Multinomial",
+    "NuclearNorm",
     "OperatorTerms",
     "Parts",
     "Penalty",

@@ -32,6 +32,7 @@ from tiebreak.linalg.conic_form import Affine, ConicForm, Cost
 from tiebreak.linalg.host_rows import HostRows
 from tiebreak.sets import INFINITY, Ball, Box, Domain, Space
 from tiebreak.sets.descriptions import identity
+from tiebreak.sets.faces import ActiveFace
 
 L1Weight: TypeAlias = float | Host
 
@@ -52,6 +53,7 @@ class Terms:
     domain: Domain = dataclasses.field(default_factory=Space)
     center: Host | None = None  # of the norms; the square is around 0
     has_operator: ClassVar[bool] = False  # is it |D x - center|_1? See `operator_terms`
+    is_alone: ClassVar[bool] = False  # has it a prox with no other penalty and no set?
 
     @property
     def weights(self) -> tuple[Any, float, float, float]:
@@ -132,6 +134,10 @@ class Terms:
         weights = np.broadcast_to(np.asarray(self.l1, dtype=np.float64), len(off))
         if (counts := weights > 0.0).any():
             cost.add(weights[counts], form.absolute(off.some(counts)))
+
+    def face_at(self, x: Array) -> tuple[ActiveFace, Array] | None:
+        """Where it is smooth around x, and its slope there; None: see `auto.active_face`."""
+        return None
 
     def rows_above(self, n: int) -> tuple[Any, Host, Host, Host] | None:
         """D, center and both slopes of each entry, where it is one of `OperatorTerms`."""
