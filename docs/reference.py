@@ -71,7 +71,7 @@ GROUPS = (
     Group(
         "Penalties",
         "Functions with an easy prox, on either level: `LeastSquares(A, b) + L1(0.1)`.",
-        "L1 L2 ElasticNet GroupL2 TotalVariation Indicator Zero",
+        "L1 L2 LInf ElasticNet GroupL2 TotalVariation NuclearNorm Quantile Hinge Indicator Zero",
     ),
     Group(
         "Sets",

@@ -21,11 +21,9 @@ from tiebreak.linalg import arrays, checks, deadline, in_files, tables
 from tiebreak.linalg.arrays import Array, Image
 from tiebreak.linalg.fingerprints import FromData, assign, known, remember
 from tiebreak.linalg.spectra import EPS, GAP, rounding_level
-from tiebreak.sets.balls import Ball
-from tiebreak.sets.boxes import Orthant
 from tiebreak.sets.constraints import arrays_of, intersection
 from tiebreak.sets.cuts import Set, Violation, distance_violation
-from tiebreak.sets.domains import Domain, Space, has_projection, projected
+from tiebreak.sets.domains import Domain, Space, described, has_projection, projected
 
 DIMENSION_LIMIT = 1024  # largest smaller side of A for which the solution set is measured
 DOMAIN = "a domain such as Ball(1.0) or Space()"
@@ -286,7 +284,7 @@ class Problem(FromData):
             return False
         if not penalty.terms.has_weights:
             return math.isinf(self.domain.support(-slope))
-        if not isinstance(self.domain, Space | Orthant) or penalty.terms.center is not None:
+        if not described(self.domain).is_cone or penalty.terms.center is not None:
             return False
         # The penalty p is a norm on a cone: d = prox of p at -slope has <slope, d> + p(d) = -|d|².
         # A weight that is a little larger: rounding must not refuse what is just bounded.
@@ -366,7 +364,7 @@ class Problem(FromData):
     def growth(self) -> float:
         """mu > 0 with g(x) - g* >= mu/2 dist(x, X_g*)² on Z, where that is known; otherwise 0."""
         # A strongly convex g has it on every Z, least squares on R^n: an error bound of order 2.
-        on_space = self.lower.growth if isinstance(self.domain, Space) else 0.0
+        on_space = self.lower.growth if described(self.domain).is_space else 0.0
         curvature = self.lower.strong_convexity + self.penalties[1].strong_convexity
         return max(curvature, on_space)
 
@@ -442,20 +440,21 @@ def solution_dimension(problem: Problem) -> int | None:
         return 0
     while isinstance(g, Scaled):
         g = g.function
-    if isinstance(g, LeastSquares) and not g.matrix.shape[0] and isinstance(problem.domain, Space):
+    domain = described(problem.domain)
+    if isinstance(g, LeastSquares) and not g.matrix.shape[0] and domain.is_space:
         return g.dimension
     # Where there is growth, the rank is sure: full, or confirmed in exact arithmetic.
     if not isinstance(g, LeastSquares) or g.rank is None or not g.growth > 0.0:
         return None
-    if isinstance(problem.domain, Space):
+    if domain.is_space:
         return g.matrix.shape[1] - g.rank
-    return _dimension_in_ball(g, g.rank, problem.domain)
+    return None if domain.as_ball is None else _dimension_in_ball(g, g.rank, *domain.as_ball)
 
 
-def _dimension_in_ball(g: LeastSquares, rank: int, domain: Domain) -> int | None:
-    if not isinstance(domain, Ball) or min(g.matrix.shape) > DIMENSION_LIMIT:
+def _dimension_in_ball(g: LeastSquares, rank: int, center: Any, radius: float) -> int | None:
+    if min(g.matrix.shape) > DIMENSION_LIMIT:
         return None
-    n, center = g.matrix.shape[1], domain.center
+    n = g.matrix.shape[1]
     offset = np.zeros(n) if center is None else arrays.to_numpy(arrays.like(center, g.b))
     deadline.check(deadline.svd_work(*g.matrix.shape))
     u, s, vt = np.linalg.svd(g.matrix.dense(), full_matrices=False)
@@ -463,7 +462,7 @@ def _dimension_in_ball(g: LeastSquares, rank: int, domain: Domain) -> int | None
         return None  # in the units of the ball, which are those of x, it cannot be solved
     rhs = arrays.to_numpy(g.b) - g.matrix.dense() @ offset
     step = vt[:rank].T @ ((u[:, :rank].T @ rhs) / s[:rank])
-    length = float(np.linalg.norm(step)) / domain.radius
+    length = float(np.linalg.norm(step)) / radius
     if not abs(length - 1.0) > 1e-6:
         return None
     return n - rank if length < 1.0 else 0

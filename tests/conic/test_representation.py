@@ -20,6 +20,7 @@ from tiebreak.conic.representation import compile_levels
 from tiebreak.functions.sums import Scaled
 from tiebreak.linalg.conic_form import completed_square
 from tiebreak.linalg.refusals import Refusal
+from tiebreak.sets import Set
 
 cp = pytest.importorskip("cvxpy")
 
@@ -580,8 +581,8 @@ def test_minima_are_those_of_cvxpy_and_solutions_within_reach(count):
 # --- refusals -------------------------------------------------------------------------------------
 
 
-class MySet(tb.Ball):
-    """A set of the user, whatever its projection is."""
+class MySet(Set):
+    """A set of the user that says nothing of itself."""
 
 
 def refused():

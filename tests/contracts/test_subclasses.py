@@ -52,6 +52,10 @@ PENALTIES: dict[str, Any] = {
     "GroupL2": lambda kind: kind([0, 0, 1, 1]),
     "Indicator": lambda kind: kind(tb.Ball(2.0)),
     "TotalVariation": lambda kind: kind(),
+    "Quantile": lambda kind: kind(A, B, 0.3),
+    "Hinge": lambda kind: kind(A, np.sign(B)),
+    "LInf": lambda kind: kind(),
+    "NuclearNorm": lambda kind: kind((2, 2)),
     "Zero": lambda kind: kind(),
 }
 SETS: dict[str, Any] = {

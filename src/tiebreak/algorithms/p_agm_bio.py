@@ -56,6 +56,10 @@ class PAGMBiO(Accelerated):
     guarantee: ClassVar[str] = AGMBiO.guarantee
 
     def check(self, problem: Problem) -> Refusal | None:
+        for penalty in problem.penalties:
+            if penalty.terms.is_alone:
+                needed = "must have a prox within a cut in closed form"
+                return Refusal("PAGMBiO", "the penalties", needed, penalty.label)
         return super().check(problem) or need_joint_prox("PAGMBiO", problem)
 
     def line_6(

@@ -20,7 +20,7 @@ from tiebreak.algorithms.base import NOT_ENDED, Method, Multipliers, StateReport
 from tiebreak.algorithms.common import is_due, out_of_bounds, with_violations
 from tiebreak.algorithms.fista import need_joint_prox
 from tiebreak.auto import conjugate_gradients, refinement_proof
-from tiebreak.auto.active_face import ActiveFace, face_of_terms
+from tiebreak.auto.active_face import face_of_terms
 from tiebreak.auto.bregman_state import RoundObjective, State, face_at, minorants_at, objective_at
 from tiebreak.auto.conjugate_gradients import ConjugateGradients
 from tiebreak.auto.hessian_differences import no_columns
@@ -30,6 +30,7 @@ from tiebreak.linalg import Array, Refusal, arrays
 from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import StepEvidence
 from tiebreak.proofs.gate import DOUBT, Ended
+from tiebreak.sets.faces import ActiveFace
 
 # The rounds. eta is measured in units of curvature of g over curvature of f.
 FIRST_ETA = 0.2  # both levels of one size, and a few rounds

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tiebreak.auto.active_face import ActiveFace, face_of_terms
+from tiebreak.auto.active_face import face_of_terms
 from tiebreak.auto.conjugate_gradients import ConjugateGradients
 from tiebreak.auto.hessian_differences import HessianDifferences
 from tiebreak.auto.quasi_newton import InverseHessian
@@ -18,6 +18,7 @@ from tiebreak.linalg import Array, arrays, in_files
 from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import StepEvidence
 from tiebreak.proofs.gate import Ended
+from tiebreak.sets.faces import ActiveFace
 
 
 @in_files("bregman.objective")

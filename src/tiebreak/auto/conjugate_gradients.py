@@ -22,7 +22,7 @@ from tiebreak.functions import (
 )
 from tiebreak.linalg import Array, arrays, in_files
 from tiebreak.problem import Problem
-from tiebreak.sets import Ball, Space
+from tiebreak.sets import described
 
 QUADRATIC = (LeastSquares, Quadratic, SquaredNorm, Linear, Flat)
 
@@ -31,7 +31,7 @@ def applies(problem: Problem) -> bool:
     """Are both levels quadratic, on R^n or in a ball, which may turn out to bind or not?"""
     return (
         problem.is_smooth
-        and isinstance(problem.domain, Space | Ball)
+        and described(problem.domain).as_ball is not None
         and all(
             isinstance(part, QUADRATIC)
             for h in problem.smooth_parts

@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tiebreak.auto.active_face import ActiveFace
 from tiebreak.functions import Minorant, Terms
 from tiebreak.linalg import Array, Host, arrays, deadline, in_files
 from tiebreak.problem import Problem
+from tiebreak.sets.faces import ActiveFace
 
 LENGTH = 1e-6  # of a difference, relative to |x|: between rounding and third derivatives
 CHUNK = 16  # entries in one step, so that a run can be stopped between them

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tiebreak.auto.active_face import ActiveFace
 from tiebreak.linalg import Array, arrays, in_files
+from tiebreak.sets.faces import ActiveFace
 
 DENSE = 1000  # variables up to which the matrix is kept: 8 MB in float64
 PAIRS = 12  # how many are kept where it is not

@@ -23,7 +23,7 @@ from tiebreak.problem import Problem
 from tiebreak.proofs.bounds import HUGE
 from tiebreak.proofs.evidence import StepEvidence
 from tiebreak.proofs.gate import ANSWER, Ended
-from tiebreak.sets import Box
+from tiebreak.sets import described
 
 T_FALL, T_COUNT = 0.25, 7  # t from one cut to the next, and how many: the best is a guess
 TILTED = 0.5  # of <c, Hc> t, for the right signs of a slope: as much as the cut is off by anyway
@@ -120,10 +120,10 @@ def _tilt(problem: Problem, x: Array) -> tuple[Array, float]:
     the right signs along them, to the last bit: it is tilted so that it surely has. A slope of s
     times these signs is smaller at the corner than at x, by s times the cost.
     """
-    box, xp, zero = problem.domain, arrays.namespace(x), arrays.zeros_like(x)
-    if not isinstance(box, Box) or problem.radius is not None or not problem.is_smooth:
+    sides, xp, zero = described(problem.domain).sides(x), arrays.namespace(x), arrays.zeros_like(x)
+    if sides is None or problem.radius is not None or not problem.is_smooth:
         return zero, 0.0
-    low, high = (zero + arrays.like(bound, x) for bound in (box.lower, box.upper))
+    low, high = sides
     up = (high == math.inf) & (low < x) & (low > -math.inf)
     down = (low == -math.inf) & (x < high) & (high < math.inf)
     cost = xp.sum(xp.where(up, x - low, zero) + xp.where(down, high - x, zero))

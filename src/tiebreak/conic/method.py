@@ -10,7 +10,6 @@ import numpy as np
 
 from tiebreak.algorithms.base import DirectState, Method, StateReport
 from tiebreak.conic.chain import ASSUMED, LEAST, ChainSolution, LevelSolution, estimate, solve_chain
-from tiebreak.conic.domains import can_represent, parts_of
 from tiebreak.conic.program import ConicProgram
 from tiebreak.conic.representation import compile_levels
 from tiebreak.linalg import arrays, in_files
@@ -21,7 +20,7 @@ from tiebreak.proofs.evidence import Intervals, StepEvidence
 from tiebreak.proofs.gate import ANSWER, BROKEN, DOUBT, EMPTY, FALLS, Ended
 from tiebreak.proofs.recession.direction import settled_direction
 from tiebreak.proofs.recession.watch import NoMinimum
-from tiebreak.sets.domains import Domain, Space
+from tiebreak.sets.domains import Domain, Space, described
 
 WHY = {
     "undetermined": DOUBT,
@@ -101,7 +100,7 @@ class Conic(Method):
     def check(self, problem: Problem) -> Refusal | None:
         """Refuse what cones cannot represent."""
         n, domain = problem.dimension, problem.domain
-        if n is None and all(map(can_represent, parts_of(domain))):
+        if n is None and described(domain).is_conic:
             domain = Space()  # its size is compared with that of x0, which is not known here
         return refusal_of(lambda: _compiled(problem, domain, n or 1))
 

@@ -19,11 +19,12 @@ from tiebreak.functions.callables import Smooth
 from tiebreak.functions.sums import summands
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Array, to_numpy
-from tiebreak.linalg.fingerprints import is_described_outside
+from tiebreak.linalg.fingerprints import described_outside
 from tiebreak.problem import Problem, solution_dimension
 from tiebreak.proofs.bounds import Known
 from tiebreak.proofs.certificate import UNDERFLOW, Certificate
 from tiebreak.proofs.gate import GUARDED, STATUSES, SUCCESSES
+from tiebreak.sets import described
 
 NO_PROBLEM = "Result: problem was not saved with this result; save(path, problem=True) does that"
 
@@ -397,11 +398,13 @@ def promises(problem: Problem) -> list[str]:
 
 def descriptions(problem: Problem) -> list[str]:
     """What classes from outside the package say of themselves, where proofs rest on it."""
-    smooth = (part for h in problem.smooth_parts for _, part in summands(h.bare))
-    domain = problem.domain
-    kinds = map(type, (*smooth, *problem.penalties, *getattr(domain, "sets", (domain,))))
-    said = (f"the description of {kind.__name__}" for kind in kinds if is_described_outside(kind))
-    return [*dict.fromkeys(said)]
+    parts = [
+        *described(problem.domain).parts,
+        *(part for penalty in problem.penalties for part in penalty.summands),
+        *(part for h in problem.smooth_parts for _, part in summands(h.bare)),
+    ]
+    outside = dict.fromkeys(type(part).__name__ for part in parts if described_outside(part))
+    return [f"the description of {name}" for name in outside]
 
 
 def is_void(result: Result) -> bool:

@@ -33,7 +33,7 @@ from tiebreak.exact.reductions.outliers import AT_DELTA, NO_RANK
 from tiebreak.exact.reductions.residuals_above import SquaresAbove, with_residuals
 from tiebreak.exact.reductions.tall import is_tall, solve_tall
 from tiebreak.exact.reductions.wide import WideProblem, solve_wide
-from tiebreak.exact.scaled_problem import L1Norm, ScaledProblem
+from tiebreak.exact.scaled_problem import L1Norm, ScaledProblem, on_rows
 from tiebreak.functions.elementary import Flat
 from tiebreak.functions.parts.parts import Parts, decompose
 from tiebreak.functions.penalties.composite import split
@@ -188,6 +188,7 @@ class Exact(Method):
 
     def step(self, problem: Problem, state: DirectState) -> DirectState:
         """Everything: the first step is the last."""
+        problem = on_rows(problem, int(state.x.shape[0]))
         if (end := self._in_other_words(problem, state.x)) is not None:
             return end
         x0 = start(problem.domain, int(state.x.shape[0]))
@@ -226,17 +227,22 @@ class Exact(Method):
     def _in_other_words(self, problem: Problem, x0: Array) -> DirectState | None:
         """The step by another problem with the same answer; None where this one is taken."""
         if problem.penalties[0].terms.has_operator:
-            return self._with_more_variables(problem, with_images(problem, len(x0)), x0)
+            return self._with_more_variables(problem, *with_images(problem, len(x0)), x0=x0)
         if (squares := in_squares(problem)) is not None:
             return self._with_norm_above(problem, squares, x0)
         if problem.penalties[1] != Zero():
             return self._with_penalty_below(problem, x0)
         if (wider := with_residuals(problem)) is not None:
-            return self._with_more_variables(problem, wider, x0)
+            return self._with_more_variables(problem, wider, 0, x0)
         return _on_small_side(problem, x0)
 
-    def _with_more_variables(self, problem: Problem, wider: Problem, x0: Array) -> DirectState:
-        """The step of the same problem in x and images v = D x or v = F x - t."""
+    def _with_more_variables(
+        self, problem: Problem, wider: Problem, spare: int, x0: Array
+    ) -> DirectState:
+        """The step of the same problem in x and images v = D x or v = F x - t.
+
+        ``spare``: the dimensions in which images differ for one and the same x.
+        """
         n = int(x0.shape[0])
         inner = self.step(wider, self.init(wider, np.zeros(wider.dimension or 0)))
         x = projected(problem.domain, arrays.like(host(inner.x)[:n], x0))
@@ -244,6 +250,8 @@ class Exact(Method):
         found = inner.findings
         if found is not None and found.direction is not None:
             found = found._replace(direction=found.direction[:n])
+        if found is not None and found.dimension is not None:
+            found = found._replace(dimension=found.dimension - spare)
         return _ended(end, inner.finished, found, inner.evidence.intervals)
 
     def _with_norm_above(self, problem: Problem, squares: Problem, x0: Array) -> DirectState:
@@ -383,7 +391,7 @@ def _parts(problem: Problem, n: int) -> tuple[Parts, Parts]:
     if penalty == Zero():
         return decompose("Exact", "upper", f, n), decompose("Exact", "lower", g, n)
     is_alone, terms = isinstance(f.bare, Flat), penalty.terms
-    if not is_alone or any(terms.weights[1:]):
+    if not is_alone or any(terms.weights[1:]) or not terms.norms[0]:
         got = penalty if is_alone else problem.upper.bare
         raise Refusal("Exact", "upper", "must be L1 or L2 alone where it has a penalty", repr(got))
     if isinstance(problem.domain, Ball):

@@ -12,20 +12,8 @@ import numpy as np
 from tiebreak.exact.constants import ACTIVE
 from tiebreak.linalg import Host, arrays
 from tiebreak.linalg.host import host, norm
-from tiebreak.sets import (
-    Box,
-    Domain,
-    Halfspace,
-    Intersection,
-    L1Ball,
-    Monotone,
-    Simplex,
-    Space,
-    has_projection,
-    polyhedra,
-)
+from tiebreak.sets import Domain, described, has_projection, polyhedra
 
-LINEAR = (Space, Box, Simplex, Monotone, Halfspace, polyhedra.Polyhedron)  # an Orthant is a Box
 CLEAR = 1e-6  # a start that is so far inside, in units of the set, needs no care
 NEARLY = 1e-7  # slacks up to this may be 0 where HiGHS says so
 NO_START = (
@@ -77,26 +65,15 @@ class PolyhedralRows(NamedTuple):
 
 def is_linear(domain: Domain) -> bool:
     """Do linear constraints describe the set, as many as it has variables or a few times that?"""
-    if isinstance(domain, Intersection):
-        return all(map(is_linear, domain.sets))
-    return isinstance(domain, LINEAR)
+    return described(domain).is_linear
 
 
 def polyhedron(domain: Domain, n: int) -> PolyhedralRows:
-    """The domain (any but the ball) in R^n as inequalities.
-
-    The l1 ball has 2^n faces; as x = p - q with p, q >= 0 and a sum of at most the radius only
-    2n + 1. Then <rows, u> are the inequalities of u = (p, q).
-    """
-    if isinstance(domain, L1Ball):
-        one, length = np.eye(n), math.sqrt(2 * n)
-        rows = np.vstack([-np.eye(2 * n), np.ones((1, 2 * n)) / length])
-        offset = np.append(np.zeros(2 * n), domain.radius / length)
-        return PolyhedralRows(rows, offset, np.zeros((0, 2 * n)), np.hstack([one, -one]))
+    """The domain (any but the ball) in R^n as inequalities, perhaps of a u with lift u = x."""
     found = exact_rows(domain, n)
     rows, offset = _of_length_one(found.rows, found.offset)
     equal, right = _of_length_one(found.equal, found.right)
-    return PolyhedralRows(rows, offset, equal, None, right)
+    return PolyhedralRows(rows, offset, equal, found.lift, right)
 
 
 def _of_length_one(rows: Host, offset: Host) -> tuple[Host, Host]:
@@ -110,34 +87,14 @@ def _of_length_one(rows: Host, offset: Host) -> tuple[Host, Host]:
 def exact_rows(domain: Domain, n: int) -> PolyhedralRows:
     """As `polyhedron`, with rows as they are, up to powers of two; those of a user have lengths
     from ½ to 1."""
-    if not isinstance(domain, polyhedra.Polyhedron | Intersection):
-        return _exact_rows(domain, n)
-    found = [_exact_rows(one, n) for one in getattr(domain, "sets", (domain,))]
-    rows, offset = _scaled(np.vstack([Z.rows for Z in found]), np.hstack([Z.offset for Z in found]))
-    equal, right = _scaled(np.vstack([Z.equal for Z in found]), np.hstack([Z.right for Z in found]))
-    return _without_twins(PolyhedralRows(rows, offset, equal, None, right))
-
-
-def _exact_rows(domain: Domain, n: int) -> PolyhedralRows:
-    one, none = np.eye(n), np.zeros((0, n))
-    rows, offset, equal, right = none, np.zeros(0), none, np.zeros(0)
-    if isinstance(domain, Box):  # the orthant too
-        low, high = (np.broadcast_to(host(b), n) for b in (domain.lower, domain.upper))
-        fixed = low == high
-        below, above = np.isfinite(low) & ~fixed, np.isfinite(high) & ~fixed
-        rows, offset = np.vstack([-one[below], one[above]]), np.append(-low[below], high[above])
-        equal, right = one[fixed], low[fixed]
-    elif isinstance(domain, Simplex):
-        rows, offset = -one, np.zeros(n)
-        equal, right = np.ones((1, n)), np.array([domain.total])
-    elif isinstance(domain, Monotone):
-        rows, offset = one[:-1] - one[1:], np.zeros(n - 1)
-    elif isinstance(domain, Halfspace):
-        rows, offset = host(domain.normal)[None], np.array([domain.offset])
-    elif isinstance(domain, polyhedra.Polyhedron):
-        rows, equal = (A.toarray() if arrays.is_sparse(A) else A for A in (domain.A, domain.A_eq))
-        offset, right = domain.b, domain.b_eq
-    return PolyhedralRows(rows, offset, equal, None, right)
+    lift, found = described(domain).lifted_rows(n)
+    rows, equal = (A.toarray() if arrays.is_sparse(A) else A for A in (found.A, found.A_eq))
+    Z = PolyhedralRows(rows, found.b, equal, lift, found.b_eq)
+    if has_projection(domain):
+        return Z
+    rows, offset = _scaled(Z.rows, Z.offset)
+    equal, right = _scaled(Z.equal, Z.right)
+    return _without_twins(PolyhedralRows(rows, offset, equal, lift, right))
 
 
 def _scaled(rows: Host, offset: Host) -> tuple[Host, Host]:

@@ -20,6 +20,8 @@ from tiebreak.functions.parts.quadratic_parts import LeastSquaresPart, LinearPar
 from tiebreak.functions.penalties.composite import Composite, split
 from tiebreak.functions.penalties.groups import Groups
 from tiebreak.functions.penalties.joint_prox import Joint, joint
+from tiebreak.functions.penalties.largest_entry import LInf
+from tiebreak.functions.penalties.nuclear import NuclearNorm
 from tiebreak.functions.penalties.operator_terms import OperatorTerms
 from tiebreak.functions.penalties.penalties import (
     L1,
@@ -32,6 +34,7 @@ from tiebreak.functions.penalties.penalties import (
     TotalVariation,
     Zero,
 )
+from tiebreak.functions.penalties.row_penalties import Hinge, Quantile
 from tiebreak.functions.penalties.terms import Terms
 from tiebreak.functions.substitution import Substitution
 from tiebreak.functions.sums import Scaled, Sum, matrices_of, summands
@@ -45,9 +48,11 @@ __all__ = [
     "Function",
     "GroupL2",
     "Groups",
+    "Hinge",
     "Huber",
     "Indicator",
     "Joint",
+    "LInf",
     "LeastSquares",
     "LeastSquaresPart",
     "Linear",
@@ -56,6 +61,7 @@ __all__ = [
     "Logistic",
     "Minorant",
     "Multinomial",
+    "NuclearNorm",
     "OperatorTerms",
     "Parts",
     "Penalty",
@@ -65,6 +71,7 @@ __all__ = [
     "Poisson",
     "Quadratic",
     "QuadraticPart",
+    "Quantile",
     "Scaled",
     "Slope",
     "Smooth",

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from operator import attrgetter
-from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeGuard
+from typing import Any, NamedTuple, TypeAlias, TypeGuard
 
 import numpy as np
 
@@ -126,7 +126,7 @@ class Function(FromData, is_open=True):
     data_epsilon: float = 0.0  # unit of rounding of its data, where these are taken in float64
     note: str = ""  # how its data were taken, for the report, where that could surprise
     names: tuple[Any, ...] | None = None  # of the variables, where a table of pandas has them
-    descriptions: ClassVar[tuple[str, ...]] = ("add_to_conic", "far_rows", "parts", "falls_unseen")
+    describing: ClassVar[tuple[str, ...]] = ("add_to_conic", "far_rows", "parts", "falls_unseen")
     falls_unseen: bool = True  # may it fall for ever, never reaching its infimum, unnoticed?
     known_by: str = ""  # all that is known of it, where that is less than a description
 

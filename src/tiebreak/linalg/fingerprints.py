@@ -68,7 +68,7 @@ class FromData:
     _inputs: Inputs | None = None
     is_open: ClassVar[bool] = True
     in_tables: ClassVar[bool] = True
-    descriptions: ClassVar[tuple[str, ...]] = ()  # members by which proofs know it beyond values
+    describing: ClassVar[tuple[str, ...]] = ()  # the members by which it says what else it is
 
     def __init_subclass__(
         cls,
@@ -116,6 +116,12 @@ def known(made: Any) -> Any:
     return made.without_structure(own) if own else made
 
 
+def described_outside(made: FromData) -> bool:
+    """Does a class from outside the package say what this object is?  Then proofs assume that."""
+    outside = (c for c in type(made).__mro__ if not c.__module__.startswith("tiebreak."))
+    return any(name in vars(c) for c in outside for name in made.describing)
+
+
 @lru_cache
 def overridden(kind: type) -> tuple[str, ...]:
     """The members that a class overrides of one of the package that is not made for that.
@@ -132,14 +138,6 @@ def overridden(kind: type) -> tuple[str, ...]:
         if not name.startswith("__")
         and inspect.getattr_static(kind, name) is not inspect.getattr_static(base, name)
     )
-
-
-@lru_cache
-def is_described_outside(kind: type) -> bool:
-    """Does a class from outside the package say itself what proofs rest on?"""
-    owners = (vars(c) for c in kind.__mro__ if not c.__module__.startswith("tiebreak."))
-    names = getattr(kind, "descriptions", ())
-    return any(name in own for own in owners for name in names)
 
 
 def _now(value: Any) -> Any:

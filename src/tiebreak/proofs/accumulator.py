@@ -34,7 +34,7 @@ from tiebreak.proofs.evidence import (
     value_error,
 )
 from tiebreak.proofs.models import UNIT, Model
-from tiebreak.sets import Space, distance_bound
+from tiebreak.sets import described, distance_bound
 
 
 class BoundAccumulator:
@@ -103,7 +103,7 @@ class BoundAccumulator:
     @cached_property
     def _growth(self) -> float:
         """Of the lower level on R^n: a factorisation, for the proof alone."""
-        if not isinstance(self.problem.domain, Space):
+        if not described(self.problem.domain).is_space:
             return 0.0
         return deadline.unless_too_long(lambda: self.problem.lower.growth, 0.0)
 

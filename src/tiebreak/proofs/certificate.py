@@ -8,11 +8,10 @@ from typing import Any, NamedTuple
 
 from tiebreak import theory
 from tiebreak.functions import Minorant
-from tiebreak.linalg import TINY, Array, arrays, deadline, in_files, rounding_unit
+from tiebreak.linalg import TINY, Array, arrays, deadline, in_files
 from tiebreak.proofs.accumulator import BoundAccumulator
 from tiebreak.proofs.evidence import minorant_errors, value_error
-from tiebreak.sets import Ball, Box
-from tiebreak.sets.domains import Domain, distance_bound, distance_from, projection_error
+from tiebreak.sets.domains import described, distance_bound, distance_from, projection_error
 
 UNDERFLOW = 1e-290  # a gap below this is 0, a tolerance that is no larger is none
 PROMISING = 1e-6  # growth of less than this share of L_g is as good as none
@@ -298,7 +297,7 @@ class Certifier:
         g - inf g >= mu/2 dist² on R^n: if a ball of that radius around x is in Z, so is the nearest
         minimiser, and it is one on Z too.
         """
-        g, depth = self._problem.lower, depth_in(self._problem.domain, x)
+        g, depth = self._problem.lower, described(self._problem.domain).depth(x)
         if depth == 0.0:
             return math.inf
         error = self.value_errors(x, 0.0, lower_value)[1]
@@ -309,18 +308,3 @@ class Certifier:
         growth = deadline.unless_too_long(lambda: g.growth, 0.0)
         d = math.sqrt(2.0 * excess / growth) if growth > 0.0 else math.inf
         return d if d < depth else math.inf
-
-
-def depth_in(domain: Domain, x: Array) -> float:
-    """A ball of this radius around x lies in the set; 0 where none is known."""
-    size, unit = arrays.norm(x), rounding_unit(arrays.epsilon(x), int(x.shape[0]))
-    if isinstance(domain, Ball):
-        center = 0.0 * x if domain.center is None else arrays.like(domain.center, x)
-        inside = domain.radius - arrays.norm(x - center)
-        return max(inside - unit * (domain.radius + size + arrays.norm(center)), 0.0)
-    if isinstance(domain, Box):
-        xp, lower = arrays.namespace(x), arrays.like(domain.lower, x)
-        upper = arrays.like(domain.upper, x)
-        inside = min(float(xp.min(x - lower)), float(xp.min(upper - x)))
-        return max(inside * (1.0 - unit) - unit * size, 0.0)
-    return 0.0

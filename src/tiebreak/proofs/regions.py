@@ -27,8 +27,8 @@ from collections.abc import Callable, Sequence
 from tiebreak.functions import Joint, Penalty, Terms, Zero, joint
 from tiebreak.linalg import Array, arrays, rounding_unit
 from tiebreak.proofs.models import UNIT, Low, Model
-from tiebreak.sets import Ball, Box
-from tiebreak.sets.domains import Domain, Space, projection_error
+from tiebreak.sets import Ball
+from tiebreak.sets.domains import Domain, Space, described, projection_error
 
 SMALLEST = 2.0**-500  # a radius below this is as good as 0
 WEIGHTS = 8  # multipliers of the constraint |x| <= R that are tried
@@ -49,7 +49,8 @@ class SolutionRegion:
         self._penalties, self._domain, self._zero = (f2, g2), domain, zero
         self._joints = _largest_joint_parts(f2, g2, domain)
         self._reach, self._radius = domain.farthest(zero), radius
-        self._is_round = type(domain) is Space or (type(domain) is Ball and domain.center is None)
+        ball = described(domain).as_ball
+        self._is_round = ball is not None and ball[0] is None
         self.narrow(0, math.inf)
 
     def narrow(self, steps: int, radius: float) -> None:
@@ -143,8 +144,8 @@ class SetRegion:
             # Without rounding the first is never the smaller one.
             if model.curvature > 0.0 and candidates[0].value < candidates[1].value:
                 candidates.append(self._at_vertex(self._flattened(model, candidates[0].at)))
-        elif isinstance(self.domain, Box) and not is_sharp:
-            candidates.append(self._at_corner(model, self.domain))
+        elif not is_sharp and (sides := described(self.domain).sides(self.zero)) is not None:
+            candidates.append(self._at_corner(model, *sides))
         if self.radius is not None and self.radius <= self.reach:
             candidates.append(self._in_ball(model, self.radius))
         return _highest(*candidates) if candidates else Low()
@@ -215,14 +216,13 @@ class SetRegion:
             slope_error=model.slope_error + rounding,
         )
 
-    def _at_corner(self, model: Model, box: Box) -> Low:
+    def _at_corner(self, model: Model, low: Array, high: Array) -> Low:
         """min of the linear part over a box with infinite sides: finite if the slope's signs fit.
 
         The slope error e counts in every coordinate, for |x| <= sum |x_i|.
         """
         xp = arrays.namespace(self.zero)
         e = model.slope_error + self.slack * arrays.norm(model.slope)
-        low, high = (self.zero + arrays.like(side, self.zero) for side in (box.lower, box.upper))
         falls_up = (model.slope - e < 0.0) & (high == math.inf)
         falls_down = (model.slope + e > 0.0) & (low == -math.inf)
         if bool(xp.any(falls_up | falls_down)):
@@ -267,7 +267,7 @@ class PenalisedRegion:
     def _in_ball(self, terms: Terms, slope: Array, steepness: float) -> Low:
         """min of <slope, x> + the terms over their set, with |x| <= reach."""
         reach = self.reach
-        if not isinstance(terms.domain, Box) and terms.center is None:
+        if terms.box is None and terms.center is None:
             ball = Ball(min(reach, terms.radius))
             return self._least(dataclasses.replace(terms, domain=ball), slope)
         low = self._least(terms, slope)

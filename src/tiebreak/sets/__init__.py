@@ -4,10 +4,12 @@ from tiebreak.sets.balls import Ball
 from tiebreak.sets.boxes import Box, Orthant
 from tiebreak.sets.constraints import Intersection, Polyhedron, SecondOrderCone, intersection
 from tiebreak.sets.cuts import INFINITY, Products, Set
+from tiebreak.sets.descriptions import Bounds, LinearRows, RecessionDirections
 from tiebreak.sets.domains import (
     Domain,
     Halfspace,
     Space,
+    described,
     distance_bound,
     has_projection,
     projected,
@@ -19,20 +21,24 @@ from tiebreak.sets.simplices import L1Ball, Simplex
 __all__ = [
     "INFINITY",
     "Ball",
+    "Bounds",
     "Box",
     "Domain",
     "Halfspace",
     "Intersection",
     "L1Ball",
+    "LinearRows",
     "Monotone",
     "Orthant",
     "Polyhedron",
     "Products",
+    "RecessionDirections",
     "SecondOrderCone",
     "Set",
     "Simplex",
     "Space",
     "argmin_cut",
+    "described",
     "distance_bound",
     "has_projection",
     "intersection",

@@ -7,10 +7,16 @@ import math
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from tiebreak.linalg import arrays, assign, checks, remember, tables
 from tiebreak.linalg.arrays import Array, dot, like, norm, zeros_like
+from tiebreak.linalg.conic_form import ROUND_UP, ConicForm, constants
 from tiebreak.linalg.elementwise import moved, shrunk
+from tiebreak.linalg.host import host
 from tiebreak.sets.cuts import CutProjection, Products, Set
+from tiebreak.sets.descriptions import Bounds
+from tiebreak.sets.faces import TOUCHING, ActiveFace, face_across
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -44,6 +50,35 @@ class Ball(Set):
         """Raise ValueError if the center has not ``n`` entries."""
         if self.center is not None:
             checks.length("Ball", "center", self.center, n, "variable")
+
+    def conic_form(self, form: ConicForm) -> None:
+        center = 0.0 if self.center is None else host(self.center)
+        form.second_order(constants(np.array([self.radius])), form.x - center)
+
+    def bounds_in(self, n: int) -> Bounds:
+        center = np.zeros(n) if self.center is None else host(self.center)
+        away = self.radius + (ROUND_UP - 1.0) * (np.abs(center) + self.radius)
+        return Bounds(center - away, center + away, (norm(center) + self.radius) * ROUND_UP)
+
+    @property
+    def as_ball(self) -> tuple[Any, float]:
+        return self.center, self.radius
+
+    def depth(self, x: Array) -> float:
+        away, size = 0.0 if self.center is None else norm(like(self.center, x)), norm(x)
+        unit = arrays.rounding_unit(arrays.epsilon(x), int(x.shape[0]))
+        inside = self.radius - norm(self._centred(x))
+        return max(inside - unit * (self.radius + size + away), 0.0)
+
+    def face_at(self, x: Array) -> ActiveFace | None:
+        """The sphere counts as a face too, with the directions that touch it."""
+        away = self._centred(x)
+        if norm(away) < self.radius * (1.0 - TOUCHING):
+            return None
+        # |slope|/radius, for x + d lies |d|²/(2 radius) below the tangent plane of a sphere.
+        return face_across(self.project, away)._replace(
+            curvature=lambda slope: max(-dot(away, slope) / dot(away, away), 0.0)
+        )
 
     def project(self, x: Array) -> Array:
         """center + (x - center) min(1, radius/|x - center|)."""

@@ -20,9 +20,12 @@ from tiebreak.linalg import (
     remember,
     tables,
 )
-from tiebreak.linalg.arrays import Array, dot, like, namespace, norm, to_numpy, zeros_like
+from tiebreak.linalg.arrays import Array, Host, dot, like, namespace, norm, to_numpy, zeros_like
+from tiebreak.linalg.conic_form import scaled_rows
 from tiebreak.linalg.host import host
 from tiebreak.sets.cuts import INFINITY, ProjectionPath, Set, Violation, violations_of
+from tiebreak.sets.descriptions import Bounds, LinearRows, RecessionDirections, identity
+from tiebreak.sets.faces import ActiveFace, room_along
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -83,6 +86,55 @@ class Box(Set):
         for name, bound in (("lower", self.lower), ("upper", self.upper)):
             if not isinstance(bound, float):
                 checks.length("Box", name, bound, n, "variable")
+
+    def ends(self, n: int) -> tuple[Host, Host]:
+        """Both bounds of each of n variables, on the host."""
+        return np.broadcast_to(host(self.lower), n), np.broadcast_to(host(self.upper), n)
+
+    def linear_rows(self, n: int) -> LinearRows:
+        """Lower bounds, then upper ones; an equation for a variable that is fixed."""
+        (lower, upper), one = self.ends(n), identity(n)
+        fixed = np.flatnonzero(lower == upper)
+        below, above = (np.flatnonzero(np.isfinite(b) & (lower != upper)) for b in (lower, upper))
+        where = np.append(below, above)
+        A = scaled_rows(one[where], np.append(-np.ones(len(below)), np.ones(len(above))))
+        b = np.append(-lower[below], upper[above])
+        what = "the bound of x[{}]"
+        return LinearRows(n, A, b, one[fixed], lower[fixed], (what, what), (where, fixed))
+
+    def bounds_in(self, n: int) -> Bounds:
+        return Bounds(*self.ends(n))
+
+    def recession(self, n: int) -> RecessionDirections:
+        low, high = (np.where(np.isfinite(b), 0.0, b) for b in self.ends(n))
+        return RecessionDirections(low, high)
+
+    @property
+    def is_cone(self) -> bool:
+        ends = np.append(to_numpy(self.lower), to_numpy(self.upper))
+        return bool(np.all((ends == 0.0) | np.isinf(ends)))
+
+    def sides(self, x: Array) -> tuple[Array, Array]:
+        zero = zeros_like(x)
+        return zero + like(self.lower, x), zero + like(self.upper, x)
+
+    def depth(self, x: Array) -> float:
+        xp, (lower, upper) = namespace(x), self.sides(x)
+        unit = arrays.rounding_unit(arrays.epsilon(x), int(x.shape[0]))
+        inside = min(float(xp.min(x - lower)), float(xp.min(upper - x)))
+        return max(inside * (1.0 - unit) - unit * norm(x), 0.0)
+
+    def face_at(self, x: Array) -> ActiveFace:
+        """Entries on a bound stay there."""
+        xp, zero = namespace(x), zeros_like(x)
+        low, high = (like(bound, x) for bound in (self.lower, self.upper))
+        free = (x > low) & (x < high)
+        key = xp.astype(free, x.dtype)
+
+        def room(x: Array, d: Array) -> float:
+            return min(room_along(x - low, d), room_along(high - x, -d))
+
+        return ActiveFace(lambda v: xp.where(free, v, zero), key, self.project, key, room, True)
 
     def project(self, x: Array) -> Array:
         """min(max(x, lower), upper)."""

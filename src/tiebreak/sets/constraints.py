@@ -14,13 +14,17 @@ import numpy as np
 
 from tiebreak.linalg import Refusal, arrays, checks, tables
 from tiebreak.linalg.arrays import Array, norm, to_numpy
+from tiebreak.linalg.conic_form import ROUND_UP, ConicForm
 from tiebreak.linalg.fingerprints import assign, known, remember
 from tiebreak.linalg.host import host
 from tiebreak.sets.balls import Ball
 from tiebreak.sets.boxes import Box
 from tiebreak.sets.cuts import INFINITY, Set, Violation
+from tiebreak.sets.descriptions import Bounds, LinearRows, RecessionDirections, stacked
 from tiebreak.sets.domains import Constraints, Domain, Space, distance_bound, distance_from
 from tiebreak.sets.polyhedra import Polyhedron, host_matrix, row_lengths
+
+SMALL = 2**18  # entries of a matrix whose singular values are computed for a bound
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -77,6 +81,29 @@ class SecondOrderCone(Constraints):
             raise ValueError(
                 f"SecondOrderCone: A must have one column per variable ({n}), got {self.variables}"
             )
+
+    def conic_form(self, form: ConicForm) -> None:
+        form.second_order(form.of_x(self.c[None], self.d), form.of_x(self.A, self.b))
+
+    def necessary_rows(self, n: int) -> LinearRows:
+        """The right side is not negative."""
+        return LinearRows(n, -self.c[None], [self.d])
+
+    def recession(self, n: int) -> RecessionDirections:
+        if self.c.any():
+            return RecessionDirections(curves=((self.A, self.c),))
+        return RecessionDirections(rows=(self.A, -self.A))
+
+    def bounds_in(self, n: int) -> Bounds:
+        """s |x| - |b| <= |A x + b| <= |c| |x| + d; s, the least singular value, is above |c|."""
+        radius = INFINITY
+        if self.A.shape[0] >= n and self.A.shape[0] * n <= SMALL:
+            A = self.A.toarray() if arrays.is_sparse(self.A) else self.A
+            sizes = np.linalg.svd(A, compute_uv=False)
+            spare = sizes[-1] - (ROUND_UP - 1.0) * sizes[0] - norm(self.c) * ROUND_UP
+            if spare > 0.0:
+                radius = max(self.d + norm(self.b), 0.0) / float(spare) * ROUND_UP
+        return Bounds(-radius, radius, radius)
 
     @cached_property
     def steepness(self) -> float:
@@ -142,6 +169,27 @@ class Intersection(Constraints, in_tables=False):
         assign(self, "sets", _merged("Intersection", sets))
         named = tuple((type(one).__name__, one.names) for one in self.sets)
         assign(self, "names", tables.common("Intersection", *named, what="names"))
+
+    @property
+    def parts(self) -> tuple[Set, ...]:
+        return self.sets
+
+    @property
+    def is_linear(self) -> bool:
+        return all(one.is_linear for one in self.sets)
+
+    @property
+    def is_conic(self) -> bool:
+        return all(one.is_conic for one in self.sets)
+
+    def linear_rows(self, n: int) -> LinearRows | None:
+        """Those of all parts, where these have no other constraints."""
+        found = [rows for one in self.sets if (rows := one.linear_rows(n)) is not None]
+        if len(found) < len(self.sets):
+            return None
+        A, A_eq = (stacked([getattr(rows, name) for rows in found], n) for name in ("A", "A_eq"))
+        b, b_eq = (np.hstack([getattr(rows, name) for rows in found]) for name in ("b", "b_eq"))
+        return LinearRows(n, A, b, A_eq, b_eq)
 
     def __repr__(self) -> str:
         return f"Intersection({', '.join(map(repr, self.sets))})"
@@ -211,9 +259,7 @@ def intersection(owner: str, *sets: Domain) -> Domain:
 def _merged(owner: str, sets: tuple[Any, ...]) -> tuple[Any, ...]:
     """The parts of the sets, none twice; two that make one of the library's sets are that one."""
     parts = [
-        part
-        for one in map(known, sets)
-        for part in (one.sets if isinstance(one, Intersection) else (one,))
+        part for one in map(known, sets) for part in (one.parts if isinstance(one, Set) else (one,))
     ]
     found: list[Any] = []
     for one in parts:

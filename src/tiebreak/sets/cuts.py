@@ -20,7 +20,10 @@ from typing import Any, ClassVar, NamedTuple, cast
 import numpy as np
 
 from tiebreak.linalg import FromData, arrays, assign, in_files, into, ldexp, smallest_normal
-from tiebreak.linalg.arrays import Array, dot, namespace
+from tiebreak.linalg.arrays import Array, Host, dot, namespace
+from tiebreak.linalg.conic_form import ConicForm
+from tiebreak.sets.descriptions import Bounds, LinearRows, RecessionDirections
+from tiebreak.sets.faces import ActiveFace
 from tiebreak.sets.roots import PathPoint, past_a_breakpoint, root
 
 INFINITY = math.inf
@@ -67,6 +70,7 @@ class Set(FromData, is_open=True):
 
     names: tuple[Any, ...] | None = None  # of the variables, where a Series of pandas has them
     has_projection: ClassVar[bool] = True  # one that every step of a method can spend the time on
+    describing = ("linear_rows", "conic_form", "recession", "bounds_in")
 
     def without_structure(self, own: tuple[str, ...]) -> Set:
         """A set that answers as this one where its class says how, and otherwise knows nothing."""
@@ -77,10 +81,11 @@ class Set(FromData, is_open=True):
             )
         answers = {
             name: staticmethod(getattr(self, name))
-            for name in ("check", *NEEDED, "contains", "farthest", "diameter_in")
+            for name in ("check", *NEEDED, "contains", "farthest", "diameter_in", *self.describing)
             if name == "check" or name in own
         }
-        alone: Set = type(type(self).__name__, (Set,), answers)()
+        where = {"__module__": type(self).__module__}
+        alone: Set = type(type(self).__name__, (Set,), {**answers, **where})()
         assign(alone, "given", self)  # by which a saved run tells it from others
         return alone
 
@@ -91,6 +96,83 @@ class Set(FromData, is_open=True):
         if not isinstance(other, Set):
             return NotImplemented
         return cast("Set", intersection("Intersection", self, other))
+
+    # --- what a set says of itself, so that nobody needs to know which it is ---
+
+    @property
+    def parts(self) -> tuple[Set, ...]:
+        """The sets that it is the intersection of."""
+        return (self,)
+
+    @property
+    def is_linear(self) -> bool:
+        """Do linear rows describe it?"""
+        return type(self).linear_rows is not Set.linear_rows
+
+    @property
+    def is_conic(self) -> bool:
+        """Can cones represent it?"""
+        return self.is_linear or type(self).conic_form is not Set.conic_form
+
+    def linear_rows(self, n: int) -> LinearRows | None:
+        """Linear constraints in R^n that describe the set; None where there are none."""
+        return None
+
+    def lifted_rows(self, n: int) -> tuple[Host | None, LinearRows]:
+        """Rows of a u whose images lift u are the set; lift is None where u is x itself."""
+        rows = self.linear_rows(n)
+        assert rows is not None
+        return None, rows
+
+    def necessary_rows(self, n: int) -> LinearRows | None:
+        """Linear constraints that all points of the set meet; None where none are known."""
+        return self.linear_rows(n)
+
+    def conic_form(self, form: ConicForm) -> None:
+        """Add the constraints of the set to a conic program; by its linear rows if it has any."""
+        rows = self.linear_rows(form.n)
+        if rows is None:
+            raise NotImplementedError
+        rows.add_to(form)
+
+    def recession(self, n: int) -> RecessionDirections | None:
+        """The directions in which the set goes on for ever; None: unknown, or none but 0."""
+        rows = self.linear_rows(n)
+        return None if rows is None else RecessionDirections(rows=(rows.A, rows.A_eq, -rows.A_eq))
+
+    def bounds_in(self, n: int) -> Bounds:
+        """Bounds of all points in R^n, other than its linear rows say; infinite if unknown."""
+        return Bounds()
+
+    @property
+    def is_space(self) -> bool:
+        """Is it R^n?"""
+        return False
+
+    @property
+    def is_cone(self) -> bool:
+        """Is t x in the set for every x of it and t >= 0, entry by entry?"""
+        return False
+
+    @property
+    def as_ball(self) -> tuple[Any, float] | None:
+        """Center (None: 0) and radius, where it is a ball; R^n is one of infinite radius."""
+        return None
+
+    def sides(self, x: Array) -> tuple[Array, Array] | None:
+        """Both bounds of every entry, as arrays like x, where it is a box."""
+        return None
+
+    def depth(self, x: Array) -> float:
+        """A ball of this radius around x lies in the set; 0 where none is known."""
+        return 0.0
+
+    def face_at(self, x: Array) -> ActiveFace | None:
+        """The face that x, a point of the set, lies inside of; None: the whole set, or unknown.
+
+        Entries are on a bound where `project` has put them, to the last bit.
+        """
+        return None
 
     @property
     def diameter(self) -> float:

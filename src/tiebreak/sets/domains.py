@@ -15,9 +15,12 @@ from tiebreak.linalg import arrays, checks, tables
 from tiebreak.linalg.arrays import Array, dot, like, norm, zeros_like
 from tiebreak.linalg.elementwise import ldexp, moved
 from tiebreak.linalg.fingerprints import assign, remember
+from tiebreak.linalg.host import host
 from tiebreak.sets.balls import Ball
 from tiebreak.sets.boxes import Box, Orthant
 from tiebreak.sets.cuts import INFINITY, CutProjection, Products, ProjectionPath, Set
+from tiebreak.sets.descriptions import LinearRows
+from tiebreak.sets.faces import TOUCHING, ActiveFace, face_across
 from tiebreak.sets.monotone import Monotone
 from tiebreak.sets.simplices import L1Ball, Simplex
 
@@ -32,6 +35,7 @@ __all__ = [
     "Orthant",
     "Simplex",
     "Space",
+    "described",
     "distance_bound",
     "distance_from",
     "has_projection",
@@ -89,6 +93,11 @@ def projection_error(domain: Domain, z: Array, size: float) -> float:
     return arrays.rounding_unit(arrays.epsilon(z), int(z.shape[0])) * (size + cancelling)
 
 
+def described(domain: Domain) -> Set:
+    """The set as it describes itself; one that is not made from `Set` says nothing."""
+    return domain if isinstance(domain, Set) else Set()
+
+
 def has_projection(domain: Domain) -> bool:
     """Does the domain project in a time that every step can spend?"""
     return not isinstance(domain, Set) or domain.has_projection
@@ -143,6 +152,21 @@ class Space(Set):
         array([ 3., -4.])
     """
 
+    def linear_rows(self, n: int) -> LinearRows:
+        return LinearRows(n)
+
+    @property
+    def is_space(self) -> bool:
+        return True
+
+    @property
+    def is_cone(self) -> bool:
+        return True
+
+    @property
+    def as_ball(self) -> tuple[Any, float]:
+        return None, INFINITY
+
     def distance_outside(self, x: Array, unit: float) -> float:
         return 0.0
 
@@ -196,6 +220,16 @@ class Halfspace(Set):
     def check(self, n: int) -> None:
         """Raise ValueError if the normal has not ``n`` entries."""
         checks.length("Halfspace", "normal", self.normal, n, "variable")
+
+    def linear_rows(self, n: int) -> LinearRows:
+        return LinearRows(n, host(self.normal)[None], [self.offset])
+
+    def face_at(self, x: Array) -> ActiveFace | None:
+        """The plane, where x is on it."""
+        normal = like(self.normal, x)
+        reach = norm(normal) * norm(x) + abs(self.offset)
+        is_on = self.offset - dot(normal, x) <= TOUCHING * reach
+        return face_across(self.project, normal) if is_on else None
 
     def project(self, x: Array) -> Array:
         """x - max(<normal, x> - offset, 0) normal/|normal|^2."""

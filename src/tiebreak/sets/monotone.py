@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 
 from tiebreak.linalg import arrays, moved
 from tiebreak.linalg.arrays import Array, Host, dot, like, norm, to_numpy, zeros_like
 from tiebreak.sets.cuts import INFINITY, ProjectionPath, Set, Violation, violations_of
+from tiebreak.sets.descriptions import LinearRows, RecessionDirections
+from tiebreak.sets.faces import TOUCHING, ActiveFace
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,6 +28,25 @@ class Monotone(Set):
         >>> tb.solve(problem).x.round(4)
         array([1., 3., 3.])
     """
+
+    def linear_rows(self, n: int) -> LinearRows:
+        return LinearRows(n, -differences(n), np.zeros(n - 1))
+
+    def recession(self, n: int) -> RecessionDirections:
+        return RecessionDirections(rows=(-differences(n),), project=self.project)
+
+    def face_at(self, x: Array) -> ActiveFace:
+        """Where x is constant in blocks: the means over them."""
+        values = to_numpy(x)
+        apart = np.diff(values) > TOUCHING * float(np.max(np.abs(values), initial=0.0))
+        block = np.append(0, np.cumsum(apart))
+        count = np.bincount(block)
+
+        def along(v: Array) -> Array:
+            means = np.bincount(block, to_numpy(v)) / count
+            return like(means[block], x)
+
+        return ActiveFace(along, like(block.astype(values.dtype), x), self.project, None)
 
     def project(self, x: Array) -> Array:
         """Isotonic regression of x."""
@@ -84,6 +106,14 @@ class Monotone(Set):
         inside = np.abs(sums) > noise
         breaks = np.cumsum(z - x_host)[inside] / -sums[inside]
         return max(0.0, float(np.max(breaks, initial=0.0))), like(z, x), 0.0
+
+
+def differences(n: int) -> Any:
+    """The matrix of x_{j+1} - x_j."""
+    from scipy.sparse import diags_array
+
+    ones = np.ones(n - 1)
+    return diags_array([-ones, ones], offsets=[0, 1], shape=(n - 1, n), format="csr")
 
 
 def _host(x: Array) -> Host:

@@ -14,6 +14,7 @@ from tiebreak.linalg.fingerprints import assign, remember
 from tiebreak.linalg.host import host
 from tiebreak.linalg.spectra import EPS
 from tiebreak.sets.cuts import INFINITY, Violation, violations_of
+from tiebreak.sets.descriptions import LinearRows
 from tiebreak.sets.domains import Constraints
 
 ROUNDINGS = 1e3  # times the rounding of one operation: what multipliers of a solver are off
@@ -85,6 +86,10 @@ class Polyhedron(Constraints):
     def lengths(self) -> tuple[Host, Host]:
         """Of the rows of A, and of those of A_eq."""
         return row_lengths(self.A), row_lengths(self.A_eq)
+
+    def linear_rows(self, n: int) -> LinearRows:
+        words = "row {} of A", "row {} of A_eq"
+        return LinearRows(n, self.A, self.b, self.A_eq, self.b_eq, words)
 
     @cached_property
     def bounds(self) -> tuple[Host, Host]:

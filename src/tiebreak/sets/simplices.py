@@ -8,10 +8,13 @@ import math
 import numpy as np
 
 from tiebreak.linalg import arrays, assign, checks
-from tiebreak.linalg.arrays import Array, dot, namespace, norm
+from tiebreak.linalg.arrays import Array, Host, dot, namespace, norm
+from tiebreak.linalg.conic_form import ConicForm
 from tiebreak.linalg.elementwise import into, masked, moved, negligible, shrunk, smallest_normal
 from tiebreak.linalg.host import host
 from tiebreak.sets.cuts import ProjectionPath, Set, Violation, violations_of
+from tiebreak.sets.descriptions import Bounds, LinearRows, identity
+from tiebreak.sets.faces import TOUCHING, ActiveFace, face_of_signs
 
 
 class _WithVertices(Set):
@@ -58,6 +61,19 @@ class Simplex(_WithVertices):
     def diameter_in(self, n: int) -> float:
         """sqrt(2) total, and 0 for n = 1."""
         return 0.0 if n == 1 else self.diameter
+
+    def linear_rows(self, n: int) -> LinearRows:
+        return LinearRows(n, -identity(n), np.zeros(n), np.ones((1, n)), [self.total])
+
+    def recession(self, n: int) -> None:
+        """None but 0."""
+
+    def bounds_in(self, n: int) -> Bounds:
+        return Bounds(0.0, self.total, self.total)
+
+    def face_at(self, x: Array) -> ActiveFace:
+        is_on = namespace(x).astype(x > TOUCHING * self.total, x.dtype)
+        return face_of_signs(self.project, x, is_on)
 
     def project(self, x: Array) -> Array:
         """max(x - tau, 0) with the tau for which the sum is ``total``."""
@@ -129,6 +145,25 @@ class L1Ball(_WithVertices):
     def diameter(self) -> float:
         """2 radius."""
         return 2.0 * self.radius
+
+    def lifted_rows(self, n: int) -> tuple[Host, LinearRows]:
+        """x = p - q with p, q >= 0 and a sum of at most the radius, for there are 2^n faces."""
+        A = np.vstack([-np.eye(2 * n), np.ones((1, 2 * n))])
+        rows = LinearRows(2 * n, A, np.append(np.zeros(2 * n), self.radius))
+        return np.hstack([np.eye(n), -np.eye(n)]), rows
+
+    def conic_form(self, form: ConicForm) -> None:
+        form.nonnegative(-1.0 * form.absolute(form.x).sum() + self.radius)
+
+    def bounds_in(self, n: int) -> Bounds:
+        return Bounds(-self.radius, self.radius, self.radius)
+
+    def face_at(self, x: Array) -> ActiveFace | None:
+        xp = namespace(x)
+        if float(xp.sum(xp.abs(x))) < self.radius * (1.0 - TOUCHING):
+            return None
+        is_on = xp.abs(x) > TOUCHING * self.radius
+        return face_of_signs(self.project, x, xp.where(is_on, xp.sign(x), arrays.zeros_like(x)))
 
     def project(self, x: Array) -> Array:
         """x inside; sign(x) max(|x| - tau, 0) with the tau for which the sum is the radius."""

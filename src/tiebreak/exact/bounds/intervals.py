@@ -34,7 +34,6 @@ from tiebreak.functions import LeastSquaresPart, LinearPart, Parts, decompose
 from tiebreak.linalg import EPS, TINY, Array, Host, Rank, arrays, rounding_unit
 from tiebreak.linalg.host import host, norm
 from tiebreak.problem import Problem
-from tiebreak.proofs.certificate import depth_in
 from tiebreak.proofs.evidence import ALL_WITHIN, WITHIN, Intervals
 from tiebreak.proofs.models import Model
 from tiebreak.sets import Ball, L1Ball, Space, distance_bound, has_projection
@@ -148,7 +147,7 @@ def _on_space(
     near = nearby_minimisers(g_parts, x, g.slope, g.slope_error)
     if near is None:
         return Intervals()
-    if isinstance(Z, Ball) and not depth_in(Z, x) > near.distance:
+    if isinstance(Z, Ball) and not Z.depth(x) > near.distance:
         return _across_ball(problem, Z, x, values, parts, normal, near)
     high = f.value + change_within(problem, f, near.distance, (f_parts, x))
     if sign is not None:
@@ -183,7 +182,7 @@ def _across_ball(
     p = center + V.T @ (V @ (x - center))
     slope = g_parts.slope(p)
     deep = nearby_minimisers(g_parts, p, slope.vector, slope.error + TINY)
-    depth = -math.inf if deep is None else depth_in(ball, p) - deep.distance
+    depth = -math.inf if deep is None else ball.depth(p) - deep.distance
     if deep is None or not depth > 0.0:
         return Intervals()
     way = near.distance + distance_bound(ball, x)

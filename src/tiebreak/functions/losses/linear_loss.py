@@ -65,8 +65,8 @@ class LinearLoss(SmoothFunction, is_open=True):
     and `_weighted`. A matrix whose rows are not in memory has rows of zeros where they are 0.
     """
 
-    descriptions = (
-        *SmoothFunction.descriptions,
+    describing = (
+        *SmoothFunction.describing,
         *("_conic_rows", "_far_rows", "_part", "bend", "second", "sizes_in_image"),
     )
     lower_bound = 0.0

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tiebreak.functions.penalties.terms import Terms
-from tiebreak.linalg import Array, Host, Refusal, to_numpy
+from tiebreak.linalg import Array, Host, Refusal
 from tiebreak.sets import Ball, Box, Domain, Space
 from tiebreak.sets.constraints import Intersection, intersection, is_centred
 
@@ -46,6 +46,14 @@ class Joint:
         return self.terms(a, mu).times(1.0 - 2.0**-51).least(slope)
 
 
+class Alone(Joint):
+    """One penalty that has a prox on R^n, and no other."""
+
+    def terms(self, a: float, mu: float) -> Terms:
+        """The multiple of the one that there is."""
+        return self.upper.times(a) if self.upper.is_alone else self.lower.times(mu)
+
+
 def joint(f2: Penalty, g2: Penalty, domain: Domain | None = None, owner: str = "joint") -> Joint:
     """The two penalties on the common set of their domains and ``domain``.
 
@@ -58,6 +66,8 @@ def joint(f2: Penalty, g2: Penalty, domain: Domain | None = None, owner: str = "
     for penalty in (f2, g2):
         if penalty.terms.has_operator:
             raise _no_prox(owner, penalty.label, "its operator; exact takes it above, alone")
+    if f.is_alone or g.is_alone:
+        return _alone(owner, f2, g2, domain)
     both = f.groups if f.group > 0.0 else None, g.groups if g.group > 0.0 else None
     if both[0] is not None and both[1] is not None and not both[0].same_as(both[1]):
         raise _no_prox(owner, "GroupL2", "GroupL2 with other groups")
@@ -73,6 +83,16 @@ def joint(f2: Penalty, g2: Penalty, domain: Domain | None = None, owner: str = "
         return Joint(f, g)  # as without penalties
     parts = (dataclasses.replace(p, groups=groups, domain=common, center=center) for p in (f, g))
     return Joint(*parts)
+
+
+def _alone(owner: str, f2: Penalty, g2: Penalty, domain: Domain | None) -> Joint:
+    one, other = (f2, g2) if f2.terms.is_alone else (g2, f2)
+    if other.terms.has_weights:
+        raise _no_prox(owner, one.label, other.label)
+    common = _common(owner, other.terms.domain, domain or Space())
+    if not isinstance(common, Space):
+        raise _no_prox(owner, one.label, type(common).__name__)
+    return Alone(f2.terms, g2.terms)
 
 
 def _common_center(owner: str, f2: Penalty, g2: Penalty) -> Host | None:
@@ -105,10 +125,5 @@ def _has_prox_on(common: Domain, terms: Terms) -> bool:
         return True
     if isinstance(common, Box):
         entrywise = terms.group == 0.0 and terms.l2 == 0.0
-        return entrywise or (terms.center is None and _is_cone(common))
+        return entrywise or (terms.center is None and common.is_cone)
     return terms.center is None and isinstance(common, Ball) and is_centred(common)
-
-
-def _is_cone(box: Box) -> bool:
-    bounds = (to_numpy(bound) for bound in (box.lower, box.upper))
-    return all(bool(np.all(np.isinf(b) | (b == 0.0))) for b in bounds)

@@ -1,4 +1,4 @@
-"""weight |D x - center|_1 for a matrix D: a penalty with a value, and no prox in closed form."""
+"""Penalties of the entries of D x - center, and of the largest one: a value, no joint prox."""
 
 from __future__ import annotations
 
@@ -9,40 +9,27 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tiebreak.functions.penalties.terms import Terms
+from tiebreak.functions.far_slopes import FarRows
+from tiebreak.functions.penalties.terms import Terms, rising
 from tiebreak.linalg import Host, Refusal, arrays
 from tiebreak.linalg.arrays import Array, norm
+from tiebreak.linalg.conic_form import ConicForm, Cost
 from tiebreak.linalg.host import host
+from tiebreak.linalg.host_rows import HostRows
 from tiebreak.sets import INFINITY
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class OperatorTerms(Terms):
-    """The sum of l1_i |(D x)_i - center_i|, D = matrix(n) in CSR form, for x of length n."""
+class OnlyConic(Terms):
+    """What has a conic form and no prox with anything else; what is not said here is unknown."""
 
-    matrix: Callable[[int], Any] = dataclasses.field(kw_only=True)
     has_operator: ClassVar[bool] = True
 
     def times(self, factor: float) -> Terms:
         return dataclasses.replace(self, l1=factor * self.l1)
 
-    def value(self, x: Array) -> float:
-        image = self.matrix(int(x.shape[0])) @ host(x)
-        off = image if self.center is None else image - self.center
-        return float(np.sum(self.l1 * np.abs(off)))
-
-    def prox(self, x: Array) -> Array:
-        raise Refusal("L1", "operator", "must be None for a prox in closed form", "a matrix")
-
     def least(self, slope: Array) -> tuple[float, Array | None]:
-        return -INFINITY, None  # it is not known
-
-    def steepness(self, n: int, reach: float) -> float:
-        """|D's| <= |D| |s| for every s with |s_i| <= l1_i; |D|² <= |D|_1 |D|_inf."""
-        D = abs(self.matrix(n))
-        rows, columns = (float(np.max(D.sum(axis=axis), initial=0.0)) for axis in (1, 0))
-        weights = np.broadcast_to(np.asarray(self.l1, dtype=np.float64), D.shape[0])
-        return math.sqrt(rows) * math.sqrt(columns) * norm(weights) * (1.0 + 2.0**-40)
+        return -INFINITY, None
 
     def extent(self, n: int, level: float) -> float:
         return INFINITY
@@ -57,24 +44,79 @@ class OperatorTerms(Terms):
         return None
 
 
-def differences(n: int) -> Any:
-    """The matrix of x_{j+1} - x_j."""
-    from scipy.sparse import diags_array
+@dataclasses.dataclass(frozen=True, eq=False)
+class OperatorTerms(OnlyConic):
+    """The sum of l1_i |r_i| + tilt_i r_i, where r = D x - center and |tilt_i| <= l1_i.
 
-    ones = np.ones(n - 1)
-    return diags_array([-ones, ones], offsets=[0, 1], shape=(n - 1, n), format="csr")
+    D = matrix(n) in CSR form, for x of length n. Any convex function of r_i that is linear on both
+    sides of 0 is of this form: it rises by l1 + tilt above, and by l1 - tilt below.
+    """
+
+    matrix: Callable[[int], Any] = dataclasses.field(kw_only=True)
+    tilt: Any = dataclasses.field(default=0.0, kw_only=True)
+
+    def times(self, factor: float) -> Terms:
+        return dataclasses.replace(self, l1=factor * self.l1, tilt=factor * self.tilt)
+
+    def residual(self, x: Array) -> Host:
+        """D x - center, on the host."""
+        image = self.matrix(int(x.shape[0])) @ host(x)
+        return np.asarray(image if self.center is None else image - self.center)
+
+    def slopes(self, count: int) -> tuple[Host, Host]:
+        """How much each of so many entries rises above 0, and how much below it."""
+        l1, tilt = np.broadcast_to(self.l1, count), np.broadcast_to(self.tilt, count)
+        return l1 + tilt, l1 - tilt
+
+    def value(self, x: Array) -> float:
+        off = self.residual(x)
+        up, down = self.slopes(len(off))
+        return float(np.sum(np.where(off > 0.0, up, down) * np.abs(off)))
+
+    def subgradient(self, x: Array) -> Array:
+        """One at x: the middle of both slopes where an entry is 0."""
+        off = self.residual(x)
+        slopes = self.l1 * np.sign(off) + self.tilt
+        return arrays.like(self.matrix(int(x.shape[0])).T @ slopes, x)
+
+    def prox(self, x: Array) -> Array:
+        raise Refusal("L1", "operator", "must be None for a prox in closed form", "a matrix")
+
+    def rows_above(self, n: int) -> tuple[Any, Host, Host, Host]:
+        D = self.matrix(n)
+        center = np.zeros(D.shape[0]) if self.center is None else self.center
+        return D, center, *self.slopes(D.shape[0])
+
+    def add_to_conic(self, form: ConicForm, cost: Cost) -> bool:
+        D = self.matrix(form.n)
+        off = form.of_x(D, 0.0 if self.center is None else -self.center)
+        self._add_l1(form, cost, off)
+        if np.any(self.tilt):
+            cost.add(self.tilt, off)
+        return True
+
+    def far_rows(self, n: int) -> FarRows:
+        rows = HostRows(self.matrix(n))
+        return FarRows((), rising(*self.slopes(rows.shape[0]), rows))
+
+    def steepness(self, n: int, reach: float) -> float:
+        """|D's| <= |D| |s| for every s with |s_i| <= l1_i + |tilt_i|; |D|² <= |D|_1 |D|_inf."""
+        D = abs(self.matrix(n))
+        rows, columns = (float(np.max(D.sum(axis=axis), initial=0.0)) for axis in (1, 0))
+        weights = np.maximum(*self.slopes(D.shape[0]))
+        return math.sqrt(rows) * math.sqrt(columns) * norm(weights) * (1.0 + 2.0**-40)
 
 
-def csr(owner: str, operator: Any) -> Any:
+def csr(owner: str, operator: Any, name: str = "operator") -> Any:
     """A matrix of the user, dense or sparse, in CSR form and float64."""
     from scipy.sparse import csr_array
 
     from tiebreak.linalg import checks
 
-    matrix = checks.matrix(owner, "operator", operator)
+    matrix = checks.matrix(owner, name, operator)
     if not (matrix.is_explicit or matrix.is_sparse):
         raise TypeError(
-            f"{owner}: operator must be a matrix in memory, got {type(operator).__name__}"
+            f"{owner}: {name} must be a matrix in memory, got {type(operator).__name__}"
         )
     return csr_array(
         matrix.entries if matrix.is_sparse else arrays.to_numpy(matrix.dense())

@@ -12,14 +12,17 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tiebreak.functions.base import SmoothFunction, is_weight
+from tiebreak.functions.far_slopes import FarRows
 from tiebreak.functions.penalties.groups import Groups
 from tiebreak.functions.penalties.joint_prox import joint
-from tiebreak.functions.penalties.operator_terms import OperatorTerms, csr, differences
+from tiebreak.functions.penalties.operator_terms import OperatorTerms, csr
 from tiebreak.functions.penalties.terms import Terms
 from tiebreak.linalg import Array, Host, arrays, checks, tables, to_numpy
+from tiebreak.linalg.conic_form import ConicForm, Cost
 from tiebreak.linalg.fingerprints import FromData, assign, known, remember
 from tiebreak.linalg.host import host
 from tiebreak.sets import INFINITY, Domain, Set
+from tiebreak.sets.monotone import differences
 
 
 class Penalty(FromData, is_open=True):
@@ -29,6 +32,7 @@ class Penalty(FromData, is_open=True):
     _weights: ClassVar[tuple[str, ...]] = ("weight",)
     names: ClassVar[tuple[Any, ...] | None] = None  # of the variables, as in Function
     dimension: ClassVar[int | None] = None  # the number of variables, None if it fits any
+    describing = ("terms", "add_to_conic", "far_rows")
 
     def __post_init__(self) -> None:
         for name in self._weights:
@@ -50,6 +54,11 @@ class Penalty(FromData, is_open=True):
         return self.terms.square
 
     @property
+    def summands(self) -> tuple[Penalty, ...]:
+        """The penalties that it is the sum of."""
+        return (self,)
+
+    @property
     def vectors(self) -> list[Array]:
         """The vectors among its parameters."""
         return []
@@ -68,6 +77,14 @@ class Penalty(FromData, is_open=True):
     def least(self, slope: Array) -> tuple[float, Array | None]:
         """The minimum of <slope, x> + penalty(x), never too large, and a minimiser; -inf, None."""
         return self.terms.least(slope)
+
+    def add_to_conic(self, form: ConicForm, cost: Cost) -> bool:
+        """Add the value, without indicators, to an objective; False: cones do not represent it."""
+        return self.terms.add_to_conic(form, cost)
+
+    def far_rows(self, n: int) -> FarRows | None:
+        """How it grows far out; None where that is unknown."""
+        return self.terms.far_rows(n)
 
     @property
     def unrestricted(self) -> Penalty:
@@ -420,6 +437,10 @@ class PenaltySum(Penalty, in_tables=False):
         return f"{self.first.label} + {self.second.label}"
 
     @property
+    def summands(self) -> tuple[Penalty, ...]:
+        return self.first.summands + self.second.summands
+
+    @property
     def vectors(self) -> list[Array]:
         return [*self.first.vectors, *self.second.vectors]
 
@@ -429,6 +450,9 @@ class PenaltySum(Penalty, in_tables=False):
 
     def value(self, x: Array) -> float:
         return self.first.value(x) + self.second.value(x)
+
+    def add_to_conic(self, form: ConicForm, cost: Cost) -> bool:
+        return self.first.add_to_conic(form, cost) and self.second.add_to_conic(form, cost)
 
     @property
     def unrestricted(self) -> Penalty:

@@ -24,10 +24,15 @@ from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
+from tiebreak.functions.far_slopes import FarRows, LossRows
 from tiebreak.functions.penalties.groups import UNGROUPED, GroupLayout, Groups
 from tiebreak.linalg import Host, arrays, into
 from tiebreak.linalg.arrays import Array, dot, namespace, norm, to_numpy, zeros_like
+from tiebreak.linalg.conic_form import Affine, ConicForm, Cost
+from tiebreak.linalg.host_rows import HostRows
 from tiebreak.sets import INFINITY, Ball, Box, Domain, Space
+from tiebreak.sets.descriptions import identity
+from tiebreak.sets.faces import ActiveFace
 
 L1Weight: TypeAlias = float | Host
 
@@ -48,6 +53,7 @@ class Terms:
     domain: Domain = dataclasses.field(default_factory=Space)
     center: Host | None = None  # of the norms; the square is around 0
     has_operator: ClassVar[bool] = False  # is it |D x - center|_1? See `operator_terms`
+    is_alone: ClassVar[bool] = False  # has it a prox with no other penalty and no set?
 
     @property
     def weights(self) -> tuple[Any, float, float, float]:
@@ -108,6 +114,43 @@ class Terms:
             length = norm(x)
             total += 0.5 * (self.square * length) * length
         return total
+
+    def add_to_conic(self, form: ConicForm, cost: Cost) -> bool:
+        """Add the value, without the set, to an objective; False: cones do not represent it."""
+        off = form.x if self.center is None else form.x - self.center
+        self._add_l1(form, cost, off)
+        if self.square > 0.0:
+            cost.add_squares(self.square, form.x)
+        if self.l2 > 0.0:
+            cost.add(self.l2, form.length(off))
+        if self.group > 0.0 and self.groups is not None:
+            layout = self.groups.layout(form.n)
+            for group in np.flatnonzero(layout.penalised):
+                members = np.flatnonzero(layout.labels == group)
+                cost.add(self.group, form.length(off.some(members)))
+        return True
+
+    def _add_l1(self, form: ConicForm, cost: Cost, off: Affine) -> None:
+        weights = np.broadcast_to(np.asarray(self.l1, dtype=np.float64), len(off))
+        if (counts := weights > 0.0).any():
+            cost.add(weights[counts], form.absolute(off.some(counts)))
+
+    def face_at(self, x: Array) -> tuple[ActiveFace, Array] | None:
+        """Where it is smooth around x, and its slope there; None: see `auto.active_face`."""
+        return None
+
+    def rows_above(self, n: int) -> tuple[Any, Host, Host, Host] | None:
+        """D, center and both slopes of each entry, where it is one of `OperatorTerms`."""
+        return None
+
+    def far_rows(self, n: int) -> FarRows | None:
+        """The square and the norms, of which |y|_2 grows no faster than |y|_1; None: unknown."""
+        one, weights = HostRows(identity(n)), self.l2 + np.broadcast_to(self.l1, n)
+        if self.group > 0.0 and self.groups is not None:
+            layout = self.groups.layout(n)
+            weights = weights + self.group * layout.penalised[layout.labels]
+        fixed = [one] if self.square > 0.0 else []
+        return FarRows(fixed, rising(weights, weights, one))
 
     def prox(self, x: Array) -> Array:
         """argmin over z of this(z) + ½|z - x|²."""
@@ -351,6 +394,12 @@ class Terms:
     def kept(self, lengths: Host, layout: GroupLayout, divisor: float = 1.0) -> Host:
         """The lengths of the groups after shrinking each."""
         return np.maximum(lengths - self.group / divisor * layout.penalised, 0.0)
+
+
+def rising(up: Host, down: Host, rows: HostRows) -> list[LossRows]:
+    """up_i max(<row_i, x>, 0) + down_i max(-<row_i, x>, 0), far out."""
+    sides = ((down, 1.0), (up, -1.0))
+    return [LossRows(w[w > 0.0], rows.only(w > 0.0, sign), "") for w, sign in sides if w.any()]
 
 
 def soft(x: Array, threshold: L1Weight) -> Array:

@@ -5,24 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from copy import copy
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from tiebreak.functions.base import Function
-from tiebreak.functions.far_slopes import LossRows, both_signs
+from tiebreak.functions.far_slopes import LossRows
 from tiebreak.functions.penalties.composite import split
-from tiebreak.functions.penalties.operator_terms import OperatorTerms, differences
 from tiebreak.functions.penalties.penalties import Penalty
-from tiebreak.functions.penalties.terms import Terms
 from tiebreak.functions.sums import summands
 from tiebreak.linalg.arrays import Host
-from tiebreak.linalg.host import host, norm
+from tiebreak.linalg.host import norm
 from tiebreak.linalg.host_rows import HostRows
-from tiebreak.sets.boxes import Box, Orthant
-from tiebreak.sets.constraints import Intersection, Polyhedron, SecondOrderCone
-from tiebreak.sets.domains import Domain, Halfspace, Space
-from tiebreak.sets.monotone import Monotone
+from tiebreak.sets import Domain, described
+from tiebreak.sets.descriptions import stacked
 
 
 class RecessionCone:
@@ -35,35 +31,21 @@ class RecessionCone:
 
     def __init__(self, domain: Domain, n: int) -> None:
         self.low, self.high = np.full(n, -math.inf), np.full(n, math.inf)
-        self.curves, self.is_known = [], True
-        linear: list[Any] = []
-        parts = domain.sets if isinstance(domain, Intersection) else (domain,)
-        for part in parts:
-            if isinstance(part, Box) and type(part) in (Box, Orthant):
-                low, high = (np.broadcast_to(host(b), n) for b in (part.lower, part.upper))
-                self.low = np.where(np.isfinite(low), 0.0, self.low)
-                self.high = np.where(np.isfinite(high), 0.0, self.high)
-            elif type(part) is Halfspace:
-                linear.append(host(part.normal)[None])
-            elif type(part) is Monotone:
-                linear.append(-differences(n))
-            elif type(part) is Polyhedron:
-                linear += [part.A, part.A_eq, -part.A_eq]
-            elif type(part) is SecondOrderCone:
-                if part.c.any():
-                    self.curves.append((HostRows(part.A), HostRows(part.c[None])))
-                else:
-                    linear += [part.A, -part.A]
-            else:
-                self.is_known = self.is_known and type(part) is Space
-        self.rows = _all_of(linear, n)
-        self._is_monotone = type(domain) is Monotone
-        self.is_space: bool = type(domain) is Space
+        found = [part.recession(n) for part in described(domain).parts]
+        known = [some for some in found if some is not None]
+        self.is_known = len(known) == len(found)
+        for some in known:
+            self.low, self.high = np.maximum(self.low, some.low), np.minimum(self.high, some.high)
+        self.rows = HostRows(stacked([rows for some in known for rows in some.rows], n))
+        self.curves = [(HostRows(A), HostRows(c[None])) for some in known for A, c in some.curves]
+        self._project = known[0].project if len(found) == len(known) == 1 else None
+        is_free = np.isinf(self.low).all() and np.isinf(self.high).all() and not self.curves
+        self.is_space: bool = self.is_known and bool(is_free) and not self.rows.shape[0]
 
     def within(self, rows: HostRows) -> RecessionCone:
         """Those of its directions with rows d <= 0."""
         found = copy(self)
-        found.rows = _all_of([self.rows.entries, rows.entries], len(self.low))
+        found.rows = HostRows(stacked([self.rows.entries, rows.entries], len(self.low)))
         found.is_space = False
         return found
 
@@ -78,16 +60,7 @@ class RecessionCone:
 
     def nearest(self, d: Host) -> Host:
         """d with what is in the way of its signs taken away."""
-        return host(Monotone().project(d)) if self._is_monotone else np.clip(d, self.low, self.high)
-
-
-def _all_of(linear: list[Any], n: int) -> HostRows:
-    """These rows, one below the other; sparse if one of them is."""
-    if all(isinstance(rows, np.ndarray) for rows in linear):
-        return HostRows(np.vstack([np.zeros((0, n)), *linear]))
-    from scipy.sparse import csr_array, vstack
-
-    return HostRows(csr_array(vstack([csr_array(rows) for rows in linear], format="csr")))
+        return np.clip(d, self.low, self.high) if self._project is None else self._project(d)
 
 
 class LinearTerm(NamedTuple):
@@ -117,7 +90,11 @@ class RecessionLevel(NamedTuple):
         """h in parts; None where it is not known what it is made of."""
         found = cls(cone, [], [], LinearTerm(np.zeros(len(cone.low))), [])
         smooth, penalty = split(h if isinstance(h, Penalty) else h.bare)
-        found._add_terms(penalty.terms)
+        far = penalty.far_rows(len(cone.low))
+        if far is None:
+            return None
+        found.fixed.extend(far.fixed)
+        found.losses.extend(far.losses)
         for weight, part in summands(smooth):
             far = part.far_rows(weight, len(cone.low))
             if far is None:
@@ -128,20 +105,6 @@ class RecessionLevel(NamedTuple):
             if far.linear is not None:
                 found = found._replace(linear=found.linear.plus(weight, far.linear))
         return found
-
-    def _add_terms(self, terms: Terms) -> None:
-        """The square of a penalty and its norms, of which |y|_2 grows no faster than |y|_1."""
-        n = len(self.linear.c)
-        inner = HostRows.unit(np.ones(n, dtype=bool))
-        if terms.square > 0.0:
-            self.fixed.append(inner)
-        inner = HostRows(terms.matrix(n)) if isinstance(terms, OperatorTerms) else inner
-        weights = terms.l2 + np.broadcast_to(np.asarray(terms.l1, float), inner.shape[0])
-        if terms.group > 0.0 and terms.groups is not None:
-            layout = terms.groups.layout(n)
-            weights = weights + terms.group * layout.penalised[layout.labels]
-        if (counts := weights > 0.0).any():
-            self.losses.extend(both_signs(weights[counts], inner.only(counts)))
 
     @property
     def all_rows(self) -> list[HostRows]:

@@ -1,0 +1,159 @@
+"""Losses of rows with a kink: quantile regression, absolute deviations, and the hinge.
+
+They have values and subgradients and no gradient, and no prox in closed form: they are penalties
+with a matrix, as `L1` with an operator is, for the methods "conic" and, above, "exact".
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+
+from tiebreak.functions.penalties.operator_terms import OperatorTerms, csr
+from tiebreak.functions.penalties.penalties import Penalty
+from tiebreak.linalg import Array, Host, checks, tables
+from tiebreak.linalg.conic_form import scaled_rows
+from tiebreak.linalg.fingerprints import assign, remember
+from tiebreak.linalg.host import host
+
+
+class RowPenalty(Penalty, is_open=True):
+    """Piecewise linear functions of the rows of A; subclasses say how each rises on both sides."""
+
+    A: Any
+    mean: bool
+    weights: Any
+    target: ClassVar[str]  # the name of its second argument
+
+    def __post_init__(self) -> None:
+        names = [field.name for field in dataclasses.fields(self)]  # type: ignore[arg-type]
+        given = {name: getattr(self, name) for name in names}
+        remember(self, type(self), **given)
+        if tables.is_frame(self.A):
+            assign(self, "names", tables.names(self.A))
+        rows = [name for name in (self.target, "weights") if given[name] is not None]
+        for name in rows:
+            tables.need_same_rows(self.label, ("A", self.A), (name, given[name]))
+        assign(self, "A", csr(self.label, self.A, "A"))
+        assign(self, "dimension", int(self.A.shape[1]))
+        assign(self, "mean", checks.flag(self.label, "mean", self.mean))
+        for name in rows:
+            made = checks.weights if name == "weights" else checks.vector
+            found = host(made(self.label, name, given[name]))
+            assign(self, name, checks.length(self.label, name, found, self.A.shape[0], "row of A"))
+        if self.mean and not np.sum(self._weights_of_rows) > 0.0:
+            raise ValueError(f"{self.label}: weights must have a positive sum, got 0 in all rows")
+
+    def __repr__(self) -> str:
+        return "{}(<{} x {}>)".format(self.label, *self.A.shape)
+
+    def check(self, n: int) -> None:
+        if self.dimension != n:
+            raise ValueError(
+                f"{self.label}: A must have one column per variable ({n}), got {self.dimension}"
+            )
+
+    @property
+    def _weights_of_rows(self) -> Host:
+        return np.ones(self.A.shape[0]) if self.weights is None else self.weights
+
+    @property
+    def _scale(self) -> Host:
+        """What each row counts."""
+        w = self._weights_of_rows
+        return w / np.sum(w) if self.mean else w
+
+    def scaled(self, factor: float) -> Penalty:
+        """A mean becomes a sum, for its factor would cancel."""
+        made: Penalty = dataclasses.replace(self, mean=False, weights=factor * self._scale)  # type: ignore[type-var]
+        assign(made, "names", self.names)
+        return made
+
+    @property
+    def terms(self) -> OperatorTerms:
+        raise NotImplementedError
+
+    def subgradient(self, x: Array) -> Array:
+        """One of them at x; where a row is at its kink, the middle of its slopes on both sides."""
+        return self.terms.subgradient(x)
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Quantile(RowPenalty):
+    """sum_i w_i (level max(r_i, 0) + (1 - level) max(-r_i, 0)), r = b - A x: quantile regression.
+
+    At level 1/2 it is half the sum of the absolute deviations.
+
+    Args:
+        A: matrix, dense or scipy.sparse, one row per observation.
+        b: vector, one entry per row.
+        level: the quantile, between 0 and 1.
+        mean: divide by the sum of the weights, which is the number of rows without weights.
+        weights: one non-negative number per row; 1 if None.
+
+    Examples:
+        >>> prices = tb.Quantile(np.ones((5, 1)), [1, 2, 3, 4, 100])
+        >>> tb.solve(tb.Problem(lower=prices, upper=tb.SquaredNorm())).x.round(4)  # the median
+        array([3.])
+    """
+
+    A: Any
+    b: Any
+    level: float = 0.5
+    mean: bool = False
+    weights: Any = None
+    target: ClassVar[str] = "b"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        level = checks.finite("Quantile", "level", self.level)
+        if not 0.0 < level < 1.0:
+            raise ValueError(f"Quantile: level must be above 0 and below 1, got {level:g}")
+        assign(self, "level", level)
+
+    @cached_property
+    def terms(self) -> OperatorTerms:
+        w = self._scale
+        return OperatorTerms(
+            l1=0.5 * w, tilt=(0.5 - self.level) * w, center=self.b, matrix=lambda n: self.A
+        )
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Hinge(RowPenalty):
+    """sum_i w_i max(0, 1 - y_i <a_i, x>): the loss of support vector machines.
+
+    Args:
+        A: matrix, dense or scipy.sparse, one row per example.
+        y: labels, -1 and +1, or 0 and 1, where 0 is taken as -1.
+        mean: divide by the sum of the weights, which is the number of rows without weights.
+        weights: one non-negative number per row; 1 if None.
+
+    Examples:
+        >>> loss = tb.Hinge([[1, 0], [1, 1], [-2, 0]], [1, 1, -1])
+        >>> tb.solve(tb.Problem(lower=loss, upper=tb.SquaredNorm())).x.round(4)  # widest margin
+        array([1., 0.])
+    """
+
+    A: Any
+    y: Any
+    mean: bool = False
+    weights: Any = None
+    target: ClassVar[str] = "y"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if np.all((self.y == 0.0) | (self.y == 1.0)):
+            assign(self, "y", 2.0 * self.y - 1.0)
+        if not np.all(np.abs(self.y) == 1.0):
+            found = ", ".join(f"{v:g}" for v in np.unique(self.y)[:5])
+            raise ValueError(f"Hinge: y must hold labels -1 and +1, or 0 and 1, got values {found}")
+
+    @cached_property
+    def terms(self) -> OperatorTerms:
+        margins, w = scaled_rows(self.A, self.y), 0.5 * self._scale
+        one = np.ones(len(self.y))
+        return OperatorTerms(l1=w, tilt=-w, center=one, matrix=lambda n: margins)

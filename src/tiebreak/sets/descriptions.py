@@ -1,0 +1,154 @@
+"""What a set says of itself: its linear rows, bounds of its points, and the directions it has.
+
+Matrices are NumPy's or SciPy's CSR, float64, on the host.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from tiebreak.linalg import arrays
+from tiebreak.linalg.arrays import Host
+from tiebreak.linalg.conic_form import ROUND_UP, ConicForm, entries
+from tiebreak.linalg.fingerprints import assign
+
+if TYPE_CHECKING:
+    from tiebreak.sets.cuts import Set
+
+SWEEPS = 10  # over all rows, for bounds that follow from others
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class LinearRows:
+    """A x <= b and A_eq x = b_eq, in R^n; either pair may be left out.
+
+    Args:
+        words: what rows of A and of A_eq are called, with {} for their numbers; empty for none.
+        numbers: of these rows, counted from 0 where None.
+    """
+
+    n: int
+    A: Any = None
+    b: Any = ()
+    A_eq: Any = None
+    b_eq: Any = ()
+    words: tuple[str, str] = ("", "")
+    numbers: tuple[Host | None, Host | None] = (None, None)
+
+    def __post_init__(self) -> None:
+        for name in ("A", "A_eq"):
+            matrix = getattr(self, name)
+            assign(self, name, np.zeros((0, self.n)) if matrix is None else matrix)
+        for name in ("b", "b_eq"):
+            assign(self, name, np.asarray(getattr(self, name), dtype=np.float64))
+
+    def add_to(self, form: ConicForm) -> None:
+        """As constraints of a conic program."""
+        owner = form.owner
+        if len(self.b_eq):
+            form.owner = self.words[1] or owner
+            form.zero(form.of_x(self.A_eq, -self.b_eq), self.numbers[1])
+        if len(self.b):
+            form.owner = self.words[0] or owner
+            form.nonnegative(-1.0 * form.of_x(self.A, -self.b), self.numbers[0])
+
+
+def identity(n: int) -> Any:
+    """The matrix of single variables, in CSR form."""
+    from scipy.sparse import eye_array
+
+    return eye_array(n, format="csr")
+
+
+def stacked(matrices: Sequence[Any], n: int) -> Any:
+    """Rows of R^n one below the other; sparse if one of the matrices is."""
+    if all(isinstance(rows, np.ndarray) for rows in matrices):
+        return np.vstack([np.zeros((0, n)), *matrices])
+    from scipy.sparse import csr_array, vstack
+
+    return csr_array(vstack([csr_array(rows) for rows in matrices], format="csr"))
+
+
+class RecessionDirections(NamedTuple):
+    """{d : low <= d <= high, rows d <= 0, |A d| <= <c, d>}: x + d is in Z wherever x is.
+
+    The bounds are 0 or infinite.
+    """
+
+    low: Host | float = -math.inf
+    high: Host | float = math.inf
+    rows: tuple[Any, ...] = ()
+    curves: tuple[tuple[Any, Host], ...] = ()  # A and c of every second-order cone
+    project: Callable[[Host], Host] | None = None  # onto all of them, where there is a formula
+
+
+class Bounds(NamedTuple):
+    """lower <= x <= upper and |x| <= radius."""
+
+    lower: Host | float = -math.inf
+    upper: Host | float = math.inf
+    radius: float = math.inf
+
+    def within(self, other: Bounds) -> Bounds:
+        """Those of both together."""
+        lower = np.maximum(self.lower, other.lower)
+        return Bounds(lower, np.minimum(self.upper, other.upper), min(self.radius, other.radius))
+
+
+def bounds_on(sets: Sequence[Set], n: int) -> tuple[Host, Host, float]:
+    """What sets together say about the sizes of x in R^n, as in `Bounds`; inf where they do not."""
+    found = Bounds(np.full(n, -math.inf), np.full(n, math.inf))
+    linear: list[tuple[Any, Host]] = []
+    for part in sets:
+        found = found.within(part.bounds_in(n))
+        rows = part.necessary_rows(n)
+        if rows is not None:
+            equal = ((rows.A_eq, rows.b_eq), (-rows.A_eq, -rows.b_eq))
+            linear += [pair for pair in ((rows.A, rows.b), *equal) if len(pair[1])]
+    lower, upper = np.asarray(found.lower), np.asarray(found.upper)
+    if linear:
+        rows, offset = stacked([pair[0] for pair in linear], n), np.hstack([b for _, b in linear])
+        lower, upper = _tightened(lower, upper, rows, offset)
+    return lower, upper, found.radius
+
+
+def _tightened(lower: Host, upper: Host, rows: Any, offset: Host) -> tuple[Host, Host]:
+    """Bounds that follow from rows x <= offset as well, row by row, a few times over.
+
+    A row bounds one variable where all others in it are bounded: x >= 0 and sum x <= 1 are
+    0 <= x <= 1. All are rounded outwards.
+    """
+    for _ in range(SWEEPS):
+        with arrays.quiet():  # a bound that overflows is none
+            before, (lower, upper) = (lower, upper), _swept(lower, upper, rows, offset)
+        if np.array_equal(before, (lower, upper)):
+            break
+    return lower, upper
+
+
+def _swept(lower: Host, upper: Host, rows: Any, offset: Host) -> tuple[Host, Host]:
+    i, j, a = entries(rows)
+    least = a * np.where(a > 0.0, lower[j], upper[j])  # of each term of a row
+    is_known = np.isfinite(least)
+    known = np.where(is_known, least, 0.0)
+    total, size = (np.bincount(i, terms, len(offset)) for terms in (known, np.abs(known)))
+    unknown = np.bincount(i, ~is_known, len(offset))[i] - ~is_known  # among the others
+    alone = np.bincount(i, known != 0.0, len(offset))[i] - (known != 0.0) == 0  # exactly
+    rest, size = (np.where(alone, 0.0, sums) for sums in (total[i] - known, size[i]))
+    slack = (ROUND_UP - 1.0) * (size + np.abs(offset[i]))
+    bound = (offset[i] - rest + np.where(alone, 0.0, slack)) / a
+    lower, upper = lower.copy(), upper.copy()
+    for end, better, some in ((upper, np.minimum, a > 0.0), (lower, np.maximum, a < 0.0)):
+        some = some & (unknown == 0)
+        better.at(end, j[some], _outwards(bound[some], 1.0 if end is upper else -1.0))
+    return lower, upper
+
+
+def _outwards(bound: Host, sign: float) -> Host:
+    """Bounds with the rounding error of their quotients; 0 has none."""
+    return np.where(bound == 0.0, 0.0, bound + sign * (ROUND_UP - 1.0) * np.abs(bound))
