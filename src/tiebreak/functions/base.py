@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from operator import attrgetter
-from typing import Any, NamedTuple, TypeAlias, TypeGuard
+from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeGuard
 
 import numpy as np
 

@@ -74,11 +74,13 @@ class FromData:
         cls,
         is_open: bool = False,
         keyword: str | None = None,
-        in_tables: bool = True,
+        in_tables: bool | None = None,
         **others: Any,
     ) -> None:
         super().__init_subclass__(**others)
-        cls.is_open, cls.in_tables = is_open, in_tables
+        cls.is_open = is_open
+        if in_tables is not None:
+            cls.in_tables = in_tables
         if keyword is None and cls.__module__.startswith("tiebreak.") and not is_open:
             keyword = "" if cls.__name__.startswith("_") else cls.__name__
         if keyword:

@@ -65,7 +65,7 @@ class LinearLoss(SmoothFunction, is_open=True):
     and `_weighted`. A matrix whose rows are not in memory has rows of zeros where they are 0.
     """
 
-    describing = (
+    describing: ClassVar[tuple[str, ...]] = (
         *SmoothFunction.describing,
         *("_conic_rows", "_far_rows", "_part", "bend", "second", "sizes_in_image"),
     )
