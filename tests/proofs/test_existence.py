@@ -12,6 +12,7 @@ import math
 
 import cvxpy as cp
 import numpy as np
+import pytest
 
 import tiebreak as tb
 from tiebreak.functions.sums import summands
@@ -196,3 +197,19 @@ def test_a_direction_whose_variables_have_units_far_apart():
     problem = tb.Problem(lower=below, upper=above, domain=domain)
     for method in ("auto", "exact", "adaptive"):
         assert tb.solve(problem, method, max_iter=1000).status == "unbounded"
+
+
+@pytest.mark.parametrize("domain", [tb.Space(), tb.Polyhedron([[0.0, 0.0, 1.0]], [5.0])])
+@pytest.mark.parametrize("size", [1.0, 2e9])
+def test_with_a_slack_a_level_needs_no_minimiser(domain, size):
+    """{ g <= inf g + slack } is not empty: solved, and never unbounded where the slack is tiny."""
+    rows = np.array([[1.0, 0, 1], [2.0, 1, 1], [-1.0, 1, 1], [-2.0, 0, 1]])
+    g = size * tb.Logistic(rows, [1.0, 1, -1, -1])
+    answers = [
+        tb.solve(tb.Levels(tb.Level(g, slack=slack), tb.SquaredNorm(), domain=domain))
+        for slack in (0.1 * size, 0.01)
+    ]
+    assert answers[0].status == "solved"
+    assert math.isclose(g.value(answers[0].x), 0.1 * size, rel_tol=1e-9)
+    assert answers[1].status in ("solved", "undetermined")
+    assert size > 1.0 or answers[1].success

@@ -322,9 +322,9 @@ class _Chain:
         if not is_done and (w := self._escape(number, found, own)) is not None:
             direction = self.where.point(w) - self.where.base
             return self._end("undetermined", f"level {number + 1} {RUNS_AWAY}", direction)
-        if found.doubt:
-            self.doubt = self.doubt or f"level {number + 1} {found.doubt}"
         self._hold(number, objective, found)
+        if found.doubt and not self.found[-1].slack > self.found[-1].error:
+            self.doubt = self.doubt or f"level {number + 1} {found.doubt}"
         best, value = self.found[-1].best, self._value(number, self.previous)
         if abs(best - value) > LOOSE * self._size(number) + self._rounding(number, self.previous):
             return self._end("failed", f"level {number + 1}: {NOT_TIGHT}")
