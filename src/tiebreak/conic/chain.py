@@ -232,6 +232,9 @@ class _Chain:
 
         Where there are equations alone, they are solved at once.
         """
+        so_far, aims = self.whole.part(self.first_levels <= number), self.objectives[: number + 1]
+        near, _ = nearby(Blocks.of(so_far.cones), row_lengths(so_far.rows), so_far.offset, aims)
+        self.unit = near or self.unit  # what levels after this one are about is no scale for it
         more = self.whole.part(self.first_levels == number) if number else None
         if more is not None and len(more.offset):
             self.constraints = self.constraints.joined(*more[:2], *more.cones)
