@@ -132,3 +132,15 @@ def test_units_do_not_matter(draw: Callable[[int], faces.Planted], kind: str, co
                 wrong.append((seed, i, off, level.bound, width, before))
     print(f"{total} chains: wrong {wrong}")  # with pytest -s
     assert not wrong
+
+
+def test_the_units_of_a_later_level_are_no_scale_for_those_before_it():
+    """The least |x|_1 on the first level's ties, 1, was reported at 1.02: Huber's data are 1e12."""
+    size = 2.0**40
+    first = tb.LeastSquares([[-1.0, -1, -1, -2], [0, 0, 1, -2]], [0.003, 0.002])
+    rows = [[1.0, 2, 1, -1], [2, -1, -2, 2], [-1, 0, 0, -1], [0, -2, 0, 2]]
+    last = tb.Huber(rows, np.array([-3.0, 2, 3, 0]) * size, 2.0 * size)
+    Z = tb.Polyhedron([[1.0, -1, 0, 1], [3.0, -3, 0, 3]], [-1.0, -3.0])
+    result = tb.solve(tb.Levels(first, tb.L1(), last, domain=Z))
+    assert result.success
+    assert abs(tb.L1().value(result.x) - 1.0) <= 1e-9

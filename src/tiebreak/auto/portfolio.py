@@ -118,11 +118,14 @@ class Portfolio(Method):
         )
 
     def _readings(self, state: State) -> str:
-        """The two readings of data whose rank rounding decides, whoever works now; "" without."""
+        """Why a direct method is in doubt, whoever works now: the two readings of data whose rank
+        rounding decides, or, unless another of them has an answer, how far a computation came.
+        """
         for candidate, runner in zip(self.candidates, state.runners, strict=True):
             if candidate.is_direct and runner.inner is not None:
                 report = candidate.method.report(runner.inner)
-                if report.is_ambiguous and report.finished.why == DOUBT:
+                is_open = state.answer == NONE or not self.candidates[state.answer].is_direct
+                if report.finished.why == DOUBT and (is_open or report.is_ambiguous):
                     return report.finished.sentence
         return ""
 

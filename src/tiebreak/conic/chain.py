@@ -232,6 +232,9 @@ class _Chain:
 
         Where there are equations alone, they are solved at once.
         """
+        so_far, aims = self.whole.part(self.first_levels <= number), self.objectives[: number + 1]
+        near, _ = nearby(Blocks.of(so_far.cones), row_lengths(so_far.rows), so_far.offset, aims)
+        self.unit = near or self.unit  # what levels after this one are about is no scale for it
         more = self.whole.part(self.first_levels == number) if number else None
         if more is not None and len(more.offset):
             self.constraints = self.constraints.joined(*more[:2], *more.cones)
@@ -322,9 +325,9 @@ class _Chain:
         if not is_done and (w := self._escape(number, found, own)) is not None:
             direction = self.where.point(w) - self.where.base
             return self._end("undetermined", f"level {number + 1} {RUNS_AWAY}", direction)
-        if found.doubt:
-            self.doubt = self.doubt or f"level {number + 1} {found.doubt}"
         self._hold(number, objective, found)
+        if found.doubt and not self.found[-1].slack > self.found[-1].error:
+            self.doubt = self.doubt or f"level {number + 1} {found.doubt}"
         best, value = self.found[-1].best, self._value(number, self.previous)
         if abs(best - value) > LOOSE * self._size(number) + self._rounding(number, self.previous):
             return self._end("failed", f"level {number + 1}: {NOT_TIGHT}")

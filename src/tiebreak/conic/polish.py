@@ -19,7 +19,7 @@ import numpy as np
 from tiebreak.conic.cones import APART, LEAST, Active, Pairs, dual_point, of_inequalities, outside
 from tiebreak.conic.direct import UNMET
 from tiebreak.conic.equations import FEW, kkt_matrix, least_solution, regularised_solution
-from tiebreak.conic.stage import Stage, dense, stacked
+from tiebreak.conic.stage import ROUNDINGS, Stage, dense, stacked
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
@@ -31,6 +31,7 @@ NEGLIGIBLE = 1e-10  # of the slope: a multiplier below this holds nothing, for t
 # costs the level less than rounding in a solver
 SMALL_PART = 1e-3  # of a length in the whole program: a solution that is much shorter is 0
 SMALL_CHANGE = 1e-6  # of margins: Newton's method doubles the digits, so that the rest is rounding
+ROOM = 0.01  # of an inequality's terms: with more of it left, it does not bind
 ENOUGH = 16 * EPS  # a residual, relative to its terms, that no step can reduce
 
 
@@ -85,7 +86,34 @@ def polished(stage: Stage, start: PrimalDualPoint) -> Polished:
         best = min(best, tip, unpolished, key=lambda one: one.residual)
     least = max(NEGLIGIBLE, APART * best.residual)
     exposed = pairs(best.at).active(stage.blocks, APART, least)
-    return best._replace(exposed=exposed)
+    return best._replace(exposed=exposed, change=max(best.change, _held_wrongly(stage, best.at)))
+
+
+def _held_wrongly(stage: Stage, at: PrimalDualPoint) -> float:
+    """The largest share of a variable's slope that an inequality takes without binding.
+
+    Either there is room left, or its multiplier pulls the wrong way. What losses of little weight
+    decide is rounding relative to the others, so each variable that a loss moves counts by its own
+    slopes; all others by the largest.
+    """
+    blocks, (w, y), size = stage.blocks, at, stage.row_sizes
+    losses = np.zeros_like(y)
+    losses[blocks.exponential] = np.abs(y[blocks.exponential])
+    moved = size.T @ losses
+    if not moved.any():
+        return 0.0
+    slopes = moved + stage.slope_terms(w)
+    share = size @ (1.0 / np.where(moved > 0.0, slopes, np.max(slopes)))
+    least = ROUNDINGS * EPS * (norm(w) + SMALL_PART * stage.unit)
+    terms = of_inequalities(blocks, np.abs(stage.offset) + size @ np.abs(w) + least * stage.lengths)
+    has_room = -outside(blocks, stage.slack(w)) > ROOM * terms
+    wrong, count = dual_point(blocks, y) - y, len(blocks.nonnegative)
+    rows = blocks.nonnegative[has_room[:count]]
+    wrong[rows], wrong[blocks.exponential] = y[rows], 0.0
+    for cone, is_free in zip(blocks.second_order, has_room[count:], strict=False):
+        share[cone] = np.max(share[cone])  # its first row may have no variables
+        wrong[cone] = y[cone] if is_free else wrong[cone]
+    return float(np.max(np.abs(wrong) * share, initial=0.0))
 
 
 def _margins(stage: Stage, curves: Host, w: Host) -> Host:
@@ -129,9 +157,9 @@ def _exchanged(stage: Stage, active: Active, at: PrimalDualPoint) -> Active:
     outside of the dual cone.
     """
     (w, y), rows, s = at, stage.blocks.nonnegative, stage.slack(at.w)
-    kept = active.nonnegative[y[active.nonnegative] > 0.0]
-    missing = rows[s[rows] < 0.0]
     terms = np.abs(stage.offset) + stage.row_sizes @ np.abs(w)
+    kept = active.nonnegative[((y > 0.0) & (s <= ROOM * terms))[active.nonnegative]]
+    missing = rows[s[rows] < 0.0]
     tips: list[Host] = []
     rays = list(active.rays)
     for cone in active.vertices:

@@ -157,9 +157,11 @@ def report(found: ChainSolution, levels: ConicLevels, rtol: float, seconds: floa
         direction = direction[own]
         if isinstance(levels.model, Levels):  # one next to it, or it is not sure that there is one
             direction = settled_direction(levels.model, number, direction)
+            # With a slack, a level needs no minimiser: only one without a bound ends the chain.
+            needs_one = levels.rules[number].is_none or found.status == "unbounded"
             ended = (
                 _without_end(number)
-                if direction is not None
+                if direction is not None and needs_one
                 else Ended(DOUBT, found.message + NOT_SURE)
             )
     claim = ResultClaim(

@@ -70,7 +70,8 @@ SEEN_OR_NOT = (
 )
 NO_LOWER, NO_UPPER = "g has a minimiser", "f has a minimum"
 READINGS = (  # doubts that are about the data, and not about how far a computation came
-    *map(HARDLY_FALLS.format, (NO_LOWER, NO_UPPER)), DROWNED, LARGE_MARGINS, AT_DELTA, NO_RANK,
+    *map(HARDLY_FALLS.format, (NO_LOWER, NO_UPPER)), *map(DROWNED.format, "fg"), LARGE_MARGINS,
+    AT_DELTA, NO_RANK,
 )  # fmt: skip
 ACCURATE = 1e-9  # the conditions of optimality hold to this, or there is no answer
 

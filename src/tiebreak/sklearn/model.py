@@ -146,7 +146,9 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
         C = (w[:, None] * (Z - w @ Z)).T
         found, terms = np.asarray(C @ data.X), np.asarray(np.abs(C) @ abs(data.X))
         # Terms cancel, and what their rounding leaves is not for the criterion to see.
-        epsilon = max(math.sqrt(len(Z)) * EPS, data.epsilon) * norm(terms) / (norm(found) or np.inf)
+        unit = max(math.sqrt(len(Z)) * EPS, data.epsilon)
+        found = np.where(np.abs(found) <= unit * terms, 0.0, found)
+        epsilon = unit * norm(terms) / (norm(found) or np.inf)
         return data._replace(X=found, weights=None, epsilon=epsilon)
 
     def _reference(self, features: int, outputs: int) -> Host:
