@@ -20,7 +20,7 @@ from scipy.sparse.linalg import aslinearoperator
 import tiebreak as tb
 from tiebreak.functions.base import Function
 from tiebreak.functions.penalties.penalties import Penalty
-from tiebreak.linalg.registry import KEYWORDS, KINDS
+from tiebreak.linalg.registry import IN_TABLES, KEYWORDS, KINDS
 from tiebreak.saving import kinds
 from tiebreak.sets.cuts import Set
 from tiebreak.sets.domains import distance_from, projected
@@ -288,7 +288,9 @@ def test_a_class_from_outside_is_saved_by_its_keyword_and_loaded_once_it_is_impo
     def forget() -> None:
         sys.modules.pop("outside", None)
         for name in ("Shifted", "Here"):
-            KEYWORDS.pop(KINDS.pop(name, None), None)
+            kind = KINDS.pop(name, None)
+            KEYWORDS.pop(kind, None)
+            IN_TABLES.discard(kind)
 
     (path.parent / "outside.py").write_text(OUTSIDE)
     monkeypatch.syspath_prepend(path.parent)

@@ -69,7 +69,7 @@ from tiebreak.levels import Level, Levels, Slack
 from tiebreak.linalg import Refusal
 from tiebreak.linalg.archive import first_line
 from tiebreak.linalg.checks import did_you_mean
-from tiebreak.linalg.registry import KINDS
+from tiebreak.linalg.registry import IN_TABLES, KINDS
 from tiebreak.problem import ErrorBound, Problem
 from tiebreak.sets import Set, intersection
 
@@ -215,8 +215,8 @@ def _domain(found: Table | list[Table], folder: Path) -> Any:
 
 def _kinds(*bases: type) -> dict[str, type]:
     """What a table may describe of all that files may name: the subclasses of these."""
-    found = sorted(KINDS.items())
-    return {k: v for base in bases for k, v in found if issubclass(v, base) and v.in_tables}
+    found = [(name, kind) for name, kind in sorted(KINDS.items()) if kind in IN_TABLES]
+    return {name: kind for base in bases for name, kind in found if issubclass(kind, base)}
 
 
 def _object(

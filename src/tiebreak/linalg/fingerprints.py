@@ -62,29 +62,27 @@ class FromData:
 
     Files name a class by its ``keyword``. Without one, that is its name for those of the package
     that are not open; "" keeps a class out of files. One that is made of other objects, most often
-    by an operator, is not ``in_tables``: no table of a problem file describes it.
+    by an operator, is not ``in_tables``: it does not check its arguments, and no table of a
+    problem file describes it.
     """
 
     _inputs: Inputs | None = None
     is_open: ClassVar[bool] = True
-    in_tables: ClassVar[bool] = True
     describing: ClassVar[tuple[str, ...]] = ()  # the members by which it says what else it is
 
     def __init_subclass__(
         cls,
         is_open: bool = False,
         keyword: str | None = None,
-        in_tables: bool | None = None,
+        in_tables: bool = True,
         **others: Any,
     ) -> None:
         super().__init_subclass__(**others)
         cls.is_open = is_open
-        if in_tables is not None:
-            cls.in_tables = in_tables
         if keyword is None and cls.__module__.startswith("tiebreak.") and not is_open:
             keyword = "" if cls.__name__.startswith("_") else cls.__name__
         if keyword:
-            in_files(keyword)(cls)
+            in_files(keyword, in_tables)(cls)
 
     def current(self: Self) -> Self:
         """The same with the numbers that its arrays hold now: itself, if none has changed."""

@@ -14,9 +14,10 @@ Kind = TypeVar("Kind", bound=type)
 
 KINDS: dict[str, Any] = {}  # by keyword; a keyword is never used for anything else
 KEYWORDS: dict[type, str] = {}
+IN_TABLES: set[type] = set()  # those that check their arguments, for tables of problem files
 
 
-def in_files(keyword: str) -> Callable[[Kind], Kind]:
+def in_files(keyword: str, in_tables: bool = False) -> Callable[[Kind], Kind]:
     """Let files name a class by this keyword; ValueError where another class has it."""
 
     def enter(kind: Kind) -> Kind:
@@ -26,8 +27,11 @@ def in_files(keyword: str) -> Callable[[Kind], Kind]:
                 f"{kind.__name__}: keyword must be its own, got {keyword!r}, by which files name "
                 f"{other.__module__}.{other.__qualname__}"
             )
-        KINDS[keyword] = kind  # a class that is defined anew, as in a notebook, takes its place
+        KEYWORDS.pop(other, None)  # a class that is defined anew, as in a notebook, takes its place
+        KINDS[keyword] = kind
         KEYWORDS[kind] = keyword
+        if in_tables:
+            IN_TABLES.add(kind)
         return kind
 
     return enter

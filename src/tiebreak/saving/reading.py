@@ -13,9 +13,9 @@ from tiebreak.driver.levels_result import LevelReport, LevelsResult
 from tiebreak.driver.result import Result
 from tiebreak.driver.trace import Row, Trace
 from tiebreak.levels import Levels
-from tiebreak.linalg import FromData, checks
+from tiebreak.linalg import checks
 from tiebreak.linalg.archive import HEADER, Reader, Refused, is_record, parameters
-from tiebreak.linalg.registry import KEYWORDS
+from tiebreak.linalg.registry import IN_TABLES, KEYWORDS
 from tiebreak.problem import Problem
 from tiebreak.proofs.gate import STATUSES
 from tiebreak.saving.kinds import ABOUT, FIELDS, FORMAT, LEVELS_FIELDS
@@ -126,7 +126,7 @@ class ResultReader(Reader):
 
         All others check their arguments themselves.
         """
-        if not issubclass(kind, FromData) or not kind.in_tables:
+        if kind not in IN_TABLES:
             hints = get_type_hints(kind if is_record(kind) else kind.__init__)
             _check(KEYWORDS[kind], parts, {name: hints[name] for name in parameters(kind)})
 
