@@ -66,7 +66,8 @@ GROUPS = (
     Group(
         "Functions and losses",
         "What a level is made of. Multiples and sums are functions too: `2 * f`, `f + h`.",
-        "LeastSquares Logistic Multinomial Poisson Huber Quadratic SquaredNorm Linear Smooth",
+        "LeastSquares Logistic Multinomial Poisson Huber SquaredHinge Quadratic SquaredNorm Linear "
+        "Smooth",
     ),
     Group(
         "Penalties",

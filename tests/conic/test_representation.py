@@ -164,6 +164,13 @@ def huber_loss(seed):
     return tb.Huber(A, b, delta, weights=w), lambda x: np.sum(w * huber(A @ x - b, delta))
 
 
+def squared_hinge(seed):
+    rng, A, b = drawn(seed)
+    w, y = rng.random(7), np.sign(b)
+    ours = tb.SquaredHinge(A, y, weights=w, mean=False)
+    return ours, lambda x: np.sum(w * np.maximum(0.0, 1.0 - y * (A @ x)) ** 2) / 2
+
+
 def l1(seed):
     rng, _, _ = drawn(seed)
     w, center = rng.random(N) * np.array([1, 1, 0, 1, 1]), rng.standard_normal(N)
@@ -240,6 +247,7 @@ WITH_VARIABLES = [
     multinomial,
     poisson,
     huber_loss,
+    squared_hinge,
     l1,
     l1_operator,
     total_variation,
@@ -529,6 +537,10 @@ def atoms(rng, x):
         (tb.Linear(c), c @ x),
         (tb.Logistic(A, y, mean=False), cp.sum(cp.logistic(cp.multiply(-y, A @ x)))),
         (tb.Huber(A, b, 0.5), cp.sum(cp.huber(A @ x - b, 0.5)) / 2),
+        (
+            tb.SquaredHinge(A, y, mean=False),
+            cp.sum_squares(cp.pos(1 - cp.multiply(y, A @ x))) / 2,
+        ),
         (tb.Poisson(A, counts, False), cp.sum(cp.exp(A @ x)) - counts @ (A @ x) + constant),
         (tb.L1(0.5, c), cp.norm1(x - c) / 2),
         (tb.L1(operator=A), cp.norm1(A @ x)),

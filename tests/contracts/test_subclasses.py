@@ -38,6 +38,7 @@ FUNCTIONS: dict[str, Any] = {
     "LeastSquares": lambda kind: kind(A, B),
     "Logistic": lambda kind: kind(A, np.sign(B)),
     "Huber": lambda kind: kind(A, B, 0.5),
+    "SquaredHinge": lambda kind: kind(A, np.sign(B)),
     "Poisson": lambda kind: kind(A, np.ones(6)),
     "Multinomial": lambda kind: kind(A[:, :2], np.arange(6) % 2),
     "Quadratic": lambda kind: kind(A.T @ A, B[:N]),

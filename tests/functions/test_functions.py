@@ -95,6 +95,25 @@ def huber(matrix: Any, b: Any, delta: float, scale: int = 1) -> tuple[Any, Any]:
     return value, slope
 
 
+def squared_hinge(matrix: Any, labels: Any, scale: int = 1) -> tuple[Any, Any]:
+    """Value and gradient of the squared hinge loss."""
+
+    def rows(number: Any, x: Any) -> Any:
+        for row, label in zip(matrix, labels, strict=True):
+            a = [number(float(s * label)) for s in row]
+            t = sum((s * p for s, p in zip(a, x, strict=True)), number(0))
+            yield a, max(number(1) - t, number(0))
+
+    def value(number: Any, x: Any) -> Any:
+        return sum((r * r / 2 for _, r in rows(number, x)), number(0)) / scale
+
+    def slope(number: Any, x: Any) -> Any:
+        parts = [[-r * s for s in a] for a, r in rows(number, x)]
+        return [sum(column, number(0)) / scale for column in zip(*parts, strict=True)]
+
+    return value, slope
+
+
 def huber_case(make: Any, exact: tuple[Any, Any], **options: Any) -> Case:
     return Case(make, exact[0], slope=exact[1], **options)
 
@@ -170,6 +189,14 @@ CASES: dict[str, Case] = {
     ),
     "Huber all outliers": huber_case(lambda a: tb.Huber(a(A), a(B), 1e-9), huber(A, B, 1e-9)),
     "Huber no rows": Case(lambda a: tb.Huber(a(A[:0]), a(B[:0])), lambda number, x: number(0)),
+    "SquaredHinge": huber_case(lambda a: tb.SquaredHinge(a(A), a(Y)), squared_hinge(A, Y, 7)),
+    "SquaredHinge sum": huber_case(
+        lambda a: tb.SquaredHinge(a(A), a(Y), mean=False), squared_hinge(A, Y)
+    ),
+    "SquaredHinge csr": huber_case(
+        lambda a: tb.SquaredHinge(sp.csr_array(a(A)), a(Y)), squared_hinge(A, Y, 7), dense=False
+    ),
+    "SquaredHinge no rows": Case(lambda a: tb.SquaredHinge(a(A[:0]), a(Y[:0]))),
     "Multinomial": Case(lambda a: tb.Multinomial(a(A[:, :1]), LABELS)),
     "Multinomial sum": Case(lambda a: tb.Multinomial(a(A[:, :1]), LABELS, mean=False)),
     "Multinomial csr": Case(

@@ -83,6 +83,7 @@ FUNCTIONS = {
     "LeastSquares": lambda k: k(ROWS, SIGNS),
     "Huber": lambda k: k(ROWS, COUNTS, 0.5),
     "Logistic": lambda k: k(ROWS, SIGNS),
+    "SquaredHinge": lambda k: k(ROWS, SIGNS),
     "Poisson": lambda k: k(ROWS, COUNTS),
     "Quadratic": lambda k: k(np.diag([1.0, 0.0]), np.array([-1.0, 0.0])),
     "SquaredNorm": lambda k: k(2.0, np.array([1.0, -2.0])),

@@ -146,10 +146,11 @@ class Exact(Method):
     needs_projection: ClassVar[bool] = False
     paper: ClassVar[str] = "none: the lower level's solution set is an affine slice of Z"
     assumptions: ClassVar[str] = (
-        "f, g sums of LeastSquares, Huber, Logistic, Multinomial, Poisson, Quadratic, "
-        "SquaredNorm, Linear, or f L1 or L2 alone; g of LeastSquares, Logistic, SquaredNorm "
-        "with L1 or ElasticNet on Space; Z one of Space, Ball (not with L1), Orthant, Box, "
-        "Simplex, L1Ball, Monotone, Halfspace, Polyhedron, or an intersection of such without balls"
+        "f, g sums of LeastSquares, Huber, Logistic, Multinomial, Poisson, SquaredHinge, "
+        "Quadratic, SquaredNorm, Linear, or f L1 or L2 alone; g of LeastSquares, Logistic, "
+        "SquaredNorm with L1 or ElasticNet on Space; Z one of Space, Ball (not with L1), Orthant, "
+        "Box, Simplex, L1Ball, Monotone, Halfspace, Polyhedron, or an intersection of such "
+        "without balls"
     )
     guarantee: ClassVar[str] = (
         "x and f* to rounding, for data within the stated backward error; or the sentence that "

@@ -15,6 +15,7 @@ from tiebreak.functions.losses.linear_loss import LinearLoss
 from tiebreak.functions.losses.logistic import Logistic
 from tiebreak.functions.losses.multinomial import Multinomial
 from tiebreak.functions.losses.poisson import Poisson
+from tiebreak.functions.losses.squared_hinge import SquaredHinge
 from tiebreak.functions.parts.parts import Parts, Slope, decompose
 from tiebreak.functions.parts.quadratic_parts import LeastSquaresPart, LinearPart, QuadraticPart
 from tiebreak.functions.penalties.composite import Composite, split
@@ -76,6 +77,7 @@ __all__ = [
     "Slope",
     "Smooth",
     "SmoothFunction",
+    "SquaredHinge",
     "SquaredNorm",
     "Substitution",
     "Sum",

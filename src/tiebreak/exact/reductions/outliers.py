@@ -58,7 +58,7 @@ class Outliers(NamedTuple):
             if isinstance(part, ClippedPart):
                 kinks, lengths = part.kinks(x), part.lengths
                 sizes = lengths * norm(x) + np.abs(part.target)
-                touches = kinks.room <= ACTIVE * sizes + TOUCHING * part.kink
+                touches = kinks.room <= ACTIVE * sizes + TOUCHING * part.unit
                 outside = (kinks.is_outlier | touches) & (lengths > 0.0)
                 length = lengths[outside]
                 sign = kinks.side[outside] / length

@@ -121,6 +121,20 @@ class LinearLoss(SmoothFunction, is_open=True):
         self._change_precision(matrix)
         return vector
 
+    def _signs(self, y: Array) -> Array:
+        """The labels as -1 and +1."""
+        labels = arrays.to_numpy(y)
+        if bool(np.all(np.abs(labels) == 1.0)):
+            return y
+        if not bool(np.all((labels == 0.0) | (labels == 1.0))):
+            found = ", ".join(f"{v:g}" for v in np.unique(labels)[:5])
+            raise ValueError(
+                f"{type(self).__name__}: y must hold labels -1 and +1, or 0 and 1, "
+                f"got values {found}"
+            )
+        self.note = "Labels 0 and 1 were taken as -1 and +1"
+        return 2.0 * y - 1.0
+
     def _change_precision(self, matrix: Matrix) -> None:
         """The same entries in float64 from now on, unless they were."""
         if matrix is not self.matrix:

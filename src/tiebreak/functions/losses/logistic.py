@@ -111,19 +111,6 @@ class Logistic(LinearLoss):
         self.y = self.target = self._take_weights(A, weights, signs)
         self._zeros = arrays.zeros_like(self.y)
 
-    def _signs(self, y: Array) -> Array:
-        """The labels as -1 and +1."""
-        labels = arrays.to_numpy(y)
-        if bool(np.all(np.abs(labels) == 1.0)):
-            return y
-        if not bool(np.all((labels == 0.0) | (labels == 1.0))):
-            found = ", ".join(f"{v:g}" for v in np.unique(labels)[:5])
-            raise ValueError(
-                f"Logistic: y must hold labels -1 and +1, or 0 and 1, got values {found}"
-            )
-        self.note = "Labels 0 and 1 were taken as -1 and +1"
-        return 2.0 * y - 1.0
-
     def _of_matrix(self, matrix: object) -> Logistic:
         return Logistic(matrix, arrays.double(self.y))
 

@@ -1,0 +1,108 @@
+"""The squared hinge loss of two classes: rows with a margin of 1 or more cost nothing."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from tiebreak.functions.far_slopes import FarRows, LossRows
+from tiebreak.functions.losses.linear_loss import LinearLoss
+from tiebreak.functions.parts.clipped_part import ClippedPart
+from tiebreak.functions.parts.quadratic_parts import Part
+from tiebreak.linalg import Array, Host, arrays, remember
+from tiebreak.linalg.conic_form import Affine, ConicForm, Cost
+from tiebreak.linalg.host_rows import HostRows
+
+
+class SquaredHinge(LinearLoss):
+    """sum_i w_i ½ max(0, 1 - y_i <a_i, x>)², divided by the sum of the weights if ``mean``.
+
+    The loss of a support vector machine with squared errors. Unlike `Logistic` it has a minimiser
+    even if a plane separates the classes: then all planes with margins of 1 or more are ties.
+
+    Args:
+        A: matrix as in LeastSquares, one row per example.
+        y: labels, -1 and +1, or 0 and 1, where 0 is taken as -1 (and the report says so); a Series
+            must have the index of A, if A is a DataFrame.
+        mean: divide by the sum of the weights, which is the number of rows without weights (the
+            default).
+        weights: one number >= 0 per row, all 1 if None: weight 2 is the same row twice, weight 0
+            no row at all.
+        lipschitz: your own upper bound on lambda_max(A'WA) (over the sum of the weights if
+            ``mean``).
+
+    Examples:
+        >>> loss = tb.SquaredHinge([[2, 0], [0, 1]], [1, -1])  # separable, by many planes
+        >>> tb.solve(tb.Problem(lower=loss, upper=tb.SquaredNorm())).x.round(3)
+        array([ 0.5, -1. ])
+    """
+
+    y: Array
+
+    curvature = 1.0
+    falls_unseen = False
+
+    def __init__(
+        self,
+        A: object,
+        y: object,
+        mean: bool = True,
+        *,
+        weights: object = None,
+        lipschitz: float | None = None,
+    ) -> None:
+        super().__init__(A, mean, lipschitz)
+        A = self._source(A)
+        remember(self, SquaredHinge, A=A, y=y, mean=mean, weights=weights, lipschitz=lipschitz)
+        self.y = self.target = self._take_weights(A, weights, self._signs(self._per_row(A, y, "y")))
+
+    def _of_matrix(self, matrix: object) -> SquaredHinge:
+        return SquaredHinge(matrix, arrays.double(self.y))
+
+    def _loss_and_slope(self, image: Array) -> tuple[Array, Array]:
+        lacking = arrays.namespace(image).clip(1.0 - self.y * image, 0.0, None)
+        weighted = self._weighted(lacking)
+        return 0.5 * arrays.inner(weighted, lacking), -self.y * weighted
+
+    def _slopes(self, images: Array, rows: slice) -> Array:
+        y = self.y[rows]
+        return self._weighted(-y * np.maximum(1.0 - y * images, 0.0), rows)
+
+    def rounding(
+        self, reach: float, value: float, slope: float, epsilon: float, n: int
+    ) -> tuple[float, float]:
+        """As of least squares with the target 1, for max(0, .) makes no error larger."""
+        _, _, largest = self._weight_sizes
+        unit, of_image, of_adjoint = self.matrix.errors(epsilon, self._matrix_spectral)
+        steep = math.sqrt(2.0 * max(value, 0.0) / self.scale)
+        error = of_image * reach + unit * math.sqrt(self._row_count)
+        root, moved = math.sqrt(largest), math.sqrt(largest) * error
+        return (
+            self.scale * moved * (steep + moved) + unit * abs(value),
+            self.scale * (self._spectral * moved + of_adjoint * root * (steep + moved)),
+        )
+
+    def magnitude(self, reach: float, value: float, slope: float) -> float:
+        largest = self._weight_sizes[2]
+        residual = self.matrix.frobenius * reach + math.sqrt(self._row_count)
+        return self.scale * largest * residual * residual
+
+    def _conic_rows(
+        self, form: ConicForm, cost: Cost, weights: Host, products: Affine, target: Host
+    ) -> bool:
+        """The least ½(1 - t + s)² over s >= 0: what a margin t has above 1 is s."""
+        lacking = products.scaled(-target) + 1.0
+        above = form.variables(len(weights), form.bound(lacking))
+        form.nonnegative(above)
+        cost.add_squares(weights, lacking + above)
+        return True
+
+    def _far_rows(self, weights: Host, rows: HostRows, target: Host) -> FarRows:
+        """A square where a margin falls; where it grows, the loss reaches 0 and stays there."""
+        steep = np.full(len(weights), math.inf)
+        return FarRows(losses=[LossRows(steep, rows.scaled(target), "")])
+
+    def _part(self, weight: float, rows: Host, weights: Host, target: Host) -> Part:
+        ones = np.ones(len(rows))
+        return ClippedPart(weight, target[:, None] * rows, ones, weights, -math.inf, 0.0)
