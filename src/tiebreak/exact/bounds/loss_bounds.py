@@ -26,7 +26,7 @@ import numpy as np
 from tiebreak.exact.bounds.curvature_bounds import curvature_error, largest_fall, largest_rho
 from tiebreak.exact.constants import SAFE
 from tiebreak.functions import LinearPart, Parts
-from tiebreak.linalg import EPS, Host, deadline, rounding_unit, spectra
+from tiebreak.linalg import EPS, TINY, Host, deadline, rounding_unit, spectra
 from tiebreak.linalg.host import host, norm
 from tiebreak.problem import Problem
 from tiebreak.sets import Box, Simplex
@@ -50,10 +50,12 @@ class Span(NamedTuple):
 
     def dual(self, vectors: Host) -> Host:
         """Bounds on max <vector, v>/|R v| over v in T, for the columns."""
+        top = float(np.max(np.abs(vectors), initial=0.0)) or 1.0  # so that no square overflows
+        vectors = vectors / top
         lengths = np.sqrt(np.sum(vectors * vectors, axis=0))
-        inside = (self.right @ vectors) / self.sigma[:, None]
+        inside = (self.right @ vectors) / (self.sigma / self.least)[:, None]
         found = np.sqrt(np.sum(inside * inside, axis=0))
-        return np.asarray((found + lengths * self.angle / self.least) * SAFE)
+        return np.asarray((found + lengths * self.angle) * (top / self.least) * SAFE)
 
 
 def span(R: Host, *rows: Host) -> Span | None:
@@ -105,14 +107,14 @@ class NearbyMinimisers(NamedTuple):
     rows: tuple[Host, ...]  # that span T, as they are stored
 
 
-def nearby_minimisers(h: Parts, x: Host, slope: Host, error: float) -> NearbyMinimisers | None:
-    """What is known of the minimisers of h, from its slope at x and a bound on the error of that.
+def nearby_minimisers(h: Parts, x: Host) -> NearbyMinimisers | None:
+    """What is known of the minimisers of h, from its slope at x and bounds on the error of that.
 
     None where nothing is: x is too far away, or the rank not sure, or there is no minimiser. Huber
     losses are squares, and linear functions of rows that the others span, as far as no row passes
     its kink.
     """
-    h, kinks = h.between_kinks(x)
+    slope, (h, kinks) = h.slope(x), h.between_kinks(x)
     rows = tuple(part.rows for part in h.parts if not isinstance(part, LinearPart))
     R = h.curvature(x)
     found = span(R, *rows)
@@ -123,7 +125,8 @@ def nearby_minimisers(h: Parts, x: Host, slope: Host, error: float) -> NearbyMin
     if not doubt <= MAX_CURVATURE_ERROR:
         return None
     more = (1.0 + doubt) * SAFE
-    decrement = (float(found.dual(slope[:, None])[0]) + error / found.least) * more
+    lost = slope.image_error + (slope.product_error + TINY) / found.least
+    decrement = (float(found.dual(slope.vector[:, None])[0]) + lost) * more
     seen = [float(np.max(found.dual(p.rows.T), initial=0.0)) * more for p in h.losses]
     rho = max((p.concordance * s for p, s in zip(h.losses, seen, strict=True)), default=0.0)
     if not rho * decrement < 0.5:
