@@ -8,15 +8,15 @@ from typing import NamedTuple
 import numpy as np
 
 from tiebreak.exact.bounds.evaluations import EvaluationWithErrors, least_with_slope
-from tiebreak.exact.bounds.feasible_points import multiples_of_rows
+from tiebreak.exact.bounds.feasible_points import exact_polyhedron, multiples_of_rows
 from tiebreak.exact.bounds.loss_bounds import L1Dual
-from tiebreak.exact.polyhedra import exact_rows, polyhedron
+from tiebreak.exact.polyhedra import polyhedron
 from tiebreak.functions import LeastSquaresPart
 from tiebreak.functions.parts.parts import Parts, product_error
 from tiebreak.linalg import EPS, Host, Rank, rounding_unit
-from tiebreak.linalg.host import host, norm, total
+from tiebreak.linalg.host import norm, total
 from tiebreak.problem import Problem
-from tiebreak.sets import Domain, Halfspace, L1Ball, Monotone, has_projection
+from tiebreak.sets import Space
 
 
 class RowMultipliers(NamedTuple):
@@ -58,12 +58,14 @@ class RowMultipliers(NamedTuple):
         """
         if not math.isfinite(self.unmet):
             return 0.0
-        domain, x = self.problem.domain, self.x
+        x = self.x
         R = self.parts.curvature(x)
-        is_cut = isinstance(domain, L1Ball)  # which does not cut off what is sparser
-        equal = np.zeros((0, len(x))) if is_cut else polyhedron(domain, len(x)).equal
+        Z, equal = self.problem.domain, polyhedron(self.problem.domain, len(x)).equal
+        if equal.shape[1] > len(x):  # lifted: an l1 ball, which does not cut off what is sparser
+            Z, equal = Space(), np.zeros((0, len(x)))
         y, nu, others = slice_weights(self.parts, self.rank, sign + self.normal)
-        q, most, terms = _normal(domain, self.normal - equal.T @ others, x)
+        rows = exact_polyhedron(Z, len(x))
+        q, most, terms = multiples_of_rows(rows, self.normal - equal.T @ others, x)
         unit, dual = rounding_unit(EPS, len(x)), L1Dual.of(self.problem, len(x))
         s, error = self._combination(y, nu, np.zeros(len(x)))
         w = x if dual.center is None else x - dual.center
@@ -101,26 +103,6 @@ class RowMultipliers(NamedTuple):
         )
         along_c = self.unmet + residual * change + 0.5 * change * change
         return (norm(y) * change + abs(nu) * along_c) * (1.0 + unit)
-
-
-def _normal(Z: Domain, normal: Host, x: Host) -> tuple[Host, float, float]:
-    """A normal q of Z next to this one, a bound on max <q, z> over Z, and the size of q's terms."""
-    if not has_projection(Z):
-        return multiples_of_rows(exact_rows(Z, len(x)), normal, x)
-    if isinstance(Z, Monotone):  # q = sum of mu_i (e_i - e_{i+1}), where mu >= 0
-        mu = np.maximum(np.cumsum(normal)[:-1], 0.0)
-        q, most = np.append(mu, 0.0) - np.append(0.0, mu), 0.0
-    elif isinstance(Z, Halfspace):
-        direction = host(Z.normal)
-        mu = max(float(direction @ normal) / norm(direction) / norm(direction), 0.0)
-        q, most = mu * direction, mu * Z.offset + EPS * abs(mu * Z.offset)
-    elif math.isfinite(support := Z.support(normal)):
-        far = host(Z.argmin(-normal))
-        rounding = rounding_unit(EPS, len(far)) * float(np.abs(normal) @ np.abs(far))
-        q, most = normal, support + rounding
-    else:
-        q, most = 0.0 * normal, 0.0
-    return q, most, norm(q)
 
 
 def slice_weights(h: Parts, rank: Rank, target: Host) -> tuple[Host, float, Host]:
