@@ -182,10 +182,9 @@ def _across_ball(
     share = way / (way + depth)
     reach = near.distance + share * (norm(x - p) + deep.distance + near.distance)
     high = f.value + change_within(problem, f, reach * SAFE, (f_parts, x))
-    R, y = near.span.R, near.span.weights(-f.slope - normal)
-    unit = rounding_unit(EPS, *R.shape)
-    error = f.slope_error + unit * (norm(f.slope) + norm(R) * norm(y))
-    low = least_with_slope(problem, x, f, f.slope + R.T @ y, error, unit)
+    y, slope, error = near.span.balance(f.slope, normal)
+    unit = rounding_unit(EPS, *near.span.R.shape)
+    low = least_with_slope(problem, x, f, slope, f.slope_error + error, unit)
     low -= norm(y) * near.change * SAFE
     least, rests = g.value - g.value_error - near.gap, WITHIN.format(reach)
     return Intervals((low, high), least, rests=rests)

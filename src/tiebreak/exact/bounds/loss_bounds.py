@@ -25,9 +25,10 @@ import numpy as np
 
 from tiebreak.exact.bounds.curvature_bounds import curvature_error, largest_fall, largest_rho
 from tiebreak.exact.constants import SAFE
-from tiebreak.functions import LinearPart, Parts
+from tiebreak.functions import LeastSquaresPart, LinearPart
+from tiebreak.functions.parts.parts import Parts, product_error
 from tiebreak.linalg import EPS, TINY, Host, deadline, rounding_unit, spectra
-from tiebreak.linalg.host import host, norm
+from tiebreak.linalg.host import Sliced, host, norm
 from tiebreak.problem import Problem
 from tiebreak.sets import Box, Simplex
 
@@ -47,6 +48,13 @@ class Span(NamedTuple):
     def weights(self, target: Host) -> Host:
         """The smallest y with R'y = target, in the least-squares sense."""
         return np.asarray(self.left @ ((self.right @ target) / self.sigma))
+
+    def balance(self, slope: Host, normal: Host | float = 0.0) -> tuple[Host, Host, float]:
+        """y with which slope + normal + R'y is small, slope + R'y and a bound on its error."""
+        rows, y = Sliced(self.R), self.weights(-slope - normal)
+        y = y + self.weights(-rows.times(y, -slope, transposed=True) - normal)
+        left, size = rows.times(y, -slope, transposed=True), norm(slope) + norm(self.R) * norm(y)
+        return y, left, product_error(norm(left), self.R.shape, size, rows.is_plain)
 
     def dual(self, vectors: Host) -> Host:
         """Bounds on max <vector, v>/|R v| over v in T, for the columns."""
@@ -125,8 +133,9 @@ def nearby_minimisers(h: Parts, x: Host) -> NearbyMinimisers | None:
     if not doubt <= MAX_CURVATURE_ERROR:
         return None
     more = (1.0 + doubt) * SAFE
-    lost = slope.image_error + (slope.product_error + TINY) / found.least
-    decrement = (float(found.dual(slope.vector[:, None])[0]) + lost) * more
+    y, left, error = found.balance(slope.vector)
+    lost = (norm(left) + error + slope.product_error + TINY) / found.least
+    decrement = min(norm(y) + slope.image_error + lost, _largest_residual(h, x)) * more
     seen = [float(np.max(found.dual(p.rows.T), initial=0.0)) * more for p in h.losses]
     rho = max((p.concordance * s for p, s in zip(h.losses, seen, strict=True)), default=0.0)
     if not rho * decrement < 0.5:
@@ -146,6 +155,18 @@ def nearby_minimisers(h: Parts, x: Host) -> NearbyMinimisers | None:
     )
 
 
+def _largest_residual(h: Parts, x: Host) -> float:
+    """A bound on |Rx - s| for squares ½|Rx - s|², and so on |R delta|; inf where h has others."""
+    if not h.only(LeastSquaresPart):
+        return math.inf
+    sizes = []
+    for part in h.parts:
+        assert isinstance(part, LeastSquaresPart)
+        found, size = norm(part.dual(x) / part.roots), part.size(x) / math.sqrt(part.weight)
+        sizes.append(found + product_error(found, part.rows.shape, size, part.sliced.is_plain))
+    return math.hypot(*sizes) + TINY
+
+
 def below(
     f: Parts, x: Host, sigma: float, value: float, slope: Host, error: float, g: NearbyMinimisers
 ) -> float:
@@ -157,10 +178,9 @@ def below(
 
     ``sigma``: f is so strongly convex. Otherwise `flattest` bounds the fall.
     """
-    R, y = g.span.R, g.span.weights(-slope)
+    R, (y, left, rounding) = g.span.R, g.span.balance(slope)
     unit = rounding_unit(EPS, *R.shape)
-    left = slope + R.T @ y
-    steep = norm(left) + error + unit * (norm(slope) + norm(R) * norm(y))
+    steep = norm(left) + error + rounding
     price = norm(y) * g.change
     fall = 0.5 * steep * (steep / sigma) if sigma > 0.0 else math.inf
     if not math.isfinite(fall):
@@ -282,10 +302,8 @@ def below_l1(dual: L1Dual, x: Host, sign: Host, g: NearbyMinimisers, high: float
     <R'y, x*> >= <y, R x> - |y| |R delta|, and it is at most |R'y|_inf |x*|_1; the same of
     x* - center.
     """
-    R, y = g.span.R, g.span.weights(sign)
-    unit = rounding_unit(EPS, *R.shape)
-    size = norm(R) * norm(y)
+    y, s, error = g.span.balance(0.0 * sign, -sign)
+    unit = rounding_unit(EPS, len(x))
     w = x if dual.center is None else x - dual.center
-    gain = float(y @ (R @ w)) - unit * size * dual.length(x) - norm(y) * g.change
-    dual = dual.within(R, x, g.change, high)
-    return dual.below(gain, R.T @ y, unit * size)
+    gain = float(s @ w) - (unit * norm(s) + error) * dual.length(x) - norm(y) * g.change * SAFE
+    return dual.within(g.span.R, x, g.change, high).below(gain, s, error)
