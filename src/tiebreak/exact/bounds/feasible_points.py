@@ -12,8 +12,9 @@ from tiebreak.exact.bounds.curvature_bounds import least_stretch
 from tiebreak.exact.constants import ACTIVE, SAFE, TOUCHING
 from tiebreak.exact.interior_point import interior_point
 from tiebreak.exact.polyhedra import PolyhedralRows, exact_rows, scaled_rows
+from tiebreak.functions.parts.parts import product_error
 from tiebreak.linalg import EPS, Host, deadline, rounding_unit
-from tiebreak.linalg.host import norm
+from tiebreak.linalg.host import Sliced, norm
 from tiebreak.linalg.linear_programs import highs
 from tiebreak.sets import Domain
 
@@ -38,8 +39,9 @@ def exact_polyhedron(domain: Domain, n: int) -> PolyhedralRows:
 
 
 def feasible_point(Z: PolyhedralRows, v: Host) -> FeasiblePoint | None:
-    """A point of Z next to v."""
-    return point_on_rows(Z, v, Z.offset - Z.rows @ v <= ACTIVE * (norm(v) + abs(Z.offset)))
+    """A point of Z next to v, which is on its bounds of single variables already."""
+    near = np.where(Z.bounds, 0.0, ACTIVE * (norm(v) + abs(Z.offset)))
+    return point_on_rows(Z, v, Z.offset - Z.rows @ v <= near)
 
 
 def point_on_rows(Z: PolyhedralRows, v: Host, tight: Host) -> FeasiblePoint | None:
@@ -65,11 +67,12 @@ def point_on_rows(Z: PolyhedralRows, v: Host, tight: Host) -> FeasiblePoint | No
         sigma = least_stretch(rows.T)
         if not sigma > 0.0:
             return None
+        sliced = Sliced(M)
         for _ in range(2):
-            v[free] -= np.linalg.lstsq(rows, M @ v - right, rcond=None)[0]
-        error = unit * (norm(M) * norm(v) + norm(right))
-        off = (norm(M @ v - right) + error) / sigma * SAFE
-    slack = Z.offset - Z.rows @ v - off - unit * (np.abs(Z.offset) + norm(v))
+            v[free] -= np.linalg.lstsq(rows, sliced.times(v, right), rcond=None)[0]
+        left, size = norm(sliced.times(v, right)), norm(M) * norm(v) + norm(right)
+        off = (left + product_error(left, M.shape, size, sliced.is_plain)) / sigma * SAFE
+    slack = Z.offset - Z.rows @ v - off - unit * (np.abs(Z.offset) + np.abs(Z.rows) @ np.abs(v))
     if np.any(slack[~tight] < 0.0):
         return None
     return FeasiblePoint(v, off, tight, np.where(tight, 0.0, slack))
@@ -127,7 +130,7 @@ def forced_rows(Z: PolyhedralRows, near: Host, s: Host, error: Host) -> Host:
         multipliers = -(P @ s[free])
         errors = np.abs(P) @ error[free] + unit * lengths * size + wrong * (size / sigma)
     forced[near & ~single] = (multipliers > errors)[: np.count_nonzero(near & ~single)]
-    across, unit = dense[:, columns].T, rounding_unit(EPS, len(M) + 1)
+    across, unit = dense[:, columns].T, rounding_unit(EPS, len(M)) if len(M) else 0.0
     left = -(s[columns] + across @ multipliers) * np.sign(entries)
     sizes = np.abs(s[columns]) + np.abs(across) @ np.abs(multipliers)
     forced[single] = left > error[columns] + np.abs(across) @ errors + unit * sizes
