@@ -24,7 +24,6 @@ from tiebreak.linalg.rank import Rank, null_basis
 from tiebreak.linalg.spectra import EPS
 
 FEASIBLE = 1e-12  # relative: equations met to this are met
-OPTIMAL = 1e-10  # a residual below this is rounding
 ZERO_SHARES = (1e-13, 1e-11, 1e-9, 1e-7)  # entries below this share of the largest are taken for 0,
 # as long as the equations can still be met: HiGHS's own tolerance is the last of them
 REFINEMENTS = 4  # rounds of iterative refinement: each gains the digits of one solution
