@@ -24,7 +24,6 @@ from tiebreak.linalg.rank import Rank, null_basis
 from tiebreak.linalg.spectra import EPS
 
 FEASIBLE = 1e-12  # relative: equations met to this are met
-OPTIMAL = 1e-10  # a residual below this is rounding
 ZERO_SHARES = (1e-13, 1e-11, 1e-9, 1e-7)  # entries below this share of the largest are taken for 0,
 # as long as the equations can still be met: HiGHS's own tolerance is the last of them
 REFINEMENTS = 4  # rounds of iterative refinement: each gains the digits of one solution
@@ -57,12 +56,6 @@ class BasisPursuit(NamedTuple):
         """Of the equations' row space, orthonormal, as rows."""
         return self.rank.basis[:, : self.rank.low].T
 
-    @property
-    def condition(self) -> float:
-        """The largest singular value of the equations over the smallest that counts."""
-        kept = self.rank.sigma[: self.rank.low]
-        return float(kept[0] / kept[-1]) if len(kept) else 1.0
-
     def misfit(self, x: Host) -> Host:
         """How far x is from the equations, in the coordinates of the basis: as lengths in x."""
         off = self.equations.times(self.start - x)
@@ -87,17 +80,9 @@ def sparsest(program: BasisPursuit) -> SparsestPoint | None:
     )
     if found is None:
         return None
-    best, guess = None, unit * (found.x[:n] - found.x[n:])
-    # Equations of bad condition hide entries that are rounding: then fewer may be kept.
-    for fits in (FEASIBLE, FEASIBLE * program.condition):
-        x, touches = _snapped(program, guess, fits)
-        multipliers = np.concatenate([found.eqlin.marginals, found.ineqlin.marginals[touches]])
-        answer = _proved(program, x, touches, multipliers)
-        if best is None or answer.residual < best.residual:
-            best = answer
-        if best.residual <= OPTIMAL:
-            break
-    return best
+    x, touches = _snapped(program, unit * (found.x[:n] - found.x[n:]))
+    multipliers = np.concatenate([found.eqlin.marginals, found.ineqlin.marginals[touches]])
+    return _proved(program, x, touches, multipliers)
 
 
 def face_of_sparsest(program: BasisPursuit, found: SparsestPoint, center: Host) -> PolyhedronSlice:
@@ -115,10 +100,10 @@ def face_of_sparsest(program: BasisPursuit, found: SparsestPoint, center: Host) 
     return PolyhedronSlice(rows, offset + rows @ center, N)
 
 
-def _snapped(program: BasisPursuit, guess: Host, tolerance: float) -> tuple[Host, Host]:
+def _snapped(program: BasisPursuit, guess: Host) -> tuple[Host, Host]:
     """The guess to rounding, and which inequalities it meets with equality.
 
-    With as few entries and as many equalities as the equations allow, to the tolerance.
+    With as few entries and as many equalities as the equations allow.
     """
     best, has_fit = None, False
     for share in ZERO_SHARES:
@@ -134,7 +119,7 @@ def _snapped(program: BasisPursuit, guess: Host, tolerance: float) -> tuple[Host
             x[kept] += np.linalg.lstsq(matrix[:, kept], right, rcond=64 * EPS)[0]
         off = program.offset - program.rows @ x
         worst = max(norm(program.misfit(x)), norm(off[touches]), -float(np.min(off, initial=0.0)))
-        fits = worst <= tolerance * (norm(x) + norm(program.offset[touches]))
+        fits = worst <= FEASIBLE * (norm(x) + norm(program.offset[touches]))
         fits &= bool(np.all(x * guess >= 0.0))
         if has_fit and not fits:
             break

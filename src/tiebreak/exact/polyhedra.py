@@ -92,12 +92,12 @@ def exact_rows(domain: Domain, n: int) -> PolyhedralRows:
     Z = PolyhedralRows(rows, found.b, equal, lift, found.b_eq)
     if has_projection(domain):
         return Z
-    rows, offset = _scaled(Z.rows, Z.offset)
-    equal, right = _scaled(Z.equal, Z.right)
+    rows, offset = scaled_rows(Z.rows, Z.offset)
+    equal, right = scaled_rows(Z.equal, Z.right)
     return _without_twins(PolyhedralRows(rows, offset, equal, lift, right))
 
 
-def _scaled(rows: Host, offset: Host) -> tuple[Host, Host]:
+def scaled_rows(rows: Host, offset: Host) -> tuple[Host, Host]:
     """By powers of two, to lengths above ½ and up to 1; rows of zeros say nothing."""
     rows, offset = rows[rows.any(axis=1)], offset[rows.any(axis=1)]
     mantissas, exponents = np.frexp([norm(row) for row in rows])

@@ -18,11 +18,8 @@ from tiebreak.linalg.host import norm
 from tiebreak.linalg.rank import Rank, decide_rank, in_units
 from tiebreak.linalg.spectra import ALIKE_EXPONENTS, equilibrate
 from tiebreak.problem import Problem
-from tiebreak.sets.boxes import Box
-from tiebreak.sets.domains import Halfspace, Space, described
+from tiebreak.sets.domains import Space, described
 from tiebreak.sets.polyhedra import Polyhedron
-
-UNITLESS = (Space, Box, Halfspace)  # sets of the same kind whatever units each variable has
 
 
 class L1Norm(NamedTuple):
@@ -66,7 +63,7 @@ class ScaledProblem:
         self._f, self._g, self._rows_in_x = f, g, rows
         self.row_factors, columns = equilibrate(rows)
         self.units = np.ones(f.n)
-        if isinstance(domain, UNITLESS):
+        if described(domain).in_units(self.units) is not None:
             self.units, columns = _units(columns, rows, f), np.ones(f.n)
         self.is_rescaled: bool = bool(np.any(self.units != 1.0))
         self.f, self.g, self.exponent = f, g, 0

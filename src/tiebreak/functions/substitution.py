@@ -9,6 +9,7 @@ import numpy as np
 
 from tiebreak.functions.base import Function, SmoothFunction
 from tiebreak.functions.elementary import Flat, Linear, Quadratic, SquaredNorm
+from tiebreak.functions.losses.least_squares import LeastSquares
 from tiebreak.functions.losses.linear_loss import LinearLoss
 from tiebreak.functions.penalties.penalties import L1
 from tiebreak.functions.sums import summands
@@ -81,8 +82,13 @@ class Substitution:
         center = np.zeros(n) if h.center is None else host(h.center)
         weights = np.broadcast_to(host(h.weight), n)
         constant = 0.5 * float(np.sum((weights * center**2)[~self._used]))
-        if h.is_scalar and len(self._places) == self.size and np.all(np.abs(self._factors) == 1.0):
+        are_signs = bool(np.all(np.abs(self._factors) == 1.0))
+        if h.is_scalar and len(self._places) == self.size and are_signs:
             return SquaredNorm(h.weight, self.slope(center)), constant
+        if h.is_scalar and not are_signs:  # whose factors, as weights, would be squared
+            rows = self.rows(np.eye(n)[self._used])
+            loss = LeastSquares(rows, center[self._used], gram=False)
+            return float(h.weight) * loss, constant
         each, middle = np.zeros(self.size), np.zeros(self.size)
         each[self._places] = weights[self._used] * self._factors**2
         middle[self._places] = center[self._used] / self._factors

@@ -1,4 +1,4 @@
-"""Linear programs by HiGHS."""
+"""Linear programs by HiGHS: the one call, and what is tried again where it fails."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import numpy as np
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
 
-HIGHS_TOLERANCES = (1e-10, 1e-7)  # the second if the first fails: it may be too strict for HiGHS
+# With presolve or without, and the tolerance: without presolve HiGHS knows what it is that fails,
+# and a tolerance may be too strict for it.
+ATTEMPTS = ((True, 1e-10), (False, 1e-10), (False, 1e-7))
 
 
 def linear_program(
@@ -26,18 +28,27 @@ def linear_program(
 
 def highs(cost: Host, presolve: bool = True, **program: Any) -> Any:
     """SciPy's answer to a linear program; None where HiGHS finds no minimiser."""
+    found = last_attempt(cost, presolve, **program)
+    return found if found.success else None
+
+
+def last_attempt(cost: Host, presolve: bool = True, **program: Any) -> Any:
+    """SciPy's answer, whose ``success`` and ``status`` say what it is worth."""
     from scipy.optimize import linprog
 
-    for tolerance in HIGHS_TOLERANCES:
+    found = None
+    for with_presolve, tolerance in ATTEMPTS:
+        if with_presolve and not presolve:
+            continue
         deadline.check()
         options = {
             "primal_feasibility_tolerance": tolerance,
             "dual_feasibility_tolerance": tolerance,
             "time_limit": deadline.left(),
-            "presolve": presolve,
+            "presolve": with_presolve,
         }
         found = linprog(cost, **program, options=options)
         deadline.check()
-        if found.status == 0:
-            return found
-    return None
+        if found.success:
+            break
+    return found

@@ -195,6 +195,9 @@ class Box(Set):
     def scaled(self, exponent: int) -> Box:
         return Box(self.lower * 2.0**exponent, self.upper * 2.0**exponent)
 
+    def in_units(self, units: Any) -> Box:
+        return Box(host(self.lower) / units, host(self.upper) / units)
+
     def projection_path(self, x: Array, c: Array) -> ProjectionPath:
         lower, upper = self.bounds_like(x)
         v = z = free = None

@@ -266,6 +266,10 @@ class Set(FromData, is_open=True):
         """The set 2^exponent Z."""
         return self
 
+    def in_units(self, units: Any) -> Set | None:
+        """{u : units u in Z}, entry by entry; None where the set compares the variables."""
+        return None
+
     def preimage(self, z: Array) -> Array:
         """A point whose projection is z, if possible with the same face of Z all around it."""
         return z

@@ -167,6 +167,9 @@ class Space(Set):
     def as_ball(self) -> tuple[Any, float]:
         return None, INFINITY
 
+    def in_units(self, units: Any) -> Space:
+        return self
+
     def distance_outside(self, x: Array, unit: float) -> float:
         return 0.0
 
@@ -293,6 +296,9 @@ class Halfspace(Set):
 
     def scaled(self, exponent: int) -> Halfspace:
         return Halfspace(self._unit, ldexp(self._height, exponent))
+
+    def in_units(self, units: Any) -> Halfspace:
+        return Halfspace(host(self.normal) * units, self.offset)
 
     def projection_path(self, x: Array, c: Array) -> ProjectionPath:
         unit = like(self._unit, x)

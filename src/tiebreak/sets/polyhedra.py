@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from tiebreak.linalg import arrays, checks, deadline, tables
+from tiebreak.linalg import arrays, checks, tables
 from tiebreak.linalg.arrays import Array, Host, like, norm
 from tiebreak.linalg.fingerprints import assign, remember
 from tiebreak.linalg.host import host
+from tiebreak.linalg.linear_programs import last_attempt
 from tiebreak.linalg.spectra import EPS
 from tiebreak.sets.cuts import INFINITY, Violation, violations_of
 from tiebreak.sets.descriptions import LinearRows
@@ -190,19 +191,9 @@ def _linear_program(
     c: Host, A: Any, b: Host, A_eq: Any, b_eq: Host, bounds: Any = (None, None)
 ) -> Host | None:
     """A minimiser by HiGHS, None where there is none; ValueError where no point is feasible."""
-    from scipy.optimize import linprog
-
-    for presolve, tolerance in ((True, 1e-10), (False, 1e-10), (False, 1e-7)):
-        options = {
-            "presolve": presolve,  # without it HiGHS knows what it is that fails
-            "primal_feasibility_tolerance": tolerance,
-            "dual_feasibility_tolerance": tolerance,
-            "time_limit": deadline.left(),
-        }
-        found = linprog(c, A, b, A_eq, b_eq, bounds, "highs", options=options)
-        deadline.check()
-        if found.status == 0:
-            return np.asarray(found.x, dtype=np.float64)
+    found = last_attempt(c, A_ub=A, b_ub=b, A_eq=A_eq, b_eq=b_eq, bounds=bounds)
+    if found.success:
+        return np.asarray(found.x, dtype=np.float64)
     if found.status == 2:
         raise no_point("Polyhedron")
     if found.status == 3:

@@ -11,11 +11,12 @@ import numpy as np
 from tiebreak.exact.bounds.curvature_bounds import least_stretch
 from tiebreak.exact.constants import ACTIVE, SAFE, TOUCHING
 from tiebreak.exact.interior_point import interior_point
-from tiebreak.exact.polyhedra import PolyhedralRows, exact_rows, polyhedron
+from tiebreak.exact.polyhedra import PolyhedralRows, exact_rows, scaled_rows
+from tiebreak.functions.parts.parts import product_error
 from tiebreak.linalg import EPS, Host, deadline, rounding_unit
-from tiebreak.linalg.host import host, norm
+from tiebreak.linalg.host import Sliced, norm
 from tiebreak.linalg.linear_programs import highs
-from tiebreak.sets import Box, Domain, Halfspace, L1Ball, Monotone, Simplex, has_projection
+from tiebreak.sets import Domain
 
 ABOUT = 1e-8  # a direction to four digits is as good as any
 
@@ -27,113 +28,20 @@ class FeasiblePoint(NamedTuple):
     off: float
     tight: Host  # G_i p = h_i, exactly
     slack: Host  # h_i - G_i p is at least this
-    touch: bool  # was p put onto the one inequality that is not about single variables?
 
 
 def exact_polyhedron(domain: Domain, n: int) -> PolyhedralRows:
-    """As `polyhedron`, with rows that are exact up to a factor; they are no longer than 1."""
-    if not has_projection(domain):
-        return exact_rows(domain, n)
-    if not isinstance(domain, Halfspace):
-        return polyhedron(domain, n)
-    normal = host(domain.normal)
-    exponent = math.frexp(norm(normal))[1]
-    rows, offset = np.ldexp(normal, -exponent)[None], math.ldexp(domain.offset, -exponent)
-    return PolyhedralRows(rows, np.array([offset]), np.zeros((0, n)))
+    """As `polyhedron`, with rows that are exact up to powers of two; they are no longer than 1."""
+    Z = exact_rows(domain, n)
+    rows, offset = scaled_rows(Z.rows, Z.offset)
+    equal, right = scaled_rows(Z.equal, Z.right)
+    return Z._replace(rows=rows, offset=offset, equal=equal, right=right)
 
 
-def feasible_point(domain: Domain, Z: PolyhedralRows, v: Host, touch: bool) -> FeasiblePoint | None:
-    """A point of Z next to v; with ``touch`` on the sum, or the plane, that bounds Z."""
-    if not has_projection(domain):
-        return point_on_rows(Z, v, Z.offset - Z.rows @ v <= ACTIVE * (norm(v) + abs(Z.offset)))
-    return _point_of_known_set(domain, Z, v, touch)
-
-
-def _point_of_known_set(
-    domain: Domain, Z: PolyhedralRows, v: Host, touch: bool
-) -> FeasiblePoint | None:
-    unit, off = rounding_unit(EPS, len(v)), 0.0
-    if isinstance(domain, Box):
-        v = np.clip(v, host(domain.lower), host(domain.upper))
-    elif isinstance(domain, Monotone):
-        v = np.maximum.accumulate(host(domain.project(v)))
-        steps = np.flatnonzero(np.diff(v) > ACTIVE * norm(v)) + 1
-        starts = np.append(0, steps)
-        v = np.repeat(v[starts], np.diff(np.append(starts, len(v))))
-    elif isinstance(domain, Simplex | L1Ball):
-        v = np.maximum(v, 0.0)
-        total, wanted = math.fsum(v), domain.radius if isinstance(domain, L1Ball) else domain.total
-        touch = touch or isinstance(domain, Simplex) or total >= wanted * (1.0 - ACTIVE)
-        if touch:  # p = v wanted/total: its zeros are those of v
-            if not total > 0.0:
-                return None
-            off = norm(v) * (abs(wanted - total) / total + 4.0 * EPS) * SAFE
-    elif isinstance(domain, Halfspace):
-        row, offset = Z.rows[0], float(Z.offset[0])
-        over, size = float(row @ v) - offset, norm(v) + abs(offset)
-        touch = touch or over >= -ACTIVE * size
-        if touch:
-            off = (abs(over) + unit * size) / norm(row) / norm(row) * SAFE
-    slack = Z.offset - Z.rows @ v
-    tight = slack == 0.0
-    if isinstance(domain, Monotone):
-        tight = v[:-1] == v[1:]
-    elif isinstance(domain, L1Ball | Halfspace):
-        tight[-1] = touch
-    slack = slack - off - unit * (np.abs(Z.offset) + norm(v))
-    return FeasiblePoint(v, off, tight, np.where(tight, 0.0, np.maximum(slack, 0.0)), touch)
-
-
-def moved_onto(
-    domain: Domain, Z: PolyhedralRows, point: FeasiblePoint, forced: Host
-) -> FeasiblePoint | None:
-    """The next point of Z where these constraints hold with equality too."""
-    v, touch = point.at.copy(), point.touch
-    if not has_projection(domain):
-        return point_on_rows(Z, v, point.tight | forced)
-    if isinstance(domain, Monotone):
-        for i in np.flatnonzero(forced):
-            v[i + 1] = v[i]
-    else:
-        for i in np.flatnonzero(forced):
-            places = np.flatnonzero(Z.rows[i])
-            if len(places) == 1 and not isinstance(domain, Halfspace):
-                v[places[0]] = Z.rows[i, places[0]] * Z.offset[i]
-            else:
-                touch = True
-    return feasible_point(domain, Z, v, touch)
-
-
-def forced_constraints(domain: Domain, s: Host, error: Host) -> Host:
-    """Which inequalities hold with equality wherever minus the slope is a normal of Z.
-
-    The slope is s up to ``error``, entry by entry. In the order of the rows of `polyhedron`.
-    """
-    low, high = s - error, s + error
-    if isinstance(domain, Box):
-        below, above = (np.broadcast_to(host(b), len(s)) for b in (domain.lower, domain.upper))
-        moves = below != above
-        return np.append(
-            (low > 0.0)[np.isfinite(below) & moves], (high < 0.0)[np.isfinite(above) & moves]
-        )
-    if isinstance(domain, Simplex):  # only the smallest entries of the slope may be at work
-        return np.asarray(low > np.min(high))
-    if isinstance(domain, L1Ball):  # u >= 0, its sum at most the radius
-        least = min(float(np.min(high)), 0.0)
-        return np.append(low > least, least < 0.0)
-    if isinstance(domain, Monotone):  # minus the partial sums are the multipliers
-        unit = rounding_unit(EPS, len(s))
-        sums = np.cumsum(s)[:-1]
-        errors = np.cumsum(error + unit * np.abs(s))[:-1]
-        return np.asarray(sums + errors * SAFE < 0.0)
-    if isinstance(domain, Halfspace):
-        normal = host(domain.normal)
-        pull = float(normal @ s) / norm(normal)
-        return np.array([pull + norm(error) + rounding_unit(EPS, len(s)) * norm(s) < 0.0])
-    return np.zeros(0, dtype=bool)
-
-
-# -- constraints of any kind ----------------------------------------------------------------------
+def feasible_point(Z: PolyhedralRows, v: Host) -> FeasiblePoint | None:
+    """A point of Z next to v, which is on its bounds of single variables already."""
+    near = np.where(Z.bounds, 0.0, ACTIVE * (norm(v) + abs(Z.offset)))
+    return point_on_rows(Z, v, Z.offset - Z.rows @ v <= near)
 
 
 def point_on_rows(Z: PolyhedralRows, v: Host, tight: Host) -> FeasiblePoint | None:
@@ -159,27 +67,37 @@ def point_on_rows(Z: PolyhedralRows, v: Host, tight: Host) -> FeasiblePoint | No
         sigma = least_stretch(rows.T)
         if not sigma > 0.0:
             return None
+        sliced = Sliced(M)
         for _ in range(2):
-            v[free] -= np.linalg.lstsq(rows, M @ v - right, rcond=None)[0]
-        error = unit * (norm(M) * norm(v) + norm(right))
-        off = (norm(M @ v - right) + error) / sigma * SAFE
-    slack = Z.offset - Z.rows @ v - off - unit * (np.abs(Z.offset) + norm(v))
+            v[free] -= np.linalg.lstsq(rows, sliced.times(v, right), rcond=None)[0]
+        left, size = norm(sliced.times(v, right)), norm(M) * norm(v) + norm(right)
+        off = (left + product_error(left, M.shape, size, sliced.is_plain)) / sigma * SAFE
+    slack = Z.offset - Z.rows @ v - off - unit * (np.abs(Z.offset) + np.abs(Z.rows) @ np.abs(v))
     if np.any(slack[~tight] < 0.0):
         return None
-    return FeasiblePoint(v, off, tight, np.where(tight, 0.0, slack), False)
+    return FeasiblePoint(v, off, tight, np.where(tight, 0.0, slack))
 
 
 def multiples_of_rows(Z: PolyhedralRows, normal: Host, x: Host) -> tuple[Host, float, float]:
     """A normal q = G'lambda + E'nu of Z at x next to this one, lambda >= 0; max <q, z> over Z.
 
-    And the size of the terms of q. The maximum is at most <lambda, offset> + <nu, right>.
+    And the size of the terms of q. The maximum is at most <lambda, offset> + <nu, right>. First
+    the multipliers of rows of several variables, where no bound is met; then those of the bounds.
     """
     from scipy.optimize import nnls
 
     met = Z.offset - Z.rows @ x <= TOUCHING * (norm(x) + np.abs(Z.offset))
-    rows = np.vstack([Z.rows[met], Z.equal, -Z.equal])
-    sides = np.concatenate([Z.offset[met], Z.right, -Z.right])
-    weights = np.maximum(nnls(rows.T, normal)[0], 0.0) if len(rows) else np.zeros(0)
+    single = np.count_nonzero(Z.rows, axis=1) == 1
+    dense = np.vstack([Z.rows[met & ~single], Z.equal, -Z.equal])
+    rows = np.vstack([dense, Z.rows[met & single]])
+    sides = np.concatenate([Z.offset[met & ~single], Z.right, -Z.right, Z.offset[met & single]])
+    free = ~np.any(rows[len(dense) :] != 0.0, axis=0)
+    weights = np.zeros(len(rows))
+    if len(dense):
+        weights[: len(dense)] = np.maximum(nnls(dense[:, free].T, normal[free])[0], 0.0)
+    rest = normal - dense.T @ weights[: len(dense)]
+    bounds = rows[len(dense) :]
+    weights[len(dense) :] = np.maximum(bounds @ rest / np.sum(bounds * bounds, axis=1), 0.0)
     rounding = rounding_unit(EPS, len(sides)) * float(weights @ np.abs(sides))
     return rows.T @ weights, float(weights @ sides) + rounding, norm(rows) * norm(weights)
 
@@ -188,21 +106,34 @@ def forced_rows(Z: PolyhedralRows, near: Host, s: Host, error: Host) -> Host:
     """Which inequalities hold with equality wherever minus the slope is a normal of Z.
 
     The slope is s up to ``error``, entry by entry, and only those that are ``near`` can. Where
-    their rows M and Z's equations are independent, the multipliers are the only ones: with a left
-    inverse P of M', P M' = 1 + D, they are -P (slope) - D (multipliers).
+    their rows M and Z's equations are independent, the multipliers are the only ones. Bounds of
+    single variables take what the others leave of the slope, so that these are known by the free
+    variables alone: with a left inverse P of M', P M' = 1 + D, as -P (slope) - D (multipliers).
     """
     forced = np.zeros(len(Z.rows), dtype=bool)
-    M = np.vstack([Z.rows[near], Z.equal])
-    if not len(M) or len(M) > M.shape[1]:
+    single = near & (np.count_nonzero(Z.rows, axis=1) == 1)
+    entries, columns = Z.rows[single].sum(axis=1), np.nonzero(Z.rows[single])[1]
+    free = np.ones(len(s), dtype=bool)
+    free[columns] = False
+    dense = np.vstack([Z.rows[near & ~single], Z.equal])
+    M = dense[:, free]
+    if len(set(columns.tolist())) < len(columns) or len(M) > M.shape[1]:
         return forced
-    sigma = least_stretch(M.T)
-    if not sigma > 0.0:
-        return forced
-    P, unit = np.linalg.pinv(M.T), rounding_unit(EPS, *M.shape)
-    lengths, size = np.sqrt(np.sum(P * P, axis=1)), norm(s) + norm(error)
-    wrong = np.sqrt(np.sum((P @ M.T - np.eye(len(M))) ** 2, axis=1)) + unit * lengths * norm(M)
-    least = -(P @ s) - np.abs(P) @ error - unit * lengths * size - wrong * (size / sigma)
-    forced[np.flatnonzero(near)] = least[: np.count_nonzero(near)] > 0.0
+    multipliers, errors = np.zeros(len(M)), np.zeros(len(M))
+    if len(M):
+        sigma = least_stretch(M.T)
+        if not sigma > 0.0:
+            return forced
+        P, unit = np.linalg.pinv(M.T), rounding_unit(EPS, *M.shape)
+        lengths, size = np.sqrt(np.sum(P * P, axis=1)), norm(s[free]) + norm(error[free])
+        wrong = np.sqrt(np.sum((P @ M.T - np.eye(len(M))) ** 2, axis=1)) + unit * lengths * norm(M)
+        multipliers = -(P @ s[free])
+        errors = np.abs(P) @ error[free] + unit * lengths * size + wrong * (size / sigma)
+    forced[near & ~single] = (multipliers > errors)[: np.count_nonzero(near & ~single)]
+    across, unit = dense[:, columns].T, rounding_unit(EPS, len(M)) if len(M) else 0.0
+    left = -(s[columns] + across @ multipliers) * np.sign(entries)
+    sizes = np.abs(s[columns]) + np.abs(across) @ np.abs(multipliers)
+    forced[single] = left > error[columns] + np.abs(across) @ errors + unit * sizes
     return forced
 
 

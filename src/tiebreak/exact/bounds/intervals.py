@@ -26,12 +26,12 @@ from tiebreak.exact.bounds.loss_bounds import (
     below_l1,
     nearby_minimisers,
 )
-from tiebreak.exact.bounds.multipliers import RowMultipliers, residual_size, slice_weights
+from tiebreak.exact.bounds.multipliers import RowMultipliers
 from tiebreak.exact.bounds.nearest_minimiser import NearestMinimiser, nearest_minimiser
 from tiebreak.exact.constants import SAFE
 from tiebreak.exact.polyhedra import is_linear
 from tiebreak.functions import LeastSquaresPart, LinearPart, Parts, decompose
-from tiebreak.linalg import EPS, TINY, Array, Host, Rank, arrays, rounding_unit
+from tiebreak.linalg import EPS, Array, Host, Rank, rounding_unit
 from tiebreak.linalg.host import host, norm
 from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import ALL_WITHIN, WITHIN, Intervals
@@ -65,37 +65,31 @@ def prove(
         low, least = f.value - f.value_error - fall, g.value - g.value_error - excess
         return Intervals((low, high), least, rests=WITHIN.format(distance))
 
-    near, unmet = NearestMinimiser(), math.inf
+    near, unmet, is_space = NearestMinimiser(), math.inf, isinstance(problem.domain, Space)
     sphere = _distance_on_sphere(problem, at, g, g_parts)
     apart = change_within(problem, f, sphere, (f_parts, at))
     found = [Intervals((f.value - apart, f.value + apart), rests=ALL_WITHIN.format(sphere))]
-    change, reach = _ways(problem, x, g, g_parts, rank)
+    if is_space or isinstance(problem.domain, Ball):
+        found.append(_on_space(problem, at, (f, g), (f_parts, g_parts), normal, sign))
     if not g_parts.parts:  # g is constant, and all of Z its minimisers
-        unmet = 0.0
-        found.append(interval(distance_bound(problem.domain, at), unmet))
-    elif math.isfinite(reach):  # some are in Z, which then does not matter to the lower level
-        unmet = 0.5 * change * change * SAFE
-        found.append(interval(reach, unmet))
-        if rank.low == n and rank.is_determined:  # there is only one
-            found.append(interval(reach, unmet, change_within(problem, f, reach, (f_parts, at))))
-    if math.isinf(reach) and (is_linear(problem.domain) or isinstance(problem.domain, L1Ball)):
+        found.append(interval(distance_bound(problem.domain, at), 0.0))
+    if not found[-1].is_two_sided and (
+        is_linear(problem.domain) or isinstance(problem.domain, L1Ball)
+    ):
         near = nearest_minimiser(problem.domain, g_parts, at)
         sigma = problem.upper.strong_convexity
         fall = math.inf if is_l1 else near.fall(f_parts, sigma, normal)
         found.append(interval(near.distance, near.excess, fall))
-    # Of a single sum of squares on R^n all is known already.
-    is_single = len(g_parts.parts) == 1 and g_parts.only(LeastSquaresPart)
-    if isinstance(problem.domain, Space | Ball) and not is_single:
-        found.append(_on_space(problem, at, (f, g), (f_parts, g_parts), normal, sign))
-    if math.isinf(unmet) and has_projection(problem.domain):
-        unmet = _unmet(problem, at, g, g_parts)
+    if has_projection(problem.domain):
+        unmet = _unmet(problem, at, g, g_parts) if g_parts.parts else 0.0
         excess = unmet if problem.is_bounded else math.inf
         found.append(Intervals(lower=g.value - g.value_error - excess))
-    if g_parts.only(LeastSquaresPart, LinearPart) and (is_l1 or has_projection(problem.domain)):
+    has_more = is_l1 or (has_projection(problem.domain) and not is_space)
+    if has_more and g_parts.only(LeastSquaresPart, LinearPart):
         unmet = min(unmet, max(near.excess, 0.5 * near.image * near.image))
         multipliers = RowMultipliers(problem, at, g_parts, rank, normal, unmet)
         high = min(some.upper[1] for some in found)
-        low = multipliers.below(f, f_parts) if sign is None else multipliers.below_l1(sign, high)
+        low = multipliers.below(f) if sign is None else multipliers.below_l1(sign, high)
         found.append(Intervals((low, math.inf)))
     proved = functools.reduce(Intervals.both, found)
     if not is_l1 and not f_parts.parts:  # f is constant
@@ -144,7 +138,7 @@ def _on_space(
     If one of the minimisers on R^n is in the ball, those over the ball are some of them.
     """
     (f, g), (f_parts, g_parts), Z = values, parts, problem.domain
-    near = nearby_minimisers(g_parts, x, g.slope, g.slope_error)
+    near = nearby_minimisers(g_parts, x)
     if near is None:
         return Intervals()
     if isinstance(Z, Ball) and not Z.depth(x) > near.distance:
@@ -172,16 +166,15 @@ def _across_ball(
 
     p has the same images as x, next to the center, and around some minimiser near p there is a ball
     of radius ``depth`` in Z. So the minimisers over Z are some of those on R^n, and the mixture of
-    the nearest one to x and of that near p, with the share of `_ways`, is one of them. For all z of
-    them, every y and s = grad f(x) + R'y,
+    the nearest one to x and of that near p, with the share d/(d + depth) of the latter if x and Z
+    are d away from the former, is one of them. For all z of them, every y and s = grad f(x) + R'y,
 
         f(z) >= f(x) + <s, z - x> + sigma/2 |z - x|² - |y| |R (z - x)|.
     """
     (f, g), (f_parts, g_parts) = values, parts
     center, V = 0.0 * x if ball.center is None else host(ball.center), near.span.right
     p = center + V.T @ (V @ (x - center))
-    slope = g_parts.slope(p)
-    deep = nearby_minimisers(g_parts, p, slope.vector, slope.error + TINY)
+    deep = nearby_minimisers(g_parts, p)
     depth = -math.inf if deep is None else ball.depth(p) - deep.distance
     if deep is None or not depth > 0.0:
         return Intervals()
@@ -189,100 +182,12 @@ def _across_ball(
     share = way / (way + depth)
     reach = near.distance + share * (norm(x - p) + deep.distance + near.distance)
     high = f.value + change_within(problem, f, reach * SAFE, (f_parts, x))
-    R, y = near.span.R, near.span.weights(-f.slope - normal)
-    unit = rounding_unit(EPS, *R.shape)
-    error = f.slope_error + unit * (norm(f.slope) + norm(R) * norm(y))
-    low = least_with_slope(problem, x, f, f.slope + R.T @ y, error, unit)
+    y, slope, error = near.span.balance(f.slope, normal)
+    unit = rounding_unit(EPS, *near.span.R.shape)
+    low = least_with_slope(problem, x, f, slope, f.slope_error + error, unit)
     low -= norm(y) * near.change * SAFE
     least, rests = g.value - g.value_error - near.gap, WITHIN.format(reach)
     return Intervals((low, high), least, rests=rests)
-
-
-def _ways(
-    problem: Problem, answer: Array, g: EvaluationWithErrors, h: Parts, rank: Rank
-) -> tuple[float, float]:
-    """Bounds on |R delta| and on the way from x to a minimiser of g that is in Z.
-
-    Where a minimiser of g on R^n is in Z: delta leads to any of these, R'R is the curvature of g. x
-    is the answer; inf where nothing is known. With mu from `_growth` and lambda = |R delta| from
-    `_decrement`, the next minimiser on R^n is d = lambda/sqrt(mu) away. If that much around x is in
-    Z, so is that. If not, let p be a point of Z at most e away from such a minimiser q, and all
-    within e + depth of p be in Z. By convexity the mixture of q and of x's neighbour with the
-    share t = d/(d + depth) of q is a minimiser in Z: d + t |x - q| away.
-    """
-    if isinstance(problem.domain, Ball):
-        return _ways_in_ball(problem, problem.domain, answer, g, h, rank)
-    growth = _growth(problem, h, rank) if isinstance(problem.domain, Space) else 0.0
-    if not growth > 0.0:
-        return math.inf, math.inf
-    change = _decrement(h, host(answer), g, rank, growth)
-    return change, change / math.sqrt(growth) * SAFE
-
-
-def _decrement(h: Parts, x: Host, g: EvaluationWithErrors, rank: Rank, growth: float) -> float:
-    """|R delta| is at most this for the way delta from x to any minimiser of g on R^n.
-
-    |R delta|² <= -<grad g(x), delta> <= |grad g(x)| |delta|. And if grad g(x) = R'y + r, it is at
-    most |y| |R delta| + |r| |delta|: what rounding does to x makes a slope R'y, on which
-    |R|/sqrt(growth) is not lost twice. For squares ½|Rx - s|² y = Rx - s is such a choice, the best
-    one where these can be 0.
-    """
-    plain, root = g.steepness / math.sqrt(growth), math.sqrt(growth)
-    if not h.only(LeastSquaresPart):
-        return plain * SAFE + TINY
-    R, slope = h.curvature(x), h.slope(x)
-    y = slice_weights(h, rank, slope.vector)[0]
-    r = norm(slope.vector - R.T @ y) + slope.product_error
-    r += rounding_unit(EPS, *R.shape) * (norm(slope.vector) + norm(R) * norm(y))
-    return min(plain, residual_size(h, x), norm(y) + slope.image_error + r / root) * SAFE + TINY
-
-
-def _ways_in_ball(
-    problem: Problem, ball: Ball, answer: Array, g: EvaluationWithErrors, h: Parts, rank: Rank
-) -> tuple[float, float]:
-    """`_ways` for a ball."""
-    x, nowhere = host(answer), (math.inf, math.inf)
-    center = np.zeros(len(x)) if ball.center is None else host(ball.center)
-    w, p, safe = x - center, x, 1.0 + max(1e-12, 4.0 * rounding_unit(EPS, len(x)))
-    if not norm(w) * safe < ball.radius:
-        if not h.only(LeastSquaresPart):
-            return nowhere
-        # Of all points with the same images, the one next to the center.
-        deep = arrays.like(center + h.curvature(x).T @ slice_weights(h, rank, w)[0], answer)
-        p = host(deep)
-    # Growth may take all singular values: it is asked for only where it can serve.
-    depth = ball.radius - norm(p - center) * safe
-    growth = _growth(problem, h, rank) if depth > 0.0 else 0.0
-    if not growth > 0.0:
-        return nowhere
-    change = _decrement(h, x, g, rank, growth)
-    d = change / math.sqrt(growth) * SAFE
-    if p is x:
-        return (change, d) if d * safe < depth else nowhere
-    deep_g = evaluate_with_errors(problem.lower, deep, h)
-    e = _decrement(h, p, deep_g, rank, growth) / math.sqrt(growth) * SAFE
-    depth -= e * safe
-    if not depth > 0.0:
-        return nowhere
-    outside = max(norm(w) - ball.radius, 0.0) + rounding_unit(EPS, len(x)) * (norm(x) + norm(w))
-    share = (d + outside) / (d + outside + depth)
-    return change, (d + 2.0 * outside + share * (norm(x - p) + e + d)) * safe
-
-
-def _growth(problem: Problem, h: Parts, rank: Rank) -> float:
-    """mu with g(x) - min g <= |grad g(x)|²/(2 mu) on R^n, 0 where none is sure; h is g.
-
-    For least squares the smallest eigenvalue of A'A that is not 0. All singular values are known
-    here; where some vanish, whether they do is more than they tell.
-    """
-    part = h.parts[0] if len(h.parts) == 1 else None
-    if not isinstance(part, LeastSquaresPart) or rank.low < min(part.rows.shape):
-        return problem.lower.growth
-    if part.w is not None:  # the rank is that of the rows without their weights
-        return problem.lower.growth
-    s = float(rank.sigma[rank.low - 1]) * norm(part.rows)
-    s /= float(np.max(rank.row_units) * np.max(rank.units))  # sigma_r(RAC) <= |R| sigma_r(A) |C|
-    return part.weight * (s * (1.0 - 1e-3)) ** 2  # 1e3 units of rounding are safe
 
 
 def _distance_on_sphere(problem: Problem, x: Host, g: EvaluationWithErrors, h: Parts) -> float:

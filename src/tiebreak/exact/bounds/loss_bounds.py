@@ -25,9 +25,10 @@ import numpy as np
 
 from tiebreak.exact.bounds.curvature_bounds import curvature_error, largest_fall, largest_rho
 from tiebreak.exact.constants import SAFE
-from tiebreak.functions import LinearPart, Parts
-from tiebreak.linalg import EPS, Host, deadline, rounding_unit, spectra
-from tiebreak.linalg.host import host, norm
+from tiebreak.functions import LeastSquaresPart, LinearPart
+from tiebreak.functions.parts.parts import Parts, product_error
+from tiebreak.linalg import EPS, TINY, Host, deadline, rounding_unit, spectra
+from tiebreak.linalg.host import Sliced, host, norm
 from tiebreak.problem import Problem
 from tiebreak.sets import Box, Simplex
 
@@ -48,12 +49,21 @@ class Span(NamedTuple):
         """The smallest y with R'y = target, in the least-squares sense."""
         return np.asarray(self.left @ ((self.right @ target) / self.sigma))
 
+    def balance(self, slope: Host, normal: Host | float = 0.0) -> tuple[Host, Host, float]:
+        """y with which slope + normal + R'y is small, slope + R'y and a bound on its error."""
+        rows, y = Sliced(self.R), self.weights(-slope - normal)
+        y = y + self.weights(-rows.times(y, -slope, transposed=True) - normal)
+        left, size = rows.times(y, -slope, transposed=True), norm(slope) + norm(self.R) * norm(y)
+        return y, left, product_error(norm(left), self.R.shape, size, rows.is_plain)
+
     def dual(self, vectors: Host) -> Host:
         """Bounds on max <vector, v>/|R v| over v in T, for the columns."""
+        top = float(np.max(np.abs(vectors), initial=0.0)) or 1.0  # so that no square overflows
+        vectors = vectors / top
         lengths = np.sqrt(np.sum(vectors * vectors, axis=0))
-        inside = (self.right @ vectors) / self.sigma[:, None]
+        inside = (self.right @ vectors) / (self.sigma / self.least)[:, None]
         found = np.sqrt(np.sum(inside * inside, axis=0))
-        return np.asarray((found + lengths * self.angle / self.least) * SAFE)
+        return np.asarray((found + lengths * self.angle) * (top / self.least) * SAFE)
 
 
 def span(R: Host, *rows: Host) -> Span | None:
@@ -105,14 +115,14 @@ class NearbyMinimisers(NamedTuple):
     rows: tuple[Host, ...]  # that span T, as they are stored
 
 
-def nearby_minimisers(h: Parts, x: Host, slope: Host, error: float) -> NearbyMinimisers | None:
-    """What is known of the minimisers of h, from its slope at x and a bound on the error of that.
+def nearby_minimisers(h: Parts, x: Host) -> NearbyMinimisers | None:
+    """What is known of the minimisers of h, from its slope at x and bounds on the error of that.
 
     None where nothing is: x is too far away, or the rank not sure, or there is no minimiser. Huber
     losses are squares, and linear functions of rows that the others span, as far as no row passes
     its kink.
     """
-    h, kinks = h.between_kinks(x)
+    slope, (h, kinks) = h.slope(x), h.between_kinks(x)
     rows = tuple(part.rows for part in h.parts if not isinstance(part, LinearPart))
     R = h.curvature(x)
     found = span(R, *rows)
@@ -123,7 +133,9 @@ def nearby_minimisers(h: Parts, x: Host, slope: Host, error: float) -> NearbyMin
     if not doubt <= MAX_CURVATURE_ERROR:
         return None
     more = (1.0 + doubt) * SAFE
-    decrement = (float(found.dual(slope[:, None])[0]) + error / found.least) * more
+    y, left, error = found.balance(slope.vector)
+    lost = (norm(left) + error + slope.product_error + TINY) / found.least
+    decrement = min(norm(y) + slope.image_error + lost, _largest_residual(h, x)) * more
     seen = [float(np.max(found.dual(p.rows.T), initial=0.0)) * more for p in h.losses]
     rho = max((p.concordance * s for p, s in zip(h.losses, seen, strict=True)), default=0.0)
     if not rho * decrement < 0.5:
@@ -143,6 +155,18 @@ def nearby_minimisers(h: Parts, x: Host, slope: Host, error: float) -> NearbyMin
     )
 
 
+def _largest_residual(h: Parts, x: Host) -> float:
+    """A bound on |Rx - s| for squares ½|Rx - s|², and so on |R delta|; inf where h has others."""
+    if not h.only(LeastSquaresPart):
+        return math.inf
+    sizes = []
+    for part in h.parts:
+        assert isinstance(part, LeastSquaresPart)
+        found, size = norm(part.dual(x) / part.roots), part.size(x) / math.sqrt(part.weight)
+        sizes.append(found + product_error(found, part.rows.shape, size, part.sliced.is_plain))
+    return math.hypot(*sizes) + TINY
+
+
 def below(
     f: Parts, x: Host, sigma: float, value: float, slope: Host, error: float, g: NearbyMinimisers
 ) -> float:
@@ -154,10 +178,9 @@ def below(
 
     ``sigma``: f is so strongly convex. Otherwise `flattest` bounds the fall.
     """
-    R, y = g.span.R, g.span.weights(-slope)
+    R, (y, left, rounding) = g.span.R, g.span.balance(slope)
     unit = rounding_unit(EPS, *R.shape)
-    left = slope + R.T @ y
-    steep = norm(left) + error + unit * (norm(slope) + norm(R) * norm(y))
+    steep = norm(left) + error + rounding
     price = norm(y) * g.change
     fall = 0.5 * steep * (steep / sigma) if sigma > 0.0 else math.inf
     if not math.isfinite(fall):
@@ -279,10 +302,8 @@ def below_l1(dual: L1Dual, x: Host, sign: Host, g: NearbyMinimisers, high: float
     <R'y, x*> >= <y, R x> - |y| |R delta|, and it is at most |R'y|_inf |x*|_1; the same of
     x* - center.
     """
-    R, y = g.span.R, g.span.weights(sign)
-    unit = rounding_unit(EPS, *R.shape)
-    size = norm(R) * norm(y)
+    y, s, error = g.span.balance(0.0 * sign, -sign)
+    unit = rounding_unit(EPS, len(x))
     w = x if dual.center is None else x - dual.center
-    gain = float(y @ (R @ w)) - unit * size * dual.length(x) - norm(y) * g.change
-    dual = dual.within(R, x, g.change, high)
-    return dual.below(gain, R.T @ y, unit * size)
+    gain = float(s @ w) - (unit * norm(s) + error) * dual.length(x) - norm(y) * g.change * SAFE
+    return dual.within(g.span.R, x, g.change, high).below(gain, s, error)

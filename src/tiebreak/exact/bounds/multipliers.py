@@ -8,15 +8,15 @@ from typing import NamedTuple
 import numpy as np
 
 from tiebreak.exact.bounds.evaluations import EvaluationWithErrors, least_with_slope
-from tiebreak.exact.bounds.feasible_points import multiples_of_rows
-from tiebreak.exact.bounds.loss_bounds import L1Dual, flattest
-from tiebreak.exact.polyhedra import exact_rows, polyhedron
-from tiebreak.functions import LeastSquaresPart, LinearPart
+from tiebreak.exact.bounds.feasible_points import exact_polyhedron, multiples_of_rows
+from tiebreak.exact.bounds.loss_bounds import L1Dual
+from tiebreak.exact.polyhedra import polyhedron
+from tiebreak.functions import LeastSquaresPart
 from tiebreak.functions.parts.parts import Parts, product_error
 from tiebreak.linalg import EPS, Host, Rank, rounding_unit
-from tiebreak.linalg.host import host, norm, total
+from tiebreak.linalg.host import norm, total
 from tiebreak.problem import Problem
-from tiebreak.sets import Domain, Halfspace, L1Ball, Monotone, Space, has_projection
+from tiebreak.sets import Space
 
 
 class RowMultipliers(NamedTuple):
@@ -32,7 +32,7 @@ class RowMultipliers(NamedTuple):
     normal: Host
     unmet: float
 
-    def below(self, f: EvaluationWithErrors, f_parts: Parts) -> float:
+    def below(self, f: EvaluationWithErrors) -> float:
         """f* >= f(x) + min_Z <grad f(x) + R'y + nu c, z - x> - |y| |R delta| - |nu <c, delta>|.
 
         For every y and nu. |R delta| <= sqrt(2 unmet), and <c, delta> is g's change less that of
@@ -41,19 +41,12 @@ class RowMultipliers(NamedTuple):
         if not math.isfinite(self.unmet):
             return -math.inf
         problem, x = self.problem, self.x
-        R, c = self.parts.curvature(x), self.parts.c
+        R = self.parts.curvature(x)
         y, nu, _ = slice_weights(self.parts, self.rank, -f.slope - self.normal)
         unit = rounding_unit(EPS, *R.shape)
         slope, error = self._combination(y, nu, f.slope)
         error += f.slope_error
-        steep, price = norm(slope) + error, self._price(y, nu)
-        sigma = problem.upper.strong_convexity - problem.upper.defect
-        if isinstance(problem.domain, Space) and sigma <= 0.0:
-            rows = tuple(part.rows for part in self.parts.parts if not isinstance(part, LinearPart))
-            change = math.sqrt(2.0 * self.unmet)
-            flat = flattest(f_parts, x, R, rows, (f_parts.c, c), steep, change)
-            return f.value - f.value_error - (flat + price)
-        return least_with_slope(problem, x, f, slope, error, unit) - price
+        return least_with_slope(problem, x, f, slope, error, unit) - self._price(y, nu)
 
     def below_l1(self, sign: Host, high: float) -> float:
         """f* >= t (<y, R x> + nu <c, x> - max_Z <q, z> - price), t |R'y + nu c - q|_inf <= weight.
@@ -65,12 +58,14 @@ class RowMultipliers(NamedTuple):
         """
         if not math.isfinite(self.unmet):
             return 0.0
-        domain, x = self.problem.domain, self.x
+        x = self.x
         R = self.parts.curvature(x)
-        is_cut = isinstance(domain, L1Ball)  # which does not cut off what is sparser
-        equal = np.zeros((0, len(x))) if is_cut else polyhedron(domain, len(x)).equal
+        Z, equal = self.problem.domain, polyhedron(self.problem.domain, len(x)).equal
+        if equal.shape[1] > len(x):  # lifted: an l1 ball, which does not cut off what is sparser
+            Z, equal = Space(), np.zeros((0, len(x)))
         y, nu, others = slice_weights(self.parts, self.rank, sign + self.normal)
-        q, most, terms = _normal(domain, self.normal - equal.T @ others, x)
+        rows = exact_polyhedron(Z, len(x))
+        q, most, terms = multiples_of_rows(rows, self.normal - equal.T @ others, x)
         unit, dual = rounding_unit(EPS, len(x)), L1Dual.of(self.problem, len(x))
         s, error = self._combination(y, nu, np.zeros(len(x)))
         w = x if dual.center is None else x - dual.center
@@ -110,26 +105,6 @@ class RowMultipliers(NamedTuple):
         return (norm(y) * change + abs(nu) * along_c) * (1.0 + unit)
 
 
-def _normal(Z: Domain, normal: Host, x: Host) -> tuple[Host, float, float]:
-    """A normal q of Z next to this one, a bound on max <q, z> over Z, and the size of q's terms."""
-    if not has_projection(Z):
-        return multiples_of_rows(exact_rows(Z, len(x)), normal, x)
-    if isinstance(Z, Monotone):  # q = sum of mu_i (e_i - e_{i+1}), where mu >= 0
-        mu = np.maximum(np.cumsum(normal)[:-1], 0.0)
-        q, most = np.append(mu, 0.0) - np.append(0.0, mu), 0.0
-    elif isinstance(Z, Halfspace):
-        direction = host(Z.normal)
-        mu = max(float(direction @ normal) / norm(direction) / norm(direction), 0.0)
-        q, most = mu * direction, mu * Z.offset + EPS * abs(mu * Z.offset)
-    elif math.isfinite(support := Z.support(normal)):
-        far = host(Z.argmin(-normal))
-        rounding = rounding_unit(EPS, len(far)) * float(np.abs(normal) @ np.abs(far))
-        q, most = normal, support + rounding
-    else:
-        q, most = 0.0 * normal, 0.0
-    return q, most, norm(q)
-
-
 def slice_weights(h: Parts, rank: Rank, target: Host) -> tuple[Host, float, Host]:
     """y, nu and weights w of Z's equations E with R'y + nu c + E'w = target, by least squares."""
     weights = rank.weights(target)
@@ -144,14 +119,3 @@ def slice_weights(h: Parts, rank: Rank, target: Host) -> tuple[Host, float, Host
         nu = float(weights[done]) / norm(h.c)
         done += 1
     return np.concatenate([np.zeros(0), *y]), nu, weights[done:]
-
-
-def residual_size(h: Parts, x: Host) -> float:
-    """A bound on |Rx - s|, for h = ½|Rx - s|² in one or several parts."""
-    sizes = []
-    for part in h.parts:
-        assert isinstance(part, LeastSquaresPart)
-        dual, size = part.dual(x), part.size(x) / math.sqrt(part.weight)
-        found = norm(dual / part.roots)
-        sizes.append(found + product_error(found, part.rows.shape, size, part.sliced.is_plain))
-    return math.hypot(*sizes)

@@ -11,14 +11,14 @@ from typing import NamedTuple
 import numpy as np
 
 from tiebreak.exact.bounds.curvature_bounds import is_convex
-from tiebreak.exact.bounds.feasible_points import exact_polyhedron, feasible_point, moved_onto
+from tiebreak.exact.bounds.feasible_points import exact_polyhedron, feasible_point, point_on_rows
 from tiebreak.exact.bounds.polyhedral_bounds import AroundPoint, ProvedDistance
 from tiebreak.exact.bounds.reasons import DEGENERATE, NOT_CONVEX, TOO_FAR
 from tiebreak.exact.constants import SAFE
 from tiebreak.functions import Parts, Slope
 from tiebreak.linalg import TINY, Host
 from tiebreak.linalg.host import ldexp_or_inf, norm
-from tiebreak.sets import Domain, Halfspace, has_projection
+from tiebreak.sets import Domain
 
 MAX_MOVES = 4  # how often p is moved onto constraints that turned out to hold with equality
 
@@ -50,19 +50,17 @@ def nearest_minimiser(domain: Domain, g: Parts, x: Host) -> NearestMinimiser:
         return NearestMinimiser(why=NOT_CONVEX)
     Z, g = exact_polyhedron(domain, n), g.scaled()
     lifted = g if Z.lift is None else g.composed(Z.lift)
-    start = at = Z.lifted(x)
-    if not isinstance(domain, Halfspace):
-        at = Z._replace(lift=None).point(start)
-    point = feasible_point(domain, Z, at, touch=False)
+    start = Z.lifted(x)
+    point = feasible_point(Z, Z._replace(lift=None).point(start))
     for _ in range(MAX_MOVES):
         if point is None:
-            return NearestMinimiser(why=TOO_FAR if has_projection(domain) else DEGENERATE)
+            return NearestMinimiser(why=DEGENERATE)
         slope = g.slope(point.at) if Z.lift is None else _lifted(g.slope(Z.lift @ point.at), Z.lift)
         around = AroundPoint(domain, Z, lifted, slope, point, start)
         found = around.search()
         if not isinstance(found, np.ndarray):
             break
-        point = moved_onto(domain, Z, point, found)
+        point = point_on_rows(Z, point.at, point.tight | found)
     else:
         return NearestMinimiser(why=TOO_FAR)
     if isinstance(found, str):

@@ -56,7 +56,6 @@ from tiebreak.exact.bounds.curvature_bounds import (
 from tiebreak.exact.bounds.feasible_points import (
     FeasiblePoint,
     complement,
-    forced_constraints,
     forced_rows,
     inward_direction,
 )
@@ -72,7 +71,7 @@ from tiebreak.exact.polyhedra import PolyhedralRows
 from tiebreak.functions import LinearPart, Parts, QuadraticPart, Slope
 from tiebreak.linalg import EPS, GAP, TINY, Host, deadline, rounding_unit, spectra
 from tiebreak.linalg.host import ldexp_or_inf, norm
-from tiebreak.sets import Domain, L1Ball, has_projection
+from tiebreak.sets import Domain
 
 MAX_GROWTHS = 40  # how often R is made 4 times larger or more: 1e24 times what was hoped for
 
@@ -259,8 +258,6 @@ class AroundPoint:
 
     def _forced(self, error: Host, R: float) -> Host:
         """Constraints that hold with equality at y, the slope there being s up to ``error``."""
-        if has_projection(self.domain):
-            return forced_constraints(self.domain, self.s, error)
         return forced_rows(self.Z, self.point.slack <= R * SAFE, self.s, error)
 
     def _rows(self, forced: Host) -> FreeRows | str:
@@ -404,7 +401,7 @@ class AroundPoint:
         strong = math.sqrt(math.ldexp(max(sigma, 0.0), -exponent)) * lift, 0.0
         F, rho = curvature_below(f, at, self.point.off) or strong
         unseen = self._unseen(F, rho, C, r, image, multipliers, close.forced)
-        lost += min(r * self._diameter(), unseen)
+        lost += min(r * self.domain.diameter_in(self.n) * SAFE, unseen)
         return ldexp_or_inf(lost * SAFE, exponent) + TINY
 
     def _unseen(
@@ -422,12 +419,6 @@ class AroundPoint:
         if not m <= float(np.min(weights, where=pressing, initial=math.inf)):
             return math.inf
         return largest_fall(m / length if length > 0.0 else 0.0, rho) + m * image
-
-    def _diameter(self) -> float:
-        """That of Z, in its own variables."""
-        if isinstance(self.domain, L1Ball):
-            return math.sqrt(2.0) * self.domain.radius * SAFE
-        return self.domain.diameter_in(self.n) * SAFE
 
 
 def _root(kappa: float, a: float, b: float) -> float:

@@ -14,24 +14,15 @@ import numpy as np
 
 from tiebreak.exact.bounds.intervals import prove, prove_within
 from tiebreak.exact.constants import SAFE
-from tiebreak.exact.scaled_problem import UNITLESS, ScaledProblem
-from tiebreak.functions import (
-    Flat,
-    Function,
-    LeastSquares,
-    Linear,
-    LinearLoss,
-    Quadratic,
-    SmoothFunction,
-    SquaredNorm,
-    decompose,
-    summands,
-)
+from tiebreak.exact.scaled_problem import ScaledProblem
+from tiebreak.functions import LeastSquares, decompose, summands
+from tiebreak.functions.substitution import Substitution
 from tiebreak.linalg import EPS, TINY, Host, Rank, deadline, decide_rank, rounding_unit
 from tiebreak.linalg.host import host, norm
 from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import Intervals
-from tiebreak.sets import Box, Domain, Halfspace, Space
+from tiebreak.sets import Box, Space
+from tiebreak.sets.domains import described
 
 
 def prove_rescaled(
@@ -40,11 +31,13 @@ def prove_rescaled(
     """What `prove` proves where columns are alike, and rows too if they can nearly be met."""
     intervals, units, factors = Intervals(), scaled.units, scaled.row_factors
     has_other_rows = bool(np.any(factors != 1.0))
-    if not isinstance(problem.domain, UNITLESS) or not (scaled.is_rescaled or has_other_rows):
+    if not (scaled.is_rescaled or has_other_rows):
         return intervals
     try:
         twin, u, normal = stretched(problem, units), x / units, units * normal
     except ValueError:  # weights beyond the range of float64 in these units
+        return intervals
+    if twin is None:
         return intervals
     if scaled.is_rescaled:
         intervals = prove(twin, u, scaled.rank_in_u(rank), normal)
@@ -60,48 +53,14 @@ def prove_rescaled(
     return intervals.both(more)
 
 
-def stretched(problem: Problem, units: Host) -> Problem:
-    """The problem of u, in NumPy float64: of LeastSquares, Logistic, Quadratic, ... on Z = Space,
-    Box or Halfspace."""
-    return Problem(
-        upper=_function(problem.upper, units),
-        lower=_function(problem.lower, units),
-        domain=_domain(problem.domain, units),
-    )
-
-
-def _function(h: Function, units: Host) -> SmoothFunction:
-    parts = [(weight, _part(part, units)) for weight, part in summands(h.bare)]
-    total, *more = [part if weight == 1.0 else weight * part for weight, part in parts]
-    for part in more:
-        total = total + part
-    return total
-
-
-def _part(h: Function, units: Host) -> SmoothFunction:
-    n = len(units)
-    if isinstance(h, LinearLoss):
-        return h.of_columns(lambda A: A * units)
-    if isinstance(h, SquaredNorm):
-        center = np.zeros(n) if h.center is None else host(h.center)
-        if h.is_scalar:
-            return float(h.weight) * LeastSquares(np.diag(units), center, gram=False)
-        h = SquaredNorm(host(h.weight) * units * units, center / units)
-    if isinstance(h, Quadratic):
-        return Quadratic(units[:, None] * h.matrix.dense() * units, host(h.c) * units, h.constant)
-    if isinstance(h, Linear):
-        return Linear(host(h.c) * units)
-    assert isinstance(h, Flat | SquaredNorm)
-    return h
-
-
-def _domain(Z: Domain, units: Host) -> Domain:
-    if isinstance(Z, Box):
-        return Box(host(Z.lower) / units, host(Z.upper) / units)
-    if isinstance(Z, Halfspace):
-        return Halfspace(host(Z.normal) * units, Z.offset)
-    assert isinstance(Z, Space)
-    return Z
+def stretched(problem: Problem, units: Host) -> Problem | None:
+    """The problem of u, in NumPy float64; None where Z compares the variables."""
+    domain, n = described(problem.domain).in_units(units), len(units)
+    if domain is None:
+        return None
+    variables = Substitution(np.arange(n), n, units)
+    upper, lower = (variables.function(h)[0] for h in (problem.upper, problem.lower))
+    return Problem(upper=upper, lower=lower, domain=domain)
 
 
 # --- rows ---------------------------------------------------------------------------------------

@@ -156,14 +156,9 @@ def _reach(h: Parts, w: Host, value: float) -> Host:
 
 
 def _curvatures(h: Parts) -> Host:
-    """The roots of the largest curvatures of h along each variable."""
-    squares = np.zeros(h.n)
-    for part in h.parts:
-        if isinstance(part, LossPart):
-            squares += 0.25 * part.weight * (part.weights @ part.rows**2)
-        else:
-            squares += np.sum(part.curvature(np.zeros(h.n)) ** 2, axis=0)
-    return np.sqrt(squares) * (1.0 + rounding_unit(EPS, h.n)) + TINY
+    """The roots of the largest curvatures of h along each variable: those at 0."""
+    squares = np.sum(h.curvature(np.zeros(h.n)) ** 2, axis=0)
+    return np.asarray(np.sqrt(squares) * (1.0 + rounding_unit(EPS, h.n)) + TINY)
 
 
 # --- a minimiser to rounding ----------------------------------------------------------------------
