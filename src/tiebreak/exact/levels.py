@@ -245,17 +245,16 @@ def _lower(
 
     Where all rows can be met at once, their weights do not matter: then they are made alike.
     """
-    if np.any(p.rank.row_units != 1.0) and g.only(LeastSquaresPart):
+    if np.any(p.rank.row_units != 1.0) and g.is_squares:
         alike = g.reweighted(p.rank.row_units)
         met, settled = minimise(alike, where, x, basis)
-        if settled and all(_is_met(part, met) for part in alike.parts):
+        if settled and all(_is_met(part, met) for part in alike.squares):
             return alike, met, settled
     return (g, *minimise(g, where, x, basis))
 
 
-def _is_met(part: object, x: Host) -> bool:
+def _is_met(part: LeastSquaresPart, x: Host) -> bool:
     """Are all rows of these squares met, up to rounding, each relative to its own terms?"""
-    assert isinstance(part, LeastSquaresPart)
     off = np.abs(part.sliced.times(x, part.target))
     return bool(np.all(off <= 64 * EPS * (np.abs(part.rows) @ np.abs(x) + np.abs(part.target))))
 

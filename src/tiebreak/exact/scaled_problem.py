@@ -99,10 +99,9 @@ class ScaledProblem:
 
     def factors(self, rank: int) -> tuple[Host, Host] | None:
         """The singular values and vectors of g's curvature, where the rank's decision has them."""
-        if len(self.g.parts) != 1 or not self.g.only(LeastSquaresPart) or not self.rank.is_plain:
+        if len(self.g.parts) != 1 or not self.g.is_squares or not self.rank.is_plain:
             return None
-        (part,), sigma = self.g.parts, np.zeros(self.n)
-        assert isinstance(part, LeastSquaresPart)
+        (part,), sigma = self.g.squares, np.zeros(self.n)
         if part.w is not None:  # the rank is that of the rows without their weights
             return None
         sigma[:rank] = math.sqrt(part.weight) * norm(part.rows) * self.rank.sigma[:rank]

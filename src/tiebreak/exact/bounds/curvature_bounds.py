@@ -7,19 +7,18 @@ import math
 import numpy as np
 
 from tiebreak.exact.constants import SAFE, UNDERFLOW_ROOT
-from tiebreak.functions import Parts, QuadraticPart
+from tiebreak.functions import Parts
 from tiebreak.linalg import EPS, GAP, Host, deadline, rounding_unit, spectra
 from tiebreak.linalg.host import norm
 
 
 def is_convex(h: Parts) -> bool:
     """Is it proved? Of a form that as many eigenvalues are positive as its rank has."""
-    for part in h.parts:
-        if isinstance(part, QuadraticPart):
-            noise = rounding_unit(EPS, h.n) * norm(part.rows)
-            positive = int(np.count_nonzero(np.linalg.eigvalsh(part.rows) > GAP * noise))
-            if positive < h.n and spectra.exact_rank(part.rows) != positive:
-                return False
+    for part in h.forms:
+        noise = rounding_unit(EPS, h.n) * norm(part.rows)
+        positive = int(np.count_nonzero(np.linalg.eigvalsh(part.rows) > GAP * noise))
+        if positive < h.n and spectra.exact_rank(part.rows) != positive:
+            return False
     return True
 
 
@@ -65,7 +64,7 @@ def curvature_below(f: Parts, at: Host, off: float) -> tuple[Host, float] | None
     Huber losses ends at their kinks: it does not count.
     """
     f = Parts(f.n, tuple(part for part in f.parts if not part.has_kinks))
-    if any(isinstance(part, QuadraticPart) for part in f.parts):
+    if f.forms:
         return None
     unit = rounding_unit(EPS, f.n, *(len(part.rows) for part in f.parts))
     longest = max((longest_row(part.rows) for part in f.losses), default=0.0)
@@ -133,7 +132,7 @@ def curvature_error(h: Parts, x: Host, R: Host, least: float) -> float:
     """
     unit = rounding_unit(EPS, *R.shape)
     lost = unit * norm(R) / least
-    if any(isinstance(part, QuadraticPart) for part in h.parts):
+    if h.forms:
         lost = lost * norm(R) / least
     for part in h.losses:
         longest = part.concordance * float(np.max(np.sqrt(np.sum(part.rows * part.rows, axis=1))))

@@ -29,14 +29,13 @@ from tiebreak.exact.bounds.loss_bounds import (
 from tiebreak.exact.bounds.multipliers import RowMultipliers
 from tiebreak.exact.bounds.nearest_minimiser import NearestMinimiser, nearest_minimiser
 from tiebreak.exact.constants import SAFE
-from tiebreak.exact.polyhedra import is_linear
-from tiebreak.functions import LeastSquaresPart, LinearPart, Parts, decompose
+from tiebreak.functions import Parts, decompose
 from tiebreak.linalg import EPS, Array, Host, Rank, rounding_unit
 from tiebreak.linalg.host import host, norm
 from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import ALL_WITHIN, WITHIN, Intervals
 from tiebreak.proofs.models import Model
-from tiebreak.sets import Ball, L1Ball, Space, distance_bound, has_projection
+from tiebreak.sets import Ball, described, distance_bound, has_projection
 
 MAX_MULTIPLICATIONS = 2**31  # of a factorisation for a proof: some seconds
 
@@ -65,7 +64,7 @@ def prove(
         low, least = f.value - f.value_error - fall, g.value - g.value_error - excess
         return Intervals((low, high), least, rests=WITHIN.format(distance))
 
-    near, unmet, is_space = NearestMinimiser(), math.inf, isinstance(problem.domain, Space)
+    near, unmet, is_space = NearestMinimiser(), math.inf, described(problem.domain).is_space
     sphere = _distance_on_sphere(problem, at, g, g_parts)
     apart = change_within(problem, f, sphere, (f_parts, at))
     found = [Intervals((f.value - apart, f.value + apart), rests=ALL_WITHIN.format(sphere))]
@@ -73,9 +72,7 @@ def prove(
         found.append(_on_space(problem, at, (f, g), (f_parts, g_parts), normal, sign))
     if not g_parts.parts:  # g is constant, and all of Z its minimisers
         found.append(interval(distance_bound(problem.domain, at), 0.0))
-    if not found[-1].is_two_sided and (
-        is_linear(problem.domain) or isinstance(problem.domain, L1Ball)
-    ):
+    if not found[-1].is_two_sided and not isinstance(problem.domain, Ball):
         near = nearest_minimiser(problem.domain, g_parts, at)
         sigma = problem.upper.strong_convexity
         fall = math.inf if is_l1 else near.fall(f_parts, sigma, normal)
@@ -85,7 +82,7 @@ def prove(
         excess = unmet if problem.is_bounded else math.inf
         found.append(Intervals(lower=g.value - g.value_error - excess))
     has_more = is_l1 or (has_projection(problem.domain) and not is_space)
-    if has_more and g_parts.only(LeastSquaresPart, LinearPart):
+    if has_more and len(g_parts.squares) == len(g_parts.curved):
         unmet = min(unmet, max(near.excess, 0.5 * near.image * near.image))
         multipliers = RowMultipliers(problem, at, g_parts, rank, normal, unmet)
         high = min(some.upper[1] for some in found)
@@ -110,7 +107,7 @@ def prove_at(problem: Problem, x: Array) -> Intervals | None:
 
     For a point without a slice: one factorisation of the rows of g.
     """
-    if not isinstance(problem.domain, Space) or not problem.is_smooth:
+    if not described(problem.domain).is_space or not problem.is_smooth:
         return None
     n = int(x.shape[0])
     try:

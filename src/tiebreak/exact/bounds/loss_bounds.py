@@ -25,12 +25,11 @@ import numpy as np
 
 from tiebreak.exact.bounds.curvature_bounds import curvature_error, largest_fall, largest_rho
 from tiebreak.exact.constants import SAFE
-from tiebreak.functions import LeastSquaresPart, LinearPart
 from tiebreak.functions.parts.parts import Parts, product_error
 from tiebreak.linalg import EPS, TINY, Host, deadline, rounding_unit, spectra
-from tiebreak.linalg.host import Sliced, host, norm
+from tiebreak.linalg.host import Sliced, norm
 from tiebreak.problem import Problem
-from tiebreak.sets import Box, Simplex
+from tiebreak.sets import described
 
 MAX_CURVATURE_ERROR = 1e-2  # relative: with more than this there is no bound worth having
 
@@ -123,7 +122,7 @@ def nearby_minimisers(h: Parts, x: Host) -> NearbyMinimisers | None:
     its kink.
     """
     slope, (h, kinks) = h.slope(x), h.between_kinks(x)
-    rows = tuple(part.rows for part in h.parts if not isinstance(part, LinearPart))
+    rows = tuple(part.rows for part in h.curved)
     R = h.curvature(x)
     found = span(R, *rows)
     # Otherwise g falls without end, or nearly so; or outliers alone see some direction.
@@ -157,11 +156,10 @@ def nearby_minimisers(h: Parts, x: Host) -> NearbyMinimisers | None:
 
 def _largest_residual(h: Parts, x: Host) -> float:
     """A bound on |Rx - s| for squares ½|Rx - s|², and so on |R delta|; inf where h has others."""
-    if not h.only(LeastSquaresPart):
+    if not h.is_squares:
         return math.inf
     sizes = []
-    for part in h.parts:
-        assert isinstance(part, LeastSquaresPart)
+    for part in h.squares:
         found, size = norm(part.dual(x) / part.roots), part.size(x) / math.sqrt(part.weight)
         sizes.append(found + product_error(found, part.rows.shape, size, part.sliced.is_plain))
     return math.hypot(*sizes) + TINY
@@ -215,7 +213,7 @@ def flattest(
     tilts = (*tilts, *kinks.outliers)
     F = f.curvature(x)
     a = 2.0 ** round(math.log2(norm(R) / norm(F))) if F.any() and R.any() else 1.0
-    every = (*(part.rows for part in f.parts if not isinstance(part, LinearPart)), *rows)
+    every = (*(part.rows for part in f.curved), *rows)
     both = span(np.vstack([a * F, R]), *every)
     if both is None or not _contains(both, every, *tilts):
         return math.inf
@@ -242,13 +240,8 @@ class L1Dual(NamedTuple):
     @classmethod
     def of(cls, problem: Problem, n: int) -> L1Dual:
         """That of a problem whose upper level is L1."""
-        terms, Z = problem.penalties[0].terms, problem.domain
-        reach = np.full(n, math.inf)
-        if isinstance(Z, Box):
-            low, high = (np.broadcast_to(host(b), n) for b in (Z.lower, Z.upper))
-            reach = np.maximum(np.abs(low), np.abs(high))
-        elif isinstance(Z, Simplex):
-            reach = np.full(n, Z.total)
+        terms, ends = problem.penalties[0].terms, described(problem.domain).bounds_in(n)
+        reach = np.maximum(np.abs(ends.lower), np.abs(ends.upper)) * np.ones(n)
         return cls(
             terms.l1, terms.center, reach if terms.center is None else reach + abs(terms.center)
         )

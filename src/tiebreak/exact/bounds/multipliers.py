@@ -11,7 +11,6 @@ from tiebreak.exact.bounds.evaluations import EvaluationWithErrors, least_with_s
 from tiebreak.exact.bounds.feasible_points import exact_polyhedron, multiples_of_rows
 from tiebreak.exact.bounds.loss_bounds import L1Dual
 from tiebreak.exact.polyhedra import polyhedron
-from tiebreak.functions import LeastSquaresPart
 from tiebreak.functions.parts.parts import Parts, product_error
 from tiebreak.linalg import EPS, Host, Rank, rounding_unit
 from tiebreak.linalg.host import norm, total
@@ -79,15 +78,14 @@ class RowMultipliers(NamedTuple):
     def _combination(self, y: Host, nu: float, more: Host) -> tuple[Host, float]:
         """R'y + nu c + more, in twice the precision and rounded, and a bound on its error."""
         terms, size, done = [(more[:, None], 0)], norm(more), 0
-        squares = [part for part in self.parts.parts if isinstance(part, LeastSquaresPart)]
-        for part in squares:
+        for part in self.parts.squares:
             mine = part.roots * y[done : done + len(part.rows)]
             terms.append(part.sliced.terms(mine, transposed=True))
             size, done = size + part.norm * norm(mine), done + len(part.rows)
         terms.append(((nu * self.parts.c)[:, None], 0))
         size += abs(nu) * norm(self.parts.c)
         vector = total(terms)
-        is_plain = any(part.sliced.is_plain for part in squares)
+        is_plain = any(part.sliced.is_plain for part in self.parts.squares)
         error = product_error(norm(vector), (len(y), len(more)), size, is_plain)
         return vector, error + 4.0 * EPS * abs(nu) * norm(self.parts.c)
 
@@ -98,8 +96,7 @@ class RowMultipliers(NamedTuple):
         residual = sum(
             norm(part.roots * (part.rows @ x - part.target))
             + math.sqrt(part.weight) * (unit * (norm(part.rows) * norm(x) + norm(part.target)))
-            for part in self.parts.parts
-            if isinstance(part, LeastSquaresPart)
+            for part in self.parts.squares
         )
         along_c = self.unmet + residual * change + 0.5 * change * change
         return (norm(y) * change + abs(nu) * along_c) * (1.0 + unit)
@@ -109,11 +106,10 @@ def slice_weights(h: Parts, rank: Rank, target: Host) -> tuple[Host, float, Host
     """y, nu and weights w of Z's equations E with R'y + nu c + E'w = target, by least squares."""
     weights = rank.weights(target)
     y, done = [], 0
-    for part in h.parts:
-        if isinstance(part, LeastSquaresPart):  # the equations have its rows scaled to length 1
-            mine = weights[done : done + len(part.rows)]
-            y.append(mine / (part.roots * norm(part.rows)))
-            done += len(part.rows)
+    for part in h.squares:  # the equations have its rows scaled to length 1
+        mine = weights[done : done + len(part.rows)]
+        y.append(mine / (part.roots * norm(part.rows)))
+        done += len(part.rows)
     nu = 0.0
     if h.c.any():
         nu = float(weights[done]) / norm(h.c)

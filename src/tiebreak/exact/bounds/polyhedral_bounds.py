@@ -68,7 +68,7 @@ from tiebreak.exact.bounds.reasons import (
 )
 from tiebreak.exact.constants import SAFE, UNDERFLOW_ROOT
 from tiebreak.exact.polyhedra import PolyhedralRows
-from tiebreak.functions import LinearPart, Parts, QuadraticPart, Slope
+from tiebreak.functions import Parts, Slope
 from tiebreak.linalg import EPS, GAP, TINY, Host, deadline, rounding_unit, spectra
 from tiebreak.linalg.host import ldexp_or_inf, norm
 from tiebreak.sets import Domain
@@ -142,7 +142,7 @@ class AroundPoint:
         self.margins = max((float(np.max(np.abs(p.rows @ at))) for p in g.losses), default=0.0)
         self.residuals = list(self._residuals(slope))
         self.off_image = norm(self.C) * point.off  # |C (p - at)| is at most this
-        if any(isinstance(part, QuadraticPart) for part in g.parts):  # C'C is less than the form
+        if g.forms:  # C'C is less than the form
             more, self.off_image = self.curvature_bound * point.off, 0.0
             self.residuals = [Residual(eta, r + more) for eta, r in self.residuals]
         self._far = 0.0  # the distance for the last R
@@ -272,7 +272,7 @@ class AroundPoint:
         bounds = np.vstack([Z.rows[forced & self.single], Z.equal[self.fixed]])
         free = ~np.any(bounds != 0.0, axis=0)
         dense = np.vstack([Z.rows[forced & ~self.single], Z.equal[~self.fixed]])[:, free]
-        losses = [part.rows for part in self.g.parts if not isinstance(part, LinearPart)]
+        losses = [part.rows for part in self.g.curved]
         raw = np.vstack([np.zeros((0, self.n)), *losses])[:, free]
         C, c = self.C[:, free], self.c[free]
         matters = np.any(raw != 0.0, axis=1)
@@ -280,7 +280,7 @@ class AroundPoint:
             return VANISHED
         size = norm(C) or 1.0
         blocks, raws, tilt = [C[matters]], [raw[matters]], 0.0
-        tilts = [part for part in self.g.parts if isinstance(part, LinearPart)]
+        tilts = self.g.tilts
         if len(tilts) == 1 and c.any():
             tilt = size / norm(c)
             blocks.append(tilt * c[None])

@@ -48,7 +48,7 @@ from tiebreak.linalg.refusals import Refusal
 from tiebreak.linalg.spectra import EPS
 from tiebreak.problem import Problem
 from tiebreak.sets.boxes import Box
-from tiebreak.sets.domains import Space
+from tiebreak.sets.domains import described
 
 FIRST_POLISH = 32  # steps of FISTA before the first active-set solution; then twice as many
 MAX_STEPS = 2**14  # of FISTA
@@ -71,7 +71,7 @@ def refuse(problem: Problem) -> None:
     if terms.norms[0] == 0.0:
         needed = "must have an l1 penalty, or none; write SquaredNorm for ElasticNet(0, weight)"
         raise Refusal("Exact", "lower", needed, repr(problem.lower.bare))
-    if not isinstance(problem.domain, Space):
+    if not described(problem.domain).is_space:
         needed = "must be Space where lower has an l1 penalty"
         raise Refusal("Exact", "domain", needed, type(problem.domain).__name__)
     if not all(isinstance(part, SMOOTH) for _, part in summands(smooth.bare)):
@@ -197,7 +197,7 @@ def approximate_minimiser(h: Parts, w: Host) -> Host | None:
 
 def _slope_function(h: Parts, R: Host, square: Host) -> Callable[[Host], Host]:
     """The slope of h, in ordinary precision."""
-    squares = [part for part in h.parts if isinstance(part, LeastSquaresPart)]
+    squares = h.squares
     losses = h.losses
     if not losses and len(R) > h.n:
         c = R.T @ np.concatenate([part.roots * part.target for part in squares])

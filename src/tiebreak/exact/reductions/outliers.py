@@ -12,7 +12,7 @@ import numpy as np
 
 from tiebreak.exact.constants import ACTIVE, INDEPENDENT, PARALLEL, TOUCHING
 from tiebreak.exact.polyhedra import PolyhedralRows
-from tiebreak.functions import LinearPart, Parts
+from tiebreak.functions import Parts
 from tiebreak.functions.parts.clipped_part import ClippedPart
 from tiebreak.linalg import Host, decide_rank, null_basis
 from tiebreak.linalg.host import norm
@@ -51,9 +51,7 @@ class Outliers(NamedTuple):
         """Those of all Huber losses in g."""
         none = np.zeros(0, dtype=bool)
         seen, rows, offsets, touching = [none], [np.zeros((0, g.n))], [np.zeros(0)], [none]
-        for part in g.parts:
-            if isinstance(part, LinearPart):
-                continue
+        for part in g.curved:
             outside = np.zeros(len(part.rows), dtype=bool)
             if isinstance(part, ClippedPart):
                 kinks, lengths = part.kinks(x), part.lengths

@@ -17,7 +17,7 @@ from tiebreak.linalg import DENSE_LIMIT, EPS, Host, Matrix
 from tiebreak.linalg.host import host
 from tiebreak.linalg.row_gram import on_host, row_rank
 from tiebreak.problem import Problem
-from tiebreak.sets import Space
+from tiebreak.sets import described
 
 
 class SquaresAbove(NamedTuple):
@@ -33,7 +33,7 @@ class SquaresAbove(NamedTuple):
     @classmethod
     def of(cls, problem: Problem) -> SquaresAbove | None:
         """None where the problem is another one, or too large, or has more rows than variables."""
-        if not isinstance(problem.domain, Space) or not problem.is_smooth:
+        if not described(problem.domain).is_space or not problem.is_smooth:
             return None
         terms = summands(problem.upper.bare)
         above = {type(part): (weight, part) for weight, part in terms}

@@ -34,7 +34,7 @@ from tiebreak.linalg.host import host, norm, power_of_two
 from tiebreak.linalg.row_gram import column_gram, on_host
 from tiebreak.linalg.spectra import EPS, GAP, cleaned, exact_rank
 from tiebreak.problem import Problem
-from tiebreak.sets import Space
+from tiebreak.sets import described
 
 TALL = 4  # times as many rows as variables: then n x n is much less than all rows
 MOST_VARIABLES = 1024  # a factorisation of n x n then takes a fraction of a second
@@ -257,7 +257,7 @@ def solve_tall(problem: Problem, start: Array) -> TallAnswer | None:
 def is_tall(problem: Problem) -> bool:
     """Is it a problem for this way?"""
     n = problem.dimension or 0
-    if not isinstance(problem.domain, Space) or not problem.is_smooth or n > MOST_VARIABLES:
+    if not described(problem.domain).is_space or not problem.is_smooth or n > MOST_VARIABLES:
         return False
     if sum(part.matrix.shape[0] for part in _losses(problem.lower.bare)) < TALL * n:
         return False

@@ -30,7 +30,7 @@ from tiebreak.linalg.matrices.base import DENSE_LIMIT, Matrix
 from tiebreak.linalg.row_gram import RowGram, on_host, row_gram, row_rank, scaled
 from tiebreak.linalg.spectra import EPS, GAP
 from tiebreak.problem import Problem
-from tiebreak.sets.domains import Space
+from tiebreak.sets.domains import described
 
 MOST_ROWS = 2896  # whose A A' has as many entries as the largest matrix that is factorised
 MAX_STEPS = 20  # of refinement: three are usual
@@ -92,7 +92,7 @@ class WideProblem(NamedTuple):
     @classmethod
     def of(cls, problem: Problem) -> WideProblem | None:
         """None where the problem is another one, or too large."""
-        if not isinstance(problem.domain, Space) or not problem.is_smooth:
+        if not described(problem.domain).is_space or not problem.is_smooth:
             return None
         (v, f), *more = summands(problem.upper.bare)
         (w, g), *others = summands(problem.lower.bare)

@@ -20,6 +20,7 @@ from tiebreak.functions.parts.quadratic_parts import (
     LeastSquaresPart,
     LinearPart,
     Part,
+    QuadraticPart,
 )
 from tiebreak.functions.sums import summands
 from tiebreak.linalg.arrays import Host, rounding_unit
@@ -64,12 +65,33 @@ class Parts:
     @property
     def c(self) -> Host:
         """The slope of the linear parts together."""
-        slopes = [part.c for part in self.parts if isinstance(part, LinearPart)]
+        slopes = [part.c for part in self.tilts]
         return np.asarray(np.sum([np.zeros(self.n), *slopes], axis=0))
 
-    def only(self, *kinds: type[Part]) -> bool:
-        """Is every part of one of these kinds?"""
-        return all(isinstance(part, kinds) for part in self.parts)
+    @cached_property
+    def squares(self) -> list[LeastSquaresPart]:
+        """The sums of squares."""
+        return [part for part in self.parts if isinstance(part, LeastSquaresPart)]
+
+    @cached_property
+    def tilts(self) -> list[LinearPart]:
+        """The linear parts."""
+        return [part for part in self.parts if isinstance(part, LinearPart)]
+
+    @cached_property
+    def forms(self) -> list[QuadraticPart]:
+        """The quadratic forms."""
+        return [part for part in self.parts if isinstance(part, QuadraticPart)]
+
+    @property
+    def curved(self) -> list[Part]:
+        """All parts but the linear ones."""
+        return [part for part in self.parts if not isinstance(part, LinearPart)]
+
+    @property
+    def is_squares(self) -> bool:
+        """Are all parts sums of squares?"""
+        return len(self.squares) == len(self.parts)
 
     @cached_property
     def losses(self) -> list[LossPart]:
@@ -85,11 +107,8 @@ class Parts:
     def has_norm(self) -> bool:
         """Is a norm of all variables among the parts, so that no two points are alike for h?"""
         return any(
-            isinstance(part, LeastSquaresPart)
-            and len(part.rows)
-            == np.count_nonzero(part.rows)
-            == np.count_nonzero(np.diag(part.rows))
-            for part in self.parts
+            len(part.rows) == np.count_nonzero(part.rows) == np.count_nonzero(np.diag(part.rows))
+            for part in self.squares
             if part.rows.shape == (self.n, self.n)
         )
 
@@ -179,7 +198,7 @@ class Parts:
 
     def blocks(self) -> list[Host]:
         """The matrices whose products with x determine h(x); of the linear terms their sum."""
-        blocks = [part.rows for part in self.parts if not isinstance(part, LinearPart)]
+        blocks = [part.rows for part in self.curved]
         return [*blocks, self.c[None]] if self.c.any() else blocks
 
     def with_margins(self, share: float) -> Parts:
@@ -228,8 +247,7 @@ class Parts:
     def reweighted(self, weights: Host) -> Parts:
         """Sums of squares with other weights: of all rows, of matrices scaled to about 1."""
         parts, done = [], 0
-        for part in self.parts:
-            assert isinstance(part, LeastSquaresPart)
+        for part in self.squares:
             mine = np.ldexp(weights[done : done + len(part.rows)], -top_exponent(part.rows))
             parts.append(LeastSquaresPart(1.0, mine[:, None] * part.rows, mine * part.target))
             done += len(part.rows)
