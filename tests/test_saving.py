@@ -18,10 +18,11 @@ import scipy.sparse as sp
 from scipy.sparse.linalg import aslinearoperator
 
 import tiebreak as tb
+from tiebreak.driver.result_files import FIELDS
 from tiebreak.functions.base import Function
 from tiebreak.functions.penalties.penalties import Penalty
+from tiebreak.linalg.archive import FORMAT
 from tiebreak.linalg.registry import IN_TABLES, KEYWORDS, KINDS
-from tiebreak.saving import kinds
 from tiebreak.sets.cuts import Set
 from tiebreak.sets.domains import distance_from, projected
 
@@ -446,7 +447,7 @@ def test_a_result_comes_back_to_the_last_bit_with_its_report(name, problem, path
     assert loaded.details() == as_saved(result.details())
     assert json.dumps(loaded.to_dict()) == json.dumps(result.to_dict())
     assert loaded.dimension == result.dimension
-    for field in kinds.FIELDS:
+    for field in FIELDS:
         if field != "certificate":
             assert same(getattr(loaded, field), getattr(result, field)), field
     assert vars(loaded.certificate).keys() == vars(result.certificate).keys()
@@ -536,7 +537,7 @@ def refused(path: Path) -> str:
     return said
 
 
-def saved(content: Any, version: Any = kinds.FORMAT, kind: Any = "Problem") -> dict[str, Any]:
+def saved(content: Any, version: Any = FORMAT, kind: Any = "Problem") -> dict[str, Any]:
     return {"format": version, "kind": kind, "content": content}
 
 

@@ -12,6 +12,7 @@ from tiebreak.functions.base import Function
 from tiebreak.functions.penalties.composite import split
 from tiebreak.functions.penalties.penalties import Penalty
 from tiebreak.linalg import arrays, checks, in_files, tables
+from tiebreak.linalg.archive import save
 from tiebreak.linalg.arrays import Array
 from tiebreak.linalg.fingerprints import FromData, assign, known, remember
 from tiebreak.problem import DOMAIN, FUNCTION, Problem
@@ -218,9 +219,8 @@ class Levels(FromData):
         Args:
             path: the .npz file, written whole or not at all.
         """
-        from tiebreak import saving
-
-        saving.save_levels(self, path)
+        now = self.current()
+        save("Levels.save", path, "Levels", lambda writer: writer.model("", now, now.variables))
 
 
 class ConicLevels(ABC):

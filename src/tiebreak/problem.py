@@ -18,6 +18,7 @@ from tiebreak.functions.penalties.joint_prox import Joint, joint
 from tiebreak.functions.penalties.penalties import Penalty, Zero
 from tiebreak.functions.sums import Scaled, in_one_precision, summands
 from tiebreak.linalg import arrays, checks, deadline, in_files, tables
+from tiebreak.linalg.archive import save
 from tiebreak.linalg.arrays import Array, Image
 from tiebreak.linalg.fingerprints import FromData, assign, known, remember
 from tiebreak.linalg.spectra import EPS, GAP, rounding_level
@@ -272,9 +273,8 @@ class Problem(FromData):
         distributed rows, classes of your own. The file is written whole or not at all; NumPy reads
         its arrays too, by names such as ``lower.A``.
         """
-        from tiebreak import saving
-
-        saving.save_problem(self, path)
+        now = self.current()
+        save("Problem.save", path, "Problem", lambda writer: writer.model("", now, now.names))
 
     def _falls_without_end(self) -> bool:
         """Is the lower level linear up to its penalty, and surely unbounded below on Z?"""

@@ -14,6 +14,7 @@ from tiebreak.display.views import View
 from tiebreak.driver.result import Outcome, Result, number_or_none
 from tiebreak.driver.shown import Shown
 from tiebreak.linalg import in_files
+from tiebreak.linalg.archive import save
 from tiebreak.linalg.arrays import Array
 from tiebreak.proofs.gate import STATUSES
 
@@ -280,9 +281,9 @@ class LevelsResult(Outcome, Shown):
         Args:
             path: the .npz file, written whole or not at all.
         """
-        from tiebreak import saving
+        from tiebreak.driver.result_files import levels_content
 
-        saving.save_levels_result(self, path)
+        save("LevelsResult.save", path, "LevelsResult", lambda to: levels_content(to, self))
 
 
 def _and(names: list[str]) -> str:

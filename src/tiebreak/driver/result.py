@@ -17,7 +17,8 @@ from tiebreak.driver.shown import Shown
 from tiebreak.driver.trace import Trace
 from tiebreak.functions.callables import Smooth
 from tiebreak.functions.sums import summands
-from tiebreak.linalg import deadline
+from tiebreak.linalg import checks, deadline
+from tiebreak.linalg.archive import save
 from tiebreak.linalg.arrays import Array, to_numpy
 from tiebreak.linalg.fingerprints import described_outside
 from tiebreak.problem import Problem, solution_dimension
@@ -300,9 +301,10 @@ class Result(Outcome, Shown):
             path: the .npz file, written whole or not at all.
             problem: with the problem and its data, see `Problem.save`; a small file if not.
         """
-        from tiebreak import saving
+        from tiebreak.driver.result_files import result_content
 
-        saving.save_result(self, path, problem)
+        checks.flag("Result.save", "problem", problem)
+        save("Result.save", path, "Result", lambda to: result_content(to, self, problem))
 
     def _view(self) -> View:
         from tiebreak.driver.result_views import run_view

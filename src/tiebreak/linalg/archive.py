@@ -16,7 +16,7 @@ import json
 import math
 import os
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
@@ -29,6 +29,7 @@ from tiebreak.linalg.images import DeferredImage
 from tiebreak.linalg.registry import KEYWORDS, KINDS
 
 HEADER = "tiebreak"  # the name of the JSON text
+FORMAT = 2  # raised whenever an older version of tiebreak could not read a file rightly
 NUMBERS = "fiub"  # the kinds of dtypes of arrays that are saved
 SPARSE = {  # the arrays that a matrix of this format consists of; others are saved as csr
     "csr": ("data", "indices", "indptr"),
@@ -102,6 +103,21 @@ class Writer:
         entries: dict[str, Any] = {name: text, **self.arrays}
         write_atomically(path, lambda file: np.savez(file, **entries))
 
+    def model(self, where: str, made: FromData, names: Sequence[Any] | None) -> Any:
+        """A problem whose variables have these names."""
+        for name in names or ():
+            if not isinstance(name, LABEL):
+                needed = "text or numbers as the names of its variables"
+                got = f"{name!r} of type {type(name).__name__}"
+                raise TypeError(f"{self.owner}: the problem must have {needed}, got {got}")
+        try:
+            return self.encode(where, made)
+        except RecursionError:
+            raise ValueError(
+                f"{self.owner}: the problem must not be a sum of so many functions that they are "
+                "nested too deeply"
+            ) from None
+
     def encode(self, where: str, value: Any) -> Any:
         """``value``, the argument called ``where``, as JSON; arrays are put aside."""
         if value is None or isinstance(value, bool | int | float | str):
@@ -163,6 +179,12 @@ class Writer:
             f"{self.owner}: {where} must be numbers in memory, or made of functions, penalties and "
             "sets that files have a keyword for, to be saved, got " + checks.what_it_is(value)
         )
+
+
+def save(owner: str, path: str | Path, kind: str, content: Callable[[Writer], Any]) -> None:
+    """Write a file for ``tiebreak.load``: what ``content`` makes of a writer."""
+    target, writer = npz_path(owner, "path", path), Writer(owner)
+    writer.write(target, {"format": FORMAT, "kind": kind, "content": content(writer)})
 
 
 def _arguments(value: Any) -> dict[str, Any] | None:

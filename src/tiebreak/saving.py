@@ -1,4 +1,11 @@
-"""Loading problems and results: what the parts of a file must be to be one of these."""
+"""Problems and results in files: one .npz file each, written whole or not at all, never unpickled.
+
+The files are those of `linalg.archive`. A result that was forged with care is believed: who can
+write your files could change your data as well.
+
+Saving is in `linalg.archive` and with the objects; here is loading: what the parts of a file must
+be to be a problem or a result.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +18,14 @@ import numpy as np
 
 from tiebreak.driver.levels_result import LevelReport, LevelsResult
 from tiebreak.driver.result import Result
+from tiebreak.driver.result_files import ABOUT, FIELDS, LEVELS_FIELDS
 from tiebreak.driver.trace import Row, Trace
 from tiebreak.levels import Levels
 from tiebreak.linalg import checks
-from tiebreak.linalg.archive import HEADER, Reader, Refused, is_record, parameters
+from tiebreak.linalg.archive import FORMAT, HEADER, Reader, Refused, is_record, parameters
 from tiebreak.linalg.registry import IN_TABLES, KEYWORDS
 from tiebreak.problem import Problem
 from tiebreak.proofs.gate import STATUSES
-from tiebreak.saving.kinds import ABOUT, FIELDS, FORMAT, LEVELS_FIELDS
 
 
 def load(path: str | Path) -> Any:
