@@ -352,7 +352,14 @@ def test_gamma_makes_the_method_that_takes_the_problem(tmp_path):
     assert read_problem(problem_file(tmp_path, both))[1] == {"method": tb.PAGMBiO(gamma=0.5)}
 
 
-PENALTY_KINDS = "known kinds are ElasticNet, GroupL2, L1, L2, TotalVariation, Zero"
+def public(base: type, without: str) -> list[str]:
+    """The public classes that a table may describe, in the order of their names."""
+    found = (name for name in tb.__all__ if isinstance(getattr(tb, name), type))
+    return sorted(n for n in found if issubclass(getattr(tb, n), base) and n != without)
+
+
+PENALTIES = public(tb.functions.Penalty, without="Indicator")  # that is [domain]
+PENALTY_KINDS = f"known kinds are {', '.join(PENALTIES)}"
 
 
 @pytest.mark.parametrize(
@@ -365,7 +372,7 @@ PENALTY_KINDS = "known kinds are ElasticNet, GroupL2, L1, L2, TotalVariation, Ze
         ),
         (
             '[upper.penalty]\nkind = "SquaredNorm"\n',
-            f"[upper.penalty] has the unknown kind 'SquaredNorm', {PENALTY_KINDS}",
+            f"[upper.penalty] has the unknown kind 'SquaredNorm' (did you mean 'NuclearNorm'?), {PENALTY_KINDS}",
         ),
         (
             '[upper.penalty]\nkind = "Indicator"\n',
@@ -428,8 +435,9 @@ def test_labels_that_are_not_whole_get_the_sentence_of_the_penalty(tmp_path):
 
 # -- wrong problems -------------------------------------------------------------------------------
 
-FUNCTION_KINDS = "known kinds are Huber, LeastSquares, Linear, Logistic, Multinomial, Poisson, Quadratic, SquaredNorm, ElasticNet, GroupL2, L1, L2, TotalVariation, Zero"
-DOMAIN_KINDS = "known kinds are Ball, Box, Halfspace, L1Ball, Monotone, Orthant, Polyhedron, SecondOrderCone, Simplex, Space"
+FUNCTIONS = public(tb.functions.SmoothFunction, without="Smooth")  # that needs callables
+FUNCTION_KINDS = f"known kinds are {', '.join([*FUNCTIONS, *PENALTIES])}"
+DOMAIN_KINDS = f"known kinds are {', '.join(public(tb.sets.Set, without='Intersection'))}"
 SOLVE_KEYS = (
     "known keys are atol, checkpoint, criterion, gamma, max_iter, max_time, method, progress, "
     "rtol, x0"

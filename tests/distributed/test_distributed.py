@@ -127,6 +127,10 @@ def twins(
                 lipschitz=L,
             ),
         ),
+        "squared hinge": (
+            tb.SquaredHinge(data.A, data.y, lipschitz=2 * L),
+            distributed.SquaredHinge(tables, target="label", lipschitz=2 * L),
+        ),
         "weighted least squares": (
             tb.LeastSquares(data.A, data.b, True, weights=weights, gram=False, lipschitz=L),
             distributed.LeastSquares(
@@ -192,6 +196,7 @@ def the_same(here: tb.Result, far: tb.Result) -> None:
         ("logistic", "penalty"),
         ("huber", "plain"),
         ("poisson", "plain"),
+        ("squared hinge", "plain"),
         ("weighted least squares", "plain"),
     ],
 )

@@ -11,5 +11,14 @@ LeastSquares = on_workers(functions.LeastSquares)
 Logistic = on_workers(functions.Logistic)
 Multinomial = on_workers(functions.Multinomial)
 Poisson = on_workers(functions.Poisson)
+SquaredHinge = on_workers(functions.SquaredHinge)
 
-__all__ = ["Huber", "LeastSquares", "Logistic", "Multinomial", "Poisson", "on_workers"]
+__all__ = [
+    "Huber",
+    "LeastSquares",
+    "Logistic",
+    "Multinomial",
+    "Poisson",
+    "SquaredHinge",
+    "on_workers",
+]
