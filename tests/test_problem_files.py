@@ -352,7 +352,7 @@ def test_gamma_makes_the_method_that_takes_the_problem(tmp_path):
     assert read_problem(problem_file(tmp_path, both))[1] == {"method": tb.PAGMBiO(gamma=0.5)}
 
 
-PENALTY_KINDS = "known kinds are ElasticNet, GroupL2, L1, L2, TotalVariation, Zero"
+PENALTY_KINDS = "known kinds are ElasticNet, GroupL2, Hinge, L1, L2, LInf, NuclearNorm, Quantile, TotalVariation, Zero"
 
 
 @pytest.mark.parametrize(
@@ -428,7 +428,7 @@ def test_labels_that_are_not_whole_get_the_sentence_of_the_penalty(tmp_path):
 
 # -- wrong problems -------------------------------------------------------------------------------
 
-FUNCTION_KINDS = "known kinds are Huber, LeastSquares, Linear, Logistic, Multinomial, Poisson, Quadratic, SquaredNorm, ElasticNet, GroupL2, L1, L2, TotalVariation, Zero"
+FUNCTION_KINDS = "known kinds are Huber, LeastSquares, Linear, Logistic, Multinomial, Poisson, Quadratic, SquaredHinge, SquaredNorm, ElasticNet, GroupL2, Hinge, L1, L2, LInf, NuclearNorm, Quantile, TotalVariation, Zero"
 DOMAIN_KINDS = "known kinds are Ball, Box, Halfspace, L1Ball, Monotone, Orthant, Polyhedron, SecondOrderCone, Simplex, Space"
 SOLVE_KEYS = (
     "known keys are atol, checkpoint, criterion, gamma, max_iter, max_time, method, progress, "
