@@ -119,7 +119,7 @@ x = "x.csv"
         (TWO + "[error_bound]\norder = 2\n", "[[level]] excludes the table [error_bound]"),
         (FIRST + '[[level]]\nname = "x"\n', "[level 2] lacks the key 'kind', known kinds are Huber, LeastSquares, Linear, Logistic, Multinomial, Poisson, Quadratic, SquaredHinge, SquaredNorm, ElasticNet, GroupL2, Hinge, L1, L2, LInf, NuclearNorm, Quantile, TotalVariation, Zero"),
         (FIRST + '[[level]]\nkind = "L2"\nweigth = 1\n', "[level 2] has no key 'weigth' (did you mean 'weight'?), known keys are center, name, penalty, slack, weight"),
-        (FIRST + '[level.penalty]\nkind = "Ball"\n' + LAST, "[level 1.penalty] has the unknown kind 'Ball', known kinds are ElasticNet, GroupL2, L1, L2, TotalVariation, Zero"),
+        (FIRST + '[level.penalty]\nkind = "Ball"\n' + LAST, "[level 1.penalty] has the unknown kind 'Ball', known kinds are ElasticNet, GroupL2, Hinge, L1, L2, LInf, NuclearNorm, Quantile, TotalVariation, Zero"),
         (FIRST + "slack = -1.0\n" + LAST, "[level 1] Level: slack must be a non-negative finite number, got -1.0"),
         (FIRST + 'slack = "1 %"\n' + LAST, "[level 1] Level: slack must be a non-negative finite number, got str"),
         (FIRST + "slack = { percent = 1 }\n" + LAST, "[level 1.slack] has no key 'percent', known keys are absolute, relative, share"),

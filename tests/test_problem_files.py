@@ -365,7 +365,7 @@ PENALTY_KINDS = "known kinds are ElasticNet, GroupL2, Hinge, L1, L2, LInf, Nucle
         ),
         (
             '[upper.penalty]\nkind = "SquaredNorm"\n',
-            f"[upper.penalty] has the unknown kind 'SquaredNorm', {PENALTY_KINDS}",
+            f"[upper.penalty] has the unknown kind 'SquaredNorm' (did you mean 'NuclearNorm'?), {PENALTY_KINDS}",
         ),
         (
             '[upper.penalty]\nkind = "Indicator"\n',
