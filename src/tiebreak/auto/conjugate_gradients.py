@@ -11,20 +11,10 @@ import math
 from typing import NamedTuple
 
 from tiebreak.auto.quasi_newton import DENSE
-from tiebreak.functions import (
-    Flat,
-    LeastSquares,
-    Linear,
-    Minorant,
-    Quadratic,
-    SquaredNorm,
-    summands,
-)
+from tiebreak.functions import Minorant, summands
 from tiebreak.linalg import Array, arrays, in_files
 from tiebreak.problem import Problem
 from tiebreak.sets import described
-
-QUADRATIC = (LeastSquares, Quadratic, SquaredNorm, Linear, Flat)
 
 
 def applies(problem: Problem) -> bool:
@@ -32,11 +22,7 @@ def applies(problem: Problem) -> bool:
     return (
         problem.is_smooth
         and described(problem.domain).as_ball is not None
-        and all(
-            isinstance(part, QUADRATIC)
-            for h in problem.smooth_parts
-            for _, part in summands(h.bare)
-        )
+        and all(part.degree <= 2 for h in problem.smooth_parts for _, part in summands(h.bare))
     )
 
 

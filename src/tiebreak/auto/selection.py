@@ -16,19 +16,7 @@ from tiebreak.auto.candidates import Candidate
 from tiebreak.auto.portfolio import STEP, Portfolio
 from tiebreak.conic.method import Conic
 from tiebreak.exact.method import Exact
-from tiebreak.functions import (
-    Flat,
-    Function,
-    Huber,
-    LeastSquares,
-    Linear,
-    Logistic,
-    Multinomial,
-    Poisson,
-    Quadratic,
-    matrices_of,
-    summands,
-)
+from tiebreak.functions import Function, matrices_of, summands
 from tiebreak.linalg import EPS, arrays, cleaned, clear_rank, deadline, equilibrate
 from tiebreak.linalg.matrices import DENSE_LIMIT, FLOAT64_COPY_LIMIT, Matrix
 from tiebreak.problem import Problem
@@ -52,7 +40,7 @@ def choose(problem: Problem) -> Portfolio:
     if not first.refusal(problem):
         candidates.append(Candidate(first, "", steps))
     below = [part for _, part in summands(problem.smooth_parts[1].bare)]
-    is_linear = all(isinstance(part, Linear | Flat) for part in below)
+    is_linear = all(part.degree <= 1 for part in below)
     # On constraints the minimisers of a linear level are a face, which Conic alone can prove.
     if refusal is None and not (is_linear and not has_projection(problem.domain)):
         title = f"exact, by direct factorisation ({_sizes(problem)})"
@@ -102,16 +90,8 @@ def first_order(problem: Problem) -> AdaptiveAGMBiO | BiSG:
 
 def _sizes(problem: Problem) -> str:
     """The lower level and its size in words, such as "least squares below, 40 x 100"."""
-    names = {
-        LeastSquares: "least squares",
-        Logistic: "logistic loss",
-        Huber: "Huber loss",
-        Multinomial: "multinomial loss",
-        Poisson: "Poisson loss",
-        Quadratic: "quadratic",
-    }
     g = problem.smooth_parts[1]
-    words = [names.get(type(part), type(part).__name__) for _, part in summands(g.bare)]
+    words = [part.title or type(part).__name__ for _, part in summands(g.bare)]
     size = ", ".join("{} x {}".format(*matrix.shape) for matrix in matrices_of(g))
     return f"{' + '.join(words)} below{', ' if size else ''}{size}"
 

@@ -128,6 +128,8 @@ class Function(FromData, is_open=True):
     names: tuple[Any, ...] | None = None  # of the variables, where a table of pandas has them
     describing: ClassVar[tuple[str, ...]] = ("add_to_conic", "far_rows", "parts", "falls_unseen")
     falls_unseen: bool = True  # may it fall for ever, never reaching its infimum, unnoticed?
+    degree: float = math.inf  # of the polynomial that it is
+    title: str = ""  # in the words of a report; "" for the name of its class
     known_by: str = ""  # all that is known of it, where that is less than a description
 
     def value(self, x: Array) -> float:

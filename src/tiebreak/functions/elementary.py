@@ -59,6 +59,7 @@ class SquaredNorm(SmoothFunction):
 
     lower_bound = 0.0
     falls_unseen = False
+    degree = 2
     weight: Any  # a number, or a vector like the center
     _growth: float
 
@@ -167,6 +168,7 @@ class Linear(SmoothFunction):
 
     lipschitz = 0.0
     falls_unseen = False
+    degree = 1
 
     def __init__(self, c: object) -> None:
         remember(self, Linear, c=c)
@@ -223,6 +225,7 @@ class Flat(SmoothFunction, in_tables=False):
     lipschitz = 0.0
     lower_bound = 0.0
     falls_unseen = False
+    degree = 0
 
     def __repr__(self) -> str:
         return "0"
@@ -294,6 +297,8 @@ class Quadratic(SmoothFunction):
     c: Array
     constant: float
     falls_unseen = False
+    degree = 2
+    title = "quadratic"
 
     def __init__(
         self,

@@ -45,6 +45,7 @@ class Huber(LinearLoss):
     curvature = 1.0
     loss_name = "huber"
     falls_unseen = False
+    title = "Huber loss"
 
     def __init__(
         self,

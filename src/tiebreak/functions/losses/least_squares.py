@@ -84,6 +84,8 @@ class LeastSquares(LinearLoss):
     curvature = 1.0
     bend = 0.0
     falls_unseen = False
+    degree = 2
+    title = "least squares"
     kernel = "least-squares"
     loss_name = "squared"
 

@@ -92,6 +92,7 @@ class Logistic(LinearLoss):
     curvature = 0.25
     bend = 1.0
     falls_unseen = False
+    title = "logistic loss"
     kernel = "logistic"
     loss_name, task = "logistic", "two classes"
 

@@ -150,6 +150,7 @@ class Multinomial(LinearLoss):
     curvature = 0.5  # of log-sum-exp: its Hessian diag(p) - pp' is at most 1/2
     loss_name, task = "logistic", "more classes"
     falls_unseen = False
+    title = "multinomial loss"
     matrix: Repeated  # unless it was made by ``of_matrix``
 
     def __init__(

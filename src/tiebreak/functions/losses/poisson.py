@@ -115,6 +115,7 @@ class Poisson(LinearLoss):
     y: Array
 
     curvature = math.inf
+    title = "Poisson loss"
     bend = 1.0
 
     loss_name, has_counts = "poisson", True

@@ -42,6 +42,7 @@ class SquaredHinge(LinearLoss):
 
     curvature = 1.0
     falls_unseen = False
+    title = "squared hinge loss"
 
     def __init__(
         self,
