@@ -299,6 +299,23 @@ def test_a_penalty_alone_is_a_level(tmp_path):
     assert options == {}
 
 
+@pytest.mark.parametrize(
+    ("keys", "made"),
+    [
+        ('kind = "Quantile"\nb = "b.csv"\nlevel = 0.3', lambda A: tb.Quantile(A, [1, 0, 1], 0.3)),
+        ('kind = "Hinge"\ny = "b.csv"\nmean = true', lambda A: tb.Hinge(A, [1, -1, 1], mean=True)),
+    ],
+)
+def test_a_loss_with_kinks_is_a_level(tmp_path, keys, made):
+    (tmp_path / "A.csv").write_text("cost,time\n1,2\n3,4\n5,7\n")
+    (tmp_path / "b.csv").write_text("1\n0\n1\n")
+    text = f'[lower]\n{keys}\nA = "A.csv"\n[upper]\nkind = "SquaredNorm"\n'
+    problem = read_problem(problem_file(tmp_path, text))[0]
+    x, A = np.array([0.3, -0.7]), [[1.0, 2.0], [3.0, 4.0], [5.0, 7.0]]
+    assert problem.lower.value(x) == made(A).value(x)
+    assert problem.names == ("cost", "time")
+
+
 def test_a_penalty_stands_beside_a_smooth_function(tmp_path):
     text = LEVELS + '[lower.penalty]\nkind = "ElasticNet"\nl1 = 0.5\nl2 = 2\n'
     problem, *_ = read_problem(problem_file(tmp_path, text))
@@ -352,7 +369,7 @@ def test_gamma_makes_the_method_that_takes_the_problem(tmp_path):
     assert read_problem(problem_file(tmp_path, both))[1] == {"method": tb.PAGMBiO(gamma=0.5)}
 
 
-PENALTY_KINDS = "known kinds are ElasticNet, GroupL2, L1, L2, TotalVariation, Zero"
+PENALTY_KINDS = "known kinds are ElasticNet, GroupL2, Hinge, L1, L2, LInf, NuclearNorm, Quantile, TotalVariation, Zero"
 
 
 @pytest.mark.parametrize(
@@ -365,7 +382,7 @@ PENALTY_KINDS = "known kinds are ElasticNet, GroupL2, L1, L2, TotalVariation, Ze
         ),
         (
             '[upper.penalty]\nkind = "SquaredNorm"\n',
-            f"[upper.penalty] has the unknown kind 'SquaredNorm', {PENALTY_KINDS}",
+            f"[upper.penalty] has the unknown kind 'SquaredNorm' (did you mean 'NuclearNorm'?), {PENALTY_KINDS}",
         ),
         (
             '[upper.penalty]\nkind = "Indicator"\n',
@@ -428,7 +445,7 @@ def test_labels_that_are_not_whole_get_the_sentence_of_the_penalty(tmp_path):
 
 # -- wrong problems -------------------------------------------------------------------------------
 
-FUNCTION_KINDS = "known kinds are Huber, LeastSquares, Linear, Logistic, Multinomial, Poisson, Quadratic, SquaredNorm, ElasticNet, GroupL2, L1, L2, TotalVariation, Zero"
+FUNCTION_KINDS = "known kinds are Huber, LeastSquares, Linear, Logistic, Multinomial, Poisson, Quadratic, SquaredNorm, ElasticNet, GroupL2, Hinge, L1, L2, LInf, NuclearNorm, Quantile, TotalVariation, Zero"
 DOMAIN_KINDS = "known kinds are Ball, Box, Halfspace, L1Ball, Monotone, Orthant, Polyhedron, SecondOrderCone, Simplex, Space"
 SOLVE_KEYS = (
     "known keys are atol, checkpoint, criterion, gamma, max_iter, max_time, method, progress, "
