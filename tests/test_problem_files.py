@@ -299,6 +299,23 @@ def test_a_penalty_alone_is_a_level(tmp_path):
     assert options == {}
 
 
+@pytest.mark.parametrize(
+    ("keys", "made"),
+    [
+        ('kind = "Quantile"\nb = "b.csv"\nlevel = 0.3', lambda A: tb.Quantile(A, [1, 0, 1], 0.3)),
+        ('kind = "Hinge"\ny = "b.csv"\nmean = true', lambda A: tb.Hinge(A, [1, -1, 1], mean=True)),
+    ],
+)
+def test_a_loss_with_kinks_is_a_level(tmp_path, keys, made):
+    (tmp_path / "A.csv").write_text("cost,time\n1,2\n3,4\n5,7\n")
+    (tmp_path / "b.csv").write_text("1\n0\n1\n")
+    text = f'[lower]\n{keys}\nA = "A.csv"\n[upper]\nkind = "SquaredNorm"\n'
+    problem = read_problem(problem_file(tmp_path, text))[0]
+    x, A = np.array([0.3, -0.7]), [[1.0, 2.0], [3.0, 4.0], [5.0, 7.0]]
+    assert problem.lower.value(x) == made(A).value(x)
+    assert problem.names == ("cost", "time")
+
+
 def test_a_penalty_stands_beside_a_smooth_function(tmp_path):
     text = LEVELS + '[lower.penalty]\nkind = "ElasticNet"\nl1 = 0.5\nl2 = 2\n'
     problem, *_ = read_problem(problem_file(tmp_path, text))

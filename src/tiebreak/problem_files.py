@@ -69,6 +69,7 @@ from tiebreak.levels import Level, Levels, Slack
 from tiebreak.linalg import Refusal
 from tiebreak.linalg.archive import first_line
 from tiebreak.linalg.checks import did_you_mean
+from tiebreak.linalg.fingerprints import assign
 from tiebreak.linalg.registry import IN_TABLES, KINDS
 from tiebreak.problem import ErrorBound, Problem
 from tiebreak.sets import Set, intersection
@@ -189,7 +190,7 @@ def _level(
     level = _object(name, rest, _kinds(Function, Penalty), folder, ("penalty", *more))
     if is_first and isinstance(rest.get("A"), str):
         names = column_names(folder / rest["A"])
-        level.names = names if names and len(names) == level.dimension else None
+        assign(level, "names", names if names and len(names) == level.dimension else None)
     found = table.get("penalty", [])
     for one in found if isinstance(found, list) else [found]:
         if not isinstance(one, dict):

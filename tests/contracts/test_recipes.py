@@ -237,6 +237,16 @@ def test_the_set_passes_the_contract_of_sets(budget, test, count):
     getattr(test_domains, test)("Budget", count)
 
 
+@pytest.mark.parametrize("method", ["auto", "exact", "conic"])
+def test_the_set_is_solved_by_every_room(budget, method):
+    lower, upper = tb.LeastSquares(A, B), tb.SquaredNorm(center=np.arange(A.shape[1]))
+    mine = tb.solve(tb.Problem(lower=lower, upper=upper, domain=budget(1.0)), method)
+    rows = tb.Polyhedron(A_eq=np.ones((1, A.shape[1])), b_eq=[1.0])
+    ours = tb.solve(tb.Problem(lower=lower, upper=upper, domain=rows), method)
+    assert mine.status == ours.status
+    np.testing.assert_allclose(mine.x, ours.x, atol=1e-9)
+
+
 def test_the_set_has_the_support_function_of_its_points(budget):
     test_domains.test_every_set_is_a_domain("Budget")
     test_domains.test_support_argmin_and_farthest_agree_with_points_of_the_set("Budget")
