@@ -55,7 +55,7 @@ class LinearRows:
             form.zero(form.of_x(self.A_eq, -self.b_eq), self.numbers[1])
         if len(self.b):
             form.owner = self.words[0] or owner
-            form.nonnegative(-1.0 * form.of_x(self.A, -self.b), self.numbers[0])
+            form.nonnegative(form.of_x(-self.A, self.b + 0.0), self.numbers[0])  # no -0
 
 
 def identity(n: int) -> Any:
