@@ -20,7 +20,6 @@ from tiebreak.exact.method import Exact
 from tiebreak.exact.polyhedra import polyhedron
 from tiebreak.functions.parts.loss_parts import LossPart
 from tiebreak.functions.parts.parts import decompose
-from tiebreak.functions.parts.quadratic_parts import LeastSquaresPart
 from tiebreak.linalg.rank import Rank, decide_rank
 
 Count = Callable[[int, int], int]
@@ -103,7 +102,7 @@ def _check_bad_points(domain: str, flaw: str, seed: int) -> None:
         for row in rows:
             reach = Fraction(near.distance) ** 2 * planted.dot(row, row)
             assert planted.dot(row, moved) ** 2 <= reach, (p.kind, seed)
-        if g.only(LeastSquaresPart):
+        if g.is_squares:
             square = sum((planted.dot(row, moved) ** 2 for row in rows), Fraction(0))
             assert square <= Fraction(near.image) ** 2, (p.kind, seed)
             assert abs(p.lower.exact(x)[0] - p.g_star) <= Fraction(near.excess), (p.kind, seed)
