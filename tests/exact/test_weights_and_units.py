@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from truth.claims import weights
 
 import tiebreak as tb
+from tiebreak.exact.bounds.nearest_minimiser import nearest_minimiser
+from tiebreak.functions import decompose
 
 PARTS = 10
 
@@ -73,3 +77,11 @@ def test_losses_that_only_light_rows_see(rows, y, weights):
     result = tb.solve(problem, "conic", rtol=1e-8)
     near = np.allclose(result.x, [-44.98, 48.39, -51.79], atol=0.02)
     assert near or result.status == "undetermined"
+
+
+def test_outliers_alone_are_no_constant():
+    """Where every residual is an outlier, g has a slope and no curvature: a proof must see it."""
+    loss, Z = tb.Huber(np.eye(2), [50.0, 50.0], 1.0), tb.Box(0.0, 1.0)
+    parts = decompose("", "", loss, 2)
+    assert nearest_minimiser(Z, parts, np.array([0.5, 0.5])).distance >= math.sqrt(0.5)
+    assert nearest_minimiser(Z, parts, np.ones(2)).distance <= 1e-12

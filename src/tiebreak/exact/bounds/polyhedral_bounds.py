@@ -207,7 +207,7 @@ class AroundPoint:
 
     def search(self) -> ProvedDistance | Host | str:
         """How close a minimiser is; or which constraints p should meet; or why nothing is known."""
-        if not self.g.parts:
+        if not self.g.parts and not len(self.outliers):  # g is constant
             return ProvedDistance(0.0, 0.0, 0.0, 0.0, np.zeros(len(self.Z.rows), dtype=bool))
         error = min(self.columns.max() * eta + r for eta, r in self.residuals) + self.s_error
         rows = self._rows(self._forced(error + 0.0 * self.s, 0.0))
