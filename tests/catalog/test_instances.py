@@ -676,7 +676,7 @@ def test_without_scikit_learn_the_install_line_is_said(name, monkeypatch):
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, "sklearn", None)
     with pytest.raises(
-        ImportError, match=r"data needs scikit-learn: pip install 'tiebreak\[data\]'$"
+        ImportError, match=r"data needs scikit-learn: pip install 'tiebreak\[sklearn\]'$"
     ):
         instance(name)
 

@@ -64,7 +64,7 @@ def run_view(result: Result) -> View:
         details=result.details(),
         assumed=result.assumed,
         cards=cards,
-        tables=[_levels_table(report), _x_table(result.x, getattr(problem, "names", None))],
+        tables=[_levels_table(report), _x_table(result.x, problem and problem.names)],
         panels=_run_panels(result.tolerance),
         groups=[_run_group(result)],
         axes=[

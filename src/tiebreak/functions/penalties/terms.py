@@ -145,6 +145,8 @@ class Terms:
 
     def far_rows(self, n: int) -> FarRows | None:
         """The square and the norms, of which |y|_2 grows no faster than |y|_1; None: unknown."""
+        if not self.has_weights:
+            return FarRows()
         one, weights = HostRows(identity(n)), self.l2 + np.broadcast_to(self.l1, n)
         if self.group > 0.0 and self.groups is not None:
             layout = self.groups.layout(n)
