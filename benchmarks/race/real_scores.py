@@ -9,8 +9,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tiebreak.linalg.archive import write_atomically
-
 
 class Line(NamedTuple):
     """One method on one problem."""
@@ -128,4 +126,4 @@ def save(path: Path, lines: Sequence[Line]) -> None:
     sheet = csv.writer(text, lineterminator="\n")
     sheet.writerow(Line._fields)
     sheet.writerows(lines)
-    write_atomically(path, lambda file: file.write(text.getvalue().encode()))
+    path.write_text(text.getvalue(), encoding="utf-8", newline="")

@@ -13,8 +13,6 @@ from typing import NamedTuple
 import numpy as np
 from planting import Case
 
-from tiebreak.linalg.archive import write_atomically
-
 ROUGH, FINE = 1e-3, 1e-6
 CERTIFICATE = "proof"
 TARGETS = ("1e-3", "1e-6", CERTIFICATE)
@@ -216,7 +214,7 @@ def save(folder: Path, lines: Sequence[Line]) -> None:
         for target in TARGETS:
             costs = (cost(line, target, what) for what in ("seconds", "gradients"))
             sheet.writerow([line.problem, line.method, target, *costs, *line[3:]])
-    write_atomically(folder / "decide.csv", lambda file: file.write(text.getvalue().encode()))
+    (folder / "decide.csv").write_text(text.getvalue(), encoding="utf-8", newline="")
 
 
 def shares(lines: Sequence[Line], method: str, target: str) -> tuple[list[float], list[float]]:
@@ -269,5 +267,5 @@ def profile(path: Path, lines: Sequence[Line]) -> str:
     panels[0].set_ylabel("share of the problems")
     handles = {h.get_label(): h for axes in panels for h in axes.get_lines()}
     figure.legend(handles.values(), handles.keys(), loc="outside right center", frameon=False)
-    write_atomically(path, lambda file: figure.savefig(file, format="png", dpi=130))
+    figure.savefig(path, format="png", dpi=130)
     return f"numbers in {path.with_suffix('.csv')}, performance profiles in {path}"
