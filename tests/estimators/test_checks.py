@@ -59,7 +59,7 @@ def test_scikit_learns_checks(estimator, check):
     _pass(estimator, check)
 
 
-@pytest.mark.sample(7)
+@pytest.mark.full
 @parametrize_with_checks(OTHERS)
 def test_scikit_learns_checks_of_every_option(estimator, check):
     _pass(estimator, check)

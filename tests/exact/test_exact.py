@@ -930,7 +930,7 @@ def test_what_it_cannot_do_is_refused_with_one_sentence():
 
     tb.solve(tb.Problem(upper=upper, lower=lower, domain=Wedge()), "exact")
     sentence = Exact().check(tb.Problem(upper=upper, lower=lower, domain=Other())).sentence
-    assert re.fullmatch(r"Exact: domain must be Space, .* got Other", sentence)
+    assert re.fullmatch(r"Exact: domain must be R\^n, .* got Other", sentence)
 
 
 def test_too_large_a_matrix_is_refused_before_it_is_made_dense():

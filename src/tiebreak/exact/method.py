@@ -56,10 +56,7 @@ from tiebreak.sets.domains import has_projection, projected
 from tiebreak.sets.simplices import L1Ball
 
 DOMAINS = (Ball, L1Ball)  # besides those of linear constraints
-NEEDED = (
-    "must be Space, Ball, Orthant, Box, Simplex, L1Ball, Monotone, Halfspace, Polyhedron or an "
-    "intersection of such without Ball and L1Ball"
-)
+NEEDED = "must be R^n, a ball, an l1 ball, or a set of linear constraints"
 NO_SQUARES = (
     "rank not determined: the eigenvalues of A A' do not tell, and there are too many variables "
     "for singular values ({})"
@@ -146,11 +143,9 @@ class Exact(Method):
     needs_projection: ClassVar[bool] = False
     paper: ClassVar[str] = "none: the lower level's solution set is an affine slice of Z"
     assumptions: ClassVar[str] = (
-        "f, g sums of LeastSquares, Huber, Logistic, Multinomial, Poisson, SquaredHinge, "
-        "Quadratic, SquaredNorm, Linear, or f L1 or L2 alone; g of LeastSquares, Logistic, "
-        "SquaredNorm with L1 or ElasticNet on Space; Z one of Space, Ball (not with L1), Orthant, "
-        "Box, Simplex, L1Ball, Monotone, Halfspace, Polyhedron, or an intersection of such "
-        "without balls"
+        "f, g sums of smooth losses whose entries are known, quadratic and linear terms, or f an "
+        "l1 or l2 norm alone; on R^n g may have an l1 penalty beside squares or logistic losses; "
+        "Z is R^n, a ball (not with an l1 norm), an l1 ball, or a set of linear constraints"
     )
     guarantee: ClassVar[str] = (
         "x and f* to rounding, for data within the stated backward error; or the sentence that "
