@@ -288,9 +288,9 @@ class AroundPoint:
         dense = dense[np.any(dense != 0.0, axis=1)]
         B, raw = np.vstack([*blocks, size * dense]), np.vstack([*raws, dense])
         if not B.size:
-            if len(tilts) > 1 or self.outliers[:, free].any():
-                return NO_RANK if len(tilts) > 1 else NO_SPAN
-            return FreeRows(free, B, 1.0, np.zeros((0, B.shape[1])), tilt)
+            whole = FreeRows(free, B, 1.0, np.zeros((0, B.shape[1])), tilt)
+            is_seen = self.outliers[:, free].any()
+            return NO_RANK if len(tilts) > 1 else NO_SPAN if is_seen else whole
         deadline.check(deadline.svd_work(*B.shape))
         _, s, vt = np.linalg.svd(B, full_matrices=False)
         noise = rounding_unit(EPS, *B.shape) * norm(B)

@@ -66,6 +66,9 @@ def candidates(level: RecessionLevel) -> Iterator[Host]:
         yield from _projections(level)
         return
     other, W = _in_own_units(level)
+    if W is not None and proved_direction(level, d := W @ _common(level, other)) is not None:
+        yield d
+        return
     for u in _programs(other):
         if W is not None:
             yield from (W @ v for v in as_meant(other, u))
@@ -97,6 +100,17 @@ def _in_own_units(level: RecessionLevel) -> tuple[RecessionLevel, Host | None]:
     c = np.where(sees | (np.abs(c) > NO_SLOPE * norm(level.linear.c)), c, 0.0)
     linear = level.linear._replace(c=c)
     return level._replace(fixed=fixed, losses=losses, linear=linear), W
+
+
+def _common(level: RecessionLevel, other: RecessionLevel) -> Host:
+    """The direction in own units along which all products are closest to their rows' lengths.
+
+    By least squares: the columns are orthonormal there. Where all losses fall along it, as where
+    there are more variables than examples, no linear program is needed.
+    """
+    pairs = zip(level.losses, other.losses, strict=True)
+    sums = (own.rows.entries.T @ (1.0 / np.maximum(loss.rows.sizes, LEAST)) for loss, own in pairs)
+    return sum(sums, np.zeros(len(level.linear.c)))
 
 
 def _projections(level: RecessionLevel) -> Iterator[Host]:
@@ -141,14 +155,19 @@ def _programs(level: RecessionLevel) -> Iterator[Host]:
     may_fall = [bool(loss.tail) or not loss.is_steep for loss in level.losses]
     which = np.repeat(may_fall, [len(loss.weights) for loss in level.losses])
     total = np.asarray(moved[np.flatnonzero(which)].sum(axis=0)).reshape(-1)
+    more, one = sp.csr_array((within.shape[0], m)), sp.eye_array(m)
     if not c.any():
-        yield from solved(-total, sp.vstack([-moved, within], format="csr"), bounds, MEANT)
+        found = [*solved(-total, sp.vstack([-moved, within], format="csr"), bounds, MEANT)]
+        yield from found
+        if found:  # once more, for a direction along which all losses that can fall do so clearly
+            rows = sp.vstack([sp.hstack([-moved, one]), sp.hstack([within, more])], format="csr")
+            box = np.vstack([np.stack([cone.low, cone.high], 1), np.tile([0.0, 1.0], (m, 1))])
+            yield from solved(np.append(np.zeros(n), -np.ones(m)), rows, box, MEANT)
         return
     weights = np.concatenate([np.zeros(0), *(loss.slopes for loss in level.losses)])
     is_hard, weights = np.isinf(weights), np.where(np.isinf(weights), 0.0, weights)
     cost = np.concatenate([c / norm(c), weights / scale / norm(c)])  # of (d, z), z >= max(-M d, 0)
-    more = sp.csr_array((within.shape[0], m))
-    losses = sp.hstack([-moved, -sp.eye_array(m)])
+    losses = sp.hstack([-moved, -one])
     rows = sp.vstack([losses, sp.hstack([within, more])], format="csr")
     box = np.vstack([bounds, np.tile([0.0, math.inf], (m, 1))])
     box[n:, 1][is_hard] = 0.0
