@@ -136,6 +136,8 @@ def test_every_name_of_the_code_exists(page):
     text = page.read_text(encoding="utf-8")
     for name in re.findall(r"`(tiebreak(?:\.\w+)+)`", text):
         assert resolved(name) is not None, name
+    for name, module in re.findall(r"`([\w.]+)` in `(tiebreak[\w.]+)`", text):
+        assert resolved(f"{module}.{name}") is not None, (name, module)
     for name in re.findall(r"`tb\.(\w+)", text):
         assert resolved(f"tiebreak.{name}") is not None, name
 

@@ -86,6 +86,14 @@ def test_a_certificate_names_it_too() -> None:
     assert SAID in tb.certify(problem, tb.solve(problem, "exact").x).message
 
 
+def test_it_is_saved_and_loaded_again(tmp_path) -> None:
+    problem = tb.Problem(lower=fit(0)[0], upper=tb.SquaredNorm())
+    problem.save(tmp_path / "p.npz")
+    again = tb.load(tmp_path / "p.npz")
+    assert isinstance(again.lower, LogCosh)
+    np.testing.assert_array_equal(tb.solve(again).x, tb.solve(problem).x)
+
+
 def test_what_says_nothing_of_itself_is_not_named() -> None:
     class Plain(tb.LeastSquares):
         pass

@@ -159,9 +159,9 @@ def contradiction(run: Run) -> str:
         return (
             f"What you promised cannot be true: by it g* >= {sums.lower_bound:.6g}, yet g has the "
             f"value {sums.ghat:.6g} in the domain. Check radius, and lower_bound and "
-            "strong_convexity of Smooth functions"
+            "strong_convexity of functions of your own"
         )
     return (
         "What you promised cannot be true: the bounds on f* exclude each other. Check error_bound, "
-        "radius and the constants of Smooth functions"
+        "radius and the constants of functions of your own"
     )

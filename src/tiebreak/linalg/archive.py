@@ -177,7 +177,8 @@ class Writer:
         """The sentence about what cannot be saved."""
         return TypeError(
             f"{self.owner}: {where} must be numbers in memory, or made of functions, penalties and "
-            "sets that files have a keyword for, to be saved, got " + checks.what_it_is(value)
+            "sets that files have a keyword for (class Own(..., keyword='Own')), to be saved, got "
+            + checks.what_it_is(value)
         )
 
 

@@ -51,15 +51,20 @@ class LossesAndSlopes(NamedTuple):
 class LinearLoss(SmoothFunction, is_open=True):
     """scale * phi(A x) with phi a sum over rows: what LeastSquares, Logistic and Poisson share.
 
-    A subclass gives the three attributes below and
+    A subclass sets ``curvature``, ``target``, and ``lower_bound`` if it can be negative. It gives
 
         _loss_and_slope(image)  the sum of phi over all rows, and its gradient in the image
-        _loss(image)            the sum alone, where that takes less
         _slopes(images, rows)   the gradients in some images at some rows, on the host
         _of_matrix(matrix)      the same loss of this matrix in float64, but for scale and weights
-        _conic_rows(form, ...)  its conic form, if it is to be solved by ``conic``
-        _part(weight, rows, ...) its derivatives and their bounds, if ``exact`` is to solve it
-        _far_rows(weights, ...) its slopes far out, if existence of a minimiser is to be decided
+        rounding(reach, ...)    bounds on the rounding errors of its value and its gradient
+
+    and may give
+
+        _loss(image)            the sum alone, where that takes less
+        _conic_rows(form, ...)  its conic form, for ``conic``
+        _part(weight, rows, ...) its derivatives and their bounds, for ``exact``
+        _far_rows(weights, ...) its slopes far out, which tell whether there is a minimiser;
+                                ``falls_unseen = False`` where it rises in both directions
 
     With ``weights``, phi is the sum of weights_i phi_i: the first three see to that, with `_total`
     and `_weighted`. A matrix whose rows are not in memory has rows of zeros where they are 0.
