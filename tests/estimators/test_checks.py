@@ -45,10 +45,12 @@ OTHERS = [
     TieBreakRegressor(fit_intercept=False),
     TieBreakRegressor(loss="huber"),
     TieBreakRegressor(loss="poisson"),
+    TieBreakRegressor(loss="quantile"),
     TieBreakRegressor(alpha=0.1),
     TieBreakRegressor(slack=0.1),
     *(TieBreakClassifier(prefer) for prefer in CHOICES),
     TieBreakClassifier(alpha=0.1),
+    *(TieBreakClassifier(loss=loss) for loss in ("hinge", "squared_hinge")),
     *(SuppliedRegressor(prefer) for prefer in ("validation", "fair")),
     *(SuppliedClassifier(prefer) for prefer in ("validation", "fair")),
 ]

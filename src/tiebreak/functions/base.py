@@ -21,7 +21,7 @@ import numpy as np
 
 from tiebreak.functions.far_slopes import FarRows
 from tiebreak.functions.parts.quadratic_parts import Part
-from tiebreak.linalg import Array, FromData, Image, Matrix, arrays, in_files
+from tiebreak.linalg import Array, FromData, Host, Image, Matrix, arrays, in_files
 from tiebreak.linalg.conic_form import ConicForm, Cost
 
 SMALL = 256  # up to this size eigenvalues are computed exactly, beyond it bounded by Lanczos
@@ -260,6 +260,21 @@ def delegated(path: str) -> Any:
 def is_weight(value: object) -> TypeGuard[float]:
     """Is it a number that a function or a penalty can be multiplied by?"""
     return isinstance(value, int | float | np.number) and not isinstance(value, bool)
+
+
+class EstimatorLoss:
+    """What estimators ask of a loss of rows, with or without a gradient."""
+
+    loss_name: ClassVar[str] = ""  # of estimators that fit it, their argument; "" where none does
+    loss_parameters: ClassVar[dict[str, str]] = {}  # of these, and its own name for each
+    task: ClassVar[str] = "regression"  # or "two classes", "more classes"
+    has_counts: ClassVar[bool] = False  # must the targets not be negative?
+    lower_bound = 0.0
+
+    @staticmethod
+    def predicted(scores: Host) -> Host:
+        """What is predicted for rows whose products with the coefficients are these."""
+        return scores
 
 
 class SmoothFunction(Function, is_open=True):

@@ -1,4 +1,4 @@
-"""TieBreakClassifier: the best of all equally good logistic regressions."""
+"""TieBreakClassifier: the best of all equally good linear classifiers."""
 
 from __future__ import annotations
 
@@ -8,13 +8,21 @@ from typing import Any
 import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils.extmath import safe_sparse_dot, softmax
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-import tiebreak as tb
-from tiebreak.functions.base import SmoothFunction
+from tiebreak.functions.base import Function
+from tiebreak.functions.penalties.penalties import Penalty
 from tiebreak.linalg.arrays import Host
-from tiebreak.sklearn.design import Data, Layout, with_ones, without_zeros
+from tiebreak.sklearn.design import (
+    Data,
+    Layout,
+    losses,
+    mean_loss,
+    with_ones,
+    without_zeros,
+)
 from tiebreak.sklearn.fitting import Task, fit
 from tiebreak.sklearn.model import FLOATS, SPARSE, TieBreakModel
 
@@ -22,7 +30,7 @@ ROUNDING = 1e-9  # margins below this share of the largest one are 0, as far as 
 
 
 class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
-    """Logistic regression: among all coefficients that fit equally well, those that you prefer.
+    """Linear classification: among all coefficients that fit equally well, those that you prefer.
 
     Two classes have one row of coefficients; more of them one row each, with the softmax
     (multinomial) loss. There adding the same to the coefficients of all classes changes nothing:
@@ -43,9 +51,14 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
         what the best fit gains over the constant model (without an intercept: over equal
         probabilities), ``tiebreak.Slack(absolute=...)`` is in units of the loss. Where there is no
         best fit a slack does not help. It takes seconds or more from a few hundred samples on.
+    loss : {"logistic", "hinge", "squared_hinge"}, default="logistic"
+        The training loss, a mean over the samples. The hinge losses are those of support vector
+        machines, ``max(0, 1 - margin)`` and half its square: for two classes, and without
+        probabilities. They always have a minimiser; if a plane separates the classes, "norm"
+        chooses the one with the widest margin.
     alpha, l1_ratio : float, default=0.0 and 1.0
-        The training loss, a mean over the samples, includes
-        ``alpha (l1_ratio |coef|_1 + (1 - l1_ratio)/2 |coef|²)``.
+        The training loss includes ``alpha (l1_ratio |coef|_1 + (1 - l1_ratio)/2 |coef|²)``; the
+        hinge loss takes squares only, ``l1_ratio=0``.
     reference : array, default=None
         Coefficients of the shape of ``coef_``; zeros if None.
     fit_intercept : bool, default=True
@@ -58,9 +71,9 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
         Start from the coefficients of the last fit.
     on_no_minimiser : {"warn", "error"}, default="warn"
         If a direction of the coefficients separates the classes, or some samples of them from
-        others, the loss has no minimiser: it falls for ever along that direction. "warn" names the
-        direction and returns the fit with the weakest penalty that can be told from none, which
-        separates what the direction does; "error" raises ``NoMinimiserError``.
+        others, the logistic loss has no minimiser: it falls for ever along that direction. "warn"
+        names the direction and returns the fit with the weakest penalty that can be told from
+        none, which separates what the direction does; "error" raises ``NoMinimiserError``.
 
     Attributes
     ----------
@@ -84,6 +97,40 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
     >>> model.n_ties_, model.coef_.round(3), model.predict([[4, 4]])
     (1, array([[0.454, 0.454]]), array([1]))
     """
+
+    def __init__(
+        self,
+        prefer: Any = "norm",
+        *,
+        slack: Any = 0.0,
+        loss: str = "logistic",
+        alpha: float = 0.0,
+        l1_ratio: float = 1.0,
+        reference: Any = None,
+        fit_intercept: bool = True,
+        rtol: float = 1e-4,
+        max_iter: int = 10_000,
+        warm_start: bool = False,
+        on_no_minimiser: str = "warn",
+    ) -> None:
+        super().__init__(
+            prefer,
+            slack=slack,
+            loss=loss,
+            alpha=alpha,
+            l1_ratio=l1_ratio,
+            reference=reference,
+            fit_intercept=fit_intercept,
+            rtol=rtol,
+            max_iter=max_iter,
+            warm_start=warm_start,
+            on_no_minimiser=on_no_minimiser,
+        )
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = self.loss in losses("more classes", "logistic")
+        return tags
 
     def fit(
         self,
@@ -109,11 +156,16 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
                 the rows of X_val, or of X. All best fits predict the same for the training data,
                 so that other rows X_val, which need no y, are what there is to choose by.
         """
-        settings = self._check_parameters()
+        settings = self._check_parameters(losses("two classes", "logistic"))
         X, y = validate_data(self, X, y, accept_sparse=SPARSE, dtype=FLOATS)
         self._need(X_val=X_val, y_val=y_val, sensitive_features=sensitive_features)
         check_classification_targets(y)
         self.classes_, codes = np.unique(column_or_1d(y), return_inverse=True)
+        if len(self.classes_) > 2 and self.loss not in losses("more classes", "logistic"):
+            raise ValueError(
+                f"{self._owner}: Only binary classification is supported with loss={self.loss!r}, "
+                f"and more classes with loss='logistic', got {len(self.classes_)} classes"
+            )
         training = self._training(X, sample_weight)
         outputs = len(self.classes_) if len(self.classes_) > 2 else 1
         layout = Layout(X.shape[1], outputs, self.fit_intercept)
@@ -166,13 +218,14 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
                 f"weight of every class, got {got} class{'' if got == 1 else 'es'}"
             )
 
-    def _loss(self, data: Data, codes: Host, layout: Layout) -> SmoothFunction:
+    def _loss(self, data: Data, codes: Host, layout: Layout) -> Function | Penalty:
         """The mean loss of these samples."""
-        A = with_ones(data.X) if layout.has_column else data.X
-        k, w = layout.outputs, data.weights
-        if k > 1:
-            return data.described(tb.Multinomial(A, codes, mean=True, classes=k, weights=w))
-        return data.described(tb.Logistic(A, 2.0 * codes - 1.0, mean=True, weights=w))
+        data = data._replace(X=with_ones(data.X)) if layout.has_column else data
+        if layout.outputs > 1:
+            kind = losses("more classes", "logistic")[self.loss]
+            return mean_loss(kind, self, data, codes, classes=layout.outputs)
+        kind = losses("two classes", "logistic")[self.loss]
+        return mean_loss(kind, self, data, 2.0 * codes - 1.0)
 
     def decision_function(self, X: Any) -> Host:
         """The scores of the samples X: one for two classes, otherwise one per class."""
@@ -182,11 +235,12 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
     def predict(self, X: Any) -> Host:
-        """The most likely classes."""
+        """The classes of the largest scores."""
         scores = self.decision_function(X)
         codes = np.argmax(scores, axis=1) if scores.ndim == 2 else (scores > 0.0).astype(int)
         return np.asarray(self.classes_[codes])
 
+    @available_if(lambda self: self.loss == "logistic")  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> Host:
         """The probabilities of the classes, one column each."""
         scores = self.decision_function(X)
@@ -194,9 +248,10 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
             scores = np.stack([np.zeros_like(scores), scores], axis=1)
         return np.asarray(softmax(scores))
 
+    @available_if(lambda self: self.loss == "logistic")  # type: ignore[untyped-decorator]
     def predict_log_proba(self, X: Any) -> Host:
         """The logarithms of the probabilities."""
-        return np.log(self.predict_proba(X))
+        return np.asarray(np.log(self.predict_proba(X)))
 
 
 def _margins(scores: Host, codes: Host) -> Host:

@@ -30,7 +30,7 @@ class Criterion:
     owner: str
     prefer: Any
     reference: Host | None = None  # coefficients, one row per output
-    validation: Function | None = None  # the loss of the validation data
+    validation: Function | Penalty | None = None  # the loss of the validation data
     covariance: Data | None = None  # of the sensitive features with the features, a row for each
 
     def of_target(self, k: int) -> Criterion:
@@ -69,7 +69,7 @@ class Criterion:
         assert self.covariance is not None
         return self.covariance.described(_squares(layout.rows(self.covariance.X)))
 
-    def _validation(self, layout: Layout) -> Function:
+    def _validation(self, layout: Layout) -> Function | Penalty:
         assert self.validation is not None
         return self.validation
 

@@ -15,14 +15,13 @@ of a column of whole numbers. An intercept makes up for any offset, so such colu
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tiebreak.functions.base import SmoothFunction
-from tiebreak.functions.losses.linear_loss import LinearLoss
+from tiebreak.functions.base import EstimatorLoss, SmoothFunction
+from tiebreak.functions.penalties.penalties import Penalty
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.checks import did_you_mean
 from tiebreak.linalg.registry import KINDS
@@ -182,23 +181,23 @@ def centred(X: Any, Y: Host, weights: Host | None) -> Centred:
 # -- losses ---------------------------------------------------------------------------------------
 
 
-def losses(task: str, first: str) -> dict[str, type[LinearLoss]]:
+def losses(task: str, first: str) -> dict[str, type[EstimatorLoss]]:
     """Those for a task by name, the default ``first``."""
-    kinds = (k for k in KINDS.values() if issubclass(k, LinearLoss) and k.task == task)
+    kinds = (k for k in KINDS.values() if issubclass(k, EstimatorLoss) and k.task == task)
     found = {kind.loss_name: kind for kind in kinds if kind.loss_name}
     return {first: found[first], **dict(sorted(found.items()))}
 
 
-def check_loss(owner: str, name: object, known: dict[str, type[LinearLoss]]) -> None:
+def check_loss(owner: str, name: object, known: dict[str, type[EstimatorLoss]]) -> None:
     """One of the names."""
     if name not in known:
         names, meant = ", ".join(map(repr, known)), did_you_mean(name, known)
         raise ValueError(f"{owner}: loss must be one of {names}, got {name!r}{meant}")
 
 
-def mean_loss(kind: Any, model: Any, data: Data, y: Host, **more: Any) -> SmoothFunction:
-    """The mean loss of these rows; parameters of the loss are those of the model by their names."""
-    own = inspect.signature(kind).parameters.keys() & model.get_params(deep=False).keys()
-    known = {name: getattr(model, name) for name in own}
-    made: LinearLoss = kind(data.X, y, mean=True, weights=data.weights, **known, **more)
-    return data.described(made)
+def mean_loss(kind: Any, model: Any, data: Data, y: Host, **more: Any) -> SmoothFunction | Penalty:
+    """The mean loss of these rows, its parameters from the model."""
+    known = {own: getattr(model, name) for name, own in kind.loss_parameters.items()}
+    made: SmoothFunction | Penalty
+    made = kind(data.X, y, mean=True, weights=data.weights, **known, **more)
+    return made if isinstance(made, Penalty) else data.described(made)

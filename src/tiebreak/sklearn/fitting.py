@@ -15,7 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 import tiebreak as tb
 from tiebreak.driver.advice import REMEDIES, Remedies
 from tiebreak.exact.method import ExactFindings
-from tiebreak.functions.base import Function
+from tiebreak.functions.base import EstimatorLoss, Function
 from tiebreak.functions.penalties.penalties import Penalty
 from tiebreak.functions.sums import matrices_of
 from tiebreak.linalg.arrays import Host
@@ -112,7 +112,7 @@ class Task:
     """
 
     layout: Layout
-    loss: Function
+    loss: Function | Penalty
     penalty: Any
     upper: Function | Penalty
     separated: Callable[[Host], Host] | None = None
@@ -154,17 +154,19 @@ def fit(task: Task, settings: Settings, x0: Host | None, names: Sequence[str] | 
             ending = _with_slack(ending, result)
     if not result.success:
         warnings.warn(f"{settings.owner}: {result.message}", ConvergenceWarning, stacklevel=4)
-    if ending.ties and _is_interpolated(problem.smooth_parts[0], ending.x):
+    if ending.ties and _is_interpolated(problem, ending.x):
         warnings.warn(f"{settings.owner}: {INTERPOLATED}", InterpolatedWarning, stacklevel=4)
         ending = ending._replace(report=f"{ending.report}\n  choice {INTERPOLATED}")
     return ending._replace(curve=choice_curve(problem, ending.x, ending.ties))
 
 
-def _is_interpolated(upper: Function, x: Host) -> bool:
-    """Is this loss of data at its own minimum, which zero coefficients do not reach?"""
-    least, has_data = upper.lower_bound, bool(matrices_of(upper))
-    most = PERFECT * (upper.value(0.0 * x) - least)
-    return has_data and math.isfinite(least) and upper.value(x) - least < most
+def _is_interpolated(problem: tb.Problem, x: Host) -> bool:
+    """Is a loss of data above at its own minimum, which zero coefficients do not reach?"""
+    smooth, penalty = problem.smooth_parts[0], problem.penalties[0]
+    loss = penalty if isinstance(penalty, EstimatorLoss) else smooth
+    least, has_data = loss.lower_bound, loss is penalty or bool(matrices_of(smooth))
+    most = PERFECT * (loss.value(0.0 * x) - least)
+    return has_data and math.isfinite(least) and loss.value(x) - least < most
 
 
 def _loosened(

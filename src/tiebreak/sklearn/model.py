@@ -18,12 +18,14 @@ from sklearn.utils.validation import (
 )
 
 import tiebreak as tb
+from tiebreak.functions.base import EstimatorLoss
+from tiebreak.functions.penalties.penalties import Penalty
 from tiebreak.linalg import tables
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.spectra import EPS
 from tiebreak.sklearn.criteria import Criterion, check_prefer
-from tiebreak.sklearn.design import Data, Layout, exact_offset
+from tiebreak.sklearn.design import Data, Layout, check_loss, exact_offset
 from tiebreak.sklearn.fitting import FitOutcome, Settings
 from tiebreak.sklearn.slack import slack_rule
 
@@ -47,6 +49,7 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
         prefer: Any = "norm",
         *,
         slack: Any = 0.0,
+        loss: str,
         alpha: float = 0.0,
         l1_ratio: float = 1.0,
         reference: Any = None,
@@ -58,6 +61,7 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
     ) -> None:
         self.prefer = prefer
         self.slack = slack
+        self.loss = loss
         self.alpha = alpha
         self.l1_ratio = l1_ratio
         self.reference = reference
@@ -76,16 +80,22 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
         tags.input_tags.sparse = True
         return tags
 
-    def _check_parameters(self) -> Settings:
-        """All that can be said before there are data."""
+    def _check_parameters(self, known: dict[str, type[EstimatorLoss]]) -> Settings:
+        """All that can be said before there are data; these losses are known."""
         owner = self._owner
         check_prefer(owner, self.prefer)
+        check_loss(owner, self.loss, known)
         for name, most in (("alpha", math.inf), ("l1_ratio", 1.0)):
             value = getattr(self, name)
             is_number = isinstance(value, Real) and math.isfinite(value)
             if not is_number or not 0.0 <= value <= most:
                 upto = "" if math.isinf(most) else f" and at most {most:g}"
                 raise ValueError(f"{owner}: {name} must be at least 0{upto}, got {value!r}")
+        if issubclass(known[self.loss], Penalty) and self.alpha * self.l1_ratio > 0.0:
+            raise ValueError(
+                f"{owner}: l1_ratio must be 0 where alpha is not, with loss={self.loss!r}, which "
+                f"takes squares of the coefficients only, got {self.l1_ratio!r}"
+            )
         if self.on_no_minimiser not in ("error", "warn"):
             raise ValueError(
                 f"{owner}: on_no_minimiser must be 'error' or 'warn', got {self.on_no_minimiser!r}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,8 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
 
 import tiebreak as tb
-from tiebreak.functions.base import SmoothFunction
-from tiebreak.functions.losses.linear_loss import LinearLoss
+from tiebreak.functions.base import EstimatorLoss, Function
+from tiebreak.functions.penalties.penalties import Penalty
 from tiebreak.functions.sums import matrices_of
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.matrices.base import DENSE_LIMIT
@@ -23,7 +24,6 @@ from tiebreak.sklearn.design import (
     Layout,
     as_dense,
     centred,
-    check_loss,
     losses,
     mean_loss,
     with_ones,
@@ -57,13 +57,17 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
         best fit gains over the constant model, ``tiebreak.Slack(absolute=...)`` in units of the
         loss. (Without an intercept the constant model predicts 0, or 1 with a log link.) It takes
         seconds or more from a few hundred samples on unless the loss is "squared".
-    loss : {"squared", "huber", "poisson"}, default="squared"
-        The training loss, a mean over the samples; "poisson" is half the deviance with log link.
+    loss : {"squared", "huber", "poisson", "quantile"}, default="squared"
+        The training loss, a mean over the samples; "poisson" is half the deviance with log link,
+        "quantile" the pinball loss of scikit-learn's QuantileRegressor.
     delta : float, default=1.35
         Where Huber's loss turns from squares to absolute values, in units of y.
+    quantile : float, default=0.5
+        The quantile to predict with the quantile loss, above 0 and below 1.
     alpha, l1_ratio : float, default=0.0 and 1.0
         The training loss includes ``alpha (l1_ratio |coef|_1 + (1 - l1_ratio)/2 |coef|²)``, as in
-        scikit-learn's ElasticNet. With any share of squares there are no ties.
+        scikit-learn's ElasticNet. With any share of squares there are no ties. The quantile loss
+        takes squares only, ``l1_ratio=0``.
     reference : array, default=None
         Coefficients of the shape of ``coef_``; zeros if None.
     fit_intercept : bool, default=True
@@ -110,6 +114,7 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
         slack: Any = 0.0,
         loss: str = "squared",
         delta: float = 1.35,
+        quantile: float = 0.5,
         alpha: float = 0.0,
         l1_ratio: float = 1.0,
         reference: Any = None,
@@ -122,6 +127,7 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
         super().__init__(
             prefer,
             slack=slack,
+            loss=loss,
             alpha=alpha,
             l1_ratio=l1_ratio,
             reference=reference,
@@ -131,8 +137,8 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
             warm_start=warm_start,
             on_no_minimiser=on_no_minimiser,
         )
-        self.loss = loss
         self.delta = delta
+        self.quantile = quantile
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -143,7 +149,7 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
         return tags
 
     @property
-    def _kind(self) -> type[LinearLoss]:
+    def _kind(self) -> type[EstimatorLoss]:
         """The loss; where there is none by that name, fit says so."""
         known = losses("regression", "squared")
         return known.get(self.loss, known["squared"])
@@ -172,8 +178,11 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
                 the rows of X_val, or of X. All best fits predict the same for the training data,
                 so that other rows X_val, which need no y, are what there is to choose by.
         """
-        settings = self._check_parameters()
-        check_loss(self._owner, self.loss, losses("regression", "squared"))
+        settings = self._check_parameters(losses("regression", "squared"))
+        if not isinstance(self.quantile, Real) or not 0.0 < self.quantile < 1.0:
+            raise ValueError(
+                f"{self._owner}: quantile must be above 0 and below 1, got {self.quantile!r}"
+            )
         X, y = validate_data(
             self, X, y, accept_sparse=SPARSE, dtype=FLOATS, multi_output=True, y_numeric=True
         )
@@ -232,7 +241,7 @@ class _Training:
     def __init__(
         self,
         model: TieBreakRegressor,
-        kind: type[LinearLoss],
+        kind: type[EstimatorLoss],
         data: Data,
         Y: Host,
         validation: tuple[Data, Host] | None,
@@ -260,20 +269,22 @@ class _Training:
             return data._replace(X=V), W - self.centred.offset
         return data._replace(X=with_ones(data.X)) if self.layout.has_column else data, W
 
-    def training_loss(self, k: int) -> SmoothFunction:
+    def training_loss(self, k: int) -> Function | Penalty:
         """The loss of target k."""
         y, data = self.targets[:, k], self.data
+        loss: Function | Penalty
         if self.centred is None:
             loss = mean_loss(self.kind, self.model, data._replace(X=self.rows), y)
         else:
             rounded = data._replace(epsilon=(data.epsilon or EPS) * self.centred.growth)
             squares = rounded.described(tb.LeastSquares(self.rows, y, gram=False))
             loss = (1.0 / self.centred.total) * squares
-        if self.centred is not None or data.weights is None:  # otherwise weights are in the matrix
+        has_matrix = self.centred is not None or data.weights is None  # others have weights in it
+        if has_matrix and isinstance(loss, Function):
             (self.rows,) = matrices_of(loss)  # factorised once for all targets
         return loss
 
-    def validation_loss(self, k: int) -> SmoothFunction | None:
+    def validation_loss(self, k: int) -> Function | Penalty | None:
         """The same of the validation data."""
         if self.validation is None:
             return None

@@ -45,13 +45,16 @@ def slack_rule(owner: str, slack: object) -> tb.Slack | None:
     return None if rule.is_none else rule
 
 
-def with_best_intercepts(loss: Function, layout: Layout, x: Host) -> Host:
+def with_best_intercepts(loss: Function | Penalty, layout: Layout, x: Host) -> Host:
     """The same coefficients with the intercepts that fit best."""
-    from scipy.optimize import minimize
+    from scipy.optimize import minimize, minimize_scalar
 
     if not layout.has_column:  # squares have their best intercept in them, if any
         return x
     coef, first = layout.split(x)
+    if isinstance(loss, Penalty):  # which has no gradient, and one output
+        one = minimize_scalar(lambda t: loss.value(layout.joined(coef, np.array([t]))))
+        return layout.joined(coef, np.array([one.x]))
 
     def along(intercepts: Host) -> tuple[float, Host]:
         x = layout.joined(coef, intercepts)
@@ -64,7 +67,7 @@ def with_best_intercepts(loss: Function, layout: Layout, x: Host) -> Host:
 
 def solve_with_slack(
     owner: str,
-    lower: Function,
+    lower: Function | Penalty,
     upper: Function | Penalty,
     rule: tb.Slack,
     constant: Host,
@@ -88,7 +91,7 @@ def is_used_up(result: tb.LevelsResult) -> bool:
 
 
 def with_slack_to_spare(
-    lower: Function, upper: Function | Penalty, first: tb.Result, allowed: float, **options: Any
+    lower: Any, upper: Function | Penalty, first: tb.Result, allowed: float, **options: Any
 ) -> tb.LevelsResult | None:
     """The best fit of all that have what is preferred as well as it can be had.
 
@@ -118,7 +121,7 @@ def with_slack_to_spare(
 
 
 def refitted(
-    result: tb.LevelsResult, loss: Function, layout: Layout, lower: Function, upper: Any
+    result: tb.LevelsResult, loss: Function | Penalty, layout: Layout, lower: Any, upper: Any
 ) -> tb.LevelsResult:
     """With the intercepts that fit best, where the preference does not see them."""
     x = with_best_intercepts(loss, layout, result.x)

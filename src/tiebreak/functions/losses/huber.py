@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
@@ -44,6 +45,7 @@ class Huber(LinearLoss):
 
     curvature = 1.0
     loss_name = "huber"
+    loss_parameters: ClassVar[dict[str, str]] = {"delta": "delta"}
     falls_unseen = False
     title = "Huber loss"
 

@@ -9,7 +9,13 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from tiebreak.functions.base import SMALL, PendingEvaluation, PointWithImage, SmoothFunction
+from tiebreak.functions.base import (
+    SMALL,
+    EstimatorLoss,
+    PendingEvaluation,
+    PointWithImage,
+    SmoothFunction,
+)
 from tiebreak.functions.elementary import in_precision_of
 from tiebreak.functions.far_slopes import FarRows
 from tiebreak.functions.parts.quadratic_parts import Part
@@ -48,7 +54,7 @@ class LossesAndSlopes(NamedTuple):
     slopes: Callable[[], list[Array]]
 
 
-class LinearLoss(SmoothFunction, is_open=True):
+class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
     """scale * phi(A x) with phi a sum over rows: what LeastSquares, Logistic and Poisson share.
 
     A subclass sets ``curvature``, ``target``, and ``lower_bound`` if it can be negative. It gives
@@ -74,7 +80,6 @@ class LinearLoss(SmoothFunction, is_open=True):
         *SmoothFunction.describing,
         *("_conic_rows", "_far_rows", "_part", "bend", "second", "sizes_in_image"),
     )
-    lower_bound = 0.0
     matrix: Matrix
     curvature: float  # the largest second derivative of phi in one row
     target: Array  # what the images are compared with, one number per row
@@ -83,10 +88,6 @@ class LinearLoss(SmoothFunction, is_open=True):
     bend: float | None = (
         None  # |phi'''| <= bend phi'' in every row; None where there is no such number
     )
-
-    loss_name: ClassVar[str] = ""  # of estimators that fit it, their argument; "" where none does
-    task: ClassVar[str] = "regression"  # of these; or "two classes", "more classes"
-    has_counts: ClassVar[bool] = False  # must the targets not be negative?
 
     def __init__(self, A: object, mean: bool, lipschitz: float | None) -> None:
         owner = type(self).__name__
@@ -98,11 +99,6 @@ class LinearLoss(SmoothFunction, is_open=True):
         self.scale: float = 1.0 / rows if mean and rows else 1.0
         if lipschitz is not None:
             self.lipschitz = checks.at_least(owner, "lipschitz", lipschitz)
-
-    @staticmethod
-    def predicted(scores: Host) -> Host:
-        """What is predicted for rows whose products with the coefficients are these."""
-        return scores
 
     def extent(self, x: Array) -> float:
         """sum of |a_j| |x_j| over |A|, a_j the columns, bounds the error of A x as |x| does."""

@@ -43,6 +43,7 @@ class SquaredHinge(LinearLoss):
     curvature = 1.0
     falls_unseen = False
     title = "squared hinge loss"
+    loss_name, task = "squared_hinge", "two classes"
 
     def __init__(
         self,

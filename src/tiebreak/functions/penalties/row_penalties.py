@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from tiebreak.functions.base import EstimatorLoss
 from tiebreak.functions.penalties.operator_terms import OperatorTerms, csr
 from tiebreak.functions.penalties.penalties import Penalty
 from tiebreak.linalg import Array, Host, checks, tables
@@ -20,7 +21,7 @@ from tiebreak.linalg.fingerprints import assign, remember
 from tiebreak.linalg.host import host
 
 
-class RowPenalty(Penalty, is_open=True):
+class RowPenalty(EstimatorLoss, Penalty, is_open=True):
     """Piecewise linear functions of the rows of A; subclasses say how each rises on both sides."""
 
     A: Any
@@ -106,6 +107,8 @@ class Quantile(RowPenalty):
     mean: bool = False
     weights: Any = None
     target: ClassVar[str] = "b"
+    loss_name = "quantile"
+    loss_parameters: ClassVar[dict[str, str]] = {"quantile": "level"}
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -143,6 +146,7 @@ class Hinge(RowPenalty):
     mean: bool = False
     weights: Any = None
     target: ClassVar[str] = "y"
+    loss_name, task = "hinge", "two classes"
 
     def __post_init__(self) -> None:
         super().__post_init__()
