@@ -18,6 +18,7 @@ from tiebreak.linalg import Host, decide_rank, null_basis
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.linear_programs import linear_program
 
+NEARLY = 1e-6  # inequalities with this share of |x| as slack bind a step, if they are not loosened
 AT_DELTA = (
     "which rows are outliers is not determined: some residuals are delta up to rounding, and the "
     "lower minimisers depend on it"
@@ -73,15 +74,18 @@ class Outliers(NamedTuple):
         All minimisers have the same forces psi. So they are if there is another minimiser where
         none touches, along the rows ``held``: a point with the same slope of g.
         """
-        if not self.touches.any():
-            return True
+        # Rows that nearly touch leave no room for a step, unless it loosens them too.
+        is_near = self.offset - self.rows @ x <= NEARLY * (norm(x) + np.abs(self.offset))
+        ways = (self.touches, self.touches | is_near)
+        return not self.touches.any() or any(self._leaves(g, x, Z, held, way) for way in ways)
+
+    def _leaves(self, g: Parts, x: Host, Z: PolyhedralRows, held: Host, touches: Host) -> bool:
+        """Is there such a minimiser in a direction that loosens these inequalities?"""
         N = null_basis(held)
         rows, offset = np.vstack([Z.rows, self.rows]), np.append(Z.offset, self.offset)
         slack, rates = offset - rows @ x, rows @ N
         moves = np.sqrt(np.sum(rates * rates, axis=1)) > PARALLEL
-        on = np.append(
-            slack[: len(Z.rows)] <= TOUCHING * (norm(x) + np.abs(Z.offset)), self.touches
-        )
+        on = np.append(slack[: len(Z.rows)] <= TOUCHING * (norm(x) + np.abs(Z.offset)), touches)
         on &= moves
         # The direction in which all of these inequalities are loosened at the same rate at least.
         B, k = np.hstack([rates[on], np.ones((int(on.sum()), 1))]), N.shape[1]
