@@ -103,6 +103,17 @@ def test_of_equal_quantile_fits_the_sparsest_is_that_of_a_linear_program():
     assert np.sum(np.abs(model.coef_)) == pytest.approx(least, rel=1e-6)
 
 
+def test_a_quantile_fit_with_a_penalty_is_scikit_learns():
+    X, y = collinear()
+    X = np.hstack([X, X[:, :1]])  # one feature twice: ties of the penalty too
+    model = TieBreakRegressor(loss="quantile", quantile=0.3, alpha=0.05).fit(X, y)
+    other = QuantileRegressor(quantile=0.3, alpha=0.05, solver="highs").fit(X, y)
+    ours, theirs = (pinball(m, X, y, 0.3) + 0.05 * np.sum(np.abs(m.coef_)) for m in (model, other))
+    assert ours == pytest.approx(theirs, rel=1e-8)
+    assert np.linalg.norm(model.coef_) < np.linalg.norm(other.coef_) - 1e-3
+    assert model.coef_[0] == pytest.approx(model.coef_[-1], abs=1e-8)
+
+
 def test_quantiles_take_weights_sparse_data_and_several_targets():
     X, y = collinear()
     w = np.arange(len(y)) % 3
@@ -141,6 +152,21 @@ def test_the_squared_hinge_loss_is_that_of_a_support_vector_machine_with_hardly_
     assert training_loss(model, X, y) == pytest.approx(theirs, rel=1e-6)
 
 
+def test_a_hinge_loss_takes_penalties():
+    cp = pytest.importorskip("cvxpy")
+    X, y = labels()
+    model = TieBreakClassifier(loss="hinge", alpha=0.1, l1_ratio=0.5).fit(X, y)
+    coef, intercept = cp.Variable(X.shape[1]), cp.Variable()
+    margins = cp.multiply(np.where(y == "yes", 1.0, -1.0), X @ coef + intercept)
+    cost = cp.sum(cp.pos(1.0 - margins)) / len(y)
+    cost += 0.05 * cp.norm1(coef) + 0.025 * cp.sum_squares(coef)
+    best = cp.Problem(cp.Minimize(cost)).solve(solver="CLARABEL")
+    found = model.coef_[0]
+    penalty = 0.05 * np.sum(np.abs(found)) + 0.025 * found @ found
+    assert training_loss(model, X, y) + penalty == pytest.approx(best, rel=1e-6)
+    assert model.n_ties_ == 0
+
+
 @pytest.mark.parametrize("loss", HINGES)
 def test_hinge_losses_have_classes_and_no_probabilities(loss):
     X, y = labels()
@@ -167,18 +193,6 @@ def test_more_classes_need_the_logistic_loss(loss):
     X, _ = labels()
     with pytest.raises(ValueError, match=f"loss='{loss}', and more classes with loss='logistic'"):
         TieBreakClassifier(loss=loss).fit(X, np.arange(len(X)) % 3)
-
-
-@pytest.mark.parametrize(
-    "model",
-    [TieBreakRegressor(loss="quantile", alpha=0.1), TieBreakClassifier(loss="hinge", alpha=0.1)],
-)
-def test_losses_with_kinks_take_squares_and_no_absolute_values(model):
-    X, y = labels()
-    y = (y == "yes").astype(float)
-    with pytest.raises(ValueError, match="l1_ratio must be 0 where alpha is not"):
-        model.fit(X, y)
-    assert model.set_params(l1_ratio=0.0).fit(X, y).n_ties_ == 0
 
 
 @pytest.mark.parametrize("level", [0.0, 1.0, "half"])

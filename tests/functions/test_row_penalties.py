@@ -109,6 +109,26 @@ def test_the_prox_of_the_largest_deviation_is_that_of_a_fine_search():
             assert 1.5 * h.value(other) + 0.5 * np.sum((other - v) ** 2) >= best - 1e-13
 
 
+def test_a_sum_with_an_l1_norm_is_solved_as_it_stands():
+    cp = pytest.importorskip("cvxpy")
+    rng = np.random.default_rng(2)
+    A, b, w = rng.standard_normal((20, 5)), rng.standard_normal(20), np.array([0.1, 0.1, 0, 2, 0.1])
+    A[:, 4] = A[:, 0]  # a tie
+    h, x = tb.Quantile(A, b, 0.3, mean=True) + tb.L1(w), cp.Variable(5)
+    at = rng.standard_normal(5)
+    assert h.value(at) == pytest.approx(h.terms.value(at))
+    r = b - A @ x
+    cost = cp.sum(0.3 * cp.pos(r) + 0.7 * cp.neg(r)) / 20 + w @ cp.abs(x)
+    best = cp.Problem(cp.Minimize(cost)).solve(solver="CLARABEL")
+    found = tb.solve(tb.Problem(lower=h, upper=tb.SquaredNorm()))
+    assert found.success
+    assert found.lower_value == pytest.approx(best, rel=1e-7)
+    assert found.x[0] == pytest.approx(found.x[4])
+    for other in (tb.L2(), tb.GroupL2([0, 0, 1, 1, 1]), tb.LInf()):
+        with pytest.raises(ValueError, match="its operator; exact takes it above, alone"):
+            h + other
+
+
 @pytest.mark.parametrize("method", ["adaptive", "primal-dual", "bi-sg", "p-agm-bio"])
 @pytest.mark.parametrize("h", [tb.Quantile(np.eye(3), np.ones(3)), tb.Hinge(np.eye(3), [1, 1, 0])])
 def test_methods_with_a_prox_refuse_in_one_sentence(h, method):

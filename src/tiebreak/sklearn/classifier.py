@@ -57,8 +57,7 @@ class TieBreakClassifier(ClassifierMixin, TieBreakModel):  # type: ignore[misc]
         probabilities. They always have a minimiser; if a plane separates the classes, "norm"
         chooses the one with the widest margin.
     alpha, l1_ratio : float, default=0.0 and 1.0
-        The training loss includes ``alpha (l1_ratio |coef|_1 + (1 - l1_ratio)/2 |coef|²)``; the
-        hinge loss takes squares only, ``l1_ratio=0``.
+        The training loss includes ``alpha (l1_ratio |coef|_1 + (1 - l1_ratio)/2 |coef|²)``.
     reference : array, default=None
         Coefficients of the shape of ``coef_``; zeros if None.
     fit_intercept : bool, default=True

@@ -19,7 +19,6 @@ from sklearn.utils.validation import (
 
 import tiebreak as tb
 from tiebreak.functions.base import EstimatorLoss
-from tiebreak.functions.penalties.penalties import Penalty
 from tiebreak.linalg import tables
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
@@ -91,11 +90,6 @@ class TieBreakModel(BaseEstimator):  # type: ignore[misc]
             if not is_number or not 0.0 <= value <= most:
                 upto = "" if math.isinf(most) else f" and at most {most:g}"
                 raise ValueError(f"{owner}: {name} must be at least 0{upto}, got {value!r}")
-        if issubclass(known[self.loss], Penalty) and self.alpha * self.l1_ratio > 0.0:
-            raise ValueError(
-                f"{owner}: l1_ratio must be 0 where alpha is not, with loss={self.loss!r}, which "
-                f"takes squares of the coefficients only, got {self.l1_ratio!r}"
-            )
         if self.on_no_minimiser not in ("error", "warn"):
             raise ValueError(
                 f"{owner}: on_no_minimiser must be 'error' or 'warn', got {self.on_no_minimiser!r}"

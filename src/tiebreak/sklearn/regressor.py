@@ -66,8 +66,7 @@ class TieBreakRegressor(RegressorMixin, TieBreakModel):  # type: ignore[misc]
         The quantile to predict with the quantile loss, above 0 and below 1.
     alpha, l1_ratio : float, default=0.0 and 1.0
         The training loss includes ``alpha (l1_ratio |coef|_1 + (1 - l1_ratio)/2 |coef|²)``, as in
-        scikit-learn's ElasticNet. With any share of squares there are no ties. The quantile loss
-        takes squares only, ``l1_ratio=0``.
+        scikit-learn's ElasticNet. With any share of squares there are no ties.
     reference : array, default=None
         Coefficients of the shape of ``coef_``; zeros if None.
     fit_intercept : bool, default=True

@@ -16,7 +16,8 @@ from tiebreak.linalg.arrays import Array, norm
 from tiebreak.linalg.conic_form import ConicForm, Cost
 from tiebreak.linalg.host import host
 from tiebreak.linalg.host_rows import HostRows
-from tiebreak.sets import INFINITY
+from tiebreak.sets import INFINITY, Space
+from tiebreak.sets.descriptions import identity
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -105,6 +106,36 @@ class OperatorTerms(OnlyConic):
         rows, columns = (float(np.max(D.sum(axis=axis), initial=0.0)) for axis in (1, 0))
         weights = np.maximum(*self.slopes(D.shape[0]))
         return math.sqrt(rows) * math.sqrt(columns) * norm(weights) * (1.0 + 2.0**-40)
+
+
+def stacked(first: Terms, second: Terms, n: int | None) -> OperatorTerms | None:
+    """The sum of two, of which one has an operator: the entries of both; None where one has more.
+
+    That is how a loss of rows with kinks takes an l1 norm of the n variables.
+    """
+    from scipy.sparse import vstack
+
+    if n is None or not (first.has_operator or second.has_operator):
+        return None
+    found = [_entries(terms, n) for terms in (first, second)]
+    both = [entries for entries in found if entries is not None]
+    if len(both) < 2:
+        return None
+    rows, centers, ups, downs = zip(*both, strict=True)
+    D, up, down = vstack(rows, format="csr"), np.concatenate(ups), np.concatenate(downs)
+    l1, tilt, center = 0.5 * (up + down), 0.5 * (up - down), np.concatenate(centers)
+    return OperatorTerms(l1=l1, tilt=tilt, center=center, matrix=lambda n: D)
+
+
+def _entries(terms: Terms, n: int) -> tuple[Any, Host, Host, Host] | None:
+    """See `Terms.rows_above`, of an l1 norm too."""
+    is_more = terms.group or terms.l2 or terms.square or not isinstance(terms.domain, Space)
+    if terms.has_operator or is_more:
+        return terms.rows_above(n)
+    weights, center = np.broadcast_to(terms.l1, n), terms.center
+    counts = weights > 0.0
+    center = np.zeros(n) if center is None else center
+    return identity(n)[counts], center[counts], weights[counts], weights[counts]
 
 
 def csr(owner: str, operator: Any, name: str = "operator") -> Any:

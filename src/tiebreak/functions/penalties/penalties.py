@@ -15,7 +15,7 @@ from tiebreak.functions.base import SmoothFunction, is_weight
 from tiebreak.functions.far_slopes import FarRows
 from tiebreak.functions.penalties.groups import Groups
 from tiebreak.functions.penalties.joint_prox import joint
-from tiebreak.functions.penalties.operator_terms import OperatorTerms, csr
+from tiebreak.functions.penalties.operator_terms import OperatorTerms, csr, stacked
 from tiebreak.functions.penalties.terms import Terms
 from tiebreak.linalg import Array, Host, arrays, checks, tables, to_numpy
 from tiebreak.linalg.conic_form import ConicForm, Cost
@@ -416,18 +416,19 @@ class Indicator(Penalty, in_tables=False):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PenaltySum(Penalty, in_tables=False):
-    """first + second, written ``first + second``; both must have a joint prox in closed form."""
+    """first + second, written ``first + second``: with a joint prox in closed form, or stacked."""
 
     first: Penalty
     second: Penalty
 
     def __post_init__(self) -> None:
-        joint(known(self.first), known(self.second), owner="PenaltySum")
+        first, second = self.first.dimension, self.second.dimension
+        assign(self, "dimension", second if first is None else first)
+        if self._stacked is None:
+            joint(known(self.first), known(self.second), owner="PenaltySum")
         remember(self, PenaltySum, first=self.first, second=self.second)
         both = ("first", self.first.names), ("second", self.second.names)
         assign(self, "names", tables.common("PenaltySum", *both))
-        first, second = self.first.dimension, self.second.dimension
-        assign(self, "dimension", second if first is None else first)
 
     def __repr__(self) -> str:
         return f"{self.first!r} + {self.second!r}"
@@ -463,7 +464,12 @@ class PenaltySum(Penalty, in_tables=False):
 
     @cached_property
     def terms(self) -> Terms:
-        return joint(self.first, self.second).terms(1.0, 1.0)
+        return self._stacked or joint(self.first, self.second).terms(1.0, 1.0)
+
+    @cached_property
+    def _stacked(self) -> Terms | None:
+        """With an operator: all entries in one; None without."""
+        return stacked(known(self.first).terms, known(self.second).terms, self.dimension)
 
 
 def _same(first: Any, second: Any) -> bool:
