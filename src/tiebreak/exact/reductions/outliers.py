@@ -18,7 +18,6 @@ from tiebreak.linalg import Host, decide_rank, null_basis
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.linear_programs import linear_program
 
-NEARLY = 1e-6  # inequalities with this share of |x| as slack bind a step, if they are not loosened
 AT_DELTA = (
     "which rows are outliers is not determined: some residuals are delta up to rounding, and the "
     "lower minimisers depend on it"
@@ -74,8 +73,9 @@ class Outliers(NamedTuple):
         All minimisers have the same forces psi. So they are if there is another minimiser where
         none touches, along the rows ``held``: a point with the same slope of g.
         """
-        # Rows that nearly touch leave no room for a step, unless it loosens them too.
-        is_near = self.offset - self.rows @ x <= NEARLY * (norm(x) + np.abs(self.offset))
+        # Rows that touch to half the digits leave no room for a step, unless it loosens them too.
+        half = TOUCHING**0.5 * (norm(x) + np.abs(self.offset))
+        is_near = self.offset - self.rows @ x <= half
         ways = (self.touches, self.touches | is_near)
         return not self.touches.any() or any(self._leaves(g, x, Z, held, way) for way in ways)
 
