@@ -170,3 +170,19 @@ def test_labels_are_checked_and_zeros_are_taken_as_minus_one() -> None:
     assert h.value(np.array([0.0])) == 0.5
     with pytest.raises(ValueError, match="SquaredHinge: y must hold labels"):
         tb.SquaredHinge([[1.0], [2.0]], [2, 1])
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_of_planes_that_separate_it_is_the_one_with_the_widest_margin(seed):
+    """The rows at the margin touch their kink, some of them to nine digits only."""
+    rng = np.random.RandomState(seed)
+    X = 3.0 * rng.uniform(size=(20, 3))
+    A, y = np.hstack([X, np.ones((20, 1))]), np.where(X[:, 0] < 1.0, -1.0, 1.0)
+    upper, counted = tb.SquaredNorm([1.0, 1.0, 1.0, 0.0]), [1.0, 1.0, 1.0, 0.0]
+    found, other = (
+        tb.solve(tb.Problem(lower=loss, upper=upper, counted=counted), method)
+        for loss, method in ((tb.SquaredHinge(A, y), "exact"), (tb.Hinge(A, y), "conic"))
+    )
+    assert found.success
+    assert found.dimension == 4
+    assert found.x == pytest.approx(other.x, rel=1e-7)

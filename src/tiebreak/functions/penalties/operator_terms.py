@@ -117,13 +117,12 @@ def stacked(first: Terms, second: Terms, n: int | None) -> OperatorTerms | None:
 
     if n is None or not (first.has_operator or second.has_operator):
         return None
-    found = [_entries(terms, n) for terms in (first, second)]
-    both = [entries for entries in found if entries is not None]
-    if len(both) < 2:
+    one, other = _entries(first, n), _entries(second, n)
+    if one is None or other is None:
         return None
-    rows, centers, ups, downs = zip(*both, strict=True)
-    D, up, down = vstack(rows, format="csr"), np.concatenate(ups), np.concatenate(downs)
-    l1, tilt, center = 0.5 * (up + down), 0.5 * (up - down), np.concatenate(centers)
+    rows, *vectors = zip(one, other, strict=True)
+    D, (center, up, down) = vstack(rows, format="csr"), map(np.concatenate, vectors)
+    l1, tilt = 0.5 * (up + down), 0.5 * (up - down)
     return OperatorTerms(l1=l1, tilt=tilt, center=center, matrix=lambda n: D)
 
 
@@ -132,9 +131,8 @@ def _entries(terms: Terms, n: int) -> tuple[Any, Host, Host, Host] | None:
     is_more = terms.group or terms.l2 or terms.square or not isinstance(terms.domain, Space)
     if terms.has_operator or is_more:
         return terms.rows_above(n)
-    weights, center = np.broadcast_to(terms.l1, n), terms.center
+    weights, center = np.broadcast_to(terms.l1, n), -terms.from_center(np.zeros(n))
     counts = weights > 0.0
-    center = np.zeros(n) if center is None else center
     return identity(n)[counts], center[counts], weights[counts], weights[counts]
 
 
