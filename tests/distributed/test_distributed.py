@@ -637,7 +637,7 @@ def test_the_example_in_the_docs_runs(cluster, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     exec(compile(example, "docs/cluster.md", "exec"), {})
     printed = capsys.readouterr().out
-    assert printed.startswith("tiebreak: solved")
+    assert "\ntiebreak: solved" in f"\n{printed}"  # Ray may have warned of a busy machine before
     assert "Traffic(rounds=" in printed
 
 

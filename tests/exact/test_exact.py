@@ -436,7 +436,8 @@ def test_where_it_hardly_falls_nothing_is_said():
 
 def test_a_failed_linear_program_is_no_answer(monkeypatch):
     monkeypatch.setattr(programs, "linear_program", lambda *_: None)
-    lower = tb.Logistic([[1.0, 0.0], [-1.0, 1.0]], np.ones(2))
+    rows = [[1.0, 0.0]] * 10 + [[0.1, 1.0]] * 10 + [[0.1, -1.0]]  # not lowered by their mean
+    lower = tb.Logistic(rows, np.ones(21))
     state = solved(tb.Problem(upper=tb.SquaredNorm(), lower=lower))
     assert state.finished.why == "doubt"
     assert "whether g has a minimiser is not determined" in state.finished[1]

@@ -15,7 +15,7 @@ from tiebreak.linalg.conic_form import Affine, ConicForm, Cost, add_log_sum_exp
 from tiebreak.linalg.host_rows import HostRows
 
 
-class LogCosh(LinearLoss, keyword="LogCosh"):
+class LogCosh(LinearLoss, keyword="LogCosh", in_tables=False):
     """sum of log cosh(<a_i, x> - b_i)."""
 
     curvature = 1.0
