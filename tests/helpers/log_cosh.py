@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from tiebreak.functions.far_slopes import FarRows, both_signs
+from tiebreak.functions.far_slopes import FarRows, rising
 from tiebreak.functions.losses.linear_loss import LinearLoss
 from tiebreak.functions.parts.loss_parts import LossPart, ScalarLoss
 from tiebreak.functions.parts.quadratic_parts import Part
@@ -60,7 +60,7 @@ class LogCosh(LinearLoss, keyword="LogCosh", in_tables=False):
         return True
 
     def _far_rows(self, weights: Host, rows: HostRows, target: Host) -> FarRows:
-        return FarRows(losses=both_signs(weights, rows))
+        return FarRows(losses=rising(weights, weights, rows))
 
     def _part(self, weight: float, rows: Host, weights: Host, target: Host) -> Part:
         return LossPart(weight, rows, weights, target, LogCoshRow())

@@ -58,9 +58,10 @@ class FarRows(NamedTuple):
     hidden: Callable[[Host], bool] | None = None
 
 
-def both_signs(weights: Host, rows: HostRows) -> list[LossRows]:
-    """weights_i |<row_i, x>|, far out."""
-    return [LossRows(weights, side, "") for side in (rows, HostRows(-rows.entries))]
+def rising(up: Host, down: Host, rows: HostRows) -> list[LossRows]:
+    """up_i max(<row_i, x>, 0) + down_i max(-<row_i, x>, 0), far out."""
+    sides = ((down, 1.0), (up, -1.0))
+    return [LossRows(w[w > 0.0], rows.only(w > 0.0, sign), "") for w, sign in sides if w.any()]
 
 
 def are_clear(matrix: Matrix, margins: Callable[[Host], Host], d: Host) -> bool:

@@ -88,16 +88,11 @@ _KEPT_COLUMNS: WeakKeyDictionary[Matrix, Host] = WeakKeyDictionary()
 _KEPT: WeakKeyDictionary[Matrix, RowGram] = WeakKeyDictionary()
 
 
-def on_host(matrix: Matrix) -> Any:
-    """The entries in float64 on the host; those of a sparse matrix stay sparse."""
-    return matrix.on_host()
-
-
 def row_gram(matrix: Matrix) -> RowGram:
     """The eigenvalues of A A' for a matrix whose entries are there: as long as that lives."""
     found = _KEPT.get(matrix)
     if found is None:
-        found = _KEPT[matrix] = RowGram(on_host(matrix))
+        found = _KEPT[matrix] = RowGram(matrix.on_host())
     return found
 
 
@@ -116,7 +111,7 @@ def _column_gram(matrix: Matrix) -> Host:
             rows = host(block)
             total += rows.T @ rows
         return total
-    A = on_host(matrix)
+    A = matrix.on_host()
     product = A.T @ A
     return product if isinstance(product, np.ndarray) else np.asarray(product.toarray())
 
@@ -125,7 +120,7 @@ def row_rank(matrix: Matrix, epsilon: float) -> RowRank | None:
     """Its rank, for data of this unit of rounding; None where A A' does not tell. Kept too."""
     gram = row_gram(matrix)
     if epsilon not in gram.ranks:
-        gram.ranks[epsilon] = sure_rank(on_host(matrix), gram, epsilon)
+        gram.ranks[epsilon] = sure_rank(matrix.on_host(), gram, epsilon)
     return gram.ranks[epsilon]
 
 

@@ -15,7 +15,7 @@ from tiebreak.exact.reductions.wide import MOST_ROWS
 from tiebreak.functions import LeastSquares, SquaredNorm, summands
 from tiebreak.linalg import DENSE_LIMIT, EPS, Host, Matrix
 from tiebreak.linalg.host import host
-from tiebreak.linalg.row_gram import on_host, row_rank
+from tiebreak.linalg.row_gram import row_rank
 from tiebreak.problem import Problem
 from tiebreak.sets import described
 
@@ -69,7 +69,7 @@ def with_residuals(problem: Problem) -> Problem | None:
     (k, n), given = f.matrix.shape, g.unweighted
     weights = None if given is None else np.append(given.weights, np.ones(k))
     b = np.append(host(g.b if given is None else given.b), host(f.b))
-    rows = _stacked(on_host(g.given_matrix), on_host(f.matrix))
+    rows = _stacked(g.given_matrix.on_host(), f.matrix.on_host())
     lower = (levels.w * g.scale) * LeastSquares(rows, b, weights=weights, gram=False)
     # Products of weights are rounded once, which is among the 64 units of `rounding_unit`.
     of_x = levels.s * np.broadcast_to(host(norm.weight), n)

@@ -31,7 +31,7 @@ from tiebreak.functions import (
 )
 from tiebreak.linalg import DENSE_LIMIT, TINY, Array, Host, deadline, rounding_unit
 from tiebreak.linalg.host import host, norm, power_of_two
-from tiebreak.linalg.row_gram import column_gram, on_host
+from tiebreak.linalg.row_gram import column_gram
 from tiebreak.linalg.spectra import EPS, GAP, cleaned, exact_rank
 from tiebreak.problem import Problem
 from tiebreak.sets import described
@@ -60,7 +60,7 @@ class TallLevel:
         self._longest: tuple[bytes, float] | None = None  # of its rows, in some units
         for weight, part in summands(h):
             if isinstance(part, LinearLoss):
-                self.losses.append((weight * part.scale, part, on_host(part.matrix)))
+                self.losses.append((weight * part.scale, part, part.matrix.on_host()))
             elif isinstance(part, SquaredNorm):
                 each = weight * np.broadcast_to(host(part.weight), n)
                 self.constant += np.diag(each)
@@ -88,7 +88,7 @@ class TallLevel:
     def given_rows(self) -> list[Any]:
         """Those of the losses without weights, whose ties are the same."""
         return [
-            on_host(loss.given_matrix) if isinstance(loss, LeastSquares) else A
+            loss.given_matrix.on_host() if isinstance(loss, LeastSquares) else A
             for _, loss, A in self.losses
         ]
 

@@ -27,7 +27,7 @@ from tiebreak.linalg import arrays, deadline
 from tiebreak.linalg.arrays import Array, Host, rounding_unit
 from tiebreak.linalg.host import CAREFUL, Sliced, host, norm, top_exponent
 from tiebreak.linalg.matrices.base import DENSE_LIMIT, Matrix
-from tiebreak.linalg.row_gram import RowGram, on_host, row_gram, row_rank, scaled
+from tiebreak.linalg.row_gram import RowGram, row_gram, row_rank, scaled
 from tiebreak.linalg.spectra import EPS, GAP
 from tiebreak.problem import Problem
 from tiebreak.sets.domains import described
@@ -42,7 +42,7 @@ class ScaledEquations:
     """S x = b, the rows and the target of a least-squares loss in units of its largest entry."""
 
     def __init__(self, matrix: Matrix, b: Array) -> None:
-        self.S, self.exponent = scaled(on_host(matrix))
+        self.S, self.exponent = scaled(matrix.on_host())
         self.b: Host = np.ldexp(host(b), -self.exponent)
         is_careful = isinstance(self.S, np.ndarray) and self.S.size <= CAREFUL
         self._sliced = Sliced(self.S) if is_careful else None

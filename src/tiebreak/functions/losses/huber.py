@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from tiebreak.functions.far_slopes import FarRows, both_signs
+from tiebreak.functions.far_slopes import FarRows, rising
 from tiebreak.functions.losses.linear_loss import LinearLoss
 from tiebreak.functions.parts.clipped_part import ClippedPart
 from tiebreak.functions.parts.quadratic_parts import Part
@@ -92,7 +92,7 @@ class Huber(LinearLoss):
         return True
 
     def _far_rows(self, weights: Host, rows: HostRows, target: Host) -> FarRows:
-        return FarRows(losses=both_signs(self.delta * weights, rows))
+        return FarRows(losses=rising(self.delta * weights, self.delta * weights, rows))
 
     def _part(self, weight: float, rows: Host, weights: Host, target: Host) -> Part:
         return ClippedPart(weight, rows, target, weights, -self.delta, self.delta)

@@ -41,7 +41,7 @@ from tiebreak.linalg.host import host
 from tiebreak.linalg.host_rows import HostRows
 from tiebreak.linalg.matrices.dense import Fused
 from tiebreak.linalg.matrices.scaled_rows import taken, with_scaled_rows, without_rows
-from tiebreak.linalg.row_gram import column_gram, on_host, row_gram
+from tiebreak.linalg.row_gram import column_gram, row_gram
 
 FEW_ROWS = 512  # a matrix with more columns: eigenvalues cost as much as a bound by Lanczos
 FEW_PRODUCTS = 2**29  # the same for A A': multiplications
@@ -476,6 +476,6 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
             deadline.check(0.0 if rows <= SMALL else deadline.svd_work(rows, rows) / 4)
         if n < rows:
             return np.linalg.eigvalsh(column_gram(matrix))
-        A = on_host(matrix)
+        A = matrix.on_host()
         product: Any = A @ A.T
         return np.linalg.eigvalsh(product.toarray() if matrix.is_sparse else product)

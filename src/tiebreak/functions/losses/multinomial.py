@@ -17,7 +17,6 @@ from tiebreak.linalg.conic_form import ConicForm, Cost, add_log_sum_exp
 from tiebreak.linalg.host import host, norm
 from tiebreak.linalg.host_rows import HostRows
 from tiebreak.linalg.matrices.repeated import Repeated
-from tiebreak.linalg.row_gram import on_host
 
 
 class MultinomialLoss(ScalarLoss):
@@ -297,7 +296,7 @@ class Multinomial(LinearLoss):
         """
         import scipy.sparse as sp
 
-        A, y, parts = sp.csr_array(on_host(self.matrix.block)), self._labels, []
+        A, y, parts = sp.csr_array(self.matrix.block.on_host()), self._labels, []
         examples = [np.flatnonzero(y != k) for k in range(self.classes)]
         for k, rows in enumerate(examples):
             signs = [(y[rows] == j).astype(float) - float(k == j) for j in range(self.classes)]

@@ -8,10 +8,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from tiebreak.functions.far_slopes import FarRows
+from tiebreak.functions.far_slopes import FarRows, rising
 from tiebreak.functions.penalties.operator_terms import OnlyConic
 from tiebreak.functions.penalties.penalties import CentredNorm
-from tiebreak.functions.penalties.terms import rising
 from tiebreak.linalg import arrays, checks
 from tiebreak.linalg.arrays import Array
 from tiebreak.linalg.conic_form import ConicForm, Cost

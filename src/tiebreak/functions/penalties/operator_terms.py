@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tiebreak.functions.far_slopes import FarRows
-from tiebreak.functions.penalties.terms import Terms, rising
+from tiebreak.functions.far_slopes import FarRows, rising
+from tiebreak.functions.penalties.terms import Terms
 from tiebreak.linalg import Host, Refusal, arrays
 from tiebreak.linalg.arrays import Array, norm
 from tiebreak.linalg.conic_form import ConicForm, Cost

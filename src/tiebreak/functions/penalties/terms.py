@@ -24,7 +24,7 @@ from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
-from tiebreak.functions.far_slopes import FarRows, LossRows
+from tiebreak.functions.far_slopes import FarRows, rising
 from tiebreak.functions.penalties.groups import UNGROUPED, GroupLayout, Groups
 from tiebreak.linalg import Host, arrays, into
 from tiebreak.linalg.arrays import Array, dot, namespace, norm, to_numpy, zeros_like
@@ -396,12 +396,6 @@ class Terms:
     def kept(self, lengths: Host, layout: GroupLayout, divisor: float = 1.0) -> Host:
         """The lengths of the groups after shrinking each."""
         return np.maximum(lengths - self.group / divisor * layout.penalised, 0.0)
-
-
-def rising(up: Host, down: Host, rows: HostRows) -> list[LossRows]:
-    """up_i max(<row_i, x>, 0) + down_i max(-<row_i, x>, 0), far out."""
-    sides = ((down, 1.0), (up, -1.0))
-    return [LossRows(w[w > 0.0], rows.only(w > 0.0, sign), "") for w, sign in sides if w.any()]
 
 
 def soft(x: Array, threshold: L1Weight) -> Array:
