@@ -101,6 +101,7 @@ dist: $(TESTS)  ## wheel and source distribution in dist/, checked
 
 docs: $(DOCS)  ## the documentation as a site in build/site; SITE=--no-gallery runs no example
 	@$(BIN)/python docs/modules.py
+	@$(BIN)/python docs/tables.py
 	@OPENBLAS_NUM_THREADS=1 $(BIN)/python docs/site.py $(SITE)
 	@PYTHONPATH=docs $(GENERATE)
 	@$(BIN)/python docs/dead_links.py build/site

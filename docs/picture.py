@@ -1,10 +1,15 @@
-"""Draws docs/demo.png, the picture of the README and of `make run`: `make pictures`."""
+"""Draws docs/demo.png (README, `make run`) and docs/convergence.png (methods.md): `make pictures`."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import tiebreak as tb
 from tiebreak.experiments.demo import demo
 
+HERE = Path(__file__).parent
+
 if __name__ == "__main__":
-    demo().plot().savefig(Path(__file__).with_name("demo.png"), dpi=110)
+    demo().plot().savefig(HERE / "demo.png", dpi=110)
+    breast_cancer = tb.instance("breast-cancer").problem
+    tb.solve(breast_cancer, "adaptive", criterion="weak").plot(HERE / "convergence.png")
