@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import tiebreak as tb
+from tiebreak.exact.bounds import intervals, loss_bounds
 from tiebreak.exact.bounds.intervals import prove
 from tiebreak.functions.parts.parts import decompose
 from tiebreak.linalg.rank import decide_rank
@@ -281,3 +282,42 @@ def test_constants_are_proved(constant, domain):
     assert above.upper_error <= 1e-10
     both = tb.solve(tb.Problem(upper=h, lower=h, domain=Z))
     assert max(both.upper_error, both.lower_gap) <= 1e-10
+
+
+def network(rng, n=40):
+    """Counts of links, with totals of three that repeat them, links used together, unused ones."""
+    counts = np.where(rng.random((n // 2, n)) < 0.2, rng.integers(1, 5, (n // 2, n)), 0.0)
+    counts[:, 0], counts[:, 1] = 0.0, counts[:, 2]
+    totals = counts[: n // 4] + counts[1 : n // 4 + 1] - counts[2 : n // 4 + 2]
+    return np.vstack([counts, totals])
+
+
+def test_equal_and_empty_columns_need_no_elimination(monkeypatch):
+    """As many clear singular values as different columns: the rank is known without residues."""
+    rng = np.random.default_rng(3)
+    rows = np.vstack([network(rng), network(rng), network(rng)])
+    monkeypatch.setattr(loss_bounds, "_rank", lambda *rows: 0)
+    found = loss_bounds.span(rows, rows)
+    assert found is not None
+    assert len(found.sigma) == len(np.unique(rows, axis=1).T) - 1 == 38
+
+
+def test_a_rank_that_is_not_known_leaves_the_lower_side(monkeypatch):
+    """|A (x* - x)| is at most the residual whatever the rank: f* from below, nothing from above."""
+    rng = np.random.default_rng(4)
+    A, C = network(rng), rng.normal(size=(60, 40))
+    b, d = A @ rng.integers(0, 9, 40).astype(float), rng.normal(size=60)
+    problem = tb.Problem(upper=tb.LeastSquares(C, d), lower=tb.LeastSquares(A, b))
+    x = tb.solve(problem).x
+    f = problem.upper.value(x)
+    rank, null = np.linalg.matrix_rank(A), np.linalg.svd(A)[2]
+    basis, start = null[rank:].T, np.linalg.lstsq(A, b)[0]
+    step = np.linalg.lstsq(C @ basis, d - C @ start)[0]
+    best = 0.5 * float(np.sum((C @ (start + basis @ step) - d) ** 2))
+    monkeypatch.setattr(loss_bounds, "_rank", lambda *rows: 0)
+    found = intervals.prove_at(problem, x)
+    assert found.upper[1] == np.inf
+    assert found.upper[0] <= best
+    assert found.upper[0] == pytest.approx(f, rel=1e-6)
+    wrong = x + 1e-3 * rng.normal(size=40)  # a bad point: wide, never wrong
+    assert intervals.prove_at(problem, wrong).upper[0] <= best

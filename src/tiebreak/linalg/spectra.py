@@ -16,7 +16,7 @@ EPS = 2.0**-52
 GAP = 1e3  # singular values that are so many times larger than rounding leave no doubt
 ALIKE_EXPONENTS = 5  # rows and columns within 2^5 ~ sqrt(GAP) of one another are left as they are
 FEW_UNITS = 64  # rounding errors are a few units in the last place of the numbers they come from
-ELIMINATION_LIMIT = 2**28  # products of residues: about a second in NumPy
+ELIMINATION_LIMIT = 2**30  # products of residues: a few seconds in NumPy
 PANEL = 32  # columns that are eliminated together: sums of 32 products below 2^47 are exact
 TALL = 8  # times as many rows as columns: most rows are combinations of a few
 CHUNK = 4096  # rows that are looked at together
@@ -181,7 +181,7 @@ def clear_rank(sigma: Host, shape: tuple[int, int], epsilon: float) -> tuple[int
 def exact_rank(A: Host) -> int | None:
     """The rank of the numbers as they are stored, by elimination modulo two primes.
 
-    None where that would take more than about a second.
+    None where that would take more than a few seconds.
 
     A float is an integer times a power of two, so it has a residue modulo an odd prime. The rank of
     the residues is at most the true one, and smaller only by an accident, of probability about

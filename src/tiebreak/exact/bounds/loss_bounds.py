@@ -68,8 +68,8 @@ class Span(NamedTuple):
 def span(R: Host, *rows: Host) -> Span | None:
     """R on the space T of ``rows``, which R has the same null space as; None: nothing is sure.
 
-    T's dimension is a rank. It is known where the singular values of R say that it is full, and
-    otherwise by exact arithmetic.
+    T's dimension is a rank. It is known where as many singular values of R are clear as there can
+    be (columns that are equal, or 0, cannot raise it), and otherwise by exact arithmetic.
     """
     n = R.shape[1]
     if not any(some.any() for some in rows):
@@ -77,8 +77,8 @@ def span(R: Host, *rows: Host) -> Span | None:
     deadline.check(deadline.svd_work(*R.shape))
     left, sigma, right = np.linalg.svd(R, full_matrices=False)
     noise = rounding_unit(EPS, *R.shape) * norm(R)
-    rank, is_whole = len(sigma), len(R) == sum(map(len, rows))
-    if not (is_whole and sigma[-1] > noise):
+    rank, is_whole = int(np.count_nonzero(sigma > noise)), len(R) == sum(map(len, rows))
+    if not (is_whole and (rank == len(sigma) or rank == _different_columns(*rows))):
         rank = _rank(*rows)
     if not 0 < rank <= len(sigma):
         return None
@@ -86,6 +86,12 @@ def span(R: Host, *rows: Host) -> Span | None:
     if not least > noise / MAX_CURVATURE_ERROR:
         return None
     return Span(R, left[:, :rank], sigma[:rank], right[:rank], least, noise / least)
+
+
+def _different_columns(*rows: Host) -> int:
+    """How many columns these rows have that are neither 0 nor equal to another one."""
+    columns = np.unique(np.vstack(rows), axis=1)
+    return int(np.count_nonzero(columns.any(axis=0)))
 
 
 def _rank(*rows: Host) -> int:
@@ -121,12 +127,14 @@ def nearby_minimisers(h: Parts, x: Host) -> NearbyMinimisers | None:
     losses are squares, and linear functions of rows that the others span, as far as no row passes
     its kink.
     """
-    slope, (h, kinks) = h.slope(x), h.between_kinks(x)
+    slope, is_squares, (h, kinks) = h.slope(x), h.is_squares, h.between_kinks(x)
     rows = tuple(part.rows for part in h.curved)
     R = h.curvature(x)
     found = span(R, *rows)
+    if found is None:
+        return _by_residual(h, x, R, rows) if is_squares else None
     # Otherwise g falls without end, or nearly so; or outliers alone see some direction.
-    if found is None or not _contains(found, rows, h.c, *kinks.outliers):
+    if not _contains(found, rows, h.c, *kinks.outliers):
         return None
     doubt = curvature_error(h, x, R, found.least)
     if not doubt <= MAX_CURVATURE_ERROR:
@@ -141,9 +149,8 @@ def nearby_minimisers(h: Parts, x: Host) -> NearbyMinimisers | None:
         return None
     far = rho * decrement
     change = decrement * (1.0 if far < 1e-9 else -math.log1p(-far) / far) * (1.0 + 1e-9)
-    if any(not s * change * SAFE < p.room(x) for p, s in zip(h.losses, seen, strict=True)):
-        return None
-    if not np.all(found.dual(kinks.rows.T) * change * more < kinks.room):
+    has_room = all(s * change * SAFE < p.room(x) for p, s in zip(h.losses, seen, strict=True))
+    if not (has_room and np.all(found.dual(kinks.rows.T) * change * more < kinks.room)):
         return None
     return NearbyMinimisers(
         gap=decrement * change * SAFE,
@@ -152,6 +159,19 @@ def nearby_minimisers(h: Parts, x: Host) -> NearbyMinimisers | None:
         span=found,
         rows=rows,
     )
+
+
+def _by_residual(h: Parts, x: Host, R: Host, rows: tuple[Host, ...]) -> NearbyMinimisers:
+    """What squares prove whatever their rank: |R (x* - x)| is at most the residual of x.
+
+    No minimiser is known to be near. The singular values that look clear are enough for weights,
+    which need not be good to be valid.
+    """
+    left, sigma, right = np.linalg.svd(R, full_matrices=False)
+    clear = sigma > rounding_unit(EPS, *R.shape) * norm(R) / MAX_CURVATURE_ERROR
+    change = _largest_residual(h, x) * SAFE
+    seen = Span(R, left[:, clear], sigma[clear], right[clear], 0.0, math.inf)
+    return NearbyMinimisers(0.5 * change * change * SAFE, change, math.inf, seen, rows)
 
 
 def _largest_residual(h: Parts, x: Host) -> float:
