@@ -229,6 +229,10 @@ class Function(FromData, is_open=True):
         """
         return None
 
+    def solution_dimension(self, center: Any, radius: float) -> int | None:
+        """The dimension of its minimisers in a ball, R^n if its radius is inf; None: not known."""
+        return None
+
     @property
     def bare(self) -> Function:
         """The function itself, without the wrapper that counts."""

@@ -276,9 +276,9 @@ def _tall_rank(A: Host, prime: int) -> int:
     others need not be looked at.
     """
     n = A.shape[1]
-    some = np.linspace(0, len(A) - 1, 2 * n).astype(np.int64)
-    if _square_rank(_residues(A[some], prime), prime) == n:
-        return n
+    some = A[np.linspace(0, len(A) - 1, 2 * n).astype(np.int64)]
+    if (rank := _square_rank(_residues(some, prime), prime)) == n:
+        return rank
     draw, total = np.random.default_rng(prime), np.zeros((n + 8, n), dtype=np.int64)
     for first in range(0, len(A), CHUNK):
         deadline.check()

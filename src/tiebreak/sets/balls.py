@@ -42,6 +42,10 @@ class Ball(Set):
             assign(self, "center", checks.vector("Ball", "center", self.center))
 
     @property
+    def dimension(self) -> int | None:
+        return None if self.center is None else int(self.center.shape[0])
+
+    @property
     def diameter(self) -> float:
         """2 radius."""
         return 2.0 * self.radius

@@ -66,6 +66,11 @@ class Box(Set):
             raise ValueError("Box: lower must be below inf and upper above -inf")
 
     @property
+    def dimension(self) -> int | None:
+        bounds = (self.lower, self.upper)
+        return next((int(b.shape[0]) for b in bounds if not isinstance(b, float)), None)
+
+    @property
     def diameter(self) -> float:
         """|upper - lower|; of two numbers it depends on the dimension: see `diameter_in`."""
         width = to_numpy(self.upper) - to_numpy(self.lower)

@@ -71,15 +71,14 @@ class SecondOrderCone(Constraints):
         return f"SecondOrderCone({self.A.shape[0]} rows, {self.A.shape[1]} variables)"
 
     @property
-    def variables(self) -> int:
-        """How many there are."""
+    def dimension(self) -> int:
         return int(self.A.shape[1])
 
     def check(self, n: int) -> None:
         """Raise ValueError if A has not ``n`` columns."""
-        if self.variables != n:
+        if self.dimension != n:
             raise ValueError(
-                f"SecondOrderCone: A must have one column per variable ({n}), got {self.variables}"
+                f"SecondOrderCone: A must have one column per variable ({n}), got {self.dimension}"
             )
 
     def conic_form(self, form: ConicForm) -> None:
@@ -198,6 +197,10 @@ class Intersection(Constraints, in_tables=False):
         """Raise ValueError if a part does not fit dimension ``n``."""
         for one in self.sets:
             one.check(n)
+
+    @property
+    def dimension(self) -> int | None:
+        return next((one.dimension for one in self.sets if one.dimension is not None), None)
 
     @property
     def diameter(self) -> float:

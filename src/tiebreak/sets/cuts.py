@@ -45,11 +45,17 @@ class Violation(NamedTuple):
         return not self.amount <= max(share * self.size, unit * self.reach)
 
 
-def violations_of(what: str, excess: Any, size: Any, reach: Any) -> list[Violation]:
-    """One for each positive entry of ``excess``; ``what`` is a text with a place for its number."""
+def violations_of(
+    what: str, excess: Any, size: Any, reach: Any, numbers: Host | None = None
+) -> list[Violation]:
+    """One for each positive entry of ``excess``; ``what`` is a text with a place for its number.
+
+    The entries are counted from 0, unless they have ``numbers`` of their own.
+    """
+    numbers = np.arange(len(excess)) if numbers is None else numbers
     excess, size, reach = np.broadcast_arrays(excess, size, reach)
     return [
-        Violation(what.format(i), float(excess[i]), float(size[i]), float(reach[i]))
+        Violation(what.format(numbers[i]), float(excess[i]), float(size[i]), float(reach[i]))
         for i in np.flatnonzero(~(excess <= 0.0))
     ]
 
@@ -172,6 +178,11 @@ class Set(FromData, is_open=True):
 
         Entries are on a bound where `project` has put them, to the last bit.
         """
+        return None
+
+    @property
+    def dimension(self) -> int | None:
+        """The number of variables, where the parameters of the set say it."""
         return None
 
     @property

@@ -77,7 +77,7 @@ def distance_bound(domain: Domain, x: Array, length: float | None = None) -> flo
     x = arrays.double(x)
     if not (arrays.all_finite(x) if length is None else math.isfinite(length)):
         return INFINITY
-    known = domain.distance_outside(x, unit) if isinstance(domain, Set) else None
+    known = described(domain).distance_outside(x, unit)
     if known is None:  # a set of the user, whose projection is taken to err as ours do
         z = domain.project(x)
         known = norm(x - z) + unit * (norm(x) + norm(z))
@@ -89,8 +89,8 @@ def projection_error(domain: Domain, z: Array, size: float) -> float:
 
     ``size`` = |z|; the errors that are units of the argument's length are not counted here.
     """
-    cancelling = domain.cancelling_length if isinstance(domain, Set) else 0.0
-    return arrays.rounding_unit(arrays.epsilon(z), int(z.shape[0])) * (size + cancelling)
+    size += described(domain).cancelling_length
+    return arrays.rounding_unit(arrays.epsilon(z), int(z.shape[0])) * size
 
 
 def described(domain: Domain) -> Set:
@@ -100,7 +100,7 @@ def described(domain: Domain) -> Set:
 
 def has_projection(domain: Domain) -> bool:
     """Does the domain project in a time that every step can spend?"""
-    return not isinstance(domain, Set) or domain.has_projection
+    return described(domain).has_projection
 
 
 def projected(domain: Domain, x: Array) -> Array:
@@ -219,6 +219,10 @@ class Halfspace(Set):
         assign(self, "offset", checks.finite("Halfspace", "offset", self.offset))
         if arrays.max_abs(self.normal) == 0.0:
             raise ValueError("Halfspace: normal must not be the zero vector")
+
+    @property
+    def dimension(self) -> int:
+        return int(self.normal.shape[0])
 
     def check(self, n: int) -> None:
         """Raise ValueError if the normal has not ``n`` entries."""

@@ -11,7 +11,7 @@ from tiebreak.functions.far_slopes import FarRows, LossRows, are_clear
 from tiebreak.functions.losses.linear_loss import LinearLoss
 from tiebreak.functions.parts.loss_parts import LARGEST_POWER, LossPart, ScalarLoss
 from tiebreak.functions.parts.quadratic_parts import Part
-from tiebreak.linalg import Array, Host, arrays, remember
+from tiebreak.linalg import Array, Host, arrays
 from tiebreak.linalg.conic_form import Affine, ConicForm, Cost, add_log_sum_exp
 from tiebreak.linalg.host import host
 from tiebreak.linalg.host_rows import HostRows
@@ -106,8 +106,7 @@ class Logistic(LinearLoss):
         lipschitz: float | None = None,
     ) -> None:
         super().__init__(A, mean, lipschitz)
-        A = self._source(A)
-        remember(self, Logistic, A=A, y=y, mean=mean, weights=weights, lipschitz=lipschitz)
+        self._remember(Logistic, A, y=y, weights=weights, lipschitz=lipschitz)
         signs = self._signs(self._per_row(A, y, "y"))
         self.y = self.target = self._take_weights(A, weights, signs)
         self._zeros = arrays.zeros_like(self.y)

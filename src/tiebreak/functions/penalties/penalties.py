@@ -15,9 +15,9 @@ from tiebreak.functions.base import SmoothFunction, is_weight
 from tiebreak.functions.far_slopes import FarRows
 from tiebreak.functions.penalties.groups import Groups
 from tiebreak.functions.penalties.joint_prox import joint
-from tiebreak.functions.penalties.operator_terms import OperatorTerms, csr, stacked
+from tiebreak.functions.penalties.operator_terms import OperatorTerms, added, csr
 from tiebreak.functions.penalties.terms import Terms
-from tiebreak.linalg import Array, Host, arrays, checks, tables, to_numpy
+from tiebreak.linalg import Array, Host, Refusal, arrays, checks, tables, to_numpy
 from tiebreak.linalg.conic_form import ConicForm, Cost
 from tiebreak.linalg.fingerprints import FromData, assign, known, remember
 from tiebreak.linalg.host import host
@@ -72,6 +72,9 @@ class Penalty(FromData, is_open=True):
 
     def prox(self, x: Array, step: float) -> Array:
         """argmin over z of step penalty(z) + ½|z - x|², for step >= 0."""
+        if not self.terms.has_prox:
+            hint = "the methods conic and exact need none"
+            raise Refusal(self.label, "prox", "must have a closed form", "a penalty without", hint)
         return self.terms.times(checks.at_least(type(self).__name__, "step", step)).prox(x)
 
     def least(self, slope: Array) -> tuple[float, Array | None]:
@@ -416,7 +419,10 @@ class Indicator(Penalty, in_tables=False):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PenaltySum(Penalty, in_tables=False):
-    """first + second, written ``first + second``: with a joint prox in closed form, or stacked."""
+    """first + second, written ``first + second``.
+
+    With a joint prox in closed form; or, if one of them has none with anything, for cones alone.
+    """
 
     first: Penalty
     second: Penalty
@@ -424,7 +430,7 @@ class PenaltySum(Penalty, in_tables=False):
     def __post_init__(self) -> None:
         first, second = self.first.dimension, self.second.dimension
         assign(self, "dimension", second if first is None else first)
-        if self._stacked is None:
+        if self._for_cones is None:
             joint(known(self.first), known(self.second), owner="PenaltySum")
         remember(self, PenaltySum, first=self.first, second=self.second)
         both = ("first", self.first.names), ("second", self.second.names)
@@ -464,12 +470,15 @@ class PenaltySum(Penalty, in_tables=False):
 
     @cached_property
     def terms(self) -> Terms:
-        return self._stacked or joint(self.first, self.second).terms(1.0, 1.0)
+        return self._for_cones or joint(self.first, self.second).terms(1.0, 1.0)
 
     @cached_property
-    def _stacked(self) -> Terms | None:
-        """With an operator: all entries in one; None without."""
-        return stacked(known(self.first).terms, known(self.second).terms, self.dimension)
+    def _for_cones(self) -> Terms | None:
+        """The sum, if one of them has no prox with anything; None: they have a joint one."""
+        first, second = known(self.first).terms, known(self.second).terms
+        if first.is_alone or second.is_alone or not (first.has_operator or second.has_operator):
+            return None
+        return added(first, second)
 
 
 def _same(first: Any, second: Any) -> bool:

@@ -54,6 +54,7 @@ class Terms:
     center: Host | None = None  # of the norms; the square is around 0
     has_operator: ClassVar[bool] = False  # is it |D x - center|_1? See `operator_terms`
     is_alone: ClassVar[bool] = False  # has it a prox with no other penalty and no set?
+    has_prox: ClassVar[bool] = True  # has it one at all?
 
     @property
     def weights(self) -> tuple[Any, float, float, float]:
