@@ -10,6 +10,7 @@ import numpy as np
 
 from tiebreak.linalg import arrays, checks, tables
 from tiebreak.linalg.arrays import Array, Host, like, norm
+from tiebreak.linalg.conic_form import entries
 from tiebreak.linalg.fingerprints import assign, remember
 from tiebreak.linalg.host import host
 from tiebreak.linalg.linear_programs import last_attempt
@@ -227,12 +228,10 @@ def contradicts(A: Any, b: Host, A_eq: Any, b_eq: Host, y: Host, y_eq: Host) -> 
 def host_matrix(owner: str, name: str, value: Any) -> Any:
     """On the host in float64: a NumPy array, or csr where it was sparse."""
     matrix = checks.matrix(owner, name, value)
-    entries = getattr(matrix, "entries", None)
-    if entries is None:
-        raise TypeError(
-            f"{owner}: {name} must hold its entries in memory, got {checks.what_it_is(value)}"
-        )
-    return entries.astype(np.float64) if arrays.is_sparse(entries) else host(entries)
+    if not matrix.is_at_hand:
+        got = checks.what_it_is(value)
+        raise TypeError(f"{owner}: {name} must hold its entries in memory, got {got}")
+    return matrix.on_host()
 
 
 def _rows(name: str, matrix: Any, other: str, offset: Any) -> tuple[Any, Host] | None:
@@ -275,12 +274,6 @@ def row_lengths(rows: Any) -> Host:
 
 def single_entries(rows: Any) -> tuple[Host, Host, Host]:
     """The rows with one entry other than 0: which they are, where it is and what it is."""
-    if arrays.is_sparse(rows):
-        coo = rows.tocoo()
-        which, where, entries = coo.row, coo.col, coo.data
-        which, where, entries = (v[coo.data != 0.0] for v in (which, where, entries))
-    else:
-        which, where = np.nonzero(rows)
-        entries = rows[which, where]
+    which, where, values = entries(rows)
     single = np.bincount(which, minlength=rows.shape[0])[which] == 1
-    return which[single], where[single], entries[single]
+    return which[single], where[single], values[single]

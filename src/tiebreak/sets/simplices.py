@@ -20,6 +20,14 @@ from tiebreak.sets.faces import TOUCHING, ActiveFace, face_of_signs
 class _WithVertices(Set):
     """What the two have in common: vertices on the axes, at the distance `length_scale` from 0."""
 
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):  # type: ignore[arg-type]
+            value = checks.positive(type(self).__name__, field.name, getattr(self, field.name))
+            assign(self, field.name, value)
+
+    def scaled(self, exponent: int) -> Set:
+        return type(self)(shrunk(self.length_scale, exponent))  # type: ignore[call-arg]
+
     def farthest(self, x: Array) -> float:
         """The distance to the farthest vertex, which is the minimiser of <x, .>."""
         return norm(x - self.argmin(x))
@@ -49,9 +57,6 @@ class Simplex(_WithVertices):
     """
 
     total: float = 1.0
-
-    def __post_init__(self) -> None:
-        assign(self, "total", checks.positive("Simplex", "total", self.total))
 
     @property
     def diameter(self) -> float:
@@ -106,9 +111,6 @@ class Simplex(_WithVertices):
         below = violations_of("the sign of x[{}]", -at, np.abs(at), length)
         return [off, *below] if off.amount > 0.0 else below
 
-    def scaled(self, exponent: int) -> Simplex:
-        return Simplex(shrunk(self.total, exponent))
-
     def projection_path(self, x: Array, c: Array) -> ProjectionPath:
         return _threshold_path(x, c, self.total, signed=False)
 
@@ -137,9 +139,6 @@ class L1Ball(_WithVertices):
     """
 
     radius: float = 1.0
-
-    def __post_init__(self) -> None:
-        assign(self, "radius", checks.positive("L1Ball", "radius", self.radius))
 
     @property
     def diameter(self) -> float:
@@ -191,9 +190,6 @@ class L1Ball(_WithVertices):
     def distance_outside(self, x: Array, unit: float) -> float:
         """The way to its multiple with the right sum."""
         return max(float(namespace(x).sum(abs(x))) * (1.0 + unit) - self.radius, 0.0)
-
-    def scaled(self, exponent: int) -> L1Ball:
-        return L1Ball(shrunk(self.radius, exponent))
 
     def projection_path(self, x: Array, c: Array) -> ProjectionPath:
         return _threshold_path(x, c, self.radius, signed=True)

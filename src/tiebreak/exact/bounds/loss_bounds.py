@@ -149,8 +149,7 @@ def nearby_minimisers(h: Parts, x: Host) -> NearbyMinimisers | None:
         return None
     far = rho * decrement
     change = decrement * (1.0 if far < 1e-9 else -math.log1p(-far) / far) * (1.0 + 1e-9)
-    has_room = all(s * change * SAFE < p.room(x) for p, s in zip(h.losses, seen, strict=True))
-    if not (has_room and np.all(found.dual(kinks.rows.T) * change * more < kinks.room)):
+    if not np.all(found.dual(kinks.rows.T) * change * more < kinks.room):
         return None
     return NearbyMinimisers(
         gap=decrement * change * SAFE,
