@@ -23,7 +23,7 @@ from tiebreak.functions.base import Function
 from tiebreak.functions.penalties.penalties import Penalty
 from tiebreak.linalg.archive import FORMAT
 from tiebreak.linalg.registry import IN_TABLES, KEYWORDS, KINDS
-from tiebreak.sets.cuts import Set
+from tiebreak.sets.base import Set
 from tiebreak.sets.domains import distance_from, projected
 
 RNG = np.random.default_rng(17)

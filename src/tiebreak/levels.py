@@ -16,7 +16,7 @@ from tiebreak.linalg.archive import save
 from tiebreak.linalg.arrays import Array
 from tiebreak.linalg.fingerprints import FromData, assign, known, remember
 from tiebreak.problem import DOMAIN, FUNCTION, Problem
-from tiebreak.sets.cuts import Violation
+from tiebreak.sets.base import Violation
 from tiebreak.sets.domains import Domain, Space, described
 
 

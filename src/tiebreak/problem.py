@@ -19,8 +19,8 @@ from tiebreak.linalg import arrays, checks, in_files, tables
 from tiebreak.linalg.archive import save
 from tiebreak.linalg.arrays import Array, Image
 from tiebreak.linalg.fingerprints import FromData, assign, known, remember
+from tiebreak.sets.base import Set, Violation, distance_violation
 from tiebreak.sets.constraints import arrays_of, intersection
-from tiebreak.sets.cuts import Set, Violation, distance_violation
 from tiebreak.sets.domains import Domain, Space, described, has_projection, projected
 
 DOMAIN = "a domain such as Ball(1.0) or Space()"

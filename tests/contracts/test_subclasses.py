@@ -21,7 +21,7 @@ from tiebreak.functions.losses.linear_loss import LinearLoss
 from tiebreak.functions.penalties.composite import Composite
 from tiebreak.functions.penalties.penalties import Penalty
 from tiebreak.linalg.fingerprints import FromData, known, overridden
-from tiebreak.sets.cuts import Set
+from tiebreak.sets.base import Set
 from tiebreak.sets.domains import Domain
 from tiebreak.sklearn.criteria import on_coefficients
 from tiebreak.sklearn.design import Layout

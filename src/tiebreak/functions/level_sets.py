@@ -21,8 +21,9 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from tiebreak.functions.base import SPECTRUM_LIMIT, Function
-from tiebreak.functions.elementary import Linear, Quadratic, SquaredNorm
+from tiebreak.functions.elementary import Linear, SquaredNorm
 from tiebreak.functions.losses.least_squares import LeastSquares
+from tiebreak.functions.quadratic import Quadratic
 from tiebreak.functions.sums import summands
 from tiebreak.linalg import arrays, deadline
 from tiebreak.linalg.arrays import Array, Host, dot, like, norm, to_numpy, zeros_like

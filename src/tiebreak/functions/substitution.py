@@ -8,10 +8,11 @@ from __future__ import annotations
 import numpy as np
 
 from tiebreak.functions.base import Function, SmoothFunction
-from tiebreak.functions.elementary import Flat, Linear, Quadratic, SquaredNorm
+from tiebreak.functions.elementary import Flat, Linear, SquaredNorm
 from tiebreak.functions.losses.least_squares import LeastSquares
 from tiebreak.functions.losses.linear_loss import LinearLoss
 from tiebreak.functions.penalties.penalties import L1
+from tiebreak.functions.quadratic import Quadratic
 from tiebreak.functions.sums import summands
 from tiebreak.linalg import Host, arrays
 from tiebreak.linalg.host import host

@@ -18,7 +18,7 @@ from tiebreak.linalg.arrays import Array
 from tiebreak.problem import Problem
 from tiebreak.proofs.certificate import Certificate
 from tiebreak.proofs.recession.direction import is_direction_of_descent
-from tiebreak.sets.cuts import Violation
+from tiebreak.sets.base import Violation
 
 STATUSES = {
     "certified": "both levels are proved to be within the tolerance",

@@ -1,9 +1,10 @@
 """Convex sets: projections, projections with a cut, linear minimisation."""
 
 from tiebreak.sets.balls import Ball
+from tiebreak.sets.base import INFINITY, Set
 from tiebreak.sets.boxes import Box, Orthant
 from tiebreak.sets.constraints import Intersection, Polyhedron, SecondOrderCone, intersection
-from tiebreak.sets.cuts import INFINITY, Products, Set
+from tiebreak.sets.cuts import Products
 from tiebreak.sets.descriptions import Bounds, LinearRows, RecessionDirections
 from tiebreak.sets.domains import (
     Domain,

@@ -14,7 +14,8 @@ from tiebreak.linalg.arrays import Array, dot, like, norm, zeros_like
 from tiebreak.linalg.conic_form import ROUND_UP, ConicForm, constants
 from tiebreak.linalg.elementwise import moved, shrunk
 from tiebreak.linalg.host import host
-from tiebreak.sets.cuts import CutProjection, Products, Set
+from tiebreak.sets.base import Set
+from tiebreak.sets.cuts import CutProjection, Products
 from tiebreak.sets.descriptions import Bounds
 from tiebreak.sets.faces import TOUCHING, ActiveFace, face_across
 

@@ -23,7 +23,8 @@ from tiebreak.linalg import (
 from tiebreak.linalg.arrays import Array, Host, dot, like, namespace, norm, to_numpy, zeros_like
 from tiebreak.linalg.conic_form import scaled_rows
 from tiebreak.linalg.host import host
-from tiebreak.sets.cuts import INFINITY, ProjectionPath, Set, Violation, violations_of
+from tiebreak.sets.base import INFINITY, Set, Violation, violations_of
+from tiebreak.sets.cuts import ProjectionPath
 from tiebreak.sets.descriptions import Bounds, LinearRows, RecessionDirections, identity
 from tiebreak.sets.faces import ActiveFace, room_along
 

@@ -18,8 +18,8 @@ from tiebreak.linalg.conic_form import ROUND_UP, ConicForm
 from tiebreak.linalg.fingerprints import assign, known, remember
 from tiebreak.linalg.host import host
 from tiebreak.sets.balls import Ball
+from tiebreak.sets.base import INFINITY, Set, Violation
 from tiebreak.sets.boxes import Box
-from tiebreak.sets.cuts import INFINITY, Set, Violation
 from tiebreak.sets.descriptions import Bounds, LinearRows, RecessionDirections, stacked
 from tiebreak.sets.domains import Constraints, Domain, Space, distance_bound, distance_from
 from tiebreak.sets.polyhedra import Polyhedron, host_matrix, row_lengths

@@ -18,7 +18,7 @@ from tiebreak.linalg.conic_form import ROUND_UP, ConicForm, entries
 from tiebreak.linalg.fingerprints import assign
 
 if TYPE_CHECKING:
-    from tiebreak.sets.cuts import Set
+    from tiebreak.sets.base import Set
 
 SWEEPS = 10  # over all rows, for bounds that follow from others
 

@@ -17,8 +17,9 @@ from tiebreak.linalg.elementwise import ldexp, moved
 from tiebreak.linalg.fingerprints import assign, remember
 from tiebreak.linalg.host import host
 from tiebreak.sets.balls import Ball
+from tiebreak.sets.base import INFINITY, Set
 from tiebreak.sets.boxes import Box, Orthant
-from tiebreak.sets.cuts import INFINITY, CutProjection, Products, ProjectionPath, Set
+from tiebreak.sets.cuts import CutProjection, Products, ProjectionPath
 from tiebreak.sets.descriptions import LinearRows
 from tiebreak.sets.faces import TOUCHING, ActiveFace, face_across
 from tiebreak.sets.monotone import Monotone

@@ -15,7 +15,7 @@ from tiebreak.linalg.fingerprints import assign, remember
 from tiebreak.linalg.host import host
 from tiebreak.linalg.linear_programs import last_attempt
 from tiebreak.linalg.spectra import EPS
-from tiebreak.sets.cuts import INFINITY, Violation, violations_of
+from tiebreak.sets.base import INFINITY, Violation, violations_of
 from tiebreak.sets.descriptions import LinearRows
 from tiebreak.sets.domains import Constraints
 

@@ -12,7 +12,8 @@ from tiebreak.linalg.arrays import Array, Host, dot, namespace, norm
 from tiebreak.linalg.conic_form import ConicForm
 from tiebreak.linalg.elementwise import into, masked, moved, negligible, shrunk, smallest_normal
 from tiebreak.linalg.host import host
-from tiebreak.sets.cuts import ProjectionPath, Set, Violation, violations_of
+from tiebreak.sets.base import Set, Violation, violations_of
+from tiebreak.sets.cuts import ProjectionPath
 from tiebreak.sets.descriptions import Bounds, LinearRows, identity
 from tiebreak.sets.faces import TOUCHING, ActiveFace, face_of_signs
 

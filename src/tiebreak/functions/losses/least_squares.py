@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tiebreak.functions.base import SPECTRUM_LIMIT, PendingEvaluation, PointWithImage
-from tiebreak.functions.elementary import Quadratic
 from tiebreak.functions.far_slopes import FarRows
 from tiebreak.functions.losses.linear_loss import LinearLoss
 from tiebreak.functions.parts.quadratic_parts import LeastSquaresPart, Part
+from tiebreak.functions.quadratic import Quadratic
 from tiebreak.linalg import (
     DENSE_LIMIT,
     GAP,

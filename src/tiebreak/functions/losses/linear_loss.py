@@ -16,7 +16,6 @@ from tiebreak.functions.base import (
     PointWithImage,
     SmoothFunction,
 )
-from tiebreak.functions.elementary import in_precision_of
 from tiebreak.functions.far_slopes import FarRows
 from tiebreak.functions.parts.quadratic_parts import Part
 from tiebreak.linalg import (
@@ -119,7 +118,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
             return self.prototype
         tables.need_same_rows(owner, ("A", A), (name, value))
         vector = checks.length(owner, name, checks.vector(owner, name, value), rows, "row of A")
-        vector, matrix = in_precision_of(owner, name, vector, "A", self.matrix)
+        vector, matrix = checks.with_matrix(owner, name, vector, "A", self.matrix)
         self._change_precision(matrix)
         return vector
 
