@@ -13,7 +13,7 @@ import array_api_strict
 import numpy as np
 import pytest
 
-from tiebreak.sets import domains
+from tiebreak import sets as domains
 
 LONG = np.longdouble
 TOL = 1e-10

@@ -27,7 +27,8 @@ from tiebreak.linalg.conic_form import scaled_rows
 from tiebreak.linalg.host import norm
 from tiebreak.proofs.recession.direction import settled_direction
 from tiebreak.sets.base import Set
-from tiebreak.sets.constraints import Polyhedron, SecondOrderCone
+from tiebreak.sets.constraints import SecondOrderCone
+from tiebreak.sets.polyhedra import Polyhedron
 
 PULLS = 1e-6  # of the largest: a loss with such a multiplier has a slope that balances the others
 AWAY = 1e-4  # of a length: a point that is so far from the edge of a cone is not on it

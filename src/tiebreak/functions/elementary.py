@@ -30,6 +30,7 @@ from tiebreak.linalg import (
 from tiebreak.linalg.conic_form import ConicForm, Cost
 from tiebreak.linalg.host import host, top_exponent
 from tiebreak.linalg.host_rows import HostRows
+from tiebreak.sets.descriptions import identity
 
 
 class SquaredNorm(SmoothFunction):
@@ -107,7 +108,7 @@ class SquaredNorm(SmoothFunction):
         return True
 
     def far_rows(self, weight: float, n: int) -> FarRows:
-        return FarRows([HostRows.unit(np.broadcast_to(host(self.weight), n) > 0.0)])
+        return FarRows([HostRows(identity(n)[np.broadcast_to(host(self.weight), n) > 0.0])])
 
     def _shifted(self, x: Array) -> Array:
         return x if self.center is None else x - arrays.like(self.center, x)

@@ -3,7 +3,7 @@
 from tiebreak.sets.balls import Ball
 from tiebreak.sets.base import INFINITY, Set
 from tiebreak.sets.boxes import Box, Orthant
-from tiebreak.sets.constraints import Intersection, Polyhedron, SecondOrderCone, intersection
+from tiebreak.sets.constraints import Intersection, SecondOrderCone, intersection
 from tiebreak.sets.cuts import Products
 from tiebreak.sets.descriptions import Bounds, LinearRows, RecessionDirections
 from tiebreak.sets.domains import (
@@ -17,6 +17,7 @@ from tiebreak.sets.domains import (
 )
 from tiebreak.sets.lmo import argmin_cut
 from tiebreak.sets.monotone import Monotone
+from tiebreak.sets.polyhedra import Polyhedron
 from tiebreak.sets.simplices import L1Ball, Simplex
 
 __all__ = [

@@ -22,7 +22,7 @@ from tiebreak.sets.base import INFINITY, Set, Violation
 from tiebreak.sets.boxes import Box
 from tiebreak.sets.descriptions import Bounds, LinearRows, RecessionDirections, stacked
 from tiebreak.sets.domains import Constraints, Domain, Space, distance_bound, distance_from
-from tiebreak.sets.polyhedra import Polyhedron, host_matrix, row_lengths
+from tiebreak.sets.polyhedra import host_matrix, row_lengths
 
 SMALL = 2**18  # entries of a matrix whose singular values are computed for a bound
 
@@ -302,13 +302,3 @@ def _common_box(owner: str, first: Box, second: Box) -> Box:
 def is_centred(ball: Ball) -> bool:
     """Is the origin its center?"""
     return ball.center is None or arrays.max_abs(ball.center) == 0.0
-
-
-__all__ = [
-    "Intersection",
-    "Polyhedron",
-    "SecondOrderCone",
-    "arrays_of",
-    "common_set",
-    "intersection",
-]

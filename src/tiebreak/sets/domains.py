@@ -16,33 +16,10 @@ from tiebreak.linalg.arrays import Array, dot, like, norm, zeros_like
 from tiebreak.linalg.elementwise import ldexp, moved
 from tiebreak.linalg.fingerprints import assign, remember
 from tiebreak.linalg.host import host
-from tiebreak.sets.balls import Ball
 from tiebreak.sets.base import INFINITY, Set
-from tiebreak.sets.boxes import Box, Orthant
 from tiebreak.sets.cuts import CutProjection, Products, ProjectionPath
 from tiebreak.sets.descriptions import LinearRows
 from tiebreak.sets.faces import TOUCHING, ActiveFace, face_across
-from tiebreak.sets.monotone import Monotone
-from tiebreak.sets.simplices import L1Ball, Simplex
-
-__all__ = [
-    "Ball",
-    "Box",
-    "Constraints",
-    "Domain",
-    "Halfspace",
-    "L1Ball",
-    "Monotone",
-    "Orthant",
-    "Simplex",
-    "Space",
-    "described",
-    "distance_bound",
-    "distance_from",
-    "has_projection",
-    "projected",
-    "projection_error",
-]
 
 
 @runtime_checkable
