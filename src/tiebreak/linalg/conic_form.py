@@ -13,10 +13,9 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
-from tiebreak.linalg import arrays, deadline
+from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Host
-from tiebreak.linalg.host import power_of_two
-from tiebreak.linalg.spectra import EPS
+from tiebreak.linalg.spectra import EPS, semidefinite_root
 
 RANK_SLACK = 8.0  # eigenvalues of Q up to so many units of rounding per variable are taken as 0
 Kind = Literal["zero", "nonnegative", "second-order", "exponential"]  # of a cone
@@ -363,14 +362,9 @@ def completed_square(Q: Any, c: Host, epsilon: float) -> tuple[Any, Host | None]
         return diags_array(roots).tocsr()[np.flatnonzero(used)], (
             None if falls else c[used] / roots[used]
         )
-    units = power_of_two(diagonal, 0.5)
-    scaled = (Q.toarray() if arrays.is_sparse(Q) else Q) / units / units[:, None]
-    deadline.check(0.5 * deadline.svd_work(*scaled.shape))
-    values, vectors = np.linalg.eigh(scaled)
     slack = RANK_SLACK * len(c) * epsilon
-    kept = values > slack * float(np.max(np.abs(values), initial=0.0))
-    roots, basis = np.sqrt(values[kept]), np.where(used, vectors.T[kept], 0.0)
-    wanted = c / units
+    roots, basis, units = semidefinite_root(Q.toarray() if arrays.is_sparse(Q) else Q, slack)
+    basis, wanted = np.where(used, basis, 0.0), c / units
     found = basis @ wanted
     falls = falls or arrays.norm(basis.T @ found - wanted) > slack * arrays.norm(wanted)
     return roots[:, None] * basis * units, None if falls else found / roots

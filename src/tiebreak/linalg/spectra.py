@@ -11,6 +11,7 @@ import numpy as np
 
 from tiebreak.linalg import arrays, deadline
 from tiebreak.linalg.arrays import Array, Host
+from tiebreak.linalg.host import power_of_two
 
 EPS = 2.0**-52
 GAP = 1e3  # singular values that are so many times larger than rounding leave no doubt
@@ -89,6 +90,20 @@ def singular(A: Host, whole: bool = False) -> tuple[Host, Host]:
     sizes = np.max(np.abs(A), axis=0, initial=0.0)
     order = np.argsort(-sizes, kind="stable")
     return sizes[order], np.eye(n)[order]
+
+
+def semidefinite_root(Q: Host, slack: float) -> tuple[Host, Host, Host]:
+    """Roots, an orthonormal basis (rows) and units: Q = R'R, R = diag(roots) basis diag(units).
+
+    As many rows as the rank, in units in which the diagonal is about 1, for rank has no units.
+    Eigenvalues up to ``slack`` times the largest are 0: the root of a rounding error is no rounding
+    error, so that it is cut before it is taken.
+    """
+    deadline.check(0.5 * deadline.svd_work(*Q.shape))
+    units = power_of_two(np.abs(np.diag(Q)), 0.5)
+    values, vectors = np.linalg.eigh(Q / units / units[:, None])
+    kept = values > slack * float(np.max(np.abs(values), initial=0.0))
+    return np.sqrt(values[kept]), vectors.T[kept], units
 
 
 # --- rank is a decision ---------------------------------------------------------------------------
