@@ -66,7 +66,7 @@ def main() -> int:
         result = tb.solve(problem, max_time=120)
         seconds = time.process_time() - began
         certified += result.status == "certified"
-        m, n = problem.lower.matrix.shape  # type: ignore[attr-defined]
+        m, n = problem.lower.matrix.shape  # type: ignore[union-attr]
         low, high = result.upper_optimum
         print(
             f"{index:3d} {m:6d} x {n:3d} {type(problem.upper).__name__:12s} {result.status:12s} "
