@@ -146,8 +146,8 @@ def test_planted_faces_are_found_whole():
         problem = tb.Problem(
             upper=tb.SquaredNorm(), lower=tb.LeastSquares(A, A @ x + r) + tb.L1(1.0)
         )
-        reduced = lasso.reduced_lasso(problem, n)
-        found = reduced.variables.point(np.ones(reduced.variables.size))
+        reduced = lasso.on_orthant(problem, n)
+        found = reduced.point(np.ones(reduced.problem.dimension))
         np.testing.assert_array_equal(found, np.append(signs, np.zeros(n - 2 * face)))
         # Of two copies each has half of what both have together.
         result = tb.solve(problem, "exact")

@@ -63,11 +63,6 @@ class PolyhedralRows(NamedTuple):
         return u if self.lift is None else self.lift @ u
 
 
-def is_linear(domain: Domain) -> bool:
-    """Do linear constraints describe the set, as many as it has variables or a few times that?"""
-    return described(domain).is_linear
-
-
 def polyhedron(domain: Domain, n: int) -> PolyhedralRows:
     """The domain (any but the ball) in R^n as inequalities, perhaps of a u with lift u = x."""
     found = exact_rows(domain, n)

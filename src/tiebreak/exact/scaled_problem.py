@@ -13,13 +13,11 @@ from tiebreak.exact.polyhedra import PolyhedralRows, polyhedron
 from tiebreak.functions.parts.parts import Parts
 from tiebreak.functions.parts.quadratic_parts import LeastSquaresPart
 from tiebreak.linalg.arrays import Host
-from tiebreak.linalg.fingerprints import described_outside
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.rank import Rank, decide_rank, in_units
 from tiebreak.linalg.spectra import ALIKE_EXPONENTS, equilibrate
 from tiebreak.problem import Problem
 from tiebreak.sets.domains import Space, described
-from tiebreak.sets.polyhedra import Polyhedron
 
 
 class L1Norm(NamedTuple):
@@ -146,13 +144,3 @@ def _units(columns: Host, rows: Host, f: Parts) -> Host:
         if np.any(columns != 1.0) or np.max(np.abs(exponents)) > ALIKE_EXPONENTS:
             units[in_f_alone] = np.exp2(exponents)
     return units
-
-
-def on_rows(problem: Problem, n: int) -> Problem:
-    """The same problem, on the rows of a set from outside: of its faces nothing else is known."""
-    domain = described(problem.domain)
-    if not described_outside(domain):
-        return problem
-    _, Z = domain.lifted_rows(n)
-    made = Polyhedron(Z.A, Z.b, Z.A_eq, Z.b_eq) if len(Z.b) + len(Z.b_eq) else Space()
-    return replace(problem, domain=made)

@@ -10,7 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -67,6 +67,10 @@ class ScalarLoss(ABC):
     def room(self, margins: Host, target: Host) -> float:
         """All margins may change by less than this: so far ``concordance`` holds."""
         return math.inf
+
+    def least_margin(self, value: Any) -> Any:
+        """phi_i is never negative, and at most ``value`` only at margins from this on."""
+        return 0.0 * value - math.inf
 
     def visible(self, margins: Host, target: Host) -> Host:
         """What must not drown in rounding errors for the losses to decide anything."""
