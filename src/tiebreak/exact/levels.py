@@ -65,7 +65,7 @@ class ExactSolution(NamedTuple):
     direction: Host | None = None  # of the slice, along which f falls without end
     doubt: str = ""  # a sentence, where x may not be what it should be
     sign: Host | None = None  # where f = |x|_1: its subgradient that balances the slice and normal
-    rank: Rank | None = None  # of the slice's equations, where it is not that of g's rows
+    rank: Rank | None = None  # of the slice's equations, where f = |x|_1
     left_open: int = 0  # dimension of what f leaves of that set, at most; the least norm decides
     is_flat: bool = False  # f is the same on all of that set, which is more than a point
     is_clear: bool = True  # is it known what f leaves?
@@ -192,9 +192,7 @@ def _on_polyhedron(p: ScaledProblem, x0: Host, Z: PolyhedralRows, doubtful: bool
         normal, _ = slice_of_Z.normal(f.slope(answer.x), answer.x)
         answer = answer._replace(normal=normal)
     answer = answer._replace(x=Z.point(answer.x), doubt=doubt or answer.doubt)
-    if Z.lift is None:
-        return answer._replace(rank=p.equations_in_x(rank, Z) if is_whole else None)
-    return answer._replace(normal=0.5 * Z.lift @ answer.normal)
+    return answer if Z.lift is None else answer._replace(normal=0.5 * Z.lift @ answer.normal)
 
 
 def _solution_set(

@@ -212,10 +212,9 @@ class Exact(Method):
         deadline.allow_as_much_again()
         with contextlib.suppress(deadline.Over):  # x is there, whatever can still be proved of it
             normal = np.ldexp(answer.normal, exponent)
-            equations = answer.rank or scaled.rank_in_x
-            intervals = prove(problem, x, equations, normal, answer.sign)
+            intervals = prove(problem, x, normal, answer.sign, answer.rank)
             if answer.sign is None:
-                more = prove_rescaled(scaled, problem, host(x), equations, normal)
+                more = prove_rescaled(scaled, problem, host(x), normal)
                 intervals = intervals.both(more)
             findings = findings._replace(one_sided=intervals.why)
         return _solved(end, findings, intervals)

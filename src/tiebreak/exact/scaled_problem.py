@@ -122,15 +122,6 @@ class ScaledProblem:
         found = in_units(rank, rows, self.units)
         return found._replace(row_units=lengths * found.row_units)
 
-    def rank_in_u(self, rank: Rank) -> Rank:
-        """A rank in the units of x in those of u, of rows that have been scaled to length 1."""
-        lengths, done = np.ones(len(rank.row_units)), 0
-        for block in self._g.blocks():
-            rows = slice(done, done + len(block))
-            lengths[rows], done = norm(self.rows[rows]), rows.stop
-        row_units, units = lengths * rank.row_units, rank.units / self.units
-        return rank._replace(row_units=row_units, units=units, basis=rank.right)
-
 
 def _units(columns: Host, rows: Host, f: Parts) -> Host:
     """These units of x; of variables that g does not depend on those of f, with the same mean."""

@@ -42,16 +42,19 @@ MAX_MULTIPLICATIONS = 2**31  # of a factorisation for a proof: some seconds
 
 
 def prove(
-    problem: Problem, x: Array, rank: Rank, normal: Host, sign: Host | None = None
+    problem: Problem,
+    x: Array,
+    normal: Host,
+    sign: Host | None = None,
+    rank: Rank | None = None,
 ) -> Intervals:
     """Proved intervals for f* and g*; ``normal`` of Z at x balances f's slope on the slice.
 
-    ``rank`` is that of the slice's equations, g's `Parts.rows` and then those of Z. Where f is
-    weight |x|_1, ``sign`` is the subgradient of |x|_1 that takes part in the balance.
+    Where f is weight |x|_1, ``sign`` is the subgradient of |x|_1 that takes part in the balance,
+    and ``rank`` that of the slice's equations, g's `Parts.rows` and then those of Z.
 
     From a distance d: |f* - f(x)| <= |grad f(x)| d + L_f/2 d² where |delta| <= d, and f* is at
-    most that much above f(x) where some lower minimiser is within d. From the slice: bounds by
-    `RowMultipliers`.
+    most that much above f(x) where some lower minimiser is within d.
     """
     at = host(x)
     is_l1, n = sign is not None, len(at)
@@ -83,13 +86,11 @@ def prove(
         unmet = _unmet(problem, at, g, g_parts) if g_parts.parts else 0.0
         excess = unmet if problem.is_bounded else math.inf
         found.append(Intervals(lower=g.value - g.value_error - excess))
-    has_more = is_l1 or (has_projection(problem.domain) and not is_space)
-    if has_more and len(g_parts.squares) == len(g_parts.curved):
+    if sign is not None and rank is not None and len(g_parts.squares) == len(g_parts.curved):
         unmet = min(unmet, max(near.excess, 0.5 * near.image * near.image))
         multipliers = RowMultipliers(problem, at, g_parts, rank, normal, unmet)
         high = min(some.upper[1] for some in found)
-        low = multipliers.below(f) if sign is None else multipliers.below_l1(sign, high)
-        found.append(Intervals((low, math.inf)))
+        found.append(Intervals((multipliers.below_l1(sign, high), math.inf)))
     proved = functools.reduce(Intervals.both, found)
     if not is_l1 and not f_parts.parts:  # f is constant
         same = f.value - f.value_error, f.value + f.value_error

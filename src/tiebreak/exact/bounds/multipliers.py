@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tiebreak.exact.bounds.evaluations import EvaluationWithErrors, least_with_slope
 from tiebreak.exact.bounds.feasible_points import exact_polyhedron, multiples_of_rows
 from tiebreak.exact.bounds.loss_bounds import L1Dual
 from tiebreak.exact.polyhedra import polyhedron
@@ -30,22 +29,6 @@ class RowMultipliers(NamedTuple):
     rank: Rank
     normal: Host
     unmet: float
-
-    def below(self, f: EvaluationWithErrors) -> float:
-        """f* >= f(x) + min_Z <grad f(x) + R'y + nu c, z - x> - |y| |R delta| - |nu <c, delta>|.
-
-        For every y and nu. |R delta| <= sqrt(2 unmet), and <c, delta> is g's change less that of
-        the squares.
-        """
-        if not math.isfinite(self.unmet):
-            return -math.inf
-        problem, x = self.problem, self.x
-        R = self.parts.curvature(x)
-        y, nu, _ = slice_weights(self.parts, self.rank, -f.slope - self.normal)
-        unit = rounding_unit(EPS, *R.shape)
-        slope, error = self._combination(y, nu, f.slope)
-        error += f.slope_error
-        return least_with_slope(problem, x, f, slope, error, unit) - self._price(y, nu)
 
     def below_l1(self, sign: Host, high: float) -> float:
         """f* >= t (<y, R x> + nu <c, x> - max_Z <q, z> - price), t |R'y + nu c - q|_inf <= weight.

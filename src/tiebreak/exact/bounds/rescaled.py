@@ -16,19 +16,17 @@ from tiebreak.exact.bounds.intervals import prove, prove_within
 from tiebreak.exact.constants import SAFE
 from tiebreak.exact.reductions.reduction import squares_of
 from tiebreak.exact.scaled_problem import ScaledProblem
-from tiebreak.functions import LeastSquares, decompose
+from tiebreak.functions import LeastSquares
 from tiebreak.functions.base import Squares
 from tiebreak.functions.substitution import Substitution
-from tiebreak.linalg import EPS, TINY, Host, Rank, deadline, decide_rank, rounding_unit
+from tiebreak.linalg import EPS, TINY, Host, deadline, rounding_unit
 from tiebreak.linalg.host import host, norm
 from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import Intervals
 from tiebreak.sets.domains import described
 
 
-def prove_rescaled(
-    scaled: ScaledProblem, problem: Problem, x: Host, rank: Rank, normal: Host
-) -> Intervals:
+def prove_rescaled(scaled: ScaledProblem, problem: Problem, x: Host, normal: Host) -> Intervals:
     """What `prove` proves where columns are alike, and rows too if they can nearly be met."""
     intervals, units, factors = Intervals(), scaled.units, scaled.row_factors
     has_other_rows = bool(np.any(factors != 1.0))
@@ -41,14 +39,13 @@ def prove_rescaled(
     if twin is None:
         return intervals
     if scaled.is_rescaled:
-        intervals = prove(twin, u, scaled.rank_in_u(rank), normal)
+        intervals = prove(twin, u, normal)
     equations = WeightedEquations.of(twin, factors) if has_other_rows else None
     if equations is None:
         return intervals
     if equations.can_be_met(u):
         twin = equations.alike()
-        rank = decide_rank(decompose("Exact", "lower", twin.lower, len(u)).rows())
-        more = prove(twin, u, rank, normal)._replace(lower=-math.inf)  # g has other values
+        more = prove(twin, u, normal)._replace(lower=-math.inf)  # g has other values
     else:
         more = prove_within(twin, u, equations.distance(u))
     return intervals.both(more)
@@ -99,8 +96,9 @@ class WeightedEquations:
     def of(cls, problem: Problem, factors: Host) -> WeightedEquations | None:
         """None where the problem is another one."""
         below, Z = squares_of(problem.lower), described(problem.domain)
-        is_box = Z.is_space or Z.sides(factors) is not None
-        if not is_box or len(below) != 1 or below[0].rows is None:
+        if len(below) != 1 or below[0].rows is None:
+            return None
+        if not Z.is_space and Z.sides(np.zeros(below[0].rows.shape[1])) is None:
             return None
         return cls(problem, below[0], factors)
 

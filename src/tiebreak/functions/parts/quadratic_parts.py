@@ -74,6 +74,11 @@ class Part(ABC):
     def curvature(self, x: Host, above: bool = False) -> Host:
         """R with R'R the second derivative at x, or ``above`` that of a quadratic above it."""
 
+    def second(self, x: Host) -> Host:
+        """The second derivative at x."""
+        R = self.curvature(x)
+        return np.asarray(R.T @ R)
+
     @abstractmethod
     def along(self, x: Host, d: Host) -> Callable[[float], float]:
         """step -> the derivative at x + step d along d."""
@@ -185,6 +190,9 @@ class QuadraticPart(Part):
         # The root of a rounding error is no rounding error: cut before it is taken.
         kept = values > GAP * len(values) * EPS * values[-1]
         return np.asarray(np.sqrt(self.weight * values[kept])[:, None] * vectors.T[kept] * unit)
+
+    def second(self, x: Host) -> Host:
+        return self.weight * self.rows
 
     def along(self, x: Host, d: Host) -> Callable[[float], float]:
         start, change = self.rows @ x, self.rows @ d
