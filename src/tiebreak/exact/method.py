@@ -348,13 +348,12 @@ def _parts(problem: Problem, n: int) -> tuple[Parts, Parts]:
     (f, penalty), (g, below), Z = split(problem.upper), split(problem.lower), problem.domain
     if penalty.terms.has_operator:
         refuse_operator(problem)
-    if below.terms.has_weights:
-        g_parts = smooth_part(problem, n)
-    else:
-        g_parts = decompose("Exact", "lower", g, n)
     terms = penalty.terms
+    f_parts = Parts(n, ()) if terms.has_weights else decompose("Exact", "upper", f, n)
+    has_penalty = below.terms.has_weights
+    g_parts = smooth_part(problem, n) if has_penalty else decompose("Exact", "lower", g, n)
     if not terms.has_weights:
-        return decompose("Exact", "upper", f, n), g_parts
+        return f_parts, g_parts
     if not f.bare.is_zero or any(terms.weights[1:]) or not terms.norms[0]:
         got = penalty if f.bare.is_zero else problem.upper.bare
         raise Refusal("Exact", "upper", "must be L1 or L2 alone where it has a penalty", repr(got))
@@ -364,7 +363,7 @@ def _parts(problem: Problem, n: int) -> tuple[Parts, Parts]:
     if not (described(Z).is_linear or is_plain):
         needed = "must be no l1 ball where upper is L1 with weights or a center"
         raise Refusal("Exact", "domain", needed, _name(Z))
-    return Parts(n, ()), g_parts
+    return f_parts, g_parts
 
 
 def _name(Z: Domain) -> str:

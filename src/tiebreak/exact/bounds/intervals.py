@@ -86,11 +86,16 @@ def prove(
         unmet = _unmet(problem, at, g, g_parts) if g_parts.parts else 0.0
         excess = unmet if problem.is_bounded else math.inf
         found.append(Intervals(lower=g.value - g.value_error - excess))
-    if sign is not None and rank is not None and len(g_parts.squares) == len(g_parts.curved):
+    has_more = is_l1 or (has_projection(problem.domain) and not is_space)
+    if has_more and len(g_parts.squares) == len(g_parts.curved):
         unmet = min(unmet, max(near.excess, 0.5 * near.image * near.image))
-        multipliers = RowMultipliers(problem, at, g_parts, rank, normal, unmet)
+        multipliers = RowMultipliers(problem, at, g_parts, normal, unmet)
         high = min(some.upper[1] for some in found)
-        found.append(Intervals((multipliers.below_l1(sign, high), math.inf)))
+        if sign is None or rank is None:
+            low = multipliers.below(f)
+        else:
+            low = multipliers.below_l1(sign, rank, high)
+        found.append(Intervals((low, math.inf)))
     proved = functools.reduce(Intervals.both, found)
     if not is_l1 and not f_parts.parts:  # f is constant
         same = f.value - f.value_error, f.value + f.value_error
@@ -148,7 +153,8 @@ def _on_space(
         low = below_l1(L1Dual.of(problem, len(x)), x, sign, near, high)
     else:
         sigma = problem.upper.strong_convexity - problem.upper.defect
-        low = below(f_parts, x, sigma, f.value - f.value_error, f.slope, f.slope_error, near)
+        value, reach = f.value - f.value_error, Z.farthest(x) * SAFE
+        low = below(f_parts, x, sigma, value, f.slope, f.slope_error, near, reach)
     rests = WITHIN.format(near.distance)
     return Intervals((low, high), g.value - g.value_error - near.gap, rests=rests)
 

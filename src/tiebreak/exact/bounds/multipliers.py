@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tiebreak.exact.bounds.curvature_bounds import combined
+from tiebreak.exact.bounds.evaluations import EvaluationWithErrors, least_with_slope
 from tiebreak.exact.bounds.feasible_points import exact_polyhedron, multiples_of_rows
 from tiebreak.exact.bounds.loss_bounds import L1Dual
 from tiebreak.exact.polyhedra import polyhedron
@@ -26,11 +28,25 @@ class RowMultipliers(NamedTuple):
     problem: Problem
     x: Host
     parts: Parts
-    rank: Rank
     normal: Host
     unmet: float
 
-    def below_l1(self, sign: Host, high: float) -> float:
+    def below(self, f: EvaluationWithErrors) -> float:
+        """f* >= f(x) + min_Z <grad f(x) + R'y + nu c, z - x> - |y| |R delta| - |nu <c, delta>|.
+
+        For every y and nu. |R delta| <= sqrt(2 unmet), and <c, delta> is g's change less that of
+        the squares.
+        """
+        if not math.isfinite(self.unmet):
+            return -math.inf
+        rows = np.vstack([self.parts.curvature(self.x), self.parts.c])
+        *y, nu = combined(rows, -f.slope - self.normal)
+        slope, error = self._combination(np.array(y), nu, f.slope)
+        unit = rounding_unit(EPS, *rows.shape)
+        least = least_with_slope(self.problem, self.x, f, slope, error + f.slope_error, unit)
+        return least - self._price(np.array(y), nu)
+
+    def below_l1(self, sign: Host, rank: Rank, high: float) -> float:
         """f* >= t (<y, R x> + nu <c, x> - max_Z <q, z> - price), t |R'y + nu c - q|_inf <= weight.
 
         For every y, nu, q and t >= 0, with f = weight |x|_1: then s = t (R'y + nu c - q) has
@@ -45,7 +61,7 @@ class RowMultipliers(NamedTuple):
         Z, equal = self.problem.domain, polyhedron(self.problem.domain, len(x)).equal
         if equal.shape[1] > len(x):  # lifted: an l1 ball, which does not cut off what is sparser
             Z, equal = Space(), np.zeros((0, len(x)))
-        y, nu, others = slice_weights(self.parts, self.rank, sign + self.normal)
+        y, nu, others = slice_weights(self.parts, rank, sign + self.normal)
         rows = exact_polyhedron(Z, len(x))
         q, most, terms = multiples_of_rows(rows, self.normal - equal.T @ others, x)
         unit, dual = rounding_unit(EPS, len(x)), L1Dual.of(self.problem, len(x))
