@@ -19,7 +19,7 @@ from tiebreak.exact.ball import BallSlice, ball_of
 from tiebreak.exact.basis_pursuit import BasisPursuit, face_of_sparsest, sparsest
 from tiebreak.exact.constants import INDEPENDENT, TOUCHING
 from tiebreak.exact.newton import SetSlice, minimise, refine
-from tiebreak.exact.polyhedra import PolyhedralRows, polyhedron
+from tiebreak.exact.polyhedra import PolyhedralRows, whole_space
 from tiebreak.exact.reductions.outliers import NOT_L1, NOT_ON_BALL, shared_rows
 from tiebreak.exact.scaled_problem import L1Norm, ScaledProblem
 from tiebreak.functions.parts.parts import Parts
@@ -38,7 +38,6 @@ from tiebreak.linalg.rank import (
 )
 from tiebreak.linalg.spectra import EPS
 from tiebreak.proofs.recession.programs import HARDLY_FALLS, recession
-from tiebreak.sets.domains import Space
 
 NO_ROOM = 3e-7  # of the radius: a slice of a ball this small is a point, for its distance from the
 # center is the radius up to a share of 5e-14
@@ -107,8 +106,7 @@ def _on_ball(
         pressing, mu = (np.eye(p.n), mu) if is_bound else (N[:, :0].T, 0.0)
         doubt = _doubt(p, g, x, settled, whole, pressing, mu)
         residual = _residual(g, whole, x, x0, basis)
-        none = PolyhedralRows(N[:, :0].T, np.zeros(0), N[:, :0].T)
-        if shared_rows(g, p.rows, none, pressing, x, p.epsilon).rows is not p.rows:
+        if shared_rows(g, p.rows, whole_space(p.n), pressing, x, p.epsilon).rows is not p.rows:
             doubt = doubt or NOT_ON_BALL
     solutions = BallSlice(center, radius, np.eye(p.n)).along(N, x)
     if is_bound or solutions.radius <= NO_ROOM * radius:
@@ -353,7 +351,7 @@ def _sparsest(
 ) -> ExactSolution:
     """Minimise |x - center|_1 over the slice, from the lower minimiser x."""
     if Z.lift is not None:  # an l1 ball: what is sparser than a point of it is in it too
-        Z, x, rank = polyhedron(Space(), p.n), Z.lift @ x, p.rank
+        Z, x, rank = whole_space(p.n), Z.lift @ x, p.rank
     equations = Sliced(np.vstack([p.rows, Z.equal]))
     rank = rank._replace(low=rank.high) if doubtful else rank
     center, offset = l1.center / p.units, Z.offset

@@ -359,7 +359,7 @@ def _parts(problem: Problem, n: int) -> tuple[Parts, Parts]:
         raise Refusal("Exact", "upper", "must be L1 or L2 alone where it has a penalty", repr(got))
     is_plain = terms.center is None and isinstance(terms.l1, float)
     if not described(Z).is_polyhedral:
-        raise Refusal("Exact", "domain", "must be a polyhedron where upper is L1", _name(Z))
+        raise Refusal("Exact", "domain", "must be a polyhedron where upper is an l1 norm", _name(Z))
     if not (described(Z).is_linear or is_plain):
         needed = "must be no l1 ball where upper is L1 with weights or a center"
         raise Refusal("Exact", "domain", needed, _name(Z))

@@ -11,12 +11,11 @@ from tiebreak.exact.bounds.curvature_bounds import combined
 from tiebreak.exact.bounds.evaluations import EvaluationWithErrors, least_with_slope
 from tiebreak.exact.bounds.feasible_points import exact_polyhedron, multiples_of_rows
 from tiebreak.exact.bounds.loss_bounds import L1Dual
-from tiebreak.exact.polyhedra import polyhedron
+from tiebreak.exact.polyhedra import polyhedron, whole_space
 from tiebreak.functions.parts.parts import Parts, product_error
 from tiebreak.linalg import EPS, Host, Rank, rounding_unit
 from tiebreak.linalg.host import norm, total
 from tiebreak.problem import Problem
-from tiebreak.sets import Space
 
 
 class RowMultipliers(NamedTuple):
@@ -56,14 +55,13 @@ class RowMultipliers(NamedTuple):
         """
         if not math.isfinite(self.unmet):
             return 0.0
-        x = self.x
+        x, Z = self.x, self.problem.domain
         R = self.parts.curvature(x)
-        Z, equal = self.problem.domain, polyhedron(self.problem.domain, len(x)).equal
-        if equal.shape[1] > len(x):  # lifted: an l1 ball, which does not cut off what is sparser
-            Z, equal = Space(), np.zeros((0, len(x)))
+        rows, unit_rows = exact_polyhedron(Z, len(x)), polyhedron(Z, len(x))
+        if rows.lift is not None:  # an l1 ball, which does not cut off what is sparser
+            rows = unit_rows = whole_space(len(x))
         y, nu, others = slice_weights(self.parts, rank, sign + self.normal)
-        rows = exact_polyhedron(Z, len(x))
-        q, most, terms = multiples_of_rows(rows, self.normal - equal.T @ others, x)
+        q, most, terms = multiples_of_rows(rows, self.normal - unit_rows.equal.T @ others, x)
         unit, dual = rounding_unit(EPS, len(x)), L1Dual.of(self.problem, len(x))
         s, error = self._combination(y, nu, np.zeros(len(x)))
         w = x if dual.center is None else x - dual.center

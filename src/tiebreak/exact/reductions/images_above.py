@@ -43,7 +43,7 @@ def refuse(problem: Problem) -> None:
     """A Refusal where the rest of the problem does not go with an operator above."""
     penalty, n = problem.penalties[0], problem.dimension or 2
     if penalty.terms.rows_above(n) is None:
-        needed = "must be L1 or L2 alone, or a sum over rows, where it has a penalty"
+        needed = "must be one norm alone, or a sum over rows, where it has a penalty"
         raise Refusal("Exact", "upper", needed, repr(penalty))
     if described(problem.domain).extended(n, np.zeros(0)) is None:
         needed = "must be Space, Orthant, Box or Halfspace where upper is L1 with an operator"

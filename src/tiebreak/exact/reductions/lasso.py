@@ -52,7 +52,7 @@ def smooth_part(problem: Problem, n: int) -> Parts:
     if others or terms.center is not None:
         needed = "must have no penalty but L1 around 0 and ElasticNet"
     elif terms.norms[0] == 0.0:
-        needed = "must have an l1 penalty, or none; write SquaredNorm for ElasticNet(0, weight)"
+        needed = "must have an l1 penalty, or none; a square alone is a smooth function"
     elif not described(problem.domain).is_space:
         needed = "must be Space where lower has an l1 penalty"
         raise Refusal("Exact", "domain", needed, type(problem.domain).__name__)
@@ -62,7 +62,7 @@ def smooth_part(problem: Problem, n: int) -> Parts:
     losses = [part for part in h.losses if math.isfinite(part.phi.least_margin(1.0))]
     is_zero = problem.smooth_parts[1].bare.is_zero
     if is_zero or len(h.squares) + len(losses) < len(h.parts):
-        needed = "must be made of LeastSquares, Logistic and SquaredNorm where it has a penalty"
+        needed = "must be made of LeastSquares, logistic losses and squares where it has a penalty"
         raise Refusal("Exact", "lower", needed, repr(problem.lower.bare))
     return h
 
