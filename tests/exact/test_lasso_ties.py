@@ -199,6 +199,16 @@ def test_small_and_odd_problems():
         np.testing.assert_allclose(result.x, x, rtol=1e-9, atol=1e-9 * (max(x) if any(x) else 1.0))
 
 
+def test_a_square_below_that_holds_no_array():
+    """The minimiser is 0, or as much less than the center as the weight says."""
+    for center, x in ((None, np.zeros(3)), ([1.0, 0.1, -3.0], [0.75, 0.0, -2.75])):
+        lower = tb.SquaredNorm(2.0, center) + tb.L1(0.5)
+        upper = tb.SquaredNorm(center=np.arange(3.0))
+        result = tb.solve(tb.Problem(upper=upper, lower=lower), "exact")
+        assert result.status == "certified"
+        np.testing.assert_allclose(result.x, x, atol=1e-12)
+
+
 def test_single_precision_comes_back_in_single_precision():
     A, b, _, _ = drawn("squares", seed=10)
     lower = tb.LeastSquares(A.astype(np.float32), b.astype(np.float32)) + tb.L1(0.125)

@@ -85,7 +85,8 @@ def on_orthant(problem: Problem, n: int) -> Reduction | str | None:
         return NOT_SETTLED
     slope = h.slope(z)  # which is kept
     s, error = np.abs(slope.vector), slope.error + TINY
-    origin = evaluate_with_errors(smooth, arrays.like(np.zeros(n), smooth.prototype))
+    zero = np.zeros(n) if smooth.prototype is None else arrays.like(np.zeros(n), smooth.prototype)
+    origin = evaluate_with_errors(smooth, zero)
     reach = _reach(h, w, (origin.value + origin.value_error) * SAFE)
     balance = np.abs(slope.vector + w * np.sign(z)) + error
     gap = float(np.abs(z) @ balance + np.maximum(s + error - w, 0.0) @ reach) * SAFE + TINY
