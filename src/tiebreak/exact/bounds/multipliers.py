@@ -16,6 +16,7 @@ from tiebreak.functions.parts.parts import Parts, product_error
 from tiebreak.linalg import EPS, Host, Rank, rounding_unit
 from tiebreak.linalg.host import norm, total
 from tiebreak.problem import Problem
+from tiebreak.sets import described
 
 
 class RowMultipliers(NamedTuple):
@@ -38,12 +39,17 @@ class RowMultipliers(NamedTuple):
         """
         if not math.isfinite(self.unmet):
             return -math.inf
-        rows = np.vstack([self.parts.curvature(self.x), self.parts.c])
-        *y, nu = combined(rows, -f.slope - self.normal)
-        slope, error = self._combination(np.array(y), nu, f.slope)
+        R, Z, n = self.parts.curvature(self.x), described(self.problem.domain), len(self.x)
+        equal = polyhedron(Z, n).equal if Z.is_linear else np.zeros((0, n))
+        rows = np.vstack([R, self.parts.c, equal])
+        lengths = np.sqrt(np.sum(rows * rows, axis=1))
+        lengths[lengths == 0.0] = 1.0
+        weights = combined(rows / lengths[:, None], -f.slope - self.normal) / lengths
+        y, nu = weights[: len(R)], float(weights[len(R)])
+        slope, error = self._combination(y, nu, f.slope)
         unit = rounding_unit(EPS, *rows.shape)
         least = least_with_slope(self.problem, self.x, f, slope, error + f.slope_error, unit)
-        return least - self._price(np.array(y), nu)
+        return least - self._price(y, nu)
 
     def below_l1(self, sign: Host, rank: Rank, high: float) -> float:
         """f* >= t (<y, R x> + nu <c, x> - max_Z <q, z> - price), t |R'y + nu c - q|_inf <= weight.
