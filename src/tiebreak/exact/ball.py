@@ -10,10 +10,19 @@ from tiebreak.exact.constants import ACTIVE
 from tiebreak.functions.parts.parts import Slope
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
-from tiebreak.linalg.host import norm
+from tiebreak.linalg.host import host, norm
 from tiebreak.linalg.spectra import EPS, singular
+from tiebreak.sets import Domain, described
 
 SMALLEST = 1e-300  # multipliers below this are not sought: just above the denormal numbers
+
+
+def ball_of(domain: Domain, n: int) -> tuple[Host, float] | None:
+    """Center and radius; None where the domain is no ball, or R^n."""
+    center, radius = described(domain).as_ball or (None, math.inf)
+    if math.isinf(radius):
+        return None
+    return np.zeros(n) if center is None else host(center), radius
 
 
 class BallSlice:

@@ -12,6 +12,7 @@ from tiebreak.functions.base import (
     PendingEvaluation,
     PointWithImage,
     SmoothFunction,
+    Squares,
 )
 from tiebreak.functions.far_slopes import FarRows
 from tiebreak.functions.parts.quadratic_parts import (
@@ -87,6 +88,12 @@ class SquaredNorm(SmoothFunction):
     @property
     def growth(self) -> float:
         return self._growth
+
+    @property
+    def squares(self) -> Squares:
+        if self.is_scalar:
+            return Squares(None, self.center, scale=self.weight)
+        return Squares(None, self.center, host(self.weight))
 
     @property
     def in_float64(self) -> SquaredNorm:
@@ -217,6 +224,7 @@ class Flat(SmoothFunction, in_tables=False):
     lower_bound = 0.0
     falls_unseen = False
     degree = 0
+    is_zero = True
 
     def __repr__(self) -> str:
         return "0"

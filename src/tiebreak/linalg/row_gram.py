@@ -147,7 +147,7 @@ def sure_rank(A: Any, gram: RowGram, epsilon: float) -> RowRank | None:
     rank = gram.clear_rank(epsilon)
     if gram.trace == 0.0:  # nothing but zeros
         return RowRank(0, 0.0)
-    if rank == 0 or not _is_even(A, epsilon):
+    if rank == 0 or not is_even(A, epsilon):
         return None
     others = A.shape[0] - rank
     if others == 0:
@@ -160,12 +160,11 @@ def sure_rank(A: Any, gram: RowGram, epsilon: float) -> RowRank | None:
     return RowRank(rank, math.ldexp(rest, gram.exponent)) if 0.0 < rest <= level else None
 
 
-def _is_even(A: Any, epsilon: float) -> bool:
+def is_even(A: Any, epsilon: float = EPS) -> bool:
     """Is every row, and every column, 0 or clearly larger than rounding errors of the largest?"""
-    size = abs(A)
     for axis in (0, 1):
-        top = size.max(axis=axis)
-        top = top if isinstance(top, np.ndarray) else top.toarray()
+        ends = A.max(axis=axis), -A.min(axis=axis)
+        top = np.maximum(*(some if isinstance(A, np.ndarray) else some.toarray() for some in ends))
         top = top[top > 0.0]
         if top.size and top.min() <= 2.0 * spectra.FEW_UNITS * epsilon * top.max():
             return False

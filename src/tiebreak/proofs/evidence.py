@@ -48,14 +48,6 @@ class Intervals(NamedTuple):
         known = self.has_minimiser or other.has_minimiser
         return Intervals((max(low, least), high), max(self.lower, other.lower), why, known, rests)
 
-    def raised(self, constant: float, unit: float) -> Intervals:
-        """The same for an f that is larger by a constant, which errs by this unit of rounding."""
-        if constant == 0.0:
-            return self
-        low, high = (end + constant for end in self.upper)
-        error = unit * (abs(constant) + abs(self.upper[0]))
-        return self._replace(upper=(low - error, high + error))
-
 
 @in_files("evidence")
 class StepEvidence(NamedTuple):

@@ -108,6 +108,11 @@ class Set(FromData, is_open=True):
         return type(self).linear_rows is not Set.linear_rows
 
     @property
+    def is_polyhedral(self) -> bool:
+        """The same, perhaps those of a u of which x is an image: see `lifted_rows`."""
+        return self.is_linear
+
+    @property
     def is_conic(self) -> bool:
         """Can cones represent it?"""
         return self.is_linear or type(self).conic_form is not Set.conic_form
@@ -271,6 +276,10 @@ class Set(FromData, is_open=True):
 
     def in_units(self, units: Any) -> Set | None:
         """{u : units u in Z}, entry by entry; None where the set compares the variables."""
+        return None
+
+    def extended(self, n: int, lower: Host) -> Set | None:
+        """Z in R^n times the vectors above these bounds, with a projection; None: not known."""
         return None
 
     def preimage(self, z: Array) -> Array:

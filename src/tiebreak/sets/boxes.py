@@ -204,6 +204,10 @@ class Box(Set):
     def in_units(self, units: Any) -> Box:
         return Box(host(self.lower) / units, host(self.upper) / units)
 
+    def extended(self, n: int, lower: Host) -> Box:
+        low, high = self.ends(n)
+        return Box(np.append(low, lower), np.append(high, np.full(len(lower), np.inf)))
+
     def projection_path(self, x: Array, c: Array) -> ProjectionPath:
         lower, upper = self.bounds_like(x)
         v = z = free = None

@@ -11,12 +11,15 @@ import math
 from functools import cached_property
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
+import numpy as np
+
 from tiebreak.linalg import arrays, checks, tables
-from tiebreak.linalg.arrays import Array, dot, like, norm, zeros_like
+from tiebreak.linalg.arrays import Array, Host, dot, like, norm, zeros_like
 from tiebreak.linalg.elementwise import ldexp, moved
 from tiebreak.linalg.fingerprints import assign, remember
 from tiebreak.linalg.host import host
 from tiebreak.sets.base import INFINITY, Set
+from tiebreak.sets.boxes import Box
 from tiebreak.sets.cuts import CutProjection, Products, ProjectionPath
 from tiebreak.sets.descriptions import LinearRows
 from tiebreak.sets.faces import TOUCHING, ActiveFace, face_across
@@ -147,6 +150,9 @@ class Space(Set):
 
     def in_units(self, units: Any) -> Space:
         return self
+
+    def extended(self, n: int, lower: Host) -> Set:
+        return self if np.isinf(lower).all() else Box(np.append(np.full(n, -np.inf), lower), np.inf)
 
     def distance_outside(self, x: Array, unit: float) -> float:
         return 0.0
@@ -281,6 +287,10 @@ class Halfspace(Set):
 
     def in_units(self, units: Any) -> Halfspace:
         return Halfspace(host(self.normal) * units, self.offset)
+
+    def extended(self, n: int, lower: Host) -> Set:
+        wider = Halfspace(np.append(host(self.normal), np.zeros(len(lower))), self.offset)
+        return wider if np.isinf(lower).all() else wider & Space().extended(n, lower)
 
     def projection_path(self, x: Array, c: Array) -> ProjectionPath:
         unit = like(self._unit, x)

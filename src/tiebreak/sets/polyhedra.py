@@ -193,7 +193,7 @@ def _linear_program(
     if found.success:
         return np.asarray(found.x, dtype=np.float64)
     if found.status == 2:
-        raise no_point("Polyhedron")
+        raise no_point()
     if found.status == 3:
         return None
     raise ValueError(f"Polyhedron: the linear program was not solved ({found.message})")
@@ -203,9 +203,9 @@ class EmptySet(ValueError):
     """No x meets the constraints."""
 
 
-def no_point(owner: str) -> EmptySet:
+def no_point() -> EmptySet:
     """What is raised where no x meets the constraints."""
-    return EmptySet(f"{owner}: the constraints must have a point in common, got none")
+    return EmptySet("Polyhedron: the constraints must have a point in common, got none")
 
 
 def contradicts(A: Any, b: Host, A_eq: Any, b_eq: Host, y: Host, y_eq: Host) -> bool:

@@ -146,6 +146,10 @@ class L1Ball(_WithVertices):
         """2 radius."""
         return 2.0 * self.radius
 
+    @property
+    def is_polyhedral(self) -> bool:
+        return True
+
     def lifted_rows(self, n: int) -> tuple[Host, LinearRows]:
         """x = p - q with p, q >= 0 and a sum of at most the radius, for there are 2^n faces."""
         A = np.vstack([-np.eye(2 * n), np.ones((1, 2 * n))])

@@ -185,7 +185,14 @@ def _largest_residual(h: Parts, x: Host) -> float:
 
 
 def below(
-    f: Parts, x: Host, sigma: float, value: float, slope: Host, error: float, g: NearbyMinimisers
+    f: Parts,
+    x: Host,
+    sigma: float,
+    value: float,
+    slope: Host,
+    error: float,
+    g: NearbyMinimisers,
+    reach: float = math.inf,
 ) -> float:
     """A lower bound on f* on R^n, where f has this value at x and this slope, but for an error.
 
@@ -193,7 +200,7 @@ def below(
 
         f* >= value + <s, delta> - |y| |R delta| + (sigma/2 |delta|², or ½|F delta|² for f's own F).
 
-    ``sigma``: f is so strongly convex. Otherwise `flattest` bounds the fall.
+    ``sigma``: f is so strongly convex. Otherwise `flattest` bounds the fall, or |delta| <= reach.
     """
     R, (y, left, rounding) = g.span.R, g.span.balance(slope)
     unit = rounding_unit(EPS, *R.shape)
@@ -201,7 +208,7 @@ def below(
     price = norm(y) * g.change
     fall = 0.5 * steep * (steep / sigma) if sigma > 0.0 else math.inf
     if not math.isfinite(fall):
-        fall = flattest(f, x, R, g.rows, (f.c,), steep, g.change)
+        fall = min(flattest(f, x, R, g.rows, (f.c,), steep, g.change), steep * reach)
     return value - (fall + price) * (1.0 + unit) - 4.0 * EPS * abs(value)
 
 

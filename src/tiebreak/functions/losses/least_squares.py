@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from tiebreak.functions.base import SPECTRUM_LIMIT, PendingEvaluation, PointWithImage
+from tiebreak.functions.base import SPECTRUM_LIMIT, PendingEvaluation, PointWithImage, Squares
 from tiebreak.functions.far_slopes import FarRows
 from tiebreak.functions.losses.linear_loss import LinearLoss
 from tiebreak.functions.parts.quadratic_parts import LeastSquaresPart, Part
@@ -37,14 +37,6 @@ from tiebreak.linalg.row_gram import column_gram, row_gram, row_rank
 
 GRAM_LIMIT = 1024  # largest number of columns for which a Gram matrix is formed unasked
 DIMENSION_LIMIT = 1024  # largest smaller side of A for which solutions in a ball are looked for
-
-
-class Unweighted(NamedTuple):
-    """Rows, b and weights as they were given, where all weights are positive."""
-
-    matrix: Matrix
-    b: Array
-    weights: Host
 
 
 class LeastSquares(LinearLoss):
@@ -80,7 +72,7 @@ class LeastSquares(LinearLoss):
     """
 
     b: Array
-    unweighted: Unweighted | None = None
+    unweighted: Squares | None = None  # with the rows, b and weights that were given, if any was
 
     curvature = 1.0
     bend = 0.0
@@ -127,7 +119,7 @@ class LeastSquares(LinearLoss):
             self._change_precision(wide)
         w = host(weights)
         if w.all():  # otherwise rows of weight 0 are still there, as zeros
-            self.unweighted = Unweighted(self.matrix, arrays.like(self.b, self.prototype), w)
+            self.unweighted = Squares(self.matrix, arrays.like(self.b, self.prototype), w)
         factors = arrays.like(np.sqrt(w), self.prototype)
         self.matrix = with_scaled_rows(self.matrix, factors)
         self.b = self.target = factors * arrays.like(self.b, self.prototype)
@@ -136,22 +128,24 @@ class LeastSquares(LinearLoss):
     def _of_matrix(self, matrix: object) -> LeastSquares:
         return LeastSquares(matrix, arrays.double(self.b), gram=False)
 
-    def of_columns(self, change: Callable[[Host], Host]) -> LinearLoss:
+    def of_columns(self, change: Callable[[Any], Any]) -> LinearLoss:
         given = self.unweighted
         if given is None:
             return super().of_columns(change)
-        rows, b = change(given.matrix.dense()), host(given.b)
+        rows, b = change(given.rows.on_host()), host(given.target)
         made = LeastSquares(rows, b, weights=given.weights, gram=False)
         made.scale, made.mean, made.note = self.scale, self.mean, self.note
         return made
 
     @property
-    def given_matrix(self) -> Matrix:
-        """The matrix without weights, whose rank and null space are the same.
+    def squares(self) -> Squares:
+        return (self.unweighted or Squares(self.matrix, self.b))._replace(scale=self.scale)
 
-        Rounding after a product with roots of weights may change them.
-        """
-        return self.matrix if self.unweighted is None else self.unweighted.matrix
+    @property
+    def given_matrix(self) -> Matrix:
+        """Rounding after a product with roots of weights may change rank and null space."""
+        rows: Matrix = self.squares.rows
+        return rows
 
     def _loss_and_slope(self, image: Array) -> tuple[Array, Array]:
         residual = image - self.b
@@ -176,7 +170,7 @@ class LeastSquares(LinearLoss):
             return [LeastSquaresPart(weight * self.scale, self.matrix.dense(), host(self.b))]
         top = top_exponent(given.weights)
         w, scale = np.ldexp(given.weights, -top), math.ldexp(weight * self.scale, top)
-        return [LeastSquaresPart(scale, given.matrix.dense(), host(given.b), w)]
+        return [LeastSquaresPart(scale, given.rows.dense(), host(given.target), w)]
 
     def second(self, image: Host) -> Host:
         return np.ones(len(image))

@@ -227,9 +227,14 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         made.weights = None if self.weights is None else arrays.like(self.weights, made.prototype)
         return made
 
-    def of_columns(self, change: Callable[[Host], Host]) -> LinearLoss:
+    def of_columns(self, change: Callable[[Any], Any]) -> LinearLoss:
         """The same loss in float64 of another matrix, whose rows are a linear map of these."""
-        return self.of_matrix(change(self.matrix.dense()))
+        return self.of_matrix(change(self.matrix.on_host()))
+
+    @property
+    def given_matrix(self) -> Matrix:
+        """The matrix without weights, whose rank and null space are the same."""
+        return self.matrix
 
     def _of_matrix(self, matrix: object) -> LinearLoss:
         raise Refusal(

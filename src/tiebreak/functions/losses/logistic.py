@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -49,6 +50,9 @@ class LogisticLoss(ScalarLoss):
         """e^-t errs by t units of rounding, relative, and absolutely by underflow."""
         slopes = np.maximum(np.abs(first), 2.0**-1022)
         return np.asarray(slopes * (3.0 + self.lift + np.abs(self.lift - np.log(slopes))))
+
+    def least_margin(self, value: Any) -> Any:
+        return -value
 
     def largest_second(self, low: Host, high: Host, target: Host) -> Host:
         return np.full(len(low), 0.25)

@@ -10,7 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -63,6 +63,10 @@ class ScalarLoss(ABC):
     @abstractmethod
     def largest_ratio(self, low: Host, high: Host, target: Host) -> Host:
         """The largest first'²/second between two margins."""
+
+    def least_margin(self, value: Any) -> Any:
+        """phi_i is never negative, and at most ``value`` only at margins from this on."""
+        return 0.0 * value - math.inf
 
     def visible(self, margins: Host, target: Host) -> Host:
         """What must not drown in rounding errors for the losses to decide anything."""

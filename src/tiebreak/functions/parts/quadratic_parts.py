@@ -75,6 +75,11 @@ class Part(ABC):
     def curvature(self, x: Host, above: bool = False) -> Host:
         """R with R'R the second derivative at x, or ``above`` that of a quadratic above it."""
 
+    def second(self, x: Host) -> Host:
+        """The second derivative at x."""
+        R = self.curvature(x)
+        return np.asarray(R.T @ R)
+
     @abstractmethod
     def along(self, x: Host, d: Host) -> Callable[[float], float]:
         """step -> the derivative at x + step d along d."""
@@ -182,6 +187,9 @@ class QuadraticPart(Part):
     def curvature(self, x: Host, above: bool = False) -> Host:
         roots, basis, units = semidefinite_root(self.rows, GAP * len(self.rows) * EPS)
         return np.asarray((math.sqrt(self.weight) * roots)[:, None] * basis * units)
+
+    def second(self, x: Host) -> Host:
+        return self.weight * self.rows
 
     def along(self, x: Host, d: Host) -> Callable[[float], float]:
         start, change = self.rows @ x, self.rows @ d

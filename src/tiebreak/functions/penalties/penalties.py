@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tiebreak.functions.base import SmoothFunction, is_weight
+from tiebreak.functions.elementary import SquaredNorm
 from tiebreak.functions.far_slopes import FarRows
 from tiebreak.functions.penalties.groups import Groups
 from tiebreak.functions.penalties.joint_prox import joint
@@ -32,7 +33,7 @@ class Penalty(FromData, is_open=True):
     _weights: ClassVar[tuple[str, ...]] = ("weight",)
     names: ClassVar[tuple[Any, ...] | None] = None  # of the variables, as in Function
     dimension: ClassVar[int | None] = None  # the number of variables, None if it fits any
-    describing = ("terms", "add_to_conic", "far_rows")
+    describing = ("terms", "add_to_conic", "far_rows", "squared")
 
     def __post_init__(self) -> None:
         for name in self._weights:
@@ -88,6 +89,11 @@ class Penalty(FromData, is_open=True):
     def far_rows(self, n: int) -> FarRows | None:
         """How it grows far out; None where that is unknown."""
         return self.terms.far_rows(n)
+
+    @property
+    def squared(self) -> tuple[float, SmoothFunction] | None:
+        """w and h, where the penalty is w sqrt(2 h); None where it is something else."""
+        return None
 
     @property
     def unrestricted(self) -> Penalty:
@@ -319,6 +325,16 @@ class L2(CentredNorm):
             return Terms(l2=top, center=self._origin)
         groups = Groups(np.where(weights > 0.0, 0, -1))
         return Terms(group=top, groups=groups, center=self._origin)
+
+    @property
+    def squared(self) -> tuple[float, SmoothFunction] | None:
+        top = float(np.max(host(self.weight)))
+        if not top:
+            return None
+        counts = 1.0
+        if arrays.is_array(self.weight):
+            counts = arrays.namespace(self.weight).astype(self.weight > 0.0, self.weight.dtype)
+        return top, SquaredNorm(counts, self.center)
 
 
 @dataclasses.dataclass(frozen=True)
