@@ -85,6 +85,7 @@ def test_what_is_not_penalised_below_may_tie_and_is_split_evenly():
     assert np.max(np.abs(slope)) <= 1e-9
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("method", ["auto", "exact", "adaptive", "primal-dual"])
 def test_an_intercept_without_a_weight_can_fall_without_end(method):
     A, _ = logistic()
