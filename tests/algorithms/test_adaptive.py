@@ -163,6 +163,7 @@ def test_nothing_needs_to_be_known():
     assert result.upper_optimum[0] <= exact.upper_value
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "name",
     [
@@ -204,6 +205,7 @@ def test_float32_stays_float32():
     assert result.status == "certified"
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("start", [0.0, 1.0, 1e8, 1e-8])
 def test_degenerate_problems_end_well(start):
     x0 = np.full(3, start)

@@ -290,6 +290,7 @@ def test_carried_images_do_not_drift():
     np.testing.assert_allclose(state.level_run.u_image, A @ state.level_run.u, atol=1e-13)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("domain", [tb.Ball(2.0), tb.Simplex(3.0), tb.Space()])
 def test_linear_and_constant_levels_are_no_division_by_zero(domain):
     """L_f = 0 and L_g = 0: any positive stand-in is admissible, in any units."""

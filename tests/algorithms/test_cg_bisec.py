@@ -599,6 +599,7 @@ def test_the_inner_iterate_is_there_to_look_at():
 # --- both ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("make", [CGBiO, lambda: BisecBiO(gradients=60)])
 def test_certificates_are_never_wrong_on_planted_problems(make, count):
     number, runs, finite = count(16, 2288), 0, 0

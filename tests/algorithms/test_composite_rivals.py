@@ -121,6 +121,7 @@ def plain(method: Any, first: Any, case: Any, problem: Any, grads: Any, x: Any, 
     return points
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("method", RIVALS, ids=NAMES)
 def test_the_recursion_is_that_of_a_few_lines_of_numpy(count, method):
     worst, cases = 0.0, pairs()

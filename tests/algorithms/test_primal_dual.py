@@ -153,6 +153,7 @@ def test_a_lower_level_with_a_flat_interior():
     assert state.lower_value <= 1e-12
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("known", [True, False])
 def test_callables_need_no_constants(known):
     A, b, rng = drawn(seed=4)
@@ -225,7 +226,7 @@ def _is_right(p, result):
     return result.status == "certified"
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize(
     "name", ["toy", "random-inverse", "diabetes", "basis-pursuit", "lasso-duplicates"]
 )

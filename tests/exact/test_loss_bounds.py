@@ -262,6 +262,7 @@ SETS = {
 }  # fmt: skip
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("constant", CONSTANTS)
 @pytest.mark.parametrize("domain", SETS)
 def test_constants_are_proved(constant, domain):

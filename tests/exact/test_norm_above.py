@@ -19,6 +19,7 @@ def planted(rng, scale=1.0):
     return A, scale * b, scale * center, scale * x
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("scale", [1.0, 1e-80, 1e80])
 def test_the_nearest_solution_is_proved(scale, count):
     for seed in range(count(12, 400)):

@@ -30,6 +30,7 @@ def drawn(rng, kind=np.asarray, weights=False):
     return problem, x, value
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("kind", [np.asarray, sp.csr_array])
 @pytest.mark.parametrize("weights", [False, True])
 def test_the_answer_is_that_of_the_normal_equations_and_proved(kind, weights, count):

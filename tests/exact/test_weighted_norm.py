@@ -37,7 +37,7 @@ def solution(A, b, w, c):
         return float((d.T * W * d)[0] / 2)
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(9)
 @pytest.mark.parametrize(("m", "n", "zeros"), SHAPES)
 def test_the_answer_on_space_is_the_weighted_projection(m, n, zeros):
     A, b, w, c = drawn(m, n, zeros, seed=n)

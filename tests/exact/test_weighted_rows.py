@@ -46,6 +46,7 @@ def drawn(seed, spread):
     return A, b, w, basis
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("kind", [np.asarray, sp.csr_array])
 def test_dependent_rows_and_columns_are_proved(kind, count):
     for seed in range(count(20, 600)):
@@ -61,6 +62,7 @@ def test_dependent_rows_and_columns_are_proved(kind, count):
         assert low <= value <= high
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("spread", [8.0, 14.0])
 def test_nothing_false_where_weights_are_far_apart(spread, count):
     for seed in range(count(20, 600)):
