@@ -16,6 +16,9 @@ FIRST = (
     "tests/distributed/",
     "tests/display/test_page_in_chromium.py",
     "tests/truth/test_truth.py",
+    "tests/experiments/test_reproduce.py::test_every_row",
+    "tests/driver/test_solve.py::test_killed",
+    "tests/driver/test_statuses.py::test_the_guard",
 )
 
 

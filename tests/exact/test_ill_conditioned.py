@@ -142,7 +142,7 @@ def test_proved_where_columns_are_graded(domain: str, count: Count) -> None:
     assert proved >= NARROW[domain] * total
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("multiplier", [1.0, 2.0**-20, 2.0**-36, 0.0])
 @pytest.mark.parametrize("domain", DOMAINS)
 def test_never_wrong_beside_the_answer(domain: str, multiplier: float, count: Count) -> None:
