@@ -510,7 +510,7 @@ def test_every_row_of_the_table_has_a_trial_and_a_short_table_is_reported(
     tmp_path, count, without_pictures
 ):
     assert list(table.TRIALS) == [rate.label for rate in RATES]
-    found = table.table_1(False, lambda line: None, longest=count(70, 10_000))
+    found = table.table_1(False, lambda line: None, longest=count(150, 10_000))
     made = reproduce.write(found, tmp_path, "Made.", lambda line: None)
     assert {v.claim for v in made.verdicts} == {claim.key for claim in CLAIMS["table1"]}
     for v in made.verdicts:
