@@ -13,6 +13,8 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+from helpers.sources import parsed
+
 import tiebreak
 from tiebreak.functions.base import Function
 from tiebreak.functions.penalties.penalties import Penalty
@@ -36,7 +38,7 @@ def modules() -> Iterator[tuple[str, ast.Module]]:
     for path in sorted(SOURCE.rglob("*.py")):
         name = path.relative_to(SOURCE).as_posix()
         if not name.endswith("__init__.py"):
-            yield name, ast.parse(path.read_text(encoding="utf-8"))
+            yield name, parsed(path)
 
 
 def docstrings(tree: ast.Module) -> set[int]:
@@ -122,7 +124,7 @@ def imports() -> dict[str, set[str]]:
         paths[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
     found: dict[str, set[str]] = {module: set() for module in paths}
     for module, path in paths.items():
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(parsed(path)):
             if isinstance(node, ast.Import):
                 found[module] |= {alias.name for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and node.module:

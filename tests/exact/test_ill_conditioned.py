@@ -124,6 +124,7 @@ def contains(found: Intervals, p: Planted) -> bool:
     )
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("domain", DOMAINS)
 def test_proved_where_columns_are_graded(domain: str, count: Count) -> None:
     total, proved = count(16, 200), 0
@@ -141,6 +142,7 @@ def test_proved_where_columns_are_graded(domain: str, count: Count) -> None:
     assert proved >= NARROW[domain] * total
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("multiplier", [1.0, 2.0**-20, 2.0**-36, 0.0])
 @pytest.mark.parametrize("domain", DOMAINS)
 def test_never_wrong_beside_the_answer(domain: str, multiplier: float, count: Count) -> None:

@@ -51,7 +51,7 @@ def two_stages(kind, A, b, w, f):
     return second.value
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("kind", LOSSES)
 @pytest.mark.parametrize("share", [0.3, 0.05])
 @pytest.mark.parametrize("upper", ["norm", "center", "weights", "l1", "validation"])

@@ -38,6 +38,7 @@ def least(A, b, D, w, c, bounds):
     ).fun
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("domain", DOMAINS)
 @pytest.mark.parametrize("rows", [5, 14])
 @pytest.mark.parametrize("kind", ["variation", "dense", "sparse"])

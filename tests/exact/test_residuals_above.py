@@ -30,10 +30,11 @@ def drawn(rng, kind=np.asarray, weights=False):
     return problem, x, value
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("kind", [np.asarray, sp.csr_array])
 @pytest.mark.parametrize("weights", [False, True])
 def test_the_answer_is_that_of_the_normal_equations_and_proved(kind, weights, count):
-    for seed in range(count(30, 300)):
+    for seed in range(count(10, 300)):
         problem, x, value = drawn(np.random.default_rng([1, seed]), kind, weights)
         assert with_residuals(problem, problem.dimension) is not None
         result = tb.solve(problem, "exact", rtol=1e-9)

@@ -39,6 +39,7 @@ def points(x: np.ndarray, unit: float, rng: np.random.Generator) -> list[np.ndar
     return found
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("domain", planted_ties.DOMAINS)
 def test_proved_from_both_sides(domain: str, count: Count) -> None:
     total, within = count(12, 100), 0
@@ -61,7 +62,7 @@ def test_proved_from_both_sides(domain: str, count: Count) -> None:
 @pytest.mark.parametrize("flaw", ["", "idle", "twice"])
 @pytest.mark.parametrize("domain", planted_ties.DOMAINS)
 def test_never_wrong_at_bad_points(domain: str, flaw: str, count: Count) -> None:
-    for seed in range(count(3, 48)):
+    for seed in range(count(1, 48)):
         _check_bad_points(domain, flaw, seed)
 
 
@@ -100,7 +101,7 @@ def _check_bad_points(domain: str, flaw: str, seed: int) -> None:
 def test_never_wrong_on_all_polyhedra(count: Count) -> None:
     """Other losses, forms, tilts, ranks, gradings and domains; many without strict complements."""
     finite = 0
-    for seed in range(count(12, 960)):
+    for seed in range(count(6, 960)):
         finite += check_instance(seed)
     assert finite > 0
 

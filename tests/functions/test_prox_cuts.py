@@ -646,7 +646,7 @@ def weighted(kind, rng, center):
     return Zero()
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("kinds", WEIGHTED, ids="-".join)
 @pytest.mark.filterwarnings("ignore")
 def test_weights_and_centers_agree_with_a_conic_solver(kinds, count):
