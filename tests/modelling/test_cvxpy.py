@@ -18,7 +18,8 @@ from cvxpy.reductions.dcp2cone.dcp2cone import Dcp2Cone
 from scipy.optimize import lsq_linear
 
 import tiebreak as tb
-from tiebreak.conic.chain import ChainSolution, LevelSolution, solve_chain
+from tiebreak.conic.chain import solve_chain
+from tiebreak.conic.chain_solution import ChainSolution, LevelSolution
 from tiebreak.modelling.cvxpy_compile import square_root
 
 RNG = np.random.default_rng(18)

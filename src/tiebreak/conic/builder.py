@@ -8,12 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from tiebreak.conic.program import Cone, ConicProgram, Objective
+from tiebreak.conic.program import DENSE_SHARE, Cone, ConicProgram, Objective
 from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.conic_form import Affine, ConicForm, Cost, Kind, entries
-
-DENSE_SHARE = 0.25  # of entries that are not 0, from which a matrix is faster dense
 
 
 class Builder(ConicForm):
@@ -70,6 +68,8 @@ def _sparse(parts: Sequence[Affine], size: int) -> Any:
     """All parts below each other as one matrix that is multiplied with z, in CSR form."""
     from scipy.sparse import csr_array
 
+    if not parts:
+        return csr_array((0, size))
     rows, columns, values = ([np.zeros(0, dtype=kind)] for kind in (np.int64, np.int64, float))
     start = 0
     for terms in parts:

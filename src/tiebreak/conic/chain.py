@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -21,10 +21,18 @@ from tiebreak.conic.bounds import (
     value_error,
     value_inside,
 )
+from tiebreak.conic.chain_solution import (
+    ASSUMED,
+    ChainSolution,
+    LevelSolution,
+    SlackRule,
+    cut_short,
+)
 from tiebreak.conic.cones import NONE, Blocks, of_inequalities, outside
 from tiebreak.conic.cuts import Cut, sublevel
 from tiebreak.conic.direct import Fall, least_squares, on_equations
 from tiebreak.conic.faces import ConicSet, held_rows, remaining
+from tiebreak.conic.linear_chain import linear_chain
 from tiebreak.conic.polish import PrimalDualPoint, residual
 from tiebreak.conic.program import Cone, ConicProgram, Objective
 from tiebreak.conic.scaling import in_units
@@ -41,14 +49,13 @@ from tiebreak.conic.stage import (
     stacked,
     stage_of,
 )
-from tiebreak.linalg import deadline, in_files
+from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
+from tiebreak.linalg.deferred import Deferred, resolved
+from tiebreak.linalg.rank import sparse_nullity
 from tiebreak.linalg.spectra import EPS
 from tiebreak.sets.polyhedra import MISSED, single_entries
 
-SlackRule = Callable[[float, float], float]  # of the best value and of that before this level
-
-ASSUMED = 10.0  # times the length of the answer: a solution is assumed to be no longer than that
 OUTSIDE = 1e-7  # relative: a constraint that is violated by more is not met
 LOOSE = 0.01  # of its size: a level whose auxiliary variables are off by more is not solved
 NOT_TIGHT = "its auxiliary variables are not what they stand for: too many digits cancel"
@@ -60,60 +67,9 @@ HARDLY_FALLS = (
 RUNS_AWAY = (
     "may have no minimiser: it still falls, or seems to, far beyond the point that was found"
 )
-LEAST = "all levels leave directions of x open: there x is the point of least norm"
 MANY = 8  # names in a message
 NO_POINT = "no point meets all constraints"
 VISIBLE = 1e-9  # a direction of z that moves x by less than this leaves x as it is
-
-
-def estimate(value: float, error: float) -> str:
-    """A value that is not proved, to the digits that its error leaves."""
-    if not math.isfinite(error):
-        return "unknown"
-    digits = math.log10(abs(value) / error) if value and error else 9.0
-    return f"about {value:.{min(max(round(digits), 1), 9)}g}"
-
-
-@in_files("conic.level")
-class LevelSolution(NamedTuple):
-    """What was found of one level."""
-
-    best: float  # its least value over the minimisers of the levels before it, as found
-    bound: float  # that least value is at least this
-    error: float  # how far `best` may be off, on both sides
-    value: float  # at the final point
-    slack: float  # what it may give up, resolved to a number
-    dimension: int | None  # of what is left to choose after it; None: too many to count in time
-    held: str  # how it was held: "image", "face", "image and face", "cut", "point", "nothing"
-    word: str  # "proved" or "estimated"
-    price: float | None  # -d(next level)/d(slack), where its slack is positive
-    solver: str  # the solver's own word, "" where none was asked
-    residual: float = math.nan  # of the conditions of optimality, relative
-    is_bound_proved: bool = False  # `bound` alone; the word is of both ends
-    why: str = ""  # why it is estimated only: "size", "inside" or "held"
-
-    def in_unit(self, unit: float, following: float) -> LevelSolution:
-        """In units of 1, if it is in this ``unit`` and the next level in ``following``."""
-        return self._replace(
-            best=unit * self.best,
-            bound=unit * self.bound,
-            error=unit * self.error,
-            value=unit * self.value,
-            slack=unit * self.slack,
-            price=None if self.price is None else following / unit * self.price,
-        )
-
-
-class ChainSolution(NamedTuple):
-    """All levels solved, or those before a limit."""
-
-    z: Host
-    levels: tuple[LevelSolution, ...]
-    status: str  # "solved", "unbounded", "undetermined", "infeasible", "failed", or a limit
-    message: str = ""
-    direction: Host | None = None  # where it is unbounded
-    contradiction: Host | None = None  # where it is infeasible: multipliers of the program's rows
-    is_least: bool = False  # did the least norm of x choose among points that all levels leave?
 
 
 def solve_chain(program: ConicProgram, slacks: Sequence[SlackRule | None]) -> ChainSolution:
@@ -126,7 +82,9 @@ def solve_chain(program: ConicProgram, slacks: Sequence[SlackRule | None]) -> Ch
         None if rule is None else _in_unit(rule, float(unit))
         for rule, unit in zip(slacks, units.values, strict=False)
     ]
-    found = _Chain(scaled, rules, units.lengths).solve()
+    found = linear_chain(scaled, rules, units.lengths)
+    if found is None:
+        found = _Chain(scaled, rules, units.lengths).solve()
     following = np.append(units.values[1:], 1.0)
     levels = (
         level.in_unit(float(unit), float(after))
@@ -145,13 +103,6 @@ def solve_chain(program: ConicProgram, slacks: Sequence[SlackRule | None]) -> Ch
 def _in_unit(rule: SlackRule, unit: float) -> SlackRule:
     """Of values in this unit."""
     return lambda best, before: rule(unit * best, unit * before) / unit
-
-
-def cut_short(over: deadline.Over, number: int) -> tuple[str, str]:
-    """Status and message where a level, by its number, was not solved."""
-    if isinstance(over, deadline.Interrupted):
-        return "stopped", f"stopped before level {number + 1} was solved"
-    return "max_time", f"no time was left for level {number + 1}"
 
 
 class _Chain:
@@ -199,7 +150,7 @@ class _Chain:
     def _give_back(self) -> None:
         """Slacks that no level needed: where ties are left, those levels once more, in order."""
         for level, objective in zip(self.found, self.objectives, strict=True):
-            if level.slack > 0.0 and self._dimension() != 0:
+            if level.slack > 0.0 and resolved(self._dimension()) != 0:
                 stage = self._stage(objective)
                 found = None if stage.is_flat else self._solved(objective, stage)
                 if isinstance(found, SolvedStage):
@@ -213,7 +164,7 @@ class _Chain:
         """
         from scipy.sparse import csr_array
 
-        if self.found[-1].dimension == 0 or self.where.dimension == 0:
+        if self.where.dimension == 0 or resolved(self._dimension()) == 0:
             return
         own, former = self.program.variables, self.previous
         places, lengths = (np.arange(len(own)), own), self.lengths[own]
@@ -504,7 +455,7 @@ class _Chain:
         rows = stacked([part.rows for part in held]) if held else None
         if rows is None:
             self.where = replace(self.where, base=z)
-        elif self.where.dimension <= LARGE:
+        elif self.where.dimension <= LARGE and isinstance(rows, np.ndarray):
             self.where = self.where.within(rows, z)
         else:
             self.where, left = self.where.without_fixed(rows, z)
@@ -517,19 +468,29 @@ class _Chain:
         names += ["face"] * bool(faces)
         return " and ".join(names) or "nothing"
 
-    def _dimension(self) -> int | None:
-        """Of what is left to choose, in x."""
-        if self.equations is not None:
-            return None
-        where, zero = self.where, Blocks.of(self.constraints.cones).zero
-        if len(zero):
-            where = where.within(self.constraints.rows[zero], where.base)
-        if where.basis is None:
-            return len(self.program.variables)
-        seen = where.basis[self.program.variables]
+    def _dimension(self) -> Deferred:
+        """Of what is left to choose, in x: counted when somebody asks."""
+        where, (rows, _, cones), own = self.where, self.constraints, self.program.variables
+        parts = [rows[Blocks.of(cones).zero]]
+        parts += [] if self.equations is None else [self.equations.rows]
+        return Deferred(lambda: _open_directions(where, stacked(parts), own))
+
+
+def _open_directions(where: AffineSet, equations: Any, own: Host) -> int | None:
+    """In how many directions x moves on an affine set with these equations."""
+    from scipy.sparse import csr_array
+
+    if isinstance(where.basis, np.ndarray):
+        where = where.within(equations, where.base) if equations.shape[0] else where
+        seen = where.basis[own]
         if not seen.size:
             return 0
         return deadline.unless_too_long(lambda: _visible_directions(seen), None, deadline.Over)
+    inner, moves = csr_array(where.columns(equations)), np.zeros(len(where.base))
+    moves[own] = 1.0
+    hidden = np.flatnonzero((moves if where.basis is None else where.basis.T @ moves) == 0.0)
+    whole, rest = sparse_nullity(inner), sparse_nullity(inner[:, hidden])
+    return None if whole is None or rest is None else whole - rest
 
 
 def _visible_directions(basis: Host) -> int:

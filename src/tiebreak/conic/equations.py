@@ -8,6 +8,7 @@ import numpy as np
 
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
+from tiebreak.linalg.conic_form import entries
 from tiebreak.linalg.host import norm
 
 FEW = 100  # equations that a complete orthogonal factorisation solves in a millisecond
@@ -31,9 +32,15 @@ def kkt_matrix(F: Any, H: Any, J: Any) -> Any:
         return K
     import scipy.sparse as sp
 
-    middle = sp.csr_array((n, n)) if H is None else sp.csr_array(H)
-    blocks = [[-sp.eye_array(p), F, None], [sp.csr_array(F).T, middle, J.T], [None, J, None]]
-    return sp.csc_array(sp.block_array(blocks))
+    i, j, value = entries(F)
+    parts = [(np.arange(p), np.arange(p), np.full(p, -1.0)), (i, p + j, value), (p + j, i, value)]
+    i, j, value = entries(J)
+    parts += [(p + j, p + n + i, value), (p + n + i, p + j, value)]
+    if H is not None:
+        i, j, value = entries(H)
+        parts.append((p + i, p + j, value))
+    row, column, value = (np.concatenate(some) for some in zip(*parts, strict=True))
+    return sp.csc_array((value, (row, column)), shape=(p + n + k, p + n + k))
 
 
 def least_solution(K: Any, right: Host, cutoff: float = 1e-13) -> Host | None:
@@ -66,7 +73,8 @@ def regularised_solution(K: Any, right: Host, primal: int) -> Host | None:
     shift = SHIFT * np.where(np.arange(size) < primal, 1.0, -1.0)
     try:
         if sp.issparse(K):
-            scaled = sp.csc_array(sp.diags_array(d) @ K @ sp.diags_array(d))
+            values = K.data * d[K.indices] * np.repeat(d, np.diff(K.indptr))
+            scaled = sp.csc_array((values, K.indices, K.indptr), shape=K.shape)
             shifted = sp.csc_matrix(scaled + sp.diags_array(shift))
             # In an order for symmetric patterns, and kept to: with the shift no pivot is 0.
             factors = sla.splu(shifted, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0)

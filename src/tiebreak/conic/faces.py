@@ -48,13 +48,15 @@ class HeldRows(NamedTuple):
 
     On the true minimisers each |<row, z> - its value| is at most ``linear`` * gap, where the gap
     is that of the level's value to its bound; and if ``root`` is not 0, all together, as a vector,
-    are at most ``linear`` * gap + ``root`` * sqrt(gap).
+    are at most ``linear`` * gap + ``root`` * sqrt(gap). If they share the gap, they are not all so
+    far off at once: the sum of |<row, z> - its value| / ``linear`` is at most the gap.
     """
 
     rows: Any
     values: Host
     linear: Host  # one for each row
     root: float = 0.0
+    is_shared: bool = False
 
     def off(self, gap: float) -> Host:
         """How far each equation may be off."""
@@ -65,7 +67,8 @@ class HeldRows(NamedTuple):
         if not weights.any():
             return 0.0
         if self.root == 0.0:
-            return float(np.abs(weights) @ self.off(gap))
+            costs = np.abs(weights) * self.off(gap)
+            return float(np.max(costs) if self.is_shared else np.sum(costs))
         return norm(weights) * float(np.max(self.off(gap)))
 
 
@@ -79,7 +82,7 @@ def held_rows(
     (rows, offset, _), tiny = constraints, LEAST
     zero, one = Blocks.of(constraints.cones).zero, active.nonnegative
     found = [HeldRows(rows[zero], offset[zero], np.zeros(len(zero)))]
-    found.append(HeldRows(rows[one], offset[one], 1.0 / np.maximum(y[one], tiny)))
+    found.append(HeldRows(rows[one], offset[one], 1.0 / np.maximum(y[one], tiny), is_shared=True))
     for cone in active.vertices:  # s_0 (y_0 - |y_1|) <= <y, s>
         inner = max(y[cone[0]] - norm(y[cone[1:]]), tiny)
         found.append(HeldRows(rows[cone], offset[cone], np.full(len(cone), 1.0 / inner)))

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from tiebreak.algorithms.base import DirectState, Method, StateReport
-from tiebreak.conic.chain import ASSUMED, LEAST, ChainSolution, LevelSolution, estimate, solve_chain
+from tiebreak.conic.chain import solve_chain
+from tiebreak.conic.chain_solution import ASSUMED, LEAST, ChainSolution, LevelSolution, estimate
 from tiebreak.conic.program import ConicProgram
 from tiebreak.conic.representation import compile_levels
 from tiebreak.linalg import arrays, in_files
@@ -30,6 +32,8 @@ WHY = {
     "solved": ANSWER,
 }
 NOT_SURE = ", as far as a solver can tell: rounding decides whether it does"
+# The last program of each problem: its set, its size, and the program.
+COMPILED: WeakKeyDictionary[Problem, tuple[Domain, int, ConicProgram]] = WeakKeyDictionary()
 ONE_SIDED = "no point is known to minimise the lower level exactly, so nothing bounds f* from above"
 
 
@@ -154,8 +158,13 @@ class Conic(Method):
 
 
 def _compiled(problem: Problem, domain: Domain, n: int) -> ConicProgram:
-    levels = (problem.lower, problem.upper)
-    return compile_levels(levels, domain, n, problem.radius, owner="Conic")
+    """Compiled once: a check and the step after it ask for the same program."""
+    known = COMPILED.get(problem)
+    if known is None or known[0] is not domain or known[1] != n:
+        levels = (problem.lower, problem.upper)
+        program = compile_levels(levels, domain, n, problem.radius, owner="Conic")
+        COMPILED[problem] = known = (domain, n, program)
+    return known[2]
 
 
 def _intervals(found: ChainSolution) -> Intervals:

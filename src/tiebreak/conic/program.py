@@ -21,7 +21,8 @@ import numpy as np
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.conic_form import Kind, Misfit
 
-SMALL = 2**22  # entries of a matrix that is kept dense: a small sparse one is slow
+DENSE_SHARE = 0.25  # of entries that are not 0, from which a matrix is faster dense
+SMALL = 2**14  # entries of a matrix that is kept dense: a small sparse one is slow
 
 
 class Cone(NamedTuple):

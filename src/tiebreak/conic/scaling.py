@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tiebreak.conic.program import ConicProgram, Objective, cone_groups
-from tiebreak.conic.stage import as_rows, row_lengths
+from tiebreak.conic.stage import as_rows
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
-from tiebreak.linalg.conic_form import scaled_rows
+from tiebreak.linalg.conic_form import entries, scaled_rows
 from tiebreak.linalg.host import power_of_two
 
 SWEEPS = 20  # over rows and columns in turn
@@ -33,6 +33,18 @@ class Units(NamedTuple):
     rows: Host  # one for each row
 
 
+class _Entries(NamedTuple):
+    """What is not 0 in some rows: where it is, and how large."""
+
+    row: Host
+    column: Host
+    size: Host
+
+    def in_columns(self, lengths: Host) -> _Entries:
+        """Every column times its factor."""
+        return self._replace(size=self.size * lengths[self.column])
+
+
 def in_units(program: ConicProgram) -> tuple[ConicProgram, Units]:
     """The same program with z and values in units of their own, rows of about length 1, and these.
 
@@ -44,15 +56,21 @@ def in_units(program: ConicProgram) -> tuple[ConicProgram, Units]:
     targets = np.concatenate([program.offset, *(h.target for h in program.objectives)])
     # Rows of one cone have one unit, those of the objectives their own.
     more = np.arange(len(program.offset), len(targets) + len(linear))
-    groups = np.append(cone_groups(program.cones), more)
+    firsts = np.append(cone_groups(program.cones), more)
+    group = np.repeat(
+        np.arange(len(firsts)), np.diff(np.append(firsts, len(targets) + len(linear)))
+    )
     deadline.check()
-    everything = _stacked([rows, *squares, linear])
-    lengths = _columns(everything, groups)
+    everything = _entries([rows, *squares, linear])
+    lengths = _columns(everything, group, program.size)
     deadline.check()
-    sizes = _of_groups(row_lengths(_scaled(everything, lengths)), groups)[: len(targets)]
-    lengths = lengths * _distance(sizes, targets)
-    rows = _scaled(rows, lengths)
-    widths = _power_of_two(_of_groups(_most(rows, 1), groups[groups < rows.shape[0]]))
+    everything = everything.in_columns(lengths)
+    squared = np.bincount(everything.row, everything.size**2, minlength=len(group))
+    sizes = np.sqrt(_largest(np.arange(len(group)), squared, group))[: len(targets)]
+    distance = _distance(sizes, targets)
+    lengths = lengths * distance
+    largest = _largest(everything.row, everything.size, group)[: len(program.offset)]
+    widths = _power_of_two(largest * distance)
     pairs = [
         _objective(h, _scaled(F, lengths), lengths)
         for h, F in zip(program.objectives, squares, strict=True)
@@ -65,7 +83,7 @@ def in_units(program: ConicProgram) -> tuple[ConicProgram, Units]:
 
     new = replace(
         program,
-        rows=scaled_rows(rows, 1.0 / widths),
+        rows=scaled_rows(_scaled(rows, lengths), 1.0 / widths),
         offset=program.offset / widths,
         objectives=tuple(objective for objective, _ in pairs),
         reach=program.reach / lengths,
@@ -77,7 +95,7 @@ def in_units(program: ConicProgram) -> tuple[ConicProgram, Units]:
 def _objective(h: Objective, F: Any, lengths: Host) -> tuple[Objective, float]:
     """In units in which its slopes are about 1, and this unit; F is in those of z already."""
     deadline.check()
-    q, steepest = h.linear * lengths, float(np.max(_most(F, 0))) ** 2
+    q, steepest = h.linear * lengths, float(abs(F).max()) ** 2 if F.shape[0] else 0.0
     root = float(_power_of_two(np.sqrt(max(steepest, float(np.max(np.abs(q)))))))
     unit = root * root
     new = Objective(
@@ -98,77 +116,64 @@ def _distance(sizes: Host, targets: Host) -> float:
     return float(_power_of_two(np.median(np.abs(targets[which]) / sizes[which])))
 
 
-def _columns(rows: Any, groups: Host) -> Host:
+def _columns(entries: _Entries, group: Host, n: int) -> Host:
     """Of the variables: in these units the entries of every row are as much alike as they can be.
 
     By means of logarithms over rows and columns in turn; 1 where that makes little difference. Rows
     of one cone have one unit. A row of one entry says nothing: it is a bound, in any unit.
     """
-    logs = rows.copy()
-    if isinstance(rows, np.ndarray):
-        np.log2(np.abs(rows), out=logs, where=rows != 0.0)
-    else:
-        logs.eliminate_zeros()
-        logs.data = np.log2(np.abs(logs.data))
-    used, logs = _added((rows != 0).astype(float), groups), _added(logs, groups)
-    several = np.asarray(used.sum(axis=1)).ravel() > 1.0
-    used, logs = used[several], logs[several]
-    of_rows, of_columns = (np.asarray(logs.sum(axis=axis)).ravel() for axis in (1, 0))
-    in_rows, in_columns = (np.asarray(used.sum(axis=axis)).ravel() for axis in (1, 0))
-    in_columns = np.maximum(in_columns, 1.0)
+    groups = int(group[-1]) + 1 if len(group) else 0
+    several = np.bincount(group[entries.row], minlength=groups)[group[entries.row]] > 1
+    rows, columns = group[entries.row][several], entries.column[several]
+    logs = np.log2(entries.size[several])
+    of_rows, of_columns = (
+        np.bincount(places, logs, minlength=count)
+        for places, count in ((rows, groups), (columns, n))
+    )
+    in_rows, in_columns = (
+        np.maximum(np.bincount(places, minlength=count), 1)
+        for places, count in ((rows, groups), (columns, n))
+    )
     units = -of_columns / in_columns  # as powers of two
     for _ in range(SWEEPS):
         deadline.check()
         before = units
-        rest = (of_rows + used @ units) / in_rows
-        units = (used.T @ rest - of_columns) / in_columns
-        if np.max(np.abs(units - before)) < STEADY:
+        rest = (of_rows + np.bincount(rows, units[columns], minlength=groups)) / in_rows
+        units = (np.bincount(columns, rest[rows], minlength=n) - of_columns) / in_columns
+        if np.max(np.abs(units - before), initial=0.0) < STEADY:
             break
     if np.ptp(units) <= WIDE:
-        return np.ones(len(units))
+        return np.ones(n)
     return np.asarray(np.exp2(np.round(units - np.median(units))))
 
 
-def _added(rows: Any, groups: Host) -> Any:
-    """The sums of the rows of each group."""
-    if isinstance(rows, np.ndarray):
-        return np.add.reduceat(rows, groups, axis=0)
-    import scipy.sparse as sp
-
-    m, ends = rows.shape[0], np.append(groups, rows.shape[0])
-    return sp.csr_array((np.ones(m), np.arange(m), ends), shape=(len(groups), m)) @ rows
-
-
-def _of_groups(sizes: Host, groups: Host) -> Host:
-    """For every row the largest in its group."""
-    if not len(groups):
-        return sizes
-    largest = np.maximum.reduceat(sizes, groups)
-    return np.repeat(largest, np.diff(np.append(groups, len(sizes))))
+def _entries(parts: list[Any]) -> _Entries:
+    """Of matrices, one below the other."""
+    ends = np.cumsum([0, *(part.shape[0] for part in parts)])
+    found = [
+        (row + first, column, np.abs(value))
+        for first, (row, column, value) in zip(ends, map(entries, parts), strict=False)
+    ]
+    row, column, size = (np.concatenate(some) for some in zip(*found, strict=True))
+    is_there = size > 0.0
+    return _Entries(row[is_there], column[is_there], size[is_there])
 
 
-def _stacked(parts: list[Any]) -> Any:
-    """One below the other; dense if all are."""
-    if all(isinstance(part, np.ndarray) for part in parts):
-        return np.vstack(parts)
-    import scipy.sparse as sp
-
-    return sp.csr_array(sp.vstack([sp.csr_array(part) for part in parts]))
+def _largest(row: Host, sizes: Host, group: Host) -> Host:
+    """For every row the largest of the sizes in its group, 0 where there is none."""
+    largest = np.zeros(len(group))
+    np.maximum.at(largest, group[row], sizes)
+    return np.asarray(largest[group])
 
 
 def _scaled(matrix: Any, columns: Host) -> Any:
     """Every column times its factor."""
     if isinstance(matrix, np.ndarray):
         return matrix * columns
-    return matrix.multiply(columns[None]).tocsr()
+    from scipy.sparse import csr_array
 
-
-def _most(matrix: Any, axis: int) -> Host:
-    """The largest sizes of entries."""
-    if not all(matrix.shape):
-        return np.zeros(matrix.shape[1 - axis])
-    most = abs(matrix).max(axis=axis)
-    return np.asarray(most.todense() if hasattr(most, "todense") else most).ravel()
+    parts = matrix.data * columns[matrix.indices], matrix.indices, matrix.indptr
+    return csr_array(parts, shape=matrix.shape)
 
 
 def _power_of_two(values: Any) -> Host:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tiebreak.conic.cones import Blocks
-from tiebreak.conic.program import SMALL, Cone, Objective
+from tiebreak.conic.program import DENSE_SHARE, SMALL, Cone, Objective
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.conic_form import scaled_rows
@@ -31,11 +31,13 @@ def dense(matrix: Any) -> Host:
 
 
 def as_rows(matrix: Any) -> Any:
-    """Dense where that is small, else compressed by rows: a small sparse array is slow."""
+    """Dense if it is small or full, else compressed by rows: a small sparse array is slow."""
     import scipy.sparse as sp
 
     m, n = matrix.shape
-    return dense(matrix) if m * n <= SMALL else sp.csr_array(matrix)
+    count = np.count_nonzero(matrix) if isinstance(matrix, np.ndarray) else matrix.nnz
+    is_dense = m * n <= SMALL or count > DENSE_SHARE * m * n
+    return dense(matrix) if is_dense else sp.csr_array(matrix)
 
 
 def stacked(parts: Sequence[Any]) -> Any:

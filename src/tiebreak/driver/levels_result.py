@@ -9,13 +9,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from tiebreak.conic.chain import estimate
+from tiebreak.conic.chain_solution import estimate
 from tiebreak.display.views import View
 from tiebreak.driver.result import Outcome, Result, number_or_none
 from tiebreak.driver.shown import Shown
 from tiebreak.linalg import in_files
 from tiebreak.linalg.archive import save
 from tiebreak.linalg.arrays import Array
+from tiebreak.linalg.deferred import deferring
 from tiebreak.proofs.gate import STATUSES
 
 Interval = tuple[float, float]
@@ -37,6 +38,7 @@ def is_sensitive(price: float, size: float, following: float) -> bool:
 
 
 @in_files("LevelReport")
+@deferring("dimension")
 @dataclass(frozen=True)
 class LevelReport:
     """What is known of one level.

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from tiebreak.conic.chain import LEAST, ChainSolution, LevelSolution, cut_short, solve_chain
+from tiebreak.conic.chain import solve_chain
+from tiebreak.conic.chain_solution import LEAST, ChainSolution, LevelSolution, cut_short
 from tiebreak.conic.method import NOT_SURE, WHY, ConicFindings
 from tiebreak.conic.program import ConicProgram, Objective
 from tiebreak.conic.representation import compile_levels
@@ -19,6 +20,7 @@ from tiebreak.driver.result import Result, assumptions, descriptions, promises
 from tiebreak.exact.method import ExactFindings
 from tiebreak.levels import ConicLevels, Levels, Slack
 from tiebreak.linalg import arrays, checks, deadline
+from tiebreak.linalg.deferred import Deferred
 from tiebreak.proofs.gate import DOUBT, FALLS, UNKNOWN, Ended, LevelClaim, ResultClaim, judge
 from tiebreak.proofs.recession.direction import settled_direction
 
@@ -32,9 +34,10 @@ def of_problem(levels: Levels, result: Result) -> LevelsResult:
     ends, word, why = lower_interval(result)
     is_known = np.isfinite(proof.upper_optimum).all()  # a proof, even where wider than asked
     held = "solution set" if isinstance(result.findings, ExactFindings) else "gap"
+    ties: Any = Deferred(lambda: result.dimension)
     reports = {
         lower: LevelReport(
-            lower, ends, proof.lower_value, 0.0, result.dimension, None, held, word, why=why
+            lower, ends, proof.lower_value, 0.0, ties, None, held, word, why=why
         ),
         upper: LevelReport(
             upper, proof.upper_optimum, proof.upper_value, 0.0, None, None, "last",
@@ -215,7 +218,8 @@ def _claim(
 def _level(name: str, level: LevelSolution, value: float, sign: int) -> LevelReport:
     ends = (level.bound, level.best + level.error)
     best = ends if sign > 0 else (-ends[1], -ends[0])
+    ties: Any = Deferred(lambda: level.dimension)
     return LevelReport(
-        name, best, value, level.slack, level.dimension, level.price, level.held,
+        name, best, value, level.slack, ties, level.price, level.held,
         level.word, sign, level.why,
     )  # fmt: skip

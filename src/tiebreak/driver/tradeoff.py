@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tiebreak.conic.bounds import value_error
-from tiebreak.conic.chain import ChainSolution
+from tiebreak.conic.chain_solution import ChainSolution
 from tiebreak.display.plotting import tradeoff_curve
 from tiebreak.display.views import View
 from tiebreak.driver.levels_result import PROBE, is_sensitive

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -157,7 +158,7 @@ class ConicForm:
         self._names: dict[Kind, list[tuple[str, Any]]] = {kind: [] for kind in get_args(Kind)}
         self.owner = ""  # of the constraints to come, in words, with {} for the number of a row
 
-    @property
+    @cached_property
     def x(self) -> Affine:
         """The variables of the problem."""
         return _identity(0, self.n)
@@ -294,7 +295,11 @@ def scaled_rows(rows: Any, factors: Host) -> Any:
     """Every row times its factor."""
     if isinstance(rows, np.ndarray):
         return factors[:, None] * rows
-    return rows.multiply(factors[:, None]).tocsr()
+    from scipy.sparse import csr_array
+
+    rows = rows.tocsr()
+    each = np.repeat(factors, np.diff(rows.indptr))
+    return csr_array((rows.data * each, rows.indices, rows.indptr), shape=rows.shape)
 
 
 def entries(block: Any) -> tuple[Host, Host, Host]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -52,3 +52,115 @@ def last_attempt(cost: Host, presolve: bool = True, **program: Any) -> Any:
         if found.success:
             break
     return found
+
+
+# -- one cost after the other ---------------------------------------------------------------------
+
+
+class Ranges(NamedTuple):
+    """low <= x <= high, least <= rows x <= most; infinite where there is no bound."""
+
+    low: Host
+    high: Host
+    least: Host
+    most: Host
+
+
+class Vertex(NamedTuple):
+    """A minimiser and the multipliers of the rows: positive where ``least`` binds."""
+
+    x: Host
+    duals: Host
+
+
+class LinearPrograms(Protocol):
+    """Programs on the same rows, one after the other."""
+
+    def minimise(self, cost: Host, ranges: Ranges) -> Vertex | None:
+        """A minimiser of <cost, x>; None where HiGHS finds none."""
+
+
+def linear_programs(rows: Any) -> LinearPrograms:
+    """Programs on these rows (csr): by highspy where it is installed, else by SciPy."""
+    try:
+        return _WarmStarted(rows)
+    except ImportError:
+        return _OneByOne(rows)
+
+
+class _WarmStarted:
+    """By highspy: each program starts from the basis of the one before it.
+
+    Where the new ranges still hold the former minimiser, the primal simplex method goes on from it.
+    """
+
+    def __init__(self, rows: Any) -> None:
+        import highspy
+
+        self._solver: Any = highspy.Highs()  # type: ignore[no-untyped-call]
+        self._optimal, self._rows = highspy.HighsModelStatus.kOptimal, rows
+        self._former: Ranges | None = None
+        for name, value in (
+            ("output_flag", False),
+            ("threads", 1),
+            ("primal_feasibility_tolerance", 1e-9),  # far below what holds a face
+            ("dual_feasibility_tolerance", 1e-9),
+        ):
+            self._solver.setOptionValue(name, value)
+
+    def minimise(self, cost: Host, ranges: Ranges) -> Vertex | None:
+        """From the last basis."""
+        solver, former, (m, n) = self._solver, self._former, self._rows.shape
+        if former is None:
+            parts = (self._rows.indptr, self._rows.indices, self._rows.data)
+            solver.passModel(
+                n, m, self._rows.nnz, 2, 1, 0.0, cost, *ranges, *parts, np.zeros(n, dtype=np.int32)
+            )
+        else:
+            places = np.arange(n, dtype=np.int32)
+            solver.setOptionValue("simplex_strategy", 4)  # the primal simplex method
+            solver.changeColsCost(n, places, cost)
+            solver.changeColsBounds(n, places, ranges.low, ranges.high)
+            changed = (former.least != ranges.least) | (former.most != ranges.most)
+            for i in np.flatnonzero(changed):
+                solver.changeRowBounds(int(i), float(ranges.least[i]), float(ranges.most[i]))
+        self._former = ranges
+        deadline.check()
+        if np.isfinite(left := deadline.left()):
+            solver.setOptionValue("time_limit", solver.getRunTime() + left)
+        solver.run()
+        deadline.check()
+        if solver.getModelStatus() != self._optimal:
+            return None
+        found = solver.getSolution()
+        return Vertex(np.array(found.col_value), np.array(found.row_dual))
+
+
+class _OneByOne:
+    """By SciPy, which starts every program anew."""
+
+    def __init__(self, rows: Any) -> None:
+        self._rows = rows
+
+    def minimise(self, cost: Host, ranges: Ranges) -> Vertex | None:
+        """From the beginning."""
+        import scipy.sparse as sp
+
+        low, high, least, most = ranges
+        equal = least == most
+        above, below = (~equal & np.isfinite(end) for end in (most, least))
+        found = highs(
+            cost,
+            A_ub=sp.vstack([self._rows[above], -self._rows[below]]),
+            b_ub=np.append(most[above], -least[below]),
+            A_eq=self._rows[equal],
+            b_eq=most[equal],
+            bounds=np.column_stack([low, high]),
+        )
+        if found is None:
+            return None
+        duals, count = np.zeros(len(least)), np.count_nonzero(above)
+        duals[above] += found.ineqlin.marginals[:count]
+        duals[below] -= found.ineqlin.marginals[count:]
+        duals[equal] = found.eqlin.marginals
+        return Vertex(np.asarray(found.x), duals)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -210,3 +210,33 @@ def directions(
     rank = (high if doubtful else low) - (size > 0.0)
     Q = np.linalg.qr(units[:, None] * vt[rank:].T, mode="complete")[0]
     return Directions(Q[:, k - rank :], Q[:, : k - rank], low == high)
+
+
+def sparse_nullity(rows: Any) -> int | None:
+    """The dimension of { v : rows v = 0 } for sparse rows; None where rounding would decide it.
+
+    By a Cholesky factorisation of the Gram matrix of rows or columns, whichever are fewer: a pivot
+    is the squared distance of a column from those before it, so that each column which depends on
+    others leaves a pivot of 0. A small shift keeps the rest regular.
+    """
+    import scipy.sparse as sp
+
+    m, n = rows.shape
+    few = sp.csc_array(rows if n <= m else rows.T)
+    lengths = np.sqrt(np.asarray(few.multiply(few).sum(axis=0)).ravel())
+    few = few[:, lengths > 0.0] @ sp.diags_array(1.0 / lengths[lengths > 0.0])
+    pivots = _gram_pivots(few) if few.shape[1] else np.zeros(0)
+    rank = int(np.count_nonzero(pivots > CLEARLY_SEEN))
+    return None if rank < np.count_nonzero(pivots > 0.01 * CLEARLY_SEEN) else n - rank
+
+
+def _gram_pivots(few: Any) -> Host:
+    """The pivots of a Cholesky factorisation of few'few."""
+    import scipy.sparse as sp
+    from scipy.sparse.linalg import splu
+
+    k = few.shape[1]
+    gram = sp.csc_array(few.T @ few + 64.0 * EPS * sp.eye_array(k))
+    options = {"SymmetricMode": True}
+    factor = splu(gram, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options=options)
+    return np.asarray(factor.U.diagonal())

@@ -21,11 +21,10 @@ from tiebreak.linalg import (
     tables,
 )
 from tiebreak.linalg.arrays import Array, Host, dot, like, namespace, norm, to_numpy, zeros_like
-from tiebreak.linalg.conic_form import scaled_rows
 from tiebreak.linalg.host import host
 from tiebreak.sets.base import INFINITY, Set, Violation, violations_of
 from tiebreak.sets.cuts import ProjectionPath
-from tiebreak.sets.descriptions import Bounds, LinearRows, RecessionDirections, identity
+from tiebreak.sets.descriptions import Bounds, LinearRows, RecessionDirections, of_single
 from tiebreak.sets.faces import ActiveFace, room_along
 
 
@@ -99,14 +98,17 @@ class Box(Set):
 
     def linear_rows(self, n: int) -> LinearRows:
         """Lower bounds, then upper ones; an equation for a variable that is fixed."""
-        (lower, upper), one = self.ends(n), identity(n)
+        lower, upper = self.ends(n)
         fixed = np.flatnonzero(lower == upper)
         below, above = (np.flatnonzero(np.isfinite(b) & (lower != upper)) for b in (lower, upper))
         where = np.append(below, above)
-        A = scaled_rows(one[where], np.append(-np.ones(len(below)), np.ones(len(above))))
-        b = np.append(-lower[below], upper[above])
+        A = of_single(where, np.append(-np.ones(len(below)), np.ones(len(above))), n)
+        b, equal = np.append(-lower[below], upper[above]), of_single(fixed, np.ones(len(fixed)), n)
         what = "the bound of x[{}]"
-        return LinearRows(n, A, b, one[fixed], lower[fixed], (what, what), (where, fixed))
+        return LinearRows(n, A, b, equal, lower[fixed], (what, what), (where, fixed))
+
+    def necessary_rows(self, n: int) -> LinearRows | None:
+        return None  # its bounds say it all
 
     def bounds_in(self, n: int) -> Bounds:
         return Bounds(*self.ends(n))

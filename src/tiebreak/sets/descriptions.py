@@ -58,11 +58,16 @@ class LinearRows:
             form.nonnegative(form.of_x(-self.A, self.b + 0.0), self.numbers[0])  # no -0
 
 
+def of_single(places: Host, factors: Host, n: int) -> Any:
+    """Rows of R^n with one entry each, in CSR form."""
+    from scipy.sparse import csr_array
+
+    return csr_array((factors, places, np.arange(len(places) + 1)), shape=(len(places), n))
+
+
 def identity(n: int) -> Any:
     """The matrix of single variables, in CSR form."""
-    from scipy.sparse import eye_array
-
-    return eye_array(n, format="csr")
+    return of_single(np.arange(n), np.ones(n), n)
 
 
 def stacked(matrices: Sequence[Any], n: int) -> Any:

@@ -1,0 +1,392 @@
+"""Chains of linear levels on a polyhedron: by HiGHS, with faces held by reduced costs.
+
+With multipliers l of the rows and d = c - rows'l, for all x of the set
+
+    <c, x>  =  <l, rows x> + <d, x>  >=  the sum of the least l_i s_i and the least d_j x_j,
+
+each over the range of that row or variable: a lower bound, whatever l is. If it is the minimum, a
+minimiser has l_i s_i and d_j x_j at their least: where l_i or d_j is not 0, one end of the range is
+held for the levels after it. Multipliers of a later level may pull away from an end that is held.
+They are led back by a share of the earlier level: <c, x> = <c + share c_1, x> - share <c_1, x>, and
+<c_1, x> is at most what was found for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from tiebreak.conic.bounds import assumed_reach
+from tiebreak.conic.chain_solution import (
+    ASSUMED,
+    ChainSolution,
+    LevelSolution,
+    SlackRule,
+    cut_short,
+)
+from tiebreak.conic.cones import Blocks
+from tiebreak.conic.program import Cone, ConicProgram, Objective
+from tiebreak.conic.solved import SolvedStage, by_solver
+from tiebreak.conic.stage import ROUNDINGS, Stage, as_rows, stacked
+from tiebreak.linalg import deadline
+from tiebreak.linalg.arrays import Host
+from tiebreak.linalg.conic_form import scaled_rows
+from tiebreak.linalg.deferred import Deferred
+from tiebreak.linalg.exact_sums import exact_products
+from tiebreak.linalg.linear_programs import Ranges, linear_programs
+from tiebreak.linalg.rank import sparse_nullity
+from tiebreak.linalg.spectra import EPS
+from tiebreak.sets.polyhedra import MISSED, single_entries
+
+LINEAR = ("zero", "nonnegative")
+SOLVER = "HiGHS"
+
+
+def linear_chain(
+    program: ConicProgram, slacks: Sequence[SlackRule | None], lengths: Host
+) -> ChainSolution | None:
+    """All levels of a program in units of about 1; None where this is not the way to solve it.
+
+    That is if something is not linear, or if a level has no minimiser or one that does not stand up
+    to a check: then others find out what is the matter.
+    """
+    is_linear = all(cone.kind in LINEAR for cone in program.cones) and not any(
+        h.squares.shape[0] or h.misfits for h in program.objectives
+    )
+    if not is_linear:
+        return None
+    chain = _LinearChain(program, [*slacks, None], lengths)
+    for number in range(len(program.objectives)):
+        try:
+            if not chain.level(number):
+                return None
+        except deadline.Over as over:
+            z = np.zeros(program.size) if chain.z is None else chain.z
+            return ChainSolution(z, chain.valued(z), *cut_short(over, number))
+    with contextlib.suppress(deadline.Over, MemoryError):
+        chain.give_back()
+        chain.least_norm()
+    return chain.end()
+
+
+class _HeldLevel(NamedTuple):
+    """A level with multipliers of its own; those of what it holds, 0 for all else."""
+
+    cost: Host
+    duals: Host
+    rows: Host
+    columns: Host
+    most: float  # its minimum, without the constant, is at most this
+
+    def share(self, duals: Host, slopes: Host) -> float:
+        """Added so many times, its multipliers lead others back to the ends that it holds."""
+        pulls, held = np.append(duals, slopes), np.append(self.rows, self.columns)
+        away = np.divide(-pulls, held, out=np.zeros_like(held), where=held != 0.0)
+        return float(np.max(away, initial=0.0))
+
+
+class _LinearChain:
+    """What the levels so far have left: as equations, and as far as they are proved."""
+
+    def __init__(
+        self, program: ConicProgram, slacks: Sequence[SlackRule | None], lengths: Host
+    ) -> None:
+        import scipy.sparse as sp
+
+        self.program, self.slacks, self.lengths = program, slacks, lengths
+        self.all_rows = rows = sp.csr_array(program.rows)
+        self.equal = np.zeros(len(program.offset), dtype=bool)
+        self.equal[Blocks.of(program.cones).zero] = True
+        least = np.where(self.equal, program.offset, -np.inf)
+        low, high = np.full(program.size, -np.inf), np.full(program.size, np.inf)
+        which, place, entry = single_entries(rows)
+        some = ~self.equal[which]
+        which, place, entry = which[some], place[some], entry[some]
+        limit, is_above = program.offset[which] / entry, entry > 0.0
+        np.minimum.at(high, place[is_above], limit[is_above])
+        np.maximum.at(low, place[~is_above], limit[~is_above])
+        kept = np.ones(len(least), dtype=bool)
+        kept[which] = False
+        # Levels with a slack have a row of their own, which binds nothing until they are solved.
+        cuts = [i for i, slack in enumerate(slacks) if slack is not None]
+        costs = sp.csr_array(np.array([program.objectives[i].linear for i in cuts]))
+        self.rows = sp.csr_array(sp.vstack([rows[kept], costs])) if cuts else rows[kept]
+        self.cuts = {level: self.rows.shape[0] - len(cuts) + k for k, level in enumerate(cuts)}
+        free = np.full(len(cuts), np.inf)
+        self.ranges = self.whole = Ranges(
+            low, high, np.append(least[kept], -free), np.append(program.offset[kept], free)
+        )
+        self.turned, self.sizes = sp.csr_array(self.rows.T), abs(self.rows)
+        self.turned_sizes = abs(self.turned)
+        self.held: list[_HeldLevel] = []
+        self.programs = linear_programs(self.rows)
+        self.found: list[LevelSolution] = []
+        self.z: Host | None = None
+        self.is_whole = self.is_proved = True  # see `conic.chain`
+        self.is_least = False
+
+    def level(self, number: int) -> bool:
+        """Solve one level, bound it, and hold it; False where that does not succeed."""
+        h = self.program.objectives[number]
+        vertex = self.programs.minimise(h.linear, self.ranges)
+        if vertex is None or not np.isfinite(vertex.x).all():
+            return False
+        z = np.clip(vertex.x, self.ranges.low, self.ranges.high)
+        before, self.z = np.zeros_like(z) if self.z is None else self.z, z
+        best, rounding = math.fsum(h.linear * z) + h.constant, _value_error(h, z)
+        duals, slopes = self._multipliers(h.linear, vertex.duals, self.ranges)
+        most, is_known = assumed_reach(self.program.reach, z, ASSUMED)
+        bound = self._bound(h, duals, slopes, most)
+        is_inside = self.is_whole and self._is_feasible(z)
+        is_bound_proved = self.is_proved and is_known
+        self.is_proved = is_bound_proved and is_inside
+        above = 0.0 if is_inside else self._above(duals, slopes, z)
+        gap = max(best - bound, 0.0) + rounding + above
+        size = float(np.abs(h.linear) @ np.abs(z) + _largest(h.linear))
+        if not gap <= 1e3 * MISSED * size:  # its multipliers are not to be trusted
+            return False
+        why = "size" if not is_known else "inside" if self.is_whole else "held"
+        slack = self._slack(number, best, z, before)
+        if number - 1 in self.cuts and self.found[-1].slack > 0.0:
+            price = max(-float(duals[self.cuts[number - 1]]), 0.0)
+            self.found[-1] = self.found[-1]._replace(price=price)
+        if slack > 0.0:
+            self._cut(self.cuts[number], best + slack - h.constant)
+            held = "cut"
+        else:
+            held = self._hold(h.linear, duals, slopes, best - h.constant + rounding + above)
+        self.is_whole = self.is_whole and slack > 0.0
+        self.found.append(
+            LevelSolution(
+                best=best,
+                bound=bound,
+                error=gap,
+                value=best,
+                slack=slack,
+                dimension=self._dimension(),
+                held=held,
+                word="proved" if self.is_proved else "estimated",
+                price=None,
+                solver=SOLVER,
+                residual=gap / (size or 1.0),
+                is_bound_proved=is_bound_proved,
+                why="" if self.is_proved else why,
+            )
+        )
+        return True
+
+    def _multipliers(self, cost: Host, duals: Host, ranges: Ranges) -> tuple[Host, Host]:
+        """Of the rows, without those that pull to an infinite end, and of the variables."""
+        is_lost = np.isinf(np.where(duals > 0.0, ranges.least, ranges.most))
+        duals = np.where(is_lost, 0.0, duals)
+        return duals, cost - self.turned @ duals
+
+    def _bound(self, h: Objective, duals: Host, slopes: Host, most: Host) -> float:
+        """A lower bound on the level over all points that the levels before it leave."""
+        cost, rest, given = h.linear, 0.0, abs(h.constant)
+        for level in reversed(self.held):
+            if (share := level.share(duals, slopes)) > 0.0:
+                cost, duals = cost + share * level.cost, duals + share * level.duals
+                slopes = cost - self.turned @ duals
+                rest, given = rest + share * level.most, given + abs(share * level.most)
+        low, high = np.maximum(self.whole.low, -most), np.minimum(self.whole.high, most)
+        duals, slopes = self._multipliers(cost, duals, self.whole)
+        terms = _least(duals, self.whole.least, self.whole.most), _least(slopes, low, high)
+        # Of the slopes, one sum of few terms for each; costs are sums of one term for each level.
+        count = np.diff(self.turned.indptr) + len(self.held) + 4
+        sizes = np.abs(cost) + self.turned_sizes @ np.abs(duals)
+        off = EPS * float((count * sizes) @ np.maximum(np.abs(low), np.abs(high)))
+        size = sum(float(np.sum(np.abs(part))) for part in terms) + given
+        total = math.fsum(np.concatenate(terms)) + h.constant - rest
+        return total - 2.0 * off - (len(self.held) + 8) * EPS * size
+
+    def _above(self, duals: Host, slopes: Host, z: Host) -> float:
+        """How far the least value may lie above that at z, to first order: see `conic.chain`."""
+        s, (low, high, least, most) = self.rows @ z, self.ranges
+        missed = np.maximum(np.maximum(least - s, s - most), 0.0)
+        terms = EPS * (np.diff(self.rows.indptr) + 4) * (self.sizes @ np.abs(z))
+        bounds = np.maximum(np.maximum(low - z, z - high), 0.0)
+        return 2.0 * float(np.abs(duals) @ (missed + terms) + np.abs(slopes) @ bounds)
+
+    def _is_feasible(self, z: Host) -> bool:
+        """Does z meet all constraints to the last bit?"""
+        cuts = list(self.cuts.values())
+        s, slacks = exact_products(self.all_rows, z), exact_products(self.rows[cuts], z)
+        if s is None or slacks is None or np.any(slacks > self.whole.most[cuts]):
+            return False
+        offset = self.program.offset
+        return bool(np.all(np.where(self.equal, s == offset, s <= offset)))
+
+    def _slack(self, number: int, best: float, z: Host, before: Host) -> float:
+        """What a level may give up; nothing where a cut would hold rounding errors of z alone."""
+        rule, h = self.slacks[number], self.program.objectives[number]
+        if rule is None:
+            return 0.0
+        rounding = self._rounding(h, z)
+        slack = rule(best if abs(best) > rounding else 0.0, self._value(number, before))
+        return slack if slack > rounding else 0.0
+
+    def _rounding(self, h: Objective, z: Host) -> float:
+        longest = float(np.max(np.abs(z), initial=1.0))
+        sizes = EPS * float(np.sum(np.abs(h.linear))) * longest
+        return ROUNDINGS * (_value_error(h, z) + sizes)
+
+    def _value(self, number: int, z: Host) -> float:
+        """Of a level at the x of z, whose auxiliary variables may be larger than they need be."""
+        evaluate = self.program.evaluate
+        if evaluate is None:
+            return self.program.objectives[number].value(z)
+        return evaluate(number, z)
+
+    def _cut(self, row: int, most: float) -> None:
+        """The level in this row may be at most that."""
+        self.ranges, self.whole = (
+            some._replace(most=np.where(np.arange(len(some.most)) == row, most, some.most))
+            for some in (self.ranges, self.whole)
+        )
+
+    def _hold(self, cost: Host, duals: Host, slopes: Host, most: float) -> str:
+        """Narrow the ranges to the minimisers of a level; how that is called."""
+        # Reduced costs that hold an end are far above the tolerance of HiGHS.
+        least, (low, high, lower, upper) = 100.0 * MISSED * _largest(cost), self.ranges
+        rows = np.where((lower < upper) & (np.abs(duals) > least), duals, 0.0)
+        columns = np.where((low < high) & (np.abs(slopes) > least), slopes, 0.0)
+        self.held.append(_HeldLevel(cost, duals, rows, columns, most))
+        self.ranges = Ranges(*_ends(columns, low, high), *_ends(rows, lower, upper))
+        if np.all(self.ranges.low == self.ranges.high):
+            return "point"
+        return "face" if rows.any() or columns.any() else "nothing"
+
+    def _dimension(self) -> Deferred:
+        """Of what is left to choose, in x: counted when somebody asks."""
+        (low, high, least, most), rows = self.ranges, self.rows
+        is_own = np.zeros(len(low), dtype=bool)
+        is_own[self.program.variables] = True
+
+        def count() -> int | None:
+            equations, free = rows[least == most], low < high
+            whole = sparse_nullity(equations[:, free])
+            hidden = sparse_nullity(equations[:, free & ~is_own])
+            return None if whole is None or hidden is None else whole - hidden
+
+        return Deferred(count)
+
+    def give_back(self) -> None:
+        """Slacks that no level needed: where ties are left, those levels once more, in order."""
+        for level, h in zip(self.found, self.program.objectives, strict=True):
+            if level.slack > 0.0 and np.any(self.ranges.low < self.ranges.high):
+                vertex = self.programs.minimise(h.linear, self.ranges)
+                if vertex is None:
+                    return
+                self.z = np.clip(vertex.x, self.ranges.low, self.ranges.high)
+                self._hold(
+                    h.linear, *self._multipliers(h.linear, vertex.duals, self.ranges), math.inf
+                )
+
+    def _open(self) -> Host:
+        """Which variables may move: not those that an equation gives, once the others are known."""
+        low, high, least, most = self.ranges
+        is_open, equations = low < high, self.rows[least == most].tocoo()
+        while True:
+            moves = is_open[equations.col] & (equations.data != 0.0)
+            row, column = equations.row[moves], equations.col[moves]
+            given = column[np.bincount(row, minlength=len(least))[row] == 1]
+            if not len(given):
+                return is_open
+            is_open[given] = False
+
+    def least_norm(self) -> None:
+        """What all levels leave open is decided by the least |x|, in the units given."""
+        import scipy.sparse as sp
+
+        z, (low, high, least, most) = self.z, self.ranges
+        assert z is not None
+        free = np.flatnonzero(self._open())
+        own, fixed = np.isin(free, self.program.variables), z.copy()
+        if not own.any():
+            return
+        fixed[free], rows = 0.0, self.rows[:, free]
+        sees, low, high = np.diff(rows.indptr) > 0, low[free], high[free]
+        rows, there = as_rows(rows[sees]), (self.rows @ fixed)[sees]
+        least, most = least[sees] - there, most[sees] - there
+        equal = least == most
+        if np.count_nonzero(equal) >= len(free) and sparse_nullity(rows[equal]) == 0:
+            return  # the equations leave one point
+        one = as_rows(sp.eye_array(len(free), format="csr"))
+        above, below = (~equal & np.isfinite(ends) for ends in (most, least))
+        upper, lower = np.isfinite(high), np.isfinite(low)
+        parts = [
+            (rows[equal], most[equal]),
+            (rows[above], most[above]),
+            (-rows[below], -least[below]),
+            (one[upper], high[upper]),
+            (-one[lower], -low[lower]),
+        ]
+        right = np.concatenate([part for _, part in parts])
+        sizes, count = self.lengths[free][own], int(np.count_nonzero(equal))
+        cones = [Cone("zero", count), Cone("nonnegative", len(right) - count)]
+        stage = Stage(
+            Objective(
+                scaled_rows(one[own], sizes / np.max(sizes)),
+                np.zeros(len(sizes)),
+                np.zeros(len(free)),
+            ),
+            stacked([part for part, _ in parts]),
+            right,
+            tuple(cone for cone in cones if cone.size),
+            np.zeros(len(right)),
+            float(np.max(np.abs(z))) or 1.0,
+        )
+        found = by_solver(stage)
+        if isinstance(found, SolvedStage):
+            fixed[free] = np.clip(found.at.w, low, high)
+            if self._is_kept(fixed):
+                self.z, self.is_least = fixed, True
+
+    def _is_kept(self, z: Host) -> bool:
+        """Does z meet all constraints, and is no level worse there than rounding explains?"""
+        s, offset = self.all_rows @ z, self.program.offset
+        terms = abs(self.all_rows) @ np.abs(z) + np.abs(offset)
+        missed = np.where(self.equal, np.abs(s - offset), s - offset)
+        longest = float(np.max(np.abs(z), initial=0.0))
+        if np.any(missed > MISSED * terms + ROUNDINGS * EPS * longest):
+            return False
+        return all(
+            h.value(z) <= level.best + level.slack + level.error + self._rounding(h, z)
+            for h, level in zip(self.program.objectives, self.found, strict=True)
+        )
+
+    def valued(self, z: Host) -> tuple[LevelSolution, ...]:
+        """The levels so far with their values at z."""
+        return tuple(level._replace(value=self._value(i, z)) for i, level in enumerate(self.found))
+
+    def end(self) -> ChainSolution | None:
+        """The answer, if it stands up to a check."""
+        z = self.z
+        if z is None or not self._is_kept(z):
+            return None
+        return ChainSolution(z, self.valued(z), "solved", is_least=self.is_least)
+
+
+def _value_error(h: Objective, z: Host) -> float:
+    """How far the value of a linear level may be off, whose products are added without error."""
+    return 4.0 * EPS * (float(np.abs(h.linear) @ np.abs(z)) + abs(h.constant))
+
+
+def _largest(values: Host) -> float:
+    return float(np.max(np.abs(values), initial=0.0))
+
+
+def _least(weights: Host, low: Host, high: Host) -> Host:
+    """The least value of each weight times a number of its range."""
+    ends = np.where(weights > 0.0, low, np.where(weights < 0.0, high, 0.0))
+    return np.asarray(weights * ends)
+
+
+def _ends(weights: Host, low: Host, high: Host) -> tuple[Host, Host]:
+    """Ranges of one value where a weight is not 0: the end that it pulls to."""
+    return np.where(weights < 0.0, high, low), np.where(weights > 0.0, low, high)

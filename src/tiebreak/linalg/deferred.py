@@ -1,0 +1,51 @@
+"""Values that are computed when somebody asks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, TypeVar
+
+Kind = TypeVar("Kind", bound=type)
+
+
+class Deferred:
+    """A value that is computed once, when it is asked for."""
+
+    def __init__(self, compute: Callable[[], Any]) -> None:
+        self._compute = compute
+
+    @cached_property
+    def value(self) -> Any:
+        return self._compute()
+
+
+def resolved(value: Any) -> Any:
+    """The value itself."""
+    return value.value if isinstance(value, Deferred) else value
+
+
+class _Field:
+    """An attribute of a dataclass that may be given as `Deferred`, and is read as its value."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        if instance is None:
+            return self
+        found = instance.__dict__[self._name] = resolved(instance.__dict__[self._name])
+        return found
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        instance.__dict__[self._name] = value
+
+
+def deferring(name: str) -> Callable[[Kind], Kind]:
+    """Let this field of a dataclass be given as `Deferred`."""
+
+    def prepared(kind: Kind) -> Kind:
+        setattr(kind, name, _Field(name))
+        return kind
+
+    return prepared
