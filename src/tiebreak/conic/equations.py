@@ -73,8 +73,8 @@ def regularised_solution(K: Any, right: Host, primal: int) -> Host | None:
     shift = SHIFT * np.where(np.arange(size) < primal, 1.0, -1.0)
     try:
         if sp.issparse(K):
-            values = K.data * d[K.indices] * np.repeat(d, np.diff(K.indptr))
-            scaled = sp.csc_array((values, K.indices, K.indptr), shape=K.shape)
+            scaled = K.copy()  # with places of its own: K is its caller's
+            scaled.data = K.data * d[K.indices] * np.repeat(d, np.diff(K.indptr))
             shifted = sp.csc_matrix(scaled + sp.diags_array(shift))
             # In an order for symmetric patterns, and kept to: with the shift no pivot is 0.
             factors = sla.splu(shifted, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0)

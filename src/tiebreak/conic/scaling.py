@@ -170,10 +170,9 @@ def _scaled(matrix: Any, columns: Host) -> Any:
     """Every column times its factor."""
     if isinstance(matrix, np.ndarray):
         return matrix * columns
-    from scipy.sparse import csr_array
-
-    parts = matrix.data * columns[matrix.indices], matrix.indices, matrix.indptr
-    return csr_array(parts, shape=matrix.shape)
+    found = matrix.copy()  # with places of its own, as in `scaled_rows`
+    found.data = found.data * columns[found.indices]
+    return found
 
 
 def _power_of_two(values: Any) -> Host:

@@ -295,11 +295,10 @@ def scaled_rows(rows: Any, factors: Host) -> Any:
     """Every row times its factor."""
     if isinstance(rows, np.ndarray):
         return factors[:, None] * rows
-    from scipy.sparse import csr_array
-
-    rows = rows.tocsr()
-    each = np.repeat(factors, np.diff(rows.indptr))
-    return csr_array((rows.data * each, rows.indices, rows.indptr), shape=rows.shape)
+    # With places of its own: SciPy may sort those of either in place, but only its own data.
+    found = rows.tocsr(copy=True)
+    found.data = found.data * np.repeat(factors, np.diff(found.indptr))
+    return found
 
 
 def entries(block: Any) -> tuple[Host, Host, Host]:
