@@ -12,6 +12,9 @@ from scipy.optimize import linprog
 
 import tiebreak as tb
 from tiebreak.conic import chain as chains
+from tiebreak.conic.program import Cone, Objective
+from tiebreak.conic.stage import Stage
+from tiebreak.linalg.conic_form import scaled_rows
 from tiebreak.linalg.exact_sums import exact_products
 from tiebreak.linalg.rank import sparse_nullity
 
@@ -46,6 +49,37 @@ def test_highspy_scipy_and_cones_give_one_answer(monkeypatch, seed, slack):
             assert one.best[0] <= two.best[1]
             assert two.best[0] <= one.best[1]
             assert one.value == pytest.approx(two.value, rel=1e-8, abs=1e-8)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_linear_levels_are_the_same_before_a_level_that_is_not(seed):
+    """The cones hold sparse faces here; seed 3 once moved entries of the third level's rows."""
+    rng, (m, n) = np.random.default_rng(seed), (60, 150)
+    rows = sp.random_array((m, n), density=0.2, rng=rng, format="csr")
+    rows.data = rng.integers(1, 4, rows.nnz).astype(float)
+    planted = (rng.random(n) < 0.3) * rng.integers(1, 4, n).astype(float)
+    most = rows @ planted + (rng.random(m) < 0.5) * rng.integers(0, 3, m)
+    domain = tb.Box(0.0, np.where(rng.random(n) < 0.5, 1e4, 5.0)) & tb.Polyhedron(rows, most)
+    costs = [tb.Linear(-rng.integers(0, 3, n).astype(float)) for _ in range(3)]
+    last = tb.LeastSquares(sp.eye_array(n, format="csr"), rng.integers(0, 3, n).astype(float))
+    alone, mixed = (tb.solve(tb.Levels(*some, domain=domain)) for some in (costs, [*costs, last]))
+    assert mixed.status == alone.status == "solved"
+    for one, two in zip(alone.levels.values(), mixed.levels.values(), strict=False):
+        assert two.value == pytest.approx(one.value, rel=1e-10)
+
+
+def test_a_scaled_copy_of_sparse_rows_shares_nothing_with_them():
+    rows = sp.csr_array(([1.0, 2.0, 3.0], [2, 0, 1], [0, 2, 3]), shape=(2, 3))  # not sorted
+    before = rows.toarray()
+    scaled_rows(rows, np.array([1.0, 2.0])).sort_indices()
+    assert np.array_equal(rows.toarray(), before)
+    objective = Objective(sp.csr_array((0, 3)), np.zeros(0), np.ones(3))
+    offset = np.array([1.0, 1e6])
+    stage = Stage(objective, rows, offset, (Cone("nonnegative", 2),), np.zeros(2), 1.0)
+    near = stage.without_far_bounds()
+    assert near is not None
+    assert near.row_sizes.shape == rows.shape  # of which SciPy sorts the rows in place
+    assert np.array_equal(stage.rows.toarray(), before)
 
 
 def test_intervals_contain_the_values_of_sequential_programs():

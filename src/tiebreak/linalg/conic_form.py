@@ -295,7 +295,7 @@ def scaled_rows(rows: Any, factors: Host) -> Any:
     """Every row times its factor."""
     if isinstance(rows, np.ndarray):
         return factors[:, None] * rows
-    # With places of its own: SciPy may sort those of either in place, but only its own data.
+    # With places of its own: SciPy sorts them in place, with the data of one matrix alone.
     found = rows.tocsr(copy=True)
     found.data = found.data * np.repeat(factors, np.diff(found.indptr))
     return found
