@@ -93,12 +93,14 @@ def image(m: int, seed: int, is_operator: bool = False) -> Case:
         return Case(name, A, A @ truth, D, truth, (m, m))
 
     def forward(x: np.ndarray) -> np.ndarray:
-        return (B @ (B @ x.reshape(m, m)).T).T.reshape(-1)[read]
+        blurred: np.ndarray = (B @ (B @ x.reshape(m, m)).T).T.reshape(-1)[read]
+        return blurred
 
     def adjoint(r: np.ndarray) -> np.ndarray:
         full = np.zeros(m * m)
         full[read] = r.reshape(-1)
-        return (B.T @ (B.T @ full.reshape(m, m)).T).T.reshape(-1)
+        blurred: np.ndarray = (B.T @ (B.T @ full.reshape(m, m)).T).T.reshape(-1)
+        return blurred
 
     A = LinearOperator((len(read), m * m), matvec=forward, rmatvec=adjoint, dtype=np.float64)
     return Case(f"{name}, operator", A, forward(truth), D, truth, (m, m))
@@ -129,8 +131,9 @@ def by_tiebreak(case: Case, accuracy: float, limit: float) -> Any:
 
 def by_cvxpy(case: Case) -> float:
     """The least total variation with A x = b."""
-    import cvxpy as cp
+    import cvxpy
 
+    cp: Any = cvxpy
     x = cp.Variable(len(case.truth))
     program = cp.Problem(cp.Minimize(cp.norm1(case.D @ x)), [case.A @ x == case.b])
     return float(program.solve(solver=cp.CLARABEL))
