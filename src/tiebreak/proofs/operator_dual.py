@@ -1,0 +1,135 @@
+"""Least squares below, a penalty of D x - c above: what a dual point proves about both levels.
+
+Let f(x) = p(D x - c) with <u, r> <= p(r) for all r, and y any weights of the rows of g = ½|A x -
+t|². With e = A'y - D'u every minimiser x* of g with the least f has
+
+    f* >= <u, D x* - c>  >=  <u, D x - c> - |y| |A (x* - x)| - <e, x* - x>,
+
+    |A (x* - x)|  <=  min(2 |A x - t|, sqrt(2 |A'(A x - t)| |x* - x|)),
+
+for |A x* - t| <= |A x - t|, and g(x*) <= g(x). No rank is asked for. How far x* is follows from Z,
+or from the least singular value of [A; D]: if f* <= f(x), then |D (x* - x)| <= 2 f(x)/w. From above
+f* is bounded where an exact minimiser of g is close to x: the rows of A, or its columns, are
+independent, and all of R^n is allowed. Rounding errors are counted.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from tiebreak.functions import OperatorTerms
+from tiebreak.linalg import EPS, Host, rounding_unit
+from tiebreak.linalg.host import norm, power_of_two
+from tiebreak.linalg.least_eigenvalue import least_eigenvalue
+from tiebreak.problem import Problem
+from tiebreak.proofs.evidence import WITHIN, Intervals
+from tiebreak.sets import described, has_projection
+
+INSIDE = 1.0 - 2.0**-48  # times a computed dual point: inside of all that it must be in
+NO_RANK = (
+    "neither the rows nor the columns of the lower level's matrix are proved to be independent, so "
+    "no exact minimiser of g is known near x and nothing bounds f* from above"
+)
+ON_A_SET = "no exact minimiser of g is known in the domain, so nothing bounds f* from above"
+
+
+class Balance:
+    """The residuals of a point x and of a dual point (y, u), as in the head of the file."""
+
+    def __init__(
+        self, problem: Problem, terms: OperatorTerms, A: Any, t: Host, at: tuple[Host, Host, Host]
+    ) -> None:
+        x, y, u = at
+        D = terms.matrix(len(x)).on_host()
+        u, unit = INSIDE * terms.dual(u), rounding_unit(EPS, *A.shape, *D.shape)
+        center = np.zeros(D.shape[0]) if terms.center is None else terms.center
+        r, off = A @ x - t, D @ x - center
+        r_size, off_size = abs(A) @ np.abs(x) + np.abs(t), abs(D) @ np.abs(x) + np.abs(center)
+        slopes = terms.slopes(D.shape[0] // terms.stacks)
+        self.problem, self.terms, self.A, self.D, self.x, self.unit = problem, terms, A, D, x, unit
+        self.least_slope = float(np.min(slopes, initial=math.inf))
+        self.e = A.T @ y - D.T @ u
+        self.e_error = unit * (abs(A).T @ np.abs(y) + abs(D).T @ np.abs(u))
+        self.y = norm(y) * (1.0 + unit)
+        error = unit * norm(r_size)
+        self.g = 0.5 * max(norm(r) * (1.0 - unit) - error, 0.0) ** 2 * (1.0 - unit)  # at least
+        self.off = (norm(r) + error) * (1.0 + unit)  # |A x - t| is at most this
+        self.slope = norm(np.abs(A.T @ r) + unit * (abs(A).T @ r_size)) * (1.0 + unit)
+        self.gain = float(u @ off) - unit * float(np.abs(u) @ off_size)  # <u, D x - c>, at least
+        error = unit * float(np.tile(np.maximum(*slopes), terms.stacks) @ off_size)
+        self.f = terms.value(x) - error, terms.value(x) + error
+
+    def below(self, away: float) -> float:
+        """f* is at least this, if it is not above f(x) and |x* - x| <= ``away``."""
+        across = min(2.0 * self.off, math.sqrt(2.0 * self.slope) * math.sqrt(away))
+        cost = min(norm(np.abs(self.e) + self.e_error) * away, self._pull(away))
+        return self.gain - (self.y * across + cost) * (1.0 + self.unit)
+
+    def _pull(self, away: float) -> float:
+        """The most of <e, z - x> for z in Z; little where e is a normal of Z at x."""
+        domain = self.problem.domain
+        if not has_projection(domain):
+            return math.inf
+        most = domain.support(self.e) - float(self.e @ self.x)
+        sizes = float(np.abs(self.e) @ np.abs(self.x)) + abs(most)
+        return max(most, 0.0) + self.unit * sizes + norm(self.e_error) * away
+
+    def distance(self) -> float:
+        """Of x from every x*, if f* is not above f(x); inf where nothing is known of it."""
+        within = self.problem.domain.diameter_in(len(self.x))
+        if math.isfinite(within) or not self.least_slope > 0.0:
+            return within
+        of_D, of_A = power_of_two(np.array([_size(self.D), _size(self.A)]), 1.0)
+        scale = float(of_D / of_A)
+        square = least_eigenvalue(_stacked(scale * self.A, self.D))
+        moved = math.hypot(scale * 2.0 * self.off, 2.0 * self.f[1] / self.least_slope)
+        return moved / math.sqrt(square) * (1.0 + self.unit) if square > 0.0 else math.inf
+
+    def nearest(self) -> tuple[float, float]:
+        """How far the nearest minimiser of g on R^n is, at most, and g(x) - g*; inf: not known."""
+        rows, n = self.A.shape
+        if rows <= n:
+            root = math.sqrt(least_eigenvalue(self.A.T))
+            return (self.off / root if root else math.inf), 0.5 * self.off * self.off
+        square = least_eigenvalue(self.A)
+        apart = self.slope / square if square else math.inf
+        return apart, 0.5 * self.slope * apart
+
+
+def prove(
+    problem: Problem, terms: OperatorTerms, A: Any, t: Host, at: tuple[Host, Host, Host]
+) -> Intervals:
+    """Intervals of f* and g* from x, y and u, for g = ½|A x - t|² and f = terms; see above.
+
+    A is SciPy's, or dense.
+    """
+    found = Balance(problem, terms, A, t, at)
+    away = found.distance()
+    low = min(found.below(away), found.f[0]) if math.isfinite(away) else 0.0
+    if not described(problem.domain).is_space:
+        reach = problem.domain.diameter_in(len(found.x))
+        least = found.g - found.slope * reach if math.isfinite(reach) else 0.0
+        return Intervals((max(low, 0.0), math.inf), max(least, 0.0), ON_A_SET)
+    apart, excess = found.nearest()
+    if not math.isfinite(apart):
+        return Intervals((max(low, 0.0), math.inf), 0.0, NO_RANK)
+    change = terms.steepness(len(found.x), apart) * apart * (1.0 + found.unit)
+    if A.shape[0] > A.shape[1]:  # it is the only minimiser
+        low = max(low, found.f[0] - change)
+    ends, rests = (max(low, 0.0), found.f[1] + change), WITHIN.format(apart)
+    return Intervals(ends, max(found.g - excess, 0.0), has_minimiser=True, rests=rests)
+
+
+def _size(matrix: Any) -> float:
+    return norm(matrix if isinstance(matrix, np.ndarray) else matrix.data)
+
+
+def _stacked(A: Any, D: Any) -> Any:
+    from scipy.sparse import csr_array, vstack
+
+    if isinstance(A, np.ndarray):
+        return np.vstack([A, D.toarray()])
+    return csr_array(vstack([A, D]))
