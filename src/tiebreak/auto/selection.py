@@ -14,6 +14,7 @@ from tiebreak.auto import conjugate_gradients
 from tiebreak.auto.bregman import BregmanIteration
 from tiebreak.auto.candidates import Candidate
 from tiebreak.auto.portfolio import STEP, Portfolio
+from tiebreak.conic.held_image import HeldProblem
 from tiebreak.conic.method import Conic
 from tiebreak.exact.method import Exact
 from tiebreak.functions import Function, matrices_of, summands
@@ -24,6 +25,8 @@ from tiebreak.sets import has_projection
 
 CLEAR_LIMIT = 512  # largest smaller side of a matrix whose singular values are asked for
 STEPS = 100  # of a first-order method, at least: fewer prove nothing, whatever the problem
+MANY_STEPS = 10 * STEPS  # with a dual variable for the image D x
+LITTLE = 100  # variables with which the images D x are factorised in a fraction of a second
 PASSES = 6  # over the data in a step: both levels, forward and back, and one level alone
 
 
@@ -48,8 +51,33 @@ def choose(problem: Problem) -> Portfolio:
         candidates.append(Candidate(Exact(), title, least, is_direct=True, refines=True))
     if not candidates and not Conic().refusal(problem):
         candidates.append(Candidate(Conic(), "conic", 0.0, is_direct=True, refines=True))
+    if any(penalty.terms.has_operator for penalty in problem.penalties):
+        candidates = _with_operator(problem, refusal is None) or candidates
     why = f"there is no exact method with {refusal.got}" if refusal else ""
     return Portfolio(tuple(candidates) or (Candidate(first),), why)
+
+
+def _with_operator(problem: Problem, is_exact: bool) -> list[Candidate]:
+    """The candidates where a penalty is one of D x: by a factorisation, by cones, by products.
+
+    What nobody needs to prove anything about, because an operator is known by its products alone,
+    is for the primal-dual method; it takes thousands of steps.
+    """
+    n = problem.dimension or 1
+    held = HeldProblem.of(problem, n)
+    candidates = []
+    if is_exact:
+        least = STEPS * STEP * (n / LITTLE) ** 3
+        title = f"exact, by direct factorisation ({_sizes(problem)})"
+        candidates.append(Candidate(Exact(), title, least, is_direct=True, refines=True))
+    if not Conic().refusal(problem):
+        least = STEPS * STEP if held is None else held.work
+        candidates.append(Candidate(Conic(), "conic", least, is_direct=True, refines=True))
+    if not PrimalDual().refusal(problem):
+        entries = sum(map(_entries, problem.smooth_parts))
+        least = MANY_STEPS * (STEP + PASSES * entries)
+        candidates.append(Candidate(PrimalDual(), "", least))
+    return candidates
 
 
 def problem_in_float64(problem: Problem) -> Problem:

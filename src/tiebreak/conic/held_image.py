@@ -8,6 +8,7 @@ multipliers are the dual point of `proofs.operator_dual`, which proves the answe
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -20,7 +21,7 @@ from tiebreak.conic.stage import MANY
 from tiebreak.functions import OperatorTerms
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
-from tiebreak.linalg.least_eigenvalue import factorise
+from tiebreak.linalg.least_eigenvalue import NESTED, factorise
 from tiebreak.linalg.refusals import Refusal
 from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import Intervals
@@ -38,6 +39,7 @@ class HeldAnswer(NamedTuple):
     x: Host
     intervals: Intervals
     residual: float  # of f against its dual, and of the slope of g, relative
+    dimension: int | None  # of the minimisers of g; None where the rank of A is not proved
     solver: str  # Clarabel's own word
 
 
@@ -77,6 +79,13 @@ class HeldProblem(NamedTuple):
         """Their target."""
         return self.program.objectives[0].target
 
+    @property
+    def work(self) -> float:
+        """Of the factorisations, about, as a Meter counts it."""
+        A, D = self.A, self.terms.matrix(self.n)
+        stored = A.size if isinstance(A, np.ndarray) else A.nnz
+        return NESTED * (stored + D.size) * math.sqrt(self.n)
+
     def solve(self) -> HeldAnswer | None:
         """The answer; None where A x = t has no solution in a set, or too little is found."""
         is_free = described(self.problem.domain).is_space
@@ -92,7 +101,9 @@ class HeldProblem(NamedTuple):
             x = projected(self.problem.domain, x) if refined is None else refined(x)
             if (off := self._residual(x, u, image)) <= ACCURATE:
                 intervals = prove(self.problem, self.terms, self.A, self.t, (x, y, u))
-                return HeldAnswer(x, intervals, off, solver)
+                rows = min(self.A.shape)  # independent, where a minimiser is known to be close
+                dimension = self.n - rows if intervals.has_minimiser else None
+                return HeldAnswer(x, intervals, off, dimension, solver)
         return None
 
     def _refinement(self) -> Callable[[Host], Host]:

@@ -165,7 +165,7 @@ def _of_held(problem: Problem, like: Array, answer: HeldAnswer) -> DirectState:
     (low, high), error = proved.upper, answer.residual
     word = "proved" if proved.is_two_sided else "estimated"
     lower = LevelSolution(
-        g, proved.lower, g - proved.lower, g, 0.0, None, "image", word, None, "", error
+        g, proved.lower, g - proved.lower, g, 0.0, answer.dimension, "image", word, None, "", error
     )
     off = max(high - f, f - low) if proved.is_two_sided else error * abs(f)
     upper = LevelSolution(f, low, off, f, 0.0, None, "nothing", word, None, answer.solver, error)
