@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tiebreak.linalg import deadline
-from tiebreak.linalg.arrays import Host, rounding_unit
+from tiebreak.linalg.arrays import rounding_unit
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.spectra import EPS
 
@@ -79,6 +79,8 @@ def _guess(M: Any) -> float:
 
 def _factorisation_error(M: Any, unit: float) -> float:
     """A bound on |M - L D L'|; inf where D is not positive."""
+    from scipy.sparse import diags
+
     try:
         if isinstance(M, np.ndarray):
             L = np.linalg.cholesky(M)
@@ -86,17 +88,13 @@ def _factorisation_error(M: Any, unit: float) -> float:
         lu = factorise(M)
     except (RuntimeError, np.linalg.LinAlgError):
         return np.inf
-    L, U, pivots = abs(lu.L), lu.U, lu.U.diagonal()
+    L, U, pivots = lu.L, lu.U, lu.U.diagonal()
     if not (np.array_equal(lu.perm_r, lu.perm_c) and np.all(pivots > 0.0)):
         return np.inf
-    apart = abs(U - _scaled(lu.L.T, pivots)) + unit * abs(U)
-    one = np.ones(M.shape[0])
-    across, down = L @ (apart @ one), (one @ L) @ apart
+    apart, U, one = abs(U - diags(pivots) @ L.T), abs(U), np.ones(M.shape[0])
+    L = abs(L)
+    across = L @ (apart @ one + unit * (U @ one))
+    down = one @ L
+    down = down @ apart + unit * (down @ U)
     bound = np.sqrt(np.max(across)) * np.sqrt(np.max(down)) * (1.0 + unit)
     return float(bound)
-
-
-def _scaled(rows: Any, factors: Host) -> Any:
-    from scipy.sparse import diags
-
-    return diags(factors) @ rows

@@ -44,23 +44,28 @@ class Balance:
     ) -> None:
         x, y, u = at
         D = terms.matrix(len(x)).on_host()
-        u, unit = INSIDE * terms.dual(u), rounding_unit(EPS, *A.shape, *D.shape)
-        center = np.zeros(D.shape[0]) if terms.center is None else terms.center
+        # The rounding of a product with a matrix, whose rows may have few entries, and of a sum.
+        unit, long = rounding_unit(EPS, *_longest(A), *_longest(D)), rounding_unit(EPS, *D.shape)
+        self.unit = long = max(long, rounding_unit(EPS, *A.shape))
+        u, center = INSIDE * terms.dual(u), np.zeros(D.shape[0])
+        center = center if terms.center is None else terms.center
         r, off = A @ x - t, D @ x - center
         r_size, off_size = abs(A) @ np.abs(x) + np.abs(t), abs(D) @ np.abs(x) + np.abs(center)
         slopes = terms.slopes(D.shape[0] // terms.stacks)
-        self.problem, self.terms, self.A, self.D, self.x, self.unit = problem, terms, A, D, x, unit
+        self.problem, self.terms, self.A, self.D, self.x = problem, terms, A, D, x
         self.least_slope = float(np.min(slopes, initial=math.inf))
         self.e = A.T @ y - D.T @ u
         self.e_error = unit * (abs(A).T @ np.abs(y) + abs(D).T @ np.abs(u))
-        self.y = norm(y) * (1.0 + unit)
-        error = unit * norm(r_size)
-        self.g = 0.5 * max(norm(r) * (1.0 - unit) - error, 0.0) ** 2 * (1.0 - unit)  # at least
-        self.off = (norm(r) + error) * (1.0 + unit)  # |A x - t| is at most this
-        self.slope = norm(np.abs(A.T @ r) + unit * (abs(A).T @ r_size)) * (1.0 + unit)
-        self.gain = float(u @ off) - unit * float(np.abs(u) @ off_size)  # <u, D x - c>, at least
-        error = unit * float(np.tile(np.maximum(*slopes), terms.stacks) @ off_size)
-        self.f = terms.value(x) - error, terms.value(x) + error
+        self.y = norm(y) * (1.0 + long)
+        error = unit * norm(r_size) * (1.0 + long)
+        self.g = 0.5 * max(norm(r) * (1.0 - long) - error, 0.0) ** 2 * (1.0 - long)  # at least
+        self.off = norm(r) * (1.0 + long) + error  # |A x - t| is at most this
+        self.slope = norm(np.abs(A.T @ r) + unit * (abs(A).T @ r_size)) * (1.0 + long)
+        # <u, D x - c> is at least this.
+        self.gain = float(u @ off) - float(np.abs(u) @ (long * np.abs(off) + unit * off_size))
+        weights, value = np.tile(np.maximum(*slopes), terms.stacks), terms.value(x)
+        error = float(weights @ (long * np.abs(off) + unit * off_size)) * (1.0 + long)
+        self.f = value - error, value + error
 
     def below(self, away: float) -> float:
         """f* is at least this, if it is not above f(x) and |x* - x| <= ``away``."""
@@ -121,6 +126,14 @@ def prove(
         low = max(low, found.f[0] - change)
     ends, rests = (max(low, 0.0), found.f[1] + change), WITHIN.format(apart)
     return Intervals(ends, max(found.g - excess, 0.0), has_minimiser=True, rests=rests)
+
+
+def _longest(matrix: Any) -> tuple[int, int]:
+    """The most entries of a row, and of a column."""
+    if isinstance(matrix, np.ndarray):
+        return matrix.shape[1], matrix.shape[0]
+    in_columns = np.bincount(matrix.indices, minlength=1)
+    return int(np.max(np.diff(matrix.indptr), initial=0)), int(np.max(in_columns))
 
 
 def _size(matrix: Any) -> float:
