@@ -101,6 +101,8 @@ class Conic(Method):
     def check(self, problem: Problem) -> Refusal | None:
         """Refuse what cones cannot represent."""
         n, domain = problem.dimension, problem.domain
+        if n is not None and HeldProblem.of(problem, n) is not None:
+            return None
         if n is None and described(domain).is_conic:
             domain = Space()  # its size is compared with that of x0, which is not known here
         return refusal_of(lambda: _compiled(problem, domain, n or 1))

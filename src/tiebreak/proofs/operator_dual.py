@@ -53,7 +53,7 @@ class Balance:
         r_size, off_size = abs(A) @ np.abs(x) + np.abs(t), abs(D) @ np.abs(x) + np.abs(center)
         slopes = terms.slopes(D.shape[0] // terms.stacks)
         self.problem, self.terms, self.A, self.D, self.x = problem, terms, A, D, x
-        self.least_slope = float(np.min(slopes, initial=math.inf))
+        self.slopes = np.tile(np.minimum(*slopes), terms.stacks)
         self.e = A.T @ y - D.T @ u
         self.e_error = unit * (abs(A).T @ np.abs(y) + abs(D).T @ np.abs(u))
         self.y = norm(y) * (1.0 + long)
@@ -85,12 +85,14 @@ class Balance:
     def distance(self) -> float:
         """Of x from every x*, if f* is not above f(x); inf where nothing is known of it."""
         within = self.problem.domain.diameter_in(len(self.x))
-        if math.isfinite(within) or not self.least_slope > 0.0:
+        if math.isfinite(within):
             return within
-        of_D, of_A = power_of_two(np.array([_size(self.D), _size(self.A)]), 1.0)
+        D = self.D[self.slopes > 0.0]
+        least = float(np.min(self.slopes, where=self.slopes > 0.0, initial=math.inf))
+        of_D, of_A = power_of_two(np.array([_size(D), _size(self.A)]), 1.0)
         scale = float(of_D / of_A)
-        square = least_eigenvalue(_stacked(scale * self.A, self.D))
-        moved = math.hypot(scale * 2.0 * self.off, 2.0 * self.f[1] / self.least_slope)
+        square = least_eigenvalue(_stacked(scale * self.A, D))
+        moved = math.hypot(scale * 2.0 * self.off, 2.0 * self.f[1] / least)
         return moved / math.sqrt(square) * (1.0 + self.unit) if square > 0.0 else math.inf
 
     def nearest(self) -> tuple[float, float]:
@@ -109,7 +111,8 @@ def prove(
 ) -> Intervals:
     """Intervals of f* and g* from x, y and u, for g = ½|A x - t|² and f = terms; see above.
 
-    A is SciPy's, or dense.
+    A is SciPy's, or dense; its entries and those of t may be rounded, as weights of rows make them:
+    that is less than what is counted for products with them.
     """
     found = Balance(problem, terms, A, t, at)
     away = found.distance()

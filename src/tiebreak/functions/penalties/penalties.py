@@ -296,13 +296,11 @@ class TotalVariation(Penalty):
         super().__post_init__()
         assign(self, "isotropic", checks.flag(self.label, "isotropic", self.isotropic))
         if self.shape is not None:
-            sides = checks.is_sequence(self.shape) and len(self.shape) == 2 and list(self.shape)
-            if not sides or not all(isinstance(s, int | np.integer) and s > 0 for s in sides):
-                raise ValueError(
-                    f"{self.label}: shape must be two positive whole numbers, got {self.shape!r}"
-                )
-            assign(self, "shape", (int(sides[0]), int(sides[1])))
-            assign(self, "dimension", int(sides[0]) * int(sides[1]))
+            if not checks.is_sequence(self.shape) or len(self.shape) != 2:
+                raise ValueError(f"{self.label}: shape must be two numbers, got {self.shape!r}")
+            m, n = (checks.whole(self.label, "shape", side, least=1) for side in self.shape)
+            assign(self, "shape", (m, n))
+            assign(self, "dimension", m * n)
 
     def check(self, n: int) -> None:
         if self.shape is None and n < 2:
