@@ -1,8 +1,8 @@
 """A picture from half of its blurred pixels
 
-A camera is out of focus, and every second pixel of its sensor is dead. A quarter of a million
-pictures would not be enough to name all that explain what is left. Objects have surfaces and edges:
-of all pictures that explain the readings exactly we want the one of least total variation.
+A camera is out of focus, and every second pixel of its sensor is dead. Infinitely many pictures
+explain the readings that are left. Objects have surfaces and edges: among all pictures that explain
+the readings, we want the one of least total variation.
 """
 
 # %%
@@ -60,8 +60,8 @@ print(result)
 picture = result.x.reshape(m, m)
 
 # %%
-# The usual answer is the picture of least norm, or any other from which an iteration began. It
-# explains the readings as well, and has kept the dead pixels.
+# The usual answer is the picture of least norm. It explains the readings just as well, but the dead
+# pixels still show.
 
 usual = tb.solve(
     tb.Problem(lower=tb.LeastSquares(camera, seen), upper=tb.SquaredNorm()), rtol=1e-3
