@@ -29,8 +29,6 @@ from tiebreak.functions import (
     OperatorTerms,
     SmoothFunction,
     Terms,
-    Zero,
-    joint,
 )
 from tiebreak.linalg import Array, Refusal, arrays, in_files
 from tiebreak.linalg.refusals import refusal_of
@@ -168,9 +166,8 @@ class PrimalDual(Method):
         check_positive(self, "ratio")
 
     def check(self, problem: Problem) -> Refusal | None:
-        f2, g2 = problem.penalties
-        if isinstance(f2.terms, OperatorTerms):  # whose prox is not needed
-            return refusal_of(lambda: joint(Zero(), g2, problem.domain, owner="PrimalDual"))
+        if isinstance(problem.penalties[0].terms, OperatorTerms):  # whose prox is not needed
+            return refusal_of(lambda: problem.lower_joint)
         return need_joint_prox("PrimalDual", problem)
 
     def adapt(self, state: State, proved: Proved) -> State:

@@ -25,8 +25,6 @@ from tiebreak.sets import has_projection
 
 CLEAR_LIMIT = 512  # largest smaller side of a matrix whose singular values are asked for
 STEPS = 100  # of a first-order method, at least: fewer prove nothing, whatever the problem
-MANY_STEPS = 10 * STEPS  # with a dual variable for the image D x
-LITTLE = 100  # variables with which the images D x are factorised in a fraction of a second
 PASSES = 6  # over the data in a step: both levels, forward and back, and one level alone
 
 
@@ -67,7 +65,7 @@ def _with_operator(problem: Problem, is_exact: bool) -> list[Candidate]:
     held = HeldProblem.of(problem, n)
     candidates = []
     if is_exact:
-        least = STEPS * STEP * (n / LITTLE) ** 3
+        least = _factorisation(problem, n)
         title = f"exact, by direct factorisation ({_sizes(problem)})"
         candidates.append(Candidate(Exact(), title, least, is_direct=True, refines=True))
     if not Conic().refusal(problem):
@@ -75,7 +73,7 @@ def _with_operator(problem: Problem, is_exact: bool) -> list[Candidate]:
         candidates.append(Candidate(Conic(), "conic", least, is_direct=True, refines=True))
     if not PrimalDual().refusal(problem):
         entries = sum(map(_entries, problem.smooth_parts))
-        least = MANY_STEPS * (STEP + PASSES * entries)
+        least = 10 * STEPS * (STEP + PASSES * entries)  # with a dual variable more
         candidates.append(Candidate(PrimalDual(), "", least))
     return candidates
 
@@ -129,11 +127,17 @@ def _entries(h: Function) -> int:
     return sum(matrix.size for matrix in matrices_of(h))
 
 
-def _factorisation(problem: Problem) -> float:
+def _factorisation(problem: Problem, n: int = 0) -> float:
     """The work of one factorisation of the data of each level, as a Meter counts it.
 
-    By the smaller side of each matrix: its square costs a product for every entry.
+    By the smaller side of each matrix: its square costs a product for every entry. Where f is a
+    penalty of D x with n variables, D x are variables too, and all is one matrix.
     """
     matrices = [matrix for h in problem.smooth_parts for matrix in matrices_of(h)]
+    rows_above = problem.penalties[0].terms.rows_above(n) if n else None
+    if rows_above is not None:
+        images = len(rows_above[1])
+        rows = images + sum(m.shape[0] for m in matrices)
+        return deadline.IN_CACHE * rows * rows * (n + images + rows)
     work = sum(min(m.shape) * (m.size + min(m.shape) ** 2) for m in matrices)
     return deadline.IN_CACHE * work

@@ -8,7 +8,6 @@ multipliers are the dual point of `proofs.operator_dual`, which proves the answe
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -21,16 +20,13 @@ from tiebreak.conic.stage import MANY
 from tiebreak.functions import OperatorTerms
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
-from tiebreak.linalg.least_eigenvalue import NESTED, factorise
+from tiebreak.linalg.least_eigenvalue import factorisation_work, factorise
 from tiebreak.linalg.refusals import Refusal
+from tiebreak.linalg.spectra import EPS
 from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import Intervals
 from tiebreak.proofs.operator_dual import prove
 from tiebreak.sets import described, projected
-
-ACCURATE = 1e-6  # of f, between its value and that of the dual: where more is open, no answer
-SLIGHT = 1e-10  # of the largest diagonal entry: added to A'A, whose factor finds a minimiser of g
-ROUNDS = 8  # of a refinement by such a factor, each of which gains digits
 
 
 class HeldAnswer(NamedTuple):
@@ -84,7 +80,7 @@ class HeldProblem(NamedTuple):
         """Of the factorisations, about, as a Meter counts it."""
         A, D = self.A, self.terms.matrix(self.n)
         stored = A.size if isinstance(A, np.ndarray) else A.nnz
-        return NESTED * (stored + D.size) * math.sqrt(self.n)
+        return factorisation_work(stored + D.size, self.n)
 
     def solve(self) -> HeldAnswer | None:
         """The answer; None where A x = t has no solution in a set, or too little is found."""
@@ -99,7 +95,7 @@ class HeldProblem(NamedTuple):
                 return None
             (x, y, u), solver = found
             x = projected(self.problem.domain, x) if refined is None else refined(x)
-            if (off := self._residual(x, u, image)) <= ACCURATE:
+            if (off := self._residual(x, u, image)) <= 100.0 * TOLERANCES[0]:
                 intervals = prove(self.problem, self.terms, self.A, self.t, (x, y, u))
                 rows = min(self.A.shape)  # independent, where a minimiser is known to be close
                 dimension = self.n - rows if intervals.has_minimiser else None
@@ -110,12 +106,12 @@ class HeldProblem(NamedTuple):
         """x -> a point close to it that minimises g on R^n, to rounding."""
         A, t, (rows, n) = self.A, self.t, self.A.shape
         steps = [self._step(True)] if rows <= n else []
-        size = SLIGHT * norm(abs(A).T @ np.abs(t))
+        size = EPS ** (2 / 3) * norm(abs(A).T @ np.abs(t))
 
         def refined(x: Host) -> Host:
-            for _ in range(ROUNDS):
-                r = t - A @ x
-                x = x + steps[-1](r)
+            before = np.inf
+            while (left := norm(A.T @ (r := t - A @ x))) < 0.5 * before:
+                x, before = x + steps[-1](r), left
             return x
 
         if not steps or norm(A.T @ (t - A @ refined(np.zeros(n)))) > size:
@@ -128,7 +124,7 @@ class HeldProblem(NamedTuple):
 
         A = self.A
         M = csc_array(A @ A.T if is_wide else A.T @ A)
-        little = SLIGHT * float(np.max(M.diagonal(), initial=0.0)) or 1.0
+        little = EPS ** (2 / 3) * float(np.max(M.diagonal(), initial=0.0)) or 1.0
         solve = factorise(M + little * eye_array(M.shape[0])).solve
         return lambda r: A.T @ solve(r) if is_wide else solve(A.T @ r)
 

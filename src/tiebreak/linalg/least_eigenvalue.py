@@ -11,10 +11,6 @@ from tiebreak.linalg.arrays import rounding_unit
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.spectra import EPS
 
-ITERATIONS = 8  # of the inverse, for a guess at the least eigenvalue
-SHARES = (0.5, 0.05)  # of the guess, which is never too small: what is tried as a bound
-NESTED = 32.0  # times the entries of K'K and the root of its size: work of a sparse factorisation
-
 
 def least_eigenvalue(K: Any) -> float:
     """K'K - s I = L D L' + E with D > 0 proves that no eigenvalue is below s - |E|; 0: nothing is.
@@ -28,7 +24,7 @@ def least_eigenvalue(K: Any) -> float:
     unit = 4.0 * rounding_unit(EPS, *K.shape)
     rounding = 2.0 * unit * _norm_bound(abs(K)) ** 2  # of the product, and of s
     guess = _guess(M)
-    for share in SHARES:
+    for share in (0.5, 0.05):  # the guess is never too small
         error = _factorisation_error(_shifted(M, share * guess), unit)
         if share * guess > error + rounding:
             return share * guess - error - rounding
@@ -50,12 +46,17 @@ def _norm_bound(size: Any) -> float:
     return float(np.sqrt(first) * np.sqrt(second))
 
 
+def factorisation_work(stored: int, n: int) -> float:
+    """About, of n columns with so many entries in all, as those of neighbours on a grid."""
+    return float(32.0 * stored * np.sqrt(n))
+
+
 def factorise(M: Any) -> Any:
     """SuperLU of a symmetric sparse matrix, without exchanges of rows."""
     from scipy.sparse import csc_matrix
     from scipy.sparse.linalg import splu
 
-    deadline.check(NESTED * M.nnz * np.sqrt(M.shape[0]))
+    deadline.check(factorisation_work(M.nnz, M.shape[0]))
     options = {"SymmetricMode": True, "Equil": False}
     order = "MMD_AT_PLUS_A"
     return splu(csc_matrix(M), permc_spec=order, diag_pivot_thresh=0.0, options=options)
@@ -69,7 +70,7 @@ def _guess(M: Any) -> float:
             deadline.check(0.1 * deadline.svd_work(*M.shape))
             return float(np.linalg.eigvalsh(M)[0])
         solve = factorise(M).solve
-        for _ in range(ITERATIONS):
+        for _ in range(8):  # a guess is enough
             v = solve(v)
             v /= norm(v)
     except RuntimeError:  # it is exactly singular

@@ -28,7 +28,6 @@ from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import WITHIN, Intervals
 from tiebreak.sets import described, has_projection
 
-INSIDE = 1.0 - 2.0**-48  # times a computed dual point: inside of all that it must be in
 NO_RANK = (
     "neither the rows nor the columns of the lower level's matrix are proved to be independent, so "
     "no exact minimiser of g is known near x and nothing bounds f* from above"
@@ -47,7 +46,7 @@ class Balance:
         # The rounding of a product with a matrix, whose rows may have few entries, and of a sum.
         unit, long = rounding_unit(EPS, *_longest(A), *_longest(D)), rounding_unit(EPS, *D.shape)
         self.unit = long = max(long, rounding_unit(EPS, *A.shape))
-        u, center = INSIDE * terms.dual(u), np.zeros(D.shape[0])
+        u, center = (1.0 - 2.0**-48) * terms.dual(u), np.zeros(D.shape[0])  # surely inside
         center = center if terms.center is None else terms.center
         r, off = A @ x - t, D @ x - center
         r_size, off_size = abs(A) @ np.abs(x) + np.abs(t), abs(D) @ np.abs(x) + np.abs(center)
