@@ -21,12 +21,12 @@ from tiebreak.linalg import arrays, checks, deadline, in_files, tables
 from tiebreak.linalg.archive import save
 from tiebreak.linalg.arrays import Array, Image
 from tiebreak.linalg.fingerprints import FromData, assign, known, remember
+from tiebreak.linalg.sizes import SIDE
 from tiebreak.linalg.spectra import EPS, GAP, rounding_level
 from tiebreak.sets.constraints import arrays_of, intersection
 from tiebreak.sets.cuts import Set, Violation, distance_violation
 from tiebreak.sets.domains import Domain, Space, described, has_projection, projected
 
-DIMENSION_LIMIT = 1024  # largest smaller side of A for which the solution set is measured
 DOMAIN = "a domain such as Ball(1.0) or Space()"
 FUNCTION = (
     "a function such as LeastSquares(A, b), Smooth(value, gradient), L1(0.1) or a sum of them"
@@ -452,7 +452,7 @@ def solution_dimension(problem: Problem) -> int | None:
 
 
 def _dimension_in_ball(g: LeastSquares, rank: int, center: Any, radius: float) -> int | None:
-    if min(g.matrix.shape) > DIMENSION_LIMIT:
+    if min(g.matrix.shape) > SIDE:
         return None
     n = g.matrix.shape[1]
     offset = np.zeros(n) if center is None else arrays.to_numpy(arrays.like(center, g.b))

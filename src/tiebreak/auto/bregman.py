@@ -24,9 +24,10 @@ from tiebreak.auto.active_face import face_of_terms
 from tiebreak.auto.bregman_state import RoundObjective, State, face_at, minorants_at, objective_at
 from tiebreak.auto.conjugate_gradients import ConjugateGradients
 from tiebreak.auto.hessian_differences import no_columns
-from tiebreak.auto.quasi_newton import DENSE, InverseHessian
+from tiebreak.auto.quasi_newton import InverseHessian
 from tiebreak.functions import Minorant, Terms
 from tiebreak.linalg import Array, Refusal, arrays
+from tiebreak.linalg.sizes import SIDE
 from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import StepEvidence
 from tiebreak.proofs.gate import DOUBT, Ended
@@ -227,7 +228,7 @@ def _end_round(problem: Problem, state: State, lower_residual: float) -> State:
         lower_residual=lower_residual, upper_error=upper_error,
         slope_sum=slope_sum, weight=weight, point_sum=point_sum, evidence=evidence,
     )  # fmt: skip
-    enough = SETTLED if int(x.shape[0]) <= DENSE else SETTLED_COARSELY
+    enough = SETTLED if int(x.shape[0]) <= SIDE else SETTLED_COARSELY
     is_settled = upper_error <= max(enough, 32.0 * arrays.epsilon(x))
     if is_settled or lower_residual <= _rounding_of_slope(state):
         return refinement_proof.begin(problem, state)
@@ -301,7 +302,7 @@ def _needs_hessians(state: State, face: ActiveFace) -> bool:
 
     Only after as many steps as they cost: at worst twice of what is needed is spent.
     """
-    if face.free is None or int(state.x.shape[0]) > DENSE:
+    if face.free is None or int(state.x.shape[0]) > SIDE:
         return False
     if state.hessians is not None and len(state.hessians.missing(face)):
         return True

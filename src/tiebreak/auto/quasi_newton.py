@@ -11,9 +11,9 @@ from typing import NamedTuple
 import numpy as np
 
 from tiebreak.linalg import Array, arrays, in_files
+from tiebreak.linalg.sizes import SIDE
 from tiebreak.sets.faces import ActiveFace
 
-DENSE = 1000  # variables up to which the matrix is kept: 8 MB in float64
 PAIRS = 12  # how many are kept where it is not
 KEPT = 0.9  # a pair stays where so much of its step is along the new face
 LEAST = 1e-14  # of |s| |y|: a smaller <s, y> is rounding
@@ -48,7 +48,7 @@ class InverseHessian(NamedTuple):
         if not product > LEAST * arrays.norm(s) * arrays.norm(y) > 0.0:
             return self
         n = int(s.shape[0])
-        if n > DENSE:
+        if n > SIDE:
             return InverseHessian(None, (*self.pairs, (s, y))[-PAIRS:])
         H = self.inverse
         if H is None:

@@ -19,10 +19,10 @@ from tiebreak.exact.method import Exact
 from tiebreak.functions import Function, matrices_of, summands
 from tiebreak.linalg import EPS, arrays, cleaned, clear_rank, deadline, equilibrate
 from tiebreak.linalg.matrices import DENSE_LIMIT, FLOAT64_COPY_LIMIT, Matrix
+from tiebreak.linalg.sizes import QUICK_SIDE
 from tiebreak.problem import Problem
 from tiebreak.sets import has_projection
 
-CLEAR_LIMIT = 512  # largest smaller side of a matrix whose singular values are asked for
 STEPS = 100  # of a first-order method, at least: fewer prove nothing, whatever the problem
 PASSES = 6  # over the data in a step: both levels, forward and back, and one level alone
 
@@ -69,7 +69,7 @@ def problem_in_float64(problem: Problem) -> Problem:
 def _is_clear(matrix: Matrix) -> bool:
     """Is the rank in float64 beyond doubt in float32 too?  False if that is not known."""
     rows, n = matrix.shape
-    if min(rows, n) > CLEAR_LIMIT or rows * n > DENSE_LIMIT or not matrix.is_explicit:
+    if min(rows, n) > QUICK_SIDE or rows * n > DENSE_LIMIT or not matrix.is_explicit:
         return False
     deadline.check(0.5 * deadline.svd_work(rows, n))
     epsilon = arrays.epsilon(matrix.prototype)

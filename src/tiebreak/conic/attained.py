@@ -25,13 +25,10 @@ from tiebreak.levels import Levels
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.conic_form import scaled_rows
 from tiebreak.linalg.host import norm
+from tiebreak.linalg.tolerances import TOL
 from tiebreak.proofs.recession.direction import settled_direction
 from tiebreak.sets.constraints import Polyhedron, SecondOrderCone
 from tiebreak.sets.cuts import Set
-
-PULLS = 1e-6  # of the largest: a loss with such a multiplier has a slope that balances the others
-AWAY = 1e-4  # of a length: a point that is so far from the edge of a cone is not on it
-MOVED = 0.5  # where the answer is 0 or 1
 
 
 class _Curved(NamedTuple):
@@ -47,9 +44,9 @@ class _Curved(NamedTuple):
         Not if the cone is left behind; nor if a second-order cone's s is on the ray of v already.
         """
         if self.is_exponential:
-            return bool(v[2] <= AWAY * norm(v) and s[2] <= little)
+            return bool(v[2] <= TOL.away * norm(v) and s[2] <= little)
         ray = v[1:] / v[0]
-        is_left = 1.0 - norm(ray) > AWAY or s[0] - s[1:] @ ray > little
+        is_left = 1.0 - norm(ray) > TOL.away or s[0] - s[1:] @ ray > little
         return not is_left and norm(s[1:] - (s[1:] @ ray) * ray) > little
 
 
@@ -68,7 +65,7 @@ def escape(stage: Stage, at: PrimalDualPoint, own: int | None) -> Host | None:
             return None
         for cone in moved:
             unit = max(float(np.max(np.abs(stage.offset[cone.rows]))), stage.unit)
-            if cone.is_loss or cone.is_on_edge(s[cone.rows], v[cone.rows], AWAY * unit):
+            if cone.is_loss or cone.is_on_edge(s[cone.rows], v[cone.rows], TOL.away * unit):
                 return w
         dropped += moved
         curved = [cone for cone, moves in zip(curved, is_moved, strict=True) if not moves]
@@ -110,7 +107,7 @@ def _suspects(stage: Stage, at: PrimalDualPoint, own: int | None) -> list[_Curve
     sees = [cone for cone in blocks.second_order if lengths[cone].any()]
     found = [_Curved(cone, False, False) for cone in sees]
     pulls = np.minimum(y[blocks.exponential[:, 0]], y[blocks.exponential[:, 2]])
-    slack = pulls <= PULLS * float(np.max(y, initial=0.0))
+    slack = pulls <= TOL.faint * float(np.max(y, initial=0.0))
     curves = blocks.exponential[slack & lengths[blocks.exponential].any(axis=1)]
     return found + [_Curved(c, True, own is not None and int(c[0]) >= own) for c in curves]
 
@@ -152,7 +149,7 @@ def _direction(stage: Stage, curved: list[_Curved], dropped: list[_Curved]) -> t
     gain = Objective(np.zeros((0, n + k)), np.zeros(0), np.append(np.zeros(n), -np.ones(k)))
     found = clarabel_solve(gain, sp.hstack([G, T]), offset, tuple(kinds)).z
     w = np.where(np.isfinite(found[:n]), found[:n], 0.0)
-    return w, np.asarray(-(moves @ w) > MOVED)
+    return w, np.asarray(-(moves @ w) > 0.5)
 
 
 def _movement(rows: Any, cone: _Curved) -> Any:

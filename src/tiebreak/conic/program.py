@@ -21,8 +21,6 @@ import numpy as np
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.conic_form import Misfit
 
-SMALL = 2**22  # entries of a matrix that is kept dense: a small sparse one is slow
-
 Kind = Literal["zero", "nonnegative", "second-order", "exponential"]
 
 

@@ -7,6 +7,7 @@ rounding for one is all there is of another.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -18,10 +19,9 @@ from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.conic_form import scaled_rows
 from tiebreak.linalg.host import power_of_two
+from tiebreak.linalg.tolerances import TOL
 
-SWEEPS = 20  # over rows and columns in turn
 STEADY = 0.25  # powers of two: units that change by less are found
-WIDE = 7.0  # powers of two: units of variables that differ by less are alike
 FARTHEST = 200  # units are between 2^-FARTHEST and 2^FARTHEST
 
 
@@ -117,14 +117,14 @@ def _columns(rows: Any, groups: Host) -> Host:
     in_rows, in_columns = (np.asarray(used.sum(axis=axis)).ravel() for axis in (1, 0))
     in_columns = np.maximum(in_columns, 1.0)
     units = -of_columns / in_columns  # as powers of two
-    for _ in range(SWEEPS):
+    for _ in range(TOL.sweeps):
         deadline.check()
         before = units
         rest = (of_rows + used @ units) / in_rows
         units = (used.T @ rest - of_columns) / in_columns
         if np.max(np.abs(units - before)) < STEADY:
             break
-    if np.ptp(units) <= WIDE:
+    if np.ptp(units) <= math.log2(TOL.alike):
         return np.ones(len(units))
     return np.asarray(np.exp2(np.round(units - np.median(units))))
 

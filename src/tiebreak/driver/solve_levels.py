@@ -12,13 +12,13 @@ from tiebreak.conic.chain import LEAST, ChainSolution, LevelSolution, cut_short,
 from tiebreak.conic.method import NOT_SURE, WHY, ConicFindings
 from tiebreak.conic.program import ConicProgram, Objective
 from tiebreak.conic.representation import compile_levels
-from tiebreak.conic.stage import ROUNDINGS
 from tiebreak.driver.console import stopping_on_ctrl_c
 from tiebreak.driver.levels_result import LevelReport, LevelsResult, lower_interval
 from tiebreak.driver.result import Result, assumptions, descriptions, promises
 from tiebreak.exact.method import ExactFindings
 from tiebreak.levels import ConicLevels, Levels, Slack
 from tiebreak.linalg import arrays, checks, deadline
+from tiebreak.linalg.tolerances import TOL
 from tiebreak.proofs.gate import DOUBT, FALLS, UNKNOWN, Ended, LevelClaim, ResultClaim, judge
 from tiebreak.proofs.recession.direction import settled_direction
 
@@ -209,7 +209,7 @@ def _claim(
         return UNKNOWN
     scale = max(abs(value), abs(h.value(np.zeros(len(h.linear)))))
     off = max(level.best + level.error, value - level.slack) - level.bound + rounding
-    return LevelClaim(off, off, max(rtol * scale, ROUNDINGS * rounding))
+    return LevelClaim(off, off, max(rtol * scale, TOL.clear_units * rounding))
 
 
 def _level(name: str, level: LevelSolution, value: float, sign: int) -> LevelReport:

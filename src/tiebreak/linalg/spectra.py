@@ -11,12 +11,12 @@ import numpy as np
 
 from tiebreak.linalg import arrays, deadline
 from tiebreak.linalg.arrays import Array, Host
+from tiebreak.linalg.sizes import SECOND
 
 EPS = 2.0**-52
 GAP = 1e3  # singular values that are so many times larger than rounding leave no doubt
 ALIKE_EXPONENTS = 5  # rows and columns within 2^5 ~ sqrt(GAP) of one another are left as they are
 FEW_UNITS = 64  # rounding errors are a few units in the last place of the numbers they come from
-ELIMINATION_LIMIT = 2**28  # products of residues: about a second in NumPy
 PANEL = 32  # columns that are eliminated together: sums of 32 products below 2^47 are exact
 TALL = 8  # times as many rows as columns: most rows are combinations of a few
 CHUNK = 4096  # rows that are looked at together
@@ -190,7 +190,7 @@ def exact_rank(A: Host) -> int | None:
 
     The answer is kept until the call at work ends, for other units of the columns as well.
     """
-    if A.size * min(A.shape) > ELIMINATION_LIMIT:
+    if A.size * min(A.shape) > SECOND:
         return None
     deadline.check()
     S = _in_own_units(A)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from tiebreak.linalg.tolerances import TOL
+
 Tangent = tuple[float, float, float]  # t, value and derivative
 Concave = Callable[[float], Tangent]  # at t, or at the next t where it is finite
 
 STRIDES = 4.0, 1e8  # the first and the largest factor on t, until the maximum is bracketed
 FACTORS = 1e-150, 1e150  # t stays between these: beyond them rounding errors drown the rest
-CLOSE = 1e-3  # relative: a bracket this narrow is narrow enough, every value being a valid bound
 MARGIN = 0.05  # of a bracket: so far from its ends at least, for tangents may be inexact
 
 
@@ -43,7 +44,7 @@ def largest(
         if is_end or not abs(derivative) > 0.0:  # the end of the interval, or t, is best
             break
         if left is not None and right is not None:
-            if right[0] - left[0] <= CLOSE * right[0]:
+            if right[0] - left[0] <= TOL.settled * right[0]:
                 break
             t = _between(left, right)
         else:

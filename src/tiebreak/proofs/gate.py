@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Protocol
 from tiebreak.levels import Levels
 from tiebreak.linalg import arrays, in_files
 from tiebreak.linalg.arrays import Array
+from tiebreak.linalg.tolerances import TOL
 from tiebreak.problem import Problem
 from tiebreak.proofs.certificate import Certificate
 from tiebreak.proofs.recession.direction import is_direction_of_descent
@@ -45,7 +46,6 @@ HOPES = (MET, ANSWER, RULE)
 LIMITS = ("max_iter", "max_time", "stopped")
 KNOWN = (*HOPES, DOUBT, FALLS, EMPTY, BROKEN, *LIMITS)
 
-INSIDE = 1e-9  # of a constraint's own terms: how far outside of Z a point may be called feasible
 WEAK = "f(x) - f* and g(x) - g* are proved to be within the tolerance (weak: f(x) may be below f*)"
 GUARDED = (
     "f(x) - f* and g(x) - g* are proved to be within the tolerance; that f(x) is not far below f* "
@@ -144,7 +144,7 @@ def judge(claim: ResultClaim) -> Word:
 def violated(problem: Constrained, x: Array) -> Violation | None:
     """The constraint that x violates most relative to its own terms; None where x is in Z."""
     unit = math.prod(x.shape) * arrays.epsilon(x)
-    found = [one for one in problem.violations(x) if one.exceeds(INSIDE, unit)]
+    found = [one for one in problem.violations(x) if one.exceeds(TOL.accurate, unit)]
     return max(found, key=lambda one: one.amount / (one.size or 1.0), default=None)
 
 

@@ -13,8 +13,9 @@ from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.matrices import Dense
-from tiebreak.linalg.matrices.base import DENSE_LIMIT, Matrix
+from tiebreak.linalg.matrices.base import Matrix
 from tiebreak.linalg.row_gram import column_gram, row_gram
+from tiebreak.linalg.sizes import DENSE_LIMIT
 from tiebreak.linalg.spectra import EPS
 
 POINTS = 21  # on the line: a smooth curve

@@ -26,8 +26,9 @@ from tiebreak.functions.sums import summands
 from tiebreak.linalg import arrays, deadline
 from tiebreak.linalg.arrays import Array, Host, rounding_unit
 from tiebreak.linalg.host import CAREFUL, Sliced, host, norm, top_exponent
-from tiebreak.linalg.matrices.base import DENSE_LIMIT, Matrix
+from tiebreak.linalg.matrices.base import Matrix
 from tiebreak.linalg.row_gram import RowGram, row_gram, row_rank, scaled
+from tiebreak.linalg.sizes import DENSE_LIMIT
 from tiebreak.linalg.spectra import EPS, GAP
 from tiebreak.problem import Problem
 from tiebreak.sets.domains import described

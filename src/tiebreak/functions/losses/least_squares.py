@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tiebreak.functions.base import SPECTRUM_LIMIT, PendingEvaluation, PointWithImage
+from tiebreak.functions.base import PendingEvaluation, PointWithImage
 from tiebreak.functions.elementary import Quadratic
 from tiebreak.functions.far_slopes import FarRows
 from tiebreak.functions.losses.linear_loss import LinearLoss
@@ -34,8 +34,7 @@ from tiebreak.linalg.host import host, top_exponent
 from tiebreak.linalg.host_rows import HostRows
 from tiebreak.linalg.matrices.scaled_rows import with_scaled_rows
 from tiebreak.linalg.row_gram import column_gram, row_gram, row_rank
-
-GRAM_LIMIT = 1024  # largest number of columns for which a Gram matrix is formed unasked
+from tiebreak.linalg.sizes import LARGE_SIDE, SIDE
 
 
 class Unweighted(NamedTuple):
@@ -196,7 +195,7 @@ class LeastSquares(LinearLoss):
         is_plain = type(self.matrix) is Dense  # dense and in memory
         wanted = self._use_gram
         if wanted is None:
-            is_tall = n <= rows and n <= GRAM_LIMIT
+            is_tall = n <= rows and n <= SIDE
             wanted = (is_plain or self._is_streamed) and is_tall and self._gram_is_safe()
         if not wanted or rows == 0:
             return None
@@ -283,7 +282,7 @@ class LeastSquares(LinearLoss):
     def _row_rank(self) -> int | None:
         """The rank of A by A A', where that tells exactly and A has few rows; otherwise None."""
         rows, n = self.matrix.shape
-        is_small = 0 < rows <= min(n, SPECTRUM_LIMIT) and rows * n <= DENSE_LIMIT
+        is_small = 0 < rows <= min(n, LARGE_SIDE) and rows * n <= DENSE_LIMIT
         if not (is_small and self.matrix.is_explicit):
             return None
         found = row_rank(self.given_matrix, self._epsilon)
@@ -293,7 +292,7 @@ class LeastSquares(LinearLoss):
     def singular_values(self) -> np.ndarray[Any, Any] | None:
         """The singular values of A, descending; None where the matrix is too large."""
         rows, n = self.matrix.shape
-        if min(rows, n) > SPECTRUM_LIMIT or rows * n > DENSE_LIMIT or not self.matrix.is_explicit:
+        if min(rows, n) > LARGE_SIDE or rows * n > DENSE_LIMIT or not self.matrix.is_explicit:
             return None
         deadline.check(0.5 * deadline.svd_work(rows, n))
         return np.linalg.svd(self.matrix.dense(), compute_uv=False)

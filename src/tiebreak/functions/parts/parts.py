@@ -25,8 +25,8 @@ from tiebreak.functions.parts.quadratic_parts import (
 from tiebreak.functions.sums import summands
 from tiebreak.linalg.arrays import Host, rounding_unit
 from tiebreak.linalg.host import norm, power_of_two, top_exponent, total
-from tiebreak.linalg.matrices.base import DENSE_LIMIT
 from tiebreak.linalg.refusals import Refusal
+from tiebreak.linalg.sizes import DENSE_LIMIT
 from tiebreak.linalg.spectra import EPS, cleaned
 
 KEPT = 4  # slopes that a function remembers: as many points are compared at a time
