@@ -22,7 +22,8 @@ from tiebreak.linalg.archive import save
 from tiebreak.linalg.arrays import Array, Image
 from tiebreak.linalg.fingerprints import FromData, assign, known, remember
 from tiebreak.linalg.sizes import SIDE
-from tiebreak.linalg.spectra import EPS, GAP, rounding_level
+from tiebreak.linalg.spectra import EPS, rounding_level
+from tiebreak.linalg.tolerances import TOL
 from tiebreak.sets.constraints import arrays_of, intersection
 from tiebreak.sets.cuts import Set, Violation, distance_violation
 from tiebreak.sets.domains import Domain, Space, described, has_projection, projected
@@ -458,7 +459,7 @@ def _dimension_in_ball(g: LeastSquares, rank: int, center: Any, radius: float) -
     offset = np.zeros(n) if center is None else arrays.to_numpy(arrays.like(center, g.b))
     deadline.check(deadline.svd_work(*g.matrix.shape))
     u, s, vt = np.linalg.svd(g.matrix.dense(), full_matrices=False)
-    if rank and s[rank - 1] <= GAP * rounding_level(g.matrix.shape, float(s[0]), EPS):
+    if rank and s[rank - 1] <= TOL.clear_units * rounding_level(g.matrix.shape, float(s[0]), EPS):
         return None  # in the units of the ball, which are those of x, it cannot be solved
     rhs = arrays.to_numpy(g.b) - g.matrix.dense() @ offset
     step = vt[:rank].T @ ((u[:, :rank].T @ rhs) / s[:rank])

@@ -12,7 +12,7 @@ from tiebreak.problem import Problem
 from tiebreak.sets.faces import ActiveFace
 
 LENGTH = 1e-6  # of a difference, relative to |x|: between rounding and third derivatives
-CHUNK = 16  # entries in one step, so that a run can be stopped between them
+ENTRIES_AT_ONCE = 16  # entries in one step, so that a run can be stopped between them
 RIDGES = (1e-12, 1e-10, 1e-8, 1e-6, 1e-4)  # relative to the largest curvature: there is noise
 
 
@@ -35,7 +35,7 @@ class HessianDifferences(NamedTuple):
         x = f_x.at
         f, g, known = (np.array(arrays.to_numpy(part)) for part in self)
         length = LENGTH * (arrays.norm(x) or 1.0)
-        for i in self.missing(face)[:CHUNK]:
+        for i in self.missing(face)[:ENTRIES_AT_ONCE]:
             deadline.check()
             unit = np.zeros(len(known))
             unit[i] = length

@@ -23,14 +23,14 @@ from tiebreak.linalg.sizes import QUICK_SIDE
 from tiebreak.problem import Problem
 from tiebreak.sets import has_projection
 
-STEPS = 100  # of a first-order method, at least: fewer prove nothing, whatever the problem
+FEWEST_STEPS = 100  # of a first-order method, at least: fewer prove nothing, whatever the problem
 PASSES = 6  # over the data in a step: both levels, forward and back, and one level alone
 
 
 def choose(problem: Problem) -> Portfolio:
     """The portfolio for this problem; where no method takes it, one that says so when asked."""
     first, refusal = first_order(problem), Exact().refusal(problem)
-    steps = STEPS * (STEP + PASSES * sum(map(_entries, problem.smooth_parts)))
+    steps = FEWEST_STEPS * (STEP + PASSES * sum(map(_entries, problem.smooth_parts)))
     candidates = []
     if not BregmanIteration().refusal(problem):
         title = "exact, by conjugate gradients" if conjugate_gradients.is_taken(problem) else ""

@@ -44,7 +44,7 @@ from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.sizes import SIDE
 from tiebreak.linalg.spectra import EPS
 from tiebreak.linalg.tolerances import TOL
-from tiebreak.sets.polyhedra import MISSED, single_entries
+from tiebreak.sets.polyhedra import single_entries
 
 SlackRule = Callable[[float, float], float]  # of the best value and of that before this level
 
@@ -298,7 +298,7 @@ class _Chain:
         least = TOL.clear / TOL.solver * self.unit
         size = float(np.max(np.abs(z[self.program.variables]), initial=least))
         terms = np.abs(offset) + abs(rows) @ np.abs(z) + (not strictly) * size * row_lengths(rows)
-        share = MISSED if strictly else TOL.solver
+        share = TOL.accurate if strictly else TOL.solver
         return bool(
             np.any(outside(blocks, s) > share * of_inequalities(blocks, terms))
             or np.any(np.abs(s[blocks.zero]) > share * terms[blocks.zero])

@@ -25,7 +25,7 @@ from tiebreak.linalg.host import norm
 from tiebreak.linalg.spectra import equilibrate
 from tiebreak.linalg.tolerances import TOL
 
-STEPS = 6  # of Newton's method: it doubles the digits, and begins with five or more
+POLISHING_STEPS = 6  # of Newton's method: it doubles the digits, and begins with five or more
 
 
 class PrimalDualPoint(NamedTuple):
@@ -124,7 +124,7 @@ def _newton(
     """
     first = now = start._replace(y=_on_faces(stage, active, start))
     best = Polished(first, active, math.inf)
-    for k in range(STEPS):
+    for k in range(POLISHING_STEPS):
         further = _step(stage, active, now)
         if further is None:
             break

@@ -19,7 +19,7 @@ from tiebreak.exact.method import ExactFindings
 from tiebreak.levels import ConicLevels, Levels, Slack
 from tiebreak.linalg import arrays, checks, deadline
 from tiebreak.linalg.tolerances import TOL
-from tiebreak.proofs.gate import DOUBT, FALLS, UNKNOWN, Ended, LevelClaim, ResultClaim, judge
+from tiebreak.proofs.gate import DOUBT, FALLS, Ended, LevelClaim, ResultClaim, judge
 from tiebreak.proofs.recession.direction import settled_direction
 
 CHAINED = ("auto", "conic")
@@ -168,7 +168,7 @@ def report(found: ChainSolution, levels: ConicLevels, rtol: float, seconds: floa
         problem=levels.model,
         x=x,
         ended=ended,
-        levels=(*claims, *[UNKNOWN] * (len(names) - len(claims))),
+        levels=(*claims, *[LevelClaim()] * (len(names) - len(claims))),
         fall=None if direction is None else (number, direction),
         is_shown=found.status in ("unbounded", "infeasible"),
         assumed=" and ".join(levels.promises),
@@ -206,7 +206,7 @@ def _claim(
 ) -> LevelClaim:
     """What is proved of a level whose value at x is this, and what is asked: not below rounding."""
     if level.word != "proved":
-        return UNKNOWN
+        return LevelClaim()
     scale = max(abs(value), abs(h.value(np.zeros(len(h.linear)))))
     off = max(level.best + level.error, value - level.slack) - level.bound + rounding
     return LevelClaim(off, off, max(rtol * scale, TOL.clear_units * rounding))

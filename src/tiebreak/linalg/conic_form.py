@@ -17,8 +17,8 @@ from tiebreak.linalg import arrays, deadline
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import power_of_two
 from tiebreak.linalg.spectra import EPS
+from tiebreak.linalg.tolerances import TOL
 
-RANK_SLACK = 8.0  # eigenvalues of Q up to so many units of rounding per variable are taken as 0
 ROUND_UP = 1.0 + 1e-12  # more than the rounding errors of sums of thousands of terms
 
 
@@ -253,7 +253,7 @@ def completed_square(Q: Any, c: Host, epsilon: float) -> tuple[Any, Host | None]
     scaled = (Q.toarray() if arrays.is_sparse(Q) else Q) / units / units[:, None]
     deadline.check(0.5 * deadline.svd_work(*scaled.shape))
     values, vectors = np.linalg.eigh(scaled)
-    slack = RANK_SLACK * len(c) * epsilon
+    slack = TOL.few_units * len(c) * epsilon
     kept = values > slack * float(np.max(np.abs(values), initial=0.0))
     roots, basis = np.sqrt(values[kept]), np.where(used, vectors.T[kept], 0.0)
     wanted = c / units

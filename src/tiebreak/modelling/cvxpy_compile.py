@@ -17,6 +17,7 @@ import numpy as np
 
 from tiebreak.conic.program import Objective
 from tiebreak.linalg.arrays import Host
+from tiebreak.linalg.tolerances import TOL
 
 
 class CompiledLevel:
@@ -201,9 +202,6 @@ def same_matrix(one: Any, other: Any) -> bool:
     return bool((one != other).nnz == 0)
 
 
-RANK = 1e-12  # eigenvalues below this times the largest of their block are rounding
-
-
 def square_root(P: Any) -> Any:
     """F with F'F = P, sparse, no rows where P does nothing.
 
@@ -226,7 +224,7 @@ def square_root(P: Any) -> Any:
     for block in range(blocks):
         columns = used[block_of == block]
         values, vectors = np.linalg.eigh(P[columns][:, columns].toarray())
-        kept = values > max(RANK, columns.size * np.finfo(float).eps) * values[-1]
+        kept = values > max(TOL.met, columns.size * np.finfo(float).eps) * values[-1]
         factor = np.sqrt(values[kept])[:, None] * vectors[:, kept].T
         row, column = np.nonzero(factor)
         piece = (factor[row, column], (row, columns[column]))

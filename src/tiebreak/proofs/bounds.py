@@ -19,6 +19,7 @@ import numpy as np
 
 from tiebreak.functions import Function, split
 from tiebreak.linalg import TINY, Array, arrays, in_files, rounding_unit
+from tiebreak.linalg.arrays import HUGE
 from tiebreak.linalg.spectra import EPS
 from tiebreak.linalg.tolerances import TOL
 from tiebreak.problem import Problem
@@ -27,9 +28,8 @@ from tiebreak.proofs.models import Low, Model
 from tiebreak.proofs.regions import SolutionRegion
 from tiebreak.sets import Domain, Set
 
-HUGE = 1e150  # multipliers beyond this drown everything else in rounding errors
 MARGINS = (1e-13, 1e-12, 1e-10, 1e-8, 1e-6, 1e-4)  # how far inside a dual ball is surely inside
-GUARDED = 4.0  # how much less well g may be known, for the guard: see `certificate.Standing`
+LESS_KNOWN = 4.0  # how much less well g may be known, for the guard: see `certificate.Standing`
 NEARBY = 2**16  # entries of a vector that is copied to the host, where the search asks a lot
 
 
@@ -316,7 +316,7 @@ def _on_the_host(domain: Domain) -> Domain:
 def _with_bounds(s: Sums, bounds: Sequence[Bound]) -> Sums:
     """The best bound on f*, and the one that is best where g is a few times less well known."""
     bounds = [bound for bound in bounds if math.isfinite(bound.value)]
-    level = s.ghat + GUARDED * max(s.ghat - s.lower_bound, 0.0)
+    level = s.ghat + LESS_KNOWN * max(s.ghat - s.lower_bound, 0.0)
     guard = max((s.guard, *bounds), key=lambda bound: (bound.at(level), bound.value))
     best = best_of(s.upper_bound, *(bound.value for bound in bounds))
     return s._replace(upper_bound=best, guard=guard)

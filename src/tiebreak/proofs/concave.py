@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from tiebreak.linalg.arrays import HUGE
 from tiebreak.linalg.tolerances import TOL
 
 Tangent = tuple[float, float, float]  # t, value and derivative
 Concave = Callable[[float], Tangent]  # at t, or at the next t where it is finite
 
 STRIDES = 4.0, 1e8  # the first and the largest factor on t, until the maximum is bracketed
-FACTORS = 1e-150, 1e150  # t stays between these: beyond them rounding errors drown the rest
-MARGIN = 0.05  # of a bracket: so far from its ends at least, for tangents may be inexact
+FROM_ENDS = 0.05  # of a bracket: so far from its ends at least, for tangents may be inexact
 
 
 def largest(
@@ -50,7 +50,7 @@ def largest(
         else:
             t = t / stride if left is None else t * stride
             stride = min(stride * stride, longest)
-            if not FACTORS[0] < t < FACTORS[1]:
+            if not 1.0 / HUGE < t < HUGE:
                 break
     return best
 
@@ -61,5 +61,5 @@ def _between(left: Tangent, right: Tangent) -> float:
     meet = (at_b - at_a + up * a - down * b) / (up - down)
     if not math.isfinite(meet):  # nothing bounds the model at a
         meet = 0.5 * (a + b)
-    margin = MARGIN * (b - a)
+    margin = FROM_ENDS * (b - a)
     return min(max(meet, a + margin), b - margin)

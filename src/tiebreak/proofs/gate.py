@@ -83,12 +83,9 @@ class Constrained(Protocol):
 class LevelClaim(NamedTuple):
     """What is proved of one level at x: all of it is about the value that was computed there."""
 
-    gap: float  # its value less the best one is at most this
-    error: float  # and differs from it by at most this
-    asked: float  # the tolerance
-
-
-UNKNOWN = LevelClaim(math.inf, math.inf, 0.0)  # a level of which nothing is proved
+    gap: float = math.inf  # its value less the best one is at most this
+    error: float = math.inf  # and differs from it by at most this
+    asked: float = 0.0  # the tolerance
 
 
 class ResultClaim(NamedTuple):

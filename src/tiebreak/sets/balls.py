@@ -14,9 +14,10 @@ from tiebreak.linalg.arrays import Array, dot, like, norm, zeros_like
 from tiebreak.linalg.conic_form import ROUND_UP, ConicForm, constants
 from tiebreak.linalg.elementwise import moved, shrunk
 from tiebreak.linalg.host import host
+from tiebreak.linalg.tolerances import TOL
 from tiebreak.sets.cuts import CutProjection, Products, Set
 from tiebreak.sets.descriptions import Bounds
-from tiebreak.sets.faces import TOUCHING, ActiveFace, face_across
+from tiebreak.sets.faces import ActiveFace, face_across
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -73,7 +74,7 @@ class Ball(Set):
     def face_at(self, x: Array) -> ActiveFace | None:
         """The sphere counts as a face too, with the directions that touch it."""
         away = self._centred(x)
-        if norm(away) < self.radius * (1.0 - TOUCHING):
+        if norm(away) < self.radius * (1.0 - TOL.met):
             return None
         # |slope|/radius, for x + d lies |d|²/(2 radius) below the tangent plane of a sphere.
         return face_across(self.project, away)._replace(

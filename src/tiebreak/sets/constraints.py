@@ -17,14 +17,13 @@ from tiebreak.linalg.arrays import Array, norm, to_numpy
 from tiebreak.linalg.conic_form import ROUND_UP, ConicForm
 from tiebreak.linalg.fingerprints import assign, known, remember
 from tiebreak.linalg.host import host
+from tiebreak.linalg.sizes import QUICK_SIDE
 from tiebreak.sets.balls import Ball
 from tiebreak.sets.boxes import Box
 from tiebreak.sets.cuts import INFINITY, Set, Violation
 from tiebreak.sets.descriptions import Bounds, LinearRows, RecessionDirections, stacked
 from tiebreak.sets.domains import Constraints, Domain, Space, distance_bound, distance_from
 from tiebreak.sets.polyhedra import Polyhedron, host_matrix, row_lengths
-
-SMALL = 2**18  # entries of a matrix whose singular values are computed for a bound
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -97,7 +96,7 @@ class SecondOrderCone(Constraints):
     def bounds_in(self, n: int) -> Bounds:
         """s |x| - |b| <= |A x + b| <= |c| |x| + d; s, the least singular value, is above |c|."""
         radius = INFINITY
-        if self.A.shape[0] >= n and self.A.shape[0] * n <= SMALL:
+        if self.A.shape[0] >= n and self.A.shape[0] * n <= QUICK_SIDE**2:
             A = self.A.toarray() if arrays.is_sparse(self.A) else self.A
             sizes = np.linalg.svd(A, compute_uv=False)
             spare = sizes[-1] - (ROUND_UP - 1.0) * sizes[0] - norm(self.c) * ROUND_UP

@@ -16,11 +16,12 @@ from tiebreak.linalg.arrays import Array, dot, like, norm, zeros_like
 from tiebreak.linalg.elementwise import ldexp, moved
 from tiebreak.linalg.fingerprints import assign, remember
 from tiebreak.linalg.host import host
+from tiebreak.linalg.tolerances import TOL
 from tiebreak.sets.balls import Ball
 from tiebreak.sets.boxes import Box, Orthant
 from tiebreak.sets.cuts import INFINITY, CutProjection, Products, ProjectionPath, Set
 from tiebreak.sets.descriptions import LinearRows
-from tiebreak.sets.faces import TOUCHING, ActiveFace, face_across
+from tiebreak.sets.faces import ActiveFace, face_across
 from tiebreak.sets.monotone import Monotone
 from tiebreak.sets.simplices import L1Ball, Simplex
 
@@ -231,7 +232,7 @@ class Halfspace(Set):
         """The plane, where x is on it."""
         normal = like(self.normal, x)
         reach = norm(normal) * norm(x) + abs(self.offset)
-        is_on = self.offset - dot(normal, x) <= TOUCHING * reach
+        is_on = self.offset - dot(normal, x) <= TOL.met * reach
         return face_across(self.project, normal) if is_on else None
 
     def project(self, x: Array) -> Array:

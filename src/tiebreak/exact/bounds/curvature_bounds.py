@@ -8,15 +8,16 @@ import numpy as np
 
 from tiebreak.exact.constants import SAFE, UNDERFLOW_ROOT
 from tiebreak.functions import Parts
-from tiebreak.linalg import EPS, GAP, Host, deadline, rounding_unit, spectra
+from tiebreak.linalg import EPS, Host, deadline, rounding_unit, spectra
 from tiebreak.linalg.host import norm
+from tiebreak.linalg.tolerances import TOL
 
 
 def is_convex(h: Parts) -> bool:
     """Is it proved? Of a form that as many eigenvalues are positive as its rank has."""
     for part in h.forms:
         noise = rounding_unit(EPS, h.n) * norm(part.rows)
-        positive = int(np.count_nonzero(np.linalg.eigvalsh(part.rows) > GAP * noise))
+        positive = int(np.count_nonzero(np.linalg.eigvalsh(part.rows) > TOL.clear_units * noise))
         if positive < h.n and spectra.exact_rank(part.rows) != positive:
             return False
     return True

@@ -69,8 +69,9 @@ from tiebreak.exact.bounds.reasons import (
 from tiebreak.exact.constants import SAFE, UNDERFLOW_ROOT
 from tiebreak.exact.polyhedra import PolyhedralRows
 from tiebreak.functions import Parts, Slope
-from tiebreak.linalg import EPS, GAP, TINY, Host, deadline, rounding_unit, spectra
+from tiebreak.linalg import EPS, TINY, Host, deadline, rounding_unit, spectra
 from tiebreak.linalg.host import ldexp_or_inf, norm
+from tiebreak.linalg.tolerances import TOL
 from tiebreak.sets import Domain
 
 MAX_GROWTHS = 40  # how often R is made 4 times larger or more: 1e24 times what was hoped for
@@ -296,7 +297,7 @@ class AroundPoint:
         noise = rounding_unit(EPS, *B.shape) * norm(B)
         rank = min(B.shape)
         if not s[rank - 1] > 2.0 * noise:
-            rank = int(np.count_nonzero(s > GAP * noise))
+            rank = int(np.count_nonzero(s > TOL.clear_units * noise))
             if not rank or spectra.exact_rank(raw) != rank:
                 return NO_RANK
         if rank < B.shape[1] and len(tilts) > 1:  # their sum is known up to rounding only

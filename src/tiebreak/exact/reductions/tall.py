@@ -32,7 +32,8 @@ from tiebreak.functions import (
 from tiebreak.linalg import DENSE_LIMIT, TINY, Array, Host, deadline, rounding_unit
 from tiebreak.linalg.host import host, norm, power_of_two
 from tiebreak.linalg.row_gram import column_gram
-from tiebreak.linalg.spectra import EPS, GAP, cleaned, exact_rank
+from tiebreak.linalg.spectra import EPS, cleaned, exact_rank
+from tiebreak.linalg.tolerances import TOL
 from tiebreak.problem import Problem
 from tiebreak.sets import described
 
@@ -234,7 +235,7 @@ def solve_tall(problem: Problem, start: Array) -> TallAnswer | None:
     units = power_of_two(np.maximum(np.diag(gram), 0.0), -0.5)  # the diagonal is about 1
     values, vectors = np.linalg.eigh(_in_units(gram, units))
     noise = rounding_unit(EPS, g.rows, g.n) * float(np.sum(np.maximum(values, 0.0)))
-    rank = int(np.count_nonzero(values > GAP * noise))
+    rank = int(np.count_nonzero(values > TOL.clear_units * noise))
     # With a linear term g may fall along the ties for ever, however slowly.
     is_slanted = rank < g.n and g.linear.any()
     if not rank or is_slanted or np.any(values[: g.n - rank] > noise):
@@ -346,7 +347,7 @@ class _Newton:
             except (LinAlgError, ValueError):
                 return None
         factor, scale = self._factor
-        if not np.min(np.diag(factor[0])) ** 2 > GAP * len(scale) * EPS:
+        if not np.min(np.diag(factor[0])) ** 2 > TOL.clear_units * len(scale) * EPS:
             return None
         gradient = self.level.gradient(x)
         slope = self.basis.T @ (self.units * gradient)

@@ -29,7 +29,8 @@ from tiebreak.linalg.host import CAREFUL, Sliced, host, norm, top_exponent
 from tiebreak.linalg.matrices.base import Matrix
 from tiebreak.linalg.row_gram import RowGram, row_gram, row_rank, scaled
 from tiebreak.linalg.sizes import DENSE_LIMIT
-from tiebreak.linalg.spectra import EPS, GAP
+from tiebreak.linalg.spectra import EPS
+from tiebreak.linalg.tolerances import TOL
 from tiebreak.problem import Problem
 from tiebreak.sets.domains import described
 
@@ -256,7 +257,7 @@ def _reduced(f: LeastSquares, g: ScaledEquations, gram: RowGram, rank: int) -> R
     error = rounding_unit(EPS, k, n) * (equations.size + norm(Y) * g.size)
     unit = 2.0**of_M.exponent
     s = unit * math.sqrt(max(of_M.least(full), 0.0)) - error
-    if not (of_M.values[k - full] > GAP * of_M.noise and s > GAP * error):
+    if not (of_M.values[k - full] > TOL.clear_units * of_M.noise and s > TOL.clear_units * error):
         return None
     across = norm(np.asarray(M @ g.S.T)) + (rounding_unit(EPS, n) * norm(M) + error) * g.size
     cosine = across / (s * math.sqrt(gram.least(rank)))

@@ -29,7 +29,7 @@ from tiebreak.linalg.refusals import Refusal
 from tiebreak.linalg.sizes import DENSE_LIMIT
 from tiebreak.linalg.spectra import EPS, cleaned
 
-KEPT = 4  # slopes that a function remembers: as many points are compared at a time
+KEPT_SLOPES = 4  # slopes that a function remembers: as many points are compared at a time
 
 
 class Slope(NamedTuple):
@@ -145,7 +145,7 @@ class Parts:
         """The gradient at x; the last ones are kept, for the same are needed several times."""
         key = x.tobytes()
         if key not in self._slopes:
-            while len(self._slopes) >= KEPT:
+            while len(self._slopes) >= KEPT_SLOPES:
                 del self._slopes[next(iter(self._slopes))]
             self._slopes[key] = self._slope(x)
         return self._slopes[key]

@@ -14,8 +14,9 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from tiebreak.linalg import EPS, GAP, Host, deadline
+from tiebreak.linalg import EPS, Host, deadline
 from tiebreak.linalg.host import Sliced, norm, power_of_two, top_exponent
+from tiebreak.linalg.tolerances import TOL
 
 
 @dataclass(frozen=True)
@@ -183,7 +184,7 @@ class QuadraticPart(Part):
         unit = power_of_two(np.abs(np.diag(self.rows)), 0.5)  # in which the diagonal is about 1
         values, vectors = np.linalg.eigh(self.rows / unit / unit[:, None])
         # The root of a rounding error is no rounding error: cut before it is taken.
-        kept = values > GAP * len(values) * EPS * values[-1]
+        kept = values > TOL.clear_units * len(values) * EPS * values[-1]
         return np.asarray(np.sqrt(self.weight * values[kept])[:, None] * vectors.T[kept] * unit)
 
     def along(self, x: Host, d: Host) -> Callable[[float], float]:

@@ -20,7 +20,7 @@ from tiebreak.problem import Problem
 from tiebreak.proofs.recession.level import RecessionCone, RecessionLevel
 from tiebreak.proofs.recession.proof import proved_direction
 
-LARGEST = 12  # directions with whole numbers up to this are tried: their products are exact
+LARGEST_WHOLE = 12  # directions with whole numbers up to this are tried: their products are exact
 
 
 def is_direction_of_descent(problem: Problem | Levels, level: int, direction: Array) -> bool:
@@ -63,7 +63,7 @@ def as_meant(level: RecessionLevel, d: Host) -> Iterator[Host]:
     """
     given, d = d, d / float(np.max(np.abs(d)))
     d = np.where(np.abs(d) <= TOL.solver, 0.0, d)
-    for most in range(1, LARGEST + 1):
+    for most in range(1, LARGEST_WHOLE + 1):
         whole = np.round(most * d)
         if np.all(np.abs(whole - most * d) <= TOL.solver * most):
             yield whole
