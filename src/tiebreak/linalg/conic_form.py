@@ -19,8 +19,6 @@ from tiebreak.linalg.host import power_of_two
 from tiebreak.linalg.spectra import EPS
 from tiebreak.linalg.tolerances import TOL
 
-ROUND_UP = 1.0 + 1e-12  # more than the rounding errors of sums of thousands of terms
-
 
 @dataclass(frozen=True, eq=False)
 class Affine:

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from tiebreak.linalg import arrays, assign, checks, remember, tables
-from tiebreak.linalg.arrays import Array, dot, like, norm, zeros_like
-from tiebreak.linalg.conic_form import ROUND_UP, ConicForm, constants
+from tiebreak.linalg.arrays import SAFE, Array, dot, like, norm, zeros_like
+from tiebreak.linalg.conic_form import ConicForm, constants
 from tiebreak.linalg.elementwise import moved, shrunk
 from tiebreak.linalg.host import host
 from tiebreak.linalg.tolerances import TOL
@@ -58,8 +58,8 @@ class Ball(Set):
 
     def bounds_in(self, n: int) -> Bounds:
         center = np.zeros(n) if self.center is None else host(self.center)
-        away = self.radius + (ROUND_UP - 1.0) * (np.abs(center) + self.radius)
-        return Bounds(center - away, center + away, (norm(center) + self.radius) * ROUND_UP)
+        away = self.radius + (SAFE - 1.0) * (np.abs(center) + self.radius)
+        return Bounds(center - away, center + away, (norm(center) + self.radius) * SAFE)
 
     @property
     def as_ball(self) -> tuple[Any, float]:

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from tiebreak.linalg import Refusal, arrays, checks, tables
-from tiebreak.linalg.arrays import Array, norm, to_numpy
-from tiebreak.linalg.conic_form import ROUND_UP, ConicForm
+from tiebreak.linalg.arrays import SAFE, Array, norm, to_numpy
+from tiebreak.linalg.conic_form import ConicForm
 from tiebreak.linalg.fingerprints import assign, known, remember
 from tiebreak.linalg.host import host
 from tiebreak.linalg.sizes import QUICK_SIDE
@@ -99,9 +99,9 @@ class SecondOrderCone(Constraints):
         if self.A.shape[0] >= n and self.A.shape[0] * n <= QUICK_SIDE**2:
             A = self.A.toarray() if arrays.is_sparse(self.A) else self.A
             sizes = np.linalg.svd(A, compute_uv=False)
-            spare = sizes[-1] - (ROUND_UP - 1.0) * sizes[0] - norm(self.c) * ROUND_UP
+            spare = sizes[-1] - (SAFE - 1.0) * sizes[0] - norm(self.c) * SAFE
             if spare > 0.0:
-                radius = max(self.d + norm(self.b), 0.0) / float(spare) * ROUND_UP
+                radius = max(self.d + norm(self.b), 0.0) / float(spare) * SAFE
         return Bounds(-radius, radius, radius)
 
     @cached_property

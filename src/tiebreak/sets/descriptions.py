@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tiebreak.linalg import arrays
-from tiebreak.linalg.arrays import Host
-from tiebreak.linalg.conic_form import ROUND_UP, ConicForm, entries
+from tiebreak.linalg.arrays import SAFE, Host
+from tiebreak.linalg.conic_form import ConicForm, entries
 from tiebreak.linalg.fingerprints import assign
 from tiebreak.linalg.tolerances import TOL
 
@@ -139,7 +139,7 @@ def _swept(lower: Host, upper: Host, rows: Any, offset: Host) -> tuple[Host, Hos
     unknown = np.bincount(i, ~is_known, len(offset))[i] - ~is_known  # among the others
     alone = np.bincount(i, known != 0.0, len(offset))[i] - (known != 0.0) == 0  # exactly
     rest, size = (np.where(alone, 0.0, sums) for sums in (total[i] - known, size[i]))
-    slack = (ROUND_UP - 1.0) * (size + np.abs(offset[i]))
+    slack = (SAFE - 1.0) * (size + np.abs(offset[i]))
     bound = (offset[i] - rest + np.where(alone, 0.0, slack)) / a
     lower, upper = lower.copy(), upper.copy()
     for end, better, some in ((upper, np.minimum, a > 0.0), (lower, np.maximum, a < 0.0)):
@@ -150,4 +150,4 @@ def _swept(lower: Host, upper: Host, rows: Any, offset: Host) -> tuple[Host, Hos
 
 def _outwards(bound: Host, sign: float) -> Host:
     """Bounds with the rounding error of their quotients; 0 has none."""
-    return np.where(bound == 0.0, 0.0, bound + sign * (ROUND_UP - 1.0) * np.abs(bound))
+    return np.where(bound == 0.0, 0.0, bound + sign * (SAFE - 1.0) * np.abs(bound))
