@@ -17,7 +17,6 @@ import numpy as np
 from tiebreak.exact.active_set import PolyhedronSlice, can_be_strict
 from tiebreak.exact.ball import BallSlice
 from tiebreak.exact.basis_pursuit import BasisPursuit, face_of_sparsest, sparsest
-from tiebreak.exact.constants import INDEPENDENT, TOUCHING
 from tiebreak.exact.newton import SetSlice, minimise, refine
 from tiebreak.exact.polyhedra import PolyhedralRows, polyhedron
 from tiebreak.exact.reductions.outliers import NOT_L1, NOT_ON_BALL, shared_rows
@@ -37,15 +36,10 @@ from tiebreak.linalg.rank import (
     null_basis,
 )
 from tiebreak.linalg.spectra import EPS
+from tiebreak.linalg.tolerances import TOL
 from tiebreak.proofs.recession.programs import HARDLY_FALLS, recession
 from tiebreak.sets.balls import Ball
 from tiebreak.sets.domains import Space
-
-NO_ROOM = 3e-7  # of the radius: a slice of a ball this small is a point, for its distance from the
-# center is the radius up to a share of 5e-14
-
-UNLIKE = 2.0**13  # units this far apart: slopes of f differ by its square, and what is rounding of
-# the large ones is 1e-8 of the small ones
 
 NO_PROGRAM = "HiGHS found no solution of the linear program of the sparsest lower minimiser"
 DROWNED = (
@@ -103,7 +97,7 @@ def _on_ball(p: ScaledProblem, x0: Host, ball: Ball, doubtful: bool) -> ExactSol
         g = g.magnified(x)
         slope = g.slope(x)
         mu = whole.multiplier(slope.vector, x)
-        is_bound = mu * ball.radius > TOUCHING * slope.size
+        is_bound = mu * ball.radius > TOL.touching * slope.size
         pressing, mu = (np.eye(p.n), mu) if is_bound else (N[:, :0].T, 0.0)
         doubt = _doubt(p, g, x, settled, whole, pressing, mu)
         residual = _residual(g, whole, x, x0, basis)
@@ -111,7 +105,7 @@ def _on_ball(p: ScaledProblem, x0: Host, ball: Ball, doubtful: bool) -> ExactSol
         if shared_rows(g, p.rows, none, pressing, x, p.epsilon).rows is not p.rows:
             doubt = doubt or NOT_ON_BALL
     solutions = BallSlice(center, ball.radius, np.eye(p.n)).along(N, x)
-    if is_bound or solutions.radius <= NO_ROOM * ball.radius:
+    if is_bound or solutions.radius <= math.sqrt(TOL.clear) * ball.radius:
         # The ball binds, or just touches the solutions: then x is the only one.
         dimension = 0 if is_bound or N.shape[1] == 0 else None
         solutions = BallSlice(center, 0.0, N[:, :0])
@@ -136,7 +130,7 @@ def _inside_ball(
     g = g.magnified(u)
     w = free.units * u - center
     w = w - N @ (N.T @ w)
-    if not norm(w) <= (1.0 - TOUCHING) * ball.radius:
+    if not norm(w) <= (1.0 - TOL.touching) * ball.radius:
         return None
     doubt = _doubt(free, g, u, settled, whole, none)
     return center + w, _residual(g, whole, u, start, basis), doubt
@@ -162,7 +156,7 @@ def _on_polyhedron(p: ScaledProblem, x0: Host, Z: PolyhedralRows, doubtful: bool
     weights, _ = whole.balance(slope.vector, u)
     doubt = _doubt(p, g, u, settled, whole, np.vstack([whole.rows[weights > 0.0], Z.equal]))
     # 2. The set of its solutions.
-    presses = weights > max(TOUCHING * slope.size, INDEPENDENT * float(np.max(weights, initial=0)))
+    presses = weights > max(TOL.touching * slope.size, TOL.independent * np.max(weights, initial=0))
     pressing = whole.rows[presses]
     shared = shared_rows(g, rows, Z, pressing, u, p.epsilon)
     is_whole, doubt = shared.rows is rows, doubt or shared.doubt
@@ -184,7 +178,7 @@ def _on_polyhedron(p: ScaledProblem, x0: Host, Z: PolyhedralRows, doubtful: bool
         answer = _sparsest(p, p.l1, Z, u, residual, dimension, doubtful, rank)
         return answer._replace(doubt=doubt or answer.doubt)
     graded = faces
-    if np.max(p.units) > UNLIKE * np.min(p.units):
+    if np.max(p.units) > TOL.half**-0.5 * np.min(p.units):
         N = graded_basis(faces.N, f.curvature(u), equations)
         graded = PolyhedronSlice(faces.rows, faces.offset, N, faces.equal, faces.paired)
     answer = _upper(p, f, graded, u, residual, dimension, doubtful, Z.lift)
@@ -215,7 +209,7 @@ def _solution_set(
     if len(pressing):
         N = _common_null_basis(equations, pressing, p.epsilon, doubtful)
         faces, equations = PolyhedronSlice(Z.rows, Z.offset, N), np.vstack([equations, pressing])
-    met = faces.slack(u, TOUCHING)[0] == 0.0
+    met = faces.slack(u, TOL.touching)[0] == 0.0
     can_move = can_be_strict(faces.B[met])
     if can_move is None:
         return faces, equations, None
@@ -293,7 +287,7 @@ def _upper(
     if (
         f.is_quadratic
         and not p.is_rescaled
-        and np.max(sizes, initial=0.0) > UNLIKE * np.min(sizes, initial=math.inf)
+        and np.max(sizes, initial=0.0) > TOL.half**-0.5 * np.min(sizes, initial=math.inf)
     ):
         R = f.curvature(x)  # whose largest rows drown the others, in units that Z does not change
         if _is_drowned(R @ where.N, norm(R), decide_rank(R @ where.N).low):
@@ -323,7 +317,7 @@ def _moves(unseen: Host, N: Host, lift: Host | None) -> int:
         return int(unseen.shape[1])
     deadline.check(0.5 * deadline.svd_work(len(lift), unseen.shape[1]))
     moves = np.linalg.svd(lift @ (N @ unseen), compute_uv=False)
-    return int(np.count_nonzero(moves > TOUCHING))
+    return int(np.count_nonzero(moves > TOL.touching))
 
 
 def _least_norm(
@@ -338,7 +332,7 @@ def _least_norm(
         shared = shared_rows(f, f.rows(p.epsilon), Z, null_basis(where.N.T).T, x, p.epsilon)
         if not shared.doubt:
             Z, N = shared.Z, where.N @ directions(shared.rows, where.N, p.epsilon).unseen
-    if np.max(p.units) > UNLIKE * np.min(p.units):
+    if np.max(p.units) > TOL.half**-0.5 * np.min(p.units):
         N = graded_basis(N, size.curvature(x), null_basis(N.T).T)
     return minimise(size, PolyhedronSlice(Z.rows, Z.offset, N), x)[0]
 

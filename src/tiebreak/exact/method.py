@@ -46,6 +46,7 @@ from tiebreak.linalg.host import host
 from tiebreak.linalg.rank import Rank
 from tiebreak.linalg.refusals import Refusal, refusal_of
 from tiebreak.linalg.spectra import EPS
+from tiebreak.linalg.tolerances import TOL
 from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import Intervals, StepEvidence
 from tiebreak.proofs.gate import ANSWER, DOUBT, FALLS, Ended
@@ -70,7 +71,6 @@ READINGS = (  # doubts that are about the data, and not about how far a computat
     *map(HARDLY_FALLS.format, (NO_LOWER, NO_UPPER)), *map(DROWNED.format, "fg"), LARGE_MARGINS,
     AT_DELTA, NO_RANK,
 )  # fmt: skip
-ACCURATE = 1e-9  # the conditions of optimality hold to this, or there is no answer
 
 
 @in_files("ExactFindings")
@@ -97,7 +97,7 @@ class ExactFindings(NamedTuple):
         """Does f depend on a rank that rounding decides?"""
         low, high = self.upper_range
         apart, size = abs(high - low), max(abs(low), abs(high))
-        return low != high and not (math.isfinite(size) and apart <= ACCURATE * size)
+        return low != high and not (math.isfinite(size) and apart <= TOL.accurate * size)
 
     def lines(self) -> list[tuple[str, str]]:
         """For the report."""
@@ -318,9 +318,9 @@ def _on_small_side(problem: Problem, x0: Array) -> DirectState | None:
             residual=residual,
             left_open=gram.shape[1] - rank - wide.reduced.rank if wide.reduced else 0,
         )
-        if residual <= ACCURATE and wide.rest > 0.0:  # the numbers, as stored, have another rank
+        if residual <= TOL.accurate and wide.rest > 0.0:  # as stored, the rank is another
             return _solved(end, findings, None)
-        if residual <= ACCURATE:
+        if residual <= TOL.accurate:
             # Two-sided: a minorant at x, where the slopes balance, has nothing to add.
             return _solved(_without_minorants(end), findings, intervals)
     end_of_tall = _by_second_derivatives(problem, x0)
@@ -342,7 +342,7 @@ def _by_second_derivatives(problem: Problem, x0: Array) -> DirectState | None:
     if tall is None:
         return None
     intervals, residual = prove_tall(tall)
-    if not residual <= ACCURATE:
+    if not residual <= TOL.accurate:
         return None
     end = _state(problem, 1, arrays.like(tall.x, x0))
     n, value = len(tall.x), end.upper_value
@@ -416,7 +416,7 @@ def _doubt(
         return SEEN_OR_NOT.format(*findings.upper_range)
     if not is_minimum:
         return HARDLY_FALLS.format(NO_LOWER)
-    if not answer.doubt and not answer.residual <= ACCURATE:
+    if not answer.doubt and not answer.residual <= TOL.accurate:
         return f"the conditions of optimality hold to {answer.residual:.2g} only, relative"
     return answer.doubt
 

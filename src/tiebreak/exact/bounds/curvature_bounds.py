@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 
-from tiebreak.exact.constants import SAFE, UNDERFLOW_ROOT
 from tiebreak.functions import Parts
 from tiebreak.linalg import EPS, Host, deadline, rounding_unit, spectra
+from tiebreak.linalg.arrays import HUGE, SAFE
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.tolerances import TOL
 
@@ -92,7 +92,7 @@ def combined(rows: Host, target: Host) -> Host:
     from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
     m, n = rows.shape
-    if norm(rows) < UNDERFLOW_ROOT:  # next to nothing adds up to nothing
+    if norm(rows) < 1.0 / HUGE:  # next to nothing adds up to nothing
         return np.zeros(m)
     deadline.check(0.2 * deadline.svd_work(m, n))
     square, weights, rest = rows @ rows.T if m < n else rows.T @ rows, np.zeros(m), target

@@ -29,7 +29,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tiebreak.exact.constants import SAFE
 from tiebreak.functions.base import SmoothFunction
 from tiebreak.functions.elementary import Linear, SquaredNorm
 from tiebreak.functions.losses.least_squares import LeastSquares
@@ -42,10 +41,11 @@ from tiebreak.functions.penalties.terms import soft
 from tiebreak.functions.substitution import Substitution
 from tiebreak.functions.sums import summands
 from tiebreak.linalg import deadline
-from tiebreak.linalg.arrays import TINY, Host, rounding_unit
+from tiebreak.linalg.arrays import SAFE, TINY, Host, rounding_unit
 from tiebreak.linalg.host import host, norm
 from tiebreak.linalg.refusals import Refusal
 from tiebreak.linalg.spectra import EPS
+from tiebreak.linalg.tolerances import TOL
 from tiebreak.problem import Problem
 from tiebreak.sets.boxes import Box
 from tiebreak.sets.domains import described
@@ -53,9 +53,6 @@ from tiebreak.sets.domains import described
 FIRST_POLISH = 32  # steps of FISTA before the first active-set solution; then twice as many
 MAX_STEPS = 2**14  # of FISTA
 FEW_CHANGES = 16  # of signs while the steps doubled: then FISTA has nearly settled which are 0
-SINGULAR = 1e-13  # relative: directions of less curvature are left alone
-SETTLED = 1e-12  # relative to the weights: slopes that are balanced to this are balanced
-REFINEMENTS = 3  # with slopes in twice the precision
 
 SMOOTH = (LeastSquares, Logistic, SquaredNorm)  # what may be below, none of it negative
 NOT_SETTLED = "no minimiser of the lower level, with its l1 penalty, was found to rounding"
@@ -247,7 +244,7 @@ def _polished(h: Parts, w: Host, slope: Callable[[Host], Host], x: Host) -> Host
             continue
         x[on] += d
         s = slope(x)
-        over = np.where(on, 0.0, np.abs(s) - w * (1.0 + SETTLED))
+        over = np.where(on, 0.0, np.abs(s) - w * (1.0 + TOL.met))
         if norm(d) > 1e-6 * norm(x):  # Newton's method has not come to its end
             continue
         if not np.any(over > 0.0):
@@ -263,14 +260,14 @@ def _newton_step(h: Parts, x: Host, on: Host, rest: Host) -> Host:
     if not R.shape[1]:
         return np.zeros(0)
     deadline.check()
-    return np.asarray(np.linalg.lstsq(R.T @ R, -rest[on], rcond=SINGULAR)[0])
+    return np.asarray(np.linalg.lstsq(R.T @ R, -rest[on], rcond=TOL.clear)[0])
 
 
 def _refined(h: Parts, w: Host, signs: Host, x: Host) -> Host | None:
     """With slopes in twice the precision; None where a sign changes, or it is not balanced."""
     on = (signs != 0.0) | (w == 0.0)
-    enough = SETTLED * np.where(w > 0.0, w, np.max(w))
-    for _ in range(REFINEMENTS):
+    enough = TOL.met * np.where(w > 0.0, w, np.max(w))
+    for _ in range(TOL.refinements):
         rest = h.slope(x).vector + w * signs
         if np.all(np.abs(rest[on]) <= enough[on]):
             return x if np.all(signs * x >= 0.0) else None

@@ -12,10 +12,9 @@ from tiebreak.functions import L2, Flat, SquaredNorm, split
 from tiebreak.functions.penalties.terms import largest
 from tiebreak.linalg import arrays
 from tiebreak.linalg.host import host
+from tiebreak.linalg.tolerances import TOL
 from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import Intervals
-
-UP = 1.0 + 2.0**-48  # more than the rounding errors of a root and two products
 
 
 def in_squares(problem: Problem) -> Problem | None:
@@ -42,4 +41,4 @@ def root_intervals(problem: Problem, of_square: Intervals | None) -> Intervals |
     if of_square is None:
         return None
     low, high = (root_value(problem, end) for end in of_square.upper)
-    return of_square._replace(upper=(low / UP, high * UP))
+    return of_square._replace(upper=(low / (1.0 + TOL.rounding), high * (1.0 + TOL.rounding)))

@@ -7,11 +7,11 @@ the number of variables. What is proved about its f* and g* is proved about thes
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tiebreak.exact.reductions.wide import MOST_ROWS
 from tiebreak.functions import LeastSquares, SquaredNorm, summands
 from tiebreak.linalg import DENSE_LIMIT, EPS, Host, Matrix
 from tiebreak.linalg.host import host
@@ -47,7 +47,7 @@ class SquaresAbove(NamedTuple):
         assert isinstance(norm, SquaredNorm)
         rows, n = g.matrix.shape
         more = f.matrix.shape[0]
-        is_small = 0 < rows <= n and rows + more <= MOST_ROWS
+        is_small = 0 < rows <= n and rows + more <= math.isqrt(DENSE_LIMIT)
         is_small = is_small and (rows + more) * (n + more) <= DENSE_LIMIT
         if not is_small or not (_is_at_hand(f) and _is_at_hand(g)) or not norm.strong_convexity:
             return None

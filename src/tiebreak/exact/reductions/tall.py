@@ -32,21 +32,17 @@ from tiebreak.functions import (
 from tiebreak.linalg import DENSE_LIMIT, TINY, Array, Host, deadline, rounding_unit
 from tiebreak.linalg.host import host, norm, power_of_two
 from tiebreak.linalg.row_gram import column_gram
+from tiebreak.linalg.sizes import SIDE
 from tiebreak.linalg.spectra import EPS, cleaned, exact_rank
 from tiebreak.linalg.tolerances import TOL
 from tiebreak.problem import Problem
+from tiebreak.proofs.certificate import UNDERFLOW
 from tiebreak.sets import described
 
 TALL = 4  # times as many rows as variables: then n x n is much less than all rows
-MOST_VARIABLES = 1024  # a factorisation of n x n then takes a fraction of a second
-MAX_STEPS = 60  # ten or so are usual; where there is no minimiser they never end
-WHOLE, MOST_WHOLE = 1e-6, 2.0**20  # so close to whole numbers, no larger than this, ties may be
-KEEPS = 1e-2  # a step that changes no margin by more leaves the second derivative as it is
+MOST_WHOLE = 2.0**20  # no larger than this, ties next to whole numbers may be
 FULL_STEP = 0.2  # below this change of margins Newton's step needs no check: it descends
 ENOUGH = 0.25  # of what the slope promises: the usual rule of a line search
-ALIKE = 1e-9  # the shortest column over the longest: rounding errors are shorter, up to 1e8 rows
-LEAST_SQUARE = 1e-290  # of a column: smaller ones have lost digits to underflow
-SETTLED = 1e-6  # a step that changes no margin by more, and no longer shrinks, is rounding
 
 
 class TallLevel:
@@ -191,7 +187,8 @@ def _is_at_hand(loss: LinearLoss) -> bool:
 def _has_rounding_errors(A: Any) -> bool:
     """Are some of its columns or rows rounding errors?  Not looked for in large ones."""
     sizes = [np.sqrt(some) for some in _sums_of_squares(A)]
-    if all(np.min(some[some > 0.0], initial=np.inf) > ALIKE * np.max(some) for some in sizes):
+    least = [np.min(some[some > 0.0], initial=np.inf) for some in sizes]
+    if all(low > TOL.accurate * np.max(some) for low, some in zip(least, sizes, strict=True)):
         return False
     if not isinstance(A, np.ndarray):
         if math.prod(A.shape) > DENSE_LIMIT:
@@ -229,7 +226,7 @@ def solve_tall(problem: Problem, start: Array) -> TallAnswer | None:
     f, g = (TallLevel(h.bare, int(start.shape[0])) for h in problem.smooth_parts)
     gram = g.gram()
     squares = np.diag(gram)
-    is_ordinary = np.isfinite(gram).all() and np.all((squares == 0.0) | (squares > LEAST_SQUARE))
+    is_ordinary = np.isfinite(gram).all() and np.all((squares == 0.0) | (squares > UNDERFLOW))
     if not is_ordinary or any(_has_rounding_errors(A) for _, _, A in g.losses):
         return None
     units = power_of_two(np.maximum(np.diag(gram), 0.0), -0.5)  # the diagonal is about 1
@@ -258,7 +255,7 @@ def solve_tall(problem: Problem, start: Array) -> TallAnswer | None:
 def is_tall(problem: Problem) -> bool:
     """Is it a problem for this way?"""
     n = problem.dimension or 0
-    if not described(problem.domain).is_space or not problem.is_smooth or n > MOST_VARIABLES:
+    if not described(problem.domain).is_space or not problem.is_smooth or n > SIDE:
         return False
     if sum(part.matrix.shape[0] for part in _losses(problem.lower.bare)) < TALL * n:
         return False
@@ -294,7 +291,7 @@ def _has_whole_ties(g: TallLevel, N: Host) -> bool:
     whole = np.round(ties)
     if (
         g.constant.any()
-        or np.max(np.abs(ties - whole)) > WHOLE
+        or np.max(np.abs(ties - whole)) > TOL.small_change
         or np.max(np.abs(whole)) > MOST_WHOLE
     ):
         return False
@@ -364,15 +361,15 @@ class _Newton:
 def _settled(x: Host, units: Host, newton: _Newton, *others: _Newton) -> Host | None:
     """Steps until they are rounding; None where they do not end, or a level is flat."""
     fresh, before = True, math.inf
-    for _ in range(MAX_STEPS):
+    for _ in range(TOL.newton_steps):
         steps = [one.step(x, fresh and one is newton) for one in (newton, *others)]
         found = [step for step in steps if step is not None]
         if len(found) < len(steps):
             return None
         d, change = sum(d for d, _ in found), found[0][1]
-        x, length, fresh = x + d, norm(d / units), change > KEEPS
+        x, length, fresh = x + d, norm(d / units), change > TOL.percent
         is_rounding = length > 0.5 * before or length <= 2.0 * EPS * norm(x / units)
-        if change <= SETTLED and is_rounding:
+        if change <= TOL.small_change and is_rounding:
             return x
-        before = length if change <= SETTLED else math.inf
+        before = length if change <= TOL.small_change else math.inf
     return None

@@ -19,12 +19,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tiebreak.exact.constants import SAFE
 from tiebreak.functions.elementary import SquaredNorm
 from tiebreak.functions.losses.least_squares import LeastSquares
 from tiebreak.functions.sums import summands
 from tiebreak.linalg import arrays, deadline
-from tiebreak.linalg.arrays import Array, Host, rounding_unit
+from tiebreak.linalg.arrays import SAFE, Array, Host, rounding_unit
 from tiebreak.linalg.host import CAREFUL, Sliced, host, norm, top_exponent
 from tiebreak.linalg.matrices.base import Matrix
 from tiebreak.linalg.row_gram import RowGram, row_gram, row_rank, scaled
@@ -34,8 +33,6 @@ from tiebreak.linalg.tolerances import TOL
 from tiebreak.problem import Problem
 from tiebreak.sets.domains import described
 
-MOST_ROWS = 2896  # whose A A' has as many entries as the largest matrix that is factorised
-MAX_STEPS = 20  # of refinement: three are usual
 MOST_EXPONENT = 256  # of the data and of x: no square is too large or too small
 ORTHOGONAL = 0.1  # the cosine between what M and A see of a variable is at most this
 
@@ -114,7 +111,7 @@ class WideProblem(NamedTuple):
 def _is_wide(matrix: Matrix) -> bool:
     """Are its entries there, and few enough for A A' and its eigenvalues?"""
     rows, n = matrix.shape
-    if not 0 < rows <= min(n, MOST_ROWS) or matrix.size > DENSE_LIMIT:
+    if not 0 < rows <= min(n, math.isqrt(DENSE_LIMIT)) or matrix.size > DENSE_LIMIT:
         return False
     return matrix.is_explicit or matrix.is_sparse
 
@@ -208,7 +205,7 @@ def _refined(
     next one is known before it is computed.
     """
     before, S = 0.0, equations.S
-    for _ in range(MAX_STEPS):
+    for _ in range(TOL.sweeps):
         deadline.check()
         if isinstance(more, Metric):
             d = more.step(equations.left(x), S, rank)
