@@ -33,8 +33,6 @@ from tiebreak.linalg.spectra import EPS
 from tiebreak.linalg.tolerances import TOL
 from tiebreak.sets.polyhedra import contradicts
 
-PREFERENCES = (1.0, 1e3, 1e6)  # how much more an accurate equation carries than one that is not
-
 
 class HeldLevel(NamedTuple):
     """The equations of a level, and how far its value may be from its bound."""
@@ -119,7 +117,8 @@ def _balanced(r: Host, held: list[HeldLevel], z: Host, away: Host) -> tuple[Host
     least = float(np.min(each[each > 0.0], initial=1.0))
     ends = np.cumsum([len(off) for off in offs])[:-1]
     found = []
-    for preference in PREFERENCES if len(each) <= FEW_EQUATIONS else PREFERENCES[:1]:
+    preferences = (1.0, TOL.far, TOL.far**2) if len(each) <= FEW_EQUATIONS else (1.0,)
+    for preference in preferences:
         scale = 1.0 / (lengths * np.clip(each / least, 1.0, preference))
         unit = scaled_rows(E, scale)
         weights = _smallest_weights(unit, -r)

@@ -16,13 +16,12 @@ import numpy as np
 from tiebreak.conic.program import ConicProgram, Objective, cone_groups
 from tiebreak.conic.stage import as_rows, row_lengths
 from tiebreak.linalg import deadline
-from tiebreak.linalg.arrays import Host
+from tiebreak.linalg.arrays import MOST_EXPONENT, Host
 from tiebreak.linalg.conic_form import scaled_rows
 from tiebreak.linalg.host import power_of_two
 from tiebreak.linalg.tolerances import TOL
 
 STEADY = 0.25  # powers of two: units that change by less are found
-FARTHEST = 200  # units are between 2^-FARTHEST and 2^FARTHEST
 
 
 class Units(NamedTuple):
@@ -173,4 +172,4 @@ def _most(matrix: Any, axis: int) -> Host:
 
 def _power_of_two(values: Any) -> Host:
     """Next to these, 1 in the place of 0."""
-    return np.clip(power_of_two(np.asarray(values), 1.0), 2.0**-FARTHEST, 2.0**FARTHEST)
+    return np.clip(power_of_two(np.asarray(values), 1.0), 2.0**-MOST_EXPONENT, 2.0**MOST_EXPONENT)

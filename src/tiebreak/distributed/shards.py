@@ -21,10 +21,7 @@ from tiebreak.linalg.matrices.scaled_rows import without_rows
 from tiebreak.linalg.matrices.sparse import Sparse
 from tiebreak.linalg.registry import KINDS
 
-LISTS, WHOLES = (
-    6,
-    np.dtype(np.int32),
-)  # of a request: lists of whole numbers, and their type
+WHOLES = np.dtype(np.int32)  # the whole numbers of a request
 
 Loader: TypeAlias = Callable[[], tuple[Any, ...]]
 Source: TypeAlias = "tuple[str | Path, ...] | str | Path | Loader"
@@ -64,8 +61,9 @@ class Request(NamedTuple):
     @classmethod
     def unpacked(cls, packed: bytes, n: int, dtype: Any) -> Request:
         """What was packed, with points of n entries in ``dtype``."""
-        lengths = np.frombuffer(packed, WHOLES, count=LISTS).tolist()
-        ends = list(itertools.accumulate(lengths, initial=LISTS))
+        lists = len(cls._fields) - 1  # all but the points
+        lengths = np.frombuffer(packed, WHOLES, count=lists).tolist()
+        ends = list(itertools.accumulate(lengths, initial=lists))
         whole = np.frombuffer(packed, WHOLES, count=ends[-1]).tolist()
         steps, pairs, *slots = (tuple(whole[i:j]) for i, j in itertools.pairwise(ends))
         numbers = np.frombuffer(packed, offset=WHOLES.itemsize * len(whole))

@@ -17,7 +17,6 @@ from tiebreak.linalg.host import norm
 from tiebreak.linalg.tolerances import TOL
 
 SHARE_OF_WAY = 0.995  # to the boundary, as is usual for this method
-STALLED = 5  # steps that do not halve the mean product, if that is small, are rounding
 REGULARISATION = 1e-14  # of |M|², added to all curvatures so that the matrix can be factorised
 
 
@@ -64,7 +63,7 @@ def interior_point(
     if both > 0.0:
         s, z = s + 0.5 * both / float(np.sum(z)), z + 0.5 * both / float(np.sum(s))
     s, z = np.maximum(s, 1e-8), np.maximum(z, 1e-8)
-    found, before = None, [np.inf] * STALLED
+    found, before = None, [np.inf] * TOL.refinements
     with arrays.quiet():  # a slack that underflows makes NaN, which ends the search
         for _ in range(TOL.newton_steps):
             pull = B.back(z)
@@ -78,7 +77,8 @@ def interior_point(
             # too many is let go with all others at once; then those smaller than their multipliers.
             found = Hint(unit * v, (s <= mu**0.25, z > s))
             system = NormalEquations(H, B, z / s, E)
-            if mu <= (end or TOL.met) or 1e-6 > mu > 0.5 * before[-STALLED] or not system.is_sound:
+            is_stalled = TOL.small_change > mu > 0.5 * before[-TOL.refinements]
+            if mu <= (end or TOL.met) or is_stalled or not system.is_sound:
                 break
             before.append(mu)
             _, ds, dz = _direction(system, rest, s, z, s * z)

@@ -17,12 +17,9 @@ from tiebreak.exact.ball import BallSlice
 from tiebreak.exact.faces import face_of
 from tiebreak.functions import LinearPart, Parts
 from tiebreak.linalg import EPS, Host, deadline
+from tiebreak.linalg.arrays import MOST_EXPONENT
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.tolerances import TOL
-
-PATIENCE = 3  # refinements of a quadratic's minimiser that do not halve the step: all is rounding
-REFINED_AWAY = 2.0**-200  # of the start: what refining again and again leaves of an x that is 0
-
 
 SetSlice = BallSlice | PolyhedronSlice
 
@@ -90,7 +87,7 @@ def _newton(
             cancel; then what is left is known to more digits.
     """
     before, stalled, far = math.inf, 0, not h.is_quadratic and balanced is None
-    least = max(REFINED_AWAY * norm(x), 2.0**-1022)
+    least = max(2.0**-MOST_EXPONENT * norm(x), 2.0**-1022)
     R: Host | None = None
     rows = 0
     for _ in range(TOL.newton_steps):
@@ -116,7 +113,7 @@ def _newton(
         if change <= TOL.small_change and (stalls or length <= 2.0 * EPS * norm(x)):
             return x, True
         stalled += length > 0.5 * before
-        if h.is_quadratic and stalled >= PATIENCE:
+        if h.is_quadratic and stalled >= TOL.refinements:
             return x, True
         before = length
     near = h if balanced is not None else h.magnified(x)

@@ -15,7 +15,6 @@ from tiebreak.linalg.sizes import SECOND
 from tiebreak.linalg.tolerances import TOL
 
 EPS = 2.0**-52
-ALIKE_EXPONENTS = 5  # rows and columns within 2^5 ~ sqrt(GAP) of one another are left as they are
 FEW_UNITS = 64  # rounding errors are a few units in the last place of the numbers they come from
 PANEL = 32  # columns that are eliminated together: sums of 32 products below 2^47 are exact
 TALL_FOR_RANK = 8  # times as many rows as columns: most rows are combinations of a few
@@ -110,7 +109,7 @@ def equilibrate(A: Host) -> tuple[Host, Host]:
         r, c = r - 0.5 * rows, c - 0.5 * columns
     seen = np.isfinite(size)
     if all(
-        np.ptp(part) <= ALIKE_EXPONENTS
+        np.ptp(part) <= math.log2(TOL.alike)
         for part in (r[seen.any(axis=1)], c[seen.any(axis=0)])
         if len(part)
     ):

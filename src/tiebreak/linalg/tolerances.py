@@ -43,13 +43,14 @@ class Tolerances:
             times the smaller; an interior-point method ends with a million where it is clear.
         far: Lengths that are larger by this factor are far away: of a solver's eight digits five
             are left for all others.
-        alike: Units that differ by less are left as they are: two digits of sixteen.
+        alike: Units that differ by less are left as they are: the square root of `clear_units`, so
+            that what is clear stays clear.
         nothing: Entries below this part of a length are zero. It is rounding of rounding: no sum
             of numbers of ordinary size notices them.
         assumed: An estimate assumes that no solution is longer than this many times the answer.
         settled: A gap or a residual has settled if less than this share of it goes in one round.
         refinements: Rounds of iterative refinement; each gains the digits of one solution, and
-            four gain all of them.
+            four gain all of them. As many that do not halve an error show that it is rounding.
         newton_steps: Steps of Newton's method before it is given up. Ten are usual; a margin that
             grows without end gains one in each.
         sweeps: Rounds of a fixed-point iteration that gains a factor of two or more in each.
@@ -70,7 +71,7 @@ class Tolerances:
     percent: float = 1e-2
     apart: float = 1e2
     far: float = 1e3
-    alike: float = 2.0**7
+    alike: float = 2.0**5
     nothing: float = 1e-24
     assumed: float = 10.0
     settled: float = 1e-3
@@ -78,6 +79,11 @@ class Tolerances:
     newton_steps: int = 100
     sweeps: int = 20
     tall: float = 2.0
+
+    @property
+    def ladder(self) -> tuple[float, ...]:
+        """From rounding up, two digits at a time: for what is tried until it is enough."""
+        return self.met, self.touching, self.half, self.faint, self.away
 
     @property
     def rounding(self) -> float:

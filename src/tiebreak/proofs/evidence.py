@@ -14,7 +14,7 @@ from tiebreak.linalg import Array, arrays, in_files, rounding_unit
 from tiebreak.problem import Problem
 
 BATCH = 8  # steps that are measured together: see EvidenceQueue
-HOST_LENGTH = 2**14  # entries of a vector that may wait in the host's memory: megabytes in all
+HOST_LENGTH = 2**16  # entries of a vector that may wait in the host's memory: megabytes in all
 DEVICE_LENGTH = 2**20  # the same on a device, which has gigabytes
 
 

@@ -34,8 +34,8 @@ from tiebreak.linalg.arrays import SAFE
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.tolerances import TOL
 from tiebreak.proofs.evidence import WITHIN, Intervals
+from tiebreak.proofs.recession.programs import ROUGH
 
-FARTHEST_MARGIN = 0.5  # rho lambda beyond this: x is too far away for a bound worth having
 NEARLY_SQUARE = 0.68  # see above; with ½ it would be that of squares
 
 
@@ -117,7 +117,7 @@ def _near(
     dual = answer.lower.largest_product(units[:, None] * (W / roots))
     rho = (dual + answer.lower.bend * of_g.longest * angle / math.sqrt(room)) * more
     far = rho * decrement
-    if not far < FARTHEST_MARGIN:
+    if not far < ROUGH:
         return None
     change = decrement * (1.0 if far < 1e-9 else -math.log1p(-far) / far) * (1.0 + 1e-9)
     return _Near(decrement * change * SAFE, change, change / math.sqrt(room) * SAFE)

@@ -23,7 +23,7 @@ from tiebreak.functions.elementary import SquaredNorm
 from tiebreak.functions.losses.least_squares import LeastSquares
 from tiebreak.functions.sums import summands
 from tiebreak.linalg import arrays, deadline
-from tiebreak.linalg.arrays import SAFE, Array, Host, rounding_unit
+from tiebreak.linalg.arrays import MOST_EXPONENT, SAFE, Array, Host, rounding_unit
 from tiebreak.linalg.host import CAREFUL, Sliced, host, norm, top_exponent
 from tiebreak.linalg.matrices.base import Matrix
 from tiebreak.linalg.row_gram import RowGram, row_gram, row_rank, scaled
@@ -33,7 +33,6 @@ from tiebreak.linalg.tolerances import TOL
 from tiebreak.problem import Problem
 from tiebreak.sets.domains import described
 
-MOST_EXPONENT = 256  # of the data and of x: no square is too large or too small
 ORTHOGONAL = 0.1  # the cosine between what M and A see of a variable is at most this
 
 

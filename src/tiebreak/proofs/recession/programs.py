@@ -21,7 +21,7 @@ from tiebreak.proofs.recession.direction import as_meant, level_of
 from tiebreak.proofs.recession.level import RecessionLevel
 from tiebreak.proofs.recession.proof import proved_direction
 
-ROUGH = 0.5  # of 1: a Newton step that changes no margin by more shows that there is a minimiser
+ROUGH = 0.5  # of a margin: if it changes by less than 1, second derivatives say something there
 LEAST = float(np.finfo(float).tiny)  # in the place of 0 below a fraction bar
 HARDLY_FALLS = "whether {} is not determined: it hardly falls, if at all"
 
