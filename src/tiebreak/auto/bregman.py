@@ -41,7 +41,6 @@ ROUND_ACCURACY = 0.1  # a round ends where its slope is so small relative to the
 SLOW, ETA_FALL = 0.3, 0.25  # where a round leaves more of the residual of g, eta falls so much
 MAX_ROUNDS = 60  # each gains a factor of 3 or lets eta fall: f does not settle after so many
 F_SETTLED = 1e-11  # f is as close as this to f*, relative, as far as the multipliers say
-SETTLED_COARSELY = 2e-10  # the same where each digit costs many steps, for want of a Hessian
 # The steps of a round.
 ROUND_PATIENCE = 500  # steps in which the slope was not halved: rounding is all that is left
 CG_PATIENCE = 2000  # the same for conjugate gradients, whose slope may rise for long
@@ -160,7 +159,7 @@ class BregmanIteration(Method):
             state = state._replace(stalled=state.stalled + 1)
         if left <= max(ROUND_ACCURACY * lower_residual, _rounding_of_slope(state)):
             return _end_round(problem, state, max(lower_residual, left))
-        enough = max(SETTLED_COARSELY, 32.0 * arrays.epsilon(here.x))
+        enough = max(TOL.touching, 32.0 * arrays.epsilon(here.x))
         if state.stalled >= SETTLED_PATIENCE and state.upper_error <= enough:
             state = state._replace(here=_objective_at(problem, state, state.x))
             return refinement_proof.begin(problem, state)  # of the point of the round before
@@ -226,7 +225,7 @@ def _end_round(problem: Problem, state: State, lower_residual: float) -> State:
         lower_residual=lower_residual, upper_error=upper_error,
         slope_sum=slope_sum, weight=weight, point_sum=point_sum, evidence=evidence,
     )  # fmt: skip
-    enough = F_SETTLED if int(x.shape[0]) <= SIDE else SETTLED_COARSELY
+    enough = F_SETTLED if int(x.shape[0]) <= SIDE else TOL.touching
     is_settled = upper_error <= max(enough, 32.0 * arrays.epsilon(x))
     if is_settled or lower_residual <= _rounding_of_slope(state):
         return refinement_proof.begin(problem, state)

@@ -15,7 +15,7 @@ whoever begins, begins at the best point. The work is counted, not timed: the sa
 same turns.
 
 An answer should be exact and proved. What comes first, an exact point or a proof, may be followed
-by as much work again for the other; then it stays as it is.
+by AGAIN times as much work for the other; then it stays as it is.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ from tiebreak.proofs.gate import ANSWER, BROKEN, DOUBT, EMPTY, FALLS
 
 STEP = 1e6  # the work of a step besides its products: some hundred calls of NumPy
 ALLOWANCE = 64.0  # times its forecast may a direct method take: a general solver needs up to sixty
+AGAIN = 1.0  # times the work that a proof or an exact point took may be spent on the other
 CLOSER = 1e-3  # of the lower-level suboptimality of a point is asked of the next, for a proof
 ENDED = "has ended"
 WORSE = "g is larger there than at a point seen before, or f is less than f*"
@@ -276,7 +277,7 @@ class Portfolio(Method):
 
     def _left(self, state: State) -> float:
         """The work that may still be done in this phase: see the head of the file."""
-        return math.inf if state.phase == RACING else 2.0 * state.since - state.work
+        return math.inf if state.phase == RACING else (1.0 + AGAIN) * state.since - state.work
 
     def _next(self, state: State) -> State:
         """The candidate with the least forecast is at work from now on."""
