@@ -7,7 +7,7 @@ Every entry of `tiebreak.linalg.tolerances.Tolerances` is multiplied and divided
 the draws of `tests/truth`, whose answers are known as fractions, and the problems of
 `race/real.py` that take less than S seconds are solved again. A row says how many statuses differ
 from those of the library as it is, how many words are false, and how many answers are right.
---write puts the table into docs/tolerances.md. Exit code 1 if a word is false.
+--write puts the table into docs/tolerances.md, row by row. False words are shown in full.
 """
 
 from __future__ import annotations
@@ -105,29 +105,33 @@ def measured(draws: int, problems: list[real.Entry]) -> Outcome:
     return Outcome(statuses, false, right)
 
 
-def table(draws: int, problems: list[real.Entry], names: list[str]) -> tuple[list[str], list[str]]:
-    """The lines of the table, and all false words."""
+def table(draws: int, problems: list[real.Entry], names: list[str]) -> Iterator[str]:
+    """The lines of the table, one by one, and the false words after each."""
     usual = measured(draws, problems)
-    lines = [
+    yield (
         f"{len(usual.statuses)} calls: {draws} draws of `tests/truth` and {len(problems)} real "
         f"problems; version {tb.__version__}, {datetime.date.today()}. As it is: "
-        f"{len(usual.false)} false words, {usual.right} right answers.",
-        "",
-        HEAD,
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    false = [*usual.false]
+        f"{len(usual.false)} false words, {usual.right} right answers."
+    )
+    yield ""
+    yield HEAD
+    yield "|---|---|---|---|---|---|---|---|"
     for name in names:
-        value = getattr(TOL, name)
-        cells = []
+        value, cells = getattr(TOL, name), []
         for other in others(value):
             with changed(name, other):
                 found = measured(draws, problems)
             cells += found.row(usual)
-            false += [f"{name} = {other:g}: {word}" for word in found.false]
-        lines.append(f"| `{name}` | {value:g} | {' | '.join(cells)} |")
-        print(lines[-1], flush=True)
-    return lines, false
+            for word in found.false:
+                print(f"{name} = {other:g}: {word}", file=sys.stderr, flush=True)
+        yield f"| `{name}` | {value:g} | {' | '.join(cells)} |"
+
+
+def write(lines: list[str]) -> None:
+    """Put the lines between the markers of the page."""
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+    made = "\n".join([BEGIN, "", *lines, "", END])
+    PAGE.write_text(before + made + rest.partition(END)[2], encoding="utf-8")
 
 
 def main() -> int:
@@ -138,14 +142,13 @@ def main() -> int:
     parser.add_argument("--only", nargs="+", choices=names, default=names)
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
-    lines, false = table(options.draws, quick(options.seconds), options.only)
-    print("\n".join([*lines, "", *false]))
-    if options.write:
-        before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-        after = rest.partition(END)[2]
-        made = "\n".join([BEGIN, "", *lines, "", END])
-        PAGE.write_text(f"{before}{made}{after}", encoding="utf-8")
-    return int(bool(false))
+    lines: list[str] = []
+    for line in table(options.draws, quick(options.seconds), options.only):
+        print(line, flush=True)
+        lines.append(line)
+        if options.write:
+            write(lines)
+    return 0
 
 
 if __name__ == "__main__":
