@@ -27,8 +27,8 @@ sys.path.insert(0, str(Path(__file__).parent / "race"))
 import real
 import real_problems
 from real_data import Data
-from truth.count import STRATEGIES, tallied
-from truth.judge import Verdict
+from truth.count import STRATEGIES, tallied  # type: ignore[import-not-found]
+from truth.judge import Verdict  # type: ignore[import-not-found]
 
 import tiebreak as tb
 from tiebreak.linalg.tolerances import TOL
