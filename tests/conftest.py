@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 from collections import Counter
 from collections.abc import Callable
@@ -9,6 +10,16 @@ from collections.abc import Callable
 import pytest
 
 GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
+# These begin: what starts Ray or a browser stays in one process, which starts it once, and nobody
+# waits at the end for a test that takes long. (Work is taken from the end of a process's list.)
+FIRST = (
+    "tests/distributed/",
+    "tests/display/test_page_in_chromium.py",
+    "tests/truth/test_truth.py",
+    "tests/experiments/test_reproduce.py::test_every_row",
+    "tests/driver/test_solve.py::test_killed",
+    "tests/driver/test_statuses.py::test_the_guard",
+)
 
 
 class Clock:
@@ -34,11 +45,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    gc.disable()  # thousands of tests are collected, and none of them is garbage
     config.addinivalue_line("markers", "full: a case that only --prove runs, others are the sample")
     config.addinivalue_line("markers", "sample(n): one case in n of this test; --prove runs all")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: _turn(item.nodeid))
     if config.getoption("--prove"):
         return
     seen: Counter[str] = Counter()
@@ -53,6 +66,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         (others if left_out or item.get_closest_marker("full") else kept).append(item)
     items[:] = kept
     config.hook.pytest_deselected(items=others)
+
+
+def _turn(nodeid: str) -> int:
+    return next((i for i, start in enumerate(FIRST) if nodeid.startswith(start)), len(FIRST))
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()  # nor do later collections look through them again
+    gc.enable()
 
 
 @pytest.fixture(scope="session")

@@ -111,6 +111,7 @@ def write_array(folder, ending, name, array):
     return path.name
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("ending", [".npy", ".npz", ".csv", ".mtx"])
 def test_every_file_format_gives_the_answer_of_the_library(tmp_path, ending, capsys):
     rng = np.random.default_rng(1)
@@ -484,6 +485,7 @@ def test_as_many_steps_as_400_digits_can_say_are_no_error(here, capsys):
     assert main(["solve", "p.toml"]) == 0
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("command", [["methods"], ["solve", "p.toml"]])
 def test_a_reader_that_leaves_is_no_mistake_and_costs_no_files(here, command):
     (here / "p.toml").write_text(SMALL)

@@ -288,6 +288,7 @@ def test_using_a_problem_does_not_change_who_it_is():
     assert identity(sparse_group_problem(), method, x0) == before
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "method", [tb.PAGMBiO(gamma=0.1), tb.RAPM(eta=1e-3), tb.BiSG()], ids=lambda m: m.name
 )
@@ -337,6 +338,7 @@ def test_only_penalties_that_ask_for_zeros_have_them_counted(levels, lines):
     assert [line.split()[3] for line in said] == lines
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", ["basis-pursuit", "group-pursuit", "lasso-duplicates"])
 def test_the_certificate_holds_the_planted_answer(name):
     made = tb.instance(name)

@@ -64,6 +64,7 @@ def agree(said: str, printed: str) -> None:
             assert float(b) == pytest.approx(float(a), rel=0.02, abs=1e-7)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "name", [p.name for p in PAGES[2:] if blocks("python", p) and p.name != "cluster.md"]
 )  # those of CONTRIBUTING.md: contracts/test_recipes.py; of cluster.md: distributed/

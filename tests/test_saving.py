@@ -23,7 +23,7 @@ from tiebreak.functions.base import Function
 from tiebreak.functions.penalties.penalties import Penalty
 from tiebreak.linalg.archive import FORMAT
 from tiebreak.linalg.registry import IN_TABLES, KEYWORDS, KINDS
-from tiebreak.sets.cuts import Set
+from tiebreak.sets.base import Set
 from tiebreak.sets.domains import distance_from, projected
 
 RNG = np.random.default_rng(17)
@@ -168,6 +168,7 @@ def test_a_problem_comes_back_to_the_last_bit(name, path):
     assert content(path) == first  # and nothing was lost that these do not show
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", ["LeastSquares", "sparse csr_array", "a composite", "promises"])
 def test_a_loaded_problem_has_the_same_answer(name, path):
     problem = PROBLEMS[name]
@@ -696,6 +697,7 @@ def test_other_files_get_a_sentence(tmp_path, path):
         tb.load(3)  # type: ignore[arg-type]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("what", ["problem", "result"])
 def test_a_damaged_file_is_refused_or_read_as_it_was(what, path):
     """Cut off anywhere, or with a byte changed anywhere: the check sums of the archive tell."""
@@ -742,6 +744,7 @@ def changed(code: Any, rng: np.random.Generator) -> Any:
     return others[int(rng.integers(len(others)))]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", ["exact", "by Bregman iteration", "unbounded"])
 def test_a_result_with_a_part_exchanged_is_refused_or_still_prints(name, path, count):
     RESULTS[name].save(path, problem=True)

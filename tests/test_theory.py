@@ -40,13 +40,11 @@ def test_hand_computed_numbers() -> None:
     assert theory.auxiliary_step_size(3, 2.0) == 1.0
     assert identities.auxiliary_step_sum(3, 2.0) == 1.5
     # r = 2: p = 2/3, T = 8: T^p = 4; gamma = 1/(2·3/2·4 + 2) = 1/14, S = 2·3·4 + 2·2 = 28
-    assert theory.gamma_error_bound(2.0, 3.0, 2.0, 8) == pytest.approx(1 / 14)
     assert theory.smoothness_error_bound(2.0, 3.0, 2.0, 8) == pytest.approx(28)
     assert theory.smoothness_error_bound(2.0, 3.0, 2.0, 8, unit=6.0) == pytest.approx(8)
     # 2·5·2/(2·7·3 + 5·2) = 20/52
-    assert theory.gamma_weak_sharpness(2.0, 3.0, 5.0, 7.0) == pytest.approx(20 / 52)
     assert theory.smoothness_weak_sharpness(2.0, 3.0, 5.0, 7.0) == pytest.approx(52 / 10)
-    assert theory.gamma_weak_sharpness(2.0, 3.0, 5.0, 0.1) == 1.0  # 20/(0.6 + 10) > 1
+    assert theory.smoothness_weak_sharpness(2.0, 3.0, 5.0, 0.1) == 2.0  # 20/(0.6 + 10) > 1
     assert theory.level_bound(3, L_g=2.0, distance=2.0) == 1.0
     assert identities.auxiliary_bound(3, L_g=3.0, distance=2.0) == 2.0
     one = Theorem1(L_f=3.0, L_g=2.0, smoothness=3.0, distance=2.0, diameter=4.0)
@@ -147,7 +145,7 @@ def test_theorems_choose_an_admissible_weight(seed: int) -> None:
     S = theory.smoothness_weak_sharpness(L_f, L_g, alpha, M)
     smallest = theory.smallest_weight(L_f=L_f, L_g=L_g, smoothness=S)
     assert alpha / (2 * M) >= smallest * (1 - 1e-12)
-    gamma = theory.gamma_weak_sharpness(L_f, L_g, alpha, M)
+    gamma = L_f / S
     assert gamma == pytest.approx(min(2 * alpha * L_f / (2 * M * L_g + alpha * L_f), 1))
     if gamma < 1:  # the theorem's gamma is the largest: at a larger one lambda is too small
         bigger = theory.smallest_weight(L_f=L_f, L_g=L_g, smoothness=S * 0.99)
@@ -157,7 +155,6 @@ def test_theorems_choose_an_admissible_weight(seed: int) -> None:
         S = theorem.smoothness(T)
         assert 2 * L_f <= S
         assert theorem.weight(T) >= theory.smallest_weight(L_f=L_f, L_g=L_g, smoothness=S)
-        assert theory.gamma_error_bound(L_f, L_g, 1.7, T, w) == pytest.approx(L_f / S)
         assert L_f / S == pytest.approx(1 / (2 * L_g / w / L_f * T ** (1.4 / 2.4) + 2))
 
 
@@ -202,8 +199,6 @@ def test_theorem_2_changes_with_the_units_as_it_should() -> None:
 def test_limits_for_a_linear_upper_objective() -> None:
     assert theory.smoothness_error_bound(0.0, 3.0, 2.0, 8) == pytest.approx(24)
     assert theory.smoothness_weak_sharpness(0.0, 3.0, 5.0, 7.0) == pytest.approx(21 / 5)
-    assert theory.gamma_error_bound(0.0, 3.0, 2.0, 8) == 0.0
-    assert theory.gamma_weak_sharpness(0.0, 3.0, 5.0, 7.0) == 0.0
     for L_f in (1e-3, 1e-6, 1e-9):
         near, limit = (Theorem2(c, 3.0, 1.5, 2.0, 0.7, 0.9) for c in (L_f, 0.0))
         assert near.upper(9) == pytest.approx(limit.upper(9), rel=L_f)

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 import numpy as np
 from data_passes import Task, Vector, main
 
-from tiebreak.sets import domains
+from tiebreak import sets as domains
 
 
 def sets(n: int) -> Iterator[tuple[str, domains.Domain]]:

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 import numpy as np
 from data_passes import Task, Vector, main
 
+from tiebreak import sets as domains
 from tiebreak.functions.penalties.joint_prox import Joint, joint
 from tiebreak.functions.penalties.penalties import (
     L1,
@@ -29,7 +30,6 @@ from tiebreak.functions.penalties.penalties import (
     Zero,
 )
 from tiebreak.functions.penalties.prox_cuts import prox_cut
-from tiebreak.sets import domains
 
 A = 0.7
 

@@ -16,8 +16,8 @@ from tiebreak.linalg.archive import save
 from tiebreak.linalg.arrays import Array
 from tiebreak.linalg.fingerprints import FromData, assign, known, remember
 from tiebreak.problem import DOMAIN, FUNCTION, Problem
-from tiebreak.sets.cuts import Violation
-from tiebreak.sets.domains import Domain, Space
+from tiebreak.sets.base import Violation
+from tiebreak.sets.domains import Domain, Space, described
 
 
 @in_files("Slack")
@@ -165,7 +165,9 @@ class Levels(FromData):
             raise ValueError(f"Levels: all levels must have as many variables, got {got}")
         self.pairs()
         if self.dimension is None:
-            raise ValueError("Levels: nothing in the levels says how many variables there are")
+            raise ValueError(
+                "Levels: nothing in the levels or the domain says how many variables there are"
+            )
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -175,7 +177,8 @@ class Levels(FromData):
     @property
     def dimension(self) -> int | None:
         """The number of variables, None if nothing says."""
-        return next((h.dimension for h in self._objectives if h.dimension is not None), None)
+        known = (part.dimension for part in (*self._objectives, described(self.domain)))
+        return next((n for n in known if n is not None), None)
 
     @property
     def _objectives(self) -> tuple[Function | Penalty, ...]:

@@ -11,21 +11,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 import numpy as np
 
 from tiebreak.functions.base import Function, Minorant, PointWithImage, SmoothFunction
-from tiebreak.functions.elementary import Linear
-from tiebreak.functions.losses.least_squares import LeastSquares
-from tiebreak.functions.penalties.composite import Composite, split
+from tiebreak.functions.penalties.composite import split
 from tiebreak.functions.penalties.joint_prox import Joint, joint
 from tiebreak.functions.penalties.penalties import Penalty, Zero
-from tiebreak.functions.sums import Scaled, in_one_precision, summands
-from tiebreak.linalg import arrays, checks, deadline, in_files, tables
+from tiebreak.functions.sums import in_one_precision, summands
+from tiebreak.linalg import arrays, checks, in_files, tables
 from tiebreak.linalg.archive import save
 from tiebreak.linalg.arrays import Array, Image
 from tiebreak.linalg.fingerprints import FromData, assign, known, remember
-from tiebreak.linalg.sizes import SIDE
-from tiebreak.linalg.spectra import EPS, rounding_level
-from tiebreak.linalg.tolerances import TOL
+from tiebreak.sets.base import Set, Violation, distance_violation
 from tiebreak.sets.constraints import arrays_of, intersection
-from tiebreak.sets.cuts import Set, Violation, distance_violation
 from tiebreak.sets.domains import Domain, Space, described, has_projection, projected
 
 DOMAIN = "a domain such as Ball(1.0) or Space()"
@@ -66,8 +61,12 @@ class ErrorBound:
 
 def _linear_slope(h: Function) -> Array | None:
     """c if h(x) = <c, x>, a multiple or a sum of such; None for everything else."""
-    slopes = [weight * part.c for weight, part in summands(h) if isinstance(part, Linear)]
-    return sum(slopes[1:], slopes[0]) if len(slopes) == len(summands(h)) else None
+    parts = summands(h)
+    if h.prototype is None or any(part.degree != 1 for _, part in parts):
+        return None
+    zero = arrays.like(np.zeros(h.dimension or 0), h.prototype)
+    slopes = [weight * part.gradient(zero) for weight, part in parts]
+    return sum(slopes[1:], slopes[0])
 
 
 @in_files("point")
@@ -190,9 +189,9 @@ class Problem(FromData):
         for name in ("upper", "lower"):
             smooth, penalty = split(known(getattr(self, name)))
             assign(self, "domain", intersection("Problem", self.domain, penalty.terms.domain))
-            is_smooth = not penalty.terms.has_weights
             # An indicator is a part of the domain now; a penalty without weight is none.
-            assign(self, name, smooth if is_smooth else Composite(smooth, penalty.unrestricted))
+            has_penalty = penalty.terms.has_weights
+            assign(self, name, smooth + penalty.unrestricted if has_penalty else smooth)
         self._check_sizes()
         self._take(*in_one_precision("Problem: upper and lower", self.upper, self.lower))
         if not all(map(self._holds_vectors, self._prototypes)):
@@ -296,7 +295,8 @@ class Problem(FromData):
     @property
     def dimension(self) -> int | None:
         """The number of variables, None if nothing in the problem says."""
-        return self.upper.dimension if self.upper.dimension is not None else self.lower.dimension
+        known = (part.dimension for part in (self.upper, self.lower, described(self.domain)))
+        return next((n for n in known if n is not None), None)
 
     def _check_dimension(self, n: int) -> None:
         """Raise ValueError if the domain or a penalty does not fit ``n`` variables."""
@@ -321,7 +321,7 @@ class Problem(FromData):
     @property
     def is_smooth(self) -> bool:
         """Are both levels without a penalty?"""
-        return not (isinstance(self.upper, Composite) or isinstance(self.lower, Composite))
+        return not any(penalty.terms.has_weights for penalty in self.penalties)
 
     @cached_property
     def joint(self) -> Joint:
@@ -433,37 +433,9 @@ def _names(made: Any) -> list[str]:
 def solution_dimension(problem: Problem) -> int | None:
     """The dimension of the set of minimisers of the lower level, None where it is not known.
 
-    0 where g is strongly convex. Least squares on R^n: n - rank(A), where the rank is determined;
-    in a ball the same if the solution closest to the centre is inside, 0 if outside, or unknown.
+    0 where g is strongly convex; on R^n and in a ball g itself may know it.
     """
-    g = problem.lower
+    g, ball = problem.lower, described(problem.domain).as_ball
     if g.strong_convexity + problem.penalties[1].strong_convexity > 0.0:
         return 0
-    while isinstance(g, Scaled):
-        g = g.function
-    domain = described(problem.domain)
-    if isinstance(g, LeastSquares) and not g.matrix.shape[0] and domain.is_space:
-        return g.dimension
-    # Where there is growth, the rank is sure: full, or confirmed in exact arithmetic.
-    if not isinstance(g, LeastSquares) or g.rank is None or not g.growth > 0.0:
-        return None
-    if domain.is_space:
-        return g.matrix.shape[1] - g.rank
-    return None if domain.as_ball is None else _dimension_in_ball(g, g.rank, *domain.as_ball)
-
-
-def _dimension_in_ball(g: LeastSquares, rank: int, center: Any, radius: float) -> int | None:
-    if min(g.matrix.shape) > SIDE:
-        return None
-    n = g.matrix.shape[1]
-    offset = np.zeros(n) if center is None else arrays.to_numpy(arrays.like(center, g.b))
-    deadline.check(deadline.svd_work(*g.matrix.shape))
-    u, s, vt = np.linalg.svd(g.matrix.dense(), full_matrices=False)
-    if rank and s[rank - 1] <= TOL.clear_units * rounding_level(g.matrix.shape, float(s[0]), EPS):
-        return None  # in the units of the ball, which are those of x, it cannot be solved
-    rhs = arrays.to_numpy(g.b) - g.matrix.dense() @ offset
-    step = vt[:rank].T @ ((u[:, :rank].T @ rhs) / s[:rank])
-    length = float(np.linalg.norm(step)) / radius
-    if not abs(length - 1.0) > 1e-6:
-        return None
-    return n - rank if length < 1.0 else 0
+    return None if ball is None else g.solution_dimension(*ball)

@@ -42,19 +42,7 @@ def auxiliary_step_size(k: int, L_g: float) -> float:
     return (_at_least(0, k) + 1) / (2 * _positive("L_g", L_g))
 
 
-# --- gamma, and the smoothness S = L_f/gamma ---------------------------------------------------
-
-
-def gamma_error_bound(
-    L_f: float, L_g: float, order: float, iterations: int, unit: float = 1.0
-) -> float:
-    """gamma = 1/(2 (L_g/w)/L_f T^p + 2), p = (2r-2)/(2r-1), T = ``iterations`` (Theorem 2)."""
-    return _ratio(L_f, smoothness_error_bound(L_f, L_g, order, iterations, unit))
-
-
-def gamma_weak_sharpness(L_f: float, L_g: float, modulus: float, gradient_bound: float) -> float:
-    """gamma = min{2 alpha L_f/(2 M L_g + alpha L_f), 1}, the largest allowed (Theorem 3)."""
-    return _ratio(L_f, smoothness_weak_sharpness(L_f, L_g, modulus, gradient_bound))
+# --- the smoothness S = L_f/gamma ---------------------------------------------------
 
 
 def smoothness_error_bound(
@@ -284,12 +272,12 @@ class Theorem3(NamedTuple):
         return first_iteration(lambda k: _both_sides(self, k, upper, lower, fixed))
 
 
-def first_iteration(enough: Callable[[int], bool], limit: int = 2**200) -> int:
+def first_iteration(enough: Callable[[int], bool]) -> int:
     """The smallest k >= 1 with ``enough(k)``, which must stay true once it is true."""
     high = 1
     while not enough(high):
-        if high >= limit:
-            raise ValueError(f"no number of iterations up to {limit} is enough")
+        if high >= 2**200:
+            raise ValueError("no number of iterations up to 2^200 is enough")
         high *= 2
     low = high // 2  # not enough, or 0
     while high - low > 1:
@@ -322,10 +310,6 @@ def _power(base: float, exponent: float) -> float:
         return float(base**exponent)
     except OverflowError:
         return math.inf
-
-
-def _ratio(L_f: float, smoothness: float) -> float:
-    return L_f / smoothness if smoothness > 0 else 1.0
 
 
 def _at_least(first: int, k: int) -> int:

@@ -62,7 +62,7 @@ def check_run(problem, x0, points, steps):
 
 
 def test_the_inequality_holds_at_every_step_of_problems_of_all_kinds(count):
-    restarts, number = 0, count(16, 400)
+    restarts, number = 0, count(8, 400)
     for seed in range(number):
         p = planted(seed)
         rng = np.random.default_rng(seed)
@@ -74,7 +74,7 @@ def test_the_inequality_holds_at_every_step_of_problems_of_all_kinds(count):
 
 
 def test_the_inequality_holds_with_penalties(count):
-    for seed in range(0, 520, count(52, 2)):
+    for seed in range(0, 520, count(104, 2)):
         p = planted_composite(seed)
         problem = p.problem()
         if tb.AdaptiveAGMBiO().check(problem):
@@ -85,7 +85,7 @@ def test_the_inequality_holds_with_penalties(count):
 
 
 def test_certificates_are_never_wrong(count):
-    number, certified = count(13, 600), 0
+    number, certified = count(8, 300), 0
     for seed in range(number):
         p = planted(seed)
         result = tb.solve(p.problem(), tb.AdaptiveAGMBiO(), x0=p.x0, rtol=1e-6, max_iter=60)
@@ -129,30 +129,25 @@ def gradients(result):
     return result.trace[-1].upper_gradients + result.trace[-1].lower_gradients
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize(
     "units",
-    [
-        (1e-6, 1.0, 1.0),
-        pytest.param((1e6, 1.0, 1.0), marks=pytest.mark.full),
-        pytest.param((1.0, 1e-6, 1.0), marks=pytest.mark.full),
-        (1.0, 1e6, 1e6),
-        pytest.param((1.0, 1.0, 1e-6), marks=pytest.mark.full),
-    ],
+    [(1e-6, 1.0, 1.0), (1e6, 1.0, 1.0), (1.0, 1e-6, 1.0), (1.0, 1e6, 1e6), (1.0, 1.0, 1e-6)],
 )
-def test_units_change_neither_the_work_nor_the_accuracy(units):
+@pytest.mark.parametrize("which", range(len(IN_UNITS)))
+def test_units_change_neither_the_work_nor_the_accuracy(units, which):
     """Issue 5: the number of gradients by less than 10 %, the relative accuracy not at all."""
-    for which in range(len(IN_UNITS)):
-        plain, scaled = solved_in_units(which, (1.0, 1.0, 1.0)), solved_in_units(which, units)
-        assert plain.success
-        assert scaled.success
-        assert abs(gradients(scaled) - gradients(plain)) < 0.1 * gradients(plain)
-        # A restart may come a step later by rounding, on one machine and not on another: f may
-        # change by what is allowed, no more.
-        values = scaled.upper_value / units[0], scaled.lower_value / units[1]
-        for value, was, scale in zip(
-            values, (plain.upper_value, plain.lower_value), plain.tolerance, strict=True
-        ):
-            assert abs(value - was) <= scale
+    plain, scaled = solved_in_units(which, (1.0, 1.0, 1.0)), solved_in_units(which, units)
+    assert plain.success
+    assert scaled.success
+    assert abs(gradients(scaled) - gradients(plain)) < 0.1 * gradients(plain)
+    # A restart may come a step later by rounding, on one machine and not on another: f may
+    # change by what is allowed, no more.
+    values = scaled.upper_value / units[0], scaled.lower_value / units[1]
+    for value, was, scale in zip(
+        values, (plain.upper_value, plain.lower_value), plain.tolerance, strict=True
+    ):
+        assert abs(value - was) <= scale
 
 
 def test_nothing_needs_to_be_known():
@@ -168,9 +163,13 @@ def test_nothing_needs_to_be_known():
     assert result.upper_optimum[0] <= exact.upper_value
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "name",
-    ["phillips", "logistic-small-ball", pytest.param("lasso-duplicates", marks=pytest.mark.full)],
+    [
+        "logistic-small-ball",
+        *(pytest.param(name, marks=pytest.mark.full) for name in ("phillips", "lasso-duplicates")),
+    ],
 )
 def test_it_arrives_in_a_fraction_of_the_gradients_of_agm_bio(name):
     """Issue 5 asks for 0.6 in the median; `benchmarks/race/decide.py` has the whole table."""
@@ -206,6 +205,7 @@ def test_float32_stays_float32():
     assert result.status == "certified"
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("start", [0.0, 1.0, 1e8, 1e-8])
 def test_degenerate_problems_end_well(start):
     x0 = np.full(3, start)

@@ -91,7 +91,7 @@ def check_identities(p: Planted, method: tb.AGMBiO, steps: int) -> float:
 def test_both_identities_hold_at_every_step_of_problems_of_all_kinds(count):
     worst = max(
         check_identities(p, variants(p), 60)
-        for p in map(planted, range(count(26, 1144)))
+        for p in map(planted, range(count(16, 1144)))
     )  # fmt: skip
     print(f"\nidentities: worst residual {worst:.1e} relative to the sum of absolute terms")
     assert worst <= 1e-12
@@ -105,6 +105,7 @@ def slack(p: Planted, x: np.ndarray) -> tuple[float, float]:
     )
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("fixed", [None, 25])
 @pytest.mark.parametrize("gamma", [1.0, 0.1])
 def test_theorem_1_holds_at_every_step(count, gamma, fixed):
@@ -129,7 +130,7 @@ def test_theorem_1_holds_at_every_step(count, gamma, fixed):
 
 
 def test_levels_lie_between_the_optimum_and_the_papers_bound(count):
-    for p in map(planted, range(count(26, 1144))):
+    for p in map(planted, range(count(16, 1144))):
         R0 = float(np.linalg.norm(p.region.project(p.x0) - p.x_star))
         for before, _ in walk(p, tb.AGMBiO(), 40):
             of_g = slack(p, before.x)[1]
@@ -181,7 +182,7 @@ def test_theorem_2_holds_for_every_horizon(count):
 def test_theorem_3_holds_at_every_step(count):
     """Weak sharpness on a simplex: the face of the first m vertices, everything else costs."""
     rng = np.random.default_rng(3)
-    for _ in range(count(4, 60)):
+    for _ in range(count(2, 60)):
         n = int(rng.integers(3, 10))
         m = int(rng.integers(1, n))
         price = np.concatenate([np.zeros(m), rng.uniform(0.2, 3.0, n - m)])
@@ -234,7 +235,7 @@ def test_without_f_and_with_the_optimal_level_the_step_is_polyaks():
 
 
 def test_a_given_level_below_the_optimum_keeps_everything_finite(count):
-    for p in map(planted, range(count(26, 520))):
+    for p in map(planted, range(count(16, 520))):
         for level in (p.g_star - 1e-9 * p.g_scale, p.g_star - 10 * p.g_scale, -1e20):
             method = tb.AGMBiO(levels=tb.GivenLevels(level))
             for _, state in walk(p, method, 15):
@@ -289,6 +290,7 @@ def test_carried_images_do_not_drift():
     np.testing.assert_allclose(state.level_run.u_image, A @ state.level_run.u, atol=1e-13)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("domain", [tb.Ball(2.0), tb.Simplex(3.0), tb.Space()])
 def test_linear_and_constant_levels_are_no_division_by_zero(domain):
     """L_f = 0 and L_g = 0: any positive stand-in is admissible, in any units."""

@@ -365,7 +365,7 @@ def smooth(domain: str, kinds: tuple[str, str], rule: str, seed: int) -> Bilevel
     return Bilevel(problem, f1, g1, x_0, lambda v, a, mu: project(v))
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(9)
 @pytest.mark.parametrize("i", range(4))
 @pytest.mark.parametrize("domain", DOMAINS)
 def test_agm_bio_equals_algorithm_1_on_every_set(domain, i):
@@ -391,7 +391,7 @@ def test_agm_bio_equals_algorithm_1_on_every_set(domain, i):
 # --- Algorithm 2
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("f2", PENALTIES)
 @pytest.mark.parametrize("g2", PENALTIES)
 def test_p_agm_bio_equals_algorithm_2_on_every_pair_of_penalties(f2, g2):

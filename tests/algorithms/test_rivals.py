@@ -131,6 +131,7 @@ def plain_adaptive(m: Any, first: Any, p: Planted, project: Any, x: Vector, step
 PLAIN = [plain_a_irg, plain_bi_sg, plain_sea, plain_r_apm, plain_pb_apg, plain_adaptive]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("method", "plain"), list(zip(RIVALS, PLAIN, strict=True)), ids=NAMES)
 def test_the_recursion_is_that_of_a_few_lines_of_numpy(count, method, plain):
     steps, worst = 70, 0.0  # beyond one refresh of the images
@@ -347,7 +348,7 @@ RATES = [
 
 
 # The sample has the first, third and fifth; test_composite_rivals.py has the other two in its own.
-@pytest.mark.sample(2)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("kind", [AIRG, RAPM, BiSG, PBAPG, SEA])
 def test_the_measured_rate_is_at_least_the_published_one(count, kind):
     cases = [case for case in RATES if type(case[0]) is kind]
@@ -425,6 +426,7 @@ def words(p: Planted) -> dict[str, object]:
     return {"radius": 1.01 * float(np.linalg.norm(p.x_star)) + p.unit} if p.seed % 2 else {}
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("method", RIVALS, ids=NAMES)
 def test_no_certificate_is_wrong_at_any_recorded_step(count, method):
     number = finite = 0
@@ -450,7 +452,7 @@ def test_no_certificate_is_wrong_at_any_recorded_step(count, method):
     assert finite >= number // 3
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize(
     ("method", "reach"),
     [(AIRG(), 2e-1), (BiSG(), 1e-2), (SEA(), 3e-2), (RAPM(), 1e-3), (PBAPG(), 1e-2)],
@@ -464,6 +466,7 @@ def test_the_certificate_follows_the_method(method, reach):
     assert result.lower_gap <= result.lower_value + reach
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("method", RIVALS, ids=NAMES)
 def test_a_run_in_single_precision_proves_nothing_wrong(method):
     rng = np.random.default_rng(5)
@@ -602,7 +605,7 @@ def test_an_accuracy_gives_its_penalty():
 # --- what every method must do -------------------------------------------------------------------
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(9)
 @pytest.mark.parametrize("method", RIVALS, ids=NAMES)
 @pytest.mark.parametrize("domain", [tb.Ball(2.0), tb.Simplex(3.0), tb.Box(-1.0, 2.0)])
 def test_linear_levels_are_no_division_by_zero(method, domain):
@@ -620,6 +623,7 @@ def test_linear_levels_are_no_division_by_zero(method, domain):
                 assert domain.contains(result.x, 1e-9)
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("method", RIVALS, ids=NAMES)
 def test_one_variable_one_point_and_a_start_that_is_optimal(method):
     one = tb.Problem(
@@ -636,7 +640,7 @@ def test_one_variable_one_point_and_a_start_that_is_optimal(method):
     assert not tb.solve(still, method, max_iter=20, rtol=0).x.any()
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("method", RIVALS, ids=NAMES)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("library", ["numpy", "array_api_strict"])
@@ -680,6 +684,7 @@ def test_numpy_numbers_as_parameters_do_not_change_the_dtype(method):
     assert tb.solve(problem, type(method)(**numbers), max_iter=3).x.dtype == np.float32
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("method", RIVALS, ids=NAMES)
 def test_a_run_goes_on_from_its_checkpoint_bit_for_bit(tmp_path, method):
     p = planted(4 * 8 + 1)

@@ -132,7 +132,7 @@ def solved_in_units(domain, f, g, x):
     return tb.solve(problem)
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("what", ["f", "g", "x"])
 @pytest.mark.parametrize("size", [1e-6, 1e6])
 @pytest.mark.parametrize("domain", planted.DOMAINS)
@@ -217,6 +217,7 @@ class Broken(Method):
         return state._replace(upper_value=self.how, x=state.x + math.nan)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("how", "said"),
     [
@@ -311,7 +312,7 @@ def test_a_single_minimiser_is_said_on_every_road():
     np.testing.assert_allclose(result.x, [0.2, -0.1], atol=1e-3)
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("what", ["f", "g", "x"])
 @pytest.mark.parametrize("size", [1e-6, 1e6])
 @pytest.mark.parametrize("kind", ["exact", "penalty", "callables"])
@@ -361,7 +362,7 @@ def test_a_time_limit_hits_inside_a_road(monkeypatch, clock):
     assert tb.solve(without_gap(), max_time=1e-9).nit == 0
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("stop", [1, 2, 30, 64, 65, 90])
 def test_a_run_stopped_in_any_road_goes_on_bit_identically(tmp_path, monkeypatch, stop):
     monkeypatch.setattr(selection, "FEWEST_STEPS", 30)  # then another one has its turn

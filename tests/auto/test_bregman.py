@@ -38,6 +38,7 @@ def plain(function, weight=1.0, unit=1.0):
 # --- what it reaches -----------------------------------------------------------------------------
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "domain",
     [
@@ -111,6 +112,7 @@ def bent(seed, kind, n=30, m=12):
     return problem, x, f.value(x)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("kind", ["Ball", "Box", "Simplex", "radius"])
 @pytest.mark.parametrize("seed", [0, 1])
 def test_an_answer_is_proved_where_the_lower_level_is_not_quadratic(seed, kind):
@@ -218,6 +220,7 @@ def test_planted_problems_without_structure(count):
     assert settled > seen / 2
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("n", [300, 3000])
 def test_large_sparse_rank_deficient_least_squares(n):
     """x* and multipliers first: grad f(x*) = -A'y; some rows of A are sums of others."""
@@ -236,6 +239,7 @@ def test_large_sparse_rank_deficient_least_squares(n):
     assert result.upper_optimum[0] <= exact * (1.0 + 1e-12)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("what", ["f", "g", "x"])
 @pytest.mark.parametrize("size", [1e-6, 1e6])
 def test_units_change_neither_the_gradients_nor_the_accuracy(what, size):
@@ -327,6 +331,7 @@ def test_the_sum_of_a_round_is_what_the_formula_says():
         assert np.isfinite(constant)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("penalty", [tb.L1(0.3), tb.GroupL2([0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3])])
 @pytest.mark.parametrize("level", ["upper", "lower", "both"])
 def test_penalties_against_an_independent_solution(penalty, level):

@@ -51,6 +51,7 @@ CASES = {
 LONG = ("validation, rank deficient", "nearest, inconsistent, rank deficient")
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "case", [pytest.param(c, marks=pytest.mark.full if c in LONG else ()) for c in CASES]
 )
@@ -134,6 +135,7 @@ def test_other_libraries_and_single_precision(dtype, accuracy):
     assert abs(result.upper_value - best) <= accuracy * best
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("radius", [100.0, 0.5])
 def test_a_ball_may_bind_or_not(radius):
     rng = np.random.default_rng(3)

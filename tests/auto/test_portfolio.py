@@ -143,6 +143,7 @@ def test_a_neighbour_is_solved_as_well_and_at_half_the_cost(seed):
     assert warm.trace[-1].lower_gradients <= 0.5 * cold.trace[-1].lower_gradients
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
 def test_a_former_problem_in_other_units_does_not_change_what_is_asked(unit):
     built = problem(1)

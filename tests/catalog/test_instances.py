@@ -523,6 +523,7 @@ def test_constant_columns_become_zero_and_divide_by_nothing():
     np.testing.assert_array_equal(scaled, [[0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.5, 0.0, 0.0]])
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", [n for n in NAMES if n.startswith("regression")])
 def test_the_ties_of_the_regression_are_those_of_its_least_squares_solutions(name, built):
     """Full rank; n - rows if the shortest solution lies inside the ball, none if outside."""
@@ -565,6 +566,7 @@ def test_the_file_is_read_into_a_row_per_page_and_a_column_per_day(data, tmp_pat
     assert made.problem.lower.matrix.dense().max() == 1.0
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
@@ -744,6 +746,7 @@ def test_an_l1_ball_that_binds_keeps_eight_dimensions_of_ties():
 PURSUITS = [(200, 1000, 20), (1, 2, 1), (1, 9, 1), (2, 3, 1), (20, 21, 8), (40, 400, 4)]
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize(("rows", "variables", "nonzeros"), PURSUITS)
 def test_the_planted_vector_of_basis_pursuit_has_a_dual_certificate(
     rows, variables, nonzeros, count

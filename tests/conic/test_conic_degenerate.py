@@ -150,6 +150,7 @@ def test_the_answer_is_0_up_to_rounding(unit: float, first: tb.L1) -> None:
     assert np.max(np.abs(result.x)) <= 1e-12 * unit
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("cost", "inside", "has_minimiser"),
     [

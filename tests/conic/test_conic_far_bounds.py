@@ -34,6 +34,7 @@ def levels_of(rng: np.random.Generator, n: int, unit: float) -> list[Any]:
     return [tb.LeastSquares(rows, rows @ x), *some]
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("far", [1e4, 1e6, 1e8])
 @pytest.mark.parametrize("kind", KINDS)
 def test_levels_are_the_same_whatever_the_bounds(kind: str, far: float, count: Any) -> None:

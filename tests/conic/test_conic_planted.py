@@ -119,6 +119,7 @@ class Liar:
         return answer._replace(z=off(answer.z), y=off(answer.y), status=self.status)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("status", ["AlmostSolved", "Solved"])
 @pytest.mark.parametrize("size", [1e-7, 1e-5, 1e-3, 1e-1])
 def test_no_status_is_believed(

@@ -18,6 +18,7 @@ Count = Callable[[int, int], int]
 CASES = {"free": by_hand.free, "bound": by_hand.bound, "four": by_hand.four}
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("kind", CASES)
 def test_errors_beside_every_cut(kind: str, count: Count) -> None:
     pytest.importorskip("cvxpy")

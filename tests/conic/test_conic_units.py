@@ -107,6 +107,7 @@ class Units:
         )
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("kind", ["lengths", "x", "all"])
 @pytest.mark.parametrize("draw", [faces.mixed, faces.two_levels])
 def test_units_do_not_matter(draw: Callable[[int], faces.Planted], kind: str, count: Count) -> None:

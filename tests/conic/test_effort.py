@@ -86,6 +86,7 @@ def test_levels_are_kept_where_the_next_has_no_room(monkeypatch: pytest.MonkeyPa
     assert result.levels["fit"].value == pytest.approx(0.0, abs=1e-12)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("is_dense", [False, True])
 def test_work_that_does_not_fit_is_not_begun(is_dense: bool) -> None:
     """A dense Hessian, and rows that share their variables with all others."""

@@ -89,6 +89,7 @@ def test_squares_that_underflow_in_single_precision_are_no_proof():
         assert not errors, what
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("batch", range(BATCHES))
 def test_no_statement_is_false(batch: int, count: Callable[[int, int], int]) -> None:
     """Every interval, gap and error; no promise is broken, for none was made; nothing warns."""

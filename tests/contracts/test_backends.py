@@ -128,6 +128,7 @@ def _double() -> Any:
     jax.config.update("jax_enable_x64", before)
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("method", ["adaptive", "paper"])
 def test_every_kind_of_matrix_gives_the_same_certificate_and_the_same_point(

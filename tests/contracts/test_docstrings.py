@@ -57,6 +57,7 @@ def test_the_first_line_says_what_it_is(name):
     assert others[0] == ""
 
 
+@pytest.mark.sample(3)
 @public
 def test_the_example_prints_what_it_says(name, tmp_path, monkeypatch):
     text = docstring(name)

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from helpers.sources import parsed
+
 import tiebreak
 
 SOURCE = Path(tiebreak.__file__).parent
@@ -65,7 +67,7 @@ def floor_of(module: str) -> str:
 
 def imports(path: Path, package: str):
     """(module, is it at module level?) of every import of tiebreak in the file."""
-    tree = ast.parse(path.read_text())
+    tree = parsed(path)
     inner: set[int] = set()
     typing_only: set[int] = set()
     for node in ast.walk(tree):  # a node comes before what is in it
@@ -120,7 +122,7 @@ def test_one_name_one_class():
     """But State, of which every method has its own."""
     places = collections.defaultdict(list)
     for path in sorted(SOURCE.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        for node in ast.walk(parsed(path)):
             if isinstance(node, ast.ClassDef) and node.name != "State":
                 places[node.name].append(str(path.relative_to(SOURCE)))
     assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}

@@ -137,7 +137,7 @@ def memory(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.setattr(checks, "DENSE_LIMIT", -1)
 
 
-@pytest.mark.sample(5)
+@pytest.mark.sample(15)
 @pytest.mark.usefixtures("memory")
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("made", MADE)
@@ -157,7 +157,7 @@ def test_new_numbers_in_an_array_are_answered_for(made, method):
         assert now != first or len(now) == 1, names
 
 
-@pytest.mark.sample(5)
+@pytest.mark.sample(20)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("made", MADE)
 def test_new_numbers_are_noticed_in_every_kind_of_array(made, kind):
@@ -209,7 +209,7 @@ def test_compare_looks_too():
     assert found[:2] == compare(problem("SquaredNorm", data), ["adaptive"], max_iter=3).answer[:2]
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(9)
 @pytest.mark.parametrize("made", MADE)
 def test_copies_look_at_their_own_arrays(made):
     data = draw(0)

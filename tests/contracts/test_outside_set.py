@@ -11,7 +11,7 @@ import tiebreak as tb
 from tiebreak.linalg.conic_form import constants
 from tiebreak.linalg.fingerprints import described_outside, known
 from tiebreak.sets import Bounds, LinearRows, Set
-from tiebreak.sets.cuts import Violation
+from tiebreak.sets.base import Violation
 from tiebreak.sets.domains import Constraints
 
 

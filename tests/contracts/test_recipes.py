@@ -124,6 +124,7 @@ CONTRACT = (
 )
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("test", CONTRACT)
 @pytest.mark.parametrize("name", ["PseudoHuber", "PseudoHuber mean", "PseudoHuber sparse"])
 def test_the_loss_passes_the_contract_of_functions(loss, test, name, count):

@@ -32,6 +32,7 @@ def is_in(value, interval):
 # -- Z ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("method", ["auto", "adaptive"])
 def test_a_ball_whose_sphere_is_far_closer_than_its_center(method, count):
     """x* is the projection of p, at 1e-4 of the way to the center, in closed form."""
@@ -75,6 +76,7 @@ def true_distance(domain, x):
     return max(max(a - h, b - a) for a, h, b in zip(v, high.tolist(), low.tolist(), strict=True))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_how_far_outside_a_computed_point_is(dtype, count):
     """Never less than the truth, at computed projections, at mixtures of them, and elsewhere."""
@@ -130,6 +132,7 @@ def test_a_mixed_point_knows_of_what_length_it_was_mixed():
     assert mixed(Point(a), Point(b), 1.0).reach is None  # as it was multiplied
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     "method",
     ["r-apm", "pb-apg", "agm-bio", "p-agm-bio", "adaptive", "a-irg", "sea", "cg-bio", "auto"],
@@ -157,6 +160,7 @@ def test_a_start_that_is_far_longer_than_the_answer(method, length, count):
 # -- callables -----------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("method", ["adaptive", "auto"])
 @pytest.mark.parametrize("off", [0.0, 1e-12])
 def test_a_callable_that_starts_where_all_of_it_cancels(method, off, count):
@@ -192,6 +196,7 @@ def test_sizes_are_those_of_the_run_and_not_of_an_earlier_one():
 # -- what ended badly ----------------------------------------------------------------------------
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("method", ["adaptive", "agm-bio", "r-apm", "a-irg", "auto"])
 def test_a_callback_may_write_into_its_point(method):
     rng = np.random.default_rng(0)
@@ -229,6 +234,7 @@ def test_a_proof_that_runs_away_does_not_end_the_run(count):
         assert result.success, result.message
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("length", [1e16, 1e150, 1e308])
 def test_a_start_at_the_end_of_the_numbers_warns_of_nothing(length):
     lower = tb.LeastSquares(np.array([[1.0, 2.0, 3.0], [0.0, 1.0, 1.0]]), np.array([1.0, 2.0]))

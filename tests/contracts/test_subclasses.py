@@ -21,7 +21,7 @@ from tiebreak.functions.losses.linear_loss import LinearLoss
 from tiebreak.functions.penalties.composite import Composite
 from tiebreak.functions.penalties.penalties import Penalty
 from tiebreak.linalg.fingerprints import FromData, known, overridden
-from tiebreak.sets.cuts import Set
+from tiebreak.sets.base import Set
 from tiebreak.sets.domains import Domain
 from tiebreak.sklearn.criteria import on_coefficients
 from tiebreak.sklearn.design import Layout
@@ -115,6 +115,7 @@ def test_a_class_of_the_package_overrides_nothing(name):
     assert known(given) is given
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("name", MAKERS)
 def test_every_member_that_a_subclass_overrides_is_noticed(name):
     for member in members(base(name)):
@@ -238,6 +239,7 @@ def check(problem: tb.Problem, method: str, x: np.ndarray, f: Any, g: Any) -> No
     np.testing.assert_allclose(result.x, x, atol=0.05)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_function_below_is_minimised_as_it_says_itself(name, method):
@@ -247,6 +249,7 @@ def test_a_function_below_is_minimised_as_it_says_itself(name, method):
     check(problem, method, WISH, upper.value, mine.value)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_function_above_chooses_as_it_says_itself(name, method):
@@ -263,7 +266,7 @@ SUMS = {
 }
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(16)
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("name", ["LeastSquares", "Logistic", "Quadratic", "SquaredNorm"])
 @pytest.mark.parametrize("kind", SUMS)
@@ -463,7 +466,7 @@ def small(name: str) -> Any:
     return SETS[name](Mine)
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(16)
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("name", SETS)
 def test_a_set_that_says_all_itself_is_what_it_says(name, method):

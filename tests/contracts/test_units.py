@@ -64,6 +64,7 @@ def drawn_units(rng, size, kind):
     return 2.0 ** rng.integers(-30, 31, size) if kind == 0 else 10.0 ** rng.uniform(-9, 9, size)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("method", ["exact", "auto"])
 def test_units_change_neither_status_nor_values_nor_the_point(method, count):
     """Columns of f, g and Z together by 2^-30..2^30 or 1e-9..1e9, rows of consistent systems."""
@@ -160,6 +161,7 @@ def matrices(dtype):
     yield "nothing", 0 * X, 0
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("is_sparse", [False, True])
 def test_the_planted_rank_is_found(dtype, is_sparse, count):

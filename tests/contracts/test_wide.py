@@ -328,6 +328,7 @@ OUTSIDE = {
 }
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", list(OUTSIDE))
 def test_a_wider_point_from_outside_is_looked_at_in_its_precision(name):
     problem = tb.Problem(upper=tb.SquaredNorm(), lower=OUTSIDE[name]())

@@ -57,6 +57,7 @@ def page_of(result, tmp_path, **options):
 # --- the page ------------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(2)
 @every_kind
 def test_it_is_well_formed_and_loads_nothing(make, tmp_path):
     text = page_of(make(), tmp_path)

@@ -108,6 +108,7 @@ def said(value):
 # --- what it shows -------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", KINDS)
 def test_nothing_is_loaded_nothing_fails_and_nothing_overflows_on_a_phone(opened, name):
     for width in (1200, 320):
@@ -331,6 +332,7 @@ def test_everything_has_a_name_and_every_text_its_contrast(opened, name):
     assert page.locator("html").get_attribute("lang") == "en"
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("colors", [("white", "#222"), ("#111", "#ddd")])
 def test_the_output_of_a_notebook_is_readable_on_light_and_dark(browser, colors):
     page = browser.new_page()

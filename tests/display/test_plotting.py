@@ -111,13 +111,14 @@ def test_a_promise_that_was_seen_to_be_false_proves_no_row(result):
     assert legend(figure.axes[3]) == ["nothing proved about $g^*$"]
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("gaps", [[1.0], [0.0, 0.0], [np.inf], [-1.0] * 40, [np.inf] * 40, [1, 0]])
 def test_every_kind_of_trace_can_be_drawn(result, gaps):
     odd = replace(with_gaps(result, gaps, gaps), tolerance=(0.0, 1e-3))
     odd.plot().canvas.draw()
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("ending", "magic"), [("png", b"\x89PNG"), ("pdf", b"%PDF"), ("svg", b"<?xml")]
 )

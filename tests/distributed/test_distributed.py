@@ -184,7 +184,7 @@ def the_same(here: tb.Result, far: tb.Result) -> None:
         assert getattr(far, f"{name}_gap") == pytest.approx(gap, rel=1e-9, abs=1e-9 * size)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("method", [tb.AGMBiO(gamma=0.1), tb.AdaptiveAGMBiO()])
 @pytest.mark.parametrize(
     ("name", "kind"),
@@ -274,6 +274,7 @@ def test_value_gradient_and_constants_are_those_of_one_process(twins):
 # --- what travels --------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("method", [tb.AGMBiO(gamma=0.1), tb.AdaptiveAGMBiO()])
 def test_a_round_sends_two_points_at_most_and_gets_two_slopes_and_eight_numbers(
     twins, data, method
@@ -406,6 +407,7 @@ def test_two_threads_on_one_problem_get_the_answers_of_one(cluster, data, count)
                 the_same(alone[method], found)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("method", [tb.AGMBiO(gamma=0.1), tb.AdaptiveAGMBiO()])
 def test_a_run_goes_on_from_a_checkpoint_that_holds_points_not_images(
     twins, data, tmp_path, method

@@ -74,6 +74,7 @@ def test_a_best_value_that_is_not_known_has_no_word():
     assert report.row()[-1] == ""
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("kind", ["box", "polyhedron"])
 def test_what_is_proved_of_two_levels_holds_in_rational_arithmetic(kind):
     """The value at x has rounding errors: it was once taken for the upper end of a proof."""

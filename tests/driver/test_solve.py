@@ -477,7 +477,7 @@ DOMAINS = {
 }
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(15)
 @pytest.mark.parametrize("domain", DOMAINS)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("library", ["numpy", "array_api_strict"])
@@ -612,6 +612,7 @@ def test_report_of_an_unfinished_run_says_what_is_not_proved_and_what_to_do_next
     assert result.message in result.details()
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("max_iter", [0, 10, 3000])
 def test_to_dict_is_strict_json_and_complete(max_iter):
     for problem in (small(), small(upper=tb.Linear([1.0, 2.0]), domain=tb.Space())):
@@ -630,7 +631,7 @@ def test_to_dict_is_strict_json_and_complete(max_iter):
 
 def test_certify_is_right_on_planted_answers_and_on_wrong_points(count):
     rng = np.random.default_rng(0)
-    for seed in range(count(4, 300)):
+    for seed in range(count(2, 300)):
         p = planted.planted(seed)
         problem = p.problem()
         found = [("x*", p.x_star), *planted.wrong_points(p, rng)]
@@ -729,6 +730,7 @@ def test_a_continued_run_ends_in_the_bit_identical_x_of_an_uninterrupted_one(tmp
         assert second.trace.column("iteration") == sorted(set(second.trace.column("iteration")))
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("levels", [tb.OnlineLevels(), tb.FixedLevels(30), tb.GivenLevels(0.01)])
 @pytest.mark.parametrize("method_gamma", [None, 0.1])
 def test_a_finished_run_continued_with_a_larger_max_iter_equals_the_long_run(
@@ -754,6 +756,7 @@ def test_a_continued_run_keeps_the_gamma_that_it_was_planned_with(tmp_path):
     np.testing.assert_array_equal(continued.x, planned.x)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("kind", ["array_api_strict", "float32", "sum and sparse", "callables"])
 def test_checkpoints_work_for_every_kind_of_problem(tmp_path, kind):
     d = least_squares_pair()
@@ -988,6 +991,7 @@ def forge(path: Path, change: Any) -> None:
     np.savez(path, **stored)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", FORGERIES)
 def test_a_checkpoint_that_holds_what_no_run_can_hold_is_refused_with_a_sentence(
     tmp_path, name, monkeypatch
@@ -1170,7 +1174,7 @@ def steps_logged(folder: Path) -> int:
 def test_killed_at_random_moments_a_run_ends_bit_identical_in_at_most_1_2_times_the_steps(
     tmp_path, count, record_property
 ):
-    kills, steps = count(2, 20), count(3_000, 120_000)
+    kills, steps = count(1, 20), count(3_000, 120_000)
     plain = victim(tmp_path / "plain", steps)
     expected, _ = plain.communicate(timeout=600)
     assert plain.returncode == 0

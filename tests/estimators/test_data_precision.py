@@ -37,6 +37,7 @@ def with_sums(seed, loss, rows=150, offset=0.0):
 # --- single precision -----------------------------------------------------------------------------
 
 
+@pytest.mark.sample(9)
 @pytest.mark.parametrize("kind", ["tall", "wide", "sparse", "weighted", "no intercept", "lasso"])
 @pytest.mark.parametrize("loss", LOSSES)
 def test_sums_of_columns_in_float32_are_ties(loss, kind, count):
@@ -92,6 +93,7 @@ def test_the_data_to_choose_by_may_be_in_float32():
 # --- columns far from 0 ---------------------------------------------------------------------------
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("offset", [1e6, -1e9, 1e12, -1e14, 1e15, 2.0**50])
 @pytest.mark.parametrize("loss", LOSSES)
 def test_an_offset_of_whole_numbers_changes_no_coefficient(loss, offset, count):

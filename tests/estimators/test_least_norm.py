@@ -58,7 +58,7 @@ def test_unpenalised_fits_on_singular_data(kind, loss, intercept):
 
 
 def test_the_norm_is_the_least(count):
-    for seed in range(count(40, 200)):
+    for seed in range(count(15, 200)):
         _check_norm(seed)
 
 
@@ -105,7 +105,7 @@ def test_the_closest_to_a_reference(loss):
 
 def test_a_weight_counts_rows(count):
     """Weight k is the row k times, weight 0 is no row; dense and sparse."""
-    for seed in range(count(40, 200)):
+    for seed in range(count(15, 200)):
         _check_weights(seed)
 
 

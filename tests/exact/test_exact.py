@@ -293,6 +293,7 @@ def test_huge_margins_give_the_direction_of_the_largest_one(size, scale):
     np.testing.assert_allclose(state.x / size, np.array([1.0, 4.0]) / math.sqrt(17.0), rtol=1e-5)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("rows", "domain"),
     [

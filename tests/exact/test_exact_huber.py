@@ -75,6 +75,7 @@ def exact_answer(A, b, delta, x):
     return found, value
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("is_pushed", [False, True])
 def test_planted_outliers_that_alone_see_some_directions(is_pushed, count):
     """X_g* is a slice with inequalities: x* is on none of them, or could be."""

@@ -118,6 +118,7 @@ def test_basis_pursuit_recovers_the_planted_vector(count):
         assert high - low <= 1e-8 * high
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("size", [1e-8, 1e-3, 1e4, 1e8])
 def test_units_do_not_matter(size):
     A, x = basis_pursuit(3, 12, 40, 3)
@@ -144,6 +145,7 @@ CONES = {
 }
 
 
+@pytest.mark.sample(2)
 @pytest.mark.filterwarnings(CVXPY_WORDS)
 @pytest.mark.parametrize("name", CONES)
 def test_the_value_is_that_of_a_conic_solver(count, name):

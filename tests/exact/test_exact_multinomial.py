@@ -53,6 +53,7 @@ def smallest(A: np.ndarray, y: np.ndarray, classes: int) -> tuple[list[Any], Any
         return x, mpmath.fsum(t * t for t in x) / 2, value
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("domain", SETS)
 def test_planted_answers_are_found_to_rounding_and_proved(domain, count):
     for seed in range(count(5, 100)):
@@ -70,6 +71,7 @@ def test_planted_answers_are_found_to_rounding_and_proved(domain, count):
             assert result.status == "certified"
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("classes", [2, 3, 4])
 def test_the_shortest_minimiser_agrees_with_newton_in_40_digits(classes, count):
     for seed in range(count(2, 10)):

@@ -166,7 +166,7 @@ def test_the_least_curvature_on_the_slice_is_no_more_than_it_is():
             RowGram(A),
         )
         loss = tb.LeastSquares(F, np.zeros(k))
-        found = _reduced(loss, equations, gram, 3)
+        found = _reduced(loss.squares, equations, gram, 3)
         if tilt == 0.0:
             assert found is None  # the rank of F on the slice is not what it could be
             continue

@@ -46,6 +46,7 @@ def test_planted_answers_are_proved(count):
         assert np.diff(result.upper_optimum)[0] <= 1e-9 * (1.0 + value)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("below", ["least squares", "logistic", "huber"])
 def test_below_are_other_losses_too(below, count):
     """The rows of A with residuals or labels of both signs, so that x is least below too."""
@@ -67,6 +68,7 @@ def test_below_are_other_losses_too(below, count):
         assert contains(result.upper_optimum, value)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("at_kink", [0.5, 1.0])
 def test_nothing_false_where_residuals_are_delta(at_kink, count):
     for seed in range(count(40, 400)):
@@ -88,6 +90,7 @@ def test_nothing_false_where_outliers_alone_see_a_direction(count):
     assert proved < count(40, 400)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("domain", [tb.Box(-5.0, 5.0), tb.Orthant(), tb.Ball(40.0)])
 def test_on_sets_that_hold_the_planted_point(domain, count):
     for seed in range(count(15, 150)):

@@ -224,6 +224,7 @@ def test_an_inward_direction_is_the_clearest(has_basis, count):
 # --- problems -------------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("is_met", [True, False])
 @pytest.mark.parametrize("kind", ["orthant", "box", "simplex", "l1 ball"])
 def test_planted_least_squares_with_many_faces(kind, is_met, count):
@@ -285,6 +286,7 @@ def test_separable_data_in_a_large_ball():
         assert cosine >= 1.0 - 1e-9
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("kind", [np.array, scipy.sparse.csr_array])
 def test_a_zero_matrix_is_not_factorised(kind, monkeypatch):
     """All x are minimisers of g, and f has a formula; its curvature is a diagonal matrix."""

@@ -51,7 +51,7 @@ def two_stages(kind, A, b, w, f):
     return second.value
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("kind", LOSSES)
 @pytest.mark.parametrize("share", [0.3, 0.05])
 @pytest.mark.parametrize("upper", ["norm", "center", "weights", "l1", "validation"])
@@ -146,8 +146,8 @@ def test_planted_faces_are_found_whole():
         problem = tb.Problem(
             upper=tb.SquaredNorm(), lower=tb.LeastSquares(A, A @ x + r) + tb.L1(1.0)
         )
-        reduced = lasso.reduced_lasso(problem, n)
-        found = reduced.variables.point(np.ones(reduced.variables.size))
+        reduced = lasso.on_orthant(problem, n)
+        found = reduced.point(np.ones(reduced.problem.dimension))
         np.testing.assert_array_equal(found, np.append(signs, np.zeros(n - 2 * face)))
         # Of two copies each has half of what both have together.
         result = tb.solve(problem, "exact")
@@ -197,6 +197,16 @@ def test_small_and_odd_problems():
         result = tb.solve(problem, "exact")
         assert result.success
         np.testing.assert_allclose(result.x, x, rtol=1e-9, atol=1e-9 * (max(x) if any(x) else 1.0))
+
+
+def test_a_square_below_that_holds_no_array():
+    """The minimiser is 0, or as much less than the center as the weight says."""
+    for center, x in ((None, np.zeros(3)), ([1.0, 0.1, -3.0], [0.75, 0.0, -2.75])):
+        lower = tb.SquaredNorm(2.0, center) + tb.L1(0.5)
+        upper = tb.SquaredNorm(center=np.arange(3.0))
+        result = tb.solve(tb.Problem(upper=upper, lower=lower), "exact")
+        assert result.success
+        np.testing.assert_allclose(result.x, x, atol=1e-12)
 
 
 def test_single_precision_comes_back_in_single_precision():

@@ -49,6 +49,7 @@ def data(seed):
     return A, A @ rng.uniform(0.0, 0.4, N), C, rng.standard_normal(len(C))
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", DOMAINS)
 @pytest.mark.parametrize("seed", range(4))
 def test_the_least_norm_among_what_both_levels_leave(name, seed):
@@ -69,6 +70,7 @@ def test_the_least_norm_among_what_both_levels_leave(name, seed):
     np.testing.assert_allclose(found.x, x.value, atol=2e-4)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", ["space", "box", "orthant", "simplex", "polyhedron"])
 @pytest.mark.parametrize("seed", range(4))
 def test_the_least_norm_on_a_face_of_the_sparsest(name, seed):
@@ -118,6 +120,7 @@ def one_hot(seed, m=60):
     return X, rng
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("loss", ["squares", "logistic"])
 @pytest.mark.parametrize("rows", [80, 2000])
 def test_a_criterion_that_cannot_choose(loss, rows):
@@ -151,6 +154,7 @@ def test_an_intercept_need_not_count(loss):
         tb.Problem(upper=tb.SquaredNorm(), lower=lower, counted=np.ones(3))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", DOMAINS)
 def test_a_start_does_not_change_the_answer(name):
     A, b, C, t = data(3)

@@ -38,6 +38,7 @@ def least(A, b, D, w, c, bounds):
     ).fun
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("domain", DOMAINS)
 @pytest.mark.parametrize("rows", [5, 14])
 @pytest.mark.parametrize("kind", ["variation", "dense", "sparse"])
@@ -98,7 +99,7 @@ def test_values_and_bounds_on_slopes():
 def test_other_methods_refuse_in_one_sentence(method):
     A, b, _ = drawn(5, seed=4)
     problem = tb.Problem(upper=tb.TotalVariation(), lower=tb.LeastSquares(A, b))
-    with pytest.raises(ValueError, match="got TotalVariation and its operator; exact takes it"):
+    with pytest.raises(ValueError, match=r"got TotalVariation\(.*\), which has none; the method"):
         tb.solve(problem, method)
 
 
@@ -121,9 +122,7 @@ def test_what_does_not_go_together_is_refused_in_one_sentence():
     ):
         with pytest.raises(ValueError, match=f"^Exact: {sentence}"):
             tb.solve(problem, "exact")
-    with pytest.raises(ValueError, match="its operator; exact takes it above, alone"):
-        tb.TotalVariation() + tb.L1()
-    with pytest.raises(ValueError, match=r"^L1: operator must be None for a prox"):
+    with pytest.raises(ValueError, match=r"^L1: prox must have a closed form"):
         tb.L1(operator=np.eye(2)).prox(np.ones(2), 1.0)
 
 

@@ -116,7 +116,7 @@ CASES = [
 ]
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize(("lower", "upper"), CASES)
 @pytest.mark.parametrize("seed", range(3))
 def test_answers_and_intervals_are_those_of_forty_digits(seed, lower, upper):

@@ -17,22 +17,11 @@ from tiebreak.exact.bounds.intervals import prove
 from tiebreak.exact.bounds.nearest_minimiser import nearest_minimiser
 from tiebreak.exact.bounds.reasons import NO_RANK, NO_SLATER
 from tiebreak.exact.method import Exact
-from tiebreak.exact.polyhedra import polyhedron
 from tiebreak.functions.parts.loss_parts import LossPart
 from tiebreak.functions.parts.parts import decompose
-from tiebreak.linalg.rank import Rank, decide_rank
 
 Count = Callable[[int, int], int]
 ERRORS = [0.0, 1e-15, 1e-12, 1e-9, 1e-6, 1e-3, 1e-1]
-
-
-def equations(problem: tb.Problem, n: int) -> Rank:
-    """The rank of the equations of the slice, as Exact hands it over."""
-    rows = decompose("test", "lower", problem.lower, n).rows()
-    is_lifted = isinstance(problem.domain, tb.L1Ball)
-    return decide_rank(
-        rows if is_lifted else np.vstack([rows, polyhedron(problem.domain, n).equal])
-    )
 
 
 def holds(low: float, truth: Fraction, high: float) -> bool:
@@ -50,6 +39,7 @@ def points(x: np.ndarray, unit: float, rng: np.random.Generator) -> list[np.ndar
     return found
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("domain", planted_ties.DOMAINS)
 def test_proved_from_both_sides(domain: str, count: Count) -> None:
     total, within = count(12, 100), 0
@@ -72,7 +62,7 @@ def test_proved_from_both_sides(domain: str, count: Count) -> None:
 @pytest.mark.parametrize("flaw", ["", "idle", "twice"])
 @pytest.mark.parametrize("domain", planted_ties.DOMAINS)
 def test_never_wrong_at_bad_points(domain: str, flaw: str, count: Count) -> None:
-    for seed in range(count(3, 48)):
+    for seed in range(count(1, 48)):
         _check_bad_points(domain, flaw, seed)
 
 
@@ -83,13 +73,13 @@ def test_a_search_for_an_inward_direction_may_overflow() -> None:
 def _check_bad_points(domain: str, flaw: str, seed: int) -> None:
     p = planted_ties.ties(domain, seed, flaw)
     problem, n = p.build(tb), len(p.x_star)
-    g, rank = decompose("test", "lower", problem.lower, n), equations(problem, n)
+    g = decompose("test", "lower", problem.lower, n)
     rng = np.random.default_rng([5, seed])
     unit = float(np.min(np.abs(p.x_star), where=p.x_star != 0.0, initial=math.inf))
     rows = [planted.fractions(row) for row in p.rows]
     for x in points(p.x_star, unit, rng):
         normal = rng.standard_normal(n) * float(rng.integers(2))
-        intervals = prove(problem, x, rank, normal)
+        intervals = prove(problem, x, normal)
         assert holds(intervals.upper[0], p.f_star, intervals.upper[1]), (p.kind, seed)
         assert holds(intervals.lower, p.g_star, math.inf), (p.kind, seed)
         near = nearest_minimiser(problem.domain, g, x)
@@ -111,7 +101,7 @@ def _check_bad_points(domain: str, flaw: str, seed: int) -> None:
 def test_never_wrong_on_all_polyhedra(count: Count) -> None:
     """Other losses, forms, tilts, ranks, gradings and domains; many without strict complements."""
     finite = 0
-    for seed in range(count(12, 960)):
+    for seed in range(count(6, 960)):
         finite += check_instance(seed)
     assert finite > 0
 
@@ -130,10 +120,10 @@ def check_instance(seed: int) -> int:
         upper=p.upper.build(tb), lower=p.lower.build(tb), domain=p.region.build(tb)
     )
     f_star, g_star = p.upper.exact(p.x_star)[0], p.lower.exact(p.x_star)[0]
-    rank, rng, finite = equations(problem, p.n), np.random.default_rng(seed), 0
+    rng, finite = np.random.default_rng(seed), 0
     for x in points(p.x_star, p.unit, rng):
         for at in (x, p.region.project(x)):
-            intervals = prove(problem, at, rank, np.zeros(p.n))
+            intervals = prove(problem, at, np.zeros(p.n))
             assert holds(intervals.upper[0], f_star, intervals.upper[1]), (seed, p.kind, at)
             assert holds(intervals.lower, g_star, math.inf), (seed, p.kind, at)
             finite += math.isfinite(intervals.upper[1])

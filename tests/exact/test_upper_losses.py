@@ -54,7 +54,7 @@ def set_and_normal(domain, x, rng):
     return tb.Space(), x, normal
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("above", LOSSES)
 @pytest.mark.parametrize("below", ["LeastSquares", "Poisson"])
 @pytest.mark.parametrize("domain", DOMAINS)
@@ -83,6 +83,7 @@ def test_planted_answers_are_found_and_no_interval_is_wrong(above, below, domain
     assert proved >= 8
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("above", LOSSES)
 def test_on_space_the_answer_is_that_of_newton_in_the_null_space(above):
     rng = np.random.default_rng(1)

@@ -39,6 +39,7 @@ def least(A, b, w, c, bounds):
     return found.fun
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("domain", DOMAINS)
 @pytest.mark.parametrize(
     ("m", "n", "zeros", "has_center"),
@@ -84,6 +85,7 @@ def test_an_l1_ball_is_refused_with_weights_and_taken_without():
     ).success
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("method", ["adaptive", "primal-dual"])
 def test_first_order_methods_prove_what_is_true(method):
     A, b, w, c = drawn(5, 10, 2, True, False, seed=7)

@@ -37,7 +37,7 @@ def solution(A, b, w, c):
         return float((d.T * W * d)[0] / 2)
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(9)
 @pytest.mark.parametrize(("m", "n", "zeros"), SHAPES)
 def test_the_answer_on_space_is_the_weighted_projection(m, n, zeros):
     A, b, w, c = drawn(m, n, zeros, seed=n)
@@ -85,6 +85,7 @@ def test_what_is_not_penalised_below_may_tie_and_is_split_evenly():
     assert np.max(np.abs(slope)) <= 1e-9
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("method", ["auto", "exact", "adaptive", "primal-dual"])
 def test_an_intercept_without_a_weight_can_fall_without_end(method):
     A, _ = logistic()

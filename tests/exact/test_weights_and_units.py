@@ -15,6 +15,7 @@ from tiebreak.functions import decompose
 PARTS = 10
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("method", ["exact", "conic"])
 @pytest.mark.parametrize("part", range(PARTS))
 def test_no_word_is_false(method, part, count):
@@ -30,6 +31,7 @@ LOG_2 = float(np.log(2.0))
 SETS = (tb.Ball(10.0), tb.Box(-5.0, 5.0), tb.Polyhedron(np.eye(2), [5.0, 5.0]))
 
 
+@pytest.mark.sample(9)
 @pytest.mark.parametrize("W", [1e9, 1e12, 1e14])
 @pytest.mark.parametrize("Z", SETS, ids=lambda Z: type(Z).__name__)
 @pytest.mark.parametrize("kind", ["logistic", "poisson"])

@@ -40,6 +40,7 @@ def test_everybody_who_takes_the_problem_takes_part():
     assert all(sentence in str(outcome) for sentence in outcome.refused.values())
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "name",
     [

@@ -306,6 +306,7 @@ def test_look_at_mixed_images_agrees_with_the_mixed_point(name):
     np.testing.assert_allclose(seen.slope, h.gradient(x), rtol=1e-11, atol=1e-11)
 
 
+@pytest.mark.sample(2)
 @every
 def test_function_is_convex_above_each_of_its_minorants(name):
     h = made(name)

@@ -189,15 +189,18 @@ def test_margin_rows_are_the_differences_of_the_label_and_the_others():
     for given in (A, sp.csr_array(A)):
         h = tb.Multinomial(given, y, mean=False)
         W = rng.standard_normal((CLASSES, COLUMNS))
-        rows, examples = h.margin_rows()
-        margins = rows @ W.reshape(-1)
+        (far,) = h.far_rows(1.0, h.dimension).losses
+        margins = far.rows.entries @ W.reshape(-1)
         expected = [
             a @ (W[label] - W[k])
-            for k in range(CLASSES)
             for a, label in zip(A, y, strict=True)
+            for k in range(CLASSES)
             if label != k
         ]
         np.testing.assert_allclose(margins, expected, rtol=1e-12, atol=1e-14)
+        (part,) = h.parts(1.0, h.dimension)
+        np.testing.assert_array_equal(part.rows, far.rows.entries.toarray())
+        examples = np.repeat(np.arange(len(y)), CLASSES - 1)
         losses = np.log1p(np.bincount(examples, np.exp(-margins)))
         assert h.value(W.reshape(-1)) == pytest.approx(np.sum(losses), rel=1e-13)
 

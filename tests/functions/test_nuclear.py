@@ -46,6 +46,7 @@ def test_the_minimum_with_a_slope_is_never_too_large():
             assert terms.least(2.0 * small)[0] == -np.inf
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("kind", ["above", "with a square", "below"])
 def test_the_answer_is_that_of_a_semidefinite_program(kind, count):
     cp = pytest.importorskip("cvxpy")

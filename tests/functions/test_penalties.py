@@ -12,8 +12,8 @@ import pytest
 from helpers.penalties import clarabel, conic, labels, make_set, plain_value
 
 import tiebreak as tb
+from tiebreak import sets as domains
 from tiebreak.functions.penalties.penalties import L1, L2, ElasticNet, GroupL2, Indicator, Zero
-from tiebreak.sets import domains
 
 KINDS = ("Zero", "L1", "L2", "ElasticNet", "GroupL2", "Indicator", "L1 weights", "L1 center", "L2 center")  # fmt: skip
 STEPS = (0.0, 1e-3, 0.7, 30.0)

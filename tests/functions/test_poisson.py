@@ -27,6 +27,7 @@ def exactly(A, y, w, x, mean):
         return value / over, gradient
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("mean", [False, True])
 def test_value_and_gradient_are_those_of_mpmath_up_to_the_bound_on_rounding(mean):
     rng = np.random.default_rng(0)
@@ -164,6 +165,7 @@ def tied(rng, kind):
     return np.hstack([np.ones((40, 1)), np.eye(3)[one], np.eye(4)[two]])
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("kind", ["collinear", "one-hot"])
 def test_with_ties_the_answer_is_that_of_newton_in_the_row_space(kind):
     rng = np.random.default_rng(3)
@@ -204,6 +206,7 @@ def falling(A, y):
     return found.x if found.fun < -1e-6 else None
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("method", ["exact", "auto", "adaptive"])
 def test_without_a_minimiser_a_run_ends_as_unbounded_with_a_true_direction(method):
     rng = np.random.default_rng(4)
@@ -281,6 +284,7 @@ def test_large_and_small_counts_and_columns_settle(method, scale):
 DOMAINS = {"Ball": tb.Ball(3.0), "Box": tb.Box(-1.0, 1.0), "Orthant": tb.Orthant()}
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("domain", DOMAINS)
 def test_planted_minimisers_on_sets(domain):
     """The counts are the means at x: g* = 0. With f = ½|F(z - x) + s|² and s such that its slope at

@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 from helpers.penalties import clarabel, conic, labels, make_set, members, rules
 
+from tiebreak import sets as domains
 from tiebreak.functions.penalties.joint_prox import joint
 from tiebreak.functions.penalties.penalties import L1, L2, ElasticNet, GroupL2, Indicator, Zero
 from tiebreak.functions.penalties.prox_cuts import prox_cut
-from tiebreak.sets import domains
 
 LONG = np.longdouble
 TOL = 1e-10
@@ -646,7 +646,7 @@ def weighted(kind, rng, center):
     return Zero()
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("kinds", WEIGHTED, ids="-".join)
 @pytest.mark.filterwarnings("ignore")
 def test_weights_and_centers_agree_with_a_conic_solver(kinds, count):

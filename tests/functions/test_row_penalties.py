@@ -124,17 +124,52 @@ def test_a_sum_with_an_l1_norm_is_solved_as_it_stands():
     assert found.success
     assert found.lower_value == pytest.approx(best, rel=1e-7)
     assert found.x[0] == pytest.approx(found.x[4])
-    for other in (tb.L2(), tb.GroupL2([0, 0, 1, 1, 1]), tb.LInf()):
-        with pytest.raises(ValueError, match="its operator; exact takes it above, alone"):
-            h + other
+
+
+def test_a_sum_with_any_norm_is_solved_by_cones():
+    cp = pytest.importorskip("cvxpy")
+    rng = np.random.default_rng(3)
+    A, b, x = rng.standard_normal((20, 4)), rng.standard_normal(20), cp.Variable(4)
+    h, cost = tb.Quantile(A, b, mean=True), cp.sum(cp.abs(b - A @ x)) / 40
+    for other, norm in (
+        (tb.L2(0.2), 0.2 * cp.norm2(x)),
+        (tb.ElasticNet(0.05, 0.1), 0.05 * cp.norm1(x) + 0.05 * cp.sum_squares(x)),
+        (tb.GroupL2([0, 0, 1, 1], 0.1), 0.1 * (cp.norm2(x[:2]) + cp.norm2(x[2:]))),
+        (tb.LInf(0.2), 0.2 * cp.norm_inf(x)),
+        (tb.TotalVariation(0.1), 0.1 * cp.norm1(cp.diff(x))),
+    ):
+        for both in (h + other, other + h):
+            best = cp.Problem(cp.Minimize(cost + norm)).solve(solver="CLARABEL")
+            found = tb.solve(tb.Problem(lower=both, upper=tb.SquaredNorm()))
+            assert found.success
+            assert found.lower_value == pytest.approx(best, rel=1e-7)
+        at = rng.standard_normal((2, 4))
+        values = [both.value(x) for x in at]
+        assert values == pytest.approx([both.terms.value(x) for x in at])
+        assert (2.0 * both).value(at[0]) == pytest.approx(2.0 * values[0])
+        steep = both.terms.steepness(4, float(np.max(np.linalg.norm(at, axis=1))))
+        assert abs(values[0] - values[1]) <= steep * np.linalg.norm(at[0] - at[1])
+    inside = tb.solve(tb.Problem(lower=h + tb.Indicator(tb.Box(0.0, 0.1)), upper=tb.SquaredNorm()))
+    best = cp.Problem(cp.Minimize(cost), [x >= 0.0, x <= 0.1]).solve(solver="CLARABEL")
+    assert inside.lower_value == pytest.approx(best, rel=1e-7)
+    with pytest.raises(ValueError, match=r"got Quantile\(<20 x 4>\), which has none; the method"):
+        h + tb.NuclearNorm((2, 2))
 
 
 @pytest.mark.parametrize("method", ["adaptive", "primal-dual", "bi-sg", "p-agm-bio"])
 @pytest.mark.parametrize("h", [tb.Quantile(np.eye(3), np.ones(3)), tb.Hinge(np.eye(3), [1, 1, 0])])
 def test_methods_with_a_prox_refuse_in_one_sentence(h, method):
     problem = tb.Problem(upper=h, lower=tb.LeastSquares([[1, 1, 1]], [1]))
-    with pytest.raises(ValueError, match=f"got {h.label} and its operator; exact takes it above"):
+    with pytest.raises(ValueError, match=rf"got {h.label}\(<3 x 3>\), which has none; the method"):
         tb.solve(problem, method)
+
+
+def test_a_refusal_names_the_penalty_and_not_another_one():
+    problem = tb.Problem(upper=tb.LInf(), lower=tb.LeastSquares([[1, 1, 1]], [1]) + tb.L1())
+    with pytest.raises(ValueError, match=r"got LInf\(weight=1.0\), which has none; the method"):
+        tb.solve(problem, "p-agm-bio")
+    with pytest.raises(ValueError, match=r"^Quantile: prox must have a closed form, got a penalty"):
+        tb.Quantile(np.eye(2), [0, 0]).prox(np.ones(2), 1.0)
 
 
 def test_what_is_wrong_is_refused_in_one_sentence():

@@ -46,6 +46,7 @@ def draw(loss: str, rng: np.random.Generator):
     return A, target, weights
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("mean", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("loss", ["LeastSquares", "Logistic", "Poisson", "Huber", "Multinomial"])
@@ -67,6 +68,7 @@ def test_weight_k_is_the_row_k_times_and_weight_0_no_row(loss, kind, mean, count
             assert np.linalg.norm(h.gradient(x) - twin.gradient(x)) <= errors[1] + 1e-15
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("kind", KINDS[:3])
 @pytest.mark.parametrize("loss", ["LeastSquares", "Logistic", "Poisson"])
 def test_solutions_are_those_of_repeated_rows(loss, kind, count):

@@ -10,7 +10,7 @@ from tiebreak.functions.far_slopes import FarRows, rising
 from tiebreak.functions.losses.linear_loss import LinearLoss
 from tiebreak.functions.parts.loss_parts import LossPart, ScalarLoss
 from tiebreak.functions.parts.quadratic_parts import Part
-from tiebreak.linalg import Array, Host, arrays, remember
+from tiebreak.linalg import Array, Host, arrays
 from tiebreak.linalg.conic_form import Affine, ConicForm, Cost, add_log_sum_exp
 from tiebreak.linalg.host_rows import HostRows
 
@@ -23,7 +23,7 @@ class LogCosh(LinearLoss, keyword="LogCosh", in_tables=False):
 
     def __init__(self, A: object, b: object, mean: bool = False) -> None:
         super().__init__(A, mean, None)
-        remember(self, LogCosh, A=self._source(A), b=b, mean=mean)
+        self._remember(LogCosh, A, b=b)
         self.target = self._per_row(A, b, "b")
 
     def _of_matrix(self, matrix: object) -> LogCosh:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from tiebreak import sets as domains
 from tiebreak.functions.penalties.penalties import L1, L2, ElasticNet, GroupL2, Indicator
-from tiebreak.sets import domains
 
 
 def labels(rng, n):

@@ -22,13 +22,13 @@ from tiebreak.linalg import deadline, spectra
 @pytest.fixture
 def quick(monkeypatch):
     """Every estimate is 0: only the clock ends anything."""
-    monkeypatch.setattr(deadline, "SECOND", math.inf)
+    monkeypatch.setattr(deadline, "SPEED", math.inf)
 
 
 @pytest.fixture
 def slow(monkeypatch):
     """A machine that needs longer for the smallest factorisation than anybody would wait."""
-    monkeypatch.setattr(deadline, "SECOND", 1e-9)
+    monkeypatch.setattr(deadline, "SPEED", 1e-9)
 
 
 def counted(monkeypatch, name: str, then: Any = lambda calls: None) -> list[tuple[int, ...]]:
@@ -89,7 +89,7 @@ def test_without_a_limit_nothing_is_asked_of_the_clock(monkeypatch):
 
 
 def test_a_check_raises_once_the_time_is_up_and_before_work_that_does_not_fit(clock, monkeypatch):
-    monkeypatch.setattr(deadline, "SECOND", 100.0)
+    monkeypatch.setattr(deadline, "SPEED", 100.0)
     with deadline.limited(1.0) as limit:
         deadline.check(99.0)
         with pytest.raises(deadline.TooLong, match="would take 2 s more, and 1 s are left"):
@@ -200,7 +200,7 @@ def test_an_exact_step_ends_at_the_next_check_after_its_time(problem, clock, qui
     for most in {1, in_all // 2, in_all - 1} - {0}:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("time.perf_counter", lambda: clock.now)
-            patch.setattr(deadline, "SECOND", math.inf)
+            patch.setattr(deadline, "SPEED", math.inf)
             calls = [counted(patch, name, lambda done: clock.wait(1.0)) for name in ("svd", "eigh")]
             result = tb.solve(problem, "exact", rtol=0.0, max_time=most - 0.5)
         if result.status == "max_time":

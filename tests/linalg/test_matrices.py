@@ -93,6 +93,7 @@ def test_a_quadratic_of_an_operator_needs_no_adjoint():
     assert made.strong_convexity == 0.0
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("method", ["auto", "adaptive", "agm-bio", "bi-sg", "cg-bio"])
 def test_methods_work_on_operators_and_never_ask_for_entries(method):
     rng = np.random.default_rng(2)
@@ -568,6 +569,7 @@ def test_the_pull_of_a_row_keeps_its_relative_accuracy_at_any_margin(shared):
     assert h.gradient(1e4 * np.eye(7)[0])[0] == 0.0
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("method", [tb.AGMBiO(gamma=0.1), tb.AdaptiveAGMBiO()])
 def test_runs_with_shared_passes_end_alike_and_go_on_to_the_bit(
     method, tmp_path, shared, monkeypatch

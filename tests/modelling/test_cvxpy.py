@@ -94,7 +94,7 @@ def atoms(x):
 ATOMS = list(atoms(cp.Variable(6)))
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(6)
 @pytest.mark.filterwarnings("ignore:geo_mean is being approximated")
 @pytest.mark.parametrize("name", ATOMS)
 def test_every_level_compiles_to_its_own_value(name):

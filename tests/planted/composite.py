@@ -15,6 +15,7 @@ Norms are rational because x* and its groups are Pythagorean: integer vectors of
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator
@@ -38,16 +39,16 @@ ALL = [
     for f2, g2 in itertools.product(PENALTIES, PENALTIES)
     if (f2, g2) != ("none", "none")
 ]
-COMBINATIONS = [  # with a joint prox
+COMBINATIONS = tuple(  # with a joint prox
     (f2, g2, domain)
     for f2, g2, domain in ALL
     if domain not in OTHER_DOMAINS and (domain != "Box" or not NORMS & {f2, g2})
-]
-APART = [  # without
+)
+APART = tuple(  # without
     (f2, g2, domain)
     for f2, g2, domain in ALL
     if (domain == "Box" or domain in OTHER_DOMAINS) and (domain == "Box") == bool(NORMS & {f2, g2})
-]
+)
 LOWER = [
     "LeastSquares",
     "Quadratic",
@@ -398,8 +399,9 @@ class PlantedComposite:
         )
 
 
+@functools.lru_cache(maxsize=512)  # one process makes each once
 def planted_composite(
-    seed: int, kinds: list[tuple[str, str, str]] = COMBINATIONS
+    seed: int, kinds: tuple[tuple[str, str, str], ...] = COMBINATIONS
 ) -> PlantedComposite:
     """Problem number ``seed``: each ``len(kinds)`` seeds have all penalties on all domains."""
     rng = np.random.default_rng([20240209, seed])

@@ -17,6 +17,7 @@ rational arithmetic and rounded once.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator
@@ -898,6 +899,7 @@ def kinds(seed: int) -> tuple[str, str, str]:
     return upper, LOWER[(block + seed) % len(LOWER)], DOMAINS[seed % len(DOMAINS)]
 
 
+@functools.lru_cache(maxsize=512)  # one process makes each once
 def planted(seed: int) -> Planted:
     """Problem number ``seed``, of the ``kinds(seed)`` (up to the few that cannot be: a linear lower
     level without a normal to push along, logistic rows in one variable)."""

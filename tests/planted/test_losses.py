@@ -9,6 +9,7 @@ from planted.losses import holds, huber, multinomial
 import tiebreak as tb
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("method", ["adaptive", "agm-bio", "auto"])
 @pytest.mark.parametrize("is_pushed", [False, True])
 def test_huber_is_solved_and_its_certificates_hold(method, is_pushed, count):
@@ -99,6 +100,7 @@ def test_multinomial_above_and_in_single_precision():
     assert holds(result.upper_optimum, p.f)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("classes", [2, 3, 4])
 def test_classes_that_can_be_separated_have_no_minimiser(classes):
     """Every class around a point of its own; with one row in the wrong class there is one."""

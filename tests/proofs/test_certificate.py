@@ -51,7 +51,7 @@ def check(p: Planted, proof: tb.Certificate, x: np.ndarray) -> None:
 
 def test_never_wrong_at_any_recorded_step(count):
     finite = 0
-    number = count(13, 2288)
+    number = count(8, 1144)
     for p in map(planted, range(number)):
         problem = p.problem(**words(p))
         result = tb.solve(problem, methods(p), x0=p.x0, rtol=0, max_iter=40)
@@ -72,7 +72,7 @@ def test_never_wrong_at_any_recorded_step(count):
 
 def test_never_wrong_about_a_point_from_anywhere(count):
     points = 0
-    for p in map(planted, range(count(8, 416))):
+    for p in map(planted, range(count(4, 416))):
         problem = p.problem(**words(p))
         rng = np.random.default_rng(p.seed)
         for _, x in itertools.islice(wrong_points(p, rng), 0, None, count(12, 4)):
@@ -85,7 +85,7 @@ def test_never_wrong_about_a_point_from_anywhere(count):
 def test_never_empty_handed_on_a_bounded_domain(count):
     """f(x_k) - bound <= max_{x in Z} |x - z_0|²/(2 A_k) at every step, with any valid levels."""
     checked, worst = 0, 0.0
-    for p in map(planted, range(count(26, 2288))):
+    for p in map(planted, range(count(13, 1144))):
         problem = p.problem()
         if not problem.is_bounded:
             continue
@@ -129,6 +129,7 @@ def rounding_of(accumulator: BoundAccumulator, reach: float) -> float:
     return 2.0 * float(total) / weight
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("n", "limit"), [(3, 1e-6), (100, 3e-4)])
 def test_the_papers_inverse_problem_is_certified(n, limit, count):
     """Q = I, A = 1', b = 1, the orthant; gamma by Theorem 2 with r = 2 and K = 1000."""

@@ -67,7 +67,7 @@ def check(p: PlantedComposite, proof: tb.Certificate, x) -> None:
 
 
 def test_never_wrong_at_any_recorded_step_and_finite_on_every_bounded_one(count):
-    number, finite, bounded = count(13, 520), 0, 0
+    number, finite, bounded = count(8, 520), 0, 0
     widths: list[float] = []
     for p in map(planted_composite, range(0, 520, 520 // number)):
         problem = p.problem(**words(p))
@@ -96,7 +96,7 @@ def test_never_wrong_at_any_recorded_step_and_finite_on_every_bounded_one(count)
 
 def test_never_wrong_about_a_point_from_anywhere(count):
     points = 0
-    for p in map(planted_composite, range(0, 520, count(40, 1))):
+    for p in map(planted_composite, range(0, 520, count(65, 1))):
         problem = p.problem(**words(p))
         run = Run(problem, method(p), problem.start(p.x0))
         for _ in range(12):
@@ -135,7 +135,7 @@ def test_never_wrong_by_hearsay_with_or_without_a_joint_prox(count):
     """Any minorants with any weights prove something; what has no joint prox is relaxed."""
     finite = total = 0
     for kinds in (None, APART):
-        for seed in range(count(13, 416)):
+        for seed in range(count(8, 416)):
             p = planted_composite(seed) if kinds is None else planted_composite(seed, kinds)
             problem = p.problem(**words(p))
             rng = np.random.default_rng(seed)
@@ -192,20 +192,20 @@ def shrinks(problem: tb.Problem, f_star: float, chosen, steps: int) -> tuple[flo
     return after[0], after[1]
 
 
-def test_the_sparsest_least_squares_solution_is_certified_on_the_whole_space():
+def test_the_sparsest_least_squares_solution_is_certified_on_the_whole_space(count):
     """f = |x|_1 over ½|Ax - b|² on R^n: the factor on the cuts finds the dual ball."""
     rng = np.random.default_rng(5)
     A = rng.standard_normal((15, 30))
     x = np.zeros(30)
     x[:3] = [3.0, -2.0, 1.0]
     problem = tb.Problem(upper=tb.L1(), lower=tb.LeastSquares(A, A @ x))
-    early, late = shrinks(problem, 6.0, tb.PAGMBiO(gamma=1e-2), 3000)
+    early, late = shrinks(problem, 6.0, tb.PAGMBiO(gamma=1e-2), count(1500, 3000))
     print(f"\nbasis pursuit: f* - bound is {early:.1e}, then {late:.1e}")
     assert late < 0.01
     assert late < 0.2 * early
 
 
-def test_the_best_of_all_lasso_solutions_is_certified_on_the_whole_space():
+def test_the_best_of_all_lasso_solutions_is_certified_on_the_whole_space(count):
     """A linear f over a Lasso with duplicated columns: only g2 says where the solutions are."""
     rng = np.random.default_rng(6)
     A, weight, single = rng.standard_normal((12, 5)), 2.0, np.array([1.0, -2.0, 0.0, 3.0, 0.0])
@@ -217,15 +217,15 @@ def test_the_best_of_all_lasso_solutions_is_certified_on_the_whole_space():
     problem = tb.Problem(
         upper=tb.Linear(c), lower=tb.LeastSquares(np.hstack([A, A]), b) + tb.L1(weight)
     )
-    early, late = shrinks(problem, f_star, tb.PAGMBiO(gamma=1e-2), 2000)
+    early, late = shrinks(problem, f_star, tb.PAGMBiO(gamma=1e-2), count(1000, 2000))
     print(f"\nLasso ties: f* - bound is {early:.1e}, then {late:.1e}")
     assert late < 0.02 * abs(f_star)
     assert late < 0.3 * early
-    result = tb.solve(problem, tb.PAGMBiO(gamma=1e-2), max_iter=2000)
+    result = tb.solve(problem, tb.PAGMBiO(gamma=1e-2), max_iter=count(1000, 2000))
     assert result.lower_gap < 1e-3 * result.lower_value
 
 
-def test_a_smooth_upper_level_with_a_norm_is_certified_on_the_whole_space():
+def test_a_smooth_upper_level_with_a_norm_is_certified_on_the_whole_space(count):
     rng = np.random.default_rng(7)
     A, x = rng.standard_normal((6, 12)), np.zeros(12)
     x[:2] = [1.0, -1.0]
@@ -237,7 +237,7 @@ def test_a_smooth_upper_level_with_a_norm_is_certified_on_the_whole_space():
     A = np.vstack([A, slack])
     upper = tb.LeastSquares(V, V @ x - r) + tb.L1(1.0)
     problem = tb.Problem(upper=upper, lower=tb.LeastSquares(A, A @ x))
-    early, late = shrinks(problem, upper.value(x), tb.PAGMBiO(gamma=1e-2), 3000)
+    early, late = shrinks(problem, upper.value(x), tb.PAGMBiO(gamma=1e-2), count(1000, 3000))
     print(f"\nLeastSquares + L1: f* - bound is {early:.1e}, then {late:.1e}")
     assert late < 0.05 * upper.value(x)
 
@@ -272,6 +272,7 @@ def test_a_strongly_convex_penalty_below_bounds_the_error_on_both_sides():
     assert result.upper_error < 0.05
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("method", ["p-agm-bio", "adaptive", "auto"])
 def test_norms_around_a_center_are_certified_like_those_around_0(method, count):
     """The same problem after a translation: the same f*, within what is proved of it."""
@@ -409,6 +410,7 @@ def test_a_falling_direction_is_the_steepest(count):
     assert found > 50
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("radius", [None, 1.5])
 def test_the_minimum_over_a_region_is_that_of_a_conic_solver(radius, count):
     """Model + a f2 + mu g2 over Z and a ball: never above, and hardly below."""

@@ -144,6 +144,7 @@ def check_direction(problem, parts, squares, d):
     assert problem.domain.contains(x + 1e6 * d, 1e-6)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("method", ["auto", "adaptive"])
 def test_no_minimiser_is_always_said(count, method):
     for seed in range(count(12, 200)):
@@ -155,6 +156,7 @@ def test_no_minimiser_is_always_said(count, method):
         check_direction(problem, parts, squares, result.findings.direction)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("method", ["auto", "adaptive"])
 def test_where_there_is_one_it_is_never_denied(count, method):
     for seed in range(count(4, 200)):
@@ -255,6 +257,7 @@ def test_rows_that_are_only_products_and_rows_on_a_disk(tmp_path):
 # --- by a hair ------------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("size", [1e-3, 1e-6, 1e-9, 1e-12])
 def test_a_hair_on_either_side(size):
     rows = np.array([[0.0, 1.0], [1.0, size], [-1.0, size]])
@@ -307,6 +310,7 @@ def norm_callable(x):
     return 0.5 * float(x @ x), x
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("shift", [0.0, 3.0])
 def test_callables_that_fall_for_ever_are_no_success(shift):
     result = tb.minimize(

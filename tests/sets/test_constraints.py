@@ -334,3 +334,35 @@ def test_a_wrong_intersection_gets_one_sentence():
 def test_the_triangle_is_what_it_is_said_to_be():
     for c in np.random.default_rng(6).standard_normal((10, 2)):
         assert linprog(c, A, B, bounds=(None, None)).fun == pytest.approx(np.min(VERTICES @ c))
+
+
+def test_rows_are_counted_as_the_user_counts_them():
+    """Those left out because of an infinite b count too."""
+    A, b = np.array([[1.0, 0.0], [1.0, 1.0], [0.0, 1.0], [-1.0, 0.0]]), [np.inf, np.inf, 1.0, -2.0]
+    Z = tb.Polyhedron(A, b)
+    named = [one.what for one in Z.violations(np.array([0.0, 3.0]))]
+    assert named == ["row 2 of A", "row 3 of A"]
+    np.testing.assert_array_equal(Z.linear_rows(2).numbers[0], [2, 3])
+    empty = tb.Polyhedron(A, [np.inf, np.inf, 1.0, -2.0]) & tb.Box(0.0, 1.0)
+    problem = tb.Problem(lower=tb.SquaredNorm(), upper=tb.Linear([1, 1]), domain=empty)
+    assert "row 3 of A" in tb.solve(problem, "conic").message
+
+
+@pytest.mark.parametrize(
+    "domain",
+    [
+        tb.Polyhedron([[1.0, 1.0, 1.0]], [1.0]),
+        tb.SecondOrderCone(np.eye(3), d=1.0),
+        tb.Box(0.0, [1.0, 2.0, 3.0]),
+        tb.Ball(1.0, [1.0, 0.0, 0.0]),
+        tb.Halfspace([1.0, 0.0, 0.0], 1.0),
+        tb.Ball(2.0) & tb.Polyhedron([[1.0, 1.0, 1.0]], [1.0]),
+    ],
+)
+def test_a_set_says_how_many_variables_there_are(domain):
+    assert domain.dimension == 3
+    problem = tb.Problem(lower=tb.SquaredNorm(), upper=tb.ElasticNet(1.0, 1.0), domain=domain)
+    assert problem.dimension == 3
+    assert tb.solve(problem).x == pytest.approx(np.zeros(3), abs=1e-6)
+    assert tb.Levels(tb.SquaredNorm(), tb.ElasticNet(1.0, 1.0), domain=domain).dimension == 3
+    assert tb.Simplex().dimension is None

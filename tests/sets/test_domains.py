@@ -13,7 +13,7 @@ import array_api_strict
 import numpy as np
 import pytest
 
-from tiebreak.sets import domains
+from tiebreak import sets as domains
 
 LONG = np.longdouble
 TOL = 1e-10
@@ -260,6 +260,7 @@ def offset(domain, rng, x, c, style):
     return lowest + float(rng.random()) * (here - lowest)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.skipif(not EXPONENT_RANGE_IS_WIDE, reason="the judge needs a wide long double")
 @pytest.mark.parametrize("kind", KINDS)
 def test_project_cut_meets_its_optimality_conditions(kind, count, record_property):
@@ -335,6 +336,7 @@ def test_project_cut_satisfies_the_variational_inequality(kind, count):
                 assert (x - z) @ (y - z) <= TOL * scale
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_guess_does_not_change_the_answer(kind, count):
     rng = np.random.default_rng(2)

@@ -92,6 +92,7 @@ FUNCTIONS = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_bent_function_below(name, method):
@@ -102,6 +103,7 @@ def test_a_bent_function_below(name, method):
     check(problem, answer(problem, method), f.value(best.x), best.fun)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_bent_function_above(name, method):

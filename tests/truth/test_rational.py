@@ -148,6 +148,7 @@ def small_objective(rng, n):
     ][int(rng.integers(8))]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("seed", range(40))
 def test_what_is_held_are_the_minimisers(seed):
     """Where another level moves, the value of the first stays; nothing better is beside it.

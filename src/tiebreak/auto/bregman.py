@@ -24,10 +24,9 @@ from tiebreak.auto.active_face import face_of_terms
 from tiebreak.auto.bregman_state import RoundObjective, State, face_at, minorants_at, objective_at
 from tiebreak.auto.conjugate_gradients import ConjugateGradients
 from tiebreak.auto.hessian_differences import no_columns
-from tiebreak.auto.quasi_newton import InverseHessian
+from tiebreak.auto.quasi_newton import KEPT_MATRIX, InverseHessian
 from tiebreak.functions import Minorant, Terms
 from tiebreak.linalg import Array, Refusal, arrays
-from tiebreak.linalg.sizes import SIDE
 from tiebreak.linalg.tolerances import TOL
 from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import StepEvidence
@@ -41,7 +40,9 @@ ROUND_ACCURACY = 0.1  # a round ends where its slope is so small relative to the
 SLOW, ETA_FALL = 0.3, 0.25  # where a round leaves more of the residual of g, eta falls so much
 MAX_ROUNDS = 60  # each gains a factor of 3 or lets eta fall: f does not settle after so many
 F_SETTLED = 1e-11  # f is as close as this to f*, relative, as far as the multipliers say
+F_SETTLED_COARSELY = 2e-10  # the same where each digit costs many steps, for want of a Hessian
 # The steps of a round.
+SLOPE_UNITS = 8.0  # units of rounding that a slope has
 ROUND_PATIENCE = 500  # steps in which the slope was not halved: rounding is all that is left
 CG_PATIENCE = 2000  # the same for conjugate gradients, whose slope may rise for long
 SETTLED_PATIENCE = 32  # the same where f has settled but for rounding
@@ -159,7 +160,7 @@ class BregmanIteration(Method):
             state = state._replace(stalled=state.stalled + 1)
         if left <= max(ROUND_ACCURACY * lower_residual, _rounding_of_slope(state)):
             return _end_round(problem, state, max(lower_residual, left))
-        enough = max(TOL.touching, 32.0 * arrays.epsilon(here.x))
+        enough = max(F_SETTLED_COARSELY, 32.0 * arrays.epsilon(here.x))
         if state.stalled >= SETTLED_PATIENCE and state.upper_error <= enough:
             state = state._replace(here=_objective_at(problem, state, state.x))
             return refinement_proof.begin(problem, state)  # of the point of the round before
@@ -173,7 +174,7 @@ class BregmanIteration(Method):
 
     def _cg_step(self, problem: Problem, state: State, way: ConjugateGradients) -> State:
         """One step of conjugate gradients; where they end, what they have reached is evaluated."""
-        here, noise = state.here, TOL.few_units * arrays.epsilon(state.x)
+        here, noise = state.here, SLOPE_UNITS * arrays.epsilon(state.x)
         after = way.step(problem, here.f, here.g, state.eta)
         if after is not None:
             left, lower_residual = math.sqrt(after.square), arrays.norm(after.lower)
@@ -225,7 +226,7 @@ def _end_round(problem: Problem, state: State, lower_residual: float) -> State:
         lower_residual=lower_residual, upper_error=upper_error,
         slope_sum=slope_sum, weight=weight, point_sum=point_sum, evidence=evidence,
     )  # fmt: skip
-    enough = F_SETTLED if int(x.shape[0]) <= SIDE else TOL.touching
+    enough = F_SETTLED if int(x.shape[0]) <= KEPT_MATRIX else F_SETTLED_COARSELY
     is_settled = upper_error <= max(enough, 32.0 * arrays.epsilon(x))
     if is_settled or lower_residual <= _rounding_of_slope(state):
         return refinement_proof.begin(problem, state)
@@ -257,7 +258,7 @@ def _rounding_of_slope(state: State) -> float:
     sizes = _sizes(state)
     if state.by_cg:  # a residual of 0 has no size of its own, but x is rounded
         sizes += arrays.norm(state.here.x) / state.scale
-    return TOL.few_units * arrays.epsilon(state.here.x) * sizes
+    return SLOPE_UNITS * arrays.epsilon(state.here.x) * sizes
 
 
 def _rounding_of_value(state: State) -> float:
@@ -299,7 +300,7 @@ def _needs_hessians(state: State, face: ActiveFace) -> bool:
 
     Only after as many steps as they cost: at worst twice of what is needed is spent.
     """
-    if face.free is None or int(state.x.shape[0]) > SIDE:
+    if face.free is None or int(state.x.shape[0]) > KEPT_MATRIX:
         return False
     if state.hessians is not None and len(state.hessians.missing(face)):
         return True

@@ -10,7 +10,7 @@ from tiebreak.linalg import Array, in_files
 from tiebreak.proofs.evidence import StepEvidence
 
 NONE = -1  # the number of no candidate
-RACING, REFINING, PROVING, OVER = "racing", "refining", "proving", "over"  # see `portfolio`
+RACING, REFINING, PROVING, OVER = range(4)  # what the work is for: see `portfolio`
 
 
 class Candidate(NamedTuple):
@@ -72,7 +72,7 @@ class State(NamedTuple):
     best: int  # of the one whose point counts
     proved: int  # of the one that had both gaps proved first, NONE before
     answer: int  # of the one that has ended with its answer; NONE before
-    phase: str  # RACING, REFINING what is proved, PROVING the answer, OVER
+    phase: int  # RACING, REFINING what is proved, PROVING the answer, OVER
     since: float  # the work of all at the beginning of this phase
     lipschitz_violations: tuple[int, int]  # doubts about f and g, of all candidates
     convexity_violations: tuple[int, int]

@@ -21,7 +21,6 @@ from tiebreak.auto.quasi_newton import InverseHessian
 from tiebreak.functions import Minorant
 from tiebreak.linalg import Array, arrays
 from tiebreak.linalg.arrays import HUGE
-from tiebreak.linalg.tolerances import TOL
 from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import StepEvidence
 from tiebreak.proofs.gate import ANSWER, Ended
@@ -29,6 +28,7 @@ from tiebreak.sets import described
 
 T_FALL, T_COUNT = 0.25, 7  # t from one cut to the next, and how many: the best is a guess
 TILTED = 0.5  # of <c, Hc> t, for the right signs of a slope: as much as the cut is off by anyway
+SLIGHT_LOSS = 0.02  # of <c, Hc> t: a remaining slope that loses no more is left as it is
 MOST_CUTS, LONGEST = 16, 10.0  # cuts for one t at most; how much longer a step may become
 
 
@@ -160,7 +160,7 @@ def next_cut(problem: Problem, state: State, proof: Proof) -> State:
     lost = arrays.norm(left) * proof.reach
     if problem.is_smooth:  # on a sphere it is of second order
         lost = min(lost, arrays.dot(slope, x) + problem.domain.support(-1.0 * slope))
-    is_close = lost <= TOL.percent * max(t * proof.curvature, proof.rounding / t)
+    is_close = lost <= SLIGHT_LOSS * max(t * proof.curvature, proof.rounding / t)
     # Where the Hessian of the rounds is none of g's there, the steps of c may run away.
     remaining = arrays.norm(left)
     has_run_away = not remaining <= LONGEST * proof.least or not (

@@ -27,8 +27,11 @@ from tiebreak.linalg.conic_form import scaled_rows
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.tolerances import TOL
 from tiebreak.proofs.recession.direction import settled_direction
-from tiebreak.sets.constraints import Polyhedron, SecondOrderCone
-from tiebreak.sets.cuts import Set
+from tiebreak.sets.base import Set
+from tiebreak.sets.constraints import SecondOrderCone
+from tiebreak.sets.polyhedra import Polyhedron
+
+MOVED = 0.5  # where the answer is 0 or 1
 
 
 class _Curved(NamedTuple):
@@ -149,7 +152,7 @@ def _direction(stage: Stage, curved: list[_Curved], dropped: list[_Curved]) -> t
     gain = Objective(np.zeros((0, n + k)), np.zeros(0), np.append(np.zeros(n), -np.ones(k)))
     found = clarabel_solve(gain, sp.hstack([G, T]), offset, tuple(kinds)).z
     w = np.where(np.isfinite(found[:n]), found[:n], 0.0)
-    return w, np.asarray(-(moves @ w) > 0.5)
+    return w, np.asarray(-(moves @ w) > MOVED)
 
 
 def _movement(rows: Any, cone: _Curved) -> Any:

@@ -30,6 +30,7 @@ from tiebreak.conic.program import Cone, ConicProgram, Objective
 from tiebreak.conic.scaling import in_units
 from tiebreak.conic.solved import Doubt, SolvedStage, by_solver, unchanged
 from tiebreak.conic.stage import (
+    MOST_IN_BASIS,
     AffineSet,
     Stage,
     as_rows,
@@ -41,7 +42,6 @@ from tiebreak.conic.stage import (
 )
 from tiebreak.linalg import deadline, in_files
 from tiebreak.linalg.arrays import Host
-from tiebreak.linalg.sizes import SIDE
 from tiebreak.linalg.spectra import EPS
 from tiebreak.linalg.tolerances import TOL
 from tiebreak.sets.polyhedra import single_entries
@@ -504,7 +504,7 @@ class _Chain:
         rows = stacked([part.rows for part in held]) if held else None
         if rows is None:
             self.where = replace(self.where, base=z)
-        elif self.where.dimension <= SIDE:
+        elif self.where.dimension <= MOST_IN_BASIS:
             self.where = self.where.within(rows, z)
         else:
             self.where, left = self.where.without_fixed(rows, z)

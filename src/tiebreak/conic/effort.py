@@ -15,8 +15,8 @@ import numpy as np
 
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
-from tiebreak.linalg.sizes import SMALL_SIDE
 
+NO_EFFORT = 300  # rows and variables of which a factor takes milliseconds, whatever it is like
 FEW_ENTRIES = 3  # of a row that is left out: a bound, a difference of neighbours, most of a cone
 MANY_NEIGHBOURS = 10.0  # times the root of their number: nodes with more of them come last
 DENSE_PRODUCT = 1 / 16  # of a unit of `deadline.svd_work`: one in a dense part of the factor
@@ -30,7 +30,7 @@ def ask_for_factor(P: Any, rows: Any) -> None:
     """
     import scipy.sparse as sp
 
-    if sum(rows.shape) <= SMALL_SIDE:
+    if sum(rows.shape) <= NO_EFFORT:
         return
     data = sp.csr_array(rows)
     data = data[np.diff(data.indptr) > FEW_ENTRIES]

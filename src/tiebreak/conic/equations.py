@@ -11,6 +11,7 @@ from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.tolerances import TOL
 
+SHIFT_ROUNDS = 12  # of taking back what a shift has changed
 FEW_EQUATIONS = 100  # equations that a complete orthogonal factorisation solves in a millisecond
 DENSE_FACTOR_SHARE = 0.1  # of entries that are not 0, from which a dense factorisation is faster
 
@@ -83,7 +84,7 @@ def regularised_solution(K: Any, right: Host, primal: int) -> Host | None:
         return None
     x, left = np.zeros(size), d * right
     least = norm(left)
-    for _ in range(TOL.sweeps):
+    for _ in range(SHIFT_ROUNDS):
         trial = x + solve(left)
         left = d * right - scaled @ trial
         if not norm(left) < 0.5 * least:

@@ -25,6 +25,7 @@ from tiebreak.linalg.host import norm
 from tiebreak.linalg.spectra import equilibrate
 from tiebreak.linalg.tolerances import TOL
 
+SMALL_PART = 1e-3  # of a length in the whole program: a solution that is much shorter is 0
 POLISHING_STEPS = 6  # of Newton's method: it doubles the digits, and begins with five or more
 
 
@@ -60,7 +61,7 @@ def polished(stage: Stage, start: PrimalDualPoint) -> Polished:
     size = norm(stage.slope_terms(start.w))
 
     def pairs(at: PrimalDualPoint) -> Pairs:
-        least = max(float(np.max(np.abs(at.w), initial=0.0)), stage.unit / TOL.far)
+        least = max(float(np.max(np.abs(at.w), initial=0.0)), SMALL_PART * stage.unit)
         return Pairs.of(stage.blocks, stage.slack(at.w), at.y, stage.lengths, size, least)
 
     first = pairs(start)
@@ -97,7 +98,7 @@ def _held_wrongly(stage: Stage, at: PrimalDualPoint) -> float:
         return 0.0
     slopes = moved + stage.slope_terms(w)
     share = size @ (1.0 / np.where(moved > 0.0, slopes, np.max(slopes)))
-    least = TOL.clear * (norm(w) + stage.unit / TOL.far)
+    least = TOL.clear * (norm(w) + SMALL_PART * stage.unit)
     terms = of_inequalities(blocks, np.abs(stage.offset) + size @ np.abs(w) + least * stage.lengths)
     has_room = -outside(blocks, stage.slack(w)) > TOL.percent * terms
     wrong, count = dual_point(blocks, y) - y, len(blocks.nonnegative)
@@ -171,7 +172,7 @@ def residual(stage: Stage, at: PrimalDualPoint) -> float:
     s, u = stage.slack(w), stage.image(w)
     F, q = stage.objective.squares, stage.objective.linear
     # A part of the program's unit where nothing else says what is small: at a w of 0.
-    least = stage.unit / TOL.far
+    least = SMALL_PART * stage.unit
     has_size = stage.objective.target.any() or q.any()
     terms = stage.slope_terms(w if has_size else np.maximum(np.abs(w), least))
     size = norm(terms) + norm(stage.row_sizes.T @ np.abs(y))

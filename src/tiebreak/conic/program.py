@@ -14,14 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tiebreak.linalg.arrays import Host
-from tiebreak.linalg.conic_form import Misfit
+from tiebreak.linalg.conic_form import Kind, Misfit
 
-Kind = Literal["zero", "nonnegative", "second-order", "exponential"]
+KEPT_DENSE = 2**22  # entries of a matrix that is kept dense: a small sparse one is slow
 
 
 class Cone(NamedTuple):

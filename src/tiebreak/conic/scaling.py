@@ -7,7 +7,6 @@ rounding for one is all there is of another.
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -16,11 +15,13 @@ import numpy as np
 from tiebreak.conic.program import ConicProgram, Objective, cone_groups
 from tiebreak.conic.stage import as_rows, row_lengths
 from tiebreak.linalg import deadline
-from tiebreak.linalg.arrays import MOST_EXPONENT, Host
+from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.conic_form import scaled_rows
 from tiebreak.linalg.host import power_of_two
 from tiebreak.linalg.tolerances import TOL
 
+ALIKE_UNITS = 7.0  # powers of two: units of variables that differ by less are alike
+FARTHEST_UNIT = 200  # units are between 2^-FARTHEST_UNIT and 2^FARTHEST_UNIT
 STEADY = 0.25  # powers of two: units that change by less are found
 
 
@@ -123,7 +124,7 @@ def _columns(rows: Any, groups: Host) -> Host:
         units = (used.T @ rest - of_columns) / in_columns
         if np.max(np.abs(units - before)) < STEADY:
             break
-    if np.ptp(units) <= math.log2(TOL.alike):
+    if np.ptp(units) <= ALIKE_UNITS:
         return np.ones(len(units))
     return np.asarray(np.exp2(np.round(units - np.median(units))))
 
@@ -172,4 +173,4 @@ def _most(matrix: Any, axis: int) -> Host:
 
 def _power_of_two(values: Any) -> Host:
     """Next to these, 1 in the place of 0."""
-    return np.clip(power_of_two(np.asarray(values), 1.0), 2.0**-MOST_EXPONENT, 2.0**MOST_EXPONENT)
+    return np.clip(power_of_two(np.asarray(values), 1.0), 2.0**-FARTHEST_UNIT, 2.0**FARTHEST_UNIT)

@@ -16,6 +16,7 @@ from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.tolerances import TOL
 
+BALANCED = 1e-13  # the conditions of optimality hold to this, or a second try is worth its time
 GROWS = 2.0  # an answer that the second try makes so many times longer runs after an infimum: where
 # there is a minimiser, both tries are next to it
 LOST = (
@@ -73,7 +74,7 @@ def _is_drowned(found: SolvedStage) -> bool:
     """Is the slope there smaller than what a solver sees beside its terms, and yet not rounding?"""
     terms = float(np.max(found.stage.slope_terms(found.at.w), initial=0.0))
     slope = float(np.max(np.abs(found.stage.slope(found.at.w)), initial=0.0))
-    return TOL.clear * terms < slope < TOL.faint * terms
+    return BALANCED * terms < slope < TOL.faint * terms
 
 
 def _is_way_down(stage: Stage, w: Host) -> bool:
@@ -113,15 +114,15 @@ def _by_solver(stage: Stage) -> SolvedStage | Fall | str:
         found = SolvedStage(stage, *polished(stage, start), answer.status, answer.z)
         if best is None or (found.doubt, found.residual) <= (
             best.doubt,
-            max(best.residual, TOL.clear),
+            max(best.residual, BALANCED),
         ):
             best = found
-        is_settled = best.residual <= (TOL.clear if tolerance == TOL.half else TOL.half)
+        is_settled = best.residual <= (BALANCED if tolerance == TOL.half else TOL.half)
         if is_settled and not (best.doubt or _is_drowned(best)):
             break
     if best is None:
         return why
-    is_clear = best.residual <= TOL.clear and not best.doubt
+    is_clear = best.residual <= BALANCED and not best.doubt
     if not is_clear and len(lengths) > 2 and lengths[2] > GROWS * max(lengths[:2]):
         grown = f"its answer is {lengths[2] / lengths[1]:.2g} times as long"
         return Doubt(f"there may be no minimiser: solved more strictly, {grown}")

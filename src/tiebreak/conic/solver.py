@@ -13,6 +13,9 @@ from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.tolerances import TOL
 
+DROWNED_SLOPE = 2.0**-30  # of what cancels in a slope: the least that is looked for near a center
+NEAR_ONE = 2.0**7  # lengths and slopes that differ less from 1 are left as they are
+
 
 class SolverAnswer(NamedTuple):
     """Where Clarabel ended: Az + s = b with s in K, y in the dual cone."""
@@ -62,7 +65,7 @@ def clarabel_solve(
     length = _unit(offset)
     steepest = length * float(abs(gram).max()) if len(q) else 0.0
     # Next to a minimiser slopes may be far smaller than what cancels in them.
-    slope = _unit(np.append(q, steepest if center is None else TOL.accurate * steepest)) * length
+    slope = _unit(np.append(q, steepest if center is None else DROWNED_SLOPE * steepest)) * length
     P = gram * (length / slope * length)
     P = _compressed(np.triu(P) if isinstance(P, np.ndarray) else sp.triu(P))
     rows = _compressed(rows)
@@ -143,5 +146,5 @@ def _compressed(matrix: Any) -> Any:
 def _unit(values: Host) -> float:
     """A power of two next to the largest, 1 where that is not far from 1."""
     most = float(np.max(np.abs(values), initial=0.0))
-    near = 1.0 / TOL.alike <= most <= TOL.alike or most == 0.0 or not math.isfinite(most)
+    near = 1.0 / NEAR_ONE <= most <= NEAR_ONE or most == 0.0 or not math.isfinite(most)
     return 1.0 if near else 2.0 ** round(math.log2(most))

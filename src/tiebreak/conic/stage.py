@@ -10,15 +10,17 @@ from typing import Any
 import numpy as np
 
 from tiebreak.conic.cones import Blocks
-from tiebreak.conic.program import Cone, Objective
+from tiebreak.conic.program import KEPT_DENSE, Cone, Objective
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.conic_form import scaled_rows
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.rank import decide_rank
-from tiebreak.linalg.sizes import DENSE_LIMIT, SMALL_SIDE
 from tiebreak.linalg.spectra import EPS
 from tiebreak.linalg.tolerances import TOL
+
+MOST_IN_BASIS = 1200  # variables from which a dense basis is too large
+SVD_SIDE = 300  # rows and columns from which singular values take too long
 
 
 def dense(matrix: Any) -> Host:
@@ -31,7 +33,7 @@ def as_rows(matrix: Any) -> Any:
     import scipy.sparse as sp
 
     m, n = matrix.shape
-    return dense(matrix) if m * n <= DENSE_LIMIT else sp.csr_array(matrix)
+    return dense(matrix) if m * n <= KEPT_DENSE else sp.csr_array(matrix)
 
 
 def stacked(parts: Sequence[Any]) -> Any:
@@ -98,7 +100,7 @@ class AffineSet:
     def _cut(self, inner: Host) -> tuple[Host, Host, float]:
         """The same, where rows of length 1 in z are these in w."""
         n = inner.shape[1]
-        if min(inner.shape) > SMALL_SIDE:
+        if min(inner.shape) > SVD_SIDE:
             return self._cut_by_pivots(inner)
         sigma, vt = np.zeros(0), np.eye(n)
         if inner.size:
@@ -145,7 +147,7 @@ class AffineSet:
         alone = rows[counts == 1]
         moves = np.asarray(abs(alone).sum(axis=0)).ravel() == 0.0  # no row fixes these variables
         others = dense(rows[counts > 1][:, moves])
-        if min(others.shape) > SMALL_SIDE:
+        if min(others.shape) > SVD_SIDE:
             lengths = np.where((found := row_lengths(others)) > 0.0, found, 1.0)
             _, free, error = self._cut_by_pivots(others / lengths[:, None])
         else:

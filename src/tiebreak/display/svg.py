@@ -13,9 +13,9 @@ import numpy as np
 
 from tiebreak.display.markup import escaped
 from tiebreak.display.views import Column, Curve, Group, Panel, ProvedGap, View, number
-from tiebreak.linalg import TINY
 from tiebreak.proofs.certificate import UNDERFLOW
 
+LEAST_DRAWN, MOST_DRAWN = 1e-300, 1e300  # beyond them sums and quotients leave the floats
 FEW_POINTS = 12  # points: each is drawn
 POINTS = 600  # of all lines of a panel together, 110 of one at most
 WIDTH, HEIGHT = 340.0, 190.0  # of one panel
@@ -222,7 +222,7 @@ def _scale(panel: Panel, groups: Sequence[Group]) -> Scale | None:
     """From the least to the largest value; a bound far below the values would flatten them."""
     values = np.concatenate([g.columns[c.column] for g in groups for c in panel.curves[:1]])
     values = np.abs(values) if panel.has_signs else values
-    values = values[np.abs(values) < 1.0 / TINY]
+    values = values[np.abs(values) < MOST_DRAWN]
     if panel.asked is not None:
         values = np.append(values, panel.asked)
     values = values[values > 0.0] if panel.is_log else values
@@ -239,7 +239,7 @@ def _scale(panel: Panel, groups: Sequence[Group]) -> Scale | None:
     near = bounds[(bounds >= low - (high - low)) & (bounds <= high + (high - low))]
     low, high = min(low, near.min(initial=low)), max(high, near.max(initial=high))
     pad = max(0.06 * (high - low), 1e-9 * abs(high))
-    pad = pad if pad > TINY else 1.0  # below, quotients of the scale leave the floats
+    pad = pad if pad > LEAST_DRAWN else 1.0
     return Scale(low - pad, high + pad, False)
 
 

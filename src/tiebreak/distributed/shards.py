@@ -256,7 +256,8 @@ def _read(
     """A, b and the weights, from wherever they are, and the names of columns, if there are any."""
     if isinstance(source, tuple):
         named = zip(("A", "b", "weights"), source, strict=False)
-        return *_three([_npy(owner, name, path) for name, path in named]), ()
+        loaded: tuple[Any, ...] = tuple(_npy(owner, name, path) for name, path in named)
+        return *(*loaded, None)[:3], ()
     if isinstance(source, str | Path):
         rows = ParquetRows(owner, source, None, target)
         if weights is None:
@@ -272,12 +273,7 @@ def _read(
     if not (isinstance(loaded, tuple) and len(loaded) in (2, 3)):
         what = checks.what_it_is(loaded)
         raise TypeError(f"{owner}: the loader must return a pair (A, b), got {what}")
-    return *_three(loaded), ()
-
-
-def _three(given: Sequence[Any]) -> tuple[Any, Any, Any]:
-    """A, b and the weights, or None."""
-    return given[0], given[1], given[2] if len(given) == 3 else None
+    return *(*loaded, None)[:3], ()
 
 
 def _npy(owner: str, name: str, path: str | Path) -> Array:

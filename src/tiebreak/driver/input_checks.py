@@ -8,8 +8,9 @@ from typing import Any
 
 from tiebreak.functions import Function, LinearLoss, Smooth, gradient_check, summands
 from tiebreak.linalg import Array, arrays, checks
-from tiebreak.linalg.arrays import HUGE
 from tiebreak.problem import Problem
+
+SMALLEST, LARGEST = 1e-152, 1e152  # the roots of the smallest and largest numbers, nearly
 
 
 def need_problem(owner: str, problem: object) -> Problem:
@@ -70,10 +71,10 @@ def _check_size(owner: str, name: str, h: Function) -> None:
             continue
         if part.matrix.is_explicit or part.matrix.is_sparse:
             size = part.matrix.frobenius
-            if size != 0.0 and not 1.0 / HUGE <= size <= HUGE:
+            if size != 0.0 and not SMALLEST <= size <= LARGEST:
                 raise ValueError(
-                    f"{owner}: A of {type(part).__name__} in {name} must be between {1.0 / HUGE:g} "
-                    f"and {HUGE:g} in size, or squares of its entries are no numbers; "
+                    f"{owner}: A of {type(part).__name__} in {name} must be between {SMALLEST:g} "
+                    f"and {LARGEST:g} in size, or squares of its entries are no numbers; "
                     f"got |A| = {size:.2g}: rescale it"
                 )
 

@@ -21,6 +21,7 @@ from tiebreak.linalg.linear_programs import linear_program
 from tiebreak.linalg.spectra import EPS
 from tiebreak.linalg.tolerances import TOL
 
+TALL_SET = 1.5  # times as many rows as columns: then fewer do
 FACE_CHANGES = 40  # changes of the face before a general solver is asked where to go on:
 # its 60 factorisations at most then cost less than the search has
 LARGE, FACE_CHANGES_IF_LARGE = 2**12, 6  # of more than LARGE entries each change costs as much
@@ -314,7 +315,7 @@ def _products(rows: Host, N: Host) -> Host:
 
 def _reduced(M: Host) -> Host:
     """A matrix with the same M'M, of no more rows than columns where M has many more."""
-    if len(M) < TOL.tall * M.shape[1]:
+    if len(M) < TALL_SET * M.shape[1]:
         return M
     deadline.check(0.5 * deadline.svd_work(*M.shape))
     return np.asarray(np.linalg.qr(M, mode="r"))

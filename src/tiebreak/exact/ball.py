@@ -8,10 +8,21 @@ import numpy as np
 
 from tiebreak.functions.parts.parts import Slope
 from tiebreak.linalg import deadline
-from tiebreak.linalg.arrays import TINY, Host
-from tiebreak.linalg.host import norm
+from tiebreak.linalg.arrays import Host
+from tiebreak.linalg.host import host, norm
 from tiebreak.linalg.spectra import EPS, singular
 from tiebreak.linalg.tolerances import TOL
+from tiebreak.sets import Domain, described
+
+LEAST_MULTIPLIER = 1e-300  # multipliers below this are not sought: just above the denormal numbers
+
+
+def ball_of(domain: Domain, n: int) -> tuple[Host, float] | None:
+    """Center and radius; None where the domain is no ball, or R^n."""
+    center, radius = described(domain).as_ball or (None, math.inf)
+    if math.isinf(radius):
+        return None
+    return np.zeros(n) if center is None else host(center), radius
 
 
 class BallSlice:
@@ -92,11 +103,11 @@ class BallSlice:
         while excess(high) < 0.0:
             high *= 1.0 + 1e-6
         low = high
-        while excess(low) > 0.0 and low > TINY:
+        while excess(low) > 0.0 and low > LEAST_MULTIPLIER:
             low *= 0.1
         if low == high or excess(low) > 0.0:  # at an end, up to rounding
             return low
-        return float(brentq(excess, low, high, xtol=TINY, rtol=4 * EPS))
+        return float(brentq(excess, low, high, xtol=LEAST_MULTIPLIER, rtol=4 * EPS))
 
     def multiplier(self, slope: Host, x: Host) -> float:
         """mu >= 0 with slope + mu (x - center) = 0 along the slice, in the least-squares sense."""

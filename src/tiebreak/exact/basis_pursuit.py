@@ -23,6 +23,9 @@ from tiebreak.linalg.rank import Rank, null_basis
 from tiebreak.linalg.spectra import EPS
 from tiebreak.linalg.tolerances import TOL
 
+ZERO_SHARES = (1e-13, 1e-11, 1e-9, 1e-7)  # entries below this share of the largest are taken for 0,
+# as long as the equations can still be met: HiGHS's own tolerance is the last of them
+
 
 class SparsestPoint(NamedTuple):
     """A minimiser, and what shows that it is one."""
@@ -101,8 +104,7 @@ def _snapped(program: BasisPursuit, guess: Host) -> tuple[Host, Host]:
     With as few entries and as many equalities as the equations allow.
     """
     best, has_fit = None, False
-    # Smaller shares of the largest entry are 0, as long as the equations can still be met.
-    for share in (TOL.met, TOL.touching, TOL.accurate, TOL.solver):
+    for share in ZERO_SHARES:
         size = float(np.max(np.abs(guess)))
         kept = np.abs(guess) > share * size
         touches = program.offset - program.rows @ guess <= share * (size + np.abs(program.offset))

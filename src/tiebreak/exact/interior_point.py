@@ -16,6 +16,8 @@ from tiebreak.linalg import Host, arrays, deadline
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.tolerances import TOL
 
+MOST_INTERIOR_STEPS = 60  # 10 to 30 are usual
+NOT_HALVED = 5  # steps that do not halve the mean product, if that is small, are rounding
 SHARE_OF_WAY = 0.995  # to the boundary, as is usual for this method
 REGULARISATION = 1e-14  # of |M|², added to all curvatures so that the matrix can be factorised
 
@@ -63,9 +65,9 @@ def interior_point(
     if both > 0.0:
         s, z = s + 0.5 * both / float(np.sum(z)), z + 0.5 * both / float(np.sum(s))
     s, z = np.maximum(s, 1e-8), np.maximum(z, 1e-8)
-    found, before = None, [np.inf] * TOL.refinements
+    found, before = None, [np.inf] * NOT_HALVED
     with arrays.quiet():  # a slack that underflows makes NaN, which ends the search
-        for _ in range(TOL.newton_steps):
+        for _ in range(MOST_INTERIOR_STEPS):
             pull = B.back(z)
             rest = H.times(v) + q + pull, B.times(v) + s - slack
             mu = float(s @ z) / len(s)
@@ -77,7 +79,7 @@ def interior_point(
             # too many is let go with all others at once; then those smaller than their multipliers.
             found = Hint(unit * v, (s <= mu**0.25, z > s))
             system = NormalEquations(H, B, z / s, E)
-            is_stalled = TOL.small_change > mu > 0.5 * before[-TOL.refinements]
+            is_stalled = TOL.small_change > mu > 0.5 * before[-NOT_HALVED]
             if mu <= (end or TOL.met) or is_stalled or not system.is_sound:
                 break
             before.append(mu)

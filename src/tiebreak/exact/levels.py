@@ -15,17 +15,17 @@ from typing import NamedTuple
 import numpy as np
 
 from tiebreak.exact.active_set import PolyhedronSlice, can_be_strict
-from tiebreak.exact.ball import BallSlice
+from tiebreak.exact.ball import BallSlice, ball_of
 from tiebreak.exact.basis_pursuit import BasisPursuit, face_of_sparsest, sparsest
 from tiebreak.exact.newton import SetSlice, minimise, refine
-from tiebreak.exact.polyhedra import PolyhedralRows, polyhedron
+from tiebreak.exact.polyhedra import PolyhedralRows, whole_space
 from tiebreak.exact.reductions.outliers import NOT_L1, NOT_ON_BALL, shared_rows
 from tiebreak.exact.scaled_problem import L1Norm, ScaledProblem
 from tiebreak.functions.parts.parts import Parts
 from tiebreak.functions.parts.quadratic_parts import LeastSquaresPart
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
-from tiebreak.linalg.host import Sliced, host, norm
+from tiebreak.linalg.host import Sliced, norm
 from tiebreak.linalg.rank import (
     Directions,
     Rank,
@@ -38,8 +38,12 @@ from tiebreak.linalg.rank import (
 from tiebreak.linalg.spectra import EPS
 from tiebreak.linalg.tolerances import TOL
 from tiebreak.proofs.recession.programs import HARDLY_FALLS, recession
-from tiebreak.sets.balls import Ball
-from tiebreak.sets.domains import Space
+
+NO_ROOM = 3e-7  # of the radius: a slice of a ball this small is a point, for its distance from the
+# center is the radius up to a share of 5e-14
+
+UNLIKE = 2.0**13  # units this far apart: slopes of f differ by its square, and what is rounding of
+# the large ones is 1e-8 of the small ones
 
 NO_PROGRAM = "HiGHS found no solution of the linear program of the sparsest lower minimiser"
 DROWNED = (
@@ -60,7 +64,7 @@ class ExactSolution(NamedTuple):
     direction: Host | None = None  # of the slice, along which f falls without end
     doubt: str = ""  # a sentence, where x may not be what it should be
     sign: Host | None = None  # where f = |x|_1: its subgradient that balances the slice and normal
-    rank: Rank | None = None  # of the slice's equations, where it is not that of g's rows
+    rank: Rank | None = None  # of the slice's equations, where f = |x|_1
     left_open: int = 0  # dimension of what f leaves of that set, at most; the least norm decides
     is_flat: bool = False  # f is the same on all of that set, which is more than a point
     is_clear: bool = True  # is it known what f leaves?
@@ -68,8 +72,8 @@ class ExactSolution(NamedTuple):
 
 def solve(p: ScaledProblem, x0: Host, doubtful: bool) -> ExactSolution:
     """Both levels from a point x0 of Z; doubtful directions of A count or do not."""
-    if isinstance(p.domain, Ball):
-        return _on_ball(p, x0, p.domain, doubtful)
+    if (ball := ball_of(p.domain, p.n)) is not None:
+        return _on_ball(p, x0, *ball, doubtful)
     answer = _on_polyhedron(p, x0 / p.units, p.polyhedron(), doubtful)
     if not p.is_rescaled:
         return answer
@@ -81,31 +85,31 @@ def solve(p: ScaledProblem, x0: Host, doubtful: bool) -> ExactSolution:
 # --- on R^n and the ball --------------------------------------------------------------------------
 
 
-def _on_ball(p: ScaledProblem, x0: Host, ball: Ball, doubtful: bool) -> ExactSolution:
+def _on_ball(
+    p: ScaledProblem, x0: Host, center: Host, radius: float, doubtful: bool
+) -> ExactSolution:
     """Both levels on a ball: all slices of it are balls."""
-    center = np.zeros(p.n) if ball.center is None else host(ball.center)
     N = null_basis(p.rows, doubtful=doubtful, found=p.rank)
-    inside = _inside_ball(p, ball, center, N, doubtful) if np.any(p.rank.units != 1.0) else None
+    inside = _inside_ball(p, center, radius, N, doubtful) if np.any(p.rank.units != 1.0) else None
     dimension: int | None = N.shape[1]
     if inside is not None:
         x, residual, doubt = inside
         is_bound = False
     else:
         basis = p.basis(doubtful)
-        whole = BallSlice(center, ball.radius, np.eye(p.n), p.factors(basis.shape[1]))
+        whole = BallSlice(center, radius, np.eye(p.n), p.factors(basis.shape[1]))
         g, x, settled = _lower(p, p.g, whole, x0, basis)
         g = g.magnified(x)
         slope = g.slope(x)
         mu = whole.multiplier(slope.vector, x)
-        is_bound = mu * ball.radius > TOL.touching * slope.size
+        is_bound = mu * radius > TOL.touching * slope.size
         pressing, mu = (np.eye(p.n), mu) if is_bound else (N[:, :0].T, 0.0)
         doubt = _doubt(p, g, x, settled, whole, pressing, mu)
         residual = _residual(g, whole, x, x0, basis)
-        none = PolyhedralRows(N[:, :0].T, np.zeros(0), N[:, :0].T)
-        if shared_rows(g, p.rows, none, pressing, x, p.epsilon).rows is not p.rows:
+        if shared_rows(g, p.rows, whole_space(p.n), pressing, x, p.epsilon).rows is not p.rows:
             doubt = doubt or NOT_ON_BALL
-    solutions = BallSlice(center, ball.radius, np.eye(p.n)).along(N, x)
-    if is_bound or solutions.radius <= math.sqrt(TOL.clear) * ball.radius:
+    solutions = BallSlice(center, radius, np.eye(p.n)).along(N, x)
+    if is_bound or solutions.radius <= NO_ROOM * radius:
         # The ball binds, or just touches the solutions: then x is the only one.
         dimension = 0 if is_bound or N.shape[1] == 0 else None
         solutions = BallSlice(center, 0.0, N[:, :0])
@@ -113,7 +117,7 @@ def _on_ball(p: ScaledProblem, x0: Host, ball: Ball, doubtful: bool) -> ExactSol
 
 
 def _inside_ball(
-    p: ScaledProblem, ball: Ball, center: Host, N: Host, doubtful: bool
+    p: ScaledProblem, center: Host, radius: float, N: Host, doubtful: bool
 ) -> tuple[Host, float, str] | None:
     """The minimiser of g on R^n next to the center, if that is in the ball; with its residual.
 
@@ -130,7 +134,7 @@ def _inside_ball(
     g = g.magnified(u)
     w = free.units * u - center
     w = w - N @ (N.T @ w)
-    if not norm(w) <= (1.0 - TOL.touching) * ball.radius:
+    if not norm(w) <= (1.0 - TOL.touching) * radius:
         return None
     doubt = _doubt(free, g, u, settled, whole, none)
     return center + w, _residual(g, whole, u, start, basis), doubt
@@ -156,7 +160,8 @@ def _on_polyhedron(p: ScaledProblem, x0: Host, Z: PolyhedralRows, doubtful: bool
     weights, _ = whole.balance(slope.vector, u)
     doubt = _doubt(p, g, u, settled, whole, np.vstack([whole.rows[weights > 0.0], Z.equal]))
     # 2. The set of its solutions.
-    presses = weights > max(TOL.touching * slope.size, TOL.independent * np.max(weights, initial=0))
+    most = float(np.max(weights, initial=0.0))
+    presses = weights > max(TOL.touching * slope.size, TOL.independent * most)
     pressing = whole.rows[presses]
     shared = shared_rows(g, rows, Z, pressing, u, p.epsilon)
     is_whole, doubt = shared.rows is rows, doubt or shared.doubt
@@ -178,7 +183,7 @@ def _on_polyhedron(p: ScaledProblem, x0: Host, Z: PolyhedralRows, doubtful: bool
         answer = _sparsest(p, p.l1, Z, u, residual, dimension, doubtful, rank)
         return answer._replace(doubt=doubt or answer.doubt)
     graded = faces
-    if np.max(p.units) > TOL.half**-0.5 * np.min(p.units):
+    if np.max(p.units) > UNLIKE * np.min(p.units):
         N = graded_basis(faces.N, f.curvature(u), equations)
         graded = PolyhedronSlice(faces.rows, faces.offset, N, faces.equal, faces.paired)
     answer = _upper(p, f, graded, u, residual, dimension, doubtful, Z.lift)
@@ -186,9 +191,7 @@ def _on_polyhedron(p: ScaledProblem, x0: Host, Z: PolyhedralRows, doubtful: bool
         normal, _ = slice_of_Z.normal(f.slope(answer.x), answer.x)
         answer = answer._replace(normal=normal)
     answer = answer._replace(x=Z.point(answer.x), doubt=doubt or answer.doubt)
-    if Z.lift is None:
-        return answer._replace(rank=p.equations_in_x(rank, Z) if is_whole else None)
-    return answer._replace(normal=0.5 * Z.lift @ answer.normal)
+    return answer if Z.lift is None else answer._replace(normal=0.5 * Z.lift @ answer.normal)
 
 
 def _solution_set(
@@ -287,7 +290,7 @@ def _upper(
     if (
         f.is_quadratic
         and not p.is_rescaled
-        and np.max(sizes, initial=0.0) > TOL.half**-0.5 * np.min(sizes, initial=math.inf)
+        and np.max(sizes, initial=0.0) > UNLIKE * np.min(sizes, initial=math.inf)
     ):
         R = f.curvature(x)  # whose largest rows drown the others, in units that Z does not change
         if _is_drowned(R @ where.N, norm(R), decide_rank(R @ where.N).low):
@@ -332,7 +335,7 @@ def _least_norm(
         shared = shared_rows(f, f.rows(p.epsilon), Z, null_basis(where.N.T).T, x, p.epsilon)
         if not shared.doubt:
             Z, N = shared.Z, where.N @ directions(shared.rows, where.N, p.epsilon).unseen
-    if np.max(p.units) > TOL.half**-0.5 * np.min(p.units):
+    if np.max(p.units) > UNLIKE * np.min(p.units):
         N = graded_basis(N, size.curvature(x), null_basis(N.T).T)
     return minimise(size, PolyhedronSlice(Z.rows, Z.offset, N), x)[0]
 
@@ -349,7 +352,7 @@ def _sparsest(
 ) -> ExactSolution:
     """Minimise |x - center|_1 over the slice, from the lower minimiser x."""
     if Z.lift is not None:  # an l1 ball: what is sparser than a point of it is in it too
-        Z, x, rank = polyhedron(Space(), p.n), Z.lift @ x, p.rank
+        Z, x, rank = whole_space(p.n), Z.lift @ x, p.rank
     equations = Sliced(np.vstack([p.rows, Z.equal]))
     rank = rank._replace(low=rank.high) if doubtful else rank
     center, offset = l1.center / p.units, Z.offset

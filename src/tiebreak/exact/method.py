@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -23,25 +24,22 @@ from tiebreak.exact.bounds.rescaled import prove_rescaled
 from tiebreak.exact.bounds.tall_bounds import prove_tall
 from tiebreak.exact.bounds.wide_bounds import prove_wide
 from tiebreak.exact.levels import DROWNED, LARGE_MARGINS, ExactSolution, solve
-from tiebreak.exact.polyhedra import is_linear, start
-from tiebreak.exact.reductions.lasso import NOT_SETTLED, reduced_lasso
-from tiebreak.exact.reductions.lasso import refuse as refuse_penalty
-from tiebreak.exact.reductions.norm_above import in_squares, root_intervals, root_value
-from tiebreak.exact.reductions.operator_above import refuse as refuse_operator
-from tiebreak.exact.reductions.operator_above import with_images
+from tiebreak.exact.polyhedra import start
+from tiebreak.exact.reductions.images_above import refuse as refuse_operator
+from tiebreak.exact.reductions.images_above import residuals_above, with_images, with_residuals
+from tiebreak.exact.reductions.lasso import on_orthant, smooth_part
+from tiebreak.exact.reductions.norm_above import in_squares
 from tiebreak.exact.reductions.outliers import AT_DELTA, NO_RANK
-from tiebreak.exact.reductions.residuals_above import SquaresAbove, with_residuals
+from tiebreak.exact.reductions.reduction import Reduction
 from tiebreak.exact.reductions.tall import is_tall, solve_tall
 from tiebreak.exact.reductions.wide import WideProblem, solve_wide
-from tiebreak.exact.scaled_problem import L1Norm, ScaledProblem, on_rows
-from tiebreak.functions.elementary import Flat
+from tiebreak.exact.scaled_problem import L1Norm, ScaledProblem
 from tiebreak.functions.parts.parts import Parts, decompose
 from tiebreak.functions.penalties.composite import split
-from tiebreak.functions.penalties.penalties import Zero
 from tiebreak.functions.penalties.terms import largest
 from tiebreak.functions.sums import summands
 from tiebreak.linalg import arrays, deadline, in_files
-from tiebreak.linalg.arrays import Array, rounding_unit
+from tiebreak.linalg.arrays import Array
 from tiebreak.linalg.host import host
 from tiebreak.linalg.rank import Rank
 from tiebreak.linalg.refusals import Refusal, refusal_of
@@ -52,11 +50,8 @@ from tiebreak.proofs.evidence import Intervals, StepEvidence
 from tiebreak.proofs.gate import ANSWER, DOUBT, FALLS, Ended
 from tiebreak.proofs.recession.programs import HARDLY_FALLS, recession
 from tiebreak.proofs.recession.watch import NoMinimum
-from tiebreak.sets.balls import Ball
-from tiebreak.sets.domains import has_projection, projected
-from tiebreak.sets.simplices import L1Ball
+from tiebreak.sets.domains import Domain, described, has_projection, projected
 
-DOMAINS = (Ball, L1Ball)  # besides those of linear constraints
 NEEDED = "must be R^n, a ball, an l1 ball, or a set of linear constraints"
 NO_SQUARES = (
     "rank not determined: the eigenvalues of A A' do not tell, and there are too many variables "
@@ -65,6 +60,9 @@ NO_SQUARES = (
 SEEN_OR_NOT = (
     "whether f changes along some of the lower minimisers is not determined: what it changes is "
     "not clear of rounding by 1e3; f is {:.6g} if it is rounding, {:.6g} if not"
+)
+REDUCTIONS: tuple[Callable[[Problem, int], Reduction | str | None], ...] = (
+    *(with_images, in_squares, on_orthant, with_residuals),  # the first that applies
 )
 NO_LOWER, NO_UPPER = "g has a minimiser", "f has a minimum"
 READINGS = (  # doubts that are about the data, and not about how far a computation came
@@ -154,10 +152,12 @@ class Exact(Method):
 
     def check(self, problem: Problem) -> Refusal | None:
         """Refuse a problem outside the assumptions."""
-        problem = in_squares(problem) or problem
-        if not (isinstance(problem.domain, DOMAINS) or is_linear(problem.domain)):
+        squares = in_squares(problem)
+        problem = problem if squares is None else squares.problem
+        Z = described(problem.domain)
+        if not (Z.is_polyhedral or Z.as_ball):
             return Refusal("Exact", "domain", NEEDED, type(problem.domain).__name__)
-        if WideProblem.of(problem) or is_tall(problem) or SquaresAbove.of(problem):
+        if WideProblem.of(problem) or is_tall(problem) or residuals_above(problem):
             return None  # which may be too long for the other way
         return refusal_of(lambda: _parts(problem, problem.dimension or 1))
 
@@ -185,8 +185,7 @@ class Exact(Method):
 
     def step(self, problem: Problem, state: DirectState) -> DirectState:
         """Everything: the first step is the last."""
-        problem = on_rows(problem, int(state.x.shape[0]))
-        if (end := self._in_other_words(problem, state.x)) is not None:
+        if (end := self._reduced(problem, state.x)) is not None:
             return end
         x0 = start(problem.domain, int(state.x.shape[0]))
         scaled, rank, exponent = _scaled(problem, state.x)
@@ -213,69 +212,37 @@ class Exact(Method):
         deadline.allow_as_much_again()
         with contextlib.suppress(deadline.Over):  # x is there, whatever can still be proved of it
             normal = np.ldexp(answer.normal, exponent)
-            equations = answer.rank or scaled.rank_in_x
-            intervals = prove(problem, x, equations, normal, answer.sign)
+            intervals = prove(problem, x, normal, answer.sign, answer.rank)
             if answer.sign is None:
-                more = prove_rescaled(scaled, problem, host(x), equations, normal)
+                more = prove_rescaled(scaled, problem, host(x), normal)
                 intervals = intervals.both(more)
             findings = findings._replace(one_sided=intervals.why)
         return _solved(end, findings, intervals)
 
-    def _in_other_words(self, problem: Problem, x0: Array) -> DirectState | None:
+    def _reduced(self, problem: Problem, x0: Array) -> DirectState | None:
         """The step by another problem with the same answer; None where this one is taken."""
-        if problem.penalties[0].terms.has_operator:
-            return self._with_more_variables(problem, *with_images(problem, len(x0)), x0=x0)
-        if (squares := in_squares(problem)) is not None:
-            return self._with_norm_above(problem, squares, x0)
-        if problem.penalties[1] != Zero():
-            return self._with_penalty_below(problem, x0)
-        if (wider := with_residuals(problem)) is not None:
-            return self._with_more_variables(problem, wider, 0, x0)
-        return _on_small_side(problem, x0)
-
-    def _with_more_variables(
-        self, problem: Problem, wider: Problem, spare: int, x0: Array
-    ) -> DirectState:
-        """The step of the same problem in x and images v = D x or v = F x - t.
-
-        ``spare``: the dimensions in which images differ for one and the same x.
-        """
         n = int(x0.shape[0])
-        inner = self.step(wider, self.init(wider, np.zeros(wider.dimension or 0)))
-        x = projected(problem.domain, arrays.like(host(inner.x)[:n], x0))
-        end = _without_minorants(_state(problem, 1, x))
-        found = inner.findings
-        if found is not None and found.direction is not None:
-            found = found._replace(direction=found.direction[:n])
-        if found is not None and found.dimension is not None:
-            found = found._replace(dimension=found.dimension - spare)
-        return _ended(end, inner.finished, found, inner.evidence.intervals)
-
-    def _with_norm_above(self, problem: Problem, squares: Problem, x0: Array) -> DirectState:
-        """The step where f = |x - c|_2: of the same problem with its square."""
-        inner = self.step(squares, self.init(squares, x0))
-        end = _without_minorants(_state(problem, 1, inner.x))
-        found, intervals = inner.findings, inner.evidence.intervals
-        if found is not None:
-            low, high = (root_value(problem, value) for value in found.upper_range)
-            found = found._replace(upper_range=(low, high))
-        return _ended(end, inner.finished, found, root_intervals(problem, intervals))
-
-    def _with_penalty_below(self, problem: Problem, x0: Array) -> DirectState:
-        """The step where the lower level has an l1 penalty: of the same problem on an orthant."""
-        reduced = reduced_lasso(problem, int(x0.shape[0]))
-        if reduced is None:
+        found: Reduction | str | None = None
+        for reduction in REDUCTIONS:
+            found = found or reduction(problem, n)
+        if found is None:
+            return _on_small_side(problem, x0)
+        if isinstance(found, str):
             end = _without_minorants(_state(problem, 1, x0))
-            return end._replace(finished=Ended(DOUBT, NOT_SETTLED))
-        start = np.zeros(reduced.variables.size)
-        inner = self.step(reduced.problem, self.init(reduced.problem, start))
-        x = arrays.like(reduced.variables.point(host(inner.x)), x0)
-        end, intervals = _state(problem, 1, x), inner.evidence.intervals
-        if intervals is not None:
-            intervals = intervals.raised(reduced.constant, rounding_unit(EPS, int(x0.shape[0])))
-            if intervals.is_two_sided:  # then a minorant at x has nothing to add
-                end = _without_minorants(end)
-        return _ended(end, inner.finished, inner.findings, intervals)
+            return end._replace(finished=Ended(DOUBT, found))
+        start = x0 if found.point is None else np.zeros(found.problem.dimension or 0)
+        inner, point = self.step(found.problem, self.init(found.problem, start)), found.point
+        x, findings = inner.x, inner.findings
+        if point is not None:
+            x = projected(problem.domain, arrays.like(point(host(x)), x0))
+        if findings is not None:
+            findings = findings._replace(upper_range=found.values(findings.upper_range))
+            if point is not None and (d := findings.direction) is not None:
+                findings = findings._replace(direction=point(d))
+            if findings.dimension is not None:
+                findings = findings._replace(dimension=findings.dimension - found.spare)
+        intervals = found.proved(inner.evidence.intervals)
+        return _ended(_state(problem, 1, x), inner.finished, findings, intervals)
 
 
 def _solved(end: DirectState, findings: ExactFindings, intervals: Intervals | None) -> DirectState:
@@ -293,6 +260,8 @@ def _ended(
     findings: ExactFindings | None,
     intervals: Intervals | None,
 ) -> DirectState:
+    if intervals is not None and intervals.is_two_sided:
+        end = _without_minorants(end)  # one at x, where the slopes balance, has nothing to add
     evidence = end.evidence._replace(intervals=intervals)
     return end._replace(evidence=evidence, findings=findings, finished=finished)
 
@@ -318,11 +287,8 @@ def _on_small_side(problem: Problem, x0: Array) -> DirectState | None:
             residual=residual,
             left_open=gram.shape[1] - rank - wide.reduced.rank if wide.reduced else 0,
         )
-        if residual <= TOL.accurate and wide.rest > 0.0:  # as stored, the rank is another
-            return _solved(end, findings, None)
-        if residual <= TOL.accurate:
-            # Two-sided: a minorant at x, where the slopes balance, has nothing to add.
-            return _solved(_without_minorants(end), findings, intervals)
+        if residual <= TOL.accurate:  # the numbers, as stored, have another rank where rest > 0
+            return _solved(end, findings, None if wide.rest > 0.0 else intervals)
     end_of_tall = _by_second_derivatives(problem, x0)
     proved = None if end_of_tall is None else end_of_tall.evidence.intervals
     if proved is not None and proved.is_two_sided:
@@ -356,7 +322,6 @@ def _by_second_derivatives(problem: Problem, x0: Array) -> DirectState | None:
         upper_range=(value, value),
         residual=residual,
     )
-    end = _without_minorants(end) if intervals.is_two_sided else end
     return _solved(end, findings, intervals)
 
 
@@ -380,25 +345,29 @@ def _scaled(problem: Problem, x: Array) -> tuple[ScaledProblem, Rank, int]:
 
 def _parts(problem: Problem, n: int) -> tuple[Parts, Parts]:
     """f and g in parts, or a sentence why they are none; L1 above is no part."""
-    (f, penalty), (g, below) = split(problem.upper), split(problem.lower)
+    (f, penalty), (g, below), Z = split(problem.upper), split(problem.lower), problem.domain
     if penalty.terms.has_operator:
         refuse_operator(problem)
-    if below != Zero():
-        refuse_penalty(problem)
-    if penalty == Zero():
-        return decompose("Exact", "upper", f, n), decompose("Exact", "lower", g, n)
-    is_alone, terms = isinstance(f.bare, Flat), penalty.terms
-    if not is_alone or any(terms.weights[1:]) or not terms.norms[0]:
-        got = penalty if is_alone else problem.upper.bare
+    terms = penalty.terms
+    f_parts = Parts(n, ()) if terms.has_weights else decompose("Exact", "upper", f, n)
+    has_penalty = below.terms.has_weights
+    g_parts = smooth_part(problem, n) if has_penalty else decompose("Exact", "lower", g, n)
+    if not terms.has_weights:
+        return f_parts, g_parts
+    if not f.bare.is_zero or any(terms.weights[1:]) or not terms.norms[0]:
+        got = penalty if f.bare.is_zero else problem.upper.bare
         raise Refusal("Exact", "upper", "must be L1 or L2 alone where it has a penalty", repr(got))
-    if isinstance(problem.domain, Ball):
-        raise Refusal("Exact", "domain", "must be a polyhedron where upper is L1", "Ball")
-    if isinstance(problem.domain, L1Ball) and (
-        terms.center is not None or not isinstance(terms.l1, float)
-    ):
+    is_plain = terms.center is None and isinstance(terms.l1, float)
+    if not described(Z).is_polyhedral:
+        raise Refusal("Exact", "domain", "must be a polyhedron where upper is an l1 norm", _name(Z))
+    if not (described(Z).is_linear or is_plain):
         needed = "must be no l1 ball where upper is L1 with weights or a center"
-        raise Refusal("Exact", "domain", needed, "L1Ball")
-    return Parts(n, ()), decompose("Exact", "lower", g, n)
+        raise Refusal("Exact", "domain", needed, _name(Z))
+    return f_parts, g_parts
+
+
+def _name(Z: Domain) -> str:
+    return type(Z).__name__
 
 
 def _doubt(

@@ -61,9 +61,9 @@ class PolyhedralRows(NamedTuple):
         return u if self.lift is None else self.lift @ u
 
 
-def is_linear(domain: Domain) -> bool:
-    """Do linear constraints describe the set, as many as it has variables or a few times that?"""
-    return described(domain).is_linear
+def whole_space(n: int) -> PolyhedralRows:
+    """R^n."""
+    return PolyhedralRows(np.zeros((0, n)), np.zeros(0), np.zeros((0, n)))
 
 
 def polyhedron(domain: Domain, n: int) -> PolyhedralRows:
@@ -114,7 +114,7 @@ def _without_twins(Z: PolyhedralRows) -> PolyhedralRows:
         other = strictest.get((group, -sign))
         room = 1 if other is None else _level(Z, i) + _level(Z, other)
         if room < -Fraction(TOL.met) * abs(_level(Z, i)):
-            raise polyhedra.no_point("Polyhedron")
+            raise polyhedra.no_point()
         if room != 0:  # below 0 by rounding: then nothing will be proved
             kept.append(i)
         elif sign > 0:
@@ -132,7 +132,7 @@ def _different(equal: Host, right: Host) -> list[int]:
         level = Fraction(right[i]) / Fraction(equal[i, np.argmax(np.abs(equal[i]))])
         off = abs(level - seen.setdefault(group, level))
         if off > Fraction(TOL.met) * abs(level):
-            raise polyhedra.no_point("Polyhedron")
+            raise polyhedra.no_point()
         if group == i or off:  # the same up to rounding: then nothing will be proved
             found.append(i)
     return found

@@ -13,14 +13,12 @@ from tiebreak.exact.polyhedra import PolyhedralRows, polyhedron
 from tiebreak.functions.parts.parts import Parts
 from tiebreak.functions.parts.quadratic_parts import LeastSquaresPart
 from tiebreak.linalg.arrays import Host
-from tiebreak.linalg.fingerprints import described_outside
 from tiebreak.linalg.host import norm
 from tiebreak.linalg.rank import Rank, decide_rank, in_units
 from tiebreak.linalg.spectra import equilibrate
 from tiebreak.linalg.tolerances import TOL
 from tiebreak.problem import Problem
 from tiebreak.sets.domains import Space, described
-from tiebreak.sets.polyhedra import Polyhedron
 
 
 class L1Norm(NamedTuple):
@@ -125,15 +123,6 @@ class ScaledProblem:
         found = in_units(rank, rows, self.units)
         return found._replace(row_units=lengths * found.row_units)
 
-    def rank_in_u(self, rank: Rank) -> Rank:
-        """A rank in the units of x in those of u, of rows that have been scaled to length 1."""
-        lengths, done = np.ones(len(rank.row_units)), 0
-        for block in self._g.blocks():
-            rows = slice(done, done + len(block))
-            lengths[rows], done = norm(self.rows[rows]), rows.stop
-        row_units, units = lengths * rank.row_units, rank.units / self.units
-        return rank._replace(row_units=row_units, units=units, basis=rank.right)
-
 
 def _units(columns: Host, rows: Host, f: Parts) -> Host:
     """These units of x; of variables that g does not depend on those of f, with the same mean."""
@@ -147,13 +136,3 @@ def _units(columns: Host, rows: Host, f: Parts) -> Host:
         if np.any(columns != 1.0) or np.max(np.abs(exponents)) > math.log2(TOL.alike):
             units[in_f_alone] = np.exp2(exponents)
     return units
-
-
-def on_rows(problem: Problem, n: int) -> Problem:
-    """The same problem, on the rows of a set from outside: of its faces nothing else is known."""
-    domain = described(problem.domain)
-    if not described_outside(domain):
-        return problem
-    _, Z = domain.lifted_rows(n)
-    made = Polyhedron(Z.A, Z.b, Z.A_eq, Z.b_eq) if len(Z.b) + len(Z.b_eq) else Space()
-    return replace(problem, domain=made)

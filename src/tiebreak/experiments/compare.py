@@ -18,10 +18,11 @@ from tiebreak.driver.solve import solve
 from tiebreak.exact.method import Exact
 from tiebreak.experiments.race import Answer, Entrant, Record, race
 from tiebreak.linalg import checks
-from tiebreak.linalg.sizes import SIDE, SMALL_SIDE
 from tiebreak.problem import Problem
 from tiebreak.sets import Ball, Space
 
+POLYHEDRAL = 300  # up to so many variables Exact is quick on every domain
+PENALISED = 1000  # and on R^n with a penalty
 TO_REACH = tuple(10.0**-digits for digits in range(1, 9))  # the accuracies asked for
 
 Contestant = str | Method | tuple[str, Method]
@@ -199,9 +200,9 @@ def reference(problem: Problem) -> tuple[Answer, str]:
     """f*, g* and x* by direct factorisation (``Exact``), and where they come from in words."""
     unknown = Answer(math.nan, math.nan)
     n, domain = problem.dimension or 1, type(problem.domain).__name__
-    limit = math.inf if problem.is_smooth else SIDE
+    limit = math.inf if problem.is_smooth else PENALISED
     if not isinstance(problem.domain, Space | Ball):
-        limit = SMALL_SIDE
+        limit = POLYHEDRAL
     if not Exact().refusal(problem) and n > limit:
         size = f"{'' if problem.is_smooth else 'a penalty and '}{n} variables"
         reason = f"Exact may take minutes on {domain} with {size}, so it was not asked"

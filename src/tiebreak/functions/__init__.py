@@ -8,7 +8,7 @@ from tiebreak.functions.base import (
     SmoothFunction,
 )
 from tiebreak.functions.callables import Smooth
-from tiebreak.functions.elementary import Flat, Linear, Quadratic, SquaredNorm
+from tiebreak.functions.elementary import Flat, Linear, SquaredNorm
 from tiebreak.functions.losses.huber import Huber
 from tiebreak.functions.losses.least_squares import LeastSquares
 from tiebreak.functions.losses.linear_loss import LinearLoss
@@ -37,6 +37,7 @@ from tiebreak.functions.penalties.penalties import (
 )
 from tiebreak.functions.penalties.row_penalties import Hinge, Quantile
 from tiebreak.functions.penalties.terms import Terms
+from tiebreak.functions.quadratic import Quadratic
 from tiebreak.functions.substitution import Substitution
 from tiebreak.functions.sums import Scaled, Sum, matrices_of, summands
 

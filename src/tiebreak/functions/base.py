@@ -103,6 +103,15 @@ class PendingEvaluation:
         return [minorant.slope for minorant in self()[0]]
 
 
+class Squares(NamedTuple):
+    """scale/2 times the sum of weights_i (rows x - target)_i², as they were given."""
+
+    rows: Any  # a matrix; None: the variables themselves
+    target: Any  # one for each row; None: 0
+    weights: Any = None  # of the rows; None: all are 1
+    scale: float = 1.0
+
+
 class Function(FromData, is_open=True):
     """What a level can be: a convex function, smooth or the sum of a smooth one and a penalty.
 
@@ -123,9 +132,12 @@ class Function(FromData, is_open=True):
     data_epsilon: float = 0.0  # unit of rounding of its data, where these are taken in float64
     note: str = ""  # how its data were taken, for the report, where that could surprise
     names: tuple[Any, ...] | None = None  # of the variables, where a table of pandas has them
-    describing: ClassVar[tuple[str, ...]] = ("add_to_conic", "far_rows", "parts", "falls_unseen")
+    describing: ClassVar[tuple[str, ...]] = (
+        *("add_to_conic", "far_rows", "parts", "squares", "falls_unseen"),
+    )
     falls_unseen: bool = True  # may it fall for ever, never reaching its infimum, unnoticed?
     degree: float = math.inf  # of the polynomial that it is
+    is_zero: ClassVar[bool] = False  # is it 0 everywhere?
     title: str = ""  # in the words of a report; "" for the name of its class
     known_by: str = ""  # all that is known of it, where that is less than a description
 
@@ -224,6 +236,15 @@ class Function(FromData, is_open=True):
 
         None: not known. It is asked for only if the entries of its matrix are at hand.
         """
+        return None
+
+    def solution_dimension(self, center: Any, radius: float) -> int | None:
+        """The dimension of its minimisers in a ball, R^n if its radius is inf; None: not known."""
+        return None
+
+    @property
+    def squares(self) -> Squares | None:
+        """The squares that it is the sum of; None where it is something else."""
         return None
 
     @property

@@ -14,15 +14,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import reduce
 from typing import Protocol
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from tiebreak.functions.base import Function
-from tiebreak.functions.elementary import Linear, Quadratic, SquaredNorm
+from tiebreak.functions.elementary import Linear, SquaredNorm
 from tiebreak.functions.losses.least_squares import LeastSquares
-from tiebreak.functions.sums import Scaled, Sum, summands
+from tiebreak.functions.quadratic import Quadratic
+from tiebreak.functions.sums import summands
 from tiebreak.linalg import arrays, deadline
 from tiebreak.linalg.arrays import Array, Host, dot, like, norm, to_numpy, zeros_like
 from tiebreak.linalg.sizes import LARGE_SIDE
@@ -81,19 +83,16 @@ class _Plane:
 
 def _simple(h: Function) -> _Bowl | _Plane | None:
     """h as a bowl or a plane, if it is one."""
-    if isinstance(h, SquaredNorm):
-        return _Bowl(h.weight, h.center) if h.is_scalar else None
-    if isinstance(h, Linear):
-        return _Plane(h.c)
-    if isinstance(h, Scaled):
-        part = _simple(h.function)
-        if isinstance(part, _Bowl):
-            return _Bowl(h.weight * part.curvature, part.center, h.weight * part.constant)
-        return None if part is None else _Plane(h.weight * part.slope)
-    if isinstance(h, Sum):
-        first, second = _simple(h.first), _simple(h.second)
-        return None if first is None or second is None else _added(first, second)
-    return None
+    parts = [_term(weight, part) for weight, part in summands(h)]
+    known = [part for part in parts if part is not None]
+    return reduce(_added, known) if len(known) == len(parts) else None
+
+
+def _term(weight: float, h: Function) -> _Bowl | _Plane | None:
+    """A multiple of one function."""
+    if isinstance(h, SquaredNorm) and h.is_scalar:
+        return _Bowl(weight * h.weight, h.center)
+    return _Plane(weight * h.c) if isinstance(h, Linear) else None
 
 
 def _added(first: _Bowl | _Plane, second: _Bowl | _Plane) -> _Bowl | _Plane:

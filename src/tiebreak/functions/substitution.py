@@ -5,13 +5,17 @@ For a part of the variables, with signs, or among more variables than before.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from tiebreak.functions.base import Function, SmoothFunction
-from tiebreak.functions.elementary import Flat, Linear, Quadratic, SquaredNorm
+from tiebreak.functions.elementary import Flat, Linear, SquaredNorm
 from tiebreak.functions.losses.least_squares import LeastSquares
 from tiebreak.functions.losses.linear_loss import LinearLoss
-from tiebreak.functions.penalties.penalties import L1
+from tiebreak.functions.penalties.composite import split
+from tiebreak.functions.penalties.penalties import L1, Penalty
+from tiebreak.functions.quadratic import Quadratic
 from tiebreak.functions.sums import summands
 from tiebreak.linalg import Host, arrays
 from tiebreak.linalg.host import host
@@ -27,10 +31,14 @@ class Substitution:
     """
 
     def __init__(self, places: Host, size: int, factors: Host | None = None) -> None:
+        from scipy.sparse import csr_array
+
         self.size, self._used = size, places >= 0
         self._places = places[self._used]
         ones = np.ones(len(places))
         self._factors = (ones if factors is None else factors)[self._used]
+        where = np.flatnonzero(self._used), self._places
+        self._matrix = csr_array((self._factors, where), shape=(len(places), size))
 
     def point(self, u: Host) -> Host:
         """The x of a u."""
@@ -38,11 +46,12 @@ class Substitution:
         x[self._used] = self._factors * u[self._places]
         return x
 
-    def rows(self, A: Host) -> Host:
-        """The rows of A, which are multiplied with x, as rows that are multiplied with u."""
-        found = np.zeros((len(A), self.size))
-        found[:, self._places] = A[:, self._used] * self._factors
-        return found
+    def rows(self, A: Any) -> Any:
+        """The rows of A, which are multiplied with x, as rows that are multiplied with u.
+
+        Dense or sparse, as A is; no entry is a sum of several.
+        """
+        return A @ self._matrix
 
     def slope(self, c: Host) -> Host:
         """The same of one row."""
@@ -94,11 +103,16 @@ class Substitution:
         middle[self._places] = center[self._used] / self._factors
         return SquaredNorm(each, middle) if each.any() else Flat(), constant
 
-    def penalty(self, h: L1) -> tuple[L1, float]:
+    def level(self, h: Function) -> tuple[SmoothFunction | Penalty, float]:
+        """The same of a level, smooth or an l1 norm alone."""
+        smooth, penalty = split(h)
+        return self.penalty(penalty) if penalty.terms.has_weights else self.function(smooth)
+
+    def penalty(self, h: Penalty) -> tuple[L1, float]:
         """The same of an l1 norm without an operator, where all factors are 1 or -1."""
-        n = len(self._used)
-        center = np.zeros(n) if h.center is None else host(h.center)
-        weights = np.broadcast_to(host(h.weight), n)
+        n, center = len(self._used), h.terms.center
+        center = np.zeros(n) if center is None else center
+        weights = np.broadcast_to(h.terms.l1, n)
         constant = float(np.sum((weights * np.abs(center))[~self._used]))
         each = np.zeros(self.size)
         each[self._places] = weights[self._used]

@@ -56,6 +56,7 @@ class Scaled(SmoothFunction, in_tables=False):
     forward = delegated("function.forward")
     passes = delegated("function.passes")
     extent = delegated("function.extent")
+    solution_dimension = delegated("function.solution_dimension")
     lipschitz = _weighted("lipschitz")
     known_lipschitz = _weighted("known_lipschitz")
     strong_convexity = _weighted("strong_convexity")

@@ -211,6 +211,22 @@ def in_precision_of(prototype: Array, value: Array) -> Array | None:
     return fitted if np.array_equal(wide, arrays.to_numpy(value)) else None
 
 
+def with_matrix(
+    owner: str, name: str, vector: Array, whose: str, matrix: Matrix
+) -> tuple[Array, Matrix]:
+    """The vector in the precision of the matrix; both in float64 where that would round it."""
+    fitted = in_precision_of(matrix.prototype, vector)
+    if fitted is not None:
+        return fitted, matrix
+    wide = matrix.in_float64
+    if wide is None:
+        raise ValueError(
+            f"{owner}: {name} must hold numbers of float32 as {whose} does, which cannot be "
+            "converted to float64, got float64 numbers that would be rounded"
+        )
+    return arrays.like(vector, wide.prototype), wide
+
+
 def matrix(owner: str, name: str, value: Any, is_symmetric: bool = False) -> Matrix:
     """``value`` as two products: dense, scipy.sparse, an operator, or rows that are streamed.
 

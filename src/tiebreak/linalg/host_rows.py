@@ -32,13 +32,6 @@ class HostRows:
         """Are the entries in memory, and not too many, even so many times over?"""
         return matrix.is_at_hand and times * matrix.size <= DENSE_LIMIT
 
-    @classmethod
-    def unit(cls, which: Host) -> HostRows:
-        """A row for each of these variables, 1 there and 0 elsewhere."""
-        from scipy.sparse import eye_array
-
-        return cls(eye_array(len(which), format="csr")[np.flatnonzero(which)])
-
     def scaled(self, factors: Host) -> HostRows:
         """Every row times its factor."""
         return HostRows(scaled_rows(self.entries, factors))

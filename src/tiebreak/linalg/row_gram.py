@@ -45,10 +45,10 @@ class RowGram:
     def clear_rank(self, epsilon: float = EPS) -> int:
         """How many eigenvalues are surely more than rounding, for data of this unit of rounding.
 
-        Those above GAP times their rounding errors, whose roots are above GAP times the rounding
-        level of singular values. The first implies the second where epsilon = EPS: of
-        s² > GAP EPS (64 + max(m, n)/2) |S|² follows s > GAP EPS max(m, n) |S|, for that squared
-        is GAP² EPS² max² |S|² <= GAP EPS max/2 |S|² where max(m, n) <= 1/(2 GAP EPS) ~ 2e12.
+        Those above c = `TOL.clear_units` times their rounding errors, whose roots are above c
+        times the rounding level of singular values. The first implies the second where
+        epsilon = EPS: of s² > c EPS (64 + max(m, n)/2) |S|² follows s > c EPS max(m, n) |S|, for
+        that squared is c² EPS² max² |S|² <= c EPS max/2 |S|² where max(m, n) <= 1/(2 c EPS) ~ 2e12.
         """
         level = TOL.clear_units * rounding_level(
             self.shape, math.sqrt(max(self.largest, 0.0)), epsilon
@@ -150,7 +150,7 @@ def sure_rank(A: Any, gram: RowGram, epsilon: float) -> RowRank | None:
     rank = gram.clear_rank(epsilon)
     if gram.trace == 0.0:  # nothing but zeros
         return RowRank(0, 0.0)
-    if rank == 0 or not _is_even(A, epsilon):
+    if rank == 0 or not is_even(A, epsilon):
         return None
     others = A.shape[0] - rank
     if others == 0:
@@ -163,12 +163,11 @@ def sure_rank(A: Any, gram: RowGram, epsilon: float) -> RowRank | None:
     return RowRank(rank, math.ldexp(rest, gram.exponent)) if 0.0 < rest <= level else None
 
 
-def _is_even(A: Any, epsilon: float) -> bool:
+def is_even(A: Any, epsilon: float = EPS) -> bool:
     """Is every row, and every column, 0 or clearly larger than rounding errors of the largest?"""
-    size = abs(A)
     for axis in (0, 1):
-        top = size.max(axis=axis)
-        top = top if isinstance(top, np.ndarray) else top.toarray()
+        ends = A.max(axis=axis), -A.min(axis=axis)
+        top = np.maximum(*(some if isinstance(A, np.ndarray) else some.toarray() for some in ends))
         top = top[top > 0.0]
         if top.size and top.min() <= 2.0 * spectra.FEW_UNITS * epsilon * top.max():
             return False

@@ -11,14 +11,15 @@ import numpy as np
 
 from tiebreak.linalg import arrays, deadline
 from tiebreak.linalg.arrays import Array, Host
-from tiebreak.linalg.sizes import SECOND
+from tiebreak.linalg.host import power_of_two
 from tiebreak.linalg.tolerances import TOL
 
 EPS = 2.0**-52
 FEW_UNITS = 64  # rounding errors are a few units in the last place of the numbers they come from
+ELIMINATION_LIMIT = 2**30  # products of residues: a few seconds in NumPy
 PANEL = 32  # columns that are eliminated together: sums of 32 products below 2^47 are exact
 TALL_FOR_RANK = 8  # times as many rows as columns: most rows are combinations of a few
-CHUNK = 4096  # rows that are looked at together
+CHUNK = 4096  # rows that are combined together
 WHOLE_BITS = 30  # integers up to 2^30 are their own residues modulo larger primes
 
 
@@ -88,6 +89,20 @@ def singular(A: Host, whole: bool = False) -> tuple[Host, Host]:
     sizes = np.max(np.abs(A), axis=0, initial=0.0)
     order = np.argsort(-sizes, kind="stable")
     return sizes[order], np.eye(n)[order]
+
+
+def semidefinite_root(Q: Host, slack: float) -> tuple[Host, Host, Host]:
+    """Roots, an orthonormal basis (rows) and units: Q = R'R, R = diag(roots) basis diag(units).
+
+    As many rows as the rank, in units in which the diagonal is about 1, for rank has no units.
+    Eigenvalues up to ``slack`` times the largest are 0: the root of a rounding error is no rounding
+    error, so that it is cut before it is taken.
+    """
+    deadline.check(0.5 * deadline.svd_work(*Q.shape))
+    units = power_of_two(np.abs(np.diag(Q)), 0.5)
+    values, vectors = np.linalg.eigh(Q / units / units[:, None])
+    kept = values > slack * float(np.max(np.abs(values), initial=0.0))
+    return np.sqrt(values[kept]), vectors.T[kept], units
 
 
 # --- rank is a decision ---------------------------------------------------------------------------
@@ -174,15 +189,14 @@ def rounding_level(shape: tuple[int, int], largest: float, epsilon: float) -> fl
 def clear_rank(sigma: Host, shape: tuple[int, int], epsilon: float) -> tuple[int, int]:
     """How many singular values are certainly more than rounding, and how many may be."""
     noise = rounding_level(shape, float(np.max(sigma, initial=0.0)), epsilon)
-    return int(np.count_nonzero(sigma > TOL.clear_units * noise)), int(
-        np.count_nonzero(sigma > noise)
-    )
+    clear = int(np.count_nonzero(sigma > TOL.clear_units * noise))
+    return clear, int(np.count_nonzero(sigma > noise))
 
 
 def exact_rank(A: Host) -> int | None:
     """The rank of the numbers as they are stored, by elimination modulo two primes.
 
-    None where that would take more than about a second.
+    None where that would take more than a few seconds.
 
     A float is an integer times a power of two, so it has a residue modulo an odd prime. The rank of
     the residues is at most the true one, and smaller only by an accident, of probability about
@@ -191,7 +205,7 @@ def exact_rank(A: Host) -> int | None:
 
     The answer is kept until the call at work ends, for other units of the columns as well.
     """
-    if A.size * min(A.shape) > SECOND:
+    if A.size * min(A.shape) > ELIMINATION_LIMIT:
         return None
     deadline.check()
     S = _in_own_units(A)
@@ -268,69 +282,25 @@ def _residues(A: Host, prime: int) -> Host:
 
 
 def _tall_rank(A: Host, prime: int) -> int:
-    """The same for many rows, most of which are combinations of a few.
+    """The same for many rows: the rank of a few more random combinations than there are columns.
 
-    Let E = [I F] be a basis of the space of some rows, in the order of columns J and others: the
-    reduced echelon form of those. A row a is in that space if and only if a_J F is what it has in
-    the other columns. Where one is not, what it has more there joins the basis: then the dimension
-    grows, and rows that were in the space still are. So each row is looked at until it is in.
+    Each combination is independent of those before it, if A has more to give, but for a chance of
+    2^-10 (a linear function vanishes at random numbers). So with 8 more than n the rank is that of
+    A, unless 9 of n + 8 fail: a chance of less than n/2^30 too. A residue times 10 bits is below
+    2^41, and a sum of 4096 of these is exact in float64. If some rows show the full rank, the
+    others need not be looked at.
     """
     n = A.shape[1]
-    some = np.linspace(0, len(A) - 1, 4 * n).astype(np.int64)
-    J, others, F = np.arange(0), np.arange(n), np.zeros((0, n), dtype=np.int64)
-    chunks = (A[first : first + CHUNK] for first in range(0, len(A), CHUNK))
-    for part in (A[some], *chunks):
-        if not len(others):
-            break
+    some = A[np.linspace(0, len(A) - 1, 2 * n).astype(np.int64)]
+    if (rank := _square_rank(_residues(some, prime), prime)) == n:
+        return rank
+    draw, total = np.random.default_rng(prime), np.zeros((n + 8, n), dtype=np.int64)
+    for first in range(0, len(A), CHUNK):
         deadline.check()
-        rows = _residues(part, prime)
-        while (more := _beyond(rows, J, others, F, prime)).any():
-            # One row for each column that shows some, and some others.
-            failing = np.flatnonzero(more.any(axis=1))
-            spread = failing[np.linspace(0, len(failing) - 1, min(len(failing), n)).astype(int)]
-            new, K = _reduced(more[np.union1d(np.argmax(more != 0, axis=0), spread)], prime)
-            F = np.vstack([(F - _times_modulo(F[:, K], new, prime)) % prime, new])
-            J, others, F = np.append(J, others[K]), np.delete(others, K), np.delete(F, K, axis=1)
-    return len(J)
-
-
-def _beyond(rows: Host, J: Host, others: Host, F: Host, prime: int) -> Host:
-    """What these rows have in the other columns more than the combinations a_J F.
-
-    A residue times a half of 16 bits of F is below 2^47, the sum of PANEL = 32 of these below 2^52:
-    exact in float64. With the high halves' sums as residues times 2^16, below 2^47, a panel takes
-    less than 2^53 from what is left: 2^9 panels, of 2^14 columns, less than 2^62.
-    """
-    left = rows[:, others]
-    for first in range(0, len(J), PANEL):
-        a = rows[:, J[first : first + PANEL]].astype(np.float64)
-        f = F[first : first + PANEL]
-        high = (a @ (f >> 16).astype(np.float64)).astype(np.int64) % prime
-        low = (a @ (f & 0xFFFF).astype(np.float64)).astype(np.int64)
-        left = left - (high << 16) - low
-    return np.asarray(left % prime)
-
-
-def _reduced(rows: Host, prime: int) -> tuple[Host, Host]:
-    """The reduced echelon form of rows of residues: a basis, and the columns J where it is I.
-
-    As in `_square_rank`, but the rows of the basis lose what they have in later columns of J too.
-    """
-    left, n = rows, rows.shape[1]
-    basis, J = np.zeros((0, n), dtype=np.int64), np.zeros(0, dtype=np.int64)
-    for first in range(0, n, PANEL):
-        deadline.check()
-        panel = left[:, first : first + PANEL]
-        chosen, columns = _independent(panel, prime)
-        if not len(chosen):
-            continue
-        inverse = _inverse(panel[np.ix_(chosen, columns)], prime)
-        new, columns = _times_modulo(inverse, left[chosen], prime), columns + first
-        basis = (basis - _times_modulo(basis[:, columns], new, prime)) % prime
-        left = np.delete(left, chosen, axis=0)
-        left = (left - _times_modulo(left[:, columns], new, prime)) % prime
-        basis, J = np.vstack([basis, new]), np.append(J, columns)
-    return basis, J
+        rows = _residues(A[first : first + CHUNK], prime).astype(np.float64)
+        factors = draw.integers(0, 2**10, (n + 8, len(rows))).astype(np.float64)
+        total += (factors @ rows).astype(np.int64) % prime
+    return _square_rank(total, prime)
 
 
 def _square_rank(rest: Host, prime: int) -> int:

@@ -1,7 +1,11 @@
 """The tolerances of `exact`, `conic` and `proofs`, each with its derivation, in one place.
 
-None of them makes a proof true or false: bounds count their own rounding errors. They decide what
-is tried, what counts as zero on the way, and when an answer is called doubtful;
+No bound on a value rests on them: bounds count their own rounding errors, and what these numbers
+propose is checked by those. They decide what is tried, what counts as zero on the way, and when an
+answer is called doubtful. Three words do rest on them, because they are about numbers that are
+known up to rounding only: that a set is empty (`met`, `accurate`, `clear_units`), how small a gap
+of many levels can be asked for (`clear_units`), and what an estimate assumes (`assumed`). How far
+outside of Z a feasible point may be is not among them: see `proofs/gate.py`.
 `benchmarks/tolerances.py` measures what happens if one of them is ten times larger or smaller.
 """
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from tiebreak.conic.program import Objective
 from tiebreak.linalg.arrays import Host
+from tiebreak.linalg.spectra import EPS, semidefinite_root
 from tiebreak.linalg.tolerances import TOL
 
 
@@ -223,9 +224,9 @@ def square_root(P: Any) -> Any:
     pieces = []
     for block in range(blocks):
         columns = used[block_of == block]
-        values, vectors = np.linalg.eigh(P[columns][:, columns].toarray())
-        kept = values > max(TOL.met, columns.size * np.finfo(float).eps) * values[-1]
-        factor = np.sqrt(values[kept])[:, None] * vectors[:, kept].T
+        slack = max(TOL.met, columns.size * EPS)
+        roots, basis, units = semidefinite_root(P[columns][:, columns].toarray(), slack)
+        factor = roots[:, None] * basis * units
         row, column = np.nonzero(factor)
         piece = (factor[row, column], (row, columns[column]))
         pieces.append(sp.csr_array(piece, shape=(factor.shape[0], n)))

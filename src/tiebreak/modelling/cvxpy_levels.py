@@ -24,7 +24,7 @@ from tiebreak.modelling.cvxpy_compile import (
     with_values,
 )
 from tiebreak.modelling.definitions import Definitions
-from tiebreak.sets.cuts import Violation
+from tiebreak.sets.base import Violation
 
 # Attributes of a variable that are constraints in disguise, and not ones that we take.
 REFUSED = {

@@ -24,11 +24,12 @@ from tiebreak.linalg.spectra import EPS
 from tiebreak.linalg.tolerances import TOL
 from tiebreak.problem import Problem
 from tiebreak.proofs.concave import Concave, largest
-from tiebreak.proofs.evidence import HOST_LENGTH
 from tiebreak.proofs.models import Low, Model
 from tiebreak.proofs.regions import SolutionRegion
 from tiebreak.sets import Domain, Set
 
+MARGINS = (1e-13, 1e-12, 1e-10, 1e-8, 1e-6, 1e-4)  # how far inside a dual ball is surely inside
+NEARBY = 2**16  # entries of a vector that is copied to the host, where the search asks a lot
 LESS_KNOWN = 4.0  # how much less well g may be known, for the guard: see `certificate.Standing`
 
 
@@ -129,7 +130,7 @@ class Search:
     def __init__(self, problem: Problem, zero: Array) -> None:
         self._problem, domain, n = problem, problem.domain, int(zero.shape[0])
         # A set from outside may know only the arrays of its own library.
-        self._is_far = type(zero) is not np.ndarray and n <= HOST_LENGTH and isinstance(domain, Set)
+        self._is_far = type(zero) is not np.ndarray and n <= NEARBY and isinstance(domain, Set)
         self._copies: dict[int, tuple[Model, Model]] = {}  # a model and its copy, by the model's id
         if self._is_far:
             zero, domain = np.zeros(n), _on_the_host(domain)
@@ -291,7 +292,7 @@ class Search:
         Where nothing bounds that from below, t is moved to where something does, if it can be.
         """
         low = self._region.minimum(base.plus(move, t))
-        for margin in (TOL.clear, *TOL.ladder):  # how far inside a dual ball is surely inside
+        for margin in MARGINS:
             if low.fall is None:
                 break
             # Along some direction the sum falls for ever, and how fast is linear in t.

@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 
 from tiebreak import theory
 from tiebreak.functions import Minorant
-from tiebreak.linalg import EPS, TINY, Array, arrays, deadline, in_files
+from tiebreak.linalg import TINY, Array, arrays, deadline, in_files
 from tiebreak.linalg.tolerances import TOL
 from tiebreak.proofs.accumulator import BoundAccumulator
 from tiebreak.proofs.evidence import minorant_errors, value_error
 from tiebreak.sets.domains import described, distance_bound, distance_from, projection_error
 
-UNDERFLOW = TINY / EPS  # a gap below this is 0, a tolerance that is no larger is none
+UNDERFLOW = 1e-290  # a gap below this is 0, a tolerance that is no larger is none
 BY_GROWTH = "the distance from x to a minimiser of g, by how g grows"
 NOWHERE = (-math.inf, math.inf)  # the interval of what is not known
 

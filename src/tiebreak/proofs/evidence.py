@@ -14,7 +14,7 @@ from tiebreak.linalg import Array, arrays, in_files, rounding_unit
 from tiebreak.problem import Problem
 
 BATCH = 8  # steps that are measured together: see EvidenceQueue
-HOST_LENGTH = 2**16  # entries of a vector that may wait in the host's memory: megabytes in all
+HOST_LENGTH = 2**14  # entries of a vector that may wait in the host's memory: megabytes in all
 DEVICE_LENGTH = 2**20  # the same on a device, which has gigabytes
 
 
@@ -47,14 +47,6 @@ class Intervals(NamedTuple):
         why = self.why if math.isinf(high) else ""
         known = self.has_minimiser or other.has_minimiser
         return Intervals((max(low, least), high), max(self.lower, other.lower), why, known, rests)
-
-    def raised(self, constant: float, unit: float) -> Intervals:
-        """The same for an f that is larger by a constant, which errs by this unit of rounding."""
-        if constant == 0.0:
-            return self
-        low, high = (end + constant for end in self.upper)
-        error = unit * (abs(constant) + abs(self.upper[0]))
-        return self._replace(upper=(low - error, high + error))
 
 
 @in_files("evidence")

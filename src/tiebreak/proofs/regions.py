@@ -26,13 +26,13 @@ from collections.abc import Callable, Sequence
 
 from tiebreak.functions import Joint, Penalty, Terms, Zero, joint
 from tiebreak.linalg import Array, arrays, rounding_unit
-from tiebreak.linalg.arrays import HUGE
 from tiebreak.linalg.spectra import EPS
 from tiebreak.linalg.tolerances import TOL
 from tiebreak.proofs.models import Low, Model
 from tiebreak.sets import Ball
 from tiebreak.sets.domains import Domain, Space, described, projection_error
 
+SMALLEST_RADIUS = 2.0**-500  # a radius below this is as good as 0
 WEIGHTS = 8  # multipliers of the constraint |x| <= R that are tried
 
 
@@ -56,7 +56,7 @@ class SolutionRegion:
     def narrow(self, steps: int, radius: float) -> None:
         """For models that are sums over so many steps, and |x*| <= radius too is known by now."""
         if radius < self._size:
-            self._radius = max(radius, 1.0 / HUGE)
+            self._radius = max(radius, SMALLEST_RADIUS)
         slack = rounding_unit(EPS, int(self._zero.shape[0]))  # of a sum over the variables
         # The weights are sums, which round; smaller ones are safe.
         self._safe = 1.0 - slack - EPS * steps

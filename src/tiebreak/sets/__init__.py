@@ -1,9 +1,10 @@
 """Convex sets: projections, projections with a cut, linear minimisation."""
 
 from tiebreak.sets.balls import Ball
+from tiebreak.sets.base import INFINITY, Set
 from tiebreak.sets.boxes import Box, Orthant
-from tiebreak.sets.constraints import Intersection, Polyhedron, SecondOrderCone, intersection
-from tiebreak.sets.cuts import INFINITY, Products, Set
+from tiebreak.sets.constraints import Intersection, SecondOrderCone, intersection
+from tiebreak.sets.cuts import Products
 from tiebreak.sets.descriptions import Bounds, LinearRows, RecessionDirections
 from tiebreak.sets.domains import (
     Domain,
@@ -16,6 +17,7 @@ from tiebreak.sets.domains import (
 )
 from tiebreak.sets.lmo import argmin_cut
 from tiebreak.sets.monotone import Monotone
+from tiebreak.sets.polyhedra import Polyhedron
 from tiebreak.sets.simplices import L1Ball, Simplex
 
 __all__ = [

@@ -15,7 +15,8 @@ from tiebreak.linalg.conic_form import ConicForm, constants
 from tiebreak.linalg.elementwise import moved, shrunk
 from tiebreak.linalg.host import host
 from tiebreak.linalg.tolerances import TOL
-from tiebreak.sets.cuts import CutProjection, Products, Set
+from tiebreak.sets.base import Set
+from tiebreak.sets.cuts import CutProjection, Products
 from tiebreak.sets.descriptions import Bounds
 from tiebreak.sets.faces import ActiveFace, face_across
 
@@ -41,6 +42,10 @@ class Ball(Set):
         assign(self, "radius", checks.positive("Ball", "radius", self.radius))
         if self.center is not None:
             assign(self, "center", checks.vector("Ball", "center", self.center))
+
+    @property
+    def dimension(self) -> int | None:
+        return None if self.center is None else int(self.center.shape[0])
 
     @property
     def diameter(self) -> float:

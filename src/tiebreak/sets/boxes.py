@@ -23,7 +23,8 @@ from tiebreak.linalg import (
 from tiebreak.linalg.arrays import Array, Host, dot, like, namespace, norm, to_numpy, zeros_like
 from tiebreak.linalg.conic_form import scaled_rows
 from tiebreak.linalg.host import host
-from tiebreak.sets.cuts import INFINITY, ProjectionPath, Set, Violation, violations_of
+from tiebreak.sets.base import INFINITY, Set, Violation, violations_of
+from tiebreak.sets.cuts import ProjectionPath
 from tiebreak.sets.descriptions import Bounds, LinearRows, RecessionDirections, identity
 from tiebreak.sets.faces import ActiveFace, room_along
 
@@ -64,6 +65,11 @@ class Box(Set):
             )
         if np.any(lower == INFINITY) or np.any(upper == -INFINITY):
             raise ValueError("Box: lower must be below inf and upper above -inf")
+
+    @property
+    def dimension(self) -> int | None:
+        bounds = (self.lower, self.upper)
+        return next((int(b.shape[0]) for b in bounds if not isinstance(b, float)), None)
 
     @property
     def diameter(self) -> float:
@@ -197,6 +203,10 @@ class Box(Set):
 
     def in_units(self, units: Any) -> Box:
         return Box(host(self.lower) / units, host(self.upper) / units)
+
+    def extended(self, n: int, lower: Host) -> Box:
+        low, high = self.ends(n)
+        return Box(np.append(low, lower), np.append(high, np.full(len(lower), np.inf)))
 
     def projection_path(self, x: Array, c: Array) -> ProjectionPath:
         lower, upper = self.bounds_like(x)

@@ -19,11 +19,11 @@ from tiebreak.linalg.fingerprints import assign, known, remember
 from tiebreak.linalg.host import host
 from tiebreak.linalg.sizes import QUICK_SIDE
 from tiebreak.sets.balls import Ball
+from tiebreak.sets.base import INFINITY, Set, Violation
 from tiebreak.sets.boxes import Box
-from tiebreak.sets.cuts import INFINITY, Set, Violation
 from tiebreak.sets.descriptions import Bounds, LinearRows, RecessionDirections, stacked
 from tiebreak.sets.domains import Constraints, Domain, Space, distance_bound, distance_from
-from tiebreak.sets.polyhedra import Polyhedron, host_matrix, row_lengths
+from tiebreak.sets.polyhedra import host_matrix, row_lengths
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -70,15 +70,14 @@ class SecondOrderCone(Constraints):
         return f"SecondOrderCone({self.A.shape[0]} rows, {self.A.shape[1]} variables)"
 
     @property
-    def variables(self) -> int:
-        """How many there are."""
+    def dimension(self) -> int:
         return int(self.A.shape[1])
 
     def check(self, n: int) -> None:
         """Raise ValueError if A has not ``n`` columns."""
-        if self.variables != n:
+        if self.dimension != n:
             raise ValueError(
-                f"SecondOrderCone: A must have one column per variable ({n}), got {self.variables}"
+                f"SecondOrderCone: A must have one column per variable ({n}), got {self.dimension}"
             )
 
     def conic_form(self, form: ConicForm) -> None:
@@ -199,6 +198,10 @@ class Intersection(Constraints, in_tables=False):
             one.check(n)
 
     @property
+    def dimension(self) -> int | None:
+        return next((one.dimension for one in self.sets if one.dimension is not None), None)
+
+    @property
     def diameter(self) -> float:
         """A bound: the least of the parts'."""
         return min(one.diameter for one in self.sets)
@@ -298,13 +301,3 @@ def _common_box(owner: str, first: Box, second: Box) -> Box:
 def is_centred(ball: Ball) -> bool:
     """Is the origin its center?"""
     return ball.center is None or arrays.max_abs(ball.center) == 0.0
-
-
-__all__ = [
-    "Intersection",
-    "Polyhedron",
-    "SecondOrderCone",
-    "arrays_of",
-    "common_set",
-    "intersection",
-]

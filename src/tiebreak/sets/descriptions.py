@@ -16,10 +16,11 @@ from tiebreak.linalg import arrays
 from tiebreak.linalg.arrays import SAFE, Host
 from tiebreak.linalg.conic_form import ConicForm, entries
 from tiebreak.linalg.fingerprints import assign
-from tiebreak.linalg.tolerances import TOL
+
+BOUND_SWEEPS = 10  # over all rows, for bounds that follow from others
 
 if TYPE_CHECKING:
-    from tiebreak.sets.cuts import Set
+    from tiebreak.sets.base import Set
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -122,7 +123,7 @@ def _tightened(lower: Host, upper: Host, rows: Any, offset: Host) -> tuple[Host,
     A row bounds one variable where all others in it are bounded: x >= 0 and sum x <= 1 are
     0 <= x <= 1. All are rounded outwards.
     """
-    for _ in range(TOL.sweeps):
+    for _ in range(BOUND_SWEEPS):
         with arrays.quiet():  # a bound that overflows is none
             before, (lower, upper) = (lower, upper), _swept(lower, upper, rows, offset)
         if np.array_equal(before, (lower, upper)):

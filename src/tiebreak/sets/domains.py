@@ -11,38 +11,19 @@ import math
 from functools import cached_property
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
+import numpy as np
+
 from tiebreak.linalg import arrays, checks, tables
-from tiebreak.linalg.arrays import Array, dot, like, norm, zeros_like
+from tiebreak.linalg.arrays import Array, Host, dot, like, norm, zeros_like
 from tiebreak.linalg.elementwise import ldexp, moved
 from tiebreak.linalg.fingerprints import assign, remember
 from tiebreak.linalg.host import host
 from tiebreak.linalg.tolerances import TOL
-from tiebreak.sets.balls import Ball
-from tiebreak.sets.boxes import Box, Orthant
-from tiebreak.sets.cuts import INFINITY, CutProjection, Products, ProjectionPath, Set
+from tiebreak.sets.base import INFINITY, Set
+from tiebreak.sets.boxes import Box
+from tiebreak.sets.cuts import CutProjection, Products, ProjectionPath
 from tiebreak.sets.descriptions import LinearRows
 from tiebreak.sets.faces import ActiveFace, face_across
-from tiebreak.sets.monotone import Monotone
-from tiebreak.sets.simplices import L1Ball, Simplex
-
-__all__ = [
-    "Ball",
-    "Box",
-    "Constraints",
-    "Domain",
-    "Halfspace",
-    "L1Ball",
-    "Monotone",
-    "Orthant",
-    "Simplex",
-    "Space",
-    "described",
-    "distance_bound",
-    "distance_from",
-    "has_projection",
-    "projected",
-    "projection_error",
-]
 
 
 @runtime_checkable
@@ -78,7 +59,7 @@ def distance_bound(domain: Domain, x: Array, length: float | None = None) -> flo
     x = arrays.double(x)
     if not (arrays.all_finite(x) if length is None else math.isfinite(length)):
         return INFINITY
-    known = domain.distance_outside(x, unit) if isinstance(domain, Set) else None
+    known = described(domain).distance_outside(x, unit)
     if known is None:  # a set of the user, whose projection is taken to err as ours do
         z = domain.project(x)
         known = norm(x - z) + unit * (norm(x) + norm(z))
@@ -90,8 +71,8 @@ def projection_error(domain: Domain, z: Array, size: float) -> float:
 
     ``size`` = |z|; the errors that are units of the argument's length are not counted here.
     """
-    cancelling = domain.cancelling_length if isinstance(domain, Set) else 0.0
-    return arrays.rounding_unit(arrays.epsilon(z), int(z.shape[0])) * (size + cancelling)
+    size += described(domain).cancelling_length
+    return arrays.rounding_unit(arrays.epsilon(z), int(z.shape[0])) * size
 
 
 def described(domain: Domain) -> Set:
@@ -101,7 +82,7 @@ def described(domain: Domain) -> Set:
 
 def has_projection(domain: Domain) -> bool:
     """Does the domain project in a time that every step can spend?"""
-    return not isinstance(domain, Set) or domain.has_projection
+    return described(domain).has_projection
 
 
 def projected(domain: Domain, x: Array) -> Array:
@@ -171,6 +152,9 @@ class Space(Set):
     def in_units(self, units: Any) -> Space:
         return self
 
+    def extended(self, n: int, lower: Host) -> Set:
+        return self if np.isinf(lower).all() else Box(np.append(np.full(n, -np.inf), lower), np.inf)
+
     def distance_outside(self, x: Array, unit: float) -> float:
         return 0.0
 
@@ -220,6 +204,10 @@ class Halfspace(Set):
         assign(self, "offset", checks.finite("Halfspace", "offset", self.offset))
         if arrays.max_abs(self.normal) == 0.0:
             raise ValueError("Halfspace: normal must not be the zero vector")
+
+    @property
+    def dimension(self) -> int:
+        return int(self.normal.shape[0])
 
     def check(self, n: int) -> None:
         """Raise ValueError if the normal has not ``n`` entries."""
@@ -300,6 +288,10 @@ class Halfspace(Set):
 
     def in_units(self, units: Any) -> Halfspace:
         return Halfspace(host(self.normal) * units, self.offset)
+
+    def extended(self, n: int, lower: Host) -> Set:
+        wider = Halfspace(np.append(host(self.normal), np.zeros(len(lower))), self.offset)
+        return wider if np.isinf(lower).all() else wider & Space().extended(n, lower)
 
     def projection_path(self, x: Array, c: Array) -> ProjectionPath:
         unit = like(self._unit, x)

@@ -10,7 +10,8 @@ import numpy as np
 from tiebreak.linalg import arrays, moved
 from tiebreak.linalg.arrays import Array, Host, dot, like, norm, to_numpy, zeros_like
 from tiebreak.linalg.tolerances import TOL
-from tiebreak.sets.cuts import INFINITY, ProjectionPath, Set, Violation, violations_of
+from tiebreak.sets.base import INFINITY, Set, Violation, violations_of
+from tiebreak.sets.cuts import ProjectionPath
 from tiebreak.sets.descriptions import LinearRows, RecessionDirections
 from tiebreak.sets.faces import ActiveFace
 

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from tiebreak.linalg import arrays, checks, tables
 from tiebreak.linalg.arrays import Array, Host, like, norm
+from tiebreak.linalg.conic_form import entries
 from tiebreak.linalg.fingerprints import assign, remember
 from tiebreak.linalg.host import host
 from tiebreak.linalg.linear_programs import last_attempt
 from tiebreak.linalg.spectra import EPS
 from tiebreak.linalg.tolerances import TOL
-from tiebreak.sets.cuts import INFINITY, Violation, violations_of
+from tiebreak.sets.base import INFINITY, Violation, violations_of
 from tiebreak.sets.descriptions import LinearRows
 from tiebreak.sets.domains import Constraints
 
@@ -39,6 +40,7 @@ class Polyhedron(Constraints):
     b: Any = None
     A_eq: Any = None
     b_eq: Any = None
+    numbers: ClassVar[Host]  # of the rows of A as the user counts them, those left out included
 
     def __post_init__(self) -> None:
         remember(self, Polyhedron, A=self.A, b=self.b, A_eq=self.A_eq, b_eq=self.b_eq)
@@ -55,7 +57,8 @@ class Polyhedron(Constraints):
             )
         is_needed = b < INFINITY
         A, b = (A, b) if is_needed.all() else (A[is_needed], b[is_needed])
-        for name, value in (("A", A), ("b", b), ("A_eq", A_eq), ("b_eq", b_eq)):
+        parts = {"A": A, "b": b, "A_eq": A_eq, "b_eq": b_eq, "numbers": np.flatnonzero(is_needed)}
+        for name, value in parts.items():
             assign(self, name, value)
         self._check_zero_rows()
 
@@ -74,11 +77,10 @@ class Polyhedron(Constraints):
 
     def __repr__(self) -> str:
         rows = f"{self.b.shape[0]} inequalities, {self.b_eq.shape[0]} equations"
-        return f"Polyhedron({rows}, {self.variables} variables)"
+        return f"Polyhedron({rows}, {self.dimension} variables)"
 
     @property
-    def variables(self) -> int:
-        """How many there are."""
+    def dimension(self) -> int:
         return int(self.A.shape[1])
 
     @cached_property
@@ -87,13 +89,13 @@ class Polyhedron(Constraints):
         return row_lengths(self.A), row_lengths(self.A_eq)
 
     def linear_rows(self, n: int) -> LinearRows:
-        words = "row {} of A", "row {} of A_eq"
-        return LinearRows(n, self.A, self.b, self.A_eq, self.b_eq, words)
+        words, numbers = ("row {} of A", "row {} of A_eq"), (self.numbers, None)
+        return LinearRows(n, self.A, self.b, self.A_eq, self.b_eq, words, numbers)
 
     @cached_property
     def bounds(self) -> tuple[Host, Host]:
         """Bounds of each variable, from the rows with one entry alone; -inf and inf without one."""
-        low, high = np.full(self.variables, -INFINITY), np.full(self.variables, INFINITY)
+        low, high = np.full(self.dimension, -INFINITY), np.full(self.dimension, INFINITY)
         equal = [(sign * self.A_eq, sign * self.b_eq) for sign in (1.0, -1.0)]
         for rows, offset in ((self.A, self.b), *equal):
             single, which, entry = single_entries(rows)
@@ -115,10 +117,10 @@ class Polyhedron(Constraints):
 
     def check(self, n: int) -> None:
         """Raise ValueError if the matrices have not ``n`` columns."""
-        if self.variables != n:
+        if self.dimension != n:
             name = "A" if self.b.shape[0] else "A_eq"
             raise ValueError(
-                f"Polyhedron: {name} must have one column per variable ({n}), got {self.variables}"
+                f"Polyhedron: {name} must have one column per variable ({n}), got {self.dimension}"
             )
 
     def excess(self, x: Array) -> float:
@@ -131,13 +133,13 @@ class Polyhedron(Constraints):
     def violations(self, x: Array) -> list[Violation]:
         """Row by row, each with its own terms."""
         at, found = host(x), []
-        for name, rows, offset, lengths in (
-            ("A", self.A, self.b, self.lengths[0]),
-            ("A_eq", self.A_eq, self.b_eq, self.lengths[1]),
+        for name, rows, offset, lengths, numbers in (
+            ("A", self.A, self.b, self.lengths[0], self.numbers),
+            ("A_eq", self.A_eq, self.b_eq, self.lengths[1], None),
         ):
             off, size = rows @ at - offset, abs(rows) @ np.abs(at) + np.abs(offset)
             off = np.abs(off) if name == "A_eq" else off
-            found += violations_of(f"row {{}} of {name}", off, size, lengths * norm(at))
+            found += violations_of(f"row {{}} of {name}", off, size, lengths * norm(at), numbers)
         return found
 
     def distance_outside(self, x: Array, unit: float) -> float:
@@ -157,14 +159,10 @@ class Polyhedron(Constraints):
 
     def argmin(self, direction: Array) -> Array:
         """A vertex where <direction, .> is smallest, by a linear program (HiGHS)."""
-        found = self._program(host(direction))
-        return like(found, direction)
-
-    def _program(self, c: Host) -> Host:
-        found = _linear_program(c, self.A, self.b, self.A_eq, self.b_eq)
+        found = _linear_program(host(direction), self.A, self.b, self.A_eq, self.b_eq)
         if found is None:
             raise Unbounded(str(self.no_minimiser()))
-        return found
+        return like(found, direction)
 
 
 class Unbounded(ValueError):
@@ -193,7 +191,7 @@ def _linear_program(
     if found.success:
         return np.asarray(found.x, dtype=np.float64)
     if found.status == 2:
-        raise no_point("Polyhedron")
+        raise no_point()
     if found.status == 3:
         return None
     raise ValueError(f"Polyhedron: the linear program was not solved ({found.message})")
@@ -203,9 +201,9 @@ class EmptySet(ValueError):
     """No x meets the constraints."""
 
 
-def no_point(owner: str) -> EmptySet:
+def no_point() -> EmptySet:
     """What is raised where no x meets the constraints."""
-    return EmptySet(f"{owner}: the constraints must have a point in common, got none")
+    return EmptySet("Polyhedron: the constraints must have a point in common, got none")
 
 
 def contradicts(A: Any, b: Host, A_eq: Any, b_eq: Host, y: Host, y_eq: Host) -> bool:
@@ -228,12 +226,10 @@ def contradicts(A: Any, b: Host, A_eq: Any, b_eq: Host, y: Host, y_eq: Host) -> 
 def host_matrix(owner: str, name: str, value: Any) -> Any:
     """On the host in float64: a NumPy array, or csr where it was sparse."""
     matrix = checks.matrix(owner, name, value)
-    entries = getattr(matrix, "entries", None)
-    if entries is None:
-        raise TypeError(
-            f"{owner}: {name} must hold its entries in memory, got {checks.what_it_is(value)}"
-        )
-    return entries.astype(np.float64) if arrays.is_sparse(entries) else host(entries)
+    if not matrix.is_at_hand:
+        got = checks.what_it_is(value)
+        raise TypeError(f"{owner}: {name} must hold its entries in memory, got {got}")
+    return matrix.on_host()
 
 
 def _rows(name: str, matrix: Any, other: str, offset: Any) -> tuple[Any, Host] | None:
@@ -276,12 +272,6 @@ def row_lengths(rows: Any) -> Host:
 
 def single_entries(rows: Any) -> tuple[Host, Host, Host]:
     """The rows with one entry other than 0: which they are, where it is and what it is."""
-    if arrays.is_sparse(rows):
-        coo = rows.tocoo()
-        which, where, entries = coo.row, coo.col, coo.data
-        which, where, entries = (v[coo.data != 0.0] for v in (which, where, entries))
-    else:
-        which, where = np.nonzero(rows)
-        entries = rows[which, where]
+    which, where, values = entries(rows)
     single = np.bincount(which, minlength=rows.shape[0])[which] == 1
-    return which[single], where[single], entries[single]
+    return which[single], where[single], values[single]

@@ -29,15 +29,12 @@ class Gap(Protocol):
     @property
     def epsilon(self) -> float:
         """The unit of rounding."""
-        ...
 
     def at(self, mu: float) -> PathPoint:
         """The gap at mu and its slope.  The energy may be NaN on the first two calls."""
-        ...
 
     def is_noise(self, gap: float) -> bool:
         """Is the latest gap no more than its usual rounding error?"""
-        ...
 
     def further(self, point: PathPoint, tries: int) -> float | PathPoint:
         """The next mu after ``tries`` points that all had gap > 0, of which this is the latest.
@@ -45,7 +42,6 @@ class Gap(Protocol):
         Or a point that needs no evaluation: past the root, or with gap > 0 still, which is then the
         answer.
         """
-        ...
 
 
 def root(gap: Gap, guess: float) -> tuple[float, bool]:

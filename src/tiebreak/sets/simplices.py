@@ -13,13 +13,22 @@ from tiebreak.linalg.conic_form import ConicForm
 from tiebreak.linalg.elementwise import into, masked, moved, negligible, shrunk, smallest_normal
 from tiebreak.linalg.host import host
 from tiebreak.linalg.tolerances import TOL
-from tiebreak.sets.cuts import ProjectionPath, Set, Violation, violations_of
+from tiebreak.sets.base import Set, Violation, violations_of
+from tiebreak.sets.cuts import ProjectionPath
 from tiebreak.sets.descriptions import Bounds, LinearRows, identity
 from tiebreak.sets.faces import ActiveFace, face_of_signs
 
 
 class _WithVertices(Set):
     """What the two have in common: vertices on the axes, at the distance `length_scale` from 0."""
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):  # type: ignore[arg-type]
+            value = checks.positive(type(self).__name__, field.name, getattr(self, field.name))
+            assign(self, field.name, value)
+
+    def scaled(self, exponent: int) -> Set:
+        return type(self)(shrunk(self.length_scale, exponent))  # type: ignore[call-arg]
 
     def farthest(self, x: Array) -> float:
         """The distance to the farthest vertex, which is the minimiser of <x, .>."""
@@ -50,9 +59,6 @@ class Simplex(_WithVertices):
     """
 
     total: float = 1.0
-
-    def __post_init__(self) -> None:
-        assign(self, "total", checks.positive("Simplex", "total", self.total))
 
     @property
     def diameter(self) -> float:
@@ -107,9 +113,6 @@ class Simplex(_WithVertices):
         below = violations_of("the sign of x[{}]", -at, np.abs(at), length)
         return [off, *below] if off.amount > 0.0 else below
 
-    def scaled(self, exponent: int) -> Simplex:
-        return Simplex(shrunk(self.total, exponent))
-
     def projection_path(self, x: Array, c: Array) -> ProjectionPath:
         return _threshold_path(x, c, self.total, signed=False)
 
@@ -139,13 +142,14 @@ class L1Ball(_WithVertices):
 
     radius: float = 1.0
 
-    def __post_init__(self) -> None:
-        assign(self, "radius", checks.positive("L1Ball", "radius", self.radius))
-
     @property
     def diameter(self) -> float:
         """2 radius."""
         return 2.0 * self.radius
+
+    @property
+    def is_polyhedral(self) -> bool:
+        return True
 
     def lifted_rows(self, n: int) -> tuple[Host, LinearRows]:
         """x = p - q with p, q >= 0 and a sum of at most the radius, for there are 2^n faces."""
@@ -192,9 +196,6 @@ class L1Ball(_WithVertices):
     def distance_outside(self, x: Array, unit: float) -> float:
         """The way to its multiple with the right sum."""
         return max(float(namespace(x).sum(abs(x))) * (1.0 + unit) - self.radius, 0.0)
-
-    def scaled(self, exponent: int) -> L1Ball:
-        return L1Ball(shrunk(self.radius, exponent))
 
     def projection_path(self, x: Array, c: Array) -> ProjectionPath:
         return _threshold_path(x, c, self.radius, signed=True)

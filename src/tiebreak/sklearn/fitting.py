@@ -26,6 +26,7 @@ from tiebreak.sklearn.choice import ChoiceCurve, choice_curve
 from tiebreak.sklearn.design import Layout
 from tiebreak.sklearn.slack import (
     FIT,
+    NO_SLACK,
     is_used_up,
     refitted,
     solve_with_slack,
@@ -148,7 +149,7 @@ def fit(task: Task, settings: Settings, x0: Host | None, names: Sequence[str] | 
     if settings.slack is not None:
         constant = with_best_intercepts(task.loss, task.layout, 0.0 * ending.x)
         allowed = settings.slack(first.lower_value, task.loss.value(constant))
-        if allowed > TOL.nothing * task.loss.value(0.0 * constant):
+        if allowed > NO_SLACK * task.loss.value(0.0 * constant):
             result = _loosened(task, settings, settings.slack, first, constant, allowed)
             ending = _with_slack(ending, result)
     if not result.success:

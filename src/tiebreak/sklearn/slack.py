@@ -18,6 +18,7 @@ from tiebreak.linalg.refusals import Refusal
 from tiebreak.linalg.tolerances import TOL
 from tiebreak.sklearn.design import Layout
 
+NO_SLACK = 1e-22  # a slack of this share of the loss without any model is none either
 FIT, PREFERENCE = "fit", "preference"  # the names of both levels
 
 

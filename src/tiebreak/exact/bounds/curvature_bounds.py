@@ -39,8 +39,6 @@ def largest_rho(f: Parts, x: Host) -> float:
 
     F'F is the one at x. inf: nothing is known.
     """
-    if any(math.isfinite(part.room(x)) for part in f.losses):
-        return math.inf
     return max((p.concordance * p.margins_per_curvature(x) for p in f.losses), default=0.0) * SAFE
 
 

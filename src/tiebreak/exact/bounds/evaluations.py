@@ -74,10 +74,9 @@ def change_within(
 
 def least_value(problem: Problem, model: Model) -> float:
     """A lower bound on the model over Z."""
-    origin = np.zeros(len(host(model.slope)))
-    return (
-        SolutionRegion(Zero(), Zero(), problem.domain, problem.radius, origin).minimum(model).value
-    )
+    origin, none = np.zeros(len(host(model.slope))), Zero()
+    region = SolutionRegion(none, none, problem.domain, problem.radius, origin)
+    return region.minimum(model).value
 
 
 def least_with_slope(

@@ -11,6 +11,7 @@ import math
 
 import numpy as np
 
+from tiebreak.exact.ball import ball_of
 from tiebreak.exact.bounds.curvature_bounds import largest_curvature
 from tiebreak.exact.bounds.evaluations import (
     EvaluationWithErrors,
@@ -36,20 +37,23 @@ from tiebreak.linalg.sizes import SECOND
 from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import ALL_WITHIN, WITHIN, Intervals
 from tiebreak.proofs.models import Model
-from tiebreak.sets import Ball, described, distance_bound, has_projection
+from tiebreak.sets import described, distance_bound, has_projection
 
 
 def prove(
-    problem: Problem, x: Array, rank: Rank, normal: Host, sign: Host | None = None
+    problem: Problem,
+    x: Array,
+    normal: Host,
+    sign: Host | None = None,
+    rank: Rank | None = None,
 ) -> Intervals:
     """Proved intervals for f* and g*; ``normal`` of Z at x balances f's slope on the slice.
 
-    ``rank`` is that of the slice's equations, g's `Parts.rows` and then those of Z. Where f is
-    weight |x|_1, ``sign`` is the subgradient of |x|_1 that takes part in the balance.
+    Where f is weight |x|_1, ``sign`` is the subgradient of |x|_1 that takes part in the balance,
+    and ``rank`` that of the slice's equations, g's `Parts.rows` and then those of Z.
 
     From a distance d: |f* - f(x)| <= |grad f(x)| d + L_f/2 d² where |delta| <= d, and f* is at
-    most that much above f(x) where some lower minimiser is within d. From the slice: bounds by
-    `RowMultipliers`.
+    most that much above f(x) where some lower minimiser is within d.
     """
     at = host(x)
     is_l1, n = sign is not None, len(at)
@@ -64,14 +68,15 @@ def prove(
         return Intervals((low, high), least, rests=WITHIN.format(distance))
 
     near, unmet, is_space = NearestMinimiser(), math.inf, described(problem.domain).is_space
+    is_round = described(problem.domain).as_ball is not None
     sphere = _distance_on_sphere(problem, at, g, g_parts)
     apart = change_within(problem, f, sphere, (f_parts, at))
     found = [Intervals((f.value - apart, f.value + apart), rests=ALL_WITHIN.format(sphere))]
-    if is_space or isinstance(problem.domain, Ball):
+    if is_round:
         found.append(_on_space(problem, at, (f, g), (f_parts, g_parts), normal, sign))
     if not g_parts.parts:  # g is constant, and all of Z its minimisers
         found.append(interval(distance_bound(problem.domain, at), 0.0))
-    if not found[-1].is_two_sided and not isinstance(problem.domain, Ball):
+    if not found[-1].is_two_sided and (is_space or not is_round):
         near = nearest_minimiser(problem.domain, g_parts, at)
         sigma = problem.upper.strong_convexity
         fall = math.inf if is_l1 else near.fall(f_parts, sigma, normal)
@@ -83,9 +88,12 @@ def prove(
     has_more = is_l1 or (has_projection(problem.domain) and not is_space)
     if has_more and len(g_parts.squares) == len(g_parts.curved):
         unmet = min(unmet, max(near.excess, 0.5 * near.image * near.image))
-        multipliers = RowMultipliers(problem, at, g_parts, rank, normal, unmet)
+        multipliers = RowMultipliers(problem, at, g_parts, normal, unmet)
         high = min(some.upper[1] for some in found)
-        low = multipliers.below(f) if sign is None else multipliers.below_l1(sign, high)
+        if sign is None or rank is None:
+            low = multipliers.below(f)
+        else:
+            low = multipliers.below_l1(sign, rank, high)
         found.append(Intervals((low, math.inf)))
     proved = functools.reduce(Intervals.both, found)
     if not is_l1 and not f_parts.parts:  # f is constant
@@ -137,21 +145,22 @@ def _on_space(
     near = nearby_minimisers(g_parts, x)
     if near is None:
         return Intervals()
-    if isinstance(Z, Ball) and not Z.depth(x) > near.distance:
-        return _across_ball(problem, Z, x, values, parts, normal, near)
+    if (ball := ball_of(Z, len(x))) is not None and not described(Z).depth(x) > near.distance:
+        return _across_ball(problem, ball[0], x, values, parts, normal, near)
     high = f.value + change_within(problem, f, near.distance, (f_parts, x))
     if sign is not None:
         low = below_l1(L1Dual.of(problem, len(x)), x, sign, near, high)
     else:
         sigma = problem.upper.strong_convexity - problem.upper.defect
-        low = below(f_parts, x, sigma, f.value - f.value_error, f.slope, f.slope_error, near)
+        value, reach = f.value - f.value_error, Z.farthest(x) * SAFE
+        low = below(f_parts, x, sigma, value, f.slope, f.slope_error, near, reach)
     rests = WITHIN.format(near.distance)
     return Intervals((low, high), g.value - g.value_error - near.gap, rests=rests)
 
 
 def _across_ball(
     problem: Problem,
-    ball: Ball,
+    center: Host,
     x: Host,
     values: tuple[EvaluationWithErrors, EvaluationWithErrors],
     parts: tuple[Parts, Parts],
@@ -168,13 +177,13 @@ def _across_ball(
         f(z) >= f(x) + <s, z - x> + sigma/2 |z - x|² - |y| |R (z - x)|.
     """
     (f, g), (f_parts, g_parts) = values, parts
-    center, V = 0.0 * x if ball.center is None else host(ball.center), near.span.right
+    Z, V = problem.domain, near.span.right
     p = center + V.T @ (V @ (x - center))
     deep = nearby_minimisers(g_parts, p)
-    depth = -math.inf if deep is None else ball.depth(p) - deep.distance
+    depth = -math.inf if deep is None else described(Z).depth(p) - deep.distance
     if deep is None or not depth > 0.0:
         return Intervals()
-    way = near.distance + distance_bound(ball, x)
+    way = near.distance + distance_bound(Z, x)
     share = way / (way + depth)
     reach = near.distance + share * (norm(x - p) + deep.distance + near.distance)
     high = f.value + change_within(problem, f, reach * SAFE, (f_parts, x))
@@ -192,10 +201,8 @@ def _distance_on_sphere(problem: Problem, x: Host, g: EvaluationWithErrors, h: P
     L(z) = g(z) + mu/2 (|z - center|² - radius²) has L(x*) <= g* <= g(x) + (what x lacks to be in
     Z), hence mu/2 |delta|² <= |grad L(x)| |delta| + g(x) - L(x) + that. Any mu > 0 is valid.
     """
-    ball = problem.domain
-    if not isinstance(ball, Ball):
-        return math.inf
-    w = x if ball.center is None else x - host(ball.center)
+    center, radius = ball_of(problem.domain, len(x)) or (x, math.inf)
+    w = x - center
     length = norm(w)
     mu = -float(g.slope @ w) / length / length if length > 0.0 else 0.0
     if not mu > 0.0:
@@ -203,11 +210,11 @@ def _distance_on_sphere(problem: Problem, x: Host, g: EvaluationWithErrors, h: P
     unit = rounding_unit(EPS, len(x))
     size = norm(x) + length
     residual = norm(g.slope + mu * w) + g.slope_error + unit * (norm(g.slope) + mu * size)
-    outside = max(length - ball.radius, 0.0) + unit * size
+    outside = max(length - radius, 0.0) + unit * size
     lacking = g.steepness * outside + 0.5 * largest_curvature(h, x, outside) * outside * outside
-    lacking += 0.5 * mu * (abs(ball.radius - length) + unit * size) * (ball.radius + size)
+    lacking += 0.5 * mu * (abs(radius - length) + unit * size) * (radius + size)
     reach = math.hypot(residual, math.sqrt(2.0 * mu) * math.sqrt(lacking))
-    return (residual + reach) / mu + EPS * ball.radius
+    return (residual + reach) / mu + EPS * radius
 
 
 def _unmet(problem: Problem, x: Host, g: EvaluationWithErrors, h: Parts) -> float:

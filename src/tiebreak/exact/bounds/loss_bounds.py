@@ -67,8 +67,8 @@ class Span(NamedTuple):
 def span(R: Host, *rows: Host) -> Span | None:
     """R on the space T of ``rows``, which R has the same null space as; None: nothing is sure.
 
-    T's dimension is a rank. It is known where the singular values of R say that it is full, and
-    otherwise by exact arithmetic.
+    T's dimension is a rank. It is known where as many singular values of R are clear as there can
+    be (columns that are equal, or 0, cannot raise it), and otherwise by exact arithmetic.
     """
     n = R.shape[1]
     if not any(some.any() for some in rows):
@@ -76,8 +76,8 @@ def span(R: Host, *rows: Host) -> Span | None:
     deadline.check(deadline.svd_work(*R.shape))
     left, sigma, right = np.linalg.svd(R, full_matrices=False)
     noise = rounding_unit(EPS, *R.shape) * norm(R)
-    rank, is_whole = len(sigma), len(R) == sum(map(len, rows))
-    if not (is_whole and sigma[-1] > noise):
+    rank, is_whole = int(np.count_nonzero(sigma > noise)), len(R) == sum(map(len, rows))
+    if not (is_whole and (rank == len(sigma) or rank == _different_columns(*rows))):
         rank = _rank(*rows)
     if not 0 < rank <= len(sigma):
         return None
@@ -85,6 +85,12 @@ def span(R: Host, *rows: Host) -> Span | None:
     if not least > noise / TOL.percent:
         return None
     return Span(R, left[:, :rank], sigma[:rank], right[:rank], least, noise / least)
+
+
+def _different_columns(*rows: Host) -> int:
+    """How many columns these rows have that are neither 0 nor equal to another one."""
+    columns = np.unique(np.vstack(rows), axis=1)
+    return int(np.count_nonzero(columns.any(axis=0)))
 
 
 def _rank(*rows: Host) -> int:
@@ -120,12 +126,14 @@ def nearby_minimisers(h: Parts, x: Host) -> NearbyMinimisers | None:
     losses are squares, and linear functions of rows that the others span, as far as no row passes
     its kink.
     """
-    slope, (h, kinks) = h.slope(x), h.between_kinks(x)
+    slope, is_squares, (h, kinks) = h.slope(x), h.is_squares, h.between_kinks(x)
     rows = tuple(part.rows for part in h.curved)
     R = h.curvature(x)
     found = span(R, *rows)
+    if found is None:
+        return _by_residual(h, x, R, rows) if is_squares else None
     # Otherwise g falls without end, or nearly so; or outliers alone see some direction.
-    if found is None or not _contains(found, rows, h.c, *kinks.outliers):
+    if not _contains(found, rows, h.c, *kinks.outliers):
         return None
     doubt = curvature_error(h, x, R, found.least)
     if not doubt <= TOL.percent:
@@ -140,8 +148,6 @@ def nearby_minimisers(h: Parts, x: Host) -> NearbyMinimisers | None:
         return None
     far = rho * decrement
     change = decrement * (1.0 if far < 1e-9 else -math.log1p(-far) / far) * (1.0 + 1e-9)
-    if any(not s * change * SAFE < p.room(x) for p, s in zip(h.losses, seen, strict=True)):
-        return None
     if not np.all(found.dual(kinks.rows.T) * change * more < kinks.room):
         return None
     return NearbyMinimisers(
@@ -151,6 +157,19 @@ def nearby_minimisers(h: Parts, x: Host) -> NearbyMinimisers | None:
         span=found,
         rows=rows,
     )
+
+
+def _by_residual(h: Parts, x: Host, R: Host, rows: tuple[Host, ...]) -> NearbyMinimisers:
+    """What squares prove whatever their rank: |R (x* - x)| is at most the residual of x.
+
+    No minimiser is known to be near. The singular values that look clear are enough for weights,
+    which need not be good to be valid.
+    """
+    left, sigma, right = np.linalg.svd(R, full_matrices=False)
+    clear = sigma > rounding_unit(EPS, *R.shape) * norm(R) / TOL.percent
+    change = _largest_residual(h, x) * SAFE
+    seen = Span(R, left[:, clear], sigma[clear], right[clear], 0.0, math.inf)
+    return NearbyMinimisers(0.5 * change * change * SAFE, change, math.inf, seen, rows)
 
 
 def _largest_residual(h: Parts, x: Host) -> float:
@@ -165,7 +184,14 @@ def _largest_residual(h: Parts, x: Host) -> float:
 
 
 def below(
-    f: Parts, x: Host, sigma: float, value: float, slope: Host, error: float, g: NearbyMinimisers
+    f: Parts,
+    x: Host,
+    sigma: float,
+    value: float,
+    slope: Host,
+    error: float,
+    g: NearbyMinimisers,
+    reach: float = math.inf,
 ) -> float:
     """A lower bound on f* on R^n, where f has this value at x and this slope, but for an error.
 
@@ -173,7 +199,7 @@ def below(
 
         f* >= value + <s, delta> - |y| |R delta| + (sigma/2 |delta|², or ½|F delta|² for f's own F).
 
-    ``sigma``: f is so strongly convex. Otherwise `flattest` bounds the fall.
+    ``sigma``: f is so strongly convex. Otherwise `flattest` bounds the fall, or |delta| <= reach.
     """
     R, (y, left, rounding) = g.span.R, g.span.balance(slope)
     unit = rounding_unit(EPS, *R.shape)
@@ -181,7 +207,7 @@ def below(
     price = norm(y) * g.change
     fall = 0.5 * steep * (steep / sigma) if sigma > 0.0 else math.inf
     if not math.isfinite(fall):
-        fall = flattest(f, x, R, g.rows, (f.c,), steep, g.change)
+        fall = min(flattest(f, x, R, g.rows, (f.c,), steep, g.change), steep * reach)
     return value - (fall + price) * (1.0 + unit) - 4.0 * EPS * abs(value)
 
 

@@ -7,15 +7,16 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tiebreak.exact.bounds.curvature_bounds import combined
 from tiebreak.exact.bounds.evaluations import EvaluationWithErrors, least_with_slope
 from tiebreak.exact.bounds.feasible_points import exact_polyhedron, multiples_of_rows
 from tiebreak.exact.bounds.loss_bounds import L1Dual
-from tiebreak.exact.polyhedra import polyhedron
+from tiebreak.exact.polyhedra import polyhedron, whole_space
 from tiebreak.functions.parts.parts import Parts, product_error
 from tiebreak.linalg import EPS, Host, Rank, rounding_unit
 from tiebreak.linalg.host import norm, total
 from tiebreak.problem import Problem
-from tiebreak.sets import Space
+from tiebreak.sets import described
 
 
 class RowMultipliers(NamedTuple):
@@ -27,7 +28,6 @@ class RowMultipliers(NamedTuple):
     problem: Problem
     x: Host
     parts: Parts
-    rank: Rank
     normal: Host
     unmet: float
 
@@ -39,15 +39,19 @@ class RowMultipliers(NamedTuple):
         """
         if not math.isfinite(self.unmet):
             return -math.inf
-        problem, x = self.problem, self.x
-        R = self.parts.curvature(x)
-        y, nu, _ = slice_weights(self.parts, self.rank, -f.slope - self.normal)
-        unit = rounding_unit(EPS, *R.shape)
+        R, Z, n = self.parts.curvature(self.x), described(self.problem.domain), len(self.x)
+        equal = polyhedron(Z, n).equal if Z.is_linear else np.zeros((0, n))
+        rows = np.vstack([R, self.parts.c, equal])
+        lengths = np.sqrt(np.sum(rows * rows, axis=1))
+        lengths[lengths == 0.0] = 1.0
+        weights = combined(rows / lengths[:, None], -f.slope - self.normal) / lengths
+        y, nu = weights[: len(R)], float(weights[len(R)])
         slope, error = self._combination(y, nu, f.slope)
-        error += f.slope_error
-        return least_with_slope(problem, x, f, slope, error, unit) - self._price(y, nu)
+        unit = rounding_unit(EPS, *rows.shape)
+        least = least_with_slope(self.problem, self.x, f, slope, error + f.slope_error, unit)
+        return least - self._price(y, nu)
 
-    def below_l1(self, sign: Host, high: float) -> float:
+    def below_l1(self, sign: Host, rank: Rank, high: float) -> float:
         """f* >= t (<y, R x> + nu <c, x> - max_Z <q, z> - price), t |R'y + nu c - q|_inf <= weight.
 
         For every y, nu, q and t >= 0, with f = weight |x|_1: then s = t (R'y + nu c - q) has
@@ -57,14 +61,13 @@ class RowMultipliers(NamedTuple):
         """
         if not math.isfinite(self.unmet):
             return 0.0
-        x = self.x
+        x, Z = self.x, self.problem.domain
         R = self.parts.curvature(x)
-        Z, equal = self.problem.domain, polyhedron(self.problem.domain, len(x)).equal
-        if equal.shape[1] > len(x):  # lifted: an l1 ball, which does not cut off what is sparser
-            Z, equal = Space(), np.zeros((0, len(x)))
-        y, nu, others = slice_weights(self.parts, self.rank, sign + self.normal)
-        rows = exact_polyhedron(Z, len(x))
-        q, most, terms = multiples_of_rows(rows, self.normal - equal.T @ others, x)
+        rows, unit_rows = exact_polyhedron(Z, len(x)), polyhedron(Z, len(x))
+        if rows.lift is not None:  # an l1 ball, which does not cut off what is sparser
+            rows = unit_rows = whole_space(len(x))
+        y, nu, others = slice_weights(self.parts, rank, sign + self.normal)
+        q, most, terms = multiples_of_rows(rows, self.normal - unit_rows.equal.T @ others, x)
         unit, dual = rounding_unit(EPS, len(x)), L1Dual.of(self.problem, len(x))
         s, error = self._combination(y, nu, np.zeros(len(x)))
         w = x if dual.center is None else x - dual.center

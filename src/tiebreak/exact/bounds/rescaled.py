@@ -13,21 +13,20 @@ import math
 import numpy as np
 
 from tiebreak.exact.bounds.intervals import prove, prove_within
+from tiebreak.exact.reductions.reduction import squares_of
 from tiebreak.exact.scaled_problem import ScaledProblem
-from tiebreak.functions import LeastSquares, decompose, summands
+from tiebreak.functions import LeastSquares
+from tiebreak.functions.base import Squares
 from tiebreak.functions.substitution import Substitution
-from tiebreak.linalg import EPS, TINY, Host, Rank, deadline, decide_rank, rounding_unit
+from tiebreak.linalg import EPS, TINY, Host, deadline, rounding_unit
 from tiebreak.linalg.arrays import SAFE
 from tiebreak.linalg.host import host, norm
 from tiebreak.problem import Problem
 from tiebreak.proofs.evidence import Intervals
-from tiebreak.sets import Box, Space
 from tiebreak.sets.domains import described
 
 
-def prove_rescaled(
-    scaled: ScaledProblem, problem: Problem, x: Host, rank: Rank, normal: Host
-) -> Intervals:
+def prove_rescaled(scaled: ScaledProblem, problem: Problem, x: Host, normal: Host) -> Intervals:
     """What `prove` proves where columns are alike, and rows too if they can nearly be met."""
     intervals, units, factors = Intervals(), scaled.units, scaled.row_factors
     has_other_rows = bool(np.any(factors != 1.0))
@@ -40,14 +39,13 @@ def prove_rescaled(
     if twin is None:
         return intervals
     if scaled.is_rescaled:
-        intervals = prove(twin, u, scaled.rank_in_u(rank), normal)
+        intervals = prove(twin, u, normal)
     equations = WeightedEquations.of(twin, factors) if has_other_rows else None
     if equations is None:
         return intervals
     if equations.can_be_met(u):
         twin = equations.alike()
-        rank = decide_rank(decompose("Exact", "lower", twin.lower, len(u)).rows())
-        more = prove(twin, u, rank, normal)._replace(lower=-math.inf)  # g has other values
+        more = prove(twin, u, normal)._replace(lower=-math.inf)  # g has other values
     else:
         more = prove_within(twin, u, equations.distance(u))
     return intervals.both(more)
@@ -87,22 +85,22 @@ class WeightedEquations:
     magnify.)
     """
 
-    def __init__(self, problem: Problem, g: LeastSquares, factors: Host) -> None:
+    def __init__(self, problem: Problem, g: Squares, factors: Host) -> None:
         self.problem: Problem = problem
         self.factors: Host = factors
-        given = g.unweighted
-        b = g.b if given is None else given.b
-        self.A, self.b = factors[:, None] * g.given_matrix.dense(), factors * host(b)
-        self.roots: Host = np.ones(len(self.b)) if given is None else np.sqrt(given.weights)
+        self.A, self.b = factors[:, None] * g.rows.dense(), factors * host(g.target)
+        self.roots: Host = np.ones(len(self.b)) if g.weights is None else np.sqrt(g.weights)
         self.unit: float = rounding_unit(EPS, *self.A.shape)
 
     @classmethod
     def of(cls, problem: Problem, factors: Host) -> WeightedEquations | None:
         """None where the problem is another one."""
-        (_, g), *others = summands(problem.lower.bare)
-        if others or not isinstance(g, LeastSquares) or not isinstance(problem.domain, Space | Box):
+        below, Z = squares_of(problem.lower), described(problem.domain)
+        if len(below) != 1 or below[0].rows is None:
             return None
-        return cls(problem, g, factors)
+        if not Z.is_space and Z.sides(np.zeros(below[0].rows.shape[1])) is None:
+            return None
+        return cls(problem, below[0], factors)
 
     def alike(self) -> Problem:
         """The problem with rows that are alike: the same one, where all of them can be met."""
@@ -134,9 +132,9 @@ class WeightedEquations:
 
     def _way(self, x: Host, rows: Host) -> tuple[float, float]:
         """From x to a point of Z that meets these rows, at most (or inf); and sigma."""
-        Z, room = self.problem.domain, np.full(len(x), np.inf)
-        if isinstance(Z, Box):
-            room = np.minimum(x - host(Z.lower), host(Z.upper) - x)
+        ends, room = described(self.problem.domain).sides(x), np.full(len(x), np.inf)
+        if ends is not None:
+            room = np.minimum(x - ends[0], ends[1] - x)
         free = self.A[np.ix_(rows, room > 0.0)]
         if np.min(room) < 0.0 or free.shape[1] < len(rows):
             return math.inf, 0.0

@@ -8,37 +8,20 @@ from __future__ import annotations
 import dataclasses
 import math
 
-from tiebreak.functions import L2, Flat, SquaredNorm, split
-from tiebreak.functions.penalties.terms import largest
-from tiebreak.linalg import arrays
-from tiebreak.linalg.host import host
-from tiebreak.linalg.tolerances import TOL
+from tiebreak.exact.reductions.reduction import Reduction
 from tiebreak.problem import Problem
-from tiebreak.proofs.evidence import Intervals
+
+ROOT_UNIT = 2.0**-48  # more than the rounding errors of a root and two products, relative
 
 
-def in_squares(problem: Problem) -> Problem | None:
+def in_squares(problem: Problem, n: int = 0) -> Reduction | None:
     """The problem with the square above; None where f is not such a norm alone."""
-    smooth, norm = split(problem.upper)
-    if not isinstance(norm, L2) or not isinstance(smooth.bare, Flat) or not norm.terms.has_norms:
+    root = problem.penalties[0].squared
+    if root is None or not problem.smooth_parts[0].bare.is_zero:
         return None
-    weight = 1.0
-    if arrays.is_array(norm.weight):
-        weight = arrays.namespace(norm.weight).astype(norm.weight > 0.0, norm.weight.dtype)
-    return dataclasses.replace(problem, upper=SquaredNorm(weight, norm.center))
+    weight, square = root
 
+    def value(of_square: float) -> float:
+        return weight * math.sqrt(2.0 * max(of_square, 0.0))
 
-def root_value(problem: Problem, square: float) -> float:
-    """f where the square has this value."""
-    norm = problem.penalties[0]
-    assert isinstance(norm, L2)
-    weight = norm.weight if isinstance(norm.weight, float) else largest(host(norm.weight))
-    return weight * math.sqrt(2.0 * max(square, 0.0))
-
-
-def root_intervals(problem: Problem, of_square: Intervals | None) -> Intervals | None:
-    """What is proved of f and g by what is proved of the square and g, if anything is."""
-    if of_square is None:
-        return None
-    low, high = (root_value(problem, end) for end in of_square.upper)
-    return of_square._replace(upper=(low / (1.0 + TOL.rounding), high * (1.0 + TOL.rounding)))
+    return Reduction(dataclasses.replace(problem, upper=square), value=value, unit=ROOT_UNIT)

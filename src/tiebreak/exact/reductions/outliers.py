@@ -25,7 +25,7 @@ AT_DELTA = (
 NO_RANK = "the rank of the rows that are no outliers is not determined, and f depends on it"
 NOT_ON_BALL = (
     "outliers alone see some directions of the lower minimisers, which then are no slice of the "
-    "ball: use a Box"
+    "ball: bound the variables instead"
 )
 NOT_L1 = "outliers alone see some directions of the lower minimisers, where f = |x|_1 is not solved"
 

@@ -19,30 +19,23 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tiebreak.exact.bounds.evaluations import EvaluationWithErrors
-from tiebreak.functions import (
-    Flat,
-    LeastSquares,
-    Linear,
-    LinearLoss,
-    Quadratic,
-    SmoothFunction,
-    SquaredNorm,
-    summands,
-)
-from tiebreak.linalg import DENSE_LIMIT, TINY, Array, Host, deadline, rounding_unit
+from tiebreak.exact.reductions.reduction import is_at_hand
+from tiebreak.functions import LinearLoss, SmoothFunction, summands
+from tiebreak.linalg import TINY, Array, Host, deadline, rounding_unit
 from tiebreak.linalg.host import host, norm, power_of_two
-from tiebreak.linalg.row_gram import column_gram
+from tiebreak.linalg.row_gram import column_gram, is_even
 from tiebreak.linalg.sizes import SIDE
-from tiebreak.linalg.spectra import EPS, cleaned, exact_rank
+from tiebreak.linalg.spectra import EPS, exact_rank
 from tiebreak.linalg.tolerances import TOL
 from tiebreak.problem import Problem
-from tiebreak.proofs.certificate import UNDERFLOW
 from tiebreak.sets import described
 
 TALL = 4  # times as many rows as variables: then n x n is much less than all rows
-MOST_WHOLE = 2.0**20  # no larger than this, ties next to whole numbers may be
+MOST_TALL_STEPS = 60  # ten or so are usual; where there is no minimiser they never end
 FULL_STEP = 0.2  # below this change of margins Newton's step needs no check: it descends
 ENOUGH = 0.25  # of what the slope promises: the usual rule of a line search
+MOST_WHOLE = 2.0**20  # no larger than this, ties next to whole numbers may be
+LEAST_SQUARE = 1e-290  # of a column: smaller ones have lost digits to underflow
 
 
 class TallLevel:
@@ -55,26 +48,22 @@ class TallLevel:
         self.constant: Host = np.zeros((n, n))  # the second derivative of all else
         self.linear: Host = np.zeros(n)  # the sizes of the linear terms in its slope
         self._longest: tuple[bytes, float] | None = None  # of its rows, in some units
+        origin = np.zeros(n)
         for weight, part in summands(h):
             if isinstance(part, LinearLoss):
                 self.losses.append((weight * part.scale, part, part.matrix.on_host()))
-            elif isinstance(part, SquaredNorm):
-                each = weight * np.broadcast_to(host(part.weight), n)
-                self.constant += np.diag(each)
-                self.linear += 0.0 if part.center is None else each * np.abs(host(part.center))
-            elif isinstance(part, Quadratic):
-                self.constant += weight * host(part.matrix.dense())
-            if isinstance(part, Quadratic | Linear):
-                self.linear += weight * np.abs(host(part.c))
+                continue
+            for piece in part.parts(weight, n) or ():
+                self.constant += piece.second(origin)
+            self.linear += weight * np.abs(host(part.gradient(origin)))
 
     @staticmethod
     def is_known(h: SmoothFunction) -> bool:
-        """Is it nothing but that, with numbers at hand?"""
+        """Is it nothing but that, with numbers at hand, and second derivatives that are tame?"""
         return all(
-            _is_at_hand(part)
+            is_at_hand(part) and part.bend is not None and not part.matrix.is_pass_expensive
             if isinstance(part, LinearLoss)
-            else isinstance(part, Linear | Flat | SquaredNorm)
-            or (isinstance(part, Quadratic) and part.matrix.is_explicit)
+            else part.degree <= 2 and (part.matrix is None or part.matrix.is_explicit)
             for _, part in summands(h)
         )
 
@@ -84,10 +73,7 @@ class TallLevel:
 
     def given_rows(self) -> list[Any]:
         """Those of the losses without weights, whose ties are the same."""
-        return [
-            loss.given_matrix.on_host() if isinstance(loss, LeastSquares) else A
-            for _, loss, A in self.losses
-        ]
+        return [loss.given_matrix.on_host() for _, loss, _ in self.losses]
 
     @property
     def bend(self) -> float:
@@ -164,37 +150,8 @@ class TallLevel:
         return most * (1.0 + rounding_unit(EPS, *M.shape))
 
 
-def _sums_of_squares(A: Any) -> list[Host]:
-    """Of the columns and of the rows."""
-    if isinstance(A, np.ndarray):
-        return [np.einsum("ij,ij->j", A, A), np.einsum("ij,ij->i", A, A)]
-    return [np.asarray(_squares(A).sum(axis=axis)).reshape(-1) for axis in (0, 1)]
-
-
 def _squares(A: Any) -> Any:
     return A * A if isinstance(A, np.ndarray) else A.multiply(A)
-
-
-def _is_at_hand(loss: LinearLoss) -> bool:
-    """Are its rows NumPy's or SciPy's, in float64, and its second derivatives tame?"""
-    matrix = loss.matrix
-    is_plain = type(loss.prototype) is np.ndarray and loss.prototype.dtype == np.float64
-    is_there = matrix.is_explicit or matrix.is_sparse
-    is_double = is_plain and loss.data_epsilon == 0.0  # or the rank is that of rounded numbers
-    return loss.bend is not None and is_double and is_there and not matrix.is_pass_expensive
-
-
-def _has_rounding_errors(A: Any) -> bool:
-    """Are some of its columns or rows rounding errors?  Not looked for in large ones."""
-    sizes = [np.sqrt(some) for some in _sums_of_squares(A)]
-    least = [np.min(some[some > 0.0], initial=np.inf) for some in sizes]
-    if all(low > TOL.accurate * np.max(some) for low, some in zip(least, sizes, strict=True)):
-        return False
-    if not isinstance(A, np.ndarray):
-        if math.prod(A.shape) > DENSE_LIMIT:
-            return False
-        A = A.toarray()
-    return cleaned(A) is not A
 
 
 def _gram(A: Any, weights: Host) -> Host:
@@ -226,8 +183,8 @@ def solve_tall(problem: Problem, start: Array) -> TallAnswer | None:
     f, g = (TallLevel(h.bare, int(start.shape[0])) for h in problem.smooth_parts)
     gram = g.gram()
     squares = np.diag(gram)
-    is_ordinary = np.isfinite(gram).all() and np.all((squares == 0.0) | (squares > UNDERFLOW))
-    if not is_ordinary or any(_has_rounding_errors(A) for _, _, A in g.losses):
+    is_ordinary = np.isfinite(gram).all() and np.all((squares == 0.0) | (squares > LEAST_SQUARE))
+    if not is_ordinary or not all(is_even(A) for _, _, A in g.losses):
         return None
     units = power_of_two(np.maximum(np.diag(gram), 0.0), -0.5)  # the diagonal is about 1
     values, vectors = np.linalg.eigh(_in_units(gram, units))
@@ -361,7 +318,7 @@ class _Newton:
 def _settled(x: Host, units: Host, newton: _Newton, *others: _Newton) -> Host | None:
     """Steps until they are rounding; None where they do not end, or a level is flat."""
     fresh, before = True, math.inf
-    for _ in range(TOL.newton_steps):
+    for _ in range(MOST_TALL_STEPS):
         steps = [one.step(x, fresh and one is newton) for one in (newton, *others)]
         found = [step for step in steps if step is not None]
         if len(found) < len(steps):

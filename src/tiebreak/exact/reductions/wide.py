@@ -19,18 +19,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tiebreak.functions.elementary import SquaredNorm
-from tiebreak.functions.losses.least_squares import LeastSquares
+from tiebreak.exact.reductions.reduction import squares_of
+from tiebreak.functions.base import Squares
 from tiebreak.functions.sums import summands
-from tiebreak.linalg import arrays, deadline
+from tiebreak.linalg import arrays, checks, deadline
 from tiebreak.linalg.arrays import MOST_EXPONENT, SAFE, Array, Host, rounding_unit
 from tiebreak.linalg.host import CAREFUL, Sliced, host, norm, top_exponent
 from tiebreak.linalg.matrices.base import Matrix
-from tiebreak.linalg.row_gram import RowGram, row_gram, row_rank, scaled
-from tiebreak.linalg.sizes import DENSE_LIMIT
+from tiebreak.linalg.matrices.scaled_rows import with_scaled_rows
+from tiebreak.linalg.row_gram import RowGram, RowRank, row_gram, row_rank, scaled
+from tiebreak.linalg.sizes import DENSE_LIMIT, DENSE_SIDE
 from tiebreak.linalg.spectra import EPS
 from tiebreak.linalg.tolerances import TOL
 from tiebreak.problem import Problem
+from tiebreak.sets.descriptions import stacked
 from tiebreak.sets.domains import described
 
 ORTHOGONAL = 0.1  # the cosine between what M and A see of a variable is at most this
@@ -64,55 +66,79 @@ class ScaledEquations:
 
 
 class WideProblem(NamedTuple):
-    """f and g, which are no more than that, with the weights of their squares."""
+    """f and g, which are squares and no more than that; f is a norm where its rows are None."""
 
-    upper: SquaredNorm | LeastSquares
-    lower: LeastSquares
-    weights: tuple[float, float]
+    upper: Squares
+    lower: list[Squares]
+    strength: float  # the least weight of f's squares
+    data_epsilon: float
 
     @property
     def is_long(self) -> bool:
         """Are there too many variables for singular values?"""
-        rows, n = self.lower.matrix.shape
+        rows: int = sum(part.rows.shape[0] for part in self.lower)
+        n: int = self.lower[0].rows.shape[1]
         return max(rows, n) * n > DENSE_LIMIT
 
-    def equations(self, epsilon: float) -> tuple[Matrix, Array, float]:
-        """Rows and target whose least-squares solutions are g's minimisers; the largest weight.
+    def equations(self, epsilon: float) -> tuple[Matrix, Array, float, RowRank] | None:
+        """Rows and target whose least-squares solutions are g's minimisers; weight and rank.
 
-        Where rows are independent all equations are met, whatever their weights.
+        Where rows are independent all equations are met, whatever their weights, of which this is
+        the largest. None where A A' does not tell, or the weights of several squares matter.
         """
-        given = self.lower.unweighted
-        found = None if given is None else row_rank(given.matrix, epsilon)
-        if given is not None and found is not None and found.rank == given.matrix.shape[0]:
-            return given.matrix, given.b, float(np.max(given.weights))
-        return self.lower.matrix, self.lower.b, 1.0
+        first, *others = self.lower
+        rows, target = first.rows, first.target
+        if others:
+            every = stacked([part.rows.on_host() for part in self.lower], rows.shape[1])
+            rows = checks.matrix("Exact", "lower", every)
+            target = np.concatenate([host(part.target) for part in self.lower])
+        tops = (1.0 if part.weights is None else np.max(part.weights) for part in self.lower)
+        heaviest = max(part.scale * top for part, top in zip(self.lower, tops, strict=True))
+        found = row_rank(rows, epsilon)
+        if found is not None and found.rank == rows.shape[0]:
+            return rows, target, heaviest, found
+        A, b = _weighted(first)
+        found = row_rank(A, epsilon)
+        if others or found is None or not ((found.is_exact and A is rows) or self.is_long):
+            return None
+        return A, b, first.scale, found
 
     @classmethod
     def of(cls, problem: Problem) -> WideProblem | None:
         """None where the problem is another one, or too large."""
-        if not described(problem.domain).is_space or not problem.is_smooth:
+        above, below = squares_of(problem.upper), squares_of(problem.lower)
+        if not described(problem.domain).is_space or len(above) != 1 or not below:
             return None
-        (v, f), *more = summands(problem.upper.bare)
-        (w, g), *others = summands(problem.lower.bare)
-        if more or others or not isinstance(g, LeastSquares) or not _is_wide(g.matrix):
+        if any(part.rows is None or not _is_wide(part.rows) for part in below):
             return None
-        if isinstance(f, SquaredNorm):  # with weights of 0 it is for the other way
-            strong = f.strong_convexity
-            return cls(f, g, (v * strong, w * g.scale)) if strong > 0.0 else None
-        # x is a combination of the rows of both, so that all variables count in its norm.
-        if not (isinstance(f, LeastSquares) and problem.counted is None and _is_wide(f.matrix)):
+        if sum(part.rows.shape[0] for part in below) > DENSE_SIDE:
             return None
-        if math.prod(f.matrix.shape) > DENSE_LIMIT:
+        (f,), strength = above, problem.upper.strong_convexity
+        if f.rows is None:
+            is_fit = strength > 0.0  # with weights of 0 it is for the other way
+        else:  # x is a combination of the rows of both, so that all variables count in its norm
+            is_fit = problem.counted is None and _is_wide(f.rows)
+            is_fit = is_fit and math.prod(f.rows.shape) <= DENSE_LIMIT
+        if not is_fit:
             return None
-        return cls(f, g, (v * f.scale, w * g.scale))
+        parts = [part for h in problem.smooth_parts for _, part in summands(h.bare)]
+        return cls(f, below, strength, max(part.data_epsilon for part in parts))
+
+
+def _weighted(part: Squares) -> tuple[Matrix, Array]:
+    """Rows and target times the roots of their weights."""
+    if part.weights is None:
+        return part.rows, part.target
+    roots = arrays.like(np.sqrt(part.weights), part.rows.prototype)
+    return with_scaled_rows(part.rows, roots), roots * part.target
 
 
 def _is_wide(matrix: Matrix) -> bool:
     """Are its entries there, and few enough for A A' and its eigenvalues?"""
     rows, n = matrix.shape
-    if not 0 < rows <= min(n, math.isqrt(DENSE_LIMIT)) or matrix.size > DENSE_LIMIT:
+    if not 0 < rows <= min(n, DENSE_SIDE) or matrix.size > DENSE_LIMIT:
         return False
-    return matrix.is_explicit or matrix.is_sparse
+    return matrix.is_at_hand
 
 
 class Reduced(NamedTuple):
@@ -133,8 +159,7 @@ class Metric(NamedTuple):
     gram: RowGram
 
     @classmethod
-    def of(cls, f: SquaredNorm, S: Any) -> Metric:
-        w = host(f.weight)
+    def of(cls, w: Host, S: Any) -> Metric:
         w = np.ldexp(w, -top_exponent(w))
         return cls(
             w, RowGram(S * w**-0.5 if isinstance(S, np.ndarray) else S.multiply(w**-0.5).tocsr())
@@ -165,32 +190,29 @@ def solve_wide(problem: Problem, start: Array) -> WideAnswer | None:
     wide = WideProblem.of(problem)
     if wide is None:
         return None
-    f, g, weights = wide
-    epsilon = max(arrays.epsilon(start), f.data_epsilon, g.data_epsilon)
-    A, b, heaviest = wide.equations(epsilon)
-    found = row_rank(A, epsilon)
-    is_exact = found is not None and found.is_exact and A is g.given_matrix
-    if found is None or not (is_exact or wide.is_long):
+    f, epsilon = wide.upper, max(arrays.epsilon(start), wide.data_epsilon)
+    if (given := wide.equations(epsilon)) is None:
         return None
-    rank, rest = found
-    weights, gram = (weights[0], weights[1] * heaviest), row_gram(A)
-    equations, reduced, metric, n = ScaledEquations(A, b), None, None, int(start.shape[0])
-    center = np.zeros(n)
-    if isinstance(f, LeastSquares):
+    A, b, heaviest, (rank, rest) = given
+    gram, equations, n = row_gram(A), ScaledEquations(A, b), int(start.shape[0])
+    reduced, metric, center = None, None, np.zeros(n)
+    if f.rows is not None:
         reduced = _reduced(f, equations, gram, rank)
         if reduced is None:
             return None
     else:
-        center = center if f.center is None else host(f.center)
-        metric = None if f.is_scalar else Metric.of(f, equations.S)
+        center = center if f.target is None else host(f.target)
+        metric = None if f.weights is None else Metric.of(f.weights, equations.S)
         if metric is not None and metric.gram.clear_rank() != rank:
             return None
     x = _refined(center, equations, gram, rank, reduced or metric)
     exponents = [some.exponent for some in (equations, reduced and reduced.equations) if some]
     if x is None or max(map(abs, exponents)) > MOST_EXPONENT:
         return None
-    x = arrays.like(x, start)
-    return WideAnswer(x, weights, equations, gram, rank, rest, center, reduced, metric)
+    weights = wide.strength if f.rows is None else f.scale, heaviest
+    return WideAnswer(
+        arrays.like(x, start), weights, equations, gram, rank, rest, center, reduced, metric
+    )
 
 
 def _refined(
@@ -224,7 +246,7 @@ def _refined(
     return None
 
 
-def _reduced(f: LeastSquares, g: ScaledEquations, gram: RowGram, rank: int) -> Reduced | None:
+def _reduced(f: Squares, g: ScaledEquations, gram: RowGram, rank: int) -> Reduced | None:
     """The rows of F on the slice S d = 0; None where their rank there is not clear.
 
     It is at most the number of rows, and the dimension of the slice: as many eigenvalues of M M'
@@ -240,7 +262,7 @@ def _reduced(f: LeastSquares, g: ScaledEquations, gram: RowGram, rank: int) -> R
     So |F d| = |M d| >= s |W'd| >= s (1 - e) |d|. (The same for all d with S d = 0, where F has so
     many rows that V and W span everything.) M is computed, but for an error that is bounded.
     """
-    equations = ScaledEquations(f.matrix, f.b)
+    equations = ScaledEquations(*_weighted(f))
     F = equations.S if isinstance(equations.S, np.ndarray) else equations.S.toarray()
     k, n = F.shape
     full = min(k, n - rank)

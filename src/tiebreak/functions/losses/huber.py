@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -12,7 +11,7 @@ from tiebreak.functions.far_slopes import FarRows, rising
 from tiebreak.functions.losses.linear_loss import LinearLoss
 from tiebreak.functions.parts.clipped_part import ClippedPart
 from tiebreak.functions.parts.quadratic_parts import Part
-from tiebreak.linalg import Array, Host, arrays, checks, remember
+from tiebreak.linalg import Array, Host, arrays, checks
 from tiebreak.linalg.conic_form import Affine, ConicForm, Cost
 from tiebreak.linalg.host_rows import HostRows
 
@@ -60,9 +59,7 @@ class Huber(LinearLoss):
         lipschitz: float | None = None,
     ) -> None:
         super().__init__(A, mean, lipschitz)
-        A = self._source(A)
-        known = {"delta": delta, "mean": mean, "weights": weights, "lipschitz": lipschitz}
-        remember(self, Huber, A=A, b=b, **known)
+        self._remember(Huber, A, b=b, delta=delta, weights=weights, lipschitz=lipschitz)
         self.delta: float = checks.positive("Huber", "delta", delta)
         self.b = self.target = self._take_weights(A, weights, self._per_row(A, b, "b"))
 
@@ -100,24 +97,13 @@ class Huber(LinearLoss):
     def rounding(
         self, reach: float, value: float, slope: float, epsilon: float, n: int
     ) -> tuple[float, float]:
-        total, _, largest = self._weight_sizes
-        unit, of_image, of_adjoint = self.matrix.errors(epsilon, self._matrix_spectral)
-        # The slopes psi of the rows, times the roots of the weights: psi²/2 <= h, |psi| <= delta.
+        # The slopes psi of the rows have psi²/2 <= h, |psi| <= delta.
+        total = self._weight_sizes[0]
         steep = math.sqrt(min(2.0 * max(value, 0.0) / self.scale, total * self.delta**2))
-        error = of_image * reach + unit * self._size_b  # of the computed residual
-        root, moved = math.sqrt(largest), math.sqrt(largest) * error
-        # In single precision delta may be rounded.
-        return (
-            self.scale * moved * (steep + moved) + unit * abs(value),
-            self.scale * self._spectral * (moved + epsilon * steep)
-            + self.scale * of_adjoint * root * (steep + moved),
-        )
-
-    @cached_property
-    def _size_b(self) -> float:
-        return arrays.norm(self.b)
+        lost = epsilon * steep  # in single precision delta may be rounded
+        return self._rounding(reach, value, steep, epsilon, target=self._target_size, lost=lost)
 
     def magnitude(self, reach: float, value: float, slope: float) -> float:
         _, size, largest = self._weight_sizes
-        residual = self.matrix.frobenius * reach + self._size_b
+        residual = self.matrix.frobenius * reach + self._target_size
         return self.scale * residual * min(largest * residual, size * self.delta)

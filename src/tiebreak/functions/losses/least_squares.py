@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from tiebreak.functions.base import PendingEvaluation, PointWithImage
-from tiebreak.functions.elementary import Quadratic
+from tiebreak.functions.base import PendingEvaluation, PointWithImage, Squares
 from tiebreak.functions.far_slopes import FarRows
 from tiebreak.functions.losses.linear_loss import LinearLoss
 from tiebreak.functions.parts.quadratic_parts import LeastSquaresPart, Part
+from tiebreak.functions.quadratic import Quadratic
 from tiebreak.linalg import (
     DENSE_LIMIT,
     Array,
@@ -25,7 +25,6 @@ from tiebreak.linalg import (
     arrays,
     checks,
     deadline,
-    remember,
     rounding_unit,
     spectra,
 )
@@ -35,14 +34,7 @@ from tiebreak.linalg.host_rows import HostRows
 from tiebreak.linalg.matrices.scaled_rows import with_scaled_rows
 from tiebreak.linalg.row_gram import column_gram, row_gram, row_rank
 from tiebreak.linalg.sizes import LARGE_SIDE, SIDE
-
-
-class Unweighted(NamedTuple):
-    """Rows, b and weights as they were given, where all weights are positive."""
-
-    matrix: Matrix
-    b: Array
-    weights: Host
+from tiebreak.linalg.tolerances import TOL
 
 
 class LeastSquares(LinearLoss):
@@ -78,7 +70,7 @@ class LeastSquares(LinearLoss):
     """
 
     b: Array
-    unweighted: Unweighted | None = None
+    unweighted: Squares | None = None  # with the rows, b and weights that were given, if any was
 
     curvature = 1.0
     bend = 0.0
@@ -99,9 +91,7 @@ class LeastSquares(LinearLoss):
         lipschitz: float | None = None,
     ) -> None:
         super().__init__(A, mean, lipschitz)
-        A = self._source(A)
-        known = {"mean": mean, "weights": weights, "gram": gram, "lipschitz": lipschitz}
-        remember(self, LeastSquares, A=A, b=b, **known)
+        self._remember(LeastSquares, A, b=b, weights=weights, gram=gram, lipschitz=lipschitz)
         self.b = self.target = self._take_weights(A, weights, self._per_row(A, b, "b"))
         if self.weights is not None:
             self._absorb_weights(self.weights)
@@ -125,9 +115,9 @@ class LeastSquares(LinearLoss):
                     "weights, got float32 that cannot"
                 )
             self._change_precision(wide)
-        w = np.asarray(arrays.to_numpy(weights), dtype=np.float64)
+        w = host(weights)
         if w.all():  # otherwise rows of weight 0 are still there, as zeros
-            self.unweighted = Unweighted(self.matrix, arrays.like(self.b, self.prototype), w)
+            self.unweighted = Squares(self.matrix, arrays.like(self.b, self.prototype), w)
         factors = arrays.like(np.sqrt(w), self.prototype)
         self.matrix = with_scaled_rows(self.matrix, factors)
         self.b = self.target = factors * arrays.like(self.b, self.prototype)
@@ -136,22 +126,24 @@ class LeastSquares(LinearLoss):
     def _of_matrix(self, matrix: object) -> LeastSquares:
         return LeastSquares(matrix, arrays.double(self.b), gram=False)
 
-    def of_columns(self, change: Callable[[Host], Host]) -> LinearLoss:
+    def of_columns(self, change: Callable[[Any], Any]) -> LinearLoss:
         given = self.unweighted
         if given is None:
             return super().of_columns(change)
-        rows, b = change(given.matrix.dense()), host(given.b)
+        rows, b = change(given.rows.on_host()), host(given.target)
         made = LeastSquares(rows, b, weights=given.weights, gram=False)
         made.scale, made.mean, made.note = self.scale, self.mean, self.note
         return made
 
     @property
-    def given_matrix(self) -> Matrix:
-        """The matrix without weights, whose rank and null space are the same.
+    def squares(self) -> Squares:
+        return (self.unweighted or Squares(self.matrix, self.b))._replace(scale=self.scale)
 
-        Rounding after a product with roots of weights may change them.
-        """
-        return self.matrix if self.unweighted is None else self.unweighted.matrix
+    @property
+    def given_matrix(self) -> Matrix:
+        """Rounding after a product with roots of weights may change rank and null space."""
+        rows: Matrix = self.squares.rows
+        return rows
 
     def _loss_and_slope(self, image: Array) -> tuple[Array, Array]:
         residual = image - self.b
@@ -176,7 +168,7 @@ class LeastSquares(LinearLoss):
             return [LeastSquaresPart(weight * self.scale, self.matrix.dense(), host(self.b))]
         top = top_exponent(given.weights)
         w, scale = np.ldexp(given.weights, -top), math.ldexp(weight * self.scale, top)
-        return [LeastSquaresPart(scale, given.matrix.dense(), host(given.b), w)]
+        return [LeastSquaresPart(scale, given.rows.dense(), host(given.target), w)]
 
     def second(self, image: Host) -> Host:
         return np.ones(len(image))
@@ -256,22 +248,19 @@ class LeastSquares(LinearLoss):
         if self.gram is not None:
             # G and A'b are themselves computed: their errors are those of |A|² and |A||b|.
             unit = self.scale * rounding_unit(epsilon, *self.matrix.shape)
-            error = unit * self.matrix.frobenius * (self.matrix.frobenius * reach + self._size_b)
-            return error * reach + unit * self._size_b * self._size_b, error
+            size = self._target_size
+            error = unit * self.matrix.frobenius * (self.matrix.frobenius * reach + size)
+            return error * reach + unit * size * size, error
         unit, of_image, of_adjoint = self.matrix.errors(epsilon, self._spectral)
         residual = math.sqrt(2.0 * max(value, 0.0) / self.scale)
-        error = of_image * reach + unit * self._size_b  # of the computed residual
+        error = of_image * reach + unit * self._target_size  # of the computed residual
         return (
             self.scale * (error * (residual + error) + unit * residual * residual),
             self.scale * (self._spectral * error + of_adjoint * (residual + error)),
         )
 
-    @cached_property
-    def _size_b(self) -> float:
-        return arrays.norm(self.b)
-
     def magnitude(self, reach: float, value: float, slope: float) -> float:
-        return self.scale * (self.matrix.frobenius * reach + self._size_b) ** 2
+        return self.scale * (self.matrix.frobenius * reach + self._target_size) ** 2
 
     @property
     def _epsilon(self) -> float:
@@ -328,6 +317,38 @@ class LeastSquares(LinearLoss):
         A, epsilon = self.matrix.dense(), self._epsilon
         low, high = spectra.clear_rank(self._equilibrated[0], self.matrix.shape, epsilon)
         return low if low == high and spectra.cleaned(A, epsilon) is A else None
+
+    def solution_dimension(self, center: Any, radius: float) -> int | None:
+        """n - rank(A), where the rank is determined, in a ball if a solution is inside.
+
+        0 if the solution closest to the centre is outside.
+        """
+        rows, n = self.matrix.shape
+        if not rows and math.isinf(radius):
+            return n
+        # Where there is growth, the rank is sure: full, or confirmed in exact arithmetic.
+        if self.rank is None or not self.growth > 0.0:
+            return None
+        length = 0.0 if math.isinf(radius) else self._distance_from(center, self.rank) / radius
+        if not abs(length - 1.0) > 1e-6:
+            return None
+        return n - self.rank if length < 1.0 else 0
+
+    def _distance_from(self, center: Any, rank: int) -> float:
+        """Of the nearest solution from a point; nan where that is not known."""
+        shape = self.matrix.shape
+        if min(shape) > SIDE:
+            return math.nan
+        A = self.matrix.dense()
+        offset = np.zeros(shape[1]) if center is None else host(arrays.like(center, self.b))
+        deadline.check(deadline.svd_work(*shape))
+        u, s, vt = np.linalg.svd(A, full_matrices=False)
+        if rank and s[rank - 1] <= TOL.clear_units * spectra.rounding_level(
+            shape, float(s[0]), spectra.EPS
+        ):
+            return math.nan  # in the units of x it cannot be solved
+        rhs = host(self.b) - A @ offset
+        return float(np.linalg.norm(vt[:rank].T @ ((u[:, :rank].T @ rhs) / s[:rank])))
 
     @cached_property
     def growth(self) -> float:

@@ -9,8 +9,12 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from tiebreak.functions.base import EstimatorLoss, PendingEvaluation, PointWithImage, SmoothFunction
-from tiebreak.functions.elementary import in_precision_of
+from tiebreak.functions.base import (
+    EstimatorLoss,
+    PendingEvaluation,
+    PointWithImage,
+    SmoothFunction,
+)
 from tiebreak.functions.far_slopes import FarRows
 from tiebreak.functions.parts.quadratic_parts import Part
 from tiebreak.linalg import (
@@ -26,6 +30,7 @@ from tiebreak.linalg import (
     arrays,
     checks,
     deadline,
+    remember,
     rounding_unit,
     settled,
     tables,
@@ -110,7 +115,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
             return self.prototype
         tables.need_same_rows(owner, ("A", A), (name, value))
         vector = checks.length(owner, name, checks.vector(owner, name, value), rows, "row of A")
-        vector, matrix = in_precision_of(owner, name, vector, "A", self.matrix)
+        vector, matrix = checks.with_matrix(owner, name, vector, "A", self.matrix)
         self._change_precision(matrix)
         return vector
 
@@ -186,15 +191,22 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
     @cached_property
     def _weight_sizes(self) -> tuple[float, float, float]:
         """The sum, the norm and the largest of the weights."""
-        if self.weights is None:
-            rows = self._row_count
-            return float(rows), math.sqrt(rows), 1.0
-        found = np.asarray(arrays.to_numpy(self.weights), dtype=np.float64)
-        return float(np.sum(found)), arrays.norm(found), float(np.max(found))
+        w = self._each_weight
+        return float(np.sum(w)), arrays.norm(w), float(np.max(w, initial=0.0))
 
-    def _source(self, A: object) -> object:
-        """What is remembered of the matrix: what the user gave, or the stream made of that."""
-        return self.matrix if isinstance(self.matrix, FromData) else A
+    @property
+    def _each_weight(self) -> Host:
+        """The weight of every row, on the host."""
+        return np.ones(self._row_count) if self.weights is None else host(self.weights)
+
+    @cached_property
+    def _target_size(self) -> float:
+        return arrays.norm(self.target)
+
+    def _remember(self, maker: type, A: object, **given: object) -> None:
+        """Note the arguments: of the matrix what the user gave, or the stream made of that."""
+        source = self.matrix if isinstance(self.matrix, FromData) else A
+        remember(self, maker, A=source, mean=self.mean, **given)
 
     @property
     def in_float64(self) -> LinearLoss | None:
@@ -212,9 +224,14 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         made.weights = None if self.weights is None else arrays.like(self.weights, made.prototype)
         return made
 
-    def of_columns(self, change: Callable[[Host], Host]) -> LinearLoss:
+    def of_columns(self, change: Callable[[Any], Any]) -> LinearLoss:
         """The same loss in float64 of another matrix, whose rows are a linear map of these."""
-        return self.of_matrix(change(self.matrix.dense()))
+        return self.of_matrix(change(self.matrix.on_host()))
+
+    @property
+    def given_matrix(self) -> Matrix:
+        """The matrix without weights, whose rank and null space are the same."""
+        return self.matrix
 
     def _of_matrix(self, matrix: object) -> LinearLoss:
         raise Refusal(
@@ -247,8 +264,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
 
     def row_weights(self, weight: float = 1.0) -> Host:
         """What each row counts in ``weight`` times the loss; 0 for rows that became zeros."""
-        each = np.ones(self._row_count) if self.weights is None else host(self.weights)
-        return np.asarray(weight * self.scale * each)
+        return np.asarray(weight * self.scale * self._each_weight)
 
     def add_to_conic(self, form: ConicForm, cost: Cost, weight: float) -> bool:
         if not self.matrix.is_at_hand:
@@ -275,8 +291,7 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         return None
 
     def parts(self, weight: float, n: int) -> Sequence[Part] | None:
-        rows, target = self.matrix.dense(), host(self.target)
-        weights = np.ones(len(rows)) if self.weights is None else host(self.weights)
+        rows, weights, target = self.matrix.dense(), self._each_weight, host(self.target)
         kept = weights > 0.0
         if not kept.all():
             rows, weights, target = rows[kept], weights[kept], target[kept]
@@ -444,8 +459,33 @@ class LinearLoss(EstimatorLoss, SmoothFunction, is_open=True):
         """B with B'B = A'WA."""
         if self.weights is None:
             return self._spectral_matrix
-        roots = np.sqrt(np.asarray(arrays.to_numpy(self.weights), dtype=np.float64))
-        return with_scaled_rows(self._spectral_matrix, arrays.like(roots, self.prototype))
+        roots = arrays.like(np.sqrt(self._each_weight), self.prototype)
+        return with_scaled_rows(self._spectral_matrix, roots)
+
+    def _rounding(
+        self,
+        reach: float,
+        value: float,
+        steep: float,
+        epsilon: float,
+        *,
+        target: float = 0.0,
+        more: float = 0.0,
+        lost: float = 0.0,
+    ) -> tuple[float, float]:
+        """`rounding` where the slopes of the rows, times the roots of their weights, are so steep.
+
+        Images err by the size of the ``target`` in units of rounding and by ``more``, besides what
+        the products do; slopes by what the images do and what is ``lost`` in computing them.
+        """
+        unit, of_image, of_adjoint = self.matrix.errors(epsilon, self._matrix_spectral)
+        root = math.sqrt(self._weight_sizes[2])
+        moved = root * (of_image * reach + unit * target + more)
+        of_slopes = moved + lost
+        return (
+            self.scale * moved * (steep + moved) + unit * abs(value),
+            self.scale * (self._spectral * of_slopes + of_adjoint * root * (steep + of_slopes)),
+        )
 
     @property
     def _has_eigenvalues(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from tiebreak.functions.far_slopes import FarRows, LossRows, are_clear
 from tiebreak.functions.losses.linear_loss import LinearLoss
 from tiebreak.functions.parts.loss_parts import LARGEST_POWER, LossPart, ScalarLoss
 from tiebreak.functions.parts.quadratic_parts import Part
-from tiebreak.linalg import Array, Host, arrays, remember
+from tiebreak.linalg import Array, Host, arrays
 from tiebreak.linalg.conic_form import Affine, ConicForm, Cost, add_log_sum_exp
 from tiebreak.linalg.host import host
 from tiebreak.linalg.host_rows import HostRows
@@ -49,6 +50,9 @@ class LogisticLoss(ScalarLoss):
         """e^-t errs by t units of rounding, relative, and absolutely by underflow."""
         slopes = np.maximum(np.abs(first), 2.0**-1022)
         return np.asarray(slopes * (3.0 + self.lift + np.abs(self.lift - np.log(slopes))))
+
+    def least_margin(self, value: Any) -> Any:
+        return -value
 
     def largest_second(self, low: Host, high: Host, target: Host) -> Host:
         return np.full(len(low), 0.25)
@@ -106,8 +110,7 @@ class Logistic(LinearLoss):
         lipschitz: float | None = None,
     ) -> None:
         super().__init__(A, mean, lipschitz)
-        A = self._source(A)
-        remember(self, Logistic, A=A, y=y, mean=mean, weights=weights, lipschitz=lipschitz)
+        self._remember(Logistic, A, y=y, weights=weights, lipschitz=lipschitz)
         signs = self._signs(self._per_row(A, y, "y"))
         self.y = self.target = self._take_weights(A, weights, signs)
         self._zeros = arrays.zeros_like(self.y)

@@ -12,9 +12,9 @@ from tiebreak.functions.far_slopes import FarRows, LossRows, are_clear
 from tiebreak.functions.losses.linear_loss import LinearLoss
 from tiebreak.functions.parts.loss_parts import LARGEST_POWER, LossPart, ScalarLoss
 from tiebreak.functions.parts.quadratic_parts import Part
-from tiebreak.linalg import EPS, Array, Host, Matrix, arrays, checks, remember, rounding_unit
+from tiebreak.linalg import EPS, Array, Host, Matrix, arrays, checks, rounding_unit
 from tiebreak.linalg.conic_form import ConicForm, Cost, add_log_sum_exp
-from tiebreak.linalg.host import host, norm
+from tiebreak.linalg.host import norm
 from tiebreak.linalg.host_rows import HostRows
 from tiebreak.linalg.matrices.repeated import Repeated
 
@@ -163,9 +163,8 @@ class Multinomial(LinearLoss):
         lipschitz: float | None = None,
     ) -> None:
         super().__init__(A, mean, lipschitz)
-        A = self._source(A)
-        known = {"mean": mean, "classes": classes, "weights": weights, "lipschitz": lipschitz}
-        remember(self, Multinomial, A=A, y=y, **known)
+        given = {"weights": weights, "lipschitz": lipschitz}
+        self._remember(Multinomial, A, y=y, classes=classes, **given)
         y = self._per_row(A, y, "y")
         self.classes: int = _class_count(arrays.to_numpy(y), classes)
         self.take_labels(self._take_weights(A, weights, y))
@@ -241,20 +240,24 @@ class Multinomial(LinearLoss):
         block = getattr(self.matrix, "block", None)
         if block is None or not HostRows.can_hold(block, 2 * (self.classes - 1)):
             return FarRows(hidden=self._clearly_falls)
-        entries, examples = self.margin_rows()
+        entries, examples = self._margin_rows(self.matrix.on_host())
+        entries.eliminate_zeros()
         return FarRows(losses=[LossRows(self.row_weights(weight)[examples], HostRows(entries))])
 
     def parts(self, weight: float, n: int) -> list[Part]:
-        """Its rows are a_i for the class of i less a_i for another one: differences of 0 only."""
-        products, y, m = self.matrix.dense(), self._labels, self._row_count
-        weights = np.ones(m) if self.weights is None else host(self.weights)
-        which, other = np.nonzero(
-            (np.arange(self.classes) != y[:, None]) & (weights > 0.0)[:, None]
-        )
-        rows = products[y[which] * m + which] - products[other * m + which]
-        return [
-            MultinomialPart(weight * self.scale, rows, weights[which], which, MultinomialLoss())
-        ]
+        rows, which = self._margin_rows(self.matrix.dense())
+        weights = self._each_weight[which]
+        return [MultinomialPart(weight * self.scale, rows, weights, which, MultinomialLoss())]
+
+    def _margin_rows(self, products: Any) -> tuple[Any, Host]:
+        """<a_i, x_{y_i} - x_k> with k != y_i, as rows that are multiplied with x; the i of each.
+
+        Of the rows that count. The loss of row i is log(1 + the sum of exp(-margin)).
+        """
+        y, m = self._labels, self._row_count
+        counts = self._each_weight > 0.0
+        which, other = np.nonzero((np.arange(self.classes) != y[:, None]) & counts[:, None])
+        return products[y[which] * m + which] - products[other * m + which], which
 
     def _clearly_falls(self, d: Host) -> bool:
         counts, own = self.row_weights() > 0.0, self._labels
@@ -270,41 +273,17 @@ class Multinomial(LinearLoss):
     def rounding(
         self, reach: float, value: float, slope: float, epsilon: float, n: int
     ) -> tuple[float, float]:
-        total, _, largest = self._weight_sizes
-        unit, of_image, of_adjoint = self.matrix.errors(epsilon, self._matrix_spectral)
-        # The slopes of a row, p - e_y, are at most sqrt(2) long, and their square at most 2 loss:
-        # here all of them, times the roots of the weights.
-        steep = math.sqrt(2.0 * min(max(value, 0.0) / self.scale, total))
-        # Of the computed products; of their differences, and of these less a loss, in exponents.
-        error = (of_image + 16.0 * epsilon * self._matrix_spectral) * reach
-        root, moved = math.sqrt(largest), math.sqrt(largest) * error
-        of_slopes = moved + rounding_unit(epsilon, self.classes) * steep
-        return (
-            self.scale * moved * (steep + moved) + unit * abs(value),
-            self.scale * (self._spectral * of_slopes + of_adjoint * root * (steep + of_slopes)),
-        )
+        # The slopes of a row, p - e_y, are at most sqrt(2) long, and their square at most 2 loss.
+        steep = math.sqrt(2.0 * min(max(value, 0.0) / self.scale, self._weight_sizes[0]))
+        # Of differences of the products, and of these less a loss, in exponents.
+        more = 16.0 * epsilon * self._matrix_spectral * reach
+        lost = rounding_unit(epsilon, self.classes) * steep
+        return self._rounding(reach, value, steep, epsilon, more=more, lost=lost)
 
     def magnitude(self, reach: float, value: float, slope: float) -> float:
         total, size, _ = self._weight_sizes
         longest = self._spectral_matrix.frobenius * reach
         return self.scale * (total * math.log(self.classes) + math.sqrt(2.0) * size * longest)
-
-    def margin_rows(self) -> tuple[Any, Host]:
-        """All <a_i, x_{y_i} - x_k> with k != y_i as rows of a sparse matrix on the host.
-
-        Class by class k, and the i of each. The loss of row i is log(1 + the sum of exp(-margin)).
-        """
-        import scipy.sparse as sp
-
-        A, y, parts = sp.csr_array(self.matrix.block.on_host()), self._labels, []
-        examples = [np.flatnonzero(y != k) for k in range(self.classes)]
-        for k, rows in enumerate(examples):
-            signs = [(y[rows] == j).astype(float) - float(k == j) for j in range(self.classes)]
-            blocks = [sp.diags_array(sign).tocsr() @ A[rows] for sign in signs]
-            parts.append(sp.hstack(blocks, format="csr"))
-        found = sp.vstack(parts, format="csr")
-        found.eliminate_zeros()
-        return found, np.concatenate(examples)
 
 
 def _class_count(labels: Host, classes: int | None) -> int:

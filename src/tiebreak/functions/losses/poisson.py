@@ -12,9 +12,9 @@ from tiebreak.functions.far_slopes import FarRows, LossRows
 from tiebreak.functions.losses.linear_loss import LinearLoss
 from tiebreak.functions.parts.loss_parts import LARGEST_POWER, LossPart, ScalarLoss
 from tiebreak.functions.parts.quadratic_parts import Part
-from tiebreak.linalg import Array, Host, arrays, remember
+from tiebreak.linalg import Array, Host, arrays
 from tiebreak.linalg.conic_form import Affine, ConicForm, Cost
-from tiebreak.linalg.host import top_exponent
+from tiebreak.linalg.host import host, top_exponent
 from tiebreak.linalg.host_rows import HostRows
 
 # With m = e^t and the loss D = m - y - y log(m/y) of a row: D/m rises with m/y, and is 1 - 3/e² at
@@ -122,8 +122,7 @@ class Poisson(LinearLoss):
 
     def __init__(self, A: object, y: object, mean: bool = True, *, weights: object = None) -> None:
         super().__init__(A, mean, None)
-        A = self._source(A)
-        remember(self, Poisson, A=A, y=y, mean=mean, weights=weights)
+        self._remember(Poisson, A, y=y, weights=weights)
         counts = self._per_row(A, y, "y")
         found = arrays.to_numpy(counts)
         if bool(np.any(found < 0.0)):
@@ -141,9 +140,7 @@ class Poisson(LinearLoss):
 
     @cached_property
     def _sizes(self) -> CountSizes:
-        y = np.asarray(arrays.to_numpy(self.y), dtype=np.float64)
-        w = np.ones(len(y)) if self.weights is None else arrays.to_numpy(self.weights)
-        logs = np.abs(np.asarray(arrays.to_numpy(self._logs), dtype=np.float64))
+        y, w, logs = host(self.y), self._each_weight, np.abs(host(self._logs))
         largest = float(np.max(logs, initial=0.0))
         return CountSizes(arrays.norm(w * y), float(w @ (y * (1.0 + logs))), largest, float(sum(w)))
 

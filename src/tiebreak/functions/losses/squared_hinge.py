@@ -10,7 +10,7 @@ from tiebreak.functions.far_slopes import FarRows, LossRows
 from tiebreak.functions.losses.linear_loss import LinearLoss
 from tiebreak.functions.parts.clipped_part import ClippedPart
 from tiebreak.functions.parts.quadratic_parts import Part
-from tiebreak.linalg import Array, Host, arrays, remember
+from tiebreak.linalg import Array, Host, arrays
 from tiebreak.linalg.conic_form import Affine, ConicForm, Cost
 from tiebreak.linalg.host_rows import HostRows
 
@@ -55,8 +55,7 @@ class SquaredHinge(LinearLoss):
         lipschitz: float | None = None,
     ) -> None:
         super().__init__(A, mean, lipschitz)
-        A = self._source(A)
-        remember(self, SquaredHinge, A=A, y=y, mean=mean, weights=weights, lipschitz=lipschitz)
+        self._remember(SquaredHinge, A, y=y, weights=weights, lipschitz=lipschitz)
         self.y = self.target = self._take_weights(A, weights, self._signs(self._per_row(A, y, "y")))
 
     def _of_matrix(self, matrix: object) -> SquaredHinge:
@@ -74,20 +73,13 @@ class SquaredHinge(LinearLoss):
     def rounding(
         self, reach: float, value: float, slope: float, epsilon: float, n: int
     ) -> tuple[float, float]:
-        """As of least squares with the target 1, for max(0, .) makes no error larger."""
-        _, _, largest = self._weight_sizes
-        unit, of_image, of_adjoint = self.matrix.errors(epsilon, self._matrix_spectral)
+        """As of least squares with the targets 1, or -1, for max(0, .) makes no error larger."""
         steep = math.sqrt(2.0 * max(value, 0.0) / self.scale)
-        error = of_image * reach + unit * math.sqrt(self._row_count)
-        root, moved = math.sqrt(largest), math.sqrt(largest) * error
-        return (
-            self.scale * moved * (steep + moved) + unit * abs(value),
-            self.scale * (self._spectral * moved + of_adjoint * root * (steep + moved)),
-        )
+        return self._rounding(reach, value, steep, epsilon, target=self._target_size)
 
     def magnitude(self, reach: float, value: float, slope: float) -> float:
         largest = self._weight_sizes[2]
-        residual = self.matrix.frobenius * reach + math.sqrt(self._row_count)
+        residual = self.matrix.frobenius * reach + self._target_size
         return self.scale * largest * residual * residual
 
     def _conic_rows(

@@ -10,7 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -26,7 +26,7 @@ class ScalarLoss(ABC):
 
     The third derivative of phi_i is at most ``concordance`` times its second one, so that this
     changes by no more than a factor e^(concordance s) where the margin <a_i, x> changes by s (Bach,
-    Electron. J. Statist. 2010); a loss with kinks in its slope says by `room` how far that holds.
+    Electron. J. Statist. 2010).
     """
 
     concordance: float = 1.0
@@ -64,9 +64,9 @@ class ScalarLoss(ABC):
     def largest_ratio(self, low: Host, high: Host, target: Host) -> Host:
         """The largest first'²/second between two margins."""
 
-    def room(self, margins: Host, target: Host) -> float:
-        """All margins may change by less than this: so far ``concordance`` holds."""
-        return math.inf
+    def least_margin(self, value: Any) -> Any:
+        """phi_i is never negative, and at most ``value`` only at margins from this on."""
+        return 0.0 * value - math.inf
 
     def visible(self, margins: Host, target: Host) -> Host:
         """What must not drown in rounding errors for the losses to decide anything."""
@@ -99,16 +99,12 @@ class LossPart(Part):
     def has_quadratic_above(self) -> bool:  # type: ignore[override]
         return self.phi.has_quadratic_above
 
-    def room(self, x: Host) -> float:
-        """All margins may change by less than this from x: so far ``concordance`` holds."""
-        return self.phi.room(self.rows @ x, self.target)
-
     def curvature_kept(self, x: Host, change: float) -> float:
         """The least share of the second derivatives at x that is left where margins change so much.
 
         1/share bounds what they are at most; 0: nothing is known.
         """
-        return math.exp(-self.concordance * change) if change < self.room(x) else 0.0
+        return math.exp(-self.concordance * change)
 
     def margins_per_curvature(self, x: Host) -> float:
         """|<a_i, d>| <= this times |R d|, R'R the second derivative at x, for all i and d."""

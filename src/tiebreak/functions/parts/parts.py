@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -28,6 +28,8 @@ from tiebreak.linalg.host import norm, power_of_two, top_exponent, total
 from tiebreak.linalg.refusals import Refusal
 from tiebreak.linalg.sizes import DENSE_LIMIT
 from tiebreak.linalg.spectra import EPS, cleaned
+
+Kind = TypeVar("Kind", bound=Part)
 
 KEPT_SLOPES = 4  # slopes that a function remembers: as many points are compared at a time
 
@@ -55,6 +57,11 @@ def product_error(length: float, shape: tuple[int, ...], size: float, is_plain: 
     return error + rounding_unit(EPS, *shape) * size if is_plain else error
 
 
+def _of_kind(kind: type[Kind]) -> cached_property[list[Kind]]:
+    """The parts of one kind."""
+    return cached_property(lambda self: [part for part in self.parts if isinstance(part, kind)])
+
+
 @dataclass(frozen=True)
 class Parts:
     """h(x) = the sum of its parts, up to a constant, for x of length n."""
@@ -62,26 +69,17 @@ class Parts:
     n: int
     parts: tuple[Part, ...]
 
+    squares = _of_kind(LeastSquaresPart)
+    tilts = _of_kind(LinearPart)
+    forms = _of_kind(QuadraticPart)
+    losses = _of_kind(LossPart)  # that are no squares
+    kinked = _of_kind(ClippedPart)  # the losses whose slopes have kinks
+
     @property
     def c(self) -> Host:
         """The slope of the linear parts together."""
         slopes = [part.c for part in self.tilts]
         return np.asarray(np.sum([np.zeros(self.n), *slopes], axis=0))
-
-    @cached_property
-    def squares(self) -> list[LeastSquaresPart]:
-        """The sums of squares."""
-        return [part for part in self.parts if isinstance(part, LeastSquaresPart)]
-
-    @cached_property
-    def tilts(self) -> list[LinearPart]:
-        """The linear parts."""
-        return [part for part in self.parts if isinstance(part, LinearPart)]
-
-    @cached_property
-    def forms(self) -> list[QuadraticPart]:
-        """The quadratic forms."""
-        return [part for part in self.parts if isinstance(part, QuadraticPart)]
 
     @property
     def curved(self) -> list[Part]:
@@ -92,16 +90,6 @@ class Parts:
     def is_squares(self) -> bool:
         """Are all parts sums of squares?"""
         return len(self.squares) == len(self.parts)
-
-    @cached_property
-    def losses(self) -> list[LossPart]:
-        """The losses that are no squares."""
-        return [part for part in self.parts if isinstance(part, LossPart)]
-
-    @cached_property
-    def kinked(self) -> list[ClippedPart]:
-        """The losses whose slopes have kinks."""
-        return [part for part in self.parts if isinstance(part, ClippedPart)]
 
     @cached_property
     def has_norm(self) -> bool:

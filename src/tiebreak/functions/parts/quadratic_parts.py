@@ -14,8 +14,9 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from tiebreak.linalg import EPS, Host, deadline
-from tiebreak.linalg.host import Sliced, norm, power_of_two, top_exponent
+from tiebreak.linalg import EPS, Host
+from tiebreak.linalg.host import Sliced, norm, top_exponent
+from tiebreak.linalg.spectra import semidefinite_root
 from tiebreak.linalg.tolerances import TOL
 
 
@@ -74,6 +75,11 @@ class Part(ABC):
     @abstractmethod
     def curvature(self, x: Host, above: bool = False) -> Host:
         """R with R'R the second derivative at x, or ``above`` that of a quadratic above it."""
+
+    def second(self, x: Host) -> Host:
+        """The second derivative at x."""
+        R = self.curvature(x)
+        return np.asarray(R.T @ R)
 
     @abstractmethod
     def along(self, x: Host, d: Host) -> Callable[[float], float]:
@@ -180,12 +186,11 @@ class QuadraticPart(Part):
         return self.weight * norm(x)
 
     def curvature(self, x: Host, above: bool = False) -> Host:
-        deadline.check(0.5 * deadline.svd_work(*self.rows.shape))
-        unit = power_of_two(np.abs(np.diag(self.rows)), 0.5)  # in which the diagonal is about 1
-        values, vectors = np.linalg.eigh(self.rows / unit / unit[:, None])
-        # The root of a rounding error is no rounding error: cut before it is taken.
-        kept = values > TOL.clear_units * len(values) * EPS * values[-1]
-        return np.asarray(np.sqrt(self.weight * values[kept])[:, None] * vectors.T[kept] * unit)
+        roots, basis, units = semidefinite_root(self.rows, TOL.clear_units * len(self.rows) * EPS)
+        return np.asarray((math.sqrt(self.weight) * roots)[:, None] * basis * units)
+
+    def second(self, x: Host) -> Host:
+        return self.weight * self.rows
 
     def along(self, x: Host, d: Host) -> Callable[[float], float]:
         start, change = self.rows @ x, self.rows @ d

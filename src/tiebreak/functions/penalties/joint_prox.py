@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from tiebreak.functions.penalties.penalties import Penalty
 
 
+HINT = "the method conic needs no prox, nor does exact where it is all of upper"
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Joint:
     """Two penalties f2 and g2 and a set whose weighted sums have a prox in closed form."""
@@ -65,12 +68,12 @@ def joint(f2: Penalty, g2: Penalty, domain: Domain | None = None, owner: str = "
     f, g = f2.terms, g2.terms
     for penalty in (f2, g2):
         if penalty.terms.has_operator:
-            raise _no_prox(owner, penalty.label, "its operator; exact takes it above, alone")
+            raise _no_prox(owner, f"{penalty!r}, which has none", HINT)
     if f.is_alone or g.is_alone:
         return _alone(owner, f2, g2, domain)
     both = f.groups if f.group > 0.0 else None, g.groups if g.group > 0.0 else None
     if both[0] is not None and both[1] is not None and not both[0].same_as(both[1]):
-        raise _no_prox(owner, "GroupL2", "GroupL2 with other groups")
+        raise _no_prox(owner, "GroupL2 and GroupL2 with other groups")
     center = _common_center(owner, f2, g2)
     groups = f.groups if f.group > 0.0 else g.groups
     common = _common(owner, f.domain, g.domain, domain or Space())
@@ -78,7 +81,7 @@ def joint(f2: Penalty, g2: Penalty, domain: Domain | None = None, owner: str = "
         if not _has_prox_on(common, penalty.terms):
             off_centre = isinstance(common, Ball) and not is_centred(common)
             name = type(common).__name__ + " with another center" * off_centre
-            raise _no_prox(owner, penalty.label, name)
+            raise _no_prox(owner, f"{penalty.label} and {name}")
     if f.groups is g.groups is groups and f.domain == common == g.domain and center is None:
         return Joint(f, g)  # as without penalties
     parts = (dataclasses.replace(p, groups=groups, domain=common, center=center) for p in (f, g))
@@ -88,10 +91,10 @@ def joint(f2: Penalty, g2: Penalty, domain: Domain | None = None, owner: str = "
 def _alone(owner: str, f2: Penalty, g2: Penalty, domain: Domain | None) -> Joint:
     one, other = (f2, g2) if f2.terms.is_alone else (g2, f2)
     if other.terms.has_weights:
-        raise _no_prox(owner, one.label, other.label)
+        raise _no_prox(owner, f"{one.label} and {other.label}")
     common = _common(owner, other.terms.domain, domain or Space())
     if not isinstance(common, Space):
-        raise _no_prox(owner, one.label, type(common).__name__)
+        raise _no_prox(owner, f"{one.label} and {type(common).__name__}")
     return Alone(f2.terms, g2.terms)
 
 
@@ -102,7 +105,7 @@ def _common_center(owner: str, f2: Penalty, g2: Penalty) -> Host | None:
     if not known:
         return None
     if len(known) < len(centers) or not all(np.array_equal(known[0], c) for c in known):
-        raise _no_prox(owner, f2.label, f"{g2.label} with another center")
+        raise _no_prox(owner, f"{f2.label} and {g2.label} with another center")
     return known[0]
 
 
@@ -110,13 +113,13 @@ def _common(owner: str, *sets: Domain) -> Domain:
     """The common part of all the sets, where that is one of the library's with a projection."""
     found = intersection(owner, *sets)
     if isinstance(found, Intersection):
-        raise _no_prox(owner, *(type(one).__name__ for one in found.sets[:2]))
+        raise _no_prox(owner, " and ".join(type(one).__name__ for one in found.sets[:2]))
     return found
 
 
-def _no_prox(owner: str, first: str, second: str) -> Refusal:
+def _no_prox(owner: str, got: str, hint: str = "") -> Refusal:
     needed = "must have a joint prox in closed form"
-    return Refusal(owner, "the penalties and the domain", needed, f"{first} and {second}")
+    return Refusal(owner, "the penalties and the domain", needed, got, hint)
 
 
 def _has_prox_on(common: Domain, terms: Terms) -> bool:

@@ -11,12 +11,12 @@ import numpy as np
 
 from tiebreak.functions.far_slopes import FarRows, rising
 from tiebreak.functions.penalties.terms import Terms
-from tiebreak.linalg import Host, Refusal, arrays
+from tiebreak.linalg import Host, arrays
 from tiebreak.linalg.arrays import Array, norm
 from tiebreak.linalg.conic_form import ConicForm, Cost
 from tiebreak.linalg.host import host
 from tiebreak.linalg.host_rows import HostRows
-from tiebreak.sets import INFINITY, Space
+from tiebreak.sets import INFINITY, Space, intersection
 from tiebreak.sets.descriptions import identity
 
 
@@ -55,6 +55,7 @@ class OperatorTerms(OnlyConic):
 
     matrix: Callable[[int], Any] = dataclasses.field(kw_only=True)
     tilt: Any = dataclasses.field(default=0.0, kw_only=True)
+    has_prox: ClassVar[bool] = False
 
     def times(self, factor: float) -> Terms:
         return dataclasses.replace(self, l1=factor * self.l1, tilt=factor * self.tilt)
@@ -79,9 +80,6 @@ class OperatorTerms(OnlyConic):
         off = self.residual(x)
         slopes = self.l1 * np.sign(off) + self.tilt
         return arrays.like(self.matrix(int(x.shape[0])).T @ slopes, x)
-
-    def prox(self, x: Array) -> Array:
-        raise Refusal("L1", "operator", "must be None for a prox in closed form", "a matrix")
 
     def rows_above(self, n: int) -> tuple[Any, Host, Host, Host]:
         D = self.matrix(n)
@@ -108,22 +106,56 @@ class OperatorTerms(OnlyConic):
         return math.sqrt(rows) * math.sqrt(columns) * norm(weights) * (1.0 + 2.0**-40)
 
 
-def stacked(first: Terms, second: Terms, n: int | None) -> OperatorTerms | None:
-    """The sum of two, of which one has an operator: the entries of both; None where one has more.
+@dataclasses.dataclass(frozen=True, eq=False)
+class TermsSum(OnlyConic):
+    """The sum of two of which one has no prox with anything else: made by `added`."""
 
-    That is how a loss of rows with kinks takes an l1 norm of the n variables.
-    """
-    from scipy.sparse import vstack
+    parts: tuple[Terms, Terms] = dataclasses.field(kw_only=True)
+    has_prox: ClassVar[bool] = False
 
-    if n is None or not (first.has_operator or second.has_operator):
-        return None
-    one, other = _entries(first, n), _entries(second, n)
-    if one is None or other is None:
-        return None
-    rows, *vectors = zip(one, other, strict=True)
-    D, (center, up, down) = vstack(rows, format="csr"), map(np.concatenate, vectors)
-    l1, tilt = 0.5 * (up + down), 0.5 * (up - down)
-    return OperatorTerms(l1=l1, tilt=tilt, center=center, matrix=lambda n: D)
+    @property
+    def has_norms(self) -> bool:
+        return any(part.has_norms for part in self.parts)
+
+    def times(self, factor: float) -> Terms:
+        return added(*(part.times(factor) for part in self.parts))
+
+    def value(self, x: Array) -> float:
+        return sum(part.value(x) for part in self.parts)
+
+    def add_to_conic(self, form: ConicForm, cost: Cost) -> bool:
+        return all(part.add_to_conic(form, cost) for part in self.parts)
+
+    def far_rows(self, n: int) -> FarRows | None:
+        found = [far for part in self.parts if (far := part.far_rows(n)) is not None]
+        if len(found) < len(self.parts):
+            return None
+        fixed = [rows for far in found for rows in far.fixed]
+        return FarRows(fixed, [rows for far in found for rows in far.losses])
+
+    def rows_above(self, n: int) -> tuple[Any, Host, Host, Host] | None:
+        """The entries of both: so a loss of rows with kinks takes an l1 norm of the variables."""
+        from scipy.sparse import vstack
+
+        found = [rows for part in self.parts if (rows := _entries(part, n)) is not None]
+        if len(found) < len(self.parts):
+            return None
+        rows, *vectors = zip(*found, strict=True)
+        center, up, down = map(np.concatenate, vectors)
+        return vstack(rows, format="csr"), center, up, down
+
+    def steepness(self, n: int, reach: float) -> float:
+        return sum(part.steepness(n, reach) for part in self.parts)
+
+    def extent(self, n: int, level: float) -> float:
+        """Neither is negative, so that none exceeds the level."""
+        return min(part.extent(n, level) for part in self.parts)
+
+
+def added(first: Terms, second: Terms) -> TermsSum:
+    """The sum, for cones alone."""
+    domain = intersection("PenaltySum", first.domain, second.domain)
+    return TermsSum(square=first.square + second.square, domain=domain, parts=(first, second))
 
 
 def _entries(terms: Terms, n: int) -> tuple[Any, Host, Host, Host] | None:

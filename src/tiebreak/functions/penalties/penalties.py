@@ -12,12 +12,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tiebreak.functions.base import SmoothFunction, is_weight
+from tiebreak.functions.elementary import SquaredNorm
 from tiebreak.functions.far_slopes import FarRows
 from tiebreak.functions.penalties.groups import Groups
 from tiebreak.functions.penalties.joint_prox import joint
-from tiebreak.functions.penalties.operator_terms import OperatorTerms, csr, stacked
+from tiebreak.functions.penalties.operator_terms import OperatorTerms, added, csr
 from tiebreak.functions.penalties.terms import Terms
-from tiebreak.linalg import Array, Host, arrays, checks, tables, to_numpy
+from tiebreak.linalg import Array, Host, Refusal, arrays, checks, tables, to_numpy
 from tiebreak.linalg.conic_form import ConicForm, Cost
 from tiebreak.linalg.fingerprints import FromData, assign, known, remember
 from tiebreak.linalg.host import host
@@ -32,7 +33,7 @@ class Penalty(FromData, is_open=True):
     _weights: ClassVar[tuple[str, ...]] = ("weight",)
     names: ClassVar[tuple[Any, ...] | None] = None  # of the variables, as in Function
     dimension: ClassVar[int | None] = None  # the number of variables, None if it fits any
-    describing = ("terms", "add_to_conic", "far_rows")
+    describing = ("terms", "add_to_conic", "far_rows", "squared")
 
     def __post_init__(self) -> None:
         for name in self._weights:
@@ -72,6 +73,9 @@ class Penalty(FromData, is_open=True):
 
     def prox(self, x: Array, step: float) -> Array:
         """argmin over z of step penalty(z) + ½|z - x|², for step >= 0."""
+        if not self.terms.has_prox:
+            hint = "the methods conic and exact need none"
+            raise Refusal(self.label, "prox", "must have a closed form", "a penalty without", hint)
         return self.terms.times(checks.at_least(type(self).__name__, "step", step)).prox(x)
 
     def least(self, slope: Array) -> tuple[float, Array | None]:
@@ -85,6 +89,11 @@ class Penalty(FromData, is_open=True):
     def far_rows(self, n: int) -> FarRows | None:
         """How it grows far out; None where that is unknown."""
         return self.terms.far_rows(n)
+
+    @property
+    def squared(self) -> tuple[float, SmoothFunction] | None:
+        """w and h, where the penalty is w sqrt(2 h); None where it is something else."""
+        return None
 
     @property
     def unrestricted(self) -> Penalty:
@@ -317,6 +326,16 @@ class L2(CentredNorm):
         groups = Groups(np.where(weights > 0.0, 0, -1))
         return Terms(group=top, groups=groups, center=self._origin)
 
+    @property
+    def squared(self) -> tuple[float, SmoothFunction] | None:
+        top = float(np.max(host(self.weight)))
+        if not top:
+            return None
+        counts = 1.0
+        if arrays.is_array(self.weight):
+            counts = arrays.namespace(self.weight).astype(self.weight > 0.0, self.weight.dtype)
+        return top, SquaredNorm(counts, self.center)
+
 
 @dataclasses.dataclass(frozen=True)
 class ElasticNet(Penalty):
@@ -416,7 +435,10 @@ class Indicator(Penalty, in_tables=False):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PenaltySum(Penalty, in_tables=False):
-    """first + second, written ``first + second``: with a joint prox in closed form, or stacked."""
+    """first + second, written ``first + second``.
+
+    With a joint prox in closed form; or, if one of them has none with anything, for cones alone.
+    """
 
     first: Penalty
     second: Penalty
@@ -424,7 +446,7 @@ class PenaltySum(Penalty, in_tables=False):
     def __post_init__(self) -> None:
         first, second = self.first.dimension, self.second.dimension
         assign(self, "dimension", second if first is None else first)
-        if self._stacked is None:
+        if self._for_cones is None:
             joint(known(self.first), known(self.second), owner="PenaltySum")
         remember(self, PenaltySum, first=self.first, second=self.second)
         both = ("first", self.first.names), ("second", self.second.names)
@@ -464,12 +486,15 @@ class PenaltySum(Penalty, in_tables=False):
 
     @cached_property
     def terms(self) -> Terms:
-        return self._stacked or joint(self.first, self.second).terms(1.0, 1.0)
+        return self._for_cones or joint(self.first, self.second).terms(1.0, 1.0)
 
     @cached_property
-    def _stacked(self) -> Terms | None:
-        """With an operator: all entries in one; None without."""
-        return stacked(known(self.first).terms, known(self.second).terms, self.dimension)
+    def _for_cones(self) -> Terms | None:
+        """The sum, if one of them has no prox with anything; None: they have a joint one."""
+        first, second = known(self.first).terms, known(self.second).terms
+        if first.is_alone or second.is_alone or not (first.has_operator or second.has_operator):
+            return None
+        return added(first, second)
 
 
 def _same(first: Any, second: Any) -> bool:

@@ -22,9 +22,11 @@ import numpy as np
 from tiebreak.functions.penalties.joint_prox import Joint
 from tiebreak.functions.penalties.terms import L1Weight, Terms
 from tiebreak.linalg import Host, arrays, into, ldexp, masked, moved
-from tiebreak.linalg.arrays import MOST_EXPONENT, Array, dot, namespace, norm, zeros_like
+from tiebreak.linalg.arrays import Array, dot, namespace, norm, zeros_like
 from tiebreak.sets import INFINITY, Ball, Box
 from tiebreak.sets.roots import PathPoint, root
+
+FAR_MULTIPLIER = 2.0**300  # multipliers of problems of ordinary size are smaller
 
 # --- step 6
 
@@ -122,7 +124,7 @@ def _solved(
     f: Terms, g: Terms, v: Array, c: Array, beta: float, guess: float
 ) -> tuple[Array, float]:
     path = _Path(f, g, v, c, beta)
-    mu, exact = root(path, guess if 0.0 < guess < 2.0**MOST_EXPONENT else 0.0)
+    mu, exact = root(path, guess if 0.0 < guess < FAR_MULTIPLIER else 0.0)
     if path.beta > beta:  # no point meets the cut
         mu, exact = root(path, path.ordinary())
     z = path.point()
@@ -288,7 +290,7 @@ class _Path:
         if tries == 4 and self._accept_the_least():
             return point
         ordinary = self.ordinary()
-        far = min(2.0**50 * ordinary, 2.0**MOST_EXPONENT)
+        far = min(2.0**50 * ordinary, FAR_MULTIPLIER)
         if point.mu >= far and tries > 4:
             return point
         step = point.newton - point.mu if point.slope > 0.0 else max(point.mu, ordinary)

@@ -54,6 +54,7 @@ class Terms:
     center: Host | None = None  # of the norms; the square is around 0
     has_operator: ClassVar[bool] = False  # is it |D x - center|_1? See `operator_terms`
     is_alone: ClassVar[bool] = False  # has it a prox with no other penalty and no set?
+    has_prox: ClassVar[bool] = True  # has it one at all?
 
     @property
     def weights(self) -> tuple[Any, float, float, float]:
@@ -187,11 +188,10 @@ class Terms:
             xp = namespace(slope)
             s = xp.astype(slope, xp.float64)
             entrywise = self.group == 0.0 and self.l2 == 0.0
-            if self.center is not None:
-                found = self._entries_around_center if entrywise else self._least_around_center
-                value, x = found(s)
-            elif entrywise and self.box is not None:
-                value, x = self._least_in_box(s, soft(-s, self.l1))
+            if entrywise and (self.center is not None or self.box is not None):
+                value, x = self._least_by_entries(s)
+            elif self.center is not None:
+                value, x = self._least_around_center(s)
             else:
                 value, x = self._least(soft(-s, self.l1))
             return value, None if x is None else xp.astype(x, slope.dtype)
@@ -221,14 +221,15 @@ class Terms:
         value += dot(s, center) + at_center
         return value - paid - unit * sizes - _lost(s) - _lost(center), center + y
 
-    def _entries_around_center(self, s: Array) -> tuple[float, Array | None]:
+    def _least_by_entries(self, s: Array) -> tuple[float, Array | None]:
         """Each entry by itself: it is where it is pulled to from the center, clipped to the box.
 
         With x = center + y, the square of x is one of y and a linear function of it. What is given
         is the value at x, less what x may err by: rounding errors of the center and the pull, to
         first order those of the values, in the square to the second.
         """
-        center, xp = arrays.like(self.center, s), namespace(s)
+        xp, has_center = namespace(s), self.center is not None
+        center = arrays.like(self.center, s) if has_center else zeros_like(s)
         pull = soft(-(s + self.square * center), self.l1)
         x = center
         if self.square > 0.0:
@@ -241,23 +242,8 @@ class Terms:
             return -INFINITY, None
         x = self.domain.project(x)
         unit, reach = (8.0 + s.shape[0]) * arrays.epsilon(s), abs(x) + abs(center)
-        size = dot(abs(s) + _like(self.l1, s), reach) + self.value(x)
-        size += unit * self.square * dot(reach, reach)
-        return dot(s, x) + self.value(x) - unit * size - _lost(s), x
-
-    def _least_in_box(self, s: Array, pull: Array) -> tuple[float, Array | None]:
-        """Each entry by itself: pull/square clipped to the box, or the end that it is pulled to."""
-        assert self.box is not None
-        if self.square > 0.0:
-            x = self.box.project(pull / self.square)
-        elif math.isinf(self.box.support(pull)):
-            return -INFINITY, None
-        else:
-            x = self.box.argmin(-pull)
-        if not arrays.all_finite(x):  # pull/square overflows
-            return -INFINITY, None
-        unit = (8.0 + s.shape[0]) * arrays.epsilon(s)
-        size = dot(abs(s), abs(x)) + self.value(x)
+        size = dot(abs(s) + (_like(self.l1, s) if has_center else 0.0), reach) + self.value(x)
+        size += unit * self.square * dot(reach, reach) if has_center else 0.0
         return dot(s, x) + self.value(x) - unit * size - _lost(s), x
 
     def _least(self, pull: Array) -> tuple[float, Array | None]:

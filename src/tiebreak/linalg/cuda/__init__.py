@@ -5,11 +5,10 @@ matrix; `kernel` compiles and launches ``fused.cu``; `driver` calls CUDA's drive
 compiler; `libraries` knows how PyTorch and CuPy differ. None of them imports a GPU library.
 """
 
-from tiebreak.linalg.cuda.fused import KINDS, PassResult, applies, fits, plain, sweep
+from tiebreak.linalg.cuda.fused import PassResult, applies, fits, sweep
 from tiebreak.linalg.cuda.kernel import MAX_ASKED, MAX_CARRIED, MAX_FRESH, MAX_SLOPES
 
 __all__ = [
-    "KINDS",
     "MAX_ASKED",
     "MAX_CARRIED",
     "MAX_FRESH",
@@ -17,6 +16,5 @@ __all__ = [
     "PassResult",
     "applies",
     "fits",
-    "plain",
     "sweep",
 ]

@@ -8,7 +8,7 @@ of the time. A gradient needs of a row only its own weight, and the weight needs
 
 so one reading is enough if the row stays in shared memory until its weight is known. `sweep` does
 this by a CUDA kernel, compiled at run time for PyTorch tensors and CuPy arrays; `applies` says for
-which matrices. `plain` is the same by plain calls, which tests and benchmarks hold it against.
+which matrices. By plain calls a loss does the same.
 """
 
 from __future__ import annotations
@@ -23,15 +23,12 @@ from tiebreak.linalg.arrays import Array, namespace
 from tiebreak.linalg.cuda.kernel import (
     MAX_ASKED,
     MAX_CARRIED,
-    MAX_FRESH,
     MAX_SLOPES,
     Job,
     kernel_for,
     works,
 )
 from tiebreak.linalg.cuda.tiling import contiguous, current_stream, pointer, tiling_for
-
-KINDS = ("least-squares", "logistic")
 
 WORTHWHILE_ROW = 4096  # bytes: below, the kernel waits for its barriers instead of the memory
 WORTHWHILE_MATRIX = 2**25  # bytes: below, launching takes longer than reading
@@ -46,56 +43,8 @@ class PassResult(NamedTuple):
     gradients: Array  # slopes x n: A' w_j, w_j = i_j - b, or -y / (1 + exp(y i_j))
 
 
-def plain(
-    A: Array,
-    fresh: Sequence[Array],
-    carried: Sequence[Array],
-    recipe: Any,
-    target: Array,
-    kind: str,
-    slopes: int,
-) -> PassResult:
-    """The same as `sweep`, by plain calls: ``len(fresh) + slopes`` readings of the matrix."""
-    weights = _checked(A, fresh, carried, recipe, target, kind, slopes)
-    xp = namespace(A)
-    products = [A @ p for p in fresh]
-    parts = [*carried, *products]
-    images = []
-    for row in weights:
-        image = xp.zeros_like(target)
-        for weight, part in zip(row.tolist(), parts, strict=True):
-            if weight:
-                image = image + weight * part
-        images.append(image)
-    losses = []
-    gradients = []
-    for j, image in enumerate(images):
-        if kind == "logistic":
-            margin = target * image
-            # log(1 + exp(-t)) = max(-t, 0) + log1p(exp(-|t|)): never exp of anything positive
-            small = xp.exp(-xp.abs(margin))
-            hinge = (xp.abs(margin) - margin) / 2
-            terms = xp.astype(xp.log1p(small), xp.float64) + xp.astype(hinge, xp.float64)
-            ones = xp.ones_like(small)
-            slope = -target * xp.where(margin > 0, small, ones) / (1 + small)
-        else:
-            slope = image - target
-            terms = xp.astype(slope, xp.float64) ** 2 / 2
-        losses.append(xp.sum(terms))
-        if j < slopes:
-            gradients.append(A.T @ slope)
-    device = array_api_compat.device(A)
-    none = xp.empty((0, A.shape[1]), dtype=A.dtype, device=device)
-    return PassResult(
-        xp.stack(images),
-        xp.stack(products),
-        xp.stack(losses),
-        xp.stack(gradients) if gradients else none,
-    )
-
-
 def applies(A: Array) -> bool:
-    """Is A a matrix that `sweep` can read, and large enough for that to be faster than `plain`?
+    """Is A a matrix that `sweep` can read, and large enough for that to be faster than plain calls?
 
     A row-major float32 or float64 matrix of PyTorch or CuPy on a Hopper GPU or a newer one, with
     rows that fit (eight multiprocessors share one row at most), where NVRTC compiles the kernel:
@@ -137,7 +86,8 @@ def sweep(
     Everything is queued on the library's current stream: nothing here waits for the device. The
     outcome is the same in every run: partial sums have their places, and no atomics are used.
     """
-    weights = _checked(A, fresh, carried, recipe, target, kind, slopes)
+    _check(A, fresh, (*carried, target))
+    weights = np.asarray(recipe, dtype=np.float64)
     tiling = tiling_for(A)
     xp = namespace(A)
     device = array_api_compat.device(A)
@@ -171,32 +121,12 @@ def sweep(
     return PassResult(images, products, losses, gradients)
 
 
-def _checked(
-    A: Array,
-    fresh: Sequence[Array],
-    carried: Sequence[Array],
-    recipe: Any,
-    target: Array,
-    kind: str,
-    slopes: int,
-) -> np.ndarray[Any, Any]:
-    """The recipe as a float64 matrix on the host; ValueError if the shapes do not fit."""
+def _check(A: Array, points: Sequence[Array], images: Sequence[Array]) -> None:
+    """ValueError if a vector does not fit the matrix: the kernel would read foreign memory."""
     m, n = A.shape
-    weights = np.asarray(recipe, dtype=np.float64)
-    if kind not in KINDS:
-        raise ValueError(f"kind is one of {KINDS}, not {kind!r}")
-    if not 1 <= len(fresh) <= MAX_FRESH or len(carried) > MAX_CARRIED:
-        raise ValueError(f"1 to {MAX_FRESH} fresh points and up to {MAX_CARRIED} carried images")
-    if weights.ndim != 2 or not 1 <= weights.shape[0] <= MAX_ASKED:
-        raise ValueError(f"recipe is a matrix of 1 to {MAX_ASKED} rows")
-    if weights.shape[1] != len(carried) + len(fresh):
-        raise ValueError("recipe has one column for every carried image and every fresh point")
-    if not 0 <= slopes <= min(MAX_SLOPES, weights.shape[0]):
-        raise ValueError(f"slopes is at most {MAX_SLOPES} and at most the number of asked points")
-    if any(tuple(p.shape) != (n,) for p in fresh):
-        raise ValueError(f"a fresh point has length {n}")
-    if any(tuple(v.shape) != (m,) for v in (*carried, target)):
-        raise ValueError(f"carried images and target have length {m}")
-    if any(v.dtype != A.dtype for v in (*fresh, *carried, target)):
-        raise ValueError("all vectors have the dtype of the matrix")
-    return weights
+    fits = all(tuple(p.shape) == (n,) for p in points) and all(
+        tuple(v.shape) == (m,) for v in images
+    )
+    if not fits or any(v.dtype != A.dtype for v in (*points, *images)):
+        needed = f"points of length {n} and images and a target of length {m}"
+        raise ValueError(f"sweep: all vectors must have the dtype of the matrix, {needed}")

@@ -29,7 +29,6 @@ class RowSource(Protocol):
 
         Part k is in buffer k modulo their number, or is memory of the source's own.
         """
-        ...
 
 
 def is_source(value: Any) -> bool:

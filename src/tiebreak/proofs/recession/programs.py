@@ -14,13 +14,14 @@ from tiebreak.linalg.host import norm
 from tiebreak.linalg.host_rows import HostRows
 from tiebreak.linalg.linear_programs import linear_program
 from tiebreak.linalg.rank import as_it_is, decide_rank
-from tiebreak.linalg.sizes import QUICK_SIDE, SECOND
+from tiebreak.linalg.sizes import QUICK_SIDE
 from tiebreak.linalg.tolerances import TOL
 from tiebreak.problem import Problem
 from tiebreak.proofs.recession.direction import as_meant, level_of
 from tiebreak.proofs.recession.level import RecessionLevel
 from tiebreak.proofs.recession.proof import proved_direction
 
+LONG = 2**28  # multiplications of a factorisation: beyond this a linear program takes minutes
 ROUGH = 0.5  # of a margin: if it changes by less than 1, second derivatives say something there
 LEAST = float(np.finfo(float).tiny)  # in the place of 0 below a fraction bar
 HARDLY_FALLS = "whether {} is not determined: it hardly falls, if at all"
@@ -50,7 +51,7 @@ def recession(problem: Problem, level: int, n: int) -> Recession:
 
 def is_long(level: RecessionLevel) -> bool:
     """Does a linear program with so many numbers take minutes?"""
-    return sum(rows.stored for rows in level.all_rows) * level.side > SECOND
+    return sum(rows.stored for rows in level.all_rows) * level.side > LONG
 
 
 def candidates(level: RecessionLevel) -> Iterator[Host]:

@@ -1,0 +1,126 @@
+"""f of images of x above: the same problem with these images as variables.
+
+The minimisers of g(x) + w/2 |D x - v - c|² over Z x R^m are the x that minimise g, with
+v = D x - c, and the minimum is the same; so is f, as a function of x and v. What is proved about
+its f* and g* is proved about these.
+
+* f = a sum of w_i |v_i|, in which x has the weight 0: a linear program. Where v_i rises otherwise
+  than it falls, v = p - q with p and q >= 0, and f is linear in them.
+* f = squares of v and of all variables: a norm of (x, v), which with few rows is a problem of
+  `wide`, whatever the number of variables.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tiebreak.exact.reductions.reduction import Reduction, is_at_hand, squares_of
+from tiebreak.functions import L1, LeastSquares, Linear, SmoothFunction, SquaredNorm, Substitution
+from tiebreak.functions.base import Squares
+from tiebreak.functions.sums import summands
+from tiebreak.linalg import DENSE_LIMIT, EPS, Host, Refusal
+from tiebreak.linalg.host import host
+from tiebreak.linalg.row_gram import row_rank
+from tiebreak.linalg.sizes import DENSE_SIDE
+from tiebreak.problem import Problem
+from tiebreak.sets import described
+
+
+def _lower(
+    problem: Problem, n: int, rows: Any, target: Host, weight: float = 1.0
+) -> SmoothFunction:
+    """g(x) + weight/2 |rows (x, v) - target|²."""
+    below, _ = Substitution(np.arange(n), rows.shape[1]).function(problem.smooth_parts[1])
+    return weight * LeastSquares(rows, target, gram=False) + below
+
+
+# --- piecewise linear functions -------------------------------------------------------------------
+
+
+def refuse(problem: Problem) -> None:
+    """A Refusal where the rest of the problem does not go with an operator above."""
+    penalty, n = problem.penalties[0], problem.dimension or 2
+    if penalty.terms.rows_above(n) is None:
+        needed = "must be one norm alone, or a sum over rows, where it has a penalty"
+        raise Refusal("Exact", "upper", needed, repr(penalty))
+    if described(problem.domain).extended(n, np.zeros(0)) is None:
+        needed = "must be Space, Orthant, Box or Halfspace where upper is L1 with an operator"
+        raise Refusal("Exact", "domain", needed, type(problem.domain).__name__)
+    if problem.penalties[1].terms.has_weights:
+        needed = "must be without a penalty where upper is L1 with an operator"
+        raise Refusal("Exact", "lower", needed, repr(problem.lower.bare))
+
+
+def with_images(problem: Problem, n: int) -> Reduction | None:
+    """The problem of (x, v), or of (x, p, q), in NumPy float64; None where f has no operator."""
+    terms = problem.penalties[0].terms
+    if not terms.has_operator or (rows := terms.rows_above(n)) is None:
+        return None
+    D, (_, center, up, down) = rows[0].toarray(), rows
+    m, is_even = len(D), np.array_equal(up, down)
+    images = -np.eye(m) if is_even else np.hstack([-np.eye(m), np.eye(m)])
+    low = np.full(m, -np.inf) if is_even else np.zeros(2 * m)
+    lower = _lower(problem, n, np.hstack([D, images]), np.zeros(m) if is_even else center)
+    upper = (
+        L1(np.append(np.zeros(n), up), np.append(np.zeros(n), center))
+        if is_even
+        else Linear(np.concatenate([np.zeros(n), up, down]))
+    )
+    domain = described(problem.domain).extended(n, low)
+    assert domain is not None
+    counted = np.ones(n) if problem.counted is None else host(problem.counted)
+    counted = np.append(counted, np.zeros(len(low)))
+    wider = Problem(upper=upper, lower=lower, domain=domain, counted=counted)
+    return Reduction(wider, lambda u: u[:n], spare=len(low) - m)
+
+
+# --- squares --------------------------------------------------------------------------------------
+
+
+def residuals_above(problem: Problem) -> tuple[Squares, Squares, Squares] | None:
+    """v/2 |F x - t|² and s times a norm above, w/2 |A x - b|² below.
+
+    None where the problem is another one, or too large, or has more rows than variables.
+    """
+    above, below = squares_of(problem.upper), squares_of(problem.lower)
+    if not described(problem.domain).is_space or len(above) != 2 or len(below) != 1:
+        return None
+    (g,), (f, norm) = below, sorted(above, key=lambda part: part.rows is None)
+    if f.rows is None or norm.rows is not None or g.rows is None:
+        return None
+    (rows, n), more = g.rows.shape, f.rows.shape[0]
+    is_small = 0 < rows <= n and rows + more <= DENSE_SIDE
+    is_small = is_small and (rows + more) * (n + more) <= DENSE_LIMIT
+    parts = [part for h in problem.smooth_parts for _, part in summands(h.bare)]
+    is_ready = all(is_at_hand(part) for part in parts if part.matrix is not None)
+    is_norm = norm.weights is None or bool(np.all(norm.weights > 0.0))
+    return (f, norm, g) if is_small and is_ready and is_norm else None
+
+
+def with_residuals(problem: Problem, n: int) -> Reduction | None:
+    """The problem of (x, v); None where it is another one, or g's rows depend on one another.
+
+    If g's are independent all are, for each of the others has a variable to itself.
+    """
+    if (levels := residuals_above(problem)) is None:
+        return None
+    f, norm, g = levels
+    found, k = row_rank(g.rows, EPS), f.rows.shape[0]
+    if found is None or found.rank < g.rows.shape[0]:
+        return None
+    F, b = f.rows.on_host(), host(f.target)
+    weights = np.ones(k) if f.weights is None else f.weights
+    if isinstance(F, np.ndarray):
+        rows = np.hstack([F, -np.eye(k)])
+    else:
+        import scipy.sparse as sp
+
+        rows = sp.hstack([F, -sp.eye_array(k)], format="csr")
+    lower = _lower(problem, n, rows, b, g.scale)
+    # Products of weights are rounded once, which is among the 64 units of `rounding_unit`.
+    of_x = norm.scale * (np.ones(n) if norm.weights is None else norm.weights)
+    center = np.zeros(n) if norm.target is None else host(norm.target)
+    upper = SquaredNorm(np.append(of_x, f.scale * weights), np.append(center, np.zeros(k)))
+    return Reduction(Problem(upper=upper, lower=lower), lambda u: u[:n])

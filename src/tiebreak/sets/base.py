@@ -1,0 +1,301 @@
+"""What every set can be asked; "unknown" is the default, and an honest answer."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar, NamedTuple, cast
+
+import numpy as np
+
+from tiebreak.linalg import FromData, arrays, assign
+from tiebreak.linalg.arrays import Array, Host
+from tiebreak.linalg.conic_form import ConicForm
+from tiebreak.sets.cuts import (
+    CutProjection,
+    Products,
+    ProjectionPath,
+    along_the_path,
+    project_cut,
+)
+from tiebreak.sets.descriptions import Bounds, LinearRows, RecessionDirections
+from tiebreak.sets.faces import ActiveFace
+
+INFINITY = math.inf
+NEEDED = ("project", "project_cut", "support", "argmin")  # of one set: all are its own, or none
+
+
+class Violation(NamedTuple):
+    """A constraint that a point does not meet."""
+
+    what: str  # the constraint in words
+    amount: float  # by how much it is violated, in its own units
+    size: float  # of its own terms at that point
+    reach: float = 0.0  # the length of the point in the same units: a unit of its precision counts
+
+    def exceeds(self, share: float, unit: float) -> bool:
+        """Is it more than this share of its own terms, and more than ``unit`` of the reach?"""
+        return not self.amount <= max(share * self.size, unit * self.reach)
+
+
+def violations_of(
+    what: str, excess: Any, size: Any, reach: Any, numbers: Host | None = None
+) -> list[Violation]:
+    """One for each positive entry of ``excess``; ``what`` is a text with a place for its number.
+
+    The entries are counted from 0, unless they have ``numbers`` of their own.
+    """
+    numbers = np.arange(len(excess)) if numbers is None else numbers
+    excess, size, reach = np.broadcast_arrays(excess, size, reach)
+    return [
+        Violation(what.format(numbers[i]), float(excess[i]), float(size[i]), float(reach[i]))
+        for i in np.flatnonzero(~(excess <= 0.0))
+    ]
+
+
+def distance_violation(what: str, x: Array, nearest: Array) -> list[Violation]:
+    """The distance from a set whose nearest point to x is known."""
+    length = arrays.norm(x)
+    off, size = arrays.norm(x - nearest), max(length, arrays.norm(nearest))
+    return [] if off == 0.0 else [Violation(what, off, size, length)]
+
+
+class Set(FromData, is_open=True):
+    """What every domain has in common; the formulas are in the domains themselves.
+
+    For the cut a set gives either ``cut_projection`` itself, or ``projection_path`` and
+    ``last_piece``. These, and all below `project_cut_with_products`, are for the library's own use.
+    """
+
+    names: tuple[Any, ...] | None = None  # of the variables, where a Series of pandas has them
+    has_projection: ClassVar[bool] = True  # one that every step of a method can spend the time on
+    describing = ("linear_rows", "conic_form", "recession", "bounds_in")
+
+    def without_structure(self, own: tuple[str, ...]) -> Set:
+        """A set that answers as this one where its class says how, and otherwise knows nothing."""
+        if missing := [name for name in NEEDED if name not in own]:
+            raise TypeError(
+                f"{type(self).__name__}: {', '.join(missing)} must be its own where "
+                f"{', '.join(own)} is, got those of another set, which has other points"
+            )
+        answers = {
+            name: staticmethod(getattr(self, name))
+            for name in ("check", *NEEDED, "contains", "farthest", "diameter_in", *self.describing)
+            if name == "check" or name in own
+        }
+        where = {"__module__": type(self).__module__}
+        alone: Set = type(type(self).__name__, (Set,), {**answers, **where})()
+        assign(alone, "given", self)  # by which a saved run tells it from others
+        return alone
+
+    def __and__(self, other: Any) -> Set:
+        """The points that both sets have in common: see ``Intersection``."""
+        from tiebreak.sets.constraints import intersection
+
+        if not isinstance(other, Set):
+            return NotImplemented
+        return cast("Set", intersection("Intersection", self, other))
+
+    # --- what a set says of itself, so that nobody needs to know which it is ---
+
+    @property
+    def parts(self) -> tuple[Set, ...]:
+        """The sets that it is the intersection of."""
+        return (self,)
+
+    @property
+    def is_linear(self) -> bool:
+        """Do linear rows describe it?"""
+        return type(self).linear_rows is not Set.linear_rows
+
+    @property
+    def is_polyhedral(self) -> bool:
+        """The same, perhaps those of a u of which x is an image: see `lifted_rows`."""
+        return self.is_linear
+
+    @property
+    def is_conic(self) -> bool:
+        """Can cones represent it?"""
+        return self.is_linear or type(self).conic_form is not Set.conic_form
+
+    def linear_rows(self, n: int) -> LinearRows | None:
+        """Linear constraints in R^n that describe the set; None where there are none."""
+        return None
+
+    def lifted_rows(self, n: int) -> tuple[Host | None, LinearRows]:
+        """Rows of a u whose images lift u are the set; lift is None where u is x itself."""
+        rows = self.linear_rows(n)
+        assert rows is not None
+        return None, rows
+
+    def necessary_rows(self, n: int) -> LinearRows | None:
+        """Linear constraints that all points of the set meet; None where none are known."""
+        return self.linear_rows(n)
+
+    def conic_form(self, form: ConicForm) -> None:
+        """Add the constraints of the set to a conic program; by its linear rows if it has any."""
+        rows = self.linear_rows(form.n)
+        if rows is None:
+            raise NotImplementedError
+        rows.add_to(form)
+
+    def recession(self, n: int) -> RecessionDirections | None:
+        """The directions in which the set goes on for ever; None: unknown, or none but 0."""
+        rows = self.linear_rows(n)
+        return None if rows is None else RecessionDirections(rows=(rows.A, rows.A_eq, -rows.A_eq))
+
+    def bounds_in(self, n: int) -> Bounds:
+        """Bounds of all points in R^n, other than its linear rows say; infinite if unknown."""
+        return Bounds()
+
+    @property
+    def is_space(self) -> bool:
+        """Is it R^n?"""
+        return False
+
+    @property
+    def is_cone(self) -> bool:
+        """Is t x in the set for every x of it and t >= 0, entry by entry?"""
+        return False
+
+    @property
+    def as_ball(self) -> tuple[Any, float] | None:
+        """Center (None: 0) and radius, where it is a ball; R^n is one of infinite radius."""
+        return None
+
+    def sides(self, x: Array) -> tuple[Array, Array] | None:
+        """Both bounds of every entry, as arrays like x, where it is a box."""
+        return None
+
+    def depth(self, x: Array) -> float:
+        """A ball of this radius around x lies in the set; 0 where none is known."""
+        return 0.0
+
+    def face_at(self, x: Array) -> ActiveFace | None:
+        """The face that x, a point of the set, lies inside of; None: the whole set, or unknown.
+
+        Entries are on a bound where `project` has put them, to the last bit.
+        """
+        return None
+
+    @property
+    def dimension(self) -> int | None:
+        """The number of variables, where the parameters of the set say it."""
+        return None
+
+    @property
+    def diameter(self) -> float:
+        """max |y - z| over y, z in Z: here infinite."""
+        return INFINITY
+
+    def diameter_in(self, n: int) -> float:
+        """The diameter of Z in R^n, exact also where ``diameter`` is silent or only a bound."""
+        return self.diameter
+
+    def check(self, n: int) -> None:
+        """Raise ValueError if the parameters of the set do not fit dimension ``n``."""
+
+    def project(self, x: Array) -> Array:
+        """The point of Z nearest to ``x``."""
+        raise NotImplementedError
+
+    def project_with_square(self, x: Array, square: float) -> Array:
+        """`project`, where ``square`` = <x, x> is known: a device need not be asked for it."""
+        return self.project(x)
+
+    def support(self, direction: Array) -> float:
+        """max <direction, z> over z in Z, inf where it is unbounded."""
+        raise NotImplementedError
+
+    def argmin(self, direction: Array) -> Array:
+        """A minimiser of <direction, .> over Z; ValueError where there is none."""
+        raise NotImplementedError
+
+    def farthest(self, x: Array) -> float:
+        """max |z - x| over z in Z: here infinite."""
+        return INFINITY
+
+    def contains(self, x: Array, tol: float = 1e-9) -> bool:
+        """Does ``x`` meet every constraint, up to ``tol`` of that constraint's own terms?"""
+        if not arrays.all_finite(x):
+            return False
+        unit = int(x.shape[0]) * arrays.epsilon(x)
+        return not any(one.exceeds(tol, unit) for one in self.violations(x))
+
+    def violations(self, x: Array) -> list[Violation]:
+        """The constraints of Z that ``x`` does not meet: here one, the distance from Z."""
+        return distance_violation(type(self).__name__, x, self.project(x))
+
+    def project_cut(
+        self, x: Array, normal: Array, offset: float, guess: float | None = None
+    ) -> tuple[Array, float]:
+        """The projection z of ``x`` onto Z ∩ {<normal, z> <= offset}, and the cut's multiplier.
+
+        The multiplier mu >= 0 is finite and z = project(x - mu normal); mu = 0 where the cut does
+        not bind.  ``guess``, the multiplier of a similar problem, saves time and changes nothing.
+
+        A zero normal cuts nothing off.  Where the cut leaves nothing of Z, z is the limit for
+        mu to infinity: the projection of x onto the points of Z where <normal, .> is smallest.
+        """
+        return project_cut(self, x, normal, offset, guess, Products.of(normal, x))
+
+    def project_cut_with_products(
+        self, x: Array, normal: Array, offset: float, guess: float | None, known: Products
+    ) -> tuple[Array, float]:
+        """`project_cut`, where the products are known; that of a subclass, where it has its own."""
+        if type(self).project_cut is not Set.project_cut:
+            return self.project_cut(x, normal, offset, guess)
+        return project_cut(self, x, normal, offset, guess, known)
+
+    def no_minimiser(self) -> ValueError:
+        """What `argmin` raises where a linear function has no minimiser on Z."""
+        return ValueError(
+            f"{type(self).__name__}: <direction, x> is unbounded below on this set, "
+            "so it has no minimiser"
+        )
+
+    @property
+    def length_scale(self) -> float:
+        """The largest parameter of the set that is a length."""
+        return 0.0
+
+    @property
+    def cancelling_length(self) -> float:
+        """The lengths that a projection adds and subtracts again: see `projection_error`."""
+        return 0.0
+
+    def distance_outside(self, x: Array, unit: float) -> float | None:
+        """A bound on the distance of x from Z; None where the set knows none.
+
+        x is in float64, and ``unit`` is the `rounding_unit` of a sum over its entries.
+        """
+        return None
+
+    def scaled(self, exponent: int) -> Set:
+        """The set 2^exponent Z."""
+        return self
+
+    def in_units(self, units: Any) -> Set | None:
+        """{u : units u in Z}, entry by entry; None where the set compares the variables."""
+        return None
+
+    def extended(self, n: int, lower: Host) -> Set | None:
+        """Z in R^n times the vectors above these bounds, with a projection; None: not known."""
+        return None
+
+    def preimage(self, z: Array) -> Array:
+        """A point whose projection is z, if possible with the same face of Z all around it."""
+        return z
+
+    def cut_projection(
+        self, x: Array, c: Array, beta: float, guess: float, known: Products
+    ) -> CutProjection:
+        """The projection; nothing is so large that squares overflow."""
+        return along_the_path(self, x, c, beta, guess)
+
+    def projection_path(self, x: Array, c: Array) -> ProjectionPath:
+        """The function mu -> z(mu), <c, z(mu)>, |d(mu)|."""
+        raise NotImplementedError
+
+    def last_piece(self, x: Array, c: Array) -> tuple[float, Array, float]:
+        """mu, z(mu), |d(mu)| where the last piece begins, or any mu that is certainly too large."""
+        raise NotImplementedError
