@@ -85,7 +85,7 @@ def test_the_inequality_holds_with_penalties(count):
 
 
 def test_certificates_are_never_wrong(count):
-    number, certified = count(8, 300), 0
+    number, certified = count(8, 600), 0
     for seed in range(number):
         p = planted(seed)
         result = tb.solve(p.problem(), tb.AdaptiveAGMBiO(), x0=p.x0, rtol=1e-6, max_iter=60)

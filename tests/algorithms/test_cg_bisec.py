@@ -428,7 +428,7 @@ def second_phase(method, problem, x0, limit=5000):
 def test_cg_bio_keeps_its_theorem_on_planted_problems(count):
     """f(x_k) - f* <= 2 L_f D²/(k+1) and g(x_k) - g* <= 2 L_g D²/(k+1) + eps_g/2 at every step."""
     steps, worst = 0, np.zeros(2)
-    for p in map(planted, range(count(40, 1144))):
+    for p in map(planted, range(count(40, 2288))):
         problem = p.problem()
         if not problem.is_bounded:
             continue
@@ -602,7 +602,7 @@ def test_the_inner_iterate_is_there_to_look_at():
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("make", [CGBiO, lambda: BisecBiO(gradients=60)])
 def test_certificates_are_never_wrong_on_planted_problems(make, count):
-    number, runs, finite = count(16, 1144), 0, 0
+    number, runs, finite = count(16, 2288), 0, 0
     for p in map(planted, range(number)):
         problem, method = p.problem(), make()
         if method.check(problem):

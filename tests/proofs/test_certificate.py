@@ -51,7 +51,7 @@ def check(p: Planted, proof: tb.Certificate, x: np.ndarray) -> None:
 
 def test_never_wrong_at_any_recorded_step(count):
     finite = 0
-    number = count(8, 1144)
+    number = count(8, 2288)
     for p in map(planted, range(number)):
         problem = p.problem(**words(p))
         result = tb.solve(problem, methods(p), x0=p.x0, rtol=0, max_iter=40)
@@ -85,7 +85,7 @@ def test_never_wrong_about_a_point_from_anywhere(count):
 def test_never_empty_handed_on_a_bounded_domain(count):
     """f(x_k) - bound <= max_{x in Z} |x - z_0|²/(2 A_k) at every step, with any valid levels."""
     checked, worst = 0, 0.0
-    for p in map(planted, range(count(13, 1144))):
+    for p in map(planted, range(count(13, 2288))):
         problem = p.problem()
         if not problem.is_bounded:
             continue

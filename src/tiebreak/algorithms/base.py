@@ -97,6 +97,7 @@ class StateReport(NamedTuple):
     reach: Any = None  # of what length the images of x were mixed; None: they were not
     is_good: bool = True  # is x better than where the method began, as far as can be told?
     is_settling: bool = False  # is f about to become more accurate, whatever is proved already?
+    decides: bool = False  # does the next step decide everything, with a proof of its own?
     is_milestone: bool = False  # is this a step worth a row?
     multipliers: Multipliers | None = None  # for a warm start
     lipschitz_violations: tuple[int, int] = (0, 0)  # how often f, g rose more than allowed by L

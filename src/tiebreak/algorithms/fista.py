@@ -74,9 +74,10 @@ def need_joint_prox(owner: str, problem: Problem, upper: Penalty | None = None) 
         upper: the penalty that counts above, for a method with a step of its own for f's.
     """
     f2, g2 = problem.penalties
-    if f2.terms.has_operator:
-        upper = None  # it has no prox of its own either
-    return refusal_of(lambda: joint(upper or f2, g2, problem.domain, owner=owner))
+    if upper is not None and not f2.terms.has_operator:  # which has no prox of its own either
+        return refusal_of(lambda: joint(upper, g2, problem.domain, owner=owner))
+    refusal = refusal_of(lambda: problem.joint)  # which is kept: several methods ask
+    return refusal and Refusal(owner, *refusal.args[1:])
 
 
 def begin(problem: Problem, x: Point, upper_weight: float) -> Fista:

@@ -104,7 +104,7 @@ class Portfolio(Method):
 
     def report(self, state: State) -> StateReport:
         """What the method whose point counts has to say, and how the one at work has ended."""
-        shown = self.candidates[state.best].method.report(state.shown)
+        shown, own = self.candidates[state.best].method.report(state.shown), self._report(state)
         ending = shown.finished if state.phase == OVER else NOT_ENDED
         answer = shown.finished if state.answer != NONE else NOT_ENDED
         return shown._replace(
@@ -112,7 +112,8 @@ class Portfolio(Method):
             answer=answer,
             readings=self._readings(state),
             is_settling=self._is_settling(state),
-            is_milestone=state.at == state.answer or self._report(state).is_milestone,
+            decides=own.decides,
+            is_milestone=state.at == state.answer or own.is_milestone,
             lipschitz_violations=state.lipschitz_violations,
             convexity_violations=state.convexity_violations,
         )
@@ -232,7 +233,7 @@ class Portfolio(Method):
     def _is_settling(self, state: State) -> bool:
         """Is a point on its way that is right to rounding?  Not where it is the one that counts."""
         candidate, runner = self.candidates[state.at], state.runners[state.at]
-        if candidate.is_direct and (runner.inner is None or self._report(state).is_settling):
+        if candidate.is_direct and (runner.inner is None or self._report(state).decides):
             return True  # its one step decides, and proves more
         is_there = candidate.refines and not self._report(state).is_settling
         is_ahead = state.phase == REFINING or self._will_refine(state)

@@ -113,7 +113,7 @@ class Conic(Method):
         """How it ended, and what it found out."""
         found: ConicFindings | None = state.findings
         if found is None:
-            return StateReport(is_settling=True)
+            return StateReport(decides=True)
         return StateReport(
             state.finished,
             fall=found.fall,

@@ -156,8 +156,8 @@ def _run_panels(tolerance: tuple[float, float]) -> list[Panel]:
 
 
 def _proofs(result: Result) -> list[ProvedGap]:
-    first = result.trace[0] if result.trace else None
-    starts = (math.nan, math.nan) if first is None else (first.upper_gap, first.lower_gap)
+    least = result.upper_optimum[0], result.lower_optimum[0]  # what the start is off, by the end
+    starts = [value - low for value, low in zip(result.start_values, least, strict=True)]
     ends = zip(starts, (result.upper_gap, result.lower_gap), result.tolerance, strict=True)
     return [
         ProvedGap(f"{level} level, {letter}", *three)

@@ -25,6 +25,8 @@ from tiebreak.proofs.evidence import StepEvidence, evaluated_again, value_error
 from tiebreak.proofs.recession.watch import NoMinimum
 from tiebreak.sets.domains import has_projection, projected
 
+NOTHING = (math.inf, math.inf)  # the gaps where nothing is proved
+
 
 class Intermediate(NamedTuple):
     """What a callback sees after every step; the gaps are proved ones."""
@@ -99,12 +101,13 @@ class Run:
         self.least: Least | None = saved.least if saved else None
         # The last state of which all was proved that was asked for, and how it stood then.
         self.certified = saved.certified if saved else None
-        self._standings: tuple[int, Standing, bool] | None = None  # of this iteration; is all met?
+        self._standings: tuple[int, Standing] | None = None  # of this iteration
+        self._met: tuple[Any, bool] = (None, False)  # a state; is all proved that was asked for?
         self._reported: tuple[Any, StateReport] = (None, StateReport())  # a state, and its report
-        # A state with the tolerances that were given, and its own; a point with the sums so far,
-        # and what is proved of it.
+        # A state with the tolerances that were given, and its own; a point with the step, and what
+        # is proved of it.
         self._asked: tuple[Any, Any, tuple[float, float]] | None = None
-        self._stated: tuple[Array, Sums, Certificate] | None = None
+        self._stated: tuple[Array, int, Certificate] | None = None
         self._x0 = x0  # where the values are those at the start
         f1, g1 = (h.sized(x0, partial(projected, problem.domain)) for h in problem.smooth_parts)
         self.upper, self.lower, self._uncounted = Counted(f1), Counted(g1), problem
@@ -183,7 +186,13 @@ class Run:
     @property
     def gaps(self) -> tuple[float, float]:
         """What is proved of f - f* and g - g* at this point."""
-        return self.standing.upper_gap, self.standing.lower_gap
+        known = self.certificate(self.state.x) if self.has_own_proof else self.standing
+        return known.upper_gap, known.lower_gap
+
+    @property
+    def has_own_proof(self) -> bool:
+        """Has the method proved this point in its own way?  Then minorants have little to add."""
+        return not self.is_foreign and self.state.evidence.intervals is not None
 
     @property
     def due(self) -> bool:
@@ -217,12 +226,14 @@ class Run:
 
     def _note_least(self) -> None:
         """Keep the point of Z where g is smallest: nothing worse is returned."""
-        Z, own = self.problem.domain, (self.values[1], self.state.x)
         seen = [] if self.is_foreign else self.state.evidence.values
-        for value, at in [*((value, at) for value, at, _ in seen), own]:
-            is_in_Z = has_projection(Z) or Z.contains(at)  # a start may not be
-            if is_in_Z and (self.least is None or value < self.least.value):
+        for value, at, *_ in (*seen, (self.values[1], self.state.x)):
+            if (self.least is None or value < self.least.value) and self._is_inside(at):
                 self.least = Least(value, at)
+
+    def _is_inside(self, x: Array) -> bool:
+        """Is x in Z?  A start may not be, if there is no projection."""
+        return has_projection(self.problem.domain) or self.problem.domain.contains(x)
 
     @property
     def asked(self) -> tuple[float, float]:
@@ -292,34 +303,31 @@ class Run:
 
     @property
     def standing(self) -> Standing:
-        """How this point stands, by the bounds of this step."""
-        return self._assessed()[0]
-
-    @property
-    def is_met(self) -> bool:
-        """Is all proved that was asked for?"""
-        return self._assessed()[1]
-
-    def _assessed(self) -> tuple[Standing, bool]:
-        """How this point stands, and whether that is enough; found once for each step."""
+        """How this point stands, by the bounds of this step; found once for each."""
         if self._standings is None or self._standings[0] != self.iteration:
             # A run that goes on has searched for the bounds of a recorded step before it was saved.
             effort = 0 if self._standings is None and self.is_recorded else 5
             x, reach = self.state.x, self.report.reach
             standing = self.certifier.standing(x, *self.values, effort, reach)
-            self._standings = self.iteration, standing, self._is_enough(standing)
-            if self._standings[2]:
-                self.certified = self.state, standing
-        return self._standings[1:]
+            self._standings = self.iteration, standing
+        return self._standings[1]
 
-    def _is_enough(self, standing: Standing) -> bool:
-        """Is all proved that was asked for, where this point stands like that?"""
-        Z, tolerance = self.problem.domain, self.tolerance(self.state.x, *self.values, False)
-        if not standing.is_within(tolerance):
+    @property
+    def is_met(self) -> bool:
+        """Is all proved that was asked for?  Found once for each state."""
+        if self._met[0] is not self.state:
+            self._met = self.state, self._is_enough()
+            if self._met[1] and not self.has_own_proof:  # which ends the run
+                self.certified = self.state, self.standing
+        return self._met[1]
+
+    def _is_enough(self) -> bool:
+        if self.has_own_proof:
+            return self.is_proved(self.certificate(self.state.x)) and self._is_inside(self.state.x)
+        tolerance = self.tolerance(self.state.x, *self.values, False)
+        if not (self.standing.is_within(tolerance) and self._is_inside(self.state.x)):
             return False
-        if not (has_projection(Z) or Z.contains(self.state.x)):  # a start may be outside
-            return False
-        if not self.is_guarded or self._is_secured(standing, tolerance[0]):
+        if not self.is_guarded or self._is_secured(self.standing, tolerance[0]):
             return True
         return self.certificate(self.state.x).upper_error <= tolerance[0]
 
@@ -354,7 +362,7 @@ class Run:
             return False
         before = self.state, self._standings
         self.state, standing = self.certified
-        self._standings = self.iteration, standing, True
+        self._standings = self.iteration, standing
         if self.is_proved(self.certificate(self.state.x)):
             return True
         self.state, self._standings = before
@@ -379,26 +387,26 @@ class Run:
     @property
     def is_adapting(self) -> bool:
         """Is the method told at this step what is proved?"""
-        return self.method.adapts and is_due(self.iteration)
+        return self.method.adapts and is_due(self.iteration) and not self.report.decides
 
     @property
     def is_recorded(self) -> bool:
         """Has this step its row?"""
         return bool(self.rows) and self.rows[-1].iteration == self.iteration
 
-    def record(self) -> Row:
-        """Certify this step and append its row; the row itself if it is there already."""
-        if not self.is_recorded:
-            self.append_row(self.gaps)
-        return self.rows[-1]
+    def record(self, is_proved: bool = True) -> Row:
+        """Append the row of this step; the row itself if it is there already.
 
-    def append_row(self, gaps: tuple[float, float]) -> None:
-        """A row for this step, with these gaps."""
-        self.rows.append(Row(self.iteration, self.seconds, *self.values, *gaps, *self.counts))
+        Without gaps where its proof comes later, or before a step that decides everything.
+        """
+        if not self.is_recorded:
+            gaps = self.gaps if is_proved and not self.report.decides else NOTHING
+            self.rows.append(Row(self.iteration, self.seconds, *self.values, *gaps, *self.counts))
+        return self.rows[-1]
 
     def record_answer(self, proof: Certificate) -> None:
         """The row of the last step is that of the point which is returned."""
-        self.rows[-1] = self.record()._replace(
+        self.rows[-1] = self.rows[-1]._replace(
             upper_value=proof.upper_value,
             lower_value=proof.lower_value,
             upper_gap=proof.upper_gap,
@@ -422,13 +430,11 @@ class Run:
     def certificate(self, x: Array) -> Certificate:
         """The whole statement about x: f and g are evaluated once more, exact to rounding.
 
-        Of the same point it is the same, as long as nothing more is known.
+        Found once for each point and step.
         """
-        stated = self._stated
-        if stated is None or stated[0] is not x or stated[1] is not self.accumulator.sums:
-            found = self._certificate(x)
-            self._stated = stated = x, self.accumulator.sums, found
-        return stated[2]
+        if self._stated is None or self._stated[0] is not x or self._stated[1] != self.iteration:
+            self._stated = x, self.iteration, self._certificate(x)
+        return self._stated[2]
 
     def _certificate(self, x: Array) -> Certificate:
         problem = self.problem.in_precision_of(x)

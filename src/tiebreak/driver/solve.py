@@ -30,7 +30,7 @@ from tiebreak.driver.input_checks import (
 from tiebreak.driver.levels_result import LevelsResult
 from tiebreak.driver.registry import find_method
 from tiebreak.driver.result import Result, promises
-from tiebreak.driver.run import Counts, Intermediate, Run, Saved
+from tiebreak.driver.run import NOTHING, Counts, Intermediate, Run, Saved
 from tiebreak.driver.solve_levels import (
     of_problem,
     solve_chained,
@@ -71,7 +71,6 @@ INSTEAD = "{}; x is the point of least g seen: at the last one g is larger by {:
 NO_TIME = "there was no time left for a certificate: give a longer max_time"
 NO_START = "there was no time left for the first step: give a longer max_time"
 CRITERIA = ("absolute", "weak")
-NOTHING = (math.inf, math.inf)  # the gaps where nothing is proved
 
 
 @overload
@@ -204,9 +203,8 @@ def solve(
         watch = RecessionWatch(problem, start)
         ended = _iterate(run, limit, max_iter, callback, given, live, store, watch)
         limit.close()
-        word, x, proof = _conclude(run, ended, asked, given, store, watch)
+        word, x, proof, tolerance = _conclude(run, ended, asked, given, store, watch)
         live.end(run.rows[-1])
-        tolerance = run.tolerance(x, proof.upper_value, proof.lower_value)
         advice = NO_TIME
         with contextlib.suppress(deadline.Over):
             advice = what_next(run, word.status, proof, tolerance, max_iter)
@@ -347,9 +345,10 @@ def _iterate(
         if limit.is_over or limit.is_interrupted:
             limit.close()
         try:
-            if is_first or run.due or ended or (run.is_adapting and run.is_met):
+            # What is proved of the last point is said once, by `_conclude`.
+            if not ended and (is_first or run.due or (run.is_adapting and run.is_met)):
                 live.show(run.record())
-                ended, is_first = _after_record(run, ended, watch), False
+                ended, is_first = _after_record(run, watch), False
             _tell(callback, run, given)
             if ended:
                 return ended
@@ -380,12 +379,16 @@ def _without_answer(run: Run, error: Exception) -> Ended:
     return Ended(EMPTY, found.message or NO_POINT)
 
 
-def _after_record(run: Run, ended: Ended | None, watch: RecessionWatch) -> Ended | None:
+def _after_record(run: Run, watch: RecessionWatch) -> Ended | None:
     """Why the run ends, as the bounds of a recorded step say; None where it goes on."""
-    if fall := watch.check(run.iteration, run.state.x, run.gaps, deadline.left()):
+    if run.report.decides:
+        return None
+    if not run.accumulator.has_optimum and (
+        fall := watch.check(run.iteration, run.state.x, run.gaps, deadline.left())
+    ):
         run.fall = fall
         return _without_end(fall, run.problem)
-    return Ended(MET) if run.is_met and (ended or not run.report.is_settling) else ended
+    return Ended(MET) if run.is_met and not run.report.is_settling else None
 
 
 def _tell(callback: Callable[[Intermediate], object] | None, run: Run, given: Array) -> None:
@@ -400,13 +403,14 @@ def _tell(callback: Callable[[Intermediate], object] | None, run: Run, given: Ar
 
 def _conclude(
     run: Run, ended: Ended, asked: Problem, given: Array, store: Store, watch: RecessionWatch
-) -> tuple[Word, Array, Certificate]:
-    """The word that the run deserves, the point that is returned, what is proved about it.
+) -> tuple[Word, Array, Certificate, tuple[float, float]]:
+    """The word that the run deserves, the point, what is proved about it and what was asked.
 
     Where there is no time left for that: the last point, with what was proved about it before.
     """
+    store.save(run)
+    run.record(is_proved=False)
     try:
-        store.save(run)
         ended, x = _answer(run, ended)
         if ended.why in (*HOPES, "max_iter", "max_time") and not run.accumulator.has_optimum:
             is_hope = ended.why in HOPES
@@ -415,13 +419,13 @@ def _conclude(
                 run.fall, ended = fall, _without_end(fall, run.problem)
         x = arrays.like(x, given)
         proof = run.certificate(arrays.like(x, run.state.x))  # as it is, in a wider precision too
-        word = judge(_claim(run, ended, asked, x, proof))
     except deadline.Over:
         x = arrays.like(run.state.x, given)
         proof = _last_proof(run, x)
-        return judge(_claim(run, ended, asked, x, proof)), x, proof
+    tolerance = run.tolerance(x, proof.upper_value, proof.lower_value)
+    word = judge(_claim(run, ended, asked, x, proof, tolerance))
     run.record_answer(proof)
-    return word, x, proof.without_upper() if word.status == "unbounded" else proof
+    return word, x, proof.without_upper() if word.status == "unbounded" else proof, tolerance
 
 
 def _answer(run: Run, ended: Ended) -> tuple[Ended, Array]:
@@ -432,7 +436,7 @@ def _answer(run: Run, ended: Ended) -> tuple[Ended, Array]:
     """
     if ended.why in (MET, FALLS, EMPTY):
         return ended, run.state.x
-    if run.has_gone_back():
+    if run.is_proved(run.certificate(run.state.x)) or run.has_gone_back():
         return Ended(MET), run.state.x
     better = run.better_below
     if better is None or ended.why == RULE:
@@ -445,7 +449,14 @@ def _answer(run: Run, ended: Ended) -> tuple[Ended, Array]:
     return ended, better.x
 
 
-def _claim(run: Run, ended: Ended, asked: Problem, x: Array, proof: Certificate) -> ResultClaim:
+def _claim(
+    run: Run,
+    ended: Ended,
+    asked: Problem,
+    x: Array,
+    proof: Certificate,
+    tolerance: tuple[float, float],
+) -> ResultClaim:
     """What the run would like to say about x, for the gate."""
     broken = ""
     if run.accumulator.is_contradicted:
@@ -457,7 +468,7 @@ def _claim(run: Run, ended: Ended, asked: Problem, x: Array, proof: Certificate)
         problem=asked,
         x=x,
         ended=ended,
-        levels=claims_of(proof, run.tolerance(x, proof.upper_value, proof.lower_value)),
+        levels=claims_of(proof, tolerance),
         criterion="absolute" if run.is_guarded else "weak",
         fall=None if fall is None else (int(fall.level == "upper"), fall.direction),
         is_shown=run.is_empty or run.report.is_empty,
@@ -472,9 +483,6 @@ def _last_proof(run: Run, x: Array) -> Certificate:
 
     By its own standing: the last row may be about another point, which was given up for this one.
     """
-    gaps = run.gaps if run.is_recorded else NOTHING
-    if not run.is_recorded:
-        run.append_row(NOTHING)
     if arrays.epsilon(x) > arrays.epsilon(run.state.x):  # it is about x before rounding
         return Certificate.of_gaps(*run.values)
-    return Certificate.of_gaps(*run.values, *gaps)
+    return Certificate.of_gaps(*run.values, run.standing.upper_gap, run.standing.lower_gap)

@@ -169,7 +169,7 @@ class Exact(Method):
         """How it ended, and what it found out."""
         found = state.findings
         if found is None:  # its one step decides, and proves more than any start
-            return StateReport(state.finished, is_settling=not state.finished.why)
+            return StateReport(state.finished, decides=not state.finished.why)
         d = found.direction
         return StateReport(
             state.finished,

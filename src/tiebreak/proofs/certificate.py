@@ -218,7 +218,8 @@ class Certifier:
         standing = self.standing(x, upper_value, lower_value, effort=30)
         distance = distance_from(self._problem.domain, x)
         ceiling, rests = known.sums.upper_ceiling, known.sums.rests
-        if not known.is_steep:
+        # An upper end that is as close as the lower one needs no factorisation for a closer one.
+        if ceiling - upper_value > max(standing.upper_gap, 0.0) and not known.is_steep:
             values = upper_value, lower_value
             own = self._upper_ceiling(upper, *values, standing.lower_gap, distance)
             ceiling, rests = min((ceiling, rests), (own, BY_GROWTH))

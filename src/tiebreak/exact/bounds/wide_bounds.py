@@ -59,8 +59,8 @@ def prove_wide(
     low = f.value - f.value_error - fall - 4.0 * EPS * abs(f.value)
     own = size * (size * norm(x) + norm(equations.b))
     residual = max(norm(rest) / terms if terms > 0.0 else 0.0, back / own if own > 0.0 else 0.0)
-    rests = WITHIN.format(unmet / sigma)
-    return Intervals((low, high), g.value - g.value_error - excess, rests=rests), residual
+    rests = WITHIN.format(unmet / sigma)  # g is a sum of squares: it has minimisers
+    return Intervals((low, high), g.value - g.value_error - excess, "", True, rests), residual
 
 
 def _fall(answer: WideAnswer, x: Host, steep: float, away: float) -> tuple[float, float]:

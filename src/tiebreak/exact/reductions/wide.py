@@ -117,7 +117,8 @@ class WideProblem(NamedTuple):
         if f.rows is None:
             is_fit = strength > 0.0  # with weights of 0 it is for the other way
         else:  # x is a combination of the rows of both, so that all variables count in its norm
-            is_fit = problem.counted is None and _is_wide(f.rows)
+            # With up to twice as many rows as variables M M' costs no more than other ways.
+            is_fit = problem.counted is None and _is_wide(f.rows, 2)
             is_fit = is_fit and math.prod(f.rows.shape) <= DENSE_LIMIT
         if not is_fit:
             return None
@@ -133,10 +134,13 @@ def _weighted(part: Squares) -> tuple[Matrix, Array]:
     return with_scaled_rows(part.rows, roots), roots * part.target
 
 
-def _is_wide(matrix: Matrix) -> bool:
-    """Are its entries there, and few enough for A A' and its eigenvalues?"""
+def _is_wide(matrix: Matrix, most: int = 1) -> bool:
+    """Are its entries there, and few enough for A A' and its eigenvalues?
+
+    There may be ``most`` rows to a variable.
+    """
     rows, n = matrix.shape
-    if not 0 < rows <= min(n, DENSE_SIDE) or matrix.size > DENSE_LIMIT:
+    if not 0 < rows <= min(most * n, DENSE_SIDE) or matrix.size > DENSE_LIMIT:
         return False
     return matrix.is_at_hand
 

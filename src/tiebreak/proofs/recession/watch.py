@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -60,21 +61,24 @@ class RecessionWatch:
     """
 
     def __init__(self, problem: Problem, x0: Array) -> None:
-        n, g = int(x0.shape[0]), problem.smooth_parts[1]
         self._problem, self._x0, self._next = problem, x0, 0
-        self._levels: dict[str, RecessionLevel] = {}  # of which it is open whether they fall
-        can_fall = not (
-            problem.is_bounded
-            or problem.penalties[1].terms.penalised(n).all()
-            or g.strong_convexity > 0.0
-        )
-        self._is_blind = can_fall and any(part.falls_unseen for _, part in summands(g.bare))
-        found = [level_of(problem, level, n) for level in (0, 1)] if can_fall else [None]
-        below = found[0]
-        if below is None or below.cone.curves:
-            return
+
+    @cached_property
+    def _can_fall(self) -> bool:
+        """May g fall for ever, as far as the set, its penalty and its curvature say?"""
+        g, penalty = self._problem.smooth_parts[1], self._problem.penalties[1].terms
+        is_held = self._problem.is_bounded or penalty.penalised(int(self._x0.shape[0])).all()
+        return not (is_held or g.strong_convexity > 0.0)
+
+    @cached_property
+    def _levels(self) -> dict[str, RecessionLevel]:
+        """Those of which it is open whether they fall."""
+        n = int(self._x0.shape[0])
+        found = [level_of(self._problem, level, n) if self._can_fall else None for level in (0, 1)]
+        if found[0] is None or found[0].cone.curves:
+            return {}
         levels = zip(("lower", "upper"), found, strict=True)
-        self._levels = {name: h for name, h in levels if h is not None and h.can_fall}
+        return {name: h for name, h in levels if h is not None and h.can_fall}
 
     def check(
         self,
@@ -112,7 +116,8 @@ class RecessionWatch:
         self, x: Array, gaps: tuple[float, float], is_success: bool, seconds: float = math.inf
     ) -> NoMinimum | None:
         """At the end: is there no minimum?  A success needs that g has a minimiser."""
-        if is_success and self._is_blind:
+        parts = summands(self._problem.smooth_parts[1].bare)
+        if is_success and self._can_fall and any(part.falls_unseen for _, part in parts):
             return self._still_falls(x)
         if not self._levels:
             return None
