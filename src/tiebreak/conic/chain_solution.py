@@ -12,7 +12,6 @@ from tiebreak.linalg.deferred import resolved
 
 SlackRule = Callable[[float, float], float]  # of the best value and of that before this level
 
-ASSUMED = 10.0  # times the length of the answer: a solution is assumed to be no longer than that
 LEAST = "all levels leave directions of x open: there x is the point of least norm"
 
 

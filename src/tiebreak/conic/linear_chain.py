@@ -22,7 +22,6 @@ import numpy as np
 
 from tiebreak.conic.bounds import assumed_reach
 from tiebreak.conic.chain_solution import (
-    ASSUMED,
     ChainSolution,
     LevelSolution,
     SlackRule,
@@ -31,7 +30,7 @@ from tiebreak.conic.chain_solution import (
 from tiebreak.conic.cones import Blocks
 from tiebreak.conic.program import Cone, ConicProgram, Objective
 from tiebreak.conic.solved import SolvedStage, by_solver
-from tiebreak.conic.stage import ROUNDINGS, Stage, as_rows, stacked
+from tiebreak.conic.stage import Stage, as_rows, stacked
 from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.conic_form import scaled_rows
@@ -40,7 +39,8 @@ from tiebreak.linalg.exact_sums import exact_products
 from tiebreak.linalg.linear_programs import Ranges, linear_programs
 from tiebreak.linalg.rank import sparse_nullity
 from tiebreak.linalg.spectra import EPS
-from tiebreak.sets.polyhedra import MISSED, single_entries
+from tiebreak.linalg.tolerances import TOL
+from tiebreak.sets.polyhedra import single_entries
 
 LINEAR = ("zero", "nonnegative")
 SOLVER = "HiGHS"
@@ -139,7 +139,7 @@ class _LinearChain:
         before, self.z = np.zeros_like(z) if self.z is None else self.z, z
         best, rounding = math.fsum(h.linear * z) + h.constant, _value_error(h, z)
         duals, slopes = self._multipliers(h.linear, vertex.duals, self.ranges)
-        most, is_known = assumed_reach(self.program.reach, z, ASSUMED)
+        most, is_known = assumed_reach(self.program.reach, z, TOL.assumed)
         bound = self._bound(h, duals, slopes, most)
         is_inside = self.is_whole and self._is_feasible(z)
         is_bound_proved = self.is_proved and is_known
@@ -147,7 +147,7 @@ class _LinearChain:
         above = 0.0 if is_inside else self._above(duals, slopes, z)
         gap = max(best - bound, 0.0) + rounding + above
         size = float(np.abs(h.linear) @ np.abs(z) + _largest(h.linear))
-        if not gap <= 1e3 * MISSED * size:  # its multipliers are not to be trusted
+        if not gap <= 1e3 * TOL.accurate * size:  # its multipliers are not to be trusted
             return False
         why = "size" if not is_known else "inside" if self.is_whole else "held"
         slack = self._slack(number, best, z, before)
@@ -233,7 +233,7 @@ class _LinearChain:
     def _rounding(self, h: Objective, z: Host) -> float:
         longest = float(np.max(np.abs(z), initial=1.0))
         sizes = EPS * float(np.sum(np.abs(h.linear))) * longest
-        return ROUNDINGS * (_value_error(h, z) + sizes)
+        return TOL.clear_units * (_value_error(h, z) + sizes)
 
     def _value(self, number: int, z: Host) -> float:
         """Of a level at the x of z, whose auxiliary variables may be larger than they need be."""
@@ -252,7 +252,7 @@ class _LinearChain:
     def _hold(self, cost: Host, duals: Host, slopes: Host, most: float) -> str:
         """Narrow the ranges to the minimisers of a level; how that is called."""
         # Reduced costs that hold an end are far above the tolerance of HiGHS.
-        least, (low, high, lower, upper) = 100.0 * MISSED * _largest(cost), self.ranges
+        least, (low, high, lower, upper) = 100.0 * TOL.accurate * _largest(cost), self.ranges
         rows = np.where((lower < upper) & (np.abs(duals) > least), duals, 0.0)
         columns = np.where((low < high) & (np.abs(slopes) > least), slopes, 0.0)
         self.held.append(_HeldLevel(cost, duals, rows, columns, most))
@@ -353,7 +353,7 @@ class _LinearChain:
         terms = abs(self.all_rows) @ np.abs(z) + np.abs(offset)
         missed = np.where(self.equal, np.abs(s - offset), s - offset)
         longest = float(np.max(np.abs(z), initial=0.0))
-        if np.any(missed > MISSED * terms + ROUNDINGS * EPS * longest):
+        if np.any(missed > TOL.accurate * terms + TOL.clear_units * EPS * longest):
             return False
         return all(
             h.value(z) <= level.best + level.slack + level.error + self._rounding(h, z)

@@ -22,7 +22,7 @@ from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.conic_form import Kind, Misfit
 
 DENSE_SHARE = 0.25  # of entries that are not 0, from which a matrix is faster dense
-SMALL = 2**14  # entries of a matrix that is kept dense: a small sparse one is slow
+KEPT_DENSE = 2**14  # entries of a matrix that is kept dense: a small sparse one is slow
 
 
 class Cone(NamedTuple):

@@ -18,11 +18,11 @@ from tiebreak.linalg import deadline
 from tiebreak.linalg.arrays import Host
 from tiebreak.linalg.conic_form import entries, scaled_rows
 from tiebreak.linalg.host import power_of_two
+from tiebreak.linalg.tolerances import TOL
 
-SWEEPS = 20  # over rows and columns in turn
+ALIKE_UNITS = 7.0  # powers of two: units of variables that differ by less are alike
+FARTHEST_UNIT = 200  # units are between 2^-FARTHEST_UNIT and 2^FARTHEST_UNIT
 STEADY = 0.25  # powers of two: units that change by less are found
-WIDE = 7.0  # powers of two: units of variables that differ by less are alike
-FARTHEST = 200  # units are between 2^-FARTHEST and 2^FARTHEST
 
 
 class Units(NamedTuple):
@@ -135,14 +135,14 @@ def _columns(entries: _Entries, group: Host, n: int) -> Host:
         for places, count in ((rows, groups), (columns, n))
     )
     units = -of_columns / in_columns  # as powers of two
-    for _ in range(SWEEPS):
+    for _ in range(TOL.sweeps):
         deadline.check()
         before = units
         rest = (of_rows + np.bincount(rows, units[columns], minlength=groups)) / in_rows
         units = (np.bincount(columns, rest[rows], minlength=n) - of_columns) / in_columns
         if np.max(np.abs(units - before), initial=0.0) < STEADY:
             break
-    if np.ptp(units) <= WIDE:
+    if np.ptp(units) <= ALIKE_UNITS:
         return np.ones(n)
     return np.asarray(np.exp2(np.round(units - np.median(units))))
 
@@ -177,4 +177,4 @@ def _scaled(matrix: Any, columns: Host) -> Any:
 
 def _power_of_two(values: Any) -> Host:
     """Next to these, 1 in the place of 0."""
-    return np.clip(power_of_two(np.asarray(values), 1.0), 2.0**-FARTHEST, 2.0**FARTHEST)
+    return np.clip(power_of_two(np.asarray(values), 1.0), 2.0**-FARTHEST_UNIT, 2.0**FARTHEST_UNIT)
