@@ -1170,7 +1170,7 @@ WRONG = {
     "solve x0 domain": (
         lambda: tb.solve(small(lower=tb.SquaredNorm(), domain=tb.Ball(1.0, [0.0, 0.0])), x0=[1.0]),
         ValueError,
-        "Ball: center must have one entry per variable (1), got 2",
+        "solve: x0 must have one entry per variable (2), got 1",
     ),
     "solve lipschitz unknown": (
         lambda: tb.solve(small(upper=tb.Smooth(sq, idt)), "agm-bio"),

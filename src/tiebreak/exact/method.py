@@ -217,7 +217,7 @@ class Exact(Method):
                 more = prove_rescaled(scaled, problem, host(x), normal)
                 intervals = intervals.both(more)
             findings = findings._replace(one_sided=intervals.why)
-        return _solved(end, findings, intervals)
+        return _solved(problem, end, findings, intervals)
 
     def _reduced(self, problem: Problem, x0: Array) -> DirectState | None:
         """The step by another problem with the same answer; None where this one is taken."""
@@ -242,26 +242,31 @@ class Exact(Method):
             if findings.dimension is not None:
                 findings = findings._replace(dimension=findings.dimension - found.spare)
         intervals = found.proved(inner.evidence.intervals)
-        return _ended(_state(problem, 1, x), inner.finished, findings, intervals)
+        return _ended(problem, _state(problem, 1, x), inner.finished, findings, intervals)
 
 
-def _solved(end: DirectState, findings: ExactFindings, intervals: Intervals | None) -> DirectState:
+def _solved(
+    problem: Problem, end: DirectState, findings: ExactFindings, intervals: Intervals | None
+) -> DirectState:
     """The answer, with what is proved about it."""
     ending = (
         "by direct factorisation the conditions of optimality of both levels hold to "
         f"{findings.residual:.1g}, with a backward error of {findings.backward_error:.1g}"
     )
-    return _ended(end, Ended(ANSWER, ending), findings, intervals)
+    return _ended(problem, end, Ended(ANSWER, ending), findings, intervals)
 
 
 def _ended(
+    problem: Problem,
     end: DirectState,
     finished: Ended,
     findings: ExactFindings | None,
     intervals: Intervals | None,
 ) -> DirectState:
-    if intervals is not None and intervals.is_two_sided:
-        end = _without_minorants(end)  # one at x, where the slopes balance, has nothing to add
+    has_promise = problem.radius is not None or problem.error_bound is not None
+    if intervals is not None and intervals.is_two_sided and not has_promise:
+        # One at x, where the slopes balance, has nothing to add, but that a promise may be false.
+        end = _without_minorants(end)
     evidence = end.evidence._replace(intervals=intervals)
     return end._replace(evidence=evidence, findings=findings, finished=finished)
 
@@ -288,7 +293,7 @@ def _on_small_side(problem: Problem, x0: Array) -> DirectState | None:
             left_open=gram.shape[1] - rank - wide.reduced.rank if wide.reduced else 0,
         )
         if residual <= TOL.accurate:  # the numbers, as stored, have another rank where rest > 0
-            return _solved(end, findings, None if wide.rest > 0.0 else intervals)
+            return _solved(problem, end, findings, None if wide.rest > 0.0 else intervals)
     end_of_tall = _by_second_derivatives(problem, x0)
     proved = None if end_of_tall is None else end_of_tall.evidence.intervals
     if proved is not None and proved.is_two_sided:
@@ -322,7 +327,7 @@ def _by_second_derivatives(problem: Problem, x0: Array) -> DirectState | None:
         upper_range=(value, value),
         residual=residual,
     )
-    return _solved(end, findings, intervals)
+    return _solved(problem, end, findings, intervals)
 
 
 def _scaled(problem: Problem, x: Array) -> tuple[ScaledProblem, Rank, int]:

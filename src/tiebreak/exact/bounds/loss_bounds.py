@@ -207,7 +207,8 @@ def below(
     price = norm(y) * g.change
     fall = 0.5 * steep * (steep / sigma) if sigma > 0.0 else math.inf
     if not math.isfinite(fall):
-        fall = min(flattest(f, x, R, g.rows, (f.c,), steep, g.change), steep * reach)
+        dent = 0.5 * -sigma * reach * reach if sigma < 0.0 else 0.0  # of f, which rounding has made
+        fall = min(flattest(f, x, R, g.rows, (f.c,), steep, g.change), steep * reach + dent)
     return value - (fall + price) * (1.0 + unit) - 4.0 * EPS * abs(value)
 
 
