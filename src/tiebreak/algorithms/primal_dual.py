@@ -34,21 +34,14 @@ from tiebreak.functions import (
 from tiebreak.linalg import Array, Refusal, arrays, in_files
 from tiebreak.linalg.refusals import refusal_of
 from tiebreak.problem import Point, Problem, mixed
-from tiebreak.proofs.certificate import Proved
 from tiebreak.proofs.evidence import StepEvidence
-from tiebreak.proofs.gate import ANSWER, Ended
+from tiebreak.proofs.gate import Ended
 
 SAFETY = 0.99  # of the longest step for which convergence is proved: that needs less than 1
 EPOCH, SHORTEST = 1.5, 16  # sigma changes when k has grown so much, and by so many steps at least
 # The j-th change of sigma is at most by the factor exp(FREEDOM/j^DECAY). The sum of these exponents
 # is finite, as the theorem on changing step sizes asks, and leaves room for any units: over 40.
 FREEDOM, DECAY = 10.0, 1.1
-
-
-ESTIMATED = (
-    "f less its dual, and the price of what the lower level is off, are within the tolerance; "
-    "nothing proves f* where an operator is known by its products alone"
-)
 
 
 @in_files("primal-dual.mark")
@@ -168,13 +161,6 @@ class PrimalDual(Method):
         if isinstance(problem.penalties[0].terms, OperatorTerms):  # whose prox is not needed
             return refusal_of(lambda: problem.lower_joint)
         return need_joint_prox("PrimalDual", problem)
-
-    def adapt(self, state: State, proved: Proved) -> State:
-        """The end where f2 is a penalty of D x, of which nothing else would tell."""
-        dual, (upper, lower) = state.dual, proved.asked
-        if dual is None or dual.gap > upper or proved.standing.lower_gap > lower:
-            return state
-        return state._replace(dual=dual._replace(finished=Ended(ANSWER, ESTIMATED)))
 
     def describe(self, problem: Problem) -> str:
         ratio = "adaptive ratio" if self.ratio is None else f"ratio {self.ratio:g}"

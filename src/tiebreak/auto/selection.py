@@ -13,6 +13,7 @@ from tiebreak.algorithms import AdaptiveAGMBiO, BiSG, PrimalDual
 from tiebreak.auto import conjugate_gradients
 from tiebreak.auto.bregman import BregmanIteration
 from tiebreak.auto.candidates import Candidate
+from tiebreak.auto.operator_above import EndingPrimalDual
 from tiebreak.auto.portfolio import STEP, Portfolio
 from tiebreak.conic.held_image import HeldProblem
 from tiebreak.conic.method import Conic
@@ -74,7 +75,7 @@ def _with_operator(problem: Problem, is_exact: bool) -> list[Candidate]:
     if not PrimalDual().refusal(problem):
         entries = sum(map(_entries, problem.smooth_parts))
         least = 10 * FEWEST_STEPS * (STEP + PASSES * entries)  # with a dual variable more
-        candidates.append(Candidate(PrimalDual(), "", least))
+        candidates.append(Candidate(EndingPrimalDual(), "", least))
     return candidates
 
 
