@@ -60,6 +60,7 @@ HARDLY_FALLS = (
 RUNS_AWAY = (
     "may have no minimiser: it still falls, or seems to, far beyond the point that was found"
 )
+METHOD = "conic, images and faces held"
 LEAST = "all levels leave directions of x open: there x is the point of least norm"
 MANY = 8  # names in a message
 NO_POINT = "no point meets all constraints"
@@ -114,6 +115,8 @@ class ChainSolution(NamedTuple):
     direction: Host | None = None  # where it is unbounded
     contradiction: Host | None = None  # where it is infeasible: multipliers of the program's rows
     is_least: bool = False  # did the least norm of x choose among points that all levels leave?
+    method: str = METHOD
+    note: str = ""  # for the report
 
 
 def solve_chain(program: ConicProgram, slacks: Sequence[SlackRule | None]) -> ChainSolution:

@@ -32,7 +32,9 @@ from tiebreak.driver.registry import find_method
 from tiebreak.driver.result import Result, promises
 from tiebreak.driver.run import NOTHING, Counts, Intermediate, Run, Saved
 from tiebreak.driver.solve_levels import (
+    CompiledLevels,
     of_problem,
+    proved_exactly,
     solve_chained,
 )
 from tiebreak.driver.trace import Row, Trace
@@ -242,7 +244,14 @@ def _solve_levels(
     levels = levels.current() if isinstance(levels, Levels) else levels
     if isinstance(levels, Levels) and levels.is_plain:
         result = solve(levels.problem(), method, x0=x0, rtol=rtol, max_time=max_time, **options)
-        return of_problem(levels, result)
+        exact = None
+        is_double = isinstance(result.x, np.ndarray) and result.x.dtype == np.float64
+        if method == "auto" and result.status == "solved" and is_double:
+            exact = proved_exactly(
+                levels, math.nan, min(tolerances("rtol", rtol)), max_time, began,
+                lambda: CompiledLevels(levels, x0),
+            )  # fmt: skip
+        return of_problem(levels, result) if exact is None else exact
     for name, default in inspect.signature(solve).parameters.items():
         if name == "max_iter" or (name == "progress" and options[name] is True):
             continue  # harmless: there are no steps to count or to show

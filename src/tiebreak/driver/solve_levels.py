@@ -8,7 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from tiebreak.conic.chain import LEAST, ChainSolution, LevelSolution, cut_short, solve_chain
+from tiebreak.conic.chain import (
+    LEAST,
+    METHOD,
+    ChainSolution,
+    LevelSolution,
+    cut_short,
+    solve_chain,
+)
 from tiebreak.conic.method import NOT_SURE, WHY, ConicFindings
 from tiebreak.conic.program import ConicProgram, Objective
 from tiebreak.conic.representation import compile_levels
@@ -21,9 +28,9 @@ from tiebreak.levels import ConicLevels, Levels, Slack
 from tiebreak.linalg import arrays, checks, deadline
 from tiebreak.proofs.gate import DOUBT, FALLS, UNKNOWN, Ended, LevelClaim, ResultClaim, judge
 from tiebreak.proofs.recession.direction import settled_direction
+from tiebreak.rational import solve_exactly
 
 CHAINED = ("auto", "conic")
-METHOD = "conic, images and faces held"
 
 
 def of_problem(levels: Levels, result: Result) -> LevelsResult:
@@ -99,11 +106,32 @@ def solve_chained(
             program = levels.program()
     except deadline.Over as over:
         return _out_of_time(given, x0, over, time.perf_counter() - began)
+    if method == "auto" and isinstance(given, Levels):
+        exact = proved_exactly(given, levels.before, rtol, max_time, began, lambda: levels)
+        if exact is not None:
+            return exact
     found = chain(program, levels.rules, levels.before, max_time, began)
     result = report(found, levels, rtol, time.perf_counter() - began)
     if result.success:
         levels.assign(found.z)
     return result
+
+
+def proved_exactly(
+    levels: Levels,
+    before: float,
+    rtol: float,
+    max_time: float | None,
+    began: float,
+    compiled: Callable[[], ConicLevels],
+) -> LevelsResult | None:
+    """By rational arithmetic, to all digits; None where that does not get so far."""
+    with deadline.limited(max_time, began) as limit, stopping_on_ctrl_c(limit), arrays.quiet():
+        found = solve_exactly(levels, before)
+    if found is None:
+        return None
+    result = report(found, compiled(), rtol, time.perf_counter() - began)
+    return result if result.proved else None
 
 
 def _out_of_time(
@@ -182,11 +210,11 @@ def report(found: ChainSolution, levels: ConicLevels, rtol: float, seconds: floa
         status=status,
         reason=reason,
         time=seconds,
-        method=METHOD,
+        method=found.method,
         skipped=names[len(found.levels) :],
         direction=direction,
         assumed=levels.assumed,
-        note=LEAST if found.is_least else "",
+        note="; ".join(filter(None, [found.note, LEAST * found.is_least])),
     )
 
 
@@ -208,8 +236,11 @@ def _claim(
     if level.word != "proved":
         return UNKNOWN
     scale = max(abs(value), abs(h.value(np.zeros(len(h.linear)))))
-    off = max(level.best + level.error, value - level.slack) - level.bound + rounding
-    return LevelClaim(off, off, max(rtol * scale, ROUNDINGS * rounding))
+    high = level.best + level.error
+    off = max(high, value - level.slack) - level.bound + rounding
+    return LevelClaim(
+        off, max(off, high - value + rounding), max(rtol * scale, ROUNDINGS * rounding)
+    )
 
 
 def _level(name: str, level: LevelSolution, value: float, sign: int) -> LevelReport:

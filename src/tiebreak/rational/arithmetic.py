@@ -1,0 +1,259 @@
+"""Rational numbers: vectors over one denominator, linear equations, ranks, semidefiniteness.
+
+Floats are integers times powers of two, so that the data of a problem are rational numbers as they
+are. python-flint solves equations where it is installed, otherwise Bareiss's elimination does.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import cache
+from typing import Any, NamedTuple
+
+from tiebreak.linalg import deadline
+
+PRIME = 2**61 - 1  # ranks are those modulo a prime; an accident of 1 in 10^16 fails the last check
+
+Row = dict[int, int]  # the entries that are not 0, by their columns
+
+
+class Unproved(Exception):
+    """Nothing is claimed, for the reason that it states."""
+
+
+class Vector(NamedTuple):
+    """numbers / unit, with a positive unit."""
+
+    numbers: list[int]
+    unit: int = 1
+
+    def reduced(self) -> Vector:
+        """Over the least denominator."""
+        common = math.gcd(self.unit, *self.numbers)
+        return Vector([v // common for v in self.numbers], self.unit // common)
+
+    def moved(self, step: Fraction, along: Vector) -> Vector:
+        """self + step along."""
+        own, other = step.denominator * along.unit, step.numerator * self.unit
+        pairs = zip(self.numbers, along.numbers, strict=True)
+        return Vector([own * a + other * b for a, b in pairs], own * self.unit).reduced()
+
+    def fractions(self) -> list[Fraction]:
+        return [Fraction(v, self.unit) for v in self.numbers]
+
+    @property
+    def is_zero(self) -> bool:
+        return not any(self.numbers)
+
+    @property
+    def bits(self) -> int:
+        return max(self.unit.bit_length(), *(v.bit_length() for v in self.numbers), 0)
+
+
+def over_one_unit(values: Sequence[Fraction]) -> Vector:
+    """Fractions over their least common denominator."""
+    unit = math.lcm(*(v.denominator for v in values))
+    return Vector([v.numerator * (unit // v.denominator) for v in values], unit)
+
+
+def product(row: Row, numbers: Sequence[int]) -> int:
+    """<row, numbers>."""
+    return sum(a * numbers[j] for j, a in row.items())
+
+
+def as_integers(values: Sequence[float | Fraction]) -> tuple[list[int], Fraction]:
+    """Integers without a common factor and the positive scale with integers = scale values."""
+    exact = over_one_unit([Fraction(v) for v in values])
+    common = math.gcd(*exact.numbers) or 1
+    return [v // common for v in exact.numbers], Fraction(exact.unit, common)
+
+
+def as_row(values: Sequence[int]) -> Row:
+    """Without its zeros."""
+    return {j: v for j, v in enumerate(values) if v}
+
+
+@cache
+def flint() -> Any:
+    """python-flint, None where it is not installed."""
+    try:
+        return importlib.import_module("flint")
+    except ImportError:
+        return None
+
+
+def solve(rows: Sequence[Row], right: Vector) -> Vector | None:
+    """x with rows x = right, as many rows as columns; None where they are singular.
+
+    Bounds and pins stand in rows of one entry, their multipliers in columns of one: these are
+    solved at once, and elimination is for the rest.
+    """
+    system = _System(rows, right.numbers)
+    system.take_single_rows()
+    later = system.take_single_columns()
+    left, places, numbers = system.left, system.places, system.numbers
+    core, unit = _solve_core(list(left.values()), [numbers[i] for i in left], list(places))
+    if core is None:
+        return None
+    values = {j: v * unit for j, v in system.known.items()} | dict(zip(places, core, strict=True))
+    for i, j, row in reversed(later):
+        rest = sum(a * values[k] for k, a in row.items() if k != j)
+        values[j] = row[j] * (numbers[i] * unit - rest)
+    return Vector([values[j] for j in range(len(rows))], unit * right.unit).reduced()
+
+
+class _System:
+    """Equations in integers, of which those are solved that need no division."""
+
+    def __init__(self, rows: Sequence[Row], numbers: list[int]) -> None:
+        self.left, self.numbers = dict(enumerate(map(dict, rows))), list(numbers)
+        self.places: dict[int, set[int]] = {j: set() for j in range(len(rows))}  # of variables
+        for i, row in self.left.items():
+            for j in row:
+                self.places[j].add(i)
+        self.known: dict[int, int] = {}
+
+    def take_single_rows(self) -> None:
+        """Variables that stand alone in a row, with 1 or -1, go into all others."""
+        waiting = list(self.left)
+        while waiting:
+            i = waiting.pop()
+            if i not in self.left or len(self.left[i]) != 1:
+                continue
+            ((j, a),) = self.left[i].items()
+            if abs(a) == 1:
+                self.known[j] = a * self.numbers[i]
+                for k in self.places.pop(j):
+                    self.numbers[k] -= self.left[k].pop(j) * self.known[j]
+                    waiting.append(k)
+                del self.left[i]
+
+    def take_single_columns(self) -> list[tuple[int, int, Row]]:
+        """Rows that alone have some variable, with it: they are solved when all others are."""
+        found, waiting = [], list(self.places)
+        while waiting:
+            j = waiting.pop()
+            if j not in self.places or len(self.places[j]) != 1:
+                continue
+            (i,) = self.places[j]
+            if abs(self.left[i][j]) == 1:
+                row = self.left.pop(i)
+                found.append((i, j, row))
+                for k in row:
+                    self.places[k].discard(i)
+                    waiting.append(k)
+                del self.places[j]
+        return found
+
+
+def _solve_core(
+    rows: list[Row], right: list[int], columns: list[int]
+) -> tuple[list[int] | None, int]:
+    """The numbers and the unit of x with rows x = right; None where they are singular."""
+    if len(rows) != len(columns) or not all(rows):
+        return None, 1
+    if not rows:
+        return [], 1
+    dense = [[row.get(j, 0) for j in columns] for row in rows]
+    bits = max(abs(v).bit_length() for row in dense for v in row)
+    # A step for each digit of 64 bits of the answer, each of them as many products as entries.
+    deadline.check(len(rows) ** 3 * (1.0 + bits / 64.0))
+    if (library := flint()) is None:
+        return _bareiss([[*row, v] for row, v in zip(dense, right, strict=True)])
+    try:
+        found = library.fmpz_mat(dense).solve(library.fmpz_mat([[v] for v in right]))
+    except ZeroDivisionError:
+        return None, 1
+    numbers, unit = found.numer_denom()
+    return [int(v) for v in numbers.entries()], int(unit)
+
+
+def _bareiss(M: list[list[int]]) -> tuple[list[int] | None, int]:
+    """The same by elimination without fractions: all divisions leave nothing."""
+    n, before = len(M), 1
+    for i in range(n):
+        deadline.check()
+        candidates = [k for k in range(i, n) if M[k][i]]
+        if not candidates:
+            return None, 1
+        k = min(candidates, key=lambda k: abs(M[k][i]))
+        M[i], M[k] = M[k], M[i]
+        row, pivot = M[i], M[i][i]
+        for k in range(i + 1, n):
+            other, a = M[k], M[k][i]
+            if a or before != pivot:
+                pairs = zip(other[i + 1 :], row[i + 1 :], strict=True)
+                M[k] = [0] * (i + 1) + [(pivot * u - a * v) // before for u, v in pairs]
+        before = pivot
+    found, unit = [0] * n, abs(before)
+    for i in reversed(range(n)):
+        rest = sum(M[i][j] * found[j] for j in range(i + 1, n))
+        found[i] = (unit * M[i][n] - rest) // M[i][i]
+    return found, unit
+
+
+def independent(rows: Sequence[Row], n: int) -> list[int]:
+    """The first of the rows that are independent of those before them, modulo a prime."""
+    columns: list[Row] = [{} for _ in range(n)]
+    for i, row in enumerate(rows):
+        for j, a in row.items():
+            columns[j][i] = a
+    return pivot_columns(columns, len(rows))
+
+
+def pivot_columns(rows: Sequence[Row], n: int) -> list[int]:
+    """The columns that are independent of those before them, modulo a prime."""
+    if not rows or not n:
+        return []
+    residues = [[0] * n for _ in rows]
+    for row, to in zip(rows, residues, strict=True):
+        for j, a in row.items():
+            to[j] = a % PRIME
+    deadline.check(len(rows) * n * min(len(rows), n))
+    if (library := flint()) is not None:
+        matrix, rank = library.nmod_mat(residues, PRIME).rref()
+        residues = [[int(v) for v in row] for row in matrix.table()[:rank]]
+        return [next(j for j, v in enumerate(row) if v) for row in residues]
+    found = []
+    for j in range(n):
+        top = next((row for row in residues if row[j]), None)
+        if top is None:
+            continue
+        found.append(j)
+        inverse = pow(top[j], -1, PRIME)
+        rest = []
+        for other in residues:
+            if other is not top:
+                share = other[j] * inverse % PRIME
+                pairs = zip(other, top, strict=True)
+                rest.append([(u - share * v) % PRIME for u, v in pairs] if share else other)
+        residues = rest
+    return found
+
+
+def is_semidefinite(Q: Sequence[Sequence[int]]) -> bool:
+    """Is x'Qx >= 0 for all x, of a symmetric matrix of integers? By LDL' without fractions."""
+    rest, before = [list(row) for row in Q], 1
+    while rest:
+        deadline.check()
+        diagonal = [row[i] for i, row in enumerate(rest)]
+        if min(diagonal) < 0:
+            return False
+        if not any(diagonal):
+            return not any(map(any, rest))
+        k = min((i for i, v in enumerate(diagonal) if v), key=diagonal.__getitem__)
+        row, pivot = rest[k], rest[k][k]
+        rest = [
+            [
+                (pivot * u - other[k] * v) // before
+                for j, (u, v) in enumerate(zip(other, row, strict=True))
+                if j != k
+            ]
+            for i, other in enumerate(rest)
+            if i != k
+        ]
+        before = pivot
+    return True
